@@ -9,7 +9,7 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 RUN_CMD ?= demo
 FILE ?=
 
-# How long `make fuzz` gives each target.
+# How long `make fuzz` gives each parser.
 FUZZ_SECONDS ?= 60
 
 # How long `make soak` goes on (3600: an hour), and what decides about its steps (empty: the clock).
@@ -44,14 +44,14 @@ lint: ## format, clippy and links of the documentation, warnings are errors
 	cargo clippy --workspace --all-targets --locked -- --deny warnings
 	RUSTDOCFLAGS="--deny warnings" cargo doc --workspace --no-deps --document-private-items --locked --quiet
 
-check: ## the house rules alone, one line a finding
+check: ## the rules of rnic-check alone, one line per finding
 	cargo run --quiet --package rnic-check --locked
 
-generate: ## write what is generated: ARCHITECTURE's table of rooms, clippy.toml, docs/mechanisms.md, docs/memory.md, docs/plans.md, docs/options.md
+generate: ## write what is generated: ARCHITECTURE's table of crates, docs/mechanisms.md, docs/memory.md, docs/plans.md, docs/options.md, docs/metrics.md
 	cargo run --quiet --package rnic-check --locked -- --write
 	cargo test --quiet --package rnic-transports --locked -- --ignored write_the_memory_page
-	cargo test --quiet --package rnic-fabric --lib --locked -- --ignored write_the_plans_page
-	cargo test --quiet --package rnic-cli --test list --locked -- --ignored write_the_options_page
+	cargo test --quiet --package rnic-fabric --test plans --locked -- --ignored write_the_plans_page
+	cargo test --quiet --package rnic-cli --test list --test metrics --locked -- --ignored write_the
 
 book: ## the book of docs/, into out/book (needs mdbook)
 	mdbook build
@@ -63,7 +63,7 @@ bench: ## every benchmark, in release, and a summary beside the floors
 bench-timeouts: build ## what timeouts cost: 40 seeds with losses, a full machine, a slow link (root): about 15 minutes
 	RNIC=$(TARGET_DIR)/release/rnic scripts/timeouts
 
-fuzz: ## each fuzz target for FUZZ_SECONDS (needs a nightly toolchain and cargo-fuzz)
+fuzz: ## each parser for FUZZ_SECONDS (needs a nightly toolchain and cargo-fuzz)
 	scripts/fuzz $(FUZZ_SECONDS)
 
 fuzz-falcon: ## the semantics fuzz with Falcon: ten million packets in each order, between engines, simulated, on sockets, through memory

@@ -18,12 +18,13 @@ use rnic_wire::Qpn;
 /// Bytes of a block, as a power of two.
 const BLOCK_LOG2: u32 = 9;
 /// Bytes of the namespace.
-const BYTES: usize = 1 << 20;
+const NAMESPACE_BYTES: usize = 1 << 20;
 /// Number of the namespace.
-const NAMESPACE: u16 = 1;
+const NAMESPACE_NUMBER: u16 = 1;
 /// Bytes of a command.
-const COMMAND: usize = 64 << 10;
+const COMMAND_BYTES: usize = 64 << 10;
 
+/// A NIC with the objects that every program creates first: protection domain, CQ and memory region.
 struct Host {
     nic: Nic,
     pd: PdId,
@@ -37,7 +38,7 @@ impl Host {
         let mut verbs = nic.verbs();
         let pd = verbs.create_pd()?;
         let cq = verbs.create_cq(16)?;
-        let memory = verbs.register(pd, BYTES, Access::all())?;
+        let memory = verbs.register(pd, NAMESPACE_BYTES, Access::all())?;
         Ok(Self { nic, pd, cq, memory })
     }
 
@@ -84,51 +85,55 @@ fn main() -> Result<(), Box<dyn Error>> {
     let service = DeviceService { latency: Duration::from_us(20), bandwidth: BitRate::gbps(10) };
     let device = DeviceConfig { read: service, write: service, queue_depth: 32, block_log2: BLOCK_LOG2 };
     let namespace = server.nic.verbs().nvme().create_namespace(&NamespaceConfig {
-        number: NAMESPACE,
-        blocks: (BYTES >> BLOCK_LOG2) as u64,
+        number: NAMESPACE_NUMBER,
+        blocks: (NAMESPACE_BYTES >> BLOCK_LOG2) as u64,
         pd: server.pd,
         addr: server.memory.addr(),
         key: server.memory.key(),
         device,
     })?;
     let initiator = NvmeInitiator {
-        namespace: NAMESPACE,
+        namespace: NAMESPACE_NUMBER,
         block_log2: BLOCK_LOG2,
         reads: NvmeReads::Push,
         timeout: Duration::from_secs(5),
     };
-    let from = client.create_qp(NvmeRole::Initiator(initiator))?;
-    let to = server.create_qp(NvmeRole::Target(namespace))?;
-    let (there, back) = (server.nic.local_addr(), client.nic.local_addr());
-    let (there, back) = (client.nic.acquire_peer(there)?, server.nic.acquire_peer(back)?);
-    client.connect(from, there, to)?;
-    server.connect(to, back, from)?;
+    let client_qpn = client.create_qp(NvmeRole::Initiator(initiator))?;
+    let server_qpn = server.create_qp(NvmeRole::Target(namespace))?;
+    let (server_address, client_address) = (server.nic.local_addr(), client.nic.local_addr());
+    let (server_peer, client_peer) =
+        (client.nic.acquire_peer(server_address)?, server.nic.acquire_peer(client_address)?);
+    client.connect(client_qpn, server_peer, server_qpn)?;
+    server.connect(server_qpn, client_peer, client_qpn)?;
 
-    for (index, byte) in client.nic.bytes_mut(&client.memory)[..COMMAND].iter_mut().enumerate() {
+    for (index, byte) in client.nic.bytes_mut(&client.memory)[..COMMAND_BYTES].iter_mut().enumerate() {
         *byte = (index * 5 + index / 253) as u8;
     }
     // Byte addresses in the namespace: the command writes from its second half on, and is read back to another place.
-    let remote = RemoteMemory { addr: (BYTES / 2) as u64, rkey: 0 };
-    command(&mut client, &mut server, from, SendOp::Write { remote, immediate: None }, 0)?;
-    command(&mut client, &mut server, from, SendOp::Read { remote }, COMMAND)?;
-    let (written, read) = client.nic.bytes(&client.memory)[..2 * COMMAND].split_at(COMMAND);
-    if written != read || server.nic.bytes(&server.memory)[BYTES / 2..][..COMMAND] != *written {
+    let remote = RemoteMemory { addr: (NAMESPACE_BYTES / 2) as u64, rkey: 0 };
+    command(&mut client, &mut server, client_qpn, SendOp::Write { remote, immediate: None }, 0)?;
+    command(&mut client, &mut server, client_qpn, SendOp::Read { remote }, COMMAND_BYTES)?;
+    let (written, read) = client.nic.bytes(&client.memory)[..2 * COMMAND_BYTES].split_at(COMMAND_BYTES);
+    if written != read || server.nic.bytes(&server.memory)[NAMESPACE_BYTES / 2..][..COMMAND_BYTES] != *written {
         return Err("the blocks differ".into());
     }
-    println!("{} blocks of 512 bytes written and read back over Falcon, every byte compared", COMMAND >> BLOCK_LOG2);
+    println!(
+        "{} blocks of 512 bytes written and read back over Falcon, every byte compared",
+        COMMAND_BYTES >> BLOCK_LOG2
+    );
 
     // A command beyond the namespace completes with a status by name, and the queue pair goes on.
-    let remote = RemoteMemory { addr: BYTES as u64, rkey: 0 };
-    match command(&mut client, &mut server, from, SendOp::Read { remote }, 0) {
+    let remote = RemoteMemory { addr: NAMESPACE_BYTES as u64, rkey: 0 };
+    match command(&mut client, &mut server, client_qpn, SendOp::Read { remote }, 0) {
         Err(error) => println!("a command beyond the end: {error}"),
         Ok(()) => return Err("a command beyond the end succeeded".into()),
     }
-    command(&mut client, &mut server, from, SendOp::Read { remote: RemoteMemory { addr: 0, rkey: 0 } }, 0)
+    command(&mut client, &mut server, client_qpn, SendOp::Read { remote: RemoteMemory { addr: 0, rkey: 0 } }, 0)
 }
 
 /// Does one command, whose data are at `at` in the client's memory, and drives both NICs until it completes.
 fn command(client: &mut Host, server: &mut Host, qpn: Qpn, op: SendOp, at: usize) -> Result<(), Box<dyn Error>> {
-    let sges = [client.memory.sge(at, COMMAND as u32)];
+    let sges = [client.memory.sge(at, COMMAND_BYTES as u32)];
     client.nic.verbs().post_send(qpn, &SendRequest { wr_id: 1, op, sges: &sges, flags: SendFlags::SIGNALED })?;
     loop {
         client.nic.progress();

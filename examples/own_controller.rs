@@ -9,9 +9,9 @@ use std::ops::ControlFlow;
 use bytemuck::{Pod, Zeroable};
 use rnic_base::{Duration, Time};
 use rnic_fabric::{Plan, Report, Simulation};
+use rnic_policy::Configured;
 use rnic_policy::control::ControlInterest;
 use rnic_policy::kit::check_control;
-use rnic_policy::profile::Configured;
 use rnic_policy::{
     Control, ControlActions, ControlEvent, ControlPolicy, ControlView, Cwnd, ParamSpec, Params, Signals,
 };
@@ -30,7 +30,7 @@ struct DelayTarget {
 }
 
 /// Index of the only option.
-const TARGET: usize = 0;
+const TARGET_OPTION: usize = 0;
 
 impl Control for DelayTarget {
     const NAME: &'static str = "delay-target";
@@ -52,7 +52,7 @@ impl Control for DelayTarget {
     fn on_event(&mut self, event: &ControlEvent, view: &ControlView, params: &Params) -> ControlActions {
         let ControlEvent::Acked { packets, rtt, .. } = *event else { return ControlActions::default() };
         match rtt {
-            Some(rtt) if rtt.as_ps() > params.get(TARGET) => self.cut(view.now, rtt),
+            Some(rtt) if rtt.as_ps() > params.get(TARGET_OPTION) => self.cut(view.now, rtt),
             // One packet a round trip: an acknowledged packet adds its part of the window.
             _ => self.window = (self.window + packets * (1 << 32) / self.window).min(Cwnd::packets(4_096).fixed()),
         }
@@ -81,9 +81,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     println!("transport  controller     goodput         mean queue   retransmitted");
     for transport in ["irn", "falcon"] {
-        for own in [false, true] {
+        for uses_own_policy in [false, true] {
             let mut plan = Plan::from_toml(&plan(transport))?;
-            if own {
+            if uses_own_policy {
                 plan.transport.control = Configured { policy, params: Params::defaults(DelayTarget::PARAMS) };
             }
             let report = run(&plan)?;

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::error::Error;
 
 use rnic_base::{BitRate, Duration, Psn32, RandomStreams, Time};
-use rnic_fae::{Erased, Filter, Form, ProcessorConfig};
+use rnic_fae::{ErasedPolicy, Filter, ProcessorConfig, StateLocation};
 use rnic_falcon::adaptive::{AdaptiveEngine, Location, Placement};
 use rnic_falcon::connection::{Connection, ConnectionConfig};
 use rnic_falcon::delivery::{Arrival, DeliveryConfig};
@@ -91,11 +91,12 @@ struct End {
 
 impl End {
     fn new(is_server: bool) -> Result<Self, Box<dyn Error>> {
-        let find = "a registered policy";
-        let swift = control::find("swift").ok_or(find)?;
-        let (rack, path) = (recovery::find("rack-tlp").ok_or(find)?, paths::find("ecmp").ok_or(find)?);
-        let config = ProcessorConfig { form: Form::Table, connections: 1, line_rate: BitRate::gbps(100), mtu: 4_096 };
-        let program = Erased(Configured { policy: swift, params: Params::defaults(swift.params) });
+        let error = "a registered policy";
+        let swift = control::find("swift").ok_or(error)?;
+        let (rack, path) = (recovery::find("rack-tlp").ok_or(error)?, paths::find("ecmp").ok_or(error)?);
+        let config =
+            ProcessorConfig { form: StateLocation::Table, connections: 1, line_rate: BitRate::gbps(100), mtu: 4_096 };
+        let program = ErasedPolicy(Configured { policy: swift, params: Params::defaults(swift.params) });
         let placement = Placement { location: Location::Inline, queue: 64, filter: Filter::open(64) };
         let mut adaptive = AdaptiveEngine::new(program, &config, &placement)?;
         let first_rsn = [Psn32::new(1), Psn32::new(1)];

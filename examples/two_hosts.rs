@@ -12,9 +12,9 @@ use rnic_host::{Connection, ConnectionConfig, ConnectionEvent, Impairment, Nic, 
 /// Service that the server listens on.
 const SERVICE: u16 = 7_471;
 /// Bytes of the message.
-const BYTES: usize = 1 << 20;
+const MESSAGE_BYTES: usize = 1 << 20;
 
-/// A NIC with what every program makes first.
+/// A NIC with the objects that every program creates first: protection domain, CQ and memory region.
 struct Host {
     nic: Nic,
     pd: PdId,
@@ -30,7 +30,7 @@ impl Host {
         let mut verbs = nic.verbs();
         let pd = verbs.create_pd()?;
         let cq = verbs.create_cq(16)?;
-        let memory = verbs.register(pd, BYTES, Access::all())?;
+        let memory = verbs.register(pd, MESSAGE_BYTES, Access::all())?;
         Ok(Self { nic, pd, cq, memory })
     }
 
@@ -49,7 +49,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for (index, byte) in client.nic.bytes_mut(&client.memory).iter_mut().enumerate() {
         *byte = (index * 7 + index / 251) as u8;
     }
-    let sges = [client.memory.sge(0, BYTES as u32)];
+    let sges = [client.memory.sge(0, MESSAGE_BYTES as u32)];
     let op = SendOp::Write { remote, immediate: None };
     let request = SendRequest { wr_id: 1, op, sges: &sges, flags: SendFlags::SIGNALED };
     client.nic.verbs().post_send(connection.qpn, &request)?;
@@ -70,7 +70,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let stats = client.nic.engine_stats();
     println!(
-        "{BYTES} bytes written by {}, every byte compared; {} packets sent, {} of them retransmitted",
+        "{MESSAGE_BYTES} bytes written by {}, every byte compared; {} packets sent, {} of them retransmitted",
         connection.transport, stats.packets_sent, stats.packets_retransmitted
     );
     Ok(())

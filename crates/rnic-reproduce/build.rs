@@ -17,8 +17,8 @@ fn main() -> io::Result<()> {
     let crate_dir = env::var("CARGO_MANIFEST_DIR").expect("cargo sets it");
     let root = Path::new(&crate_dir).join("../..");
     let mut files = vec![root.join("Cargo.lock")];
-    for room in ROOMS {
-        let dir = root.join("crates").join(room).join("src");
+    for sources in SOURCES {
+        let dir = root.join("crates").join(sources);
         println!("cargo::rerun-if-changed={}", dir.display());
         collect(&dir, &mut files)?;
     }
@@ -40,11 +40,11 @@ fn main() -> io::Result<()> {
 
 /// Describes what determines how fast the same sources run: level of optimisation, compiler, permitted instructions.
 fn build() -> io::Result<String> {
-    let said = |name: &str| env::var(name).unwrap_or_default();
-    let output = Command::new(said("RUSTC")).arg("--version").output()?;
+    let variable = |name: &str| env::var(name).unwrap_or_default();
+    let output = Command::new(variable("RUSTC")).arg("--version").output()?;
     // The text is printed inside brackets, so its own brackets are removed.
     let compiler = String::from_utf8_lossy(&output.stdout).replace(['(', ')'], "");
-    let (level, features) = (said("OPT_LEVEL"), said("CARGO_CFG_TARGET_FEATURE"));
+    let (level, features) = (variable("OPT_LEVEL"), variable("CARGO_CFG_TARGET_FEATURE"));
     Ok(format!("opt-level {level}, {}, {features}", compiler.trim()))
 }
 
@@ -60,16 +60,16 @@ fn collect(dir: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
     Ok(())
 }
 
-/// The crates in which a run executes, simulated or as a trial.
-const ROOMS: [&str; 10] = [
-    "rnic-base",
-    "rnic-wire",
-    "rnic-policy",
-    "rnic-transports",
-    "rnic-fae",
-    "rnic-falcon",
-    "rnic-nvme",
-    "rnic-trials",
-    "rnic-engine",
-    "rnic-fabric",
+/// The sources of a run, simulated or as a trial.
+const SOURCES: [&str; 10] = [
+    "rnic-base/src",
+    "rnic-wire/src",
+    "rnic-policy/src",
+    "rnic-transports/src",
+    "rnic-fae/src",
+    "rnic-falcon/src",
+    "rnic-nvme/src",
+    "rnic-engine/src",
+    "rnic-fabric/src",
+    "rnic-reproduce/src/trial",
 ];

@@ -1,8 +1,9 @@
-//! Every example runs, and prints what its head promises.
+//! Every example runs, and prints what its documentation states.
+#![expect(clippy::disallowed_types, reason = "it runs the examples")]
 
 use std::process::Command;
 
-/// Runs an example; returns what it has printed.
+/// Runs an example; returns its output.
 fn run(program: &str) -> String {
     let output = Command::new(program).output().expect("the example starts");
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -17,25 +18,25 @@ fn two_hosts_move_a_megabyte_through_losses() {
 }
 
 #[test]
-fn a_simulation_repeats_itself() {
+fn the_same_plan_and_seed_give_the_same_simulation() {
     let out = run(env!("CARGO_BIN_EXE_simulate"));
     assert!(["roce-gbn", "irn", "falcon"].iter().all(|transport| out.contains(transport)), "{out}");
     assert_eq!(out, run(env!("CARGO_BIN_EXE_simulate")), "the same plan and seed");
 }
 
 #[test]
-fn a_controller_of_ones_own_keeps_queues_short() {
+fn a_custom_controller_keeps_queues_short() {
     let out = run(env!("CARGO_BIN_EXE_own-controller"));
     let queue = |transport: &str, control: &str| -> f64 {
-        let line = out.lines().find(|line| line.starts_with(transport) && line.contains(control)).expect("a row");
-        line.split_whitespace().rev().nth(2).and_then(|text| text.parse().ok()).expect("the mean queue")
+        let line = out.lines().find(|line| line.starts_with(transport) && line.contains(control)).expect("a table row");
+        line.split_whitespace().rev().nth(2).and_then(|text| text.parse().ok()).expect("the row has a mean queue")
     };
     assert!(queue("irn", "delay-target") < queue("irn", "line-rate") / 2.0, "{out}");
     assert!(queue("falcon", "delay-target") < queue("falcon", "swift"), "{out}");
 }
 
 #[test]
-fn calls_of_an_upper_layer_of_ones_own_end_with_results_or_its_own_errors() {
+fn calls_of_a_custom_upper_layer_end_with_results_or_its_own_errors() {
     let out = run(env!("CARGO_BIN_EXE_own-upper-layer"));
     for line in ["square 12 = 144", "bits 255 = 8", "square 1000000 = 1000000000000"] {
         assert!(out.contains(&format!("result: {line}\n")), "{out}");

@@ -1,9 +1,9 @@
 //! Memory of a host as the test driver uses it: blocks between guards in one registered region, all other bytes
-//! painted.
+//! filled with a pattern.
 //!
-//! Every byte outside of allocated blocks has a pattern (colour) of its own. A block is checked against this pattern
-//! when it is allocated, and its guards are checked when it is released; so a misplaced or delayed write is detected
-//! wherever it occurs.
+//! Every byte outside of allocated blocks has a pattern of its own, from a fill seed. A block is checked against this
+//! pattern when it is allocated, and its guards are checked when it is released; so a misplaced or delayed write is
+//! detected wherever it occurs.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -17,7 +17,7 @@ use crate::pattern;
 pub(crate) struct BlockId(u32);
 
 #[derive(Clone, Copy, Debug)]
-struct Held {
+struct AllocatedBlock {
     /// Offset of the guard before the block, and the number of bytes including both guards.
     outer: (usize, usize),
     start: usize,
@@ -29,22 +29,22 @@ struct Held {
 #[derive(Debug)]
 pub(crate) struct Arena {
     /// Seed of the pattern of unallocated bytes.
-    pub(crate) colour: u64,
+    pub(crate) fill_seed: u64,
     /// Address and key of the first byte of the arena.
     pub(crate) addr: u64,
     pub(crate) key: u32,
     free: BTreeMap<usize, usize>,
-    blocks: Vec<Option<Held>>,
-    unused: Vec<u32>,
+    blocks: Vec<Option<AllocatedBlock>>,
+    free_ids: Vec<u32>,
     used: usize,
 }
 
 impl Arena {
     /// Creates the arena in `bytes` and paints them.
-    pub(crate) fn new(bytes: &mut [u8], colour: u64, (addr, key): (u64, u32)) -> Self {
-        pattern::fill(bytes, colour, 0);
+    pub(crate) fn new(bytes: &mut [u8], fill_seed: u64, (addr, key): (u64, u32)) -> Self {
+        pattern::fill(bytes, fill_seed, 0);
         let free = BTreeMap::from([(0, bytes.len())]);
-        Self { colour, addr, key, free, blocks: Vec::new(), unused: Vec::new(), used: 0 }
+        Self { fill_seed, addr, key, free, blocks: Vec::new(), free_ids: Vec::new(), used: 0 }
     }
 
     /// Allocates a block of `len` bytes, if there is space; its address is a multiple of `align`.
@@ -56,10 +56,10 @@ impl Arena {
         if free > need {
             self.free.insert(at + need, free - need);
         }
-        let lead = (self.addr as usize + at + before).next_multiple_of(align) - self.addr as usize;
+        let start = (self.addr as usize + at + before).next_multiple_of(align) - self.addr as usize;
         self.used += need;
-        let held = Held { outer: (at, need), start: lead, len, users: 1 };
-        let id = self.unused.pop().unwrap_or_else(|| {
+        let held = AllocatedBlock { outer: (at, need), start, len, users: 1 };
+        let id = self.free_ids.pop().unwrap_or_else(|| {
             self.blocks.push(None);
             self.blocks.len() as u32 - 1
         });
@@ -72,7 +72,7 @@ impl Arena {
         self.used
     }
 
-    fn held(&self, id: BlockId) -> &Held {
+    fn held(&self, id: BlockId) -> &AllocatedBlock {
         self.blocks[id.0 as usize].as_ref().expect("a block is used between allocation and release")
     }
 
@@ -95,7 +95,7 @@ impl Arena {
     /// Checks that the block and its guards were not written since the last release.
     pub(crate) fn check_fresh(&self, id: BlockId, bytes: &[u8]) -> Result<(), String> {
         let (at, len) = self.held(id).outer;
-        match pattern::first_difference(&bytes[at..at + len], self.colour, at as u64) {
+        match pattern::first_difference(&bytes[at..at + len], self.fill_seed, at as u64) {
             None => Ok(()),
             Some(byte) => Err(format!("a byte of free memory was written, at {:#x}", self.addr + (at + byte) as u64)),
         }
@@ -109,24 +109,24 @@ impl Arena {
         if held.users > 0 {
             return Ok(false);
         }
-        let Held { outer: (at, len), start, len: inner, .. } = *held;
+        let AllocatedBlock { outer: (at, len), start, len: inner, .. } = *held;
         self.blocks[id.0 as usize] = None;
-        self.unused.push(id.0);
+        self.free_ids.push(id.0);
         self.used -= len;
-        self.give_back(at, len);
+        self.add_free_range(at, len);
         let end = start + inner;
         for guard in [at..start, end..at + len] {
             let first = guard.start;
-            if let Some(byte) = pattern::first_difference(&bytes[guard], self.colour, first as u64) {
+            if let Some(byte) = pattern::first_difference(&bytes[guard], self.fill_seed, first as u64) {
                 let addr = self.addr + (first + byte) as u64;
                 return Err(format!("a byte beside a buffer of {inner} bytes was written, at {addr:#x}"));
             }
         }
-        pattern::fill(&mut bytes[start..end], self.colour, start as u64);
+        pattern::fill(&mut bytes[start..end], self.fill_seed, start as u64);
         Ok(true)
     }
 
-    fn give_back(&mut self, mut at: usize, mut len: usize) {
+    fn add_free_range(&mut self, mut at: usize, mut len: usize) {
         if let Some(next) = self.free.remove(&(at + len)) {
             len += next;
         }
@@ -139,12 +139,12 @@ impl Arena {
         self.free.insert(at, len);
     }
 
-    /// Checks at the end of a run that every block was released, and that every byte is as it was painted.
+    /// Checks at the end of a run that every block was released, and that every byte still has its pattern.
     pub(crate) fn check_empty(&self, bytes: &[u8]) -> Result<(), String> {
         if self.used > 0 {
             return Err(format!("{} bytes of buffers are still held by {} blocks", self.used, self.held_count()));
         }
-        match pattern::first_difference(bytes, self.colour, 0) {
+        match pattern::first_difference(bytes, self.fill_seed, 0) {
             None => Ok(()),
             Some(at) => Err(format!("a byte of free memory was written, at {:#x}", self.addr + at as u64)),
         }
@@ -168,40 +168,40 @@ mod tests {
     }
 
     #[test]
-    fn blocks_do_not_overlap_and_come_back() {
+    fn blocks_do_not_overlap_and_are_released() {
         let mut bytes = vec![0; 1 << 14];
         let (mut arena, mut random) = (Arena::new(&mut bytes, 3, (0x1001, 9)), random());
         let mut held: Vec<_> = (0..100).filter_map(|len| arena.allocate(len, 8, &mut random)).collect();
         let mut ranges: Vec<_> = held.iter().map(|id| arena.range(*id)).collect();
         ranges.sort_by_key(|range| range.start);
-        assert!(ranges.windows(2).all(|pair| pair[0].end < pair[1].start), "a guard is between any two");
+        assert!(ranges.windows(2).all(|pair| pair[0].end < pair[1].start), "two blocks are adjacent");
         assert!(held.iter().all(|id| arena.addr_of(*id).is_multiple_of(8)));
         random.shuffle(&mut held);
         for id in held {
-            arena.check_fresh(id, &bytes).expect("untouched");
+            arena.check_fresh(id, &bytes).expect("its memory is unchanged");
             let range = arena.range(id);
             bytes[range].fill(0xab);
-            arena.release(id, &mut bytes).expect("only itself was written");
+            arena.release(id, &mut bytes).expect("only the block was written");
         }
-        arena.check_empty(&bytes).expect("as in the beginning");
+        arena.check_empty(&bytes).expect("all memory is free and unchanged");
         assert_eq!(arena.free, BTreeMap::from([(0, 1 << 14)]));
     }
 
     #[test]
-    fn a_stray_byte_is_found_beside_a_block_and_in_free_memory() {
+    fn a_stray_write_is_found_beside_a_block_and_in_free_memory() {
         let mut bytes = vec![0; 4_096];
         let (mut arena, mut random) = (Arena::new(&mut bytes, 3, (0, 9)), random());
-        let id = arena.allocate(100, 1, &mut random).expect("room");
+        let id = arena.allocate(100, 1, &mut random).expect("there is enough memory");
         let end = arena.range(id).end;
         bytes[end] ^= 1;
         assert!(arena.check_fresh(id, &bytes).is_err());
         assert!(arena.release(id, &mut bytes).is_err());
         assert!(arena.check_empty(&bytes).is_err());
         bytes[end] ^= 1;
-        let id = arena.allocate(100, 1, &mut random).expect("room");
+        let id = arena.allocate(100, 1, &mut random).expect("there is enough memory");
         arena.retain(id);
-        arena.release(id, &mut bytes).expect("still in use");
-        assert!(arena.check_empty(&bytes).is_err(), "held");
-        arena.release(id, &mut bytes).expect("untouched");
+        arena.release(id, &mut bytes).expect("the block has another user");
+        assert!(arena.check_empty(&bytes).is_err(), "a block is still in use");
+        arena.release(id, &mut bytes).expect("its memory is unchanged");
     }
 }

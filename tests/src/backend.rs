@@ -5,7 +5,7 @@ mod engines;
 mod fabric;
 mod sockets;
 
-use rnic_base::{Duration, Time};
+use rnic_base::{BitRate, Duration, Time};
 use rnic_engine::{
     Access, AsyncEvent, Completion, CqId, EngineStats, Key, NamespaceConfig, NamespaceId, PdId, PostError,
     QpAttributes, QpConnection, QpInfo, QpTiming, RecvRequest, SendRequest, SrqId,
@@ -32,7 +32,7 @@ pub trait Backend {
     fn end_faults(&mut self);
 
     /// Returns the time without any progress after which a run is considered stuck.
-    fn patience(&self) -> Duration;
+    fn no_progress_time_max(&self) -> Duration;
 
     /// Returns the protection domain of all objects at `host`.
     fn domain(&self, host: usize) -> PdId;
@@ -88,6 +88,15 @@ pub trait Backend {
 
     /// Limits the packets in flight from `host` to `to`.
     fn set_peer_limit(&mut self, host: usize, to: usize, packets: Option<u64>);
+
+    /// Limits the dequeue rate of a queue pair; `None` removes the limit.
+    fn set_rate_limit(&mut self, host: usize, qpn: Qpn, rate: Option<BitRate>);
+
+    /// Sets the weight of a queue pair among those that share the link of `host`.
+    fn set_weight(&mut self, host: usize, qpn: Qpn, weight: u16);
+
+    /// Sets the rate that the queue pairs of `host` may use in total; `None` for that of the link.
+    fn set_capacity(&mut self, host: usize, capacity: Option<BitRate>);
 
     /// See [`rnic_engine::Engine::post_send`].
     ///

@@ -3,6 +3,7 @@
 
 mod complete;
 mod draft;
+mod drains_and_limits;
 mod drive;
 mod end;
 mod ends;
@@ -11,7 +12,6 @@ mod memory;
 mod post;
 mod progress;
 mod receive;
-mod restless;
 mod setup;
 mod sizes;
 mod tickets;
@@ -51,11 +51,13 @@ pub struct Tally {
     /// Receives completed and checked.
     pub received: u64,
     /// Connections that ended in an intended error.
-    pub buried: u64,
+    pub connections_failed: u64,
     /// Of these, connections established again.
     pub reconnected: u64,
     /// Send queues drained and resumed.
     pub drained: u64,
+    /// Limits of dequeue rates set.
+    pub rate_limits: u64,
     /// Requests whose receiver was not ready (RNR).
     pub not_ready: u64,
     /// Packets that were refused because their receiver had no buffer space.
@@ -114,6 +116,10 @@ pub struct Body<'b, B> {
     /// Transports of connections with even numbers, and with odd ones.
     transports: [Arc<Transport>; 2],
     steps: RandomStream,
+    /// Decides on the limits of dequeue rates.
+    rates: RandomStream,
+    /// Decides on the weights of queue pairs and the capacities of hosts.
+    shares: RandomStream,
     log: Log,
     tally: Tally,
     /// Set in the final phase: no more requests are posted, receives are posted early, and no more faults occur.
@@ -138,11 +144,11 @@ impl<'b, B: Backend> Body<'b, B> {
         while self.packets() < self.scenario.packets && self.tally.posted < self.scenario.packets {
             self.post_everywhere()?;
             self.pass_time()?;
-            if self.links.iter().all(|state| *state == State::Gone) {
+            if self.links.iter().all(|state| *state == State::Closed) {
                 break;
             }
         }
-        self.log.add(self.backend.now(), Happened::Calm);
+        self.log.add(self.backend.now(), Happened::FaultsDisabled);
         self.is_calm = true;
         self.backend.end_faults();
         self.progress.restart(self.backend.now());
@@ -230,8 +236,8 @@ impl<'b, B: Backend> Body<'b, B> {
             (0..drive.drain(self.backend)?).for_each(|_| self.progress.note());
         }
         self.ends.check_received()?;
-        self.attend_to_the_dying()?;
-        self.be_restless();
+        self.tear_down_failed()?;
+        self.drain_and_limit_randomly();
         self.progress.check(self.backend, &self.ends, self.outstanding() > 0)
     }
 
@@ -267,14 +273,14 @@ impl<'b, B: Backend> Body<'b, B> {
             return Err(format!("host {host}: {event:?} at a queue pair for NVMe"));
         }
         let Some(end) = self.ends.find(host, qpn) else { return Ok(()) };
-        self.ends[end].was_told |= !matches!(event, AsyncEvent::QpFatal(_));
+        self.ends[end].got_error_event |= !matches!(event, AsyncEvent::QpFatal(_));
         let failures = [end ^ 1, end].map(|end| self.ends[end].planned.map(|(_, planned)| planned));
         // A queue pair with few retries gives up as a responder too.
-        let planned = failures[0].or(failures[1].filter(|planned| *planned == PlannedFailure::PeerVanishes));
+        let planned = failures[0].or(failures[1].filter(|planned| *planned == PlannedFailure::PeerUnresponsive));
         if planned.is_some_and(|planned| legal.contains(&planned)) {
             return Ok(());
         }
-        Err(format!("host {host}: {event:?} at end {end}, for which the other end's planned failure is {planned:?}"))
+        Err(format!("host {host}: unexpected {event:?} at end {end}; planned failure: {planned:?}"))
     }
 
     fn packets(&self) -> u64 {
@@ -287,7 +293,7 @@ impl<'b, B: Backend> Body<'b, B> {
 
     /// Returns the number of requests that are not known to be complete, and of messages that have not been received.
     fn outstanding(&self) -> usize {
-        let dying = self.links.iter().filter(|state| matches!(state, State::Dying(_))).count();
+        let dying = self.links.iter().filter(|state| matches!(state, State::TearingDown(_))).count();
         dying + self.ends.outstanding() + self.drive.as_ref().map_or(0, Drive::outstanding)
     }
 

@@ -21,8 +21,8 @@ impl Cable {
     ///
     /// # Errors
     /// When the system refuses an operation; a description.
-    pub(crate) fn lay() -> Result<Self, String> {
-        let name = format!("{}-{}", std::process::id(), LAID.fetch_add(1, Ordering::Relaxed));
+    pub(crate) fn create() -> Result<Self, String> {
+        let name = format!("{}-{}", std::process::id(), CABLES_CREATED.fetch_add(1, Ordering::Relaxed));
         let cable = Self { ends: ["s", "c"].map(|end| (format!("rnic-{end}-{name}"), format!("r{end}{name}"))) };
         let [(near, near_device), (far, far_device)] = &cable.ends;
         ip(&format!("netns add {near}"))?;
@@ -44,12 +44,12 @@ impl Cable {
     }
 
     /// Takes the device of one end down: packets of that end have no route, those of the other end are lost.
-    pub(crate) fn cut(&self, end: usize) -> Result<(), String> {
+    pub(crate) fn take_down(&self, end: usize) -> Result<(), String> {
         self.set(end, "down")
     }
 
-    /// Takes the device up again.
-    pub(crate) fn repair(&self, end: usize) -> Result<(), String> {
+    /// Brings the device up again.
+    pub(crate) fn bring_up(&self, end: usize) -> Result<(), String> {
         self.set(end, "up")
     }
 
@@ -58,9 +58,9 @@ impl Cable {
         (0..2).try_for_each(|end| self.set(end, &format!("mtu {bytes}")))
     }
 
-    fn set(&self, end: usize, what: &str) -> Result<(), String> {
+    fn set(&self, end: usize, setting: &str) -> Result<(), String> {
         let (namespace, device) = &self.ends[end];
-        ip(&format!("-n {namespace} link set {device} {what}"))
+        ip(&format!("-n {namespace} link set {device} {setting}"))
     }
 }
 
@@ -83,4 +83,4 @@ fn ip(line: &str) -> Result<(), String> {
 
 /// Number of cables of this process so far. Used in the names because device names are short, and process ids have up
 /// to seven digits.
-static LAID: AtomicU32 = AtomicU32::new(0);
+static CABLES_CREATED: AtomicU32 = AtomicU32::new(0);

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::backend::{Engines, Fabric};
 use crate::body::{Body, Tally};
-use crate::loose;
+use crate::individual_errors;
 use crate::scenario::{Place, Scenario};
 
 /// Description of a series of runs.
@@ -52,10 +52,12 @@ pub struct Summary {
     pub receives: u64,
     /// Connections that ended in an intended error.
     pub connections_failed: u64,
-    /// Of these, connections established again.
+    /// Connections that were established again after they had failed.
     pub connections_again: u64,
     /// Send queues drained and resumed.
     pub drained: u64,
+    /// Limits of dequeue rates set.
+    pub rate_limits: u64,
     /// Requests whose receiver was not ready (RNR).
     pub not_ready: u64,
     /// NVMe commands that completed and were checked.
@@ -77,9 +79,10 @@ impl Summary {
         self.requests += tally.succeeded;
         self.requests_failed += tally.failed;
         self.receives += tally.received;
-        self.connections_failed += tally.buried;
+        self.connections_failed += tally.connections_failed;
         self.connections_again += tally.reconnected;
         self.drained += tally.drained;
+        self.rate_limits += tally.rate_limits;
         self.not_ready += tally.not_ready;
         self.commands += tally.commands;
         self.no_room += tally.no_room;
@@ -92,7 +95,8 @@ impl Summary {
     }
 }
 
-/// Falcon with requests that fail alone, in every ordering mode: runs on the second test driver ([`crate::loose`]).
+/// Falcon with requests that fail alone, in every ordering mode: runs on the second test driver
+/// ([`crate::individual_errors`]).
 pub const LOOSE: &str = "falcon-cie";
 
 /// Ordering modes of Falcon's queue pairs. With the error semantics of verbs, where an error ends the queue pair,
@@ -117,14 +121,14 @@ impl Campaign {
     /// # Panics
     /// When the campaign is invalid ([`Campaign::check`]).
     pub fn scenario(&self, seed: u64) -> Scenario {
-        let drawn = if self.transport == LOOSE {
-            loose::draw(self.place, seed, self.packets_per_run)
+        let generated = if self.transport == LOOSE {
+            individual_errors::draw(self.place, seed, self.packets_per_run)
         } else {
             Scenario::draw(self.place, &self.transport, seed, self.packets_per_run)
         };
         match &self.ordering {
-            Some(ordering) => drawn.alone_with("ordering", ordering),
-            None => drawn,
+            Some(ordering) => generated.alone_with("ordering", ordering),
+            None => generated,
         }
     }
 
@@ -157,9 +161,11 @@ impl Campaign {
 
     fn run_loose(&self, scenario: &Scenario) -> Result<Tally, String> {
         match self.place {
-            Place::Fabric => loose::run(&mut self.fabric(scenario)?, scenario),
-            Place::Engines => loose::run(&mut Engines::new(scenario), scenario),
-            Place::Sockets | Place::Memory => loose::run(&mut crate::sockets(scenario, self.place)?, scenario),
+            Place::Fabric => individual_errors::run(&mut self.fabric(scenario)?, scenario),
+            Place::Engines => individual_errors::run(&mut Engines::new(scenario), scenario),
+            Place::Sockets | Place::Memory => {
+                individual_errors::run(&mut crate::sockets(scenario, self.place)?, scenario)
+            }
         }
     }
 

@@ -16,7 +16,8 @@
 //!
 //! * every request completes once, in the order in which it was posted on its queue pair, with the correct status;
 //! * every message is received once, in order, with its length, immediate or key, and flags;
-//! * every byte that must be written is correct, and no other byte changes: all of a host's memory is painted;
+//! * every byte that must be written is correct, and no other byte changes: all of a host's memory is filled with a
+//!   pattern;
 //! * a read returns the data of the Writes before it, a fenced request is executed after the reads before it, atomics
 //!   form a sequence;
 //! * a request that will fail does so as expected, at both ends, everything behind it is flushed in order, and other
@@ -27,6 +28,8 @@
 //! On the fabric the same seed results in the same trace hash. On sockets the posted requests are the same, but not
 //! their times.
 
+#![forbid(unsafe_code)]
+
 pub mod apps;
 mod arena;
 pub mod backend;
@@ -34,9 +37,9 @@ mod body;
 mod build;
 mod cable;
 pub mod campaign;
+pub mod individual_errors;
 mod leftovers;
 mod log;
-pub mod loose;
 mod pattern;
 pub mod running;
 pub mod scenario;

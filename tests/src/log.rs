@@ -23,11 +23,11 @@ pub(crate) enum Happened {
     /// An asynchronous event was reported.
     Event { host: usize, event: AsyncEvent },
     /// The program put a queue pair into the error state.
-    GaveUp { end: usize },
+    QpFailedByProgram { end: usize },
     /// Both queue pairs of a connection have failed and were checked; the connection is closed.
-    Buried { link: usize },
+    Closed { link: usize },
     /// Network faults are disabled from here on.
-    Calm,
+    FaultsDisabled,
 }
 
 /// The last events, with their times.
@@ -35,19 +35,19 @@ pub(crate) enum Happened {
 pub(crate) struct Log(VecDeque<(Time, Happened)>);
 
 impl Log {
-    pub(crate) fn add(&mut self, now: Time, what: Happened) {
-        if self.0.len() == KEPT {
+    pub(crate) fn add(&mut self, now: Time, event: Happened) {
+        if self.0.len() == EVENTS_MAX {
             self.0.pop_front();
         }
-        self.0.push_back((now, what));
+        self.0.push_back((now, event));
     }
 }
 
 impl fmt::Display for Log {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|(at, what)| writeln!(f, "  {at:?} {what:?}"))
+        self.0.iter().try_for_each(|(at, event)| writeln!(f, "  {at:?} {event:?}"))
     }
 }
 
 /// Maximum number of events kept.
-const KEPT: usize = 60;
+const EVENTS_MAX: usize = 60;

@@ -1,5 +1,7 @@
 //! The semantics fuzz as a program: long series of runs, or the repetition of one seed.
 
+#![forbid(unsafe_code)]
+
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -105,7 +107,7 @@ fn show(seed: u64, summary: &Summary, start: Instant) {
 fn report(json: bool, campaign: &Campaign, summary: &Summary, failures: u64, start: Instant) {
     let elapsed = start.elapsed().as_secs_f64();
     if json {
-        let mut object = serde_json::to_value(summary).expect("plain numbers");
+        let mut object = serde_json::to_value(summary).expect("the summary can be serialised");
         object["transport"] = campaign.transport.clone().into();
         object["ordering"] = campaign.ordering.clone().into();
         object["runs_failed"] = failures.into();

@@ -8,20 +8,20 @@ fn word(seed: u64, index: u64) -> [u8; 8] {
     (mixed ^ mixed >> 32).to_le_bytes()
 }
 
-/// Returns the byte at position `place` of the pattern of `seed`.
-pub(crate) fn byte(seed: u64, place: u64) -> u8 {
-    word(seed, place / 8)[(place % 8) as usize]
+/// Returns the byte at position `position` of the pattern of `seed`.
+pub(crate) fn byte(seed: u64, position: u64) -> u8 {
+    word(seed, position / 8)[(position % 8) as usize]
 }
 
 /// Calls `each` with runs of at most eight bytes: their offset, and the bytes.
 #[inline]
-fn runs(len: usize, seed: u64, start: u64, mut each: impl FnMut(usize, &[u8]) -> bool) {
+fn for_each_run(len: usize, seed: u64, start: u64, mut each: impl FnMut(usize, &[u8]) -> bool) {
     let mut done = 0;
     while done < len {
-        let place = start + done as u64;
-        let within = (place % 8) as usize;
-        let take = (8 - within).min(len - done);
-        if !each(done, &word(seed, place / 8)[within..within + take]) {
+        let position = start + done as u64;
+        let offset = (position % 8) as usize;
+        let take = (8 - offset).min(len - done);
+        if !each(done, &word(seed, position / 8)[offset..offset + take]) {
             return;
         }
         done += take;
@@ -30,7 +30,7 @@ fn runs(len: usize, seed: u64, start: u64, mut each: impl FnMut(usize, &[u8]) ->
 
 /// Paints `bytes` with the pattern of `seed`, from its position `start` on.
 pub(crate) fn fill(bytes: &mut [u8], seed: u64, start: u64) {
-    runs(bytes.len(), seed, start, |at, run| {
+    for_each_run(bytes.len(), seed, start, |at, run| {
         bytes[at..at + run.len()].copy_from_slice(run);
         true
     });
@@ -39,9 +39,9 @@ pub(crate) fn fill(bytes: &mut [u8], seed: u64, start: u64) {
 /// Returns the index of the first of `bytes` that differs from the pattern of `seed` from its position `start` on.
 pub(crate) fn first_difference(bytes: &[u8], seed: u64, start: u64) -> Option<usize> {
     let mut found = None;
-    runs(bytes.len(), seed, start, |at, run| {
+    for_each_run(bytes.len(), seed, start, |at, run| {
         if bytes[at..at + run.len()] != *run {
-            found = run.iter().zip(&bytes[at..]).position(|(wanted, is)| wanted != is).map(|within| at + within);
+            found = run.iter().zip(&bytes[at..]).position(|(expected, got)| expected != got).map(|offset| at + offset);
         }
         found.is_none()
     });
@@ -50,7 +50,7 @@ pub(crate) fn first_difference(bytes: &[u8], seed: u64, start: u64) -> Option<us
 
 /// Returns the index of the first of `bytes` that matches none of the patterns, each with its own start, at its
 /// position.
-pub(crate) fn first_foreign_byte(bytes: &[u8], patterns: &[(u64, u64)]) -> Option<usize> {
+pub(crate) fn first_unexpected_byte(bytes: &[u8], patterns: &[(u64, u64)]) -> Option<usize> {
     if patterns.iter().any(|(seed, start)| first_difference(bytes, *seed, *start).is_none()) {
         return None;
     }
@@ -64,11 +64,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pattern_is_found_in_its_place_only() {
+    fn a_pattern_matches_only_at_its_own_position() {
         let mut bytes = [0; 100];
         fill(&mut bytes, 7, 13);
         assert_eq!(first_difference(&bytes, 7, 13), None);
-        assert_eq!(first_difference(&bytes[5..50], 7, 18), None, "a part of it");
+        assert_eq!(first_difference(&bytes[5..50], 7, 18), None, "a part of the pattern");
         assert_eq!(first_difference(&bytes, 7, 14), Some(0), "shifted by one");
         assert_eq!(first_difference(&bytes, 8, 13), Some(0));
         bytes[77] ^= 1;
@@ -76,14 +76,14 @@ mod tests {
     }
 
     #[test]
-    fn of_two_patterns_each_byte_may_be_either() {
+    fn each_byte_may_match_either_of_two_patterns() {
         let (mut bytes, mut other) = ([0; 64], [0; 64]);
         fill(&mut bytes, 1, 0);
         fill(&mut other, 2, 9);
         bytes[20..40].copy_from_slice(&other[20..40]);
-        assert_eq!(first_foreign_byte(&bytes, &[(1, 0), (2, 9)]), None);
-        assert!(first_foreign_byte(&bytes, &[(1, 0)]).is_some());
+        assert_eq!(first_unexpected_byte(&bytes, &[(1, 0), (2, 9)]), None);
+        assert!(first_unexpected_byte(&bytes, &[(1, 0)]).is_some());
         bytes[10] ^= 0x55;
-        assert_eq!(first_foreign_byte(&bytes, &[(1, 0), (2, 9)]), Some(10));
+        assert_eq!(first_unexpected_byte(&bytes, &[(1, 0), (2, 9)]), Some(10));
     }
 }

@@ -59,10 +59,10 @@ impl Running {
         self.has_ended() && self.status.is_some_and(|how| how.success())
     }
 
-    /// Waits until the program exits, at most for `patience`; returns whether it has.
-    pub(crate) fn wait(&mut self, patience: Duration) -> bool {
+    /// Waits until the program exits, at most for `time_max`; returns whether it has.
+    pub(crate) fn wait(&mut self, time_max: Duration) -> bool {
         let start = Instant::now();
-        while !self.has_ended() && start.elapsed() < patience {
+        while !self.has_ended() && start.elapsed() < time_max {
             std::thread::sleep(Duration::from_millis(10));
         }
         self.has_ended()

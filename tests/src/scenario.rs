@@ -9,7 +9,7 @@ use rnic_base::{RandomStream, RandomStreams};
 use rnic_engine::NvmeReads;
 use rnic_policy::Profile;
 
-pub use network::{Down, Trouble, Wiring};
+pub use network::{Down, Faults, Network};
 pub use options::Transport;
 pub use traffic::{Mix, Op, PlannedFailure, Receives};
 
@@ -66,11 +66,11 @@ pub struct Scenario {
     /// The transport.
     pub transport: Transport,
     /// Another transport, for every second connection.
-    pub guest: Option<Transport>,
+    pub second_transport: Option<Transport>,
     /// The network without faults.
-    pub wiring: Wiring,
+    pub network: Network,
     /// Faults on the outgoing link of each host.
-    pub troubles: Vec<Trouble>,
+    pub faults: Vec<Faults>,
     /// Connections.
     pub links: Vec<Link>,
     /// NVMe traffic beside the connections.
@@ -81,13 +81,14 @@ pub struct Scenario {
     pub shared_receives: Option<u32>,
     /// True for one completion queue per host, false for two per queue pair.
     pub shared_cq: bool,
-    /// True when send queues are occasionally drained and resumed, and the limit of packets to a peer changes.
-    pub restless: bool,
+    /// True when send queues are occasionally drained and resumed, and the limits of packets to a peer and of rates
+    /// change.
+    pub drains_and_limits: bool,
     /// True when connections that have failed are established again.
     pub reconnects: bool,
     /// Percentage of buffers that are registered separately, by a key that is deregistered when they are no longer
     /// needed.
-    pub passing_percent: u64,
+    pub separate_key_percent: u64,
     /// Distribution of the posted requests.
     pub mix: Mix,
     /// Packets after which no new requests are posted.
@@ -95,55 +96,57 @@ pub struct Scenario {
 }
 
 /// Maximum packets of a run whose senders have a target delay shorter than the network's own delay.
-const CRAWLING_PACKETS: u64 = 500;
+const LOW_RATE_PACKETS_MAX: u64 = 500;
 
 impl Scenario {
     /// Generates the scenario of `seed` for the transport called `transport`.
     pub fn draw(place: Place, transport: &str, seed: u64, packets: u64) -> Self {
         let streams = RandomStreams::new(seed);
         let random = &mut streams.stream("scenario");
-        let mut guests = streams.stream("scenario/guest");
-        let guest_name = pick(&mut guests, &["irn", "roce-gbn", "irn", "roce-gbn", "roce-sr", "tcp"]);
-        let guest = one_in(&mut guests, 5).then(|| Transport::draw(place, guest_name, &mut guests));
-        let transport = Transport::draw(place, transport, &mut streams.stream("scenario/transport"));
-        let wiring = Wiring::draw(place, &mut streams.stream("scenario/wiring"));
-        let mut troubled = streams.stream("scenario/trouble");
-        let all_well = one_in(&mut troubled, 12);
-        let alike = one_in(&mut troubled, 2);
-        let mut troubles: Vec<Trouble> = (0..wiring.hosts)
-            .map(|_| if all_well { Trouble::default() } else { Trouble::draw(place, &mut troubled) })
+        let mut second_random = streams.stream("scenario/guest");
+        let second_name = pick(&mut second_random, &["irn", "roce-gbn", "irn", "roce-gbn", "roce-sr", "tcp"]);
+        let second_transport =
+            one_in(&mut second_random, 5).then(|| Transport::draw(place, second_name, &mut second_random));
+        let transport = Transport::draw(place, transport, &mut streams.stream("scenario/transport"))
+            .with_scheduler(&mut streams.stream("scenario/scheduler"));
+        let network = Network::draw(place, &mut streams.stream("scenario/wiring"));
+        let mut faults_random = streams.stream("scenario/trouble");
+        let is_faultless = one_in(&mut faults_random, 12);
+        let is_uniform = one_in(&mut faults_random, 2);
+        let mut faults: Vec<Faults> = (0..network.hosts)
+            .map(|_| if is_faultless { Faults::default() } else { Faults::draw(place, &mut faults_random) })
             .collect();
-        if alike {
-            let first = troubles[0];
-            troubles.fill(first);
+        if is_uniform {
+            let first = faults[0];
+            faults.fill(first);
         }
-        let slowest = troubles.iter().map(Trouble::latest).max().unwrap_or_default();
+        let slowest = faults.iter().map(Faults::latest).max().unwrap_or_default();
         let transport = if place.is_real() { transport.aiming_beyond(slowest + slowest) } else { transport };
         // Such senders reach their minimum window in any case and stay there: a few packets are enough to test it, and
         // each of them takes a hundred round trips. Occasional delays are not counted.
-        let certain = troubles.iter().map(|trouble| trouble.delay).max().unwrap_or_default();
-        let crawls = transport.aims_below((certain + wiring.least_delay(place)) * 2);
-        let packets = if crawls { packets.min(CRAWLING_PACKETS) } else { packets };
+        let fixed_delay = faults.iter().map(|faults| faults.delay).max().unwrap_or_default();
+        let has_low_rate = transport.aims_below((fixed_delay + network.least_delay(place)) * 2);
+        let packets = if has_low_rate { packets.min(LOW_RATE_PACKETS_MAX) } else { packets };
         let mix = Mix::draw(place, &mut streams.stream("scenario/mix"));
         let links = (0..pick(random, &[1, 1, 2, 3, 4, 8]))
-            .map(|index| Link::draw(&wiring, &mut streams.stream(&format!("scenario/link-{index}"))))
+            .map(|index| Link::draw(&network, &mut streams.stream(&format!("scenario/link-{index}"))))
             .collect();
-        let drive = DriveUse::draw(&transport, &wiring, &mut streams.stream("scenario/drive"));
+        let drive = DriveUse::draw(&transport, &network, &mut streams.stream("scenario/drive"));
         Self {
             seed,
             place,
             transport,
-            guest,
-            wiring,
+            second_transport,
+            network,
             drive,
-            troubles,
+            faults,
             links,
             peer_limit: one_in(random, 3).then(|| pick(random, &[1, 2, 5, 16, 64])),
             shared_receives: one_in(random, 3).then(|| pick(random, &[2, 8, 64])),
             shared_cq: one_in(random, 2),
-            restless: one_in(random, 4),
+            drains_and_limits: one_in(random, 4),
             reconnects: one_in(random, 2),
-            passing_percent: pick(&mut streams.stream("scenario/passing"), &[0, 30, 100, 100]),
+            separate_key_percent: pick(&mut streams.stream("scenario/passing"), &[0, 30, 100, 100]),
             mix,
             packets: packets.min(pick(random, &[300, 2_000, 10_000, 40_000])),
         }
@@ -156,14 +159,14 @@ impl Scenario {
     /// When the transport has no such option, or the value is invalid.
     #[must_use]
     pub fn alone_with(self, option: &'static str, value: &str) -> Self {
-        let transport = self.transport.with(option, value).expect("an option of the transport, and a value of it");
-        Self { transport, guest: None, ..self }
+        let transport = self.transport.with(option, value).expect("the option and its value are valid");
+        Self { transport, second_transport: None, ..self }
     }
 
     /// Returns the profile of the transport of connection `link`.
     pub fn profile(&self, link: usize) -> Profile {
-        let guest = self.guest.as_ref().filter(|_| link % 2 == 1);
-        guest.unwrap_or(&self.transport).profile.clone()
+        let second_transport = self.second_transport.as_ref().filter(|_| link % 2 == 1);
+        second_transport.unwrap_or(&self.transport).profile.clone()
     }
 }
 
@@ -187,14 +190,14 @@ impl DriveUse {
     pub const MTU: u32 = 4_096;
 
     /// Generates NVMe traffic for one run in three, where Falcon is the transport and a unit fits a packet.
-    fn draw(transport: &Transport, wiring: &Wiring, random: &mut RandomStream) -> Option<Self> {
-        let carries = transport.profile.protocol.falcon().is_some() && wiring.mtu_at_most(Self::MTU) == Self::MTU;
+    fn draw(transport: &Transport, network: &Network, random: &mut RandomStream) -> Option<Self> {
+        let carries = transport.profile.protocol.falcon().is_some() && network.mtu_at_most(Self::MTU) == Self::MTU;
         if !one_in(random, 3) || !carries {
             return None;
         }
-        let user = random.below(wiring.hosts as u64) as usize;
+        let user = random.below(network.hosts as u64) as usize;
         Some(Self {
-            hosts: [user, (user + 1) % wiring.hosts],
+            hosts: [user, (user + 1) % network.hosts],
             depth: pick(random, &[1, 2, 8, 32]),
             reads: pick(random, &[NvmeReads::Push, NvmeReads::Pull]),
             latency_us: pick(random, &[0, 5, 80, 1_000]),
@@ -204,9 +207,9 @@ impl DriveUse {
 }
 
 impl Link {
-    fn draw(wiring: &Wiring, random: &mut RandomStream) -> Self {
-        let a = random.below(wiring.hosts as u64) as usize;
-        let b = (a + 1 + random.below(wiring.hosts as u64 - 1) as usize) % wiring.hosts;
+    fn draw(network: &Network, random: &mut RandomStream) -> Self {
+        let a = random.below(network.hosts as u64) as usize;
+        let b = (a + 1 + random.below(network.hosts as u64 - 1) as usize) % network.hosts;
         let psn = |random: &mut RandomStream| match random.below(4) {
             0 => random.below(1 << 24) as u32,
             1 => 0,
@@ -222,7 +225,7 @@ impl Link {
         Self {
             hosts: [a, b],
             psns: [psn(random), psn(random)],
-            mtu: wiring.mtu_at_most(pick(random, &[256, 256, 512, 1_024, 1_408, 2_048, 4_096])),
+            mtu: network.mtu_at_most(pick(random, &[256, 256, 512, 1_024, 1_408, 2_048, 4_096])),
             sends: pick(random, &[1, 2, 7, 32, 128]),
             receives: pick(random, &[1, 2, 8, 32]),
             reads: pick(random, &[1, 1, 2, 4, 16]),

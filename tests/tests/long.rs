@@ -19,7 +19,7 @@ fn run_with(place: Place, transport: &str, ordering: Option<&str>, packets: u64)
     println!("{summary:?}");
 }
 
-/// RNR, requests that fail alone, small pools that refuse what comes: all on.
+/// With RNR, individually failing requests, and small pools that reject packets.
 fn falcon_without_verbs_errors(place: Place) {
     ORDERINGS.iter().for_each(|ordering| run_with(place, LOOSE, Some(ordering), 10_000_000));
 }

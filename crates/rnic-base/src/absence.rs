@@ -1,9 +1,9 @@
-//! Intervals in which the engine, which keeps deadlines, was not driven: inactivity during such an interval is no
-//! evidence about the network.
+//! The last interval in which the engine was not driven. The engine checks its deadlines only when it is driven, so
+//! inactivity during such an interval is no evidence about the network.
 
 use crate::time::{Duration, Time};
 
-/// The last interval in which an engine was not driven; the default is none.
+/// The last interval in which an engine was not driven; by default there is none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Absence {
     /// Time at which the absence ended.
@@ -19,14 +19,14 @@ impl Absence {
         Self { ended: now, length, is_behind: true }
     }
 
-    /// Returns the absence with all packets that arrived during it processed.
+    /// Returns this absence marked as finished: all packets that arrived during it have been processed.
     #[must_use]
     pub fn caught_up(self) -> Self {
         Self { is_behind: false, ..self }
     }
 
-    /// Returns the longest time before `now` at which a packet processed at `now` may have arrived: the length of the
-    /// absence while its backlog is processed, which takes no longer than the absence did; zero otherwise.
+    /// Returns the maximum age of a packet that is processed at `now`: the length of the absence while its backlog is
+    /// being processed, which takes no longer than the absence did; zero otherwise.
     #[inline]
     pub fn backlog(self, now: Time) -> Duration {
         if self.is_behind && now.since(self.ended) <= self.length { self.length } else { Duration::ZERO }
@@ -37,8 +37,9 @@ impl Absence {
         self.ended
     }
 
-    /// Returns the part of a wait since `start` that the absence may have taken; zero when it ended before.
-    pub fn part_since(self, start: Time) -> Duration {
+    /// Returns how much of the time waited since `start` may have fallen into the absence; zero when the absence
+    /// ended before `start`.
+    pub fn overlap_since(self, start: Time) -> Duration {
         if self.ended <= start { Duration::ZERO } else { self.length.min(self.ended.since(start)) }
     }
 }
@@ -48,15 +49,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_lies_within_the_wait_counts() {
+    fn overlap_is_the_part_of_the_wait_within_the_absence() {
         let (at, us) = (Time::from_us, Duration::from_us);
         let absence = Absence::until(at(100), us(30));
-        assert_eq!([90, 50, 100, 200].map(|start| absence.part_since(at(start))), [us(10), us(30), us(0), us(0)]);
-        assert_eq!(Absence::default().part_since(Time::ZERO), Duration::ZERO);
+        assert_eq!([90, 50, 100, 200].map(|start| absence.overlap_since(at(start))), [us(10), us(30), us(0), us(0)]);
+        assert_eq!(Absence::default().overlap_since(Time::ZERO), Duration::ZERO);
     }
 
     #[test]
-    fn a_backlog_is_as_old_as_the_absence_and_taken_in_as_fast() {
+    fn a_backlog_lasts_as_long_as_the_absence_that_caused_it() {
         let (at, us) = (Time::from_us, Duration::from_us);
         let absence = Absence::until(at(100), us(30));
         assert_eq!([100, 130, 131].map(|now| absence.backlog(at(now))), [us(30), us(30), us(0)]);

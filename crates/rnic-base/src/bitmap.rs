@@ -1,9 +1,10 @@
 //! Ring bitmaps: the state of a delivery window.
 //!
-//! A window of at most N packets keeps one bit per packet. Bits are addressed by their *offset* from the head, the head
-//! being the first packet that the window still waits for; [`RingBitmap::advance`] discards the bits behind it. No
-//! memory is moved when the head moves: this is the ring buffer of IRN (section 6.2.1) and Tonic (appendix C), whose
-//! hardware implementations need the same five operations: set, test, find first zero / one, popcount, advance.
+//! A window of at most N packets has one bit per packet. Bits are addressed by their *offset* from the head, the head
+//! being the first packet that the window still waits for; [`RingBitmap::advance`] discards the bits before the new
+//! head. No memory is moved when the head moves: this is the ring buffer of IRN (section 6.2.1) and Tonic (appendix
+//! C), whose hardware implementations need the same five operations: set, test, find first zero / one, popcount,
+//! advance.
 //!
 //! IRN needs 128 bits, Falcon 128 and 64, Tonic up to 256, FaSR 500: the width is a parameter.
 
@@ -43,7 +44,7 @@ impl<const WORDS: usize> RingBitmap<WORDS> {
         ((physical / WORD_BITS) as usize, physical % WORD_BITS)
     }
 
-    /// Sets the bit at `offset` from the head; returns whether it was clear before.
+    /// Sets the bit at `offset` from the head; returns `true` if it was clear before.
     ///
     /// # Panics
     /// When `offset` is outside the ring.
@@ -51,12 +52,12 @@ impl<const WORDS: usize> RingBitmap<WORDS> {
     pub fn set(&mut self, offset: u32) -> bool {
         assert!(offset < Self::BITS, "offset {offset} outside a ring of {} bits", Self::BITS);
         let (word, bit) = self.locate(offset);
-        let before = self.words[word];
-        self.words[word] = before | 1 << bit;
-        before & (1 << bit) == 0
+        let old_word = self.words[word];
+        self.words[word] = old_word | 1 << bit;
+        old_word & (1 << bit) == 0
     }
 
-    /// Clears the bit at `offset` from the head; offsets outside the ring count as clear already.
+    /// Clears the bit at `offset` from the head; offsets outside the ring are ignored.
     #[inline]
     pub fn clear(&mut self, offset: u32) {
         if offset < Self::BITS {
@@ -65,25 +66,25 @@ impl<const WORDS: usize> RingBitmap<WORDS> {
         }
     }
 
-    /// Returns whether the bit at `offset` from the head is set; false outside the ring.
+    /// Returns `true` if the bit at `offset` from the head is set; `false` outside the ring.
     #[inline]
     pub fn test(&self, offset: u32) -> bool {
         let (word, bit) = self.locate(offset);
         offset < Self::BITS && self.words[word] & (1 << bit) != 0
     }
 
-    /// Returns the first offset at or after `from` whose bit, XORed with `flip`, is one.
+    /// Returns the first offset at or after `from` whose bit, XORed with `xor_mask`, is one.
     #[inline]
-    fn scan(&self, from: u32, flip: u64) -> Option<u32> {
+    fn scan(&self, from: u32, xor_mask: u64) -> Option<u32> {
         let mut offset = from;
         while offset < Self::BITS {
             let (word, bit) = self.locate(offset);
-            let found = ((self.words[word] ^ flip) >> bit).trailing_zeros();
-            let in_word = (WORD_BITS - bit).min(Self::BITS - offset);
-            if found < in_word {
+            let found = ((self.words[word] ^ xor_mask) >> bit).trailing_zeros();
+            let bits_in_word = (WORD_BITS - bit).min(Self::BITS - offset);
+            if found < bits_in_word {
                 return Some(offset + found);
             }
-            offset += in_word;
+            offset += bits_in_word;
         }
         None
     }
@@ -105,13 +106,13 @@ impl<const WORDS: usize> RingBitmap<WORDS> {
         let mut remaining = Self::BITS;
         while remaining > 0 {
             let (word, bit) = self.locate(remaining - 1);
-            let in_word = (bit + 1).min(remaining);
+            let bits_in_word = (bit + 1).min(remaining);
             // Align so that the bit of offset `remaining - 1` is the top one.
             let found = (self.words[word] << (WORD_BITS - 1 - bit)).leading_zeros();
-            if found < in_word {
+            if found < bits_in_word {
                 return Some(remaining - 1 - found);
             }
-            remaining -= in_word;
+            remaining -= bits_in_word;
         }
         None
     }
@@ -129,9 +130,9 @@ impl<const WORDS: usize> RingBitmap<WORDS> {
         let mut ones = 0;
         while offset < count {
             let (word, bit) = self.locate(offset);
-            let in_word = (WORD_BITS - bit).min(count - offset);
-            ones += (self.words[word] >> bit & low_bits(in_word)).count_ones();
-            offset += in_word;
+            let bits_in_word = (WORD_BITS - bit).min(count - offset);
+            ones += (self.words[word] >> bit & low_bits(bits_in_word)).count_ones();
+            offset += bits_in_word;
         }
         ones
     }
@@ -143,14 +144,14 @@ impl<const WORDS: usize> RingBitmap<WORDS> {
         let (mut offset, mut bits) = (0, 0u128);
         while offset < count {
             let (word, bit) = self.locate(offset);
-            let in_word = (WORD_BITS - bit).min(count - offset);
-            bits |= u128::from(self.words[word] >> bit & low_bits(in_word)) << offset;
-            offset += in_word;
+            let bits_in_word = (WORD_BITS - bit).min(count - offset);
+            bits |= u128::from(self.words[word] >> bit & low_bits(bits_in_word)) << offset;
+            offset += bits_in_word;
         }
         bits
     }
 
-    /// Returns whether no bit is set.
+    /// Returns `true` if no bit is set.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.words.iter().all(|word| *word == 0)
@@ -165,9 +166,9 @@ impl<const WORDS: usize> RingBitmap<WORDS> {
             let mut offset = 0;
             while offset < count {
                 let (word, bit) = self.locate(offset);
-                let in_word = (WORD_BITS - bit).min(count - offset);
-                self.words[word] &= !(low_bits(in_word) << bit);
-                offset += in_word;
+                let bits_in_word = (WORD_BITS - bit).min(count - offset);
+                self.words[word] &= !(low_bits(bits_in_word) << bit);
+                offset += bits_in_word;
             }
         }
         self.head = self.head.wrapping_add(count) & Self::MASK;
@@ -196,9 +197,9 @@ impl<const WORDS: usize> fmt::Debug for RingBitmap<WORDS> {
 
 /// A ring bitmap whose width is chosen at run time.
 ///
-/// The common 128 bits are stored inside the queue pair; wider ones on the heap, so that a thousand idle connections
-/// stay small. [`AnyRing::LARGEST`] is for experiments in which the number of packets in flight is not bounded (IRN
-/// without BDP-FC).
+/// A ring of the common 128 bits is stored inside the queue pair, a wider one on the heap, so that idle connections
+/// need little memory. [`AnyRing::BITS_MAX`] is for experiments in which the number of packets in flight is not
+/// bounded (IRN without BDP-FC).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum AnyRing {
     /// 64 bits.
@@ -213,7 +214,7 @@ pub enum AnyRing {
     W16384(Box<RingBitmap<256>>),
 }
 
-/// Calls a method on the ring inside, of any width.
+/// Calls a method on the contained ring, whatever its width.
 macro_rules! on_ring {
     ($self:expr, $ring:ident => $call:expr) => {
         match $self {
@@ -228,7 +229,7 @@ macro_rules! on_ring {
 
 impl AnyRing {
     /// Number of bits of the widest ring.
-    pub const LARGEST: u32 = RingBitmap::<256>::BITS;
+    pub const BITS_MAX: u32 = RingBitmap::<256>::BITS;
 
     /// Returns the smallest ring that holds `bits` bits, all zero, or the largest ring when that is not enough.
     pub fn with_bits(bits: u32) -> Self {
@@ -249,7 +250,7 @@ impl AnyRing {
             Self::W128(_) => 128,
             Self::W256(_) => 256,
             Self::W512(_) => 512,
-            Self::W16384(_) => Self::LARGEST,
+            Self::W16384(_) => Self::BITS_MAX,
         }
     }
 

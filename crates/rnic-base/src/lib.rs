@@ -10,12 +10,15 @@
 //! Proved by unit and property tests beside each module, against naive models
 //! ```
 
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_macros))]
+
 pub mod absence;
 pub mod bitmap;
 pub mod csig;
+pub mod lazy_queue;
 pub mod limits;
 pub mod prefetch;
-pub mod rare;
 pub mod rng;
 pub mod rtt;
 pub mod scaled;
@@ -27,8 +30,8 @@ pub mod units;
 pub use absence::Absence;
 pub use bitmap::{AnyRing, RingBitmap};
 pub use csig::Csig;
+pub use lazy_queue::LazyQueue;
 pub use prefetch::{prefetch, prefetch_all, prefetch_at, prefetch_whole, prefetch_whole_at};
-pub use rare::LazyQueue;
 pub use rng::{Probability, RandomStream, RandomStreams};
 pub use rtt::RttEstimator;
 pub use scaled::UnitError;

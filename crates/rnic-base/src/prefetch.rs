@@ -1,35 +1,37 @@
 //! Prefetching of memory before it is accessed.
 //!
-//! Data on few cache lines is prefetched into the first level of cache, data on many lines into the second: a core can
-//! have about twenty first-level prefetches outstanding, and drops further ones (measured on AMD Zen 4). Of 160 lines
-//! prefetched in sequence into the first level, most were not present microseconds later; into the second level, nearly
-//! all were. With this, a table of states of 512 bytes processes 1.6 to 1.8 times as many events per second (`cargo
-//! bench -p rnic-fae`), and a simulation with many connections takes 0.7 of the time.
+//! Data that occupies few cache lines is prefetched into the first-level cache, data that occupies many into the
+//! second-level cache: a core can have about twenty first-level prefetches outstanding, and drops further ones
+//! (measured on AMD Zen 4). Of 160 lines prefetched in sequence into the first level, most were not present
+//! microseconds later; into the second level, nearly all were. With this rule, a table of 512-byte states processes
+//! 1.6 to 1.8 times as many events per second (`cargo bench -p rnic-reproduce`), and a simulation with many connections
+//! takes 0.7 of the time.
 
 use branches::prefetch_read_data;
 
 /// Length of a cache line in bytes on most processors.
-const LINE: usize = 64;
+const LINE_BYTES: usize = 64;
 
-/// Largest number of bytes treated as few lines: queue entries and headers, of which several are prefetched at a time,
-/// but not connections.
-const FEW: usize = 2 * LINE;
+/// Largest number of bytes that still counts as few cache lines: queue entries and headers, of which several are
+/// prefetched at a time, are smaller; connections are larger.
+const FIRST_LEVEL_BYTES_MAX: usize = 2 * LINE_BYTES;
 
-/// Cache levels in the numbering of [`prefetch_read_data`].
-const FIRST_LEVEL: i32 = 0;
-const SECOND_LEVEL: i32 = 1;
+/// Cache level, numbered as in [`prefetch_read_data`].
+const FIRST_LEVEL_CACHE: i32 = 0;
+const SECOND_LEVEL_CACHE: i32 = 1;
 
-/// Prefetches the cache line of `value`'s first byte, which will be accessed soon. Never blocks, and changes no state.
+/// Prefetches the cache line that contains the first byte of `value`, which will be accessed soon. Never blocks, and
+/// changes no state.
 #[inline(always)]
 pub fn prefetch<T>(value: &T) {
-    prefetch_read_data::<_, FIRST_LEVEL>(value);
+    prefetch_read_data::<_, FIRST_LEVEL_CACHE>(value);
 }
 
-/// Prefetches the first cache line of element `index` of `all`, if it exists: prefetching an address beyond the slice
-/// takes time too.
+/// Prefetches the first cache line of element `index` of `elements`, if it exists: a prefetch of an address beyond the
+/// slice would only cost time.
 #[inline(always)]
-pub fn prefetch_at<T>(all: &[T], index: usize) {
-    if let Some(value) = all.get(index) {
+pub fn prefetch_at<T>(elements: &[T], index: usize) {
+    if let Some(value) = elements.get(index) {
         prefetch(value);
     }
 }
@@ -38,17 +40,17 @@ pub fn prefetch_at<T>(all: &[T], index: usize) {
 /// read: the core does not wait for an uncached value, as it would when reading its enum variant.
 #[inline(always)]
 pub fn prefetch_whole<T>(value: &T) {
-    if size_of::<T>() > FEW {
-        prefetch_lines::<T, SECOND_LEVEL>(core::slice::from_ref(value));
+    if size_of::<T>() > FIRST_LEVEL_BYTES_MAX {
+        prefetch_lines::<T, SECOND_LEVEL_CACHE>(core::slice::from_ref(value));
     } else {
-        prefetch_lines::<T, FIRST_LEVEL>(core::slice::from_ref(value));
+        prefetch_lines::<T, FIRST_LEVEL_CACHE>(core::slice::from_ref(value));
     }
 }
 
-/// Prefetches all cache lines of element `index` of `all`, if it exists.
+/// Prefetches all cache lines of element `index` of `elements`, if it exists.
 #[inline(always)]
-pub fn prefetch_whole_at<T>(all: &[T], index: usize) {
-    if let Some(value) = all.get(index) {
+pub fn prefetch_whole_at<T>(elements: &[T], index: usize) {
+    if let Some(value) = elements.get(index) {
         prefetch_whole(value);
     }
 }
@@ -56,16 +58,16 @@ pub fn prefetch_whole_at<T>(all: &[T], index: usize) {
 /// Prefetches all cache lines of `values` into the second level of cache: for callers that prefetch many in sequence.
 #[inline(always)]
 pub fn prefetch_all<T>(values: &[T]) {
-    prefetch_lines::<T, SECOND_LEVEL>(values);
+    prefetch_lines::<T, SECOND_LEVEL_CACHE>(values);
 }
 
 #[inline(always)]
 fn prefetch_lines<T, const LEVEL: i32>(values: &[T]) {
     let (first, bytes) = (values.as_ptr().cast::<u8>(), size_of_val(values));
-    let ask = |offset: usize| prefetch_read_data::<_, LEVEL>(first.wrapping_add(offset));
-    (0..bytes).step_by(LINE).for_each(ask);
-    // Values that do not start on a cache line may extend to one more line.
-    if align_of::<T>() < LINE {
-        ask(bytes.saturating_sub(1));
+    let prefetch_line = |offset: usize| prefetch_read_data::<_, LEVEL>(first.wrapping_add(offset));
+    (0..bytes).step_by(LINE_BYTES).for_each(prefetch_line);
+    // Values that do not start on a cache line may extend into one more line.
+    if align_of::<T>() < LINE_BYTES {
+        prefetch_line(bytes.saturating_sub(1));
     }
 }

@@ -1,10 +1,10 @@
 //! Seeded random numbers, one stream per name.
 //!
-//! A run has one seed. Every component takes its random numbers from a stream of its own name ("fault/link-3/drop",
-//! "workload/host-12"), so that adding a component, or running components in another order, does not change the numbers
-//! of other components. Probabilities are integers and the exponential distribution is computed in fixed point: the
-//! same plan and seed give the same random numbers on every machine, which `f64::ln` of the platform's mathematics
-//! library does not promise.
+//! A run has one seed. Every component draws its random numbers from a stream of its own, identified by a name
+//! ("fault/link-3/drop", "workload/host-12"), so that adding a component, or running components in another order,
+//! does not change the numbers of other components. Probabilities are integers and the exponential distribution is
+//! computed in fixed point: the same plan and seed give the same random numbers on every machine, which `f64::ln` of
+//! the platform's mathematics library does not promise.
 
 use core::fmt;
 use core::str::FromStr;
@@ -32,7 +32,7 @@ impl RandomStreams {
         self.seed
     }
 
-    /// Returns the stream named `name`, from its start.
+    /// Returns the stream named `name`, positioned at its start.
     pub fn stream(&self, name: &str) -> RandomStream {
         // The FNV-1a hash of the name selects the stream; xoshiro's own seeding (SplitMix64) distributes the 64 bits
         // over its state.
@@ -71,7 +71,7 @@ impl RandomStream {
         }
     }
 
-    /// Returns a number in `low..=high`.
+    /// Returns a uniformly distributed number in `low..=high`.
     ///
     /// # Panics
     /// When `high < low`.
@@ -83,10 +83,10 @@ impl RandomStream {
         }
     }
 
-    /// Returns true with probability `p`.
+    /// Returns true with probability `probability`.
     #[inline]
-    pub fn chance(&mut self, p: Probability) -> bool {
-        p.0 != 0 && self.bits() >> 1 < p.0
+    pub fn chance(&mut self, probability: Probability) -> bool {
+        probability.0 != 0 && self.bits() >> 1 < probability.0
     }
 
     /// Returns a random time from the exponential distribution with mean `mean`: the intervals of a Poisson process.
@@ -142,12 +142,12 @@ impl Probability {
     /// # Panics
     /// When `denominator` is zero.
     pub const fn ratio(numerator: u64, denominator: u64) -> Self {
-        assert!(denominator > 0, "a probability of something in nothing");
+        assert!(denominator > 0, "the denominator is zero");
         let scaled = ((numerator as u128) << 63) / denominator as u128;
         if scaled > 1 << 63 { Self::ALWAYS } else { Self(scaled as u64) }
     }
 
-    /// Returns whether this is zero.
+    /// Returns `true` if the probability is zero.
     pub const fn is_never(self) -> bool {
         self.0 == 0
     }
@@ -178,12 +178,12 @@ impl FromStr for Probability {
     /// Parses `1%`, `0.5 %` or a bare fraction such as `0.01`.
     fn from_str(text: &str) -> Result<Self, UnitError> {
         const EXPECTED: &str = "a probability between 0 and 1, such as 1% or 0.01";
-        const ONE: u64 = 1_000_000_000_000;
-        let parts = parse_scaled(text, &[("", ONE), ("%", ONE / 100)], EXPECTED)?;
-        if parts > ONE {
+        const DENOMINATOR: u64 = 1_000_000_000_000;
+        let parts = parse_scaled(text, &[("", DENOMINATOR), ("%", DENOMINATOR / 100)], EXPECTED)?;
+        if parts > DENOMINATOR {
             return Err(UnitError::OutOfRange { text: text.to_owned(), expected: EXPECTED });
         }
-        Ok(Self::ratio(parts, ONE))
+        Ok(Self::ratio(parts, DENOMINATOR))
     }
 }
 
@@ -192,8 +192,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn streams_are_fixed_for_all_time() {
-        // A golden value: recorded traces and published figures depend on it. It must never change.
+    fn streams_never_change_between_versions() {
+        // Recorded traces and published figures depend on this value. It must never change.
         let mut stream = RandomStreams::new(7).stream("fault/link-0");
         assert_eq!([stream.bits(), stream.bits()], [6_438_647_841_927_493_509, 11_882_907_625_894_787_575]);
     }
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn chance_hits_its_rate() {
+    fn chance_is_true_at_the_given_rate() {
         let mut stream = RandomStreams::new(3).stream("chance");
         let hits = (0..100_000).filter(|_| stream.chance(Probability::ratio(1, 100))).count();
         assert!((900..1_100).contains(&hits), "{hits} of 100000 at 1 %");
@@ -216,22 +216,22 @@ mod tests {
     }
 
     #[test]
-    fn exponential_has_its_mean_and_its_tail() {
+    fn exponential_has_the_right_mean_and_tail() {
         let mut stream = RandomStreams::new(5).stream("poisson");
         let mean = Duration::from_us(48);
         let draws: Vec<u64> = (0..100_000).map(|_| stream.exponential(mean).as_ps()).collect();
         let average = draws.iter().sum::<u64>() / draws.len() as u64;
         let error = average.abs_diff(mean.as_ps()) as f64 / mean.as_ps() as f64;
         assert!(error < 0.01, "mean off by {error}");
-        let above = draws.iter().filter(|draw| **draw > mean.as_ps()).count() as f64 / draws.len() as f64;
-        assert!((above - (-1.0f64).exp()).abs() < 0.005, "P(X > mean) = {above}, not 1/e");
+        let share_above_mean = draws.iter().filter(|draw| **draw > mean.as_ps()).count() as f64 / draws.len() as f64;
+        assert!((share_above_mean - (-1.0f64).exp()).abs() < 0.005, "P(X > mean) = {share_above_mean}, not 1/e");
     }
 
     #[test]
     fn log2_fixed_is_log2() {
         for value in [1, 2, 3, 10, 1 << 40, u64::MAX] {
-            let fixed = log2_fixed(value) as f64 / (1u64 << 32) as f64;
-            assert!((fixed - (value as f64).log2()).abs() < 1e-8, "{value}: {fixed}");
+            let log2 = log2_fixed(value) as f64 / (1u64 << 32) as f64;
+            assert!((log2 - (value as f64).log2()).abs() < 1e-8, "{value}: {log2}");
         }
     }
 

@@ -5,9 +5,9 @@
 //!
 //! The caller must apply Karn's rule (RFC 6298, section 3): a retransmitted packet gives no sample.
 //!
-//! Addition: the longest sample is stored, and decays by a thirty-second of its excess with each further sample. A
-//! process that is descheduled for a tick causes an occasional long sample; RTTVAR loses three quarters of it within
-//! five samples, and every such tick would then be taken for a loss.
+//! Addition: the longest sample is stored, and decays with each further sample by a thirty-second of its excess over
+//! the smoothed time. A process that is descheduled for a tick causes an occasional long sample; RTTVAR loses three
+//! quarters of it within five samples, and the next tick would then be taken for a loss.
 
 use crate::time::Duration;
 
@@ -23,11 +23,11 @@ pub struct RttEstimator {
 }
 
 impl RttEstimator {
-    /// State before the first sample.
+    /// Estimator before the first sample.
     pub const NEW: Self = Self { srtt_ps: 0, rttvar_ps: 0, longest_ps: 0 };
 
     /// Adds a sample: the time from sending a packet that was sent only once to receiving its acknowledgement.
-    pub fn take(&mut self, sample: Duration) {
+    pub fn add_sample(&mut self, sample: Duration) {
         let sample = sample.as_ps().clamp(1, SAMPLE_MAX.as_ps());
         if self.srtt_ps == 0 {
             (self.srtt_ps, self.rttvar_ps, self.longest_ps) = (sample, sample / 2, sample);
@@ -45,8 +45,8 @@ impl RttEstimator {
         (self.srtt_ps != 0).then_some(Duration::from_ps(self.srtt_ps))
     }
 
-    /// Returns the time to wait for an acknowledgement before a packet counts as lost: SRTT + max(4 RTTVAR, G), and not
-    /// less than a quarter above the longest stored round-trip time. `None` before the first sample.
+    /// Returns the time to wait for an acknowledgement before a packet counts as lost: SRTT + max(4 RTTVAR, G), and
+    /// at least a quarter more than the stored longest round-trip time. `None` before the first sample.
     pub fn timeout(&self) -> Option<Duration> {
         let by_variance = self.srtt_ps + (4 * self.rttvar_ps).max(GRANULARITY.as_ps());
         let by_longest = self.longest_ps + self.longest_ps / 4;
@@ -63,7 +63,8 @@ impl RttEstimator {
 /// Largest value of a sample: longer ones are limited to it, so that no sum overflows.
 const SAMPLE_MAX: Duration = Duration::from_secs(60);
 
-/// Inverse of the part of the excess over the smoothed round-trip time that is removed with each sample.
+/// Divisor of the longest sample's excess over the smoothed round-trip time: the quotient is removed with each
+/// sample.
 const LONGEST_DECAY: u64 = 32;
 
 /// G of RFC 6298: the precision with which a process is woken at a requested time (kGranularity of RFC 9002).
@@ -79,56 +80,57 @@ mod tests {
     }
 
     #[test]
-    fn the_first_samples_are_those_of_the_rfc() {
+    fn first_samples_give_the_values_of_rfc_6298() {
         let mut rtt = RttEstimator::NEW;
         assert_eq!((rtt.smoothed(), rtt.timeout(), rtt.probe_timeout()), (None, None, None));
-        rtt.take(us(8_000));
+        rtt.add_sample(us(8_000));
         // R, R + 4 R/2.
         assert_eq!((rtt.smoothed(), rtt.timeout()), (Some(us(8_000)), Some(us(24_000))));
-        rtt.take(us(16_000));
+        rtt.add_sample(us(16_000));
         // RTTVAR = (3 * 4 + 8) / 4 = 5 ms, SRTT = (7 * 8 + 16) / 8 = 9 ms.
         assert_eq!((rtt.smoothed(), rtt.timeout()), (Some(us(9_000)), Some(us(29_000))));
         assert_eq!(rtt.probe_timeout(), Some(us(29_000)));
     }
 
     #[test]
-    fn a_steady_path_is_known_to_a_granule_and_probed_after_two_round_trips() {
+    fn with_a_constant_rtt_the_timeout_is_rtt_plus_one_ms_and_the_probe_timeout_two_rtts() {
         let mut rtt = RttEstimator::NEW;
-        (0..200).for_each(|_| rtt.take(us(100)));
+        (0..200).for_each(|_| rtt.add_sample(us(100)));
         assert_eq!(rtt.smoothed(), Some(us(100)));
         assert_eq!((rtt.timeout(), rtt.probe_timeout()), (Some(us(1_100)), Some(us(200))));
     }
 
-    /// One in fifty samples is a tick of 8 ms: no such tick is taken for a loss, once one has been seen.
+    /// One in fifty samples is a tick of 8 ms. After the first such sample, no tick causes a timeout.
     #[test]
-    fn a_peer_that_is_off_its_core_now_and_then_is_waited_for() {
+    fn the_timeout_covers_a_peer_that_is_descheduled_from_time_to_time() {
         let mut rtt = RttEstimator::NEW;
         for round in 0..500u64 {
-            let late = round % 50 == 49;
-            if late && round > 50 {
+            let is_late = round % 50 == 49;
+            if is_late && round > 50 {
                 assert!(rtt.timeout() > Some(us(2_000)), "round {round}: {rtt:?}");
             }
-            rtt.take(if late { us(8_000) } else { us(100) });
+            rtt.add_sample(if is_late { us(8_000) } else { us(100) });
         }
-        (0..400).for_each(|_| rtt.take(us(100)));
-        assert!(rtt.timeout() < Some(us(1_200)), "it is forgotten in the end: {rtt:?}");
+        (0..400).for_each(|_| rtt.add_sample(us(100)));
+        assert!(rtt.timeout() < Some(us(1_200)), "the longest sample does not decay: {rtt:?}");
     }
 
-    /// Whatever the samples: the timeout covers the last one and the smoothed round trip lies among them.
+    /// For any samples, the timeout exceeds the last one, and the smoothed round-trip time is between the smallest
+    /// and the largest.
     #[test]
-    fn timeouts_cover_what_was_measured() {
+    fn timeouts_cover_the_last_sample() {
         for seed in 0..50 {
             let mut random = RandomStreams::new(seed).stream("rtt");
             let mut rtt = RttEstimator::NEW;
-            let (mut least, mut most) = (u64::MAX, 0);
+            let (mut smallest, mut largest) = (u64::MAX, 0);
             for step in 0..200 {
                 let sample = 1 << (random.bits() % 46);
                 let sample = sample + random.bits() % sample;
-                (least, most) = (least.min(sample), most.max(sample.min(SAMPLE_MAX.as_ps())));
-                rtt.take(Duration::from_ps(sample));
+                (smallest, largest) = (smallest.min(sample), largest.max(sample.min(SAMPLE_MAX.as_ps())));
+                rtt.add_sample(Duration::from_ps(sample));
                 let (smoothed, timeout) = (rtt.smoothed().expect("a sample"), rtt.timeout().expect("a sample"));
                 let context = format!("seed {seed}, step {step}: {rtt:?}");
-                assert!(least - least / 8 <= smoothed.as_ps() + 8 && smoothed.as_ps() <= most, "{context}");
+                assert!(smallest - smallest / 8 <= smoothed.as_ps() + 8 && smoothed.as_ps() <= largest, "{context}");
                 assert!(timeout.as_ps() >= sample.min(SAMPLE_MAX.as_ps()), "{context}");
                 assert!(timeout.as_ps() >= smoothed.as_ps() + GRANULARITY.as_ps(), "{context}");
                 assert!(rtt.probe_timeout() >= Some(smoothed.saturating_mul(2)), "{context}");

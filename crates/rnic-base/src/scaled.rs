@@ -1,10 +1,11 @@
 //! Parser of numbers with units, for all user input.
 
-/// Reason why a quantity such as `100Gbps` could not be parsed. The text states the input found and the valid input.
+/// Reason why a quantity such as `100Gbps` could not be parsed. The error message quotes the input and describes
+/// valid input.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnitError {
     /// No digits where a number is expected.
-    #[error("`{text}` has no number; expected {expected}")]
+    #[error("`{text}` contains no number; expected {expected}")]
     NoNumber {
         /// Text that was parsed.
         text: String,
@@ -21,8 +22,8 @@ pub enum UnitError {
         /// Description of valid input.
         expected: &'static str,
     },
-    /// The value exceeds 64 bits of the base unit, or is a fraction of it.
-    #[error("`{text}` is out of range or finer than the unit allows; expected {expected}")]
+    /// The value exceeds 64 bits of the base unit, or is not a multiple of it.
+    #[error("`{text}` is too large, or more precise than this quantity can represent; expected {expected}")]
     OutOfRange {
         /// Text that was parsed.
         text: String,

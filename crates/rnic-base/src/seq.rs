@@ -1,4 +1,4 @@
-//! Sequence numbers: the wrapping ones in packets, and the non-wrapping ones used in computations.
+//! Sequence numbers: the wrapping ones in packets, and the non-wrapping ones used internally.
 //!
 //! A packet carries a 24-bit PSN (RoCE, InfiniBand Architecture volume 1, section 9.7) or a 32-bit one (Falcon).
 //! Internally, a [`Seq`] never wraps: it is computed from the wire value and a nearby reference, so that ordinary
@@ -50,7 +50,7 @@ impl<const BITS: u32> Serial<BITS> {
         if forward < Self::HALF { forward as i64 } else { forward as i64 - (1i64 << BITS) }
     }
 
-    /// Returns whether `self` is before `other` by the shorter distance modulo 2^`BITS`.
+    /// Returns `true` if `self` is before `other` in the shorter direction modulo 2^`BITS`.
     #[inline]
     pub const fn is_before(self, other: Self) -> bool {
         self.distance_to(other) > 0
@@ -82,7 +82,7 @@ impl<const BITS: u32> fmt::Display for Serial<BITS> {
 pub struct Seq(u64);
 
 impl Seq {
-    /// A value before all numbers of all streams: for fields that have no value yet.
+    /// A value smaller than every number of every stream: for fields that have no value yet.
     pub const UNSET: Self = Self(0);
 
     /// Returns the first number of a stream whose first packet carries `initial`.
@@ -103,7 +103,7 @@ impl Seq {
         self.0
     }
 
-    /// Returns the number of steps from `earlier` to `self`; zero when `earlier` is not earlier.
+    /// Returns the number of steps from `earlier` to `self`; zero when `earlier` is not before `self`.
     #[inline]
     pub const fn since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
@@ -152,7 +152,7 @@ impl fmt::Display for Seq {
 pub struct SeqRange {
     /// First number in the range.
     pub start: Seq,
-    /// First number behind the range.
+    /// First number after the range.
     pub end: Seq,
 }
 
@@ -165,11 +165,11 @@ impl SeqRange {
 
     /// Returns the range that contains only `seq`.
     #[inline]
-    pub fn one(seq: Seq) -> Self {
+    pub fn single(seq: Seq) -> Self {
         Self { start: seq, end: seq + 1 }
     }
 
-    /// Returns whether the range is empty.
+    /// Returns `true` if the range is empty.
     #[inline]
     pub fn is_empty(self) -> bool {
         self.end <= self.start
@@ -181,7 +181,7 @@ impl SeqRange {
         self.end.since(self.start)
     }
 
-    /// Returns whether `seq` is in the range.
+    /// Returns `true` if `seq` is in the range.
     #[inline]
     pub fn contains(self, seq: Seq) -> bool {
         self.start <= seq && seq < self.end
@@ -205,11 +205,11 @@ mod tests {
     }
 
     #[test]
-    fn extend_crosses_the_wrap_both_ways() {
-        let near = Seq::start(Psn::new(0xff_fffe)) + 4;
-        assert_eq!(near.wire::<24>(), Psn::new(2));
-        assert_eq!(Psn::new(0xff_ffff).extend(near), near - 3);
-        assert_eq!(Psn::new(7).extend(near), near + 5);
+    fn extend_crosses_the_wrap_in_both_directions() {
+        let reference = Seq::start(Psn::new(0xff_fffe)) + 4;
+        assert_eq!(reference.wire::<24>(), Psn::new(2));
+        assert_eq!(Psn::new(0xff_ffff).extend(reference), reference - 3);
+        assert_eq!(Psn::new(7).extend(reference), reference + 5);
     }
 
     #[test]
@@ -224,19 +224,19 @@ mod tests {
             base in (1u64 << 33)..(1u64 << 40),
             offset in -(1i64 << 23)..(1i64 << 23) - 1,
         ) {
-            let near = Seq(base);
-            let far = Seq(base.wrapping_add_signed(offset));
-            prop_assert_eq!(far.wire::<24>().extend(near), far);
-            prop_assert_eq!(far.wire::<32>().extend(near), far);
+            let reference = Seq(base);
+            let distant = Seq(base.wrapping_add_signed(offset));
+            prop_assert_eq!(distant.wire::<24>().extend(reference), distant);
+            prop_assert_eq!(distant.wire::<32>().extend(reference), distant);
         }
 
         #[test]
         fn distance_is_antisymmetric(a in any::<u32>(), b in any::<u32>()) {
             let (a, b) = (Psn::new(a), Psn::new(b));
-            let there = a.distance_to(b);
-            prop_assert_eq!(a.plus(there as u32), b);
-            if there != -(1 << 23) {
-                prop_assert_eq!(b.distance_to(a), -there);
+            let distance = a.distance_to(b);
+            prop_assert_eq!(a.plus(distance as u32), b);
+            if distance != -(1 << 23) {
+                prop_assert_eq!(b.distance_to(a), -distance);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Time in integer picoseconds.
 //!
-//! At 100 Gbit/s one byte lasts 80 ps, at 800 Gbit/s 10 ps: picoseconds keep serialisation times exact integers, and 64
-//! bits of them last 213 days. This module cannot read a clock; a driver (fabric or host) supplies `now`.
+//! At 100 Gbit/s one byte takes 80 ps, at 800 Gbit/s 10 ps: picoseconds keep serialisation times exact integers, and
+//! 64 bits of them span 213 days. This module cannot read a clock; a driver (fabric or host) supplies `now`.
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Div, Mul, Sub};
@@ -14,7 +14,7 @@ const PS_PER_US: u64 = 1_000_000;
 const PS_PER_MS: u64 = 1_000_000_000;
 const PS_PER_S: u64 = 1_000_000_000_000;
 
-/// A point in time: picoseconds since the start of the driver that drives the engine.
+/// A point in time: picoseconds since the start of the driver of the engine.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Time(u64);
 
@@ -56,7 +56,7 @@ impl Time {
         Duration(self.0.saturating_sub(earlier.0))
     }
 
-    /// Returns the seconds since the start, for printing only.
+    /// Returns the time in seconds since the start, for printing only.
     pub fn as_secs_f64(self) -> f64 {
         Duration(self.0).as_secs_f64()
     }
@@ -92,10 +92,10 @@ impl Duration {
         Self(ms * PS_PER_MS)
     }
 
-    /// Returns a duration of `s` seconds.
+    /// Returns a duration of `seconds` seconds.
     #[inline]
-    pub const fn from_secs(s: u64) -> Self {
-        Self(s * PS_PER_S)
+    pub const fn from_secs(seconds: u64) -> Self {
+        Self(seconds * PS_PER_S)
     }
 
     /// Returns the duration in picoseconds.
@@ -202,7 +202,8 @@ fn fmt_ps(ps: u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         [(PS_PER_S, "s"), (PS_PER_MS, "ms"), (PS_PER_US, "us"), (PS_PER_NS, "ns"), (1, "ps")];
     let (scale, unit) = UNITS.into_iter().find(|(scale, _)| ps >= *scale).unwrap_or((1, "ps"));
     let whole = ps / scale;
-    // Thousandths of the unit, truncated: exact for every value in a plan, deterministic for every other value.
+    // Decimals are truncated to thousandths of the unit: exact for every value that occurs in a plan, and
+    // deterministic for all others.
     let thousandths = if scale == 1 { 0 } else { (ps % scale) / (scale / 1_000) };
     if thousandths == 0 {
         return write!(f, "{whole} {unit}");
@@ -260,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn parse_reads_what_people_write() {
+    fn parse_accepts_common_notations() {
         assert_eq!("100us".parse(), Ok(Duration::from_us(100)));
         assert_eq!(" 1.5 ms ".parse(), Ok(Duration::from_us(1_500)));
         assert_eq!("0".parse(), Ok(Duration::ZERO));
@@ -268,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn parse_says_what_is_wrong() {
+    fn parse_errors_name_the_cause() {
         let error = "100 parsecs".parse::<Duration>().expect_err("not a unit of time");
         assert!(error.to_string().contains("parsecs"), "{error}");
         assert!("100".parse::<Duration>().is_err(), "a bare number has no unit");

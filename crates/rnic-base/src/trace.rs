@@ -4,7 +4,7 @@ use core::fmt;
 
 /// A running 64-bit hash of all events, in order.
 ///
-/// Two runs of the same plan and seed must have the same final value on any machine (a test verifies that). The hash is
+/// Two runs of the same plan and seed must end with the same hash on any machine (a test verifies that). The hash is
 /// not cryptographic: it detects accidental differences, not deliberate ones.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TraceHash(u64);
@@ -16,20 +16,20 @@ impl Default for TraceHash {
 }
 
 impl TraceHash {
-    /// Creates the hash of no events.
+    /// Creates the hash of an empty sequence of events.
     pub const fn new() -> Self {
         Self(0x243f_6a88_85a3_08d3)
     }
 
     /// Adds one word to the hash.
     #[inline]
-    pub const fn word(&mut self, word: u64) {
-        // One multiplication and one rotation: every input bit affects the high half, and the rotation moves it back
-        // down.
+    pub const fn add_word(&mut self, word: u64) {
+        // One multiplication and one rotation: every input bit affects the high half, and the rotation moves the high
+        // half back down.
         self.0 = (self.0 ^ word).wrapping_mul(0x9fb2_1c65_1e98_df25).rotate_left(29);
     }
 
-    /// Returns the hash so far, mixed so that every bit depends on every input.
+    /// Returns the hash so far, mixed so that every bit depends on every input bit.
     pub const fn value(&self) -> u64 {
         let mut hash = self.0;
         hash = (hash ^ (hash >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
@@ -55,10 +55,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn order_and_content_matter() {
+    fn the_hash_depends_on_order_and_content() {
         let hash = |words: &[u64]| {
             let mut hash = TraceHash::new();
-            words.iter().for_each(|word| hash.word(*word));
+            words.iter().for_each(|word| hash.add_word(*word));
             hash.value()
         };
         assert_eq!(hash(&[1, 2, 3]), hash(&[1, 2, 3]));

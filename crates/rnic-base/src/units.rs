@@ -45,7 +45,7 @@ impl fmt::Debug for Bytes {
 impl FromStr for Bytes {
     type Err = UnitError;
 
-    /// Parses `64KiB`, `220KB`, `1GiB`, `4096`: binary units are powers of 1024, decimal ones of 1000.
+    /// Parses `64KiB`, `220KB`, `1GiB`, `4096`: binary units are powers of 1024, decimal units of 1000.
     fn from_str(text: &str) -> Result<Self, UnitError> {
         const UNITS: &[(&str, u64)] = &[
             ("", 1),
@@ -78,7 +78,7 @@ impl BitRate {
         Self(bits)
     }
 
-    /// Returns a rate of `gigabits` times 10^9 bits per second.
+    /// Returns a rate of `gigabits` * 10^9 bits per second.
     #[inline]
     pub const fn gbps(gigabits: u64) -> Self {
         Self(gigabits * 1_000_000_000)
@@ -101,9 +101,10 @@ impl BitRate {
     /// When the rate is zero.
     #[inline]
     pub const fn serialize(self, bytes: u64) -> Duration {
-        assert!(self.0 > 0, "nothing is ever sent at a rate of zero");
+        assert!(self.0 > 0, "the rate is zero");
         const PS_PER_S: u64 = 1_000_000_000_000;
-        // Every rate used in practice divides 8 * 10^12 ps: 80 ps per byte at 100 Gbit/s, 200 at 40, 800 at 10.
+        // Every rate used in practice divides 8 * 10^12 ps: 80 ps per byte at 100 Gbit/s, 200 ps at 40 Gbit/s, 800 ps
+        // at 10 Gbit/s.
         if (8 * PS_PER_S).is_multiple_of(self.0) {
             return Duration::from_ps(bytes * (8 * PS_PER_S / self.0));
         }
@@ -114,6 +115,27 @@ impl BitRate {
     /// Returns the number of whole bytes transferred in `span` at this rate.
     pub const fn bytes_in(self, span: Duration) -> u64 {
         (span.as_ps() as u128 * self.0 as u128 / 8_000_000_000_000) as u64
+    }
+
+    /// Returns the sum of two rates; at most [`u64::MAX`] bits per second.
+    #[inline]
+    pub const fn saturating_add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+
+    /// Returns the difference of two rates; zero when `other` is the larger one.
+    #[inline]
+    pub const fn saturating_sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+
+    /// Returns `numerator` / `denominator` of the rate, rounded down; at most [`u64::MAX`] bits per second.
+    ///
+    /// # Panics
+    /// When `denominator` is zero.
+    pub const fn scaled(self, numerator: u64, denominator: u64) -> Self {
+        let bits = self.0 as u128 * numerator as u128 / denominator as u128;
+        Self(if bits > u64::MAX as u128 { u64::MAX } else { bits as u64 })
     }
 
     /// Returns the rate that transfers `bytes` in `span`; zero when `span` is zero.
@@ -188,6 +210,15 @@ mod tests {
     }
 
     #[test]
+    fn rates_saturate() {
+        let (rate, max) = (BitRate::gbps(10), BitRate::bps(u64::MAX));
+        assert_eq!(rate.saturating_sub(BitRate::gbps(11)), BitRate::ZERO);
+        assert_eq!(max.saturating_add(rate), max);
+        assert_eq!(rate.scaled(2, 3), BitRate::bps(6_666_666_666));
+        assert_eq!(max.scaled(3, 2), max);
+    }
+
+    #[test]
     fn parse_and_display() {
         assert_eq!("64KiB".parse(), Ok(Bytes::new(65_536)));
         assert_eq!("240KB".parse(), Ok(Bytes::new(240_000)));
@@ -201,11 +232,11 @@ mod tests {
     }
 
     #[test]
-    fn parse_refuses_nonsense_in_one_line() {
+    fn parse_rejects_invalid_text_with_a_one_line_error() {
         for text in ["fast", "", "1.0001B", "100", "12 Gbips", "..5Gbps", "1.2.3Gbps"] {
             let error = text.parse::<BitRate>().expect_err(text).to_string();
             assert_eq!(error.lines().count(), 1, "{error}");
         }
-        assert!("0.0001B".parse::<Bytes>().is_err(), "a fraction of a byte");
+        assert!("0.0001B".parse::<Bytes>().is_err(), "a fraction of a byte is accepted");
     }
 }

@@ -1,22 +1,22 @@
-//! The header block (card) at the head of every crate root: purpose, permitted dependencies, and what belongs into the
-//! crate.
+//! The header block (card) in the module documentation of every crate root: purpose, permitted dependencies, and
+//! which code belongs in the crate.
 
 use std::collections::BTreeMap;
 
 /// The six headings, in order, below the line `CRATE name (colour: note)`.
 pub const HEADINGS: [&str; 6] = ["Purpose", "May use", "Must not", "Add here", "Not here", "Proved by"];
 
-/// Colours, by the care that changes to a crate need.
+/// Colours: how much care a change to a crate needs.
 pub const COLOURS: [&str; 3] = ["green", "amber", "red"];
 
 const TITLE: &str = "CRATE";
 
-/// A card as read from the documentation of a crate root.
+/// A card, parsed from the documentation of a crate root.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Card {
     /// Name of the crate.
     pub name: String,
-    /// Text in parentheses behind the name: a colour, then a note.
+    /// Text in parentheses after the name: a colour, then a note.
     pub colour: String,
     /// Line of each heading, from 1.
     pub lines: BTreeMap<&'static str, usize>,
@@ -69,7 +69,7 @@ impl Card {
         self.texts.get(heading).map_or("", String::as_str)
     }
 
-    /// Returns the colour alone: the word before the note.
+    /// Returns the colour without the note.
     pub fn colour_word(&self) -> &str {
         self.colour.split(':').next().unwrap_or_default().trim()
     }
@@ -78,29 +78,5 @@ impl Card {
     pub fn may_use(&self) -> Vec<&str> {
         let is_name_char = |c: char| c.is_ascii_alphanumeric() || c == '-';
         self.text("May use").split(|c| !is_name_char(c)).filter(|word| word.starts_with("rnic-")).collect()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const CARD: &str = "//! About.\n//!\n//! ```text\n//! CRATE    rnic-x (amber: with a test)\n//! Purpose  to be\n\
-                        //!          an example\n//! May use  rnic-base, rnic-wire\n//! Must not sleep\n\
-                        //! ```\n//! Purpose later\n";
-
-    #[test]
-    fn a_card_is_read_with_continued_lines() {
-        let card = Card::read(CARD).expect("there is a card");
-        assert_eq!((card.name.as_str(), card.colour_word()), ("rnic-x", "amber"));
-        assert_eq!(card.text("Purpose"), "to be an example");
-        assert_eq!(card.may_use(), ["rnic-base", "rnic-wire"]);
-        assert_eq!(card.text("Proved by"), "");
-        assert_eq!(card.lines["May use"], 7);
-    }
-
-    #[test]
-    fn without_a_title_there_is_no_card() {
-        assert_eq!(Card::read("//! Purpose  to be\nfn f() {}\n//! CRATE x\n"), None);
     }
 }

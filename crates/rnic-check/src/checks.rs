@@ -1,89 +1,65 @@
 //! Table of all checks, by name.
 
 pub mod arrows;
-pub mod banned;
 pub mod cards;
 pub mod circles;
+pub mod dead_files;
 pub mod docs;
+pub mod floats;
 pub mod generated;
 pub mod heads;
 pub mod language;
 pub mod layout;
+pub mod lints;
 pub mod markdown;
 pub mod mechanisms;
 pub mod methods;
 pub mod names;
-pub mod parses;
+pub mod patterns;
 pub mod programs;
 pub mod size;
-pub mod text;
-pub mod unsafe_code;
 
 use crate::finding::Finding;
 use crate::tree::Tree;
 
 /// A rule over the whole tree.
 pub struct Check {
-    /// Name of the check, used in findings and for its test in `tests/real_tree.rs`.
+    /// Name of the check, used in findings and to name its test in `tests/real_tree.rs`.
     pub name: &'static str,
-    /// Condition that holds when the check has no findings.
-    pub holds: &'static str,
+    /// Condition that is true of the tree when the check reports no findings.
+    pub rule: &'static str,
     /// Function that checks the tree.
     pub run: fn(&Tree) -> Vec<Finding>,
 }
 
-/// Every check, in the order of their listing.
+/// Every check, in the order in which they are listed.
 pub const CHECKS: &[Check] = &[
-    Check { name: "parses", holds: "every .rs and .toml file parses", run: parses::check },
-    Check { name: "arrows", holds: "crates depend only on the crates that the table allows", run: arrows::check },
+    Check { name: "arrows", rule: "crates depend only on the crates that the table allows", run: arrows::check },
     Check {
         name: "cards",
-        holds: "every crate has a card with six headings that agrees with the table",
+        rule: "every crate has a card with six headings that agrees with the table",
         run: cards::check,
     },
-    Check {
-        name: "banned",
-        holds: "no clock, entropy, socket, thread, float or hash order where the bans say",
-        run: banned::check,
-    },
-    Check {
-        name: "size",
-        holds: "files, inline tests and functions are short, or on the shrinking list",
-        run: size::check,
-    },
-    Check {
-        name: "methods",
-        holds: "no type has more than 60 methods, or is on the shrinking list",
-        run: methods::check,
-    },
-    Check {
-        name: "circles",
-        holds: "modules of a folder use each other in one direction, or it is on the shrinking list",
-        run: circles::check,
-    },
-    Check { name: "unsafe_code", holds: "unsafe code stands where it may, with its reason", run: unsafe_code::check },
-    Check {
-        name: "docs",
-        holds: "every Rust file and public item is documented; crates inherit the lints",
-        run: docs::check,
-    },
-    Check { name: "heads", holds: "every algorithm names its source and its deviations", run: heads::check },
-    Check { name: "columns", holds: "Rust lines have at most 120 columns", run: text::columns },
-    Check { name: "rows", holds: "tables in Rust comments have one line a row", run: text::rows },
-    Check { name: "whitespace", holds: "no trailing blanks or tabs, one newline at the end", run: text::whitespace },
-    Check { name: "words", holds: "no notes to oneself, no paths of somebody's machine", run: text::words },
-    Check { name: "language", holds: "words are the field's, one for one thing", run: language::check },
-    Check { name: "markdown", holds: "one top heading a page; relative links lead somewhere", run: markdown::check },
+    Check { name: "lints", rule: "crates inherit the lints; core crates have those of the core", run: lints::check },
+    Check { name: "floats", rule: "crates whose arithmetic decides a run have no floating point", run: floats::check },
+    Check { name: "size", rule: "files, inline tests and functions are short", run: size::check },
+    Check { name: "methods", rule: "no type has more than 60 methods", run: methods::check },
+    Check { name: "circles", rule: "modules of a folder use each other in one direction", run: circles::check },
+    Check { name: "docs", rule: "every Rust file and public item is documented", run: docs::check },
+    Check { name: "heads", rule: "every algorithm names its source and its deviations", run: heads::check },
+    Check { name: "patterns", rule: "no line has what patterns.toml forbids", run: patterns::check },
+    Check { name: "language", rule: "words are the field's, one for one thing", run: language::check },
+    Check { name: "markdown", rule: "one top heading a page; relative links lead somewhere", run: markdown::check },
     Check {
         name: "mechanisms",
-        holds: "every mechanism of the papers has a test that names it",
+        rule: "every mechanism of the papers has a test that names it",
         run: mechanisms::check,
     },
-    Check { name: "names", holds: "`rnic_x::Name` in a page is a name of that crate", run: names::check },
-    Check { name: "blobs", holds: "no file larger than 256 KiB", run: layout::blobs },
-    Check { name: "dead_files", holds: "every Rust file is reached by a build", run: layout::dead_files },
-    Check { name: "house_files", holds: "the pages that a house must have are there", run: layout::house_files },
-    Check { name: "scripts", holds: "scripts can be executed, and nothing else can", run: layout::scripts },
-    Check { name: "programs", holds: "code calls only programs that a machine has", run: programs::check },
-    Check { name: "generated", holds: "generated texts are fresh", run: generated::check },
+    Check { name: "names", rule: "`rnic_x::Name` in a page is a name of that crate", run: names::check },
+    Check { name: "dead_files", rule: "every Rust file is declared by another", run: dead_files::check },
+    Check { name: "blobs", rule: "no file is larger than 256 KiB", run: layout::blobs },
+    Check { name: "required_files", rule: "the files that the project must have exist", run: layout::required_files },
+    Check { name: "scripts", rule: "scripts, and only scripts, are executable", run: layout::scripts },
+    Check { name: "programs", rule: "code calls only programs that a machine has", run: programs::check },
+    Check { name: "generated", rule: "generated texts are fresh", run: generated::check },
 ];

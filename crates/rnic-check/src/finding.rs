@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// One violation of a rule: its location, the rule, the problem and the correction.
+/// One violation of a rule: its location, the rule, the problem and how to correct it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Finding {
     /// Path from the root of the tree, with `/`.
@@ -13,8 +13,8 @@ pub struct Finding {
     pub rule: &'static str,
     /// Description of the problem.
     pub what: String,
-    /// Correction.
-    pub instead: String,
+    /// How to correct the problem.
+    pub remedy: String,
 }
 
 impl Finding {
@@ -24,15 +24,15 @@ impl Finding {
         line: usize,
         rule: &'static str,
         what: impl Into<String>,
-        instead: impl Into<String>,
+        remedy: impl Into<String>,
     ) -> Self {
-        Self { path: path.into(), line, rule, what: what.into(), instead: instead.into() }
+        Self { path: path.into(), line, rule, what: what.into(), remedy: remedy.into() }
     }
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { path, line, rule, what, instead } = self;
-        write!(f, "{path}:{line}: {rule}: {what}; {instead}")
+        let Self { path, line, rule, what, remedy } = self;
+        write!(f, "{path}:{line}: {rule}: {what}; {remedy}")
     }
 }

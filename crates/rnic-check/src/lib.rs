@@ -5,18 +5,20 @@
 //! Purpose  rules of structure, style and language over the tree; texts generated from one declaration
 //! May use  nothing of ours
 //! Must not know what the code means, build it or run it; write outside the generated places
-//! Add here a rule: one file in checks/, one line in CHECKS, one line in tests/real_tree.rs
-//! Not here what rustc, clippy or rustfmt can hold (Cargo.toml lints; clippy.toml is generated from bans.rs)
-//! Proved by every rule on small invented trees that break it, and on the real tree (tests/real_tree.rs)
+//! Add here a rule: one file in checks/, one line in CHECKS, one line in tests/real_tree.rs; one about single lines: a
+//!          row in patterns.toml
+//! Not here what rustc, clippy or rustfmt can hold (Cargo.toml lints; clippy.toml)
+//! Proved by every rule on small invented trees that break it (tests/rules), and on the real tree (tests/real_tree.rs)
 //! ```
 //!
 //! In the spirit of TigerBeetle's `tidy.zig` and rust-analyzer's `tidy.rs`. A rule is a function from a [`Tree`] to
-//! [`Finding`]s. The tables that are edited by hand are [`crates`] (permitted dependencies between crates), [`bans`]
-//! (banned calls and their replacements), [`mechanisms`] (mechanisms that the papers describe and tests must name) and
-//! `ratchet.toml` (items that are too long at present). Rust is parsed by `syn`, Markdown by `pulldown-cmark`, so
+//! [`Finding`]s. The tables that are edited by hand are `crates.toml` (permitted dependencies between crates),
+//! `patterns.toml` (what no line may contain), `words.toml` (words and their replacements) and [`mechanisms`]
+//! (mechanisms that the papers describe and tests must name). Rust is parsed by `syn`, Markdown by `pulldown-cmark`, so
 //! comments, strings and test modules do not confuse the rules.
 
-pub mod bans;
+#![forbid(unsafe_code)]
+
 pub mod card;
 pub mod checks;
 pub mod crates;
@@ -24,7 +26,6 @@ pub mod finding;
 pub mod generate;
 pub mod library;
 pub mod mechanisms;
-pub mod ratchet;
 pub mod rust_source;
 pub mod tree;
 

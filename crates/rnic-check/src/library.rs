@@ -1,6 +1,6 @@
 //! The modules of one crate, and the resolution of paths within it.
 //!
-//! Approximate where names are not enough: globs are not followed, and a module within a file counts as its file.
+//! The resolution is approximate: glob imports are not followed, and an inline module counts as part of its file.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub struct Library<'tree> {
 }
 
 impl<'tree> Library<'tree> {
-    /// Returns the library of each package that has sources, and the package.
+    /// Returns each package that has sources, with its library.
     pub fn all(tree: &'tree Tree) -> impl Iterator<Item = (&'tree Package, Self)> {
         let mut libraries: BTreeMap<&str, Self> = BTreeMap::new();
         for (file, source) in tree.production_rust() {
@@ -41,49 +41,51 @@ impl<'tree> Library<'tree> {
     }
 
     /// Returns the path, from the root of the crate, of the item that `path` refers to in `module`. Re-exported names
-    /// are followed to their source. Returns `None` when the path leads out of the crate, or to a local item.
+    /// are followed to their source. Returns `None` when the path refers to an item outside the crate, or to a local
+    /// item.
     pub fn resolve(&self, module: &[String], path: &[String]) -> Option<ModulePath> {
         self.follow(module, path, HOPS_MAX)
     }
 
     fn follow(&self, module: &[String], path: &[String], hops: u32) -> Option<ModulePath> {
-        let mut at = module.to_vec();
+        let mut current = module.to_vec();
         let mut rest = path;
         match rest.first()?.as_str() {
-            "crate" => (at, rest) = (Vec::new(), &rest[1..]),
+            "crate" => (current, rest) = (Vec::new(), &rest[1..]),
             "self" => rest = &rest[1..],
             "super" => {}
-            child if self.modules.contains_key(&with(&at, child)) => {}
+            child if self.modules.contains_key(&child_path(&current, child)) => {}
             _ => return None,
         }
         while let Some(name) = rest.first() {
             if name == "super" {
-                at.pop()?;
-            } else if self.modules.contains_key(&with(&at, name)) {
-                at.push(name.clone());
+                current.pop()?;
+            } else if self.modules.contains_key(&child_path(&current, name)) {
+                current.push(name.clone());
             } else {
                 break;
             }
             rest = &rest[1..];
         }
-        let handed_on = rest.first().and_then(|name| self.modules.get(&at)?.1.import_of(name)).filter(|_| hops > 0);
-        match handed_on {
+        let re_export =
+            rest.first().and_then(|name| self.modules.get(&current)?.1.import_of(name)).filter(|_| hops > 0);
+        match re_export {
             Some(import) => {
                 let path: Vec<String> = import.path.iter().chain(&rest[1..]).cloned().collect();
-                self.follow(&at, &path, hops - 1)
+                self.follow(&current, &path, hops - 1)
             }
-            None => Some(at.into_iter().chain(rest.iter().cloned()).collect()),
+            None => Some(current.into_iter().chain(rest.iter().cloned()).collect()),
         }
     }
 
-    /// Returns the part of `item`, a path from the root, that is a module.
+    /// Returns the longest prefix of `item`, a path from the root of the crate, that is a module.
     pub fn module_of<'path>(&self, item: &'path [String]) -> &'path [String] {
-        let known = (0..=item.len()).rev().find(|length| self.modules.contains_key(&item[..*length]));
-        &item[..known.unwrap_or(0)]
+        let module_length = (0..=item.len()).rev().find(|length| self.modules.contains_key(&item[..*length]));
+        &item[..module_length.unwrap_or(0)]
     }
 }
 
-fn with(module: &[String], name: &str) -> ModulePath {
+fn child_path(module: &[String], name: &str) -> ModulePath {
     module.iter().cloned().chain([name.to_owned()]).collect()
 }
 

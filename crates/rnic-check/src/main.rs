@@ -1,5 +1,7 @@
 //! Runs every check over the tree around the current directory, or writes the generated files.
 
+#![forbid(unsafe_code)]
+
 use std::path::Path;
 use std::process::ExitCode;
 use std::{env, fs, io};
@@ -9,8 +11,7 @@ use rnic_check::{CHECKS, Tree, generate, run_all};
 const USAGE: &str = "\
 usage: rnic-check [--write | --list]
   without arguments: checks the tree; one line a finding, exit code 1 when there are any
-  --write            writes the generated texts (ARCHITECTURE's table of crates, clippy.toml,
-                     docs/mechanisms.md)
+  --write            writes the generated texts (ARCHITECTURE's table of crates, docs/mechanisms.md)
   --list             names the checks and what each holds";
 
 fn main() -> ExitCode {
@@ -19,7 +20,7 @@ fn main() -> ExitCode {
         [] => check(),
         ["--write"] => write(),
         ["--list"] => {
-            CHECKS.iter().for_each(|check| println!("{:<12} {}", check.name, check.holds));
+            CHECKS.iter().for_each(|check| println!("{:<12} {}", check.name, check.rule));
             Ok(ExitCode::SUCCESS)
         }
         ["--help" | "-h"] => {
@@ -54,7 +55,7 @@ fn write() -> io::Result<ExitCode> {
     let (root, tree) = load()?;
     for made in generate::all(&tree) {
         match made.text {
-            Ok(text) => write_if_changed(&root, &made.path, &text)?,
+            Ok(text) => write_if_changed(&root, made.path, &text)?,
             Err(missing) => eprintln!("{}: not written, {missing}", made.path),
         }
     }

@@ -1,9 +1,8 @@
 //! One Rust file, as tokens and as a syntax tree.
 //!
 //! Both views are needed: the flat token list covers macro calls, which `syn` does not parse; the syntax tree
-//! identifies items. Neither has comments: [`RustSource::comments_above`] reads the text.
+//! identifies items. Neither has comments other than documentation.
 
-use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use proc_macro2::{Delimiter, Spacing, TokenStream, TokenTree};
@@ -16,7 +15,7 @@ pub struct RustSource {
     pub syntax: syn::File,
     /// All tokens in order, with groups flattened.
     pub tokens: Vec<Token>,
-    /// All names that `use` imports outside test code.
+    /// All names imported by `use` outside test code.
     pub imports: Vec<Import>,
     lines: Vec<String>,
     test_lines: Vec<RangeInclusive<usize>>,
@@ -43,9 +42,9 @@ pub enum TokenKind {
     Punct(char),
     /// A literal as written.
     Literal(String),
-    /// The beginning of a group.
+    /// The opening delimiter of a group.
     Open(Delimiter),
-    /// The end of a group.
+    /// The closing delimiter of a group.
     Close(Delimiter),
 }
 
@@ -54,7 +53,7 @@ pub enum TokenKind {
 pub struct Import {
     /// The name in this file; `*` for a glob.
     pub alias: String,
-    /// Full path that it stands for; for a glob, the path before the `*`.
+    /// Full path of the imported item; for a glob, the path before the `*`.
     pub path: Vec<String>,
     /// Line, from 1.
     pub line: usize,
@@ -65,21 +64,28 @@ pub struct Import {
 pub struct PathUse {
     /// Segments of the path.
     pub segments: Vec<String>,
-    /// True when it begins with `::`.
+    /// True when the path begins with `::`.
     pub is_absolute: bool,
-    /// True when it names a macro that is called here.
-    pub is_macro_call: bool,
     /// Line, from 1.
     pub line: usize,
 }
 
+/// A function with a body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Function<'source> {
+    /// Name of the function.
+    pub name: &'source str,
+    /// Lines, from 1.
+    pub lines: RangeInclusive<usize>,
+}
+
 impl Token {
-    /// Returns whether the token is the name or keyword `name`.
+    /// Returns `true` if the token is the name or keyword `name`.
     pub fn is_ident(&self, name: &str) -> bool {
         matches!(&self.kind, TokenKind::Ident(found) if found == name)
     }
 
-    /// Returns the name or keyword, when the token is one.
+    /// Returns the name or keyword, if the token is one; otherwise `None`.
     pub fn ident(&self) -> Option<&str> {
         if let TokenKind::Ident(name) = &self.kind { Some(name) } else { None }
     }
@@ -89,7 +95,7 @@ impl RustSource {
     /// Parses `text`.
     ///
     /// # Errors
-    /// When it is not Rust.
+    /// When `text` is not valid Rust.
     pub fn parse(text: &str) -> syn::Result<Self> {
         let syntax = syn::parse_file(text)?;
         let stream: TokenStream = text.parse()?;
@@ -106,7 +112,7 @@ impl RustSource {
         Ok(Self { syntax, tokens, imports, lines, test_lines, use_lines })
     }
 
-    /// Returns whether `line` belongs to an item that exists only under `cfg(test)`.
+    /// Returns `true` if `line` belongs to an item that exists only under `cfg(test)`.
     pub fn is_test_line(&self, line: usize) -> bool {
         self.test_lines.iter().any(|range| range.contains(&line))
     }
@@ -160,34 +166,22 @@ impl RustSource {
         }
     }
 
+    /// Returns every function with a body, from `fn` to the closing brace.
+    ///
+    /// Uses tokens, so that functions inside macro calls (`proptest! { fn ... }`) are found too.
+    pub fn functions(&self) -> Vec<Function<'_>> {
+        let pairs = self.tokens.windows(2).enumerate();
+        let functions = pairs.filter_map(|(index, pair)| {
+            let name = pair[1].ident().filter(|_| pair[0].is_ident("fn"))?;
+            Some(Function { name, lines: pair[0].line..=body_end(&self.tokens[index + 2..])? })
+        });
+        functions.collect()
+    }
+
     /// Returns the import called `alias` in this file.
     pub fn import_of(&self, alias: &str) -> Option<&Import> {
         self.imports.iter().find(|import| import.alias == alias)
     }
-
-    /// Returns the comment lines that belong to `line`: at its own end, and directly above it or above the statement or
-    /// attributes that lead to it; the nearest first.
-    pub fn comments_above(&self, line: usize) -> Vec<&str> {
-        let own = self.line(line).find("//").map(|start| &self.line(line)[start..]);
-        let mut comments: Vec<&str> = own.into_iter().collect();
-        let mut above = line.saturating_sub(1);
-        while above > 0 {
-            let text = self.line(above).trim();
-            if text.starts_with("//") {
-                comments.push(text);
-            } else if !continues_below(text) || comments.len() > usize::from(own.is_some()) {
-                break;
-            }
-            above -= 1;
-        }
-        comments
-    }
-}
-
-/// Returns whether a line of code is unfinished, so that the next line belongs to the same statement, or is an
-/// attribute.
-fn continues_below(text: &str) -> bool {
-    text.starts_with("#[") || !(text.is_empty() || text.ends_with([';', '{', '}', ',']))
 }
 
 fn flatten(stream: TokenStream, tokens: &mut Vec<Token>) {
@@ -217,7 +211,7 @@ fn flatten(stream: TokenStream, tokens: &mut Vec<Token>) {
     }
 }
 
-/// Returns the path that begins at `start`, and the index after it; `None` when none begins there.
+/// Returns the path that begins at `start`, and the index after it; `None` when no path begins there.
 fn path_at(tokens: &[Token], start: usize) -> Option<(PathUse, usize)> {
     let kind_at = |index: usize| tokens.get(index).map(|token| &token.kind);
     let before = start.checked_sub(1).and_then(kind_at);
@@ -233,18 +227,16 @@ fn path_at(tokens: &[Token], start: usize) -> Option<(PathUse, usize)> {
         segments.push(name.clone());
         next += 2;
     }
-    let is_macro_call =
-        matches!((kind_at(next), kind_at(next + 1)), (Some(TokenKind::Punct('!')), Some(TokenKind::Open(_))));
-    Some((PathUse { segments, is_absolute: is_after_sep, is_macro_call, line: tokens[start].line }, next))
+    Some((PathUse { segments, is_absolute: is_after_sep, line: tokens[start].line }, next))
 }
 
-/// Returns whether an attribute is a `cfg` that is true only in a test build.
+/// Returns `true` if an attribute is a `cfg` that is true only in a test build.
 pub fn is_test_only(attribute: &syn::Attribute) -> bool {
     let syn::Meta::List(list) = &attribute.meta else { return false };
     list.path.is_ident("cfg") && syn::parse2::<Cfg>(list.tokens.clone()).is_ok_and(|cfg| cfg.needs_test())
 }
 
-/// A condition in `cfg(...)`, reduced to what determines whether it is true only in tests.
+/// A condition in `cfg(...)`, reduced to the parts that determine whether it is true only in tests.
 enum Cfg {
     Test,
     All(Vec<Cfg>),
@@ -294,22 +286,22 @@ struct ItemSpans {
 }
 
 impl ItemSpans {
-    fn take_tree(&mut self, tree: &syn::UseTree, prefix: &mut Vec<String>) {
+    fn add_use_tree(&mut self, tree: &syn::UseTree, prefix: &mut Vec<String>) {
         let line = tree.span().start().line;
         match tree {
             syn::UseTree::Path(path) => {
                 prefix.push(path.ident.to_string());
-                self.take_tree(&path.tree, prefix);
+                self.add_use_tree(&path.tree, prefix);
                 prefix.pop();
             }
-            syn::UseTree::Name(name) => self.take_name(&name.ident, &name.ident, prefix, line),
-            syn::UseTree::Rename(rename) => self.take_name(&rename.ident, &rename.rename, prefix, line),
+            syn::UseTree::Name(name) => self.add_use_name(&name.ident, &name.ident, prefix, line),
+            syn::UseTree::Rename(rename) => self.add_use_name(&rename.ident, &rename.rename, prefix, line),
             syn::UseTree::Glob(_) => self.imports.push(Import { alias: "*".to_owned(), path: prefix.clone(), line }),
-            syn::UseTree::Group(group) => group.items.iter().for_each(|item| self.take_tree(item, prefix)),
+            syn::UseTree::Group(group) => group.items.iter().for_each(|item| self.add_use_tree(item, prefix)),
         }
     }
 
-    fn take_name(&mut self, name: &syn::Ident, alias: &syn::Ident, prefix: &[String], line: usize) {
+    fn add_use_name(&mut self, name: &syn::Ident, alias: &syn::Ident, prefix: &[String], line: usize) {
         let mut path = prefix.to_vec();
         let mut alias = alias.to_string();
         if name == "self" {
@@ -322,7 +314,7 @@ impl ItemSpans {
         self.imports.push(Import { alias, path, line });
     }
 
-    fn note_test(&mut self, attributes: &[syn::Attribute], span: proc_macro2::Span) -> bool {
+    fn record_test(&mut self, attributes: &[syn::Attribute], span: proc_macro2::Span) -> bool {
         let is_test = attributes.iter().any(is_test_only);
         if is_test {
             self.test_lines.push(lines_of(span));
@@ -333,7 +325,7 @@ impl ItemSpans {
 
 impl<'ast> Visit<'ast> for ItemSpans {
     fn visit_item(&mut self, item: &'ast syn::Item) {
-        if !self.note_test(item_attributes(item), item.span()) {
+        if !self.record_test(item_attributes(item), item.span()) {
             visit::visit_item(self, item);
         }
     }
@@ -345,14 +337,14 @@ impl<'ast> Visit<'ast> for ItemSpans {
             syn::ImplItem::Macro(item) => &item.attrs,
             _ => &[],
         };
-        if !self.note_test(attributes, item.span()) {
+        if !self.record_test(attributes, item.span()) {
             visit::visit_impl_item(self, item);
         }
     }
 
     fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
         self.use_lines.push(lines_of(item.span()));
-        self.take_tree(&item.tree, &mut Vec::new());
+        self.add_use_tree(&item.tree, &mut Vec::new());
     }
 }
 
@@ -382,25 +374,8 @@ pub fn item_attributes(item: &syn::Item) -> &[syn::Attribute] {
     }
 }
 
-/// Returns the longest function of each name, in lines from `fn` to the closing brace, with the line on which it
-/// begins.
-///
-/// Uses tokens, so that functions inside macro calls (`proptest! { fn ... }`) are counted too.
-pub fn function_lengths(source: &RustSource) -> BTreeMap<String, (usize, usize)> {
-    let mut longest = BTreeMap::new();
-    for (index, pair) in source.tokens.windows(2).enumerate() {
-        let (true, Some(name)) = (pair[0].is_ident("fn"), pair[1].ident()) else { continue };
-        let Some(last_line) = body_end(&source.tokens[index + 2..]) else { continue };
-        let lines = last_line - pair[0].line + 1;
-        let entry = longest.entry(name.to_owned()).or_insert((0, 0));
-        if lines > entry.0 {
-            *entry = (lines, pair[0].line);
-        }
-    }
-    longest
-}
-
-/// Returns the line on which the body of a function ends, given the tokens after its name; `None` when it has no body.
+/// Returns the line on which the body of a function ends, given the tokens after the function's name; `None` when the
+/// function has no body.
 fn body_end(tokens: &[Token]) -> Option<usize> {
     let mut depth = 0_usize;
     let mut body_depth = None;

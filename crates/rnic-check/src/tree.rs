@@ -1,16 +1,15 @@
 //! The files that are checked: the real tree, or a synthetic one in a test.
 
 pub mod manifest;
-pub mod modules;
 
 use std::cell::OnceCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use crate::rust_source::RustSource;
 use manifest::Package;
-use modules::Reach;
 
 /// Size limit in bytes above which files are listed but not read, because no check uses the text of such files.
 const READ_BYTES_MAX: u64 = 4 << 20;
@@ -19,7 +18,6 @@ const READ_BYTES_MAX: u64 = 4 << 20;
 pub struct Tree {
     files: BTreeMap<String, SourceFile>,
     packages: OnceCell<Vec<Package>>,
-    reach: OnceCell<BTreeMap<String, Reach>>,
 }
 
 /// One file of the tree.
@@ -28,7 +26,7 @@ pub struct SourceFile {
     pub path: String,
     /// Size in bytes.
     pub bytes: u64,
-    /// True when its owner may execute it.
+    /// `true` if its owner may execute it.
     pub is_executable: bool,
     text: Option<String>,
     rust: OnceCell<Result<RustSource, syn::Error>>,
@@ -60,14 +58,14 @@ impl Tree {
     }
 
     /// Returns a tree of synthetic files, each a path and its text.
-    pub fn invent<P: Into<String>, T: Into<String>>(files: impl IntoIterator<Item = (P, T)>) -> Self {
-        Self::from_files(files.into_iter().map(|(path, text)| SourceFile::invent(path, text)))
+    pub fn synthetic<P: Into<String>, T: Into<String>>(files: impl IntoIterator<Item = (P, T)>) -> Self {
+        Self::from_files(files.into_iter().map(|(path, text)| SourceFile::synthetic(path, text)))
     }
 
     /// Returns a tree of these files.
     pub fn from_files(files: impl IntoIterator<Item = SourceFile>) -> Self {
         let files = files.into_iter().map(|file| (file.path.clone(), file)).collect();
-        Self { files, packages: OnceCell::new(), reach: OnceCell::new() }
+        Self { files, packages: OnceCell::new() }
     }
 
     /// Returns the workspace root at or above `start`: the nearest directory whose Cargo.toml has a `[workspace]`.
@@ -94,7 +92,7 @@ impl Tree {
         self.files.get(path)
     }
 
-    /// Returns whether `path` is a file or a directory of the tree; the empty path is its root.
+    /// Returns `true` if `path` is a file or a directory of the tree; the empty path is its root.
     pub fn exists(&self, path: &str) -> bool {
         let inside = format!("{path}/");
         path.is_empty()
@@ -112,21 +110,20 @@ impl Tree {
         self.packages().iter().filter(|package| package.holds(path)).max_by_key(|package| package.dir.len())
     }
 
-    /// Returns the file that has the header (card) of `package`: its library, or its program when there is no library.
+    /// Returns the file that contains the header (card) of `package`: its library, or its program when there is no
+    /// library.
     pub fn root_file(&self, package: &Package) -> Option<&SourceFile> {
         self.file(&package.path("src/lib.rs")).or_else(|| self.file(&package.path("src/main.rs")))
     }
 
-    /// Returns how each Rust file is reached from a crate root; a file that is missing here is dead.
-    pub fn reach(&self) -> &BTreeMap<String, Reach> {
-        self.reach.get_or_init(|| modules::reach(self))
-    }
-
-    /// Returns the parsed Rust files that are part of the product: no tests, benches or examples.
+    /// Returns the parsed Rust files that are part of the product: no tests, benches or examples. A module of tests is
+    /// called `tests`, or its files begin with `#![cfg(test)]`.
     pub fn production_rust(&self) -> impl Iterator<Item = (&SourceFile, &RustSource)> {
-        let tests: BTreeSet<&str> =
-            self.reach().iter().filter(|(_, reach)| **reach == Reach::Test).map(|(path, _)| path.as_str()).collect();
-        self.rust().filter(move |(file, _)| !tests.contains(file.path.as_str()))
+        self.rust().filter(|(file, source)| {
+            let inside = self.package_of(&file.path).map_or("", |package| package.inside(&file.path));
+            let is_test = |part| matches!(part, "tests" | "tests.rs" | "benches" | "examples");
+            !inside.split('/').any(is_test) && !source.is_test_line(1)
+        })
     }
 
     /// Returns every Rust file that parses.
@@ -137,29 +134,19 @@ impl Tree {
 
 impl SourceFile {
     /// Returns a synthetic file for a test.
-    pub fn invent(path: impl Into<String>, text: impl Into<String>) -> Self {
+    pub fn synthetic(path: impl Into<String>, text: impl Into<String>) -> Self {
         let text = text.into();
-        Self {
-            path: path.into(),
-            bytes: text.len() as u64,
-            is_executable: false,
-            text: Some(text),
-            rust: OnceCell::new(),
-        }
+        let (path, bytes) = (path.into(), text.len() as u64);
+        Self { path, bytes, is_executable: false, text: Some(text), rust: OnceCell::new() }
     }
 
     fn load(root: &Path, path: &Path) -> io::Result<Self> {
         let metadata = fs::metadata(path)?;
-        let text = if metadata.len() <= READ_BYTES_MAX { String::from_utf8(fs::read(path)?).ok() } else { None };
+        let (bytes, is_executable) = (metadata.len(), metadata.permissions().mode() & 0o100 != 0);
+        let text = if bytes <= READ_BYTES_MAX { String::from_utf8(fs::read(path)?).ok() } else { None };
         let relative = path.strip_prefix(root).map_err(io::Error::other)?;
         let parts: Vec<_> = relative.iter().map(|part| part.to_string_lossy()).collect();
-        Ok(Self {
-            path: parts.join("/"),
-            bytes: metadata.len(),
-            is_executable: is_executable(&metadata),
-            text,
-            rust: OnceCell::new(),
-        })
+        Ok(Self { path: parts.join("/"), bytes, is_executable, text, rust: OnceCell::new() })
     }
 
     /// Returns the text; `None` when the file is not UTF-8 or too large to be read.
@@ -181,54 +168,8 @@ impl SourceFile {
         Some(self.rust.get_or_init(|| RustSource::parse(text)))
     }
 
-    /// Returns the number of the first line for which `is_it` returns true, or 1.
+    /// Returns the number of the first line for which `is_it` returns true; 1 when there is none.
     pub fn line_where(&self, is_it: impl Fn(&str) -> bool) -> usize {
         self.lines().find(|(_, line)| is_it(line)).map_or(1, |(number, _)| number)
-    }
-}
-
-#[cfg(unix)]
-fn is_executable(metadata: &fs::Metadata) -> bool {
-    use std::os::unix::fs::PermissionsExt;
-    metadata.permissions().mode() & 0o100 != 0
-}
-
-#[cfg(not(unix))]
-fn is_executable(_metadata: &fs::Metadata) -> bool {
-    false
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn directories_exist_through_their_files() {
-        let tree = Tree::invent([("docs/a.md", ""), ("docs-old/b.md", "")]);
-        assert!(tree.exists("") && tree.exists("docs") && tree.exists("docs/a.md"));
-        assert!(!tree.exists("doc") && !tree.exists("docs/b.md"));
-    }
-
-    #[test]
-    fn the_nearest_package_owns_a_file() {
-        let manifest = |name: &str| format!("[package]\nname = \"{name}\"\n");
-        let tree = Tree::invent([
-            ("Cargo.toml", "[workspace]\n".to_owned()),
-            ("crates/a/Cargo.toml", manifest("a")),
-            ("crates/a/inner/Cargo.toml", manifest("inner")),
-        ]);
-        let owner = |path: &str| tree.package_of(path).map(|package| package.name.as_str());
-        assert_eq!(owner("crates/a/src/lib.rs"), Some("a"));
-        assert_eq!(owner("crates/a/inner/src/lib.rs"), Some("inner"));
-        assert_eq!(owner("crates/ab/src/lib.rs"), None);
-    }
-
-    #[test]
-    fn the_real_tree_is_found_and_has_no_build_output() {
-        let root = Tree::find_root(Path::new(env!("CARGO_MANIFEST_DIR"))).expect("the workspace is around us");
-        let tree = Tree::load(&root).expect("the tree is readable");
-        assert!(tree.file("crates/rnic-check/src/tree.rs").is_some());
-        assert!(tree.file(".gitignore").is_some(), "hidden files are part of the tree");
-        assert_eq!(tree.files().find(|file| file.path.starts_with("target/")).map(|file| &file.path), None);
     }
 }

@@ -1,10 +1,10 @@
-//! Every check on the real tree: what `cargo test` says about the project's own text.
+//! Runs every check of `rnic-check` on the real source tree, so that `cargo test` reports what they find in it.
 
 use std::path::Path;
 
 use rnic_check::{CHECKS, Tree};
 
-/// One test for each name, and the list of them.
+/// Expands to one test for each check name, and to the list of these names.
 macro_rules! real_tree {
     ($($check:ident)*) => {
         $(#[test] fn $check() { assert_holds(stringify!($check)); })*
@@ -13,8 +13,8 @@ macro_rules! real_tree {
 }
 
 real_tree! {
-    parses arrows cards banned size methods circles unsafe_code docs heads columns rows whitespace words language
-    markdown mechanisms names blobs dead_files house_files scripts programs generated
+    arrows cards lints floats size methods circles docs heads patterns language markdown mechanisms names dead_files
+    blobs required_files scripts programs generated
 }
 
 #[test]
@@ -23,7 +23,7 @@ fn every_check_has_its_test() {
 }
 
 fn assert_holds(name: &str) {
-    let root = Tree::find_root(Path::new(env!("CARGO_MANIFEST_DIR"))).expect("the workspace is around this crate");
+    let root = Tree::find_root(Path::new(env!("CARGO_MANIFEST_DIR"))).expect("the workspace contains this crate");
     let tree = Tree::load(&root).expect("the tree is readable");
     let check = CHECKS.iter().find(|check| check.name == name).expect("the check exists");
     let findings: Vec<String> = (check.run)(&tree).iter().map(ToString::to_string).collect();
@@ -32,6 +32,6 @@ fn assert_holds(name: &str) {
         "\n{}\n{} findings; `{name}` holds that {}",
         findings.join("\n"),
         findings.len(),
-        check.holds
+        check.rule
     );
 }

@@ -2,6 +2,7 @@
 
 mod demo;
 mod doctor;
+mod limit;
 mod list;
 mod perf;
 mod reproduce;
@@ -15,8 +16,9 @@ use std::process::ExitCode;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
 
-pub use demo::DemoArgs;
+pub use demo::{DemoArgs, NoisyArgs, OtherDemo};
 pub use doctor::DoctorArgs;
+pub use limit::LimitArgs;
 pub use list::ListArgs;
 pub use perf::PerfArgs;
 pub use reproduce::ReproduceArgs;
@@ -27,7 +29,7 @@ pub use top::TopArgs;
 use crate::console;
 use crate::failure::one_line;
 
-/// Reliable RDMA over a lossy network, simulated and for real.
+/// Reliable RDMA over a lossy network, simulated or real
 #[derive(Debug, Parser)]
 #[command(name = "rnic", version, max_term_width = 100, subcommand_required = true, arg_required_else_help = true)]
 #[command(after_help = EPILOGUE)]
@@ -40,17 +42,20 @@ pub struct Cli {
 /// The subcommands of `rnic`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Move a file through a lossy network, for real and simulated, and compare transports
+    /// Transfer a file through a lossy network, real and simulated, and compare transports
     Demo(DemoArgs),
 
     /// Run an unmodified RDMA program on the software device
     Run(RunArgs),
 
-    /// Say what `rnic run` would use here, and why
+    /// Report which settings and libraries `rnic run` would use here, and why
     Doctor(DoctorArgs),
 
-    /// Watch the processes that use the software device
+    /// Monitor the processes that use the software device
     Top(TopArgs),
+
+    /// Limit the rate of a running process or of one of its queue pairs
+    Limit(LimitArgs),
 
     /// Measure one kind of operation, over UDP between processes or machines, or simulated
     Perf(PerfArgs),
@@ -58,7 +63,7 @@ pub enum Command {
     /// Simulate a network from a plan
     Sim(SimArgs),
 
-    /// Re-run figures of papers and hold them against what the papers say
+    /// Reproduce figures of papers and compare them with the published results
     Reproduce(ReproduceArgs),
 
     /// List transports with their options, policies, topologies, workloads and faults
@@ -70,7 +75,7 @@ Quantities carry their unit: 64KiB, 240KB, 100Gbps, 20us, 1.5ms, 1%.
 Every command but run takes --json: one object on standard output, text for people on standard error.
 Exit codes: 0 done and checked, 1 a check failed, 2 bad input, 130 interrupted.";
 
-/// Shows help and version as clap does; everything else is bad input and becomes one line.
+/// Prints help and version as clap does; every other error is reported as bad input, in one line.
 pub fn report(error: &clap::Error) -> ExitCode {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
@@ -89,38 +94,38 @@ pub fn report(error: &clap::Error) -> ExitCode {
     }
 }
 
-/// The command line; what is not text in it only has to be shown.
+/// Returns the words of the command line. Invalid UTF-8 is replaced, because the words are only displayed.
 fn words() -> Vec<String> {
     std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
-/// A number below zero behind an option that takes a value: clap takes it for an option of its own, and has advice for
-/// that which cannot help.
+/// Returns the message for a negative number after an option that takes a value: clap reads the number as an option,
+/// and its advice for unknown options does not help here.
 fn below_zero(error: &clap::Error, words: &[String]) -> Option<String> {
     let Some(ContextValue::String(refused)) = error.get(ContextKind::InvalidArg) else { return None };
     let is_negative =
         |word: &str| word.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
-    // Of what begins with one dash, clap names the first letter.
-    let is_it = |word: &str| is_negative(word) && word.starts_with(refused.as_str());
-    // Arguments behind `--` belong to the program that is run.
+    // Of an unknown argument that begins with one dash, clap names only the first character.
+    let is_refused_number = |word: &str| is_negative(word) && word.starts_with(refused.as_str());
+    // Arguments after `--` belong to the program to be run.
     let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
-    let pair = words[..end].windows(2).find(|pair| is_it(&pair[1]) && takes_value(&words[1], &pair[0]))?;
-    Some(format!("{} {}: no value here is below zero", pair[0], pair[1]))
+    let pair = words[..end].windows(2).find(|pair| is_refused_number(&pair[1]) && takes_value(&words[1], &pair[0]))?;
+    Some(format!("{} {}: the value must not be negative", pair[0], pair[1]))
 }
 
-/// Returns whether `option` of the subcommand `name` is followed by a value.
+/// Returns `true` if `option` of the subcommand `name` takes a value.
 fn takes_value(name: &str, option: &str) -> bool {
     let (command, long) = (Cli::command(), option.strip_prefix("--"));
-    let mut known = command.find_subcommand(name).into_iter().flat_map(clap::Command::get_arguments);
-    known.any(|one| long.is_some() && one.get_long() == long && one.get_action().takes_values())
+    let mut arguments = command.find_subcommand(name).into_iter().flat_map(clap::Command::get_arguments);
+    arguments.any(|argument| long.is_some() && argument.get_long() == long && argument.get_action().takes_values())
 }
 
 /// Returns clap's message without its heading, usage and advice on help.
 fn complaint(text: &str) -> String {
-    let is_said = |line: &&str| !line.starts_with("Usage:") && !line.starts_with("For more information");
-    let said: Vec<&str> = text.lines().take_while(is_said).collect();
-    let said = said.join("\n").replace("\n\n  tip: ", "; ");
-    one_line(said.strip_prefix("error: ").unwrap_or(&said))
+    let is_message_line = |line: &&str| !line.starts_with("Usage:") && !line.starts_with("For more information");
+    let message: Vec<&str> = text.lines().take_while(is_message_line).collect();
+    let message = message.join("\n").replace("\n\n  tip: ", "; ");
+    one_line(message.strip_prefix("error: ").unwrap_or(&message))
 }
 
 #[cfg(test)]
@@ -128,17 +133,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_declaration_is_sound() {
+    fn the_argument_declaration_is_valid() {
         Cli::command().debug_assert();
     }
 
     #[test]
-    fn numbers_below_zero_are_called_that() {
-        let said = |text: &str| {
+    fn negative_numbers_are_reported_as_negative() {
+        let error = |text: &str| {
             let words: Vec<String> = text.split(' ').map(str::to_owned).collect();
             below_zero(&Cli::try_parse_from(&words).expect_err(text), &words)
         };
-        assert_eq!(said("rnic perf --loss -1% --json").as_deref(), Some("--loss -1%: no value here is below zero"));
+        assert_eq!(error("rnic perf --loss -1% --json").as_deref(), Some("--loss -1%: the value must not be negative"));
         for other in [
             "rnic perf -x",
             "rnic perf --json -h",
@@ -147,14 +152,14 @@ mod tests {
             "rnic perf --jsn -5",
             "rnic perf --listen 127.0.0.1 --wrong --loss=-1%",
         ] {
-            assert_eq!(said(other), None, "{other}");
+            assert_eq!(error(other), None, "{other}");
         }
     }
 
     #[test]
-    fn complaints_are_one_line_and_keep_the_tip() {
+    fn argument_errors_are_one_line_and_keep_the_tip() {
         let error = Cli::try_parse_from(["rnic", "list", "--jsn"]).expect_err("no such option");
-        let said = complaint(&error.to_string());
-        assert_eq!(said, "unexpected argument '--jsn' found; a similar argument exists: '--json'");
+        let error = complaint(&error.to_string());
+        assert_eq!(error, "unexpected argument '--jsn' found; a similar argument exists: '--json'");
     }
 }

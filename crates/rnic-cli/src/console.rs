@@ -24,16 +24,16 @@ pub fn end_on_interrupt() {
         process::exit(INTERRUPTED);
     };
     if let Err(error) = ctrlc::set_handler(handler) {
-        line(&format!("rnic: an interrupt will end this abruptly: {error}"));
+        line(&format!("rnic: cannot handle interrupts, so ctrl-c ends the process without the usual message: {error}"));
     }
 }
 
 /// Shows a spinner during work of unknown length.
-pub fn spinner(what: &str) -> ProgressBar {
+pub fn spinner(message: &str) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
-    let bar = ProgressBar::new_spinner().with_message(what.to_owned());
+    let bar = ProgressBar::new_spinner().with_message(message.to_owned());
     bar.enable_steady_tick(TICK);
     bar
 }
@@ -51,27 +51,27 @@ pub fn result(text: &str, json: Option<&impl serde::Serialize>) {
     }
 }
 
-/// Writes to standard output; returns whether it is still being read.
+/// Writes to standard output; returns `true` if that succeeds, which means that there still is a reader.
 pub fn try_print(text: &str) -> bool {
     let mut out = std::io::stdout();
     write!(out, "{text}").and_then(|()| out.flush()).is_ok()
 }
 
-/// Writes to standard output. A reader that closed the pipe (`| head`) is no failure; any other error is kept for
-/// [`lost`].
+/// Writes to standard output. A reader that closed the pipe (`| head`) is not a failure; any other error is stored
+/// for [`output_error`].
 pub fn print(text: &str) {
     let mut out = std::io::stdout();
     let written = write!(out, "{text}").and_then(|()| out.flush());
     if let Err(error) = written
         && error.kind() != std::io::ErrorKind::BrokenPipe
     {
-        let _ = LOST.set(error);
+        let _ = OUTPUT_ERROR.set(error);
     }
 }
 
-/// Returns the error that kept a result from being written, if there was one.
-pub fn lost() -> Option<&'static std::io::Error> {
-    LOST.get()
+/// Returns the error because of which a result could not be written, if there was one.
+pub fn output_error() -> Option<&'static std::io::Error> {
+    OUTPUT_ERROR.get()
 }
 
-static LOST: OnceLock<std::io::Error> = OnceLock::new();
+static OUTPUT_ERROR: OnceLock<std::io::Error> = OnceLock::new();

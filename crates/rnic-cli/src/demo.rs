@@ -1,7 +1,8 @@
-//! `rnic demo`: moves a real file over a lossy network, in under a minute.
+//! `rnic demo`: transfers a real file over a lossy network, or lets two tenants share a link, in under a minute.
 
-mod contest;
+mod comparison;
 mod find;
+mod noisy;
 mod page;
 mod real;
 mod simulated;
@@ -10,40 +11,44 @@ mod summary;
 use std::fs;
 use std::path::Path;
 
-use crate::args::DemoArgs;
+use rnic_reproduce::machine::Machine;
+
+use crate::args::{DemoArgs, OtherDemo};
 use crate::console;
 use crate::failure::Failure;
-use crate::machine::Machine;
 use crate::output::Folder;
 use crate::shell;
 
-use contest::{Contest, Run};
+use comparison::{Comparison, Run};
 
 /// Runs `rnic demo`.
 ///
 /// # Errors
 /// Bad input, or a file that did not arrive as it was sent.
 pub fn run(args: &DemoArgs) -> Result<(), Failure> {
+    if let Some(OtherDemo::NoisyNeighbour(noisy)) = &args.other {
+        return noisy::run(noisy);
+    }
     let path = find::file(args.file.as_deref())?;
     let folder = Folder::make(&args.out)?;
     let content = read(&path)?;
-    let mut contest = contest(args, &path, content.len() as u64);
-    console::line(&summary::announcement(&contest, &path));
+    let mut comparison = comparison(args, &path, content.len() as u64);
+    console::line(&summary::announcement(&comparison, &path));
     for transport in TRANSPORTS {
-        contest.runs.push(follow(transport, "UDP", || real::transfer(&content, transport, args))?);
+        comparison.runs.push(follow(transport, "UDP", || real::transfer(&content, transport, args))?);
     }
     for transport in TRANSPORTS {
-        contest.runs.push(follow(transport, "simulation", || simulated::transfer(&content, transport, args))?);
+        comparison.runs.push(follow(transport, "simulation", || simulated::transfer(&content, transport, args))?);
     }
-    console::result(&summary::text(&contest), args.json.then_some(&contest));
-    write(&folder, &contest)?;
-    if contest.is_verified() {
+    console::result(&summary::text(&comparison), args.json.then_some(&comparison));
+    write(&folder, &comparison)?;
+    if comparison.is_verified() {
         return Ok(());
     }
-    Err(Failure::Check("check failed: the file did not arrive as it was sent".to_owned()))
+    Err(Failure::Check("check failed: the received file differs from the sent file".to_owned()))
 }
 
-/// Executes one run and shows a spinner meanwhile.
+/// Executes one run and shows a spinner while it runs.
 fn follow(transport: &str, body: &str, run: impl FnOnce() -> Result<Run, Failure>) -> Result<Run, Failure> {
     let spinner = console::spinner(&format!("{transport}, {body}"));
     let result = run();
@@ -54,17 +59,20 @@ fn follow(transport: &str, body: &str, run: impl FnOnce() -> Result<Run, Failure
 fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     let bytes = fs::metadata(path).map_err(|error| Failure::file(path, error))?.len();
     if bytes > FILE_BYTES_MAX {
-        return Err(Failure::file(path, format!("has {bytes} bytes, the demonstration moves at most 1 GiB")));
+        return Err(Failure::file(
+            path,
+            format!("the file has {bytes} bytes; the demonstration transfers at most 1 GiB"),
+        ));
     }
     fs::read(path).map_err(|error| Failure::file(path, error))
 }
 
-fn contest(args: &DemoArgs, path: &Path, bytes: u64) -> Contest {
+fn comparison(args: &DemoArgs, path: &Path, bytes: u64) -> Comparison {
     let mut words = vec!["rnic".to_owned(), "demo".to_owned()];
     words.extend(args.file.iter().flat_map(|file| ["--file".to_owned(), file.display().to_string()]));
     words.extend(["--loss".to_owned(), args.loss.to_string(), "--reorder".to_owned(), args.reorder.to_string()]);
     words.extend(["--seed".to_owned(), args.seed.to_string()]);
-    Contest {
+    Comparison {
         file: path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned(),
         bytes,
         loss: args.loss.as_f64(),
@@ -74,21 +82,21 @@ fn contest(args: &DemoArgs, path: &Path, bytes: u64) -> Contest {
         depth: DEPTH,
         mtu: MTU,
         command: shell::join(&words),
-        machine: Machine::here(),
+        machine: Machine::local(),
         runs: Vec::new(),
     }
 }
 
-fn write(folder: &Folder, contest: &Contest) -> Result<(), Failure> {
-    let json = serde_json::to_string_pretty(contest).map_err(Failure::input)?;
+fn write(folder: &Folder, comparison: &Comparison) -> Result<(), Failure> {
+    let json = serde_json::to_string_pretty(comparison).map_err(Failure::input)?;
     folder.write_text("demo.json", &format!("{json}\n"))?;
-    let page = folder.write_text("demo.html", &page::page(contest))?;
+    let page = folder.write_text("demo.html", &page::page(comparison))?;
     let page = fs::canonicalize(&page).unwrap_or(page);
     console::line(&format!("The chart: {} (figures: demo.json beside it)", page.display()));
     Ok(())
 }
 
-/// Transports to compare: first the one that RoCE adapters ship with, then the alternatives.
+/// Transports to compare: first the transport that RoCE adapters implement, then the alternatives.
 const TRANSPORTS: [&str; 3] = ["roce-gbn", "irn", "falcon"];
 /// Size of one Write, in bytes.
 const WRITE_BYTES: u32 = 64 << 10;
@@ -110,12 +118,12 @@ mod tests {
     fn help_and_readme_name_the_transports_that_are_shown() {
         let command = Cli::command();
         let help = command.find_subcommand("demo").and_then(|demo| demo.get_after_help()).map(ToString::to_string);
-        let readme = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md")).expect("it is there");
-        let about = readme.split("\n\n").find(|paragraph| paragraph.starts_with("`make run` builds"));
-        let about = about.expect("it says what the demonstration does");
+        let readme = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md")).expect("it exists");
+        let paragraph = readme.split("\n\n").find(|paragraph| paragraph.starts_with("`make run` builds"));
+        let paragraph = paragraph.expect("the README has the paragraph");
         for transport in TRANSPORTS {
             assert!(help.as_ref().is_some_and(|help| help.contains(transport)), "{transport}: {help:?}");
-            assert!(about.contains(&format!("`{transport}`")), "{transport}: {about}");
+            assert!(paragraph.contains(&format!("`{transport}`")), "{transport}: {paragraph}");
         }
     }
 }

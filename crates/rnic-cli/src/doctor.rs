@@ -5,11 +5,11 @@ mod network;
 mod system;
 
 use rnic_host::{Settings, VARIABLES};
+use rnic_reproduce::machine::Machine;
 use serde::Serialize;
 
 use crate::args::DoctorArgs;
 use crate::failure::Failure;
-use crate::machine::Machine;
 use crate::{console, table};
 
 /// Result of a check.
@@ -65,7 +65,7 @@ struct Gid {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 struct Setting {
     name: &'static str,
-    /// Value in the environment, if it is set there.
+    /// Value in the environment, if it is set.
     value: Option<String>,
     default: &'static str,
     meaning: &'static str,
@@ -87,20 +87,24 @@ struct Diagnosis {
 /// Runs `rnic doctor`.
 ///
 /// # Errors
-/// When a problem keeps programs from working.
+/// When a problem prevents programs from working.
 pub fn run(args: &DoctorArgs) -> Result<(), Failure> {
     let diagnosis = diagnose();
     console::result(&diagnosis.text(), args.json.then_some(&diagnosis));
     let failing: Vec<&str> =
         diagnosis.checks.iter().filter(|check| check.state == State::Fails).map(|check| check.name).collect();
-    if failing.is_empty() { Ok(()) } else { Err(Failure::Check(format!("does not work here: {}", failing.join(", ")))) }
+    if failing.is_empty() {
+        Ok(())
+    } else {
+        Err(Failure::Check(format!("`rnic run` does not work on this machine; failed checks: {}", failing.join(", "))))
+    }
 }
 
 fn diagnose() -> Diagnosis {
     let settings = Settings::from_environment();
     let mut checks = libraries::checks();
     checks.push(match &settings {
-        Ok(settings) => Check::ok("settings", in_words(settings)),
+        Ok(settings) => Check::ok("settings", settings_text(settings)),
         Err(error) => Check::fails("settings", error.to_string(), "correct or unset the variable"),
     });
     let gids = network::gids();
@@ -113,11 +117,11 @@ fn diagnose() -> Diagnosis {
         checks,
         gids,
         settings: VARIABLES.iter().map(setting).collect(),
-        machine: Machine::here(),
+        machine: Machine::local(),
     }
 }
 
-fn in_words(settings: &Settings) -> String {
+fn settings_text(settings: &Settings) -> String {
     let bad = settings.impairment_parts();
     let network = if bad.is_empty() { "no impairment".to_owned() } else { bad.join(", ") };
     format!("transport {}, {network}", settings.transport)
@@ -161,5 +165,5 @@ impl Diagnosis {
     }
 }
 
-/// Device name that programs see.
+/// Name of the device, as programs see it.
 const DEVICE: &str = "rnic0";

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Reason why a command has no result, or a bad one. Displays as one line.
+/// Reason why a command has no result, or a bad one. It is displayed as one line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Failure {
     /// The request cannot be carried out: exit code 2.
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_is_one_line_whatever_its_source_says() {
+    fn a_failure_is_one_line_for_any_source() {
         let failure = Failure::file(Path::new("a.toml"), "line 3\n  |\n3 | x = \n  wrong");
         assert_eq!(failure.to_string(), "rnic: a.toml: line 3 | 3 | x = wrong");
     }

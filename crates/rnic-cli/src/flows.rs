@@ -1,13 +1,12 @@
 //! Table of the statistics of flows, for Falcon connections that have several.
 
 use rnic_fabric::FalconFlow;
-
-use crate::number;
+use rnic_page::number;
 
 /// Column heads of [`rows`].
 pub const HEADS: [&str; 5] = ["flow of each connection", "packets", "share", "retransmitted", "path changes"];
 
-/// Returns a row for flow 0 of all connections, one for flow 1 of all connections, and so on.
+/// Returns one row for the first flow (0) of all connections, one for flow 1 of all connections, and so on.
 pub fn rows(flows: &[FalconFlow]) -> Vec<Vec<String>> {
     let row = |(index, flow): (usize, &FalconFlow)| {
         vec![

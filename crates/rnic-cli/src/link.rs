@@ -1,11 +1,12 @@
-//! The simulated link that `perf` and `demo` measure on, and the transport options fitted to it.
+//! The simulated link on which `perf` and `demo` measure, and the transport options chosen for it.
 //!
-//! A transport's defaults are for the network of its paper. On sockets, rnic-host sets values that fit processes; here
-//! they are set to fit one link, for options that the user has not set:
+//! A transport's defaults suit the network in its paper. On sockets, rnic-host sets values that suit software
+//! processes; this module sets values that suit a single link, for options that the user has not set:
 //!
-//! - `rto_high` follows its definition (IRN section 4.1): the longest path and one full buffer, of this network.
-//! - `cap_packets`, for transports that have a cap, is at least twice what fills the link: while a missing packet is
-//!   recovered, a round trip's worth of packets waits behind it.
+//! - `rto_high` follows its definition (IRN section 4.1): the time for the longest path and one full buffer, in this
+//!   network.
+//! - `cap_packets`, for transports that have a cap, is at least twice the number of packets that fill the link: while
+//!   a missing packet is recovered, a round trip's worth of packets waits behind it.
 //!
 //! Go-back-N keeps its 320 microseconds: it acknowledges complete messages, or every 64 packets, and a timeout of one
 //! round trip would treat packets that are still in flight as lost.
@@ -39,17 +40,17 @@ impl Link<'_> {
     ///
     /// # Errors
     /// When the plan is invalid, with the error text of the plan reader.
-    pub fn plan(&self, name: &str, payload: &str, rest: &str) -> Result<Plan, Failure> {
+    pub fn plan(&self, name: &str, payload: &str, extra_toml: &str) -> Result<Plan, Failure> {
         let Self { rate, delay, mtu, .. } = self;
         let text = format!(
             "name = \"{name}\"\nmtu = {mtu}\npayload = \"{payload}\"\n[topology]\nkind = \"point-to-point\"\n\
-             [links]\nrate = \"{rate}\"\ndelay = \"{delay}\"\n[transport]\nname = \"irn\"\n{}{}{rest}",
+             [links]\nrate = \"{rate}\"\ndelay = \"{delay}\"\n[transport]\nname = \"irn\"\n{}{}{extra_toml}",
             fault("drop", self.loss, ""),
             fault("reorder", self.reorder, DISPLACEMENT),
         );
         let mut overrides = vec![("transport.name".to_owned(), self.transport.to_owned())];
         overrides.extend(self.options.iter().map(|(key, value)| (format!("transport.{key}"), (*value).to_owned())));
-        overrides.extend(self.fits().into_iter().map(|(key, value)| (format!("transport.{key}"), value)));
+        overrides.extend(self.fitted_options().into_iter().map(|(key, value)| (format!("transport.{key}"), value)));
         let overrides: Vec<(&str, &str)> = overrides.iter().map(|(key, value)| (&**key, &**value)).collect();
         Plan::from_toml_with(&text, &overrides, &mut |_| Err("no files here".to_owned())).map_err(|error| {
             let text = error.to_string();
@@ -57,9 +58,9 @@ impl Link<'_> {
         })
     }
 
-    /// Returns options that fit the transport to the link. A transport that cannot be created has none: the plan reader
-    /// reports why it cannot.
-    fn fits(&self) -> Vec<(&'static str, String)> {
+    /// Returns options that suit the transport to the link; none if the transport cannot be created, for which the
+    /// plan reader reports the reason.
+    fn fitted_options(&self) -> Vec<(&'static str, String)> {
         let Ok(profile) = rnic_transports::select(self.transport, self.options.iter().copied()) else {
             return Vec::new();
         };
@@ -67,15 +68,15 @@ impl Link<'_> {
             let has = profile.options().any(|(spec, _)| spec.name == name);
             has && !self.options.iter().any(|(given, _)| *given == name)
         };
-        let mut fits = Vec::new();
+        let mut fitted_options = Vec::new();
         if is_open("rto_high") {
-            fits.push(("rto_high", "auto".to_owned()));
+            fitted_options.push(("rto_high", "auto".to_owned()));
         }
         if let Some(cap) = profile.cap_packets.filter(|_| is_open("cap_packets")) {
             let packets = self.rate.bytes_in(self.delay.saturating_mul(2)).div_ceil(u64::from(self.mtu));
-            fits.push(("cap_packets", (2 * packets).max(cap.into()).to_string()));
+            fitted_options.push(("cap_packets", (2 * packets).max(cap.into()).to_string()));
         }
-        fits
+        fitted_options
     }
 }
 
@@ -103,20 +104,20 @@ mod tests {
     }
 
     #[test]
-    fn a_cap_grows_with_the_link_and_what_is_given_stays() {
-        assert_eq!(link("irn", &[]).fits()[1], ("cap_packets", "148".to_owned()));
+    fn the_default_cap_grows_with_the_link_and_given_options_are_kept() {
+        assert_eq!(link("irn", &[]).fitted_options()[1], ("cap_packets", "148".to_owned()));
         let short = Link { delay: Duration::from_us(1), ..link("irn", &[]) };
-        assert_eq!(short.fits()[1], ("cap_packets", "110".to_owned()), "never below the default");
-        assert!(link("irn", &[("cap_packets", "7"), ("rto_high", "1ms")]).fits().is_empty());
-        assert!(link("roce-gbn", &[]).fits().is_empty());
+        assert_eq!(short.fitted_options()[1], ("cap_packets", "110".to_owned()), "the cap is below the default");
+        assert!(link("irn", &[("cap_packets", "7"), ("rto_high", "1ms")]).fitted_options().is_empty());
+        assert!(link("roce-gbn", &[]).fitted_options().is_empty());
     }
 
     #[test]
-    fn plans_have_what_was_asked_for() {
+    fn plans_contain_the_given_options_and_faults() {
         let plan = link("irn", &[("rto_low", "50us")]).plan("x", "none", MANUAL).expect("a sound plan");
         let set = |name: &str| plan.transport.options().find(|(spec, _)| spec.name == name).expect("an option").1;
         assert_eq!((set("rto_low"), plan.faults.len()), (Duration::from_us(50).as_ps(), 1));
-        assert!(set("rto_high") < Duration::from_us(320).as_ps(), "fitted");
+        assert!(set("rto_high") < Duration::from_us(320).as_ps(), "rto_high is not fitted to the link");
         for (transport, options, says) in
             [("quic", vec![], "unknown transport `quic`"), ("irn", vec![("rto_high", "5KB")], "rto_high")]
         {

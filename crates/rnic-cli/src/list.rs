@@ -1,8 +1,8 @@
 //! `rnic list`: the names and options that can be chosen, as declared by the crates that provide them.
 
-use rnic_fabric::plan::workload_keys;
+use rnic_fabric::plan::SCHEMA;
 use rnic_fabric::workload::Operation;
-use rnic_fabric::workload::distribution::SHIPPED;
+use rnic_fabric::workload::distribution::BUILT_IN;
 use rnic_policy::{ParamSpec, ParamUnit, Profile};
 use rnic_transports::{control, paths, profiles, recovery, schedule};
 use serde::Serialize;
@@ -62,27 +62,27 @@ struct OptionSpec {
     help: &'static str,
 }
 
-/// A type of topology, workload or fault that plans can name; which plans are valid is decided by the plan reader.
-#[derive(Clone, Debug, Serialize)]
+/// A type of topology, workload or fault that plans can name, as declared by the plan reader.
+#[derive(Debug, Serialize)]
 struct Kind {
     name: &'static str,
     keys: String,
-    help: &'static str,
+    help: String,
 }
 
 /// Runs `rnic list`.
 ///
 /// # Errors
-/// None today.
+/// Currently none.
 pub fn run(args: &ListArgs) -> Result<(), Failure> {
     let catalogue = Catalogue {
         transports: profiles().iter().map(transport).collect(),
         policies: policies(),
-        topologies: kinds(TOPOLOGIES),
-        workloads: workloads(),
-        faults: kinds(FAULTS),
+        topologies: kinds("topology"),
+        workloads: kinds("workload"),
+        faults: kinds("fault"),
         operations: Operation::ALL.iter().map(|(name, _)| *name).collect(),
-        sizes: SHIPPED.iter().map(|(name, _)| *name).collect(),
+        sizes: BUILT_IN.iter().map(|(name, _)| *name).collect(),
     };
     match args.json {
         true => console::result("", Some(&catalogue)),
@@ -91,13 +91,10 @@ pub fn run(args: &ListArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-fn kinds(rows: &[[&'static str; 3]]) -> Vec<Kind> {
-    rows.iter().map(|[name, keys, help]| Kind { name, keys: (*keys).to_owned(), help }).collect()
-}
-
-fn workloads() -> Vec<Kind> {
-    let keys = |name| workload_keys(name).collect::<Vec<_>>().join(", ");
-    WORKLOADS.iter().map(|[name, help]| Kind { name, keys: keys(name), help }).collect()
+/// Returns the kinds of a table of plans.
+fn kinds(table: &str) -> Vec<Kind> {
+    let kinds = SCHEMA.table(table).into_iter().flat_map(|table| table.kinds());
+    kinds.map(|(word, keys)| Kind { name: word.name, keys: keys.join(", "), help: word.about.summary() }).collect()
 }
 
 fn transport(profile: &Profile) -> Transport {
@@ -107,7 +104,7 @@ fn transport(profile: &Profile) -> Transport {
         recovery: profile.recovery.policy.name,
         control: profile.control.policy.name,
         paths: profile.paths.policy.name,
-        schedule: profile.asks_scheduler().then_some(profile.schedule.policy.name),
+        schedule: profile.uses_scheduler().then_some(profile.schedule.policy.name),
         options: profile.options().map(|(spec, value)| option(spec, value)).collect(),
         over_udp: over_udp(profile),
     }
@@ -186,7 +183,7 @@ fn text(catalogue: &Catalogue) -> String {
         ("Faults (kind of a [[fault]] of a plan; each also takes links and packets)", &catalogue.faults),
     ] {
         text += &format!("\n{head}\n\n");
-        let row = |kind: &Kind| [kind.name, &kind.keys, kind.help].map(str::to_owned).to_vec();
+        let row = |kind: &Kind| [kind.name, &kind.keys, &kind.help].map(str::to_owned).to_vec();
         text += &table::explained(1, kinds.iter().map(row).collect());
     }
     let operations = catalogue.operations.join(", ");
@@ -204,40 +201,5 @@ fn option_row(option: &OptionSpec) -> Vec<String> {
     vec![(*name).to_owned(), default.clone(), format!("{help} ({unit}, {range})")]
 }
 
-const TOPOLOGIES: &[[&str; 3]] = &[
-    ["point-to-point", "", "two hosts and a link"],
-    ["star", "hosts", "hosts around one switch"],
-    ["fat-tree", "k", "k-port switches, k^3/4 hosts, ECMP on the hash of the flow"],
-    ["leaf-spine", "spines, leaves, hosts_per_leaf", "every leaf linked to every spine, ECMP on the hash of the flow"],
-];
-
-/// Workloads; their keys are those that the plan reader accepts.
-const WORKLOADS: &[[&str; 2]] = &[
-    ["poisson", "flows arrive at random, to random hosts; sizes or size"],
-    ["incast", "many hosts send to one at once, beside other flows if asked for"],
-    ["permutation", "every host sends to one other, or to several"],
-    ["closed-loop", "messages between hosts, or clients and servers, a fixed number in flight; count or duration"],
-    ["open-loop", "the same, but messages come at random, whatever became of those before"],
-    ["collective", "all-reduce, all-gather, reduce-scatter or all-to-all: steps that wait for each other"],
-    ["nvme", "hosts use a drive of another host, over Falcon"],
-    ["trace", "flows as listed in a file of lines start,src,dst,bytes"],
-    ["manual", "nothing by itself: programs post work"],
-];
-
 /// Number of name and value pairs on a line, to fit a terminal.
 const PAIRS_PER_LINE: usize = 4;
-
-const FAULTS: &[[&str; 3]] = &[
-    ["drop", "probability", "packets vanish, each by itself"],
-    ["burst", "probability, length or end, loss", "packets vanish in bursts"],
-    ["reorder", "probability, delay or displacement", "packets are overtaken by later ones"],
-    ["duplicate", "probability", "packets arrive twice"],
-    ["corrupt", "probability", "packets arrive with a wrong bit; the ICRC finds them"],
-    ["delay", "delay, jitter", "packets arrive later"],
-    ["down", "from, until", "a link carries nothing for a while"],
-    ["slow", "rate, from, until", "a link carries less for a while, or from then on"],
-];
-
-#[cfg(test)]
-#[path = "list/tests.rs"]
-mod tests;

@@ -11,19 +11,20 @@ use crate::failure::Failure;
 pub struct Folder(PathBuf);
 
 impl Folder {
-    /// Returns the folder at `path`, and creates it when needed.
+    /// Returns the folder at `path`, and creates it if it does not exist.
     ///
     /// # Errors
-    /// When it cannot be created.
+    /// When the folder cannot be created.
     pub fn make(path: &Path) -> Result<Self, Failure> {
         fs::create_dir_all(path).map_err(|error| Failure::file(path, error))?;
         Ok(Self(path.to_owned()))
     }
 
-    /// Writes the file `name` by calling `fill`, under a temporary name until it is complete; returns its path.
+    /// Writes the file `name` by calling `fill`, under a temporary name until it is complete, and returns the path of
+    /// the file.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// When the file cannot be written.
     pub fn write(
         &self,
         name: &str,
@@ -52,7 +53,7 @@ impl Folder {
 /// Opens the capture file that the user requested.
 ///
 /// # Errors
-/// When it cannot be created.
+/// When the file cannot be created.
 pub fn capture(path: &Path) -> Result<BufWriter<File>, Failure> {
     File::create(path).map(BufWriter::new).map_err(|error| Failure::file(path, error))
 }
@@ -62,11 +63,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_fails_half_way_is_not_there() {
+    fn a_file_whose_write_fails_is_removed() {
         let root = tempfile::tempdir().expect("a folder for the test");
         let folder = Folder::make(&root.path().join("a/b")).expect("folders are made");
         let written = folder.write_text("good", "text").expect("it is written");
-        assert_eq!(fs::read_to_string(written).expect("it is there"), "text");
+        assert_eq!(fs::read_to_string(written).expect("the file exists"), "text");
         let failure = folder.write("bad", |output| output.write_all(b"ha").and(Err(io::Error::other("no more"))));
         assert!(failure.expect_err("it failed").to_string().contains("no more"));
         assert!(!root.path().join("a/b/bad").exists());

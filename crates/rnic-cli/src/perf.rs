@@ -3,26 +3,26 @@
 mod address;
 mod bound;
 mod listen;
-pub mod neighbour;
+pub mod listener_process;
 mod outcome;
 mod simulated;
 mod udp;
 
 use rnic_host::{Protection, ROCE_TRANSPORT};
+use rnic_reproduce::machine::Machine;
 
 use crate::args::PerfArgs;
 use crate::args::values::{Op, Peers, Wire};
 use crate::console;
 use crate::failure::Failure;
-use crate::machine::Machine;
 
 pub use outcome::Outcome;
-pub use udp::near_side_of;
+pub use udp::bind_address_for;
 
 /// Runs `rnic perf`.
 ///
 /// # Errors
-/// Bad input, a remote end that does not cooperate, or data that arrived wrong.
+/// Bad input, a remote end that rejects the measurement or does not respond, or received data that was wrong.
 pub fn run(args: &PerfArgs) -> Result<(), Failure> {
     if args.peers == Peers::Roce {
         check_roce(args)?;
@@ -31,13 +31,13 @@ pub fn run(args: &PerfArgs) -> Result<(), Failure> {
         return listen::run(bind, args);
     }
     if let (Wire::Sim, Some(host)) = (args.wire, &args.host) {
-        return Err(Failure::input(format!("{host}: a simulation (--wire sim) needs no other machine")));
+        return Err(Failure::input(format!("{host}: a simulation (--wire sim) has no remote host; omit it")));
     }
     check_key(args)?;
-    // Reads the secret only to report errors once, here: the code that needs it reads it again, the neighbour in a
-    // process of its own.
+    // Reads the secret here only so that errors are reported once: the code that needs it reads it again, partly in
+    // the second process.
     protection(args)?;
-    let machine = Machine::here();
+    let machine = Machine::local();
     let outcome = match args.wire {
         Wire::Udp => udp::measure(args, machine)?,
         Wire::Sim => simulated::measure(args, machine)?,
@@ -46,44 +46,50 @@ pub fn run(args: &PerfArgs) -> Result<(), Failure> {
     outcome.check()
 }
 
-/// Checks the options for peers that are RoCE adapters: their packets use one UDP port of each machine, and only one
-/// process of a machine can have it.
+/// Checks the options for peers that are RoCE adapters: their packets use a fixed UDP port, which only one process of
+/// a machine can have.
 fn check_roce(args: &PerfArgs) -> Result<(), Failure> {
     let wrong = |why: String| Err(Failure::input(format!("--peers roce: {why}")));
     if args.wire == Wire::Sim {
-        return wrong("a simulation (--wire sim) has no peers of other makes".to_owned());
+        return wrong("not supported in a simulation (--wire sim)".to_owned());
     }
     if args.key.is_some() {
-        return wrong("adapters of other makes know no --key".to_owned());
+        return wrong("RoCEv2 adapters do not support --key; omit it".to_owned());
     }
     if let Some(bind) = &args.listen {
         let bind = address::resolve(bind)?;
         return match bind.ip().is_unspecified() && bind.port() == address::PORT {
             true => Ok(()),
-            false => {
-                wrong(format!("{bind}: it listens at port {} of all addresses; leave ADDR:PORT out", address::PORT))
-            }
+            false => wrong(format!(
+                "{bind}: the service always listens on port {} of all addresses; omit ADDR:PORT",
+                address::PORT
+            )),
         };
     }
     if args.transport != ROCE_TRANSPORT {
-        return wrong(format!("adapters of other makes speak {ROCE_TRANSPORT}, not {}", args.transport));
+        return wrong(format!("RoCEv2 adapters support only the transport {ROCE_TRANSPORT}, not {}", args.transport));
     }
     let Some(host) = &args.host else {
-        return wrong("both ends need port 4791, so they are two machines: name the one that listens".to_owned());
+        return wrong("both ends need port 4791, so they must be two machines; name the listening host".to_owned());
     };
     match address::resolve(host)?.port() {
         address::PORT => Ok(()),
-        other => wrong(format!("{host}: packets go to port {}, not {other}", address::PORT)),
+        other => {
+            wrong(format!("{host}: packets are always sent to port {}, not {other}; omit the port", address::PORT))
+        }
     }
 }
 
-/// Refuses a key that would protect nothing, because it is probably a mistake.
+/// Rejects a key that would protect no packets, because it is probably given by mistake.
 fn check_key(args: &PerfArgs) -> Result<(), Failure> {
     match &args.key {
-        Some(_) if args.wire == Wire::Sim => Err(Failure::input("--key: packets of a simulation are not encrypted")),
-        Some(_) if args.transport != "falcon" => {
-            Err(Failure::input(format!("--key: packets of {} are not encrypted, those of falcon are", args.transport)))
+        Some(_) if args.wire == Wire::Sim => {
+            Err(Failure::input("--key: packets of a simulation are not encrypted; omit --key"))
         }
+        Some(_) if args.transport != "falcon" => Err(Failure::input(format!(
+            "--key: transport {} does not encrypt packets; use --transport falcon, or omit --key",
+            args.transport
+        ))),
         _ => Ok(()),
     }
 }

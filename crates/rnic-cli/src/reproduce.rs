@@ -1,8 +1,8 @@
 //! `rnic reproduce`: re-runs figures of papers and judges the results.
 
-mod elsewhere;
 mod list;
 mod progress;
+mod remote_runs;
 mod summary;
 
 use std::fs;
@@ -12,6 +12,7 @@ use std::thread;
 use std::time::Instant;
 
 use rnic_reproduce::judge::Samples;
+use rnic_reproduce::machine::Machine;
 use rnic_reproduce::pool::{self, Limits};
 use rnic_reproduce::store::Store;
 use rnic_reproduce::{Catalogue, Report, Row, RunSpec, Sample, Size, Work};
@@ -19,31 +20,31 @@ use rnic_reproduce::{Catalogue, Report, Row, RunSpec, Sample, Size, Work};
 use crate::args::ReproduceArgs;
 use crate::console;
 use crate::failure::Failure;
-use crate::machine::Machine;
 use crate::output::Folder;
 use crate::shell;
 
 /// Runs `rnic reproduce`.
 ///
 /// # Errors
-/// Bad input; or a row that is outside its band or cannot be judged.
+/// Bad input; or a row whose value is outside its band or cannot be judged.
 pub fn run(args: &ReproduceArgs) -> Result<(), Failure> {
     if args.run_lines {
-        return elsewhere::work();
+        return remote_runs::work();
     }
     if args.quantities {
         list::quantities(args.json);
         return Ok(());
     }
     if !args.experiments.is_dir() {
-        let what = "no such folder; run this in the root of the source tree, or say where it is with --experiments DIR";
+        let what =
+            "this folder does not exist; run the command in the root of the source tree, or set --experiments DIR";
         return Err(Failure::file(&args.experiments, what));
     }
     let catalogue = Catalogue::read(&args.experiments).map_err(Failure::input)?;
     if catalogue.experiments.is_empty() {
         return Err(Failure::file(
             &args.experiments,
-            "no experiments there, which are folders with an experiment.toml",
+            "the folder contains no experiments; an experiment is a folder PAPER/FIGURE with a file experiment.toml",
         ));
     }
     if args.list {
@@ -54,25 +55,25 @@ pub fn run(args: &ReproduceArgs) -> Result<(), Failure> {
     let size = if args.fast { Size::Fast } else { Size::Full };
     let work = Work::new(selected, size, args.seeds).map_err(Failure::input)?;
     let start = Instant::now();
-    let mut desk = Desk::open(args)?;
-    let kept = desk.fetch(&work)?;
-    let left: Vec<&RunSpec> = work.runs.values().filter(|run| !desk.samples.contains_key(&run.key)).collect();
+    let mut source = SampleSource::open(args)?;
+    let kept = source.fetch(&work)?;
+    let left: Vec<&RunSpec> = work.runs.values().filter(|run| !source.samples.contains_key(&run.key)).collect();
     if let Some(path) = &args.write_runs {
-        return elsewhere::write(path, &left);
+        return remote_runs::write(path, &left);
     }
-    desk.run(&left, kept)?;
+    source.run(&left, kept)?;
     let report = Report {
         work: &work,
-        samples: &desk.samples,
+        samples: &source.samples,
         command: &command(args),
-        machine: &Machine::here().summary(),
+        machine: &Machine::local().summary(),
         wall_s: start.elapsed().as_secs_f64(),
         kept,
     };
     conclude(&report, args)
 }
 
-/// Writes the report, prints the rows, and fails when one of them does.
+/// Writes the report, prints the rows, and returns an error if one of them failed.
 fn conclude(report: &Report<'_>, args: &ReproduceArgs) -> Result<(), Failure> {
     let rows: Vec<Row> = report.rows().into_iter().flatten().collect();
     let outcome = summary::Outcome {
@@ -103,10 +104,14 @@ fn conclude(report: &Report<'_>, args: &ReproduceArgs) -> Result<(), Failure> {
     if names.is_empty() {
         return Ok(());
     }
-    Err(Failure::Check(format!("check failed: {count} of {} rows: {}", rows.len(), names.join(", "))))
+    Err(Failure::Check(format!(
+        "check failed: {count} of {} rows are outside their band or cannot be judged: {}",
+        rows.len(),
+        names.join(", ")
+    )))
 }
 
-/// Returns the command that repeats this one.
+/// Returns the command line that repeats this command.
 fn command(args: &ReproduceArgs) -> String {
     let mut words = vec!["rnic".to_owned(), "reproduce".to_owned()];
     words.extend(args.ids.iter().cloned());
@@ -116,13 +121,13 @@ fn command(args: &ReproduceArgs) -> String {
 }
 
 /// The samples that exist already, and the means to produce further ones.
-struct Desk<'a> {
+struct SampleSource<'a> {
     args: &'a ReproduceArgs,
     store: Store,
     samples: Samples,
 }
 
-impl<'a> Desk<'a> {
+impl<'a> SampleSource<'a> {
     fn open(args: &'a ReproduceArgs) -> Result<Self, Failure> {
         let folder = args.out.join("runs");
         let store = Store::open(&folder).map_err(|error| Failure::file(&folder, error))?;
@@ -136,9 +141,9 @@ impl<'a> Desk<'a> {
             self.samples.extend(kept.map(|sample| (sample.key.clone(), sample)));
         }
         if let Some(path) = &self.args.read_results {
-            elsewhere::read(path, |sample| {
+            remote_runs::read(path, |sample| {
                 let is_wanted = work.runs.contains_key(&sample.key);
-                if is_wanted { keep(&self.store, &mut self.samples, sample) } else { Ok(()) }
+                if is_wanted { store_sample(&self.store, &mut self.samples, sample) } else { Ok(()) }
             })?;
         }
         Ok(self.samples.len())
@@ -147,29 +152,29 @@ impl<'a> Desk<'a> {
     /// Executes the remaining runs.
     fn run(&mut self, left: &[&RunSpec], kept: usize) -> Result<(), Failure> {
         let mut bar = progress::bar(left, kept);
-        let mut done = |sample: Sample| {
+        let mut on_sample = |sample: Sample| {
             bar.done(&sample);
-            keep(&self.store, &mut self.samples, sample)
+            store_sample(&self.store, &mut self.samples, sample)
         };
         // Runs that measure real time run on this machine, after all others.
-        let (away, here) = match &self.args.dask {
-            Some(_) => left.iter().copied().partition(|run| !run.is_alone()),
+        let (remote, local) = match &self.args.dask {
+            Some(_) => left.iter().copied().partition(|run| !run.needs_idle_machine()),
             None => (Vec::new(), left.to_vec()),
         };
-        if let (Some(scheduler), false) = (&self.args.dask, away.is_empty()) {
-            elsewhere::on_dask(scheduler, self.args, &away, &mut done)?;
+        if let (Some(scheduler), false) = (&self.args.dask, remote.is_empty()) {
+            remote_runs::on_dask(scheduler, self.args, &remote, &mut on_sample)?;
         }
-        if !here.is_empty() {
+        if !local.is_empty() {
             let jobs = self.args.jobs.or_else(|| thread::available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN);
-            pool::run_all(&here, Limits { jobs, memory: pool::free_memory() }, done)?;
+            pool::run_all(&local, Limits { jobs, memory: pool::free_memory() }, on_sample)?;
         }
         bar.finish();
         Ok(())
     }
 }
 
-fn keep(store: &Store, samples: &mut Samples, sample: Sample) -> Result<(), Failure> {
-    store.put(&sample).map_err(|error| Failure::Input(format!("cannot keep a run: {error}")))?;
+fn store_sample(store: &Store, samples: &mut Samples, sample: Sample) -> Result<(), Failure> {
+    store.put(&sample).map_err(|error| Failure::Input(format!("cannot store the result of a run: {error}")))?;
     samples.insert(sample.key.clone(), sample);
     Ok(())
 }

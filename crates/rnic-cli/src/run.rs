@@ -1,9 +1,9 @@
 //! `rnic run`: runs an unmodified program on the software device.
 //!
-//! It sets environment variables and replaces itself with the program. The project's libraries are put before the
-//! system's in two ways: by `LD_LIBRARY_PATH`, for libraries loaded later by name, and by `LD_PRELOAD`, which has
-//! precedence over paths that are built into programs. Programs for which this would silently fail (static, setuid, of
-//! another architecture) are refused.
+//! It sets environment variables and replaces itself with the program. The project's libraries take precedence over
+//! the system's in two ways: by `LD_LIBRARY_PATH`, for libraries that are loaded by name at run time, and by
+//! `LD_PRELOAD`, which has precedence over paths that are built into programs. Programs for which this would silently
+//! fail (static, setuid, of another architecture) are rejected.
 
 pub mod library;
 mod program;
@@ -21,13 +21,13 @@ use crate::{console, shell};
 
 use library::Libraries;
 
-/// Runs `rnic run`. It returns only when the program could not be started.
+/// Runs `rnic run`. This function returns only if the program could not be started.
 ///
 /// # Errors
 /// When a setting is wrong, the libraries do not exist, or the program cannot be run this way.
 pub fn run(args: &RunArgs) -> Result<(), Failure> {
     let settings = settings(args)?;
-    Settings::from_variables(in_force(&settings)).map_err(Failure::input)?;
+    Settings::from_variables(effective_variables(&settings)).map_err(Failure::input)?;
     let libraries = Libraries::find()?;
     let mut variables = settings;
     variables.extend(loader_variables(&libraries, |name| std::env::var_os(name)));
@@ -35,10 +35,11 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
         show(&variables);
         return Ok(());
     }
-    let (name, rest) = args.command.split_first().ok_or_else(|| Failure::input("no program to run"))?;
+    let (name, rest) =
+        args.command.split_first().ok_or_else(|| Failure::input("no program is given; use `rnic run -- PROGRAM`"))?;
     let path = program::find(name)?;
     program::check(&path)?;
-    // Best effort: the program also runs with the default time slices.
+    // Errors are ignored: the program also runs with the default time slices.
     rnic_host::shorten_slices();
     let error = Command::new(&path).arg0(name).args(rest).envs(variables).exec();
     Err(Failure::file(&path, error))
@@ -66,29 +67,30 @@ fn absolute(path: &Path) -> Result<PathBuf, Failure> {
     std::path::absolute(path).map_err(|error| Failure::file(path, error))
 }
 
-/// Returns the environment of the program, as far as it is text: the present one, overridden by `set`.
-fn in_force(set: &[(&'static str, OsString)]) -> Vec<(String, String)> {
+/// Returns the environment of the program as text: the present environment, overridden by `set`. Invalid UTF-8 is
+/// replaced.
+fn effective_variables(set: &[(&'static str, OsString)]) -> Vec<(String, String)> {
     let text = |text: &OsStr| text.to_string_lossy().into_owned();
     let inherited = std::env::vars_os().filter(|(name, _)| !set.iter().any(|(own, _)| OsStr::new(own) == name));
     let set = set.iter().map(|(name, value)| ((*name).to_owned(), text(value)));
     inherited.map(|(name, value)| (text(&name), text(&value))).chain(set).collect()
 }
 
-/// Returns the variables that make the dynamic linker load the project's libraries. Libraries that are preloaded
-/// already (a sanitizer, a tracer) stay in front.
+/// Returns the variables that make the dynamic linker load the project's libraries. Libraries that are already
+/// preloaded (a sanitizer, a tracer) stay first.
 pub fn loader_variables(
     libraries: &Libraries,
     inherited: impl Fn(&str) -> Option<OsString>,
 ) -> [(&'static str, OsString); 3] {
     let preloads = [libraries.shim(), libraries.verbs()];
-    let join = |name: &str, own: &[PathBuf], own_first: bool| {
+    let join = |name: &str, own: &[PathBuf], is_own_first: bool| {
         let value = inherited(name).unwrap_or_default();
         let others = value.to_string_lossy().into_owned();
-        let is_own = |part: &&str| own.iter().any(|path| path.as_os_str() == OsStr::new(part));
+        let is_own = |entry: &&str| own.iter().any(|path| path.as_os_str() == OsStr::new(entry));
         let separators: &[char] = if name == "LD_PRELOAD" { &[':', ' '] } else { &[':'] };
-        let others = others.split(separators).filter(|part| !part.is_empty() && !is_own(part)).map(OsString::from);
+        let others = others.split(separators).filter(|entry| !entry.is_empty() && !is_own(entry)).map(OsString::from);
         let own = own.iter().map(|path| path.clone().into_os_string());
-        let parts: Vec<OsString> = if own_first { own.chain(others).collect() } else { others.chain(own).collect() };
+        let parts: Vec<OsString> = if is_own_first { own.chain(others).collect() } else { others.chain(own).collect() };
         parts.join(OsStr::new(":"))
     };
     let folder = [libraries.folder().to_owned()];
@@ -117,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn our_folder_comes_first_and_our_preloads_last() {
+    fn the_library_folder_is_first_and_the_preloads_are_last() {
         let plain = with(&[]);
         assert_eq!(plain[0], ("LD_LIBRARY_PATH", "/opt/rnic".to_owned()));
         assert_eq!(plain[1], ("LD_PRELOAD", "/opt/rnic/librnic-shim.so:/opt/rnic/libibverbs.so.1".to_owned()));
@@ -127,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn running_inside_of_a_run_adds_nothing() {
+    fn a_nested_run_adds_no_variables() {
         let once = with(&[]);
         let pairs: Vec<(&str, &str)> = once.iter().map(|(name, value)| (*name, value.as_str())).collect();
         assert_eq!(with(&pairs), once);

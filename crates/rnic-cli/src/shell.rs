@@ -1,6 +1,6 @@
 //! Formats commands for pasting into a shell.
 
-/// Joins `words` into one line; words with characters other than those of names and paths are quoted.
+/// Joins `words` into one line; words that contain characters that are unusual in names and paths are quoted.
 pub fn join<S: AsRef<str>>(words: &[S]) -> String {
     words.iter().map(|word| quoted(word.as_ref())).collect::<Vec<_>>().join(" ")
 }
@@ -18,7 +18,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_shell_would_change_is_quoted() {
+    fn words_with_shell_characters_are_quoted() {
         let words = ["rnic", "a b", "it's", "links.rate=40Gbps", ""];
         assert_eq!(join(&words), r"rnic 'a b' 'it'\''s' links.rate=40Gbps ''");
     }

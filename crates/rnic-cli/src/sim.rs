@@ -12,12 +12,12 @@ use std::time::Instant;
 
 use rnic_fabric::{Plan, Progress, Report, Simulation};
 use rnic_reproduce::input::{PLAN_BYTES_MAX, TRACE_BYTES_MAX, read_text};
+use rnic_reproduce::machine::Machine;
 
 use crate::args::SimArgs;
 use crate::args::values::pairs;
 use crate::console;
 use crate::failure::Failure;
-use crate::machine::Machine;
 use crate::output::{self, Folder};
 use crate::shell;
 
@@ -77,7 +77,7 @@ fn write(folder: &Folder, plan: &Plan, text: &str, report: &Report, command: &st
     let json = serde_json::to_string_pretty(&report.to_json()).map_err(Failure::input)?;
     folder.write_text("report.json", &format!("{json}\n"))?;
     folder.write("flows.parquet", |output| report.write_parquet(output).map_err(io::Error::other))?;
-    let html = page::page(&page::Source { plan, text, command, machine: &Machine::here() }, report);
+    let html = page::page(&page::Source { plan, text, command, machine: &Machine::local() }, report);
     let page = folder.write_text("report.html", &html)?;
     console::line(&format!("wrote report.json, flows.parquet and {}", page.display()));
     Ok(())

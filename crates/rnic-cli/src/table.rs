@@ -7,16 +7,17 @@ use crate::fit;
 
 /// Maximum width of a table, in columns of the terminal.
 const COLUMNS: u16 = 118;
-/// Padding left and right of a cell: columns are two blanks apart.
+/// Padding to the left and right of a cell, so that columns are two blanks apart.
 const CLOSE: (u16, u16) = (1, 0);
-/// Minimum width to which a text column is cut.
+/// Smallest width to which a text column is cut.
 const TEXT_MIN: usize = 12;
 
 /// Width from which text counts as long: wider than an IPv4 address with its port and a queue pair's number.
 const TEXT_LONG: usize = 30;
 const RULE_BELOW_HEADS: TableStyle = TableStyle::new().header_separator(LineStyle::new('-', '-', '-', '-'));
 
-/// Formats a table of results: a rule under the heads; the first column is text, the others are right-aligned numbers.
+/// Formats a table of results: with a rule below the column heads; the first column is text, the others are
+/// right-aligned numbers.
 pub fn results(heads: &[&str], rows: Vec<Vec<String>>) -> String {
     padded(heads, rows, (1, 1))
 }
@@ -42,42 +43,43 @@ pub struct Fit<'a> {
     pub texts: usize,
     /// Columns that may be omitted, in the order in which they are omitted, and their names for the note that they are
     /// missing.
-    pub spare: &'a [(usize, &'a str)],
+    pub omittable: &'a [(usize, &'a str)],
 }
 
 /// Formats a table as [`results`] does, in at most `columns`; also returns the names of the omitted columns. Long text
 /// is cut first, the widest first; when that is not enough, columns are omitted, then short text is cut, and finally
 /// lines are truncated.
 pub fn fitted<'a>(fit: &Fit<'a>, rows: &[Vec<String>], columns: usize) -> (String, Vec<&'a str>) {
-    let mut gone = 0;
+    let mut omitted = 0;
     loop {
-        let left = |column: &usize| fit.spare[..gone].iter().all(|(spare, _)| spare != column);
+        let left = |column: &usize| fit.omittable[..omitted].iter().all(|(omittable, _)| omittable != column);
         let kept: Vec<usize> = (0..fit.heads.len()).filter(left).collect();
         let heads: Vec<&str> = kept.iter().map(|column| fit.heads[*column]).collect();
         let mut rows: Vec<Vec<String>> =
             rows.iter().map(|row| kept.iter().map(|column| row[*column].clone()).collect()).collect();
         let text = padded(&heads, rows.clone(), CLOSE);
-        let too_wide = widest(&text).saturating_sub(columns);
-        let names = fit.spare[..gone].iter().map(|(_, name)| *name).collect();
-        if too_wide == 0 {
+        let excess_columns = widest(&text).saturating_sub(columns);
+        let names = fit.omittable[..omitted].iter().map(|(_, name)| *name).collect();
+        if excess_columns == 0 {
             return (text, names);
         }
         let texts = kept.iter().filter(|column| **column < fit.texts).count();
-        let is_last = gone == fit.spare.len();
-        let is_enough = cut_texts(&mut rows, texts, if is_last { TEXT_MIN } else { TEXT_LONG }, too_wide);
+        let is_last = omitted == fit.omittable.len();
+        let is_enough = cut_texts(&mut rows, texts, if is_last { TEXT_MIN } else { TEXT_LONG }, excess_columns);
         if is_enough || is_last {
             return (fit::lines(&padded(&heads, rows, CLOSE), columns), names);
         }
-        gone += 1;
+        omitted += 1;
     }
 }
 
-/// Cuts the first `texts` columns by `too_wide` in total, none below `least`; returns whether that was possible.
-fn cut_texts(rows: &mut [Vec<String>], texts: usize, least: usize, too_wide: usize) -> bool {
-    let of_rows = |column: usize| rows.iter().map(move |row| measure_text_width(&row[column])).max().unwrap_or(0);
-    let mut widths: Vec<usize> = (0..texts).map(of_rows).collect();
+/// Cuts the first `texts` columns by `excess_columns` in total, none below `least`; returns `true` if that was
+/// possible.
+fn cut_texts(rows: &mut [Vec<String>], texts: usize, least: usize, excess_columns: usize) -> bool {
+    let widest_cell = |column: usize| rows.iter().map(move |row| measure_text_width(&row[column])).max().unwrap_or(0);
+    let mut widths: Vec<usize> = (0..texts).map(widest_cell).collect();
     let mut cut = 0;
-    while cut < too_wide
+    while cut < excess_columns
         && let Some(most) = widths.iter_mut().max().filter(|most| **most > least)
     {
         *most -= 1;
@@ -86,7 +88,7 @@ fn cut_texts(rows: &mut [Vec<String>], texts: usize, least: usize, too_wide: usi
     for row in rows {
         row.iter_mut().zip(&widths).for_each(|(cell, width)| *cell = fit::cut(cell, *width));
     }
-    cut == too_wide
+    cut == excess_columns
 }
 
 fn widest(text: &str) -> usize {
@@ -101,8 +103,8 @@ pub fn explained(indent: usize, rows: Vec<Vec<String>>) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
     table.set_width(COLUMNS - indent as u16).add_rows(rows);
-    let pad = " ".repeat(indent);
-    trimmed(&table).lines().map(|line| format!("{pad}{line}\n")).collect()
+    let indentation = " ".repeat(indent);
+    trimmed(&table).lines().map(|line| format!("{indentation}{line}\n")).collect()
 }
 
 fn trimmed(table: &Table) -> String {
@@ -114,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_stand_to_the_right() {
+    fn numbers_are_right_aligned() {
         let text = results(&["what", "Gbit/s"], vec![vec!["a".into(), "1".into()], vec!["b".into(), "10".into()]]);
         let rows: Vec<&str> = text.lines().filter(|line| line.starts_with([' ', 'a', 'b'])).collect();
         assert!(rows.iter().any(|row| row.ends_with("  1")), "{text}");

@@ -2,6 +2,7 @@
 
 mod http;
 mod page;
+mod shares;
 
 use std::io::IsTerminal;
 use std::thread;
@@ -27,33 +28,35 @@ struct Listing {
 /// When processes cannot be searched for, or the address for scrapers cannot be used.
 pub fn run(args: &TopArgs) -> Result<(), Failure> {
     if let Some(bind) = args.prometheus {
-        return http::serve(bind, || look().map(|snapshots| observe::exposition(&snapshots)));
+        return http::serve(bind, || fetch_snapshots().map(|snapshots| observe::exposition(&snapshots)));
     }
     if args.json {
-        let devices = look()?;
+        let devices = fetch_snapshots()?;
         console::result(&page::totals(&devices, COLUMNS), Some(&Listing { devices }));
         return Ok(());
     }
     let interval = Duration::from_nanos(args.interval.as_ps() / 1_000);
     let clears = std::io::stdout().is_terminal() && !args.once;
-    let mut before = look()?;
+    let mut before = fetch_snapshots()?;
     loop {
         thread::sleep(interval);
-        let now = look()?;
-        let page = page::rates(&before, &now, args.qps, columns());
-        let front = if clears { CLEAR } else { "" };
-        if !console::try_print(&format!("{front}{page}")) || args.once {
+        let now = fetch_snapshots()?;
+        let columns = columns();
+        let page = page::rates(&before, &now, args.qps, columns) + &shares::table(&before, &now, columns);
+        let clear_code = if clears { CLEAR } else { "" };
+        if !console::try_print(&format!("{clear_code}{page}")) || args.once {
             return Ok(());
         }
         before = now;
     }
 }
 
-/// Returns the snapshots of all processes with a device, in order of process and device. A process that exits meanwhile
-/// is left out.
-fn look() -> Result<Vec<Snapshot>, Failure> {
-    let endpoints = observe::endpoints().map_err(|error| Failure::input(format!("/proc/net/unix: {error}")))?;
-    Ok(observe::fetch_all(&endpoints, PATIENCE))
+/// Returns the snapshots of all processes with a device, in order of process and device. A process that exits in the
+/// meantime is omitted.
+fn fetch_snapshots() -> Result<Vec<Snapshot>, Failure> {
+    let endpoints =
+        observe::endpoints().map_err(|error| Failure::input(format!("cannot read /proc/net/unix: {error}")))?;
+    Ok(observe::fetch_all(&endpoints, SNAPSHOT_TIMEOUT))
 }
 
 /// Returns the present width of the terminal, which the user may change at any time.
@@ -61,9 +64,10 @@ fn columns() -> usize {
     Term::stdout().size_checked().map_or(COLUMNS, |(_, columns)| columns.into())
 }
 
-/// Moves the cursor to the corner and clears everything below: less flicker than clearing the screen first.
+/// Moves the cursor to the top left corner and clears everything from there: less flicker than clearing the screen
+/// first.
 const CLEAR: &str = "\x1b[H\x1b[J";
-/// Width assumed when there is no terminal.
+/// Width that is assumed when the output is not a terminal.
 const COLUMNS: usize = 120;
 /// Timeout for a snapshot: a stopped process, or a child that has inherited its parent's socket, does not respond.
-const PATIENCE: Duration = Duration::from_millis(300);
+const SNAPSHOT_TIMEOUT: Duration = Duration::from_millis(300);

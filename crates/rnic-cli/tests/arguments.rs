@@ -1,4 +1,5 @@
-//! Bad command lines are refused with one line and exit code 2; help teaches.
+//! Checks that invalid command lines are rejected with one line and exit code 2, and that `--help` explains the
+//! usage.
 
 mod common;
 
@@ -8,80 +9,80 @@ use std::os::unix::ffi::OsStrExt;
 use common::rnic;
 
 #[test]
-fn unknown_words_are_refused() {
-    rnic(&["fly"]).refused(2, &["fly"]);
-    rnic(&["list", "--jsn"]).refused(2, &["--jsn", "--json"]);
+fn unknown_arguments_are_refused() {
+    rnic(&["fly"]).assert_refused(2, &["fly"]);
+    rnic(&["list", "--jsn"]).assert_refused(2, &["--jsn", "--json"]);
 }
 
 #[test]
-fn words_that_are_not_text_are_refused_like_others() {
+fn arguments_that_are_not_utf8_are_refused() {
     let not_text = OsStr::from_bytes(b"--j\xff");
-    rnic(&[OsStr::new("list"), not_text]).refused(2, &["--j"]);
-    rnic(&[OsStr::new("list"), OsStr::new("--jsn"), not_text]).refused(2, &["--jsn"]);
+    rnic(&[OsStr::new("list"), not_text]).assert_refused(2, &["--j"]);
+    rnic(&[OsStr::new("list"), OsStr::new("--jsn"), not_text]).assert_refused(2, &["--jsn"]);
     rnic(&[OsStr::new("perf"), OsStr::new("--loss"), OsStr::new("-1%"), not_text])
-        .refused(2, &["--loss -1%: no value here is below zero"]);
+        .assert_refused(2, &["--loss -1%: the value must not be negative"]);
 }
 
 #[test]
-fn a_number_below_zero_behind_what_takes_none_is_just_too_much() {
-    let said = rnic(&["perf", "--json", "-5"]);
-    assert!(!said.err.contains("below zero"), "{said:#?}");
-    said.refused(2, &["'-5'"]);
+fn a_negative_number_after_a_flag_is_an_unexpected_argument() {
+    let output = rnic(&["perf", "--json", "-5"]);
+    assert!(!output.err.contains("negative"), "{output:#?}");
+    output.assert_refused(2, &["'-5'"]);
 }
 
 #[test]
-fn no_word_at_all_shows_help_and_is_no_success() {
-    let said = rnic::<&str>(&[]);
-    assert_eq!(said.status.code(), Some(2));
-    assert!(said.err.contains("Usage: rnic"), "{said:#?}");
+fn without_arguments_help_is_shown_and_the_exit_code_is_2() {
+    let output = rnic::<&str>(&[]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(output.err.contains("Usage: rnic"), "{output:#?}");
 }
 
 #[test]
 fn help_names_units_and_exit_codes() {
-    let said = rnic(&["--help"]).ok();
-    for taught in ["list", "64KiB", "100Gbps", "Exit codes", "--json"] {
-        assert!(said.out.contains(taught), "help does not mention {taught}");
+    let output = rnic(&["--help"]).ok();
+    for shown in ["list", "64KiB", "100Gbps", "Exit codes", "--json"] {
+        assert!(output.out.contains(shown), "help does not mention {shown}");
     }
 }
 
 #[test]
-fn a_result_that_cannot_be_written_is_no_success() {
+fn a_result_that_cannot_be_written_is_a_failure() {
     let full = std::fs::File::options().write(true).open("/dev/full").expect("a Linux system has it");
-    for words in [&["list"][..], &["perf", "--wire", "sim", "--count", "2", "--json"]] {
-        let output = common::command(words).stdout(full.try_clone().expect("a copy")).output().expect("it runs");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{words:?}: {said}");
-        assert!(said.contains("rnic: standard output: "), "{words:?}: {said}");
+    for arguments in [&["list"][..], &["perf", "--wire", "sim", "--count", "2", "--json"]] {
+        let output = common::command(arguments).stdout(full.try_clone().expect("a copy")).output().expect("it runs");
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {message}");
+        assert!(message.contains("rnic: cannot write to standard output: "), "{arguments:?}: {message}");
     }
 }
 
 #[test]
-fn peers_of_other_makes_are_on_other_machines_and_speak_rocev2() {
-    let with = |words: &[&str], says: &str| {
-        rnic(&[&["perf", "--peers", "roce"], words].concat()).refused(2, &["--peers roce", says]);
+fn real_roce_peers_require_another_host_and_rocev2() {
+    let refused_with = |arguments: &[&str], expected_text: &str| {
+        rnic(&[&["perf", "--peers", "roce"], arguments].concat()).assert_refused(2, &["--peers roce", expected_text]);
     };
-    with(&[], "name the one that listens");
-    with(&["10.0.0.1", "--transport", "irn"], "roce-gbn, not irn");
-    with(&["10.0.0.1:99"], "port 4791, not 99");
-    with(&["--wire", "sim"], "simulation");
-    with(&["10.0.0.1", "--key", "/dev/null"], "--key");
-    with(&["--listen", "127.0.0.1:4791"], "leave ADDR:PORT out");
+    refused_with(&[], "name the listening host");
+    refused_with(&["10.0.0.1", "--transport", "irn"], "roce-gbn, not irn");
+    refused_with(&["10.0.0.1:99"], "port 4791, not 99");
+    refused_with(&["--wire", "sim"], "simulation");
+    refused_with(&["10.0.0.1", "--key", "/dev/null"], "--key");
+    refused_with(&["--listen", "127.0.0.1:4791"], "omit ADDR:PORT");
 }
 
 #[test]
-fn all_packets_lost_is_not_what_anybody_means() {
+fn a_loss_of_100_percent_is_refused() {
     for all in ["1", "100%"] {
-        rnic(&["perf", "--wire", "sim", "--loss", all]).refused(2, &["--loss", "1%"]);
+        rnic(&["perf", "--wire", "sim", "--loss", all]).assert_refused(2, &["--loss", "1%"]);
     }
 }
 
 #[test]
 fn a_mistyped_option_is_not_a_program() {
-    rnic(&["run", "--losss", "1%", "--", "true"]).refused(2, &["--losss", "--loss"]);
-    rnic(&["run", "--json", "true"]).refused(2, &["--json"]);
+    rnic(&["run", "--losss", "1%", "--", "true"]).assert_refused(2, &["--losss", "--loss"]);
+    rnic(&["run", "--json", "true"]).assert_refused(2, &["--json"]);
 }
 
 #[test]
-fn a_port_that_cannot_be_is_called_so() {
-    rnic(&["perf", "127.0.0.1:99999"]).refused(2, &["127.0.0.1:99999", "port", "65535"]);
+fn an_invalid_port_is_reported() {
+    rnic(&["perf", "127.0.0.1:99999"]).assert_refused(2, &["127.0.0.1:99999", "port", "65535"]);
 }

@@ -1,4 +1,4 @@
-//! `rnic doctor` says what works, and its exit code too.
+//! Checks that `rnic doctor` reports what works, in its output and in its exit code.
 
 mod common;
 
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use common::{command, finish};
 
-/// Libraries that have the names that programs ask for first.
+/// Builds libraries with the file names that programs load, which export the functions `names`.
 fn libraries(names: &[&str]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a folder for the test");
     let source = folder.path().join("a.c");
@@ -21,7 +21,7 @@ fn libraries(names: &[&str]) -> tempfile::TempDir {
     folder
 }
 
-fn doctor(folder: &Path, variables: &[(&str, &str)], arguments: &[&str]) -> common::Said {
+fn run_doctor(folder: &Path, variables: &[(&str, &str)], arguments: &[&str]) -> common::CommandOutput {
     let mut doctor = command(&[&["doctor"], arguments].concat());
     doctor.env("RNIC_LIBRARY_DIR", folder).envs(variables.iter().copied());
     finish(doctor.spawn().expect("the command starts"))
@@ -31,19 +31,19 @@ const NAMES: &[&str] =
     &["ibv_get_device_list", "ibv_open_device", "ibv_reg_mr_iova2", "rdma_create_event_channel", "rnic_look"];
 
 #[test]
-fn a_machine_that_works_is_described() {
+fn a_working_machine_is_described() {
     let libraries = libraries(NAMES);
-    let said = doctor(libraries.path(), &[("RNIC_LOSS", "1%"), ("RNIC_SEED", "7")], &[]).ok();
-    for part in ["rnic0", "not hardware", "loss 1%, seed 7", "UDP port 4791", "127.0.0.1", "RNIC_JITTER", "Works"] {
-        assert!(said.out.contains(part), "{part}: {said:#?}");
+    let output = run_doctor(libraries.path(), &[("RNIC_LOSS", "1%"), ("RNIC_SEED", "7")], &[]).ok();
+    for text in ["rnic0", "not hardware", "loss 1%, seed 7", "UDP port 4791", "127.0.0.1", "RNIC_JITTER", "Works"] {
+        assert!(output.out.contains(text), "{text}: {output:#?}");
     }
-    assert!(said.out.lines().all(|line| line.chars().count() <= 120), "{said:#?}");
+    assert!(output.out.lines().all(|line| line.chars().count() <= 120), "{output:#?}");
 }
 
 #[test]
-fn programs_see_every_check_with_its_state() {
+fn the_json_output_has_every_check_with_its_state() {
     let libraries = libraries(NAMES);
-    let all = doctor(libraries.path(), &[("RNIC_LOSS", "1%")], &["--json"]).json();
+    let all = run_doctor(libraries.path(), &[("RNIC_LOSS", "1%")], &["--json"]).json();
     assert_eq!((&all["works"], &all["device"]), (&true.into(), &"rnic0".into()));
     let checks = all["checks"].as_array().expect("a list");
     for name in ["libraries", "dynamic linker", "settings", "addresses", "UDP port 4791", "offloads", "receive buffer"]
@@ -54,26 +54,26 @@ fn programs_see_every_check_with_its_state() {
     let gids = all["gids"].as_array().expect("a list");
     assert!(gids.iter().any(|gid| gid["gid"] == "::ffff:127.0.0.1" && gid["wire_mtu_bytes"].is_u64()), "{all}");
     let settings = all["settings"].as_array().expect("a list");
-    let loss = settings.iter().find(|setting| setting["name"] == "RNIC_LOSS").expect("it is one");
+    let loss = settings.iter().find(|setting| setting["name"] == "RNIC_LOSS").expect("RNIC_LOSS is a setting");
     assert_eq!((&loss["value"], &loss["default"]), (&"1%".into(), &"0".into()));
 }
 
 #[test]
-fn what_stops_it_from_working_is_named_with_what_to_do() {
+fn failed_checks_are_reported_with_a_remedy() {
     let empty = tempfile::tempdir().expect("a folder for the test");
-    let fails = |folder: &Path, variables: &[(&str, &str)], says: &[&str]| {
-        let said = doctor(folder, variables, &[]);
-        assert_eq!(said.status.code(), Some(1), "{said:#?}");
-        for part in says {
-            assert!(said.out.contains(part), "{part}: {said:#?}");
+    let fails = |folder: &Path, variables: &[(&str, &str)], expected_texts: &[&str]| {
+        let output = run_doctor(folder, variables, &[]);
+        assert_eq!(output.status.code(), Some(1), "{output:#?}");
+        for text in expected_texts {
+            assert!(output.out.contains(text), "{text}: {output:#?}");
         }
-        assert_eq!(said.err.lines().count(), 1, "{said:#?}");
+        assert_eq!(output.err.lines().count(), 1, "{output:#?}");
     };
     fails(empty.path(), &[], &["FAILS", "make build", "Does not work"]);
     let some = libraries(&["ibv_get_device_list"]);
     fails(some.path(), &[], &["lacks ibv_open_device", "link-verbs"]);
-    let whole = libraries(NAMES);
-    fails(whole.path(), &[("RNIC_LOSS", "much")], &["RNIC_LOSS=much", "correct or unset"]);
-    std::fs::write(whole.path().join("librnic-shim.so"), "not a library").expect("it is written");
-    fails(whole.path(), &[], &["dynamic linker", "librnic-shim.so"]);
+    let complete = libraries(NAMES);
+    fails(complete.path(), &[("RNIC_LOSS", "much")], &["RNIC_LOSS=much", "correct or unset"]);
+    std::fs::write(complete.path().join("librnic-shim.so"), "not a library").expect("it is written");
+    fails(complete.path(), &[], &["dynamic linker", "librnic-shim.so"]);
 }

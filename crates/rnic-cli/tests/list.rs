@@ -1,4 +1,4 @@
-//! `rnic list` names everything that can be chosen.
+//! Checks that `rnic list` names everything that a user can choose.
 
 mod common;
 
@@ -10,17 +10,17 @@ fn names(list: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn people_see_transports_with_options_and_policies_by_kind() {
-    let said = rnic(&["list"]).ok();
+fn the_list_shows_transports_with_options_and_policies_by_kind() {
+    let output = rnic(&["list"]).ok();
     for shown in ["roce-gbn", "irn", "cap_packets", "320 us", "go-back-n", "dcqcn", "ecmp", "round-robin"] {
-        assert!(said.out.contains(shown), "{shown} is not shown");
+        assert!(output.out.contains(shown), "{shown} is not shown");
     }
-    assert!(said.out.contains("over UDP, for software: measured_timeouts true, rto 8 ms"), "{}", said.out);
-    assert!(said.out.lines().all(|line| line.chars().count() <= 120), "lines fit a terminal");
+    assert!(output.out.contains("over UDP, for software: measured_timeouts true, rto 8 ms"), "{}", output.out);
+    assert!(output.out.lines().all(|line| line.chars().count() <= 120), "a line has more than 120 columns");
 }
 
 #[test]
-fn programs_see_the_same_as_one_object() {
+fn the_json_list_has_the_same_contents() {
     let all = rnic(&["list", "--json"]).json();
     let registered: Vec<&str> = rnic_transports::profiles().iter().map(|profile| profile.name).collect();
     assert_eq!(names(&all["transports"]), registered);
@@ -37,11 +37,29 @@ fn programs_see_the_same_as_one_object() {
     assert_eq!(kinds.into_iter().collect::<Vec<_>>(), ["control", "paths", "recovery", "schedule"]);
 }
 
-/// Head of the page that is generated from `rnic list --json`.
+/// Kinds and their keys are those that the reader of plans declares.
+#[test]
+fn plan_kinds_are_listed_with_their_keys() {
+    let all = rnic(&["list", "--json"]).json();
+    let counts = ["topologies", "workloads", "faults"].map(|table| names(&all[table]).len());
+    assert_eq!(counts, [4, 10, 8]);
+    let keys = |table: &str, name: &str| {
+        let kind = all[table].as_array().expect("kinds").iter().find(|kind| kind["name"] == name).expect(name);
+        assert!(!kind["help"].as_str().expect("a text").is_empty(), "{name}");
+        kind["keys"].as_str().expect("a text").to_owned()
+    };
+    assert_eq!(keys("topologies", "leaf-spine"), "spines, leaves, hosts_per_leaf");
+    assert_eq!(keys("workloads", "trace"), "file");
+    assert_eq!(keys("workloads", "manual"), "");
+    assert!(keys("workloads", "incast").contains("start") && keys("workloads", "closed-loop").contains("jitter"));
+    assert_eq!(keys("faults", "burst"), "probability, length, end, loss");
+}
+
+/// Head of the page of options, which is generated from `rnic list --json`.
 const OPTIONS_HEAD: &str = "\
 # Transports, policies and their options
 
-Generated from `rnic list` by `make generate`; a test holds it against the command.
+Generated from `rnic list` by `make generate`; a test compares it with the command.
 
 An option of a transport is set with `--set KEY=VALUE` for `rnic perf` and `rnic run` (or `RNIC_SET`), and with
 `[transport]` or `--set transport.KEY=VALUE` in plans. Over UDP some defaults differ, because software on a shared
@@ -93,7 +111,7 @@ fn options_page() -> String {
 }
 
 #[test]
-fn the_page_of_options_says_what_the_command_says() {
+fn the_options_page_matches_the_command() {
     let page = std::fs::read_to_string(common::root().join("docs/options.md")).unwrap_or_default();
     assert!(page == options_page(), "docs/options.md is old: make generate");
 }

@@ -1,4 +1,5 @@
-//! `rnic perf` on both wires: what programs read, both ends here and apart, and what is refused.
+//! `rnic perf` on both wires: its JSON report, with both ends in one process and in two, and the arguments that it
+//! rejects.
 
 mod common;
 
@@ -12,7 +13,7 @@ use common::rnic;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-/// Every field that programs count on, and that the figures fit together.
+/// Checks that the report has every field that programs rely on, and that its figures are consistent.
 fn assert_whole(report: &Value) {
     for key in [
         "size_bytes",
@@ -46,7 +47,7 @@ fn every_operation_between_two_processes_through_a_lossy_network() {
     for transport in ["irn", "roce-gbn"] {
         let mut again = 0;
         for op in ["write", "send", "read", "atomic"] {
-            let words = [
+            let arguments = [
                 "perf",
                 "--op",
                 op,
@@ -67,7 +68,7 @@ fn every_operation_between_two_processes_through_a_lossy_network() {
                 "--verify",
                 "--json",
             ];
-            let report = rnic(&words).json();
+            let report = rnic(&arguments).json();
             assert_whole(&report);
             assert_eq!(report["transport"], transport);
             assert_eq!((&report["op"], &report["wire"]), (&op.into(), &"udp".into()));
@@ -75,7 +76,7 @@ fn every_operation_between_two_processes_through_a_lossy_network() {
             assert_eq!((&report["verified"], &report["simulated"]), (&true.into(), &false.into()), "{report}");
             again += report["packets_retransmitted"].as_u64().expect("a number");
         }
-        assert!(again > 0, "{transport}: a lossy network makes work");
+        assert!(again > 0, "{transport}: nothing was retransmitted");
     }
 }
 
@@ -83,7 +84,7 @@ fn every_operation_between_two_processes_through_a_lossy_network() {
 fn every_operation_on_the_fabric() {
     for transport in ["irn", "roce-gbn"] {
         for op in ["write", "send", "read", "atomic"] {
-            let words = [
+            let arguments = [
                 "perf",
                 "--wire",
                 "sim",
@@ -103,11 +104,11 @@ fn every_operation_on_the_fabric() {
                 "20000",
                 "--json",
             ];
-            let report = rnic(&words).json();
+            let report = rnic(&arguments).json();
             assert_whole(&report);
             assert_eq!((&report["wire"], &report["simulated"]), (&"sim".into(), &true.into()));
             assert_eq!((&report["ops"], &report["verified"]), (&200.into(), &true.into()), "{report}");
-            assert_eq!(rnic(&words).json()["trace_hash"], report["trace_hash"], "the same run twice");
+            assert_eq!(rnic(&arguments).json()["trace_hash"], report["trace_hash"], "a repeated run differs");
         }
     }
 }
@@ -115,8 +116,8 @@ fn every_operation_on_the_fabric() {
 #[test]
 fn on_the_fabric_loss_costs_irn_little_and_go_back_n_much() {
     let goodput = |transport: &str, loss: &str| {
-        let words = ["perf", "--wire", "sim", "--transport", transport, "--loss", loss, "--json"];
-        rnic(&words).json()["goodput_gbps"].as_f64().expect("a number")
+        let arguments = ["perf", "--wire", "sim", "--transport", transport, "--loss", loss, "--json"];
+        rnic(&arguments).json()["goodput_gbps"].as_f64().expect("a number")
     };
     let (clean, irn, gbn) = (goodput("irn", "0"), goodput("irn", "1%"), goodput("roce-gbn", "1%"));
     assert!(clean > 95.0, "a 100 Gbit/s link carries {clean}");
@@ -125,58 +126,59 @@ fn on_the_fabric_loss_costs_irn_little_and_go_back_n_much() {
 }
 
 #[test]
-fn people_read_one_table_and_where_it_comes_from() {
-    let said = rnic(&["perf", "--wire", "sim", "--count", "50"]).ok();
+fn the_output_is_one_table_with_its_source() {
+    let output = rnic(&["perf", "--wire", "sim", "--count", "50"]).ok();
     for shown in ["irn, write of 64 KiB", "Gbit/s", "p99.9", "Simulated"] {
-        assert!(said.out.contains(shown), "{shown} is not shown: {said:#?}");
+        assert!(output.out.contains(shown), "{shown} is not shown: {output:#?}");
     }
-    let said = rnic(&["perf", "--count", "50", "--op", "send", "--size", "8", "--depth", "1"]).ok();
+    let output = rnic(&["perf", "--count", "50", "--op", "send", "--size", "8", "--depth", "1"]).ok();
     for shown in ["send of 8 B", "half of a round trip", "not figures of RDMA hardware", "load average"] {
-        assert!(said.out.contains(shown), "{shown} is not shown: {said:#?}");
+        assert!(output.out.contains(shown), "{shown} is not shown: {output:#?}");
     }
 }
 
-/// What each flow carried is told on both wires, where there are several.
+/// Checks that on both wires the report says what each flow carried when there are several flows.
 #[test]
-fn f27_flows_are_told_apart() {
+fn f27_flows_are_reported_separately() {
     for wire in ["udp", "sim"] {
-        let words = |flows| ["perf", "--wire", wire, "--transport", "falcon", "--set", flows, "--count", "500"];
-        let report = rnic(&[&words("flows=4")[..], &["--json", "--loss", "1%"]].concat()).json();
-        let flows = report["flows"].as_array().expect("several");
+        let arguments = |flows| ["perf", "--wire", wire, "--transport", "falcon", "--set", flows, "--count", "500"];
+        let report = rnic(&[&arguments("flows=4")[..], &["--json", "--loss", "1%"]].concat()).json();
+        let flows = report["flows"].as_array().expect("there are several");
         let sum = |key: &str| flows.iter().filter_map(|flow| flow[key].as_f64()).sum::<f64>();
         assert_eq!(flows.len(), 4, "{report}");
-        assert!(flows.iter().all(|flow| flow["packets"].as_u64() > Some(0)), "each carries some: {report}");
+        assert!(flows.iter().all(|flow| flow["packets"].as_u64() > Some(0)), "a flow carried no packet: {report}");
         assert!((sum("share") - 1.0).abs() < 1e-9, "{report}");
-        // One end writes: hardly anything else has data.
+        // Only one end writes, so the other one sends hardly any packets with data.
         let all = report["packets_sent"].as_f64().expect("a number");
         assert!((0.99 * all..=all).contains(&sum("packets")), "{wire}: {report}");
         assert!(sum("packets_retransmitted") > 10.0, "{wire}: {report}");
-        let said = rnic(&words("flows=2")).ok();
-        assert!(said.out.contains("flow of each connection"), "{said:#?}");
-        assert!(rnic(&[&words("flows=1")[..], &["--json"]].concat()).json()["flows"].is_null(), "one is all of them");
+        let output = rnic(&arguments("flows=2")).ok();
+        assert!(output.out.contains("flow of each connection"), "{output:#?}");
+        let report = rnic(&[&arguments("flows=1")[..], &["--json"]].concat()).json();
+        assert!(report["flows"].is_null(), "a single flow is listed: {report}");
     }
 }
 
 #[test]
-fn what_was_not_compared_is_not_called_verified() {
-    let words = ["perf", "--wire", "sim", "--size", "1GiB", "--qps", "2", "--count", "1", "--rate", "10Tbps"];
-    assert!(rnic(&words).ok().out.contains("not compared"));
-    let report = rnic(&[&words[..], &["--json"]].concat()).json();
+fn unverified_data_are_not_reported_as_verified() {
+    let arguments = ["perf", "--wire", "sim", "--size", "1GiB", "--qps", "2", "--count", "1", "--rate", "10Tbps"];
+    assert!(rnic(&arguments).ok().out.contains("not compared"));
+    let report = rnic(&[&arguments[..], &["--json"]].concat()).json();
     assert_eq!((&report["verified"], &report["ops_verified"]), (&false.into(), &0.into()), "{report}");
 }
 
 #[test]
-fn a_slow_and_distant_link_is_slow_and_distant() {
-    let words = ["perf", "--rate", "500Mbps", "--delay", "2ms", "--count", "100", "--json"];
-    let report = rnic(&words).json();
+fn configured_rate_and_delay_limit_the_results() {
+    let arguments = ["perf", "--rate", "500Mbps", "--delay", "2ms", "--count", "100", "--json"];
+    let report = rnic(&arguments).json();
     assert_whole(&report);
     let goodput = report["goodput_gbps"].as_f64().expect("a number");
     assert!((0.02..0.5).contains(&goodput), "{report}");
-    assert!(report["latency_us"]["p50"].as_f64() > Some(4_000.0), "there and back: {report}");
+    assert!(report["latency_us"]["p50"].as_f64() > Some(4_000.0), "the latency is below the delay: {report}");
 }
 
 #[test]
-fn both_wires_write_captures() {
+fn udp_and_simulation_write_captures() {
     let folder = tempfile::tempdir().expect("a folder for the test");
     for wire in ["udp", "sim"] {
         let file = folder.path().join(wire);
@@ -187,33 +189,37 @@ fn both_wires_write_captures() {
     }
 }
 
-/// A capture of which no more than so many half kilobytes can be written, as if the disk were full.
+/// Checks a capture whose file may not grow beyond a small number of blocks of half a kilobyte, as on a full disk:
+/// the command reports that the capture ended early and why, and its measured figures remain valid.
 #[test]
-fn a_capture_that_ends_early_is_said_with_its_reason_and_the_figures_stand() {
+fn a_capture_that_ends_early_is_reported_with_its_reason() {
     let folder = tempfile::tempdir().expect("a folder for the test");
     let path = folder.path().join("a.pcap");
     let script = "trap '' XFSZ; ulimit -f 16; exec \"$0\" perf --size 64KiB --count 20 --json --pcap \"$1\"";
     let mut shell = std::process::Command::new("sh");
     shell.args(["-c", script, env!("CARGO_BIN_EXE_rnic")]).arg(&path);
     shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let said = common::finish(shell.spawn().expect("there is a shell"));
-    assert_eq!(said.status.code(), Some(2), "{said:#?}");
-    let report: Value = serde_json::from_str(&said.out).expect("what was measured stands");
+    let output = common::finish(shell.spawn().expect("there is a shell"));
+    assert_eq!(output.status.code(), Some(2), "{output:#?}");
+    let report: Value = serde_json::from_str(&output.out).expect("the report is valid JSON");
     assert_whole(&report);
     let notices = report["notices"].as_array().expect("a list");
     assert_eq!(notices.len(), 1, "{report}");
     let reason = notices[0].as_str().expect("text");
-    assert!(reason.starts_with("the capture has ended: ") && reason.contains("File too large"), "{reason}");
-    assert!(said.err.contains(&format!("Notice: {reason}.")), "{said:#?}");
-    let last = said.err.lines().last().expect("a line");
-    assert!(last.starts_with("rnic: ") && last.contains("a.pcap") && last.contains(reason), "{said:#?}");
+    assert!(
+        reason.starts_with("the packet capture stopped early and is incomplete: ") && reason.contains("File too large"),
+        "{reason}"
+    );
+    assert!(output.err.contains(&format!("Notice: {reason}.")), "{output:#?}");
+    let last = output.err.lines().last().expect("a line");
+    assert!(last.starts_with("rnic: ") && last.contains("a.pcap") && last.contains(reason), "{output:#?}");
     let report = rnic(&["perf", "--count", "20", "--json"]).json();
-    assert_eq!(report["notices"], Value::Array(Vec::new()), "nothing to tell: {report}");
+    assert_eq!(report["notices"], Value::Array(Vec::new()), "unexpected notices: {report}");
 }
 
-/// Within PSP and within ESP, with keys of both lengths.
+/// Measures with PSP and with ESP encryption, with keys of both lengths, and verifies the data.
 #[test]
-fn f42_what_is_sealed_is_measured_and_right() {
+fn f42_encrypted_transfers_are_measured_and_verified() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("secret");
     std::fs::write(&file, [7; 32]).expect("a file can be written");
@@ -236,13 +242,13 @@ fn bad_arguments_are_refused_with_one_line() {
         (&["--set", "rto_high=1KB"], &["rto_high", "1KB", "100us"]),
         (&["--set", "rto_high"], &["KEY=VALUE"]),
         (&["--set", "recovery=luck"], &["luck", "go-back-n"]),
-        (&["--set", "extra_header=16B"], &["extra_header", "means nothing here"]),
+        (&["--set", "extra_header=16B"], &["extra_header", "has no effect here"]),
         (&["--size", "64us"], &["64us", "64KiB"]),
         (&["--size", "2GiB"], &["2GiB", "1GiB"]),
         (&["--loss", "200%"], &["200%", "1%"]),
         (&["--loss", "1ms"], &["1ms"]),
-        (&["--loss", "-1%"], &["--loss -1%", "below zero"]),
-        (&["--seed", "-1"], &["--seed -1", "below zero"]),
+        (&["--loss", "-1%"], &["--loss -1%", "negative"]),
+        (&["--seed", "-1"], &["--seed -1", "negative"]),
         (&["--transport", "falcon", "--key", "/nowhere"], &["rnic: /nowhere: cannot read the secret"]),
         (&["--transport", "falcon", "--key", "esp:/nowhere"], &["rnic: /nowhere: cannot read the secret"]),
         (&["--transport", "falcon", "--key", "esp512:/nowhere"], &["rnic: esp512:/nowhere: cannot read the secret"]),
@@ -260,26 +266,27 @@ fn bad_arguments_are_refused_with_one_line() {
         (&["--wire", "sim", "10.0.0.1"], &["10.0.0.1", "sim"]),
         (&["--pcap", "/nowhere/x.pcap"], &["/nowhere/x.pcap"]),
         (&["no-such-host.invalid"], &["no-such-host.invalid"]),
-        (&["--listen", "203.0.113.7:4791"], &["203.0.113.7:4791", "not an address of this machine"]),
+        (&["--listen", "203.0.113.7:4791"], &["203.0.113.7:4791", "not an address of an interface of this machine"]),
     ];
-    for (words, says) in cases {
-        rnic(&[&["perf"], words].concat()).refused(2, says);
+    for (arguments, expected_texts) in cases {
+        rnic(&[&["perf"], arguments].concat()).assert_refused(2, expected_texts);
     }
 }
 
 #[test]
-fn without_order_what_cannot_work_is_refused_and_the_rest_works() {
-    let words = ["perf", "--transport", "falcon", "--set", "ordering=unordered", "--loss", "1%"];
+fn unordered_transport_refuses_only_operations_that_require_order() {
+    let arguments = ["perf", "--transport", "falcon", "--set", "ordering=unordered", "--loss", "1%"];
     for op in ["write", "send"] {
-        rnic(&[&words[..], &["--op", op]].concat()).refused(2, &["needs order", "one packet of at most 4096 bytes"]);
+        rnic(&[&arguments[..], &["--op", op]].concat())
+            .assert_refused(2, &["requires order", "one packet (4096 bytes)"]);
         let short = ["--op", op, "--size", "4096", "--count", "2000", "--json"];
-        let report = rnic(&[&words[..], &short].concat()).json();
+        let report = rnic(&[&arguments[..], &short].concat()).json();
         assert_eq!((&report["ops"], &report["ops_wrong"]), (&2000.into(), &0.into()), "{report}");
         assert_eq!(report["verified"], true, "{report}");
     }
 }
 
-/// A listening end that is killed with the test.
+/// A listening end, which is killed when the test ends.
 struct Listener {
     child: Child,
     address: String,
@@ -310,7 +317,7 @@ fn one_end_listens_and_many_others_measure() {
             assert_whole(&report);
             assert_eq!(report["verified"], true, "{report}");
         }
-        rnic(&["perf", "--listen", &listener.address]).refused(2, &[&listener.address, "in use"]);
+        rnic(&["perf", "--listen", &listener.address]).assert_refused(2, &[&listener.address, "in use"]);
     }
 }
 
@@ -322,49 +329,54 @@ fn a_peer_that_is_killed_ends_the_measurement_soon() {
     std::thread::sleep(Duration::from_millis(500));
     let address = listener.address.clone();
     drop(listener);
-    common::finish(child).refused(2, &[&address, "is gone", "was killed"]);
+    common::finish(child).assert_refused(2, &[&address, "has exited", "was killed"]);
     assert!(start.elapsed() < Duration::from_secs(30), "after {:?}", start.elapsed());
 }
 
 #[test]
 fn a_listener_whose_client_is_killed_says_so_and_is_soon_free_for_the_next() {
-    // Whether it waits for Writes that pass its program by, has data to send itself, or repeats nothing on its own.
-    for words in [&["--op", "write"][..], &["--op", "send", "--depth", "1"], &["--op", "read", "--transport", "falcon"]]
+    // The listener waits for Writes, which its program does not notice; or has data to send itself; or, with
+    // `falcon`, does not retransmit anything by itself.
+    for extra in [&["--op", "write"][..], &["--op", "send", "--depth", "1"], &["--op", "read", "--transport", "falcon"]]
     {
         let mut listener = Listener::start("127.0.0.1:0");
-        let arguments = [&["perf", &listener.address, "--duration", "60s"], words].concat();
+        let arguments = [&["perf", &listener.address, "--duration", "60s"], extra].concat();
         let mut child = common::command(&arguments).spawn().expect("it starts");
         std::thread::sleep(Duration::from_secs(1));
         child.kill().expect("it runs");
         child.wait().expect("it ends");
         let start = Instant::now();
         let line = common::first_line(listener.child.stderr.as_mut().expect("it is captured"));
-        assert!(line.contains("is gone") && line.contains("was killed") && line.contains("next"), "{words:?}: {line}");
-        assert!(start.elapsed() < Duration::from_secs(10), "{words:?}: after {:?}", start.elapsed());
+        assert!(
+            line.contains("has exited") && line.contains("was killed") && line.contains("next"),
+            "{arguments:?}: {line}"
+        );
+        assert!(start.elapsed() < Duration::from_secs(10), "{arguments:?}: after {:?}", start.elapsed());
         assert_eq!(rnic(&["perf", &listener.address, "--count", "50", "--json"]).json()["verified"], true);
     }
 }
 
 #[test]
-fn nobody_there_is_one_line() {
-    // A port that was free a moment ago.
+fn a_closed_port_is_a_one_line_error() {
+    // A port that was free a moment ago, so that probably no process listens on it.
     let port = UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port").port();
-    rnic(&["perf", &format!("127.0.0.1:{port}")]).refused(2, &["127.0.0.1", "refused"]);
+    rnic(&["perf", &format!("127.0.0.1:{port}")]).assert_refused(2, &["127.0.0.1", "refused"]);
 }
 
 #[test]
-fn a_peer_that_speaks_garbage_is_one_line_in_bounded_time() {
+fn a_peer_that_sends_garbage_is_a_one_line_error_in_bounded_time() {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
     socket.set_read_timeout(Some(Duration::from_millis(50))).expect("a timeout");
     let address = socket.local_addr().expect("it is bound").to_string();
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = Arc::clone(&stop);
-    let babbling = std::thread::spawn(move || {
-        let (mut packet, mut noise, mut heard) = ([0; 9_000], 0x1234_5678_9abc_def1u64, 0);
+    let garbage_sender = std::thread::spawn(move || {
+        let (mut packet, mut noise, mut packets_received) = ([0; 9_000], 0x1234_5678_9abc_def1u64, 0);
         while !stopped.load(Ordering::Relaxed) {
             let Ok((len, from)) = socket.recv_from(&mut packet) else { continue };
-            heard += 1;
-            // Its own words, its own words with a wrong byte, and noise of many lengths.
+            packets_received += 1;
+            // Replies with the client's own packet, with that packet with one wrong byte, and with noise of many
+            // lengths.
             for round in 0..20usize {
                 let byte = &mut packet[(round * 7) % len.max(1)];
                 *byte ^= u8::from(round != 0) * 0x55;
@@ -374,17 +386,17 @@ fn a_peer_that_speaks_garbage_is_one_line_in_bounded_time() {
                 let _ = socket.send_to(&bytes, from);
             }
         }
-        heard
+        packets_received
     });
     let start = Instant::now();
-    rnic(&["perf", &address]).refused(2, &[&address]);
+    rnic(&["perf", &address]).assert_refused(2, &[&address]);
     assert!(start.elapsed() < Duration::from_secs(20), "after {:?}", start.elapsed());
     stop.store(true, Ordering::Relaxed);
-    assert!(babbling.join().expect("it babbles") > 0, "it was asked");
+    assert!(garbage_sender.join().expect("the garbage thread ends") > 0, "no packet arrived");
 }
 
 #[test]
-fn garbage_at_a_listener_does_not_keep_it_from_others() {
+fn garbage_does_not_stop_a_listener() {
     let listener = Listener::start("127.0.0.1:0");
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
     for len in 0..200 {
@@ -412,16 +424,16 @@ fn the_second_process_ends_with_the_first() {
 }
 
 #[test]
-fn a_simulation_says_what_limited_it() {
-    for (more, says) in [
+fn a_simulation_reports_its_bottleneck() {
+    for (more, expected_texts) in [
         (&["--transport", "falcon", "--rate", "200Gbps", "--duration", "3ms"][..], "the congestion window"),
-        (&["--transport", "irn", "--count", "500"], "the link, which was full"),
-        (&["--op", "send", "--size", "8", "--depth", "1"], "the operations in flight: 8 B"),
-        (&["--set", "cap_packets=10", "--count", "100"], "cap_packets: 10 packets"),
+        (&["--transport", "irn", "--count", "500"], "the link rate: the link was full"),
+        (&["--op", "send", "--size", "8", "--depth", "1"], "the bytes in flight: 8 B"),
+        (&["--set", "cap_packets=10", "--count", "100"], "cap_packets: at most 10 packets"),
         (&["--transport", "roce-gbn", "--loss", "1%", "--count", "500"], "recovery: "),
     ] {
-        let words = [&["perf", "--wire", "sim", "--json"][..], more].concat();
-        let said = rnic(&words).json()["limited_by"].as_str().unwrap_or_default().to_owned();
-        assert!(said.starts_with(says), "{more:?}: {said}");
+        let arguments = [&["perf", "--wire", "sim", "--json"][..], more].concat();
+        let output = rnic(&arguments).json()["limited_by"].as_str().unwrap_or_default().to_owned();
+        assert!(output.starts_with(expected_texts), "{more:?}: {output}");
     }
 }

@@ -1,4 +1,4 @@
-//! What the README and `--help` tell people to type works.
+//! Checks that the commands that the README and `--help` show work when typed.
 
 mod common;
 
@@ -8,12 +8,12 @@ use std::process::{Command, Stdio};
 
 use common::{finish, rnic, root};
 
-/// The commands of the README's console blocks, as they stand there.
+/// Returns the commands in the README's console blocks, unchanged.
 fn commands() -> Vec<String> {
     commands_of("README.md")
 }
 
-/// The commands of a page's console blocks.
+/// Returns the commands in a page's console blocks.
 fn commands_of(page: &str) -> Vec<String> {
     let text = fs::read_to_string(root().join(page)).expect("the page");
     let mut is_console = false;
@@ -28,7 +28,7 @@ fn commands_of(page: &str) -> Vec<String> {
     commands
 }
 
-/// The pages of the book.
+/// Returns the names of the pages of the book.
 fn pages() -> Vec<String> {
     let names = fs::read_dir(root().join("docs")).expect("the book").flatten();
     let names = names.map(|entry| format!("docs/{}", entry.file_name().to_string_lossy()));
@@ -37,15 +37,17 @@ fn pages() -> Vec<String> {
     names
 }
 
-/// The commands among the examples of `rnic WORD --help`, without what explains them or reads their output.
+/// Returns the commands among the examples of `rnic WORD --help`, without explanations and without the commands that
+/// read their output.
 fn examples(word: &str) -> Vec<String> {
     let help = rnic(&[word, "--help"]).ok().out;
     let typed = help.lines().filter_map(|line| line.strip_prefix("  ")).filter(|line| line.starts_with("rnic "));
-    let alone = |line: &str| line.split("  ").next().and_then(|rest| rest.split(" | ").next()).unwrap_or("").to_owned();
-    typed.map(alone).collect()
+    let plain = |line: &str| line.split("  ").next().and_then(|rest| rest.split(" | ").next()).unwrap_or("").to_owned();
+    typed.map(plain).collect()
 }
 
-/// What makes a command short; the rest of it stays as it is. None for those that need more than this machine.
+/// Returns the arguments to append to a command so that it runs only briefly. `None` for commands that need more than
+/// this machine or that another test file covers.
 fn shortening(typed: &str) -> Option<&'static str> {
     let mut words = typed.split_whitespace().skip(1);
     match words.next() {
@@ -56,21 +58,21 @@ fn shortening(typed: &str) -> Option<&'static str> {
         Some("perf") if typed.contains("--count") => Some(""),
         Some("perf") => Some("--count 20"),
         Some("sim") => Some("--set run.limit=100us"),
-        // Needs a cluster; see reproduce.rs.
+        // Needs a cluster: see reproduce.rs.
         Some("reproduce") if typed.contains("--dask") || typed.contains("--read-results") => None,
         Some("reproduce") if ["--list", "--quantities", "--write-runs"].iter().any(|word| typed.contains(word)) => {
             Some("")
         }
-        // Everything but the runs; see reproduce.rs.
+        // Does everything except the runs: see reproduce.rs.
         Some("reproduce") => Some("--write-runs runs.jsonl"),
-        // See demo.rs.
+        // Tested in demo.rs.
         Some("demo") => None,
         _ => Some(""),
     }
 }
 
-/// Types it into a shell, in a folder with nothing but the plans.
-fn type_in(typed: &str, more: &str, folder: &Path) -> common::Said {
+/// Runs the command `typed` in a shell, in a folder that contains nothing but the plans.
+fn run_in_shell(typed: &str, more: &str, folder: &Path) -> common::CommandOutput {
     let program = Path::new(env!("CARGO_BIN_EXE_rnic")).parent().expect("it is in a folder");
     let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap_or_default());
     let mut shell = Command::new("sh");
@@ -80,40 +82,41 @@ fn type_in(typed: &str, more: &str, folder: &Path) -> common::Said {
 }
 
 #[test]
-fn every_command_that_people_are_told_to_type_runs() {
+fn every_documented_command_runs() {
     let folder = tempfile::tempdir().expect("a folder for the test");
     for name in ["plans", "experiments"] {
-        let there = fs::canonicalize(root().join(name)).expect("it is in the tree");
+        let there = fs::canonicalize(root().join(name)).expect("the folder is in the source tree");
         std::os::unix::fs::symlink(there, folder.path().join(name)).expect("a link");
     }
-    let helped = ["perf", "sim", "list", "demo", "reproduce"].into_iter().flat_map(examples);
-    // What Falcon's page has a command of the shell for.
+    let help_examples = ["perf", "sim", "list", "demo", "reproduce"].into_iter().flat_map(examples);
+    // The file that Falcon's page creates with a shell command.
     fs::write(folder.path().join("secret"), [7; 32]).expect("a file in a folder of ours");
     let pages = pages().into_iter().flat_map(|page| commands_of(&page));
-    let told = commands().into_iter().chain(pages).chain(helped);
-    let mut ran = 0;
-    for typed in told.filter(|typed| typed.starts_with("rnic ")) {
+    let all_commands = commands().into_iter().chain(pages).chain(help_examples);
+    let mut commands_run = 0;
+    for typed in all_commands.filter(|typed| typed.starts_with("rnic ")) {
         let Some(more) = shortening(&typed) else { continue };
-        let said = type_in(&typed, more, folder.path());
-        assert!(said.status.success(), "{typed}: {said:#?}");
+        let output = run_in_shell(&typed, more, folder.path());
+        assert!(output.status.success(), "{typed}: {output:#?}");
         if typed.contains("--json") {
-            said.json();
+            output.json();
         }
-        ran += 1;
+        commands_run += 1;
     }
-    assert!(ran >= 45, "the README and the help show what the command can do: {ran}");
+    assert!(commands_run >= 45, "only {commands_run} commands were run");
 }
 
-/// Programs beside `rnic` that pages have commands of, and where those run: `make` in CI itself; `cargo`, whose
-/// packages have tests; `tshark` in the tests of captures; the rest needs a screen, or the next command.
-const OTHERS: [&str; 6] = ["make", "cargo", "tshark", "wireshark", "export", "(umask"];
+/// Programs other than `rnic` whose commands appear on pages, and which are not run here. `make` runs in CI itself;
+/// `cargo` commands run tests of packages; `tshark` runs in the tests of captures; the others need a screen or only
+/// prepare the next command.
+const OTHER_PROGRAMS: [&str; 6] = ["make", "cargo", "tshark", "wireshark", "export", "(umask"];
 
 #[test]
-fn pages_have_no_commands_that_nothing_runs() {
+fn pages_contain_only_known_commands() {
     for page in pages() {
         for typed in commands_of(&page) {
             let program = typed.split_whitespace().next().unwrap_or_default();
-            assert!(program == "rnic" || OTHERS.contains(&program), "{page}: {typed}");
+            assert!(program == "rnic" || OTHER_PROGRAMS.contains(&program), "{page}: {typed}");
         }
     }
 }
@@ -127,7 +130,7 @@ fn every_page_of_the_book_is_in_its_table_of_contents() {
 }
 
 #[test]
-fn every_target_of_make_that_the_readme_names_is_there() {
+fn every_make_target_in_the_readme_exists() {
     let makefile = fs::read_to_string(root().join("Makefile")).expect("the Makefile");
     let targets: Vec<String> =
         commands().iter().filter_map(|typed| typed.strip_prefix("make ")).map(str::to_owned).collect();

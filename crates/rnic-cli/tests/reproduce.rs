@@ -1,4 +1,4 @@
-//! `rnic reproduce`: verdicts, exit codes, files, and runs that are carried elsewhere.
+//! `rnic reproduce`: verdicts, exit codes, files, and runs that are executed on another machine.
 
 mod common;
 
@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use common::{Said, command, finish, rnic};
+use common::{CommandOutput, command, finish, rnic};
 
-/// Two hosts, two variants, one row that holds.
+/// An experiment with two hosts, two variants and one row whose claim holds.
 const EXPERIMENT: &str = r#"
 question = "Does a lossy link cost go-back-N more than IRN?"
 figure = "a test"
@@ -52,25 +52,25 @@ kind = "bars"
 measures = ["goodput"]
 "#;
 
-/// A folder with the experiment, with one piece of it replaced.
+/// Creates a folder with the experiment, in which `from` is replaced with `to`.
 fn folder(from: &str, to: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a folder for the test");
-    let place = folder.path().join("experiments/test/small");
-    fs::create_dir_all(&place).expect("folders are made");
-    fs::write(place.join("experiment.toml"), EXPERIMENT.replace(from, to)).expect("it is written");
+    let experiment = folder.path().join("experiments/test/small");
+    fs::create_dir_all(&experiment).expect("folders are made");
+    fs::write(experiment.join("experiment.toml"), EXPERIMENT.replace(from, to)).expect("it is written");
     folder
 }
 
-fn reproduce(folder: &Path, words: &[&str]) -> Said {
-    let child = command(&[&["reproduce"], words].concat()).current_dir(folder).spawn();
+fn reproduce(folder: &Path, arguments: &[&str]) -> CommandOutput {
+    let child = command(&[&["reproduce"], arguments].concat()).current_dir(folder).spawn();
     finish(child.expect("the command starts"))
 }
 
 #[test]
 fn a_row_inside_its_band_is_a_success_and_leaves_a_report() {
     let folder = folder("", "");
-    let said = reproduce(folder.path(), &["T-1", "--json"]).ok();
-    let json = said.json();
+    let output = reproduce(folder.path(), &["T-1", "--json"]).ok();
+    let json = output.json();
     assert_eq!((&json["rows"][0]["row"], &json["rows"][0]["verdict"]), (&"T-1".into(), &"inside".into()), "{json}");
     assert_eq!(json["rows"][0]["value"]["count"], 3);
     let out = folder.path().join("out/reproduce");
@@ -78,19 +78,24 @@ fn a_row_inside_its_band_is_a_success_and_leaves_a_report() {
         assert!(fs::metadata(out.join(name)).is_ok_and(|file| file.len() > 0), "{name}");
     }
     let again = reproduce(folder.path(), &["T-1"]).ok();
-    assert!(again.err.contains("6 runs are there from earlier, 0 are left"), "{again:#?}");
-    let fresh = reproduce(folder.path(), &["T-1", "--fresh"]).ok();
-    assert!(!fresh.err.contains("from earlier"), "{fresh:#?}");
+    assert!(again.err.contains("6 runs are available from earlier commands, 0 remain"), "{again:#?}");
+    let repeated = reproduce(folder.path(), &["T-1", "--fresh"]).ok();
+    assert!(!repeated.err.contains("from earlier"), "{repeated:#?}");
 }
 
 #[test]
 fn a_row_outside_its_band_ends_with_1_and_says_so() {
     let folder = folder("band = { min = 1 }", "band = { max = 0.5 }");
-    let said = reproduce(folder.path(), &["test/small"]);
-    assert_eq!(said.status.code(), Some(1), "{said:#?}");
-    assert!(said.out.contains("OUTSIDE") && said.err.contains("check failed: 1 of 1 rows: T-1 of test/small"));
+    let output = reproduce(folder.path(), &["test/small"]);
+    assert_eq!(output.status.code(), Some(1), "{output:#?}");
+    assert!(
+        output.out.contains("OUTSIDE")
+            && output
+                .err
+                .contains("check failed: 1 of 1 rows are outside their band or cannot be judged: T-1 of test/small")
+    );
     let page = fs::read_to_string(folder.path().join("out/reproduce/report.html")).expect("the report");
-    assert!(page.contains("OUTSIDE"), "the report does not hide it");
+    assert!(page.contains("OUTSIDE"), "the report does not show OUTSIDE");
     let table = fs::read_to_string(folder.path().join("out/reproduce/verdicts.md")).expect("the table");
     assert!(table.contains("| T-1 | test/small |") && table.contains("**OUTSIDE** |"), "{table}");
 }
@@ -98,11 +103,11 @@ fn a_row_outside_its_band_ends_with_1_and_says_so() {
 #[test]
 fn a_folder_without_experiments_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
-    let place = folder.path().to_str().expect("plain");
-    rnic(&["reproduce", "--list", "--experiments", place]).refused(2, &[place, "no experiments"]);
+    let path = folder.path().to_str().expect("plain");
+    rnic(&["reproduce", "--list", "--experiments", path]).assert_refused(2, &[path, "no experiments"]);
 }
 
-/// Of the adaptive engine, for a moment.
+/// A short experiment that is measured with the adaptive engine.
 const MEASURED: &str = r#"
 question = "How fast?"
 figure = "a test"
@@ -122,39 +127,40 @@ why = "It is a rate."
 "#;
 
 #[test]
-fn what_is_measured_says_where_and_does_not_travel() {
+fn measured_runs_name_their_machine_and_are_not_exported() {
     let folder = folder("", "");
-    let place = folder.path().join("experiments/test/rate");
-    fs::create_dir_all(&place).expect("folders are made");
-    fs::write(place.join("experiment.toml"), MEASURED).expect("it is written");
-    let said = reproduce(folder.path(), &["T-2"]).ok();
-    assert!(said.out.contains(" (measured)") && said.out.contains("; measured on "), "{said:#?}");
-    assert!(said.out.contains("(opt-level ") && said.out.contains(" before the runs, 3 runs"), "{said:#?}");
-    assert!(!said.out.contains("simulated"), "{said:#?}");
+    let experiment = folder.path().join("experiments/test/rate");
+    fs::create_dir_all(&experiment).expect("folders are made");
+    fs::write(experiment.join("experiment.toml"), MEASURED).expect("it is written");
+    let output = reproduce(folder.path(), &["T-2"]).ok();
+    assert!(output.out.contains(" (measured)") && output.out.contains("; measured on "), "{output:#?}");
+    assert!(output.out.contains("(opt-level ") && output.out.contains(" before the runs, 3 runs"), "{output:#?}");
+    assert!(!output.out.contains("simulated"), "{output:#?}");
     let written = reproduce(folder.path(), &["all", "--fresh", "--write-runs", "runs.jsonl"]).ok();
-    assert!(written.err.contains("wrote 6 runs to runs.jsonl; 3 runs are measured and stay here"), "{written:#?}");
+    assert!(written.err.contains("wrote 6 runs to runs.jsonl; 3 more runs measure this machine"), "{written:#?}");
     let runs = fs::read_to_string(folder.path().join("runs.jsonl")).expect("the runs");
-    assert_eq!(runs.lines().count(), 6, "those of the simulation");
+    assert_eq!(runs.lines().count(), 6, "not exactly the simulated runs are exported");
 }
 
 #[test]
 fn bad_input_ends_with_2_and_one_line() {
     let folder = folder("of = \"irn\"", "of = \"tcp\"");
-    for (words, expected) in [
+    for (arguments, expected) in [
         (&["all"][..], "experiments/test/small/experiment.toml: check[0].value.of: there is no variant `tcp`"),
         (&["all", "--experiments", "nowhere"], "nowhere"),
     ] {
-        let said = reproduce(folder.path(), words);
-        assert_eq!((said.status.code(), said.err.lines().count()), (Some(2), 1), "{said:#?}");
-        assert!(said.err.contains(expected), "{said:#?}");
+        let output = reproduce(folder.path(), arguments);
+        assert_eq!((output.status.code(), output.err.lines().count()), (Some(2), 1), "{output:#?}");
+        assert!(output.err.contains(expected), "{output:#?}");
     }
-    let said = rnic(&["reproduce", "irn/no-such-figure"]);
-    assert_eq!(said.status.code(), Some(2), "{said:#?}");
+    let output = rnic(&["reproduce", "irn/no-such-figure"]);
+    assert_eq!(output.status.code(), Some(2), "{output:#?}");
 }
 
-/// Away and back, by a worker's hands, gives what running here gives.
+/// Checks that runs that are written to a file, executed by a worker and read back give the same results as running
+/// them here.
 #[test]
-fn runs_can_be_done_elsewhere() {
+fn runs_can_be_executed_by_a_remote_worker() {
     let folder = folder("", "");
     reproduce(folder.path(), &["all", "--write-runs", "runs.jsonl"]).ok();
     let runs = fs::File::open(folder.path().join("runs.jsonl")).expect("the runs");
@@ -162,35 +168,35 @@ fn runs_can_be_done_elsewhere() {
     let mut worker = command(&["reproduce", "--run-lines"]);
     let status = worker.stdin(runs).stdout(results).status().expect("the worker starts");
     assert!(status.success());
-    let brought = reproduce(folder.path(), &["all", "--read-results", "results.jsonl", "--json"]).ok();
-    assert!(brought.err.contains("6 runs are there from earlier, 0 are left"), "{brought:#?}");
-    let here = reproduce(folder.path(), &["all", "--fresh", "--json"]).ok();
-    assert_eq!(brought.json()["rows"], here.json()["rows"]);
+    let imported = reproduce(folder.path(), &["all", "--read-results", "results.jsonl", "--json"]).ok();
+    assert!(imported.err.contains("6 runs are available from earlier commands, 0 remain"), "{imported:#?}");
+    let local = reproduce(folder.path(), &["all", "--fresh", "--json"]).ok();
+    assert_eq!(imported.json()["rows"], local.json()["rows"]);
     let text = fs::read_to_string(folder.path().join("results.jsonl")).expect("the results");
-    let foreign = text.replacen("\"sources\":\"", "\"sources\":\"0", 1);
-    fs::write(folder.path().join("foreign.jsonl"), foreign).expect("it is written");
-    let said = reproduce(folder.path(), &["all", "--read-results", "foreign.jsonl"]);
-    assert_eq!(said.status.code(), Some(2), "{said:#?}");
-    assert!(said.err.contains("foreign.jsonl: line 1") && said.err.contains("other sources"), "{said:#?}");
+    let other_build = text.replacen("\"sources\":\"", "\"sources\":\"0", 1);
+    fs::write(folder.path().join("foreign.jsonl"), other_build).expect("it is written");
+    let output = reproduce(folder.path(), &["all", "--read-results", "foreign.jsonl"]);
+    assert_eq!(output.status.code(), Some(2), "{output:#?}");
+    assert!(output.err.contains("foreign.jsonl: line 1") && output.err.contains("other sources"), "{output:#?}");
 }
 
 #[test]
 fn the_list_names_experiments_and_rows() {
-    let said = rnic(&["reproduce", "--list"]).ok();
-    assert!(said.out.contains("irn/fig1") && said.out.contains("I-R2"), "{said:#?}");
+    let output = rnic(&["reproduce", "--list"]).ok();
+    assert!(output.out.contains("irn/fig1") && output.out.contains("I-R2"), "{output:#?}");
     let list = rnic(&["reproduce", "--list", "--json"]).ok().json();
     for experiment in list["experiments"].as_array().expect("a list") {
         let rows: Vec<&str> =
             experiment["rows"].as_array().expect("rows").iter().filter_map(|row| row.as_str()).collect();
         let different: BTreeSet<&str> = rows.iter().copied().collect();
-        assert_eq!(rows.len(), different.len(), "each row once: {experiment}");
+        assert_eq!(rows.len(), different.len(), "a row is listed twice: {experiment}");
     }
     assert!(rnic(&["reproduce", "--quantities"]).ok().out.contains("stall-goodput"));
 }
 
 #[test]
-fn a_folder_of_experiments_that_is_not_here_is_asked_for() {
+fn a_missing_folder_of_experiments_is_an_error() {
     let folder = tempfile::tempdir().expect("a folder for the test");
-    let elsewhere = command(&["reproduce", "falcon/fig19"]).current_dir(folder.path()).spawn().expect("it starts");
-    finish(elsewhere).refused(2, &["experiments: no such folder", "--experiments DIR"]);
+    let child = command(&["reproduce", "falcon/fig19"]).current_dir(folder.path()).spawn().expect("it starts");
+    finish(child).assert_refused(2, &["experiments: this folder does not exist", "--experiments DIR"]);
 }

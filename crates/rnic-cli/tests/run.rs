@@ -1,4 +1,4 @@
-//! `rnic run` sets what it says and gets out of the way.
+//! Checks that `rnic run` sets the environment that it documents and then replaces itself with the program.
 
 mod common;
 
@@ -10,7 +10,7 @@ use std::process::Command;
 use common::{command, finish, first_line};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// A folder with libraries of our names that do nothing.
+/// Creates a folder with libraries that have the names of ours but do nothing.
 fn libraries() -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a folder for the test");
     for name in ["libibverbs.so.1", "librdmacm.so.1", "librnic-shim.so"] {
@@ -21,7 +21,7 @@ fn libraries() -> tempfile::TempDir {
     folder
 }
 
-fn run(folder: &Path, arguments: &[&str]) -> common::Said {
+fn run(folder: &Path, arguments: &[&str]) -> common::CommandOutput {
     finish(start(folder, arguments))
 }
 
@@ -36,11 +36,11 @@ fn start(folder: &Path, arguments: &[&str]) -> std::process::Child {
 }
 
 #[test]
-fn the_program_gets_the_settings_and_our_libraries() {
+fn the_program_gets_the_settings_and_the_libraries() {
     let libraries = libraries();
     let folder = libraries.path().to_str().expect("a plain name");
     let options = ["--loss", "1%", "--set", "rto_high=2ms", "--set", "rto_low=1ms", "--pcap", "a.pcap", "--quiet"];
-    let said = run(libraries.path(), &[&options[..], &["--", "env"]].concat()).ok();
+    let output = run(libraries.path(), &[&options[..], &["--", "env"]].concat()).ok();
     let pcap = format!("RNIC_PCAP={}/a.pcap", common::root().canonicalize().expect("the tree").display());
     for line in [
         "RNIC_LOSS=1%",
@@ -50,29 +50,30 @@ fn the_program_gets_the_settings_and_our_libraries() {
         &format!("LD_LIBRARY_PATH={folder}"),
         &format!("LD_PRELOAD={folder}/librnic-shim.so:{folder}/libibverbs.so.1"),
     ] {
-        assert!(said.out.lines().any(|said| said.starts_with(line)), "{line}: {said:#?}");
+        assert!(output.out.lines().any(|shown| shown.starts_with(line)), "{line}: {output:#?}");
     }
     let has_pcap = |line: &str| line.strip_prefix("RNIC_PCAP=").is_some_and(|path| Path::new(path).is_absolute());
-    assert!(said.out.lines().any(has_pcap), "{pcap}: {said:#?}");
-    assert!(said.err.is_empty(), "{said:#?}");
+    assert!(output.out.lines().any(has_pcap), "{pcap}: {output:#?}");
+    assert!(output.err.is_empty(), "{output:#?}");
 }
 
 #[test]
 fn the_process_becomes_the_program() {
     let libraries = libraries();
-    // Without `--` too, and with options of the program.
+    // It also works without `--`, and with options of the program itself.
     let child = start(libraries.path(), &["sh", "-c", "echo $$; exit 7"]);
     let pid = child.id();
-    let said = finish(child);
-    assert_eq!((said.status.code(), said.out.trim()), (Some(7), pid.to_string().as_str()));
-    let said = run(libraries.path(), &["--", "sh", "-c", "kill -TERM $$"]);
-    assert_eq!(said.status.signal(), Some(15));
+    let output = finish(child);
+    assert_eq!((output.status.code(), output.out.trim()), (Some(7), pid.to_string().as_str()));
+    let output = run(libraries.path(), &["--", "sh", "-c", "kill -TERM $$"]);
+    assert_eq!(output.status.signal(), Some(15));
 }
 
 #[test]
-fn signals_go_to_the_program_as_they_would_without_us() {
+fn signals_are_delivered_to_the_program() {
     let libraries = libraries();
-    // Not SIGINT: whoever runs the tests in the background may have it ignored, and then nobody can trap it.
+    // Not SIGINT: when the tests run in the background, SIGINT may be ignored, and a shell cannot trap a signal that
+    // was ignored when it started.
     let script = "trap 'echo caught; exit 3' TERM; echo ready; while :; do sleep 0.01; done";
     let mut child = start(libraries.path(), &["--", "sh", "-c", script]);
     let mut out = child.stdout.take().expect("it is captured");
@@ -81,7 +82,7 @@ fn signals_go_to_the_program_as_they_would_without_us() {
     let mut rest = String::new();
     out.read_to_string(&mut rest).expect("text");
     assert_eq!((child.wait().expect("it ends").code(), rest.trim()), (Some(3), "caught"));
-    // What is ignored stays ignored (nohup), for which nobody may have set a handler in between.
+    // An ignored signal stays ignored (as with nohup): no process in between may have installed a handler for it.
     let ignoring = format!("trap '' HUP; exec {} run -- sh -c 'kill -HUP $$; echo alive'", env!("CARGO_BIN_EXE_rnic"));
     let mut shell = Command::new("sh");
     let output = shell.args(["-c", &ignoring]).env("RNIC_LIBRARY_DIR", libraries.path()).output().expect("a shell");
@@ -89,62 +90,63 @@ fn signals_go_to_the_program_as_they_would_without_us() {
 }
 
 #[test]
-fn a_run_inside_of_a_run_is_a_run() {
+fn a_nested_run_uses_the_inner_settings() {
     let libraries = libraries();
     let inner = env!("CARGO_BIN_EXE_rnic");
-    let said = run(libraries.path(), &["--loss", "1%", "--", inner, "run", "--loss", "2%", "--", "env"]).ok();
-    assert!(said.out.lines().any(|line| line == "RNIC_LOSS=2%"), "{said:#?}");
-    let preload = said.out.lines().find(|line| line.starts_with("LD_PRELOAD=")).expect("it is set");
+    let output = run(libraries.path(), &["--loss", "1%", "--", inner, "run", "--loss", "2%", "--", "env"]).ok();
+    assert!(output.out.lines().any(|line| line == "RNIC_LOSS=2%"), "{output:#?}");
+    let preload = output.out.lines().find(|line| line.starts_with("LD_PRELOAD=")).expect("it is set");
     assert_eq!(preload.matches("libibverbs.so.1").count(), 1, "{preload}");
 }
 
 #[test]
-fn what_it_sets_can_be_shown_and_used() {
+fn the_variables_that_run_sets_can_be_shown_and_used() {
     let libraries = libraries();
-    let said = run(libraries.path(), &["--loss", "1%", "--show"]).ok();
-    assert!(said.out.lines().any(|line| line == "RNIC_LOSS=1%"), "{said:#?}");
-    assert_eq!(said.out.lines().filter(|line| line.starts_with("LD_")).count(), 2, "{said:#?}");
+    let output = run(libraries.path(), &["--loss", "1%", "--show"]).ok();
+    assert!(output.out.lines().any(|line| line == "RNIC_LOSS=1%"), "{output:#?}");
+    assert_eq!(output.out.lines().filter(|line| line.starts_with("LD_")).count(), 2, "{output:#?}");
 }
 
-/// Whatever folder the program is in when it opens the device.
+/// Checks that the key file is found whatever folder is current when the program opens the device.
 #[test]
-fn a_key_is_found_from_any_folder() {
+fn a_relative_key_path_is_made_absolute() {
     let libraries = libraries();
     std::fs::write(libraries.path().join("secret"), [7; 32]).expect("a file can be written");
     for (given, found) in [("secret", "RNIC_KEY=/"), ("esp:secret", "RNIC_KEY=esp:/")] {
         let mut shown = command(&["run", "--transport", "falcon", "--key", given, "--show"]);
         shown.current_dir(libraries.path()).env("RNIC_LIBRARY_DIR", libraries.path());
-        let said = finish(shown.spawn().expect("the command starts")).ok();
-        assert!(said.out.lines().any(|line| line.starts_with(found) && line.ends_with("/secret")), "{said:#?}");
+        let output = finish(shown.spawn().expect("the command starts")).ok();
+        assert!(output.out.lines().any(|line| line.starts_with(found) && line.ends_with("/secret")), "{output:#?}");
     }
 }
 
 #[test]
-fn mistakes_are_one_line() {
+fn errors_are_one_line() {
     let libraries = libraries();
     let folder = libraries.path();
-    run(folder, &["--loss", "1x", "--", "true"]).refused(2, &["RNIC_LOSS=1x", "probability"]);
-    run(folder, &["--transport", "falcon", "--key", "", "--", "true"]).refused(2, &["RNIC_KEY=: names no file"]);
-    run(folder, &["--transport", "quic", "--", "true"]).refused(2, &["quic", "roce-gbn", "rnic list"]);
-    run(folder, &["--", "no-such-program"]).refused(2, &["no-such-program", "PATH"]);
-    run(folder, &["--", "/etc"]).refused(2, &["/etc", "folder"]);
-    run(folder, &[]).refused(2, &["PROGRAM"]);
+    run(folder, &["--loss", "1x", "--", "true"]).assert_refused(2, &["RNIC_LOSS=1x", "probability"]);
+    run(folder, &["--transport", "falcon", "--key", "", "--", "true"])
+        .assert_refused(2, &["RNIC_KEY=: no file with a secret"]);
+    run(folder, &["--transport", "quic", "--", "true"]).assert_refused(2, &["quic", "roce-gbn", "rnic list"]);
+    run(folder, &["--", "no-such-program"]).assert_refused(2, &["no-such-program", "PATH"]);
+    run(folder, &["--", "/etc"]).assert_refused(2, &["/etc", "folder"]);
+    run(folder, &[]).assert_refused(2, &["PROGRAM"]);
     let empty = tempfile::tempdir().expect("a folder for the test");
-    run(empty.path(), &["--", "true"]).refused(2, &["libibverbs.so.1", "make build", "RNIC_LIBRARY_DIR"]);
+    run(empty.path(), &["--", "true"]).assert_refused(2, &["libibverbs.so.1", "make build", "RNIC_LIBRARY_DIR"]);
     std::fs::copy(folder.join("libibverbs.so.1"), empty.path().join("libibverbs.so.1")).expect("a copy");
-    run(empty.path(), &["--", "true"]).refused(2, &["librnic-shim.so", "missing"]);
-    let blank = folder.join("a b");
-    std::fs::create_dir(&blank).expect("a folder");
+    run(empty.path(), &["--", "true"]).assert_refused(2, &["librnic-shim.so", "missing"]);
+    let folder_with_blank = folder.join("a b");
+    std::fs::create_dir(&folder_with_blank).expect("a folder");
     for name in ["libibverbs.so.1", "librdmacm.so.1", "librnic-shim.so"] {
-        std::fs::copy(folder.join(name), blank.join(name)).expect("a copy");
+        std::fs::copy(folder.join(name), folder_with_blank.join(name)).expect("a copy");
     }
-    run(&blank, &["--", "true"]).refused(2, &["a b", "LD_PRELOAD", "blank"]);
+    run(&folder_with_blank, &["--", "true"]).assert_refused(2, &["a b", "LD_PRELOAD", "spaces"]);
 }
 
 #[test]
-fn a_mistyped_variable_of_the_environment_is_found_before_the_program_runs() {
+fn a_mistyped_variable_is_reported_before_the_program_runs() {
     let libraries = libraries();
     let mut run = command(&["run", "--", "true"]);
-    let said = finish(run.env("RNIC_LIBRARY_DIR", libraries.path()).env("RNIC_LOS", "1%").spawn().expect("it starts"));
-    said.refused(2, &["RNIC_LOS ", "RNIC_LOSS"]);
+    let child = run.env("RNIC_LIBRARY_DIR", libraries.path()).env("RNIC_LOS", "1%").spawn();
+    finish(child.expect("the command starts")).assert_refused(2, &["RNIC_LOS ", "RNIC_LOSS"]);
 }

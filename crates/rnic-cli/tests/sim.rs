@@ -1,4 +1,4 @@
-//! `rnic sim`: reports, files, repeatable runs, and what is refused.
+//! `rnic sim`: reports, files, repeatable runs, and the arguments that it rejects.
 
 mod common;
 
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use common::rnic;
 use serde_json::Value;
 
-/// Two hosts, a link that loses one packet in a hundred, a few hundred packets.
+/// A plan with two hosts, a link that loses one packet in a hundred, and a few hundred packets.
 const PLAN: &str = r#"
 name = "small"
 mtu = 1024
@@ -30,7 +30,7 @@ kind = "drop"
 probability = "1%"
 "#;
 
-/// A folder with the plan in it.
+/// Creates a folder that contains the plan.
 fn folder() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().expect("a folder for the test");
     let plan = folder.path().join("small.toml");
@@ -38,14 +38,14 @@ fn folder() -> (tempfile::TempDir, PathBuf) {
     (folder, plan)
 }
 
-fn run(plan: &Path, more: &[&str]) -> common::Said {
-    let mut words = vec!["sim", plan.to_str().expect("a plain path")];
-    words.extend(more);
-    rnic(&words)
+fn run(plan: &Path, more: &[&str]) -> common::CommandOutput {
+    let mut arguments = vec!["sim", plan.to_str().expect("a plain path")];
+    arguments.extend(more);
+    rnic(&arguments)
 }
 
 #[test]
-fn the_report_has_every_field_that_programs_count_on() {
+fn the_report_has_the_required_fields() {
     let (_folder, plan) = folder();
     let report = run(&plan, &["--seed", "7", "--json"]).json();
     for key in
@@ -64,48 +64,48 @@ fn the_same_plan_and_seed_give_the_same_run() {
     let hash = |more: &[&str]| run(&plan, &[more, &["--json"]].concat()).json()["trace_hash"].clone();
     let first = hash(&["--seed", "3"]);
     assert_eq!(hash(&["--seed", "3"]), first);
-    assert_ne!(hash(&["--seed", "4"]), first, "the seed decides");
-    assert_ne!(hash(&["--seed", "3", "--set", "links.delay=2us"]), first, "settings reach the plan");
-    assert_eq!(hash(&["--seed", "3", "--threads", "2"]), first, "threads decide nothing");
-    assert_eq!(hash(&["--seed", "3", "--threads", "1000000"]), first, "two hosts keep two threads busy at most");
+    assert_ne!(hash(&["--seed", "4"]), first, "the seed has no effect");
+    assert_ne!(hash(&["--seed", "3", "--set", "links.delay=2us"]), first, "the setting has no effect");
+    assert_eq!(hash(&["--seed", "3", "--threads", "2"]), first, "the number of threads changes the run");
+    assert_eq!(hash(&["--seed", "3", "--threads", "1000000"]), first, "the number of threads changes the run");
 }
 
 #[test]
-fn people_read_a_summary() {
+fn the_default_output_is_a_summary() {
     let (_folder, plan) = folder();
-    let said = run(&plan, &[]).ok();
+    let output = run(&plan, &[]).ok();
     for shown in
         ["small: irn, seed 1 (simulated)", "slowdown", "flow completion time (FCT)", "trace hash", "checks", "passed"]
     {
-        assert!(said.out.contains(shown), "{shown} is not shown: {said:#?}");
+        assert!(output.out.contains(shown), "{shown} is not shown: {output:#?}");
     }
 }
 
 #[test]
-fn averages_over_nothing_are_called_so() {
+fn averages_without_flows_are_marked() {
     let (_folder, plan) = folder();
-    let said = run(&plan, &["--set", "run.warmup=1s"]).ok();
-    assert!(said.out.contains("before the end of the warm-up"), "{said:#?}");
+    let output = run(&plan, &["--set", "run.warmup=1s"]).ok();
+    assert!(output.out.contains("before the end of the warm-up"), "{output:#?}");
 }
 
 #[test]
 fn a_folder_gets_the_report_the_flows_and_a_page() {
     let (folder, plan) = folder();
     let out = folder.path().join("out/run");
-    let said = run(&plan, &["--out", out.to_str().expect("a plain path"), "--json"]);
-    assert!(said.err.contains("report.html"), "{said:#?}");
-    let printed = said.json();
+    let output = run(&plan, &["--out", out.to_str().expect("a plain path"), "--json"]);
+    assert!(output.err.contains("report.html"), "{output:#?}");
+    let printed = output.json();
     let written: Value =
         serde_json::from_slice(&fs::read(out.join("report.json")).expect("report.json")).expect("JSON");
     assert_eq!(written["trace_hash"], printed["trace_hash"]);
     let parquet = fs::read(out.join("flows.parquet")).expect("flows.parquet");
     assert!(parquet.starts_with(b"PAR1") && parquet.ends_with(b"PAR1"));
     let page = fs::read_to_string(out.join("report.html")).expect("report.html");
-    assert!(page.contains("<svg") && page.contains("small") && page.contains("rnic sim"), "a page with pictures");
-    assert!(!page.contains("http:") && !page.contains("https:") && !page.contains("<script"), "it stands alone");
+    assert!(page.contains("<svg") && page.contains("small") && page.contains("rnic sim"), "charts or command missing");
+    assert!(!page.contains("http:") && !page.contains("https:") && !page.contains("<script"), "external resources");
     let mut names: Vec<_> = fs::read_dir(&out).expect("the folder").flatten().map(|entry| entry.file_name()).collect();
     names.sort();
-    assert_eq!(names, ["flows.parquet", "report.html", "report.json"], "and nothing half written");
+    assert_eq!(names, ["flows.parquet", "report.html", "report.json"], "unexpected files in the folder");
 }
 
 #[test]
@@ -113,23 +113,23 @@ fn a_capture_holds_packets() {
     let (folder, plan) = folder();
     let pcap = folder.path().join("run.pcap");
     run(&plan, &["--pcap", pcap.to_str().expect("a plain path")]).ok();
-    assert!(fs::metadata(&pcap).expect("the capture").len() > 100_000, "640 KB were moved");
+    assert!(fs::metadata(&pcap).expect("the capture").len() > 100_000, "the capture is too small");
 }
 
-/// Only flows that are done count: a run that its limit cuts says so beside the zeros.
+/// Only completed flows are counted, so a run that ends at its time limit says so beside the zeros.
 #[test]
-fn a_run_that_its_limit_cuts_says_so() {
+fn a_run_that_ends_at_its_limit_reports_that() {
     let (_folder, plan) = folder();
-    let said = run(&plan, &["--set", "run.limit=10us"]).ok();
+    let output = run(&plan, &["--set", "run.limit=10us"]).ok();
     assert!(
-        said.out.contains("the run ended at its limit of 10.0 us (run.limit): 1 unfinished flows are left out"),
-        "{said:#?}"
+        output.out.contains("the run ended at its limit of 10.0 us (run.limit): 1 unfinished flows are not included"),
+        "{output:#?}"
     );
     let later = r#"workload={ kind = "incast", senders = 1, bytes = "4KB", repeats = 2, interval = "5ms" }"#;
-    let said = run(&plan, &["--set", later, "--set", "run.limit=1ms"]).ok();
+    let output = run(&plan, &["--set", later, "--set", "run.limit=1ms"]).ok();
     assert!(
-        said.out.contains("(run.limit): flows that start later, the first at 5.00 ms, are not counted"),
-        "{said:#?}"
+        output.out.contains("(run.limit): flows that start later, the first at 5.00 ms, are not included"),
+        "{output:#?}"
     );
     assert!(!run(&plan, &[]).ok().out.contains("cut off"));
 }
@@ -151,58 +151,58 @@ fn every_bad_plan_is_refused_with_one_line() {
         (&["--seed", "many"], &["--seed", "many"]),
         (&["--pcap", "/nowhere/at/all.pcap"], &["/nowhere/at/all.pcap", "No such file"]),
     ];
-    for (more, says) in cases {
-        run(&plan, more).refused(2, says);
+    for (more, expected_texts) in cases {
+        run(&plan, more).assert_refused(2, expected_texts);
     }
     let write = |name: &str, text: &str| {
         let path = folder.path().join(name);
         fs::write(&path, text).expect("a file");
         path
     };
-    run(&write("syntax.toml", "[links\nrate = 1\n"), &[]).refused(2, &["syntax.toml", "line 1"]);
-    run(&write("empty.toml", ""), &[]).refused(2, &["empty.toml", "topology"]);
+    run(&write("syntax.toml", "[links\nrate = 1\n"), &[]).assert_refused(2, &["syntax.toml", "line 1"]);
+    run(&write("empty.toml", ""), &[]).assert_refused(2, &["empty.toml", "topology"]);
     fs::write(folder.path().join("bytes.toml"), [0xff, 0xfe, 0]).expect("a file");
-    run(&folder.path().join("bytes.toml"), &[]).refused(2, &["bytes.toml", "UTF-8"]);
-    run(&folder.path().join("gone.toml"), &[]).refused(2, &["gone.toml", "No such file"]);
-    run(folder.path(), &[]).refused(2, &["directory"]);
-    rnic(&["sim"]).refused(2, &["PLAN.toml"]);
+    run(&folder.path().join("bytes.toml"), &[]).assert_refused(2, &["bytes.toml", "UTF-8"]);
+    run(&folder.path().join("gone.toml"), &[]).assert_refused(2, &["gone.toml", "No such file"]);
+    run(folder.path(), &[]).assert_refused(2, &["directory"]);
+    rnic(&["sim"]).assert_refused(2, &["PLAN.toml"]);
     let file = write("a-file", "");
-    run(&plan, &["--out", file.to_str().expect("a plain path")]).refused(2, &["a-file"]);
+    run(&plan, &["--out", file.to_str().expect("a plain path")]).assert_refused(2, &["a-file"]);
 }
 
 #[test]
-fn files_that_a_plan_names_lie_beside_it() {
+fn files_named_by_a_plan_are_relative_to_it() {
     let (folder, plan) = folder();
     fs::write(folder.path().join("flows.csv"), "0us,0,1,5000\n1us,1,0,7000\n").expect("a trace");
     let trace = ["--set", "workload={kind=\"trace\", file=\"flows.csv\"}"];
     assert_eq!(run(&plan, &[&trace[..], &["--json"]].concat()).json()["flows"], 2);
-    let gone = ["--set", "workload={kind=\"trace\", file=\"gone.csv\"}"];
-    run(&plan, &gone).refused(2, &["gone.csv", "No such file"]);
+    let missing = ["--set", "workload={kind=\"trace\", file=\"gone.csv\"}"];
+    run(&plan, &missing).assert_refused(2, &["gone.csv", "No such file"]);
 }
 
 #[test]
-fn a_run_that_breaks_a_promise_fails_and_says_how_to_repeat_it() {
+fn a_run_that_fails_a_check_prints_the_command_to_repeat_it() {
     let (_folder, plan) = folder();
-    // Every packet is lost: nothing ever arrives, and the run stalls.
-    let said = run(&plan, &["--seed", "5", "--set", "fault=[{kind=\"drop\", probability=\"100%\"}]"]);
-    assert_eq!(said.status.code(), Some(1), "{said:#?}");
-    let last = said.err.lines().last().expect("a line");
-    assert!(last.contains("check failed") && last.contains("rnic sim") && last.contains("--seed 5"), "{said:#?}");
-    assert!(last.contains("--set"), "{said:#?}");
+    // Every packet is lost, so the run stalls.
+    let output = run(&plan, &["--seed", "5", "--set", "fault=[{kind=\"drop\", probability=\"100%\"}]"]);
+    assert_eq!(output.status.code(), Some(1), "{output:#?}");
+    let last = output.err.lines().last().expect("a line");
+    assert!(last.contains("check failed") && last.contains("rnic sim") && last.contains("--seed 5"), "{output:#?}");
+    assert!(last.contains("--set"), "{output:#?}");
 }
 
 #[test]
-fn the_plans_that_come_along_can_be_read() {
+fn the_plans_of_the_repository_are_valid() {
     for entry in fs::read_dir(common::root().join("plans")).expect("the folder of plans").flatten() {
         let plan = entry.path();
-        // A limit of a microsecond: it is read and built, and over at once.
-        let said = run(&plan, &["--set", "run.limit=1us", "--json"]);
-        assert!(serde_json::from_str::<Value>(&said.out).is_ok(), "{said:#?}");
+        // With a limit of one microsecond the plan is read and built, and the run ends immediately.
+        let output = run(&plan, &["--set", "run.limit=1us", "--json"]);
+        assert!(serde_json::from_str::<Value>(&output.out).is_ok(), "{output:#?}");
     }
 }
 
 #[test]
-fn a_list_that_does_not_end_is_not_taken_for_a_text() {
+fn an_unterminated_list_is_an_error() {
     let broken = "fault=[{kind=\"drop\", probability=\"1%\"";
-    rnic(&["sim", "plans/point-to-point-loss.toml", "--set", broken]).refused(2, &["fault", "probability"]);
+    rnic(&["sim", "plans/point-to-point-loss.toml", "--set", broken]).assert_refused(2, &["fault", "probability"]);
 }

@@ -1,4 +1,4 @@
-//! `rnic top` shows what a NIC of another process (this one) counts.
+//! Checks that `rnic top` shows the counters of a NIC in another process (here this test process).
 
 mod common;
 
@@ -10,7 +10,7 @@ use common::{command, finish, first_line, rnic};
 use rnic_host::observe::{self, Identity, Observer};
 use rnic_host::{Nic, NicConfig, Settings};
 
-fn watched() -> Observer {
+fn observed_device() -> Observer {
     let nic = Nic::open(NicConfig::at("127.0.0.1:0".parse().expect("an address"))).expect("a NIC");
     let mut settings = Settings::default();
     settings.impairment.loss = "1%".parse().expect("a chance");
@@ -19,21 +19,21 @@ fn watched() -> Observer {
 }
 
 #[test]
-fn people_see_who_uses_the_device() {
-    let _observer = watched();
-    let said = rnic(&["top", "--once", "--interval", "10ms"]).ok();
-    // Other tests of this process are watched too, and other programs of this user.
+fn the_processes_that_use_the_device_are_listed() {
+    let _observer = observed_device();
+    let output = rnic(&["top", "--once", "--interval", "10ms"]).ok();
+    // The output also shows other tests of this process and other programs of this user.
     let is_own = |line: &&str| [')', '/'].iter().any(|end| line.contains(&format!("({}{end}", process::id())));
-    let own: Vec<&str> = said.out.lines().filter(is_own).collect();
+    let own: Vec<&str> = output.out.lines().filter(is_own).collect();
     let row = own.iter().find(|line| !line.contains("rnic0")).expect("a row of numbers");
-    assert!(row.split_whitespace().any(|word| word == "0"), "{said:#?}");
-    assert!(own.iter().any(|line| line.contains("): rnic0, irn, RoCEv2 over UDP, loss 1%")), "{said:#?}");
-    assert!(said.out.lines().all(|line| line.chars().count() <= 120), "{said:#?}");
+    assert!(row.split_whitespace().any(|word| word == "0"), "{output:#?}");
+    assert!(own.iter().any(|line| line.contains("): rnic0, irn, RoCEv2 over UDP, loss 1%")), "{output:#?}");
+    assert!(output.out.lines().all(|line| line.chars().count() <= 120), "{output:#?}");
 }
 
 #[test]
-fn programs_see_every_counter() {
-    let _observer = watched();
+fn the_json_output_has_every_counter() {
+    let _observer = observed_device();
     let all = rnic(&["top", "--json"]).json();
     let devices = all["devices"].as_array().expect("a list");
     let own = devices.iter().find(|device| device["pid"] == process::id()).expect("this process");
@@ -43,22 +43,22 @@ fn programs_see_every_counter() {
 
 #[test]
 fn scrapers_get_metrics() {
-    let _observer = watched();
+    let _observer = observed_device();
     let mut child = command(&["top", "--prometheus", "127.0.0.1:0"]).spawn().expect("the command starts");
     let line = first_line(child.stderr.as_mut().expect("it is captured"));
     let address = line.strip_prefix("metrics at http://").and_then(|rest| rest.split('/').next()).expect("an address");
     let ask = |request: &str| {
         let mut stream = TcpStream::connect(address).expect("it listens");
-        stream.write_all(request.as_bytes()).expect("it reads");
-        let mut said = String::new();
-        stream.read_to_string(&mut said).expect("it answers and closes");
-        said
+        stream.write_all(request.as_bytes()).expect("the reader is running");
+        let mut output = String::new();
+        stream.read_to_string(&mut output).expect("it answers and closes");
+        output
     };
-    // Somebody who says nothing keeps nobody else from asking for longer than its time.
+    // A client that sends nothing delays other clients by no more than its own time limit.
     let _silent = TcpStream::connect(address).expect("it listens");
-    let said = ask("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
-    assert!(said.starts_with("HTTP/1.1 200 OK\r\n"), "{said}");
-    let (head, body) = said.split_once("\r\n\r\n").expect("a head and a body");
+    let output = ask("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert!(output.starts_with("HTTP/1.1 200 OK\r\n"), "{output}");
+    let (head, body) = output.split_once("\r\n\r\n").expect("a head and a body");
     assert!(head.contains(&format!("Content-Length: {}", body.len())), "{head}");
     assert!(body.contains("# TYPE rnic_packets_sent_total counter"), "{body}");
     assert!(body.contains(&format!("pid=\"{}\"", process::id())), "{body}");
@@ -70,10 +70,10 @@ fn scrapers_get_metrics() {
 }
 
 #[test]
-fn an_address_that_is_taken_is_one_line() {
+fn an_address_in_use_is_a_one_line_error() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = taken.local_addr().expect("it has one").to_string();
-    rnic(&["top", "--prometheus", &address]).refused(2, &[&address, "in use"]);
-    rnic(&["top", "--prometheus", "nowhere"]).refused(2, &["nowhere"]);
-    rnic(&["top", "--json", "--once"]).refused(2, &["--once"]);
+    let address = taken.local_addr().expect("the socket is bound").to_string();
+    rnic(&["top", "--prometheus", &address]).assert_refused(2, &[&address, "in use"]);
+    rnic(&["top", "--prometheus", "nowhere"]).assert_refused(2, &["nowhere"]);
+    rnic(&["top", "--json", "--once"]).assert_refused(2, &["--once"]);
 }

@@ -1,4 +1,5 @@
-//! `rnic perf --listen` and `rnic perf HOST` on two machines, played by two network namespaces and a cable.
+//! `rnic perf --listen` and `rnic perf HOST` on two machines, emulated by two network namespaces that a virtual cable
+//! connects.
 
 mod common;
 
@@ -6,14 +7,14 @@ use std::process::{Child, Command, Stdio};
 
 use common::{command, finish, first_line};
 
-/// Two namespaces, joined by a link whose packets have at most 1500 bytes.
+/// Two network namespaces that are joined by a link with an MTU of 1500 bytes.
 struct Cable {
     names: [String; 2],
 }
 
 impl Cable {
-    /// Lays a cable of this name, or says why that cannot be done here.
-    fn lay(name: &str) -> Result<Self, String> {
+    /// Creates a cable with this name; the error says why that is not possible here.
+    fn create(name: &str) -> Result<Self, String> {
         let names = ["a", "b"].map(|end| format!("rnic-{}-{name}-{end}", std::process::id()));
         let [a, b] = names.clone();
         let cable = Self { names };
@@ -28,12 +29,12 @@ impl Cable {
     }
 
     /// Runs the command at one end.
-    fn spawn(&self, end: usize, words: &[&str]) -> Child {
+    fn spawn(&self, end: usize, arguments: &[&str]) -> Child {
         let program = command::<&str>(&[]).get_program().to_owned();
-        let mut inside = Command::new("ip");
-        inside.args(["netns", "exec", &self.names[end]]).arg(program).args(words);
-        inside.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        inside.spawn().expect("ip runs it")
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.names[end]]).arg(program).args(arguments);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().expect("ip runs it")
     }
 }
 
@@ -45,17 +46,17 @@ impl Drop for Cable {
     }
 }
 
-fn ip(words: &[&str]) -> Result<(), String> {
-    let output = Command::new("ip").args(words).output().map_err(|error| format!("ip: {error}"))?;
+fn ip(arguments: &[&str]) -> Result<(), String> {
+    let output = Command::new("ip").args(arguments).output().map_err(|error| format!("ip: {error}"))?;
     if output.status.success() {
         return Ok(());
     }
-    Err(format!("ip {}: {}", words.join(" "), String::from_utf8_lossy(&output.stderr).trim()))
+    Err(format!("ip {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim()))
 }
 
 #[test]
 fn two_machines_measure_over_a_link_of_1500_bytes() {
-    let cable = match Cable::lay("ours") {
+    let cable = match Cable::create("ours") {
         Ok(cable) => cable,
         Err(why) => {
             eprintln!("skipped: network namespaces cannot be made here ({why})");
@@ -67,24 +68,25 @@ fn two_machines_measure_over_a_link_of_1500_bytes() {
     assert!(line.contains("0.0.0.0:4791"), "{line}");
     for transport in ["irn", "roce-gbn"] {
         for op in ["write", "send", "read", "atomic"] {
-            let words =
+            let arguments =
                 ["perf", "10.77.0.1", "--transport", transport, "--op", op, "--count", "100", "--loss", "1%", "--json"];
-            let report = finish(cable.spawn(1, &words)).json();
+            let report = finish(cable.spawn(1, &arguments)).json();
             assert_eq!((&report["verified"], &report["ops"]), (&true.into(), &100.into()), "{report}");
             let mtu = report["mtu_bytes"].as_u64().expect("a number");
-            assert!((1_024..1_500).contains(&mtu), "packets fit the link: {report}");
+            assert!((1_024..1_500).contains(&mtu), "the MTU does not fit the link: {report}");
         }
     }
-    finish(cable.spawn(1, &["perf", "10.77.0.9"])).refused(2, &["10.77.0.9:4791"]);
-    finish(cable.spawn(1, &["perf", "10.78.0.1"])).refused(2, &["10.78.0.1:4791"]);
+    finish(cable.spawn(1, &["perf", "10.77.0.9"])).assert_refused(2, &["10.77.0.9:4791"]);
+    finish(cable.spawn(1, &["perf", "10.78.0.1"])).assert_refused(2, &["10.78.0.1:4791"]);
     listener.kill().expect("it is still there");
     listener.wait().expect("it ends");
 }
 
-/// Packets as adapters have them: port 4791 at both ends, MTUs of InfiniBand, receives that are counted.
+/// Checks what differs from `perf` on one machine and is as between RDMA adapters: port 4791 at both ends, InfiniBand
+/// MTUs, and receives that are counted.
 #[test]
-fn two_machines_measure_as_adapters_would() {
-    let cable = match Cable::lay("roce") {
+fn two_machines_measure_with_real_roce_settings() {
+    let cable = match Cable::create("roce") {
         Ok(cable) => cable,
         Err(why) => {
             eprintln!("skipped: network namespaces cannot be made here ({why})");
@@ -95,12 +97,13 @@ fn two_machines_measure_as_adapters_would() {
     let line = first_line(listener.stderr.as_mut().expect("it is captured"));
     assert!(line.contains("0.0.0.0:4791"), "{line}");
     for op in ["write", "send", "read", "atomic"] {
-        let words = ["perf", "10.77.0.1", "--peers", "roce", "--op", op, "--count", "100", "--loss", "1%", "--json"];
-        let report = finish(cable.spawn(1, &words)).json();
+        let arguments =
+            ["perf", "10.77.0.1", "--peers", "roce", "--op", op, "--count", "100", "--loss", "1%", "--json"];
+        let report = finish(cable.spawn(1, &arguments)).json();
         assert_eq!((&report["verified"], &report["ops"]), (&true.into(), &100.into()), "{report}");
         assert_eq!((&report["transport"], &report["mtu_bytes"]), (&"roce-gbn".into(), &1_024.into()), "{report}");
     }
-    finish(cable.spawn(1, &["perf", "10.77.0.9", "--peers", "roce"])).refused(2, &["10.77.0.9:4791"]);
+    finish(cable.spawn(1, &["perf", "10.77.0.9", "--peers", "roce"])).assert_refused(2, &["10.77.0.9:4791"]);
     listener.kill().expect("it is still there");
     listener.wait().expect("it ends");
 }

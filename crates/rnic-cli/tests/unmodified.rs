@@ -1,5 +1,5 @@
-//! What docs/unmodified-programs.md and the README tell people to type works, with the real libraries and Debian's
-//! programs.
+//! Checks that the commands in docs/unmodified-programs.md and the README work when typed, with the real libraries
+//! and Debian's programs.
 
 mod common;
 
@@ -9,7 +9,8 @@ use std::process::{Command, Stdio};
 
 use common::{finish, root};
 
-/// The console blocks of a page, each as one script: what is typed without waiting gets a moment to begin.
+/// Returns the console blocks of a page, each as one script. After a command that runs in the background (`&`), the
+/// script waits a second for it to start.
 fn blocks_of(page: &str) -> Vec<String> {
     let text = fs::read_to_string(root().join(page)).expect("the page");
     let mut blocks = Vec::new();
@@ -26,20 +27,22 @@ fn blocks_of(page: &str) -> Vec<String> {
     blocks
 }
 
-/// Those of the page about it, and those of the README that are about it.
+/// Returns the console blocks of docs/unmodified-programs.md and those of the README that concern unmodified
+/// programs.
 fn blocks() -> Vec<String> {
     let mut blocks = blocks_of("docs/unmodified-programs.md");
     blocks.extend(blocks_of("README.md").into_iter().filter(|block| block.contains("rnic run")));
     blocks
 }
 
-/// Where the libraries are that `scripts/link-verbs` made for these tests; none when it was not run.
+/// Returns the folder of the libraries that `scripts/link-verbs` made for these tests; `None` when that script was
+/// not run.
 fn libraries() -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_BIN_EXE_rnic")).parent()?.join("lib/rnic");
     folder.join("libibverbs.so.1").exists().then_some(folder)
 }
 
-/// Whether every program that the script runs on the device is installed.
+/// Returns `true` if every program that the script runs on the device is installed.
 fn has_programs(script: &str) -> bool {
     let programs = script.lines().filter_map(|line| line.split(" -- ").nth(1)?.split_whitespace().next());
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -47,7 +50,7 @@ fn has_programs(script: &str) -> bool {
     programs.into_iter().all(is_there)
 }
 
-fn type_in(script: &str, folder: &Path) -> common::Said {
+fn type_in(script: &str, folder: &Path) -> common::CommandOutput {
     let program = Path::new(env!("CARGO_BIN_EXE_rnic")).parent().expect("it is in a folder");
     let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap_or_default());
     let mut shell = Command::new("sh");
@@ -57,7 +60,7 @@ fn type_in(script: &str, folder: &Path) -> common::Said {
 }
 
 #[test]
-fn the_page_has_commands_for_everything_it_promises() {
+fn the_page_has_commands_for_every_announced_feature() {
     let all = blocks().concat();
     for shown in ["rnic doctor", "ib_write_bw 127.0.0.1", "--loss 1%", "--pcap", "rnic top", "ucx_info", "fi_info"] {
         assert!(all.contains(shown), "{shown}: {all}");
@@ -76,11 +79,11 @@ fn every_command_of_the_page_runs() {
             eprintln!("skipped, programs are not installed: {script}");
             continue;
         }
-        let said = type_in(&script, folder.path());
-        assert!(said.status.success(), "{script}: {said:#?}");
+        let output = type_in(&script, folder.path());
+        assert!(output.status.success(), "{script}: {output:#?}");
         if script.contains("ucx_info") {
-            assert!(said.out.contains("Device: rnic0:1"), "{said:#?}");
-            assert!(said.out.contains("provider: verbs"), "{said:#?}");
+            assert!(output.out.contains("Device: rnic0:1"), "{output:#?}");
+            assert!(output.out.contains("provider: verbs"), "{output:#?}");
         }
         if script.contains("--pcap") {
             for name in ["server.pcap", "client.pcap"] {
@@ -91,16 +94,18 @@ fn every_command_of_the_page_runs() {
     }
 }
 
-/// Port `nth` of this test run, in whose block nobody else on this machine looks for one: not the kernel, which hands
-/// out those from 32768 on, and not the device, whose ports divide by 16. 398 test runs may be under way.
+/// Returns port `nth` of this test run. Its block of ports is not used by the kernel, which allocates ports from
+/// 32768 on, nor by the device, whose ports are multiples of 16. Up to 398 test runs can be in progress at the same
+/// time.
 fn port(nth: u32) -> u32 {
     assert!(nth < 15, "the next one is a device's");
     20_000 + std::process::id() % 398 * 32 + 1 + nth
 }
 
-/// Both ends of `rping`, test number `nth`, with these options; three rounds. Who asks too early asks again. A
-/// server that has served ends; one that has refused goes on listening. `None`: it cannot be run.
-fn ping(nth: u32, server: &str, client: &str, folder: &Path) -> Option<common::Said> {
+/// Runs both ends of `rping` for test number `nth` with these options, three rounds. A client that starts too early
+/// tries again. A server that has served a client ends; one that has rejected its client goes on listening and is
+/// killed. `None` when the libraries or `rping` are missing.
+fn ping(nth: u32, server: &str, client: &str, folder: &Path) -> Option<common::CommandOutput> {
     let port = port(nth);
     let script = format!(
         "timeout 60 rnic run --quiet {server} -- rping -s -a 127.0.0.1 -p {port} -C 3 &\n\
@@ -114,45 +119,47 @@ fn ping(nth: u32, server: &str, client: &str, folder: &Path) -> Option<common::S
     Some(type_in(&script, folder))
 }
 
-/// A program that ends soon, and closes nothing.
+/// Checks that the captures are complete for programs that end soon and close none of their objects.
 #[test]
-fn captures_of_short_programs_are_whole() {
+fn captures_of_short_programs_are_complete() {
     let folder = tempfile::tempdir().expect("a folder for the test");
     for (nth, transport) in ["irn", "falcon"].into_iter().enumerate() {
-        let with = |name: &str| format!("--transport {transport} --pcap {transport}-{name}-%p.pcap");
-        let Some(said) = ping(nth as u32, &with("server"), &with("client"), folder.path()) else { return };
-        assert!(!said.out.contains("refused"), "{said:#?}");
+        let options = |name: &str| format!("--transport {transport} --pcap {transport}-{name}-%p.pcap");
+        let Some(output) = ping(nth as u32, &options("server"), &options("client"), folder.path()) else { return };
+        assert!(!output.out.contains("refused"), "{output:#?}");
     }
     let files: Vec<_> = fs::read_dir(folder.path()).expect("the folder").map(|file| file.expect("a file")).collect();
-    assert_eq!(files.len(), 4, "two programs, twice");
+    assert_eq!(files.len(), 4, "not one capture for each program");
     for file in files {
         let bytes = file.metadata().expect("its length").len();
         assert!(bytes > 500, "{:?} has {bytes} bytes", file.file_name());
     }
 }
 
-/// Programs that exchange queue pair numbers alone end with "retry exceeded" at best: both hear from us why.
+/// Programs that only exchange queue pair numbers end with "retry exceeded" at best, so the libraries tell both ends
+/// why their packets are lost.
 #[test]
-fn ends_that_do_not_fit_are_told_why_their_packets_are_lost() {
+fn both_ends_report_differing_settings_that_lose_packets() {
     let folder = tempfile::tempdir().expect("a folder for the test");
     let port = port(10);
     let cases = [
         (
             "--transport falcon",
             "",
-            "uses transport irn, and this one falcon",
-            "uses transport falcon, and this one irn",
+            "uses transport irn, but this end uses falcon",
+            "uses transport falcon, but this end uses irn",
         ),
-        ("", "--mtu 1024", "sends packets of 1024 bytes", "and this one of 1024"),
+        ("", "--mtu 1024", "sends packets of 1024 bytes, but this end", "but this end sends packets of 1024"),
         (
             "--transport falcon",
             "--transport falcon --set flows=4",
-            "flows=4, no key, and this",
-            "flows=1, no key, and this",
+            "flows=4, no key, but this",
+            "flows=1, no key, but this",
         ),
     ];
     for (server, client, at_server, at_client) in cases {
-        // A path MTU of 4096 stands for what the path carries. They may fail, soon: that is not the question here.
+        // A path MTU of 4096 is replaced with the MTU that the path carries. Whether the programs succeed does not
+        // matter here, as long as they end soon.
         let script = format!(
             "timeout 60 rnic run {server} -- ibv_rc_pingpong -g 0 -p {port} -m 4096 -n 2000 &\nsleep 1\n\
              timeout 60 rnic run {client} -- ibv_rc_pingpong -g 0 -p {port} -m 4096 -n 2000 127.0.0.1 || true\n\
@@ -164,33 +171,35 @@ fn ends_that_do_not_fit_are_told_why_their_packets_are_lost() {
             );
             return;
         }
-        let said = type_in(&script, folder.path());
+        let output = type_in(&script, folder.path());
         for expected in [at_server, at_client] {
-            let is_told = |line: &str| line.starts_with("rnic: the other end, at ") && line.contains(expected);
-            assert_eq!(said.err.lines().filter(|line| is_told(line)).count(), 1, "{expected}: {said:#?}");
+            let is_reported = |line: &str| line.starts_with("rnic: the other end at ") && line.contains(expected);
+            assert_eq!(output.err.lines().filter(|line| is_reported(line)).count(), 1, "{expected}: {output:#?}");
         }
     }
 }
 
-/// What both ends of Falcon must have alike is compared before anything hangs, and said at both.
+/// Settings that both ends of Falcon must share are compared before a program hangs, and both ends report a
+/// difference.
 #[test]
-fn ends_of_falcon_that_differ_are_refused_in_a_line() {
+fn differing_falcon_settings_are_refused_in_one_line() {
     let folder = tempfile::tempdir().expect("a folder for the test");
     for (name, byte) in [("one", 1), ("other", 2)] {
         fs::write(folder.path().join(name), [byte; 32]).expect("a secret");
     }
     let cases = [
-        ("--set ordering=weak", "", "speaks falcon with ordering=ordered", "speaks falcon with ordering=weak"),
+        ("--set ordering=weak", "", "uses falcon with ordering=ordered", "uses falcon with ordering=weak"),
         ("--key one", "--key other", "flows=1, key ", "flows=1, key "),
         ("", "--key one", "flows=1, key ", "no key"),
     ];
     for ((server, client, here, there), nth) in cases.into_iter().zip(2..) {
-        let with = |options: &str| format!("--transport falcon {options}");
-        let Some(said) = ping(nth, &with(server), &with(client), folder.path()) else { return };
-        let says = |begin: &str, what: &str| said.err.lines().any(|line| line.contains(begin) && line.contains(what));
-        assert!(said.out.contains("refused"), "{said:#?}");
-        assert!(says("rnic: connection with 127.0.0.1", here), "at the server: {said:#?}");
-        assert!(says("rnic: connection refused: the other end", there), "at the client: {said:#?}");
+        let falcon_options = |options: &str| format!("--transport falcon {options}");
+        let Some(output) = ping(nth, &falcon_options(server), &falcon_options(client), folder.path()) else { return };
+        let has_error_line =
+            |begin: &str, text: &str| output.err.lines().any(|line| line.contains(begin) && line.contains(text));
+        assert!(output.out.contains("refused"), "{output:#?}");
+        assert!(has_error_line("rnic: connection with 127.0.0.1", here), "at the server: {output:#?}");
+        assert!(has_error_line("rnic: connection refused: the other end", there), "at the client: {output:#?}");
     }
 }
 

@@ -1,16 +1,20 @@
-//! What many connections cost the engine for real (F-R18, F-38): the table of connections lies in this processor's
-//! memory, and its caches stand for those of a NIC.
+//! Real cost of many connections in the engine (F-R18, F-38): the table of connections is in the memory of this
+//! machine, whose processor caches play the role of those of a NIC.
 //!
-//! Two engines back to back on one core; Reads of 8 bytes, one at a time, each on a connection chosen by chance among
-//! so many. `falcon` beside `irn`, whose state is smaller. A Read is posted, sent, served, answered, completed and
-//! polled, and acknowledged when its time has come.
+//! Two engines back to back on one core; Reads of 8 bytes, one at a time, each on a connection that is chosen at
+//! random. `falcon` is compared with `irn`, whose state is smaller. A Read is posted, sent, served, answered,
+//! completed and polled, and acknowledged when its acknowledgement is due.
 //!
-//! The ratios at the end are to the time with the fewest connections.
+//! The ratios in the output are relative to the time with the fewest connections.
 //!
-//! Run `cargo bench -p rnic-engine --bench connections`; add `-- --quick` for a first look. 100,000 connections take
+//! Run `cargo bench -p rnic-engine --bench connections`; add `-- --quick` for a short run. 100,000 connections take
 //! some 2 GB.
 
-#![allow(clippy::disallowed_types, reason = "a benchmark reads the clock")]
+#![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "a benchmark reads the clock and its command line"
+)]
 
 #[path = "common/end.rs"]
 mod end;
@@ -27,7 +31,7 @@ const COUNTS: [usize; 4] = [100, 1_000, 10_000, 100_000];
 const READS: usize = 200_000;
 const READS_QUICK: usize = 50_000;
 
-/// What passes between one Read and the next: longer than an acknowledgement waits for company.
+/// Simulated time between one Read and the next: longer than an acknowledgement is delayed for coalescing.
 const GAP_PS: u64 = 20_000_000;
 
 struct Pair {
@@ -43,7 +47,7 @@ impl Pair {
         Self { left, right, now: Time::ZERO, choice: RandomStreams::new(1).stream("bench/connections") }
     }
 
-    /// On a connection chosen by chance.
+    /// Carries out one Read on a connection that is chosen at random.
     fn read(&mut self) {
         let connection = self.choice.below(self.left.qpns.len() as u64) as usize;
         self.read_on(connection);
@@ -54,25 +58,26 @@ impl Pair {
         let sges = [Sge { addr: 4_096, len: 8, lkey: self.left.key }];
         let op = SendOp::Read { remote: RemoteMemory { addr: 8_192, rkey: self.right.key } };
         let request = SendRequest { wr_id: 1, op, sges: &sges, flags: SendFlags::SIGNALED };
-        self.left.engine.post_send(qpn, &request).expect("the one before is done");
+        self.left.engine.post_send(qpn, &request).expect("the previous request is complete");
         while self.flow() {}
-        let completion = self.left.engine.objects_mut().poll_cq_one(self.left.cq).expect("the answer is here");
+        let completion = self.left.engine.objects_mut().poll_cq_one(self.left.cq).expect("the response has arrived");
         assert_eq!(black_box(completion).status, WcStatus::Success);
-        // What was held back to share a packet leaves.
+        // Sends what was held back for coalescing.
         self.now = Time::from_ps(self.now.as_ps() + GAP_PS);
         self.left.engine.tick(self.now);
         self.right.engine.tick(self.now);
         while self.flow() {}
     }
 
-    /// Carries over what either end has; whether there was anything.
+    /// Carries the packets of both ends to the other end; returns `true` if there were any.
     fn flow(&mut self) -> bool {
         let (left, right, now) = (&mut self.left.engine, &mut self.right.engine, self.now);
         carry(left, right, now) | carry(right, left, now)
     }
 }
 
-/// Nanoseconds of a Read: the least of three times so many, once every connection has carried one.
+/// Returns the nanoseconds per Read: the minimum of three rounds of `reads` Reads, after every connection has carried
+/// one.
 fn measure(transport: &str, connections: usize, reads: usize) -> f64 {
     let mut pair = Pair::new(transport, connections);
     (0..connections).for_each(|connection| pair.read_on(connection));
@@ -85,7 +90,7 @@ fn measure(transport: &str, connections: usize, reads: usize) -> f64 {
 }
 
 fn main() {
-    // `cargo test` builds benches too, and runs them without this.
+    // `cargo test` builds and runs benches too, but without this argument.
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }

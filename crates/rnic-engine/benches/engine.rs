@@ -1,11 +1,11 @@
-//! Two engines back to back in memory, on one core: what the engine itself costs.
+//! Two engines back to back in memory, on one core: the cost of the engine itself.
 //!
-//! * `write_8B`: work requests per second of 8-byte Writes, every one signalled and acknowledged; each is posted, sent,
-//!   received, acknowledged, completed and polled;
-//! * `write_64KiB`: packets per second of 4096-byte packets of large Writes; payload is not copied, only placed on
-//!   paper.
+//! * `write_8B`: work requests per second of 8-byte Writes, every one signalled and acknowledged; each is posted,
+//!   sent, received, acknowledged, completed and polled;
+//! * `write_64KiB`: packets per second of 4096-byte packets of large Writes; the destination of the payload is
+//!   computed, but no payload is copied.
 //!
-//! Run `cargo bench -p rnic-engine`; add `-- --quick` for a first look.
+//! Run `cargo bench -p rnic-engine`; add `-- --quick` for a short run.
 
 #[path = "common/end.rs"]
 mod end;
@@ -32,14 +32,15 @@ impl Loop {
         Self { left, right, now: Time::ZERO, outstanding: 0, depth }
     }
 
-    /// Posts as much as fits, lets everything flow, takes completions; answers how many there were.
+    /// Posts as many requests as fit, carries all packets and polls the completions; returns the number of
+    /// completions.
     fn turn(&mut self, len: u32) -> u64 {
         let sges = [Sge { addr: 4_096, len, lkey: self.left.key }];
         let remote = RemoteMemory { addr: 8_192, rkey: self.right.key };
         let op = SendOp::Write { remote, immediate: None };
         while self.outstanding < self.depth {
             let request = SendRequest { wr_id: 1, op, sges: &sges, flags: SendFlags::SIGNALED };
-            self.left.engine.post_send(self.left.qpns[0], &request).expect("there is room");
+            self.left.engine.post_send(self.left.qpns[0], &request).expect("the queue is not full");
             self.outstanding += 1;
         }
         self.now = Time::from_ps(self.now.as_ps() + 1_000_000);
@@ -74,7 +75,7 @@ fn bench(criterion: &mut Criterion) {
             });
         });
         let mut large = Loop::new(transport, 4);
-        // Four messages at a time: what fits under IRN's cap.
+        // Four messages at a time: as many as IRN's cap on packets in flight allows.
         let packets = u64::from(4 * (65_536 / MTU));
         group.throughput(Throughput::Elements(packets));
         group.bench_function("write_64KiB_packets", |bencher| {

@@ -1,7 +1,8 @@
-//! Two engines back to back, as often as told: what `scripts/instructions` counts the instructions of.
+//! Two engines back to back: a fixed number of messages, whose instructions `scripts/instructions` counts.
 //!
-//! `instructions CASE COUNT` carries out so many messages and prints how many packets that took. Cases are
+//! `instructions CASE COUNT` carries out COUNT messages and prints how many packets that took. Cases are
 //! `irn/write_8B` and the like. Without a case it does nothing.
+#![expect(clippy::disallowed_methods, reason = "its command line selects what runs")]
 
 #[path = "common/end.rs"]
 mod end;
@@ -13,10 +14,10 @@ use rnic_engine::*;
 
 use end::{End, back_to_back, carry};
 
-/// Messages under way at a time.
+/// Messages in flight at a time.
 const DEPTH: u32 = 16;
 
-/// Time passes by so much between one look at all packets and the next.
+/// Simulated time that passes after each round of carrying all packets, in picoseconds.
 const STEP_PS: u64 = 1_000_000;
 
 struct Pair {
@@ -38,14 +39,14 @@ impl Pair {
         };
         if matches!(op, SendOp::Send { .. }) {
             let sges = [Sge { addr: 1 << 20, len, lkey: right.key }];
-            right.engine.post_recv(right.qpns[0], &RecvRequest { wr_id: 2, sges: &sges }).expect("there is room");
+            right.engine.post_recv(right.qpns[0], &RecvRequest { wr_id: 2, sges: &sges }).expect("not full");
         }
         let sges = [Sge { addr: 4_096, len, lkey: left.key }];
         let request = SendRequest { wr_id: 1, op, sges: &sges, flags: SendFlags::SIGNALED };
-        left.engine.post_send(left.qpns[0], &request).expect("there is room");
+        left.engine.post_send(left.qpns[0], &request).expect("the queue is not full");
     }
 
-    /// Lets everything flow; how many messages are done.
+    /// Carries all packets; returns the number of messages that completed.
     fn turn(&mut self) -> u64 {
         self.now = Time::from_ps(self.now.as_ps() + STEP_PS);
         let (left, right) = (&mut self.left, &mut self.right);

@@ -24,11 +24,11 @@ pub enum WcStatus {
     RemoteInvalidRequest,
     /// The responder's keys, ranges or access rights do not cover the request.
     RemoteAccess,
-    /// The responder failed because of an error of its own.
+    /// The responder failed because of a local error.
     RemoteOperational,
-    /// No acknowledgement was received within all retries.
+    /// All retries were exhausted without an acknowledgement.
     RetryExceeded,
-    /// The responder had no receive request posted within all retries.
+    /// All retries were exhausted while the responder had no receive request posted.
     RnrRetryExceeded,
 }
 
@@ -46,7 +46,7 @@ impl WcStatus {
 /// Operation that was completed: `ibv_wc_opcode`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum WcOpcode {
-    /// A Write, with or without immediate.
+    /// A Write, with or without immediate data.
     RdmaWrite,
     /// A Send of any type.
     Send,
@@ -66,7 +66,7 @@ pub enum WcOpcode {
     Flush,
     /// A receive request, filled by a Send.
     Recv,
-    /// A receive request, consumed by a Write with immediate.
+    /// A receive request, consumed by a Write with immediate data.
     RecvRdmaWithImm,
 }
 
@@ -95,11 +95,11 @@ bitflags! {
 pub struct Completion {
     /// Work request identifier, as posted.
     pub wr_id: u64,
-    /// The queue pair it was posted to (or, for a shared receive queue, that consumed it).
+    /// The queue pair that the request was posted to, or, for a shared receive queue, that consumed it.
     pub qpn: Qpn,
     /// Completion status.
     pub status: WcStatus,
-    /// Operation type. Valid also on errors, unlike in verbs.
+    /// Operation type. Unlike in verbs, it is also valid when `status` is an error.
     pub opcode: WcOpcode,
     /// Bytes transferred, for receives and reads. For datagrams this includes the global route header.
     pub byte_len: u32,
@@ -112,7 +112,7 @@ pub struct Completion {
 }
 
 impl Completion {
-    /// Placeholder for entries that hold no completion yet.
+    /// Placeholder for entries that contain no completion yet.
     pub const BLANK: Self = Self {
         wr_id: 0,
         qpn: Qpn::new(0),

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use rnic_base::{BitRate, Psn};
+use rnic_base::{BitRate, Duration, Psn};
 use rnic_fae::Spawn;
+use rnic_scr::PoolConfig;
 use rnic_wire::{Qpn, RnrTimer};
 
+use crate::limiter::BurstDefault;
 use crate::namespace::NvmeRole;
 use crate::state::Service;
 use crate::transport::Transport;
@@ -14,23 +16,37 @@ use crate::{CqId, PdId, PeerId, SrqId};
 /// Settings of an engine.
 #[derive(Clone, Debug)]
 pub struct EngineConfig {
-    /// Rate of the link that the engine sends on: the initial rate of congestion controllers and the upper bound of
-    /// pacing.
+    /// Rate of the link that the engine sends on: congestion controllers start at this rate, and pacing never exceeds
+    /// it.
     pub line_rate: BitRate,
-    /// Seed that scatters the keys of memory regions and the queue pair numbers that the engine chooses itself. It
-    /// provides no secrecy: a few of these values reveal it. Drivers that face a network choose both
-    /// ([`crate::Objects::register_as`], [`QpAttributes::number`]) with an unpredictable generator; simulations derive
-    /// this value from the simulation seed.
+    /// Seed of the generator of memory region keys and of queue pair numbers that the engine chooses itself. It
+    /// provides no secrecy: a few of these values suffice to compute it. Drivers that are connected to a network
+    /// choose keys and numbers ([`crate::Objects::register_as`], [`QpAttributes::number`]) with an unpredictable
+    /// generator; simulations derive this seed from the simulation seed.
     pub secret: u64,
+    /// Burst of queue pairs whose dequeue rate is limited.
+    pub burst: BurstDefault,
+    /// Time without work after which a queue pair no longer counts among those that share the link, if its scheduler
+    /// sets rates.
+    pub idle_after: Duration,
+    /// Threads, in simulated time, on which schedulers run; with `None`, a scheduler processes each event at once.
+    pub processors: Option<PoolConfig>,
     /// Starts the thread of a Falcon adaptive engine that is configured to run on one (`fae_place`). With `None`, the
-    /// default, no thread is started, and queue pairs that require one are refused. Simulations use `None`, because a
-    /// thread must not influence their results.
+    /// default, no thread is started, and queue pairs that require one are rejected. Simulations use `None`, because
+    /// a thread must not influence their results.
     pub adaptive_thread: Option<Spawn>,
 }
 
 impl Default for EngineConfig {
     fn default() -> Self {
-        Self { line_rate: BitRate::gbps(100), secret: 0, adaptive_thread: None }
+        Self {
+            line_rate: BitRate::gbps(100),
+            secret: 0,
+            burst: BurstDefault::default(),
+            idle_after: Duration::from_ms(1),
+            processors: None,
+            adaptive_thread: None,
+        }
     }
 }
 
@@ -53,13 +69,13 @@ pub struct QpAttributes {
     pub max_send_sge: u32,
     /// Maximum number of scatter/gather entries of a receive request.
     pub max_recv_sge: u32,
-    /// True when every send request generates a completion, whatever its flags.
+    /// True when every send request generates a completion, regardless of its flags.
     pub signal_all: bool,
-    /// Service type. Unreliable services use no recovery, congestion control or scheduling of `transport`.
+    /// Service type. Unreliable services do not use the recovery, congestion control and scheduling of `transport`.
     pub service: Service,
     /// Transport of the queue pair. Unreliable services use only its path selection.
     pub transport: Arc<Transport>,
-    /// Queue pair number; with `None` the engine chooses one.
+    /// Queue pair number; with `None`, the engine chooses one.
     pub number: Option<Qpn>,
     /// Role in NVMe (initiator or target), for reliable connections on Falcon; `None` for RDMA.
     pub nvme: Option<NvmeRole>,
@@ -78,7 +94,7 @@ pub struct QpConnection {
     pub mtu: u32,
     /// RNR delay that this end requests from the peer when no receive is posted.
     pub min_rnr_timer: RnrTimer,
-    /// Maximum number of Reads and atomics of the peer that this end serves concurrently.
+    /// Maximum number of Reads and atomics of the peer that this end executes concurrently.
     pub max_dest_rd_atomic: u32,
 }
 
@@ -87,12 +103,12 @@ pub struct QpConnection {
 pub struct QpTiming {
     /// First PSN to be sent.
     pub sq_psn: Psn,
-    /// Number of consecutive timeouts without progress after which the peer is given up. The transport determines the
-    /// duration of each.
+    /// Number of consecutive timeouts without progress after which the connection fails. The transport determines the
+    /// duration of each timeout.
     pub retry_count: u32,
-    /// Number of consecutive receiver-not-ready NAKs after which the peer is given up; with `None` the requests are
+    /// Number of consecutive receiver-not-ready NAKs after which the connection fails; with `None`, requests are
     /// retried indefinitely.
     pub rnr_retry: Option<u32>,
-    /// Maximum number of outstanding Reads and atomics of this end; the number that the peer serves concurrently.
+    /// Maximum number of outstanding Reads and atomics of this end: the number that the peer executes concurrently.
     pub max_rd_atomic: u32,
 }

@@ -1,4 +1,4 @@
-//! State that all queue pairs of an engine share: memory, queues, packets to send, timers.
+//! State shared by all queue pairs of an engine: memory, queues, packets to send, timers.
 //!
 //! The methods of a queue pair get `&mut Core` in addition to themselves; a queue pair never accesses another queue
 //! pair.
@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use rnic_base::{Absence, Psn, Seq, Serial, Time};
-use rnic_wire::{Aeth, Headers, LossCause, LossNote, NakCode, Packet, PacketFlags, Qpn, Syndrome};
+use rnic_wire::{Aeth, Headers, LossCause, LossReportFields, NakCode, Packet, PacketFlags, Qpn, Syndrome};
 
 use crate::completion::Completion;
 use crate::config::EngineConfig;
@@ -15,36 +15,40 @@ use crate::dma::Segments;
 use crate::error::DropReason;
 use crate::event::AsyncEvent;
 use crate::fifo::Fifo;
-use crate::namespace::Drives;
+use crate::ledger::Ledger;
+use crate::messages::exchange::Exchange;
+use crate::namespace::Namespaces;
 use crate::objects::Objects;
 use crate::packet::Transmit;
 use crate::peer::Peers;
+use crate::processors::Processors;
 use crate::ready::Ready;
 use crate::srq::Target;
 use crate::stats::{EngineStats, WaitReason};
 use crate::timer::Timers;
-use crate::watch::Watch;
+use crate::watch::Monitor;
 use crate::window::{Lost, Pools};
 use crate::{CqId, PeerId};
 
-/// Maximum number of acknowledgements that wait to be sent. When there are more, later ones replace earlier ones of the
-/// same queue pair, so none is lost permanently: 4096 is what 40 us of minimal packets at 100 Gbit/s can require.
+/// Maximum number of acknowledgements that wait to be sent. A queue pair whose acknowledgement does not fit sends a
+/// later one that covers it, so none is lost permanently. 40 us of minimal packets at 100 Gbit/s can require 4096 of
+/// them.
 pub(crate) const CONTROL_QUEUE_MAX: usize = 4_096;
 
-/// An acknowledgement that waits to be sent: its contents and its queue pair. The packet is built when it is sent.
+/// An acknowledgement that waits to be sent: its content and its queue pair. The packet is built when it is sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ControlPacket {
-    /// Slot of the queue pair that sends it: address and path are looked up when the packet is sent.
+    /// Slot of the sending queue pair, which provides the address and the path when the packet is sent.
     pub(crate) slot: u32,
     pub(crate) from: Qpn,
     /// Sequence number that the receiver expects next.
     pub(crate) expected: Seq,
     pub(crate) msn: u32,
-    pub(crate) says: Control,
+    pub(crate) content: Control,
 }
 
-// One is queued and removed for each packet: 32 bytes put two of them in a cache line and let a shift compute the
-// address of an entry.
+// One of these is queued and removed for each packet. With 32 bytes, two of them fit in a cache line, and the address
+// of an entry is computed by a shift.
 const _: () = assert!(size_of::<ControlPacket>() == 32);
 
 /// Types of packets that carry no data.
@@ -54,14 +58,15 @@ pub(crate) enum Control {
     Ack {
         /// Content of the acknowledgement.
         kind: AckKind,
-        /// Set when the packet that caused the acknowledgement was congestion-marked and its sender requested the echo.
+        /// `true` if the packet that caused the acknowledgement was congestion-marked and its sender requested the
+        /// echo.
         echo: bool,
     },
     /// An acknowledgement of responses.
     ReadAck {
         /// Content of the acknowledgement.
         kind: AckKind,
-        /// As in [`Control::Ack`].
+        /// As `echo` of [`Control::Ack`].
         echo: bool,
     },
     /// A congestion notification.
@@ -69,12 +74,12 @@ pub(crate) enum Control {
 }
 
 impl ControlPacket {
-    const BLANK: Self = Self { slot: 0, from: Qpn::new(0), expected: Seq::UNSET, msn: 0, says: Control::Cnp };
+    const BLANK: Self = Self { slot: 0, from: Qpn::new(0), expected: Seq::UNSET, msn: 0, content: Control::Cnp };
 
     /// Writes the packet, except for its destination, into `packet`.
     #[inline(always)]
     pub(crate) fn write(&self, packet: &mut Packet) {
-        match self.says {
+        match self.content {
             Control::Ack { kind, echo } => {
                 write_ack(packet, self.expected, self.msn, kind, false);
                 packet.flags.becn = echo;
@@ -93,7 +98,7 @@ impl ControlPacket {
     }
 }
 
-/// The shared part of an engine.
+/// The part of an engine that its queue pairs share.
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) config: EngineConfig,
@@ -101,10 +106,10 @@ pub(crate) struct Core {
     pub(crate) now: Time,
     /// Last period in which the engine was not driven.
     pub(crate) absence: Absence,
-    /// Set when the packet being processed was congestion-marked and its acknowledgement must report this.
-    pub(crate) echo: bool,
-    /// Set when the acknowledgement being processed reports that a packet sent by this end was congestion-marked.
-    pub(crate) echoed: bool,
+    /// `true` if the packet being processed was congestion-marked and its acknowledgement must report this.
+    pub(crate) packet_was_marked: bool,
+    /// `true` if the acknowledgement being processed reports that a packet sent by this end was congestion-marked.
+    pub(crate) ack_echoes_mark: bool,
     pub(crate) objects: Objects,
     /// Targets of extended reliable connections, by queue pair number.
     pub(crate) targets: BTreeMap<u32, Target>,
@@ -113,20 +118,23 @@ pub(crate) struct Core {
     pub(crate) timers: Timers,
     pub(crate) peers: Peers,
     pub(crate) pools: Pools,
-    pub(crate) drives: Drives,
-    /// The packet to be returned next: built in place, to avoid copies between calls.
+    pub(crate) namespaces: Namespaces,
+    /// The packet to be returned next. It is built in this field, to avoid copies between calls.
     pub(crate) out: Transmit,
     /// Payload of the packet in `out`.
     pub(crate) segments: Segments,
     pub(crate) stats: EngineStats,
-    pub(crate) watch: Watch,
-    /// Number of queue pairs whose scheduler processes events and whose requester has work: the value that schedulers
-    /// receive as `active`.
-    pub(crate) active: u32,
+    pub(crate) watch: Monitor,
+    /// Sums over the queue pairs whose scheduler processes events.
+    pub(crate) ledger: Ledger,
+    /// Threads on which schedulers run, if they do not run at once.
+    pub(crate) processors: Option<Box<Processors>>,
+    /// Messages with the NICs of peers, when the driver has enabled them.
+    pub(crate) exchange: Option<Box<Exchange>>,
     /// Completion queues that have overflowed and whose queue pairs must fail.
-    pub(crate) overrun: Vec<CqId>,
-    /// Set when a queue pair has failed or a completion queue has overflowed while the current input was processed: the
-    /// failures must be settled after the input.
+    pub(crate) overrun_cqs: Vec<CqId>,
+    /// `true` if a queue pair has failed or a completion queue has overflowed while the current input was processed:
+    /// the failures must be handled after the input.
     pub(crate) is_unsettled: bool,
 }
 
@@ -134,24 +142,26 @@ impl Core {
     pub(crate) fn new(config: EngineConfig) -> Self {
         Self {
             objects: Objects::new(config.secret),
+            processors: config.processors.as_ref().map(|processors| Box::new(Processors::new(processors))),
+            ledger: Ledger::new(config.line_rate, config.idle_after),
             config,
             now: Time::ZERO,
             absence: Absence::default(),
-            echo: false,
-            echoed: false,
+            packet_was_marked: false,
+            ack_echoes_mark: false,
             targets: BTreeMap::new(),
             control: Fifo::new(ControlPacket::BLANK),
             ready: Ready::default(),
             timers: Timers::default(),
             peers: Peers::default(),
             pools: Pools::default(),
-            drives: Drives::new(),
+            namespaces: Namespaces::new(),
             out: Transmit::BLANK,
             segments: Segments::default(),
             stats: EngineStats::default(),
-            watch: Watch::default(),
-            active: 0,
-            overrun: Vec::new(),
+            watch: Monitor::default(),
+            exchange: None,
+            overrun_cqs: Vec::new(),
             is_unsettled: false,
         }
     }
@@ -161,31 +171,32 @@ impl Core {
         let queue = self.objects.cqs[cq.0 as usize].as_mut().expect("a queue pair keeps its completion queue alive");
         let added = queue.push(completion, is_solicited(&completion));
         if added != Added::Quietly {
-            self.notice_added(cq, added);
+            self.raise_completion_event(cq, added);
         }
     }
 
-    /// Removes the newest completion of `cq`, if it is that of request `wr_id` of `qpn`, which has failed after all.
+    /// Removes the newest completion of `cq` if it is that of request `wr_id` of `qpn`: the request has failed,
+    /// although its completion was already generated.
     #[cold]
-    pub(crate) fn take_back(&mut self, cq: CqId, qpn: Qpn, wr_id: u64) {
+    pub(crate) fn remove_newest(&mut self, cq: CqId, qpn: Qpn, wr_id: u64) {
         let queue = self.objects.cqs[cq.0 as usize].as_mut().expect("a queue pair keeps its completion queue alive");
-        queue.take_back(|newest| newest.qpn == qpn && newest.wr_id == wr_id);
+        queue.remove_newest(|newest| newest.qpn == qpn && newest.wr_id == wr_id);
     }
 
     #[cold]
-    fn notice_added(&mut self, cq: CqId, added: Added) {
+    fn raise_completion_event(&mut self, cq: CqId, added: Added) {
         if added == Added::Overrun {
-            self.overrun.push(cq);
+            self.overrun_cqs.push(cq);
             self.is_unsettled = true;
-            self.notice(AsyncEvent::CqOverrun(cq));
+            self.raise_event(AsyncEvent::CqOverrun(cq));
         } else {
-            self.notice(AsyncEvent::CqNotify(cq));
+            self.raise_event(AsyncEvent::CqNotify(cq));
         }
     }
 
     #[cold]
-    pub(crate) fn notice(&mut self, event: AsyncEvent) {
-        self.objects.notice(event);
+    pub(crate) fn raise_event(&mut self, event: AsyncEvent) {
+        self.objects.raise_event(event);
     }
 
     #[inline]
@@ -199,7 +210,8 @@ impl Core {
         self.stats.waits[reason as usize] += 1;
     }
 
-    /// Records that `packets` packets to `peer` have arrived: queue pairs that wait for credit may try again.
+    /// Records that `packets` packets to `peer` have arrived, and wakes queue pairs that wait for the credit that
+    /// this frees.
     #[inline]
     pub(crate) fn settle(&mut self, peer: PeerId, packets: u64) {
         if self.peers.settled(peer, packets) {
@@ -207,7 +219,7 @@ impl Core {
         }
     }
 
-    /// As [`Core::settle`], when `peer` has acknowledged the packets.
+    /// As [`Core::settle`], for packets that `peer` has acknowledged.
     #[inline(always)]
     pub(crate) fn settle_acknowledged(&mut self, peer: PeerId, packets: u64) {
         if self.peers.acknowledged(peer, packets) {
@@ -217,23 +229,23 @@ impl Core {
 
     #[cold]
     fn wake_waiting(&mut self, peer: PeerId) {
-        for _ in 0..self.peers.room(peer) {
+        for _ in 0..self.peers.available(peer) {
             let Some((half, slot)) = self.peers.pop_waiting(peer) else { break };
             self.ready.requeue(half, slot);
         }
     }
 
-    /// Wakes queue pairs that wait for credit at `peer`, when credit may have become free in another way, or was left
-    /// unused by the queue pair that was woken for it.
+    /// Wakes queue pairs that wait for credit at `peer`, when credit may have become free in another way, or when the
+    /// queue pair that was woken for it did not use it.
     #[inline]
     pub(crate) fn wake_for_credit(&mut self, peer: PeerId) {
         self.settle(peer, 0);
     }
 
-    /// As [`Core::wake_for_credit`], for all peers, when the peer is no longer known: an unreliable queue pair was
-    /// woken and its requests no longer exist.
+    /// As [`Core::wake_for_credit`], for all peers. Used when the peer concerned is no longer known: an unreliable
+    /// queue pair was woken, but its requests, which named the peer, no longer exist.
     #[cold]
-    pub(crate) fn pass_on_all_room(&mut self) {
+    pub(crate) fn wake_for_all_credit(&mut self) {
         for peer in self.peers.limited() {
             self.wake_for_credit(peer);
         }
@@ -244,12 +256,12 @@ impl Core {
         self.control.retain(|control| control.slot != slot);
         self.ready.forget(slot);
         self.peers.forget(slot);
-        // The queue pair may have been woken for credit that others can use now.
-        self.pass_on_all_room();
+        // The queue pair may have been woken for credit that other queue pairs can now use.
+        self.wake_for_all_credit();
     }
 
-    /// Queues an acknowledgement; returns false when the queue is full and the queue pair must remember that it owes
-    /// one.
+    /// Queues an acknowledgement; returns `false` when the queue is full and the queue pair must record that it still
+    /// has to send one.
     #[inline]
     pub(crate) fn push_control(&mut self, control: ControlPacket) -> bool {
         if self.control.len() >= CONTROL_QUEUE_MAX {
@@ -266,15 +278,15 @@ impl Core {
 pub(crate) enum AckKind {
     /// All packets before `expected` have been received.
     Ack,
-    /// A packet before the current one is missing; the current one is kept.
+    /// A packet before the current one is missing; the current one is accepted.
     Nack(Psn),
-    /// A packet before the current one is missing; the current one is not kept.
+    /// A packet before the current one is missing; the current one is dropped.
     Gap,
-    /// An acknowledgement that reports losses, in response to the packet: FaSR.
+    /// FaSR's acknowledgement of a packet, which also reports losses.
     Loss(LossCause, Psn, Lost),
     /// No receive is posted (RNR NAK).
     NotReady(u8),
-    /// The request was refused, with this NAK code.
+    /// The request was refused with this NAK code.
     Refused(NakCode),
 }
 
@@ -291,7 +303,7 @@ impl AckKind {
 
 /// Writes the acknowledgement `kind` of a receiver that expects `expected`, except for its destination, into `packet`.
 #[inline(always)]
-pub(crate) fn write_ack(packet: &mut Packet, expected: Seq, msn: u32, kind: AckKind, of_responses: bool) {
+pub(crate) fn write_ack(packet: &mut Packet, expected: Seq, msn: u32, kind: AckKind, acks_responses: bool) {
     let elicited_ack = matches!(kind, AckKind::Ack | AckKind::Loss(LossCause::Repaired, ..));
     let seq = if elicited_ack { expected - 1 } else { expected };
     packet.psn = seq.wire();
@@ -301,11 +313,11 @@ pub(crate) fn write_ack(packet: &mut Packet, expected: Seq, msn: u32, kind: AckK
     let sack = match kind {
         AckKind::Nack(kept) => Some(kept),
         AckKind::Loss(cause, psn, lost) => {
-            let note = LossNote { cause, psn, lost: lost.count, overflow: lost.overflow };
-            packet.headers = Headers::LossAck { aeth, note };
+            let report = LossReportFields { cause, psn, lost: lost.count, overflow: lost.overflow };
+            packet.headers = Headers::LossAck { aeth, report };
             return;
         }
         _ => None,
     };
-    packet.headers = if of_responses { Headers::ReadAck { aeth, sack } } else { Headers::Ack { aeth, sack } };
+    packet.headers = if acks_responses { Headers::ReadAck { aeth, sack } } else { Headers::Ack { aeth, sack } };
 }

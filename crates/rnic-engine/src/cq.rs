@@ -8,9 +8,9 @@ use crate::fifo::Fifo;
 /// Condition under which the owner is notified of a completion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Notify {
-    /// No notification: the owner polls.
+    /// No notification; the owner polls the queue.
     Off,
-    /// Notification of the next completion that is solicited or failed.
+    /// Notification of the next completion that is solicited or has an error status.
     Solicited,
     /// Notification of the next completion.
     Next,
@@ -22,13 +22,13 @@ pub(crate) struct Cq {
     entries: Fifo<Completion>,
     capacity: usize,
     notify: Notify,
-    /// Set when more completions were added than fit. As in a hardware NIC, such a queue is unusable.
+    /// `true` if more completions were added than fit. As in a hardware NIC, such a queue is unusable.
     overrun: bool,
     /// Number of uses of this queue as the send or receive completion queue of a queue pair.
     pub(crate) users: u32,
 }
 
-/// Event that the owner must be notified of after a completion was added.
+/// Event of which the owner must be notified after a completion was added.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Added {
     Quietly,
@@ -46,28 +46,28 @@ impl Cq {
     #[inline(always)]
     pub(crate) fn push(&mut self, completion: Completion, solicited: bool) -> Added {
         if self.entries.len() == self.capacity {
-            let first = !self.overrun;
+            let is_first_overrun = !self.overrun;
             self.overrun = true;
-            return if first { Added::Overrun } else { Added::Quietly };
+            return if is_first_overrun { Added::Overrun } else { Added::Quietly };
         }
         self.entries.push(completion);
-        let wanted = match self.notify {
+        let is_requested = match self.notify {
             Notify::Off => return Added::Quietly,
             Notify::Next => true,
             Notify::Solicited => solicited || completion.status != WcStatus::Success,
         };
-        if wanted {
+        if is_requested {
             self.notify = Notify::Off;
             return Added::Notify;
         }
         Added::Quietly
     }
 
-    /// Removes the newest completion, if `is_meant` returns true for it.
+    /// Removes the newest completion, if `is_match` returns `true` for it.
     #[cold]
-    pub(crate) fn take_back(&mut self, is_meant: impl Fn(&Completion) -> bool) {
-        let newest = (self.entries.len() as u32).checked_sub(1).and_then(|last| self.entries.get(last));
-        if newest.is_some_and(|newest| is_meant(&newest)) {
+    pub(crate) fn remove_newest(&mut self, is_match: impl Fn(&Completion) -> bool) {
+        let newest = (self.entries.len() as u32).checked_sub(1).and_then(|newest_index| self.entries.get(newest_index));
+        if newest.is_some_and(|newest| is_match(&newest)) {
             self.entries.drop_newest();
         }
     }
@@ -101,7 +101,7 @@ impl Cq {
         }
     }
 
-    /// Sets the maximum number of waiting completions; the caller ensures that no more wait already.
+    /// Sets the capacity of the queue; the caller ensures that the queue does not already contain more completions.
     pub(crate) fn set_capacity(&mut self, capacity: u32) {
         self.capacity = capacity as usize;
     }
@@ -111,14 +111,15 @@ impl Cq {
     }
 
     pub(crate) fn request_notify(&mut self, notify: Notify) {
-        // A request for any completion is not weakened by a later one for solicited completions (IBA 11.4.2.2).
+        // A request for notification of any completion is not replaced by a later one for solicited completions only
+        // (IBA 11.4.2.2).
         if self.notify != Notify::Next {
             self.notify = notify;
         }
     }
 }
 
-/// Returns whether a completion counts as solicited.
+/// Returns `true` if a completion counts as solicited.
 #[inline]
 pub(crate) fn is_solicited(completion: &Completion) -> bool {
     completion.flags.contains(WcFlags::SOLICITED)
@@ -129,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn completions_are_forgotten_by_queue_pair_and_sizes_change() {
+    fn completions_of_one_queue_pair_can_be_removed_and_the_capacity_changed() {
         let mut cq = Cq::new(3);
         for (wr_id, qpn) in [(1, 7), (2, 8), (3, 7)] {
             assert_eq!(cq.push(Completion { wr_id, qpn: Qpn::new(qpn), ..Completion::BLANK }, false), Added::Quietly);

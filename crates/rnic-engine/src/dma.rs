@@ -3,7 +3,7 @@
 use rnic_base::limits::SGE_MAX;
 use rnic_wire::AtomicOp;
 
-/// A contiguous range of local memory, in the addresses that the driver passed when it registered the region.
+/// A contiguous range of local memory, in the address space in which the driver registered the region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Segment {
     /// Local address of the first byte.
@@ -12,7 +12,7 @@ pub struct Segment {
     pub len: u32,
 }
 
-/// Payload of one packet: at most as many ranges as a request has scatter/gather entries.
+/// Memory ranges of the payload of one packet: at most as many as a request has scatter/gather entries.
 #[derive(Debug, Default)]
 pub(crate) struct Segments {
     list: [Segment; SGE_MAX],
@@ -50,8 +50,9 @@ pub struct MemoryFault;
 /// a program must observe their effects.
 ///
 /// A driver whose memory can disappear after its registration returns a [`MemoryFault`]; some of the bytes may have
-/// been placed by then. The engine turns it into the completion status or NAK of an access that was not allowed. When
-/// the driver cannot read the payload of a packet to be sent, it reports this with [`crate::Engine::fault_payload`].
+/// been written by then. The engine then reports the same completion status or NAK as for an access that is not
+/// permitted. If the driver cannot read the payload of a packet to be sent, it reports this with
+/// [`crate::Engine::fault_payload`].
 pub trait Dma {
     /// Copies bytes `offset .. offset + target.len` of the current packet's payload to `target`. The payload of a
     /// datagram is preceded by the [`crate::GRH_LEN`] bytes of its global route header, which count in `offset`.
@@ -60,8 +61,8 @@ pub trait Dma {
     /// When the target cannot be written.
     fn place(&mut self, offset: u32, target: Segment) -> Result<(), MemoryFault>;
 
-    /// Returns whether the header in front of the current datagram is an IPv4 header (annex A17.4.5.1: a completion
-    /// indicates which it is).
+    /// Returns `true` if the header before the current datagram is an IPv4 header (annex A17.4.5.1: the completion
+    /// states the type of header).
     fn has_ipv4_header(&self) -> bool {
         false
     }
@@ -70,14 +71,14 @@ pub trait Dma {
     /// threads when `local` is aligned.
     ///
     /// # Errors
-    /// When they cannot be written.
+    /// When the bytes cannot be written.
     fn store(&mut self, local: u64, value: u64) -> Result<(), MemoryFault>;
 
     /// Compares the eight bytes at `local` with `compare` and stores `swap` when they are equal; returns the previous
     /// value.
     ///
     /// # Errors
-    /// When they cannot be read and written; nothing has changed then.
+    /// When the bytes cannot be read and written; in this case they are unchanged.
     fn compare_swap(&mut self, local: u64, compare: u64, swap: u64) -> Result<u64, MemoryFault>;
 
     /// Adds `add` to the eight bytes at `local`, wrapping; returns the previous value.
@@ -87,13 +88,13 @@ pub trait Dma {
     fn fetch_add(&mut self, local: u64, add: u64) -> Result<u64, MemoryFault>;
 
     /// Buffers a copy of the current packet's payload under the name `handle`, to be placed later: the packet arrived
-    /// out of order on an ordered Falcon connection. No two payloads that an engine keeps have the same handle, and
-    /// their number is bounded by the NIC's resources ([`crate::FalconArrival`]).
+    /// out of order on an ordered Falcon connection. No two payloads that an engine keeps at the same time have the
+    /// same handle, and the NIC's resources bound their number ([`crate::FalconArrival`]).
     fn keep(&mut self, handle: u64) {
         let _ = handle;
     }
 
-    /// As [`Dma::place`], from the payload that is kept as `handle`.
+    /// As [`Dma::place`], but copies from the payload that is kept under `handle`.
     ///
     /// # Errors
     /// As [`Dma::place`].
@@ -102,8 +103,8 @@ pub trait Dma {
         Ok(())
     }
 
-    /// Frees the payload that is kept as `handle`. Called once for every [`Dma::keep`], at the latest with the first
-    /// packet received after the end of the connection.
+    /// Frees the payload that is kept under `handle`. The engine calls this once for every [`Dma::keep`], at the
+    /// latest when it receives the first packet after the end of the connection.
     fn release(&mut self, handle: u64) {
         let _ = handle;
     }
@@ -117,7 +118,7 @@ pub(crate) fn execute<D: Dma>(dma: &mut D, op: AtomicOp, local: u64) -> Result<u
     }
 }
 
-/// A [`Dma`] that stores nothing: for simulations in which only timing matters.
+/// A [`Dma`] that stores no data: for simulations in which only timing matters.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoDma;
 

@@ -4,10 +4,12 @@ mod change;
 mod falcon;
 mod fault;
 mod final_ack;
-mod look;
+mod messages;
 mod nvme;
 mod prefetch;
 mod setup;
+mod sharing;
+mod snapshot;
 mod table;
 
 use rnic_base::{Absence, Duration, Time};
@@ -21,17 +23,20 @@ use crate::event::AsyncEvent;
 use crate::falcon::FalconNic;
 use crate::objects::Objects;
 use crate::packet::{Arrival, Departure, RxMeta};
-use crate::qp::{Carrier, Qp};
+use crate::qp::{ProtocolState, Qp};
 use crate::roce::RoceConnection;
 use crate::stats::{EngineStats, PoolStats};
 use crate::wr::{RecvRequest, SendRequest};
 
-pub use look::QpSnapshot;
+pub use messages::Messages;
 pub use nvme::Nvme;
 pub use prefetch::{Hints, PREFETCH_STEPS};
+pub use sharing::Sharing;
+pub use snapshot::QpSnapshot;
 use table::QpTable;
 
-/// An RDMA NIC without link, clock and memory. See the crate documentation for how to drive it.
+/// An RDMA NIC without link, clock and memory, which the driver provides. See the crate documentation for how to
+/// drive it.
 #[derive(Debug)]
 pub struct Engine {
     core: Core,
@@ -52,7 +57,7 @@ impl Engine {
         &self.core.objects
     }
 
-    /// Returns mutable access to the verbs objects other than queue pairs: creates, uses and destroys them.
+    /// Returns mutable access to the verbs objects other than queue pairs: to create, use and destroy them.
     #[inline]
     pub fn objects_mut(&mut self) -> &mut Objects {
         &mut self.core.objects
@@ -61,15 +66,15 @@ impl Engine {
     /// Queues a send request on `qpn`.
     ///
     /// # Errors
-    /// When the queue is full or does not exist, its state forbids it, or the request exceeds a limit. Nothing was
-    /// queued then. Bad keys and ranges are reported in the completion, as in verbs.
+    /// When the queue is full or does not exist, its state does not permit it, or the request exceeds a limit. In
+    /// this case the request is not queued. Bad keys and ranges are reported in the completion, as in verbs.
     #[inline]
     pub fn post_send(&mut self, qpn: Qpn, request: &SendRequest<'_>) -> Result<(), PostError> {
         let qp = self.qps.find_mut(qpn).ok_or(PostError::UnknownQp)?;
         qp.post_send(&mut self.core, request, 0)
     }
 
-    /// Checks whether [`Engine::post_send`] would accept `request` now. Changes nothing.
+    /// Checks whether [`Engine::post_send`] would accept `request` now, without changing any state.
     ///
     /// # Errors
     /// As [`Engine::post_send`].
@@ -95,17 +100,21 @@ impl Engine {
         match arrival {
             Arrival::Roce(format, packet, meta) => self.receive_roce(format, packet, meta, dma),
             Arrival::Falcon(arrival) => self.receive_falcon(&arrival, dma),
+            Arrival::Message(arrival) => messages::receive(self, &arrival),
         }
     }
 
     #[inline]
     fn receive_roce<D: Dma>(&mut self, format: Format, packet: &Packet, meta: RxMeta, dma: &mut D) -> RxOutcome {
         let Self { core, qps, .. } = self;
+        if let Some(exchange) = &mut core.exchange {
+            exchange.count_received(packet, format, core.now);
+        }
         let Some(qp) = qps.find_mut(packet.dest_qpn) else {
             return RxOutcome::Dropped(core.drop_packet(DropReason::UnknownQp));
         };
         let outcome = match qp {
-            Qp { verbs, carrier: Carrier::Roce(connection) } if verbs.head.accepts(meta.peer, format) => {
+            Qp { verbs, protocol: ProtocolState::Roce(connection) } if verbs.head.accepts(meta.peer, format) => {
                 connection.receive(verbs, core, packet, meta.congested, dma)
             }
             _ => qp.receive_other(core, format, packet, meta.peer, dma),
@@ -118,11 +127,14 @@ impl Engine {
         outcome
     }
 
-    /// Returns the next packet to send, if there is one that may be sent now. Its payload is [`Engine::segments`] until
-    /// the next call.
+    /// Returns the next packet to send, if there is one that may be sent now. [`Engine::segments`] returns its
+    /// payload until the next call.
     #[inline(always)]
     pub fn transmit(&mut self, now: Time) -> Option<Departure<'_>> {
         self.core.now = now;
+        if self.core.exchange.is_some() && messages::transmit(self) {
+            return self.core.exchange.as_deref().map(|exchange| Departure::Message(exchange.out()));
+        }
         while let Some(control) = self.core.control.pop() {
             if let Some(qp) = self.qps.at_mut(control.slot).filter(|qp| qp.verbs.head.number == control.from) {
                 control.write(&mut self.core.out.packet);
@@ -131,56 +143,71 @@ impl Engine {
             }
         }
         if self.falcon.is_some() && self.transmit_falcon() {
+            messages::count_sent_falcon(self);
             return self.falcon.as_deref().map(|nic| Departure::Falcon(&nic.out));
         }
         while let Some((half, slot)) = self.core.ready.pop() {
             let Some(qp) = self.qps.at_mut(slot) else { continue };
-            let made = match qp {
-                Qp { verbs, carrier: Carrier::Roce(connection) } => connection.transmit(half, verbs, &mut self.core),
+            let is_built = match qp {
+                Qp { verbs, protocol: ProtocolState::Roce(connection) } => {
+                    connection.transmit(half, verbs, &mut self.core)
+                }
                 _ => qp.transmit_other(&mut self.core),
             };
             qp.settle_if_failed(&mut self.core, None);
-            if made {
+            if is_built {
+                if self.core.exchange.is_some() {
+                    messages::count_sent(&mut self.core);
+                }
                 return Some(Departure::Roce(&self.core.out));
             }
         }
-        // Requests may have failed in between; an overflowed completion queue makes its queue pairs fail.
+        // Requests may have failed in this call, and the completion queue may have overflowed, which makes its queue
+        // pairs fail.
         if self.core.is_unsettled {
             self.fail_overrun();
         }
         None
     }
 
-    /// Returns the memory ranges, in order, that hold the payload of the packet last returned by [`Engine::transmit`].
+    /// Returns the memory ranges, in order, that contain the payload of the packet last returned by
+    /// [`Engine::transmit`].
     #[inline]
     pub fn segments(&self) -> &[Segment] {
         self.core.segments.as_slice()
     }
 
-    /// Returns whether [`Engine::transmit`] may return a packet.
+    /// Returns `true` if [`Engine::transmit`] may return a packet.
     #[inline]
     pub fn has_packets(&self) -> bool {
-        !self.core.control.is_empty() || !self.core.ready.is_empty() || self.stamps_departures()
+        !self.core.control.is_empty()
+            || !self.core.ready.is_empty()
+            || self.stamps_departures()
+            || self.core.exchange.as_ref().is_some_and(|exchange| exchange.has_messages())
     }
 
-    /// Returns whether packets wait that carry their departure time: a driver that sends several reads the clock
-    /// between them.
+    /// Returns `true` if packets are waiting that carry their departure time: a driver that sends several of them
+    /// reads the clock before each.
     #[inline]
     pub fn stamps_departures(&self) -> bool {
         self.core.ready.has_falcon()
     }
 
-    /// Returns the time at which [`Engine::tick`] must be called next, at the latest. The time may be too early: a tick
-    /// at which nothing is due costs little.
+    /// Returns the time at which [`Engine::tick`] must be called next, at the latest. The time may be earlier than
+    /// necessary: a tick at which no timeout is due takes little time.
     #[inline]
     pub fn next_timeout(&self) -> Option<Time> {
-        self.core.timers.next()
+        let next = self.core.timers.next();
+        match &self.core.exchange {
+            None => next,
+            Some(exchange) => next.into_iter().chain(exchange.next_timeout()).min(),
+        }
     }
 
-    /// Reports that the engine was not driven for `length` until now, because its process was descheduled or busy with
-    /// something else. Timeouts that follow measured times are extended when this period falls into them, and
-    /// round-trip times are reduced by it. Drivers call it before they pass in the packets that arrived meanwhile, and
-    /// [`Engine::tick`] after that.
+    /// Reports that the engine was not driven for `length` until now, because its process was descheduled or busy
+    /// with other work. Timeouts that are derived from measured times are extended by the part of this period that
+    /// falls into them, and round-trip times are reduced by it. Drivers call this function before they pass in the
+    /// packets that arrived in the meantime, and [`Engine::tick`] after that.
     pub fn note_absence(&mut self, now: Time, length: Duration) {
         self.core.absence = Absence::until(now, length);
     }
@@ -196,13 +223,16 @@ impl Engine {
         self.core.now = now;
         while let Some((deadline, slot)) = self.core.timers.pop_due(now) {
             match self.qps.at_mut(slot) {
-                Some(qp @ Qp { carrier: Carrier::Roce(_) | Carrier::Unreliable(_), .. }) => {
-                    qp.on_alarm(&mut self.core, deadline);
+                Some(qp @ Qp { protocol: ProtocolState::Roce(_) | ProtocolState::Unreliable(_), .. }) => {
+                    qp.on_timer(&mut self.core, deadline);
                 }
                 _ => self.tick_falcon(deadline, slot),
             }
         }
-        if !self.core.overrun.is_empty() {
+        if self.core.exchange.is_some() {
+            messages::tick(self);
+        }
+        if !self.core.overrun_cqs.is_empty() {
             self.fail_overrun();
         }
     }
@@ -217,9 +247,9 @@ impl Engine {
         self.core.pools.stats()
     }
 
-    /// Settles failures after the current input, for the queue pair in `slot`, has been processed: frees the NIC
-    /// resources that the carrier of a failed queue pair holds, and fails the queue pairs of overflowed completion
-    /// queues.
+    /// Handles failures after the current input, which was for the queue pair in `slot`, has been processed: frees
+    /// the NIC resources that the protocol of a failed queue pair holds, and fails the queue pairs of overflowed
+    /// completion queues.
     #[cold]
     #[inline(never)]
     fn settle_failures(&mut self, slot: u32) {
@@ -233,10 +263,10 @@ impl Engine {
     /// Fails all queue pairs that use an overflowed completion queue.
     #[cold]
     fn fail_overrun(&mut self) {
-        while let Some(cq) = self.core.overrun.pop() {
+        while let Some(cq) = self.core.overrun_cqs.pop() {
             for qp in self.qps.iter_mut().filter(|qp| qp.verbs.head.uses(cq)) {
                 if qp.verbs.head.state != crate::QpState::Reset {
-                    self.core.notice(AsyncEvent::QpFatal(qp.verbs.head.number));
+                    self.core.raise_event(AsyncEvent::QpFatal(qp.verbs.head.number));
                     qp.verbs.fail(&mut self.core);
                     qp.settle_if_failed(&mut self.core, self.falcon.as_deref_mut());
                 }

@@ -1,4 +1,4 @@
-//! Events that belong to no work request: verbs' asynchronous events, and completion notifications.
+//! Events that do not belong to a work request: the asynchronous events of verbs, and completion notifications.
 
 use rnic_wire::Qpn;
 
@@ -11,7 +11,7 @@ pub enum AsyncEvent {
     CommunicationEstablished(Qpn),
     /// The queue pair entered the error state because of a local failure.
     QpFatal(Qpn),
-    /// The queue pair entered the error state because a peer sent a request that it has no right to.
+    /// The queue pair entered the error state because a peer sent a request that it is not permitted to make.
     QpAccessError(Qpn),
     /// The queue pair entered the error state because of a malformed request.
     QpRequestError(Qpn),
@@ -19,10 +19,10 @@ pub enum AsyncEvent {
     LastWqeReached(Qpn),
     /// The send queue is drained: no more of its requests are in flight.
     SendQueueDrained(Qpn),
-    /// More completions were generated than the queue holds: it and its queue pairs are unusable.
+    /// More completions were generated than the queue can hold: the queue and its queue pairs are unusable.
     CqOverrun(CqId),
     /// A completion was added to a queue whose owner requested a notification.
     CqNotify(CqId),
-    /// Fewer receives are posted than the limit.
+    /// Fewer receives are posted to the shared receive queue than its limit.
     SrqLimitReached(SrqId),
 }

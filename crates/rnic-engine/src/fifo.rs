@@ -1,11 +1,11 @@
 //! A queue of plain values.
 //!
-//! `VecDeque` would work, and was used before; but three of these queues are used for every packet, and without drop
-//! glue, lazy growth and two-part slices a push or a pop takes five instructions instead of fifteen.
+//! `VecDeque` would work too, and was used before, but three of these queues are used for every packet: without drop
+//! glue, lazy growth and two-part slices, a push or a pop takes five instructions instead of fifteen.
 
 use rnic_base::prefetch_at;
 
-/// A first-in, first-out queue. Grows by doubling; never shrinks.
+/// A first-in, first-out queue. It grows by doubling, and never shrinks.
 #[derive(Debug)]
 pub(crate) struct Fifo<T> {
     entries: Box<[T]>,
@@ -85,7 +85,7 @@ impl<T: Copy> Fifo<T> {
         Some(value)
     }
 
-    /// Keeps only the values for which `keep` returns true, in order. For the slow path.
+    /// Keeps only the values for which `keep` returns `true`, in order. Used only on the slow path.
     pub(crate) fn retain(&mut self, keep: impl Fn(&T) -> bool) {
         for _ in 0..self.len() {
             if let Some(value) = self.pop().filter(&keep) {

@@ -3,7 +3,7 @@
 //! ```text
 //! CRATE    rnic-engine (red: simulator and sockets run exactly this code)
 //! Purpose  verbs (QP, CQ, MR, SRQ) -> transactions -> delivery windows -> gates, pacing, scheduling
-//! May use  rnic-base, rnic-wire, rnic-policy, rnic-falcon, rnic-fae, rnic-nvme
+//! May use  rnic-base, rnic-wire, rnic-policy, rnic-falcon, rnic-fae, rnic-nvme, rnic-scr
 //! Must not read a clock, open a socket, start a thread, touch payload, use floating point, allocate per packet
 //! Add here what every transport needs: a verb, a window rule, a reason to wait
 //! Not here algorithms (rnic-transports), networks (rnic-fabric), sockets and memory (rnic-host)
@@ -23,12 +23,15 @@
 //! (a packet), [`Engine::tick`] (time). Time must not run backwards; equal instants are allowed.
 //!
 //! Payload never enters the engine: a [`Transmit`] is accompanied by a list of [`Segment`]s of registered memory from
-//! which the caller gathers, and during `receive` the engine instructs a [`Dma`] port where to place the received
-//! bytes.
+//! which the caller gathers the payload, and during `receive` the engine instructs a [`Dma`] implementation where to
+//! place the received bytes.
 //!
-//! A Falcon packet takes up to two cache lines, a packet of the RoCE family one: they are two types, and [`Arrival`]
-//! and [`Departure`] distinguish them. These hold references, so that the path of the smaller type does not become more
-//! expensive.
+//! A Falcon packet occupies up to two cache lines, a packet of the RoCE family one. They are separate types, which
+//! [`Arrival`] and [`Departure`] distinguish. Both enums contain references, so that processing the smaller type does
+//! not become more expensive.
+
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_macros))]
 
 mod completion;
 mod config;
@@ -40,15 +43,20 @@ mod error;
 mod event;
 mod falcon;
 mod fifo;
+mod ledger;
+mod limiter;
+pub mod messages;
 mod mr;
 mod namespace;
 mod nvme;
 mod objects;
 mod packet;
 mod peer;
+mod processors;
 mod qp;
 mod ready;
 mod roce;
+mod scheduling;
 mod srq;
 mod state;
 mod stats;
@@ -64,19 +72,26 @@ mod wr;
 pub use completion::{Completion, WcFlags, WcOpcode, WcStatus};
 pub use config::{EngineConfig, QpAttributes, QpConnection, QpTiming};
 pub use dma::{Dma, MemoryFault, NoDma, Segment};
-pub use engine::{Engine, Hints, Nvme, PREFETCH_STEPS, QpSnapshot};
+pub use engine::{Engine, Hints, Messages, Nvme, PREFETCH_STEPS, QpSnapshot, Sharing};
 pub use error::{DropReason, MemoryError, ModifyError, PostError, ResourceError, RxOutcome};
 pub use event::AsyncEvent;
+pub use ledger::{Shares, WEIGHT_MAX};
+pub use limiter::{BurstDefault, LimitSource, RATE_LIMIT_MIN, RateLimit};
 pub use mr::windows::{Binding, WindowKind};
 pub use mr::{Access, Key, MemoryRegion};
 pub use namespace::{NamespaceConfig, NamespaceId, NvmeInitiator, NvmeRole};
 pub use objects::Objects;
-pub use packet::{Arrival, Departure, FalconArrival, FalconTransmit, RxMeta, Transmit, TransmitKind};
+pub use packet::{
+    Arrival, Departure, FalconArrival, FalconTransmit, MessageArrival, MessageTransmit, RxMeta, Transmit, TransmitKind,
+};
 pub use qp::QpInfo;
 pub use rnic_falcon::delivery::FlowView;
 pub use rnic_nvme::device::{DeviceConfig, Service as DeviceService};
 pub use rnic_nvme::initiator::Failure as NvmeFailure;
 pub use rnic_nvme::{Reads as NvmeReads, UNIT as NVME_UNIT, UNITS_MAX as NVME_UNITS_MAX};
+pub use rnic_scr::{
+    Kind as SignalKind, KindCounters, PoolConfig, PoolError, PoolSizes, PoolTimes, SteeringMode, Strategy,
+};
 pub use rnic_wire::RnrTimer;
 pub use srq::SrqInfo;
 pub use state::{QpState, Service};
@@ -88,9 +103,8 @@ pub use wr::{DatagramAddress, RecvRequest, RemoteMemory, SendFlags, SendOp, Send
 use ::core::fmt;
 use ::core::num::NonZeroU32;
 
-/// Length in bytes of the global route header that precedes a received datagram: the driver supplies it, as the first
-/// bytes of the payload that it passes to its [`Dma`] (over IPv4: 20 unused bytes, then the IP header; annex
-/// A17.4.5.1).
+/// Length in bytes of the global route header that precedes a received datagram: the driver supplies it as the first
+/// bytes of the payload in its [`Dma`] (over IPv4: 20 unused bytes, then the IP header; annex A17.4.5.1).
 pub const GRH_LEN: u32 = 40;
 
 /// Identifier of a protection domain.
@@ -106,8 +120,8 @@ pub struct CqId(pub(crate) u32);
 pub struct SrqId(NonZeroU32);
 
 impl SrqId {
-    /// Returns the identifier of the queue at `index` of the engine's table. Numbers start at 1, so that `None` takes
-    /// no extra memory in a queue pair.
+    /// Returns the identifier of the queue at `index` of the engine's table. Numbers start at 1, so that an `Option`
+    /// of it needs no extra memory in a queue pair.
     pub(crate) fn at(index: usize) -> Self {
         Self(NonZeroU32::new(index as u32 + 1).expect("fewer than 2^32 shared receive queues"))
     }
@@ -116,7 +130,7 @@ impl SrqId {
         self.0.get() as usize - 1
     }
 
-    /// Returns the number by which packets of extended reliable connections refer to it.
+    /// Returns the number by which packets of extended reliable connections refer to the shared receive queue.
     pub fn number(self) -> u32 {
         self.0.get()
     }
@@ -126,14 +140,14 @@ impl SrqId {
     }
 }
 
-/// Number of a remote network address, assigned by the driver. The engine only compares and counts: a packet for a
-/// queue pair must come from the peer that the queue pair is connected to.
+/// Number of a remote network address, assigned by the driver. The engine only compares these numbers, and counts
+/// packets by them: a packet for a queue pair must come from the peer to which the queue pair is connected.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct PeerId(pub u32);
 
 impl PeerId {
-    /// Number of no peer: drivers do not assign it.
-    pub const NOBODY: Self = Self(u32::MAX);
+    /// Value that represents no peer; drivers must not assign it.
+    pub const NONE: Self = Self(u32::MAX);
 }
 
 impl fmt::Debug for PeerId {

@@ -16,17 +16,17 @@ bitflags! {
     /// Rights on a memory region. Local reading is always granted.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
     pub struct Access: u8 {
-        /// Receives and read responses may be written into it.
+        /// Receives and Read responses may be written to the region.
         const LOCAL_WRITE = 1;
-        /// Peers may write to it.
+        /// Peers may write to the region.
         const REMOTE_WRITE = 2;
-        /// Peers may read it.
+        /// Peers may read the region.
         const REMOTE_READ = 4;
-        /// Peers may execute atomics on it.
+        /// Peers may execute atomics on the region.
         const REMOTE_ATOMIC = 8;
         /// A peer's Send with invalidate may invalidate the key.
         const REMOTE_INVALIDATE = 16;
-        /// Memory windows may be bound to it.
+        /// Memory windows may be bound to the region.
         const BIND = 32;
         /// Peers may request global visibility of the data that they have written.
         const FLUSH_GLOBAL = 64;
@@ -42,7 +42,7 @@ pub struct Key(pub u32);
 /// A range of virtual addresses with its local location and its access rights.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MemoryRegion {
-    /// Protection domain: only queue pairs of the same one may use the region.
+    /// Protection domain: only queue pairs of this domain may use the region.
     pub pd: PdId,
     /// First virtual address, as used in work requests and by peers.
     pub addr: u64,
@@ -55,32 +55,33 @@ pub struct MemoryRegion {
 }
 
 impl MemoryRegion {
-    /// Returns the local address of `addr`, when `len` bytes there are within the region and `access` to them is
-    /// granted within `pd`.
+    /// Returns the local address of `addr`, if the `len` bytes from there are within the region, and `access` to them
+    /// is granted within `pd`.
     #[inline(always)]
     pub(crate) fn resolve(&self, pd: PdId, addr: u64, len: u64, access: Access) -> Result<u64, Refused> {
         let offset = addr.wrapping_sub(self.addr);
-        // `offset <= len of region` also refuses addresses below the region, whose offset wraps to a huge value.
+        // `offset <= len of region` also rejects addresses before the region, for which the offset wraps to a very
+        // large value.
         let inside = offset <= self.len && len <= self.len - offset;
         if inside && self.pd == pd && self.access.contains(access) { Ok(self.local + offset) } else { Err(Refused) }
     }
 }
 
-/// Error: an access is refused. Callers turn it into the status that fits their side.
+/// Error: an access is not permitted. Callers convert it into the status for the local or the remote end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Refused;
 
 /// Table of memory regions by key.
 ///
-/// Keys are either passed by the host, which generates them at random ([`crate::Objects::register_as`]), or generated
-/// here: the region's slot and a generation, 24 and 8 bits, mapped by a bijection. Keys that are generated here can be
-/// guessed: eight of them suffice to compute the others. They are for simulations.
+/// Keys are either passed by the driver, which generates them at random ([`crate::Objects::register_as`]), or
+/// generated here: the region's slot (24 bits) and a generation (8 bits), mapped by a bijection. Keys that are
+/// generated here are for simulations only, because they can be guessed: eight of them suffice to compute the others.
 #[derive(Debug)]
 pub(crate) struct MrTable {
     slots: Vec<Slot>,
     index: KeyIndex,
     free: Vec<u32>,
-    veil: Veil,
+    permutation: KeyPermutation,
     /// Number of changes and deregistrations of regions so far.
     version: u64,
     windows: Windows,
@@ -101,7 +102,7 @@ impl MrTable {
             slots: Vec::new(),
             index: KeyIndex::new(),
             free: Vec::new(),
-            veil: Veil::new(secret),
+            permutation: KeyPermutation::new(secret),
             version: 0,
             windows: Windows::default(),
             prefixes: 0,
@@ -120,20 +121,21 @@ impl MrTable {
         Ok(())
     }
 
-    /// Registers a region under `key`, or under a generated one.
+    /// Registers a region under `key`, or under a generated key.
     pub(crate) fn register(&mut self, region: MemoryRegion, key: Option<Key>) -> Result<Key, MemoryError> {
         Self::check(&region)?;
         if let Some(Key(key)) = key
             && (key == 0 || self.is_taken(key))
         {
-            return Err(MemoryError::KeyTaken(key));
+            return Err(MemoryError::KeyInUse(key));
         }
         let index = match self.free.pop() {
             Some(index) => index,
             None if self.slots.len() as u64 == u64::from(MEMORY_REGIONS_MAX) => return Err(MemoryError::Exhausted),
             None => {
-                // The generation starts at an arbitrary value, so that slots cannot be distinguished by age.
-                let generation = self.veil.cover(self.slots.len() as u32) as u8;
+                // The generation starts at an arbitrary value, so that a key does not reveal how often its slot has
+                // been used.
+                let generation = self.permutation.permute(self.slots.len() as u32) as u8;
                 self.slots.push(Slot { key: 0, generation, region: None });
                 self.slots.len() as u32 - 1
             }
@@ -151,24 +153,24 @@ impl MrTable {
         loop {
             let slot = &mut self.slots[index as usize];
             slot.generation = slot.generation.wrapping_add(1);
-            let key = self.veil.cover(index << 8 | u32::from(slot.generation));
+            let key = self.permutation.permute(index << 8 | u32::from(slot.generation));
             if !self.is_taken(key) {
                 return Key(key);
             }
         }
     }
 
-    /// Returns whether a region has the key, or a window has it among its own.
+    /// Returns `true` if a region has the key, or if it is one of a window's 256 keys.
     fn is_taken(&self, key: u32) -> bool {
         self.slot_of(key).is_some() || self.windows.has(key)
     }
 
-    /// Replaces the region of `key` by `region`; returns the old one.
+    /// Replaces the region of `key` by `region`; returns the old region.
     pub(crate) fn reregister(&mut self, key: Key, region: MemoryRegion) -> Result<MemoryRegion, MemoryError> {
         Self::check(&region)?;
         let index = self.slot_of(key.0).ok_or(MemoryError::Unknown(key.0))?;
         let old = self.slots[index as usize].region.as_mut().ok_or(MemoryError::Unknown(key.0))?;
-        if self.windows.hold(key.0) {
+        if self.windows.has_window(key.0) {
             return Err(MemoryError::Bound);
         }
         self.version += 1;
@@ -181,13 +183,13 @@ impl MrTable {
         let slots = &self.slots;
         self.index.remove(key.0, |slot| slots[slot as usize].key);
         self.free.push(index);
-        self.windows.leave_region(key.0);
+        self.windows.invalidate_bound_to(key.0);
         self.version += 1;
         Ok(region)
     }
 
-    /// Returns the version of the table: a right that was granted at this version is still granted while the version is
-    /// the same.
+    /// Returns the version of the table: a right that was granted with this version is still granted as long as the
+    /// version is the same.
     #[inline]
     pub(crate) fn version(&self) -> u64 {
         self.version
@@ -213,13 +215,13 @@ impl MrTable {
         self.slots[self.slot_of(key)? as usize].region.as_ref()
     }
 
-    /// Returns the local address of `addr`, when `key` grants `access` to `len` bytes there within `pd`.
+    /// Returns the local address of `addr`, if `key` grants `access` to the `len` bytes from there within `pd`.
     #[inline]
     pub(crate) fn resolve(&self, pd: PdId, key: u32, addr: u64, len: u64, access: Access) -> Result<u64, Refused> {
         self.get(key).ok_or(Refused)?.resolve(pd, addr, len, access)
     }
 
-    /// As [`MrTable::resolve`], for keys used by the peer of queue pair `qpn`: `key` may be a window's.
+    /// As [`MrTable::resolve`], for keys used by the peer of queue pair `qpn`: `key` may also be the key of a window.
     #[inline]
     pub(crate) fn resolve_remote(
         &self,
@@ -240,20 +242,20 @@ impl MrTable {
         self.get(key).or_else(|| self.windows.grant(key)).map(|region| region.pd)
     }
 
-    /// Returns first address and length in bytes of the region or window with `key`.
+    /// Returns the first address and the length in bytes of the region or window with `key`.
     pub(crate) fn extent(&self, key: u32) -> Option<(u64, u64)> {
         self.get(key).or_else(|| self.windows.grant(key)).map(|region| (region.addr, region.len))
     }
 
-    /// Creates a window of `pd`, which grants nothing yet; returns its first key. Its upper 24 bits are those of `key`,
-    /// or are generated here.
+    /// Creates a window of `pd`, which does not grant any access yet; returns its first key. The upper 24 bits of the
+    /// key are those of `key`, or are generated here.
     pub(crate) fn allocate_window(&mut self, pd: PdId, kind: WindowKind, key: Option<Key>) -> Result<Key, MemoryError> {
         if self.windows.len() >= MEMORY_WINDOWS_MAX as usize {
             return Err(MemoryError::WindowsExhausted);
         }
         let key = match key {
             Some(Key(key)) if key & !0xff == 0 || !self.is_free_prefix(key & !0xff) => {
-                return Err(MemoryError::KeyTaken(key));
+                return Err(MemoryError::KeyInUse(key));
             }
             Some(Key(key)) => key & !0xff,
             None => self.make_prefix(),
@@ -265,14 +267,14 @@ impl MrTable {
     fn make_prefix(&mut self) -> u32 {
         loop {
             self.prefixes = self.prefixes.wrapping_add(1);
-            let key = self.veil.cover(!self.prefixes) & !0xff;
+            let key = self.permutation.permute(!self.prefixes) & !0xff;
             if self.is_free_prefix(key) {
                 return key;
             }
         }
     }
 
-    /// Returns whether no key with the prefix of `key` is in use.
+    /// Returns `true` if no key with the prefix of `key` is in use.
     fn is_free_prefix(&self, key: u32) -> bool {
         !self.windows.has(key) && (0..=0xff).all(|tag| self.get(key | tag).is_none())
     }
@@ -293,14 +295,14 @@ impl MrTable {
         self.windows.bind(pd, qpn, binding, region.as_ref())
     }
 
-    /// Invalidates a window on behalf of queue pair `qpn` itself.
+    /// Invalidates a window at the request of queue pair `qpn` itself.
     pub(crate) fn invalidate_own(&mut self, pd: PdId, qpn: Qpn, key: u32) -> Result<(), Refused> {
         self.windows.invalidate(pd, qpn, key)
     }
 
     /// Invalidates the windows of type 2 bound by queue pair `qpn`, which is being destroyed.
-    pub(crate) fn leave_qp(&mut self, qpn: Qpn) {
-        self.windows.leave_qp(qpn);
+    pub(crate) fn invalidate_bound_by(&mut self, qpn: Qpn) {
+        self.windows.invalidate_bound_by(qpn);
     }
 
     pub(crate) fn in_use(&self, pd: PdId) -> bool {
@@ -315,24 +317,24 @@ impl MrTable {
     }
 }
 
-/// A bijection on 32 bits: multiply, fold, multiply. It scatters keys and provides no secrecy.
+/// A bijection on 32 bits: multiply, fold, multiply. It scatters keys but provides no secrecy.
 #[derive(Clone, Copy, Debug)]
-struct Veil {
-    whitener: u32,
+struct KeyPermutation {
+    xor_mask: u32,
     factors: [u32; 2],
 }
 
-impl Veil {
+impl KeyPermutation {
     fn new(secret: u64) -> Self {
         let mixed = secret.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (secret >> 31);
-        let odd = |word: u64| word as u32 | 1;
-        let factors = [odd(mixed), odd(mixed >> 32 ^ 0x85eb_ca6b)];
-        Self { whitener: (secret >> 16) as u32 ^ 0x5851_f42d, factors }
+        let make_odd = |word: u64| word as u32 | 1;
+        let factors = [make_odd(mixed), make_odd(mixed >> 32 ^ 0x85eb_ca6b)];
+        Self { xor_mask: (secret >> 16) as u32 ^ 0x5851_f42d, factors }
     }
 
     #[inline]
-    fn cover(&self, plain: u32) -> u32 {
-        let first = (plain ^ self.whitener).wrapping_mul(self.factors[0]);
+    fn permute(&self, value: u32) -> u32 {
+        let first = (value ^ self.xor_mask).wrapping_mul(self.factors[0]);
         (first ^ first >> 16).wrapping_mul(self.factors[1])
     }
 }
@@ -355,7 +357,7 @@ mod tests {
         let read = Access::REMOTE_READ;
         assert_eq!(table.resolve(PD, key, 0x4000, 100, read), Ok(0x5000));
         assert_eq!(table.resolve(PD, key, 0x4063, 1, read), Ok(0x5063));
-        assert_eq!(table.resolve(PD, key, 0x4064, 0, read), Ok(0x5064), "nothing, just past the end");
+        assert_eq!(table.resolve(PD, key, 0x4064, 0, read), Ok(0x5064), "zero bytes just past the end are refused");
         assert_eq!(table.resolve(PD, key, 0x4063, 2, read), Err(Refused));
         assert_eq!(table.resolve(PD, key, 0x3fff, 1, read), Err(Refused));
         assert_eq!(table.resolve(PD, key, u64::MAX, 2, read), Err(Refused));
@@ -366,34 +368,34 @@ mod tests {
     }
 
     #[test]
-    fn a_key_dies_with_its_registration() {
+    fn a_key_is_invalid_after_deregistration() {
         let mut table = MrTable::new(7);
         let first = table.register(region(0, 10, Access::empty()), None).expect("legal");
         assert!(table.deregister(first).is_ok());
         let second = table.register(region(0, 10, Access::empty()), None).expect("legal");
-        assert_ne!(first, second, "the slot is used again, the key is not");
+        assert_ne!(first, second, "the key is reused with the slot");
         assert_eq!(table.deregister(first), Err(MemoryError::Unknown(first.0)));
         assert!(table.get(second.0).is_some());
     }
 
     #[test]
-    fn invalidate_needs_its_right() {
+    fn invalidate_needs_the_remote_invalidate_right() {
         let mut table = MrTable::new(7);
-        let plain = table.register(region(0, 10, Access::LOCAL_WRITE), None).expect("legal");
-        let open = table.register(region(0, 10, Access::REMOTE_INVALIDATE), None).expect("legal");
+        let without_right = table.register(region(0, 10, Access::LOCAL_WRITE), None).expect("legal");
+        let with_right = table.register(region(0, 10, Access::REMOTE_INVALIDATE), None).expect("legal");
         let qpn = Qpn::new(7);
-        assert_eq!(table.invalidate(PD, qpn, plain.0), Err(Refused));
-        assert_eq!(table.invalidate(PdId(9), qpn, open.0), Err(Refused));
-        assert_eq!(table.invalidate(PD, qpn, open.0), Ok(()));
-        assert_eq!(table.invalidate(PD, qpn, open.0), Err(Refused), "only once");
+        assert_eq!(table.invalidate(PD, qpn, without_right.0), Err(Refused));
+        assert_eq!(table.invalidate(PdId(9), qpn, with_right.0), Err(Refused));
+        assert_eq!(table.invalidate(PD, qpn, with_right.0), Ok(()));
+        assert_eq!(table.invalidate(PD, qpn, with_right.0), Err(Refused), "the key is invalidated twice");
     }
 
     #[test]
-    fn windows_and_regions_have_no_key_in_common() {
+    fn windows_and_regions_never_share_a_key() {
         let mut table = MrTable::new(0x1357_9bdf);
         let mut prefixes = std::collections::BTreeSet::new();
         for _ in 0..200 {
-            let window = table.allocate_window(PD, WindowKind::Two, None).expect("room").0;
+            let window = table.allocate_window(PD, WindowKind::Two, None).expect("the limit is not reached").0;
             assert!(window & 0xff == 0 && prefixes.insert(window >> 8));
         }
         for _ in 0..2_000 {
@@ -401,26 +403,26 @@ mod tests {
             assert!(!prefixes.contains(&(key >> 8)));
         }
         assert!(table.in_use(PD));
-        let first = prefixes.first().expect("some") << 8;
-        assert_eq!(table.free_window(Key(first | 3)), Ok(()), "any of its keys names it");
+        let first = prefixes.first().expect("not empty") << 8;
+        assert_eq!(table.free_window(Key(first | 3)), Ok(()), "a key of the window does not identify it");
         assert_eq!(table.free_window(Key(first)), Err(MemoryError::Unknown(first)));
     }
 
     #[test]
-    fn a_region_ends_with_its_windows_and_does_not_change_under_them() {
+    fn deregistration_disables_bound_windows_and_reregistration_with_bound_windows_fails() {
         let mut table = MrTable::new(5);
         let (qpn, access) = (Qpn::new(7), Access::LOCAL_WRITE | Access::BIND);
         let key = table.register(region(0x4000, 100, access), None).expect("legal");
-        let window = table.allocate_window(PD, WindowKind::One, None).expect("room").0 + 1;
+        let window = table.allocate_window(PD, WindowKind::One, None).expect("the limit is not reached").0 + 1;
         let (write, len) = (Access::REMOTE_WRITE, 10);
         let binding = Binding { key: window, region: key.0, addr: 0x4010, len, access: write, zero_based: false };
         assert_eq!(table.bind(PD, qpn, &binding), Ok(()));
         assert_eq!(table.resolve_remote((PD, qpn), window, 0x4010, 10, write), Ok(0x5010));
-        assert_eq!(table.resolve(PD, window, 0x4010, 10, write), Err(Refused), "no local key");
+        assert_eq!(table.resolve(PD, window, 0x4010, 10, write), Err(Refused), "valid as a local key");
         assert_eq!(
             table.resolve_remote((PD, qpn), key.0, 0x4010, 10, write),
             Err(Refused),
-            "the region grants nothing"
+            "the region's key grants access"
         );
         assert_eq!(table.reregister(key, region(0x4000, 50, access)), Err(MemoryError::Bound));
         assert!(table.deregister(key).is_ok());
@@ -428,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn register_refuses_what_verbs_refuses() {
+    fn register_rejects_invalid_ranges_and_rights() {
         let mut table = MrTable::new(0);
         assert!(matches!(
             table.register(region(u64::MAX - 0x2000, 0x4000, Access::empty()), None),
@@ -438,38 +440,39 @@ mod tests {
     }
 
     #[test]
-    fn a_key_of_the_body_is_taken_as_it_is_once() {
+    fn a_key_chosen_by_the_caller_is_used_and_can_be_in_use_only_once() {
         let mut table = MrTable::new(7);
         let other = region(0x4000, 10, Access::REMOTE_READ);
         assert_eq!(table.register(other, Some(Key(5))), Ok(Key(5)));
-        assert_eq!(table.register(other, Some(Key(5))), Err(MemoryError::KeyTaken(5)));
-        assert_eq!(table.register(other, Some(Key(0))), Err(MemoryError::KeyTaken(0)));
+        assert_eq!(table.register(other, Some(Key(5))), Err(MemoryError::KeyInUse(5)));
+        assert_eq!(table.register(other, Some(Key(0))), Err(MemoryError::KeyInUse(0)));
         assert_eq!(table.resolve(PD, 5, 0x4000, 10, Access::REMOTE_READ), Ok(0x5000));
         assert!(table.deregister(Key(5)).is_ok());
-        assert_eq!(table.register(other, Some(Key(5))), Ok(Key(5)), "it is free again");
+        assert_eq!(table.register(other, Some(Key(5))), Ok(Key(5)), "the key is still in use");
     }
 
     #[test]
-    fn a_key_that_is_made_keeps_off_keys_of_the_body() {
-        let made = MrTable::new(7).register(region(0, 10, Access::empty()), None).expect("legal");
+    fn generated_keys_differ_from_keys_chosen_by_the_caller() {
+        let generated = MrTable::new(7).register(region(0, 10, Access::empty()), None).expect("legal");
         let mut table = MrTable::new(7);
-        table.register(region(0, 10, Access::empty()), Some(made)).expect("legal");
-        // The second slot's keys are others; the first slot's first key is the body's when the slot comes back.
+        table.register(region(0, 10, Access::empty()), Some(generated)).expect("legal");
+        // The second slot has other keys; the first slot's first key is the caller's when the slot is reused.
         let second = table.register(region(0, 10, Access::empty()), None).expect("legal");
-        assert_ne!(second, made);
-        table.deregister(made).expect("it is there");
+        assert_ne!(second, generated);
+        table.deregister(generated).expect("it exists");
         table.register(region(0, 10, Access::empty()), None).expect("legal");
         assert!(table.get(second.0).is_some());
     }
 
     #[test]
-    fn veil_is_a_bijection_that_scatters() {
-        let veil = Veil::new(0x1234_5678_9abc_def0);
-        let covered: std::collections::BTreeSet<u32> =
-            (0..100_000).chain([u32::MAX, 1 << 31]).map(|plain| veil.cover(plain)).collect();
-        assert_eq!(covered.len(), 100_002);
-        let steps: std::collections::BTreeSet<u32> =
-            (0..1_000u32).map(|i| veil.cover((i + 1) << 8).wrapping_sub(veil.cover(i << 8))).collect();
-        assert!(steps.len() > 400, "consecutive keys differ by {} distances only", steps.len());
+    fn the_key_permutation_is_a_bijection_that_scatters_consecutive_keys() {
+        let permutation = KeyPermutation::new(0x1234_5678_9abc_def0);
+        let images: std::collections::BTreeSet<u32> =
+            (0..100_000).chain([u32::MAX, 1 << 31]).map(|value| permutation.permute(value)).collect();
+        assert_eq!(images.len(), 100_002);
+        let distances: std::collections::BTreeSet<u32> = (0..1_000u32)
+            .map(|i| permutation.permute((i + 1) << 8).wrapping_sub(permutation.permute(i << 8)))
+            .collect();
+        assert!(distances.len() > 400, "consecutive keys differ by {} distances only", distances.len());
     }
 }

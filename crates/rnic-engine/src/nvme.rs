@@ -1,4 +1,4 @@
-//! NVMe on a queue pair: its requests are commands, and the peer's namespace is registered memory there.
+//! NVMe over a queue pair: work requests are NVMe commands, and the namespace is registered memory of the peer.
 //!
 //! A queue pair on Falcon may have NVMe as its upper layer instead of RDMA, in one of two roles ([`crate::NvmeRole`]):
 //! an initiator, whose Reads and Writes address a namespace, or a target that serves one. Everything else is as for
@@ -6,18 +6,18 @@
 //! use of shared resources (F-35). Units, tags and statuses are implemented in `rnic-nvme`.
 //!
 //! ```text
-//!   nvme/end.rs     commands into units, completions; units of a target
-//!   nvme/memory.rs  where bytes lie: scatter/gather lists, namespaces
+//!   nvme/end.rs     initiator: commands to units, completions; target: units to device operations
+//!   nvme/memory.rs  data location: scatter/gather lists, namespaces
 //!   namespace.rs    roles, namespaces of a NIC, and the devices behind them
 //! ```
 //!
 //! | NVMe | here |
 //! |---|---|
-//! | command | a Read or Write in the send queue; its remote address is the byte of the namespace where it begins |
-//! | completion | in the send completion queue, each as it comes: commands have no order |
-//! | failure | a [`crate::WcStatus`], and [`crate::Completion::nvme_failure`]; the queue pair lives |
+//! | command | a Read or Write in the send queue; its remote address is the byte offset in the namespace |
+//! | completion | in the send completion queue, in any order: commands are not ordered |
+//! | failure | a [`crate::WcStatus`], and [`crate::Completion::nvme_failure`]; the queue pair remains usable |
 //! | lost connection | [`crate::WcStatus`] alone, as with RDMA; the queue pair has failed |
-//! | namespace | a registered range of memory, and a device that says when it has read or written |
+//! | namespace | a registered range of memory, and a device that reports when it has read or written |
 //!
 //! A failed command does not affect others, as with `errors=complete-in-error`. The loss of the connection fails the
 //! queue pair, as with RDMA: the oldest command not finished by then completes with the reason,
@@ -32,4 +32,4 @@ pub(crate) use end::NvmeEnd;
 
 /// Maximum number of units in flight on a connection, fixed at both ends: 128 commands of 16 KB, which fill the queue
 /// of a device four times.
-const UNITS: u32 = 512;
+const UNITS_IN_FLIGHT_MAX: u32 = 512;

@@ -1,7 +1,7 @@
 //! Verbs objects that queue pairs share: protection domains, memory, completion queues, shared receive queues.
 //!
-//! They hold no references to queue pairs: a queue pair that uses an object is counted, and carriers access the objects
-//! through `Core`.
+//! They hold no references to queue pairs: they only count the queue pairs that use them. The transport code of a
+//! queue pair accesses them through `Core`.
 
 mod memory;
 mod queues;
@@ -18,11 +18,11 @@ use crate::event::AsyncEvent;
 use crate::mr::MrTable;
 use crate::srq::Srq;
 
-/// Maximum number of events that wait for their owner. When exceeded, the oldest are dropped: queue pair states carry
-/// the same information.
+/// Maximum number of asynchronous events not yet polled by the program. Beyond it, the oldest are dropped: the same
+/// information is in the states of the queue pairs.
 const EVENTS_MAX: usize = 4_096;
 
-/// The verbs objects of an engine other than its queue pairs, and the events of all of them.
+/// The verbs objects of an engine except its queue pairs, and the asynchronous events of all objects.
 #[derive(Debug)]
 pub struct Objects {
     pub(crate) mrs: MrTable,
@@ -42,7 +42,7 @@ impl Objects {
     /// # Errors
     /// When there are too many.
     pub fn create_pd(&mut self) -> Result<PdId, ResourceError> {
-        place(&mut self.pds, "protection domains", ()).map(|index| PdId(index as u32))
+        insert(&mut self.pds, "protection domains", ()).map(|index| PdId(index as u32))
     }
 
     pub(crate) fn check_pd(&self, pd: PdId) -> Result<(), ResourceError> {
@@ -69,7 +69,7 @@ impl Objects {
     }
 
     #[cold]
-    pub(crate) fn notice(&mut self, event: AsyncEvent) {
+    pub(crate) fn raise_event(&mut self, event: AsyncEvent) {
         if self.events.len() == EVENTS_MAX {
             self.events.pop_front();
         }
@@ -78,24 +78,24 @@ impl Objects {
 }
 
 /// Checks a size against its limit.
-pub(crate) fn size(what: &'static str, asked: u32, least: u32, limit: u32) -> Result<u32, ResourceError> {
-    if (least..=limit).contains(&asked) {
-        return Ok(asked);
+pub(crate) fn check_size(what: &'static str, requested: u32, minimum: u32, limit: u32) -> Result<u32, ResourceError> {
+    if (minimum..=limit).contains(&requested) {
+        return Ok(requested);
     }
-    let [asked, least, limit] = [asked, least, limit].map(u64::from);
-    Err(ResourceError::Size { what, asked, least, limit })
+    let [requested, minimum, limit] = [requested, minimum, limit].map(u64::from);
+    Err(ResourceError::Size { what, requested, minimum, limit })
 }
 
-/// Checks that a queue of `asked` entries has space for the `holds` entries of the current one.
-fn fits(what: &'static str, asked: u32, holds: usize) -> Result<(), ResourceError> {
-    if holds <= asked as usize {
+/// Checks that a queue can be resized to `requested` entries while it contains `holds` entries.
+fn check_resize(what: &'static str, requested: u32, holds: usize) -> Result<(), ResourceError> {
+    if holds <= requested as usize {
         return Ok(());
     }
-    Err(ResourceError::Holds { what, asked: u64::from(asked), holds: holds as u64 })
+    Err(ResourceError::Holds { what, requested: u64::from(requested), holds: holds as u64 })
 }
 
 /// Stores `value` in the first free slot of `table`; returns its index.
-fn place<T>(table: &mut Vec<Option<T>>, what: &'static str, value: T) -> Result<usize, ResourceError> {
+fn insert<T>(table: &mut Vec<Option<T>>, what: &'static str, value: T) -> Result<usize, ResourceError> {
     let index = table.iter().position(Option::is_none).unwrap_or(table.len());
     if index == QUEUES_MAX as usize {
         return Err(ResourceError::Exhausted { what, limit: u64::from(QUEUES_MAX) });

@@ -1,8 +1,9 @@
 //! Packets at the engine's interface, with the properties that their headers do not contain.
 
-use rnic_base::{Csig, Psn};
+use rnic_base::{Csig, Psn, Psn32};
 use rnic_policy::PathLabel;
 use rnic_wire::falcon::{self, FlowLabel, PacketType};
+use rnic_wire::scr::{Body, Message, ProbePath};
 use rnic_wire::{Format, Headers, Packet, PacketFlags, Qpn};
 
 use crate::PeerId;
@@ -24,33 +25,33 @@ pub enum TransmitKind {
     /// First transmission of a request.
     Request,
     /// Retransmission of a request.
-    RequestAgain,
+    RequestRetransmission,
     /// First transmission of a response.
     Response,
     /// Retransmission of a response.
-    ResponseAgain,
+    ResponseRetransmission,
 }
 
 impl TransmitKind {
     /// Returns the type of a Falcon packet.
     #[inline]
-    pub const fn of_falcon(packet: PacketType, again: bool) -> Self {
-        match (packet, again) {
+    pub const fn of_falcon(packet: PacketType, is_retransmission: bool) -> Self {
+        match (packet, is_retransmission) {
             (PacketType::Nack | PacketType::Ack | PacketType::ExtendedAck, _) => Self::Ack,
             (PacketType::PullData, false) => Self::Response,
-            (PacketType::PullData, true) => Self::ResponseAgain,
+            (PacketType::PullData, true) => Self::ResponseRetransmission,
             (_, false) => Self::Request,
-            (_, true) => Self::RequestAgain,
+            (_, true) => Self::RequestRetransmission,
         }
     }
 
     /// Returns whether the packet has been sent before.
     pub fn is_retransmission(self) -> bool {
-        matches!(self, Self::RequestAgain | Self::ResponseAgain)
+        matches!(self, Self::RequestRetransmission | Self::ResponseRetransmission)
     }
 }
 
-/// A packet of the RoCE family, or of an unreliable service, to send. Its payload is [`crate::Engine::segments`].
+/// A packet of the RoCE family, or of an unreliable service, to send. Its payload is in [`crate::Engine::segments`].
 #[derive(Clone, Copy, Debug)]
 pub struct Transmit {
     /// Headers.
@@ -65,7 +66,7 @@ pub struct Transmit {
     pub from: Qpn,
     /// Type of the packet.
     pub kind: TransmitKind,
-    /// For datagrams, the mark in their address ([`crate::DatagramAddress::mark`]). Without meaning for other packets.
+    /// For datagrams, the mark in their address ([`crate::DatagramAddress::mark`]). Not used for other packets.
     pub mark: u64,
 }
 
@@ -95,15 +96,19 @@ pub enum Arrival<'a> {
     Roce(Format, &'a Packet, RxMeta),
     /// A Falcon packet.
     Falcon(FalconArrival<'a>),
+    /// A message of the NIC of a peer, whose ICRC the driver has checked.
+    Message(MessageArrival<'a>),
 }
 
-/// A packet to send, by protocol family. Its payload is [`crate::Engine::segments`].
+/// A packet to send, by protocol family. Its payload is in [`crate::Engine::segments`].
 #[derive(Clone, Copy, Debug)]
 pub enum Departure<'a> {
     /// A packet of the RoCE family, or of an unreliable service.
     Roce(&'a Transmit),
     /// A Falcon packet.
     Falcon(&'a FalconTransmit),
+    /// A message to the NIC of a peer. Only engines with messages enabled ([`crate::Messages`]) return any.
+    Message(&'a MessageTransmit),
 }
 
 impl<'a> Departure<'a> {
@@ -112,7 +117,7 @@ impl<'a> Departure<'a> {
     pub fn roce(self) -> Option<&'a Transmit> {
         match self {
             Self::Roce(transmit) => Some(transmit),
-            Self::Falcon(_) => None,
+            Self::Falcon(_) | Self::Message(_) => None,
         }
     }
 
@@ -121,9 +126,50 @@ impl<'a> Departure<'a> {
     pub fn falcon(self) -> Option<&'a FalconTransmit> {
         match self {
             Self::Falcon(transmit) => Some(transmit),
-            Self::Roce(_) => None,
+            Self::Roce(_) | Self::Message(_) => None,
         }
     }
+}
+
+/// A received message of the NIC of a peer.
+#[derive(Clone, Copy, Debug)]
+pub struct MessageArrival<'a> {
+    /// The message.
+    pub message: &'a Message,
+    /// Peer that has the address and the port of its sender.
+    pub peer: PeerId,
+    /// Label with which it was sent, which its answer has, too.
+    pub label: PathLabel,
+}
+
+/// A message to the NIC of a peer.
+#[derive(Clone, Copy, Debug)]
+pub struct MessageTransmit {
+    /// Peer to send it to.
+    pub peer: PeerId,
+    /// Value that the network must hash for path selection.
+    pub label: PathLabel,
+    /// The message.
+    pub message: Message,
+}
+
+impl MessageTransmit {
+    /// Placeholder before the first message.
+    pub(crate) const BLANK: Self = Self {
+        peer: PeerId::NONE,
+        label: PathLabel(0),
+        message: Message {
+            dest_qpn: Qpn::GSI,
+            source_qpn: Qpn::GSI,
+            cookie: None,
+            announced: None,
+            answer_wanted: false,
+            is_last: false,
+            sequence: Psn32::new(0),
+            time: 0,
+            body: Body::Probe(ProbePath { index: 0, label: 0 }),
+        },
+    };
 }
 
 /// A received Falcon packet.
@@ -137,13 +183,13 @@ pub struct FalconArrival<'a> {
     pub label: FlowLabel,
     /// True when the network marked it (ECN "congestion experienced").
     pub congested: bool,
-    /// Number of switches on its path, at most 15; 0 where they are not counted.
+    /// Number of switches on its path, at most 15; 0 where switches are not counted.
     pub hops: u8,
     /// Congestion signal that the most congested switch wrote into its frame; `None` where switches write none.
     pub csig: Option<Csig>,
 }
 
-/// A Falcon packet to send. Its payload is [`crate::Engine::segments`].
+/// A Falcon packet to send. Its payload is in [`crate::Engine::segments`].
 #[derive(Clone, Copy, Debug)]
 pub struct FalconTransmit {
     /// The packet.

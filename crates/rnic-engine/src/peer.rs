@@ -1,7 +1,7 @@
-//! Limit of the packets in flight to each peer: its receive buffer, divided among all queue pairs by need.
+//! Limit of the packets in flight to each peer: its receive buffer, shared on demand by all queue pairs.
 //!
-//! A userspace NIC receives into a socket buffer of a few dozen packets (verbs study, section 3.7); all queue pairs
-//! between two hosts share it. The program that connects to the peer sets the limit in the engine.
+//! A userspace NIC receives into a socket buffer of a few dozen packets (verbs study, section 3.7), which all queue
+//! pairs between two hosts share. The program that connects to the peer sets the limit in the engine.
 
 use std::collections::VecDeque;
 
@@ -15,8 +15,8 @@ struct Peer {
     limit: Option<u64>,
     in_flight: u64,
     /// Number of acknowledgements that made progress, of all its queue pairs, modulo 2^32.
-    answers: u32,
-    /// Halves of queue pairs that wait for credit, in the order in which they started to wait.
+    acks: u32,
+    /// Requesters and responders that wait for credit, in the order in which they started to wait.
     waiting: VecDeque<(Half, u32)>,
 }
 
@@ -47,13 +47,13 @@ impl Peers {
 
     /// Returns whether any peer has had a limit.
     #[inline]
-    pub(crate) fn is_any(&self) -> bool {
+    pub(crate) fn has_limits(&self) -> bool {
         !self.0.is_empty()
     }
 
     /// Returns the number of packets that may be sent to `peer` now.
     #[inline]
-    pub(crate) fn room(&self, peer: PeerId) -> u64 {
+    pub(crate) fn available(&self, peer: PeerId) -> u64 {
         match self.0.get(peer.0 as usize) {
             Some(Peer { limit: Some(limit), in_flight, .. }) => limit.saturating_sub(*in_flight),
             _ => u64::MAX,
@@ -67,8 +67,8 @@ impl Peers {
         }
     }
 
-    /// Records that packets have arrived, or that their queue pair no longer exists. Returns whether queue pairs may be
-    /// waiting for the credit.
+    /// Records that this number of packets is no longer in flight: they have arrived, or their queue pair no longer
+    /// exists. Returns whether queue pairs may be waiting for the credit.
     #[inline]
     pub(crate) fn settled(&mut self, peer: PeerId, packets: u64) -> bool {
         // Most engines have no limited peer at all.
@@ -78,36 +78,37 @@ impl Peers {
         !peer.waiting.is_empty()
     }
 
-    /// As [`Peers::settled`], because the peer has acknowledged the packets.
+    /// Does the same as [`Peers::settled`] for packets that the peer has acknowledged.
     #[inline]
     pub(crate) fn acknowledged(&mut self, peer: PeerId, packets: u64) -> bool {
         let Some(peer) = self.0.get_mut(peer.0 as usize) else { return false };
-        peer.answers = peer.answers.wrapping_add(1);
+        peer.acks = peer.acks.wrapping_add(1);
         peer.in_flight = peer.in_flight.saturating_sub(packets);
         !peer.waiting.is_empty()
     }
 
     /// Returns a number that changes with each acknowledgement of `peer` that makes progress; 0 for peers without a
     /// limit.
-    pub(crate) fn answers(&self, peer: PeerId) -> u32 {
-        self.0.get(peer.0 as usize).map_or(0, |peer| peer.answers)
+    pub(crate) fn acks(&self, peer: PeerId) -> u32 {
+        self.0.get(peer.0 as usize).map_or(0, |peer| peer.acks)
     }
 
-    /// Records that a half of `slot` waits for credit.
+    /// Records that the requester or the responder of the queue pair in `slot` waits for credit.
     pub(crate) fn wait(&mut self, peer: PeerId, half: Half, slot: u32) {
         if let Some(peer) = self.0.get_mut(peer.0 as usize) {
             peer.waiting.push_back((half, slot));
         }
     }
 
-    /// Removes a half of `slot` from the waiting queue; returns whether it was there. For the slow path.
+    /// Removes the requester or the responder of `slot` from the waiting queue; returns whether it was there.
+    /// Searches the queue, so it is used on the slow path only.
     pub(crate) fn stop_waiting(&mut self, peer: PeerId, half: Half, slot: u32) -> bool {
         let Some(peer) = self.0.get_mut(peer.0 as usize) else { return false };
         let found = peer.waiting.iter().position(|waiting| *waiting == (half, slot));
         found.is_some_and(|index| peer.waiting.remove(index).is_some())
     }
 
-    /// Removes and returns the half that has waited longest.
+    /// Removes and returns the requester or responder that has waited longest.
     pub(crate) fn pop_waiting(&mut self, peer: PeerId) -> Option<(Half, u32)> {
         self.0.get_mut(peer.0 as usize)?.waiting.pop_front()
     }

@@ -1,8 +1,9 @@
-//! The queue pair: its verbs state, and the protocol that carries it. Dispatches calls only.
+//! The queue pair: its verbs state, and the protocol that carries it. This module only dispatches calls.
 
 use std::sync::Arc;
 
-use rnic_base::Seq;
+use rnic_base::{BitRate, Seq};
+use rnic_scr::Dispatch;
 use rnic_wire::{Format, Packet, Qpn};
 
 use crate::PeerId;
@@ -11,8 +12,9 @@ use crate::core::Core;
 use crate::dma::Dma;
 use crate::error::{DropReason, ModifyError, PostError, RxOutcome};
 use crate::falcon::{FalconEnd, FalconNic};
+use crate::limiter::{LimitSource, Limiter, RateLimit};
 use crate::mr::Access;
-use crate::roce::RoceConnection;
+use crate::roce::{ProbeOutcome, RoceConnection};
 use crate::srq::Target;
 use crate::state::{QpState, Service};
 use crate::stats::QpStats;
@@ -39,19 +41,29 @@ pub struct QpInfo {
     pub qkey: u32,
     /// Number of the remote queue pair.
     pub dest_qpn: Qpn,
-    /// First request packet not yet acknowledged.
+    /// Sequence number of the first request packet not yet acknowledged.
     pub una: Seq,
-    /// Next request packet that has never been sent.
+    /// Sequence number of the next request packet that has never been sent.
     pub next: Seq,
     /// Number of send queue entries that have been sent at least in part and are not complete. Where responses share
     /// the window, packets can be in flight without any such entry.
-    pub requests_under_way: u32,
-    /// Request packet expected next from the peer.
+    pub requests_in_progress: u32,
+    /// Sequence number of the request packet expected next from the peer.
     pub expected: Seq,
     /// Number of messages of the peer completed here, modulo 2^24.
     pub msn: u32,
-    /// Response (rPSN) expected next, in split sequence spaces; otherwise the same as `una`.
+    /// Sequence number (rPSN) of the response expected next, in split sequence spaces; otherwise the same as `una`.
     pub response_expected: Seq,
+    /// Limits of the dequeue rate that users have set, by [`LimitSource`].
+    pub rate_limits: [Option<RateLimit>; 2],
+    /// Limit that the peer has set by grants or back-pressure.
+    pub peer_limit: Option<BitRate>,
+    /// Dequeue rate in force: the lowest of these limits, the peer's and the scheduler's.
+    pub dequeue_rate: Option<BitRate>,
+    /// Number of times that a packet had to wait for this rate.
+    pub dequeue_waits: u64,
+    /// Weight among the queue pairs that share the link.
+    pub weight: u16,
     /// Counters.
     pub stats: QpStats,
 }
@@ -60,12 +72,12 @@ pub struct QpInfo {
 #[derive(Debug)]
 pub(crate) struct Qp {
     pub(crate) verbs: Verbs,
-    pub(crate) carrier: Carrier,
+    pub(crate) protocol: ProtocolState,
 }
 
 /// The protocol that carries a queue pair, chosen when it is created, by its service and transport.
 #[derive(Debug)]
-pub(crate) enum Carrier {
+pub(crate) enum ProtocolState {
     /// A reliable connection of the RoCE family: RoCE, IRN, FaSR.
     Roce(RoceConnection),
     /// An unreliable connection, or unreliable datagrams.
@@ -78,7 +90,7 @@ pub(crate) enum Carrier {
 // congestion mark is behind a pointer that is empty until then.
 const _: () = assert!(size_of::<Qp>() <= 488);
 
-impl Carrier {
+impl ProtocolState {
     fn new(transport: &Transport) -> Self {
         match transport.service {
             Service::ReliableConnection if transport.falcon().is_some() => Self::Falcon(FalconEnd::new(None)),
@@ -91,30 +103,34 @@ impl Carrier {
 impl Qp {
     pub(crate) fn new(number: Qpn, slot: u32, attributes: &QpAttributes) -> Self {
         let transport = attributes.transport.for_service(attributes.service);
-        let carrier = match attributes.nvme {
-            Some(role) => Carrier::Falcon(FalconEnd::new(Some(Box::new(role)))),
-            None => Carrier::new(&transport),
+        let protocol = match attributes.nvme {
+            Some(role) => ProtocolState::Falcon(FalconEnd::new(Some(Box::new(role)))),
+            None => ProtocolState::new(&transport),
         };
-        Self { verbs: Verbs::new(Head::new(number, slot, attributes, transport), attributes), carrier }
+        Self { verbs: Verbs::new(Head::new(number, slot, attributes, transport), attributes), protocol }
     }
 
     /// Returns the Falcon part of a queue pair on Falcon.
     #[inline]
     pub(crate) fn falcon(&self) -> Option<&FalconEnd> {
-        match &self.carrier {
-            Carrier::Falcon(falcon) => Some(falcon),
+        match &self.protocol {
+            ProtocolState::Falcon(falcon) => Some(falcon),
             _ => None,
         }
     }
 
     /// Replaces the transport by another one for reliable connections of the RoCE family, before the queue pair is
     /// connected.
-    pub(crate) fn set_transport(&mut self, transport: &Arc<Transport>) {
+    pub(crate) fn set_transport(&mut self, core: &mut Core, transport: &Arc<Transport>) {
         self.verbs.head.transport = Arc::clone(transport);
-        self.carrier = Carrier::new(transport);
+        let limiter = self.limiter().copied();
+        self.protocol = ProtocolState::new(transport);
+        if let Some(limiter) = limiter {
+            self.set_limiter(core, limiter);
+        }
         if self.verbs.head.srq.is_some() {
-            // No receives are posted to it: the number that it takes from the shared receive queue depends on the
-            // transport's window.
+            // The queue pair has no posted receives of its own, so its receive half can be replaced: the number that
+            // it takes from the shared receive queue depends on the transport's window.
             self.verbs.recv = RecvHalf::new(&self.verbs.attributes(), transport);
         }
     }
@@ -125,34 +141,40 @@ impl Qp {
         core.targets.insert(self.verbs.head.number.get(), Target::new(domain));
     }
 
-    /// Resets the queue pair to `Reset`, with the same queues.
-    pub(crate) fn reset(&mut self) {
+    /// Resets the queue pair to `Reset`, with the same queues. The operator's limit of the dequeue rate and
+    /// the weight remain.
+    pub(crate) fn reset(&mut self, core: &mut Core) {
         let (number, slot, attributes) = (self.verbs.head.number, self.verbs.head.slot, self.verbs.attributes());
         // Timers may still contain this slot: a spurious wake-up has no effect.
         let is_target = self.verbs.recv.is_target;
         let nvme = self.falcon().and_then(FalconEnd::nvme_role).copied();
+        let weight = self.verbs.head.weight;
+        let operator_limit = self.limiter().and_then(|limiter| limiter.users()[LimitSource::Operator as usize]);
         *self = Self::new(number, slot, &QpAttributes { nvme, ..attributes });
-        self.verbs.recv.is_target = is_target;
+        (self.verbs.recv.is_target, self.verbs.head.weight) = (is_target, weight);
+        if operator_limit.is_some() {
+            self.set_rate_limit(core, LimitSource::Operator, operator_limit);
+        }
     }
 
-    /// Queues a request. If the request consumes a receive, it is taken from the shared receive queue `srqn` of a
-    /// target, when that is not 0.
+    /// Queues a request. If the request consumes a receive and `srqn` is not 0, the receive is taken from the shared
+    /// receive queue `srqn` at the XRC target.
     #[inline(always)]
     pub(crate) fn post_send(&mut self, core: &mut Core, request: &SendRequest<'_>, srqn: u32) -> Result<(), PostError> {
-        let Self { verbs, carrier } = self;
+        let Self { verbs, protocol } = self;
         let mut wqe = verbs.send.prepare(&verbs.head, request)?;
-        if let Carrier::Falcon(end) = carrier {
+        if let ProtocolState::Falcon(end) = protocol {
             end.check(&verbs.head, &wqe)?;
         }
         if srqn != 0 && wqe.op.consumes_receive() {
-            // The field is not used otherwise for these operations.
+            // These operations do not use the `operand` field otherwise.
             wqe.operand = u64::from(srqn);
         }
         if verbs.send.post(&verbs.head, core, wqe, request) {
-            match carrier {
-                Carrier::Roce(connection) => connection.on_work(verbs, core),
-                Carrier::Unreliable(end) => end.on_work(verbs, core),
-                Carrier::Falcon(end) => end.on_work(verbs, core),
+            match protocol {
+                ProtocolState::Roce(connection) => connection.on_work(verbs, core),
+                ProtocolState::Unreliable(end) => end.on_work(verbs, core),
+                ProtocolState::Falcon(end) => end.on_work(verbs, core),
             }
         }
         Ok(())
@@ -161,8 +183,8 @@ impl Qp {
     /// Checks whether [`Qp::post_send`] would accept `request`.
     pub(crate) fn check_send(&self, request: &SendRequest<'_>) -> Result<(), PostError> {
         let wqe = self.verbs.send.prepare(&self.verbs.head, request)?;
-        match &self.carrier {
-            Carrier::Falcon(end) => end.check(&self.verbs.head, &wqe),
+        match &self.protocol {
+            ProtocolState::Falcon(end) => end.check(&self.verbs.head, &wqe),
             _ => Ok(()),
         }
     }
@@ -186,7 +208,7 @@ impl Qp {
     /// # Errors
     /// When its service has no connections.
     pub(crate) fn begin_receiving(&mut self, connection: &QpConnection) -> Result<(), ModifyError> {
-        let Self { verbs, carrier } = self;
+        let Self { verbs, protocol } = self;
         if verbs.head.transport.service == Service::UnreliableDatagram {
             return Err(ModifyError::Service(verbs.head.transport.service));
         }
@@ -197,36 +219,36 @@ impl Qp {
         verbs.head.set_mtu(connection.mtu);
         verbs.head.min_rnr_timer = connection.min_rnr_timer;
         verbs.recv.connect(start, connection.max_dest_rd_atomic as u8);
-        match carrier {
-            Carrier::Roce(roce) => roce.begin_receiving(verbs, start),
-            Carrier::Unreliable(end) => end.begin_receiving(start),
-            Carrier::Falcon(_) => {}
+        match protocol {
+            ProtocolState::Roce(roce) => roce.begin_receiving(verbs, start),
+            ProtocolState::Unreliable(end) => end.begin_receiving(start),
+            ProtocolState::Falcon(_) => {}
         }
         Ok(())
     }
 
     /// Makes the queue pair ready to send, for the first time or again.
     pub(crate) fn begin_sending(&mut self, core: &mut Core, timing: &QpTiming) {
-        let Self { verbs, carrier } = self;
-        let fresh = verbs.head.state == QpState::ReadyToReceive;
+        let Self { verbs, protocol } = self;
+        let is_first_time = verbs.head.state == QpState::ReadyToReceive;
         verbs.head.state = QpState::ReadyToSend;
         verbs.send.set_limits(timing);
         let start = Seq::start(timing.sq_psn);
-        match carrier {
-            Carrier::Roce(connection) => {
-                if fresh {
+        match protocol {
+            ProtocolState::Roce(connection) => {
+                if is_first_time {
                     connection.begin_sending(verbs, core, start);
                 }
                 connection.on_work(verbs, core);
             }
-            Carrier::Unreliable(end) => {
-                if fresh {
+            ProtocolState::Unreliable(end) => {
+                if is_first_time {
                     end.begin_sending(verbs, core, start);
                 }
                 end.on_work(verbs, core);
             }
-            Carrier::Falcon(end) => {
-                if fresh && verbs.send.start == Seq::UNSET {
+            ProtocolState::Falcon(end) => {
+                if is_first_time && verbs.send.start == Seq::UNSET {
                     verbs.send.start = start;
                 }
                 end.begin_sending(verbs, core);
@@ -236,11 +258,11 @@ impl Qp {
 
     /// Starts to drain the send queue.
     pub(crate) fn drain(&mut self, core: &mut Core) {
-        let Self { verbs, carrier } = self;
+        let Self { verbs, protocol } = self;
         verbs.head.state = QpState::SendQueueDrained;
-        match carrier {
-            Carrier::Roce(connection) => connection.drain(verbs, core),
-            Carrier::Unreliable(_) | Carrier::Falcon(_) => verbs.send.notice_drained(&verbs.head, core),
+        match protocol {
+            ProtocolState::Roce(connection) => connection.drain(verbs, core),
+            ProtocolState::Unreliable(_) | ProtocolState::Falcon(_) => verbs.send.notice_drained(&verbs.head, core),
         }
     }
 
@@ -249,28 +271,107 @@ impl Qp {
     /// # Errors
     /// When the queue pair has another service.
     pub(crate) fn set_qkey(&mut self, qkey: u32) -> Result<(), ModifyError> {
-        match (&mut self.carrier, self.verbs.head.transport.service) {
-            (Carrier::Unreliable(end), Service::UnreliableDatagram) => end.set_qkey(qkey),
+        match (&mut self.protocol, self.verbs.head.transport.service) {
+            (ProtocolState::Unreliable(end), Service::UnreliableDatagram) => end.set_qkey(qkey),
             (_, service) => return Err(ModifyError::Service(service)),
         }
         Ok(())
     }
 
     /// Moves the queue pair to the error state from any state: everything posted is flushed, except that the oldest
-    /// request completes with the reason where the peer is known to have refused it.
+    /// request completes with the refusal's status if the peer is known to have refused it.
     pub(crate) fn fail(&mut self, core: &mut Core) {
-        let Self { verbs, carrier } = self;
-        match carrier.known_failure(verbs) {
+        let Self { verbs, protocol } = self;
+        match protocol.known_failure(verbs) {
             Some(status) => verbs.complete_failed_head(core, status),
             None => verbs.fail(core),
         }
     }
 
-    /// See [`crate::Engine::give_up_on_peer`].
-    pub(crate) fn give_up_on_peer(&mut self, core: &mut Core) {
-        let Self { verbs, carrier } = self;
-        let known = carrier.known_failure(verbs);
-        verbs.give_up_on_peer(core, known);
+    /// See [`crate::Engine::on_peer_gone`].
+    pub(crate) fn on_peer_gone(&mut self, core: &mut Core) {
+        let Self { verbs, protocol } = self;
+        let known_status = protocol.known_failure(verbs);
+        verbs.on_peer_gone(core, known_status);
+    }
+
+    /// Sets or removes a user's limit of the dequeue rate.
+    #[cold]
+    pub(crate) fn set_rate_limit(&mut self, core: &mut Core, source: LimitSource, limit: Option<RateLimit>) {
+        let mut limiter = self.limiter().copied().unwrap_or_default();
+        limiter.set_user(source, limit);
+        self.set_limiter(core, limiter);
+    }
+
+    /// Sets or removes the limit by messages of the peer.
+    #[cold]
+    pub(crate) fn set_peer_limit(&mut self, core: &mut Core, rate: Option<BitRate>) {
+        let mut limiter = self.limiter().copied().unwrap_or_default();
+        if limiter.set_peer(rate) {
+            self.set_limiter(core, limiter);
+        }
+    }
+
+    /// Returns the rate at which the queue pair may send, by all limits, if there are any.
+    #[cold]
+    pub(crate) fn allowed_rate(&self) -> Option<BitRate> {
+        let control = match &self.protocol {
+            ProtocolState::Roce(connection) => connection.control_rate(),
+            _ => None,
+        };
+        [control, self.limiter().and_then(Limiter::rate)].into_iter().flatten().min()
+    }
+
+    /// Passes the outcome of a probe, or a tick, to the policy that asked for it.
+    #[cold]
+    pub(crate) fn on_probe(&mut self, core: &mut Core, outcome: &ProbeOutcome) {
+        if let Self { verbs, protocol: ProtocolState::Roce(connection) } = self {
+            connection.on_probe(verbs, core, outcome);
+            self.settle_if_failed(core, None);
+        }
+    }
+
+    /// Sets the weight among the queue pairs that share the link.
+    #[cold]
+    pub(crate) fn set_weight(&mut self, core: &mut Core, weight: u16) {
+        let Self { verbs, protocol } = self;
+        verbs.head.weight = weight;
+        match protocol {
+            ProtocolState::Roce(connection) => connection.set_weight(verbs, core),
+            ProtocolState::Unreliable(end) => end.set_weight(verbs, core),
+            ProtocolState::Falcon(end) => end.set_weight(verbs, core),
+        }
+    }
+
+    /// Runs the scheduler on a record that a thread has processed; returns the rate that it has set, in 2^-20 of the
+    /// line's.
+    #[cold]
+    pub(crate) fn on_dispatch(&mut self, core: &mut Core, dispatch: &Dispatch) -> u32 {
+        let Self { verbs, protocol } = self;
+        match protocol {
+            ProtocolState::Roce(connection) => connection.on_dispatch(verbs, core, dispatch),
+            ProtocolState::Unreliable(end) => end.on_dispatch(verbs, core, dispatch),
+            ProtocolState::Falcon(end) => end.on_dispatch(verbs, core, dispatch),
+        }
+    }
+
+    /// Replaces the limits of the dequeue rate.
+    fn set_limiter(&mut self, core: &mut Core, limiter: Limiter) {
+        let Self { verbs, protocol } = self;
+        match protocol {
+            ProtocolState::Roce(connection) => connection.set_limiter(verbs, core, limiter),
+            ProtocolState::Unreliable(end) => end.set_limiter(verbs, core, limiter),
+            ProtocolState::Falcon(end) => end.set_limiter(verbs, core, limiter),
+        }
+    }
+
+    /// Returns the limits of the dequeue rate, if it has ever been limited.
+    fn limiter(&self) -> Option<&Limiter> {
+        match &self.protocol {
+            ProtocolState::Roce(connection) => connection.limiter(),
+            ProtocolState::Unreliable(end) => end.limiter(),
+            ProtocolState::Falcon(end) => end.limiter(),
+        }
     }
 
     /// Processes a received packet that is not from the peer, or not in the format, that a RoCE connection expects.
@@ -283,9 +384,11 @@ impl Qp {
         peer: PeerId,
         dma: &mut D,
     ) -> RxOutcome {
-        let Self { verbs, carrier } = self;
-        match carrier {
-            Carrier::Unreliable(end) if end.accepts(&verbs.head, peer, format) => end.receive(verbs, core, packet, dma),
+        let Self { verbs, protocol } = self;
+        match protocol {
+            ProtocolState::Unreliable(end) if end.accepts(&verbs.head, peer, format) => {
+                end.receive(verbs, core, packet, dma)
+            }
             _ => RxOutcome::Dropped(core.drop_packet(self.drop_reason(peer))),
         }
     }
@@ -293,21 +396,25 @@ impl Qp {
     /// Builds the next packet, in `core.out`, of a queue pair without RoCE connection; returns whether there is one.
     #[inline(never)]
     pub(crate) fn transmit_other(&mut self, core: &mut Core) -> bool {
-        match &mut self.carrier {
-            Carrier::Unreliable(end) => end.transmit(&mut self.verbs, core),
+        match &mut self.protocol {
+            ProtocolState::Unreliable(end) => end.transmit(&mut self.verbs, core),
             // Falcon connections are in rings of their own.
-            Carrier::Roce(_) | Carrier::Falcon(_) => false,
+            ProtocolState::Roce(_) | ProtocolState::Falcon(_) => false,
         }
     }
 
     /// Handles `deadline`, which has expired in the timer heap for this queue pair: processes due timeouts if the
     /// deadline is its current one.
-    pub(crate) fn on_alarm(&mut self, core: &mut Core, deadline: Deadline) {
-        if let Carrier::Roce(connection) = &mut self.carrier
-            && connection.take_expired(deadline)
-        {
-            connection.on_timeout(&mut self.verbs, core);
-            self.settle_if_failed(core, None);
+    pub(crate) fn on_timer(&mut self, core: &mut Core, deadline: Deadline) {
+        match &mut self.protocol {
+            ProtocolState::Roce(connection) => {
+                if connection.remove_expired(deadline) {
+                    connection.on_timeout(&mut self.verbs, core);
+                    self.settle_if_failed(core, None);
+                }
+            }
+            ProtocolState::Unreliable(end) => end.on_alarm(&self.verbs, core, deadline),
+            ProtocolState::Falcon(_) => {}
         }
     }
 
@@ -315,21 +422,21 @@ impl Qp {
     /// whether a packet without payload replaces it there.
     #[cold]
     pub(crate) fn fault_payload(&mut self, core: &mut Core) -> bool {
-        let Self { verbs, carrier } = self;
-        let made = match carrier {
-            Carrier::Roce(connection) => connection.fault_payload(verbs, core),
-            Carrier::Unreliable(end) => {
+        let Self { verbs, protocol } = self;
+        let is_built = match protocol {
+            ProtocolState::Roce(connection) => connection.fault_payload(verbs, core),
+            ProtocolState::Unreliable(end) => {
                 end.fault_payload(verbs, core);
                 false
             }
-            Carrier::Falcon(_) => false,
+            ProtocolState::Falcon(_) => false,
         };
         self.settle_if_failed(core, None);
-        made
+        is_built
     }
 
-    /// Frees the NIC resources that the carrier holds, if this queue pair has failed while the input was processed.
-    /// Called after each input.
+    /// Frees the NIC resources that the protocol below verbs holds, if this queue pair has failed while
+    /// the input was processed. Called after each input.
     #[inline(always)]
     pub(crate) fn settle_if_failed(&mut self, core: &mut Core, nic: Option<&mut FalconNic>) {
         if self.verbs.head.has_failed {
@@ -337,50 +444,55 @@ impl Qp {
         }
     }
 
-    /// Frees the NIC resources that its carrier holds. A Falcon connection ends, unless it owes its peer a refusal.
+    /// Frees the NIC resources that its protocol holds. A Falcon connection ends, unless it owes its peer a refusal.
     #[cold]
     #[inline(never)]
     fn settle_failure(&mut self, core: &mut Core, nic: Option<&mut FalconNic>) {
-        let Self { verbs, carrier } = self;
+        let Self { verbs, protocol } = self;
         verbs.head.has_failed = false;
-        match (carrier, nic) {
-            (Carrier::Roce(connection), _) => connection.stop(verbs, core),
-            (Carrier::Falcon(end), Some(nic)) => end.stop(verbs, core, nic),
-            (Carrier::Unreliable(_) | Carrier::Falcon(_), _) => {}
+        match (protocol, nic) {
+            (ProtocolState::Roce(connection), _) => connection.stop(verbs, core),
+            (ProtocolState::Falcon(end), Some(nic)) => end.stop(verbs, core, nic),
+            (ProtocolState::Unreliable(end), _) => end.stop(core),
+            (ProtocolState::Falcon(_), None) => {}
         }
     }
 
     /// Removes this queue pair from all shared state, before it is reset or destroyed.
-    pub(crate) fn leave(&mut self, core: &mut Core, nic: Option<&mut FalconNic>) {
-        let Self { verbs, carrier } = self;
-        if let (Carrier::Falcon(end), Some(nic)) = (&mut *carrier, nic) {
-            end.leave(verbs, core, nic);
+    pub(crate) fn detach(&mut self, core: &mut Core, nic: Option<&mut FalconNic>) {
+        let Self { verbs, protocol } = self;
+        if let (ProtocolState::Falcon(end), Some(nic)) = (&mut *protocol, nic) {
+            end.detach(verbs, core, nic);
         }
         core.forget(verbs.head.slot);
-        if let Carrier::Roce(connection) = carrier {
-            connection.leave(verbs, core);
-            // The queue pair may have been woken for credit that it leaves unused.
-            core.wake_for_credit(verbs.head.peer());
+        match protocol {
+            ProtocolState::Roce(connection) => {
+                connection.detach(verbs, core);
+                // The queue pair may have been woken for credit that it leaves unused.
+                core.wake_for_credit(verbs.head.peer());
+            }
+            ProtocolState::Unreliable(end) => end.stop(core),
+            ProtocolState::Falcon(_) => {}
         }
     }
 
     /// See [`crate::Engine::repeat_acks`].
     pub(crate) fn repeat_acks(&mut self, core: &mut Core) -> bool {
-        let Self { verbs, carrier } = self;
+        let Self { verbs, protocol } = self;
         let state = verbs.head.state;
-        let talks = matches!(state, QpState::ReadyToReceive | QpState::ReadyToSend | QpState::SendQueueDrained);
-        if !(talks || state == QpState::Error && verbs.recv.refused.is_some()) {
+        let is_connected = matches!(state, QpState::ReadyToReceive | QpState::ReadyToSend | QpState::SendQueueDrained);
+        if !(is_connected || state == QpState::Error && verbs.recv.refused.is_some()) {
             return false;
         }
-        match carrier {
-            Carrier::Roce(connection) => connection.repeat_acks(verbs, core),
-            Carrier::Falcon(end) => end.repeat_acks(verbs, core),
-            Carrier::Unreliable(_) => false,
+        match protocol {
+            ProtocolState::Roce(connection) => connection.repeat_acks(verbs, core),
+            ProtocolState::Falcon(end) => end.repeat_acks(verbs, core),
+            ProtocolState::Unreliable(_) => false,
         }
     }
 
-    /// Returns the reason why a packet from `peer` is dropped: another sender than the peer, another format, or a queue
-    /// pair that no longer receives.
+    /// Returns the reason why a packet from `peer` is dropped: its sender is not the queue pair's peer, its format is
+    /// wrong, or the queue pair no longer receives.
     #[cold]
     fn drop_reason(&self, peer: PeerId) -> DropReason {
         let head = &self.verbs.head;
@@ -388,7 +500,7 @@ impl Qp {
         match head.state {
             QpState::Reset | QpState::Init => DropReason::State,
             _ if !is_datagram && head.peer() != peer => DropReason::WrongPeer,
-            QpState::Error if !matches!(self.carrier, Carrier::Roce(_)) => DropReason::State,
+            QpState::Error if !matches!(self.protocol, ProtocolState::Roce(_)) => DropReason::State,
             _ => DropReason::WrongFormat,
         }
     }
@@ -396,21 +508,22 @@ impl Qp {
     /// Checks that the queue pair may be given another transport, or be made a target: that it is a reliable connection
     /// of the RoCE family.
     pub(crate) fn check_roce(&self) -> Result<(), ModifyError> {
-        match self.carrier {
-            Carrier::Roce(_) => Ok(()),
+        match self.protocol {
+            ProtocolState::Roce(_) => Ok(()),
             _ => Err(ModifyError::Service(self.verbs.head.transport.service)),
         }
     }
 
     pub(crate) fn info(&self) -> QpInfo {
-        let Self { verbs, carrier } = self;
+        let Self { verbs, protocol } = self;
         let Verbs { head, send, recv, stats } = verbs;
         let (start, first) = (send.start, recv.start);
         let mut qkey = 0;
-        let [una, next, expected, response_expected] = match carrier {
-            Carrier::Roce(connection) => connection.numbers(&head.transport),
-            Carrier::Falcon(end) => end.numbers(start, first),
-            Carrier::Unreliable(end) => {
+        let limiter = self.limiter();
+        let [una, next, expected, response_expected] = match protocol {
+            ProtocolState::Roce(connection) => connection.numbers(&head.transport),
+            ProtocolState::Falcon(end) => end.numbers(start, first),
+            ProtocolState::Unreliable(end) => {
                 let [next, expected] = end.numbers();
                 qkey = end.qkey();
                 [next, next, expected, next]
@@ -425,16 +538,21 @@ impl Qp {
             dest_qpn: head.dest_qpn,
             una,
             next,
-            requests_under_way: send.queue.under_way(),
+            requests_in_progress: send.queue.in_progress(),
             expected,
             msn: recv.msn & 0xff_ffff,
             response_expected,
+            rate_limits: limiter.map_or([None; 2], Limiter::users),
+            peer_limit: limiter.and_then(Limiter::peer),
+            dequeue_rate: limiter.and_then(Limiter::rate),
+            dequeue_waits: limiter.map_or(0, Limiter::waits),
+            weight: head.weight,
             stats: *stats,
         }
     }
 }
 
-impl Carrier {
+impl ProtocolState {
     /// Returns the status with which the oldest entry of the send queue will complete, if it is known that it will
     /// fail.
     fn known_failure(&self, verbs: &Verbs) -> Option<crate::completion::WcStatus> {

@@ -2,28 +2,29 @@
 //!
 //! Tonic's active set (section 3.1): first in, first out, one turn each, re-queued only while there is more to send.
 //! There are two rings, for requests and for responses, served alternately: neither type can starve the other (Falcon
-//! section 4.4 arbitrates its packet types in the same way). Queue pairs on Falcon have a ring of their own, and
-//! another ring holds those about to be moved to it.
+//! section 4.4 arbitrates its packet types in the same way). Queue pairs on Falcon have a separate ring, and a second
+//! one for those about to be moved to it.
 
 use crate::fifo::Fifo;
 
-/// Half of a queue pair.
+/// Half of a queue pair: requester or responder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Half {
     Requester,
     Responder,
-    /// Both halves of a queue pair on Falcon, which is in a ring of its own.
+    /// Both halves of a queue pair on Falcon, which has a separate ring.
     Falcon,
 }
 
-/// The rings.
+/// The rings of queue pairs that can send.
 #[derive(Debug)]
 pub(crate) struct Ready {
     requesters: Fifo<u32>,
     responders: Fifo<u32>,
     /// Falcon queue pairs that can send; the bits above the slot hold the resource that they waited for.
     falcon: Fifo<u32>,
-    /// Falcon queue pairs that waited for credit at their peer and have received it: to be moved to their own ring.
+    /// Falcon queue pairs that waited for credit at their peer and have been granted it; they are about to be moved
+    /// to the Falcon ring.
     with_credit: Fifo<u32>,
     /// True when the responders are served next if both rings have entries.
     responders_next: bool,
@@ -56,7 +57,7 @@ impl Ready {
         }
     }
 
-    /// Appends a Falcon queue pair to the ring of those that can send; `tag` is returned with it.
+    /// Appends a Falcon queue pair to the ring of those that can send; `tag` is returned when it is removed.
     #[inline]
     pub(crate) fn push_falcon(&mut self, slot: u32, tag: u32) {
         self.falcon.push(slot | tag << TAG_SHIFT);
@@ -77,12 +78,12 @@ impl Ready {
     /// Returns the next few Falcon queue pairs that can send.
     #[inline]
     pub(crate) fn falcon_senders(&self) -> impl Iterator<Item = u32> {
-        (0..SENDERS).map_while(|index| self.falcon.get(index)).map(slot_of)
+        (0..SENDERS_MAX).map_while(|index| self.falcon.get(index)).map(slot_of)
     }
 
     /// Prefetches the front of the ring of Falcon queue pairs.
     #[inline]
-    pub(crate) fn touch_falcon(&self) {
+    pub(crate) fn prefetch_falcon(&self) {
         self.falcon.prefetch();
     }
 
@@ -93,11 +94,11 @@ impl Ready {
 
     /// Removes and returns the next Falcon queue pair that has been granted credit.
     #[inline]
-    pub(crate) fn pop_roomy(&mut self) -> Option<u32> {
+    pub(crate) fn pop_with_credit(&mut self) -> Option<u32> {
         self.with_credit.pop()
     }
 
-    /// Returns whether no queue pair can send, except for Falcon queue pairs.
+    /// Returns `true` when no queue pair can send, disregarding Falcon queue pairs.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.requesters.is_empty() && self.responders.is_empty()
@@ -142,16 +143,16 @@ const fn slot_of(entry: u32) -> u32 {
 /// Position of the tag in an entry. Slots have 24 bits.
 const TAG_SHIFT: u32 = 29;
 
-/// Number of queue pairs inspected in advance: as many as send data on a 100 Gbit/s link in a microsecond, as many
-/// acknowledgements, and some that find nothing to send.
-const SENDERS: u32 = 8;
+/// Number of queue pairs inspected in advance: the number of data packets that a 100 Gbit/s link sends in a
+/// microsecond, as many acknowledgements, and some queue pairs that turn out to have nothing to send.
+const SENDERS_MAX: u32 = 8;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn pop_alternates_between_halves_and_goes_round_in_each() {
+    fn pop_alternates_between_halves_and_is_round_robin_in_each() {
         let mut ready = Ready::default();
         let mut queued = [false; 4];
         for slot in [0, 1] {

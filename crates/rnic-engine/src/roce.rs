@@ -1,7 +1,8 @@
 //! Connections of the RoCE family: RoCE, IRN and FaSR, distinguished by the settings prepared in [`crate::Transport`].
 //!
 //! ```text
-//!   roce/shared.rs     what both halves use: congestion control, scheduling, pacing, paths, the timer, the turn
+//!   roce/shared.rs     what both halves use: congestion control, scheduling, pacing, paths, the timer, the scheduling
+//!                      turn (packets per scheduling round)
 //!   roce/fetch.rs      reads and atomics of the peer, and responses to them
 //!   roce/requester.rs  the window of requests: packets, acknowledgements, responses, timeouts
 //!   roce/responder.rs  the peer's requests: order, acceptance, execution, acknowledgements
@@ -16,14 +17,16 @@ pub(crate) mod responder;
 pub(crate) mod shared;
 mod target;
 
-use rnic_base::Seq;
-use rnic_policy::Cwnd;
+use rnic_base::{BitRate, Seq};
+use rnic_policy::{ControlEvent, Cwnd, PathEvent};
+use rnic_scr::Dispatch;
 use rnic_wire::{Headers, Packet};
 
 use crate::completion::WcStatus;
 use crate::core::{AckKind, Control, ControlPacket, Core};
 use crate::dma::Dma;
 use crate::error::{DropReason, RxOutcome};
+use crate::limiter::Limiter;
 use crate::packet::TransmitKind;
 use crate::ready::Half;
 use crate::state::QpState;
@@ -34,7 +37,14 @@ use crate::verbs::Verbs;
 use requester::Requester;
 use responder::Responder;
 
-/// A connection: requester and responder. Dispatches calls only.
+/// Event of a probe, by the policy that is to get it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ProbeOutcome {
+    Control(ControlEvent),
+    Path(PathEvent),
+}
+
+/// A connection: requester and responder. This type only dispatches calls.
 #[derive(Debug)]
 pub(crate) struct RoceConnection {
     requester: Requester,
@@ -61,15 +71,60 @@ impl RoceConnection {
         requester.shared.start_paths(&mut verbs.head, core.now);
         self.start_flow(verbs, core);
         if verbs.head.transport.credits {
-            self.requester.shared.extra.add_credits();
+            self.requester.shared.optional.add_credits();
+        }
+    }
+
+    /// Replaces the limits of the dequeue rate.
+    pub(crate) fn set_limiter(&mut self, verbs: &mut Verbs, core: &mut Core, limiter: Limiter) {
+        let Self { requester, responder } = self;
+        requester.shared.set_limiter(&verbs.head, core, limiter);
+        if verbs.head.transmits() {
+            requester.wake(verbs, core);
+        }
+        if responder.has_work() {
+            requester.shared.wake_responder(&verbs.head, core);
+        }
+    }
+
+    /// Applies a change of the weight of the queue pair.
+    pub(crate) fn set_weight(&mut self, verbs: &Verbs, core: &mut Core) {
+        self.requester.shared.set_weight(&verbs.head, core);
+    }
+
+    /// See [`crate::qp::Qp::on_dispatch`].
+    pub(crate) fn on_dispatch(&mut self, verbs: &Verbs, core: &mut Core, dispatch: &Dispatch) -> u32 {
+        self.requester.shared.on_dispatch(&verbs.head, core, dispatch)
+    }
+
+    /// Returns the limits of the dequeue rate, if it has ever been limited.
+    pub(crate) fn limiter(&self) -> Option<&Limiter> {
+        self.requester.shared.limiter()
+    }
+
+    /// Returns the rate of congestion control, if it sets one.
+    pub(crate) fn control_rate(&self) -> Option<BitRate> {
+        self.requester.shared.control_rate()
+    }
+
+    /// Passes the outcome of a probe, or a tick, to the policy that asked for it.
+    pub(crate) fn on_probe(&mut self, verbs: &mut Verbs, core: &mut Core, outcome: &ProbeOutcome) {
+        let in_flight = self.requester.in_flight();
+        let shared = &mut self.requester.shared;
+        match *outcome {
+            ProbeOutcome::Control(event) => shared.on_event(&verbs.head, core, in_flight, &event),
+            ProbeOutcome::Path(event) => shared.ask_path(&mut verbs.head, core, &event),
+        }
+        if verbs.head.transmits() {
+            self.requester.wake(verbs, core);
         }
     }
 
     fn start_flow(&mut self, verbs: &Verbs, core: &mut Core) {
-        let (in_flight, served) = (self.requester.in_flight(), self.responder.responses_in_flight());
+        let (in_flight, responses_in_flight) = (self.requester.in_flight(), self.responder.responses_in_flight());
         let shared = &mut self.requester.shared;
-        shared.start(&verbs.head, core, in_flight + served);
-        shared.note_served(served);
+        shared.start(&verbs.head, core, in_flight + responses_in_flight);
+        shared.note_served(responses_in_flight);
     }
 
     /// Schedules the requester, because new work is queued.
@@ -88,8 +143,8 @@ impl RoceConnection {
         congested: bool,
         dma: &mut D,
     ) -> RxOutcome {
-        core.echo = congested && self.on_mark(verbs, core);
-        core.echoed = packet.flags.becn;
+        core.packet_was_marked = congested && self.on_mark(verbs, core);
+        core.ack_echoes_mark = packet.flags.becn;
         let Self { requester, responder } = self;
         match packet.headers {
             Headers::Send { .. }
@@ -102,21 +157,21 @@ impl RoceConnection {
                 if verbs.head.state.receives() {
                     responder.on_request(requester, verbs, core, packet, dma)
                 } else {
-                    responder.on_late(requester, verbs, core)
+                    responder.on_request_in_error(requester, verbs, core)
                 }
             }
             Headers::Ack { aeth, sack } if verbs.head.transmits() => {
                 let una = requester.una();
                 let outcome = requester.on_ack(verbs, core, packet.psn, aeth, sack);
                 if verbs.head.transport.scheduled {
-                    self.after_answers(verbs, core, una);
+                    self.after_acked_responses(verbs, core, una);
                 }
                 outcome
             }
-            Headers::LossAck { note, .. } if verbs.head.transmits() => {
+            Headers::LossAck { report, .. } if verbs.head.transmits() => {
                 let una = requester.una();
-                let outcome = requester.on_loss_ack(verbs, core, packet.psn, &note);
-                self.after_answers(verbs, core, una);
+                let outcome = requester.on_loss_ack(verbs, core, packet.psn, &report);
+                self.after_acked_responses(verbs, core, una);
                 outcome
             }
             // Reads of the peer are served by the receiving half.
@@ -138,9 +193,9 @@ impl RoceConnection {
     /// Wakes the responder after an acknowledgement: packets from `una` may have been acknowledged, including responses
     /// (FaSR), and a refusal that has waited for them can be sent.
     #[inline]
-    fn after_answers(&mut self, verbs: &Verbs, core: &mut Core, una: Seq) {
+    fn after_acked_responses(&mut self, verbs: &Verbs, core: &mut Core, una: Seq) {
         let Self { requester, responder } = self;
-        if requester.answers.were_asked_for() && requester.una() != una && responder.has_work() {
+        if requester.peer_fetches.has_any() && requester.una() != una && responder.has_work() {
             requester.shared.wake_responder(&verbs.head, core);
         }
     }
@@ -149,7 +204,7 @@ impl RoceConnection {
     fn on_response<D: Dma>(&mut self, verbs: &mut Verbs, core: &mut Core, packet: &Packet, dma: &mut D) -> RxOutcome {
         let Self { requester, responder } = self;
         if verbs.head.transport.scheduled {
-            responder.on_answer(requester, verbs, core, packet, dma)
+            responder.on_scheduled_response(requester, verbs, core, packet, dma)
         } else if verbs.head.transport.split {
             requester.on_split_response(verbs, core, packet, dma)
         } else {
@@ -163,7 +218,7 @@ impl RoceConnection {
     fn on_late_response(&mut self, verbs: &mut Verbs, core: &mut Core) -> RxOutcome {
         let Self { requester, responder } = self;
         if verbs.head.transport.scheduled {
-            return responder.on_late(requester, verbs, core);
+            return responder.on_request_in_error(requester, verbs, core);
         }
         requester.repeat_refusal(verbs, core);
         RxOutcome::Dropped(core.drop_packet(DropReason::State))
@@ -172,7 +227,7 @@ impl RoceConnection {
     /// Handles a congestion mark on a packet of the peer. Returns whether its acknowledgement must report the mark.
     #[cold]
     fn on_mark(&mut self, verbs: &Verbs, core: &mut Core) -> bool {
-        if self.requester.shared.awaits_flow(&verbs.head) {
+        if self.requester.shared.needs_flow_for_marks(&verbs.head) {
             // The queue pair only receives so far: the transition to `ReadyToSend`, which starts congestion control, is
             // made only by senders.
             self.start_flow(verbs, core);
@@ -185,19 +240,19 @@ impl RoceConnection {
     #[inline]
     pub(crate) fn transmit(&mut self, half: Half, verbs: &mut Verbs, core: &mut Core) -> bool {
         let Self { requester, responder } = self;
-        let made = if half == Half::Responder {
+        let is_built = if half == Half::Responder {
             responder.transmit(requester, verbs, core)
         } else {
-            let made = requester.transmit(verbs, core);
-            if made && verbs.head.transport.scheduled && verbs.send.fetches > 0 {
+            let is_built = requester.transmit(verbs, core);
+            if is_built && verbs.head.transport.scheduled && verbs.send.fetches > 0 {
                 fetch::sign_request(&mut core.out.packet.headers, responder.expected(), core.now);
             }
-            made
+            is_built
         };
-        if !made {
+        if !is_built {
             core.wake_for_credit(verbs.head.peer());
         }
-        made
+        is_built
     }
 
     /// Completes the acknowledgement in `core.out`.
@@ -227,8 +282,8 @@ impl RoceConnection {
     }
 
     /// Returns whether `deadline`, which has expired in the timer heap, is this connection's current one.
-    pub(crate) fn take_expired(&mut self, deadline: Deadline) -> bool {
-        self.requester.shared.take_expired(deadline)
+    pub(crate) fn remove_expired(&mut self, deadline: Deadline) -> bool {
+        self.requester.shared.remove_expired(deadline)
     }
 
     fn next_timeout(&self, verbs: &Verbs) -> Deadline {
@@ -248,8 +303,8 @@ impl RoceConnection {
         }
     }
 
-    /// Frees the NIC resources that it holds: credit at the peer, a unit of the pool, an entry among the active queue
-    /// pairs.
+    /// Frees the NIC resources that the connection holds: credit at the peer, a unit of the window pool, an entry
+    /// among the active queue pairs.
     pub(crate) fn stop(&mut self, verbs: &mut Verbs, core: &mut Core) {
         let Self { requester, responder } = self;
         core.pools.release(&mut requester.shared.pool);
@@ -257,8 +312,8 @@ impl RoceConnection {
         responder.stop(verbs, core);
     }
 
-    /// Frees the NIC resources that it holds, before its queue pair is reset or destroyed.
-    pub(crate) fn leave(&mut self, verbs: &mut Verbs, core: &mut Core) {
+    /// Frees the NIC resources that the connection holds, before its queue pair is reset or destroyed.
+    pub(crate) fn detach(&mut self, verbs: &mut Verbs, core: &mut Core) {
         core.pools.release(&mut self.requester.shared.pool);
         if verbs.head.state.receives() {
             self.stop(verbs, core);
@@ -269,29 +324,30 @@ impl RoceConnection {
     /// whether a packet without payload replaces it, in `core.out`.
     ///
     /// The packet has been built and counted already, and is not sent. The send queue entry that it belongs to fails
-    /// with a local protection error when its turn comes, as if its key no longer covered the memory. For a response,
-    /// the memory no longer exists, and the result depends on the requester, as in [`fetch::gone`].
+    /// with a local protection error when it becomes the oldest one, as if its key no longer covered the memory. For
+    /// a response, the memory no longer exists, and the result depends on the requester, as in
+    /// [`fetch::refused_fetch`].
     pub(crate) fn fault_payload(&mut self, verbs: &mut Verbs, core: &mut Core) -> bool {
         let (kind, psn) = (core.out.kind, core.out.packet.psn);
         let Self { requester, responder } = self;
         match kind {
             TransmitKind::Ack => false,
-            TransmitKind::Request | TransmitKind::RequestAgain => {
+            TransmitKind::Request | TransmitKind::RequestRetransmission => {
                 let found = verbs.send.queue.find(psn.extend(requester.una()));
                 if let Some(counter) = found.filter(|_| verbs.head.state.sends()) {
                     verbs.fail_entry(core, requester.una(), counter, WcStatus::LocalProtection);
                 }
                 false
             }
-            TransmitKind::Response | TransmitKind::ResponseAgain => {
+            TransmitKind::Response | TransmitKind::ResponseRetransmission => {
                 let code = rnic_wire::NakCode::RemoteAccessError;
-                verbs.head.state.receives() && responder.refuse_made(requester, verbs, core, psn, code)
+                verbs.head.state.receives() && responder.refuse_built(requester, verbs, core, psn, code)
             }
         }
     }
 
-    /// Retransmits the acknowledgements of all requests that it has executed and of all responses that it has received,
-    /// or, when it has failed because it refused a request, the refusal; returns whether there were any.
+    /// Retransmits the acknowledgements of all requests that this end has executed and of all responses that it has
+    /// received, or the refusal when it has failed because it refused a request; returns whether there were any.
     pub(crate) fn repeat_acks(&mut self, verbs: &mut Verbs, core: &mut Core) -> bool {
         let Self { requester, responder } = self;
         if verbs.head.state == QpState::Error {
@@ -299,20 +355,20 @@ impl RoceConnection {
         }
         let Verbs { head, recv, .. } = verbs;
         // In a shared space an acknowledgement must not overtake responses: they would be treated as lost.
-        let owes_responses = responder.owes_responses() || requester.answers.are_owed();
+        let has_pending_responses = responder.has_pending_responses() || requester.peer_fetches.has_pending();
         let scheduled = head.transport.scheduled;
-        let has_taken = recv.msn > 0 || (scheduled && responder.expected() > recv.start);
-        let executed = (has_taken && !owes_responses).then_some(ControlPacket {
+        let has_received = recv.msn > 0 || (scheduled && responder.expected() > recv.start);
+        let executed = (has_received && !has_pending_responses).then_some(ControlPacket {
             slot: head.slot,
             from: head.number,
             expected: responder.expected(),
             msn: recv.msn,
-            says: Control::Ack { kind: AckKind::Ack, echo: false },
+            content: Control::Ack { kind: AckKind::Ack, echo: false },
         });
         let responses = requester.responses.as_ref().filter(|responses| !scheduled && !responses.is_waiting());
         let received = responses.map(|responses| {
-            let says = Control::ReadAck { kind: AckKind::Ack, echo: false };
-            ControlPacket { slot: head.slot, from: head.number, expected: responses.next_expected(), msn: 0, says }
+            let content = Control::ReadAck { kind: AckKind::Ack, echo: false };
+            ControlPacket { slot: head.slot, from: head.number, expected: responses.next_expected(), msn: 0, content }
         });
         let queued = [executed, received].into_iter().flatten().filter(|control| core.push_control(*control)).count();
         queued > 0

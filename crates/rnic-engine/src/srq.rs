@@ -12,7 +12,7 @@ pub struct SrqInfo {
     pub max_wr: u32,
     /// Maximum number of scatter/gather entries of each.
     pub max_sge: u32,
-    /// Number of entries below which an event is raised; 0 when there will be none.
+    /// Number of entries below which an event is raised; 0 when no event is armed.
     pub limit: u32,
     /// Number of entries posted and not claimed by a queue pair.
     pub posted: usize,
@@ -55,7 +55,7 @@ impl Srq {
         }
     }
 
-    pub(crate) fn sge_limit(&self) -> usize {
+    pub(crate) fn sges_max(&self) -> usize {
         self.sges_each
     }
 
@@ -92,7 +92,7 @@ impl Srq {
         self.limit = limit;
     }
 
-    /// Passes the oldest receive to `claim`; returns whether the limit was reached by it, or `None` when there was no
+    /// Passes the oldest receive to `claim`; returns whether that reached the limit, or `None` when there was no
     /// receive.
     pub(crate) fn take(&mut self, claim: impl FnOnce(u64, &[Sge])) -> Option<LimitReached> {
         let entry = self.entries.pop_front()?;
@@ -101,12 +101,12 @@ impl Srq {
             *slot = sge;
         }
         claim(entry.wr_id, &sges[..entry.sge_count as usize]);
-        let reached = self.limit > 0 && (self.entries.len() as u32) < self.limit;
-        if reached {
+        let is_limit_reached = self.limit > 0 && (self.entries.len() as u32) < self.limit;
+        if is_limit_reached {
             // The event is one-shot (IBA 10.2.9.3): setting a limit arms it again.
             self.limit = 0;
         }
-        Some(LimitReached(reached))
+        Some(LimitReached(is_limit_reached))
     }
 }
 
@@ -114,8 +114,8 @@ impl Srq {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct LimitReached(pub(crate) bool);
 
-/// State that only the target of an extended reliable connection has. The engine stores it, so that other queue pairs
-/// do not grow.
+/// State that only the target of an extended reliable connection has. Stored in the engine rather than in the queue
+/// pair, so that it takes no space in other queue pairs.
 #[derive(Debug)]
 pub(crate) struct Target {
     /// XRC domain of the target.

@@ -8,9 +8,9 @@
 //!     `---- (from any) ---------- Error   SendQueueError
 //! ```
 //!
-//! InfiniBand Architecture volume 1, section 10.3.1. The send-queue-error state exists only for unreliable services: a
-//! request that fails there affects only the requests behind it, and receiving continues. A queue pair enters it by
-//! itself.
+//! InfiniBand Architecture volume 1, section 10.3.1. The send-queue-error state exists only for unreliable services:
+//! a failed request then affects only later requests, and receiving continues. A queue pair enters it on a failure,
+//! not on request of the program.
 
 /// Service guarantee of a queue pair: `ibv_qp_type`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -35,9 +35,9 @@ pub enum QpState {
     ReadyToReceive,
     /// Fully operational: requests are sent and received.
     ReadyToSend,
-    /// No new requests are sent; those in flight complete.
+    /// No new requests are sent; requests in flight complete.
     SendQueueDrained,
-    /// A send request of an unreliable service has failed: those behind it are flushed, and receiving continues.
+    /// A send request of an unreliable service has failed: later ones are flushed, and receiving continues.
     SendQueueError,
     /// All posted work requests are flushed.
     Error,
@@ -68,9 +68,9 @@ impl QpState {
         matches!(self, Self::ReadyToReceive | Self::ReadyToSend | Self::SendQueueDrained | Self::SendQueueError)
     }
 
-    /// Returns whether send requests may be posted. Those posted too late are flushed.
+    /// Returns whether send requests may be posted. Requests posted in an error state are flushed.
     #[inline]
-    pub(crate) fn takes_sends(self) -> bool {
+    pub(crate) fn accepts_sends(self) -> bool {
         !matches!(self, Self::Reset | Self::Init | Self::ReadyToReceive)
     }
 
@@ -85,9 +85,9 @@ impl QpState {
 mod tests {
     use super::*;
 
-    /// Proves the whole table: a change that appears or vanishes shows here.
+    /// Checks the complete transition table: an added or removed transition fails this test.
     #[test]
-    fn the_table_of_transitions() {
+    fn the_transitions_are_exactly_those_of_the_table() {
         use QpState::*;
         let all = [Reset, Init, ReadyToReceive, ReadyToSend, SendQueueDrained, SendQueueError, Error];
         let table: Vec<String> = all

@@ -15,7 +15,7 @@ pub enum WaitReason {
     Cap,
     /// The packets in flight have reached the congestion window.
     Window,
-    /// The rate of the congestion control or scheduler delays the packet.
+    /// The rate of congestion control delays the packet.
     Rate,
     /// The packets in flight to this peer have reached the capacity of its receive buffer.
     PeerWindow,
@@ -27,11 +27,13 @@ pub enum WaitReason {
     ReceiverNotReady,
     /// The messages in flight have reached the number of receives posted at the other end.
     Credits,
+    /// The dequeue rate, which the scheduler or the user has set, delays the packet.
+    Dequeue,
 }
 
 impl WaitReason {
     /// Number of wait reasons.
-    pub const COUNT: usize = 8;
+    pub const COUNT: usize = 9;
     /// All wait reasons, in the order of their numbers.
     pub const ALL: [Self; Self::COUNT] = [
         Self::Cap,
@@ -42,6 +44,7 @@ impl WaitReason {
         Self::Fence,
         Self::ReceiverNotReady,
         Self::Credits,
+        Self::Dequeue,
     ];
 }
 
@@ -52,7 +55,7 @@ pub struct QpStats {
     pub packets_sent: u64,
     /// Requests and responses retransmitted.
     pub packets_retransmitted: u64,
-    /// Timeouts on which recovery acted.
+    /// Timeouts that caused loss recovery to act.
     pub timeouts: u32,
     /// NACKs accepted.
     pub nacks: u32,
@@ -74,15 +77,15 @@ pub struct EngineStats {
     /// Packets passed to [`crate::Engine::receive`].
     pub packets_received: u64,
     /// Received packets that were out of order and kept.
-    pub packets_early: u64,
+    pub packets_out_of_order: u64,
     /// Received packets that were duplicates.
     pub packets_duplicate: u64,
-    /// Received Read requests that the peer has submitted again, according to their timestamps (FaSR).
+    /// Received Read requests that the peer has retransmitted, according to their timestamps (FaSR).
     pub reads_resubmitted: u64,
-    /// Timeouts on which recovery acted.
+    /// Timeouts that caused loss recovery to act.
     pub timeouts: u64,
-    /// Number of waits shorter than a timeout after which packets were retransmitted as probes, to obtain a response
-    /// from the peer.
+    /// Number of times that packets were retransmitted as probes before the timeout, to obtain a response from the
+    /// peer.
     pub probes: u64,
     /// NACKs accepted.
     pub nacks: u64,
@@ -103,7 +106,7 @@ pub struct EngineStats {
 }
 
 /// Counters of FaSR's shared pool. Usage counters and `recoveries` include both ends of connections; `fast_path`,
-/// `slow_path` and the counters of finished recoveries include receivers only.
+/// `slow_path` and the counters of finished recoveries only include receivers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PoolStats {
     /// Out-of-order or gap-filling packets that needed no bitmap.
@@ -112,12 +115,12 @@ pub struct PoolStats {
     pub slow_path: u64,
     /// Recoveries started, at either end.
     pub recoveries: u64,
-    /// Receivers' recoveries that have finished and never had a block.
+    /// Finished recoveries of receivers that never used a block.
     pub recoveries_without_blocks: u64,
-    /// Receivers' recoveries that have finished, by the number of packets lost in them; the last element counts all
-    /// higher numbers.
+    /// Finished recoveries of receivers, by the number of packets lost in them; the last element counts all higher
+    /// numbers.
     pub losses_per_recovery: [u64; 17],
-    /// Receivers' recoveries in which the loss counter overflowed.
+    /// Recoveries of receivers in which the loss counter overflowed.
     pub overflows: u64,
     /// Number of times that a bitmap was released because only one packet was missing.
     pub slow_to_fast: u64,
@@ -146,7 +149,7 @@ impl PoolStats {
     #[must_use]
     pub fn plus(mut self, other: &Self) -> Self {
         let Self { losses_per_recovery, .. } = &mut self;
-        losses_per_recovery.iter_mut().zip(other.losses_per_recovery).for_each(|(sum, more)| *sum += more);
+        losses_per_recovery.iter_mut().zip(other.losses_per_recovery).for_each(|(sum, addend)| *sum += addend);
         self.fast_path += other.fast_path;
         self.slow_path += other.slow_path;
         self.recoveries += other.recoveries;
@@ -166,7 +169,7 @@ impl PoolStats {
     }
 }
 
-/// Shared resources of Falcon's connections, and their counters.
+/// State and counters of the resources that Falcon connections share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FalconStats {
     /// True when no resource is held.
@@ -177,14 +180,13 @@ pub struct FalconStats {
     pub rx_level: u8,
     /// Number of times that a queue pair had to wait for resources (Xoff, F-34).
     pub pauses: u64,
-    /// Highest occupancy of the fullest part so far, in thousandths: of its contexts, and of its buffers (F-31).
+    /// Highest occupancy so far of the fullest partition, in thousandths: of its contexts, and of its buffers (F-31).
     pub fullest: Amount,
     /// Counters of events for adaptive engines.
     pub events: EventCounts,
     /// Sums over all connections, including those that no longer exist.
     pub delivery: DeliveryCounters,
-    /// Number of times that a flow changed its path, by flow index: flow 0 of every connection, flow 1 of every one,
-    /// and so on.
+    /// Number of times that a flow changed its path, by flow index, summed over all connections.
     pub moves: [u64; FLOWS_MAX],
 }
 
@@ -192,6 +194,6 @@ impl FalconStats {
     /// Adds the counters of a connection.
     pub fn add(&mut self, delivery: &Delivery) {
         self.delivery.add(&delivery.counters());
-        self.moves.iter_mut().zip(delivery.moves()).for_each(|(sum, more)| *sum += more);
+        self.moves.iter_mut().zip(delivery.moves()).for_each(|(sum, addend)| *sum += addend);
     }
 }

@@ -1,18 +1,24 @@
 //! Wake-up times of the queue pairs.
 //!
-//! One entry in a heap per queue pair, for the earliest of its deadlines. Deadlines move all the time (every
-//! acknowledgement restarts a timeout) and nearly always to later: so an entry is not changed when its deadline moves
-//! to later; when the entry expires, the queue pair checks which deadlines are really due and is armed anew. A timeout
-//! costs a store per packet, and a heap operation per timeout period.
+//! Each queue pair has one entry in a heap, for the earliest of its deadlines. Deadlines change constantly (every
+//! acknowledgement restarts a timeout) and nearly always become later. Therefore an entry is not changed when its
+//! deadline becomes later; when the entry expires, the queue pair checks which deadlines are really due, and a new
+//! entry is inserted. A timeout thus costs one store per packet, and one heap operation per timeout period.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 
 use rnic_base::{Duration, Time, prefetch_at};
 
-/// An instant that may be "never", in eight bytes.
+/// A point in time, or "never", in eight bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Deadline(u64);
+
+impl Default for Deadline {
+    fn default() -> Self {
+        Self::NEVER
+    }
+}
 
 impl Deadline {
     pub(crate) const NEVER: Self = Self(u64::MAX);
@@ -46,28 +52,29 @@ impl Deadline {
 /// Wake-ups of all queue pairs.
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
-    /// Heap of (deadline, queue pair slot). Entries whose queue pair has moved its wake-up are stale and ignored.
+    /// Heap of (deadline, queue pair slot). Entries of queue pairs that have since been armed for another time are
+    /// stale and ignored.
     heap: BinaryHeap<Reverse<(Deadline, u32)>>,
     /// Number of entries for which space is reserved.
     expected: usize,
-    /// Deadlines in the distant future, which are removed when nothing waits for them: a simulation would otherwise run
-    /// until then.
-    far: BTreeSet<(Deadline, u32)>,
+    /// Deadlines in the distant future. Unlike heap entries, they are removed when they are no longer needed:
+    /// otherwise a simulation would run until the last of them.
+    distant: BTreeSet<(Deadline, u32)>,
 }
 
 impl Timers {
     /// Reserves space for `entries` more entries.
-    pub(crate) fn expect(&mut self, entries: usize) {
+    pub(crate) fn reserve_entries(&mut self, entries: usize) {
         self.expected += entries;
         self.heap.reserve(self.expected.saturating_sub(self.heap.len()));
     }
 
     /// Releases the reservation of `entries` entries, whose user no longer exists.
-    pub(crate) fn expect_no_more(&mut self, entries: usize) {
+    pub(crate) fn release_entries(&mut self, entries: usize) {
         self.expected -= entries;
     }
 
-    /// Ensures that `slot` wakes at `deadline` or earlier; `armed` is the deadline of its present entry.
+    /// Ensures that `slot` wakes at `deadline` or earlier; `armed` is the deadline of its current entry.
     #[inline]
     pub(crate) fn arm(&mut self, slot: u32, deadline: Deadline, armed: &mut Deadline) {
         if deadline < *armed {
@@ -79,20 +86,20 @@ impl Timers {
     #[inline]
     pub(crate) fn next(&self) -> Option<Time> {
         let next = self.heap.peek().map_or(Deadline::NEVER, |Reverse((deadline, _))| *deadline);
-        if self.far.is_empty() { next.time() } else { self.next_of_both(next) }
+        if self.distant.is_empty() { next.time() } else { self.earlier_of(next) }
     }
 
     #[cold]
-    fn next_of_both(&self, next: Deadline) -> Option<Time> {
-        self.far.first().map_or(next, |(far, _)| next.min(*far)).time()
+    fn earlier_of(&self, next: Deadline) -> Option<Time> {
+        self.distant.first().map_or(next, |(distant, _)| next.min(*distant)).time()
     }
 
-    /// Moves the distant deadline of `slot` from `from` to `to`, exactly.
+    /// Moves the distant deadline of `slot` from `from` to `to`; unlike with [`Self::arm`], the old entry is removed.
     #[cold]
-    pub(crate) fn move_far(&mut self, slot: u32, from: Deadline, to: Deadline) {
-        self.far.remove(&(from, slot));
+    pub(crate) fn move_distant(&mut self, slot: u32, from: Deadline, to: Deadline) {
+        self.distant.remove(&(from, slot));
         if to.is_set() {
-            self.far.insert((to, slot));
+            self.distant.insert((to, slot));
         }
     }
 
@@ -100,17 +107,18 @@ impl Timers {
     #[inline]
     pub(crate) fn prefetch(&self) {
         let entries = self.heap.as_slice();
-        let few = entries.len().min(TOUCHED);
-        (0..few).step_by(4).for_each(|index| prefetch_at(entries, index));
+        let prefetched = entries.len().min(PREFETCHED_ENTRIES_MAX);
+        (0..prefetched).step_by(4).for_each(|index| prefetch_at(entries, index));
         prefetch_at(entries, entries.len().wrapping_sub(1));
     }
 
-    /// Returns approximately the slots that are due before `horizon`: those among the first few heap entries, of which
-    /// only the very first is in order.
+    /// Returns some of the slots that are due before `horizon`: those among the first few heap entries, of which only
+    /// the first is certainly the earliest.
     #[inline]
-    pub(crate) fn few_until(&self, horizon: Time) -> impl Iterator<Item = u32> {
+    pub(crate) fn first_due_before(&self, horizon: Time) -> impl Iterator<Item = u32> {
         let end = Deadline::at(horizon);
-        let first = self.heap.as_slice().iter().take(FEW).filter(move |Reverse((deadline, _))| *deadline < end);
+        let first =
+            self.heap.as_slice().iter().take(SCANNED_ENTRIES_MAX).filter(move |Reverse((deadline, _))| *deadline < end);
         first.map(|Reverse((_, slot))| *slot)
     }
 
@@ -121,28 +129,29 @@ impl Timers {
         if is_due {
             return self.heap.pop().map(|Reverse(entry)| entry);
         }
-        self.pop_far(now)
+        self.pop_distant(now)
     }
 
     #[inline(never)]
-    fn pop_far(&mut self, now: Time) -> Option<(Deadline, u32)> {
-        self.far.first().filter(|(deadline, _)| deadline.is_due(now))?;
-        self.far.pop_first()
+    fn pop_distant(&mut self, now: Time) -> Option<(Deadline, u32)> {
+        self.distant.first().filter(|(deadline, _)| deadline.is_due(now))?;
+        self.distant.pop_first()
     }
 }
 
-/// Number of entries considered: the first entry, and two levels behind it in the heap.
-const FEW: usize = 7;
+/// Number of entries considered: the first entry, and the two heap levels below it.
+const SCANNED_ENTRIES_MAX: usize = 7;
 
-/// Number of entries near the top that are prefetched: an entry that sifts down from the top passes one of each level.
-const TOUCHED: usize = 31;
+/// Number of entries near the top that are prefetched: an entry that is sifted down from the top passes one on each
+/// level.
+const PREFETCHED_ENTRIES_MAX: usize = 31;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn arm_keeps_the_earliest_and_pop_brings_them_in_order() {
+    fn arm_keeps_the_earliest_deadline_and_pop_returns_deadlines_in_order() {
         let mut timers = Timers::default();
         let at = |us| Deadline::at(Time::from_us(us));
         let (mut first, mut second) = (Deadline::NEVER, Deadline::NEVER);
@@ -157,17 +166,17 @@ mod tests {
     }
 
     #[test]
-    fn far_deadlines_are_exact_and_come_up_beside_the_others() {
+    fn distant_deadlines_are_exact_and_ordered_with_the_others() {
         let mut timers = Timers::default();
         let at = |us| Deadline::at(Time::from_us(us));
         let mut armed = Deadline::NEVER;
         timers.arm(1, at(50), &mut armed);
-        timers.move_far(2, Deadline::NEVER, at(20));
-        timers.move_far(3, Deadline::NEVER, at(70));
+        timers.move_distant(2, Deadline::NEVER, at(20));
+        timers.move_distant(3, Deadline::NEVER, at(70));
         assert_eq!(timers.next(), Some(Time::from_us(20)));
-        timers.move_far(2, at(20), at(60));
+        timers.move_distant(2, at(20), at(60));
         assert_eq!(timers.next(), Some(Time::from_us(50)));
-        timers.move_far(3, at(70), Deadline::NEVER);
+        timers.move_distant(3, at(70), Deadline::NEVER);
         assert_eq!(timers.pop_due(Time::from_us(100)), Some((at(50), 1)));
         assert_eq!(timers.pop_due(Time::from_us(59)), None);
         assert_eq!(timers.pop_due(Time::from_us(100)), Some((at(60), 2)));
@@ -175,17 +184,17 @@ mod tests {
     }
 
     #[test]
-    fn only_those_are_looked_at_whose_time_comes_before_the_horizon() {
+    fn only_deadlines_before_the_horizon_are_returned() {
         let mut timers = Timers::default();
         for (slot, us) in [(1, 50), (2, 20), (3, 30), (4, 90)] {
             let mut armed = Deadline::NEVER;
             timers.arm(slot, Deadline::at(Time::from_us(us)), &mut armed);
         }
-        let until = |us| {
-            let mut slots: Vec<u32> = timers.few_until(Time::from_us(us)).collect();
+        let due_before = |us| {
+            let mut slots: Vec<u32> = timers.first_due_before(Time::from_us(us)).collect();
             slots.sort_unstable();
             slots
         };
-        assert_eq!([until(20), until(31), until(91)], [vec![], vec![2, 3], vec![1, 2, 3, 4]]);
+        assert_eq!([due_before(20), due_before(31), due_before(91)], [vec![], vec![2, 3], vec![1, 2, 3, 4]]);
     }
 }

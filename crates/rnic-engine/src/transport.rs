@@ -1,4 +1,4 @@
-//! Preprocessed profile: values that the packet path needs, computed once.
+//! A preprocessed profile: the values that the packet path needs, computed once.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::wq::WqeOp;
 pub struct Transport {
     pub(crate) profile: Profile,
     pub(crate) format: Format,
-    /// True when later Write packets have FaSR's short addresses.
+    /// True when the Write packets after the first carry FaSR's short addresses.
     pub(crate) short_addresses: bool,
     /// True when the headers include extensions of IRN or FaSR. Set for Falcon too, where it is not used.
     pub(crate) extended: bool,
@@ -27,26 +27,26 @@ pub struct Transport {
     pub(crate) operations: u16,
     /// Variants of this transport for unreliable connections and for unreliable datagrams.
     unreliable: Option<[Arc<Self>; 2]>,
-    /// True when a request takes one number, independent of its response: requests and responses have separate sequence
-    /// spaces, or responses are packets of the responder's.
+    /// True when a request uses one sequence number, independent of its response: requests and responses have
+    /// separate sequence spaces, or responses are request packets of the responder.
     pub(crate) split: bool,
-    /// True when responses are packets of the responder's own, in the windows of its requests (FaSR). Implies `split`.
+    /// True when responses are request packets of the responder, in its request window (FaSR). Implies `split`.
     pub(crate) scheduled: bool,
     /// True when out-of-order packets are placed, not dropped.
-    pub(crate) places_early: bool,
+    pub(crate) places_out_of_order: bool,
     /// True when only Writes and Read responses among out-of-order packets are placed, and acknowledgements do not
-    /// report which have arrived. Implies `places_early`.
+    /// report which have arrived. Implies `places_out_of_order`.
     pub(crate) places_writes_only: bool,
-    /// True when a Write waits for earlier ones that overlap it: off where packets are placed in order, and so are
-    /// bytes.
+    /// True when a Write waits for earlier Writes that overlap it. False where packets, and therefore bytes, are
+    /// placed in order.
     pub(crate) fences_overlaps: bool,
-    /// True when acknowledgements carry the number of posted receives, and requesters do not exceed it.
+    /// True when acknowledgements carry the number of posted receives, which requesters do not exceed.
     pub(crate) credits: bool,
     /// True when receivers report gaps.
     pub(crate) reports_gaps: bool,
     /// Minimum time between the decision to retransmit a packet and its transmission.
     pub(crate) retransmit_fetch: Duration,
-    /// True when timers run from the last packet sent.
+    /// True when timeouts are measured from the last packet sent.
     pub(crate) times_last_sent: bool,
     /// True when every packet is acknowledged.
     pub(crate) acks_every_packet: bool,
@@ -57,36 +57,37 @@ pub struct Transport {
     pub(crate) window_bits: u32,
     /// Distance from the expected packet, in packets, up to which a receiver keeps out-of-order packets; 1 where it
     /// keeps none.
-    pub(crate) early_reach: u32,
+    pub(crate) out_of_order_reach: u32,
     /// Shape of the pool that stores the bits of out-of-order packets, where the receiver counts missing packets: FaSR.
     pub(crate) pool: Option<PoolShape>,
     /// Time that a requester waits for any packet from a responder that owes it data, per retry: many timeouts of the
-    /// responder, so that its own recovery comes first.
-    pub(crate) response_patience: Duration,
-    /// Same as `response_patience`, for a responder whose timeouts have reached their maximum.
-    response_patience_max: Duration,
+    /// responder, so that its own recovery can act first.
+    pub(crate) response_timeout: Duration,
+    /// Same as `response_timeout`, for a responder whose timeouts have reached their maximum.
+    response_timeout_max: Duration,
     /// True when timeouts are derived from measurements, and the capacity of a path is determined from the losses on
     /// it.
     pub(crate) measured: bool,
-    /// Longest timeout configured for the transport, which is the unit of the time that a peer may be silent.
+    /// Longest timeout configured for the transport, the unit in which the time that a peer may be silent is
+    /// calculated.
     nominal_timeout: Duration,
     pub(crate) recovery_interest: Interest,
     pub(crate) control_interest: ControlInterest,
     /// True when a policy uses round-trip times.
     pub(crate) times_packets: bool,
     pub(crate) path_per_packet: bool,
-    pub(crate) schedule_listens: bool,
+    pub(crate) scheduler_uses_events: bool,
 }
 
 impl Transport {
     /// Prepares `profile`.
     ///
     /// # Errors
-    /// When its parts are not compatible.
+    /// When the components of the profile are incompatible.
     pub fn new(profile: Profile) -> Result<Self, ProfileError> {
         profile.check()?;
-        let places_early = match profile.protocol.falcon() {
-            None => profile.placement().keeps_early(),
+        let places_out_of_order = match profile.protocol.falcon() {
+            None => profile.placement().keeps_out_of_order(),
             Some(shape) => shape.ordering == FalconOrdering::Weak,
         };
         let recovery = &profile.recovery;
@@ -98,7 +99,7 @@ impl Transport {
                 Protocol::Roce => Format::RoceV2,
                 Protocol::Irn => Format::Irn,
                 Protocol::Fasr => Format::Fasr,
-                // This value is never compared with a packet of a reliable connection.
+                // Placeholder: it is never compared with the format of a packet of a reliable connection.
                 Protocol::Falcon(_) => Format::RoceV2,
             },
             short_addresses: profile.protocol == Protocol::Fasr,
@@ -111,31 +112,31 @@ impl Transport {
             unreliable: None,
             split: profile.protocol.falcon().is_none() && profile.spaces != SequenceSpaces::Shared,
             scheduled: profile.protocol.falcon().is_none() && profile.spaces == SequenceSpaces::Scheduled,
-            places_early,
+            places_out_of_order,
             places_writes_only: profile.placement() == Placement::PlaceWrites,
             retransmit_fetch: profile.retransmit_fetch,
-            fences_overlaps: profile.fence_overlaps && places_early,
+            fences_overlaps: profile.fence_overlaps && places_out_of_order,
             credits: profile.end_to_end_credits,
             reports_gaps: recovery.policy.reports_gaps,
             times_last_sent: (recovery.policy.times_last_sent)(&recovery.params),
-            early_reach: if places_early { window_bits } else { 1 },
+            out_of_order_reach: if places_out_of_order { window_bits } else { 1 },
             pool: match profile.store {
-                Store::Pool(shape) if places_early => Some(shape),
+                Store::Pool(shape) if places_out_of_order => Some(shape),
                 _ => None,
             },
             acks_every_packet: profile.acks == AckRule::EveryPacket,
             ack_every_packets: profile.ack_every_packets,
             in_flight_max: profile.in_flight_max(),
             window_bits,
-            response_patience: many((recovery.policy.initial_rto)(&recovery.params)),
-            response_patience_max: many((recovery.policy.longest_rto)(&recovery.params)),
+            response_timeout: silence_timeout((recovery.policy.initial_rto)(&recovery.params)),
+            response_timeout_max: silence_timeout((recovery.policy.longest_rto)(&recovery.params)),
             measured: profile.measured_timeouts,
-            nominal_timeout: profile.patience_timeout().unwrap_or(Duration::MAX),
+            nominal_timeout: profile.silence_unit().unwrap_or(Duration::MAX),
             recovery_interest,
             control_interest,
             times_packets: recovery_interest == Interest::Always || control_interest.acked || profile.measured_timeouts,
             path_per_packet: (profile.paths.policy.per_packet)(&profile.paths.params),
-            schedule_listens: (profile.schedule.policy.listens)(&profile.schedule.params),
+            scheduler_uses_events: (profile.schedule.policy.uses_events)(&profile.schedule.params),
             profile,
         };
         let services = [Service::UnreliableConnection, Service::UnreliableDatagram];
@@ -145,14 +146,14 @@ impl Transport {
 
     /// Returns the time to wait for any packet from the responder after `silent_periods` such waits without one: it
     /// doubles where timeouts double, so that a responder that backs off reaches its last retry first.
-    pub(crate) fn response_patience_after(&self, silent_periods: u32) -> Duration {
-        let longer = self.response_patience.saturating_mul(1 << silent_periods.min(DOUBLINGS_MAX));
-        longer.min(self.response_patience_max)
+    pub(crate) fn response_timeout_after(&self, silent_periods: u32) -> Duration {
+        let doubled = self.response_timeout.saturating_mul(1 << silent_periods.min(DOUBLINGS_MAX));
+        doubled.min(self.response_timeout_max)
     }
 
     /// Returns the time that a peer may be silent, where timeouts are derived from measurements: the time that the
-    /// transport's configured timeouts would take for the first try and `retry_count` more.
-    pub(crate) fn patience(&self, retry_count: u32) -> Duration {
+    /// transport's configured timeouts would take for the first transmission and `retry_count` retries.
+    pub(crate) fn silence_max(&self, retry_count: u32) -> Duration {
         self.nominal_timeout.saturating_mul(u64::from(retry_count) + 1)
     }
 
@@ -169,13 +170,12 @@ impl Transport {
             operations: WqeOp::allowed(service),
             split: false,
             scheduled: false,
-            places_early: false,
+            places_out_of_order: false,
             fences_overlaps: false,
             credits: false,
-            early_reach: 1,
+            out_of_order_reach: 1,
             pool: None,
             acks_every_packet: false,
-            schedule_listens: false,
             ..self.clone()
         }
     }
@@ -198,7 +198,7 @@ impl Transport {
         &self.profile
     }
 
-    /// Returns the Falcon parameters of its reliable connections, when their packets are Falcon's.
+    /// Returns the Falcon parameters of its reliable connections, if they use Falcon.
     pub fn falcon(&self) -> Option<&FalconShape> {
         self.profile.protocol.falcon().filter(|_| self.service == Service::ReliableConnection)
     }
@@ -210,12 +210,13 @@ impl Transport {
 }
 
 /// Returns the response patience that corresponds to a timeout.
-fn many(rto: Option<Duration>) -> Duration {
-    rto.map_or(Duration::MAX, |rto| rto.saturating_mul(PATIENCE_TIMEOUTS))
+fn silence_timeout(rto: Option<Duration>) -> Duration {
+    rto.map_or(Duration::MAX, |rto| rto.saturating_mul(SILENCE_TIMEOUTS))
 }
 
-/// Patience in units of the first timeout: IRN's longer timeout is 3.2 times its first one, so ten cover three of them.
-const PATIENCE_TIMEOUTS: u64 = 10;
+/// Patience in units of the first timeout: IRN's longer timeout is 3.2 times its first one, so ten first timeouts
+/// cover three longer ones.
+const SILENCE_TIMEOUTS: u64 = 10;
 
-/// Maximum number of doublings: from a microsecond to more than a week, which no timeout exceeds.
+/// Maximum number of doublings: enough to go from a microsecond to more than a week, which no timeout exceeds.
 const DOUBLINGS_MAX: u32 = 40;

@@ -1,15 +1,16 @@
 //! Unreliable services: no packet is acknowledged or retransmitted.
 //!
 //! Source: InfiniBand Architecture volume 1, section 9.8, and 10.3.1 for the send-queue-error state. A request
-//! completes when its last packet has been passed to the driver; packets that arrive are delivered or dropped without a
-//! response. There is no window, no timer, no congestion control: all of these depend on acknowledgements. Packets
-//! count against the credit of a peer that has a limit, until the driver reports that they have arrived
+//! completes when its last packet has been passed to the driver; packets that arrive are delivered or dropped without
+//! a response. There are no windows, timers or congestion control, because all of these depend on acknowledgements.
+//! Packets count against the credit of a peer that has a limit, until the driver reports that they have arrived
 //! ([`crate::Engine::settle`]). [`connection`] and [`datagram`] handle received packets of the two services.
 
 mod connection;
 mod datagram;
 
 use rnic_base::Seq;
+use rnic_scr::Dispatch;
 use rnic_wire::{Format, Headers, Packet, PacketFlags, Position, Qpn};
 
 use crate::PeerId;
@@ -17,6 +18,7 @@ use crate::completion::WcStatus;
 use crate::core::Core;
 use crate::dma::Dma;
 use crate::error::{DropReason, RxOutcome};
+use crate::limiter::Limiter;
 use crate::packet::TransmitKind;
 use crate::ready::Half;
 use crate::roce::requester::{Piece, write_headers};
@@ -24,6 +26,7 @@ use crate::roce::shared::ConnShared;
 use crate::state::QpState;
 use crate::state::Service;
 use crate::stats::WaitReason;
+use crate::timer::Deadline;
 use crate::verbs::Verbs;
 use crate::verbs::head::Head;
 use crate::wq::SendWqe;
@@ -32,7 +35,7 @@ use crate::wr::SendFlags;
 /// Protocol state of a queue pair of an unreliable service.
 #[derive(Debug)]
 pub(crate) struct UnreliableEnd {
-    /// Paths and the scheduling turn; congestion control is not used.
+    /// State of path selection and the scheduling turn; congestion control is not used.
     shared: ConnShared,
     /// Sequence number of the next packet to send.
     next: Seq,
@@ -77,17 +80,57 @@ impl UnreliableEnd {
         self.shared.start(&verbs.head, core, 0);
     }
 
-    /// Enters the ring of ready senders when new work is queued.
+    /// Puts the queue pair into the ring of ready senders when new work is queued.
     #[inline]
     pub(crate) fn on_work(&mut self, verbs: &Verbs, core: &mut Core) {
-        if verbs.send.queue.has_unsent() {
-            core.ready.push(Half::Requester, verbs.head.slot, &mut self.shared.requests_queued);
+        if verbs.send.queue.has_unsent() && !self.shared.requests_queued {
+            self.shared.enlist_requester(&verbs.head, core);
         }
     }
 
-    /// Continues the scheduling turn, or moves to the end of the ring.
+    /// Handles `deadline`, which has expired in the timer heap: the rate permits the next packet, or the scheduler has
+    /// requested a tick.
+    pub(crate) fn on_alarm(&mut self, verbs: &Verbs, core: &mut Core, deadline: Deadline) {
+        if self.shared.remove_expired(deadline) {
+            self.shared.tick(&verbs.head, core, 0);
+            self.on_work(verbs, core);
+        }
+    }
+
+    /// Replaces the limits of the dequeue rate.
+    pub(crate) fn set_limiter(&mut self, verbs: &Verbs, core: &mut Core, limiter: Limiter) {
+        self.shared.set_limiter(&verbs.head, core, limiter);
+        self.on_work(verbs, core);
+    }
+
+    /// Returns the limits of the dequeue rate, if it has ever been limited.
+    pub(crate) fn limiter(&self) -> Option<&Limiter> {
+        self.shared.limiter()
+    }
+
+    /// Releases what the queue pair holds of the NIC, because it has failed, is reset or destroyed.
+    pub(crate) fn stop(&mut self, core: &mut Core) {
+        self.shared.leave_ledger(core);
+    }
+
+    /// Applies a change of the weight of the queue pair.
+    pub(crate) fn set_weight(&mut self, verbs: &Verbs, core: &mut Core) {
+        self.shared.set_weight(&verbs.head, core);
+    }
+
+    /// See [`crate::qp::Qp::on_dispatch`].
+    pub(crate) fn on_dispatch(&mut self, verbs: &Verbs, core: &mut Core, dispatch: &Dispatch) -> u32 {
+        self.shared.on_dispatch(&verbs.head, core, dispatch)
+    }
+
+    /// Continues the scheduling turn, or moves the queue pair to the end of the ring.
     fn end_of_turn(&mut self, verbs: &Verbs, core: &mut Core) {
-        if self.shared.goes_on(verbs.send.queue.has_unsent()) {
+        let has_work = verbs.send.queue.has_unsent();
+        if self.shared.has_flow() {
+            let ends_message = verbs.send.queue.packets_sent_of_next == 0;
+            self.shared.on_request_served(&verbs.head, core, ends_message, has_work);
+        }
+        if self.shared.continues_turn(has_work) {
             self.shared.requests_queued = true;
             core.ready.push_front(Half::Requester, verbs.head.slot);
         } else {
@@ -100,45 +143,52 @@ impl UnreliableEnd {
     pub(crate) fn fault_payload(&mut self, verbs: &mut Verbs, core: &mut Core) {
         let Verbs { head, send, .. } = &mut *verbs;
         let queue = &mut send.queue;
-        if queue.sent_of_next == 0 {
+        if queue.packets_sent_of_next == 0 {
             queue.next = queue.next.wrapping_sub(1);
             queue.head = queue.next;
             let wqe = queue.get(queue.head);
             if wqe.flags.contains(SendFlags::SIGNALED) {
-                core.take_back(head.send_cq, head.number, wqe.wr_id);
+                core.remove_newest(head.send_cq, head.number, wqe.wr_id);
             }
         }
         fail(verbs, core, WcStatus::LocalProtection);
     }
 
-    /// Builds the next packet, in `core.out`, if there is one. The ring has already removed this queue pair.
+    /// Builds the next packet, in `core.out`, if there is one. The queue pair has already been removed from the ring.
     #[inline(never)]
     pub(crate) fn transmit(&mut self, verbs: &mut Verbs, core: &mut Core) -> bool {
         self.shared.requests_queued = false;
         do_local_work(verbs, core);
         let Verbs { head, send, .. } = &*verbs;
-        let is_drained = send.queue.sent_of_next == 0 && head.state == QpState::SendQueueDrained;
-        if !head.state.sends() || !send.queue.has_unsent() || is_drained {
-            core.pass_on_all_room();
+        let stops_before_message = send.queue.packets_sent_of_next == 0 && head.state == QpState::SendQueueDrained;
+        if !head.state.sends() || !send.queue.has_unsent() || stops_before_message {
+            if !head.state.sends() {
+                self.shared.leave_ledger(core);
+            }
+            core.wake_for_all_credit();
             return false;
         }
         let (peer, _) = destination(head, send.queue.get(send.queue.next));
-        if core.peers.room(peer) == 0 {
+        if core.peers.available(peer) == 0 {
             core.count_wait(WaitReason::PeerWindow);
             self.shared.requests_queued = true;
             core.peers.wait(peer, Half::Requester, head.slot);
             return false;
         }
+        if self.shared.waits_for_dequeue_rate(head, core, Half::Requester) {
+            core.wake_for_all_credit();
+            return false;
+        }
         if !self.build(verbs, core) {
             fail(verbs, core, WcStatus::LocalProtection);
-            core.pass_on_all_room();
+            core.wake_for_all_credit();
             return false;
         }
         core.peers.sent(peer, 1);
         self.next += 1;
         let Verbs { head, send, .. } = &mut *verbs;
-        send.queue.sent_of_next += 1;
-        if send.queue.sent_of_next == send.queue.get(send.queue.next).packets {
+        send.queue.packets_sent_of_next += 1;
+        if send.queue.packets_sent_of_next == send.queue.get(send.queue.next).packets {
             send.complete_sent(head, core);
         }
         self.end_of_turn(verbs, core);
@@ -149,7 +199,7 @@ impl UnreliableEnd {
     /// permit access to it.
     fn build(&mut self, verbs: &mut Verbs, core: &mut Core) -> bool {
         let Verbs { head, send, .. } = &*verbs;
-        let (counter, index) = (send.queue.next, send.queue.sent_of_next);
+        let (counter, index) = (send.queue.next, send.queue.packets_sent_of_next);
         let wqe = send.queue.get(counter);
         let offset = index * head.mtu();
         let payload_len = (wqe.length - offset).min(head.mtu());
@@ -165,7 +215,7 @@ impl UnreliableEnd {
         packet.psn = self.next.wire();
         packet.payload_len = payload_len;
         packet.flags = PacketFlags { solicited, ..PacketFlags::default() };
-        let piece = Piece { index, takes: 1, asks: false, again: false };
+        let piece = Piece { index, numbers: 1, request_ack: false, is_retransmission: false };
         write_headers(head, wqe, position, piece, &mut packet.headers);
         if let Headers::Datagram { queue_key, .. } = &mut packet.headers
             && *queue_key >> 31 != 0
@@ -183,8 +233,8 @@ impl UnreliableEnd {
     /// Returns whether a packet of `format` from `peer` is for this queue pair, and the queue pair is in a receiving
     /// state.
     pub(crate) fn accepts(&self, head: &Head, peer: PeerId, format: Format) -> bool {
-        let is_peer = head.transport.service == Service::UnreliableDatagram || head.peer() == peer;
-        is_peer && head.transport.format == format && head.state.receives()
+        let is_from_peer = head.transport.service == Service::UnreliableDatagram || head.peer() == peer;
+        is_from_peer && head.transport.format == format && head.state.receives()
     }
 
     /// Receives a packet that is for this queue pair.
@@ -195,12 +245,12 @@ impl UnreliableEnd {
         packet: &Packet,
         dma: &mut D,
     ) -> RxOutcome {
-        let taken = if verbs.head.transport.service == Service::UnreliableDatagram {
+        let result = if verbs.head.transport.service == Service::UnreliableDatagram {
             self.receive_datagram(verbs, core, packet, dma)
         } else {
             self.receive_unacknowledged(verbs, core, packet, dma)
         };
-        match taken {
+        match result {
             Ok(()) => RxOutcome::Accepted,
             Err(DropReason::Duplicate) => {
                 core.stats.packets_duplicate += 1;
@@ -211,7 +261,7 @@ impl UnreliableEnd {
     }
 }
 
-/// Executes the next entries that send no packet.
+/// Executes the next entries that send no packets.
 #[inline]
 fn do_local_work(verbs: &mut Verbs, core: &mut Core) {
     while verbs.send.local_is_next() && verbs.head.state.sends() && verbs.head.state != QpState::SendQueueDrained {
@@ -231,7 +281,7 @@ fn destination(head: &Head, wqe: &SendWqe) -> (PeerId, Qpn) {
     }
 }
 
-/// Fails the oldest entry of the send queue: those behind it are flushed, receiving continues.
+/// Fails the oldest entry of the send queue: later ones are flushed, and receiving continues.
 fn fail(verbs: &mut Verbs, core: &mut Core, status: WcStatus) {
     let Verbs { head, send, .. } = verbs;
     send.fail_oldest(head, core, status);

@@ -2,18 +2,19 @@
 //! completions and flushing.
 //!
 //! ```text
-//!   verbs/head.rs       identity, ends, rights: what everything reads
-//!   verbs/send.rs       the send queue: posting, numbers of entries, completing, flushing, local memory
-//!   verbs/access.rs     what the peer may touch
+//!   verbs/head.rs       identity, endpoints, rights: read by all other files
+//!   verbs/send.rs       the send queue: posting, sequence numbers, completing, flushing, local memory
+//!   verbs/access.rs     checks of the memory that the peer accesses
 //!   verbs/placement.rs  atomic writes and flushes
-//!   verbs/recv.rs       the receive queue and what the peer may do: claims, placing, messages
+//!   verbs/recv.rs       the receive queue: claiming receives, placing data, ending messages
 //!   verbs/gather.rs     scatter/gather lists
-//!   verbs.rs            what needs both queues: the way into the error state
+//!   verbs.rs            operations on both queues, such as entering the error state
 //! ```
 //!
-//! The carrier owns sequence numbers, windows and timers, and passes the ones that these functions need as values. A
-//! completion is a call into the queue that [`Core`] holds. A failure flushes immediately; the carrier releases the
-//! resources of the NIC that it holds when the input has been processed ([`Head::has_failed`]).
+//! The protocol below owns sequence numbers, windows and timers, and passes the values that these
+//! functions need. Completions are written directly to the completion queue in [`Core`]. A failure flushes
+//! immediately; the protocol releases the resources of the NIC that it holds when the input has been processed
+//! ([`Head::has_failed`]).
 
 mod access;
 pub(crate) mod gather;
@@ -59,7 +60,7 @@ impl Verbs {
         }
     }
 
-    /// Returns the attributes with which the same queue pair could be created again.
+    /// Returns the attributes with which an identical queue pair could be created.
     pub(crate) fn attributes(&self) -> QpAttributes {
         let Self { head, send, recv, .. } = self;
         QpAttributes {
@@ -67,15 +68,15 @@ impl Verbs {
             send_cq: head.send_cq,
             recv_cq: head.recv_cq,
             srq: head.srq,
-            max_send_wr: send.queue.limit(),
-            max_recv_wr: recv.queue.limit(),
-            max_send_sge: send.queue.sge_limit() as u32,
-            max_recv_sge: recv.queue.sge_limit() as u32,
+            max_send_wr: send.queue.capacity(),
+            max_recv_wr: recv.queue.capacity(),
+            max_send_sge: send.queue.sges_max() as u32,
+            max_recv_sge: recv.queue.sges_max() as u32,
             signal_all: head.signal_all,
             service: head.transport.service,
             transport: std::sync::Arc::clone(&head.transport),
             number: Some(head.number),
-            // The carrier holds this attribute.
+            // This attribute is stored in the protocol state.
             nvme: None,
         }
     }
@@ -93,8 +94,8 @@ impl Verbs {
         if queue.is_full() {
             return Err(PostError::QueueFull);
         }
-        if request.sges.len() > queue.sge_limit() {
-            return Err(PostError::TooManySges { asked: request.sges.len(), limit: queue.sge_limit() });
+        if request.sges.len() > queue.sges_max() {
+            return Err(PostError::TooManySges { requested: request.sges.len(), limit: queue.sges_max() });
         }
         queue.push(request.wr_id, request.sges);
         if self.head.state == QpState::Error {
@@ -103,19 +104,19 @@ impl Verbs {
         Ok(())
     }
 
-    /// Completes entries from the head of the send queue while they are finished: acknowledged up to `una` and, for a
-    /// fetch with separate sequence spaces, with the response received.
+    /// Completes the finished entries at the head of the send queue: those acknowledged up to `una` and, for a fetch
+    /// with separate sequence spaces, whose response has been received.
     #[inline(always)]
     pub(crate) fn complete_through(&mut self, core: &mut Core, una: Seq) {
         let Self { head, send, .. } = self;
-        let first = send.queue.head;
-        let mut failed = None;
+        let old_head = send.queue.head;
+        let mut failed_status = None;
         while send.queue.head != send.queue.tail {
             let counter = send.queue.head;
             if let Some((failing, status)) = send.known_failure
                 && failing == counter
             {
-                failed = Some(status);
+                failed_status = Some(status);
                 break;
             }
             let wqe = send.queue.get(counter);
@@ -133,15 +134,15 @@ impl Verbs {
             }
             send.queue.head = counter.wrapping_add(1);
         }
-        if let Some(status) = failed {
+        if let Some(status) = failed_status {
             self.complete_failed_head(core, status);
-        } else if head.state == QpState::SendQueueDrained && send.queue.head != first {
+        } else if head.state == QpState::SendQueueDrained && send.queue.head != old_head {
             send.notice_drained(head, core);
         }
     }
 
-    /// Fails entry `counter` of the send queue, which cannot succeed, once it is the oldest; no new packets are sent.
-    /// Packets up to `una` are acknowledged.
+    /// Marks entry `counter` of the send queue, which cannot succeed, to fail once it is the oldest; no new packets
+    /// are sent. Packets up to `una` are acknowledged.
     pub(crate) fn fail_entry(&mut self, core: &mut Core, una: Seq, counter: u32, status: WcStatus) {
         self.send.mark_failed(counter, status);
         self.complete_through(core, una);
@@ -157,7 +158,7 @@ impl Verbs {
     pub(crate) fn fail_as_responder(&mut self, core: &mut Core, code: NakCode) {
         self.recv.refused = Some(code);
         let number = self.head.number;
-        core.notice(match code {
+        core.raise_event(match code {
             NakCode::RemoteAccessError => AsyncEvent::QpAccessError(number),
             NakCode::InvalidRequest => AsyncEvent::QpRequestError(number),
             NakCode::RemoteOperationalError | NakCode::PsnSequenceError => AsyncEvent::QpFatal(number),
@@ -165,22 +166,22 @@ impl Verbs {
         self.fail(core);
     }
 
-    /// See [`crate::Engine::give_up_on_peer`]. The oldest request completes with `known` when its status is known
+    /// See [`crate::Engine::on_peer_gone`]. The oldest request completes with `known_status` when its status is known
     /// already.
     #[cold]
-    pub(crate) fn give_up_on_peer(&mut self, core: &mut Core, known: Option<WcStatus>) {
+    pub(crate) fn on_peer_gone(&mut self, core: &mut Core, known_status: Option<WcStatus>) {
         let service = self.head.transport.service;
         if !self.head.state.receives() || service == Service::UnreliableDatagram {
             return;
         }
         if service == Service::ReliableConnection && !self.send.queue.is_empty() {
-            return self.complete_failed_head(core, known.unwrap_or(WcStatus::RetryExceeded));
+            return self.complete_failed_head(core, known_status.unwrap_or(WcStatus::RetryExceeded));
         }
-        core.notice(AsyncEvent::QpFatal(self.head.number));
+        core.raise_event(AsyncEvent::QpFatal(self.head.number));
         self.fail(core);
     }
 
-    /// Enters the error state and flushes both queues, oldest entry first. The carrier releases the resources of the
+    /// Enters the error state and flushes both queues, oldest entry first. The protocol releases the resources of the
     /// NIC that it holds when the current input has been processed.
     pub(crate) fn fail(&mut self, core: &mut Core) {
         if self.head.state == QpState::Error {
@@ -191,7 +192,7 @@ impl Verbs {
         core.is_unsettled = true;
         self.flush(core);
         if self.head.srq.is_some() {
-            core.notice(AsyncEvent::LastWqeReached(self.head.number));
+            core.raise_event(AsyncEvent::LastWqeReached(self.head.number));
         }
     }
 

@@ -8,77 +8,77 @@ mod round_trip;
 use crate::error::RxOutcome;
 use round_trip::RoundTrip;
 
-/// Counters of the packets that a queue pair accepted from its peer, and of those that it did not.
+/// Counters of the packets from the peer that a queue pair accepted, and of those that it did not accept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Traffic {
     /// Packets from the peer that were accepted: data, responses, acknowledgements.
     pub packets_received: u64,
-    /// The part of the accepted packets that arrived out of order and were kept.
-    pub packets_early: u64,
+    /// Those of the accepted packets that arrived out of order and were kept.
+    pub packets_out_of_order: u64,
     /// Packets from the peer that had been received before.
     pub packets_duplicate: u64,
-    /// Packets from the peer that were not used for any other reason.
+    /// Packets from the peer that were discarded for any other reason.
     pub packets_dropped: u64,
 }
 
 /// Statistics of one queue pair.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Watched {
+pub(crate) struct MonitoredQp {
     pub(crate) traffic: Traffic,
     pub(crate) round_trip: RoundTrip,
 }
 
-impl Watched {
+impl MonitoredQp {
     const NEW: Self = Self {
-        traffic: Traffic { packets_received: 0, packets_early: 0, packets_duplicate: 0, packets_dropped: 0 },
+        traffic: Traffic { packets_received: 0, packets_out_of_order: 0, packets_duplicate: 0, packets_dropped: 0 },
         round_trip: RoundTrip::NEW,
     };
 }
 
 /// Statistics of all queue pairs, by slot; empty while monitoring is off.
 #[derive(Debug, Default)]
-pub(crate) struct Watch {
-    on: bool,
-    entries: Vec<Watched>,
+pub(crate) struct Monitor {
+    is_on: bool,
+    entries: Vec<MonitoredQp>,
 }
 
-impl Watch {
+impl Monitor {
     /// Turns monitoring on for queue pairs created from now on.
     pub(crate) fn begin(&mut self) {
-        self.on = true;
+        self.is_on = true;
     }
 
     /// Resets the statistics of `slot`, where a queue pair is created or restarted.
     pub(crate) fn start(&mut self, slot: u32) {
-        if self.on {
+        if self.is_on {
             let slot = slot as usize;
             if self.entries.len() <= slot {
-                self.entries.resize(slot + 1, Watched::NEW);
+                self.entries.resize(slot + 1, MonitoredQp::NEW);
             }
-            self.entries[slot] = Watched::NEW;
+            self.entries[slot] = MonitoredQp::NEW;
         }
     }
 
     /// Returns the statistics of the queue pair in `slot`.
-    pub(crate) fn get(&self, slot: u32) -> Option<&Watched> {
+    pub(crate) fn get(&self, slot: u32) -> Option<&MonitoredQp> {
         self.entries.get(slot as usize)
     }
 
     /// Returns mutable access to the statistics of the queue pair in `slot`.
     #[inline]
-    pub(crate) fn of(&mut self, slot: u32) -> Option<&mut Watched> {
+    pub(crate) fn of(&mut self, slot: u32) -> Option<&mut MonitoredQp> {
         self.entries.get_mut(slot as usize)
     }
 
     /// Counts a packet from the peer.
     #[inline]
     pub(crate) fn count(&mut self, slot: u32, outcome: RxOutcome) {
-        let Some(Watched { traffic, .. }) = self.of(slot) else { return };
+        let Some(MonitoredQp { traffic, .. }) = self.of(slot) else { return };
         match outcome {
             RxOutcome::Accepted => traffic.packets_received += 1,
-            RxOutcome::Early => {
+            RxOutcome::OutOfOrder => {
                 traffic.packets_received += 1;
-                traffic.packets_early += 1;
+                traffic.packets_out_of_order += 1;
             }
             RxOutcome::Duplicate => traffic.packets_duplicate += 1,
             RxOutcome::Dropped(_) => traffic.packets_dropped += 1,

@@ -1,8 +1,8 @@
 //! Delivery windows: the shared mechanism for reliable delivery.
 //!
-//! A window is a sequence space with a sending end and a receiving end. A queue pair has one or two in each direction:
-//! RoCE's requests and responses share theirs; IRN's have one each (sPSN, rPSN). The meaning of the packets in the
-//! window is not known here.
+//! A window is a sequence space with a sending end and a receiving end. A queue pair has one or two in each
+//! direction: with RoCE, requests and responses share one; with IRN, each has its own (sPSN, rPSN). Windows do not
+//! depend on the meaning of the packets.
 
 mod limit;
 pub(crate) mod pool;
@@ -13,4 +13,4 @@ mod timing;
 pub(crate) use pool::{Bits, LaneId, Lost, Pools, RxClass, SrPointer};
 pub(crate) use receive::{Arrival, ReceiveWindow};
 pub(crate) use send::{SendWindow, TimeoutVerdict};
-pub(crate) use timing::Circumstances;
+pub(crate) use timing::TimeoutConditions;

@@ -35,7 +35,7 @@ impl WqeOp {
         matches!(self, Self::CompareSwap | Self::FetchAdd)
     }
 
-    /// Returns whether the responder sends a response, and not only an acknowledgement.
+    /// Returns whether the responder sends a response, not only an acknowledgement.
     #[inline]
     pub(crate) const fn is_fetch(self) -> bool {
         matches!(self, Self::Read | Self::CompareSwap | Self::FetchAdd | Self::AtomicWrite | Self::Flush)
@@ -53,22 +53,23 @@ impl WqeOp {
         matches!(self, Self::BindWindow | Self::LocalInvalidate)
     }
 
-    /// Returns the operations that may be posted to a queue pair of `service`, as bits.
+    /// Returns the operations that may be posted to a queue pair of `service`, as a bit mask.
     pub(crate) const fn allowed(service: Service) -> u16 {
-        let unacknowledged = Self::Write.bit() | Self::WriteImm.bit() | Self::Send.bit() | Self::SendImm.bit();
-        let local = Self::BindWindow.bit() | Self::LocalInvalidate.bit();
-        let answered = Self::SendInvalidate.bit() | Self::Read.bit() | Self::CompareSwap.bit() | Self::FetchAdd.bit();
+        let without_response = Self::Write.bit() | Self::WriteImm.bit() | Self::Send.bit() | Self::SendImm.bit();
+        let local_ops = Self::BindWindow.bit() | Self::LocalInvalidate.bit();
+        let with_response =
+            Self::SendInvalidate.bit() | Self::Read.bit() | Self::CompareSwap.bit() | Self::FetchAdd.bit();
         match service {
             Service::ReliableConnection => {
-                unacknowledged | answered | local | Self::AtomicWrite.bit() | Self::Flush.bit()
+                without_response | with_response | local_ops | Self::AtomicWrite.bit() | Self::Flush.bit()
             }
-            Service::UnreliableConnection => unacknowledged | local,
+            Service::UnreliableConnection => without_response | local_ops,
             Service::UnreliableDatagram => Self::Datagram.bit() | Self::DatagramImm.bit(),
         }
     }
 
-    /// The operations that may be posted to a queue pair on Falcon, as bits: RDMA over Falcon (chapter 8) has no
-    /// packets for the memory placement extensions.
+    /// The operations that may be posted to a queue pair on Falcon, as a bit mask: RDMA over Falcon (chapter 8) has
+    /// no packets for the memory placement extensions.
     pub(crate) const CARRIED_BY_FALCON: u16 =
         Self::allowed(Service::ReliableConnection) & !(Self::AtomicWrite.bit() | Self::Flush.bit());
 
@@ -115,16 +116,17 @@ pub(crate) struct SendWqe {
     pub(crate) remote: u64,
     /// Sequence number of the first packet, once it has been sent.
     pub(crate) first: Seq,
-    /// Compare operand, or summand; length of a binding; bytes of an atomic write; length of a flush; for an operation
+    /// Compare operand or addend; length of a binding; bytes of an atomic write; length of a flush; for an operation
     /// that consumes a receive of a shared receive queue at a target, the number of that queue.
     pub(crate) operand: u64,
-    /// New value of a compare and swap; rights of a binding (`verbs/send/local.rs`); mark of a datagram.
+    /// By operation: new value of a compare and swap; access rights of a binding (`verbs/send/local.rs`); for a
+    /// datagram, the destination's mark, which is passed to the driver with the packet.
     pub(crate) swap: u64,
     /// Remote key; queue key of a datagram; key of a window.
     pub(crate) rkey: u32,
     /// Bytes of the message.
     pub(crate) length: u32,
-    /// Number of sequence numbers that the entry takes.
+    /// Number of sequence numbers that the entry uses.
     pub(crate) packets: u32,
     /// Immediate data, or the key to invalidate; key of the region of a binding; placement type and selectivity of a
     /// flush.
@@ -171,24 +173,24 @@ struct Ring<T> {
     entries: Box<[T]>,
     sges: Box<[Sge]>,
     sges_each: u32,
-    limit: u32,
+    capacity: u32,
 }
 
 impl<T: Copy> Ring<T> {
-    fn new(limit: u32, sges_each: u32) -> Self {
-        Self { entries: Box::default(), sges: Box::default(), sges_each, limit }
+    fn new(capacity: u32, sges_each: u32) -> Self {
+        Self { entries: Box::default(), sges: Box::default(), sges_each, capacity }
     }
 
     /// Allocates the ring when the first entry is posted: a queue that is never used takes no memory.
     #[cold]
-    fn make(&mut self, blank: T) {
-        let capacity = self.limit.next_power_of_two() as usize;
-        self.entries = vec![blank; capacity].into_boxed_slice();
-        self.sges = vec![Sge::default(); capacity * self.sges_each as usize].into_boxed_slice();
+    fn allocate(&mut self, blank: T) {
+        let slots = self.capacity.next_power_of_two() as usize;
+        self.entries = vec![blank; slots].into_boxed_slice();
+        self.sges = vec![Sge::default(); slots * self.sges_each as usize].into_boxed_slice();
     }
 
     #[inline]
-    fn is_unmade(&self) -> bool {
+    fn is_unallocated(&self) -> bool {
         self.entries.is_empty()
     }
 
@@ -218,7 +220,7 @@ impl<T: Copy> Ring<T> {
 
     /// Stores the scatter/gather entries of `counter`.
     #[inline]
-    fn put_sges(&mut self, counter: u32, sges: &[Sge]) {
+    fn store_sges(&mut self, counter: u32, sges: &[Sge]) {
         let first = self.slot(counter) * self.sges_each as usize;
         match sges {
             // By far the most common list, stored without a call to copy it.
@@ -240,27 +242,27 @@ pub(crate) struct SendQueue {
     ring: Ring<SendWqe>,
     /// Oldest entry that has not completed.
     pub(crate) head: u32,
-    /// The entry whose next packet has never been sent.
+    /// The first entry with packets that have never been sent.
     pub(crate) next: u32,
     /// Counter of the next entry to be posted.
     pub(crate) tail: u32,
     /// Number of packets (for a shared-space read: of responses requested) of the entry at `next` that have been sent.
-    pub(crate) sent_of_next: u32,
+    pub(crate) packets_sent_of_next: u32,
 }
 
 impl SendQueue {
-    pub(crate) fn new(limit: u32, sges_each: u32) -> Self {
-        Self { ring: Ring::new(limit, sges_each), head: 0, next: 0, tail: 0, sent_of_next: 0 }
+    pub(crate) fn new(capacity: u32, sges_each: u32) -> Self {
+        Self { ring: Ring::new(capacity, sges_each), head: 0, next: 0, tail: 0, packets_sent_of_next: 0 }
     }
 
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
-        self.tail.wrapping_sub(self.head) >= self.ring.limit
+        self.tail.wrapping_sub(self.head) >= self.ring.capacity
     }
 
     /// Returns the number of entries that can still be posted.
-    pub(crate) fn room(&self) -> u32 {
-        self.ring.limit.saturating_sub(self.tail.wrapping_sub(self.head))
+    pub(crate) fn free_entries(&self) -> u32 {
+        self.ring.capacity.saturating_sub(self.tail.wrapping_sub(self.head))
     }
 
     #[inline]
@@ -274,11 +276,11 @@ impl SendQueue {
         self.next != self.tail
     }
 
-    pub(crate) fn limit(&self) -> u32 {
-        self.ring.limit
+    pub(crate) fn capacity(&self) -> u32 {
+        self.ring.capacity
     }
 
-    /// Prefetches the oldest entry, and the one that is posted or sent for the first time.
+    /// Prefetches the oldest entry, and the one that is posted or sent next.
     #[inline]
     pub(crate) fn prefetch(&self) {
         self.ring.prefetch(self.head);
@@ -288,17 +290,17 @@ impl SendQueue {
     }
 
     #[inline]
-    pub(crate) fn sge_limit(&self) -> usize {
+    pub(crate) fn sges_max(&self) -> usize {
         self.ring.sges_each as usize
     }
 
     #[inline]
     pub(crate) fn push(&mut self, wqe: SendWqe, sges: &[Sge]) {
-        if self.ring.is_unmade() {
-            self.ring.make(SendWqe::BLANK);
+        if self.ring.is_unallocated() {
+            self.ring.allocate(SendWqe::BLANK);
         }
         *self.ring.get_mut(self.tail) = wqe;
-        self.ring.put_sges(self.tail, sges);
+        self.ring.store_sges(self.tail, sges);
         self.tail = self.tail.wrapping_add(1);
     }
 
@@ -317,10 +319,10 @@ impl SendQueue {
         self.ring.sges(counter, self.ring.get(counter).sge_count)
     }
 
-    /// Returns the entry that packet `seq` belongs to, among those of which packets have been sent.
+    /// Returns the entry that packet `seq` belongs to, among the entries that have been sent at least in part.
     pub(crate) fn find(&self, seq: Seq) -> Option<u32> {
-        let started = self.under_way();
-        // The first entries are looked up by far the most: losses are recovered from the front.
+        let started = self.in_progress();
+        // The oldest entries are by far the most frequently needed, because losses are recovered from the front.
         let (mut low, mut high) = (0, started);
         while low < high {
             let middle = low + (high - low) / 2;
@@ -336,8 +338,8 @@ impl SendQueue {
         None
     }
 
-    /// Returns the number of entries of which packets have been sent, and that are not complete.
-    pub(crate) fn under_way(&self) -> u32 {
+    /// Returns the number of entries that have been sent at least in part and are not complete.
+    pub(crate) fn in_progress(&self) -> u32 {
         self.next.wrapping_sub(self.head) + u32::from(self.partly_sent())
     }
 
@@ -367,7 +369,7 @@ impl RecvWqe {
 /// Data with which a receive completes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct RecvDone {
-    /// The packet that ended the message: the completion may be delivered once all packets up to it have arrived.
+    /// The last packet of the message: the completion may be delivered once all packets up to it have arrived.
     pub(crate) last: Seq,
     pub(crate) byte_len: u32,
     pub(crate) tail: RecvTail,
@@ -394,8 +396,8 @@ pub(crate) struct RecvQueue {
 }
 
 impl RecvQueue {
-    pub(crate) fn new(limit: u32, sges_each: u32) -> Self {
-        Self { ring: Ring::new(limit, sges_each), head: 0, tail: 0 }
+    pub(crate) fn new(capacity: u32, sges_each: u32) -> Self {
+        Self { ring: Ring::new(capacity, sges_each), head: 0, tail: 0 }
     }
 
     #[inline]
@@ -405,27 +407,27 @@ impl RecvQueue {
 
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
-        self.len() >= self.ring.limit
+        self.len() >= self.ring.capacity
     }
 
-    pub(crate) fn limit(&self) -> u32 {
-        self.ring.limit
+    pub(crate) fn capacity(&self) -> u32 {
+        self.ring.capacity
     }
 
     #[inline]
-    pub(crate) fn sge_limit(&self) -> usize {
+    pub(crate) fn sges_max(&self) -> usize {
         self.ring.sges_each as usize
     }
 
     #[inline]
     pub(crate) fn push(&mut self, wr_id: u64, sges: &[Sge]) {
-        if self.ring.is_unmade() {
-            self.ring.make(RecvWqe::BLANK);
+        if self.ring.is_unallocated() {
+            self.ring.allocate(RecvWqe::BLANK);
         }
         let capacity = sges.iter().map(|sge| u64::from(sge.len)).sum();
         let wqe = RecvWqe { wr_id, capacity, sge_count: sges.len() as u8, done: None };
         *self.ring.get_mut(self.tail) = wqe;
-        self.ring.put_sges(self.tail, sges);
+        self.ring.store_sges(self.tail, sges);
         self.tail = self.tail.wrapping_add(1);
     }
 

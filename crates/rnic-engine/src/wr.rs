@@ -36,7 +36,7 @@ pub struct DatagramAddress {
     /// Queue key of that queue pair. When the high bit is set, the sending queue pair's own key is sent instead (IBA
     /// 10.2.5): such keys are reserved for programs that may set them.
     pub qkey: u32,
-    /// Any further information for the driver about the packet: [`crate::Transmit::mark`] carries it.
+    /// Further information about the packet for the driver, passed on in [`crate::Transmit::mark`].
     pub mark: u64,
 }
 
@@ -45,7 +45,7 @@ pub struct DatagramAddress {
 pub enum SendOp {
     /// Writes local data to remote memory.
     Write {
-        /// Destination.
+        /// Remote memory to write to.
         remote: RemoteMemory,
         /// Four bytes of immediate data that complete a receive request at the remote end.
         immediate: Option<u32>,
@@ -62,10 +62,11 @@ pub enum SendOp {
     },
     /// Reads remote memory into local memory.
     Read {
-        /// Source.
+        /// Remote memory to read from.
         remote: RemoteMemory,
     },
-    /// On eight remote bytes: stores `swap` if they equal `compare`; returns the previous value in either case.
+    /// Compare and swap on eight remote bytes: stores `swap` if they equal `compare`; returns the previous value in
+    /// either case.
     CompareSwap {
         /// Address of the bytes; 8-byte aligned.
         remote: RemoteMemory,
@@ -74,22 +75,22 @@ pub enum SendOp {
         /// New value.
         swap: u64,
     },
-    /// On eight remote bytes: adds `add`, wrapping; returns the previous value.
+    /// Fetch and add on eight remote bytes: adds `add` with wrap-around; returns the previous value.
     FetchAdd {
         /// Address of the bytes; 8-byte aligned.
         remote: RemoteMemory,
         /// Value to add.
         add: u64,
     },
-    /// Stores eight bytes in remote memory, atomically and after everything before (IBA annex A19).
+    /// Stores eight bytes in remote memory, atomically and after all earlier requests of this queue pair (IBA annex
+    /// A19).
     AtomicWrite {
-        /// Destination; 8-byte aligned.
+        /// Remote memory to write to; 8-byte aligned.
         remote: RemoteMemory,
         /// The bytes, in memory order.
         value: [u8; 8],
     },
-    /// Completes when everything that this queue pair has written before is globally visible, or persistent (IBA annex
-    /// A19).
+    /// Completes when all earlier writes of this queue pair are globally visible, or persistent (IBA annex A19).
     Flush {
         /// Start of the range.
         remote: RemoteMemory,
@@ -100,16 +101,17 @@ pub enum SendOp {
         /// Same encoding as in [`rnic_wire::PlacementOp::Flush`].
         selectivity: u8,
     },
-    /// Makes a memory window grant access to part of a region of this queue pair's protection domain. Later requests,
-    /// of this queue pair or posted to others after the completion, find it bound.
+    /// Makes a memory window grant access to part of a region of this queue pair's protection domain. The window is
+    /// bound for later requests of this queue pair, and for requests posted to other queue pairs after the
+    /// completion.
     Bind(Binding),
     /// Invalidates a memory window of type 2 that this queue pair has bound.
     LocalInvalidate {
         /// Key of the window.
         rkey: u32,
     },
-    /// Sends local data, at most one packet, to a queue pair of the service [`crate::Service::UnreliableDatagram`]. The
-    /// only operation of that service, and available on no other.
+    /// Sends local data, at most one packet, to a queue pair of the service [`crate::Service::UnreliableDatagram`].
+    /// This is the only operation of that service, and no other service supports it.
     Datagram {
         /// Destination.
         to: DatagramAddress,

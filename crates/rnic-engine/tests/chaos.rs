@@ -1,8 +1,9 @@
-//! Random mixes of all operations over a wire that loses, delays and doubles packets at random.
+//! Random mixes of all operations over a wire that loses, delays and duplicates packets at random.
 //!
-//! Every operation has memory of its own, so that what it did can be seen afterwards whatever came in between;
-//! atomics count on one shared word, which shows any that ran twice or not at all. A failure prints the seed that
-//! replays it.
+//! Every operation has its own memory, so that its effect can be verified afterwards whatever other operations did in
+//! between; atomics add to one shared word, which reveals any that was executed twice or not at all. A failure prints
+//! the seed that replays it.
+#![expect(clippy::disallowed_methods, reason = "the environment selects longer runs")]
 
 mod common;
 
@@ -11,14 +12,14 @@ use rnic_base::{Duration, Probability, Psn, RandomStream, RandomStreams};
 use rnic_engine::*;
 
 const OPS: u64 = 150;
-/// Memory of one operation.
+/// Bytes of memory of one operation.
 const SLOT: u64 = 6_000;
 /// The counter that atomics work on.
 const COUNTER: u64 = 1_000_000;
-/// Where the results of atomics go.
+/// Offset of the results of atomics.
 const RESULTS: u64 = 1_010_000;
 
-/// What one operation was, and how to see that it was done.
+/// Kind of an operation, which determines how its effect is verified.
 #[derive(Clone, Copy, Debug)]
 enum Op {
     Write,
@@ -46,7 +47,7 @@ impl Chaos {
         let streams = RandomStreams::new(seed);
         let mut random = streams.stream("chaos/setup");
         let mut setup = Setup::new(transport, options);
-        // Start close before the wrap, or anywhere.
+        // The first PSN is either just before the wrap or random.
         setup.psn = if random.below(2) == 0 { Psn::new(random.bits() as u32) } else { Psn::new(0xff_fff8) };
         setup.mtu = [256, 1_024, 4_096][random.below(3) as usize];
         setup.reads = random.between(1, 6) as u32;
@@ -121,7 +122,7 @@ impl Chaos {
         }
     }
 
-    /// Operations that consume a receive, in order.
+    /// Returns the operations that consume a receive, in order.
     fn receiving(&self) -> impl Iterator<Item = u64> + '_ {
         let consumes = |op: &Op| matches!(op, Op::WriteImm | Op::Send | Op::SendImm);
         self.ops.iter().enumerate().filter(move |(_, (op, _))| consumes(op)).map(|(index, _)| index as u64)
@@ -136,7 +137,7 @@ impl Chaos {
             while posted < OPS && posted < done + 40 && self.post(posted).is_ok() {
                 posted += 1;
             }
-            // Receives trickle in, so that the receiver is often not ready.
+            // Receives are posted a few at a time, so that the receiver is often not ready.
             let more = self.random.below(4);
             self.post_receives(&mut receives_posted, received + more);
             let until = self.pair.now + Duration::from_ns(self.random.between(1_000, 200_000));
@@ -149,7 +150,7 @@ impl Chaos {
                 done += 1;
             }
             for completion in self.pair.right.completions() {
-                let index = self.receiving().nth(received as usize).expect("more receives than messages");
+                let index = self.receiving().nth(received as usize).expect("each message has a receive");
                 assert_eq!((completion.wr_id, completion.status), (index, WcStatus::Success), "seed {}", self.seed);
                 self.check_received(index, &completion);
                 received += 1;
@@ -159,7 +160,7 @@ impl Chaos {
         }
         let counter = &self.pair.right.memory[COUNTER as usize..COUNTER as usize + 8];
         let added = self.ops.iter().filter(|(op, _)| matches!(op, Op::FetchAdd)).count() as u64;
-        assert_eq!(u64::from_ne_bytes(counter.try_into().expect("eight")), added, "seed {}", self.seed);
+        assert_eq!(u64::from_ne_bytes(counter.try_into().expect("eight bytes")), added, "seed {}", self.seed);
     }
 
     fn check_done(&self, index: u64) {
@@ -172,8 +173,8 @@ impl Chaos {
             Op::FetchAdd => {
                 let at = (RESULTS + index % 1_000 * 8) as usize;
                 let before = self.ops[..index as usize].iter().filter(|(op, _)| matches!(op, Op::FetchAdd)).count();
-                let found = u64::from_ne_bytes(left[at..at + 8].try_into().expect("eight"));
-                assert_eq!(found, before as u64, "seed {}: atomics run once, in order", self.seed);
+                let found = u64::from_ne_bytes(left[at..at + 8].try_into().expect("eight bytes"));
+                assert_eq!(found, before as u64, "seed {}: atomics were not executed once and in order", self.seed);
             }
             Op::WriteImm | Op::Send | Op::SendImm => {}
         }

@@ -1,7 +1,8 @@
-//! Unreliable datagrams: one packet a message, to anybody, with a key; delivered whole or not at all.
+//! Unreliable datagrams: each message is one packet, goes to any queue pair whose queue key it carries, and is
+//! delivered completely or not at all.
 //!
 //! Source: InfiniBand Architecture volume 1, sections 9.8.3 (validation), 10.2.5 (queue keys), 10.3.1 (states); annex
-//! A17.4.5 (the 40 bytes in front); the manual pages of `ibv_post_send` and `ibv_poll_cq`.
+//! A17.4.5 (the 40 bytes before the data); the manual pages of `ibv_post_send` and `ibv_poll_cq`.
 
 mod common;
 
@@ -10,7 +11,7 @@ use rnic_base::{Duration, Psn, Time};
 use rnic_engine::*;
 use rnic_wire::{Format, Headers, Packet, PacketFlags, Qpn};
 
-/// Where datagrams go.
+/// Offset that datagrams are received at.
 const TARGET: u64 = 500_000;
 const GRH_BYTES: usize = GRH_LEN as usize;
 
@@ -26,7 +27,7 @@ fn to(qpn: Qpn, qkey: u32) -> DatagramAddress {
     DatagramAddress { peer: PeerId(7), qpn, qkey, mark: 0 }
 }
 
-/// Posts a datagram of `len` bytes, each with another content, from the left to the right.
+/// Posts a datagram of `len` bytes from the left to the right side; each datagram has different contents.
 fn post(pair: &mut Pair, wr_id: u64, len: u32, immediate: Option<u32>) {
     let op = SendOp::Datagram { to: to(pair.right.qpn, QKEY), immediate };
     let sge = pair.left.sge(wr_id * 100, len);
@@ -38,7 +39,7 @@ fn receive_into(pair: &mut Pair, wr_id: u64, len: u32) {
     pair.right.post_recv(wr_id, &[sge]);
 }
 
-/// A packet for the right side as somebody might make it.
+/// Returns a packet for the right side as an attacker could forge it.
 fn forged(pair: &Pair, queue_key: u32, len: u32) -> Packet {
     let headers = Headers::Datagram { queue_key, source_qpn: Qpn::new(0x77), immediate: None };
     Packet { dest_qpn: pair.right.qpn, psn: Psn::new(1), flags: PacketFlags::default(), payload_len: len, headers }
@@ -54,7 +55,7 @@ fn drops(side: &Side, reason: DropReason) -> u64 {
 }
 
 #[test]
-fn a_datagram_arrives_behind_its_route_header() {
+fn a_datagram_is_placed_after_its_global_route_header() {
     for len in [0, 1, 40, MTU - 1, MTU] {
         let mut pair = pair();
         let (first, second) = (pair.right.sge(TARGET, 60), pair.right.sge(TARGET + 1_000, 4_000));
@@ -82,14 +83,14 @@ fn a_datagram_arrives_behind_its_route_header() {
     }
 }
 
-/// What lay behind a datagram of `len` bytes, in the layout of the test above, before it came.
+/// Returns the initial memory contents after a datagram of `len` bytes, in the layout of the test above.
 fn memory_before(target: usize, len: usize) -> Vec<u8> {
     let fresh = pair().right.memory;
     [&fresh[target..target + 60], &fresh[target + 1_000..target + 5_000]].concat()[GRH_BYTES + len..].to_vec()
 }
 
 #[test]
-fn sends_complete_when_they_leave_and_never_again() {
+fn sends_complete_when_transmitted_and_are_never_retransmitted() {
     let mut pair = pair();
     pair.wire(|_| Fate::Drop);
     for wr_id in 0..20 {
@@ -97,23 +98,23 @@ fn sends_complete_when_they_leave_and_never_again() {
     }
     pair.run();
     let sent: Vec<_> = (0..20).map(|wr_id| (wr_id, WcStatus::Success)).collect();
-    assert_eq!(pair.left.statuses(), sent, "lost, but sent");
-    assert_eq!(pair.log.len(), 20, "nothing is sent again");
+    assert_eq!(pair.left.statuses(), sent, "a lost datagram does not complete");
+    assert_eq!(pair.log.len(), 20, "a datagram is retransmitted");
     assert!(pair.log.iter().all(|sent| sent.kind == TransmitKind::Request && !sent.packet.flags.ack_request));
     let numbers = pair.data_of(From::Left, setup().psn);
-    assert_eq!(numbers, (0..20).map(|number| (number, false)).collect::<Vec<_>>(), "numbers go on, over the wrap too");
-    assert_eq!(pair.left.engine.next_timeout(), None, "nothing to wait for");
+    assert_eq!(numbers, (0..20).map(|number| (number, false)).collect::<Vec<_>>(), "wrong PSNs across the wrap");
+    assert_eq!(pair.left.engine.next_timeout(), None, "a timer is armed");
 }
 
 #[test]
-fn only_signalled_sends_complete_visibly() {
+fn only_signalled_sends_produce_completions() {
     let mut pair = Pair::new(&Setup { signal_all: false, ..setup() });
     for wr_id in 0..4 {
         receive_into(&mut pair, wr_id, 200);
         let flags = if wr_id % 2 == 1 { SendFlags::SIGNALED | SendFlags::SOLICITED } else { SendFlags::empty() };
         let op = SendOp::Datagram { to: to(pair.right.qpn, QKEY), immediate: None };
         let sges = [pair.left.sge(0, 10)];
-        pair.left.engine.post_send(pair.left.qpn, &SendRequest { wr_id, op, sges: &sges, flags }).expect("room");
+        pair.left.engine.post_send(pair.left.qpn, &SendRequest { wr_id, op, sges: &sges, flags }).expect("not full");
     }
     pair.run();
     assert_eq!(pair.left.statuses(), [(1, WcStatus::Success), (3, WcStatus::Success)]);
@@ -122,7 +123,7 @@ fn only_signalled_sends_complete_visibly() {
 }
 
 #[test]
-fn the_key_decides() {
+fn only_datagrams_with_the_right_queue_key_are_accepted() {
     let mut pair = pair();
     receive_into(&mut pair, 0, 200);
     let wrong = SendOp::Datagram { to: to(pair.right.qpn, QKEY + 1), immediate: None };
@@ -131,12 +132,12 @@ fn the_key_decides() {
     pair.run();
     assert_eq!((pair.left.statuses().len(), pair.right.completions().len()), (1, 0));
     assert_eq!(drops(&pair.right, DropReason::QueueKey), 1);
-    // Privileged keys cannot be asked for: the queue pair's own one travels.
+    // A request cannot set a privileged key: the packet carries the queue pair's own key instead.
     let privileged = SendOp::Datagram { to: to(pair.right.qpn, 0x8000_0000), immediate: None };
     pair.left.post(2, privileged, &[sge]);
     pair.run();
     assert_eq!(pair.right.statuses(), [(0, WcStatus::Success)]);
-    // One that may be is, whatever the queue pair's own is.
+    // A request can set a key that is not privileged, whatever the queue pair's own key is.
     receive_into(&mut pair, 1, 200);
     pair.left.engine.set_qkey(pair.left.qpn, 5).expect("a key");
     post(&mut pair, 3, 10, None);
@@ -148,7 +149,7 @@ fn the_key_decides() {
 }
 
 #[test]
-fn what_finds_no_room_is_dropped_and_the_receive_stays() {
+fn datagrams_without_a_large_enough_receive_are_dropped_and_consume_none() {
     let mut pair = pair();
     post(&mut pair, 0, 100, None);
     pair.run();
@@ -166,7 +167,7 @@ fn what_finds_no_room_is_dropped_and_the_receive_stays() {
 }
 
 #[test]
-fn anybody_may_send_and_only_datagrams() {
+fn datagrams_are_accepted_from_any_peer_and_other_packets_from_none() {
     let mut pair = pair();
     for wr_id in 0..3 {
         receive_into(&mut pair, wr_id, 200);
@@ -197,9 +198,9 @@ fn anybody_may_send_and_only_datagrams() {
     assert!(pair.right.completions().is_empty());
 }
 
-/// A connection does not take datagrams, and has none of their attributes.
+/// Checks that a connected queue pair rejects datagrams and their attributes.
 #[test]
-fn services_do_not_mix() {
+fn connected_queue_pairs_reject_datagrams() {
     for service in [Service::ReliableConnection, Service::UnreliableConnection] {
         let mut pair = Pair::new(&Setup { service, ..setup() });
         receive_into(&mut pair, 0, 200);
@@ -211,7 +212,7 @@ fn services_do_not_mix() {
         assert_eq!(pair.left.engine.post_send(pair.left.qpn, &request), Err(PostError::Unsupported(service)));
         assert_eq!(pair.left.engine.set_qkey(pair.left.qpn, 1), Err(ModifyError::Service(service)));
         let qpn = pair.left.qpn;
-        pair.left.engine.modify_to_reset(qpn).expect("always");
+        pair.left.engine.modify_to_reset(qpn).expect("legal in every state");
         pair.left.engine.modify_to_init(qpn).expect("from reset");
         let refused = pair.left.engine.modify_to_rtr_unconnected(qpn, MTU);
         assert_eq!(refused, Err(ModifyError::Service(service)));
@@ -220,7 +221,7 @@ fn services_do_not_mix() {
 }
 
 #[test]
-fn what_cannot_be_posted() {
+fn unsupported_requests_cannot_be_posted() {
     let mut pair = pair();
     let (qpn, right) = (pair.left.qpn, pair.right.qpn);
     let (remote, sge) = (pair.right.remote(0), pair.left.sge(0, 8));
@@ -246,13 +247,13 @@ fn what_cannot_be_posted() {
 }
 
 #[test]
-fn states_need_no_peer() {
+fn state_changes_need_no_peer() {
     let mut pair = pair();
     let (qpn, engine) = (pair.left.qpn, &mut pair.left.engine);
     let op = SendOp::Datagram { to: to(pair.right.qpn, QKEY), immediate: None };
     let request = SendRequest { wr_id: 1, op, sges: &[], flags: SendFlags::SIGNALED };
-    engine.modify_to_reset(qpn).expect("always");
-    assert_eq!(engine.query_qp(qpn).map(|info| info.qkey), Some(0), "forgotten");
+    engine.modify_to_reset(qpn).expect("legal in every state");
+    assert_eq!(engine.query_qp(qpn).map(|info| info.qkey), Some(0), "the queue key is not cleared");
     engine.modify_to_init(qpn).expect("from reset");
     let connected = engine.modify_to_rtr(qpn, &connection(&setup(), Qpn::new(9)));
     assert_eq!(connected, Err(ModifyError::Service(Service::UnreliableDatagram)));
@@ -265,22 +266,22 @@ fn states_need_no_peer() {
     engine.modify_to_rts(Time::ZERO, qpn, &timing(&setup())).expect("from ready to receive");
     assert_eq!(engine.post_send(qpn, &request), Ok(()));
     engine.modify_to_sqd(qpn).expect("from ready to send");
-    assert_eq!(engine.objects_mut().poll_event(), Some(AsyncEvent::SendQueueDrained(qpn)), "nothing is ever under way");
-    assert!(engine.transmit(Time::ZERO).is_none(), "nothing new leaves");
+    assert_eq!(engine.objects_mut().poll_event(), Some(AsyncEvent::SendQueueDrained(qpn)), "not drained at once");
+    assert!(engine.transmit(Time::ZERO).is_none(), "a drained queue pair sends");
     engine.modify_to_rts(Time::ZERO, qpn, &timing(&setup())).expect("from drained");
     pair.run();
     assert_eq!(pair.left.statuses(), [(1, WcStatus::Success)]);
 }
 
 #[test]
-fn only_receiving_states_receive() {
+fn datagrams_are_accepted_only_in_receiving_states() {
     let mut pair = pair();
     let qpn = pair.right.qpn;
     let good = forged(&pair, QKEY, 8);
     let state = RxOutcome::Dropped(DropReason::State);
-    pair.right.engine.modify_to_error(qpn).expect("always");
+    pair.right.engine.modify_to_error(qpn).expect("legal in every state");
     assert_eq!(inject(&mut pair, Format::UnreliableDatagram, 7, &good), state);
-    pair.right.engine.modify_to_reset(qpn).expect("always");
+    pair.right.engine.modify_to_reset(qpn).expect("legal in every state");
     assert_eq!(inject(&mut pair, Format::UnreliableDatagram, 7, &good), state);
     pair.right.engine.modify_to_init(qpn).expect("from reset");
     receive_into(&mut pair, 3, 100);
@@ -289,11 +290,11 @@ fn only_receiving_states_receive() {
     pair.right.engine.set_qkey(qpn, QKEY).expect("a key");
     assert_eq!(inject(&mut pair, Format::UnreliableDatagram, 7, &good), RxOutcome::Accepted);
     assert_eq!(pair.right.statuses(), [(3, WcStatus::Success)]);
-    assert_eq!(pair.right.engine.objects_mut().poll_event(), None, "nobody has established anything");
+    assert_eq!(pair.right.engine.objects_mut().poll_event(), None, "an event is raised");
 }
 
 #[test]
-fn a_bad_local_key_stops_sending_alone() {
+fn an_invalid_local_key_stops_the_send_queue_only() {
     let mut pair = pair();
     receive_into(&mut pair, 0, 200);
     receive_into(&mut pair, 1, 200);
@@ -307,8 +308,8 @@ fn a_bad_local_key_stops_sending_alone() {
     assert_eq!(pair.left.statuses(), expected);
     assert_eq!(pair.left.info().state, QpState::SendQueueError);
     pair.left.post(3, op, &[good]);
-    assert_eq!(pair.left.statuses(), [(3, WcStatus::WrFlushed)], "posted too late");
-    // Receiving goes on.
+    assert_eq!(pair.left.statuses(), [(3, WcStatus::WrFlushed)], "the request is not flushed");
+    // The queue pair still receives.
     let sge = pair.left.sge(TARGET, 200);
     pair.left.post_recv(50, &[sge]);
     let back = SendOp::Datagram { to: to(pair.left.qpn, QKEY), immediate: None };
@@ -324,7 +325,7 @@ fn a_bad_local_key_stops_sending_alone() {
 }
 
 #[test]
-fn a_receive_with_a_bad_key_ends_the_queue_pair() {
+fn a_receive_with_an_invalid_key_fails_the_queue_pair() {
     let mut pair = pair();
     let good = pair.right.sge(TARGET, 200);
     pair.right.post_recv(0, &[Sge { lkey: good.lkey ^ 1, ..good }]);
@@ -345,7 +346,7 @@ fn the_error_state_flushes_both_queues() {
     post(&mut pair, 0, 10, None);
     let sge = pair.left.sge(TARGET, 100);
     pair.left.post_recv(10, &[sge]);
-    pair.left.engine.modify_to_error(qpn).expect("always");
+    pair.left.engine.modify_to_error(qpn).expect("legal in every state");
     post(&mut pair, 1, 10, None);
     pair.left.post_recv(11, &[sge]);
     pair.run();
@@ -355,13 +356,13 @@ fn the_error_state_flushes_both_queues() {
 }
 
 #[test]
-fn receives_may_come_from_a_shared_queue() {
+fn receives_may_be_taken_from_a_shared_receive_queue() {
     let mut pair = Pair::new(&Setup { srq: Some(8), ..setup() });
-    let srq = pair.right.srq.expect("set up so");
+    let srq = pair.right.srq.expect("the setup has an SRQ");
     pair.right.engine.objects_mut().set_srq_limit(srq, 1).expect("it exists");
     for wr_id in 0..2 {
         let sges = [pair.right.sge(TARGET + wr_id * 1_000, 200)];
-        pair.right.engine.objects_mut().post_srq_recv(srq, &RecvRequest { wr_id, sges: &sges }).expect("room");
+        pair.right.engine.objects_mut().post_srq_recv(srq, &RecvRequest { wr_id, sges: &sges }).expect("not full");
     }
     for wr_id in 0..3 {
         post(&mut pair, wr_id, 50, None);
@@ -373,9 +374,9 @@ fn receives_may_come_from_a_shared_queue() {
     assert_eq!(event, [AsyncEvent::SrqLimitReached(srq)]);
 }
 
-/// Congestion marks do not concern datagrams.
+/// Checks that congestion marks do not delay datagrams.
 #[test]
-fn congestion_does_not_hold_datagrams_back() {
+fn congestion_marks_do_not_delay_datagrams() {
     let mut pair =
         Pair::new(&Setup { service: Service::UnreliableDatagram, ..Setup::new("irn", &[("control", "dcqcn")]) });
     pair.wire(|_| Fate::Marked);
@@ -385,11 +386,11 @@ fn congestion_does_not_hold_datagrams_back() {
     }
     pair.run_until(pair.now + Duration::from_us(6));
     assert_eq!(pair.right.completions().len(), 10);
-    assert!(pair.log.iter().all(|sent| sent.from == From::Left), "nobody answers");
+    assert!(pair.log.iter().all(|sent| sent.from == From::Left), "the receiver sends packets");
 }
 
 #[test]
-fn a_full_completion_queue_ends_its_queue_pairs() {
+fn a_completion_queue_overrun_fails_its_queue_pairs() {
     let mut pair = Pair::new(&Setup { completions: 2, ..setup() });
     for wr_id in 0..3 {
         receive_into(&mut pair, wr_id, 200);

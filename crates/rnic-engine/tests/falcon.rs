@@ -1,4 +1,4 @@
-//! Verbs over Falcon: every verb in every order of data, over a good wire and a bad one.
+//! Verbs over Falcon: every verb with every ordering, over a reliable and an unreliable wire.
 
 #[path = "common/falcon.rs"]
 mod common;
@@ -27,11 +27,17 @@ mod measured;
 #[path = "falcon/not_ready.rs"]
 mod not_ready;
 
+#[path = "falcon/rate_limits.rs"]
+mod rate_limits;
+
 #[path = "falcon/resources.rs"]
 mod resources;
 
 #[path = "falcon/room.rs"]
 mod room;
+
+#[path = "falcon/shares.rs"]
+mod shares;
 
 #[path = "falcon/turns.rs"]
 mod turns;

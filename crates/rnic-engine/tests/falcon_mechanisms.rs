@@ -1,5 +1,4 @@
-//! Falcon's mechanisms as somebody sees them who uses verbs: F-1, F-2, F-3, F-5, F-6, F-8, F-14, F-15, F-33,
-//! F-35, F-43.
+//! Falcon's mechanisms as a user of verbs observes them: F-1, F-2, F-3, F-5, F-6, F-8, F-14, F-15, F-33, F-35, F-43.
 
 #[path = "common/falcon.rs"]
 mod common;
@@ -7,7 +6,7 @@ mod common;
 use common::{BASE, DELIVERED, Fate, INBOX, LOST, MTU, Pair, Sent, Setup, bad};
 use rnic_base::{Duration, RandomStreams, Time};
 use rnic_engine::*;
-use rnic_falcon::resources::{Part, ResourceConfig};
+use rnic_falcon::resources::{ResourceConfig, ResourcePart};
 use rnic_policy::FalconShape;
 use rnic_wire::falcon::{Body, NackCode, PacketType};
 
@@ -24,10 +23,10 @@ fn write(pair: &mut Pair, wr_id: u64, offset: u64, len: u32) {
     pair.ends[0].post(wr_id, SendOp::Write { remote, immediate: None }, BASE + offset, len);
 }
 
-/// F-1: another program in the adaptive engine, the same datapath. Its window is never more than it says, whatever the
-/// wire does, and what is lost comes again without a timeout.
+/// F-1: another program in the adaptive engine, with the same datapath. The packets in flight never exceed its fixed
+/// window, whatever the wire does, and most lost packets are retransmitted without a timeout.
 #[test]
-fn f1_with_a_fixed_window_no_more_is_ever_under_way() {
+fn f1_packets_in_flight_never_exceed_a_fixed_window() {
     for (window, flows) in [("6", "1"), ("8", "4")] {
         let options = [("control", "fixed-window"), ("window", window), ("flows", flows)];
         let mut pair = Pair::new(&Setup::new(&options), bad(RandomStreams::new(3).stream("wire"), 20, 0, 0));
@@ -35,7 +34,7 @@ fn f1_with_a_fixed_window_no_more_is_ever_under_way() {
         let (mut most, window) = (0, window.parse().expect("a number"));
         for _ in 0..20_000 {
             pair.run_for(Duration::from_us(1));
-            let view = pair.ends[0].engine.queue_pairs().next().expect("there is one");
+            let view = pair.ends[0].engine.queue_pairs().next().expect("a queue pair exists");
             assert!(view.in_flight <= window, "{options:?}: {view:?}");
             most = most.max(view.in_flight);
         }
@@ -45,9 +44,9 @@ fn f1_with_a_fixed_window_no_more_is_ever_under_way() {
     }
 }
 
-/// F-2: what flows to the target is pushed, what it gives is pulled, packet by packet.
+/// F-2: data that goes to the target is pushed, data that comes from it is pulled, packet by packet.
 #[test]
-fn f2_each_verb_is_pushes_or_pulls() {
+fn f2_each_verb_is_translated_into_pushes_or_pulls() {
     use PacketType::{PullData, PullRequest, PushData};
     let remote = |pair: &Pair| pair.remote(0, BASE + 64);
     type Post = fn(&mut Pair, RemoteMemory);
@@ -102,13 +101,14 @@ fn f3_a_long_write_is_numbered_by_transactions_and_completes_once() {
     write(&mut pair, 9, 0, 2 * MTU);
     pair.run_for(Duration::from_ms(2));
     let data = pair.log.iter().filter(|sent| sent.from == 0 && sent.packet.body.rsn().is_some());
-    let numbers: Vec<_> =
-        data.map(|sent| (sent.packet.body.rsn().expect("it has one"), sent.packet.body.psn().expect("so"))).collect();
+    let numbers: Vec<_> = data
+        .map(|sent| (sent.packet.body.rsn().expect("data has an RSN"), sent.packet.body.psn().expect("data has a PSN")))
+        .collect();
     let [(rsn, psn), second] = numbers[..] else { panic!("two packets, not {numbers:?}") };
     assert_eq!(second, (rsn.plus(1), psn.plus(1)));
     assert!(pair.log.iter().all(|sent| sent.packet.payload_len <= MTU));
     assert_eq!(pair.ends[0].take(), [(9, WcStatus::Success)]);
-    // Not before all of its transactions have ended.
+    // It does not complete before all of its transactions have ended.
     let mut second = None;
     let mut pair = Pair::new(&Setup::new(&[]), move |sent: &Sent| {
         let psn = sent.packet.body.psn().filter(|_| sent.from == 0 && sent.packet.payload_len > 0);
@@ -123,8 +123,8 @@ fn f3_a_long_write_is_numbered_by_transactions_and_completes_once() {
     assert_eq!(pair.ends[0].take(), [(9, WcStatus::Success)]);
 }
 
-/// F-5: on one queue pair, whatever the wire does, operations of all kinds end in the order in which they were posted,
-/// and the receiver hears of them in that order.
+/// F-5: on one queue pair, whatever the wire does, operations of all kinds complete in the order in which they were
+/// posted, and the receiver gets its completions in that order.
 #[test]
 fn f5_mixed_operations_complete_in_post_order() {
     for seed in 0..6 {
@@ -153,7 +153,7 @@ fn f5_mixed_operations_complete_in_post_order() {
     }
 }
 
-/// Until then the first packet of the first Write does not arrive.
+/// Time before which every transmission of the first packet of the first Write is lost.
 const HELD_UNTIL: Time = Time::from_us(400);
 
 fn holding_the_first() -> impl FnMut(&Sent) -> Fate + 'static {
@@ -165,7 +165,7 @@ fn holding_the_first() -> impl FnMut(&Sent) -> Fate + 'static {
     }
 }
 
-/// F-6: the first of three Writes is late. What has become of the other two?
+/// F-6: the first of three Writes is late. Checks for each ordering whether the other two are placed and complete.
 #[test]
 fn f6_three_orders_of_placement_and_completion() {
     type Order<'o> = (&'o [(&'o str, &'o str)], bool, &'o [u64]);
@@ -181,18 +181,19 @@ fn f6_three_orders_of_placement_and_completion() {
             let equal = pair.ends[1].bytes(INBOX + at, MTU) == pair.ends[0].bytes(BASE + at, MTU);
             assert_eq!(equal, is_placed, "{options:?}: at {at}");
         }
-        assert_eq!(pair.ends[1].kept.len(), if is_placed { 0 } else { 2 }, "{options:?}: held in the NIC");
+        assert_eq!(pair.ends[1].kept.len(), if is_placed { 0 } else { 2 }, "{options:?}: not held in the NIC");
         let succeed = |wr_ids: &[u64]| wr_ids.iter().map(|wr_id| (*wr_id, WcStatus::Success)).collect::<Vec<_>>();
         assert_eq!(pair.ends[0].take(), succeed(complete), "{options:?}");
         pair.run_for(Duration::from_ms(20));
         let later: &[u64] = if complete.is_empty() { &[0, 1, 2] } else { &[0] };
-        assert_eq!(pair.ends[0].take(), succeed(later), "{options:?}: in order, weak or not, but for those without");
+        assert_eq!(pair.ends[0].take(), succeed(later), "{options:?}: wrong completion order");
         assert_eq!(pair.ends[1].bytes(INBOX, MTU), pair.ends[0].bytes(BASE, MTU), "{options:?}");
         assert!(pair.ends[1].kept.is_empty());
     }
 }
 
-/// F-8: the fifth of ten Writes may not; it ends in error, the five behind it do not, and the queue pair lives.
+/// F-8: the fifth of ten Writes lacks the right; it completes in error, the five after it succeed, and the queue pair
+/// stays usable.
 #[test]
 fn f8_the_fifth_of_ten_writes_ends_in_error_and_the_queue_pair_lives() {
     for seed in 0..4 {
@@ -224,10 +225,11 @@ fn f8_the_fifth_of_ten_writes_ends_in_error_and_the_queue_pair_lives() {
     }
 }
 
-/// F-33, F-35: what a program has posted fills the NIC's contexts as far as its connection may, whether or not its
-/// window lets it leave: that is what thresholds are for. One connection's packets are all lost; another wants to send.
+/// F-33, F-35: posted requests occupy the NIC's contexts up to the limit of their connection, even if its window does
+/// not let them leave; thresholds exist for this case. All packets of one connection are lost; another one wants to
+/// send.
 #[test]
-fn f33_f35_what_waits_to_leave_fills_the_nic_unless_its_connection_is_stopped() {
+fn f33_f35_unsent_requests_fill_the_nic_unless_their_connection_is_paused() {
     let stopped: [&[(&str, &str)]; 2] =
         [&[("isolation", "dynamic")], &[("isolation", "static"), ("isolation_packets", "8")]];
     for (isolation, gets_through) in [(&[("isolation", "none")][..], false), (stopped[0], true), (stopped[1], true)] {
@@ -249,10 +251,10 @@ fn f33_f35_what_waits_to_leave_fills_the_nic_unless_its_connection_is_stopped() 
     }
 }
 
-/// F-33: a Read's data has its place before it is asked for, so no more is ever under way than there are places, and
-/// all of them are used.
+/// F-33: buffers for a Read's data are reserved before the data is requested, so there are never more Pulls in flight
+/// than buffers for them, and all buffers are used.
 #[test]
-fn f33_reads_under_way_are_as_many_as_there_is_room_for() {
+fn f33_reads_in_flight_are_limited_by_the_buffers() {
     const WIRE: Duration = Duration::from_us(25);
     const PACKETS: u32 = 400;
     let setup = Setup::new(&[("resources", "1"), ("isolation", "none")]);
@@ -262,7 +264,7 @@ fn f33_reads_under_way_are_as_many_as_there_is_room_for() {
     pair.run_for(Duration::from_ms(20));
     assert_eq!(pair.ends[0].take(), [(1, WcStatus::Success)]);
     assert_eq!(pair.ends[0].bytes(INBOX, PACKETS * MTU), pair.ends[1].bytes(BASE, PACKETS * MTU));
-    // What happened, when: one more is asked for, one has come, which is first at equal times.
+    // Times of events: +1 when a Pull is sent, -1 when its data arrives, which sorts first at equal times.
     let (mut events, mut length): (Vec<(Time, i32)>, u16) = (Vec::new(), 0);
     for sent in &pair.log {
         match sent.packet.body {
@@ -279,18 +281,19 @@ fn f33_reads_under_way_are_as_many_as_there_is_room_for() {
         *count += change;
         Some(*count)
     });
-    let most = under_way.max().expect("there were some");
+    let most = under_way.max().expect("packets are in flight");
     let one_percent = ResourceConfig::of(&FalconShape { resources_percent: 1, ..FalconShape::DEFAULT });
-    let room = one_percent.capacity[Part::ResponseRx as usize];
+    let room = one_percent.capacity[ResourcePart::ResponseRx as usize];
     let places = room.buffers / one_percent.units.pull(length.into()).rx.buffers;
-    assert!(places < room.packets && u32::from(length) > MTU, "it is buffers that they need: {room:?}");
-    assert_eq!((events.len(), most), (2 * PACKETS as usize, places as i32), "none was repeated");
+    assert!(places < room.packets && u32::from(length) > MTU, "the limit is not the number of buffers: {room:?}");
+    assert_eq!((events.len(), most), (2 * PACKETS as usize, places as i32), "a retransmission, or unused buffers");
     assert!((0..2).all(|end| pair.ends[end].engine.falcon_stats().is_some_and(|stats| stats.is_idle)));
 }
 
-/// F-43: each queue pair is a connection, with an identifier and numbers of its own, which all that it does shares.
+/// F-43: each queue pair is a connection with its own identifier and its own sequence numbers, which all of its
+/// requests share.
 #[test]
-fn f43_a_queue_pair_is_a_connection_of_its_own() {
+fn f43_each_queue_pair_is_a_separate_connection() {
     let setup = Setup::new(&[]);
     let mut pair = Pair::new(&setup, |_| DELIVERED);
     let mut numbers = vec![[pair.ends[0].qpn, pair.ends[1].qpn]];
@@ -308,21 +311,21 @@ fn f43_a_queue_pair_is_a_connection_of_its_own() {
         cids.dedup();
         let mut theirs: Vec<u32> = numbers.iter().map(|ends| ends[1 - from].get()).collect();
         theirs.sort_unstable();
-        assert_eq!(cids, theirs, "one for each, of packets from {from}");
+        assert_eq!(cids, theirs, "not one CID for each connection, from {from}");
     }
     for (nth, [_, theirs]) in (1..).zip(&numbers) {
         let of_it = pair.log.iter().filter(|sent| sent.from == 0 && sent.packet.cid.get() == theirs.get());
         let rsns: Vec<_> = of_it.filter_map(|sent| sent.packet.body.rsn()).collect();
-        assert_eq!(rsns.len(), 2 * nth, "all that it did, and nothing else");
+        assert_eq!(rsns.len(), 2 * nth, "not exactly the requests of this connection");
         let mut gone_by: Vec<i64> = rsns.iter().map(|rsn| rsns[0].distance_to(*rsn)).collect();
         gone_by.sort_unstable();
-        assert!(gone_by.into_iter().eq(0..2 * nth as i64), "numbers of its own: {rsns:?}");
+        assert!(gone_by.into_iter().eq(0..2 * nth as i64), "the RSNs are not numbered from 0: {rsns:?}");
     }
 }
 
-/// F-14, F-15: until something was measured, the first timeout is what was asked for.
+/// F-14, F-15: before the first measurement, the timeout is the configured one.
 #[test]
-fn f14_f15_the_first_timeout_is_that_of_the_recovery_policy() {
+fn f14_f15_the_first_timeout_is_the_configured_one() {
     for (rto, sent_in_50_ms) in [("1ms", 50), ("20ms", 3), ("1s", 1)] {
         let mut setup = Setup::new(&[("rto", rto), ("rto_min", "100us")]);
         setup.retry_count = 100;
@@ -333,9 +336,10 @@ fn f14_f15_the_first_timeout_is_that_of_the_recovery_policy() {
     }
 }
 
-/// F-33: who waits for what a queue pair holds has it when that one ends, also where it waited itself, and was first.
+/// F-33: a queue pair that waits for resources gets those of a queue pair that ends, even if the latter was itself
+/// waiting and was first in the queue.
 #[test]
-fn f33_who_waits_for_resources_has_those_of_a_queue_pair_that_ends() {
+fn f33_waiting_queue_pairs_get_the_resources_of_one_that_ends() {
     for way in 0..3 {
         let setup = Setup::new(&[("resources", "1"), ("isolation", "none")]);
         let mut pair = Pair::new(&setup, |_| DELIVERED);
@@ -350,20 +354,20 @@ fn f33_who_waits_for_resources_has_those_of_a_queue_pair_that_ends() {
         pair.run_for(Duration::from_us(50));
         let engine = &mut pair.ends[0].engine;
         match way {
-            0 => engine.modify_to_error(first).expect("it was ready to send"),
-            1 => engine.modify_to_reset(first).expect("it was ready to send"),
-            _ => engine.destroy_qp(first).expect("it is there"),
+            0 => engine.modify_to_error(first).expect("legal in every state"),
+            1 => engine.modify_to_reset(first).expect("legal in every state"),
+            _ => engine.destroy_qp(first).expect("it exists"),
         }
         pair.run_for(Duration::from_us(400));
         let flushed = (way == 0).then_some((1, WcStatus::WrFlushed));
         let done: Vec<_> = flushed.into_iter().chain([(2, WcStatus::Success)]).collect();
-        assert_eq!(pair.ends[0].take(), done, "way {way}: who is reset or destroyed completes nothing");
+        assert_eq!(pair.ends[0].take(), done, "way {way}: a reset or destroyed queue pair completes requests");
     }
 }
 
-/// F-14: who only serves has no number of attempts of its own, and yet gives up on a peer that is gone.
+/// F-14: a queue pair that only serves requests has no retry count of its own, but still declares a peer gone.
 #[test]
-fn f14_who_only_serves_gives_up_on_a_peer_that_is_gone() {
+fn f14_a_queue_pair_that_only_responds_declares_a_silent_peer_gone() {
     let setup = Setup::new(&[]);
     let mut pair = Pair::unconnected(&setup, |sent| if sent.from == 1 { LOST } else { DELIVERED });
     let [ours, theirs] = [pair.ends[0].qpn, pair.ends[1].qpn];
@@ -373,7 +377,7 @@ fn f14_who_only_serves_gives_up_on_a_peer_that_is_gone() {
     let remote = pair.remote(0, INBOX);
     pair.ends[0].post(1, SendOp::Read { remote }, BASE, 100);
     pair.run_for(Duration::from_secs(30));
-    assert_eq!(pair.ends[1].state(), QpState::ReadyToReceive, "it is patient");
+    assert_eq!(pair.ends[1].state(), QpState::ReadyToReceive, "the queue pair has failed too early");
     pair.run_for(Duration::from_secs(170));
     assert_eq!(pair.ends[1].state(), QpState::Error);
 }

@@ -1,4 +1,4 @@
-//! What a NIC keeps of Falcon's connections that have ended: nothing, however many there were.
+//! Memory that a NIC holds for Falcon connections that have ended: none, however many there were.
 
 #[path = "common/falcon.rs"]
 mod common;
@@ -9,13 +9,13 @@ use common::{BASE, DELIVERED, INBOX, Pair, Setup};
 use rnic_base::Duration;
 use rnic_engine::{SendOp, WcStatus};
 
-/// Two queue pairs are connected, one writes a little, and both are reset, so many times.
+/// Connects two queue pairs, writes a little, and resets both, `times` times.
 fn come_and_go(pair: &mut Pair, setup: &Setup, times: u64) {
     let remote = pair.remote(0, INBOX);
     let numbers = [0, 1].map(|end| pair.ends[end].qpn);
     for nth in 0..times {
         for end in [0, 1] {
-            pair.ends[end].engine.modify_to_reset(numbers[end]).expect("it lives");
+            pair.ends[end].engine.modify_to_reset(numbers[end]).expect("it exists");
             pair.ends[end].begin_receiving(setup, numbers[1 - end], end);
         }
         for end in [0, 1] {
@@ -28,7 +28,7 @@ fn come_and_go(pair: &mut Pair, setup: &Setup, times: u64) {
 }
 
 #[test]
-fn connections_that_have_ended_leave_no_memory_behind() {
+fn ended_connections_free_their_memory() {
     let setup = Setup::new(&[]);
     let mut pair = Pair::new(&setup, |_| DELIVERED);
     pair.keeps_log = false;
@@ -36,5 +36,5 @@ fn connections_that_have_ended_leave_no_memory_behind() {
     let before = heap::live_bytes();
     come_and_go(&mut pair, &setup, 4_000);
     let more = heap::live_bytes() - before;
-    assert!(more < 4_096, "4000 connections have left {more} bytes");
+    assert!(more < 4_096, "4000 ended connections still hold {more} bytes");
 }

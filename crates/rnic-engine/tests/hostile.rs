@@ -1,21 +1,23 @@
-//! Everything that comes from the network is hostile.
+//! Treats everything that comes from the network as hostile.
 //!
-//! Two engines carry honest traffic over many connections. In between, somebody who knows the protocol well throws
-//! packets at both: any kind of header, numbers near and far from what is expected, keys that exist and keys that do
-//! not, addresses around the edges of regions, lengths that do not fit, answers to nothing, from the right peer and
-//! from wrong ones, in the right protocol and in the other one, to queue pairs in every state, some of them honest
-//! packets with a detail changed.
+//! Two engines carry honest traffic over many connections. In between, an attacker who knows the protocol well sends
+//! packets to both: headers of any kind, numbers near and far from the expected ones, keys that exist and keys that
+//! do not, addresses around the edges of regions, lengths that do not fit, unsolicited responses; from the right peer
+//! and from wrong ones, in the right protocol and in the other one, to queue pairs in every state. Some of them are
+//! honest packets with a detail changed.
 //!
-//! What must hold, whatever comes in:
+//! Properties that hold for every sequence of packets:
 //!
 //! * no panic;
 //! * every access lies in memory that is registered, in the protection domain of the queue pair, with the right that
 //!   the packet needs; what is sent comes from memory that may be sent;
 //! * memory in use is bounded: the engines do not grow with the number of packets;
-//! * other connections, which the attacker cannot forge, lose nothing: every operation completes, bytes are right.
+//! * other connections, whose packets the attacker cannot forge, lose nothing: every operation completes with the
+//!   right bytes.
 //!
-//! Each step brings one hostile packet, more in bursts: about four million a seed in release. A failure prints the
-//! command that replays it; `RNIC_HOSTILE_FIRST` and `RNIC_HOSTILE_STEPS` choose seeds and length.
+//! Each step sends one hostile packet, or more in bursts: about four million per seed in a release build. A failure
+//! prints the command that replays it; `RNIC_HOSTILE_FIRST` and `RNIC_HOSTILE_STEPS` choose seeds and length.
+#![expect(clippy::disallowed_methods, reason = "the environment selects longer runs")]
 
 mod common;
 #[path = "common/heap.rs"]
@@ -34,7 +36,7 @@ mod world;
 
 use world::World;
 
-/// What the connections under attack use. The honest ones use the plain transports.
+/// Transports of the connections under attack, with their options. The honest connections use the plain transports.
 const TRANSPORTS: &[(&str, &[(&str, &str)])] = &[
     ("roce-gbn", &[]),
     ("roce-gbn", &[("cap_packets", "3"), ("control", "dcqcn")]),
@@ -51,7 +53,7 @@ fn environment(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
 }
 
-/// Runs seed `nth` of this run's four.
+/// Runs seed `nth` of the four seeds of this run.
 fn survives(nth: u64) {
     let seed = environment("RNIC_HOSTILE_FIRST").unwrap_or(1) + nth;
     let steps = environment("RNIC_HOSTILE_STEPS").unwrap_or(if cfg!(debug_assertions) { 60_000 } else { 1_000_000 });

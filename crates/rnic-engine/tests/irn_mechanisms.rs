@@ -1,11 +1,11 @@
-//! IRN's mechanisms, one test an id, as the observer of the wire and of memory sees them.
+//! IRN's mechanisms, one test for each id, as seen on the wire and in memory.
 //!
 //! Source: IRN (SIGCOMM'18) sections 3, 5, 6 and 7. The ids I-1 to I-28 are those of the project's table of
-//! mechanisms; each test does the check that the table lists, and the case one step past the edge. Not here: I-21 to
-//! I-23 (sizes and modules of the hardware), I-27 (negotiation, the connection manager's).
+//! mechanisms; each test does the check that the table lists, and the case one step beyond the limit. Not tested
+//! here: I-21 to I-23 (sizes and modules of the hardware) and I-27 (negotiation, done by the connection manager).
 //!
-//! The wire takes 5 us one way and any number of packets at once, so a round trip is 10 us and times in microseconds
-//! are exact. Packets are named by their distance from the first PSN, which lies six before the wrap.
+//! The wire takes 5 us one way and any number of packets at the same time, so a round trip is 10 us and times in
+//! microseconds are exact. Packets are named by their distance from the first PSN, which lies six before the wrap.
 
 mod common;
 
@@ -35,7 +35,7 @@ use rnic_wire::Headers;
 
 /// The first PSN of both sides.
 const FIRST: Psn = Psn::new(0xff_fffa);
-/// Where Writes go.
+/// Offset in memory that Writes go to.
 const TARGET: u64 = 500_000;
 
 fn irn() -> Pair {
@@ -67,13 +67,13 @@ fn us(us: u64) -> Time {
     Time::from_us(us)
 }
 
-/// How many acknowledgements of responses `from` sent.
+/// Returns how many acknowledgements of responses `from` sent.
 fn response_acks(pair: &Pair, from: From) -> usize {
     let is_ack = |sent: &&Sent| sent.from == from && matches!(sent.packet.headers, Headers::ReadAck { .. });
     pair.log.iter().filter(is_ack).count()
 }
 
-/// Runs in steps of `step` until nothing moves, and calls `look` at each rest.
+/// Runs in steps of `step` until no event is left, and calls `look` after each step.
 fn run_watching(pair: &mut Pair, step: Duration, until: Time, mut look: impl FnMut(&Pair)) {
     while pair.now < until {
         let next = pair.now + step;

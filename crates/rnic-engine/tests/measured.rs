@@ -1,4 +1,5 @@
-//! Timeouts that are measured: what a loss costs, what a process off its core may not cause, who is given up.
+//! Timeouts from measured round-trip times: the cost of a loss, the effect of a process that was descheduled, and
+//! which peers are declared gone.
 //!
 //! Source: RFC 6298, RFC 8985, Karn and Partridge (SIGCOMM'87). The wire takes 5 us one way: a round trip is 10 us.
 
@@ -11,15 +12,15 @@ use rnic_wire::Headers;
 
 /// The first PSN of both sides.
 const FIRST: Psn = Psn::new(0xff_fffa);
-/// Where Writes go.
+/// Offset in memory that Writes go to.
 const TARGET: u64 = 500_000;
 const TRANSPORTS: [&str; 7] = ["irn", "srnic", "fasr", "roce-sr", "roce-gbn", "tcp", "roce-ar"];
-/// A message of so many packets.
+/// Packets of a message.
 const PACKETS: u32 = 50;
-/// A few round trips, and all that is lost is here.
+/// Time within which lost packets have arrived: a few round trips.
 const FEW_ROUND_TRIPS: Duration = Duration::from_us(100);
 
-/// As on sockets: a timeout of 8 ms until something is measured.
+/// As on sockets: a timeout of 8 ms until the first measurement.
 fn setup(transport: &str) -> Setup {
     let recovery = rnic_transports::profile(transport).expect("registered").recovery.policy;
     let first = |name: &'static str| recovery.params.iter().any(|spec| spec.name == name).then_some((name, "8ms"));
@@ -42,19 +43,20 @@ fn succeeds(pair: &mut Pair, wr_ids: impl IntoIterator<Item = u64>, context: &st
     assert_eq!(pair.left.statuses(), expected, "{context}");
 }
 
-/// Some messages without a loss: the path is known. The next packet is number `WARM` from the first.
+/// Writes some messages without a loss, so that the round-trip time is known. The next packet is number `WARM` from
+/// the first.
 fn warm_up(pair: &mut Pair) {
     for wr_id in 0..40 {
         write(pair, 1_000 + wr_id, PACKETS);
         pair.run();
     }
     assert_eq!(pair.left.statuses().len(), 40);
-    assert_eq!(pair.left.info().stats.packets_retransmitted, 0, "nothing is probed that is answered");
+    assert_eq!(pair.left.info().stats.packets_retransmitted, 0, "acknowledged packets are retransmitted");
 }
 
 const WARM: i64 = 40 * PACKETS as i64;
 
-/// How long a Write takes whose packets `drops` (number from the Write's first, transmission) are lost.
+/// Returns how long a Write takes whose packets `drops` (number from the Write's first, transmission) are lost.
 fn time_with_losses(transport: &str, drops: &[(i64, u32)]) -> Duration {
     let mut pair = pair(transport);
     warm_up(&mut pair);
@@ -77,7 +79,8 @@ fn a_lost_tail_costs_a_few_round_trips() {
         for lost in [1, 2, 5, 20, 50] {
             let drops: Vec<_> = (i64::from(PACKETS) - lost..i64::from(PACKETS)).map(|packet| (packet, 0)).collect();
             let took = time_with_losses(transport, &drops);
-            // Without NACKs, with one hole a NACK, and with windows, every packet of it may take a round trip.
+            // Transports without NACKs, those whose NACKs name one hole each, and those with windows may need one
+            // round trip per lost packet.
             let is_slow = matches!(transport, "roce-ar" | "roce-sr" | "tcp");
             let limit = if is_slow { Duration::from_us(2_000) } else { FEW_ROUND_TRIPS };
             assert!(took <= limit, "{transport}, the last {lost}: {took}");
@@ -86,7 +89,7 @@ fn a_lost_tail_costs_a_few_round_trips() {
 }
 
 #[test]
-fn a_lost_repair_costs_a_few_round_trips() {
+fn a_lost_retransmission_costs_a_few_round_trips() {
     for transport in TRANSPORTS {
         for packet in [0, 20, 48] {
             let took = time_with_losses(transport, &[(packet, 0), (packet, 1)]);
@@ -95,9 +98,10 @@ fn a_lost_repair_costs_a_few_round_trips() {
     }
 }
 
-/// The first timeout was 8 ms. What a silence costs is what was measured, a granule of a millisecond above it.
+/// The initial timeout was 8 ms. After a measurement, a silence costs the measured time plus a granule of one
+/// millisecond.
 #[test]
-fn what_a_connection_begins_with_does_not_last() {
+fn the_initial_timeout_is_replaced_by_measurements() {
     for transport in TRANSPORTS {
         let mut pair = pair(transport);
         warm_up(&mut pair);
@@ -111,9 +115,10 @@ fn what_a_connection_begins_with_does_not_last() {
     }
 }
 
-/// All acknowledgements are here, but nobody has looked for 50 ms: nothing is sent again, whatever comes first.
+/// All acknowledgements have arrived, but the driver has not run for 50 ms: nothing is retransmitted, whatever it
+/// processes first.
 #[test]
-fn a_driver_that_was_off_its_core_sends_nothing_again() {
+fn nothing_is_retransmitted_after_the_driver_was_descheduled() {
     for transport in TRANSPORTS {
         let mut pair = pair(transport);
         warm_up(&mut pair);
@@ -126,7 +131,7 @@ fn a_driver_that_was_off_its_core_sends_nothing_again() {
         let late = start + Duration::from_ms(50);
         pair.left.engine.note_absence(late, Duration::from_ms(50));
         pair.left.engine.tick(late);
-        assert!(!pair.left.engine.has_packets(), "{transport}: it may have been answered");
+        assert!(!pair.left.engine.has_packets(), "{transport}: retransmits before it has processed ACKs");
         let meta = RxMeta { peer: PeerId(7), congested: false };
         for transmit in sent {
             let payload = vec![0; transmit.packet.payload_len as usize];
@@ -137,7 +142,7 @@ fn a_driver_that_was_off_its_core_sends_nothing_again() {
         }
         succeeds(&mut pair, [1], transport);
         assert_eq!(pair.left.info().stats.packets_retransmitted, 0, "{transport}");
-        // It has learned nothing wrong from it: the next loss costs what it did.
+        // The measurement is not distorted by this: the next loss takes no longer than before.
         let at = late + Duration::from_us(1);
         pair.now = at;
         pair.wire(drop_requests(FIRST, &[(WARM + i64::from(PACKETS), 0)]));
@@ -147,9 +152,9 @@ fn a_driver_that_was_off_its_core_sends_nothing_again() {
     }
 }
 
-/// The same where they never come: it is found out one wait later.
+/// As above, where the acknowledgements never arrive: the loss is detected one waiting time later.
 #[test]
-fn what_was_lost_before_an_absence_is_found_after_it() {
+fn a_loss_before_an_absence_is_detected_after_it() {
     for transport in TRANSPORTS {
         let mut pair = pair(transport);
         warm_up(&mut pair);
@@ -165,10 +170,10 @@ fn what_was_lost_before_an_absence_is_found_after_it() {
     }
 }
 
-/// A path of 20 ms, where all begins with a timeout of 8 ms: it is backed off from until there is a sample, and from
-/// then on nothing is sent twice.
+/// A path of 20 ms with an initial timeout of 8 ms: the timeout is doubled until there is a sample, and from then on
+/// nothing is sent twice.
 #[test]
-fn a_path_that_is_longer_than_the_first_timeout_is_learned() {
+fn a_round_trip_longer_than_the_initial_timeout_is_measured() {
     let far = Duration::from_ms(10);
     for transport in TRANSPORTS {
         let mut pair = pair(transport);
@@ -188,7 +193,7 @@ fn a_path_that_is_longer_than_the_first_timeout_is_learned() {
     }
 }
 
-/// When a request fails whose peer answers with `fate` from now on.
+/// Returns the time after which a request fails when every packet from now on has the given `fate`.
 fn fails_after(transport: &str, retry_count: u32, fate: impl FnMut(&Sent) -> Fate + 'static) -> Option<Duration> {
     let mut setup = setup(transport);
     setup.retry_count = retry_count;
@@ -207,25 +212,25 @@ fn fails_after(transport: &str, retry_count: u32, fate: impl FnMut(&Sent) -> Fat
     None
 }
 
-/// Patience is what the retries of the fixed timeout take: 8 ms each.
+/// A peer is declared gone after the time that the retries take with the fixed timeout, 8 ms each.
 #[test]
-fn a_peer_that_is_gone_is_given_up_in_time() {
+fn a_silent_peer_is_declared_gone_in_time() {
     for transport in TRANSPORTS {
         for retries in [0, 3, 7, 60] {
             let patience = Duration::from_ms(8 * u64::from(retries + 1));
-            let after = fails_after(transport, retries, |_| Fate::Drop).expect("it is gone");
+            let after = fails_after(transport, retries, |_| Fate::Drop).expect("the peer is declared gone");
             let most = patience.saturating_mul(2) + Duration::from_ms(5);
             assert!(after >= patience && after <= most, "{transport}, {retries} retries: {after} of {patience}");
         }
     }
 }
 
-/// Nothing gets through, but the peer says so each time: it is not given up.
+/// The oldest packet never arrives, but the peer responds to each probe: it is not declared gone.
 #[test]
-fn a_peer_that_answers_is_not_given_up() {
-    // TCP's window is one packet by then: the oldest.
+fn a_peer_that_responds_is_not_declared_gone() {
+    // TCP is not tested: its window is then one packet, the oldest.
     for transport in ["irn", "fasr", "roce-sr"] {
-        // The newest packet of each probe comes in, and the oldest never does.
+        // The newest packet of each probe arrives, and the oldest never does.
         let oldest = FIRST.plus(WARM as u32);
         let fate = move |sent: &Sent| {
             let is_oldest = sent.from == From::Left && sent.packet.psn == oldest && sent.kind != TransmitKind::Ack;
@@ -235,9 +240,9 @@ fn a_peer_that_answers_is_not_given_up() {
     }
 }
 
-/// A Read's answer, and what only the responder's timer can repair.
+/// Tests the response to a Read, and losses that only the responder's timer can repair.
 #[test]
-fn answers_are_probed_for_too() {
+fn responses_are_probed_by_the_responder() {
     for transport in TRANSPORTS {
         let mut pair = pair(transport);
         let read = |pair: &mut Pair, wr_id| {
@@ -257,15 +262,15 @@ fn answers_are_probed_for_too() {
         });
         let start = pair.now;
         read(&mut pair, 50);
-        // Where a Read is asked for again as a whole, that takes a timeout.
+        // Where the complete Read is requested again, that takes a timeout.
         pair.run_until(start + Duration::from_ms(3));
         succeeds(&mut pair, [50], transport);
     }
 }
 
-/// Losses of all kinds, in both directions: everything arrives, and nobody is given up.
+/// Losses of all kinds, in both directions: everything arrives, and no peer is declared gone.
 #[test]
-fn random_losses_end_nothing() {
+fn random_losses_fail_no_connection() {
     for transport in TRANSPORTS {
         for seed in 0..3 {
             let mut pair = pair(transport);

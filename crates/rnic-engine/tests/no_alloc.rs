@@ -1,8 +1,9 @@
-//! No allocation per packet.
+//! Checks that the engine does not allocate per packet.
 //!
-//! Two engines back to back in memory, on a thread whose allocations are counted. After a warm-up, in which queues
-//! grow to the size that the load needs, 100,000 packets of each kind of load, and not one allocation. With loss the
-//! same holds once every queue pair has been through a recovery, because bitmaps are made when they are first needed.
+//! Two engines back to back in memory run on a thread whose allocations are counted. After a warm-up, in which queues
+//! grow to the size that the load needs, 100,000 packets of each kind of load must cause no allocation. With loss the
+//! same holds once every queue pair has been through a recovery, because bitmaps are allocated when they are first
+//! needed.
 
 #[path = "common/back_to_back.rs"]
 mod back_to_back;
@@ -13,23 +14,23 @@ use back_to_back::{BackToBack, Shape};
 use rnic_base::Probability;
 use rnic_engine::*;
 
-/// Packets that must pass without an allocation.
+/// Packets that must be carried without an allocation.
 const PACKETS: u64 = 100_000;
 /// Queue pairs on each side.
 const QUEUE_PAIRS: usize = 4;
-/// Requests under way on each.
+/// Requests in flight on each queue pair.
 const DEPTH: u64 = 16;
 
-/// What is sent.
+/// Kind of the requests of a run.
 #[derive(Clone, Copy, Debug)]
 enum Load {
-    /// Writes of so many bytes.
+    /// Writes of this many bytes.
     Write(u32),
-    /// Sends of so many bytes.
+    /// Sends of this many bytes.
     Send(u32),
-    /// Reads of so many bytes.
+    /// Reads of this many bytes.
     Read(u32),
-    /// Datagrams of so many bytes.
+    /// Datagrams of this many bytes.
     Datagram(u32),
     /// Fetch-and-add.
     Atomic,
@@ -40,12 +41,12 @@ enum Load {
 const LOADS: [Load; 6] =
     [Load::Write(8), Load::Write(65_536), Load::Send(3_000), Load::Read(20_000), Load::Atomic, Load::Mixed];
 
-/// A load that never ends.
+/// An endless load on a pair of engines.
 struct Bench {
     pair: BackToBack<NoDma>,
     load: Load,
     turn: usize,
-    /// What each queue pair has posted and not completed.
+    /// Requests that each queue pair has posted and not completed.
     under_way: [u64; QUEUE_PAIRS],
 }
 
@@ -56,7 +57,7 @@ impl Bench {
 
     fn with(mut shape: Shape, load: Load) -> Self {
         shape.queue_pairs = QUEUE_PAIRS;
-        // For transports that heed congestion.
+        // Marks are for transports with congestion control.
         shape.marked = Probability::ratio(1, 500);
         let mut pair = BackToBack::new(&shape, NoDma);
         for qpn in pair.right.numbers.clone() {
@@ -84,8 +85,8 @@ impl Bench {
         self.under_way[qp] += 1;
     }
 
-    /// Without loss all queues are as full as they get. With much loss, every window of every queue pair has its first
-    /// recovery.
+    /// Without loss all queues reach their largest size. With much loss, every window of every queue pair goes
+    /// through its first recovery.
     fn warm_up(&mut self, lossy: bool) {
         let loss = |percent| if lossy { Probability::ratio(percent, 100) } else { Probability::NEVER };
         for percent in [0, 10, 1] {
@@ -128,9 +129,9 @@ fn allocations(mut bench: Bench, lossy: bool) -> u64 {
     bench.allocations_of_a_run()
 }
 
-/// The counter counts: making a queue pair allocates.
+/// Checks the counter itself: creating a queue pair allocates.
 #[test]
-fn the_counter_sees_what_is_allocated() {
+fn the_allocation_counter_counts_allocations() {
     let before = heap::allocations();
     let bench = Bench::new("irn", &[], Load::Mixed);
     assert!(heap::allocations() - before > 10);
@@ -157,20 +158,21 @@ fn nothing_is_allocated_with_loss() {
     }
 }
 
-/// Options of a transport.
+/// Name and value of each option of a transport.
 type Options = &'static [(&'static str, &'static str)];
 
 const FALCON_LOADS: [Load; 5] =
     [Load::Write(8), Load::Write(65_536), Load::Send(1_000), Load::Read(20_000), Load::Atomic];
 
-/// Falcon, in each of its orders: transactions, windows, payload that is kept, reports to the adaptive engine and back.
+/// Falcon, with each ordering: transactions, windows, payload that is held, reports to the adaptive engine and its
+/// responses.
 #[test]
 fn nothing_is_allocated_by_falcon() {
     let variants: [Options; 6] = [
         &[],
         &[("fae_form", "stateless")],
         &[("fae_form", "stateless"), ("flows", "4"), ("fae_work", "66ns"), ("tx_window", "64")],
-        // From here on, windows that have their size soon; for the others see below.
+        // From here on, windows that soon reach their full size; for the others see below.
         &[("flows", "4"), ("fae_interface", "234ns"), ("fae_work", "66ns"), ("tx_window", "64")],
         &[
             ("ordering", "weak"),
@@ -191,12 +193,12 @@ fn nothing_is_allocated_by_falcon() {
     }
 }
 
-/// Windows as wide as by default, and the widest: their rings, and what is kept of early packets, double when more is
-/// under way than ever before. Without loss that is over with the warm-up. With loss it takes a coincidence, which may
-/// come late, but not for ever: rings have a largest size.
+/// Windows of the default width, and the widest: their rings, and the memory for out-of-order packets, double when
+/// more packets are in flight than ever before. Without loss that ends with the warm-up. With loss it depends on
+/// chance and may happen late, but not forever, because rings have a maximum size.
 #[test]
-fn nothing_is_allocated_by_falcons_wide_windows_in_the_end() {
-    /// Rings are through with their doublings by then; who allocates for a packet of any kind never is.
+fn nothing_is_allocated_by_falcons_wide_windows_after_warm_up() {
+    /// After this many runs the rings no longer grow, whereas code that allocates per packet would still allocate.
     const RUNS_MAX: u32 = 10;
     let variants: [Options; 4] = [
         &[("flows", "4"), ("fae_interface", "234ns"), ("fae_work", "66ns")],
@@ -232,7 +234,7 @@ fn nothing_is_allocated_by_unreliable_services() {
     }
 }
 
-/// Policies with more to remember: pacing and its timers, round-trip times, other bitmaps.
+/// Policies with more state: pacing and its timers, round-trip times, other bitmaps.
 #[test]
 fn nothing_is_allocated_by_other_policies() {
     type Variant = (&'static str, &'static [(&'static str, &'static str)]);

@@ -1,4 +1,5 @@
-//! Queue pair numbers that come and go: who has one is found, who had one is not, and the table is as small as before.
+//! Queue pair numbers that are created and destroyed: a number in use is found, a number that was destroyed is not,
+//! and afterwards the table is as small as before.
 
 #[path = "common/heap.rs"]
 mod heap;
@@ -8,7 +9,7 @@ use std::sync::Arc;
 use rnic_engine::*;
 use rnic_wire::Qpn;
 
-/// What there is to make queue pairs with.
+/// An engine, and the attributes to create queue pairs with.
 struct Maker {
     engine: Engine,
     attributes: QpAttributes,
@@ -31,24 +32,24 @@ impl Maker {
             max_recv_sge: 1,
             signal_all: true,
             service: Service::ReliableConnection,
-            transport: Arc::new(Transport::new(profile).expect("a sound transport")),
+            transport: Arc::new(Transport::new(profile).expect("the profile is valid")),
             number: None,
             nvme: None,
         };
         Self { engine, attributes }
     }
 
-    /// A queue pair of that number, or of one that the engine draws.
+    /// Creates a queue pair with that number, or with one that the engine chooses.
     fn make(&mut self, number: Option<u32>) -> Qpn {
         let attributes = QpAttributes { number: number.map(Qpn::new), ..self.attributes.clone() };
-        self.engine.create_qp(&attributes).expect("a number that is free")
+        self.engine.create_qp(&attributes).expect("the number is free")
     }
 
     fn end(&mut self, number: Qpn) {
-        self.engine.destroy_qp(number).expect("it lives");
+        self.engine.destroy_qp(number).expect("it exists");
     }
 
-    /// So many queue pairs at a time, under numbers that the engine draws.
+    /// Creates and destroys `at_a_time` queue pairs, `times` times, under numbers that the engine chooses.
     fn come_and_go(&mut self, times: u32, at_a_time: u32) {
         for _ in 0..times {
             let numbers: Vec<Qpn> = (0..at_a_time).map(|_| self.make(None)).collect();
@@ -62,9 +63,9 @@ impl Maker {
 }
 
 #[test]
-fn numbers_that_are_nobodys_any_more_leave_no_memory_behind() {
+fn destroyed_queue_pairs_free_the_memory_of_their_numbers() {
     let mut maker = Maker::new();
-    // The list of pages is as long as the largest number asks for, and stays.
+    // The list of pages grows to the length that the largest number needs, and is not shortened.
     let last = maker.make(Some(0xff_ffff));
     maker.end(last);
     maker.come_and_go(1, 300);
@@ -72,18 +73,18 @@ fn numbers_that_are_nobodys_any_more_leave_no_memory_behind() {
     maker.come_and_go(1_000, 1);
     maker.come_and_go(2, 300);
     let more = heap::live_bytes() - before;
-    assert!(more.abs() < 4_096, "1600 queue pairs have left {more} bytes");
+    assert!(more.abs() < 4_096, "1600 destroyed queue pairs still hold {more} bytes");
 }
 
 #[test]
-fn numbers_in_one_neighbourhood_come_and_go_by_themselves() {
+fn numbers_on_one_page_are_added_and_removed_independently() {
     let mut maker = Maker::new();
     let [first, second] = [0x100, 0x1ff].map(|number| maker.make(Some(number)));
     maker.end(first);
     assert!(!maker.lives(0x100) && maker.lives(0x1ff));
     maker.end(second);
     assert!(!maker.lives(0x1ff));
-    // Where the page of those is used again, nothing of theirs is left on it.
+    // Their page is used again; none of their entries is left on it.
     let third = maker.make(Some(0x20_0042));
     assert!(maker.lives(0x20_0042));
     assert!(![0x100, 0x1ff, 0x142, 0x20_0000, 0x20_00ff].into_iter().any(|number| maker.lives(number)));
@@ -94,7 +95,7 @@ fn numbers_in_one_neighbourhood_come_and_go_by_themselves() {
 }
 
 #[test]
-fn a_number_that_is_used_again_and_again_takes_no_new_page() {
+fn a_number_that_is_used_repeatedly_allocates_no_new_page() {
     let mut maker = Maker::new();
     let cost = |maker: &mut Maker| {
         let before = heap::allocations();

@@ -14,7 +14,7 @@ const RANGE: u8 = 0;
 const REGION: u8 = 1;
 
 #[test]
-fn an_atomic_write_stores_its_bytes_behind_everything_before() {
+fn an_atomic_write_is_placed_after_all_earlier_data() {
     for transport in TRANSPORTS {
         let mut pair = Pair::of(transport);
         let remote = pair.right.remote(4_096);
@@ -32,9 +32,9 @@ fn an_atomic_write_stores_its_bytes_behind_everything_before() {
     }
 }
 
-/// Whatever the network loses, doubles or delays, each is done once and in its turn.
+/// Losses, duplicates and delays do not matter: each atomic Write is executed once and in order.
 #[test]
-fn atomic_writes_keep_their_order_over_a_bad_wire() {
+fn atomic_writes_stay_in_order_over_a_lossy_network() {
     for transport in TRANSPORTS {
         let mut pair = Pair::of(transport);
         let mut random = RandomStreams::new(11).stream("wire");
@@ -63,7 +63,7 @@ fn atomic_writes_keep_their_order_over_a_bad_wire() {
 }
 
 #[test]
-fn what_a_key_does_not_grant_or_nobody_knows_is_refused() {
+fn flushes_and_atomic_writes_without_the_right_or_with_invalid_fields_are_refused() {
     let (denied, invalid) = (WcStatus::RemoteAccess, WcStatus::RemoteInvalidRequest);
     for transport in TRANSPORTS {
         let all = Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
@@ -106,9 +106,9 @@ fn what_a_key_does_not_grant_or_nobody_knows_is_refused() {
     }
 }
 
-/// What leaves is what annex A19 says: a peer of another make reads it.
+/// Checks that packets have the headers of annex A19, so that a peer of another vendor can read them.
 #[test]
-fn requests_have_the_headers_of_the_annex() {
+fn requests_have_the_headers_of_annex_a19() {
     let mut pair = Pair::of("roce-gbn");
     let remote = pair.right.remote(4_096);
     pair.left.post(1, SendOp::AtomicWrite { remote, value: *b"abcdefgh" }, &[]);

@@ -1,4 +1,4 @@
-//! What `roce-gbn` does on the wire: go-back-N, acknowledgements, and the sequence space that requests and responses
+//! Behaviour of `roce-gbn` on the wire: go-back-N, acknowledgements, and the sequence space that requests and responses
 //! share.
 //!
 //! Source: InfiniBand Architecture volume 1, sections 9.7.3 to 9.7.5; IRN (SIGCOMM'18) sections 2.1 and 4.1 for the
@@ -27,7 +27,7 @@ use rnic_wire::Headers;
 
 /// The first PSN of both sides.
 const FIRST: Psn = Psn::new(0xff_fffa);
-/// Where Writes and answers go.
+/// Offset in memory that Writes and responses go to.
 const TARGET: u64 = 500_000;
 
 fn roce() -> Pair {
@@ -59,9 +59,10 @@ fn all_succeed(side: &mut Side, wr_ids: impl IntoIterator<Item = u64>) {
     assert_eq!(side.statuses(), expected);
 }
 
-/// 5 of 0..9 is lost. 6 to 9 are dropped, the first of them draws a NAK for 5, and everything from 5 on is sent again.
+/// 5 of 0..9 is lost. 6 to 9 are dropped, the first of them draws a NAK for 5, and everything from 5 on is
+/// retransmitted.
 #[test]
-fn one_nak_a_gap_and_back_to_the_missing_packet() {
+fn one_nak_per_gap_and_go_back_to_the_missing_packet() {
     let mut pair = roce();
     pair.wire(drop_requests(FIRST, &[(5, 0)]));
     write(&mut pair, 1, 10);
@@ -73,9 +74,9 @@ fn one_nak_a_gap_and_back_to_the_missing_packet() {
     all_succeed(&mut pair.left, [1]);
 }
 
-/// The NAK is cumulative: what lies before the gap is acknowledged and never sent again, even by a later timeout.
+/// The NAK is cumulative: packets before the gap are acknowledged and never retransmitted, even by a later timeout.
 #[test]
-fn a_nak_acknowledges_what_lies_before_the_gap() {
+fn a_nak_acknowledges_the_packets_before_the_gap() {
     let mut pair = roce();
     pair.wire(drop_requests(FIRST, &[(5, 0), (9, 1)]));
     write(&mut pair, 1, 10);
@@ -85,9 +86,9 @@ fn a_nak_acknowledges_what_lies_before_the_gap() {
     assert_eq!(resent[5..], [(330, 5), (330, 6), (330, 7), (330, 8), (330, 9)], "320 us after the NAK");
 }
 
-/// Nothing is placed out of order: behind the gap, memory is as it was.
+/// Nothing is placed out of order: memory for packets after the gap is unchanged.
 #[test]
-fn early_packets_leave_no_trace_in_memory() {
+fn out_of_order_packets_are_not_placed_in_memory() {
     let mut pair = roce();
     let before = pair.right.memory.clone();
     pair.wire(drop_requests(FIRST, &[(2, 0), (2, 1), (2, 2)]));
@@ -97,9 +98,9 @@ fn early_packets_leave_no_trace_in_memory() {
     assert_eq!(pair.right.memory[behind.clone()], before[behind]);
 }
 
-/// Past the edge: of two gaps, only the first is reported; going back closes both.
+/// Beyond the limit: of two gaps, only the first is reported; going back closes both.
 #[test]
-fn going_back_closes_later_gaps_too() {
+fn going_back_repairs_later_gaps() {
     let mut pair = roce();
     pair.wire(drop_requests(FIRST, &[(3, 0), (6, 0)]));
     write(&mut pair, 1, 10);
@@ -108,16 +109,17 @@ fn going_back_closes_later_gaps_too() {
     assert_eq!(pair.resent(From::Left, FIRST), (3..10).collect::<Vec<_>>());
 }
 
-/// Nothing bounds the packets in flight: no BDP-FC here.
+/// The packets in flight have no limit: there is no BDP-FC here.
 #[test]
-fn everything_leaves_at_once() {
+fn the_packets_in_flight_are_not_limited() {
     let mut pair = roce();
     write(&mut pair, 1, 500);
     pair.run_until(us(9));
     assert_eq!(pair.data_of(From::Left, FIRST).len(), 500);
 }
 
-/// The timeout is fixed: 320 us, whether one packet is in flight or fifty, and each repetition waits as long again.
+/// The timeout is fixed: 320 us, whether one packet is in flight or fifty, and each repetition waits the same time
+/// again.
 #[test]
 fn the_timeout_is_fixed() {
     for packets in [1, 2, 3, 50] {
@@ -133,10 +135,10 @@ fn the_timeout_is_fixed() {
     }
 }
 
-/// The last packet is lost, nothing behind it shows the gap, and nothing before it asked for an acknowledgement: the
-/// timer sends all of it again, which the receiver has seen but for the last.
+/// The last packet is lost, no packet after it reveals the gap, and none before it asked for an acknowledgement: the
+/// timer retransmits all of it, of which the receiver lacks only the last packet.
 #[test]
-fn a_lost_last_packet_waits_for_the_timer() {
+fn a_lost_last_packet_is_retransmitted_by_the_timer() {
     let mut pair = roce();
     pair.wire(drop_requests(FIRST, &[(9, 0)]));
     write(&mut pair, 1, 10);
@@ -148,9 +150,9 @@ fn a_lost_last_packet_waits_for_the_timer() {
     all_succeed(&mut pair.left, [1]);
 }
 
-/// Under PFC there is no timeout: a lost tail is not sent again, however long one waits, and no timer is armed.
+/// Under PFC there is no timeout: a lost tail is not retransmitted, however long one waits, and no timer is armed.
 #[test]
-fn without_a_timeout_a_lost_tail_stays_lost() {
+fn without_a_timeout_a_lost_tail_is_never_retransmitted() {
     let mut pair = roce_with(&[("rto", "0us")]);
     pair.wire(drop_requests(FIRST, &[(9, 0)]));
     write(&mut pair, 1, 10);
@@ -158,7 +160,7 @@ fn without_a_timeout_a_lost_tail_stays_lost() {
     assert_eq!(pair.resent(From::Left, FIRST), []);
     assert_eq!(pair.left.engine.next_timeout(), None);
     assert_eq!(pair.left.completions(), []);
-    // Past the edge: the next message shows the gap, and both are repaired by the NAK.
+    // Beyond the limit: the next message reveals the gap, and the NAK repairs both.
     write(&mut pair, 2, 1);
     pair.run();
     assert_eq!(pair.nacks_of(From::Right, FIRST), [(9, None)]);
@@ -166,9 +168,9 @@ fn without_a_timeout_a_lost_tail_stays_lost() {
     all_succeed(&mut pair.left, [1, 2]);
 }
 
-/// A lost NAK: the gap was reported once, so the timer must see to it.
+/// A NAK is lost: the gap was reported only once, so the timer must repair it.
 #[test]
-fn a_lost_nak_waits_for_the_timer() {
+fn a_lost_nak_is_repaired_by_the_timer() {
     let mut pair = roce();
     let mut drops = drop_requests(FIRST, &[(5, 0)]);
     pair.wire(move |sent| match sent.kind {
@@ -178,14 +180,14 @@ fn a_lost_nak_waits_for_the_timer() {
     write(&mut pair, 1, 10);
     pair.run();
     assert_eq!(pair.nacks_of(From::Right, FIRST), [(5, None)]);
-    assert_eq!(pair.resent_at(From::Left, FIRST)[0], (320, 0), "nothing was acknowledged");
+    assert_eq!(pair.resent_at(From::Left, FIRST)[0], (320, 0), "not everything is retransmitted after 320 us");
     all_succeed(&mut pair.left, [1]);
 }
 
-/// A reordered packet is as good as lost: it comes too late, is dropped as a duplicate, and everything behind the gap
-/// is sent again.
+/// A reordered packet is treated as lost: it arrives too late, is dropped as a duplicate, and everything after the
+/// gap is retransmitted.
 #[test]
-fn reordering_costs_a_go_back() {
+fn reordering_causes_a_go_back() {
     let mut pair = roce();
     pair.wire(|sent| {
         let late = sent.kind == TransmitKind::Request && FIRST.distance_to(sent.packet.psn) == 5;

@@ -1,4 +1,5 @@
-//! The room at a peer, for packets that nobody acknowledges: they count, and the body gives room back.
+//! The limit of packets in flight to a peer, for packets that are not acknowledged: they count, and the engine's
+//! owner reports when they have left the network.
 
 mod common;
 
@@ -23,10 +24,10 @@ fn datagram(side: &mut Side, from: Qpn, wr_id: u64, peer: PeerId) {
     let sges = [side.sge(0, 10)];
     let op = SendOp::Datagram { to, immediate: None };
     let request = SendRequest { wr_id, op, sges: &sges, flags: SendFlags::SIGNALED };
-    side.engine.post_send(from, &request).expect("room in the queue");
+    side.engine.post_send(from, &request).expect("the queue is not full");
 }
 
-/// Who sends whereto, until nobody can.
+/// Transmits until no packet may leave; returns the queue pair and the peer of each packet.
 fn leaving(pair: &mut Pair) -> Vec<(Qpn, PeerId)> {
     let now = pair.now;
     std::iter::from_fn(|| {
@@ -36,32 +37,32 @@ fn leaving(pair: &mut Pair) -> Vec<(Qpn, PeerId)> {
 }
 
 #[test]
-fn a_connection_sends_as_much_as_there_is_room_for() {
+fn a_connection_sends_up_to_the_peer_limit() {
     let mut pair = pair(Service::UnreliableConnection);
     pair.left.engine.set_peer_limit(NEAR, Some(3));
     assert_eq!(pair.left.engine.peer_limit(NEAR), Some(3));
     write(&mut pair, 1, 2);
     write(&mut pair, 2, 4);
     assert_eq!(leaving(&mut pair).len(), 3);
-    assert_eq!(pair.left.statuses(), [(1, WcStatus::Success)], "the second one is under way");
+    assert_eq!(pair.left.statuses(), [(1, WcStatus::Success)], "the second message has completed");
     assert!(pair.left.engine.stats().waits[WaitReason::PeerWindow as usize] > 0);
     pair.left.engine.settle(FAR, 3);
-    assert_eq!((leaving(&mut pair).len(), pair.left.engine.has_packets()), (0, false), "that was somebody else");
+    assert_eq!((leaving(&mut pair).len(), pair.left.engine.has_packets()), (0, false), "another peer's credit is used");
     pair.left.engine.settle(NEAR, 2);
     assert!(pair.left.engine.has_packets());
     assert_eq!(leaving(&mut pair).len(), 2);
-    // More than there can have been is no more than all.
+    // Settling more packets than can be in flight settles all of them.
     pair.left.engine.settle(NEAR, 1_000);
     assert_eq!(leaving(&mut pair).len(), 1);
     assert_eq!(pair.left.statuses(), [(2, WcStatus::Success)]);
     write(&mut pair, 3, 5);
-    assert_eq!(leaving(&mut pair).len(), 2, "one still counts");
+    assert_eq!(leaving(&mut pair).len(), 2, "not two packets are sent");
     pair.left.engine.set_peer_limit(NEAR, None);
     assert_eq!(leaving(&mut pair).len(), 3);
 }
 
 #[test]
-fn datagrams_to_others_need_not_wait() {
+fn datagrams_to_other_peers_do_not_wait() {
     let setup = Setup { service: Service::UnreliableDatagram, ..Setup::new("irn", &[]) };
     let mut pair = Pair::new(&setup);
     let (first, (second, _)) = (pair.left.qpn, pair.another(&setup));
@@ -76,7 +77,7 @@ fn datagrams_to_others_need_not_wait() {
 }
 
 #[test]
-fn who_has_gone_leaves_the_room_to_others() {
+fn an_ended_queue_pair_leaves_its_credit_to_others() {
     let setup = Setup { service: Service::UnreliableDatagram, ..Setup::new("irn", &[]) };
     for (destroys, when_woken) in [(false, false), (false, true), (true, false), (true, true)] {
         let mut pair = Pair::new(&setup);
@@ -92,9 +93,9 @@ fn who_has_gone_leaves_the_room_to_others() {
             pair.left.engine.settle(NEAR, 1);
         }
         if destroys {
-            pair.left.engine.destroy_qp(first).expect("nothing depends on it");
+            pair.left.engine.destroy_qp(first).expect("no object depends on it");
         } else {
-            pair.left.engine.modify_to_error(first).expect("always legal");
+            pair.left.engine.modify_to_error(first).expect("legal in every state");
         }
         if !when_woken {
             pair.left.engine.settle(NEAR, 1);
@@ -104,7 +105,7 @@ fn who_has_gone_leaves_the_room_to_others() {
 }
 
 #[test]
-fn reliable_and_unreliable_packets_share_the_room() {
+fn reliable_and_unreliable_packets_share_the_peer_limit() {
     let reliable = Setup::new("irn", &[]);
     let mut pair = Pair::new(&reliable);
     let (lossy, _) = pair.another(&Setup { service: Service::UnreliableConnection, ..reliable });
@@ -112,11 +113,11 @@ fn reliable_and_unreliable_packets_share_the_room() {
     let (sge, remote) = (pair.left.sge(0, 2 * MTU), pair.right.remote(0));
     let op = SendOp::Write { remote, immediate: None };
     let request = SendRequest { wr_id: 1, op, sges: &[sge], flags: SendFlags::SIGNALED };
-    pair.left.engine.post_send(lossy, &request).expect("room in the queue");
+    pair.left.engine.post_send(lossy, &request).expect("the queue is not full");
     pair.run();
     write(&mut pair, 2, 1);
     pair.run();
-    assert_eq!(pair.log.len(), 2, "no room for the reliable one");
+    assert_eq!(pair.log.len(), 2, "the reliable packet exceeds the limit");
     pair.left.engine.settle(NEAR, 1);
     pair.run();
     assert_eq!(pair.left.statuses(), [(1, WcStatus::Success), (2, WcStatus::Success)]);

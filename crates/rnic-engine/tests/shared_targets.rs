@@ -1,4 +1,4 @@
-//! Extended reliable connections (XRC): messages say which shared receive queue they take their receives from.
+//! Extended reliable connections (XRC): each message names the shared receive queue that its receive is taken from.
 
 mod common;
 
@@ -10,8 +10,8 @@ use rnic_wire::Qpn;
 const TRANSPORTS: [&str; 4] = ["roce-gbn", "roce-sr", "irn", "fasr"];
 const DOMAIN: u32 = 3;
 
-/// A shared receive queue of the right side, with a completion queue and a protection domain of its own, and the key of
-/// all memory there.
+/// A shared receive queue of the right side, with its own completion queue and protection domain, and the key of all
+/// memory there.
 struct Queue {
     srq: SrqId,
     cq: CqId,
@@ -21,7 +21,7 @@ struct Queue {
 impl Queue {
     fn new(pair: &mut Pair, domain: u32) -> Self {
         let engine = &mut pair.right.engine;
-        let pd = engine.objects_mut().create_pd().expect("room");
+        let pd = engine.objects_mut().create_pd().expect("the limit is not reached");
         let cq = engine.objects_mut().create_cq(1_024).expect("legal");
         let srq = engine.objects_mut().create_shared_srq(pd, (domain, cq), 256, 2).expect("legal");
         let region = MemoryRegion { pd, addr: BASE, len: MEMORY as u64, local: 0, access: Access::all() };
@@ -31,7 +31,7 @@ impl Queue {
     fn post(&self, pair: &mut Pair, wr_id: u64, offset: u64, len: u32) {
         let sge = Sge { addr: BASE + offset, len, lkey: self.key };
         let posted = pair.right.engine.objects_mut().post_srq_recv(self.srq, &RecvRequest { wr_id, sges: &[sge] });
-        posted.expect("room");
+        posted.expect("the queue is not full");
     }
 
     fn take(&self, pair: &mut Pair) -> Vec<(u64, WcStatus, u32)> {
@@ -41,11 +41,11 @@ impl Queue {
     }
 }
 
-/// An initiator on the left and its target on the right.
+/// Creates an initiator on the left side and its target on the right side.
 fn connect(pair: &mut Pair, setup: &Setup) -> (Qpn, Qpn) {
     let [left, right] = [&mut pair.left, &mut pair.right]
         .map(|side| side.engine.create_qp(&default_attributes(setup, side.pd, side.cq)).expect("legal attributes"));
-    pair.right.engine.make_target(right, DOMAIN).expect("a new queue pair");
+    pair.right.engine.make_target(right, DOMAIN).expect("the queue pair is new");
     pair.left.connect_qp(left, setup, right);
     pair.right.connect_qp(right, setup, left);
     (left, right)
@@ -54,13 +54,13 @@ fn connect(pair: &mut Pair, setup: &Setup) -> (Qpn, Qpn) {
 fn send(pair: &mut Pair, qpn: Qpn, wr_id: u64, op: SendOp, (offset, len): (u64, u32), srqn: u32) {
     let sges = [pair.left.sge(offset, len)];
     let request = SendRequest { wr_id, op, sges: &sges, flags: SendFlags::SIGNALED };
-    pair.left.engine.post_send_shared(qpn, &request, srqn).expect("room");
+    pair.left.engine.post_send_shared(qpn, &request, srqn).expect("the queue is not full");
 }
 
 const SEND: SendOp = SendOp::Send { immediate: None };
 
 #[test]
-fn messages_go_to_the_queues_that_they_name() {
+fn messages_consume_receives_of_the_queue_that_they_name() {
     for transport in TRANSPORTS {
         for loses in [false, true] {
             let setup = Setup::new(transport, &[]);
@@ -100,7 +100,7 @@ fn messages_go_to_the_queues_that_they_name() {
 }
 
 #[test]
-fn writes_reads_and_atomics_touch_what_queues_of_the_domain_may() {
+fn writes_reads_and_atomics_access_memory_of_the_domain_only() {
     for transport in TRANSPORTS {
         let setup = Setup::new(transport, &[]);
         let mut pair = Pair::new(&setup);
@@ -121,12 +121,12 @@ fn writes_reads_and_atomics_touch_what_queues_of_the_domain_may() {
         let foreign = RemoteMemory { addr: BASE, rkey: other.key };
         send(&mut pair, left, 5, SendOp::Read { remote: foreign }, (710_000, 8), 0);
         pair.run();
-        assert_eq!(pair.left.statuses(), [(5, WcStatus::RemoteAccess)], "{transport}: another domain's");
+        assert_eq!(pair.left.statuses(), [(5, WcStatus::RemoteAccess)], "{transport}: not refused");
     }
 }
 
 #[test]
-fn a_queue_that_a_message_may_not_take_from_refuses_it() {
+fn a_message_that_names_an_invalid_queue_is_refused() {
     for transport in TRANSPORTS {
         let setup = Setup::new(transport, &[]);
         let cases: [fn(&mut Pair) -> u32; 4] = [
@@ -142,14 +142,14 @@ fn a_queue_that_a_message_may_not_take_from_refuses_it() {
             send(&mut pair, left, 1, SEND, (0, 8), srqn);
             pair.run();
             assert_eq!(pair.left.statuses(), [(1, WcStatus::RemoteInvalidRequest)], "{transport} case {index}");
-            let info = pair.right.engine.query_qp(right).expect("it is there");
+            let info = pair.right.engine.query_qp(right).expect("it exists");
             assert_eq!(info.state, QpState::Error);
         }
     }
 }
 
 #[test]
-fn an_ordinary_queue_pair_takes_no_message_that_names_a_queue() {
+fn an_ordinary_queue_pair_refuses_messages_that_name_a_queue() {
     for transport in TRANSPORTS {
         let setup = Setup::new(transport, &[]);
         let mut pair = Pair::new(&setup);
@@ -162,7 +162,7 @@ fn an_ordinary_queue_pair_takes_no_message_that_names_a_queue() {
 }
 
 #[test]
-fn an_empty_queue_is_waited_for_and_one_that_is_gone_is_refused() {
+fn an_empty_queue_delays_a_message_and_a_destroyed_queue_refuses_it() {
     for transport in TRANSPORTS {
         let setup = Setup::new(transport, &[]);
         let mut pair = Pair::new(&setup);
@@ -175,14 +175,14 @@ fn an_empty_queue_is_waited_for_and_one_that_is_gone_is_refused() {
         pair.run();
         assert_eq!(pair.left.statuses(), [(1, WcStatus::Success)]);
         assert_eq!(queue.take(&mut pair), [(9, WcStatus::Success, 2_000)]);
-        assert!(pair.right.engine.objects_mut().destroy_cq(queue.cq).is_err(), "the queue completes there");
-        pair.right.engine.objects_mut().destroy_srq(queue.srq).expect("nobody holds it between messages");
-        pair.right.engine.objects_mut().destroy_cq(queue.cq).expect("nobody uses it any more");
+        assert!(pair.right.engine.objects_mut().destroy_cq(queue.cq).is_err(), "the CQ is not in use");
+        pair.right.engine.objects_mut().destroy_srq(queue.srq).expect("it is unused between messages");
+        pair.right.engine.objects_mut().destroy_cq(queue.cq).expect("it is unused");
         send(&mut pair, left, 2, SEND, (0, 8), queue.srq.number());
         pair.run();
         assert_eq!(pair.left.statuses(), [(2, WcStatus::RemoteInvalidRequest)], "{transport}");
         pair.right.engine.modify_to_reset(right).expect("from error");
         assert_eq!(pair.right.engine.query_qp(right).map(|info| info.state), Some(QpState::Reset));
-        pair.right.engine.destroy_qp(right).expect("it is there");
+        pair.right.engine.destroy_qp(right).expect("it exists");
     }
 }

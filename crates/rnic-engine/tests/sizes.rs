@@ -1,13 +1,13 @@
-//! Long runs and extreme sizes: numbers that wrap, messages of nothing and of a gibibyte, every MTU.
+//! Long runs and extreme sizes: sequence numbers that wrap, messages of zero bytes and of a gibibyte, every MTU.
 //!
-//! Sequence numbers wrap at 24 bits, and so do IRN's names for receives and reads and the message count. Two ways to
-//! show that nobody minds:
+//! Sequence numbers wrap at 24 bits, and so do IRN's names for receives and reads and the message count. Two kinds of
+//! tests show that a wrap does no harm:
 //!
-//! * every run starts close before the wrap (and, here, before the middle of the circle), so that ordinary tests cross
-//!   it;
-//! * the release-only tests here go all the way round: more than 2^24 packets, Sends and Reads on one queue pair. A
-//!   model that jumps would have to reach into the engine and set each of a dozen counters consistently; at ten million
-//!   packets a second the honest way takes less time than explaining the other.
+//! * every run starts close before the wrap (and, here, before the middle of the circle), so that ordinary tests
+//!   cross it;
+//! * the release-only tests here use every number: more than 2^24 packets, Sends and Reads on one queue pair. A
+//!   shortcut would have to set each of a dozen counters inside the engine consistently; at ten million packets a
+//!   second, sending them all is simpler.
 
 mod common;
 
@@ -21,10 +21,10 @@ use rnic_engine::*;
 
 const TRANSPORTS: [&str; 3] = ["roce-gbn", "irn", "fasr"];
 const GIB: u32 = MESSAGE_BYTES_MAX as u32;
-/// More than there are 24-bit numbers.
+/// More packets than there are 24-bit numbers.
 const ALL_THE_WAY: u64 = (1 << 24) + 100_000;
 
-/// Memory that is not there: notes which of its first GiB, in pieces of 256 bytes, has been written.
+/// Emulated memory without contents: records which pieces of 256 bytes of its first GiB have been written.
 #[derive(Clone, Default)]
 struct Pieces {
     bytes: u64,
@@ -94,14 +94,14 @@ fn gibibyte(transport: &str, mtu: u32, op: &str, loss: Probability) {
         assert_eq!(pair.right.completion().map(|done| (done.wr_id, done.byte_len)), Some((9, GIB)), "{what}");
     }
     let placed = if reads { &pair.left.dma } else { &pair.right.dma };
-    assert!(placed.is_complete(MESSAGE_BYTES_MAX), "{what}: something is missing");
+    assert!(placed.is_complete(MESSAGE_BYTES_MAX), "{what}: bytes are missing");
     if loss.is_never() {
-        assert_eq!(placed.bytes, MESSAGE_BYTES_MAX, "{what}: every byte once");
+        assert_eq!(placed.bytes, MESSAGE_BYTES_MAX, "{what}: bytes are placed twice");
     }
 }
 
 #[test]
-fn a_gibibyte_in_large_packets() {
+fn a_message_of_1_gib_arrives_in_large_packets() {
     for transport in TRANSPORTS.into_iter().chain(["falcon"]) {
         for op in ["write", "send", "read"] {
             gibibyte(transport, MTU_MAX, op, Probability::NEVER);
@@ -112,7 +112,7 @@ fn a_gibibyte_in_large_packets() {
 
 #[test]
 #[cfg_attr(debug_assertions, ignore = "50 million packets: in release only")]
-fn a_gibibyte_in_packets_of_all_sizes() {
+fn a_message_of_1_gib_arrives_in_packets_of_every_mtu() {
     for transport in TRANSPORTS {
         for op in ["write", "send", "read"] {
             for mtu in [MTU_MIN, 512, 1_024, 2_048, 4_096] {
@@ -154,7 +154,7 @@ fn every_mtu_carries_messages_of_every_length() {
     }
 }
 
-/// Keeps 64 requests under way until `count` are done.
+/// Has 64 requests in flight until `count` are complete.
 fn many(
     shape: &Shape,
     count: u64,
@@ -179,7 +179,7 @@ fn many(
             done += 1;
         }
         while let Some(completion) = pair.right.completion() {
-            assert_eq!(completion.wr_id, received, "receives are used in order");
+            assert_eq!(completion.wr_id, received, "receives are not used in order");
             received += 1;
             pair.right.post_recv(receiver, received + 127, 4_096);
         }
@@ -197,9 +197,10 @@ const OPS: [(&str, MakeOp, u32); 5] = [
     ("atomic", |remote| SendOp::FetchAdd { remote, add: 1 }, 8),
 ];
 
-/// Across the wrap and across the middle of the circle, from every distance up to four packets, with loss.
+/// Checks every operation across the wrap and across the middle of the circle, starting at every distance up to four
+/// packets, with loss.
 #[test]
-fn numbers_wrap_under_every_operation() {
+fn sequence_numbers_wrap_under_every_operation() {
     for transport in TRANSPORTS {
         for (name, op, len) in OPS {
             for edge in [0u32, 1 << 23, (1 << 24) - 1] {
@@ -228,24 +229,24 @@ fn all_the_way(transport: &str) {
     }
 }
 
-/// All numbers of requests, responses, receives, reads and messages go round once.
+/// The numbers of requests, responses, receives, reads and messages all wrap once.
 #[test]
 #[cfg_attr(debug_assertions, ignore = "400 million packets: in release only")]
-fn roce_gbn_goes_all_the_way_round() {
+fn roce_gbn_sequence_numbers_wrap_completely() {
     all_the_way("roce-gbn");
 }
 
 #[test]
 #[cfg_attr(debug_assertions, ignore = "400 million packets: in release only")]
-fn irn_goes_all_the_way_round() {
+fn irn_sequence_numbers_wrap_completely() {
     all_the_way("irn");
 }
 
-/// RoCE has no cap of its own, but a quarter of the circle is the most that may be outstanding: beyond, old and new
-/// numbers could not be told apart. A GiB in the smallest packets is exactly that much.
+/// RoCE has no cap of its own, but at most a quarter of the circle may be outstanding: beyond that, old and new
+/// numbers could not be distinguished. A GiB in the smallest packets is exactly that much.
 #[test]
 #[cfg_attr(debug_assertions, ignore = "4 million packets under way: in release only")]
-fn a_quarter_of_the_circle_is_the_most_under_way() {
+fn at_most_a_quarter_of_the_psn_space_is_in_flight() {
     let mut shape = Shape::new("roce-gbn", &[("rto", "0us")]);
     (shape.mtu, shape.memory) = (MTU_MIN, MESSAGE_BYTES_MAX);
     let mut pair = BackToBack::new(&shape, NoDma);

@@ -1,4 +1,5 @@
-//! Unreliable connections: a message arrives whole and in order, or not at all, and nobody says a word about it.
+//! Unreliable connections: a message is delivered completely and in order, or not at all, and the sender gets no
+//! notice.
 //!
 //! Source: InfiniBand Architecture volume 1, section 9.8.2 (validation at the responder), 9.9 (errors), 10.3.1
 //! (states).
@@ -15,7 +16,7 @@ use rnic_base::{Duration, Psn};
 use rnic_engine::*;
 use rnic_wire::{Format, Headers};
 
-/// Where Writes and Sends go.
+/// Offset in memory that Writes and Sends go to.
 const TARGET: u64 = 500_000;
 
 fn setup() -> Setup {
@@ -41,7 +42,8 @@ fn receive(pair: &mut Pair, wr_id: u64, len: u32) {
     pair.right.post_recv(wr_id, &[sge]);
 }
 
-/// Whether the right side's place `place` holds the `len` bytes that message `wr_id` of the left side sends.
+/// Returns `true` if slot `place` of the right side's memory contains the `len` bytes that message `wr_id` of the
+/// left side sends.
 fn holds(pair: &Pair, place: u64, wr_id: u64, len: usize) -> bool {
     let (at, from) = ((TARGET + place * 8_192) as usize, wr_id as usize * 10);
     pair.right.memory[at..at + len] == pair.left.memory[from..from + len]
@@ -81,12 +83,12 @@ fn messages_of_any_length_arrive() {
         let bytes = len as usize;
         assert!(holds(&pair, 0, 0, bytes) && holds(&pair, 2, 2, bytes) && holds(&pair, 3, 3, bytes), "{len}");
         assert_eq!(pair.right.info().msn, 3);
-        assert!(pair.log.iter().all(|sent| sent.from == From::Left), "nobody answers");
+        assert!(pair.log.iter().all(|sent| sent.from == From::Left), "the receiver sends packets");
     }
 }
 
 #[test]
-fn nothing_asks_for_an_answer_and_nothing_waits_for_one() {
+fn no_packet_requests_an_acknowledgement_and_no_send_waits_for_one() {
     for transport in ["roce-gbn", "irn"] {
         let mut pair = Pair::new(&Setup { transport: Setup::new(transport, &[]).transport, ..setup() });
         pair.wire(|_| Fate::Drop);
@@ -94,7 +96,7 @@ fn nothing_asks_for_an_answer_and_nothing_waits_for_one() {
             write(&mut pair, wr_id, 2_500, None);
         }
         pair.run();
-        assert_eq!(pair.left.statuses(), sent(0..100), "all lost, all sent");
+        assert_eq!(pair.left.statuses(), sent(0..100), "a lost message does not complete");
         assert_eq!(pair.log.len(), 300);
         let quiet = |sent: &Sent| !sent.packet.flags.ack_request && sent.kind == TransmitKind::Request;
         assert!(pair.log.iter().all(quiet));
@@ -115,9 +117,10 @@ fn a_send_completes_with_its_last_packet() {
     assert!(pair.left.engine.transmit(now).is_none());
 }
 
-/// Whatever packet of the middle message is lost, its neighbours arrive, and its receive takes the next one.
+/// Whichever packet of the middle message is lost, the messages before and after it arrive, and the next one uses its
+/// receive.
 #[test]
-fn a_lost_packet_takes_its_message_along() {
+fn a_lost_packet_loses_its_whole_message() {
     for lost in 0..3 {
         let mut pair = pair();
         pair.wire(drop_requests(setup().psn, &[(3 + lost, 0)]));
@@ -132,7 +135,7 @@ fn a_lost_packet_takes_its_message_along() {
         assert_eq!(received, [(0, WcStatus::Success, bytes), (1, WcStatus::Success, bytes)], "packet {lost}");
         assert!(holds(&pair, 0, 0, bytes as usize) && holds(&pair, 1, 2, bytes as usize), "packet {lost}");
         let after = u64::try_from(2 - lost).expect("positive");
-        assert_eq!(drops(&pair.right, DropReason::OutOfOrder), after, "what follows the loss in its message");
+        assert_eq!(drops(&pair.right, DropReason::OutOfOrder), after, "not the packets after the loss in its message");
         assert_eq!(pair.right.info().state, QpState::ReadyToSend);
     }
 }
@@ -148,14 +151,14 @@ fn a_lost_write_never_completes_its_receive() {
         pair.run();
         let received: Vec<_> = pair.right.completions().iter().map(|c| (c.wr_id, c.word, c.byte_len)).collect();
         assert_eq!(received, [(9, 2, 100)], "packet {lost}");
-        // What came before the loss is written; that is all that an unreliable Write promises.
+        // The packets before the lost one are written; an unreliable Write promises no more than that.
         assert!(holds(&pair, 0, 0, usize::try_from(lost).expect("positive") * MTU as usize));
     }
 }
 
 /// A copy, or a message that later ones have overtaken, is not delivered.
 #[test]
-fn what_comes_late_is_dropped() {
+fn late_packets_and_duplicates_are_dropped() {
     let mut pair = pair();
     let first = setup().psn;
     pair.wire(move |sent| match first.distance_to(sent.packet.psn) {
@@ -173,9 +176,9 @@ fn what_comes_late_is_dropped() {
     assert_eq!(pair.right.engine.stats().packets_duplicate, 2);
 }
 
-/// A peer that is nearly a whole round of numbers ahead is understood.
+/// Checks that packets whose sequence numbers have advanced by nearly a full circle are still accepted.
 #[test]
-fn a_long_silence_does_not_deafen() {
+fn packets_far_ahead_of_the_expected_psn_are_accepted() {
     for (ahead, delivered) in [(1, true), (1 << 23, true), ((1 << 24) - (1 << 16) - 2, true), ((1 << 24) - 2, false)] {
         let mut pair = pair();
         let (qpn, dest) = (pair.left.qpn, pair.right.qpn);
@@ -184,7 +187,7 @@ fn a_long_silence_does_not_deafen() {
         receive(&mut pair, 1, 100);
         send(&mut pair, 0, 10);
         pair.run();
-        pair.left.engine.modify_to_reset(qpn).expect("always");
+        pair.left.engine.modify_to_reset(qpn).expect("legal in every state");
         pair.left.connect_qp(qpn, &jump, dest);
         send(&mut pair, 1, 10);
         pair.run();
@@ -193,7 +196,7 @@ fn a_long_silence_does_not_deafen() {
 }
 
 #[test]
-fn what_the_responder_cannot_take_is_dropped_without_a_word() {
+fn messages_that_the_responder_refuses_are_dropped_silently() {
     let mut pair = pair();
     let remote = pair.right.remote(TARGET);
     let read_only = {
@@ -209,7 +212,8 @@ fn what_the_responder_cannot_take_is_dropped_without_a_word() {
         pair.left.post(wr_id, SendOp::Write { remote, immediate: Some(1) }, &[sge]);
     }
     pair.right.memory.fill(0);
-    // Neither of these fits, or finds a receive behind the one that does.
+    // Neither the first nor the last of these is delivered: the first is too long, and for the last one no receive is
+    // left.
     send(&mut pair, 3, 5_001);
     send(&mut pair, 4, 5_000);
     send(&mut pair, 5, 10);
@@ -221,13 +225,13 @@ fn what_the_responder_cannot_take_is_dropped_without_a_word() {
     let (refused, not_ready) =
         (drops(&pair.right, DropReason::Refused), drops(&pair.right, DropReason::ReceiverNotReady));
     assert_eq!((refused, not_ready), (4, 1));
-    assert!(pair.right.memory[..TARGET as usize].iter().all(|byte| *byte == 0), "no bad Write has left a byte");
+    assert!(pair.right.memory[..TARGET as usize].iter().all(|byte| *byte == 0), "a refused Write has changed memory");
     let events: Vec<_> = std::iter::from_fn(|| pair.right.engine.objects_mut().poll_event()).collect();
     assert_eq!(events, []);
 }
 
 #[test]
-fn the_queue_pair_has_rights_of_its_own() {
+fn the_rights_of_the_queue_pair_are_checked() {
     let mut pair = pair();
     let qpn = pair.right.qpn;
     pair.right.engine.set_access(qpn, Access::all() - Access::REMOTE_WRITE).expect("it exists");
@@ -243,7 +247,7 @@ fn the_queue_pair_has_rights_of_its_own() {
 }
 
 #[test]
-fn what_cannot_be_posted() {
+fn unsupported_requests_cannot_be_posted() {
     let mut pair = pair();
     let (qpn, remote, sge) = (pair.left.qpn, pair.right.remote(0), pair.left.sge(0, 8));
     let unsupported = [
@@ -260,9 +264,9 @@ fn what_cannot_be_posted() {
     assert_eq!(pair.left.info().state, QpState::ReadyToSend);
 }
 
-/// The packet that fails may be any of its message: those before it have left, and come to nothing.
+/// Any packet of the message may be the one that fails: packets before it have left, and are not delivered.
 #[test]
-fn a_bad_local_key_stops_sending_alone() {
+fn an_invalid_local_key_stops_the_send_queue_only() {
     for bad in 0..3 {
         let mut pair = pair();
         for wr_id in 0..3 {
@@ -288,14 +292,14 @@ fn a_bad_local_key_stops_sending_alone() {
 }
 
 #[test]
-fn a_drained_send_queue_finishes_the_message_under_way() {
+fn a_draining_send_queue_finishes_the_message_in_flight() {
     let mut pair = pair();
     let qpn = pair.left.qpn;
     send(&mut pair, 0, 3 * MTU);
     send(&mut pair, 1, 10);
     assert!(pair.left.engine.transmit(pair.now).is_some());
     pair.left.engine.modify_to_sqd(qpn).expect("from ready to send");
-    assert_eq!(pair.left.engine.objects_mut().poll_event(), None, "a message is under way");
+    assert_eq!(pair.left.engine.objects_mut().poll_event(), None, "drained with a message in flight");
     pair.run();
     assert_eq!(pair.left.statuses(), [(0, WcStatus::Success)]);
     assert_eq!(pair.left.engine.objects_mut().poll_event(), Some(AsyncEvent::SendQueueDrained(qpn)));
@@ -305,13 +309,13 @@ fn a_drained_send_queue_finishes_the_message_under_way() {
 }
 
 #[test]
-fn a_shared_receive_queue_gets_nothing_back_and_loses_nothing() {
+fn a_receive_of_a_shared_receive_queue_is_reused_after_a_lost_message() {
     let mut pair = Pair::new(&Setup { srq: Some(8), ..setup() });
-    let srq = pair.right.srq.expect("set up so");
+    let srq = pair.right.srq.expect("the setup has an SRQ");
     pair.wire(drop_requests(setup().psn, &[(1, 0)]));
     for wr_id in 0..2 {
         let sges = [pair.right.sge(TARGET + wr_id * 8_192, 5_000)];
-        pair.right.engine.objects_mut().post_srq_recv(srq, &RecvRequest { wr_id, sges: &sges }).expect("room");
+        pair.right.engine.objects_mut().post_srq_recv(srq, &RecvRequest { wr_id, sges: &sges }).expect("not full");
     }
     for wr_id in 0..3 {
         send(&mut pair, wr_id, 2 * MTU);
@@ -322,13 +326,13 @@ fn a_shared_receive_queue_gets_nothing_back_and_loses_nothing() {
     assert_eq!(pair.right.engine.objects().srq_level(srq), Some(0));
 }
 
-/// The first packet tells a program that waits in `ReadyToReceive`.
+/// Checks that the first packet raises the event for a program that waits in `ReadyToReceive`.
 #[test]
-fn the_first_packet_establishes() {
+fn the_first_packet_raises_the_communication_established_event() {
     let mut pair = pair();
     let qpn = pair.right.qpn;
     let dest = pair.left.qpn;
-    pair.right.engine.modify_to_reset(qpn).expect("always");
+    pair.right.engine.modify_to_reset(qpn).expect("legal in every state");
     pair.right.engine.modify_to_init(qpn).expect("from reset");
     pair.right.engine.modify_to_rtr(qpn, &connection(&setup(), dest)).expect("from init");
     write(&mut pair, 0, 10, None);

@@ -1,4 +1,4 @@
-//! Verbs semantics on a perfect wire and on a bad one, for every transport.
+//! Verbs semantics on a reliable and on an unreliable wire, for every transport.
 
 mod common;
 
@@ -46,7 +46,7 @@ fn send_fills_receives_in_order_and_scatters() {
 }
 
 #[test]
-fn read_and_atomics_return_what_was_there() {
+fn read_and_atomics_return_the_previous_values() {
     for transport in TRANSPORTS {
         let mut pair = Pair::of(transport);
         pair.right.memory[800..808].copy_from_slice(&41u64.to_ne_bytes());
@@ -61,7 +61,7 @@ fn read_and_atomics_return_what_was_there() {
         let done: Vec<_> = (1..=4).map(|id| (id, WcStatus::Success)).collect();
         assert_eq!(pair.left.statuses(), done, "{transport}");
         assert_eq!(pair.left.memory[600_000..605_000], pair.right.memory[4_000..9_000]);
-        let word = |at: usize| u64::from_ne_bytes(pair.left.memory[at..at + 8].try_into().expect("eight"));
+        let word = |at: usize| u64::from_ne_bytes(pair.left.memory[at..at + 8].try_into().expect("eight bytes"));
         assert_eq!([word(700_000), word(700_008), word(700_016)], [41, 42, 99], "{transport}");
     }
 }

@@ -1,5 +1,5 @@
-//! Exact error semantics, held against verbs: which entry fails, with which status, in which order, at which end; and
-//! the outcome is the same whichever packet is lost on the way.
+//! Exact error semantics, compared with verbs: which entry fails, with which status, in which order, at which end;
+//! the outcome is the same whichever packet is lost.
 //!
 //! Source: InfiniBand Architecture volume 1, sections 9.7.5 (retries), 9.9 (error detection and handling), 10.3.1
 //! (states), 10.7 and 11.4 (work requests and completions); the manual pages of `ibv_post_send`, `ibv_modify_qp`,
@@ -41,7 +41,7 @@ use rnic_base::{Duration, Psn, Time};
 use rnic_engine::*;
 
 const TRANSPORTS: [&str; 3] = ["roce-gbn", "irn", "fasr"];
-/// Where Writes and answers go.
+/// Offset in memory that Writes and responses go to.
 const TARGET: u64 = 500_000;
 
 fn us(us: u64) -> Time {
@@ -56,7 +56,7 @@ fn micros(time: Time) -> u64 {
     time.as_ps() / Duration::from_us(1).as_ps()
 }
 
-/// A Write of `len` bytes to where it may go.
+/// Posts a Write of `len` bytes to memory that allows it.
 fn write(pair: &mut Pair, wr_id: u64, len: u32) {
     let (sge, remote) = (pair.left.sge(0, len), pair.right.remote(TARGET));
     pair.left.post(wr_id, SendOp::Write { remote, immediate: None }, &[sge]);
@@ -79,7 +79,7 @@ fn post_recvs(side: &mut Side, wr_ids: std::ops::Range<u64>, len: u32) {
     }
 }
 
-/// `count` successes from wr_id 0 on, then `last`, then flushed ones up to `total`.
+/// Returns `count` successes from wr_id 0 on, then `last`, then flushed requests up to `total`.
 fn fails_at(count: u64, last: WcStatus, total: u64) -> Vec<(u64, WcStatus)> {
     let status = |wr_id: u64| match wr_id.cmp(&count) {
         std::cmp::Ordering::Less => WcStatus::Success,
@@ -97,7 +97,7 @@ fn events(side: &mut Side) -> Vec<AsyncEvent> {
     std::iter::from_fn(|| side.engine.objects_mut().poll_event()).collect()
 }
 
-/// Loses the `nth` packet (from 0) of each listed direction; acknowledgements count.
+/// Loses the `nth` packet (from 0) of each listed direction; acknowledgements are counted too.
 fn lose_nth(losses: &[(From, u32)]) -> impl FnMut(&Sent) -> Fate + 'static {
     let losses = losses.to_vec();
     let mut sent_by = [0, 0];
@@ -109,7 +109,7 @@ fn lose_nth(losses: &[(From, u32)]) -> impl FnMut(&Sent) -> Fate + 'static {
     }
 }
 
-/// Every loss of one packet among the first ten of each direction, of two in a row, and none at all.
+/// Returns every loss of one packet among the first ten of each direction, every loss of two in a row, and no loss.
 fn loss_patterns() -> Vec<Vec<(From, u32)>> {
     let mut patterns = vec![vec![]];
     for from in [From::Left, From::Right] {

@@ -1,4 +1,4 @@
-//! Memory windows, over every transport of the RoCE family: binding, rights, taking back.
+//! Memory windows, over every transport of the RoCE family: binding, rights, invalidation.
 
 mod common;
 
@@ -8,10 +8,10 @@ use rnic_engine::*;
 const TRANSPORTS: [&str; 4] = ["roce-gbn", "roce-sr", "irn", "fasr"];
 const WRITE: Access = Access::REMOTE_WRITE;
 
-/// A window of the right side: its first key.
+/// Creates a window of the right side and returns its first key.
 fn window(pair: &mut Pair, kind: WindowKind) -> u32 {
     let pd = pair.right.pd;
-    pair.right.engine.objects_mut().allocate_window(pd, kind).expect("room").0
+    pair.right.engine.objects_mut().allocate_window(pd, kind).expect("the limit is not reached").0
 }
 
 /// Binds the window with `key` to `len` bytes at `offset` of the right side's memory.
@@ -21,7 +21,7 @@ fn bind(pair: &mut Pair, wr_id: u64, key: u32, (offset, len): (u64, u64), access
     pair.run();
 }
 
-/// The left side writes 8 bytes at `offset` of the right side's memory by `rkey`; answers how that ended.
+/// The left side writes 8 bytes at `offset` of the right side's memory with `rkey`; returns the status.
 fn write(pair: &mut Pair, wr_id: u64, rkey: u32, offset: u64) -> WcStatus {
     let sge = pair.left.sge(0, 8);
     pair.left.post(
@@ -36,7 +36,7 @@ fn write(pair: &mut Pair, wr_id: u64, rkey: u32, offset: u64) -> WcStatus {
 }
 
 #[test]
-fn a_window_grants_its_bytes_to_the_peer_until_it_is_taken_back() {
+fn a_window_grants_its_range_to_the_peer_until_it_is_invalidated() {
     for transport in TRANSPORTS {
         let mut pair = Pair::of(transport);
         let key = window(&mut pair, WindowKind::Two) + 5;
@@ -56,7 +56,7 @@ fn a_window_grants_its_bytes_to_the_peer_until_it_is_taken_back() {
 }
 
 #[test]
-fn what_a_window_does_not_grant_is_refused() {
+fn access_that_a_window_does_not_grant_is_refused() {
     for transport in TRANSPORTS {
         for (key_off, offset, access) in
             [(1, 4_097, WRITE), (1, 4_095, WRITE), (2, 4_096, WRITE), (1, 4_096, Access::REMOTE_READ)]
@@ -67,13 +67,13 @@ fn what_a_window_does_not_grant_is_refused() {
             let before = pair.right.memory.clone();
             let status = write(&mut pair, 2, key + key_off, offset);
             assert_eq!(status, WcStatus::RemoteAccess, "{transport} {key_off} {offset} {access:?}");
-            assert_eq!(pair.right.memory, before, "nothing was written");
+            assert_eq!(pair.right.memory, before, "refused data was written");
         }
     }
 }
 
 #[test]
-fn reads_and_atomics_go_through_windows() {
+fn reads_and_atomics_work_through_windows() {
     for transport in TRANSPORTS {
         let mut pair = Pair::of(transport);
         pair.right.memory[4_096..4_104].copy_from_slice(&41u64.to_ne_bytes());
@@ -90,7 +90,7 @@ fn reads_and_atomics_go_through_windows() {
 }
 
 #[test]
-fn the_peer_takes_a_window_of_type_2_back_and_none_of_type_1() {
+fn the_peer_can_invalidate_windows_of_type_2_only() {
     for transport in TRANSPORTS {
         for (kind, status) in [(WindowKind::Two, WcStatus::Success), (WindowKind::One, WcStatus::RemoteAccess)] {
             let mut pair = Pair::of(transport);
@@ -111,7 +111,7 @@ fn the_peer_takes_a_window_of_type_2_back_and_none_of_type_1() {
 }
 
 #[test]
-fn a_window_of_type_2_serves_the_queue_pair_that_bound_it_and_ends_with_it() {
+fn a_window_of_type_2_is_valid_only_for_the_queue_pair_that_bound_it_and_until_it_ends() {
     for transport in TRANSPORTS {
         let setup = Setup::new(transport, &[]);
         for (kind, expected) in [(WindowKind::Two, WcStatus::RemoteAccess), (WindowKind::One, WcStatus::Success)] {
@@ -123,16 +123,16 @@ fn a_window_of_type_2_serves_the_queue_pair_that_bound_it_and_ends_with_it() {
             assert_eq!(write(&mut pair, 2, key, 4_096), expected, "{transport} {kind:?}");
             pair.left.qpn = first;
             let right = pair.right.qpn;
-            pair.right.engine.destroy_qp(right).expect("it is there");
+            pair.right.engine.destroy_qp(right).expect("it exists");
             let (pd, free) = (pair.right.pd, pair.right.engine.objects_mut().free_window(Key(key)));
-            assert_eq!(free, Ok(()), "a window outlives its queue pair");
-            assert!(pair.right.engine.destroy_pd(pd).is_err(), "the region is still there");
+            assert_eq!(free, Ok(()), "the window is destroyed with its queue pair");
+            assert!(pair.right.engine.destroy_pd(pd).is_err(), "the region is destroyed with its window");
         }
     }
 }
 
 #[test]
-fn a_binding_that_breaks_a_rule_fails_the_queue_pair_in_its_turn() {
+fn an_invalid_bind_request_fails_the_queue_pair_in_order() {
     for transport in TRANSPORTS {
         let cases: [fn(&mut Binding); 5] = [
             |binding| binding.region ^= 1,
@@ -162,9 +162,10 @@ fn a_binding_that_breaks_a_rule_fails_the_queue_pair_in_its_turn() {
     }
 }
 
-/// What is posted behind a binding finds it done, and completes behind it, whatever the network loses.
+/// Requests that are posted after a bind find the window bound, and complete after the bind, whatever the network
+/// loses.
 #[test]
-fn a_binding_and_the_send_that_announces_it_keep_their_order() {
+fn a_bind_request_takes_effect_before_the_send_after_it() {
     for transport in TRANSPORTS {
         let mut pair = Pair::of(transport);
         let mut nth = 0u32;
@@ -206,7 +207,7 @@ fn a_binding_and_the_send_that_announces_it_keep_their_order() {
 }
 
 #[test]
-fn an_unreliable_connection_has_windows_too() {
+fn windows_work_on_unreliable_connections() {
     let setup = Setup { service: Service::UnreliableConnection, ..Setup::new("irn", &[]) };
     let mut pair = Pair::new(&setup);
     let key = window(&mut pair, WindowKind::Two) + 1;
@@ -219,6 +220,6 @@ fn an_unreliable_connection_has_windows_too() {
     pair.run();
     assert_eq!(pair.right.statuses(), [(3, WcStatus::Success), (4, WcStatus::LocalQpOperation)]);
     let before = pair.right.memory.clone();
-    assert_eq!(write(&mut pair, 5, key, 4_097), WcStatus::Success, "nobody answers");
+    assert_eq!(write(&mut pair, 5, key, 4_097), WcStatus::Success, "the Write waits for a response");
     assert_eq!(pair.right.memory, before);
 }

@@ -1,7 +1,8 @@
-//! Short simulations: what `scripts/instructions` counts the instructions of.
+//! Short simulations whose instructions `scripts/instructions` counts.
 //!
-//! `steps CASE COUNT` runs a case so long, in hundreds of kilobytes a host, and prints how many packet-hops that took.
+//! `steps CASE COUNT` runs a case with COUNT hundreds of kilobytes per host and prints the number of packet-hops.
 //! Without a case it does nothing.
+#![expect(clippy::disallowed_methods, reason = "its command line selects what runs")]
 
 use core::ops::ControlFlow;
 
@@ -26,7 +27,7 @@ const TREE: &str = r#"
     workload = { kind = "permutation", bytes = "1MB" }
 "#;
 
-/// A name, a plan and what is replaced in it.
+/// Name of a case, its plan, and the values of the plan that it replaces.
 type Case = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
 
 const FALCON: (&str, &str) = ("transport", r#"{ name = "falcon" }"#);
@@ -42,12 +43,12 @@ const CASES: [Case; 5] = [
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
     let [case, count] = &arguments[..] else { return };
-    let (_, text, overrides) = CASES.iter().find(|(name, ..)| name == case).expect("a case");
-    let bytes = format!("{}KB", 100 * count.parse::<u64>().expect("a count"));
+    let (_, text, overrides) = CASES.iter().find(|(name, ..)| name == case).expect("the case exists");
+    let bytes = format!("{}KB", 100 * count.parse::<u64>().expect("the count is a number"));
     let overrides = [overrides, &[("workload.bytes", bytes.as_str())][..]].concat();
     let plan = Plan::from_toml_with(text, &overrides, &mut |name| Err(format!("no file {name}")));
     let plan = plan.unwrap_or_else(|error| panic!("{error}"));
-    let report = Simulation::new(&plan, 1).expect("a sound plan").run(&mut |_| ControlFlow::Continue(()));
+    let report = Simulation::new(&plan, 1).expect("the plan is valid").run(&mut |_| ControlFlow::Continue(()));
     report.check().unwrap_or_else(|failure| panic!("{failure}"));
     println!("{}", report.packet_hops);
 }

@@ -1,14 +1,14 @@
-//! Checkers: separate from the code that they check, and always enabled.
+//! Checkers: independent of the code that they check, and always enabled.
 //!
 //! | property | checked by |
 //! |---|---|
 //! | each operation completes once at each side, in the order of posting | the ledger, from posts and completions |
-//! | the right bytes arrive, and none outside of the buffers | [`crate::host::memory`], when the payload is carried |
+//! | the correct bytes arrive, and none outside the buffers | [`crate::host::memory`], when the payload is carried |
 //! | no leaks: packets, buffers, queue pairs, memory | the end of the run, see [`crate::Simulation`] |
 //! | no deadlock and no stall | the run itself: no useful packet for a bounded time, or no event left |
 //!
-//! A property that does not hold is a [`Violation`] in the report: the run has failed, and the report contains what is
-//! needed to repeat it.
+//! A property that does not hold is a [`Violation`] in the report: the run has failed, and the report contains the
+//! information needed to repeat it.
 
 mod ledger;
 

@@ -2,9 +2,9 @@
 //! in a queue.
 //!
 //! A switch needs a destination, a length, a hash and a few flags; the data that only the hosts interpret (headers,
-//! payload) stays in [`crate::packets`] under an index. Entries are copied from ring to ring instead of being kept in a
-//! slab: a ring is read and written in sequence, so the next entry is already in the cache, and no node accesses memory
-//! that another node owns.
+//! payload) is stored in [`crate::packets`] under an index. Entries are copied from ring to ring instead of being
+//! kept in a slab: a ring is read and written in sequence, so the next entry is already in the cache, and no node
+//! accesses memory that another node owns.
 
 use rnic_wire::net::{INTERFRAME_GAP_LEN, PREAMBLE_LEN};
 
@@ -20,7 +20,7 @@ pub(crate) struct Entry {
     pub(crate) packet: u32,
     /// Destination host in the low 24 bits, [`Flags`] in the bits above.
     pub(crate) dst_and_flags: u32,
-    /// Length of the Ethernet frame in bytes, from the header to the frame check sequence.
+    /// Length of the Ethernet frame in bytes, including header and frame check sequence.
     pub(crate) frame_len: u16,
     /// Input port at which the packet arrived, while it is queued in a switch.
     pub(crate) input: u16,
@@ -47,6 +47,10 @@ impl Flags {
     pub(crate) const RESUME: Self = Self(1 << 28);
     /// A Falcon packet: its headers are stored in a separate slab.
     pub(crate) const FALCON: Self = Self(1 << 29);
+    /// A message between NICs: stored in a separate slab.
+    pub(crate) const MESSAGE: Self = Self(1 << 30);
+    /// A message as hosts send it. It counts as a notification: it is not marked, and its loss is not one of data.
+    pub(crate) const SENT_MESSAGE: Self = Self(Self::MESSAGE.0 | Self::ACK.0);
     /// A Falcon packet that is an acknowledgement.
     pub(crate) const FALCON_ACK: Self = Self(Self::FALCON.0 | Self::ACK.0);
 }
@@ -83,6 +87,12 @@ impl Entry {
     #[inline]
     pub(crate) fn is_pause_frame(&self) -> bool {
         self.dst_and_flags & (Flags::PAUSE.0 | Flags::RESUME.0) != 0
+    }
+
+    /// Returns whether the entry is no packet for a queue pair: a pause frame, or a message between NICs.
+    #[inline]
+    pub(crate) fn is_for_nic(&self) -> bool {
+        self.dst_and_flags & (Flags::PAUSE.0 | Flags::RESUME.0 | Flags::MESSAGE.0) != 0
     }
 
     /// Returns the number of byte times that the packet occupies a link.

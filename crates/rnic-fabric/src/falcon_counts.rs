@@ -5,7 +5,7 @@ use rnic_policy::paths::FLOWS_MAX;
 use rnic_wire::falcon::{Body, NackCode};
 use serde::Serialize;
 
-/// Counts over all hosts; retransmissions are counted as packets of their own.
+/// Counts over all hosts; each retransmission is counted as a separate packet.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct FalconFigures {
     /// Pull Requests.
@@ -32,7 +32,7 @@ pub struct FalconFigures {
     pub probes: u64,
     /// Packets retransmitted before their timeout, because loss recovery considered them lost.
     pub early_retransmissions: u64,
-    /// Packets dropped because their number was beyond the window.
+    /// Packets dropped because their sequence number was beyond the window.
     pub out_of_window: u64,
     /// Number of times that a flow changed its path (F-30).
     pub path_changes: u64,
@@ -85,7 +85,7 @@ impl FalconCounts {
     pub(crate) fn count(&mut self, transmit: &FalconTransmit, flows: u8) {
         let figures = &mut self.figures;
         let packet = &transmit.packet;
-        let place = match &packet.body {
+        let counter = match &packet.body {
             Body::PullRequest { .. } => &mut figures.pull_requests,
             Body::PullData { .. } => &mut figures.pull_data,
             Body::PushData { .. } => &mut figures.push_data,
@@ -98,7 +98,7 @@ impl FalconCounts {
                 _ => &mut figures.other_nacks,
             },
         };
-        *place += 1;
+        *counter += 1;
         if packet.body.psn().is_some() {
             figures.ack_requests += u64::from(packet.ack_request);
             let flow = &mut self.by_flow[usize::from(transmit.label.flow(index_bits(flows)))];
@@ -113,12 +113,12 @@ impl FalconCounts {
         let FalconStats { delivery, pauses, fullest, events, moves, .. } = *stats;
         let figures = &mut self.figures;
         figures.probes = delivery.probes;
-        figures.early_retransmissions = delivery.sent_again_early;
+        figures.early_retransmissions = delivery.retransmitted_early;
         figures.out_of_window = delivery.out_of_window;
         figures.path_changes = delivery.moves;
         figures.pauses = pauses;
-        figures.fae_events = events.entered;
-        figures.fae_held_back = events.held_back;
+        figures.fae_events = events.accepted;
+        figures.fae_held_back = events.rejected;
         figures.contexts_max_share = share(fullest.packets);
         figures.buffers_max_share = share(fullest.buffers);
         self.by_flow.iter_mut().zip(moves).for_each(|(flow, moves)| flow.path_changes = moves);
@@ -126,39 +126,39 @@ impl FalconCounts {
 
     /// Adds the counts of another host, whose largest memory backlog was `backlog_max` bytes.
     pub(crate) fn add(&mut self, other: &Self, backlog_max: u64) {
-        let (sum, more) = (&mut self.figures, &other.figures);
-        sum.pull_requests += more.pull_requests;
-        sum.pull_data += more.pull_data;
-        sum.push_data += more.push_data;
-        sum.resyncs += more.resyncs;
-        sum.ack_requests += more.ack_requests;
-        sum.acks += more.acks;
-        sum.extended_acks += more.extended_acks;
-        sum.resource_nacks += more.resource_nacks;
-        sum.rnr_nacks += more.rnr_nacks;
-        sum.other_nacks += more.other_nacks;
-        sum.probes += more.probes;
-        sum.early_retransmissions += more.early_retransmissions;
-        sum.out_of_window += more.out_of_window;
-        sum.path_changes += more.path_changes;
-        sum.pauses += more.pauses;
-        sum.fae_events += more.fae_events;
-        sum.fae_held_back += more.fae_held_back;
-        sum.contexts_max_share = sum.contexts_max_share.max(more.contexts_max_share);
-        sum.buffers_max_share = sum.buffers_max_share.max(more.buffers_max_share);
+        let (sum, added) = (&mut self.figures, &other.figures);
+        sum.pull_requests += added.pull_requests;
+        sum.pull_data += added.pull_data;
+        sum.push_data += added.push_data;
+        sum.resyncs += added.resyncs;
+        sum.ack_requests += added.ack_requests;
+        sum.acks += added.acks;
+        sum.extended_acks += added.extended_acks;
+        sum.resource_nacks += added.resource_nacks;
+        sum.rnr_nacks += added.rnr_nacks;
+        sum.other_nacks += added.other_nacks;
+        sum.probes += added.probes;
+        sum.early_retransmissions += added.early_retransmissions;
+        sum.out_of_window += added.out_of_window;
+        sum.path_changes += added.path_changes;
+        sum.pauses += added.pauses;
+        sum.fae_events += added.fae_events;
+        sum.fae_held_back += added.fae_held_back;
+        sum.contexts_max_share = sum.contexts_max_share.max(added.contexts_max_share);
+        sum.buffers_max_share = sum.buffers_max_share.max(added.buffers_max_share);
         sum.host_backlog_max_bytes = sum.host_backlog_max_bytes.max(backlog_max);
-        for (sum, more) in self.by_flow.iter_mut().zip(&other.by_flow) {
-            sum.packets += more.packets;
-            sum.packets_retransmitted += more.packets_retransmitted;
-            sum.path_changes += more.path_changes;
+        for (sum, added) in self.by_flow.iter_mut().zip(&other.by_flow) {
+            sum.packets += added.packets;
+            sum.packets_retransmitted += added.packets_retransmitted;
+            sum.path_changes += added.path_changes;
         }
     }
 
     /// Returns the figures, for connections with `flows` flows.
     pub(crate) fn figures(&self, flows: u8) -> FalconFigures {
         let mut by_flow = self.by_flow[..usize::from(flows)].to_vec();
-        let all = by_flow.iter().map(|flow| flow.packets).sum::<u64>().max(1) as f64;
-        by_flow.iter_mut().for_each(|flow| flow.share = flow.packets as f64 / all);
+        let packets_total = by_flow.iter().map(|flow| flow.packets).sum::<u64>().max(1) as f64;
+        by_flow.iter_mut().for_each(|flow| flow.share = flow.packets as f64 / packets_total);
         let shares = || by_flow.iter().map(|flow| flow.share);
         let busiest_flow_share = shares().reduce(f64::max).unwrap_or(0.0);
         let idlest_flow_share = shares().reduce(f64::min).unwrap_or(0.0);

@@ -2,17 +2,16 @@
 //!
 //! A rule is applied to one packet that starts to be transmitted at a port and returns a [`Verdict`]. The rules are
 //! ordered as in the plan, and each link has its own copies of the rules that apply to it; a packet is passed to them
-//! one after another until one drops it. Every copy of a rule uses a random stream of its own, named after the rule's
+//! one after another until one drops it. Every copy of a rule has its own random stream, named after the rule's
 //! position in the plan and the link's direction: no rule changes the outcome of another one, on this link or
-//! elsewhere. Pause frames are never affected: the effect of faults on them in lossless networks is a different
-//! experiment.
+//! elsewhere. Pause frames are never affected: faults on them in lossless networks would be a different experiment.
 //!
 //! # Adding a rule
 //!
-//! 1. A file in `fault/` with a type that holds the rule's parameters and state, and its [`Fault::judge`].
-//! 2. A variant of [`FaultKind`] with its parameters, and the line in [`FaultKind::build`]; a test in `fault/tests.rs`
-//!    of the rule's effect.
-//! 3. Its keys in `plan/raw.rs` and `plan/faults.rs`, with the line in the table of keys of [`crate::plan`].
+//! 1. Add a file in `fault/` with a type that holds the rule's parameters and state, and its [`Fault::judge`].
+//! 2. Add a variant of [`FaultKind`] with its parameters, and the line in [`FaultKind::build`]; a test in
+//!    `fault/tests.rs` of the rule's effect.
+//! 3. Add its keys in `plan/raw.rs` and `plan/faults.rs`, with the line in the table of keys of [`crate::plan`].
 
 mod burst;
 mod delay;
@@ -36,7 +35,7 @@ pub use slow::Slow;
 
 /// The properties of a packet that a rule receives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Passing {
+pub struct PacketInfo {
     /// Time at which transmission starts.
     pub now: Time,
     /// Time at which its last bit would arrive.
@@ -45,7 +44,7 @@ pub struct Passing {
     pub frame_len: u32,
 }
 
-/// The decision of a rule about a packet.
+/// The effect of a rule on a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// The packet is not affected.
@@ -62,8 +61,8 @@ pub enum Verdict {
 
 /// A fault rule.
 pub trait Fault: fmt::Debug + Send {
-    /// Decides about a packet.
-    fn judge(&mut self, packet: &Passing) -> Verdict;
+    /// Returns the effect of the rule on a packet.
+    fn judge(&mut self, packet: &PacketInfo) -> Verdict;
 
     /// Returns the largest rate that the link has at `now`, when this rule limits it.
     fn rate(&self, _now: Time) -> Option<BitRate> {
@@ -92,7 +91,7 @@ impl Target {
     }
 }
 
-/// The type of a rule and its parameters.
+/// The type of a fault rule, with its parameters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FaultKind {
     /// See [`Drop`].
@@ -101,7 +100,7 @@ pub enum FaultKind {
     Burst {
         /// Probability per packet that a burst starts.
         begin: Probability,
-        /// Probability per packet that the burst ends after it.
+        /// Probability, per packet of a burst, that the burst ends after that packet.
         end: Probability,
         /// Probability that a packet in a burst is lost.
         loss: Probability,
@@ -150,7 +149,7 @@ pub enum FaultKind {
 }
 
 impl FaultKind {
-    /// Builds the rule, which takes its random numbers from `stream`.
+    /// Builds the rule, which draws its random numbers from `stream`.
     pub fn build(&self, stream: RandomStream) -> Box<dyn Fault> {
         match *self {
             Self::Drop(probability) => Box::new(Drop::new(probability, stream)),
@@ -173,18 +172,18 @@ pub struct FaultPlan {
     pub kind: FaultKind,
     /// The packets that it applies to.
     pub target: Target,
-    /// The links that it applies to: a pattern for the names of directions, such as `host-*>*`; `*` matches any
-    /// characters. Several patterns are separated by commas.
+    /// The links that it applies to: a pattern for the names of link directions, such as `host-*>*`, in which `*`
+    /// matches any characters. Several patterns are separated by commas.
     pub links: String,
 }
 
 impl FaultPlan {
-    /// Returns whether the rule applies to the direction called `name`.
+    /// Returns whether the rule applies to the link direction named `name`.
     pub fn is_for(&self, name: &str) -> bool {
         self.patterns().any(|pattern| matches(pattern, name))
     }
 
-    /// Returns the patterns, one by one.
+    /// Returns an iterator over the patterns.
     pub(crate) fn patterns(&self) -> impl Iterator<Item = &str> {
         self.links.split(',').map(str::trim)
     }
@@ -211,12 +210,12 @@ pub(crate) struct FaultChain {
     rules: Vec<(Target, Box<dyn Fault>)>,
     /// Chooses the bits that are flipped in a corrupt packet. It is separate from the streams of the rules, so that a
     /// run in which packets are encoded to bytes makes the same decisions as one in which they are not.
-    flips: RandomStream,
+    flip_stream: RandomStream,
 }
 
-/// The combined decision of all rules about a packet.
+/// The combined effect of all rules on a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Fate {
+pub(crate) struct FaultOutcome {
     pub(crate) lost: bool,
     pub(crate) corrupt: bool,
     pub(crate) copies: u32,
@@ -224,12 +223,12 @@ pub(crate) struct Fate {
 }
 
 impl FaultChain {
-    pub(crate) fn new(rules: Vec<(Target, Box<dyn Fault>)>, flips: RandomStream) -> Self {
-        Self { rules, flips }
+    pub(crate) fn new(rules: Vec<(Target, Box<dyn Fault>)>, flip_stream: RandomStream) -> Self {
+        Self { rules, flip_stream }
     }
 
     /// Removes all rules.
-    pub(crate) fn end(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.rules.clear();
     }
 
@@ -239,25 +238,25 @@ impl FaultChain {
     }
 
     /// Applies the rules, in order, to the packet that would arrive at `arrival`, until one drops it.
-    pub(crate) fn judge(&mut self, now: Time, arrival: Time, entry: &Entry) -> Fate {
-        let mut fate = Fate::default();
+    pub(crate) fn judge(&mut self, now: Time, arrival: Time, entry: &Entry) -> FaultOutcome {
+        let mut outcome = FaultOutcome::default();
         let is_ack = entry.has(Flags::ACK);
         for (_, rule) in self.rules.iter_mut().filter(|(target, _)| target.includes(is_ack)) {
-            let arrival = arrival + fate.delay;
-            let passing = Passing { now, arrival, frame_len: u32::from(entry.frame_len) };
-            match rule.judge(&passing) {
+            let arrival = arrival + outcome.delay;
+            let info = PacketInfo { now, arrival, frame_len: u32::from(entry.frame_len) };
+            match rule.judge(&info) {
                 Verdict::Pass => {}
-                Verdict::Drop => return Fate { lost: true, ..fate },
-                Verdict::Duplicate => fate.copies += 1,
-                Verdict::Corrupt => fate.corrupt = true,
-                Verdict::Delay(delay) => fate.delay += delay,
+                Verdict::Drop => return FaultOutcome { lost: true, ..outcome },
+                Verdict::Duplicate => outcome.copies += 1,
+                Verdict::Corrupt => outcome.corrupt = true,
+                Verdict::Delay(delay) => outcome.delay += delay,
             }
         }
-        fate
+        outcome
     }
 
-    /// Corrupts `packet`, whose bytes `bytes_of` returns. A packet that is corrupt already is not changed: its bits
-    /// might be restored, which a run without bytes could not detect.
+    /// Corrupts `packet`, whose bytes `bytes_of` returns. A packet that is already corrupt is not changed: flipping
+    /// the same bits again could restore it, and a run without bytes would then differ.
     pub(crate) fn damage<'b>(&mut self, packet: &mut Entry, bytes_of: impl FnOnce(&Entry) -> &'b mut [u8]) {
         if !packet.has(Flags::CORRUPT) {
             packet.set(Flags::CORRUPT);
@@ -271,11 +270,11 @@ impl FaultChain {
             return;
         }
         let mut flipped = [usize::MAX; 3];
-        let count = 1 + self.flips.below(3) as usize;
-        for place in 0..count {
-            let bit = self.flips.below(datagram.len() as u64 * 8) as usize;
+        let count = 1 + self.flip_stream.below(3) as usize;
+        for index in 0..count {
+            let bit = self.flip_stream.below(datagram.len() as u64 * 8) as usize;
             if bit / 8 != UNPROTECTED_BYTE && !flipped.contains(&bit) {
-                flipped[place] = bit;
+                flipped[index] = bit;
                 datagram[bit / 8] ^= 1 << (bit % 8);
             }
         }

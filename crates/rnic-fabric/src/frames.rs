@@ -36,7 +36,7 @@ impl Family {
     }
 }
 
-/// Builds a Falcon packet with data of `op`, from which the length is computed.
+/// Builds a Falcon data packet of operation `op`, from which the frame length is computed.
 fn falcon_packet(op: Operation, position: Position, payload_len: u32) -> falcon::Packet {
     let (number, sink) = (Serial::new(0), falcon::rdma::SinkTag::default());
     let operation = match op {
@@ -72,18 +72,23 @@ fn falcon_packet(op: Operation, position: Position, payload_len: u32) -> falcon:
     }
 }
 
-/// Builds a packet with data of `op`, from which the length is computed.
+/// Builds a data packet of operation `op`, from which the frame length is computed.
 fn data_packet(op: Operation, position: Position, payload_len: u32, format: Format) -> Packet {
-    let alone = format.places_alone();
+    let independent_placement = format.allows_independent_placement();
     let sn = WqeSn::new(0);
     let headers = match op {
         Operation::Write | Operation::WriteImmediate => {
             let immediate = (position.ends() && op == Operation::WriteImmediate).then_some(0);
-            let reth = (alone || position.starts()).then_some(Reth::default());
-            Headers::Write { position, reth, immediate, recv_sn: immediate.filter(|_| alone).map(|_| sn) }
+            let reth = (independent_placement || position.starts()).then_some(Reth::default());
+            Headers::Write {
+                position,
+                reth,
+                immediate,
+                recv_sn: immediate.filter(|_| independent_placement).map(|_| sn),
+            }
         }
         Operation::Send => {
-            let placement = alone.then_some(SendPlacement { recv_sn: sn, offset: Serial::new(0) });
+            let placement = independent_placement.then_some(SendPlacement { recv_sn: sn, offset: Serial::new(0) });
             Headers::Send { position, tail: SendTail::Plain, placement }
         }
         Operation::Read => {
@@ -93,7 +98,13 @@ fn data_packet(op: Operation, position: Position, payload_len: u32, format: Form
         }
         Operation::FetchAdd | Operation::CompareSwap => {
             let op = AtomicOp::FetchAdd { add: 0 };
-            Headers::AtomicRequest { va: 0, rkey: 0, op, read_sn: alone.then_some(sn), expects: PackedPsn::default() }
+            Headers::AtomicRequest {
+                va: 0,
+                rkey: 0,
+                op,
+                read_sn: independent_placement.then_some(sn),
+                expected_psn: PackedPsn::default(),
+            }
         }
     };
     Packet { dest_qpn: Qpn::new(2), psn: Psn::new(0), flags: PacketFlags::default(), payload_len, headers }
@@ -103,7 +114,7 @@ fn data_packet(op: Operation, position: Position, payload_len: u32, format: Form
 mod tests {
     use super::*;
 
-    /// The packets whose length is asked for are packets that there are.
+    /// Every packet from which a length is computed is a valid packet that can be encoded.
     #[test]
     fn every_packet_can_be_encoded() {
         for (_, op) in Operation::ALL {

@@ -1,36 +1,40 @@
 //! A host: an engine, its link, and its workload.
 //!
-//! The link pulls packets: when the port is free and not paused, the engine is polled for a packet, acknowledgements
-//! included; so no packet is queued between the two, and a pause stops all packets.
+//! The link pulls packets: when the port is free and not paused, the engine is polled for a packet, including
+//! acknowledgements. So no packet is queued between engine and port, and a pause stops all packets.
 //!
-//! There are four types of hosts ([`turn`]): RoCE family or Falcon, each with a modelled NIC ([`nic`]: contexts, a PCIe
-//! bus) or without. Without `[nic]` and `[slow_host]` in the plan, received packets are processed immediately.
+//! There are four types of hosts ([`event_loop`]): RoCE family or Falcon, each with or without a modelled NIC ([`nic`]:
+//! contexts, a PCIe bus). Without `[nic]` and `[slow_host]` in the plan, received packets are processed immediately.
 //!
 //! At the same instant a host first receives, then does the work of its type (of its modelled NIC or of a slow host),
-//! then starts flows, then lets timers act, then sends.
+//! then starts flows, then processes timers, then sends.
 
-mod carriage;
+mod codec;
+mod event_loop;
 mod falcon;
 pub mod memory;
+mod messages;
 mod meter;
 pub mod nic;
 mod nvme;
-mod pace;
 mod prefetch;
 mod rank;
+mod rate;
 mod recoveries;
 mod session;
 pub(crate) mod slow;
+mod tally;
 mod target;
-mod turn;
 
 use std::collections::VecDeque;
 
 use rnic_base::{Time, TraceHash};
-use rnic_engine::{Arrival, Completion, CqId, Engine, Key, NoDma, PdId, PeerId, RxMeta, RxOutcome, Transmit};
+use rnic_engine::{
+    Arrival, Completion, CqId, Departure, Engine, Key, NoDma, PdId, PeerId, RxMeta, RxOutcome, Transmit,
+};
 use rnic_wire::{Headers, Packet, Qpn};
 
-use crate::agenda::NEVER;
+use crate::calendar::NEVER;
 use crate::check::Violations;
 use crate::entry::{Entry, Flags};
 use crate::network::Network;
@@ -38,30 +42,31 @@ use crate::packets::Ends;
 use crate::port::{Port, PortStats};
 use crate::topology::Node;
 
-pub(crate) use carriage::{Captured, PacketCodec};
-pub(crate) use falcon::FalconSide;
-pub(crate) use meter::Meter;
+pub(crate) use codec::{Captured, PacketCodec};
+pub(crate) use falcon::FalconState;
+pub(crate) use meter::{Meter, QueuePairCounter};
 pub(crate) use nvme::{Load, NvmeUser, fill_drive, first_wrong_block};
-pub(crate) use pace::Pace;
 pub(crate) use prefetch::STEPS;
 pub(crate) use rank::Rank;
+pub(crate) use rate::CompletionRate;
 pub use recoveries::Recoveries;
 pub(crate) use session::{Buffers, FlowEvent, Receiver, Sender, Sessions};
+pub(crate) use tally::TenantTally;
 
+use event_loop::Plain;
 use memory::Memory;
 use nvme::{NVME_START, NVME_WORK};
-use turn::Plain;
 
 /// Counters of a host, in addition to those of its engine and its port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct HostStats {
     pub(crate) events: u64,
-    /// Received packets with damaged bytes.
+    /// Received packets that were damaged.
     pub(crate) corrupt: u64,
     /// Useful packets: received packets that the engine accepted, in order or out of order. They show progress, as
     /// opposed to traffic.
     pub(crate) useful: u64,
-    /// Packets that filled a gap before packets that had arrived out of order.
+    /// Packets that filled a gap in front of packets received out of order.
     pub(crate) holes_filled: u64,
 }
 
@@ -85,37 +90,41 @@ pub struct Host {
     /// Key of the entire memory, when payload bytes are not checked.
     pub(crate) whole_memory: Option<Key>,
     /// Bytes of memory that the caller has allocated.
-    pub(crate) memory_by_hand: u64,
-    carriage: PacketCodec,
+    pub(crate) caller_memory_bytes: u64,
+    codec: PacketCodec,
     pub(crate) sessions: Sessions,
     /// Completions of work that the caller posted itself, with their times.
-    pub(crate) inbox: VecDeque<(Time, Completion)>,
+    pub(crate) manual_completions: VecDeque<(Time, Completion)>,
     pub(crate) violations: Violations,
     pub(crate) trace: TraceHash,
     /// Trace hash of all completions, in order.
     pub(crate) completions: TraceHash,
     pub(crate) stats: HostStats,
-    pub(crate) recoveries: Box<recoveries::Watch>,
-    /// True while `recoveries` has recoveries in progress: a copy, stored near the fields that every packet needs.
+    /// Round trips that the driver's probes have measured.
+    pub(crate) round_trips: messages::RoundTrips,
+    pub(crate) recoveries: Box<recoveries::RecoveryTracker>,
+    /// True while `recoveries` has recoveries in progress. A copy of that state, stored near the fields that are used
+    /// for every packet.
     repairing: bool,
     /// Model of the NIC's memory and bus, when the plan has one.
     pub(crate) nic: Option<Box<nic::NicModel>>,
     /// State for the Falcon transport; `None` on hosts of the RoCE family.
-    falcon: Option<Box<FalconSide>>,
+    falcon: Option<Box<FalconState>>,
     /// NVMe commands of the host, when it uses a drive.
     pub(crate) nvme: Option<Box<NvmeUser>>,
-    /// Counts received payload per time slice, when the plan sets a slice.
+    /// Counts received payload, when the plan sets a slice or has tenants.
     pub(crate) meter: Option<Box<Meter>>,
-    /// True when `nic` or `falcon` is set, so that the host has a loop of its own: a copy, which needs only one test
-    /// per scheduling turn. Functions that set one of the two also set this.
-    is_special: bool,
+    /// True when `nic` or `falcon` is set, so that the host has a separate event loop. A copy of that state, so that
+    /// only one test per scheduling turn is needed. Functions that set `nic` or `falcon` also set this.
+    has_model: bool,
 }
 
-/// Set in the numbers of work requests that belong to the caller and not to flows.
+/// Bit set in the identifiers of work requests that were posted by the caller, not by flows.
 pub const MANUAL_WORK: u64 = 1 << 63;
 
-/// Capacity of the completion queue: more than the flows of a host have in flight, and much less than memory allows.
-const COMPLETIONS: u32 = 1 << 16;
+/// Capacity of the completion queue: more than the flows of a host have in flight, and much less than would fit into
+/// memory.
+const CQ_CAPACITY: u32 = 1 << 16;
 
 impl Host {
     pub(crate) fn new(
@@ -123,11 +132,11 @@ impl Host {
         ring: u32,
         mut engine: Engine,
         port: Port,
-        carriage: PacketCodec,
-        checked: bool,
+        codec: PacketCodec,
+        check_payload: bool,
     ) -> Self {
-        let pd = engine.objects_mut().create_pd().expect("a protection domain");
-        let cq = engine.objects_mut().create_cq(COMPLETIONS).expect("a legal size");
+        let pd = engine.objects_mut().create_pd().expect("a new engine has a free protection domain");
+        let cq = engine.objects_mut().create_cq(CQ_CAPACITY).expect("the capacity is legal");
         Self {
             node,
             ring,
@@ -138,38 +147,39 @@ impl Host {
             wake: NEVER,
             timer: NEVER,
             starts: VecDeque::new(),
-            memory: checked.then(Memory::new),
+            memory: check_payload.then(Memory::new),
             whole_memory: None,
-            memory_by_hand: 0,
-            carriage,
+            caller_memory_bytes: 0,
+            codec,
             sessions: Sessions::default(),
-            inbox: VecDeque::new(),
+            manual_completions: VecDeque::new(),
             violations: Violations::default(),
             trace: TraceHash::new(),
             completions: TraceHash::new(),
             stats: HostStats::default(),
+            round_trips: Vec::new(),
             recoveries: Box::default(),
             repairing: false,
             nic: None,
             falcon: None,
             nvme: None,
             meter: None,
-            is_special: false,
+            has_model: false,
         }
     }
 
     /// Processes all events before `horizon`.
     #[inline(always)]
     pub(crate) fn run(&mut self, horizon: Time, network: &mut Network) {
-        if self.is_special {
-            return self.run_special(horizon, network);
+        if self.has_model {
+            return self.run_model(horizon, network);
         }
         self.turn::<Plain>(horizon, network);
     }
 
     #[cold]
     #[inline(never)]
-    fn run_special(&mut self, horizon: Time, network: &mut Network) {
+    fn run_model(&mut self, horizon: Time, network: &mut Network) {
         match self.falcon {
             Some(_) if self.nic.is_some() => self.turn::<nic::WithFalconAndNic>(horizon, network),
             Some(_) => self.turn::<falcon::WithFalcon>(horizon, network),
@@ -181,18 +191,21 @@ impl Host {
     pub(crate) fn set_nic(&mut self, nic: nic::NicModel) {
         self.sessions.doorbells = Some(Vec::new());
         self.nic = Some(Box::new(nic));
-        self.is_special = true;
+        self.has_model = true;
     }
 
     /// Makes Falcon the transport of this host.
-    pub(crate) fn set_falcon(&mut self, falcon: FalconSide) {
+    pub(crate) fn set_falcon(&mut self, falcon: FalconState) {
         self.falcon = Some(Box::new(falcon));
-        self.is_special = true;
+        self.has_model = true;
     }
 
     /// Removes all state of a queue pair that has been destroyed.
     pub(crate) fn forget(&mut self, qpn: Qpn) {
         self.recoveries.forget(qpn);
+        if let Some(meter) = &mut self.meter {
+            meter.close(qpn);
+        }
         self.repairing = !self.recoveries.is_idle();
         if let Some(nic) = &mut self.nic {
             nic.forget(qpn);
@@ -201,7 +214,7 @@ impl Host {
 
     /// Schedules the start or continuation of sender `slot` at `at`.
     pub(crate) fn start_at(&mut self, at: Time, slot: u32) {
-        // Flows are added in order of time; only messages with arrival times of their own have to be inserted between
+        // Flows are added in order of time; only messages with separate arrival times have to be inserted between
         // them.
         if self.starts.back().is_none_or(|(last, _)| *last <= at) {
             return self.starts.push_back((at, slot));
@@ -210,7 +223,7 @@ impl Host {
         self.starts.insert(place, (at, slot));
     }
 
-    /// Ensures that the engine is polled after the caller posted work; returns the time of the poll.
+    /// Ensures that the engine is polled after the caller has posted work; returns the time of the poll.
     pub(crate) fn schedule_wake(&mut self, now: Time) -> Time {
         self.wake = self.wake.min(now.max(self.port.free_at));
         self.wake
@@ -218,17 +231,17 @@ impl Host {
 
     /// Returns whether completions of work posted by the caller wait to be read.
     pub(crate) fn has_manual_completions(&self) -> bool {
-        !self.inbox.is_empty()
+        !self.manual_completions.is_empty()
     }
 
-    /// Starts to keep sent packets for the capture.
+    /// Starts to record sent packets for the capture.
     pub(crate) fn start_capture(&mut self) {
-        self.carriage.captured = Some(Vec::new());
+        self.codec.captured = Some(Vec::new());
     }
 
     /// Returns the packets sent since the last call.
     pub(crate) fn take_captured(&mut self) -> impl Iterator<Item = Captured> {
-        self.carriage.captured.as_mut().map(core::mem::take).unwrap_or_default().into_iter()
+        self.codec.captured.as_mut().map(core::mem::take).unwrap_or_default().into_iter()
     }
 
     /// Returns the statistics of the port until `now`.
@@ -236,12 +249,12 @@ impl Host {
         self.port.stats_at(now)
     }
 
-    /// Returns the bytes of memory that flows hold: all except memory allocated by the caller.
+    /// Returns the number of bytes of memory that flows use: all except memory allocated by the caller.
     pub(crate) fn memory_of_flows(&self) -> u64 {
-        self.memory.as_ref().map_or(0, |memory| memory.used() - self.memory_by_hand)
+        self.memory.as_ref().map_or(0, |memory| memory.used() - self.caller_memory_bytes)
     }
 
-    /// Returns, for each collective that this host takes part in, the time at which it had received everything.
+    /// Returns, for each collective that this host takes part in, the time at which it had received all of its data.
     pub(crate) fn finished(&self) -> Option<&[Time]> {
         self.sessions.rank.as_deref().map(Rank::finished)
     }
@@ -272,33 +285,41 @@ impl Host {
         self.wake = self.port.free_at;
     }
 
-    /// Returns the engine's next packet, as an entry for the network and as the engine produced it.
+    /// Returns the engine's next packet, as an entry for the network and, unless it is a message, as the engine
+    /// produced it.
     #[inline(always)]
-    fn next_packet(&mut self, now: Time, network: &mut Network) -> Option<(Entry, Transmit)> {
-        let transmit = self.engine.transmit(now)?.roce()?;
-        let entry = self.carriage.load(transmit, &mut network.packets);
+    fn next_packet(&mut self, now: Time, network: &mut Network) -> Option<(Entry, Option<Transmit>)> {
+        let transmit = match self.engine.transmit(now)? {
+            Departure::Roce(transmit) => transmit,
+            Departure::Message(transmit) => {
+                let transmit = *transmit;
+                return Some((self.store_message(now, &transmit, network), None));
+            }
+            Departure::Falcon(_) => return None,
+        };
+        let entry = self.codec.store_packet(transmit, &mut network.packets);
         let transmit = *transmit;
         self.load_bytes(now, &transmit, &entry, network);
-        Some((entry, transmit))
+        Some((entry, Some(transmit)))
     }
 
     /// Creates the bytes of a packet that is sent, when they are needed.
     #[inline(always)]
     fn load_bytes(&mut self, now: Time, transmit: &Transmit, entry: &Entry, network: &mut Network) {
-        if self.carriage.wants_bytes() {
+        if self.codec.wants_bytes() {
             let memory = self.memory.as_ref().map(|memory| (memory, self.engine.segments()));
-            self.carriage.load_bytes(now, transmit, memory, entry.packet, &mut network.packets);
+            self.codec.load_bytes(now, transmit, memory, entry.packet, &mut network.packets);
         }
     }
 
     #[inline(always)]
     fn arrive(&mut self, now: Time, entry: &Entry, network: &mut Network) {
-        if entry.is_pause_frame() {
-            return self.on_pause_frame(now, entry);
+        if entry.is_for_nic() {
+            return self.arrive_for_nic(now, entry, network);
         }
         let outcome = self.receive(now, entry, network);
         network.packets.remove(entry.packet);
-        if matches!(outcome, Some(RxOutcome::Accepted | RxOutcome::Early)) {
+        if matches!(outcome, Some(RxOutcome::Accepted | RxOutcome::OutOfOrder)) {
             self.stats.useful += 1;
         }
         self.take_completions(now);
@@ -309,7 +330,7 @@ impl Host {
     fn receive(&mut self, now: Time, entry: &Entry, network: &mut Network) -> Option<RxOutcome> {
         let congested = entry.has(Flags::MARKED);
         let packets = &mut network.packets;
-        if self.carriage.is_plain() {
+        if self.codec.is_plain() {
             if entry.has(Flags::CORRUPT) {
                 self.stats.corrupt += 1;
                 return None;
@@ -319,17 +340,17 @@ impl Host {
             let packet = packets.headers(entry.packet);
             let outcome = self.engine.receive(now, Arrival::Roce(format, packet, meta), &mut NoDma);
             if let Some(meter) = &mut self.meter
-                && matches!(outcome, RxOutcome::Accepted | RxOutcome::Early)
+                && matches!(outcome, RxOutcome::Accepted | RxOutcome::OutOfOrder)
             {
-                meter.note(now, entry.frame_len.into(), packet.payload_len.into());
+                meter.note(now, entry.frame_len.into(), packet.payload_len.into(), packet.dest_qpn);
             }
-            if outcome == RxOutcome::Early || self.repairing {
+            if outcome == RxOutcome::OutOfOrder || self.repairing {
                 self.note_recovery(packet, outcome);
             }
             return Some(outcome);
         }
-        let unloaded = self.carriage.decode(entry, packets);
-        let Some((format, packet, payload)) = unloaded else {
+        let decoded = self.codec.decode(entry, packets);
+        let Some((format, packet, payload)) = decoded else {
             self.stats.corrupt += 1;
             return None;
         };
@@ -337,15 +358,15 @@ impl Host {
         let payload = &packets.bytes(entry.packet)[payload];
         let arrival = Arrival::Roce(format, &packet, meta);
         let outcome = match &mut self.memory {
-            Some(memory) => self.engine.receive(now, arrival, &mut memory.taking(payload)),
+            Some(memory) => self.engine.receive(now, arrival, &mut memory.writer_of(payload)),
             None => self.engine.receive(now, arrival, &mut NoDma),
         };
         if let Some(meter) = &mut self.meter
-            && matches!(outcome, RxOutcome::Accepted | RxOutcome::Early)
+            && matches!(outcome, RxOutcome::Accepted | RxOutcome::OutOfOrder)
         {
-            meter.note(now, entry.frame_len.into(), packet.payload_len.into());
+            meter.note(now, entry.frame_len.into(), packet.payload_len.into(), packet.dest_qpn);
         }
-        if outcome == RxOutcome::Early || self.repairing {
+        if outcome == RxOutcome::OutOfOrder || self.repairing {
             self.note_recovery(&packet, outcome);
         }
         Some(outcome)
@@ -355,13 +376,13 @@ impl Host {
     #[cold]
     fn note_recovery(&mut self, packet: &Packet, outcome: RxOutcome) {
         let engine = &self.engine;
-        // FaSR's responses carry the numbers of requests.
+        // FaSR's responses have sequence numbers of the request space.
         let is_response = matches!(
             packet.headers,
             Headers::ReadResponse { sink: None, .. } | Headers::AtomicResponse { sink: None, .. }
         );
         let filled = self.recoveries.note(packet, outcome, || {
-            let info = engine.query_qp(packet.dest_qpn).expect("the engine has kept a packet for it");
+            let info = engine.query_qp(packet.dest_qpn).expect("the engine has accepted a packet for this queue pair");
             if is_response { info.response_expected.wire() } else { info.expected.wire() }
         });
         self.stats.holes_filled += u64::from(filled);
@@ -384,7 +405,7 @@ impl Host {
             note_completion(&mut self.completions, now, &completion);
             if completion.wr_id & (MANUAL_WORK | NVME_WORK) != 0 {
                 if completion.wr_id & MANUAL_WORK != 0 {
-                    self.inbox.push_back((now, completion));
+                    self.manual_completions.push_back((now, completion));
                 } else {
                     self.use_drive(now, Some(&completion));
                 }
@@ -399,7 +420,7 @@ impl Host {
 #[inline]
 fn note_completion(hash: &mut TraceHash, now: Time, completion: &Completion) {
     let Completion { wr_id, qpn, status, opcode, byte_len, word, flags, source } = *completion;
-    hash.word(now.as_ps() ^ wr_id.rotate_left(32));
-    hash.word((u64::from(qpn.get()) << 32 | u64::from(byte_len)) ^ u64::from(source.get()).rotate_left(56));
-    hash.word((status as u64) << 48 | (opcode as u64) << 40 | u64::from(flags.bits()) << 32 | u64::from(word));
+    hash.add_word(now.as_ps() ^ wr_id.rotate_left(32));
+    hash.add_word((u64::from(qpn.get()) << 32 | u64::from(byte_len)) ^ u64::from(source.get()).rotate_left(56));
+    hash.add_word((status as u64) << 48 | (opcode as u64) << 40 | u64::from(flags.bits()) << 32 | u64::from(word));
 }

@@ -15,8 +15,8 @@ use crate::workload::Operation;
 /// without the requests.
 ///
 /// # Errors
-/// When the parts of the profile do not fit together.
-pub fn message_frames(profile: &Profile, op: Operation, bytes: u64, mtu: u32) -> Result<u64, String> {
+/// When the components of the profile are not compatible.
+pub fn message_frame_bytes(profile: &Profile, op: Operation, bytes: u64, mtu: u32) -> Result<u64, String> {
     let transport = rnic_engine::Transport::new(profile.clone()).map_err(|error| error.to_string())?;
     let family = Family::of(&transport);
     let count = bytes.div_ceil(u64::from(mtu)).max(1);
@@ -33,8 +33,8 @@ pub fn message_frames(profile: &Profile, op: Operation, bytes: u64, mtu: u32) ->
 ///
 /// Packets of a message have at most three sizes: the first, those in the middle, the last. With each link at its own
 /// rate, the last bit arrives at the end of the longest chain of "this packet on this link, then on the next link, or
-/// the next packet on this link". Such a chain changes from the first packet to the middle ones at some link `a` and to
-/// the last one at some link `b`.
+/// the next packet on this link". Such a chain changes from the first packet to the middle ones at some link
+/// `to_middle` and to the last one at some link `to_last`.
 pub(crate) fn ideal_time(plan: &Plan, family: Family, bytes: u64, classes: &[LinkClass]) -> Duration {
     let mtu = u64::from(plan.mtu);
     let count = bytes.div_ceil(mtu).max(1);
@@ -62,20 +62,21 @@ pub(crate) fn ideal_time(plan: &Plan, family: Family, bytes: u64, classes: &[Lin
     let first = times(packet(0, plan.mtu));
     let middle = times(packet(1, plan.mtu));
     let mut longest = 0;
-    for a in 0..classes.len() {
-        for b in a..classes.len() {
+    for to_middle in 0..classes.len() {
+        for to_last in to_middle..classes.len() {
             let between = match count - 2 {
                 0 => 0,
-                // Crossing from a to b costs each link once; the other packets are limited by the slowest of these
-                // links.
-                middles => {
-                    let slowest = middle[a..=b].iter().max().copied().unwrap_or_default();
-                    middle[a..=b].iter().sum::<u64>() + (middles - 1) * slowest
+                // The chain contains one middle packet's transmission on each link from `to_middle` to `to_last`;
+                // each further middle packet adds its transmission on the slowest of these links.
+                middle_count => {
+                    let slowest = middle[to_middle..=to_last].iter().max().copied().unwrap_or_default();
+                    middle[to_middle..=to_last].iter().sum::<u64>() + (middle_count - 1) * slowest
                 }
             };
             // With no packet in the middle, the chain changes from the first to the last packet at one link.
-            if count > 2 || a == b {
-                longest = longest.max(first[..=a].iter().sum::<u64>() + between + last[b..].iter().sum::<u64>());
+            if count > 2 || to_middle == to_last {
+                longest = longest
+                    .max(first[..=to_middle].iter().sum::<u64>() + between + last[to_last..].iter().sum::<u64>());
             }
         }
     }
@@ -86,23 +87,25 @@ pub(crate) fn ideal_time(plan: &Plan, family: Family, bytes: u64, classes: &[Lin
 mod tests {
     use super::*;
 
-    /// What the headers of `transport` take beside RoCE's in a message of `bytes`, in packets of 1024 bytes.
+    /// Returns the number of bytes that `transport` adds to the frames of RoCE, for a message of `bytes` in packets
+    /// of 1024 bytes.
     fn added(transport: &str, op: Operation, bytes: u64) -> u64 {
         let frames = |name: &str| {
-            let profile = rnic_transports::profile(name).expect("a transport");
-            message_frames(&profile, op, bytes, 1024).expect("sound")
+            let profile = rnic_transports::profile(name).expect("the transport exists");
+            message_frame_bytes(&profile, op, bytes, 1024).expect("the profile is valid")
         };
         frames(transport) - frames("roce-gbn")
     }
 
-    /// IRN section 6.3; FaSR section IV-D, as `header/fasr.rs` of the wire has it: the key comes with the address.
+    /// Sizes from IRN section 6.3 and FaSR section IV-D (`header/fasr.rs` of rnic-wire): in FaSR the key is sent with
+    /// each address.
     #[test]
-    fn r20_headers_cost_what_their_formats_say() {
+    fn r20_extra_header_bytes_match_the_formats() {
         assert_eq!(added("irn", Operation::Write, 3 * 1024), 2 * 16);
         assert_eq!(added("irn", Operation::Send, 3 * 1024), 3 * 6);
         assert_eq!(added("fasr", Operation::Write, 3 * 1024), 2 * 12);
         assert_eq!(added("fasr", Operation::Send, 3 * 1024), 3 * 6);
         assert_eq!(added("fasr", Operation::Read, 3 * 1024), 3 * 12);
-        assert_eq!(added("fasr", Operation::WriteImmediate, 100), 4, "the number of a receive");
+        assert_eq!(added("fasr", Operation::WriteImmediate, 100), 4, "not the sequence number of the receive");
     }
 }

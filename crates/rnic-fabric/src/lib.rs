@@ -37,7 +37,10 @@
 //! Each mechanism is described in its module: [`simulation`] (windows, parts), `link` and `switch` (one event per hop),
 //! [`host`] (the pull model), [`fault`], [`workload`], [`check`]; the keys of a plan in [`plan`].
 
-mod agenda;
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_macros))]
+
+mod calendar;
 pub mod check;
 mod entry;
 mod falcon_counts;
@@ -53,13 +56,12 @@ mod port;
 pub mod report;
 mod route;
 pub mod simulation;
-mod slots;
 pub mod switch;
 pub mod topology;
 pub mod workload;
 
 pub use falcon_counts::{FalconFigures, FalconFlow};
-pub use ideal::message_frames;
+pub use ideal::message_frame_bytes;
 pub use plan::{Plan, PlanError};
 pub use report::{FlowRecord, Report};
 pub use route::RouteSpec;

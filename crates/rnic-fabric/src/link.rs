@@ -6,7 +6,7 @@
 
 use rnic_base::{Duration, Time, prefetch_at};
 
-use crate::agenda::Agenda;
+use crate::calendar::EventCalendar;
 use crate::entry::{Entry, NO_PACKET};
 
 /// Largest number of ports of a node: the values that the low bits of a [`Key`] can hold.
@@ -21,11 +21,11 @@ pub(crate) const RUN_TIME_MAX: Time = Time::from_ps((1 << (64 - PORT_BITS)) - 2)
 pub(crate) const PLAN_TIME_MAX: Duration = Duration::from_secs(5 * 3_600);
 
 const _: () = assert!(PLAN_TIME_MAX.as_ps() + Duration::from_secs(10).as_ps() < RUN_TIME_MAX.as_ps());
-const _: () = assert!(Key::NEVER.0 >> PORT_BITS == crate::agenda::NEVER.as_ps());
-const _: () = assert!(RUN_TIME_MAX.as_ps() < crate::agenda::NEVER.as_ps());
+const _: () = assert!(Key::NEVER.0 >> PORT_BITS == crate::calendar::NEVER.as_ps());
+const _: () = assert!(RUN_TIME_MAX.as_ps() < crate::calendar::NEVER.as_ps());
 
-/// A time and a port number in one machine word, so that the smallest of several keys is the earliest event, and of two
-/// at the same time the one of the lower port.
+/// A time and a port number in one machine word, so that the smallest of several keys is the earliest event, and, of
+/// two events at the same time, the one of the lower port.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Key(u64);
 
@@ -38,7 +38,7 @@ impl Key {
         Self(time.as_ps() << PORT_BITS | port as u64)
     }
 
-    /// Returns the time; for [`Key::NEVER`] it is [`crate::agenda::NEVER`].
+    /// Returns the time; for [`Key::NEVER`] it is [`crate::calendar::NEVER`].
     #[inline]
     pub(crate) fn time(self) -> Time {
         Time::from_ps(self.0 >> PORT_BITS)
@@ -56,7 +56,7 @@ impl Key {
     }
 }
 
-/// Address of the receiving end of a link, as stored by its sender.
+/// Location of the receiving end of a link, stored at the sending end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LinkEnd {
     /// Index of the ring in its part of the network.
@@ -73,14 +73,14 @@ pub(crate) struct LinkEnd {
 #[derive(Debug)]
 pub(crate) struct Links {
     rings: Vec<Ring>,
-    /// Key of the first arrival of every ring, with its input port, in groups.
+    /// Arrival time and input port of each ring's head entry, in groups of [`GROUP`] (one cache line).
     heads: Vec<[Key; GROUP]>,
 }
 
 /// Number of rings whose heads share a cache line. The groups of a switch are not shared with other nodes.
 pub(crate) const GROUP: usize = 8;
 
-/// An entry in flight.
+/// An entry in flight on a link.
 #[derive(Clone, Copy, Debug)]
 struct Arrival {
     /// Time at which its last bit arrives, and the input port.
@@ -124,43 +124,44 @@ impl Links {
     #[inline]
     pub(crate) fn first_packet(&self, ring: u32) -> u32 {
         let ring = &self.rings[ring as usize];
-        ring.slots.get(ring.place(ring.head)).map_or(NO_PACKET, |arrival| arrival.entry.packet)
+        ring.slots.get(ring.slot_index(ring.head)).map_or(NO_PACKET, |arrival| arrival.entry.packet)
     }
 
-    /// Returns the packets that arrive on `ring` before `horizon`, at most the first `few` of them.
+    /// Returns the packets that arrive on `ring` before `horizon`, at most the first `max_count` of them.
     #[inline]
-    pub(crate) fn packets_until(&self, ring: u32, horizon: Time, few: u32) -> impl Iterator<Item = Entry> {
+    pub(crate) fn packets_until(&self, ring: u32, horizon: Time, max_count: u32) -> impl Iterator<Item = Entry> {
         let ring = &self.rings[ring as usize];
         let end = Key::new(horizon, 0);
-        let first = (0..ring.len().min(few)).map(|offset| ring.slots[ring.place(ring.head.wrapping_add(offset))]);
+        let first =
+            (0..ring.len().min(max_count)).map(|offset| ring.slots[ring.slot_index(ring.head.wrapping_add(offset))]);
         first.take_while(move |arrival| arrival.at < end).map(|arrival| arrival.entry)
     }
 
     /// Prefetches the state of `ring`.
     #[inline]
-    pub(crate) fn touch_ring(&self, ring: u32) {
+    pub(crate) fn prefetch_ring(&self, ring: u32) {
         prefetch_at(&self.rings, ring as usize);
         prefetch_at(&self.heads, ring as usize / GROUP);
     }
 
     /// Prefetches the state of several adjacent rings.
     #[inline]
-    pub(crate) fn touch_rings(&self, rings: core::ops::Range<u32>) {
-        rings.step_by(2).for_each(|ring| self.touch_ring(ring));
+    pub(crate) fn prefetch_rings(&self, rings: core::ops::Range<u32>) {
+        rings.step_by(2).for_each(|ring| self.prefetch_ring(ring));
     }
 
-    /// Prefetches the first `few` entries of `ring`.
+    /// Prefetches the first `max_count` entries of `ring`.
     #[inline]
-    pub(crate) fn touch_first(&self, ring: u32, few: u32) {
+    pub(crate) fn prefetch_first(&self, ring: u32, max_count: u32) {
         let ring = &self.rings[ring as usize];
-        (0..few).for_each(|offset| prefetch_at(&ring.slots, ring.place(ring.head.wrapping_add(offset))));
+        (0..max_count).for_each(|offset| prefetch_at(&ring.slots, ring.slot_index(ring.head.wrapping_add(offset))));
     }
 
     /// Prefetches the first entry of `ring`, which is needed next.
     #[inline]
     pub(crate) fn prefetch(&self, ring: u32) {
         let ring = &self.rings[ring as usize];
-        prefetch_at(&ring.slots, ring.place(ring.head));
+        prefetch_at(&ring.slots, ring.slot_index(ring.head));
     }
 
     /// Removes the first entry of `ring`, which must not be empty, and returns it.
@@ -169,38 +170,41 @@ impl Links {
         let index = ring as usize;
         let ring = &mut self.rings[index];
         debug_assert!(!ring.is_empty());
-        let entry = ring.slots[ring.place(ring.head)].entry;
+        let entry = ring.slots[ring.slot_index(ring.head)].entry;
         ring.head = ring.head.wrapping_add(1);
-        let next = if ring.is_empty() { Key::NEVER } else { ring.slots[ring.place(ring.head)].at };
+        let next = if ring.is_empty() { Key::NEVER } else { ring.slots[ring.slot_index(ring.head)].at };
         self.heads[index / GROUP][index % GROUP] = next;
         entry
     }
 
     /// Adds `entry` to the link to `end`, to arrive at `at`, after all packets on the same link.
     #[inline]
-    pub(crate) fn push(&mut self, end: LinkEnd, at: Time, entry: Entry, agenda: &mut Agenda) {
+    pub(crate) fn push(&mut self, end: LinkEnd, at: Time, entry: Entry, calendar: &mut EventCalendar) {
         let index = end.ring as usize;
         let ring = &mut self.rings[index];
         let key = Key::new(at, usize::from(end.port));
-        debug_assert!(ring.is_empty() || ring.last().at <= key, "a link keeps its order");
+        debug_assert!(
+            ring.is_empty() || ring.last().at <= key,
+            "a packet would arrive before an earlier one on the same link"
+        );
         let was_empty = ring.is_empty();
         ring.push(Arrival { at: key, entry });
         if was_empty {
             self.heads[index / GROUP][index % GROUP] = key;
-            agenda.lower(end.node, at);
+            calendar.lower(end.node, at);
         }
     }
 
     /// Adds `entry` to the link to `end`, to arrive at `at`, before the packets that arrive later: for links that
     /// reorder.
-    pub(crate) fn insert(&mut self, end: LinkEnd, at: Time, entry: Entry, agenda: &mut Agenda) {
+    pub(crate) fn insert(&mut self, end: LinkEnd, at: Time, entry: Entry, calendar: &mut EventCalendar) {
         let index = end.ring as usize;
         let ring = &mut self.rings[index];
         ring.push(Arrival { at: Key::new(at, usize::from(end.port)), entry });
         ring.sink_last();
-        let first = ring.slots[ring.place(ring.head)].at;
+        let first = ring.slots[ring.slot_index(ring.head)].at;
         self.heads[index / GROUP][index % GROUP] = first;
-        agenda.lower(end.node, first.time());
+        calendar.lower(end.node, first.time());
     }
 
     /// Returns the number of entries in flight.
@@ -221,7 +225,7 @@ pub(crate) fn least(keys: &[[Key; GROUP]]) -> Key {
 
 impl Ring {
     #[inline]
-    fn place(&self, counter: u32) -> usize {
+    fn slot_index(&self, counter: u32) -> usize {
         counter as usize & (self.slots.len().wrapping_sub(1))
     }
 
@@ -236,7 +240,7 @@ impl Ring {
     }
 
     fn last(&self) -> &Arrival {
-        &self.slots[self.place(self.tail.wrapping_sub(1))]
+        &self.slots[self.slot_index(self.tail.wrapping_sub(1))]
     }
 
     #[inline]
@@ -244,16 +248,16 @@ impl Ring {
         if self.len() as usize == self.slots.len() {
             self.grow();
         }
-        let place = self.place(self.tail);
-        self.slots[place] = arrival;
+        let slot_index = self.slot_index(self.tail);
+        self.slots[slot_index] = arrival;
         self.tail = self.tail.wrapping_add(1);
     }
 
-    /// Moves the last entry before those that arrive later.
+    /// Moves the last entry in front of the entries that arrive later.
     fn sink_last(&mut self) {
         let mut counter = self.tail.wrapping_sub(1);
         while counter != self.head {
-            let (here, before) = (self.place(counter), self.place(counter.wrapping_sub(1)));
+            let (here, before) = (self.slot_index(counter), self.slot_index(counter.wrapping_sub(1)));
             if self.slots[before].at <= self.slots[here].at {
                 break;
             }
@@ -266,10 +270,10 @@ impl Ring {
     /// delay times rate.
     #[cold]
     fn grow(&mut self) {
-        let capacity = (self.slots.len() * 2).max(RING_START);
+        let capacity = (self.slots.len() * 2).max(RING_CAPACITY_MIN);
         let len = self.len();
         let mut slots = Vec::with_capacity(capacity);
-        slots.extend((0..len).map(|offset| self.slots[self.place(self.head.wrapping_add(offset))]));
+        slots.extend((0..len).map(|offset| self.slots[self.slot_index(self.head.wrapping_add(offset))]));
         slots.resize(capacity, Arrival { at: Key::NEVER, entry: Entry::pause_frame(crate::entry::Flags::NONE) });
         self.slots = slots.into_boxed_slice();
         (self.head, self.tail) = (0, len);
@@ -277,12 +281,12 @@ impl Ring {
 }
 
 /// Initial number of entries of a ring when it is first used: four cache lines.
-const RING_START: usize = 8;
+const RING_CAPACITY_MIN: usize = 8;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agenda::NEVER;
+    use crate::calendar::NEVER;
     use crate::entry::Flags;
 
     const END: LinkEnd = LinkEnd { ring: 1, node: 0, port: 3, part: 0 };
@@ -293,11 +297,11 @@ mod tests {
 
     #[test]
     fn a_link_is_first_in_first_out_and_grows() {
-        let (mut links, mut agenda) = (Links::new(2), Agenda::new(1));
+        let (mut links, mut calendar) = (Links::new(2), EventCalendar::new(1));
         for id in 0..100 {
-            links.push(END, Time::from_ns(10 + id), entry(id), &mut agenda);
+            links.push(END, Time::from_ns(10 + id), entry(id), &mut calendar);
         }
-        assert_eq!(agenda.next_of(0), Time::from_ns(10));
+        assert_eq!(calendar.next_of(0), Time::from_ns(10));
         assert_eq!((links.head(1).time(), links.head(1).port()), (Time::from_ns(10), 3));
         assert_eq!(links.len(), 100);
         for id in 0..100 {
@@ -308,11 +312,11 @@ mod tests {
 
     #[test]
     fn insert_sorts_by_arrival_and_keeps_equals_in_order() {
-        let (mut links, mut agenda) = (Links::new(2), Agenda::new(1));
+        let (mut links, mut calendar) = (Links::new(2), EventCalendar::new(1));
         for (id, ns) in [(1, 50), (2, 20), (3, 50), (4, 10), (5, 30)] {
-            links.insert(END, Time::from_ns(ns), entry(id), &mut agenda);
+            links.insert(END, Time::from_ns(ns), entry(id), &mut calendar);
         }
-        assert_eq!(agenda.next_of(0), Time::from_ns(10));
+        assert_eq!(calendar.next_of(0), Time::from_ns(10));
         let order: Vec<u64> = (0..5).map(|_| links.pop(1).identity).collect();
         assert_eq!(order, [4, 2, 5, 1, 3]);
     }

@@ -1,17 +1,18 @@
 //! The data of packets that only hosts interpret: headers, and bytes when packets carry them.
 //!
-//! A slab that is written when a packet is sent by its host and read when it arrives at the other one. Slots are
+//! The slab is written when a host sends a packet, and read when the packet arrives at the other host. Slots are
 //! reused, last freed first, so that few packets in flight use little memory. The slot of a packet does not influence
 //! the simulation.
 
-use rnic_base::{Csig, Duration, Psn, prefetch_at, prefetch_whole_at};
+use rnic_base::{Csig, Duration, Psn, Psn32, prefetch_at, prefetch_whole_at};
 use rnic_wire::falcon::{self, FlowLabel};
+use rnic_wire::scr::{Body, Message, ProbePath};
 use rnic_wire::{Format, Headers, Packet, PacketFlags, Qpn};
 
 /// Source and format of a packet in flight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Ends {
-    /// The source host, which stands for the IP source address.
+    /// The source host, which represents the IP source address.
     pub(crate) src: u32,
     /// UDP source port.
     pub(crate) source_port: u16,
@@ -23,7 +24,7 @@ const _: () = assert!(size_of::<Ends>() == 8);
 /// Source and flow label of a Falcon packet in flight, and the tag that switches wrote into its frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct FalconEnds {
-    /// The source host, which stands for the IPv6 source address.
+    /// The source host, which represents the IPv6 source address.
     src: u32,
     /// IPv6 flow label in the low 20 bits; above it the value of the CSIG tag ([`Csig::value`]).
     label_and_tag: u32,
@@ -35,7 +36,7 @@ const _: () = assert!(LABEL_BITS + Csig::VALUE_BITS == u32::BITS);
 const LABEL_BITS: u32 = 20;
 
 impl FalconEnds {
-    /// Creates the values of a packet that host `src` sends with `label`.
+    /// Combines the values of a packet that host `src` sends with flow label `label`.
     #[inline]
     pub(crate) fn new(src: u32, label: FlowLabel) -> Self {
         let tag = u32::from(Csig::NO_DELAY.value());
@@ -62,13 +63,14 @@ impl FalconEnds {
 
     /// Updates the tag for a switch with number `locator` that delays the packet by `delay`.
     pub(crate) fn stamp(&mut self, delay: Duration, locator: u32) {
-        let tag = u32::from(self.csig().behind(delay, locator).value());
+        let tag = u32::from(self.csig().after_hop(delay, locator).value());
         self.label_and_tag = tag << LABEL_BITS | self.label().get();
     }
 }
 
-/// Headers as stored in a slab: aligned to complete cache lines, because they are not cached when a packet arrives.
-pub(crate) trait Lines: Copy {
+/// Headers as stored in a slab: aligned to complete cache lines, because they are not cached when a packet arrives
+/// and should then take few cache misses.
+pub(crate) trait StoredHeaders: Copy {
     /// The headers.
     type Packet;
     /// The source data stored next to the headers.
@@ -78,18 +80,18 @@ pub(crate) trait Lines: Copy {
 
     fn packet(&self) -> &Self::Packet;
 
-    /// Returns placeholder headers without information.
-    fn nothing() -> Self;
+    /// Returns headers of a packet without content, as placeholders for a free slot.
+    fn placeholder() -> Self;
 }
 
 /// Headers of the RoCE family: one cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
-pub(crate) struct Line(Packet);
+pub(crate) struct RoceHeaders(Packet);
 
-const _: () = assert!(size_of::<Line>() == 64);
+const _: () = assert!(size_of::<RoceHeaders>() == 64);
 
-impl Lines for Line {
+impl StoredHeaders for RoceHeaders {
     type Packet = Packet;
     type Ends = Ends;
 
@@ -103,7 +105,7 @@ impl Lines for Line {
         &self.0
     }
 
-    fn nothing() -> Self {
+    fn placeholder() -> Self {
         let flags = PacketFlags::default();
         Self(Packet { dest_qpn: Qpn::new(0), psn: Psn::new(0), flags, payload_len: 0, headers: Headers::Cnp })
     }
@@ -112,11 +114,11 @@ impl Lines for Line {
 /// Headers of Falcon: two cache lines, because a Falcon packet has 320 bits of bitmaps.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
-pub(crate) struct TwoLines(falcon::Packet);
+pub(crate) struct FalconHeaders(falcon::Packet);
 
-const _: () = assert!(size_of::<TwoLines>() == 128);
+const _: () = assert!(size_of::<FalconHeaders>() == 128);
 
-impl Lines for TwoLines {
+impl StoredHeaders for FalconHeaders {
     type Packet = falcon::Packet;
     type Ends = FalconEnds;
 
@@ -130,7 +132,7 @@ impl Lines for TwoLines {
         &self.0
     }
 
-    fn nothing() -> Self {
+    fn placeholder() -> Self {
         Self(falcon::Packet {
             cid: falcon::Cid::default(),
             function: 0,
@@ -144,15 +146,50 @@ impl Lines for TwoLines {
     }
 }
 
-/// All packets of the RoCE family in flight.
-pub(crate) type Packets = Slab<Line>;
+/// Message between NICs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StoredMessage(Message);
 
-/// All Falcon packets in flight: a separate slab, so that the headers of the RoCE family keep their size.
-pub(crate) type FalconPackets = Slab<TwoLines>;
+impl StoredHeaders for StoredMessage {
+    type Packet = Message;
+    type Ends = Ends;
+
+    fn of(message: &Message) -> Self {
+        Self(*message)
+    }
+
+    fn packet(&self) -> &Message {
+        &self.0
+    }
+
+    fn placeholder() -> Self {
+        Self(Message {
+            dest_qpn: Qpn::GSI,
+            source_qpn: Qpn::GSI,
+            cookie: None,
+            announced: None,
+            answer_wanted: false,
+            is_last: false,
+            sequence: Psn32::new(0),
+            time: 0,
+            body: Body::Probe(ProbePath::default()),
+        })
+    }
+}
+
+/// All messages between NICs in flight.
+pub(crate) type Messages = Slab<StoredMessage>;
+
+/// All packets of the RoCE family in flight.
+pub(crate) type Packets = Slab<RoceHeaders>;
+
+/// All Falcon packets in flight: a separate slab, so that slots for the headers of the RoCE family are not as large
+/// as those for Falcon's.
+pub(crate) type FalconPackets = Slab<FalconHeaders>;
 
 /// Packets in flight of one family.
 #[derive(Debug)]
-pub(crate) struct Slab<L: Lines> {
+pub(crate) struct Slab<L: StoredHeaders> {
     /// Headers, by slot; not valid when packets are encoded to bytes.
     headers: Vec<L>,
     /// Source data, by slot.
@@ -163,14 +200,15 @@ pub(crate) struct Slab<L: Lines> {
     with_bytes: bool,
 }
 
-impl<L: Lines> Slab<L> {
-    /// Creates an empty slab; `with_bytes` when packets have payload or are encoded to bytes.
+impl<L: StoredHeaders> Slab<L> {
+    /// Creates an empty slab; `with_bytes` is set when packets have payload or are encoded to bytes.
     pub(crate) fn new(with_bytes: bool) -> Self {
         let (headers, ends, free, bytes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         Self { headers, ends, free, bytes, with_bytes }
     }
 
-    /// Adds a packet and returns its slot; its bytes are those of the slot's last packet until they are written.
+    /// Adds a packet and returns its slot; until the caller writes its bytes, they are those of the slot's previous
+    /// packet.
     #[inline]
     pub(crate) fn insert(&mut self, packet: &L::Packet, ends: L::Ends) -> u32 {
         if let Some(index) = self.free.pop() {
@@ -225,27 +263,27 @@ impl<L: Lines> Slab<L> {
         self.bytes.get_mut(index as usize).map_or(&mut [], Vec::as_mut_slice)
     }
 
-    /// Takes the byte buffer of a packet out of the slab; [`Packets::put_bytes`] returns it.
+    /// Removes the byte buffer of a packet from the slab and returns it; [`Packets::put_bytes`] puts it back.
     pub(crate) fn take_bytes(&mut self, index: u32) -> Vec<u8> {
         self.bytes.get_mut(index as usize).map(core::mem::take).unwrap_or_default()
     }
 
-    /// Returns a byte buffer to the slab.
+    /// Puts a byte buffer back into the slab.
     pub(crate) fn put_bytes(&mut self, index: u32, bytes: Vec<u8>) {
-        if let Some(place) = self.bytes.get_mut(index as usize) {
-            *place = bytes;
+        if let Some(slot) = self.bytes.get_mut(index as usize) {
+            *slot = bytes;
         }
     }
 
-    /// Replaces the headers of a packet by placeholders, so that only its encoded bytes remain.
+    /// Replaces the headers of a packet with placeholders, so that only its encoded bytes remain.
     pub(crate) fn forget_headers(&mut self, index: u32) {
-        self.headers[index as usize] = L::nothing();
+        self.headers[index as usize] = L::placeholder();
     }
 
     /// Copies the packet at `index`; returns the slot of the copy.
     pub(crate) fn duplicate(&mut self, index: u32) -> u32 {
-        let (lines, ends) = (self.headers[index as usize], self.ends(index));
-        let copy = self.insert(lines.packet(), ends);
+        let (headers, ends) = (self.headers[index as usize], self.ends(index));
+        let copy = self.insert(headers.packet(), ends);
         if self.with_bytes {
             let bytes = core::mem::take(&mut self.bytes[index as usize]);
             self.bytes[copy as usize].clone_from(&bytes);
@@ -256,12 +294,12 @@ impl<L: Lines> Slab<L> {
 
     /// Moves the packet at `index` of `other` to this slab, bytes included; returns its new slot.
     pub(crate) fn adopt(&mut self, other: &mut Self, index: u32) -> u32 {
-        let place = self.insert(other.headers(index), other.ends(index));
+        let slot = self.insert(other.headers(index), other.ends(index));
         if self.with_bytes {
-            core::mem::swap(&mut self.bytes[place as usize], &mut other.bytes[index as usize]);
+            core::mem::swap(&mut self.bytes[slot as usize], &mut other.bytes[index as usize]);
         }
         other.remove(index);
-        place
+        slot
     }
 
     /// Frees the packet at `index`.
@@ -272,13 +310,13 @@ impl<L: Lines> Slab<L> {
     }
 
     /// Returns the number of packets in flight.
-    pub(crate) fn live(&self) -> usize {
+    pub(crate) fn in_flight_count(&self) -> usize {
         self.headers.len() - self.free.len()
     }
 }
 
-/// Largest number of packets in flight: 2^28 packets of 72 bytes take 19 GB, of 136 bytes twice as much; a larger
-/// number means that a sender is not limited.
+/// Largest number of packets in flight: 2^28 packets of 72 bytes take 19 GB, of 136 bytes twice as much; when more
+/// are in flight, some sender has no limit.
 const PACKETS_MAX: u32 = 1 << 28;
 
 #[cfg(test)]
@@ -293,18 +331,18 @@ mod tests {
     }
 
     #[test]
-    fn slots_are_used_again_and_copies_are_apart() {
+    fn freed_slots_are_reused_and_copies_are_independent() {
         let mut packets = Packets::new(true);
         let first = packets.insert(&packet(1), ENDS);
         packets.put_bytes(first, vec![1, 2, 3]);
         let copy = packets.duplicate(first);
         packets.bytes_mut(first)[0] = 9;
         assert_eq!((packets.bytes(first), packets.bytes(copy)), (&[9, 2, 3][..], &[1, 2, 3][..]));
-        assert_eq!(packets.live(), 2);
+        assert_eq!(packets.in_flight_count(), 2);
         packets.remove(first);
         assert_eq!(packets.insert(&packet(2), ENDS), first);
         packets.remove(first);
         packets.remove(copy);
-        assert_eq!(packets.live(), 0);
+        assert_eq!(packets.in_flight_count(), 0);
     }
 }

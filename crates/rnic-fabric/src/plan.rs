@@ -5,148 +5,8 @@
 //! Only tables that the topology does not use (`[switch]` without switches, `links.fabric` without links between them)
 //! are allowed nevertheless, so that another topology can be tried with `--set`.
 //!
-//! ```toml
-//! name = "example"               # any text; in the report
-//! mtu = 1024                     # payload bytes of a full packet (1024)
-//! reads = 16                     # Reads and atomics in flight on a queue pair, as adapters offer (16)
-//! payload = "none"               # "none": headers only; "checked": real bytes, verified (none)
-//! wire = "direct"                # "encoded": every packet becomes bytes and is decoded (direct)
-//!
-//! [topology]
-//! kind = "fat-tree"              # point-to-point | star | fat-tree | leaf-spine
-//! k = 6                          # fat-tree: ports of a switch; k^3/4 hosts. star: `hosts = 8`
-//!                                # leaf-spine: `spines = 4`, `leaves = 32`, `hosts_per_leaf = 10`
-//!
-//! [links]
-//! rate = "40Gbps"                # of every link, each direction
-//! delay = "2us"                  # propagation; above zero
-//! fabric = { rate = "100Gbps" }  # links between switches, where they differ: rate, delay; of a leaf-spine `spines`,
-//!                                # such as ["100Gbps", "25Gbps"]: each spine's rate, at most `rate`
-//!
-//! [switch]                       # needed where there are switches
-//! model = "input-queued"         # input-queued | shared-buffer
-//! buffer = "240KB"               # input-queued: of each input port; shared-buffer: of the switch
-//! multipath = "wcmp"             # among links up: ecmp, all alike (the default); wcmp, by their rates
-//! alpha = "1/2"                  # shared-buffer: a queue may take this times the free buffer (1)
-//!
-//! [switch.pfc]                   # without this table, or with enabled = false: no pauses
-//! enabled = true
-//! threshold = "auto"             # input-queued: pause above; auto leaves room for what is under way
-//! headroom = "auto"              # shared-buffer: set aside for each port; auto as above
-//!
-//! [switch.ecn]                   # without it: no marks
-//! enabled = true
-//! kmin = "5KB"                   # nothing is marked below
-//! kmax = "200KB"                 # everything is marked above
-//! pmax = "1%"                    # and in between up to this share
-//! depth = "output"               # of what: output, all that waits for it (the default); virtual-queue, what came in
-//!                                # at the same port of that (input-queued alone); input, what the port's buffer holds
-//!
-//! [switch.csig]                  # without it: no tags. With it, packets of falcon that wait say how long (CSIG)
-//! enabled = true
-//!
-//! [transport]
-//! name = "irn"                   # see `rnic list`; every other key is an option of the transport
-//! cap_packets = "bdp"            # "bdp": what fills the longest path, for this topology
-//! rto_high = "auto"              # "auto", for rto_high and rto: longest path plus one full buffer (IRN 4.1); timeouts
-//!                                # that are not given fit the plan: none under PFC where nothing can be lost (IRN
-//!                                # 4.1), "auto" where the transport's own are shorter than a round trip
-//!
-//! [nic]                          # without it, or with enabled = false: a NIC's memory costs nothing. With Falcon the
-//!                                # cache, its second level, what is behind the bus (the NIC's own memory, there) and
-//!                                # the two cycles count; the other keys are refused
-//! enabled = true
-//! qpc_cache = "1.4MB"            # for contexts of queue pairs; or qpc_entries = 256; without either: all fit
-//! second_entries = 16_384        # contexts in a second level on the NIC, behind the first (none); and what it takes
-//! second_latency = "60ns"        # to read one there
-//! bus_latency = "1.2us"          # of a read; and rate each way (126.03Gbps), reads under way (256):
-//! bus_rate = "126.03Gbps"
-//! bus_reads = 256
-//! wqe_fetch = "on-demand"        # on-demand: in batches of wqe_batch (8), when one is needed; or ahead (on-demand)
-//! bitmap_latency = "1.4us"       # where bitmaps are in the host's memory (srnic): of a question (bus_latency)
-//! cycle = "5.525ns"              # the pipeline takes a packet so often, sent and received ones together; with Falcon
-//!                                # those that leave (0)
-//! qp_cycle = "50ns"              # with Falcon: packets of one queue pair leave no more often (0)
-//! receive_buffer = "600KB"       # waits for the pipeline at most; with PFC the NIC pauses its neighbour before
-//!
-//! [slow_host]                    # without it: memory takes what arrives at once, or as fast as nic.bus_rate
-//! hosts = "host-1"               # which; * stands for anything ("*")
-//! rate = "100Gbps"               # of received payload into memory. Falcon, or with [nic]
-//! from = "1ms"                   # (0)
-//! until = "2ms"                  # (the end)
-//!
-//! [workload]
-//! kind = "poisson"               # see below
-//! load = "70%"
-//! sizes = "irn-heavy-tail"
-//! duration = "5ms"
-//!
-//! [[fault]]                      # any number, in the order in which they act
-//! kind = "drop"                  # see below
-//! links = "host-*>*"             # directions, by name; * stands for anything ("*")
-//! packets = "data"               # data | acks | all (all)
-//! probability = "1%"
-//!
-//! [run]
-//! limit = "10s"                  # simulated time after which the run is cut off (10s; of a workload that begins
-//!                                # something later, 10s more)
-//! stall_after = "50ms"           # without any useful packet for so long the run has failed (50ms, and three of the
-//!                                # transport's timeouts at least)
-//! warmup = "0us"                 # flows that start before are left out of the averages (0)
-//! cooldown = "0us"               # of a workload with a duration: messages of its last so long are left out, too; of
-//!                                # poisson, flows (0)
-//! slice = "1ms"                  # the report has goodput and queues of each host, one row per slice (none)
-//! ```
-//!
-//! | workload | keys (default) |
-//! |---|---|
-//! | `poisson` | `load`; `sizes`, or `size`; `duration` |
-//! | `incast` | `senders`, `bytes` in all, `to` (0), `jitter` (5us), `repeats` (1), `interval`, `start`; `background` |
-//! | `permutation` | `bytes` of each host, `connections` (1), `op` (write-imm), `message` (all in one), `depth` (1) |
-//! | `closed-loop` | `op`, `message`, `depth` (1), `count` or `duration`, `jitter` (0), and which hosts, as below |
-//! | `open-loop` | `op`, `message`, `depth` (1), `load`, `duration`, and which hosts, as below |
-//! | `collective` | `collective`, `bytes`, `ranks` (all), `count` (1), `connections` (1), `shuffle` (no), `op` |
-//! | `nvme` | `op`, `message`, `depth` (1), `duration`, `from` (0), `clients` (1), `to` (1), `drive` |
-//! | `trace` | `file` of lines `start,src,dst,bytes` |
-//! | `manual` | none: the caller posts work |
-//!
-//! `sizes` is the name of a built-in distribution (`irn-heavy-tail`, `web-search`, `data-mining`, `uniform`), one of
-//! the forms `uniform:500KB-5MB` and `fixed:8KB`, or a file. A table `background = { load = "50%", sizes =
-//! "irn-heavy-tail" }` adds Poisson traffic between all hosts to the requests of an incast, from the start of the run
-//! until the last request's interval is over, or for its `duration`. The report lists the two separately: `rct_us`
-//! contains the completion times of requests, `background` those of the other flows.
-//!
-//! Operations are `write`, `write-imm`, `send`, `read`, `fetch-add`, `compare-swap`; a closed loop also has
-//! `read-write`: every other queue pair of a client reads, the others write. Both loops have `queue_pairs` (1) queue
-//! pairs in total between `clients` (1) hosts, which are `from` (0) and the following ones, and `servers` (1) hosts,
-//! which are `to` (1) and the following ones: queue pair `i` belongs to host `from + i % clients`, and its server is
-//! `to + i / clients % servers`. In a closed loop all start together, or at random times within its `jitter`. In an
-//! open loop messages arrive at random, independently of the completion of earlier ones, until `duration` is over;
-//! `load` is the load that all queue pairs offer together, as a share of the rate of one host's link.
-//!
-//! A `collective` is an `all-reduce`, `all-gather` or `reduce-scatter` around a ring, or an `all-to-all`, of buffers of
-//! `bytes` at each of the first `ranks` hosts, `count` of them one after the other: a rank sends the message of a step
-//! when it has received those of the step before, divided among its `connections` to each peer. Neighbours in the ring
-//! are neighbours in the topology, unless `shuffle` is set. `rct_us` contains the time of each collective, until the
-//! last rank is done, except those that started in the warm-up. `op` is `write-imm`, or `send`. Flows are the
-//! connections, from the first collective to the last: their slowdown is not meaningful.
-//!
-//! With `nvme`, hosts read or write a drive of host `to` over Falcon (packets of 4096 bytes or more), with `depth`
-//! commands of `message` bytes in flight. `drive = { read_rate = "26Gbps", read_latency = "60us", write_rate =
-//! "12Gbps", write_latency = "15us", queue_depth = 128 }` describes the drive; with `local = true` in it, the drive's
-//! own host uses it instead, without a network.
-//!
-//! | fault | keys |
-//! |---|---|
-//! | `drop`, `duplicate`, `corrupt` | `probability` |
-//! | `burst` | `probability` that one begins; `length` in packets, or `end`: a probability, `loss` inside (100%) |
-//! | `reorder` | `probability`; `delay`, or `displacement` in full packets |
-//! | `delay` | `delay` (0), `jitter` (0) |
-//! | `down` | `from`, `until` |
-//! | `slow` | `rate` that is left, `from` (0), `until` (the end) |
-//!
-//! Directions have names such as `host-3>edge-1`, `edge-1>agg-0`, `host-0>switch-0`, `host-0>host-1`, `leaf-2>spine-0`.
-//! `links = "leaf-*>spine-1, spine-1>leaf-*"` cuts off one of four spines; switches continue to choose it.
+//! Every key is declared once, in `plan/raw.rs`, with its type, default and meaning. The reader of plans,
+//! `docs/plans.md` and `rnic list` use these declarations.
 
 mod collective;
 mod derived;
@@ -155,16 +15,20 @@ mod faults;
 mod fitted;
 mod nic;
 mod nvme;
-#[cfg(test)]
-mod page;
+mod processors;
+mod quantity;
 mod raw;
 mod resolve;
+mod schema;
+mod scr;
 mod slow_host;
+mod tenants;
 mod traffic;
 mod warnings;
 mod workloads;
 
 use rnic_base::{BitRate, Duration, Time};
+use rnic_engine::PoolConfig;
 use rnic_policy::Profile;
 use rnic_transports::SelectError;
 
@@ -175,12 +39,10 @@ use crate::workload::WorkloadPlan;
 
 pub use error::PlanError;
 pub use nic::{BusPlan, NicPlan, WorkFetch};
+pub use raw::SCHEMA;
+pub use schema::{Absent, Doc, Key, TABLES_BY_NAME, Table, Word};
+pub use scr::ScrPlan;
 pub use slow_host::SlowHostPlan;
-
-/// Returns the keys of a plan's `[workload]` that are valid for the workload `kind`, in addition to `kind` itself.
-pub fn workload_keys(kind: &str) -> impl Iterator<Item = &'static str> {
-    workloads::keys_of(kind)
-}
 
 /// Properties of one class of links.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -284,8 +146,12 @@ pub struct Plan {
     pub transport: Profile,
     /// The NIC memory model, when there is one.
     pub nic: Option<NicPlan>,
+    /// Threads on which schedulers run.
+    pub processors: Option<PoolConfig>,
     /// Hosts with slow memory, if any.
     pub slow_host: Option<SlowHostPlan>,
+    /// Messages between NICs, if there are any.
+    pub scr: Option<ScrPlan>,
     /// The flows.
     pub workload: WorkloadPlan,
     /// The fault rules, in order.
@@ -303,7 +169,9 @@ impl Plan {
     /// # Errors
     /// A description of the error, in one line.
     pub fn from_toml(text: &str) -> Result<Self, PlanError> {
-        Self::from_toml_with(text, &[], &mut |_| Err("this plan was given without its files".to_owned()))
+        Self::from_toml_with(text, &[], &mut |_| {
+            Err("the plan was given as text, without the files that it names".to_owned())
+        })
     }
 
     /// Reads a plan, with some of its keys replaced first: `("transport.name", "roce-gbn")`. Values are parsed as TOML,
@@ -330,7 +198,8 @@ impl Plan {
         let is_name_alone = of_transport.next() == Some("transport.name") && of_transport.next().is_none();
         match error {
             PlanError::Transport(source @ SelectError::Option { .. }) if is_name_alone => {
-                let what = format!("{source}; transport=NAME replaces the plan's options of `transport` as well");
+                let what =
+                    format!("{source}; to drop the plan's options of `transport` too, set transport=NAME instead");
                 PlanError::Value { key: "transport.name", what }
             }
             error => error,

@@ -2,11 +2,11 @@
 //!
 //! A transmission takes as long as the frame is on the wire, preamble and gap included; the last bit then travels for
 //! the link's delay. A paused port completes the transmission that it has started (IEEE 802.1Qbb); pause frames
-//! themselves are never held back and are sent before waiting data.
+//! themselves are never held back and are sent before waiting packets.
 
 use rnic_base::{BitRate, Duration, Time};
 
-use crate::agenda::NEVER;
+use crate::calendar::NEVER;
 use crate::entry::{Entry, Flags, LINK_OVERHEAD};
 use crate::fault::FaultChain;
 use crate::link::LinkEnd;
@@ -27,7 +27,8 @@ pub(crate) struct PortStats {
     pub(crate) paused: Duration,
 }
 
-/// The sending end of a link: one cache line with the fields that every packet needs, the others in [`Rest`].
+/// The sending end of a link: one cache line with the fields that every packet needs; the other fields are in
+/// [`RareState`].
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Port {
@@ -42,16 +43,16 @@ pub(crate) struct Port {
     packets: u64,
     end: LinkEnd,
     paused: bool,
-    /// True when the byte time is whole and there are no faults.
+    /// True when the byte time is a whole number of picoseconds and there are no faults.
     is_plain: bool,
-    rest: Box<Rest>,
+    rare: Box<RareState>,
 }
 
 const _: () = assert!(size_of::<Port>() == 64);
 
 /// Rarely used state of a port.
 #[derive(Debug)]
-struct Rest {
+struct RareState {
     rate: BitRate,
     faults: Option<FaultChain>,
     paused_since: Time,
@@ -60,7 +61,7 @@ struct Rest {
 
 impl Port {
     pub(crate) fn new(rate: BitRate, delay: Duration, end: LinkEnd) -> Self {
-        // 8 * 10^12 ps is the time of one byte at one bit per second.
+        // 8 * 10^12 ps is the transmission time of a byte at one bit per second.
         let is_plain = 8_000_000_000_000u64.is_multiple_of(rate.as_bps());
         Self {
             free_at: Time::ZERO,
@@ -71,21 +72,21 @@ impl Port {
             end,
             paused: false,
             is_plain,
-            rest: Box::new(Rest { rate, faults: None, paused_since: Time::ZERO, stats: PortStats::default() }),
+            rare: Box::new(RareState { rate, faults: None, paused_since: Time::ZERO, stats: PortStats::default() }),
         }
     }
 
     /// Applies the rules `faults` to all packets from now on.
     pub(crate) fn set_faults(&mut self, faults: FaultChain) {
-        self.rest.faults = Some(faults);
+        self.rare.faults = Some(faults);
         self.is_plain = false;
     }
 
     /// Disables all faults from now on; packets delayed earlier may still be overtaken, so that order cannot be
     /// assumed.
     pub(crate) fn end_faults(&mut self) {
-        if let Some(faults) = &mut self.rest.faults {
-            faults.end();
+        if let Some(faults) = &mut self.rare.faults {
+            faults.clear();
         }
     }
 
@@ -96,13 +97,13 @@ impl Port {
 
     /// Returns the counters until `now`, including a pause in progress.
     pub(crate) fn stats_at(&self, now: Time) -> PortStats {
-        let lasting = if self.paused { now.since(self.rest.paused_since) } else { Duration::ZERO };
-        let stats = &self.rest.stats;
-        PortStats { packets: self.packets, paused: stats.paused + lasting, ..*stats }
+        let current_pause = if self.paused { now.since(self.rare.paused_since) } else { Duration::ZERO };
+        let stats = &self.rare.stats;
+        PortStats { packets: self.packets, paused: stats.paused + current_pause, ..*stats }
     }
 
-    /// Returns the time that a packet arriving `now` waits behind `frames` waiting frames of `bytes` bytes in total, if
-    /// the port is not paused. The preamble of each frame and the gap behind it are included.
+    /// Returns the time that a packet arriving `now` waits for `frames` waiting frames before it, `bytes` bytes in
+    /// total, if the port is not paused. The preamble of each frame and the gap after it are included.
     pub(crate) fn delay_behind(&self, now: Time, frames: u32, bytes: u64) -> Duration {
         let sending = Duration::from_ps(self.free_at.as_ps().saturating_sub(now.as_ps()));
         sending + self.rate(now).serialize(bytes + u64::from(frames) * LINK_OVERHEAD)
@@ -110,8 +111,8 @@ impl Port {
 
     /// Returns the rate of the link at `now`, reduced by faults.
     fn rate(&self, now: Time) -> BitRate {
-        let slow = self.rest.faults.as_ref().and_then(|faults| faults.rate(now));
-        slow.map_or(self.rest.rate, |slow| slow.min(self.rest.rate))
+        let slow = self.rare.faults.as_ref().and_then(|faults| faults.rate(now));
+        slow.map_or(self.rare.rate, |slow| slow.min(self.rare.rate))
     }
 
     /// Sends a packet; the port must be free. The caller sets `open_at`.
@@ -123,36 +124,36 @@ impl Port {
             return self.send_carefully(now, entry, network);
         }
         self.free_at = now + Duration::from_ps(self.byte_time.as_ps() * entry.link_len());
-        network.carry(self.end, self.free_at + self.delay, entry);
+        network.send_on_link(self.end, self.free_at + self.delay, entry);
     }
 
-    /// Sends a packet on a link with faults or with a rate whose byte time is not whole.
+    /// Sends a packet on a link with faults or with a rate whose byte time is not a whole number of picoseconds.
     #[cold]
     fn send_carefully(&mut self, now: Time, entry: Entry, network: &mut Network) {
-        let gap = self.rate(now).serialize(entry.link_len());
-        self.free_at = now + gap;
+        let frame_time = self.rate(now).serialize(entry.link_len());
+        self.free_at = now + frame_time;
         let arrival = self.free_at + self.delay;
-        let Some(faults) = &mut self.rest.faults else {
-            return network.carry(self.end, arrival, entry);
+        let Some(faults) = &mut self.rare.faults else {
+            return network.send_on_link(self.end, arrival, entry);
         };
-        let fate = faults.judge(now, arrival, &entry);
-        if fate.lost {
-            self.rest.stats.faulted += 1;
-            self.rest.stats.faulted_acks += u64::from(entry.has(Flags::ACK));
+        let outcome = faults.judge(now, arrival, &entry);
+        if outcome.lost {
+            self.rare.stats.faulted += 1;
+            self.rare.stats.faulted_acks += u64::from(entry.has(Flags::ACK));
             network.remove(&entry);
             return;
         }
-        for copy in 0..=fate.copies {
+        for copy in 0..=outcome.copies {
             let mut packet = entry;
-            if copy < fate.copies {
+            if copy < outcome.copies {
                 packet.packet = network.duplicate(&entry);
             }
             // Copies follow each other at the rate of the link.
-            let arrival = arrival + fate.delay + gap * u64::from(copy);
-            if fate.corrupt {
+            let arrival = arrival + outcome.delay + frame_time * u64::from(copy);
+            if outcome.corrupt {
                 faults.damage(&mut packet, |packet| network.bytes_mut(packet));
             }
-            network.carry_by_time(self.end, arrival, packet);
+            network.send_on_link_by_time(self.end, arrival, packet);
         }
     }
 
@@ -160,18 +161,18 @@ impl Port {
     #[cold]
     pub(crate) fn send_pause_frame(&mut self, now: Time, flags: Flags, network: &mut Network) {
         let frame = Entry::pause_frame(flags);
-        self.rest.stats.pauses_sent += u64::from(flags == Flags::PAUSE);
-        self.free_at = self.free_at.max(now) + self.rest.rate.serialize(frame.link_len());
+        self.rare.stats.pauses_sent += u64::from(flags == Flags::PAUSE);
+        self.free_at = self.free_at.max(now) + self.rare.rate.serialize(frame.link_len());
         if self.open_at != NEVER {
             self.open_at = self.free_at;
         }
-        network.carry_by_time(self.end, self.free_at + self.delay, frame);
+        network.send_on_link_by_time(self.end, self.free_at + self.delay, frame);
     }
 
     /// Pauses this port at the request of the neighbour.
     pub(crate) fn pause(&mut self, now: Time) {
         if !self.paused {
-            (self.paused, self.open_at, self.rest.paused_since) = (true, NEVER, now);
+            (self.paused, self.open_at, self.rare.paused_since) = (true, NEVER, now);
         }
     }
 
@@ -179,7 +180,7 @@ impl Port {
     pub(crate) fn resume(&mut self, now: Time) {
         if self.paused {
             self.paused = false;
-            self.rest.stats.paused += now.since(self.rest.paused_since);
+            self.rare.stats.paused += now.since(self.rare.paused_since);
         }
     }
 }
@@ -188,7 +189,7 @@ impl Port {
 mod tests {
     use super::*;
 
-    /// A packet waits as long as the port takes to send those before it: each with its preamble and the gap behind it.
+    /// A packet waits as long as the port takes to send those before it: each with its preamble and the gap after it.
     #[test]
     fn a_wait_is_as_long_as_the_frames_before_it_keep_the_link_busy() {
         let mut port =

@@ -4,11 +4,15 @@ mod fields;
 mod parquet_file;
 mod percentile;
 mod pool;
+mod processors;
 mod queue_pairs;
+mod scr;
 mod slices;
 mod tail;
+mod tenants;
 
 use core::ops::Range;
+use std::collections::BTreeMap;
 
 use rnic_base::{BitRate, Duration, Time};
 use serde::Serialize;
@@ -19,16 +23,20 @@ pub use crate::host::nic::NicFigures;
 pub use parquet_file::ParquetError;
 pub use percentile::Spread;
 pub use pool::PoolFigures;
+pub use processors::ProcessorFigures;
 pub use queue_pairs::QueuePairs;
-pub use slices::{HostSlices, Slices};
+pub use scr::ScrFigures;
+pub use slices::{FairnessSlices, HostSlices, QueuePairSlices, Slices, TenantSlices};
 pub use tail::{FlowFigures, TailPoint};
+pub(crate) use tenants::jain;
+pub use tenants::{BusFigures, Fairness, TenantFigures};
 
 /// A completed flow; for hosts that use a drive, a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FlowRecord {
     /// Number of the flow: flows are numbered in the order of (start, source).
     pub id: u32,
-    /// The host that posted.
+    /// The host that posted the work.
     pub src: u32,
     /// The host at the other end.
     pub dst: u32,
@@ -39,11 +47,13 @@ pub struct FlowRecord {
     /// Flow completion time: from the start until the receiver's completion of the last message; for operations without
     /// a completion at the receiver, until the sender's.
     pub fct: Duration,
-    /// Completion time in an empty network, from serialization and propagation alone; for a command, the time of its
-    /// drive without a network.
+    /// Completion time in an empty network, from serialization and propagation alone; for a command, the time that
+    /// the drive takes without a network.
     pub ideal: Duration,
     /// Number of the request that the flow is a part of, in an incast.
     pub request: Option<u32>,
+    /// Index of the tenant that the flow belongs to, in the order of names, in the workload `tenants`.
+    pub tenant: Option<u32>,
 }
 
 impl FlowRecord {
@@ -66,7 +76,7 @@ pub struct Drops {
     pub acks: u64,
     /// Damaged packets that the receiving NIC detected.
     pub corrupt: u64,
-    /// Packets that the receiving NIC's engine did not use: out of order, unknown queue pair, ...
+    /// Packets that the receiving NIC's engine did not use: out of order, unknown queue pair, and other reasons.
     pub unused: u64,
 }
 
@@ -85,7 +95,7 @@ pub struct Report {
     pub flows: u64,
     /// Number of flows that were not complete at the end of the run.
     pub flows_unfinished: u64,
-    /// The plan's limit, in microseconds, when it ended the run before all flows were complete: incomplete flows are
+    /// The plan's limit, in microseconds, when it ended the run before all flows were complete; incomplete flows are
     /// not included in the following fields.
     pub cut_at_us: Option<f64>,
     /// Start time, in microseconds, of the first flow that did not start because of the limit. Such flows are not
@@ -99,7 +109,7 @@ pub struct Report {
     pub elapsed_us: f64,
     /// Payload of completed flows divided by that time, in Gbit/s.
     pub goodput_gbps: f64,
-    /// Average slowdown, completion time over ideal time, of the flows that started after the warm-up.
+    /// Average slowdown (completion time divided by ideal time) of the flows that started after the warm-up.
     pub slowdown_avg: f64,
     /// Median of the slowdown.
     pub slowdown_p50: f64,
@@ -123,8 +133,8 @@ pub struct Report {
     pub rct_us: Option<Spread>,
     /// Number of requests that were not complete at the end of the run.
     pub requests_unfinished: u64,
-    /// Figures of the flows that are not a part of a request, when other flows are. Flows that started before the
-    /// warm-up ended are not included.
+    /// Completion times and slowdowns of the flows that do not belong to a request, when the workload also has
+    /// requests. Flows that started before the warm-up ended are not included.
     pub background: Option<FlowFigures>,
     /// Payload of completed messages of a loop between the warm-up and the end of its duration, divided by that time,
     /// in Gbit/s.
@@ -135,9 +145,22 @@ pub struct Report {
     /// posted after the warm-up, when a loop has a duration. In an open loop the time starts with the arrival of the
     /// message.
     pub latency_us: Option<Spread>,
-    /// Goodput per queue pair in the same time.
+    /// Goodput per queue pair between the warm-up and the end of a loop's duration.
     pub queue_pairs: Option<QueuePairs>,
-    /// Goodput and queue of each host per time slice, when the plan has slices.
+    /// Results of each tenant, by its name, when the workload has tenants.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tenants: Option<BTreeMap<String, TenantFigures>>,
+    /// Fairness between queue pairs and between tenants, when the workload has tenants.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fairness: Option<Fairness>,
+    /// Traffic between NICs and their hosts' memories, over all hosts, between warm-up and cooldown, when the workload
+    /// has tenants and the plan models NICs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bus: Option<BusFigures>,
+    /// Work of the threads on which schedulers run, over all hosts and the whole run, when the plan has such threads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub processors: Option<ProcessorFigures>,
+    /// Goodput and queue of each host per time slice, and of tenants, when the plan has slices.
     pub slices: Option<Slices>,
     /// Request and response packets sent, without retransmissions.
     pub packets_sent: u64,
@@ -151,14 +174,17 @@ pub struct Report {
     pub drops: Drops,
     /// Share of the sent data packets that were lost to full switch buffers or to faults.
     pub drop_rate: f64,
-    /// Figures of the NIC memory model, when there is one.
+    /// Results of the NIC memory model, when the plan has one.
     pub nic: Option<NicFigures>,
-    /// Numbers of packets missing in each recovery, when receivers keep out-of-order packets and packets were lost.
+    /// Numbers of packets missing in each recovery, when receivers accept out-of-order packets and packets were lost.
     pub recoveries: Option<Recoveries>,
-    /// Figures of the pools shared by queue pairs, when there are pools and packets were lost.
+    /// Counters of the pools shared by queue pairs, when there are pools and packets were lost.
     pub pool: Option<PoolFigures>,
-    /// Counts of Falcon packets and of the NICs, when the transport is Falcon.
+    /// Counters of Falcon packets and of Falcon NICs, when the transport is Falcon.
     pub falcon: Option<FalconFigures>,
+    /// Counters of the messages between NICs, when the plan has them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scr: Option<ScrFigures>,
     /// Timeouts that caused a recovery action.
     pub timeouts: u64,
     /// NACKs processed by senders.
@@ -185,7 +211,7 @@ pub struct Report {
     pub wall_s: Option<f64>,
     /// Violations of checked properties, one line each; empty in a correct run.
     pub violations: Vec<String>,
-    /// Warnings about the plan or the results that are probably not intended, one line each.
+    /// Warnings about properties of the plan or of the results that are probably not intended, one line each.
     pub warnings: Vec<String>,
     /// The completed flows.
     #[serde(skip)]
@@ -194,7 +220,7 @@ pub struct Report {
 
 /// A failed run: checked properties were violated.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{} (repeat with plan `{plan}`, seed {seed})", violations.join("; "))]
+#[error("{}; repeat the run with plan `{plan}` and seed {seed}", violations.join("; "))]
 pub struct CheckFailure {
     /// Name of the plan.
     pub plan: String,
@@ -225,14 +251,15 @@ impl Report {
         serde_json::to_value(self).expect("numbers, texts and lists have a JSON form")
     }
 
-    /// Computes all fields that depend on the records of flows. Flows that start in `counts` are included in averages;
-    /// `packet` is the number of bytes of a full packet.
-    pub(crate) fn summarise(&mut self, counts: Range<Time>, packet: u64) {
-        let counted: Vec<&FlowRecord> = self.records.iter().filter(|flow| counts.contains(&flow.start)).collect();
+    /// Computes all fields that depend on the records of flows. Flows that start in `counted_starts` are included in
+    /// averages; `packet_bytes` is the number of bytes of a full packet.
+    pub(crate) fn summarise(&mut self, counted_starts: Range<Time>, packet_bytes: u64) {
+        let counted: Vec<&FlowRecord> =
+            self.records.iter().filter(|flow| counted_starts.contains(&flow.start)).collect();
         let spread = |values: &mut Vec<f64>| Spread::of(values);
         let mut slowdowns: Vec<f64> = counted.iter().map(|flow| flow.slowdown()).collect();
         let mut times: Vec<f64> = counted.iter().map(|flow| flow.fct.as_us_f64()).collect();
-        let is_single = |flow: &&&FlowRecord| flow.bytes <= packet;
+        let is_single = |flow: &&&FlowRecord| flow.bytes <= packet_bytes;
         let mut singles: Vec<f64> = counted.iter().filter(is_single).map(|flow| flow.fct.as_us_f64()).collect();
         let (slowdown, fct) = (spread(&mut slowdowns).unwrap_or_default(), spread(&mut times).unwrap_or_default());
         (self.slowdown_avg, self.slowdown_p50, self.slowdown_p99) = (slowdown.avg, slowdown.p50, slowdown.p99);
@@ -241,7 +268,7 @@ impl Report {
         self.single_packet_tail = tail::upper_tail(&singles);
         if counted.iter().any(|flow| flow.request.is_some()) {
             let rest = counted.iter().filter(|flow| flow.request.is_none()).copied();
-            self.background = FlowFigures::of(rest, packet);
+            self.background = FlowFigures::of(rest, packet_bytes);
         }
         self.flows = self.records.len() as u64;
         self.bytes = self.records.iter().map(|flow| flow.bytes).sum();
@@ -257,18 +284,21 @@ impl Report {
 mod tests {
     use super::*;
 
-    /// A flow that starts at `start` and takes `fct` microseconds; a packet of 1000 bytes would take one.
+    /// Creates the record of a flow that starts at `start` and completes after `fct` microseconds; its ideal time is
+    /// that of a packet of 1000 bytes, one microsecond.
     fn flow(start: u64, fct: u64, bytes: u64) -> FlowRecord {
         let (start, fct) = (Time::from_us(start), Duration::from_us(fct));
         let ideal = Duration::from_us(bytes.div_ceil(1_000));
-        FlowRecord { id: 0, src: 0, dst: 1, bytes, start, fct, ideal, request: None }
+        FlowRecord { id: 0, src: 0, dst: 1, bytes, start, fct, ideal, request: None, tenant: None }
     }
 
-    /// Every figure that follows from flows, in its unit. Averages leave out the warm-up, totals do not.
+    /// All results that are computed from the records of flows, with their units. Averages exclude the warm-up,
+    /// totals include it.
     #[test]
-    fn figures_follow_from_the_flows() {
+    fn figures_are_computed_from_the_flows() {
         let mut report = Report::empty();
-        // Before the warm-up ends a slow flow; after it a thousand of 2 to 2000 us, each tenth of one packet.
+        // One slow flow before the end of the warm-up; after it a thousand flows that take 2 to 2000 us, every tenth
+        // of which is a single packet.
         report.records.push(flow(10, 9_000, 1_000));
         report
             .records
@@ -277,17 +307,18 @@ mod tests {
         assert_eq!((report.flows, report.bytes), (1_001, 1_000 + 100 * 1_000 + 900 * 2_000));
         assert_eq!((report.fct_avg_us, report.fct_p50_us), (1_001.0, 1_000.0));
         assert_eq!((report.fct_p99_us, report.fct_p999_us), (1_980.0, 1_998.0));
-        let single = report.single_packet_fct_us.expect("there are some");
+        let single = report.single_packet_fct_us.expect("there are flows of one packet");
         assert_eq!((single.count, single.p50, single.max), (100, 1_000.0, 2_000.0));
-        // 2, 4, .. 2000 for one packet in ten (20, 40, ..), half of that for two packets.
+        // Completion times 2, 4, .. 2000 us; 20, 40, .. us for the flows of one packet. The slowdown is the same
+        // number, halved for flows of two packets.
         assert_eq!((report.slowdown_avg, report.slowdown_p50, report.slowdown_p99), (551.0, 526.0, 1_800.0));
-        // From 10 us, when the first one starts, to 9010 us: 1.901 MB in 9 ms.
+        // From 10 us, the start of the first flow, to 9010 us, the end of the last: 1.901 MB in 9 ms.
         assert_eq!(report.elapsed_us, 9_000.0);
         assert!((report.goodput_gbps - 1.901e6 * 8.0 / 9e-3 / 1e9).abs() < 1e-6, "{}", report.goodput_gbps);
     }
 
     #[test]
-    fn no_flows_no_figures() {
+    fn a_report_without_flows_has_no_figures() {
         let mut report = Report::empty();
         report.summarise(Time::ZERO..Time::from_us(1), 1_000);
         assert_eq!((report.flows, report.fct_avg_us, report.goodput_gbps), (0, 0.0, 0.0));

@@ -1,15 +1,16 @@
 //! Routing in a switch: down when the destination is below the switch, otherwise up by hash.
 //!
-//! Hosts are numbered so that those below a switch, and below each of its ports, are consecutive: two numbers describe
-//! the hosts below. That covers every folded Clos (star, leaf and spine, fat-tree of any depth). Equal-cost ports up
-//! are chosen by a hash of source, destination and label with a salt per switch (ECMP, RFC 2992's hash-threshold):
-//! without the salt every layer would make the same choice and most paths would not be used.
+//! Hosts are numbered so that those below a switch, and below each of its ports, are consecutive: two numbers
+//! describe the hosts below. This scheme covers every folded Clos (star, leaf and spine, fat-tree of any depth).
+//! Among equal-cost up ports, one is chosen by a hash of source, destination and label with a salt per switch (ECMP,
+//! RFC 2992's hash-threshold): without the salt every layer would make the same choice, and most paths would not be
+//! used.
 //!
-//! When links up have different rates, a switch may choose them by weight: "WCMP: Weighted Cost Multipathing for
-//! Improved Fairness in Data Centers" (EuroSys'14). The paper replicates entries of a table and reduces weights to what
-//! fits; here the range of the hash is divided, so that the shares equal the weights exactly, and with equal weights
-//! each flow takes the same port as with ECMP. A weight is the rate of the link to the next layer, which in a
-//! leaf-spine is the rate of the complete path: all links of a spine have one rate.
+//! When up links have different rates, a switch may choose among them by weight: "WCMP: Weighted Cost Multipathing
+//! for Improved Fairness in Data Centers" (EuroSys'14). The paper replicates entries of a table and reduces weights
+//! to what fits; here the range of the hash is divided, so that the shares equal the weights exactly, and with equal
+//! weights each flow takes the same port as with ECMP. A weight is the rate of the link to the next layer, which in a
+//! leaf-spine network is the rate of the complete path: all links of a spine have one rate.
 
 use rnic_base::BitRate;
 use rnic_wire::falcon::FlowLabel;
@@ -27,7 +28,7 @@ pub(crate) struct Route {
     down_ports: u32,
     up_ports: u32,
     salt: u64,
-    /// Smallest hash for each port up except the first one, when ports are chosen by weight.
+    /// Smallest hash for each up port except the first one, when ports are chosen by weight.
     bounds: Option<Box<[u64]>>,
 }
 
@@ -40,7 +41,7 @@ pub struct RouteSpec {
     pub hosts_per_port: u32,
     /// Number of ports that lead down: 0 to `down_ports` - 1.
     pub down_ports: u32,
-    /// Number of ports that lead up: those after them.
+    /// Number of ports that lead up: the ports after the down ports.
     pub up_ports: u32,
 }
 
@@ -59,9 +60,9 @@ impl Route {
         }
     }
 
-    /// Creates a table like [`Route::new`] whose ports up are chosen in proportion to `weights`.
+    /// Creates a table like [`Route::new`] whose up ports are chosen in proportion to `weights`.
     pub(crate) fn weighted(spec: &RouteSpec, salt: u64, weights: &[BitRate]) -> Self {
-        assert!(weights.len() == spec.up_ports as usize, "a weight for each port up");
+        assert!(weights.len() == spec.up_ports as usize, "the number of weights is not the number of up ports");
         let weight = |rate: &BitRate| u128::from(rate.as_bps());
         let total: u128 = weights.iter().map(weight).sum();
         let mut sum = 0;
@@ -103,7 +104,7 @@ pub(crate) fn flow_hash(src: u32, dst: u32, label: u16) -> u32 {
     (ends.wrapping_mul(0x9fb2_1c65_1e98_df25) >> 32) as u32
 }
 
-/// Returns the same value for a Falcon packet, whose label has 20 bits.
+/// Returns the value that switches hash for a Falcon packet, whose label has 20 bits.
 #[inline]
 pub(crate) fn falcon_flow_hash(src: u32, dst: u32, label: FlowLabel) -> u32 {
     let ends = u64::from(src) << 40 ^ u64::from(dst) << 20 ^ u64::from(label.get());
@@ -115,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn down_is_exact_for_every_host_and_port_width() {
+    fn the_down_port_is_exact_for_every_host_and_port_width() {
         for hosts_per_port in [1u32, 2, 3, 4, 5, 16, 27, 64, 256] {
             for down_ports in [1u32, 3, 4, 8, 64] {
                 let spec = RouteSpec { first_host: 1_000, hosts_per_port, down_ports, up_ports: 4 };
@@ -123,14 +124,14 @@ mod tests {
                 for offset in 0..hosts_per_port * down_ports {
                     assert_eq!(route.port(1_000 + offset, 99), (offset / hosts_per_port) as usize);
                 }
-                assert!(route.port(999, 5) >= down_ports as usize, "below the first host is elsewhere");
+                assert!(route.port(999, 5) >= down_ports as usize, "a host before the first one has a down port");
                 assert!(route.port(1_000 + hosts_per_port * down_ports, 5) >= down_ports as usize);
             }
         }
     }
 
     #[test]
-    fn up_ports_are_chosen_evenly_and_layers_choose_apart() {
+    fn up_ports_are_chosen_evenly_and_independently_per_switch() {
         let spec = RouteSpec { first_host: 0, hosts_per_port: 1, down_ports: 4, up_ports: 4 };
         let (one, two) = (Route::new(&spec, 11), Route::new(&spec, 12));
         let mut pairs = [[0u32; 4]; 4];
@@ -139,10 +140,10 @@ mod tests {
             pairs[one.port(1_000, hash) - 4][two.port(1_000, hash) - 4] += 1;
         }
         let even = |count: &u32| (850..1_150).contains(count);
-        assert!(pairs.iter().flatten().all(even), "every pair of choices is equally likely: {pairs:?}");
+        assert!(pairs.iter().flatten().all(even), "pairs of choices are not equally likely: {pairs:?}");
     }
 
-    /// Of 100,000 flows each port has what its weight says, to within two percent of that.
+    /// Of 100,000 flows, each port gets its share by weight to within two percent.
     #[test]
     fn weighted_ports_have_their_shares_and_equal_weights_are_ecmp() {
         let spec = RouteSpec { first_host: 0, hosts_per_port: 1, down_ports: 4, up_ports: 4 };
@@ -159,10 +160,10 @@ mod tests {
         assert!(flows().all(|hash| equal.port(1_000, hash) == ecmp.port(1_000, hash)));
         let one = RouteSpec { up_ports: 1, ..spec };
         assert_eq!(Route::weighted(&one, 11, &[BitRate::gbps(1)]).port(1_000, 77), 4);
-        assert_eq!(weighted.port(2, 77), 2, "down is down");
+        assert_eq!(weighted.port(2, 77), 2, "weights changed a down port");
     }
 
-    /// Labels of one connection differ in their low bits, or, after one has moved, in the others.
+    /// The labels of a connection differ in their low bits, or, after a path change, in the high bits.
     #[test]
     fn f24_labels_of_one_connection_spread_over_the_ports() {
         let spec = RouteSpec { first_host: 0, hosts_per_port: 1, down_ports: 4, up_ports: 4 };
@@ -177,6 +178,6 @@ mod tests {
             }
         }
         assert!(by_port.iter().all(|count| (3_800..4_200).contains(count)), "{by_port:?}");
-        assert!((11_600..12_400).contains(&moved), "three in four change their port: {moved} of 16000");
+        assert!((11_600..12_400).contains(&moved), "not three in four flows change their port: {moved} of 16000");
     }
 }

@@ -13,16 +13,17 @@
 //!
 //! # Parts
 //!
-//! A network can be divided into parts that run their windows at the same time ([`Simulation::in_parts`], [`Crew`]). A
-//! part has its nodes, the links to them and the packets in flight on these links, and accesses no other state. Packets
-//! for another part are moved between two windows; that is early enough, because they arrive at the horizon or later.
-//! So a run in several parts has the same trace, and the same report, as a run in one.
+//! A network can be divided into parts that run their windows at the same time ([`Simulation::in_parts`],
+//! [`PartRunner`]). A part consists of its nodes, the links to them and the packets in flight on these links; its
+//! code accesses no other state. Packets for another part are moved between two windows; that is early enough,
+//! because they arrive at the horizon or later. So a run in several parts has the same trace, and the same report, as
+//! a run in one.
 //!
 //! # Flows
 //!
 //! Connections are created and destroyed between windows, by the simulation, out of band and without delay: at the
 //! start of a window for every flow that starts in it (so the receiving queue pair exists at least one link delay
-//! before a packet can arrive), and at the end of the window in which both sides are done. Both happen in the order of
+//! before a packet can arrive), and at the end of the window in which both ends are done. Both happen in the order of
 //! (time, source), not of execution. Queue pair numbers are dense per host and reused only after many others.
 
 mod builder;
@@ -35,34 +36,36 @@ mod partition;
 mod parts;
 mod slices;
 mod stall;
+mod tenants;
 
 use core::ops::ControlFlow;
 
 use rnic_base::{Duration, RandomStream, RandomStreams, Time};
 use rnic_engine::Transport;
+use slab::Slab;
 use std::sync::Arc;
 
-use crate::agenda::NEVER;
+use crate::calendar::NEVER;
 use crate::check::Violations;
 use crate::host::FlowEvent;
 use crate::plan::{Plan, PlanError};
 use crate::report::Report;
-use crate::slots::Slots;
 use crate::topology::Paths;
 use crate::workload::Source;
 
 use builder::Builder;
-use connect::{Flow, Live, Numbers};
+use connect::{ActiveFlow, Flow, QpNumbers};
 use drives::Drive;
 use part::Window;
 use partition::Partition;
 use parts::Parts;
 use slices::Slicer;
-use stall::Watch;
+use stall::StallWatch;
+use tenants::Tenancy;
 
 pub use manual::{Capture, QueuePairSpec};
 pub use part::Part;
-pub use parts::Crew;
+pub use parts::PartRunner;
 
 /// Progress of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -78,9 +81,9 @@ pub struct Progress {
 /// Order in which the nodes of a window run. It does not change the result; a test verifies that.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NodeOrder {
-    /// Lowest number first.
+    /// Node with the lowest number first.
     Forward,
-    /// Highest number first.
+    /// Node with the highest number first.
     Backward,
 }
 
@@ -93,27 +96,29 @@ pub struct Simulation {
     transport: Arc<Transport>,
     source: Box<dyn Source>,
     flows: Vec<Flow>,
-    live: Slots<Live>,
-    numbers: Vec<Numbers>,
+    active: Slab<ActiveFlow>,
+    qp_numbers: Vec<QpNumbers>,
     first_psns: RandomStream,
-    /// The drive that hosts use over the network, when the workload has one.
+    /// The NVMe drive that hosts use over the network, when the workload has one.
     drive: Option<Drive>,
+    /// The tenants, when the workload has tenants.
+    tenancy: Option<Box<Tenancy>>,
     /// Reports of nodes about flows in this window.
-    news: Vec<FlowEvent>,
+    flow_events: Vec<FlowEvent>,
     violations: Violations,
-    watch: Watch,
+    watch: StallWatch,
     lookahead: Duration,
     /// All events before this time have been processed.
     now: Time,
     order: NodeOrder,
     windows: u64,
-    /// True when the plan's limit has ended the run.
-    is_cut: bool,
+    /// Set when the plan's limit has ended the run.
+    is_truncated: bool,
     /// Largest number of packets in flight: measured between windows, so that it is the same for every order and any
     /// number of parts.
-    most_under_way: usize,
+    in_flight_max: usize,
     capture: Option<Box<dyn manual::CaptureSink>>,
-    /// Measures slices, when the plan has them.
+    /// Measurement per time slice, when the plan has slices.
     slicer: Option<Box<Slicer>>,
 }
 
@@ -127,7 +132,7 @@ impl Simulation {
     }
 
     /// Builds the network of `plan` in `parts` parts (at least one; at most one for each host, and 64), which can run
-    /// their windows at the same time ([`Self::set_crew`]). The result of the run does not depend on the number of
+    /// their windows at the same time ([`Self::set_runner`]). The result of the run does not depend on the number of
     /// parts.
     ///
     /// # Errors
@@ -142,30 +147,32 @@ impl Simulation {
         let builder = Builder::new(plan, &streams, &topology, &partition);
         let parts = Parts::new(builder.parts(), &partition);
         let mut simulation = Self {
-            numbers: vec![Numbers::default(); parts.host_count()],
+            qp_numbers: vec![QpNumbers::default(); parts.host_count()],
             parts,
             paths: Paths::new(&topology),
             transport: Arc::new(transport),
             source: plan.workload.source(topology.hosts, plan.host_links.rate, &streams),
             flows: Vec::new(),
-            live: Slots::default(),
+            active: Slab::new(),
             first_psns: streams.stream("connection/psn"),
             drive: None,
-            news: Vec::new(),
+            tenancy: None,
+            flow_events: Vec::new(),
             violations: Violations::default(),
-            watch: Watch::new(plan.run.stall_after),
+            watch: StallWatch::new(plan.run.stall_after),
             lookahead: builder.lookahead(),
             now: Time::ZERO,
             order: NodeOrder::Forward,
             windows: 0,
-            is_cut: false,
-            most_under_way: 0,
+            is_truncated: false,
+            in_flight_max: 0,
             capture: None,
             slicer: plan.run.slice.map(|slice| Box::new(Slicer::new(slice, &topology))),
             plan: plan.clone(),
             seed,
         };
-        simulation.begin_nvme();
+        simulation.start_nvme();
+        simulation.tenancy = Tenancy::new(plan, &mut simulation.parts);
         let steady = simulation.steady_time();
         simulation.parts.hosts_mut().for_each(|host| host.sessions.steady = steady);
         Ok(simulation)
@@ -176,9 +183,9 @@ impl Simulation {
         self.parts.count()
     }
 
-    /// Makes `crew` run the windows of the parts, when there are several; by default they run one after the other.
-    pub fn set_crew(&mut self, crew: Box<dyn Crew>) {
-        self.parts.set_crew(crew);
+    /// Makes `runner` run the windows of the parts, when there are several; by default they run one after the other.
+    pub fn set_runner(&mut self, runner: Box<dyn PartRunner>) {
+        self.parts.set_runner(runner);
     }
 
     /// Sets the order in which the nodes of each window run.
@@ -192,7 +199,7 @@ impl Simulation {
         loop {
             let next = self.next_event();
             if next == NEVER || next >= self.plan.run.limit {
-                self.is_cut = next != NEVER;
+                self.is_truncated = next != NEVER;
                 break;
             }
             self.window(next);
@@ -210,7 +217,7 @@ impl Simulation {
 
     fn progress(&self) -> Progress {
         let flows_started = self.flows.len() as u64;
-        Progress { now: self.now, flows_started, flows_done: flows_started - self.live.len() as u64 }
+        Progress { now: self.now, flows_started, flows_done: flows_started - self.active.len() as u64 }
     }
 
     fn next_event(&self) -> Time {
@@ -222,10 +229,10 @@ impl Simulation {
         self.cut_slices(start);
         let horizon = start + self.lookahead;
         self.open_flows(horizon);
-        let speaks_falcon = self.plan.transport.protocol.falcon().is_some();
-        let is_crowded = speaks_falcon && self.live.len() > CROWD * self.parts.host_count();
-        self.parts.run(Window { horizon, is_crowded, order: self.order });
-        self.most_under_way = self.most_under_way.max(self.parts.live());
+        let is_falcon = self.plan.transport.protocol.falcon().is_some();
+        let prefetches = is_falcon && self.active.len() > PREFETCH_FLOWS_MIN * self.parts.host_count();
+        self.parts.run(Window { horizon, prefetches, order: self.order });
+        self.in_flight_max = self.in_flight_max.max(self.parts.in_flight_count());
         self.now = horizon;
         self.process_flow_events();
         self.write_capture();
@@ -234,7 +241,7 @@ impl Simulation {
 
 /// Number of flows per host above which prefetching is worthwhile: with fewer, their state fits into the processor's
 /// second-level cache.
-const CROWD: usize = 4;
+const PREFETCH_FLOWS_MIN: usize = 4;
 
 /// Number of windows between two calls of the progress function, so that its cost is negligible.
 const PROGRESS_WINDOWS: u64 = 256;

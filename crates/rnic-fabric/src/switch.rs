@@ -1,12 +1,12 @@
 //! A switch: store and forward, buffers, pauses, marks.
 //!
-//! A packet costs one event when its output is idle: it arrives, is routed and is sent, and its arrival at the next
-//! node is known. Only when packets wait does the output have an event of its own, at the time its transmitter is free
-//! again.
+//! A packet costs one event when its output is idle: the event of its arrival also routes it, sends it and computes
+//! its arrival at the next node. An output has a separate event only when packets wait, at the time at which its
+//! transmitter is free again.
 //!
-//! Within a node, events are processed in the order of time; at the same instant arrivals come before transmissions,
-//! lower ports before higher ones. A pause frame travels on its link in order with the packets and so needs no rule of
-//! its own.
+//! Within a node, events are processed in the order of time; at the same instant arrivals are processed before
+//! transmissions, and lower ports before higher ones. A pause frame is carried on its link in order with the packets,
+//! so it needs no separate rule.
 
 mod admission;
 mod csig;
@@ -16,7 +16,7 @@ mod queues;
 
 use rnic_base::{RandomStream, Time, TraceHash};
 
-use crate::agenda::NEVER;
+use crate::calendar::NEVER;
 use crate::entry::{Entry, Flags};
 use crate::link::{GROUP, Key, least};
 use crate::network::Network;
@@ -37,7 +37,7 @@ use queues::Queues;
 /// The buffers of every switch of a plan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BufferPlan {
-    /// Each input port has a buffer of its own, and a queue for every output.
+    /// Each input port has a separate buffer, and a queue for every output.
     InputQueued {
         /// Buffer of each port in bytes.
         per_port: u64,
@@ -46,7 +46,7 @@ pub enum BufferPlan {
     Shared {
         /// Total buffer in bytes.
         total: u64,
-        /// Factor of the free buffer that one queue may use.
+        /// Limit of one queue, as a multiple of the free buffer.
         alpha: Alpha,
     },
 }
@@ -62,7 +62,7 @@ pub struct PfcPlan {
     pub headroom: u64,
 }
 
-/// Parameters of all switches of a plan.
+/// Parameters shared by all switches of a plan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SwitchPlan {
     /// Buffers.
@@ -73,22 +73,22 @@ pub struct SwitchPlan {
     pub ecn: Option<EcnPlan>,
     /// True when switches write the queueing delay of waiting packets into them (CSIG).
     pub csig: bool,
-    /// Policy for choosing among links up.
+    /// Policy for choosing among up links.
     pub multipath: Multipath,
 }
 
-/// Policy for choosing among links of equal cost, for each flow by its hash.
+/// Policy for choosing among links of equal cost: the choice is made for each flow by its hash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Multipath {
-    /// All links with equal shares.
+    /// All links have equal shares.
     #[default]
     Ecmp,
-    /// In proportion to the rates of the links.
+    /// Each link has a share in proportion to its rate.
     Wcmp,
 }
 
 impl SwitchPlan {
-    /// Returns the bytes that an input can store after it has paused its neighbour; `None` without PFC.
+    /// Returns the number of bytes that an input can store after it has paused its neighbour; `None` without PFC.
     pub(crate) fn pfc_slack(&self) -> Option<u64> {
         let pfc = self.pfc?;
         Some(match self.buffer {
@@ -119,12 +119,13 @@ pub(crate) struct Switch {
     first_ring: u32,
     node: Node,
     ports: Box<[Port]>,
-    /// Time at which each output has to be served because packets wait for it; in groups, like the heads of rings.
+    /// Time at which each output with waiting packets is ready to send the next one; in groups, like the first
+    /// arrivals of rings.
     wakes: Box<[[Key; GROUP]]>,
     pub(crate) stats: SwitchStats,
     queues: Queues,
     admission: Admission,
-    says: Option<CongestionSignals>,
+    signals: Option<CongestionSignals>,
 }
 
 /// Congestion signals that a switch writes into packets.
@@ -155,19 +156,19 @@ impl Switch {
             stats: SwitchStats::default(),
             queues: Queues::new(count, per_input),
             admission,
-            says: None,
+            signals: None,
         }
     }
 
     /// Enables ECN marking.
     pub(crate) fn set_marking(&mut self, plan: &EcnPlan, stream: RandomStream) {
         let marker = Marker::new(plan, self.ports.len(), stream);
-        self.says.get_or_insert_default().marker = Some(marker);
+        self.signals.get_or_insert_default().marker = Some(marker);
     }
 
     /// Enables writing of queueing delays into waiting packets, with `locator` as the number of the switch.
     pub(crate) fn set_stamping(&mut self, locator: u32) {
-        self.says.get_or_insert_default().stamp = Some(Stamp::new(locator));
+        self.signals.get_or_insert_default().stamp = Some(Stamp::new(locator));
     }
 
     /// Processes all events before `horizon`.
@@ -198,13 +199,13 @@ impl Switch {
             events += 1;
         }
         self.stats.events += events;
-        network.agenda.set(self.node, arrival.min(self.next_wake).time());
+        network.calendar.set(self.node, arrival.min(self.next_wake).time());
     }
 
     #[inline]
     fn arrive(&mut self, key: Key, entry: Entry, network: &mut Network) {
         let now = key.time();
-        self.trace.word(key.word() ^ entry.trace_word());
+        self.trace.add_word(key.word() ^ entry.trace_word());
         if entry.is_pause_frame() {
             return self.on_pause_frame(now, key.port(), &entry);
         }
@@ -222,9 +223,9 @@ impl Switch {
         let (now, input, len) = (key.time(), key.port(), u64::from(entry.frame_len));
         let waiting = self.queues.output(output).bytes;
         if self.admission.take(input, len, waiting) {
-            if let Some(CongestionSignals { marker, stamp }) = &mut self.says {
+            if let Some(CongestionSignals { marker, stamp }) = &mut self.signals {
                 if let Some(marker) = marker {
-                    let depth = marker.enters(output, input, len, waiting, self.admission.held(input));
+                    let depth = marker.on_enqueue(output, input, len, waiting, self.admission.held(input));
                     if !entry.has(Flags::ACK) && marker.marks(depth) {
                         entry.set(Flags::MARKED);
                     }
@@ -243,10 +244,10 @@ impl Switch {
         } else {
             self.stats.dropped += 1;
             self.stats.dropped_acks += u64::from(entry.has(Flags::ACK));
-            self.trace.word(DROPPED);
+            self.trace.add_word(DROPPED);
             network.remove(&entry);
         }
-        if self.admission.after_taking(input) == Signal::Stop {
+        if self.admission.pause_signal(input) == Signal::Pause {
             self.ports[input].send_pause_frame(now, Flags::PAUSE, network);
         }
     }
@@ -277,32 +278,32 @@ impl Switch {
         let entry = self.queues.pop(now, output);
         let (input, len) = (usize::from(entry.input), u64::from(entry.frame_len));
         self.ports[output].send(now, entry, network);
-        if let Some(CongestionSignals { marker: Some(marker), .. }) = &mut self.says {
-            marker.leaves(output, input, len);
+        if let Some(CongestionSignals { marker: Some(marker), .. }) = &mut self.signals {
+            marker.on_dequeue(output, input, len);
         }
-        if self.admission.give_back(input, len) == Signal::Go {
+        if self.admission.release(input, len) == Signal::Resume {
             self.ports[input].send_pause_frame(now, Flags::RESUME, network);
         }
     }
 
-    /// Disables faults on its links from now on.
+    /// Disables faults on the switch's links from now on.
     pub(crate) fn end_faults(&mut self) {
         self.ports.iter_mut().for_each(Port::end_faults);
     }
 
-    /// Returns its ports, for their counters.
+    /// Returns the switch's ports, for their counters.
     pub(crate) fn ports(&self) -> &[Port] {
         &self.ports
     }
 
     /// Returns the number of marked packets.
     pub(crate) fn marked(&self) -> u64 {
-        self.says.as_ref().and_then(|says| says.marker.as_ref()).map_or(0, |marker| marker.marked)
+        self.signals.as_ref().and_then(|signals| signals.marker.as_ref()).map_or(0, |marker| marker.marked)
     }
 
     /// Returns the largest number of bytes that waited for one output.
     pub(crate) fn most_bytes_waiting(&self) -> u64 {
-        (0..self.ports.len()).map(|output| self.queues.output(output).most_bytes).max().unwrap_or(0)
+        (0..self.ports.len()).map(|output| self.queues.output(output).bytes_max).max().unwrap_or(0)
     }
 
     /// Returns the waiting bytes, integrated over time and summed over outputs.
@@ -326,9 +327,9 @@ impl Switch {
         held.abs_diff(self.queues.bytes())
     }
 
-    /// Accounts for bytes that do not exist, so that a test can check the checker.
+    /// Counts bytes for `input` that do not exist, for a test of the checker.
     #[cfg(test)]
-    pub(crate) fn miscount(&mut self, input: usize, bytes: u64) {
+    pub(crate) fn add_unaccounted_bytes(&mut self, input: usize, bytes: u64) {
         self.admission.take(input, bytes, 0);
     }
 
@@ -338,8 +339,8 @@ impl Switch {
     }
 
     /// Returns the number of neighbours that this switch has paused.
-    pub(crate) fn stopped_neighbours(&self) -> usize {
-        (0..self.ports.len()).filter(|input| self.admission.is_stopped(*input)).count()
+    pub(crate) fn paused_neighbours(&self) -> usize {
+        (0..self.ports.len()).filter(|input| self.admission.is_paused(*input)).count()
     }
 
     #[inline]
@@ -365,5 +366,5 @@ impl Switch {
     }
 }
 
-/// Marks in the trace that the previous packet was dropped.
+/// Value recorded in the trace after a packet that was dropped.
 const DROPPED: u64 = u64::MAX;

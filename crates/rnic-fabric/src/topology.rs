@@ -1,8 +1,8 @@
 //! Nodes and links of a network.
 //!
 //! A topology is a list of switches with their routes, and a list of links. Builders (one file each) create it; no
-//! other code in the fabric depends on the type of network, such as a fat-tree. To add one: a file with a function that
-//! returns [`Topology`], and a kind in the plan.
+//! other code in the fabric depends on the type of network, such as a fat-tree. To add a topology, add a file with a
+//! function that returns [`Topology`], and a kind in the plan.
 
 pub(crate) mod distance;
 mod fat_tree;
@@ -41,7 +41,7 @@ pub struct LinkPoint {
 pub struct LinkSpec {
     /// One end.
     pub a: LinkPoint,
-    /// The other.
+    /// The other end.
     pub b: LinkPoint,
     /// Class of the link.
     pub class: LinkClass,
@@ -68,9 +68,9 @@ impl SwitchSpec {
 pub struct Topology {
     /// Number of hosts; each has one port.
     pub hosts: u32,
-    /// The switches; number `i` is node `hosts + i`.
+    /// The switches; switch `i` is node `hosts + i`.
     pub switches: Vec<SwitchSpec>,
-    /// The links; every port of every node belongs to exactly one.
+    /// The links; every port of every node belongs to exactly one link.
     pub links: Vec<LinkSpec>,
 }
 
@@ -100,20 +100,20 @@ impl Topology {
         format!("{}>{}", self.name(from.node), self.name(to.node))
     }
 
-    /// Returns, for every node and port, the other end of the link and its class.
+    /// Returns the other end of the link, and its class, for every node and port.
     pub(crate) fn neighbours(&self) -> Vec<Vec<(LinkPoint, LinkClass)>> {
         let unused = (LinkPoint { node: u32::MAX, port: 0 }, LinkClass::Fabric);
         let mut neighbours: Vec<Vec<_>> =
             (0..self.node_count()).map(|node| vec![unused; self.ports(node as Node)]).collect();
         for link in &self.links {
             for (here, there) in [(link.a, link.b), (link.b, link.a)] {
-                let place = &mut neighbours[here.node as usize][here.port as usize];
-                assert!(place.0.node == u32::MAX, "port {} of {} has two links", here.port, self.name(here.node));
-                *place = (there, link.class);
+                let neighbour = &mut neighbours[here.node as usize][here.port as usize];
+                assert!(neighbour.0.node == u32::MAX, "port {} of {} has two links", here.port, self.name(here.node));
+                *neighbour = (there, link.class);
             }
         }
         let all_connected = neighbours.iter().flatten().all(|(there, _)| there.node != u32::MAX);
-        assert!(all_connected, "every port has a link");
+        assert!(all_connected, "a port has no link");
         neighbours
     }
 }
@@ -136,7 +136,7 @@ impl Paths {
     ///
     /// # Panics
     /// When the routes contain a loop, which is an error of a builder.
-    pub(crate) fn walk(&self, src: u32, dst: u32, classes: &mut Vec<LinkClass>) {
+    pub(crate) fn link_classes(&self, src: u32, dst: u32, classes: &mut Vec<LinkClass>) {
         classes.clear();
         let (mut node, mut port) = (src, 0);
         loop {
@@ -144,10 +144,10 @@ impl Paths {
             classes.push(class);
             node = there.node;
             if node < self.hosts {
-                assert!(node == dst, "the route from host {src} to {dst} ends at {node}");
+                assert!(node == dst, "the route from host {src} to {dst} ends at host {node}");
                 return;
             }
-            assert!(classes.len() <= HOPS_MAX, "the route from host {src} to {dst} goes in circles");
+            assert!(classes.len() <= HOPS_MAX, "the route from host {src} to {dst} contains a loop");
             port = self.routes[(node - self.hosts) as usize].port(dst, 0);
         }
     }

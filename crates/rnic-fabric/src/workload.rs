@@ -1,11 +1,11 @@
-//! Workloads: the flows of hosts, from a description in the plan.
+//! Workloads generate the flows of hosts from a description in the plan.
 //!
 //! A flow is a pair of queue pairs, created when the flow starts, that carries one message or a stream of them. A
-//! workload is a [`Source`]: it returns the start of the next flow and its description. Every host uses random streams
-//! of its own (`workload/host-3`), so that the flows of one host do not depend on the number of hosts.
+//! workload is a [`Source`]: it returns the start of the next flow and its description. Every host has separate
+//! random streams (`workload/host-3`), so that the flows of one host do not depend on the number of hosts.
 //!
-//! To add one: a file with a type that implements [`Source`] (or a function that returns a list of flows), a variant of
-//! [`WorkloadPlan`], its keys in `plan/raw.rs` and `plan/workloads.rs`.
+//! To add a workload, add a file with a type that implements [`Source`] (or a function that returns a list of flows),
+//! a variant of [`WorkloadPlan`], and its keys in `plan/raw.rs` and `plan/workloads.rs`.
 
 pub mod collective;
 pub mod distribution;
@@ -15,6 +15,7 @@ mod merged;
 pub mod nvme;
 mod permutation;
 mod poisson;
+pub mod tenants;
 mod trace_file;
 
 use core::fmt;
@@ -61,7 +62,7 @@ impl Operation {
         matches!(self, Self::WriteImmediate | Self::Send)
     }
 
-    /// Returns whether the side that posts sends data of its own.
+    /// Returns whether the posting side sends payload.
     pub fn carries_data(self) -> bool {
         matches!(self, Self::Write | Self::WriteImmediate | Self::Send)
     }
@@ -90,7 +91,7 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// One Write with immediate of any size.
+    /// Traffic of one Write with immediate, of any size.
     pub const ONE_MESSAGE: Self = Self {
         op: Operation::WriteImmediate,
         message_bytes: MESSAGE_BYTES_MAX,
@@ -112,7 +113,7 @@ impl Traffic {
         bytes.saturating_sub(u64::from(index) * self.message_bytes).min(self.message_bytes) as u32
     }
 
-    /// Returns the memory for a message in bytes, a multiple of eight.
+    /// Returns the size of the memory for a message in bytes, a multiple of eight.
     #[inline]
     pub fn slot_bytes(&self, bytes: u64) -> u64 {
         bytes.min(self.message_bytes).next_multiple_of(8)
@@ -124,7 +125,7 @@ impl Traffic {
 pub struct FlowSpec {
     /// Time at which it starts.
     pub start: Time,
-    /// The host that posts.
+    /// The host that posts the messages.
     pub src: u32,
     /// The host at the other end.
     pub dst: u32,
@@ -135,9 +136,11 @@ pub struct FlowSpec {
     /// Number of the request that the flow is a part of, when the workload has requests: a request is complete when all
     /// its flows are.
     pub request: Option<u32>,
-    /// Arrival times of the messages after the first one, which arrives at `start`; `None`: each message is posted when
-    /// the depth allows.
+    /// Arrival times of the messages after the first one, which arrives at `start`; `None`: each message is posted as
+    /// soon as the number in flight allows it.
     pub arrivals: Option<Arrivals>,
+    /// The tenant that the flow belongs to, in the workload `tenants`.
+    pub membership: Option<tenants::Membership>,
 }
 
 /// A sequence of flows, in order of their start.
@@ -149,7 +152,7 @@ pub trait Source: fmt::Debug + Send {
     ///
     /// # Panics
     /// May panic when there is none.
-    fn take(&mut self) -> FlowSpec;
+    fn next_flow(&mut self) -> FlowSpec;
 }
 
 /// A description of the flows of a run.
@@ -185,11 +188,12 @@ pub enum WorkloadPlan {
         /// Other traffic at the same time.
         background: Option<Background>,
     },
-    /// Every host sends to one other and receives from one other, per connection.
+    /// On each of its connections, every host sends to one other host; it receives on as many connections.
     Permutation {
         /// Bytes that each host sends, over all its connections.
         bytes: u64,
-        /// Number of connections of each host: each is a separate random cycle of the hosts.
+        /// Number of connections of each host. The connections with the same index form one random cycle through all
+        /// hosts, in which each host sends to the next; each index has its own cycle.
         connections: u32,
         /// The division into messages.
         traffic: Traffic,
@@ -198,9 +202,9 @@ pub enum WorkloadPlan {
     ClosedLoop {
         /// Hosts and number of queue pairs.
         between: Between,
-        /// Interval over which their starts are distributed.
+        /// Interval over which the starts of the queue pairs are distributed.
         jitter: Duration,
-        /// Operation of every other queue pair, when it differs.
+        /// Operation of every second queue pair, when it differs from that of `traffic`.
         alternate: Option<Operation>,
         /// Number of messages of each queue pair.
         count: u32,
@@ -219,9 +223,11 @@ pub enum WorkloadPlan {
     },
     /// Hosts exchange data in steps; each host starts a step when it has received the data of the step before.
     Collective(collective::CollectivePlan),
+    /// Groups of queue pairs with different sizes of messages share the NICs of their hosts.
+    Tenants(tenants::TenantsPlan),
     /// Hosts read and write a drive of another host.
     Nvme(nvme::NvmePlan),
-    /// Flows as listed.
+    /// Flows as listed in a trace.
     Trace(Arc<[TraceFlow]>),
 }
 
@@ -255,6 +261,7 @@ impl WorkloadPlan {
         match self {
             Self::ClosedLoop { traffic, .. } | Self::OpenLoop { traffic, .. } => traffic.until,
             Self::Nvme(nvme) => Some(nvme.until),
+            Self::Tenants(tenants) => Some(tenants.until),
             _ => None,
         }
     }
@@ -269,7 +276,7 @@ impl WorkloadPlan {
 
     /// Returns the latest scheduled start of a flow, message or command.
     pub(crate) fn latest_start(&self) -> Time {
-        let begins = match self {
+        let latest = match self {
             Self::Incast { jitter, repeats, interval, start, background, .. } => {
                 let last = *start + *interval * u64::from(repeats.saturating_sub(1)) + *jitter;
                 Time::ZERO + background.as_ref().map_or(last, |background| last.max(background.duration))
@@ -278,36 +285,43 @@ impl WorkloadPlan {
             Self::Trace(flows) => flows.iter().map(|flow| flow.start).max().unwrap_or_default(),
             _ => Time::ZERO,
         };
-        begins.max(self.ends().unwrap_or_default())
+        latest.max(self.ends().unwrap_or_default())
     }
 
     /// Returns the flows, for `hosts` hosts whose links have `rate`.
     pub(crate) fn source(&self, hosts: u32, rate: BitRate, streams: &RandomStreams) -> Box<dyn Source> {
         let one = || Arc::new(Traffic::ONE_MESSAGE);
         match self {
-            Self::Manual | Self::Nvme(_) => Box::new(List::new(Vec::new())),
+            Self::Manual | Self::Nvme(_) => Box::new(FlowList::new(Vec::new())),
             Self::Poisson { load_ppm, sizes, duration } => {
                 Box::new(poisson::Poisson::new(hosts, rate, *load_ppm, Arc::clone(sizes), *duration, streams))
             }
             Self::Incast { senders, bytes, to, jitter, repeats, interval, start, background } => {
                 let times = incast::Times { first: Time::ZERO + *start, repeats: *repeats, interval: *interval };
                 let shape = incast::Shape { senders: *senders, bytes: *bytes, to: *to, jitter: *jitter };
-                let requests = Box::new(List::new(incast::flows(hosts, &shape, &times, &one(), streams)));
+                let requests = Box::new(FlowList::new(incast::flows(hosts, &shape, &times, &one(), streams)));
                 let Some(Background { load_ppm, sizes, duration }) = background else { return requests };
                 let flows = poisson::Poisson::new(hosts, rate, *load_ppm, Arc::clone(sizes), *duration, streams);
                 Box::new(merged::Merged::new(requests, Box::new(flows)))
             }
             Self::Permutation { bytes, connections, traffic } => {
-                let each = *bytes / u64::from(*connections);
-                Box::new(List::new(permutation::flows(hosts, each, *connections, &Arc::new(*traffic), streams)))
+                let bytes_per_connection = *bytes / u64::from(*connections);
+                Box::new(FlowList::new(permutation::flows(
+                    hosts,
+                    bytes_per_connection,
+                    *connections,
+                    &Arc::new(*traffic),
+                    streams,
+                )))
             }
             Self::ClosedLoop { between, jitter, alternate, count, traffic } => {
-                Box::new(List::new(loops::closed(between, *jitter, *alternate, *count, traffic, streams)))
+                Box::new(FlowList::new(loops::closed(between, *jitter, *alternate, *count, traffic, streams)))
             }
             Self::OpenLoop { between, load_ppm, traffic } => {
-                Box::new(List::new(loops::open(between, rate, *load_ppm, traffic, streams)))
+                Box::new(FlowList::new(loops::open(between, rate, *load_ppm, traffic, streams)))
             }
-            Self::Collective(plan) => Box::new(List::new(plan.flows(streams))),
+            Self::Tenants(plan) => Box::new(FlowList::new(plan.flows(streams))),
+            Self::Collective(plan) => Box::new(FlowList::new(plan.flows(streams))),
             Self::Trace(lines) => {
                 let flow = |line: &TraceFlow| FlowSpec {
                     start: line.start,
@@ -317,8 +331,9 @@ impl WorkloadPlan {
                     traffic: one(),
                     request: None,
                     arrivals: None,
+                    membership: None,
                 };
-                Box::new(List::new(lines.iter().map(flow).collect()))
+                Box::new(FlowList::new(lines.iter().map(flow).collect()))
             }
         }
     }
@@ -326,27 +341,27 @@ impl WorkloadPlan {
 
 /// Flows that are known in advance.
 #[derive(Debug)]
-struct List {
+struct FlowList {
     /// The flows, last one first.
     flows: Vec<FlowSpec>,
 }
 
-impl List {
+impl FlowList {
     fn new(mut flows: Vec<FlowSpec>) -> Self {
-        // A stable sort: flows that start at the same time stay in their order.
+        // The sort is stable: the order of flows that start at the same time is preserved.
         flows.sort_by_key(|flow| flow.start);
         flows.reverse();
         Self { flows }
     }
 }
 
-impl Source for List {
+impl Source for FlowList {
     fn next_start(&self) -> Option<Time> {
         self.flows.last().map(|flow| flow.start)
     }
 
-    fn take(&mut self) -> FlowSpec {
-        self.flows.pop().expect("there is another flow")
+    fn next_flow(&mut self) -> FlowSpec {
+        self.flows.pop().expect("a flow is left")
     }
 }
 

@@ -1,17 +1,18 @@
-//! Every controller on both families of transports: the data arrive over a bad network, and congestion is reacted to.
+//! Every controller on both families of transports: the data arrives over an unreliable network, and the controller
+//! reacts to congestion.
 
 mod common;
 
 use common::*;
 
-/// All controllers that react to congestion, and what a network must do for them.
+/// All controllers that react to congestion, and the signals that a network must provide for them.
 const CONTROLLERS: [&str; 7] = ["dcqcn", "timely", "dctcp", "aimd", "new-reno", "rttcc", "swift"];
 
 const FAMILIES: [(&str, &str); 2] =
     [("irn", ", cap_packets = 128, rto_low = \"100us\", rto_high = \"400us\""), ("falcon", "")];
 
-/// Four hosts write without end to a fifth; the switch has place for 2 MB, and marks.
-const CROWD: &str = r#"
+/// Four hosts write continuously to a fifth; the switch has a buffer of 2 MB, and marks packets.
+const FOUR_TO_ONE_PLAN: &str = r#"
     name = "crowd"
     mtu = 4096
     topology = { kind = "star", hosts = 5 }
@@ -34,13 +35,13 @@ fn transport(family: &str, options: &str, control: &str) -> String {
     format!("{{ name = \"{family}\", control = \"{control}\"{options} }}")
 }
 
-/// Swift is Falcon's; on the RoCE family it would have to be told of events that it has no use for.
+/// Swift belongs to Falcon; on the RoCE family it would need events that it does not use.
 fn runs_on(family: &str, control: &str) -> bool {
     family == "falcon" || control != "swift"
 }
 
 #[test]
-fn every_controller_on_every_family_verifies_its_data_over_a_bad_network() {
+fn every_controller_on_every_family_delivers_correct_data_over_a_lossy_network() {
     for (family, options) in FAMILIES {
         for control in CONTROLLERS.into_iter().filter(|control| runs_on(family, control)) {
             let transport = transport(family, options, control);
@@ -53,17 +54,17 @@ fn every_controller_on_every_family_verifies_its_data_over_a_bad_network() {
     }
 }
 
-/// The share of the link that a controller leaves to four senders, at least: RTTCC's cuts are deep where it begins with
-/// the line's rate and loses much of that.
+/// Minimum goodput of four senders, in Gbit/s: RTTCC reduces its rate strongly where it begins at line rate and loses
+/// many packets.
 const GOODPUT_MIN: f64 = 40.0;
 
-/// Only the controller differs between the runs, so drops and marks at the switch are its doing.
+/// Only the controller differs between the runs, so it causes the differences in drops and marks at the switch.
 #[test]
-fn every_controller_on_every_family_holds_senders_back() {
+fn every_controller_on_every_family_reduces_drops_or_marks() {
     for (family, options) in FAMILIES {
         let measure = |control: &str| {
-            let report = run(CROWD, &[("transport", &transport(family, options, control))], 1);
-            let goodput = report.steady_goodput_gbps.expect("it ends by the clock");
+            let report = run(FOUR_TO_ONE_PLAN, &[("transport", &transport(family, options, control))], 1);
+            let goodput = report.steady_goodput_gbps.expect("the workload has a duration");
             let (dropped, marked) = (report.packets_dropped, report.ecn_marks);
             println!("{control} on {family}: {goodput:.1} Gbit/s, {dropped} dropped, {marked} marked");
             (goodput, dropped, marked)

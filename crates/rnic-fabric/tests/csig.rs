@@ -1,12 +1,12 @@
-//! Congestion signals in packets (CSIG): switches write, receivers reflect, a controller steers by it.
+//! Congestion signals in packets (CSIG): switches write them, receivers reflect them, and a controller uses them.
 
 mod common;
 
 use common::*;
 use rnic_fabric::{Plan, Report};
 
-/// Four hosts write without end to a fifth, whose link is the bottleneck.
-const CROWD: &str = r#"
+/// Four hosts write continuously to a fifth, whose link is the bottleneck.
+const FOUR_TO_ONE_PLAN: &str = r#"
     name = "crowd"
     mtu = 4096
     topology = { kind = "star", hosts = 5 }
@@ -25,15 +25,15 @@ const CROWD: &str = r#"
     to = 4
 "#;
 
-const OFF: (&str, &str) = ("switch.csig.enabled", "false");
+const CSIG_OFF: (&str, &str) = ("switch.csig.enabled", "false");
 
 fn falcon(options: &str) -> String {
     format!("{{ name = \"falcon\"{options} }}")
 }
 
-fn crowd(options: &str, with: &[(&str, &str)]) -> Report {
+fn four_to_one(options: &str, with: &[(&str, &str)]) -> Report {
     let transport = falcon(options);
-    let report = run(CROWD, &[&[("transport", &*transport)], with].concat(), 1);
+    let report = run(FOUR_TO_ONE_PLAN, &[&[("transport", &*transport)], with].concat(), 1);
     println!(
         "{options}: {:.1} Gbit/s, {:.0} bytes wait, {} at most, {} dropped",
         goodput(&report),
@@ -45,16 +45,16 @@ fn crowd(options: &str, with: &[(&str, &str)]) -> Report {
 }
 
 fn goodput(report: &Report) -> f64 {
-    report.steady_goodput_gbps.expect("it ends by the clock")
+    report.steady_goodput_gbps.expect("the workload has a duration")
 }
 
-/// The design: the queue of the bottleneck is kept at the target, whatever the path. So it is shorter than where the
-/// round trip is regulated, and than where nothing is; and no capacity is given up for it.
+/// The design goal: the queue of the bottleneck is held at the target, whatever the path. It is shorter than with
+/// control of the round-trip time and than without control, and the link's capacity is still used.
 #[test]
 fn f22_the_controller_keeps_the_queue_of_the_bottleneck_at_its_target() {
-    let [short, long] =
-        ["2us", "8us"].map(|target| crowd(&format!(", control = \"bottleneck\", hop_target = \"{target}\""), &[]));
-    let (swift, fixed) = (crowd("", &[]), crowd(", control = \"fixed-window\"", &[]));
+    let [short, long] = ["2us", "8us"]
+        .map(|target| four_to_one(&format!(", control = \"bottleneck\", hop_target = \"{target}\""), &[]));
+    let (swift, fixed) = (four_to_one("", &[]), four_to_one(", control = \"fixed-window\"", &[]));
     // The mean is that of five outputs, of which one has a queue; 100 Gbit/s are 12,500 bytes a microsecond.
     let [short_us, long_us, swift_us, fixed_us] =
         [&short, &long, &swift, &fixed].map(|report| report.queue_mean_bytes * 5.0 / 12_500.0);
@@ -65,20 +65,22 @@ fn f22_the_controller_keeps_the_queue_of_the_bottleneck_at_its_target() {
     }
 }
 
-/// A link that a fault slows down to a quarter delays by its rate of the moment: the queue is at the target there too.
-/// Four connections, as each has a packet in flight at least, which takes 1.3 us there.
+/// A link that a fault slows down to a quarter reports the delay of its current rate: the queue is at the target
+/// there too. Four connections are used because each has at least one packet in flight, which takes 1.3 us there.
 #[test]
-fn f22_the_delay_is_that_of_a_slowed_link() {
+fn f22_tags_report_the_delay_at_the_reduced_rate_of_a_link() {
     let slow = ("fault", r#"[{ kind = "slow", rate = "25Gbps", links = "switch-0>host-4" }]"#);
-    let report = crowd(", control = \"bottleneck\", hop_target = \"8us\"", &[slow, ("workload.queue_pairs", "4")]);
+    let report =
+        four_to_one(", control = \"bottleneck\", hop_target = \"8us\"", &[slow, ("workload.queue_pairs", "4")]);
     let queue_us = report.queue_mean_bytes * 5.0 / 3_125.0;
     assert!((6.0..14.0).contains(&queue_us), "{queue_us} us");
     assert!(goodput(&report) > 22.0, "{}", goodput(&report));
 }
 
-/// What switches write stays the worst of all hops, and comes back over several flows, lossy links and layers.
+/// The value that switches write is the worst of all hops, and it is reflected over several flows, lossy links and
+/// layers.
 #[test]
-fn every_byte_arrives_under_the_controller_over_a_bad_network() {
+fn every_byte_arrives_with_the_controller_over_a_lossy_network() {
     let csig = ("switch.csig", "{}");
     for flows in ["1", "4"] {
         let transport = falcon(&format!(", control = \"bottleneck\", flows = {flows}"));
@@ -88,17 +90,17 @@ fn every_byte_arrives_under_the_controller_over_a_bad_network() {
     }
 }
 
-/// Hosts that use a drive hear as much as those that speak verbs: with a target of 200 ns they wait for each
-/// other at the drive's link less than with one of 50 us.
+/// Hosts that use a drive get the same signals as those that use verbs: with a target of 200 ns their queue at the
+/// drive's link is shorter than with one of 50 us.
 #[test]
-fn traffic_to_a_drive_is_steered_too() {
+fn traffic_to_a_drive_is_controlled_by_csig() {
     let latency = |target: &str| {
         let transport =
             falcon(&format!(", ordering = \"unordered\", control = \"bottleneck\", hop_target = \"{target}\""));
         let workload = r#"{ kind = "nvme", op = "write", message = "64KiB", depth = 16, from = 0, clients = 4, to = 4,
             duration = "3ms", drive = { read_rate = "200Gbps", read_latency = "5us", write_rate = "200Gbps",
             write_latency = "5us", queue_depth = 256 } }"#;
-        let report = run(CROWD, &[("transport", &*transport), ("workload", workload), ("run", "{}")], 2);
+        let report = run(FOUR_TO_ONE_PLAN, &[("transport", &*transport), ("workload", workload), ("run", "{}")], 2);
         println!("{target}: {:.1} Gbit/s, {:.0} bytes wait", report.goodput_gbps, report.queue_mean_bytes);
         report.queue_mean_bytes
     };
@@ -106,53 +108,55 @@ fn traffic_to_a_drive_is_steered_too() {
     assert!(short * 2.0 < long, "{short} and {long} bytes wait");
 }
 
-/// Encoded packets tell the sender as much, and neither the order of nodes nor parts of the network matter.
+/// Encoded packets carry the same signals, and neither the order of nodes nor the number of parts matters.
 #[test]
-fn a_reflected_signal_is_in_the_bytes_and_traces_repeat() {
+fn encoded_packets_carry_the_signal_and_traces_repeat() {
     let transport = falcon(", control = \"bottleneck\", flows = 4");
     let with = [("switch.csig", "{}"), ("transport", &*transport)];
     let direct = run(STAR, &with, 5);
     let encoded = run(STAR, &[&with[..], &[("wire", "encoded")]].concat(), 5);
     assert_eq!(direct.trace_hash, encoded.trace_hash);
-    assert_the_same_otherwise(&direct, STAR, &with, 5, "star");
+    assert_independent_of_order_and_parts(&direct, STAR, &with, 5, "star");
     let with = [("switch.csig", "{}"), ("transport", &*transport), ("workload.duration", "200us")];
-    assert_the_same_otherwise(&run(TREE, &with, 5), TREE, &with, 5, "tree");
+    assert_independent_of_order_and_parts(&run(TREE, &with, 5), TREE, &with, 5, "tree");
 }
 
-/// A tag costs four bytes in each frame where switches write, and where they do not everything is as without the table.
+/// A tag costs four bytes in each frame where switches write signals; where they do not, the results are the same as
+/// without the `switch.csig` table.
 #[test]
-fn off_is_as_if_there_were_no_such_thing() {
+fn disabled_csig_changes_nothing() {
     let transport = falcon("");
     let plain = run(STAR, &[("transport", &transport)], 5);
     let off = run(STAR, &[("transport", &transport), ("switch.csig", "{ enabled = false }")], 5);
     assert_eq!(off.to_json(), plain.to_json());
     let on = run(STAR, &[("transport", &transport), ("switch.csig", "{}")], 5);
-    assert_ne!(on.trace_hash, plain.trace_hash, "frames are longer");
+    assert_ne!(on.trace_hash, plain.trace_hash, "tags do not lengthen the frames");
     for (name, with_tags) in [("irn", run(STAR, &[("switch.csig", "{}")], 5)), ("off", off)] {
         let without = if name == "irn" { run(STAR, &[], 5) } else { plain.clone() };
         assert_eq!(with_tags.trace_hash, without.trace_hash, "{name}");
     }
 }
 
-/// Where nobody writes, who needs it is refused in one line that names the signal and, in time, the remedy.
+/// Where no switch writes signals, a controller that needs them is refused in one line that names the signal and,
+/// where there is one, the remedy.
 #[test]
 fn a_controller_without_its_signal_is_refused_by_name() {
     let refusal = |text: &str, name: &str, with: &[(&str, &str)]| {
         let transport = format!("{{ name = \"{name}\", control = \"bottleneck\" }}");
         let all = [&[("transport", &*transport)], with].concat();
         let plan = Plan::from_toml_with(text, &all, &mut |_| Err("no files".to_owned()));
-        let told = plan.expect_err("refused").to_string();
-        assert!(told.contains("controller `bottleneck` needs csig") && told.lines().count() == 1, "{told}");
-        told
+        let error = plan.expect_err("the plan is refused").to_string();
+        assert!(error.contains("controller `bottleneck` needs csig") && error.lines().count() == 1, "{error}");
+        error
     };
-    for (text, with) in [(CROWD, &[OFF][..]), (STAR, &[]), (WIRE, &[])] {
-        let told = refusal(text, "falcon", with);
-        assert!(told.contains("no switch here writes") && told.contains("[switch.csig]"), "{told}");
+    for (text, with) in [(FOUR_TO_ONE_PLAN, &[CSIG_OFF][..]), (STAR, &[]), (WIRE, &[])] {
+        let error = refusal(text, "falcon", with);
+        assert!(error.contains("no switch of this network writes") && error.contains("[switch.csig]"), "{error}");
     }
     for name in ["irn", "roce-gbn"] {
-        let told = refusal(CROWD, name, &[]);
-        assert!(told.contains(&format!("transport `{name}`")) && told.contains("does not measure"), "{told}");
+        let error = refusal(FOUR_TO_ONE_PLAN, name, &[]);
+        assert!(error.contains(&format!("transport `{name}`")) && error.contains("does not measure"), "{error}");
     }
-    let idle = plan(CROWD, &[("transport", "irn")]).warnings();
+    let idle = plan(FOUR_TO_ONE_PLAN, &[("transport", "irn")]).warnings();
     assert!(idle.iter().any(|line| line.starts_with("switch.csig is on")), "{idle:?}");
 }

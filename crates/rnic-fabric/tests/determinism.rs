@@ -1,4 +1,5 @@
-//! Same plan and seed, same trace: run twice, in two node orders, with packets as values and as bytes.
+//! The same plan and seed give the same trace: run twice, in two node orders, with packets as structures and as
+//! bytes.
 
 mod common;
 
@@ -23,12 +24,18 @@ fn the_order_of_nodes_does_not_matter() {
     for (name, text, overrides) in cases() {
         for transport in TRANSPORTS {
             let with = [&overrides[..], &[("transport", transport)]].concat();
-            assert_the_same_otherwise(&run(text, &with, 7), text, &with, 7, &format!("{name}, {transport}"));
+            assert_independent_of_order_and_parts(
+                &run(text, &with, 7),
+                text,
+                &with,
+                7,
+                &format!("{name}, {transport}"),
+            );
         }
     }
 }
 
-/// The simulation knows nothing that the wire does not carry.
+/// Checks that the simulation uses no information that the wire does not carry.
 #[test]
 fn bytes_on_the_wire_change_nothing() {
     for (name, text, overrides) in cases() {
@@ -46,64 +53,71 @@ fn bytes_on_the_wire_change_nothing() {
     }
 }
 
-/// With many connections of Falcon, nodes are looked at before their turn, in forward order alone: nothing depends on
-/// it. Two shapes of switches, with queue pairs that are paced and without.
+/// With many Falcon connections, nodes are prefetched before their turn, in forward order only: no result may depend
+/// on it. Tested with two kinds of switches, with and without paced queue pairs.
 #[test]
-fn what_is_looked_at_ahead_changes_nothing() {
+fn prefetching_changes_no_result() {
     let falcon = ("transport", r#"{ name = "falcon" }"#);
-    let crowd = ("workload", r#"{ kind = "permutation", bytes = "600KB", connections = 30 }"#);
-    // Windows below one packet: most that leaves is paced.
+    let many_connections = ("workload", r#"{ kind = "permutation", bytes = "600KB", connections = 30 }"#);
+    // Windows are below one packet, so most packets are paced.
     let incast = r#"{ kind = "closed-loop", op = "write", message = "16KB", clients = 5, from = 1, to = 0,
         queue_pairs = 200, jitter = "300us", duration = "500us" }"#;
     let shared = ("switch", r#"{ model = "shared-buffer", buffer = "300KB", alpha = "1/2" }"#);
     let cases = [
-        (TREE, vec![falcon, crowd]),
-        (TREE, vec![falcon, crowd, FAULTS]),
-        (TREE, vec![falcon, crowd, shared]),
+        (TREE, vec![falcon, many_connections]),
+        (TREE, vec![falcon, many_connections, FAULTS]),
+        (TREE, vec![falcon, many_connections, shared]),
         (STAR, vec![falcon, shared, ("workload", incast)]),
     ];
     for (text, overrides) in cases {
-        assert_the_same_otherwise(&run(text, &overrides, 7), text, &overrides, 7, &format!("{overrides:?}"));
+        assert_independent_of_order_and_parts(
+            &run(text, &overrides, 7),
+            text,
+            &overrides,
+            7,
+            &format!("{overrides:?}"),
+        );
     }
 }
 
-/// Packets of several parts stand in a capture in order of time, those of one instant in order of hosts.
+/// In a capture the packets of several parts are ordered by time, those of the same instant by host.
 #[test]
 fn a_capture_is_the_same_in_parts() {
     let plan = plan(TREE, &[FAULTS, ("payload", "checked"), ("workload.duration", "100us")]);
     let captured = |parts| {
-        let mut simulation = rnic_fabric::Simulation::in_parts(&plan, 7, parts).expect("a sound plan");
-        simulation.set_crew(Box::new(Threads));
+        let mut simulation = rnic_fabric::Simulation::in_parts(&plan, 7, parts).expect("the plan is valid");
+        simulation.set_runner(Box::new(Threads));
         let file = Shared::default();
-        simulation.capture_to(file.clone()).expect("memory takes it");
+        simulation.capture_to(file.clone()).expect("writing to memory succeeds");
         (finish(simulation).trace_hash, file.bytes())
     };
     let (whole, parts) = (captured(1), captured(4));
     assert!(whole.1.len() > 10_000 && whole == parts, "{} and {} bytes", whole.1.len(), parts.1.len());
 }
 
-/// More parts than hosts are as many as hosts.
+/// A network with more parts than hosts is divided into as many parts as it has hosts.
 #[test]
 fn a_network_has_no_more_parts_than_hosts() {
-    let parts =
-        |text, parts| rnic_fabric::Simulation::in_parts(&plan(text, &[]), 1, parts).expect("sound").part_count();
+    let parts = |text, parts| {
+        rnic_fabric::Simulation::in_parts(&plan(text, &[]), 1, parts).expect("the plan is valid").part_count()
+    };
     assert_eq!((parts(WIRE, 64), parts(TREE, 64), parts(TREE, 11), parts(TREE, 0)), (2, 16, 11, 1));
 }
 
-/// Runs that do not come to their end, and a host that is slow.
+/// Checks runs that end at their limit, and a run with a slow host.
 #[test]
-fn runs_that_are_cut_short_are_the_same_in_parts() {
+fn truncated_runs_are_the_same_in_parts() {
     let falcon = ("transport", r#"{ name = "falcon", flows = 4 }"#);
     let slow = ("slow_host", r#"{ hosts = "host-0", rate = "1Gbps", from = "10us", until = "900us" }"#);
-    let silence = ("fault", r#"[{ kind = "down", from = "10us", until = "10s" }]"#);
+    let all_links_down = ("fault", r#"[{ kind = "down", from = "10us", until = "10s" }]"#);
     let cases = [
         (TREE, vec![FAULTS, ("run.limit", "150us")]),
         (STAR, vec![falcon, FAULTS, ("payload", "checked"), ("wire", "encoded"), ("run.limit", "33us")]),
         (STAR, vec![falcon, slow]),
-        (STAR, vec![silence, ("run", r#"{ stall_after = "1ms", limit = "20ms" }"#)]),
+        (STAR, vec![all_links_down, ("run", r#"{ stall_after = "1ms", limit = "20ms" }"#)]),
     ];
     for (text, overrides) in cases {
         let report = finish(simulation(text, &overrides, 7));
-        assert_the_same_otherwise(&report, text, &overrides, 7, &format!("{overrides:?}"));
+        assert_independent_of_order_and_parts(&report, text, &overrides, 7, &format!("{overrides:?}"));
     }
 }

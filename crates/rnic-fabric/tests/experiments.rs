@@ -1,13 +1,13 @@
-//! What the experiments of papers need to see in a report.
+//! Report values that the experiments of papers need.
 
 mod common;
 
 use common::*;
 
-/// I-R15: the completion time of a request is that of its last flow. I-R16: requests and what runs beside them are
-/// reported apart, and feel each other.
+/// I-R15: the completion time of a request is that of its last flow. I-R16: requests and background traffic are
+/// reported separately, and affect each other.
 #[test]
-fn an_incast_reports_its_requests_apart_from_the_background() {
+fn an_incast_reports_its_requests_separately_from_the_background() {
     let incast = |background: &str| {
         format!(
             "{{ kind = \"incast\", senders = 5, bytes = \"500KB\", repeats = 4, interval = \"300us\", \
@@ -18,7 +18,7 @@ fn an_incast_reports_its_requests_apart_from_the_background() {
     let pfc = ("switch", r#"{ model = "input-queued", buffer = "100KB", pfc = {} }"#);
     let alone = run(STAR, &[pfc, ("workload", &alone)], 3);
     let rct = alone.rct_us.expect("there are requests");
-    // 500 KB at 100 Gbit/s are 40 us of payload; headers and the way there come on top.
+    // 500 KB at 100 Gbit/s are 40 us of payload; headers and the propagation delay are added.
     assert_eq!((rct.count, alone.requests_unfinished, alone.background), (4, 0, None));
     assert!((40.0..60.0).contains(&rct.avg), "{rct:?}");
     let last = alone.records.iter().filter(|flow| flow.request == Some(3));
@@ -30,14 +30,14 @@ fn an_incast_reports_its_requests_apart_from_the_background() {
     let mixed = run(STAR, &[pfc, ("workload", &mixed)], 3);
     let background = mixed.background.expect("there are other flows");
     assert_eq!(background.flows + 20, mixed.flows);
-    assert!(mixed.rct_us.expect("there are requests").avg > rct.avg * 1.1, "half of the link is taken");
+    assert!(mixed.rct_us.expect("there are requests").avg > rct.avg * 1.1, "the background did not delay the requests");
     assert!(background.slowdown.avg > 1.0 && background.fct_us.max > background.fct_us.p50);
     assert!(!mixed.single_packet_tail.is_empty());
 }
 
-/// A request that the run's limit cuts off is said to be unfinished, not forgotten.
+/// A request that the run's limit cuts off is reported as unfinished, not omitted.
 #[test]
-fn requests_that_are_not_done_are_counted() {
+fn unfinished_requests_are_counted() {
     let repeats = "{ kind = \"incast\", senders = 5, bytes = \"500KB\", repeats = 2, interval = \"300us\" }";
     let pfc = ("switch", r#"{ model = "input-queued", buffer = "100KB", pfc = {} }"#);
     let report = finish(simulation(STAR, &[("workload", repeats), ("run.limit", "310us"), pfc], 3));
@@ -45,7 +45,7 @@ fn requests_that_are_not_done_are_counted() {
     assert!(report.flows_unfinished > 0 && report.cut_at_us == Some(310.0), "{report:?}");
     let whole = finish(simulation(STAR, &[("workload", repeats)], 3));
     assert_eq!((whole.flows_unfinished, whole.cut_at_us, whole.not_begun_from_us), (0, None, None));
-    // All that has begun is done, and the second request never begins.
+    // All requests that have begun are complete, and the second one never begins.
     let apart = repeats.replace("300us", "5ms");
     let half = finish(simulation(STAR, &[("workload", &apart), ("run.limit", "4ms")], 3));
     assert_eq!((half.flows, half.flows_unfinished), (5, 0));
@@ -53,10 +53,10 @@ fn requests_that_are_not_done_are_counted() {
     assert!(half.not_begun_from_us.is_some_and(|from_us| (5_000.0..5_001.0).contains(&from_us)), "{half:?}");
 }
 
-/// R-R2: with one queue pair a recovery of a whole window meets several losses; with many at the same rate, nearly all
-/// recoveries are about one packet. R-R19: three bits count what is missing.
+/// R-R2: with one queue pair a recovery of a complete window contains several losses; with many at the same rate,
+/// nearly all recoveries concern one packet. R-R19: three bits count the missing packets.
 #[test]
-fn with_more_queue_pairs_a_recovery_is_about_a_single_packet() {
+fn with_more_queue_pairs_most_recoveries_have_a_single_missing_packet() {
     let loss = ("fault", r#"[{ kind = "drop", probability = "1%", packets = "data" }]"#);
     let with = |queue_pairs: &str| {
         let settings = [
@@ -71,17 +71,18 @@ fn with_more_queue_pairs_a_recovery_is_about_a_single_packet() {
         run(WIRE, &settings, 5)
     };
     let (one, many) = (with("1"), with("40"));
-    let [few_share, many_share] = [&one, &many].map(|report| report.recoveries.expect("losses").single_share);
+    let [few_share, many_share] =
+        [&one, &many].map(|report| report.recoveries.expect("packets were lost").single_share);
     assert!(few_share < 0.5 && many_share > 0.7, "{few_share} {many_share}");
-    let many = many.recoveries.expect("losses");
+    let many = many.recoveries.expect("packets were lost");
     assert!(many.at_most_seven_share > 0.9, "{many:?}");
     assert_eq!(many.by_missed.iter().sum::<u64>(), many.count);
     assert_eq!(many.by_most_at_once.iter().sum::<u64>(), many.count);
 }
 
-/// One packet of a hundred is lost, and the report says so of data alone.
+/// One packet of a hundred is lost, and the report gives the drop rate of data packets only.
 #[test]
-fn the_drop_rate_is_that_of_data() {
+fn the_drop_rate_counts_data_packets_only() {
     let loss = |packets: &str| format!("[{{ kind = \"drop\", probability = \"1%\", packets = \"{packets}\" }}]");
     let rate = |packets: &str| run(WIRE, &[("workload.count", "1000"), ("fault", &loss(packets))], 5);
     let (data, acks) = (rate("data"), rate("acks"));
@@ -98,17 +99,17 @@ fn a_loop_of_several_clients_has_a_steady_goodput() {
                     queue_pairs = 36, duration = \"200us\" }";
     let switch = ("switch", r#"{ model = "input-queued", buffer = "200KB", pfc = {} }"#);
     let report = run(STAR, &[("workload", workload), switch, ("run.warmup", "50us")], 3);
-    let steady = report.steady_goodput_gbps.expect("it ends by the clock");
+    let steady = report.steady_goodput_gbps.expect("the workload has a duration");
     // Writes fill the server's link one way, reads the other way.
     assert!((150.0..190.0).contains(&steady), "{steady}");
     let bytes: u64 = report.records.iter().map(|flow| flow.bytes).sum();
     assert_eq!((report.flows, report.bytes), (36, bytes));
-    assert!(bytes < 10_000_000, "what was really sent: {bytes}");
+    assert!(bytes < 10_000_000, "more bytes than were sent: {bytes}");
 }
 
-/// What was posted while the link was slow, in the warm-up, is no latency of the steady state.
+/// Checks that messages posted in the warm-up, while the link was slow, are not in the latencies of the steady state.
 #[test]
-fn latencies_of_the_warm_up_do_not_count() {
+fn latencies_of_the_warm_up_are_excluded() {
     let workload =
         "{ kind = \"closed-loop\", op = \"write\", message = \"8KB\", queue_pairs = 4, duration = \"400us\" }";
     let slow = r#"[{ kind = "slow", rate = "1Gbps", until = "100us" }]"#;
@@ -124,7 +125,7 @@ fn latencies_of_the_warm_up_do_not_count() {
 /// queue pair and for many, its lists are never walked, and the more queue pairs there are, the more repairs take the
 /// fast path. A tiny pool runs out, and everything still arrives. FaSR loses no more goodput to losses than IRN.
 #[test]
-fn a_shared_pool_is_enough_and_the_fast_path_grows_with_queue_pairs() {
+fn a_shared_pool_is_large_enough_and_fast_path_use_grows_with_queue_pairs() {
     let with = |transport: &str, queue_pairs: &str| {
         let settings = [
             ("fault", r#"[{ kind = "drop", probability = "1%", packets = "data" }]"#),
@@ -136,11 +137,11 @@ fn a_shared_pool_is_enough_and_the_fast_path_grows_with_queue_pairs() {
             ("workload.queue_pairs", queue_pairs),
         ];
         let report = run(WIRE, &settings, 5);
-        report.check().expect("everything arrives");
+        report.check().expect("the run has no violations");
         report
     };
     let paper = r#"{ name = "fasr", rto_high = "200us" }"#;
-    let pools = ["1", "8", "64"].map(|queue_pairs| with(paper, queue_pairs).pool.expect("something was lost"));
+    let pools = ["1", "8", "64"].map(|queue_pairs| with(paper, queue_pairs).pool.expect("packets were lost"));
     for pool in &pools {
         assert_eq!((pool.fallbacks, pool.traversals), (0, 0), "{pool:?}");
         assert!(pool.units_in_use_max <= 20 && pool.blocks_in_use_max <= 70, "{pool:?}");

@@ -1,12 +1,13 @@
-//! Falcon on the fabric: same plan and seed, same trace; what its promises are under faults; paths, hops, captures.
+//! Falcon on the fabric: the same plan and seed give the same trace; its guarantees under faults; paths, hops,
+//! captures.
 
 mod common;
 
 use common::*;
 use rnic_fabric::{FalconFigures, FalconFlow};
 
-/// Completions in order, on ordered and unordered connections; one path and several; the adaptive engine at once and
-/// behind its latency, with a table and without.
+/// Completions in order, on ordered and unordered connections; one path and several; the adaptive engine without
+/// latency and with latency, with a table and without.
 const FALCONS: [&str; 5] = [
     "{ name = \"falcon\" }",
     "{ name = \"falcon\", ordering = \"weak\", flows = 2 }",
@@ -81,10 +82,10 @@ fn a_run_repeats_itself() {
 
 #[test]
 fn the_order_of_nodes_does_not_matter() {
-    each(|name, text, with| assert_the_same_otherwise(&run(text, with, 7), text, with, 7, name));
+    each(|name, text, with| assert_independent_of_order_and_parts(&run(text, with, 7), text, with, 7, name));
 }
 
-/// The simulation knows nothing that the wire does not carry; with payload, every byte is checked.
+/// Checks that the simulation uses no information that the wire does not carry; with payload, every byte is compared.
 #[test]
 fn bytes_on_the_wire_change_nothing() {
     each(|name, text, with| {
@@ -99,7 +100,7 @@ fn bytes_on_the_wire_change_nothing() {
 }
 
 /// Falcon (SIGCOMM'25) section 6.1.1, without loss: one queue pair fills a link of 200 Gbit/s with 8 KB operations.
-/// Of a full packet's 4270 bytes and 20 more on the link, 4096 are payload; 8192 make two.
+/// Of a full packet's 4270 bytes and 20 more on the link, 4096 are payload; 8192 bytes take two packets.
 #[test]
 fn one_queue_pair_fills_a_link() {
     for op in ["write", "send", "read"] {
@@ -114,17 +115,17 @@ fn one_queue_pair_fills_a_link() {
         let report = run(WIRE, &with, 1);
         assert!(report.goodput_gbps > 0.98 * 200.0 * 4_096.0 / 4_290.0, "{op}: {}", report.goodput_gbps);
         assert_eq!((report.packets_retransmitted, report.packets_dropped), (0, 0), "{op}");
-        let figures = report.falcon.expect("hosts speak Falcon");
+        let figures = report.falcon.expect("the transport is Falcon");
         let (pulls, pushes) = (figures.pull_requests + figures.pull_data, figures.push_data);
         assert_eq!((pulls, pushes), if op == "read" { (12_000, 0) } else { (0, 6_000) }, "{op}: F-2");
         assert!(figures.acks + figures.extended_acks < 2_000, "{op}: acknowledgements are coalesced");
     }
 }
 
-/// Four flows of one connection over four spines: all carry something, by how far their windows are open; with one
-/// spine cut, nothing is lost for good, and the flow that was there moves away (PRR).
+/// Four flows of one connection over four spines: all of them carry packets, in proportion to their windows; with one
+/// spine cut, no packet is lost permanently, and the flow on that spine moves to another one (PRR).
 #[test]
-fn f24_f26_f30_flows_spread_over_paths_and_leave_one_that_is_cut() {
+fn f24_f26_f30_flows_spread_over_paths_and_leave_a_failed_one() {
     let text = r#"
         name = "four paths"
         mtu = 4096
@@ -135,7 +136,7 @@ fn f24_f26_f30_flows_spread_over_paths_and_leave_one_that_is_cut() {
         workload = { kind = "closed-loop", op = "write", message = "64KiB", depth = 16, duration = "8ms", to = 1 }
     "#;
     let whole = run(text, &[], 2);
-    let figures = whole.falcon.expect("hosts speak Falcon");
+    let figures = whole.falcon.expect("the transport is Falcon");
     assert!(figures.idlest_flow_share > 0.03 && figures.busiest_flow_share < 0.6, "{figures:?}");
     let sum = |figures: &FalconFigures, of: fn(&FalconFlow) -> u64| figures.flows.iter().map(of).sum::<u64>();
     let all = figures.pull_requests + figures.pull_data + figures.push_data + figures.resyncs;
@@ -146,18 +147,18 @@ fn f24_f26_f30_flows_spread_over_paths_and_leave_one_that_is_cut() {
         assert!(cut.goodput_gbps > 0.7 * whole.goodput_gbps, "{} of {}", cut.goodput_gbps, whole.goodput_gbps);
         let latency = cut.latency_us.expect("a closed loop has latencies");
         assert!(latency.max < 2_500.0, "an operation took {} us", latency.max);
-        let figures = cut.falcon.expect("hosts speak Falcon");
+        let figures = cut.falcon.expect("the transport is Falcon");
         assert!(figures.path_changes > 0);
         assert_eq!(sum(&figures, |flow| flow.path_changes), figures.path_changes);
         assert_eq!(sum(&figures, |flow| flow.packets_retransmitted), cut.packets_retransmitted);
     }
 }
 
-/// Every override that the head of `plans/falcon.toml` offers does what it says.
+/// Checks that every override that the head of `plans/falcon.toml` offers has its described effect.
 #[test]
-fn what_the_plan_offers_can_be_had() {
+fn every_override_offered_by_the_falcon_plan_has_its_effect() {
     const PLAN: &str = include_str!("../../../plans/falcon.toml");
-    let as_it_stands = run(PLAN, &[], 1).trace_hash;
+    let unchanged = run(PLAN, &[], 1).trace_hash;
     let offers = PLAN.lines().filter_map(|line| line.strip_prefix("#   ")?.split_once("  "));
     let mut seen = Vec::new();
     for (name, overrides) in offers {
@@ -167,18 +168,18 @@ fn what_the_plan_offers_can_be_had() {
         let flows = if name == "an all-to-all" { 16 * 15 } else { 16 };
         assert_eq!((report.flows, report.flows_unfinished), (flows, 0), "{name}: {report:?}");
         let kinds = [report.drops.fault > 0, report.timeouts > 0, report.falcon.is_none()];
-        seen.push((name, report.trace_hash != as_it_stands, kinds));
+        seen.push((name, report.trace_hash != unchanged, kinds));
     }
-    assert!(seen.iter().all(|(_, differs, _)| *differs), "one changes nothing: {seen:?}");
+    assert!(seen.iter().all(|(_, differs, _)| *differs), "an override changes nothing: {seen:?}");
     let of = |wanted: &str| seen.iter().find(|(name, ..)| *name == wanted).expect(wanted).2;
     assert_eq!((of("1 % of data is lost")[0], of("a spine is cut off")[1]), (true, true));
     assert_eq!(["RoCE, selective", "RoCE, PFC", "IRN"].map(|name| of(name)[2]), [true; 3]);
 }
 
-/// A receiver's memory takes half of what the link brings. Its buffers fill, acknowledgements tell, ncwnd closes:
-/// goodput is what memory takes, and hardly anything is refused.
+/// A receiver's memory accepts half of the rate of the link. Its buffers fill, acknowledgements report that, and
+/// ncwnd shrinks: goodput equals the rate of the memory, and hardly any packet is refused.
 #[test]
-fn f18_a_slow_host_holds_senders_back() {
+fn f18_a_slow_host_limits_its_senders() {
     let text = r#"
         name = "slow host"
         mtu = 4096
@@ -191,19 +192,23 @@ fn f18_a_slow_host_holds_senders_back() {
         run = { warmup = "2ms" }
     "#;
     let report = run(text, &[], 1);
-    let (goodput, figures) = (report.steady_goodput_gbps.expect("by the clock"), report.falcon.expect("Falcon"));
+    let (goodput, figures) = (
+        report.steady_goodput_gbps.expect("the workload has a duration"),
+        report.falcon.expect("the transport is Falcon"),
+    );
     assert!((92.0..101.0).contains(&goodput), "{goodput} Gbit/s, memory takes 100: {figures:?}");
     assert!(figures.host_backlog_max_bytes > 100_000, "{figures:?}");
     assert!(figures.resource_nacks * 1_000 < report.packets_sent, "{figures:?}");
-    let whole = run(text, &[("slow_host.until", "1us")], 1).steady_goodput_gbps.expect("by the clock");
+    let whole = run(text, &[("slow_host.until", "1us")], 1).steady_goodput_gbps.expect("the workload has a duration");
     assert!(whole > 180.0, "{whole}");
-    // Who does not listen is refused instead, and the report says so: what receivers send is what senders take.
-    let deaf = run(text, &[("transport.rx_target", "32")], 1);
-    let refused = deaf.falcon.expect("Falcon");
+    // A sender that ignores this is refused instead, and the report shows it: receivers send as many NACKs as senders
+    // receive.
+    let unthrottled = run(text, &[("transport.rx_target", "32")], 1);
+    let refused = unthrottled.falcon.expect("the transport is Falcon");
     assert!(refused.resource_nacks > 500 && refused.buffers_max_share > 0.9, "{refused:?}");
     assert!(
-        (refused.resource_nacks - 100..=refused.resource_nacks).contains(&deaf.nacks),
+        (refused.resource_nacks - 100..=refused.resource_nacks).contains(&unthrottled.nacks),
         "{} of {refused:?}",
-        deaf.nacks
+        unthrottled.nacks
     );
 }

@@ -1,16 +1,16 @@
-//! Falcon's adaptive engine under connections of a simulated network: where its state lies (F-40).
+//! Falcon's adaptive engine with connections of a simulated network: the forms in which it stores their state (F-40).
 
 mod common;
 
 use common::*;
 use rnic_fabric::Plan;
 
-/// With `options` of the transport beside `rest`.
+/// Returns the transport with `options` in addition to `rest`.
 fn falcon(rest: &str, options: &str) -> String {
     format!("{{ name = \"falcon\"{rest}{options} }}")
 }
 
-/// Keys that are replaced.
+/// Keys of the plan, and the values that replace them.
 type Overrides = &'static [(&'static str, &'static str)];
 
 const LOSS: (&str, &str) = (
@@ -22,23 +22,24 @@ const TABLE: &str = ", fae_form = \"table\"";
 const STATELESS: &str = ", fae_form = \"stateless\"";
 const PREFETCHING: &str = ", fae_form = \"prefetching\"";
 
-/// At once, behind the hardware's latency, and behind one at which events wait for each other.
-const PLACES: [&str; 3] = [
+/// No latency, the hardware's latency, and a latency at which events queue up.
+const LATENCIES: [&str; 3] = [
     "",
     ", fae_interface = \"234ns\", fae_work = \"66ns\"",
     ", fae_interface = \"2us\", fae_work = \"500ns\", fae_queue = 8, fae_throttle = 50",
 ];
 
-/// A table whose lines are fetched ahead is a table: the same traces. Of a connection with one flow all state travels,
-/// so there the stateless form gives the same traces too, PLB, PRR and shares of resources included.
+/// Prefetching table entries does not change the results of a table: the traces are the same. For a connection with
+/// one flow the messages carry all state, so the stateless form gives the same traces too, including PLB, PRR and
+/// shares of resources.
 #[test]
 fn f40_every_form_of_state_gives_the_same_trace() {
     let plans: [(&str, &str, Overrides); 3] =
         [("wire", WIRE, &[LOSS]), ("star", STAR, &[LOSS]), ("tree", TREE, &[("workload.duration", "300us")])];
     for (name, text, with) in plans {
-        for place in PLACES {
+        for latency in LATENCIES {
             for (flows, forms) in [("1", &[PREFETCHING, STATELESS][..]), ("4", &[PREFETCHING])] {
-                let rest = format!(", flows = {flows}, plb_rounds = 2{place}");
+                let rest = format!(", flows = {flows}, plb_rounds = 2{latency}");
                 let hash =
                     |form: &str| run(text, &[with, &[("transport", &*falcon(&rest, form))]].concat(), 5).trace_hash;
                 let table = hash(TABLE);
@@ -50,7 +51,8 @@ fn f40_every_form_of_state_gives_the_same_trace() {
     }
 }
 
-/// Four hosts with `pairs` connections each, of `flows` flows, write to a fifth behind four spines: goodput in Gbit/s.
+/// Four hosts with `pairs` connections each, of `flows` flows, write to a fifth behind four spines. Returns the
+/// goodput in Gbit/s.
 fn incast(pairs: &str, flows: &str, form: &str) -> f64 {
     let text = r#"
         name = "incast"
@@ -75,15 +77,15 @@ fn incast(pairs: &str, flows: &str, form: &str) -> f64 {
         "{pairs} connections, {flows} flows{form}: {:?} Gbit/s, {} dropped, {} again",
         report.steady_goodput_gbps, report.packets_dropped, report.packets_retransmitted
     );
-    report.steady_goodput_gbps.expect("it ends by the clock")
+    report.steady_goodput_gbps.expect("the workload has a duration")
 }
 
-/// Of several flows each carries what it knows of itself. The window towards the NIC is in force for all, so nothing of
-/// it is lost; what is, are the other flows' windows and round trips, from which a connection's gap, its timeouts and
-/// its shares are made: with windows below a packet it sends more slowly than it might. The goodput of flows that share
-/// a bottleneck stays.
+/// With several flows, each message carries only the state of its own flow. The window towards the NIC applies to all
+/// flows, so none of it is lost. The windows and round-trip times of the other flows are lost, from which a
+/// connection's gap, its timeouts and its shares are computed: with windows below one packet it sends more slowly
+/// than necessary. The goodput of flows that share a bottleneck is unchanged.
 #[test]
-fn f40_flows_that_know_of_themselves_alone_come_close() {
+fn f40_stateless_flows_reach_nearly_the_goodput_of_a_table() {
     for pairs in ["4", "64", "512"] {
         for flows in ["1", "2", "4", "8"] {
             let (table, stateless) = (incast(pairs, flows, TABLE), incast(pairs, flows, STATELESS));
@@ -94,9 +96,9 @@ fn f40_flows_that_know_of_themselves_alone_come_close() {
     }
 }
 
-/// Traffic to a drive takes the same engine.
+/// Traffic to a drive uses the same engine.
 #[test]
-fn f40_a_drive_is_reached_with_every_form_of_state() {
+fn f40_nvme_gives_the_same_trace_with_every_form_of_state() {
     let hash = |form: &str| {
         let workload = r#"{ kind = "nvme", op = "read", message = "16KiB", depth = 16, from = 0, to = 1,
             duration = "1ms", drive = { read_rate = "26Gbps", read_latency = "60us", write_rate = "12Gbps",
@@ -108,9 +110,9 @@ fn f40_a_drive_is_reached_with_every_form_of_state() {
     assert_eq!((hash(PREFETCHING), hash(STATELESS)), (table.clone(), table));
 }
 
-/// What a simulation cannot have is refused in one line that says why.
+/// Checks that options that a simulation does not support are refused in one line that gives the reason.
 #[test]
-fn what_cannot_be_is_refused() {
+fn unsupported_adaptive_engine_options_are_refused() {
     let refusal = |options: &str| {
         let transport = falcon("", options);
         let plan = Plan::from_toml_with(WIRE, &[("transport", &transport)], &mut |_| Err("no files".to_owned()));
@@ -118,16 +120,16 @@ fn what_cannot_be_is_refused() {
         assert_eq!(text.lines().count(), 1, "{text}");
         text
     };
-    for (options, says) in [
-        (", fae_place = \"thread\"", "plan: transport.fae_place: a thread answers when it will"),
+    for (options, expected) in [
+        (", fae_place = \"thread\"", "plan: transport.fae_place: must be `datapath` in a simulation"),
         (
             ", fae_place = \"thread\", fae_work = \"66ns\"",
-            "an adaptive engine on a thread takes the time that it takes",
+            "fae_interface and fae_work have no effect when the adaptive engine runs on a thread",
         ),
-        (", fae_form = \"stateless\", control = \"fixed-window\"", "`fixed-window` needs a memory for its state"),
+        (", fae_form = \"stateless\", control = \"fixed-window\"", "`fixed-window` needs memory for its state"),
         (", fae_form = \"nowhere\"", "parameter `fae_form`"),
     ] {
         let text = refusal(options);
-        assert!(text.contains(says), "{text}");
+        assert!(text.contains(expected), "{text}");
     }
 }

@@ -1,4 +1,4 @@
-//! Falcon's mechanisms as a network and several transports show them: F-24, F-39, F-43.
+//! Falcon's mechanisms as seen in a network and with several transports: F-24, F-39, F-43.
 
 mod common;
 
@@ -8,7 +8,8 @@ use rnic_engine::{RemoteMemory, SendFlags, SendOp, SendRequest, Sge, WcStatus};
 use rnic_fabric::simulation::QueuePairSpec;
 use rnic_fabric::{Plan, Report, Simulation};
 
-/// A host sends to another pod, over links that take a tenth of what it could send. `more` are options.
+/// Runs a host that sends to another pod, over links with a tenth of its own rate. `more` are options of the
+/// transport.
 fn to_another_pod(more: &str, fault: &str) -> Report {
     let transport = format!("{{ name = \"falcon\", paths = \"largest-window\", {more} }}");
     let with = [
@@ -25,19 +26,20 @@ fn to_another_pod(more: &str, fault: &str) -> Report {
     run(TREE, &with, 1)
 }
 
-/// F-24: flows of one queue pair have labels that switches send over different uplinks.
+/// F-24: flows of one queue pair have different labels, which switches hash to different uplinks.
 #[test]
 fn f24_labels_of_one_queue_pair_take_several_uplinks() {
     let goodput = |flows| {
         let report = to_another_pod(&format!("flows = {flows}"), "[]");
-        report.steady_goodput_gbps.expect("it ends by the clock")
+        report.steady_goodput_gbps.expect("the workload has a duration")
     };
     let (one, eight) = (goodput(1), goodput(8));
     assert!((7.5..10.0).contains(&one), "one label is one path of 10 Gbit/s: {one}");
     assert!(eight > 12.0, "eight labels find more than one: {eight} Gbit/s");
 }
 
-/// F-24: while no flow changes its label, each label has one path. A port that is used is one that can lose packets.
+/// F-24: while no flow changes its label, each label has one path. A port is in use if dropping packets there has an
+/// effect.
 #[test]
 fn f24_one_label_uses_one_port_of_each_layer_and_eight_use_more() {
     let ports = ["edge-0>agg-0", "edge-0>agg-1", "agg-0>core-0", "agg-0>core-1", "agg-1>core-2", "agg-1>core-3"];
@@ -58,41 +60,43 @@ fn f24_one_label_uses_one_port_of_each_layer_and_eight_use_more() {
     assert!(lower == 2 && upper >= 3, "eight labels: {eight:?}");
 }
 
-/// Microseconds that 8 MB from host 0 to host 1 take beside other flows of the same NIC to host 2, of whose packets
-/// `lost` do not arrive; and how often anybody had to wait for a timeout.
-fn beside_others(lost: &str) -> (f64, u64) {
+/// Returns the microseconds that 8 MB from host 0 to host 1 take beside other flows of the same NIC to host 2, which
+/// lose the share `loss` of their packets; and the number of timeouts.
+fn beside_others(loss: &str) -> (f64, u64) {
     let mut lines = "0us,0,1,8MB\n".to_owned();
     (0..64).for_each(|_| lines.push_str("0us,0,2,4KB\n"));
-    let fault = format!("[{{ kind = \"drop\", links = \"switch-0>host-2\", probability = \"{lost}\" }}]");
+    let fault = format!("[{{ kind = \"drop\", links = \"switch-0>host-2\", probability = \"{loss}\" }}]");
     let with = [
         ("workload", r#"{ kind = "trace", file = "flows.csv" }"#),
-        // Without probes, so that there are timeouts.
+        // Without probes, so that timeouts occur.
         ("transport", r#"{ name = "falcon", recovery = "ooo-distance" }"#),
         ("switch.buffer", "1MB"),
         ("fault", fault.as_str()),
     ];
-    let plan = Plan::from_toml_with(STAR, &with, &mut |_| Ok(lines.clone())).expect("sound");
-    let report = finish(Simulation::new(&plan, 1).expect("sound"));
-    report.check().expect("every promise is kept");
+    let plan = Plan::from_toml_with(STAR, &with, &mut |_| Ok(lines.clone())).expect("the plan is valid");
+    let report = finish(Simulation::new(&plan, 1).expect("the plan is valid"));
+    report.check().expect("no checked property is violated");
     assert_eq!(report.flows_unfinished, 0);
-    let clean = report.records.iter().find(|flow| flow.dst == 1).expect("it is done");
+    let clean = report.records.iter().find(|flow| flow.dst == 1).expect("the flow is complete");
     (clean.fct.as_ns() as f64 / 1_000.0, report.timeouts)
 }
 
-/// F-39: half of what other connections of a NIC send is lost, again and again; one that loses nothing does not notice.
+/// F-39: half of the packets of a NIC's other connections is lost repeatedly; a connection without losses is not
+/// affected.
 #[test]
-fn f39_a_connection_in_trouble_slows_no_other() {
+fn f39_a_lossy_connection_does_not_slow_others() {
     let (quiet, timeouts) = beside_others("0%");
     assert_eq!(timeouts, 0);
-    let (stormy, timeouts) = beside_others("50%");
-    println!("{stormy} us beside connections in trouble ({timeouts} timeouts), {quiet} beside quiet ones");
-    assert!(timeouts > 20, "the others do wait for timeouts: {timeouts}");
-    assert!(stormy < quiet * 1.05, "{stormy} us beside connections in trouble, {quiet} beside quiet ones");
+    let (lossy, timeouts) = beside_others("50%");
+    println!("{lossy} us beside connections in trouble ({timeouts} timeouts), {quiet} beside quiet ones");
+    assert!(timeouts > 20, "the others have few timeouts: {timeouts}");
+    assert!(lossy < quiet * 1.05, "{lossy} us beside connections in trouble, {quiet} beside quiet ones");
 }
 
-/// F-15: what `rack-tlp` is told holds after the adaptive engine has measured something, too: here, nearly always.
+/// F-15: the options of `rack-tlp` still apply after the adaptive engine has measured something, which here is nearly
+/// always the case.
 #[test]
-fn f15_options_of_rack_tlp_count_with_the_adaptive_engine() {
+fn f15_options_of_rack_tlp_apply_with_the_adaptive_engine() {
     let with = |options: &str, fault: &str| {
         let transport = format!("{{ name = \"falcon\", {options} }}");
         run(WIRE, &[("transport", transport.as_str()), ("fault", fault)], 1)
@@ -102,17 +106,17 @@ fn f15_options_of_rack_tlp_count_with_the_adaptive_engine() {
     let (none, default, long) = (again("reorder_percent = 0"), again(""), again("reorder_min = \"100us\""));
     println!("sent again, of packets that are late: {none}, {default} by default, {long}");
     assert!(none > default && long == 0, "{none}, {default} by default, {long}");
-    let lost = r#"[{ kind = "drop", probability = "5%" }]"#;
-    let waits = |options: &str| with(options, lost).timeouts;
-    let (probed, silent) = (waits(""), waits("probe_min = \"1s\""));
-    println!("timeouts: {probed} with probes, {silent} where they come too late");
-    assert!(silent > probed, "{silent}, {probed} with probes");
+    let loss = r#"[{ kind = "drop", probability = "5%" }]"#;
+    let waits = |options: &str| with(options, loss).timeouts;
+    let (probed, unprobed) = (waits(""), waits("probe_min = \"1s\""));
+    println!("timeouts: {probed} with probes, {unprobed} where they come too late");
+    assert!(unprobed > probed, "{unprobed}, {probed} with probes");
 }
 
-/// F-35: shares of what is free do not hold back who is alone, with the defaults. (Reads are bounded by how many may be
-/// outstanding.)
+/// F-35: with the defaults, limits on shares of the free resources do not slow down a connection that is alone.
+/// (Reads are bounded by the number that may be outstanding.)
 #[test]
-fn f35_a_lone_connection_has_the_link() {
+fn f35_a_single_connection_fills_the_link() {
     for (op, least) in [("write", 185.0), ("send", 185.0), ("read", 90.0)] {
         let goodput = |transport: &str| {
             let workload = format!(
@@ -125,7 +129,7 @@ fn f35_a_lone_connection_has_the_link() {
                 ("workload", workload.as_str()),
                 ("run", r#"{ warmup = "1ms" }"#),
             ];
-            run(WIRE, &with, 1).steady_goodput_gbps.expect("it ends by the clock")
+            run(WIRE, &with, 1).steady_goodput_gbps.expect("the workload has a duration")
         };
         let (shares, alone) =
             (goodput(r#"{ name = "falcon" }"#), goodput(r#"{ name = "falcon", isolation = "none" }"#));
@@ -133,10 +137,10 @@ fn f35_a_lone_connection_has_the_link() {
     }
 }
 
-/// F-43: a program that uses verbs does not know what carries them: the same work, the same bytes, the same
-/// completions, over four transports and a network that loses, doubles and reorders.
+/// F-43: a program that uses verbs does not depend on the transport: the same requests, the same bytes and the same
+/// completions, over four transports and a network that loses, duplicates and reorders packets.
 #[test]
-fn f43_the_same_program_over_every_transport() {
+fn f43_the_same_program_runs_over_every_transport() {
     const FAULTS: &str = r#"[{ kind = "drop", packets = "data", probability = "1%" },
         { kind = "duplicate", probability = "1%" }, { kind = "reorder", probability = "2%", displacement = 3 }]"#;
     let falcon = [r#"{ name = "falcon" }"#, r#"{ name = "falcon", flows = 4, ordering = "weak" }"#];
@@ -156,14 +160,15 @@ fn f43_the_same_program_over_every_transport() {
     }
 }
 
-/// Nanoseconds of a Read of 8 bytes over a connection that is chosen by chance among so many, one at a time, in a NIC
-/// whose chip holds the state of 256 (figure 21): the median. And the share of packets whose state was not there.
+/// Returns the median time in nanoseconds of a Read of 8 bytes, one at a time, each over a connection that is chosen
+/// at random among `connections`, with a NIC whose chip holds the state of 256 (figure 21); and the share of packets
+/// whose state was not on the chip.
 fn ping_pong(connections: usize, nic: &str) -> (u64, f64) {
     let manual = ("workload", r#"{ kind = "manual" }"#);
     let with = [manual, ("transport", r#"{ name = "falcon" }"#), ("nic", nic), ("payload", "checked")];
     let mut simulation = simulation(WIRE, &with, 1);
     let spec = QueuePairSpec { sends: 4, receives: 4, sges: 1 };
-    let ends: Vec<_> = (0..connections).map(|_| simulation.connect_by_hand(0, 1, spec).0).collect();
+    let ends: Vec<_> = (0..connections).map(|_| simulation.connect_manually(0, 1, spec).0).collect();
     let (_, addr, lkey) = simulation.allocate(0, 64);
     let (_, remote, rkey) = simulation.allocate(1, 64);
     let mut random = RandomStreams::new(1).stream("choice");
@@ -174,29 +179,29 @@ fn ping_pong(connections: usize, nic: &str) -> (u64, f64) {
         let sges = &[Sge { addr, len: 8, lkey }];
         let request = SendRequest { wr_id, op, sges, flags: SendFlags::SIGNALED };
         let posted = simulation.now();
-        simulation.post_send(0, qpn, &request).expect("an empty queue");
+        simulation.post_send(0, qpn, &request).expect("the queue has a free entry");
         let limit = posted + Duration::from_ms(1);
         let done = loop {
             if let Some((at, completion)) = simulation.poll(0) {
                 assert_eq!((completion.wr_id, completion.status), (wr_id, WcStatus::Success));
                 break at;
             }
-            assert!(simulation.now() < limit, "it does not come back");
+            assert!(simulation.now() < limit, "the Read has not completed");
             let next = simulation.now() + Duration::from_us(1);
             simulation.advance(next);
         };
         times.push(done.since(posted).as_ns());
-        // Acknowledgements that were held back leave.
+        // Sends the acknowledgements that were held back.
         let quiet = simulation.now() + Duration::from_us(20);
         simulation.advance(quiet);
     }
     times.sort_unstable();
     let report = finish(simulation);
-    (times[times.len() / 2], report.nic.expect("it is modelled").miss_share)
+    (times[times.len() / 2], report.nic.expect("the plan models the NIC").miss_share)
 }
 
-/// Writes of 8 bytes over so many queue pairs, in millions a second, in a NIC that lets a packet of each go every 50 ns
-/// and one in all every 10 ns (figure 20b).
+/// Returns the rate of 8-byte Writes over `queue_pairs` queue pairs, in millions per second, with a NIC that sends
+/// one packet of each queue pair every 50 ns and one in all every 10 ns (figure 20b).
 fn small_writes(queue_pairs: u32) -> f64 {
     let pairs = queue_pairs.to_string();
     let workload = r#"{ kind = "closed-loop", op = "write", message = 8, depth = 128, duration = "400us" }"#;
@@ -209,50 +214,53 @@ fn small_writes(queue_pairs: u32) -> f64 {
         ("workload.queue_pairs", &*pairs),
         ("run", r#"{ warmup = "200us" }"#),
     ];
-    let gbps = run(WIRE, &with, 1).steady_goodput_gbps.expect("it ends by the clock");
+    let gbps = run(WIRE, &with, 1).steady_goodput_gbps.expect("the workload has a duration");
     gbps * 1e3 / 64.0
 }
 
-/// F-R17: a queue pair gets what its limit lets through, and all together what the NIC's does: the turns cost nothing.
+/// F-R17: a queue pair reaches its own limit, and all together reach that of the NIC: taking turns costs no
+/// throughput.
 #[test]
-fn turns_among_queue_pairs_cost_no_operations() {
+fn alternating_queue_pairs_reach_the_packet_rate_limits() {
     for (queue_pairs, mops) in [(1, 20.0), (3, 60.0), (5, 100.0), (12, 100.0), (64, 100.0)] {
         let found = small_writes(queue_pairs);
         assert!((mops * 0.98..mops * 1.02).contains(&found), "{queue_pairs} queue pairs: {found} million a second");
     }
 }
 
-/// F-38: with misses all the time, a Read is a fraction slower, not a multiple; behind the host's bus it would be.
+/// F-38: with continuous misses, a Read is slower by a fraction, not by a multiple; with the state in host memory it
+/// is slower by a multiple.
 #[test]
-fn f38_misses_all_the_time_are_no_cliff() {
-    const OWN: &str = r#"{ qpc_entries = 256, bus_latency = "250ns" }"#;
-    let (few, hits) = ping_pong(64, OWN);
-    let (many, misses) = ping_pong(8_192, OWN);
+fn f38_continuous_misses_slow_a_read_by_a_fraction_only() {
+    const NIC_MEMORY: &str = r#"{ qpc_entries = 256, bus_latency = "250ns" }"#;
+    let (few, hits) = ping_pong(64, NIC_MEMORY);
+    let (many, misses) = ping_pong(8_192, NIC_MEMORY);
     let (host, _) = ping_pong(8_192, r#"{ qpc_entries = 256, bus_latency = "3us" }"#);
     // With a second level, step by step: all on the chip, most in the second level, most in the NIC's memory.
-    const TWO: &str = r#"{ qpc_entries = 256, second_entries = 2048, second_latency = "60ns", bus_latency = "250ns" }"#;
-    let steps = [64, 1_024, 8_192].map(|connections| ping_pong(connections, TWO));
+    const TWO_LEVELS: &str =
+        r#"{ qpc_entries = 256, second_entries = 2048, second_latency = "60ns", bus_latency = "250ns" }"#;
+    let steps = [64, 1_024, 8_192].map(|connections| ping_pong(connections, TWO_LEVELS));
     println!("over two levels {steps:?}");
     let [(on_chip, _), (second, in_second), (memory, in_memory)] = steps;
     assert!(on_chip == few && in_second < 0.1 && in_memory > 0.15, "{steps:?}");
     assert!(on_chip < second && second < memory && memory <= many, "{steps:?}: each step costs");
     assert!(second * 2 < on_chip * 3 && memory * 2 < second * 3, "{steps:?}: and none is a cliff");
     println!("{few} ns with 64 connections, {many} with 8192 ({misses:.3} misses), {host} from the host's memory");
-    // A Read makes some eight packets come and go; the first at either end finds nothing.
+    // A Read sends and receives some eight packets; the first one at either end misses.
     assert!(hits < 0.02 && misses > 0.2, "misses: {hits} and {misses}");
     assert!(many > few && many < few * 3 / 2, "{many} ns after {few}");
     assert!(host > few * 2, "over the host's bus {host} ns");
 }
 
-/// Median nanoseconds of Writes of 8 bytes, eight every microsecond, each on a connection that nobody has used for a
-/// while; and the share of packets whose state was not there.
+/// Returns the median nanoseconds of Writes of 8 bytes, eight every microsecond, each on the connection that was idle
+/// longest; and the share of packets whose state was not on the chip.
 fn round_robin(nic: &str) -> (u64, f64) {
     const CONNECTIONS: u64 = 512;
     let manual = ("workload", r#"{ kind = "manual" }"#);
     let with = [manual, ("transport", r#"{ name = "falcon" }"#), ("nic", nic), ("payload", "checked")];
     let mut simulation = simulation(WIRE, &with, 1);
     let spec = QueuePairSpec { sends: 4, receives: 4, sges: 1 };
-    let ends: Vec<_> = (0..CONNECTIONS).map(|_| simulation.connect_by_hand(0, 1, spec).0).collect();
+    let ends: Vec<_> = (0..CONNECTIONS).map(|_| simulation.connect_manually(0, 1, spec).0).collect();
     let (_, addr, lkey) = simulation.allocate(0, 64);
     let (_, remote, rkey) = simulation.allocate(1, 64);
     let (mut posted, mut times) = (Vec::new(), Vec::new());
@@ -264,7 +272,9 @@ fn round_robin(nic: &str) -> (u64, f64) {
             let sges = &[Sge { addr, len: 8, lkey }];
             let request = SendRequest { wr_id, op, sges, flags: SendFlags::SIGNALED };
             posted.push(simulation.now());
-            simulation.post_send(0, ends[(wr_id % CONNECTIONS) as usize], &request).expect("an empty queue");
+            simulation
+                .post_send(0, ends[(wr_id % CONNECTIONS) as usize], &request)
+                .expect("the queue has a free entry");
         }
         while let Some((at, completion)) = simulation.poll(0) {
             assert_eq!(completion.status, WcStatus::Success);
@@ -275,24 +285,25 @@ fn round_robin(nic: &str) -> (u64, f64) {
         simulation.advance(next);
     }
     times.sort_unstable();
-    (times[times.len() / 2], finish(simulation).nic.expect("it is modelled").miss_share)
+    (times[times.len() / 2], finish(simulation).nic.expect("the plan models the NIC").miss_share)
 }
 
-/// F-38: with hardly a hit, a Write waits once for each packet that it is made of, and keeps its pace.
+/// F-38: with hardly any hit, a Write waits once for each of its packets, and the rate stays the same.
 #[test]
-fn f38_with_hardly_a_hit_there_is_no_cliff() {
-    let (there, none) = round_robin(r#"{ qpc_entries = 1024, bus_latency = "250ns" }"#);
-    let (away, nearly_all) = round_robin(r#"{ qpc_entries = 1, bus_latency = "250ns" }"#);
-    println!("{there} ns with {none:.3} misses, {away} with {nearly_all:.3}");
+fn f38_nearly_continuous_misses_delay_a_write_once_per_packet() {
+    let (on_chip, none) = round_robin(r#"{ qpc_entries = 1024, bus_latency = "250ns" }"#);
+    let (off_chip, nearly_all) = round_robin(r#"{ qpc_entries = 1, bus_latency = "250ns" }"#);
+    println!("{on_chip} ns with {none:.3} misses, {off_chip} with {nearly_all:.3}");
     assert!(none < 0.1 && nearly_all > 0.9, "misses: {none} and {nearly_all}");
-    // A packet comes and goes at either end: four times a quarter of a microsecond.
-    assert!(away > there + 500 && away < there + 1_200, "{away} ns after {there}");
+    // One packet and its acknowledgement are sent and received: four misses of a quarter of a microsecond each.
+    assert!(off_chip > on_chip + 500 && off_chip < on_chip + 1_200, "{off_chip} ns after {on_chip}");
 }
 
-/// Trap 10 (events): behind an adaptive engine that is slow a queue fills. From its threshold on fewer events enter,
-/// and what does not is not lost: acknowledged packets come with the next, windows go on, everything is delivered.
+/// Trap 10 (events): a queue fills in front of a slow adaptive engine. From its threshold on fewer events enter it,
+/// and no information is lost: acknowledged packets are reported with the next event, windows continue to work, and
+/// everything is delivered.
 #[test]
-fn probe10_a_queue_that_fills_holds_events_back() {
+fn probe10_a_filling_event_queue_holds_events_back() {
     let text = r#"
         name = "slow engine"
         mtu = 1024
@@ -314,11 +325,11 @@ fn probe10_a_queue_that_fills_holds_events_back() {
     let figures = |throttle: &str| {
         let report = run(text, &[("transport.fae_throttle", throttle)], 1);
         assert_eq!((report.messages, report.flows_unfinished), (64 * 20, 0), "{throttle}: all are done");
-        report.falcon.expect("hosts speak Falcon")
+        report.falcon.expect("the transport is Falcon")
     };
     let (open, throttled) = (figures("100"), figures("25"));
     println!("{open:?}\n{throttled:?}");
-    // Each of a host's 16 connections has one event under way at most: that never fills the queue.
+    // Each of a host's 16 connections has at most one event in flight, which never fills the queue.
     assert!(open.fae_held_back == 0 && open.fae_events > 1_000, "{open:?}");
     assert!(throttled.fae_held_back > 100 && throttled.fae_events > 1_000, "{throttled:?}");
 }

@@ -1,8 +1,9 @@
-//! Plans with every transport, against a table that is checked in: a change that is not meant to change what happens
-//! leaves every trace, every report and every completion as it was.
+//! Runs plans with every transport and compares the results with a checked-in table: a change that is not meant to
+//! change behaviour leaves every trace, every report and every completion as it was.
 //!
-//! Where one is meant, write the table anew and say in the changelog what has moved and why:
-//! `cargo test -p rnic-fabric --test gates -- --ignored write`.
+//! Where a change is intended, write the table anew and state in the changelog what has changed and why: `cargo test
+//! -p rnic-fabric --test gates -- --ignored write`.
+#![expect(clippy::disallowed_methods, reason = "the gates are in a file")]
 
 mod common;
 
@@ -15,7 +16,7 @@ use rnic_base::TraceHash;
 use rnic_fabric::{Plan, Simulation};
 
 /// The transports, with timeouts that are short enough for small networks.
-const ALL: [(&str, &str); 11] = [
+const ALL_TRANSPORTS: [(&str, &str); 11] = [
     ("roce-gbn", r#"{ name = "roce-gbn", rto = "100us" }"#),
     ("roce-sr", r#"{ name = "roce-sr", rto = "100us" }"#),
     ("irn", r#"{ name = "irn", cap_packets = 64, rto_low = "50us", rto_high = "200us" }"#),
@@ -29,10 +30,10 @@ const ALL: [(&str, &str); 11] = [
     ("falcon with a slow engine", r#"{ name = "falcon", fae_interface = "8us" }"#),
 ];
 
-/// Keys of a plan that are replaced.
+/// Keys of a plan, and the values that replace them.
 type Overrides = &'static [(&'static str, &'static str)];
 
-/// The forms in which a run must go the same way: packets as bytes, with payload, in parts on threads.
+/// Variants that must not change the results: packets as bytes, with payload, in parts on threads.
 const FORMS: [(&str, Overrides, usize); 4] = [
     ("encoded", &[("wire", "encoded")], 1),
     ("checked", &[("payload", "checked")], 1),
@@ -40,10 +41,11 @@ const FORMS: [(&str, Overrides, usize); 4] = [
     ("all at once", &[("wire", "encoded"), ("payload", "checked")], 3),
 ];
 
-/// The form of [`FORMS`] that every plan has.
+/// Index of the variant in [`FORMS`] that every plan supports.
 const IN_PARTS: usize = 2;
 
-/// The plans of `plans/`, made short, and whether they run with all transports or with their own.
+/// Plans of `plans/`, the keys that make them short, and `true` if they run with all transports rather than with
+/// their own.
 const PLANS: [(&str, Overrides, bool); 9] = [
     ("falcon", &[("workload.bytes", "200KB")], false),
     ("fasr-fig7a", &[("workload.duration", "1ms"), ("run.warmup", "100us")], false),
@@ -74,7 +76,7 @@ struct Outcome {
 
 impl Row {
     fn new(case: &str, text: &str, overrides: &[(&'static str, &'static str)], transport: Option<usize>) -> Self {
-        let chosen = transport.map(|index| ALL[index]);
+        let chosen = transport.map(|index| ALL_TRANSPORTS[index]);
         let overrides = overrides.iter().copied().chain(chosen.map(|(_, value)| ("transport", value))).collect();
         Self {
             case: case.to_owned(),
@@ -87,14 +89,14 @@ impl Row {
     fn all() -> Vec<Self> {
         let mut rows = Vec::new();
         for (name, text, overrides) in cases() {
-            rows.extend((0..ALL.len()).map(|index| Self::new(name, text, &overrides, Some(index))));
+            rows.extend((0..ALL_TRANSPORTS.len()).map(|index| Self::new(name, text, &overrides, Some(index))));
         }
         for (name, overrides, with_all) in PLANS {
             let path = root().join(format!("plans/{name}.toml"));
             let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
             rows.push(Self::new(name, &text, overrides, None));
             if with_all {
-                rows.extend((0..ALL.len()).map(|index| Self::new(name, &text, overrides, Some(index))));
+                rows.extend((0..ALL_TRANSPORTS.len()).map(|index| Self::new(name, &text, overrides, Some(index))));
             }
         }
         rows
@@ -107,9 +109,9 @@ impl Row {
     }
 
     fn run(&self, more: &[(&'static str, &'static str)], parts: usize) -> Outcome {
-        let mut simulation = Simulation::in_parts(&self.plan(more), 7, parts).expect("a sound plan");
+        let mut simulation = Simulation::in_parts(&self.plan(more), 7, parts).expect("the plan is valid");
         if parts > 1 {
-            simulation.set_crew(Box::new(Threads));
+            simulation.set_runner(Box::new(Threads));
         }
         let report = simulation.run(&mut |_| std::ops::ControlFlow::Continue(()));
         assert_eq!(report.violations, Vec::<String>::new(), "{self}");
@@ -139,32 +141,32 @@ fn table() -> PathBuf {
 
 fn hash(text: &str) -> String {
     let mut hash = TraceHash::new();
-    text.bytes().for_each(|byte| hash.word(byte.into()));
+    text.bytes().for_each(|byte| hash.add_word(byte.into()));
     hash.to_string()
 }
 
 #[test]
-fn nothing_has_moved() {
-    let text = std::fs::read_to_string(table()).expect("the table is there");
+fn results_match_the_checked_in_table() {
+    let text = std::fs::read_to_string(table()).expect("tests/gates.csv can be read");
     let expected: Vec<&str> = text.lines().skip(1).collect();
     let rows = Row::all();
     let lines: Vec<String> = rows.par_iter().map(|row| row.line(&row.run(&[], 1))).collect();
     assert_eq!(lines.len(), expected.len(), "rows of the table: write it anew");
-    let mut moved = String::new();
+    let mut changed = String::new();
     for (now, before) in lines.iter().zip(expected).filter(|(now, before)| now != before) {
-        let _ = write!(moved, "\n  was {before}\n  is  {now}");
+        let _ = write!(changed, "\n  was {before}\n  is  {now}");
     }
-    assert!(moved.is_empty(), "case, transport, trace, report, completions:{moved}");
+    assert!(changed.is_empty(), "case, transport, trace, report, completions:{changed}");
 }
 
-/// Each row in one of the other forms.
+/// Runs each row in one of the other variants.
 #[test]
-fn forms_and_parts_move_nothing() {
+fn representations_and_parts_change_no_result() {
     let rows: Vec<(usize, Row)> = Row::all().into_iter().enumerate().collect();
     rows.par_iter().for_each(|(index, row)| {
-        // Beside the transports that follow each other in the rows, so that each meets every form. Hosts with NVMe have
-        // no packets as bytes and no payload.
-        let form = if row.case == "nvme" { IN_PARTS } else { (index + index / ALL.len()) % FORMS.len() };
+        // Transports that follow each other in the rows get different variants, so that each transport is run in
+        // every variant. Hosts with NVMe support neither packets as bytes nor payload.
+        let form = if row.case == "nvme" { IN_PARTS } else { (index + index / ALL_TRANSPORTS.len()) % FORMS.len() };
         let (name, more, parts) = FORMS[form];
         let (plain, other) = (row.run(&[], 1), row.run(more, parts));
         assert_eq!((&plain.trace, &plain.completions), (&other.trace, &other.completions), "{row}: {name}");
@@ -176,5 +178,6 @@ fn forms_and_parts_move_nothing() {
 fn write() {
     let rows = Row::all();
     let lines: Vec<String> = rows.par_iter().map(|row| row.line(&row.run(&[], 1)) + "\n").collect();
-    std::fs::write(table(), format!("case,transport,trace,report,completions\n{}", lines.concat())).expect("writable");
+    std::fs::write(table(), format!("case,transport,trace,report,completions\n{}", lines.concat()))
+        .expect("tests/gates.csv can be written");
 }

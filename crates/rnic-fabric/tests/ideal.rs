@@ -1,10 +1,10 @@
-//! An empty network takes exactly the ideal time; rates, loads and latencies are what they should be.
+//! An empty network takes exactly the ideal time; rates, loads and latencies have their expected values.
 
 mod common;
 
 use common::*;
 
-/// Alone in the network a flow takes its ideal time to the picosecond, whatever its size, path and transport.
+/// A flow that is alone in the network takes its ideal time to the picosecond, whatever its size, path and transport.
 #[test]
 fn a_lone_flow_has_a_slowdown_of_one() {
     let networks =
@@ -17,7 +17,8 @@ fn a_lone_flow_has_a_slowdown_of_one() {
             // A byte is not a whole number of picoseconds.
             r#"{ rate = "3Gbps", delay = "1us", fabric = { rate = "7Gbps" } }"#,
         ] {
-            // Without a cap: the ideal knows none. One NACK-free flow needs no acknowledgement either.
+            // Without a cap, because the ideal time does not consider one. A single flow without NACKs needs no
+            // acknowledgement either.
             for transport in [
                 r#"{ name = "irn", cap_packets = 0, rto_high = "1s", rto_low = "1s" }"#,
                 r#"{ name = "roce-gbn", rto = 0 }"#,
@@ -48,7 +49,8 @@ fn a_ping_pong_takes_a_round_trip() {
     ];
     let report = run(WIRE, &with, 1);
     let latency = report.latency_us.expect("a closed loop has latencies");
-    // 2 us of propagation; 64 + 24 (headers) + 46 + 20 + 4 bytes there, 86 + sack back, at 80 ps a byte.
+    // 2 us of propagation; 64 + 24 (headers) + 46 + 20 + 4 bytes one way, 86 + SACK on the way back, at 80 ps per
+    // byte.
     assert_eq!((latency.count, report.messages), (100, 100));
     assert_eq!(latency.p50, latency.max);
     assert!((2.0..2.03).contains(&latency.p50), "{}", latency.p50);
@@ -83,7 +85,7 @@ fn every_operation_works_in_a_closed_loop() {
             ];
             let report = run(WIRE, &[&with[..], &[]].concat(), 1);
             assert_eq!(report.messages, 300, "{op} {transport}");
-            assert_eq!(report.latency_us.expect("latencies").count, 300);
+            assert_eq!(report.latency_us.expect("the workload measures latencies").count, 300);
             let lossy = run(WIRE, &[&with[..], &[("fault", r#"[{ kind = "drop", probability = "3%" }]"#)]].concat(), 1);
             assert_eq!(lossy.messages, 300, "{op} {transport} with loss");
             assert!(lossy.packets_retransmitted > 0 && lossy.drops.fault > 0);
@@ -92,7 +94,7 @@ fn every_operation_works_in_a_closed_loop() {
 }
 
 #[test]
-fn a_loop_may_end_by_the_clock() {
+fn a_closed_loop_may_end_at_a_given_time() {
     for op in ["write", "send"] {
         let workload = r#"{ kind = "closed-loop", op = "x", message = "4KB", depth = 4, duration = "200us" }"#;
         let report = run(WIRE, &[("workload", workload), ("workload.op", op)], 1);
@@ -101,18 +103,20 @@ fn a_loop_may_end_by_the_clock() {
     }
 }
 
-/// At a hundredth of the load a Write takes what it takes alone; with half of it some wait for others, and everything
-/// that came is carried; above what the link takes, those that came last wait longest, and their wait counts.
+/// At a hundredth of the load a Write takes the time that it takes alone; at half of the load some wait for others,
+/// and everything that was posted is carried; above the capacity of the link, the last ones wait longest, and their
+/// waiting time counts.
 #[test]
-fn messages_may_come_at_their_own_times() {
+fn messages_of_an_open_loop_arrive_independently_of_completions() {
     let latency = |op: &str, load: &str, with: &[(&str, &str)]| {
         let workload =
             r#"{ kind = "open-loop", op = "x", message = "4KB", depth = 64, duration = "4ms", load = "1%" }"#;
         let plan = [&[("workload", workload), ("workload.op", op), ("workload.load", load)], with].concat();
         let report = run(WIRE, &plan, 1);
-        let (latency, goodput) = (report.latency_us.expect("latencies"), report.steady_goodput_gbps);
+        let (latency, goodput) =
+            (report.latency_us.expect("the workload measures latencies"), report.steady_goodput_gbps);
         assert_eq!(report.messages, latency.count, "{op} {load}: all that came, and no more");
-        (latency, goodput.expect("it ends by the clock"))
+        (latency, goodput.expect("the workload has a duration"))
     };
     for op in ["write", "send", "read"] {
         let (alone, _) = latency(op, "1%", &[("payload", "checked")]);
@@ -121,52 +125,55 @@ fn messages_may_come_at_their_own_times() {
         assert!((48.0..52.0).contains(&goodput), "{op}: {goodput}");
     }
     let (more, goodput) = latency("write", "100%", &[]);
-    // 1024 of 1120 bytes are payload: a tenth of what comes waits for the end.
+    // 1024 of 1120 bytes are payload: a tenth of what is posted is still queued at the end.
     assert!((88.0..93.0).contains(&goodput) && more.max > 200.0, "{goodput} {more:?}");
     let twelve = [("workload.queue_pairs", "12"), ("fault", r#"[{ kind = "drop", probability = "1%" }]"#)];
     let (lossy, goodput) = latency("write", "50%", &twelve);
     assert!((48.0..52.0).contains(&goodput) && lossy.max > 100.0, "{goodput} {lossy:?}");
 }
 
-/// A loop with N messages of B bytes under way takes N times B by its goodput for each (Little's law); the last ones,
-/// beside which nothing new is posted, are faster, and count only where there is no cooldown.
+/// In a loop with N messages of B bytes in flight each message takes N times B divided by the goodput (Little's law).
+/// The last messages, during which no new ones are posted, are faster, and count only where there is no cooldown.
 #[test]
-fn the_last_messages_of_a_loop_do_not_count_in_its_cooldown() {
+fn messages_posted_in_the_cooldown_are_excluded() {
     let workload =
         r#"{ kind = "closed-loop", op = "write", message = "64KB", depth = 1, duration = "2ms", jitter = "270us" }"#;
     let mean = |cooldown: &str| {
         let with = [("workload", workload), ("workload.queue_pairs", "48"), ("run.warmup", "800us")];
         let report = run(WIRE, &[&with[..], &[("run.cooldown", cooldown)]].concat(), 1);
-        let (latency, goodput) = (report.latency_us.expect("by the clock"), report.steady_goodput_gbps);
-        (latency, 48.0 * 64e3 * 8.0 / goodput.expect("by the clock") / 1e3)
+        let (latency, goodput) = (report.latency_us.expect("the workload has a duration"), report.steady_goodput_gbps);
+        (latency, 48.0 * 64e3 * 8.0 / goodput.expect("the workload has a duration") / 1e3)
     };
     let ((all, _), (steady, law)) = (mean("0us"), mean("400us"));
     assert!((steady.avg / law - 1.0).abs() < 0.02, "{steady:?}, {law} by Little's law");
     assert!(all.avg < steady.avg * 0.97 && all.count > steady.count, "{all:?} {steady:?}");
 }
 
-/// Twelve queue pairs share a link evenly: each gets a twelfth, give or take a message.
+/// Twelve queue pairs share a link evenly: each gets a twelfth, to within one message.
 #[test]
-fn goodput_is_told_by_queue_pair() {
+fn goodput_is_reported_per_queue_pair() {
     let workload = r#"{ kind = "closed-loop", op = "write", message = "4KB", depth = 4, duration = "2ms" }"#;
     let with = [("workload", workload), ("workload.queue_pairs", "12"), ("run", r#"{ warmup = "200us" }"#)];
     let report = run(WIRE, &with, 1);
-    let (found, all) = (report.queue_pairs.expect("by the clock"), report.steady_goodput_gbps.expect("by the clock"));
+    let (found, all) = (
+        report.queue_pairs.expect("the workload has a duration"),
+        report.steady_goodput_gbps.expect("the workload has a duration"),
+    );
     assert_eq!(found.goodput_gbps.count, 12);
     assert!((found.goodput_gbps.avg * 12.0 / all - 1.0).abs() < 0.01, "{found:?} of {all}");
     assert!(found.deviation_percent < 1.0, "{found:?}");
-    assert!(run(WIRE, &[], 1).queue_pairs.is_none(), "a loop that counts has no time that counts");
+    assert!(run(WIRE, &[], 1).queue_pairs.is_none(), "a loop with a count has a measured interval");
 }
 
 #[test]
-fn messages_of_no_bytes_arrive() {
+fn zero_byte_messages_complete() {
     let workload = r#"{ kind = "closed-loop", op = "write-imm", message = 0, depth = 2, count = 10 }"#;
     assert_eq!(run(WIRE, &[("workload", workload), ("payload", "checked")], 1).messages, 10);
 }
 
 /// Sixteen bytes more on every frame (I-R25) take their time on the link, and nothing else changes.
 #[test]
-fn i_r25_extra_headers_take_their_time() {
+fn i_r25_extra_headers_take_time_on_the_link() {
     let time = |extra: &str| {
         let with = [
             ("topology", r#"{ kind = "point-to-point" }"#),

@@ -1,14 +1,14 @@
-//! IRN's default scenario (SIGCOMM'18, sections 4.1 and 4.2): who beats whom.
+//! IRN's default scenario (SIGCOMM'18, sections 4.1 and 4.2): comparison of the transports.
 //!
 //! `plans/irn-default.toml`: 54 hosts, fat-tree of 6-port switches, 40 Gbit/s, load 70 %, heavy-tailed flows, no
-//! congestion control. Three signs, by average slowdown, average and 99th percentile of flow completion time:
+//! congestion control. Three results, by average slowdown, average and 99th percentile of flow completion time:
 //!
 //! * I-R2: IRN without PFC is better than RoCE with PFC;
 //! * I-R3: PFC makes IRN worse;
 //! * I-R4: RoCE is worse without PFC.
 //!
-//! The short test offers 3 ms of arrivals once and asks for the signs only; the long one 10 ms with five seeds, each of
-//! which must show them.
+//! The short test runs 3 ms of arrivals once and checks only the direction of each result; the long one runs 10 ms
+//! with five seeds, each of which must show it.
 
 mod common;
 
@@ -21,7 +21,7 @@ type Settings = &'static [(&'static str, &'static str)];
 
 const IRN: Settings = &[];
 const IRN_PFC: Settings = &[("switch.pfc.enabled", "true")];
-/// Without losses there is nothing to time out for.
+/// Without losses no timeout is needed.
 const ROCE_PFC: Settings = &[("switch.pfc.enabled", "true"), ("transport", "{ name = \"roce-gbn\", rto = \"0\" }")];
 const ROCE: Settings = &[("transport", "{ name = \"roce-gbn\", rto = \"auto\" }")];
 
@@ -38,7 +38,7 @@ fn metrics(report: &Report) -> [f64; 3] {
     [report.slowdown_avg, report.fct_avg_us, report.fct_p99_us]
 }
 
-/// The metrics of `worse` over those of `better`, each of which must be above `least`.
+/// Returns the metrics of `worse` divided by those of `better`, each of which must be above `least`.
 fn assert_worse(worse: &Report, better: &Report, least: f64, what: &str) -> [f64; 3] {
     let (more, less) = (metrics(worse), metrics(better));
     let ratios = [more[0] / less[0], more[1] / less[1], more[2] / less[2]];
@@ -53,23 +53,23 @@ fn irn_without_pfc_beats_roce_with_it_and_roce_needs_it() {
     let (irn, irn_pfc, roce_pfc) = (of(IRN), of(IRN_PFC), of(ROCE_PFC));
     assert_worse(&roce_pfc, &irn, 1.1, "I-R2: RoCE with PFC to IRN without");
     assert_worse(&irn_pfc, &irn, 1.02, "I-R3: IRN with PFC to IRN without");
-    assert!(irn.packets_dropped > 1_000, "the network is overloaded at times");
-    assert_eq!((irn_pfc.packets_dropped, roce_pfc.packets_dropped), (0, 0), "PFC loses nothing");
-    assert!(irn_pfc.pauses > 100 && roce_pfc.pauses > 100, "and pauses");
-    // Go-back-N sends nearly everything in vain when it is not alone; to wait for its end would take long. So it is cut
-    // off, and what is under way then counts as if done at that instant.
+    assert!(irn.packets_dropped > 1_000, "the network was never overloaded");
+    assert_eq!((irn_pfc.packets_dropped, roce_pfc.packets_dropped), (0, 0), "packets were lost with PFC");
+    assert!(irn_pfc.pauses > 100 && roce_pfc.pauses > 100, "few pauses with PFC");
+    // Under load nearly all packets of go-back-N are sent unnecessarily, and its run would take long. So it is cut
+    // off, and flows that are still in flight count as if they completed at that instant.
     let roce = simulate(ROCE, "3ms", &[("run.limit", "8ms")], 1);
-    assert_eq!(roce.flows + roce.flows_unfinished, roce_pfc.flows, "the same flows");
+    assert_eq!(roce.flows + roce.flows_unfinished, roce_pfc.flows, "the runs have different flows");
     let waiting = roce.flows_unfinished as f64 * (8_000.0 - 3_000.0);
     let fct_avg_us = (roce.fct_avg_us * roce.flows as f64 + waiting) / (roce.flows + roce.flows_unfinished) as f64;
     assert!(fct_avg_us > 1.3 * roce_pfc.fct_avg_us, "I-R4: {fct_avg_us} us at least, with PFC {}", roce_pfc.fct_avg_us);
-    assert!(roce.slowdown_avg > 1.3 * roce_pfc.slowdown_avg, "I-R4: even of those that are done");
-    assert!(roce_pfc.simulated_us < 8_000.0, "with PFC all was over before");
+    assert!(roce.slowdown_avg > 1.3 * roce_pfc.slowdown_avg, "I-R4: not even for the completed flows");
+    assert!(roce_pfc.simulated_us < 8_000.0, "the run with PFC took longer than the limit");
 }
 
 #[test]
 #[ignore = "minutes in release"]
-fn the_three_signs_hold_for_every_seed() {
+fn all_three_results_hold_for_every_seed() {
     for seed in 1..=5 {
         let of = |settings| simulate(settings, "10ms", &[], seed);
         let (irn, irn_pfc, roce_pfc, roce) = (of(IRN), of(IRN_PFC), of(ROCE_PFC), of(ROCE));

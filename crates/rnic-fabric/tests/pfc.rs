@@ -1,4 +1,4 @@
-//! PFC: nothing is lost, pauses spread, and everything goes on afterwards.
+//! PFC: no packet is lost, pauses spread to the senders, and traffic continues afterwards.
 
 mod common;
 
@@ -7,7 +7,7 @@ use common::*;
 const PFC: (&str, &str) = ("switch.pfc.enabled", "true");
 
 #[test]
-fn nothing_is_dropped_with_room_for_what_is_under_way() {
+fn no_packet_is_dropped_with_buffer_for_the_bytes_in_flight() {
     for (rate, delay) in [("100Gbps", "1us"), ("40Gbps", "5us"), ("400Gbps", "500ns"), ("10Gbps", "20us")] {
         for mtu in ["1024", "4096"] {
             for switch in [
@@ -31,8 +31,8 @@ fn nothing_is_dropped_with_room_for_what_is_under_way() {
     }
 }
 
-/// Two senders of 16 packets: half of what each sends waits. Its input passes 5 KB once, stops it, and lets it go on
-/// once two packets have left.
+/// Two senders of 16 packets: half of what each sends waits. The queue of each sender's input exceeds 5 KB once,
+/// which pauses that sender; it resumes when two packets have left.
 #[test]
 fn pauses_and_their_time_are_counted() {
     let with = [
@@ -45,9 +45,9 @@ fn pauses_and_their_time_are_counted() {
     assert!((3.0..4.0).contains(&report.pause_time_us), "two of some 1.7 us: {}", report.pause_time_us);
 }
 
-/// The threshold is not generous: with the buffer a few packets smaller and the same threshold, packets are lost.
+/// The buffer is no larger than necessary: a few packets less with the same threshold, and packets are lost.
 #[test]
-fn the_room_is_needed() {
+fn a_smaller_buffer_drops_packets() {
     let drops = |buffer: &str| {
         let with = [
             ("switch.buffer", buffer),
@@ -57,7 +57,7 @@ fn the_room_is_needed() {
         ];
         finish(simulation(STAR, &with, 2)).drops.buffer
     };
-    assert_eq!(drops("48KB"), 0, "20 KB, 25 KB under way, three packets");
+    assert_eq!(drops("48KB"), 0, "20 KB, 25 KB in flight, three packets");
     assert!(drops("40KB") > 0);
 }
 
@@ -75,7 +75,7 @@ fn pauses_cascade_to_the_senders() {
     for src in [0, 1, 2, 3, 8, 9] {
         lines.push_str(&format!("0,{src},15,1MB\n"));
     }
-    // Someone who has nothing to do with it shares links with the paused ones: congestion spreads.
+    // A flow to another destination shares links with the paused ones: congestion spreads.
     lines.push_str("20us,3,14,10KB\n");
     let run_with = |pfc: &str| {
         let plan = rnic_fabric::Plan::from_toml_with(
@@ -87,27 +87,33 @@ fn pauses_cascade_to_the_senders() {
             ],
             &mut |name| if name == "flows.csv" { Ok(lines.clone()) } else { Err("no such file".to_owned()) },
         );
-        let report = finish(rnic_fabric::Simulation::new(&plan.expect("sound"), 1).expect("sound"));
-        report.check().expect("every promise is kept");
+        let report =
+            finish(rnic_fabric::Simulation::new(&plan.expect("the plan is valid"), 1).expect("the plan is valid"));
+        report.check().expect("no checked property is violated");
         report
     };
     let (paused, dropped) = (run_with("true"), run_with("false"));
     assert_eq!((paused.packets_dropped, dropped.pauses), (0, 0));
     assert!(dropped.packets_dropped > 0);
     assert!(paused.pauses > 20 && paused.pause_time_us > 500.0, "{} {}", paused.pauses, paused.pause_time_us);
-    let bystander =
-        |report: &rnic_fabric::Report| report.records.iter().find(|flow| flow.dst == 14).expect("done").slowdown();
-    assert!(bystander(&paused) > 10.0, "the bystander waits behind paused packets: {}", bystander(&paused));
+    let uncongested_flow = |report: &rnic_fabric::Report| {
+        report.records.iter().find(|flow| flow.dst == 14).expect("the flow is complete").slowdown()
+    };
+    assert!(
+        uncongested_flow(&paused) > 10.0,
+        "the flow was not delayed behind paused packets: {}",
+        uncongested_flow(&paused)
+    );
 }
 
-/// A paused host keeps silent: its packets wait in the engine, not on the way.
+/// A paused host sends nothing: its packets wait in the engine, not in the network.
 #[test]
-fn hosts_heed_pauses() {
+fn a_paused_host_sends_nothing() {
     let with = [PFC, ("workload.bytes", "10MB"), ("transport", r#"{ name = "roce-gbn", rto = 0 }"#)];
     let report = run(STAR, &with, 1);
-    // Five hosts share one link: each must be silent most of the time, four of five microseconds with fair turns.
-    let silent = report.pause_time_us / report.elapsed_us;
-    assert!((2.5..4.2).contains(&silent), "{} of {}", report.pause_time_us, report.elapsed_us);
+    // Five hosts share one link: each must be paused most of the time, four of five microseconds with fair shares.
+    let pause_share = report.pause_time_us / report.elapsed_us;
+    assert!((2.5..4.2).contains(&pause_share), "{} of {}", report.pause_time_us, report.elapsed_us);
     assert!(report.queue_max_bytes <= 5 * 60_000);
 }
 
@@ -122,7 +128,7 @@ fn inputs_share_an_output_evenly() {
     let report = run(STAR, &with, 3);
     let ends: Vec<f64> = report.records.iter().map(|flow| flow.fct.as_us_f64()).collect();
     let (first, last) = (ends.iter().copied().fold(f64::MAX, f64::min), ends.iter().copied().fold(0.0, f64::max));
-    assert!(last / first < 1.02, "equal flows end together: {ends:?}");
+    assert!(last / first < 1.02, "equal flows do not end together: {ends:?}");
 }
 
 #[test]
@@ -135,8 +141,9 @@ fn marks_slow_dcqcn_down() {
     assert!(slowed.pauses < plain.pauses / 2, "{} and {} pauses", slowed.pauses, plain.pauses);
 }
 
-/// Inputs that share an output: each holds a part of what waits for it, so fewer packets are marked when a
-/// virtual queue counts. As all wait for one output, an input's buffer is its virtual queue.
+/// Inputs that share an output: each holds a part of the packets that wait for that output, so fewer packets are
+/// marked if marking depends on the virtual queue. As all packets wait for one output, an input's buffer is its
+/// virtual queue.
 #[test]
 fn virtual_queues_are_marked_later_than_outputs() {
     let marks = |depth: &str| {
@@ -149,10 +156,11 @@ fn virtual_queues_are_marked_later_than_outputs() {
     assert!(0 < virtual_queue && virtual_queue < output / 2, "{virtual_queue} of {output}");
 }
 
-/// Forty send 16 MB to one at 10 Gbit/s through a deep buffer: packets wait for milliseconds behind pauses. Where
-/// nobody sets a timeout nothing is sent again; where somebody sets the transport's own, the report says what is wrong.
+/// Forty hosts send 16 MB each to one at 10 Gbit/s through a deep buffer: packets wait for milliseconds because of
+/// pauses. If the plan sets no timeout, nothing is retransmitted; if it sets the transport's own, the report says
+/// what is wrong.
 #[test]
-fn under_pfc_nothing_is_sent_again_by_default() {
+fn with_pfc_nothing_is_retransmitted_by_default() {
     let text = r#"
         name = "deep"
         mtu = 1000
@@ -170,22 +178,28 @@ fn under_pfc_nothing_is_sent_again_by_default() {
         let report = run(text, &[("transport", transport)], 1);
         assert_eq!((report.packets_dropped, report.timeouts, report.packets_retransmitted), (0, 0, 0), "{transport}");
         assert!(report.warnings.is_empty(), "{transport}: {:?}", report.warnings);
-        // With IRN's cap there is less under way than the buffer takes.
+        // With IRN's cap, fewer packets are in flight than the buffer holds.
         assert_eq!(report.pauses > 0, transport != "irn", "{transport}");
     }
     let set = run(text, &[("transport", r#"{ name = "roce-gbn", rto = "320us" }"#)], 1);
     assert!(set.timeouts > 0 && set.packets_dropped == 0);
-    let said = set.warnings.join("; ");
-    assert!(said.contains("transport.rto is 320 us") && said.contains("although nothing was lost"), "{said}");
+    let warnings = set.warnings.join("; ");
+    assert!(
+        warnings.contains("transport.rto is 320 us") && warnings.contains("although no packet was lost"),
+        "{warnings}"
+    );
 }
 
-/// PFC that is given too little loses packets, and the report says how much it needs.
+/// PFC with too little headroom loses packets, and the report says how much headroom it needs.
 #[test]
-fn pfc_without_its_headroom_says_what_is_missing() {
+fn pfc_with_too_little_headroom_reports_the_bytes_needed() {
     let switch = r#"{ model = "shared-buffer", buffer = "900KB", alpha = "1/4", pfc = { headroom = "1KB" } }"#;
     let workload = r#"{ kind = "incast", senders = 5, bytes = "6MB" }"#;
     let report = run(STAR, &[("switch", switch), ("workload", workload), ("transport", "roce-gbn")], 1);
     assert!(report.drops.buffer > 0);
-    let said = report.warnings.join("; ");
-    assert!(said.contains("switch.pfc.headroom has 1000 B") && said.contains("although they pause"), "{said}");
+    let warnings = report.warnings.join("; ");
+    assert!(
+        warnings.contains("switch.pfc.headroom reserves only 1000 B") && warnings.contains("although PFC is on"),
+        "{warnings}"
+    );
 }

@@ -1,12 +1,13 @@
-//! What hosts get, slice by slice: where memory is slow for a while, who shares a sender with it, what it adds up to.
+//! Goodput of hosts per time slice: a host whose memory is slow for a while, other hosts that share its senders, and
+//! the sum of all slices.
 
 mod common;
 
 use common::*;
 use rnic_fabric::report::Slices;
 
-/// Two hosts write to two others; the memory of host-2 takes half of its link from 2 ms until 4 ms.
-const FOR_A_WHILE: &str = r#"
+/// Two hosts write to two others; the memory of host-2 takes only half of its link's rate from 2 ms until 4 ms.
+const TEMPORARILY_SLOW_HOST: &str = r#"
     name = "slow for a while"
     mtu = 4096
     topology = { kind = "star", hosts = 4 }
@@ -24,14 +25,14 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// The slow host's goodput is what its memory takes while it is slow, and the link's before and after; the other one,
-/// whose senders are the same, loses nothing.
+/// The slow host's goodput equals the rate of its memory while that is slow, and the link's rate before and after;
+/// the other host, which has the same senders, loses nothing.
 #[test]
-fn f18_memory_that_is_slow_for_a_while_is_followed_and_harms_nobody_else() {
-    let slices = run(FOR_A_WHILE, &[], 1).slices.expect("the plan asks for them");
+fn f18_a_temporarily_slow_host_does_not_slow_other_hosts() {
+    let slices = run(TEMPORARILY_SLOW_HOST, &[], 1).slices.expect("the plan has slices");
     assert_eq!(slices.slice_us, 500.0);
     let [slow, other] = ["host-2", "host-3"].map(|host| &slices.hosts[host].goodput_gbps);
-    // A millisecond to begin; half of one to close or open windows.
+    // A millisecond for the start; half a millisecond after each change for windows to shrink or grow.
     let phases = |values: &[f64]| [&values[2..4], &values[5..8], &values[9..12]].map(mean);
     let [before, during, after] = phases(slow);
     assert!((95.0..105.0).contains(&during), "{during} Gbit/s: {slow:?}");
@@ -40,53 +41,57 @@ fn f18_memory_that_is_slow_for_a_while_is_followed_and_harms_nobody_else() {
     assert!(during > 0.95 * before && after > 0.95 * before, "{other:?}");
 }
 
-/// Whoever says nothing of a beginning or an end means always, packet by packet; and slices are measured beside it all.
+/// Checks that a slow host without `from` and `until` is slow all the time, with an identical packet trace, and that
+/// measuring slices does not change the trace.
 #[test]
-fn slices_and_times_that_change_nothing_leave_the_trace_alone() {
-    let slow = |text: &'static str| run(FOR_A_WHILE, &[("slow_host", text)], 1).trace_hash;
+fn slices_and_an_unlimited_slow_interval_do_not_change_the_trace() {
+    let slow = |text: &'static str| run(TEMPORARILY_SLOW_HOST, &[("slow_host", text)], 1).trace_hash;
     let always = slow(r#"{ hosts = "host-2", rate = "100Gbps" }"#);
     assert_eq!(always, slow(r#"{ hosts = "host-2", rate = "100Gbps", from = "0us", until = "1s" }"#));
-    let report = run(FOR_A_WHILE, &[], 1);
+    let report = run(TEMPORARILY_SLOW_HOST, &[], 1);
     assert_ne!(always, report.trace_hash);
-    assert_eq!(report.to_json(), run(FOR_A_WHILE, &[], 1).to_json());
-    assert_eq!(report.trace_hash, run(FOR_A_WHILE, &[("run", r#"{ slice = "77us", limit = "1s" }"#)], 1).trace_hash);
-    let whole = run(FOR_A_WHILE, &[("run", "{}")], 1);
+    assert_eq!(report.to_json(), run(TEMPORARILY_SLOW_HOST, &[], 1).to_json());
+    assert_eq!(
+        report.trace_hash,
+        run(TEMPORARILY_SLOW_HOST, &[("run", r#"{ slice = "77us", limit = "1s" }"#)], 1).trace_hash
+    );
+    let whole = run(TEMPORARILY_SLOW_HOST, &[("run", "{}")], 1);
     assert_eq!((whole.trace_hash, whole.slices), (report.trace_hash.clone(), None));
-    assert_the_same_otherwise(&report, FOR_A_WHILE, &[], 1, "slices");
+    assert_independent_of_order_and_parts(&report, TEMPORARILY_SLOW_HOST, &[], 1, "slices");
 }
 
-/// Payload that slices have brought, in bytes.
-fn brought(slices: &Slices, host: &str) -> f64 {
+/// Payload delivered in all slices, in bytes.
+fn payload_bytes(slices: &Slices, host: &str) -> f64 {
     let goodput = &slices.hosts[host].goodput_gbps;
     goodput.iter().map(|gbps| gbps * slices.slice_us * 1e3 / 8.0).sum()
 }
 
-/// Slices add up to the payload of all flows, of those that end on the way too; a Read brings it to who posts. Where
-/// nothing happens there are empty slices.
+/// Checks that slices add up to the payload of all flows, including those that end during the run; that a Read's
+/// payload counts for the host that posted it; and that slices without traffic are reported as zero.
 #[test]
 fn slices_add_up_to_the_payload_of_flows() {
     let incast = ("workload", r#"{ kind = "incast", senders = 3, bytes = "600KB", repeats = 2, interval = "1ms" }"#);
     let report = run(STAR, &[incast, ("run", r#"{ slice = "50us", limit = "1s" }"#)], 3);
-    let slices = report.slices.expect("the plan asks for them");
-    let sum: f64 = slices.hosts.keys().map(|host| brought(&slices, host)).sum();
-    assert!((brought(&slices, "host-0") - sum).abs() < 1.0 && sum > 0.0, "{slices:?}");
-    // What completed after the last whole slice is left out.
+    let slices = report.slices.expect("the plan has slices");
+    let sum: f64 = slices.hosts.keys().map(|host| payload_bytes(&slices, host)).sum();
+    assert!((payload_bytes(&slices, "host-0") - sum).abs() < 1.0 && sum > 0.0, "{slices:?}");
+    // Payload that completed after the last complete slice is not counted.
     assert!(sum <= report.bytes as f64 && sum > 0.6 * report.bytes as f64, "{sum} of {}", report.bytes);
     let quiet = slices.hosts["host-0"].goodput_gbps.iter().filter(|gbps| **gbps == 0.0).count();
-    assert!(quiet > 2, "between two requests: {slices:?}");
-    assert!(slices.hosts["host-0"].queue_mean_bytes[0] > 0.0, "three send to it at once: {slices:?}");
+    assert!(quiet > 2, "no empty slices between two requests: {slices:?}");
+    assert!(slices.hosts["host-0"].queue_mean_bytes[0] > 0.0, "no queue although three hosts send to it: {slices:?}");
 
     let reads = ("workload", r#"{ kind = "closed-loop", op = "read", message = "16KB", depth = 4, count = 500 }"#);
     let report = run(WIRE, &[reads, ("run", r#"{ slice = "10us", limit = "1s" }"#)], 3);
-    let slices = report.slices.expect("the plan asks for them");
-    assert!(brought(&slices, "host-0") > 0.9 * report.bytes as f64, "{slices:?}");
-    assert_eq!((brought(&slices, "host-1"), slices.hosts["host-1"].queue_mean_bytes[3]), (0.0, 0.0));
+    let slices = report.slices.expect("the plan has slices");
+    assert!(payload_bytes(&slices, "host-0") > 0.9 * report.bytes as f64, "{slices:?}");
+    assert_eq!((payload_bytes(&slices, "host-1"), slices.hosts["host-1"].queue_mean_bytes[3]), (0.0, 0.0));
 }
 
-/// A message counts in the slice in which it arrives, not when its acknowledgement is there: on long links that is many
-/// slices later.
+/// A message counts in the slice in which it arrives, not in the one in which its acknowledgement arrives, which on
+/// long links is many slices later.
 #[test]
-fn a_slice_has_what_arrives_in_it() {
+fn payload_counts_in_the_slice_in_which_it_arrives() {
     let text = r#"
         name = "long links"
         mtu = 4096
@@ -98,19 +103,20 @@ fn a_slice_has_what_arrives_in_it() {
         run = { slice = "2us", limit = "100ms" }
     "#;
     let report = run(text, &[], 3);
-    let slices = report.slices.expect("the plan asks for them");
-    let brought = slices.hosts["host-1"].goodput_gbps.iter().enumerate().filter(|(_, gbps)| **gbps > 0.0);
-    let brought: Vec<f64> = brought.map(|(slice, _)| slice as f64 * slices.slice_us).collect();
-    assert!((3..=6).contains(&brought.len()), "a packet may fall into two slices: {brought:?}");
-    for begins in brought {
-        // Three messages, each a round trip; one way is 62 us and four times 0.34 us for a packet on a link.
-        let within = begins % (report.elapsed_us / 3.0);
+    let slices = report.slices.expect("the plan has slices");
+    let with_payload = slices.hosts["host-1"].goodput_gbps.iter().enumerate().filter(|(_, gbps)| **gbps > 0.0);
+    let slice_starts: Vec<f64> = with_payload.map(|(slice, _)| slice as f64 * slices.slice_us).collect();
+    assert!((3..=6).contains(&slice_starts.len()), "not one or two slices per message: {slice_starts:?}");
+    for slice_start in slice_starts {
+        // Three messages, each of which takes a round trip; one way is 62 us and four times 0.34 us for a packet on a
+        // link.
+        let within = slice_start % (report.elapsed_us / 3.0);
         assert!((60.0..63.5).contains(&within), "{within} us after it was posted");
     }
 }
 
-/// One message of 20 MB on a link of 100 Gbit/s completes once, and arrives all the time; no slice has more than the
-/// link carries, however short slices are: shorter than a packet, and than a window of the simulation.
+/// One message of 20 MB on a link of 100 Gbit/s completes only once, but its bytes arrive all the time: no slice has
+/// more than the link carries, even if slices are shorter than a packet, or than a window of the simulation.
 #[test]
 fn no_slice_has_more_than_the_link_carries() {
     let text = r#"
@@ -127,12 +133,12 @@ fn no_slice_has_more_than_the_link_carries() {
         let bytes = if slice == "100us" { "20MB" } else { "1MB" };
         let with = [("run.slice", slice), ("transport", transport), ("workload.bytes", bytes)];
         let report = run(text, &with, 1);
-        let slices = report.slices.expect("the plan asks for them");
+        let slices = report.slices.expect("the plan has slices");
         for (host, series) in &slices.hosts {
             let most = series.goodput_gbps.iter().copied().fold(0.0, f64::max);
             assert!((80.0..=100.0).contains(&most), "{transport}, {slice}: {most} Gbit/s at {host}");
         }
-        let sum: f64 = slices.hosts.keys().map(|host| brought(&slices, host)).sum();
+        let sum: f64 = slices.hosts.keys().map(|host| payload_bytes(&slices, host)).sum();
         assert!(sum > 0.9 * report.bytes as f64 && sum <= report.bytes as f64 + 1.0, "{sum} of {}", report.bytes);
     }
 }

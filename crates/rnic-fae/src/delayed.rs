@@ -1,32 +1,32 @@
-//! The engine with a latency in simulated time, for simulations.
+//! An adaptive engine whose responses arrive after a latency in simulated time.
 //!
-//! Source: the public simulator (66 ns of work per event, 234 ns of interface latency); figure 22b of the paper adds to
-//! the latter. One event is processed at a time, in order of arrival. The response to an event that does not have to
-//! wait arrives 300 ns after it. A prefetching engine prefetches the state of later events as they advance in the
-//! queue, which changes no response.
+//! Source: the public simulator (66 ns of processing per event, 234 ns of interface latency); figure 22b of the paper
+//! includes more in the latter. One event is processed at a time, in order of arrival. The response to an event that
+//! arrives at an idle engine is available 300 ns later. A prefetching engine prefetches the state of later events as
+//! they advance in the queue, which does not affect the responses.
 
 use std::collections::VecDeque;
 
 use rnic_base::{Duration, Time};
 
-use crate::filter::{Filter, FlowGate, Refusal};
+use crate::filter::{Filter, FlowAdmission, Refusal};
 use crate::processor::{FaeError, Processor};
 use crate::program::Program;
 use crate::queue::EventQueue;
 use crate::record::{Event, ResponseRecord};
 
-/// Latency of a response.
+/// Components of the latency of a response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Latency {
     /// Latency between datapath and engine, both directions together.
     pub interface: Duration,
     /// Processing time of one event.
-    pub work: Duration,
+    pub processing: Duration,
 }
 
 impl Latency {
-    /// The published values: 15 million events per second.
-    pub const FALCON: Self = Self { interface: Duration::from_ns(234), work: Duration::from_ns(66) };
+    /// The published values: at most 15 million events per second.
+    pub const FALCON: Self = Self { interface: Duration::from_ns(234), processing: Duration::from_ns(66) };
 }
 
 /// An engine that responds after a latency.
@@ -37,7 +37,7 @@ pub struct Delayed<P: Program> {
     /// Arrival time of each event in the queue.
     arrivals: VecDeque<Time>,
     /// Responses in flight, with their arrival times.
-    on_the_way: VecDeque<(Time, ResponseRecord)>,
+    responses_in_flight: VecDeque<(Time, ResponseRecord)>,
     /// Time at which processing of the last event ends.
     busy_until: Time,
 }
@@ -50,7 +50,7 @@ impl<P: Program> Delayed<P> {
             latency,
             queue: EventQueue::new(capacity, filter),
             arrivals: VecDeque::with_capacity(capacity),
-            on_the_way: VecDeque::with_capacity(capacity),
+            responses_in_flight: VecDeque::with_capacity(capacity),
             busy_until: Time::ZERO,
         }
     }
@@ -58,7 +58,7 @@ impl<P: Program> Delayed<P> {
     /// See [`Processor::grow`].
     ///
     /// # Errors
-    /// As for [`Processor::grow`].
+    /// See [`Processor::grow`].
     pub fn grow(&mut self, connections: u32) -> Result<(), FaeError> {
         self.processor.grow(connections)
     }
@@ -73,16 +73,16 @@ impl<P: Program> Delayed<P> {
         self.processor.is_stateless()
     }
 
-    /// Submits `event` of the flow with `gate` at time `now`, which must not decrease between calls.
+    /// Submits `event` of the flow that `admission` belongs to, at time `now`, which must not decrease between calls.
     ///
     /// # Errors
     /// See [`Filter::admit`].
-    pub fn offer(&mut self, now: Time, gate: &mut FlowGate, event: &Event) -> Result<(), Refusal> {
-        self.work_until(now);
-        self.queue.offer(gate, event)?;
+    pub fn offer(&mut self, now: Time, admission: &mut FlowAdmission, event: &Event) -> Result<(), Refusal> {
+        self.process_until(now);
+        self.queue.offer(admission, event)?;
         self.arrivals.push_back(now);
-        // The state of events further behind is prefetched as the queue advances.
-        if self.processor.ahead().is_some_and(|ahead| self.queue.len() <= ahead) {
+        // If the event is further back in the queue, its state is prefetched later, as the queue advances.
+        if self.processor.prefetch_distance().is_some_and(|ahead| self.queue.len() <= ahead) {
             self.processor.fetch_state(event.connection);
         }
         Ok(())
@@ -90,14 +90,14 @@ impl<P: Program> Delayed<P> {
 
     /// Returns the next response that has arrived by `now`.
     pub fn poll(&mut self, now: Time) -> Option<ResponseRecord> {
-        self.work_until(now);
-        self.on_the_way.pop_front_if(|(arrives, _)| *arrives <= now).map(|(_, response)| response)
+        self.process_until(now);
+        self.responses_in_flight.pop_front_if(|(arrives, _)| *arrives <= now).map(|(_, response)| response)
     }
 
     /// Returns the arrival time of the next response.
     pub fn next_at(&self) -> Option<Time> {
-        let waiting = self.arrivals.front().map(|arrival| self.begins(*arrival) + self.answer_time());
-        self.on_the_way.front().map(|(arrives, _)| *arrives).or(waiting)
+        let waiting = self.arrivals.front().map(|arrival| self.start_time(*arrival) + self.response_delay());
+        self.responses_in_flight.front().map(|(arrives, _)| *arrives).or(waiting)
     }
 
     /// Returns the number of events whose processing has not started.
@@ -105,30 +105,32 @@ impl<P: Program> Delayed<P> {
         self.queue.len()
     }
 
-    fn begins(&self, arrival: Time) -> Time {
+    fn start_time(&self, arrival: Time) -> Time {
         arrival.max(self.busy_until)
     }
 
-    fn answer_time(&self) -> Duration {
-        self.latency.work + self.latency.interface
+    fn response_delay(&self) -> Duration {
+        self.latency.processing + self.latency.interface
     }
 
-    /// Processes the events whose processing starts by `now`. A response that is not polled keeps its slot, and
-    /// processing waits for a free slot.
-    fn work_until(&mut self, now: Time) {
+    /// Processes all events whose processing starts no later than `now`. A response that is not polled occupies a
+    /// slot, and processing waits for a free slot.
+    fn process_until(&mut self, now: Time) {
         while let Some(arrival) = self.arrivals.front().copied()
-            && self.begins(arrival) <= now
-            && self.on_the_way.len() < self.on_the_way.capacity()
+            && self.start_time(arrival) <= now
+            && self.responses_in_flight.len() < self.responses_in_flight.capacity()
         {
             let Some(event) = self.queue.pop() else { return };
             self.arrivals.pop_front();
-            if let Some(later) = self.processor.ahead().and_then(|ahead| self.queue.peek(ahead.checked_sub(1)?)) {
+            if let Some(later) =
+                self.processor.prefetch_distance().and_then(|ahead| self.queue.peek(ahead.checked_sub(1)?))
+            {
                 self.processor.fetch(later);
             }
-            let begins = self.begins(arrival);
-            self.busy_until = begins + self.latency.work;
-            let response = self.processor.handle_at(begins, &event);
-            self.on_the_way.push_back((begins + self.answer_time(), response));
+            let start = self.start_time(arrival);
+            self.busy_until = start + self.latency.processing;
+            let response = self.processor.handle_at(start, &event);
+            self.responses_in_flight.push_back((start + self.response_delay(), response));
         }
     }
 }

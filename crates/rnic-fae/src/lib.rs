@@ -18,12 +18,16 @@
 //! ```
 //!
 //! * a **program** is a control policy that processes reports ([`program`]);
-//! * the **location of its state** is a [`Form`]: in the event, in a table, or in a table whose lines are prefetched;
+//! * the **location of its state** is a [`StateLocation`]: in the event, in a table, or in a table whose lines are
+//!   prefetched;
 //! * the **place where it runs**: [`Processor`] inline, [`Delayed`] with a latency (for simulated time), [`Port`] on a
 //!   thread.
 //!
 //! Equal events give equal responses in every place and form. A flow has at most one event outstanding, which its
-//! [`FlowGate`] ensures.
+//! [`FlowAdmission`] ensures.
+
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_macros))]
 
 pub mod delayed;
 pub mod filter;
@@ -35,9 +39,9 @@ mod table;
 pub mod thread;
 
 pub use delayed::{Delayed, Latency};
-pub use filter::{Filter, FlowGate, Refusal};
-pub use processor::{FaeError, Form, Processor, ProcessorConfig};
-pub use program::{Erased, Program, Typed};
+pub use filter::{Filter, FlowAdmission, Refusal};
+pub use processor::{FaeError, Processor, ProcessorConfig, StateLocation};
+pub use program::{ErasedPolicy, Program, Typed};
 pub use queue::EventQueue;
 pub use record::{Event, EventRecord, Response, ResponseRecord};
 pub use thread::{Port, Spawn};

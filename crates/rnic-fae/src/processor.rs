@@ -5,7 +5,7 @@
 //! is prefetched before the current one is handled, so that it is in the cache when the later event is handled.
 
 use rnic_base::{BitRate, Time};
-use rnic_policy::control::lanes::{Answers, LANES, LaneSet, StateLanes};
+use rnic_policy::control::lanes::{LANES, LaneSet, ResponseLanes, StateLanes};
 use rnic_policy::control::report::{Carried, FlowActions, FlowReport, Ticks};
 use rnic_policy::{ControlActions, ControlEvent, ControlView};
 
@@ -15,31 +15,31 @@ use crate::table::{States, Table};
 
 /// The location of the program's state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Form {
+pub enum StateLocation {
     /// In events and responses.
     Stateless,
     /// In a table of the engine.
     Table,
-    /// In a table, prefetched for the event that is `ahead` positions behind the current one.
+    /// In a table. The state for the event that is `ahead` positions after the current one is prefetched.
     Prefetching {
-        /// Prefetch distance in events, at most [`AHEAD_MAX`].
+        /// Prefetch distance in events, at most [`PREFETCH_DISTANCE_MAX`].
         ahead: usize,
     },
 }
 
 /// Largest prefetch distance in events: state prefetched much earlier may be evicted before it is used.
-pub const AHEAD_MAX: usize = 64;
+pub const PREFETCH_DISTANCE_MAX: usize = 64;
 
-/// Smallest prefetch distance where events are processed in batches: one and a half batches, so that prefetches are in
-/// flight where one batch ends and the next starts.
-const AHEAD_OF_LANES: usize = LANES + LANES / 2;
+/// Smallest prefetch distance when events are processed in batches: one and a half batches, so that prefetches are in
+/// flight while one batch ends and the next starts.
+const PREFETCH_BATCH_MIN: usize = LANES + LANES / 2;
 
-/// Number of events up to which processing in a batch takes as long as one by one.
-const FEW: u32 = 4;
+/// Number of events up to which processing them in a batch is not faster than one by one.
+const SMALL_BATCH_MAX: u32 = 4;
 
-impl Form {
-    /// The distance with the best measured rate, for states of one line and of eight: between 4 and 16 it hardly
-    /// matters for one line; further ahead, lines of large states displace each other.
+impl StateLocation {
+    /// The prefetch distance with the best measured rate, for states of one cache line and of eight. For one line,
+    /// distances between 4 and 16 hardly differ; at larger distances, the lines of large states displace each other.
     pub const PREFETCHING: Self = Self::Prefetching { ahead: 8 };
 }
 
@@ -47,10 +47,10 @@ impl Form {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ProcessorConfig {
     /// Location of the state.
-    pub form: Form,
-    /// Number of connections; they are numbered from zero to below this.
+    pub form: StateLocation,
+    /// Number of connections; connection numbers range from zero to one less than this.
     pub connections: u32,
-    /// Rate of the link.
+    /// Link rate.
     pub line_rate: BitRate,
     /// Payload bytes of a full packet.
     pub mtu: u32,
@@ -59,46 +59,50 @@ pub struct ProcessorConfig {
 /// The reason for which an engine cannot be created.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FaeError {
-    /// The program does not process reports, and its state leaves no space for the adapter that turns them into events.
-    #[error("this control policy reads no reports of a datapath with flows, and keeps too much to be told of events")]
+    /// The program does not process reports, and its state leaves no space for the state of the adapter that converts
+    /// reports into events.
+    #[error(
+        "the control policy does not process flow reports, and its state leaves no space for the adapter that \
+         converts reports to events"
+    )]
     NoReports,
-    /// The program's state does not travel in events and responses.
-    #[error("this control policy needs a memory: it cannot run stateless")]
+    /// The state is to travel in events and responses, which the program does not support.
+    #[error("the control policy needs memory for its state, so it cannot run in the stateless form")]
     NotStateless,
-    /// More connections than 24 bits can name.
-    #[error("{0} connections are more than {max}", max = CONNECTIONS_MAX)]
+    /// There are more connections than 24 bits can number.
+    #[error("{0} connections exceed the adaptive engine's maximum of {max}", max = CONNECTIONS_MAX)]
     TooManyConnections(u32),
     /// The prefetch distance is too large.
-    #[error("state is fetched {0} events ahead; at most {max} make sense", max = AHEAD_MAX)]
-    TooFarAhead(usize),
+    #[error("a prefetch distance of {0} events exceeds the maximum of {max} events", max = PREFETCH_DISTANCE_MAX)]
+    PrefetchTooFar(usize),
     /// The system provides no thread, or the driver does not allow threads.
-    #[error("there is no thread for the adaptive engine")]
+    #[error("no thread is available for the adaptive engine")]
     NoThread,
 }
 
-/// The engine.
+/// The engine: runs a program and holds the state of its connections.
 pub struct Processor<P: Program> {
     program: P,
     view: ControlView,
-    /// Time of the latest event, in ticks that do not wrap: the 24-bit times of events are extended with it.
+    /// Time of the latest event, in ticks that do not wrap: used to extend the 24-bit times of events.
     ticks: u64,
     first: FlowActions,
-    fresh: P::State,
+    initial_state: P::State,
     /// States by connection; empty when stateless.
     table: Table,
     /// Number of connections.
     connections: u32,
-    ahead: Option<usize>,
+    prefetch_distance: Option<usize>,
     is_stateless: bool,
     has_lanes: bool,
-    distinct: Distinct,
+    distinct: DistinctConnections,
 }
 
 impl<P: Program> Processor<P> {
     /// Creates an engine that runs `program`.
     ///
     /// # Errors
-    /// When `program` cannot run with this `config`.
+    /// Returns an error if `program` cannot run with this `config`.
     pub fn new(program: P, config: &ProcessorConfig) -> Result<Self, FaeError> {
         if config.connections > CONNECTIONS_MAX {
             return Err(FaeError::TooManyConnections(config.connections));
@@ -107,31 +111,43 @@ impl<P: Program> Processor<P> {
             return Err(FaeError::NoReports);
         }
         let view = ControlView { now: Time::ZERO, line_rate: config.line_rate, mtu: config.mtu, in_flight: 0 };
-        let (mut fresh, first) = program.start(&view);
+        let (mut initial_state, first) = program.start(&view);
         let first = first.flow.ok_or(FaeError::NoReports)?;
         let ahead = match config.form {
-            Form::Prefetching { ahead } => Some(ahead),
-            Form::Stateless | Form::Table => None,
+            StateLocation::Prefetching { ahead } => Some(ahead),
+            StateLocation::Stateless | StateLocation::Table => None,
         };
-        if let Some(ahead) = ahead.filter(|ahead| *ahead > AHEAD_MAX) {
-            return Err(FaeError::TooFarAhead(ahead));
+        if let Some(ahead) = ahead.filter(|ahead| *ahead > PREFETCH_DISTANCE_MAX) {
+            return Err(FaeError::PrefetchTooFar(ahead));
         }
-        let is_stateless = config.form == Form::Stateless;
-        if is_stateless && program.carry(&mut fresh).is_none() {
+        let is_stateless = config.form == StateLocation::Stateless;
+        if is_stateless && program.carry(&mut initial_state).is_none() {
             return Err(FaeError::NotStateless);
         }
         let connections = if is_stateless { 0 } else { config.connections as usize };
-        let table = Table::new(connections, &fresh);
+        let table = Table::new(connections, &initial_state);
         let connections = config.connections;
-        let (has_lanes, distinct) = (program.has_lanes(), Distinct::new());
+        let (has_lanes, distinct) = (program.has_lanes(), DistinctConnections::new());
         let ticks = 0;
-        Ok(Self { program, view, ticks, first, fresh, table, connections, ahead, is_stateless, has_lanes, distinct })
+        Ok(Self {
+            program,
+            view,
+            ticks,
+            first,
+            initial_state,
+            table,
+            connections,
+            prefetch_distance: ahead,
+            is_stateless,
+            has_lanes,
+            distinct,
+        })
     }
 
-    /// Extends the range of connection numbers to zero to below `connections`, if that is more than before.
+    /// Extends the range of connection numbers to `0..connections`, if that is larger than before.
     ///
     /// # Errors
-    /// When there are more than 24 bits can name; nothing has changed then.
+    /// Returns an error, without any change, if 24 bits cannot hold so many connection numbers.
     pub fn grow(&mut self, connections: u32) -> Result<(), FaeError> {
         if connections > CONNECTIONS_MAX {
             return Err(FaeError::TooManyConnections(connections));
@@ -140,7 +156,7 @@ impl<P: Program> Processor<P> {
             return Ok(());
         }
         if !self.is_stateless {
-            let mut table = Table::new(connections as usize, &self.fresh);
+            let mut table = Table::new(connections as usize, &self.initial_state);
             for number in 0..self.connections as usize {
                 *table.get_mut::<P::State>(number) = *self.table.get_mut::<P::State>(number);
             }
@@ -150,22 +166,23 @@ impl<P: Program> Processor<P> {
         Ok(())
     }
 
-    /// Returns whether state travels in events and responses.
+    /// Returns `true` if the state travels in events and responses.
     #[inline]
     pub const fn is_stateless(&self) -> bool {
         self.is_stateless
     }
 
-    /// Returns the settings of a new connection before the first response; its flows share the window.
+    /// Returns the settings of a new connection until its first response. Each of its flows uses a share of the
+    /// returned window.
     pub const fn first(&self) -> &FlowActions {
         &self.first
     }
 
-    /// Returns the response to `event`, when events are the only source of time: multiples of 2.199 s between two
-    /// events are lost.
+    /// Returns the response to `event`, for a caller whose only source of time is the events: whole multiples of
+    /// 2.199 s between two events are not noticed.
     ///
     /// # Panics
-    /// When its connection is outside the configured range, or the program violates its contract.
+    /// If the connection of `event` is outside the configured range, or the program violates its contract.
     #[inline]
     pub fn handle(&mut self, event: &EventRecord) -> ResponseRecord {
         self.advance(event.now());
@@ -175,7 +192,7 @@ impl<P: Program> Processor<P> {
     /// Returns the response to `event`, which happened at `now` or less than 2.199 s before.
     ///
     /// # Panics
-    /// As [`Processor::handle`].
+    /// See [`Processor::handle`].
     #[inline]
     pub fn handle_at(&mut self, now: Time, event: &EventRecord) -> ResponseRecord {
         self.advance_to(now, event.now());
@@ -184,7 +201,7 @@ impl<P: Program> Processor<P> {
 
     #[inline]
     fn respond_to(&mut self, event: &EventRecord) -> ResponseRecord {
-        if self.is_stateless { self.handle_carried(event) } else { self.handle_kept(event) }
+        if self.is_stateless { self.handle_carried_state(event) } else { self.handle_table_state(event) }
     }
 
     /// Handles an event whose state is in the table.
@@ -192,66 +209,67 @@ impl<P: Program> Processor<P> {
     /// A separate function, because within a loop LLVM turns conditional moves into branches, and the conditions of a
     /// controller are practically random.
     #[inline(never)]
-    fn handle_kept(&mut self, event: &EventRecord) -> ResponseRecord {
+    fn handle_table_state(&mut self, event: &EventRecord) -> ResponseRecord {
         let (report, connection) = (event.report(), event.connection() as usize);
         if event.is_first() {
-            *self.table.get_mut(connection) = self.fresh;
+            *self.table.get_mut(connection) = self.initial_state;
         }
         let state = self.table.get_mut::<P::State>(connection);
         let actions = self.program.on_event(state, &ControlEvent::Reported(report), &self.view);
         respond(event, &report, actions, Carried::default())
     }
 
-    /// Returns the response to `event` without packing records, for a caller that passes the event to no other
-    /// component: the same as the response of [`Processor::handle_at`], unpacked.
+    /// Returns the response to `event` without packing records, for a caller that does not need the event as a
+    /// record. The response equals that of [`Processor::handle_at`], unpacked.
     ///
     /// # Panics
-    /// As [`Processor::handle`].
+    /// See [`Processor::handle`].
     #[inline]
-    pub fn answer(&mut self, now: Time, event: &Event) -> Response {
+    pub fn respond(&mut self, now: Time, event: &Event) -> Response {
         self.advance_to(now, event.report.t4);
         if self.is_stateless {
-            self.handle_carried(&EventRecord::pack(event, false)).unpack()
+            self.handle_carried_state(&EventRecord::pack(event, false)).unpack()
         } else {
-            self.answer_kept(event)
+            self.respond_from_table(event)
         }
     }
 
     #[inline(never)]
-    fn answer_kept(&mut self, event: &Event) -> Response {
+    fn respond_from_table(&mut self, event: &Event) -> Response {
         let report = record::as_recorded(&event.report);
         let state = self.table.get_mut::<P::State>(event.connection as usize);
         if event.first {
-            *state = self.fresh;
+            *state = self.initial_state;
         }
         let actions = self.program.on_event(state, &ControlEvent::Reported(report), &self.view);
-        let actions = actions.flow.expect("the contract: every report is answered");
+        let actions = actions.flow.expect("the program responds to every report");
         let (flow, queue, delay) = (report.flow, event.queue & 3, report.delay);
         let actions = record::actions_as_recorded(&actions);
         Response { connection: event.connection, flow, queue, delay, actions, carried: Carried::default() }
     }
 
-    /// Handles an event that carries its state.
+    /// Handles an event that carries the program's state.
     #[inline(never)]
-    fn handle_carried(&mut self, event: &EventRecord) -> ResponseRecord {
+    fn handle_carried_state(&mut self, event: &EventRecord) -> ResponseRecord {
         let report = event.report();
         let restored = if event.is_first() { None } else { self.program.restore(&event.carried(), &report) };
-        let mut state = restored.unwrap_or(self.fresh);
+        let mut state = restored.unwrap_or(self.initial_state);
         let actions = self.program.on_event(&mut state, &ControlEvent::Reported(report), &self.view);
-        let carried = self.program.carry(&mut state).expect("checked when the engine was made");
+        let carried = self.program.carry(&mut state).expect("the program supports carried state");
         respond(event, &report, actions, carried)
     }
 
-    /// Passes the responses to `events` to `respond`, in their order; prefetches state if so configured.
+    /// Handles `events` and passes their responses to `respond` in the same order; prefetches state if so configured.
     #[inline]
     pub fn handle_all(&mut self, events: &[EventRecord], mut respond: impl FnMut(ResponseRecord)) {
         if self.is_stateless {
             events.iter().for_each(|event| respond(self.handle(event)));
             return;
         }
-        let ahead =
-            self.ahead.map_or(events.len(), |ahead| if self.has_lanes { ahead.max(AHEAD_OF_LANES) } else { ahead });
-        if self.ahead.is_some() {
+        let ahead = self
+            .prefetch_distance
+            .map_or(events.len(), |ahead| if self.has_lanes { ahead.max(PREFETCH_BATCH_MIN) } else { ahead });
+        if self.prefetch_distance.is_some() {
             events.iter().take(ahead).for_each(|event| self.fetch(event));
         }
         let (batches, rest) = if self.has_lanes { events.as_chunks::<LANES>() } else { (&[][..], events) };
@@ -269,8 +287,8 @@ impl<P: Program> Processor<P> {
         }
     }
 
-    /// Handles those events in one batch that are acknowledgements of different connections; the others are handled one
-    /// by one, after them, in their order. So events of one connection keep their order.
+    /// Handles the acknowledgements of different connections in one batch, and then the other events one by one, in
+    /// their order. Thus the events of each connection are handled in order.
     #[inline(always)]
     fn handle_batch(
         &mut self,
@@ -280,11 +298,11 @@ impl<P: Program> Processor<P> {
         respond: &mut impl FnMut(ResponseRecord),
     ) {
         let mut connections = [0; LANES];
-        let set = self.distinct.of(events, &mut connections);
+        let set = self.distinct.select(events, &mut connections);
         later.iter().take(LANES).for_each(|event| self.fetch(event));
-        // Batching a few events does not pay off.
-        let is_worth_it = set.count_ones() > FEW;
-        let done = if is_worth_it { self.work_on(events, &connections, set, responses) } else { 0 };
+        // A batch of only a few events is not faster.
+        let uses_batch = set.count_ones() > SMALL_BATCH_MAX;
+        let done = if uses_batch { self.handle_lanes(events, &connections, set, responses) } else { 0 };
         for (lane, event) in events.iter().enumerate() {
             if done & (1 << lane) != 0 {
                 self.advance(event.now());
@@ -295,9 +313,9 @@ impl<P: Program> Processor<P> {
         }
     }
 
-    /// Writes the responses of lanes in `set` into `responses`; returns which lanes were processed.
+    /// Writes the responses of the lanes in `set` into `responses`; returns the set of lanes that were processed.
     #[inline(always)]
-    fn work_on(
+    fn handle_lanes(
         &mut self,
         events: &[EventRecord; LANES],
         connections: &[u32; LANES],
@@ -306,16 +324,16 @@ impl<P: Program> Processor<P> {
     ) -> LaneSet {
         let acks = record::acks(events);
         let mut states = TableLanes { states: self.table.states(), connections };
-        let mut answers = Answers::default();
+        let mut answers = ResponseLanes::default();
         let done = self.program.on_acks(&mut states, &acks, set, &mut answers);
         record::responses(events, &acks, &answers, responses);
         done
     }
 
-    /// Returns the distance at which [`Processor::fetch`] should be called.
+    /// Returns the prefetch distance: how many events ahead [`Processor::fetch`] should be called.
     #[inline]
-    pub const fn ahead(&self) -> Option<usize> {
-        self.ahead
+    pub const fn prefetch_distance(&self) -> Option<usize> {
+        self.prefetch_distance
     }
 
     /// Prefetches the state that `event` will need.
@@ -324,7 +342,7 @@ impl<P: Program> Processor<P> {
         self.table.fetch::<P::State>(event.connection() as usize);
     }
 
-    /// Prefetches the state of `connection`, if it is stored here.
+    /// Prefetches the state of `connection`, if it is stored in this engine.
     #[inline]
     pub fn fetch_state(&self, connection: u32) {
         if !self.is_stateless {
@@ -332,22 +350,23 @@ impl<P: Program> Processor<P> {
         }
     }
 
-    /// Advances the time to the next time whose low 24 bits equal `event`; never backwards. Events of several
-    /// datapaths, or of one that delayed some of them, may be slightly out of order: a time that appears to be almost a
-    /// complete wrap ahead is taken as earlier.
+    /// Advances the current time to the next time whose low 24 bits equal `event`; never moves it backwards. Events
+    /// of several datapaths, or of one datapath that delayed some of them, may be slightly out of order: a time that
+    /// appears to be almost a complete wrap ahead is treated as earlier than the current time.
     #[inline]
     fn advance(&mut self, event: Ticks) {
         let step = event.since(Ticks::new(self.ticks as u32)).get();
-        let is_behind = step > Ticks::MAX.get() - BEHIND_MAX;
+        let is_behind = step > Ticks::MAX.get() - REORDER_TICKS_MAX;
         self.set_ticks(self.ticks + if is_behind { 0 } else { u64::from(step) });
     }
 
-    /// Advances the time to the last time not after `now` whose low 24 bits equal `event`; never backwards.
+    /// Advances the current time to the last time not after `now` whose low 24 bits equal `event`; never moves it
+    /// backwards.
     #[inline]
     fn advance_to(&mut self, now: Time, event: Ticks) {
         let ago = Ticks::at(now).since(event).get();
-        let happened = Ticks::count(now).saturating_sub(u64::from(ago));
-        self.set_ticks(self.ticks.max(happened));
+        let event_ticks = Ticks::count(now).saturating_sub(u64::from(ago));
+        self.set_ticks(self.ticks.max(event_ticks));
     }
 
     #[inline]
@@ -357,10 +376,11 @@ impl<P: Program> Processor<P> {
     }
 }
 
-/// Largest amount by which events can be out of order, in ticks: 137 ms, many times their waiting time in any queue.
-const BEHIND_MAX: u32 = 1 << 20;
+/// Largest time difference between events that arrive out of order, in ticks: 137 ms, many times their waiting time
+/// in any queue.
+const REORDER_TICKS_MAX: u32 = 1 << 20;
 
-/// Access to the states of a batch's connections.
+/// Access to the states of the connections in a batch.
 struct TableLanes<'a> {
     states: States<'a>,
     connections: &'a [u32; LANES],
@@ -373,25 +393,26 @@ impl<S: bytemuck::Pod> StateLanes<S> for TableLanes<'_> {
     }
 }
 
-/// Finds events that can be handled in one batch: no two of one connection. One in a hundred of such events is not
-/// found.
-struct Distinct {
+/// Finds the events that can be handled in one batch: no two of them belong to the same connection. About one in a
+/// hundred suitable events is not found.
+struct DistinctConnections {
     /// Batch number in which a connection last occurred, indexed by the low bits of the connection.
-    seen: [u16; Self::PLACES],
+    seen: [u16; Self::ENTRIES],
     batch: u16,
 }
 
-impl Distinct {
-    const PLACES: usize = 1 << 10;
+impl DistinctConnections {
+    const ENTRIES: usize = 1 << 10;
 
     const fn new() -> Self {
-        Self { seen: [0; Self::PLACES], batch: 0 }
+        Self { seen: [0; Self::ENTRIES], batch: 0 }
     }
 
-    /// Writes the connections of `events` and returns the set of those events that are acknowledgements, not the first
-    /// of their connection, and with none of their connection before them.
+    /// Writes the connections of `events` and returns the set of events that can be handled in a batch:
+    /// acknowledgements that are not the first event of their connection and that follow no other event of it in
+    /// `events`.
     #[inline(always)]
-    fn of(&mut self, events: &[EventRecord; LANES], connections: &mut [u32; LANES]) -> LaneSet {
+    fn select(&mut self, events: &[EventRecord; LANES], connections: &mut [u32; LANES]) -> LaneSet {
         self.batch = self.batch.wrapping_add(1);
         if self.batch == 0 {
             // The batch number has wrapped, so old entries must be cleared.
@@ -400,19 +421,19 @@ impl Distinct {
         let mut set = 0;
         for (lane, event) in events.iter().enumerate() {
             connections[lane] = event.connection();
-            let place = &mut self.seen[connections[lane] as usize % Self::PLACES];
-            let is_alone = *place != self.batch;
-            *place = self.batch;
-            set |= LaneSet::from(is_alone & event.is_plain_ack()) << lane;
+            let last_batch = &mut self.seen[connections[lane] as usize % Self::ENTRIES];
+            let is_first_in_batch = *last_batch != self.batch;
+            *last_batch = self.batch;
+            set |= LaneSet::from(is_first_in_batch & event.is_plain_ack()) << lane;
         }
         set
     }
 }
 
-/// Returns the record of the program's actions.
+/// Returns the response record with the program's actions.
 #[inline(always)]
 fn respond(event: &EventRecord, report: &FlowReport, actions: ControlActions, carried: Carried) -> ResponseRecord {
-    let actions = actions.flow.expect("the contract: every report is answered");
+    let actions = actions.flow.expect("the program responds to every report");
     let (connection, queue) = (event.connection(), event.queue());
     ResponseRecord::pack(&Response { connection, flow: report.flow, queue, delay: report.delay, actions, carried })
 }

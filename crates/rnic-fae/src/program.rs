@@ -1,26 +1,27 @@
 //! The program of an engine: a control policy that processes reports, selected by name or by type.
 //!
-//! By name ([`Erased`]) it is selected at run time and called through a function pointer, and its state is the
-//! contract's 64 bytes. By type ([`Typed`]) it is compiled into the engine, and its state may be of any size: the only
-//! cost of a table is memory and fetching (the paper's reason for the stateful form).
+//! A program selected by name ([`ErasedPolicy`]) is chosen at run time and called through a function pointer, and its
+//! state is limited to the 64 bytes of the policy contract. A program selected by type ([`Typed`]) is compiled into
+//! the engine, and its state may have any size: in a table, a larger state only costs memory and fetching (the
+//! paper's reason for the stateful form).
 
 use core::marker::PhantomData;
 
 use bytemuck::Pod;
-use rnic_policy::control::lanes::{Acks, Answers, LaneSet, StateLanes};
+use rnic_policy::Configured;
+use rnic_policy::control::lanes::{Acks, LaneSet, ResponseLanes, StateLanes};
 use rnic_policy::control::report::{Carried, FlowReport};
-use rnic_policy::profile::Configured;
 use rnic_policy::{ControlActions, ControlEvent, ControlPolicy, ControlView, Params, PolicyState, ReportControl};
 
-/// A program of the engine.
+/// A program that runs in the engine.
 pub trait Program {
-    /// Its state for a connection, when the engine stores it.
+    /// The program's state for one connection, when the engine stores it.
     type State: Pod;
 
-    /// Returns whether it processes reports; without that it cannot run here.
+    /// Returns `true` if the program processes reports; otherwise it cannot run in an engine.
     fn understands_reports(&self) -> bool;
 
-    /// Returns whether it processes several reports in a batch.
+    /// Returns `true` if the program can process several reports in a batch.
     fn has_lanes(&self) -> bool;
 
     /// Returns the state of a new connection, and its initial actions.
@@ -29,27 +30,27 @@ pub trait Program {
     /// Reacts to a report and returns the actions.
     fn on_event(&self, state: &mut Self::State, event: &ControlEvent, view: &ControlView) -> ControlActions;
 
-    /// Reacts to the acknowledgements of the lanes in `set`; returns which lanes it has processed.
+    /// Reacts to the acknowledgements of the lanes in `set`; returns the set of lanes that it has processed.
     fn on_acks(
         &self,
         states: &mut impl StateLanes<Self::State>,
         acks: &Acks,
         set: LaneSet,
-        answers: &mut Answers,
+        answers: &mut ResponseLanes,
     ) -> LaneSet;
 
-    /// Returns the part of the state that travels; `None` when the program needs memory.
+    /// Returns the state to be carried in the response; `None` if the program needs state in a table.
     fn carry(&self, state: &mut Self::State) -> Option<Carried>;
 
-    /// Restores the state from the part that travelled.
+    /// Restores the state from `carried`, the state carried in an event.
     fn restore(&self, carried: &Carried, report: &FlowReport) -> Option<Self::State>;
 }
 
 /// A type-erased policy.
 #[derive(Clone, Copy, Debug)]
-pub struct Erased(pub Configured<ControlPolicy>);
+pub struct ErasedPolicy(pub Configured<ControlPolicy>);
 
-impl Program for Erased {
+impl Program for ErasedPolicy {
     type State = PolicyState;
 
     fn understands_reports(&self) -> bool {
@@ -75,7 +76,7 @@ impl Program for Erased {
         states: &mut impl StateLanes<PolicyState>,
         acks: &Acks,
         set: LaneSet,
-        answers: &mut Answers,
+        answers: &mut ResponseLanes,
     ) -> LaneSet {
         (self.0.policy.reports.on_acks)(states, acks, set, &self.0.params, answers)
     }
@@ -126,7 +127,13 @@ impl<C: ReportControl> Program for Typed<C> {
     }
 
     #[inline(always)]
-    fn on_acks(&self, states: &mut impl StateLanes<C>, acks: &Acks, set: LaneSet, answers: &mut Answers) -> LaneSet {
+    fn on_acks(
+        &self,
+        states: &mut impl StateLanes<C>,
+        acks: &Acks,
+        set: LaneSet,
+        answers: &mut ResponseLanes,
+    ) -> LaneSet {
         C::on_acks(states, acks, set, &self.params, answers)
     }
 

@@ -1,9 +1,9 @@
 //! A bounded queue of event records between a datapath and an engine in the same thread.
 
-use crate::filter::{Filter, FlowGate, Refusal};
+use crate::filter::{Filter, FlowAdmission, Refusal};
 use crate::record::{Event, EventRecord};
 
-/// Event records, oldest first, in memory that is allocated once.
+/// Event records in a ring, oldest first; the memory is allocated once.
 #[derive(Debug)]
 pub struct EventQueue {
     ring: Vec<EventRecord>,
@@ -18,22 +18,22 @@ impl EventQueue {
     /// Creates a queue of `capacity` events with the admission rules `filter`.
     ///
     /// # Panics
-    /// When `capacity` is zero.
+    /// If `capacity` is zero.
     pub fn new(capacity: usize, filter: Filter) -> Self {
-        assert!(capacity > 0, "a queue holds something");
+        assert!(capacity > 0, "the capacity is zero");
         Self { ring: vec![EventRecord::default(); capacity], head: 0, len: 0, filter, generation: true }
     }
 
-    /// Appends `event` of the flow with `gate`, if it is admitted.
+    /// Appends `event` of the flow that `admission` belongs to, if it is admitted.
     ///
     /// # Errors
     /// See [`Filter::admit`].
-    pub fn offer(&mut self, gate: &mut FlowGate, event: &Event) -> Result<(), Refusal> {
-        let entering = self.filter.admit(gate, event, self.len, self.ring.len())?;
-        let place = self.place(self.len);
-        self.ring[place] = EventRecord::pack(&entering, self.generation);
+    pub fn offer(&mut self, admission: &mut FlowAdmission, event: &Event) -> Result<(), Refusal> {
+        let admitted = self.filter.admit(admission, event, self.len, self.ring.len())?;
+        let slot = self.slot(self.len);
+        self.ring[slot] = EventRecord::pack(&admitted, self.generation);
         self.len += 1;
-        if place + 1 == self.ring.len() {
+        if slot + 1 == self.ring.len() {
             self.generation = !self.generation;
         }
         Ok(())
@@ -43,15 +43,15 @@ impl EventQueue {
     #[inline]
     pub fn pop(&mut self) -> Option<EventRecord> {
         let record = *self.peek(0)?;
-        self.head = self.place(1);
+        self.head = self.slot(1);
         self.len -= 1;
         Some(record)
     }
 
-    /// Returns the event `ahead` positions behind the oldest, without removing it.
+    /// Returns the event `offset` positions after the oldest, without removing it.
     #[inline]
-    pub fn peek(&self, ahead: usize) -> Option<&EventRecord> {
-        (ahead < self.len).then(|| &self.ring[self.place(ahead)])
+    pub fn peek(&self, offset: usize) -> Option<&EventRecord> {
+        (offset < self.len).then(|| &self.ring[self.slot(offset)])
     }
 
     /// Returns the number of events in the queue.
@@ -60,15 +60,15 @@ impl EventQueue {
         self.len
     }
 
-    /// Returns whether the queue is empty.
+    /// Returns `true` if the queue is empty.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
     #[inline]
-    fn place(&self, ahead: usize) -> usize {
-        let place = self.head + ahead;
-        if place >= self.ring.len() { place - self.ring.len() } else { place }
+    fn slot(&self, offset: usize) -> usize {
+        let slot = self.head + offset;
+        if slot >= self.ring.len() { slot - self.ring.len() } else { slot }
     }
 }

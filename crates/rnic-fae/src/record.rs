@@ -1,35 +1,36 @@
 //! Events and responses in their transfer format: 512 bits each, one cache line.
 //!
 //! Source: OCP Falcon Transport Protocol, Rev 0.9, section 10.6.2 (fields and widths); the order of fields is that of
-//! the public simulator's first generation, in which bit 0 is the lowest bit of the first byte. In `cc_metadata` its
-//! split into two and 22 bits is not made.
+//! the public simulator's first generation. Bit 0 is the lowest bit of the first byte. The simulator's division of
+//! `cc_metadata` into 2 and 22 bits is not adopted.
 //!
 //! Decisions:
 //!
-//! * the specification's response adds up to 508 bits; the four that are missing are the selectors of queue and delay,
-//!   which the simulator has after the retransmission timeout. So does this format: 512;
-//! * signals and results that only the paper (table 3) and later generations have are in reserved bits, with the later
-//!   generations' widths. Event: flow 3 (bit 404), ACK-request rate 4, occupancy 5, CSIG 16 + 1 valid, first 1, flows
-//!   of the connection less one 3, and flow label 20 (bit 448). Response: RACK 24 (bit 256), TLP 24, alpha of requests
-//!   4, of responses 4, ACK-request rate 4, flow 3. Only in this project: packets in flight 10 (bit 437), packets were
-//!   lost 1, packets that arrived marked 10 (bit 468), packets sent 10, and the rate 20 in events, and the rate 20 (bit
-//!   320) in responses. All other reserved bits are zero;
+//! * the specification's response adds up to 508 bits; the missing four are the selectors of queue and delay, which
+//!   the simulator places after the retransmission timeout. With them, as in this format, it has 512 bits;
+//! * signals and results that only the paper (table 3) and later generations have use reserved bits, with the widths
+//!   of the later generations. Event: flow 3 (bit 404), ACK-request rate 4, occupancy 5, CSIG 16 + 1 valid, first 1,
+//!   flows of the connection less one 3, and flow label 20 (bit 448). Response: RACK 24 (bit 256), TLP 24, alpha of
+//!   requests 4, of responses 4, ACK-request rate 4, flow 3. Only in this project: packets in flight 10 (bit 437),
+//!   packets were lost 1, packets that arrived marked 10 (bit 468), packets sent 10, and the rate 20 in events, and
+//!   the rate 20 (bit 320) in responses. All other reserved bits are zero;
 //! * counters that do not fit saturate at their largest value: packets acknowledged, retransmissions, hops;
-//! * *first* indicates that a connection's number is new, and that a table has no state for it.
+//! * *first* indicates that the connection number is new, and that the table has no state for it yet.
 
 mod bits;
 
 use rnic_base::Csig;
 use rnic_policy::control::Cwnd;
-use rnic_policy::control::lanes::{Acks, Answers, LANES};
+use rnic_policy::control::lanes::{Acks, LANES, ResponseLanes};
 use rnic_policy::control::report::{
-    AckRate, Alpha, Carried, DelaySelect, FlowActions, FlowReport, Gap, InForce, RateLimit, ReportKind, Ticks, Times,
+    AckRate, Alpha, Carried, CurrentSettings, DelaySelect, FlowActions, FlowReport, Gap, RateLimit, ReportKind, Ticks,
+    Times,
 };
 
 use bits::{LaneWords, get, get_short, put, put_lanes};
 use multiversion::multiversion;
 
-/// Number of connections that 24 bits can name.
+/// Number of connections that a 24-bit connection number can distinguish.
 pub const CONNECTIONS_MAX: u32 = 1 << 24;
 
 /// An event that a datapath reports to the engine.
@@ -37,13 +38,13 @@ pub const CONNECTIONS_MAX: u32 = 1 << 24;
 pub struct Event {
     /// Connection number, 24 bits.
     pub connection: u32,
-    /// True when the engine has no state for the connection yet.
+    /// `true` if the engine has no state for the connection yet.
     pub first: bool,
     /// Index of one of four queues, for a datapath that has several.
     pub queue: u8,
-    /// The reported event.
+    /// The report that the event conveys.
     pub report: FlowReport,
-    /// The program's state, where it travels.
+    /// The program's state, if it travels in events.
     pub carried: Carried,
 }
 
@@ -52,15 +53,15 @@ pub struct Event {
 pub struct Response {
     /// Connection number, 24 bits.
     pub connection: u32,
-    /// The flow that the event was about.
+    /// Flow to which the event belonged.
     pub flow: u8,
-    /// The event's queue.
+    /// Queue index of the event.
     pub queue: u8,
-    /// The delay to report.
+    /// Selects the delay measure that congestion control reports.
     pub delay: DelaySelect,
-    /// Settings from now on.
+    /// Settings that apply from now on.
     pub actions: FlowActions,
-    /// The program's state, where it travels.
+    /// The program's state, if it travels in responses.
     pub carried: Carried,
 }
 
@@ -78,8 +79,8 @@ const CWND_SHIFT: u32 = 6;
 const CWND_BITS: u32 = 21;
 const NCWND_BITS: u32 = 11;
 
-/// Returns `report` reduced to the values that a record can hold: for a caller that passes events without a record and
-/// must get the same response.
+/// Returns `report` limited to the values that a record can hold: for a caller that passes events without packing
+/// them into records and must receive the same responses.
 #[inline]
 pub(crate) fn as_recorded(report: &FlowReport) -> FlowReport {
     let kind = match report.kind {
@@ -100,7 +101,7 @@ pub(crate) fn as_recorded(report: &FlowReport) -> FlowReport {
         ecn: report.ecn & 0x3fff,
         occupancy: report.occupancy.min(31),
         label: report.label & 0xf_ffff,
-        in_force: InForce {
+        in_force: CurrentSettings {
             fcwnd: recorded_cwnd(in_force.fcwnd),
             ncwnd: in_force.ncwnd & ((1 << NCWND_BITS) - 1),
             ..in_force
@@ -109,7 +110,7 @@ pub(crate) fn as_recorded(report: &FlowReport) -> FlowReport {
     }
 }
 
-/// Returns the actions reduced to the values that a record can hold.
+/// Returns the actions limited to the values that a record can hold.
 #[inline]
 pub(crate) fn actions_as_recorded(actions: &FlowActions) -> FlowActions {
     let (fcwnd, ncwnd) = (recorded_cwnd(actions.fcwnd), actions.ncwnd & ((1 << NCWND_BITS) - 1));
@@ -212,20 +213,20 @@ impl EventRecord {
         Ticks::new(get_short::<98, 24>(&self.0))
     }
 
-    /// Returns whether the event is an acknowledgement, and not the first event of its connection.
+    /// Returns `true` if the event is an acknowledgement and not the first event of its connection.
     #[inline(always)]
     pub(crate) fn is_plain_ack(&self) -> bool {
         let kind = get_short::<24, 2>(&self.0);
         (kind != 1) & (kind != 2) & !self.is_first()
     }
 
-    /// Returns the bit that flips at each wrap of a ring.
+    /// Returns the generation bit, which flips at each wrap of a ring of records.
     #[inline(always)]
     pub fn generation(&self) -> bool {
         get::<511, 1>(&self.0) != 0
     }
 
-    /// Returns only the report. An unknown type counts as an acknowledgement.
+    /// Returns only the report. An unknown event type is treated as an acknowledgement.
     #[inline(always)]
     pub fn report(&self) -> FlowReport {
         let words = &self.0;
@@ -256,7 +257,7 @@ impl EventRecord {
             extended: get::<254, 1>(words) != 0,
             window_drop: get::<253, 1>(words) != 0,
             delay: delay_select(get::<265, 2>(words)),
-            in_force: InForce {
+            in_force: CurrentSettings {
                 fcwnd: Cwnd::from_fixed(get::<167, 21>(words) << CWND_SHIFT),
                 ncwnd: get::<208, 11>(words) as u16,
                 gap: Gap::slots(get::<188, 20>(words)),
@@ -294,7 +295,7 @@ impl EventRecord {
     }
 }
 
-/// Returns the reports of `events`, with the fields that lanes have.
+/// Returns the reports of `events`: those fields that batches use.
 #[multiversion(targets("x86_64+avx2+bmi1+bmi2+lzcnt"))]
 pub(crate) fn acks(events: &[EventRecord; LANES]) -> Acks {
     let mut acks = Acks::default();
@@ -320,13 +321,13 @@ pub(crate) fn acks(events: &[EventRecord; LANES]) -> Acks {
     acks
 }
 
-/// Returns the records of `answers` to `events`, without carried state. The contents of a lane outside the processed
-/// set are undefined.
+/// Returns the records of `answers` to `events`, without carried state. The record of a lane that was not processed
+/// has undefined contents.
 #[multiversion(targets("x86_64+avx2+bmi1+bmi2+lzcnt"))]
 pub(crate) fn responses(
     events: &[EventRecord; LANES],
     acks: &Acks,
-    answers: &Answers,
+    answers: &ResponseLanes,
     records: &mut [ResponseRecord; LANES],
 ) {
     let (mut connections, mut queues_and_delays) = ([0; LANES], [0; LANES]);

@@ -1,14 +1,15 @@
-//! The table of states: complete cache lines, on huge pages where the system provides them.
+//! The table of connection states: aligned to cache lines, on huge pages if the system provides them.
 //!
-//! On pages of 4 KiB a table for 100,000 connections needs more entries than a processor's second-level TLB has, and
-//! the access to a prefetched state is slow nevertheless: with huge pages a million random connections cost a fifth of
-//! the rate instead of half of it (benches/fae.rs). Without them the table works, but more slowly.
+//! On pages of 4 KiB a table for 100,000 connections needs more entries than a processor's second-level TLB has, so
+//! access to a state is slow even when it was prefetched. With events of a million random connections, the event rate
+//! drops by a fifth with huge pages, and by half without (benches/fae.rs). Huge pages are not required: without them,
+//! the table is only slower.
 
 use bytemuck::{Pod, Zeroable};
 use memmap2::MmapMut;
 use rnic_base::prefetch_all;
 
-/// A cache line. States are aligned to lines, so that a state of 64 bytes occupies one line and not two.
+/// A cache line. States are aligned to lines, so that a state of 64 bytes never occupies two lines.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C, align(64))]
 pub(crate) struct Line([u64; 8]);
@@ -25,8 +26,8 @@ enum Memory {
     Pages(MmapMut),
 }
 
-/// Smallest table size in bytes for which huge pages are requested: one huge page.
-const PAGES_FROM_BYTES: usize = 2 << 20;
+/// Size of a huge page in bytes, from which on huge pages are requested for a table.
+const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 /// Returns the number of cache lines of one state.
 const fn lines<S>() -> usize {
@@ -52,15 +53,15 @@ fn state_mut<S: Pod>(all: &mut [Line], number: usize) -> &mut S {
 }
 
 impl Table {
-    /// Creates `count` states, each initialised to `fresh`.
-    pub(crate) fn new<S: Pod>(count: usize, fresh: &S) -> Self {
+    /// Creates `count` states, each initialised to `initial`.
+    pub(crate) fn new<S: Pod>(count: usize, initial: &S) -> Self {
         const { assert!(align_of::<S>() <= align_of::<Line>() && size_of::<S>() > 0) };
         let bytes = count * lines::<S>() * size_of::<Line>();
-        let pages = if bytes >= PAGES_FROM_BYTES { pages(bytes) } else { None };
+        let pages = if bytes >= HUGE_PAGE_BYTES { pages(bytes) } else { None };
         let heap = || Memory::Heap(vec![Line::zeroed(); count * lines::<S>()]);
         let mut table = Self { memory: pages.map_or_else(heap, Memory::Pages) };
         for number in 0..count {
-            *table.get_mut::<S>(number) = *fresh;
+            *table.get_mut::<S>(number) = *initial;
         }
         table
     }
@@ -71,7 +72,7 @@ impl Table {
         state_mut(self.lines_mut(), number)
     }
 
-    /// Returns access to all states, for several look-ups.
+    /// Returns access to all states, for several accesses in a row.
     #[inline(always)]
     pub(crate) fn states(&mut self) -> States<'_> {
         States(self.lines_mut())
@@ -105,8 +106,8 @@ impl Table {
 
 /// Maps separate memory, marked for huge pages; returns `None` where this is not available.
 fn pages(bytes: usize) -> Option<MmapMut> {
-    // A multiple of the huge page size, so that the last states are on a huge page too.
-    let memory = MmapMut::map_anon(bytes.next_multiple_of(PAGES_FROM_BYTES)).ok()?;
+    // The size is a multiple of the huge page size, so that the last states are on a huge page too.
+    let memory = MmapMut::map_anon(bytes.next_multiple_of(HUGE_PAGE_BYTES)).ok()?;
     #[cfg(target_os = "linux")]
     memory.advise(memmap2::Advice::HugePage).ok()?;
     Some(memory)
@@ -121,10 +122,10 @@ mod tests {
     struct Wide([u64; 20]);
 
     #[test]
-    fn states_keep_apart_on_the_heap_and_on_pages() {
+    fn states_do_not_overlap_on_the_heap_or_on_huge_pages() {
         for count in [3, 20_000] {
             let mut table = Table::new(count, &Wide([7; 20]));
-            assert_eq!(matches!(table.memory, Memory::Heap(_)), count == 3, "160 bytes are three lines");
+            assert_eq!(matches!(table.memory, Memory::Heap(_)), count == 3, "160 bytes occupy three cache lines");
             for number in 0..count {
                 assert_eq!(*table.get_mut::<Wide>(number), Wide([7; 20]));
                 *table.get_mut(number) = Wide([number as u64; 20]);

@@ -6,15 +6,15 @@ mod heap;
 
 use common::{Datapath, config, swift};
 use rnic_base::{Duration, Time};
-use rnic_fae::{Delayed, EventRecord, Filter, FlowGate, Form, Latency, Port, Processor, thread};
+use rnic_fae::{Delayed, EventRecord, Filter, FlowAdmission, Latency, Port, Processor, StateLocation, thread};
 
 #[test]
 fn handling_events_allocates_nothing() {
     let probe = heap::allocations();
     drop(std::hint::black_box(Box::new(1)));
-    assert!(heap::allocations() > probe, "the counter counts");
-    for form in [Form::Stateless, Form::Table, Form::PREFETCHING] {
-        let mut processor = Processor::new(swift(), &config(form, 100)).expect("legal");
+    assert!(heap::allocations() > probe, "the allocation counter did not change");
+    for form in [StateLocation::Stateless, StateLocation::Table, StateLocation::PREFETCHING] {
+        let mut processor = Processor::new(swift(), &config(form, 100)).expect("it is valid");
         let mut datapath = Datapath::new(1, 100, 1, processor.first());
         let before = heap::allocations();
         for _ in 0..5_000 {
@@ -31,19 +31,19 @@ fn handling_events_allocates_nothing() {
 
 #[test]
 fn queues_and_rings_allocate_nothing_for_an_event() {
-    let make = || Processor::new(swift(), &config(Form::PREFETCHING, 100)).expect("legal");
+    let make = || Processor::new(swift(), &config(StateLocation::PREFETCHING, 100)).expect("it is valid");
     let mut datapath = Datapath::new(2, 100, 1, make().first());
     let mut delayed = Delayed::new(make(), Latency::FALCON, 16, Filter::open(16));
-    let mut port = Port::start(make(), 16, Filter::open(16), thread::spawn).expect("a thread");
+    let mut port = Port::start(make(), 16, Filter::open(16), thread::spawn).expect("a thread starts");
     let (mut now, mut refused, mut answered) = (Time::ZERO, 0, 0);
     let before = heap::allocations();
     for _ in 0..5_000 {
         let event = datapath.event();
-        // Faster than it can be worked on, so that the queue is full most of the time.
+        // Faster than the engine processes events, so that the queue is full most of the time.
         now += Duration::from_ns(40);
-        refused += u32::from(delayed.offer(now, &mut FlowGate::default(), &event).is_err());
+        refused += u32::from(delayed.offer(now, &mut FlowAdmission::default(), &event).is_err());
         answered += u32::from(delayed.poll(now).is_some());
-        refused += u32::from(port.offer(&mut FlowGate::default(), &event).is_err());
+        refused += u32::from(port.offer(&mut FlowAdmission::default(), &event).is_err());
         answered += u32::from(port.poll().is_some());
     }
     assert_eq!(heap::allocations() - before, 0);

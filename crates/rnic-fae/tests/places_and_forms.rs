@@ -1,5 +1,10 @@
-//! F-40 and F-1: the same decisions wherever the engine runs and its state lies, and another program without another
-//! datapath.
+//! F-40 and F-1: decisions are the same wherever the engine runs and its state is stored, and another program needs
+//! no other datapath.
+#![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "it waits for the thread of the adaptive engine"
+)]
 
 mod common;
 
@@ -7,13 +12,13 @@ use bytemuck::{Pod, Zeroable};
 use common::{Datapath, config, swift};
 use rnic_base::{Duration, Time};
 use rnic_fae::{
-    Delayed, Erased, Event, EventRecord, FaeError, Filter, FlowGate, Form, Latency, Port, Processor, Program, Response,
-    Typed, thread,
+    Delayed, ErasedPolicy, Event, EventRecord, FaeError, Filter, FlowAdmission, Latency, Port, Processor, Program,
+    Response, StateLocation, Typed, thread,
 };
+use rnic_policy::Configured;
 use rnic_policy::control::report::{Carried, FlowReport, ReportKind, Ticks};
 use rnic_policy::control::{ControlInterest, Cwnd};
 use rnic_policy::kit::report;
-use rnic_policy::profile::Configured;
 use rnic_policy::{Control, ControlActions, ControlEvent, ControlPolicy, ControlView, FlowActions};
 use rnic_policy::{ParamSpec, Params, ReportControl};
 use rnic_transports::control::fixed_window::FixedWindow;
@@ -21,19 +26,23 @@ use rnic_transports::control::swift::Swift;
 
 const CONNECTIONS: u32 = 50;
 const EVENTS: usize = 20_000;
-const FORMS: [Form; 4] =
-    [Form::Stateless, Form::Table, Form::PREFETCHING, Form::Prefetching { ahead: rnic_fae::processor::AHEAD_MAX }];
+const FORMS: [StateLocation; 4] = [
+    StateLocation::Stateless,
+    StateLocation::Table,
+    StateLocation::PREFETCHING,
+    StateLocation::Prefetching { ahead: rnic_fae::processor::PREFETCH_DISTANCE_MAX },
+];
 
-/// What matters of a response: all but the state, which only travels where nothing is kept.
+/// The part of a response that is compared: all but the state, which travels only if the engine is stateless.
 type Decision = (u32, u8, u8, FlowActions);
 
 fn decision(response: &Response) -> Decision {
     (response.connection, response.flow, response.queue, response.actions)
 }
 
-/// Events one after the other, each answered before the next; answers what was decided, and what was asked.
-fn inline<P: Program>(program: P, form: Form, flows: u32) -> (Vec<Decision>, Vec<Event>) {
-    let mut processor = Processor::new(program, &config(form, CONNECTIONS)).expect("legal");
+/// Runs events one after the other, each answered before the next. Returns the decisions and the events.
+fn inline<P: Program>(program: P, form: StateLocation, flows: u32) -> (Vec<Decision>, Vec<Event>) {
+    let mut processor = Processor::new(program, &config(form, CONNECTIONS)).expect("it is valid");
     let mut datapath = Datapath::new(7, CONNECTIONS, flows, processor.first());
     let step = |_| {
         let event = datapath.event();
@@ -45,27 +54,29 @@ fn inline<P: Program>(program: P, form: Form, flows: u32) -> (Vec<Decision>, Vec
 }
 
 #[test]
-fn f40_every_form_decides_the_same() {
-    let (decisions, events) = inline(swift(), Form::Table, 1);
+fn f40_decisions_are_the_same_in_every_state_location() {
+    let (decisions, events) = inline(swift(), StateLocation::Table, 1);
     for form in FORMS {
         let (others, asked) = inline(swift(), form, 1);
         assert_eq!(others, decisions, "{form:?}");
-        // What is in force is what was decided, so the datapath asked the same, but for what travels.
+        // Decisions take effect in the datapath, so equal decisions lead to equal events, except for the state that
+        // travels with them.
         let bare = |event: &Event| Event { carried: Carried::default(), ..*event };
         assert!(asked.iter().map(bare).eq(events.iter().map(bare)), "{form:?}");
     }
-    let (typed, _) = inline(Typed::<Swift>::new(Params::defaults(Swift::PARAMS)), Form::Table, 1);
-    assert_eq!(typed, decisions, "by type as by name");
-    assert!(decisions.iter().any(|(.., actions)| actions.fcwnd < Cwnd::packets(4)), "and it does decide");
+    let (typed, _) = inline(Typed::<Swift>::new(Params::defaults(Swift::PARAMS)), StateLocation::Table, 1);
+    assert_eq!(typed, decisions, "a typed program decides differently");
+    assert!(decisions.iter().any(|(.., actions)| actions.fcwnd < Cwnd::packets(4)), "no window was reduced");
 }
 
-/// Events of all kinds whose values a record cuts off or rounds, too: with a record and without, the answers agree.
+/// Events of all kinds, including values that a record truncates or rounds: responses are the same with a record and
+/// without.
 #[test]
-fn f40_without_a_record_it_decides_the_same() {
+fn f40_decisions_are_the_same_without_records() {
     for flows in [1, 4] {
-        let (_, events) = inline(swift(), Form::Table, flows);
+        let (_, events) = inline(swift(), StateLocation::Table, flows);
         for form in FORMS {
-            let make = || Processor::new(swift(), &config(form, CONNECTIONS)).expect("legal");
+            let make = || Processor::new(swift(), &config(form, CONNECTIONS)).expect("it is valid");
             let (mut with, mut without) = (make(), make());
             for (index, event) in events.iter().enumerate() {
                 let mut event = *event;
@@ -78,11 +89,11 @@ fn f40_without_a_record_it_decides_the_same() {
                     3 => (report.occupancy, report.label, event.queue) = (odd as u8, u32::from(odd) << 8, 7),
                     4 => report.kind = ReportKind::Retransmitted { count: odd as u8, early: odd & 256 != 0 },
                     5 => report.kind = ReportKind::Nacked { code: odd as u8 % 9 },
-                    // The number is another connection's now.
+                    // The number now belongs to another connection.
                     _ => event.first |= index % 5 == 0,
                 }
                 let recorded = with.handle(&EventRecord::pack(&event, false)).unpack();
-                let answer = without.answer(Time::from_ps(u64::from(event.report.t4.get()) << 17), &event);
+                let answer = without.respond(Time::from_ps(u64::from(event.report.t4.get()) << 17), &event);
                 assert_eq!(answer, recorded, "{form:?}, {flows} flows: {event:?}");
             }
         }
@@ -90,12 +101,12 @@ fn f40_without_a_record_it_decides_the_same() {
 }
 
 #[test]
-fn f40_batches_with_prefetch_decide_as_one_by_one() {
+fn f40_decisions_are_the_same_in_batches_with_prefetch() {
     for flows in [1, 4] {
-        let (decisions, events) = inline(swift(), Form::Table, flows);
+        let (decisions, events) = inline(swift(), StateLocation::Table, flows);
         let records: Vec<EventRecord> = events.iter().map(|event| EventRecord::pack(event, false)).collect();
-        for form in [Form::Table, Form::PREFETCHING, Form::Prefetching { ahead: 1 }] {
-            let mut processor = Processor::new(swift(), &config(form, CONNECTIONS)).expect("legal");
+        for form in [StateLocation::Table, StateLocation::PREFETCHING, StateLocation::Prefetching { ahead: 1 }] {
+            let mut processor = Processor::new(swift(), &config(form, CONNECTIONS)).expect("it is valid");
             let mut made = Vec::new();
             for batch in records.chunks(37) {
                 processor.handle_all(batch, |record| made.push(decision(&record.unpack())));
@@ -106,31 +117,32 @@ fn f40_batches_with_prefetch_decide_as_one_by_one() {
 }
 
 #[test]
-fn f40_behind_a_latency_and_on_a_thread_it_decides_the_same() {
+fn f40_decisions_are_the_same_behind_a_latency_and_on_a_thread() {
     for flows in [1, 4] {
-        let (decisions, events) = inline(swift(), Form::Table, flows);
-        let make = || Processor::new(swift(), &config(Form::PREFETCHING, CONNECTIONS)).expect("legal");
+        let (decisions, events) = inline(swift(), StateLocation::Table, flows);
+        let make = || Processor::new(swift(), &config(StateLocation::PREFETCHING, CONNECTIONS)).expect("it is valid");
 
         let mut delayed = Delayed::new(make(), Latency::FALCON, 64, Filter::open(64));
         let (mut made, mut now) = (Vec::new(), Time::ZERO);
         for event in &events {
             now += Duration::from_ns(100);
-            delayed.offer(now, &mut FlowGate::default(), event).expect("the engine keeps up");
+            delayed.offer(now, &mut FlowAdmission::default(), event).expect("the engine keeps up");
             while let Some(record) = delayed.poll(now) {
                 made.push(decision(&record.unpack()));
             }
         }
         while let Some(at) = delayed.next_at() {
-            made.push(decision(&delayed.poll(at).expect("it said when").unpack()));
+            made.push(decision(&delayed.poll(at).expect("the response is due").unpack()));
         }
         assert_eq!(made, decisions, "behind a latency, {flows} flows");
 
-        // Rings of a tenth: both ends fill and run empty, and a busy machine takes turns a few times only.
+        // Rings for a tenth of these events: both become full and empty, with few context switches even on a busy
+        // machine.
         let some = EVENTS / 5;
-        let mut port = Port::start(make(), some / 10, Filter::open(some / 10), thread::spawn).expect("a thread");
+        let mut port = Port::start(make(), some / 10, Filter::open(some / 10), thread::spawn).expect("a thread starts");
         let mut made = Vec::new();
         for event in &events[..some] {
-            while port.offer(&mut FlowGate::default(), event).is_err() {
+            while port.offer(&mut FlowAdmission::default(), event).is_err() {
                 made.extend(port.poll().map(|record| decision(&record.unpack())));
             }
         }
@@ -144,53 +156,54 @@ fn f40_behind_a_latency_and_on_a_thread_it_decides_the_same() {
 
 #[test]
 fn a_thread_that_sleeps_wakes_for_an_event_and_ends_with_its_port() {
-    let processor = Processor::new(swift(), &config(Form::Table, 1)).expect("legal");
+    let processor = Processor::new(swift(), &config(StateLocation::Table, 1)).expect("it is valid");
     let mut datapath = Datapath::new(3, 1, 1, processor.first());
-    let mut port = Port::start(processor, 4, Filter::open(4), thread::spawn).expect("a thread");
-    let mut gate = FlowGate::default();
+    let mut port = Port::start(processor, 4, Filter::open(4), thread::spawn).expect("a thread starts");
+    let mut gate = FlowAdmission::default();
     for _ in 0..20 {
         std::thread::park_timeout(std::time::Duration::from_millis(3));
-        port.offer(&mut gate, &datapath.event()).expect("nothing waits");
+        port.offer(&mut gate, &datapath.event()).expect("no event is outstanding");
         let response = loop {
             if let Some(record) = port.poll() {
                 break record.unpack();
             }
             std::thread::yield_now();
         };
-        gate.answered();
+        gate.note_response();
         datapath.apply(&response);
     }
 }
 
-/// 234 ns of interface and 66 ns of work: alone after 300 ns, behind others 66 ns after them.
+/// 234 ns of interface and 66 ns of work: an event alone is answered after 300 ns, each further one 66 ns after the
+/// one before.
 #[test]
-fn a_latency_is_the_interface_and_the_work_of_those_before() {
-    let processor = Processor::new(swift(), &config(Form::Table, CONNECTIONS)).expect("legal");
+fn a_latency_includes_the_interface_and_the_work_of_earlier_events() {
+    let processor = Processor::new(swift(), &config(StateLocation::Table, CONNECTIONS)).expect("it is valid");
     let mut datapath = Datapath::new(5, CONNECTIONS, 1, processor.first());
     let mut delayed = Delayed::new(processor, Latency::FALCON, 16, Filter::open(16));
     let at = Time::from_us(5);
     for _ in 0..4 {
-        delayed.offer(at, &mut FlowGate::default(), &datapath.event()).expect("there is room");
+        delayed.offer(at, &mut FlowAdmission::default(), &datapath.event()).expect("the queue has a free slot");
     }
-    assert_eq!(delayed.waiting(), 3, "one is being worked on");
+    assert_eq!(delayed.waiting(), 3, "one event is being processed");
     let mut arrivals = Vec::new();
     while let Some(next) = delayed.next_at() {
-        assert!(delayed.poll(next - Duration::from_ps(1)).is_none(), "not before");
+        assert!(delayed.poll(next - Duration::from_ps(1)).is_none(), "the response arrived too early");
         assert!(delayed.poll(next).is_some());
         arrivals.push(next.since(at).as_ns());
     }
     assert_eq!(arrivals, [300, 366, 432, 498]);
     let slow = Latency { interface: Duration::from_us(32), ..Latency::FALCON };
-    let processor = Processor::new(swift(), &config(Form::Table, CONNECTIONS)).expect("legal");
+    let processor = Processor::new(swift(), &config(StateLocation::Table, CONNECTIONS)).expect("it is valid");
     let mut delayed = Delayed::new(processor, slow, 16, Filter::open(16));
-    delayed.offer(at, &mut FlowGate::default(), &datapath.event()).expect("there is room");
-    assert_eq!(delayed.next_at().map(|next| next.since(at)), Some(Duration::from_ns(32_066)), "F-R20 adds to it");
+    delayed.offer(at, &mut FlowAdmission::default(), &datapath.event()).expect("the queue has a free slot");
+    assert_eq!(delayed.next_at().map(|next| next.since(at)), Some(Duration::from_ns(32_066)), "the latency of F-R20");
 }
 
 #[test]
-fn the_first_event_of_a_connection_finds_nothing_of_the_one_before() {
+fn the_first_event_of_a_connection_starts_from_the_initial_state() {
     let run = |form, used: bool| {
-        let mut processor = Processor::new(swift(), &config(form, 1)).expect("legal");
+        let mut processor = Processor::new(swift(), &config(form, 1)).expect("it is valid");
         let mut datapath = Datapath::new(9, 1, 1, processor.first());
         let fresh = datapath.event();
         assert!(fresh.first);
@@ -203,19 +216,19 @@ fn the_first_event_of_a_connection_finds_nothing_of_the_one_before() {
         }
         processor.handle(&EventRecord::pack(&fresh, false)).unpack().actions
     };
-    for form in [Form::Table, Form::Stateless] {
+    for form in [StateLocation::Table, StateLocation::Stateless] {
         assert_eq!(run(form, true), run(form, false), "{form:?}");
     }
 }
 
-/// Answers what time it is: the low 24 bits as a timeout, the others as a window.
+/// A program that returns the time: the low 24 bits as a timeout, the other bits as a window.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Clock(u64);
 
 impl Control for Clock {
     const NAME: &'static str = "clock";
-    const SUMMARY: &'static str = "says what time it is";
+    const SUMMARY: &'static str = "returns the time of the event";
     const PARAMS: &'static [ParamSpec] = &[];
 
     fn start(_: &Params, view: &ControlView) -> (Self, ControlActions) {
@@ -235,10 +248,11 @@ impl Control for Clock {
 
 impl ReportControl for Clock {}
 
-/// What a program is told of the time, in ticks, by an engine to which `ask` hands events that happen so.
+/// Returns the time, in ticks, that an engine gives its program for events that happen at `times`; `ask` hands an
+/// event to the engine.
 fn told_at(times: &[Time], mut ask: impl FnMut(&mut Processor<Typed<Clock>>, Time, &Event) -> Response) -> Vec<u64> {
     let program = Typed::<Clock>::new(Params::defaults(&[]));
-    let mut processor = Processor::new(program, &config(Form::Table, 1)).expect("legal");
+    let mut processor = Processor::new(program, &config(StateLocation::Table, 1)).expect("it is valid");
     let in_force = processor.first().in_force();
     let mut tell = |at: &Time| {
         let report = report(0, Ticks::at(*at), [100, 0, 100], in_force);
@@ -249,38 +263,39 @@ fn told_at(times: &[Time], mut ask: impl FnMut(&mut Processor<Typed<Clock>>, Tim
     times.iter().map(&mut tell).collect()
 }
 
-/// Whether the first event comes late or early on the circle of 24 bits, and however long nothing happens.
+/// Holds whether the first event falls early or late in the 24-bit range, and however long a pause between events is.
 #[test]
-fn a_program_is_told_when_its_event_happened() {
+fn a_program_gets_the_time_at_which_its_event_occurred() {
     let times = [1_500_000, 1_500_010, 2_900_000, 2_900_001, 9_000_000, 60_000_000, 60_000_001].map(Time::from_us);
     let ticks = times.map(Ticks::count);
-    assert_eq!(told_at(&times, |engine, at, event| engine.answer(at, event)), ticks);
+    assert_eq!(told_at(&times, |engine, at, event| engine.respond(at, event)), ticks);
     let recorded = |event: &Event| EventRecord::pack(event, false);
     let waited = |engine: &mut Processor<_>, at, event: &Event| engine.handle_at(at, &recorded(event)).unpack();
     assert_eq!(told_at(&times, waited), ticks);
     let late = |engine: &mut Processor<_>, at, event: &Event| {
         engine.handle_at(at + Duration::from_ms(700), &recorded(event)).unpack()
     };
-    assert_eq!(told_at(&times, late), ticks, "when it happened, and not when its turn came");
-    // Events alone tell the time where they come often enough; beyond that, whole circles are missing.
+    assert_eq!(told_at(&times, late), ticks, "the time of the event, not of its processing");
+    // Without the caller's clock, events that are frequent enough suffice to derive the time; longer pauses lose
+    // whole wraps.
     let alone = |engine: &mut Processor<_>, _, event: &Event| engine.handle(&recorded(event)).unpack();
     assert_eq!(told_at(&times[..4], alone), ticks[..4]);
     let long = told_at(&times[3..5], alone);
-    assert_eq!((ticks[4] - ticks[3]) - (long[1] - (ticks[3] & 0xff_ffff)), 2 << Ticks::BITS, "6.1 s seem to be 1.7");
-    // What is a little older than the event before it brings nobody back, and nobody a circle ahead.
+    assert_eq!((ticks[4] - ticks[3]) - (long[1] - (ticks[3] & 0xff_ffff)), 2 << Ticks::BITS, "6.1 s appear as 1.7 s");
+    // An event that is slightly older than the one before neither sets the time back nor counts as a wrap.
     let disorder = [1_500_000, 1_400_000, 1_500_001].map(Time::from_us);
     let (first, last) = (Ticks::count(disorder[0]), Ticks::count(disorder[2]));
     assert_eq!(told_at(&disorder, alone), [first, first, last]);
-    assert_eq!(told_at(&disorder, |engine, at, event| engine.answer(at, event)), [first, first, last]);
+    assert_eq!(told_at(&disorder, |engine, at, event| engine.respond(at, event)), [first, first, last]);
 }
 
-/// Two connections of one engine, one of them behind a queue: its shares fall, with its window. The other's answers are
-/// what they would be were it alone.
+/// Two connections of one engine, one of them with a queue on its path: its shares fall together with its window. The
+/// decisions for the other are the same as without the first.
 #[test]
-fn f36_congestion_of_one_connection_lowers_its_shares_and_no_others() {
+fn f36_congestion_of_one_connection_lowers_only_its_own_shares() {
     const CALM: u32 = 0;
     let run = |form, delays: &[u32]| {
-        let mut processor = Processor::new(swift(), &config(form, 2)).expect("legal");
+        let mut processor = Processor::new(swift(), &config(form, 2)).expect("it is valid");
         let first = *processor.first();
         let mut contexts = [(Carried::default(), first, true); 2];
         let mut calm = Vec::new();
@@ -302,35 +317,35 @@ fn f36_congestion_of_one_connection_lowers_its_shares_and_no_others() {
     for form in FORMS {
         let (alone, _) = run(form, &[50]);
         let (beside, [calm, congested]) = run(form, &[50, 2_000]);
-        assert_eq!(beside, alone, "{form:?}: it knows nothing of the other");
+        assert_eq!(beside, alone, "{form:?}: the other connection changed its decisions");
         assert!(congested.fcwnd < Cwnd::ONE && calm.fcwnd > Cwnd::packets(8), "{form:?}: {calm:?}, {congested:?}");
-        // Codes of smaller shares are larger.
+        // Smaller shares have larger codes.
         let shares = |of: &FlowActions| [of.alpha_requests.get(), of.alpha_responses.get()];
         assert!(shares(&congested).iter().zip(shares(&calm)).all(|(code, other)| *code > other + 2), "{form:?}");
     }
 }
 
 /// Another program for the same datapath: a window of 16 packets.
-fn fixed() -> Erased {
+fn fixed() -> ErasedPolicy {
     let mut params = Params::defaults(FixedWindow::PARAMS);
     assert_eq!(params.set(FixedWindow::PARAMS, "window", "16"), Ok(true));
-    Erased(Configured { policy: ControlPolicy::of::<FixedWindow>(), params })
+    ErasedPolicy(Configured { policy: ControlPolicy::of::<FixedWindow>(), params })
 }
 
 #[test]
-fn f1_another_program_runs_without_another_datapath() {
-    let (decisions, _) = inline(fixed(), Form::PREFETCHING, 1);
+fn f1_another_program_runs_on_the_same_datapath() {
+    let (decisions, _) = inline(fixed(), StateLocation::PREFETCHING, 1);
     assert!(decisions.iter().all(|(.., actions)| actions.fcwnd == Cwnd::packets(16)));
 }
 
-/// Fills its block of state, and reads no reports.
+/// A program that uses its full block of state, and reads no reports.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Large([u64; 8]);
 
 impl Control for Large {
     const NAME: &'static str = "large";
-    const SUMMARY: &'static str = "keeps as much as there is";
+    const SUMMARY: &'static str = "uses its full block of state";
     const PARAMS: &'static [ParamSpec] = &[];
 
     fn start(_: &Params, _: &ControlView) -> (Self, ControlActions) {
@@ -347,16 +362,20 @@ impl Control for Large {
 }
 
 #[test]
-fn engines_that_cannot_be_are_refused() {
+fn invalid_engine_configurations_are_refused() {
     let refusal = |form| Processor::new(fixed(), &config(form, 1)).err();
-    assert_eq!(refusal(Form::Stateless), Some(FaeError::NotStateless), "its state does not travel");
-    assert_eq!(refusal(Form::Prefetching { ahead: 65 }), Some(FaeError::TooFarAhead(65)));
-    let many = config(Form::Stateless, (1 << 24) + 1);
+    assert_eq!(refusal(StateLocation::Stateless), Some(FaeError::NotStateless), "its state cannot be carried");
+    assert_eq!(refusal(StateLocation::Prefetching { ahead: 65 }), Some(FaeError::PrefetchTooFar(65)));
+    let many = config(StateLocation::Stateless, (1 << 24) + 1);
     assert_eq!(Processor::new(swift(), &many).err(), Some(FaeError::TooManyConnections((1 << 24) + 1)));
-    let policy = rnic_transports::control::find("dcqcn").expect("it is registered");
-    let told = Erased(Configured { policy, params: Params::defaults(policy.params) });
-    assert_eq!(Processor::new(told, &config(Form::Table, 1)).err(), None, "it is told of events");
+    let policy = rnic_transports::control::find("dcqcn").expect("the policy is registered");
+    let told = ErasedPolicy(Configured { policy, params: Params::defaults(policy.params) });
+    assert_eq!(Processor::new(told, &config(StateLocation::Table, 1)).err(), None, "events are reported to it");
     let policy = ControlPolicy::of::<Large>();
-    let large = Erased(Configured { policy, params: Params::default() });
-    assert_eq!(Processor::new(large, &config(Form::Table, 1)).err(), Some(FaeError::NoReports), "no place beside it");
+    let large = ErasedPolicy(Configured { policy, params: Params::default() });
+    assert_eq!(
+        Processor::new(large, &config(StateLocation::Table, 1)).err(),
+        Some(FaeError::NoReports),
+        "no space for the adapter"
+    );
 }

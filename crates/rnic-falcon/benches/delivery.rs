@@ -1,5 +1,5 @@
-//! Packets per second without loss, and with one in a hundred lost: Push Data leaves one delivery layer, arrives at the
-//! other, and is acknowledged. Both ends' work counts for each packet.
+//! Packets per second without loss, and with one in a hundred lost: Push Data leaves one delivery layer, arrives at
+//! the other, and is acknowledged. The time per packet includes the work of both ends.
 
 #[path = "../tests/two_ends/steady.rs"]
 mod steady;

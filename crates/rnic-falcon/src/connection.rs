@@ -1,23 +1,24 @@
 //! One complete connection: both layers, and the gates of its flows to the adaptive engine.
 //!
 //! Source: Falcon (SIGCOMM'25) figure 2. Objects shared by the connections of a NIC ([`Resources`], the adaptive
-//! engine, the timing wheel, the ring of connections that can send) belong to the driver and are passed in with each
-//! call.
+//! engine, the timing wheel, the ring of connections that can send) belong to the driver and are passed as arguments
+//! of each call.
 //!
 //! The driver:
 //!
-//! * submits requests with [`Connection::submit`] and its upper layer's responses with [`Connection::answer`];
-//! * passes received packets to [`Connection::receive`], and calls [`Connection::transmit`] until it returns no packet;
+//! * submits requests with [`Connection::submit`], and the responses of its upper layer with [`Connection::respond`];
+//! * passes received packets to [`Connection::receive`], and calls [`Connection::transmit`] until it returns no
+//!   packet;
 //! * calls [`Connection::expire`] at [`Connection::timeout`], and [`Connection::transmit`] at
 //!   [`Connection::departure`];
 //! * after each of these, calls [`Connection::report_to_fae`], and passes responses that arrive later to
 //!   [`Connection::apply_response`].
 //!
-//! Transactions settled by the upper layer are reported to the delivery layer before a call returns; when the delivery
-//! layer is dead, the transaction layer becomes dead too.
+//! Transactions settled by the upper layer are reported to the delivery layer before a call returns; when the
+//! delivery layer has failed, the transaction layer is terminated too.
 
 use rnic_base::{Absence, LazyQueue, Time, prefetch_whole};
-use rnic_fae::{Event, FaeError, FlowGate, record::Response};
+use rnic_fae::{Event, FaeError, FlowAdmission, record::Response};
 use rnic_policy::Cwnd;
 use rnic_policy::FlowActions;
 use rnic_policy::control::report::{Carried, Ticks};
@@ -25,56 +26,57 @@ use rnic_wire::falcon::{NackCode, Packet, Rsn};
 
 use crate::adaptive::AdaptiveEngine;
 use crate::delivery::per_flow::PerFlow;
-use crate::delivery::{Arrival, Delivery, DeliveryConfig, Departure, Leaving, Reception};
+use crate::delivery::{Arrival, Delivery, DeliveryConfig, Departure, DepartureInfo, Reception};
+use crate::interface::Context;
 use crate::resources::Resources;
 use crate::resources::threshold::Alpha;
-use crate::seam::Context;
 use crate::transaction::{
-    Answer, AnswerError, Layer, Settled, Submission, SubmitError, TransactionConfig, Transactions, UpperLayer,
+    Layer, PacketDecision, PullResponse, RespondError, Submission, SubmitError, TransactionConfig, Transactions,
+    UpperLayer,
 };
 
-/// One Falcon connection: transaction layer, delivery layer, and the event gates of its flows.
+/// One Falcon connection: transaction layer, delivery layer, and the event admission of its flows.
 #[derive(Debug)]
 pub struct Connection {
     transactions: Transactions,
     delivery: Delivery,
-    gates: PerFlow<FlowGate>,
-    /// Number of the connection in the adaptive engine.
+    admissions: PerFlow<FlowAdmission>,
+    /// Number of the connection at the adaptive engine.
     number: u32,
     /// True until the adaptive engine has accepted the first event of the connection.
-    is_fresh: bool,
-    /// State carried with events, for a stateless adaptive engine. Allocated only in that case.
-    carried: Option<Box<Travelling>>,
-    /// Requests whose payload was still kept when the connection died or its upper layer failed.
+    is_first_event_pending: bool,
+    /// State carried with events; allocated only for a stateless adaptive engine.
+    carried: Option<Box<CarriedState>>,
+    /// Requests whose payload was still stored when the connection died or its upper layer failed.
     kept: LazyQueue<Rsn>,
 }
 
 /// State returned by the last responses, to be carried by the next event.
 #[derive(Debug)]
-struct Travelling {
+struct CarriedState {
     flows: PerFlow<Carried>,
-    /// The NIC window belongs to the connection, and so do the time and the direction of its last change; these fields
-    /// of `flows` are ignored. If each flow knew only the changes made by its own responses, each would change the
-    /// window once per round trip.
+    /// The NIC window belongs to the connection, and so do the time and the direction of its last change; these
+    /// fields of `flows` are ignored. If each flow considered only the changes made by its own responses, each flow
+    /// would change the window once per round trip.
     nic_marker: Ticks,
     nic_grew: bool,
-    /// Belongs to the connection too, because Swift uses it for the shares of resources.
+    /// Common to all flows too, because Swift uses it for the shares of resources.
     metadata: u32,
 }
 
-impl Travelling {
+impl CarriedState {
     fn new(flows: usize) -> Self {
         let flows = PerFlow::new(flows, |_| Carried::default());
         Self { flows, nic_marker: Ticks::ZERO, nic_grew: false, metadata: 0 }
     }
 
     /// Returns the state that the next event of `flow` carries.
-    fn of(&self, flow: u8) -> Carried {
+    fn for_flow(&self, flow: u8) -> Carried {
         let Self { nic_marker, nic_grew, metadata, .. } = *self;
         Carried { nic_marker, nic_grew, metadata, ..self.flows[flow] }
     }
 
-    fn keep(&mut self, flow: u8, carried: Carried) {
+    fn store(&mut self, flow: u8, carried: Carried) {
         self.flows[flow] = carried;
         let Carried { nic_marker, nic_grew, metadata, .. } = carried;
         (self.nic_marker, self.nic_grew, self.metadata) = (nic_marker, nic_grew, metadata);
@@ -93,34 +95,34 @@ pub struct ConnectionConfig {
 }
 
 impl Connection {
-    /// Creates a connection without any traffic, called `name` by its driver.
+    /// Creates a connection without any traffic, which the driver identifies by `driver_id`.
     ///
     /// # Errors
-    /// When the adaptive engine has no space for one more.
-    pub fn new(config: &ConnectionConfig, adaptive: &mut AdaptiveEngine, name: u32) -> Result<Self, FaeError> {
-        let [ours, theirs] = config.first_rsn;
-        let number = adaptive.enter(name)?;
+    /// Returns an error if the adaptive engine has no space for another connection.
+    pub fn new(config: &ConnectionConfig, adaptive: &mut AdaptiveEngine, driver_id: u32) -> Result<Self, FaeError> {
+        let [local_rsn, peer_rsn] = config.first_rsn;
+        let number = adaptive.enter(driver_id)?;
         let flows = usize::from(config.delivery.flows);
         let mut connection = Self {
-            transactions: Transactions::between(config.transactions, ours, theirs),
+            transactions: Transactions::between(config.transactions, local_rsn, peer_rsn),
             delivery: Delivery::with_policies(&config.delivery, adaptive.policies_of(&config.delivery)),
-            gates: PerFlow::new(flows, |_| FlowGate::default()),
+            admissions: PerFlow::new(flows, |_| FlowAdmission::default()),
             number,
-            is_fresh: true,
-            carried: adaptive.is_stateless().then(|| Box::new(Travelling::new(flows))),
+            is_first_event_pending: true,
+            carried: adaptive.is_stateless().then(|| Box::new(CarriedState::new(flows))),
             kept: LazyQueue::new(),
         };
         let first = adaptive.first();
         let flows = config.delivery.flows;
-        // No round trip was measured yet, so the recovery policy's timeout applies; without an acknowledgement for that
-        // long, packets are retransmitted, and losses are not detected sooner.
+        // No round trip was measured yet, so the recovery policy's timeout applies; packets are retransmitted after
+        // that time without an acknowledgement, and losses are not detected sooner.
         let rto = Ticks::of(connection.delivery.rto());
         for flow in 0..flows {
             let fcwnd = first.fcwnd.share(flow, flows);
-            // An engine that leaves these times to the recovery policy leaves them to it from the start.
-            let first_wait = |set: Ticks| if set == Ticks::ZERO { set } else { rto };
-            let (rack, tlp) = (first_wait(first.rack), first_wait(first.tlp));
-            connection.take_actions(flow, &FlowActions { fcwnd, rto, rack, tlp, ..*first });
+            // If the engine leaves these times to the recovery policy, it does so from the start.
+            let initial_wait = |time: Ticks| if time == Ticks::ZERO { time } else { rto };
+            let (rack, tlp) = (initial_wait(first.rack), initial_wait(first.tlp));
+            connection.apply_flow_actions(flow, &FlowActions { fcwnd, rto, rack, tlp, ..*first });
         }
         Ok(connection)
     }
@@ -142,8 +144,8 @@ impl Connection {
         self.delivery.set_attempts_max(attempts_max);
     }
 
-    /// Records the last period in which the connection was not driven: timers that were running in it are extended,
-    /// when timeouts follow measured round trips. To be called before [`Connection::receive`] and
+    /// Records the last period in which the connection was not driven: if timeouts are based on measured round trips,
+    /// timers that were running during it are extended. To be called before [`Connection::receive`] and
     /// [`Connection::expire`].
     #[inline]
     pub fn note_absence(&mut self, absence: Absence) {
@@ -169,26 +171,31 @@ impl Connection {
     /// See [`Transactions::submit`].
     ///
     /// # Errors
-    /// As there.
+    /// See [`Transactions::submit`].
     #[inline]
     pub fn submit(&mut self, resources: &mut Resources, submission: &Submission) -> Result<Rsn, SubmitError> {
         self.transactions.submit(resources, submission)
     }
 
-    /// See [`Transactions::answer`].
+    /// See [`Transactions::respond`].
     ///
     /// # Errors
-    /// As there.
+    /// See [`Transactions::respond`].
     #[inline]
-    pub fn answer(&mut self, resources: &mut Resources, rsn: Rsn, answer: &Answer) -> Result<(), AnswerError> {
-        self.transactions.answer(resources, rsn, answer)
+    pub fn respond(
+        &mut self,
+        resources: &mut Resources,
+        rsn: Rsn,
+        response: &PullResponse,
+    ) -> Result<(), RespondError> {
+        self.transactions.respond(resources, rsn, response)
     }
 
     /// See [`Transactions::acknowledge`].
     ///
     /// # Errors
-    /// As there.
-    pub fn acknowledge(&mut self, now: Time, rsn: Rsn) -> Result<(), AnswerError> {
+    /// See [`Transactions::acknowledge`].
+    pub fn acknowledge(&mut self, now: Time, rsn: Rsn) -> Result<(), RespondError> {
         self.transactions.acknowledge(rsn)?;
         self.settle(now);
         Ok(())
@@ -197,14 +204,15 @@ impl Connection {
     /// See [`Transactions::refuse`].
     ///
     /// # Errors
-    /// As there.
-    pub fn refuse(&mut self, now: Time, rsn: Rsn, code: NackCode) -> Result<(), AnswerError> {
+    /// See [`Transactions::refuse`].
+    pub fn refuse(&mut self, now: Time, rsn: Rsn, code: NackCode) -> Result<(), RespondError> {
         self.transactions.refuse(rsn, code)?;
         self.settle(now);
         Ok(())
     }
 
-    /// Lets an upper layer perform several operations on the transaction layer, then settles their results.
+    /// Calls `work`, in which an upper layer performs several operations on the transaction layer, and then reports
+    /// the transactions that it settled to the delivery layer.
     pub fn work<R>(&mut self, now: Time, work: impl FnOnce(&mut Transactions) -> R) -> R {
         let result = work(&mut self.transactions);
         self.settle(now);
@@ -243,7 +251,7 @@ impl Connection {
         self.delivery.transmit(now, &mut layer)
     }
 
-    /// Same as [`Connection::transmit`], with the packet written to `packet`. When no packet is sent, `packet` may have
+    /// Same as [`Connection::transmit`], with the packet written to `packet`. If no packet is sent, `packet` may have
     /// been modified.
     #[inline]
     pub fn transmit_into<U: UpperLayer>(
@@ -252,13 +260,13 @@ impl Connection {
         packet: &mut Packet,
         resources: &mut Resources,
         ulp: &mut U,
-    ) -> Option<Leaving> {
+    ) -> Option<DepartureInfo> {
         let mut layer = Layer { transactions: &mut self.transactions, resources, ulp };
         self.delivery.transmit_into(now, packet, &mut layer)
     }
 
-    /// Returns whether [`Connection::transmit`] would have a packet to send, pacing aside. A connection for which this
-    /// is false need not be checked again before a packet arrives, a timer is due, or a request or response is
+    /// Returns `true` if [`Connection::transmit`] would have a packet to send, without considering pacing. If not,
+    /// the connection need not be checked again before a packet arrives, a timer is due, or a request or response is
     /// submitted.
     #[inline]
     pub fn has_to_send(&mut self, now: Time) -> bool {
@@ -272,8 +280,8 @@ impl Connection {
         open.any() && self.transactions.has_to_send(open)
     }
 
-    /// Prefetches the memory that a packet of this connection needs and that is stored apart from the connection,
-    /// including its state in `adaptive`.
+    /// Prefetches memory that is needed to process a packet of this connection and that is not part of the connection
+    /// itself, including its state in `adaptive`.
     #[inline]
     pub fn prefetch_indirect(&self, adaptive: Option<&AdaptiveEngine>) {
         self.transactions.prefetch_indirect();
@@ -291,14 +299,14 @@ impl Connection {
         let mut layer = Layer { transactions: &mut self.transactions, resources, ulp };
         self.delivery.expire(now, &mut layer);
         layer.tick(now);
-        if self.delivery.is_dead() && !layer.transactions.is_dead() {
+        if self.delivery.is_terminated() && !layer.transactions.is_terminated() {
             layer.transactions.kept().for_each(|rsn| self.kept.push_back(rsn));
-            layer.die(now);
+            layer.terminate(now);
         }
         self.settle(now);
     }
 
-    /// Resumes delivery of requests to the upper layer, which was busy and accepts requests again.
+    /// Resumes delivery of requests to the upper layer, which was busy and now accepts requests again.
     pub fn resume<U: UpperLayer>(&mut self, now: Time, resources: &mut Resources, ulp: &mut U) {
         Layer { transactions: &mut self.transactions, resources, ulp }.resume(now);
         self.settle(now);
@@ -306,11 +314,11 @@ impl Connection {
 
     /// Terminates the connection: every local transaction completes in error, held resources are released, and no
     /// packet is sent or accepted any more.
-    pub fn die<U: UpperLayer>(&mut self, now: Time, resources: &mut Resources, ulp: &mut U) {
-        self.delivery.die();
-        if !self.transactions.is_dead() {
+    pub fn terminate<U: UpperLayer>(&mut self, now: Time, resources: &mut Resources, ulp: &mut U) {
+        self.delivery.terminate();
+        if !self.transactions.is_terminated() {
             self.transactions.kept().for_each(|rsn| self.kept.push_back(rsn));
-            Layer { transactions: &mut self.transactions, resources, ulp }.die(now);
+            Layer { transactions: &mut self.transactions, resources, ulp }.terminate(now);
         }
     }
 
@@ -320,39 +328,39 @@ impl Connection {
         self.transactions.refuse_all(resources, code);
     }
 
-    /// Returns each request of a dead connection, or of one whose upper layer has failed, whose payload was kept for
-    /// later delivery and is needed no longer; each once.
-    pub fn take_kept(&mut self) -> impl Iterator<Item = Rsn> {
+    /// Returns, each once, the requests of a dead connection, or of one whose upper layer has failed, whose payload
+    /// was stored for later delivery and is not needed any more.
+    pub fn take_kept_requests(&mut self) -> impl Iterator<Item = Rsn> {
         core::iter::from_fn(|| self.kept.pop_front())
     }
 
-    /// Returns the number to the adaptive engine, which must not be used by this connection afterwards.
-    pub fn leave(&mut self, adaptive: &mut AdaptiveEngine) {
-        adaptive.leave(self.number);
+    /// Releases the connection's number in the adaptive engine. The connection must not use `adaptive` afterwards.
+    pub fn deregister(&mut self, adaptive: &mut AdaptiveEngine) {
+        adaptive.deregister(self.number);
     }
 
-    /// Returns whether the connection has failed permanently.
+    /// Returns `true` if the connection has failed permanently.
     #[inline]
-    pub fn is_dead(&self) -> bool {
-        self.delivery.is_dead()
+    pub fn is_terminated(&self) -> bool {
+        self.delivery.is_terminated()
     }
 
     /// Returns the time at which [`Connection::expire`] is to be called, including due times of acknowledgements.
     #[inline]
     pub fn timeout(&self) -> Option<Time> {
         match (self.delivery.timeout(), self.transactions.next_timeout()) {
-            (Some(below), Some(above)) => Some(below.min(above)),
-            (below, above) => below.or(above),
+            (Some(delivery), Some(transactions)) => Some(delivery.min(transactions)),
+            (delivery, transactions) => delivery.or(transactions),
         }
     }
 
     /// Returns the time at which [`Connection::expire`] is to be called even if [`Connection::transmit`] is called
-    /// before.
+    /// earlier.
     #[inline]
     pub fn expiry(&self) -> Option<Time> {
         match (self.delivery.expiry(), self.transactions.next_timeout()) {
-            (Some(below), Some(above)) => Some(below.min(above)),
-            (below, above) => below.or(above),
+            (Some(delivery), Some(transactions)) => Some(delivery.min(transactions)),
+            (delivery, transactions) => delivery.or(transactions),
         }
     }
 
@@ -366,15 +374,15 @@ impl Connection {
     fn settle(&mut self, now: Time) {
         while let Some(settled) = self.transactions.settled() {
             match settled {
-                Settled::Acknowledged(received) => self.delivery.acknowledge(now, received),
-                Settled::Refused(received, code) => self.delivery.refuse(received, code),
+                PacketDecision::Acknowledged(received) => self.delivery.acknowledge(now, received),
+                PacketDecision::Refused(received, code) => self.delivery.refuse(received, code),
             }
         }
     }
 
-    /// Returns whether there are reports for the adaptive engine.
+    /// Returns `true` if there are reports for the adaptive engine.
     #[inline]
-    pub fn has_news(&self) -> bool {
+    pub fn has_reports(&self) -> bool {
         self.delivery.has_signal()
     }
 
@@ -384,43 +392,48 @@ impl Connection {
         while let Some(mut report) = self.delivery.signal() {
             report.occupancy = resources.rx_level();
             let flow = report.flow;
-            let mut event =
-                Event { connection: self.number, first: self.is_fresh, queue: 0, report, carried: Carried::default() };
+            let mut event = Event {
+                connection: self.number,
+                first: self.is_first_event_pending,
+                queue: 0,
+                report,
+                carried: Carried::default(),
+            };
             if let Some(carried) = &self.carried {
-                // The windows are state too; of several reports passed together, the later ones were made before the
-                // first was answered.
+                // The windows are part of the state. When several reports are passed together, the later ones were
+                // created before the response to the first, so they need the current windows.
                 (event.report.in_force.fcwnd, event.report.in_force.ncwnd) = self.delivery.windows(flow);
-                event.carried = carried.of(flow);
+                event.carried = carried.for_flow(flow);
             }
-            let Ok(answer) = adaptive.offer(now, &mut self.gates[flow], &event) else { continue };
-            self.is_fresh = false;
+            let Ok(answer) = adaptive.offer(now, &mut self.admissions[flow], &event) else { continue };
+            self.is_first_event_pending = false;
             if let Some(response) = answer {
                 self.apply_actions(flow, &response);
             }
         }
     }
 
-    /// Applies a response of the adaptive engine that arrived later.
+    /// Applies a response of the adaptive engine that was not available immediately.
     pub fn apply_response(&mut self, response: &Response) {
-        self.gates[response.flow].answered();
+        self.admissions[response.flow].note_response();
         self.apply_actions(response.flow, response);
     }
 
     #[inline]
     fn apply_actions(&mut self, flow: u8, response: &Response) {
         if let Some(carried) = &mut self.carried {
-            carried.keep(flow, response.carried);
+            carried.store(flow, response.carried);
         }
-        self.take_actions(flow, &response.actions);
+        self.apply_flow_actions(flow, &response.actions);
     }
 
-    fn take_actions(&mut self, flow: u8, actions: &FlowActions) {
+    fn apply_flow_actions(&mut self, flow: u8, actions: &FlowActions) {
         self.delivery.apply_response(flow, actions);
         let alpha = |alpha: rnic_policy::control::report::Alpha| Alpha::from_shift(alpha.get());
         self.transactions.set_alphas(alpha(actions.alpha_requests), alpha(actions.alpha_responses));
     }
 
-    /// Returns the connection's window, the sum over all flows.
+    /// Returns the connection's window: the sum over all flows.
     #[inline]
     pub fn fcwnd(&self) -> Cwnd {
         self.delivery.fcwnd()

@@ -3,28 +3,28 @@
 //!
 //! Source: Falcon (SIGCOMM'25) sections 4.1 to 4.3 and 5.2; specification Rev 0.9, section 9.
 //!
-//! State is divided by direction, and each owner has its methods in files of its own. The two directions do not access
-//! each other: [`Delivery`] passes a packet to the direction that it concerns, and transfers the data that both need:
-//! bases (the receiver's, written into packets of the sender) and responses (accepted by the receiver, they acknowledge
-//! the sender's requests). `shared` is passed to both.
+//! State is divided by direction, and the methods of each direction are in its own files. The two directions do not
+//! access each other: [`Delivery`] passes a packet to the direction that it concerns, and transfers the data that
+//! both need: the receiver's bases, which are written into the packets of the sender, and responses, which the
+//! receiver accepts and which acknowledge the sender's requests. `shared` is passed to both.
 //!
 //! ```text
 //!   sender (DeliverySender)                          receiver (DeliveryReceiver)
-//!     transmit    what leaves next                     accept      what has come, and where it falls
+//!     transmit    selects the next packet              accept      accepts packets, and positions them in the windows
 //!     gates       fcwnd, ncwnd, pacing                 rx_window   received and acknowledged bits
-//!     tx_window   contexts of packets under way        echo        who is owed an acknowledgement
-//!     acks        acknowledgements and NACKs come in   answer      acknowledgements and NACKs as they leave
-//!     recover     what is lost (policies)
+//!     tx_window   contexts of packets in flight        echo        acknowledgements that are due
+//!     acks        received acknowledgements and NACKs  answer      acknowledgements and NACKs to send
+//!     recover     losses (policies)
 //!     waits       timeout, probe, round trip         shared
-//!     measured    timeouts by what is measured         flows       which path
+//!     measured    timeouts from measurements           flows       choice of the path
 //!     timers      packets that time out                signal      reports that wait for the adaptive engine
-//!     report      reports and settings                 counters    what has happened
+//!     report      reports and settings                 counters    counts of events
 //!
 //!   exchange      packets from and to the driver     pace          the timing wheel that connections of a NIC share
 //! ```
 //!
-//! Per-flow state is a `PerFlow`, and bitmaps and marks are allocated on first use, because most connections have one
-//! flow and packets in order, and there may be very many connections.
+//! Per-flow state is stored in a `PerFlow`, and bitmaps and marks are allocated on first use, because most
+//! connections have one flow and receive packets in order, and there may be very many connections.
 //!
 //! The driver passes received packets to [`Delivery::receive`]; calls [`Delivery::transmit`] until it returns no
 //! packet; calls [`Delivery::expire`] at [`Delivery::deadline`]; passes reports ([`Delivery::signal`]) to an adaptive
@@ -47,22 +47,20 @@ mod windows;
 pub use ack_request::AckRequestRule;
 pub use config::{DeliveryConfig, ExtendedRule, OutOfWindowRule, Policies, TRACKED_MAX, TX_WINDOW_MAX};
 pub use counters::DeliveryCounters;
-pub use exchange::{Arrival, Departure, Leaving, Reception};
+pub use exchange::{Arrival, Departure, DepartureInfo, Reception};
 pub use flows::{FlowCounters, FlowView};
-pub use pace::{SLOT, Wheel};
+pub use pace::{SLOT_LEN, Wheel};
 pub use signal::{ControlSettings, SIGNALS_MAX};
 
 use std::sync::Arc;
 
-use rnic_base::{Absence, Duration, Psn32, Time};
+use rnic_base::{Absence, Duration, Time};
 use rnic_policy::Cwnd;
 use rnic_policy::control::report::{FlowActions, FlowReport};
 use rnic_policy::paths::FLOWS_MAX;
-use rnic_wire::falcon::{
-    Body, Cid, FlowLabel, NackCode, Packet, PacketType, ResyncCode, Rsn, Timestamp, UlpProtocol, Window, WindowBases,
-};
+use rnic_wire::falcon::{Body, FlowLabel, NackCode, Packet, Timestamp, Window, WindowBases};
 
-use crate::seam::{Gates, Received, Upper};
+use crate::interface::{Gates, Received, Upper};
 
 use receiver::DeliveryReceiver;
 use sender::DeliverySender;
@@ -76,39 +74,21 @@ pub struct Delivery {
     shared: Shared,
 }
 
-/// Initial value of a packet buffer, overwritten by the next packet.
-const BLANK: Packet = Packet {
-    cid: Cid::new(0),
-    function: 0,
-    protocol: UlpProtocol::None,
-    ack_request: false,
-    bases: WindowBases { data: Psn32::new(0), request: Psn32::new(0) },
-    timestamp: Timestamp::new(0),
-    payload_len: 0,
-    body: Body::Resync {
-        psn: Psn32::new(0),
-        rsn: Rsn::new(0),
-        code: ResyncCode::LocalXlr,
-        of: PacketType::PushData,
-        vendor: 0,
-    },
-};
-
 impl Delivery {
-    /// Creates the layer of a connection on which no packet was sent.
+    /// Creates the delivery layer of a connection on which no packet was sent yet.
     ///
     /// # Panics
-    /// When `config` has an invalid width or count.
+    /// If `config` has an invalid width or count.
     pub fn new(config: DeliveryConfig) -> Self {
         let (recovery, paths) = (config.recovery, config.paths);
         Self::with_policies(&config, Arc::new(Policies { recovery, paths }))
     }
 
-    /// Same as [`Delivery::new`], with `policies`, which are shared with other connections, in place of those of
+    /// Same as [`Delivery::new`], with `policies`, which are shared with other connections, instead of those of
     /// `config`.
     ///
     /// # Panics
-    /// As [`Delivery::new`].
+    /// See [`Delivery::new`].
     pub fn with_policies(config: &DeliveryConfig, policies: Arc<Policies>) -> Self {
         config.check();
         Self {
@@ -122,22 +102,22 @@ impl Delivery {
     #[inline]
     pub fn receive(&mut self, now: Time, arrival: &Arrival<'_>, upper: &mut impl Upper) -> Reception {
         let Self { sender, receiver, shared } = self;
-        if sender.is_dead() {
+        if sender.is_terminated() {
             return Reception::Dropped;
         }
         let packet = arrival.packet;
         let flow = shared.flows.of_label(arrival.label);
         match &packet.body {
-            Body::Ack(answer) => sender.take_ack(shared, now, flow, packet, (answer, None), upper),
-            Body::ExtendedAck(answer, bitmaps) => {
-                sender.take_ack(shared, now, flow, packet, (answer, Some(bitmaps)), upper)
+            Body::Ack(ack) => sender.on_ack_packet(shared, now, flow, packet, (ack, None), upper),
+            Body::ExtendedAck(ack, bitmaps) => {
+                sender.on_ack_packet(shared, now, flow, packet, (ack, Some(bitmaps)), upper)
             }
-            Body::Nack(nack) => sender.take_nack(shared, now, flow, packet, nack, upper),
+            Body::Nack(nack) => sender.on_nack_packet(shared, now, flow, packet, nack, upper),
             Body::PullRequest { .. } | Body::PullData { .. } | Body::PushData { .. } | Body::Resync { .. } => {
-                sender.take_bases(shared, now, &packet.bases, upper);
+                sender.apply_bases(shared, now, &packet.bases, upper);
                 receiver.note(flow, Timestamp::at(now - sender.backlog(now)), arrival);
-                let (reception, answered) = receiver.take_packet(shared, now, flow, packet, upper);
-                if let Some(rsn) = answered {
+                let (reception, answered_rsn) = receiver.receive_packet(shared, now, flow, packet, upper);
+                if let Some(rsn) = answered_rsn {
                     sender.acknowledge_request(shared, now, rsn, upper);
                 }
                 reception
@@ -145,46 +125,46 @@ impl Delivery {
         }
     }
 
-    /// Returns the next packet that may be sent now; `None` when there is none.
+    /// Returns the next packet that may be sent now; `None` if there is none.
     #[inline]
     pub fn transmit(&mut self, now: Time, upper: &mut impl Upper) -> Option<Departure> {
-        let mut packet = BLANK;
-        let Leaving { label, context, again } = self.transmit_into(now, &mut packet, upper)?;
-        Some(Departure { packet, label, context, again })
+        let mut packet = Packet::BLANK;
+        let DepartureInfo { label, context, is_retransmission } = self.transmit_into(now, &mut packet, upper)?;
+        Some(Departure { packet, label, context, is_retransmission })
     }
 
-    /// Same as [`Delivery::transmit`], with the packet written to `packet`. When no packet is sent, `packet` may have
+    /// Same as [`Delivery::transmit`], with the packet written to `packet`. If no packet is sent, `packet` may have
     /// been modified.
     #[inline]
-    pub fn transmit_into(&mut self, now: Time, packet: &mut Packet, upper: &mut impl Upper) -> Option<Leaving> {
+    pub fn transmit_into(&mut self, now: Time, packet: &mut Packet, upper: &mut impl Upper) -> Option<DepartureInfo> {
         let Self { sender, receiver, shared } = self;
-        if sender.is_dead() {
+        if sender.is_terminated() {
             return None;
         }
-        if receiver.has_answer(now)
-            && let Some(answer) = receiver.answer(shared, now, packet, upper)
+        if receiver.has_acknowledgement(now)
+            && let Some(acknowledgement) = receiver.write_acknowledgement(shared, now, packet, upper)
         {
-            return Some(answer);
+            return Some(acknowledgement);
         }
-        let leaving = sender.transmit(shared, now, packet, upper)?;
+        let departure = sender.transmit(shared, now, packet, upper)?;
         receiver.join(now, packet);
-        Some(leaving)
+        Some(departure)
     }
 
-    /// Returns whether an acknowledgement or NACK is due, or a packet is to be retransmitted.
+    /// Returns `true` if an acknowledgement or NACK is due, or a packet is to be retransmitted.
     #[inline]
     pub(crate) fn has_to_repeat(&self, now: Time) -> bool {
-        self.receiver.has_answer(now) || self.sender.has_to_repeat()
+        self.receiver.has_acknowledgement(now) || self.sender.has_to_repeat()
     }
 
-    /// Returns the gates of first transmissions, pacing aside.
+    /// Returns which packet types the windows currently allow to be sent for the first time; pacing is not considered.
     #[inline]
     pub(crate) fn open_gates(&self) -> Gates {
         self.sender.open_gates(&self.shared.flows)
     }
 
-    /// Returns the time of the next call of [`Delivery::expire`] or [`Delivery::transmit`], if nothing happens before.
-    /// Never later than necessary; sometimes earlier.
+    /// Returns the time at which [`Delivery::expire`] or [`Delivery::transmit`] is to be called next, if no other
+    /// event occurs before. It is never later than necessary, but may be earlier.
     #[inline]
     pub fn deadline(&self) -> Option<Time> {
         match (self.timeout(), self.departure()) {
@@ -199,33 +179,33 @@ impl Delivery {
         self.sender.departure()
     }
 
-    /// Returns [`Delivery::deadline`] without [`Delivery::departure`].
+    /// Same as [`Delivery::deadline`], but does not consider [`Delivery::departure`].
     #[inline]
     pub fn timeout(&self) -> Option<Time> {
-        match (self.answer_due(), self.expiry()) {
-            (Some(answer), Some(expiry)) => Some(answer.min(expiry)),
-            (answer, expiry) => answer.or(expiry),
+        match (self.acknowledgement_due(), self.expiry()) {
+            (Some(acknowledgement), Some(expiry)) => Some(acknowledgement.min(expiry)),
+            (acknowledgement, expiry) => acknowledgement.or(expiry),
         }
     }
 
-    /// Returns the time at which an acknowledgement or a NACK is due: it is sent by [`Delivery::transmit`].
+    /// Returns the time at which an acknowledgement or a NACK is due; [`Delivery::transmit`] sends it.
     #[inline]
-    pub fn answer_due(&self) -> Option<Time> {
-        if self.is_dead() { None } else { self.receiver.answer_due() }
+    pub fn acknowledgement_due(&self) -> Option<Time> {
+        if self.is_terminated() { None } else { self.receiver.acknowledgement_due() }
     }
 
-    /// Returns the time at which [`Delivery::expire`] is to be called, whether packets are sent meanwhile or not.
+    /// Returns the time at which [`Delivery::expire`] is to be called even if packets are sent earlier.
     #[inline]
     pub fn expiry(&self) -> Option<Time> {
         self.sender.expiry(&self.shared.flows)
     }
 
-    /// Performs the actions that are due. Resulting packets are sent by [`Delivery::transmit`].
+    /// Performs the actions that are due. [`Delivery::transmit`] sends the resulting packets.
     pub fn expire(&mut self, now: Time, upper: &mut impl Upper) {
         self.sender.expire(&mut self.shared, now, upper);
     }
 
-    /// Returns whether there is a report for the adaptive engine.
+    /// Returns `true` if there is a report for the adaptive engine.
     #[inline]
     pub(crate) fn has_signal(&self) -> bool {
         !self.shared.signals.is_empty()
@@ -240,7 +220,7 @@ impl Delivery {
     /// Applies the actions of the adaptive engine to `flow` and to the connection.
     ///
     /// # Panics
-    /// When the connection has no such flow.
+    /// If the connection has no such flow.
     pub fn apply_response(&mut self, flow: u8, actions: &FlowActions) {
         self.apply(flow, &ControlSettings::of(actions));
         self.sender.set_ack_rate(actions.ack_rate);
@@ -254,12 +234,12 @@ impl Delivery {
     /// Applies individual settings to `flow` and to the connection.
     ///
     /// # Panics
-    /// When the connection has no such flow.
+    /// If the connection has no such flow.
     pub fn apply(&mut self, flow: u8, settings: &ControlSettings) {
         self.sender.apply(&mut self.shared.flows, flow, settings);
     }
 
-    /// Returns the windows of `flow` and of the connection, in the form used in reports.
+    /// Returns the windows of `flow` and of the connection, in the format used in reports.
     #[inline]
     pub(crate) fn windows(&self, flow: u8) -> (Cwnd, u16) {
         self.sender.windows(&self.shared.flows, flow)
@@ -276,7 +256,7 @@ impl Delivery {
         self.sender.note_absence(absence);
     }
 
-    /// Sets the number of timeouts after which a packet is given up.
+    /// Sets the number of timeouts of a packet after which the connection fails.
     pub fn set_attempts_max(&mut self, attempts_max: u16) {
         self.sender.set_attempts_max(attempts_max);
     }
@@ -286,23 +266,24 @@ impl Delivery {
         self.receiver.acknowledge(now, received);
     }
 
-    /// Refuses a received packet belatedly on behalf of the upper layer: a NACK is sent. A shortage of resources is
-    /// never reported this way, but immediately with [`Verdict::NoResources`](crate::seam::Verdict::NoResources).
+    /// Refuses a packet on behalf of the upper layer some time after it was received: a NACK is sent. A shortage of
+    /// resources is never reported this way, but immediately with
+    /// [`Verdict::NoResources`](crate::interface::Verdict::NoResources).
     pub fn refuse(&mut self, received: Received, code: NackCode) {
         self.receiver.refuse(received, code);
     }
 
-    /// Sends the acknowledgements again immediately, on every flow on which a packet was received; returns whether
-    /// there is any.
+    /// Sends the acknowledgements again immediately, on every flow on which a packet was received; returns `true` if
+    /// there is such a flow.
     pub fn repeat_acknowledgements(&mut self, now: Time) -> bool {
-        !self.is_dead() && self.receiver.repeat_acknowledgements(now)
+        !self.is_terminated() && self.receiver.repeat_acknowledgements(now)
     }
 
-    /// Sends the NACK of the first final refusal again immediately; returns whether there was one. The network may have
-    /// lost the NACK, and a peer that learns of the connection's termination first would not know why its requests
-    /// failed.
+    /// Sends the NACK of the first final refusal again immediately; returns `true` if there was one. The network may
+    /// have lost the NACK, and a peer that is notified only of the connection's termination cannot determine why its
+    /// requests failed.
     pub fn repeat_refusal(&mut self) -> bool {
-        !self.is_dead() && self.receiver.repeat_refusal()
+        !self.is_terminated() && self.receiver.repeat_refusal()
     }
 
     /// Returns the connection's `fcwnd`: the sum over its flows.
@@ -311,14 +292,15 @@ impl Delivery {
         self.shared.flows.fcwnd()
     }
 
-    /// Returns the number of packets with requests that may be in flight, by the last settings of the adaptive engine:
-    /// the minimum of `fcwnd` and `ncwnd`.
+    /// Returns the number of packets with requests that may be in flight, according to the last settings of the
+    /// adaptive engine: the minimum of `fcwnd` and `ncwnd`.
     #[inline]
     pub fn window(&self) -> u64 {
         self.fcwnd().whole_packets().min(self.sender.ncwnd().into())
     }
 
-    /// Returns the last round-trip time, from a packet to the acknowledgement that echoes it; `None` before the first.
+    /// Returns the last round-trip time, measured from sending a packet to receiving the acknowledgement that echoes
+    /// it; `None` before the first.
     #[inline]
     pub fn round_trip(&self) -> Option<Duration> {
         self.sender.last_round_trip()
@@ -330,11 +312,11 @@ impl Delivery {
         self.sender.span(window)
     }
 
-    /// Returns the number of packets in both windows that were sent and are not known to have arrived. Packets for
-    /// which the receiver was not ready have arrived, until they are retransmitted.
+    /// Returns the number of packets in both windows that were sent and are not known to have arrived. A packet for
+    /// which the receiver was not ready counts as arrived until it is retransmitted.
     #[inline]
-    pub fn under_way(&self) -> u64 {
-        self.sender.under_way()
+    pub fn in_flight(&self) -> u64 {
+        self.sender.in_flight()
     }
 
     /// Sets the number of packets that may be sent for the first time from now on, beyond those in flight.
@@ -343,7 +325,8 @@ impl Delivery {
         self.sender.set_credit(packets);
     }
 
-    /// Returns whether the last call of [`Delivery::transmit`] could have sent a packet with more of this credit.
+    /// Returns `true` if the last call of [`Delivery::transmit`] could have sent a packet with more credit (see
+    /// [`Delivery::set_credit`]).
     #[inline]
     pub fn blocked_on_credit(&self) -> bool {
         self.sender.blocked_on_credit()
@@ -355,23 +338,23 @@ impl Delivery {
         self.shared.flows.get(flow).outstanding
     }
 
-    /// Returns the number of packets of `flow` that were acknowledged and not reported in an event yet: the flow's next
-    /// event reports them.
+    /// Returns the number of packets of `flow` that were acknowledged and are to be reported in the flow's next
+    /// event.
     #[inline]
     pub fn unreported_on(&self, flow: u8) -> u32 {
         self.shared.flows.get(flow).acknowledged.into()
     }
 
-    /// Returns the label of `flow`.
+    /// Returns the current label of `flow`.
     #[inline]
     pub fn label(&self, flow: u8) -> FlowLabel {
         self.shared.flows.get(flow).label
     }
 
-    /// Returns whether all packets sent are acknowledged.
+    /// Returns `true` if all packets sent are acknowledged.
     #[inline]
-    pub fn is_quiet(&self) -> bool {
-        self.sender.is_quiet()
+    pub fn all_acknowledged(&self) -> bool {
+        self.sender.all_acknowledged()
     }
 
     /// Returns the bases of the receiver's windows.
@@ -381,14 +364,14 @@ impl Delivery {
     }
 
     /// Terminates the connection: no packet is sent or accepted any more.
-    pub fn die(&mut self) {
-        self.sender.die();
+    pub fn terminate(&mut self) {
+        self.sender.terminate();
     }
 
-    /// Returns whether the connection was given up.
+    /// Returns `true` if the connection has failed permanently.
     #[inline]
-    pub fn is_dead(&self) -> bool {
-        self.sender.is_dead()
+    pub fn is_terminated(&self) -> bool {
+        self.sender.is_terminated()
     }
 
     /// See [`crate::connection::Connection::prefetch_indirect`].
@@ -397,7 +380,7 @@ impl Delivery {
         self.sender.prefetch_indirect();
     }
 
-    /// Returns [`DeliveryCounters::timeouts`] so far.
+    /// Returns the current value of [`DeliveryCounters::timeouts`].
     #[inline]
     pub fn timeouts(&self) -> u64 {
         self.shared.counters.timeouts
@@ -408,8 +391,8 @@ impl Delivery {
         self.shared.counters
     }
 
-    /// Returns each flow of a connection with several flows. With one flow, the values of the connection are those of
-    /// the flow, and the iterator is empty.
+    /// Returns a snapshot of each flow of a connection with several flows. With one flow, the iterator is empty,
+    /// because the values of the connection are those of the flow.
     pub fn flows(&self) -> impl Iterator<Item = FlowView> {
         self.shared.flows.views()
     }

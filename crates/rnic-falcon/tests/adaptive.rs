@@ -1,4 +1,5 @@
-//! The loop closed: the delivery layer under Swift, PLB and PRR, over a link with a queue (F-17, F-18, F-26, F-30).
+//! The closed control loop: the delivery layer with Swift, PLB and PRR, over a link with a queue (F-17, F-18, F-26,
+//! F-30).
 
 mod two_ends;
 
@@ -7,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rnic_base::{Duration, Time};
 use rnic_falcon::delivery::{DeliveryConfig, Departure};
-use rnic_falcon::seam::Window;
+use rnic_falcon::interface::Window;
 use rnic_policy::FlowActions;
 use rnic_policy::control::report::ReportKind;
 use rnic_wire::falcon::{FlowLabel, PacketType};
@@ -20,7 +21,7 @@ fn is_data(departure: &Departure) -> bool {
     departure.packet.body.packet_type() == PacketType::PushData
 }
 
-/// A queue that serves a packet in `service`, without end.
+/// A queue of unlimited length that sends one packet per `service`.
 struct Queue {
     free_at: Cell<Time>,
     service: Duration,
@@ -32,11 +33,11 @@ impl Queue {
         Self { free_at: Cell::new(Time::ZERO), service, longest: Cell::new(Duration::ZERO) }
     }
 
-    /// How long a packet that comes now is under way.
+    /// Returns the time that a packet which arrives at `now` spends in the queue and on the link.
     fn pass(&self, now: Time) -> Duration {
         let waits = self.free_at.get().since(now);
         self.free_at.set(now + waits + self.service);
-        // The beginning, when nobody knows the path yet, does not count.
+        // The start, before Swift has measured the path, does not count.
         if now > Time::from_us(11_000) {
             self.longest.set(self.longest.get().max(waits));
         }
@@ -45,7 +46,7 @@ impl Queue {
 }
 
 #[test]
-fn f1_another_program_steers_the_same_delivery_layer() {
+fn f1_another_program_controls_the_same_delivery_layer() {
     let most = |program: (Inline, FlowActions)| {
         let mut link = Link::new(config_of("rack-tlp", "ecmp"), Box::new(|_, _, _: &_| after(DELAY)));
         let (control, first) = program;
@@ -61,7 +62,7 @@ fn f1_another_program_steers_the_same_delivery_layer() {
     };
     let (fixed, swift) = (most(Inline::new("fixed-window", &[("window", "16")])), most(Inline::new("swift", &[])));
     assert_eq!(fixed, 16);
-    assert!(swift > 60, "Swift opens up to what the path holds: {swift}");
+    assert!(swift > 60, "Swift does not fill the path: {swift}");
 }
 
 #[test]
@@ -78,29 +79,30 @@ fn f17_swift_keeps_a_bottleneck_busy_and_its_queue_short() {
     let before = link.ends[1].upper.kept.len();
     link.run_for(Duration::from_ms(30));
     let throughput = link.ends[1].upper.kept.len() - before;
-    assert!(throughput > 71_000, "{throughput} of 75000 packets that the bottleneck could pass");
-    // Target 25 us + 3 hops + what flow scaling adds for a window of about 70 packets, less what the wire takes.
+    assert!(throughput > 71_000, "{throughput} of 75000 packets that the bottleneck could transmit");
+    // The target of 25 us, 3 hops, and what flow scaling adds for a window of about 70 packets, minus the wire's
+    // delay.
     assert!(queue.longest.get() < micros(40), "the queue held packets for {}", queue.longest.get());
     let counters = link.ends[0].delivery.counters();
-    assert_eq!((counters.timeouts, counters.sent_again_early, counters.signals_refused), (0, 0, 0), "{counters:?}");
+    assert_eq!((counters.timeouts, counters.retransmitted_early, counters.signals_refused), (0, 0, 0), "{counters:?}");
 }
 
 #[test]
-fn f18_a_full_receiver_makes_ncwnd_smaller() {
+fn f18_a_full_receiver_reduces_ncwnd() {
     let mut link = Link::new(config_of("rack-tlp", "ecmp"), Box::new(|_, _, _: &_| after(DELAY)));
     with_swift(&mut link, 1, &[]);
     link.ends[0].keeps_log = false;
     link.ends[0].upper.pushes(60_000);
     link.run_for(Duration::from_ms(2));
-    let ncwnd = |link: &Link<'_>| link.ends[0].signals.last().expect("reports come").in_force.ncwnd;
+    let ncwnd = |link: &Link<'_>| link.ends[0].signals.last().expect("a report was sent").in_force.ncwnd;
     let roomy = ncwnd(&link);
     link.ends[1].upper.rx_level = 31;
     link.run_for(Duration::from_ms(2));
     let full = ncwnd(&link);
-    assert!(full < roomy / 8, "{roomy} packets, then {full}");
+    assert!(full < roomy / 8, "{roomy} packets, then {full} with full buffers");
     link.ends[1].upper.rx_level = 0;
     link.run_for(Duration::from_ms(2));
-    assert!(ncwnd(&link) > 2 * full, "and it grows again");
+    assert!(ncwnd(&link) > 2 * full, "ncwnd does not grow again");
 }
 
 fn four_paths() -> DeliveryConfig {
@@ -110,8 +112,8 @@ fn four_paths() -> DeliveryConfig {
 }
 
 #[test]
-fn f26_a_congested_path_draws_less_within_a_few_round_trips() {
-    // Path 3 passes a tenth of what the others do.
+fn f26_a_congested_path_gets_fewer_packets_within_a_few_round_trips() {
+    // Path 3 has a tenth of the rate of the others.
     let queues = [100, 100, 100, 1_000].map(|ns| Queue::new(Duration::from_ns(ns)));
     let rule = |now, from, departure: &Departure| {
         let flow = usize::from(departure.label.flow(2));
@@ -124,13 +126,13 @@ fn f26_a_congested_path_draws_less_within_a_few_round_trips() {
     let late = link.ends[0].log.iter().filter(|(at, departure)| *at > Time::from_us(2_000) && is_data(departure));
     let flows: Vec<u8> = late.map(|(_, departure)| departure.label.flow(2)).collect();
     let slow = flows.iter().filter(|flow| **flow == 3).count();
-    assert!(slow * 8 < flows.len(), "{slow} of {} packets on the slow path, which would have a quarter", flows.len());
+    assert!(slow * 8 < flows.len(), "{slow} of {} packets on the slow path, not below an eighth", flows.len());
     assert_eq!(link.ends[0].delivery.counters().timeouts, 0);
 }
 
-/// Four paths alike, until one passes a tenth of what the others do.
+/// Four equal paths, until one drops to a tenth of the rate of the others.
 #[test]
-fn f26_a_path_that_becomes_congested_draws_less_within_a_few_round_trips() {
+fn f26_a_path_that_becomes_congested_gets_fewer_packets_within_a_few_round_trips() {
     let slow = Cell::new(false);
     let queues = [100, 100, 100, 100, 1_000].map(|ns| Queue::new(Duration::from_ns(ns)));
     let rule = |now, from, departure: &Departure| {
@@ -145,7 +147,7 @@ fn f26_a_path_that_becomes_congested_draws_less_within_a_few_round_trips() {
     slow.set(true);
     let congested = link.now;
     link.run_for(Duration::from_ms(1));
-    // By round trips of 10 us since then: packets, and those on that path.
+    // Share of the packets sent in these round trips of 10 us since then that took this path.
     let share = |from: u64, to: u64| {
         let round = |at: Time| at.since(congested).as_ps() / micros(10).as_ps();
         let log = link.ends[0].log.iter().filter(|(at, departure)| *at >= congested && is_data(departure));
@@ -156,11 +158,11 @@ fn f26_a_path_that_becomes_congested_draws_less_within_a_few_round_trips() {
         those.iter().filter(|flow| **flow == 3).count() as f64 / those.len() as f64
     };
     let [at_once, soon, later] = [share(0, 1), share(2, 6), share(10, 20)];
-    assert!(at_once > 0.2 && soon < 0.17 && later < 0.1, "{at_once} {soon} {later}, of a quarter before");
+    assert!(at_once > 0.2 && soon < 0.17 && later < 0.1, "shares {at_once} {soon} {later}, a quarter before");
 }
 
 #[test]
-fn f30_a_path_that_is_cut_is_left_and_nothing_is_lost() {
+fn f30_a_flow_leaves_a_failed_path_and_all_packets_arrive() {
     let cut = Cell::new(None::<FlowLabel>);
     let rule = |_, from, departure: &Departure| {
         if from == 0 && Some(departure.label) == cut.get() { LOST } else { after(DELAY) }
@@ -172,27 +174,28 @@ fn f30_a_path_that_is_cut_is_left_and_nothing_is_lost() {
     let label = link.ends[0].delivery.label(2);
     cut.set(Some(label));
     link.run_for(Duration::from_ms(20));
-    assert_ne!(link.ends[0].delivery.label(2), label, "it was moved");
+    assert_ne!(link.ends[0].delivery.label(2), label, "the flow kept its path");
     assert_eq!(link.ends[0].delivery.label(2).flow(2), 2);
     assert!(link.ends[0].upper.all_acked() && link.ends[1].upper.kept_once());
-    // It was moved for the second timeout of a packet, and not before.
+    // The flow changed its path at the second timeout of a packet, not earlier.
     let counts = link.ends[0].signals.iter().filter(|signal| signal.flow == 2).filter_map(|signal| match signal.kind {
         ReportKind::Retransmitted { count, .. } => Some((count, signal.label)),
         _ => None,
     });
     let before: Vec<u8> = counts.take_while(|(_, old)| *old == label.get()).map(|(count, _)| count).collect();
     assert_eq!((before.first(), before.iter().max()), (Some(&1), Some(&2)), "{before:?}");
-    // Recovery within a few timeouts: the last packet that waited for the cut path.
-    let last = link.ends[0].log.iter().rfind(|(_, departure)| departure.again).expect("something was repeated").0;
+    // Recovery takes a few timeouts at most: the time of the last retransmission.
+    let last =
+        link.ends[0].log.iter().rfind(|(_, departure)| departure.is_retransmission).expect("it was retransmitted").0;
     let rto = micros(250);
-    assert!(last < Time::from_us(1_200) + rto.saturating_mul(8), "the last repair at {last:?}");
+    assert!(last < Time::from_us(1_200) + rto.saturating_mul(8), "the last retransmission was at {last:?}");
 }
 
-/// Of each flow of [`moved_after`], in packets, always: Swift is told so.
+/// Constant window of each flow of [`moved_after`], in packets: Swift is configured for it.
 const WINDOW: u64 = 16;
 
-/// Runs with one of four paths late from some time on. Answers how many packets took it until its flow had another
-/// label, if ever.
+/// Runs with one of four paths delayed from some time on. Returns how many packets took it before its flow had
+/// another label; `None` if it never changed.
 fn moved_after(plb_rounds: &str) -> Option<u64> {
     let (late, delay) = (Cell::new(None::<FlowLabel>), micros(2));
     let rule = |_, from, departure: &Departure| {
@@ -210,7 +213,7 @@ fn moved_after(plb_rounds: &str) -> Option<u64> {
     let first = link.ends[0].delivery.label(2);
     late.set(Some(first));
     link.run_for(Duration::from_ms(2));
-    // By flow: its labels on the wire, with how many packets had taken the late path before.
+    // For each flow the labels seen on the wire, with the number of packets that had taken the late path before each.
     let mut seen: [BTreeMap<FlowLabel, u64>; 4] = Default::default();
     let (mut sent_late, begin) = (0, link.ends[0].log[0].0 + Duration::from_ms(1));
     for (at, departure) in link.ends[0].log.iter().filter(|(_, departure)| is_data(departure)) {
@@ -227,11 +230,12 @@ fn moved_after(plb_rounds: &str) -> Option<u64> {
 }
 
 #[test]
-fn f30_a_flow_on_a_congested_path_takes_another_after_so_many_rounds() {
+fn f30_a_flow_on_a_congested_path_changes_its_path_after_the_configured_rounds() {
     for rounds in [2, 5, 12] {
-        let sent = moved_after(&rounds.to_string()).expect("it was moved");
-        // A round is a window's worth of acknowledgements, half of them late at least. Half of the first one may have
-        // left before; if more has, it does not count. And a window is under way when the last one ends.
+        let sent = moved_after(&rounds.to_string()).expect("the flow changed its path");
+        // A round is one window of acknowledgements, at least half of them late. Up to half of the first one may have
+        // been sent before the delay began; if more was, that round does not count. And a window is in flight when
+        // the last round ends.
         let (least, most) = (rounds * WINDOW - WINDOW / 2, (rounds + 2) * WINDOW);
         assert!((least..=most).contains(&sent), "{rounds} rounds: after {sent} late packets, not {least} to {most}");
     }

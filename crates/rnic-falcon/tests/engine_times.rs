@@ -1,5 +1,5 @@
-//! Times that the adaptive engine says, in force: what RACK and TLP do by Swift's, as a connection has them, and not by
-//! the recovery policy's (F-11, F-12, F-15, F-23, F-29; conformance probe 8).
+//! Checks that times computed by the adaptive engine are applied: RACK and TLP in a connection use Swift's times, not
+//! those of the recovery policy (F-11, F-12, F-15, F-23, F-29; conformance probe 8).
 
 mod two_ends;
 
@@ -14,16 +14,16 @@ use two_ends::link::{Fate, Inline, LOST, Link, after, with_swift};
 use two_ends::{config, config_of, micros};
 
 const DELAY: Duration = Duration::from_us(5);
-/// What Swift's path takes there and back, less what packets take to send.
+/// Round-trip time of Swift's path, without the transmission time of packets.
 const ROUND_TRIP: Duration = Duration::from_us(10);
-/// Until which a receiver may wait with its acknowledgement.
+/// The longest time for which a receiver may delay an acknowledgement.
 const COALESCING: Duration = Duration::from_us(8);
 
 fn number(departure: &Departure) -> u32 {
     departure.packet.body.psn().map_or(u32::MAX, |psn| psn.value())
 }
 
-/// Loses Push Data from end 0 that `is_lost` names.
+/// Loses those Push Data packets of end 0 for which `is_lost` returns `true`.
 fn losing(mut is_lost: impl FnMut(&Departure) -> bool) -> impl FnMut(Time, usize, &Departure) -> Fate {
     move |_, from, departure| {
         let is_push = departure.packet.body.packet_type() == PacketType::PushData;
@@ -31,7 +31,7 @@ fn losing(mut is_lost: impl FnMut(&Departure) -> bool) -> impl FnMut(Time, usize
     }
 }
 
-/// When Push Data `psn` left, each time.
+/// Returns the times of all transmissions of Push Data `psn`.
 fn departures(link: &Link<'_>, psn: u32) -> Vec<Time> {
     let left = link.ends[0].left(PacketType::PushData);
     left.iter().filter(|(_, sent)| number(sent) == psn).map(|(at, _)| *at).collect()
@@ -44,11 +44,12 @@ fn probes_and_timeouts(link: &Link<'_>) -> (u64, u64) {
 }
 
 #[test]
-fn f15_f23_rack_and_tlp_of_the_engine_are_in_force() {
-    // The policy's would be 12.5 and 28 us.
+fn f15_f23_rack_and_tlp_times_of_the_engine_are_applied() {
+    // The recovery policy's own times would be 12.5 and 28 us.
     let (rack, tlp) = (micros(60), micros(150));
     for (lost, wait, probes) in [(110, rack, 0), (139, tlp + ROUND_TRIP, 1)] {
-        let mut link = Link::new(config(), Box::new(losing(move |sent| !sent.again && number(sent) == lost)));
+        let mut link =
+            Link::new(config(), Box::new(losing(move |sent| !sent.is_retransmission && number(sent) == lost)));
         let (_, first) = Inline::new("swift", &[]);
         let told = FlowActions { rack: Ticks::of(rack), tlp: Ticks::of(tlp), rto: Ticks::of(micros(1_000)), ..first };
         link.ends[0].delivery.apply_response(0, &told);
@@ -57,9 +58,9 @@ fn f15_f23_rack_and_tlp_of_the_engine_are_in_force() {
         assert!(link.ends[0].upper.all_acked());
         let left = departures(&link, lost);
         assert_eq!((left.len(), probes_and_timeouts(&link)), (2, (probes, 0)), "{lost}");
-        // Before a probe, there is silence since the last answer came.
+        // A probe is sent only after a silence since the last acknowledgement.
         let waited = left[1].since(left[0]);
-        assert!(waited + micros(1) >= wait && waited < wait + COALESCING + micros(1), "{lost} waited {waited}");
+        assert!(waited + micros(1) >= wait && waited < wait + COALESCING + micros(1), "packet {lost} waited {waited}");
     }
 }
 
@@ -74,12 +75,12 @@ fn f11_f15_probe8_reordering_within_swifts_window_retransmits_nothing() {
     assert!(link.ends[0].upper.all_acked());
     assert_eq!((link.ends[0].left_again(), probes_and_timeouts(&link)), (0, (0, 0)));
     let extended = link.ends[1].delivery.counters().extended_acks_sent;
-    assert!(extended > 100, "the link did reorder: {extended} acknowledgements saw a gap");
+    assert!(extended > 100, "only {extended} acknowledgements report a gap");
 }
 
 #[test]
-fn f11_f15_a_loss_is_repaired_a_round_trip_and_swifts_window_after_it_left() {
-    let mut link = Link::new(config(), Box::new(losing(|sent| !sent.again && number(sent) == 1_000)));
+fn f11_f15_a_lost_packet_is_retransmitted_after_a_round_trip_and_swifts_reordering_window() {
+    let mut link = Link::new(config(), Box::new(losing(|sent| !sent.is_retransmission && number(sent) == 1_000)));
     with_swift(&mut link, 1, &[]);
     link.ends[0].upper.pushes(3_000);
     link.run_for(Duration::from_ms(5));
@@ -91,7 +92,7 @@ fn f11_f15_a_loss_is_repaired_a_round_trip_and_swifts_window_after_it_left() {
 }
 
 #[test]
-fn f11_f15_a_retransmission_that_is_lost_needs_no_timeout_of_swifts() {
+fn f11_f15_a_lost_retransmission_is_recovered_without_swifts_timeout() {
     let mut times = 0;
     let is_lost = move |sent: &Departure| {
         times += u32::from(number(sent) == 1_000);
@@ -99,7 +100,7 @@ fn f11_f15_a_retransmission_that_is_lost_needs_no_timeout_of_swifts() {
     };
     let mut link = Link::new(config(), Box::new(losing(is_lost)));
     with_swift(&mut link, 1, &[]);
-    // So that the window stays open: what is sent meanwhile tells of the loss.
+    // So that the window stays open: packets sent in the meantime reveal the loss.
     link.packet_time = micros(1);
     link.ends[0].upper.pushes(6_000);
     link.run_for(Duration::from_ms(10));
@@ -113,7 +114,8 @@ fn f11_f15_a_retransmission_that_is_lost_needs_no_timeout_of_swifts() {
 #[test]
 fn f12_f15_probe8_the_end_of_a_burst_is_recovered_by_swifts_probe() {
     for lost in [1, 5] {
-        let mut link = Link::new(config(), Box::new(losing(move |sent| !sent.again && number(sent) >= 400 - lost)));
+        let mut link =
+            Link::new(config(), Box::new(losing(move |sent| !sent.is_retransmission && number(sent) >= 400 - lost)));
         with_swift(&mut link, 1, &[]);
         link.ends[0].upper.pushes(400);
         link.run_for(Duration::from_ms(1));
@@ -121,8 +123,8 @@ fn f12_f15_probe8_the_end_of_a_burst_is_recovered_by_swifts_probe() {
         assert_eq!(probes_and_timeouts(&link), (1, 0), "{lost} lost");
         let left = departures(&link, 400 - lost);
         let (waited, probe) = (left[1].since(left[0]), ROUND_TRIP * 2 + COALESCING);
-        // The last answer comes a round trip and its coalescing later than the last packet that arrived left; round
-        // trips in queues of acknowledgements are a bit longer.
+        // The last acknowledgement arrives a round trip and the coalescing delay after the last delivered packet
+        // left; round trips are slightly longer while acknowledgements queue.
         let most = probe + ROUND_TRIP + COALESCING + micros(8);
         assert!(waited >= probe && waited < most, "{lost} lost: {waited}, where a timeout is 250 us");
     }
@@ -132,25 +134,25 @@ fn f12_f15_probe8_the_end_of_a_burst_is_recovered_by_swifts_probe() {
 fn f15_timeouts_follow_a_round_trip_that_grows_tenfold() {
     let (delay, lost) = (Cell::new(micros(20)), Cell::new(None::<u32>));
     let rule = |_, from, departure: &Departure| {
-        let is_lost = from == 0 && !departure.again && lost.get() == Some(number(departure));
+        let is_lost = from == 0 && !departure.is_retransmission && lost.get() == Some(number(departure));
         if is_lost { LOST } else { after(delay.get()) }
     };
     let mut link = Link::new(config(), Box::new(rule));
-    // Twice as long as the longer path asks for: a window that fills neither, and no cut for its delay.
+    // Twice what the longer path needs: the window fills neither path, and the delay does not reduce it.
     with_swift(&mut link, 1, &[("base_target", "1ms")]);
     link.ends[0].upper.pushes(2_000_000);
-    let rto = |link: &Link<'_>| link.ends[0].signals.last().expect("reports come").in_force.rto.duration();
+    let rto = |link: &Link<'_>| link.ends[0].signals.last().expect("a report was sent").in_force.rto.duration();
     link.ends[0].keeps_log = false;
     link.run_for(Duration::from_ms(2));
-    assert_eq!(Ticks::of(rto(&link)), Ticks::of(micros(250)), "the least, of a round trip of 40 us");
+    assert_eq!(Ticks::of(rto(&link)), Ticks::of(micros(250)), "the minimum, with a round trip of 40 us");
     delay.set(micros(200));
     link.run_for(Duration::from_ms(20));
     let grown = rto(&link);
-    assert!(grown >= micros(800) && grown < micros(840), "twice the round trip: {grown}");
-    // What RACK waits has grown with it, and no timeout is needed.
+    assert!(grown >= micros(800) && grown < micros(840), "not twice the round trip: {grown}");
+    // RACK's delay has grown with the round trip, and no timeout is needed.
     let before = probes_and_timeouts(&link);
     link.ends[0].keeps_log = true;
-    let next = link.ends[0].delivery.counters().sent as u32 + 50;
+    let next = link.ends[0].delivery.counters().first_transmissions as u32 + 50;
     lost.set(Some(next));
     link.run_for(Duration::from_ms(2));
     let left = departures(&link, next);
@@ -160,7 +162,7 @@ fn f15_timeouts_follow_a_round_trip_that_grows_tenfold() {
     link.ends[0].keeps_log = false;
     delay.set(micros(20));
     link.run_for(Duration::from_ms(20));
-    assert_eq!(Ticks::of(rto(&link)), Ticks::of(micros(250)), "and shrunk with it");
+    assert_eq!(Ticks::of(rto(&link)), Ticks::of(micros(250)), "the timeout shrinks with the round trip");
 }
 
 #[test]
@@ -177,6 +179,6 @@ fn f29_paths_of_different_delay_cause_no_retransmission_under_swift() {
         assert!(link.ends[0].upper.all_acked(), "{paths}");
         assert_eq!((link.ends[0].left_again(), probes_and_timeouts(&link)), (0, (0, 0)), "{paths}");
         let extended = link.ends[1].delivery.counters().extended_acks_sent;
-        assert!(extended > 100, "{paths}: the paths did reorder, {extended} acknowledgements saw a gap");
+        assert!(extended > 100, "{paths}: only {extended} acknowledgements report a gap");
     }
 }

@@ -1,6 +1,7 @@
-//! Whatever the link does, every packet is delivered exactly once, across the wrap of sequence numbers.
+//! Checks that every packet is delivered exactly once whatever the link does, also when sequence numbers wrap.
 //!
 //! A failing run names its seed; `FALCON_SEED=<seed> cargo test -p rnic-falcon --test exactly_once` runs it alone.
+#![expect(clippy::disallowed_methods, reason = "the environment selects longer runs")]
 
 mod two_ends;
 
@@ -12,7 +13,7 @@ use two_ends::config_of;
 use two_ends::link::{Fate, Link};
 use two_ends::upper::{Acknowledging, Counting};
 
-/// What may be chosen, drawn from the seed.
+/// Returns a configuration whose options are drawn from the seed.
 fn draw_config(random: &mut RandomStream) -> DeliveryConfig {
     let recovery = ["rack-tlp", "ooo-distance"][random.below(2) as usize];
     let flows = [1, 1, 2, 4, 8][random.below(5) as usize];
@@ -76,15 +77,15 @@ fn run(seed: u64) {
     let replay = format!("FALCON_SEED={seed} cargo test -p rnic-falcon --test exactly_once");
     for (side, end) in link.ends.iter().enumerate() {
         let upper = &end.upper;
-        assert!(upper.all_acked() && upper.queued() == 0, "end {side} is left waiting: {replay}\n{config:?}");
-        assert!(upper.kept_once(), "end {side} was given something twice: {replay}");
+        assert!(upper.all_acked() && upper.queued() == 0, "end {side} has unacked packets: {replay}\n{config:?}");
+        assert!(upper.kept_once(), "end {side} received a packet twice: {replay}");
         assert_eq!(upper.exhausted, vec![], "{replay}");
         let counters = end.delivery.counters();
         assert_eq!(counters.peer_errors, 0, "{replay}");
         let pulls = link.ends[1 - side].upper.kept.len();
         assert!(pulls >= 600, "end {} kept {pulls}: {replay}", 1 - side);
     }
-    // Everything that was ever queued at one end is at the other.
+    // Everything that was queued at one end has been delivered at the other.
     for side in [0, 1] {
         assert_eq!(link.ends[side].upper.acked.len(), link.ends[1 - side].upper.kept.len(), "{replay}");
     }

@@ -1,10 +1,10 @@
-//! Packets further from the base than acknowledgements tell of: 128 data, 64 requests (F-14).
+//! Packets further from the base than acknowledgements can report: 128 data, 64 requests (F-14).
 
 mod two_ends;
 
 use rnic_base::{Duration, Psn32, Time};
 use rnic_falcon::delivery::{AckRequestRule, ControlSettings, DeliveryConfig, Departure};
-use rnic_falcon::seam::{Context, Received, Window};
+use rnic_falcon::interface::{Context, Received, Window};
 use rnic_policy::Cwnd;
 use rnic_policy::control::report::ReportKind;
 use rnic_wire::falcon::{NackCode, PacketType, RnrTimer};
@@ -13,7 +13,7 @@ use two_ends::{config_of, micros};
 
 const DELAY: Duration = Duration::from_us(5);
 
-/// Windows that let all of it out, and seven attempts.
+/// Windows that admit all packets, and up to seven attempts.
 fn wide(recovery: &str) -> DeliveryConfig {
     let mut config = config_of(recovery, "ecmp");
     (config.fcwnd, config.ncwnd, config.attempts_max) = (Cwnd::packets(300), 300, 7);
@@ -21,7 +21,7 @@ fn wide(recovery: &str) -> DeliveryConfig {
     config
 }
 
-/// A Push that its receiver is not ready for, for so long, and 200 Pull Data behind it.
+/// A Push for which the receiver is not ready for `wait`, followed by 200 Pull Data packets.
 fn behind_one_that_waits(recovery: &str, wait: Duration, rule: Rule<'static>) -> Link<'static> {
     let mut link = Link::new(wide(recovery), rule);
     link.ends[1].upper.refusals.insert(0, NackCode::NotReady { timeout: RnrTimer::at_least(wait) });
@@ -33,7 +33,7 @@ fn behind_one_that_waits(recovery: &str, wait: Duration, rule: Rule<'static>) ->
     link
 }
 
-/// When packet `number` left, each time.
+/// Returns the times of all transmissions of packet `number`.
 fn departures(link: &Link<'_>, number: u32) -> Vec<Time> {
     let is_it = |sent: &Departure| sent.packet.body.psn() == Some(Psn32::new(number)) && sent.context.is_some();
     link.ends[0].log.iter().filter(|(_, sent)| is_it(sent)).map(|(at, _)| *at).collect()
@@ -44,16 +44,17 @@ fn tells_of_timeouts(link: &Link<'_>) -> bool {
 }
 
 #[test]
-fn f14_behind_a_packet_that_waits_for_its_receiver_nothing_times_out() {
+fn f14_packets_behind_one_that_waits_for_its_receiver_do_not_time_out() {
     let mut link = behind_one_that_waits("rack-tlp", Duration::from_ms(100), Box::new(|_, _, _: &_| after(DELAY)));
     link.run_for(Duration::from_ms(90));
-    assert_eq!(link.ends[1].upper.kept.len(), 201, "all have arrived");
+    assert_eq!(link.ends[1].upper.kept.len(), 201, "all packets have arrived");
     let end = &link.ends[0];
     assert_eq!((end.delivery.counters().timeouts, &end.upper.exhausted[..]), (0, &[][..]));
     assert!(!tells_of_timeouts(&link));
-    // 0 to 127 are known to have arrived; the rest is asked about as seldom as what the upper layer is silent of.
-    let beyond = end.log.iter().filter(|(_, sent)| sent.again && sent.context.is_some()).count();
-    assert!(beyond <= 17 * 73 + 40, "{beyond} packets left in vain");
+    // 0 to 127 are known to have arrived; the others are retransmitted as rarely as packets that the upper layer has
+    // not acknowledged.
+    let beyond = end.log.iter().filter(|(_, sent)| sent.is_retransmission && sent.context.is_some()).count();
+    assert!(beyond <= 17 * 73 + 40, "{beyond} unnecessary retransmissions");
     link.ends[1].upper.refusals.clear();
     link.run_for(Duration::from_ms(35));
     let first = Received { window: Window::Data, psn: Psn32::new(0) };
@@ -63,22 +64,23 @@ fn f14_behind_a_packet_that_waits_for_its_receiver_nothing_times_out() {
 }
 
 #[test]
-fn f14_what_was_lost_far_behind_a_packet_that_waits_leaves_again() {
+fn f14_a_packet_lost_far_behind_one_that_waits_is_retransmitted() {
     let rule = |_, from, sent: &Departure| {
-        let lost = from == 0 && !sent.again && sent.packet.body.psn() == Some(Psn32::new(150));
+        let lost = from == 0 && !sent.is_retransmission && sent.packet.body.psn() == Some(Psn32::new(150));
         if lost { LOST } else { after(DELAY) }
     };
     let mut link = behind_one_that_waits("rack-tlp", Duration::from_ms(100), Box::new(rule));
     link.run_for(Duration::from_ms(6));
-    assert_eq!(link.ends[1].upper.kept.len(), 201, "nobody can tell that it is missing, and it is not forgotten");
+    assert_eq!(link.ends[1].upper.kept.len(), 201, "the lost packet was retransmitted");
     assert_eq!(link.ends[0].delivery.counters().timeouts, 0);
 }
 
-/// Once acknowledgements can tell of it, a packet has its own timeout again: no other rule repairs the last one here.
+/// As soon as acknowledgements can report a packet, it has its own timeout again: no other rule repairs the last
+/// packet here.
 #[test]
-fn f14_what_comes_within_reach_times_out_by_itself() {
+fn f14_a_packet_that_enters_the_bitmaps_has_its_own_timeout() {
     let rule = |_, from, sent: &Departure| {
-        let lost = from == 0 && !sent.again && sent.packet.body.psn() == Some(Psn32::new(200));
+        let lost = from == 0 && !sent.is_retransmission && sent.packet.body.psn() == Some(Psn32::new(200));
         if lost { LOST } else { after(DELAY) }
     };
     let mut link = behind_one_that_waits("ooo-distance", Duration::from_us(1_900), Box::new(rule));
@@ -90,20 +92,20 @@ fn f14_what_comes_within_reach_times_out_by_itself() {
     link.run_for(Duration::from_ms(8));
     let left = departures(&link, 200);
     assert_eq!((left.len(), link.ends[0].delivery.counters().timeouts), (2, 1));
-    // In reach after 2 ms; its millisecond is over, and that is seen within another.
+    // In reach after 2 ms; by then its timeout of one millisecond has expired, which is noticed within another.
     let waited = left[1].since(left[0]);
     assert!(waited > micros(1_900) && waited < micros(3_100), "{waited}");
     assert!(link.ends[0].upper.all_acked());
 }
 
-/// A round trip of 200 us and a timeout of two: the repair of the first packet is known after 450, and what left 50 us
-/// after it is 400 old by then.
+/// A round trip of 200 us and a timeout of twice that: the retransmission of the first packet is acknowledged after
+/// 450 us, when packets sent 50 us after it are already 400 us old.
 #[test]
-fn f14_while_a_loss_is_repaired_nothing_behind_it_times_out() {
+fn f14_packets_behind_a_loss_do_not_time_out_during_its_recovery() {
     for kind in [PacketType::PushData, PacketType::PullRequest] {
         let rule = move |_, from, sent: &Departure| {
             let is_first = sent.packet.body.psn() == Some(Psn32::new(0)) && sent.context.is_some();
-            if from == 0 && is_first && !sent.again { LOST } else { after(micros(100)) }
+            if from == 0 && is_first && !sent.is_retransmission { LOST } else { after(micros(100)) }
         };
         let mut link = Link::new(wide("rack-tlp"), Box::new(rule));
         link.packet_time = Duration::from_ns(164);
@@ -122,15 +124,15 @@ fn f14_while_a_loss_is_repaired_nothing_behind_it_times_out() {
     }
 }
 
-/// A peer that is gone is found gone by the packets that acknowledgements would tell of.
+/// A peer that has disappeared is detected through the packets that acknowledgements can report.
 #[test]
-fn f14_a_peer_that_falls_silent_is_given_up_however_many_packets_there_are() {
+fn f14_a_silent_peer_ends_the_connection_with_many_packets_in_flight() {
     let mut config = wide("rack-tlp");
     config.attempts_max = 3;
     let mut link = Link::new(config, Box::new(|_, _, _: &_| LOST));
     link.ends[0].upper.give_up = true;
     link.ends[0].upper.pushes(300);
     link.run_for(micros(4_010));
-    assert!(link.ends[0].delivery.is_dead());
+    assert!(link.ends[0].delivery.is_terminated());
     assert_eq!(link.ends[0].upper.exhausted, [Context(0)]);
 }

@@ -1,6 +1,6 @@
-//! Connections that live long: whatever the clock shows, and however long nothing was sent, they do the same.
+//! Long-lived connections: their behaviour depends neither on the value of the clock nor on how long they were idle.
 //!
-//! Timestamps have 32 bits of 131.072 ns on the wire (563 s), and 24 where controllers see them (2.199 s).
+//! Timestamps have 32 bits of 131.072 ns on the wire (563 s), and 24 bits where controllers see them (2.199 s).
 
 mod two_ends;
 
@@ -13,19 +13,20 @@ use two_ends::packets::{ack, give};
 use two_ends::upper::Counting;
 use two_ends::{config, config_of, us};
 
-/// A whole number of units of the clock, and of slots of the timing wheel: by less, clocks would round differently.
+/// A whole number of clock units and of slots of the timing wheel: with any smaller step, rounding would differ
+/// between runs.
 const STEP: Duration = Duration::from_ps(125 << 17);
-/// When 24 bits begin anew, and when 32 do.
+/// Times at which the 24-bit and the 32-bit timestamps wrap.
 const WRAPS: [Duration; 2] = [Duration::from_ps(1 << (24 + 17)), Duration::from_ps(1 << (32 + 17))];
-/// How long a burst has to get through.
+/// Time within which a burst must be complete.
 const BUSY: Duration = Duration::from_ms(4);
 
 fn steps(length: Duration) -> Duration {
     STEP * (length.as_ps() / STEP.as_ps())
 }
 
-/// What leaves and what controllers are told, from burst to burst of bursts over a bad path, one each `period` from
-/// `begin` on; times are those since the burst began.
+/// Sends bursts over a bad path, one per `period` from `begin` on. Returns for each burst the packets sent and the
+/// reports to controllers; times are relative to the start of the burst.
 fn life(begin: Duration, period: Duration, flows: u8, seed: u64) -> Vec<Vec<String>> {
     let mut random = RandomStreams::new(seed).stream("long life");
     let rule = move |_, _, departure: &Departure| {
@@ -50,9 +51,9 @@ fn life(begin: Duration, period: Duration, flows: u8, seed: u64) -> Vec<Vec<Stri
         let mut burst = Vec::new();
         for end in &mut link.ends {
             assert!(end.upper.all_acked() && end.upper.kept_once(), "{begin} {period}, {flows} flows, seed {seed}");
-            burst.extend(end.log.drain(..).map(|(at, Departure { packet, label, again, .. })| {
+            burst.extend(end.log.drain(..).map(|(at, Departure { packet, label, is_retransmission, .. })| {
                 let (kind, psn, bases) = (packet.body.packet_type(), packet.body.psn(), packet.bases);
-                format!("{} {kind:?} {psn:?} {bases:?} {label:?} {again}", at.since(now))
+                format!("{} {kind:?} {psn:?} {bases:?} {label:?} {is_retransmission}", at.since(now))
             }));
             burst.extend(end.signals.drain(..).map(|report| {
                 let (at, rtt, delay) = (report.t4.since(Ticks::at(now)), report.rtt(), report.delay());
@@ -74,10 +75,10 @@ fn agree(expected: &[Vec<String>], found: &[Vec<String>], which: &str) {
 }
 
 #[test]
-fn whatever_the_clock_shows_connections_do_the_same() {
+fn the_clock_value_does_not_affect_connections() {
     let (early, period) = (Duration::from_ms(1), Duration::from_ms(6));
     let late = [Duration::from_secs(3_600), Duration::from_secs(100 * 24 * 3_600)];
-    // In the middle of a burst, between two, and right behind one.
+    // Wraps in the middle of a burst, between two bursts, and right after one.
     let at_wraps =
         WRAPS.iter().flat_map(|wrap| [100, 2_000, 5_000, 6_050, 12_900].map(|us| *wrap - Duration::from_us(us)));
     let begins: Vec<Duration> = late.into_iter().chain(at_wraps).collect();
@@ -89,10 +90,10 @@ fn whatever_the_clock_shows_connections_do_the_same() {
     }
 }
 
-/// Where timestamps come again, and a little earlier: then those of a burst look as if they were just before those of
-/// the one before.
+/// Pauses of exactly one wrap of the timestamps, and a little less: then the timestamps of a burst appear to be just
+/// before those of the previous one.
 #[test]
-fn however_long_nothing_was_sent_connections_do_the_same() {
+fn the_length_of_a_pause_does_not_affect_connections() {
     let wraps = [WRAPS[0], WRAPS[0] * 3, WRAPS[1], WRAPS[1] * 2];
     let around = wraps.iter().flat_map(|wrap| {
         [STEP, Duration::ZERO]
@@ -111,10 +112,11 @@ fn however_long_nothing_was_sent_connections_do_the_same() {
     }
 }
 
-/// Half the circle of 24 bits is the longest that controllers are told, not the remainder of whole circles: an answer
-/// that comes after seconds must not look like one that took no time. The receiver's part in it is none of the delay.
+/// The longest time reported to controllers is half the 24-bit range, not the remainder modulo that range: an
+/// acknowledgement that arrives after seconds must not look as if it had taken no time. The time at the receiver is
+/// not part of the delay.
 #[test]
-fn an_answer_that_comes_after_seconds_is_told_as_late() {
+fn an_acknowledgement_after_seconds_is_reported_as_late() {
     let longest = Ticks::new(Ticks::MAX.get() / 2);
     for (took, waited) in
         [(900, 0), (900, 899), (1_200, 0), (1_200, 1_150), (2_000, 0), (2_300, 0), (2_300, 2_250), (9_000, 0)]
@@ -126,8 +128,8 @@ fn an_answer_that_comes_after_seconds_is_told_as_late() {
         give(&mut delivery, &mut upper, us(1_000) + took, ack(0, 1, us(1_000), us(1_000) + waited));
         let report = delivery.signal().expect("an acknowledgement is reported");
         let is_near = |told: Ticks, length: Duration| told.get().abs_diff(Ticks::of(length).min(longest).get()) <= 1;
-        assert!(is_near(report.rtt(), took), "{took}, of it {waited} at the receiver: {:?}", report.rtt().duration());
+        assert!(is_near(report.rtt(), took), "{took}, with {waited} at the receiver: {:?}", report.rtt().duration());
         let delay = report.delay();
-        assert!(is_near(delay, took - waited), "{took}, of it {waited} at the receiver: {:?}", delay.duration());
+        assert!(is_near(delay, took - waited), "{took}, with {waited} at the receiver: {:?}", delay.duration());
     }
 }

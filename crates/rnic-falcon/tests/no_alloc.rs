@@ -16,13 +16,14 @@ use two_ends::config_of;
 
 #[test]
 fn an_idle_delivery_layer_is_small() {
-    // Beside it: its policies, which connections of a NIC share. Contexts and bitmaps come with the packets.
+    // Not included are the policies, which the connections of a NIC share. Contexts and bitmaps are allocated when
+    // packets are sent.
     let size = size_of::<Delivery>();
     assert!((1_000..1_200).contains(&size), "{size} bytes; docs/performance-log.md has 1.1 KB");
     let before = heap::live_bytes();
     let delivery = Delivery::new(config_of("rack-tlp", "ecmp"));
     let beside = heap::live_bytes() - before;
-    assert!((400..600).contains(&beside), "{beside} bytes beside it");
+    assert!((400..600).contains(&beside), "{beside} bytes allocated separately");
     drop(delivery);
     assert_eq!(heap::live_bytes(), before);
 }
@@ -40,7 +41,7 @@ fn a_hundred_thousand_packets_allocate_nothing() {
             steady.run(100_000);
             let allocated = heap::allocations() - before;
             assert_eq!(allocated, 0, "{flows} flows, one packet in {lose_every} lost");
-            assert!(lose_every == 0 || steady.lost > 500, "{} were lost", steady.lost);
+            assert!(lose_every == 0 || steady.lost > 500, "only {} packets were lost", steady.lost);
         }
     }
 }

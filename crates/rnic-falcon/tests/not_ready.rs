@@ -1,4 +1,5 @@
-//! A receiver that is not ready (F-7): what its sender does when refusals come late, twice, or for what is no more.
+//! A receiver that is not ready (F-7): the sender's behaviour when NACKs arrive late, twice, or for packets that are
+//! no longer outstanding.
 
 mod two_ends;
 
@@ -22,17 +23,17 @@ fn config() -> DeliveryConfig {
 }
 
 fn psn(departure: &Departure) -> u32 {
-    departure.packet.body.psn().expect("requests have one").value()
+    departure.packet.body.psn().expect("requests have a PSN").value()
 }
 
-/// A sender and those above it, whose peer is the test.
+/// A sender and its upper layer; the test acts as the peer.
 struct Sender {
     delivery: Delivery,
     upper: Counting,
 }
 
 impl Sender {
-    /// `count` Push Data have left at [`START`].
+    /// A sender that has sent `count` Push Data at [`START`].
     fn of(count: u32) -> Self {
         let mut sender = Self { delivery: Delivery::new(config()), upper: Counting::new() };
         sender.upper.pushes(count);
@@ -40,15 +41,15 @@ impl Sender {
         sender
     }
 
-    /// What leaves at `now`.
+    /// Returns the numbers of the packets sent at `now`.
     fn leaving(&mut self, now: Time) -> Vec<u32> {
         self.delivery.expire(now, &mut self.upper);
         std::iter::from_fn(|| self.delivery.transmit(now, &mut self.upper)).map(|left| psn(&left)).collect()
     }
 
-    /// Push Data `number` is refused, in a NACK that echoes what left at `echoed`.
+    /// Delivers a NACK for Push Data `number` that echoes the packet sent at `echoed`.
     fn refuse(&mut self, now: Time, number: u32, code: NackCode, echoed: Time) {
-        // No bases but the first: nothing is acknowledged by it.
+        // Both bases are 0: the packet acknowledges nothing.
         let packet = Packet { body: refusal(number, code, echoed), ..ack(0, 0, echoed, now) };
         give(&mut self.delivery, &mut self.upper, now, packet);
     }
@@ -58,13 +59,14 @@ fn not_ready(wait: Duration) -> NackCode {
     NackCode::NotReady { timeout: RnrTimer::at_least(wait) }
 }
 
-/// What a gate keeps from leaving again waits for its receiver, too, when that was not ready for it.
+/// A packet whose retransmission is delayed by a window also waits for the time in a NACK that says its receiver is
+/// not ready.
 #[test]
-fn f7_a_refusal_counts_for_what_waits_for_its_turn() {
+fn f7_a_nack_applies_to_a_packet_that_waits_for_retransmission() {
     let mut sender = Sender::of(6);
     sender.delivery.apply(0, &ControlSettings { fcwnd: Some(Cwnd::ONE), ..Default::default() });
     let refused = START + RTO;
-    assert_eq!(sender.leaving(refused), [0], "all have timed out, and one may leave");
+    assert_eq!(sender.leaving(refused), [0], "all have timed out, and one may be sent");
     sender.refuse(refused, 5, not_ready(RTO * 10), START);
     assert_eq!(sender.upper.not_ready, 1);
     sender.delivery.apply(0, &ControlSettings { fcwnd: Some(Cwnd::packets(6)), ..Default::default() });
@@ -73,10 +75,10 @@ fn f7_a_refusal_counts_for_what_waits_for_its_turn() {
     assert!(sender.leaving(refused + RTO * 11).contains(&5));
 }
 
-/// A NACK echoes the packet that has come last, which may have left before the one that is refused, and been overtaken.
-/// Of the only copy that there is no other can be meant.
+/// A NACK echoes the packet that arrived last, which may have been sent before the refused one and been overtaken by
+/// it. If only one copy of the refused packet was sent, the NACK can mean no other.
 #[test]
-fn f7_the_refusal_of_a_packet_that_has_overtaken_another_counts() {
+fn f7_a_nack_applies_to_a_packet_that_has_overtaken_another() {
     let mut sender = Sender::of(1);
     let later = START + RTO / 4;
     sender.upper.pushes(1);
@@ -85,52 +87,54 @@ fn f7_the_refusal_of_a_packet_that_has_overtaken_another_counts() {
     assert_eq!(sender.upper.not_ready, 1);
 }
 
-/// Packets that are sent again wait for ncwnd to have room (ORRC): what its receiver refuses takes none while it waits,
-/// or what was lost behind it would never leave.
+/// Retransmissions wait for room in ncwnd (ORRC): a refused packet uses none while it waits, otherwise a packet lost
+/// after it would never be retransmitted.
 #[test]
-fn f7_f18_what_was_refused_does_not_hold_back_what_was_lost() {
+fn f7_f18_a_refused_packet_does_not_block_a_lost_packet() {
     let mut sender = Sender::of(2);
     sender.delivery.apply(0, &ControlSettings { ncwnd: Some(1), ..Default::default() });
     let first = START + RTO;
-    assert_eq!(sender.leaving(first), [0], "both have timed out, and one may leave");
+    assert_eq!(sender.leaving(first), [0], "both have timed out, and one may be sent");
     sender.refuse(first + RTO / 4, 0, not_ready(RTO * 20), first);
     assert_eq!(sender.leaving(first + RTO / 4), [1]);
 }
 
-/// Of a NACK that the network has doubled, the second makes the packet wait once more at most, and refuses nothing.
+/// If the network duplicates a NACK, the second one delays the packet at most once more and does not count as another
+/// refusal.
 #[test]
-fn f7_a_refusal_that_comes_twice_counts_once() {
+fn f7_a_duplicated_nack_counts_once() {
     let mut sender = Sender::of(1);
     let (code, refused) = (not_ready(RTO * 2), START + RTO / 2);
     sender.refuse(refused, 0, code, START);
     sender.refuse(refused, 0, code, START);
-    assert_eq!(sender.upper.not_ready, 1, "it has not left since");
-    let again = refused + RTO * 3;
-    assert_eq!(sender.leaving(again), [0]);
-    sender.refuse(again, 0, code, START);
-    assert_eq!(sender.upper.not_ready, 1, "that is of the first");
-    let third = again + RTO * 3;
+    assert_eq!(sender.upper.not_ready, 1, "the second NACK is a duplicate");
+    let second = refused + RTO * 3;
+    assert_eq!(sender.leaving(second), [0]);
+    sender.refuse(second, 0, code, START);
+    assert_eq!(sender.upper.not_ready, 1, "the NACK is for the first transmission");
+    let third = second + RTO * 3;
     assert_eq!(sender.leaving(third), [0]);
     sender.refuse(third + RTO / 2, 0, code, third);
     assert_eq!(sender.upper.not_ready, 2);
 }
 
-/// A Resync has taken the packet's place: it does not wait for who was not ready for the packet.
+/// A Resync has replaced the packet: it does not wait for the receiver that was not ready for the packet.
 #[test]
-fn f7_f8_a_refusal_that_comes_behind_a_resync_changes_nothing() {
+fn f7_f8_a_not_ready_nack_after_a_resync_has_no_effect() {
     let mut sender = Sender::of(1);
     let at = START + RTO / 2;
     sender.refuse(at, 0, NackCode::CompleteInError { ulp: 7 }, START);
     assert_eq!(sender.leaving(at), [0]);
     sender.refuse(at, 0, not_ready(RTO * 10), START);
     assert_eq!(sender.upper.not_ready, 0);
-    assert_eq!(sender.leaving(at + RTO), [0], "its timeout is that of any packet");
+    assert_eq!(sender.leaving(at + RTO), [0], "a Resync has the normal timeout");
 }
 
-/// Acknowledgements say that the packet has arrived, which may be the copy that was refused. So who does not hear of
-/// the next one asks again after the timeout, not after what an upper layer may take.
+/// Acknowledgements report that the packet has arrived, but this may be the refused copy. A sender that gets no
+/// acknowledgement of the next copy therefore repeats it after the timeout, not after the longer time granted to an
+/// upper layer.
 #[test]
-fn f7_probe3_the_next_copy_is_repeated_after_the_timeout() {
+fn f7_probe3_the_next_copy_is_retransmitted_after_the_timeout() {
     let mut copies = 0;
     let rule = move |_, _, departure: &Departure| {
         let is_copy = departure.packet.body.packet_type() == PacketType::PushData && psn(departure) == 0;
@@ -143,7 +147,7 @@ fn f7_probe3_the_next_copy_is_repeated_after_the_timeout() {
     link.ends[0].upper.pushes(1);
     link.run_for(RTO / 2);
     link.ends[1].upper.refusals.clear();
-    // What comes behind it is acknowledged, in bitmaps that have the refused copy.
+    // Later packets are acknowledged in bitmaps that include the refused copy.
     for _ in 0..8 {
         link.ends[0].upper.pushes(1);
         link.run_for(RTO / 2);
@@ -153,5 +157,5 @@ fn f7_probe3_the_next_copy_is_repeated_after_the_timeout() {
     assert!(copies.len() >= 3, "{copies:?}");
     let waited = copies[2].since(copies[1]);
     assert!(waited >= RTO && waited < RTO * 2, "{waited}");
-    assert_eq!(link.ends[0].delivery.counters().timeouts, 0, "the peer lives");
+    assert_eq!(link.ends[0].delivery.counters().timeouts, 0, "the peer is alive");
 }

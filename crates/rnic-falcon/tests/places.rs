@@ -1,29 +1,30 @@
-//! An adaptive engine that takes its time, as its connections see it: numbers, growth, who leaves early (F-1, F-40).
+//! An adaptive engine that answers with a delay, as its connections see it: connection numbers, growth, connections
+//! that leave early (F-1, F-40).
+#![expect(clippy::disallowed_methods, reason = "it waits for the thread of the adaptive engine")]
+
+mod two_ends;
 
 use rnic_base::{BitRate, Duration, Time};
-use rnic_fae::{Erased, Event, FaeError, Filter, FlowGate, Form, Latency, ProcessorConfig};
+use rnic_fae::{ErasedPolicy, Event, FaeError, Filter, FlowAdmission, Latency, ProcessorConfig, StateLocation};
 use rnic_falcon::adaptive::{AdaptiveEngine, Location, Placement};
-use rnic_policy::control::report::{Carried, InForce, Ticks};
+use rnic_policy::FlowActions;
+use rnic_policy::control::report::{Carried, CurrentSettings, Ticks};
 use rnic_policy::kit::report;
-use rnic_policy::{Configured, FlowActions, Params};
+use two_ends::driver;
 
 const LOCATIONS: [Location; 2] = [Location::Behind(Latency::FALCON), Location::Thread(rnic_fae::thread::spawn)];
-const FORMS: [Form; 3] = [Form::Table, Form::Stateless, Form::PREFETCHING];
+const FORMS: [StateLocation; 3] = [StateLocation::Table, StateLocation::Stateless, StateLocation::PREFETCHING];
 
-/// Events that can wait, and connections that ask at a time.
+/// Capacity of the engine's queue, and number of connections that use it at the same time.
 const QUEUE: usize = 1_000;
 
-fn engine(form: Form, location: Location) -> AdaptiveEngine {
-    let policy = rnic_transports::control::find("swift").expect("a registered control policy");
-    let program = Erased(Configured { policy, params: Params::defaults(policy.params) });
-    let config = ProcessorConfig { form, connections: 0, line_rate: BitRate::gbps(200), mtu: 4_096 };
-    let placement = Placement { location, queue: QUEUE, filter: Filter::open(QUEUE) };
-    AdaptiveEngine::new(program, &config, &placement).expect("Swift runs everywhere")
+fn engine(form: StateLocation, location: Location) -> AdaptiveEngine {
+    driver::engine(driver::control("swift", &[]), form, location, QUEUE)
 }
 
 /// The first event of the connection with `number`, whose flow has the windows of `first`.
 fn event(number: u32, now: Time, first: &FlowActions) -> Event {
-    let in_force = InForce {
+    let in_force = CurrentSettings {
         fcwnd: first.fcwnd,
         ncwnd: first.ncwnd,
         gap: first.gap,
@@ -35,12 +36,13 @@ fn event(number: u32, now: Time, first: &FlowActions) -> Event {
     Event { connection: number, first: true, queue: 0, report, carried: Carried::default() }
 }
 
-/// Answers that come until none is owed, and for whom; never more than a driver would wait.
+/// Polls until no response is outstanding, for as long as a driver would wait at most. Returns the connections that
+/// were answered.
 fn drain(engine: &mut AdaptiveEngine, now: &mut Time) -> Vec<u32> {
     let mut names = Vec::new();
     let patience = *now + Duration::from_secs(100);
     while let Some(at) = engine.next_at() {
-        assert!(at < patience, "answers are owed for ever");
+        assert!(at < patience, "responses remain outstanding");
         *now = at.max(*now);
         names.extend(std::iter::from_fn(|| engine.poll(*now)).map(|(name, _)| name));
         std::thread::yield_now();
@@ -48,63 +50,64 @@ fn drain(engine: &mut AdaptiveEngine, now: &mut Time) -> Vec<u32> {
     names
 }
 
-/// Many more connections than there is room for at first: the table grows while events are under way, and each finds
-/// its own state.
+/// Many more connections than the table has room for at first: it grows while events are in progress, and each event
+/// still finds its connection's state.
 #[test]
-fn f40_an_engine_that_takes_its_time_grows_with_its_connections() {
+fn f40_a_delayed_engine_grows_with_its_connections() {
     for (location, form) in LOCATIONS.into_iter().flat_map(|location| FORMS.map(|form| (location, form))) {
         let mut engine = engine(form, location);
         let (first, mut now) = (*engine.first(), Time::from_us(1));
         let mut told = Vec::new();
         for name in 0..QUEUE as u32 {
-            let number = engine.enter(name).expect("24 bits are not at an end");
+            let number = engine.enter(name).expect("a connection number is free");
             now += Duration::from_ns(100);
-            engine.offer(now, &mut FlowGate::default(), &event(number, now, &first)).expect("all can wait");
+            engine.offer(now, &mut FlowAdmission::default(), &event(number, now, &first)).expect("a slot is free");
             told.extend(std::iter::from_fn(|| engine.poll(now)).map(|(name, _)| name));
         }
         told.extend(drain(&mut engine, &mut now));
-        assert!(told.into_iter().eq(0..QUEUE as u32), "{form:?}, {location:?}: each is answered, in their order");
+        assert!(told.into_iter().eq(0..QUEUE as u32), "{form:?}, {location:?}: not one response each, in order");
     }
 }
 
-/// Who is gone hears nothing, whoever comes next has another number until the answer is there, and then that one.
+/// A connection that has left gets no response. Its number is not reused until the response to its event has arrived;
+/// the next connection after that gets it.
 #[test]
-fn f40_a_number_rests_while_its_event_is_under_way() {
+fn f40_a_connection_number_is_not_reused_while_its_event_is_in_progress() {
     for location in LOCATIONS {
-        let mut engine = engine(Form::Table, location);
+        let mut engine = engine(StateLocation::Table, location);
         let (first, mut now) = (*engine.first(), Time::from_us(1));
-        let number = engine.enter(1).expect("there is room");
-        engine.offer(now, &mut FlowGate::default(), &event(number, now, &first)).expect("nothing waits");
-        engine.leave(number);
-        assert!(!engine.is_idle() && engine.next_at().is_some(), "an answer is owed");
-        let other = engine.enter(2).expect("there is room");
+        let number = engine.enter(1).expect("a connection number is free");
+        engine.offer(now, &mut FlowAdmission::default(), &event(number, now, &first)).expect("the queue is empty");
+        engine.deregister(number);
+        assert!(!engine.is_idle() && engine.next_at().is_some(), "a response is outstanding");
+        let other = engine.enter(2).expect("a connection number is free");
         assert_ne!(other, number);
-        engine.leave(other);
-        assert_eq!(drain(&mut engine, &mut now), [], "nobody asked");
+        engine.deregister(other);
+        assert_eq!(drain(&mut engine, &mut now), [], "a response for a removed connection");
         assert!(engine.is_idle() && engine.next_at().is_none());
-        assert_eq!(engine.enter(3), Ok(number), "it is free again");
+        assert_eq!(engine.enter(3), Ok(number), "the number is free again");
     }
 }
 
-/// However much is under way: an engine that is let go of ends.
+/// Checks that dropping an engine terminates however many events are in progress.
 #[test]
-fn an_engine_ends_with_events_under_way() {
+fn an_engine_with_events_in_progress_can_be_dropped() {
     for location in LOCATIONS {
-        let mut engine = engine(Form::Stateless, location);
+        let mut engine = engine(StateLocation::Stateless, location);
         let (first, now) = (*engine.first(), Time::from_us(1));
         for name in 0..QUEUE as u32 {
-            let number = engine.enter(name).expect("there is room");
-            engine.offer(now, &mut FlowGate::default(), &event(number, now, &first)).expect("all can wait");
+            let number = engine.enter(name).expect("a connection number is free");
+            engine.offer(now, &mut FlowAdmission::default(), &event(number, now, &first)).expect("a slot is free");
         }
     }
 }
 
 #[test]
-fn a_system_that_gives_no_thread_is_told_of() {
+fn an_unavailable_thread_is_reported() {
     let location = Location::Thread(|_| Err(std::io::Error::from(std::io::ErrorKind::WouldBlock)));
-    let policy = rnic_transports::control::find("swift").expect("a registered control policy");
-    let program = Erased(Configured { policy, params: Params::defaults(policy.params) });
-    let config = ProcessorConfig { form: Form::Table, connections: 0, line_rate: BitRate::gbps(200), mtu: 4_096 };
+    let program = ErasedPolicy(driver::control("swift", &[]));
+    let config =
+        ProcessorConfig { form: StateLocation::Table, connections: 0, line_rate: BitRate::gbps(200), mtu: 4_096 };
     let placement = Placement { location, queue: 64, filter: Filter::open(64) };
     assert_eq!(AdaptiveEngine::new(program, &config, &placement).err(), Some(FaeError::NoThread));
 }

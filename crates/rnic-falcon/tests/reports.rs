@@ -1,35 +1,34 @@
-//! What an adaptive engine hears of the network, and that its word is done (F-17, F-22, F-23, F-36).
+//! Checks the reports of connections to an adaptive engine, and that they apply its response (F-17, F-22, F-23, F-36).
 
 mod two_ends;
 
 use bytemuck::{Pod, Zeroable};
-use rnic_base::{BitRate, Csig, Duration, Psn32, Time};
-use rnic_fae::{Erased, Filter, Form, ProcessorConfig};
-use rnic_falcon::adaptive::{AdaptiveEngine, Location, Placement};
+use rnic_base::{Csig, Duration, Psn32, Time};
+use rnic_fae::StateLocation;
+use rnic_falcon::adaptive::Location;
 use rnic_falcon::connection::{Connection, ConnectionConfig};
 use rnic_falcon::delivery::{AckRequestRule, Arrival, Delivery, DeliveryConfig, Departure, OutOfWindowRule};
-use rnic_falcon::resources::threshold::Isolation;
-use rnic_falcon::resources::{ResourceConfig, Resources};
-use rnic_falcon::transaction::{Kind, Ordering, Submission, TransactionConfig};
+use rnic_falcon::transaction::{Kind, Submission, TransactionConfig};
 use rnic_policy::control::ControlInterest;
 use rnic_policy::control::report::{AckRate, Alpha, Gap, RateLimit, ReportKind, Ticks};
 use rnic_policy::{Configured, Control, ControlActions, ControlEvent, ControlPolicy, ControlView, Cwnd};
 use rnic_policy::{FlowActions, FlowReport, ParamSpec, Params};
-use rnic_wire::falcon::{Acknowledgement, Body, FlowLabel, Packet, Timestamp, UlpProtocol};
+use rnic_wire::falcon::{Acknowledgement, Body, FlowLabel, Packet, Timestamp};
+use two_ends::driver::{Nic, TRANSACTIONS, engine};
 use two_ends::idle::Idle;
 use two_ends::upper::Counting;
 use two_ends::{config, micros};
 
 const SENT: Time = Time::from_us(2_000_000);
 
-/// Nobody asks: acknowledgements come 8 us after the first packet that they are for.
+/// No packet requests an acknowledgement: these are sent 8 us after the first packet that they cover.
 fn silent() -> DeliveryConfig {
     let ack_request = AckRequestRule { threshold: Cwnd::from_fixed(0), share: 0, of: 256 };
     DeliveryConfig { ack_request, out_of_window: OutOfWindowRule::Drop, ..config() }
 }
 
-/// Two packets leave, the second 4 us after the first; those of `arrive` take 10 us to a receiver whose clock is ahead
-/// by `skew`, and so does what it answers. What the sender reports.
+/// Sends two packets, the second 4 us after the first; those in `arrive` take 10 us to a receiver whose clock is
+/// ahead by `skew`, and so does its acknowledgement. Returns what the sender reports.
 fn report_of(skew: Duration, arrive: &[usize], change: impl Fn(&mut Packet)) -> FlowReport {
     let (mut sender, mut receiver) = (Delivery::new(silent()), Delivery::new(silent()));
     let (mut ours, mut theirs) = (Counting::new(), Counting::new());
@@ -50,7 +49,7 @@ fn report_of(skew: Duration, arrive: &[usize], change: impl Fn(&mut Packet)) -> 
         receiver.receive(at, &arrival, &mut theirs);
         due.get_or_insert(at + micros(8));
     }
-    let due = due.expect("something arrives");
+    let due = due.expect("a packet arrives");
     let answer = receiver.transmit(due, &mut theirs).expect("an acknowledgement is due");
     let arrival = Arrival { packet: &answer.packet, label: answer.label, marked: false, hops: 1, csig: None };
     let back = Time::from_ps(due.as_ps() - skew.as_ps()) + micros(10);
@@ -58,7 +57,7 @@ fn report_of(skew: Duration, arrive: &[usize], change: impl Fn(&mut Packet)) -> 
     sender.signal().expect("an acknowledgement is reported")
 }
 
-/// One packet leaves.
+/// Sends one packet.
 fn send_one(sender: &mut Delivery, upper: &mut Counting, at: Time, left: &mut Vec<Departure>) {
     left.push(sender.transmit(at, upper).expect("a window is open"));
 }
@@ -68,21 +67,21 @@ fn about(ticks: Ticks, duration: Duration) -> bool {
 }
 
 #[test]
-fn f17_f22_a_report_says_what_the_latest_packet_met() {
+fn f17_f22_a_report_describes_the_latest_packet() {
     for skew in [Duration::ZERO, Duration::from_secs(1)] {
         let report = report_of(skew, &[0, 1], |_| {});
         assert_eq!((report.kind, report.flow, report.acked), (ReportKind::Acked, 0, 2));
-        assert_eq!((report.hops, report.rx_level, report.ecn), (5, 9, 2), "the way of the second, both marked");
-        assert_eq!(report.csig, Some(Csig::from_value(11)), "what the second's worst hop wrote");
+        assert_eq!((report.hops, report.rx_level, report.ecn), (5, 9, 2), "path of the second packet, both marked");
+        assert_eq!(report.csig, Some(Csig::from_value(11)), "the CSIG tag of the second packet");
         assert_eq!(report.label, Delivery::new(silent()).label(0).get());
         assert_eq!((report.extended, report.window_drop), (false, false));
-        assert_eq!(report.t1, Ticks::at(SENT + micros(4)), "the latest packet's");
-        assert!(about(report.rtt(), micros(24)), "with 4 us at the receiver: {:?}", report.rtt());
-        assert!(about(report.delay(), micros(20)), "without: {:?}", report.delay());
+        assert_eq!(report.t1, Ticks::at(SENT + micros(4)), "T1 of the latest packet");
+        assert!(about(report.rtt(), micros(24)), "not with 4 us at the receiver: {:?}", report.rtt());
+        assert!(about(report.delay(), micros(20)), "not without the time at the receiver: {:?}", report.delay());
         assert_eq!((report.in_force.fcwnd, report.in_force.ncwnd), (Cwnd::packets(32), 64));
     }
     let report = report_of(Duration::ZERO, &[1], |_| {});
-    assert_eq!((report.acked, report.extended, report.window_drop), (1, true, false), "the first is missing");
+    assert_eq!((report.acked, report.extended, report.window_drop), (1, true, false), "the first packet is missing");
     let far = |packet: &mut Packet| {
         if let Body::PushData { psn, .. } = &mut packet.body {
             *psn = Psn32::new(500);
@@ -92,9 +91,9 @@ fn f17_f22_a_report_says_what_the_latest_packet_met() {
     assert_eq!((report.acked, report.extended, report.window_drop), (0, true, true), "dropped beyond the window");
 }
 
-/// A count of marks does not begin anew when a packet times out, and each flow has its own.
+/// The number of marks is not reset when a packet times out, and each flow has its own.
 #[test]
-fn f22_a_timeout_repeats_the_count_of_marks() {
+fn f22_a_timeout_report_repeats_the_count_of_marks() {
     let config = DeliveryConfig { flows: 2, accept_stale: true, ..two_ends::config_of("rack-tlp", "spray") };
     let (mut sender, mut upper) = (Delivery::new(config), Counting::new());
     upper.pushes(4);
@@ -108,9 +107,9 @@ fn f22_a_timeout_repeats_the_count_of_marks() {
     sender.receive(SENT + micros(20), &arrival, &mut upper);
     let report = sender.signal().expect("an acknowledgement is reported");
     assert_eq!((report.kind, report.flow, report.flows, report.ecn), (ReportKind::Acked, 0, 2, 5_000));
-    assert_eq!(report.csig, None, "nobody wrote anything");
+    assert_eq!(report.csig, None, "no packet had a CSIG tag");
     for _ in 0..4 {
-        let due = sender.expiry().expect("packets are under way");
+        let due = sender.expiry().expect("packets are in flight");
         sender.expire(due, &mut upper);
     }
     let marks: Vec<_> = std::iter::from_fn(|| sender.signal()).map(|report| (report.kind, report.ecn)).collect();
@@ -119,7 +118,8 @@ fn f22_a_timeout_repeats_the_count_of_marks() {
     assert!(marks.iter().all(|(_, ecn)| [0, 5_000].contains(ecn)), "{marks:?}");
 }
 
-/// Says in its window how full the NIC is, and something else in everything else that it can say.
+/// A program that returns the NIC's buffer level in its window, and a different value in each other field of its
+/// response.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Teller(u64);
@@ -140,7 +140,7 @@ const FIRST: FlowActions = FlowActions {
 
 impl Control for Teller {
     const NAME: &'static str = "teller";
-    const SUMMARY: &'static str = "says what it was told";
+    const SUMMARY: &'static str = "returns the reported buffer level";
     const PARAMS: &'static [ParamSpec] = &[];
 
     fn start(_: &Params, _: &ControlView) -> (Self, ControlActions) {
@@ -169,61 +169,52 @@ impl Control for Teller {
 }
 
 #[test]
-fn f22_f23_f36_what_the_engine_hears_and_says_passes_through_a_connection() {
-    let config = ProcessorConfig { form: Form::Table, connections: 1, line_rate: BitRate::gbps(200), mtu: 4_096 };
-    let placement = Placement { location: Location::Inline, queue: 16, filter: Filter::open(16) };
-    let program = Erased(Configured { policy: ControlPolicy::of::<Teller>(), params: Params::defaults(&[]) });
-    let mut engine = AdaptiveEngine::new(program, &config, &placement).expect("it understands reports");
-    let mut resources = Resources::new(ResourceConfig::GBPS_200);
-    let half = resources.capacity(rnic_falcon::resources::Part::RequestRx).buffers / 2;
+fn f22_f23_f36_reports_and_responses_pass_through_a_connection() {
+    let program = Configured { policy: ControlPolicy::of::<Teller>(), params: Params::defaults(&[]) };
+    let mut nic = Nic::new(engine(program, StateLocation::Table, Location::Inline, 16));
+    let resources = &mut nic.resources;
+    let half = resources.capacity(rnic_falcon::resources::ResourcePart::RequestRx).buffers / 2;
     (0..30).for_each(|_| resources.set_backlog(half));
     let level = resources.rx_level();
     assert!(level > 10);
 
-    let transactions = TransactionConfig {
-        ordering: Ordering::Ordered,
-        protocol: UlpProtocol::Rdma,
-        mtu: 4_096,
-        outstanding: 64,
-        timeout: Duration::from_ms(100),
-        isolation: Isolation::None,
-    };
+    let transactions = TransactionConfig { timeout: Duration::from_ms(100), ..TRANSACTIONS };
     let first_rsn = [Psn32::new(0); 2];
     let config = ConnectionConfig { transactions, delivery: two_ends::config(), first_rsn };
-    let mut connection = Connection::new(&config, &mut engine, 0).expect("there is room");
+    let mut connection = Connection::new(&config, &mut nic.adaptive, 0).expect("a number is free");
     let label = connection.delivery().label(0);
     for tag in 0..10 {
         let push = Submission { kind: Kind::Push, length: 64, payload_len: 64, ulp: None, tag, continues: false };
-        connection.submit(&mut resources, &push).expect("there is room");
+        connection.submit(&mut nic.resources, &push).expect("resources are available");
     }
-    let sent = connection.transmit(SENT, &mut resources, &mut Idle).expect("a window is open");
+    let sent = nic.transmit(SENT, &mut connection, &mut Idle).expect("a window is open");
     let told = Acknowledgement { t1: Timestamp::at(SENT), t2: Timestamp::at(SENT), ..Acknowledgement::default() };
     let mut ack = Packet { body: Body::Ack(told), payload_len: 0, ..sent.packet };
     ack.bases.data = Psn32::new(1);
     let now = SENT + micros(20);
     let arrival = Arrival { packet: &ack, label: FlowLabel::new(0), marked: false, hops: 1, csig: None };
-    connection.receive(now, &arrival, &mut resources, &mut Idle);
-    connection.report_to_fae(now, &resources, &mut engine);
+    nic.receive(now, &mut connection, &mut Idle, &arrival);
 
-    assert_eq!(connection.fcwnd(), Cwnd::packets(100 + u64::from(level)), "it heard how full the NIC is");
-    assert_ne!(connection.delivery().label(0), label, "it wanted another path");
+    assert_eq!(connection.fcwnd(), Cwnd::packets(100 + u64::from(level)), "the NIC's buffer level was reported");
+    assert_ne!(connection.delivery().label(0), label, "the path was not changed");
     let usage = connection.transactions().usage();
     assert_eq!((usage.request_alpha.shift(), usage.data_alpha.shift()), (5, 7));
-    // Two slots of 512 ns between packets, every packet asks, three are under way, and time out after 300 us.
+    // Two slots of 512 ns between packets; every packet requests an acknowledgement; three packets are in flight, and
+    // time out after 300 us.
     let mut at = now;
     for nth in 0..3 {
-        assert_eq!(connection.transmit(at, &mut resources, &mut Idle), None, "packet {nth} has to wait");
-        let departure = connection.departure().expect("for its time");
+        assert_eq!(nic.transmit(at, &mut connection, &mut Idle), None, "packet {nth} is paced");
+        let departure = connection.departure().expect("the packet is paced");
         assert_eq!(departure, at + Duration::from_ns(1_024));
         at = departure;
-        let left = connection.transmit(at, &mut resources, &mut Idle).expect("it is time");
+        let left = nic.transmit(at, &mut connection, &mut Idle).expect("the departure time is reached");
         assert!(left.packet.ack_request, "packet {nth}");
     }
     let later = at + micros(100);
-    assert_eq!((connection.transmit(later, &mut resources, &mut Idle), connection.departure()), (None, None));
-    // The first look may be early, for it was to be for the packet that is acknowledged.
-    let look = connection.expiry().expect("packets are under way");
-    connection.expire(look, &mut resources, &mut Idle);
-    let timeout = connection.expiry().expect("packets are under way");
+    assert_eq!((nic.transmit(later, &mut connection, &mut Idle), connection.departure()), (None, None));
+    // The first expiry may be early: it was set for the packet that has been acknowledged.
+    let look = connection.expiry().expect("packets are in flight");
+    nic.expire(look, &mut connection, &mut Idle);
+    let timeout = connection.expiry().expect("packets are in flight");
     assert!(timeout > now + micros(300) && timeout < now + micros(303), "{timeout:?} after {now:?}");
 }

@@ -1,67 +1,49 @@
-//! Connections with several flows: their shares of the first window, and what of the adaptive engine's state they have
-//! in common wherever that lies (F-25, F-40).
+//! Connections with several flows: how the first window is divided among them, and which parts of the adaptive
+//! engine's state they share wherever it is stored (F-25, F-40).
 
 mod two_ends;
 
-use rnic_base::{BitRate, Duration, Psn32, RandomStreams, Time};
-use rnic_fae::{Erased, Filter, Form, ProcessorConfig};
-use rnic_falcon::adaptive::{AdaptiveEngine, Location, Placement};
+use rnic_base::{Duration, Psn32, RandomStreams, Time};
+use rnic_fae::StateLocation;
+use rnic_falcon::adaptive::Location;
 use rnic_falcon::connection::{Connection, ConnectionConfig};
 use rnic_falcon::delivery::{Arrival, Departure};
-use rnic_falcon::resources::threshold::Isolation;
-use rnic_falcon::resources::{ResourceConfig, Resources};
-use rnic_falcon::transaction::{Kind, Ordering, Submission, TransactionConfig};
-use rnic_policy::{Configured, Cwnd, Params};
-use rnic_wire::falcon::{Acknowledgement, Body, Nack, NackCode, Packet, Timestamp, UlpProtocol, Window};
+use rnic_falcon::transaction::{Kind, Submission};
+use rnic_policy::Cwnd;
+use rnic_wire::falcon::{Acknowledgement, Body, Nack, NackCode, Packet, Timestamp, Window};
+use two_ends::driver::{Nic, TRANSACTIONS, control, engine};
 use two_ends::idle::Idle;
 use two_ends::{config_of, micros};
 
-/// A connection that sends one packet after the other, each on the next flow, and is answered at once.
+/// A connection that sends packets one by one, each on the next flow, and gets each acknowledged immediately.
 struct Sender {
     connection: Connection,
-    resources: Resources,
-    engine: AdaptiveEngine,
+    nic: Nic,
     now: Time,
     sent: u32,
 }
 
 impl Sender {
-    fn new(program: &str, options: &[(&str, &str)], flows: u8, form: Form) -> Self {
-        let policy = rnic_transports::control::find(program).expect("a registered control policy");
-        let mut params = Params::defaults(policy.params);
-        for (name, value) in options {
-            assert_eq!(params.set(policy.params, name, value), Ok(true), "{name}");
-        }
-        let config = ProcessorConfig { form, connections: 1, line_rate: BitRate::gbps(200), mtu: 4_096 };
-        let placement = Placement { location: Location::Inline, queue: 64, filter: Filter::open(64) };
-        let program = Erased(Configured { policy, params });
-        let mut engine = AdaptiveEngine::new(program, &config, &placement).expect("it runs in this form");
+    fn new(program: &str, options: &[(&str, &str)], flows: u8, form: StateLocation) -> Self {
+        let mut nic = Nic::new(engine(control(program, options), form, Location::Inline, 64));
         let mut delivery = config_of("rack-tlp", "spray");
         (delivery.flows, delivery.accept_stale) = (flows, flows > 1);
-        let transactions = TransactionConfig {
-            ordering: Ordering::Ordered,
-            protocol: UlpProtocol::Rdma,
-            mtu: 4_096,
-            outstanding: 64,
-            timeout: Duration::from_secs(5),
-            isolation: Isolation::None,
-        };
-        let config = ConnectionConfig { transactions, delivery, first_rsn: [Psn32::new(0); 2] };
-        let connection = Connection::new(&config, &mut engine, 0).expect("there is room");
-        let resources = Resources::new(ResourceConfig::GBPS_200);
-        Self { connection, resources, engine, now: Time::from_us(1_000), sent: 0 }
+        let config = ConnectionConfig { transactions: TRANSACTIONS, delivery, first_rsn: [Psn32::new(0); 2] };
+        let connection = Connection::new(&config, &mut nic.adaptive, 0).expect("a number is free");
+        Self { connection, nic, now: Time::from_us(1_000), sent: 0 }
     }
 
     fn send(&mut self) -> Departure {
         let tag = u64::from(self.sent);
         let push = Submission { kind: Kind::Push, length: 64, payload_len: 64, ulp: None, tag, continues: false };
-        self.connection.submit(&mut self.resources, &push).expect("there is room");
+        self.connection.submit(&mut self.nic.resources, &push).expect("resources are available");
         self.sent += 1;
-        self.connection.transmit(self.now, &mut self.resources, &mut Idle).expect("a window is open")
+        self.nic.transmit(self.now, &mut self.connection, &mut Idle).expect("a window is open")
     }
 
-    /// 5 us later a packet leaves, and an answer to it is here that says that it took 20 us, with a level of the
-    /// receiver's buffers or a refusal. The windows of all flows, and that towards the NIC as far as it is the smaller.
+    /// Sends a packet 5 us later and delivers an acknowledgement or a NACK for it with a round trip of 20 us and this
+    /// buffer level of the receiver. Returns the windows of all flows together, and ncwnd as far as it is the
+    /// smaller.
     fn step(&mut self, rx_level: u8, refused: bool) -> (Cwnd, u64) {
         self.now += micros(5);
         let left = self.send();
@@ -76,25 +58,24 @@ impl Sender {
         let mut answer = Packet { body, payload_len: 0, timestamp: t2, ..left.packet };
         answer.bases.data = Psn32::new(self.sent);
         let arrival = Arrival { packet: &answer, label: left.label, marked: false, hops: 3, csig: None };
-        self.connection.receive(self.now, &arrival, &mut self.resources, &mut Idle);
-        self.connection.report_to_fae(self.now, &self.resources, &mut self.engine);
+        self.nic.receive(self.now, &mut self.connection, &mut Idle, &arrival);
         (self.connection.fcwnd(), self.connection.delivery().window())
     }
 }
 
-/// The window towards the NIC is the connection's, and so is the gate of one change a round trip: four flows that are
-/// answered within one change it once, where their state travels as where it is kept. (Of more than four flows a table
-/// keeps some together, and their round trips are not the same.)
+/// ncwnd belongs to the connection, and so does the limit of one change per round trip: four flows that are
+/// acknowledged within one round trip change it once, whether their state travels or is stored. (Of more than four
+/// flows a table stores some together, and their round trips differ.)
 #[test]
-fn f18_f40_flows_share_the_gate_of_ncwnd_wherever_state_lies() {
+fn f18_f40_all_flows_together_change_ncwnd_once_per_round_trip() {
     for (seed, flows) in (1..=6).flat_map(|seed| [2, 3, 4].map(|flows| (seed, flows))) {
         let options = [("initial_window", "256")];
         let [mut table, mut stateless] =
-            [Form::Table, Form::Stateless].map(|form| Sender::new("swift", &options, flows, form));
+            [StateLocation::Table, StateLocation::Stateless].map(|form| Sender::new("swift", &options, flows, form));
         let mut random = RandomStreams::new(seed).stream("levels");
         let (mut level, mut least, mut most) = (0, u64::MAX, 0);
         for step in 0..1_500 {
-            // Buffers fill, and then are empty for long.
+            // Buffers fill, and are then empty for a long time.
             if random.below(60) == 0 {
                 level = if level == 0 { random.between(16, 31) as u8 } else { 0 };
             }
@@ -107,11 +88,11 @@ fn f18_f40_flows_share_the_gate_of_ncwnd_wherever_state_lies() {
     }
 }
 
-/// Shares of resources are the connection's, wherever state lies: the timeout of a flow that was well when it was heard
-/// of last does not undo what another has heard since.
+/// Shares of resources belong to the connection, wherever state is stored: the timeout of a flow whose last report
+/// was good does not undo what the report of another flow has lowered since.
 #[test]
-fn f36_a_timeout_of_one_flow_raises_no_share_that_another_has_lowered() {
-    for form in [Form::Table, Form::Stateless] {
+fn f36_a_timeout_of_one_flow_does_not_raise_a_share_lowered_by_another() {
+    for form in [StateLocation::Table, StateLocation::Stateless] {
         let mut sender = Sender::new("swift", &[("rx_target", "3")], 2, form);
         for _ in 0..8 {
             sender.step(0, false);
@@ -119,25 +100,25 @@ fn f36_a_timeout_of_one_flow_raises_no_share_that_another_has_lowered() {
         }
         let share = |sender: &Sender| sender.connection.transactions().usage().request_alpha.shift();
         let lowered = share(&sender);
-        assert!(lowered >= 6, "{form:?}: an eighth or less, and not 2^(3 - {lowered})");
+        assert!(lowered >= 6, "{form:?}: 2^(3 - {lowered}), not an eighth or less");
         sender.send();
         sender.now += Duration::from_ms(20);
-        sender.connection.expire(sender.now, &mut sender.resources, &mut Idle);
+        sender.nic.expire(sender.now, &mut sender.connection, &mut Idle);
         assert_eq!(sender.connection.delivery().timeouts(), 1, "{form:?}");
-        sender.connection.report_to_fae(sender.now, &sender.resources, &mut sender.engine);
         assert!(share(&sender) >= lowered, "{form:?}: 2^(3 - {}) after 2^(3 - {lowered})", share(&sender));
     }
 }
 
-/// A window that its flows cannot divide is not smaller for it: not at first, and not later where nothing changes it.
+/// A window that is not divisible by the number of flows does not shrink through the division: neither initially nor
+/// later while nothing changes it.
 #[test]
 fn f25_shares_of_flows_add_up_to_the_window() {
     for (window, flows) in [2, 7, 8, 32, 64].into_iter().flat_map(|window| (1..=8).map(move |flows| (window, flows))) {
         let whole = Cwnd::packets(window);
         let text = window.to_string();
-        let swift = Sender::new("swift", &[("initial_window", &text)], flows, Form::Table);
+        let swift = Sender::new("swift", &[("initial_window", &text)], flows, StateLocation::Table);
         assert_eq!(swift.connection.fcwnd(), whole, "{flows} flows");
-        let mut fixed = Sender::new("fixed-window", &[("window", &text)], flows, Form::Table);
+        let mut fixed = Sender::new("fixed-window", &[("window", &text)], flows, StateLocation::Table);
         for _ in 0..32 {
             assert_eq!(fixed.step(0, false), (whole, window), "{flows} flows");
         }

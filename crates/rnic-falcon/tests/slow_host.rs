@@ -1,11 +1,11 @@
-//! Both layers and the adaptive engine, with receive buffers that fill: a host that takes less than the network brings
-//! (F-18), and buffers that are smaller than what losses keep waiting (F-37).
+//! Both layers and the adaptive engine, with receive buffers that fill: a host that processes less than the network
+//! delivers (F-18), and buffers smaller than the packets that wait for lost ones (F-37).
 
 mod two_ends;
 
 use rnic_base::{BitRate, Duration, RandomStreams};
 use rnic_falcon::delivery::{ControlSettings, Departure};
-use rnic_falcon::resources::{Amount, Part, ResourceConfig};
+use rnic_falcon::resources::{Amount, ResourceConfig, ResourcePart};
 use rnic_policy::Cwnd;
 use rnic_policy::control::report::FlowReport;
 use rnic_policy::falcon::FalconShape;
@@ -15,21 +15,21 @@ use two_ends::{config_of, micros};
 
 const DELAY: Duration = Duration::from_us(5);
 
-/// What 4 KB take at 200 Gbit/s.
+/// Transmission time of 4 KB at 200 Gbit/s.
 const PACKET: Duration = Duration::from_ns(164);
 
-/// A NIC of which this much is left for what others ask.
+/// A NIC with room for this many packets of requests from the peer.
 fn room_for(packets: u32) -> ResourceConfig {
     let mut resources = ResourceConfig::GBPS_200;
     let buffers = packets * u32::from(LENGTH) / resources.units.rx;
-    resources.capacity[Part::RequestRx as usize] = Amount { packets, buffers };
+    resources.capacity[ResourcePart::RequestRx as usize] = Amount { packets, buffers };
     resources.zones.green = Amount { packets: packets * 19 / 20, buffers: buffers * 19 / 20 };
     resources
 }
 
-/// The sender sends without end, to a receiver with room for 128 packets.
+/// A sender with an endless workload, and a receiver with room for 128 packets.
 fn endless() -> Link<'static, Host> {
-    let hosts = [Host::new(ResourceConfig::GBPS_200, u64::MAX), Host::new(room_for(128), 0)];
+    let hosts = [Host::sending(u64::MAX, ResourceConfig::GBPS_200), Host::sending(0, room_for(128))];
     let mut link = Link::of(hosts, config_of("rack-tlp", "ecmp"), Box::new(|_, _, _: &_| after(DELAY)));
     link.packet_time = PACKET;
     link.ends.iter_mut().for_each(|end| end.keeps_log = false);
@@ -43,7 +43,7 @@ fn adaptive(mut link: Link<'static, Host>) -> Link<'static, Host> {
     link
 }
 
-/// Windows that nothing closes.
+/// Fixes the windows, so that nothing reduces them.
 fn blind(mut link: Link<'static, Host>) -> Link<'static, Host> {
     let windows = ControlSettings { fcwnd: Some(Cwnd::packets(256)), ncwnd: Some(256), ..Default::default() };
     link.ends[0].delivery.apply(0, &windows);
@@ -51,17 +51,17 @@ fn blind(mut link: Link<'static, Host>) -> Link<'static, Host> {
 }
 
 #[test]
-fn f18_a_host_that_slows_down_closes_ncwnd_instead_of_losing_packets() {
-    // From 3 ms after the start, the host takes half of what the network could bring. What counts is from 4 ms to 8.
+fn f18_a_slow_host_reduces_ncwnd_instead_of_dropping_packets() {
+    // From 3 ms on, the host processes half of what the network can deliver. The measurement covers 4 ms to 8 ms.
     let slow = |mut link: Link<'static, Host>| {
         let ncwnd = |link: &Link<'static, Host>| link.ends[0].signals.last().map(|signal| signal.in_force.ncwnd);
         let counts = |link: &Link<'static, Host>| {
             let counters = link.ends[1].delivery.counters();
-            (link.ends[1].upper.door.taken.len() as u64, counters.nacks_sent + counters.out_of_window)
+            (link.ends[1].upper.load.taken.len() as u64, counters.nacks_sent + counters.out_of_window)
         };
         link.run_for(Duration::from_ms(3));
         let open = ncwnd(&link);
-        link.ends[1].upper.door.service = PACKET.saturating_mul(2);
+        link.ends[1].upper.load.service = PACKET.saturating_mul(2);
         link.run_for(Duration::from_ms(1));
         let (taken, dropped) = counts(&link);
         link.run_for(Duration::from_ms(4));
@@ -72,24 +72,24 @@ fn f18_a_host_that_slows_down_closes_ncwnd_instead_of_losing_packets() {
     let could = Duration::from_ms(4).as_ps() / PACKET.saturating_mul(2).as_ps();
 
     let (taken, dropped, fullest, open, closed) = slow(adaptive(endless()));
-    assert!(taken * 100 >= could * 95, "{taken} of {could} that the host could take");
+    assert!(taken * 100 >= could * 95, "{taken} of {could} that the host could process");
     assert!(fullest >= Some(15) && closed < open.map(|open| open / 2), "level {fullest:?}, ncwnd {open:?}, {closed:?}");
-    assert!(dropped * 1_000 <= taken, "{dropped} packets found no room");
+    assert!(dropped * 1_000 <= taken, "{dropped} packets were dropped");
 
     let (taken, dropped, ..) = slow(blind(endless()));
-    assert!(dropped * 4 >= taken, "without ncwnd {dropped} packets beside {taken} find no room");
+    assert!(dropped * 4 >= taken, "without ncwnd only {dropped} packets were dropped, {taken} accepted");
 }
 
-/// The other way that buffers fill: on an ordered connection, what came behind a lost packet waits for it there.
+/// The other way that buffers fill: on an ordered connection, packets that arrive after a lost one wait there for it.
 #[test]
-fn f18_what_waits_for_lost_packets_closes_ncwnd() {
+fn f18_packets_that_wait_for_lost_ones_reduce_ncwnd() {
     let run = |lost: u64, steered: bool| {
         let mut random = RandomStreams::new(6).stream("losses");
         let rule = move |_, from, departure: &Departure| {
             let is_lost = from == 0 && departure.context.is_some() && lost > 0 && random.below(lost) == 0;
             if is_lost { LOST } else { after(DELAY) }
         };
-        let hosts = [Host::new(ResourceConfig::GBPS_200, u64::MAX), Host::new(room_for(128), 0)];
+        let hosts = [Host::sending(u64::MAX, ResourceConfig::GBPS_200), Host::sending(0, room_for(128))];
         let mut config = config_of("rack-tlp", "ecmp");
         config.data_window = 512;
         let link = Link::of(hosts, config, Box::new(rule));
@@ -104,20 +104,20 @@ fn f18_what_waits_for_lost_packets_closes_ncwnd() {
         };
         let counters = link.ends[1].delivery.counters();
         let refused = counters.nacks_sent + counters.out_of_window;
-        let taken = link.ends[1].upper.door.taken.len();
+        let taken = link.ends[1].upper.load.taken.len();
         (mean(|of| of.rx_level.into()), mean(|of| of.in_force.ncwnd.into()), refused as f64 / taken as f64)
     };
     let (clean, lossy, blind) = (run(0, true), run(100, true), run(100, false));
     let said = format!("level, ncwnd, refused of taken: {clean:?} without losses, {lossy:?} with, {blind:?} blind");
     assert_eq!(clean.0, 0.0, "{said}");
-    assert!(lossy.0 > 1.0 && lossy.1 < clean.1 / 2.0, "buffers fill, and ncwnd closes: {said}");
-    assert!(blind.2 > 1e-3 && lossy.2 < blind.2 / 10.0, "so what comes finds room: {said}");
+    assert!(lossy.0 > 1.0 && lossy.1 < clean.1 / 2.0, "ncwnd was not reduced: {said}");
+    assert!(blind.2 > 1e-3 && lossy.2 < blind.2 / 10.0, "too many packets were refused: {said}");
 }
 
 /// Microseconds until 20,000 Pushes are complete, when one packet in `lost` is lost and there is room for `packets`.
 fn time_to_finish(packets: u32, lost: u64) -> u64 {
     const PUSHES: u64 = 20_000;
-    let hosts = [Host::new(ResourceConfig::GBPS_200, PUSHES), Host::new(room_for(packets), 0)];
+    let hosts = [Host::sending(PUSHES, ResourceConfig::GBPS_200), Host::sending(0, room_for(packets))];
     let mut random = RandomStreams::new(5).stream("losses");
     let rule = move |_, from, departure: &Departure| {
         let is_lost = from == 0 && departure.context.is_some() && random.below(lost) == 0;
@@ -129,42 +129,43 @@ fn time_to_finish(packets: u32, lost: u64) -> u64 {
     link.packet_time = PACKET;
     link.ends.iter_mut().for_each(|end| end.keeps_log = false);
     let start = link.now;
-    while link.ends[0].upper.door.completed < PUSHES {
+    while link.ends[0].upper.load.completed < PUSHES {
         link.run_for(micros(100));
-        assert!(link.now.since(start) < Duration::from_secs(2), "{packets} packets of room: it does not end");
+        assert!(link.now.since(start) < Duration::from_secs(2), "buffers for {packets} packets: it does not end");
     }
-    assert!(link.ends[1].upper.door.taken.iter().map(|rsn| u64::from(rsn.value())).eq(0..PUSHES), "in order, once");
+    assert!(link.ends[1].upper.load.taken.iter().map(|rsn| u64::from(rsn.value())).eq(0..PUSHES), "not once in order");
     link.now.since(start).as_ns() / 1_000
 }
 
-/// 50 us at 200 Gbit/s are 1.25 MB (paper, section 5.2). What connections are given is a multiple of the public
-/// simulator's NIC, `resources` percent of it, with receive buffers of 2.1 MB for responses and 2.9 MB for requests.
+/// 50 us at 200 Gbit/s are 1.25 MB (paper, section 5.2). The resources of connections are `resources` percent of
+/// those of the public simulator's NIC, with receive buffers of 2.1 MB for responses and 2.9 MB for requests.
 #[test]
 fn f37_receive_buffers_hold_one_to_three_bandwidth_delay_products() {
     for (gbps, resources_percent) in [(200, 100), (400, 200), (800, 400)] {
         let resources = ResourceConfig::of(&FalconShape { resources_percent, ..FalconShape::DEFAULT });
         let product = BitRate::gbps(gbps).bytes_in(micros(50));
-        for part in [Part::ResponseRx, Part::RequestRx] {
+        for part in [ResourcePart::ResponseRx, ResourcePart::RequestRx] {
             let capacity = resources.capacity[part as usize];
             let bytes = u64::from(capacity.buffers) * u64::from(resources.units.rx);
             assert!((product..3 * product).contains(&bytes), "{part:?}: {bytes} bytes at {gbps} Gbit/s");
             let packets = u64::from(capacity.packets) * u64::from(LENGTH);
             assert!(packets >= product, "{part:?}: contexts of {packets} bytes at {gbps} Gbit/s");
         }
-        let room = resources.capacity[Part::RequestRx as usize];
+        let room = resources.capacity[ResourcePart::RequestRx as usize];
         assert!(room.covers(resources.zones.green) && resources.zones.green.buffers * 10 > room.buffers * 9);
     }
 }
 
 #[test]
-fn f37_a_backlog_beyond_the_buffers_slows_down_and_stops_nothing() {
-    // 10 us at 200 Gbit/s are 61 packets, and a loss is repaired after 12.5; buffers of that, a half and so on.
+fn f37_buffers_smaller_than_the_backlog_slow_connections_down_without_a_deadlock() {
+    // 10 us at 200 Gbit/s are 61 packets, and a loss is repaired after 12.5 us; the buffers hold that, half of it and
+    // so on.
     let full = time_to_finish(80, 200);
     let mut before = full;
     for halvings in 1..=4 {
         let halved = time_to_finish(80 >> halvings, 200);
-        assert!(halved < before * 5 / 2, "room for {} packets: {halved} us after {before}", 80 >> halvings);
+        assert!(halved < before * 5 / 2, "buffers for {} packets: {halved} us after {before}", 80 >> halvings);
         before = halved;
     }
-    assert!(before > full * 3 / 2, "a sixteenth of the room does cost: {before} us instead of {full}");
+    assert!(before > full * 3 / 2, "small buffers are not slower: {before} us instead of {full}");
 }

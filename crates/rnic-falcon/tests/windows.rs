@@ -6,12 +6,12 @@ use rnic_base::{Duration, Psn32, Time};
 use rnic_falcon::delivery::{
     ControlSettings, Delivery, DeliveryConfig, Departure, ExtendedRule, OutOfWindowRule, Reception,
 };
-use rnic_falcon::seam::{Received, Window};
+use rnic_falcon::interface::{Received, Window};
 use rnic_policy::Cwnd;
 use rnic_policy::control::report::Ticks;
 use rnic_wire::falcon::{Acknowledgement, Bitmaps, Body, OutOfWindow, Packet, PacketType, Timestamp, WindowBases};
 use two_ends::link::{LOST, Link, after};
-use two_ends::packets::{ack, give, give_on, next_answer, pull_packet, push_packet};
+use two_ends::packets::{ack, give, give_on, next_response, pull_packet, push_packet};
 use two_ends::upper::{Acknowledging, Counting};
 use two_ends::{bitmaps, config, micros, out_of_window, silent};
 
@@ -21,15 +21,16 @@ fn psn(departure: &Departure) -> u32 {
     departure.packet.body.psn().map_or(u32::MAX, |psn| psn.value())
 }
 
-/// What transport `falcon` has with these options.
+/// Returns the delivery parameters of transport `falcon` with these options.
 fn chosen(options: &[(&str, &str)]) -> DeliveryConfig {
-    let profile = rnic_transports::select("falcon", options.iter().copied()).expect("legal options");
-    DeliveryConfig::of(&profile, profile.protocol.falcon().expect("it is Falcon"))
+    let profile = rnic_transports::select("falcon", options.iter().copied()).expect("the options are valid");
+    DeliveryConfig::of(&profile, profile.protocol.falcon().expect("the protocol is Falcon"))
 }
 
 #[test]
-fn f4_a_wedged_request_window_does_not_stop_responses() {
-    // No Pull Request of end 0 ever arrives; end 1 pulls from end 0, whose responses go the same way.
+fn f4_a_blocked_request_window_does_not_block_responses() {
+    // No Pull Request of end 0 ever arrives; end 1 pulls from end 0, whose responses travel in the same direction as
+    // the lost requests.
     let rule = |_, from, departure: &Departure| {
         let is_request = departure.packet.body.packet_type() == PacketType::PullRequest;
         if from == 0 && is_request { LOST } else { after(DELAY) }
@@ -42,17 +43,17 @@ fn f4_a_wedged_request_window_does_not_stop_responses() {
     }
     link.run_for(Duration::from_ms(5));
     assert_eq!(link.ends[0].upper.kept.len(), 300, "all requests of end 1 arrive");
-    assert_eq!(link.ends[1].upper.kept.len(), 300, "and all their responses come back");
-    assert_eq!(link.ends[0].delivery.span(Window::Request), 32, "while as many requests as fcwnd allows are stuck");
+    assert_eq!(link.ends[1].upper.kept.len(), 300, "all their responses arrive");
+    assert_eq!(link.ends[0].delivery.span(Window::Request), 32, "fcwnd limits the requests in flight");
     assert_eq!(link.ends[0].delivery.span(Window::Data), 0);
 }
 
 #[test]
-fn f9_one_acknowledgement_names_every_hole() {
+fn f9_one_acknowledgement_reports_every_gap() {
     let mut config = silent(config());
     config.coalesce_count = 18;
     let rule = |_, from, departure: &Departure| {
-        let lost = from == 0 && !departure.again && [3, 7, 9].contains(&psn(departure));
+        let lost = from == 0 && !departure.is_retransmission && [3, 7, 9].contains(&psn(departure));
         if lost { LOST } else { after(DELAY) }
     };
     let mut link = Link::new(config, Box::new(rule));
@@ -60,18 +61,19 @@ fn f9_one_acknowledgement_names_every_hole() {
     link.run_for(Duration::from_ms(2));
     let acks = link.ends[1].left(PacketType::ExtendedAck);
     let first = &acks[0].1;
-    let received = bitmaps(first).expect("it is extended").data_received;
+    let received = bitmaps(first).expect("the acknowledgement has bitmaps").data_received;
     let base = first.packet.bases.data.value();
     let holes: Vec<u32> = (0..18).filter(|bit| received & (1 << bit) == 0).map(|bit| base + bit).collect();
     assert_eq!((base, holes), (3, vec![3, 7, 9]));
-    assert_eq!(received >> 18, 0, "and nothing that was not sent");
+    assert_eq!(received >> 18, 0, "a packet that was not sent is reported");
     assert!(link.ends[0].upper.all_acked());
-    let again: Vec<u32> = link.ends[0].log.iter().filter(|(_, d)| d.again).map(|(_, d)| psn(d)).collect();
-    assert_eq!(again, [3, 7, 9], "exactly those are sent again");
+    let retransmitted: Vec<u32> =
+        link.ends[0].log.iter().filter(|(_, d)| d.is_retransmission).map(|(_, d)| psn(d)).collect();
+    assert_eq!(retransmitted, [3, 7, 9], "only lost packets are retransmitted");
 }
 
 #[test]
-fn f9_bitmaps_name_requests_and_the_last_of_128() {
+fn f9_bitmaps_report_requests_and_the_last_of_128_packets() {
     let mut config = silent(config());
     (config.first_received, config.coalesce_count) = (WindowBases::default(), 1_000);
     let (mut delivery, mut upper) = (Delivery::new(config), Counting::new());
@@ -83,20 +85,20 @@ fn f9_bitmaps_name_requests_and_the_last_of_128() {
         assert_eq!(give(&mut delivery, &mut upper, now, push_packet(number)), Reception::Kept);
     }
     now += micros(8);
-    let told = next_answer(&mut delivery, &mut upper, now).expect("an acknowledgement is due");
-    let told = bitmaps(&told).expect("extended");
+    let told = next_response(&mut delivery, &mut upper, now).expect("an acknowledgement is due");
+    let told = bitmaps(&told).expect("the acknowledgement has bitmaps");
     assert_eq!(told.request_received, 1 << 1 | 1 << 5 | 1 << 63);
     assert_eq!((told.data_received, told.data_acked), (1 << 2 | 1 << 64 | 1 << 127, 1 << 2 | 1 << 64 | 1 << 127));
 }
 
-/// Packet 0 is lost once; 300 packets may be under way, and the window has 128.
+/// Packet 0 is lost once; 300 packets may be in flight, while the window is 128.
 fn beyond_the_window(rule: OutOfWindowRule, room: Option<u32>) -> Link<'static> {
     let mut config = config();
     config.out_of_window = rule;
     config.fcwnd = Cwnd::packets(300);
     config.ncwnd = 300;
     let lose = |_, from, departure: &Departure| {
-        if from == 0 && !departure.again && psn(departure) == 0 { LOST } else { after(DELAY) }
+        if from == 0 && !departure.is_retransmission && psn(departure) == 0 { LOST } else { after(DELAY) }
     };
     let mut link = Link::new(config, Box::new(lose));
     link.packet_time = Duration::from_ns(10);
@@ -107,17 +109,17 @@ fn beyond_the_window(rule: OutOfWindowRule, room: Option<u32>) -> Link<'static> 
 }
 
 #[test]
-fn f10_packets_beyond_the_window_are_kept_while_there_is_room() {
+fn f10_packets_beyond_the_window_are_kept_while_resources_are_available() {
     let mut link = beyond_the_window(OutOfWindowRule::Keep, None);
     assert_eq!(link.ends[1].upper.kept.len(), 299);
     assert_eq!(link.ends[1].delivery.counters().out_of_window, 0);
     link.run_for(Duration::from_ms(20));
     assert!(link.ends[0].upper.all_acked() && link.ends[1].upper.kept_once());
-    assert_eq!(link.ends[0].left_again(), 1, "only what was lost is sent again");
+    assert_eq!(link.ends[0].left_again(), 1, "only the lost packet is retransmitted");
 }
 
 #[test]
-fn f10_the_specification_drops_them_and_says_so() {
+fn f10_the_specifications_rule_drops_packets_beyond_the_window_and_notifies_the_sender() {
     let mut link = beyond_the_window(OutOfWindowRule::Drop, None);
     assert_eq!(link.ends[1].upper.kept.len(), 127, "base + 1 to base + 127");
     assert_eq!(link.ends[1].delivery.counters().out_of_window, 172);
@@ -128,7 +130,7 @@ fn f10_the_specification_drops_them_and_says_so() {
     assert!(link.ends[0].upper.all_acked() && link.ends[1].upper.kept_once());
 }
 
-/// A sender of ten packets, and an acknowledgement that comes `now` with an out of window notification.
+/// A sender of ten packets, and an acknowledgement with an out-of-window notification that arrives at `now`.
 struct Notified {
     delivery: Delivery,
     upper: Counting,
@@ -136,20 +138,20 @@ struct Notified {
     told: Packet,
 }
 
-/// The packets of `data_received` have arrived.
+/// Returns a `Notified` whose acknowledgement reports the packets in `data_received` as received.
 fn notified(data_received: u128) -> Notified {
     notified_with(&[], data_received)
 }
 
-/// Transport `falcon` has these options.
+/// The same with these options for transport `falcon`.
 fn notified_with(options: &[(&str, &str)], data_received: u128) -> Notified {
-    // A policy that would repeat nothing here.
+    // A recovery policy that would retransmit nothing here.
     let config = chosen(&[&[("recovery", "ooo-distance"), ("ooo_threshold", "128")], options].concat());
     let (mut delivery, mut upper) = (Delivery::new(config), Counting::new());
     let sent = Time::from_us(1_000);
     upper.pushes(10);
     while delivery.transmit(sent, &mut upper).is_some() {}
-    // What is echoed left 5 us later: the round trip is 6 us.
+    // The echoed packet was sent 5 us later: the round trip is 6 us.
     let (echoed, now) = (sent + micros(5), sent + micros(11));
     let notification = OutOfWindow { data: true, request: false };
     let answer = Acknowledgement { t1: Timestamp::at(echoed), out_of_window: notification, ..Default::default() };
@@ -158,21 +160,23 @@ fn notified_with(options: &[(&str, &str)], data_received: u128) -> Notified {
     Notified { delivery, upper, now, told }
 }
 
-/// A notification makes a sender repeat at once, and once a round trip, what is not known to have arrived.
+/// On a notification the sender immediately retransmits the packets that are not known to have arrived, but only once
+/// per round trip.
 #[test]
-fn f10_a_notification_repeats_what_has_not_arrived() {
+fn f10_a_notification_retransmits_packets_that_have_not_arrived() {
     let Notified { mut delivery, mut upper, now, told } = notified(0b10_1111);
     for (at, expected) in [(now, &[4, 6, 7, 8, 9][..]), (now + micros(1), &[])] {
-        assert_eq!(give(&mut delivery, &mut upper, at, told), Reception::Answer);
-        let again: Vec<u32> = std::iter::from_fn(|| delivery.transmit(at, &mut upper)).map(|left| psn(&left)).collect();
-        assert_eq!(again, expected);
+        assert_eq!(give(&mut delivery, &mut upper, at, told), Reception::Processed);
+        let retransmitted: Vec<u32> =
+            std::iter::from_fn(|| delivery.transmit(at, &mut upper)).map(|left| psn(&left)).collect();
+        assert_eq!(retransmitted, expected);
     }
 }
 
-/// What lies beyond the window is a round trip old by the path that it took, not by that of whichever packet was echoed
-/// last: one path takes 6 us, the other 50.
+/// A packet beyond the window is retransmitted when it is older than the round trip of its own path, not than that of
+/// the packet echoed last: one path takes 6 us, the other 50.
 #[test]
-fn f29_a_notification_repeats_each_packet_by_the_round_trip_of_its_own_path() {
+fn f29_a_notification_retransmits_packets_by_the_round_trip_of_their_own_path() {
     let options =
         [("recovery", "ooo-distance"), ("ooo_threshold", "128"), ("flows", "2"), ("paths", "spray"), ("rto", "10ms")];
     let (mut delivery, mut upper) = (Delivery::new(chosen(&options)), Counting::new());
@@ -188,39 +192,41 @@ fn f29_a_notification_repeats_each_packet_by_the_round_trip_of_its_own_path() {
     }
     let second = leave(&mut delivery, &mut upper, 6, at(100));
     for (now, label) in [(at(107), fast), (at(151), slow)] {
-        // What is echoed left 6 us ago.
+        // The echoed packet was sent 6 us ago.
         let (t1, notification) = (Timestamp::at(now - micros(6)), OutOfWindow { data: true, request: false });
         let answer = Acknowledgement { t1, t2: t1, out_of_window: notification, ..Acknowledgement::default() };
         let mut told = ack(0, 2, at(100), now);
         told.body = Body::ExtendedAck(answer, Bitmaps::default());
         give_on(&mut delivery, &mut upper, now, told, fast);
-        let again: Vec<u32> =
+        let retransmitted: Vec<u32> =
             std::iter::from_fn(|| delivery.transmit(now, &mut upper)).map(|left| psn(&left)).collect();
         let those: Vec<u32> = second.iter().filter(|left| left.label == label).map(psn).collect();
-        assert!(those.iter().all(|psn| again.contains(psn)), "{now}: {again:?} of {those:?}");
-        assert_eq!(again.len(), if label == fast { 3 } else { 6 }, "{now}: {again:?}");
+        assert!(those.iter().all(|psn| retransmitted.contains(psn)), "{now}: {retransmitted:?} of {those:?}");
+        assert_eq!(retransmitted.len(), if label == fast { 3 } else { 6 }, "{now}: {retransmitted:?}");
     }
 }
 
-/// An answer that others have overtaken, and one that echoes what was echoed before, measure nothing.
+/// An acknowledgement that was overtaken by others, and one that echoes the same packet as an earlier one, do not
+/// count as round-trip measurements.
 #[test]
-fn f17_f27_of_several_flows_old_echoes_are_no_round_trips() {
+fn f17_f27_with_several_flows_old_echoes_are_not_round_trip_samples() {
     let options = [("flows", "2"), ("paths", "spray"), ("rto", "10ms")];
     let (mut delivery, mut upper) = (Delivery::new(chosen(&options)), Counting::new());
     let at = |us| Time::from_us(1_000) + micros(us);
     upper.pushes(2);
     let label = delivery.transmit(at(0), &mut upper).expect("a window is open").label;
     let flow = usize::from(label.flow(1));
-    // When the packet that is echoed left and came, and when the answer came; whether that measures.
+    // Times in us at which the echoed packet was sent and arrived and at which the acknowledgement arrives; `true` if
+    // it counts as a measurement.
     let answers = [(5, 8, 11, true), (6, 9, 12, true), (5, 8, 500, false), (6, 9, 600, false), (7, 10, 610, true)];
     for (t1, t2, now, measures) in answers {
         let mut told = ack(0, 0, at(t1), at(now - 3));
         let (t1, t2) = (Timestamp::at(at(t1)), Timestamp::at(at(t2)));
         told.body = Body::Ack(Acknowledgement { t1, t2, ..Acknowledgement::default() });
-        let before = delivery.flows().nth(flow).expect("of two").round_trip;
+        let before = delivery.flows().nth(flow).expect("there are two flows").round_trip;
         give_on(&mut delivery, &mut upper, at(now), told, label);
-        let after = delivery.flows().nth(flow).expect("of two").round_trip;
-        let report = std::iter::from_fn(|| delivery.signal()).last().expect("it is reported");
+        let after = delivery.flows().nth(flow).expect("there are two flows").round_trip;
+        let report = std::iter::from_fn(|| delivery.signal()).last().expect("the acknowledgement is reported");
         let whole = Timestamp::at(at(now)).since(t1);
         if measures {
             assert_eq!((after, report.rtt()), (Some(whole), Ticks::of(whole)), "at {now}");
@@ -231,9 +237,10 @@ fn f17_f27_of_several_flows_old_echoes_are_no_round_trips() {
     }
 }
 
-/// The first answer on a flow measures, whatever the clock shows: also when it is about to wrap.
+/// The first acknowledgement on a flow counts as a measurement whatever the clock shows, also when it is about to
+/// wrap.
 #[test]
-fn f27_the_first_echo_of_a_flow_is_older_than_none() {
+fn f27_the_first_echo_of_a_flow_is_always_a_round_trip_sample() {
     let options = [("flows", "2"), ("paths", "spray"), ("rto", "10ms")];
     for left in [Time::from_us(1), Time::from_us(562_400_000), Time::from_us(562_950_000)] {
         let (mut delivery, mut upper) = (Delivery::new(chosen(&options)), Counting::new());
@@ -241,43 +248,44 @@ fn f27_the_first_echo_of_a_flow_is_older_than_none() {
         let label = delivery.transmit(left, &mut upper).expect("a window is open").label;
         let now = left + micros(10);
         give_on(&mut delivery, &mut upper, now, ack(0, 1, left, now), label);
-        let measured = delivery.flows().nth(usize::from(label.flow(1))).expect("of two").round_trip;
+        let measured = delivery.flows().nth(usize::from(label.flow(1))).expect("there are two flows").round_trip;
         assert!(measured.is_some_and(|measured| measured > micros(9)), "at {left}: {measured:?}");
     }
 }
 
-/// What lies beyond the peer's window is repeated once a round trip, which may be all that a short path carries; what
-/// would open the window may be a request that has never left.
+/// Packets beyond the peer's window are retransmitted once per round trip, which may use the full capacity of a short
+/// path; the packet that would open the window may be a request that has never been sent, so it must get a turn.
 #[test]
-fn f10_what_is_repeated_beyond_the_window_leaves_a_turn_to_what_is_new() {
+fn f10_retransmissions_beyond_the_window_alternate_with_new_packets() {
     let Notified { mut delivery, mut upper, now, told } = notified(0b11_1111);
     upper.pull();
-    assert_eq!(give(&mut delivery, &mut upper, now, told), Reception::Answer);
-    let again: Vec<bool> = std::iter::from_fn(|| delivery.transmit(now, &mut upper)).map(|left| left.again).collect();
-    assert_eq!(again, [true, false, true, true, true], "the request is the second to leave");
+    assert_eq!(give(&mut delivery, &mut upper, now, told), Reception::Processed);
+    let is_retransmission: Vec<bool> =
+        std::iter::from_fn(|| delivery.transmit(now, &mut upper)).map(|left| left.is_retransmission).collect();
+    assert_eq!(is_retransmission, [true, false, true, true, true], "the request is the second packet");
 }
 
-/// The other reading of a notification: no new request leaves in that window until the oldest packet is acknowledged.
-/// Responses do: the peer may wait for one before it acknowledges that packet.
+/// The other interpretation of a notification: no new request is sent in that window until the oldest packet is
+/// acknowledged. Responses are sent: the peer may need one before it acknowledges that packet.
 #[test]
-fn f10_a_notification_holds_back_new_requests_where_that_is_chosen() {
+fn f10_a_notification_pauses_new_requests_if_configured() {
     for (choice, first, then) in [("go-on", 2, 0), ("pause", 1, 1)] {
         let options = [("after_out_of_window", choice)];
         let Notified { mut delivery, mut upper, now, told } = notified_with(&options, 0b11_1111);
         upper.pull_data(Psn32::new(0));
         upper.push();
         let mut new_after = |packet, at| {
-            assert_eq!(give(&mut delivery, &mut upper, at, packet), Reception::Answer);
-            std::iter::from_fn(|| delivery.transmit(at, &mut upper)).filter(|left| !left.again).count()
+            assert_eq!(give(&mut delivery, &mut upper, at, packet), Reception::Processed);
+            std::iter::from_fn(|| delivery.transmit(at, &mut upper)).filter(|left| !left.is_retransmission).count()
         };
         assert_eq!(new_after(told, now), first, "{choice}");
         let at = now + micros(1);
-        assert_eq!(new_after(ack(0, 1, now, at), at), then, "{choice}, and the oldest is acknowledged");
+        assert_eq!(new_after(ack(0, 1, now, at), at), then, "{choice}, after the oldest was acknowledged");
     }
 }
 
 #[test]
-fn f10_without_room_beyond_the_window_the_sender_is_told_too() {
+fn f10_without_resources_beyond_the_window_the_sender_is_notified() {
     let mut link = beyond_the_window(OutOfWindowRule::Keep, Some(127));
     assert_eq!(link.ends[1].delivery.counters().out_of_window, 172);
     assert_eq!(link.ends[1].delivery.counters().nacks_sent, 0, "a notification, not 172 NACKs");
@@ -309,27 +317,28 @@ fn probe2_edges_of_both_windows_under_the_specification() {
             assert_eq!(give(&mut delivery, &mut upper, now, push_packet(at(offset))), data, "data {offset}");
         }
         now += micros(8);
-        let first_answer = next_answer(&mut delivery, &mut upper, now).expect("an acknowledgement is due");
+        let first_answer = next_response(&mut delivery, &mut upper, now).expect("an acknowledgement is due");
         assert_eq!(out_of_window(&first_answer), OutOfWindow { data: true, request: true });
-        let told = bitmaps(&first_answer).expect("extended");
+        let told = bitmaps(&first_answer).expect("the acknowledgement has bitmaps");
         assert_eq!(told.request_received, 1 << 63);
         assert_eq!(told.data_received, 1 << 63 | 1 << 64 | 1 << 127);
         assert_eq!(told.data_acked, told.data_received);
-        // The bases come, and with them all there is; the notification is not said again.
+        // The packets at the bases arrive, and the acknowledgement reports all packets; the notification is not
+        // repeated.
         assert_eq!(give(&mut delivery, &mut upper, now, push_packet(at(0))), Reception::Kept);
         assert_eq!(give(&mut delivery, &mut upper, now, pull_packet(at(0))), Reception::Kept);
         assert_eq!(delivery.bases(), WindowBases::both(Psn32::new(at(1))));
         now += micros(8);
-        let answer = next_answer(&mut delivery, &mut upper, now).expect("an acknowledgement is due");
+        let answer = next_response(&mut delivery, &mut upper, now).expect("an acknowledgement is due");
         assert_eq!(out_of_window(&answer), OutOfWindow::default());
-        let told = bitmaps(&answer).expect("a request is beyond");
+        let told = bitmaps(&answer).expect("a request is beyond the base");
         assert_eq!((told.data_received, told.request_received), (1 << 62 | 1 << 63 | 1 << 126, 1 << 62));
     }
 }
 
-/// Where packets beyond the window are kept, so are those that bits can be set for: 512 from the base on.
+/// If packets beyond the window are kept, the limit is what bitmaps can represent: 512 from the base on.
 #[test]
-fn f10_edges_of_what_is_kept_beyond_the_window() {
+fn f10_limits_of_packets_kept_beyond_the_window() {
     let mut upper = Counting::new();
     upper.answers = false;
     let mut delivery = Delivery::new(silent(config()));
@@ -339,18 +348,18 @@ fn f10_edges_of_what_is_kept_beyond_the_window() {
         assert_eq!(give(&mut delivery, &mut upper, now, pull_packet(offset)), expected, "request {offset}");
         assert_eq!(give(&mut delivery, &mut upper, now, push_packet(offset)), expected, "data {offset}");
     }
-    let told = next_answer(&mut delivery, &mut upper, now + micros(8)).expect("a notification is due");
+    let told = next_response(&mut delivery, &mut upper, now + micros(8)).expect("a notification is due");
     assert_eq!(out_of_window(&told), OutOfWindow { data: true, request: true });
-    // One further, and what was too far is not any more.
+    // The base advances by one, and the packet that was too far is accepted.
     for packet in [pull_packet(0), push_packet(0), pull_packet(512), push_packet(512)] {
         assert_eq!(give(&mut delivery, &mut upper, now, packet), Reception::Kept, "{packet:?}");
     }
     assert_eq!(upper.kept.len(), 10);
 }
 
-/// What is dropped beyond a window is told of when the coalescing time is over, whatever it asks for.
+/// A drop beyond a window is reported after the coalescing time, even if the packet requests an acknowledgement.
 #[test]
-fn f21_what_is_dropped_beyond_a_window_is_not_answered_at_once() {
+fn f21_a_drop_beyond_a_window_is_not_reported_immediately() {
     let mut config = silent(config());
     config.out_of_window = OutOfWindowRule::Drop;
     for beyond in [push_packet(128), pull_packet(64)] {
@@ -359,14 +368,16 @@ fn f21_what_is_dropped_beyond_a_window_is_not_answered_at_once() {
         let asking = Packet { ack_request: true, ..beyond };
         assert_eq!(give(&mut delivery, &mut upper, now, asking), Reception::OutOfWindow);
         for at in [now, now + micros(7)] {
-            assert_eq!(next_answer(&mut delivery, &mut upper, at), None);
+            assert_eq!(next_response(&mut delivery, &mut upper, at), None);
         }
-        assert!(next_answer(&mut delivery, &mut upper, now + micros(8)).is_some_and(|told| out_of_window(&told).any()));
+        assert!(
+            next_response(&mut delivery, &mut upper, now + micros(8)).is_some_and(|told| out_of_window(&told).any())
+        );
     }
 }
 
 #[test]
-fn probe3_a_push_is_acknowledged_when_its_upper_layer_says_so() {
+fn probe3_a_push_is_acknowledged_when_its_upper_layer_acknowledges_it() {
     let mut config = silent(config());
     config.extended = ExtendedRule::WhenReceived;
     let mut upper = Counting::new();
@@ -375,40 +386,40 @@ fn probe3_a_push_is_acknowledged_when_its_upper_layer_says_so() {
     let mut now = Time::from_us(1_000);
     let asking = |number| Packet { ack_request: true, ..push_packet(number) };
     assert_eq!(give(&mut delivery, &mut upper, now, asking(0)), Reception::Kept);
-    assert_eq!(next_answer(&mut delivery, &mut upper, now), None, "asked, but not acknowledged above");
+    assert_eq!(next_response(&mut delivery, &mut upper, now), None, "the upper layer has not acknowledged it");
     now += micros(8);
-    let told = next_answer(&mut delivery, &mut upper, now).expect("by the coalescing timer");
-    let bits = bitmaps(&told).expect("extended");
+    let told = next_response(&mut delivery, &mut upper, now).expect("the coalescing timer is due");
+    let bits = bitmaps(&told).expect("the acknowledgement has bitmaps");
     assert_eq!((told.packet.bases.data.value(), bits.data_received, bits.data_acked), (0, 1, 0));
     now += micros(20);
     delivery.acknowledge(now, Received { window: Window::Data, psn: Psn32::new(0) });
-    let told = next_answer(&mut delivery, &mut upper, now).expect("at once, for it was asked for");
+    let told = next_response(&mut delivery, &mut upper, now).expect("a requested acknowledgement is immediate");
     assert_eq!((told.packet.bases.data.value(), bitmaps(&told)), (1, None));
     assert_eq!(give(&mut delivery, &mut upper, now, asking(0)), Reception::Duplicate);
-    let told = next_answer(&mut delivery, &mut upper, now).expect("the answer may be lost: it is said again");
+    let told = next_response(&mut delivery, &mut upper, now).expect("a duplicate is acknowledged again");
     assert_eq!(told.packet.bases.data.value(), 1);
 }
 
-/// What can be under way to the peer's host is bounded by who drives the connection, which counts what may be in its
-/// receive buffer. A packet that may not leave again is not, and must not keep others out.
+/// The owner of the connection limits what is in flight to the peer's host: it counts what may be in that host's
+/// receive buffer. A lost packet that may not be retransmitted yet is not there, and must not keep others out.
 #[test]
-fn a_lost_packet_that_may_not_leave_again_is_not_under_way() {
+fn a_lost_packet_blocked_from_retransmission_is_not_in_flight() {
     let rule = |_, from, departure: &Departure| if from == 0 && psn(departure) == 5 { LOST } else { after(DELAY) };
     let mut link = Link::new(config(), Box::new(rule));
     link.ends[1].upper.acknowledging = Acknowledging::Never;
     link.ends[0].upper.pushes(6);
     link.run_for(micros(20));
-    assert_eq!(link.ends[0].delivery.under_way(), 1);
+    assert_eq!(link.ends[0].delivery.in_flight(), 1);
     link.ends[0].delivery.apply(0, &ControlSettings { fcwnd: Some(Cwnd::ONE), ..Default::default() });
     link.run_for(Duration::from_ms(3));
-    assert_eq!((link.ends[0].left_again(), link.ends[0].delivery.under_way()), (0, 0));
+    assert_eq!((link.ends[0].left_again(), link.ends[0].delivery.in_flight()), (0, 0));
     link.ends[0].delivery.apply(0, &ControlSettings { fcwnd: Some(Cwnd::packets(6)), ..Default::default() });
     link.run_for(micros(20));
-    assert_eq!((link.ends[0].left_again(), link.ends[0].delivery.under_way()), (1, 1), "now it is");
+    assert_eq!((link.ends[0].left_again(), link.ends[0].delivery.in_flight()), (1, 1), "it is in flight again");
 }
 
 #[test]
-fn packets_that_the_peer_drops_beyond_its_window_are_not_under_way() {
+fn packets_that_the_peer_drops_beyond_its_window_are_not_in_flight() {
     let mut config = config();
     (config.out_of_window, config.fcwnd, config.ncwnd) = (OutOfWindowRule::Drop, Cwnd::packets(300), 300);
     let mut link = Link::new(config, Box::new(|_, _, _: &_| after(DELAY)));
@@ -416,7 +427,9 @@ fn packets_that_the_peer_drops_beyond_its_window_are_not_under_way() {
     link.ends[0].upper.pushes(140);
     link.run_for(micros(200));
     assert_eq!(link.ends[1].upper.kept.len(), 128);
-    let beyond = |link: &Link<'_>| link.ends[0].log.iter().filter(|(_, sent)| sent.again && psn(sent) >= 128).count();
-    assert!(beyond(&link) >= 24, "they leave again, once a round trip: {}", beyond(&link));
-    assert_eq!(link.ends[0].delivery.under_way(), 0, "and wait for nobody's room");
+    let beyond = |link: &Link<'_>| {
+        link.ends[0].log.iter().filter(|(_, sent)| sent.is_retransmission && psn(sent) >= 128).count()
+    };
+    assert!(beyond(&link) >= 24, "too few retransmissions: {}", beyond(&link));
+    assert_eq!(link.ends[0].delivery.in_flight(), 0, "they do not count as in flight");
 }

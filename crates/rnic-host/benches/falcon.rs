@@ -1,23 +1,23 @@
 //! Falcon on sockets against its bars: `cargo bench -p rnic-host --bench falcon [-- ROUNDS]`.
 //!
-//! * at 1 % loss and 5 % reordering: goodput of 64 KiB Writes against its own without, and against `irn`'s;
-//! * 16 senders to one receiver on loopback, a 64 KiB Write each at a time: the 99th percentile against that of kernel
-//!   TCP for the same transfers (64 KiB there, a byte back). Every sender has a thread of its own, which sleeps when
-//!   there is nothing to do. Receivers come in two layouts, the same for both: a thread (and, for Falcon, a NIC) for
-//!   each connection, and one for all, which for TCP looks at each connection in turn. The figure is the median of
-//!   the senders' percentiles; what is judged is the best layout of each.
+//! * at 1 % loss and 5 % reordering: goodput of 64 KiB Writes against that without faults, and against that of `irn`;
+//! * 16 senders to one receiver on loopback, each with one 64 KiB Write at a time: the 99th percentile against that
+//!   of kernel TCP for the same transfers (64 KiB one way, a byte back). Every sender has a thread of its own, which
+//!   sleeps when there is nothing to do. Receivers come in two layouts, for Falcon and TCP alike: a thread (and, for
+//!   Falcon, a NIC) for each connection, or one for all, which for TCP polls the connections one after the other. The
+//!   result is the median of the senders' percentiles; the better layout of each is judged.
 //!
-//! Beside them stands Falcon through the memory that NICs of one machine share, which packets between processes take
-//! unless they are told not to (`--bypass off`): its figures are no UDP's, and are not judged.
+//! The same is measured for Falcon through the shared memory of NICs on one machine, which packets between processes
+//! use by default (`--bypass off` disables it): those results do not measure UDP, and are not judged.
 //!
-//! And what bare UDP sockets do, in the same trains, with a thread for each, which a transport over such sockets does
-//! at least: nothing is checked, kept in order or sent again there.
+//! The bench also measures bare UDP sockets, with the same packet trains and a thread for each, as a lower limit of
+//! the cost of any transport over such sockets: nothing is checked, ordered or retransmitted there.
 //!
-//! Whoever has one transfer under way at a time, among 16 that share what the machine moves, waits for 16 transfers:
-//! the mean time is 16 times 64 KiB over the goodput of all together, and stands beside the percentile.
+//! A sender with one transfer at a time, among 16 that share the capacity of the machine, waits for 16 transfers: the
+//! mean time is 16 times 64 KiB divided by the goodput of all together, and is printed beside the percentile.
 //!
-//! Every round measures all of them one after the other; ratios are of one round, and the medians are judged. Run it on
-//! an idle machine: 17 to 32 threads on few processors measure the scheduler too.
+//! Every round measures all of them one after the other; ratios are computed within one round, and their medians are
+//! judged. Run it on an idle machine: 17 to 32 threads on few processors measure the scheduler too.
 
 #[path = "common/figures.rs"]
 mod figures;
@@ -34,7 +34,7 @@ use std::time::{Duration, Instant};
 
 use rnic_base::Probability;
 use rnic_engine::{Access, CqId, RemoteMemory, SendFlags, SendOp, SendRequest, WcStatus};
-use rnic_host::floor::Transfers;
+use rnic_host::baseline::Transfers;
 use rnic_host::perf::{Length, PerfConfig, PerfReport, ServeConfig, measure, serve};
 use rnic_host::{ConnectionConfig, ConnectionEvent, Impairment, Nic, NicConfig, Region, TransportChoice};
 use rnic_wire::Qpn;
@@ -44,13 +44,13 @@ const WRITE_BYTES: usize = 64 << 10;
 const SENDERS: usize = 16;
 /// The service that the receiver listens to.
 const SERVICE: u16 = 7_471;
-/// Of a measurement.
-const SPAN: rnic_base::Duration = rnic_base::Duration::from_ms(1_000);
+/// Duration of a measurement.
+const RUN_TIME: rnic_base::Duration = rnic_base::Duration::from_ms(1_000);
 /// Operations of each sender of an incast.
 const OPERATIONS: u64 = 300;
 
 fn main() {
-    // `cargo test` builds benches too, and runs them without this.
+    // `cargo test` builds benches too, and runs them without this argument.
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }
@@ -63,19 +63,19 @@ fn main() {
     }
     figures.print();
     println!();
-    verdict("falcon, bad network / its own without, at least 0.85", figures.median(OWN) >= 0.85);
-    verdict("falcon / irn on the bad network, above 1", figures.median(AGAINST_IRN) > 1.0);
-    verdict("falcon / kernel TCP, 99th percentile of an incast, at most 0.5", {
+    print_verdict("falcon, bad network / its own without, at least 0.85", figures.median(IMPAIRED_RATIO) >= 0.85);
+    print_verdict("falcon / irn on the bad network, above 1", figures.median(IRN_RATIO) > 1.0);
+    print_verdict("falcon / kernel TCP, 99th percentile of an incast, at most 0.5", {
         let best = |of: &str| LAYOUTS.map(|layout| figures.median(&p99_of(of, layout))).into_iter().reduce(f64::min);
         best(FALCON).expect("two layouts") <= 0.5 * best(TCP).expect("two layouts")
     });
 }
 
-const OWN: &str = "falcon, bad network / without";
-const AGAINST_IRN: &str = "falcon / irn, bad network";
+const IMPAIRED_RATIO: &str = "falcon, bad network / without";
+const IRN_RATIO: &str = "falcon / irn, bad network";
 const FALCON: &str = "falcon";
 const TCP: &str = "kernel TCP";
-const MEMORY: &str = "falcon by memory";
+const BYPASS: &str = "falcon by memory";
 
 /// How many threads a receiver has.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -99,8 +99,8 @@ fn p99_of(transport: &str, layout: Layout) -> String {
     format!("{transport}, incast p99, {}, us", layout.name())
 }
 
-fn verdict(what: &str, holds: bool) {
-    println!("{}: {what}", if holds { "holds" } else { "FAILS" });
+fn print_verdict(criterion: &str, holds: bool) {
+    println!("{}: {criterion}", if holds { "holds" } else { "FAILS" });
 }
 
 fn lossy(figures: &mut figures::Figures) {
@@ -119,7 +119,7 @@ fn lossy(figures: &mut figures::Figures) {
         figures.add(&format!("{transport}, bad network / without"), lost / free);
         lost
     });
-    figures.add(AGAINST_IRN, falcon / irn);
+    figures.add(IRN_RATIO, falcon / irn);
 }
 
 fn incast(figures: &mut figures::Figures) {
@@ -132,14 +132,14 @@ fn incast(figures: &mut figures::Figures) {
         }
         figures.add(&format!("falcon / kernel TCP, incast p99, {}", layout.name()), falcon.p99_us / tcp.p99_us);
         let by_memory = memory_incast(layout);
-        figures.add(&p99_of(MEMORY, layout), by_memory.p99_us);
-        figures.add(&format!("{MEMORY}, incast mean, {}, us", layout.name()), by_memory.mean_us);
-        figures.add(&format!("{MEMORY} / kernel TCP, incast p99, {}", layout.name()), by_memory.p99_us / tcp.p99_us);
+        figures.add(&p99_of(BYPASS, layout), by_memory.p99_us);
+        figures.add(&format!("{BYPASS}, incast mean, {}, us", layout.name()), by_memory.mean_us);
+        figures.add(&format!("{BYPASS} / kernel TCP, incast p99, {}", layout.name()), by_memory.p99_us / tcp.p99_us);
         if layout == Layout::Each {
-            let bare = bare_incast();
-            figures.add("bare UDP, incast p99, a thread each, us", bare.p99_us);
-            figures.add("bare UDP, incast mean, a thread each, us", bare.mean_us);
-            figures.add("bare UDP / kernel TCP, incast p99, a thread each", bare.p99_us / tcp.p99_us);
+            let bare_udp = bare_incast();
+            figures.add("bare UDP, incast p99, a thread each, us", bare_udp.p99_us);
+            figures.add("bare UDP, incast mean, a thread each, us", bare_udp.mean_us);
+            figures.add("bare UDP / kernel TCP, incast p99, a thread each", bare_udp.p99_us / tcp.p99_us);
         }
     }
 }
@@ -154,11 +154,12 @@ fn falcon_incast(layout: Layout) -> Times {
 fn memory_incast(layout: Layout) -> Times {
     let receivers: Vec<_> =
         (0..if layout == Layout::Each { SENDERS } else { 1 }).map(|_| hosts::Receiver::start(WRITE_BYTES)).collect();
-    let doors: Vec<_> = (0..SENDERS).map(|sender| Mutex::new(receivers[sender % receivers.len()].door())).collect();
+    let request_senders: Vec<_> =
+        (0..SENDERS).map(|sender| Mutex::new(receivers[sender % receivers.len()].door())).collect();
     let times = median_of_senders(|sender, start| {
         let mut host = hosts::Host::open("sender", WRITE_BYTES);
-        let door = doors[sender].lock().expect("nobody has panicked").clone();
-        let (qpn, remote) = hosts::connect(&mut host, &door);
+        let request_sender = request_senders[sender].lock().expect("no thread has panicked").clone();
+        let (qpn, remote) = hosts::connect(&mut host, &request_sender);
         start.wait();
         let hosts::Host { nic, cq, region, .. } = &mut host;
         let times = writes(nic, *cq, qpn, region, remote);
@@ -171,20 +172,20 @@ fn memory_incast(layout: Layout) -> Times {
 
 fn bare_incast() -> Times {
     thread::scope(|scope| {
-        let (tell, told): (Vec<_>, Vec<_>) = (0..SENDERS).map(|_| channel()).unzip();
-        let addresses: Vec<SocketAddr> = told
+        let (address_senders, address_receivers): (Vec<_>, Vec<_>) = (0..SENDERS).map(|_| channel()).unzip();
+        let addresses: Vec<SocketAddr> = address_receivers
             .into_iter()
-            .map(|told| {
+            .map(|receiver| {
                 let mut end = Transfers::open(LOOPBACK).expect("a free port");
                 let address = end.local_addr();
                 scope.spawn(move || {
-                    let from = told.recv().expect("a sender tells where it is");
-                    end.answer(from, WRITE_BYTES).expect("nothing is lost");
+                    let from = receiver.recv().expect("the sender reports its address");
+                    end.answer(from, WRITE_BYTES).expect("loopback loses no datagram");
                 });
                 address
             })
             .collect();
-        median_of_senders(|sender, start| send_by_bare_udp(addresses[sender], &tell[sender], start))
+        median_of_senders(|sender, start| send_by_bare_udp(addresses[sender], &address_senders[sender], start))
     })
 }
 
@@ -197,17 +198,17 @@ fn tcp_incast(layout: Layout) -> Times {
         match layout {
             Layout::Each => {
                 let threads: Vec<_> = connections.into_iter().map(|one| thread::spawn(|| answer(one))).collect();
-                threads.into_iter().for_each(|thread| thread.join().expect("it has not panicked"));
+                threads.into_iter().for_each(|thread| thread.join().expect("the thread has not panicked"));
             }
             Layout::One => answer_all(connections),
         }
     });
     let times = median_of_senders(|_, start| send_by_tcp(address, start));
-    receiver.join().expect("it has not panicked");
+    receiver.join().expect("the thread has not panicked");
     times
 }
 
-/// Of one sender's transfers, or the median of several senders'.
+/// Times of one sender's transfers, or the median over several senders.
 #[derive(Clone, Copy)]
 struct Times {
     p99_us: f64,
@@ -222,13 +223,13 @@ impl Times {
     }
 }
 
-/// What `sender` measures, on so many threads at once: the medians.
+/// Runs `sender` on as many threads at the same time as there are senders; returns the medians.
 fn median_of_senders(sender: impl Fn(usize, &Barrier) -> Times + Sync) -> Times {
     let (start, sender) = (Barrier::new(SENDERS), &sender);
     let start = &start;
     let values: Vec<Times> = thread::scope(|scope| {
         let threads: Vec<_> = (0..SENDERS).map(|number| scope.spawn(move || sender(number, start))).collect();
-        threads.into_iter().map(|thread| thread.join().expect("it has not panicked")).collect()
+        threads.into_iter().map(|thread| thread.join().expect("the thread has not panicked")).collect()
     });
     let median = |of: fn(&Times) -> f64| {
         let mut values: Vec<f64> = values.iter().map(of).collect();
@@ -238,7 +239,7 @@ fn median_of_senders(sender: impl Fn(usize, &Barrier) -> Times + Sync) -> Times 
     Times { p99_us: median(|times| times.p99_us), mean_us: median(|times| times.mean_us) }
 }
 
-/// A receiver of TCP transfers: a byte for each that is whole.
+/// A receiver of TCP transfers: sends a byte for each complete transfer.
 fn answer(mut connection: TcpStream) {
     let mut buffer = vec![0; WRITE_BYTES];
     while connection.read_exact(&mut buffer).is_ok() {
@@ -248,7 +249,7 @@ fn answer(mut connection: TcpStream) {
     }
 }
 
-/// The same for all connections, in turn.
+/// The same for all connections, one after the other.
 fn answer_all(mut connections: Vec<TcpStream>) {
     connections.iter().for_each(|connection| connection.set_nonblocking(true).expect("a socket"));
     let (mut buffer, mut had) = (vec![0; WRITE_BYTES], vec![0; connections.len()]);
@@ -272,10 +273,10 @@ fn answer_all(mut connections: Vec<TcpStream>) {
     }
 }
 
-/// More than a transfer has.
+/// Larger than any transfer: marks a closed connection.
 const CLOSED: usize = usize::MAX;
 
-/// Who takes Writes of any number of senders.
+/// A receiver of Writes from any number of senders.
 struct Receiver {
     address: SocketAddr,
     memory: RemoteMemory,
@@ -286,7 +287,7 @@ struct Receiver {
 impl Receiver {
     fn start() -> Self {
         let stop = Arc::new(AtomicBool::new(false));
-        let (tell, told) = channel();
+        let (sender, receiver) = channel();
         let stopped = Arc::clone(&stop);
         let thread = thread::spawn(move || {
             let mut nic = open("receiver");
@@ -297,7 +298,7 @@ impl Receiver {
             let region = nic.verbs().register(pd, WRITE_BYTES, Access::all()).expect("some memory");
             let config = ConnectionConfig::new(pd, cq).with_transports(vec![falcon()]);
             nic.listen(SERVICE, SENDERS).expect("a free service");
-            tell.send((nic.local_addr(), region.remote(0))).expect("somebody waits");
+            sender.send((nic.local_addr(), region.remote(0))).expect("the receiver exists");
             while !stopped.load(Ordering::Relaxed) {
                 let moved = nic.progress();
                 while let Some(event) = nic.poll_connection_event() {
@@ -306,17 +307,17 @@ impl Receiver {
                     }
                 }
                 if !moved {
-                    nic.wait(rnic_base::Duration::from_ms(1)).expect("sockets can be waited for");
+                    nic.wait(rnic_base::Duration::from_ms(1)).expect("the sockets can be polled");
                 }
             }
         });
-        let (address, memory) = told.recv().expect("it has opened its NIC");
+        let (address, memory) = receiver.recv().expect("it has opened its NIC");
         Self { address, memory, stop, thread }
     }
 
     fn stop(self) {
         self.stop.store(true, Ordering::Relaxed);
-        self.thread.join().expect("it has not panicked");
+        self.thread.join().expect("the thread has not panicked");
     }
 }
 
@@ -324,7 +325,7 @@ fn falcon() -> TransportChoice {
     TransportChoice::named("falcon", &[]).expect("a transport")
 }
 
-/// Writes one after the other.
+/// Sends Writes one after the other.
 fn send_by_falcon(receiver: &Receiver, start: &Barrier) -> Times {
     let mut nic = open("sender");
     let (pd, cq) =
@@ -338,7 +339,7 @@ fn send_by_falcon(receiver: &Receiver, start: &Barrier) -> Times {
     times
 }
 
-/// Writes of `region` to `remote`, one after the other.
+/// Sends Writes of `region` to `remote`, one after the other.
 fn writes(nic: &mut Nic, cq: CqId, qpn: Qpn, region: &Region, remote: RemoteMemory) -> Times {
     let (op, sges) = (SendOp::Write { remote, immediate: None }, [region.sge(0, WRITE_BYTES as u32)]);
     let times = (0..OPERATIONS).map(|wr_id| {
@@ -351,7 +352,7 @@ fn writes(nic: &mut Nic, cq: CqId, qpn: Qpn, region: &Region, remote: RemoteMemo
                 break completion;
             }
             if !moved {
-                nic.wait(rnic_base::Duration::from_ms(1)).expect("sockets can be waited for");
+                nic.wait(rnic_base::Duration::from_ms(1)).expect("the sockets can be polled");
             }
         };
         assert_eq!(completion.status, WcStatus::Success);
@@ -360,34 +361,34 @@ fn writes(nic: &mut Nic, cq: CqId, qpn: Qpn, region: &Region, remote: RemoteMemo
     Times::of(times.collect())
 }
 
-/// Transfers one after the other.
+/// Sends TCP transfers one after the other.
 fn send_by_tcp(to: SocketAddr, start: &Barrier) -> Times {
-    let mut connection = TcpStream::connect(to).expect("somebody listens");
+    let mut connection = TcpStream::connect(to).expect("the listener exists");
     connection.set_nodelay(true).expect("a socket");
     start.wait();
     let data = vec![0x5a; WRITE_BYTES];
     let times = (0..OPERATIONS).map(|_| {
         let start = Instant::now();
         connection.write_all(&data).expect("it is connected");
-        connection.read_exact(&mut [0]).expect("it answers");
+        connection.read_exact(&mut [0]).expect("the other end responds");
         start.elapsed()
     });
     Times::of(times.collect())
 }
 
-/// The same by datagrams of 4 KiB.
-fn send_by_bare_udp(to: SocketAddr, tell: &Sender<SocketAddr>, start: &Barrier) -> Times {
+/// Sends the same transfers in UDP datagrams of 4 KiB.
+fn send_by_bare_udp(to: SocketAddr, address_sender: &Sender<SocketAddr>, start: &Barrier) -> Times {
     let mut end = Transfers::open(LOOPBACK).expect("a free port");
-    tell.send(end.local_addr()).expect("somebody waits");
+    address_sender.send(end.local_addr()).expect("the receiver exists");
     let data = vec![0x5a; WRITE_BYTES];
     start.wait();
     let times = (0..OPERATIONS).map(|_| {
         let start = Instant::now();
-        end.send(to, &data, 4 << 10).expect("nothing is lost");
+        end.send(to, &data, 4 << 10).expect("loopback loses no datagram");
         start.elapsed()
     });
     let times = Times::of(times.collect());
-    end.end(to).expect("somebody listens");
+    end.end(to).expect("the listener exists");
     times
 }
 
@@ -395,7 +396,7 @@ fn measured(transport: &str, to: SocketAddr, impairment: Impairment) -> PerfRepo
     let config = PerfConfig {
         transport: transport.to_owned(),
         size_bytes: WRITE_BYTES as u32,
-        length: Length::Time(SPAN),
+        length: Length::Time(RUN_TIME),
         impairment,
         ..PerfConfig::default()
     };
@@ -417,19 +418,19 @@ struct Server {
 impl Server {
     fn start() -> Self {
         let stop = Arc::new(AtomicBool::new(false));
-        let (tell, told) = channel();
+        let (sender, receiver) = channel();
         let stopped = Arc::clone(&stop);
         let thread = thread::spawn(move || {
             let mut nic = open("server");
-            tell.send(nic.local_addr()).expect("somebody waits");
-            let goes_on = || !stopped.load(Ordering::Relaxed);
-            serve(&mut nic, &ServeConfig::default(), goes_on, |_| {}).expect("it can listen");
+            sender.send(nic.local_addr()).expect("the receiver exists");
+            let keep_serving = || !stopped.load(Ordering::Relaxed);
+            serve(&mut nic, &ServeConfig::default(), keep_serving, |_| {}).expect("it can listen");
         });
-        Self { address: told.recv().expect("it has opened its NIC"), stop, thread }
+        Self { address: receiver.recv().expect("it has opened its NIC"), stop, thread }
     }
 
     fn stop(self) {
         self.stop.store(true, Ordering::Relaxed);
-        self.thread.join().expect("it has not panicked");
+        self.thread.join().expect("the thread has not panicked");
     }
 }

@@ -1,9 +1,9 @@
-//! Two NICs that share a machine, beside the kernel's own means, in one process run:
-//! `cargo bench -p rnic-host --bench wire [-- rounds=N udp bypass mtu=BYTES,BYTES]`.
+//! Compares two NICs that share a machine with the kernel's own transports, in one process: `cargo bench -p rnic-host
+//! --bench wire [-- rounds=N udp bypass mtu=BYTES,BYTES]`.
 //!
-//! As `contest`, but without the connection manager: queue pairs are connected as verbs programs connect them. Two
-//! threads at a time, each on a processor of its own. Every figure is the median over rounds; the least and the most
-//! stand beside it.
+//! Like `contest`, but without the connection manager: queue pairs are connected as verbs programs connect them. Two
+//! threads at a time, each on a processor of its own. Every result is the median over rounds, printed with the
+//! minimum and the maximum.
 
 #[path = "common/figures.rs"]
 mod figures;
@@ -21,16 +21,16 @@ use rnic_engine::{
     Access, CqId, PdId, QpAttributes, QpConnection, QpTiming, RecvRequest, RemoteMemory, RnrTimer, SendFlags, SendOp,
     SendRequest, Service, Transport, WcStatus,
 };
-use rnic_host::floor::OnProcessor;
-use rnic_host::{Nic, NicConfig, Region, TransportChoice, floor};
+use rnic_host::baseline::OnProcessor;
+use rnic_host::{Nic, NicConfig, Region, TransportChoice, baseline};
 use rnic_wire::Qpn;
 
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-const SPAN: Duration = Duration::from_millis(1_000);
+const RUN_TIME: Duration = Duration::from_millis(1_000);
 const WRITE_BYTES: u32 = 64 << 10;
 
 fn main() {
-    // `cargo test` builds benches too, and runs them without this.
+    // `cargo test` builds benches too, and runs them without this argument.
     let arguments: Vec<String> = std::env::args().collect();
     if !arguments.iter().any(|argument| argument == "--bench") {
         return;
@@ -42,20 +42,21 @@ fn main() {
     let receive_buffer_bytes = value("rcvbuf=").and_then(|text| text.parse().ok()).unwrap_or(4 << 20);
     let wires: Vec<bool> = [("udp", false), ("bypass", true)]
         .into_iter()
-        .filter(|(name, _)| arguments.iter().any(|a| a == name))
-        .map(|(_, on)| on)
+        .filter(|(name, _)| arguments.iter().any(|argument| argument == name))
+        .map(|(_, bypass)| bypass)
         .collect();
     let wires = if wires.is_empty() { vec![false, true] } else { wires };
     let only = value("only=");
     let mut figures = figures::Figures::default();
     for round in 1..=rounds {
         eprintln!("round {round} of {rounds}");
-        let wanted = |what: &str| only.as_deref().is_none_or(|only| only == what);
+        let wanted = |name: &str| only.as_deref().is_none_or(|only| only == name);
         if wanted("floor") {
-            let tcp = floor::tcp_stream(LOOPBACK, WRITE_BYTES as usize, SPAN).expect("loopback works").goodput_gbps();
+            let tcp =
+                baseline::tcp_stream(LOOPBACK, WRITE_BYTES as usize, RUN_TIME).expect("loopback works").goodput_gbps();
             figures.add("kernel TCP, Gbit/s", tcp);
-            let bare = floor::udp_ping_pong(LOOPBACK, 8, 100_000).expect("loopback works");
-            figures.add("bare UDP 8 B, one way, us", bare.value_at_quantile(0.5) as f64 / 1e3);
+            let bare_udp = baseline::udp_ping_pong(LOOPBACK, 8, 100_000).expect("loopback works");
+            figures.add("bare UDP 8 B, one way, us", bare_udp.value_at_quantile(0.5) as f64 / 1e3);
         }
         for bypass in &wires {
             for mtu in &mtus {
@@ -83,7 +84,7 @@ fn main() {
     figures.print();
 }
 
-/// What programs exchange out of band.
+/// Connection data that the two sides exchange out of band.
 #[derive(Clone, Copy)]
 struct Card {
     qpn: Qpn,
@@ -99,16 +100,16 @@ struct Side {
 }
 
 impl Side {
-    fn open(config: &NicConfig, tell: &Sender<Card>, told: &Receiver<Card>) -> Self {
+    fn open(config: &NicConfig, sender: &Sender<Card>, receiver: &Receiver<Card>) -> Self {
         let mut nic = Nic::open(config.clone()).expect("a free port");
         let pd = nic.verbs().create_pd().expect("a protection domain");
         let cq = nic.verbs().create_cq(4_096).expect("a legal size");
         let region = nic.verbs().register(pd, MEMORY, Access::all()).expect("memory");
         nic.bytes_mut(&region).fill(7);
         let qpn = nic.verbs().create_qp(&attributes(pd, cq)).expect("a free number");
-        nic.verbs().modify_to_init(qpn).expect("fresh");
-        tell.send(Card { qpn, memory: region.remote(0) }).expect("somebody waits");
-        let peer = told.recv().expect("somebody tells");
+        nic.verbs().modify_to_init(qpn).expect("the queue pair is new");
+        sender.send(Card { qpn, memory: region.remote(0) }).expect("the receiver exists");
+        let peer = receiver.recv().expect("the sender exists");
         let host = nic.acquire_host(LOOPBACK, None).expect("loopback");
         let connection = QpConnection {
             peer: host,
@@ -118,9 +119,9 @@ impl Side {
             min_rnr_timer: RnrTimer::at_least(rnic_base::Duration::from_us(100)),
             max_dest_rd_atomic: 16,
         };
-        nic.verbs().modify_to_rtr(qpn, &connection).expect("legal");
+        nic.verbs().modify_to_rtr(qpn, &connection).expect("valid");
         let timing = QpTiming { sq_psn: Psn::new(5), retry_count: 200, rnr_retry: None, max_rd_atomic: 16 };
-        nic.verbs().modify_to_rts(qpn, &timing).expect("legal");
+        nic.verbs().modify_to_rts(qpn, &timing).expect("valid");
         Self { nic, cq, region, qpn, remote: peer.memory }
     }
 }
@@ -138,26 +139,26 @@ fn attributes(pd: PdId, cq: CqId) -> QpAttributes {
         max_send_sge: 1,
         max_recv_sge: 1,
         signal_all: false,
-        transport: Arc::new(Transport::new(choice.profile).expect("a whole profile")),
+        transport: Arc::new(Transport::new(choice.profile).expect("a complete profile")),
         number: None,
         nvme: None,
     }
 }
 
 /// Runs `passive` in a thread of its own, and `active` here, each on its processor.
-fn contest<T>(config: &NicConfig, passive: fn(&mut Side, &AtomicBool), active: impl FnOnce(&mut Side) -> T) -> T {
-    let ((tell, told), (tell_back, told_back)) = (channel(), channel());
-    let over = AtomicBool::new(false);
+fn run_sides<T>(config: &NicConfig, passive: fn(&mut Side, &AtomicBool), active: impl FnOnce(&mut Side) -> T) -> T {
+    let ((to_passive, from_active), (to_active, from_passive)) = (channel(), channel());
+    let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let over_there = &over;
+        let passive_is_over = &is_over;
         scope.spawn(move || {
-            let _stays = OnProcessor::nth(1);
-            passive(&mut Side::open(config, &tell_back, &told), over_there);
+            let _pinned = OnProcessor::nth(1);
+            passive(&mut Side::open(config, &to_active, &from_active), passive_is_over);
         });
-        let _stays = OnProcessor::nth(0);
-        let mut side = Side::open(config, &tell, &told_back);
+        let _pinned = OnProcessor::nth(0);
+        let mut side = Side::open(config, &to_passive, &from_passive);
         let result = active(&mut side);
-        over.store(true, Ordering::Relaxed);
+        is_over.store(true, Ordering::Relaxed);
         if std::env::var_os("RNIC_BENCH_STATS").is_some() {
             eprintln!("{:?}\n{:?}", side.nic.stats(), side.nic.engine_stats());
         }
@@ -165,21 +166,21 @@ fn contest<T>(config: &NicConfig, passive: fn(&mut Side, &AtomicBool), active: i
     })
 }
 
-/// Writes a second, `depth` of them under way.
+/// Returns Writes per second with `depth` of them in flight.
 fn writes(config: &NicConfig, bytes: u32, depth: u64) -> f64 {
-    let serve = |side: &mut Side, over: &AtomicBool| {
-        while !over.load(Ordering::Relaxed) {
+    let serve = |side: &mut Side, is_over: &AtomicBool| {
+        while !is_over.load(Ordering::Relaxed) {
             side.nic.progress();
         }
     };
-    contest(config, serve, |side| {
+    run_sides(config, serve, |side| {
         let (mut posted, mut done, start) = (0, 0, Instant::now());
         loop {
             while posted < done + depth {
                 let sges = [side.region.sge((posted % 8) as usize * bytes as usize, bytes)];
                 let op = SendOp::Write { remote: side.remote, immediate: None };
                 let request = SendRequest { wr_id: posted, op, sges: &sges, flags: SendFlags::SIGNALED };
-                side.nic.verbs().post_send(side.qpn, &request).expect("room");
+                side.nic.verbs().post_send(side.qpn, &request).expect("the send queue has space");
                 posted += 1;
             }
             side.nic.progress();
@@ -188,27 +189,28 @@ fn writes(config: &NicConfig, bytes: u32, depth: u64) -> f64 {
                 done += 1;
             }
             let elapsed = start.elapsed();
-            if elapsed > SPAN {
+            if elapsed > RUN_TIME {
                 return done as f64 / elapsed.as_secs_f64();
             }
         }
     })
 }
 
-/// Half of each round trip of 8 bytes, in nanoseconds.
+/// Returns half of each round-trip time for 8 bytes, in nanoseconds.
 fn ping_pong(config: &NicConfig, rounds: u64) -> Histogram<u64> {
     fn receive(side: &mut Side) {
         let sges = [side.region.sge(64, 8)];
-        side.nic.verbs().post_recv(side.qpn, &RecvRequest { wr_id: 0, sges: &sges }).expect("room");
+        side.nic.verbs().post_recv(side.qpn, &RecvRequest { wr_id: 0, sges: &sges }).expect("the queue has space");
     }
     fn send(side: &mut Side) {
         let sges = [side.region.sge(0, 8)];
         let op = SendOp::Send { immediate: None };
         let request = SendRequest { wr_id: 1, op, sges: &sges, flags: SendFlags::SIGNALED };
-        side.nic.verbs().post_send(side.qpn, &request).expect("room");
+        side.nic.verbs().post_send(side.qpn, &request).expect("the send queue has space");
     }
-    /// Waits for a receive, and counts what has been sent meanwhile.
-    fn received(side: &mut Side, over: &AtomicBool) -> bool {
+    /// Waits for a receive completion, and discards send completions in the meantime. Returns `false` when the
+    /// measurement is over.
+    fn received(side: &mut Side, is_over: &AtomicBool) -> bool {
         loop {
             side.nic.progress();
             while let Some(completion) = side.nic.verbs().poll_cq_one(side.cq) {
@@ -217,19 +219,19 @@ fn ping_pong(config: &NicConfig, rounds: u64) -> Histogram<u64> {
                     return true;
                 }
             }
-            if over.load(Ordering::Relaxed) {
+            if is_over.load(Ordering::Relaxed) {
                 return false;
             }
         }
     }
-    let answer = |side: &mut Side, over: &AtomicBool| {
+    let answer = |side: &mut Side, is_over: &AtomicBool| {
         (0..8).for_each(|_| receive(side));
-        while received(side, over) {
+        while received(side, is_over) {
             receive(side);
             send(side);
         }
     };
-    contest(config, answer, |side| {
+    run_sides(config, answer, |side| {
         let mut histogram = Histogram::new_with_max(60_000_000_000, 3).expect("legal bounds");
         let never = AtomicBool::new(false);
         (0..8).for_each(|_| receive(side));

@@ -1,4 +1,5 @@
-//! The addresses at which this machine can be reached, in an order that is stable while the addresses do not change.
+//! The addresses at which this machine can be reached, in an order that does not change as long as the addresses are
+//! the same.
 
 use std::fs;
 use std::io;
@@ -11,7 +12,7 @@ use crate::sys::interfaces::interface_addresses;
 pub struct LocalAddress {
     /// The address.
     pub ip: IpAddr,
-    /// Name of the interface that has it.
+    /// Name of the interface that has this address.
     pub interface: String,
     /// Largest IP packet that the interface carries, in bytes (the interface MTU).
     pub mtu_bytes: u32,
@@ -19,12 +20,12 @@ pub struct LocalAddress {
     pub is_loopback: bool,
 }
 
-/// Returns the addresses of all interfaces that are up: global IPv4 first, then global IPv6, then those of the loopback
-/// interface; each group in numerical order. Link-local IPv6 addresses are left out, because they are ambiguous without
-/// their scope.
+/// Returns the addresses of all interfaces that are up: global IPv4 first, then global IPv6, then those of the
+/// loopback interface; each group in numerical order. Link-local IPv6 addresses are omitted, because they are
+/// ambiguous without their scope.
 ///
 /// # Errors
-/// When the system does not report its interfaces.
+/// Returns an error if the system does not report its interfaces.
 pub fn local_addresses() -> io::Result<Vec<LocalAddress>> {
     let mut found: Vec<LocalAddress> = interface_addresses()?
         .into_iter()
@@ -48,7 +49,7 @@ fn is_link_local(ip: IpAddr) -> bool {
     matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local())
 }
 
-/// Returns the MTU of the interface, or Ethernet's when the system does not report it.
+/// Returns the MTU of the interface, or that of Ethernet if the system does not report it.
 fn interface_mtu(name: &str) -> u32 {
     let file = format!("/sys/class/net/{name}/mtu");
     fs::read_to_string(file).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(ETHERNET_MTU_BYTES)
@@ -61,22 +62,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loopback_is_there_and_comes_last() {
-        let addresses = local_addresses().expect("the system tells");
+    fn loopback_is_listed_last() {
+        let addresses = local_addresses().expect("the system reports its addresses");
         let loopback = addresses.iter().position(|address| address.ip == IpAddr::from([127, 0, 0, 1]));
         let first = addresses.iter().position(|address| address.is_loopback);
         assert!(loopback.is_some(), "{addresses:?}");
-        assert_eq!(first, loopback, "the IPv4 one is the first of them");
+        assert_eq!(first, loopback, "the IPv4 loopback address is not the first");
         assert!(addresses.iter().skip(first.unwrap_or(0)).all(|address| address.is_loopback));
-        let lo = &addresses[loopback.expect("found above")];
-        assert!(lo.mtu_bytes >= 16_384, "{lo:?}");
-        assert_eq!(addresses, local_addresses().expect("the system tells"), "the order is stable");
+        let first_loopback = &addresses[loopback.expect("a loopback address was found above")];
+        assert!(first_loopback.mtu_bytes >= 16_384, "{first_loopback:?}");
+        assert_eq!(addresses, local_addresses().expect("the system reports its addresses"), "the order changed");
     }
 
     #[test]
-    fn link_local_addresses_are_left_out() {
+    fn link_local_addresses_are_omitted() {
         assert!(is_link_local("fe80::1".parse().expect("an address")));
         assert!(!is_link_local("fd00::1".parse().expect("an address")));
-        assert!(!is_link_local("169.254.1.1".parse().expect("an address")), "IPv4 needs no scope");
+        assert!(!is_link_local("169.254.1.1".parse().expect("an address")), "an IPv4 address counts as link-local");
     }
 }

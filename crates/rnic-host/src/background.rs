@@ -1,5 +1,5 @@
-//! Helpers for running inside a program that does not know of this library: threads, messages on its standard error,
-//! and process exit.
+//! Helpers for a library that runs inside a program which is not aware of it: starting threads, printing messages on
+//! the program's standard error, and process exit.
 
 use std::io::{self, Write};
 use std::process;
@@ -11,13 +11,13 @@ use std::time::Duration;
 /// Starts a thread with all signals blocked, so that the program's signal handlers run on its own threads.
 ///
 /// # Errors
-/// When the system cannot create the thread.
+/// Returns an error if the system cannot create the thread.
 pub(crate) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     let quiet = move || {
-        let _ends = PanicEnds::begin();
+        let _ends = AbortOnPanic::begin();
         work();
     };
-    // A thread inherits the signal mask of its creator; a thread that blocked signals itself could be interrupted
+    // A thread inherits the signal mask of its creator. If the thread blocked the signals itself, one could arrive
     // before it did so.
     let before = set_blocked(&all_signals());
     let started = thread::Builder::new().name(name.to_owned()).stack_size(STACK_BYTES).spawn(quiet);
@@ -25,20 +25,21 @@ pub(crate) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Res
     started
 }
 
-/// Guard that makes a panic of its thread abort the process after the panic message has been printed: other threads
-/// would otherwise use the half-updated state, and threads that wait for this one would wait indefinitely.
+/// Guard: if the thread that holds it panics, the process aborts after the panic message has been printed: other
+/// threads would otherwise use the half-updated state, and threads that wait for the panicked one would wait
+/// indefinitely.
 #[derive(Debug)]
 #[must_use = "a panic ends the process while this lives"]
-pub struct PanicEnds(());
+pub struct AbortOnPanic(());
 
-impl PanicEnds {
+impl AbortOnPanic {
     /// Returns a guard that is active until it is dropped.
     pub fn begin() -> Self {
         Self(())
     }
 }
 
-impl Drop for PanicEnds {
+impl Drop for AbortOnPanic {
     fn drop(&mut self) {
         if thread::panicking() {
             process::abort();
@@ -46,27 +47,28 @@ impl Drop for PanicEnds {
     }
 }
 
-/// Starts a thread as [`spawn`] does, for Falcon's adaptive engine (`fae_place = thread`), which the connections of a
-/// NIC share. The engine also runs without the thread (`rnic-engine` ensures that), but not as the user who configured
-/// a thread expects; so a refusal is reported on standard error, once per process.
+/// Starts a thread, like [`spawn`], for Falcon's adaptive engine (`fae_place = thread`), which the connections of a
+/// NIC share. Without the thread, `rnic-engine` runs the engine on the threads that send and receive. This is not
+/// what the user has configured, so the failure is reported on standard error, once per process.
 ///
 /// # Errors
-/// When the system cannot create the thread.
+/// Returns an error if the system cannot create the thread.
 pub(crate) fn start_adaptive(work: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>> {
-    static TOLD: Once = Once::new();
-    tell_refusal(spawn("rnic-fae", work), |text| {
-        TOLD.call_once(|| complain(text));
+    static REPORTED: Once = Once::new();
+    report_thread_failure(spawn("rnic-fae", work), |text| {
+        REPORTED.call_once(|| print_message(text));
     })
 }
 
-/// Prints a message for the user on standard error, in one system call, because the lines of two processes that share a
-/// terminal would otherwise be mixed. A closed standard error is ignored.
-pub fn complain(text: impl std::fmt::Display) {
+/// Prints a message for the user on standard error. It is written with one system call, because otherwise the lines
+/// of two processes that share a terminal could be mixed. Errors, for example because standard error is closed, are
+/// ignored.
+pub fn print_message(text: impl std::fmt::Display) {
     let _ = io::stderr().write_all(format!("rnic: {text}\n").as_bytes());
 }
 
-/// Returns the lock for work at process exit, or `None` when it cannot be acquired: a thread may have been terminated
-/// while it held the lock, so this does not wait indefinitely.
+/// Returns the lock for work at process exit, or `None` if it cannot be acquired in time. A thread may have been
+/// terminated while it held the lock, so this function does not wait indefinitely.
 pub fn lock_at_exit<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     for _ in 0..EXIT_TRIES {
         match mutex.try_lock() {
@@ -78,16 +80,16 @@ pub fn lock_at_exit<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     None
 }
 
-/// Time that process exit waits for a lock, in milliseconds (one try per millisecond).
+/// Time for which process exit waits for a lock, in milliseconds (one attempt per millisecond).
 const EXIT_TRIES: u32 = 50;
 
-/// Returns `started` unchanged; when the thread for the adaptive engine could not be created, reports that through
-/// `say`.
-fn tell_refusal<T>(started: io::Result<T>, say: impl FnOnce(&str)) -> io::Result<T> {
+/// Returns `started` unchanged; if the thread for the adaptive engine could not be created, reports that through
+/// `report`.
+fn report_thread_failure<T>(started: io::Result<T>, report: impl FnOnce(&str)) -> io::Result<T> {
     started.inspect_err(|error| {
-        say(&format!(
-            "no thread for Falcon's adaptive engine (fae_place = thread): {error}; it decides the same, in the time of \
-             those who send and receive"
+        report(&format!(
+            "cannot start a thread for Falcon's adaptive engine (fae_place=thread): {error}; the engine runs on the \
+             threads that send and receive instead"
         ));
     })
 }
@@ -101,7 +103,7 @@ fn all_signals() -> libc::sigset_t {
     }
 }
 
-/// Blocks these signals, and no others, for the calling thread; returns the previous signal mask.
+/// Blocks exactly these signals for the calling thread; returns the previous signal mask.
 fn set_blocked(signals: &libc::sigset_t) -> libc::sigset_t {
     // SAFETY: a signal set is plain data; the call reads one and fills the other.
     unsafe {
@@ -111,7 +113,7 @@ fn set_blocked(signals: &libc::sigset_t) -> libc::sigset_t {
     }
 }
 
-/// Stack of these threads, in bytes: they format text or compute windows, and do not nest calls deeply.
+/// Stack size of these threads, in bytes: they format text or compute windows, and have no deep call chains.
 const STACK_BYTES: usize = 256 << 10;
 
 #[cfg(test)]
@@ -119,46 +121,46 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_takes_a_lock_that_a_panic_left_and_gives_up_one_that_is_held() {
+    fn lock_at_exit_takes_a_poisoned_lock_and_gives_up_on_a_held_one() {
         let mutex = Mutex::new(7);
-        let held = mutex.lock().expect("nobody has panicked");
+        let held = mutex.lock().expect("no thread has panicked");
         assert!(std::thread::scope(|scope| scope.spawn(|| lock_at_exit(&mutex).is_none()).join()).expect("it ends"));
         drop(held);
         let panics = || {
             let _held = mutex.lock();
-            panic!("as it should");
+            panic!("intended panic");
         };
         assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics)).is_err() && mutex.is_poisoned());
         assert_eq!(lock_at_exit(&mutex).as_deref(), Some(&7));
     }
 
     #[test]
-    fn a_thread_of_ours_begins_with_all_signals_blocked() {
+    fn background_threads_start_with_all_signals_blocked() {
         let is_blocked = |set: &libc::sigset_t| {
-            // SAFETY: reads a bit of a set.
+            // SAFETY: the call only reads a bit of the set.
             unsafe { libc::sigismember(ptr::from_ref(set), libc::SIGUSR1) == 1 }
         };
-        let (tell, told) = std::sync::mpsc::channel();
-        let work = move || tell.send(is_blocked(&set_blocked(&all_signals()))).expect("the test waits");
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let work = move || sender.send(is_blocked(&set_blocked(&all_signals()))).expect("the test waits");
         spawn("rnic-test", work).expect("a thread").join().expect("it ends");
-        assert_eq!(told.recv(), Ok(true));
-        let here = set_blocked(&all_signals());
-        set_blocked(&here);
-        assert!(!is_blocked(&here), "the thread that started it hears them as before");
+        assert_eq!(receiver.recv(), Ok(true));
+        let signal_mask = set_blocked(&all_signals());
+        set_blocked(&signal_mask);
+        assert!(!is_blocked(&signal_mask), "the starting thread blocks the signal");
     }
 
     #[test]
-    fn f40_an_engine_without_its_thread_is_told_of() {
-        let said = |started: io::Result<u8>| {
-            let mut said = Vec::new();
-            let passed_on = tell_refusal(started, |text| said.push(text.to_owned()));
-            (passed_on.map_err(|error| error.kind()), said)
+    fn f40_a_failure_to_start_the_engine_thread_is_reported() {
+        let reports = |started: io::Result<u8>| {
+            let mut reports = Vec::new();
+            let result = report_thread_failure(started, |text| reports.push(text.to_owned()));
+            (result.map_err(|error| error.kind()), reports)
         };
-        let (passed_on, text) = said(Err(io::Error::new(io::ErrorKind::WouldBlock, "all are taken")));
-        assert_eq!(passed_on, Err(io::ErrorKind::WouldBlock));
+        let (result, text) = reports(Err(io::Error::new(io::ErrorKind::WouldBlock, "all are taken")));
+        assert_eq!(result, Err(io::ErrorKind::WouldBlock));
         let [text] = &text[..] else { panic!("{text:?}") };
-        let parts = ["adaptive engine (fae_place = thread)", "all are taken", "in the time of those who send"];
+        let parts = ["adaptive engine (fae_place=thread)", "all are taken", "on the threads that send"];
         assert!(parts.iter().all(|part| text.contains(part)), "{text}");
-        assert_eq!(said(Ok(1)), (Ok(1), Vec::new()));
+        assert_eq!(reports(Ok(1)), (Ok(1), Vec::new()));
     }
 }

@@ -1,10 +1,10 @@
-//! Capture of the packets that a NIC sends and receives, as they were on the wire: after impairment, each packet
-//! separately.
+//! Capture of the packets that a NIC sends and receives, as they are on the wire, after impairment; each packet is
+//! captured separately.
 //!
 //! A socket does not report most IP fields, so those have default values, and the addresses of a datagram are those
-//! that its socket address named; with real RoCEv2 peers over IPv4, the identification is the one for which the ICRC
-//! was computed. The IPv6 flow label is 0 unless it was set explicitly, though the kernel may have chosen one; Falcon's
-//! is in PSP's vector.
+//! of the socket call; with real RoCEv2 peers over IPv4, the identification is the one for which the ICRC was
+//! computed. The IPv6 flow label is 0 unless it was set explicitly, although the kernel may have chosen one; Falcon's
+//! flow label is in PSP's initialisation vector.
 
 use std::fmt;
 use std::io::Write;
@@ -29,7 +29,7 @@ impl fmt::Debug for CaptureTo {
 impl CaptureTo {
     pub(crate) fn new(output: Box<dyn Write + Send>) -> Result<Self, NicError> {
         let error = |error: CaptureError| NicError::System {
-            doing: "beginning the capture",
+            doing: "starting the capture",
             error: std::io::Error::other(error),
         };
         Capture::new(output).map(Self).map_err(error)
@@ -40,7 +40,7 @@ impl CaptureTo {
     }
 }
 
-/// Adds a datagram to the capture, if there is one. A capture that cannot be written is stopped; the NIC goes on.
+/// Adds a datagram to the capture, if there is one. If writing fails, the capture ends, and the NIC continues.
 #[inline]
 pub(crate) fn record(
     capture: &mut Option<CaptureTo>,

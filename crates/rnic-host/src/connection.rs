@@ -1,4 +1,4 @@
-//! Connections, as seen by programs.
+//! Connections as seen by programs.
 
 use std::net::SocketAddr;
 
@@ -27,7 +27,7 @@ pub struct QueueConfig {
     pub max_send_wr: u32,
     /// Entries of the receive queue.
     pub max_recv_wr: u32,
-    /// Scatter/gather entries of a request.
+    /// Maximum number of scatter/gather entries per request.
     pub max_sge: u32,
     /// True when every send request creates a completion, whatever its flags.
     pub signal_all: bool,
@@ -35,26 +35,28 @@ pub struct QueueConfig {
     pub nvme: Option<NvmeRole>,
 }
 
-/// Requirements of this end for a connection; the same type serves the requesting and the accepting end.
+/// Parameters that this end requires of a connection; the same type is used by the requesting and the accepting end.
 #[derive(Clone, Debug)]
 pub struct ConnectionConfig {
-    /// The queue pair.
+    /// Attributes of the queue pair.
     pub queues: QueueConfig,
-    /// Acceptable transports, best first. The order of the requesting end decides.
+    /// Acceptable transports, best first. The order of the requesting end has priority.
     pub transports: Vec<TransportChoice>,
-    /// Maximum number of Reads and atomics in progress, each way.
+    /// Maximum number of Reads and atomics in progress in each direction.
     pub reads_max: u32,
-    /// Time without a response after which the peer is given up; the request at the head completes with
-    /// [`rnic_engine::WcStatus::RetryExceeded`].
-    pub give_up_after: Duration,
-    /// Consecutive receiver-not-ready responses after which the peer is given up; `None` waits indefinitely.
+    /// Time without a response after which the peer counts as failed; the request at the head of the send queue then
+    /// completes with [`rnic_engine::WcStatus::RetryExceeded`].
+    pub peer_timeout: Duration,
+    /// Number of consecutive receiver-not-ready responses after which the peer counts as failed; `None` retries
+    /// indefinitely.
     pub rnr_retry: Option<u32>,
-    /// Time that a peer shall wait when it finds no receive posted here.
+    /// Time that a peer waits before it retries, after it found no receive posted at this end.
     pub rnr_wait: Duration,
-    /// Data for the program at the remote end: at most 16 bytes from the requesting end, 156 from the accepting one.
+    /// Private data for the program at the remote end: at most 16 bytes from the requesting end, 156 from the
+    /// accepting one.
     pub private_data: Vec<u8>,
-    /// Time for which the connection is requested, or for which the accepting end waits for the last message of the
-    /// handshake.
+    /// At the requesting end, the time within which the connection must be made; at the accepting end, the time
+    /// within which the last message of the handshake must arrive.
     pub timeout: Duration,
 }
 
@@ -75,7 +77,7 @@ impl ConnectionConfig {
             },
             transports: default_transports(),
             reads_max: 16,
-            give_up_after: Duration::from_secs(2),
+            peer_timeout: Duration::from_secs(2),
             rnr_retry: None,
             rnr_wait: Duration::from_us(100),
             private_data: Vec::new(),
@@ -94,19 +96,19 @@ impl ConnectionConfig {
         RnrTimer::at_least(self.rnr_wait)
     }
 
-    /// Returns the maximum number of Reads, limited to the byte that carries it on the wire.
+    /// Returns the maximum number of Reads in progress, limited to the range of the one-byte field that carries it.
     pub(crate) fn reads(&self) -> u8 {
         self.reads_max.min(READS_IN_PROGRESS_MAX) as u8
     }
 
-    /// Returns the number of consecutive timeouts after which the peer is given up.
+    /// Returns the number of consecutive timeouts after which the peer counts as failed.
     pub(crate) fn retry_count(&self, choice: &TransportChoice) -> u32 {
-        let timeout = choice.timeout().unwrap_or(self.give_up_after).as_ps().max(1);
-        u32::try_from(self.give_up_after.as_ps().div_ceil(timeout)).unwrap_or(u32::MAX).max(1)
+        let timeout = choice.timeout().unwrap_or(self.peer_timeout).as_ps().max(1);
+        u32::try_from(self.peer_timeout.as_ps().div_ceil(timeout)).unwrap_or(u32::MAX).max(1)
     }
 }
 
-/// A connection that is established, or about to be.
+/// A connection that is established or about to be established.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Connection {
     /// Identifier of the connection.
@@ -123,7 +125,7 @@ pub struct Connection {
     pub window_packets: Option<u32>,
     /// Maximum number of outstanding Reads and atomics.
     pub reads_max: u32,
-    /// Response time of the remote end, at the requesting end; `None` when the request was retransmitted.
+    /// At the requesting end, the time until the remote end responded; `None` when the request was retransmitted.
     pub round_trip: Option<Duration>,
     /// Private data of the program at the remote end.
     pub private_data: Vec<u8>,
@@ -138,7 +140,7 @@ pub struct ConnectionRequest {
     pub from: SocketAddr,
     /// Requested service.
     pub service: ServiceId,
-    /// Transports that the requester supports, best first.
+    /// Transports that are acceptable to the requester, best first.
     pub transports: Vec<String>,
     /// Private data of the program at the remote end.
     pub private_data: Vec<u8>,
@@ -149,8 +151,8 @@ pub struct ConnectionRequest {
 pub enum ConnectionEvent {
     /// A peer requests a connection.
     Requested(ConnectionRequest),
-    /// A connection may be used. The remote end is notified, and may send, with the next [`crate::Nic::progress`]: post
-    /// receives before.
+    /// A connection is ready for use. The next [`crate::Nic::progress`] notifies the remote end, which may then send,
+    /// so receives must be posted before that.
     Established(Connection),
     /// The connection could not be made.
     Failed {
@@ -159,7 +161,7 @@ pub enum ConnectionEvent {
         /// The reason.
         error: ConnectError,
     },
-    /// A connection is over: its queue pair is in the error state, and posted requests are flushed.
-    /// [`crate::Nic::close`] it.
+    /// A connection has ended: its queue pair is in the error state, and posted requests are flushed. The program
+    /// must [`crate::Nic::close`] it.
     Disconnected(ConnectionId),
 }

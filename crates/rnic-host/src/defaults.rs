@@ -1,22 +1,22 @@
 //! Transport defaults for software: the same algorithms, with timeouts that fit processes instead of hardware.
 //!
-//! IRN's 100 and 320 microseconds are for NICs that respond within one. A process may be off its core for a few
-//! milliseconds (a tick of 4 ms and more, on a busy machine), and with deep queues between two processes a round trip
-//! takes some hundred microseconds. These times are not known in advance: so timeouts follow the round trips of
-//! acknowledged packets ([`rnic_policy::profile::MEASURED_TIMEOUTS`]), unless a timeout is set explicitly. The values
-//! here are the initial ones of a connection, before anything is measured, and the unit in which the time until a
-//! silent peer is given up is counted.
+//! IRN's timeouts of 100 and 320 microseconds are for NICs that respond within one microsecond. A process may be off
+//! its core for a few milliseconds (a tick of 4 ms and more, on a busy machine), and with deep queues between two
+//! processes a round trip takes some hundred microseconds. These times are not known in advance, so timeouts are
+//! computed from the round trips of acknowledged packets ([`rnic_policy::profile::MEASURED_TIMEOUTS`]), unless a
+//! timeout is set explicitly. The values here are the initial ones of a connection, before any round trip has been
+//! measured, and the unit in which the time is counted until a silent peer is declared failed.
 //!
 //! On a slower path the initial timeouts are a multiple of the round trip of the connection setup, if it is known,
 //! within the range of the option: Swift's clock has 24 bits, so its times end at 100 ms. Swift's target delay is
 //! raised by that round trip, because Swift measures the complete round trip: with a lower target, windows shrink to
-//! the minimum whatever the state of the network. Beyond 100 ms this still happens.
+//! the minimum whatever the state of the network. On paths with a round trip above 100 ms they still do.
 
 use rnic_base::Duration;
 use rnic_policy::{ParamError, Profile};
 use rnic_transports::SelectError;
 
-/// A transport to offer, with flags that allow its timeouts to be adapted to the path.
+/// A transport to offer, with flags that allow its timeouts to be increased for slow paths.
 #[derive(Clone, Debug)]
 pub struct TransportChoice {
     /// Composition and options of the transport.
@@ -24,7 +24,7 @@ pub struct TransportChoice {
     /// True when no timeout was set explicitly, so that a slow path increases the timeouts.
     pub adapts: bool,
     /// True when Swift's target delay was not set explicitly, so that a slow path increases it.
-    pub aims: bool,
+    pub adapts_target: bool,
 }
 
 impl TransportChoice {
@@ -37,16 +37,16 @@ impl TransportChoice {
         let profile = rnic_transports::select(name, options.iter().copied())?;
         let is_given = |option: &str| options.iter().any(|(given, _)| *given == option);
         if let Some(option) = SIMULATED.into_iter().find(|option| is_given(option)) {
-            let source = ParamError::Unused { name: option, why: "packets on a wire are as long as they are" };
+            let source = ParamError::Unused { name: option, why: "it lengthens simulated frames only" };
             return Err(SelectError::Option { transport: profile.name, source });
         }
         let adapts = !profile.options().any(|(spec, _)| spec.is_timeout() && is_given(spec.name));
-        let aims = !is_given(TARGET);
-        Ok(Self { profile: host_defaults(profile, is_given)?, adapts, aims })
+        let adapts_target = !is_given(TARGET_DELAY_OPTION);
+        Ok(Self { profile: host_defaults(profile, is_given)?, adapts, adapts_target })
     }
 
-    /// Returns the transport for peers of other vendors, [`ROCE_TRANSPORT`], with the options that they expect unless
-    /// `options` override them.
+    /// Returns the transport for peers of other vendors, [`ROCE_TRANSPORT`], with the option values that such peers
+    /// expect unless `options` override them.
     ///
     /// # Errors
     /// When a value is illegal.
@@ -56,17 +56,19 @@ impl TransportChoice {
         Self::named(ROCE_TRANSPORT, &own.chain(options).copied().collect::<Vec<_>>())
     }
 
-    /// Returns the choice for a path whose round trip is `round_trip`: with timeouts of at least several round trips,
-    /// and a target delay above it, if they may be adapted.
-    pub(crate) fn stretched_to(&self, round_trip: Duration) -> Self {
+    /// Returns the transport adapted to a path whose round-trip time is `round_trip`: the timeouts are at least
+    /// several round trips, and the target delay is above one, unless they were set explicitly.
+    pub(crate) fn adapted_to(&self, round_trip: Duration) -> Self {
         let mut choice = self.clone();
         let least = round_trip.saturating_mul(TIMEOUT_ROUND_TRIPS).min(TIMEOUT_MAX);
         for (spec, value) in self.profile.options() {
             let wanted = match spec.name {
                 _ if spec.is_timeout() && self.adapts && value != 0 => least.as_ps(),
-                // At least half of the target delay is for queueing. When the round trip takes more than half, the
-                // target becomes the measured round trip plus the default.
-                TARGET if self.aims && round_trip.as_ps() > value / 2 => round_trip.as_ps().saturating_add(value),
+                // At least half of the target delay is for queueing. If the round trip exceeds half of it, the target
+                // becomes the measured round-trip time plus the default target.
+                TARGET_DELAY_OPTION if self.adapts_target && round_trip.as_ps() > value / 2 => {
+                    round_trip.as_ps().saturating_add(value)
+                }
                 _ => continue,
             };
             let wanted = wanted.min(spec.max);
@@ -78,28 +80,36 @@ impl TransportChoice {
         choice
     }
 
+    /// Returns whether the transport's scheduler holds queue pairs to a capacity; with the other schedulers, processes
+    /// meet at the shared link only.
+    pub fn holds_capacity(&self) -> bool {
+        let schedule = &self.profile.schedule;
+        self.profile.uses_scheduler() && (schedule.policy.uses_events)(&schedule.params)
+    }
+
     /// Returns whether the transport sends and processes congestion notifications (CNP).
     pub fn reacts_to_ecn(&self) -> bool {
         let control = &self.profile.control;
         (control.policy.interest)(&control.params).cnp_interval.is_some()
     }
 
-    /// Returns the timeout in which a give-up time is counted, if there is one.
+    /// Returns the timeout that serves as the unit of the time until a peer is declared failed; `None` if the
+    /// transport has none.
     pub(crate) fn timeout(&self) -> Option<Duration> {
-        self.profile.patience_timeout()
+        self.profile.silence_unit()
     }
 }
 
 /// Returns the default transports, best first.
 ///
 /// # Panics
-/// Never: a test creates them.
+/// Never: a test verifies that all of them can be created.
 pub fn default_transports() -> Vec<TransportChoice> {
     let choice = |name| TransportChoice::named(name, &[]).expect("the defaults of a transport that exists are legal");
     vec![choice("irn"), choice("roce-gbn")]
 }
 
-/// Returns `profile` with this crate's defaults for the options that are not `given`.
+/// Returns `profile` with this crate's defaults for the options for which `given` returns false.
 ///
 /// # Errors
 /// When the resulting combination of options is invalid, which only unusual options cause.
@@ -109,9 +119,9 @@ pub fn host_defaults(mut profile: Profile, given: impl Fn(&str) -> bool) -> Resu
     for (option, value) in falcons.iter().chain(general) {
         let has = profile.options().any(|(spec, _)| spec.name == *option);
         let wanted = match *option {
-            // A cap is part of the definition of those transports that have one.
+            // Only a transport that is defined with a cap gets this default.
             "cap_packets" => profile.cap_packets.is_some(),
-            // A timeout that is set explicitly is not replaced by measured ones.
+            // A timeout that was set explicitly is not replaced by measured ones.
             "measured_timeouts" => {
                 let is_fixed = profile.options().any(|(spec, _)| spec.is_timeout() && given(spec.name));
                 !is_fixed
@@ -127,64 +137,68 @@ pub fn host_defaults(mut profile: Profile, given: impl Fn(&str) -> bool) -> Resu
     Ok(profile)
 }
 
-/// Defaults by the name of the option; measured with `benches/` on two cores, see there.
+/// Default values by the name of the option; measured with the benchmarks in `benches/` on two cores, which are
+/// described there.
 const DEFAULTS: &[(&str, &str)] = &[
     // The values below apply until round trips have been measured.
     ("measured_timeouts", "true"),
-    // IRN, few packets in flight: beyond the 99.9th percentile of a round trip between processes that poll. With half
-    // of it, 64 queue pairs retransmit packets to a peer that is merely busy.
+    // IRN's timeout with few packets in flight: above the 99.9th percentile of the round-trip time between processes
+    // that poll. With half this value, 64 queue pairs retransmit packets to a peer that is merely busy.
     ("rto_low", "1ms"),
-    // IRN, many packets in flight: a full window takes 230 us at 37 Gbit/s. A lost retransmission stalls the complete
-    // window for this time: at 1 % loss, twice as much costs a tenth of the goodput.
+    // IRN's timeout with many packets in flight: a full window takes 230 us at 37 Gbit/s. A lost retransmission
+    // stalls the complete window for this time: at 1 % loss, a value twice as large costs a tenth of the goodput.
     ("rto_high", "1ms"),
-    // Go-back-N: two ticks of a process that is off its core. Without loss, 1 to 32 ms make no difference on an idle
-    // machine; with loss, shorter is faster (README.md has figures).
+    // Timeout of go-back-N: two scheduler ticks of a process that is off its core. Without loss, values from 1 to 32
+    // ms make no difference on an idle machine; with loss, shorter values are faster (see the measurements in
+    // README.md).
     ("rto", "8ms"),
-    // Lower bound of TCP's computed timeout: as IRN's.
+    // Lower bound of TCP's computed timeout: the same as IRN's.
     ("rto_min", "1ms"),
-    // IRN's cap: packets in flight that keep two processes busy, half of them in the sender's train and half in the
-    // receiver's.
+    // IRN's cap: the number of packets in flight that keeps two processes busy, with half of them in the sender's
+    // train and half in the receiver's.
     ("cap_packets", "256"),
 ];
 
-/// Defaults that differ for Falcon. A round trip between processes is 200 us when they are busy, ten times that of the
-/// hardware that Falcon's own defaults are for, and some milliseconds when one of them is off its core: a delay that no
-/// sender could reduce by sending less.
+/// Defaults that differ for Falcon. The round trip between two busy processes takes 200 us, ten times as long as in
+/// the hardware for which Falcon's own defaults were chosen, and some milliseconds when one of them is off its core.
+/// That delay is not caused by congestion: no sender can reduce it by sending less.
 const FALCON_DEFAULTS: &[(&str, &str)] = &[
-    // Target delay: a few trains at each end. With the 25 us of hardware, goodput is a fiftieth.
+    // Target delay: the time of a few trains at each end. With hardware's value of 25 us, goodput is a fiftieth.
     ("base_target", "1ms"),
-    // Packets in flight for which a NIC has buffers: sized for a host's memory, not for a chip's.
+    // Number of packets in flight for which a NIC has buffers: chosen for the memory of a host, not of a chip.
     ("resources", "1000"),
-    // As many packets as a full congestion window has.
+    // The same number of packets as in a full congestion window.
     ("data_window", "512"),
-    // Packets per round trip by which the window grows, and its minimum: a loss halves the window, three losses of one
-    // packet close it, and on a host losses are a weak sign of congestion.
+    // Number of packets per round trip by which the window grows, and minimum of the window. A loss halves the
+    // window, and three losses of one packet each almost close it; on a host, losses are only a weak sign of
+    // congestion.
     ("increase", "16000"),
     ("window_min", "16384"),
-    // A process that is off its core for a tick has not lost packets.
+    // A process that is off its core for a scheduler tick is not a sign of packet loss.
     ("rto", "4ms"),
     ("rto_min", "4ms"),
-    // An acknowledgement is sent when the received packets have been processed, and trains arrive complete: a timer
-    // would wake the process for it, 50 us later than set.
+    // Acknowledgements are sent when the received packets have been processed, and trains arrive as one unit: a timer
+    // would only wake the process for the acknowledgement, 50 us later than set.
     ("coalesce_timeout", "0"),
 ];
 
-/// Transport of adapters of other vendors.
+/// Transport used with adapters of other vendors.
 pub const ROCE_TRANSPORT: &str = "roce-gbn";
 
-/// Options of [`ROCE_TRANSPORT`] among adapters: they report posted receives as credits in their acknowledgements.
+/// Options of [`ROCE_TRANSPORT`] with adapters: they report posted receives as credits in their acknowledgements.
 const ROCE_OPTIONS: &[(&str, &str)] = &[("end_to_end_credits", "true")];
 
-/// Options that concern simulated packets only.
+/// Options that only have an effect in simulated networks.
 const SIMULATED: [&str; 1] = ["extra_header"];
 
 /// Name of the option for Swift's target delay.
-const TARGET: &str = "base_target";
+const TARGET_DELAY_OPTION: &str = "base_target";
 
-/// Timeout in round trips of the connection setup: the queues of a loaded path more than double its round trip.
+/// Timeout as a multiple of the round-trip time of the connection setup: on a loaded path, queueing more than doubles
+/// the round-trip time.
 const TIMEOUT_ROUND_TRIPS: u64 = 4;
 
-/// Upper bound of a timeout on any path.
+/// Maximum timeout on any path.
 const TIMEOUT_MAX: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
@@ -196,97 +210,98 @@ mod tests {
     }
 
     #[test]
-    fn defaults_fill_in_what_is_not_given() {
+    fn defaults_apply_to_options_that_are_not_given() {
         let plain = TransportChoice::named("irn", &[]).expect("a transport");
         assert_eq!(option(&plain, "rto_low"), Duration::from_ms(1).as_ps());
         assert!(plain.adapts && plain.profile.measured_timeouts);
-        let given = TransportChoice::named("irn", &[("rto_low", "50us"), ("cap_packets", "0")]).expect("legal");
+        let given = TransportChoice::named("irn", &[("rto_low", "50us"), ("cap_packets", "0")]).expect("valid");
         assert_eq!(option(&given, "rto_low"), Duration::from_us(50).as_ps());
         assert_eq!(option(&given, "rto_high"), Duration::from_ms(1).as_ps());
         assert_eq!((given.profile.cap_packets, given.adapts), (None, false));
-        assert!(!given.profile.measured_timeouts, "what is set stays set");
-        let fixed = TransportChoice::named("tcp", &[("measured_timeouts", "false")]).expect("legal");
+        assert!(!given.profile.measured_timeouts, "a given timeout was replaced");
+        let fixed = TransportChoice::named("tcp", &[("measured_timeouts", "false")]).expect("valid");
         assert!(!fixed.profile.measured_timeouts);
         let gbn = TransportChoice::named("roce-gbn", &[]).expect("a transport");
         assert_eq!((option(&gbn, "rto"), gbn.profile.cap_packets), (Duration::from_ms(8).as_ps(), None));
     }
 
     #[test]
-    fn falcon_has_defaults_of_its_own() {
+    fn falcon_has_separate_defaults() {
         let plain = TransportChoice::named("falcon", &[]).expect("a transport");
         assert_eq!(option(&plain, "base_target"), Duration::from_ms(1).as_ps());
-        assert_eq!(option(&plain, "rto_min"), Duration::from_ms(4).as_ps(), "and TCP's floor is another");
-        let given = TransportChoice::named("falcon", &[("base_target", "25us")]).expect("legal");
+        assert_eq!(option(&plain, "rto_min"), Duration::from_ms(4).as_ps(), "rto_min is not the default");
+        let given = TransportChoice::named("falcon", &[("base_target", "25us")]).expect("valid");
         assert_eq!(option(&given, "base_target"), Duration::from_us(25).as_ps());
     }
 
     #[test]
-    fn exchanged_parts_get_the_defaults_of_their_own_options() {
+    fn an_exchanged_policy_gets_the_defaults_of_its_options() {
         let choice = TransportChoice::named("irn", &[("recovery", "go-back-n")]).expect("a variant of IRN");
         assert_eq!(option(&choice, "rto"), Duration::from_ms(8).as_ps());
     }
 
     #[test]
-    fn mistakes_are_errors() {
+    fn invalid_options_are_errors() {
         assert!(TransportChoice::named("quic", &[]).is_err());
         assert!(TransportChoice::named("irn", &[("rto_low", "soon")]).is_err());
-        let said = TransportChoice::named("irn", &[("extra_header", "16B")]).expect_err("not on sockets").to_string();
-        assert!(said.contains("`extra_header` means nothing here"), "{said}");
+        let error = TransportChoice::named("irn", &[("extra_header", "16B")]).expect_err("not on sockets").to_string();
+        assert!(error.contains("`extra_header` has no effect here"), "{error}");
         let unstamped = TransportChoice::named("falcon", &[("control", "bottleneck")]);
-        let said = unstamped.expect_err("no switch writes into what sockets send").to_string();
-        assert!(said.contains("`bottleneck` needs csig") && said.lines().count() == 1, "{said}");
+        let error = unstamped.expect_err("no switch writes csig on sockets").to_string();
+        assert!(error.contains("`bottleneck` needs csig") && error.lines().count() == 1, "{error}");
     }
 
     #[test]
-    fn slow_paths_stretch_timeouts_that_nobody_set() {
+    fn slow_paths_raise_default_timeouts() {
         let plain = TransportChoice::named("irn", &[]).expect("a transport");
-        let slow = plain.stretched_to(Duration::from_ms(40));
+        let slow = plain.adapted_to(Duration::from_ms(40));
         assert_eq!(option(&slow, "rto_low"), Duration::from_ms(160).as_ps());
         assert_eq!(slow.timeout(), Some(Duration::from_ms(160)));
-        let fast = plain.stretched_to(Duration::from_us(50));
+        let fast = plain.adapted_to(Duration::from_us(50));
         assert_eq!(option(&fast, "rto_low"), option(&plain, "rto_low"));
-        let given = TransportChoice::named("irn", &[("rto_high", "3ms")]).expect("legal");
-        assert_eq!(option(&given.stretched_to(Duration::from_secs(1)), "rto_high"), Duration::from_ms(3).as_ps());
-        // Any round trip has a text that is read again, and no option is stretched beyond what it can be.
+        let given = TransportChoice::named("irn", &[("rto_high", "3ms")]).expect("valid");
+        assert_eq!(option(&given.adapted_to(Duration::from_secs(1)), "rto_high"), Duration::from_ms(3).as_ps());
+        // For every round-trip time, the resulting option values can be parsed and are within their limits.
         for round_trip in [Duration::from_ps(1_234_567_891), Duration::from_ps(98_765_432_109), Duration::from_secs(60)]
         {
             for name in ["irn", "roce-gbn", "tcp", "falcon"] {
                 let choice = TransportChoice::named(name, &[]).expect("a transport");
-                choice.stretched_to(round_trip).profile.check().expect("it can still be so");
+                choice.adapted_to(round_trip).profile.check().expect("the profile is valid");
             }
         }
-        // No timeout, as under PFC, stays none.
-        let none = TransportChoice::named("roce-gbn", &[("rto", "0")]).expect("legal");
+        // A timeout that is disabled, as it is with PFC, stays disabled.
+        let none = TransportChoice::named("roce-gbn", &[("rto", "0")]).expect("valid");
         assert_eq!(none.timeout(), None);
     }
 
-    /// Swift counts the path's own delay: with a target below it, windows would be the smallest for ever.
+    /// Swift's target delay includes the base delay of the path: with a lower target, windows would stay at their
+    /// minimum.
     #[test]
-    fn slow_paths_raise_the_delay_that_nobody_set() {
+    fn slow_paths_raise_the_default_target_delay() {
         let plain = TransportChoice::named("falcon", &[]).expect("a transport");
         let target = |choice: &TransportChoice| Duration::from_ps(option(choice, "base_target"));
-        let slow = plain.stretched_to(Duration::from_ms(10));
+        let slow = plain.adapted_to(Duration::from_ms(10));
         assert_eq!(target(&slow), Duration::from_ms(11));
         assert_eq!(option(&slow, "rto_min"), Duration::from_ms(40).as_ps());
-        assert_eq!(target(&plain.stretched_to(Duration::from_us(300))), Duration::from_ms(1), "as it was");
-        let given = TransportChoice::named("falcon", &[("base_target", "2ms")]).expect("legal");
-        assert_eq!(target(&given.stretched_to(Duration::from_ms(10))), Duration::from_ms(2));
-        let given = TransportChoice::named("falcon", &[("rto", "1s")]).expect("legal");
-        let slow = given.stretched_to(Duration::from_ms(10));
+        assert_eq!(target(&plain.adapted_to(Duration::from_us(300))), Duration::from_ms(1), "the target changed");
+        let given = TransportChoice::named("falcon", &[("base_target", "2ms")]).expect("valid");
+        assert_eq!(target(&given.adapted_to(Duration::from_ms(10))), Duration::from_ms(2));
+        let given = TransportChoice::named("falcon", &[("rto", "1s")]).expect("valid");
+        let slow = given.adapted_to(Duration::from_ms(10));
         assert_eq!((target(&slow), option(&slow, "rto_min")), (Duration::from_ms(11), Duration::from_ms(4).as_ps()));
-        let far = plain.stretched_to(Duration::from_ms(400));
-        let [aim, least] = [target(&far), Duration::from_ps(option(&far, "rto_min"))];
-        assert_eq!([aim, least], [Duration::from_ms(100); 2], "as much as Swift's clock takes");
-        assert_eq!(option(&far, "rto"), Duration::from_ms(1_600).as_ps());
+        let slow_path = plain.adapted_to(Duration::from_ms(400));
+        let [target_delay, rto_min] = [target(&slow_path), Duration::from_ps(option(&slow_path, "rto_min"))];
+        assert_eq!([target_delay, rto_min], [Duration::from_ms(100); 2], "not the maximum of Swift's clock");
+        assert_eq!(option(&slow_path, "rto"), Duration::from_ms(1_600).as_ps());
     }
 
-    /// Falcon's timeouts are what its engine says. A peer is not given up after two of them because somebody has set
-    /// another option to a second.
+    /// Falcon's timeouts are set by its adaptive engine. Setting another option to one second must not make a peer
+    /// fail after two timeouts.
     #[test]
-    fn falcons_patience_is_counted_in_the_timeouts_of_its_engine() {
-        let given = TransportChoice::named("falcon", &[("rto", "1s")]).expect("legal");
+    fn falcons_peer_timeout_uses_the_timeouts_of_its_engine() {
+        let given = TransportChoice::named("falcon", &[("rto", "1s")]).expect("valid");
         assert_eq!(given.timeout(), Some(Duration::from_ms(4)));
-        let gbn = TransportChoice::named("roce-gbn", &[("rto", "1s")]).expect("legal");
+        let gbn = TransportChoice::named("roce-gbn", &[("rto", "1s")]).expect("valid");
         assert_eq!(gbn.timeout(), Some(Duration::from_secs(1)));
     }
 }

@@ -1,4 +1,4 @@
-//! Errors: invalid calls, and failures of the system or the network.
+//! Errors of this crate: invalid calls, and failures of the system or the network.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,23 +8,25 @@ use rnic_engine::{MemoryError, ModifyError, ResourceError};
 use rnic_policy::ProfileError;
 use rnic_wire::cm::{RejectReason, ServiceId};
 
+use crate::share::ShareError;
+
 /// Reason that a NIC could not be opened, or cannot perform a call.
 #[derive(Debug, thiserror::Error)]
 pub enum NicError {
-    /// Another socket has the address.
-    #[error("{0} is in use")]
+    /// The address is already used by another socket.
+    #[error("address {0} is in use by another socket")]
     AddressInUse(SocketAddr),
     /// No interface of this machine has the address.
-    #[error("{0} is not an address of this machine")]
+    #[error("{0} is not an address of an interface of this machine")]
     AddressNotAvailable(SocketAddr),
-    /// Opening or binding needs more privileges.
-    #[error("not allowed to use {0}")]
+    /// Opening or binding the socket requires more privileges.
+    #[error("this process has no permission to use the address {0}")]
     NotAllowed(SocketAddr),
     /// Every port that a NIC on a shared machine could use seems to be in use.
-    #[error("no UDP port is free for another device on this machine: each process that opens one needs one")]
+    #[error("no UDP port is free for another device on this machine; each process that opens a device needs one")]
     NoPort,
     /// A setting has an invalid value.
-    #[error("{what} is `{found}`, expected {expected}")]
+    #[error("{what} is `{found}`; expected {expected}")]
     Setting {
         /// The setting.
         what: &'static str,
@@ -34,7 +36,7 @@ pub enum NicError {
         expected: &'static str,
     },
     /// Memory could not be allocated or registered.
-    #[error("cannot register {bytes} bytes: {reason}")]
+    #[error("cannot register {bytes} bytes of memory: {reason}")]
     Memory {
         /// Number of requested bytes.
         bytes: usize,
@@ -48,25 +50,31 @@ pub enum NicError {
     #[error(transparent)]
     Resource(#[from] ResourceError),
     /// The NIC has no space for more peers.
-    #[error("too many peers")]
+    #[error("the NIC has reached its maximum number of peers; release one first")]
     TooManyPeers,
-    /// The call is for the other mode: this NIC's peers are entire hosts ([`crate::NicConfig::shared`]), or it has
-    /// single peers and the call needs hosts.
-    #[error("a NIC that {0}")]
+    /// The call is for the other mode: either the peers of this NIC are hosts ([`crate::NicConfig::shared`]) and the
+    /// call is for single peers, or vice versa.
+    #[error("{0}")]
     Mode(&'static str),
-    /// The address is of the other IP version.
-    #[error("{0} is not of the IP version of this NIC")]
+    /// The address has the wrong IP version for this NIC.
+    #[error("{0} has a different IP version from the address of this NIC")]
     IpVersion(SocketAddr),
     /// The MTU of the path is too small.
-    #[error("{to}: the path carries {mtu_bytes} bytes a packet, too few")]
-    PathTooNarrow {
+    #[error(
+        "the path to {to} carries only {mtu_bytes} bytes per packet, which is too few; raise the MTU of its \
+         interfaces"
+    )]
+    PathMtuTooSmall {
         /// Destination of the path.
         to: std::net::IpAddr,
-        /// Largest IP packet, in bytes.
+        /// Largest IP packet that the path carries, in bytes.
         mtu_bytes: u32,
     },
+    /// The NIC cannot draw from the shared link.
+    #[error(transparent)]
+    Share(#[from] ShareError),
     /// A system call failed.
-    #[error("{doing}: {error}")]
+    #[error("error while {doing}: {error}")]
     System {
         /// The attempted operation.
         doing: &'static str,
@@ -89,14 +97,14 @@ impl NicError {
 /// Reason that a connection could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// No host is at the address, or no program listens to the service.
-    #[error("{to}: connection refused")]
+    /// There is no host at the address, or no program listens for the service.
+    #[error("{to} refused the connection: no program is listening on this service at this address")]
     Refused {
         /// Requested address.
         to: SocketAddr,
     },
     /// The remote end rejected the request.
-    #[error("{to}: rejected: {reason}{}", detail_of(detail))]
+    #[error("{to} rejected the connection: {reason}{}", detail_of(detail))]
     Rejected {
         /// Requested address.
         to: SocketAddr,
@@ -105,12 +113,12 @@ pub enum ConnectError {
         /// The reason as text, when the remote end sent any.
         detail: String,
     },
-    /// No response.
-    #[error("{to}: no answer within {after}")]
+    /// No response was received.
+    #[error("{to} did not respond within {after}")]
     TimedOut {
         /// Requested address.
         to: SocketAddr,
-        /// Time that was waited.
+        /// Time for which the local end has waited.
         after: Duration,
     },
     /// There is no route to the address.
@@ -122,15 +130,18 @@ pub enum ConnectError {
         reason: String,
     },
     /// The MTU of the path is too small.
-    #[error("{to}: the path carries {mtu_bytes} bytes a packet, too few")]
-    PathTooNarrow {
+    #[error(
+        "the path to {to} carries only {mtu_bytes} bytes per packet, which is too few; raise the MTU of its \
+         interfaces"
+    )]
+    PathMtuTooSmall {
         /// Requested address.
         to: SocketAddr,
-        /// Largest IP packet, in bytes.
+        /// Largest IP packet that the path carries, in bytes.
         mtu_bytes: u32,
     },
-    /// The remote end supports none of the transports that the local end requires.
-    #[error("{to} speaks none of our transports; it has {theirs}")]
+    /// The remote end supports none of the transports that are acceptable to the local end.
+    #[error("{to} supports none of the transports of this end, only {theirs}; select the same transport at both ends")]
     NoCommonTransport {
         /// Requested address.
         to: SocketAddr,
@@ -138,32 +149,32 @@ pub enum ConnectError {
         theirs: String,
     },
     /// Both ends use Falcon, with different parameters.
-    #[error("{to} speaks {theirs}; this side has {ours}{hint}")]
-    OtherFalcon {
-        /// Address of the remote end, whichever end made the request.
+    #[error("{to} uses {theirs}, but this end uses {ours}{hint}; use the same transport options and key at both ends")]
+    FalconMismatch {
+        /// Address of the remote end, regardless of which end sent the request.
         to: SocketAddr,
         /// Parameters of the remote end.
         theirs: String,
         /// Parameters of the local end.
         ours: String,
-        /// See [`crate::cm::falcon_key_hint`].
+        /// Explanation of the difference for the user; see [`crate::cm::falcon_key_hint`].
         hint: &'static str,
     },
     /// The NIC has no space for more connections.
-    #[error("too many connections")]
+    #[error("the NIC has reached its maximum number of connections; close one first")]
     TooMany,
-    /// The connection does not exist, or is in a later state.
-    #[error("no connection that is waiting for this")]
+    /// The connection does not exist, or its state no longer permits the call.
+    #[error("the connection does not exist, or its state does not allow this call")]
     Gone,
-    /// The private data do not fit the message.
-    #[error("{given} bytes of private data, there is room for {room}")]
+    /// The private data does not fit in the message.
+    #[error("{length} bytes of private data exceed the maximum of {limit} bytes")]
     PrivateData {
-        /// Bytes of private data given.
-        given: usize,
-        /// Bytes that fit.
-        room: usize,
+        /// Length of the length private data in bytes.
+        length: usize,
+        /// Maximum length in bytes.
+        limit: usize,
     },
-    /// The profile is not a valid transport.
+    /// The profile does not describe a valid transport.
     #[error(transparent)]
     Profile(#[from] ProfileError),
     /// The NIC returned an error.
@@ -184,13 +195,13 @@ impl From<ResourceError> for ConnectError {
     }
 }
 
-/// Reason that listening failed.
+/// Reason that a call to listen failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ListenError {
     /// The service has a listener already.
-    #[error("service {0:?} is in use")]
+    #[error("service {0:?} already has a listener; choose another service, or stop the other listener")]
     ServiceInUse(ServiceId),
     /// The NIC has no space for more services.
-    #[error("too many services")]
+    #[error("the NIC has reached its maximum number of services; stop listening on one first")]
     TooMany,
 }

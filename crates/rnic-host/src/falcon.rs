@@ -1,22 +1,23 @@
-//! Falcon packets on sockets: their encapsulation, their sources, and the check of their senders.
+//! Falcon packets on sockets: their encapsulation, their source ports, and the check of their senders.
 //!
-//! Sources: OCP Falcon Transport Protocol, Rev 0.9, section 7.1 (PSP or ESP over UDP) and 9.2.2 (checks of a receiver);
-//! Falcon (SIGCOMM'25) section 4.3 (paths). Deviations, because this is a process and not an adapter:
+//! Sources: OCP Falcon Transport Protocol, Rev 0.9, section 7.1 (PSP or ESP over UDP) and 9.2.2 (checks of a
+//! receiver); Falcon (SIGCOMM'25) section 4.3 (paths). Deviations, because this is a process and not an adapter:
 //!
-//! - Packets are sent to the NIC's own UDP port, which packets of the RoCE family use too, and not to PSP's port 1000,
-//!   which needs privileges and which only one process of a machine could bind. Their first byte distinguishes them:
-//!   252, PSP's next header, is an opcode that no packet of the RoCE family has; none begins with two ones, as the ESP
-//!   indices here do.
-//! - Without a secret, packets name no key, and their check value is a CRC-32 of everything before it in its last four
-//!   bytes: the ICRC's position. UDP's own checksum is too weak, and loopback has none.
-//! - The paths of a connection with several flows are source ports, over IPv6 too, because requesting a flow label from
-//!   the kernel is as expensive as a socket. The low bits of the label travel in the vector ([`rnic_psp::Vector`]), so
-//!   it does not matter when a network changes ports.
+//! - Packets are sent to the NIC's own UDP port, which is also used by packets of the RoCE family, and not to PSP's
+//!   port 1000, which needs privileges and which only one process of a machine could bind. The first byte
+//!   distinguishes the two: 252, PSP's next header, is an opcode that no packet of the RoCE family has, and no such
+//!   packet begins with two bits of one, as the ESP security parameter indices here do.
+//! - Without a secret, packets contain no key index. The last four bytes of their integrity check value are a CRC-32
+//!   of all bytes before the check value, at the position of the ICRC. UDP's own checksum is too weak, and loopback
+//!   does not compute it.
+//! - The paths of a connection with several flows are source ports, over IPv6 too, because requesting a flow label
+//!   from the kernel is as expensive as a socket. The low bits of the label are carried in the initialization vector
+//!   ([`rnic_psp::Vector`]), so a network may change the ports.
 //! - A packet must come from its peer's address, from any port; with a secret it must be authentic. Without one, any
 //!   process at the peer's address could forge one.
 
 mod guard;
-mod repair;
+mod loss_recovery;
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -24,34 +25,34 @@ use std::ops::Range;
 
 use rnic_base::Time;
 use rnic_engine::{FalconTransmit, MemoryFault, PeerId, QpConnection, Segment, Transport};
-use rnic_psp::{Form, Vector, Vectors};
+use rnic_psp::{SecurityFormat, Vector, Vectors};
 use rnic_wire::falcon::codec::{self, Decoded};
 use rnic_wire::falcon::psp::{self, Header};
-use rnic_wire::falcon::{self as wire, Encapsulation, FlowLabel, HEADERS_MAX, Packet, Timestamp, esp};
+use rnic_wire::falcon::{self as wire, FlowLabel, HEADERS_MAX, Packet, Timestamp, esp};
 use rnic_wire::{Addresses, IpVersion, Qpn};
 
 use crate::background;
-use crate::carry::{self, Carrier};
-use crate::memory::kept::Kept;
-use crate::memory::{Arrived, Foreign, Memory, Pieces};
+use crate::copy_crc::{self, CopyCrc};
+use crate::memory::kept::KeptPayloads;
+use crate::memory::{Arrived, Memory, Pieces, ProgramBytes};
 use crate::number::ByNumber;
 use crate::protection::Protection;
 use crate::stats::RxDrop;
 use crate::sys;
 
 use guard::Guard;
-pub(crate) use repair::Repairs;
+pub(crate) use loss_recovery::LossRecoveries;
 
-/// State of a NIC about its Falcon queue pairs, in addition to the engine's.
+/// State of the Falcon queue pairs of a NIC, in addition to the state in the engine.
 #[derive(Debug)]
 pub(crate) struct Falcon {
     protection: Option<Protection>,
-    /// Guards by queue pair. Never iterated.
+    /// Guards, indexed by queue pair. Never iterated.
     guards: HashMap<Qpn, Guard, ByNumber>,
-    /// Initialization vectors of packets without a key.
+    /// Values for the initialization vector field of packets that are sent unencrypted, on connections without a key.
     vectors: Vectors,
     /// Payload that has arrived out of order.
-    pub(crate) kept: Kept,
+    pub(crate) kept: KeptPayloads,
     /// Number of times that a key was replaced by another.
     pub(crate) key_changes: u64,
 }
@@ -66,8 +67,8 @@ pub(crate) struct Admitted {
     pub(crate) label: FlowLabel,
 }
 
-/// Returns whether a datagram can only be one of Falcon: 252, PSP's next header, is a byte with which an ESP index may
-/// begin too, but no packet of the RoCE family.
+/// Returns whether a datagram can only be a Falcon packet. Its first byte is 252, PSP's next header; an ESP index may
+/// begin with this byte too, but no packet of the RoCE family does.
 #[inline]
 pub(crate) fn is_falcon(datagram: &[u8]) -> bool {
     datagram.first().is_some_and(|first| esp::is_index(*first))
@@ -77,11 +78,11 @@ const _: () = assert!(esp::is_index(psp::NEXT_HEADER));
 
 impl Falcon {
     pub(crate) fn new(protection: Option<Protection>) -> Self {
-        let (guards, vectors, kept) = (HashMap::default(), Vectors::default(), Kept::default());
+        let (guards, vectors, kept) = (HashMap::default(), Vectors::default(), KeptPayloads::default());
         Self { protection, guards, vectors, kept, key_changes: 0 }
     }
 
-    /// Adds a new queue pair, if it is one of Falcon's.
+    /// Adds a new queue pair if its transport is Falcon.
     pub(crate) fn add(&mut self, qpn: Qpn, transport: &Transport) {
         if let Some(shape) = transport.profile().protocol.falcon() {
             self.guards.insert(qpn, Guard::new(shape.flows > 1));
@@ -95,10 +96,10 @@ impl Falcon {
 
     /// Records the peer to which a queue pair is connected, with the addresses `addresses`, and creates its keys.
     ///
-    /// Each cookie comes from the system, even when the NIC has a seed: two runs of one seed have the same numbers and
-    /// clock, so with the same cookie they would seal different plaintext with the same keys and vectors. And a cookie
-    /// is visible to every host on the path: it must not reveal other values that come from the seed, such as keys to
-    /// memory.
+    /// Each cookie comes from the system, even when the NIC has a seed: two runs with one seed have the same queue
+    /// pair numbers and clock, so with the same cookie they would encrypt different plaintext with the same keys and
+    /// initialization vectors. A cookie also is visible to every host on the path: it must not reveal other values
+    /// that come from the seed, such as memory keys.
     pub(crate) fn connect(&mut self, qpn: Qpn, connection: &QpConnection, addresses: &Addresses) {
         let Self { protection, guards, .. } = self;
         let Some(guard) = guards.get_mut(&qpn) else { return };
@@ -106,7 +107,9 @@ impl Falcon {
         let Some(protection) = protection else { return };
         let cookie = sys::random_bits();
         if let Err(error) = &cookie {
-            background::complain(format_args!("no random bits for a connection's keys: {error}"));
+            background::print_message(format_args!(
+                "the system provides no random bits for the keys of a connection: {error}"
+            ));
         }
         guard.protect(protection, addresses, (qpn, connection.dest_qpn), cookie.ok());
     }
@@ -122,39 +125,39 @@ impl Falcon {
     pub(crate) fn datagram_len(&self, packet: &Packet, ip: IpVersion) -> u32 {
         let form = match self.form() {
             None => wire::Form::Psp,
-            Some(Form::Psp) => wire::Form::PspCookie,
-            Some(Form::Esp) => wire::Form::Esp,
+            Some(SecurityFormat::Psp) => wire::Form::PspCookie,
+            Some(SecurityFormat::Esp) => wire::Form::Esp,
         };
-        packet.udp_payload_len(Encapsulation { ip, form })
+        packet.udp_payload_len(wire::Encapsulation { ip, form })
     }
 
     /// Returns the encapsulation of protected packets.
     #[inline]
-    fn form(&self) -> Option<Form> {
+    fn form(&self) -> Option<SecurityFormat> {
         self.protection.as_ref().map(|protection| protection.form)
     }
 
-    /// Returns the index of the path to the peer that a packet takes: path 0 uses the NIC's port, others their own
-    /// source ports.
+    /// Returns the index of the path on which a packet is sent to the peer: path 0 uses the NIC's own port, each of
+    /// the others a separate source port.
     #[inline]
     pub(crate) fn path_of(&self, transmit: &FalconTransmit) -> u8 {
         let spreads = self.guards.get(&transmit.from).is_some_and(Guard::spreads);
         if spreads { 1 + transmit.label.get() as u8 % PATHS_MAX as u8 } else { 0 }
     }
 
-    /// Returns whether a packet may be sent: one that needs a key must have it.
+    /// Returns whether a packet can be sent: if packets are protected, the key must exist.
     #[inline]
     pub(crate) fn can_write(&self, transmit: &FalconTransmit) -> bool {
         self.protection.is_none() || self.guards.get(&transmit.from).is_some_and(Guard::has_keys)
     }
 
-    /// Writes the datagram of a packet that is sent at `now` to `out`, which has its length.
+    /// Writes the datagram of a packet that is sent at `now` to `out`, whose length must be that of the datagram.
     ///
     /// # Errors
-    /// When its payload is unmapped; nothing has been sealed then.
+    /// When its payload is unmapped; nothing has been encrypted then.
     ///
     /// # Panics
-    /// When it may not be sent ([`Self::can_write`]).
+    /// When the packet cannot be sent ([`Self::can_write`]).
     pub(crate) fn write(
         &mut self,
         now: Time,
@@ -170,11 +173,11 @@ impl Falcon {
             return write_in_clear(front, pieces, pad_of(transmit), out);
         };
         let mut headers = [0; HEADERS_MAX];
-        let len = codec::encode_headers(&transmit.packet, &mut headers).expect(KEPT_FORMAT);
-        let guard = self.guards.get_mut(&transmit.from).expect("asked before");
+        let len = codec::encode_headers(&transmit.packet, &mut headers).expect(PACKET_MATCHES_FORMAT);
+        let guard = self.guards.get_mut(&transmit.from).expect("the caller has checked can_write");
         let start = match form {
-            Form::Psp => psp::LEN_MAX,
-            Form::Esp => esp::LEN,
+            SecurityFormat::Psp => psp::LEN_MAX,
+            SecurityFormat::Esp => esp::LEN,
         };
         let mut at = start;
         out[at..at + len].copy_from_slice(&headers[..len]);
@@ -191,12 +194,12 @@ impl Falcon {
         Ok(())
     }
 
-    /// Writes a packet without a key that is sent at `now`, piece by piece: its datagram without the check value.
+    /// Appends the datagram of a packet without a key that is sent at `now` to a buffer, without the check value.
     ///
     /// # Errors
-    /// As [`Self::write`].
+    /// As for [`Self::write`].
     #[inline]
-    pub(crate) fn put_in_clear(
+    pub(crate) fn write_cleartext(
         &mut self,
         now: Time,
         transmit: &FalconTransmit,
@@ -215,18 +218,18 @@ impl Falcon {
     #[inline]
     fn front_in_clear<'a>(&mut self, now: Time, transmit: &FalconTransmit, front: &'a mut [u8; FRONT_MAX]) -> &'a [u8] {
         let headers = front[psp::LEN..].first_chunk_mut().expect("there is room for both");
-        let len = codec::encode_headers(&transmit.packet, headers).expect(KEPT_FORMAT);
+        let len = codec::encode_headers(&transmit.packet, headers).expect(PACKET_MATCHES_FORMAT);
         let iv = self.vectors.next(now, transmit.label).write();
-        let mut around = [0; psp::LEN_MAX];
-        Header { iv, ..Header::default() }.emit(&mut around);
-        front[..psp::LEN].copy_from_slice(&around[..psp::LEN]);
+        let mut psp_header = [0; psp::LEN_MAX];
+        Header { iv, ..Header::default() }.emit(&mut psp_header);
+        front[..psp::LEN].copy_from_slice(&psp_header[..psp::LEN]);
         &front[..psp::LEN + len]
     }
 
-    /// Checks a datagram that came from `source`, decrypts it in place, and reads its headers.
+    /// Checks a datagram received from `source`, decrypts it in place, and reads its headers.
     #[inline]
     pub(crate) fn admit(&mut self, source: IpAddr, datagram: &mut [u8]) -> Result<Admitted, RxDrop> {
-        if self.form() == Some(Form::Esp) {
+        if self.form() == Some(SecurityFormat::Esp) {
             return self.admit_esp(source, datagram);
         }
         let (header, layout) = psp::parse(datagram).map_err(|_| RxDrop::Malformed)?;
@@ -242,7 +245,7 @@ impl Falcon {
         Admitted::read(datagram, message, header.iv.timestamp, peer, label)
     }
 
-    /// As [`Self::admit`], within ESP: the index names the connection.
+    /// The same as [`Self::admit`] for ESP: the security parameter index identifies the connection.
     #[inline]
     fn admit_esp(&mut self, source: IpAddr, datagram: &mut [u8]) -> Result<Admitted, RxDrop> {
         let (header, layout) = esp::parse(datagram).map_err(|_| RxDrop::Malformed)?;
@@ -250,13 +253,13 @@ impl Falcon {
         let label = guard.open_esp(&header, layout, datagram)?;
         let message = layout.message(datagram).map_err(|_| RxDrop::Malformed)?;
         let admitted = Admitted::read(datagram, message, header.iv.timestamp, peer, label)?;
-        // The index and the sender's connection id must name the same connection.
+        // The index and the sender's connection id must identify the same connection.
         if admitted.packet.cid.get() == header.spi & Qpn::MAX.get() { Ok(admitted) } else { Err(RxDrop::Malformed) }
     }
 
     /// Reads the headers of a packet that arrived through shared memory from `source`: a datagram without a key and
-    /// without its check value, because memory does not flip bits. Its contents may change at any time, so its front is
-    /// copied out first.
+    /// without its check value, because shared memory does not corrupt data. Its contents may change at any time, so
+    /// its headers are copied first.
     #[inline]
     pub(crate) fn admit_in_clear(&mut self, source: IpAddr, bytes: Arrived<'_>) -> Result<Admitted, RxDrop> {
         let mut front = [0; FRONT_MAX];
@@ -267,9 +270,10 @@ impl Falcon {
             return Err(RxDrop::Protection);
         }
         let message = layout.message();
-        let given = &front[message.start..];
-        let (_, peer) = self.guard_of(source, given)?;
-        let decoded = codec::decode_front(given, message.len(), header.iv.timestamp).map_err(|_| RxDrop::Malformed)?;
+        let headers = &front[message.start..];
+        let (_, peer) = self.guard_of(source, headers)?;
+        let decoded =
+            codec::decode_front(headers, message.len(), header.iv.timestamp).map_err(|_| RxDrop::Malformed)?;
         Ok(Admitted::new(decoded, message.start, peer, Vector::read(header.iv).label))
     }
 
@@ -303,7 +307,7 @@ impl Admitted {
         Ok(Self::new(decoded, start, peer, label))
     }
 
-    /// Creates the value from the headers decoded from byte `start` of a datagram on.
+    /// Creates the value from decoded headers; `start` is the offset in the datagram at which they begin.
     #[inline]
     fn new(decoded: Decoded, start: usize, peer: PeerId, label: u8) -> Self {
         let payload = decoded.payload.start + start..decoded.payload.end + start;
@@ -311,66 +315,67 @@ impl Admitted {
     }
 }
 
-/// Returns the padding behind the payload that rounds the packet up to a multiple of four bytes.
+/// Returns the padding after the payload that rounds the packet up to a multiple of four bytes.
 #[inline]
 fn pad_of(transmit: &FalconTransmit) -> &'static [u8] {
     &[0; 3][..transmit.packet.pad_len() as usize]
 }
 
-/// Appends the check value to a datagram in clear that has none.
+/// Appends the check value to an unencrypted datagram that has none yet.
 pub(crate) fn check(datagram: &mut Vec<u8>) {
-    let crc = carry::checksum(datagram).to_le_bytes();
+    let crc = copy_crc::checksum(datagram).to_le_bytes();
     datagram.extend_from_slice(&[0; CRC_AT]);
     datagram.extend_from_slice(&crc);
 }
 
-/// Copies `front`, `pieces` and `pad` to `out`, and their CRC to its end.
+/// Copies `front`, `pieces` and `pad` to `out`, followed by the CRC of these bytes.
 #[inline]
 fn write_in_clear(
     front: &[u8],
-    mut pieces: impl Iterator<Item = Foreign>,
+    mut pieces: impl Iterator<Item = ProgramBytes>,
     pad: &[u8],
     out: &mut [u8],
 ) -> Result<(), MemoryFault> {
     let (covered, icv) = out.split_last_chunk_mut::<{ psp::ICV_LEN }>().expect("a datagram has a check value");
-    let mut carrier = Carrier::plain();
-    let first = pieces.next().unwrap_or(Foreign::NOTHING);
-    carrier.begin(front, first, covered)?;
+    let mut copier = CopyCrc::plain();
+    let first = pieces.next().unwrap_or(ProgramBytes::NOTHING);
+    copier.begin(front, first, covered)?;
     let mut rest = &mut covered[front.len() + first.len()..];
     for piece in pieces.filter(|piece| piece.len() > 0) {
-        carrier.fetch(piece, rest)?;
+        copier.fetch(piece, rest)?;
         rest = &mut rest[piece.len()..];
     }
     if !pad.is_empty() {
-        carrier.more(pad, rest);
+        copier.more(pad, rest);
     }
     *icv = [0; psp::ICV_LEN];
-    icv[CRC_AT..].copy_from_slice(&carrier.finish());
+    icv[CRC_AT..].copy_from_slice(&copier.finish());
     Ok(())
 }
 
-/// Checks a datagram without a key.
+/// Verifies the CRC of a datagram without a key.
 #[inline]
 fn check_in_clear(header: &Header, datagram: &[u8]) -> Result<(), RxDrop> {
     if header.is_protected() {
         return Err(RxDrop::Protection);
     }
     let (covered, icv) = datagram.split_last_chunk::<{ psp::ICV_LEN }>().ok_or(RxDrop::Malformed)?;
-    let crc = carry::checksum(covered).to_le_bytes();
+    let crc = copy_crc::checksum(covered).to_le_bytes();
     if icv[..CRC_AT] == [0; CRC_AT] && icv[CRC_AT..] == crc { Ok(()) } else { Err(RxDrop::Icrc) }
 }
 
 /// Maximum number of bytes before the payload.
 const FRONT_MAX: usize = psp::LEN_MAX + HEADERS_MAX;
 
-const KEPT_FORMAT: &str = "the engine keeps to the format";
+const PACKET_MATCHES_FORMAT: &str = "the packet matches its format";
 
-/// Offset of the CRC of a datagram in clear within its check value.
+/// Offset of the CRC within the check value of an unencrypted datagram.
 const CRC_AT: usize = psp::ICV_LEN - size_of::<u32>();
 
-/// Number of paths for packets of connections with several flows. The low bits of the label select the path, and the
-/// lowest of them are the flow's index: of two flows each has eight paths of its own, of four four, of eight two. A
-/// flow that is moved changes its path, because the bit above the index changes.
+/// Number of paths for packets of connections with several flows. The low bits of the flow label select the path, and
+/// the lowest of these bits are the index of the flow. With two flows, each has eight paths of its own; with four
+/// flows, four paths; with eight flows, two paths. A flow that is moved changes its path, because the bit above the
+/// index changes.
 pub(crate) const PATHS_MAX: usize = 16;
 
 #[cfg(test)]

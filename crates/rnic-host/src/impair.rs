@@ -1,16 +1,16 @@
 //! Simulated network faults: loss, duplication, corruption, reordering, delay and a slow link, packet by packet.
 //!
-//! The impairment is applied between the engine and the socket, on the sending side, to each packet separately. The
-//! position matters: a fault behind segmentation offload would hit trains of packets and measure something else (verbs
-//! study, section 3.10). Both directions of a connection are impaired when both ends are configured so; each generates
-//! its own random numbers.
+//! The impairment is applied between the engine and the socket, on the sending side, to each packet separately. This
+//! position matters: a fault after segmentation offload would affect trains of packets instead, and the measurements
+//! would not be comparable (verbs study, section 3.10). Both directions of a connection are impaired when both ends
+//! are configured so; each generates its own random numbers.
 //!
-//! Every setting uses its own random stream, once per packet, so that the fate of the n-th packet to the m-th peer
-//! depends on the seed and the NIC's name alone, and enabling one setting does not change the others. Which packet *is*
-//! the n-th one depends on the machine's timing; in the fabric, it does not.
+//! Every setting uses its own random stream, and draws once per packet. So the faults of the n-th packet to the m-th
+//! peer depend only on the seed and the NIC's name, and enabling one setting does not change the effect of the
+//! others. The content of the n-th packet depends on the machine's timing here, but not in the simulated fabric.
 //!
-//! The order of events on the way: loss, corruption, duplication; then the queue of the slow link, delay and jitter; a
-//! packet that is reordered waits, besides, until some later ones have passed.
+//! The faults are applied in this order: loss, corruption, duplication; then the queue of the slow link, delay and
+//! jitter. A packet that is reordered also waits until some later packets have been sent.
 
 mod line;
 
@@ -36,15 +36,16 @@ pub struct Impairment {
     pub reorder: Probability,
     /// Number of later packets to the same peer that overtake it.
     pub reorder_packets: u32,
-    /// Maximum time that it is held for this.
+    /// Maximum time that the packet is held back for this.
     pub reorder_hold: Duration,
     /// Delay added to every packet.
     pub delay: Duration,
-    /// Maximum of a further, uniformly distributed delay. Packets overtake each other when it exceeds their distance.
+    /// Maximum of an additional, uniformly distributed delay. Packets overtake each other when it exceeds the time
+    /// between them.
     pub jitter: Duration,
-    /// Rate of the slowest link on the path, Ethernet framing included; `None` adds no such link.
+    /// Rate of the slowest link on the path, counting Ethernet framing; `None` adds no such link.
     pub rate: Option<BitRate>,
-    /// Bytes that may wait for that link; packets that find it full are lost.
+    /// Number of bytes that may wait for that link; packets that find the queue full are lost.
     pub rate_queue_bytes: u64,
 }
 
@@ -67,7 +68,7 @@ impl Default for Impairment {
 }
 
 impl Impairment {
-    /// Returns whether it has no effect.
+    /// Returns whether no faults are configured.
     pub fn is_none(&self) -> bool {
         let chances = [self.loss, self.corrupt, self.duplicate, self.reorder];
         chances.iter().all(|chance| chance.is_never())
@@ -96,21 +97,21 @@ pub struct ImpairmentStats {
 
 /// Decision about one packet.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Fate {
-    /// True when the packet is sent now, unchanged.
+pub(crate) struct ImpairmentOutcome {
+    /// True when the packet is sent immediately and unchanged.
     pub(crate) passes: bool,
-    /// Copies that are sent later, in addition or instead.
-    pub(crate) copies: ArrayVec<LateCopy, 2>,
+    /// Copies that are sent later, in addition to the packet or instead of it.
+    pub(crate) copies: ArrayVec<DelayedCopy, 2>,
 }
 
 /// A copy of a packet that is sent later, possibly corrupted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct LateCopy {
+pub(crate) struct DelayedCopy {
     /// Time at which it is sent.
     pub(crate) due: Time,
     /// Index of the bit to flip, modulo the packet's length.
     pub(crate) flip: Option<u64>,
-    /// Number of later packets after which it is sent earlier than `due`.
+    /// Number of later packets after which the copy is sent even if `due` has not been reached.
     pub(crate) overtaken_by: Option<u32>,
 }
 
@@ -123,9 +124,10 @@ pub(crate) struct PeerImpairment {
     duplicate: RandomStream,
     reorder: RandomStream,
     jitter: RandomStream,
-    /// Time at which the slow link is free.
+    /// Time at which the slow link has sent all its packets.
     link_free: Time,
-    /// Keys in the delay line of packets that wait to be overtaken, with the number of packets still to pass.
+    /// Keys in the delay line of packets that wait to be overtaken, with the number of packets that must still
+    /// overtake them.
     pub(crate) waiting: Vec<(line::Key, u32)>,
 }
 
@@ -133,7 +135,7 @@ impl PeerImpairment {
     /// Creates the state for the `number`-th peer of the NIC called `nic`.
     pub(crate) fn new(config: &Impairment, nic: &str, number: u64) -> Box<Self> {
         let streams = RandomStreams::new(config.seed);
-        let stream = |knob: &str| streams.stream(&format!("impair/{nic}/peer-{number}/{knob}"));
+        let stream = |setting: &str| streams.stream(&format!("impair/{nic}/peer-{number}/{setting}"));
         Box::new(Self {
             config: *config,
             loss: stream("loss"),
@@ -146,48 +148,48 @@ impl PeerImpairment {
         })
     }
 
-    /// Decides about the next packet: `udp_payload_len` bytes over `ip`.
-    pub(crate) fn judge(
+    /// Decides the faults of the next packet, which has `udp_payload_len` bytes and is sent over `ip`.
+    pub(crate) fn decide_faults(
         &mut self,
         now: Time,
         ip: net::IpVersion,
         udp_payload_len: u32,
         stats: &mut ImpairmentStats,
-    ) -> Fate {
+    ) -> ImpairmentOutcome {
         let config = self.config;
         stats.packets += 1;
         // Each setting draws a random number for each packet, independently of the others.
         let lost = self.loss.chance(config.loss);
         let flip = self.corrupt.chance(config.corrupt).then(|| self.corrupt.bits());
-        let twice = self.duplicate.chance(config.duplicate);
+        let is_duplicated = self.duplicate.chance(config.duplicate);
         let overtaken_by = self.reorder.chance(config.reorder).then_some(config.reorder_packets);
-        let mut fate = Fate::default();
+        let mut outcome = ImpairmentOutcome::default();
         if lost {
             stats.lost += 1;
-            return fate;
+            return outcome;
         }
         let Some(link_delay) = self.queue_on_link(now, net::link_len(ip, udp_payload_len)) else {
             stats.queue_full += 1;
-            return fate;
+            return outcome;
         };
         stats.corrupted += u64::from(flip.is_some());
-        stats.duplicated += u64::from(twice);
+        stats.duplicated += u64::from(is_duplicated);
         stats.reordered += u64::from(overtaken_by.is_some());
         let mut delay = || link_delay + config.delay + self.draw_jitter();
-        let first = delay();
-        if twice {
-            fate.copies.push(LateCopy { due: now + delay(), flip: None, overtaken_by: None });
+        let delay_of_original = delay();
+        if is_duplicated {
+            outcome.copies.push(DelayedCopy { due: now + delay(), flip: None, overtaken_by: None });
         }
-        fate.passes = flip.is_none() && overtaken_by.is_none() && first == Duration::ZERO;
-        if !fate.passes {
+        outcome.passes = flip.is_none() && overtaken_by.is_none() && delay_of_original == Duration::ZERO;
+        if !outcome.passes {
             let hold = if overtaken_by.is_some() { config.reorder_hold } else { Duration::ZERO };
-            fate.copies.push(LateCopy { due: now + first + hold, flip, overtaken_by });
+            outcome.copies.push(DelayedCopy { due: now + delay_of_original + hold, flip, overtaken_by });
         }
-        fate
+        outcome
     }
 
-    /// Returns the time that the packet spends on the slow link and in the queue before it; `None` when the queue is
-    /// full.
+    /// Returns the time that the packet spends in the queue of the slow link and on the link; `None` when the queue
+    /// is full.
     fn queue_on_link(&mut self, now: Time, bytes: u32) -> Option<Duration> {
         let Some(rate) = self.config.rate else { return Some(Duration::ZERO) };
         let backlog = self.link_free.since(now);

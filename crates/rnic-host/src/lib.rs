@@ -13,8 +13,7 @@
 //! # How to use it
 //!
 //! A [`Nic`] is driven by the thread that calls [`Nic::progress`]; no work is done between the calls. [`Nic::wait`]
-//! sleeps until there is something to do. Queues, queue pairs, requests and registered memory are managed through
-//! [`Nic::verbs`].
+//! sleeps until it has work. Queues, queue pairs, requests and registered memory are managed through [`Nic::verbs`].
 //!
 //! ```no_run
 //! use rnic_engine::{Access, SendFlags, SendOp, SendRequest};
@@ -38,7 +37,7 @@
 //! # }
 //! ```
 //!
-//! # What is on the wire
+//! # Wire format
 //!
 //! RoCEv2 on UDP, with ICRC: connection management messages of the InfiniBand specification on queue pair 1, then the
 //! packets of the transport that both ends have agreed on. Port 4791 needs no privileges; two NICs on one machine use
@@ -54,56 +53,58 @@
 //!
 //! ```text
 //!   program     post, poll, progress
-//!      |                                     aside, driven by the same progress:
-//!   nic/drive   drives all of this             cm        connection manager, connections of nic/connect
-//!      |                                       credit    asks whether unacknowledged packets have been read
-//!   rnic-engine                                hello     says what a connection goes by, and hears it of the peer
-//!   |       ^                                  keepalive  asks whether a peer's process still lives
-//!   v       |                                  observe   answers rnic top, from a thread
-//!   link/batch: headers, carry (payload copied with its ICRC), memory (what addresses stand for)
-//!   |       |   Falcon: falcon (guards, psp) instead, datagrams by datagram
-//!   impair  |   losses, delays and rates that somebody asked for
+//!      |                                     also driven by progress:
+//!   nic/drive   main loop                      cm        connection manager, used by nic/connect
+//!      |                                       credit    flow control of packets that are not acknowledged
+//!   rnic-engine                                hello     exchange of connection settings with the peer
+//!   |       ^                                  keepalive detection of peer processes that have exited
+//!   v       |                                  observe   counters for rnic top, served by a thread
+//!   link/batch: headers, copy_crc (copies payload and computes the ICRC), memory (address translation)
+//!   |       |   for Falcon packets: falcon (guards, psp), one datagram at a time
+//!   share   |   a link that all NICs of the user share, and this NIC's share of it
+//!   impair  |   configured losses, delays and rates
 //!   |       |
-//!   |   nic/receive -> codec, or falcon -> engine; grh in front of datagrams for programs
+//!   |   nic/receive -> codec, or falcon -> engine; grh is added before the payload of datagrams
 //!   v       ^
-//!   bypass: a ring of shared memory, within one machine
-//!   link/lane -> sys: sockets; ports (which), peer (whom), mtu and window (how much), capture (what it was)
+//!   bypass: a ring in shared memory, between NICs of one machine
+//!   link/lane -> sys: sockets; ports and peer (destination), mtu and window (limits), capture (pcap output)
 //! ```
 //!
-//! # Where `unsafe` is
+//! # Use of `unsafe`
 //!
-//! In `memory` (bytes that belong to programs; `memory/guard` and `memory/signals` recover from faults), `sys` and its
-//! submodules (system calls), `carry` (processor instructions) and `bypass/ring` (memory that two processes share); and
-//! one block or two each in `nic` (adopting a program's memory, on the program's promise), `background` (signals) and
-//! `observe/credentials` (identity of the process at the other end of a socket). Every `unsafe` block has its reason
-//! beside it; `rnic-check` enforces that.
+//! In `memory` (bytes that belong to programs; `memory/guard` and `memory/signals` recover from faults), `sys` and
+//! its submodules (system calls), `carry` (processor instructions), `bypass/ring` and `share/page` (memory that
+//! processes share); and one block or two each in `nic` (registering a program's memory, which relies on the program's
+//! promise), `background` (signals) and `observe/credentials` (identity of the process at the other end of a socket).
+//! A comment at every `unsafe` block states the reason; `rnic-check` enforces that.
 //!
 //! **Not supported:** link-local IPv6 addresses (their scope is lost), ECN marks except with real RoCEv2 peers, a peer
 //! that changes its address.
+#![expect(unsafe_code, reason = "sockets and shared memory are reached through system calls")]
 
 mod addresses;
 mod background;
+pub mod baseline;
 mod bypass;
 mod capture;
-mod carry;
 mod clock;
 pub mod cm;
 mod config;
 mod connection;
+mod copy_crc;
 mod credit;
 mod datagram;
 mod defaults;
 mod digest;
 mod error;
 mod falcon;
-pub mod floor;
 mod grh;
 mod hello;
 mod identification;
 mod impair;
+mod ip_fields;
 mod keepalive;
 mod link;
-mod marking;
 mod memory;
 mod mtu;
 mod nic;
@@ -118,6 +119,7 @@ pub mod probe;
 mod protection;
 mod secrets;
 mod settings;
+mod share;
 mod sockets;
 mod stats;
 mod sys;
@@ -126,20 +128,21 @@ mod user;
 mod window;
 
 pub use addresses::{LocalAddress, local_addresses};
-pub use background::{PanicEnds, complain, lock_at_exit};
+pub use background::{AbortOnPanic, lock_at_exit, print_message};
 pub use cm::ConnectionId;
 pub use config::NicConfig;
 pub use connection::{Connection, ConnectionConfig, ConnectionEvent, ConnectionRequest, QueueConfig};
 pub use defaults::{ROCE_TRANSPORT, TransportChoice, default_transports, host_defaults};
 pub use error::{ConnectError, ListenError, NicError};
-pub use hello::Differs;
+pub use hello::SettingsDiffer;
 pub use impair::{Impairment, ImpairmentStats};
-pub use marking::Marking;
+pub use ip_fields::PackedIpFields;
 pub use memory::{Region, copy_from_program};
 pub use nic::{Nic, Verbs};
 pub use notice::Notice;
 pub use protection::Protection;
 pub use secrets::{SecretStream, Secrets};
 pub use settings::{CaptureFile, Progress, Settings, SettingsError, VARIABLES, Variable};
+pub use share::{ShareConfig, ShareError, WEIGHT_MAX};
 pub use stats::{CM_ERRORS, NicStats, RxDrop, WIRE_ERRORS};
 pub use sys::shorten_slices;

@@ -1,13 +1,13 @@
 //! Registered memory: translation of the engine's addresses.
 //!
-//! The engine uses *local* addresses. Here such an address is a slot number and an offset, and every use of one is
-//! checked against the slot's length: a bug in the engine, or a peer that exploits one, ends in a panic and not in an
-//! access to other memory.
+//! The engine uses *local* addresses. In this crate a local address consists of a slot number and an offset, and
+//! every use of one is checked against the slot's length: a bug in the engine, or a peer that exploits one, causes a
+//! panic and not an access to other memory.
 //!
 //! Memory that [`crate::Verbs::register`] creates belongs to the NIC; a program accesses it through the NIC, so the
-//! borrow checker ensures that the program does not read it while packets are placed. Memory that is adopted in place
-//! ([`crate::Verbs::register_raw`]) belongs to the program, which has promised what is mapped there; when it is
-//! unmapped all the same, only the access to it fails ([`guard`]).
+//! borrow checker ensures that the program does not read it while payload is written to it. Memory that is adopted in
+//! place ([`crate::Verbs::register_raw`]) belongs to the program, which has promised that it stays mapped; if the
+//! program unmaps it nevertheless, only the access to it fails ([`guard`]).
 
 mod guard;
 pub(crate) mod kept;
@@ -25,11 +25,11 @@ use rnic_engine::{Dma, Key, MemoryFault, RemoteMemory, Segment, Sge};
 
 use crate::grh::{self, Grh};
 
-pub(crate) use guard::Foreign;
+pub(crate) use guard::ProgramBytes;
 
-/// A registered buffer: addresses and key. The bytes are at [`crate::Nic::bytes`].
+/// A registered buffer: its address, length and key. Its bytes are accessed with [`crate::Nic::bytes`].
 ///
-/// The buffer exists until it is deregistered or its NIC is dropped, not until this handle is.
+/// The buffer exists until it is deregistered or its NIC is dropped; dropping this handle does not affect it.
 #[derive(Debug)]
 pub struct Region {
     pub(crate) slot: u32,
@@ -39,7 +39,7 @@ pub struct Region {
 }
 
 impl Region {
-    /// Returns the virtual address of the first byte, as work requests and peers name it.
+    /// Returns the virtual address of the first byte, as used in work requests and by peers.
     pub fn addr(&self) -> u64 {
         self.addr
     }
@@ -50,18 +50,18 @@ impl Region {
         self.len
     }
 
-    /// Returns the key that grants access: lkey and rkey.
+    /// Returns the key that grants access to the buffer; it is both the lkey and the rkey.
     pub fn key(&self) -> Key {
         self.key
     }
 
-    /// Returns a scatter/gather entry of `len` bytes at `offset`. An entry out of range is reported in the completion,
-    /// as in verbs.
+    /// Returns a scatter/gather entry of `len` bytes at `offset`. If the entry is out of range, the completion
+    /// reports an error, as in verbs.
     pub fn sge(&self, offset: usize, len: u32) -> Sge {
         Sge { addr: self.addr.wrapping_add(offset as u64), len, lkey: self.key.0 }
     }
 
-    /// Returns the memory from `offset` on, as a peer names it.
+    /// Returns the remote memory address of the byte at `offset`, as a peer specifies it.
     pub fn remote(&self, offset: usize) -> RemoteMemory {
         RemoteMemory { addr: self.addr.wrapping_add(offset as u64), rkey: self.key.0 }
     }
@@ -72,7 +72,7 @@ impl Region {
 struct Mapping {
     start: NonNull<u8>,
     len: usize,
-    /// True when the bytes are unmapped with this value.
+    /// True when dropping this value unmaps the bytes.
     owned: bool,
 }
 
@@ -81,7 +81,7 @@ struct Mapping {
 unsafe impl Send for Mapping {}
 
 impl Mapping {
-    /// Allocates zeroed pages.
+    /// Allocates pages filled with zeros.
     fn allocate(len: usize) -> io::Result<Self> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -110,11 +110,11 @@ impl Drop for Mapping {
 pub(crate) struct Memory {
     slots: Vec<Option<Mapping>>,
     free: Vec<u32>,
-    /// First of the slots that cover all memory of the process; these slots are never released.
-    everything: Option<u32>,
-    /// Set once a buffer that belongs to the program has been adopted, which may be unmapped.
+    /// First of the slots that cover the complete address space of the process; these slots are never released.
+    whole_process_slots: Option<u32>,
+    /// True once memory that belongs to the program, and may therefore be unmapped, has been registered.
     has_adopted: bool,
-    /// Offset of the NIC's clock, in the time of the signal handling.
+    /// Difference between the NIC's clock and the time used by the signal handling.
     epoch_ps: u64,
 }
 
@@ -127,7 +127,7 @@ impl Memory {
     /// Allocates a page-aligned buffer of zeros; returns its slot.
     pub(crate) fn allocate(&mut self, len: usize) -> io::Result<u32> {
         if len == 0 || len as u64 > REGION_BYTES_MAX {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a region has 1 byte to 1 TiB"));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a memory region must have 1 byte to 1 TiB"));
         }
         Ok(self.insert(Mapping::allocate(len)?))
     }
@@ -135,11 +135,12 @@ impl Memory {
     /// Registers a buffer that belongs to the program; returns its slot.
     ///
     /// # Safety
-    /// `start` leads to `len` bytes, at least 1 and less than 2^40, that until the slot is released are used only for
-    /// this buffer or not at all: memory that is mapped there, if any, may be read and written.
+    /// `start` is the address of `len` bytes, at least 1 and less than 2^40. Until the slot is released, these
+    /// addresses are used only for this buffer, or are unused: memory that is mapped there, if any, may be read and
+    /// written.
     pub(crate) unsafe fn adopt(&mut self, start: NonNull<u8>, len: usize) -> u32 {
         self.has_adopted = true;
-        look_after_once();
+        ensure_handler_once();
         self.insert(Mapping { start, len, owned: false })
     }
 
@@ -156,16 +157,16 @@ impl Memory {
         }
     }
 
-    /// Returns the first of the consecutive slots that together are [`EVERYTHING`]. Each overlaps the next by the size
-    /// of a message, so that an access that starts in one also ends in it.
-    pub(crate) fn everything(&mut self) -> u32 {
-        if let Some(first) = self.everything {
+    /// Returns the first of the consecutive slots that together cover [`ALL_ADDRESSES`]. Each overlaps the next by the
+    /// maximum size of a message, so that an access that starts in one slot also ends in it.
+    pub(crate) fn whole_process_slots(&mut self) -> u32 {
+        if let Some(first) = self.whole_process_slots {
             return first;
         }
         self.has_adopted = true;
-        look_after_once();
+        ensure_handler_once();
         let first = self.slots.len() as u32;
-        for start in EVERYTHING.step_by(1 << OFFSET_BITS) {
+        for start in ALL_ADDRESSES.step_by(1 << OFFSET_BITS) {
             let start = NonNull::new(ptr::without_provenance_mut(start as usize)).expect("not the first page");
             self.slots.push(Some(Mapping {
                 start,
@@ -173,13 +174,13 @@ impl Memory {
                 owned: false,
             }));
         }
-        self.everything = Some(first);
+        self.whole_process_slots = Some(first);
         first
     }
 
-    /// Removes a buffer; one that was allocated here is unmapped.
+    /// Removes a buffer, and unmaps it if it was allocated here.
     pub(crate) fn release(&mut self, slot: u32) {
-        if self.everything == Some(slot) {
+        if self.whole_process_slots == Some(slot) {
             return;
         }
         if self.slots.get_mut(slot as usize).and_then(Option::take).is_some() {
@@ -192,7 +193,7 @@ impl Memory {
         u64::from(slot) << OFFSET_BITS
     }
 
-    /// Returns the real address of the first byte of `slot`.
+    /// Returns the virtual address of the first byte of `slot`.
     pub(crate) fn address(&self, slot: u32) -> u64 {
         self.mapping(slot).start.as_ptr() as u64
     }
@@ -203,7 +204,7 @@ impl Memory {
     /// When it belongs to another NIC, or is deregistered.
     pub(crate) fn check_owner(&self, region: &Region) {
         let len = self.slots.get(region.slot as usize).and_then(|slot| slot.as_ref()).map(|mapping| mapping.len);
-        assert_eq!(len, Some(region.len), "a region of another NIC, or one that is gone");
+        assert_eq!(len, Some(region.len), "the region is of another NIC or was removed");
     }
 
     /// Returns the bytes of a region of this memory.
@@ -236,22 +237,22 @@ impl Memory {
         unsafe { std::slice::from_raw_parts_mut(mapping.start.as_ptr(), mapping.len) }
     }
 
-    /// Returns the bytes of a segment that is to be sent.
+    /// Returns the bytes of a segment, which is to be sent.
     #[inline]
-    pub(crate) fn gather(&self, segment: Segment) -> Foreign {
+    pub(crate) fn gather(&self, segment: Segment) -> ProgramBytes {
         let len = segment.len as usize;
-        Foreign::new(self.start_of(segment.local, len), len)
+        ProgramBytes::new(self.start_of(segment.local, len), len)
     }
 
-    /// Prepares the calling thread, which is about to access registered memory, for memory that is unmapped.
+    /// Prepares the calling thread, which is about to access registered memory, for faults on unmapped memory.
     #[inline]
-    pub(crate) fn look_after(&self, now: Time) {
+    pub(crate) fn ensure_handler(&self, now: Time) {
         if self.has_adopted {
-            look_after(self.epoch_ps.wrapping_add(now.as_ps()));
+            ensure_handler(self.epoch_ps.wrapping_add(now.as_ps()));
         }
     }
 
-    /// Copies bytes of a packet to their target.
+    /// Copies payload bytes of a packet to their destination in registered memory.
     #[inline]
     fn place(&mut self, target: Segment, bytes: Arrived<'_>) -> Result<(), MemoryFault> {
         let start = self.start_of(target.local, bytes.len());
@@ -260,15 +261,16 @@ impl Memory {
         unsafe { guard::copy_into(start, bytes.start, bytes.len) }
     }
 
-    /// Changes eight bytes and returns their previous value; atomic for other threads when the bytes are aligned.
-    fn change_word(&mut self, local: u64, change: impl Fn(u64) -> Option<u64>) -> Result<u64, MemoryFault> {
-        guard::change_word(self.start_of(local, size_of::<u64>()), change)
+    /// Changes eight bytes and returns their previous value. If the bytes are aligned, the change is atomic with
+    /// respect to other threads.
+    fn update_word(&mut self, local: u64, change: impl Fn(u64) -> Option<u64>) -> Result<u64, MemoryFault> {
+        guard::update_word(self.start_of(local, size_of::<u64>()), change)
     }
 
     /// Returns the pointer to `len` bytes at a local address.
     ///
     /// # Panics
-    /// When they are not all within one buffer: the engine has checked that they are.
+    /// When the bytes are not all within one buffer; the engine has checked that they are.
     #[inline]
     fn start_of(&self, local: u64, len: usize) -> *mut u8 {
         let (slot, offset) = (local >> OFFSET_BITS, (local & OFFSET_MASK) as usize);
@@ -287,19 +289,19 @@ impl Memory {
     }
 }
 
-/// Fills `to` from memory of a program to which a request points, and which may not be mapped.
+/// Fills `to` from memory of a program that a request refers to and that may be unmapped.
 ///
 /// # Errors
-/// When some of it is not mapped; `to` then contains some of the rest.
+/// When some of the memory is unmapped; `to` then contains some of the bytes that are mapped.
 ///
 /// # Safety
-/// Memory that is mapped there may be read, and does not overlap `to`.
+/// The memory that is mapped there may be read, and does not overlap `to`.
 pub unsafe fn copy_from_program(from: *const u8, to: &mut [u8]) -> Result<(), MemoryFault> {
-    look_after_once();
-    Foreign::new(from, to.len()).copy_to(to)
+    ensure_handler_once();
+    ProgramBytes::new(from, to.len()).copy_to(to)
 }
 
-/// Destination of a packet that is written piece by piece: some pieces from the NIC, some from a program's memory.
+/// Destination of a packet that is written in pieces, from memory of the NIC and memory of a program.
 pub(crate) trait Pieces {
     /// Appends bytes of the NIC's own memory.
     fn put(&mut self, bytes: &[u8]);
@@ -308,7 +310,7 @@ pub(crate) trait Pieces {
     ///
     /// # Errors
     /// When they are unmapped.
-    fn fetch(&mut self, bytes: Foreign) -> Result<(), MemoryFault>;
+    fn fetch(&mut self, bytes: ProgramBytes) -> Result<(), MemoryFault>;
 }
 
 impl Pieces for Vec<u8> {
@@ -316,25 +318,25 @@ impl Pieces for Vec<u8> {
         self.extend_from_slice(bytes);
     }
 
-    fn fetch(&mut self, bytes: Foreign) -> Result<(), MemoryFault> {
+    fn fetch(&mut self, bytes: ProgramBytes) -> Result<(), MemoryFault> {
         let at = self.len();
         self.resize(at + bytes.len(), 0);
         bytes.copy_to(&mut self[at..])
     }
 }
 
-/// Copies a received packet into memory.
+/// Copies the payload of a received packet into registered memory.
 pub(crate) struct Placement<'a> {
     pub(crate) memory: &'a mut Memory,
-    /// Global route header of a datagram, which counts as the beginning of its payload.
+    /// Global route header of a datagram; it is stored before the payload, as part of it.
     pub(crate) grh: Option<&'a Grh>,
     pub(crate) payload: Arrived<'a>,
-    /// Storage for Falcon payload that has arrived out of order; the RoCE family needs none.
-    pub(crate) kept: Option<&'a mut Kept>,
+    /// Storage for Falcon payload that has arrived out of order; the RoCE family does not need it.
+    pub(crate) kept: Option<&'a mut KeptPayloads>,
 }
 
-/// Received bytes. Those in memory to which another process can write may change at any time, so they are never
-/// inspected, only copied; a change affects only the data of their sender.
+/// Received bytes. They may be in memory that another process can change at any time, so they are only copied and
+/// never inspected in place; a change affects only the data of the packet's sender.
 #[derive(Clone, Copy)]
 pub(crate) struct Arrived<'a> {
     start: *const u8,
@@ -346,7 +348,7 @@ impl<'a> Arrived<'a> {
     /// Creates a value for `len` bytes at `start`.
     ///
     /// # Safety
-    /// This many bytes can be read there as long as `'a` lasts.
+    /// This many bytes can be read there for the lifetime `'a`.
     pub(crate) unsafe fn shared(start: *const u8, len: usize) -> Self {
         Self { start, len, of: PhantomData }
     }
@@ -367,7 +369,7 @@ impl<'a> Arrived<'a> {
         self.len
     }
 
-    /// Copies its front to `to`, as much as fits there.
+    /// Copies as many of the first bytes to `to` as fit there.
     #[inline]
     pub(crate) fn copy_front(self, to: &mut [u8]) -> &[u8] {
         let len = self.len.min(to.len());
@@ -439,28 +441,28 @@ impl Dma for Placement<'_> {
     }
 
     fn store(&mut self, local: u64, value: u64) -> Result<(), MemoryFault> {
-        self.memory.change_word(local, |_| Some(value)).map(drop)
+        self.memory.update_word(local, |_| Some(value)).map(drop)
     }
 
     fn compare_swap(&mut self, local: u64, compare: u64, swap: u64) -> Result<u64, MemoryFault> {
-        self.memory.change_word(local, |word| (word == compare).then_some(swap))
+        self.memory.update_word(local, |word| (word == compare).then_some(swap))
     }
 
     fn fetch_add(&mut self, local: u64, add: u64) -> Result<u64, MemoryFault> {
-        self.memory.change_word(local, |word| Some(word.wrapping_add(add)))
+        self.memory.update_word(local, |word| Some(word.wrapping_add(add)))
     }
 }
 
 #[cfg(target_arch = "x86_64")]
-use kept::Kept;
-use signals::{look_after, look_after_once, started};
+use kept::KeptPayloads;
+use signals::{ensure_handler, ensure_handler_once, started};
 
-/// Faults are not intercepted on this processor: the kernel copies.
+/// Faults are not intercepted on this processor, so the kernel copies the data.
 #[cfg(not(target_arch = "x86_64"))]
-fn look_after(_: u64) {}
+fn ensure_handler(_: u64) {}
 
 #[cfg(not(target_arch = "x86_64"))]
-fn look_after_once() {}
+fn ensure_handler_once() {}
 
 #[cfg(not(target_arch = "x86_64"))]
 fn started() -> u64 {
@@ -469,14 +471,16 @@ fn started() -> u64 {
 
 const KEPT_BY_FALCON: &str = "payload is kept by Falcon's door alone";
 
-/// All addresses at which a process can have memory, except the first page, which contains the null pointer.
-pub(crate) const EVERYTHING: Range<u64> = 4_096..1 << 47;
+/// All addresses at which a process can have memory, except the first page, to which the null pointer points.
+pub(crate) const ALL_ADDRESSES: Range<u64> = 4_096..1 << 47;
 
-/// A local address has a slot in the high bits and an offset below: 24 bits of slots match the engine's number of keys.
+/// Number of offset bits of a local address: the slot number is in the bits above. 24 bits for the slot number match
+/// the maximum number of keys in the engine.
 const OFFSET_BITS: u32 = 40;
 const OFFSET_MASK: u64 = (1 << OFFSET_BITS) - 1;
 
-/// Maximum bytes of a region: the range of an offset, less one so that the end can be addressed too.
+/// Maximum length of a region in bytes: one less than the range of an offset, so that the end of the region can be
+/// addressed too.
 pub(crate) const REGION_BYTES_MAX: u64 = OFFSET_MASK;
 
 const _: () = assert!(rnic_base::limits::MEMORY_REGIONS_MAX as u64 <= 1 << (64 - OFFSET_BITS));
@@ -492,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn buffers_begin_on_a_page_and_are_zero() {
+    fn buffers_are_page_aligned_and_zeroed() {
         let mut memory = Memory::default();
         let (first, second) = (memory.allocate(10).expect("10 bytes"), memory.allocate(5_000).expect("5000 bytes"));
         for (slot, len) in [(first, 10), (second, 5_000)] {
@@ -500,31 +504,31 @@ mod tests {
             assert_eq!(memory.bytes(slot), vec![0; len]);
         }
         memory.release(first);
-        assert_eq!(memory.allocate(7).expect("7 bytes"), first, "slots are used again");
+        assert_eq!(memory.allocate(7).expect("7 bytes"), first, "the slot was not reused");
         assert!(memory.allocate(0).is_err());
         assert!(memory.allocate(usize::MAX).is_err());
     }
 
     #[test]
-    fn what_is_placed_is_gathered() {
+    fn placed_bytes_are_gathered_again() {
         let (mut memory, local) = memory(100);
         let mut placement = Placement { memory: &mut memory, grh: None, payload: b"abcdefgh"[..].into(), kept: None };
-        placement.place(2, Segment { local: local + 97, len: 3 }).expect("our own memory");
-        placement.store(local + 8, 0x1122_3344_5566_7788).expect("our own memory");
+        placement.place(2, Segment { local: local + 97, len: 3 }).expect("NIC memory is mapped");
+        placement.store(local + 8, 0x1122_3344_5566_7788).expect("NIC memory is mapped");
         let mut gathered = [0xee; 4];
-        memory.gather(Segment { local: local + 96, len: 4 }).copy_to(&mut gathered).expect("our own memory");
+        memory.gather(Segment { local: local + 96, len: 4 }).copy_to(&mut gathered).expect("NIC memory is mapped");
         assert_eq!(&gathered, b"\0cde");
         assert_eq!(memory.bytes(0)[8..16], 0x1122_3344_5566_7788_u64.to_ne_bytes());
     }
 
     #[test]
-    fn a_route_header_counts_as_the_beginning_of_the_payload() {
+    fn the_grh_is_placed_before_the_payload() {
         let grh: Grh = std::array::from_fn(|at| at as u8);
         for (offset, len) in [(0, 48), (0, 40), (0, 8), (36, 8), (40, 8), (44, 4)] {
             let (mut memory, local) = memory(100);
             let mut placement =
                 Placement { memory: &mut memory, grh: Some(&grh), payload: b"abcdefgh"[..].into(), kept: None };
-            placement.place(offset, Segment { local, len }).expect("our own memory");
+            placement.place(offset, Segment { local, len }).expect("NIC memory is mapped");
             let all: Vec<u8> = grh.iter().chain(b"abcdefgh").copied().collect();
             let (from, len) = (offset as usize, len as usize);
             assert_eq!(memory.bytes(0)[..len], all[from..from + len], "{len} bytes from {offset}");
@@ -538,8 +542,8 @@ mod tests {
             let (mut memory, local) = memory(64);
             let mut placement = Placement { memory: &mut memory, grh: None, payload: [][..].into(), kept: None };
             assert_eq!(placement.fetch_add(local + at, 5), Ok(0));
-            assert_eq!(placement.fetch_add(local + at, u64::MAX), Ok(5), "wraps");
-            assert_eq!(placement.compare_swap(local + at, 3, 9), Ok(4), "differs: stays");
+            assert_eq!(placement.fetch_add(local + at, u64::MAX), Ok(5), "the sum did not wrap");
+            assert_eq!(placement.compare_swap(local + at, 3, 9), Ok(4), "the compare-and-swap succeeded");
             assert_eq!(placement.compare_swap(local + at, 4, 9), Ok(4));
             assert_eq!(placement.fetch_add(local + at, 0), Ok(9));
         }
@@ -547,14 +551,14 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "not in their region")]
-    fn an_address_beyond_the_region_is_our_bug() {
+    fn an_address_beyond_the_region_panics() {
         let (memory, local) = memory(100);
         memory.gather(Segment { local: local + 98, len: 3 });
     }
 
     #[test]
     #[should_panic(expected = "lives as long as its key")]
-    fn a_region_that_is_gone_is_our_bug() {
+    fn an_access_to_a_removed_region_panics() {
         let (mut memory, local) = memory(100);
         memory.release(0);
         memory.gather(Segment { local, len: 1 });
@@ -568,7 +572,7 @@ mod tests {
         // SAFETY: `own` outlives `memory` and is not touched meanwhile.
         let slot = unsafe { memory.adopt(start, own.len()) };
         let target = Segment { local: Memory::local(slot) + 1, len: 2 };
-        memory.place(target, [1, 2][..].into()).expect("it is there");
+        memory.place(target, [1, 2][..].into()).expect("the memory is mapped");
         memory.release(slot);
         drop(memory);
         assert_eq!(own[..4], [7, 1, 2, 7]);

@@ -3,25 +3,26 @@
 //! No work is done between calls. This minimizes latency: the packet for which a program waits is received by the
 //! program's own thread, and no other thread must be woken.
 //!
-//! | owner | holds |
+//! | module | contents |
 //! |---|---|
-//! | `device` | engine, memory, peers, wires: what packets pass on both ways, and what [`Verbs`] act on |
+//! | `device` | engine, memory, peers, sockets: used by packets in both directions and by [`Verbs`] |
 //! | `connect` | the connection manager and its connections |
 //! | `receive` | buffers of the receive path |
-//! | `drive` | the loop: what is due, what leaves, what comes in, when to sleep |
+//! | `drive` | the main loop: timers, sending, receiving, sleeping |
 
 mod connect;
 mod credit;
 mod device;
 mod drive;
 mod falcon;
-mod grants;
 mod hello;
 mod keepalive;
+mod memory_grants;
 mod open;
 mod peers;
 mod receive;
 mod regions;
+mod share;
 mod transmit;
 mod verbs;
 
@@ -60,9 +61,9 @@ pub struct Nic {
     device: Device,
     connections: Connections,
     rx: Receiver,
-    /// Tracks when the NIC is driven, to tell network silence from scheduling delays of the process.
+    /// Tracks when the NIC is driven, to distinguish silence of the network from scheduling delays of the process.
     presence: Presence,
-    /// True while the only packets that can be ready are acknowledgements of those received last.
+    /// True while the only packets that can be ready to send are acknowledgements of the packets received last.
     acks_may_wait: bool,
     /// Random numbers for the programs of this crate.
     numbers: SecretStream,
@@ -72,12 +73,13 @@ impl Nic {
     /// Opens a NIC.
     ///
     /// # Errors
-    /// When the address is in use, is not one of this machine, or a setting is invalid.
+    /// When the address is in use or does not belong to this machine, or a setting is invalid.
     pub fn open(config: NicConfig) -> Result<Self, NicError> {
         config.check()?;
         let secrets = match config.secret {
             Some(seed) => Secrets::of_seed(seed),
-            None => Secrets::draw().map_err(|error| NicError::System { doing: "drawing random bits", error })?,
+            None => Secrets::draw()
+                .map_err(|error| NicError::System { doing: "reading random bits from the system", error })?,
         };
         Ok(Self {
             device: Device::open(config, &secrets)?,
@@ -98,7 +100,7 @@ impl Nic {
     /// Returns the bytes of a region.
     ///
     /// # Panics
-    /// When the region is another NIC's.
+    /// When the region belongs to another NIC.
     pub fn bytes(&self, region: &Region) -> &[u8] {
         self.device.memory.region(region)
     }
@@ -106,7 +108,7 @@ impl Nic {
     /// Returns mutable access to the bytes of a region.
     ///
     /// # Panics
-    /// When the region is another NIC's.
+    /// When the region belongs to another NIC.
     pub fn bytes_mut(&mut self, region: &Region) -> &mut [u8] {
         self.device.memory.region_mut(region)
     }
@@ -124,9 +126,9 @@ impl Nic {
         })
     }
 
-    /// See [`rnic_engine::Engine::send_queue_room`].
-    pub fn send_queue_room(&self, qpn: Qpn) -> Option<u32> {
-        self.device.engine.send_queue_room(qpn)
+    /// See [`rnic_engine::Engine::send_queue_space`].
+    pub fn send_queue_space(&self, qpn: Qpn) -> Option<u32> {
+        self.device.engine.send_queue_space(qpn)
     }
 
     /// See [`rnic_engine::Objects::cq_level`].
@@ -142,7 +144,7 @@ impl Nic {
     /// See [`rnic_engine::Engine::check_send`].
     ///
     /// # Errors
-    /// As [`Verbs::post_send`].
+    /// The same as [`Verbs::post_send`].
     pub fn check_send(&self, qpn: Qpn, request: &SendRequest<'_>) -> Result<(), PostError> {
         self.device.engine.check_send(qpn, request)
     }
@@ -152,13 +154,13 @@ impl Nic {
         self.device.engine.objects().has_windows(region.key)
     }
 
-    /// Returns the number of packets that all peers together may have in flight to this NIC, when full ones carry
-    /// `wire_mtu_bytes`: as many as fit the receive buffer.
+    /// Returns the number of packets that all peers together may have in flight to this NIC if full packets carry
+    /// `wire_mtu_bytes`: as many as fit in the receive buffer.
     pub fn receive_window(&self, wire_mtu_bytes: u32) -> u32 {
         self.device.receive_window(wire_mtu_bytes)
     }
 
-    /// Returns the settings with which it was opened.
+    /// Returns the settings with which the NIC was opened.
     pub fn config(&self) -> &NicConfig {
         &self.device.config
     }
@@ -168,12 +170,12 @@ impl Nic {
         self.device.link.local_addr()
     }
 
-    /// Returns the time since it was opened: the engine's time.
+    /// Returns the time since the NIC was opened, which is the engine's time.
     pub fn now(&self) -> Time {
         self.device.clock.now()
     }
 
-    /// Returns whether the kernel splits trains into packets for it.
+    /// Returns whether the kernel splits trains into packets for this NIC.
     pub fn uses_segmentation(&self) -> bool {
         self.device.link.segmentation
     }
@@ -188,7 +190,7 @@ impl Nic {
         self.device.engine.stats()
     }
 
-    /// Takes a notice, if there is one.
+    /// Removes and returns a notice, if there is one.
     #[inline]
     pub fn poll_notice(&mut self) -> Option<Notice> {
         self.device.link.notices.pop()
@@ -213,9 +215,9 @@ impl Nic {
         self.device.engine.set_peer_limit(peer, packets);
     }
 
-    /// Discards the packets that are delayed: their receiver no longer exists.
-    pub(crate) fn lose_delayed(&mut self) {
-        self.device.link.lose_delayed();
+    /// Discards the packets that are delayed by impairment, because their receiver no longer exists.
+    pub(crate) fn drop_delayed(&mut self) {
+        self.device.link.drop_delayed();
     }
 
     /// Returns an unpredictable random number.
@@ -228,10 +230,10 @@ impl Nic {
         self.connections.is_busy()
     }
 
-    /// Returns the payload bytes of a full packet on the path to a peer from [`Nic::acquire_host`]: what its route
-    /// carried when it was first acquired, at most [`crate::NicConfig::mtu_max_bytes`]. Both ends must compute the same
-    /// value, so both must see the same path and have the same setting. With real RoCEv2 peers it is the maximum of the
-    /// path, and programs specify the value on which they have agreed.
+    /// Returns the payload bytes of a full packet on the path to a peer from [`Nic::acquire_host`]: the largest that
+    /// its route could carry when the peer was first acquired, at most [`crate::NicConfig::mtu_max_bytes`]. Both ends
+    /// must compute the same value, so they must see the same path MTU and have the same setting. With real RoCEv2
+    /// peers it is the maximum for the path, and programs specify the value on which they have agreed.
     pub fn wire_mtu_to(&self, peer: PeerId) -> u32 {
         self.device.link.peers.get(peer).wire_mtu
     }
@@ -241,8 +243,8 @@ impl Nic {
         self.device.port()
     }
 
-    /// Returns the maximum number of queue pairs of this NIC: where it shares its machine, the count of numbers that
-    /// encode its port.
+    /// Returns the maximum number of queue pairs of this NIC. If the NIC shares its machine, this is the number of
+    /// queue pair numbers that encode its port.
     pub fn queue_pairs_max(&self) -> u32 {
         self.device.queue_pairs_max()
     }
@@ -265,27 +267,27 @@ impl Nic {
         sockets.chain(self.device.link.bypass.as_ref().map(|bypass| bypass.fd())).collect()
     }
 
-    /// Returns the number of the peer at `address`, for queue pairs that are connected without the connection manager.
-    /// It is valid until [`Nic::release_peer`].
+    /// Returns the number of the peer at `address`, for queue pairs that are connected without the connection
+    /// manager. It is valid until [`Nic::release_peer`].
     ///
     /// # Errors
-    /// When there is no route to it, or there are too many peers.
+    /// When there is no route to the peer, or there are too many peers.
     pub fn acquire_peer(&mut self, address: SocketAddr) -> Result<PeerId, NicError> {
         self.device.acquire_peer(address)
     }
 
     /// Returns the number of the peer that has the address `remote`, for queue pairs that are connected without the
-    /// connection manager; packets are sent there from the local address `local`, or the one that the system chooses.
-    /// It is valid until [`Nic::release_peer`].
+    /// connection manager; packets to the peer are sent from the local address `local`, or if that is `None`, from
+    /// the one that the system chooses. It is valid until [`Nic::release_peer`].
     ///
-    /// Nothing is negotiated: both ends take the wire MTU from the path ([`Nic::wire_mtu_to`]), and each assumes that
-    /// the other has the same settings ([`crate::Notice::PeerDiffers`] reports when it does not): the limit of packets
-    /// in flight to a peer is what this NIC's own receive buffer holds, shared by the peers that it has now. A peer
-    /// with a smaller buffer, or with many more peers, loses packets, which are retransmitted.
+    /// The ends do not negotiate: both derive the wire MTU from the path ([`Nic::wire_mtu_to`]), and each assumes
+    /// that the other has the same settings ([`crate::Notice::PeerSettingsDiffer`] reports when it does not). The
+    /// limit of packets in flight to a peer is the capacity of this NIC's own receive buffer, divided among its
+    /// current peers. If the peer has a smaller buffer, or many more peers, packets are lost and retransmitted.
     ///
     /// # Errors
-    /// When there is no route to it, `local` is not an address of this machine, there are too many peers, or this NIC
-    /// has one address only.
+    /// When there is no route to the peer, `local` is not an address of this machine, there are too many peers, or
+    /// this NIC is bound to a single address.
     pub fn acquire_host(&mut self, remote: IpAddr, local: Option<IpAddr>) -> Result<PeerId, NicError> {
         self.device.acquire_host(remote, local)
     }
@@ -298,12 +300,14 @@ impl Nic {
         self.device.release_peer(peer);
     }
 
-    /// Applies this impairment to packets to every peer from now on. Packets that are delayed already stay so.
+    /// Applies this impairment to all packets that are sent from now on. Packets that are already delayed stay
+    /// delayed.
     pub fn set_impairment(&mut self, impairment: Impairment) {
         self.device.set_impairment(impairment);
     }
 
-    /// Starts listening for connections to the service behind `port`. Up to `backlog` requests wait for a decision.
+    /// Starts listening for connections to the service with the number `port`. Up to `backlog` requests may wait for
+    /// a decision.
     ///
     /// # Errors
     /// When the service has a listener already, or there are too many services.
@@ -316,13 +320,14 @@ impl Nic {
         self.connections.unlisten(service);
     }
 
-    /// Requests a connection to the service behind `port` at `to`, and waits for the response.
+    /// Requests a connection to the service with the number `port` at `to`, and waits for the response.
     ///
-    /// The remote end is notified that the connection is established, and may send, with the next [`Nic::progress`]:
-    /// post receives before.
+    /// The next [`Nic::progress`] notifies the remote end that the connection is established, and the remote end may
+    /// then send, so receives must be posted before that.
     ///
     /// # Errors
-    /// When the connection cannot be made. Other connections' events stay for [`Nic::poll_connection_event`].
+    /// When the connection cannot be made. Events of other connections remain queued for
+    /// [`Nic::poll_connection_event`].
     pub fn connect(
         &mut self,
         to: SocketAddr,
@@ -359,11 +364,13 @@ impl Nic {
         self.connections.start_connect(&mut self.device, to, port, config)
     }
 
-    /// Accepts a connection. The reply is sent, and the remote end may send, with the next [`Nic::progress`]: post
-    /// receives before. The connection may be used for sending after [`ConnectionEvent::Established`].
+    /// Accepts a connection. The next [`Nic::progress`] sends the reply, and the remote end may then send, so
+    /// receives must be posted before that. The connection may be used for sending after
+    /// [`ConnectionEvent::Established`].
     ///
     /// # Errors
-    /// When it cannot be accepted: then the remote end has been notified, and the request no longer exists.
+    /// When the connection cannot be accepted: the remote end has then been notified, and the request no longer
+    /// exists.
     pub fn accept(&mut self, id: ConnectionId, config: &ConnectionConfig) -> Result<Connection, ConnectError> {
         self.connections.accept(&mut self.device, id, config)
     }
@@ -377,15 +384,16 @@ impl Nic {
     }
 
     /// Ends a connection: posted requests are flushed, and the remote end is notified.
-    /// [`ConnectionEvent::Disconnected`] follows when it has responded, or the time for that is over.
+    /// [`ConnectionEvent::Disconnected`] is reported when the remote end has responded or the time for a response has
+    /// expired.
     ///
     /// # Errors
-    /// When it is not established.
+    /// When the connection is not established.
     pub fn disconnect(&mut self, id: ConnectionId) -> Result<(), ConnectError> {
         self.connections.disconnect(&mut self.device, id)
     }
 
-    /// Releases all resources of a connection. One that is still established is disconnected first.
+    /// Releases all resources of a connection. A connection that is still established is disconnected first.
     pub fn close(&mut self, id: ConnectionId) {
         self.connections.close(&mut self.device, id);
     }
@@ -403,5 +411,6 @@ impl Drop for Nic {
     }
 }
 
-/// Maximum number of sockets on which packets for a NIC arrive: two IP versions and two ports.
+/// Maximum number of sockets on which packets for a NIC arrive: one for each combination of two IP versions and two
+/// ports.
 const RAW_FDS_MAX: usize = 4;

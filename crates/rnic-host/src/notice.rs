@@ -6,32 +6,35 @@ use std::net::{IpAddr, SocketAddr};
 
 use rnic_wire::Qpn;
 
-use crate::hello::Differs;
+use crate::hello::SettingsDiffer;
 
 /// A notice to the program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Notice {
-    /// Packets to this peer no longer fit the path: from now on they may be fragmented in the network, which is slow. A
-    /// new connection would agree on a smaller MTU.
-    PathTooNarrow(SocketAddr),
-    /// Packets to this peer no longer fit the path, and are lost: those of RoCEv2 over IPv4 are not fragmented.
-    PathRefuses(IpAddr),
-    /// Packets to this peer fit again.
-    PathWideAgain(SocketAddr),
-    /// The kernel refuses to segment trains into packets (GSO) on the interface that they use: from now on each packet
-    /// is sent by itself.
+    /// Packets to this peer are larger than the path MTU: from now on they may be fragmented in the network, which is
+    /// slow. A new connection would agree on a smaller MTU.
+    PathMtuTooSmall(SocketAddr),
+    /// Packets to this peer are larger than the path MTU and are lost, because packets of RoCEv2 over IPv4 are not
+    /// fragmented.
+    PathMtuExceeded(IpAddr),
+    /// Packets to this peer are no longer larger than the path MTU.
+    PathMtuRestored(SocketAddr),
+    /// The kernel refuses to segment trains into packets (GSO) on the interface that they use: from now on each
+    /// packet is sent separately.
     SegmentationRefused,
-    /// Packets are not sent from port 4791, for this reason: captures will not show them as RoCEv2. Nothing else
-    /// changes.
-    SourcePortTaken(String),
+    /// Packets are not sent from port 4791, for this reason, so captures will not show them as RoCEv2. There is no
+    /// other effect.
+    SourcePortInUse(String),
     /// Packets to other NICs of this machine are sent over UDP, for this reason.
-    NoBypass(String),
+    BypassUnavailable(String),
     /// The other end of a connection uses settings that differ from those of this end.
-    PeerDiffers(Differs),
-    /// The queue pair at this address cannot be one of an OpenRNIC NIC: it belongs to a real adapter.
+    PeerSettingsDiffer(SettingsDiffer),
+    /// The queue pair at this address cannot belong to an OpenRNIC NIC: it belongs to a real adapter.
     RealRocePeer(IpAddr, Qpn),
     /// The peers are configured to be real RoCEv2 adapters, but this address belongs to an OpenRNIC process.
-    PeerIsOurs(IpAddr),
+    PeerIsOpenRnic(IpAddr),
+    /// This NIC does not share as configured with the other NICs of the user, for this reason.
+    NotShared(String),
     /// The capture could not be written and has stopped, for this reason.
     CaptureEnded(String),
 }
@@ -39,34 +42,48 @@ pub enum Notice {
 impl std::fmt::Display for Notice {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::PathTooNarrow(peer) => write!(f, "packets to {peer} are larger than the path carries: fragmenting"),
-            Self::PathRefuses(peer) => write!(
+            Self::PathMtuTooSmall(peer) => write!(
                 f,
-                "packets to {peer} are larger than the path carries, and RoCEv2's over IPv4 are not fragmented: they \
-                 are lost, unless both ends take a smaller MTU"
+                "packets to {peer} exceed the MTU of the path and are fragmented, which is slow; reconnect to use a \
+                 smaller MTU"
             ),
-            Self::PathWideAgain(peer) => write!(f, "packets to {peer} fit the path again"),
-            Self::SegmentationRefused => write!(f, "segmentation offload is refused: sending packets one by one"),
-            Self::SourcePortTaken(reason) => write!(f, "packets do not leave from port 4791: {reason}"),
-            Self::NoBypass(reason) => write!(f, "packets within this machine take UDP: {reason}"),
-            Self::PeerDiffers(differs) => differs.fmt(f),
+            Self::PathMtuExceeded(peer) => write!(
+                f,
+                "packets to {peer} exceed the MTU of the path and are lost, because RoCEv2 over IPv4 is not \
+                 fragmented; set a smaller MTU at both ends"
+            ),
+            Self::PathMtuRestored(peer) => write!(f, "packets to {peer} fit the MTU of the path again"),
+            Self::SegmentationRefused => write!(
+                f,
+                "the kernel refuses segmentation offload (GSO) on this interface; packets are sent one by one"
+            ),
+            Self::SourcePortInUse(reason) => {
+                write!(f, "packets are not sent from UDP port 4791, so captures do not show them as RoCEv2: {reason}")
+            }
+            Self::BypassUnavailable(reason) => {
+                write!(f, "packets to processes on this machine are sent over UDP instead of shared memory: {reason}")
+            }
+            Self::PeerSettingsDiffer(differs) => differs.fmt(f),
             Self::RealRocePeer(peer, qpn) => write!(
                 f,
-                "queue pair {:#08x} at {peer} is not one of a process like this: if it is an adapter of another make, \
-                 or Linux's rdma_rxe, this end needs `--peers roce` (RNIC_PEERS=roce)",
+                "queue pair {:#08x} at {peer} does not belong to an OpenRNIC process; if the peer is a RoCEv2 \
+                 adapter or Linux's rdma_rxe, set `--peers roce` (RNIC_PEERS=roce) at this end",
                 qpn.get()
             ),
-            Self::PeerIsOurs(peer) => write!(
+            Self::PeerIsOpenRnic(peer) => write!(
                 f,
-                "at {peer} is a process like this one, without the `--peers roce` (RNIC_PEERS=roce) of this end: both \
-                 ends need it or neither"
+                "the peer at {peer} is an OpenRNIC process without `--peers roce` (RNIC_PEERS=roce), which this end \
+                 uses; set it at both ends or at neither"
             ),
-            Self::CaptureEnded(reason) => write!(f, "the capture has ended: {reason}"),
+            Self::NotShared(reason) => {
+                write!(f, "the weights and the shared link of this user's processes are not as configured: {reason}")
+            }
+            Self::CaptureEnded(reason) => write!(f, "the packet capture stopped early and is incomplete: {reason}"),
         }
     }
 }
 
-/// Notices that the program has not read yet; the oldest are discarded when it reads none.
+/// Notices that the program has not read yet; if the program reads none, the oldest are discarded.
 #[derive(Debug, Default)]
 pub(crate) struct Notices(VecDeque<Notice>);
 

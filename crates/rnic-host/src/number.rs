@@ -1,12 +1,13 @@
-//! Hashing of numbers that are looked up for every packet: queue pair numbers, and numbers of kept payload.
+//! Hash function for numbers that are looked up for every packet: queue pair numbers, and the handles of stored
+//! payload.
 //!
-//! The standard library's hash prevents other parties from choosing numbers that collide, and costs 20 ns. No other
-//! party chooses these numbers: queue pair numbers are generated locally, and payload is kept under consecutive numbers
-//! within a window.
+//! The standard library's hash function prevents other parties from choosing numbers that collide, and takes 20 ns.
+//! No other party chooses these numbers: queue pair numbers are generated locally, and the handles of payload are
+//! consecutive numbers within a window.
 
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Hasher for tables whose keys are one locally chosen number.
+/// Hasher for tables whose keys consist of one locally chosen number.
 pub(crate) type ByNumber = BuildHasherDefault<Mixer>;
 
 /// Knuth's multiplicative hash; the table uses its upper and its lower bits.
@@ -35,7 +36,7 @@ impl Hasher for Mixer {
     }
 }
 
-/// Golden ratio as a fraction of 2^64, an odd number.
+/// The golden ratio as a fraction of 2^64, rounded to an odd number.
 const GOLDEN_RATIO: u64 = 0x9e37_79b9_7f4a_7c15;
 
 #[cfg(test)]
@@ -45,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn consecutive_numbers_are_spread() {
+    fn consecutive_numbers_get_different_hashes() {
         let hash = |number: u64| {
             let mut mixer = Mixer::default();
             mixer.write_u64(number);

@@ -1,27 +1,40 @@
-//! Observation of a NIC while its program runs: a separate thread serves the NIC's counters on a socket.
+//! Observation and control of a NIC while its program runs: a separate thread serves the NIC's counters on a socket,
+//! and takes limits from another one.
 //!
-//! The socket is an abstract one (unix(7)), so a process that is killed leaves nothing behind, and observers find
-//! processes in the kernel's list of such sockets. Each client that connects receives one [`Snapshot`] as JSON, then
-//! the connection is closed. Only clients of the same user and of root are served (`SO_PEERCRED`), and an observer
-//! accepts only data from the user whose number is in the name; neither where that number may stand for several users
-//! ([`crate::user`]). Abstract names belong to a network namespace, so observation works within one network namespace
-//! only.
+//! The socket is an abstract one (unix(7)), so no file remains when a process is killed, and observers find processes
+//! in the kernel's list of such sockets. Each client that connects receives one [`Snapshot`] as JSON, then the
+//! connection is closed. Only clients of the same user and of root are served (`SO_PEERCRED`), and an observer
+//! accepts data only from the user whose ID is in the socket's name. If the ID may stand for several users
+//! ([`crate::user`]), no client is served and no data is accepted. Abstract names belong to a network namespace, so
+//! observation works only within one network namespace.
 
 mod client;
 mod collect;
 mod credentials;
+mod fairness;
+mod limit;
 mod prometheus;
 mod server;
 mod snapshot;
 
-pub use client::{Endpoint, ObserveError, endpoints, fetch, fetch_all};
+pub use client::{Endpoint, ObserveError, endpoints, fetch, fetch_all, set_limit};
 pub use collect::Identity;
-pub use prometheus::exposition;
-pub use server::{Observer, serve};
-pub use snapshot::{DeviceCounters, FlowSnapshot, QueuePairSnapshot, Snapshot};
+pub use fairness::{Fairness, fairness};
+pub use limit::{LimitReply, LimitRequest};
+pub use prometheus::{exposition, metrics};
+pub use server::{Observer, serve, serve_with_limits};
+pub use snapshot::{DeviceCounters, FlowSnapshot, QueuePairSnapshot, ShareSnapshot, Snapshot};
 
-/// Prefix of the sockets' names: user, process and device follow, `rnic-top-1000-4711-0`.
+/// Prefix of the sockets' names: the IDs of user and process and the index of the device follow, as in
+/// `rnic-top-1000-4711-0`.
 const NAME_PREFIX: &str = "rnic-top-";
+
+/// Prefix of the names of the sockets that take one [`LimitRequest`] from each client and answer with a [`LimitReply`].
+/// The same numbers follow as after [`NAME_PREFIX`].
+const CONTROL_PREFIX: &str = "rnic-ctl-";
+
+/// Maximum length of a request and of an answer, in bytes.
+const CONTROL_LINE_MAX: usize = 4_096;
 
 #[cfg(test)]
 #[path = "observe/tests.rs"]

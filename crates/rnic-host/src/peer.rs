@@ -1,7 +1,8 @@
-//! The peers that this NIC knows: addresses, and cached data for each that make packets cheap.
+//! The peers of this NIC: their addresses, and data that is cached for each peer to reduce the work per packet.
 //!
 //! A peer exists while it has a user: a connection, or a program that acquired it by address. Packets from all other
-//! senders are dropped, except those of connection management, so unknown senders cannot make the table grow.
+//! senders are dropped, except connection management messages, so unknown senders cannot increase the size of the
+//! table.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -15,67 +16,72 @@ use crate::impair::PeerImpairment;
 /// A remote NIC or host.
 #[derive(Debug)]
 pub(crate) struct Peer {
-    /// From the local address to the peer. When queue pair numbers encode ports, the peer's port here is only that of
-    /// RoCEv2.
+    /// Addresses from the local end to the peer. When queue pair numbers encode ports, the peer's port in this field
+    /// is always 4791, the port of RoCEv2.
     pub(crate) addresses: Addresses,
-    /// Payload bytes of a full packet that the path carries; 0 when it has not been determined.
+    /// Payload bytes of the largest packet that the path carries; 0 when this has not been determined.
     pub(crate) wire_mtu: u32,
-    /// True when the peer is on this machine, so that packets to it may go through shared memory.
+    /// True when the peer is on this machine, so that packets to it may be sent through shared memory.
     pub(crate) is_local: bool,
-    /// Local address, when the socket has several.
+    /// Local address for packets to this peer, if the socket has several addresses.
     pub(crate) from: Option<IpAddr>,
-    /// Number of connections and programs that use it.
+    /// Number of connections and programs that use the peer.
     users: u32,
-    /// Sequence number among all peers ever created.
+    /// Sequence number of the peer among all peers ever created.
     number: u64,
     sent: PrefixCache,
     received: PrefixCache,
-    /// Time since which packets to this peer are too large for the path and are fragmented.
+    /// Time at which packets to this peer were last found to be too large for the path; they are fragmented while
+    /// this is set.
     pub(crate) fragmenting: Option<Time>,
     pub(crate) impairment: Option<Box<PeerImpairment>>,
+    /// True when packets to the peer draw from the shared link.
+    pub(crate) uses_shared_link: bool,
 }
 
 impl Peer {
-    /// Returns whether its packets need special handling (impairment or fragmentation).
+    /// Returns whether packets to the peer need special handling (impairment, the shared link, or fragmentation).
     #[inline]
     pub(crate) fn is_special(&self) -> bool {
-        self.impairment.is_some() || self.fragmenting.is_some()
+        self.impairment.is_some() || self.fragmenting.is_some() || self.uses_shared_link
     }
 
     /// Returns the addresses for datagrams to the peer's UDP port `port`.
     #[inline]
-    pub(crate) fn way(&self, port: u16) -> Addresses {
-        way_to(&self.addresses, port)
+    pub(crate) fn path(&self, port: u16) -> Addresses {
+        addresses_to(&self.addresses, port)
     }
 
-    /// Returns the ICRC of the IP and UDP headers of a datagram of `len` bytes to the peer's UDP port `port`.
+    /// Returns the start of the ICRC, which covers the IP and UDP headers, of a datagram of `len` bytes to the peer's
+    /// UDP port `port`.
     #[inline]
     pub(crate) fn sent_prefix(&mut self, len: u32, port: u16) -> IcrcPrefix {
         let addresses = &self.addresses;
-        self.sent.get(len, port, || IcrcPrefix::new(&way_to(addresses, port), len))
+        self.sent.get(len, port, || IcrcPrefix::new(&addresses_to(addresses, port), len))
     }
 
-    /// As `sent_prefix`, for a datagram that arrived from the peer's UDP port `port` with the addresses `way`.
+    /// The same as `sent_prefix`, for a datagram received from the peer's UDP port `port` with the addresses `path`.
     #[inline]
-    pub(crate) fn received_prefix(&mut self, len: u32, port: u16, way: impl FnOnce() -> Addresses) -> IcrcPrefix {
-        self.received.get(len, port, || IcrcPrefix::new(&way(), len))
+    pub(crate) fn received_prefix(&mut self, len: u32, port: u16, path: impl FnOnce() -> Addresses) -> IcrcPrefix {
+        self.received.get(len, port, || IcrcPrefix::new(&path(), len))
     }
 }
 
-fn way_to(addresses: &Addresses, port: u16) -> Addresses {
+fn addresses_to(addresses: &Addresses, port: u16) -> Addresses {
     let dst = SocketAddr::new(addresses.dst().ip(), port);
     Addresses::new(addresses.src(), dst).expect("the IP versions are those of a peer")
 }
 
-/// Cache of the prefixes of recently used lengths. A connection uses few lengths: full packets, acknowledgements, the
-/// ends of messages.
+/// Cache of the ICRC prefixes for recently used lengths. A connection uses few different lengths: full packets,
+/// acknowledgements, and the last packets of messages.
 #[derive(Debug, Default)]
 struct PrefixCache([Option<(u32, u16, IcrcPrefix)>; PREFIXES]);
 
 impl PrefixCache {
     #[inline]
     fn get(&mut self, len: u32, port: u16, compute: impl FnOnce() -> IcrcPrefix) -> IcrcPrefix {
-        // Lengths are multiples of four, and those of a connection differ by little; ports are mostly multiples of 16.
+        // Lengths are multiples of four, and the lengths of a connection are close to each other; ports are mostly
+        // multiples of 16.
         let slot = &mut self.0[(len / 4 + u32::from(port) / 16) as usize % PREFIXES];
         match slot {
             Some((known_len, known_port, prefix)) if (*known_len, *known_port) == (len, port) => *prefix,
@@ -89,17 +95,17 @@ impl PrefixCache {
 pub(crate) struct Peers {
     slots: Vec<Option<Peer>>,
     free: Vec<u32>,
-    /// Key: the peer's address and the local one. Never iterated.
+    /// Peers by the peer's address and the local address. Never iterated.
     by_address: HashMap<(SocketAddr, IpAddr), PeerId>,
-    /// Sender of the last packet: usually also the sender of the next one.
+    /// Sender of the last packet, which is usually also the sender of the next one.
     latest: Option<((SocketAddr, IpAddr), PeerId)>,
-    /// Number of peers ever created: identifies their random streams.
+    /// Number of peers ever created; a peer's number selects its random stream.
     made: u64,
 }
 
 impl Peers {
-    /// Returns the peer at the remote end of `addresses`, created if necessary, with one more user; `None` when there
-    /// are too many.
+    /// Adds a user to the peer at the remote end of `addresses`, and creates the peer if necessary; returns `None`
+    /// when there are too many peers.
     pub(crate) fn acquire(
         &mut self,
         addresses: &Addresses,
@@ -125,6 +131,7 @@ impl Peers {
             received: PrefixCache::default(),
             fragmenting: None,
             impairment: impairment(self.made),
+            uses_shared_link: false,
         };
         self.made += 1;
         let index = self.free.pop().unwrap_or_else(|| {
@@ -143,7 +150,7 @@ impl Peers {
         }
     }
 
-    /// Removes one user; returns whether that was the last one and the peer was removed.
+    /// Removes a user of the peer; returns whether it was the last one and the peer has been removed.
     pub(crate) fn release(&mut self, id: PeerId) -> bool {
         let peer = self.get_mut(id);
         peer.users -= 1;
@@ -172,7 +179,7 @@ impl Peers {
         Some(id)
     }
 
-    /// Returns all peers at `address`, for any local address.
+    /// Returns all peers at `address`, with any local address.
     pub(crate) fn at(&self, address: SocketAddr) -> impl Iterator<Item = PeerId> {
         let of = move |peer: &Option<Peer>| peer.as_ref().is_some_and(|peer| peer.addresses.dst() == address);
         self.slots.iter().enumerate().filter(move |(_, peer)| of(peer)).map(|(index, _)| PeerId(index as u32))
@@ -209,10 +216,10 @@ impl Peers {
     }
 }
 
-/// Maximum number of peers of one NIC: a few kilobytes each.
+/// Maximum number of peers of one NIC: each needs a few kilobytes.
 const PEERS_MAX: usize = 4_096;
 
-/// Number of lengths that are cached for each direction.
+/// Number of lengths whose prefixes are cached for each direction.
 const PREFIXES: usize = 32;
 
 #[cfg(test)]
@@ -226,43 +233,43 @@ mod tests {
     #[test]
     fn a_peer_lives_while_it_has_users() {
         let mut peers = Peers::default();
-        let way = addresses("10.0.0.1:4791", "10.0.0.2:4791");
-        let local = way.src().ip();
-        assert_eq!(peers.find(way.dst(), local), None);
-        let id = peers.acquire(&way, None, |_| None).expect("room");
-        assert_eq!(peers.acquire(&way, None, |_| None), Some(id));
-        assert_eq!((peers.find(way.dst(), local), peers.len()), (Some(id), 1));
-        assert_eq!(peers.find(way.dst(), "10.0.0.9".parse().expect("an address")), None, "another address of ours");
+        let path = addresses("10.0.0.1:4791", "10.0.0.2:4791");
+        let local = path.src().ip();
+        assert_eq!(peers.find(path.dst(), local), None);
+        let id = peers.acquire(&path, None, |_| None).expect("the table has space");
+        assert_eq!(peers.acquire(&path, None, |_| None), Some(id));
+        assert_eq!((peers.find(path.dst(), local), peers.len()), (Some(id), 1));
+        assert_eq!(peers.find(path.dst(), "10.0.0.9".parse().expect("an address")), None, "found for another address");
         assert!(!peers.release(id));
         assert!(peers.release(id));
-        assert_eq!((peers.find(way.dst(), local), peers.len()), (None, 0));
-        let other = addresses("10.0.0.1:4791", "10.0.0.3:4791");
-        assert_eq!(peers.acquire(&other, None, |_| None), Some(id), "numbers are used again");
+        assert_eq!((peers.find(path.dst(), local), peers.len()), (None, 0));
+        let other_addresses = addresses("10.0.0.1:4791", "10.0.0.3:4791");
+        assert_eq!(peers.acquire(&other_addresses, None, |_| None), Some(id), "the number was not reused");
     }
 
     #[test]
     fn the_table_is_bounded() {
         let mut peers = Peers::default();
         for host in 0..PEERS_MAX {
-            let way = addresses("10.0.0.1:4791", &format!("10.1.{}.{}:4791", host / 256, host % 256));
-            assert!(peers.acquire(&way, None, |_| None).is_some());
+            let path = addresses("10.0.0.1:4791", &format!("10.1.{}.{}:4791", host / 256, host % 256));
+            assert!(peers.acquire(&path, None, |_| None).is_some());
         }
         assert_eq!(peers.acquire(&addresses("10.0.0.1:4791", "10.2.0.1:4791"), None, |_| None), None);
     }
 
     #[test]
-    fn prefixes_are_those_of_the_way() {
+    fn icrc_prefixes_match_the_addresses_of_the_packet() {
         let mut peers = Peers::default();
-        let way = addresses("10.0.0.1:4791", "10.0.0.2:4000");
-        let id = peers.acquire(&way, None, |_| None).expect("room");
+        let path = addresses("10.0.0.1:4791", "10.0.0.2:4000");
+        let id = peers.acquire(&path, None, |_| None).expect("the table has space");
         let peer = peers.get_mut(id);
-        // Lengths that share a slot, in turn.
+        // These alternating lengths use the same slot of the cache.
         for len in [24, 24 + 64, 24, 4_132, 24 + 64] {
             for port in [4_000, 4_016, 4_000] {
-                let way = addresses("10.0.0.1:4791", &format!("10.0.0.2:{port}"));
-                assert_eq!(peer.sent_prefix(len, port), IcrcPrefix::new(&way, len));
-                let back = || way.reversed();
-                assert_eq!(peer.received_prefix(len, port, back), IcrcPrefix::new(&way.reversed(), len));
+                let path = addresses("10.0.0.1:4791", &format!("10.0.0.2:{port}"));
+                assert_eq!(peer.sent_prefix(len, port), IcrcPrefix::new(&path, len));
+                let back = || path.reversed();
+                assert_eq!(peer.received_prefix(len, port, back), IcrcPrefix::new(&path.reversed(), len));
             }
         }
     }

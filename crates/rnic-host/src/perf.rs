@@ -1,21 +1,22 @@
 //! Performance measurement of a connection between two NICs: the library behind `rnic perf`.
 //!
-//! One end [serves](serve()), the other [measures](measure()). They agree on a plan over a separate control connection
-//! (JSON in Sends), then create as many queue pairs as the plan requires. The counts of both ends are combined in one
-//! [`PerfReport`]. NICs with a secret ([`crate::NicConfig::protection`]) use only Falcon with that secret for control
-//! and measurement; those with real RoCEv2 peers ([`crate::NicConfig::real_roce_peers`]) use standard RoCEv2.
+//! One end [serves](serve()) and the other [measures](measure()). They agree on a plan over a separate control
+//! connection (JSON in Sends), then create as many queue pairs as the plan requires. The results of both ends are
+//! combined in one [`PerfReport`]. NICs with a secret ([`crate::NicConfig::protection`]) use only Falcon with that
+//! secret for control and measurement; NICs with real RoCEv2 peers ([`crate::NicConfig::real_roce_peers`]) use
+//! standard RoCEv2.
 //!
-//! **Throughput** keeps `depth` operations in flight on each queue pair. Without verification all of a queue pair's
-//! operations use one buffer, as in perftest; with it each operation in flight has its own buffer, is filled with a
-//! pattern that is unique to it, and is compared byte by byte where it arrives (Writes then carry an immediate, so that
-//! the remote end is notified).
+//! **Throughput** keeps `depth` operations in flight on each queue pair. Without verification all operations of a
+//! queue pair use the same buffer, as in perftest. With verification each operation in flight has its own buffer,
+//! which is filled with a pattern that is unique to the operation and compared byte by byte at the receiving end
+//! (Writes then carry an immediate, so that the remote end is notified).
 //!
-//! **NVMe** commands access a namespace at the serving end, which is stored in memory there. Verification of Writes
-//! reads each one back, because the program at a target is not notified when a command completes.
+//! **NVMe** commands access a namespace at the serving end, which is stored in the memory of that end. To verify NVMe
+//! writes, each one is read back, because the program at a target is not notified when a command completes.
 //!
-//! **Latency** is a ping-pong of Sends with one in flight: both sides Send, and half a round trip is reported, as
-//! `ib_send_lat` does. With one operation of another type in flight, the complete time from posting to completion is
-//! reported.
+//! **Latency** is a ping-pong of Sends with one in flight: both sides post Sends, and half of the round-trip time is
+//! reported, as by `ib_send_lat`. For other operations with one in flight, the complete time from posting to
+//! completion is reported.
 
 mod client;
 mod control;
@@ -50,10 +51,10 @@ pub use serve::{Served, serve};
 pub use setup::ServeConfig;
 
 pub(crate) use client::{Session, Terms, Wanted, sent};
-pub(crate) use control::Restless;
+pub(crate) use control::IdleBackoff;
 pub(crate) use plan::{Task, TransferTask};
 
-/// Default service that measurements are served on.
+/// Default service on which measurements are served.
 pub const PERF_PORT: u16 = 18_515;
 
 /// The operation that is repeated.
@@ -81,7 +82,7 @@ impl Op {
     pub const ALL: [Self; 7] =
         [Self::Write, Self::Send, Self::Read, Self::Atomic, Self::CompareSwap, Self::NvmeRead, Self::NvmeWrite];
 
-    /// Returns its name in reports and on command lines.
+    /// Returns the name of the operation in reports and on command lines.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Write => "write",
@@ -94,12 +95,12 @@ impl Op {
         }
     }
 
-    /// Returns whether it is an NVMe command.
+    /// Returns whether the operation is an NVMe command.
     pub const fn is_nvme(self) -> bool {
         matches!(self, Self::NvmeRead | Self::NvmeWrite)
     }
 
-    /// Returns whether it works on eight bytes, whatever the requested size.
+    /// Returns whether the operation accesses eight bytes, regardless of the requested size.
     pub const fn is_atomic(self) -> bool {
         matches!(self, Self::Atomic | Self::CompareSwap)
     }
@@ -117,29 +118,30 @@ pub enum Length {
 /// Settings of a measurement.
 #[derive(Clone, Debug)]
 pub struct PerfConfig {
-    /// Service of the remote end.
+    /// Service on which the remote end serves measurements.
     pub port: u16,
     /// The operation that is repeated.
     pub op: Op,
-    /// Bytes of each operation; atomics have eight.
+    /// Bytes of each operation; atomics always have eight.
     pub size_bytes: u32,
     /// Number of queue pairs.
     pub qps: u32,
-    /// Operations in flight on each queue pair.
+    /// Number of operations in flight on each queue pair.
     pub depth: u32,
-    /// Duration.
+    /// Duration of the measurement.
     pub length: Length,
-    /// True to compare every byte that arrives.
+    /// True to verify every byte that arrives.
     pub verify: bool,
-    /// True for a ping-pong: Sends with one in flight.
+    /// True for a ping-pong: Sends in both directions with one in flight.
     pub ping_pong: bool,
     /// Name of the transport.
     pub transport: String,
-    /// Its options; an option that is not given has this crate's default ([`crate::host_defaults`]).
+    /// Options of the transport; an option that is not given has this crate's default ([`crate::host_defaults`]).
     pub options: Vec<(String, String)>,
     /// Impairment of packets, in both directions.
     pub impairment: Impairment,
-    /// Time limit for connection setup, and the base of the time after which a silent remote end counts as failed.
+    /// Time limit for connection setup. The time after which a silent remote end counts as failed is a multiple of
+    /// it.
     pub timeout: Duration,
 }
 
@@ -169,7 +171,7 @@ impl PerfConfig {
     }
 }
 
-/// Reason why a measurement failed.
+/// Reason that a measurement failed.
 #[derive(Debug, thiserror::Error)]
 pub enum PerfError {
     /// The connection could not be established.
@@ -181,20 +183,23 @@ pub enum PerfError {
     /// The transport does not exist or its options are invalid.
     #[error(transparent)]
     Transport(#[from] rnic_transports::SelectError),
-    /// A NIC with a secret would send unencrypted packets.
-    #[error("packets of {transport} are not encrypted, those of falcon are: this end has a key")]
+    /// The NIC has a secret, and the requested transport would send unencrypted packets.
+    #[error(
+        "transport {transport} does not encrypt packets, but this end has a key; use the transport falcon, or remove \
+         the key"
+    )]
     Unprotected {
         /// The requested transport.
         transport: &'static str,
     },
-    /// Adapters of other makes do not support the transport.
-    #[error("adapters of other makes speak {ROCE_TRANSPORT}, not {transport}")]
+    /// Adapters of other vendors do not support the transport.
+    #[error("RoCEv2 adapters of other vendors support only the transport {ROCE_TRANSPORT}, not {transport}")]
     Foreign {
         /// The requested transport.
         transport: String,
     },
     /// The plan is invalid.
-    #[error("{what} is {given}, expected {expected}")]
+    #[error("invalid {what}: {given}; expected {expected}")]
     Plan {
         /// The quantity that is out of range.
         what: &'static str,
@@ -203,35 +208,39 @@ pub enum PerfError {
         /// The permitted values.
         expected: &'static str,
     },
-    /// The operation needs an order that the transport does not guarantee.
-    #[error("{what} needs order beyond {unless}: not with ordering=unordered, but with ordering=weak")]
+    /// The operation needs ordering that the transport does not guarantee.
+    #[error(
+        "{what} with more than {unless} requires order, which ordering=unordered does not provide; use ordering=weak"
+    )]
     NeedsOrder {
-        /// The operation that needs order.
+        /// The operation that needs ordering.
         what: &'static str,
-        /// The limit up to which it works without order.
+        /// The limit up to which the operation works without ordering.
         unless: String,
     },
     /// The transport does not carry NVMe.
-    #[error("{op} is NVMe, which falcon carries and {transport} does not: take falcon")]
+    #[error(
+        "operation {op} is an NVMe command, which transport {transport} does not support; use the transport falcon"
+    )]
     NvmeNeedsFalcon {
         /// The operation.
         op: &'static str,
         /// The requested transport.
         transport: &'static str,
     },
-    /// The NIC does not accept an operation.
-    #[error("an operation cannot be posted: {0}")]
+    /// The NIC does not accept a posted operation.
+    #[error("cannot post an operation: {0}")]
     Post(#[from] PostError),
     /// The remote end refused the session.
-    #[error("{peer} refuses: {reason}")]
+    #[error("{peer} refused the session: {reason}")]
     Refused {
         /// Address of the remote end.
         peer: SocketAddr,
-        /// Its reason.
+        /// The reason given by the remote end.
         reason: String,
     },
     /// The remote end violated the protocol, or is not an `rnic perf` server.
-    #[error("{peer} does not keep to the protocol: {what}")]
+    #[error("{peer} violated the protocol of rnic perf: {what}")]
     Protocol {
         /// Address of the remote end.
         peer: SocketAddr,
@@ -239,27 +248,27 @@ pub enum PerfError {
         what: String,
     },
     /// The remote end ended the session.
-    #[error("{peer} has ended the session")]
+    #[error("{peer} ended the session")]
     Ended {
         /// Address of the remote end.
         peer: SocketAddr,
     },
-    /// The remote end's process no longer exists, as its host reports.
-    #[error("{peer} is gone: no process has its port any more, so its program was killed or has exited")]
+    /// The process at the remote end no longer exists, as reported by its host.
+    #[error("the program at {peer} has exited or was killed: no process uses its port any more")]
     Gone {
         /// Address of the remote end.
         peer: SocketAddr,
     },
-    /// No packet has arrived for too long.
-    #[error("{peer} has been silent for {after}")]
+    /// No packet has arrived for longer than the limit.
+    #[error("no packet has arrived from {peer} for {after}")]
     Silent {
         /// Address of the remote end.
         peer: SocketAddr,
-        /// Time of silence.
+        /// Time since the last packet.
         after: Duration,
     },
     /// An operation failed.
-    #[error("{peer}: an operation ended with {status:?}")]
+    #[error("an operation with {peer} completed with status {status:?}")]
     Operation {
         /// Address of the remote end.
         peer: SocketAddr,
@@ -267,7 +276,7 @@ pub enum PerfError {
         status: WcStatus,
     },
     /// An NVMe command failed.
-    #[error("{peer}: an NVMe command failed: {failure}")]
+    #[error("an NVMe command to {peer} failed: {failure}")]
     Command {
         /// Address of the remote end.
         peer: SocketAddr,
@@ -278,11 +287,11 @@ pub enum PerfError {
     #[error(transparent)]
     Listen(#[from] ListenError),
     /// A file could not be read.
-    #[error("{path}: {error}")]
+    #[error("cannot read {path}: {error}")]
     File {
         /// Path of the file.
         path: String,
-        /// Error that the system reported.
+        /// Error reported by the system.
         error: std::io::Error,
     },
 }

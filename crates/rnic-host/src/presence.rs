@@ -8,14 +8,14 @@
 
 use rnic_base::{Duration, Time};
 
-/// Tracks when the NIC is driven, to tell network silence from scheduling delays of the process.
+/// Tracks when the NIC is driven, to distinguish a silent network from a process that was not scheduled.
 #[derive(Debug, Default)]
 pub(crate) struct Presence {
     /// Time at which the NIC was last driven.
-    driven: Time,
-    /// Latest wakeup time, when the NIC has gone to sleep since it was last driven.
+    driven_at: Time,
+    /// Latest wakeup time, if the program has gone to sleep since it last drove the NIC.
     sleeps_until: Option<Time>,
-    /// Set when packets were processed in the last turn.
+    /// True when packets were processed in the last turn.
     moved: bool,
     /// Smoothed duration of a turn in which packets are processed.
     turn: Duration,
@@ -33,7 +33,7 @@ pub(crate) struct DriveGap {
 impl Presence {
     /// Records that the NIC is driven at `now`; returns the time since the last call and how much of it was an absence.
     pub(crate) fn record_driven(&mut self, now: Time) -> DriveGap {
-        let gap = now.since(self.driven);
+        let gap = now.since(self.driven_at);
         let absence = match self.sleeps_until.take() {
             Some(until) => Some(now.since(until)).filter(|late| *late > ABSENCE_MIN),
             None => Some(gap).filter(|gap| *gap > self.longest_turn()),
@@ -42,7 +42,7 @@ impl Presence {
         if self.moved && absence == Duration::ZERO {
             self.turn = Duration::from_ps((15 * self.turn.as_ps() + gap.as_ps()) / 16);
         }
-        (self.driven, self.moved) = (now, false);
+        (self.driven_at, self.moved) = (now, false);
         DriveGap { gap, absence }
     }
 
@@ -58,15 +58,15 @@ impl Presence {
     }
 
     fn longest_turn(&self) -> Duration {
-        self.turn.saturating_mul(TURNS).max(ABSENCE_MIN)
+        self.turn.saturating_mul(ABSENCE_TURNS).max(ABSENCE_MIN)
     }
 }
 
-/// Number of average turns up to which a gap is no absence: the work per turn varies.
-const TURNS: u64 = 4;
+/// A gap of up to this many average turns is not an absence, because the work per turn varies.
+const ABSENCE_TURNS: u64 = 4;
 
-/// Shorter gaps are never an absence, whatever the duration of a turn: yielding the core voluntarily and waking up take
-/// less.
+/// Shorter gaps are never an absence, whatever the duration of a turn: yielding the core voluntarily and waking up
+/// take less time.
 const ABSENCE_MIN: Duration = Duration::from_us(500);
 
 #[cfg(test)]
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn gaps_longer_than_turns_are_absences() {
+    fn gaps_longer_than_the_minimum_are_absences() {
         let mut presence = Presence::default();
         assert_eq!(absence(&mut presence, 100), 0);
         assert_eq!(absence(&mut presence, 500), 0);
@@ -93,9 +93,9 @@ mod tests {
         );
     }
 
-    /// On a slow machine a turn takes 400 us: four of them in a gap are no reason to think of anything else.
+    /// On a slow machine one turn takes 400 us: then a gap of four turns is not an absence.
     #[test]
-    fn how_long_turns_take_is_measured() {
+    fn absences_are_relative_to_the_measured_turn_duration() {
         let mut presence = Presence::default();
         let mut now = 0;
         for _ in 0..100 {
@@ -108,16 +108,16 @@ mod tests {
     }
 
     #[test]
-    fn sleep_is_none_but_for_waking_late() {
+    fn sleep_is_an_absence_only_after_its_deadline() {
         let mut presence = Presence::default();
         presence.sleep(None);
-        assert_eq!(absence(&mut presence, 1_000_000), 0, "nothing was due");
+        assert_eq!(absence(&mut presence, 1_000_000), 0, "an unlimited sleep is an absence");
         presence.sleep(Some(at(1_005_000)));
-        assert_eq!(absence(&mut presence, 1_002_000), 0, "a packet came");
+        assert_eq!(absence(&mut presence, 1_002_000), 0, "an early wake-up is an absence");
         presence.sleep(Some(at(1_005_000)));
-        assert_eq!(absence(&mut presence, 1_005_100), 0, "as good as in time");
+        assert_eq!(absence(&mut presence, 1_005_100), 0, "a slightly late wake-up is an absence");
         presence.sleep(Some(at(1_006_000)));
         assert_eq!(absence(&mut presence, 1_014_000), 8_000);
-        assert_eq!(absence(&mut presence, 1_018_000), 4_000, "it was awake");
+        assert_eq!(absence(&mut presence, 1_018_000), 4_000, "the gap after a wake-up is not an absence");
     }
 }

@@ -1,4 +1,4 @@
-//! Determines what the system would provide to a NIC, without opening one: for diagnosis in advance.
+//! Determines what the system would provide to a NIC, without opening one: for diagnosis before a program is started.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -31,7 +31,7 @@ pub enum RocePort {
     Free,
     /// Processes of this user share it; another NIC can share it too.
     Shared,
-    /// A process that does not share it uses it: packets are sent from other ports.
+    /// A process uses the port without sharing it: a NIC sends packets from other ports.
     Taken(io::Error),
 }
 
@@ -92,22 +92,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sockets_are_granted_something() {
+    fn the_granted_receive_buffer_is_positive_and_within_the_request() {
         let probe = socket().expect("there are UDP sockets");
         assert!(probe.receive_buffer_granted_bytes > 0);
         assert!(probe.receive_buffer_granted_bytes <= probe.receive_buffer_asked_bytes, "{probe:?}");
     }
 
     #[test]
-    fn the_port_has_one_of_three_owners() {
-        // Other tests may have it; whoever says that it is taken says why.
+    fn a_taken_port_reports_address_in_use() {
+        // Another test may use the port; when it is taken, the error gives the reason.
         if let RocePort::Taken(error) = roce_port() {
             assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
         }
     }
 
     #[test]
-    fn packets_fit_their_interface() {
+    fn wire_mtus_fit_the_interface() {
         let address = |ip: &str, mtu_bytes| LocalAddress {
             ip: ip.parse().expect("an address"),
             interface: "eth0".to_owned(),

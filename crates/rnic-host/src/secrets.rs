@@ -1,16 +1,16 @@
 //! Unpredictable values: memory keys, queue pair numbers, first sequence numbers, identifiers, cookies, nonces.
 //!
-//! Many of them are transmitted unencrypted, and an observer of some values must learn nothing about the rest. So there
-//! is one root of 256 bits from the kernel (`getrandom`), which is used for nothing but deriving keys: each *purpose*
+//! Many of them are transmitted unencrypted, and an observer of some values must learn nothing about the rest.
+//! Therefore one root of 256 bits is read from the kernel (`getrandom`) and only used to derive keys: each *purpose*
 //! has its own key, the SHA-256 of the root and the purpose's name, and its values are the SHA-256 of that key and a
 //! counter.
 //!
-//! The reason why a peer that sees a million values learns nothing: under the assumption that SHA-256, with a key in
-//! front of input of fixed length, is a pseudorandom function (as HMAC, RFC 2104, and HKDF, RFC 5869, assume of its
-//! compression function; input of one length leaves no room for length extension), values of a stream cannot be
-//! distinguished from independent uniform ones without about 2^128 work, however many are seen, and neither can those
-//! of two streams together. A memory key is one such value unchanged: it does not depend on a region, a slot or another
-//! key, so the best guess at the next one is 1 in 2^32.
+//! A peer that sees a million values learns nothing about the others: under the assumption that SHA-256, with a key
+//! in front of input of fixed length, is a pseudorandom function (as HMAC, RFC 2104, and HKDF, RFC 5869, assume of
+//! its compression function; with inputs of equal length, length extension is not possible), values of a stream
+//! cannot be distinguished from independent uniform ones without about 2^128 work, however many are seen; this also
+//! applies to the values of two streams together. A memory key is one such value unchanged: it does not depend on a
+//! region, a slot or another key, so the best guess at the next one is 1 in 2^32.
 
 use std::io;
 
@@ -38,10 +38,10 @@ impl Secrets {
         Self(hash(&[b"rnic seed", &seed.to_be_bytes()]))
     }
 
-    /// Returns the stream of values for `purpose`, starting at the first. Must be called only once for each purpose.
+    /// Returns the stream of values for `purpose`, from its beginning. Must be called only once for each purpose.
     pub fn stream(&self, purpose: &str) -> SecretStream {
         let key = hash(&[&*self.0, purpose.as_bytes()]);
-        SecretStream { key, blocks: 0, ready: [0; WORDS], used: WORDS }
+        SecretStream { key, blocks: 0, ready: [0; KEY_WORDS], used: KEY_WORDS }
     }
 }
 
@@ -51,7 +51,7 @@ pub struct SecretStream {
     /// Number of blocks generated so far.
     blocks: u64,
     /// The last generated block.
-    ready: [u64; WORDS],
+    ready: [u64; KEY_WORDS],
     /// Number of words of the last block that have been returned.
     used: usize,
 }
@@ -59,7 +59,7 @@ pub struct SecretStream {
 impl SecretStream {
     /// Returns the next 64 bits.
     pub fn bits(&mut self) -> u64 {
-        if self.used == WORDS {
+        if self.used == KEY_WORDS {
             let block = hash(&[&*self.key, &self.blocks.to_be_bytes()]);
             for (word, bytes) in self.ready.iter_mut().zip(block.as_chunks().0) {
                 *word = u64::from_be_bytes(*bytes);
@@ -72,7 +72,7 @@ impl SecretStream {
         word
     }
 
-    /// Returns a uniformly distributed number below `bound`.
+    /// Returns a uniformly distributed random number below `bound`.
     ///
     /// # Panics
     /// When `bound` is zero.
@@ -121,7 +121,7 @@ fn hash(parts: &[&[u8]]) -> Zeroizing<[u8; KEY_BYTES]> {
 
 pub(crate) const KEY_BYTES: usize = 32;
 pub(crate) const TAG_BYTES: usize = 16;
-const WORDS: usize = KEY_BYTES / size_of::<u64>();
+const KEY_WORDS: usize = KEY_BYTES / size_of::<u64>();
 
 #[cfg(test)]
 mod tests {
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_repeats_and_everything_else_differs() {
+    fn equal_seeds_and_purposes_repeat_and_all_others_differ() {
         let draw = |secrets: &Secrets, purpose: &str| {
             let mut stream = secrets.stream(purpose);
             [(); 9].map(|()| stream.bits())
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_cover_their_range() {
+    fn random_numbers_cover_their_range() {
         let mut stream = Secrets::of_seed(9).stream("below");
         let mut seen = [0u32; 7];
         (0..7_000).for_each(|_| seen[stream.below(7) as usize] += 1);

@@ -1,8 +1,8 @@
 //! User settings: the `RNIC_*` environment variables, with which unmodified programs are started.
 //!
-//! One table ([`VARIABLES`]) defines all of them. `rnic run` derives its options from it, `rnic doctor` prints it, and
-//! the library under unmodified programs reads it by [`Settings::from_environment`]. An invalid value is an error that
-//! names the variable; it is never replaced by a default.
+//! One table ([`VARIABLES`]) defines all of them. `rnic run` derives its options from it, `rnic doctor` prints it,
+//! and the library that is loaded into unmodified programs reads the settings with [`Settings::from_environment`]. An
+//! invalid value is an error that names the variable; it is never replaced by a default.
 
 mod capture;
 mod describe;
@@ -12,7 +12,7 @@ mod variables;
 use std::fmt;
 use std::path::PathBuf;
 
-use rnic_base::Probability;
+use rnic_base::{BitRate, Probability};
 
 pub use capture::CaptureFile;
 pub use variables::{VARIABLES, Variable};
@@ -21,12 +21,13 @@ use crate::config::NicConfig;
 use crate::defaults::{ROCE_TRANSPORT, TransportChoice};
 use crate::impair::Impairment;
 use crate::protection::Protection;
+use crate::share::ShareConfig;
 use crate::sys;
 
 /// Settings of a process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
-    /// Name of the transport of reliable connections: the first of those that are offered.
+    /// Name of the preferred transport of reliable connections: the first of those that are offered to a peer.
     pub transport: String,
     /// Other acceptable transports, for peers that do not support the first one; see [`Settings::fallback_choices`].
     pub fallbacks: Vec<String>,
@@ -36,15 +37,21 @@ pub struct Settings {
     pub options: Vec<(String, String)>,
     /// Impairment of the packets that every process sends.
     pub impairment: Impairment,
-    /// Largest wire MTU: payload bytes of a full packet; `None` is as much as the path carries.
+    /// Operator's limit of the dequeue rate of each queue pair; `None` for none.
+    pub rate_limit: Option<BitRate>,
+    /// Rate of the link that the processes of the user share; `None` when this process draws from none.
+    pub link_rate: Option<BitRate>,
+    /// Weight of this process among those that share the link; `None` when it is not given.
+    pub weight: Option<u32>,
+    /// Largest wire MTU (payload bytes of a full packet); `None` uses the largest that the path carries.
     pub mtu_max_bytes: Option<u32>,
     /// Protection of Falcon packets.
     pub protection: Option<Protection>,
     /// Path of the capture file; see [`Settings::open_capture`].
     pub capture: Option<PathBuf>,
-    /// True when the peers are adapters of other makes.
+    /// True when the peers are adapters from other vendors.
     pub real_roce_peers: bool,
-    /// True when an address without a GID means this host.
+    /// True when an address without a GID denotes this host.
     pub lids_are_loopback: bool,
     /// True when packets between processes on one host may go through shared memory instead of UDP.
     pub bypass: bool,
@@ -67,6 +74,9 @@ impl Default for Settings {
             names_transport: false,
             options: Vec::new(),
             impairment: Impairment { rate_queue_bytes: RATE_QUEUE_BYTES, ..Impairment::default() },
+            rate_limit: None,
+            link_rate: None,
+            weight: None,
             mtu_max_bytes: None,
             protection: None,
             capture: None,
@@ -84,10 +94,11 @@ impl Default for Settings {
 /// The mechanism that drives the device while the program does not call the library.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Progress {
-    /// A thread; and a signal to threads of the program that use processor time outside of the library.
+    /// A thread drives the device; in addition, threads of the program that use processor time outside the library
+    /// are interrupted by a signal to drive it.
     #[default]
     Auto,
-    /// A thread only: the program is never interrupted by a signal.
+    /// Only a thread drives the device: the program is never interrupted by a signal.
     Thread,
     /// None: the device makes progress only when the program calls the library.
     Off,
@@ -113,7 +124,7 @@ impl fmt::Display for Progress {
     }
 }
 
-/// Error in a setting, displayed as one line, with its location and the valid values.
+/// Error in a setting, displayed as one line that names the setting and the valid values.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SettingsError {
     /// A variable has an invalid value.
@@ -121,13 +132,13 @@ pub enum SettingsError {
     Value {
         /// Name of the variable.
         name: &'static str,
-        /// Its value.
+        /// Value of the variable.
         value: String,
         /// Description of the error, and of valid values.
         reason: String,
     },
-    /// A variable does not exist but its name is similar to one that does.
-    #[error("{found} is no setting; did you mean {meant}? `rnic doctor` lists all of them")]
+    /// A variable that is set does not exist, but its name is similar to one that does.
+    #[error("{found} is not a setting; the most similar one is {meant}; `rnic doctor` lists all settings")]
     Unknown {
         /// The name that was set.
         found: String,
@@ -135,7 +146,10 @@ pub enum SettingsError {
         meant: &'static str,
     },
     /// The transport, or one of its options, does not exist or is invalid.
-    #[error("RNIC_TRANSPORT={transport}{}: {reason}; `rnic list` has what there is", options_part(options))]
+    #[error(
+        "RNIC_TRANSPORT={transport}{}: {reason}; `rnic list` shows all transports and options",
+        options_part(options)
+    )]
     Transport {
         /// The requested transport.
         transport: String,
@@ -145,7 +159,7 @@ pub enum SettingsError {
         reason: String,
     },
     /// The capture file cannot be written.
-    #[error("RNIC_PCAP={path}: {reason}; name a file in a folder that you may write to")]
+    #[error("RNIC_PCAP={path}: {reason}; name a file in a writable folder")]
     Capture {
         /// Path of the file.
         path: String,
@@ -185,7 +199,7 @@ impl Settings {
             let (name, value) = (name.as_ref(), value.as_ref());
             match VARIABLES.iter().find(|variable| variable.name == name) {
                 Some(variable) => settings.put(variable, value)?,
-                None => variables::refuse_near_miss(name)?,
+                None => variables::reject_mistyped(name)?,
             }
         }
         settings.settle_transport();
@@ -193,15 +207,15 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Applies the environment's value of `variable`.
+    /// Applies `value`, read from the environment, to the setting `variable`.
     pub(crate) fn put(&mut self, variable: &Variable, value: &str) -> Result<(), SettingsError> {
-        // Shells unset a variable for a single command by an empty value. A key is an exception: an intended but empty
-        // key must not make the process send unencrypted packets.
+        // In a shell, an empty value is the way to unset a variable for a single command. A key is an exception: an
+        // intended but empty key must not make the process send unencrypted packets.
         if value.is_empty() && variable.name != "RNIC_KEY" { Ok(()) } else { variable.set(self, value) }
     }
 
-    /// Selects the transport for real RoCEv2 peers, which support only one: it is selected when the list has it, or
-    /// when the user has named none.
+    /// Selects the transport for real RoCEv2 peers, which support only one. It is selected when the user's list
+    /// contains it, or when the user has named no transport.
     fn settle_transport(&mut self) {
         if self.real_roce_peers && (!self.names_transport || self.fallbacks.iter().any(|name| name == ROCE_TRANSPORT)) {
             ROCE_TRANSPORT.clone_into(&mut self.transport);
@@ -209,8 +223,18 @@ impl Settings {
         }
     }
 
-    /// Checks that the settings fit together, which cannot be checked for single variables.
+    /// Checks the settings that are invalid only in combination, which cannot be checked for single variables.
     fn check(&self) -> Result<(), SettingsError> {
+        let mut schedulers = self.options.iter().filter(|(key, _)| key == "schedule").map(|(_, value)| value);
+        if let Some(first) = schedulers.next()
+            && let Some(other) = schedulers.find(|name| *name != first)
+        {
+            return Err(SettingsError::Transport {
+                transport: self.transport.clone(),
+                options: self.options_text(),
+                reason: format!("there are two schedulers, {first} and {other}; name one (RNIC_SCHEDULE, RNIC_SET)"),
+            });
+        }
         let choice = self.transport_choice()?;
         let fallbacks = self.fallback_choices()?;
         let is_falcon = |choice: &TransportChoice| choice.profile.protocol.falcon().is_some();
@@ -218,21 +242,24 @@ impl Settings {
             return Err(SettingsError::Transport {
                 transport: self.transport_list(),
                 options: String::new(),
-                reason: "falcon cannot be one of several: its queue pairs are made of something else".to_owned(),
+                reason: "falcon cannot be combined with other transports, because its queue pairs have a different \
+                     structure"
+                    .to_owned(),
             });
         }
         if self.protection.is_some() && choice.profile.protocol.falcon().is_none() {
             return Err(SettingsError::Transport {
                 transport: self.transport.clone(),
                 options: String::new(),
-                reason: "RNIC_KEY protects packets of falcon only".to_owned(),
+                reason: "RNIC_KEY encrypts only packets of falcon; set RNIC_TRANSPORT=falcon, or unset RNIC_KEY"
+                    .to_owned(),
             });
         }
         if self.real_roce_peers && self.transport != ROCE_TRANSPORT {
             return Err(SettingsError::Transport {
                 transport: self.transport.clone(),
                 options: String::new(),
-                reason: format!("adapters of other makes (RNIC_PEERS=roce) speak {ROCE_TRANSPORT} only"),
+                reason: format!("RoCEv2 adapters of other vendors (RNIC_PEERS=roce) support only {ROCE_TRANSPORT}"),
             });
         }
         Ok(())
@@ -243,8 +270,8 @@ impl Settings {
         [std::slice::from_ref(&self.transport), &self.fallbacks].concat().join(",")
     }
 
-    /// Returns the transports for connections whose other end does not support the first one, best first. The options
-    /// apply to the first one only.
+    /// Returns the transports for connections whose other end does not support the first one, in order of preference.
+    /// The options apply to the first one only.
     ///
     /// # Errors
     /// When there is no such transport.
@@ -282,6 +309,8 @@ impl Settings {
     pub fn to_nic_config(&self, config: NicConfig) -> NicConfig {
         NicConfig {
             name: self.stream_name(&config.name),
+            rate_limit: self.rate_limit,
+            share: self.share(),
             mtu_max_bytes: self.mtu_max_bytes.unwrap_or(config.mtu_max_bytes),
             real_roce_peers: self.real_roce_peers,
             marks_congestion: self.reacts_to_ecn(),
@@ -295,6 +324,21 @@ impl Settings {
         }
     }
 
+    /// Returns the part of this process in sharing a link; none if the user has requested nothing of it.
+    fn share(&self) -> Option<ShareConfig> {
+        (self.link_rate.is_some() || self.weight.is_some()).then(|| ShareConfig {
+            weight: self.weight.unwrap_or(1),
+            link_rate: self.link_rate,
+            holds_capacity: self.holds_capacity(),
+            ..ShareConfig::default()
+        })
+    }
+
+    /// Returns whether the scheduler of reliable connections holds its queue pairs to a capacity.
+    fn holds_capacity(&self) -> bool {
+        self.transport_choice().is_ok_and(|choice| choice.holds_capacity())
+    }
+
     /// Returns whether reliable connections use Falcon.
     fn carries_falcon(&self) -> bool {
         self.transport_choice().is_ok_and(|choice| choice.profile.protocol.falcon().is_some())
@@ -305,15 +349,15 @@ impl Settings {
         self.transport_choice().is_ok_and(|choice| choice.reacts_to_ecn())
     }
 
-    /// Returns whether packets between processes on one host may go through shared memory: not when they shall be
-    /// impaired or captured.
+    /// Returns whether packets between processes on one host may bypass UDP through shared memory: not when they are
+    /// to be impaired or captured.
     pub fn allows_bypass(&self) -> bool {
         self.bypass && self.impairment.is_none() && self.capture.is_none()
     }
 
-    /// Returns a name for this process's random streams. Both ends of a connection have the same seed, but must not
-    /// lose the same packets. The command line and the rank in a parallel job distinguish processes, and are the same
-    /// when a run is repeated.
+    /// Returns a name that selects this process's random streams. Both ends of a connection have the same seed, but
+    /// their emulated losses must be independent. The command line and the rank in a parallel job identify a process,
+    /// and are the same when a run is repeated.
     fn stream_name(&self, device: &str) -> String {
         let command = std::fs::read("/proc/self/cmdline").unwrap_or_default();
         let rank = RANK_VARIABLES.iter().find_map(|name| std::env::var(name).ok()).unwrap_or_default();
@@ -325,7 +369,7 @@ impl Settings {
     }
 
     /// Returns whether the impairment is random, so that the seed has an effect.
-    fn leaves_to_chance(&self) -> bool {
+    fn is_impairment_random(&self) -> bool {
         let Impairment { loss, corrupt, duplicate, reorder, jitter, .. } = self.impairment;
         [loss, corrupt, duplicate, reorder].iter().any(|chance: &Probability| !chance.is_never())
             || jitter > rnic_base::Duration::ZERO
@@ -335,11 +379,11 @@ impl Settings {
 /// Default transport of unmodified programs.
 const DEFAULT_TRANSPORT: &str = "irn";
 
-/// Bytes that may wait for a slow link: more than transports have in flight, because loss is controlled by `RNIC_LOSS`
-/// alone.
+/// Bytes that may wait for an emulated slow link: more than transports have in flight, so that packets are dropped
+/// according to `RNIC_LOSS` only.
 const RATE_QUEUE_BYTES: u64 = 16 << 20;
 
-/// Variables in which Open MPI, PMIx, MPICH and Slurm pass its rank to a process.
+/// Variables in which Open MPI, PMIx, MPICH and Slurm pass a process its rank.
 const RANK_VARIABLES: [&str; 4] = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];
 
 #[cfg(test)]

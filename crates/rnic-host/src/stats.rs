@@ -5,7 +5,8 @@ use rnic_wire::cm::CmError;
 
 use crate::impair::ImpairmentStats;
 
-/// Reason why a datagram was dropped before it reached the engine: all of them are caused by the sender or the network.
+/// Reason why a datagram was dropped before it reached the engine; each of them is caused by the sender or the
+/// network.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum RxDrop {
@@ -15,16 +16,16 @@ pub enum RxDrop {
     UnknownPeer,
     /// The invariant CRC is wrong, or the CRC of an unprotected Falcon packet.
     Icrc,
-    /// Its headers are invalid; [`NicStats::wire_errors`] counts the reasons.
+    /// The headers of the datagram are invalid; [`NicStats::wire_errors`] counts the reasons.
     Malformed,
-    /// An invalid management datagram; [`NicStats::cm_errors`] counts the reasons. Or one at a NIC that does not run
-    /// the connection manager itself.
+    /// An invalid management datagram ([`NicStats::cm_errors`] counts the reasons), or any management datagram at a
+    /// NIC that does not run the connection manager itself.
     Management,
     /// From the address of a known peer, but neither from port 4791 nor from that of the queue pair at the other end.
     ForeignPort,
     /// A Falcon packet that is not protected as agreed on, or is sealed with another key.
     Protection,
-    /// A Falcon packet that was sent too long ago: it may be a recorded one that is replayed.
+    /// A Falcon packet that was sent too long ago: it may be a recording that an attacker replays.
     Replay,
     /// A Falcon packet that is not authentic.
     Forged,
@@ -68,13 +69,13 @@ pub struct NicStats {
     pub acks_joined: u64,
     /// Datagrams for which the kernel had no space at first. They were sent later.
     pub datagrams_held: u64,
-    /// Datagrams that the kernel finally refused. To the engine they are lost in the network.
+    /// Datagrams that the kernel finally did not accept. The engine treats them as lost in the network.
     pub datagrams_refused: u64,
     /// Packets that were not sent because their payload could not be read: its owner had unmapped, shortened or
     /// protected registered memory.
     pub payload_faults: u64,
-    /// Number of times that a path turned out to be narrower than the packets, after which a peer's packets were
-    /// fragmented.
+    /// Number of times that a path MTU turned out to be too small for the packets to a peer. They are fragmented from
+    /// then on, if possible.
     pub path_mtu_reductions: u64,
     /// Datagrams that were sent with fragmentation allowed.
     pub datagrams_fragmentable: u64,
@@ -92,7 +93,7 @@ pub struct NicStats {
     pub bypass_bytes_sent: u64,
     /// Packets for which the shared-memory ring had no space at first.
     pub bypass_held: u64,
-    /// Packets lost because the ring did not get space later either, or had no reader.
+    /// Packets lost because the ring did not get free space in time, or had no reader.
     pub bypass_lost: u64,
     /// Packets received through shared memory.
     pub bypass_received: u64,
@@ -104,15 +105,17 @@ pub struct NicStats {
     pub key_changes: u64,
     /// Datagrams dropped, by [`RxDrop`].
     pub drops: [u64; RxDrop::COUNT],
-    /// Malformed datagrams of the RoCE family among these, by type, in the order of [`WIRE_ERRORS`].
+    /// Number of datagrams among these with malformed headers of the RoCE family, by type, in the order of
+    /// [`WIRE_ERRORS`].
     pub wire_errors: [u64; WIRE_ERRORS.len()],
-    /// Invalid management datagrams among these, by type, in the order of [`CM_ERRORS`].
+    /// Number of invalid management datagrams among these, by type, in the order of [`CM_ERRORS`].
     pub cm_errors: [u64; CM_ERRORS.len()],
-    /// Management messages that match no connection of this NIC, or not its state.
+    /// Management messages that match no connection of this NIC, or are not permitted in the state of their
+    /// connection.
     pub cm_strays: u64,
     /// Management messages sent, including retransmissions.
     pub cm_sent: u64,
-    /// Credit requests sent: these ask whether a NIC has received its unacknowledged packets.
+    /// Credit requests sent: each asks a NIC whether it has received the packets that are not acknowledged yet.
     pub credit_requests: u64,
     /// Credit responses sent.
     pub credit_answers: u64,

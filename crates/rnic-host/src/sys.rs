@@ -1,16 +1,18 @@
 //! System calls on UDP sockets.
 //!
-//! Each function here is a thin, checked wrapper of one system call; the callers decide which packets to send to which
-//! peer, and how to handle errors. Linux only: segmentation offload (`UDP_SEGMENT`, `UDP_GRO`; udp(7)), many datagrams
-//! per call (`sendmmsg`, `recvmmsg`), the error queue (`IP_RECVERR`; ip(7)). `sendmmsg` and `recvmmsg` bypass the C
-//! library: there they are cancellation points, and a program's thread that is cancelled here would keep the NIC's lock
-//! indefinitely.
+//! Each function here is a thin, checked wrapper of one system call; the callers decide which packets to send to
+//! which peer, and how to handle errors. Linux only: segmentation offload (`UDP_SEGMENT`, `UDP_GRO`; udp(7)), many
+//! datagrams per call (`sendmmsg`, `recvmmsg`), the error queue (`IP_RECVERR`; ip(7)). `sendmmsg` and `recvmmsg`
+//! bypass the C library: its wrappers are cancellation points, and a thread of the program that is cancelled there
+//! would hold the NIC's lock forever.
 //!
-//! The reason for not using a crate: `quinn-udp` sends one train per call and does not report errors of the network;
-//! `socket2` has no call for many datagrams. `socket2` is used to open and bind sockets and to set plain options.
+//! No existing crate covers all of this: `quinn-udp` sends one train per call and does not report errors of the
+//! network; `socket2` has no call for many datagrams. `socket2` is used to open and bind sockets and to set plain
+//! options.
 
 pub mod event;
 pub mod interfaces;
+mod monotonic;
 mod processor;
 mod slice;
 pub mod unix;
@@ -25,7 +27,8 @@ use arrayvec::ArrayVec;
 use libc::{c_int, c_void};
 use socket2::{Domain, Protocol, SockAddr, Type};
 
-use crate::marking::Marking;
+use crate::ip_fields::PackedIpFields;
+pub use monotonic::monotonic_ns;
 pub use processor::OnProcessor;
 pub use slice::shorten_slices;
 
@@ -64,7 +67,7 @@ pub struct SocketOptions {
 }
 
 impl SocketOptions {
-    /// Returns the default options: exclusively on `bind`, with these buffers.
+    /// Returns the default options: exclusive use of the address `bind`, and these buffer sizes.
     pub fn at(bind: SocketAddr, receive_buffer_bytes: usize, send_buffer_bytes: usize, receive_offload: bool) -> Self {
         Self {
             bind,
@@ -91,8 +94,8 @@ pub struct Outgoing<'a> {
     pub parts: &'a [IoSlice<'a>],
     /// Bytes of each datagram of a train.
     pub segment: Option<u16>,
-    /// Other fields of their IP headers.
-    pub marking: Marking,
+    /// Other fields of the IP headers.
+    pub ip_fields: PackedIpFields,
 }
 
 /// Properties of a received datagram, or train.
@@ -110,15 +113,15 @@ pub struct Incoming {
     pub truncated: bool,
     /// Set when it was marked for congestion, if the socket reports this.
     pub congested: bool,
-    /// Other fields of its IP header, if the socket reports them ([`UdpSocket::enable_marking_reports`]).
-    pub marking: Marking,
+    /// Other fields of its IP header, if the socket reports them ([`UdpSocket::enable_ip_fields_reports`]).
+    pub ip_fields: PackedIpFields,
 }
 
 /// An error that the network or the kernel reported about a datagram that was sent earlier.
 ///
 /// Any host can make the network report errors: the kernel compares addresses and ports with those of the socket, and
-/// nothing else. Trust one only if [`Self::quoted`] contains data that only the two ends and the path between them
-/// know.
+/// nothing else. An error may be trusted only if [`Self::quoted`] contains data that only the two ends and the path
+/// between them know.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DeferredError {
     /// Destination of the datagram, when it is known.
@@ -167,7 +170,7 @@ impl UdpSocket {
             raw.set(level, information, 1)?;
         }
         if options.receive_offload {
-            // A kernel without it delivers single datagrams, with no other difference.
+            // A kernel without this option delivers single datagrams, with no other difference.
             let _ = raw.set(libc::SOL_UDP, libc::UDP_GRO, 1);
         }
         if options.shares_port {
@@ -190,10 +193,7 @@ impl UdpSocket {
         Ok(Self { socket, local, fragmenting: false })
     }
 
-    /// Returns the same socket with another descriptor.
-    ///
-    /// # Errors
-    /// When the process has no more descriptors.
+    /// Returns another handle to the same socket, with its own descriptor.
     pub fn duplicate(&self) -> io::Result<Self> {
         Ok(Self { socket: self.socket.try_clone()?, local: self.local, fragmenting: self.fragmenting })
     }
@@ -203,11 +203,8 @@ impl UdpSocket {
         self.local
     }
 
-    /// Returns the size of the receive buffer that the kernel granted, in its own accounting (which includes its
-    /// overhead).
-    ///
-    /// # Errors
-    /// The kernel's error.
+    /// Returns the size of the receive buffer that the kernel granted, in the kernel's own accounting (which includes
+    /// its overhead).
     pub fn granted_receive_buffer(&self) -> io::Result<usize> {
         self.socket.recv_buffer_size()
     }
@@ -236,11 +233,11 @@ impl UdpSocket {
         Ok(())
     }
 
-    /// From now on, fills in [`Incoming::marking`] from received packets.
+    /// Enables [`Incoming::ip_fields`]: from now on, they are filled in from received packets.
     ///
     /// # Errors
     /// The kernel's error.
-    pub fn enable_marking_reports(&self) -> io::Result<()> {
+    pub fn enable_ip_fields_reports(&self) -> io::Result<()> {
         let (level, options) = match self.local {
             SocketAddr::V4(_) => (libc::SOL_IP, &[libc::IP_RECVTOS, libc::IP_RECVTTL][..]),
             SocketAddr::V6(_) => (libc::SOL_IPV6, &[libc::IPV6_RECVTCLASS, libc::IPV6_RECVHOPLIMIT, IPV6_FLOWINFO][..]),
@@ -251,8 +248,8 @@ impl UdpSocket {
     /// Sends `messages`, at most [`MESSAGES_MAX`]; returns the number that the kernel accepted.
     ///
     /// # Errors
-    /// The reason why it did not accept the first one. The error may also be a pending one about an earlier datagram;
-    /// then the next attempt succeeds.
+    /// The reason why it did not accept the first one. It may also be a pending error about an earlier datagram; in
+    /// that case the next attempt succeeds.
     pub fn send(&self, messages: &[Outgoing<'_>]) -> io::Result<usize> {
         let fd = self.socket.as_raw_fd();
         // Control buffers must not move once a header points to them, so all are created before the first header.
@@ -265,9 +262,9 @@ impl UdpSocket {
             headers.push(libc::mmsghdr { msg_hdr, msg_len: 0 });
         }
         let count = headers.len() as libc::c_uint;
-        // SAFETY: `headers` holds `count` initialised headers. Their pointers point to `messages` (addresses, parts and
-        // the bytes of the parts, all borrowed for this call) and to `controls`, which lives until the end of this
-        // function.
+        // SAFETY: `headers` holds `count` initialised headers. Their pointers point to `messages` (addresses, parts
+        // and the bytes of the parts, all borrowed for this call) and to `controls`, which is valid until the end of
+        // this function.
         let sent = unsafe { libc::syscall(libc::SYS_sendmmsg, fd, headers.as_mut_ptr(), count, libc::MSG_DONTWAIT) };
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(sent as usize) }
     }
@@ -308,9 +305,9 @@ impl UdpSocket {
     }
 
     /// Takes one error from the socket's error queue.
-    pub fn take_deferred_error(&self) -> Option<DeferredError> {
+    pub fn next_deferred_error(&self) -> Option<DeferredError> {
         let mut control = Control::new();
-        // SAFETY: an all-zero address is valid (of no family).
+        // SAFETY: an all-zero address is valid (family `AF_UNSPEC`).
         let mut name: libc::sockaddr_storage = unsafe { MaybeUninit::zeroed().assume_init() };
         // SAFETY: an all-zero header is valid: no address, no buffers.
         let mut header: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
@@ -346,16 +343,16 @@ impl AsRawFd for UdpSocket {
     }
 }
 
-/// Makes the kernel drop every datagram that arrives at `socket`, before it takes buffer space or wakes a thread.
+/// Makes the kernel drop every datagram that arrives at `socket`, before it occupies buffer space or wakes a thread.
 fn attach_drop_filter(socket: &socket2::Socket) -> io::Result<()> {
     // One instruction: accept zero bytes.
     let mut drop_all = libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 };
     let program = libc::sock_fprog { len: 1, filter: &mut drop_all };
-    let (place, len): (*const libc::sock_fprog, _) = (&program, size_of::<libc::sock_fprog>() as libc::socklen_t);
-    // SAFETY: `place` points to a program of one instruction, both alive during the call, and `len` is its size; the
+    let (pointer, len): (*const libc::sock_fprog, _) = (&program, size_of::<libc::sock_fprog>() as libc::socklen_t);
+    // SAFETY: `pointer` points to a program of one instruction, both valid during the call, and `len` is its size; the
     // kernel copies it.
     let result = unsafe {
-        libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, place.cast::<c_void>(), len)
+        libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, pointer.cast::<c_void>(), len)
     };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
@@ -376,7 +373,7 @@ pub fn wait(sockets: &[RawFd], timeout_ns: Option<u64>, writable: bool) -> io::R
     });
     let time = time.as_ref().map_or(ptr::null(), ptr::from_ref);
     let count = polls.len() as libc::nfds_t;
-    // SAFETY: `count` pollfds, a timeout that is null or lives until the end of this function, no signal mask.
+    // SAFETY: `count` pollfds, a timeout that is null or is valid until the end of this function, no signal mask.
     let ready = unsafe { libc::ppoll(polls.as_mut_ptr(), count, time, ptr::null()) };
     if ready < 0 {
         let error = io::Error::last_os_error();
@@ -408,7 +405,7 @@ pub fn fill_random(bytes: &mut [u8]) -> io::Result<()> {
 }
 
 /// Returns whether the kernel has given this program rights that the user who started it may not have (getauxval(3),
-/// `AT_SECURE`): then the environment is controlled by the caller and must not be trusted.
+/// `AT_SECURE`). If so, the environment must not be trusted, because that user controls it.
 pub fn has_more_rights_than_caller() -> bool {
     // SAFETY: reads a value that the kernel has stored beside the program's arguments.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
@@ -441,15 +438,16 @@ pub fn route(local: SocketAddr, remote: SocketAddr) -> io::Result<Route> {
 }
 
 /// Returns whether `ip` is an address of this machine, except link-local ones. Uses system calls only, so it may be
-/// called from a signal handler: the C library's list of all addresses uses the program's allocator.
+/// called from a signal handler; the C library's function for listing all addresses may not, because it allocates
+/// memory.
 pub fn is_own(ip: IpAddr) -> bool {
     let bind = SocketAddr::new(ip, 0);
-    let can_be = !ip.is_unspecified() && !ip.is_multicast();
-    let bound = || {
+    let is_bindable = !ip.is_unspecified() && !ip.is_multicast();
+    let bind_socket = || {
         let socket = socket2::Socket::new(Domain::for_address(bind), Type::DGRAM, Some(Protocol::UDP))?;
         socket.bind(&bind.into())
     };
-    can_be && bound().is_ok()
+    is_bindable && bind_socket().is_ok()
 }
 
 /// Buffers for the datagrams that one call receives.
@@ -458,14 +456,14 @@ pub struct ReceiveBatch {
     names: Box<[libc::sockaddr_storage]>,
     parts: Box<[libc::iovec]>,
     controls: Box<[Control]>,
-    /// Point into the four fields above, which are on the heap and do not move.
+    /// Pointers into the four fields above, which are on the heap and do not move.
     headers: Headers,
     incoming: ArrayVec<Incoming, MESSAGES_MAX>,
 }
 
 struct Headers(Box<[libc::mmsghdr]>);
 
-// SAFETY: the pointers in it, and those in `parts`, point into the batch's own boxes, which move along with it.
+// SAFETY: the pointers in `headers` and `parts` point into the batch's own boxes, which move along with the batch.
 unsafe impl Send for ReceiveBatch {}
 
 impl std::fmt::Debug for ReceiveBatch {
@@ -478,7 +476,7 @@ impl ReceiveBatch {
     /// Returns buffers for `count` datagrams or trains, at least one and at most [`MESSAGES_MAX`].
     pub fn new(count: usize) -> Self {
         let count = count.clamp(1, MESSAGES_MAX);
-        // SAFETY: an all-zero address is valid (of no family).
+        // SAFETY: an all-zero address is valid (family `AF_UNSPEC`).
         let name: libc::sockaddr_storage = unsafe { MaybeUninit::zeroed().assume_init() };
         // SAFETY: an all-zero header is valid: no address, no buffers.
         let header: libc::mmsghdr = unsafe { MaybeUninit::zeroed().assume_init() };
@@ -499,7 +497,7 @@ impl ReceiveBatch {
         self.incoming.iter().zip(self.buffers.iter()).map(|(incoming, buffer)| (incoming, &buffer[..incoming.len]))
     }
 
-    /// As `iter`, with mutable access to the bytes.
+    /// Does the same as `iter`, with mutable access to the bytes.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (&Incoming, &mut [u8])> {
         let pairs = self.incoming.iter().zip(self.buffers.iter_mut());
         pairs.map(|(incoming, buffer)| (incoming, &mut buffer[..incoming.len]))
@@ -567,8 +565,8 @@ fn message_header(message: &Outgoing<'_>, control: &mut Control) -> libc::msghdr
             control.push(used, libc::SOL_IPV6, libc::IPV6_PKTINFO, &information)
         }
     };
-    if message.marking != Marking::NONE {
-        used = control.push_marking(used, message);
+    if message.ip_fields != PackedIpFields::NONE {
+        used = control.push_ip_fields(used, message);
     }
     if used > 0 {
         header.msg_control = control.bytes.as_mut_ptr().cast();
@@ -580,16 +578,16 @@ fn message_header(message: &Outgoing<'_>, control: &mut Control) -> libc::msghdr
 impl Control {
     /// Appends control messages for the IP header fields of `message`; returns the number of bytes used afterwards.
     #[cold]
-    fn push_marking(&mut self, mut used: usize, message: &Outgoing<'_>) -> usize {
-        let marking = message.marking;
-        let (class, hops) = (c_int::from(marking.traffic_class()), c_int::from(marking.hop_limit()));
+    fn push_ip_fields(&mut self, mut used: usize, message: &Outgoing<'_>) -> usize {
+        let ip_fields = message.ip_fields;
+        let (class, hops) = (c_int::from(ip_fields.traffic_class()), c_int::from(ip_fields.hop_limit()));
         if message.to.is_ipv4() {
             used += self.push(used, libc::SOL_IP, libc::IP_TOS, &class);
             return used + self.push(used, libc::SOL_IP, libc::IP_TTL, &hops);
         }
         used += self.push(used, libc::SOL_IPV6, libc::IPV6_TCLASS, &class);
         used += self.push(used, libc::SOL_IPV6, libc::IPV6_HOPLIMIT, &hops);
-        match marking.flow_label() {
+        match ip_fields.flow_label() {
             0 => used,
             label => used + self.push(used, libc::SOL_IPV6, IPV6_FLOWINFO, &label.to_be()),
         }
@@ -601,11 +599,11 @@ impl Control {
         let (len, space) = unsafe {
             (libc::CMSG_LEN(size_of::<T>() as u32) as usize, libc::CMSG_SPACE(size_of::<T>() as u32) as usize)
         };
-        let room = &mut self.bytes[used..used + space];
-        // SAFETY: `room` has `space` bytes, which hold a header and then a `T`; `used` is a sum of such spaces, so the
-        // header is aligned as the buffer is. The value is written unaligned.
+        let buffer = &mut self.bytes[used..used + space];
+        // SAFETY: `buffer` has `space` bytes, enough for a header followed by a `T`; `used` is a sum of such spaces, so
+        // the header is aligned as the buffer is. The value is written unaligned.
         unsafe {
-            let header: *mut libc::cmsghdr = room.as_mut_ptr().cast();
+            let header: *mut libc::cmsghdr = buffer.as_mut_ptr().cast();
             (*header).cmsg_len = len as _;
             (*header).cmsg_level = level;
             (*header).cmsg_type = kind;
@@ -677,8 +675,8 @@ fn read_header(header: &libc::mmsghdr) -> io::Result<Incoming> {
     let source = socket_address(unsafe { &*name }, message.msg_namelen).ok_or(io::ErrorKind::InvalidData)?;
     let truncated = message.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0;
     let (local, len_kept) = (None, len.min(RECEIVE_BUFFER_BYTES));
-    let marking = Marking::NONE;
-    let mut incoming = Incoming { source, local, len: len_kept, segment: len, truncated, congested: false, marking };
+    let ip_fields = PackedIpFields::NONE;
+    let mut incoming = Incoming { source, local, len: len_kept, segment: len, truncated, congested: false, ip_fields };
     for control in control_messages(message) {
         match (control.level, control.kind) {
             (libc::SOL_UDP, libc::UDP_GRO) => {
@@ -700,11 +698,11 @@ fn read_header(header: &libc::mmsghdr) -> io::Result<Incoming> {
                 set_class(&mut incoming, control.read::<c_int>().map(|class| class as u8));
             }
             (libc::SOL_IP, libc::IP_TTL) | (libc::SOL_IPV6, libc::IPV6_HOPLIMIT) => {
-                incoming.marking = incoming.marking.with_hop_limit(control.read::<c_int>().unwrap_or(0) as u8);
+                incoming.ip_fields = incoming.ip_fields.with_hop_limit(control.read::<c_int>().unwrap_or(0) as u8);
             }
             (libc::SOL_IPV6, IPV6_FLOWINFO) => {
                 let word = control.read::<c_int>().map_or(0, |word| u32::from_be(word.cast_unsigned()));
-                incoming.marking = incoming.marking.with_flow_label(word);
+                incoming.ip_fields = incoming.ip_fields.with_flow_label(word);
             }
             _ => {}
         }
@@ -715,7 +713,7 @@ fn read_header(header: &libc::mmsghdr) -> io::Result<Incoming> {
 fn set_class(incoming: &mut Incoming, class: Option<u8>) {
     let class = class.unwrap_or(0);
     incoming.congested = class & ECN == CONGESTED;
-    incoming.marking = incoming.marking.with_traffic_class(class);
+    incoming.ip_fields = incoming.ip_fields.with_traffic_class(class);
 }
 
 fn socket_address(name: &libc::sockaddr_storage, len: libc::socklen_t) -> Option<SocketAddr> {
@@ -753,9 +751,9 @@ impl Raw<'_> {
 
     fn get(&self, level: c_int, option: c_int) -> io::Result<c_int> {
         let (mut value, mut len): (c_int, _) = (0, size_of::<c_int>() as libc::socklen_t);
-        let place = ptr::from_mut(&mut value).cast::<c_void>();
-        // SAFETY: `place` points to one integer, and `len` is its size.
-        let result = unsafe { libc::getsockopt(self.0.as_raw_fd(), level, option, place, &mut len) };
+        let pointer = ptr::from_mut(&mut value).cast::<c_void>();
+        // SAFETY: `pointer` points to one integer, and `len` is its size.
+        let result = unsafe { libc::getsockopt(self.0.as_raw_fd(), level, option, pointer, &mut len) };
         if result == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
     }
 }
@@ -772,14 +770,14 @@ fn ip_options(address: SocketAddr) -> (c_int, c_int, c_int, c_int) {
 const DO_NOT_FRAGMENT: c_int = libc::IP_PMTUDISC_DO;
 const FRAGMENT: c_int = libc::IP_PMTUDISC_DONT;
 
-/// The ECN bits of a traffic class: "may be marked" and "was marked" (RFC 3168, section 5).
+/// The ECN bits of a traffic class: "ECN-capable transport" and "congestion experienced" (RFC 3168, section 5).
 const ECN: u8 = 0b11;
 const ECT_0: c_int = 0b10;
 const CONGESTED: u8 = 0b11;
 
-/// Option for the flow label, for sending and receiving (`linux/in6.h`; the C library's headers leave it out).
+/// Option for sending and receiving the flow label (`linux/in6.h`; not in the C library's headers).
 const IPV6_FLOWINFO: c_int = 11;
 
-/// Sufficient for a segment size (24 bytes), an address (at most 40), traffic class, hop limit and flow label (24
-/// each), or a reported error (16 + 16 + 28).
+/// Size of the buffer for control messages, in bytes: sufficient for a segment size (24 bytes), an address (at most
+/// 40), traffic class, hop limit and flow label (24 each), or a reported error (16 + 16 + 28).
 const CONTROL_BYTES: usize = 144;

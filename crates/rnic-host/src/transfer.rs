@@ -18,7 +18,7 @@ use crate::digest::sha256;
 use crate::impair::Impairment;
 use crate::nic::Nic;
 use crate::perf::{
-    Latency, LatencyUs, PERF_PORT, PerfError, Restless, Session, Task, Terms, TransferTask, Wanted, sent,
+    IdleBackoff, Latency, LatencyUs, PERF_PORT, PerfError, Session, Task, Terms, TransferTask, Wanted, sent,
 };
 
 /// Settings of a file transfer.
@@ -32,13 +32,13 @@ pub struct TransferConfig {
     pub depth: u32,
     /// Name of the transport.
     pub transport: String,
-    /// Its options.
+    /// Options of the transport.
     pub options: Vec<(String, String)>,
     /// Impairment of packets, in both directions.
     pub impairment: Impairment,
     /// Time limit for connection setup, and for the remote end's computation.
     pub timeout: Duration,
-    /// True to read everything back and compare.
+    /// True to read all data back and compare them.
     pub read_back: bool,
 }
 
@@ -74,7 +74,7 @@ pub struct TransferReport {
     pub reorder: f64,
     /// Time from posting the first Write to the last completion, in seconds.
     pub elapsed_s: f64,
-    /// File size per time.
+    /// Goodput: bits of the file per time, in Gbit/s.
     pub goodput_gbps: f64,
     /// Time from posting a Write to its completion.
     pub latency_us: LatencyUs,
@@ -88,7 +88,8 @@ pub struct TransferReport {
     pub sha256: String,
     /// True when the remote end has the same SHA-256, and every byte that was read back is correct.
     pub verified: bool,
-    /// Seconds since the first Write, and bytes whose Writes have completed by then; at most [`DELIVERED_MAX`] points.
+    /// Points of the transfer's progress: seconds since the first Write, and bytes whose Writes had completed by
+    /// then; at most [`DELIVERED_MAX`] points.
     pub delivered: Vec<(f64, u64)>,
 }
 
@@ -98,8 +99,8 @@ pub const DELIVERED_MAX: usize = 512;
 /// Sends the file at `path` to the NIC at `to`.
 ///
 /// # Errors
-/// When the file cannot be read, the session cannot be set up, an operation fails, or the remote end falls silent. A
-/// file that arrives with wrong contents is not an error here: the report indicates it.
+/// When the file cannot be read, the session cannot be set up, an operation fails, or the remote end stops
+/// responding. A file that arrives with wrong contents is not an error here: [`TransferReport::verified`] is false.
 pub fn send_file(
     nic: &mut Nic,
     to: SocketAddr,
@@ -113,12 +114,12 @@ pub fn send_file(
 /// Reads a file that fits into memory.
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::other("not a regular file"));
+        return Err(io::Error::other("it is not a regular file"));
     }
     let mut content = Vec::new();
     fs::File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut content)?;
     if content.len() as u64 > FILE_BYTES_MAX {
-        return Err(io::Error::other(format!("has more than {} GiB, the most that is sent", FILE_BYTES_MAX >> 30)));
+        return Err(io::Error::other(format!("the file exceeds the maximum size of {} GiB", FILE_BYTES_MAX >> 30)));
     }
     Ok(content)
 }
@@ -136,12 +137,12 @@ pub fn send_bytes(
     content: &[u8],
     config: &TransferConfig,
 ) -> Result<TransferReport, PerfError> {
-    for (what, given, fits) in [
-        ("chunk", u64::from(config.chunk_bytes), (1..=1 << 30).contains(&config.chunk_bytes)),
-        ("depth", u64::from(config.depth), (1..=16_384).contains(&config.depth)),
+    for (what, given, most, expected) in [
+        ("chunk size in bytes", config.chunk_bytes, 1 << 30, "1 to 1073741824"),
+        ("depth", config.depth, 16_384, "1 to 16384"),
     ] {
-        if !fits {
-            return Err(PerfError::Plan { what, given, expected: "at least 1, and less" });
+        if !(1..=most).contains(&given) {
+            return Err(PerfError::Plan { what, given: given.into(), expected });
         }
     }
     let TransferConfig { port, transport, options, impairment, timeout, .. } = config;
@@ -158,7 +159,7 @@ pub fn send_bytes(
         let sha256 = sha256(content);
         let mut verified = outcome.sha256.as_deref() == Some(&*sha256);
         if config.read_back {
-            // Cleared, so that the contents afterwards are those that were read from the remote end.
+            // Cleared, so that the contents compared afterwards are those that were read from the remote end.
             nic.bytes_mut(&session.region).fill(0);
             Move::run(nic, &mut session, config, bytes, true)?;
             verified &= nic.bytes(&session.region)[..content.len()] == *content;
@@ -211,7 +212,7 @@ impl Move {
         };
         let mut moved = Self::default();
         let start = nic.now();
-        let mut restless = Restless::new(start);
+        let mut idle_backoff = IdleBackoff::new(start);
         let (mut posted, mut done) = (0, 0);
         // Operations in flight, by `wr_id`: the time at which each was posted, and its bytes. They may complete in any
         // order; entries of the send queue become free in posting order.
@@ -219,7 +220,7 @@ impl Move {
         let mut free: Vec<usize> = (0..in_flight.len()).collect();
         while done < bytes {
             while posted < bytes
-                && nic.send_queue_room(qpn).is_some_and(|room| room > 0)
+                && nic.send_queue_space(qpn).is_some_and(|room| room > 0)
                 && let Some(slot) = free.pop()
             {
                 let len = u64::from(config.chunk_bytes).min(bytes - posted) as u32;
@@ -231,13 +232,13 @@ impl Move {
                 in_flight[slot] = (nic.now(), len);
                 posted += u64::from(len);
             }
-            let mut something = nic.progress();
+            let mut is_busy = nic.progress();
             let now = nic.now();
             while let Some(completion) = nic.verbs().poll_cq_one(session.cq) {
                 if completion.status != WcStatus::Success {
                     return Err(session.control.failure(nic, completion.status));
                 }
-                something = true;
+                is_busy = true;
                 let slot = completion.wr_id as usize;
                 let (posted_at, len) = in_flight[slot];
                 free.push(slot);
@@ -246,7 +247,7 @@ impl Move {
                 moved.delivered.push((now.since(start).as_secs_f64(), done));
                 moved.elapsed = now.since(start);
             }
-            session.rest(nic, &mut restless, something, config.timeout)?;
+            session.sleep_if_idle(nic, &mut idle_backoff, is_busy, config.timeout)?;
         }
         Ok(moved)
     }
@@ -265,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn points_are_thinned_but_the_last_one_stays() {
+    fn points_are_thinned_and_the_first_and_last_are_kept() {
         for len in [0, 1, 511, 512, 513, 10_000] {
             let points: Vec<(f64, u64)> = (0..len).map(|index| (index as f64, index)).collect();
             let kept = thinned(points.clone());

@@ -1,26 +1,27 @@
 //! Checks whether another process of this machine belongs to the same user.
 //!
-//! The kernel reports a process's user as a number of the *querying* process's user namespace (user_namespaces(7)). All
-//! users without a number there are reported as the overflow number, usually 65534, and a process whose own user has no
-//! number gets this number for itself too. So two equal numbers are one user only if the number stands for one user: in
-//! the initial namespace all do, and in another one those in its map, except the overflow number.
+//! The kernel reports a process's user ID as mapped into the *querying* process's user namespace
+//! (user_namespaces(7)). All users that are not mapped there are reported as the overflow ID, usually 65534, and so
+//! is the querying process's own user if it is not mapped. Therefore equal IDs mean the same user only if the ID
+//! identifies one user: in the initial namespace every ID does, and in another namespace those in its map, except the
+//! overflow ID.
 
 use std::fs::File;
 use std::io::Read;
 
 use crate::sys::unix::own_uid;
 
-/// Returns whether `uid`, as the kernel reports it for another process, is the user of this process.
+/// Returns whether `uid`, as the kernel reports it for another process, is that of the user of this process.
 pub(crate) fn is_own_user(uid: u32) -> bool {
     uid == own_uid() && is_one_user(uid)
 }
 
-/// Returns whether `uid` stands for one user in this user namespace. Called from a signal handler too, so it does not
+/// Returns whether `uid` identifies one user in this user namespace. Called from a signal handler too, so it does not
 /// allocate.
 pub(crate) fn is_one_user(uid: u32) -> bool {
     let (mut map, mut overflow) = ([0; MAP_BYTES], [0; NUMBER_BYTES]);
     let overflow = read("/proc/sys/kernel/overflowuid", &mut overflow).and_then(|text| text.trim().parse().ok());
-    // Without `/proc`, the usual overflow number is refused.
+    // Without `/proc`, the default overflow ID is refused.
     stands_for_one(uid, read("/proc/self/uid_map", &mut map), overflow.unwrap_or(OVERFLOW_UID))
 }
 
@@ -33,23 +34,23 @@ fn stands_for_one(uid: u32, map: Option<&str>, overflow: u32) -> bool {
             Some((first, count))
         })
     };
-    let is_everybody_told = ranges().any(|(first, count)| first == 0 && count >= u64::from(u32::MAX));
+    let maps_every_user = ranges().any(|(first, count)| first == 0 && count >= u64::from(u32::MAX));
     let is_mapped = ranges().any(|(first, count)| (first..first.saturating_add(count)).contains(&uid.into()));
-    is_everybody_told || (is_mapped && uid != overflow)
+    maps_every_user || (is_mapped && uid != overflow)
 }
 
-/// Returns the beginning of a file of the kernel's.
+/// Returns the beginning of a kernel file.
 fn read<'a>(path: &str, into: &'a mut [u8]) -> Option<&'a str> {
     let len = File::open(path).and_then(|mut file| file.read(into)).ok()?;
     std::str::from_utf8(&into[..len]).ok()
 }
 
-/// Size of the buffer in bytes: few maps have more than a handful of lines; entries that are cut off count as not
+/// Size of the buffer in bytes: few maps have more than a handful of lines; entries beyond the buffer count as not
 /// mapped.
 const MAP_BYTES: usize = 1_024;
 const NUMBER_BYTES: usize = 16;
 
-/// The kernel's default overflow number.
+/// The kernel's default overflow user ID.
 const OVERFLOW_UID: u32 = 65_534;
 
 #[cfg(test)]
@@ -57,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_counts_if_it_stands_for_one_user() {
+    fn a_user_id_is_accepted_only_if_it_maps_to_one_user() {
         let initial = Some("         0          0 4294967295\n");
         let container = Some("0 1000 1\n1 100000 65536\n");
         for (uid, map, expected) in [
@@ -75,6 +76,6 @@ mod tests {
         ] {
             assert_eq!(stands_for_one(uid, map, 65_534), expected, "{uid} with {map:?}");
         }
-        assert!(!stands_for_one(7, container, 7), "the overflow number is what the kernel says");
+        assert!(!stands_for_one(7, container, 7), "the overflow user was accepted");
     }
 }

@@ -1,7 +1,8 @@
-//! Attacks, run for real: by another user of this machine, by whoever can send packets from anywhere, by a peer that
-//! lies about itself. Each module is one kind; `docs/security.md` says what each of them shows.
+//! Attacks carried out for real: by another user of this machine, by hosts anywhere that can send packets, and by a
+//! peer that gives false information about itself. Each module covers one kind; `docs/security.md` says what each of
+//! them shows.
 //!
-//! What needs another user or forged packets needs root, and is skipped elsewhere, with a printed reason.
+//! Tests that need another user or forged packets need root; otherwise they are skipped and print the reason.
 
 mod common;
 

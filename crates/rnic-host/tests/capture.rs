@@ -1,7 +1,8 @@
-//! What a live NIC writes as pcap is what was on the wire, and tshark reads it without complaint.
+//! Checks that the pcap file written by a live NIC contains what was on the wire, and that tshark reads it without
+//! complaint.
 //!
-//! Without tshark (Debian package tshark) that part says so and passes; with `RNIC_REQUIRE_TSHARK=1` in the environment
-//! it fails. Every frame is checked by our own reader too, ICRC included.
+//! Without tshark (Debian package tshark) that part says so and passes; with `RNIC_REQUIRE_TSHARK=1` in the
+//! environment it fails. Every frame is also checked by this project's own decoder, ICRC included.
 
 mod common;
 
@@ -18,9 +19,9 @@ use rnic_wire::falcon::codec::decode_datagram;
 use rnic_wire::{codec, gsi, icrc};
 
 /// Ethernet, IPv4 and UDP headers before the datagram.
-const BELOW: usize = 14 + 20 + 8;
+const LOWER_HEADERS_LEN: usize = 14 + 20 + 8;
 
-/// Every operation, with a capture that begins before the connection does.
+/// Runs every operation; the capture begins before the connection does.
 fn traffic(transport: &str, host: u8) -> SharedFile {
     let file = SharedFile::default();
     let side = |last: u8| Side::at(&format!("127.87.{host}.{last}:4791"));
@@ -45,20 +46,19 @@ fn traffic(transport: &str, host: u8) -> SharedFile {
     file
 }
 
-/// Opcodes of a capture with how often each comes, by our own reader; checks every frame's ICRC on the way.
+/// Counts the packets of each opcode in a capture with the project's own decoder; checks every frame's ICRC.
 fn opcodes(frames: &[Vec<u8>]) -> BTreeMap<u64, u64> {
     let mut counts = BTreeMap::new();
     for frame in frames {
         assert!(icrc::verify_ip_packet(&frame[14..]), "ICRC of {frame:02x?}");
-        let datagram = &frame[BELOW..];
+        let datagram = &frame[LOWER_HEADERS_LEN..];
         assert!(gsi::is_gsi(datagram) || codec::decode(datagram).is_ok(), "{frame:02x?}");
         *counts.entry(u64::from(datagram[0])).or_default() += 1;
     }
     counts
 }
 
-/// What tshark, with more arguments if need be, prints for `fields` of every frame, one line each; `None` without
-/// tshark.
+/// Runs tshark with `arguments` and returns the `fields` of every frame, one line each; `None` without tshark.
 fn tshark(path: &Path, arguments: &[&str], fields: &[&str]) -> Option<Vec<String>> {
     let mut command = Command::new("tshark");
     command.args(["-n", "-T", "fields", "-E", "separator=/s", "-E", "occurrence=f"]);
@@ -81,12 +81,13 @@ fn tshark(path: &Path, arguments: &[&str], fields: &[&str]) -> Option<Vec<String
 }
 
 #[test]
-fn a_live_capture_dissects_cleanly() {
+fn tshark_dissects_a_live_capture_without_complaints() {
     for (host, transport) in [(1, "roce-gbn"), (2, "irn")] {
         let file = traffic(transport, host);
         let frames = file.frames();
         let ours = opcodes(&frames);
-        // Three Writes and Sends of three packets, a Read, two atomics, their answers, and the connection's messages.
+        // Three Writes and Sends of three packets each, a Read, two atomics, their responses, and the connection
+        // management messages.
         assert!(frames.len() >= 9 + 1 + 3 + 2 + 2 + 3, "{} frames", frames.len());
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("live-{transport}.pcap"));
         std::fs::write(&path, file.bytes()).expect("a file");
@@ -98,11 +99,11 @@ fn a_live_capture_dissects_cleanly() {
             assert_eq!(words.len(), 1, "{transport}: tshark complains: {line}");
             *theirs.entry(words[0].parse::<u64>().expect("an opcode")).or_default() += 1;
         }
-        assert_eq!(theirs, ours, "{transport}: the same opcodes, as often");
+        assert_eq!(theirs, ours, "{transport}: the opcodes differ");
     }
 }
 
-/// Data of a connection with four flows and what acknowledges it, captured where the data comes from.
+/// Captures the data of a connection with four flows, and its acknowledgements, at the sender.
 fn falcon_traffic(left: &str, right: &str) -> SharedFile {
     let (left, right) = (Side::at(left), Side::at(right));
     let choice = TransportChoice::named("falcon", &[("flows", "4")]).expect("a transport that exists");
@@ -120,19 +121,19 @@ fn falcon_traffic(left: &str, right: &str) -> SharedFile {
     file
 }
 
-/// Type and flow of a frame's packet, by our own reader.
+/// Returns type and flow of a frame's packet, decoded by the project's own code.
 fn type_and_flow(frame: &[u8]) -> (u8, u8) {
-    let datagram = if frame[14] >> 4 == 4 { &frame[BELOW..] } else { &frame[BELOW + 20..] };
+    let datagram = if frame[14] >> 4 == 4 { &frame[LOWER_HEADERS_LEN..] } else { &frame[LOWER_HEADERS_LEN + 20..] };
     let (header, decoded) = decode_datagram(datagram).expect("a Falcon packet");
     (decoded.packet.body.packet_type().code(), Vector::read(header.iv).label % 4)
 }
 
-/// Data goes to one NIC's port and acknowledgements to the other's, each flow from a port of its own, and the flow is
-/// in PSP's vector: of all this tshark is told nothing.
+/// Data is sent to one NIC's port and acknowledgements to the other's, each flow from a port of its own, and the flow
+/// is in PSP's initialization vector: tshark gets no configuration for any of this.
 #[test]
-fn f27_a_live_capture_of_falcon_shows_flows_both_ways() {
+fn f27_a_live_capture_of_falcon_shows_flows_in_both_directions() {
     let script = concat!("lua_script:", env!("CARGO_MANIFEST_DIR"), "/../../tools/wireshark/falcon.lua");
-    // Ports that the kernel chooses may be some other protocol's.
+    // Ports that the kernel chooses may belong to another protocol in tshark.
     let arguments = ["-X", script, "-o", "udp.try_heuristic_first:TRUE"];
     for (name, left, right) in [("v4", "127.87.3.1:0", "127.87.3.2:4791"), ("v6", "[::1]:0", "[::1]:0")] {
         let file = falcon_traffic(left, right);
@@ -140,7 +141,7 @@ fn f27_a_live_capture_of_falcon_shows_flows_both_ways() {
         let data = PacketType::PushData.code();
         for is_data in [true, false] {
             let flows = ours.iter().filter(|(code, _)| (*code == data) == is_data).map(|(_, flow)| *flow);
-            assert_eq!(flows.collect::<BTreeSet<u8>>().len(), 4, "{name}: on every flow; data: {is_data}");
+            assert_eq!(flows.collect::<BTreeSet<u8>>().len(), 4, "{name}: a flow has no packets; data: {is_data}");
         }
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("live-falcon-{name}.pcap"));
         std::fs::write(&path, file.bytes()).expect("a file");

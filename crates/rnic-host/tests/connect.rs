@@ -1,4 +1,4 @@
-//! Connections between live NICs: made, refused, rejected, timed out, agreed on, ended.
+//! Connections between live NICs: established, refused, rejected, timed out, negotiated, closed.
 
 mod common;
 
@@ -24,29 +24,29 @@ fn failure(event: Option<ConnectionEvent>) -> Option<ConnectError> {
 }
 
 #[test]
-fn an_address_in_use_is_one_clear_line() {
+fn an_address_in_use_is_a_one_line_error() {
     let side = Side::at("127.0.0.1:0");
     let error = Nic::open(NicConfig::at(side.addr())).expect_err("the address is taken");
     assert!(matches!(error, NicError::AddressInUse(address) if address == side.addr()));
-    assert_eq!(error.to_string(), format!("{} is in use", side.addr()));
+    assert_eq!(error.to_string(), format!("address {} is in use by another socket", side.addr()));
     let elsewhere = "192.0.2.77:0".parse().expect("an address");
     let error = Nic::open(NicConfig::at(elsewhere)).expect_err("not ours");
-    assert_eq!(error.to_string(), "192.0.2.77:0 is not an address of this machine");
+    assert_eq!(error.to_string(), "192.0.2.77:0 is not an address of an interface of this machine");
     let odd = NicConfig { mtu_max_bytes: 1_023, ..NicConfig::at("127.0.0.1:0".parse().expect("an address")) };
     let error = Nic::open(odd).expect_err("an odd MTU");
-    assert_eq!(error.to_string(), "mtu_max_bytes is `1023`, expected a multiple of 4 between 256 and 8192");
+    assert_eq!(error.to_string(), "mtu_max_bytes is `1023`; expected a multiple of 4 between 256 and 8192");
 }
 
 #[test]
-fn where_nobody_is_the_connection_is_refused_at_once() {
+fn a_connection_to_a_closed_port_is_refused_immediately() {
     let mut side = Side::at("127.0.0.1:0");
     let free = UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a free port");
     let start = Instant::now();
     let config = side.config("irn");
-    let error = side.nic.connect(free, PORT, &config).expect_err("nobody is there");
+    let error = side.nic.connect(free, PORT, &config).expect_err("no process listens");
     assert!(matches!(error, ConnectError::Refused { to } if to == free), "{error}");
-    assert!(start.elapsed().as_millis() < 1_000, "the network said so");
-    // The NIC lives on.
+    assert!(start.elapsed().as_millis() < 1_000, "the refusal took too long");
+    // The NIC continues to work.
     let mut pair = Pair::connected(side, Side::at("127.0.0.1:0"), "irn");
     let (sge, remote) = (pair.left.sge(0, 100), pair.right.region.remote(0));
     pair.left.post(pair.from.qpn, 1, SendOp::Write { remote, immediate: None }, &[sge]);
@@ -54,10 +54,10 @@ fn where_nobody_is_the_connection_is_refused_at_once() {
 }
 
 #[test]
-fn where_nobody_listens_the_connection_is_refused() {
+fn a_connection_without_listener_is_refused() {
     let (mut left, mut right) = (Side::at("127.0.0.1:0"), Side::at("127.0.0.1:0"));
     let config = left.config("irn");
-    left.nic.start_connect(right.addr(), 99, &config).expect("a way");
+    left.nic.start_connect(right.addr(), 99, &config).expect("there is a route to the peer");
     let error = drive(&mut left, &mut right, |left, _| failure(left.event()));
     assert!(matches!(error, ConnectError::Refused { .. }), "{error}");
     right.nic.listen(99, 1).expect("a free service");
@@ -65,20 +65,20 @@ fn where_nobody_listens_the_connection_is_refused() {
 }
 
 #[test]
-fn where_nobody_answers_time_runs_out() {
+fn a_connection_without_response_times_out() {
     let silent = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-    let to = silent.local_addr().expect("bound");
+    let to = silent.local_addr().expect("the socket is bound");
     let mut side = Side::at("127.0.0.1:0");
     let timeout = Duration::from_ms(300);
     let config = ConnectionConfig { timeout, ..side.config("irn") };
     let start = Instant::now();
-    let error = side.nic.connect(to, PORT, &config).expect_err("nobody answers");
-    assert_eq!(error.to_string(), format!("{to}: no answer within 300 ms"));
+    let error = side.nic.connect(to, PORT, &config).expect_err("no response arrives");
+    assert_eq!(error.to_string(), format!("{to} did not respond within 300 ms"));
     assert!((300..2_000).contains(&start.elapsed().as_millis()));
 }
 
 #[test]
-fn where_no_way_leads_the_connection_is_unreachable() {
+fn a_connection_without_route_is_unreachable() {
     let mut side = Side::at("127.0.0.1:0");
     let config = side.config("irn");
     // A loopback address cannot reach the outside.
@@ -88,15 +88,15 @@ fn where_no_way_leads_the_connection_is_unreachable() {
         other => panic!("{other:?}"),
     }
     let error = side.nic.connect("[::1]:4791".parse().expect("an address"), PORT, &config).expect_err("another IP");
-    assert_eq!(error.to_string(), "[::1]:4791 is not of the IP version of this NIC");
+    assert_eq!(error.to_string(), "[::1]:4791 has a different IP version from the address of this NIC");
 }
 
 #[test]
-fn a_program_may_reject_with_a_word() {
+fn a_program_may_reject_with_a_text() {
     let (mut left, mut right) = (Side::at("127.0.0.1:0"), Side::at("127.0.0.1:0"));
     right.nic.listen(PORT, 8).expect("a free service");
     let config = ConnectionConfig { private_data: b"let me in".to_vec(), ..left.config("irn") };
-    left.nic.start_connect(right.addr(), PORT, &config).expect("a way");
+    left.nic.start_connect(right.addr(), PORT, &config).expect("there is a route to the peer");
     let request = drive(&mut left, &mut right, |_, right| match right.event()? {
         ConnectionEvent::Requested(request) => Some(request),
         event => panic!("{event:?}"),
@@ -106,15 +106,18 @@ fn a_program_may_reject_with_a_word() {
     right.nic.reject(request.id, "not on a Sunday").expect("it waits");
     assert!(matches!(right.nic.reject(request.id, ""), Err(ConnectError::Gone)));
     let error = drive(&mut left, &mut right, |left, _| failure(left.event()));
-    assert_eq!(error.to_string(), format!("{}: rejected: the application refused: not on a Sunday", right.addr()));
+    assert_eq!(
+        error.to_string(),
+        format!("{} rejected the connection: the application rejected the request: not on a Sunday", right.addr())
+    );
     let long = ConnectionConfig { private_data: vec![1; 17], ..left.config("irn") };
     let error = left.nic.start_connect(right.addr(), PORT, &long).expect_err("too long");
-    assert_eq!(error.to_string(), "17 bytes of private data, there is room for 16");
+    assert_eq!(error.to_string(), "17 bytes of private data exceed the maximum of 16 bytes");
 }
 
-/// I-27: a pair of which one speaks RoCE only interoperates as RoCE.
+/// I-27: if one of the two ends supports only RoCE, they connect over RoCE.
 #[test]
-fn i27_transports_are_agreed_on_or_refused() {
+fn i27_transports_are_negotiated_or_refused() {
     let both = ["irn", "roce-gbn"];
     for (from, to, agreed) in [
         (&both[..], &both[..], Some("irn")),
@@ -137,24 +140,24 @@ fn i27_transports_are_agreed_on_or_refused() {
             pair.succeed(1);
             continue;
         }
-        left.nic.start_connect(right.addr(), PORT, &ours).expect("a way");
+        left.nic.start_connect(right.addr(), PORT, &ours).expect("there is a route to the peer");
         let id = drive(&mut left, &mut right, |_, right| requested(right.event()));
         let error = right.nic.accept(id, &theirs).expect_err("nothing in common");
         assert!(matches!(error, ConnectError::NoCommonTransport { .. }), "{error}");
         let error = drive(&mut left, &mut right, |left, _| failure(left.event()));
-        let expected = format!("transport service not offered: the other side has {}", to[0]);
+        let expected = format!("transport service not offered: the other end supports {}", to[0]);
         assert!(error.to_string().contains(&expected), "{error}");
     }
 }
 
 #[test]
-fn caps_and_mtus_are_the_smaller_ones() {
+fn the_smaller_cap_and_mtu_apply() {
     let open = |mtu_max_bytes| {
         let bind = "127.0.0.1:0".parse().expect("an address");
         Side::open(NicConfig { mtu_max_bytes, ..NicConfig::at(bind) })
     };
     let capped = |side: &Side, cap: &str| {
-        let choice = TransportChoice::named("irn", &[("cap_packets", cap)]).expect("legal");
+        let choice = TransportChoice::named("irn", &[("cap_packets", cap)]).expect("valid");
         ConnectionConfig::new(side.pd, side.cq).with_transports(vec![choice])
     };
     for (mtus, caps) in
@@ -164,7 +167,7 @@ fn caps_and_mtus_are_the_smaller_ones() {
         let (ours, theirs) = (capped(&left, caps.0), capped(&right, caps.1));
         let mut pair = Pair::connected_with(left, right, &ours, &theirs);
         assert_eq!((pair.from.wire_mtu_bytes, pair.to.wire_mtu_bytes), (1_000, 1_000));
-        // Without the common cap, early packets would be outside the bitmap of one side: losses would not heal.
+        // Without a common cap, packets would be outside the bitmap of one side, and losses would not be repaired.
         let (sge, remote) = (pair.left.sge(0, 500_000), pair.right.region.remote(common::HALF));
         pair.left.post(pair.from.qpn, 1, SendOp::Write { remote, immediate: None }, &[sge]);
         pair.succeed(1);
@@ -174,7 +177,7 @@ fn caps_and_mtus_are_the_smaller_ones() {
 }
 
 #[test]
-fn connections_come_about_through_loss_and_duplication() {
+fn connections_are_established_despite_loss_and_duplication() {
     for seed in 1..=5 {
         let half = Probability::ratio(1, 2);
         let impairment = Impairment { seed, loss: Probability::ratio(1, 3), duplicate: half, ..Impairment::default() };
@@ -182,7 +185,7 @@ fn connections_come_about_through_loss_and_duplication() {
         let (sge, remote) = (pair.left.sge(0, 10_000), pair.right.region.remote(common::HALF));
         pair.left.post(pair.from.qpn, 1, SendOp::Write { remote, immediate: None }, &[sge]);
         pair.succeed(1);
-        pair.left.nic.disconnect(pair.from.id).expect("established");
+        pair.left.nic.disconnect(pair.from.id).expect("the connection is established");
         let id = pair.from.id;
         pair.drive(|left, _| match left.event()? {
             ConnectionEvent::Disconnected(ended) if ended == id => Some(()),
@@ -196,8 +199,8 @@ fn an_ended_connection_is_flushed_on_both_sides() {
     let mut pair = Pair::loopback("irn");
     let receive = pair.right.sge(0, 64);
     pair.right.post_recv(pair.to.qpn, 3, &[receive]);
-    pair.left.nic.disconnect(pair.from.id).expect("established");
-    assert!(matches!(pair.left.nic.disconnect(pair.from.id), Err(ConnectError::Gone)), "once");
+    pair.left.nic.disconnect(pair.from.id).expect("the connection is established");
+    assert!(matches!(pair.left.nic.disconnect(pair.from.id), Err(ConnectError::Gone)), "disconnected twice");
     let (from, to) = (pair.from.id, pair.to.id);
     let mut ended = (false, false);
     pair.drive(|left, right| {
@@ -212,13 +215,13 @@ fn an_ended_connection_is_flushed_on_both_sides() {
     pair.left.nic.close(from);
     pair.right.nic.close(to);
     assert_eq!(pair.left.nic.query_qp(pair.from.qpn), None);
-    // And the two may connect again.
+    // The two sides may connect again.
     let (ours, theirs) = (pair.left.config("irn"), pair.right.config("irn"));
     connect(&mut pair.left, &mut pair.right, &ours, &theirs);
 }
 
 #[test]
-fn closing_tells_the_other_side() {
+fn closing_disconnects_the_other_side() {
     let mut pair = Pair::loopback("irn");
     pair.left.nic.close(pair.from.id);
     let id = pair.to.id;
@@ -226,10 +229,10 @@ fn closing_tells_the_other_side() {
 }
 
 #[test]
-fn a_nic_that_is_gone_is_found_out_in_bounded_time() {
+fn a_dropped_nic_is_detected_in_bounded_time() {
     for transport in ["irn", "roce-gbn"] {
         let (left, right) = (Side::at("127.0.0.1:0"), Side::at("127.0.0.1:0"));
-        let config = ConnectionConfig { give_up_after: Duration::from_ms(300), ..left.config(transport) };
+        let config = ConnectionConfig { peer_timeout: Duration::from_ms(300), ..left.config(transport) };
         let theirs = right.config(transport);
         let Pair { mut left, right, from, .. } = Pair::connected_with(left, right, &config, &theirs);
         let (sge, remote) = (left.sge(0, 100_000), right.region.remote(0));
@@ -239,13 +242,13 @@ fn a_nic_that_is_gone_is_found_out_in_bounded_time() {
         left.post(from.qpn, 2, SendOp::Write { remote, immediate: None }, &[sge]);
         let mut found = Vec::new();
         while found.len() < 2 {
-            assert!(start.elapsed().as_secs() < 10, "given up after 300 ms of silence, not later");
+            assert!(start.elapsed().as_secs() < 10, "the connection failed too late");
             left.nic.progress();
-            left.nic.wait(Duration::from_ms(20)).expect("waiting works");
+            left.nic.wait(Duration::from_ms(20)).expect("the system call succeeds");
             found.extend(left.completions().iter().map(|completion| (completion.wr_id, completion.status)));
         }
         assert_eq!(found, [(1, WcStatus::RetryExceeded), (2, WcStatus::WrFlushed)], "{transport}");
         assert!(start.elapsed().as_millis() >= 250, "{transport}: {:?}", start.elapsed());
-        assert!(left.nic.stats().network_errors > 0, "port unreachable was reported, and survived");
+        assert!(left.nic.stats().network_errors > 0, "port unreachable was not reported");
     }
 }

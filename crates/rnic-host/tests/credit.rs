@@ -1,5 +1,5 @@
-//! Unreliable services over plain UDP: the receiver's socket buffer is not overrun, whoever does not speak of credit is
-//! not waited for, and nobody else can give it.
+//! Unreliable services over plain UDP: the receiver's socket buffer is not overrun, a peer that does not support
+//! credits is not waited for, and only the peer can grant credit.
 
 mod common;
 
@@ -16,22 +16,22 @@ use rnic_wire::{Addresses, Qpn};
 
 const HOST: &str = "127.0.0.1";
 const QKEY: u32 = 0x1111;
-/// What the kernel grants twice.
+/// Requested buffer size, of which the kernel grants twice as much.
 const BUFFER_BYTES: usize = 64 << 10;
 
 fn host() -> IpAddr {
     HOST.parse().expect("an address")
 }
 
-/// Without the shortcut through memory, and with little room for what comes in.
+/// Without the shared-memory bypass, and with a small receive buffer.
 fn small() -> NicConfig {
     NicConfig { bypass: false, receive_buffer_bytes: BUFFER_BYTES, ..NicConfig::shared() }
 }
 
 fn datagram_qp(side: &mut Side) -> Qpn {
     let qpn = new_qp(side, Service::UnreliableDatagram, "irn", 4_096);
-    side.nic.verbs().set_qkey(qpn, QKEY).expect("datagrams have one");
-    side.nic.verbs().modify_to_rtr_unconnected(qpn, 4_096).expect("legal");
+    side.nic.verbs().set_qkey(qpn, QKEY).expect("datagram queue pairs have a queue key");
+    side.nic.verbs().modify_to_rtr_unconnected(qpn, 4_096).expect("valid");
     start(side, qpn, 77, 0);
     qpn
 }
@@ -52,7 +52,8 @@ fn drops_of(nic: &Nic) -> u64 {
     nic.stats().drops.iter().sum()
 }
 
-/// Drives a sender that spins and a receiver that looks only now and then, until the receiver has `count` completions.
+/// Drives a sender that polls all the time and a receiver that polls rarely, until the receiver has `count`
+/// completions.
 fn drive_slowly(left: &mut Side, right: &mut Side, count: usize) {
     let (start, mut received) = (Instant::now(), 0);
     while received < count {
@@ -62,7 +63,7 @@ fn drive_slowly(left: &mut Side, right: &mut Side, count: usize) {
         }
         right.nic.progress();
         received += right.completions().iter().filter(|done| done.status == WcStatus::Success).count();
-        assert!(start.elapsed() < common::PATIENCE, "{received} of {count}: {:?}", left.nic.stats());
+        assert!(start.elapsed() < common::TEST_TIMEOUT, "{received} of {count}: {:?}", left.nic.stats());
     }
 }
 
@@ -97,7 +98,7 @@ fn a_slow_receiver_gets_every_message_of_a_connection() {
 }
 
 #[test]
-fn what_few_packets_are_left_over_gives_its_room_back() {
+fn credit_for_a_few_remaining_packets_is_returned() {
     let (mut left, mut right) = (Side::open(small()), Side::open(small()));
     let (from, to) = (datagram_qp(&mut left), datagram_qp(&mut right));
     let peer = left.nic.acquire_host(host(), None).expect("loopback");
@@ -105,12 +106,12 @@ fn what_few_packets_are_left_over_gives_its_room_back() {
     drive(&mut left, &mut right, |left, _| (left.nic.stats().credit_requests > 0).then_some(()));
     drive_for(&mut left, &mut right, Duration::from_millis(30));
     assert_eq!((left.nic.stats().credit_requests, right.nic.stats().credit_answers), (1, 1));
-    assert_eq!(left.nic.next_deadline(), None, "nothing is under way");
+    assert_eq!(left.nic.next_deadline(), None, "a timer is pending");
     assert!(left.nic.stats().credit_given_up == 0);
 }
 
 #[test]
-fn a_lossy_path_stops_nobody() {
+fn a_lossy_path_does_not_stall_senders() {
     let impairment = Impairment { loss: Probability::ratio(10, 100), ..Impairment::default() };
     let lossy = |name: &str| Side::open(NicConfig { impairment, name: name.to_owned(), ..small() });
     let (mut left, mut right) = (lossy("left"), lossy("right"));
@@ -129,17 +130,17 @@ fn a_lossy_path_stops_nobody() {
     drive_for(&mut left, &mut right, Duration::from_millis(20));
     received += right.completions().len();
     let lost = left.nic.stats().impairment.lost;
-    assert!(received as u64 + lost >= 3_000, "{received} came, {lost} were meant to be lost");
+    assert!(received as u64 + lost >= 3_000, "{received} arrived, {lost} were dropped by impairment");
     assert_eq!(left.nic.stats().credit_given_up, 0);
 }
 
-/// A port that a NIC might have, with nobody behind it who speaks of credit.
-struct Mute {
+/// A port that a NIC might have, at which nothing supports credits.
+struct SilentPeer {
     socket: UdpSocket,
     qpn: Qpn,
 }
 
-impl Mute {
+impl SilentPeer {
     fn open() -> Self {
         let free = |port: &u16| UdpSocket::bind((HOST, *port)).is_ok();
         let port = (20_032..32_000).step_by(64).find(free).expect("a free port");
@@ -148,8 +149,8 @@ impl Mute {
         Self { socket, qpn: Qpn::new(u32::from(port) << 8 | 5) }
     }
 
-    /// Everything that has come: datagrams, and the cookies of requests.
-    fn take_in(&self) -> (usize, Vec<u64>) {
+    /// Returns what has arrived: the number of data packets, and the cookies of credit requests.
+    fn receive_message(&self) -> (usize, Vec<u64>) {
         let (mut packets, mut cookies, mut buffer) = (0, Vec::new(), [0; 9_000]);
         while let Ok((len, _)) = self.socket.recv_from(&mut buffer) {
             if !gsi::is_gsi(&buffer[..len]) {
@@ -167,85 +168,85 @@ impl Mute {
 
     fn answer(&self, to: &Nic, cookie: u64) {
         let target = SocketAddr::new(host(), to.port());
-        let way = Addresses::new(self.socket.local_addr().expect("bound"), target).expect("one version");
-        let mad = Credit::Answer { cookie }.emit();
-        let packet = GsiPacket { source_qpn: Qpn::GSI, psn: Psn::new(0), mad: &mad }.encode(&way);
+        let addresses = Addresses::new(self.socket.local_addr().expect("it is bound"), target).expect("one version");
+        let mad = Credit::Response { cookie }.emit();
+        let packet = GsiPacket { source_qpn: Qpn::GSI, psn: Psn::new(0), mad: &mad }.encode(&addresses);
         self.socket.send_to(&packet, target).expect("loopback");
     }
 }
 
 #[test]
-fn who_never_answers_is_soon_not_waited_for() {
+fn senders_stop_waiting_for_a_peer_that_never_responds() {
     let mut left = Side::open(small());
     let from = datagram_qp(&mut left);
     let peer = left.nic.acquire_host(host(), None).expect("loopback");
-    let mute = Mute::open();
+    let silent = SilentPeer::open();
     let start = Instant::now();
-    let (mut sent, mut came) = (0, 0);
-    (0..4_000).for_each(|_| send(&mut left, from, peer, mute.qpn, 100));
+    let (mut sent, mut received) = (0, 0);
+    (0..4_000).for_each(|_| send(&mut left, from, peer, silent.qpn, 100));
     while sent < 4_000 {
         left.nic.progress();
-        came += mute.take_in().0;
+        received += silent.receive_message().0;
         sent += left.completions().len();
         assert!(start.elapsed() < Duration::from_secs(5), "{sent}: {:?}", left.nic.stats());
     }
-    came += mute.take_in().0;
-    assert_eq!(came, 4_000);
+    received += silent.receive_message().0;
+    assert_eq!(received, 4_000);
     let stats = left.nic.stats();
     assert!(stats.credit_given_up == 1 && (3..20).contains(&stats.credit_requests), "{stats:?}");
 }
 
 #[test]
-fn only_the_right_cookie_gives_room_and_only_once() {
+fn only_the_right_cookie_returns_credit_and_only_once() {
     let mut left = Side::open(small());
     let from = datagram_qp(&mut left);
     let peer = left.nic.acquire_host(host(), None).expect("loopback");
-    let mute = Mute::open();
-    (0..1_000).for_each(|_| send(&mut left, from, peer, mute.qpn, 100));
+    let silent = SilentPeer::open();
+    (0..1_000).for_each(|_| send(&mut left, from, peer, silent.qpn, 100));
     let run = |left: &mut Side| {
         for _ in 0..50 {
             left.nic.progress();
         }
-        mute.take_in()
+        silent.receive_message()
     };
     let (window, cookies) = run(&mut left);
     let first = cookies[0];
     assert!((8..100).contains(&window), "{window}");
     for guess in [0, 1, u64::MAX, first ^ 1, first.swap_bytes()] {
-        mute.answer(&left.nic, guess);
+        silent.answer(&left.nic, guess);
     }
-    assert_eq!(run(&mut left).0, 0, "whoever guesses");
+    assert_eq!(run(&mut left).0, 0, "a guessed cookie returned credit");
     assert_eq!(left.nic.stats().dropped(RxDrop::Management), 5);
-    mute.answer(&left.nic, first);
+    silent.answer(&left.nic, first);
     let (more, _) = run(&mut left);
     assert!((1..=window).contains(&more), "{more} of {window}");
-    // Again.
-    mute.answer(&left.nic, first);
+    // The same answer a second time.
+    silent.answer(&left.nic, first);
     assert_eq!(run(&mut left).0, 0);
     assert_eq!(left.nic.stats().dropped(RxDrop::Management), 6);
 }
 
 #[test]
-fn nobody_is_made_to_answer_elsewhere() {
+fn responses_go_only_to_the_sender_of_the_request() {
     let mut right = Side::open(small());
-    let mute = Mute::open();
+    let silent = SilentPeer::open();
     let target = SocketAddr::new(host(), right.nic.port());
-    let own = mute.socket.local_addr().expect("bound");
-    let way = Addresses::new(own, target).expect("one version");
-    // To a port of a NIC, and to three that cannot be one's.
-    for (answer_port, answers) in [(own.port(), 1), (53, 1), (0, 1), (own.port() + 1, 1)] {
-        let mad = Credit::Request { cookie: 9, answer_port }.emit();
-        let packet = GsiPacket { source_qpn: Qpn::GSI, psn: Psn::new(0), mad: &mad }.encode(&way);
-        mute.socket.send_to(&packet, target).expect("loopback");
+    let own = silent.socket.local_addr().expect("the socket is bound");
+    let addresses = Addresses::new(own, target).expect("one version");
+    // The port of a NIC, and three that cannot be a NIC's.
+    for (response_port, answers) in [(own.port(), 1), (53, 1), (0, 1), (own.port() + 1, 1)] {
+        let mad = Credit::Request { cookie: 9, response_port }.emit();
+        let packet = GsiPacket { source_qpn: Qpn::GSI, psn: Psn::new(0), mad: &mad }.encode(&addresses);
+        silent.socket.send_to(&packet, target).expect("loopback");
         for _ in 0..20 {
             right.nic.progress();
         }
-        assert_eq!(right.nic.stats().credit_answers, answers, "{answer_port}");
+        assert_eq!(right.nic.stats().credit_answers, answers, "{response_port}");
     }
     let mut buffer = [0; 1_000];
-    let (len, from) = mute.socket.recv_from(&mut buffer).expect("the answer");
+    let (len, from) = silent.socket.recv_from(&mut buffer).expect("the response arrives");
     let packet = gsi::decode(&buffer[..len]).expect("a management datagram");
-    assert_eq!(Credit::parse(packet.mad), Some(Credit::Answer { cookie: 9 }));
+    assert_eq!(Credit::parse(packet.mad), Some(Credit::Response { cookie: 9 }));
     let back = Addresses::new(from, own).expect("one version");
     assert!(rnic_wire::icrc::verify(&back, &buffer[..len]));
 }

@@ -1,4 +1,5 @@
-//! Many queue pairs, little room: the receive window follows the socket buffer, so a crowd does not drown a peer.
+//! Many queue pairs, little buffer space: the receive window depends on the socket buffer, so many queue pairs
+//! together do not overrun a peer.
 
 mod common;
 
@@ -25,14 +26,14 @@ fn open(name: &str, receive_buffer_bytes: usize) -> Nic {
 /// A serving NIC with a receive buffer of its own size, on a thread of its own.
 fn start_server(receive_buffer_bytes: usize) -> (SocketAddr, Arc<AtomicBool>, JoinHandle<()>) {
     let stop = Arc::new(AtomicBool::new(false));
-    let (tell, told) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::channel();
     let stopped = Arc::clone(&stop);
     let thread = std::thread::spawn(move || {
         let mut nic = open("server", receive_buffer_bytes);
-        tell.send(nic.local_addr()).expect("the test waits");
+        sender.send(nic.local_addr()).expect("the test waits");
         serve(&mut nic, &ServeConfig::default(), || !stopped.load(Ordering::Relaxed), |_| {}).expect("it can listen");
     });
-    (told.recv().expect("it has opened its NIC"), stop, thread)
+    (receiver.recv().expect("it has opened its NIC"), stop, thread)
 }
 
 fn crowd(transport: &str, op: Op, receive_buffer_bytes: usize) -> PerfReport {
@@ -50,13 +51,13 @@ fn crowd(transport: &str, op: Op, receive_buffer_bytes: usize) -> PerfReport {
     };
     let report = measure(&mut open("client", receive_buffer_bytes), address, &config).expect("the server serves");
     stop.store(true, Ordering::Relaxed);
-    thread.join().expect("it has not panicked");
+    thread.join().expect("the thread has not panicked");
     report
 }
 
-/// 64 queue pairs have 256 operations of 5 packets in flight at once, which is thirty times what the smaller buffer
-/// takes. With a window that did not follow the buffer, most packets are dropped and sent again (half to three quarters
-/// are repeats); with it, only what a busy machine makes late is.
+/// 64 queue pairs have 256 operations of 5 packets in flight at the same time, which is thirty times the capacity of
+/// the smaller buffer. If the window did not depend on the buffer, most packets would be dropped and retransmitted
+/// (half to three quarters would be repeats); as it does, only packets that a busy machine delays are.
 #[test]
 fn sixty_four_queue_pairs_share_a_small_buffer_without_collapse() {
     for receive_buffer_bytes in [64 << 10, 212_992] {
@@ -77,14 +78,14 @@ fn sixty_four_queue_pairs_share_a_small_buffer_without_collapse() {
 }
 
 #[test]
-fn the_window_is_what_the_kernel_granted() {
+fn the_receive_window_follows_the_granted_buffer() {
     let window = |bytes| open("nic", bytes).receive_window(4_096);
     let (small, usual, large) = (window(64 << 10), window(212_992), window(2 << 20));
     assert!(small < usual, "{small}, {usual}");
-    // Many machines grant no more than the usual, and then the window is the usual one too.
-    let most = std::fs::read_to_string("/proc/sys/net/core/rmem_max").expect("Linux says it");
+    // Many machines grant no more than the default size, and then the window is the default one too.
+    let most = std::fs::read_to_string("/proc/sys/net/core/rmem_max").expect("the kernel has the setting");
     let grants_more = most.trim().parse::<usize>().expect("a number") > 212_992;
     assert!(if grants_more { usual < large } else { usual == large }, "{usual}, {large}, rmem_max {most}");
-    // Linux doubles what was asked for, and a packet of 4 KB counts more than 8 KB.
+    // Linux doubles the requested size, and accounts for a packet of 4 KB with more than 8 KB.
     assert!((30..=45).contains(&usual), "{usual}");
 }

@@ -1,4 +1,5 @@
-//! Falcon on real sockets: every order, several paths, protection, and what both ends must agree on.
+//! Falcon on real sockets: ordered and unordered connections, several paths, protection, and parameters that must be
+//! equal at both ends.
 
 mod common;
 
@@ -9,7 +10,7 @@ use rnic_base::{Probability, Psn};
 use rnic_engine::{QpConnection, QpTiming, RnrTimer, SendOp, WcStatus};
 use rnic_host::TransportChoice;
 use rnic_host::{ConnectionConfig, ConnectionEvent, Impairment, NicConfig, Protection, RxDrop};
-use rnic_psp::{Form, Secret};
+use rnic_psp::{Secret, SecurityFormat};
 use rnic_wire::Qpn;
 use rnic_wire::falcon::psp::Cipher;
 
@@ -17,9 +18,9 @@ fn protection(byte: u8, cipher: Cipher) -> Option<Protection> {
     Some(Protection::new(Secret::new([byte; 32]), cipher))
 }
 
-/// The same within ESP.
+/// The same protection in ESP encapsulation.
 fn esp(byte: u8, cipher: Cipher) -> Option<Protection> {
-    protection(byte, cipher).map(|protection| protection.within(Form::Esp))
+    protection(byte, cipher).map(|protection| protection.within(SecurityFormat::Esp))
 }
 
 fn side(name: &str, protection: Option<Protection>, impairment: Impairment) -> Side {
@@ -38,7 +39,7 @@ fn pair(options: &[(&str, &str)], protection: Option<Protection>, impairment: Im
     Pair::connected_with(left, right, &from, &to)
 }
 
-/// Writes, Reads and Sends that arrive whole.
+/// Checks that Writes, Reads and Sends arrive completely.
 fn exchange(pair: &mut Pair) {
     let (slots, len) = (8, 30_001);
     for slot in 0..slots {
@@ -47,7 +48,7 @@ fn exchange(pair: &mut Pair) {
     }
     pair.succeed(slots);
     let sent = &pair.left.nic.bytes(&pair.left.region)[..slots * len];
-    assert!(pair.right.nic.bytes(&pair.right.region)[HALF..HALF + slots * len] == *sent, "every byte as it was");
+    assert!(pair.right.nic.bytes(&pair.right.region)[HALF..HALF + slots * len] == *sent, "the written bytes differ");
     pair.left.nic.bytes_mut(&pair.left.region)[HALF..].fill(0xaa);
     for slot in 0..slots {
         let (sge, remote) = (pair.left.sge(HALF + slot * len, len as u32), pair.right.region.remote(slot * len));
@@ -55,7 +56,7 @@ fn exchange(pair: &mut Pair) {
     }
     pair.succeed(slots);
     let there = &pair.right.nic.bytes(&pair.right.region)[..slots * len];
-    assert!(pair.left.nic.bytes(&pair.left.region)[HALF..HALF + slots * len] == *there, "every byte as it is");
+    assert!(pair.left.nic.bytes(&pair.left.region)[HALF..HALF + slots * len] == *there, "the read bytes differ");
     let (messages, len) = (50, 1_000);
     for message in 0..messages {
         let sge = pair.right.sge(HALF + message * len, len as u32);
@@ -72,7 +73,7 @@ fn exchange(pair: &mut Pair) {
     assert!(received.iter().all(|completion| completion.status == WcStatus::Success), "{received:?}");
     let mut numbers: Vec<u32> = received.iter().map(|completion| completion.word).collect();
     numbers.sort_unstable();
-    assert!(numbers.into_iter().eq(0..messages as u32), "each once");
+    assert!(numbers.into_iter().eq(0..messages as u32), "not every message once");
 }
 
 fn bad_network(seed: u64) -> Impairment {
@@ -90,7 +91,7 @@ const FORMS: [&[(&str, &str)]; 5] = [
 ];
 
 #[test]
-fn every_form_carries_data() {
+fn every_falcon_configuration_transfers_data() {
     for options in FORMS {
         let mut pair = pair(options, None, Impairment::default());
         assert_eq!(pair.from.transport, "falcon");
@@ -101,7 +102,7 @@ fn every_form_carries_data() {
 }
 
 #[test]
-fn every_form_survives_a_bad_network_in_clear_and_sealed() {
+fn every_falcon_configuration_survives_impairment_with_and_without_encryption() {
     for options in FORMS {
         for protection in [None, protection(1, Cipher::Gcm128), esp(1, Cipher::Gcm128)] {
             let mut pair = pair(options, protection.clone(), bad_network(3));
@@ -109,13 +110,13 @@ fn every_form_survives_a_bad_network_in_clear_and_sealed() {
             let (left, right) = (*pair.left.nic.stats(), *pair.right.nic.stats());
             assert!(left.impairment.lost > 0 && left.impairment.corrupted > 0, "{left:?}");
             let reason = if protection.is_some() { RxDrop::Forged } else { RxDrop::Icrc };
-            assert!(right.dropped(reason) > 0, "what is corrupt is found out: {right:?}");
+            assert!(right.dropped(reason) > 0, "no corrupt packet was detected: {right:?}");
             assert!(pair.left.nic.engine_stats().packets_retransmitted > 0);
         }
     }
 }
 
-/// Where the adaptive engine's state lies, and where it runs.
+/// Where the adaptive engine's state is stored, and where the engine runs.
 const ENGINES: [&[(&str, &str)]; 5] = [
     &[("fae_form", "stateless")],
     &[("fae_form", "prefetching"), ("fae_interface", "2us"), ("fae_work", "1us")],
@@ -124,9 +125,10 @@ const ENGINES: [&[(&str, &str)]; 5] = [
     &[("fae_place", "thread"), ("fae_form", "stateless"), ("flows", "4"), ("ordering", "weak")],
 ];
 
-/// F-40: every place and form carries data through a network that loses and reorders, and ends with its NIC.
+/// F-40: with the engine in every location and form, data arrives over a network that loses and reorders packets, and
+/// the engine ends with its NIC.
 #[test]
-fn f40_every_engine_carries_data_over_a_bad_network() {
+fn f40_every_adaptive_engine_transfers_data_over_an_impaired_network() {
     for options in ENGINES {
         let mut pair = pair(options, None, bad_network(5));
         exchange(&mut pair);
@@ -135,16 +137,17 @@ fn f40_every_engine_carries_data_over_a_bad_network() {
     }
 }
 
-/// A table on a thread grows when connections come, and stands when they go, whatever is under way.
+/// A table on a thread grows with new connections, and keeps its size when connections are destroyed, even with
+/// events in progress.
 #[test]
-fn f40_connections_come_and_go_beside_an_engine_on_a_thread() {
+fn f40_connections_are_created_and_destroyed_while_the_engine_runs_on_a_thread() {
     let options: &[(&str, &str)] = &[("fae_place", "thread"), ("fae_form", "prefetching")];
     let mut pair = pair(options, None, Impairment::default());
     let (from, to) = (config(&pair.left, options), config(&pair.right, options));
     let mut connections = Vec::new();
     for _ in 0..40 {
-        let (near, _) = common::connect(&mut pair.left, &mut pair.right, &from, &to);
-        connections.push(near.qpn);
+        let (local, _) = common::connect(&mut pair.left, &mut pair.right, &from, &to);
+        connections.push(local.qpn);
     }
     for round in 0..3 {
         for qpn in &connections {
@@ -152,7 +155,7 @@ fn f40_connections_come_and_go_beside_an_engine_on_a_thread() {
             pair.left.post(*qpn, round, SendOp::Write { remote, immediate: None }, &[sge]);
         }
         pair.succeed(connections.len());
-        // Half of them leave at once, with their last events under way.
+        // Half of them are destroyed immediately, while their last events are in progress.
         for qpn in connections.split_off(connections.len().div_ceil(2)) {
             pair.left.nic.verbs().destroy_qp(qpn).expect("it exists");
         }
@@ -160,9 +163,10 @@ fn f40_connections_come_and_go_beside_an_engine_on_a_thread() {
     exchange(&mut pair);
 }
 
-/// A NIC that is closed with events and packets under way takes its thread with it, and waits for nobody.
+/// Checks that closing a NIC with events and packets in flight also ends its engine's thread, without waiting for a
+/// peer.
 #[test]
-fn a_nic_that_ends_in_the_middle_ends_its_engine() {
+fn dropping_a_nic_stops_its_engine_thread() {
     for options in ENGINES {
         let mut pair = pair(options, None, Impairment::default());
         for wr_id in 0..8 {
@@ -176,12 +180,15 @@ fn a_nic_that_ends_in_the_middle_ends_its_engine() {
     }
 }
 
-/// What means nothing is refused where it is asked for.
+/// An option that has no effect with another one is rejected when it is set.
 #[test]
-fn a_thread_has_no_latency_to_choose() {
+fn an_interface_latency_is_rejected_for_an_engine_on_a_thread() {
     let options: &[(&str, &str)] = &[("fae_place", "thread"), ("fae_interface", "1us")];
-    let error = TransportChoice::named("falcon", options).expect_err("it would be ignored").to_string();
-    assert!(error.contains("takes the time that it takes") && error.lines().count() == 1, "{error}");
+    let error = TransportChoice::named("falcon", options).expect_err("no effect").to_string();
+    assert!(
+        error.contains("have no effect when the adaptive engine runs on a thread") && error.lines().count() == 1,
+        "{error}"
+    );
 }
 
 #[test]
@@ -193,9 +200,10 @@ fn f42_packets_are_sealed_with_every_cipher() {
     }
 }
 
-/// What both ends must have alike is refused when they do not, and the one that asks is told what the other has.
+/// A connection is refused if parameters that must be equal differ, and the initiator is told the other end's
+/// parameters.
 #[test]
-fn ends_that_differ_do_not_connect() {
+fn ends_with_different_parameters_do_not_connect() {
     let plain: &[(&str, &str)] = &[];
     let key = || protection(1, Cipher::Gcm128);
     type Case = (&'static [(&'static str, &'static str)], [Option<Protection>; 2], &'static str);
@@ -207,12 +215,12 @@ fn ends_that_differ_do_not_connect() {
         (plain, [key(), esp(1, Cipher::Gcm128)], " in ESP"),
         (plain, [key(), protection(2, Cipher::Gcm128)], "key "),
     ];
-    for (options, [here, there], says) in cases {
+    for (options, [here, there], expected_text) in cases {
         let mut left = side("left", here, Impairment::default());
         let mut right = side("right", there, Impairment::default());
         right.nic.listen(PORT, 8).expect("a free service");
         let (from, to) = (config(&left, options), config(&right, plain));
-        left.nic.start_connect(right.addr(), PORT, &from).expect("a way to the other side");
+        left.nic.start_connect(right.addr(), PORT, &from).expect("there is a route to the other side");
         let mut refused = None;
         let error = drive(&mut left, &mut right, |left, right| {
             if let Some(ConnectionEvent::Requested(request)) = right.event() {
@@ -223,15 +231,16 @@ fn ends_that_differ_do_not_connect() {
                 event => panic!("{event:?}"),
             }
         });
-        let refused = refused.expect("the other end has refused").to_string();
-        assert!(refused.contains(says), "{refused}");
-        assert!(error.to_string().contains("the other side has falcon with ordering=ordered"), "{error}");
+        let refused = refused.expect("the other end refuses the connection").to_string();
+        assert!(refused.contains(expected_text), "{refused}");
+        assert!(error.to_string().contains("the other end uses falcon with ordering=ordered"), "{error}");
     }
 }
 
-/// Whoever refuses a request may hang up at once: its peer learns why, whichever of both it hears of first.
+/// An end may disconnect right after refusing a request: its peer still learns the reason, whichever of the two
+/// messages it processes first.
 #[test]
-fn who_hangs_up_after_a_refusal_is_understood() {
+fn a_disconnect_right_after_a_refusal_keeps_the_reason() {
     type End = fn(&mut Side, &rnic_host::Connection);
     let ends: [End; 2] =
         [|side, to| side.nic.disconnect(to.id).expect("it is connected"), |side, to| side.nic.close(to.id)];
@@ -262,59 +271,60 @@ fn who_hangs_up_after_a_refusal_is_understood() {
     }
 }
 
-/// A NIC has its resources from its first queue pair; one that wants others hears of both, at either end.
+/// The first queue pair of a NIC determines the NIC's resources; an error for a queue pair that wants other resources
+/// names both values, at either end.
 #[test]
-fn other_resources_than_those_of_the_nic_are_refused() {
+fn resources_that_differ_from_those_of_the_nic_are_refused() {
     let mut left = side("left", None, Impairment::default());
     let mut right = side("right", None, Impairment::default());
     right.nic.listen(PORT, 8).expect("a free service");
     let small: &[(&str, &str)] = &[("resources", "200")];
     let (from, to) = (config(&left, small), config(&right, small));
     common::connect(&mut left, &mut right, &from, &to);
-    // Who chose none takes what there is, whatever this room's default.
+    // A configuration without a choice accepts the NIC's resources, even if they differ from the default.
     let (from, to) = (config(&left, &[]), config(&right, &[]));
     common::connect(&mut left, &mut right, &from, &to);
 
-    let says = |error: &str| {
-        let both = error.contains("resources = 300") && error.contains("resources = 200");
+    let check_error = |error: &str| {
+        let both = error.contains("resources=300") && error.contains("resources=200");
         assert!(both && error.lines().count() == 1, "{error}");
     };
     let large = config(&left, &[("resources", "300")]);
-    let error = left.nic.start_connect(right.addr(), PORT, &large).expect_err("it would be ignored");
-    says(&error.to_string());
-    left.nic.start_connect(right.addr(), PORT, &from).expect("a way to the other side");
+    let error = left.nic.start_connect(right.addr(), PORT, &large).expect_err("no effect");
+    check_error(&error.to_string());
+    left.nic.start_connect(right.addr(), PORT, &from).expect("there is a route to the other side");
     let large = config(&right, &[("resources", "300")]);
     let error = drive(&mut left, &mut right, |_, right| match right.event()? {
         ConnectionEvent::Requested(request) => Some(right.nic.accept(request.id, &large).err()),
         _ => None,
     });
-    says(&error.expect("the other end has refused").to_string());
+    check_error(&error.expect("the other end refuses the connection").to_string());
 }
 
-/// Ends with different secrets connect where their fingerprints are the same by chance, and then nothing is believed.
+/// Ends with different secrets connect if their fingerprints happen to be equal, but then no packet is authenticated.
 #[test]
-fn another_secret_opens_nothing() {
+fn packets_with_another_secret_are_not_authenticated() {
     let secret = |number: u32| {
         let mut bytes = [0; 32];
         bytes[..4].copy_from_slice(&number.to_be_bytes());
         Secret::new(bytes)
     };
-    // Found by trying.
+    // Found by trial and error.
     let [here, there] = [0, 112_244].map(secret);
     assert!(here != there && here.fingerprint() == there.fingerprint());
     let protection = |secret| Some(Protection::new(secret, Cipher::Gcm128));
     let mut left = side("left", protection(here), Impairment::default());
     let mut right = side("right", protection(there), Impairment::default());
-    let give_up_after = rnic_base::Duration::from_ms(200);
+    let peer_timeout = rnic_base::Duration::from_ms(200);
     let (from, to) = (config(&left, &[]), config(&right, &[]));
-    let from = ConnectionConfig { give_up_after, ..from };
+    let from = ConnectionConfig { peer_timeout, ..from };
     right.nic.listen(PORT, 8).expect("a free service");
     let (from, _) = common::connect(&mut left, &mut right, &from, &to);
     let (sge, remote) = (left.sge(0, 100), right.region.remote(HALF));
     let before = right.nic.bytes(&right.region).to_vec();
     left.post(from.qpn, 1, SendOp::Write { remote, immediate: None }, &[sge]);
     drive(&mut left, &mut right, |_, right| (right.nic.stats().dropped(RxDrop::Forged) > 3).then_some(()));
-    assert!(right.nic.bytes(&right.region) == before, "nothing was placed");
+    assert!(right.nic.bytes(&right.region) == before, "data were placed");
     assert_eq!(left.completions().len(), 0);
 }
 
@@ -331,9 +341,10 @@ fn connect_anew(side: &mut Side, qpn: Qpn, dest_qpn: Qpn, at: SocketAddr) {
     side.nic.verbs().modify_to_rts(qpn, &timing).expect("legal attributes");
 }
 
-/// Who is ready first hears what the other still says as it was before, and then what it says as it is.
+/// The end that is ready first receives packets that the other sent before its reset; these are dropped, and later
+/// ones are accepted.
 #[test]
-fn f42_queue_pairs_that_are_reset_one_after_the_other_hear_each_other() {
+fn f42_queue_pairs_that_are_reset_one_after_the_other_exchange_data() {
     [protection(1, Cipher::Gcm128), esp(1, Cipher::Gcm128)].into_iter().for_each(reset_one_after_the_other);
 }
 
@@ -357,10 +368,10 @@ fn reset_one_after_the_other(protection: Option<Protection>) {
     exchange(&mut pair);
 }
 
-/// Acknowledgements wait for company. Whoever ends a queue pair with its last completion does not leave its peer
-/// without.
+/// Acknowledgements are delayed in order to be combined. If a queue pair ends right after its last completion, its
+/// peer still gets them.
 #[test]
-fn a_queue_pair_that_ends_has_acknowledged_what_came() {
+fn a_queue_pair_sends_its_pending_acknowledgements_before_it_ends() {
     type End = fn(&mut Side, &rnic_host::Connection);
     let ends: [(&str, End); 4] = [
         ("destroyed", |side, to| side.nic.verbs().destroy_qp(to.qpn).expect("it exists")),
@@ -388,38 +399,39 @@ fn a_queue_pair_that_ends_has_acknowledged_what_came() {
     }
 }
 
-/// Keys change under way, at both ends, while packets are lost, late and doubled.
+/// Keys rotate at both ends while packets are in flight, with loss, delay and duplication.
 #[test]
 fn f42_keys_rotate_under_traffic() {
-    let often = Protection { packets_per_key: 5, ..protection(7, Cipher::Gcm256).expect("made so") };
+    let often = Protection { packets_per_key: 5, ..protection(7, Cipher::Gcm256).expect("the protection exists") };
     for (options, form) in [&[][..], &[("flows", "4"), ("ordering", "weak")]]
         .into_iter()
-        .flat_map(|options| [(options, Form::Psp), (options, Form::Esp)])
+        .flat_map(|options| [(options, SecurityFormat::Psp), (options, SecurityFormat::Esp)])
     {
         let mut pair = pair(options, Some(often.clone().within(form)), bad_network(3));
         exchange(&mut pair);
         for stats in [pair.left.nic.stats(), pair.right.nic.stats()] {
             assert!(stats.key_changes > 5, "{options:?}: {}", stats.key_changes);
-            // Late is not recorded. Within ESP, copies that the network has made are refused by their number.
+            // Late packets do not count as replays. In ESP, packets that the network has duplicated are refused by
+            // their sequence number.
             let refused = stats.dropped(RxDrop::Replay);
-            assert!(form == Form::Esp || refused == 0, "{options:?}: {stats:?}");
+            assert!(form == SecurityFormat::Esp || refused == 0, "{options:?}: {stats:?}");
         }
     }
 }
 
-/// Within ESP, a recorded packet is refused by its number, at once.
+/// In ESP, a recorded packet is refused immediately because of its sequence number.
 #[test]
-fn f42_what_was_recorded_within_esp_is_refused_at_once() {
+fn f42_replayed_esp_packets_are_refused_immediately() {
     let file = SharedFile::default();
     let mut pair = pair(&[], esp(7, Cipher::Gcm256), Impairment::default());
     pair.right.nic.start_capture(Box::new(file.clone())).expect("a capture");
     exchange(&mut pair);
     let to = pair.right.addr();
-    let is_inward = |frame: &Vec<u8>| frame[36..38] == to.port().to_be_bytes() && frame[42] >= 0xc0;
-    let recorded: Vec<Vec<u8>> = file.frames().into_iter().filter(is_inward).collect();
-    let thief = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let is_incoming = |frame: &Vec<u8>| frame[36..38] == to.port().to_be_bytes() && frame[42] >= 0xc0;
+    let recorded: Vec<Vec<u8>> = file.frames().into_iter().filter(is_incoming).collect();
+    let attacker = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
     for frame in &recorded {
-        thief.send_to(&frame[42..], to).expect("it is sent");
+        attacker.send_to(&frame[42..], to).expect("it is sent");
         let refused = pair.right.nic.stats().dropped(RxDrop::Replay);
         pair.drive(|_, right| (right.nic.stats().dropped(RxDrop::Replay) > refused).then_some(()));
     }
@@ -427,9 +439,9 @@ fn f42_what_was_recorded_within_esp_is_refused_at_once() {
     exchange(&mut pair);
 }
 
-/// Who has recorded packets sends them again, from the peer's address, when the connection has gone on.
+/// Packets recorded on the network are sent another time later in the connection, when they must be refused.
 #[test]
-fn f42_what_was_recorded_is_refused_later() {
+fn f42_packets_replayed_later_are_refused() {
     let file = SharedFile::default();
     let mut pair = pair(&[], protection(7, Cipher::Gcm128), Impairment::default());
     pair.right.nic.start_capture(Box::new(file.clone())).expect("a capture");
@@ -439,19 +451,19 @@ fn f42_what_was_recorded_is_refused_later() {
         file.frames().into_iter().filter(|frame| falcon_source(frame, port).is_some()).collect();
     std::thread::sleep(std::time::Duration::from_millis(600));
     exchange(&mut pair);
-    let thief = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let attacker = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
     const SENT: usize = 20;
     for frame in &recorded[..SENT] {
-        thief.send_to(&frame[42..], pair.right.addr()).expect("it is sent");
+        attacker.send_to(&frame[42..], pair.right.addr()).expect("it is sent");
     }
     pair.drive(|_, right| (right.nic.stats().drops[RxDrop::Replay as usize] == SENT as u64).then_some(()));
     exchange(&mut pair);
     assert_eq!(pair.right.nic.stats().drops[RxDrop::Forged as usize], 0);
 }
 
-/// Packets of different flows leave from different ports, and those of one flow from one.
+/// Packets of different flows are sent from different ports, those of one flow from one port at a time.
 #[test]
-fn flows_leave_from_ports_of_their_own() {
+fn flows_use_separate_source_ports() {
     for (flows, least, most) in [("1", 1, 1), ("3", 2, 12), ("4", 3, 16)] {
         let file = SharedFile::default();
         let mut pair = pair(&[("flows", flows)], None, Impairment::default());
@@ -463,9 +475,9 @@ fn flows_leave_from_ports_of_their_own() {
     }
 }
 
-/// Packets that an impairment delays are on the path of their flow all the same, in the capture of who gets them.
+/// Packets that an impairment delays are still sent from the ports of their flows, as the receiver's capture shows.
 #[test]
-fn delayed_packets_leave_from_the_ports_of_their_flows() {
+fn delayed_packets_use_the_source_ports_of_their_flows() {
     let file = SharedFile::default();
     let delay = rnic_base::Duration::from_us(200);
     let mut pair = pair(&[("flows", "4")], None, Impairment { delay, ..Impairment::default() });
@@ -475,7 +487,7 @@ fn delayed_packets_leave_from_the_ports_of_their_flows() {
     assert!((3..=16).contains(&ports.len()) && !ports.contains(&pair.left.addr().port()), "{ports:?}");
 }
 
-/// The source ports of the Falcon packets to port `to`, of which there are many.
+/// Returns the distinct source ports of the Falcon packets to port `to`; panics if there are 50 packets or less.
 fn falcon_sources(file: &SharedFile, to: u16) -> Vec<u16> {
     let mut ports: Vec<u16> = file.frames().iter().filter_map(|frame| falcon_source(frame, to)).collect();
     assert!(ports.len() > 50, "{} packets", ports.len());
@@ -484,7 +496,7 @@ fn falcon_sources(file: &SharedFile, to: u16) -> Vec<u16> {
     ports
 }
 
-/// The source port of a Falcon packet to port `to`: IPv4 without options.
+/// Returns the source port of a Falcon packet to port `to`; the frame must be IPv4 without options.
 fn falcon_source(frame: &[u8], to: u16) -> Option<u16> {
     let port = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
     (port(36) == to && frame[42] == 252).then(|| port(34))

@@ -1,5 +1,6 @@
-//! A live NIC under fire: random bytes, mutated packets, management nonsense, from strangers and from the peer's own
-//! address. It must not break, must not write where nobody may, and must still serve its connections and make new ones.
+//! A live NIC that receives random bytes, mutated packets, and invalid management messages, from unknown senders and
+//! from the peer's own address. It must not crash, must not write to memory without permission, and must still serve
+//! its connections and establish new ones.
 
 mod common;
 
@@ -42,7 +43,7 @@ fn mutate(random: &mut RandomStream, datagram: &mut Vec<u8>) {
         }
         let at = random.below(datagram.len() as u64) as usize;
         match random.below(5) {
-            // Headers, most of the time: they decide.
+            // Mostly header bytes, which determine how a packet is handled.
             0 | 1 => {
                 let at = at.min(random.below(64) as usize).min(datagram.len() - 1);
                 datagram[at] = random.bits() as u8;
@@ -58,29 +59,29 @@ fn mutate(random: &mut RandomStream, datagram: &mut Vec<u8>) {
 }
 
 /// Makes the ICRC right, so that the datagram gets past it.
-fn seal(datagram: &mut [u8], way: &Addresses) {
+fn seal(datagram: &mut [u8], addresses: &Addresses) {
     if datagram.len() < 16 {
         return;
     }
     let covered = datagram.len() - 4;
-    let icrc = icrc::Icrc::new(way, datagram.len() as u32, &datagram[..covered]).finish();
+    let icrc = icrc::Icrc::new(addresses, datagram.len() as u32, &datagram[..covered]).finish();
     datagram[covered..].copy_from_slice(&icrc);
 }
 
 #[test]
-fn a_live_nic_survives_everything_and_keeps_serving() {
+fn a_nic_survives_random_datagrams_and_continues_to_serve() {
     let samples = real_datagrams();
     let mut random = RandomStreams::new(2026).stream("hostile");
     let mut pair = Pair::loopback("irn");
     let target = pair.right.addr();
-    let strangers: Vec<UdpSocket> = (0..4).map(|_| UdpSocket::bind("127.0.0.1:0").expect("a socket")).collect();
+    let unknown_peers: Vec<UdpSocket> = (0..4).map(|_| UdpSocket::bind("127.0.0.1:0").expect("a socket")).collect();
     let before = pair.right.nic.bytes(&pair.right.region).to_vec();
     let start = Instant::now();
     let mut sent = 0u64;
     while start.elapsed() < Duration::from_secs(3) {
         for _ in 0..64 {
-            let socket = &strangers[random.below(4) as usize];
-            let way = Addresses::new(socket.local_addr().expect("bound"), target).expect("both IPv4");
+            let socket = &unknown_peers[random.below(4) as usize];
+            let addresses = Addresses::new(socket.local_addr().expect("it is bound"), target).expect("both IPv4");
             let mut datagram = match random.below(4) {
                 0 => (0..random.below(600)).map(|_| random.bits() as u8).collect(),
                 _ => samples[random.below(samples.len() as u64) as usize].clone(),
@@ -89,12 +90,12 @@ fn a_live_nic_survives_everything_and_keeps_serving() {
                 mutate(&mut random, &mut datagram);
             }
             if random.below(2) == 0 {
-                seal(&mut datagram, &way);
+                seal(&mut datagram, &addresses);
             }
             sent += u64::from(socket.send_to(&datagram, target).is_ok());
         }
         while pair.right.nic.progress() {}
-        turn_away(&mut pair.right);
+        reject_client(&mut pair.right);
         while pair.right.nic.verbs().poll_cq_one(pair.right.cq).is_some() {}
     }
     let stats = *pair.right.nic.stats();
@@ -102,12 +103,12 @@ fn a_live_nic_survives_everything_and_keeps_serving() {
     for reason in [RxDrop::UnknownPeer, RxDrop::Icrc, RxDrop::Malformed, RxDrop::Management] {
         assert!(stats.dropped(reason) > 0, "{reason:?}: {stats:?}");
     }
-    assert!(pair.right.nic.bytes(&pair.right.region) == before, "no stranger wrote anything");
+    assert!(pair.right.nic.bytes(&pair.right.region) == before, "an unknown peer wrote data");
     serves(&mut pair);
 }
 
-/// Requests for connections that get through come to nothing.
-fn turn_away(side: &mut Side) {
+/// Rejects connection requests that have passed all checks.
+fn reject_client(side: &mut Side) {
     while let Some(event) = side.event() {
         if let ConnectionEvent::Requested(request) = event {
             side.nic.reject(request.id, "").expect("it waits");
@@ -115,7 +116,7 @@ fn turn_away(side: &mut Side) {
     }
 }
 
-/// The connection that was there works, and so does a new one.
+/// Checks that the existing connection works, and that a new one can be established.
 fn serves(pair: &mut Pair) {
     let (sge, remote) = (pair.left.sge(0, 100_000), pair.right.region.remote(HALF));
     pair.left.post(pair.from.qpn, 9, SendOp::Write { remote, immediate: None }, &[sge]);
@@ -128,10 +129,10 @@ fn serves(pair: &mut Pair) {
     connect(&mut pair.left, &mut pair.right, &ours, &theirs);
 }
 
-/// The peer itself goes mad: packets from its address, with right ICRCs, for the right queue pair. They may fail the
-/// connection (that is what errors in requests do), but nothing else.
+/// Invalid packets from the peer's own address, with right ICRCs, for the right queue pair. They may fail the
+/// connection (as errors in requests do), but must have no other effect.
 #[test]
-fn a_mad_peer_harms_its_own_connections_at_most() {
+fn invalid_packets_of_a_peer_fail_only_its_own_connections() {
     let samples = real_datagrams();
     let mut random = RandomStreams::new(7).stream("mad peer");
     for round in 0..40 {
@@ -140,14 +141,14 @@ fn a_mad_peer_harms_its_own_connections_at_most() {
         let (address, target) = (left.addr(), right.addr());
         drop(left);
         let peer = UdpSocket::bind(address).expect("the address of the NIC that is gone");
-        let way = Addresses::new(address, target).expect("both IPv4");
+        let addresses = Addresses::new(address, target).expect("both IPv4");
         let _ = from;
         let half = right.nic.bytes(&right.region).to_vec();
         for _ in 0..400 {
             let mut datagram = samples[random.below(samples.len() as u64) as usize].clone();
             mutate(&mut random, &mut datagram);
             if datagram.len() >= 16 && datagram[0] != 0x64 {
-                // For the right queue pair, with a PSN near the right one, now and then.
+                // Sometimes for the right queue pair, and with a PSN close to the expected one.
                 datagram[5..8].copy_from_slice(&to.qpn.get().to_be_bytes()[1..]);
                 if let Some(info) = right.nic.query_qp(to.qpn)
                     && random.below(2) == 0
@@ -156,17 +157,17 @@ fn a_mad_peer_harms_its_own_connections_at_most() {
                     datagram[9..12].copy_from_slice(&psn.to_be_bytes()[1..]);
                 }
             }
-            seal(&mut datagram, &way);
+            seal(&mut datagram, &addresses);
             let _ = peer.send_to(&datagram, target);
             right.nic.progress();
             while right.nic.poll_connection_event().is_some() {}
         }
-        assert!(right.nic.bytes(&right.region) == half, "no key was given away, so nothing was written");
+        assert!(right.nic.bytes(&right.region) == half, "data were written without a key");
     }
 }
 
 #[test]
-fn an_icmp_error_from_everywhere_is_survived() {
+fn icmp_errors_from_many_ports_are_survived() {
     let mut nic = Nic::open(NicConfig::at("127.0.0.1:0".parse().expect("an address"))).expect("a free port");
     let pd = nic.verbs().create_pd().expect("a protection domain");
     let cq = nic.verbs().create_cq(16).expect("a legal size");
@@ -186,5 +187,5 @@ fn an_icmp_error_from_everywhere_is_survived() {
             failed += 1;
         }
     }
-    assert!(failed >= 50, "{failed} of 60 attempts were refused");
+    assert!(failed >= 50, "only {failed} of 60 attempts were refused");
 }

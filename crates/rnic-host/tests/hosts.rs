@@ -1,5 +1,5 @@
-//! NICs that share a machine's addresses, in processes of their own: through memory, over loopback, across a cable of
-//! 1500 bytes between namespaces; a process that is killed is given up, and nothing of it stays.
+//! NICs that share a machine's addresses, in processes of their own: through shared memory, over loopback, over a
+//! 1500-byte link between namespaces. A process that is killed is detected, and none of its resources remain.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -18,7 +18,7 @@ use rnic_wire::Qpn;
 const MEMORY: usize = 1 << 20;
 const HALF: usize = MEMORY / 2;
 
-/// This test program again, in a role, perhaps in a network namespace.
+/// A process of this test binary in a role, possibly in a network namespace.
 struct Role {
     child: Child,
     input: ChildStdin,
@@ -40,15 +40,15 @@ impl Role {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("it starts");
         let (input, output) = (child.stdin.take().expect("piped"), child.stdout.take().expect("piped"));
-        let (tell, lines) = channel();
+        let (sender, lines) = channel();
         std::thread::spawn(move || {
-            BufReader::new(output).lines().map_while(Result::ok).try_for_each(|line| tell.send(line))
+            BufReader::new(output).lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
         });
         Self { child, input, lines }
     }
 
-    /// What the role says after `word`.
-    fn said(&self, word: &str) -> String {
+    /// Returns what the role prints after `word`.
+    fn wait_for(&self, word: &str) -> String {
         let start = Instant::now();
         loop {
             let left = Duration::from_secs(30).saturating_sub(start.elapsed());
@@ -59,7 +59,7 @@ impl Role {
         }
     }
 
-    fn tell(&mut self, line: &str) {
+    fn send_line(&mut self, line: &str) {
         writeln!(self.input, "{line}").expect("it listens");
     }
 }
@@ -72,125 +72,125 @@ impl Drop for Role {
     }
 }
 
-/// An active and a passive process that know each other.
-fn couple(places: [Option<&str>; 2], addresses: [&str; 2], environment: &[(&str, &str)]) -> (Role, Role) {
+/// Starts an active and a passive process and exchanges their connection data.
+fn start_pair(namespaces: [Option<&str>; 2], addresses: [&str; 2], environment: &[(&str, &str)]) -> (Role, Role) {
     let start = |namespace, to, active| {
         let mut all = vec![("RNIC_TEST_TO", to), ("RNIC_TEST_ACTIVE", active)];
         all.extend_from_slice(environment);
         Role::start(namespace, &all)
     };
-    let mut active = start(places[0], addresses[1], "yes");
-    let mut passive = start(places[1], addresses[0], "no");
-    let (left, right) = (active.said("CARD"), passive.said("CARD"));
-    passive.tell(&left);
-    passive.said("READY");
-    active.tell(&right);
+    let mut active = start(namespaces[0], addresses[1], "yes");
+    let mut passive = start(namespaces[1], addresses[0], "no");
+    let (left, right) = (active.wait_for("CARD"), passive.wait_for("CARD"));
+    passive.send_line(&left);
+    passive.wait_for("READY");
+    active.send_line(&right);
     (active, passive)
 }
 
 const LOOPBACK: [&str; 2] = ["127.0.0.1", "127.0.0.1"];
 
 #[test]
-fn processes_reach_each_other_through_memory_and_over_udp() {
+fn processes_exchange_data_through_shared_memory_and_over_udp() {
     for (bypass, buffer) in [("on", "4194304"), ("off", "4194304"), ("on", "212992"), ("off", "106496")] {
         let environment = [("RNIC_TEST_BYPASS", bypass), ("RNIC_TEST_BUFFER", buffer)];
-        let (active, _passive) = couple([None, None], LOOPBACK, &environment);
-        assert_eq!(active.said("VERIFIED"), "300", "bypass {bypass}, buffer {buffer}");
-        let by_memory: u64 = active.said("BYPASS").parse().expect("a number");
+        let (active, _passive) = start_pair([None, None], LOOPBACK, &environment);
+        assert_eq!(active.wait_for("VERIFIED"), "300", "bypass {bypass}, buffer {buffer}");
+        let by_memory: u64 = active.wait_for("BYPASS").parse().expect("a number");
         assert_eq!(by_memory > 1_000, bypass == "on", "{by_memory} packets through memory, bypass {bypass}");
     }
 }
 
 #[test]
-fn one_end_without_the_bypass_is_enough_to_do_without() {
+fn the_bypass_is_unused_if_one_end_disables_it() {
     let mut active = Role::start(None, &[("RNIC_TEST_TO", "127.0.0.1"), ("RNIC_TEST_ACTIVE", "yes")]);
     let environment = [("RNIC_TEST_TO", "127.0.0.1"), ("RNIC_TEST_ACTIVE", "no"), ("RNIC_TEST_BYPASS", "off")];
     let mut passive = Role::start(None, &environment);
-    let (left, right) = (active.said("CARD"), passive.said("CARD"));
-    passive.tell(&left);
-    passive.said("READY");
-    active.tell(&right);
-    assert_eq!(active.said("VERIFIED"), "300");
-    assert_eq!(active.said("BYPASS"), "0");
+    let (left, right) = (active.wait_for("CARD"), passive.wait_for("CARD"));
+    passive.send_line(&left);
+    passive.wait_for("READY");
+    active.send_line(&right);
+    assert_eq!(active.wait_for("VERIFIED"), "300");
+    assert_eq!(active.wait_for("BYPASS"), "0");
 }
 
 #[test]
 fn ipv6_works_between_processes() {
-    let (active, _passive) = couple([None, None], ["::1", "::1"], &[("RNIC_TEST_BYPASS", "off")]);
-    assert_eq!(active.said("VERIFIED"), "300");
+    let (active, _passive) = start_pair([None, None], ["::1", "::1"], &[("RNIC_TEST_BYPASS", "off")]);
+    assert_eq!(active.wait_for("VERIFIED"), "300");
 }
 
 #[test]
-fn a_process_that_is_killed_is_given_up_and_leaves_nothing() {
+fn connections_to_a_killed_process_fail_and_its_rings_are_released() {
     for bypass in ["on", "off"] {
         let environment = [("RNIC_TEST_BYPASS", bypass), ("RNIC_TEST_FOREVER", "yes")];
-        let (active, passive) = couple([None, None], LOOPBACK, &environment);
-        active.said("BEGUN");
+        let (active, passive) = start_pair([None, None], LOOPBACK, &environment);
+        active.wait_for("BEGUN");
         std::thread::sleep(Duration::from_millis(200));
         let pid = passive.child.id();
         let killed = Instant::now();
         drop(passive);
-        assert_eq!(active.said("FAILED"), "RetryExceeded", "bypass {bypass}");
+        assert_eq!(active.wait_for("FAILED"), "RetryExceeded", "bypass {bypass}");
         assert!(killed.elapsed() < Duration::from_secs(10), "after {:?}", killed.elapsed());
-        // What is shared has no name but in the two processes.
-        assert_eq!(active.said("RINGS"), "0", "the ring to process {pid} is given up");
+        // Shared memory has no name outside the two processes, so no file is left over.
+        assert_eq!(active.wait_for("RINGS"), "0", "the ring to process {pid} was not released");
     }
 }
 
 #[test]
-fn a_cable_of_1500_bytes_carries_packets_that_fit() {
+fn packets_fit_a_link_of_1500_bytes() {
     let names = ["a", "b"].map(|end| format!("rnic-hosts-{end}{}", std::process::id()));
-    let Some(_gone) = joined(&names) else { return };
-    let places = [Some(names[0].as_str()), Some(names[1].as_str())];
-    let (active, _passive) = couple(places, ["10.98.0.1", "10.98.0.2"], &[]);
-    assert_eq!(active.said("MTU"), "1424");
-    assert_eq!(active.said("VERIFIED"), "300");
-    assert_eq!(active.said("BYPASS"), "0");
+    let Some(_guard) = connect_namespaces(&names) else { return };
+    let namespaces = [Some(names[0].as_str()), Some(names[1].as_str())];
+    let (active, _passive) = start_pair(namespaces, ["10.98.0.1", "10.98.0.2"], &[]);
+    assert_eq!(active.wait_for("MTU"), "1424");
+    assert_eq!(active.wait_for("VERIFIED"), "300");
+    assert_eq!(active.wait_for("BYPASS"), "0");
 }
 
 #[test]
-fn peers_of_other_makes_are_met_on_port_4791() {
+fn real_roce_peers_are_reached_on_port_4791() {
     let names = ["c", "d"].map(|end| format!("rnic-hosts-{end}{}", std::process::id()));
-    let Some(_gone) = joined(&names) else { return };
-    let places = [Some(names[0].as_str()), Some(names[1].as_str())];
-    let (active, _passive) = couple(places, ["10.98.0.1", "10.98.0.2"], &[("RNIC_TEST_ROCE", "yes")]);
-    assert_eq!(active.said("MTU"), "1024", "one of InfiniBand's");
-    assert_eq!(active.said("VERIFIED"), "300");
+    let Some(_guard) = connect_namespaces(&names) else { return };
+    let namespaces = [Some(names[0].as_str()), Some(names[1].as_str())];
+    let (active, _passive) = start_pair(namespaces, ["10.98.0.1", "10.98.0.2"], &[("RNIC_TEST_ROCE", "yes")]);
+    assert_eq!(active.wait_for("MTU"), "1024", "not an InfiniBand MTU");
+    assert_eq!(active.wait_for("VERIFIED"), "300");
 }
 
-/// The cable becomes narrower than packets are. Adapters' packets are not fragmented, and ours to them are not either:
-/// they are lost, which is said, and the connection ends.
+/// The link's MTU becomes smaller than packets. Hardware adapters do not fragment packets, and this NIC does not
+/// fragment those it sends to adapters: they are lost, a notice says so, and the connection fails.
 #[test]
-fn packets_for_peers_of_other_makes_are_not_fragmented() {
+fn packets_to_real_roce_peers_are_not_fragmented() {
     let names = ["e", "f"].map(|end| format!("rnic-hosts-{end}{}", std::process::id()));
-    let Some(_gone) = joined(&names) else { return };
-    let places = [Some(names[0].as_str()), Some(names[1].as_str())];
+    let Some(_guard) = connect_namespaces(&names) else { return };
+    let namespaces = [Some(names[0].as_str()), Some(names[1].as_str())];
     let environment = [("RNIC_TEST_ROCE", "yes"), ("RNIC_TEST_FOREVER", "yes")];
-    let (active, _passive) = couple(places, ["10.98.0.1", "10.98.0.2"], &environment);
-    active.said("BEGUN");
+    let (active, _passive) = start_pair(namespaces, ["10.98.0.1", "10.98.0.2"], &environment);
+    active.wait_for("BEGUN");
     std::thread::sleep(Duration::from_millis(200));
     for name in &names {
         run(&format!("ip -n {name} link set cable mtu 700")).expect("it may be changed");
     }
-    assert_eq!(active.said("FAILED"), "RetryExceeded");
-    let notice = active.said("NOTICE");
+    assert_eq!(active.wait_for("FAILED"), "RetryExceeded");
+    let notice = active.wait_for("NOTICE");
     assert!(notice.contains("10.98.0.2") && notice.contains("not fragmented"), "{notice}");
-    assert_eq!(active.said("FRAGMENTABLE"), "0");
+    assert_eq!(active.wait_for("FRAGMENTABLE"), "0");
 }
 
-/// Takes the namespaces away.
-struct Gone<'a>(&'a [String; 2]);
+/// Deletes the namespaces when it is dropped.
+struct NamespaceGuard<'a>(&'a [String; 2]);
 
-impl Drop for Gone<'_> {
+impl Drop for NamespaceGuard<'_> {
     fn drop(&mut self) {
         self.0.iter().for_each(|name| drop(run(&format!("ip netns del {name}"))));
     }
 }
 
-/// Two namespaces and a cable; `None`, with a printed reason, where that cannot be done.
-fn joined(names: &[String; 2]) -> Option<Gone<'_>> {
+/// Creates two namespaces connected by a link; returns `None`, and prints a reason, if that is not possible.
+fn connect_namespaces(names: &[String; 2]) -> Option<NamespaceGuard<'_>> {
     let [here, there] = names;
-    let gone = Gone(names);
+    let guard = NamespaceGuard(names);
     let steps = [
         format!("ip netns add {here}"),
         format!("ip netns add {there}"),
@@ -206,7 +206,7 @@ fn joined(names: &[String; 2]) -> Option<Gone<'_>> {
             return None;
         }
     }
-    Some(gone)
+    Some(guard)
 }
 
 fn run(line: &str) -> Result<(), String> {
@@ -216,7 +216,7 @@ fn run(line: &str) -> Result<(), String> {
     if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()) }
 }
 
-/// Role: connects to whom it is told, then moves data or lets others do it.
+/// Role: connects to the address it is given, then transfers data or serves the other process.
 #[test]
 #[ignore = "a role of the other tests"]
 fn role() {
@@ -244,19 +244,19 @@ fn role() {
         max_send_sge: 1,
         max_recv_sge: 1,
         signal_all: false,
-        transport: Arc::new(Transport::new(choice.profile).expect("whole")),
+        transport: Arc::new(Transport::new(choice.profile).expect("a complete profile")),
         number: None,
         nvme: None,
     };
     let qpn = nic.verbs().create_qp(&attributes).expect("a free number");
-    nic.verbs().modify_to_init(qpn).expect("fresh");
+    nic.verbs().modify_to_init(qpn).expect("the queue pair is new");
     let here = region.remote(0);
     println!("CARD {} {} {}", qpn.get(), here.addr, here.rkey);
     let mut line = String::new();
-    std::io::stdin().read_line(&mut line).expect("somebody tells");
+    std::io::stdin().read_line(&mut line).expect("the sender exists");
     let words: Vec<u64> = line.split_whitespace().map(|word| word.parse().expect("a number")).collect();
     let remote = RemoteMemory { addr: words[1], rkey: words[2] as u32 };
-    let peer = nic.acquire_host(to.parse().expect("an address"), None).expect("a way");
+    let peer = nic.acquire_host(to.parse().expect("an address"), None).expect("there is a route to the peer");
     let mtu = nic.wire_mtu_to(peer);
     println!("MTU {mtu}");
     let connection = QpConnection {
@@ -267,18 +267,18 @@ fn role() {
         min_rnr_timer: RnrTimer::at_least(rnic_base::Duration::from_us(100)),
         max_dest_rd_atomic: 8,
     };
-    nic.verbs().modify_to_rtr(qpn, &connection).expect("legal");
-    // Patient enough for a peer whose turn on a busy machine comes late; who is to be killed is given up sooner.
+    nic.verbs().modify_to_rtr(qpn, &connection).expect("valid");
+    // Enough retries for a peer that is scheduled late on a busy machine; fewer for a peer that the test kills.
     let retry_count = if is("RNIC_TEST_FOREVER", "yes") { 200 } else { 5_000 };
     let timing = QpTiming { sq_psn: Psn::new(1), retry_count, rnr_retry: None, max_rd_atomic: 8 };
-    nic.verbs().modify_to_rts(qpn, &timing).expect("legal");
+    nic.verbs().modify_to_rts(qpn, &timing).expect("valid");
     println!("READY");
     if is("RNIC_TEST_ACTIVE", "no") {
         serve(&mut nic);
     }
     let rounds = if is("RNIC_TEST_FOREVER", "yes") { u64::MAX } else { 300 };
     println!("BEGUN");
-    if let Err(status) = (0..rounds).try_for_each(|round| go_round(&mut nic, cq, qpn, &region, remote, round)) {
+    if let Err(status) = (0..rounds).try_for_each(|round| exchange_data(&mut nic, cq, qpn, &region, remote, round)) {
         println!("FAILED {status:?}");
         println!("RINGS {}", nic.bypass_rings());
         std::iter::from_fn(|| nic.poll_notice()).for_each(|notice| println!("NOTICE {notice}"));
@@ -289,8 +289,8 @@ fn role() {
     println!("BYPASS {}", nic.stats().bypass_sent);
 }
 
-/// Writes something and reads it back.
-fn go_round(
+/// Writes data and reads it back.
+fn exchange_data(
     nic: &mut Nic,
     cq: CqId,
     qpn: Qpn,
@@ -306,12 +306,12 @@ fn go_round(
     for (wr_id, op, at) in [(1, write, 0), (2, SendOp::Read { remote: there }, HALF)] {
         let sges = [region.sge(at, len as u32)];
         let flags = SendFlags::SIGNALED | SendFlags::FENCE;
-        nic.verbs().post_send(qpn, &SendRequest { wr_id, op, sges: &sges, flags }).expect("room");
+        nic.verbs().post_send(qpn, &SendRequest { wr_id, op, sges: &sges, flags }).expect("the send queue has space");
     }
     let mut done = 0;
     while done < 2 {
         if !nic.progress() {
-            nic.wait(rnic_base::Duration::from_ms(50)).expect("it may wait");
+            nic.wait(rnic_base::Duration::from_ms(50)).expect("the system call succeeds");
         }
         while let Some(completion) = nic.verbs().poll_cq_one(cq) {
             if completion.status != WcStatus::Success {
@@ -321,21 +321,21 @@ fn go_round(
         }
     }
     let bytes = nic.bytes(region);
-    assert!(bytes[..len] == bytes[HALF..HALF + len], "round {round}: {len} bytes come back as they went");
+    assert!(bytes[..len] == bytes[HALF..HALF + len], "round {round}: {len} bytes differ");
     Ok(())
 }
 
-/// Lets others do, until they have no more to say.
+/// Serves the other process until standard input ends.
 fn serve(nic: &mut Nic) -> ! {
     std::thread::spawn(|| {
-        // The end of the input is the end of whoever has started this.
+        // Standard input ends when the test that started this process does.
         let mut rest = String::new();
         let _ = std::io::stdin().read_line(&mut rest);
         std::process::exit(0);
     });
     loop {
         if !nic.progress() {
-            nic.wait(rnic_base::Duration::from_secs(1)).expect("it may wait");
+            nic.wait(rnic_base::Duration::from_secs(1)).expect("the system call succeeds");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A bad network at home: everything arrives once, in order and unharmed through loss, reordering, duplication and
+//! Impairments in the NIC: all data arrives once, in order and unharmed despite loss, reordering, duplication and
 //! corruption.
 
 mod common;
@@ -14,7 +14,7 @@ fn percent(percent: u64) -> Probability {
     Probability::ratio(percent, 100)
 }
 
-/// Writes in slots of the far side's second half, many at a time, each with its own content.
+/// Writes into slots of the other side's second half, many at a time, each with its own content.
 fn write_slots(pair: &mut Pair, slots: usize, len: usize) {
     for slot in 0..slots {
         let (sge, remote) = (pair.left.sge(slot * len, len as u32), pair.right.region.remote(HALF + slot * len));
@@ -22,7 +22,7 @@ fn write_slots(pair: &mut Pair, slots: usize, len: usize) {
     }
     pair.succeed(slots);
     let sent = &pair.left.nic.bytes(&pair.left.region)[..slots * len];
-    assert!(pair.right.nic.bytes(&pair.right.region)[HALF..HALF + slots * len] == *sent, "every byte as it was");
+    assert!(pair.right.nic.bytes(&pair.right.region)[HALF..HALF + slots * len] == *sent, "the bytes differ");
 }
 
 /// Sends into posted receives; they must arrive in order.
@@ -40,11 +40,11 @@ fn send_slots(pair: &mut Pair, slots: usize, len: usize) {
         (received.len() == slots).then_some(())
     });
     for (slot, completion) in received.iter().enumerate() {
-        assert_eq!((completion.wr_id, completion.word as usize), (slot as u64, slot), "in order");
+        assert_eq!((completion.wr_id, completion.word as usize), (slot as u64, slot), "not in order");
         assert_eq!((completion.status, completion.byte_len as usize), (WcStatus::Success, len));
     }
     let sent = &pair.left.nic.bytes(&pair.left.region)[..slots * len];
-    assert!(pair.right.nic.bytes(&pair.right.region)[HALF..HALF + slots * len] == *sent, "every byte as it was");
+    assert!(pair.right.nic.bytes(&pair.right.region)[HALF..HALF + slots * len] == *sent, "the bytes differ");
 }
 
 fn read_slots(pair: &mut Pair, slots: usize, len: usize) {
@@ -55,10 +55,11 @@ fn read_slots(pair: &mut Pair, slots: usize, len: usize) {
     }
     pair.succeed(slots);
     let there = &pair.right.nic.bytes(&pair.right.region)[..slots * len];
-    assert!(pair.left.nic.bytes(&pair.left.region)[HALF..HALF + slots * len] == *there, "every byte as it is");
+    assert!(pair.left.nic.bytes(&pair.left.region)[HALF..HALF + slots * len] == *there, "the read bytes differ");
 }
 
-/// Counts up to `count` in the far side's memory, many requests at a time: each must take effect once, in order.
+/// Increments a counter in the other side's memory up to `count`, with many requests at a time: each must take effect
+/// once, in order.
 fn count_up(pair: &mut Pair, count: u64) {
     pair.right.nic.bytes_mut(&pair.right.region)[..8].fill(0);
     for step in 0..count {
@@ -73,13 +74,13 @@ fn count_up(pair: &mut Pair, count: u64) {
     pair.succeed(count as usize);
     let word = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().expect("eight bytes"));
     for (step, bytes) in pair.left.nic.bytes(&pair.left.region)[HALF..].chunks(8).take(count as usize).enumerate() {
-        assert_eq!(word(bytes), step as u64, "what was there before step {step}");
+        assert_eq!(word(bytes), step as u64, "the wrong value before step {step}");
     }
     assert_eq!(word(&pair.right.nic.bytes(&pair.right.region)[..8]), count);
 }
 
 #[test]
-fn every_operation_survives_a_bad_network() {
+fn every_operation_succeeds_on_an_impaired_network() {
     for transport in ALL {
         for seed in 1..=3 {
             let impairment = Impairment {
@@ -98,14 +99,14 @@ fn every_operation_survives_a_bad_network() {
             count_up(&mut pair, 200);
             let (left, right) = (pair.left.nic.stats(), pair.right.nic.stats());
             assert!(left.impairment.lost > 0 && left.impairment.reordered > 0, "{left:?}");
-            assert_eq!(right.dropped(RxDrop::Icrc) > 0, left.impairment.corrupted > 0, "what is corrupt is found out");
+            assert_eq!(right.dropped(RxDrop::Icrc) > 0, left.impairment.corrupted > 0, "corruption was not detected");
             assert!(pair.left.nic.engine_stats().packets_retransmitted > 0);
         }
     }
 }
 
 #[test]
-fn what_is_overtaken_leaves_in_the_train_that_overtakes_it() {
+fn reordered_packets_are_sent_in_the_train_that_overtakes_them() {
     for transport in ["irn", "falcon"] {
         let mut pair = Pair::impaired(transport, Impairment { reorder: percent(30), ..Impairment::default() });
         let before = *pair.left.nic.stats();
@@ -120,11 +121,11 @@ fn what_is_overtaken_leaves_in_the_train_that_overtakes_it() {
 }
 
 #[test]
-fn delay_and_jitter_only_take_time() {
+fn delay_and_jitter_only_add_latency() {
     for transport in ALL {
         let (delay, jitter) = (Duration::from_ms(2), Duration::from_us(300));
         let mut pair = Pair::impaired(transport, Impairment { delay, jitter, ..Impairment::default() });
-        let round_trip = pair.from.round_trip.expect("this side has asked");
+        let round_trip = pair.from.round_trip.expect("the active side has measured a round trip");
         assert!(round_trip >= Duration::from_ms(4), "{round_trip}");
         write_slots(&mut pair, 4, 50_000);
         read_slots(&mut pair, 4, 50_000);
@@ -132,7 +133,7 @@ fn delay_and_jitter_only_take_time() {
 }
 
 #[test]
-fn what_is_delayed_arrives_although_its_sender_has_gone() {
+fn delayed_packets_are_sent_after_their_queue_pair_is_destroyed() {
     let delay = Duration::from_ms(300);
     let mut pair = Pair::loopback("irn");
     pair.right.nic.set_impairment(Impairment { delay, ..Impairment::default() });
@@ -150,14 +151,14 @@ fn what_is_delayed_arrives_although_its_sender_has_gone() {
         if let Some(completion) = left.completions().pop() {
             break completion;
         }
-        assert!(start.elapsed().as_millis() < 200, "the acknowledgement went with the one who sent it");
+        assert!(start.elapsed().as_millis() < 200, "the acknowledgement was still sent");
     };
     assert_eq!((completion.wr_id, completion.status), (2, WcStatus::Success));
 }
 
-/// IRN alone: go-back-N falls apart when its window overflows a queue again and again.
+/// IRN only: go-back-N collapses if its window overflows a queue repeatedly.
 #[test]
-fn a_slow_link_slows_down() {
+fn a_slow_link_limits_the_rate() {
     let rate = BitRate::bps(200_000_000);
     let queue = Impairment { rate: Some(rate), rate_queue_bytes: 2 << 20, ..Impairment::default() };
     let mut pair = Pair::impaired("irn", queue);
@@ -166,17 +167,17 @@ fn a_slow_link_slows_down() {
     // 480 kB at 200 Mbit/s.
     assert!(start.elapsed().as_millis() >= 19, "{:?}", start.elapsed());
     assert_eq!(pair.left.nic.stats().impairment.queue_full, 0);
-    // A queue of a few packets loses the rest; they arrive in the end.
+    // A queue of a few packets drops the others; all data arrives in the end.
     let queue = Impairment { rate_queue_bytes: 20_000, ..queue };
     let mut pair = Pair::impaired("irn", queue);
     write_slots(&mut pair, 8, 60_000);
     assert!(pair.left.nic.stats().impairment.queue_full > 0);
 }
 
-/// What the NIC says that it loses is what does not arrive: within three standard deviations of what was asked, and
-/// counted at both ends.
+/// The losses that the NIC reports equal the packets that do not arrive: within three standard deviations of the
+/// configured rate, and consistent with the counters of both ends.
 #[test]
-fn losses_are_as_many_as_asked_and_per_packet() {
+fn losses_match_the_configured_rate_and_are_per_packet() {
     let loss = percent(5);
     let mut pair = Pair::impaired("irn", Impairment { seed: 42, loss, ..Impairment::default() });
     for _ in 0..12 {
@@ -188,12 +189,13 @@ fn losses_are_as_many_as_asked_and_per_packet() {
     let (mean, deviation) = (judged as f64 * 0.05, (judged as f64 * 0.05 * 0.95).sqrt());
     assert!(judged > 1_500, "{judged}");
     assert!((left.impairment.lost as f64 - mean).abs() <= 3.0 * deviation, "{} of {judged}", left.impairment.lost);
-    assert!(left.messages_sent < left.datagrams_sent / 2, "trains were sent: loss hits their packets one by one");
+    assert!(left.messages_sent < left.datagrams_sent / 2, "packets were not sent in trains");
     assert_eq!(judged - left.impairment.lost, left.datagrams_sent);
-    assert_eq!(left.datagrams_sent, right.datagrams_received, "loopback itself lost nothing");
+    assert_eq!(left.datagrams_sent, right.datagrams_received, "loopback lost packets");
 }
 
-/// Equal seeds, equal fates: as far as the packets are the same ones, and single packets one after the other are.
+/// Equal seeds lose the same packets, provided that the packets are the same: here single packets one after the
+/// other.
 #[test]
 fn equal_seeds_lose_the_same_packets() {
     let run = |seed| {
@@ -209,14 +211,14 @@ fn equal_seeds_lose_the_same_packets() {
         }
         lost
     };
-    // Connecting takes a varying number of packets when messages are sent again: compare seeds where none was.
+    // Connection setup takes a varying number of packets if messages are retransmitted: compare runs without that.
     let (first, again) = (run(3), run(3));
     let differing = first.iter().zip(&again).filter(|(one, other)| one != other).count();
     assert!(first.iter().any(|lost| *lost) && differing <= 16, "{differing} of {} fates differ", first.len());
 }
 
 #[test]
-fn invalidation_and_immediates_survive_too() {
+fn invalidation_and_immediates_work_on_an_impaired_network() {
     let impairment = Impairment { loss: percent(10), duplicate: percent(10), ..Impairment::default() };
     let mut pair = Pair::impaired("irn", impairment);
     for round in 0..30u32 {

@@ -1,6 +1,6 @@
-//! A process that is gone without a word: queue pairs that only wait for receives learn of it too.
+//! A process that ends without notice: queue pairs that only wait for receives detect it too.
 //!
-//! The other process is this test binary again, in the role at the end.
+//! The other process is this test binary in the role at the end of this file.
 
 mod common;
 
@@ -20,8 +20,8 @@ use rnic_host::{NicConfig, RxDrop, TransportChoice};
 use rnic_wire::Qpn;
 use rustix::process::{Pid, Signal, kill_process};
 
-/// What issue and documentation promise.
-const IN_TIME: Duration = Duration::from_secs(3);
+/// Time limit promised in the issue and in the documentation.
+const DETECTION_TIME: Duration = Duration::from_secs(3);
 const RECEIVES: u64 = 3;
 
 fn open(bypass: bool) -> Side {
@@ -30,8 +30,8 @@ fn open(bypass: bool) -> Side {
 
 fn new_qp(side: &mut Side, service: Service) -> Qpn {
     let choice = TransportChoice::named("irn", &[]).expect("a transport that exists");
-    // Unreliable services take nothing from it.
-    let transport = Transport::new(choice.profile).expect("a whole profile");
+    // Unreliable services use no parameter of it.
+    let transport = Transport::new(choice.profile).expect("a complete profile");
     let attributes = QpAttributes {
         pd: side.pd,
         send_cq: side.cq,
@@ -48,7 +48,7 @@ fn new_qp(side: &mut Side, service: Service) -> Qpn {
         nvme: None,
     };
     let qpn = side.nic.verbs().create_qp(&attributes).expect("a free number");
-    side.nic.verbs().modify_to_init(qpn).expect("a fresh queue pair");
+    side.nic.verbs().modify_to_init(qpn).expect("the queue pair is new");
     qpn
 }
 
@@ -70,35 +70,35 @@ fn post_receives(side: &mut Side, qpn: Qpn) {
     }
 }
 
-/// Drives one side, sleeping in between, until it has `count` completions or the time is over.
-fn completions_of(side: &mut Side, count: usize, within: Duration) -> Vec<Completion> {
+/// Drives one side, sleeping in between, until it has `count` completions or the time `timeout` is over.
+fn completions_of(side: &mut Side, count: usize, timeout: Duration) -> Vec<Completion> {
     let (start, mut found) = (Instant::now(), Vec::new());
-    while found.len() < count && start.elapsed() < within {
+    while found.len() < count && start.elapsed() < timeout {
         if !side.nic.progress() {
-            side.nic.wait(rnic_base::Duration::from_secs(10).min(as_base(within))).expect("the system lets us wait");
+            side.nic.wait(rnic_base::Duration::from_secs(10).min(to_base(timeout))).expect("the system call succeeds");
         }
         found.extend(side.completions());
     }
     found
 }
 
-fn as_base(duration: Duration) -> rnic_base::Duration {
+fn to_base(duration: Duration) -> rnic_base::Duration {
     rnic_base::Duration::from_ms(duration.as_millis() as u64)
 }
 
 fn check_flushed(side: &mut Side, qpn: Qpn) {
-    let flushed = completions_of(side, RECEIVES as usize, IN_TIME);
+    let flushed = completions_of(side, RECEIVES as usize, DETECTION_TIME);
     let expected: Vec<_> = (0..RECEIVES).map(|wr_id| (wr_id, WcStatus::WrFlushed)).collect();
     let found: Vec<_> = flushed.iter().map(|completion| (completion.wr_id, completion.status)).collect();
     assert_eq!(found, expected, "{:?}", side.nic.stats());
-    assert_eq!(side.nic.query_qp(qpn).expect("it is there").state, QpState::Error);
+    assert_eq!(side.nic.query_qp(qpn).expect("the queue pair exists").state, QpState::Error);
     let events: Vec<_> = std::iter::from_fn(|| side.nic.verbs().poll_event()).collect();
     assert!(events.contains(&AsyncEvent::QpFatal(qpn)), "{events:?}");
     assert_eq!(side.nic.stats().peers_gone, 1);
 }
 
 #[test]
-fn a_queue_pair_that_waits_for_receives_fails_when_the_other_nic_is_gone() {
+fn a_queue_pair_in_rnr_wait_fails_when_the_other_nic_exits() {
     for (service, bypass, address) in [
         (Service::ReliableConnection, true, "127.0.0.1"),
         (Service::ReliableConnection, false, "127.0.0.1"),
@@ -114,46 +114,46 @@ fn a_queue_pair_that_waits_for_receives_fails_when_the_other_nic_is_gone() {
         let sge = right.sge(0, 8);
         right.post(to, 9, SendOp::Send { immediate: None }, &[sge]);
         drive_for(&mut left, &mut right, Duration::from_millis(100));
-        assert_eq!(left.completions().len(), 1, "it has arrived");
+        assert_eq!(left.completions().len(), 1, "the Send was not completed");
         let sge = left.sge(0, 64);
         left.post_recv(from, 0, &[sge]);
         drop(right);
-        let flushed = completions_of(&mut left, RECEIVES as usize, IN_TIME);
+        let flushed = completions_of(&mut left, RECEIVES as usize, DETECTION_TIME);
         assert_eq!(flushed.len(), RECEIVES as usize, "{service:?} {bypass} {address}: {:?}", left.nic.stats());
         assert!(flushed.iter().all(|completion| completion.status == WcStatus::WrFlushed), "{flushed:?}");
         assert_eq!(left.nic.verbs().poll_event(), Some(AsyncEvent::QpFatal(from)));
         assert_eq!(completions_of(&mut left, 1, Duration::from_millis(400)), []);
-        assert_eq!(left.nic.next_deadline(), None, "nothing is left to look after");
+        assert_eq!(left.nic.next_deadline(), None, "a timer is pending");
     }
 }
 
 #[test]
-fn only_queue_pairs_to_the_nic_that_is_gone_fail_and_requests_end_as_after_all_retries() {
-    let [mut left, mut stays, mut leaves] = [(); 3].map(|()| open(false));
+fn only_queue_pairs_to_the_exited_nic_fail_with_retry_exceeded() {
+    let [mut left, mut staying, mut exiting] = [(); 3].map(|()| open(false));
     let service = Service::ReliableConnection;
-    let (kept, lost, busy) = (new_qp(&mut left, service), new_qp(&mut left, service), new_qp(&mut left, service));
-    let (other, gone, gone_too) =
-        (new_qp(&mut stays, service), new_qp(&mut leaves, service), new_qp(&mut leaves, service));
-    connect(&mut left, kept, other, "127.0.0.1");
-    connect(&mut left, lost, gone, "127.0.0.1");
-    connect(&mut left, busy, gone_too, "127.0.0.1");
-    drop(leaves);
+    let (live, idle, busy) = (new_qp(&mut left, service), new_qp(&mut left, service), new_qp(&mut left, service));
+    let (other, exited_qp, other_exited_qp) =
+        (new_qp(&mut staying, service), new_qp(&mut exiting, service), new_qp(&mut exiting, service));
+    connect(&mut left, live, other, "127.0.0.1");
+    connect(&mut left, idle, exited_qp, "127.0.0.1");
+    connect(&mut left, busy, other_exited_qp, "127.0.0.1");
+    drop(exiting);
     let sge = left.sge(0, 8);
     left.post(busy, 7, SendOp::Send { immediate: None }, &[sge]);
-    drive_for(&mut left, &mut stays, IN_TIME);
-    let state = |side: &Side, qpn| side.nic.query_qp(qpn).expect("it is there").state;
-    assert_eq!(state(&left, kept), QpState::ReadyToSend);
-    assert_eq!((state(&left, lost), state(&left, busy)), (QpState::Error, QpState::Error));
+    drive_for(&mut left, &mut staying, DETECTION_TIME);
+    let state = |side: &Side, qpn| side.nic.query_qp(qpn).expect("the queue pair exists").state;
+    assert_eq!(state(&left, live), QpState::ReadyToSend);
+    assert_eq!((state(&left, idle), state(&left, busy)), (QpState::Error, QpState::Error));
     let found: Vec<_> = left.completions().iter().map(|done| (done.wr_id, done.status)).collect();
     assert_eq!(found, [(7, WcStatus::RetryExceeded)]);
-    assert_eq!(left.nic.verbs().poll_event(), Some(AsyncEvent::QpFatal(lost)));
-    assert_eq!(left.nic.verbs().poll_event(), None, "the completion of the other one says it all");
-    let stats = stays.nic.stats();
+    assert_eq!(left.nic.verbs().poll_event(), Some(AsyncEvent::QpFatal(idle)));
+    assert_eq!(left.nic.verbs().poll_event(), None, "an unexpected event");
+    let stats = staying.nic.stats();
     assert!(stats.probes_received >= 3, "{stats:?}");
-    assert_eq!(RxDrop::ALL.map(|reason| stats.dropped(reason)), [0; RxDrop::COUNT], "nobody takes a probe ill");
+    assert_eq!(RxDrop::ALL.map(|reason| stats.dropped(reason)), [0; RxDrop::COUNT], "a probe was dropped");
 }
 
-/// A process in the role below. It is killed with this.
+/// A process in the role below; it is killed when this is dropped.
 struct Silent(Child);
 
 impl Silent {
@@ -180,28 +180,28 @@ fn start_silent(dest: Qpn, bypass: bool) -> (Silent, Qpn) {
         .lines()
         .map(|line| line.expect("text"))
         .find_map(|line| line.split_once("NUMBER ").map(|(_, number)| number.trim().parse().expect("a number")));
-    (Silent(child), Qpn::new(number.expect("it says its number")))
+    (Silent(child), Qpn::new(number.expect("the role prints its number")))
 }
 
 #[test]
-fn a_process_that_is_stopped_is_not_gone_and_one_that_is_killed_is() {
+fn a_killed_process_counts_as_exited_and_a_stopped_one_does_not() {
     for bypass in [true, false] {
         let mut side = open(bypass);
         let qpn = new_qp(&mut side, Service::ReliableConnection);
         let (other, dest) = start_silent(qpn, bypass);
         connect(&mut side, qpn, dest, "127.0.0.1");
         post_receives(&mut side, qpn);
-        assert_eq!(completions_of(&mut side, 1, Duration::from_secs(2)), [], "it is silent");
+        assert_eq!(completions_of(&mut side, 1, Duration::from_secs(2)), [], "failed while the peer is silent");
         other.signal(Signal::STOP);
-        assert_eq!(completions_of(&mut side, 1, IN_TIME), [], "it is stopped");
+        assert_eq!(completions_of(&mut side, 1, DETECTION_TIME), [], "failed while the peer is stopped");
         assert!(side.nic.stats().probes_sent >= 6, "{:?}", side.nic.stats());
-        assert_eq!(side.nic.query_qp(qpn).expect("it is there").state, QpState::ReadyToSend);
+        assert_eq!(side.nic.query_qp(qpn).expect("the queue pair exists").state, QpState::ReadyToSend);
         other.signal(Signal::KILL);
         check_flushed(&mut side, qpn);
     }
 }
 
-/// Role: has a connected queue pair, and says nothing, until it is killed.
+/// Role: connects a queue pair, and sends nothing until it is killed.
 #[test]
 #[ignore = "a role of the other tests"]
 fn silent_role() {

@@ -1,7 +1,9 @@
-//! Registered memory that is gone when it is used: each kind, each way between two NICs, each operation, on each side.
-//! The process lives, the request fails with the right status on the right side, and the next queue pair goes on.
+//! Registered memory that is no longer accessible when it is used: each kind of loss, each path between two NICs,
+//! each operation, on each side. The process survives, the request fails with the right status on the right side, and
+//! another queue pair continues to work.
 //!
-//! An access that nothing guards ends the process, and so the test, with a signal.
+//! An unguarded access would end the process, and so the test, with a signal.
+#![expect(unsafe_code, reason = "it unmaps registered memory")]
 
 mod common;
 
@@ -22,11 +24,11 @@ use rnic_host::{NicConfig, Region, TransportChoice};
 use rnic_wire::Qpn;
 
 const PAGE: usize = 4_096;
-/// Pages of the region, of which the last half is gone.
+/// Pages of the region; the last half becomes inaccessible.
 const PAGES: usize = 16;
 const QKEY: u32 = 7;
 
-/// What has become of memory.
+/// How the memory became inaccessible.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     Unmapped,
@@ -38,20 +40,20 @@ enum Kind {
 
 const KINDS: [Kind; 5] = [Kind::Unmapped, Kind::Protected, Kind::ReadOnly, Kind::Replaced, Kind::Shortened];
 
-/// A region of a program's own memory.
-struct Theirs {
+/// A registered region of memory that belongs to the program.
+struct TestMemory {
     region: Region,
     start: *mut u8,
     file: i32,
 }
 
-impl Theirs {
-    /// Maps pages at an address of the test's choice, far below those that the kernel chooses, each used once: a hole
-    /// among the kernel's is soon filled by a mapping of another thread.
+impl TestMemory {
+    /// Maps pages at an address chosen by the test, far below those that the kernel chooses, each used once: the
+    /// kernel would soon fill a hole in its own range with a mapping of another thread.
     fn register(side: &mut Side) -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0x2000_0000_0000);
         let wanted = std::ptr::without_provenance_mut(NEXT.fetch_add(PAGES * PAGE, Ordering::Relaxed));
-        // SAFETY: a new file, and a new mapping that replaces nothing, touch nothing that exists.
+        // SAFETY: creating a file, and a mapping that replaces none, affects no existing memory.
         let (file, start) = unsafe {
             let file = libc::memfd_create(c"rnic-gone".as_ptr(), 0);
             assert_eq!(libc::ftruncate(file, (PAGES * PAGE) as i64), 0);
@@ -61,38 +63,38 @@ impl Theirs {
         };
         let start = NonNull::new(start.cast::<u8>()).filter(|start| start.as_ptr().cast() != libc::MAP_FAILED);
         let start = start.expect("a mapping");
-        // SAFETY: the mapping has so many bytes.
+        // SAFETY: the mapping has that many bytes.
         unsafe { start.as_ptr().write_bytes(0x5a, PAGES * PAGE) };
         let (pd, addr) = (side.pd, start.as_ptr() as u64);
-        // SAFETY: what is mapped there, if anything, belongs to the test and may be written.
+        // SAFETY: whatever is mapped there belongs to the test and may be written.
         let region = unsafe { side.nic.verbs().register_raw(pd, start, PAGES * PAGE, addr, Access::all()) };
         Self { region: region.expect("a legal region"), start: start.as_ptr(), file }
     }
 
-    /// The second half is gone.
-    fn tear(&self, kind: Kind) {
+    /// Makes the second half inaccessible.
+    fn make_inaccessible(&self, kind: Kind) {
         let (at, len) = (self.start.wrapping_add(PAGES * PAGE / 2).cast::<c_void>(), PAGES * PAGE / 2);
-        let fresh = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
-        // SAFETY: the pages are the test's own, and no reference leads there.
+        let map_flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+        // SAFETY: the pages are the test's own, and no reference points into them.
         let done = unsafe {
             match kind {
                 Kind::Unmapped => libc::munmap(at, len) == 0,
                 Kind::Protected => libc::mprotect(at, len, libc::PROT_NONE) == 0,
                 Kind::ReadOnly => libc::mprotect(at, len, libc::PROT_READ) == 0,
-                Kind::Replaced => libc::mmap(at, len, libc::PROT_NONE, fresh, -1, 0) == at,
+                Kind::Replaced => libc::mmap(at, len, libc::PROT_NONE, map_flags, -1, 0) == at,
                 Kind::Shortened => libc::ftruncate(self.file, (PAGES * PAGE / 2) as i64) == 0,
             }
         };
         assert!(done, "{kind:?}: {}", std::io::Error::last_os_error());
     }
 
-    /// What is still there.
-    fn good(&self) -> Sge {
+    /// Returns a part that is still accessible.
+    fn accessible_sge(&self) -> Sge {
         self.region.sge(0, 8)
     }
 }
 
-impl Drop for Theirs {
+impl Drop for TestMemory {
     fn drop(&mut self) {
         // SAFETY: whatever is left of it is the test's own.
         unsafe {
@@ -102,7 +104,7 @@ impl Drop for Theirs {
     }
 }
 
-/// How packets go, by what rules.
+/// The transport, service and path of packets.
 #[derive(Clone, Copy, Debug)]
 struct Way {
     transport: &'static str,
@@ -112,7 +114,8 @@ struct Way {
 }
 
 impl Way {
-    /// All kinds are tried where packets are made in different ways, and one of them with each transport.
+    /// Returns `true` if `kind` is tested on this path. `irn` and `falcon` without options build packets in different
+    /// ways and are tested with every kind; other paths only with unmapped memory.
     fn has_all(self, kind: Kind) -> bool {
         kind == Kind::Unmapped || matches!((self.transport, self.options), ("irn" | "falcon", []))
     }
@@ -143,7 +146,7 @@ fn unreliable(service: Service) -> [Way; 2] {
     [true, false].map(|bypass| Way { transport: "irn", options: &[], service, bypass })
 }
 
-/// What is asked for.
+/// The operation under test.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Op {
     Send,
@@ -153,13 +156,13 @@ enum Op {
     Atomic,
 }
 
-/// Two NICs of one process, a queue pair of each that is tried, and another pair beside it.
+/// Two NICs of one process, a pair of queue pairs under test, and another pair beside it.
 struct Bench {
     left: Side,
     right: Side,
     way: Way,
-    tried: (Qpn, Qpn),
-    beside: (Qpn, Qpn),
+    tested: (Qpn, Qpn),
+    other_pair: (Qpn, Qpn),
     there: PeerId,
     back: PeerId,
     srq: Option<SrqId>,
@@ -186,18 +189,18 @@ impl Bench {
             make_ready(&mut right, way, ends.1, ends.0, back);
             ends
         };
-        let (tried, beside) = (join(srq), join(None));
-        let mut bench = Self { left, right, way, tried, beside, there, back, srq };
-        // A way through memory is there from the second packet on.
-        (0..3).for_each(|_| bench.beside_goes_on());
+        let (tested, other_pair) = (join(srq), join(None));
+        let mut bench = Self { left, right, way, tested, other_pair, there, back, srq };
+        // The path through shared memory is available from the second packet on.
+        (0..3).for_each(|_| bench.check_other_pair());
         bench
     }
 
-    /// A Send on the other pair arrives.
-    fn beside_goes_on(&mut self) {
-        let (from, to) = self.beside;
-        let (sge, place) = (self.left.sge(0, 100), self.right.sge(HALF, 200));
-        self.right.post_recv(to, 77, &[place]);
+    /// Checks that a Send on the other pair arrives.
+    fn check_other_pair(&mut self) {
+        let (from, to) = self.other_pair;
+        let (sge, receive_sge) = (self.left.sge(0, 100), self.right.sge(HALF, 200));
+        self.right.post_recv(to, 77, &[receive_sge]);
         let op = self.op_to(to, SendOp::Send { immediate: None });
         self.left.post(from, 78, op, &[sge]);
         let [done, received] = self.wait(1, 1);
@@ -214,7 +217,7 @@ impl Bench {
         }
     }
 
-    /// So many completions of each side.
+    /// Waits for this many completions on each side.
     fn wait(&mut self, left: usize, right: usize) -> [Vec<Completion>; 2] {
         let mut found = [Vec::new(), Vec::new()];
         drive(&mut self.left, &mut self.right, |one, other| {
@@ -235,7 +238,7 @@ fn new_qp(side: &mut Side, way: Way, srq: Option<SrqId>) -> Qpn {
     new_end(side, way, srq, None)
 }
 
-/// The same, which may be an end of NVMe.
+/// The same, for a queue pair that may be an end of NVMe.
 fn new_end(side: &mut Side, way: Way, srq: Option<SrqId>, nvme: Option<NvmeRole>) -> Qpn {
     let choice = TransportChoice::named(way.transport, way.options).expect("legal options");
     let attributes = QpAttributes {
@@ -249,12 +252,12 @@ fn new_end(side: &mut Side, way: Way, srq: Option<SrqId>, nvme: Option<NvmeRole>
         max_recv_sge: 4,
         signal_all: false,
         service: way.service,
-        transport: Arc::new(Transport::new(choice.profile).expect("a whole profile")),
+        transport: Arc::new(Transport::new(choice.profile).expect("a complete profile")),
         number: None,
         nvme,
     };
     let qpn = side.nic.verbs().create_qp(&attributes).expect("a free number");
-    side.nic.verbs().modify_to_init(qpn).expect("a fresh queue pair");
+    side.nic.verbs().modify_to_init(qpn).expect("the queue pair is new");
     qpn
 }
 
@@ -273,7 +276,7 @@ fn make_ready(side: &mut Side, way: Way, qpn: Qpn, dest_qpn: Qpn, peer: PeerId) 
     side.nic.verbs().modify_to_rts(qpn, &timing).expect("legal attributes");
 }
 
-/// Bytes of the message that is tried: several packets, of which the first find their memory.
+/// Length of the tested message in bytes: several packets, of which the first ones use accessible memory.
 fn message_len(way: Way, op: Op) -> u32 {
     match (op, way.service) {
         (Op::Atomic, _) => 8,
@@ -284,70 +287,71 @@ fn message_len(way: Way, op: Op) -> u32 {
     }
 }
 
-/// Where it begins, so that it ends in what is gone.
+/// Offset of the message in the region, chosen so that its end is inaccessible.
 fn message_at(len: u32) -> usize {
-    let gone = PAGES * PAGE / 2;
-    if len == 8 { gone } else { gone - len as usize / 2 }
+    let accessible_len = PAGES * PAGE / 2;
+    if len == 8 { accessible_len } else { accessible_len - len as usize / 2 }
 }
 
-/// Does `op` with memory that is gone on one side; answers how the request ended, and the receive where one did.
+/// Runs `op` with inaccessible memory on one side; returns the status of the request, and that of the receive if one
+/// completed.
 fn try_one(bench: &mut Bench, kind: Kind, op: Op, is_local: bool) -> (WcStatus, Option<WcStatus>) {
-    let Bench { left, right, tried, way, srq, .. } = bench;
-    let (from, to) = *tried;
-    let theirs = Theirs::register(if is_local { left } else { right });
+    let Bench { left, right, tested, way, srq, .. } = bench;
+    let (from, to) = *tested;
+    let memory = TestMemory::register(if is_local { left } else { right });
     let len = message_len(*way, op);
     let at = message_at(len);
-    let (mine, remote) = if is_local {
-        (theirs.region.sge(at, len), right.region.remote(HALF))
+    let (local_sge, remote) = if is_local {
+        (memory.region.sge(at, len), right.region.remote(HALF))
     } else {
-        (left.sge(HALF, len), theirs.region.remote(at))
+        (left.sge(HALF, len), memory.region.remote(at))
     };
-    let place = if is_local { right.sge(HALF, len + 40) } else { theirs.region.sge(at, len + 40) };
-    // What goes before it and finds its memory is done; what comes behind it is not.
-    let good = if is_local { theirs.good() } else { left.sge(0, 8) };
+    let receive_sge = if is_local { right.sge(HALF, len + 40) } else { memory.region.sge(at, len + 40) };
+    // The request before it uses accessible memory and succeeds; the one after it is flushed.
+    let accessible_sge = if is_local { memory.accessible_sge() } else { left.sge(0, 8) };
     if matches!(op, Op::Send | Op::WriteImm) {
-        let good = right.sge(HALF, 100);
-        for (wr_id, sge) in [(11, good), (12, place), (13, good)] {
+        let accessible_sge = right.sge(HALF, 100);
+        for (wr_id, sge) in [(11, accessible_sge), (12, receive_sge), (13, accessible_sge)] {
             match srq {
                 Some(srq) => right.nic.verbs().post_srq_recv(*srq, &RecvRequest { wr_id, sges: &[sge] }).expect("room"),
                 None => right.post_recv(to, wr_id, &[sge]),
             }
         }
     }
-    theirs.tear(kind);
-    let good_op = match op {
+    memory.make_inaccessible(kind);
+    let accessible_op = match op {
         Op::Send | Op::WriteImm => bench.op_to(to, SendOp::Send { immediate: None }),
         _ => SendOp::Write { remote: bench.right.region.remote(HALF), immediate: None },
     };
-    let tried_op = match op {
+    let tested_op = match op {
         Op::Send => bench.op_to(to, SendOp::Send { immediate: None }),
         Op::Write => SendOp::Write { remote, immediate: None },
         Op::WriteImm => SendOp::Write { remote, immediate: Some(5) },
         Op::Read => SendOp::Read { remote },
         Op::Atomic => SendOp::FetchAdd { remote, add: 1 },
     };
-    // Without order, what comes behind may be done before.
-    let posts = if bench.way.is_unordered() { 2 } else { 3 };
-    let all = [(1, good_op, good), (2, tried_op, mine), (3, good_op, good)];
-    all[..posts].iter().for_each(|(wr_id, op, sge)| bench.left.post(from, *wr_id, *op, &[*sge]));
+    // On an unordered connection the request after it might complete earlier.
+    let requests = if bench.way.is_unordered() { 2 } else { 3 };
+    let all = [(1, accessible_op, accessible_sge), (2, tested_op, local_sge), (3, accessible_op, accessible_sge)];
+    all[..requests].iter().for_each(|(wr_id, op, sge)| bench.left.post(from, *wr_id, *op, &[*sge]));
     let mut received = None;
-    let mut mine = Vec::new();
+    let mut completions = Vec::new();
     drive(&mut bench.left, &mut bench.right, |left, right| {
-        mine.extend(left.completions());
+        completions.extend(left.completions());
         for done in right.completions() {
             if done.wr_id == 12 {
                 received = Some(done.status);
             }
         }
-        (mine.len() == posts).then_some(())
+        (completions.len() == requests).then_some(())
     });
-    let what = format!("{:?} {kind:?} {op:?} local {is_local}: {mine:?}", bench.way);
-    let status = mine[1].status;
-    // Without acknowledgements nobody tells a sender of the receiver's trouble.
-    let third = if status == WcStatus::Success { WcStatus::Success } else { WcStatus::WrFlushed };
-    let ends: Vec<_> = mine.iter().map(|done| (done.wr_id, done.status)).collect();
-    assert_eq!(ends, [(1, WcStatus::Success), (2, status), (3, third)][..posts], "{what}");
-    // Give the far side the time to finish what it was told.
+    let case = format!("{:?} {kind:?} {op:?} local {is_local}: {completions:?}", bench.way);
+    let status = completions[1].status;
+    // Without acknowledgements, the sender does not learn of the receiver's failure.
+    let last_status = if status == WcStatus::Success { WcStatus::Success } else { WcStatus::WrFlushed };
+    let statuses: Vec<_> = completions.iter().map(|done| (done.wr_id, done.status)).collect();
+    assert_eq!(statuses, [(1, WcStatus::Success), (2, status), (3, last_status)][..requests], "{case}");
+    // Gives the other side time to finish.
     common::drive_for(&mut bench.left, &mut bench.right, std::time::Duration::from_millis(3));
     for done in bench.right.completions() {
         if done.wr_id == 12 {
@@ -355,7 +359,7 @@ fn try_one(bench: &mut Bench, kind: Kind, op: Op, is_local: bool) -> (WcStatus, 
         }
     }
     bench.left.completions();
-    bench.beside_goes_on();
+    bench.check_other_pair();
     (status, received)
 }
 
@@ -386,7 +390,7 @@ fn rows(ways: impl IntoIterator<Item = Way>) -> impl Iterator<Item = (Way, Op, K
 }
 
 #[test]
-fn the_requesters_memory_is_gone() {
+fn unmapped_requester_memory_fails_the_request() {
     for (way, op, kind) in rows(reliable()).filter(|(_, op, kind)| *kind != Kind::ReadOnly || is_writing(*op, true)) {
         let mut bench = Bench::new(way, false);
         let (status, received) = try_one(&mut bench, kind, op, true);
@@ -398,9 +402,9 @@ fn the_requesters_memory_is_gone() {
 }
 
 #[test]
-fn the_responders_memory_is_gone() {
+fn unmapped_responder_memory_fails_the_request() {
     for (way, op, kind) in rows(reliable()).filter(|(_, op, kind)| *kind != Kind::ReadOnly || is_writing(*op, false)) {
-        let what = format!("{way:?} {op:?} {kind:?}");
+        let case = format!("{way:?} {op:?} {kind:?}");
         let mut bench = Bench::new(way, false);
         let (status, received) = try_one(&mut bench, kind, op, false);
         let (refused, receive, event) = match op {
@@ -408,22 +412,22 @@ fn the_responders_memory_is_gone() {
             Op::WriteImm if !way.is_unordered() => (WcStatus::RemoteAccess, Some(WcStatus::WrFlushed), "access"),
             _ => (WcStatus::RemoteAccess, None, "access"),
         };
-        // Without order a queue pair survives what it refuses.
+        // On an unordered connection, a queue pair survives the requests that it refuses.
         let event = if way.is_unordered() { "none" } else { event };
-        assert_eq!((status, received), (refused, receive), "{what}");
-        let [mine, theirs] = bench.events();
-        assert_eq!(mine, [], "{what}");
+        assert_eq!((status, received), (refused, receive), "{case}");
+        let [left_events, right_events] = bench.events();
+        assert_eq!(left_events, [], "{case}");
         let expected = match event {
-            "fatal" => vec![AsyncEvent::QpFatal(bench.tried.1)],
-            "access" => vec![AsyncEvent::QpAccessError(bench.tried.1)],
+            "fatal" => vec![AsyncEvent::QpFatal(bench.tested.1)],
+            "access" => vec![AsyncEvent::QpAccessError(bench.tested.1)],
             _ => vec![],
         };
-        assert_eq!(theirs, expected, "{what}");
+        assert_eq!(right_events, expected, "{case}");
     }
 }
 
 #[test]
-fn receives_of_a_shared_queue_lead_to_memory_that_is_gone() {
+fn unmapped_memory_of_a_shared_receive_fails_the_send() {
     for way in reliable() {
         let mut bench = Bench::new(way, true);
         let (status, received) = try_one(&mut bench, Kind::Unmapped, Op::Send, false);
@@ -433,7 +437,7 @@ fn receives_of_a_shared_queue_lead_to_memory_that_is_gone() {
 }
 
 #[test]
-fn nobody_acknowledges_and_memory_is_gone() {
+fn unmapped_memory_with_unreliable_services_fails_the_work_request() {
     for service in [Service::UnreliableConnection, Service::UnreliableDatagram] {
         for (way, op, kind) in rows(unreliable(service)) {
             if kind != Kind::ReadOnly {
@@ -443,7 +447,7 @@ fn nobody_acknowledges_and_memory_is_gone() {
             let (status, received) = try_one(&mut Bench::new(way, false), kind, op, false);
             let expected = match op {
                 Op::Send => Some(WcStatus::LocalProtection),
-                // It is dropped, and the receive is used again by the next message.
+                // The message is dropped, and the next one uses the receive.
                 _ => None,
             };
             let received = received.filter(|_| op != Op::WriteImm);
@@ -452,18 +456,18 @@ fn nobody_acknowledges_and_memory_is_gone() {
     }
 }
 
-/// A namespace whose file becomes too short: commands beyond its end are answered with a status of the medium, one by
-/// one, and those before it go on, as do those of RDMA beside them (F-2).
+/// The file of a namespace becomes too short: each command beyond its end completes with a media error status, while
+/// commands before the end continue, as does RDMA traffic beside them (F-2).
 #[test]
-fn f2_a_file_behind_a_namespace_that_becomes_too_short_is_a_status_and_no_more() {
+fn f2_a_truncated_namespace_file_fails_only_the_commands_beyond_its_end() {
     for (bypass, reads) in [(false, NvmeReads::Push), (true, NvmeReads::Push), (false, NvmeReads::Pull)] {
         let way = Way { transport: "falcon", options: &[], service: Service::ReliableConnection, bypass };
         let mut bench = Bench::new(way, false);
-        let theirs = Theirs::register(&mut bench.right);
+        let memory = TestMemory::register(&mut bench.right);
         let service = DeviceService { latency: Duration::from_us(5), bandwidth: BitRate::gbps(100) };
         let device = DeviceConfig { read: service, write: service, queue_depth: 32, block_log2: 9 };
         let (blocks, pd) = ((PAGES * PAGE / 512) as u64, bench.right.pd);
-        let (addr, key) = (theirs.region.addr(), theirs.region.key());
+        let (addr, key) = (memory.region.addr(), memory.region.key());
         let config = NamespaceConfig { number: 3, blocks, pd, addr, key, device };
         let namespace = bench.right.nic.verbs().nvme().create_namespace(&config).expect("a legal namespace");
         let role = NvmeInitiator { namespace: 3, block_log2: 9, reads, timeout: Duration::from_secs(5) };
@@ -471,7 +475,7 @@ fn f2_a_file_behind_a_namespace_that_becomes_too_short_is_a_status_and_no_more()
         let to = new_end(&mut bench.right, way, None, Some(NvmeRole::Target(namespace)));
         make_ready(&mut bench.left, way, from, to, bench.there);
         make_ready(&mut bench.right, way, to, from, bench.back);
-        let gone = PAGES * PAGE / 2;
+        let half = PAGES * PAGE / 2;
         let command = |bench: &mut Bench, write: bool, at: usize| {
             let remote = RemoteMemory { addr: at as u64, rkey: 0 };
             let op = if write { SendOp::Write { remote, immediate: None } } else { SendOp::Read { remote } };
@@ -482,19 +486,19 @@ fn f2_a_file_behind_a_namespace_that_becomes_too_short_is_a_status_and_no_more()
         };
         let fine = (WcStatus::Success, None);
         let status = |status| (WcStatus::RemoteOperational, Some(NvmeFailure::Status(status)));
-        assert_eq!(command(&mut bench, true, gone), fine, "{way:?}");
-        theirs.tear(Kind::Shortened);
+        assert_eq!(command(&mut bench, true, half), fine, "{way:?}");
+        memory.make_inaccessible(Kind::Shortened);
         for _ in 0..2 {
-            assert_eq!(command(&mut bench, false, gone - 4_096), status(UNRECOVERED_READ), "{way:?} {reads:?}");
-            assert_eq!(command(&mut bench, true, gone), status(WRITE_FAULT), "{way:?} {reads:?}");
-            assert_eq!(command(&mut bench, true, gone - 8_192), fine, "{way:?} {reads:?}");
+            assert_eq!(command(&mut bench, false, half - 4_096), status(UNRECOVERED_READ), "{way:?} {reads:?}");
+            assert_eq!(command(&mut bench, true, half), status(WRITE_FAULT), "{way:?} {reads:?}");
+            assert_eq!(command(&mut bench, true, half - 8_192), fine, "{way:?} {reads:?}");
             assert_eq!(command(&mut bench, false, 0), fine, "{way:?} {reads:?}");
-            bench.beside_goes_on();
+            bench.check_other_pair();
         }
-        assert!(bench.events().iter().all(Vec::is_empty), "no queue pair has failed: {way:?}");
+        assert!(bench.events().iter().all(Vec::is_empty), "a queue pair failed: {way:?}");
     }
 }
 
-/// Status fields of NVMe's media errors.
+/// Status field of NVMe's media error for Writes.
 const WRITE_FAULT: u16 = 0x280;
 const UNRECOVERED_READ: u16 = 0x281;

@@ -20,7 +20,7 @@ use rnic_host::{
 use rnic_psp::Secret;
 use rnic_wire::falcon::psp::Cipher;
 
-use common::{PATIENCE, SharedFile};
+use common::{SharedFile, TEST_TIMEOUT};
 
 const ALL: [&str; 3] = ["irn", "roce-gbn", "falcon"];
 
@@ -28,7 +28,7 @@ fn open(name: &str) -> Nic {
     open_with_key(name, None)
 }
 
-/// A NIC whose secret is `key`, again and again.
+/// Opens a NIC whose secret consists of the byte `key` repeated.
 fn open_with_key(name: &str, key: Option<u8>) -> Nic {
     let bind = "127.0.0.1:0".parse().expect("an address");
     let protection = key.map(|key| Protection::new(Secret::new([key; 32]), Cipher::Gcm128));
@@ -49,22 +49,22 @@ impl Server {
 
     fn with_key(config: ServeConfig, key: Option<u8>) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
-        let (tell, told) = std::sync::mpsc::channel();
+        let (sender, receiver) = std::sync::mpsc::channel();
         let stopped = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
             let mut nic = open_with_key("server", key);
-            tell.send(nic.local_addr()).expect("the test waits");
+            sender.send(nic.local_addr()).expect("the test waits");
             let mut sessions = Vec::new();
             serve(&mut nic, &config, || !stopped.load(Ordering::Relaxed), |served| sessions.push(served.clone()))
                 .expect("it can listen");
             sessions
         });
-        Self { address: told.recv().expect("it has opened its NIC"), stop, thread }
+        Self { address: receiver.recv().expect("it has opened its NIC"), stop, thread }
     }
 
     fn stop(self) -> Vec<Served> {
         self.stop.store(true, Ordering::Relaxed);
-        self.thread.join().expect("it has not panicked")
+        self.thread.join().expect("the thread has not panicked")
     }
 }
 
@@ -74,21 +74,21 @@ fn operations(transport: &str) -> impl Iterator<Item = Op> {
     Op::ALL.into_iter().filter(move |op| is_falcon || !op.is_nvme())
 }
 
-fn quick(op: Op) -> PerfConfig {
+fn short(op: Op) -> PerfConfig {
     let size_bytes = if op.is_nvme() { 5_120 } else { 5_000 };
     PerfConfig { op, size_bytes, depth: 8, length: Length::Count(200), verify: true, ..PerfConfig::default() }
 }
 
-/// Its warm-up was a thousand rounds, whatever they took: 20 s here.
+/// The warm-up used to take a thousand rounds, however long they were: 20 s here.
 #[test]
-fn a_ping_pong_over_a_slow_path_is_measured_in_the_time_that_was_asked_for() {
+fn a_ping_pong_over_a_slow_path_ends_in_the_configured_time() {
     let server = Server::start(ServeConfig::default());
     let mut nic = open("client");
     let impairment = Impairment { delay: Duration::from_ms(10), ..Impairment::default() };
     let length = Length::Time(Duration::from_ms(200));
-    let config = PerfConfig { depth: 1, ping_pong: true, length, impairment, ..quick(Op::Send) };
+    let config = PerfConfig { depth: 1, ping_pong: true, length, impairment, ..short(Op::Send) };
     let start = std::time::Instant::now();
-    let report = measure(&mut nic, server.address, &config).expect("it is there");
+    let report = measure(&mut nic, server.address, &config).expect("the server serves");
     assert!(report.verified && report.ops > 0, "{report:?}");
     assert!(start.elapsed() < std::time::Duration::from_secs(8), "it took {:?}", start.elapsed());
     server.stop();
@@ -100,7 +100,7 @@ fn every_operation_is_measured_and_verified_with_every_transport() {
     let mut nic = open("client");
     for transport in ALL {
         for op in operations(transport) {
-            let config = PerfConfig { transport: transport.to_owned(), qps: 3, ..quick(op) };
+            let config = PerfConfig { transport: transport.to_owned(), qps: 3, ..short(op) };
             let report = measure(&mut nic, server.address, &config).expect("the server serves");
             assert_eq!((report.transport.as_str(), report.op.as_str()), (transport, op.name()));
             assert_eq!((report.ops, report.ops_verified, report.ops_wrong), (600, 600, 0), "{report:?}");
@@ -117,7 +117,7 @@ fn every_operation_is_measured_and_verified_with_every_transport() {
 }
 
 #[test]
-fn verification_holds_through_a_bad_network() {
+fn verification_succeeds_on_an_impaired_network() {
     let server = Server::start(ServeConfig::default());
     let mut nic = open("client");
     let percent = |percent| Probability::ratio(percent, 100);
@@ -130,7 +130,7 @@ fn verification_holds_through_a_bad_network() {
                 duplicate: percent(1),
                 ..Impairment::default()
             };
-            let config = PerfConfig { transport: transport.to_owned(), impairment, ..quick(op) };
+            let config = PerfConfig { transport: transport.to_owned(), impairment, ..short(op) };
             let report = measure(&mut nic, server.address, &config).expect("the server serves");
             assert!(report.verified, "{report:?}");
             assert!((report.loss - 0.01).abs() < 1e-9);
@@ -145,7 +145,7 @@ fn verification_holds_through_a_bad_network() {
 fn a_ping_pong_reports_half_round_trips() {
     let server = Server::start(ServeConfig::default());
     let mut nic = open("client");
-    let config = PerfConfig { size_bytes: 8, depth: 1, ping_pong: true, length: Length::Count(500), ..quick(Op::Send) };
+    let config = PerfConfig { size_bytes: 8, depth: 1, ping_pong: true, length: Length::Count(500), ..short(Op::Send) };
     let report = measure(&mut nic, server.address, &config).expect("the server serves");
     assert_eq!(
         (report.ops, report.latency_kind, report.verified),
@@ -155,14 +155,14 @@ fn a_ping_pong_reports_half_round_trips() {
     let timed = PerfConfig { length: Length::Time(Duration::from_ms(50)), verify: false, ..config };
     let report = measure(&mut nic, server.address, &timed).expect("the server serves");
     assert!(report.ops > 0 && report.elapsed_s >= 0.05, "{report:?}");
-    assert!(!report.verified, "nothing was compared");
+    assert!(!report.verified, "the data were verified");
     server.stop();
 }
 
-/// The answer says that a message has arrived, and the acknowledgement of that message and of the one before may be
-/// lost: then the send queue, which has two entries, is full.
+/// The response shows that a message has arrived, while the acknowledgements of that message and the one before may
+/// be lost: then the send queue, which has two entries, is full.
 #[test]
-fn a_ping_pong_goes_on_when_acknowledgements_are_lost() {
+fn a_ping_pong_continues_when_acknowledgements_are_lost() {
     let server = Server::start(ServeConfig::default());
     let impairment = Impairment { loss: Probability::ratio(1, 10), seed: 3, ..Impairment::default() };
     for transport in ["irn", "roce-sr", "falcon"] {
@@ -170,54 +170,61 @@ fn a_ping_pong_goes_on_when_acknowledgements_are_lost() {
         let transport = transport.to_owned();
         let length = Length::Count(2_000);
         let config =
-            PerfConfig { size_bytes: 8, depth: 1, ping_pong: true, length, impairment, transport, ..quick(Op::Send) };
-        let report = measure(&mut nic, server.address, &config).expect("it comes to its end");
+            PerfConfig { size_bytes: 8, depth: 1, ping_pong: true, length, impairment, transport, ..short(Op::Send) };
+        let report = measure(&mut nic, server.address, &config).expect("the thread ends");
         assert!(report.verified && report.ops == 2_000, "{report:?}");
     }
     server.stop();
 }
 
 #[test]
-fn a_measurement_for_a_time_takes_that_time() {
+fn a_measurement_lasts_for_the_configured_time() {
     let server = Server::start(ServeConfig::default());
     let mut nic = open("client");
-    let config = PerfConfig { verify: false, length: Length::Time(Duration::from_ms(100)), ..quick(Op::Write) };
+    let config = PerfConfig { verify: false, length: Length::Time(Duration::from_ms(100)), ..short(Op::Write) };
     let report = measure(&mut nic, server.address, &config).expect("the server serves");
     assert!((0.1..2.0).contains(&report.elapsed_s) && report.ops > 0, "{report:?}");
     server.stop();
 }
 
 #[test]
-fn nonsense_is_refused_by_whoever_sees_it_first() {
+fn invalid_configurations_are_refused_by_the_client_or_the_server() {
     let server = Server::start(ServeConfig { memory_max_bytes: 1 << 20, ..ServeConfig::default() });
     let mut nic = open("client");
     let line = |nic: &mut Nic, config: &PerfConfig| {
-        let error = measure(nic, server.address, config).expect_err("nonsense").to_string();
+        let error = measure(nic, server.address, config).expect_err("an invalid configuration").to_string();
         assert_eq!(error.lines().count(), 1, "{error}");
         error
     };
-    assert_eq!(line(&mut nic, &PerfConfig { qps: 0, ..quick(Op::Write) }), "queue pairs is 0, expected 1 to 1024");
-    assert!(line(&mut nic, &PerfConfig { ping_pong: true, ..quick(Op::Send) }).contains("depth of a ping-pong is 8"));
-    assert!(
-        line(&mut nic, &PerfConfig { transport: "quic".to_owned(), ..quick(Op::Write) }).contains("unknown transport")
+    assert_eq!(
+        line(&mut nic, &PerfConfig { qps: 0, ..short(Op::Write) }),
+        "invalid number of queue pairs: 0; expected 1 to 1024"
     );
-    let greedy = PerfConfig { size_bytes: 1 << 20, ..quick(Op::Write) };
-    assert!(line(&mut nic, &greedy).contains("refuses: it takes 16777216 bytes of memory, this end gives 1048576"));
+    assert!(
+        line(&mut nic, &PerfConfig { ping_pong: true, ..short(Op::Send) }).contains("invalid depth of a ping-pong: 8")
+    );
+    assert!(
+        line(&mut nic, &PerfConfig { transport: "quic".to_owned(), ..short(Op::Write) }).contains("unknown transport")
+    );
+    let large_config = PerfConfig { size_bytes: 1 << 20, ..short(Op::Write) };
+    assert!(line(&mut nic, &large_config).contains(
+        "refused the session: the task needs 16777216 bytes of memory, but the server allows at most 1048576"
+    ));
     // The server is still there.
-    assert!(measure(&mut nic, server.address, &quick(Op::Write)).expect("the server serves").verified);
+    assert!(measure(&mut nic, server.address, &short(Op::Write)).expect("the server serves").verified);
     server.stop();
-    let error = measure(&mut nic, "127.0.0.1:9".parse().expect("an address"), &quick(Op::Write));
+    let error = measure(&mut nic, "127.0.0.1:9".parse().expect("an address"), &short(Op::Write));
     assert!(matches!(error, Err(PerfError::Connect(ConnectError::Refused { .. }))), "{error:?}");
 }
 
 #[test]
-fn a_client_that_vanishes_leaves_the_server_serving() {
+fn the_server_continues_after_a_client_disappears() {
     let server = Server::start(ServeConfig { patience: Duration::from_ms(500), ..ServeConfig::default() });
     let address = server.address;
     std::thread::spawn(move || {
         let mut nic = open("client");
-        let config = PerfConfig { length: Length::Time(Duration::from_ms(100)), ..quick(Op::Write) };
-        // Gone without a word, with its control connection established.
+        let config = PerfConfig { length: Length::Time(Duration::from_ms(100)), ..short(Op::Write) };
+        // Ends without notice after it has established its control connection.
         let pd = nic.verbs().create_pd().expect("a protection domain");
         let cq = nic.verbs().create_cq(64).expect("a legal size");
         let mut connection = rnic_host::ConnectionConfig::new(pd, cq);
@@ -228,27 +235,27 @@ fn a_client_that_vanishes_leaves_the_server_serving() {
     .join()
     .expect("the client ran");
     let mut nic = open("second client");
-    let mut config = quick(Op::Write);
+    let mut config = short(Op::Write);
     config.timeout = Duration::from_secs(5);
-    assert!(measure(&mut nic, address, &config).expect("nobody is in the way").verified);
+    assert!(measure(&mut nic, address, &config).expect("the server serves").verified);
     std::thread::sleep(std::time::Duration::from_millis(800));
     let problems = server.stop().into_iter().filter_map(|session| session.problem);
-    assert_eq!(problems.filter(|problem| problem.contains("silent")).count(), 1);
+    assert_eq!(problems.filter(|problem| problem.contains("no packet has arrived")).count(), 1);
 }
 
 #[test]
-fn once_is_once() {
+fn a_server_with_once_serves_one_session() {
     let server = Server::start(ServeConfig { once: true, ..ServeConfig::default() });
-    measure(&mut open("client"), server.address, &quick(Op::Read)).expect("the server serves");
-    assert_eq!(server.thread.join().expect("it has not panicked").len(), 1);
+    measure(&mut open("client"), server.address, &short(Op::Read)).expect("the server serves");
+    assert_eq!(server.thread.join().expect("the thread has not panicked").len(), 1);
 }
 
 #[test]
-fn a_file_arrives_as_it_is() {
+fn a_file_arrives_unchanged() {
     let server = Server::start(ServeConfig::default());
     let mut nic = open("client");
     let path = std::env::current_exe().expect("a test has a file");
-    let len = std::fs::metadata(&path).expect("it is there").len();
+    let len = std::fs::metadata(&path).expect("the file exists").len();
     let unordered = ("falcon", vec![("ordering".to_owned(), "unordered".to_owned())]);
     for (transport, options) in ALL.into_iter().map(|transport| (transport, Vec::new())).chain([unordered]) {
         let percent = |percent| Probability::ratio(percent, 100);
@@ -268,17 +275,17 @@ fn a_file_arrives_as_it_is() {
     }
     let missing = std::path::Path::new("/nowhere/at/all");
     let error = send_file(&mut nic, server.address, missing, &TransferConfig::default()).expect_err("no such file");
-    assert!(error.to_string().starts_with("/nowhere/at/all: No such file"), "{error}");
+    assert!(error.to_string().starts_with("cannot read /nowhere/at/all: No such file"), "{error}");
     server.stop();
 }
 
 fn falcon(op: Op) -> PerfConfig {
-    PerfConfig { transport: "falcon".to_owned(), ..quick(op) }
+    PerfConfig { transport: "falcon".to_owned(), ..short(op) }
 }
 
-/// Without order, what completes first is not what was posted first, and entries of the queue become free in order.
+/// Without ordering, requests complete in any order, but queue entries become free in order.
 #[test]
-fn without_order_all_that_can_work_does_and_is_verified() {
+fn unordered_operations_without_order_requirements_are_verified() {
     let server = Server::start(ServeConfig::default());
     let mut nic = open("client");
     let impairment = Impairment {
@@ -309,50 +316,55 @@ fn without_order_all_that_can_work_does_and_is_verified() {
 }
 
 #[test]
-fn nvme_says_what_it_needs() {
+fn nvme_operations_report_their_requirements() {
     let mut nic = open("client");
-    let nobody = "127.0.0.1:9".parse().expect("an address");
+    let closed_port = "127.0.0.1:9".parse().expect("an address");
     let refused = |nic: &mut Nic, config: PerfConfig| {
-        measure(nic, nobody, &config).map(drop).expect_err("before anything is sent").to_string()
+        measure(nic, closed_port, &config).map(drop).expect_err("before anything is sent").to_string()
     };
-    let irn = PerfConfig { transport: "irn".to_owned(), ..quick(Op::NvmeRead) };
-    assert_eq!(refused(&mut nic, irn), "nvme-read is NVMe, which falcon carries and irn does not: take falcon");
+    let irn = PerfConfig { transport: "irn".to_owned(), ..short(Op::NvmeRead) };
+    assert_eq!(
+        refused(&mut nic, irn),
+        "operation nvme-read is an NVMe command, which transport irn does not support; use the transport falcon"
+    );
     for size_bytes in [0, 1_000, (1 << 20) + 512] {
         let config = PerfConfig { size_bytes, ..falcon(Op::NvmeWrite) };
-        assert!(refused(&mut nic, config).ends_with("expected whole blocks of 512 bytes, at most 1 MiB"));
+        assert!(
+            refused(&mut nic, config).ends_with("expected a multiple of the block size of 512 bytes, at most 1 MiB")
+        );
     }
     for depth in [8_193, 20_000] {
         let said = refused(&mut nic, PerfConfig { depth, ..falcon(Op::NvmeRead) });
         assert!(
-            said.starts_with(&format!("depth of a queue pair for NVMe is {depth}, expected at most 8192")),
+            said.starts_with(&format!("invalid depth of a queue pair for NVMe: {depth}; expected at most 8192")),
             "{said}"
         );
-        assert!(said.contains("have fewer in flight, or more queue pairs") && said.lines().count() == 1, "{said}");
+        assert!(said.contains("reduce the depth or use more queue pairs") && said.lines().count() == 1, "{said}");
     }
-    let deepest = PerfConfig { depth: 8_192, ..falcon(Op::NvmeRead) };
-    rnic_host::perf::check(&deepest, 4_096).expect("it can be");
+    let max_depth = PerfConfig { depth: 8_192, ..falcon(Op::NvmeRead) };
+    rnic_host::perf::check(&max_depth, 4_096).expect("the largest depth is valid");
 }
 
-/// Before anything is sent: nobody listens there.
+/// Refused before a packet is sent: no program listens at that address.
 #[test]
-fn what_needs_order_is_refused_without() {
+fn operations_that_require_order_are_refused_without_it() {
     let mut nic = open("client");
-    let nobody = "127.0.0.1:9".parse().expect("an address");
+    let closed_port = "127.0.0.1:9".parse().expect("an address");
     let options = vec![("ordering".to_owned(), "unordered".to_owned())];
-    for (op, says) in [
-        (Op::Send, "a Send needs order beyond one packet of at most 4096 bytes"),
-        (Op::Write, "a Write that is compared (it has immediate data) needs order"),
-        (Op::CompareSwap, "a compare-and-swap needs order beyond one in flight"),
+    for (op, expected_text) in [
+        (Op::Send, "a Send with more than one packet (4096 bytes) requires order"),
+        (Op::Write, "a verified Write (it has immediate data) with more than one packet"),
+        (Op::CompareSwap, "a compare-and-swap with more than one operation in flight requires order"),
     ] {
         let config = PerfConfig { options: options.clone(), ..falcon(op) };
-        let error = measure(&mut nic, nobody, &config).expect_err("it cannot work");
-        assert!(matches!(error, PerfError::NeedsOrder { .. }) && error.to_string().contains(says), "{error}");
+        let error = measure(&mut nic, closed_port, &config).expect_err("order is required");
+        assert!(matches!(error, PerfError::NeedsOrder { .. }) && error.to_string().contains(expected_text), "{error}");
     }
 }
 
-/// What a session with a key says of memory nobody can read on the way; without one it is there to be read.
+/// With a key, none of a session's data is readable on the wire; without one it is.
 #[test]
-fn nothing_of_a_session_with_a_key_travels_in_clear() {
+fn a_session_with_a_key_sends_no_cleartext() {
     for key in [None, Some(1)] {
         let server = Server::with_key(ServeConfig::default(), key);
         let mut nic = open_with_key("client", key);
@@ -361,17 +373,17 @@ fn nothing_of_a_session_with_a_key_travels_in_clear() {
         assert!(measure(&mut nic, server.address, &falcon(Op::Write)).expect("the server serves").verified);
         nic.stop_capture();
         let frames = file.frames();
-        let says = |word: &[u8]| frames.iter().any(|frame| frame.windows(word.len()).any(|found| found == word));
+        let in_clear = |word: &[u8]| frames.iter().any(|frame| frame.windows(word.len()).any(|found| found == word));
         for word in ["prepare", "ready", "rkey", "finish", "outcome"] {
-            assert_eq!(says(word.as_bytes()), key.is_none(), "{word:?} with key {key:?}");
+            assert_eq!(in_clear(word.as_bytes()), key.is_none(), "{word:?} with key {key:?}");
         }
         server.stop();
     }
 }
 
-/// Whoever has no key, or another one, is told so in a line, and the next one is served.
+/// A client without the right key gets a one-line error, and the next client is served.
 #[test]
-fn a_server_with_a_key_serves_those_who_have_it() {
+fn a_server_with_a_key_serves_only_clients_with_the_key() {
     let server = Server::with_key(ServeConfig { patience: Duration::from_secs(1), ..ServeConfig::default() }, Some(1));
     let plain = Server::start(ServeConfig::default());
     let refused = |key, server: &Server, config: &PerfConfig| {
@@ -380,22 +392,22 @@ fn a_server_with_a_key_serves_those_who_have_it() {
         assert_eq!(error.lines().count(), 1, "{error}");
         error
     };
-    for config in [quick(Op::Write), falcon(Op::Write)] {
+    for config in [short(Op::Write), falcon(Op::Write)] {
         let error = refused(None, &server, &config);
-        assert!(error.contains("falcon with the same --key only"), "{error}");
+        assert!(error.contains("falcon with the same --key"), "{error}");
     }
     let error = refused(Some(1), &plain, &falcon(Op::Write));
-    assert!(error.contains("the other end has no --key"), "{error}");
-    let error = refused(Some(1), &server, &quick(Op::Write));
-    assert!(error.contains("packets of irn are not encrypted"), "{error}");
+    assert!(error.contains("the client has a --key, but the server has none"), "{error}");
+    let error = refused(Some(1), &server, &short(Op::Write));
+    assert!(error.contains("transport irn does not encrypt packets"), "{error}");
     let error = refused(Some(2), &server, &falcon(Op::Write));
-    assert!(error.contains("the other side has falcon with") && error.contains("key "), "{error}");
+    assert!(error.contains("the other end uses falcon with") && error.contains("key "), "{error}");
     let start = Instant::now();
     let mut nic = open_with_key("client", Some(1));
     let report = loop {
         match measure(&mut nic, server.address, &falcon(Op::Read)) {
             Ok(report) => break report,
-            Err(error) => assert!(error.to_string().contains("busy") && start.elapsed() < PATIENCE, "{error}"),
+            Err(error) => assert!(error.to_string().contains("busy") && start.elapsed() < TEST_TIMEOUT, "{error}"),
         }
     };
     assert!(report.verified, "{report:?}");
@@ -404,7 +416,7 @@ fn a_server_with_a_key_serves_those_who_have_it() {
     plain.stop();
 }
 
-/// A client that says on its control connection what it likes.
+/// A client that sends arbitrary orders on its control connection.
 struct ByHand {
     nic: Nic,
     config: ConnectionConfig,
@@ -430,62 +442,62 @@ impl ByHand {
 
     fn post(&mut self, op: SendOp, sge: Sge) {
         let request = SendRequest { wr_id: 1, op, sges: &[sge], flags: SendFlags::SIGNALED };
-        self.nic.verbs().post_send(self.connection.qpn, &request).expect("room");
+        self.nic.verbs().post_send(self.connection.qpn, &request).expect("the send queue has space");
     }
 
-    /// What the server answers to `order`.
+    /// Returns the server's answer to `order`.
     fn order(&mut self, order: &str) -> serde_json::Value {
         let sges = [self.region.sge(8_192, 4_096)];
-        self.nic.verbs().post_recv(self.connection.qpn, &RecvRequest { wr_id: 2, sges: &sges }).expect("room");
+        self.nic.verbs().post_recv(self.connection.qpn, &RecvRequest { wr_id: 2, sges: &sges }).expect("a free entry");
         self.nic.bytes_mut(&self.region)[..order.len()].copy_from_slice(order.as_bytes());
         self.post(SendOp::Send { immediate: None }, self.region.sge(0, order.len() as u32));
         let answer = await_completion(&mut self.nic, self.cq, WcOpcode::Recv);
         assert_eq!(answer.status, WcStatus::Success);
         let answer = self.nic.bytes(&self.region)[8_192..8_192 + answer.byte_len as usize].to_vec();
-        serde_json::from_slice(&answer).expect("an answer")
+        serde_json::from_slice(&answer).expect("a response has arrived")
     }
 }
 
-/// Asks for one small Write.
+/// An order for one small Write.
 const PREPARE: &str = r#"{"prepare":{"version":3,"task":{"perf":{"op":"write","size_bytes":64,"qps":1,"depth":1,
     "verify":false,"ping_pong":false}},"transport":{"name":"falcon","options":[]},"impairment":{"seed":0,
     "loss":0,"corrupt":0,"duplicate":0,"reorder":0,"reorder_packets":0,"reorder_hold_ps":0,"delay_ps":0,
     "jitter_ps":0,"rate_bps":null,"rate_queue_bytes":0}}}"#;
 
-/// A client that connects and says nothing, however often, and one that orders something and says nothing then: neither
-/// keeps others out for the half minute after which a session without a sign of life is over.
+/// Clients that connect and send nothing, and one that stops after an order: neither blocks other clients for the
+/// half minute after which a silent session ends.
 #[test]
 fn silent_clients_keep_nobody_out() {
     let server = Server::start(ServeConfig::default());
     let mut silent = ByHand::connect(&server, None);
     let config = ConnectionConfig { private_data: [&b"C"[..], &[8; 12]].concat(), ..silent.config.clone() };
-    // More than the server lets wait.
+    // More than the server's queue of waiting clients.
     for _ in 0..80 {
         silent.nic.connect(server.address, PerfConfig::default().port, &config).expect("it listens");
     }
     let start = Instant::now();
     let mut nic = open("client");
-    assert!(measure(&mut nic, server.address, &quick(Op::Write)).expect("it is served").verified);
+    assert!(measure(&mut nic, server.address, &short(Op::Write)).expect("it is served").verified);
     assert!(start.elapsed() < std::time::Duration::from_secs(4), "served after {:?}", start.elapsed());
 
     let mut ordered = ByHand::connect(&server, None);
     assert!(ordered.order(PREPARE)["ready"].is_object());
     let start = Instant::now();
     let report = loop {
-        match measure(&mut nic, server.address, &quick(Op::Write)) {
+        match measure(&mut nic, server.address, &short(Op::Write)) {
             Ok(report) => break report,
             Err(error) => assert!(error.to_string().contains("busy"), "{error}"),
         }
-        assert!(start.elapsed() < PATIENCE, "still kept out");
+        assert!(start.elapsed() < TEST_TIMEOUT, "the server does not serve");
         std::thread::sleep(std::time::Duration::from_millis(100));
     };
     assert!(report.verified && start.elapsed() < std::time::Duration::from_secs(12), "after {:?}", start.elapsed());
     server.stop();
 }
 
-/// A control connection is told where memory is, and reaches none of it: it has a protection domain of its own.
+/// A control connection learns the address of the memory but cannot access it: it has a protection domain of its own.
 #[test]
-fn the_control_connection_reaches_no_memory() {
+fn a_control_connection_cannot_access_memory() {
     for key in [None, Some(1)] {
         let server = Server::with_key(ServeConfig::default(), key);
         let mut client = ByHand::connect(&server, key);
@@ -495,7 +507,7 @@ fn the_control_connection_reaches_no_memory() {
         let remote = RemoteMemory { addr: number("addr"), rkey: number("rkey") as u32 };
         client.post(SendOp::Write { remote, immediate: None }, client.region.sge(0, 8));
         let written = await_completion(&mut client.nic, client.cq, WcOpcode::RdmaWrite);
-        // The far end hangs up, which may be heard before its refusal.
+        // The server disconnects, which may be noticed before its refusal.
         let is_refused = matches!(written.status, WcStatus::RemoteAccess | WcStatus::WrFlushed);
         assert!(is_refused, "with key {key:?}: {written:?}");
         drop(client);
@@ -503,9 +515,9 @@ fn the_control_connection_reaches_no_memory() {
     }
 }
 
-/// Whoever may order a measurement may not end the server, nor have more of its memory than it gives.
+/// A client that may order measurements can neither end the server nor use more of its memory than permitted.
 #[test]
-fn orders_that_would_harm_the_server_are_refused() {
+fn harmful_orders_are_refused() {
     let patience = Duration::from_ms(200);
     let server = Server::start(ServeConfig { patience, ..ServeConfig::default() });
     let mut client = ByHand::connect(&server, None);
@@ -519,10 +531,10 @@ fn orders_that_would_harm_the_server_are_refused() {
         let order = PREPARE.replace(&format!("\"{field}\":0"), &format!("\"{field}\":{value}"));
         let answer = client.order(&order);
         let reason = answer["refused"]["reason"].as_str();
-        assert!(reason.is_some_and(|reason| reason.contains("60 s at most")), "{field}: {answer}");
+        assert!(reason.is_some_and(|reason| reason.contains("at most 60 s is allowed")), "{field}: {answer}");
     }
     std::thread::sleep(std::time::Duration::from_millis(500));
-    let report = measure(&mut open("client"), server.address, &quick(Op::Write)).expect("the server serves");
+    let report = measure(&mut open("client"), server.address, &short(Op::Write)).expect("the server serves");
     assert!(report.verified, "{report:?}");
     server.stop();
 }
@@ -536,7 +548,7 @@ fn await_completion(nic: &mut Nic, cq: CqId, opcode: WcOpcode) -> Completion {
         if let Some(found) = found.filter(|found| found.opcode == opcode || found.status != WcStatus::Success) {
             return found;
         }
-        assert!(start.elapsed() < PATIENCE, "no {opcode:?}");
+        assert!(start.elapsed() < TEST_TIMEOUT, "no {opcode:?}");
     }
 }
 
@@ -545,7 +557,8 @@ fn falcon_at(delay: Duration, options: &[(&str, &str)]) -> PerfConfig {
     PerfConfig { options, impairment: Impairment { delay, ..Impairment::default() }, ..falcon(Op::Write) }
 }
 
-/// A path whose round trip is longer than any timeout that Falcon begins with carries data all the same, both ways.
+/// Over a path whose round trip is longer than any of Falcon's initial timeouts, data still arrives in both
+/// directions.
 #[test]
 fn falcon_works_over_long_paths() {
     let server = Server::start(ServeConfig::default());
@@ -563,11 +576,11 @@ fn falcon_works_over_long_paths() {
     server.stop();
 }
 
-/// Swift takes the delay of the path itself for no congestion: windows grow as far as IRN's, if more slowly (the one
-/// towards the receiving NIC by a packet a round trip, so it takes two seconds here).
+/// Swift does not treat the propagation delay of the path as congestion: windows grow as far as IRN's, only more
+/// slowly (ncwnd by a packet per round trip, so this takes two seconds here).
 #[test]
 #[ignore = "a measurement: on a busy machine delays are anything"]
-fn falcon_fills_a_long_path_as_far_as_irn_does() {
+fn falcon_reaches_half_of_irns_goodput_on_a_long_path() {
     let server = Server::start(ServeConfig::default());
     let mut nic = open("client");
     for (delay, op) in [(1, Op::Write), (5, Op::Write), (5, Op::Read)] {

@@ -1,7 +1,7 @@
 //! Two processes: on loopback, and in network namespaces with a path of their own between them.
 //!
-//! The other process is this test binary again, running one of the ignored tests at the end, which are not tests but
-//! roles. Namespaces need root and `ip` (Debian package iproute2); without them those tests say so and pass.
+//! The other process is this test binary, running one of the ignored tests at the end, which are roles rather than
+//! tests. Namespaces need root and `ip` (Debian package iproute2); without them those tests say so and pass.
 
 mod common;
 
@@ -18,7 +18,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 const BOTH: [&str; 2] = ["irn", "roce-gbn"];
 
-/// A process in a role. It is killed with this.
+/// A process in a role; it is killed when this is dropped.
 struct Role {
     child: Child,
     output: BufReader<ChildStdout>,
@@ -27,14 +27,14 @@ struct Role {
 impl Role {
     /// Starts `role` in `namespace`, if one is given.
     fn start(role: &str, namespace: Option<&str>, environment: &[(&str, &str)]) -> Self {
-        let this = std::env::current_exe().expect("a test has a file");
+        let executable = std::env::current_exe().expect("a test has a file");
         let mut command = match namespace {
             Some(namespace) => {
                 let mut command = Command::new("ip");
-                command.args(["netns", "exec", namespace]).arg(this);
+                command.args(["netns", "exec", namespace]).arg(executable);
                 command
             }
-            None => Command::new(this),
+            None => Command::new(executable),
         };
         command.args([role, "--exact", "--ignored", "--nocapture"]).envs(environment.iter().copied());
         let mut child = command.stdout(Stdio::piped()).spawn().expect("this binary runs");
@@ -42,14 +42,14 @@ impl Role {
         Self { child, output }
     }
 
-    /// What it says after `word`, on a line of its own.
-    fn said(&mut self, word: &str) -> String {
+    /// Returns what it prints after `word`, on a line of its own.
+    fn wait_for(&mut self, word: &str) -> String {
         let mut line = String::new();
         loop {
             line.clear();
             let len = self.output.read_line(&mut line).expect("text");
             assert!(len > 0, "it has ended without saying `{word}`");
-            // The test harness writes before the first line, without an end.
+            // The test harness writes text without a line end before the first line.
             if let Some(at) = line.find(word) {
                 return line[at + word.len()..].trim().to_owned();
             }
@@ -74,9 +74,9 @@ fn percent(percent: u64) -> Probability {
 }
 
 #[test]
-fn two_processes_move_and_verify_everything_through_a_bad_network() {
+fn two_processes_transfer_and_verify_every_operation_on_an_impaired_network() {
     let mut server = Role::start("serve_role", None, &[("RNIC_TEST_BIND", "127.0.0.1:0")]);
-    let address: SocketAddr = server.said("SERVING").parse().expect("an address");
+    let address: SocketAddr = server.wait_for("SERVING").parse().expect("an address");
     let mut nic = open("127.0.0.1:0").expect("a free port");
     let impairment =
         Impairment { loss: percent(1), reorder: percent(2), duplicate: percent(1), ..Impairment::default() };
@@ -98,10 +98,11 @@ fn two_processes_move_and_verify_everything_through_a_bad_network() {
     }
 }
 
-/// How a measurement ends whose server is sent `signal`, and how many milliseconds later.
+/// Runs a measurement whose server is sent `signal`. Returns the error, and how many milliseconds after the signal
+/// the measurement ended.
 fn measured_until(signal: Signal, transport: &str) -> (SocketAddr, PerfError, u128) {
     let mut server = Role::start("serve_role", None, &[("RNIC_TEST_BIND", "127.0.0.1:0")]);
-    let address = server.said("SERVING").parse().expect("an address");
+    let address = server.wait_for("SERVING").parse().expect("an address");
     let process = Pid::from_child(&server.child);
     let signaller = std::thread::spawn(move || {
         std::thread::sleep(std::time::Duration::from_millis(300));
@@ -116,31 +117,30 @@ fn measured_until(signal: Signal, transport: &str) -> (SocketAddr, PerfError, u1
     let error = measure(&mut open("127.0.0.1:0").expect("a free port"), address, &config);
     let ended = Instant::now();
     let signalled = signaller.join().expect("it is sent");
-    (address, error.expect_err("nobody answers"), ended.duration_since(signalled).as_millis())
+    (address, error.expect_err("no response arrives"), ended.duration_since(signalled).as_millis())
 }
 
 #[test]
-fn a_process_that_is_killed_or_stopped_is_given_up_in_bounded_time() {
+fn connections_to_a_killed_or_stopped_process_fail_in_bounded_time() {
     for transport in BOTH {
         let (address, error, after) = measured_until(Signal::KILL, transport);
         assert!(matches!(error, PerfError::Gone { peer } if peer == address), "{transport}: {error:?}");
         assert!((500..6_000).contains(&after), "{transport}: given up after {after} ms");
-        // Its port is there, and says nothing.
+        // A stopped process keeps its port, but does not respond.
         let (_, error, after) = measured_until(Signal::STOP, transport);
         let PerfError::Operation { status, .. } = error else { panic!("{transport}: {error:?}") };
         assert_eq!(status, WcStatus::RetryExceeded, "{transport}");
-        // Silence is believed for two seconds by default, and each retry may come a little late.
+        // By default a silent peer is tolerated for two seconds, and each retry may be a little late.
         assert!((500..6_000).contains(&after), "{transport}: given up after {after} ms");
     }
 }
 
-/// A probe, and what is believed of its answers, is for those that are silent: one may be, for a moment, on a busy
-/// machine.
+/// Probes are only for peers that are silent: one probe may occur if a busy machine delays the peer.
 #[test]
-fn a_process_that_speaks_is_not_asked_whether_it_lives() {
+fn a_process_that_sends_packets_is_not_probed() {
     for transport in ["irn", "falcon"] {
         let mut server = Role::start("serve_role", None, &[("RNIC_TEST_BIND", "127.0.0.1:0")]);
-        let address = server.said("SERVING").parse().expect("an address");
+        let address = server.wait_for("SERVING").parse().expect("an address");
         let length = Length::Time(Duration::from_ms(2_500));
         let config = PerfConfig { transport: transport.to_owned(), length, ..PerfConfig::default() };
         let mut nic = open("127.0.0.1:0").expect("a free port");
@@ -150,26 +150,28 @@ fn a_process_that_speaks_is_not_asked_whether_it_lives() {
 }
 
 #[test]
-fn an_address_that_another_process_has_is_one_clear_error() {
+fn an_address_of_another_process_is_a_one_line_error() {
     let mut server = Role::start("serve_role", None, &[("RNIC_TEST_BIND", "127.0.0.1:0")]);
-    let address = server.said("SERVING");
+    let address = server.wait_for("SERVING");
     let error = open(&address).expect_err("taken");
     assert!(matches!(error, NicError::AddressInUse(found) if found.to_string() == address), "{error:?}");
     assert_eq!(error.to_string().lines().count(), 1);
 }
 
-/// Network namespaces in a row, `<name>0 - <name>1 - ...`, each pair joined by a cable; gone with this.
+/// Network namespaces in a row, `<name>0 - <name>1 - ...`, each connected to the next by a link; deleted when this is
+/// dropped.
 struct Namespaces {
     names: Vec<String>,
 }
 
 impl Namespaces {
-    /// `count` namespaces with cables of `mtu` bytes between them; host `n` on cable `n` has address `10.99.n.1`, its
-    /// neighbour `10.99.n.2`. Those in between forward. `None`, with a printed reason, where that cannot be done.
-    fn in_a_row(name: &str, count: usize, mtu: u32) -> Option<Self> {
+    /// Creates `count` namespaces with links of `mtu` bytes between them; host `n` on link `n` has address
+    /// `10.99.n.1`, its neighbour `10.99.n.2`. Those in between forward. Returns `None`, and prints a reason, if that
+    /// is not possible.
+    fn connected(name: &str, count: usize, mtu: u32) -> Option<Self> {
         let names: Vec<String> = (0..count).map(|index| format!("rnic-{name}{index}-{}", std::process::id())).collect();
-        let row = Self { names };
-        for namespace in &row.names {
+        let hosts = Self { names };
+        for namespace in &hosts.names {
             if let Err(reason) = run(&["ip", "netns", "add", namespace]) {
                 eprintln!("skipped: no network namespaces here ({reason}); they need root and iproute2");
                 return None;
@@ -177,8 +179,8 @@ impl Namespaces {
             run(&["ip", "-n", namespace, "link", "set", "lo", "up"]).expect("loopback comes up");
         }
         for cable in 0..count - 1 {
-            let (near, far) = (row.end(cable, 1), row.end(cable, 2));
-            let (here, there) = (&row.names[cable], &row.names[cable + 1]);
+            let (near, far) = (hosts.end(cable, 1), hosts.end(cable, 2));
+            let (here, there) = (&hosts.names[cable], &hosts.names[cable + 1]);
             let add = ["ip", "-n", here, "link", "add", &near, "type", "veth", "peer", "name", &far, "netns", there];
             if let Err(reason) = run(&add) {
                 eprintln!("skipped: no virtual cables here ({reason})");
@@ -192,12 +194,12 @@ impl Namespaces {
             }
         }
         if count == 3 {
-            run(&["ip", "-n", &row.names[0], "route", "add", "10.99.1.0/24", "via", "10.99.0.2"]).expect("a route");
-            run(&["ip", "-n", &row.names[2], "route", "add", "10.99.0.0/24", "via", "10.99.1.1"]).expect("a route");
+            run(&["ip", "-n", &hosts.names[0], "route", "add", "10.99.1.0/24", "via", "10.99.0.2"]).expect("a route");
+            run(&["ip", "-n", &hosts.names[2], "route", "add", "10.99.0.0/24", "via", "10.99.1.1"]).expect("a route");
             let switch = "echo 1 >/proc/sys/net/ipv4/ip_forward";
-            run(&["ip", "netns", "exec", &row.names[1], "sh", "-c", switch]).expect("the middle forwards");
+            run(&["ip", "netns", "exec", &hosts.names[1], "sh", "-c", switch]).expect("the middle forwards");
         }
-        Some(row)
+        Some(hosts)
     }
 
     /// The interface at an end of a cable.
@@ -225,72 +227,72 @@ fn run(words: &[&str]) -> Result<(), String> {
     if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()) }
 }
 
-/// Measures from the first namespace to the last; `meanwhile` runs once the measurement does.
-fn across(
-    row: &Namespaces,
+/// Measures from the first namespace to the last; calls `during` during the measurement.
+fn measure_across(
+    hosts: &Namespaces,
     transport: &str,
     to: &str,
     seconds: &str,
-    meanwhile: impl FnOnce(),
+    during: impl FnOnce(),
 ) -> (PerfReport, String) {
-    let last = row.names.last().expect("several");
+    let last = hosts.names.last().expect("there are several");
     let mut server = Role::start("serve_role", Some(last), &[("RNIC_TEST_BIND", "0.0.0.0:4791")]);
-    server.said("SERVING");
+    server.wait_for("SERVING");
     let environment = [("RNIC_TEST_TO", to), ("RNIC_TEST_TRANSPORT", transport), ("RNIC_TEST_SECONDS", seconds)];
-    let mut client = Role::start("measure_role", Some(&row.names[0]), &environment);
-    client.said("MEASURING");
-    meanwhile();
-    let report = serde_json::from_str(&client.said("REPORT")).expect("a report");
-    (report, client.said("NOTICES"))
+    let mut client = Role::start("measure_role", Some(&hosts.names[0]), &environment);
+    client.wait_for("MEASURING");
+    during();
+    let report = serde_json::from_str(&client.wait_for("REPORT")).expect("a report");
+    (report, client.wait_for("NOTICES"))
 }
 
 #[test]
-fn a_cable_of_1500_bytes_carries_packets_that_fit() {
-    let Some(row) = Namespaces::in_a_row("c", 2, 1_500) else { return };
+fn packets_fit_a_link_of_1500_bytes() {
+    let Some(hosts) = Namespaces::connected("c", 2, 1_500) else { return };
     for transport in BOTH {
-        let (report, notices) = across(&row, transport, "10.99.0.2:4791", "0.3", || {});
+        let (report, notices) = measure_across(&hosts, transport, "10.99.0.2:4791", "0.3", || {});
         assert!(report.verified && report.ops > 0, "{report:?}");
-        assert_eq!(report.wire_mtu_bytes, 1_424, "what 1500 bytes carry");
-        assert_eq!(notices, "[]", "nothing was too large");
+        assert_eq!(report.wire_mtu_bytes, 1_424, "not the MTU of a 1500-byte link");
+        assert_eq!(notices, "[]", "unexpected notices");
     }
 }
 
-/// The sender's own interface narrows: the kernel refuses trains and packets that no longer fit.
+/// The MTU of the sender's interface shrinks: the kernel refuses trains and packets that no longer fit.
 #[test]
-fn an_interface_that_narrows_under_a_connection_does_not_hang_it() {
-    let Some(row) = Namespaces::in_a_row("n", 2, 1_500) else { return };
+fn a_smaller_interface_mtu_does_not_stall_a_connection() {
+    let Some(hosts) = Namespaces::connected("n", 2, 1_500) else { return };
     for transport in BOTH {
-        let (report, notices) = across(&row, transport, "10.99.0.2:4791", "1.5", || {
+        let (report, notices) = measure_across(&hosts, transport, "10.99.0.2:4791", "1.5", || {
             std::thread::sleep(std::time::Duration::from_millis(500));
-            row.set_mtu(0, &row.end(0, 1), 1_000);
+            hosts.set_mtu(0, &hosts.end(0, 1), 1_000);
         });
         assert!(report.verified && report.elapsed_s < 4.0, "{report:?}");
-        assert!(notices.contains("PathTooNarrow"), "{transport}: {notices}");
-        row.set_mtu(0, &row.end(0, 1), 1_500);
+        assert!(notices.contains("PathMtuTooSmall"), "{transport}: {notices}");
+        hosts.set_mtu(0, &hosts.end(0, 1), 1_500);
     }
 }
 
-/// A hop in the middle narrows: the router drops what does not fit and says so.
+/// The MTU of a hop in the middle shrinks: the router drops packets that do not fit and reports it.
 #[test]
-fn a_hop_that_narrows_under_a_connection_does_not_hang_it() {
-    let Some(row) = Namespaces::in_a_row("h", 3, 1_500) else { return };
-    let (report, notices) = across(&row, "irn", "10.99.1.2:4791", "1.5", || {
+fn a_smaller_mtu_of_a_hop_does_not_stall_a_connection() {
+    let Some(hosts) = Namespaces::connected("h", 3, 1_500) else { return };
+    let (report, notices) = measure_across(&hosts, "irn", "10.99.1.2:4791", "1.5", || {
         std::thread::sleep(std::time::Duration::from_millis(500));
-        row.set_mtu(1, &row.end(1, 1), 1_000);
+        hosts.set_mtu(1, &hosts.end(1, 1), 1_000);
     });
     assert!(report.verified && report.elapsed_s < 4.0, "{report:?}");
-    assert!(notices.contains("PathTooNarrow"), "{notices}");
-    // A connection that begins now finds the path as it is, or finds out when it sends.
-    let (report, _) = across(&row, "irn", "10.99.1.2:4791", "0.3", || {});
+    assert!(notices.contains("PathMtuTooSmall"), "{notices}");
+    // A new connection uses the current path MTU, or detects it when it sends.
+    let (report, _) = measure_across(&hosts, "irn", "10.99.1.2:4791", "0.3", || {});
     assert!(report.verified && report.ops > 0, "{report:?}");
 }
 
 #[test]
-fn where_no_way_leads_out_of_a_namespace_is_an_error() {
-    let Some(row) = Namespaces::in_a_row("u", 2, 1_500) else { return };
+fn a_namespace_without_route_is_an_error() {
+    let Some(hosts) = Namespaces::connected("u", 2, 1_500) else { return };
     let environment = [("RNIC_TEST_TO", "192.0.2.1:4791"), ("RNIC_TEST_TRANSPORT", "irn"), ("RNIC_TEST_SECONDS", "1")];
-    let mut client = Role::start("measure_role", Some(&row.names[0]), &environment);
-    assert_eq!(client.said("FAILED"), "unreachable");
+    let mut client = Role::start("measure_role", Some(&hosts.names[0]), &environment);
+    assert_eq!(client.wait_for("FAILED"), "unreachable");
 }
 
 /// Role: serves until it is killed.
@@ -303,7 +305,7 @@ fn serve_role() {
     serve(&mut nic, &ServeConfig::default(), || true, |_| {}).expect("it can listen");
 }
 
-/// Role: measures verified Writes and says what came of it.
+/// Role: measures verified Writes and prints the outcome.
 #[test]
 #[ignore = "a role of the other tests"]
 fn measure_role() {

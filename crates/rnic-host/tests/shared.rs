@@ -1,5 +1,5 @@
-//! NICs that share their machine's addresses: queue pair numbers name ports, peers are hosts, programs exchange
-//! numbers.
+//! NICs that share their machine's addresses: queue pair numbers determine ports, a peer is a host, and programs
+//! exchange queue pair numbers themselves.
 
 mod common;
 
@@ -13,8 +13,8 @@ use rnic_engine::{
     DatagramAddress, PeerId, QpAttributes, QpConnection, QpTiming, RnrTimer, SendOp, Service, Transport, WcFlags,
     WcStatus,
 };
-use rnic_host::{Impairment, Marking, Nic, NicConfig, NicError, Notice, Protection, RxDrop, TransportChoice};
-use rnic_psp::{Form, Secret};
+use rnic_host::{Impairment, Nic, NicConfig, NicError, Notice, PackedIpFields, Protection, RxDrop, TransportChoice};
+use rnic_psp::{Secret, SecurityFormat};
 use rnic_wire::falcon::codec;
 use rnic_wire::falcon::psp::Cipher;
 use rnic_wire::{Addresses, IcrcPrefix, Qpn};
@@ -43,11 +43,11 @@ fn chosen(name: &str, options: &[(&str, &str)]) -> TransportChoice {
 
 fn new_qp_of(side: &mut Side, choice: &TransportChoice) -> Qpn {
     let choice = choice.clone();
-    let transport = Arc::new(Transport::new(choice.profile).expect("a whole profile"));
+    let transport = Arc::new(Transport::new(choice.profile).expect("a complete profile"));
     let (cq, pd) = (side.cq, side.pd);
     let attributes = attributes(pd, cq, transport);
     let qpn = side.nic.verbs().create_qp(&attributes).expect("a free number");
-    side.nic.verbs().modify_to_init(qpn).expect("a fresh queue pair");
+    side.nic.verbs().modify_to_init(qpn).expect("the queue pair is new");
     qpn
 }
 
@@ -84,7 +84,7 @@ fn ready(side: &mut Side, qpn: Qpn, dest_qpn: Qpn, peer: PeerId) {
     side.nic.verbs().modify_to_rts(qpn, &timing).expect("legal attributes");
 }
 
-/// Connects a queue pair of each side, as programs do that exchange addresses and numbers.
+/// Connects a queue pair of each side in the way of programs that exchange addresses and numbers.
 fn link(left: &mut Side, right: &mut Side, address: &str) -> (End, End) {
     let (from, to) = (new_qp(left), new_qp(right));
     join(left, right, [from, to], address)
@@ -98,12 +98,13 @@ fn join(left: &mut Side, right: &mut Side, [from, to]: [Qpn; 2], address: &str) 
     (End { qpn: from, peer: there }, End { qpn: to, peer: back })
 }
 
-/// What two sides are told when a queue pair of each is connected that goes by this.
-fn told(configs: [NicConfig; 2], choices: [TransportChoice; 2]) -> [Vec<String>; 2] {
+/// Connects a queue pair of each side with these configurations and transports; returns the notices about differences
+/// on both sides.
+fn notices_of(configs: [NicConfig; 2], choices: [TransportChoice; 2]) -> [Vec<String>; 2] {
     let [mut left, mut right] = configs.map(Side::open);
     let numbers = [new_qp_of(&mut left, &choices[0]), new_qp_of(&mut right, &choices[1])];
     join(&mut left, &mut right, numbers, V4);
-    // Each has asked, and has been answered.
+    // Each side has sent a hello and received an answer.
     drive(&mut left, &mut right, |left, right| {
         let sent = |side: &Side| side.nic.stats().hellos_sent;
         (sent(left) > 0 && sent(right) > 0).then_some(())
@@ -111,52 +112,55 @@ fn told(configs: [NicConfig; 2], choices: [TransportChoice; 2]) -> [Vec<String>;
     drive_for(&mut left, &mut right, Duration::from_millis(20));
     [left, right].map(|mut side| {
         let notices = std::iter::from_fn(|| side.nic.poll_notice());
-        notices.filter(|notice| matches!(notice, Notice::PeerDiffers(_))).map(|notice| notice.to_string()).collect()
+        notices
+            .filter(|notice| matches!(notice, Notice::PeerSettingsDiffer(_)))
+            .map(|notice| notice.to_string())
+            .collect()
     })
 }
 
-/// Whoever exchanges numbers alone would see nothing but packets that are lost.
+/// Programs that exchange only queue pair numbers would otherwise just lose packets.
 #[test]
-fn ends_that_do_not_fit_are_told_both_of_them() {
+fn both_ends_report_differing_settings() {
     let both = |config: NicConfig| [config.clone(), config];
     for choice in [chosen("irn", &[]), chosen("roce-gbn", &[]), chosen("falcon", &[("flows", "4")])] {
-        let same = told(both(udp()), [choice.clone(), choice]);
+        let same = notices_of(both(udp()), [choice.clone(), choice]);
         assert_eq!(same, [vec![], vec![]] as [Vec<String>; 2]);
     }
-    let names = told(both(udp()), [chosen("irn", &[]), chosen("falcon", &[])]);
-    assert!(names[0].len() == 1 && names[0][0].contains("transport falcon, and this one irn"), "{names:?}");
-    assert!(names[1].len() == 1 && names[1][0].contains("transport irn, and this one falcon"), "{names:?}");
-    let narrow = NicConfig { mtu_max_bytes: 1_024, ..udp() };
-    let widths = told([udp(), narrow], [chosen("irn", &[]), chosen("irn", &[])]);
-    assert!(widths[0].len() == 1 && widths[0][0].contains("packets of 1024 bytes"), "{widths:?}");
-    assert!(widths[1].len() == 1 && widths[1][0].contains("and this one of 1024"), "{widths:?}");
-    let orders = told(both(udp()), [chosen("falcon", &[]), chosen("falcon", &[("ordering", "weak")])]);
+    let names = notices_of(both(udp()), [chosen("irn", &[]), chosen("falcon", &[])]);
+    assert!(names[0].len() == 1 && names[0][0].contains("transport falcon, but this end uses irn"), "{names:?}");
+    assert!(names[1].len() == 1 && names[1][0].contains("transport irn, but this end uses falcon"), "{names:?}");
+    let small_mtu = NicConfig { mtu_max_bytes: 1_024, ..udp() };
+    let mtus = notices_of([udp(), small_mtu], [chosen("irn", &[]), chosen("irn", &[])]);
+    assert!(mtus[0].len() == 1 && mtus[0][0].contains("packets of 1024 bytes"), "{mtus:?}");
+    assert!(mtus[1].len() == 1 && mtus[1][0].contains("but this end sends packets of 1024"), "{mtus:?}");
+    let orders = notices_of(both(udp()), [chosen("falcon", &[]), chosen("falcon", &[("ordering", "weak")])]);
     assert!(orders[0].len() == 1 && orders[0][0].contains("ordering=weak"), "{orders:?}");
     let keyed = |byte| {
         let protection = Protection::new(Secret::new([byte; 32]), Cipher::Gcm128);
         NicConfig { protection: Some(protection), ..udp() }
     };
-    let keys = told([keyed(1), keyed(2)], [chosen("falcon", &[]), chosen("falcon", &[])]);
-    assert!(keys[0].len() == 1 && keys[0][0].contains("not the same --key"), "{keys:?}");
+    let keys = notices_of([keyed(1), keyed(2)], [chosen("falcon", &[]), chosen("falcon", &[])]);
+    assert!(keys[0].len() == 1 && keys[0][0].contains("the --key secrets differ"), "{keys:?}");
     assert!(keys[1].len() == 1, "{keys:?}");
 }
 
-/// A path that loses every other packet keeps nobody from hearing.
+/// A hello is repeated: the ends get it although half of all packets are lost.
 #[test]
-fn a_hello_that_is_lost_is_said_again() {
+fn a_lost_hello_is_retransmitted() {
     let impairment = Impairment { loss: Probability::ratio(1, 2), ..Impairment::default() };
     let config = |number: u32| NicConfig { impairment, name: format!("lossy {number}"), ..udp() };
-    let mut heard = 0;
+    let mut notified = 0;
     for number in 0..10 {
         let configs = [config(2 * number), config(2 * number + 1)];
         let [mut left, mut right] = configs.map(Side::open);
         let numbers = [new_qp(&mut left), new_qp_of(&mut right, &chosen("roce-gbn", &[]))];
         join(&mut left, &mut right, numbers, V4);
         drive_for(&mut left, &mut right, Duration::from_millis(400));
-        heard += [left, right].into_iter().filter_map(|mut side| side.nic.poll_notice()).count();
+        notified += [left, right].into_iter().filter_map(|mut side| side.nic.poll_notice()).count();
     }
-    // By first questions and their answers alone five of eight would.
-    assert!(heard >= 17, "{heard} of 20 ends have heard");
+    // With only the first hellos and their answers, five of eight ends would get one.
+    assert!(notified >= 17, "only {notified} of 20 ends were notified");
 }
 
 fn write_and_check(left: &mut Side, right: &mut Side, from: Qpn, len: usize) {
@@ -166,12 +170,12 @@ fn write_and_check(left: &mut Side, right: &mut Side, from: Qpn, len: usize) {
     left.post(from, 1, SendOp::Write { remote, immediate: None }, &[sge]);
     let done = drive(left, right, |left, _| left.completions().pop());
     assert_eq!(done.status, WcStatus::Success);
-    assert!(right.nic.bytes(&right.region)[HALF..HALF + len] == sent[..], "{len} bytes arrive as they were");
+    assert!(right.nic.bytes(&right.region)[HALF..HALF + len] == sent[..], "{len} bytes arrived changed");
 }
 
-/// Memory between two NICs is there for as long as queue pairs of theirs are connected.
+/// Shared memory between two NICs exists as long as queue pairs of theirs are connected.
 #[test]
-fn a_ring_goes_with_the_last_queue_pair() {
+fn a_ring_is_released_with_its_last_queue_pair() {
     let (mut left, mut right) = (Side::open(NicConfig::shared()), Side::open(NicConfig::shared()));
     let pairs = [link(&mut left, &mut right, V4), link(&mut left, &mut right, V4)];
     let lasting = left.nic.acquire_host(ip(V4), None).expect("loopback");
@@ -180,7 +184,7 @@ fn a_ring_goes_with_the_last_queue_pair() {
     write_and_check(&mut left, &mut right, pairs[0].0.qpn, 10_000);
     left.nic.verbs().destroy_qp(pairs[0].0.qpn).expect("it exists");
     write_and_check(&mut left, &mut right, pairs[1].0.qpn, 10_000);
-    assert_eq!(left.nic.bypass_rings(), 1, "another queue pair has it");
+    assert_eq!(left.nic.bypass_rings(), 1, "the ring was released although a queue pair uses it");
     left.nic.verbs().destroy_qp(pairs[1].0.qpn).expect("it exists");
     assert_eq!(left.nic.bypass_rings(), 0);
     let again = link(&mut left, &mut right, V4);
@@ -189,9 +193,10 @@ fn a_ring_goes_with_the_last_queue_pair() {
     left.nic.release_peer(lasting);
 }
 
-/// Only a queue pair that was connected counts: one that failed before, or was reset, takes no ring from others.
+/// Only a connected queue pair counts: destroying one that failed before, or was reset, does not remove the ring from
+/// the others.
 #[test]
-fn a_queue_pair_that_is_not_connected_takes_no_ring_along() {
+fn destroying_an_unconnected_queue_pair_keeps_the_ring() {
     let (mut left, mut right) = (Side::open(NicConfig::shared()), Side::open(NicConfig::shared()));
     let pairs = [link(&mut left, &mut right, V4), link(&mut left, &mut right, V4)];
     drive(&mut left, &mut right, |left, _| (left.nic.bypass_rings() == 1).then_some(()));
@@ -201,14 +206,14 @@ fn a_queue_pair_that_is_not_connected_takes_no_ring_along() {
     left.nic.verbs().modify_to_reset(pairs[0].0.qpn).expect("it exists");
     left.nic.verbs().modify_to_reset(pairs[0].0.qpn).expect("it exists");
     left.nic.verbs().destroy_qp(pairs[0].0.qpn).expect("it exists");
-    assert_eq!(left.nic.bypass_rings(), 1, "another queue pair has it");
+    assert_eq!(left.nic.bypass_rings(), 1, "the ring was released although a queue pair uses it");
     write_and_check(&mut left, &mut right, pairs[1].0.qpn, 10_000);
     left.nic.verbs().destroy_qp(pairs[1].0.qpn).expect("it exists");
     assert_eq!(left.nic.bypass_rings(), 0);
 }
 
 #[test]
-fn numbers_name_the_port_and_are_unique() {
+fn queue_pair_numbers_encode_the_port_and_are_unique() {
     let mut side = Side::open(NicConfig::shared());
     let (port, most) = (side.nic.port(), side.nic.queue_pairs_max());
     assert!(port.is_multiple_of((most / 256) as u16) && port >= 1_024, "{port}, {most} queue pairs");
@@ -224,17 +229,17 @@ fn numbers_name_the_port_and_are_unique() {
 }
 
 #[test]
-fn both_ip_versions_work_at_once_and_several_nics_of_a_process() {
+fn ipv4_and_ipv6_and_several_nics_of_a_process_work_together() {
     let mut sides: Vec<Side> = (0..3).map(|_| Side::open(NicConfig::shared())).collect();
     let ports: std::collections::BTreeSet<u16> = sides.iter().map(|side| side.nic.port()).collect();
-    assert_eq!(ports.len(), 3, "each has its own port");
+    assert_eq!(ports.len(), 3, "a port was used twice");
     let mut third = sides.pop().expect("three");
     let mut second = sides.pop().expect("three");
     let mut first = sides.pop().expect("three");
     let (to_second, _) = link(&mut first, &mut second, V4);
     let (to_third, _) = link(&mut first, &mut third, V4);
     let (over_v6, _) = link(&mut first, &mut second, V6);
-    assert_eq!(to_second.peer, to_third.peer, "one host is one peer");
+    assert_eq!(to_second.peer, to_third.peer, "one host has two peer numbers");
     assert_ne!(to_second.peer, over_v6.peer);
     for len in [1, 8, 4_097, 300_001] {
         write_and_check(&mut first, &mut second, to_second.qpn, len);
@@ -244,7 +249,7 @@ fn both_ip_versions_work_at_once_and_several_nics_of_a_process() {
 }
 
 #[test]
-fn packets_leave_from_port_4791_and_go_to_the_port_of_the_number() {
+fn packets_are_sent_from_port_4791_to_the_port_in_the_queue_pair_number() {
     let (mut left, mut right) = (Side::open(udp()), Side::open(udp()));
     let file = SharedFile::default();
     left.nic.start_capture(Box::new(file.clone())).expect("a file");
@@ -259,11 +264,11 @@ fn packets_leave_from_port_4791_and_go_to_the_port_of_the_number() {
     let expected = if from_4791 { 4_791 } else { left.nic.port() };
     for frame in outgoing {
         assert_eq!(frame[34..36], expected.to_be_bytes());
-        assert!(rnic_wire::icrc::verify_ip_packet(&frame[14..]), "as it was on the wire");
+        assert!(rnic_wire::icrc::verify_ip_packet(&frame[14..]), "the ICRC is wrong");
     }
 }
 
-/// Without the shortcut through memory.
+/// Configuration without the shared-memory bypass.
 fn udp() -> NicConfig {
     NicConfig { bypass: false, ..NicConfig::shared() }
 }
@@ -279,7 +284,7 @@ fn bad_network() -> Impairment {
 }
 
 #[test]
-fn a_bad_network_is_survived() {
+fn impairment_is_survived() {
     let impairment = bad_network();
     for bypass in [false, true] {
         let side = |name: &str| {
@@ -301,9 +306,9 @@ fn a_bad_network_is_survived() {
     }
 }
 
-/// Falcon's packets take the way through memory too: in clear, sealed, captured, by several flows, and impaired.
+/// Falcon's packets use the shared-memory path too: unencrypted, encrypted, captured, on several flows, and impaired.
 #[test]
-fn falcon_goes_through_memory() {
+fn falcon_uses_shared_memory() {
     let bad = bad_network();
     let key = Protection::new(Secret::new([7; 32]), Cipher::Gcm128);
     for options in [&[][..], &[("flows", "4"), ("ordering", "weak")]] {
@@ -361,10 +366,10 @@ fn falcon_by_memory(
         assert!(protection.is_some() || falcon.count() > 30, "{case}: {} frames", packets.len());
     }
     left.nic.verbs().destroy_qp(from.qpn).expect("it exists");
-    assert_eq!(left.nic.bypass_rings(), 0, "{case}: the ring goes with the last queue pair");
+    assert_eq!(left.nic.bypass_rings(), 0, "{case}: the ring was not released");
 }
 
-/// A plain packet for `to`, as it would come from `source`.
+/// Returns an unencrypted packet for `to` with the ICRC for a packet from `source`.
 fn forged(to: Qpn, source: SocketAddr, target: SocketAddr) -> Vec<u8> {
     let mut bytes = vec![0u8; 12];
     bytes[0] = 0x04; // RC, Send Only
@@ -372,28 +377,28 @@ fn forged(to: Qpn, source: SocketAddr, target: SocketAddr) -> Vec<u8> {
     bytes[5..8].copy_from_slice(&to.get().to_be_bytes()[1..]);
     bytes[9..12].copy_from_slice(&77u32.to_be_bytes()[1..]);
     bytes.extend_from_slice(&[0x55; 16]);
-    let way = Addresses::new(source, target).expect("one version");
-    let icrc = IcrcPrefix::new(&way, bytes.len() as u32 + 4).start(&bytes).finish();
+    let addresses = Addresses::new(source, target).expect("one version");
+    let icrc = IcrcPrefix::new(&addresses, bytes.len() as u32 + 4).start(&bytes).finish();
     bytes.extend_from_slice(&icrc);
     bytes
 }
 
 #[test]
-fn packets_from_wrong_ports_and_strangers_are_dropped_and_counted() {
+fn packets_from_wrong_ports_and_unknown_peers_are_dropped_and_counted() {
     let (mut left, mut right) = (Side::open(udp()), Side::open(udp()));
     let (from, to) = link(&mut left, &mut right, V4);
     let target = SocketAddr::new(ip(V4), right.nic.port());
-    // The right address, a port that is neither 4791 nor that of the peer.
+    // The right address, but a port that is neither 4791 nor that of the peer.
     let stray = UdpSocket::bind((V4, 0)).expect("a free port");
-    let source = stray.local_addr().expect("bound");
+    let source = stray.local_addr().expect("the socket is bound");
     stray.send_to(&forged(to.qpn, source, target), target).expect("loopback");
     drive(&mut left, &mut right, |_, right| (right.nic.stats().dropped(RxDrop::ForeignPort) == 1).then_some(()));
-    // Another address of this machine, which nobody knows.
-    let stranger = UdpSocket::bind(("127.0.0.7", 0)).expect("a free port");
-    let source = stranger.local_addr().expect("bound");
-    stranger.send_to(&forged(to.qpn, source, target), target).expect("loopback");
+    // Another address of this machine, at which there is no peer.
+    let unknown_peer = UdpSocket::bind(("127.0.0.7", 0)).expect("a free port");
+    let source = unknown_peer.local_addr().expect("the socket is bound");
+    unknown_peer.send_to(&forged(to.qpn, source, target), target).expect("loopback");
     drive(&mut left, &mut right, |_, right| (right.nic.stats().dropped(RxDrop::UnknownPeer) == 1).then_some(()));
-    // Nonsense, at both ports; connection management is not this NIC's.
+    // Invalid datagrams to both ports, and a connection management message, which this NIC does not handle.
     for len in [0, 1, 11, 12, 40, 1_500] {
         stray.send_to(&vec![0xa5; len], target).expect("loopback");
         stray.send_to(&vec![0xa5; len], (V4, 4_791)).expect("loopback");
@@ -407,7 +412,7 @@ fn packets_from_wrong_ports_and_strangers_are_dropped_and_counted() {
 }
 
 #[test]
-fn modes_are_not_mixed() {
+fn fixed_and_shared_modes_are_not_mixed() {
     let mut shared = Nic::open(NicConfig::shared()).expect("a free port");
     let address = SocketAddr::new(ip(V4), 4_791);
     assert!(matches!(shared.acquire_peer(address), Err(NicError::Mode(_))));
@@ -417,39 +422,39 @@ fn modes_are_not_mixed() {
     assert!(matches!(shared.acquire_host(ip(V4), Some(ip("192.0.2.1"))), Err(NicError::System { .. })));
     let chosen = shared.acquire_host(ip("127.0.0.2"), Some(ip("127.0.0.3"))).expect("loopback");
     let other = shared.acquire_host(ip("127.0.0.2"), None).expect("loopback");
-    assert_ne!(chosen, other, "which of our addresses a peer knows makes it another one");
+    assert_ne!(chosen, other, "peers with different local addresses are equal");
 }
 
 #[test]
-fn a_nic_at_one_address_of_port_4791_is_still_to_be_had_by_one() {
+fn one_nic_can_bind_one_address_of_port_4791() {
     let _sharing = Side::open(udp());
     let at = || Nic::open(NicConfig::at("127.31.7.1:4791".parse().expect("an address")));
-    let first = at().expect("nobody hears anything there");
+    let first = at().expect("no socket is bound to the address");
     assert_eq!(first.local_addr().port(), 4_791);
     assert!(matches!(at(), Err(NicError::AddressInUse(_))));
     drop(first);
-    at().expect("free again");
+    at().expect("the address is free again");
 }
 
 #[test]
-fn an_event_loop_is_told_when_to_come_back() {
+fn an_event_loop_gets_the_next_deadline() {
     let (mut left, mut right) = (Side::open(NicConfig::shared()), Side::open(NicConfig::shared()));
     let (from, _) = link(&mut left, &mut right, V4);
-    assert!(left.nic.raw_fds().len() >= 2, "both IP versions");
+    assert!(left.nic.raw_fds().len() >= 2, "not a socket for each IP version");
     drive_for(&mut left, &mut right, Duration::from_millis(5));
-    let later = left.nic.next_deadline().expect("the other side is looked after");
-    assert!(later > rnic_base::Duration::from_ms(200), "nothing is under way: {later}");
+    let later = left.nic.next_deadline().expect("a keepalive timer is pending");
+    assert!(later > rnic_base::Duration::from_ms(200), "a timer is pending: {later}");
     let (sge, remote) = (left.sge(0, 8), right.region.remote(0));
     left.post(from.qpn, 1, SendOp::Write { remote, immediate: None }, &[sge]);
     while left.nic.wants_progress() {}
-    assert!(left.nic.next_deadline().is_some(), "a retransmission");
-    // The other side sleeps until the packet comes, then answers; and so does this one.
+    assert!(left.nic.next_deadline().is_some(), "no retransmission timer is pending");
+    // The other side sleeps until the packet arrives, then responds; and so does this one.
     while !right.nic.progress() {
-        right.nic.wait(rnic_base::Duration::from_secs(5)).expect("it may wait");
+        right.nic.wait(rnic_base::Duration::from_secs(5)).expect("the system call succeeds");
     }
     let done = loop {
         right.nic.progress();
-        left.nic.wait(rnic_base::Duration::from_ms(100)).expect("it may wait");
+        left.nic.wait(rnic_base::Duration::from_ms(100)).expect("the system call succeeds");
         left.nic.progress();
         if let Some(done) = left.completions().pop() {
             break done;
@@ -461,14 +466,14 @@ fn an_event_loop_is_told_when_to_come_back() {
 /// A datagram queue pair with queue key 0x1111, ready, and receives posted for it: 40 bytes of route header, then 256.
 fn datagram_qp(side: &mut Side) -> Qpn {
     let choice = TransportChoice::named("irn", &[]).expect("a transport that exists");
-    let transport = Arc::new(Transport::new(choice.profile).expect("a whole profile"));
+    let transport = Arc::new(Transport::new(choice.profile).expect("a complete profile"));
     let attributes = QpAttributes { service: Service::UnreliableDatagram, ..attributes(side.pd, side.cq, transport) };
     let qpn = side.nic.verbs().create_qp(&attributes).expect("a free number");
-    side.nic.verbs().modify_to_init(qpn).expect("fresh");
-    side.nic.verbs().set_qkey(qpn, 0x1111).expect("datagrams have one");
-    side.nic.verbs().modify_to_rtr_unconnected(qpn, 4_096).expect("legal");
+    side.nic.verbs().modify_to_init(qpn).expect("the queue pair is new");
+    side.nic.verbs().set_qkey(qpn, 0x1111).expect("datagram queue pairs have a queue key");
+    side.nic.verbs().modify_to_rtr_unconnected(qpn, 4_096).expect("valid");
     let timing = QpTiming { sq_psn: Psn::new(0), retry_count: 0, rnr_retry: None, max_rd_atomic: 0 };
-    side.nic.verbs().modify_to_rts(qpn, &timing).expect("legal");
+    side.nic.verbs().modify_to_rts(qpn, &timing).expect("valid");
     for slot in 0..100 {
         side.post_recv(qpn, slot, &[side.sge(HALF + slot as usize * 512, 296)]);
     }
@@ -476,12 +481,12 @@ fn datagram_qp(side: &mut Side) -> Qpn {
 }
 
 #[test]
-fn datagrams_come_from_anybody_with_a_route_header() {
+fn datagrams_from_any_peer_have_a_grh() {
     for (bypass, address) in [(false, V4), (true, V4), (false, V6), (true, V6)] {
         let config = NicConfig { bypass, ..NicConfig::shared() };
         let (mut left, mut right) = (Side::open(config.clone()), Side::open(config));
         let (from, to) = (datagram_qp(&mut left), datagram_qp(&mut right));
-        // The receiver knows nobody.
+        // The receiver has no peers.
         let peer = left.nic.acquire_host(ip(address), None).expect("loopback");
         for round in 0..20_u64 {
             let to = DatagramAddress { peer, qpn: to, qkey: 0x1111, mark: 0 };
@@ -497,32 +502,32 @@ fn datagrams_come_from_anybody_with_a_route_header() {
                 IpAddr::V6(ip) => (bytes[0] >> 4, bytes[8..24] == ip.octets()),
             };
             assert_eq!((version, source), (if address == V4 { 4 } else { 6 }, true));
-            // The first ones take UDP, until the letter that comes with the ring has been read.
+            // The first datagrams use UDP, until the message that passes the ring has been processed.
             drive_for(&mut left, &mut right, Duration::from_micros(200));
         }
         assert_eq!(left.nic.stats().bypass_sent > 0, bypass, "{:?}", left.nic.stats());
     }
 }
 
-/// Class, hop limit and label of each datagram's own address are those of the header that it is received with,
-/// whichever way it takes, alone or in a train.
+/// Traffic class, hop limit and flow label in a datagram's address appear in the route header at the receiver, on
+/// every path, for single datagrams and for trains.
 #[test]
-fn a_route_header_says_what_the_sender_has_said() {
+fn the_grh_contains_the_ip_fields_of_the_sender() {
     let slow = Impairment { delay: rnic_base::Duration::from_us(50), ..Impairment::default() };
-    let ways = [(false, Impairment::default()), (true, Impairment::default()), (false, slow)];
-    for (address, (bypass, impairment)) in [V4, V6].into_iter().flat_map(|address| ways.map(|way| (address, way))) {
+    let configs = [(false, Impairment::default()), (true, Impairment::default()), (false, slow)];
+    for (address, (bypass, impairment)) in [V4, V6].into_iter().flat_map(|address| configs.map(|way| (address, way))) {
         let config = NicConfig { bypass, impairment, ..NicConfig::shared() };
         let (mut left, mut right) = (Side::open(config.clone()), Side::open(config));
         let (from, to) = (datagram_qp(&mut left), datagram_qp(&mut right));
         let peer = left.nic.acquire_host(ip(address), None).expect("loopback");
-        let markings = [(0xb8, 1, 0xa_bcde), (0xb8, 1, 0xa_bcde), (0, 64, 0), (0, 255, 0), (0x20, 64, 0), (0, 64, 7)];
+        let ip_fields = [(0xb8, 1, 0xa_bcde), (0xb8, 1, 0xa_bcde), (0, 64, 0), (0, 255, 0), (0x20, 64, 0), (0, 64, 7)];
         for round in 0..4 {
-            for (class, hops, label) in markings {
-                let mark = Marking::new(class, hops, label).bits();
+            for (class, hops, label) in ip_fields {
+                let mark = PackedIpFields::new(class, hops, label).bits();
                 let to = DatagramAddress { peer, qpn: to, qkey: 0x1111, mark };
                 left.post(from, 500, SendOp::Datagram { to, immediate: None }, &[left.sge(0, 200)]);
             }
-            for (class, hops, label) in markings {
+            for (class, hops, label) in ip_fields {
                 let received = drive(&mut left, &mut right, |_, right| right.nic.verbs().poll_cq_one(right.cq));
                 let at = HALF + received.wr_id as usize * 512;
                 let grh = &right.nic.bytes(&right.region)[at..at + 40];
@@ -530,14 +535,14 @@ fn a_route_header_says_what_the_sender_has_said() {
                     IpAddr::V4(_) => (grh[21], grh[28], label),
                     IpAddr::V6(_) => {
                         let word = u32::from_be_bytes([grh[0], grh[1], grh[2], grh[3]]);
-                        // The kernel may set a label where no program does.
+                        // The kernel may set a flow label if the program sets none.
                         ((word >> 20) as u8, grh[7], if label == 0 { 0 } else { word & 0xf_ffff })
                     }
                 };
                 let expected = (class, hops, label);
                 assert_eq!(said, expected, "{address}, memory {bypass}, round {round}: {:?}", left.nic.stats());
             }
-            // The first ones take UDP, until the letter that comes with the ring has been read.
+            // The first datagrams use UDP, until the message that passes the ring has been processed.
             drive_for(&mut left, &mut right, Duration::from_millis(1));
         }
         assert_eq!(left.nic.stats().bypass_sent > 0, bypass, "{:?}", left.nic.stats());
@@ -545,7 +550,7 @@ fn a_route_header_says_what_the_sender_has_said() {
 }
 
 #[test]
-fn a_flood_through_memory_waits_for_the_reader_and_loses_nothing() {
+fn a_flood_through_shared_memory_waits_for_the_reader_and_loses_nothing() {
     let (mut left, mut right) = (Side::open(NicConfig::shared()), Side::open(NicConfig::shared()));
     let (from, to) = (datagram_qp(&mut left), datagram_qp(&mut right));
     let peer = left.nic.acquire_host(ip(V4), None).expect("loopback");
@@ -553,11 +558,11 @@ fn a_flood_through_memory_waits_for_the_reader_and_loses_nothing() {
         let op = SendOp::Datagram { to: DatagramAddress { peer, qpn: to, qkey: 0x1111, mark: 0 }, immediate: None };
         left.post(from, 500, op, &[left.sge(0, len)]);
     };
-    // The first one makes the way.
+    // The first datagram causes the ring to be set up.
     send(&mut left, 100);
     drive(&mut left, &mut right, |_, right| right.completions().pop());
     drive(&mut left, &mut right, |left, _| (left.nic.bypass_rings() == 1).then_some(()));
-    // Four megabytes through a ring of one, most of them to nobody: their key is wrong.
+    // Four megabytes through a ring of one megabyte, all of which the receiver drops because of the wrong queue key.
     let before = left.nic.stats().bypass_sent;
     for _ in 0..10 {
         for _ in 0..100 {
@@ -577,28 +582,28 @@ fn a_flood_through_memory_waits_for_the_reader_and_loses_nothing() {
 }
 
 #[test]
-fn a_peer_that_does_not_read_holds_up_nobody_else_for_long() {
+fn a_peer_that_does_not_read_delays_others_only_briefly() {
     let mut sides: Vec<Side> = (0..3).map(|_| Side::open(NicConfig::shared())).collect();
-    let (mut lazy, mut keen, mut left) =
+    let (mut slow_reader, mut active_reader, mut left) =
         (sides.pop().expect("three"), sides.pop().expect("three"), sides.pop().expect("three"));
-    let (to_keen, _) = link(&mut left, &mut keen, V4);
-    let (from, to) = (datagram_qp(&mut left), datagram_qp(&mut lazy));
+    let (to_active_reader, _) = link(&mut left, &mut active_reader, V4);
+    let (from, to) = (datagram_qp(&mut left), datagram_qp(&mut slow_reader));
     let peer = left.nic.acquire_host(ip(V4), None).expect("loopback");
     let op = SendOp::Datagram { to: DatagramAddress { peer, qpn: to, qkey: 0x1111, mark: 0 }, immediate: None };
-    // Until the memory between them is agreed on, packets take the socket.
+    // Packets use the socket until shared memory has been set up between the two NICs.
     let begin = std::time::Instant::now();
     while left.nic.stats().bypass_sent == 0 {
         assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", left.nic.stats());
         left.post(from, 500, op, &[left.sge(0, 100)]);
-        drive_for(&mut left, &mut lazy, Duration::from_millis(5));
+        drive_for(&mut left, &mut slow_reader, Duration::from_millis(5));
     }
     left.completions();
-    // From here on it does not read.
+    // From here on the receiver does not read.
     let start = std::time::Instant::now();
     for _ in 0..6 {
         (0..100).for_each(|_| left.post(from, 500, op, &[left.sge(0, 4_096)]));
         let mut done = 0;
-        drive(&mut left, &mut keen, |left, _| {
+        drive(&mut left, &mut active_reader, |left, _| {
             done += left.completions().len();
             (done >= 100).then_some(())
         });
@@ -606,15 +611,16 @@ fn a_peer_that_does_not_read_holds_up_nobody_else_for_long() {
     let stats = *left.nic.stats();
     assert!(stats.bypass_lost > 100 && stats.bypass_held > 0, "{stats:?}");
     assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
-    write_and_check(&mut left, &mut keen, to_keen.qpn, 300_000);
+    write_and_check(&mut left, &mut active_reader, to_active_reader.qpn, 300_000);
 }
 
-/// Whoever comes back late has been acknowledged meanwhile, and does not send again, whether its sockets were quiet.
+/// A program that polls late finds the acknowledgements that have arrived in the meantime and does not retransmit,
+/// whether or not it slept before.
 #[test]
-fn what_came_while_nobody_looked_was_in_time() {
+fn acknowledgements_that_arrived_before_a_late_poll_prevent_retransmission() {
     for sleeps in [false, true] {
         let again: u64 = (0..5).map(|_| repeated_after_a_pause(sleeps)).sum();
-        assert!(again <= 1, "{again} of 5 sent again, slept before: {sleeps}");
+        assert!(again <= 1, "{again} of 5 retransmitted, slept before: {sleeps}");
     }
 }
 
@@ -628,7 +634,7 @@ fn repeated_after_a_pause(sleeps: bool) -> u64 {
         left.nic.progress();
     }
     if sleeps {
-        left.nic.wait(rnic_base::Duration::from_ms(1)).expect("it may wait");
+        left.nic.wait(rnic_base::Duration::from_ms(1)).expect("the system call succeeds");
         for _ in 0..3 {
             left.nic.progress();
         }
@@ -647,9 +653,9 @@ fn repeated_after_a_pause(sleeps: bool) -> u64 {
     again(&left) - before
 }
 
-/// What is delayed is on its way, and gets there although its sender has gone.
+/// A packet that an impairment delays is delivered even though its sender has ended.
 #[test]
-fn what_is_delayed_arrives_behind_its_senders_end() {
+fn delayed_packets_arrive_after_their_sender_has_ended() {
     for (transport, bypass) in [("irn", false), ("irn", true), ("falcon", false), ("falcon", true)] {
         let open = |name: &str| Side::open(NicConfig { name: name.to_owned(), bypass, ..NicConfig::shared() });
         let (mut left, mut right) = (open("left"), open("right"));
@@ -675,11 +681,13 @@ fn what_is_delayed_arrives_behind_its_senders_end() {
     }
 }
 
-/// A key seals each packet once, wherever it goes; what has come is counted once, too.
+/// Each packet is encrypted once, whichever path it takes, and counted once by the receiver.
 #[test]
-fn f42_packets_are_sealed_once() {
-    let ways = [(true, true), (true, false), (false, false)];
-    for ((left_bypass, right_bypass), form) in ways.into_iter().flat_map(|way| [(way, Form::Psp), (way, Form::Esp)]) {
+fn f42_each_packet_is_encrypted_once() {
+    let cases = [(true, true), (true, false), (false, false)];
+    for ((left_bypass, right_bypass), form) in
+        cases.into_iter().flat_map(|way| [(way, SecurityFormat::Psp), (way, SecurityFormat::Esp)])
+    {
         let protection = Protection::new(Secret::new([7; 32]), Cipher::Gcm128).within(form);
         let protection = Some(Protection { packets_per_key: 16, ..protection });
         let open = |name: &str, bypass| {

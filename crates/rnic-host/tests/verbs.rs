@@ -8,7 +8,7 @@ use rnic_host::{NicConfig, TransportChoice};
 
 const BOTH: [&str; 2] = ["irn", "roce-gbn"];
 
-/// Every operation once, with every byte looked at.
+/// Runs every operation once and compares every byte.
 fn do_everything(pair: &mut Pair, len: usize) {
     let (from, to) = (pair.from.qpn, pair.to.qpn);
     let sent = pair.left.nic.bytes(&pair.left.region)[..len].to_vec();
@@ -31,7 +31,7 @@ fn do_everything(pair: &mut Pair, len: usize) {
     assert_eq!((received.word, received.flags), (0xcafe, WcFlags::WITH_IMM));
     assert_eq!(pair.right.nic.bytes(&pair.right.region)[HALF..HALF + len], sent, "sent");
 
-    // Read, into another place.
+    // Read, into another location.
     let (sge, remote) = (pair.left.sge(HALF, len as u32), pair.right.region.remote(HALF));
     pair.left.post(from, 3, SendOp::Read { remote }, &[sge]);
     pair.succeed(1);
@@ -54,7 +54,7 @@ fn word(side: &Side, offset: usize) -> u64 {
 }
 
 #[test]
-fn every_operation_works_with_both_transports() {
+fn every_operation_works_with_irn_and_roce_gbn() {
     for transport in BOTH {
         let mut pair = Pair::loopback(transport);
         assert_eq!((pair.from.transport, pair.to.transport), (transport, transport));
@@ -65,7 +65,7 @@ fn every_operation_works_with_both_transports() {
 }
 
 #[test]
-fn offload_is_used_and_can_be_done_without() {
+fn every_operation_works_with_and_without_offloads() {
     let side = |segmentation, receive_offload| {
         let bind = "127.0.0.1:0".parse().expect("an address");
         Side::open(NicConfig { segmentation, receive_offload, ..NicConfig::at(bind) })
@@ -77,7 +77,7 @@ fn offload_is_used_and_can_be_done_without() {
         let (left, right) = (*pair.left.nic.stats(), *pair.right.nic.stats());
         let trains = left.messages_sent < left.datagrams_sent;
         assert_eq!(trains, segmentation, "{left:?}");
-        assert!(left.datagrams_sent <= right.datagrams_received, "all of them have arrived, one by one: {right:?}");
+        assert!(left.datagrams_sent <= right.datagrams_received, "packets were lost: {right:?}");
     }
 }
 
@@ -90,20 +90,20 @@ fn ipv6_works() {
 }
 
 #[test]
-fn two_addresses_speak_on_the_port_of_rocev2() {
+fn two_nics_use_port_4791_at_different_addresses() {
     let (left, right) = (Side::at("127.86.0.1:4791"), Side::at("127.86.0.2:4791"));
     do_everything(&mut Pair::connected(left, right, "roce-gbn"), 10_000);
 }
 
 #[test]
-fn a_nic_bound_to_all_addresses_answers_from_the_one_that_was_asked() {
+fn a_nic_bound_to_all_addresses_responds_from_the_requested_one() {
     for (bind, ask) in [("0.0.0.0:0", "127.0.0.3"), ("[::]:0", "::1")] {
         let (mut left, mut right) = (Side::at(bind), Side::at(bind));
         right.nic.listen(common::PORT, 8).expect("a free service");
         let to = std::net::SocketAddr::new(ask.parse().expect("an address"), right.addr().port());
         let config = left.config("irn");
         let (mine, theirs) = {
-            left.nic.start_connect(to, common::PORT, &config).expect("a way to loopback");
+            left.nic.start_connect(to, common::PORT, &config).expect("there is a route to loopback");
             let id = common::drive(&mut left, &mut right, |_, right| common::requested(right.event()));
             let config = right.config("irn");
             let theirs = right.nic.accept(id, &config).expect("an acceptable request");
@@ -115,7 +115,7 @@ fn a_nic_bound_to_all_addresses_answers_from_the_one_that_was_asked() {
 }
 
 #[test]
-fn a_wrong_key_fails_the_request_and_harms_nobody() {
+fn a_wrong_rkey_fails_the_request_and_writes_nothing() {
     for transport in BOTH {
         let mut pair = Pair::loopback(transport);
         let mut remote = pair.right.region.remote(HALF);
@@ -125,12 +125,12 @@ fn a_wrong_key_fails_the_request_and_harms_nobody() {
         pair.left.post(pair.from.qpn, 1, SendOp::Write { remote, immediate: None }, &[sge]);
         let completions = pair.left_completions(1);
         assert_eq!(completions[0].status, WcStatus::RemoteAccess, "{transport}");
-        assert!(pair.right.nic.bytes(&pair.right.region) == before, "nothing was written");
+        assert!(pair.right.nic.bytes(&pair.right.region) == before, "data were written");
     }
 }
 
 #[test]
-fn memory_that_is_taken_back_is_out_of_reach() {
+fn deregistered_memory_cannot_be_accessed() {
     let mut pair = Pair::loopback("irn");
     let access = rnic_engine::Access::all();
     let region = pair.right.nic.verbs().register(pair.right.pd, 4_096, access).expect("a page");
@@ -141,9 +141,9 @@ fn memory_that_is_taken_back_is_out_of_reach() {
     assert_eq!(pair.left_completions(1)[0].status, WcStatus::RemoteAccess);
 }
 
-/// A receiver with two receives, each posted again when it has completed, and a sender with 60 Sends at once. With
-/// end-to-end credits (I-20, IBA 9.7.7.2) none of them finds the receiver not ready; without, many do. Data is compared
-/// either way.
+/// A receiver with two receives, each posted again after its completion, and a sender with 60 Sends at once. With
+/// end-to-end credits (I-20, IBA 9.7.7.2) the receiver is ready for all of them; without credits, often not. Data is
+/// compared in both cases.
 #[test]
 fn i20_senders_keep_to_the_receives_at_the_other_end() {
     for transport in BOTH {
@@ -158,7 +158,7 @@ fn i20_senders_keep_to_the_receives_at_the_other_end() {
             let (qpn, receiving) = (pair.from.qpn, pair.to.qpn);
             let slot = |index: u64| HALF + index as usize * 3_000;
             (0..2).for_each(|index| pair.right.post_recv(receiving, index, &[pair.right.sge(slot(index), 3_000)]));
-            // The first acknowledgement says how many receives there are.
+            // The first acknowledgement carries the number of receives available.
             pair.left.post(qpn, 0, SendOp::Send { immediate: None }, &[pair.left.sge(0, 3_000)]);
             pair.succeed(1);
             for index in 1..61_u64 {

@@ -1,10 +1,11 @@
 //! An emulated block device: models the timing of requests, not their data.
 //!
-//! It serves up to `queue_depth` requests concurrently. Each passes one channel, which moves one request after the
-//! other at the bandwidth of its direction, and additionally takes its direction's latency: the simplest model with the
-//! three figures on a solid state disk's data sheet (F-R26: bandwidth of reads, of writes, operations per second; the
-//! latter is `queue_depth / latency` when requests are small). No source: real devices' caches, erasure and parallel
-//! planes are left out. All time is integer; requests complete in the order of their completion times, then of
+//! It serves up to `queue_depth` requests concurrently. Each request passes through one channel, which transfers one
+//! request after the other at the bandwidth of the request's direction, and additionally takes the latency of that
+//! direction. This is the simplest model with the three performance values of a solid-state disk's data sheet (F-R26:
+//! bandwidth of reads, of writes, operations per second; the latter is `queue_depth / latency` when requests are
+//! small). The model has no source: caches, erasure and parallel planes of real devices are left out. All times are
+//! integers; requests complete in the order of their completion times, and those with equal times in the order of
 //! submission.
 
 use std::cmp::Reverse;
@@ -42,7 +43,7 @@ pub const QUEUE_DEPTH_MAX: u32 = 1 << 16;
 /// A request to the device.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Io {
-    /// Owner of the request, when targets share a device.
+    /// Owner of the request: identifies the target, when several targets share a device.
     pub owner: u32,
     /// Identifier of the request, chosen by its owner.
     pub tag: u32,
@@ -54,7 +55,7 @@ pub struct Io {
 
 /// Error of a device that already serves its maximum number of requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("the device's queue is full")]
+#[error("the request queue of the NVMe device is full")]
 pub struct Full;
 
 /// An emulated block device.
@@ -63,7 +64,7 @@ pub struct Device {
     config: DeviceConfig,
     channel_free: Time,
     submitted: u64,
-    under_way: BinaryHeap<Reverse<(Time, u64, Io)>>,
+    in_flight: BinaryHeap<Reverse<(Time, u64, Io)>>,
 }
 
 impl Device {
@@ -72,9 +73,9 @@ impl Device {
     /// # Panics
     /// When its queue has no entry, or more than [`QUEUE_DEPTH_MAX`].
     pub fn new(config: DeviceConfig) -> Self {
-        assert!((1..=QUEUE_DEPTH_MAX).contains(&config.queue_depth), "a queue of {}", config.queue_depth);
-        let under_way = BinaryHeap::with_capacity(config.queue_depth as usize);
-        Self { config, channel_free: Time::ZERO, submitted: 0, under_way }
+        assert!((1..=QUEUE_DEPTH_MAX).contains(&config.queue_depth), "invalid queue depth: {}", config.queue_depth);
+        let in_flight = BinaryHeap::with_capacity(config.queue_depth as usize);
+        Self { config, channel_free: Time::ZERO, submitted: 0, in_flight }
     }
 
     /// Returns the parameters of the device.
@@ -84,7 +85,7 @@ impl Device {
 
     /// Returns whether the device accepts no more requests now.
     pub fn is_full(&self) -> bool {
-        self.under_way.len() == self.config.queue_depth as usize
+        self.in_flight.len() == self.config.queue_depth as usize
     }
 
     /// Accepts a request; returns its completion time.
@@ -102,25 +103,26 @@ impl Device {
         let bytes = u64::from(io.extent.blocks) << self.config.block_log2;
         self.channel_free = self.channel_free.max(now) + service.bandwidth.serialize(bytes);
         let done = self.channel_free + service.latency;
-        self.under_way.push(Reverse((done, self.submitted, io)));
+        self.in_flight.push(Reverse((done, self.submitted, io)));
         self.submitted += 1;
         Ok(done)
     }
 
-    /// Removes all requests of `owner`, which then never complete. The channel time that they have used stays used.
+    /// Removes all requests of `owner`, which then never complete. The channel time that they have used is not
+    /// returned.
     pub fn forget(&mut self, owner: u32) {
-        self.under_way.retain(|Reverse((.., io))| io.owner != owner);
+        self.in_flight.retain(|Reverse((.., io))| io.owner != owner);
     }
 
     /// Returns the completion time of the next request.
     pub fn next_done(&self) -> Option<Time> {
-        self.under_way.peek().map(|Reverse((done, ..))| *done)
+        self.in_flight.peek().map(|Reverse((done, ..))| *done)
     }
 
     /// Returns a request completed by `now`, if there is one.
     pub fn done(&mut self, now: Time) -> Option<Io> {
         self.next_done().filter(|done| *done <= now)?;
-        self.under_way.pop().map(|Reverse((.., io))| io)
+        self.in_flight.pop().map(|Reverse((.., io))| io)
     }
 }
 
@@ -139,7 +141,7 @@ mod tests {
         Io { owner: 0, tag, direction, extent: Extent { first_block: 0, blocks } }
     }
 
-    /// Keeps its queue full until `count` are done; gives the time of the last.
+    /// Keeps the queue full until `count` commands have completed; returns the completion time of the last one.
     fn closed_loop(config: DeviceConfig, direction: Direction, blocks: u32, count: u32) -> Time {
         let mut device = Device::new(config);
         let (mut now, mut begun) = (Time::ZERO, 0);
@@ -155,31 +157,31 @@ mod tests {
     }
 
     #[test]
-    fn one_alone_takes_its_transfer_and_its_latency() {
-        // 4096 bytes at 32 and 16 Gbit/s: 1024 and 2048 ns.
+    fn a_single_request_takes_transfer_time_and_latency() {
+        // The transfer of 4096 bytes at 32 and 16 Gbit/s takes 1024 and 2048 ns; the latency is added.
         assert_eq!(Device::new(CONFIG).submit(Time::ZERO, io(Direction::Read, 0, 1)), Ok(Time::from_ns(81_024)));
         assert_eq!(Device::new(CONFIG).submit(Time::ZERO, io(Direction::Write, 0, 1)), Ok(Time::from_ns(22_048)));
     }
 
     #[test]
-    fn large_requests_reach_the_bandwidth_and_small_ones_the_depth_over_the_latency() {
-        // 256 MiB: 2^31 bits at 32 Gbit/s are 67.1 ms, and one latency at the end.
+    fn large_requests_are_bound_by_bandwidth_and_small_ones_by_queue_depth_over_latency() {
+        // 256 MiB are 2^31 bits, which take 67.1 ms at 32 Gbit/s; one latency is added at the end.
         let time = closed_loop(CONFIG, Direction::Read, 256, 256);
         assert_eq!(time, Time::from_ps((1 << 31) * 125 / 4 + 80_000_000));
-        let few = DeviceConfig { queue_depth: 4, ..CONFIG };
-        let time = closed_loop(few, Direction::Read, 1, 4_000);
+        let small_queue = DeviceConfig { queue_depth: 4, ..CONFIG };
+        let time = closed_loop(small_queue, Direction::Read, 1, 4_000);
         let rounds = 1_000 * 81_024;
         assert!((rounds..rounds + 4 * 1_024).contains(&(time.as_ps() / 1_000)), "{} ns", time.as_ps() / 1_000);
     }
 
     #[test]
-    fn its_queue_is_bounded_and_completions_come_by_time() {
+    fn the_queue_is_bounded_and_requests_complete_in_time_order() {
         let mut device = Device::new(DeviceConfig { queue_depth: 3, ..CONFIG });
         for (tag, direction) in [Direction::Read, Direction::Write, Direction::Write].into_iter().enumerate() {
             device.submit(Time::ZERO, io(direction, tag as u32, 1)).unwrap();
         }
         assert_eq!((device.is_full(), device.submit(Time::ZERO, io(Direction::Read, 9, 1))), (true, Err(Full)));
-        assert_eq!(device.done(Time::from_ns(23_071)), None, "behind the read in the channel");
+        assert_eq!(device.done(Time::from_ns(23_071)), None, "the write overtook the read in the channel");
         let tags: Vec<u32> = std::iter::from_fn(|| device.done(Time::from_us(100))).map(|io| io.tag).collect();
         assert_eq!((tags, device.next_done()), (vec![1, 2, 0], None));
     }

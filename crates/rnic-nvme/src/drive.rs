@@ -1,7 +1,7 @@
 //! A device shared by several targets, which get queue entries round robin.
 //!
 //! Source: none; NVMe leaves arbitration between queues to the controller, and has round robin as the default (NVM
-//! Express Base Specification, section 3.4.4). A turn is one unit, whatever its length and direction.
+//! Express Base Specification, section 3.4.4). One unit is served per turn, whatever its length and direction.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,10 +13,10 @@ use crate::device::{Device, DeviceConfig, Io};
 #[derive(Debug)]
 pub struct Drive {
     device: Device,
-    /// Waiting units, by owner.
+    /// Waiting requests, by owner.
     waiting: BTreeMap<u32, VecDeque<Io>>,
-    /// Owners with waiting units, each once: the first gets the next free entry.
-    turns: VecDeque<u32>,
+    /// Owners with waiting requests, each once: the first one gets the next free entry.
+    round_robin: VecDeque<u32>,
     /// Number of requests that found no free entry on submission.
     waited: u64,
 }
@@ -27,7 +27,7 @@ impl Drive {
     /// # Panics
     /// As [`Device::new`].
     pub fn new(config: DeviceConfig) -> Self {
-        Self { device: Device::new(config), waiting: BTreeMap::new(), turns: VecDeque::new(), waited: 0 }
+        Self { device: Device::new(config), waiting: BTreeMap::new(), round_robin: VecDeque::new(), waited: 0 }
     }
 
     /// Returns the settings of its device.
@@ -39,7 +39,7 @@ impl Drive {
     pub fn submit(&mut self, now: Time, io: Io) {
         let queue = self.waiting.entry(io.owner).or_default();
         if queue.is_empty() {
-            self.turns.push_back(io.owner);
+            self.round_robin.push_back(io.owner);
         }
         queue.push_back(io);
         self.waited += u64::from(self.device.is_full());
@@ -51,7 +51,8 @@ impl Drive {
         self.device.next_done()
     }
 
-    /// Returns a request completed by `now`, if there is one; its entry is assigned to the owner next in turn.
+    /// Returns a request completed by `now`, if there is one; the freed entry is assigned to the owner whose turn is
+    /// next.
     pub fn done(&mut self, now: Time) -> Option<Io> {
         let io = self.device.done(now)?;
         self.fill(now);
@@ -62,7 +63,7 @@ impl Drive {
     pub fn forget(&mut self, now: Time, owner: u32) {
         self.device.forget(owner);
         self.waiting.remove(&owner);
-        self.turns.retain(|other| *other != owner);
+        self.round_robin.retain(|other| *other != owner);
         self.fill(now);
     }
 
@@ -74,14 +75,14 @@ impl Drive {
     /// Assigns free entries, one request per owner and turn.
     fn fill(&mut self, now: Time) {
         while !self.device.is_full()
-            && let Some(owner) = self.turns.pop_front()
+            && let Some(owner) = self.round_robin.pop_front()
         {
-            let queue = self.waiting.get_mut(&owner).expect("an owner with a turn has a queue");
-            let io = queue.pop_front().expect("an owner with a turn has something that waits");
+            let queue = self.waiting.get_mut(&owner).expect("a scheduled owner has a queue");
+            let io = queue.pop_front().expect("a scheduled owner has a waiting request");
             if !queue.is_empty() {
-                self.turns.push_back(owner);
+                self.round_robin.push_back(owner);
             }
-            self.device.submit(now, io).expect("it is not full");
+            self.device.submit(now, io).expect("the device is not full");
         }
     }
 }
@@ -103,9 +104,9 @@ mod tests {
         Io { owner, tag, direction: Direction::Read, extent: Extent { first_block: 0, blocks } }
     }
 
-    /// An owner that asks for more bytes at a time, or has more units waiting, gets no more places.
+    /// An owner whose commands are longer, or that has more units waiting, does not get more entries.
     #[test]
-    fn places_go_by_turns() {
+    fn queue_entries_are_assigned_round_robin() {
         let mut drive = drive(4);
         let now = Time::from_us(1);
         for (owner, (count, blocks)) in [(64, 8), (48, 1), (48, 8)].into_iter().enumerate() {
@@ -114,16 +115,16 @@ mod tests {
         assert_eq!(drive.waited(), 64 + 48 + 48 - 4);
         let mut served = [0_u32; 3];
         for _ in 0..40 * 3 {
-            let at = drive.next_done().expect("it is busy");
-            served[drive.done(at).expect("it is done").owner as usize] += 1;
+            let at = drive.next_done().expect("a request is in flight");
+            served[drive.done(at).expect("the request is complete").owner as usize] += 1;
         }
         let (least, most) = (served.iter().min().unwrap(), served.iter().max().unwrap());
-        // The first had four places before the others came.
+        // The first owner had four entries before the others started.
         assert!(most - least <= 5, "{served:?}");
     }
 
     #[test]
-    fn what_is_forgotten_is_never_done_and_gives_its_places_back() {
+    fn removed_requests_never_complete_and_free_their_entries() {
         let mut drive = drive(2);
         let now = Time::from_us(1);
         (0..4).for_each(|tag| drive.submit(now, io(7, tag, 1)));

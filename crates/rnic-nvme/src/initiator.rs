@@ -1,12 +1,12 @@
 //! The initiator: accepts commands, divides them into units, and returns completions.
 //!
-//! Source: OCP NVMe over Falcon Transport, Rev 0.9, sections 6 and 7; choices in the crate's head.
+//! Source: OCP NVMe over Falcon Transport, Rev 0.9, sections 6 and 7; choices are listed in the crate documentation.
 //!
 //! A command is divided into at most two parts, each for one connection, and each part into units. Units of a
-//! connection are sent in the order of commands, up to the permitted number in flight; the first response ends a unit,
-//! and the last unit completes the command. A failed command reports the failure of its first failing unit, by number;
-//! data moved by other units stays moved. A command that was in flight when its connection was lost is lost, whatever
-//! the outcome of some of its units.
+//! connection are sent in the order of their commands, up to the permitted number in flight. A unit ends with its
+//! first response, and the command completes when its last unit ends. A failed command reports the failure of its
+//! first failing unit, by number; data that other units have moved is not restored. A command that was in flight when
+//! its connection was lost fails as lost, whatever the outcome of its individual units.
 
 use core::mem;
 use std::collections::VecDeque;
@@ -15,16 +15,16 @@ use rnic_base::{Duration, Time};
 use rnic_falcon::resources::Resources;
 use rnic_falcon::transaction as tl;
 use rnic_falcon::transaction::ulp::PulledData;
-use rnic_falcon::transaction::{AnswerError, Kind, PullReply, PushReply, Request, Transactions, UpperLayer};
+use rnic_falcon::transaction::{Kind, PullReply, PushReply, Request, RespondError, Transactions, UpperLayer};
 use rnic_wire::falcon::nvme::{self, Base, Header, Operation};
 use rnic_wire::falcon::{CompletionCode, ResyncCode, Rsn, Ulp};
 
 use crate::layout::{Layout, Part, TranslateError};
 use crate::peer::{PeerError, PeerErrors, status};
-use crate::tags::{PLACES_MAX, Tags};
+use crate::tags::{ENTRIES_MAX, Tags};
 use crate::{Attached, Direction, Fault, HostMemory, Span, UNITS_MAX, count_once, unit};
 
-/// Mapping of Reads to transactions, on which the two sources differ.
+/// Mapping of Reads to transactions, on which the specification and the paper differ.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Reads {
     /// A Push for the request and a Push for the response (OCP NVMe over Falcon Transport, section 7.1).
@@ -39,11 +39,11 @@ pub enum Reads {
 pub struct InitiatorConfig {
     /// Function number of the initiator, 24 bits: carried in every packet.
     pub function: u32,
-    /// Namespace of the initiator, by its own numbering.
+    /// Namespace ID, in the initiator's own numbering.
     pub namespace: u16,
-    /// Maximum number of commands that were accepted and whose completions were not polled.
+    /// Maximum number of commands accepted whose completions have not been polled yet.
     pub commands: u32,
-    /// Maximum number of units in flight on each connection: agreed with its target.
+    /// Maximum number of units in flight on each connection, as agreed with its target.
     pub units: u32,
     /// Maximum duration of a command, from [`Initiator::submit`] on.
     pub timeout: Duration,
@@ -60,24 +60,24 @@ pub struct Command {
     pub first_block: u64,
     /// Number of blocks.
     pub blocks: u32,
-    /// Identifier returned with the completion, and of the memory in [`HostMemory`].
+    /// Identifier that is returned with the completion and identifies the command's memory in [`HostMemory`].
     pub cookie: u64,
 }
 
 /// Reason for which a command is rejected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SubmitError {
-    /// The maximum number of commands is in flight: submit again after [`Initiator::poll`].
-    #[error("too many commands in flight")]
+    /// The maximum number of commands is in flight: the caller submits again after [`Initiator::poll`].
+    #[error("the maximum number of NVMe commands is in flight; poll completions before submitting more")]
     Full,
     /// The block addresses are invalid.
     #[error(transparent)]
     Address(#[from] TranslateError),
     /// Longer than the maximum length of a command.
-    #[error("{0} units, of which a command has {UNITS_MAX} at most")]
+    #[error("an NVMe command of {0} units exceeds the maximum of {UNITS_MAX} units")]
     TooLong(u32),
-    /// A required connection is lost.
-    #[error("connection {0} is lost")]
+    /// A connection that the command needs is lost.
+    #[error("connection {0} was lost")]
     Lost(u32),
 }
 
@@ -85,25 +85,25 @@ pub enum SubmitError {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Failure {
     /// Status reported by the target: see [`status`].
-    #[error("status {code:#06x}: {name}", code = .0, name = status::name(*.0))]
+    #[error("the target reported status {code:#06x} ({name})", code = .0, name = status::name(*.0))]
     Status(u16),
     /// The target refused a request (CIE), for this reason.
     #[error("the target refused a request: {0}")]
     Refused(PeerError),
     /// The transaction of a request ended in error.
-    #[error("a request ended with {0:?}")]
+    #[error("a request completed with error {0:?}")]
     Transaction(CompletionCode),
     /// The target's response is invalid.
     #[error("the target's response is invalid: {0}")]
     Peer(PeerError),
     /// The connection was lost while the command was in flight.
-    #[error("the connection is lost")]
+    #[error("the connection was lost")]
     Lost,
     /// The command took longer than [`InitiatorConfig::timeout`].
-    #[error("it took too long")]
+    #[error("the command timed out")]
     TimedOut,
     /// The command's own memory cannot be read or written.
-    #[error("its memory cannot be read or written")]
+    #[error("the memory of the command cannot be read or written")]
     Memory,
 }
 
@@ -124,12 +124,12 @@ impl Failure {
 
     /// Returns the failure with the numerical code `word`.
     pub fn from_word(word: u32) -> Option<Self> {
-        let why = word as u8;
+        let reason = word as u8;
         match word >> 16 {
             0 => Some(Self::Status(word as u16)),
-            1 => PeerError::from_code(why).map(Self::Refused),
-            2 => CompletionCode::from_code(why).map(Self::Transaction),
-            3 => PeerError::from_code(why).map(Self::Peer),
+            1 => PeerError::from_code(reason).map(Self::Refused),
+            2 => CompletionCode::from_code(reason).map(Self::Transaction),
+            3 => PeerError::from_code(reason).map(Self::Peer),
             4 => Some(Self::Lost),
             5 => Some(Self::TimedOut),
             6 => Some(Self::Memory),
@@ -147,7 +147,7 @@ pub struct Completion {
     pub result: Result<(), Failure>,
 }
 
-/// Counters of commands, units, and their waits.
+/// Counters of commands, units, and waits of units.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct InitiatorStats {
     /// Commands accepted.
@@ -159,13 +159,13 @@ pub struct InitiatorStats {
     /// Units that reached the front of their queue and waited because the agreed number was in flight.
     pub waited_for_units: u64,
     /// Units and data that reached the front of their queue and waited because the transaction layer had no resources.
-    pub waited_for_room: u64,
+    pub waited_for_resources: u64,
     /// Responses, Pulls and completions of requests that arrived for units that had ended already.
     pub late: u64,
 }
 
 #[derive(Debug)]
-struct Active {
+struct ActiveCommand {
     direction: Direction,
     cookie: u64,
     first_block: u64,
@@ -177,12 +177,12 @@ struct Active {
     failure: Option<(u32, Failure)>,
 }
 
-/// State of the data transfer of a Write.
+/// State of the data transfer of a Write, for one unit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fetch {
-    NotAsked,
-    Asked,
-    Given,
+    NotRequested,
+    Requested,
+    Sent,
 }
 
 #[derive(Debug)]
@@ -198,7 +198,7 @@ struct Unit {
     serial: u64,
 }
 
-/// Units of one part that are not sent yet.
+/// Units of one part of a command that have not been sent yet.
 #[derive(Clone, Copy, Debug)]
 struct Queued {
     command: u32,
@@ -206,30 +206,30 @@ struct Queued {
     next: u32,
 }
 
-/// Waits already counted, each for the item at the front of its queue.
+/// Kinds of waits already counted for the item at the front of each queue, so that each wait is counted once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Counted {
     units: bool,
-    room: bool,
+    resources: bool,
     data: bool,
 }
 
 #[derive(Debug)]
 struct Connection {
     queued: VecDeque<Queued>,
-    /// Pulls to be answered: with the unit's tag, or `None` when it was given up or the Pull is invalid.
+    /// Pulls to respond to: each with the unit's tag, or `None` when the unit was abandoned or the Pull is invalid.
     pulls: VecDeque<(Rsn, u16, Option<u32>, Base)>,
-    under_way: u32,
+    in_flight: u32,
     counted: Counted,
     lost: bool,
 }
 
-/// An initiator: one namespace, over one connection or several.
+/// An initiator: one namespace, over one or more connections.
 #[derive(Debug)]
 pub struct Initiator {
     config: InitiatorConfig,
     layout: Layout,
-    commands: Tags<Active>,
+    commands: Tags<ActiveCommand>,
     units: Tags<Unit>,
     connections: Box<[Connection]>,
     completed: VecDeque<u32>,
@@ -244,7 +244,7 @@ pub struct Initiator {
 const TAG_MASK: u64 = (1 << crate::tags::TAG_BITS) - 1;
 
 /// Returns the table tag and the serial number of the unit whose transaction has the tag `transaction`.
-const fn untag(transaction: u64) -> (u32, u64) {
+const fn split_transaction_tag(transaction: u64) -> (u32, u64) {
     ((transaction & TAG_MASK) as u32, transaction >> crate::tags::TAG_BITS)
 }
 
@@ -252,22 +252,22 @@ impl Initiator {
     /// Creates an idle initiator.
     ///
     /// # Panics
-    /// When there would be no command or unit, or more than the entries of a tag table.
+    /// When the maximum number of commands or units is zero, or exceeds the entries of a tag table.
     pub fn new(config: InitiatorConfig, layout: Layout) -> Self {
         let connections = layout.connections();
-        let places = u64::from(config.units) * u64::from(connections);
-        assert!(places <= u64::from(PLACES_MAX), "{places} units in flight");
+        let units_max = u64::from(config.units) * u64::from(connections);
+        assert!(units_max <= u64::from(ENTRIES_MAX), "{units_max} units exceed the tag table");
         let connection = |_| Connection {
             queued: VecDeque::with_capacity(config.commands as usize * 2),
             pulls: VecDeque::with_capacity(config.units as usize),
-            under_way: 0,
+            in_flight: 0,
             counted: Counted::default(),
             lost: false,
         };
         Self {
             config,
             commands: Tags::new(config.commands),
-            units: Tags::new(places as u32),
+            units: Tags::new(units_max as u32),
             connections: (0..connections).map(connection).collect(),
             completed: VecDeque::with_capacity(config.commands as usize),
             layout,
@@ -288,64 +288,65 @@ impl Initiator {
         &self.stats
     }
 
-    /// Returns the counts of the targets' errors.
+    /// Returns the counters of errors made by targets.
     pub const fn peer_errors(&self) -> &PeerErrors {
         &self.peer_errors
     }
 
-    /// Returns whether nothing is in flight, and no completion waits.
+    /// Returns whether nothing is in flight and no completion waits to be polled.
     pub fn is_idle(&self) -> bool {
         self.commands.is_empty() && self.connections.iter().all(|connection| connection.pulls.is_empty())
     }
 
     /// Returns the number of unit tags in use, which a target may refer to.
-    pub fn units_under_way(&self) -> usize {
+    pub fn units_in_flight(&self) -> usize {
         self.units.len()
     }
 
     /// Accepts a command. [`Self::advance`] is to be called for the connections of its parts.
     ///
     /// # Errors
-    /// [`SubmitError`]; nothing was changed then.
+    /// [`SubmitError`]; the state is unchanged in that case.
     pub fn submit(&mut self, now: Time, command: &Command) -> Result<(), SubmitError> {
-        let (one, two) = self.layout.translate(command.first_block, command.blocks)?;
+        let (first_part, second_part) = self.layout.translate(command.first_block, command.blocks)?;
         let block = self.layout.geometry().block;
         let units_of = |part: Part| unit::units_of(part.blocks, block);
-        let units = units_of(one) + two.map_or(0, units_of);
+        let units = units_of(first_part) + second_part.map_or(0, units_of);
         if units > UNITS_MAX {
             return Err(SubmitError::TooLong(units));
         }
-        let mut needed = [Some(one), two].into_iter().flatten().map(|part| part.connection);
+        let mut needed = [Some(first_part), second_part].into_iter().flatten().map(|part| part.connection);
         if let Some(lost) = needed.find(|connection| self.connections[*connection as usize].lost) {
             return Err(SubmitError::Lost(lost));
         }
         let Command { direction, first_block, blocks, cookie } = *command;
-        let parts = (one, two);
+        let parts = (first_part, second_part);
         let deadline = now + self.config.timeout;
-        let active = Active { direction, cookie, first_block, blocks, parts, units, done: 0, deadline, failure: None };
+        let active =
+            ActiveCommand { direction, cookie, first_block, blocks, parts, units, done: 0, deadline, failure: None };
         let tag = self.commands.insert(active).ok_or(SubmitError::Full)?;
         self.next_deadline = Some(self.next_deadline.map_or(deadline, |next| next.min(deadline)));
-        for (part, second) in [(Some(one), false), (two, true)] {
+        for (part, second) in [(Some(first_part), false), (second_part, true)] {
             let Some(part) = part else { continue };
             self.connections[part.connection as usize].queued.push_back(Queued { command: tag, second, next: 0 });
         }
         self.stats.commands += 1;
-        self.stats.split += u64::from(two.is_some());
+        self.stats.split += u64::from(second_part.is_some());
         Ok(())
     }
 
     /// Returns the completion of a finished command, if there is one.
     pub fn poll(&mut self) -> Option<Completion> {
         let tag = self.completed.pop_front()?;
-        let command = self.take(tag);
+        let command = self.remove_command(tag);
         Some(Completion { cookie: command.cookie, result: command.failure.map_or(Ok(()), |(_, failure)| Err(failure)) })
     }
 
     /// Submits to the transaction layer of `connection` as much as it accepts: data first, because targets wait for it.
     ///
     /// # Errors
-    /// When the transaction layer's settings do not fit ([`tl::SubmitError::TooLong`]), or the connection is dead: its
-    /// units have failed then, as with [`Self::lost`].
+    /// When the transaction layer's settings do not fit ([`tl::SubmitError::TooLong`]), or the connection is dead: in
+    /// that case its units have failed, as after [`Self::lost`].
     pub fn advance(
         &mut self,
         connection: usize,
@@ -353,23 +354,26 @@ impl Initiator {
         resources: &mut Resources,
         memory: &mut impl HostMemory,
     ) -> Result<(), tl::SubmitError> {
-        if transactions.is_dead() {
+        if transactions.is_terminated() {
             self.lost(connection);
-            return Err(tl::SubmitError::Dead);
+            return Err(tl::SubmitError::Terminated);
         }
-        self.answer(connection, transactions, resources, memory);
+        self.respond_to_pulls(connection, transactions, resources, memory);
         while let Some(&queued) = self.connections[connection].queued.front() {
-            if self.connections[connection].under_way == self.config.units {
+            if self.connections[connection].in_flight == self.config.units {
                 count_once(&mut self.connections[connection].counted.units, &mut self.stats.waited_for_units);
                 break;
             }
-            match self.begin(connection, queued, transactions, resources) {
+            match self.submit_unit(connection, queued, transactions, resources) {
                 Ok(()) => {
                     let counted = &mut self.connections[connection].counted;
-                    (counted.units, counted.room) = (false, false);
+                    (counted.units, counted.resources) = (false, false);
                 }
                 Err(tl::SubmitError::Paused) => {
-                    count_once(&mut self.connections[connection].counted.room, &mut self.stats.waited_for_room);
+                    count_once(
+                        &mut self.connections[connection].counted.resources,
+                        &mut self.stats.waited_for_resources,
+                    );
                     break;
                 }
                 Err(other) => return Err(other),
@@ -380,14 +384,14 @@ impl Initiator {
 
     /// Returns whether a request or data is to be submitted to the transaction layer of `connection`.
     pub fn has_to_send(&self, connection: usize) -> bool {
-        let Connection { queued, pulls, under_way, .. } = &self.connections[connection];
-        !pulls.is_empty() || !queued.is_empty() && *under_way < self.config.units
+        let Connection { queued, pulls, in_flight, .. } = &self.connections[connection];
+        !pulls.is_empty() || !queued.is_empty() && *in_flight < self.config.units
     }
 
     /// Returns whether the request at the front of `connection` waits for resources of the transaction layer.
     pub fn request_waits(&self, connection: usize) -> bool {
         let Connection { queued, counted, .. } = &self.connections[connection];
-        counted.room && !queued.is_empty()
+        counted.resources && !queued.is_empty()
     }
 
     /// Returns whether the data at the front of `connection` waits for resources of the transaction layer.
@@ -396,14 +400,13 @@ impl Initiator {
         counted.data && !pulls.is_empty()
     }
 
-    /// Returns the earliest time at which [`Self::expire`] has to act.
+    /// Returns the earliest time at which [`Self::expire`] must be called.
     pub fn next_timeout(&self) -> Option<Time> {
         self.next_deadline.filter(|_| !self.commands.is_empty())
     }
 
-    /// Fails the commands whose deadline has passed. Later messages of their targets are counted as late; until these
-    /// arrive, a unit may still count as in flight at the target. Nothing is aborted, because there are no admin
-    /// commands.
+    /// Fails the commands whose deadline has passed. Messages about them that arrive later are counted as late; until
+    /// then, the target may still count a unit as in flight. Nothing is aborted, because there are no admin commands.
     pub fn expire(&mut self, now: Time) {
         if self.next_deadline.is_none_or(|next| next > now) {
             return;
@@ -416,16 +419,16 @@ impl Initiator {
         for connection in 0..self.connections.len() {
             let mut queued = mem::take(&mut self.connections[connection].queued);
             queued.retain(|queued| {
-                let is_over = self.command(queued.command).deadline <= now;
-                if is_over {
+                let has_expired = self.command(queued.command).deadline <= now;
+                if has_expired {
                     self.fail_queued(*queued, Failure::TimedOut);
                 }
-                !is_over
+                !has_expired
             });
             self.connections[connection].queued = queued;
-            // A different unit may be at the front now.
+            // A different unit may be at the front now, whose waits have not been counted.
             let counted = &mut self.connections[connection].counted;
-            (counted.units, counted.room) = (false, false);
+            (counted.units, counted.resources) = (false, false);
         }
         let (mut last, mut next) = (None, None::<Time>);
         while let Some(tag) = self.commands.find(last, |command| command.done < command.units) {
@@ -456,21 +459,21 @@ impl Initiator {
         let command = self.command(queued.command);
         let (_, first, units) = self.part(command, queued.second);
         for number in queued.next..units {
-            self.count(queued.command, first + number, Err(failure));
+            self.unit_ended(queued.command, first + number, Err(failure));
         }
     }
 
-    /// Returns a command that still has units, or that waits for [`Self::poll`].
-    fn command(&self, tag: u32) -> &Active {
-        self.commands.get(tag).expect("it stays until it is polled")
+    /// Returns a command that still has units in flight or queued, or that waits for [`Self::poll`].
+    fn command(&self, tag: u32) -> &ActiveCommand {
+        self.commands.get(tag).expect("the command stays until it is polled")
     }
 
-    fn take(&mut self, tag: u32) -> Active {
-        self.commands.remove(tag).expect("it stays until it is polled")
+    fn remove_command(&mut self, tag: u32) -> ActiveCommand {
+        self.commands.remove(tag).expect("the command stays until it is polled")
     }
 
     /// Returns a part of a command, the number of its first unit, and its number of units.
-    fn part(&self, command: &Active, second: bool) -> (Part, u32, u32) {
+    fn part(&self, command: &ActiveCommand, second: bool) -> (Part, u32, u32) {
         let block = self.layout.geometry().block;
         let first = unit::units_of(command.parts.0.blocks, block);
         match command.parts.1 {
@@ -479,8 +482,8 @@ impl Initiator {
         }
     }
 
-    /// Submits the request of the unit at the front.
-    fn begin(
+    /// Submits the request of the unit at the front of the connection's queue.
+    fn submit_unit(
         &mut self,
         connection: usize,
         queued: Queued,
@@ -520,11 +523,11 @@ impl Initiator {
             _ => Kind::Push,
         };
         let (number, direction, serial) = (first + queued.next, command.direction, self.next_serial);
-        let (fetch, command) = (Fetch::NotAsked, queued.command);
+        let (fetch, command) = (Fetch::NotRequested, queued.command);
         let entry = Unit { connection: connection as u32, command, number, direction, base, span, fetch, serial };
-        let tag = self.units.insert(entry).expect("as many as all connections may have");
+        let tag = self.units.insert(entry).expect("the table has an entry for every unit of every connection");
         let base = Base { initiator_tag: tag, ..base };
-        self.units.get_mut(tag).expect("just put there").base = base;
+        self.units.get_mut(tag).expect("the unit was just inserted").base = base;
         let moved = if kind == Kind::Pull { span.length } else { 0 };
         let submission = unit::submission(kind, base, operation, moved, serial << 24 | u64::from(tag));
         if let Err(error) = transactions.submit(resources, &submission) {
@@ -534,7 +537,7 @@ impl Initiator {
         self.next_serial += 1;
         self.stats.units += 1;
         let queue = &mut self.connections[connection];
-        queue.under_way += 1;
+        queue.in_flight += 1;
         if queued.next + 1 == units {
             queue.queued.pop_front();
         } else if let Some(front) = queue.queued.front_mut() {
@@ -544,7 +547,7 @@ impl Initiator {
     }
 
     /// Responds to Pulls, in the order of their arrival.
-    fn answer(
+    fn respond_to_pulls(
         &mut self,
         connection: usize,
         transactions: &mut Transactions,
@@ -555,25 +558,25 @@ impl Initiator {
             // The unit may have ended since the Pull arrived.
             let span = tag.and_then(|tag| self.units.get(tag)).map(|unit| unit.span);
             let readable = span.filter(|span| memory.gather(connection, rsn, *span).is_ok());
-            let answer = match readable {
+            let response = match readable {
                 Some(span) => unit::data(base, span.length),
-                None => unit::no_data(base, asked),
+                None => unit::invalid_data_response(base, asked),
             };
-            match transactions.answer(resources, rsn, &answer) {
+            match transactions.respond(resources, rsn, &response) {
                 Ok(()) => match (tag, readable) {
-                    (Some(tag), Some(_)) => self.units.get_mut(tag).expect("it has a span").fetch = Fetch::Given,
+                    (Some(tag), Some(_)) => self.units.get_mut(tag).expect("the unit has a span").fetch = Fetch::Sent,
                     (Some(tag), None) if span.is_some() => self.finish(tag, Err(Failure::Memory)),
                     _ => {}
                 },
-                Err(AnswerError::Paused) => {
-                    count_once(&mut self.connections[connection].counted.data, &mut self.stats.waited_for_room);
+                Err(RespondError::Paused) => {
+                    count_once(&mut self.connections[connection].counted.data, &mut self.stats.waited_for_resources);
                     return;
                 }
-                // An accepted Pull waits until it is answered, whatever its target sends about it meanwhile (a Resync
-                // does not remove it), and its length was checked on arrival. If either assumption is wrong, the
-                // command times out.
-                Err(error @ (AnswerError::Unknown | AnswerError::TooLong { .. })) => {
-                    debug_assert!(false, "a Pull that was taken is not answered: {error}");
+                // An accepted Pull is kept until the response to it is submitted, whatever the target sends about it
+                // in the meantime (a Resync does not remove it), and its length was checked on arrival. If either
+                // assumption is wrong, the command times out.
+                Err(error @ (RespondError::Unknown | RespondError::TooLong { .. })) => {
+                    debug_assert!(false, "the response to an accepted Pull was refused: {error}");
                 }
             }
             self.connections[connection].pulls.pop_front();
@@ -582,12 +585,12 @@ impl Initiator {
     }
 
     /// Returns the unit that `base` refers to, if it belongs to `connection` and all identifiers match.
-    fn named(&self, connection: usize, base: &Base) -> Result<&Unit, PeerError> {
+    fn unit_named_by(&self, connection: usize, base: &Base) -> Result<&Unit, PeerError> {
         let unit = self.units.get(base.initiator_tag).filter(|unit| unit.connection as usize == connection);
         let unit = unit.ok_or(PeerError::UnknownTag)?;
-        let said = (base.initiator_function, base.command, base.units_less_one, base.unit);
-        let meant = &unit.base;
-        if said == (meant.initiator_function, meant.command, meant.units_less_one, meant.unit) {
+        let received = (base.initiator_function, base.command, base.units_less_one, base.unit);
+        let sent = &unit.base;
+        if received == (sent.initiator_function, sent.command, sent.units_less_one, sent.unit) {
             Ok(unit)
         } else {
             Err(PeerError::Mismatch)
@@ -595,34 +598,34 @@ impl Initiator {
     }
 
     /// Processes a response of the target, which ends its unit.
-    fn answered(
+    fn on_response(
         &mut self,
         connection: usize,
         request: &Request,
         memory: &mut impl HostMemory,
     ) -> Result<(), PeerError> {
         let Ulp::Nvme(Header { base, operation }) = request.ulp else { return Err(PeerError::NotNvme) };
-        let (direction, said) = match operation {
+        let (direction, status) = match operation {
             Operation::ReadResponse { status } => (Direction::Read, status),
             Operation::WriteCompletion { status } => (Direction::Write, status),
             _ => return Err(PeerError::Unexpected),
         };
         if self.units.is_old(base.initiator_tag) {
-            // The unit's own request had timed out, but had arrived; or the target did not learn that its first
-            // response had arrived, and sends it again.
+            // Either the unit's request timed out here although it had arrived, or the target did not receive the
+            // acknowledgement of its first response and sends the response again.
             self.stats.late += 1;
             return Ok(());
         }
-        let unit = self.named(connection, &base)?;
+        let unit = self.unit_named_by(connection, &base)?;
         if unit.direction != direction {
             return Err(PeerError::Unexpected);
         }
-        let is_done = said == status::SUCCESS;
-        let due = if is_done && direction == Direction::Read { unit.span.length } else { 0 };
-        let error = if request.payload_len != due {
+        let is_done = status == status::SUCCESS;
+        let expected_len = if is_done && direction == Direction::Read { unit.span.length } else { 0 };
+        let error = if request.payload_len != expected_len {
             Some(PeerError::WrongLength)
         } else {
-            let unfetched = direction == Direction::Write && unit.fetch != Fetch::Given;
+            let unfetched = direction == Direction::Write && unit.fetch != Fetch::Sent;
             (is_done && unfetched).then_some(PeerError::Early)
         };
         if let Some(error) = error {
@@ -630,15 +633,15 @@ impl Initiator {
             self.finish(base.initiator_tag, Err(Failure::Peer(error)));
             return Err(error);
         }
-        let placed = if due > 0 { memory.place(connection, unit.span) } else { Ok(()) };
-        let result = if is_done { placed.map_err(|Fault| Failure::Memory) } else { Err(Failure::Status(said)) };
+        let placed = if expected_len > 0 { memory.place(connection, unit.span) } else { Ok(()) };
+        let result = if is_done { placed.map_err(|Fault| Failure::Memory) } else { Err(Failure::Status(status)) };
         self.finish(base.initiator_tag, result);
         Ok(())
     }
 
     /// Processes the data of a Read mapped to a Pull, which ends its unit.
     fn pulled(&mut self, connection: usize, transaction: u64, data: &PulledData, memory: &mut impl HostMemory) {
-        let (tag, serial) = untag(transaction);
+        let (tag, serial) = split_transaction_tag(transaction);
         let Some(unit) = self.units.get(tag).filter(|unit| unit.serial == serial) else {
             self.stats.late += 1;
             return;
@@ -647,13 +650,13 @@ impl Initiator {
         let result = match data.ulp {
             Ulp::Nvme(Header { base, operation: Operation::ReadResponse { status } }) => {
                 let is_done = status == status::SUCCESS;
-                let due = if is_done { span.length } else { 0 };
+                let expected_len = if is_done { span.length } else { 0 };
                 if base.data_invalid {
                     // An NVMe target never marks the data of a Read invalid, so the peer is not an NVMe target.
                     Err(Failure::Refused(PeerError::NoNvme))
                 } else if base != (Base { target_tag: base.target_tag, ..asked }) {
                     Err(Failure::Peer(PeerError::Mismatch))
-                } else if data.payload_len != due {
+                } else if data.payload_len != expected_len {
                     Err(Failure::Peer(PeerError::WrongLength))
                 } else if is_done {
                     memory.place(connection, span).map_err(|Fault| Failure::Memory)
@@ -670,9 +673,9 @@ impl Initiator {
         self.finish(tag, result);
     }
 
-    /// Checks a Pull of the target; returns the tag of the unit whose data is to be sent, or `None` for a unit that was
-    /// given up.
-    fn asked(&mut self, connection: usize, request: &Request) -> Result<Option<u32>, PeerError> {
+    /// Checks a Pull of the target; returns the tag of the unit whose data is to be sent, or `None` if that unit was
+    /// abandoned.
+    fn on_data_request(&mut self, connection: usize, request: &Request) -> Result<Option<u32>, PeerError> {
         let Ulp::Nvme(Header { base, operation }) = request.ulp else { return Err(PeerError::NotNvme) };
         if operation != Operation::WriteDataRequest {
             return Err(PeerError::Unexpected);
@@ -681,42 +684,43 @@ impl Initiator {
             self.stats.late += 1;
             return Ok(None);
         }
-        let unit = self.named(connection, &base)?;
+        let unit = self.unit_named_by(connection, &base)?;
         if unit.direction != Direction::Write {
             return Err(PeerError::Unexpected);
         }
         if u32::from(request.length) != unit::data(base, unit.span.length).length {
             return Err(PeerError::WrongLength);
         }
-        if unit.fetch != Fetch::NotAsked {
+        if unit.fetch != Fetch::NotRequested {
             return Err(PeerError::Repeated);
         }
-        self.units.get_mut(base.initiator_tag).expect("it was named").fetch = Fetch::Asked;
+        self.units.get_mut(base.initiator_tag).expect("the unit was found above").fetch = Fetch::Requested;
         Ok(Some(base.initiator_tag))
     }
 
     /// Handles the completion of a request's transaction.
-    fn ended(&mut self, completion: &tl::Completion) {
-        let (tag, serial) = untag(completion.tag);
-        let waits = self.units.get(tag).filter(|unit| unit.serial == serial);
-        let asked = waits.is_some_and(|unit| unit.fetch != Fetch::NotAsked);
-        let waits = waits.is_some();
+    fn on_request_completed(&mut self, completion: &tl::Completion) {
+        let (tag, serial) = split_transaction_tag(completion.tag);
+        let open_unit = self.units.get(tag).filter(|unit| unit.serial == serial);
+        let was_fetched = open_unit.is_some_and(|unit| unit.fetch != Fetch::NotRequested);
+        let is_open = open_unit.is_some();
         let failure = match completion.code {
             CompletionCode::Ack => return,
-            // No acknowledgement arrived, but the target has pulled the data: it has the request, and will respond.
-            CompletionCode::LocalTimeout if asked => return,
+            // The request was not acknowledged, but the target has pulled the data: it has received the request, and
+            // will respond.
+            CompletionCode::LocalTimeout if was_fetched => return,
             CompletionCode::TargetCompleteInError => match PeerError::from_code(completion.ulp_code) {
                 Some(error) => Failure::Refused(error),
                 None => Failure::Transaction(completion.code),
             },
-            // The target could not read the data of a Read mapped to a Pull when it was to be sent.
+            // The target could not read the data of a Read mapped to a Pull when the response was to be sent.
             CompletionCode::RemoteError if completion.ulp_code == ResyncCode::LocalXlr.code() => {
                 Failure::Status(status::UNRECOVERED_READ)
             }
             CompletionCode::DeadConnection => Failure::Lost,
             code => Failure::Transaction(code),
         };
-        if waits {
+        if is_open {
             self.finish(tag, Err(failure));
         } else {
             self.stats.late += 1;
@@ -725,20 +729,20 @@ impl Initiator {
 
     /// Ends a unit with `result`.
     fn finish(&mut self, tag: u32, result: Result<(), Failure>) {
-        let unit = self.units.remove(tag).expect("it was looked up");
-        self.connections[unit.connection as usize].under_way -= 1;
-        self.count(unit.command, unit.number, result);
+        let unit = self.units.remove(tag).expect("the unit is in the table");
+        self.connections[unit.connection as usize].in_flight -= 1;
+        self.unit_ended(unit.command, unit.number, result);
     }
 
     /// Counts unit `number` of `command` as ended; the last one completes the command.
-    fn count(&mut self, command: u32, number: u32, result: Result<(), Failure>) {
-        let active = self.commands.get_mut(command).expect("its last unit has not ended");
+    fn unit_ended(&mut self, command: u32, number: u32, result: Result<(), Failure>) {
+        let active = self.commands.get_mut(command).expect("a command with units in flight is in the table");
         if let Err(failure) = result {
             let is_lost = |failure| failure == Failure::Lost;
-            let tells = active.failure.is_none_or(|(first, known)| {
+            let replaces_failure = active.failure.is_none_or(|(first, known)| {
                 is_lost(failure) && !is_lost(known) || is_lost(failure) == is_lost(known) && number < first
             });
-            if tells {
+            if replaces_failure {
                 active.failure = Some((number, failure));
             }
         }
@@ -751,7 +755,7 @@ impl Initiator {
 
 impl<M: HostMemory> UpperLayer for Attached<'_, Initiator, M> {
     fn push(&mut self, _: Time, request: &Request) -> PushReply {
-        match self.end.answered(self.connection, request, self.memory) {
+        match self.end.on_response(self.connection, request, self.memory) {
             Ok(()) => PushReply::Done,
             Err(error) => {
                 self.end.peer_errors.count(error);
@@ -760,10 +764,11 @@ impl<M: HostMemory> UpperLayer for Attached<'_, Initiator, M> {
         }
     }
 
-    /// Always accepts the Pull: data is sent once for each unit in flight, and further Pulls are answered without data.
-    /// Their number is bounded by the transaction layer, which keeps each until it is answered.
+    /// Always accepts the Pull: data is sent once for each unit in flight, and the response to a further Pull has no
+    /// data. The number of Pulls is bounded by the transaction layer, which keeps each until the response is
+    /// submitted.
     fn pull(&mut self, _: Time, request: &Request) -> PullReply {
-        let tag = self.end.asked(self.connection, request).unwrap_or_else(|error| {
+        let tag = self.end.on_data_request(self.connection, request).unwrap_or_else(|error| {
             self.end.peer_errors.count(error);
             None
         });
@@ -778,7 +783,7 @@ impl<M: HostMemory> UpperLayer for Attached<'_, Initiator, M> {
     }
 
     fn complete(&mut self, _: Time, completion: &tl::Completion) {
-        self.end.ended(completion);
+        self.end.on_request_completed(completion);
     }
 
     fn pulled(&mut self, _: Time, tag: u64, data: &PulledData) {

@@ -1,24 +1,25 @@
 //! Layout of the blocks of an initiator's namespace: translation of block addresses.
 //!
 //! Source: OCP NVMe over Falcon Transport, Rev 0.9, section 6.6: chunks of 2^C GB, stripes of 2^S x 256 KB, striping
-//! groups of 2^N, at most two target commands for one of the initiator's.
+//! groups of 2^N chunks, at most two target commands for one initiator command.
 //!
 //! ```text
 //!   address   | group | stripe in chunk | chunk in group (N bits) | byte in stripe (18 + S bits) |
 //! ```
 //!
-//! Chunks are pieces of targets' namespaces. A group is 2^N of them, over which stripes are distributed in turn,
-//! starting with the first; groups follow one another. Interpretation of points that the specification leaves open: GB
-//! and KB are powers of two; with N = 0 there are no stripes, and a command is split only where a chunk ends.
+//! Chunks are pieces of targets' namespaces. A group is 2^N chunks, over which stripes are distributed round robin,
+//! starting with the first chunk; groups are concatenated. Where the specification is not explicit, this module
+//! assumes: GB and KB are powers of two; with N = 0 there are no stripes, and a command is split only where a chunk
+//! ends.
 
 /// A piece of a target's namespace: 2^C GB.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Chunk {
     /// Connection to its target.
     pub connection: u32,
-    /// Namespace, by the target's numbering.
+    /// Namespace ID, in the target's numbering.
     pub namespace: u16,
-    /// First block of the chunk in that namespace.
+    /// First block of the chunk in the target's namespace.
     pub first_block: u64,
 }
 
@@ -42,7 +43,7 @@ pub struct Layout {
     chunks: Box<[Chunk]>,
 }
 
-/// A part of a command for one target: a separate command there.
+/// A part of a command for one target, which is a separate command for that target.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Part {
     /// Connection to the target.
@@ -58,29 +59,32 @@ pub struct Part {
 /// Reason for which a layout is invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LayoutError {
-    /// A size out of its range: blocks of 512 to 4096 bytes, chunks up to 2^20 GB, groups up to 2^16 chunks, stripes up
-    /// to a chunk.
-    #[error("a size is out of its range")]
+    /// A size is out of range. Valid are blocks of 512 to 4096 bytes, chunks up to 2^20 GB, groups up to 2^16 chunks,
+    /// and stripes up to the size of a chunk.
+    #[error(
+        "a layout size is out of range: blocks 512 to 4096 bytes, chunks up to 2^20 GB, groups up to 2^16 chunks, \
+         stripes up to one chunk"
+    )]
     Geometry,
-    /// The chunks do not fill groups, or there are none.
-    #[error("{0} chunks do not fill groups")]
+    /// The number of chunks is zero or not a multiple of the group size.
+    #[error("the number of chunks, {0}, is not a positive multiple of the number of chunks in a group")]
     Chunks(usize),
     /// A chunk ends beyond the largest block address.
     #[error("a chunk ends beyond the largest block address")]
-    TooFar,
+    BeyondAddressSpace,
 }
 
 /// Reason for which block addresses are invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TranslateError {
     /// The command has no blocks.
-    #[error("no blocks")]
+    #[error("the command covers no blocks")]
     Empty,
     /// Blocks beyond the last block of the namespace.
-    #[error("blocks beyond the last")]
+    #[error("the command covers blocks beyond the end of the namespace")]
     OutOfRange,
     /// The command needs more than two target commands.
-    #[error("more than two stripes in one command")]
+    #[error("the command covers more than two stripes")]
     TooManyStripes,
 }
 
@@ -110,7 +114,7 @@ impl Layout {
         }
         let blocks_of_chunk = 1 << (chunk + GB_LOG2 - block);
         if chunks.iter().any(|chunk| chunk.first_block.checked_add(blocks_of_chunk).is_none()) {
-            return Err(LayoutError::TooFar);
+            return Err(LayoutError::BeyondAddressSpace);
         }
         Ok(Self { geometry, chunks: chunks.into() })
     }
@@ -142,29 +146,34 @@ impl Layout {
         if end > self.blocks() {
             return Err(TranslateError::OutOfRange);
         }
-        let one = self.part(first, blocks);
-        if one.blocks == blocks {
-            return Ok((one, None));
+        let first_part = self.part(first, blocks);
+        if first_part.blocks == blocks {
+            return Ok((first_part, None));
         }
-        let two = self.part(first + u64::from(one.blocks), blocks - one.blocks);
-        if one.blocks + two.blocks < blocks { Err(TranslateError::TooManyStripes) } else { Ok((one, Some(two))) }
+        let second_part = self.part(first + u64::from(first_part.blocks), blocks - first_part.blocks);
+        if first_part.blocks + second_part.blocks < blocks {
+            Err(TranslateError::TooManyStripes)
+        } else {
+            Ok((first_part, Some(second_part)))
+        }
     }
 
-    /// Returns the part that contains the contiguous blocks at the start of `blocks` from `first` on.
+    /// Returns the part for the longest run of blocks from `first` on that is contiguous at one target, at most
+    /// `blocks`.
     fn part(&self, first: u64, blocks: u32) -> Part {
         let Geometry { group, stripe, block, .. } = self.geometry;
-        // FetchError striping, a chunk is one stripe.
-        let run = if group == 0 { self.chunk_log2() } else { stripe + STRIPE_LOG2 - block };
+        // Without striping, a chunk is one stripe.
+        let run_log2 = if group == 0 { self.chunk_log2() } else { stripe + STRIPE_LOG2 - block };
         let group_log2 = self.chunk_log2() + group;
-        let (group_index, in_group) = (first >> group_log2, first & ((1 << group_log2) - 1));
-        let (turn, in_run) = (in_group >> run, in_group & ((1 << run) - 1));
-        let chunk = self.chunks[((group_index << group) + (turn & ((1 << group) - 1))) as usize];
-        let room = (1_u64 << run) - in_run;
+        let (group_index, offset_in_group) = (first >> group_log2, first & ((1 << group_log2) - 1));
+        let (run_index, offset_in_run) = (offset_in_group >> run_log2, offset_in_group & ((1 << run_log2) - 1));
+        let chunk = self.chunks[((group_index << group) + (run_index & ((1 << group) - 1))) as usize];
+        let blocks_left_in_run = (1_u64 << run_log2) - offset_in_run;
         Part {
             connection: chunk.connection,
             namespace: chunk.namespace,
-            first_block: chunk.first_block + ((turn >> group) << run) + in_run,
-            blocks: room.min(u64::from(blocks)) as u32,
+            first_block: chunk.first_block + ((run_index >> group) << run_log2) + offset_in_run,
+            blocks: blocks_left_in_run.min(u64::from(blocks)) as u32,
         }
     }
 

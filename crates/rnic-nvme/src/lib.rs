@@ -21,32 +21,38 @@
 //!                     <- Write Completion (Push) ---
 //! ```
 //!
-//! Paper and specification disagree about Reads. The paper's table has "Read: Pull; Write: Push and Pull"; in the
-//! specification a Read is a Push for the request and a Push for the response. An initiator selects one ([`Reads`]); a
-//! target supports both. Two Pushes are the default: a Pull holds resources at the initiator, and a transaction of the
-//! target's, for as long as the device takes. Writes are the same in both: pushed request, data pulled by the target.
+//! Paper and specification disagree about Reads. The paper's table lists "Read: Pull; Write: Push and Pull"; in the
+//! specification a Read is a Push for the request and a Push for the response. An initiator selects one ([`Reads`]);
+//! a target supports both. Two Pushes are the default: a Pull holds resources at the initiator, and a transaction at
+//! the target, until the device has completed the request. Writes are the same in both: the initiator pushes the
+//! request, and the target pulls the data.
 //!
 //! Choices where the sources are silent:
 //!
 //! - The units of a command are divided from the first block of each of its parts ([`layout`]), so none crosses a
-//!   stripe's edge; the last of a part may be short. In a split command's packets first block and number of blocks are
-//!   the part's, number and count of units the complete command's; from these a target computes the blocks of a unit.
+//!   stripe's edge; the last unit of a part may be shorter. In the packets of a split command, the first block and
+//!   the number of blocks refer to the part, and the number of the unit and the number of units to the complete
+//!   command; from these a target computes the blocks of a unit.
 //! - Both ends agree on the maximum number of units in flight on a connection. An initiator does not exceed it; a
 //!   target refuses units beyond it. It must not report "not ready" instead: repeatedly retransmitted requests would
 //!   fill the window that Write Data needs.
 //! - An invalid request is completed in error (CIE, F-8), with the number of a [`PeerError`]. An operation that a
 //!   namespace or device cannot perform results in an NVMe status in an ordinary response ([`status`]). A Pull cannot
-//!   be refused: its response indicates that the data is invalid, a Read's that a field is invalid.
+//!   be refused: instead the response indicates that the data is invalid, or, if the Pull is a Read, that a field is
+//!   invalid.
 //! - The data of a Write is stored on the medium before the device is requested to write it: the device's completion
 //!   time determines when the command is complete, and not when other readers see the data.
 //! - A unit ends at the target when its response is submitted to the transaction layer, at the initiator when that
 //!   response arrives: a tag is free at the target before the initiator can reuse its own.
 //! - A response that has reached its maximum number of transmissions is submitted again, once the initiator has
-//!   accepted the Resync that replaces it, because a Resync names no unit. An initiator counts a response or a Pull for
-//!   a unit that has ended as late, and refuses nothing, because the target may not know that the unit has ended. A
-//!   unit whose *request* has reached its maximum number of transmissions has failed.
+//!   accepted the Resync that replaces it, because a Resync does not identify a unit. An initiator counts a response
+//!   or a Pull for a unit that has ended as late, but does not refuse it, because the target may not know that the
+//!   unit has ended. A unit whose *request* has reached its maximum number of transmissions has failed.
 //!
-//! The driver of an end keeps the bytes, and is informed of their locations ([`HostMemory`], [`Media`]).
+//! The driver of an end stores the data; this crate informs it of their locations ([`HostMemory`], [`Media`]).
+
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_macros))]
 
 pub mod device;
 pub mod drive;
@@ -66,7 +72,7 @@ pub use initiator::{Initiator, InitiatorConfig, Reads};
 pub use layout::Layout;
 pub use peer::{PeerError, PeerErrors, status};
 pub use target::{Target, TargetConfig};
-pub use unit::{UNIT, UNITS_MAX, answer_of_none};
+pub use unit::{UNIT, UNITS_MAX, no_nvme_response};
 
 /// Direction in which blocks are moved.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -77,7 +83,7 @@ pub enum Direction {
     Write,
 }
 
-/// Range of bytes of a command, at its initiator.
+/// Range of bytes of the data of a command, at its initiator.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Span {
     /// Cookie of the command.
@@ -97,17 +103,17 @@ pub struct Extent {
     pub blocks: u32,
 }
 
-/// Error of memory or a medium that cannot be read or written at a location.
+/// Error: a location of the memory or medium cannot be read or written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fault;
 
 /// The transaction that moves a unit's data to the initiator.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Moved {
-    /// In a local Push with this RSN.
+pub enum UnitTransaction {
+    /// A local Push with this RSN.
     Push(Rsn),
-    /// In the local response to the peer's Pull with this RSN.
-    Answer(Rsn),
+    /// The local response to the peer's Pull with this RSN.
+    Response(Rsn),
 }
 
 /// Memory of an initiator.
@@ -115,26 +121,27 @@ pub trait HostMemory {
     /// Stores the payload of the current packet at `to`.
     ///
     /// # Errors
-    /// When it cannot be written: the command fails.
+    /// When the payload cannot be written: the command fails.
     fn place(&mut self, connection: usize, to: Span) -> Result<(), Fault>;
 
-    /// Sets `from` as the source of the data that answers the peer's Pull `rsn`. The data may be sent more than once,
-    /// even after the command has completed: the sending driver keeps it until its packet is acknowledged.
+    /// Sets `from` as the source of the data in the response to the peer's Pull `rsn`. The data may be sent more than
+    /// once, even after the command has completed: the driver must keep the data until the packet with it is
+    /// acknowledged.
     ///
     /// # Errors
-    /// When it cannot be read: the response reports it, and the command fails.
+    /// When the data cannot be read: the response reports it, and the command fails.
     fn gather(&mut self, connection: usize, rsn: Rsn, from: Span) -> Result<(), Fault>;
 }
 
 /// Medium of a target.
 pub trait Media {
     /// Sets `from` as the source of the payload of `moved`, which was submitted to the transaction layer.
-    fn read(&mut self, moved: Moved, from: Extent);
+    fn read(&mut self, moved: UnitTransaction, from: Extent);
 
     /// Stores the payload of the current packet at `to`, before the device is requested to write it.
     ///
     /// # Errors
-    /// When it cannot be written: the unit ends with [`status::WRITE_FAULT`].
+    /// When the payload cannot be written: the unit ends with [`status::WRITE_FAULT`].
     fn write(&mut self, to: Extent) -> Result<(), Fault>;
 }
 
@@ -150,7 +157,7 @@ pub struct Attached<'a, E, M> {
     pub memory: &'a mut M,
 }
 
-/// Counts a wait, unless it was counted since the waiting item reached the front of its queue.
+/// Counts a wait, unless it has already been counted for the item that is at the front of the queue.
 fn count_once(counted: &mut bool, waits: &mut u64) {
     *waits += u64::from(!core::mem::replace(counted, true));
 }

@@ -27,7 +27,7 @@ pub mod status {
             OUT_OF_RANGE => "LBA out of range",
             WRITE_FAULT => "write fault",
             UNRECOVERED_READ => "unrecovered read error",
-            _ => "a status without a name here",
+            _ => "unknown status code",
         }
     }
 }
@@ -38,37 +38,37 @@ pub mod status {
 #[repr(u8)]
 pub enum PeerError {
     /// The transaction has no NVMe headers.
-    #[error("a transaction without NVMe headers")]
+    #[error("the transaction has no NVMe headers")]
     NotNvme = 1,
     /// Packet of a type that this end never receives, or that does not belong to the command of its tag.
-    #[error("a packet of a kind that was not expected")]
+    #[error("the packet type is not valid here, or not valid for the command that its tag identifies")]
     Unexpected = 2,
     /// No unit has that tag, or none on this connection: it never existed, or is finished.
-    #[error("a tag that names nothing")]
+    #[error("the tag belongs to no unit in flight on this connection")]
     UnknownTag = 3,
     /// The tag is known, but belongs to another unit, command or function.
-    #[error("tag, command and unit do not fit together")]
+    #[error("the tag belongs to another unit, command or function")]
     Mismatch = 4,
     /// More or fewer bytes than the unit has.
-    #[error("another length than the unit's")]
+    #[error("the data length differs from the length of the unit")]
     WrongLength = 5,
     /// More units in flight than were agreed.
-    #[error("more units than was agreed")]
+    #[error("more units are in flight than were agreed")]
     TooManyUnits = 6,
     /// The tag belongs to a unit that is still in flight.
-    #[error("a tag that is in use")]
+    #[error("the tag is already in use by a unit in flight")]
     TagInUse = 7,
     /// Number of blocks, number of units and the unit's own number are inconsistent.
-    #[error("numbers of blocks and units contradict each other")]
+    #[error("the number of blocks, the number of units and the unit number are inconsistent")]
     BadUnits = 8,
     /// Data reported as written that was never fetched.
-    #[error("a completion before its data was fetched")]
+    #[error("a write was reported as complete before its data was fetched")]
     Early = 9,
     /// Data requested twice.
-    #[error("data asked for twice")]
+    #[error("the same data was requested twice")]
     Repeated = 10,
     /// The queue pair at the other end does not support NVMe.
-    #[error("the peer's queue pair does not speak NVMe")]
+    #[error("the peer's queue pair does not support NVMe")]
     NoNvme = 11,
 }
 
@@ -124,9 +124,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_lead_back_to_errors() {
-        let back: Vec<_> = (0..=255).filter_map(PeerError::from_code).collect();
-        assert_eq!(back, PeerError::ALL);
+    fn error_codes_decode_to_their_errors() {
+        let decoded: Vec<_> = (0..=255).filter_map(PeerError::from_code).collect();
+        assert_eq!(decoded, PeerError::ALL);
         assert!(PeerError::ALL.iter().all(|error| PeerError::from_code(error.code()) == Some(*error)));
     }
 }

@@ -1,9 +1,9 @@
 //! Tags of 24 bits: identifiers of state, returned by the peer.
 //!
 //! Source: OCP NVMe over Falcon Transport, Rev 0.9, section 8 (the fields). Their values are chosen freely by their
-//! owner: here the low bits are the index of a table entry, and the bits above the number of earlier uses of the entry.
-//! The entry that was free for the longest time is used next. Therefore an old tag is recognized as old, until these
-//! bits wrap around.
+//! owner: here the low bits are the index of a table entry, and the bits above are the low bits of the number of
+//! earlier uses of the entry. The entry that was free for the longest time is used next. Therefore an old tag is
+//! recognized as old, until these bits wrap around.
 
 use std::collections::VecDeque;
 
@@ -11,14 +11,14 @@ use std::collections::VecDeque;
 pub const TAG_BITS: u32 = 24;
 
 /// Maximum number of entries of a table: leaves eight bits to distinguish an old tag from a new one.
-pub const PLACES_MAX: u32 = 1 << 16;
+pub const ENTRIES_MAX: u32 = 1 << 16;
 
 /// Table of state by tag.
 #[derive(Debug)]
 pub struct Tags<T> {
-    places: Box<[TagSlot<T>]>,
+    entries: Box<[TagSlot<T>]>,
     free: VecDeque<u32>,
-    place_bits: u32,
+    index_bits: u32,
 }
 
 #[derive(Debug)]
@@ -32,24 +32,24 @@ impl<T> Tags<T> {
     /// Creates a table with this number of entries.
     ///
     /// # Panics
-    /// When there are none, or more than [`PLACES_MAX`].
-    pub fn new(places: u32) -> Self {
-        assert!((1..=PLACES_MAX).contains(&places), "a table of {places} places");
+    /// When there are none, or more than [`ENTRIES_MAX`].
+    pub fn new(entries: u32) -> Self {
+        assert!((1..=ENTRIES_MAX).contains(&entries), "invalid number of entries: {entries}");
         Self {
-            places: (0..places).map(|_| TagSlot { uses: 0, value: None }).collect(),
-            free: (0..places).collect(),
-            place_bits: places.next_power_of_two().trailing_zeros(),
+            entries: (0..entries).map(|_| TagSlot { uses: 0, value: None }).collect(),
+            free: (0..entries).collect(),
+            index_bits: entries.next_power_of_two().trailing_zeros(),
         }
     }
 
     /// Returns the number of entries in use.
     pub fn len(&self) -> usize {
-        self.places.len() - self.free.len()
+        self.entries.len() - self.free.len()
     }
 
     /// Returns whether no entry is in use.
     pub fn is_empty(&self) -> bool {
-        self.free.len() == self.places.len()
+        self.free.len() == self.entries.len()
     }
 
     /// Returns whether every entry is in use.
@@ -59,77 +59,77 @@ impl<T> Tags<T> {
 
     /// Stores `value` and returns its tag; `None` when every entry is in use.
     pub fn insert(&mut self, value: T) -> Option<u32> {
-        let place = self.free.pop_front()?;
+        let index = self.free.pop_front()?;
         let uses = {
-            let place = &mut self.places[place as usize];
-            place.value = Some(value);
-            place.uses
+            let entry = &mut self.entries[index as usize];
+            entry.value = Some(value);
+            entry.uses
         };
-        Some(self.name(uses, place as usize))
+        Some(self.tag_of(uses, index as usize))
     }
 
     /// Returns the state with this tag.
     #[inline]
     pub fn get(&self, tag: u32) -> Option<&T> {
-        self.places[self.place(tag)?].value.as_ref()
+        self.entries[self.index_in_use(tag)?].value.as_ref()
     }
 
     /// Returns mutable access to the state with this tag.
     #[inline]
     pub fn get_mut(&mut self, tag: u32) -> Option<&mut T> {
-        let place = self.place(tag)?;
-        self.places[place].value.as_mut()
+        let index = self.index_in_use(tag)?;
+        self.entries[index].value.as_mut()
     }
 
     /// Removes and returns the state with this tag; the entry is free then.
     pub fn remove(&mut self, tag: u32) -> Option<T> {
-        let index = self.place(tag)?;
-        let place = &mut self.places[index];
-        let value = place.value.take()?;
-        place.uses += 1;
+        let index = self.index_in_use(tag)?;
+        let entry = &mut self.entries[index];
+        let value = entry.value.take()?;
+        entry.uses += 1;
         self.free.push_back(index as u32);
         Some(value)
     }
 
-    /// Returns the tag of the first entry, by index, whose state satisfies `wanted`, among the entries behind that of
+    /// Returns the tag of the first entry, by index, whose state satisfies `wanted`, among the entries after that of
     /// `after`. A search continued from the last result checks each entry once.
     pub fn find(&self, after: Option<u32>, wanted: impl Fn(&T) -> bool) -> Option<u32> {
         let first = after.map_or(0, |tag| self.index(tag) + 1);
-        let found = |place: &TagSlot<T>| place.value.as_ref().is_some_and(&wanted);
-        let index = first + self.places.get(first..)?.iter().position(found)?;
-        Some(self.name(self.places[index].uses, index))
+        let found = |entry: &TagSlot<T>| entry.value.as_ref().is_some_and(&wanted);
+        let index = first + self.entries.get(first..)?.iter().position(found)?;
+        Some(self.tag_of(self.entries[index].uses, index))
     }
 
     /// Returns whether `tag` is not in use, but was before.
     pub fn is_old(&self, tag: u32) -> bool {
         let index = self.index(tag);
-        let Some(place) = self.places.get(index).filter(|_| tag >> TAG_BITS == 0) else { return false };
+        let Some(entry) = self.entries.get(index).filter(|_| tag >> TAG_BITS == 0) else { return false };
         // Distance back to the use with that tag: from the current use, or from the next one when the entry is free.
-        let back = place.uses.wrapping_sub(u64::from(tag >> self.place_bits)) & self.uses_mask();
-        let back = if back > 0 { back } else { self.uses_mask() + 1 };
-        back <= place.uses && self.place(tag).is_none()
+        let uses_ago = entry.uses.wrapping_sub(u64::from(tag >> self.index_bits)) & self.uses_mask();
+        let uses_ago = if uses_ago > 0 { uses_ago } else { self.uses_mask() + 1 };
+        uses_ago <= entry.uses && self.index_in_use(tag).is_none()
     }
 
     /// Returns the tag of entry `index` after `uses` earlier uses.
-    fn name(&self, uses: u64, index: usize) -> u32 {
-        ((uses & self.uses_mask()) as u32) << self.place_bits | index as u32
+    fn tag_of(&self, uses: u64, index: usize) -> u32 {
+        ((uses & self.uses_mask()) as u32) << self.index_bits | index as u32
     }
 
     /// Returns the mask of the bits of [`TagSlot::uses`] that a tag contains.
     const fn uses_mask(&self) -> u64 {
-        (1 << (TAG_BITS - self.place_bits)) - 1
+        (1 << (TAG_BITS - self.index_bits)) - 1
     }
 
     /// Returns the index in `tag`.
     const fn index(&self, tag: u32) -> usize {
-        (tag & ((1 << self.place_bits) - 1)) as usize
+        (tag & ((1 << self.index_bits) - 1)) as usize
     }
 
     /// Returns the index of the entry of `tag`, if it is in use with that tag.
-    fn place(&self, tag: u32) -> Option<usize> {
+    fn index_in_use(&self, tag: u32) -> Option<usize> {
         let index = self.index(tag);
-        let place = self.places.get(index)?;
-        (place.value.is_some() && self.name(place.uses, index) == tag).then_some(index)
+        let entry = self.entries.get(index)?;
+        (entry.value.is_some() && self.tag_of(entry.uses, index) == tag).then_some(index)
     }
 }
 
@@ -142,23 +142,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tag_is_never_given_twice_while_in_use_and_an_old_one_names_nothing() {
+    fn a_tag_in_use_is_not_assigned_again_and_an_old_tag_is_recognized() {
         let mut random = RandomStreams::new(1).stream("tags");
-        for places in [1, 3, 8, 100] {
-            let mut tags = Tags::new(places);
+        for entries in [1, 3, 8, 100] {
+            let mut tags = Tags::new(entries);
             let mut model = BTreeMap::new();
             let (mut retired, mut last) = (BTreeSet::new(), None);
             for value in 0..20_000_u64 {
                 if random.below(2) == 0 {
                     match tags.insert(value) {
                         Some(tag) => assert_eq!((model.insert(tag, value), tag >> TAG_BITS), (None, 0)),
-                        None => assert_eq!(model.len(), places as usize),
+                        None => assert_eq!(model.len(), entries as usize),
                     }
                 } else if !model.is_empty() {
                     let nth = random.below(model.len() as u64) as usize;
                     let tag = *model.keys().nth(nth).unwrap();
                     assert_eq!(tags.remove(tag), model.remove(&tag));
-                    assert_eq!(tags.remove(tag), None, "twice");
+                    assert_eq!(tags.remove(tag), None, "a tag was removed twice");
                     retired.insert(tag);
                     last = Some(tag);
                 }
@@ -174,13 +174,13 @@ mod tests {
     }
 
     #[test]
-    fn who_looks_for_all_looks_at_each_place_once() {
+    fn a_continued_search_checks_each_entry_once() {
         let mut tags = Tags::new(1_000);
-        let given: Vec<u32> = (0..1_000).map(|value| tags.insert(value).unwrap()).collect();
-        (0..1_000).step_by(7).for_each(|nth| assert_eq!(tags.remove(given[nth]), Some(nth)));
-        let looks = core::cell::Cell::new(0);
+        let tags_in_use: Vec<u32> = (0..1_000).map(|value| tags.insert(value).unwrap()).collect();
+        (0..1_000).step_by(7).for_each(|nth| assert_eq!(tags.remove(tags_in_use[nth]), Some(nth)));
+        let checked = core::cell::Cell::new(0);
         let wanted = |value: &usize| {
-            looks.set(looks.get() + 1);
+            checked.set(checked.get() + 1);
             value.is_multiple_of(3)
         };
         let (mut found, mut last) = (Vec::new(), None);
@@ -189,19 +189,19 @@ mod tests {
             last = Some(tag);
         }
         assert!(found.iter().copied().eq((0..1_000).filter(|value| value % 7 != 0 && value % 3 == 0)));
-        assert_eq!(looks.get(), tags.len() + found.len(), "no more than were there");
+        assert_eq!(checked.get(), tags.len() + found.len(), "an entry was checked more than once");
     }
 
     #[test]
-    fn the_largest_table_still_tells_256_uses_of_a_place_apart() {
-        let mut tags = Tags::new(PLACES_MAX);
+    fn the_largest_table_distinguishes_256_uses_of_an_entry() {
+        let mut tags = Tags::new(ENTRIES_MAX);
         let first = tags.insert(0).unwrap();
         tags.remove(first);
         let mut round = || {
-            let given: Vec<u32> = (0..PLACES_MAX).map(|_| tags.insert(0).unwrap()).collect();
-            assert_ne!(tags.is_old(first), given.contains(&first));
-            given.iter().for_each(|tag| assert!(tags.remove(*tag).is_some()));
-            given.contains(&first)
+            let tags_in_use: Vec<u32> = (0..ENTRIES_MAX).map(|_| tags.insert(0).unwrap()).collect();
+            assert_ne!(tags.is_old(first), tags_in_use.contains(&first));
+            tags_in_use.iter().for_each(|tag| assert!(tags.remove(*tag).is_some()));
+            tags_in_use.contains(&first)
         };
         assert_eq!((0..256).map(|_| round()).position(|used_again| used_again), Some(255));
     }

@@ -1,6 +1,6 @@
 //! The target, on one connection: accepts requests, fetches data, submits requests to the device, and sends responses.
 //!
-//! Source: OCP NVMe over Falcon Transport, Rev 0.9, sections 6 and 7; choices in the crate's head.
+//! Source: OCP NVMe over Falcon Transport, Rev 0.9, sections 6 and 7; choices are listed in the crate documentation.
 //!
 //! ```text
 //!   Read    request -> device -> Read Response
@@ -13,11 +13,12 @@
 //! A Read mapped to a Pull ends when its response is submitted to the transaction layer, which retransmits it
 //! independently.
 //!
-//! An answered unit is kept until its response's transaction has ended. A response that has reached its maximum number
-//! of transmissions ends with a Resync, which gives the initiator a number but no unit: the response is then submitted
-//! again, in a transaction of its own. The number of responses in flight is limited to the agreed number of units; the
-//! others wait. A response submitted again precedes all waiting ones, so that none of those takes its slot: the number
-//! of units no longer open never exceeds the agreed number, and whenever a unit may be opened there is a slot for it.
+//! A unit is kept until the transaction of its response has ended. A response that has reached its maximum number of
+//! transmissions ends with a Resync, which carries a sequence number but does not identify the unit: the response is
+//! then submitted again, in a new transaction. The number of responses in flight is limited to the agreed number of
+//! units; the others wait. A response submitted again precedes all waiting ones, so that none of those takes its
+//! slot: the number of units that are no longer open never exceeds the agreed number, and whenever a unit may be
+//! opened there is a table entry for it.
 
 use core::mem;
 use std::collections::VecDeque;
@@ -26,23 +27,25 @@ use rnic_base::Time;
 use rnic_falcon::resources::Resources;
 use rnic_falcon::transaction as tl;
 use rnic_falcon::transaction::ulp::PulledData;
-use rnic_falcon::transaction::{Answer, AnswerError, Kind, PullReply, PushReply, Request, Transactions, UpperLayer};
+use rnic_falcon::transaction::{
+    Kind, PullReply, PullResponse, PushReply, Request, RespondError, Transactions, UpperLayer,
+};
 use rnic_wire::falcon::nvme::{self, Base, Header, Operation};
 use rnic_wire::falcon::{CompletionCode, Rsn, Ulp};
 
 use crate::device::Io;
 use crate::peer::{PeerError, PeerErrors, status};
-use crate::tags::{PLACES_MAX, Tags};
-use crate::{Attached, Direction, Extent, Media, Moved, count_once, unit};
+use crate::tags::{ENTRIES_MAX, Tags};
+use crate::{Attached, Direction, Extent, Media, UnitTransaction, count_once, unit};
 
 /// Parameters of a target on a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TargetConfig {
     /// Owner number of the target at the device, when targets share one ([`Io::owner`]).
     pub owner: u32,
-    /// Number of the namespace.
+    /// Namespace ID.
     pub namespace: u16,
-    /// Number of blocks of the namespace, starting at the device's first.
+    /// Number of blocks of the namespace, which starts at the first block of the device.
     pub blocks: u64,
     /// Base-2 logarithm of the block size in bytes.
     pub block_log2: u32,
@@ -58,38 +61,39 @@ pub struct TargetStats {
     /// Units that the device served.
     pub served: u64,
     /// Units that reached the front of their queue and waited because the transaction layer had no resources.
-    pub waited_for_room: u64,
-    /// Responses that the initiator refused, or that never arrived: some of these are counted in `answered_anew` too.
+    pub waited_for_resources: u64,
+    /// Responses that the initiator refused, or that never arrived: some of these are counted in
+    /// `resubmitted_responses` too.
     pub undelivered: u64,
     /// Responses submitted again, because the previous one reached its maximum number of transmissions.
-    pub answered_anew: u64,
+    pub resubmitted_responses: u64,
     /// Responses that reached the front of their queue and waited because the agreed number was in flight.
-    pub waited_for_answers: u64,
-    /// Units whose data the initiator no longer has, because it has given them up.
-    pub given_up: u64,
+    pub waited_for_response_slots: u64,
+    /// Units that could not be completed because the initiator had abandoned them and no longer had the data.
+    pub abandoned: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// In the outbox: its data is to be requested.
-    Asks,
-    /// Its data is in flight.
-    Fetches,
-    /// Its data has arrived: it is on the medium, or the unit is to be answered with this status.
+    /// The unit is in the outbox: its data is to be requested.
+    Requesting,
+    /// The data of the unit is in flight.
+    FetchInFlight,
+    /// The data of the unit has arrived: it is on the medium, or the response is to carry this error status.
     Fetched(u16),
-    /// Waits to be passed to the device, or is being served by it.
+    /// The unit waits to be passed to the device, or the device is serving it.
     Device,
-    /// In the outbox: to be answered with this status, for the first time or again.
-    Answers(u16),
-    /// Its response with this status is in flight.
-    Answered(u16),
+    /// The unit is in the outbox: a response with this status is to be sent, for the first time or again.
+    Responding(u16),
+    /// The response with this status is in flight.
+    ResponseInFlight(u16),
 }
 
-/// Waits already counted, each for the item at the front of its queue.
+/// Kinds of waits already counted for the item at the front of each queue, so that each wait is counted once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Counted {
-    room: bool,
-    answers: bool,
+    resources: bool,
+    responses: bool,
 }
 
 #[derive(Debug)]
@@ -98,9 +102,9 @@ struct Unit {
     base: Base,
     extent: Extent,
     state: State,
-    /// RSN of a Read mapped to a Pull.
+    /// RSN of the Pull, if the unit is a Read mapped to a Pull.
     pull: Option<Rsn>,
-    /// True until the first response: the unit counts towards the agreed number.
+    /// True until the first response is submitted: until then, the unit counts towards the agreed number.
     is_open: bool,
 }
 
@@ -108,43 +112,43 @@ struct Unit {
 #[derive(Debug)]
 pub struct Target {
     config: TargetConfig,
-    /// Open units, and up to as many answered ones: with a response in flight, or to be answered again.
+    /// Open units, and up to the same number of other units, whose response is in flight or is to be submitted again.
     units: Tags<Unit>,
-    /// Tags of the initiator whose units are open, sorted.
+    /// The initiator's tags of the open units, sorted.
     in_use: Vec<u32>,
     /// Number of responses in flight.
-    answered: u32,
+    responses_in_flight: u32,
     outbox: VecDeque<u32>,
     /// Units to be passed to the device.
     ios: VecDeque<u32>,
-    /// Invalid Pulls, to be answered without data.
-    strays: VecDeque<(Rsn, Answer)>,
+    /// Invalid Pulls, whose responses carry no data.
+    invalid_pulls: VecDeque<(Rsn, PullResponse)>,
     counted: Counted,
     stats: TargetStats,
     peer_errors: PeerErrors,
 }
 
 /// Bit in a transaction's tag that marks a Pull; the lower bits are the tag of its unit.
-const OF_PULL: u64 = 1 << 63;
+const PULL_TAG_BIT: u64 = 1 << 63;
 
 impl Target {
     /// Creates an idle target.
     ///
     /// # Panics
-    /// When there would be no unit, or more than half of the entries of a tag table; or blocks of other sizes than 512
-    /// to 4096 bytes.
+    /// When the maximum number of units is zero or exceeds half of the entries of a tag table, or when the block size
+    /// is not within 512 to 4096 bytes.
     pub fn new(config: TargetConfig) -> Self {
-        assert!((9..=12).contains(&config.block_log2), "blocks of 2^{} bytes", config.block_log2);
-        assert!(config.units <= PLACES_MAX / 2, "{} units, and as many answers", config.units);
-        let room = config.units as usize;
+        assert!((9..=12).contains(&config.block_log2), "invalid block size: 2^{} bytes", config.block_log2);
+        assert!(config.units <= ENTRIES_MAX / 2, "{} units exceed half of the tag table", config.units);
+        let units_max = config.units as usize;
         Self {
             config,
             units: Tags::new(config.units * 2),
-            in_use: Vec::with_capacity(room),
-            answered: 0,
-            outbox: VecDeque::with_capacity(room * 2),
-            ios: VecDeque::with_capacity(room),
-            strays: VecDeque::with_capacity(room),
+            in_use: Vec::with_capacity(units_max),
+            responses_in_flight: 0,
+            outbox: VecDeque::with_capacity(units_max * 2),
+            ios: VecDeque::with_capacity(units_max),
+            invalid_pulls: VecDeque::with_capacity(units_max),
             counted: Counted::default(),
             stats: TargetStats::default(),
             peer_errors: PeerErrors::default(),
@@ -156,51 +160,51 @@ impl Target {
         &self.stats
     }
 
-    /// Returns the counts of the initiator's errors.
+    /// Returns the counters of errors made by the initiator.
     pub const fn peer_errors(&self) -> &PeerErrors {
         &self.peer_errors
     }
 
     /// Returns whether nothing is in flight, including responses.
     pub fn is_idle(&self) -> bool {
-        self.units.is_empty() && self.strays.is_empty()
+        self.units.is_empty() && self.invalid_pulls.is_empty()
     }
 
     /// Submits to the transaction layer as much as it accepts.
     ///
     /// # Errors
-    /// When the transaction layer's settings do not fit ([`tl::SubmitError::TooLong`]), or the connection is dead:
-    /// nothing is in flight then, as after [`Self::lost`].
+    /// When the transaction layer's settings do not fit ([`tl::SubmitError::TooLong`]), or the connection is dead: in
+    /// that case nothing is in flight, as after [`Self::lost`].
     pub fn advance(
         &mut self,
         transactions: &mut Transactions,
         resources: &mut Resources,
         media: &mut impl Media,
     ) -> Result<(), tl::SubmitError> {
-        if transactions.is_dead() {
+        if transactions.is_terminated() {
             self.lost();
-            return Err(tl::SubmitError::Dead);
+            return Err(tl::SubmitError::Terminated);
         }
-        while let Some((rsn, answer)) = self.strays.front() {
-            if transactions.answer(resources, *rsn, answer) == Err(AnswerError::Paused) {
+        while let Some((rsn, response)) = self.invalid_pulls.front() {
+            if transactions.respond(resources, *rsn, response) == Err(RespondError::Paused) {
                 break;
             }
-            self.strays.pop_front();
+            self.invalid_pulls.pop_front();
         }
         while let Some(&tag) = self.outbox.front() {
             let unit = self.unit(tag);
-            let answers = matches!(unit.state, State::Answers(_)) && unit.pull.is_none();
-            if answers && self.answered == self.config.units {
-                count_once(&mut self.counted.answers, &mut self.stats.waited_for_answers);
+            let responses = matches!(unit.state, State::Responding(_)) && unit.pull.is_none();
+            if responses && self.responses_in_flight == self.config.units {
+                count_once(&mut self.counted.responses, &mut self.stats.waited_for_response_slots);
                 break;
             }
             match self.send(tag, transactions, resources, media) {
                 Ok(()) => {
                     self.outbox.pop_front();
-                    (self.counted.room, self.counted.answers) = (false, false);
+                    (self.counted.resources, self.counted.responses) = (false, false);
                 }
                 Err(tl::SubmitError::Paused) => {
-                    count_once(&mut self.counted.room, &mut self.stats.waited_for_room);
+                    count_once(&mut self.counted.resources, &mut self.stats.waited_for_resources);
                     break;
                 }
                 Err(other) => return Err(other),
@@ -218,30 +222,30 @@ impl Target {
 
     /// Returns whether anything is to be submitted to the transaction layer.
     pub fn has_to_send(&self) -> bool {
-        !self.outbox.is_empty() || !self.strays.is_empty()
+        !self.outbox.is_empty() || !self.invalid_pulls.is_empty()
     }
 
-    /// Returns whether a local transaction waits for resources of the transaction layer, and whether a response to a
-    /// Pull does.
+    /// Returns two values: whether a local transaction waits for resources of the transaction layer, and whether a
+    /// response to a Pull does.
     pub fn waits(&self) -> (bool, bool) {
-        let front = self.outbox.front().filter(|_| self.counted.room);
-        let answers = front.is_some_and(|tag| self.unit(*tag).pull.is_some());
-        (front.is_some() && !answers, answers || !self.strays.is_empty())
+        let front = self.outbox.front().filter(|_| self.counted.resources);
+        let responses = front.is_some_and(|tag| self.unit(*tag).pull.is_some());
+        (front.is_some() && !responses, responses || !self.invalid_pulls.is_empty())
     }
 
     /// Returns the blocks whose data the Push with the tag `transaction` moves to the initiator; `None` when it has
     /// ended.
     pub fn extent_of(&self, transaction: u64) -> Option<Extent> {
         let unit = self.units.get(u32::try_from(transaction).ok()?)?;
-        matches!(unit.state, State::Answered(status::SUCCESS)).then_some(unit.extent)
+        matches!(unit.state, State::ResponseInFlight(status::SUCCESS)).then_some(unit.extent)
     }
 
-    /// Handles the completion by the device of `io`, which belongs to this target. [`Self::advance`] is to be called
+    /// Handles the device's completion of `io`, which belongs to this target. [`Self::advance`] is to be called
     /// afterwards.
     pub fn served(&mut self, io: &Io) {
         // The connection may have been lost in the meantime.
         let Some(unit) = self.units.get_mut(io.tag).filter(|unit| unit.state == State::Device) else { return };
-        unit.state = State::Answers(status::SUCCESS);
+        unit.state = State::Responding(status::SUCCESS);
         self.stats.served += 1;
         self.outbox.push_back(io.tag);
     }
@@ -253,20 +257,20 @@ impl Target {
             last = Some(tag);
             self.units.remove(tag);
         }
-        self.answered = 0;
+        self.responses_in_flight = 0;
         self.in_use.clear();
         self.outbox.clear();
         self.ios.clear();
-        self.strays.clear();
+        self.invalid_pulls.clear();
         self.counted = Counted::default();
     }
 
     /// Returns a unit that waits in a queue.
     fn unit(&self, tag: u32) -> &Unit {
-        self.units.get(tag).expect("what waits is there")
+        self.units.get(tag).expect("a queued unit is in the table")
     }
 
-    /// Submits the next message of the unit; after its first response, the initiator may use the tag again.
+    /// Submits the next message of the unit; after the unit's first response, the initiator may use the tag again.
     fn send(
         &mut self,
         tag: u32,
@@ -274,42 +278,42 @@ impl Target {
         resources: &mut Resources,
         media: &mut impl Media,
     ) -> Result<(), tl::SubmitError> {
-        let unit = self.units.get_mut(tag).expect("what is in the outbox is there");
-        if let (State::Answers(status), Some(rsn)) = (unit.state, unit.pull) {
-            return self.answer_pull(tag, rsn, status, transactions, resources, media);
+        let unit = self.units.get_mut(tag).expect("a unit in the outbox is in the table");
+        if let (State::Responding(status), Some(rsn)) = (unit.state, unit.pull) {
+            return self.respond_to_pull(tag, rsn, status, transactions, resources, media);
         }
         let bytes = unit.extent.blocks << self.config.block_log2;
         let (operation, moved, next) = match (unit.state, unit.direction) {
-            (State::Answers(status), Direction::Read) => {
+            (State::Responding(status), Direction::Read) => {
                 let moved = if status == status::SUCCESS { bytes } else { 0 };
-                (Operation::ReadResponse { status }, moved, State::Answered(status))
+                (Operation::ReadResponse { status }, moved, State::ResponseInFlight(status))
             }
-            (State::Answers(status), Direction::Write) => {
-                (Operation::WriteCompletion { status }, 0, State::Answered(status))
+            (State::Responding(status), Direction::Write) => {
+                (Operation::WriteCompletion { status }, 0, State::ResponseInFlight(status))
             }
-            _ => (Operation::WriteDataRequest, bytes, State::Fetches),
+            _ => (Operation::WriteDataRequest, bytes, State::FetchInFlight),
         };
-        let pulls = next == State::Fetches;
-        let (kind, label) = if pulls { (Kind::Pull, OF_PULL) } else { (Kind::Push, 0) };
+        let is_pull = next == State::FetchInFlight;
+        let (kind, label) = if is_pull { (Kind::Pull, PULL_TAG_BIT) } else { (Kind::Push, 0) };
         let submission = unit::submission(kind, unit.base, operation, moved, label | u64::from(tag));
         let rsn = transactions.submit(resources, &submission)?;
         unit.state = next;
-        if pulls {
+        if is_pull {
             return Ok(());
         }
         if moved > 0 {
-            media.read(Moved::Push(rsn), unit.extent);
+            media.read(UnitTransaction::Push(rsn), unit.extent);
         }
-        self.answered += 1;
+        self.responses_in_flight += 1;
         if mem::take(&mut unit.is_open) {
-            let theirs = unit.base.initiator_tag;
-            self.close(theirs);
+            let initiator_tag = unit.base.initiator_tag;
+            self.close(initiator_tag);
         }
         Ok(())
     }
 
     /// Responds with `status` to a Read mapped to a Pull, which ends the unit.
-    fn answer_pull(
+    fn respond_to_pull(
         &mut self,
         tag: u32,
         rsn: Rsn,
@@ -321,27 +325,27 @@ impl Target {
         let unit = self.unit(tag);
         let bytes = unit.extent.blocks << self.config.block_log2;
         let moved = if status == status::SUCCESS { bytes } else { 0 };
-        let answer = unit::read_answer(unit.base, status, moved);
-        match transactions.answer(resources, rsn, &answer) {
-            Err(AnswerError::Paused) => return Err(tl::SubmitError::Paused),
-            // The initiator has given it up. Its length was checked on arrival.
-            Err(AnswerError::Unknown | AnswerError::TooLong { .. }) => self.stats.given_up += 1,
-            Ok(()) if moved > 0 => media.read(Moved::Answer(rsn), unit.extent),
+        let response = unit::read_response(unit.base, status, moved);
+        match transactions.respond(resources, rsn, &response) {
+            Err(RespondError::Paused) => return Err(tl::SubmitError::Paused),
+            // The initiator has abandoned the Pull; its length was checked on arrival.
+            Err(RespondError::Unknown | RespondError::TooLong { .. }) => self.stats.abandoned += 1,
+            Ok(()) if moved > 0 => media.read(UnitTransaction::Response(rsn), unit.extent),
             Ok(()) => {}
         }
-        let unit = self.units.remove(tag).expect("it was looked up");
+        let unit = self.units.remove(tag).expect("the unit is in the table");
         self.close(unit.base.initiator_tag);
         Ok(())
     }
 
-    /// Frees the tag `theirs`, which the initiator may use again.
-    fn close(&mut self, theirs: u32) {
-        let place = self.in_use.binary_search(&theirs).expect("it was in use until now");
-        self.in_use.remove(place);
+    /// Frees the tag `initiator_tag`, which the initiator may use again.
+    fn close(&mut self, initiator_tag: u32) {
+        let index = self.in_use.binary_search(&initiator_tag).expect("the tag of an open unit is in use");
+        self.in_use.remove(index);
     }
 
     /// Processes a request and accepts its unit. A Read may be a Pull.
-    fn request(&mut self, request: &Request, kind: Kind) -> Result<(), PeerError> {
+    fn on_request(&mut self, request: &Request, kind: Kind) -> Result<(), PeerError> {
         let Ulp::Nvme(Header { base, operation }) = request.ulp else { return Err(PeerError::NotNvme) };
         let (direction, command) = match operation {
             Operation::WriteRequest { .. } if kind == Kind::Pull => return Err(PeerError::Unexpected),
@@ -352,14 +356,14 @@ impl Target {
         if request.payload_len != 0 {
             return Err(PeerError::WrongLength);
         }
-        let (first, blocks) = self.blocks_of(&base, &command).ok_or(PeerError::BadUnits)?;
+        let (first, blocks) = self.block_range_of_unit(&base, &command).ok_or(PeerError::BadUnits)?;
         let bytes = blocks << self.config.block_log2;
-        if kind == Kind::Pull && u32::from(request.length) != unit::read_answer(base, 0, bytes).length {
+        if kind == Kind::Pull && u32::from(request.length) != unit::read_response(base, 0, bytes).length {
             return Err(PeerError::WrongLength);
         }
-        let place = match self.in_use.binary_search(&base.initiator_tag) {
+        let index = match self.in_use.binary_search(&base.initiator_tag) {
             Ok(_) => return Err(PeerError::TagInUse),
-            Err(place) => place,
+            Err(index) => index,
         };
         if self.in_use.len() == self.config.units as usize {
             return Err(PeerError::TooManyUnits);
@@ -373,49 +377,50 @@ impl Target {
         // When this sum overflows, the range check above has failed, and the extent is never used.
         let extent = Extent { first_block: command.slba.wrapping_add(u64::from(first)), blocks };
         let state = match (error, direction) {
-            (Some(status), _) => State::Answers(status),
-            (None, Direction::Write) => State::Asks,
+            (Some(status), _) => State::Responding(status),
+            (None, Direction::Write) => State::Requesting,
             (None, Direction::Read) => State::Device,
         };
         let pull = (kind == Kind::Pull).then_some(request.rsn);
         let tag = self.units.insert(Unit { direction, base, extent, state, pull, is_open: true });
-        let tag = tag.expect("fewer are open than were agreed, and no more than that were answered");
-        self.units.get_mut(tag).expect("just put there").base.target_tag = tag;
-        self.in_use.insert(place, base.initiator_tag);
+        let tag = tag.expect("the table has an entry for each open and each closing unit");
+        self.units.get_mut(tag).expect("the unit was just inserted").base.target_tag = tag;
+        self.in_use.insert(index, base.initiator_tag);
         let queue = if state == State::Device { &mut self.ios } else { &mut self.outbox };
         queue.push_back(tag);
         self.stats.units += 1;
         Ok(())
     }
 
-    /// Returns the first block of the unit within its part, and its number of blocks; `None` when the numbers are
-    /// inconsistent.
-    fn blocks_of(&self, base: &Base, command: &nvme::Command) -> Option<(u32, u32)> {
+    /// Returns the first block of the unit, relative to this target's part of the command, and its number of blocks;
+    /// `None` when offset and length of the unit do not fit the command.
+    fn block_range_of_unit(&self, base: &Base, command: &nvme::Command) -> Option<(u32, u32)> {
         let blocks = u32::from(command.blocks) + 1;
         let per_unit = unit::blocks_of_unit(self.config.block_log2);
-        let (units, all) = (unit::units_of(blocks, self.config.block_log2), u32::from(base.units_less_one) + 1);
-        let before = match (base.split, base.second_group) {
-            (false, false) if units == all => 0,
-            (true, false) if units < all => 0,
-            (true, true) if units < all => all - units,
+        let (units, command_units) =
+            (unit::units_of(blocks, self.config.block_log2), u32::from(base.units_less_one) + 1);
+        let units_before = match (base.split, base.second_group) {
+            (false, false) if units == command_units => 0,
+            (true, false) if units < command_units => 0,
+            (true, true) if units < command_units => command_units - units,
             _ => return None,
         };
-        let number = u32::from(base.unit).checked_sub(before).filter(|number| *number < units)?;
+        let number = u32::from(base.unit).checked_sub(units_before).filter(|number| *number < units)?;
         let first = number * per_unit;
         Some((first, (blocks - first).min(per_unit)))
     }
 
     /// Handles the completion of a response's transaction.
-    fn delivered(&mut self, tag: u32, code: CompletionCode) {
+    fn on_response_completed(&mut self, tag: u32, code: CompletionCode) {
         self.stats.undelivered += u64::from(code != CompletionCode::Ack);
         // The connection may have been lost in the meantime.
         let Some(unit) = self.units.get_mut(tag) else { return };
-        let State::Answered(status) = unit.state else { return };
-        self.answered -= 1;
+        let State::ResponseInFlight(status) = unit.state else { return };
+        self.responses_in_flight -= 1;
         // The initiator has accepted the Resync that replaces the response, so it is reachable again. After a timeout
-        // it is unknown whether it has received the response: it recognizes a repeated one by its tag. When the medium
-        // could not be read as the response was to be sent, it has not received it.
-        let anew = match code {
+        // it is unknown whether it has received the response; it recognizes a repeated response by its tag. When the
+        // medium could not be read at the time of sending, the initiator has not received the response.
+        let status_to_repeat = match code {
             CompletionCode::LocalTimeout => status,
             CompletionCode::LocalXlr => status::UNRECOVERED_READ,
             _ => {
@@ -423,22 +428,23 @@ impl Target {
                 return;
             }
         };
-        // At the front, because a first response in its slot would close one unit more than there is space for.
-        unit.state = State::Answers(anew);
+        // Queued at the front: if a first response took this slot, one unit more would be closed than the table has
+        // space for.
+        unit.state = State::Responding(status_to_repeat);
         self.outbox.push_front(tag);
-        (self.counted.room, self.counted.answers) = (false, false);
-        self.stats.answered_anew += 1;
+        (self.counted.resources, self.counted.responses) = (false, false);
+        self.stats.resubmitted_responses += 1;
     }
 
     /// Processes `data`, received for the Pull of a unit's data.
-    fn fetched(&mut self, tag: u32, data: &PulledData, media: &mut impl Media) {
+    fn on_fetched_data(&mut self, tag: u32, data: &PulledData, media: &mut impl Media) {
         // The connection may have been lost in the meantime.
-        let Some(unit) = self.units.get_mut(tag).filter(|unit| unit.state == State::Fetches) else { return };
+        let Some(unit) = self.units.get_mut(tag).filter(|unit| unit.state == State::FetchInFlight) else { return };
         let bytes = unit.extent.blocks << self.config.block_log2;
-        let status = match check(data, &unit.base, bytes) {
+        let status = match check_fetched_data(data, &unit.base, bytes) {
             Ok(()) => media.write(unit.extent).map_or(status::WRITE_FAULT, |()| status::SUCCESS),
             Err(FetchError::MarkedInvalid) => {
-                self.stats.given_up += 1;
+                self.stats.abandoned += 1;
                 status::DATA_TRANSFER_ERROR
             }
             Err(FetchError::PeerError(error)) => {
@@ -450,7 +456,7 @@ impl Target {
     }
 
     /// Handles the completion of the Pull of a unit's data.
-    fn fetch_ended(&mut self, tag: u32) {
+    fn on_fetch_completed(&mut self, tag: u32) {
         // The connection may have been lost in the meantime.
         let Some(unit) = self.units.get_mut(tag) else { return };
         let queue = match unit.state {
@@ -459,12 +465,12 @@ impl Target {
                 &mut self.ios
             }
             State::Fetched(status) => {
-                unit.state = State::Answers(status);
+                unit.state = State::Responding(status);
                 &mut self.outbox
             }
             // The Pull ended without data.
-            State::Fetches => {
-                unit.state = State::Answers(status::DATA_TRANSFER_ERROR);
+            State::FetchInFlight => {
+                unit.state = State::Responding(status::DATA_TRANSFER_ERROR);
                 &mut self.outbox
             }
             _ => return,
@@ -476,22 +482,22 @@ impl Target {
 /// Reason for which a Pull did not return a unit's data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum FetchError {
-    /// The initiator itself marks the data as invalid: it has given the unit up.
+    /// The initiator itself marks the data as invalid: it has abandoned the unit.
     MarkedInvalid,
-    /// The response is not one that the peer may send.
+    /// The peer may not send such a response.
     PeerError(PeerError),
 }
 
 /// Checks that `data` is that of the unit.
-fn check(data: &PulledData, asked: &Base, bytes: u32) -> Result<(), FetchError> {
+fn check_fetched_data(data: &PulledData, requested: &Base, bytes: u32) -> Result<(), FetchError> {
     let Ulp::Nvme(Header { base, operation }) = data.ulp else { return Err(FetchError::PeerError(PeerError::NotNvme)) };
     if operation != Operation::WriteData {
         return Err(FetchError::PeerError(PeerError::Unexpected));
     }
-    if base == (Base { data_invalid: true, ..*asked }) {
+    if base == (Base { data_invalid: true, ..*requested }) {
         return Err(FetchError::MarkedInvalid);
     }
-    if base != *asked {
+    if base != *requested {
         return Err(FetchError::PeerError(PeerError::Mismatch));
     }
     if data.payload_len == bytes { Ok(()) } else { Err(FetchError::PeerError(PeerError::WrongLength)) }
@@ -499,7 +505,7 @@ fn check(data: &PulledData, asked: &Base, bytes: u32) -> Result<(), FetchError> 
 
 impl<M: Media> UpperLayer for Attached<'_, Target, M> {
     fn push(&mut self, _: Time, request: &Request) -> PushReply {
-        match self.end.request(request, Kind::Push) {
+        match self.end.on_request(request, Kind::Push) {
             Ok(()) => PushReply::Done,
             Err(error) => {
                 self.end.peer_errors.count(error);
@@ -508,17 +514,17 @@ impl<M: Media> UpperLayer for Attached<'_, Target, M> {
         }
     }
 
-    /// Always accepts the Pull, for the reason given at [`crate::Initiator`]'s implementation.
+    /// Always accepts the Pull, for the same reason as [`crate::Initiator`].
     fn pull(&mut self, _: Time, request: &Request) -> PullReply {
-        if let Err(error) = self.end.request(request, Kind::Pull) {
+        if let Err(error) = self.end.on_request(request, Kind::Pull) {
             self.end.peer_errors.count(error);
-            let answer = match request.ulp {
+            let response = match request.ulp {
                 Ulp::Nvme(Header { base, operation: Operation::ReadRequest { .. } }) => {
-                    unit::no_read(base, request.length)
+                    unit::invalid_read_response(base, request.length)
                 }
-                _ => unit::no_data(Base::default(), request.length),
+                _ => unit::invalid_data_response(Base::default(), request.length),
             };
-            self.end.strays.push_back((request.rsn, answer));
+            self.end.invalid_pulls.push_back((request.rsn, response));
         }
         PullReply::Later
     }
@@ -529,15 +535,15 @@ impl<M: Media> UpperLayer for Attached<'_, Target, M> {
     }
 
     fn complete(&mut self, _: Time, completion: &tl::Completion) {
-        if completion.tag & OF_PULL == 0 {
-            self.end.delivered(completion.tag as u32, completion.code);
+        if completion.tag & PULL_TAG_BIT == 0 {
+            self.end.on_response_completed(completion.tag as u32, completion.code);
         } else {
-            self.end.fetch_ended((completion.tag & !OF_PULL) as u32);
+            self.end.on_fetch_completed((completion.tag & !PULL_TAG_BIT) as u32);
         }
     }
 
     fn pulled(&mut self, _: Time, tag: u64, data: &PulledData) {
-        self.end.fetched((tag & !OF_PULL) as u32, data, self.memory);
+        self.end.on_fetched_data((tag & !PULL_TAG_BIT) as u32, data, self.memory);
     }
 }
 

@@ -3,10 +3,10 @@
 //! The engine sends a packet only when every limit allows it: the static cap of the profile, this policy's window and
 //! this policy's rate. With a policy that sets neither, the sender transmits at line rate.
 //!
-//! A datapath that measures more and accepts more settings (Falcon: [`report`]) uses the same contract, with an event
-//! and actions of its own: [`ControlEvent::Reported`], [`ControlActions::flow`]. For a controller that does not read
-//! reports itself, reports are translated into the other events ([`adapt`]), so every controller runs on both types of
-//! datapath.
+//! A datapath that measures more and accepts more settings (Falcon: [`report`]) uses the same contract, with an
+//! additional event and additional actions: [`ControlEvent::Reported`], [`ControlActions::flow`]. For a controller
+//! that does not read reports itself, reports are translated into the other events ([`adapt`]), so every controller
+//! runs on both types of datapath.
 
 pub mod adapt;
 pub mod lanes;
@@ -21,7 +21,8 @@ use self::report::{FlowActions, FlowReport};
 use self::report_control::ReportPolicy;
 use self::signals::Signals;
 
-use crate::params::{ParamSpec, Params};
+use crate::params::{Configured, ParamSpec, Params};
+use crate::paths::PathLabel;
 use crate::state::PolicyState;
 
 /// A congestion window in packets, with 16 fractional bits: Falcon's fcwnd goes down to 0.01.
@@ -31,7 +32,7 @@ pub struct Cwnd(u64);
 impl Cwnd {
     /// One packet.
     pub const ONE: Self = Self(1 << 16);
-    /// Fractional bits of a window beyond the 10 that records have.
+    /// Number of fractional bits of a window beyond the 10 that the adaptive engine's records have.
     const STEP_LOG2: u32 = 6;
 
     /// Returns a window of `packets` whole packets.
@@ -59,8 +60,8 @@ impl Cwnd {
     }
 
     /// Returns the share of flow `flow` when `flows` flows divide this window: in steps of 1/1024 packet, the
-    /// resolution of records; where it cannot be divided evenly, the first flows get one step more. The shares add up
-    /// to the window, except that no share is below one step.
+    /// resolution of the adaptive engine's records; where it cannot be divided evenly, the first flows get one step
+    /// more. The shares add up to the window, except that no share is below one step.
     #[inline]
     pub const fn share(self, flow: u8, flows: u8) -> Self {
         let (steps, flows) = (self.0 >> Self::STEP_LOG2, flows as u64);
@@ -84,10 +85,10 @@ pub enum ControlEvent {
     Acked {
         /// Number of packets newly acknowledged; zero when only the round-trip time is new.
         packets: u64,
-        /// Round-trip time of a packet that was sent once (or retransmitted: [`ControlInterest::resent`]), when one was
-        /// being timed.
+        /// Round-trip time of a packet that was sent once (or retransmitted:
+        /// [`ControlInterest::times_retransmitted`]), when one was being timed.
         rtt: Option<Duration>,
-        /// Of the packets, those whose acknowledgement reported that a packet had met congestion. Always zero without
+        /// Number of these packets whose acknowledgement reported congestion marks. Always zero without
         /// [`ControlInterest::echo`].
         marked: u64,
     },
@@ -108,17 +109,41 @@ pub enum ControlEvent {
     },
     /// The time requested with [`ControlActions::tick_after`] is reached.
     Tick,
+    /// A probe that was requested with [`ControlActions::probe`] has been answered (SCR mechanism S-8).
+    RoundTrip {
+        /// Path of the probe.
+        path: PathLabel,
+        /// Round-trip time, without the time that the answering NIC took.
+        rtt: Duration,
+        /// Delays in the hosts at both ends, as last reported.
+        host: HostDelays,
+    },
+    /// A probe that was requested with [`ControlActions::probe`] has not been answered in time.
+    ProbeLost {
+        /// Path of the probe.
+        path: PathLabel,
+    },
     /// A datapath with flows reports on one of them. Delivered instead of the other events, and only to controllers
     /// with [`ControlInterest::reports`].
     Reported(FlowReport),
 }
 
-/// Read-only state that a controller is given with an event.
+/// Delays of packets in the hosts at both ends of a path, beyond the network: the latency of the host bus, or what
+/// takes its place. Zero where it is not measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct HostDelays {
+    /// At this end.
+    pub local: Duration,
+    /// At the other end.
+    pub peer: Duration,
+}
+
+/// Read-only state that a controller receives with an event.
 #[derive(Clone, Copy, Debug)]
 pub struct ControlView {
-    /// Current time. Falcon's adaptive engine takes it from [`FlowReport::t4`]: the time of the event, in steps of 131
-    /// ns. When the engine runs on a thread, it has no other source of time; where the whole NIC receives nothing for
-    /// 2.1 s or more, multiples of 2.199 s are missing.
+    /// Current time. Falcon's adaptive engine takes it from [`FlowReport::t4`]: the time of the event, in steps of
+    /// 131 ns. When the engine runs on a thread, it has no other source of time; if the NIC receives no packet at all
+    /// for 2.1 s or more, this time may be too small by a multiple of 2.199 s.
     pub now: Time,
     /// Rate of the local link.
     pub line_rate: BitRate,
@@ -132,15 +157,20 @@ pub struct ControlView {
 /// Actions that a controller requests; `None` leaves a setting unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ControlActions {
-    /// The window from now on, in packets.
+    /// New window, in packets.
     pub window: Option<Cwnd>,
-    /// The sending rate from now on, above zero and at most the line rate.
+    /// New sending rate, above zero and at most the line rate.
     pub rate: Option<BitRate>,
     /// Delay after which a [`ControlEvent::Tick`] is delivered; replaces an earlier request. A datapath with flows has
     /// no ticks, and a response to [`ControlEvent::Reported`] requests none.
     pub tick_after: Option<Duration>,
-    /// Settings of a datapath with flows from now on: part of the response to every [`ControlEvent::Reported`], and the
-    /// initial settings of the flows that will report. A datapath without flows ignores it.
+    /// Sends a probe on the current path, which is reported as lost when it is not answered within this time; at most
+    /// one is outstanding, and a request while one is has no effect. A queue pair whose peer exchanges no messages
+    /// sends none: no event follows then.
+    pub probe: Option<Duration>,
+    /// New settings of the flow that an event is about, for datapaths with flows: set in the response to every
+    /// [`ControlEvent::Reported`], and, when a connection is created, to the initial settings of all its flows. A
+    /// datapath without flows ignores it.
     pub flow: Option<FlowActions>,
 }
 
@@ -156,15 +186,18 @@ pub struct ControlInterest {
     /// Makes the receiver turn congestion marks into CNPs, at most one in this interval.
     pub cnp_interval: Option<Duration>,
     /// Makes the receiver indicate in an acknowledgement (by its BECN bit) whether the packet that caused it was
-    /// marked. Where not every packet causes one, an acknowledgement covers all packets since the last.
+    /// marked. When packets are not acknowledged individually, the bit covers all packets since the previous
+    /// acknowledgement.
     pub echo: bool,
-    /// True when a retransmitted packet may be used for a round-trip measurement too, from its last transmission. Where
-    /// receivers drop out-of-order packets (go-back-N), nothing else is sent after a loss for as long as packets remain
-    /// to be retransmitted, and an acknowledgement belongs to the last transmission; after a spurious timeout it may
-    /// belong to the one before.
-    pub resent: bool,
+    /// True when a retransmitted packet may be used for a round-trip measurement too, from its last transmission.
+    /// Where receivers drop out-of-order packets (go-back-N), no new packet is sent after a loss until all
+    /// retransmissions are done, and an acknowledgement belongs to the last transmission; after a spurious timeout it
+    /// may belong to the previous transmission.
+    pub times_retransmitted: bool,
     /// True when the controller processes [`ControlEvent::Reported`].
     pub reports: bool,
+    /// True when the controller requests probes, and so needs a NIC that exchanges messages with its peers.
+    pub probes: bool,
 }
 
 /// A congestion control algorithm, as its author writes it. The implementing type is the private state of one queue
@@ -174,7 +207,7 @@ pub trait Control: Pod {
     const NAME: &'static str;
     /// One line for `rnic list`, with the source.
     const SUMMARY: &'static str;
-    /// Tunables.
+    /// Tunable parameters.
     const PARAMS: &'static [ParamSpec];
     /// The report policy of a [`ReportControl`](report_control::ReportControl): `ReportPolicy::of::<Self>()`.
     const REPORTS: ReportPolicy = ReportPolicy::NONE;
@@ -236,13 +269,18 @@ impl ControlPolicy {
         }
     }
 
+    /// Returns the type-erased policy of `T` with the defaults of its parameters.
+    pub const fn configured<T: Control>() -> Configured<Self> {
+        Configured { policy: Self::of::<T>(), params: Params::defaults(T::PARAMS) }
+    }
+
     /// Returns whether the controller runs on a datapath that reports on flows: it reads reports, or is
     /// [adapted](adapt).
     pub fn takes_reports(&self, params: &Params) -> bool {
         (self.interest)(params).reports || self.state_bytes <= adapt::ADAPTED_STATE_MAX
     }
 
-    /// Returns whether the controller's state travels in events and responses, as
+    /// Returns whether the controller's state is carried in events and responses, as
     /// [`carry`](report_control::ReportControl::carry) indicates for a new state.
     pub fn travels(&self, params: &Params) -> bool {
         let view = ControlView { now: Time::ZERO, line_rate: BitRate::gbps(100), mtu: 1_024, in_flight: 0 };
@@ -256,7 +294,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cwnd_below_one_still_lets_one_packet_out() {
+    fn cwnd_below_one_still_permits_one_packet() {
         assert_eq!(Cwnd::from_fixed(Cwnd::ONE.fixed() / 100).whole_packets(), 1);
         assert_eq!(Cwnd::packets(110).whole_packets(), 110);
     }
@@ -264,14 +302,19 @@ mod tests {
     #[test]
     fn shares_of_a_window_add_up_to_it() {
         let shares = |window: Cwnd, flows| (0..flows).map(move |flow| window.share(flow, flows).fixed());
-        for (packets, flows) in [1, 2, 7, 8, 32, 64, 1_024].into_iter().flat_map(|n| (1..=8).map(move |of| (n, of))) {
+        for (packets, flows) in
+            [1, 2, 7, 8, 32, 64, 1_024].into_iter().flat_map(|packets| (1..=8).map(move |flows| (packets, flows)))
+        {
             let window = Cwnd::packets(packets);
             assert_eq!(shares(window, flows).sum::<u64>(), window.fixed(), "{packets} packets, {flows} flows");
-            let (least, most) = (shares(window, flows).min(), shares(window, flows).max());
-            assert!(most <= least.map(|least| least + (1 << 6)), "{packets} packets, {flows} flows: evenly");
-            assert!(shares(window, flows).all(|share| share % (1 << 6) == 0), "as records have them");
+            let (smallest, largest) = (shares(window, flows).min(), shares(window, flows).max());
+            assert!(
+                largest <= smallest.map(|smallest| smallest + (1 << 6)),
+                "{packets} packets, {flows} flows: the shares are uneven"
+            );
+            assert!(shares(window, flows).all(|share| share % (1 << 6) == 0), "no whole steps of a record");
         }
-        assert!(shares(Cwnd::packets(32), 3).eq([10_923 << 6, 10_923 << 6, 10_922 << 6]), "the first take the rest");
-        assert!(shares(Cwnd::from_fixed(2 << 6), 4).eq([1 << 6; 4]), "nobody has none");
+        assert!(shares(Cwnd::packets(32), 3).eq([10_923 << 6, 10_923 << 6, 10_922 << 6]), "wrong division of the rest");
+        assert!(shares(Cwnd::from_fixed(2 << 6), 4).eq([1 << 6; 4]), "a share is zero");
     }
 }

@@ -1,4 +1,4 @@
-//! The properties of a Falcon connection beside its policies: the options of transport `falcon`.
+//! The properties of a Falcon connection in addition to its policies: the options of transport `falcon`.
 //!
 //! Sources: Falcon (SIGCOMM'25) sections 4 and 5; OCP Falcon Transport Protocol and RDMA over Falcon Transport, both
 //! Rev 0.9. Both ends of a connection must agree on order, errors and the number of flows.
@@ -72,7 +72,7 @@ pub enum AdaptivePlace {
 pub struct FalconShape {
     /// Ordering guarantee.
     pub ordering: FalconOrdering,
-    /// Error handling. [`FalconErrors::Verbs`] needs an order, in which one request is the first that fails; therefore
+    /// Error handling. [`FalconErrors::Verbs`] needs an order, so that one request is the first that fails; therefore
     /// an unordered connection completes requests in error (Rev 0.9, RDMA section 6) unless the user sets another
     /// value, which is refused.
     pub errors: FalconErrors,
@@ -80,12 +80,12 @@ pub struct FalconShape {
     pub errors_given: bool,
     /// Flows (paths) of a connection: 1 to [`FLOWS_MAX`].
     pub flows: u8,
-    /// True when a packet beyond the receiver's window is dropped (the specification) rather than kept where there is
-    /// space (the paper).
-    pub drops_beyond: bool,
+    /// True when a packet beyond the receiver's window is dropped, as in the specification; false when it is kept if
+    /// there is space, as in the paper.
+    pub drops_beyond_window: bool,
     /// True when a sender that is notified of packets dropped beyond the window sends no new requests in that window
     /// until its oldest packet is acknowledged (the public simulator has a similar mechanism).
-    pub pauses_beyond: bool,
+    pub pauses_beyond_window: bool,
     /// Width of the receiver's request window in bits: 64, 128, 256 or 512.
     pub request_window: u32,
     /// Width of the receiver's data window in bits: 64, 128, 256 or 512.
@@ -100,12 +100,12 @@ pub struct FalconShape {
     pub isolation_packets: u32,
     /// The NIC's resources, in percent of those of the public simulator's NIC of 200 Gbit/s.
     pub resources_percent: u32,
-    /// True when the user set `resources_percent` explicitly. Otherwise a queue pair uses the setting that its NIC has
-    /// from the previous queue pair.
+    /// True when the user set `resources_percent` explicitly. Otherwise the setting of the NIC's previous queue pair
+    /// remains in use.
     pub resources_given: bool,
-    /// A receiver acknowledges after this many packets of a flow.
+    /// Number of packets of a flow after which a receiver sends an acknowledgement.
     pub coalesce_count: u32,
-    /// Largest delay of an acknowledgement after the first of those packets.
+    /// Largest delay of an acknowledgement after the first of the packets that it covers.
     pub coalesce_timeout: Duration,
     /// Latency between the datapath and the adaptive engine, both directions together.
     pub fae_interface: Duration,
@@ -114,7 +114,7 @@ pub struct FalconShape {
     pub fae_work: Duration,
     /// Number of events that can be queued for an adaptive engine that does not respond immediately.
     pub fae_queue: u32,
-    /// Queue occupancy, in percent of `fae_queue`, from which on fewer events are queued.
+    /// Queue occupancy, in percent of `fae_queue`, above which fewer events are queued.
     pub fae_throttle: u32,
     /// Location of the adaptive engine's state.
     pub fae_form: AdaptiveForm,
@@ -132,8 +132,8 @@ impl FalconShape {
         errors: FalconErrors::Verbs,
         errors_given: false,
         flows: 1,
-        drops_beyond: false,
-        pauses_beyond: false,
+        drops_beyond_window: false,
+        pauses_beyond_window: false,
         request_window: 64,
         data_window: 128,
         tx_window: 1_024,
@@ -146,7 +146,7 @@ impl FalconShape {
         coalesce_timeout: Duration::from_us(8),
         fae_interface: Duration::ZERO,
         fae_work: Duration::ZERO,
-        // A quarter of a millisecond of events at 15 million a second.
+        // Events of about a quarter of a millisecond, at 15 million events per second.
         fae_queue: 4_096,
         fae_throttle: 100,
         fae_form: AdaptiveForm::Table,
@@ -160,8 +160,8 @@ impl FalconShape {
             self.ordering as u64,
             self.errors as u64,
             u64::from(self.flows),
-            u64::from(self.drops_beyond),
-            u64::from(self.pauses_beyond),
+            u64::from(self.drops_beyond_window),
+            u64::from(self.pauses_beyond_window),
             u64::from((self.request_window / 64).trailing_zeros()),
             u64::from((self.data_window / 64).trailing_zeros()),
             u64::from(self.tx_window),
@@ -201,8 +201,8 @@ impl FalconShape {
                 self.errors_given = true;
             }
             "flows" => self.flows = value as u8,
-            "out_of_window" => self.drops_beyond = value != 0,
-            "after_out_of_window" => self.pauses_beyond = value != 0,
+            "out_of_window" => self.drops_beyond_window = value != 0,
+            "after_out_of_window" => self.pauses_beyond_window = value != 0,
             "request_window" => self.request_window = 64 << value,
             "data_window" => self.data_window = 64 << value,
             "tx_window" => self.tx_window = (value as u32).next_power_of_two(),
@@ -234,24 +234,75 @@ const WIDTHS: &[&str] = &["64", "128", "256", "512"];
 
 /// Options of Falcon connections, in the order of [`FalconShape::values`].
 pub const FALCON_PARAMS: &[ParamSpec] = &[
-    ParamSpec::choice("ordering", &["ordered", "weak", "unordered"], 0, "of requests and of completions"),
-    ParamSpec::choice("errors", &["verbs", "complete-in-error"], 0, "all fail, or one alone (always, if unordered)"),
+    ParamSpec::choice(
+        "ordering",
+        &["ordered", "weak", "unordered"],
+        0,
+        "order in which requests take effect and complete",
+    ),
+    ParamSpec::choice(
+        "errors",
+        &["verbs", "complete-in-error"],
+        0,
+        "after an error all requests fail, or one alone (always, if unordered)",
+    ),
     ParamSpec::count("flows", 1, 1, FLOWS_MAX as u64, "paths of a connection (Falcon 4.3)"),
-    ParamSpec::choice("out_of_window", &["keep", "drop"], 0, "packets beyond the window (Falcon 4.1, or Rev 0.9)"),
-    ParamSpec::choice("after_out_of_window", &["go-on", "pause"], 0, "new requests, until the oldest is acknowledged"),
+    ParamSpec::choice(
+        "out_of_window",
+        &["keep", "drop"],
+        0,
+        "received packets beyond the window are kept (Falcon 4.1) or dropped (Rev 0.9)",
+    ),
+    ParamSpec::choice(
+        "after_out_of_window",
+        &["go-on", "pause"],
+        0,
+        "after a drop beyond the window, new requests are sent, or wait until the oldest is acknowledged",
+    ),
     ParamSpec::choice("request_window", WIDTHS, 0, "bits of the receiver's request window (Rev 0.9: 64)"),
     ParamSpec::choice("data_window", WIDTHS, 1, "bits of the receiver's data window (Rev 0.9: 128)"),
     ParamSpec::count("tx_window", 1_024, 1, 1_024, "packets in flight in each window, rounded up to a power of two"),
     ParamSpec::count("outstanding", 256, 4, 4_096, "transactions in flight, rounded up to a power of two"),
-    ParamSpec::choice("isolation", &["none", "static", "dynamic"], 2, "of connections from each other (Falcon 4.6)"),
-    ParamSpec::count("isolation_packets", 64, 1, 1 << 16, "with isolation=static: what a connection may hold"),
-    ParamSpec::count("resources", 100, 1, 10_000, "of the NIC, in percent of one of 200 Gbit/s; one value a NIC"),
+    ParamSpec::choice(
+        "isolation",
+        &["none", "static", "dynamic"],
+        2,
+        "isolation of connections from each other (Falcon 4.6)",
+    ),
+    ParamSpec::count("isolation_packets", 64, 1, 1 << 16, "with isolation=static: packets that a connection may hold"),
+    ParamSpec::count(
+        "resources",
+        100,
+        1,
+        10_000,
+        "resources of the NIC, in percent of those of a NIC of 200 Gbit/s; one value per NIC",
+    ),
     ParamSpec::count("coalesce_count", 10, 1, 1_024, "packets of a flow that share an acknowledgement"),
-    ParamSpec::duration("coalesce_timeout", Duration::from_us(8), "for which an acknowledgement waits for more"),
-    ParamSpec::duration("fae_interface", Duration::ZERO, "to the adaptive engine and back (hardware: 234ns)"),
-    ParamSpec::duration("fae_work", Duration::ZERO, "of the adaptive engine on one event (hardware: 66ns)"),
-    ParamSpec::count("fae_queue", 4_096, 1, 65_536, "events that can wait for it, where it takes its time"),
-    ParamSpec::count("fae_throttle", 100, 0, 100, "percent of them from which fewer enter; 100: until it is full"),
-    ParamSpec::choice("fae_form", &["table", "stateless", "prefetching"], 0, "where its state lies (Falcon 5.3)"),
-    ParamSpec::choice("fae_place", &["datapath", "thread"], 0, "where it runs; thread: on sockets alone"),
+    ParamSpec::duration(
+        "coalesce_timeout",
+        Duration::from_us(8),
+        "time for which an acknowledgement waits for further packets",
+    ),
+    ParamSpec::duration("fae_interface", Duration::ZERO, "latency to the adaptive engine and back (hardware: 234ns)"),
+    ParamSpec::duration("fae_work", Duration::ZERO, "time of the adaptive engine for one event (hardware: 66ns)"),
+    ParamSpec::count("fae_queue", 4_096, 1, 65_536, "events that can wait for an adaptive engine that takes time"),
+    ParamSpec::count(
+        "fae_throttle",
+        100,
+        0,
+        100,
+        "fill level of this queue, in percent, from which fewer events enter; 100: no reduction before it is full",
+    ),
+    ParamSpec::choice(
+        "fae_form",
+        &["table", "stateless", "prefetching"],
+        0,
+        "location of the adaptive engine's state (Falcon 5.3)",
+    ),
+    ParamSpec::choice(
+        "fae_place",
+        &["datapath", "thread"],
+        0,
+        "location of the adaptive engine; thread: on sockets only",
+    ),
 ];

@@ -44,7 +44,7 @@ impl Profile {
             return recovery.chain(falcon(shape)).collect();
         }
         match self.store {
-            Store::Host => vec![FootprintField::connection("state; bitmaps are the host's", HOST_STATE_BITS)],
+            Store::Host => vec![FootprintField::connection("state; bitmaps in the host's memory", HOST_STATE_BITS)],
             Store::Pool(shape) => pool(shape),
             Store::Rings => recovery.chain(bitmaps(self.placement(), u64::from(self.window_bits))).collect(),
         }
@@ -57,18 +57,18 @@ impl Profile {
 }
 
 fn bitmaps(placement: Placement, width: u64) -> impl Iterator<Item = FootprintField> {
-    let receivers = FootprintField::connection("bitmaps of what has arrived", RECEIVER_BITMAPS * width);
-    let senders = FootprintField::connection("bitmaps of selective acknowledgements", SENDER_BITMAPS * width);
-    let kept = placement.keeps_early().then_some(receivers);
-    kept.into_iter().chain((placement == Placement::PlaceOutOfOrder).then_some(senders))
+    let receiver_bitmaps = FootprintField::connection("bitmaps of received packets", RECEIVER_BITMAPS * width);
+    let sender_bitmaps = FootprintField::connection("bitmaps of selective acknowledgements", SENDER_BITMAPS * width);
+    let receiver_field = placement.keeps_out_of_order().then_some(receiver_bitmaps);
+    receiver_field.into_iter().chain((placement == Placement::PlaceOutOfOrder).then_some(sender_bitmaps))
 }
 
-/// Returns the bitmaps at both ends (OCP Falcon Transport Protocol, Rev 0.9, section 9.1.1). Timer and counter of a
-/// packet in flight are not counted: they belong to the packet's context.
+/// Returns the bitmaps at both ends (OCP Falcon Transport Protocol, Rev 0.9, section 9.1.1). The timer and the
+/// counter of a packet in flight are not counted: they belong to the packet's context.
 fn falcon(shape: &FalconShape) -> [FootprintField; 2] {
     let (request, data) = (u64::from(shape.request_window), u64::from(shape.data_window));
     [
-        FootprintField::connection("bitmaps of what has arrived, and of what is acknowledged", request + 2 * data),
+        FootprintField::connection("bitmaps of received packets, and of acknowledged packets", request + 2 * data),
         FootprintField::connection("bitmaps of selective acknowledgements", request + data),
     ]
 }
@@ -83,6 +83,6 @@ fn pool(shape: PoolShape) -> Vec<FootprintField> {
         FootprintField::shared("units", units * unit),
         FootprintField::shared("blocks", blocks * u64::from(shape.block_bits)),
         FootprintField::shared("links between blocks", blocks * block_pointer),
-        FootprintField::shared("which units and blocks are free", units + blocks),
+        FootprintField::shared("flags of free units and blocks", units + blocks),
     ]
 }

@@ -32,13 +32,13 @@ use crate::params::{ParamSpec, Params};
 
 /// A violation of the contract by a policy, with the values that reproduce it.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("policy `{policy}` breaks its contract at step {step} of seed {seed}: {what}")]
+#[error("policy `{policy}` violates its contract at step {step} of seed {seed}: {what}")]
 pub struct Violation {
     /// Name of the policy.
     pub policy: &'static str,
     /// The seed of the run.
     pub seed: u64,
-    /// Number of the event at which it happened.
+    /// Number of the event at which the violation occurred.
     pub step: u64,
     /// Description of the violation.
     pub what: String,
@@ -65,15 +65,17 @@ fn draw_params(specs: &[ParamSpec], random: &mut RandomStream, use_defaults: boo
 /// Checks that a controller subscribes to the events of the signals that it needs, and to no others.
 fn check_interest(interest: &ControlInterest) -> Result<(), String> {
     let needs = |signals| interest.needs.has_any(signals);
-    let asks = [
+    let subscribed = [
         ("acks or round-trip", needs(Signals::ACKS | Signals::ROUND_TRIP), interest.acked),
         ("sent", needs(Signals::SENT), interest.sent),
         ("cnp", needs(Signals::CNP), interest.cnp_interval.is_some()),
         ("marks", needs(Signals::MARKS), interest.echo),
     ];
-    match asks.into_iter().find(|(_, needs, asks)| needs != asks) {
-        Some((name, true, _)) => Err(format!("needs {name} and does not ask to hear of it")),
-        Some((name, ..)) => Err(format!("asks to hear of {name} and does not say that it needs it")),
+    match subscribed.into_iter().find(|(_, needs, subscribed)| needs != subscribed) {
+        Some((name, true, _)) => Err(format!("the policy needs the signal {name} but does not subscribe to it")),
+        Some((name, ..)) => {
+            Err(format!("the policy subscribes to the signal {name} but does not declare that it needs it"))
+        }
         None => Ok(()),
     }
 }
@@ -81,15 +83,15 @@ fn check_interest(interest: &ControlInterest) -> Result<(), String> {
 /// Checks the bounds that hold for all actions of a controller.
 fn check_actions(actions: &ControlActions, line_rate: BitRate) -> Result<(), String> {
     if actions.window.is_some_and(|window| window.fixed() == 0) {
-        return Err("sets a window of zero".to_owned());
+        return Err("the policy sets a window of zero".to_owned());
     }
     if let Some(rate) = actions.rate
         && (rate == BitRate::ZERO || rate > line_rate)
     {
-        return Err(format!("sets a rate of {rate} on a link of {line_rate}"));
+        return Err(format!("the policy sets a rate of {rate}, which is zero or exceeds the link rate of {line_rate}"));
     }
     if actions.tick_after.is_some_and(|after| after < Duration::from_us(1)) {
-        return Err(format!("asks for a tick after {:?}", actions.tick_after));
+        return Err(format!("the policy requests a tick after {:?}, which is less than 1us", actions.tick_after));
     }
     Ok(())
 }
@@ -98,19 +100,22 @@ fn check_actions(actions: &ControlActions, line_rate: BitRate) -> Result<(), Str
 fn check_specs(policy: &'static str, specs: &[ParamSpec]) -> Result<(), Violation> {
     let violation = |what: String| Violation { policy, seed: 0, step: 0, what };
     if specs.len() > crate::params::PARAMS_MAX {
-        return Err(violation(format!("{} parameters, more than PARAMS_MAX", specs.len())));
+        return Err(violation(format!("the policy has {} parameters, more than PARAMS_MAX", specs.len())));
     }
     for spec in specs {
         if !(spec.min..=spec.max).contains(&spec.default) {
-            return Err(violation(format!("default of `{}` is outside its bounds", spec.name)));
+            return Err(violation(format!("the default value of parameter `{}` is outside its bounds", spec.name)));
         }
         if spec.name.is_empty()
             || spec.name.chars().any(|c| !(c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_'))
         {
-            return Err(violation(format!("`{}` is not lower case with underscores", spec.name)));
+            return Err(violation(format!(
+                "the parameter name `{}` contains characters other than lower-case letters, digits and underscores",
+                spec.name
+            )));
         }
         if spec.help.is_empty() || specs.iter().filter(|other| other.name == spec.name).count() > 1 {
-            return Err(violation(format!("`{}` has no help or stands twice", spec.name)));
+            return Err(violation(format!("parameter `{}` has no help text or is declared twice", spec.name)));
         }
     }
     Ok(())

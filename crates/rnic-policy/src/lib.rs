@@ -10,10 +10,10 @@
 //! Proved by kit tests here on deliberately broken policies; every registered policy passes the kit in rnic-transports
 //! ```
 //!
-//! Four types of policy share one structure, which Tonic (section 3.5), Linux (`tcp_congestion_ops`) and CCP found
-//! independently: *event + read-only view + bounded private state in; new state + actions out*. A policy owns no clock
-//! and no memory beyond its state block, so the same code can run inline, behind a queue, on another thread, or be
-//! rebuilt as hardware; equal events always give equal actions.
+//! Four types of policy share one structure, at which Tonic (section 3.5), Linux (`tcp_congestion_ops`) and CCP
+//! arrived independently: *event + read-only view + bounded private state in; new state + actions out*. A policy has
+//! no clock and no memory beyond its state block, so the same code can run inline, asynchronously after a queue, on
+//! another thread, or be implemented in hardware; equal events always give equal actions.
 //!
 //! | type | called | decides |
 //! |---|---|---|
@@ -24,11 +24,15 @@
 //!
 //! A [`profile::Profile`] composes one of each, under a name, into a transport.
 
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_macros))]
+
 pub mod control;
 pub mod falcon;
 mod field;
 pub mod footprint;
 pub mod kit;
+pub mod meter;
 pub mod params;
 pub mod paths;
 pub mod profile;
@@ -39,15 +43,16 @@ pub mod state;
 pub use control::report::{FlowActions, FlowReport, ReportKind, Ticks};
 pub use control::report_control::{ReportControl, ReportPolicy};
 pub use control::signals::Signals;
-pub use control::{Control, ControlActions, ControlEvent, ControlPolicy, ControlView, Cwnd};
+pub use control::{Control, ControlActions, ControlEvent, ControlPolicy, ControlView, Cwnd, HostDelays};
 pub use falcon::{AdaptiveForm, AdaptivePlace, FalconErrors, FalconIsolation, FalconOrdering, FalconShape};
 pub use field::{FootprintField, Per};
-pub use params::{ParamError, ParamOwner, ParamSpec, ParamUnit, Params};
-pub use paths::{FlowWeights, OpenWindows, PathActions, PathEvent, PathLabel, PathPolicy, PathView, Paths};
-pub use profile::{AckRule, Configured, PoolShape, Profile, ProfileError, Protocol, SequenceSpaces, Store};
+pub use meter::{Meter, MeterScale, MeterWeight, SHARE_ONE};
+pub use params::{Configured, ParamError, ParamOwner, ParamSpec, ParamUnit, Params};
+pub use paths::{FlowWeights, OpenWindows, PathActions, PathEvent, PathLabel, PathPolicy, PathProbe, PathView, Paths};
+pub use profile::{AckRule, PoolShape, Profile, ProfileError, Protocol, SequenceSpaces, Store};
 pub use recovery::{
     LossCause, LossReport, LossRule, Placement, Recovery, RecoveryActions, RecoveryEvent, RecoveryPolicy, TimerChange,
     WindowView,
 };
-pub use schedule::{Schedule, ScheduleActions, ScheduleEvent, SchedulePolicy, ScheduleView};
+pub use schedule::{Schedule, ScheduleActions, ScheduleEvent, SchedulePolicy, ScheduleView, Served, TURN_PACKETS_MAX};
 pub use state::PolicyState;

@@ -1,4 +1,4 @@
-//! Tunables: declared once, used by the plan file, the command line, `rnic list` and the policy.
+//! Tunable parameters: declared once, and used by the plan file, the command line, `rnic list` and the policy.
 //!
 //! A policy declares a table of [`ParamSpec`]; the values are stored in a [`Params`] block of plain words, checked
 //! against the bounds when they are set. The policy reads them by the index that it declared.
@@ -19,7 +19,7 @@ pub enum ParamUnit {
     Rate,
     /// [`Bytes`]. Written `64KiB`.
     Bytes,
-    /// A plain number (of packets, events, rounds).
+    /// A number without a unit (of packets, events, rounds).
     Count,
     /// On or off. Written `true` or `false`.
     Switch,
@@ -31,14 +31,14 @@ pub enum ParamUnit {
 /// computes times that a recovery policy would compute too, and must use the values set for the recovery policy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ParamOwner {
-    /// Owned by its policy alone.
+    /// The parameter belongs to its policy alone.
     #[default]
     Policy,
-    /// Owned by both policies: setting one sets the other. When the recovery policy has no parameter of that name, it
-    /// belongs to the control policy.
+    /// The parameter belongs to both policies: setting one sets the other. When the recovery policy has no parameter
+    /// of that name, the parameter belongs to the control policy.
     Both,
-    /// Like [`ParamOwner::Both`]; when the recovery policy has no parameter of that name, it has no effect and cannot
-    /// be set.
+    /// Like [`ParamOwner::Both`]; when the recovery policy has no parameter of that name, the parameter has no effect
+    /// and cannot be set.
     Recovery,
 }
 
@@ -47,7 +47,7 @@ pub enum ParamOwner {
 pub struct ParamSpec {
     /// Name in plans: lower case with underscores.
     pub name: &'static str,
-    /// Interpretation of the word.
+    /// Interpretation of the stored 64-bit value.
     pub unit: ParamUnit,
     /// Value when none is set.
     pub default: u64,
@@ -55,15 +55,15 @@ pub struct ParamSpec {
     pub min: u64,
     /// Largest legal value.
     pub max: u64,
-    /// One line: its effect and the source of the default.
+    /// One line of text: the effect, and the source of the default.
     pub help: &'static str,
     /// For a control policy: the relation to a recovery policy's parameter of the same name.
     pub owner: ParamOwner,
-    /// For a control policy: true when the parameter has no effect without reports of flows ([`crate::FlowReport`]),
-    /// and cannot be set there.
+    /// For a control policy: true when the parameter has an effect only with reports of flows
+    /// ([`crate::FlowReport`]); it cannot be set on other datapaths.
     pub needs_reports: bool,
-    /// For a path policy: true when the parameter has no effect where the policy chooses flows and not labels (Falcon),
-    /// and cannot be set there.
+    /// For a path policy: true when the parameter has an effect only where the policy chooses labels; it cannot be
+    /// set where the policy chooses flows (Falcon).
     pub needs_labels: bool,
 }
 
@@ -139,10 +139,11 @@ impl ParamSpec {
     }
 
     /// Returns whether the parameter is a retransmission timeout: the longest silence expected from a peer that is
-    /// alive. Code that measures patience in timeouts, or lengthens timeouts for a slow path, uses this. The test is by
-    /// name; a test of the registry ensures that every recovery policy with a timeout uses these names.
+    /// alive. Code that expresses time limits as multiples of a timeout, or that lengthens timeouts for a slow path,
+    /// uses this function. It compares the name; a test of the registry ensures that every recovery policy with a
+    /// timeout uses these names.
     pub fn is_timeout(&self) -> bool {
-        TIMEOUTS.contains(&self.name)
+        TIMEOUT_PARAMS.contains(&self.name)
     }
 
     /// Formats `value` in its text form.
@@ -163,14 +164,14 @@ impl ParamSpec {
     /// When the text is not of the parameter's unit or outside its bounds.
     pub fn parse(&self, text: &str) -> Result<u64, ParamError> {
         let unit_error = |source| ParamError::Unit { name: self.name, source };
-        let bad = || ParamError::NotA { name: self.name, text: text.to_owned(), expected: self.expected() };
+        let invalid = || ParamError::NotA { name: self.name, text: text.to_owned(), expected: self.expected() };
         let value = match self.unit {
             ParamUnit::Duration => Duration::from_str(text).map_err(unit_error)?.as_ps(),
             ParamUnit::Rate => BitRate::from_str(text).map_err(unit_error)?.as_bps(),
             ParamUnit::Bytes => Bytes::from_str(text).map_err(unit_error)?.get(),
-            ParamUnit::Count => text.trim().parse().map_err(|_| bad())?,
-            ParamUnit::Switch => u64::from(text.trim().parse::<bool>().map_err(|_| bad())?),
-            ParamUnit::Choice(words) => words.iter().position(|word| *word == text.trim()).ok_or_else(bad)? as u64,
+            ParamUnit::Count => text.trim().parse().map_err(|_| invalid())?,
+            ParamUnit::Switch => u64::from(text.trim().parse::<bool>().map_err(|_| invalid())?),
+            ParamUnit::Choice(words) => words.iter().position(|word| *word == text.trim()).ok_or_else(invalid)? as u64,
         };
         if value < self.min || value > self.max {
             let (min, max) = (self.show(self.min), self.show(self.max));
@@ -190,7 +191,7 @@ impl ParamSpec {
 
 /// Names of retransmission timeouts. A minimum or an initial value counts as one; an upper bound for doubling
 /// (`rto_max`) does not.
-const TIMEOUTS: [&str; 4] = ["rto_low", "rto_high", "rto", FLOOR];
+const TIMEOUT_PARAMS: [&str; 4] = ["rto_low", "rto_high", "rto", FLOOR];
 
 /// Name of the minimum timeout, for policies that compute the timeout.
 pub(crate) const FLOOR: &str = "rto_min";
@@ -199,7 +200,7 @@ pub(crate) const FLOOR: &str = "rto_min";
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ParamError {
     /// No parameter of that name exists.
-    #[error("unknown parameter `{name}`; there are: {known}")]
+    #[error("unknown parameter `{name}`; the valid parameters are: {known}")]
     Unknown {
         /// The requested name.
         name: String,
@@ -225,7 +226,7 @@ pub enum ParamError {
         expected: String,
     },
     /// The parameter has no effect in the configuration in which the transport is to run.
-    #[error("parameter `{name}` means nothing here: {why}")]
+    #[error("parameter `{name}` has no effect here: {why}; remove it")]
     Unused {
         /// The parameter.
         name: &'static str,
@@ -233,7 +234,7 @@ pub enum ParamError {
         why: &'static str,
     },
     /// A valid quantity outside the bounds.
-    #[error("parameter `{name}`: {value} is outside {min} to {max}")]
+    #[error("parameter `{name}`: {value} is outside the allowed range of {min} to {max}")]
     OutOfBounds {
         /// The parameter.
         name: &'static str,
@@ -272,7 +273,8 @@ impl Params {
         self.0[index]
     }
 
-    /// Replaces the word of parameter `index`, unchecked against its table: for code, not for input.
+    /// Replaces the word of parameter `index`, without checking it against the table: for values from code, not from
+    /// user input.
     #[must_use]
     pub const fn with(mut self, index: usize, value: u64) -> Self {
         self.0[index] = value;
@@ -308,6 +310,15 @@ impl Params {
     }
 }
 
+/// A policy with the values of its parameters.
+#[derive(Clone, Copy, Debug)]
+pub struct Configured<P> {
+    /// The policy to call.
+    pub policy: P,
+    /// The parameters to pass to it.
+    pub params: Params,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -320,7 +331,7 @@ mod tests {
     ];
 
     #[test]
-    fn set_reads_and_checks() {
+    fn set_parses_and_checks_values() {
         let mut params = Params::defaults(SPECS);
         assert_eq!(params.duration(0), Duration::from_us(320));
         assert_eq!(params.set(SPECS, "rto", "1ms"), Ok(true));
@@ -331,18 +342,18 @@ mod tests {
     }
 
     #[test]
-    fn set_refuses_with_one_clear_line() {
+    fn set_rejects_invalid_values_with_a_one_line_error() {
         let mut params = Params::defaults(SPECS);
-        for (name, text, says) in [
+        for (name, text, expected) in [
             ("rto", "10 apples", "apples"),
             ("rto", "11s", "10 s"),
-            ("threshold", "0", "outside 1"),
+            ("threshold", "0", "range of 1 to"),
             ("sack", "2", "true"),
             ("order", "weakly", "`weakly` is not one of strict, weak"),
         ] {
             let error = params.set(SPECS, name, text).expect_err(text).to_string();
-            assert!(error.contains(name) && error.contains(says) && error.lines().count() == 1, "{error}");
+            assert!(error.contains(name) && error.contains(expected) && error.lines().count() == 1, "{error}");
         }
-        assert_eq!(params, Params::defaults(SPECS), "a refused value changes nothing");
+        assert_eq!(params, Params::defaults(SPECS), "a refused value is stored");
     }
 }

@@ -1,12 +1,12 @@
-//! Path choice: the label that switches hash, for each packet.
+//! Path selection: the label of each packet that switches include in their hash.
 //!
 //! A label is abstract: a UDP source port for RoCEv2, an IPv6 flow label for Falcon, a number that the simulated
 //! switches include in their hash.
 
 use bytemuck::Pod;
-use rnic_base::Time;
+use rnic_base::{Duration, Time};
 
-use crate::params::{ParamSpec, Params};
+use crate::params::{Configured, ParamSpec, Params};
 use crate::state::PolicyState;
 
 /// The part of a packet's flow hash that its sender may choose.
@@ -17,8 +17,8 @@ pub struct PathLabel(pub u16);
 pub const FLOWS_MAX: usize = 8;
 
 /// Free congestion window of each flow: its `fcwnd` minus its unacknowledged packets (Falcon, SIGCOMM'25, section 4.3),
-/// in [parts](Self::PACKET) of a packet. Negative where the window has shrunk, or where another flow's share was sent
-/// on this flow.
+/// in [parts](Self::PARTS_PER_PACKET) of a packet. Negative where the window has shrunk, or where another flow's share
+/// was sent on this flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OpenWindows {
     open: [i32; FLOWS_MAX],
@@ -28,9 +28,10 @@ pub struct OpenWindows {
 impl OpenWindows {
     /// Parts of a packet. Packets are counted in 256ths because in an incast, where windows are about one packet or
     /// less, whole packets would make all flows look equal.
-    pub const PACKET: i32 = 256;
+    pub const PARTS_PER_PACKET: i32 = 256;
 
-    /// Builds the windows from `open`, indexed by flow.
+    /// Builds the windows from `open`: by flow, the number of packets that its window still allows; negative when
+    /// more are in flight than it allows.
     ///
     /// # Panics
     /// When there are none, or more than [`FLOWS_MAX`].
@@ -60,17 +61,17 @@ pub struct FlowWeights([u8; FLOWS_MAX]);
 impl FlowWeights {
     /// The largest weight.
     pub const MAX: u8 = 15;
-    /// Weights of flows that are all equal.
+    /// Equal weights for all flows.
     pub const EQUAL: Self = Self([1; FLOWS_MAX]);
 
     /// Returns the weights of flows with `windows`, in any unit.
     pub fn of(windows: impl Iterator<Item = u64>) -> Self {
-        let mut widths = [0; FLOWS_MAX];
-        widths.iter_mut().zip(windows).for_each(|(width, window)| *width = window);
-        let widest = widths.into_iter().fold(1, u64::max).min(u64::MAX >> 6);
+        let mut window_sizes = [0; FLOWS_MAX];
+        window_sizes.iter_mut().zip(windows).for_each(|(window_size, window)| *window_size = window);
+        let largest = window_sizes.into_iter().fold(1, u64::max).min(u64::MAX >> 6);
         let mut weights = Self::EQUAL;
-        for (weight, width) in weights.0.iter_mut().zip(widths) {
-            let scaled = (2 * u64::from(Self::MAX) * width.min(widest) + widest) / (2 * widest);
+        for (weight, window_size) in weights.0.iter_mut().zip(window_sizes) {
+            let scaled = (2 * u64::from(Self::MAX) * window_size.min(largest) + largest) / (2 * largest);
             *weight = (scaled as u8).max(1);
         }
         weights
@@ -103,9 +104,42 @@ pub enum PathEvent {
     },
     /// The retransmission timer expired. Delivered by the RoCE family.
     TimedOut,
+    /// A probe that was requested with [`PathActions::probe`] has been answered. This and the following events are
+    /// delivered by the RoCE family, on NICs that exchange messages with their peers (SCR mechanisms S-8, S-24).
+    Probed {
+        /// Number of the path, as in the request.
+        path: u8,
+        /// Round-trip time, without the time that the answering NIC took.
+        rtt: Duration,
+    },
+    /// A probe that was requested with [`PathActions::probe`] has not been answered in time.
+    ProbeLost {
+        /// Number of the path, as in the request.
+        path: u8,
+    },
+    /// The time requested with [`PathActions::tick_after`] is reached. The first one is delivered with the first data,
+    /// to policies with [`Paths::PROBES`].
+    Tick,
+    /// All packets sent before [`PathActions::drain`] are acknowledged.
+    Drained,
 }
 
-/// Read-only state that a path policy is given with an event.
+/// Largest number of paths of a queue pair that its path policy probes.
+pub const PROBED_MAX: usize = 6;
+
+/// A probe that a path policy requests.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PathProbe {
+    /// Number of the path, below [`PROBED_MAX`]. At most one probe is outstanding on each path, and a request while one
+    /// is has no effect.
+    pub path: u8,
+    /// Label of the path.
+    pub label: PathLabel,
+    /// Time after which the probe counts as lost.
+    pub timeout: Duration,
+}
+
+/// Read-only state that a path policy receives with an event.
 #[derive(Clone, Copy, Debug)]
 pub struct PathView {
     /// Current time.
@@ -117,11 +151,19 @@ pub struct PathView {
 /// Actions that a path policy requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PathActions {
-    /// The label from this packet on; `None` keeps the last one.
+    /// New label, from this packet on; `None` continues with the last one.
     pub label: Option<PathLabel>,
     /// The index of the flow for this packet, in response to [`PathEvent::Choosing`]; `None` means flow 0. A policy
-    /// with [`Paths::REORDERS`] names a flow; a policy without it is refused where a connection has several flows.
+    /// with [`Paths::REORDERS`] must return a flow; a policy without it is rejected for connections with several
+    /// flows.
     pub flow: Option<u8>,
+    /// Probe to send.
+    pub probe: Option<PathProbe>,
+    /// Delay after which a [`PathEvent::Tick`] is delivered; replaces an earlier request.
+    pub tick_after: Option<Duration>,
+    /// Holds new packets until all earlier ones are acknowledged; [`PathEvent::Drained`] is delivered then. A label
+    /// that changes in response to it reorders nothing.
+    pub drain: bool,
 }
 
 /// A path policy, as its author writes it. The implementing type is the private state of one queue pair.
@@ -130,13 +172,16 @@ pub trait Paths: Pod {
     const NAME: &'static str;
     /// One line for `rnic list`, with the source.
     const SUMMARY: &'static str;
-    /// Tunables.
+    /// Tunable parameters.
     const PARAMS: &'static [ParamSpec];
     /// True when packets of one window may be reordered because of this policy.
     const REORDERS: bool;
 
-    /// True when the policy uses [`FlowWeights`], which cost something to maintain.
+    /// True when the policy uses [`FlowWeights`], whose maintenance takes time.
     const WEIGHS: bool = false;
+
+    /// True when the policy requests probes, and so needs a NIC that exchanges messages with its peers.
+    const PROBES: bool = false;
 
     /// Required: returns the state of a new queue pair and its first label.
     fn start(params: &Params, view: &PathView) -> (Self, PathLabel);
@@ -161,6 +206,8 @@ pub struct PathPolicy {
     pub reorders: bool,
     /// See [`Paths::WEIGHS`].
     pub weighs: bool,
+    /// See [`Paths::PROBES`].
+    pub probes: bool,
     /// Bytes of private state per queue pair.
     pub state_bytes: usize,
     /// See [`Paths::start`].
@@ -180,6 +227,7 @@ impl PathPolicy {
             params: T::PARAMS,
             reorders: T::REORDERS,
             weighs: T::WEIGHS,
+            probes: T::PROBES,
             state_bytes: size_of::<T>(),
             start: |params, view| {
                 let (state, label) = T::start(params, view);
@@ -189,6 +237,11 @@ impl PathPolicy {
             on_event: |state, event, view, params| state.get_mut::<T>().on_event(event, view, params),
         }
     }
+
+    /// Returns the type-erased policy of `T` with the defaults of its parameters.
+    pub const fn configured<T: Paths>() -> Configured<Self> {
+        Configured { policy: Self::of::<T>(), params: Params::defaults(T::PARAMS) }
+    }
 }
 
 #[cfg(test)]
@@ -196,13 +249,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn weights_are_in_proportion_and_nobody_has_none() {
+    fn weights_are_proportional_to_windows_and_at_least_one() {
         let of = |windows: &[u64]| {
             let weights = FlowWeights::of(windows.iter().copied());
             (0..windows.len()).map(|flow| weights.of_flow(flow)).collect::<Vec<_>>()
         };
         assert_eq!(of(&[100, 25, 50, 1]), [15, 4, 8, 1]);
         assert_eq!(of(&[7, 7]), [15, 15]);
-        assert_eq!((of(&[0, 0]), of(&[u64::MAX, 1])), (vec![1, 1], vec![15, 1]), "whatever windows are");
+        assert_eq!((of(&[0, 0]), of(&[u64::MAX, 1])), (vec![1, 1], vec![15, 1]), "weights are not between 1 and 15");
     }
 }

@@ -9,7 +9,7 @@ use crate::control::signals::Signals;
 use crate::falcon::{
     AdaptiveForm, AdaptivePlace, FALCON_PARAMS, FalconErrors, FalconIsolation, FalconOrdering, FalconShape,
 };
-use crate::params::{FLOOR, ParamError, ParamOwner, ParamSpec, Params};
+use crate::params::{Configured, FLOOR, ParamError, ParamOwner, ParamSpec, Params};
 use crate::paths::PathPolicy;
 use crate::recovery::{Placement, RecoveryPolicy};
 use crate::schedule::SchedulePolicy;
@@ -37,11 +37,11 @@ impl Protocol {
         }
     }
 
-    /// Returns the signals that a controller gets on this protocol. Only Falcon's acknowledgements carry the time of
-    /// reception and the level of the receiver's buffers, and only they have space for the values that switches write
-    /// into packets (CSIG), where switches do so.
+    /// Returns the signals that a controller receives with this protocol. Only Falcon's acknowledgements carry the
+    /// time of reception and the level of the receiver's buffers, and only they have space for the values that
+    /// switches write into packets (CSIG), where switches do so.
     pub const fn measures(&self) -> Signals {
-        let everywhere = Signals::ACKS
+        let common_signals = Signals::ACKS
             .with(Signals::ROUND_TRIP)
             .with(Signals::MARKS)
             .with(Signals::CNP)
@@ -51,15 +51,15 @@ impl Protocol {
             .with(Signals::SENT);
         match self {
             Self::Falcon(shape) => {
-                let stamped = if shape.csig { Signals::CSIG } else { Signals::NONE };
-                everywhere.with(Signals::HOST_DELAY).with(Signals::HOPS).with(stamped)
+                let csig_signals = if shape.csig { Signals::CSIG } else { Signals::NONE };
+                common_signals.with(Signals::HOST_DELAY).with(Signals::HOPS).with(csig_signals)
             }
-            Self::Roce | Self::Irn | Self::Fasr => everywhere,
+            Self::Roce | Self::Irn | Self::Fasr => common_signals,
         }
     }
 }
 
-/// The number of sequence spaces of a direction: the papers differ.
+/// The assignment of sequence numbers to requests and responses in one direction; the papers differ in this.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SequenceSpaces {
     /// Responses use the sequence numbers of their requests: RoCE.
@@ -80,7 +80,7 @@ pub enum AckRule {
     OnRequest,
 }
 
-/// The storage for the bits of out-of-order packets.
+/// The storage for the bitmaps of out-of-order packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Store {
     /// Ring bitmaps of each queue pair.
@@ -117,15 +117,6 @@ pub const POOL_BLOCKS_MAX: u32 = 32_768;
 /// Largest size of a block in bits: one machine word in this implementation.
 pub const POOL_BLOCK_BITS_MAX: u32 = 64;
 
-/// A policy with the values of its parameters.
-#[derive(Clone, Copy, Debug)]
-pub struct Configured<P> {
-    /// The policy to call.
-    pub policy: P,
-    /// The parameters to pass to it.
-    pub params: Params,
-}
-
 /// A transport: all properties of a connection except its verbs semantics.
 #[derive(Clone, Debug)]
 pub struct Profile {
@@ -143,7 +134,7 @@ pub struct Profile {
     pub ack_every_packets: u32,
     /// Static bound on the packets in flight (IRN's BDP-FC, section 3.2); `None` leaves only `window_bits`.
     pub cap_packets: Option<u32>,
-    /// Width of the bitmaps, for recovery that keeps any.
+    /// Width of the bitmaps, for recovery policies that need bitmaps.
     pub window_bits: u32,
     /// Storage of those bitmaps.
     pub store: Store,
@@ -165,7 +156,7 @@ pub struct Profile {
     pub recovery: Configured<RecoveryPolicy>,
     /// Congestion control.
     pub control: Configured<ControlPolicy>,
-    /// Path choice.
+    /// Path selection.
     pub paths: Configured<PathPolicy>,
     /// Scheduling.
     pub schedule: Configured<SchedulePolicy>,
@@ -190,14 +181,18 @@ pub const PROFILE_PARAMS: &[ParamSpec] = &[
     ParamSpec::duration("retransmit_fetch", Duration::ZERO, "time to fetch a packet for retransmission (IRN 6.3: 2us)"),
     ParamSpec::bytes("extra_header", 0, 0, 256, "bytes added to every simulated frame (IRN 6.3: 16B)"),
     ParamSpec::switch("fence_overlaps", false, "a Write waits for earlier ones to the same addresses (IRN 5.3.4)"),
-    ParamSpec::switch("end_to_end_credits", false, "receivers count their receives, senders keep to it (IBA 9.7.7.2)"),
+    ParamSpec::switch(
+        "end_to_end_credits",
+        false,
+        "receivers report the number of posted receives, senders respect it (IBA 9.7.7.2)",
+    ),
 ];
 
 /// Option of all profiles: uses measured values instead of fixed times, for networks of unknown properties. Timeouts
 /// follow the round trips of acknowledged packets, and back off (RFC 6298); before a timeout, the first and last
-/// packets of the outstanding range are retransmitted once (RFC 8985); a window shrinks when much or all of it is lost;
-/// and a peer is declared dead when nothing at all has been received from it for as long as its retries take. Without
-/// this option, timeouts are as given by the transport's own options.
+/// packets of the outstanding range are retransmitted once (RFC 8985); a window shrinks when much or all of it is
+/// lost; and a peer is declared dead when no packet has been received from it for the total duration of all retries.
+/// Without this option, timeouts are as given by the transport's own options.
 pub const MEASURED_TIMEOUTS: ParamSpec = ParamSpec::switch(
     "measured_timeouts",
     false,
@@ -207,34 +202,37 @@ pub const MEASURED_TIMEOUTS: ParamSpec = ParamSpec::switch(
 /// Options of profiles whose windows share a pool, in the order of [`PoolShape`]'s fields.
 pub const POOL_PARAMS: &[ParamSpec] = &[
     ParamSpec::count("pool_units", 20, 1, POOL_UNITS_MAX as u64, "queue pairs of a NIC that can recover selectively"),
-    ParamSpec::count("pool_blocks", 70, 1, POOL_BLOCKS_MAX as u64, "blocks of bitmaps that they share"),
+    ParamSpec::count("pool_blocks", 70, 1, POOL_BLOCKS_MAX as u64, "blocks of bitmaps that these queue pairs share"),
     ParamSpec::count("pool_block_bits", 10, 1, POOL_BLOCK_BITS_MAX as u64, "bits of a block"),
 ];
 
 /// The reason a composition is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ProfileError {
-    /// Out-of-order placement needs headers that allow each packet to be placed on its own, and sequence numbers used
-    /// only by data.
-    #[error("transport `{0}`: placing packets out of order needs IRN's or FaSR's headers and split sequence spaces")]
+    /// Out-of-order placement needs headers that allow each packet to be placed independently of others, and sequence
+    /// numbers that only data packets use.
+    #[error("transport `{0}`: out-of-order placement requires IRN's or FaSR's headers and split sequence spaces")]
     PlacementNeedsIrn(&'static str),
     /// The path policy reorders and the recovery policy treats every gap as a loss.
     #[error(
-        "transport `{0}`: `{1}` takes every gap for a loss, but paths `{2}` reorder packets; \
-         set a NACK threshold or use one path"
+        "transport `{0}`: recovery `{1}` treats every gap as a loss, but path policy `{2}` reorders packets; set a \
+         NACK threshold or use a single path"
     )]
-    ReorderingTakenForLoss(&'static str, &'static str, &'static str),
+    ReorderingCausesRetransmission(&'static str, &'static str, &'static str),
     /// The cap exceeds the width of the bitmaps.
-    #[error("transport `{0}`: cap_packets {1} exceeds the widest bitmap, {max} packets", max = AnyRing::LARGEST)]
+    #[error(
+        "transport `{0}`: cap_packets={1} exceeds the largest supported bitmap of {max} packets",
+        max = AnyRing::BITS_MAX
+    )]
     CapExceedsWindow(&'static str, u32),
     /// The loss counts of FaSR's receivers are carried only in FaSR's own acknowledgements.
-    #[error("transport `{0}`: a shared pool and FaSR's headers need each other")]
+    #[error("transport `{0}`: a shared pool and FaSR's headers can only be used together; select both or neither")]
     PoolNeedsFasr(&'static str),
     /// The adaptive engine delivers only reports to its controller, and the adapter that turns them into events needs
     /// eight bytes of the state block.
     #[error(
-        "transport `{0}`: `{1}` reads no reports of flows, which are all that Falcon's adaptive engine has, and its \
-         state leaves no place for what makes them into events: {max} bytes at most",
+        "transport `{0}`: controller `{1}` cannot run in Falcon's adaptive engine: it does not process flow reports, \
+         and its state exceeds the {max} bytes that the event adapter allows",
         max = ADAPTED_STATE_MAX
     )]
     ControlWithoutReports(&'static str, &'static str),
@@ -242,57 +240,72 @@ pub enum ProfileError {
     #[error("transport `{0}`: controller `{1}` needs {2}, which this transport does not measure")]
     NotMeasured(&'static str, &'static str, Signals),
     /// The controller needs values that switches write into packets, and no switch of the network writes them.
-    #[error("transport `{0}`: controller `{1}` needs {2}, which no switch here writes (simulations: [switch.csig])")]
+    #[error(
+        "transport `{0}`: controller `{1}` needs {2}, which no switch of this network writes; only simulations with \
+         [switch.csig] have it"
+    )]
     NotStamped(&'static str, &'static str, Signals),
-    /// The state exchanged between a datapath and a stateless engine must fit into a record, and this policy's state
-    /// does not.
-    #[error("transport `{0}`: `{1}` needs a memory for its state, which does not travel: fae_form cannot be stateless")]
+    /// The state exchanged between a datapath and a stateless engine must fit into a record of the adaptive engine,
+    /// and this policy's state does not.
+    #[error(
+        "transport `{0}`: controller `{1}` needs memory for its state, so fae_form=stateless is not possible; use \
+         table or prefetching"
+    )]
     StateDoesNotTravel(&'static str, &'static str),
     /// The latency of a thread cannot be configured.
     #[error(
-        "transport `{0}`: an adaptive engine on a thread takes the time that it takes, so fae_interface and fae_work \
-         would mean nothing: leave them at 0"
+        "transport `{0}`: fae_interface and fae_work have no effect when the adaptive engine runs on a thread \
+         (fae_place=thread); leave them at 0"
     )]
     ThreadWithLatency(&'static str),
     /// The share of a connection is fixed in only one type of isolation.
-    #[error("transport `{0}`: isolation_packets {1} would mean nothing without isolation=static: set that, or neither")]
+    #[error("transport `{0}`: isolation_packets={1} has an effect only with isolation=static; set both or neither")]
     NoFixedShares(&'static str, u32),
     /// Without order, no request is the first that fails.
     #[error(
-        "transport `{0}`: with errors=verbs all requests fail behind the first that does, and unordered has no first: \
-         leave errors out, or set ordering=weak"
+        "transport `{0}`: errors=verbs fails all requests after the first failed one, which ordering=unordered does \
+         not define; omit errors, or set ordering=weak"
     )]
     VerbsErrorsNeedOrder(&'static str),
     /// Only Falcon's windows store the transmit time of each packet.
-    #[error("transport `{0}`: `{1}` judges packets by when they left, which only Falcon's windows know")]
-    NoTransmitTimes(&'static str, &'static str),
-    /// Falcon's connections are served in a ring, without a scheduling policy.
     #[error(
-        "transport `{0}`: its connections send a packet in turn, whatever the policy: `schedule` would mean nothing"
+        "transport `{0}`: recovery `{1}` needs the transmit time of each packet, which only Falcon's windows store"
     )]
-    NothingToSchedule(&'static str),
-    /// A flow that carries no packets never reports, and its share of the first window remains in the connection's
+    NoTransmitTimes(&'static str, &'static str),
+    /// Falcon's connections are served round robin: turns have no meaning.
+    #[error(
+        "transport `{0}`: connections are served round robin, one packet at a time, so the scheduler `{1}`, which sets \
+         turns, has no effect; choose one that sets rates, such as water-filling, or remove it"
+    )]
+    NothingToSchedule(&'static str, &'static str),
+    /// A flow that carries no packets never reports, and its share of the initial window remains in the connection's
     /// window.
     #[error(
-        "transport `{0}`: paths `{1}` send every packet on the first flow, so flows={2} would mean nothing: choose \
-         paths that spread packets, such as largest-window, spray or scatter, or set flows=1"
+        "transport `{0}`: path policy `{1}` sends every packet on the first flow, so flows={2} has no effect; choose \
+         largest-window, spray or scatter, or set flows=1"
     )]
     FlowsNeedChoice(&'static str, &'static str, u8),
     /// Falcon's receivers send no NACKs for gaps.
     #[error(
-        "transport `{0}`: `{1}` waits for NACKs of gaps, which Falcon's receivers do not send; choose a recovery that \
-         judges packets by when they left, such as rack-tlp or ooo-distance"
+        "transport `{0}`: recovery `{1}` relies on NACKs for gaps, which Falcon's receivers do not send; choose \
+         another, such as rack-tlp or ooo-distance"
     )]
     RecoveryByNacks(&'static str, &'static str),
     /// Only FaSR's headers allow a response to be a packet of the responder's own sequence space.
-    #[error("transport `{0}`: responses in the responder's own sequence space and FaSR's headers need each other")]
+    #[error(
+        "transport `{0}`: responses in the responder's own sequence space and FaSR's headers can only be used \
+         together"
+    )]
     ScheduledNeedsFasr(&'static str),
     /// FaSR does not specify credits, and many of its response packets have no space for them.
-    #[error("transport `{0}`: FaSR has no end-to-end credits: leave end_to_end_credits out")]
+    #[error("transport `{0}`: FaSR has no end-to-end credits; remove the option end_to_end_credits")]
     NoCredits(&'static str),
     /// Every packet is acknowledged, whether or not the sender requests it.
-    #[error("transport `{0}`: acknowledges every packet; ack_every_packets {1} would mean nothing: leave it at 1")]
-    AcksNeedNoAsking(&'static str, u32),
+    #[error(
+        "transport `{0}`: the receiver acknowledges every packet, so ack_every_packets={1} has no effect; leave it \
+         at 1"
+    )]
+    AckEveryNeedsRequests(&'static str, u32),
 }
 
 impl Profile {
@@ -317,7 +330,7 @@ impl Profile {
     /// Sets the option `name` from text: an option of the profile itself, or a parameter of one of its policies.
     ///
     /// # Errors
-    /// When no part has an option of this name, or the value is not legal.
+    /// When neither the profile nor one of its policies has an option of this name, or the value is not legal.
     pub fn set(&mut self, name: &str, text: &str) -> Result<(), ParamError> {
         if name == MEASURED_TIMEOUTS.name {
             self.measured_timeouts = MEASURED_TIMEOUTS.parse(text)? != 0;
@@ -332,7 +345,7 @@ impl Profile {
             match name {
                 "cap_packets" => {
                     self.cap_packets = (value != 0).then_some(value as u32);
-                    self.window_bits = self.cap_packets.unwrap_or(AnyRing::LARGEST);
+                    self.window_bits = self.cap_packets.unwrap_or(AnyRing::BITS_MAX);
                 }
                 "retransmit_fetch" => self.retransmit_fetch = Duration::from_ps(value),
                 "extra_header" => self.extra_header = value as u32,
@@ -362,7 +375,7 @@ impl Profile {
         let found = of_control && self.control.params.set(self.control.policy.params, name, text)?
             || of_recovery
             || of_paths && self.paths.params.set(self.paths.policy.params, name, text)?
-            || self.asks_scheduler() && self.schedule.params.set(self.schedule.policy.params, name, text)?;
+            || self.uses_scheduler() && self.schedule.params.set(self.schedule.policy.params, name, text)?;
         if found {
             return Ok(());
         }
@@ -372,9 +385,9 @@ impl Profile {
 
     /// Sets the signals that the network provides in addition to those that the ends measure on their own. A transport
     /// whose packets have no space for a signal omits it.
-    pub fn set_network(&mut self, gives: Signals) {
+    pub fn set_network(&mut self, available: Signals) {
         if let Protocol::Falcon(shape) = &mut self.protocol {
-            shape.csig = gives.has(Signals::CSIG);
+            shape.csig = available.has(Signals::CSIG);
         }
     }
 
@@ -384,10 +397,10 @@ impl Profile {
     /// # Errors
     /// See [`Profile::set`].
     pub fn set_default(&mut self, name: &str, text: &str) -> Result<(), ParamError> {
-        let given = self.protocol.falcon().map(|shape| (shape.resources_given, shape.errors_given));
+        let given_flags = self.protocol.falcon().map(|shape| (shape.resources_given, shape.errors_given));
         self.set(name, text)?;
-        if let (Protocol::Falcon(shape), Some(given)) = (&mut self.protocol, given) {
-            (shape.resources_given, shape.errors_given) = given;
+        if let (Protocol::Falcon(shape), Some(given_flags)) = (&mut self.protocol, given_flags) {
+            (shape.resources_given, shape.errors_given) = given_flags;
         }
         Ok(())
     }
@@ -405,16 +418,16 @@ impl Profile {
         }
     }
 
-    /// Returns whether a parameter of a policy has an effect: only Falcon's adaptive engine receives reports of flows,
-    /// and only there are flows chosen in place of labels.
+    /// Returns whether a parameter of a policy has an effect: only Falcon's adaptive engine receives reports of
+    /// flows, and only Falcon's path policies choose flows instead of labels.
     fn is_in_use(&self, spec: &ParamSpec) -> bool {
         if self.protocol.falcon().is_some() { !spec.needs_labels } else { !spec.needs_reports }
     }
 
-    /// Returns whether the scheduling policy is used: Falcon's connections send one packet per turn, in a ring of their
-    /// own.
-    pub fn asks_scheduler(&self) -> bool {
-        self.protocol.falcon().is_none()
+    /// Returns whether the scheduling policy is used: Falcon's connections send one packet per turn, in a separate
+    /// ring, and are scheduled only by rates.
+    pub fn uses_scheduler(&self) -> bool {
+        self.protocol.falcon().is_none() || (self.schedule.policy.uses_events)(&self.schedule.params)
     }
 
     /// Returns whether the recovery policy has a parameter with the name of `spec`.
@@ -456,18 +469,18 @@ impl Profile {
             .chain(of(self.recovery.policy.params, self.recovery.params))
             .chain(of(self.control.policy.params, self.control.params).filter(is_listed))
             .chain(of(self.paths.policy.params, self.paths.params).filter(|(spec, _)| self.is_in_use(spec)))
-            .chain(of(self.schedule.policy.params, self.schedule.params).filter(|_| self.asks_scheduler()))
+            .chain(of(self.schedule.policy.params, self.schedule.params).filter(|_| self.uses_scheduler()))
     }
 
-    /// Returns the timeout by which patience with a silent peer is measured: the longest retransmission timeout; with
-    /// Falcon, the minimum of the timeout that its adaptive engine computes, because the configured timeout is in force
-    /// only until the engine has responded. `None` where there is no timeout.
-    pub fn patience_timeout(&self) -> Option<Duration> {
+    /// Returns the timeout from which the time limit for a silent peer is derived: the longest retransmission
+    /// timeout; with Falcon, the minimum of the timeout that its adaptive engine computes, because the configured
+    /// timeout is in force only until the engine has responded. `None` where there is no timeout.
+    pub fn silence_unit(&self) -> Option<Duration> {
         let is_falcon = self.protocol.falcon().is_some();
         let timeouts: Vec<_> = self.options().filter(|(spec, _)| spec.is_timeout()).collect();
-        let floor = timeouts.iter().find(|(spec, _)| is_falcon && spec.name == FLOOR).map(|(_, value)| *value);
-        let longest = timeouts.iter().map(|(_, value)| *value).max();
-        floor.or(longest).filter(|timeout| *timeout > 0).map(Duration::from_ps)
+        let minimum = timeouts.iter().find(|(spec, _)| is_falcon && spec.name == FLOOR).map(|(_, value)| *value);
+        let maximum = timeouts.iter().map(|(_, value)| *value).max();
+        minimum.or(maximum).filter(|timeout| *timeout > 0).map(Duration::from_ps)
     }
 
     /// Checks for invalid combinations.
@@ -475,8 +488,8 @@ impl Profile {
     /// # Errors
     /// The first rule that is violated.
     pub fn check(&self) -> Result<(), ProfileError> {
-        let places = self.placement().keeps_early();
-        if places && (self.protocol == Protocol::Roce || self.spaces == SequenceSpaces::Shared) {
+        let places_out_of_order = self.placement().keeps_out_of_order();
+        if places_out_of_order && (self.protocol == Protocol::Roce || self.spaces == SequenceSpaces::Shared) {
             return Err(ProfileError::PlacementNeedsIrn(self.name));
         }
         if matches!(self.store, Store::Pool(_)) != (self.protocol == Protocol::Fasr) {
@@ -516,13 +529,19 @@ impl Profile {
             return Err(ProfileError::NoTransmitTimes(self.name, recovery.policy.name));
         }
         if self.paths.policy.reorders && !(recovery.policy.tolerates_reordering)(&recovery.params) {
-            return Err(ProfileError::ReorderingTakenForLoss(self.name, recovery.policy.name, self.paths.policy.name));
+            return Err(ProfileError::ReorderingCausesRetransmission(
+                self.name,
+                recovery.policy.name,
+                self.paths.policy.name,
+            ));
         }
         if self.acks == AckRule::EveryPacket && self.ack_every_packets != 1 {
-            return Err(ProfileError::AcksNeedNoAsking(self.name, self.ack_every_packets));
+            return Err(ProfileError::AckEveryNeedsRequests(self.name, self.ack_every_packets));
         }
         match self.cap_packets {
-            Some(cap) if places && cap > AnyRing::LARGEST => Err(ProfileError::CapExceedsWindow(self.name, cap)),
+            Some(cap) if places_out_of_order && cap > AnyRing::BITS_MAX => {
+                Err(ProfileError::CapExceedsWindow(self.name, cap))
+            }
             _ => Ok(()),
         }
     }
@@ -536,8 +555,8 @@ impl Profile {
         if shape.fae_form == AdaptiveForm::Stateless && !policy.travels(params) {
             return Err(ProfileError::StateDoesNotTravel(self.name, policy.name));
         }
-        let takes_no_time = shape.fae_interface == Duration::ZERO && shape.fae_work == Duration::ZERO;
-        if shape.fae_place == AdaptivePlace::Thread && !takes_no_time {
+        let is_instant = shape.fae_interface == Duration::ZERO && shape.fae_work == Duration::ZERO;
+        if shape.fae_place == AdaptivePlace::Thread && !is_instant {
             return Err(ProfileError::ThreadWithLatency(self.name));
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Loss recovery: which packets are lost, which are retransmitted, and timeouts.
+//! Loss recovery: decides which packets are lost and which are retransmitted, and sets timeouts.
 //!
 //! The engine keeps the window (Tonic's fixed function): it advances the cumulative acknowledgement, records selective
 //! ones, stores which packets are marked for retransmission, sends marked packets lowest first and before new ones, and
@@ -11,10 +11,10 @@ use bytemuck::Pod;
 use rnic_base::{AnyRing, Duration, Seq, SeqRange, Time};
 
 use crate::field::FootprintField;
-use crate::params::{ParamSpec, Params};
+use crate::params::{Configured, ParamSpec, Params};
 use crate::state::PolicyState;
 
-/// The receiver's treatment of out-of-order packets: the papers differ.
+/// The receiver's treatment of out-of-order packets, in which the papers differ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Placement {
     /// Drops them: go-back-N.
@@ -23,15 +23,15 @@ pub enum Placement {
     PlaceOutOfOrder,
     /// Places out-of-order Writes (except a last packet with immediate data, which consumes a receive) and Read
     /// responses in the same way, and drops out-of-order Sends and requests: RoCE's selective repeat. Its
-    /// acknowledgements carry the next packet expected, and no other packet that has arrived.
+    /// acknowledgements carry only the next expected sequence number, not those of other packets that have arrived.
     PlaceWrites,
 }
 
 impl Placement {
-    /// Returns whether any out-of-order packets are kept, so that windows need bitmaps and packets need addresses of
-    /// their own.
+    /// Returns whether any out-of-order packets are kept, so that windows need bitmaps and each packet needs its own
+    /// address.
     #[inline]
-    pub const fn keeps_early(self) -> bool {
+    pub const fn keeps_out_of_order(self) -> bool {
         !matches!(self, Self::Drop)
     }
 }
@@ -55,14 +55,15 @@ pub enum RecoveryEvent {
     },
     /// The timer expired.
     TimedOut {
-        /// True when it was extended since it was last started.
+        /// True when the timer was extended since it was last started.
         extended: bool,
     },
-    /// A packet has arrived whose last transmission was at `sent`. Only for policies with [`Recovery::TIMES_PACKETS`].
+    /// A packet, last transmitted at `sent`, has arrived. Only for policies with [`Recovery::TIMES_PACKETS`].
     Delivered {
-        /// Transmit time: the start of the time unit in which it was sent, where the peer echoes coarser times.
+        /// Transmit time of the packet; where the peer echoes times of coarser resolution, the start of the time unit
+        /// that contains it.
         sent: Time,
-        /// Time until its acknowledgement, when that carries it.
+        /// Time from the transmission to its acknowledgement, if the acknowledgement carries it.
         rtt: Option<Duration>,
     },
     /// No packet was sent or acknowledged for the time given by [`RecoveryActions::probe`]. Only for policies with
@@ -86,10 +87,10 @@ pub struct LossReport {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LossCause {
     /// An out-of-order packet, which the receiver kept: SACK.
-    Early,
+    OutOfOrder,
     /// A retransmitted packet that had been missing: AACK. It does not indicate a gap by itself.
     Repaired,
-    /// A packet from beyond the first gap and below the highest packet, which indicates that the packets retransmitted
+    /// A packet beyond the first gap and below the highest packet, which indicates that the packets retransmitted
     /// before it are lost again. The receiver dropped it: FNACK.
     Misplaced,
 }
@@ -131,9 +132,9 @@ pub enum TimerChange {
     /// continues.
     #[default]
     Keep,
-    /// Restart it now.
+    /// The timer restarts now.
     Restart,
-    /// The timer expired too early to act: wait this much longer. Legal only in response to
+    /// The timer expired too early to act: it is extended by this duration. Legal only in response to
     /// [`RecoveryEvent::TimedOut`].
     Extend(Duration),
 }
@@ -170,7 +171,8 @@ pub struct RecoveryActions {
     pub probe: Option<Option<Duration>>,
 }
 
-/// The acknowledgements that are delivered to a policy. Without delivery the common case needs no call.
+/// The acknowledgements that are delivered to a policy. Not calling the policy for the others saves time in the
+/// common case.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Interest {
     /// None: NACKs and timeouts are sufficient.
@@ -187,7 +189,7 @@ pub trait Recovery: Pod {
     const NAME: &'static str;
     /// One line for `rnic list`, with the source.
     const SUMMARY: &'static str;
-    /// Tunables.
+    /// Tunable parameters.
     const PARAMS: &'static [ParamSpec];
     /// True when a gap alone makes the policy retransmit. Such a policy must not be combined with paths that reorder,
     /// unless [`Recovery::tolerates_reordering`] indicates that its parameters allow for it.
@@ -200,7 +202,8 @@ pub trait Recovery: Pod {
     /// True when the policy uses the time at which each packet was last sent. Only windows that store it (Falcon's) can
     /// run such a policy; each flow of a window has a state of its own, and receives the events of its own packets.
     const TIMES_PACKETS: bool = false;
-    /// State that hardware would keep for it in addition to a RoCE adapter's own context and the windows' bitmaps.
+    /// State that a hardware implementation would store for the policy, in addition to a RoCE adapter's own context
+    /// and the windows' bitmaps.
     const FOOTPRINT: &'static [FootprintField] = &[];
 
     /// Required: returns the state of a window in which nothing is outstanding.
@@ -228,7 +231,7 @@ pub trait Recovery: Pod {
         false
     }
 
-    /// Optional: returns whether these parameters make it wait before it treats a gap as a loss. Default: no.
+    /// Optional: returns whether these parameters make the policy wait before it treats a gap as a loss. Default: no.
     fn tolerates_reordering(params: &Params) -> bool {
         let _ = params;
         !Self::GAP_IS_LOSS
@@ -290,5 +293,10 @@ impl RecoveryPolicy {
             times_last_sent: T::times_last_sent,
             tolerates_reordering: T::tolerates_reordering,
         }
+    }
+
+    /// Returns the type-erased policy of `T` with the defaults of its parameters.
+    pub const fn configured<T: Recovery>() -> Configured<Self> {
+        Configured { policy: Self::of::<T>(), params: Params::defaults(T::PARAMS) }
     }
 }

@@ -1,55 +1,152 @@
 //! Scheduling: which queue pair sends next, the length of its turn, and its rate.
 //!
-//! The engine serves the queue pairs that can send in a ring, one turn each. A policy sets the length of a turn and, as
-//! SCR does (section 4.2), the *dequeue rate* of each queue pair: that one number shapes sending, host bus and
-//! receiver.
+//! The engine serves the queue pairs that can send in a ring, one turn each. A turn ends after a number of packets,
+//! bytes or messages, whichever is first, and when nothing can be sent. A policy sets these numbers and, as SCR does
+//! (section 4.2), the *dequeue rate* of each queue pair: this one value limits the load on the sender, the host bus and
+//! the receiver.
 //!
-//! The RoCE family uses it. Falcon's connections have a ring of their own, in which each sends one packet per turn; a
-//! scheduler has no effect there and cannot be chosen.
+//! Falcon's connections are served in a separate ring, in which each sends one packet per turn: schedulers that set
+//! only turns have no effect there and cannot be chosen.
 
 use bytemuck::Pod;
 use rnic_base::{BitRate, Duration, Time};
 
-use crate::params::{ParamSpec, Params};
+use crate::params::{Configured, ParamSpec, Params};
 use crate::state::PolicyState;
 
 /// An event for a scheduler, about one queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ScheduleEvent {
+    /// The queue pair has become a member of those that share the link; [`ScheduleView::members`] includes it.
+    /// Delivered with its first data, and again when it sends after [`ScheduleView`] no longer counted it.
+    Joined,
     /// The queue pair has work to send and had none before.
     Activated,
     /// The queue pair has no work left.
     Drained,
-    /// The queue pair's turn ended.
-    Served {
-        /// Payload bytes sent in the turn.
-        bytes: u64,
-    },
+    /// The queue pair has sent data: requests, or responses to the peer's Reads.
+    Served(Served),
     /// The time requested with [`ScheduleActions::tick_after`] is reached.
     Tick,
 }
 
-/// Read-only state that a scheduler is given with an event.
+/// Packets that a queue pair has sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Served {
+    /// Payload bytes.
+    pub bytes: u64,
+    /// Bytes on the wire: payload, headers and framing.
+    pub wire_bytes: u64,
+    /// Number of packets.
+    pub packets: u64,
+    /// Time at which the last of them was sent.
+    pub last_at: Time,
+}
+
+/// Read-only state that a scheduler receives with an event.
+///
+/// A queue pair is a *member* of those that share the link from its first data on, until it has had nothing to send
+/// for a time that the driver sets, or has failed. The sums over members include the rates that this scheduler has set
+/// until now, so a scheduler can divide the link although it never sees another queue pair: it adjusts its own rate to
+/// the sums with its next event.
 #[derive(Clone, Copy, Debug)]
 pub struct ScheduleView {
     /// Current time.
     pub now: Time,
     /// Rate of the local link.
     pub line_rate: BitRate,
-    /// Queue pairs that have work, this one included.
+    /// Rate that the members may use in total: that of the link, or less if the driver shares the link with others.
+    pub capacity: BitRate,
+    /// Number of queue pairs that have work, including this one.
     pub active: u32,
+    /// Number of members.
+    pub members: u32,
+    /// Weight of this queue pair, at least one.
+    pub weight: u32,
+    /// Sum of the weights of the members.
+    pub weights: u64,
+    /// Sum of the members' dequeue rates, as set by schedulers.
+    pub allocated: BitRate,
+    /// Sum of the weights of the members that have reported [`ScheduleActions::is_saturated`].
+    pub saturated_weights: u64,
+    /// Sum of the dequeue rates of these members.
+    pub saturated_rates: BitRate,
+    /// True when this queue pair is one of them.
+    pub is_saturated: bool,
+    /// Number of times that a scheduler has requested [`ScheduleActions::restart_all`].
+    pub epoch: u32,
+    /// True when this queue pair has had to wait for its dequeue rate since its last event, or waits now.
+    pub is_held: bool,
+    /// Rate that congestion control permits this queue pair, if it sets one.
+    pub control_rate: Option<BitRate>,
+}
+
+impl ScheduleView {
+    /// Returns the view of the only queue pair of an engine with `line_rate`, at `now`.
+    pub fn alone(now: Time, line_rate: BitRate) -> Self {
+        Self {
+            now,
+            line_rate,
+            capacity: line_rate,
+            active: 1,
+            members: 1,
+            weight: 1,
+            weights: 1,
+            allocated: BitRate::ZERO,
+            saturated_weights: 0,
+            saturated_rates: BitRate::ZERO,
+            is_saturated: false,
+            epoch: 0,
+            is_held: false,
+            control_rate: None,
+        }
+    }
+
+    /// Returns this queue pair's part of the capacity by weight, if all members used theirs.
+    pub fn equal_rate(&self) -> BitRate {
+        self.capacity.scaled(u64::from(self.weight), self.weights.max(u64::from(self.weight)))
+    }
+
+    /// Returns this queue pair's part, by weight, of the capacity that the unsaturated members leave to the saturated
+    /// ones: its rate in the weighted max-min allocation, if it is saturated. `rate` is its current dequeue rate.
+    pub fn max_min_rate(&self, rate: BitRate) -> BitRate {
+        let weight = u64::from(self.weight);
+        let (others_weights, others_rates) = match self.is_saturated {
+            true => (self.saturated_weights.saturating_sub(weight), self.saturated_rates.saturating_sub(rate)),
+            false => (self.saturated_weights, self.saturated_rates),
+        };
+        let unsaturated = self.allocated.saturating_sub(rate).saturating_sub(others_rates);
+        self.capacity.saturating_sub(unsaturated).scaled(weight, others_weights + weight)
+    }
+
+    /// Returns the part of the capacity that is not allocated to any member.
+    pub fn headroom(&self) -> BitRate {
+        self.capacity.saturating_sub(self.allocated)
+    }
 }
 
 /// Actions that a scheduler requests for the queue pair that the event is about; `None` leaves a setting unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ScheduleActions {
-    /// Packets in a turn from now on, at least one.
+    /// Packets in a turn from now on, 1 to [`TURN_PACKETS_MAX`].
     pub turn_packets: Option<u32>,
-    /// Dequeue rate from now on; `Some(None)` lifts the limit.
+    /// Payload bytes after which a turn ends, from now on, at least one; no such limit at the start.
+    pub turn_bytes: Option<u32>,
+    /// Messages after which a turn ends, from now on, at least one; no such limit at the start.
+    pub turn_messages: Option<u32>,
+    /// Dequeue rate from now on; `Some(None)` lifts the limit. The engine raises it to 1 Mbit/s and lowers it to the
+    /// rate of the link.
     pub dequeue_rate: Option<Option<BitRate>>,
+    /// True when the queue pair uses all of its dequeue rate, and would use more.
+    pub is_saturated: Option<bool>,
+    /// Increments [`ScheduleView::epoch`], which all queue pairs see with their next event.
+    pub restart_all: bool,
     /// Delay after which a [`ScheduleEvent::Tick`] is delivered.
     pub tick_after: Option<Duration>,
 }
+
+/// Largest scheduling turn in packets: 1 MiB at the smallest MTU.
+pub const TURN_PACKETS_MAX: u32 = 4_096;
 
 /// A scheduler, as its author writes it. The implementing type is the private state of one queue pair.
 pub trait Schedule: Pod {
@@ -57,7 +154,7 @@ pub trait Schedule: Pod {
     const NAME: &'static str;
     /// One line for `rnic list`, with the source.
     const SUMMARY: &'static str;
-    /// Tunables.
+    /// Tunable parameters.
     const PARAMS: &'static [ParamSpec];
 
     /// Required: returns the state of a new queue pair and its first turn and rate.
@@ -65,7 +162,7 @@ pub trait Schedule: Pod {
 
     /// Required: returns whether the scheduler receives events; a static scheduler returns `false` and costs nothing at
     /// run time.
-    fn listens(params: &Params) -> bool;
+    fn uses_events(params: &Params) -> bool;
 
     /// Required: reacts to `event` and returns the actions to apply.
     fn on_event(&mut self, event: &ScheduleEvent, view: &ScheduleView, params: &Params) -> ScheduleActions;
@@ -84,8 +181,8 @@ pub struct SchedulePolicy {
     pub state_bytes: usize,
     /// See [`Schedule::start`].
     pub start: fn(&Params, &ScheduleView) -> (PolicyState, ScheduleActions),
-    /// See [`Schedule::listens`].
-    pub listens: fn(&Params) -> bool,
+    /// See [`Schedule::uses_events`].
+    pub uses_events: fn(&Params) -> bool,
     /// See [`Schedule::on_event`].
     pub on_event: fn(&mut PolicyState, &ScheduleEvent, &ScheduleView, &Params) -> ScheduleActions,
 }
@@ -102,8 +199,13 @@ impl SchedulePolicy {
                 let (state, actions) = T::start(params, view);
                 (PolicyState::of(state), actions)
             },
-            listens: T::listens,
+            uses_events: T::uses_events,
             on_event: |state, event, view, params| state.get_mut::<T>().on_event(event, view, params),
         }
+    }
+
+    /// Returns the type-erased policy of `T` with the defaults of its parameters.
+    pub const fn configured<T: Schedule>() -> Configured<Self> {
+        Configured { policy: Self::of::<T>(), params: Params::defaults(T::PARAMS) }
     }
 }

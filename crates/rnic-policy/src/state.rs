@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn state_keeps_what_the_policy_wrote() {
+    fn state_keeps_the_values_that_the_policy_stored() {
         let mut state = PolicyState::of(Small { seq: 7, count: 1, flags: 2 });
         state.get_mut::<Small>().count += 1;
         assert_eq!(*state.get_mut::<Small>(), Small { seq: 7, count: 2, flags: 2 });

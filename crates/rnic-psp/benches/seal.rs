@@ -1,4 +1,4 @@
-//! What protection costs a packet: sealing it, opening it, and a rotation.
+//! The cost of protection per packet: encryption, decryption, and key rotation.
 
 use std::hint::black_box;
 
@@ -12,7 +12,7 @@ use rnic_wire::falcon::{Cid, FlowLabel};
 
 const CID: Cid = Cid::new(0x77_0002);
 
-fn ends(cipher: Cipher) -> (Sealer, Opener) {
+fn sealer_and_opener(cipher: Cipher) -> (Sealer, Opener) {
     let (secret, context) = (Secret::new([9; 32]), Context::new(b"this way"));
     (Sealer::new(&secret, cipher, &context, CID, 1), Opener::new(&secret, cipher, &context, CID))
 }
@@ -22,7 +22,7 @@ fn packets(criterion: &mut Criterion) {
         let mut group = criterion.benchmark_group(format!("{cipher:?}"));
         for len in [64, 1_024, 4_096] {
             group.throughput(Throughput::Bytes(len as u64));
-            let (mut sealer, mut opener) = ends(cipher);
+            let (mut sealer, mut opener) = sealer_and_opener(cipher);
             let mut datagram = vec![7; LEN_MAX + len + ICV_LEN];
             let mut now = Time::ZERO;
             group.bench_function(format!("seal/{len}"), |bencher| {
@@ -33,19 +33,19 @@ fn packets(criterion: &mut Criterion) {
             });
             sealer.seal(now, FlowLabel::new(0), &mut datagram);
             let sealed = datagram.clone();
-            // With the copy that puts the sealed bytes back.
+            // Includes the copy that restores the encrypted bytes.
             group.bench_function(format!("open/{len}"), |bencher| {
                 bencher.iter(|| {
                     datagram.copy_from_slice(black_box(&sealed));
-                    let (header, layout) = psp::parse(&datagram).expect("a datagram of ours");
-                    opener.open(&header, layout, &mut datagram).expect("authentic")
+                    let (header, layout) = psp::parse(&datagram).expect("the PSP header is valid");
+                    opener.open(&header, layout, &mut datagram).expect("the datagram is authentic")
                 });
             });
         }
     }
 }
 
-/// As [`packets`], within ESP.
+/// Like [`packets`], in ESP encapsulation.
 fn packets_esp(criterion: &mut Criterion) {
     for cipher in [Cipher::Gcm128, Cipher::Gcm256, Cipher::Gmac128] {
         let mut group = criterion.benchmark_group(format!("esp/{cipher:?}"));
@@ -53,7 +53,7 @@ fn packets_esp(criterion: &mut Criterion) {
             group.throughput(Throughput::Bytes(len as u64));
             let (secret, context) = (Secret::new([9; 32]), Context::new(b"this way"));
             let mut sealer = esp::Sealer::new(&secret, cipher, &context, CID, 1);
-            let mut datagram = vec![7; wire::esp::around_len(len) + len];
+            let mut datagram = vec![7; wire::esp::encapsulation_len(len) + len];
             let mut now = Time::ZERO;
             group.bench_function(format!("seal/{len}"), |bencher| {
                 bencher.iter(|| {
@@ -61,14 +61,14 @@ fn packets_esp(criterion: &mut Criterion) {
                     black_box(sealer.seal(now, FlowLabel::new(0), len, black_box(&mut datagram)))
                 });
             });
-            // Nothing opens twice, so each is sealed before it is opened.
+            // A packet can be opened only once, so each iteration seals one before it opens it.
             let mut opener = esp::Opener::new(&secret, cipher, &context, CID);
             let mut sealer = esp::Sealer::new(&secret, cipher, &context, CID, 1);
             group.bench_function(format!("both/{len}"), |bencher| {
                 bencher.iter(|| {
                     sealer.seal(now, FlowLabel::new(0), len, &mut datagram);
-                    let (header, layout) = wire::esp::parse(black_box(&datagram)).expect("a datagram of ours");
-                    opener.open(&header, layout, &mut datagram).expect("authentic")
+                    let (header, layout) = wire::esp::parse(black_box(&datagram)).expect("the ESP header is valid");
+                    opener.open(&header, layout, &mut datagram).expect("the datagram is authentic")
                 });
             });
         }
@@ -76,7 +76,7 @@ fn packets_esp(criterion: &mut Criterion) {
 }
 
 fn rotation(criterion: &mut Criterion) {
-    let (mut sealer, _) = ends(Cipher::Gcm128);
+    let (mut sealer, _) = sealer_and_opener(Cipher::Gcm128);
     criterion.bench_function("rotate", |bencher| bencher.iter(|| sealer.rotate()));
 }
 

@@ -1,7 +1,7 @@
-//! Keys of a receiver: the current one, the previous one, and those that may be next.
+//! Receiver keys: those of the current and the previous generation, and of the generations that may come next.
 //!
-//! The rules for generations are in the crate's documentation. The type parameter `S` is the record that a receiver
-//! keeps of each key's packets.
+//! The rules for generations are in the documentation of the crate. The type parameter `S` is the state that a
+//! receiver stores for the packets of each key.
 
 use core::fmt;
 
@@ -14,75 +14,76 @@ pub(crate) struct Generations<S> {
     number: u32,
     current: Key,
     state: S,
-    /// The previous key and its record, while it may still open packets.
+    /// Key of the previous generation and its state; `None` when packets of that generation are no longer accepted.
     previous: Option<(Key, S)>,
     later: Later,
 }
 
-/// Selects one of the keys by an index.
+/// Identifies one of the keys, as selected by a packet's index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Which {
+pub(crate) enum KeySelector {
     Previous,
     Current,
     /// Key of a generation this many ahead of the current one.
     Later(u32),
 }
 
-/// Keys of later generations. Each is derived when its index is first received, and kept until its generation is
-/// current or past. Forged indices, in any order, therefore cause each key to be derived only once, and no more keys
-/// than there are generations that may be next.
+/// Keys of later generations. Each key is derived when its index is first received, and stored until its generation
+/// is the current one or has passed. Forged indices, in whatever order, therefore cause each key to be derived only
+/// once, and no more keys to be derived than there are generations that may come next.
 #[derive(Debug, Default)]
 struct Later {
-    /// Key of the next generation: nearly always the only one.
+    /// Key of the next generation; in nearly all cases the only one stored.
     next: Option<Key>,
-    /// Keys of the generations behind it, indexed by generation modulo their number; allocated for the first key and
-    /// freed with the last.
+    /// Keys of the generations after the next one, indexed by the generation modulo the length of the array;
+    /// allocated when the first of them is derived, and freed when none is left.
     further: Option<Box<[Option<Key>; GENERATIONS_AHEAD as usize]>>,
 }
 
 impl<S: Default> Generations<S> {
-    /// Returns the keys whose current one is `current`, of generation `number`.
+    /// Creates the keys of a receiver whose current generation is `number`, with the key `current`.
     pub(crate) fn begin(direction: Direction, role: Role, number: u32, current: Key) -> Self {
         let previous = number.checked_sub(1).map(|before| (direction.key(role, before), S::default()));
         Self { direction, role, number, current, state: S::default(), previous, later: Later::default() }
     }
 
-    /// Returns the current generation.
+    /// Returns the number of the current generation.
     pub(crate) const fn number(&self) -> u32 {
         self.number
     }
 
-    /// Returns the selector of the key that the index `spi` identifies, if there is one.
+    /// Returns which key the index `spi` identifies; `None` if it identifies none.
     #[inline]
-    pub(crate) fn which(&self, spi: u32) -> Option<Which> {
+    pub(crate) fn selector_of(&self, spi: u32) -> Option<KeySelector> {
         let (form, mask) = (self.role.form, self.role.form.generation_mask());
         match form.generation_of(spi).wrapping_sub(self.number as u8) & mask {
-            0 => Some(Which::Current),
-            ahead @ 1..=AHEAD => Some(Which::Later(ahead.into())),
-            behind if behind == mask && self.previous.is_some() => Some(Which::Previous),
+            0 => Some(KeySelector::Current),
+            distance @ 1..=GENERATIONS_AHEAD_U8 => Some(KeySelector::Later(distance.into())),
+            behind if behind == mask && self.previous.is_some() => Some(KeySelector::Previous),
             _ => None,
         }
     }
 
-    /// Returns the key selected by `which`.
+    /// Returns the key selected by `selector`.
     #[inline]
-    pub(crate) fn key(&mut self, which: Which) -> &Key {
-        if let Which::Later(ahead) = which {
-            return self.later_key(ahead);
+    pub(crate) fn key(&mut self, selector: KeySelector) -> &Key {
+        if let KeySelector::Later(distance) = selector {
+            return self.later_key(distance);
         }
         match &self.previous {
-            Some((key, _)) if which == Which::Previous => key,
+            Some((key, _)) if selector == KeySelector::Previous => key,
             _ => &self.current,
         }
     }
 
-    /// Returns the record of the packets of that key; `None` for a later one, which has none yet.
+    /// Returns the state stored for the packets of that key; `None` for the key of a later generation, which has no
+    /// state yet.
     #[inline]
-    pub(crate) fn state(&mut self, which: Which) -> Option<&mut S> {
-        match (which, &mut self.previous) {
-            (Which::Later(_), _) => None,
-            (Which::Previous, previous) => previous.as_mut().map(|(_, state)| state),
-            (Which::Current, _) => Some(&mut self.state),
+    pub(crate) fn state(&mut self, selector: KeySelector) -> Option<&mut S> {
+        match (selector, &mut self.previous) {
+            (KeySelector::Later(_), _) => None,
+            (KeySelector::Previous, previous) => previous.as_mut().map(|(_, state)| state),
+            (KeySelector::Current, _) => Some(&mut self.state),
         }
     }
 
@@ -95,29 +96,30 @@ impl<S: Default> Generations<S> {
         self.previous = None;
     }
 
-    /// Returns the key of the generation `ahead` of the current one.
+    /// Returns the key of the generation that is `distance` generations after the current one.
     #[cold]
-    fn later_key(&mut self, ahead: u32) -> &Key {
-        let generation = self.number.wrapping_add(ahead);
-        let made = || self.direction.key(self.role, generation);
-        self.later.slot(generation, ahead).get_or_insert_with(made)
+    fn later_key(&mut self, distance: u32) -> &Key {
+        let generation = self.number.wrapping_add(distance);
+        let derive = || self.direction.key(self.role, generation);
+        self.later.slot(generation, distance).get_or_insert_with(derive)
     }
 
-    /// Makes the key of the generation `ahead` the current one. The key of the generation before it becomes the
-    /// previous one, even if it has not been used before.
+    /// Advances the current generation by `distance`. The key of the generation just before the new one becomes the
+    /// previous key, even if no packet has used it.
     #[cold]
-    pub(crate) fn turn(&mut self, ahead: u32) {
-        let [before, generation] = [ahead - 1, ahead].map(|ahead| self.number.wrapping_add(ahead));
-        let mut take = |generation: u32, ahead: u32| {
-            let known = self.later.slot(generation, ahead).take();
-            known.unwrap_or_else(|| self.direction.key(self.role, generation))
+    pub(crate) fn advance_by(&mut self, distance: u32) {
+        let [previous_generation, generation] =
+            [distance - 1, distance].map(|distance| self.number.wrapping_add(distance));
+        let mut take_or_derive = |generation: u32, distance: u32| {
+            let derived = self.later.slot(generation, distance).take();
+            derived.unwrap_or_else(|| self.direction.key(self.role, generation))
         };
-        let current = take(generation, ahead);
-        let skipped = (ahead > 1).then(|| (take(before, ahead - 1), S::default()));
+        let current = take_or_derive(generation, distance);
+        let skipped = (distance > 1).then(|| (take_or_derive(previous_generation, distance - 1), S::default()));
         let replaced = core::mem::replace(&mut self.current, current);
         let state = core::mem::take(&mut self.state);
         self.previous = Some(skipped.unwrap_or((replaced, state)));
-        self.later.advance(self.number, ahead);
+        self.later.advance(self.number, distance);
         self.number = generation;
     }
 }
@@ -129,39 +131,42 @@ impl<S> fmt::Debug for Generations<S> {
 }
 
 impl Later {
-    /// Returns the slot of the key of `generation`, which is `ahead` of the current one.
-    fn slot(&mut self, generation: u32, ahead: u32) -> &mut Option<Key> {
-        match ahead {
+    /// Returns the slot of the key of `generation`, which is `distance` generations after the current one.
+    fn slot(&mut self, generation: u32, distance: u32) -> &mut Option<Key> {
+        match distance {
             1 => &mut self.next,
-            _ => &mut self.further.get_or_insert_with(|| Box::new([const { None }; _]))[place(generation)],
+            _ => &mut self.further.get_or_insert_with(|| Box::new([const { None }; _]))[slot_index(generation)],
         }
     }
 
-    /// Discards the keys that are past, after the generation has advanced from `from` by `ahead`.
-    fn advance(&mut self, from: u32, ahead: u32) {
+    /// Discards the keys of generations that have passed, after the generation has advanced from `old_generation` by
+    /// `distance`.
+    fn advance(&mut self, old_generation: u32, distance: u32) {
         self.next = None;
         let Some(further) = &mut self.further else { return };
-        let place_of = |ahead: u32| place(from.wrapping_add(ahead));
-        (2..=ahead).for_each(|past| further[place_of(past)] = None);
-        self.next = further[place_of(ahead + 1)].take();
+        let index_of = |distance: u32| slot_index(old_generation.wrapping_add(distance));
+        (2..=distance).for_each(|past| further[index_of(past)] = None);
+        self.next = further[index_of(distance + 1)].take();
         if further.iter().all(Option::is_none) {
             self.further = None;
         }
     }
 }
 
-/// Returns the slot of a generation's key among the later ones.
-const fn place(generation: u32) -> usize {
+/// Returns the slot of the key of `generation` in `Later::further`.
+const fn slot_index(generation: u32) -> usize {
     (generation % GENERATIONS_AHEAD) as usize
 }
 
-/// Number of consecutive rotations of which all packets may be lost. A key of the default length lasts longer than the
-/// timeout for a silent peer. A sender that rotates after a few packets loses the connection when an outage takes this
-/// many times as many. An attacker who sees the connection's cookie can cause that many keys to be derived, at two
-/// microseconds each, and one more with every rotation; they then take 18 KB. Must be a power of two, because slots are
-/// a generation modulo it, and generations wrap.
-pub(crate) const GENERATIONS_AHEAD: u32 = AHEAD as u32;
-const AHEAD: u8 = 32;
-const _: () = assert!(AHEAD.is_power_of_two());
-// ESP's indices have enough bits for these generations and the previous one.
-const _: () = assert!(AHEAD < crate::key::Form::Esp.generation_mask());
+/// Number of consecutive rotations that a receiver can follow when it receives no packet of the generations in
+/// between. With the default number of packets per key, a key lasts longer than the timeout for a silent peer. A
+/// sender that rotates after a few packets loses the connection when that number of packets, times this constant, is
+/// lost in an outage. An attacker who sees the connection's cookie can cause that many keys to be derived, at two
+/// microseconds each, and one more with every rotation; they then take 18 KB. Must be a power of two, because slots
+/// are the generation modulo this number, and generations wrap.
+pub(crate) const GENERATIONS_AHEAD: u32 = GENERATIONS_AHEAD_U8 as u32;
+/// [`GENERATIONS_AHEAD`], as an index of slots.
+const GENERATIONS_AHEAD_U8: u8 = 32;
+const _: () = assert!(GENERATIONS_AHEAD_U8.is_power_of_two());
+// The indices of ESP have enough generation bits for these generations and the previous one.
+const _: () = assert!(GENERATIONS_AHEAD_U8 < crate::key::SecurityFormat::Esp.generation_mask());

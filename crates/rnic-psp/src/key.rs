@@ -1,9 +1,10 @@
 //! Key derivation: from a secret shared by both ends to the key of one index.
 //!
-//! Sources: PSP Architecture Specification, section on key derivation: CMAC with AES-256 in the counter mode of NIST SP
-//! 800-108 over one block, `counter (4) | "Pv" version 0 (4) | index (4) | key length in bits (4)`. The steps before
-//! it, from a secret to a direction to a generation's master key, are specific to OpenRNIC and have the same form with
-//! labels of their own. The same holds for ESP's keys, which elsewhere come from IKE.
+//! Sources: PSP Architecture Specification, section on key derivation: CMAC with AES-256 in the counter mode of NIST
+//! SP 800-108 over one block, `counter (4) | "Pv" version 0 (4) | index (4) | key length in bits (4)`. The steps
+//! before it, which derive a direction from a secret, and a master key for each generation from a direction, are
+//! specific to OpenRNIC; they have the same form, with other labels. The same holds for the keys of ESP, which are
+//! usually negotiated by IKE.
 
 use core::fmt;
 
@@ -19,11 +20,11 @@ pub const MASTER_KEY_BYTES: usize = 32;
 
 /// Secret shared by both ends, configured by their operators. Wiped when it is dropped.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Secret(Hidden);
+pub struct Secret(SecretBytes);
 
 /// Key material, wiped when dropped: a page that is swapped out, or memory that is reused, must not contain it after
 /// its last use. `ring` does not wipe the keys that it holds.
-type Hidden = Zeroizing<[u8; MASTER_KEY_BYTES]>;
+type SecretBytes = Zeroizing<[u8; MASTER_KEY_BYTES]>;
 
 impl Secret {
     /// Creates a secret from these bytes. They should be random, because no key stretching is applied.
@@ -38,8 +39,8 @@ impl Secret {
     }
 
     /// Returns a fingerprint that distinguishes two secrets with high probability. It reveals no other information
-    /// about a random secret; however, a peer that receives it may learn which hosts share a secret, and can use it to
-    /// find a guessable secret without sending a packet.
+    /// about a random secret; however, a peer that receives it may learn which hosts share a secret, and can use it
+    /// to guess a weak secret without sending a packet.
     pub fn fingerprint(&self) -> u16 {
         let [high, low, ..] = *expand(&self.0, b"Fpr0", [&[], &[]]);
         u16::from_be_bytes([high, low])
@@ -52,8 +53,8 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Data known to both ends about one direction of a connection, in an encoding that is equal at both: sender, receiver,
-/// and the numbers that both have chosen.
+/// Data about one direction of a connection that both ends know and encode identically: sender, receiver, and the
+/// numbers that both have chosen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Context {
     bytes: [u8; CONTEXT_BYTES_MAX],
@@ -77,9 +78,9 @@ impl Context {
     }
 }
 
-/// Encapsulation of the packets.
+/// Format in which packets are protected.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
-pub enum Form {
+pub enum SecurityFormat {
     /// PSP.
     #[default]
     Psp,
@@ -87,7 +88,7 @@ pub enum Form {
     Esp,
 }
 
-impl Form {
+impl SecurityFormat {
     /// Returns the mask of the generation bits that an index contains.
     pub(crate) const fn generation_mask(self) -> u8 {
         match self {
@@ -116,8 +117,8 @@ impl Form {
 /// The purpose of a key: encapsulation, cipher and connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Role {
-    /// Encapsulation of the packets.
-    pub form: Form,
+    /// Format in which the packets are protected.
+    pub form: SecurityFormat,
     /// Cipher of the packets.
     pub cipher: Cipher,
     /// Connection identifier of the receiver.
@@ -126,7 +127,7 @@ pub struct Role {
 
 /// The secret of one direction of one connection. Wiped when it is dropped.
 #[derive(Clone)]
-pub struct Direction(Hidden);
+pub struct Direction(SecretBytes);
 
 impl Direction {
     /// Returns the key of `generation`.
@@ -135,8 +136,8 @@ impl Direction {
         tests::DERIVED.with(|count| count.set(count.get() + 1));
         let (master, Role { form, cipher, cid }) = (self.master_key(generation), role);
         match form {
-            Form::Psp => master.derive(cipher, Spi::new(generation, cid)),
-            Form::Esp => master.derive_esp(cipher, form.index(generation, cid)),
+            SecurityFormat::Psp => master.derive(cipher, Spi::new(generation, cid)),
+            SecurityFormat::Esp => master.derive_esp(cipher, form.index(generation, cid)),
         }
     }
 
@@ -154,7 +155,7 @@ impl fmt::Debug for Direction {
 
 /// The key that PSP calls device or master key. Wiped when it is dropped.
 #[derive(Clone)]
-pub struct MasterKey(Hidden);
+pub struct MasterKey(SecretBytes);
 
 impl MasterKey {
     /// Returns the key with these bytes.
@@ -167,8 +168,8 @@ impl MasterKey {
         Key::new(cipher, &self.derive_bytes(cipher, spi)[..key_bytes(cipher)])
     }
 
-    /// Returns the key of ESP's index `spi`, with the four bytes of salt that precede its vectors in the nonce (RFC
-    /// 4106, section 8.1).
+    /// Returns the key of ESP's index `spi`, with the four bytes of salt that precede the initialization vector in
+    /// the nonce (RFC 4106, section 8.1).
     pub(crate) fn derive_esp(&self, cipher: Cipher, spi: u32) -> Key {
         let input = [&spi.to_be_bytes()[..], &[cipher as u8]];
         let bytes = expand(&self.0, b"EspK", input);
@@ -178,12 +179,12 @@ impl MasterKey {
         key
     }
 
-    /// Returns the bytes of that key; a short key is their first half.
-    fn derive_bytes(&self, cipher: Cipher, spi: Spi) -> Hidden {
+    /// Returns the bytes of the key of index `spi`; a 128-bit key is the first half of them.
+    fn derive_bytes(&self, cipher: Cipher, spi: Spi) -> SecretBytes {
         let label = [b'P', b'v', b'0' + cipher as u8, 0];
         let bits = (key_bytes(cipher) * 8) as u32;
-        let mut bytes = Hidden::default();
-        for (counter, half) in (1_u32..).zip(bytes.as_chunks_mut::<HALF>().0) {
+        let mut bytes = SecretBytes::default();
+        for (counter, half) in (1_u32..).zip(bytes.as_chunks_mut::<MAC_BYTES>().0) {
             *half = mac(&self.0, &[&counter.to_be_bytes(), &label, &spi.value().to_be_bytes(), &bits.to_be_bytes()]);
         }
         bytes
@@ -208,8 +209,8 @@ impl Spi {
     #[inline]
     pub const fn new(generation: u32, cid: Cid) -> Self {
         let phase = generation & 1;
-        let above = generation >> 1 & 0x7f;
-        Self(phase << 31 | above << 24 | cid.get())
+        let upper_bits = generation >> 1 & 0x7f;
+        Self(phase << 31 | upper_bits << 24 | cid.get())
     }
 
     /// Returns the index with these bits.
@@ -218,7 +219,7 @@ impl Spi {
         Self(value)
     }
 
-    /// Returns the bits as transmitted.
+    /// Returns the index as the 32-bit number that is transmitted.
     #[inline]
     pub const fn value(self) -> u32 {
         self.0
@@ -240,19 +241,21 @@ impl Spi {
 /// The key of one index.
 pub struct Key {
     cipher: Cipher,
-    /// With ESP, the bytes that precede the vector in the nonce; unused with PSP, where the index precedes it.
+    /// With ESP, the bytes that precede the initialization vector in the nonce; unused with PSP, where the index
+    /// precedes the vector.
     salt: [u8; SALT_BYTES],
     key: LessSafeKey,
 }
 
-/// Length of the bytes that precede the vector in the nonce.
+/// Length of the bytes that precede the initialization vector in the nonce.
 const SALT_BYTES: usize = 4;
 
 impl Key {
     /// Returns the key with these bytes.
     ///
     /// # Panics
-    /// When the length is not the cipher's; callers derive the bytes, so it always is.
+    /// When the length is not that of the cipher's key; this cannot happen, because callers derive the bytes with
+    /// that length.
     pub fn new(cipher: Cipher, bytes: &[u8]) -> Self {
         let algorithm = match cipher {
             Cipher::Gcm128 | Cipher::Gmac128 => &AES_128_GCM,
@@ -262,7 +265,7 @@ impl Key {
         Self { cipher, salt: [0; SALT_BYTES], key: LessSafeKey::new(key) }
     }
 
-    /// Encrypts and authenticates `datagram` in place; its check value is written to its end.
+    /// Encrypts and authenticates `datagram` in place, and writes the check value to its end.
     ///
     /// # Panics
     /// When the length of `datagram` does not match `layout`.
@@ -271,8 +274,8 @@ impl Key {
         self.seal_parts(header.nonce(), self.parts(layout), datagram);
     }
 
-    /// Checks `datagram` and decrypts it in place; returns whether it is authentic. If not, its content is undefined
-    /// afterwards.
+    /// Checks `datagram` and decrypts it in place; returns `true` if it is authentic. Otherwise the content of
+    /// `datagram` is undefined afterwards.
     ///
     /// # Panics
     /// When the length of `datagram` does not match `layout`.
@@ -301,13 +304,13 @@ impl Key {
         let (front, sealed) = covered.split_at_mut(parts.sealed);
         let associated = Aad::from(&front[..parts.associated]);
         let tag = self.key.seal_in_place_separate_tag(Nonce::assume_unique_for_key(nonce), associated, sealed);
-        let tag = tag.expect("a datagram is shorter than AES-GCM can take");
+        let tag = tag.expect("a datagram is shorter than the AES-GCM maximum");
         icv.copy_from_slice(tag.as_ref());
     }
 
     #[inline]
     fn open_parts(&self, nonce: [u8; 12], parts: Parts, datagram: &mut [u8]) -> bool {
-        assert_eq!(datagram.len(), parts.icv + ICV_LEN, "the layout is that of the datagram");
+        assert_eq!(datagram.len(), parts.icv + ICV_LEN, "wrong datagram length");
         let (covered, icv) = datagram.split_at_mut(parts.icv);
         let (front, sealed) = covered.split_at_mut(parts.sealed);
         let associated = Aad::from(&front[..parts.associated]);
@@ -316,7 +319,7 @@ impl Key {
         self.key.open_in_place_separate_tag(nonce, associated, tag, sealed, 0..).is_ok()
     }
 
-    /// Returns the offsets of the parts. With GMAC, all bytes are authenticated and stay in clear.
+    /// Returns the offsets of the parts. With GMAC, all bytes are authenticated and remain unencrypted.
     #[inline]
     fn parts(&self, layout: Layout) -> Parts {
         let clear = if self.cipher.encrypts() { layout.associated().end } else { layout.sealed().end };
@@ -337,7 +340,7 @@ struct Parts {
     associated: usize,
     /// Offset of the first encrypted byte.
     sealed: usize,
-    /// Offset behind the last encrypted byte, where the check value starts.
+    /// Offset of the end of the encrypted bytes, where the check value starts.
     icv: usize,
 }
 
@@ -358,18 +361,18 @@ const fn key_bytes(cipher: Cipher) -> usize {
 /// Derives 256 bits from `key`, `label` and `input`, in counter mode.
 ///
 /// At most one part of `input` varies in length, so different inputs never give the same bytes.
-fn expand(key: &[u8; MASTER_KEY_BYTES], label: &[u8; 4], input: [&[u8]; 2]) -> Hidden {
-    let mut bytes = Hidden::default();
+fn expand(key: &[u8; MASTER_KEY_BYTES], label: &[u8; 4], input: [&[u8]; 2]) -> SecretBytes {
+    let mut bytes = SecretBytes::default();
     let bits = (MASTER_KEY_BYTES as u32 * 8).to_be_bytes();
     let [first, second] = input;
-    for (counter, half) in (1_u32..).zip(bytes.as_chunks_mut::<HALF>().0) {
+    for (counter, half) in (1_u32..).zip(bytes.as_chunks_mut::<MAC_BYTES>().0) {
         *half = mac(key, &[&counter.to_be_bytes(), label, first, second, &bits]);
     }
     bytes
 }
 
 /// Returns the message authentication code of the concatenated `parts`.
-fn mac(key: &[u8; MASTER_KEY_BYTES], parts: &[&[u8]]) -> [u8; HALF] {
+fn mac(key: &[u8; MASTER_KEY_BYTES], parts: &[&[u8]]) -> [u8; MAC_BYTES] {
     let mut mac = Cmac::<Aes256>::new(key.into());
     parts.iter().for_each(|part| mac.update(part));
     mac.finalize().into_bytes().into()
@@ -379,7 +382,7 @@ fn mac(key: &[u8; MASTER_KEY_BYTES], parts: &[&[u8]]) -> [u8; HALF] {
 pub const CONTEXT_BYTES_MAX: usize = 64;
 
 /// Output length of one derivation step in bytes.
-const HALF: usize = 16;
+const MAC_BYTES: usize = 16;
 
 #[cfg(test)]
 #[path = "key/tests.rs"]

@@ -15,8 +15,8 @@
 //! (CMAC), SP 800-108 (key derivation in counter mode); RFC 4303, RFC 4106 and RFC 4543 for ESP.
 //!
 //! ```text
-//!   secret, both ends have it
-//!     | + both ends' names of the connection, + the sender's cookie           one for each direction
+//!   secret, configured at both ends
+//!     | + context known to both ends, + the sender's cookie                   one for each direction
 //!   direction
 //!     | + generation                                                          one for each rotation
 //!   master key --PSP's derivation, + index (SPI)--> key --AES-GCM, + vector--> datagram
@@ -33,19 +33,20 @@
 //! - The *cookie* of the PSP header is a number that the sender has randomly generated for this direction. No two
 //!   senders have the same key, even if programs repeatedly choose equal numbers; the receiver learns the cookie from
 //!   the first authentic packet, and accepts no other afterwards.
-//! - The receiver contributes its connection's number, 24 bits, to the names. When the connection manager establishes
-//!   connections, this number is random too, and so are the initial sequence numbers; programs that exchange numbers
-//!   themselves choose the latter, and often the same. Packets of an earlier connection are accepted in a later one
-//!   only if both ends have the same numbers again, and then only before the peer's first packet, and not when the same
-//!   queue pair has recently received packets of the earlier one ([`Opener::after`]). They then do harm in two ways: a
-//!   packet within the window is accepted, which random sequence numbers make unlikely, but programs that always start
-//!   at 0 do not; and the cookie of the earlier connection is taken for the peer's, whose packets are then rejected.
+//! - The receiver contributes its connection's number, 24 bits, to the context. When the connection manager
+//!   establishes connections, this number is random too, and so are the initial sequence numbers; programs that
+//!   exchange numbers themselves choose the latter, and often the same. Packets of an earlier connection are accepted
+//!   in a later one only if both ends use the same numbers again, only before the peer's first packet, and only if
+//!   the same queue pair has not recently received packets of the earlier connection ([`Opener::after`]). They can
+//!   then do harm in two ways: a packet within the window is accepted, which is unlikely with random sequence
+//!   numbers, but not with programs that always start at 0; and the cookie of the earlier connection is mistaken for
+//!   the peer's, whose packets are then rejected.
 //! - There is no forward secrecy: an attacker who learns the secret can decrypt traffic recorded before.
 //!
 //! # ESP
 //!
 //! [`esp`] is the corresponding protection with IPsec's ESP: the same secret, directions, generations and rotation,
-//! with ESP's index, sequence number, anti-replay window and trailer in place of PSP's header and margin. The
+//! with ESP's index, sequence number, anti-replay window and trailer instead of PSP's header and margin. The
 //! differences are described there.
 //!
 //! # Rotation
@@ -58,12 +59,15 @@
 //!
 //! # Libraries
 //!
-//! `ring` for AES-GCM (Apache-2.0 and ISC; needs only a C compiler to build). Measured against `aes-gcm` (Rust alone)
-//! and `aws-lc-rs` (needs CMake for some targets) on a Cascade Lake at 2.5 GHz, nanoseconds to seal 64, 1024, 4096
-//! bytes with a key of 128 bits: `ring` 115, 326, 929; `aws-lc-rs` 133, 346, 950; `aes-gcm` 137, 955, 3569. Keys of 256
-//! bits: 119, 400, 1241. With ESP, on a busy AMD EPYC, 0.91, 1.02 and 0.99 of PSP's time. It has no CMAC, so keys are
-//! derived with `cmac` and `aes`, which are not needed per packet. `cargo bench -p rnic-psp` measures the library in
-//! use.
+//! `ring` for AES-GCM (Apache-2.0 and ISC; needs only a C compiler to build). It was compared with `aes-gcm` (pure
+//! Rust) and `aws-lc-rs` (needs CMake for some targets) on a Cascade Lake at 2.5 GHz. Nanoseconds to seal 64, 1024 and
+//! 4096 bytes with a key of 128 bits: `ring` 115, 326, 929; `aes-gcm` 137, 955, 3569; `aws-lc-rs` 133, 346, 950. With
+//! a key of 256 bits, `ring` needs 119, 400, 1241. ESP, on a busy AMD EPYC, takes 0.91, 1.02 and 0.99 times as long as
+//! PSP. `ring` has no CMAC, so keys are derived with `cmac` and `aes`, which are not needed per packet. `cargo bench
+//! -p rnic-psp` measures the library in use.
+
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_macros))]
 
 pub mod esp;
 
@@ -74,7 +78,9 @@ mod replay;
 mod seal;
 mod vector;
 
-pub use key::{CONTEXT_BYTES_MAX, Context, Direction, Form, Key, MASTER_KEY_BYTES, MasterKey, Role, Secret, Spi};
+pub use key::{
+    CONTEXT_BYTES_MAX, Context, Direction, Key, MASTER_KEY_BYTES, MasterKey, Role, Secret, SecurityFormat, Spi,
+};
 pub use open::{Opened, Opener, Refusal};
 pub use replay::{REPLAY_MARGIN, Replay};
 pub use seal::{PACKETS_PER_KEY, Sealer};

@@ -9,8 +9,8 @@ use rnic_base::Duration;
 use rnic_wire::falcon::Cid;
 use rnic_wire::falcon::psp::{Cipher, Header, Layout};
 
-use crate::generations::{GENERATIONS_AHEAD, Generations, Which};
-use crate::key::{Context, Form, Role, Secret, Spi};
+use crate::generations::{GENERATIONS_AHEAD, Generations, KeySelector};
+use crate::key::{Context, Role, Secret, SecurityFormat, Spi};
 use crate::replay::{REPLAY_MARGIN, Replay};
 use crate::vector::Vector;
 
@@ -21,16 +21,16 @@ pub struct Opener {
     context: Context,
     cipher: Cipher,
     cid: Cid,
-    /// Current session; present since the first authentic packet.
+    /// Current session; `None` until the first authentic packet.
     session: Option<Session>,
     /// Cookies of the senders of earlier connections of this receiver, the latest first.
-    past: [Option<u64>; PAST],
+    past_cookies: [Option<u64>; EARLIER_CONNECTIONS_MAX],
     margin: Duration,
 }
 
-/// Number of earlier connections of a receiver whose senders are recognized. Packets still in flight are those of the
-/// last one; packets of earlier ones can only be recordings.
-pub(crate) const PAST: usize = 4;
+/// Number of earlier connections of a receiver whose senders are recognized. Packets still in flight belong to the
+/// most recent of them; packets of the others can only be replayed recordings.
+pub(crate) const EARLIER_CONNECTIONS_MAX: usize = 4;
 
 /// State created by the first authentic packet.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ struct Session {
     keys: Generations<()>,
     /// Send time of the earliest packet received under the current key, in units of 131.072 ns: from then on the sender
     /// no longer uses the previous key.
-    until: u64,
+    previous_key_until: u64,
     replay: Replay,
 }
 
@@ -48,7 +48,7 @@ struct Session {
 pub struct Opened {
     /// Send time of the packet, and the path it was sent on.
     pub vector: Vector,
-    /// True when this packet is the first under a new key.
+    /// `true` if this packet is the first under a new key.
     pub rotated: bool,
 }
 
@@ -56,22 +56,22 @@ pub struct Opened {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
 pub enum Refusal {
     /// The packet has no key, no cookie, or another cipher than the agreed one.
-    #[error("not protected as agreed on")]
+    #[error("the packet is not encrypted, has no virtualization cookie, or uses a cipher other than the agreed one")]
     Unprotected,
     /// The index is that of another connection, or of a generation that is neither the current one nor close to it; or
     /// the cookie is not that of the sender.
-    #[error("an index or cookie of no key of this connection")]
+    #[error("the key index or cookie does not belong to a key of this connection")]
     Index,
     /// The packet is too old.
-    #[error("too old, perhaps a replay")]
+    #[error("the packet is too old and may be a replay")]
     Replay,
     /// The packet was changed in transit, or was not created by the peer.
-    #[error("not authentic")]
+    #[error("the packet failed authentication: it was changed in transit or not sent by the peer")]
     Forged,
 }
 
 impl Refusal {
-    /// All reasons.
+    /// All reasons for dropping a packet.
     pub const ALL: [Self; 4] = [Self::Unprotected, Self::Index, Self::Replay, Self::Forged];
 }
 
@@ -79,25 +79,33 @@ impl Opener {
     /// Creates an opener for packets to `cid`.
     pub fn new(secret: &Secret, cipher: Cipher, context: &Context, cid: Cid) -> Self {
         let (secret, context) = (secret.clone(), *context);
-        Self { secret, context, cipher, cid, session: None, past: [None; PAST], margin: REPLAY_MARGIN }
+        Self {
+            secret,
+            context,
+            cipher,
+            cid,
+            session: None,
+            past_cookies: [None; EARLIER_CONNECTIONS_MAX],
+            margin: REPLAY_MARGIN,
+        }
     }
 
-    /// Prepares the opener for the next connection of a receiver that `earlier` has served: packets that the earlier
-    /// sender still sends do not start the new session.
+    /// Prepares the opener for the next connection of a receiver whose previous connection used `earlier`: packets
+    /// that the earlier sender still sends do not start the new session.
     ///
-    /// A sender that is reset generates another cookie. But when both ends are reset, one is ready first, and receives
-    /// packets that the other sent before its reset.
+    /// A sender that is reset generates another cookie. When both ends are reset, however, the end that is ready
+    /// first may still receive packets that the other end sent before its reset.
     #[must_use]
     pub fn after(mut self, earlier: &Self) -> Self {
-        self.past = earlier.past;
+        self.past_cookies = earlier.past_cookies;
         if let Some(session) = &earlier.session {
-            self.past.rotate_right(1);
-            self.past[0] = Some(session.cookie);
+            self.past_cookies.rotate_right(1);
+            self.past_cookies[0] = Some(session.cookie);
         }
         self
     }
 
-    /// Sets another replay margin than [`REPLAY_MARGIN`].
+    /// Sets the replay margin, instead of [`REPLAY_MARGIN`].
     #[must_use]
     pub fn with_margin(mut self, margin: Duration) -> Self {
         self.margin = margin;
@@ -123,7 +131,7 @@ impl Opener {
         match &mut self.session {
             Some(session) if session.cookie == cookie => session.open((header, vector), layout, datagram),
             Some(_) => Err(Refusal::Index),
-            None if self.past.contains(&Some(cookie)) => Err(Refusal::Index),
+            None if self.past_cookies.contains(&Some(cookie)) => Err(Refusal::Index),
             None => self.open_first(cookie, (header, vector), layout, datagram),
         }
     }
@@ -133,21 +141,21 @@ impl Opener {
         self.session.as_ref().map_or(0, |session| session.keys.number())
     }
 
-    /// Returns whether an authentic packet has been received.
-    pub const fn is_begun(&self) -> bool {
+    /// Returns `true` if an authentic packet has been received.
+    pub const fn has_session(&self) -> bool {
         self.session.is_some()
     }
 
     /// Opens a packet that may be the first of its sender, whose keys are derived with the cookie in the packet. No
-    /// state is kept of a packet that is not authentic, so that a cookie from an unknown sender does not lock out the
-    /// peer. A recorded packet does lock it out, if an earlier connection of the same two addresses had the same two
-    /// numbers (one in 2^24 for each randomly generated number), this receiver did not receive the earlier connection
-    /// ([`Self::after`]), and the packet arrives before the peer's first packet: then this connection fails, as with a
-    /// different secret.
+    /// state is stored for a packet that is not authentic, so that a cookie from an unknown sender does not lock out
+    /// the peer. A recorded packet does lock it out, if an earlier connection of the same two addresses had the same
+    /// two numbers (one in 2^24 for each randomly generated number), this receiver did not receive the earlier
+    /// connection ([`Self::after`]), and the packet arrives before the peer's first packet: then this connection
+    /// fails, as with a different secret.
     ///
-    /// Until the peer's first packet, a direction, a master key and a key are derived for each packet with the
-    /// connection's number, from any sender: an attacker can use any number of cookies, so no derived key can be
-    /// cached.
+    /// Until the peer's first packet, a direction, a master key and a key are derived for each packet that carries
+    /// the connection's number, no matter who sent it. They cannot be cached, because an attacker can use any number
+    /// of cookies.
     #[cold]
     fn open_first(
         &mut self,
@@ -163,15 +171,15 @@ impl Opener {
             return Err(Refusal::Index);
         }
         let direction = self.secret.direction(&self.context, cookie);
-        let role = Role { form: Form::Psp, cipher: self.cipher, cid: self.cid };
+        let role = Role { form: SecurityFormat::Psp, cipher: self.cipher, cid: self.cid };
         let current = direction.key(role, generation);
         if !current.open(header, layout, datagram) {
             return Err(Refusal::Forged);
         }
         let mut replay = Replay::new(self.margin);
-        replay.note(vector.units);
+        replay.record(vector.units);
         let keys = Generations::begin(direction, role, generation, current);
-        self.session = Some(Session { cookie, keys, until: vector.units, replay });
+        self.session = Some(Session { cookie, keys, previous_key_until: vector.units, replay });
         Ok(Opened { vector, rotated: false })
     }
 }
@@ -187,28 +195,28 @@ impl Session {
         if !self.replay.accepts(vector.units) {
             return Err(Refusal::Replay);
         }
-        let which = self.keys.which(header.spi).ok_or(Refusal::Index)?;
-        if which == Which::Previous && vector.units > self.until {
+        let selector = self.keys.selector_of(header.spi).ok_or(Refusal::Index)?;
+        if selector == KeySelector::Previous && vector.units > self.previous_key_until {
             return Err(Refusal::Index);
         }
-        if !self.keys.key(which).open(header, layout, datagram) {
+        if !self.keys.key(selector).open(header, layout, datagram) {
             return Err(Refusal::Forged);
         }
-        self.replay.note(vector.units);
-        match which {
-            Which::Later(ahead) => {
-                self.keys.turn(ahead);
-                self.until = vector.units;
+        self.replay.record(vector.units);
+        match selector {
+            KeySelector::Later(distance) => {
+                self.keys.advance_by(distance);
+                self.previous_key_until = vector.units;
             }
-            Which::Current if self.keys.has_previous() => {
-                self.until = self.until.min(vector.units);
-                if !self.replay.accepts(self.until) {
+            KeySelector::Current if self.keys.has_previous() => {
+                self.previous_key_until = self.previous_key_until.min(vector.units);
+                if !self.replay.accepts(self.previous_key_until) {
                     self.keys.drop_previous();
                 }
             }
-            Which::Current | Which::Previous => {}
+            KeySelector::Current | KeySelector::Previous => {}
         }
-        Ok(Opened { vector, rotated: matches!(which, Which::Later(_)) })
+        Ok(Opened { vector, rotated: matches!(selector, KeySelector::Later(_)) })
     }
 }
 

@@ -27,7 +27,7 @@ impl Replay {
         Self { newest: 0, margin: margin.as_ps() >> Timestamp::UNIT_SHIFT }
     }
 
-    /// Returns whether a packet that was sent at `units` is recent enough.
+    /// Returns `true` if a packet that was sent at `units` is recent enough.
     #[inline]
     pub const fn accepts(&self, units: u64) -> bool {
         units + self.margin > self.newest
@@ -35,7 +35,7 @@ impl Replay {
 
     /// Records the time of an authentic packet.
     #[inline]
-    pub fn note(&mut self, units: u64) {
+    pub fn record(&mut self, units: u64) {
         self.newest = self.newest.max(units);
     }
 
@@ -51,16 +51,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn f42_what_is_older_than_the_margin_is_refused() {
+    fn f42_packets_older_than_the_margin_are_refused() {
         let margin = 100;
         let mut replay = Replay::new(Timestamp::UNIT * margin);
-        assert!(replay.accepts(0), "the first packet, by a clock that has just begun");
-        replay.note(1_000);
-        assert!(!replay.accepts(1_000 - margin), "exactly the margin");
+        assert!(replay.accepts(0), "the first packet was refused at time 0");
+        replay.record(1_000);
+        assert!(!replay.accepts(1_000 - margin), "a packet exactly as old as the margin was accepted");
         assert!(replay.accepts(1_000 - margin + 1));
-        assert!(replay.accepts(1_000), "twice the same: the sequence number tells");
-        assert!(replay.accepts(u64::MAX >> 17), "however long it was silent");
-        replay.note(950);
-        assert_eq!(replay.newest(), 1_000, "what was overtaken does not turn time back");
+        assert!(replay.accepts(1_000), "a packet with the newest time was refused");
+        assert!(replay.accepts(u64::MAX >> 17), "a packet after a long silence was refused");
+        replay.record(950);
+        assert_eq!(replay.newest(), 1_000, "a reordered packet moved the newest time back");
     }
 }

@@ -4,7 +4,7 @@ use rnic_base::Time;
 use rnic_wire::falcon::psp::{Cipher, Header, LEN_MAX, Layout};
 use rnic_wire::falcon::{Cid, FlowLabel};
 
-use crate::key::{Context, Direction, Form, Key, Role, Secret};
+use crate::key::{Context, Direction, Key, Role, Secret, SecurityFormat};
 use crate::vector::Vectors;
 
 /// Keys of a sender, used one after the other.
@@ -15,38 +15,39 @@ pub(crate) struct KeyChain {
     generation: u32,
     key: Key,
     /// Number of packets that may still be sealed with the current key.
-    left: u64,
+    packets_left: u64,
     packets_per_key: u64,
 }
 
 impl KeyChain {
-    /// Starts with the first key of `direction`; each key is used for `packets_per_key` packets.
+    /// Creates the keys of a sender, starting with the first key of `direction`; each is used for `packets_per_key`
+    /// packets.
     pub(crate) fn new(direction: Direction, role: Role, packets_per_key: u64) -> Self {
         let key = direction.key(role, 0);
-        Self { direction, role, generation: 0, key, left: packets_per_key, packets_per_key }
+        Self { direction, role, generation: 0, key, packets_left: packets_per_key, packets_per_key }
     }
 
     /// Sets the number of packets per key: at least one, and at most the previous number.
     pub(crate) fn rotating_after(&mut self, packets: u64) {
         self.packets_per_key = packets.clamp(1, self.packets_per_key);
-        self.left = self.packets_per_key;
+        self.packets_left = self.packets_per_key;
     }
 
     pub(crate) fn rotate(&mut self) {
         // Modulo 2^32: a key is reused only after at least four billion packets, and `Time` has advanced by then.
         self.generation = self.generation.wrapping_add(1);
         self.key = self.direction.key(self.role, self.generation);
-        self.left = self.packets_per_key;
+        self.packets_left = self.packets_per_key;
     }
 
-    /// Returns the key for the next packet, its index, and the number of that packet under the key, from 1 on.
+    /// Returns the key for the next packet, its index, and the number of that packet under the key, starting at 1.
     #[inline]
     pub(crate) fn next(&mut self) -> (&Key, u32, u64) {
-        if self.left == 0 {
+        if self.packets_left == 0 {
             self.rotate();
         }
-        self.left -= 1;
-        (&self.key, self.role.form.index(self.generation, self.role.cid), self.packets_per_key - self.left)
+        self.packets_left -= 1;
+        (&self.key, self.role.form.index(self.generation, self.role.cid), self.packets_per_key - self.packets_left)
     }
 
     pub(crate) const fn generation(&self) -> u32 {
@@ -55,8 +56,8 @@ impl KeyChain {
 
     /// Advances the state as if this many packets had been sent.
     #[cfg(test)]
-    pub(crate) fn use_up(&mut self, packets: u64) {
-        self.left -= packets;
+    pub(crate) fn skip_packets(&mut self, packets: u64) {
+        self.packets_left -= packets;
     }
 }
 
@@ -71,19 +72,19 @@ pub struct Sealer {
 
 impl Sealer {
     /// Creates a sealer for packets to `cid`. `cookie` must be randomly generated for this direction alone: with a
-    /// cookie that was used before for the same connection, vectors repeat, and AES-GCM no longer protects anything.
+    /// cookie that was used before for the same connection, vectors repeat, and AES-GCM provides no protection.
     ///
-    /// No receiver has connection 0: its first index would be 0, which means packets without a key. Packets sealed for
-    /// connection 0 are rejected by the receiver, as with any wrong number.
+    /// No receiver has connection 0: its first index would be 0, which means packets without a key. Packets sealed
+    /// for connection 0 are rejected by the receiver, as for any wrong connection number.
     pub fn new(secret: &Secret, cipher: Cipher, context: &Context, cid: Cid, cookie: u64) -> Self {
-        let role = Role { form: Form::Psp, cipher, cid };
+        let role = Role { form: SecurityFormat::Psp, cipher, cid };
         let keys = KeyChain::new(secret.direction(context, cookie), role, PACKETS_PER_KEY);
         Self { keys, cookie, cipher, vectors: Vectors::default() }
     }
 
     /// Sets the number of packets after which a new key is used, at least one, instead of [`PACKETS_PER_KEY`]. A
-    /// receiver can follow 32 rotations of which it has received no packet, and opens packets of one generation before
-    /// its own.
+    /// receiver can follow 32 rotations of whose generations it has received no packet, and accepts packets of the
+    /// generation before its own.
     #[must_use]
     pub fn rotating_after(mut self, packets: u64) -> Self {
         self.keys.rotating_after(packets);
@@ -95,8 +96,8 @@ impl Sealer {
         self.keys.rotate();
     }
 
-    /// Writes the PSP header to the front of `datagram`, encrypts the part behind it and writes the check value to its
-    /// end. The message must already be in `datagram`, behind [`LEN_MAX`] bytes. Returns the header.
+    /// Writes the PSP header to the front of `datagram`, encrypts the data after it and writes the check value to its
+    /// end. The message must already be in `datagram`, after the first [`LEN_MAX`] bytes. Returns the header.
     ///
     /// # Panics
     /// When `datagram` is too short for header, version and connection, and check value.
@@ -118,8 +119,9 @@ impl Sealer {
     }
 }
 
-/// Number of packets after which a new key is used: with packets of 4 KiB, a terabyte; 2^36 blocks of AES, far below
-/// the 2^64 and more at which its outputs start to repeat noticeably, and a rotation costs only two microseconds.
+/// Number of packets after which a new key is used. With packets of 4 KiB, this is a terabyte, or 2^36 AES blocks:
+/// far below the 2^64 or more at which repeated AES outputs become noticeable. A rotation costs only two
+/// microseconds.
 pub const PACKETS_PER_KEY: u64 = 1 << 28;
 
 #[cfg(test)]

@@ -2,19 +2,20 @@
 //! the same time.
 //!
 //! Sources: OCP Falcon Transport Protocol, Rev 0.9, sections 9.2.2.2 and 10.1: the vector has the timestamp, in units
-//! of 131.072 ns, and the receiver rejects old ones; NIST SP 800-38D, section 8.2.1: a vector of AES-GCM that is
-//! constructed must never repeat under one key.
+//! of 131.072 ns, and the receiver rejects old ones; NIST SP 800-38D, section 8.2.1: a deterministically constructed
+//! vector of AES-GCM must never repeat under one key.
 //!
 //! ```text
-//!  salt:       epoch, 15 | label, 7 | serial, 10     ours: the specification has 32 bits of timestamp and is silent
-//!  timestamp:  32                                    about the other half of the vector
+//!  salt:       epoch, 15 | label, 7 | serial, 10     defined here: the specification defines 32 bits of
+//!  timestamp:  32                                    timestamp, and leaves the other half of the vector open
 //! ```
 //!
-//! Epoch and timestamp together are a time of 47 bits, which wraps no earlier than [`Time`], after 213 days: 32 bits
-//! alone would wrap in nine minutes, and a connection that was silent for five could not distinguish an old packet from
-//! a new one. The low bits of the flow label, the flow's number among them, are included because IPv4 has no label to
-//! carry them, and source ports may be rewritten in transit; they are authenticated with the rest. When there are more
-//! packets in one unit than serial numbers, those of the next unit are used.
+//! Epoch and timestamp together are a time of 47 bits, which wraps after 213 days, no earlier than [`Time`]. With 32
+//! bits alone it would wrap after nine minutes, and a connection that was silent for five minutes could not
+//! distinguish an old packet from a new one. The low bits of the flow label, which include the flow index, are part
+//! of the vector because IPv4 has no flow label, and source ports may be rewritten in transit; they are authenticated
+//! with the rest. When more packets are sent in one unit of time than there are serial numbers, those of the next
+//! unit are used.
 
 use rnic_base::Time;
 use rnic_wire::falcon::psp::Iv;
@@ -26,8 +27,7 @@ pub const LABEL_BITS: u32 = 7;
 /// Content of a vector.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Vector {
-    /// Send time of the packet by its sender's clock, in units of [`Timestamp::UNIT`] since the start of that clock; 47
-    /// bits.
+    /// Send time of the packet in units of [`Timestamp::UNIT`] since the start of the sender's clock; 47 bits.
     pub units: u64,
     /// Low [`LABEL_BITS`] of the packet's flow label.
     pub label: u8,
@@ -55,7 +55,8 @@ impl Vector {
     }
 }
 
-/// Generates the vectors of all keys of a sender in sequence. No two are equal while the clock stays within 213 days.
+/// Generates the vectors of all keys of a sender in sequence. No two are equal while the clock has run for less than
+/// 213 days.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Vectors {
     /// Time of the last packet, in units of [`Timestamp::UNIT`].
@@ -82,15 +83,15 @@ impl Vectors {
 }
 
 const LABEL_MAX: u8 = (1 << LABEL_BITS) - 1;
-/// A thousand packets in 131 ns are more than a memory bus can carry.
+/// Bits of the serial number. They suffice: a thousand packets in 131 ns are more than a memory bus can carry.
 const SERIAL_BITS: u32 = 10;
 const SERIAL_MAX: u32 = (1 << SERIAL_BITS) - 1;
 const EPOCH_SHIFT: u32 = SERIAL_BITS + LABEL_BITS;
 
-// The bits include all bits of the flow index.
+// The bits of the label that are stored include all bits of the flow index.
 const _: () = assert!(FlowLabel::INDEX_BITS_MAX <= LABEL_BITS);
 
-// There are as many epochs as `Time` needs.
+// The epoch has as many bits as the range of `Time` needs.
 const _: () = assert!(u64::MAX >> Timestamp::UNIT_SHIFT >> 32 < 1 << (32 - EPOCH_SHIFT));
 
 #[cfg(test)]
@@ -98,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn golden_and_back() {
+    fn golden_round_trip() {
         let vector = Vector { units: 0x1234_89ab_cdef, label: 0x55, serial: 0x25a };
         let iv = vector.write();
         // 0x1234 << 17 | 0x55 << 10 | 0x25a
@@ -110,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn f42_the_timestamp_is_when_the_packet_left() {
+    fn f42_the_timestamp_is_the_send_time() {
         let now = Time::from_ps(0x7_1234_5678 << Timestamp::UNIT_SHIFT);
         let iv = Vectors::default().next(now, FlowLabel::new(0xa_bc83)).write();
         assert_eq!(iv.timestamp, Timestamp::at(now));
@@ -118,11 +119,11 @@ mod tests {
     }
 
     #[test]
-    fn vectors_only_grow() {
+    fn vectors_increase_strictly() {
         let mut vectors = Vectors::default();
         let unit = |units: u64| Time::from_ps(units << Timestamp::UNIT_SHIFT);
         let mut last = None;
-        // A clock that stands still, goes on, and goes back.
+        // A clock that stops, advances, and goes back.
         for now in [unit(0); 40_000].into_iter().chain([unit(9), unit(9), unit(3), unit(1 << 32), unit(8)]) {
             let Vector { units, serial, .. } = vectors.next(now, FlowLabel::new(7));
             assert!(last < Some((units, serial)), "{last:?} {units} {serial}");

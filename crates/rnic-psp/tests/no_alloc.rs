@@ -1,4 +1,4 @@
-//! No allocation for any packet, also when its key is new.
+//! Checks that no packet causes an allocation, even if its key is new.
 
 #[path = "../../rnic-engine/tests/common/heap.rs"]
 mod heap;
@@ -23,7 +23,7 @@ fn sealing_opening_and_rotating_allocate_nothing() {
             if packet % 7 == 3 {
                 datagram[40] ^= 1;
             }
-            let (header, layout) = psp::parse(&datagram).expect("a datagram of ours");
+            let (header, layout) = psp::parse(&datagram).expect("the PSP header is valid");
             assert_eq!(opener.open(&header, layout, &mut datagram).is_err(), packet % 7 == 3);
         }
         assert_eq!(heap::allocations() - before, 0, "{cipher:?}");
@@ -32,9 +32,9 @@ fn sealing_opening_and_rotating_allocate_nothing() {
 }
 
 #[test]
-fn the_same_within_esp() {
+fn sealing_opening_and_rotating_with_esp_allocate_nothing() {
     let (secret, context, cid) = (Secret::new([9; 32]), Context::new(b"this way"), Cid::new(2));
-    let mut datagram = vec![7; rnic_wire::falcon::esp::around_len(300) + 300];
+    let mut datagram = vec![7; rnic_wire::falcon::esp::encapsulation_len(300) + 300];
     for cipher in Cipher::ALL {
         let mut sealer = esp::Sealer::new(&secret, cipher, &context, cid, 1).rotating_after(10);
         let mut opener = esp::Opener::new(&secret, cipher, &context, cid);
@@ -46,7 +46,7 @@ fn the_same_within_esp() {
             if packet % 7 == 3 {
                 datagram[40] ^= 1;
             }
-            let (header, layout) = rnic_wire::falcon::esp::parse(&datagram).expect("a datagram of ours");
+            let (header, layout) = rnic_wire::falcon::esp::parse(&datagram).expect("the ESP header is valid");
             assert_eq!(opener.open(&header, layout, &mut datagram).is_err(), packet % 7 == 3);
         }
         assert_eq!(heap::allocations() - before, 0, "{cipher:?}");

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::experiment::Experiment;
-use crate::input::{PLAN_BYTES_MAX, read_text};
+use crate::input::{PLAN_BYTES_MAX, one_line, read_text};
 
 /// All experiments of a folder, in order of their ids.
 #[derive(Clone, Debug)]
@@ -37,7 +37,7 @@ pub enum CatalogueError {
         what: String,
     },
     /// No experiment or row has that name.
-    #[error("there is no experiment, paper or row `{name}`; `rnic reproduce --list` shows what there is")]
+    #[error("there is no experiment, paper or row `{name}`; `rnic reproduce --list` shows all of them")]
     Unknown {
         /// The unknown name.
         name: String,
@@ -97,7 +97,7 @@ pub struct Selected<'c> {
 }
 
 impl Selected<'_> {
-    /// Returns whether the row called `row` was requested.
+    /// Returns `true` if the row called `row` was requested.
     pub fn has_row(&self, row: &str) -> bool {
         self.rows.is_empty() || self.rows.iter().any(|asked| asked.eq_ignore_ascii_case(row))
     }
@@ -121,7 +121,7 @@ impl Experiment {
 }
 
 fn folders(path: &Path) -> Result<Vec<PathBuf>, CatalogueError> {
-    let failed = |error: std::io::Error| CatalogueError::File { path: shown(path), what: error.to_string() };
+    let failed = |error: std::io::Error| CatalogueError::File { path: display_path(path), what: error.to_string() };
     let entries: Result<Vec<_>, _> = fs::read_dir(path).map_err(failed)?.collect();
     let mut folders: Vec<PathBuf> =
         entries.map_err(failed)?.into_iter().map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
@@ -133,20 +133,20 @@ fn name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-fn shown(path: &Path) -> String {
+fn display_path(path: &Path) -> String {
     path.display().to_string()
 }
 
 /// Reads one experiment file.
 fn read(file: &Path, paper: &str, figure: &str) -> Result<Experiment, CatalogueError> {
     let text = read_text(file, PLAN_BYTES_MAX)
-        .map_err(|error| CatalogueError::File { path: shown(file), what: error.to_string() })?;
+        .map_err(|error| CatalogueError::File { path: display_path(file), what: error.to_string() })?;
     let mut experiment =
-        parse(&text).map_err(|(line, key, what)| CatalogueError::Key { path: shown(file), line, key, what })?;
+        parse(&text).map_err(|(line, key, what)| CatalogueError::Key { path: display_path(file), line, key, what })?;
     experiment.id = format!("{paper}/{figure}");
     experiment.folder = file.parent().unwrap_or(Path::new(".")).to_owned();
-    let wrong = |(key, what)| CatalogueError::Key { path: shown(file), line: None, key, what };
-    experiment.check_sound().map_err(wrong)?;
+    let wrong = |(key, what)| CatalogueError::Key { path: display_path(file), line: None, key, what };
+    experiment.validate().map_err(wrong)?;
     experiment.base_plan = base_plan(&experiment)?;
     Ok(experiment)
 }
@@ -157,7 +157,7 @@ fn parse(text: &str) -> Result<Experiment, Wrong> {
     let line_at = |offset: usize| text[..offset.min(text.len())].matches('\n').count() + 1;
     let line_of = |error: &toml::de::Error| error.span().map(|span| line_at(span.start));
     let deserializer = toml::Deserializer::parse(text)
-        .map_err(|error| (line_of(&error), "not TOML".to_owned(), one_line(error.message())))?;
+        .map_err(|error| (line_of(&error), "the file is not valid TOML".to_owned(), one_line(error.message())))?;
     serde_path_to_error::deserialize(deserializer).map_err(|error| {
         let path = error.path().to_string();
         let key = if path == "." { "top level".to_owned() } else { path };
@@ -165,14 +165,10 @@ fn parse(text: &str) -> Result<Experiment, Wrong> {
     })
 }
 
-fn one_line(message: &str) -> String {
-    message.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
 fn base_plan(experiment: &Experiment) -> Result<toml::Table, CatalogueError> {
     let Some(plan) = &experiment.plan else { return Ok(experiment.base.clone().unwrap_or_default()) };
     let path = experiment.folder.join(plan);
-    let failed = |what: String| CatalogueError::File { path: shown(&path), what };
+    let failed = |what: String| CatalogueError::File { path: display_path(&path), what };
     let text = read_text(&path, PLAN_BYTES_MAX).map_err(|error| failed(error.to_string()))?;
     text.parse().map_err(|error: toml::de::Error| failed(one_line(error.message())))
 }

@@ -1,9 +1,9 @@
 //! Contents of an experiment file. The format, with an example, is in `docs/reproduce.md`.
 //!
-//! The file is data: it contains no expressions. A check can compute one of the shapes of [`Value`].
+//! The file is data: it contains no expressions. A check computes one of the variants of [`Value`].
 
-mod sound;
 mod span;
+mod validation;
 mod value;
 
 use std::collections::BTreeMap;
@@ -12,8 +12,8 @@ use serde::Deserialize;
 
 use crate::label::label_of;
 
-pub use span::Span;
-pub use value::{At, Pair, Single, Take, Value};
+pub use span::{Length, Span};
+pub use value::{AxisValues, Pair, Selection, SeriesLimit, Single, Value};
 
 /// Replacement values by the dotted path of the plan key that they replace; a table replaces a table.
 pub type Overrides = BTreeMap<String, toml::Value>;
@@ -33,10 +33,10 @@ pub struct Experiment {
     pub caption: String,
     /// Plan to which all overrides apply: a path relative to the folder of this file.
     pub plan: Option<String>,
-    /// The plan itself, as an alternative to `plan`; when every measure is a quantity, or runs are of a trial, their
-    /// arguments.
+    /// The plan itself, as an alternative to `plan`. When every measure is a quantity, or a trial is run, this has
+    /// the arguments of the quantities or the trial.
     pub base: Option<toml::Table>,
-    /// Trial to run instead of simulations; `base`, and the overrides, are its arguments.
+    /// Trial to run instead of simulations; its arguments are `base` with the overrides.
     pub trial: Option<String>,
     /// Overrides for every run.
     #[serde(default)]
@@ -44,7 +44,7 @@ pub struct Experiment {
     /// Seeds; every run is repeated with each.
     #[serde(default)]
     pub seeds: Vec<u64>,
-    /// Differences of the small version.
+    /// Differences in the small version of the experiment.
     #[serde(default)]
     pub fast: Fast,
     /// Combination of several axes.
@@ -101,7 +101,7 @@ pub enum Sweep {
     Each,
 }
 
-/// One of the variants that are compared: a bar or a line in plots.
+/// One of the variants that are compared; in plots, a bar or a line.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Variant {
@@ -192,18 +192,18 @@ pub struct Measure {
     #[serde(default)]
     pub per: Vec<String>,
     /// Factor by which the result is multiplied.
-    #[serde(default = "one")]
+    #[serde(default = "default_scale")]
     pub scale: f64,
     /// Unit of the result.
     #[serde(default)]
     pub unit: String,
 }
 
-fn one() -> f64 {
+fn default_scale() -> f64 {
     1.0
 }
 
-/// A row of the report: the paper's value beside the value found.
+/// A row of the report: the paper's value beside the value obtained.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Check {
@@ -231,7 +231,7 @@ pub struct FastCheck {
     pub band: Option<Band>,
     /// Reason for the different band.
     pub why: Option<String>,
-    /// Reason for which the check is left out; it is not left out when absent.
+    /// Reason why the small version omits the check; when absent, the check is made.
     pub skip: Option<String>,
 }
 
@@ -246,7 +246,7 @@ pub struct Band {
 }
 
 impl Band {
-    /// Returns whether `value` lies in the band.
+    /// Returns `true` if `value` lies in the band.
     pub fn holds(&self, value: f64) -> bool {
         self.min.is_none_or(|min| value >= min) && self.max.is_none_or(|max| value <= max)
     }
@@ -301,7 +301,7 @@ pub enum PlotKind {
     Bars,
     /// A line for each variant over an axis.
     Lines,
-    /// A line for each variant: the share of values at or below each value.
+    /// A line for each variant: the cumulative share of values at or below each value.
     Cdf,
     /// A line for each variant over simulated time: measures are series, plotted slice by slice.
     Time,
@@ -320,15 +320,15 @@ impl Axis {
     /// Returns the values as points.
     pub fn points(&self) -> Vec<AxisPoint> {
         let Some(key) = &self.key else { return self.point.clone() };
-        let of = |value: &toml::Value| {
+        let to_point = |value: &toml::Value| {
             let label = label_of(value);
             let x = leading_number(&label);
             AxisPoint { label, x, set: [(key.clone(), value.clone())].into(), only: BTreeMap::new() }
         };
-        self.values.iter().map(of).collect()
+        self.values.iter().map(to_point).collect()
     }
 
-    /// Returns whether the small version has the value called `label`.
+    /// Returns `true` if the small version has the value called `label`.
     pub fn is_fast(&self, label: &str) -> bool {
         self.fast.as_ref().is_none_or(|fast| fast.iter().any(|value| label_of(value) == label))
     }

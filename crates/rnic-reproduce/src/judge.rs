@@ -1,4 +1,4 @@
-//! Computes rows from samples: the value found, beside the paper's value, with a verdict.
+//! Computes rows from samples: the value obtained, the paper's value and a verdict.
 //!
 //! Every value is computed for each seed, with the same seed on both sides of a ratio. The verdict is on the mean over
 //! the seeds; the least and the largest are shown beside it.
@@ -9,13 +9,15 @@ mod shape;
 use std::collections::{BTreeMap, BTreeSet};
 
 use rnic_fabric::Report;
+use rnic_page::number::{short, with_unit};
 use serde::Serialize;
 
-use crate::experiment::{Band, Check, Measure, Take, Value};
+use crate::experiment::{Band, Check, Measure, Selection, Value};
 use crate::origin::Origin;
 use crate::run::Sample;
-use crate::work::{Layout, Place, Size, Work};
-use shape::Gap;
+use crate::work::{AxisPosition, Layout, Size, Work};
+use series::Series;
+use shape::NoValue;
 
 /// Statistics of a value over the seeds.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
@@ -39,6 +41,12 @@ impl Stat {
         let max = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         (count > 0).then_some(Self { mean, min, max, count })
     }
+
+    /// Returns the mean with its range, `3.01 x (2.80 to 3.20)`; when all values are equal, only the mean.
+    pub fn spread(&self, unit: &str) -> String {
+        let mean = with_unit(self.mean, unit);
+        if self.min == self.max { mean } else { format!("{mean} ({} to {})", short(self.min), short(self.max)) }
+    }
 }
 
 /// Verdict of a check.
@@ -51,7 +59,7 @@ pub enum Verdict {
     Outside,
     /// No number could be computed, for this reason; this is a failure too.
     Unjudged(String),
-    /// The row is left out at this size, for this reason.
+    /// The row is omitted in the small version, for this reason.
     LeftOut(String),
 }
 
@@ -66,7 +74,7 @@ impl Verdict {
         }
     }
 
-    /// Returns whether the verdict makes the command fail.
+    /// Returns `true` if the verdict makes the command fail.
     pub fn is_failure(&self) -> bool {
         matches!(self, Self::Outside | Self::Unjudged(_))
     }
@@ -83,11 +91,11 @@ pub struct Row {
     pub what: String,
     /// The paper's value, as the paper states it.
     pub paper: String,
-    /// The value found.
+    /// The value obtained.
     pub value: Option<Stat>,
     /// Unit of the value.
     pub unit: String,
-    /// Origin of the value.
+    /// Origin of the value: simulated, computed, searched or measured.
     pub origin: Origin,
     /// Description of which of several values was selected.
     pub at: String,
@@ -111,8 +119,8 @@ pub type Samples = BTreeMap<String, Sample>;
 /// Returns the rows of `layout` that were requested.
 pub fn rows(work: &Work<'_>, layout: &Layout<'_>, samples: &Samples) -> Vec<Row> {
     let experiment = layout.selected.experiment;
-    let asked = experiment.check.iter().filter(|check| layout.selected.has_row(&check.row));
-    asked.map(|check| row(work.size, layout, samples, check)).collect()
+    let requested = experiment.check.iter().filter(|check| layout.selected.has_row(&check.row));
+    requested.map(|check| row(work.size, layout, samples, check)).collect()
 }
 
 fn row(size: Size, layout: &Layout<'_>, samples: &Samples, check: &Check) -> Row {
@@ -145,12 +153,12 @@ fn row(size: Size, layout: &Layout<'_>, samples: &Samples, check: &Check) -> Row
                 Some(stat) if stat.mean.is_nan() => Verdict::Unjudged("the result is not a number".to_owned()),
                 Some(stat) if band.holds(stat.mean) => Verdict::Inside,
                 Some(_) => Verdict::Outside,
-                None => Verdict::Unjudged("there are no seeds".to_owned()),
+                None => Verdict::Unjudged("the row has no results, because no seed was run".to_owned()),
             };
         }
-        // Only the small version may lack values; at full size this is a failure.
-        Err(Gap::Size(reason)) if size == Size::Fast => row.verdict = Verdict::LeftOut(reason),
-        Err(Gap::Size(reason) | Gap::Failed(reason)) => row.verdict = Verdict::Unjudged(reason),
+        // Only the small version may lack values that a check needs; in the full version this is a failure.
+        Err(NoValue::Size(reason)) if size == Size::Fast => row.verdict = Verdict::LeftOut(reason),
+        Err(NoValue::Size(reason) | NoValue::Failed(reason)) => row.verdict = Verdict::Unjudged(reason),
     }
     row
 }
@@ -158,44 +166,82 @@ fn row(size: Size, layout: &Layout<'_>, samples: &Samples, check: &Check) -> Row
 fn unit(layout: &Layout<'_>, value: &Value) -> String {
     let experiment = layout.selected.experiment;
     match value {
-        // The spread is a ratio: the largest divided by the least.
-        Value::Measure(single) if single.take == Some(Take::Spread) => "x".to_owned(),
+        // The spread is the largest value divided by the least, and so has no unit.
+        Value::Measure(single) if single.take == Some(Selection::Spread) => "x".to_owned(),
         Value::Measure(single) => {
             let first = experiment.measure.iter().find(|measure| measure.name == single.measures[0]);
             first.map(|measure| measure.unit.clone()).unwrap_or_default()
         }
         Value::Ratio(_) | Value::Change(_) | Value::Order { .. } => "x".to_owned(),
         Value::Percent(_) => "%".to_owned(),
-        Value::Knee { .. } | Value::Crossing { .. } | Value::Trend { .. } | Value::Quantity { .. } => String::new(),
+        Value::Settling { .. } => "us".to_owned(),
+        Value::Deviation { .. } | Value::Proportion { .. } => "%".to_owned(),
+        Value::Knee { .. }
+        | Value::Crossing { .. }
+        | Value::Trend { .. }
+        | Value::Fit { .. }
+        | Value::Quantity { .. } => String::new(),
     }
 }
 
-/// Returns the measure called `name` of `variant` at `place`, for each seed.
+/// Returns the measure called `name` of `variant` at `position`, for each seed.
 ///
 /// # Errors
-/// The reason why there is no such number.
+/// The reason why the measure has no value there.
 pub fn measured(
     layout: &Layout<'_>,
     samples: &Samples,
     name: &str,
     variant: &str,
-    place: &Place,
+    position: &AxisPosition,
 ) -> Result<Vec<f64>, String> {
     let measure = layout.selected.experiment.measure.iter().find(|measure| measure.name == name);
     let measure = measure.ok_or_else(|| format!("there is no measure `{name}`"))?;
     let Some(path) = &measure.field else {
-        let value = layout.quantity(name, variant, place);
+        let value = layout.quantity(name, variant, position);
         return value.map(|value| vec![value]).ok_or_else(|| format!("{variant}: `{name}` was not computed"));
     };
-    let one = |seed: &u64| {
-        let said = |what: &str| format!("{variant} with seed {seed}: {what}");
-        let sample = layout.sample(samples, variant, place, *seed).ok_or_else(|| said("it has not run"))?;
+    for_each_seed(layout, samples, variant, position, |sample| read(sample, path, measure))
+}
+
+/// Returns the series that measure `name` of `variant` names, at `position`, for each seed.
+fn series_of(
+    layout: &Layout<'_>,
+    samples: &Samples,
+    name: &str,
+    variant: &str,
+    position: &AxisPosition,
+) -> Result<Vec<Series>, String> {
+    let measure = layout.selected.experiment.measure.iter().find(|measure| measure.name == name);
+    let (measure, path) = measure
+        .and_then(|measure| Some((measure, measure.field.as_deref()?)))
+        .ok_or_else(|| format!("there is no series `{name}`"))?;
+    let of = |sample: &Sample| {
+        let mut series = Series::of(sample, path)?;
+        series.values.iter_mut().for_each(|value| *value *= measure.scale);
+        Ok(series)
+    };
+    for_each_seed(layout, samples, variant, position, of)
+}
+
+/// Returns what `read` finds in the sample of `variant` at `position`, for each seed.
+fn for_each_seed<T>(
+    layout: &Layout<'_>,
+    samples: &Samples,
+    variant: &str,
+    position: &AxisPosition,
+    read: impl Fn(&Sample) -> Result<T, String>,
+) -> Result<Vec<T>, String> {
+    let value_of = |seed: &u64| {
+        let error = |what: &str| format!("variant {variant} with seed {seed}: {what}");
+        let sample =
+            layout.sample(samples, variant, position, *seed).ok_or_else(|| error("this run has not been executed"))?;
         match &sample.failure {
-            Some(failure) => Err(said(failure)),
-            None => read(sample, path, measure).map_err(|what| said(&what)),
+            Some(failure) => Err(error(failure)),
+            None => read(sample).map_err(|what| error(&what)),
         }
     };
-    layout.seeds.iter().map(one).collect()
+    layout.seeds.iter().map(value_of).collect()
 }
 
 fn read(sample: &Sample, path: &str, measure: &Measure) -> Result<f64, String> {
@@ -210,10 +256,10 @@ fn read(sample: &Sample, path: &str, measure: &Measure) -> Result<f64, String> {
     Ok(value / divisor * measure.scale)
 }
 
-/// Returns a number of a report, by its path.
+/// Returns the number at `path` in a report.
 fn field(sample: &Sample, path: &str) -> Result<f64, String> {
     let found = path.split('.').try_fold(&sample.report, |value, part| value.get(part));
-    found.and_then(serde_json::Value::as_f64).ok_or_else(|| format!("its report has no number `{path}`"))
+    found.and_then(serde_json::Value::as_f64).ok_or_else(|| format!("the report has no number `{path}`"))
 }
 
 /// Describes the conditions under which the runs of `layouts` were measured, by this command or earlier ones: `SOME CPU
@@ -222,11 +268,23 @@ fn field(sample: &Sample, path: &str) -> Result<f64, String> {
 pub(crate) fn conditions(work: &Work<'_>, layouts: &[Layout<'_>], samples: &Samples) -> Option<String> {
     let keys: BTreeSet<&str> = layouts.iter().flat_map(Layout::runs).map(|(.., key)| key).collect();
     let specs = keys.iter().filter_map(|key| work.runs.get(*key));
-    let places: BTreeSet<&str> = specs.filter_map(|spec| spec.task.measured_on.as_deref()).collect();
+    let machines: BTreeSet<&str> = specs.filter_map(|spec| spec.task.measured_on.as_deref()).collect();
     let loads: Vec<f64> = keys.iter().filter_map(|key| samples.get(*key)?.load_average).collect();
     let load = Stat::of(&loads).map_or_else(String::new, |Stat { min, max, .. }| {
         let range = if min < max { format!("{min:.2} to {max:.2}") } else { format!("{min:.2}") };
         format!(", load average {range} before the runs")
     });
-    (!places.is_empty()).then(|| places.into_iter().collect::<Vec<_>>().join("; ") + &load)
+    (!machines.is_empty()).then(|| machines.into_iter().collect::<Vec<_>>().join("; ") + &load)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spreads_show_their_range_when_values_differ() {
+        let stat = Stat { mean: 3.0, min: 2.5, max: 3.5, count: 3 };
+        assert_eq!(stat.spread("x"), "3.00\u{a0}x (2.50 to 3.50)");
+        assert_eq!(Stat { min: 3.0, max: 3.0, count: 1, ..stat }.spread(""), "3.00");
+    }
 }

@@ -3,10 +3,10 @@
 //! ```text
 //! CRATE    rnic-reproduce (amber: change with a test of what a check computes, or of what a report shows)
 //! Purpose  experiments (folders of data) into runs, runs into samples, samples into verdicts and a report
-//! May use  rnic-base, rnic-policy, rnic-transports, rnic-trials, rnic-fabric
-//! Must not know a paper or a transport by name (experiments/ does); change a number between a run and the report
-//! Add here a shape of check, a kind of plot, a quantity that is computed without a run
-//! Not here what a run does (rnic-fabric, rnic-trials), numbers and bands (experiments/), arguments (rnic-cli)
+//! May use  rnic-base, rnic-policy, rnic-transports, rnic-fae, rnic-falcon, rnic-fabric, rnic-page
+//! Must not know a paper or a transport by name (experiments/, trials do); change a number between a run and the report
+//! Add here a shape of check, a kind of plot, a quantity that is computed without a run, a trial (line in TRIALS)
+//! Not here what a simulation does (rnic-fabric), numbers and bands (experiments/), arguments (rnic-cli)
 //! Proved by tests/, on small experiments: every shape of check, every error line, cache, report
 //! ```
 //!
@@ -14,19 +14,21 @@
 //! many experiments need it; [`pool`] or another machine executes them; [`judge`] computes rows with verdicts from the
 //! samples.
 
+#![forbid(unsafe_code)]
+
 pub mod catalogue;
 pub mod experiment;
 pub mod input;
 pub mod judge;
 mod label;
 pub mod machine;
-pub mod number;
 pub mod origin;
 pub mod pool;
 pub mod quantity;
 pub mod report;
 pub mod run;
 pub mod store;
+pub mod trial;
 pub mod work;
 
 pub use catalogue::{Catalogue, CatalogueError};

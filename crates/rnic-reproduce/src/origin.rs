@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use rnic_trials::Nature;
 use serde::Serialize;
 
 use crate::experiment::{Experiment, Value};
+use crate::trial::{self, TrialKind};
 
 /// Origin of a number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
@@ -13,9 +13,9 @@ use crate::experiment::{Experiment, Value};
 pub enum Origin {
     /// From a simulated network.
     Simulated,
-    /// Computed by code, without a run.
+    /// Computed by code, without running an experiment.
     Computed,
-    /// Found by a search of cases that are generated from seeds.
+    /// Found by a search among cases that are generated from seeds.
     Searched,
     /// Measured by the clock of a machine.
     Measured,
@@ -42,8 +42,8 @@ impl Origin {
         }
     }
 
-    /// Returns the mark behind a single number, where most are simulated or computed: ` (measured)`, or an empty
-    /// string.
+    /// Returns the mark that follows a single number when it is neither simulated nor computed, such as `
+    /// (measured)`; otherwise an empty string.
     pub const fn mark(self) -> &'static str {
         match self {
             Self::Simulated | Self::Computed => "",
@@ -52,8 +52,8 @@ impl Origin {
         }
     }
 
-    /// Describes all of `origins`: `simulated, computed or measured on SOME CPU`; `conditions` are those of measured
-    /// numbers.
+    /// Describes all of `origins`: `simulated, computed or measured on SOME CPU`; `conditions` are those under which
+    /// numbers were measured.
     pub fn all(origins: impl IntoIterator<Item = Self>, conditions: Option<&str>) -> String {
         let words = |origin: Self| match (origin, conditions) {
             (Self::Measured, Some(conditions)) => format!("measured on {conditions}"),
@@ -66,17 +66,17 @@ impl Origin {
 }
 
 impl Experiment {
-    /// Returns the origin of the numbers that its runs give; when nothing is run, of its quantities.
+    /// Returns the origin of the numbers in the reports of its runs; when it has no runs, that of its quantities.
     pub fn origin(&self) -> Origin {
-        match self.trial.as_deref().map(rnic_trials::find) {
-            Some(Ok(trial)) if trial.nature == Nature::Measured => Origin::Measured,
+        match self.trial.as_deref().map(trial::find) {
+            Some(Ok(trial)) if trial.kind == TrialKind::Measured => Origin::Measured,
             Some(_) => Origin::Searched,
             None if self.needs_runs() => Origin::Simulated,
             None => Origin::Computed,
         }
     }
 
-    /// Returns the origin of the number of a check.
+    /// Returns the origin of the value of a check.
     pub(crate) fn origin_of(&self, value: &Value) -> Origin {
         if matches!(value, Value::Quantity { .. }) { Origin::Computed } else { self.origin() }
     }

@@ -1,12 +1,10 @@
-//! The report: one self-contained HTML page, and the raw numbers beside it.
+//! The report: one self-contained HTML page, and the raw numbers in separate files.
 
 mod curves;
 mod figure;
 mod page;
-mod plot;
 mod raw;
 mod table;
-mod ticks;
 
 use std::io::Write;
 
@@ -30,7 +28,7 @@ pub struct Report<'r> {
     pub machine: &'r str,
     /// Duration of the command, in seconds.
     pub wall_s: f64,
-    /// Number of runs whose samples existed from earlier commands.
+    /// Number of runs whose samples were stored by earlier commands.
     pub kept: usize,
 }
 
@@ -55,7 +53,7 @@ impl Report<'_> {
         page::page(self)
     }
 
-    /// Returns the verdicts alone, as a table in Markdown.
+    /// Returns only the verdicts, as a table in Markdown.
     pub fn markdown(&self) -> String {
         table::table(self)
     }

@@ -1,4 +1,4 @@
-//! One run: a pure function of plan, files and seed; a measured run depends on the machine too.
+//! One run. Its result is a pure function of plan, files and seed; that of a measured run depends on the machine too.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 
 use crate::SOURCES;
 use crate::machine;
+use crate::trial;
 
 /// Specification of a run: everything that the result depends on, so that it can be executed on another machine.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -31,7 +32,8 @@ pub struct RunSpec {
 pub struct Task {
     /// Name of the trial; a simulation when absent.
     pub trial: Option<String>,
-    /// Processor and build on which it is measured, with no other run beside it; `None` when the run reads no clock.
+    /// Processor and build on which the run is measured, with no other run in parallel; `None` when the run reads no
+    /// clock.
     pub measured_on: Option<String>,
     /// The plan of the simulation, or the arguments of the trial, as TOML.
     pub plan: String,
@@ -39,7 +41,7 @@ pub struct Task {
     pub files: BTreeMap<String, String>,
     /// Memory that the run may use, in bytes.
     pub memory: u64,
-    /// Approximate cost of the run: the bytes that a simulated network moves in the same time.
+    /// Approximate cost of the run, as the number of bytes that a simulated network moves in the same time.
     pub cost: u64,
 }
 
@@ -56,10 +58,10 @@ pub struct Sample {
     pub quantiles: BTreeMap<String, Vec<f64>>,
     /// Duration of the run, in seconds.
     pub wall_s: f64,
-    /// Load average before a measured run, when the system reports it.
+    /// Load average before a measured run; `None` when the system does not report it, and for other runs.
     #[serde(default)]
     pub load_average: Option<f64>,
-    /// Reason why there is no valid result: invariants that were violated, or why it could not run.
+    /// Reason why there is no valid result: the invariants that were violated, or an error that prevented the run.
     pub failure: Option<String>,
 }
 
@@ -81,8 +83,9 @@ impl RunSpec {
         Self { key, sources: SOURCES.to_owned(), task, seed }
     }
 
-    /// Returns whether the run is measured, and so must be executed on this machine with no other run beside it.
-    pub fn is_alone(&self) -> bool {
+    /// Returns `true` if the run is measured; it must then be executed on this machine, with no other run in
+    /// parallel.
+    pub fn needs_idle_machine(&self) -> bool {
         self.task.measured_on.is_some()
     }
 
@@ -94,12 +97,12 @@ impl RunSpec {
             report: serde_json::Value::Null,
             quantiles: BTreeMap::new(),
             wall_s: 0.0,
-            load_average: if self.is_alone() { machine::load_average() } else { None },
+            load_average: if self.needs_idle_machine() { machine::load_average() } else { None },
             failure: None,
         };
         let start = Instant::now();
         let outcome = match &self.task.trial {
-            Some(name) => self.try_out(name).map(|numbers| sample.report = numbers),
+            Some(name) => self.run_trial(name).map(|numbers| sample.report = numbers),
             None => self.simulate().map(|report| {
                 sample.failure = report.check().err().map(|failure| failure.violations.join("; "));
                 sample.quantiles = self.read().map(|plan| quantiles(&report, &plan)).unwrap_or_default();
@@ -113,15 +116,15 @@ impl RunSpec {
         sample
     }
 
-    fn try_out(&self, name: &str) -> Result<serde_json::Value, String> {
+    fn run_trial(&self, name: &str) -> Result<serde_json::Value, String> {
         if let Some(wanted) = &self.task.measured_on {
-            let here = machine::here();
+            let here = machine::processor_and_build();
             if *wanted != here {
-                return Err(format!("it was to be measured on {wanted}, and this is {here}"));
+                return Err(format!("this run must be measured on {wanted}, but this machine is {here}"));
             }
         }
         let arguments = self.task.plan.parse().map_err(|error: toml::de::Error| error.message().to_owned())?;
-        rnic_trials::find(name)?.run(&arguments, self.seed)
+        trial::find(name)?.run(&arguments, self.seed)
     }
 
     fn simulate(&self) -> Result<Report, String> {
@@ -131,8 +134,13 @@ impl RunSpec {
     }
 
     fn read(&self) -> Result<Plan, String> {
-        let mut files =
-            |name: &str| self.task.files.get(name).cloned().ok_or_else(|| "the file has not come along".to_owned());
+        let mut files = |name: &str| {
+            self.task
+                .files
+                .get(name)
+                .cloned()
+                .ok_or_else(|| "the file is not included in the description of the run".to_owned())
+        };
         Plan::from_toml_with(&self.task.plan, &[], &mut files).map_err(|error| error.to_string())
     }
 }
@@ -143,12 +151,12 @@ pub fn levels() -> Vec<f64> {
     percents.chain((900..1_000).map(|per_mille| f64::from(per_mille) / 1_000.0)).chain([0.9995, 1.0]).collect()
 }
 
-/// Returns the distributions over the flows that are counted in averages.
+/// Returns the distributions over those flows that the averages include.
 fn quantiles(report: &Report, plan: &Plan) -> BTreeMap<String, Vec<f64>> {
     let start = Time::ZERO + plan.run.warmup;
     let counted: Vec<_> = report.records.iter().filter(|flow| flow.start >= start).collect();
     let mut all = BTreeMap::new();
-    let mut keep = |name: &str, mut values: Vec<f64>| {
+    let mut add_quantiles = |name: &str, mut values: Vec<f64>| {
         if values.is_empty() {
             return;
         }
@@ -157,9 +165,9 @@ fn quantiles(report: &Report, plan: &Plan) -> BTreeMap<String, Vec<f64>> {
         let at = |level: f64| values[((values.len() as f64 * level).ceil() as usize).clamp(1, values.len()) - 1];
         all.insert(name.to_owned(), levels().into_iter().map(at).collect());
     };
-    keep("slowdown", counted.iter().map(|flow| flow.slowdown()).collect());
-    keep("fct_us", counted.iter().map(|flow| flow.fct.as_us_f64()).collect());
+    add_quantiles("slowdown", counted.iter().map(|flow| flow.slowdown()).collect());
+    add_quantiles("fct_us", counted.iter().map(|flow| flow.fct.as_us_f64()).collect());
     let single = counted.iter().filter(|flow| flow.bytes <= u64::from(plan.mtu));
-    keep("single_packet_fct_us", single.map(|flow| flow.fct.as_us_f64()).collect());
+    add_quantiles("single_packet_fct_us", single.map(|flow| flow.fct.as_us_f64()).collect());
     all
 }

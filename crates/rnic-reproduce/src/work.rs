@@ -1,10 +1,9 @@
-//! Derives runs from experiments: each run occurs once, however many figures need it.
+//! Derives runs from experiments: each run occurs once, even if several figures need it.
 
 use std::collections::BTreeMap;
 
 use rnic_base::{Bytes, Duration, Probability};
 use rnic_fabric::Plan;
-use rnic_trials::Nature;
 
 use crate::catalogue::{CatalogueError, FILE, Selected};
 use crate::experiment::{AxisPoint, Experiment, Overrides, Sweep, Variant};
@@ -12,13 +11,14 @@ use crate::input::{TRACE_BYTES_MAX, read_text};
 use crate::machine;
 use crate::quantity::{self, Arguments};
 use crate::run::{RunSpec, Sample, Task};
+use crate::trial::{self, TrialKind};
 
-/// Version of the experiments.
+/// Version of the experiments: full or small.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Size {
     /// The full version, as published.
     Full,
-    /// The small version.
+    /// The reduced version of an experiment (`--fast`).
     Fast,
 }
 
@@ -27,29 +27,29 @@ pub enum Size {
 pub struct Work<'c> {
     /// The runs, by key.
     pub runs: BTreeMap<String, RunSpec>,
-    /// Assignment of runs to variants, places and seeds, one layout per experiment.
+    /// Assignment of runs to variants, positions and seeds, one layout per experiment.
     pub layouts: Vec<Layout<'c>>,
-    /// Version of the experiments.
+    /// Version of the experiments: full or small.
     pub size: Size,
 }
 
-/// The runs of one experiment, by variant, place (a point of the axes) and seed.
+/// The runs of one experiment, by variant, position (a point of the axes) and seed.
 #[derive(Clone, Debug)]
 pub struct Layout<'c> {
     /// Experiment and rows that were requested.
     pub selected: Selected<'c>,
-    /// Values of each axis, at this size.
+    /// Values of each axis in this version.
     pub axes: Vec<Vec<AxisPoint>>,
-    /// Seeds; a single unused one when nothing is run.
+    /// Seeds; a single unused one when the experiment has no runs.
     pub seeds: Vec<u64>,
-    places: Vec<Place>,
-    keys: BTreeMap<(usize, Place, u64), String>,
-    /// Values of quantities, by measure, variant and place; used when nothing is run.
-    quantities: BTreeMap<(usize, usize, Place), f64>,
+    positions: Vec<AxisPosition>,
+    keys: BTreeMap<(usize, AxisPosition, u64), String>,
+    /// Values of quantities, by measure, variant and position; used when the experiment has no runs.
+    quantities: BTreeMap<(usize, usize, AxisPosition), f64>,
 }
 
 /// A point of the axes: for each axis the index of a value, or `None` for the plan's own value.
-pub type Place = Vec<Option<usize>>;
+pub type AxisPosition = Vec<Option<usize>>;
 
 impl<'c> Work<'c> {
     /// Returns the runs that `selected` needs; `seeds` is a number of seeds that replaces those of the files.
@@ -59,13 +59,13 @@ impl<'c> Work<'c> {
     pub fn new(selected: Vec<Selected<'c>>, size: Size, seeds: Option<u32>) -> Result<Self, CatalogueError> {
         let mut work = Self { runs: BTreeMap::new(), layouts: Vec::new(), size };
         for selected in selected {
-            let layout = work.lay_out(selected, seeds)?;
+            let layout = work.plan_runs(selected, seeds)?;
             work.layouts.push(layout);
         }
         Ok(work)
     }
 
-    fn lay_out(&mut self, selected: Selected<'c>, seeds: Option<u32>) -> Result<Layout<'c>, CatalogueError> {
+    fn plan_runs(&mut self, selected: Selected<'c>, seeds: Option<u32>) -> Result<Layout<'c>, CatalogueError> {
         let experiment = selected.experiment;
         let axes: Vec<Vec<AxisPoint>> = experiment
             .axis
@@ -80,9 +80,9 @@ impl<'c> Work<'c> {
             _ => &experiment.seeds,
         };
         let seeds = seeds.map_or_else(|| listed.clone(), |count| first_seeds(listed, count));
-        let places = places(experiment.sweep, &axes);
+        let positions = positions(experiment.sweep, &axes);
         let (keys, quantities) = (BTreeMap::new(), BTreeMap::new());
-        let mut layout = Layout { selected, axes, seeds, places, keys, quantities };
+        let mut layout = Layout { selected, axes, seeds, positions, keys, quantities };
         if experiment.needs_runs() {
             self.fill(&mut layout)?;
         } else {
@@ -92,21 +92,22 @@ impl<'c> Work<'c> {
         Ok(layout)
     }
 
-    /// Computes every quantity for every variant at every place.
+    /// Computes every quantity for every variant at every position.
     fn compute(&self, layout: &mut Layout<'c>) -> Result<(), CatalogueError> {
         let experiment = layout.selected.experiment;
         for (variant_index, variant) in experiment.variant.iter().enumerate() {
-            for place in layout.places.clone() {
-                let at = layout.name_of(variant, &place);
-                let told = |what: String| wrong(experiment, at.clone(), what);
-                let with: Arguments = overridden(experiment, &self.overrides(layout, variant, &place))
-                    .map_err(told)?
+            for position in layout.positions.clone() {
+                let at = layout.name_of(variant, &position);
+                let error_at = |what: String| wrong(experiment, at.clone(), what);
+                let arguments: Arguments = overridden(experiment, &self.overrides(layout, variant, &position))
+                    .map_err(error_at)?
                     .into_iter()
                     .collect();
                 for (index, measure) in experiment.measure.iter().enumerate() {
                     let Some(name) = &measure.quantity else { continue };
-                    let value = quantity::find(name).and_then(|quantity| (quantity.compute)(&with)).map_err(told)?;
-                    layout.quantities.insert((index, variant_index, place.clone()), value * measure.scale);
+                    let value =
+                        quantity::find(name).and_then(|quantity| (quantity.compute)(&arguments)).map_err(error_at)?;
+                    layout.quantities.insert((index, variant_index, position.clone()), value * measure.scale);
                 }
             }
         }
@@ -116,20 +117,21 @@ impl<'c> Work<'c> {
     fn fill(&mut self, layout: &mut Layout<'c>) -> Result<(), CatalogueError> {
         let experiment = layout.selected.experiment;
         let wrong = |key: String, what: String| wrong(experiment, key, what);
-        let memory = experiment.memory.as_deref().map_or(Ok(MEMORY), |text| text.parse::<Bytes>().map(Bytes::get));
+        let memory =
+            experiment.memory.as_deref().map_or(Ok(DEFAULT_MEMORY_BYTES), |text| text.parse::<Bytes>().map(Bytes::get));
         let memory = memory.map_err(|error| wrong("memory".into(), error.to_string()))?;
         for (index, variant) in experiment.variant.iter().enumerate() {
-            for place in layout.places.clone() {
-                let overrides = self.overrides(layout, variant, &place);
-                let told = |what: String| wrong(layout.name_of(variant, &place), what);
+            for position in layout.positions.clone() {
+                let overrides = self.overrides(layout, variant, &position);
+                let error_at = |what: String| wrong(layout.name_of(variant, &position), what);
                 let task = match &experiment.trial {
                     Some(name) => trial(experiment, name, &overrides),
                     None => simulation(experiment, &overrides),
                 };
-                let task = Task { memory, ..task.map_err(told)? };
+                let task = Task { memory, ..task.map_err(error_at)? };
                 for seed in layout.seeds.clone() {
                     let spec = RunSpec::new(task.clone(), seed);
-                    layout.keys.insert((index, place.clone(), seed), spec.key.clone());
+                    layout.keys.insert((index, position.clone(), seed), spec.key.clone());
                     self.runs.entry(spec.key.clone()).or_insert(spec);
                 }
             }
@@ -138,7 +140,7 @@ impl<'c> Work<'c> {
     }
 
     /// Returns the overrides of the plan, in the order in which they apply.
-    fn overrides<'l>(&self, layout: &'l Layout<'c>, variant: &'c Variant, place: &Place) -> Vec<&'l Overrides>
+    fn overrides<'l>(&self, layout: &'l Layout<'c>, variant: &'c Variant, position: &AxisPosition) -> Vec<&'l Overrides>
     where
         'c: 'l,
     {
@@ -147,7 +149,7 @@ impl<'c> Work<'c> {
         if self.size == Size::Fast {
             overrides.extend([&experiment.fast.set, &variant.fast]);
         }
-        for (axis, index) in place.iter().enumerate() {
+        for (axis, index) in position.iter().enumerate() {
             let moves = variant.axes.as_ref().is_none_or(|axes| axes.contains(&experiment.axis[axis].name));
             if let (Some(index), true) = (index, moves) {
                 let point = &layout.axes[axis][*index];
@@ -165,69 +167,69 @@ fn wrong(experiment: &Experiment, key: String, what: String) -> CatalogueError {
 }
 
 impl Layout<'_> {
-    /// Returns the value of the quantity of `measure` for `variant` at `place`.
-    pub fn quantity(&self, measure: &str, variant: &str, place: &Place) -> Option<f64> {
+    /// Returns the value of the quantity of `measure` for `variant` at `position`.
+    pub fn quantity(&self, measure: &str, variant: &str, position: &AxisPosition) -> Option<f64> {
         let experiment = self.selected.experiment;
         let measure = experiment.measure.iter().position(|other| other.name == measure)?;
         let variant = experiment.variant.iter().position(|other| other.name == variant)?;
-        self.quantities.get(&(measure, variant, place.clone())).copied()
+        self.quantities.get(&(measure, variant, position.clone())).copied()
     }
 
-    /// Returns the sample of the run of `variant` at `place` with `seed`.
+    /// Returns the sample of the run of `variant` at `position` with `seed`.
     pub fn sample<'s>(
         &self,
         samples: &'s BTreeMap<String, Sample>,
         variant: &str,
-        place: &Place,
+        position: &AxisPosition,
         seed: u64,
     ) -> Option<&'s Sample> {
         let index = self.selected.experiment.variant.iter().position(|other| other.name == variant)?;
-        samples.get(self.keys.get(&(index, place.clone(), seed))?)
+        samples.get(self.keys.get(&(index, position.clone(), seed))?)
     }
 
-    /// Returns every run: variant, place, seed and key.
-    pub fn runs(&self) -> impl Iterator<Item = (&str, &Place, u64, &str)> {
+    /// Returns every run: variant, position, seed and key.
+    pub fn runs(&self) -> impl Iterator<Item = (&str, &AxisPosition, u64, &str)> {
         let experiment = self.selected.experiment;
-        self.keys.iter().map(move |((variant, place, seed), key)| {
-            (experiment.variant[*variant].name.as_str(), place, *seed, key.as_str())
+        self.keys.iter().map(move |((variant, position, seed), key)| {
+            (experiment.variant[*variant].name.as_str(), position, *seed, key.as_str())
         })
     }
 
-    /// Returns the places at which the axes of `at` have these values and those of `over` have any; empty when this
-    /// size lacks the value.
-    pub fn places(&self, at: &crate::experiment::At, over: &[String]) -> Vec<Place> {
+    /// Returns the positions at which the axes in `at` have the values given there, and those in `over` have any value;
+    /// empty when this version lacks such a value.
+    pub fn positions(&self, at: &crate::experiment::AxisValues, over: &[String]) -> Vec<AxisPosition> {
         let experiment = self.selected.experiment;
-        let held = |axis: usize| at.get(&experiment.axis[axis].name);
-        let is_gone_over = |axis: usize| over.contains(&experiment.axis[axis].name);
-        let fits = |place: &&Place| {
-            let is_there = |(axis, index): (usize, &Option<usize>)| match (held(axis), index) {
+        let required_value = |axis: usize| at.get(&experiment.axis[axis].name);
+        let is_iterated = |axis: usize| over.contains(&experiment.axis[axis].name);
+        let is_selected = |position: &&AxisPosition| {
+            let matches = |(axis, index): (usize, &Option<usize>)| match (required_value(axis), index) {
                 (Some(label), Some(index)) => self.axes[axis][*index].label == *label,
                 (Some(_), None) => false,
-                (None, Some(_)) => is_gone_over(axis),
-                // When axes are varied one at a time, the others keep the plan's value; `moves` ensures that one of
-                // `over` is varied.
+                (None, Some(_)) => is_iterated(axis),
+                // When axes are varied one at a time, the others keep the plan's value; `moves` requires that one of
+                // the axes in `over` is varied.
                 (None, None) => true,
             };
-            let moves =
-                over.is_empty() || place.iter().enumerate().any(|(axis, index)| index.is_some() && is_gone_over(axis));
-            place.iter().enumerate().all(is_there) && moves
+            let moves = over.is_empty()
+                || position.iter().enumerate().any(|(axis, index)| index.is_some() && is_iterated(axis));
+            position.iter().enumerate().all(matches) && moves
         };
-        self.places.iter().filter(fits).cloned().collect()
+        self.positions.iter().filter(is_selected).cloned().collect()
     }
 
-    /// Returns a description such as `load 70%, buffer 60KB`, or an empty string.
-    pub fn place_name(&self, place: &Place) -> String {
+    /// Returns a description of `position`, such as `load 70%, buffer 60KB`, or an empty string.
+    pub fn axis_position_name(&self, position: &AxisPosition) -> String {
         let axes = &self.selected.experiment.axis;
         let name = |(axis, index): (usize, &Option<usize>)| {
             index.map(|index| format!("{} {}", axes[axis].label, self.axes[axis][index].label))
         };
-        place.iter().enumerate().filter_map(name).collect::<Vec<_>>().join(", ")
+        position.iter().enumerate().filter_map(name).collect::<Vec<_>>().join(", ")
     }
 
-    fn name_of(&self, variant: &Variant, place: &Place) -> String {
-        let place = self.place_name(place);
-        let comma = if place.is_empty() { "" } else { " at " };
-        format!("variant `{}`{comma}{place}", variant.name)
+    fn name_of(&self, variant: &Variant, position: &AxisPosition) -> String {
+        let position = self.axis_position_name(position);
+        let comma = if position.is_empty() { "" } else { " at " };
+        format!("variant `{}`{comma}{position}", variant.name)
     }
 }
 
@@ -241,28 +243,29 @@ fn first_seeds(listed: &[u64], count: u32) -> Vec<u64> {
     seeds
 }
 
-fn places(sweep: Sweep, axes: &[Vec<AxisPoint>]) -> Vec<Place> {
-    let still = vec![None; axes.len()];
+fn positions(sweep: Sweep, axes: &[Vec<AxisPoint>]) -> Vec<AxisPosition> {
+    let unset = vec![None; axes.len()];
     match sweep {
-        Sweep::Grid => axes.iter().enumerate().fold(vec![still], |places, (axis, points)| {
-            let along =
-                |place: &Place| -> Vec<Place> { (0..points.len()).map(|index| moved(place, axis, index)).collect() };
-            places.iter().flat_map(along).collect()
+        Sweep::Grid => axes.iter().enumerate().fold(vec![unset], |positions, (axis, points)| {
+            let along = |position: &AxisPosition| -> Vec<AxisPosition> {
+                (0..points.len()).map(|index| with_axis(position, axis, index)).collect()
+            };
+            positions.iter().flat_map(along).collect()
         }),
         Sweep::Each => {
-            let alone = axes.iter().enumerate().flat_map(|(axis, points)| {
-                let still = &still;
-                (0..points.len()).map(move |index| moved(still, axis, index))
+            let one_axis = axes.iter().enumerate().flat_map(|(axis, points)| {
+                let unset = &unset;
+                (0..points.len()).map(move |index| with_axis(unset, axis, index))
             });
-            std::iter::once(still.clone()).chain(alone.collect::<Vec<_>>()).collect()
+            std::iter::once(unset.clone()).chain(one_axis.collect::<Vec<_>>()).collect()
         }
     }
 }
 
-fn moved(place: &Place, axis: usize, index: usize) -> Place {
-    let mut place = place.clone();
-    place[axis] = Some(index);
-    place
+fn with_axis(position: &AxisPosition, axis: usize, index: usize) -> AxisPosition {
+    let mut position = position.clone();
+    position[axis] = Some(index);
+    position
 }
 
 /// Returns the plan with all overrides applied.
@@ -278,11 +281,11 @@ fn overridden(experiment: &Experiment, overrides: &[&Overrides]) -> Result<toml:
 
 /// Returns the task of the trial called `name`, with the overridden plan as its arguments.
 fn trial(experiment: &Experiment, name: &str, overrides: &[&Overrides]) -> Result<Task, String> {
-    let trial = rnic_trials::find(name)?;
+    let trial = trial::find(name)?;
     let arguments = overridden(experiment, overrides)?;
     let cost = trial.cost(&arguments)?;
     let plan = toml::to_string(&arguments).map_err(|error| error.to_string())?;
-    let measured_on = (trial.nature == Nature::Measured).then(machine::here);
+    let measured_on = (trial.kind == TrialKind::Measured).then(machine::processor_and_build);
     Ok(Task { trial: Some(name.to_owned()), measured_on, plan, cost, ..Task::default() })
 }
 
@@ -300,32 +303,33 @@ fn simulation(experiment: &Experiment, overrides: &[&Overrides]) -> Result<Task,
     Ok(Task { plan: text, files, cost: cost(&plan, &table), ..Task::default() })
 }
 
-/// Estimates the bytes that cross links in a run, for the order of runs and the remaining time; no result depends on
-/// it.
+/// Estimates the bytes that cross links in a run, to order the runs and to estimate the remaining time; no result
+/// depends on it.
 fn cost(plan: &Plan, table: &toml::Table) -> u64 {
-    let said = |key: &str| table.get("workload")?.get(key)?.as_str();
-    let duration = said("duration").and_then(|text| text.parse::<Duration>().ok());
-    let load = said("load").and_then(|text| text.parse::<Probability>().ok()).map_or(1.0, |load| load.as_f64());
-    let bytes = said("bytes").and_then(|text| text.parse::<Bytes>().ok()).map_or(0.0, |bytes| bytes.get() as f64);
+    let value_of = |key: &str| table.get("workload")?.get(key)?.as_str();
+    let duration = value_of("duration").and_then(|text| text.parse::<Duration>().ok());
+    let load = value_of("load").and_then(|text| text.parse::<Probability>().ok()).map_or(1.0, |load| load.as_f64());
+    let bytes = value_of("bytes").and_then(|text| text.parse::<Bytes>().ok()).map_or(0.0, |bytes| bytes.get() as f64);
     let repeats = table.get("workload").and_then(|workload| workload.get("repeats")?.as_integer()).unwrap_or(1);
     let seconds = duration.map_or(0.0, |duration| duration.as_us_f64() * 1e-6);
     let offered = plan.host_links.rate.as_gbps_f64() * 1e9 / 8.0 * seconds * load * f64::from(plan.topology.hosts());
     (offered + bytes * repeats as f64).max(COST_MIN) as u64
 }
 
-/// Sets `key`, a dotted path.
+/// Sets the value at `key`, a dotted path.
 fn replace(table: &mut toml::Table, key: &str, value: &toml::Value) -> Result<(), String> {
     let (parents, last) = key.rsplit_once('.').map_or((None, key), |(parents, last)| (Some(parents), last));
-    let mut place = table;
+    let mut target = table;
     for part in parents.into_iter().flat_map(|parents| parents.split('.')) {
-        let next = place.entry(part).or_insert_with(|| toml::Value::Table(toml::Table::new()));
-        place = next.as_table_mut().ok_or_else(|| format!("`{key}`: a part of this key is not a table"))?;
+        let next = target.entry(part).or_insert_with(|| toml::Value::Table(toml::Table::new()));
+        target =
+            next.as_table_mut().ok_or_else(|| format!("`{key}`: a component of this dotted key is not a table"))?;
     }
-    place.insert(last.to_owned(), value.clone());
+    target.insert(last.to_owned(), value.clone());
     Ok(())
 }
 
-/// Minimum cost of a run, in bytes: setup and teardown take about as long as moving so many bytes.
+/// Minimum cost of a run, in bytes: setup and teardown take about as long as moving this number of bytes.
 const COST_MIN: f64 = 1e6;
 /// Default memory of a run, in bytes.
-const MEMORY: u64 = 512 << 20;
+const DEFAULT_MEMORY_BYTES: u64 = 512 << 20;

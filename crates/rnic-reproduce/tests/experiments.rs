@@ -1,17 +1,17 @@
-//! Experiment files: those of the tree, the one of the documentation, and what is refused.
+//! Experiment files: those of the source tree, the example in the documentation, and files that are rejected.
 
 mod common;
 
 use std::fs;
 
-use common::{all, catalogue, example, misread, mistakes, refusal, report, root, run};
+use common::{all, assert_errors, catalogue, example, read_error, refusal, report, root, run};
 use rnic_reproduce::judge::Samples;
 use rnic_reproduce::store::Store;
 use rnic_reproduce::{Catalogue, Size, Verdict, Work};
 
 #[test]
 fn every_experiment_of_the_tree_can_be_run_at_both_sizes() {
-    let catalogue = Catalogue::read(&root().join("experiments")).expect("sound files");
+    let catalogue = Catalogue::read(&root().join("experiments")).expect("the experiment files are valid");
     assert!(!catalogue.experiments.is_empty());
     for size in [Size::Full, Size::Fast] {
         assert!(!all(&catalogue, size).runs.is_empty());
@@ -19,10 +19,10 @@ fn every_experiment_of_the_tree_can_be_run_at_both_sizes() {
 }
 
 #[test]
-fn the_example_of_the_documentation_runs_and_holds() {
-    let catalogue = catalogue(&example()).expect("it is sound");
+fn the_example_of_the_documentation_runs_with_all_rows_inside() {
+    let catalogue = catalogue(&example()).expect("the experiment is valid");
     let work = all(&catalogue, Size::Fast);
-    assert_eq!(work.runs.len(), 2 * 2 * 3, "two variants, two values, three seeds");
+    assert_eq!(work.runs.len(), 2 * 2 * 3, "not two variants x two values x three seeds");
     let samples = run(&work, 2);
     assert_eq!(samples.len(), work.runs.len());
     let report = report(&work, &samples);
@@ -31,21 +31,22 @@ fn the_example_of_the_documentation_runs_and_holds() {
     assert_eq!(rows[0].value.map(|stat| stat.count), Some(3));
     let page = report.html();
     assert!(page.contains("<svg") && page.contains("simulated") && page.contains("E-1"));
-    assert!(!page.contains("src=") && !page.contains("href=\"http"), "the page needs nothing but itself");
+    assert!(!page.contains("src=") && !page.contains("href=\"http"), "the page refers to other resources");
     let mut csv = Vec::new();
-    report.write_csv(&mut csv).expect("memory does not fail");
-    let csv = String::from_utf8(csv).expect("text");
+    report.write_csv(&mut csv).expect("writing to memory succeeds");
+    let csv = String::from_utf8(csv).expect("the CSV is UTF-8");
     assert!(csv.starts_with("experiment,variant,point,seed,run,field,value,origin\n"));
-    assert_eq!(csv.lines().filter(|line| line.contains(",goodput_gbps,")).count(), 12, "each run's once");
+    assert_eq!(csv.lines().filter(|line| line.contains(",goodput_gbps,")).count(), 12, "not one line per run");
     let mut parquet = Vec::new();
-    report.write_parquet(&mut parquet).expect("memory does not fail");
+    report.write_parquet(&mut parquet).expect("writing to memory succeeds");
     assert!(parquet.starts_with(b"PAR1") && parquet.ends_with(b"PAR1"));
 }
 
-/// However many run at once, and however little memory there is.
+/// Checks that the results do not depend on how many runs are executed at the same time, nor on how little memory
+/// there is.
 #[test]
-fn the_pool_makes_no_difference() {
-    let catalogue = catalogue(&example()).expect("it is sound");
+fn the_number_of_parallel_runs_changes_no_result() {
+    let catalogue = catalogue(&example()).expect("the experiment is valid");
     let work = all(&catalogue, Size::Fast);
     let hashes = |samples: &Samples| -> Vec<String> {
         samples.values().map(|sample| sample.report["trace_hash"].to_string()).collect()
@@ -56,7 +57,7 @@ fn the_pool_makes_no_difference() {
 #[test]
 fn a_row_outside_its_band_fails_and_a_broken_run_cannot_be_judged() {
     let text = example().replace("min = 1.2, max = 20", "max = 0.5");
-    let catalogue = catalogue(&text).expect("it is sound");
+    let catalogue = catalogue(&text).expect("the experiment is valid");
     let work = all(&catalogue, Size::Fast);
     let mut samples = run(&work, 2);
     let verdict = |samples: &Samples| report(&work, samples).rows().concat().remove(0).verdict;
@@ -70,7 +71,7 @@ fn a_row_outside_its_band_fails_and_a_broken_run_cannot_be_judged() {
     assert!(broken.is_failure());
 }
 
-/// A link that is half as fast from the third millisecond on, and the series of what comes over it.
+/// A link that is half as fast from the third millisecond on, and the time series of its throughput.
 const SERIES: &str = r#"
 question = "What does half of a link carry?"
 figure = "an example"
@@ -121,15 +122,15 @@ measures = ["before"]
 "#;
 
 #[test]
-fn measures_of_series_are_those_of_a_stretch_of_time() {
-    let catalogue = catalogue(SERIES).expect("it is sound");
+fn measures_of_series_cover_their_time_span() {
+    let catalogue = catalogue(SERIES).expect("the experiment is valid");
     let work = all(&catalogue, Size::Full);
     let mut samples = run(&work, 2);
     let rows = report(&work, &samples).rows().concat();
     assert!(rows.iter().all(|row| row.verdict == Verdict::Inside), "{rows:?}");
     let page = report(&work, &samples).html();
-    assert!(page.contains("time (ms)") && page.contains("<polyline"), "a line is drawn");
-    // Of a run without slices nothing can be said, and nothing is drawn.
+    assert!(page.contains("time (ms)") && page.contains("<path class=\"line\""), "no line is drawn");
+    // A run without slices cannot be judged, and has no plot.
     samples.values_mut().for_each(|sample| sample.report["slices"] = serde_json::Value::Null);
     let broken = report(&work, &samples).rows().concat().remove(0).verdict;
     assert!(matches!(&broken, Verdict::Unjudged(reason) if reason.contains("`run.slice`")), "{broken:?}");
@@ -137,30 +138,34 @@ fn measures_of_series_are_those_of_a_stretch_of_time() {
 }
 
 #[test]
-fn mistakes_in_series_are_one_line_too() {
+fn errors_in_series_are_one_line() {
     let series = "field = \"slices.hosts.host-1.goodput_gbps\"";
     for (from, to, expected) in [
-        ("between = [\"1ms\", \"2ms\"]", "between = [\"2ms\", \"1ms\"]", "ends before it begins"),
+        (
+            "between = [\"1ms\", \"2ms\"]",
+            "between = [\"2ms\", \"1ms\"]",
+            "the end of the time span must be after its start",
+        ),
         ("between = [\"1ms\", \"2ms\"]", "between = [\"1ms\"]", "between"),
         ("between = [\"1ms\", \"2ms\"]", "between = [\"1ms\", \"2 moons\"]", "`2 moons`"),
-        (series, "field = \"goodput_gbps\"", "measure[0].between: only series go on in time"),
-        (series, "quantity = \"footprint\"", "measure[0].between: only series go on in time"),
+        (series, "field = \"goodput_gbps\"", "measure[0].between: applies only to the series over time"),
+        (series, "quantity = \"footprint\"", "measure[0].between: applies only to the series over time"),
         (
             series,
             "field = \"slices.hosts.host-1.goodput\"",
-            "measure[0].between: only series go on in time: slices.hosts.*",
+            "measure[0].between: applies only to the series over time, which are slices.fairness.goodput_gbps, ",
         ),
-        ("unit = \"Gbit/s\"", "per = [\"packets_sent\"]", "measure[0].per: divides numbers; a series has"),
-        ("kind = \"time\"", "kind = \"time\"\nrelative_to = \"irn\"", "plot[0].kind: time is the axis here"),
+        ("unit = \"Gbit/s\"", "per = [\"packets_sent\"]", "measure[0].per: does not apply to a series"),
+        ("kind = \"time\"", "kind = \"time\"\nrelative_to = \"irn\"", "plot[0].kind: is `time`, which allows"),
     ] {
-        let said = catalogue(&SERIES.replacen(from, to, 1)).expect_err(to);
-        assert!(said.contains(expected) && said.contains("paper/figure/experiment.toml"), "{to}: {said}");
-        assert!(!said.contains('\n'), "{said}");
+        let error = catalogue(&SERIES.replacen(from, to, 1)).expect_err(to);
+        assert!(error.contains(expected) && error.contains("paper/figure/experiment.toml"), "{to}: {error}");
+        assert!(!error.contains('\n'), "{error}");
     }
     let number = format!("{SERIES}\n[[measure]]\nname = \"nacks\"\nlabel = \"NACKs\"\nfield = \"nacks\"\n")
         .replace("kind = \"time\"\nmeasures = [\"before\"]", "kind = \"time\"\nmeasures = [\"nacks\"]");
-    let said = catalogue(&number).expect_err("a number has no time");
-    assert!(said.contains("plot[0].measures: `nacks` has one value a run"), "{said}");
+    let error = catalogue(&number).expect_err("the measure is not a series");
+    assert!(error.contains("plot[0].measures: `nacks` has one value per run"), "{error}");
 }
 
 /// Memory of two transports over connections: a fixed part and one for each.
@@ -210,139 +215,147 @@ measures = ["memory"]
 axis = "queue-pairs"
 "#;
 
-/// What the code computes without a run goes along axes, through checks and into plots like what runs measure.
+/// Checks that quantities computed without a run work in axes, checks and plots like measured ones.
 #[test]
-fn quantities_stand_where_measures_stand() {
-    let catalogue = catalogue(QUANTITIES).expect("it is sound");
+fn quantities_work_like_measures() {
+    let catalogue = catalogue(QUANTITIES).expect("the experiment is valid");
     for size in [Size::Full, Size::Fast] {
         let work = all(&catalogue, size);
-        assert!(work.runs.is_empty(), "there is nothing to run");
+        assert!(work.runs.is_empty(), "quantities need runs");
         let samples = Samples::new();
         let report = report(&work, &samples);
         let rows = report.rows().concat();
         assert!(rows.iter().all(|row| row.verdict == Verdict::Inside), "{rows:?}");
         assert_eq!(rows[1].value.map(|stat| (stat.mean, stat.count)), Some((12.0, 1)));
-        assert!(report.html().contains("<svg") && !report.html().contains("has given a number"));
+        assert!(report.html().contains("<svg") && !report.html().contains("No run of this panel"));
     }
 }
 
 #[test]
-fn mistakes_in_quantities_are_one_line_too() {
+fn errors_in_quantities_are_one_line() {
     let cases = [
         ("quantity = \"footprint\"", "quantity = \"footprin\"", "measure[0].quantity: there is no quantity `footprin`"),
-        ("requests = 0", "", "variant `fasr` at queue pairs 1: give `requests`, a number"),
+        ("requests = 0", "", "variant `fasr` at queue pairs 1: the argument `requests` is missing"),
         ("pool_units", "pool_unit", "pool_unit"),
-        ("quantity = \"footprint\"", "quantity = \"footprint\"\nfield = \"bytes\"", "measure[0].field: give either"),
+        (
+            "quantity = \"footprint\"",
+            "quantity = \"footprint\"\nfield = \"bytes\"",
+            "measure[0].field: is ambiguous or missing",
+        ),
         (
             "[[check]]\nrow = \"Q-1\"",
             "[[measure]]\nname = \"run\"\nlabel = \"run\"\nfield = \"bytes\"\n[[check]]\nrow = \"Q-1\"",
-            "seeds: give 3",
+            "seeds: must have at least 3",
         ),
         ("to = \"srnic\"", "to = \"irn\"", "check[0].value.to: there is no variant `irn`"),
     ];
-    mistakes(QUANTITIES, refusal, &cases);
+    assert_errors(QUANTITIES, refusal, &cases);
     let both =
         QUANTITIES.replace("requests = 0", "requests = 0\n[[measure]]\nname = \"r\"\nlabel = \"r\"\nfield = \"bytes\"");
     let both = both.replace("question =", "seeds = [1, 2, 3]\nquestion =");
-    let said = catalogue(&both).expect_err("one or the other");
-    assert!(said.contains("measure[1].quantity: stands alone"), "{said}");
+    let error = catalogue(&both).expect_err("quantities and fields cannot be combined");
+    assert!(error.contains("measure[1].quantity: cannot be combined"), "{error}");
 }
 
 #[test]
 fn a_size_without_the_value_leaves_the_row_out() {
     let text = example().replace("scale = \"log\"", "scale = \"log\"\nfast = [\"0.1%\"]");
-    let catalogue = catalogue(&text).expect("it is sound");
+    let catalogue = catalogue(&text).expect("the experiment is valid");
     let work = all(&catalogue, Size::Fast);
     let row = report(&work, &Samples::new()).rows().concat().remove(0);
     assert!(matches!(row.verdict, Verdict::LeftOut(_)) && !row.verdict.is_failure(), "{row:?}");
     let full = all(&catalogue, Size::Full);
     let row = report(&full, &Samples::new()).rows().concat().remove(0);
-    assert!(matches!(row.verdict, Verdict::Unjudged(_)), "nothing has run: {row:?}");
+    assert!(matches!(row.verdict, Verdict::Unjudged(_)), "no run was executed, but the verdict is: {row:?}");
 }
 
 #[test]
-fn runs_are_shared_kept_and_found_again() {
-    let folder = tempfile::tempdir().expect("a folder for the test");
+fn runs_are_shared_stored_and_found_again() {
+    let folder = tempfile::tempdir().expect("the test folder is created");
     for figure in ["one", "two"] {
-        let place = folder.path().join("paper").join(figure);
-        fs::create_dir_all(&place).expect("folders are made");
-        fs::write(place.join("experiment.toml"), example()).expect("it is written");
+        let dir = folder.path().join("paper").join(figure);
+        fs::create_dir_all(&dir).expect("the folders are created");
+        fs::write(dir.join("experiment.toml"), example()).expect("the file is written");
     }
-    let catalogue = Catalogue::read(folder.path()).expect("sound files");
+    let catalogue = Catalogue::read(folder.path()).expect("the experiment files are valid");
     let work = all(&catalogue, Size::Fast);
-    assert_eq!((work.layouts.len(), work.runs.len()), (2, 12), "both figures stand on the same runs");
-    let store = Store::open(&folder.path().join("runs")).expect("a folder");
-    let run = work.runs.values().next().expect("there are some");
+    assert_eq!((work.layouts.len(), work.runs.len()), (2, 12), "the figures do not share their runs");
+    let store = Store::open(&folder.path().join("runs")).expect("the store opens");
+    let run = work.runs.values().next().expect("there are runs");
     assert_eq!(store.get(&run.key), None);
     let sample = run.run();
-    store.put(&sample).expect("it is written");
+    store.put(&sample).expect("the sample is stored");
     assert_eq!(store.get(&run.key).map(|found| found.key), Some(sample.key));
     let full = all(&catalogue, Size::Full);
-    assert!(!full.runs.contains_key(&run.key), "another plan is another run");
+    assert!(!full.runs.contains_key(&run.key), "the full plan has the same key");
 }
 
-/// A key that only one variant's transport has may stand at a point of an axis that moves both.
+/// An axis may change several variants, and one of its points may set a key that only one variant's transport has.
 #[test]
-fn a_point_may_say_something_for_one_variant_alone() {
+fn a_point_may_set_keys_of_one_variant_only() {
     let only = |variant: &str| {
         let point = format!("{{ label = \"1%\", x = 1, only = {{ {variant} = {{ \"transport.cap_packets\" = 77 }} }},");
         example().replace("{ label = \"1%\", x = 1,", &point)
     };
     let text = only("irn");
-    let catalogue_of_irn = catalogue(&text).expect("it is sound");
+    let catalogue_of_irn = catalogue(&text).expect("the experiment is valid");
     let work = all(&catalogue_of_irn, Size::Fast);
     let capped = work.runs.values().filter(|spec| spec.task.plan.contains("cap_packets = 77")).count();
-    assert_eq!((capped, work.runs.len()), (3, 12), "of two variants and two values, one, with three seeds");
-    let said = catalogue(&only("iwarp")).expect_err("no such variant");
-    assert!(said.contains("axis[0].point.only: there is no variant `iwarp`"), "{said}");
+    assert_eq!((capped, work.runs.len()), (3, 12), "not only the runs of one variant and value are capped");
+    let error = catalogue(&only("iwarp")).expect_err("the variant does not exist");
+    assert!(error.contains("axis[0].point.only: there is no variant `iwarp`"), "{error}");
 }
 
 #[test]
 fn a_name_is_an_experiment_a_row_a_paper_or_all() {
-    let catalogue = catalogue(&example()).expect("it is sound");
+    let catalogue = catalogue(&example()).expect("the experiment is valid");
     for name in ["paper/figure", "paper", "all", "E-1", "e-1"] {
         assert_eq!(catalogue.select(&[name.to_owned()]).map(|found| found.len()), Ok(1), "{name}");
     }
-    let said = catalogue.select(&["fig9".to_owned()]).expect_err("there is none").to_string();
-    assert!(said.contains("`fig9`") && said.contains("--list"), "{said}");
+    let error = catalogue.select(&["fig9".to_owned()]).expect_err("nothing has this name").to_string();
+    assert!(error.contains("`fig9`") && error.contains("--list"), "{error}");
 }
 
-/// What is wrong, by what in the example is replaced by what.
+/// Replaces something in the example in each case, and checks the error.
 #[test]
-fn mistakes_are_one_line_with_file_key_and_reason() {
+fn errors_are_one_line_with_file_key_and_reason() {
     let cases = [
-        ("seeds = [1, 2, 3]", "seeds = [1]", "seeds: give 3 seeds at least"),
+        ("seeds = [1, 2, 3]", "seeds = [1]", "seeds: must have at least 3 seeds"),
         ("question =", "qestion =", "unknown field `qestion`"),
-        ("of = \"irn\"", "of = \"iwarp\"", "check[0].value.of: there is no variant `iwarp`; there are: irn, gbn"),
+        (
+            "of = \"irn\"",
+            "of = \"iwarp\"",
+            "check[0].value.of: there is no variant `iwarp`; the valid names are: irn, gbn",
+        ),
         ("measures = [\"goodput\"], of", "measures = [\"speed\"], of", "check[0].value.measures: there is no measure"),
-        (", at = { loss = \"1%\" }", "", "check[0].value.at: say where on axis `loss`"),
-        (", at = { loss = \"1%\" }", ", over = [\"loss\"]", "check[0].value.take: there are several values"),
+        (", at = { loss = \"1%\" }", "", "check[0].value.at: names no value of axis `loss`"),
+        (", at = { loss = \"1%\" }", ", over = [\"loss\"]", "check[0].value.take: is missing; several values"),
         (
             "at = { loss = \"1%\" }",
             "at = { loss = \"2%\" }",
-            "there is no value of that axis `2%`; there are: 0.1%, 1%",
+            "there is no value of that axis `2%`; the valid names are: 0.1%, 1%",
         ),
-        ("band = { min = 1.2, max = 20 }", "band = {}", "check[0].band: without min and max it cannot fail"),
+        ("band = { min = 1.2, max = 20 }", "band = {}", "check[0].band: needs `min`, `max` or both"),
         ("kind = \"ratio\"", "kind = \"product\"", "check[0].value.kind: unknown variant `product`"),
-        ("name = \"gbn\"", "name = \"irn\"", "variant: `irn` is there twice"),
+        ("name = \"gbn\"", "name = \"irn\"", "variant: `irn` is defined twice"),
         ("axis = \"loss\"", "axis = \"load\"", "plot[0].axis: there is no axis `load`"),
-        ("mtu = 1024", "mtu = ", "not TOML"),
+        ("mtu = 1024", "mtu = ", "not valid TOML"),
         (
             "field = \"goodput_gbps\"",
             "field = \"goodput\"",
-            "measure[0].field: no report has a number `goodput`; the most alike: goodput_gbps,",
+            "measure[0].field: no report has a number `goodput`; the most similar names are goodput_gbps,",
         ),
         ("unit = \"Gbit/s\"", "per = [\"drops.buffers\"]", "measure[0].per: no report has a number `drops.buffers`"),
-        ("field = \"goodput_gbps\"", "", "measure[0].field: give either a field of the report or a quantity"),
+        ("field = \"goodput_gbps\"", "", "measure[0].field: is ambiguous or missing"),
     ];
-    mistakes(&example(), misread, &cases);
+    assert_errors(&example(), read_error, &cases);
 }
 
 #[test]
 fn a_plan_that_cannot_be_run_names_the_variant_and_the_key() {
     let text = example().replace("name = \"roce-gbn\", rto", "name = \"roce-gbn\", rtoo");
-    let catalogue = catalogue(&text).expect("the experiment itself is sound");
-    let selected = catalogue.select(&["all".to_owned()]).expect("all is always there");
-    let said = Work::new(selected, Size::Full, None).expect_err("no such option").to_string();
-    assert!(said.contains("variant `gbn` at loss 0.1%") && said.contains("rtoo"), "{said}");
+    let catalogue = catalogue(&text).expect("the experiment itself is valid");
+    let selected = catalogue.select(&["all".to_owned()]).expect("`all` is a valid name");
+    let error = Work::new(selected, Size::Full, None).expect_err("the option does not exist").to_string();
+    assert!(error.contains("variant `gbn` at loss 0.1%") && error.contains("rtoo"), "{error}");
 }

@@ -1,4 +1,5 @@
-//! The experiments that come along: no row that can be run is forgotten, none hides how it differs.
+//! The experiments in the source tree: no result that can be reproduced is missing, and each lists its deviations
+//! from the paper.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -10,18 +11,18 @@ fn catalogue() -> Catalogue {
     Catalogue::read(&root).expect("every experiment can be read")
 }
 
-/// What says how an experiment differs from its paper's is part of it.
+/// Checks that each experiment states how it differs from its paper's.
 #[test]
-fn every_experiment_that_runs_something_says_how_it_differs() {
+fn every_experiment_with_runs_lists_its_deviations() {
     for experiment in catalogue().experiments.iter().filter(|experiment| experiment.needs_runs()) {
         let id = &experiment.id;
-        assert!(!experiment.deviations.is_empty(), "{id} differs in nothing?");
-        assert!(experiment.fast.why.is_some(), "{id}: what is lost in the small version?");
+        assert!(!experiment.deviations.is_empty(), "{id} lists no deviations");
+        assert!(experiment.fast.why.is_some(), "{id}: the small version has no reason");
     }
 }
 
 #[test]
-fn no_row_is_forgotten() {
+fn every_row_has_an_experiment() {
     let catalogue = catalogue();
     let checks = catalogue.experiments.iter().flat_map(|experiment| &experiment.check);
     let rows: BTreeSet<&str> = checks.map(|check| check.row.as_str()).collect();
@@ -32,7 +33,7 @@ fn no_row_is_forgotten() {
     }
 }
 
-/// Of IRN's results, those that have an experiment.
+/// Numbers of IRN's results that have an experiment.
 const IRN: [u32; 21] = [2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 25, 26];
-/// Of FaSR's.
+/// Numbers of FaSR's results that have an experiment.
 const FASR: [u32; 15] = [1, 2, 4, 5, 6, 7, 8, 10, 12, 15, 16, 17, 19, 20, 21];

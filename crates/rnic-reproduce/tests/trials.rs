@@ -1,12 +1,12 @@
-//! Experiments whose runs are trials: what is searched, what is measured, what is refused.
+//! Experiments whose runs are trials: what they search, what they measure, what is rejected.
 
 mod common;
 
-use common::{all, catalogue, mistakes, refusal, report, run};
+use common::{all, assert_errors, catalogue, refusal, report, run};
 use rnic_reproduce::judge::Samples;
 use rnic_reproduce::{Origin, RunSpec, Size, Verdict, machine};
 
-/// A search that finds something without the reserve and nothing with it.
+/// A search that finds a deadlock without the reserve and none with it.
 const SEARCH: &str = r#"
 question = "Does the reserve matter?"
 figure = "an example"
@@ -57,7 +57,7 @@ measures = ["share"]
 axis = "order"
 "#;
 
-/// Two rates, and how one changes by how the other does.
+/// Two rates, and how one changes relative to the other.
 const RATE: &str = r#"
 question = "How fast?"
 figure = "an example"
@@ -110,11 +110,11 @@ to_at = { state = "64" }
 "#;
 
 #[test]
-fn a_search_is_the_same_however_many_jobs_share_it() {
-    let catalogue = catalogue(SEARCH).expect("it is sound");
+fn a_search_does_not_depend_on_the_number_of_jobs() {
+    let catalogue = catalogue(SEARCH).expect("the experiment is valid");
     let work = all(&catalogue, Size::Fast);
     assert_eq!(work.runs.len(), 2 * 2 * 3);
-    assert!(work.runs.values().all(|spec| !spec.is_alone()), "its numbers tell nothing of the machine");
+    assert!(work.runs.values().all(|spec| !spec.needs_idle_machine()), "a search needs an idle machine");
     let reports = |samples: &Samples| -> Vec<_> { samples.values().map(|sample| sample.report.clone()).collect() };
     let samples = run(&work, 2);
     assert_eq!(reports(&samples), reports(&run(&work, 1)));
@@ -128,41 +128,41 @@ fn a_search_is_the_same_however_many_jobs_share_it() {
     assert!(table.contains("All numbers of ours are counted in a search; in brackets"), "{table}");
     assert!(rows_with(&table, " (searched) |") == 2 && page.contains(" (searched)"), "{table}");
     let mut csv = Vec::new();
-    report.write_csv(&mut csv).expect("memory does not fail");
-    let csv = String::from_utf8(csv).expect("text");
+    report.write_csv(&mut csv).expect("writing to memory succeeds");
+    let csv = String::from_utf8(csv).expect("the CSV is UTF-8");
     let counted = csv.lines().filter(|line| line.contains(",deadlocks,") && line.ends_with(",searched"));
-    assert_eq!(counted.count(), 12, "each run's once");
+    assert_eq!(counted.count(), 12, "not one line per run");
     let full = all(&catalogue, Size::Full);
-    assert!(full.runs.keys().all(|key| !work.runs.contains_key(key)), "other arguments are other runs");
+    assert!(full.runs.keys().all(|key| !work.runs.contains_key(key)), "other arguments have the same key");
 }
 
 #[test]
-fn what_is_measured_says_where_and_runs_alone() {
-    let catalogue = catalogue(RATE).expect("it is sound");
+fn measured_runs_name_their_machine_and_run_alone() {
+    let catalogue = catalogue(RATE).expect("the experiment is valid");
     let work = all(&catalogue, Size::Full);
     assert_eq!(work.runs.len(), 2 * 2 * 3);
-    assert!(work.runs.values().all(RunSpec::is_alone));
+    assert!(work.runs.values().all(RunSpec::needs_idle_machine));
     let samples = run(&work, 4);
     let report = report(&work, &samples);
     let rows = report.rows().concat();
     assert!(rows.iter().all(|row| row.verdict == Verdict::Inside && row.origin == Origin::Measured), "{rows:?}");
     let page = report.html();
-    assert!(page.contains("found, measured on this machine") && !page.contains("simulated"), "nothing is");
+    assert!(page.contains("found, measured on this machine") && !page.contains("simulated"), "the page says simulated");
     let table = report.markdown();
     assert!(rows_with(&table, " (measured) |") == 2 && page.contains(" (measured)"), "{table}");
 
-    let of = |state: usize, subject: &str| -> Vec<f64> {
+    let rates = |state: usize, subject: &str| -> Vec<f64> {
         let rate = |seed: u64| {
-            let is_it = |spec: &&RunSpec| {
+            let matches = |spec: &&RunSpec| {
                 let plan = &spec.task.plan;
                 spec.seed == seed && plan.contains(subject) && plan.contains(&format!("state = {state}\n"))
             };
-            let spec = work.runs.values().find(is_it).expect("it has run");
-            samples[&spec.key].report["million_events_per_s"].as_f64().expect("a number")
+            let spec = work.runs.values().find(matches).expect("the run exists");
+            samples[&spec.key].report["million_events_per_s"].as_f64().expect("the rate is a number")
         };
         [1, 2, 3].map(rate).to_vec()
     };
-    let [a, b, c, d] = [of(128, "table"), of(64, "table"), of(128, "memory"), of(64, "memory")];
+    let [a, b, c, d] = [rates(128, "table"), rates(64, "table"), rates(128, "memory"), rates(64, "memory")];
     let mean = (0..3).map(|seed| a[seed] / b[seed] / (c[seed] / d[seed])).sum::<f64>() / 3.0;
     assert!(rows[1].value.is_some_and(|stat| (stat.mean / mean - 1.0).abs() < 1e-9), "{:?}, {mean}", rows[1]);
 }
@@ -171,39 +171,41 @@ fn rows_with(table: &str, end: &str) -> usize {
     table.lines().filter(|line| line.starts_with("| T-") && line.contains(end)).count()
 }
 
-/// Samples may be days old when a report is written: it tells of the machine as it was then.
+/// Samples may be days old when a report is written: the report describes the machine's load at the time of the
+/// measurement.
 #[test]
-fn a_report_says_how_busy_the_machine_was_when_it_was_measured() {
-    let catalogue = catalogue(RATE).expect("it is sound");
+fn a_report_contains_the_load_average_of_the_measurement() {
+    let catalogue = catalogue(RATE).expect("the experiment is valid");
     let work = all(&catalogue, Size::Full);
     let mut samples = run(&work, 1);
     for (sample, load) in samples.values_mut().zip(0..) {
         sample.load_average = Some(0.25 + f64::from(load));
     }
-    let here = machine::here();
-    assert!(here.contains(machine::BUILD), "a rate of another build is another rate: {here}");
+    let here = machine::processor_and_build();
+    assert!(here.contains(machine::BUILD), "the build is not named: {here}");
     let conditions = format!("{here}, load average 0.25 to 11.25 before the runs");
     let report_of = |samples: &Samples| {
         let report = report(&work, samples);
         (report.conditions(), report.markdown(), report.html())
     };
-    let (said, table, page) = report_of(&samples);
-    assert_eq!(said.as_ref(), Some(&conditions));
+    let (conditions_line, table, page) = report_of(&samples);
+    assert_eq!(conditions_line.as_ref(), Some(&conditions));
     assert!(table.contains(&format!("All numbers of ours are measured on {conditions};")), "{table}");
     assert!(page.contains(&format!("<dt>measured on</dt><dd>{conditions}</dd>")));
     assert!(page.contains(&format!("<strong>measured</strong> on {conditions}. Beside")));
     samples.values_mut().for_each(|sample| sample.load_average = None);
-    assert_eq!(report_of(&samples).0, Some(here), "where the system does not tell, nothing is said");
-    let searched = common::catalogue(SEARCH).expect("it is sound");
+    assert_eq!(report_of(&samples).0, Some(here), "an unknown load average is reported");
+    let searched = common::catalogue(SEARCH).expect("the experiment is valid");
     let work = all(&searched, Size::Fast);
     assert_eq!(report(&work, &Samples::new()).conditions(), None);
 }
 
-/// Trials are told of in the documentation alone.
+/// Trials are described only in the documentation.
 #[test]
 fn the_documentation_has_every_trial_with_its_numbers() {
-    let page = std::fs::read_to_string(common::root().join("docs/reproduce.md")).expect("the page");
-    for trial in rnic_trials::TRIALS {
+    let page =
+        std::fs::read_to_string(common::root().join("docs/reproduce.md")).expect("docs/reproduce.md is readable");
+    for trial in rnic_reproduce::trial::TRIALS {
         let line = page.lines().find(|line| line.starts_with(&format!("| `{}` |", trial.name))).expect(trial.name);
         let numbers: Vec<String> = trial.numbers.iter().map(|number| format!("`{number}`")).collect();
         assert!(line.ends_with(&format!("| {} |", numbers.join(", "))), "{line}");
@@ -213,39 +215,39 @@ fn the_documentation_has_every_trial_with_its_numbers() {
 /// Samples of earlier commands had no load average.
 #[test]
 fn a_sample_without_load_average_is_read() {
-    let catalogue = catalogue(SEARCH).expect("it is sound");
-    let sample = all(&catalogue, Size::Fast).runs.values().next().expect("there are some").run();
-    let mut json = serde_json::to_value(&sample).expect("a sample is JSON");
+    let catalogue = catalogue(SEARCH).expect("the experiment is valid");
+    let sample = all(&catalogue, Size::Fast).runs.values().next().expect("there are runs").run();
+    let mut json = serde_json::to_value(&sample).expect("a sample is written as JSON");
     assert!(json.as_object_mut().is_some_and(|fields| fields.remove("load_average").is_some()));
     assert_eq!(serde_json::from_value::<rnic_reproduce::Sample>(json).ok(), Some(sample));
 }
 
-/// What was measured on another processor is another result, and is not measured here in its name.
+/// A measurement on another processor is a different result, and this processor cannot produce it.
 #[test]
 fn a_measurement_belongs_to_its_processor() {
-    let catalogue = catalogue(RATE).expect("it is sound");
+    let catalogue = catalogue(RATE).expect("the experiment is valid");
     let work = all(&catalogue, Size::Full);
-    let here = work.runs.values().next().expect("there are some");
+    let here = work.runs.values().next().expect("there are runs");
     let mut task = here.task.clone();
     task.measured_on = Some("another processor".to_owned());
     let elsewhere = RunSpec::new(task, here.seed);
     assert_ne!(elsewhere.key, here.key);
-    let failure = elsewhere.run().failure.expect("not here");
-    assert!(failure.starts_with("it was to be measured on another processor, and this is "), "{failure}");
-    let line = serde_json::to_string(here).expect("a line");
-    assert_eq!(serde_json::from_str::<RunSpec>(&line).ok().as_ref(), Some(here), "a line holds all of it");
+    let failure = elsewhere.run().failure.expect("another processor is refused");
+    assert!(failure.starts_with("this run must be measured on another processor, but this machine is "), "{failure}");
+    let line = serde_json::to_string(here).expect("a run is written as JSON");
+    assert_eq!(serde_json::from_str::<RunSpec>(&line).ok().as_ref(), Some(here), "the run does not survive JSON");
 }
 
 #[test]
-fn mistakes_in_trials_are_one_line_with_the_variant() {
+fn errors_in_trials_are_one_line_with_the_variant() {
     let search = [
         ("trial = \"deadlock\"", "trial = \"lock\"", "trial: there is no trial `lock`; there are: fae, deadlock"),
-        ("trial = \"deadlock\"", "trial = \"deadlock\"\nplan = \"a.toml\"", "plan: a trial has arguments instead"),
-        ("seeds = [1, 2, 3]", "seeds = [1]", "seeds: give 3 seeds at least"),
+        ("trial = \"deadlock\"", "trial = \"deadlock\"\nplan = \"a.toml\"", "plan: does not apply to a trial"),
+        ("seeds = [1, 2, 3]", "seeds = [1]", "seeds: must have at least 3 seeds"),
         (
             "field = \"deadlocks\"",
             "field = \"goodput_gbps\"",
-            "measure[0].field: no run of this trial has a number `goodput_gbps`; the most alike: schedules",
+            "measure[0].field: no run of this trial has a number `goodput_gbps`; the most similar names are schedules",
         ),
         ("per = [\"schedules\"]", "per = [\"bytes\"]", "measure[0].per: no run of this trial has a number"),
         ("kind = \"bars\"\nmeasures = [\"share\"]", "kind = \"cdf\"\nmeasures = [\"fct_us\"]", "no distributions"),
@@ -253,11 +255,11 @@ fn mistakes_in_trials_are_one_line_with_the_variant() {
         ("schedules = 300", "", "variant `with` at order ordered: missing field `schedules`"),
         ("\"ordered\", \"unordered\"]", "\"ordered\", \"weak\"]", "at order weak: ordering: unknown variant `weak`"),
     ];
-    mistakes(SEARCH, refusal, &search);
+    assert_errors(SEARCH, refusal, &search);
     let rate = [
         ("values = [64, 128]", "values = [64, 65, 128]", "at state 65: state: 65 bytes; there are states of"),
         ("connections = 10", "connections = 0", "connections: 0 does not lie between 1 and"),
-        ("to_at = { state = \"64\" }", "", "check[1].value.to_at: say from where it changes"),
+        ("to_at = { state = \"64\" }", "", "check[1].value.to_at: is missing; name the axis values"),
     ];
-    mistakes(RATE, refusal, &rate);
+    assert_errors(RATE, refusal, &rate);
 }

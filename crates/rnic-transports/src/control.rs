@@ -1,6 +1,6 @@
 //! Congestion control policies: the registry.
 
-mod waits;
+mod timeouts;
 mod window;
 
 use rnic_policy::ControlPolicy;
@@ -15,5 +15,6 @@ crate::registry! { ControlPolicy:
     dctcp::Dctcp,
     new_reno::NewReno,
     swift::Swift,
+    swift_rate::SwiftRate,
     bottleneck::Bottleneck,
 }

@@ -10,6 +10,9 @@
 //! Proved by the contract kit, on every registered policy; mechanism tests in rnic-engine and tests/
 //! ```
 
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_macros))]
+
 pub mod control;
 pub mod paths;
 pub mod profiles;
@@ -18,7 +21,7 @@ pub mod schedule;
 
 pub use profiles::{SelectError, profile, profiles, select, select_on};
 
-/// Declares the policies of one type: a module and a table entry for each line.
+/// Declares the policies of one type: each line declares a module and a table entry.
 ///
 /// The file is named like the module; the type is the policy's state.
 macro_rules! registry {

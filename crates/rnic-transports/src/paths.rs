@@ -8,4 +8,5 @@ crate::registry! { PathPolicy:
     largest_window::LargestWindow,
     scatter::Scatter,
     weighted::Weighted,
+    probed::Probed,
 }

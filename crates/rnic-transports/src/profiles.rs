@@ -40,11 +40,11 @@ pub fn profile(name: &str) -> Option<Profile> {
     profiles().into_iter().find(|profile| profile.name == name)
 }
 
-/// The reason a transport could not be composed.
+/// Reason why a transport could not be composed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SelectError {
     /// No transport of that name exists.
-    #[error("unknown transport `{name}`; there are: {known}")]
+    #[error("unknown transport `{name}`; the available transports are: {known}")]
     UnknownTransport {
         /// The requested name.
         name: String,
@@ -52,7 +52,7 @@ pub enum SelectError {
         known: String,
     },
     /// No policy of that name exists.
-    #[error("transport `{transport}`: unknown {kind} policy `{name}`; there are: {known}")]
+    #[error("transport `{transport}`: unknown {kind} policy `{name}`; the available policies are: {known}")]
     UnknownPolicy {
         /// The transport.
         transport: &'static str,
@@ -77,7 +77,7 @@ pub enum SelectError {
 }
 
 /// Returns the transport called `name` with `options` applied: `recovery`, `control`, `paths` or `schedule` replace a
-/// part, every other name is a parameter of the profile or of one of its parts.
+/// policy; every other name is a parameter of the profile or of one of its policies.
 ///
 /// # Errors
 /// When a name is unknown, a value is not valid, or the composition is not valid.
@@ -88,8 +88,8 @@ pub fn select<'o>(
     select_on(Signals::NONE, name, options)
 }
 
-/// Does the same as [`select`] on a network that provides the signals `network` in addition to those that the ends
-/// measure on their own.
+/// Does the same as [`select`], for a network that provides the signals `network` in addition to those that the
+/// endpoints measure themselves.
 ///
 /// # Errors
 /// As [`select`].
@@ -101,12 +101,13 @@ pub fn select_on<'o>(
     let known = || profiles().iter().map(|profile| profile.name).collect::<Vec<_>>().join(", ");
     let mut profile =
         profile(name).ok_or_else(|| SelectError::UnknownTransport { name: name.to_owned(), known: known() })?;
-    // Parts are replaced first, independent of the order in the plan: their parameters do not exist before.
+    // Policies are replaced first, regardless of the order in the plan, because the parameters of a policy only exist
+    // after that.
     for (option, value) in options.clone() {
-        if option == "schedule" && !profile.asks_scheduler() {
-            return Err(ProfileError::NothingToSchedule(profile.name).into());
-        }
         exchange_part(&mut profile, option, value)?;
+        if option == "schedule" && !profile.uses_scheduler() {
+            return Err(ProfileError::NothingToSchedule(profile.name, profile.schedule.policy.name).into());
+        }
     }
     for (option, value) in options {
         if !matches!(option, "recovery" | "control" | "paths" | "schedule") {
@@ -120,7 +121,7 @@ pub fn select_on<'o>(
 }
 
 fn exchange_part(profile: &mut Profile, kind: &str, name: &str) -> Result<(), SelectError> {
-    /// Looks `name` up in the registry of `$kind` and stores it in the field of that name, with its defaults.
+    /// Finds the policy `name` in the registry of `$kind` and stores it in the field of that kind, with its defaults.
     macro_rules! exchange {
         ($kind:ident) => {{
             let policy = $kind::find(name).ok_or_else(|| SelectError::UnknownPolicy {

@@ -1,6 +1,6 @@
 //! The C structures and numbers of `<infiniband/verbs.h>`, with the layout and values that are compiled into programs.
 //!
-//! Names are those of C. A test compiles a C file against the header, where it is installed, and compares every size,
+//! Names are those of C. If the header is installed, a test compiles a C file against it, and compares every size,
 //! offset and number.
 
 mod consts;

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::net::{IpAddr, Ipv4Addr};
 
-use rnic_host::Marking;
+use rnic_host::PackedIpFields;
 
 use crate::abi::*;
 use crate::context::Context;
@@ -16,15 +16,15 @@ use crate::wire;
 /// Returns the remote and the local IP address that `attr` describes.
 ///
 /// # Errors
-/// When `attr` contains no address, or a source address that is not one of this port.
-pub(crate) fn way(core: &Core, attr: &ibv_ah_attr) -> Result<(IpAddr, IpAddr)> {
+/// When `attr` contains no address, or a source address that is not one of this port's.
+pub(crate) fn ip_addresses(core: &Core, attr: &ibv_ah_attr) -> Result<(IpAddr, IpAddr)> {
     if attr.port_num != PORT {
         return Err(Errno::INVALID);
     }
     if attr.is_global == 0 {
         // Ethernet has no local identifiers (LIDs): without a GID there is no address.
-        let own = core.lids_are_loopback.then(|| device::address(0)).ok_or(Errno::INVALID)??.ip;
-        return Ok((own, own));
+        let loopback = core.lids_are_loopback.then(|| device::address(0)).ok_or(Errno::INVALID)??.ip;
+        return Ok((loopback, loopback));
     }
     let remote = wire::ip_of(&attr.grh.dgid).ok_or(Errno::INVALID)?;
     let local = device::address(i64::from(attr.grh.sgid_index))?.ip;
@@ -32,19 +32,19 @@ pub(crate) fn way(core: &Core, attr: &ibv_ah_attr) -> Result<(IpAddr, IpAddr)> {
 }
 
 fn create(core: &mut Core, pd: u32, attr: &ibv_ah_attr) -> Result<u32> {
-    let (remote, local) = way(core, attr)?;
+    let (remote, local) = ip_addresses(core, attr)?;
     if core.ahs.len() >= ADDRESS_HANDLES_MAX as usize {
         return Err(Errno::NO_MEMORY);
     }
-    let known = core.pds.get_mut(pd).ok_or(Errno::INVALID)?;
+    let known = core.pds.get_mut(pd as usize).ok_or(Errno::INVALID)?;
     let peer = wire::acquire(&mut core.nic, remote, local)?;
     known.address_handles += 1;
     let route = &attr.grh;
-    let marking = match attr.is_global {
-        0 => Marking::NONE,
-        _ => Marking::new(route.traffic_class, route.hop_limit, route.flow_label),
+    let ip_fields = match attr.is_global {
+        0 => PackedIpFields::NONE,
+        _ => PackedIpFields::new(route.traffic_class, route.hop_limit, route.flow_label),
     };
-    Ok(core.ahs.insert(Ah { peer, pd, marking }))
+    Ok(core.ahs.insert(Ah { peer, pd, ip_fields }) as u32)
 }
 
 /// Implements `ibv_create_ah`.
@@ -72,9 +72,9 @@ pub unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
     // SAFETY: guaranteed by the caller.
     let (context, handle) = unsafe { (Context::of((*ah).context), (*ah).handle) };
     number(context.shared.enter().and_then(|mut core| {
-        let known = core.ahs.remove(handle).ok_or(Errno::INVALID)?;
+        let known = core.ahs.try_remove(handle as usize).ok_or(Errno::INVALID)?;
         core.retire(known.peer);
-        if let Some(pd) = core.pds.get_mut(known.pd) {
+        if let Some(pd) = core.pds.get_mut(known.pd as usize) {
             pd.address_handles -= 1;
         }
         // SAFETY: `ibv_create_ah` allocated it as a `Box`, and the caller gives up ownership.
@@ -83,10 +83,11 @@ pub unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
     }))
 }
 
-/// Returns source, destination and markings from the 40 bytes in front of a received datagram.
+/// Returns source address, destination address and header fields such as the traffic class from the 40 bytes that
+/// precede a received datagram.
 ///
 /// An IPv4 header occupies the last 20 of them; the first bytes then do not form a valid IPv6 header.
-fn header_of(grh: &ibv_grh) -> (IpAddr, IpAddr, Marking) {
+fn header_of(grh: &ibv_grh) -> (IpAddr, IpAddr, PackedIpFields) {
     // The last 20 bytes: the destination GID and the last four bytes of the source GID.
     let mut v4 = [0u8; 20];
     v4[..4].copy_from_slice(&grh.sgid.raw[12..]);
@@ -94,12 +95,12 @@ fn header_of(grh: &ibv_grh) -> (IpAddr, IpAddr, Marking) {
     let first_word = u32::from_be(grh.version_tclass_flow);
     let is_v6 = first_word >> 28 == 6;
     if v4[0] == 0x45 && !is_v6 {
-        let at =
+        let ipv4_at =
             |offset: usize| IpAddr::from(Ipv4Addr::new(v4[offset], v4[offset + 1], v4[offset + 2], v4[offset + 3]));
-        return (at(12), at(16), Marking::new(v4[1], v4[8], 0));
+        return (ipv4_at(12), ipv4_at(16), PackedIpFields::new(v4[1], v4[8], 0));
     }
-    let ip = |gid: &ibv_gid| IpAddr::from(gid.raw).to_canonical();
-    (ip(&grh.sgid), ip(&grh.dgid), Marking::new((first_word >> 20) as u8, grh.hop_limit, first_word))
+    let gid_ip = |gid: &ibv_gid| IpAddr::from(gid.raw).to_canonical();
+    (gid_ip(&grh.sgid), gid_ip(&grh.dgid), PackedIpFields::new((first_word >> 20) as u8, grh.hop_limit, first_word))
 }
 
 fn from_completion(port: u8, wc: &ibv_wc, grh: *const ibv_grh) -> Result<ibv_ah_attr> {
@@ -108,15 +109,15 @@ fn from_completion(port: u8, wc: &ibv_wc, grh: *const ibv_grh) -> Result<ibv_ah_
     }
     // SAFETY: the program passes the header that belongs to the completion; buffers need not be aligned.
     let grh = unsafe { grh.read_unaligned() };
-    let (theirs, ours, marking) = header_of(&grh);
-    let index = wire::addresses().iter().position(|address| address.ip == ours).ok_or(Errno::INVALID)?;
+    let (remote, local, ip_fields) = header_of(&grh);
+    let index = wire::addresses().iter().position(|address| address.ip == local).ok_or(Errno::INVALID)?;
     Ok(ibv_ah_attr {
         grh: ibv_global_route {
-            dgid: wire::gid_of(theirs),
-            flow_label: marking.flow_label(),
+            dgid: wire::gid_of(remote),
+            flow_label: ip_fields.flow_label(),
             sgid_index: index as u8,
-            hop_limit: marking.hop_limit(),
-            traffic_class: marking.traffic_class(),
+            hop_limit: ip_fields.hop_limit(),
+            traffic_class: ip_fields.traffic_class(),
         },
         dlid: wc.slid,
         sl: wc.sl,

@@ -1,11 +1,12 @@
 //! Protection against cancellation of program threads while they are inside this library.
 //!
-//! `pthread_cancel` terminates a thread at its next cancellation point, and most system calls of the C library are one:
-//! `write`, `recvmsg`, `open`, `close`. A thread that terminated in the middle of a call of this library would leave
-//! inconsistent state behind, a held lock included; and the unwinding would run destructors below a C function, where
-//! Rust aborts the process. Cancellation is therefore disabled while [`Uncancelled`] exists, and every code path that
-//! takes a lock holds one. The only verbs that are cancellation points are those that wait for an event, as with the
-//! drivers of hardware devices; they wait without holding an `Uncancelled`.
+//! `pthread_cancel` terminates a thread at its next cancellation point, and most of the C library's system calls are
+//! cancellation points: `write`, `recvmsg`, `open`, `close`. A thread that terminated in the middle of a call of this
+//! library would leave inconsistent state behind, including a held lock; and the unwinding would run destructors in
+//! stack frames below a C function, where Rust aborts the process. Cancellation is therefore disabled while
+//! [`CancellationGuard`] exists, and every code path that takes a lock holds one. The only verbs that are cancellation
+//! points are those that wait for an event, as with the drivers of hardware devices; they wait without holding an
+//! `CancellationGuard`.
 
 use std::ffi::{c_int, c_void};
 use std::marker::PhantomData;
@@ -13,33 +14,33 @@ use std::ptr;
 
 /// Disables cancellation of the thread that created it while it exists; a pending cancellation takes effect later.
 #[derive(Debug)]
-pub(crate) struct Uncancelled {
-    before: c_int,
+pub(crate) struct CancellationGuard {
+    previous_state: c_int,
     /// Makes the type neither `Send` nor `Sync`: it belongs to one thread.
     _thread: PhantomData<*const ()>,
 }
 
-impl Uncancelled {
+impl CancellationGuard {
     #[inline]
     pub(crate) fn begin() -> Self {
-        let mut before = ENABLE;
+        let mut previous_state = ENABLE;
         // SAFETY: writes a local variable and thread-local state; may also be called from signal handlers.
-        unsafe { pthread_setcancelstate(DISABLE, &raw mut before) };
-        Self { before, _thread: PhantomData }
+        unsafe { pthread_setcancelstate(DISABLE, &raw mut previous_state) };
+        Self { previous_state, _thread: PhantomData }
     }
 }
 
-impl Drop for Uncancelled {
+impl Drop for CancellationGuard {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: as above. This call is not itself a cancellation point: a cancellation requested meanwhile takes
         // effect at the next one.
-        unsafe { pthread_setcancelstate(self.before, ptr::null_mut()) };
+        unsafe { pthread_setcancelstate(self.previous_state, ptr::null_mut()) };
     }
 }
 
-/// Reads the eight bytes of an `eventfd` into `count`, as read(2). A thread may be cancelled while it waits here. It is
-/// then unwound up to the program, so no `extern "C"` function on the way may hold values with destructors.
+/// Reads the eight bytes of an `eventfd` into `count`, as read(2). A thread may be cancelled while it waits here. It
+/// is then unwound up to the program, so no `extern "C"` function on the call stack may hold values with destructors.
 #[inline(never)]
 pub(crate) fn read_cancellably(fd: c_int, count: &mut u64) -> isize {
     // SAFETY: `count` provides space for eight bytes.
@@ -50,7 +51,7 @@ pub(crate) fn read_cancellably(fd: c_int, count: &mut u64) -> isize {
 // SAFETY: the signatures are those of POSIX; the second function unwinds when it acts as a cancellation point.
 #[allow(unknown_lints, invalid_runtime_symbol_definitions, reason = "newer compilers want a `read` that never unwinds")]
 unsafe extern "C-unwind" {
-    fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
+    fn pthread_setcancelstate(state: c_int, previous_state: *mut c_int) -> c_int;
     fn read(fd: c_int, into: *mut c_void, len: usize) -> isize;
 }
 

@@ -5,7 +5,7 @@ use std::ptr;
 
 use crate::abi::*;
 use crate::context::Context;
-use crate::core::Waiting;
+use crate::core::PendingEvent;
 use crate::errno::{Errno, Result, minus_one, number, pointer};
 use crate::event::EventQueue;
 use crate::object::{self, ChannelObject, CqObject, Element, Ptr, QpObject, SrqObject};
@@ -58,13 +58,13 @@ pub unsafe extern "C" fn ibv_get_cq_event(
     let (events, context) = unsafe { (&object::channel(channel).events, Context::of((*channel).context)) };
     context.shared.hand_over();
     // SAFETY: before a completion queue is destroyed, it removes its events from the channel, which waits until this
-    // event has been counted, and then waits for the acknowledgement.
-    let fetched = |of: &Ptr<CqObject>| unsafe { (*of.0).completions.fetched() };
-    minus_one(events.pop(fetched).map(|of| {
+    // event has been counted; it then waits for the acknowledgement of the event.
+    let fetched = |cq_object: &Ptr<CqObject>| unsafe { (*cq_object.0).completions.fetched() };
+    minus_one(events.pop(fetched).map(|cq_object| {
         // SAFETY: as above, and the caller guarantees that both may be written.
         unsafe {
-            *cq = of.0.cast();
-            *cq_context = (*of.0).c.cq.cq_context;
+            *cq = cq_object.0.cast();
+            *cq_context = (*cq_object.0).c.cq.cq_context;
         }
     }))
 }
@@ -88,8 +88,8 @@ pub unsafe extern "C" fn ibv_get_async_event(context: *mut ibv_context, event: *
     // SAFETY: guaranteed by the caller.
     let events = &unsafe { Context::of(context) }.shared.events;
     // SAFETY: before an object is destroyed, it removes its events from the queue, which waits until this event has
-    // been counted, and then waits for the acknowledgement.
-    let fetched = |waiting: &Waiting| unsafe {
+    // been counted; it then waits for the acknowledgement of the event.
+    let fetched = |waiting: &PendingEvent| unsafe {
         match waiting.element {
             Element::Qp(qp) => (*qp.0).events.fetched(),
             Element::Cq(cq) => (*cq.0).events.fetched(),
@@ -97,9 +97,9 @@ pub unsafe extern "C" fn ibv_get_async_event(context: *mut ibv_context, event: *
         }
     };
     minus_one(events.pop(fetched).map(|waiting| {
-        let told = ibv_async_event { element: waiting.element.pointer(), event_type: waiting.event_type };
+        let c_event = ibv_async_event { element: waiting.element.pointer(), event_type: waiting.event_type };
         // SAFETY: the caller guarantees that `event` may be written.
-        unsafe { ptr::write(event, told) };
+        unsafe { ptr::write(event, c_event) };
     }))
 }
 

@@ -6,12 +6,13 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rnic_base::BitRate;
 use rnic_host::Settings;
 use rnic_host::observe::Observer;
 
 use crate::abi::*;
-use crate::cancel::Uncancelled;
-use crate::core::{Core, Waiting};
+use crate::cancel::CancellationGuard;
+use crate::core::{Core, PendingEvent};
 use crate::errno::{Errno, Result};
 use crate::event::EventQueue;
 use crate::fork::Process;
@@ -30,22 +31,24 @@ pub(crate) struct Context {
 /// State of a context besides its C structure.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    driver: Driver<Driven>,
+    driver: Driver<DrivenNic>,
     /// Queue of asynchronous events.
-    pub(crate) events: Arc<EventQueue<Waiting>>,
+    pub(crate) events: Arc<EventQueue<PendingEvent>>,
     process: Process,
     /// Maximum number of queue pairs.
     pub(crate) queue_pairs_max: u32,
+    /// Lowest and highest rate to which a queue pair can be limited.
+    pub(crate) rate_limit_range: [BitRate; 2],
 }
 
 /// The NIC with its objects, and the queue that receives its asynchronous events.
 #[derive(Debug)]
-pub(crate) struct Driven {
+pub(crate) struct DrivenNic {
     core: Core,
-    events: Arc<EventQueue<Waiting>>,
+    events: Arc<EventQueue<PendingEvent>>,
 }
 
-impl Machine for Driven {
+impl Machine for DrivenNic {
     fn progress(&mut self) -> bool {
         let moved = self.core.progress();
         self.core.deliver(&self.events);
@@ -76,25 +79,26 @@ impl Shared {
     ///
     /// # Errors
     /// When the process has run out of descriptors or threads.
-    pub(crate) fn start(core: Core, settings: &Settings) -> Result<Arc<Self>> {
+    pub(crate) fn start(mut core: Core, settings: &Settings) -> Result<Arc<Self>> {
         let queue_pairs_max = core.nic.queue_pairs_max();
+        let rate_limit_range = core.nic.verbs().rate_limit_range();
         let events = Arc::new(EventQueue::new()?);
-        let driven = Driven { core, events: Arc::clone(&events) };
+        let driven = DrivenNic { core, events: Arc::clone(&events) };
         let driver = Driver::start(driven, settings.progress)
             .map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EAGAIN)))?;
-        Ok(Arc::new(Self { driver, events, process: Process::current(), queue_pairs_max }))
+        Ok(Arc::new(Self { driver, events, process: Process::current(), queue_pairs_max, rate_limit_range }))
     }
 
-    /// Returns whether this process has opened the device: a child process has only a copy of its parent's state.
+    /// Returns `true` if this process has opened the device: a child process has only a copy of its parent's state.
     #[inline]
     pub(crate) fn is_of_this_process(&self) -> bool {
         self.process.is_current()
     }
 
-    /// Takes the lock on behalf of the program, which thereby drives the NIC itself.
+    /// Acquires the lock for a call of the program, which then drives the NIC itself.
     ///
     /// # Errors
-    /// In a child of the process that has opened the device.
+    /// When this process is a child of the one that opened the device.
     #[inline]
     pub(crate) fn enter(&self) -> Result<NicGuard<'_>> {
         if !self.is_of_this_process() {
@@ -103,16 +107,22 @@ impl Shared {
         Ok(NicGuard(self.driver.lock()))
     }
 
-    /// Gives `look` read access to the NIC; does not count as a call of the program.
-    pub(crate) fn look<R>(&self, look: impl FnOnce(&Core) -> R) -> R {
-        self.driver.look(|driven| look(&driven.core))
+    /// Calls `inspect` with read access to the NIC; this does not count as a call of the program.
+    pub(crate) fn inspect<R>(&self, inspect: impl FnOnce(&Core) -> R) -> R {
+        self.driver.inspect(|driven| inspect(&driven.core))
+    }
+
+    /// Calls `change` with the NIC, and lets the progress thread do what follows from it; this does not count as a call
+    /// of the program.
+    pub(crate) fn control<R>(&self, change: impl FnOnce(&mut Core) -> R) -> R {
+        self.driver.control(|driven| change(&mut driven.core))
     }
 
     /// Transfers the driving of the NIC to the progress thread immediately, because the program is about to sleep until
     /// an event arrives.
     pub(crate) fn hand_over(&self) {
         if let Ok(mut guard) = self.enter() {
-            guard.end_of_posts();
+            guard.flush_posts();
             guard.0.hand_over();
         }
     }
@@ -120,7 +130,7 @@ impl Shared {
 
 /// The held lock. Events that were raised while it was held are delivered when it is dropped.
 #[derive(Debug)]
-pub(crate) struct NicGuard<'a>(Guard<'a, Driven>);
+pub(crate) struct NicGuard<'a>(Guard<'a, DrivenNic>);
 
 impl NicGuard<'_> {
     /// Transfers the driving of the NIC to the progress thread, because the program is about to sleep until an event
@@ -149,13 +159,13 @@ impl DerefMut for NicGuard<'_> {
 impl Drop for NicGuard<'_> {
     #[inline]
     fn drop(&mut self) {
-        let Driven { core, events } = &mut *self.0;
+        let DrivenNic { core, events } = &mut *self.0;
         core.deliver(events);
     }
 }
 
 impl Context {
-    /// Byte offset of the C structure `ibv_context`, which programs use, within this one.
+    /// Byte offset of the C structure `ibv_context`, which programs use, within `Context`.
     const C_OFFSET: usize = offset_of!(Self, c) + offset_of!(verbs_context, context);
 
     /// Creates a context around `c`, which is complete except for the descriptors.
@@ -172,7 +182,7 @@ impl Context {
         unsafe { &raw mut (*context).c.context }
     }
 
-    /// Returns the context behind a C pointer.
+    /// Returns the context that a C pointer refers to.
     ///
     /// # Safety
     /// The pointer was returned by this library for a context that is open.
@@ -187,13 +197,13 @@ impl Context {
     /// # Safety
     /// The pointer is from [`Context::make`] and is not used again.
     pub(crate) unsafe fn close(pointer: *mut ibv_context) {
-        let _uncancelled = Uncancelled::begin();
+        let _cancellation_guard = CancellationGuard::begin();
         // SAFETY: `make` allocated it as a `Box`, and the caller gives up ownership.
         let mut context = unsafe { Box::from_raw(pointer.byte_sub(Self::C_OFFSET).cast::<Self>()) };
         if context.shared.is_of_this_process() {
             drop(context.observer.take());
         } else {
-            // The thread and the queue pairs belong to the parent process: leave both untouched.
+            // The thread and the queue pairs belong to the parent process: they must not be changed.
             std::mem::forget(context);
         }
     }

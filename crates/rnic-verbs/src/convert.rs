@@ -36,9 +36,9 @@ pub(crate) fn work_completion(completion: &Completion) -> ibv_wc {
     }
 }
 
-/// Returns the service level field of a completion. There are no service levels here; for a received datagram the field
-/// instead encodes which header precedes it, in the encoding of mlx5 adapters that UCX reads: 8 for UDP, plus 1 for
-/// IPv6 or 2 for IPv4.
+/// Returns the service level field of a completion. This library has no service levels; for a received datagram the
+/// field instead encodes the type of header that precedes it, in the encoding of mlx5 adapters that UCX reads: 8 for
+/// UDP, plus 1 for IPv6 or 2 for IPv4.
 #[inline]
 fn header_type(flags: WcFlags) -> u8 {
     match (flags.contains(WcFlags::GRH), flags.contains(WcFlags::IPV4)) {

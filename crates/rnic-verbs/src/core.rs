@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use rnic_base::Duration;
 use rnic_engine::{AsyncEvent, CqId, PdId, PeerId, SendRequest, SrqId, Transport};
-use rnic_host::{Marking, Nic, Region, Settings};
+use rnic_host::{Nic, PackedIpFields, Region, Settings};
 use rnic_wire::Qpn;
+use slab::Slab;
 
 use crate::abi::*;
 use crate::errno::{Errno, Result};
@@ -14,11 +15,10 @@ use crate::event::EventQueue;
 use crate::file::File;
 use crate::notice;
 use crate::object::{ChannelObject, CqObject, Element, Ptr, QpObject, SrqObject};
-use crate::slab::Slab;
 
-/// An asynchronous event that waits for `ibv_get_async_event`.
+/// An asynchronous event that has not yet been fetched with `ibv_get_async_event`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct PendingEvent {
     pub(crate) element: Element,
     pub(crate) event_type: u32,
 }
@@ -27,7 +27,7 @@ pub(crate) struct Waiting {
 #[derive(Debug)]
 pub(crate) struct Pd {
     pub(crate) id: PdId,
-    /// Number of address handles in it; the engine counts all other objects.
+    /// Number of address handles in the domain; the engine counts all other objects.
     pub(crate) address_handles: u32,
 }
 
@@ -64,11 +64,11 @@ pub(crate) struct Srq {
 /// A domain of extended reliable connections (XRC domain).
 #[derive(Debug)]
 pub(crate) struct Xrcd {
-    /// The file through which it is shared; `None` when it is not shared.
+    /// The file through which processes share the domain; `None` when it is not shared.
     pub(crate) file: Option<File>,
-    /// Number of times it has been opened.
+    /// Number of times the domain has been opened.
     pub(crate) opened: u32,
-    /// Number of queue pairs and shared receive queues in it.
+    /// Number of queue pairs and shared receive queues in the domain.
     pub(crate) users: u32,
 }
 
@@ -77,8 +77,8 @@ pub(crate) struct Xrcd {
 pub(crate) struct Ah {
     pub(crate) peer: PeerId,
     pub(crate) pd: u32,
-    /// Traffic class, hop limit and flow label for their IP headers.
-    pub(crate) marking: Marking,
+    /// Traffic class, hop limit and flow label of the datagrams' IP headers.
+    pub(crate) ip_fields: PackedIpFields,
 }
 
 /// A queue pair.
@@ -87,15 +87,17 @@ pub(crate) struct Qp {
     pub(crate) qpn: Qpn,
     pub(crate) object: Ptr<QpObject>,
     pub(crate) pd: PdId,
-    /// Capabilities granted when it was created.
+    /// Capabilities granted when the queue pair was created.
     pub(crate) cap: ibv_qp_cap,
     pub(crate) signal_all: bool,
     pub(crate) qp_type: u32,
-    /// Attributes set by `ibv_modify_qp` since, as `ibv_query_qp` returns them.
+    /// Attributes set by `ibv_modify_qp` since then, as `ibv_query_qp` returns them.
     pub(crate) attr: ibv_qp_attr,
-    /// The peer that it is connected to.
+    /// Burst set by `ibv_modify_qp_rate_limit`, in bytes; zero for the default.
+    pub(crate) burst_bytes: u32,
+    /// The peer that the queue pair is connected to.
     pub(crate) peer: Option<PeerId>,
-    /// Set for the target queue pair of an extended reliable connection, which has no protection domain and no
+    /// `Some` for the target queue pair of an extended reliable connection, which has no protection domain and no
     /// completion queue of its own.
     pub(crate) target: Option<TargetParts>,
     /// Buffer for inline data until it is sent: one slot for each entry of the send queue.
@@ -104,8 +106,8 @@ pub(crate) struct Qp {
     pub(crate) posted: u64,
 }
 
-/// The protection domain and completion queue that the engine requires for every queue pair and that an XRC target does
-/// not have of its own; and its XRC domain.
+/// The protection domain and completion queue that the engine requires for every queue pair and that an XRC target
+/// queue pair does not have itself, and its XRC domain.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TargetParts {
     pub(crate) pd: PdId,
@@ -113,7 +115,7 @@ pub(crate) struct TargetParts {
     pub(crate) xrcd: u32,
 }
 
-/// All state behind the lock.
+/// All state that the lock protects.
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) nic: Nic,
@@ -121,8 +123,8 @@ pub(crate) struct Core {
     pub(crate) transport: Arc<Transport>,
     /// Transports for connections whose peer does not support `transport`, best first.
     pub(crate) fallbacks: Vec<Arc<Transport>>,
-    /// Unit in which the wait for a silent peer is counted, in retransmission timeouts:
-    /// [`rnic_policy::Profile::patience_timeout`].
+    /// Retransmission timeout, the unit in which the waiting time for a peer that does not respond is counted:
+    /// [`rnic_policy::Profile::silence_unit`].
     pub(crate) timeout: Duration,
     pub(crate) pds: Slab<Pd>,
     pub(crate) mrs: Slab<Mr>,
@@ -131,16 +133,16 @@ pub(crate) struct Core {
     pub(crate) xrcds: Slab<Xrcd>,
     pub(crate) ahs: Slab<Ah>,
     pub(crate) qps: Slab<Qp>,
-    /// Peers of destroyed address handles that are kept while datagrams to them may still wait in a send queue.
+    /// Peers of destroyed address handles that are retained while datagrams to them may still be in a send queue.
     retired: Vec<PeerId>,
     /// Number of consecutive calls that posted sends, since the last call of another type.
     posts_in_a_row: u32,
-    /// True when an address without a GID denotes this host.
+    /// `true` if an address without a GID denotes this host.
     pub(crate) lids_are_loopback: bool,
-    /// True when notices are not printed.
+    /// `true` if notices are not printed.
     is_quiet: bool,
-    /// True when all posted requests have been offered to the network.
-    has_left: bool,
+    /// `true` if no posted requests are held back.
+    doorbell_rung: bool,
     /// Queue pair handles by queue pair number. Never iterated.
     pub(crate) by_qpn: HashMap<Qpn, u32>,
     pub(crate) by_cq: HashMap<CqId, u32>,
@@ -150,7 +152,7 @@ impl Core {
     pub(crate) fn new(nic: Nic, transport: Transport, fallbacks: Vec<Transport>, settings: &Settings) -> Self {
         Self {
             nic,
-            timeout: transport.profile().patience_timeout().unwrap_or(TIMEOUT_UNKNOWN),
+            timeout: transport.profile().silence_unit().unwrap_or(TIMEOUT_UNKNOWN),
             transport: Arc::new(transport),
             fallbacks: fallbacks.into_iter().map(Arc::new).collect(),
             pds: Slab::new(),
@@ -164,7 +166,7 @@ impl Core {
             posts_in_a_row: 0,
             lids_are_loopback: settings.lids_are_loopback,
             is_quiet: settings.quiet,
-            has_left: true,
+            doorbell_rung: true,
             by_qpn: HashMap::new(),
             by_cq: HashMap::new(),
         }
@@ -174,7 +176,7 @@ impl Core {
     ///
     /// # Errors
     /// When there is no such queue pair, it is connected already, or it is not a reliable connection.
-    pub(crate) fn speak(&mut self, qpn: Qpn, index: usize) -> Result<()> {
+    pub(crate) fn select_transport(&mut self, qpn: Qpn, index: usize) -> Result<()> {
         let Some(index) = index.checked_sub(1) else { return Ok(()) };
         let transport = self.fallbacks.get(index).ok_or(Errno::INVALID)?;
         self.nic.verbs().set_transport(qpn, transport)?;
@@ -185,10 +187,10 @@ impl Core {
     /// remote shared receive queue.
     ///
     /// # Errors
-    /// When there is no such queue pair, it cannot send, or the engine refuses the request.
+    /// When there is no such queue pair, it cannot send, or the engine rejects the request.
     #[inline]
     pub(crate) fn post_send(&mut self, handle: u32, request: &SendRequest<'_>, srqn: u32) -> Result<()> {
-        let qp = self.qps.get_mut(handle).ok_or(Errno::INVALID)?;
+        let qp = self.qps.get_mut(handle as usize).ok_or(Errno::INVALID)?;
         match qp.qp_type {
             IBV_QPT_XRC_SEND => self.nic.verbs().post_send_shared(qp.qpn, request, srqn)?,
             IBV_QPT_XRC_RECV => return Err(Errno::INVALID),
@@ -199,59 +201,59 @@ impl Core {
     }
 
     /// Rings the doorbell once for all posted requests, so that they are sent. In a long series of calls that only
-    /// post, the doorbell is rung only once every several calls, because packets sent together cost the kernel little
-    /// more than one packet. The remaining requests are sent with the next call of another type, or the next time the
-    /// progress thread polls.
+    /// post requests, the doorbell is rung only once for several calls, because several packets sent together cost
+    /// the kernel little more than one packet. The remaining requests are sent with the next call of another type, or
+    /// the next time the progress thread polls.
     #[inline]
-    pub(crate) fn leave(&mut self) {
+    pub(crate) fn ring_doorbell(&mut self) {
         self.posts_in_a_row += 1;
-        if self.posts_in_a_row <= POSTS_AT_ONCE || self.posts_in_a_row.is_multiple_of(POSTS_TOGETHER) {
+        if self.posts_in_a_row <= IMMEDIATE_POSTS || self.posts_in_a_row.is_multiple_of(POSTS_PER_DOORBELL) {
             self.nic.doorbell();
-            self.has_left = true;
+            self.doorbell_rung = true;
         } else {
-            self.has_left = false;
+            self.doorbell_rung = false;
         }
     }
 
-    /// Releases a peer to which datagrams were sent, as soon as no datagram to it waits to be sent.
+    /// Releases a peer to which datagrams were sent, as soon as no datagram to it remains in a send queue.
     pub(crate) fn retire(&mut self, peer: PeerId) {
         self.retired.push(peer);
-        self.end_of_posts();
-        let is_idle = |qp: &Qp| self.nic.send_queue_room(qp.qpn) == Some(qp.cap.max_send_wr);
-        if self.qps.iter().filter(|qp| qp.qp_type == IBV_QPT_UD).all(is_idle) {
+        self.flush_posts();
+        let is_idle = |qp: &Qp| self.nic.send_queue_space(qp.qpn) == Some(qp.cap.max_send_wr);
+        if self.qps.iter().map(|(_, qp)| qp).filter(|qp| qp.qp_type == IBV_QPT_UD).all(is_idle) {
             for peer in std::mem::take(&mut self.retired) {
                 self.nic.release_peer(peer);
             }
         }
     }
 
-    /// Sends due packets and processes received ones; returns whether there was any activity.
+    /// Sends due packets and processes received ones; returns `true` if there was any activity.
     pub(crate) fn progress(&mut self) -> bool {
-        self.has_left = true;
+        self.doorbell_rung = true;
         self.nic.progress()
     }
 
-    /// Returns whether posted requests are held back to be sent together with later ones.
+    /// Returns `true` if posted requests are held back to be sent together with later ones.
     pub(crate) fn has_unsent_posts(&self) -> bool {
-        !self.has_left
+        !self.doorbell_rung
     }
 
     /// Sends all held-back requests, because the program has stopped posting.
     #[inline]
-    pub(crate) fn end_of_posts(&mut self) {
+    pub(crate) fn flush_posts(&mut self) {
         self.posts_in_a_row = 0;
-        if !self.has_left {
+        if !self.doorbell_rung {
             self.nic.doorbell();
-            self.has_left = true;
+            self.doorbell_rung = true;
         }
     }
 
-    /// Moves the NIC's events to their event queues and channels, and prints its notices on standard error.
+    /// Moves the NIC's events to their event queues and channels, and prints its notices to standard error.
     #[inline]
-    pub(crate) fn deliver(&mut self, events: &EventQueue<Waiting>) {
+    pub(crate) fn deliver(&mut self, events: &EventQueue<PendingEvent>) {
         while let Some(notice) = self.nic.poll_notice() {
             if !self.is_quiet {
-                notice::tell(&notice);
+                notice::print(&notice);
             }
         }
         while let Some(event) = self.nic.verbs().poll_event() {
@@ -259,7 +261,7 @@ impl Core {
         }
     }
 
-    fn deliver_one(&mut self, event: AsyncEvent, events: &EventQueue<Waiting>) {
+    fn deliver_one(&mut self, event: AsyncEvent, events: &EventQueue<PendingEvent>) {
         let (element, event_type) = match event {
             AsyncEvent::CqNotify(id) => return self.notify(id),
             AsyncEvent::CqOverrun(id) => (self.element_of_cq(id), IBV_EVENT_CQ_ERR),
@@ -270,20 +272,20 @@ impl Core {
             AsyncEvent::QpRequestError(qpn) => (self.element_of_qp(qpn), IBV_EVENT_QP_REQ_ERR),
             AsyncEvent::LastWqeReached(qpn) => (self.element_of_qp(qpn), IBV_EVENT_QP_LAST_WQE_REACHED),
             AsyncEvent::SendQueueDrained(qpn) => {
-                let wants = |qp: &Qp| qp.attr.en_sqd_async_notify != 0;
-                let element = self.qp_of(qpn).filter(|qp| wants(qp)).map(|qp| Element::Qp(qp.object));
+                let wants_event = |qp: &Qp| qp.attr.en_sqd_async_notify != 0;
+                let element = self.qp_of(qpn).filter(|qp| wants_event(qp)).map(|qp| Element::Qp(qp.object));
                 (element, IBV_EVENT_SQ_DRAINED)
             }
         };
         // The object may have been destroyed already.
         if let Some(element) = element {
-            events.push(Waiting { element, event_type });
+            events.push(PendingEvent { element, event_type });
         }
     }
 
     /// Delivers a completion event for a completion queue that requested notification.
     fn notify(&self, id: CqId) {
-        let cq = self.by_cq.get(&id).and_then(|handle| self.cqs.get(*handle));
+        let cq = self.by_cq.get(&id).and_then(|handle| self.cqs.get(*handle as usize));
         if let Some(Cq { object, channel: Some(channel), .. }) = cq {
             // SAFETY: a channel outlives its completion queues, because `ibv_destroy_comp_channel` refuses otherwise.
             let channel = unsafe { &*channel.0 };
@@ -292,7 +294,7 @@ impl Core {
     }
 
     fn qp_of(&self, qpn: Qpn) -> Option<&Qp> {
-        self.qps.get(*self.by_qpn.get(&qpn)?)
+        self.qps.get(*self.by_qpn.get(&qpn)? as usize)
     }
 
     fn element_of_qp(&self, qpn: Qpn) -> Option<Element> {
@@ -300,20 +302,20 @@ impl Core {
     }
 
     fn element_of_cq(&self, id: CqId) -> Option<Element> {
-        self.cqs.get(*self.by_cq.get(&id)?).map(|cq| Element::Cq(cq.object))
+        self.cqs.get(*self.by_cq.get(&id)? as usize).map(|cq| Element::Cq(cq.object))
     }
 
     fn element_of_srq(&self, id: SrqId) -> Option<Element> {
-        self.srqs.iter().find(|srq| srq.id == id).map(|srq| Element::Srq(srq.object))
+        self.srqs.iter().map(|(_, srq)| srq).find(|srq| srq.id == id).map(|srq| Element::Srq(srq.object))
     }
 }
 
-/// Number of consecutive posting calls whose requests are sent immediately: programs that wait for responses make no
-/// more in a row.
-const POSTS_AT_ONCE: u32 = 4;
+/// Number of consecutive posting calls whose requests are sent immediately: programs that wait for responses do not
+/// make more calls in a row.
+const IMMEDIATE_POSTS: u32 = 4;
 
-/// Number of calls in longer series whose requests are sent together: larger batches save no more.
-const POSTS_TOGETHER: u32 = 16;
+/// Number of calls whose requests are sent together in a longer series; larger batches save no further time.
+const POSTS_PER_DOORBELL: u32 = 16;
 
 /// Value of `Core::timeout` when the transport has no retransmission timeout of its own.
 const TIMEOUT_UNKNOWN: Duration = Duration::from_ms(1);

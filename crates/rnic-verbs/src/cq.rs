@@ -18,15 +18,15 @@ use crate::poll;
 const COMPLETIONS_MIN: u32 = 16;
 
 /// Parameters of a completion queue to create.
-struct Wanted {
+struct CqParams {
     cqe: u32,
     cq_context: *mut c_void,
     channel: *mut ibv_comp_channel,
     vector: u32,
 }
 
-fn create(context: *mut ibv_context, wanted: &Wanted) -> Result<*mut CqObject> {
-    if wanted.cqe == 0 || wanted.cqe > COMPLETIONS_MAX || wanted.vector >= COMPLETION_VECTORS as u32 {
+fn create(context: *mut ibv_context, params: &CqParams) -> Result<*mut CqObject> {
+    if params.cqe == 0 || params.cqe > COMPLETIONS_MAX || params.vector >= COMPLETION_VECTORS as u32 {
         return Err(Errno::INVALID);
     }
     // SAFETY: programs pass contexts that they have opened.
@@ -34,13 +34,13 @@ fn create(context: *mut ibv_context, wanted: &Wanted) -> Result<*mut CqObject> {
     // Enforce a minimum size, as hardware adapters do: under loss a program may get two completions where it expects
     // one, and an overflow of the completion queue moves its queue pairs to the error state (ib_send_lat -e requests
     // one entry).
-    let entries = wanted.cqe.max(COMPLETIONS_MIN);
+    let entries = params.cqe.max(COMPLETIONS_MIN);
     let id = core.nic.verbs().create_cq(entries)?;
     // SAFETY: null functions, zeros and empty locks of C are all valid.
     let mut c: ibv_cq_ex = unsafe { std::mem::zeroed() };
     c.cq.context = context;
-    c.cq.channel = wanted.channel;
-    c.cq.cq_context = wanted.cq_context;
+    c.cq.channel = params.channel;
+    c.cq.cq_context = params.cq_context;
     c.cq.cqe = entries as c_int;
     poll::fill(&mut c);
     let object = Box::into_raw(Box::new(CqObject {
@@ -49,8 +49,8 @@ fn create(context: *mut ibv_context, wanted: &Wanted) -> Result<*mut CqObject> {
         completions: Unacknowledged::default(),
         events: Unacknowledged::default(),
     }));
-    let channel = (!wanted.channel.is_null()).then(|| Ptr(wanted.channel.cast::<ChannelObject>()));
-    let handle = core.cqs.insert(Cq { id, object: Ptr(object), channel });
+    let channel = (!params.channel.is_null()).then(|| Ptr(params.channel.cast::<ChannelObject>()));
+    let handle = core.cqs.insert(Cq { id, object: Ptr(object), channel }) as u32;
     core.by_cq.insert(id, handle);
     // SAFETY: the object is new; the channel was created by the program, and its count changes only under the lock.
     unsafe {
@@ -71,13 +71,13 @@ pub extern "C" fn ibv_create_cq(
     channel: *mut ibv_comp_channel,
     comp_vector: c_int,
 ) -> *mut ibv_cq {
-    let wanted = Wanted {
+    let params = CqParams {
         cqe: u32::try_from(cqe).unwrap_or(0),
         cq_context,
         channel,
         vector: u32::try_from(comp_vector).unwrap_or(u32::MAX),
     };
-    pointer(create(context, &wanted).map(<*mut CqObject>::cast))
+    pointer(create(context, &params).map(<*mut CqObject>::cast))
 }
 
 /// Implements `ibv_create_cq_ex`.
@@ -94,18 +94,19 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
     if attr.comp_mask & !known != 0 {
         return pointer(Err(Errno::INVALID));
     }
-    // Single-threaded or multi-threaded polling makes no difference, because the lock covers both. Ignoring an overrun
-    // is refused, because it would lose completions silently.
+    // The flag for single-threaded polling has no effect, because the lock is taken in any case. The flag to ignore
+    // an overrun is rejected, because it would lose completions silently.
     let flags = if attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS == 0 { 0 } else { attr.flags };
-    // A parent domain carries hints on memory and threads, which need no action here.
-    if attr.wc_flags & !poll::READABLE != 0 || flags & !IBV_CREATE_CQ_ATTR_SINGLE_THREADED != 0 {
+    // The parent domain's hints on memory and threads need no action.
+    if attr.wc_flags & !poll::SUPPORTED_WC_FLAGS != 0 || flags & !IBV_CREATE_CQ_ATTR_SINGLE_THREADED != 0 {
         return pointer(Err(Errno::UNSUPPORTED));
     }
-    let wanted = Wanted { cqe: attr.cqe, cq_context: attr.cq_context, channel: attr.channel, vector: attr.comp_vector };
-    pointer(create(context, &wanted).map(<*mut CqObject>::cast))
+    let params =
+        CqParams { cqe: attr.cqe, cq_context: attr.cq_context, channel: attr.channel, vector: attr.comp_vector };
+    pointer(create(context, &params).map(<*mut CqObject>::cast))
 }
 
-/// Implements `ibv_modify_cq`: a no-op, because there are no interrupts to moderate.
+/// Implements `ibv_modify_cq`: not supported, because there are no interrupts to moderate.
 // SAFETY: C calls it through the pointer in the structure, with the arguments that the header specifies.
 pub(crate) unsafe extern "C" fn modify_cq(_cq: *mut ibv_cq, _attr: *mut ibv_modify_cq_attr) -> c_int {
     libc::EOPNOTSUPP
@@ -120,7 +121,7 @@ pub unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
     // SAFETY: guaranteed by the caller.
     let (context, handle) = unsafe { (Context::of((*cq).context), (*cq).handle) };
     number(context.shared.enter().and_then(|mut core| {
-        let id = core.cqs.get(handle).ok_or(Errno::INVALID)?.id;
+        let id = core.cqs.get(handle as usize).ok_or(Errno::INVALID)?.id;
         core.nic.verbs().resize_cq(id, u32::try_from(cqe).unwrap_or(0))?;
         // SAFETY: a field that programs read, and that changes only under the lock.
         unsafe { (*cq).cqe = cqe };
@@ -138,10 +139,10 @@ pub unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
     let (context, handle) = unsafe { (Context::of((*cq).context), (*cq).handle) };
     let object = cq.cast::<CqObject>();
     number(context.shared.enter().and_then(|mut core| {
-        let known = core.cqs.get(handle).ok_or(Errno::INVALID)?;
+        let known = core.cqs.get(handle as usize).ok_or(Errno::INVALID)?;
         let (id, channel) = (known.id, known.channel);
         core.nic.verbs().destroy_cq(id)?;
-        core.cqs.remove(handle);
+        core.cqs.try_remove(handle as usize);
         core.by_cq.remove(&id);
         if let Some(channel) = channel {
             // SAFETY: a channel outlives its completion queues; its count changes only under the lock, which is held

@@ -27,18 +27,18 @@ unsafe impl Sync for Device {}
 
 /// Name of the device.
 pub(crate) const NAME: &str = "rnic0";
-/// Name that its device file would have.
+/// Name that the device file of the device would have.
 pub(crate) const FILE_NAME: &str = "uverbs0";
-/// Path under which programs would look up the device in sysfs.
+/// Path at which programs would expect the device in sysfs.
 pub(crate) const SYSFS_PATH: &str = "/sys/class/infiniband/rnic0";
-/// Path under which programs would look up its device file in sysfs.
+/// Path at which programs would expect the device file in sysfs.
 pub(crate) const SYSFS_FILE_PATH: &str = "/sys/class/infiniband_verbs/uverbs0";
 /// Reported firmware version.
 pub(crate) const FIRMWARE: &str = env!("CARGO_PKG_VERSION");
-/// Number of completion vectors: programs distribute their completion queues over them. There are no interrupts behind
-/// them.
+/// Number of completion vectors: programs distribute their completion queues over them. There are no interrupts, so
+/// the choice has no effect.
 pub(crate) const COMPLETION_VECTORS: c_int = 8;
-/// Number of its only port.
+/// Number of the device's only port.
 pub(crate) const PORT: u8 = 1;
 /// The default partition key.
 pub(crate) const PARTITION_KEY: u16 = 0xffff;
@@ -70,7 +70,7 @@ impl Device {
         })
     }
 
-    /// Returns the device as the C pointer that programs use. Programs only read the structure behind it.
+    /// Returns the device as the C pointer that programs use. Programs only read the structure that it points to.
     pub(crate) fn pointer(&'static self) -> *mut ibv_device {
         (&raw const self.c).cast_mut()
     }
@@ -106,8 +106,8 @@ pub(crate) fn wire(settings: &Settings, port: u16) -> String {
     format!("{}, port {port}", settings.wire())
 }
 
-/// Settings with which the device was first opened, kept because the environment variables and the settings file may
-/// change later.
+/// Settings with which the device was first opened, stored because the environment variables and the settings file
+/// may change later.
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
 
 /// Records the settings with which the device is opened; only the first call has an effect.
@@ -120,18 +120,18 @@ pub(crate) fn settings() -> Option<&'static Settings> {
     SETTINGS.get()
 }
 
-/// Prints a description of the device on standard error, once per process.
+/// Prints a description of the device to standard error, once per process.
 pub(crate) fn announce(settings: &Settings, wire: &str) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         if !settings.quiet {
-            // A closed standard error is not a reason to fail.
+            // Errors are ignored, because standard error may be closed.
             let _ = writeln!(io::stderr(), "{}", settings.describe(NAME, wire));
         }
     });
 }
 
-/// Number of RDMA Reads and atomics in progress that is offered, fewer than the engine supports, because programs often
+/// Reported maximum of RDMA Reads and atomics in progress, fewer than the engine supports, because programs often
 /// request the maximum.
 pub(crate) const READS_OFFERED: u32 = 16;
 
@@ -156,25 +156,25 @@ pub(crate) fn port() -> ibv_port_attr {
     }
 }
 
-/// Returns the MTU code that programs use as the payload size of a packet. Between OpenRNIC processes packets are as
-/// large as the path allows; with real RoCEv2 peers they are as large as the programs agree on, based on this value:
-/// the largest MTU that every interface carries.
+/// Returns the MTU code that programs use as the payload size of a packet: the largest MTU that every interface
+/// carries. Between OpenRNIC processes, packets are as large as the path allows; with real RoCEv2 peers, they are as
+/// large as the programs agree on, based on this value.
 fn active_mtu() -> u32 {
     if !settings().is_some_and(|settings| settings.real_roce_peers) {
         return IBV_MTU_4096;
     }
     let addresses = rnic_host::local_addresses().unwrap_or_default();
-    let carried = addresses.iter().filter(|address| !address.is_loopback).filter_map(rnic_host::probe::wire_mtu);
-    let least = carried.min().and_then(PathMtu::at_most).map_or(IBV_MTU_4096, |mtu| mtu.code().get());
-    least.clamp(IBV_MTU_256, IBV_MTU_4096)
+    let mtus = addresses.iter().filter(|address| !address.is_loopback).filter_map(rnic_host::probe::wire_mtu);
+    let smallest = mtus.min().and_then(PathMtu::at_most).map_or(IBV_MTU_4096, |mtu| mtu.code().get());
+    smallest.clamp(IBV_MTU_256, IBV_MTU_4096)
 }
 
-/// Link width code of four lanes, at 25 Gbit/s each, which programs print as 100 Gbit/s. This is the order of magnitude
-/// that is reached under good conditions.
+/// Link width code of four lanes, at 25 Gbit/s each, which programs print as 100 Gbit/s: the order of magnitude of
+/// the throughput under good conditions.
 const WIDTH_4X: u8 = 2;
 const SPEED_EDR: u8 = 32;
 const LINK_UP: u8 = 5;
-/// The same speed in units of 100 Mbit/s.
+/// The speed of the link in units of 100 Mbit/s.
 pub(crate) const SPEED: u64 = 1_000;
 
 /// Implements `ibv_get_device_list`.
@@ -193,12 +193,12 @@ pub unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *mut ibv
 
 /// Returns a null-terminated list of one pointer, from the C library's allocator, because some programs release it with
 /// `free` (qperf).
-pub(crate) fn list_of<T>(only: *mut T) -> *mut *mut T {
+pub(crate) fn list_of<T>(entry: *mut T) -> *mut *mut T {
     // SAFETY: allocates zeroed space for two pointers.
     let list = unsafe { libc::calloc(2, size_of::<*mut T>()) }.cast::<*mut T>();
     if !list.is_null() {
         // SAFETY: there is space for two pointers; the second stays null and terminates the list.
-        unsafe { *list = only };
+        unsafe { *list = entry };
     }
     list
 }
@@ -245,7 +245,7 @@ pub(crate) fn address(index: i64) -> Result<wire::Address> {
     wire::addresses().into_iter().nth(index).ok_or(Errno::INVALID)
 }
 
-/// Implements `ibv_fork_init`: a no-op, because no memory is pinned and a fork therefore does no harm.
+/// Implements `ibv_fork_init`: a no-op, because no memory is pinned, so a fork causes no problem.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_fork_init() -> c_int {
     0

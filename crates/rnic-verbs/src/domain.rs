@@ -1,8 +1,8 @@
 //! Thread domains and parent domains.
 //!
-//! A parent domain is another name for a protection domain: objects created with it belong to the underlying protection
-//! domain. Its hints are accepted and need no action: one lock guards a device for all threads, and queues are stored
-//! inside the engine, so there is no memory of an object that a program's allocator could provide.
+//! A parent domain is another name for a protection domain: objects created with it belong to the underlying
+//! protection domain. Its hints are accepted and need no action: one lock guards a device for all threads, and queues
+//! are stored inside the engine, so objects need no memory that a program's allocator could provide.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -63,7 +63,7 @@ fn create(context: *mut ibv_context, attr: &ibv_parent_domain_init_attr) -> Resu
     let is_elsewhere = context_of_pd != context || (!attr.td.is_null() && unsafe { (*attr.td).context } != context);
     // SAFETY: as above.
     let core = unsafe { Context::of(context) }.shared.enter()?;
-    if is_elsewhere || core.pds.get(handle).is_none() {
+    if is_elsewhere || core.pds.get(handle as usize).is_none() {
         return Err(Errno::INVALID);
     }
     let parent = Parent::begin(attr.pd, attr.td);

@@ -1,24 +1,24 @@
-//! Queues of events behind a file descriptor that programs poll.
+//! Queues of events, each with a file descriptor that programs poll.
 //!
-//! The descriptor counts the waiting events: it is readable exactly while there are some. Programs that add it to their
-//! own event loop rely on this.
+//! The descriptor counts the pending events: it is readable exactly while there is at least one. Programs that add it
+//! to their own event loop rely on this.
 
 use std::collections::VecDeque;
 use std::ffi::c_int;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::{Condvar, Mutex, MutexGuard};
 
-use crate::cancel::{Uncancelled, read_cancellably};
+use crate::cancel::{CancellationGuard, read_cancellably};
 use crate::errno::{Errno, Result};
 use crate::heap::Busy;
 
-/// Takes a lock and ignores poisoning. No code that can panic runs with one held, and a panic would end the process at
-/// the C boundary anyway.
+/// Acquires a lock and ignores poisoning. No code that can panic runs while a lock is held, and a panic would abort
+/// the process at the C boundary anyway.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// A queue of events that wait to be fetched by the program.
+/// A queue of events that the program has not yet fetched.
 #[derive(Debug)]
 pub(crate) struct EventQueue<T> {
     fd: OwnedFd,
@@ -43,19 +43,19 @@ impl<T> EventQueue<T> {
 
     /// Adds an event.
     pub(crate) fn push(&self, event: T) {
-        // The signal handler delivers events too: it must not find the lock held by the thread that it interrupts.
+        // The signal handler delivers events too, so it must not run on a thread that holds the lock.
         let _busy = Busy::begin();
-        let _uncancelled = Uncancelled::begin();
+        let _cancellation_guard = CancellationGuard::begin();
         lock(&self.waiting).push_back(event);
         let one = 1u64;
-        // SAFETY: writes eight bytes of a local variable. It fails only when 2^64 events wait.
+        // SAFETY: writes eight bytes of a local variable. It fails only when 2^64 events are pending.
         unsafe { libc::write(self.fd(), (&raw const one).cast(), size_of::<u64>()) };
     }
 
-    /// Pops the oldest event; waits for one unless the program has made the descriptor non-blocking. `fetched` is
-    /// called under the queue's lock to record that the event is on its way to the program, so that code that destroys
-    /// the event's object, which calls [`EventQueue::forget`], finds either the event in the queue or that record.
-    pub(crate) fn pop(&self, fetched: impl FnOnce(&T)) -> Result<T> {
+    /// Pops the oldest event; waits for one unless the program has made the descriptor non-blocking. `on_fetched` is
+    /// called under the queue's lock to record that the event has been fetched. Code that destroys the event's object
+    /// calls [`EventQueue::forget`], and so finds either the event in the queue or that record.
+    pub(crate) fn pop(&self, on_fetched: impl FnOnce(&T)) -> Result<T> {
         loop {
             let mut count = 0u64;
             if read_cancellably(self.fd(), &mut count) < 0 {
@@ -65,7 +65,7 @@ impl<T> EventQueue<T> {
             // The queue is empty when the event's object has been destroyed meanwhile.
             let mut waiting = lock(&self.waiting);
             if let Some(event) = waiting.pop_front() {
-                fetched(&event);
+                on_fetched(&event);
                 return Ok(event);
             }
         }
@@ -74,22 +74,22 @@ impl<T> EventQueue<T> {
     /// Removes the events of an object that is being destroyed.
     pub(crate) fn forget(&self, mut is_gone: impl FnMut(&T) -> bool) {
         let _busy = Busy::begin();
-        let _uncancelled = Uncancelled::begin();
+        let _cancellation_guard = CancellationGuard::begin();
         let mut waiting = lock(&self.waiting);
         let before = waiting.len();
         waiting.retain(|event| !is_gone(event));
         for _ in waiting.len()..before {
             let mut count = 0u64;
-            let mut into = libc::iovec { iov_base: (&raw mut count).cast(), iov_len: size_of::<u64>() };
-            // SAFETY: reads eight bytes into a local variable. It does not block, because another thread may have just
-            // consumed the last count; that thread then finds no event for it.
-            unsafe { libc::preadv2(self.fd(), &raw mut into, 1, -1, libc::RWF_NOWAIT) };
+            let mut buffer = libc::iovec { iov_base: (&raw mut count).cast(), iov_len: size_of::<u64>() };
+            // SAFETY: reads eight bytes into a local variable. It must not block (`RWF_NOWAIT`), because another
+            // thread may have just consumed the last count; that thread then finds no event in the queue.
+            unsafe { libc::preadv2(self.fd(), &raw mut buffer, 1, -1, libc::RWF_NOWAIT) };
         }
     }
 }
 
-/// Number of events of an object that the program has fetched and not yet acknowledged. The object cannot be destroyed
-/// while there are any.
+/// Number of events of an object that the program has fetched and not yet acknowledged. The object cannot be
+/// destroyed until all are acknowledged.
 #[derive(Debug, Default)]
 pub(crate) struct Unacknowledged {
     count: Mutex<u32>,
@@ -102,16 +102,16 @@ impl Unacknowledged {
     }
 
     pub(crate) fn acknowledge(&self, count: u32) {
-        let mut left = lock(&self.count);
-        *left = left.saturating_sub(count);
+        let mut unacknowledged = lock(&self.count);
+        *unacknowledged = unacknowledged.saturating_sub(count);
         self.changed.notify_all();
     }
 
     /// Waits until all fetched events are acknowledged.
     pub(crate) fn wait(&self) {
-        let mut left = lock(&self.count);
-        while *left > 0 {
-            left = self.changed.wait(left).unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut unacknowledged = lock(&self.count);
+        while *unacknowledged > 0 {
+            unacknowledged = self.changed.wait(unacknowledged).unwrap_or_else(std::sync::PoisonError::into_inner);
         }
     }
 }
@@ -122,12 +122,12 @@ mod tests {
 
     fn is_readable(queue: &EventQueue<u32>) -> bool {
         let mut poll = libc::pollfd { fd: queue.fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: one structure, which outlives the call.
+        // SAFETY: passes one structure, which outlives the call.
         unsafe { libc::poll(&raw mut poll, 1, 0) == 1 }
     }
 
     #[test]
-    fn the_descriptor_is_readable_while_events_wait() {
+    fn the_descriptor_is_readable_while_events_are_queued() {
         let queue = EventQueue::new().expect("an eventfd");
         assert!(!is_readable(&queue));
         for event in [1, 2, 1, 3] {
@@ -142,22 +142,22 @@ mod tests {
     }
 
     #[test]
-    fn who_destroys_finds_the_event_or_its_count() {
+    fn an_event_is_always_queued_or_counted() {
         let queue = EventQueue::new().expect("an eventfd");
-        let (events, about_to) = (Unacknowledged::default(), std::sync::Barrier::new(2));
+        let (events, barrier) = (Unacknowledged::default(), std::sync::Barrier::new(2));
         queue.push(1);
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                let slowly = |_: &u32| {
-                    about_to.wait();
+                let count_slowly = |_: &u32| {
+                    barrier.wait();
                     std::thread::sleep(std::time::Duration::from_millis(20));
                     events.fetched();
                 };
-                assert_eq!(queue.pop(slowly), Ok(1));
+                assert_eq!(queue.pop(count_slowly), Ok(1));
             });
-            about_to.wait();
+            barrier.wait();
             queue.forget(|_| true);
-            assert_eq!(*lock(&events.count), 1, "neither in the queue nor counted: its object would go");
+            assert_eq!(*lock(&events.count), 1, "the event is neither in the queue nor counted");
         });
     }
 

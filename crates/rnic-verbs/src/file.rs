@@ -1,4 +1,4 @@
-//! Identity of files, as the kernel distinguishes them.
+//! Identity of files, by device and inode number.
 
 use std::ffi::c_int;
 

@@ -1,8 +1,8 @@
-//! Use of a parent's objects by a child process after a fork: refused.
+//! Rejects the use of a parent's objects by a child process after a fork.
 //!
-//! A child has a copy of the tables and shares the sockets. If it used them, both processes would act for the same
+//! A child has a copy of the tables and shares the sockets. If it used them, both processes would operate the same
 //! queue pairs. Every context therefore stores the process in which it was opened, and returns an error in any other
-//! process. A child may open the device anew.
+//! process. A child may open the device again itself.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -30,7 +30,7 @@ impl Process {
         Self(GENERATION.load(Ordering::Relaxed))
     }
 
-    /// Returns whether this is the calling process.
+    /// Returns `true` if this is the identity of the calling process.
     #[inline]
     pub(crate) fn is_current(self) -> bool {
         self == Self::current()

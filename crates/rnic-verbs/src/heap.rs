@@ -1,10 +1,10 @@
 //! The library's own memory allocator.
 //!
 //! The signal handler of [`crate::progress`] runs the engine at an arbitrary point of the program, possibly inside
-//! `malloc`: calling the C library's allocator there would wait for a lock that the interrupted thread itself holds.
-//! This library therefore has its own allocator (mimalloc), and records for each thread whether it is inside this
-//! allocator or holds one of the small locks that the handler would need. The handler does nothing on such a thread;
-//! the next call or the progress thread does the work instead.
+//! `malloc`: calling the C library's allocator there could deadlock on a lock that the interrupted thread itself
+//! holds. This library therefore has its own allocator (mimalloc), and records for each thread whether it is inside
+//! this allocator or holds one of the small locks that the handler would need. On such a thread the handler returns
+//! immediately; the next call or the progress thread does the work instead.
 
 #[cfg(feature = "shared-object")]
 use std::alloc::{GlobalAlloc, Layout};
@@ -21,22 +21,22 @@ use mimalloc::MiMalloc;
 pub(crate) struct Heap;
 
 thread_local! {
-    // `const` and without a destructor, so that a signal handler may read it.
+    // Initialized by a constant and without a destructor, so that a signal handler may read it.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Returns whether the calling thread is inside the allocator or holds a lock that the signal handler would need.
+/// Returns `true` if the calling thread is inside the allocator or holds a lock that the signal handler would need.
 pub(crate) fn is_busy() -> bool {
     DEPTH.get() > 0
 }
 
-/// Initializes the state of the calling thread that the allocator and the signal handler need, before a handler runs on
-/// it.
+/// Initializes the state of the calling thread that the allocator and the signal handler need, before the handler
+/// runs on it.
 pub(crate) fn prepare_thread() {
     drop(Box::new(is_busy()));
 }
 
-/// Makes the signal handler do nothing on the thread that created it, while it exists.
+/// While a value of this type exists, the signal handler does nothing on the thread that created it.
 #[derive(Debug)]
 pub(crate) struct Busy(PhantomData<*const ()>);
 
@@ -44,8 +44,8 @@ impl Busy {
     #[inline]
     pub(crate) fn begin() -> Self {
         DEPTH.set(DEPTH.get() + 1);
-        // The compiler must not move the accesses that it protects before this store; a compiler fence suffices,
-        // because a handler sees the stores of its own thread in program order.
+        // The compiler must not move the protected accesses before this store; a compiler fence suffices, because a
+        // handler sees the stores of its own thread in program order.
         compiler_fence(Ordering::SeqCst);
         Self(PhantomData)
     }

@@ -13,8 +13,9 @@
 //!
 //! A program holds pointers to C structures. Each C structure is the first part of a larger structure of this library
 //! (`object.rs`), whose `handle` is the index of the remaining state in the context's tables (`core.rs`), which are
-//! protected by the context's single lock (`context.rs`). The verbs calls are implemented on top of that; a context's
-//! function table (`operations.rs`) refers to the calls.
+//! protected by the context's single lock (`context.rs`). The verbs calls are implemented on top of that; the
+//! function table of a context (`operations.rs`) points to them.
+#![expect(unsafe_code, reason = "it is called from C")]
 
 #[allow(dead_code, non_camel_case_types, non_snake_case, reason = "it has what the C header has, under the same names")]
 mod abi;
@@ -36,7 +37,7 @@ mod heap;
 mod import;
 mod mr;
 mod mw;
-mod newer;
+mod newer_calls;
 mod notice;
 mod object;
 mod odp;
@@ -51,7 +52,6 @@ mod qp;
 mod query;
 mod rdmacm;
 mod request;
-mod slab;
 mod srq;
 mod strings;
 mod sysfs;

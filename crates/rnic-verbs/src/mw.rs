@@ -22,18 +22,18 @@ pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: u32) -> *mut ibv
     // SAFETY: as above.
     let entered = unsafe { Context::of(context) }.shared.enter();
     pointer(entered.and_then(|mut core| {
-        let which = match kind {
+        let window_kind = match kind {
             IBV_MW_TYPE_1 => WindowKind::One,
             IBV_MW_TYPE_2 => WindowKind::Two,
             _ => return Err(Errno::INVALID),
         };
         let id = pd_id(&core, domain)?;
-        let rkey = core.nic.verbs().allocate_window(id, which)?.0;
+        let rkey = core.nic.verbs().allocate_window(id, window_kind)?.0;
         Ok(Box::into_raw(Box::new(MwObject { c: ibv_mw { context, pd, rkey, handle: 0, kind } })).cast())
     }))
 }
 
-/// Implements `ibv_dealloc_mw`: the access that the window granted ends with it.
+/// Implements `ibv_dealloc_mw`: the access that the window granted ends too.
 ///
 /// # Safety
 /// `mw` is a valid window, and not used again if this succeeds.
@@ -52,20 +52,20 @@ pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
 ///
 /// # Safety
 /// `mw` is a valid window, the region in `info` is valid or null.
-pub(crate) unsafe fn binding(mw: *mut ibv_mw, rkey: u32, info: &ibv_mw_bind_info) -> Result<SendOp> {
+pub(crate) unsafe fn bind_operation(mw: *mut ibv_mw, rkey: u32, info: &ibv_mw_bind_info) -> Result<SendOp> {
     // SAFETY: guaranteed by the caller.
-    let (kind, own) = match unsafe { mw.as_ref() } {
+    let (kind, current_rkey) = match unsafe { mw.as_ref() } {
         Some(mw) => (mw.kind, mw.rkey),
         None => return Err(Errno::INVALID),
     };
     // SAFETY: as above.
     let region = unsafe { info.mr.as_ref() };
     let rights = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
-    // Local access rights are accepted and ignored, as by the kernel and as programs expect.
-    let known = rights | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_LOCAL_WRITE;
-    let is_other = (own ^ rkey) & !0xff != 0;
+    // Local access rights are accepted and ignored, as the kernel does and as programs expect.
+    let supported_flags = rights | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_LOCAL_WRITE;
+    let differs_from_window = (current_rkey ^ rkey) & !0xff != 0;
     let lacks_region = region.is_none() && (info.length > 0 || kind != IBV_MW_TYPE_1);
-    if info.mw_access_flags & !known != 0 || is_other || lacks_region {
+    if info.mw_access_flags & !supported_flags != 0 || differs_from_window || lacks_region {
         return Err(Errno::INVALID);
     }
     Ok(SendOp::Bind(Binding {
@@ -78,7 +78,7 @@ pub(crate) unsafe fn binding(mw: *mut ibv_mw, rkey: u32, info: &ibv_mw_bind_info
     }))
 }
 
-/// Implements `ibv_bind_mw`, for memory windows of type 1: their next key is derived from the current one.
+/// Implements `ibv_bind_mw`, for memory windows of type 1: its next key is derived from the current one.
 ///
 /// # Safety
 /// `qp`, `mw` and the region are valid, `bind` may be read.
@@ -87,15 +87,15 @@ pub(crate) unsafe extern "C" fn bind_mw(qp: *mut ibv_qp, mw: *mut ibv_mw, bind: 
     let (context, handle, bind) = unsafe { (Context::of((*qp).context), (*qp).handle, &*bind) };
     // SAFETY: as above.
     let rkey = unsafe { (*mw).rkey };
-    let next = (rkey & !0xff) | (rkey.wrapping_add(1) & 0xff);
+    let new_rkey = (rkey & !0xff) | (rkey.wrapping_add(1) & 0xff);
     number(context.shared.enter().and_then(|mut core| {
         // SAFETY: as above.
-        let op = unsafe { binding(mw, next, &bind.bind_info) }?;
+        let op = unsafe { bind_operation(mw, new_rkey, &bind.bind_info) }?;
         let flags = request::flags(bind.send_flags);
         core.post_send(handle, &SendRequest { wr_id: bind.wr_id, op, sges: &[], flags }, 0)?;
-        core.leave();
+        core.ring_doorbell();
         // SAFETY: as above; the program reads the field after the call has returned.
-        unsafe { ptr::write(&raw mut (*mw).rkey, next) };
+        unsafe { ptr::write(&raw mut (*mw).rkey, new_rkey) };
         Ok(())
     }))
 }

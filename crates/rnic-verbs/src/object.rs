@@ -1,4 +1,5 @@
-//! Objects behind C pointers: a C structure as the first field, followed by the library's own state.
+//! Objects that programs refer to by C pointers: a C structure as the first field, followed by the library's own
+//! state.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
@@ -39,9 +40,9 @@ unsafe impl<T> Send for Ptr<T> {}
 #[repr(C)]
 pub(crate) struct PdObject {
     pub(crate) c: ibv_pd,
-    /// Number of parent domains that refer to it; changes only under the context's lock.
+    /// Number of parent domains that refer to this domain; changes only under the context's lock.
     pub(crate) parents: AtomicU32,
-    /// For a parent domain: the domains that it refers to.
+    /// For a parent domain, the domains that it refers to; otherwise `None`.
     pub(crate) parent: Option<Parent>,
 }
 
@@ -56,7 +57,7 @@ impl PdObject {
 #[repr(C)]
 pub(crate) struct TdObject {
     pub(crate) c: ibv_td,
-    /// Number of parent domains that refer to it; changes only under the context's lock.
+    /// Number of parent domains that refer to this domain; changes only under the context's lock.
     pub(crate) users: AtomicU32,
 }
 
@@ -68,7 +69,7 @@ pub(crate) struct Parent {
 }
 
 impl Parent {
-    /// Registers the parent domain as a user of both.
+    /// Registers the parent domain as a user of both domains.
     pub(crate) fn begin(pd: *mut ibv_pd, td: *mut ibv_td) -> Self {
         // SAFETY: programs pass domains that they have created; from here on the counts prevent their destruction.
         unsafe {
@@ -80,7 +81,7 @@ impl Parent {
         Self { pd, td }
     }
 
-    /// Unregisters the parent domain from both when it is destroyed.
+    /// Unregisters the parent domain from both domains when it is destroyed.
     pub(crate) fn end(self) {
         // SAFETY: neither can have been freed, because `begin` has registered this parent domain as a user.
         unsafe {
@@ -121,12 +122,12 @@ pub(crate) struct ChannelObject {
 #[repr(C)]
 pub(crate) struct CqObject {
     pub(crate) c: ibv_cq_ex,
-    /// The completion that the `read_*` functions return fields of; used only by the one thread between `start_poll`
-    /// and `end_poll`.
+    /// Completion whose fields the `read_*` functions return; only the thread between `start_poll` and `end_poll`
+    /// uses it.
     pub(crate) current: UnsafeCell<ibv_wc>,
-    /// Unacknowledged completion events.
+    /// Number of unacknowledged completion events.
     pub(crate) completions: Unacknowledged,
-    /// Unacknowledged asynchronous events.
+    /// Number of unacknowledged asynchronous events.
     pub(crate) events: Unacknowledged,
 }
 
@@ -141,7 +142,7 @@ pub(crate) struct SrqObject {
 #[repr(C)]
 pub(crate) struct QpObject {
     pub(crate) c: ibv_qp_ex,
-    /// True when the program has requested the `wr_*` functions.
+    /// `true` if the program has requested the `wr_*` functions.
     pub(crate) is_extended: bool,
     pub(crate) builder: Builder,
     pub(crate) events: Unacknowledged,
@@ -176,7 +177,7 @@ macro_rules! objects {
         #[inline]
         pub(crate) unsafe fn $name<'a>(pointer: *mut $c) -> &'a $object {
             // SAFETY: the C structure is the first field of the library's structure, which is valid as guaranteed by
-            // the caller. Fields that change while it exists are behind locks or cells, or are C fields that only
+            // the caller. Fields that change while it exists are in locks or cells, or are C fields that only
             // programs read.
             unsafe { &*pointer.cast() }
         }
@@ -184,14 +185,14 @@ macro_rules! objects {
 }
 
 objects! {
-    /// Returns the channel behind a C pointer.
+    /// Returns the channel that a C pointer refers to.
     channel: ibv_comp_channel => ChannelObject;
-    /// Returns the completion queue behind a C pointer.
+    /// Returns the completion queue that a C pointer refers to.
     cq: ibv_cq => CqObject;
-    /// Returns the queue pair behind a C pointer.
+    /// Returns the queue pair that a C pointer refers to.
     qp: ibv_qp => QpObject;
-    /// Returns the queue pair behind a pointer to its extended form.
+    /// Returns the queue pair whose extended form a C pointer refers to.
     qp_ex: ibv_qp_ex => QpObject;
-    /// Returns the completion queue behind a pointer to its extended form.
+    /// Returns the completion queue whose extended form a C pointer refers to.
     cq_ex: ibv_cq_ex => CqObject;
 }

@@ -26,13 +26,13 @@ const PLACEMENT: u32 = IBV_ODP_SUPPORT_FLUSH | IBV_ODP_SUPPORT_ATOMIC_WRITE;
 /// Returns whether a registration requests all memory of the process.
 ///
 /// # Errors
-/// When it does, without the on-demand flag.
+/// When it does so without the on-demand flag.
 pub(crate) fn is_implicit(start: usize, len: usize, flags: u32) -> Result<bool> {
-    let everything = start == 0 && len == usize::MAX;
-    if everything && flags & IBV_ACCESS_ON_DEMAND == 0 {
+    let is_whole_memory = start == 0 && len == usize::MAX;
+    if is_whole_memory && flags & IBV_ACCESS_ON_DEMAND == 0 {
         return Err(Errno::INVALID);
     }
-    Ok(everything)
+    Ok(is_whole_memory)
 }
 
 /// A range of the process's memory that is to be populated.
@@ -44,7 +44,7 @@ struct Range {
 /// Returns the memory that a scatter/gather entry refers to.
 fn range_of(core: &Core, domain: u32, writes: bool, sge: &ibv_sge) -> Result<Range> {
     let is_named = |mr: &&Mr| mr.region.key().0 == sge.lkey;
-    let mr = core.mrs.iter().find(is_named).ok_or(Errno(libc::ENOENT))?;
+    let mr = core.mrs.iter().map(|(_, known)| known).find(is_named).ok_or(Errno(libc::ENOENT))?;
     if mr.pd != domain || (writes && mr.access & IBV_ACCESS_LOCAL_WRITE == 0) {
         return Err(Errno(libc::EPERM));
     }
@@ -61,25 +61,25 @@ fn range_of(core: &Core, domain: u32, writes: bool, sge: &ibv_sge) -> Result<Ran
 /// Populates a range. On older kernels, which have no populating advice, the pages are faulted in on first use.
 fn populate(range: &Range, advice: u32) -> Result<()> {
     const PAGE: usize = 4_096;
-    let first = range.start & !(PAGE - 1);
-    let len = range.start + range.len - first;
+    let aligned_start = range.start & !(PAGE - 1);
+    let len = range.start + range.len - aligned_start;
     // SAFETY: these advice values change neither memory contents nor mappings.
-    let advise = |advice: c_int| unsafe { libc::madvise(first as *mut c_void, len, advice) };
-    let done = match advice {
+    let advise = |advice: c_int| unsafe { libc::madvise(aligned_start as *mut c_void, len, advice) };
+    let result = match advice {
         IBV_ADVISE_MR_ADVICE_PREFETCH => advise(libc::MADV_POPULATE_READ),
         IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE => advise(libc::MADV_POPULATE_WRITE),
         _ => 0,
     };
-    if done != 0 && Errno::last() != Errno::INVALID {
+    if result != 0 && Errno::last() != Errno::INVALID {
         return Err(Errno(libc::EFAULT));
     }
     Ok(())
 }
 
 fn advise(pd: *mut ibv_pd, advice: u32, flags: u32, entries: &[ibv_sge]) -> Result<()> {
-    let known =
+    let supported_advice =
         [IBV_ADVISE_MR_ADVICE_PREFETCH, IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE, IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT];
-    if !known.contains(&advice) || flags & !IBV_ADVISE_MR_FLAG_FLUSH != 0 || entries.is_empty() {
+    if !supported_advice.contains(&advice) || flags & !IBV_ADVISE_MR_FLAG_FLUSH != 0 || entries.is_empty() {
         return Err(Errno::INVALID);
     }
     // SAFETY: programs pass protection domains that they have created.

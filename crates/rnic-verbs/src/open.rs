@@ -5,10 +5,10 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use rnic_engine::Transport;
-use rnic_host::{Settings, TransportChoice, complain};
+use rnic_host::{Settings, TransportChoice, print_message};
 
 use crate::abi::*;
-use crate::cancel::Uncancelled;
+use crate::cancel::CancellationGuard;
 use crate::context::{Context, Shared};
 use crate::core::Core;
 use crate::device::{self, Device};
@@ -35,10 +35,10 @@ pub unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
 
 /// Opens the device.
 fn open(device: &'static Device) -> Result<*mut ibv_context> {
-    let _uncancelled = Uncancelled::begin();
+    let _cancellation_guard = CancellationGuard::begin();
     fork::watch();
     let settings = Settings::from_environment().map_err(|error| {
-        complain(&error);
+        print_message(&error);
         Errno::INVALID
     })?;
     device::open_with(&settings);
@@ -51,7 +51,7 @@ fn open(device: &'static Device) -> Result<*mut ibv_context> {
 fn open_new(device: &'static Device, settings: &Settings) -> Result<*mut ibv_context> {
     let (transport, fallbacks) = transports(settings)?;
     let mut nic = wire::open(settings).map_err(|error| {
-        complain(&error);
+        print_message(&error);
         Errno::from(error)
     })?;
     watch::capture(&mut nic, settings)?;
@@ -72,12 +72,12 @@ pub(crate) fn import(command: OwnedFd, shared: Arc<Shared>) -> *mut ibv_context 
 
 /// Returns the offered transports: the preferred one, and the fallbacks for peers that do not support it.
 fn transports(settings: &Settings) -> Result<(Transport, Vec<Transport>)> {
-    let said = |error: &dyn std::fmt::Display| {
-        complain(error);
+    let print_error = |error: &dyn std::fmt::Display| {
+        print_message(error);
         Errno::INVALID
     };
-    let made = |choice: TransportChoice| Transport::new(choice.profile).map_err(|error| said(&error));
-    let first = settings.transport_choice().map_err(|error| said(&error))?;
-    let others = settings.fallback_choices().map_err(|error| said(&error))?;
-    Ok((made(first)?, others.into_iter().map(made).collect::<Result<_>>()?))
+    let new_transport = |choice: TransportChoice| Transport::new(choice.profile).map_err(|error| print_error(&error));
+    let first = settings.transport_choice().map_err(|error| print_error(&error))?;
+    let others = settings.fallback_choices().map_err(|error| print_error(&error))?;
+    Ok((new_transport(first)?, others.into_iter().map(new_transport).collect::<Result<_>>()?))
 }

@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use rnic_host::{Settings, complain};
+use rnic_host::{Settings, print_message};
 
 use crate::context::Shared;
 use crate::errno::{Errno, Result};
@@ -14,7 +14,7 @@ use crate::file::File;
 static OPEN: Mutex<Vec<(File, Weak<Shared>)>> = Mutex::new(Vec::new());
 
 /// The device that was opened last, if it is still open.
-static ONLY: Mutex<Weak<Shared>> = Mutex::new(Weak::new());
+static OPEN_DEVICE: Mutex<Weak<Shared>> = Mutex::new(Weak::new());
 
 fn open_devices() -> MutexGuard<'static, Vec<(File, Weak<Shared>)>> {
     OPEN.lock().unwrap_or_else(PoisonError::into_inner)
@@ -36,7 +36,7 @@ pub(crate) fn command_channel() -> Result<OwnedFd> {
 
 /// Registers the device: it can be found by `command` for as long as it is open.
 pub(crate) fn announce(command: &OwnedFd, shared: &Arc<Shared>) {
-    *ONLY.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(shared);
+    *OPEN_DEVICE.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(shared);
     let mut open = open_devices();
     open.retain(|(_, shared)| shared.strong_count() > 0);
     if let Some(file) = File::of(command.as_raw_fd()) {
@@ -52,9 +52,9 @@ pub(crate) fn find(fd: c_int) -> Result<Arc<Shared>> {
     let file = File::of(fd).ok_or(Errno(libc::EBADF))?;
     let found = open_devices().iter().find(|(known, _)| *known == file).and_then(|(_, shared)| shared.upgrade());
     found.ok_or_else(|| {
-        complain(
-            "ibv_import_device: the descriptor is not of a device that this process has open, and objects of other \
-             processes cannot be reached: open the device here",
+        print_message(
+            "ibv_import_device: the descriptor does not belong to a device that this process has open; devices of \
+             other processes cannot be imported",
         );
         Errno::UNSUPPORTED
     })
@@ -64,6 +64,7 @@ pub(crate) fn find(fd: c_int) -> Result<Arc<Shared>> {
 /// port, which a single socket receives. Programs open the device again (perftest with `-R` does, for itself and
 /// through the connection manager) and get another context of the same device.
 pub(crate) fn only(settings: &Settings) -> Option<Arc<Shared>> {
-    let known = settings.real_roce_peers.then(|| ONLY.lock().unwrap_or_else(PoisonError::into_inner).upgrade())?;
+    let known =
+        settings.real_roce_peers.then(|| OPEN_DEVICE.lock().unwrap_or_else(PoisonError::into_inner).upgrade())?;
     known.filter(|shared| shared.is_of_this_process())
 }

@@ -23,6 +23,7 @@ pub(crate) fn structure(device: &'static Device) -> verbs_context {
     c.modify_cq = Some(cq::modify_cq);
     c.create_qp_ex = Some(qp::create_qp_ex);
     c.create_srq_ex = Some(srq::create_srq_ex);
+    c.modify_qp_rate_limit = Some(qp::rate::modify_qp_rate_limit);
     c.get_srq_num = Some(srq::get_srq_num);
     c.sz = size_of::<verbs_context>();
     let context = &mut c.context;

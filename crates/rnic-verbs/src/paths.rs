@@ -6,7 +6,7 @@
 
 use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_ulong};
 
-use crate::tree::{Node, Place, Tree};
+use crate::tree::{Node, Resolution, Tree};
 
 /// Description of a path; `struct rnic_place` in C.
 #[repr(C)]
@@ -57,22 +57,22 @@ fn inode(path: &str) -> c_ulong {
     (hash | 1 << 62) as c_ulong
 }
 
-fn describe(place: &Place<'_>, into: &mut RnicPlace) {
-    into.kind = match place {
-        Place::Foreign => FOREIGN,
-        Place::Outside(path) if path.len() >= PATH_BYTES => {
+fn describe(resolution: &Resolution<'_>, into: &mut RnicPlace) {
+    into.kind = match resolution {
+        Resolution::Foreign => FOREIGN,
+        Resolution::Outside(path) if path.len() >= PATH_BYTES => {
             into.error = libc::ENAMETOOLONG;
             FAILED
         }
-        Place::Outside(path) => {
+        Resolution::Outside(path) => {
             put(&mut into.path, path);
             OUTSIDE
         }
-        Place::Failed(error) => {
+        Resolution::Failed(error) => {
             into.error = *error;
             FAILED
         }
-        Place::Node(path, node) => {
+        Resolution::Node(path, node) => {
             put(&mut into.path, path);
             into.inode = inode(path);
             match node {
@@ -155,22 +155,22 @@ mod tests {
     use super::*;
 
     fn look(path: &CStr, follows: bool) -> (c_int, String, String) {
-        let mut place = std::mem::MaybeUninit::<RnicPlace>::uninit();
-        let text = |place: &[c_char]| {
-            // SAFETY: what is written ends with a zero.
-            unsafe { CStr::from_ptr(place.as_ptr()) }.to_string_lossy().into_owned()
+        let mut description = std::mem::MaybeUninit::<RnicPlace>::uninit();
+        let text = |chars: &[c_char]| {
+            // SAFETY: the written text ends with a zero byte.
+            unsafe { CStr::from_ptr(chars.as_ptr()) }.to_string_lossy().into_owned()
         };
-        // SAFETY: a C string, and a structure of numbers that is written as far as it is read.
+        // SAFETY: a C string, and a plain structure that is only read as far as it was written.
         unsafe {
-            std::ptr::write_bytes(place.as_mut_ptr().cast::<u8>(), 0xa5, size_of::<RnicPlace>());
-            rnic_look(path.as_ptr(), c_int::from(follows), place.as_mut_ptr());
-            let place = place.assume_init();
-            (place.kind, text(&place.path), text(&place.contents))
+            std::ptr::write_bytes(description.as_mut_ptr().cast::<u8>(), 0xa5, size_of::<RnicPlace>());
+            rnic_look(path.as_ptr(), c_int::from(follows), description.as_mut_ptr());
+            let description = description.assume_init();
+            (description.kind, text(&description.path), text(&description.contents))
         }
     }
 
     #[test]
-    fn devices_directories_and_files_are_told_apart() {
+    fn devices_directories_and_files_are_distinguished() {
         for device in [c"/dev/infiniband/uverbs0", c"/dev/infiniband/rdma_cm"] {
             assert_eq!(look(device, true).0, DEVICE);
         }
@@ -197,15 +197,15 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_cut_to_the_room_there_is() {
+    fn lists_are_truncated_to_the_capacity() {
         let mut buffer = [0_u8; 16];
         // SAFETY: C strings, and no more than a buffer's bytes.
         unsafe {
-            let place = buffer.as_mut_ptr().cast();
-            assert_eq!(rnic_list(c"/dev".as_ptr(), place, 16), 12, "what the tree adds to a directory of the kernel's");
+            let buffer_start = buffer.as_mut_ptr().cast();
+            assert_eq!(rnic_list(c"/dev".as_ptr(), buffer_start, 16), 12, "the tree's names in the kernel's /dev");
             assert_eq!(&buffer, b"dinfiniband\0\0\0\0\0");
-            assert_eq!(rnic_list(c"/dev/infiniband".as_ptr(), place, 5), 18);
-            assert_eq!(rnic_list(c"/etc".as_ptr(), place, 16), -1);
+            assert_eq!(rnic_list(c"/dev/infiniband".as_ptr(), buffer_start, 5), 18);
+            assert_eq!(rnic_list(c"/etc".as_ptr(), buffer_start, 16), -1);
         }
     }
 }

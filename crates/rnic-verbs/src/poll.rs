@@ -20,8 +20,8 @@ const BATCH: usize = 32;
 fn enter(cq: &CqObject) -> Result<(NicGuard<'_>, CqId)> {
     // SAFETY: the context of a completion queue stays open while the queue exists.
     let mut core = unsafe { Context::of(cq.c.cq.context) }.shared.enter()?;
-    let id = core.cqs.get(cq.c.cq.handle).ok_or(Errno::INVALID)?.id;
-    core.end_of_posts();
+    let id = core.cqs.get(cq.c.cq.handle as usize).ok_or(Errno::INVALID)?.id;
+    core.flush_posts();
     Ok((core, id))
 }
 
@@ -33,32 +33,32 @@ pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, count: c_int, into: *mu
     // SAFETY: guaranteed by the caller.
     let Ok((mut core, id)) = enter(unsafe { object::cq(cq) }) else { return -1 };
     let wanted = usize::try_from(count).unwrap_or(0);
-    let mut taken = 0;
-    let mut has_looked = false;
-    while taken < wanted {
+    let mut written = 0;
+    let mut has_progressed = false;
+    while written < wanted {
         let mut batch = [Completion::BLANK; BATCH];
-        let room = (wanted - taken).min(BATCH);
-        let got = core.nic.verbs().poll_cq(id, &mut batch[..room]);
-        for (index, completion) in batch[..got].iter().enumerate() {
+        let batch_len = (wanted - written).min(BATCH);
+        let polled = core.nic.verbs().poll_cq(id, &mut batch[..batch_len]);
+        for (index, completion) in batch[..polled].iter().enumerate() {
             // SAFETY: `taken + index` is below `count`.
-            unsafe { ptr::write(into.add(taken + index), work_completion(completion)) };
+            unsafe { ptr::write(into.add(written + index), work_completion(completion)) };
         }
-        taken += got;
-        if got == 0 {
+        written += polled;
+        if polled == 0 {
             // When the queue is empty, drive the NIC once for received packets and poll again.
-            if taken > 0 || has_looked {
+            if written > 0 || has_progressed {
                 break;
             }
             core.nic.progress();
-            has_looked = true;
-        } else if got < room {
+            has_progressed = true;
+        } else if polled < batch_len {
             break;
         }
     }
-    if taken == 0 && is_dead(&core, id) {
+    if written == 0 && is_dead(&core, id) {
         return -1;
     }
-    taken as c_int
+    written as c_int
 }
 
 /// Returns whether the queue has overflowed; no further completions will be added to it.
@@ -84,7 +84,7 @@ pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c
 }
 
 /// Polls the next completion for the `read_*` functions.
-fn take_one(object: &CqObject, may_look: bool) -> c_int {
+fn poll_one(object: &CqObject, may_look: bool) -> c_int {
     let Ok((mut core, id)) = enter(object) else { return libc::EIO };
     let mut completion = core.nic.verbs().poll_cq_one(id);
     if completion.is_none() && may_look {
@@ -112,13 +112,13 @@ unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr)
         return libc::EINVAL;
     }
     // SAFETY: as above.
-    take_one(unsafe { object::cq_ex(cq) }, true)
+    poll_one(unsafe { object::cq_ex(cq) }, true)
 }
 
 // SAFETY: C calls it through the pointer in the structure, with the arguments that the header specifies.
 unsafe extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {
     // SAFETY: C passes the arguments that the header specifies.
-    take_one(unsafe { object::cq_ex(cq) }, false)
+    poll_one(unsafe { object::cq_ex(cq) }, false)
 }
 
 // SAFETY: C calls it through the pointer in the structure, with the arguments that the header specifies.
@@ -161,7 +161,7 @@ unsafe extern "C" fn read_completion_wallclock_ns(_cq: *mut ibv_cq_ex) -> u64 {
 }
 
 /// Fields that the functions set by [`fill`] can return.
-pub(crate) const READABLE: u64 = IBV_WC_EX_WITH_BYTE_LEN
+pub(crate) const SUPPORTED_WC_FLAGS: u64 = IBV_WC_EX_WITH_BYTE_LEN
     | IBV_WC_EX_WITH_IMM
     | IBV_WC_EX_WITH_QP_NUM
     | IBV_WC_EX_WITH_SRC_QP

@@ -36,22 +36,22 @@ fn operation(wr: &ibv_send_wr) -> Result<SendOp> {
         IBV_WR_ATOMIC_WRITE => SendOp::AtomicWrite { remote, value: [0; 8] },
         IBV_WR_LOCAL_INV => SendOp::LocalInvalidate { rkey: wr.imm_data },
         // SAFETY: a bind request refers to a window and, unless it binds nothing, a region.
-        IBV_WR_BIND_MW => unsafe { mw::binding(wr.bind_mw.mw, wr.bind_mw.rkey, &wr.bind_mw.bind_info) }?,
+        IBV_WR_BIND_MW => unsafe { mw::bind_operation(wr.bind_mw.mw, wr.bind_mw.rkey, &wr.bind_mw.bind_info) }?,
         _ => return Err(Errno::INVALID),
     })
 }
 
 /// Returns the number of slots for inline data: one more than send queue entries, so that the next slot is unused even
 /// when the queue is full.
-fn inline_places(qp: &Qp) -> u64 {
+fn inline_slots(qp: &Qp) -> u64 {
     u64::from(qp.cap.max_send_wr) + 1
 }
 
 /// Registers the region for a queue pair's inline data, unless it exists already or inline data is not enabled.
 pub(crate) fn prepare_inline(core: &mut Core, handle: u32) -> Result<()> {
     let Core { nic, qps, .. } = core;
-    let qp = qps.get_mut(handle).ok_or(Errno::INVALID)?;
-    let bytes = qp.cap.max_inline_data as usize * inline_places(qp) as usize;
+    let qp = qps.get_mut(handle as usize).ok_or(Errno::INVALID)?;
+    let bytes = qp.cap.max_inline_data as usize * inline_slots(qp) as usize;
     if qp.inline.is_none() && bytes > 0 {
         qp.inline = Some(nic.verbs().register(qp.pd, bytes, Access::empty())?);
     }
@@ -69,14 +69,14 @@ unsafe fn atomic_write(core: &Core, wr: &ibv_send_wr) -> Result<SendOp> {
     }
     // SAFETY: guaranteed by the caller.
     let sge = unsafe { &*wr.sg_list };
-    let holds = |mr: &crate::core::Mr| {
+    let contains_word = |mr: &crate::core::Mr| {
         let offset = sge.addr.wrapping_sub(mr.region.addr());
         mr.region.key().0 == sge.lkey && offset <= mr.region.len() as u64 && mr.region.len() as u64 - offset >= 8
     };
     let place = if wr.send_flags & IBV_SEND_INLINE != 0 {
         sge.addr as usize
     } else {
-        let mr = core.mrs.iter().find(|mr| holds(mr)).ok_or(Errno::INVALID)?;
+        let mr = core.mrs.iter().map(|(_, entry)| entry).find(|mr| contains_word(mr)).ok_or(Errno::INVALID)?;
         mr.start + (sge.addr - mr.region.addr()) as usize
     };
     if sge.length != 8 {
@@ -94,8 +94,8 @@ unsafe fn atomic_write(core: &Core, wr: &ibv_send_wr) -> Result<SendOp> {
 ///
 /// # Safety
 /// The entries refer to readable memory of the given lengths.
-pub(crate) unsafe fn put_inline(core: &mut Core, handle: u32, buffers: &[(u64, usize)]) -> Result<List> {
-    let qp = core.qps.get(handle).ok_or(Errno::INVALID)?;
+pub(crate) unsafe fn copy_inline(core: &mut Core, handle: u32, buffers: &[(u64, usize)]) -> Result<List> {
+    let qp = core.qps.get(handle as usize).ok_or(Errno::INVALID)?;
     let mut list = List::EMPTY;
     let total = buffers.iter().fold(0usize, |sum, (_, len)| sum.saturating_add(*len));
     if total > qp.cap.max_inline_data as usize {
@@ -108,10 +108,10 @@ pub(crate) unsafe fn put_inline(core: &mut Core, handle: u32, buffers: &[(u64, u
         prepare_inline(core, handle)?;
     }
     let Core { nic, qps, .. } = core;
-    let qp = qps.get(handle).ok_or(Errno::INVALID)?;
+    let qp = qps.get(handle as usize).ok_or(Errno::INVALID)?;
     let Some(region) = &qp.inline else { return Err(Errno::NO_MEMORY) };
-    let each = qp.cap.max_inline_data as usize;
-    let first = (qp.posted % inline_places(qp)) as usize * each;
+    let slot_bytes = qp.cap.max_inline_data as usize;
+    let first = (qp.posted % inline_slots(qp)) as usize * slot_bytes;
     let place = &mut nic.bytes_mut(region)[first..first + total];
     let mut at = 0;
     for (addr, len) in buffers.iter().filter(|(_, len)| *len > 0) {
@@ -131,7 +131,7 @@ pub(crate) unsafe fn put_inline(core: &mut Core, handle: u32, buffers: &[(u64, u
 /// The memory that the request refers to may be read.
 #[inline]
 unsafe fn send_one(core: &mut Core, handle: u32, wr: &ibv_send_wr) -> Result<()> {
-    let qp = core.qps.get(handle).ok_or(Errno::INVALID)?;
+    let qp = core.qps.get(handle as usize).ok_or(Errno::INVALID)?;
     let (limit, is_datagram) = (qp.cap.max_send_sge, qp.qp_type == IBV_QPT_UD);
     let mut op = operation(wr)?;
     if wr.opcode == IBV_WR_ATOMIC_WRITE {
@@ -146,7 +146,7 @@ unsafe fn send_one(core: &mut Core, handle: u32, wr: &ibv_send_wr) -> Result<()>
             let ud = wr.wr.ud;
             (!ud.ah.is_null()).then(|| Target { handle: (*ud.ah).handle, qpn: ud.remote_qpn, qkey: ud.remote_qkey })
         };
-        op = addressed(core, handle, op, to)?;
+        op = with_destination(core, handle, op, to)?;
     }
     let list = if wr.send_flags & IBV_SEND_INLINE != 0 {
         check_inline(core, handle, &op)?;
@@ -159,7 +159,7 @@ unsafe fn send_one(core: &mut Core, handle: u32, wr: &ibv_send_wr) -> Result<()>
             *buffer = (sge.addr, sge.length as usize);
         }
         // SAFETY: guaranteed by the caller.
-        unsafe { put_inline(core, handle, buffers) }?
+        unsafe { copy_inline(core, handle, buffers) }?
     } else {
         // SAFETY: guaranteed by the caller.
         unsafe { List::of(wr.sg_list, wr.num_sge, limit) }?
@@ -170,27 +170,27 @@ unsafe fn send_one(core: &mut Core, handle: u32, wr: &ibv_send_wr) -> Result<()>
 
 /// Returns the operation adapted to the type of the queue pair, because a Send differs between connected and datagram
 /// queue pairs.
-pub(crate) fn addressed(core: &Core, handle: u32, op: SendOp, to: Option<Target>) -> Result<SendOp> {
-    let qp = core.qps.get(handle).ok_or(Errno::INVALID)?;
+pub(crate) fn with_destination(core: &Core, handle: u32, op: SendOp, to: Option<Target>) -> Result<SendOp> {
+    let qp = core.qps.get(handle as usize).ok_or(Errno::INVALID)?;
     if qp.qp_type != IBV_QPT_UD {
         return Ok(op);
     }
     let SendOp::Send { immediate } = op else { return Err(Errno::INVALID) };
     let to = to.ok_or(Errno::INVALID)?;
-    let Ah { peer, marking, .. } = *core.ahs.get(to.handle).ok_or(Errno::INVALID)?;
-    let mark = marking.bits();
+    let Ah { peer, ip_fields, .. } = *core.ahs.get(to.handle as usize).ok_or(Errno::INVALID)?;
+    let mark = ip_fields.bits();
     let to = DatagramAddress { peer, qpn: Qpn::new(to.qpn & 0xff_ffff), qkey: to.qkey, mark };
     Ok(SendOp::Datagram { to, immediate })
 }
 
 /// Checks that inline data is only used with operations that send data.
 pub(crate) fn check_inline(core: &Core, handle: u32, op: &SendOp) -> Result<()> {
-    let sends = matches!(
+    let carries_data = matches!(
         op,
         SendOp::Write { .. } | SendOp::Send { .. } | SendOp::SendInvalidate { .. } | SendOp::Datagram { .. }
     );
-    let qp = core.qps.get(handle).ok_or(Errno::INVALID)?;
-    if !sends || qp.cap.max_send_wr == 0 {
+    let qp = core.qps.get(handle as usize).ok_or(Errno::INVALID)?;
+    if !carries_data || qp.cap.max_send_wr == 0 {
         return Err(Errno::INVALID);
     }
     Ok(())
@@ -215,7 +215,7 @@ pub(crate) unsafe extern "C" fn post_send(qp: *mut ibv_qp, wr: *mut ibv_send_wr,
                 next = wr.next;
             }
         }
-        core.leave();
+        core.ring_doorbell();
         posted
     });
     report(posted, next, bad)
@@ -270,12 +270,12 @@ pub(crate) unsafe extern "C" fn post_recv(qp: *mut ibv_qp, wr: *mut ibv_recv_wr,
     let (context, handle) = unsafe { (Context::of((*qp).context), (*qp).handle) };
     let mut at = wr;
     let posted = context.shared.enter().and_then(|mut core| {
-        let known = core.qps.get(handle).ok_or(Errno::INVALID)?;
-        if known.target.is_some() {
+        let entry = core.qps.get(handle as usize).ok_or(Errno::INVALID)?;
+        if entry.target.is_some() {
             // An XRC target receives only through shared receive queues.
             return Err(Errno::INVALID);
         }
-        let (qpn, limit) = (known.qpn, known.cap.max_recv_sge);
+        let (qpn, limit) = (entry.qpn, entry.cap.max_recv_sge);
         // SAFETY: guaranteed by the caller.
         let (posted, stopped) =
             unsafe { receive_all(wr, limit, |request| Ok(core.nic.verbs().post_recv(qpn, request)?)) };
@@ -298,8 +298,8 @@ pub(crate) unsafe extern "C" fn post_srq_recv(
     let (context, handle) = unsafe { (Context::of((*srq).context), (*srq).handle) };
     let mut at = wr;
     let posted = context.shared.enter().and_then(|mut core| {
-        let known = core.srqs.get(handle).ok_or(Errno::INVALID)?;
-        let (id, limit) = (known.id, known.max_sge);
+        let entry = core.srqs.get(handle as usize).ok_or(Errno::INVALID)?;
+        let (id, limit) = (entry.id, entry.max_sge);
         // SAFETY: guaranteed by the caller.
         let (posted, stopped) =
             unsafe { receive_all(wr, limit, |request| Ok(core.nic.verbs().post_srq_recv(id, request)?)) };

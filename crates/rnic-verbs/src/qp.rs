@@ -1,6 +1,7 @@
 //! Queue pairs: creation, queries, destruction.
 
 mod modify;
+pub(crate) mod rate;
 mod table;
 mod target;
 
@@ -44,12 +45,12 @@ fn granted(init: &ibv_qp_init_attr_ex) -> Result<ibv_qp_cap> {
         (cap.max_recv_wr, cap.max_recv_sge) = (0, 0);
     }
     let sges = SGE_MAX as u32;
-    let too_much = cap.max_send_wr > WORK_REQUESTS_MAX
+    let exceeds_limits = cap.max_send_wr > WORK_REQUESTS_MAX
         || cap.max_recv_wr > WORK_REQUESTS_MAX
         || cap.max_send_sge > sges
         || cap.max_recv_sge > sges
         || cap.max_inline_data > INLINE_MAX;
-    if too_much || init.send_cq.is_null() || init.recv_cq.is_null() {
+    if exceeds_limits || init.send_cq.is_null() || init.recv_cq.is_null() {
         return Err(Errno::INVALID);
     }
     // Inline data needs a scatter/gather entry for its slot.
@@ -82,10 +83,10 @@ fn create(pd: *mut ibv_pd, init: &mut ibv_qp_init_attr_ex) -> Result<*mut QpObje
         let srq = (!init.srq.is_null()).then(|| (*init.srq).handle);
         ((*init.send_cq).handle, (*init.recv_cq).handle, srq)
     };
-    let cq_id = |core: &Core, handle| core.cqs.get(handle).map(|cq| cq.id).ok_or(Errno::INVALID);
+    let cq_id = |core: &Core, handle| core.cqs.get(handle as usize).map(|cq| cq.id).ok_or(Errno::INVALID);
     let (send_cq, recv_cq) = (cq_id(&core, send_cq)?, cq_id(&core, recv_cq)?);
     let srq = match srq {
-        Some(handle) => Some(core.srqs.get(handle).ok_or(Errno::INVALID)?.id),
+        Some(handle) => Some(core.srqs.get(handle as usize).ok_or(Errno::INVALID)?.id),
         None => None,
     };
     let transport = core.transport.clone();
@@ -119,8 +120,9 @@ fn create(pd: *mut ibv_pd, init: &mut ibv_qp_init_attr_ex) -> Result<*mut QpObje
         peer: None,
         target: None,
         inline: None,
+        burst_bytes: 0,
         posted: 0,
-    });
+    }) as u32;
     core.by_qpn.insert(qpn, handle);
     // SAFETY: the object is new.
     unsafe { (*object).c.qp_base.handle = handle };
@@ -162,15 +164,15 @@ pub unsafe extern "C" fn ibv_create_qp(pd: *mut ibv_pd, init: *mut ibv_qp_init_a
     // SAFETY: guaranteed by the caller.
     let init = unsafe { &mut *init };
     // SAFETY: null pointers and zeros are all valid.
-    let mut all: ibv_qp_init_attr_ex = unsafe { std::mem::zeroed() };
-    all.qp_context = init.qp_context;
-    (all.send_cq, all.recv_cq, all.srq) = (init.send_cq, init.recv_cq, init.srq);
-    (all.cap, all.qp_type, all.sq_sig_all) = (init.cap, init.qp_type, init.sq_sig_all);
-    let made = create(pd, &mut all);
-    if made.is_ok() {
-        init.cap = all.cap;
+    let mut extended: ibv_qp_init_attr_ex = unsafe { std::mem::zeroed() };
+    extended.qp_context = init.qp_context;
+    (extended.send_cq, extended.recv_cq, extended.srq) = (init.send_cq, init.recv_cq, init.srq);
+    (extended.cap, extended.qp_type, extended.sq_sig_all) = (init.cap, init.qp_type, init.sq_sig_all);
+    let created = create(pd, &mut extended);
+    if created.is_ok() {
+        init.cap = extended.cap;
     }
-    pointer(made.map(<*mut QpObject>::cast))
+    pointer(created.map(<*mut QpObject>::cast))
 }
 
 /// Implements `ibv_create_qp_ex`.
@@ -189,8 +191,8 @@ pub(crate) unsafe extern "C" fn create_qp_ex(context: *mut ibv_context, init: *m
         return pointer(Err(Errno::INVALID));
     }
     let has_flags = has(IBV_QP_INIT_ATTR_CREATE_FLAGS) && init.create_flags != 0;
-    let asks_too_much = has(IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) && !wr::supports(init.qp_type, init.send_ops_flags);
-    if init.comp_mask & !CREATE_MASK != 0 || has_flags || asks_too_much {
+    let unsupported_ops = has(IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) && !wr::supports(init.qp_type, init.send_ops_flags);
+    if init.comp_mask & !CREATE_MASK != 0 || has_flags || unsupported_ops {
         return pointer(Err(Errno::UNSUPPORTED));
     }
     pointer(create(init.pd, init).map(<*mut QpObject>::cast))
@@ -230,7 +232,7 @@ fn attributes_now(core: &Core, qp: &Qp) -> ibv_qp_attr {
         return ibv_qp_attr { qp_state: IBV_QPS_ERR, cur_qp_state: IBV_QPS_ERR, cap: qp.cap, ..qp.attr };
     };
     let state = state_number(info.state);
-    let is_draining = info.state == QpState::SendQueueDrained && info.requests_under_way > 0;
+    let is_draining = info.state == QpState::SendQueueDrained && info.requests_in_progress > 0;
     let mut attr = ibv_qp_attr {
         qp_state: state,
         cur_qp_state: state,
@@ -263,8 +265,8 @@ pub unsafe extern "C" fn ibv_query_qp(
     // SAFETY: guaranteed by the caller.
     let (context, handle) = unsafe { (Context::of((*qp).context), (*qp).handle) };
     number(context.shared.enter().and_then(|core| {
-        let known = core.qps.get(handle).ok_or(Errno::INVALID)?;
-        let now = attributes_now(&core, known);
+        let entry = core.qps.get(handle as usize).ok_or(Errno::INVALID)?;
+        let now = attributes_now(&core, entry);
         // SAFETY: guaranteed by the caller; programs read the state field, which changes only under the lock.
         unsafe {
             (*qp).state = now.qp_state;
@@ -274,9 +276,9 @@ pub unsafe extern "C" fn ibv_query_qp(
                 send_cq: (*qp).send_cq,
                 recv_cq: (*qp).recv_cq,
                 srq: (*qp).srq,
-                cap: known.cap,
-                qp_type: known.qp_type,
-                sq_sig_all: c_int::from(known.signal_all),
+                cap: entry.cap,
+                qp_type: entry.qp_type,
+                sq_sig_all: c_int::from(entry.signal_all),
             };
         }
         Ok(())
@@ -293,9 +295,9 @@ pub unsafe extern "C" fn ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, 
     let (context, handle, attr) = unsafe { (Context::of((*qp).context), (*qp).handle, &*attr) };
     number(context.shared.enter().and_then(|mut core| {
         let changed = modify::modify(&mut core, handle, attr, mask as u32);
-        if let Some(known) = core.qps.get(handle) {
+        if let Some(entry) = core.qps.get(handle as usize) {
             // SAFETY: a field that programs read, and that changes only under the lock.
-            unsafe { (*qp).state = state_of(&core, known) };
+            unsafe { (*qp).state = state_of(&core, entry) };
         }
         // Flushed requests must be reported immediately.
         core.nic.progress();
@@ -313,17 +315,17 @@ pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
     let (context, handle) = unsafe { (Context::of((*qp).context), (*qp).handle) };
     let object = qp.cast::<QpObject>();
     number(context.shared.enter().and_then(|mut core| {
-        let known = core.qps.remove(handle).ok_or(Errno::INVALID)?;
-        core.nic.verbs().destroy_qp(known.qpn)?;
-        core.nic.verbs().forget_completions(known.qpn);
-        core.by_qpn.remove(&known.qpn);
-        if let Some(peer) = known.peer {
+        let entry = core.qps.try_remove(handle as usize).ok_or(Errno::INVALID)?;
+        core.nic.verbs().destroy_qp(entry.qpn)?;
+        core.nic.verbs().forget_completions(entry.qpn);
+        core.by_qpn.remove(&entry.qpn);
+        if let Some(peer) = entry.peer {
             core.nic.release_peer(peer);
         }
-        if let Some(inline) = known.inline {
+        if let Some(inline) = entry.inline {
             core.nic.verbs().deregister(inline);
         }
-        if let Some(parts) = known.target {
+        if let Some(parts) = entry.target {
             target::release(&mut core, &parts);
         }
         drop(core);
@@ -338,13 +340,14 @@ pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
     }))
 }
 
-/// Implements `ibv_query_qp_data_in_order`: returns 0, because packets may be placed in memory in order of arrival.
+/// Implements `ibv_query_qp_data_in_order`: returns 0 (no guarantee), because packets may be placed in memory in
+/// order of arrival.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_query_qp_data_in_order(_qp: *mut ibv_qp, _op: u32, _flags: u32) -> c_int {
     0
 }
 
-/// Implements `ibv_attach_mcast`: there are no multicast groups.
+/// Implements `ibv_attach_mcast`: not supported, because there are no multicast groups.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_attach_mcast(_qp: *mut ibv_qp, _gid: *const ibv_gid, _lid: u16) -> c_int {
     number(Err(Errno::UNSUPPORTED))
@@ -356,13 +359,13 @@ pub extern "C" fn ibv_detach_mcast(_qp: *mut ibv_qp, _gid: *const ibv_gid, _lid:
     number(Err(Errno::UNSUPPORTED))
 }
 
-/// Implements `ibv_set_ece`: there are no enhanced connection options to negotiate.
+/// Implements `ibv_set_ece`: not supported, because there are no enhanced connection options to negotiate.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_set_ece(_qp: *mut ibv_qp, _ece: *mut ibv_ece) -> c_int {
     number(Err(Errno::UNSUPPORTED))
 }
 
-/// Implements `ibv_query_ece`: as `ibv_set_ece`.
+/// Implements `ibv_query_ece`: not supported, as `ibv_set_ece`.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_query_ece(_qp: *mut ibv_qp, _ece: *mut ibv_ece) -> c_int {
     number(Err(Errno::UNSUPPORTED))

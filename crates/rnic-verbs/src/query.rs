@@ -13,7 +13,7 @@ use crate::device::{
     self, ADDRESS_HANDLES_MAX, Device, FIRMWARE, PARTITION_KEY, PORT, READS_OFFERED, address, port, time_stamp,
 };
 use crate::errno::{Errno, Result, minus_one, number};
-use crate::{odp, wire};
+use crate::{odp, qp, wire};
 
 /// Returns the limits of the device opened as `context`: its port determines the maximum number of queue pairs.
 ///
@@ -96,8 +96,8 @@ fn check_port(port: u32) -> Result<()> {
 /// `into` points to `len` writable bytes.
 unsafe fn copy_prefix<T>(value: &T, into: *mut T, len: usize) {
     let known = len.min(size_of::<T>());
-    // SAFETY: both are at least that long, and `value` is owned by this library. A program built with newer headers has
-    // more fields than are known here: it finds zeros in them, as with an older kernel.
+    // SAFETY: both are at least that long, and `value` is owned by this library. A program built with newer headers
+    // has more fields than are known here: these are set to zero, as by an older kernel.
     unsafe {
         ptr::copy_nonoverlapping(ptr::from_ref(value).cast::<u8>(), into.cast::<u8>(), known);
         ptr::write_bytes(into.cast::<u8>().add(known), 0, len - known);
@@ -131,6 +131,8 @@ pub(crate) unsafe extern "C" fn query_device_ex(
     }
     // SAFETY: a structure of numbers, all of which may be zero.
     let mut all: ibv_device_attr_ex = unsafe { std::mem::zeroed() };
+    // SAFETY: guaranteed by the caller.
+    all.packet_pacing_caps = qp::rate::capabilities(unsafe { Context::of(context).shared.rate_limit_range });
     // SAFETY: guaranteed by the caller.
     all.orig_attr = unsafe { attributes(context) };
     all.odp_caps = odp::CAPABILITIES;

@@ -9,13 +9,13 @@
 //!                                       v            |
 //!   service.rs          one lock:  identifiers, ports, connections  <---- thread "rnic-cm": sockets, timers
 //!                                       |
-//!   rnic_host::cm       Endpoint: messages, retransmission, who answers what
+//!   rnic_host::cm       Endpoint: messages, retransmissions, responses
 //! ```
 //!
 //! The changes of a queue pair that follow from an event are made in the program's thread, when it fetches the event:
 //! the `rnic-cm` thread calls no verb, so it neither waits for the data path nor delays it.
 //!
-//! **Deviations.** The port spaces of TCP and UDP are one between processes, because the kernel allocates the ports.
+//! **Deviations.** Between processes, TCP and UDP share one port space, because the kernel allocates the ports.
 //! DISCONNECTED is reported within a second after the other process was killed, if the network reports its port as
 //! closed (a firewall may suppress this report: then work requests complete with *retry exceeded*). Multicast groups
 //! and sockets over RDMA are refused with `EOPNOTSUPP`.
@@ -25,7 +25,6 @@ mod ack;
 
 mod address;
 mod addrinfo;
-mod agreement;
 mod calls;
 mod channel;
 mod connect;
@@ -36,6 +35,7 @@ mod id;
 mod qp;
 mod resolve;
 mod service;
+mod transport_choice;
 mod unsupported;
 
 #[cfg(test)]

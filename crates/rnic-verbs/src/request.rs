@@ -88,7 +88,7 @@ pub(crate) struct Request {
 /// Data that a request sends.
 pub(crate) enum Data {
     List(Box<List>),
-    /// Inline data, already copied: the program may change its buffer from here on.
+    /// Inline data, already copied: the program may change its buffer afterwards.
     Inline(Vec<u8>),
 }
 
@@ -178,7 +178,7 @@ impl Builder {
         self.inline_max
     }
 
-    /// Waits until no other thread builds requests, and keeps others out until [`Builder::give_back`].
+    /// Waits until no other thread builds requests, and excludes others until [`Builder::give_back`].
     #[inline]
     pub(crate) fn take(&self) {
         while self.taken.compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
@@ -197,7 +197,7 @@ impl Builder {
     /// # Safety
     /// The caller is between `take` and `give_back`, and creates one reference at a time.
     #[inline]
-    #[expect(clippy::mut_from_ref, reason = "`taken` is the lock of what this leads to")]
+    #[expect(clippy::mut_from_ref, reason = "`taken` is the lock of the batch")]
     pub(crate) unsafe fn batch(&self) -> &mut Batch {
         // SAFETY: guaranteed by the caller.
         unsafe { &mut *self.batch.get() }

@@ -33,11 +33,11 @@ fn create(
         None => (core.nic.verbs().create_srq(domain, attr.max_wr, attr.max_sge)?, None),
         Some((xrcd, cq)) => {
             // SAFETY: programs pass objects that they have created.
-            let cq = core.cqs.get(unsafe { (*cq).handle }).ok_or(Errno::INVALID)?.id;
+            let cq = core.cqs.get(unsafe { (*cq).handle } as usize).ok_or(Errno::INVALID)?.id;
             // SAFETY: as above.
             let xrcd = unsafe { xrc::join(&mut core, xrcd) }?;
-            let made = core.nic.verbs().create_shared_srq(domain, (xrcd, cq), attr.max_wr, attr.max_sge);
-            (made.inspect_err(|_| xrc::part(&mut core, xrcd))?, Some(xrcd))
+            let created = core.nic.verbs().create_shared_srq(domain, (xrcd, cq), attr.max_wr, attr.max_sge);
+            (created.inspect_err(|_| xrc::remove_user(&mut core, xrcd))?, Some(xrcd))
         }
     };
     let c = ibv_srq {
@@ -50,7 +50,7 @@ fn create(
         events_completed: 0,
     };
     let object = Box::into_raw(Box::new(SrqObject { c, events: Unacknowledged::default() }));
-    let handle = core.srqs.insert(Srq { id, object: Ptr(object), max_sge: attr.max_sge, xrcd });
+    let handle = core.srqs.insert(Srq { id, object: Ptr(object), max_sge: attr.max_sge, xrcd }) as u32;
     // SAFETY: the object is new.
     unsafe { (*object).c.handle = handle };
     Ok(object.cast())
@@ -77,18 +77,19 @@ pub(crate) unsafe extern "C" fn create_srq_ex(
 ) -> *mut ibv_srq {
     // SAFETY: guaranteed by the caller.
     let init = unsafe { &mut *init };
-    let names = |bit: u32| init.comp_mask & bit != 0;
-    let of_xrc = IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
+    let has = |bit: u32| init.comp_mask & bit != 0;
+    let xrc_mask = IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
     let (is_shared, known) = match init.srq_type {
-        IBV_SRQT_XRC if names(IBV_SRQ_INIT_ATTR_TYPE) => (true, of_xrc),
-        kind if kind == IBV_SRQT_BASIC || !names(IBV_SRQ_INIT_ATTR_TYPE) => (false, 0),
+        IBV_SRQT_XRC if has(IBV_SRQ_INIT_ATTR_TYPE) => (true, xrc_mask),
+        kind if kind == IBV_SRQT_BASIC || !has(IBV_SRQ_INIT_ATTR_TYPE) => (false, 0),
         _ => return pointer(Err(Errno::UNSUPPORTED)),
     };
     if init.comp_mask & !(IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | known) != 0 {
         return pointer(Err(Errno::UNSUPPORTED));
     }
-    let lacks = is_shared && (init.comp_mask & of_xrc != of_xrc || init.xrcd.is_null() || init.cq.is_null());
-    if !names(IBV_SRQ_INIT_ATTR_PD) || init.pd.is_null() || lacks {
+    let is_incomplete =
+        is_shared && (init.comp_mask & xrc_mask != xrc_mask || init.xrcd.is_null() || init.cq.is_null());
+    if !has(IBV_SRQ_INIT_ATTR_PD) || init.pd.is_null() || is_incomplete {
         return pointer(Err(Errno::INVALID));
     }
     let shared = is_shared.then_some((init.xrcd, init.cq));
@@ -103,7 +104,7 @@ pub(crate) unsafe extern "C" fn get_srq_num(srq: *mut ibv_srq, into: *mut u32) -
     // SAFETY: guaranteed by the caller.
     let (context, handle) = unsafe { (Context::of((*srq).context), (*srq).handle) };
     number(context.shared.enter().and_then(|core| {
-        let known = core.srqs.get(handle).ok_or(Errno::INVALID)?;
+        let known = core.srqs.get(handle as usize).ok_or(Errno::INVALID)?;
         known.xrcd.ok_or(Errno::UNSUPPORTED)?;
         // SAFETY: guaranteed by the caller.
         unsafe { *into = known.id.number() };
@@ -124,21 +125,21 @@ pub unsafe extern "C" fn ibv_modify_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_at
         if mask & !(IBV_SRQ_LIMIT | IBV_SRQ_MAX_WR) != 0 {
             return Err(Errno::INVALID);
         }
-        let id = core.srqs.get(handle).ok_or(Errno::INVALID)?.id;
-        let before = core.nic.query_srq(id).ok_or(Errno::INVALID)?;
+        let id = core.srqs.get(handle as usize).ok_or(Errno::INVALID)?.id;
+        let current = core.nic.query_srq(id).ok_or(Errno::INVALID)?;
         let (sets_size, sets_limit) = (mask & IBV_SRQ_MAX_WR != 0, mask & IBV_SRQ_LIMIT != 0);
-        let max_wr = if sets_size { attr.max_wr } else { before.max_wr };
+        let max_wr = if sets_size { attr.max_wr } else { current.max_wr };
         if sets_limit && attr.srq_limit > max_wr {
             return Err(Errno::INVALID);
         }
         // A lower limit is set before the resize, a limit above the old size after it, so that the limit never exceeds
         // the size.
-        if sets_limit && attr.srq_limit <= before.max_wr {
+        if sets_limit && attr.srq_limit <= current.max_wr {
             core.nic.verbs().set_srq_limit(id, attr.srq_limit)?;
         }
         if sets_size && let Err(error) = core.nic.verbs().resize_srq(id, attr.max_wr) {
             // On failure, restore the limit: either both changes take effect or none.
-            core.nic.verbs().set_srq_limit(id, before.limit)?;
+            core.nic.verbs().set_srq_limit(id, current.limit)?;
             return Err(error.into());
         }
         if sets_limit {
@@ -157,7 +158,7 @@ pub unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_att
     // SAFETY: guaranteed by the caller.
     let (context, handle) = unsafe { (Context::of((*srq).context), (*srq).handle) };
     number(context.shared.enter().and_then(|core| {
-        let id = core.srqs.get(handle).ok_or(Errno::INVALID)?.id;
+        let id = core.srqs.get(handle as usize).ok_or(Errno::INVALID)?.id;
         // Query the engine's current state, because the limit event disarms the limit.
         let now = core.nic.query_srq(id).ok_or(Errno::INVALID)?;
         // SAFETY: guaranteed by the caller.
@@ -176,12 +177,12 @@ pub unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
     let (context, handle) = unsafe { (Context::of((*srq).context), (*srq).handle) };
     let object = srq.cast::<SrqObject>();
     number(context.shared.enter().and_then(|mut core| {
-        let known = core.srqs.get(handle).ok_or(Errno::INVALID)?;
+        let known = core.srqs.get(handle as usize).ok_or(Errno::INVALID)?;
         let (id, xrcd) = (known.id, known.xrcd);
         core.nic.verbs().destroy_srq(id)?;
-        core.srqs.remove(handle);
+        core.srqs.try_remove(handle as usize);
         if let Some(xrcd) = xrcd {
-            xrc::part(&mut core, xrcd);
+            xrc::remove_user(&mut core, xrcd);
         }
         drop(core);
         context.shared.events.forget(|waiting| waiting.element.pointer() == object.cast());

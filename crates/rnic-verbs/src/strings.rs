@@ -92,7 +92,7 @@ pub extern "C" fn ibv_port_state_str(port_state: u32) -> *const c_char {
     name(&NAMES, i64::from(port_state), c"unknown")
 }
 
-/// `enum ibv_rate`: its number, the rate as a multiple of 2.5 Gbit/s where it is one, and the rate in Mbit/s.
+/// `enum ibv_rate`: its number, the nominal multiple of 2.5 Gbit/s (-1 if there is none), and the rate in Mbit/s.
 const RATES: [(c_int, c_int, c_int); 23] = [
     (2, 1, 2_500),
     (5, 2, 5_000),

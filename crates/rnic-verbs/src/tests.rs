@@ -1,4 +1,4 @@
-//! Calls through the C interface, as a program makes them, with what must go wrong.
+//! Calls through the C interface, as a program makes them, including calls that must fail.
 
 mod atomicity;
 mod bench;
@@ -9,6 +9,7 @@ mod events;
 mod many;
 mod newer;
 mod outputs;
+mod rate_limits;
 mod sharing;
 mod srq;
 
@@ -31,9 +32,9 @@ fn a_write_arrives_and_completes() {
 }
 
 #[test]
-fn a_send_brings_its_immediate_in_network_order() {
+fn a_send_delivers_its_immediate_in_network_byte_order() {
     let bench = Bench::new(&Options::default());
-    bench.b.post_recv(1, 64).expect("room for a receive");
+    bench.b.post_recv(1, 64).expect("the receive queue has a free entry");
     let mut wr = bench.send(2, 16);
     (wr.opcode, wr.imm_data) = (IBV_WR_SEND_WITH_IMM, 0x1122_3344_u32.to_be());
     assert_eq!(bench.a.post(&mut wr), Ok(()));
@@ -48,7 +49,7 @@ fn inline_data_may_change_after_the_call() {
     let bench = Bench::new(&Options { inline: 64, ..Options::default() });
     let mut data = *b"before";
     for round in 0..40 {
-        // More rounds than entries: places are used again.
+        // More rounds than entries, so that entries are reused.
         data.copy_from_slice(if round % 2 == 0 { b"before" } else { b"second" });
         let sent = data;
         let mut entry = ibv_sge { addr: data.as_ptr() as u64, length: 6, lkey: 0xdead };
@@ -64,7 +65,7 @@ fn inline_data_may_change_after_the_call() {
     let mut wr = bench.write(99, 0);
     (wr.sg_list, wr.num_sge) = (&raw mut entry, 1);
     wr.send_flags |= IBV_SEND_INLINE;
-    assert_eq!(bench.a.post(&mut wr), Err(libc::EINVAL), "more than was granted");
+    assert_eq!(bench.a.post(&mut wr), Err(libc::EINVAL), "more inline data than granted was accepted");
 }
 
 #[test]
@@ -76,10 +77,10 @@ fn a_list_is_posted_up_to_the_first_that_is_refused() {
     }
     let mut bad = ptr::null_mut();
     let qp = bench.a.qp;
-    // SAFETY: a living queue pair and a list of requests.
+    // SAFETY: a valid queue pair and a list of requests.
     let errno = unsafe { crate::post::post_send(qp, &raw mut wrs[0], &raw mut bad) };
     assert_eq!(errno, libc::ENOMEM);
-    assert!(ptr::eq(bad, &raw const wrs[4]), "the fifth does not fit into four entries");
+    assert!(ptr::eq(bad, &raw const wrs[4]), "not the first request that was refused");
     for wr_id in 0..4 {
         assert_eq!(bench.a.wait().wr_id, wr_id);
     }
@@ -87,56 +88,57 @@ fn a_list_is_posted_up_to_the_first_that_is_refused() {
 }
 
 #[test]
-fn a_child_is_refused_what_its_parent_has_opened() {
+fn a_forked_child_cannot_use_its_parents_objects() {
     let bench = Bench::new(&Options::default());
     let mut wr = bench.write(1, 8);
     assert_ne!(crate::progress::this_thread(), 0);
-    // SAFETY: the child only calls what must be refused at once, and leaves without cleaning up.
+    // SAFETY: the child only makes calls that must be refused immediately, and exits without clean-up.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let refused = bench.a.post(&mut wr) == Err(libc::EPERM) && bench.a.poll().is_err();
-        // SAFETY: asks for a number.
+        // SAFETY: queries a number.
         let refused = refused && crate::progress::this_thread() == unsafe { libc::gettid() };
         // SAFETY: ends the child here.
         unsafe { libc::_exit(if refused { 0 } else { 1 }) };
     }
     let mut status = -1;
-    // SAFETY: waits for our own child.
+    // SAFETY: waits for the test's own child.
     unsafe { libc::waitpid(child, &raw mut status, 0) };
     assert_eq!(status, 0);
-    assert_eq!(bench.a.post(&mut wr), Ok(()), "the parent goes on");
+    assert_eq!(bench.a.post(&mut wr), Ok(()), "the parent cannot post after the fork");
     assert_eq!(bench.a.wait().status, IBV_WC_SUCCESS);
 }
 
-/// Under loss, programs that ask for one entry meet two completions at a time.
+/// After a packet loss, two requests can complete at the same time, so a completion queue for which a program
+/// requests one entry must have space for more.
 #[test]
 fn a_completion_queue_of_one_entry_holds_sixteen() {
     let bench = Bench::new(&Options { completions: 1, ..Options::default() });
-    // SAFETY: a living completion queue.
+    // SAFETY: a valid completion queue.
     assert!(unsafe { (*bench.a.cq).cqe } >= 16);
     bench.a.memory(|bytes| bytes[..16].fill(1));
     for wr_id in 0..16 {
-        // The last one is longer, so that one sees it arrive.
+        // The last request is longer, so that its arrival can be recognised.
         assert_eq!(bench.a.post(&mut bench.write(wr_id, if wr_id == 15 { 16 } else { 8 })), Ok(()));
     }
     let deadline = Instant::now() + Duration::from_secs(20);
     let mut arrived = 0;
     while arrived == 0 {
-        assert!(Instant::now() < deadline, "nothing arrives");
+        assert!(Instant::now() < deadline, "no completion arrived in time");
         std::thread::sleep(Duration::from_millis(1));
         bench.b.memory(|bytes| arrived = bytes[15]);
     }
-    // Nobody polls; the progress thread takes the acknowledgements in.
+    // The program does not poll; the progress thread processes the acknowledgements.
     std::thread::sleep(Duration::from_millis(100));
     assert_eq!(std::array::from_fn(|_| bench.a.wait().wr_id), std::array::from_fn::<u64, 16, _>(|at| at as u64));
-    assert_eq!(bench.a.state(), IBV_QPS_RTS, "nothing was too many");
+    assert_eq!(bench.a.state(), IBV_QPS_RTS, "the completion queue overran");
 }
 
 #[test]
-fn objects_that_are_in_use_stay() {
+fn objects_in_use_are_not_destroyed() {
     let bench = Bench::new(&Options::default());
     let Side { pd, cq, channel, .. } = bench.a;
-    // SAFETY: living objects, each still used by another.
+    // SAFETY: valid objects, each still used by another one.
     unsafe {
         assert_eq!(crate::mr::ibv_dealloc_pd(pd), libc::EBUSY);
         assert_eq!(crate::cq::ibv_destroy_cq(cq), libc::EBUSY);
@@ -145,7 +147,7 @@ fn objects_that_are_in_use_stay() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_with_the_right_number() {
+fn invalid_calls_fail_with_the_right_error_number() {
     let bench = Bench::new(&Options::default());
     let Side { context, pd, memory, .. } = bench.a;
     let none = ptr::null_mut();
@@ -155,11 +157,11 @@ fn what_cannot_be_is_refused_with_the_right_number() {
     failed_with(libc::EINVAL, crate::mr::ibv_reg_mr(pd, memory.cast(), 8, IBV_ACCESS_REMOTE_WRITE as i32));
     failed_with(libc::EFAULT, crate::mr::ibv_reg_mr(pd, ptr::without_provenance_mut(0x1000), 8, 1));
     let mut attr = ibv_ah_attr { port_num: 1, ..ibv_ah_attr::default() };
-    // SAFETY: a living protection domain, attributes that can be read.
+    // SAFETY: a valid protection domain, attributes that can be read.
     failed_with(libc::EINVAL, unsafe { crate::ah::ibv_create_ah(pd, &raw mut attr) });
     let mut init = bench.init();
     init.qp_type = IBV_QPT_RAW_PACKET;
-    // SAFETY: as above, and living completion queues.
+    // SAFETY: as above, and valid completion queues.
     failed_with(libc::EOPNOTSUPP, unsafe { crate::qp::ibv_create_qp(pd, &raw mut init) });
     init = bench.init();
     init.cap.max_send_wr = 1 << 20;

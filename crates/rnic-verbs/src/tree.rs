@@ -52,7 +52,7 @@ impl Contents {
 
 /// Result of a path resolution.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Place<'a> {
+pub(crate) enum Resolution<'a> {
     /// The path neither ends in the tree nor passes through it: left to the kernel.
     Foreign,
     /// The path passes through the tree and leaves it; contains the resulting path of the kernel.
@@ -70,15 +70,15 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// Returns the current tree, cached for a short time (`FRESH`), because programs usually inspect several paths in a
-    /// row.
+    /// Returns the current tree, cached for a short time (`CACHE_AGE_MAX`), because programs usually inspect several
+    /// paths in a row.
     pub(crate) fn now() -> Arc<Self> {
         static LATEST: Mutex<Option<(Instant, Arc<Tree>)>> = Mutex::new(None);
         // Never wait for the lock, because the process may have been forked while another thread held it.
         let latest = LATEST.try_lock();
         if let Ok(latest) = &latest
-            && let Some((made, tree)) = &**latest
-            && made.elapsed() < FRESH
+            && let Some((built_at, tree)) = &**latest
+            && built_at.elapsed() < CACHE_AGE_MAX
         {
             return Arc::clone(tree);
         }
@@ -103,49 +103,51 @@ impl Tree {
     }
 
     /// Resolves the absolute path `path`; a link in its last component is only followed if `follows` is set.
-    pub(crate) fn resolve(&self, path: &str, follows: bool) -> Place<'_> {
+    pub(crate) fn resolve(&self, path: &str, follows: bool) -> Resolution<'_> {
         let must_be_directory = path.ends_with('/');
-        let mut left: VecDeque<String> = path.split('/').map(str::to_owned).collect();
-        // `has_left` is true when the kernel would resolve `path` to a different location.
-        let (mut at, mut has_left, mut links) = (String::new(), false, 0);
-        while let Some(name) = left.pop_front() {
+        let mut components: VecDeque<String> = path.split('/').map(str::to_owned).collect();
+        // `differs_from_kernel` is true when the kernel would resolve `path` to a different location.
+        let (mut current, mut differs_from_kernel, mut links) = (String::new(), false, 0);
+        while let Some(name) = components.pop_front() {
             match name.as_str() {
                 "" | "." => continue,
                 ".." => {
-                    has_left |= self.get(&at).is_some();
-                    at = self.parent_of(&at);
+                    differs_from_kernel |= self.get(&current).is_some();
+                    current = self.parent_of(&current);
                     continue;
                 }
                 _ => {}
             }
-            let next = format!("{at}/{name}");
-            match (self.get(&next), self.get(&at)) {
+            let next = format!("{current}/{name}");
+            match (self.get(&next), self.get(&current)) {
                 (Some(Node::Link(target)), _)
-                    if follows || must_be_directory || left.iter().any(|name| !name.is_empty()) =>
+                    if follows || must_be_directory || components.iter().any(|name| !name.is_empty()) =>
                 {
                     links += 1;
                     if links > LINKS_MAX {
-                        return Place::Failed(libc::ELOOP);
+                        return Resolution::Failed(libc::ELOOP);
                     }
-                    has_left = true;
+                    differs_from_kernel = true;
                     if target.starts_with('/') {
-                        at.clear();
+                        current.clear();
                     }
-                    target.rsplit('/').for_each(|name| left.push_front(name.to_owned()));
+                    target.rsplit('/').for_each(|name| components.push_front(name.to_owned()));
                 }
-                (Some(_), _) => at = next,
-                (None, Some(Node::Directory { is_shared: false })) => return Place::Failed(libc::ENOENT),
+                (Some(_), _) => current = next,
+                (None, Some(Node::Directory { is_shared: false })) => return Resolution::Failed(libc::ENOENT),
                 (None, Some(Node::File(_) | Node::Device { .. } | Node::Link(_))) => {
-                    return Place::Failed(libc::ENOTDIR);
+                    return Resolution::Failed(libc::ENOTDIR);
                 }
-                (None, _) => at = next,
+                (None, _) => current = next,
             }
         }
-        match self.get(&at) {
-            Some(Node::File(_) | Node::Device { .. }) if must_be_directory => Place::Failed(libc::ENOTDIR),
-            Some(node) => Place::Node(at, node),
-            None if has_left => Place::Outside(if at.is_empty() { "/".to_owned() } else { at }),
-            None => Place::Foreign,
+        match self.get(&current) {
+            Some(Node::File(_) | Node::Device { .. }) if must_be_directory => Resolution::Failed(libc::ENOTDIR),
+            Some(node) => Resolution::Node(current, node),
+            None if differs_from_kernel => {
+                Resolution::Outside(if current.is_empty() { "/".to_owned() } else { current })
+            }
+            None => Resolution::Foreign,
         }
     }
 
@@ -159,7 +161,7 @@ impl Tree {
 }
 
 /// Maximum age of a cached tree, because interfaces and addresses change.
-const FRESH: Duration = Duration::from_millis(50);
+const CACHE_AGE_MAX: Duration = Duration::from_millis(50);
 
 /// Maximum number of links followed in one resolution, as in the kernel.
 const LINKS_MAX: u32 = 40;
@@ -170,30 +172,30 @@ mod tests {
 
     fn real_path(tree: &Tree, path: &str) -> String {
         match tree.resolve(path, true) {
-            Place::Node(path, _) => path,
+            Resolution::Node(path, _) => path,
             other => panic!("{path}: {other:?}"),
         }
     }
 
-    /// As the kernel's: a link leads somewhere, every directory can be reached from the root of the tree, and what a
-    /// directory lists is there.
+    /// The tree is as consistent as the kernel's: a link has a target, every directory can be reached from the root
+    /// of the tree, and every entry that a directory lists exists.
     #[test]
-    fn the_tree_is_whole() {
+    fn the_tree_is_consistent() {
         let tree = Tree::now();
         let mut links = 0;
         for (path, node) in &tree.nodes {
             if let Node::Link(_) = node {
                 links += 1;
-                let leads = tree.resolve(path, true);
-                let is_there = match &leads {
-                    Place::Node(_, node) => !matches!(node, Node::Link(_)),
+                let target_node = tree.resolve(path, true);
+                let is_there = match &target_node {
+                    Resolution::Node(_, node) => !matches!(node, Node::Link(_)),
                     // A network interface, or the kernel's own class of PCI devices, which a container may not have.
-                    Place::Outside(real) => {
+                    Resolution::Outside(real) => {
                         ["/sys/class/net/", "/sys/bus/pci", "/sys/class/"].iter().any(|of| real.starts_with(of))
                     }
                     _ => false,
                 };
-                assert!(is_there, "{path} leads to {leads:?}");
+                assert!(is_there, "{path} has target {target_node:?}");
             }
             let parent = path.rsplit_once('/').expect("paths begin with a slash").0;
             match tree.get(parent) {
@@ -201,16 +203,16 @@ mod tests {
                     let name = &path[parent.len() + 1..];
                     assert!(tree.children(parent).any(|(child, _)| child == name), "{path} is not listed");
                 }
-                Some(other) => panic!("{path} stands in {other:?}"),
-                // Where the kernel's part of the file system begins.
-                None => assert!(nodes::ROOTS.contains(&path.as_str()), "nothing leads to {path}"),
+                Some(other) => panic!("the parent of {path} is {other:?}"),
+                // The parent is a directory of the kernel.
+                None => assert!(nodes::ROOTS.contains(&path.as_str()), "{path} is not reachable"),
             }
         }
         assert!(links >= 10, "{links} links");
     }
 
     #[test]
-    fn going_up_from_a_link_is_going_up_from_where_it_leads() {
+    fn the_parent_of_a_link_is_the_parent_of_its_target() {
         let tree = Tree::now();
         let device = real_path(&tree, "/sys/class/infiniband/rnic0");
         assert!(device.starts_with("/sys/devices/pci") && device.ends_with("/infiniband/rnic0"), "{device}");
@@ -218,32 +220,38 @@ mod tests {
         assert_eq!(real_path(&tree, "/sys/class/infiniband/rnic0/../.."), pci);
         assert_eq!(real_path(&tree, "/sys/class//infiniband/./rnic0/device/infiniband/rnic0/"), device);
         let address = pci.rsplit_once('/').expect("a path").1;
-        for way in ["/sys/bus/pci/devices/", "/sys/class/infiniband_verbs/uverbs0/device/../"] {
-            assert_eq!(real_path(&tree, &format!("{way}{address}")), pci, "{way}");
+        for device_dir in ["/sys/bus/pci/devices/", "/sys/class/infiniband_verbs/uverbs0/device/../"] {
+            assert_eq!(real_path(&tree, &format!("{device_dir}{address}")), pci, "{device_dir}");
         }
         let bus = &address[..7];
-        assert_eq!(real_path(&tree, &format!("/sys/class/pci_bus/{bus}/../../{address}")), pci, "as NCCL asks");
+        assert_eq!(real_path(&tree, &format!("/sys/class/pci_bus/{bus}/../../{address}")), pci, "as NCCL resolves it");
     }
 
     #[test]
-    fn what_is_not_there_is_told_from_what_is_the_kernels() {
+    fn missing_paths_are_distinguished_from_the_kernels() {
         let tree = Tree::now();
-        let at = |path: &str| tree.resolve(path, true);
+        let resolve = |path: &str| tree.resolve(path, true);
         for foreign in
             ["/sys/class/net", "/sys/class/infiniband/mlx5_0/ports", "/dev/infiniband/uverbs1", "/etc", "/", ""]
         {
-            assert_eq!(at(foreign), Place::Foreign, "{foreign}");
+            assert_eq!(resolve(foreign), Resolution::Foreign, "{foreign}");
         }
         for missing in ["/sys/class/infiniband/rnic0/ports/2", "/sys/class/infiniband/rnic0/ports/1/gids/9999"] {
-            assert_eq!(at(missing), Place::Failed(libc::ENOENT), "{missing}");
+            assert_eq!(resolve(missing), Resolution::Failed(libc::ENOENT), "{missing}");
         }
         for file in
             ["/sys/class/infiniband/rnic0/fw_ver/", "/sys/class/infiniband/rnic0/fw_ver/x", "/dev/infiniband/uverbs0/x"]
         {
-            assert_eq!(at(file), Place::Failed(libc::ENOTDIR), "{file}");
+            assert_eq!(resolve(file), Resolution::Failed(libc::ENOTDIR), "{file}");
         }
-        assert_eq!(at("/sys/class/infiniband/rnic0/../../../../../../../etc"), Place::Outside("/etc".to_owned()));
-        assert!(matches!(tree.resolve("/sys/class/infiniband/rnic0", false), Place::Node(_, Node::Link(_))));
-        assert!(matches!(tree.resolve("/sys/class/infiniband/rnic0/", false), Place::Node(_, Node::Directory { .. })));
+        assert_eq!(
+            resolve("/sys/class/infiniband/rnic0/../../../../../../../etc"),
+            Resolution::Outside("/etc".to_owned())
+        );
+        assert!(matches!(tree.resolve("/sys/class/infiniband/rnic0", false), Resolution::Node(_, Node::Link(_))));
+        assert!(matches!(
+            tree.resolve("/sys/class/infiniband/rnic0/", false),
+            Resolution::Node(_, Node::Directory { .. })
+        ));
     }
 }

@@ -6,7 +6,7 @@ use rnic_engine::PeerId;
 use rnic_host::{Nic, NicConfig, NicError, Settings};
 
 use crate::abi::ibv_gid;
-use crate::cancel::Uncancelled;
+use crate::cancel::CancellationGuard;
 
 /// An address of this host that has a GID.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -53,7 +53,7 @@ pub(crate) fn open(settings: &Settings) -> Result<Nic, NicError> {
 
 /// Returns the addresses of this host, in the order of the GID table.
 pub(crate) fn addresses() -> Vec<Address> {
-    let _uncancelled = Uncancelled::begin();
+    let _cancellation_guard = CancellationGuard::begin();
     let found = rnic_host::local_addresses().unwrap_or_default();
     found.into_iter().take(GIDS_MAX).map(|found| Address { ip: found.ip, interface: found.interface }).collect()
 }

@@ -1,4 +1,4 @@
-//! The functions behind `ibv_wr_*`: requests are built call by call and posted together.
+//! The functions that `ibv_wr_*` call: requests are built call by call and posted together.
 
 use std::ffi::{c_int, c_void};
 
@@ -45,7 +45,7 @@ unsafe extern "C" fn wr_local_inv(qp: *mut ibv_qp_ex, rkey: u32) {
 // SAFETY: C calls it through the pointer in the structure, with the arguments that the header specifies.
 unsafe extern "C" fn wr_bind_mw(qp: *mut ibv_qp_ex, window: *mut ibv_mw, rkey: u32, info: *const ibv_mw_bind_info) {
     // SAFETY: C passes the arguments that the header specifies.
-    match unsafe { mw::binding(window, rkey, &*info) } {
+    match unsafe { mw::bind_operation(window, rkey, &*info) } {
         // SAFETY: as above.
         Ok(op) => unsafe { begin(qp, op) },
         // SAFETY: as above.
@@ -143,14 +143,14 @@ unsafe extern "C" fn wr_set_inline_data(qp: *mut ibv_qp_ex, addr: *mut c_void, l
 // SAFETY: C calls it through the pointer in the structure, with the arguments that the header specifies.
 unsafe extern "C" fn wr_set_inline_data_list(qp: *mut ibv_qp_ex, count: usize, first: *const ibv_data_buf) {
     // SAFETY: C passes a valid queue pair.
-    let most = unsafe { object::qp_ex(qp) }.builder.inline_max();
+    let max_bytes = unsafe { object::qp_ex(qp) }.builder.inline_max();
     let mut bytes = Vec::new();
     let mut data = Ok(());
     for index in 0..count {
         // SAFETY: C passes an array with this number of entries.
         let buffer = unsafe { &*first.add(index) };
         // Checked before any data is read, because the address of a refused buffer may be invalid.
-        if buffer.length > most - bytes.len() {
+        if buffer.length > max_bytes - bytes.len() {
             data = Err(Errno::INVALID);
             break;
         }
@@ -204,9 +204,9 @@ fn post_all(object: &QpObject, batch: &Batch) -> Result<()> {
     // SAFETY: the context of a queue pair stays open while the queue pair exists.
     let mut core = unsafe { Context::of(object.c.qp_base.context) }.shared.enter()?;
     let handle = object.c.qp_base.handle;
-    let qp = core.qps.get(handle).ok_or(Errno::INVALID)?;
-    let room = core.nic.send_queue_room(qp.qpn).ok_or(Errno::INVALID)?;
-    if requests.len() > room as usize {
+    let qp = core.qps.get(handle as usize).ok_or(Errno::INVALID)?;
+    let free_entries = core.nic.send_queue_space(qp.qpn).ok_or(Errno::INVALID)?;
+    if requests.len() > free_entries as usize {
         return Err(Errno::NO_MEMORY);
     }
     if requests.iter().any(|request| matches!(&request.data, Data::Inline(bytes) if !bytes.is_empty())) {
@@ -214,15 +214,15 @@ fn post_all(object: &QpObject, batch: &Batch) -> Result<()> {
     }
     requests.iter().try_for_each(|request| check_one(&core, handle, request))?;
     let posted = requests.iter().try_for_each(|request| post_one(&mut core, handle, request));
-    core.leave();
+    core.ring_doorbell();
     posted
 }
 
-/// Checks that [`post_one`] will be able to post `request`, except for queue space that earlier requests of the batch
-/// use. Changes no state.
+/// Checks that [`post_one`] will be able to post `request`, apart from the queue space that earlier requests of the
+/// batch occupy. Changes no state.
 fn check_one(core: &Core, handle: u32, request: &Request) -> Result<()> {
-    let qp = core.qps.get(handle).ok_or(Errno::INVALID)?;
-    let placed;
+    let qp = core.qps.get(handle as usize).ok_or(Errno::INVALID)?;
+    let inline_list;
     let list = match &request.data {
         Data::List(list) => list,
         Data::Inline(bytes) => {
@@ -230,28 +230,28 @@ fn check_one(core: &Core, handle: u32, request: &Request) -> Result<()> {
             let mut list = List::EMPTY;
             // The address of the inline data does not matter to the check.
             list.push(&ibv_sge { addr: 0, length: bytes.len() as u32, lkey: 0 })?;
-            placed = list;
-            &placed
+            inline_list = list;
+            &inline_list
         }
     };
     let Request { wr_id, op, flags, .. } = *request;
-    let op = post::addressed(core, handle, op, request.to)?;
+    let op = post::with_destination(core, handle, op, request.to)?;
     Ok(core.nic.check_send(qp.qpn, &SendRequest { wr_id, op, sges: list.as_slice(), flags })?)
 }
 
 fn post_one(core: &mut Core, handle: u32, request: &Request) -> Result<()> {
-    let placed;
+    let inline_list;
     let list = match &request.data {
         Data::List(list) => list,
         Data::Inline(bytes) => {
             post::check_inline(core, handle, &request.op)?;
             // SAFETY: the bytes are in a vector owned by this library.
-            placed = unsafe { post::put_inline(core, handle, &[(bytes.as_ptr() as u64, bytes.len())]) }?;
-            &placed
+            inline_list = unsafe { post::copy_inline(core, handle, &[(bytes.as_ptr() as u64, bytes.len())]) }?;
+            &inline_list
         }
     };
     let Request { wr_id, op, flags, srqn, .. } = *request;
-    let op = post::addressed(core, handle, op, request.to)?;
+    let op = post::with_destination(core, handle, op, request.to)?;
     core.post_send(handle, &SendRequest { wr_id, op, sges: list.as_slice(), flags }, srqn)
 }
 
@@ -267,32 +267,32 @@ const RELIABLE: u64 =
 
 /// Returns whether a queue pair of this type supports all of `operations`.
 pub(crate) fn supports(qp_type: u32, operations: u64) -> bool {
-    let all = match qp_type {
+    let supported = match qp_type {
         IBV_QPT_RC => RELIABLE | IBV_QP_EX_WITH_ATOMIC_WRITE | IBV_QP_EX_WITH_FLUSH,
         IBV_QPT_XRC_SEND => RELIABLE,
         IBV_QPT_UC => UNRELIABLE,
         IBV_QPT_UD => DATAGRAM,
         _ => 0,
     };
-    operations & !all == 0
+    operations & !supported == 0
 }
 
 /// Sets the function pointers for the requested operations.
 pub(crate) fn fill(c: &mut ibv_qp_ex, operations: u64) {
-    let asked = |operation: u64| operations & operation != 0;
-    c.wr_rdma_write = asked(IBV_QP_EX_WITH_RDMA_WRITE).then_some(wr_rdma_write as _);
-    c.wr_rdma_write_imm = asked(IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM).then_some(wr_rdma_write_imm as _);
-    c.wr_send = asked(IBV_QP_EX_WITH_SEND).then_some(wr_send as _);
-    c.wr_send_imm = asked(IBV_QP_EX_WITH_SEND_WITH_IMM).then_some(wr_send_imm as _);
-    c.wr_send_inv = asked(IBV_QP_EX_WITH_SEND_WITH_INV).then_some(wr_send_inv as _);
-    c.wr_rdma_read = asked(IBV_QP_EX_WITH_RDMA_READ).then_some(wr_rdma_read as _);
-    c.wr_atomic_cmp_swp = asked(IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP).then_some(wr_atomic_cmp_swp as _);
-    c.wr_atomic_fetch_add = asked(IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD).then_some(wr_atomic_fetch_add as _);
-    c.wr_atomic_write = asked(IBV_QP_EX_WITH_ATOMIC_WRITE).then_some(wr_atomic_write as _);
-    c.wr_flush = asked(IBV_QP_EX_WITH_FLUSH).then_some(wr_flush as _);
+    let has = |operation: u64| operations & operation != 0;
+    c.wr_rdma_write = has(IBV_QP_EX_WITH_RDMA_WRITE).then_some(wr_rdma_write as _);
+    c.wr_rdma_write_imm = has(IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM).then_some(wr_rdma_write_imm as _);
+    c.wr_send = has(IBV_QP_EX_WITH_SEND).then_some(wr_send as _);
+    c.wr_send_imm = has(IBV_QP_EX_WITH_SEND_WITH_IMM).then_some(wr_send_imm as _);
+    c.wr_send_inv = has(IBV_QP_EX_WITH_SEND_WITH_INV).then_some(wr_send_inv as _);
+    c.wr_rdma_read = has(IBV_QP_EX_WITH_RDMA_READ).then_some(wr_rdma_read as _);
+    c.wr_atomic_cmp_swp = has(IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP).then_some(wr_atomic_cmp_swp as _);
+    c.wr_atomic_fetch_add = has(IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD).then_some(wr_atomic_fetch_add as _);
+    c.wr_atomic_write = has(IBV_QP_EX_WITH_ATOMIC_WRITE).then_some(wr_atomic_write as _);
+    c.wr_flush = has(IBV_QP_EX_WITH_FLUSH).then_some(wr_flush as _);
     c.wr_set_xrc_srqn = Some(wr_set_xrc_srqn);
-    c.wr_bind_mw = asked(IBV_QP_EX_WITH_BIND_MW).then_some(wr_bind_mw as _);
-    c.wr_local_inv = asked(IBV_QP_EX_WITH_LOCAL_INV).then_some(wr_local_inv as _);
+    c.wr_bind_mw = has(IBV_QP_EX_WITH_BIND_MW).then_some(wr_bind_mw as _);
+    c.wr_local_inv = has(IBV_QP_EX_WITH_LOCAL_INV).then_some(wr_local_inv as _);
     c.wr_set_ud_addr = Some(wr_set_ud_addr);
     c.wr_set_inline_data = Some(wr_set_inline_data);
     c.wr_set_inline_data_list = Some(wr_set_inline_data_list);

@@ -8,13 +8,13 @@ use std::net::TcpListener;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-/// A TCP port that nobody uses: programs exchange their addresses over it.
+/// Returns a free TCP port, over which programs exchange their addresses.
 fn free_port() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     listener.local_addr().expect("its address").port().to_string()
 }
 
-/// Runs `line` as server and as client; both must succeed. Answers what the client has said.
+/// Runs `line` as server and as client; both must succeed. Returns the client's output.
 fn pair(line: &str) -> Option<Output> {
     let words: Vec<&str> = line.split(' ').collect();
     if !common::is_installed(words[0]) {
@@ -23,27 +23,30 @@ fn pair(line: &str) -> Option<Output> {
     for _ in 0..ATTEMPTS {
         let (client, server) = once(&words);
         let both = client.status.success() && server.status.success();
-        // On a busy machine perftest may find the clock that it calibrates too uneven, and gives up. That is not ours.
-        if !both && [&client, &server].into_iter().any(|end| common::said(end).contains("Correlation coefficient")) {
+        // On a busy machine, perftest may find the clock that it calibrates too uneven and exit. This is not an error
+        // of the library.
+        if !both
+            && [&client, &server].into_iter().any(|end| common::output_text(end).contains("Correlation coefficient"))
+        {
             continue;
         }
-        assert!(both, "{line}\nclient: {}\nserver: {}", common::said(&client), common::said(&server));
+        assert!(both, "{line}\nclient: {}\nserver: {}", common::output_text(&client), common::output_text(&server));
         return Some(client);
     }
     panic!("{line}: the machine is too busy for perftest to read its clock, {ATTEMPTS} times");
 }
 
-/// Times that a pair of programs is run when perftest cannot read the clock.
+/// Number of attempts to run a pair of programs if perftest cannot calibrate its clock.
 const ATTEMPTS: usize = 5;
 
-/// Runs `words` as server and as client; what both have said.
+/// Runs `words` as server and as client; returns the output of both.
 fn once(words: &[&str]) -> (Output, Output) {
     let port = free_port();
     let server_line: Vec<&str> = words.iter().copied().chain(["-p", &port]).collect();
     let client_line: Vec<&str> = server_line.iter().copied().chain(["127.0.0.1"]).collect();
     let mut server = common::command(&server_line, SECONDS);
     let mut server = server.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("timeout(1) starts");
-    // A client that comes too early gives up at once: then it comes again.
+    // A client that starts too early exits immediately; it is then started again.
     for _ in 0..50 {
         let client = common::command(&client_line, SECONDS).output().expect("timeout(1) starts");
         let too_early = String::from_utf8_lossy(&client.stderr).contains("Couldn't connect");
@@ -57,7 +60,7 @@ fn once(words: &[&str]) -> (Output, Output) {
     panic!("{}: no server", words.join(" "));
 }
 
-/// Runs every line; the last test of a group names it.
+/// Runs every line as a pair of programs.
 fn pairs(lines: &[&str]) {
     for line in lines {
         pair(line);
@@ -72,14 +75,14 @@ fn the_device_is_listed_and_described() {
             continue;
         }
         let output = common::command(&words, SECONDS).output().expect("timeout(1) starts");
-        let said = common::said(&output);
+        let said = common::output_text(&output);
         assert!(output.status.success() && said.contains(expected), "{line}: {said}");
     }
 }
 
-/// The list of devices comes from the program's allocator, not the library's own: qperf gives it back with `free`.
+/// The list of devices must come from the program's allocator, not the library's own: qperf releases it with `free`.
 #[test]
-fn the_list_of_devices_may_be_given_back_with_free() {
+fn the_list_of_devices_may_be_released_with_free() {
     const PROGRAM: &str = r"
         #include <malloc.h>
         #include <stdlib.h>
@@ -100,27 +103,27 @@ fn the_list_of_devices_may_be_given_back_with_free() {
     let dir = tempfile::tempdir().expect("a folder");
     let (source, program) = (dir.path().join("list.c"), dir.path().join("list"));
     std::fs::write(&source, PROGRAM).expect("a file");
-    // What the library is linked with links programs too.
+    // `cc` is available: the library itself is linked with it.
     let mut cc = Command::new("cc");
     cc.arg(&source).arg("-o").arg(&program).arg(common::libraries().join("libibverbs.so.1"));
     let output = cc.output().expect("cc starts");
-    assert!(output.status.success(), "{}", common::said(&output));
-    let program = program.to_str().expect("a name in letters");
+    assert!(output.status.success(), "{}", common::output_text(&output));
+    let program = program.to_str().expect("the path is UTF-8");
     let output = common::command(&[program], SECONDS).output().expect("timeout(1) starts");
-    assert!(output.status.success(), "{}", common::said(&output));
+    assert!(output.status.success(), "{}", common::output_text(&output));
 }
 
 #[test]
-fn the_device_says_once_what_it_is() {
+fn the_device_description_is_printed_once() {
     if let Some(client) = pair("ibv_rc_pingpong -d rnic0 -g 0 -n 10") {
         let said = String::from_utf8_lossy(&client.stderr).into_owned();
         assert_eq!(said.matches("rnic: software device rnic0 (not hardware)").count(), 1, "{said}");
     }
 }
 
-/// A capture of which no more than so many half kilobytes can be written, as if the disk were full.
+/// A capture file limited to 64 units of 512 bytes, as if the disk were full.
 #[test]
-fn a_capture_that_ends_early_is_said_once_unless_quiet() {
+fn an_early_end_of_a_capture_is_reported_once_unless_quiet() {
     let program = "ib_write_bw -d rnic0 -n 200 -q 2";
     if !common::is_installed("ib_write_bw") {
         return;
@@ -140,14 +143,22 @@ fn a_capture_that_ends_early_is_said_once_unless_quiet() {
             if !String::from_utf8_lossy(&client.stderr).contains("Couldn't connect") {
                 break client;
             }
-            assert!(server.try_wait().expect("a child").is_none(), "{}", common::said(&client));
+            assert!(server.try_wait().expect("a child").is_none(), "{}", common::output_text(&client));
             std::thread::sleep(Duration::from_millis(100));
         };
         let _ = server.wait();
         let said = String::from_utf8_lossy(&client.stderr).into_owned();
-        let told = said.matches("rnic: the capture has ended: cannot write the capture: File too large").count();
-        assert!(client.status.success(), "it goes on: {}", common::said(&client));
-        assert_eq!(told, usize::from(quiet == "off"), "{}", common::said(&client));
+        let told = said
+            .matches(
+                "rnic: the packet capture stopped early and is incomplete: cannot write the capture: File too large",
+            )
+            .count();
+        assert!(
+            client.status.success(),
+            "the program failed after the end of the capture: {}",
+            common::output_text(&client)
+        );
+        assert_eq!(told, usize::from(quiet == "off"), "{}", common::output_text(&client));
     }
 }
 
@@ -197,5 +208,5 @@ fn latency_programs_complete() {
     ]);
 }
 
-/// A program that takes longer is stuck.
+/// Time limit for a program, in seconds.
 const SECONDS: u32 = 60;

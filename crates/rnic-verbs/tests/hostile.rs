@@ -1,10 +1,10 @@
-//! Hostile packets against live processes: unmodified programs do their work, checking their data, while somebody on
-//! the same machine sends noise, lies and wounded packets to every UDP port that they have.
+//! Hostile packets against running processes: unmodified programs work and check their data, while an attacker on the
+//! same machine sends random bytes, false information and damaged packets to every UDP port that they have.
 //!
-//! He cannot speak from the port of a peer in the first tests, so nothing that he sends may make any difference. In the
-//! last one he can: then he may end connections, as an eavesdropper could, but no process.
+//! In the first tests the attacker cannot send from the port of a peer, so none of its packets may have any effect.
+//! In the last one it can: then it may end connections, as an eavesdropper could, but no process.
 //!
-//! What is sent follows from a seed, which is printed; when it arrives does not. `RNIC_HOSTILE_SEED` chooses another.
+//! The packets depend on a seed, which is printed; their arrival times do not. `RNIC_HOSTILE_SEED` sets another seed.
 
 mod common;
 
@@ -26,29 +26,29 @@ use std::time::{Duration, Instant};
 use attack::{Attack, Tally};
 use rnic_wire::net::UDP_PORT;
 use socket2::{Domain, Socket, Type};
-use victim::Victim;
+use victim::AttackedProgram;
 
 /// A pair of programs under attack.
-struct Battle {
+struct AttackTest {
     server: &'static str,
     client: &'static str,
     socket: fn(IpAddr) -> io::Result<UdpSocket>,
-    /// How both may end.
+    /// Returns `true` if a process may end with this status.
     may_end: fn(ExitStatus) -> bool,
-    /// For how long the attack goes on after the first of them has ended; for ever, where what he sends must make no
-    /// difference.
-    aftermath: Duration,
+    /// How long the attack continues after the first of the two attacked programs has exited; unlimited if the attack
+    /// must have no effect.
+    attack_after_exit: Duration,
 }
 
-/// What they said, and what they were sent.
+/// Output of both programs, and statistics of the attack.
 struct Outcome {
     said: String,
     tally: Tally,
 }
 
-impl Battle {
-    /// Fights once; `None` when the program is not installed.
-    fn fight(&self, name: &str) -> Option<Outcome> {
+impl AttackTest {
+    /// Runs both programs under attack; returns `None` if the program is not installed.
+    fn run_attacked(&self, name: &str) -> Option<Outcome> {
         if !common::is_installed(self.server.split(' ').next()?) {
             return None;
         }
@@ -56,32 +56,33 @@ impl Battle {
         println!("replay: RNIC_HOSTILE_SEED={seed} cargo test -p rnic-verbs --test hostile {name}");
         let port = free_port();
         let fill = |line: &str| line.replace("PORT", &port.to_string());
-        let mut server = Victim::start(&fill(self.server));
+        let mut server = AttackedProgram::start(&fill(self.server));
         server.wait_for_port(port);
-        let mut client = Victim::start(&fill(self.client));
+        let mut client = AttackedProgram::start(&fill(self.client));
         let pids = [server.pid(), client.pid()];
         let sequences = Mutex::default();
         let attack = Attack { seed, name, pids, sequences: &sequences, service_port: port, socket: self.socket };
         let stop = AtomicBool::new(false);
         let (ends, tally) = std::thread::scope(|scope| {
             let attacker = scope.spawn(|| attack.run(&stop));
-            let deadline = Instant::now() + PATIENCE;
+            let deadline = Instant::now() + RUN_TIME_MAX;
             let mut ends = [server.end(), client.end()];
             let mut first_end = None;
             while ends.contains(&None) && Instant::now() < deadline {
                 std::thread::sleep(Duration::from_millis(5));
                 ends = [server.end(), client.end()];
                 if ends.iter().any(Option::is_some) {
-                    let is_over = first_end.get_or_insert_with(Instant::now).elapsed() > self.aftermath;
+                    let is_over = first_end.get_or_insert_with(Instant::now).elapsed() > self.attack_after_exit;
                     stop.fetch_or(is_over, Ordering::Relaxed);
                 }
-                *sequences.lock().expect("nobody panics with it") = client.sequences();
+                *sequences.lock().expect("no thread panics while it holds the lock") = client.sequences();
             }
             stop.store(true, Ordering::Relaxed);
             (ends, attacker.join().expect("the attacker does not fail"))
         });
-        let well = ends.iter().all(|end| end.is_some_and(|end| (self.may_end)(end)));
-        assert!(well, "{name}, seed {seed}, {tally:?}\nserver: {}\nclient: {}", server.story(), client.story());
+        let exits_permitted = ends.iter().all(|end| end.is_some_and(|end| (self.may_end)(end)));
+        let (server_story, client_story) = (server.story(), client.story());
+        assert!(exits_permitted, "{name}, seed {seed}, {tally:?}\nserver: {server_story}\nclient: {client_story}");
         println!("{name}: {tally:?}");
         for (pid, (early, most)) in &tally.memory {
             assert!(most - early < GROWTH_BYTES, "process {pid} grew from {early} to {most} bytes; {tally:?}");
@@ -90,8 +91,8 @@ impl Battle {
     }
 }
 
-/// From a port of his own.
-fn stranger(address: IpAddr) -> io::Result<UdpSocket> {
+/// Binds a port of the attacker's own.
+fn bind_own_port(address: IpAddr) -> io::Result<UdpSocket> {
     UdpSocket::bind((address, 0))
 }
 
@@ -101,14 +102,14 @@ fn succeeds(end: ExitStatus) -> bool {
 
 #[test]
 fn a_stream_goes_on() {
-    let battle = Battle {
+    let test = AttackTest {
         server: "ib_write_bw -D 3 -p PORT",
         client: "ib_write_bw -D 3 -p PORT 127.0.0.1",
-        socket: stranger,
+        socket: bind_own_port,
         may_end: succeeds,
-        aftermath: Duration::MAX,
+        attack_after_exit: Duration::MAX,
     };
-    if let Some(Outcome { said, tally }) = battle.fight("a_stream_goes_on") {
+    if let Some(Outcome { said, tally }) = test.run_attacked("a_stream_goes_on") {
         assert!(said.contains("BW average"), "{said}");
         assert!(tally.datagrams > 20_000 && tally.dropped > 1_000 && tally.memory.len() == 2, "{tally:?}");
     }
@@ -116,36 +117,36 @@ fn a_stream_goes_on() {
 
 #[test]
 fn every_byte_of_a_pingpong_arrives() {
-    let battle = Battle {
+    let test = AttackTest {
         server: "ibv_rc_pingpong -d rnic0 -g 0 -c -n 2000 -p PORT",
         client: "ibv_rc_pingpong -d rnic0 -g 0 -c -n 2000 -p PORT 127.0.0.1",
-        socket: stranger,
+        socket: bind_own_port,
         may_end: succeeds,
-        aftermath: Duration::MAX,
+        attack_after_exit: Duration::MAX,
     };
     let (begin, mut datagrams) = (Instant::now(), 0);
     while begin.elapsed() < Duration::from_secs(3) {
-        let Some(Outcome { said, tally }) = battle.fight("every_byte_of_a_pingpong_arrives") else { return };
+        let Some(Outcome { said, tally }) = test.run_attacked("every_byte_of_a_pingpong_arrives") else { return };
         assert!(said.contains("2000 iters in") && !said.contains("invalid data"), "{said}");
         datagrams += tally.datagrams;
     }
-    assert!(datagrams > 5_000, "{datagrams} datagrams are no attack");
+    assert!(datagrams > 5_000, "only {datagrams} hostile datagrams were sent");
 }
 
 #[test]
 fn connections_are_made_and_kept() {
-    let battle = Battle {
+    let test = AttackTest {
         server: "rping -s -a 127.0.0.1 -p PORT -C 500 -V",
         client: "rping -c -a 127.0.0.1 -p PORT -C 500 -V",
-        socket: stranger,
-        // Its two threads end in either order: the one that fetches events may find their channel gone (EBADF, 255).
+        socket: bind_own_port,
+        // Its two threads end in any order: the one that fetches events may find their channel closed (EBADF, 255).
         may_end: |end| matches!(end.code(), Some(0 | 255)),
-        aftermath: Duration::MAX,
+        attack_after_exit: Duration::MAX,
     };
     let begin = Instant::now();
     while begin.elapsed() < Duration::from_secs(3) {
-        let Some(Outcome { said, tally }) = battle.fight("connections_are_made_and_kept") else { return };
-        // The server ends when the client has done all its rounds; the client may be gone before it says so.
+        let Some(Outcome { said, tally }) = test.run_attacked("connections_are_made_and_kept") else { return };
+        // The server ends after all of the client's rounds; the client may end before its output is complete.
         assert!(said.contains("server DISCONNECT EVENT..."), "{said}");
         for wrong in ["mismatch", "completion failed", "poll error", "RNR"] {
             assert!(!said.contains(wrong), "{said}");
@@ -154,26 +155,26 @@ fn connections_are_made_and_kept() {
     }
 }
 
-/// From the port that all packets leave from: what he sends gets as far as the protocol.
+/// From port 4791, from which all packets are sent: the attacker's packets pass the source check.
 #[test]
 fn who_can_speak_for_a_peer_ends_no_process() {
-    let battle = Battle {
+    let test = AttackTest {
         server: "ibv_rc_pingpong -d rnic0 -g 0 -c -n 2000 -p PORT",
         client: "ibv_rc_pingpong -d rnic0 -g 0 -c -n 2000 -p PORT 127.0.0.1",
         socket: shared,
         may_end: |end| end.signal().is_none(),
-        aftermath: AFTERMATH,
+        attack_after_exit: ATTACK_AFTER_EXIT,
     };
     if let Err(error) = shared([127, 0, 0, 1].into()) {
         return common::skip(&format!("port 4791: {error}"));
     }
     for _ in 0..3 {
-        let Some(Outcome { tally, .. }) = battle.fight("who_can_speak_for_a_peer_ends_no_process") else { return };
+        let Some(Outcome { tally, .. }) = test.run_attacked("who_can_speak_for_a_peer_ends_no_process") else { return };
         assert!(tally.datagrams > 100, "{tally:?}");
     }
 }
 
-/// From the port of RoCEv2, which a user's processes share.
+/// Binds the port of RoCEv2, which the processes of a user share.
 fn shared(address: IpAddr) -> io::Result<UdpSocket> {
     let address = SocketAddr::new(address, UDP_PORT);
     let socket = Socket::new(Domain::for_address(address), Type::DGRAM, None)?;
@@ -182,12 +183,12 @@ fn shared(address: IpAddr) -> io::Result<UdpSocket> {
     Ok(socket.into())
 }
 
-/// What the attacks are made from; `RNIC_HOSTILE_SEED` says otherwise.
+/// Seed of the attack; `RNIC_HOSTILE_SEED` overrides it.
 fn seed() -> u64 {
     std::env::var("RNIC_HOSTILE_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
 }
 
-/// A port that nobody uses, for streams or for datagrams.
+/// Returns a port that is free for TCP and for UDP.
 fn free_port() -> u16 {
     loop {
         let stream = TcpListener::bind("127.0.0.1:0").expect("a free port");
@@ -198,10 +199,10 @@ fn free_port() -> u16 {
     }
 }
 
-/// A pair of programs that goes on for longer hangs.
-const PATIENCE: Duration = Duration::from_secs(120);
-/// Who speaks for a peer that is gone keeps it alive to a process that only listens; once he is silent, the process has
-/// to find out.
-const AFTERMATH: Duration = Duration::from_secs(2);
-/// A process may grow by so much under attack: buffers are touched for the first time, late.
+/// A pair of programs that runs longer than this hangs.
+const RUN_TIME_MAX: Duration = Duration::from_secs(120);
+/// An attacker with the address of a dead peer makes it look alive to a process that only listens; when the attack
+/// stops, the process must detect the dead peer.
+const ATTACK_AFTER_EXIT: Duration = Duration::from_secs(2);
+/// Permitted growth of a process under attack: some buffers are used for the first time only late.
 const GROWTH_BYTES: u64 = 8 << 20;

@@ -1,4 +1,4 @@
-//! What the shared object exports, against the libraries of the system.
+//! Compares the symbols that the shared object exports with those of the system's libraries.
 
 mod common;
 
@@ -38,42 +38,42 @@ fn system_library(name: &str) -> Option<std::path::PathBuf> {
 }
 
 #[test]
-fn everything_that_the_system_libraries_export_is_exported() {
-    let ours = exports(&common::libraries().join("libibverbs.so.1"));
+fn all_symbols_of_the_system_libraries_are_exported() {
+    let our_symbols = exports(&common::libraries().join("libibverbs.so.1"));
     for name in ["libibverbs.so.1", "librdmacm.so.1"] {
-        let Some(theirs) = system_library(name) else {
+        let Some(library_path) = system_library(name) else {
             common::skip(&format!("{name} is not installed"));
             continue;
         };
-        let theirs = exports(&theirs);
-        let missing: Vec<_> = theirs.difference(&ours).collect();
+        let system_symbols = exports(&library_path);
+        let missing: Vec<_> = system_symbols.difference(&our_symbols).collect();
         assert!(missing.is_empty(), "{name} of the system has {missing:?}");
-        assert!(theirs.len() > 60, "only {} symbols in {name}", theirs.len());
+        assert!(system_symbols.len() > 60, "only {} symbols in {name}", system_symbols.len());
     }
 }
 
 #[test]
-fn nodes_of_newer_and_older_releases_are_there_and_nothing_else_is_visible() {
-    let ours = exports(&common::libraries().join("libibverbs.so.1"));
+fn version_nodes_of_all_releases_and_no_other_symbols_are_exported() {
+    let our_symbols = exports(&common::libraries().join("libibverbs.so.1"));
     for release in [25, 33, 34, 57, 59, 64, 65] {
         for name in ["ibv_cmd_create_qp", "verbs_set_ops", "ibv_query_gid_type", "verbs_allow_disassociate_destroy"] {
-            assert!(ours.contains(&format!("{name}@IBVERBS_PRIVATE_{release}")), "{name} for release {release}");
+            assert!(our_symbols.contains(&format!("{name}@IBVERBS_PRIVATE_{release}")), "{name} for release {release}");
         }
     }
-    // Names of nodes are symbols too.
+    // Names of version nodes are symbols too.
     for minor in (0..=18).filter(|minor| ![2, 3, 4].contains(minor)) {
-        assert!(ours.contains(&format!("IBVERBS_1.{minor}@IBVERBS_1.{minor}")), "node 1.{minor}");
+        assert!(our_symbols.contains(&format!("IBVERBS_1.{minor}@IBVERBS_1.{minor}")), "node 1.{minor}");
     }
-    // Two functions of our own, which the path shim calls.
-    let is_foreign =
+    // Two functions of this project, which the path shim calls.
+    let is_unversioned =
         |name: &&String| !name.contains("@IBVERBS_") && !name.contains("@RDMACM_") && !name.contains("@RNIC_1");
-    let foreign: Vec<_> = ours.iter().filter(is_foreign).collect();
-    assert!(foreign.is_empty(), "{foreign:?}");
+    let unexpected: Vec<_> = our_symbols.iter().filter(is_unversioned).collect();
+    assert!(unexpected.is_empty(), "{unexpected:?}");
 }
 
 #[test]
-fn both_names_are_one_file() {
+fn both_library_names_are_the_same_file() {
     let dir = common::libraries();
-    let real = |name: &str| std::fs::canonicalize(dir.join(name)).expect("it is there");
+    let real = |name: &str| std::fs::canonicalize(dir.join(name)).expect("the library exists");
     assert_eq!(real("librdmacm.so.1"), real("libibverbs.so.1"));
 }

@@ -1,4 +1,4 @@
-//! Programs that use `librdmacm`, unmodified, between two processes.
+//! Unmodified programs that use `librdmacm`, between two processes.
 
 mod common;
 
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// A port that nobody uses, for datagrams or for streams.
+/// Returns a port that is free for UDP and for TCP.
 fn free_port() -> u16 {
     loop {
         let stream = TcpListener::bind("127.0.0.1:0").expect("a free port");
@@ -20,12 +20,12 @@ fn free_port() -> u16 {
     }
 }
 
-/// Whether any socket is bound to the port.
+/// Returns `true` if a socket is bound to the port.
 fn is_bound(port: u16) -> bool {
     let wanted = format!(":{port:04X}");
     ["udp", "udp6", "tcp", "tcp6"].iter().any(|family| {
         let table = fs::read_to_string(format!("/proc/net/{family}")).unwrap_or_default();
-        // Behind the line's number stands the local address.
+        // The local address follows the line number.
         table.lines().any(|line| line.split_whitespace().nth(1).is_some_and(|local| local.ends_with(&wanted)))
     })
 }
@@ -37,24 +37,24 @@ fn command(line: &str, variables: &[(&str, &str)]) -> Command {
     command
 }
 
-/// A server that can be asked.
+/// Starts a server and waits until its port is bound.
 fn start(line: &str, port: u16, variables: &[(&str, &str)]) -> Child {
     let mut server = command(line, variables).spawn().expect("timeout(1) starts");
     let end = Instant::now() + Duration::from_secs(u64::from(SECONDS));
     while !is_bound(port) {
-        let status = server.try_wait().expect("a child can be asked");
+        let status = server.try_wait().expect("the status of a child can be read");
         assert!(status.is_none() && Instant::now() < end, "{line}: no server at port {port}: {status:?}");
         std::thread::sleep(Duration::from_millis(10));
     }
     server
 }
 
-/// Ends a server that would not: timeout(1) hands the signal on.
+/// Ends a server that would not end by itself: timeout(1) forwards the signal.
 fn stop(server: &Child) {
     let _ = kill_process(Pid::from_child(server), Signal::TERM);
 }
 
-/// Runs both sides; `None` when the program is not there.
+/// Runs both sides; returns `None` if the program is not installed.
 fn run(server: &str, client: &str, port: u16, variables: &[(&str, &str)]) -> Option<(Output, Output)> {
     let fill = |line: &str| line.replace("PORT", &port.to_string());
     for line in [server, client] {
@@ -63,11 +63,11 @@ fn run(server: &str, client: &str, port: u16, variables: &[(&str, &str)]) -> Opt
         }
     }
     let mut server = start(&fill(server), port, variables);
-    // A server that has bound its port may not listen yet: programs that do not try again are started again.
+    // A server that has bound its port may not listen yet: programs that do not retry are started again.
     loop {
         let client = command(&fill(client), variables).output().expect("timeout(1) starts");
-        let too_early = common::said(&client).contains("RDMA_CM_EVENT_REJECTED; error: 8")
-            || common::said(&client).contains("RDMA_CM_EVENT_UNREACHABLE; error: 1");
+        let too_early = common::output_text(&client).contains("RDMA_CM_EVENT_REJECTED; error: 8")
+            || common::output_text(&client).contains("RDMA_CM_EVENT_UNREACHABLE; error: 1");
         if !too_early || !matches!(server.try_wait(), Ok(None)) {
             return Some((server.wait_with_output().expect("the server ends"), client));
         }
@@ -75,16 +75,16 @@ fn run(server: &str, client: &str, port: u16, variables: &[(&str, &str)]) -> Opt
     }
 }
 
-/// Both sides must succeed.
+/// Runs both sides, which must succeed.
 fn pair(server: &str, client: &str, variables: &[(&str, &str)]) {
     let port = if server.contains("PORT") { free_port() } else { UDADDY_PORT };
     if let Some((served, asked)) = run(server, client, port, variables) {
         let both = served.status.success() && asked.status.success();
-        assert!(both, "{client}\nclient: {}\nserver: {}", common::said(&asked), common::said(&served));
+        assert!(both, "{client}\nclient: {}\nserver: {}", common::output_text(&asked), common::output_text(&served));
     }
 }
 
-/// The same line with and without the address at its end.
+/// Runs the same line as server, and as client with the address appended.
 fn same(line: &str) {
     pair(line, &format!("{line} 127.0.0.1"), &[]);
 }
@@ -108,20 +108,21 @@ fn rping_checks_its_data_on_a_network_that_loses_and_reorders() {
     }
 }
 
-/// an unmodified program, its queues and completions, over FaSR; and the library says that it is FaSR.
+/// an unmodified program transfers and checks its data over FaSR; the library's own output confirms the
+/// transport.
 #[test]
 fn r27_an_unmodified_program_checks_its_data_over_fasr() {
     let settings = [("RNIC_TRANSPORT", "fasr"), ("RNIC_LOSS", "1%"), ("RNIC_SEED", "7")];
     let line = |side: char| format!("rping -{side} -a 127.0.0.1 -p PORT -C 100 -S 20000 -V");
     let Some((served, asked)) = run(&line('s'), &line('c'), free_port(), &settings) else { return };
     for side in [served, asked] {
-        let said = common::said(&side);
+        let said = common::output_text(&side);
         assert!(side.status.success() && said.contains("transport fasr"), "{said}");
     }
 }
 
 #[test]
-fn examples_of_the_library() {
+fn the_examples_of_librdmacm_run() {
     pair("ucmatose -c 8 -C 20 -p PORT", "ucmatose -c 8 -C 20 -p PORT -s 127.0.0.1", &[]);
     pair("ucmatose -c 2 -C 5 -m -p PORT", "ucmatose -c 2 -C 5 -m -p PORT -s 127.0.0.1", &[]);
     pair("udaddy -c 3 -C 10", "udaddy -c 3 -C 10 -s 127.0.0.1", &[]);
@@ -130,7 +131,7 @@ fn examples_of_the_library() {
 }
 
 #[test]
-fn connections_by_the_dozen() {
+fn many_connections_at_once_succeed() {
     // This server does not end by itself.
     let port = free_port();
     if !common::is_installed("cmtime") {
@@ -140,7 +141,7 @@ fn connections_by_the_dozen() {
     let client = command(&format!("cmtime -c 100 -p {port} -s 127.0.0.1"), &[]).output().expect("timeout(1) starts");
     stop(&server);
     let _ = server.wait();
-    assert!(client.status.success(), "{}", common::said(&client));
+    assert!(client.status.success(), "{}", common::output_text(&client));
 }
 
 #[test]
@@ -149,7 +150,7 @@ fn multicast_is_refused_clearly() {
         && common::is_installed("mckey")
     {
         let output = command(&format!("mckey -m 239.0.0.1 -b {address}"), &[]).output().expect("timeout(1) starts");
-        let said = common::said(&output);
+        let said = common::output_text(&output);
         assert!(said.contains("Operation not supported"), "{said}");
     }
 }
@@ -165,7 +166,7 @@ fn perftest_connects_by_address() {
 
 #[test]
 fn libfabric_connects_by_address() {
-    // It leaves loopback addresses out.
+    // The program ignores loopback addresses.
     let Some(address) = outside_address() else { return common::skip("this machine has loopback only") };
     for (provider, kind) in [("verbs", "msg"), ("verbs;ofi_rxm", "rdm")] {
         let line = format!("fi_pingpong -p {provider} -e {kind}");
@@ -183,14 +184,14 @@ fn qperf_connects_by_address() {
     for test in ["rc_lat", "rc_bw", "rc_rdma_read_bw"] {
         let line = format!("qperf -lp {port} -t 1 -cm1 127.0.0.1 {test}");
         let client = command(&line, &[]).output().expect("timeout(1) starts");
-        assert!(client.status.success(), "{line}: {}", common::said(&client));
+        assert!(client.status.success(), "{line}: {}", common::output_text(&client));
     }
     stop(&server);
     let _ = server.wait();
 }
 
 #[test]
-fn both_ends_must_speak_one_transport() {
+fn ends_with_different_transports_do_not_connect() {
     let (port, line) = (free_port(), "rping -s -a 127.0.0.1 -p PORT -C 1");
     if !common::is_installed("rping") {
         return;
@@ -199,17 +200,17 @@ fn both_ends_must_speak_one_transport() {
     let line = format!("rping -c -a 127.0.0.1 -p {port} -C 1");
     let client = command(&line, &[("RNIC_TRANSPORT", "roce-gbn")]).output().expect("timeout(1) starts");
     stop(&server);
-    let server = server.wait_with_output().expect("it was killed");
+    let server = server.wait_with_output().expect("the process was killed");
     assert!(!client.status.success());
-    let said = common::said(&client);
-    assert!(said.contains("the other end speaks irn, this end roce-gbn"), "{said}");
+    let said = common::output_text(&client);
+    assert!(said.contains("the other end uses irn; this end uses roce-gbn"), "{said}");
     drop(server);
 }
 
-/// An end that offers several transports gets the first that the other end has too, whichever of them asks; data
-/// arrives by it.
+/// Of several offered transports, the two ends agree on the first that both have, whichever end initiates; data is
+/// transferred over it.
 #[test]
-fn of_several_transports_one_that_both_ends_have_is_taken() {
+fn a_common_transport_is_selected_from_several() {
     if !common::is_installed("rping") {
         return;
     }
@@ -228,11 +229,11 @@ fn of_several_transports_one_that_both_ends_have_is_taken() {
         if !is_made {
             stop(&server);
         }
-        let server = server.wait_with_output().expect("it ends");
-        let said = common::said(&client);
+        let server = server.wait_with_output().expect("the program ends");
+        let said = common::output_text(&client);
         assert_eq!(client.status.success(), is_made, "{theirs} at {ours}: {said}");
-        assert_eq!(server.status.success(), is_made, "{}", common::said(&server));
-        let refused = format!("the other end speaks {ours}, this end fasr");
+        assert_eq!(server.status.success(), is_made, "{}", common::output_text(&server));
+        let refused = format!("the other end uses {ours}; this end uses fasr");
         assert!(is_made || said.contains(&refused), "{said}");
     }
 }
@@ -241,17 +242,17 @@ fn of_several_transports_one_that_both_ends_have_is_taken() {
 fn retried(line: &str, variables: &[(&str, &str)]) -> Output {
     loop {
         let client = command(line, variables).output().expect("timeout(1) starts");
-        if !common::said(&client).contains("RDMA_CM_EVENT_REJECTED; error: 8") {
+        if !common::output_text(&client).contains("RDMA_CM_EVENT_REJECTED; error: 8") {
             return client;
         }
         std::thread::sleep(Duration::from_millis(100));
     }
 }
 
-/// No program listens at an address of another host, where an adapter might be; here it is one of our own. On loopback
-/// there is none.
+/// If no program listens at another host's address, a hardware adapter may be there, so a hint is printed; this test
+/// uses an address of this machine. On loopback addresses there is no hint.
 #[test]
-fn a_request_that_nobody_answers_hints_at_adapters() {
+fn an_unanswered_request_prints_a_hint_about_adapters() {
     let own = UdpSocket::bind("0.0.0.0:0").and_then(|socket| {
         socket.connect("192.0.2.1:9")?;
         socket.local_addr()
@@ -270,15 +271,15 @@ fn a_request_that_nobody_answers_hints_at_adapters() {
     ] {
         let line = format!("rping -c -a {address} -p {} -C 1", free_port());
         let client = command(&line, variables).output().expect("timeout(1) starts");
-        let said = common::said(&client);
+        let said = common::output_text(&client);
         assert!(!client.status.success() && said.contains("RDMA_CM_EVENT_REJECTED"), "{said}");
-        assert_eq!(said.contains("needs `--peers roce` (RNIC_PEERS=roce)"), hints, "{variables:?}: {said}");
+        assert_eq!(said.contains("set `--peers roce` (RNIC_PEERS=roce)"), hints, "{variables:?}: {said}");
     }
 }
 
-/// The host of a process that was killed says that its port is closed.
+/// When a process is killed, its host reports that the port is closed, and the other side ends.
 #[test]
-fn who_is_killed_is_missed() {
+fn the_death_of_a_process_is_detected() {
     if !common::is_installed("rping") {
         return;
     }
@@ -299,13 +300,13 @@ fn who_is_killed_is_missed() {
         let mut client = spawn("-c");
         std::thread::sleep(Duration::from_secs(1));
         let (victim, other) = if kills_server { (&mut server, &mut client) } else { (&mut client, &mut server) };
-        assert!(matches!(victim.try_wait(), Ok(None)), "it is at work");
-        victim.kill().expect("it can be killed");
+        assert!(matches!(victim.try_wait(), Ok(None)), "the process has ended early");
+        victim.kill().expect("the process can be killed");
         let killed = Instant::now();
-        while other.try_wait().expect("a child can be asked").is_none() {
+        while other.try_wait().expect("the status of a child can be read").is_none() {
             if killed.elapsed() > Duration::from_secs(20) {
                 let _ = other.kill();
-                panic!("the other side waits for ever");
+                panic!("the other side did not end");
             }
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -322,8 +323,8 @@ fn outside_address() -> Option<IpAddr> {
     (!ip.is_loopback() && !ip.is_unspecified()).then_some(ip)
 }
 
-/// A program that takes longer is stuck.
+/// Time limit for a program, in seconds.
 const SECONDS: u32 = 90;
 
-/// Where `udaddy` always is.
+/// The fixed port of `udaddy`.
 const UDADDY_PORT: u16 = 7_174;

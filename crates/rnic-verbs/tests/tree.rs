@@ -1,4 +1,4 @@
-//! The device's tree under the C library's calls, as programs and scripts walk through it.
+//! The device's files under /sys, as programs and scripts see them through calls of the C library.
 
 mod common;
 
@@ -10,13 +10,13 @@ fn under(line: &[&str]) -> Output {
     let libraries = common::libraries();
     let preload = ["librnic-shim.so", "libibverbs.so.1"].map(|name| libraries.join(name).display().to_string());
     let mut command = common::command(&["env", &format!("LD_PRELOAD={}", preload.join(":"))], 60);
-    command.args(line).output().expect("it runs")
+    command.args(line).output().expect("the command runs")
 }
 
 #[track_caller]
 fn says(line: &[&str]) -> String {
     let output = under(line);
-    assert!(output.status.success(), "{line:?}: {}", common::said(&output));
+    assert!(output.status.success(), "{line:?}: {}", common::output_text(&output));
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
@@ -26,19 +26,19 @@ fn build(name: &str, into: &Path) -> PathBuf {
     let program = into.join(name);
     let output = Command::new("cc").args(["-O1", "-Wall", "-Wextra", "-o"]).arg(&program).arg(source).output();
     let output = output.expect("cc, which links the library too");
-    assert!(output.status.success(), "{}", common::said(&output));
+    assert!(output.status.success(), "{}", common::output_text(&output));
     program
 }
 
 #[test]
-fn every_call_finds_the_same_tree() {
+fn every_call_sees_the_same_tree() {
     let place = tempfile::tempdir().expect("a folder");
     let program = build("walk", place.path());
     let said = says(&[program.to_str().expect("a path")]);
     assert!(said.contains(" 0 wrong") && !said.contains("WRONG"), "{said}");
 }
 
-/// What `ibdev2netdev` and its like do, in shells whose own calls are these.
+/// The operations of `ibdev2netdev` and similar scripts, in shells whose built-in commands make these calls.
 #[test]
 fn scripts_find_ports_and_network_interfaces() {
     let script = r#"
@@ -62,7 +62,7 @@ fn scripts_find_ports_and_network_interfaces() {
 }
 
 #[test]
-fn everyday_tools_read_the_tree() {
+fn common_tools_read_the_tree() {
     assert!(says(&["ls", "/sys/class/infiniband"]).contains("rnic0"));
     let long = says(&["ls", "-l", "/sys/class/infiniband/"]);
     assert!(long.contains("rnic0 -> ../../devices/pci"), "{long}");

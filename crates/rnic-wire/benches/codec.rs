@@ -1,7 +1,8 @@
-//! What encoding, decoding and measuring a packet's headers cost: all of them happen for every packet.
+//! The cost of encoding and decoding a packet's headers and of computing its length, all of which happen for every
+//! packet.
 //!
-//! Results are looked at where they are: giving them to the harness by value would add the copy of a result that was
-//! just written in small pieces, which costs more than the work.
+//! Results are passed to the harness by reference: passing them by value would add a copy of a result that was just
+//! written in small pieces, which costs more than the measured work.
 
 use std::hint::black_box;
 

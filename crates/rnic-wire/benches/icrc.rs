@@ -1,7 +1,7 @@
-//! What the ICRC costs, and which CRC crate to take.
+//! The cost of the ICRC, and a comparison of CRC crates.
 //!
-//! `crate/*`: one update of `crc32fast` and of `crc-fast` from a known state, over a header, 64 bytes, 1 KiB and 4 KiB.
-//! `icrc/*`: what a host does for a packet, with and without the kept prefix.
+//! `crate/*`: one update of `crc32fast` and of `crc-fast` from a known state, over a header, 64 bytes, 1 KiB and 4
+//! KiB. `icrc/*`: the work of a host per packet, with and without the cached prefix.
 
 use std::hint::black_box;
 
@@ -41,13 +41,13 @@ fn crates(criterion: &mut Criterion) {
 
 fn packets(criterion: &mut Criterion) {
     let parse = |text: &str| text.parse().expect("an address");
-    let way = Addresses::new(parse("10.1.2.3:49152"), parse("10.4.5.6:4791")).expect("both IPv4");
+    let path = Addresses::new(parse("10.1.2.3:49152"), parse("10.4.5.6:4791")).expect("both IPv4");
     let mut group = criterion.benchmark_group("icrc");
-    group.bench_function("prefix", |bencher| bencher.iter(|| IcrcPrefix::new(black_box(&way), black_box(1060))));
+    group.bench_function("prefix", |bencher| bencher.iter(|| IcrcPrefix::new(black_box(&path), black_box(1060))));
     for payload in [0, 64, 1024, 4096] {
         let mut datagram = bytes(28 + payload);
         let len = datagram.len() as u32 + 4;
-        let prefix = IcrcPrefix::new(&way, len);
+        let prefix = IcrcPrefix::new(&path, len);
         group.throughput(Throughput::Bytes(u64::from(len)));
         group.bench_function(format!("send headers and {payload}"), |bencher| {
             bencher.iter(|| {
@@ -63,7 +63,7 @@ fn packets(criterion: &mut Criterion) {
             bencher.iter(|| prefix.verify(black_box(&datagram)));
         });
         group.bench_function(format!("verify without prefix, headers and {payload}"), |bencher| {
-            bencher.iter(|| icrc::verify(&way, black_box(&datagram)));
+            bencher.iter(|| icrc::verify(&path, black_box(&datagram)));
         });
     }
     group.finish();

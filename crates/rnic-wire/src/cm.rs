@@ -16,8 +16,8 @@
 //!
 //! For datagrams, SIDR_REQ requests the queue pair that serves them, and SIDR_REP reports it.
 //!
-//! This module holds formats only; the driver decides when each message is sent. **Not supported:** MRA, LAP, APR (path
-//! migration): [`parse`] rejects them by attribute. Fields of other services (EE contexts, RDC) are treated as
+//! This module contains only formats; the driver decides when each message is sent. **Not supported:** MRA, LAP, APR
+//! (path migration): [`parse`] rejects them by attribute. Fields of other services (EE contexts, RDC) are treated as
 //! reserved: zero when sent, ignored when received.
 
 mod disconnect;
@@ -34,7 +34,7 @@ mod sidr;
 pub use disconnect::{DisconnectReply, DisconnectRequest};
 pub use field::{Bits, Gid, PathMtu, PrivateData, ServiceId, Vendor};
 pub use mad::{CmError, MadHeader};
-pub use quoted::SentNames;
+pub use quoted::SentIds;
 pub use reject::{Reject, RejectInfo, RejectReason, Rejected};
 pub use reply::{Failover, Reply};
 pub use request::{Path, Request, TransportService};
@@ -61,7 +61,7 @@ pub enum Message {
     DisconnectReply(DisconnectReply),
     /// SIDR_REQ: requests the queue pair that serves datagrams of a service.
     LookupRequest(LookupRequest),
-    /// SIDR_REP: reports that queue pair.
+    /// SIDR_REP: reports the queue pair that serves datagrams of a service.
     LookupReply(LookupReply),
 }
 
@@ -104,9 +104,9 @@ pub struct Mad {
 /// Parses a connection management datagram.
 ///
 /// # Errors
-/// [`CmError`] when the header is not that of a supported message, or when the message is inconsistent. Values that are
-/// merely unknown (a reject reason, an MTU code) are kept, because a response to them requires a connection. No input
-/// causes a panic.
+/// [`CmError`] when the header is not that of a supported message, or when the message is inconsistent. Values that
+/// are merely unknown (a reject reason, an MTU code) are preserved, because a response to them requires a connection.
+/// No input causes a panic.
 pub fn parse(mad: &[u8; MAD_LEN]) -> Result<Mad, CmError> {
     let (header, body) = mad::split(mad);
     let header = MadHeader::parse(header)?;

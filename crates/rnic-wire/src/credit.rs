@@ -7,7 +7,7 @@
 //!        0               1               2               3
 //!  8  |                           cookie                              |
 //! 12  |                                                               |
-//! 40  |          answer port          | zeros ...
+//! 40  |         response port         | zeros ...
 //! ```
 
 use crate::bytes::{be16, be64, put};
@@ -22,10 +22,10 @@ pub enum Credit {
         /// Identifies the response to this request.
         cookie: u64,
         /// UDP port on which the requester receives responses.
-        answer_port: u16,
+        response_port: u16,
     },
-    /// Confirms that they have been processed.
-    Answer {
+    /// Confirms that these packets have been processed.
+    Response {
         /// Cookie of the request.
         cookie: u64,
     },
@@ -37,21 +37,21 @@ impl Credit {
     pub fn parse(mad: &[u8; MAD_LEN]) -> Option<Self> {
         let cookie = be64(mad, 8);
         match method_of(mad, ATTRIBUTE)? {
-            Method::Get => Some(Self::Request { cookie, answer_port: be16(mad, DATA_AT) }),
-            Method::GetResp => Some(Self::Answer { cookie }),
+            Method::Get => Some(Self::Request { cookie, response_port: be16(mad, DATA_AT) }),
+            Method::GetResp => Some(Self::Response { cookie }),
         }
     }
 
     /// Encodes the message as a management datagram.
     #[must_use]
     pub fn emit(self) -> [u8; MAD_LEN] {
-        let (method, cookie, answer_port) = match self {
-            Self::Request { cookie, answer_port } => (Method::Get, cookie, answer_port),
-            Self::Answer { cookie } => (Method::GetResp, cookie, 0),
+        let (method, cookie, response_port) = match self {
+            Self::Request { cookie, response_port } => (Method::Get, cookie, response_port),
+            Self::Response { cookie } => (Method::GetResp, cookie, 0),
         };
         let mut out = head(method, ATTRIBUTE);
         put(&mut out, 8, cookie.to_be_bytes());
-        put(&mut out, DATA_AT, answer_port.to_be_bytes());
+        put(&mut out, DATA_AT, response_port.to_be_bytes());
         out
     }
 }
@@ -63,21 +63,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn golden_and_back() {
-        let request = Credit::Request { cookie: 0x0102_0304_0506_0708, answer_port: 0xc0de };
+    fn golden_round_trip() {
+        let request = Credit::Request { cookie: 0x0102_0304_0506_0708, response_port: 0xc0de };
         let mad = request.emit();
         let header = [1, 0x3f, 1, 1, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0x10, 0, 0, 0, 0, 0, 0];
         assert_eq!(mad[..24], header);
         assert_eq!(mad[24..42], [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, b'R', b'N', 0xc0, 0xde]);
         assert!(mad[42..].iter().all(|byte| *byte == 0));
-        let answer = Credit::Answer { cookie: u64::MAX - 1 };
-        assert_eq!([request, answer].map(|message| Credit::parse(&message.emit())), [Some(request), Some(answer)]);
+        let response = Credit::Response { cookie: u64::MAX - 1 };
+        assert_eq!([request, response].map(|message| Credit::parse(&message.emit())), [Some(request), Some(response)]);
     }
 
     #[test]
-    fn what_is_not_one_is_none() {
+    fn other_messages_are_not_credit_messages() {
         for at in [0, 1, 2, 3, 4, 5, 16, 17, 37, 38, 39] {
-            let mut mad = Credit::Request { cookie: 1, answer_port: 2 }.emit();
+            let mut mad = Credit::Request { cookie: 1, response_port: 2 }.emit();
             mad[at] ^= 0x20;
             assert_eq!(Credit::parse(&mad), None, "byte {at}");
         }

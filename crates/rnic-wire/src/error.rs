@@ -7,31 +7,31 @@ use crate::packet::Format;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, thiserror::Error)]
 pub enum WireError {
     /// The datagram is too short for its headers or its ICRC.
-    #[error("the datagram ends inside its headers")]
+    #[error("the datagram is too short for its headers and its ICRC")]
     Short,
     /// The transport header version is not that of RoCEv2, IRN or FaSR.
-    #[error("unknown transport header version")]
+    #[error("the transport header version is unknown")]
     Version,
     /// The opcode is not defined for this version.
-    #[error("unknown opcode")]
+    #[error("the opcode is not defined for this transport header version")]
     Opcode,
     /// The partition key is not the default one.
-    #[error("not the default partition key")]
+    #[error("the partition key is not the default key, 0xffff")]
     PartitionKey,
     /// The pad count does not make payload and padding a multiple of four bytes.
-    #[error("payload and padding are not a multiple of four bytes")]
+    #[error("the length of payload and padding is not a multiple of 4 bytes")]
     Padding,
     /// The payload is longer or shorter than a packet with this opcode may carry.
-    #[error("payload length does not fit the opcode")]
+    #[error("the payload length is not allowed for the opcode")]
     PayloadLength,
     /// An acknowledgement has a syndrome without a meaning.
-    #[error("reserved acknowledgement syndrome")]
+    #[error("the acknowledgement syndrome is reserved")]
     Syndrome,
     /// A management datagram that is not for the general services queue pair.
-    #[error("unreliable datagram for another queue pair than the general services one")]
+    #[error("the management datagram is not addressed to the general services queue pair")]
     Destination,
     /// A management datagram without the well-known queue key.
-    #[error("wrong queue key")]
+    #[error("the queue key of the management datagram is not the well-known key")]
     QueueKey,
 }
 
@@ -39,7 +39,7 @@ pub enum WireError {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
 pub enum EncodeError {
     /// A field is present that the format, or the packet's position in its message, does not allow.
-    #[error("a {format:?} packet of this kind and position cannot carry {field}")]
+    #[error("a {format:?} packet of this type and position in its message cannot carry {field}")]
     Unexpected {
         /// The requested format.
         format: Format,
@@ -47,7 +47,7 @@ pub enum EncodeError {
         field: &'static str,
     },
     /// A field is absent that the format, or the packet's position in its message, requires.
-    #[error("a {format:?} packet of this kind and position needs {field}")]
+    #[error("a {format:?} packet of this type and position in its message requires {field}")]
     Missing {
         /// The requested format.
         format: Format,
@@ -55,7 +55,7 @@ pub enum EncodeError {
         field: &'static str,
     },
     /// A value exceeds the width of its field.
-    #[error("{field} is {value}, more than {max}")]
+    #[error("{field} is {value}, which exceeds the maximum of {max}")]
     Range {
         /// Name of the field.
         field: &'static str,
@@ -65,7 +65,7 @@ pub enum EncodeError {
         max: u32,
     },
     /// The payload is longer or shorter than a packet of this type may carry.
-    #[error("a packet of this kind cannot carry a payload of {bytes} bytes")]
+    #[error("a packet of this type cannot carry a payload of {bytes} bytes")]
     PayloadLength {
         /// Requested length, in bytes.
         bytes: u32,

@@ -1,6 +1,6 @@
 //! Falcon: the content of its packets, for the transport and for the upper layers that it carries.
 //!
-//! Sources, named as their licence (OWFa 1.0) asks of works that derive from them:
+//! Sources, named as their licence (OWFa 1.0) requires of derived works:
 //!
 //! - "OCP Falcon Transport Protocol, Rev 0.9" (Open Compute Project, 14 February 2024), section 7: packets;
 //! - "OCP RDMA over Falcon Transport, Rev 0.9" (14 February 2024), section 8: [`rdma`];
@@ -14,29 +14,30 @@
 //! receiver gets separately from the packet. [`codec`] encodes and decodes packets, [`header`] has the layouts, [`psp`]
 //! the encapsulation.
 //!
-//! Interpretation chosen in the points that the specification leaves open or contradicts; the files concerned give
-//! details:
+//! Interpretations chosen where the specification is silent or contradicts itself; the files concerned give details:
 //!
-//! - *Congestion control information* (7.7.1, 7.8): 22 bits for the engine in the table of BACKs, 24 in that of NACKs,
-//!   21 and 23 in the figures. Chosen: the tables; in a BACK the other two of 24 are the window notification.
-//! - *Window notification* (7.7.1): bit 0 is for requests, bit 1 for data; figures number bits from the other end.
-//!   Chosen: bit 0 is the last of the word.
-//! - *Bitmaps* (9.2.1, 6.5): bit n is base + n; one example counts the other way. Chosen: the definition.
-//! - *Resync* (7.2, 9.2.5): its PSN is of the data window, or of "the corresponding" one. Chosen: the window of the
-//!   packet that it replaces, [`Body::window`].
-//! - *NACK* (7.8, 9.2.2.4): also for packets beyond the window, but no code for them. Chosen: no such code; code 5 is
-//!   rejected as reserved.
+//! - *Congestion control information* (7.7.1, 7.8): the tables give the engine 22 bits in BACKs and 24 in NACKs, the
+//!   figures 21 and 23. Chosen: the tables; in a BACK, the other two of 24 bits are the window notification.
+//! - *Window notification* (7.7.1): bit 0 is for requests, bit 1 for data, but the figures number bits from the
+//!   highest. Chosen: bit 0 is the lowest bit of the word.
+//! - *Bitmaps* (9.2.1, 6.5): bit n represents packet base + n; one example counts in the opposite direction. Chosen:
+//!   the definition.
+//! - *Resync* (7.2, 9.2.5): its PSN belongs to the data window, or to "the corresponding" one. Chosen: the window of
+//!   the packet that it replaces, [`Body::window`].
+//! - *NACK* (7.8, 9.2.2.4): also sent for packets beyond the window, but there is no code for them. Chosen: such
+//!   NACKs do not exist; code 5 is rejected as reserved.
 //! - *RSN of Push Data* (7.5): that of "the corresponding Pull Request". Chosen: that of its own transaction.
-//! - *Pull Data shorter than requested* (8.4.3.2, 11): discarded, or normal. Chosen: it decodes, because the format
-//!   does not decide this.
-//! - *RDMA's atomics* (8.1.3, 8.3.6): headers swapped in the table of opcodes. Chosen: the definitions; requests have
-//!   AtomicETH.
-//! - *RBTH* (8.2): a bit that requests acknowledgement in the table, none in the figure. Chosen: none, because it would
-//!   have no position; [`Packet::ack_request`] serves the purpose.
-//! - *RMSN of Reads* (8.3.2): one "for every Read or Atomic request packet", and called a message's. Chosen: a
-//!   packet's.
-//! - *NVMe Reads* (paper's table 2; 7.1): a pull, or two pushes. Chosen: the specification's two pushes, types 4 and 5.
-//! - *Timestamps in the vector* (7.7.1, 10.1): no position given. Chosen: the low half, see [`psp`].
+//! - *Pull Data shorter than requested* (8.4.3.2, 11): it is discarded, or it is normal. Chosen: it decodes without
+//!   error, because this is not a matter of the format.
+//! - *RDMA's atomics* (8.1.3, 8.3.6): the table of opcodes swaps their headers. Chosen: the definitions, in which
+//!   requests have AtomicETH.
+//! - *RBTH* (8.2): the table has a bit that requests acknowledgement, the figure has none. Chosen: none, because it
+//!   would have no position; [`Packet::ack_request`] serves the purpose.
+//! - *RMSN of Reads* (8.3.2): one "for every Read or Atomic request packet", but also called the number of a message.
+//!   Chosen: one for each packet.
+//! - *NVMe Reads* (paper's table 2; 7.1): one pull (paper), or two pushes (specification). Chosen: two pushes, types
+//!   4 and 5.
+//! - *Timestamps in the vector* (7.7.1, 10.1): their position is not specified. Chosen: the low half, see [`psp`].
 
 pub mod codec;
 pub mod esp;
@@ -54,7 +55,7 @@ mod timestamp;
 mod window;
 
 pub use crate::rnr::RnrTimer;
-pub use acknowledgement::{Acknowledgement, Bitmaps, Nack, OutOfWindow, reflected, reflection};
+pub use acknowledgement::{Acknowledgement, Bitmaps, Nack, OutOfWindow, reflected, reflected_metadata};
 pub use code::{CompletionCode, NackCode, PacketType, ResyncCode};
 pub use codec::Decoded;
 pub use error::{EncodeError, WireError};

@@ -81,7 +81,7 @@ pub fn is_gsi(datagram: &[u8]) -> bool {
 /// Decodes a management datagram. The ICRC is not checked, see [`crate::icrc::verify`].
 ///
 /// # Errors
-/// [`WireError`] when it is not a valid management datagram for queue pair 1. No input causes a panic.
+/// [`WireError`] when the input is not a valid management datagram for queue pair 1. No input causes a panic.
 pub fn decode(datagram: &[u8]) -> Result<GsiPacket<'_>, WireError> {
     let (header, rest) = BthView::split(datagram)?;
     if header.version() != VERSION_ROCE {

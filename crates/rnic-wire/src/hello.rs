@@ -1,17 +1,17 @@
 //! Hello messages: OpenRNIC NICs use them to exchange the settings of queue pairs, so that incompatible ends are
 //! detected and reported.
 //!
-//! A protocol of OpenRNIC (attribute 0x0011 of [the vendor management datagrams](crate::vendor)). Programs that connect
-//! queue pairs without the connection manager exchange numbers but no settings; the use of the messages is described in
-//! `rnic-host`'s `hello.rs`. A request carries the settings of the requester's end, the response those of the other
-//! end.
+//! The messages are specific to OpenRNIC (attribute 0x0011 of [the vendor management datagrams](crate::vendor)).
+//! Programs that connect queue pairs without the connection manager exchange queue pair numbers and PSNs but no
+//! settings; the use of the messages is described in `rnic-host`'s `hello.rs`. A request carries the settings of the
+//! requester's end, the response those of the other end.
 //!
 //! ```text
 //!        0               1               2               3
-//!  8  |   reserved    |         queue pair of whoever says it         |
-//! 12  |   reserved    |              queue pair it is for             |
+//!  8  |   reserved    |         queue pair of the sender              |
+//! 12  |   reserved    |              queue pair of the receiver       |
 //! 40  |                 wire MTU: payload bytes                       |
-//! 44  |        what ends of Falcon must have alike; 0 for others      |
+//! 44  |        Falcon settings that must be equal; 0 without Falcon   |
 //! 48  |        name of the transport: a to z, 0 to 9, hyphens, then zeros ... 24 bytes
 //! 72  | zeros ...
 //! ```
@@ -25,7 +25,7 @@ use crate::vendor::{DATA_AT, Method, head, method_of};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hello {
     /// True for a response, false for a request.
-    pub is_answer: bool,
+    pub is_response: bool,
     /// Queue pair that sends the message.
     pub from: Qpn,
     /// Destination queue pair.
@@ -86,13 +86,13 @@ impl Hello {
         let transport = TransportName::parse(array(mad, NAME_AT))?;
         let terms = Terms { transport, mtu: be32(mad, DATA_AT), falcon: be32(mad, FALCON_AT) };
         let number = |at| Qpn::new(be24(mad, at));
-        Some(Self { is_answer: method == Method::GetResp, from: number(9), to: number(13), terms })
+        Some(Self { is_response: method == Method::GetResp, from: number(9), to: number(13), terms })
     }
 
     /// Encodes the message as a management datagram.
     #[must_use]
     pub fn emit(&self) -> [u8; MAD_LEN] {
-        let method = if self.is_answer { Method::GetResp } else { Method::Get };
+        let method = if self.is_response { Method::GetResp } else { Method::Get };
         let mut out = head(method, ATTRIBUTE);
         put24(&mut out, 9, self.from.get());
         put24(&mut out, 13, self.to.get());
@@ -114,24 +114,24 @@ mod tests {
     fn hello(transport: &str) -> Hello {
         let transport = TransportName::new(transport).expect("a name");
         let terms = Terms { transport, mtu: 4_096, falcon: 0x3001_0000 };
-        Hello { is_answer: false, from: Qpn::new(0x01_0203), to: Qpn::new(0xa0_b0c0), terms }
+        Hello { is_response: false, from: Qpn::new(0x01_0203), to: Qpn::new(0xa0_b0c0), terms }
     }
 
     #[test]
-    fn golden_and_back() {
-        let question = hello("irn-plus");
-        let mad = question.emit();
+    fn golden_round_trip() {
+        let request = hello("irn-plus");
+        let mad = request.emit();
         let header = [1, 0x3f, 1, 1, 0, 0, 0, 0, 0, 1, 2, 3, 0, 0xa0, 0xb0, 0xc0, 0, 0x11, 0, 0, 0, 0, 0, 0];
         assert_eq!(mad[..24], header);
         assert_eq!(mad[36..48], [0, 2, b'R', b'N', 0, 0, 0x10, 0, 0x30, 1, 0, 0]);
         assert_eq!(&mad[48..56], b"irn-plus");
         assert!(mad[56..].iter().all(|byte| *byte == 0));
-        let answer = Hello { is_answer: true, ..hello(&"x".repeat(TransportName::LEN_MAX)) };
-        assert_eq!([question, answer].map(|message| Hello::parse(&message.emit())), [Some(question), Some(answer)]);
+        let response = Hello { is_response: true, ..hello(&"x".repeat(TransportName::LEN_MAX)) };
+        assert_eq!([request, response].map(|message| Hello::parse(&message.emit())), [Some(request), Some(response)]);
     }
 
     #[test]
-    fn what_is_not_one_is_none() {
+    fn other_messages_are_not_hello_messages() {
         for at in [0, 1, 2, 3, 4, 5, 16, 17, 37, 38, 39, 48] {
             let mut mad = hello("falcon").emit();
             mad[at] ^= 0x20;
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_printable_whatever_a_peer_writes() {
+    fn names_with_unprintable_characters_are_rejected() {
         for name in ["", "IRN", "irn\n", "irn irn", "\u{1b}[2J", "größe", &"x".repeat(25)] {
             assert_eq!(TransportName::new(name), None, "{name:?}");
         }

@@ -5,7 +5,7 @@
 //! first, over all fields that the network must not change; fields that it may change are replaced by ones:
 //!
 //! ```text
-//!  8 bytes     ff ff ff ff ff ff ff ff      in place of InfiniBand's local route header
+//!  8 bytes     ff ff ff ff ff ff ff ff      instead of InfiniBand's local route header
 //!  IPv4        type of service, time to live, checksum as ones; identification, flags, lengths, addresses as sent
 //!  IPv6        traffic class, flow label, hop limit as ones; the rest as sent
 //!  UDP         checksum as ones
@@ -16,8 +16,8 @@
 //! Everything before the BTH depends on addresses and length only: [`IcrcPrefix`] is the CRC up to that point, four
 //! bytes stored for each peer and length.
 //!
-//! The CRC is computed by the `crc32fast` crate. `benches/icrc.rs` compares it with `crc-fast`: two to four times
-//! faster up to 64 bytes, 1.2 to 1.4 times at 1 KiB, equal at 4 KiB; and headers are always short.
+//! The CRC is computed by the `crc32fast` crate. `benches/icrc.rs` compares it with `crc-fast`: `crc32fast` is two to
+//! four times faster up to 64 bytes, 1.2 to 1.4 times at 1 KiB, and equal at 4 KiB. Headers are always short.
 
 mod identification;
 
@@ -46,8 +46,8 @@ impl IcrcPrefix {
         Self::with_identification(addresses, udp_payload_len, 0)
     }
 
-    /// Like [`IcrcPrefix::new`], for IPv4 packets with another identification than 0: segments after the first when the
-    /// kernel splits a GSO buffer. IPv6 has no identification.
+    /// Like [`IcrcPrefix::new`], for IPv4 packets with an identification other than 0: segments after the first when
+    /// the kernel splits a GSO buffer. IPv6 has no identification.
     ///
     /// # Panics
     /// As for [`IcrcPrefix::new`].
@@ -161,9 +161,9 @@ pub fn verify(addresses: &Addresses, datagram: &[u8]) -> bool {
     }
 }
 
-/// Returns whether a captured IP packet (IPv4 without options or IPv6 without extensions, then UDP) ends with its ICRC,
-/// for any identification and flags. Bytes behind the IP packet's end, such as Ethernet padding, are ignored. Also
-/// returns false when the input is not such a packet.
+/// Returns whether a captured IP packet (IPv4 without options or IPv6 without extensions, then UDP) ends with its
+/// ICRC, for any identification and flags. Bytes after the IP packet's end, such as Ethernet padding, are ignored.
+/// Also returns false when the input is not such a packet.
 #[must_use]
 pub fn verify_ip_packet(packet: &[u8]) -> bool {
     let Some((headers, ip_len, datagram)) = split_ip_packet(packet) else {
@@ -192,8 +192,8 @@ fn split_ip_packet(packet: &[u8]) -> Option<(&[u8], usize, &[u8])> {
 /// CRC of eight bytes of ones, InfiniBand's masked local route header.
 const AFTER_ROUTE_HEADER: u32 = 0x2144_df1c;
 
-/// Number of bytes of a datagram that are copied in order to mask one of them: four of the hasher's 16-byte steps, and
-/// at least as long as all headers.
+/// Number of leading bytes of a datagram that are copied, so that one of them can be masked: four of the hasher's
+/// 16-byte steps, and at least as long as all headers.
 const FIRST_BLOCK: usize = 64;
 
 const _: () = assert!(FIRST_BLOCK >= crate::length::HEADERS_MAX);

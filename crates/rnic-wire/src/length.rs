@@ -10,18 +10,18 @@ use crate::packet::{Format, Headers, Packet, SendTail};
 pub const ICRC_LEN: usize = 4;
 
 /// Largest length of a packet's headers in bytes: that of an atomic request in [`Format::Fasr`].
-pub const HEADERS_MAX: usize = bth::LEN + atomic_eth::LEN + irn::WQE_SN_LEN + fasr::EXPECTS_LEN;
+pub const HEADERS_MAX: usize = bth::LEN + atomic_eth::LEN + irn::WQE_SN_LEN + fasr::EXPECTED_PSN_LEN;
 
-/// Largest length of the headers of a packet with payload in bytes, and eight more in reserve. The payload that fits on
-/// a path is computed from this: both ends must get the same result, so the value stays the same when the headers of a
-/// packet without payload grow.
+/// Largest length of the headers of a packet with payload, in bytes, plus eight bytes in reserve. The payload that
+/// fits on a path is computed from this: both ends must get the same result, so the value stays the same when the
+/// headers of a packet without payload grow.
 pub const DATA_HEADERS_MAX: usize = bth::LEN + reth::LEN + immdt::LEN + irn::WQE_SN_LEN + 8;
 
 const _: () = assert!(HEADERS_MAX >= bth::LEN + reth::LEN + immdt::LEN + irn::WQE_SN_LEN);
 const _: () = assert!(DATA_HEADERS_MAX >= bth::LEN + aeth::LEN + fasr::ADDRESS_LEN && DATA_HEADERS_MAX <= HEADERS_MAX);
 const _: () = assert!(HEADERS_MAX >= bth::LEN + cnp::LEN);
 const _: () = assert!(placement::LEN_MAX <= atomic_eth::LEN);
-const _: () = assert!(irn::SACK_LEN == fasr::NOTE_LEN);
+const _: () = assert!(irn::SACK_LEN == fasr::LOSS_REPORT_LEN);
 
 impl Packet {
     /// Returns the length of the base and extended transport headers in bytes. For a packet that `format` can
@@ -29,8 +29,8 @@ impl Packet {
     /// present are counted.
     #[inline]
     pub const fn headers_len(&self, format: Format) -> u32 {
-        let extended = format.places_alone();
-        let shared = when(self.headers.srqn().is_some(), xrceth::LEN);
+        let extended = format.allows_independent_placement();
+        let shared = len_if(self.headers.srqn().is_some(), xrceth::LEN);
         let extended = match &self.headers.unshared() {
             Headers::Send { tail, placement, .. } => {
                 let tail = match tail {
@@ -38,34 +38,40 @@ impl Packet {
                     SendTail::Immediate(_) => immdt::LEN,
                     SendTail::Invalidate(_) => ieth::LEN,
                 };
-                tail + when(placement.is_some(), irn::PLACEMENT_LEN)
+                tail + len_if(placement.is_some(), irn::PLACEMENT_LEN)
             }
             Headers::Write { position, reth, immediate, recv_sn } => {
                 let short = matches!(format, Format::Fasr) && fasr::is_short(*position, immediate.is_some());
-                when(reth.is_some(), if short { fasr::ADDRESS_LEN } else { reth::LEN })
-                    + when(immediate.is_some(), immdt::LEN)
-                    + when(recv_sn.is_some(), irn::WQE_SN_LEN)
+                len_if(reth.is_some(), if short { fasr::ADDRESS_LEN } else { reth::LEN })
+                    + len_if(immediate.is_some(), immdt::LEN)
+                    + len_if(recv_sn.is_some(), irn::WQE_SN_LEN)
             }
-            Headers::ReadRequest { read_sn, asked, .. } => {
-                reth::LEN + when(read_sn.is_some(), irn::WQE_SN_LEN) + when(asked.is_some(), fasr::ASKED_LEN)
+            Headers::ReadRequest { read_sn, fasr, .. } => {
+                reth::LEN
+                    + len_if(read_sn.is_some(), irn::WQE_SN_LEN)
+                    + len_if(fasr.is_some(), fasr::FASR_READ_FIELDS_LEN)
             }
             Headers::ReadResponse { aeth, sink, .. } => {
-                when(aeth.is_some(), aeth::LEN) + when(sink.is_some(), fasr::ADDRESS_LEN)
+                len_if(aeth.is_some(), aeth::LEN) + len_if(sink.is_some(), fasr::ADDRESS_LEN)
             }
             Headers::AtomicRequest { read_sn, .. } => {
-                let expects = matches!(format, Format::Fasr);
-                atomic_eth::LEN + when(read_sn.is_some(), irn::WQE_SN_LEN) + when(expects, fasr::EXPECTS_LEN)
+                let expected_psn = matches!(format, Format::Fasr);
+                atomic_eth::LEN
+                    + len_if(read_sn.is_some(), irn::WQE_SN_LEN)
+                    + len_if(expected_psn, fasr::EXPECTED_PSN_LEN)
             }
             Headers::PlacementRequest { op, read_sn, .. } => {
-                let expects = matches!(format, Format::Fasr);
-                placement::len(op) + when(read_sn.is_some(), irn::WQE_SN_LEN) + when(expects, fasr::EXPECTS_LEN)
+                let expected_psn = matches!(format, Format::Fasr);
+                placement::len(op)
+                    + len_if(read_sn.is_some(), irn::WQE_SN_LEN)
+                    + len_if(expected_psn, fasr::EXPECTED_PSN_LEN)
             }
             Headers::AtomicResponse { sink, .. } => {
-                aeth::LEN + atomic_ack_eth::LEN + when(sink.is_some(), fasr::ADDRESS_LEN)
+                aeth::LEN + atomic_ack_eth::LEN + len_if(sink.is_some(), fasr::ADDRESS_LEN)
             }
-            Headers::Ack { .. } | Headers::ReadAck { .. } => aeth::LEN + when(extended, irn::SACK_LEN),
-            Headers::LossAck { .. } => aeth::LEN + fasr::NOTE_LEN,
-            Headers::Datagram { immediate, .. } => deth::LEN + when(immediate.is_some(), immdt::LEN),
+            Headers::Ack { .. } | Headers::ReadAck { .. } => aeth::LEN + len_if(extended, irn::SACK_LEN),
+            Headers::LossAck { .. } => aeth::LEN + fasr::LOSS_REPORT_LEN,
+            Headers::Datagram { immediate, .. } => deth::LEN + len_if(immediate.is_some(), immdt::LEN),
             Headers::Cnp => cnp::LEN,
             Headers::SharedSend { .. } | Headers::SharedWrite { .. } => 0,
         };
@@ -90,7 +96,7 @@ impl Packet {
         net::frame_len(ip, self.udp_payload_len(format))
     }
 
-    /// Returns the number of byte times that the packet occupies a link; see [`net::link_len`].
+    /// Returns the number of byte times for which the packet occupies a link; see [`net::link_len`].
     #[inline]
     pub const fn link_len(&self, format: Format, ip: IpVersion) -> u32 {
         net::link_len(ip, self.udp_payload_len(format))
@@ -98,7 +104,7 @@ impl Packet {
 }
 
 #[inline]
-const fn when(present: bool, len: usize) -> usize {
+const fn len_if(present: bool, len: usize) -> usize {
     if present { len } else { 0 }
 }
 
@@ -113,8 +119,8 @@ mod tests {
     }
 
     #[test]
-    fn irn_costs_what_the_paper_says() {
-        // Section 6.3: 16 bytes on a Write packet that had no RETH, 6 bytes on a Send packet.
+    fn irn_header_overhead_matches_the_paper() {
+        // Section 6.3: 16 bytes more on a Write packet that had no RETH, 6 bytes more on a Send packet.
         let write =
             |reth| packet(1024, Headers::Write { position: Position::Middle, reth, immediate: None, recv_sn: None });
         let (roce, irn) = (write(None), write(Some(Reth::default())));
@@ -128,26 +134,27 @@ mod tests {
     }
 
     /// R-20 and R-R17. Section IV-D: "6 to 14 bytes" more, "0.58 % and 1.3 %" less goodput at 1024 bytes. A Send
-    /// carries 6; a later packet of a Write the paper's 8 and our key; 14 is what a packet with both would.
+    /// carries 6; a later packet of a Write carries the paper's 8 and the key that OpenRNIC adds; a packet with both
+    /// a placement and an address would carry 14.
     #[test]
-    fn r20_costs_what_the_paper_says() {
-        let lost = |extra: u32| 10_000 * extra / (1_024 + extra);
-        assert_eq!((lost(6), lost(14)), (58, 134), "hundredths of a per cent: 0.58 and 1.3");
+    fn r20_fasr_header_overhead_matches_the_paper() {
+        let goodput_loss = |extra_bytes: u32| 10_000 * extra_bytes / (1_024 + extra_bytes);
+        assert_eq!((goodput_loss(6), goodput_loss(14)), (58, 134), "hundredths of a per cent: 0.58 and 1.3");
         let write = |position, reth| packet(1024, Headers::Write { position, reth, immediate: None, recv_sn: None });
         let send =
             |placement| packet(1024, Headers::Send { position: Position::Middle, tail: SendTail::Plain, placement });
         let placement = Some(SendPlacement { recv_sn: WqeSn::new(0), offset: Serial::new(0) });
         let reth = Some(Reth::default());
-        let extra =
+        let extra_bytes =
             |fasr: Packet, roce: Packet| fasr.udp_payload_len(Format::Fasr) - roce.udp_payload_len(Format::RoceV2);
-        assert_eq!(extra(send(placement), send(None)), 6);
-        assert_eq!(extra(write(Position::Middle, reth), write(Position::Middle, None)), 12);
-        assert_eq!(extra(write(Position::First, reth), write(Position::First, reth)), 0);
+        assert_eq!(extra_bytes(send(placement), send(None)), 6);
+        assert_eq!(extra_bytes(write(Position::Middle, reth), write(Position::Middle, None)), 12);
+        assert_eq!(extra_bytes(write(Position::First, reth), write(Position::First, reth)), 0);
         let response = |position, sink| packet(1024, Headers::ReadResponse { position, aeth: None, sink });
         let sink = Some(Sink { read_sn: WqeSn::new(0), offset: 0 });
-        assert_eq!(extra(response(Position::Middle, sink), response(Position::Middle, None)), 12, "as in a Write");
-        let of_a_stream = lost(12);
-        assert!((58..=134).contains(&of_a_stream), "{of_a_stream}");
+        assert_eq!(extra_bytes(response(Position::Middle, sink), response(Position::Middle, None)), 12);
+        let write_stream_loss = goodput_loss(12);
+        assert!((58..=134).contains(&write_stream_loss), "{write_stream_loss}");
     }
 
     #[test]

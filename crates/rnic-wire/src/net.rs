@@ -57,8 +57,8 @@ pub const fn frame_len(ip: IpVersion, udp_payload_len: u32) -> u32 {
     if len < FRAME_MIN_LEN { FRAME_MIN_LEN } else { len }
 }
 
-/// Returns the number of byte times that the frame around a UDP payload occupies a link: [`frame_len`], preamble and
-/// gap.
+/// Returns the number of byte times for which the frame around a UDP payload occupies a link: [`frame_len`], preamble
+/// and gap.
 #[inline]
 pub const fn link_len(ip: IpVersion, udp_payload_len: u32) -> u32 {
     PREAMBLE_LEN + frame_len(ip, udp_payload_len) + INTERFRAME_GAP_LEN
@@ -75,7 +75,7 @@ pub struct Addresses {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum AddressError {
     /// One address is IPv4, the other IPv6.
-    #[error("{src} and {dst} are not of one IP version")]
+    #[error("{src} and {dst} have different IP versions; use two IPv4 or two IPv6 addresses")]
     MixedVersions {
         /// Source address given.
         src: SocketAddr,
@@ -230,8 +230,11 @@ mod tests {
 
     #[test]
     fn mixed_versions_are_refused_in_one_line() {
-        let error = addresses("[fd00::1]:5", "10.0.0.2:4791").expect_err("mixed");
-        assert_eq!(error.to_string(), "[fd00::1]:5 and 10.0.0.2:4791 are not of one IP version");
+        let error = addresses("[fd00::1]:5", "10.0.0.2:4791").expect_err("mixed IP versions are refused");
+        assert_eq!(
+            error.to_string(),
+            "[fd00::1]:5 and 10.0.0.2:4791 have different IP versions; use two IPv4 or two IPv6 addresses"
+        );
     }
 
     #[test]

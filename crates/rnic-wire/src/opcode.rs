@@ -75,7 +75,7 @@ pub enum PayloadRule {
     Never,
     /// Any length up to the MTU, including zero: the complete message.
     Maybe,
-    /// At least one byte: a message that needs several packets has payload for each.
+    /// At least one byte: every packet of a message of several packets has payload.
     Always,
 }
 
@@ -187,11 +187,11 @@ impl PayloadRule {
     }
 }
 
-/// Opcode of every byte value, one table per format: one look-up for each packet.
-static ROCE: [Option<Opcode>; 256] = meanings(Format::RoceV2);
-static IRN: [Option<Opcode>; 256] = meanings(Format::Irn);
-static UNRELIABLE_CONNECTION: [Option<Opcode>; 256] = meanings(Format::UnreliableConnection);
-static UNRELIABLE_DATAGRAM: [Option<Opcode>; 256] = meanings(Format::UnreliableDatagram);
+/// Opcode of every byte value, one table per format: one table access for each packet.
+static ROCE: [Option<Opcode>; 256] = decode_table(Format::RoceV2);
+static IRN: [Option<Opcode>; 256] = decode_table(Format::Irn);
+static UNRELIABLE_CONNECTION: [Option<Opcode>; 256] = decode_table(Format::UnreliableConnection);
+static UNRELIABLE_DATAGRAM: [Option<Opcode>; 256] = decode_table(Format::UnreliableDatagram);
 
 /// Returns the transport service bits of an opcode: the three high bits.
 const fn service(format: Format) -> u8 {
@@ -215,7 +215,7 @@ pub(crate) const fn service_of(byte: u8) -> Format {
 const UNRELIABLE_CONNECTION_BITS: u8 = 0x20;
 const UNRELIABLE_DATAGRAM_BITS: u8 = 0x60;
 
-const fn meanings(format: Format) -> [Option<Opcode>; 256] {
+const fn decode_table(format: Format) -> [Option<Opcode>; 256] {
     let mut table = [None; 256];
     let mut index = 0;
     while index < Opcode::ALL.len() {

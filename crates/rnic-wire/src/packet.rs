@@ -35,9 +35,10 @@ impl Format {
     pub const ALL: [Self; 5] =
         [Self::RoceV2, Self::Irn, Self::Fasr, Self::UnreliableConnection, Self::UnreliableDatagram];
 
-    /// Returns whether each packet can be placed independently of others, and responses are acknowledged.
+    /// Returns whether each packet can be placed independently of other packets; in such formats responses are
+    /// acknowledged, too.
     #[inline]
-    pub const fn places_alone(self) -> bool {
+    pub const fn allows_independent_placement(self) -> bool {
         matches!(self, Self::Irn | Self::Fasr)
     }
 }
@@ -145,8 +146,8 @@ impl Position {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Reth {
     /// Virtual address. In [`Format::RoceV2`] that of the message's first byte; in [`Format::Irn`], where every Write
-    /// packet has a RETH, that of this packet's own first byte, so that it can be placed alone (IRN section 5.3.1);
-    /// likewise in [`Format::Fasr`].
+    /// packet has a RETH, that of this packet's own first byte, so that the packet can be placed without others (IRN
+    /// section 5.3.1); likewise in [`Format::Fasr`].
     pub va: u64,
     /// Key that grants access.
     pub rkey: u32,
@@ -164,14 +165,14 @@ pub enum NakCode {
     InvalidRequest,
     /// The key, range or rights do not cover the request.
     RemoteAccessError,
-    /// The responder has failed for a reason of its own.
+    /// The responder has an error that the request did not cause.
     RemoteOperationalError,
 }
 
-/// Result reported in an acknowledgement, besides its PSN.
+/// Result reported in an acknowledgement, in addition to its PSN.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Syndrome {
-    /// Received, with end-to-end credits in their 5-bit encoding; 31 means "not counted".
+    /// ACK, with the end-to-end credits in their 5-bit encoding; 31 means "not counted".
     Ack {
         /// Encoded credit count.
         credits: u8,
@@ -201,25 +202,25 @@ pub struct Aeth {
 
 /// Loss report of a receiver of [`Format::Fasr`] in an acknowledgement (sections III-B, III-D, IV-D).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct LossNote {
+pub struct LossReportFields {
     /// Event that caused the acknowledgement.
     pub cause: LossCause,
     /// PSN of the packet that is acknowledged.
     pub psn: Psn,
     /// Number of packets missing below the highest received packet: `lost-cnt`, 0 to 7.
     pub lost: u8,
-    /// True when more packets are or were missing in this recovery than the counter can hold.
+    /// True when, at any time in this recovery, more packets have been missing than the counter can hold.
     pub overflow: bool,
 }
 
-/// FaSR's types of acknowledgements, besides the plain one.
+/// FaSR's types of acknowledgements, in addition to the plain one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum LossCause {
-    /// SACK: a packet was received out of order and kept.
-    Early,
+    /// SACK: a packet was received out of order and stored.
+    OutOfOrder,
     /// AACK: a packet that had been missing was received.
     Repaired,
-    /// FNACK: a packet from between the first missing and the highest packet was received, and dropped.
+    /// FNACK: a packet between the first missing and the highest packet was received and dropped.
     Misplaced,
 }
 
@@ -235,12 +236,12 @@ pub struct SendPlacement {
 /// Additional fields of a Read request in [`Format::Fasr`], where the responses are numbered like the responder's own
 /// packets.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Asked {
-    /// Packet that the requester expects next from the responder: initializes the numbers of a responder that has never
-    /// sent a packet.
-    pub expects: Psn,
-    /// Time at which this copy of the request was sent, by the requester's clock: a request that is submitted again has
-    /// a later one.
+pub struct FasrReadFields {
+    /// Packet that the requester expects next from the responder: a responder that has never sent a packet starts its
+    /// PSNs with it.
+    pub expected_psn: Psn,
+    /// Time at which this copy of the request was sent, by the requester's clock: a later copy of the same request
+    /// has a later time.
     pub stamp: u32,
 }
 
@@ -299,8 +300,8 @@ pub enum AtomicOp {
     },
 }
 
-/// Operations of the memory placement extensions (InfiniBand Architecture volume 1, annex A19). Each is executed after
-/// all earlier requests have been, and acknowledged by a Read response without payload.
+/// Operations of the memory placement extensions (InfiniBand Architecture volume 1, annex A19). Each is executed
+/// after all earlier requests, and acknowledged by a Read response without payload.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum PlacementOp {
     /// Stores eight bytes atomically.
@@ -340,8 +341,8 @@ pub enum Headers {
         reth: Option<Reth>,
         /// Four bytes of immediate data for the receiver's completion; only in the last packet of the message.
         immediate: Option<u32>,
-        /// Number of the receive work request that the immediate consumes; in [`Format::Irn`] and [`Format::Fasr`]
-        /// present together with it.
+        /// Number of the receive work request that the immediate data consumes; in [`Format::Irn`] and
+        /// [`Format::Fasr`] present together with it.
         recv_sn: Option<WqeSn>,
     },
     /// Like `Send`, to a queue pair that consumes receives from the shared receive queue named in the packet: extended
@@ -356,7 +357,7 @@ pub enum Headers {
         /// Same as in `Send`.
         placement: Option<SendPlacement>,
     },
-    /// Like the last packet of a `Write` with immediate, for XRC.
+    /// Like the last or only packet of a `Write` with immediate, for XRC.
     SharedWrite {
         /// Number of the shared receive queue.
         srqn: Qpn,
@@ -376,7 +377,7 @@ pub enum Headers {
         /// Slot of the responder's Read WQE buffer; always present in [`Format::Irn`] and [`Format::Fasr`].
         read_sn: Option<WqeSn>,
         /// Always present in [`Format::Fasr`], never in other formats.
-        asked: Option<Asked>,
+        fasr: Option<FasrReadFields>,
     },
     /// Data that was requested.
     ReadResponse {
@@ -397,8 +398,8 @@ pub enum Headers {
         op: AtomicOp,
         /// Slot of the responder's Read WQE buffer; always present in [`Format::Irn`] and [`Format::Fasr`].
         read_sn: Option<WqeSn>,
-        /// In [`Format::Fasr`] the same as in [`Asked`], otherwise zero.
-        expects: PackedPsn,
+        /// In [`Format::Fasr`] the same as in [`FasrReadFields`], otherwise zero.
+        expected_psn: PackedPsn,
     },
     /// Request for an operation of the memory placement extensions.
     PlacementRequest {
@@ -411,7 +412,7 @@ pub enum Headers {
         /// Same as in `AtomicRequest`.
         read_sn: Option<WqeSn>,
         /// Same as in `AtomicRequest`.
-        expects: PackedPsn,
+        expected_psn: PackedPsn,
     },
     /// Response with the value from before an atomic operation.
     AtomicResponse {
@@ -427,7 +428,8 @@ pub enum Headers {
     Ack {
         /// Acknowledgement header of the response.
         aeth: Aeth,
-        /// In [`Format::Irn`]: the packet whose out-of-order arrival triggered this, when it was kept.
+        /// In [`Format::Irn`]: the packet whose out-of-order arrival triggered this acknowledgement, when the packet
+        /// was stored.
         sack: Option<Psn>,
     },
     /// An acknowledgement that carries a loss report ([`Format::Fasr`] only); the PSN is as in `Ack`.
@@ -435,7 +437,7 @@ pub enum Headers {
         /// Acknowledgement header: an ACK for [`LossCause::Repaired`], otherwise a NAK for a missing packet.
         aeth: Aeth,
         /// Loss report.
-        note: LossNote,
+        report: LossReportFields,
     },
     /// Acknowledges Read and atomic responses ([`Format::Irn`] only; in FaSR they are acknowledged like other packets);
     /// fields as in `Ack`.
@@ -445,7 +447,7 @@ pub enum Headers {
         /// See `Ack`.
         sack: Option<Psn>,
     },
-    /// A message in one packet, for a queue pair with this queue key ([`Format::UnreliableDatagram`] only).
+    /// A message in one packet, to a queue pair with the same queue key ([`Format::UnreliableDatagram`] only).
     Datagram {
         /// Queue key; the receiver accepts the datagram only with its own key.
         queue_key: u32,
@@ -468,7 +470,7 @@ impl Headers {
         }
     }
 
-    /// Returns the headers without the shared receive queue number, as between two ordinary queue pairs.
+    /// Returns the headers without the shared receive queue number, as on a connection of two ordinary queue pairs.
     #[inline]
     pub const fn unshared(self) -> Self {
         match self {

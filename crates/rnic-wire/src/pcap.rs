@@ -1,4 +1,4 @@
-//! Captures of the packets that either driver carried, for Wireshark and tshark.
+//! Captures of the packets of either driver (simulation or sockets), for Wireshark and tshark.
 //!
 //! The file is nanosecond pcap with Ethernet frames; `pcap-file` writes it. A frame has the content that an OpenRNIC
 //! host would send: Ethernet header, IPv4 (identification 0, "don't fragment") or IPv6, UDP with its checksum, the
@@ -6,6 +6,10 @@
 //!
 //! Times are those of the driver's clock, so that a capture of a simulation starts near the epoch; picoseconds are
 //! truncated to nanoseconds.
+#![expect(
+    clippy::disallowed_types,
+    reason = "pcap-file represents a timestamp as the standard library's duration; no clock is read"
+)]
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -15,7 +19,6 @@ use pcap_file::pcap::{PcapHeader, PcapPacket};
 use pcap_file::{DataLink, Endianness, PcapError, TsResolution};
 
 use core::net::IpAddr;
-// std-duration: pcap-file represents a timestamp as the standard library's duration; no clock is read.
 use core::time::Duration as Timestamp;
 
 use rnic_base::Time;
@@ -27,8 +30,8 @@ use crate::net::{self, Addresses, ETHERNET_LEN, IPV4_CHECKSUM_AT, IpFields, PROT
 pub struct Capture<W: Write> {
     output: W,
     frame: Vec<u8>,
-    /// Record as encoded by `pcap-file`, field by field, before it is written in one call: a reader of the output at
-    /// any moment, or after an abort, finds no partial record.
+    /// Record as encoded by `pcap-file`, field by field, before it is written in one call, so that the output has,
+    /// during the run and after an abort, no partial record.
     record: Vec<u8>,
 }
 
@@ -39,7 +42,7 @@ pub enum CaptureError {
     #[error("cannot write the capture: {}", reason(.0))]
     Output(#[from] PcapError),
     /// The length exceeds that of any UDP datagram.
-    #[error("a datagram of {bytes} bytes does not fit IP")]
+    #[error("a datagram of {bytes} bytes exceeds the maximum length of a UDP datagram")]
     TooLong {
         /// Length of the datagram in bytes.
         bytes: usize,
@@ -70,11 +73,11 @@ impl<W: Write> Capture<W> {
         };
         let mut capture = Self { output, frame: Vec::new(), record: Vec::new() };
         header.write_to(&mut capture.record)?;
-        capture.hand_on()?;
+        capture.write_buffered()?;
         Ok(capture)
     }
 
-    fn hand_on(&mut self) -> Result<(), PcapError> {
+    fn write_buffered(&mut self) -> Result<(), PcapError> {
         let result = self.output.write_all(&self.record);
         self.record.clear();
         result.map_err(PcapError::IoError)
@@ -110,7 +113,7 @@ impl<W: Write> Capture<W> {
             data: Cow::Borrowed(&self.frame),
         };
         packet.write_to::<_, BigEndian>(&mut self.record, TsResolution::NanoSecond, FRAME_MAX)?;
-        Ok(self.hand_on()?)
+        Ok(self.write_buffered()?)
     }
 
     /// Returns the output, so that the caller can close it and handle its errors.
@@ -167,7 +170,8 @@ fn timestamp(time: Time) -> Timestamp {
 struct Checksum(u64);
 
 impl Checksum {
-    /// Adds `bytes`, which start at an even offset; a last odd byte counts as the high one of a word.
+    /// Adds `bytes`, which start at an even offset; when their number is odd, the last one counts as the high byte of
+    /// a word.
     fn add(self, bytes: &[u8]) -> Self {
         let words = bytes.chunks(2).map(|pair| u64::from(pair[0]) << 8 | u64::from(pair.get(1).copied().unwrap_or(0)));
         Self(self.0 + words.sum::<u64>())
@@ -207,7 +211,7 @@ mod tests {
 
     /// The congestion notification packet in `icrc/tests.rs`, whose checksum an adapter computed.
     #[test]
-    fn ipv4_checksum_is_the_adapters() {
+    fn ipv4_checksum_matches_an_adapters() {
         let fields = IpFields { traffic_class: 0xc2, identification: 0x718c, ..IpFields::default() };
         let mut frame = Vec::new();
         write_frame(&addresses("10.0.17.1:0", "10.0.18.1:4791"), fields, &[0; 32], &mut frame);
@@ -221,11 +225,11 @@ mod tests {
         );
     }
 
-    /// Counts calls.
+    /// Records the length of each write.
     #[derive(Default)]
-    struct Pieces(Vec<usize>);
+    struct WriteLengths(Vec<usize>);
 
-    impl Write for Pieces {
+    impl Write for WriteLengths {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
             self.0.push(bytes.len());
             Ok(bytes.len())
@@ -237,22 +241,23 @@ mod tests {
     }
 
     #[test]
-    fn header_and_packets_come_whole() {
-        let mut capture = Capture::new(Pieces::default()).expect("memory does not fail");
-        let way = addresses("10.1.2.3:49152", "10.4.5.6:4791");
-        (0..3).for_each(|_| capture.write(Time::ZERO, &way, &[7; 100]).expect("memory"));
+    fn header_and_packets_are_each_one_write() {
+        let mut capture = Capture::new(WriteLengths::default()).expect("writes to memory succeed");
+        let path = addresses("10.1.2.3:49152", "10.4.5.6:4791");
+        (0..3).for_each(|_| capture.write(Time::ZERO, &path, &[7; 100]).expect("writes to memory succeed"));
         assert_eq!(capture.into_inner().0, [24, 158, 158, 158]);
     }
 
     #[test]
     fn what_is_written_reads_back() {
-        let mut capture = Capture::new(Vec::new()).expect("memory does not fail");
-        let ways = [addresses("10.1.2.3:49152", "10.4.5.6:4791"), addresses("[fd00::1]:49152", "[fd00::2]:4791")];
-        for (index, way) in ways.iter().enumerate() {
+        let mut capture = Capture::new(Vec::new()).expect("writes to memory succeed");
+        let paths = [addresses("10.1.2.3:49152", "10.4.5.6:4791"), addresses("[fd00::1]:49152", "[fd00::2]:4791")];
+        for (index, path) in paths.iter().enumerate() {
             let mut datagram = vec![0x04, 0x40, 0xff, 0xff, 0, 0, 0, 9, 0, 0, 0, index as u8, 1, 2, 3, 4];
-            let icrc = icrc::Icrc::new(way, 20, &datagram).finish();
+            let icrc = icrc::Icrc::new(path, 20, &datagram).finish();
             datagram.extend_from_slice(&icrc);
-            capture.write(Time::from_ps(1_000_000_000_999 + index as u64 * 1_000), way, &datagram).expect("memory");
+            let time = Time::from_ps(1_000_000_000_999 + index as u64 * 1_000);
+            capture.write(time, path, &datagram).expect("writes to memory succeed");
         }
         let file = capture.into_inner();
         let mut reader = PcapReader::new(&file[..]).expect("a pcap header");
@@ -268,11 +273,11 @@ mod tests {
 
     #[test]
     fn too_long_is_an_error_not_a_panic() {
-        let mut capture = Capture::new(Vec::new()).expect("memory does not fail");
-        let way = addresses("10.1.2.3:49152", "10.4.5.6:4791");
-        let error = capture.write(Time::ZERO, &way, &vec![0; 65_508]).expect_err("one byte too many");
-        assert_eq!(error.to_string(), "a datagram of 65508 bytes does not fit IP");
-        capture.write(Time::ZERO, &way, &vec![0; 65_507]).expect("the longest");
+        let mut capture = Capture::new(Vec::new()).expect("writes to memory succeed");
+        let path = addresses("10.1.2.3:49152", "10.4.5.6:4791");
+        let error = capture.write(Time::ZERO, &path, &vec![0; 65_508]).expect_err("one byte too many");
+        assert_eq!(error.to_string(), "a datagram of 65508 bytes exceeds the maximum length of a UDP datagram");
+        capture.write(Time::ZERO, &path, &vec![0; 65_507]).expect("the longest datagram is written");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use rnic_base::Duration;
 pub struct RnrTimer(u8);
 
 /// Wait time of each code, in units of 10 microseconds.
-const TENS_OF_US: [u32; 32] = [
+const WAIT_TIMES_10_US: [u32; 32] = [
     65_536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1_024, 1_536, 2_048, 3_072,
     4_096, 6_144, 8_192, 12_288, 16_384, 24_576, 32_768, 49_152,
 ];
@@ -36,7 +36,7 @@ impl RnrTimer {
 
     /// Returns the wait time.
     pub const fn wait(self) -> Duration {
-        Duration::from_us(TENS_OF_US[self.0 as usize] as u64 * 10)
+        Duration::from_us(WAIT_TIMES_10_US[self.0 as usize] as u64 * 10)
     }
 }
 

@@ -8,13 +8,13 @@
 //!        0               1               2               3
 //!  0  | base version 1|  class 0x3f   | class version1| method        |
 //!  4  |            status             |        class specific         |
-//!  8  |             transaction, which the attribute gives its meaning|
+//!  8  |             transaction; its meaning depends on the attribute |
 //! 12  |                                                               |
 //! 16  |           attribute           |           reserved            |
 //! 20  |                      attribute modifier                       |
 //! 24  ... 12 bytes of RMPP header, zeros: not used
 //! 36  |    reserved   |                     OUI                       |
-//! 40  the attribute's data
+//! 40  data of the attribute
 //! ```
 
 use crate::bytes::{array, be16, put};
@@ -29,7 +29,7 @@ pub(crate) enum Method {
     GetResp,
 }
 
-/// Offset of the attribute's data.
+/// Offset of the attribute's data in the datagram, in bytes.
 pub(crate) const DATA_AT: usize = 40;
 
 /// Returns a message of `attribute` without transaction id and data.

@@ -1,4 +1,4 @@
-//! Connection management messages: byte for byte, there and back, and what is refused.
+//! Connection management messages: exact bytes, encoding and decoding, and messages that are rejected.
 
 mod common;
 
@@ -14,7 +14,7 @@ use rnic_wire::cm::{
 use rnic_wire::{Qpn, gsi, icrc};
 
 #[test]
-fn messages_are_written_and_read_as_the_specification_draws_them() {
+fn messages_match_the_layouts_of_the_specification() {
     for golden in messages::all() {
         assert_eq!(cm::emit(&golden.mad), golden.bytes, "{}", golden.name);
         assert_eq!(cm::parse(&golden.bytes).as_ref(), Ok(&golden.mad), "{}", golden.name);
@@ -33,7 +33,7 @@ fn each_check_has_its_error() {
     assert_eq!(broken("RTU", 1, 0x03), Some(CmError::Class));
     assert_eq!(broken("RTU", 2, 1), Some(CmError::ClassVersion));
     assert_eq!(broken("RTU", 3, 0x81), Some(CmError::Method));
-    assert_eq!(broken("RTU", 17, 0x11), Some(CmError::Attribute), "MRA is not spoken");
+    assert_eq!(broken("RTU", 17, 0x11), Some(CmError::Attribute), "MRA is not supported");
     assert_eq!(broken("REJ", 24 + 9, 72 << 1), None);
     assert_eq!(broken("REJ", 24 + 9, 73 << 1), Some(CmError::RejectInfo));
 }
@@ -42,19 +42,19 @@ fn each_check_has_its_error() {
 fn reserved_bits_are_ignored() {
     for golden in messages::all() {
         let mut bytes = golden.bytes;
-        // Status, class specific bytes and what follows the attribute mean nothing.
+        // Status, class-specific bytes and the bytes after the attribute are ignored.
         for at in [4, 5, 6, 7, 18, 19] {
             bytes[at] = 0xff;
         }
         assert_eq!(cm::parse(&bytes).as_ref(), Ok(&golden.mad), "{}", golden.name);
-        // Nor does the modifier, unless there is a vendor whose options it holds.
+        // The modifier is ignored too, except in messages where it contains a vendor's options.
         bytes[20..24].copy_from_slice(&[0xff; 4]);
         let vendor = matches!(golden.mad.message, Message::Request(_) | Message::Reply(_) | Message::LookupReply(_));
         assert_eq!(cm::parse(&bytes).as_ref() == Ok(&golden.mad), !vendor, "{}", golden.name);
     }
 }
 
-/// What the representation of a message holds, bit by bit: the message that has every bit set, written out.
+/// Returns the bits that the decoded representation keeps: a message with all bits set, decoded and encoded again.
 fn known_bits(attribute: u16) -> [u8; 256] {
     let mut ones = [0xff; 256];
     ones[..4].copy_from_slice(&[1, 7, 2, 3]);
@@ -65,7 +65,7 @@ fn known_bits(attribute: u16) -> [u8; 256] {
     cm::emit(&cm::parse(&ones).expect("a message of ones"))
 }
 
-/// Bits that the specification reserves, counted in its message tables: a field that were forgotten would show here.
+/// Checks the number of bits that the specification's message tables reserve: a forgotten field would change it.
 #[test]
 fn every_bit_of_the_tables_is_known() {
     let reserved_bits = |attribute: u16| known_bits(attribute)[24..].iter().map(|byte| byte.count_zeros()).sum::<u32>();
@@ -246,15 +246,15 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 
     #[test]
-    fn every_message_comes_back(transaction_id in any::<u64>(), message in message(), psn in any::<u32>()) {
+    fn every_message_round_trips(transaction_id in any::<u64>(), message in message(), psn in any::<u32>()) {
         let mad = Mad { transaction_id, message };
         let bytes = cm::emit(&mad);
         prop_assert_eq!(cm::parse(&bytes), Ok(mad));
 
         let packet = gsi::GsiPacket { source_qpn: Qpn::GSI, psn: Psn::new(psn), mad: &bytes };
-        for way in common::ways() {
-            let datagram = packet.encode(&way);
-            prop_assert!(icrc::verify(&way, &datagram));
+        for path in common::paths() {
+            let datagram = packet.encode(&path);
+            prop_assert!(icrc::verify(&path, &datagram));
             prop_assert_eq!(gsi::decode(&datagram), Ok(packet));
         }
     }

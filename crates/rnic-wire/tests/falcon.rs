@@ -1,4 +1,4 @@
-//! Falcon's packets byte for byte, there and back, and what is refused.
+//! Falcon's packets: exact bytes, encoding and decoding, and packets that are rejected.
 
 mod common;
 
@@ -18,7 +18,7 @@ use rnic_wire::falcon::{
 use rnic_wire::pcap::write_frame;
 use rnic_wire::{AtomicOp, IpFields, IpVersion, SendTail};
 
-/// Headers, payload and padding, as PSP would carry them.
+/// Returns headers, payload and padding, as PSP carries them.
 fn message(golden: &Golden) -> Vec<u8> {
     let mut message = golden.bytes.clone();
     message.extend(common::payload(golden.packet.payload_len));
@@ -34,8 +34,8 @@ fn of(name: &str) -> Golden {
     all().into_iter().find(|golden| golden.name == name).unwrap_or_else(|| panic!("no packet is called {name}"))
 }
 
-/// Probe 1 of the conformance list: byte-exact encoding and decoding of every table, with the tables' widths; reserved
-/// types are refused.
+/// Probe 1 of the conformance list: exact encoding and decoding of every table, with the tables' widths; reserved
+/// types are rejected.
 #[test]
 fn probe1_every_table_byte_for_byte() {
     for golden in all() {
@@ -53,7 +53,7 @@ fn probe1_every_table_byte_for_byte() {
     }
 }
 
-/// The sizes that the specification gives: 1.2 to 1.6 of our reference, sections 7.2 to 7.8 of the specification.
+/// Sizes given by the specification: 1.2 to 1.6 of our reference, sections 7.2 to 7.8 of the specification.
 #[test]
 fn probe1_sizes() {
     let falcon = |name| of(name).packet.body.packet_type().headers_len();
@@ -113,7 +113,7 @@ fn probe1_reserved_codes_are_refused() {
         assert_eq!(nack.err(), (!matches!(code, 1 | 2 | 4 | 6 | 7 | 8)).then_some(WireError::Code), "NACK {code}");
         let resync = with("Resync of Pull Data", 24, code);
         assert_eq!(resync.err(), (!matches!(code, 1..=7)).then_some(WireError::Code), "Resync {code}");
-        // The row of the table that the opcode is in, by the type of Falcon packet that carries it.
+        // The table row of the opcode, determined by the type of Falcon packet that carries it.
         let push = matches!(code, 0x00..=0x0b | 0x16 | 0x17 | 0x64 | 0x65);
         let other = matches!(code, 0x0c..=0x10 | 0x12..=0x14);
         let expected = match (push, other) {
@@ -139,7 +139,7 @@ fn probe1_reserved_codes_are_refused() {
 }
 
 #[test]
-fn no_opcode_is_forgotten() {
+fn every_opcode_has_a_golden_packet() {
     let goldens = all();
     let rdma = |golden: &Golden| match golden.packet.body.ulp() {
         Some(Ulp::Rdma(_)) => Some(golden.bytes[golden.packet.body.packet_type().headers_len() as usize + 3]),
@@ -171,9 +171,9 @@ fn codes_are_those_of_the_tables() {
     }
 }
 
-/// Hundredths of milliseconds, as the table prints them.
+/// Times in hundredths of milliseconds, as in the specification's table.
 #[test]
-fn waits_are_those_of_the_table() {
+fn rnr_waits_match_the_table() {
     let table = [
         65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, // 0 to 15
         256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768,
@@ -201,9 +201,9 @@ fn timestamps_count_units_of_131_072_ns() {
     assert_eq!(Timestamp::new(0x1234_5678).low24(), 0x34_5678);
 }
 
-/// After losses {3, 7, 9} of 0..20 one acknowledgement names exactly those holes: in its bytes.
+/// After losses {3, 7, 9} of 0..20, the bytes of one acknowledgement report exactly these losses.
 #[test]
-fn f9_bitmaps_on_the_wire_name_the_holes() {
+fn f9_bitmaps_on_the_wire_report_the_missing_packets() {
     let received = (0..=20u32).filter(|psn| ![3, 7, 9].contains(psn));
     let base = 3;
     let bits = received.filter(|psn| *psn > base).fold(0, |bits, psn| bits | 1u128 << (psn - base));
@@ -212,18 +212,18 @@ fn f9_bitmaps_on_the_wire_name_the_holes() {
     packet.bases.data = Psn32::new(base);
     let mut out = [0; HEADERS_MAX];
     let len = codec::encode_headers(&packet, &mut out).expect("a legal packet");
-    // 128 bits, bit n of the big-endian number for base + n, in words 8 to 11 and 12 to 15.
+    // 128 bits in words 8 to 11 and 12 to 15; bit n of the big-endian number is for base + n.
     for at in [32, 48] {
         let on_the_wire = u128::from_be_bytes(out[at..at + 16].try_into().expect("sixteen bytes"));
-        let holes: Vec<u32> = (0..18).filter(|bit| on_the_wire >> bit & 1 == 0).map(|bit| base + bit).collect();
-        assert_eq!((holes, on_the_wire >> 18), (vec![3, 7, 9], 0));
+        let missing_psns: Vec<u32> = (0..18).filter(|bit| on_the_wire >> bit & 1 == 0).map(|bit| base + bit).collect();
+        assert_eq!((missing_psns, on_the_wire >> 18), (vec![3, 7, 9], 0));
     }
     assert_eq!(decode(&out[..len]).map(|packet| packet.body), Ok(packet.body));
 }
 
-/// T1 of data and T3 of acknowledgements travel in the vector, nowhere else.
+/// Checks that T1 of data and T3 of acknowledgements are carried in the initialization vector and nowhere else.
 #[test]
-fn f42_timestamps_travel_in_the_vector() {
+fn f42_timestamps_are_carried_in_the_vector() {
     for golden in all() {
         for header in around() {
             let mut datagram = Vec::new();
@@ -240,20 +240,20 @@ fn f42_timestamps_travel_in_the_vector() {
     }
 }
 
-/// The receiver finds the flow in the label's low bits, and the acknowledgement goes back with the same.
+/// The receiver finds the flow in the low bits of the label, and the acknowledgement is sent with the same flow.
 #[test]
 fn f27_the_flow_is_in_the_labels_low_bits() {
-    let way = common::way("[fd00::3]:49153", "[fd00::6]:1000");
+    let path = common::path("[fd00::3]:49153", "[fd00::6]:1000");
     for (flows, bits) in [(1u8, 0), (4, 2), (8, 3)] {
         let mut labels = BTreeSet::new();
         for flow in 0..flows {
             let label = FlowLabel::of_flow(flow, bits, 0xa_bcde);
             labels.insert(label);
             assert_eq!(label.flow(bits), flow);
-            for way in [way, way.reversed()] {
+            for path in [path, path.reversed()] {
                 let fields = IpFields { flow_label: label.get(), ..IpFields::default() };
                 let mut frame = Vec::new();
-                write_frame(&way, fields, &[0; 4], &mut frame);
+                write_frame(&path, fields, &[0; 4], &mut frame);
                 let word = u32::from_be_bytes(frame[14..18].try_into().expect("four bytes"));
                 assert_eq!(word >> 20, 0x600, "version and traffic class are left alone");
                 assert_eq!(FlowLabel::new(word).flow(bits), flow);
@@ -261,14 +261,14 @@ fn f27_the_flow_is_in_the_labels_low_bits() {
         }
         assert_eq!(labels.len(), usize::from(flows), "labels of one connection are distinct");
     }
-    // The rest of the label survives where a path changes: other entropy, same flow.
+    // The other bits of the label change with the path: new entropy, same flow.
     let changed = FlowLabel::of_flow(2, 2, 0x1_2345);
     assert_eq!((changed.flow(2), changed.get()), (2, 0x1_2345 << 2 | 2));
     assert_eq!(FlowLabel::of_flow(3, 2, u32::MAX), FlowLabel::MAX, "twenty bits");
 }
 
 #[test]
-fn what_acknowledgements_do_not_carry_is_refused() {
+fn fields_that_acknowledgements_do_not_carry_are_refused() {
     let refused = |packet: Packet| codec::encode_headers(&packet, &mut [0; HEADERS_MAX]).err();
     let unexpected = |packet_type, field| Some(EncodeError::Unexpected { packet_type, field });
     let back = of("BACK").packet;
@@ -281,7 +281,7 @@ fn what_acknowledgements_do_not_carry_is_refused() {
 }
 
 #[test]
-fn what_does_not_fit_its_bits_is_refused() {
+fn values_wider_than_their_fields_are_refused() {
     let field = |packet: Packet| match codec::encode_headers(&packet, &mut [0; HEADERS_MAX]) {
         Err(EncodeError::Range { field, .. }) => field,
         other => panic!("{other:?}"),
@@ -292,19 +292,19 @@ fn what_does_not_fit_its_bits_is_refused() {
         change(ack);
         packet
     };
-    assert_eq!(field(ack(|ack| ack.hops = 16)), "hop count");
-    assert_eq!(field(ack(|ack| ack.rx_level = 32)), "buffer level");
-    assert_eq!(field(ack(|ack| ack.ecn = 1 << 14)), "count of marks");
-    assert_eq!(field(ack(|ack| ack.metadata = 1 << 22)), "engine's metadata");
-    assert_eq!(field(Packet { function: 1 << 24, ..of("SEND only").packet }), "function");
+    assert_eq!(field(ack(|ack| ack.hops = 16)), "the hop count");
+    assert_eq!(field(ack(|ack| ack.rx_level = 32)), "the buffer level");
+    assert_eq!(field(ack(|ack| ack.ecn = 1 << 14)), "the ECN mark count");
+    assert_eq!(field(ack(|ack| ack.metadata = 1 << 22)), "the adaptive engine's metadata");
+    assert_eq!(field(Packet { function: 1 << 24, ..of("SEND only").packet }), "the function number");
     let mut nack = of("NACK for an xLR").packet;
     let Body::Nack(fields) = &mut nack.body else { panic!("a NACK") };
     fields.metadata = 1 << 24;
-    assert_eq!(field(nack), "engine's metadata");
+    assert_eq!(field(nack), "the adaptive engine's metadata");
 }
 
 #[test]
-fn a_packet_of_a_transaction_is_what_its_upper_layer_says() {
+fn packet_type_and_protocol_must_match_the_upper_layer() {
     let encode = |packet: Packet| codec::encode_headers(&packet, &mut [0; HEADERS_MAX]).err();
     let write = of("RDMA WRITE only").packet;
     let bare = |protocol| {
@@ -348,7 +348,7 @@ fn probe1_wrong_lengths_are_refused() {
             Body::PullRequest { ulp: Ulp::Rdma(_), .. } | Body::PullData { ulp: Ulp::Rdma(_), .. } => {
                 Some(WireError::Padding)
             }
-            // Data of a storage unit has no padding and any length up to its most.
+            // Data of a storage unit has no padding, and any length up to the maximum.
             Body::PullData { .. } => None,
             _ => Some(WireError::PayloadLength),
         };
@@ -375,8 +375,8 @@ fn versions_are_checked() {
     }
 }
 
-/// Ethernet 14, IPv6 40, UDP 8, PSP 24 with a cookie, Falcon 28, RDMA 28, check value 16, frame check 4; preamble and
-/// gap 20.
+/// Ethernet 14, IPv6 40, UDP 8, PSP 24 with a cookie, Falcon 28, RDMA 28, check value 16, frame check sequence 4
+/// bytes; preamble and gap 20.
 #[test]
 fn lengths_add_up_to_frames() {
     let write = of("RDMA WRITE first").packet;
@@ -384,7 +384,7 @@ fn lengths_add_up_to_frames() {
     assert_eq!(write.frame_len(tunnel), 14 + 40 + 8 + 24 + 28 + 28 + 4096 + 16 + 4);
     assert_eq!(write.link_len(tunnel), write.frame_len(tunnel) + 20);
     assert_eq!(write.frame_len(Encapsulation::IPV6), write.frame_len(tunnel) - 8);
-    // ESP: 16, and a trailer that fills a word.
+    // ESP: 16, and a trailer that pads to a multiple of 4 bytes.
     let esp = Encapsulation { ip: IpVersion::V6, form: Form::Esp };
     assert_eq!(write.frame_len(esp), 14 + 40 + 8 + 16 + 28 + 28 + 4096 + 4 + 16 + 4);
     let back = of("BACK").packet;
@@ -398,16 +398,16 @@ fn lengths_add_up_to_frames() {
             assert_eq!(golden.packet.udp_payload_len(encapsulation) as usize, datagram.len(), "{}", golden.name);
             assert_eq!(datagram[layout.message()], message(&golden), "{}", golden.name);
             assert_eq!(datagram[layout.icv()], [0; 16]);
-            write_frame(&common::ways()[1], IpFields::default(), &datagram, &mut frame);
+            write_frame(&common::paths()[1], IpFields::default(), &datagram, &mut frame);
             assert_eq!(golden.packet.frame_len(encapsulation) as usize, frame.len() + 4, "{}", golden.name);
         }
     }
 }
 
-/// The bits of a packet's headers that say nothing, by the tables: all of them, and no others.
+/// Returns the mask of a packet's reserved header bits according to the tables.
 fn reserved(packet: &Packet) -> Vec<u8> {
     const START: &str = "0f000000 00000000 00000000 00000000";
-    // Of the second word, acknowledgements have the type alone; behind the fourth, T1, T2, levels and marks.
+    // In the second word, acknowledgements have only the type; T1, T2, levels and marks follow the fourth word.
     const ACK: &str = "0f000000 ffffffe1 00000000 00000000  00000000 00000000 000001ff ff000000";
     let bitmaps = "00000000".repeat(10);
     let own = match packet.body {
@@ -417,7 +417,7 @@ fn reserved(packet: &Packet) -> Vec<u8> {
         Body::Resync { .. } => [START, "00000000 00000000", "000fffff 00000000"],
         Body::Ack(_) => [ACK, "", ""],
         Body::ExtendedAck(..) => [ACK, &bitmaps, ""],
-        // The wait, and the upper layer's reason, belong to codes of their own.
+        // The wait and the upper layer's reason are defined only for some codes.
         Body::Nack(Nack { code: NackCode::NotReady { .. }, .. }) => [ACK, "00000000", "00e07fff"],
         Body::Nack(Nack { code: NackCode::CompleteInError { .. } | NackCode::NonRecoverable { .. }, .. }) => {
             [ACK, "00000000", "00ff7f00"]
@@ -430,7 +430,7 @@ fn reserved(packet: &Packet) -> Vec<u8> {
     digits.chunks(2).map(byte).collect()
 }
 
-/// The same of the upper layer's headers.
+/// Returns the same for the headers of the upper layer.
 fn reserved_above(ulp: &Ulp) -> [&str; 3] {
     const RBTH: &str = "0fffe200 000000ff 00000000";
     const NBTH: &str = "00000000 c7000000 00000000 00000000 ffffffff ffffffff ffffffff ffffffff";
@@ -470,9 +470,9 @@ fn reserved_above(ulp: &Ulp) -> [&str; 3] {
     }
 }
 
-/// What a packet says does not depend on bits that are reserved, and on every other.
+/// Checks that a decoded packet does not depend on reserved bits, and does depend on every other bit.
 #[test]
-fn reserved_bits_are_ignored_and_no_others() {
+fn only_reserved_bits_are_ignored() {
     for golden in all() {
         let (name, whole, mask) = (golden.name, message(&golden), reserved(&golden.packet));
         assert_eq!(mask.len(), golden.bytes.len(), "{name}");
@@ -493,7 +493,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(4_000))]
 
     #[test]
-    fn every_legal_packet_comes_back(packet in strategy::packet(), header in strategy::around()) {
+    fn every_legal_packet_round_trips(packet in strategy::packet(), header in strategy::around()) {
         let payload = common::payload(packet.payload_len);
         let mut datagram = Vec::new();
         codec::assemble(&header, &packet, &[&payload], &mut datagram).expect("a legal packet");

@@ -1,9 +1,9 @@
-//! Wireshark's view of Falcon, by the dissector in `tools/wireshark`: every packet of `tests/golden/falcon.txt`,
+//! Wireshark's view of Falcon, with the dissector in `tools/wireshark`: every packet of `tests/golden/falcon.txt`,
 //! field by field.
 //!
 //! Needs `tshark` (Debian package tshark). Without it the tests say so and pass; with `RNIC_REQUIRE_TSHARK=1` in the
-//! environment they fail. The expected values come from the packets, the dissector's from the bytes, by tables of its
-//! own: neither knows the other.
+//! environment they fail. The expected values come from the packets, the dissector's values from the bytes, with its
+//! own tables: the two are independent.
 
 mod common;
 
@@ -32,9 +32,9 @@ fn datagram(header: &psp::Header, packet: &Packet) -> Vec<u8> {
 
 /// A datagram on a flow of its connection.
 fn sent(datagram: Vec<u8>, flow: u8) -> Sent {
-    let way = common::way("[fd00::3]:49153", "[fd00::6]:1000");
+    let path = common::path("[fd00::3]:49153", "[fd00::6]:1000");
     let flow_label = FlowLabel::of_flow(flow, 2, 0x1_2345).get();
-    Sent { way, fields: IpFields { flow_label, ..IpFields::default() }, datagram }
+    Sent { path, fields: IpFields { flow_label, ..IpFields::default() }, datagram }
 }
 
 fn dissect_falcon(name: &str, sent: &[Sent], arguments: &[&str]) -> Option<Vec<Value>> {
@@ -312,7 +312,8 @@ fn check_payload(frame: &Frame<'_>, packet: &Packet) {
     assert_eq!(find(frame.layers, "falcon.padding"), padding.as_deref(), "{}", frame.name);
 }
 
-/// The numbers that bit `wanted` stands for, below the highest bit that is set, as the dissector writes sets.
+/// Returns the numbers whose bit equals `wanted`, up to the highest bit that is set, in the notation of the
+/// dissector.
 fn set(base: Psn32, bits: u128, wanted: bool) -> String {
     let end = 128 - bits.leading_zeros();
     let mut ranges: Vec<(u32, u32)> = Vec::new();
@@ -350,9 +351,10 @@ fn eack(data_base: u32, data_received: u128) -> Packet {
     packet
 }
 
-/// After losses {3, 7, 9} of 0..20 the capture says so in words; sets go on over the end of the number space.
+/// After losses {3, 7, 9} of 0..20 the capture lists these numbers; ranges continue across the wrap of sequence
+/// numbers.
 #[test]
-fn f9_a_capture_names_the_holes() {
+fn f9_a_capture_lists_the_missing_packets() {
     let holes = (0..18).filter(|bit| ![0, 4, 6].contains(bit)).fold(0, |bits, bit| bits | 1u128 << bit);
     let packets = [eack(3, holes), eack(u32::MAX - 1, 0b1_0110), eack(7, 0), eack(0, u128::MAX)];
     let datagrams = packets.map(|packet| sent(datagram(&around()[0], &packet), 0));
@@ -386,15 +388,15 @@ fn waits_are_shown_in_milliseconds() {
     }
 }
 
-/// The flow has as many bits as the connection says, and IPv4 has no label for it.
+/// The flow has as many bits as the connection's configuration says; IPv4 has no flow label for it.
 #[test]
 fn f27_a_capture_shows_the_flow() {
     let golden = all().into_iter().find(|golden| golden.name == "BACK").expect("a golden packet");
     let whole = datagram(&around()[0], &golden.packet);
-    let way = common::way("10.1.2.3:49152", "10.4.5.6:1000");
+    let path = common::path("10.1.2.3:49152", "10.4.5.6:1000");
     let label = FlowLabel::of_flow(6, 3, 0x2345);
     let fields = IpFields { flow_label: label.get(), ..IpFields::default() };
-    let datagrams = [Sent { fields, ..sent(whole.clone(), 0) }, Sent::plain(way, whole)];
+    let datagrams = [Sent { fields, ..sent(whole.clone(), 0) }, Sent::plain(path, whole)];
     for (bits, flow) in [("2", 2), ("3", 6), ("20", u64::from(label.get()))] {
         let preference = format!("falcon.flow_bits:{bits}");
         let Some(dissected) = dissect_falcon("falcon_flows", &datagrams, &["-o", &preference]) else { return };
@@ -407,18 +409,18 @@ fn f27_a_capture_shows_the_flow() {
     }
 }
 
-/// Packets of sockets have the flow in PSP's vector, of which seven bits are the label's: over IPv4, which has no
-/// label, and over IPv6, where the label is the kernel's.
+/// Packets sent through sockets carry the flow in PSP's initialization vector, seven bits of which are the label's:
+/// needed over IPv4, which has no label, and over IPv6, where the kernel sets the label.
 #[test]
 fn f27_a_capture_of_sockets_shows_the_flow() {
     let golden = all().into_iter().find(|golden| golden.name == "BACK").expect("a golden packet");
-    // A label of 0x55 between the time's bits and those that count packets.
+    // The label 0x55, between the bits of the time and the bits of the packet counter.
     let iv = psp::Iv { salt: 0x1234 << 17 | 0x55 << 10 | 0x25a, ..psp::Iv::default() };
     let keyed = psp::Header { cipher: psp::Cipher::Gcm128, spi: 1, ..around()[1] };
     let headers = [psp::Header { iv, ..around()[0] }, psp::Header { iv, ..keyed }];
     let fields = IpFields { flow_label: 0xa_bcd2, ..IpFields::default() };
     let of_sockets =
-        |header| common::ways().map(|way| Sent { way, fields, datagram: datagram(header, &golden.packet) });
+        |header| common::paths().map(|path| Sent { path, fields, datagram: datagram(header, &golden.packet) });
     let datagrams: Vec<Sent> = headers.iter().flat_map(of_sockets).collect();
     for (bits, flow) in [("2", 1), ("3", 5), ("7", 0x55), ("20", 0x55)] {
         let preference = format!("falcon.flow_bits:{bits}");
@@ -429,16 +431,16 @@ fn f27_a_capture_of_sockets_shows_the_flow() {
     }
 }
 
-/// Sockets send from and to any port. What is Falcon's is seen without being told, on the port of RoCEv2 too.
+/// Sockets use arbitrary ports: Falcon packets are recognised without configuration, also on the port of RoCEv2.
 #[test]
-fn packets_of_sockets_are_known_on_every_port() {
-    let ways =
+fn socket_packets_are_recognized_on_every_port() {
+    let paths =
         [("[fd00::3]:49153", "[fd00::6]:4791"), ("10.1.2.3:4791", "10.4.5.6:49153"), ("10.1.2.3:9", "10.4.5.6:65001")];
-    let ways = ways.map(|(from, to)| common::way(from, to));
+    let paths = paths.map(|(from, to)| common::path(from, to));
     let goldens: Vec<(Golden, psp::Header)> =
         around().into_iter().flat_map(|header| all().into_iter().map(move |golden| (golden, header))).collect();
     let on_way = |(at, (golden, header)): (usize, &(Golden, psp::Header))| {
-        Sent::plain(ways[at % ways.len()], datagram(header, &golden.packet))
+        Sent::plain(paths[at % paths.len()], datagram(header, &golden.packet))
     };
     let datagrams: Vec<Sent> = goldens.iter().enumerate().map(on_way).collect();
     let Some(dissected) = dissect_falcon("falcon_ports", &datagrams, &[]) else { return };
@@ -449,12 +451,14 @@ fn packets_of_sockets_are_known_on_every_port() {
     }
 }
 
-/// One bit that is not Falcon's, or a byte too few, and a datagram to some port is left to others.
+/// A datagram with a single bit that Falcon excludes, or a byte too few, on an arbitrary port, is left to other
+/// dissectors.
 #[test]
-fn datagrams_of_others_are_left_alone() {
+fn other_datagrams_are_not_dissected() {
     let golden = all().into_iter().find(|golden| golden.name == "BACK").expect("a golden packet");
     let whole = datagram(&psp::Header { cookie: None, ..around()[0] }, &golden.packet);
-    // Next header, words, offset; in the flags, ciphers that there are not, the cookie, the bit that is one; version.
+    // Next header, length in words, offset; in the flags byte the undefined ciphers, the cookie bit and the bit that
+    // must be one; the version.
     let fixed = [(0, 0xff), (1, 0xff), (2, 0xff), (3, 0b0011_0011), (16, 0xf0)];
     let bits = fixed.into_iter().flat_map(|(at, mask)| (0..8).map(move |bit| (at, 1 << bit & mask)));
     let others = bits.filter(|(_, bit)| *bit != 0).map(|(at, bit)| {
@@ -465,7 +469,7 @@ fn datagrams_of_others_are_left_alone() {
     let others: Vec<Vec<u8>> = others.chain([whole[..whole.len() - 1].to_vec(), vec![252], vec![]]).collect();
     assert_eq!(others.len(), 35);
     let datagrams: Vec<Sent> =
-        others.into_iter().map(|other| Sent::plain(common::way("10.1.2.3:65000", "10.4.5.6:65001"), other)).collect();
+        others.into_iter().map(|other| Sent::plain(common::path("10.1.2.3:65000", "10.4.5.6:65001"), other)).collect();
     let Some(dissected) = dissect_falcon("falcon_others", &datagrams, &[]) else { return };
     for (layers, Sent { datagram, .. }) in dissected.iter().zip(&datagrams) {
         assert_eq!(find_key(layers, "falcon"), None, "{datagram:02x?}");
@@ -473,19 +477,20 @@ fn datagrams_of_others_are_left_alone() {
     }
 }
 
-/// RoCEv2 keeps its port.
+/// RoCEv2 packets on RoCEv2's port are still dissected as RoCEv2.
 #[test]
-fn packets_of_roce_stay_what_they_are() {
+fn roce_packets_are_still_dissected_as_roce() {
     let goldens = golden::of_format(Format::RoceV2);
-    let [way, _] = common::ways();
+    let [path, _] = common::paths();
     let assemble = |golden: &golden::Golden| {
         let (mut out, payload) = (Vec::new(), common::payload(golden.packet.payload_len));
-        rnic_wire::codec::assemble(golden.format, &golden.packet, &[&payload], &way, &mut out).expect("a legal packet");
-        Sent::plain(way, out)
+        rnic_wire::codec::assemble(golden.format, &golden.packet, &[&payload], &path, &mut out)
+            .expect("a legal packet");
+        Sent::plain(path, out)
     };
     let datagrams: Vec<Sent> = goldens.iter().map(assemble).collect();
     let Some(with) = dissect_falcon("falcon_beside_roce", &datagrams, &[]) else { return };
-    let without = dissect("roce_alone", &datagrams, &[]).expect("tshark is there");
+    let without = dissect("roce_alone", &datagrams, &[]).expect("tshark runs");
     for (with, without) in with.iter().zip(&without) {
         assert_eq!(find_key(with, "falcon"), None);
         assert!(find_key(with, "infiniband").is_some());
@@ -493,28 +498,31 @@ fn packets_of_roce_stay_what_they_are() {
     }
 }
 
-/// Short frames and damaged ones on RoCEv2's port are Wireshark's to judge, as if the script were not there.
+/// Truncated and damaged frames on RoCEv2's port are dissected as if the script were not installed.
 #[test]
-fn what_is_malformed_on_the_port_of_roce_is_left_to_wireshark() {
-    let [way, _] = common::ways();
-    let mut wholes: Vec<Vec<u8>> = Vec::new();
+fn malformed_packets_on_the_roce_port_are_left_to_wireshark() {
+    let [path, _] = common::paths();
+    let mut complete_datagrams: Vec<Vec<u8>> = Vec::new();
     for golden in golden::of_format(Format::RoceV2) {
         let (mut out, payload) = (Vec::new(), common::payload(golden.packet.payload_len));
-        rnic_wire::codec::assemble(golden.format, &golden.packet, &[&payload], &way, &mut out).expect("a legal packet");
-        wholes.push(out);
+        rnic_wire::codec::assemble(golden.format, &golden.packet, &[&payload], &path, &mut out)
+            .expect("a legal packet");
+        complete_datagrams.push(out);
     }
     let back = all().into_iter().find(|golden| golden.name == "BACK").expect("a golden packet");
-    wholes.push(datagram(&psp::Header { cookie: None, ..around()[0] }, &back.packet));
-    wholes.push(vec![0x04, 0x40, 0xff, 0xff, 0, 0, 0, 9]);
-    let shorts = wholes.iter().flat_map(|whole| (0..whole.len()).map(|len| Sent::plain(way, whole[..len].to_vec())));
-    let datagrams: Vec<Sent> = shorts.collect();
+    complete_datagrams.push(datagram(&psp::Header { cookie: None, ..around()[0] }, &back.packet));
+    complete_datagrams.push(vec![0x04, 0x40, 0xff, 0xff, 0, 0, 0, 9]);
+    let truncations = |whole: &Vec<u8>| -> Vec<Sent> {
+        (0..whole.len()).map(|len| Sent::plain(path, whole[..len].to_vec())).collect()
+    };
+    let datagrams: Vec<Sent> = complete_datagrams.iter().flat_map(truncations).collect();
     let Some(with) = dissect_falcon("falcon_beside_short_roce", &datagrams, &[]) else { return };
-    let mut without = dissect("short_roce_alone", &datagrams, &[]).expect("tshark is there");
+    let mut without = dissect("short_roce_alone", &datagrams, &[]).expect("tshark runs");
     let mut malformed = 0;
     for ((mut with, without), sent) in with.into_iter().zip(&mut without).zip(&datagrams) {
         malformed += usize::from(find_key(without, "_ws.malformed").is_some());
         for layers in [&mut with, without] {
-            // That a script was asked, among others, may be told.
+            // tshark may report that it called a script.
             let told = layers.as_object_mut().expect("layers have names");
             told.retain(|name, _| name != "frame" && name != "_ws.lua.fake");
         }
@@ -523,18 +531,18 @@ fn what_is_malformed_on_the_port_of_roce_is_left_to_wireshark() {
     assert!(malformed > 100, "{malformed} of {} are malformed", datagrams.len());
 }
 
-/// RoCE of which a capture has left out the end leaves the script as it was, however often it comes: Lua's stack is for
-/// two hundred calls that do not return.
+/// RoCE packets that the capture has truncated do not disturb the script, however many there are: Lua's stack
+/// overflows after two hundred calls that do not return.
 #[test]
-fn roce_that_a_capture_has_cut_short_does_not_wear_out_the_script() {
-    let [way, _] = common::ways();
+fn truncated_roce_packets_do_not_exhaust_the_lua_stack() {
+    let [path, _] = common::paths();
     let golden = golden::of_format(Format::RoceV2).into_iter().find(|golden| golden.packet.payload_len > 0);
     let golden = golden.expect("one with payload");
     let (mut roce, payload) = (Vec::new(), common::payload(golden.packet.payload_len));
-    rnic_wire::codec::assemble(golden.format, &golden.packet, &[&payload], &way, &mut roce).expect("a legal packet");
+    rnic_wire::codec::assemble(golden.format, &golden.packet, &[&payload], &path, &mut roce).expect("a legal packet");
     let back = all().into_iter().find(|golden| golden.name == "BACK").expect("a golden packet");
     let cut = 600;
-    let mut datagrams: Vec<Sent> = (0..cut).map(|_| Sent::plain(way, roce.clone())).collect();
+    let mut datagrams: Vec<Sent> = (0..cut).map(|_| Sent::plain(path, roce.clone())).collect();
     datagrams.push(sent(datagram(&around()[0], &back.packet), 0));
     let snap_len = |at: usize| if at < cut { 44 + at % 28 } else { usize::MAX };
     let Some(dissected) = dissect_cut("falcon_beside_cut_roce", &datagrams, snap_len, &["-X", SCRIPT]) else { return };
@@ -547,31 +555,32 @@ fn roce_that_a_capture_has_cut_short_does_not_wear_out_the_script() {
     assert!(find_key(&dissected[cut], "falcon.type").is_some(), "{:#}", dissected[cut]);
 }
 
-/// Of a capture with a snap length, what is there is shown as in a whole one, on every port, and nothing is called
-/// malformed for what was left out.
+/// In a capture with a snap length, the available bytes are shown as in a complete capture, on every port, and no
+/// packet is marked as malformed because of the missing ones.
 #[test]
-fn what_a_capture_has_left_out_is_not_missed() {
-    let ways = [common::way("[fd00::3]:49153", "[fd00::6]:1000"), common::way("10.1.2.3:4791", "10.4.5.6:49153")];
+fn truncated_packets_show_their_available_bytes() {
+    let paths = [common::path("[fd00::3]:49153", "[fd00::6]:1000"), common::path("10.1.2.3:4791", "10.4.5.6:49153")];
     let [clear, keyed] = around();
     let headers = [clear, keyed, psp::Header { cipher: psp::Cipher::Gcm128, spi: 1, ..keyed }];
     let mut datagrams = Vec::new();
     let mut lens = Vec::new();
     for (at, golden) in all().iter().enumerate() {
         for header in &headers {
-            let way = ways[at % ways.len()];
-            let around_len = if way.src().is_ipv4() { 42 } else { 62 };
+            let path = paths[at % paths.len()];
+            let encapsulation_len = if path.src().is_ipv4() { 42 } else { 62 };
             let whole = datagram(header, &golden.packet);
-            // From where there is all that it is known by, in steps that meet the middle of everything.
+            // From the shortest length at which a packet is recognised, in steps that end in the middle of every
+            // field.
             for len in (25..whole.len()).step_by(9).chain([whole.len() - 16, whole.len() - 1, whole.len()]) {
-                datagrams.push(Sent::plain(way, whole.clone()));
-                lens.push(around_len + len);
+                datagrams.push(Sent::plain(path, whole.clone()));
+                lens.push(encapsulation_len + len);
             }
         }
     }
     let Some(cut) = dissect_cut("falcon_cut", &datagrams, |at| lens[at], &["-X", SCRIPT]) else { return };
     let mut whole = BTreeMap::new();
     for (at, (layers, sent)) in cut.iter().zip(&datagrams).enumerate().rev() {
-        // The last of each is whole.
+        // The last capture of each datagram is complete.
         if datagrams.get(at + 1).is_none_or(|next| next.datagram != sent.datagram) {
             whole = falcon_fields(layers);
             assert!(whole.contains_key("falcon.psp.icv"));
@@ -580,9 +589,9 @@ fn what_a_capture_has_left_out_is_not_missed() {
     }
 }
 
-/// What was said of a length is judged by what was sent, also where that was left out.
+/// Length fields are checked against the original length of a packet, even if the capture has truncated it.
 #[test]
-fn what_was_sent_wrong_is_marked_in_what_is_left_of_it() {
+fn wrong_length_fields_are_marked_in_truncated_packets() {
     let golden = all().into_iter().find(|golden| golden.name == "RDMA WRITE first").expect("a golden packet");
     let whole = datagram(&around()[0], &golden.packet);
     let length_at = whole.len() - 16 - golden.packet.message_len() as usize + 26;
@@ -624,9 +633,10 @@ fn check_cut(layers: &Value, whole: &BTreeMap<String, Value>, what: &str) {
     }
 }
 
-/// Of a packet with a key only the connection is seen, unless told that captures are in clear.
+/// Of an encrypted packet only the connection is shown, unless the dissector is configured for captures of plain
+/// text.
 #[test]
-fn f42_sealed_packets_show_their_connection_alone() {
+fn f42_sealed_packets_show_only_their_connection() {
     let golden = all().into_iter().find(|golden| golden.name == "SEND only").expect("a golden packet");
     let [_, header] = around();
     let header = psp::Header { cipher: psp::Cipher::Gcm128, ..header };
@@ -646,7 +656,7 @@ fn f42_sealed_packets_show_their_connection_alone() {
     frame.check_numbers(&start_fields(&golden.packet));
 }
 
-/// The dissector and the decoder agree on what is not a packet, and the script itself never fails.
+/// The dissector and the decoder reject the same packets, and the script itself never fails.
 #[test]
 fn malformed_packets_are_marked() {
     let header = around()[0];
@@ -664,7 +674,7 @@ fn malformed_packets_are_marked() {
             let mut wrong = whole.clone();
             wrong[at] ^= 0x25;
             let error = codec::decode_datagram(&wrong).err();
-            // Somebody else's packet is not marked.
+            // Packets of other protocols are not marked.
             if error != Some(WireError::NextHeader) {
                 expected.push(error.is_some());
                 datagrams.push(sent(wrong, 0));

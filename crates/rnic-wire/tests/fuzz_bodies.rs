@@ -1,18 +1,19 @@
-//! The fuzz targets' checks on a seeded stream of random and damaged inputs, in every test run.
+//! The fuzzer's checks on a seeded stream of random and damaged inputs, in every test run.
 //!
 //! Another seed each run would find more over the years, but a failure must be everybody's: the seed is fixed. Long
 //! runs with coverage are the fuzzer's (`fuzz/README.md`).
 
 mod common;
+mod parsers;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use common::{falcon, golden, messages};
+use common::{falcon, golden, messages, scr};
+use parsers::{TARGETS, Target};
 use rnic_base::{RandomStream, RandomStreams};
 use rnic_wire::credit::Credit;
 use rnic_wire::falcon::{Timestamp, esp, psp};
-use rnic_wire::fuzz::{TARGETS, Target};
 use rnic_wire::hello::{Hello, Terms, TransportName};
 use rnic_wire::pcap::write_frame;
 use rnic_wire::{Format, IpFields, Qpn, codec};
@@ -21,40 +22,22 @@ use rnic_wire::{Format, IpFields, Qpn, codec};
 const INPUTS: u32 = 200_000;
 
 #[test]
-fn every_target_keeps_its_promise() {
+fn every_target_holds_its_property() {
     for target in TARGETS {
         let accepted = run(&target, INPUTS);
         println!("{}: {accepted} of {INPUTS} accepted", target.name);
-        assert!(accepted > INPUTS / 20, "{}: {accepted} accepted, the check hardly runs", target.name);
+        assert!(accepted > INPUTS / 20, "{}: only {accepted} inputs were accepted", target.name);
         assert!(accepted < INPUTS || never_refuses(target.name), "{}: nothing was refused", target.name);
     }
 }
 
-/// A target that the fuzzer does not know is a check that nobody runs for long.
-#[test]
-fn every_target_has_its_binary() {
-    let folder = fuzz_folder();
-    let manifest = fs::read_to_string(folder.join("Cargo.toml")).expect("the fuzz workspace's manifest");
-    let files = fs::read_dir(folder.join("fuzz_targets")).expect("the fuzz targets");
-    let mut files: Vec<String> =
-        files.map(|file| file.expect("a file").file_name().to_string_lossy().replace(".rs", "")).collect();
-    let mut names: Vec<String> = TARGETS.iter().map(|target| target.name.to_owned()).collect();
-    let mut binaries: Vec<String> = manifest
-        .lines()
-        .filter_map(|line| line.strip_prefix("path = \"fuzz_targets/"))
-        .map(|file| file.replace(".rs\"", ""))
-        .collect();
-    [&mut files, &mut names, &mut binaries].into_iter().for_each(|list| list.sort_unstable());
-    assert_eq!(files, names);
-    assert_eq!(binaries, names);
-}
-
-/// Gives the fuzzer the seeds that this file uses: `cargo test -p rnic-wire --test fuzz_bodies -- --ignored`.
+/// Gives the fuzzer the seeds that this file uses, in a folder for each target: `scripts/fuzz` starts with it.
 #[test]
 #[ignore = "writes the fuzzer's starting corpus, which is not kept"]
+#[expect(clippy::disallowed_methods, reason = "it writes files")]
 fn write_corpus() {
     for target in TARGETS {
-        let folder = fuzz_folder().join("corpus").join(target.name);
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target.name);
         fs::create_dir_all(&folder).expect("a folder");
         for (index, seed) in seeds(target.name).iter().enumerate() {
             fs::write(folder.join(format!("seed-{index}")), seed).expect("a file");
@@ -62,16 +45,12 @@ fn write_corpus() {
     }
 }
 
-fn fuzz_folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz")
-}
-
-/// Messages without any field that could be wrong.
+/// Returns `true` for messages that have no field with an invalid value.
 fn never_refuses(name: &str) -> bool {
     name.starts_with("cm_") && name != "cm_reject" && name != "cm_ip_request"
 }
 
-/// Runs a target on its stream; how many inputs its parser accepted.
+/// Runs a target on its stream; returns how many inputs its parser accepted.
 fn run(target: &Target, inputs: u32) -> u32 {
     let seeds = seeds(target.name);
     let mut random = RandomStreams::new(1).stream(target.name);
@@ -84,7 +63,7 @@ fn run(target: &Target, inputs: u32) -> u32 {
     accepted
 }
 
-/// One input in eight is noise, the others are seeds with a few wounds.
+/// One input in eight is random bytes, the others are seeds with a few bytes changed.
 fn next_input(seeds: &[Vec<u8>], random: &mut RandomStream, input: &mut Vec<u8>) {
     input.clear();
     if random.below(8) == 0 {
@@ -94,11 +73,11 @@ fn next_input(seeds: &[Vec<u8>], random: &mut RandomStream, input: &mut Vec<u8>)
     }
     input.extend_from_slice(&seeds[random.below(seeds.len() as u64) as usize]);
     for _ in 0..random.below(4) {
-        wound(random, input);
+        damage(random, input);
     }
 }
 
-fn wound(random: &mut RandomStream, input: &mut Vec<u8>) {
+fn damage(random: &mut RandomStream, input: &mut Vec<u8>) {
     let at = random.below(input.len() as u64 + 1) as usize;
     match random.below(5) {
         0 => input.truncate(at),
@@ -112,7 +91,7 @@ fn wound(random: &mut RandomStream, input: &mut Vec<u8>) {
 
 /// Inputs that the target's parser accepts.
 fn seeds(name: &str) -> Vec<Vec<u8>> {
-    let [four, six] = common::ways();
+    let [four, six] = common::paths();
     let datagrams = |format| -> Vec<Vec<u8>> {
         let short = golden::of_format(format).into_iter().filter(|golden| golden.packet.payload_len < 256);
         let assemble = |golden: golden::Golden| {
@@ -124,7 +103,7 @@ fn seeds(name: &str) -> Vec<Vec<u8>> {
         short.map(assemble).collect()
     };
     match name {
-        // One version, three services.
+        // One wire version, three services.
         "roce" => [Format::RoceV2, Format::UnreliableConnection, Format::UnreliableDatagram]
             .into_iter()
             .flat_map(datagrams)
@@ -144,15 +123,16 @@ fn seeds(name: &str) -> Vec<Vec<u8>> {
         "ip_packet" => [four, six].into_iter().flat_map(ip_packets).collect(),
         "gsi" => management_datagrams(),
         "credit" => {
-            let request = Credit::Request { cookie: 0x0123_4567_89ab_cdef, answer_port: 4_791 };
-            [request, Credit::Answer { cookie: 7 }].map(|message| message.emit().to_vec()).to_vec()
+            let request = Credit::Request { cookie: 0x0123_4567_89ab_cdef, response_port: 4_791 };
+            [request, Credit::Response { cookie: 7 }].map(|message| message.emit().to_vec()).to_vec()
         }
         "hello" => {
             let transport = TransportName::new("roce-gbn").expect("a name");
             let terms = Terms { transport, mtu: 4_096, falcon: 0x3001_0000 };
-            let question = Hello { is_answer: false, from: Qpn::new(0x12_3456), to: Qpn::new(0x65_4321), terms };
-            [question, Hello { is_answer: true, ..question }].map(|message| message.emit().to_vec()).to_vec()
+            let question = Hello { is_response: false, from: Qpn::new(0x12_3456), to: Qpn::new(0x65_4321), terms };
+            [question, Hello { is_response: true, ..question }].map(|message| message.emit().to_vec()).to_vec()
         }
+        "scr" => scr::all().into_iter().map(|golden| [&golden.bytes[..], &[0; 4]].concat()).collect(),
         "cm_ip_request" => messages::all().iter().take(1).map(|golden| golden.bytes[24 + 140..].to_vec()).collect(),
         _ => messages::all().iter().map(|golden| golden.bytes[24..].to_vec()).collect(),
     }
@@ -172,32 +152,32 @@ fn falcon_datagrams() -> Vec<(psp::Layout, Vec<u8>)> {
     short.flat_map(assemble).collect()
 }
 
-/// A message within ESP, in clear.
+/// Returns a message in ESP encapsulation, unencrypted.
 fn within_esp(message: &[u8]) -> Vec<u8> {
-    let mut out = vec![0; esp::around_len(message.len()) + message.len()];
+    let mut out = vec![0; esp::encapsulation_len(message.len()) + message.len()];
     let iv = psp::Iv { salt: 3, timestamp: Timestamp::new(7) };
-    esp::Header { spi: esp::SPI_MARK | 5, sequence: 9, iv }.emit(out.first_chunk_mut().expect("there is room"));
+    esp::Header { spi: esp::SPI_MARK | 5, sequence: 9, iv }.emit(out.first_chunk_mut().expect("the header fits"));
     out[esp::LEN..esp::LEN + message.len()].copy_from_slice(message);
     esp::Layout::new(out.len()).close(&mut out, esp::trailer_len(message.len()));
     out
 }
 
-fn ip_packets(way: rnic_wire::Addresses) -> Vec<Vec<u8>> {
+fn ip_packets(path: rnic_wire::Addresses) -> Vec<Vec<u8>> {
     let packet = |golden: golden::Golden| {
         let (mut datagram, mut frame) = (Vec::new(), Vec::new());
         let payload = common::payload(golden.packet.payload_len);
-        codec::assemble(golden.format, &golden.packet, &[&payload], &way, &mut datagram).expect("a legal packet");
-        write_frame(&way, IpFields::default(), &datagram, &mut frame);
+        codec::assemble(golden.format, &golden.packet, &[&payload], &path, &mut datagram).expect("a legal packet");
+        write_frame(&path, IpFields::default(), &datagram, &mut frame);
         frame.split_off(14)
     };
     golden::all().into_iter().map(packet).collect()
 }
 
 fn management_datagrams() -> Vec<Vec<u8>> {
-    let [way, _] = common::ways();
+    let [path, _] = common::paths();
     let datagram = |golden: messages::Golden| {
         let (source_qpn, psn) = (rnic_wire::Qpn::GSI, rnic_base::Psn::new(3));
-        rnic_wire::gsi::GsiPacket { source_qpn, psn, mad: &golden.bytes }.encode(&way).to_vec()
+        rnic_wire::gsi::GsiPacket { source_qpn, psn, mad: &golden.bytes }.encode(&path).to_vec()
     };
     messages::all().into_iter().map(datagram).collect()
 }

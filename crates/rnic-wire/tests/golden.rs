@@ -8,7 +8,7 @@ use common::golden;
 use rnic_wire::{Format, HEADERS_MAX, ICRC_LEN, Opcode, codec};
 
 #[test]
-fn headers_are_written_as_the_specification_draws_them() {
+fn encoded_headers_match_the_layouts_of_the_specification() {
     for golden in golden::all() {
         let mut headers = [0xee; HEADERS_MAX];
         let len = codec::encode_headers(golden.format, &golden.packet, &mut headers)
@@ -19,7 +19,7 @@ fn headers_are_written_as_the_specification_draws_them() {
 }
 
 #[test]
-fn headers_are_read_as_the_specification_draws_them() {
+fn decoded_headers_match_the_layouts_of_the_specification() {
     for golden in golden::all() {
         let mut datagram = golden.bytes.clone();
         let start = datagram.len();
@@ -36,7 +36,7 @@ fn headers_are_read_as_the_specification_draws_them() {
 }
 
 #[test]
-fn no_opcode_is_forgotten() {
+fn every_opcode_has_a_golden_packet() {
     for format in Format::ALL {
         let all = golden::all();
         let seen: BTreeSet<u8> =

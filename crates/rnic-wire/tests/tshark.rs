@@ -1,10 +1,11 @@
-//! Wireshark's view of our captures: every RoCEv2 opcode and every connection management message, field by field.
+//! Wireshark's view of this project's captures: every RoCEv2 opcode and every connection management message, field by
+//! field.
 //!
-//! Needs `tshark` (Debian package tshark). Without it the test says so and passes; with `RNIC_REQUIRE_TSHARK=1` in the
-//! environment it fails. What tshark (4.0) does not judge is judged here from the fields that it printed: the ICRC,
-//! recomputed bit by bit.
+//! Needs `tshark` (Debian package tshark). Without it the test says so and passes; with `RNIC_REQUIRE_TSHARK=1` in
+//! the environment it fails. What tshark (4.0) does not check is checked here from the fields that it printed: the
+//! ICRC, recomputed bit by bit.
 //!
-//! Payload heuristics (RPC over RDMA and others) are off: they take any payload for theirs.
+//! Payload heuristics (RPC over RDMA and others) are off: they would claim any payload.
 
 mod common;
 
@@ -26,7 +27,7 @@ fn roce_packets_dissect_field_by_field() {
     }
 }
 
-/// The packets of a format, but for those of annex A19, which the dissectors of Debian 12 do not know.
+/// Returns the packets of a format, except for those of annex A19, which the dissectors of Debian 12 do not support.
 fn known_to_dissectors(format: Format) -> Vec<golden::Golden> {
     let is_known = |golden: &golden::Golden| !matches!(golden.packet.headers, Headers::PlacementRequest { .. });
     golden::of_format(format).into_iter().filter(is_known).collect()
@@ -35,23 +36,23 @@ fn known_to_dissectors(format: Format) -> Vec<golden::Golden> {
 fn packets_dissect_field_by_field(name: &str, format: Format) {
     let packets = known_to_dissectors(format);
     let Some(dissected) = dissect(name, &datagrams(&packets), &[]) else { return };
-    for ((golden, way), frame) in with_ways(&packets).zip(&dissected) {
+    for ((golden, path), frame) in with_ways(&packets).zip(&dissected) {
         let frame = Frame { name: golden.name, layers: frame };
-        frame.check_clean(&way);
+        frame.check_clean(&path);
         frame.check_numbers(&base_header(golden));
         frame.check_numbers(&extended_headers(&golden.packet));
         frame.check_rest(golden);
     }
 }
 
-/// A RoCE dissector knows nothing of IRN; what we promise it is that the base header and InfiniBand's extended headers
-/// stand where they do in RoCEv2, and that the version tells the two apart.
+/// A RoCE dissector does not know IRN; this test checks that the base header and InfiniBand's extended headers have
+/// the same positions as in RoCEv2, and that the version field distinguishes the two formats.
 #[test]
 fn irn_packets_keep_their_roce_headers() {
     keep_their_roce_headers(Format::Irn, "irn");
 }
 
-/// The same for FaSR.
+/// The same check for FaSR.
 #[test]
 fn fasr_packets_keep_their_roce_headers() {
     keep_their_roce_headers(Format::Fasr, "fasr");
@@ -60,9 +61,9 @@ fn fasr_packets_keep_their_roce_headers() {
 fn keep_their_roce_headers(format: Format, name: &str) {
     let packets = known_to_dissectors(format);
     let Some(dissected) = dissect(name, &datagrams(&packets), &[]) else { return };
-    for ((golden, way), frame) in with_ways(&packets).zip(&dissected) {
+    for ((golden, path), frame) in with_ways(&packets).zip(&dissected) {
         let frame = Frame { name: golden.name, layers: frame };
-        frame.check_clean(&way);
+        frame.check_clean(&path);
         frame.check_numbers(&base_header(golden));
         let unknown_to_roce = match golden.packet.headers {
             Headers::ReadAck { .. } => true,
@@ -79,19 +80,19 @@ fn keep_their_roce_headers(format: Format, name: &str) {
 fn connection_management_dissects_field_by_field() {
     let messages = messages::all();
     // The dissector prints GIDs as addresses of the IP version that carried them.
-    let [four, six] = common::ways();
-    let way = |name: &str| if name.contains("alternate") { six } else { four };
+    let [four, six] = common::paths();
+    let path = |name: &str| if name.contains("alternate") { six } else { four };
     let datagrams: Vec<Sent> = messages
         .iter()
         .map(|golden| {
             let packet = gsi::GsiPacket { source_qpn: Qpn::GSI, psn: Psn::new(7), mad: &golden.bytes };
-            Sent::plain(way(golden.name), packet.encode(&way(golden.name)).to_vec())
+            Sent::plain(path(golden.name), packet.encode(&path(golden.name)).to_vec())
         })
         .collect();
     let Some(dissected) = dissect("cm", &datagrams, &[]) else { return };
     for (golden, frame) in messages.iter().zip(&dissected) {
         let frame = Frame { name: golden.name, layers: frame };
-        frame.check_clean(&way(golden.name));
+        frame.check_clean(&path(golden.name));
         frame.check_numbers(&management_headers(golden));
         frame.check_numbers(&message_fields(&golden.mad.message));
         frame.check_texts(&message_texts(&golden.mad.message));
@@ -100,22 +101,23 @@ fn connection_management_dissects_field_by_field() {
 
 /// Each packet over each IP version.
 fn with_ways(packets: &[golden::Golden]) -> impl Iterator<Item = (&golden::Golden, Addresses)> {
-    packets.iter().flat_map(|golden| common::ways().map(|way| (golden, way)))
+    packets.iter().flat_map(|golden| common::paths().map(|path| (golden, path)))
 }
 
 fn datagrams(packets: &[golden::Golden]) -> Vec<Sent> {
-    let assemble = |(golden, way): (&golden::Golden, Addresses)| {
+    let assemble = |(golden, path): (&golden::Golden, Addresses)| {
         let mut out = Vec::new();
         let payload = common::payload(golden.packet.payload_len);
-        codec::assemble(golden.format, &golden.packet, &[&payload], &way, &mut out).expect("a legal packet");
-        Sent::plain(way, out)
+        codec::assemble(golden.format, &golden.packet, &[&payload], &path, &mut out).expect("a legal packet");
+        Sent::plain(path, out)
     };
     with_ways(packets).map(assemble).collect()
 }
 
 impl Frame<'_> {
-    /// No complaint of tshark's, checksums right, and the ICRC right for what tshark says the fields are.
-    fn check_clean(&self, way: &Addresses) {
+    /// Checks that tshark reports no problem, that checksums are right, and that the ICRC is right for the fields
+    /// that tshark shows.
+    fn check_clean(&self, path: &Addresses) {
         let complaints = [find_key(self.layers, "_ws.malformed"), find_key(self.layers, "_ws.expert")];
         assert_eq!(complaints, [None, None], "{}", self.name);
         assert_eq!(self.number("udp.checksum.status"), 1, "{}: UDP checksum", self.name);
@@ -124,7 +126,7 @@ impl Frame<'_> {
         let datagram = unhex(self.text("udp.payload"));
         let (covered, icrc) = datagram.split_at(datagram.len() - 4);
         let mut masked = vec![0xff; 8];
-        if way.src().is_ipv4() {
+        if path.src().is_ipv4() {
             assert_eq!(self.number("ip.checksum.status"), 1, "{}: IP checksum", self.name);
             assert_eq!((self.number("ip.id"), self.number("ip.flags.df")), (0, 1), "{}", self.name);
             masked.extend([0x45, 0xff]);
@@ -145,12 +147,12 @@ impl Frame<'_> {
         assert_eq!(icrc, bitwise_crc(&masked), "{}: ICRC", self.name);
     }
 
-    /// What is not a number: payload with padding, immediate data, key, ICRC.
+    /// Checks fields that are not numbers: payload with padding, immediate data, key, ICRC.
     fn check_rest(&self, golden: &golden::Golden) {
         let datagram = self.text("udp.payload");
         let icrc = datagram.get(datagram.len() - 11..).expect("at least four bytes").replace(':', "");
         if golden.packet.headers == Headers::Cnp {
-            // This dissector does not know the opcode and shows everything after the base header as it came.
+            // This dissector does not know the opcode, and shows all bytes after the base header unchanged.
             let reserved = "00:".repeat(16).replace(':', "") + &icrc;
             let vendor = find(&self.layers["infiniband"]["infiniband.vendor_tree"], "infiniband.vendor");
             assert_eq!(vendor.map(|text| text.replace(':', "")), Some(reserved), "{}", self.name);
@@ -270,8 +272,8 @@ fn management_headers(golden: &messages::Golden) -> Numbers {
     ]
 }
 
-/// The numbers of a message, but for the flow labels and the alternate path's packet rate: this dissector reads them
-/// from three bytes of the four.
+/// Returns the numbers of a message, except for the flow labels and the alternate path's packet rate, of which this
+/// dissector reads only three of the four bytes.
 fn message_fields(message: &Message) -> Numbers {
     match message {
         Message::Request(message) => request_fields(message),
@@ -379,7 +381,7 @@ fn reply_fields(message: &rnic_wire::cm::Reply) -> Numbers {
     ]
 }
 
-/// What tshark prints as text: addresses and private data.
+/// Returns the fields that tshark prints as text: addresses and private data.
 fn message_texts(message: &Message) -> Vec<(&'static str, String)> {
     match message {
         Message::Request(message) if message.alternate.is_none() => vec![
@@ -406,7 +408,7 @@ fn message_texts(message: &Message) -> Vec<(&'static str, String)> {
         Message::Reply(message) => vec![("infiniband.cm.rep.private", hex(&message.private_data.0))],
         Message::ReadyToUse(message) => vec![("infiniband.cm.rtu.private", hex(&message.private_data.0))],
         Message::DisconnectRequest(message) => vec![("infiniband.cm.dreq.private", hex(&message.private_data.0))],
-        // The dissector knows these by name only.
+        // The dissector knows only the names of these messages.
         Message::LookupRequest(_) | Message::LookupReply(_) => vec![],
         Message::DisconnectReply(message) => vec![("infiniband.cm.drsp.private", hex(&message.private_data.0))],
     }

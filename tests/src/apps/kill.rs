@@ -30,26 +30,30 @@ const fn endless(name: &'static str, server: &'static str, client: &'static str)
     }
 }
 
-/// Kills the server or the client of `case` after `delay`; the other side must exit by itself within [`NOTICE`].
-pub fn kill(case: &Case, place: &Place, server: bool, delay: Duration) -> Outcome {
+/// Kills the server or the client of `case` after `delay`; the other side must exit by itself within [`EXIT_TIME_MAX`].
+pub fn kill(case: &Case, place: &Place, kills_server: bool, delay: Duration) -> Outcome {
     let before = leftovers::names();
     let mut pair = match Pair::start(case, place) {
         Ok(pair) => pair,
         Err(error) => return Outcome::Failed(error),
     };
     std::thread::sleep(delay);
-    pair.kill(server);
+    pair.kill(kills_server);
     let killed = Instant::now();
-    let survivor = pair.survivor(server);
-    if !survivor.wait(NOTICE) {
-        return Outcome::Failed(format!("{} s later: {}", NOTICE.as_secs(), survivor.tail()));
+    let survivor = pair.survivor(kills_server);
+    if !survivor.wait(EXIT_TIME_MAX) {
+        return Outcome::Failed(format!("{} s later: {}", EXIT_TIME_MAX.as_secs(), survivor.tail()));
     }
-    let took = killed.elapsed();
+    let exit_time = killed.elapsed();
     drop(pair);
     let left: Vec<String> = leftovers::names().difference(&before).cloned().collect();
-    if left.is_empty() { Outcome::Passed(took) } else { Outcome::Failed(format!("left behind: {}", left.join(", "))) }
+    if left.is_empty() {
+        Outcome::Passed(exit_time)
+    } else {
+        Outcome::Failed(format!("left behind: {}", left.join(", ")))
+    }
 }
 
 /// Maximum time until the survivor exits: verbs programs request half a second of retries, and a loaded machine needs
 /// more time.
-const NOTICE: Duration = Duration::from_secs(10);
+const EXIT_TIME_MAX: Duration = Duration::from_secs(10);

@@ -33,7 +33,7 @@ pub fn run(case: &Case, place: &Place) -> Outcome {
             return Outcome::Skipped(format!("{program} is not installed"));
         }
     }
-    let end = Instant::now() + Duration::from_secs(case.seconds);
+    let deadline = Instant::now() + Duration::from_secs(case.seconds);
     loop {
         let outcome = match Pair::start(case, place) {
             Ok(mut pair) => pair.finish(case),
@@ -41,15 +41,15 @@ pub fn run(case: &Case, place: &Place) -> Outcome {
         };
         // perftest binds its port long before it listens there, and its client exits when its connection is rejected.
         match outcome {
-            Outcome::Failed(why) if why.contains("REJECTED; error: 8") && Instant::now() < end => {}
+            Outcome::Failed(why) if why.contains("REJECTED; error: 8") && Instant::now() < deadline => {}
             outcome => return outcome,
         }
     }
 }
 
 /// Starts one side of a case at `place`; `line` is the command line, with environment settings in front of the program.
-fn launch(name: &'static str, line: &str, place: &Place, server: bool) -> Result<Running, String> {
-    let mut command: Command = place.command(server);
+fn launch(name: &'static str, line: &str, place: &Place, is_server: bool) -> Result<Running, String> {
+    let mut command: Command = place.command(is_server);
     let (settings, words): (Vec<&str>, Vec<&str>) = split(line);
     command.envs(settings.iter().filter_map(|setting| setting.split_once('=')));
     command.args(words).stdin(Stdio::null());
@@ -87,8 +87,8 @@ impl Pair {
     }
 
     /// Kills the server or the client with SIGKILL.
-    pub(super) fn kill(&mut self, server: bool) {
-        let victim = if server { self.server.as_mut().expect("the case has a server") } else { &mut self.client };
+    pub(super) fn kill(&mut self, is_server: bool) {
+        let victim = if is_server { self.server.as_mut().expect("the case has a server") } else { &mut self.client };
         victim.kill();
     }
 
@@ -117,18 +117,20 @@ impl Pair {
     }
 
     fn judge(&mut self, case: &Case) -> Outcome {
-        let right = self.client.has_succeeded() && self.server.as_mut().is_none_or(Running::has_succeeded);
-        let says = match case.check {
+        let succeeded = self.client.has_succeeded() && self.server.as_mut().is_none_or(Running::has_succeeded);
+        let output_matches = match case.check {
             Check::Exit => true,
             Check::Says(text) => self.client.said().contains(text),
             Check::AsWithout(_) => Some(results(&self.client.said())) == self.results,
         };
-        if right && says {
+        if succeeded && output_matches {
             return Outcome::Passed(self.start.elapsed());
         }
         let mut why = vec![self.client.tail()];
         why.extend(self.server.as_mut().map(Running::tail));
-        why.extend(self.results.as_ref().map(|results| format!("without us:\n    {}", results.join("\n    "))));
+        why.extend(
+            self.results.as_ref().map(|results| format!("results without OpenRNIC:\n    {}", results.join("\n    "))),
+        );
         Outcome::Failed(why.join("\n  "))
     }
 }
@@ -136,29 +138,29 @@ impl Pair {
 /// Splits a command line into the settings in front of the program, and the program with its arguments.
 fn split(line: &str) -> (Vec<&str>, Vec<&str>) {
     let words: Vec<&str> = line.split_whitespace().collect();
-    let at = words.iter().position(|word| !word.contains('=')).unwrap_or(words.len());
-    (words[..at].to_vec(), words[at..].to_vec())
+    let program_index = words.iter().position(|word| !word.contains('=')).unwrap_or(words.len());
+    (words[..program_index].to_vec(), words[program_index..].to_vec())
 }
 
 /// Returns a port that is not in use at the moment.
 pub(crate) fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("it is bound").port()
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    listener.local_addr().expect("the listener is bound").port()
 }
 
 /// Waits until the server accepts clients, over TCP or (the connection manager) UDP.
 pub(crate) fn wait_for_port(server: &mut Running, port: &str) -> Result<(), String> {
-    let port: u16 = port.parse().expect("a number made above");
-    let wanted = format!(":{port:04X}");
-    let end = Instant::now() + Duration::from_secs(10);
-    while Instant::now() < end {
+    let port: u16 = port.parse().expect("the port is a number");
+    let port_text = format!(":{port:04X}");
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while Instant::now() < deadline {
         if server.has_ended() {
             return Err(format!("the server ended before a client came\n  {}", server.tail()));
         }
         let id = server.child.id();
         let listens = ["tcp", "tcp6", "udp", "udp6"].iter().any(|table| {
             let sockets = fs::read_to_string(format!("/proc/{id}/net/{table}")).unwrap_or_default();
-            sockets.lines().any(|line| line.split_whitespace().nth(1).is_some_and(|local| local.ends_with(&wanted)))
+            sockets.lines().any(|line| line.split_whitespace().nth(1).is_some_and(|local| local.ends_with(&port_text)))
         });
         if listens {
             // The connection manager's port is bound a moment before the program listens on it, and perftest exits on a
@@ -207,7 +209,11 @@ fn results_without(line: &str, place: &Place) -> Result<Vec<String>, String> {
     let said = String::from_utf8_lossy(&output.stdout);
     match results(&said) {
         results if output.status.success() && !results.is_empty() => Ok(results),
-        _ => Err(format!("without us ({}): {said}{}", output.status, String::from_utf8_lossy(&output.stderr))),
+        _ => Err(format!(
+            "the run without OpenRNIC failed or printed no results ({}): {said}{}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        )),
     }
 }
 

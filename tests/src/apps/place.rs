@@ -80,7 +80,7 @@ impl Place {
     ) -> Result<Self, PlaceError> {
         let programs = TempDir::with_prefix("rnic-apps-")?;
         fs::set_permissions(programs.path(), fs::Permissions::from_mode(0o755))?;
-        let missing = |what: &Path| PlaceError(format!("{} is not there: run `make build` first", what.display()));
+        let missing = |path: &Path| PlaceError(format!("{} is not there: run `make build` first", path.display()));
         let command = bin.join("rnic");
         if !command.is_file() {
             return Err(missing(&command));
@@ -98,7 +98,7 @@ impl Place {
         Ok(Self { conditions, programs, transport, flags, confinement })
     }
 
-    /// Returns the conditions.
+    /// Returns the conditions under which programs run in this environment.
     pub fn conditions(&self) -> Conditions {
         self.conditions
     }
@@ -117,12 +117,12 @@ impl Place {
     }
 
     /// Returns a command that runs under `rnic run` in this environment, for the server's side or the client's.
-    pub fn command(&self, server: bool) -> Command {
+    pub fn command(&self, is_server: bool) -> Command {
         let rnic = self.programs.path().join("rnic");
         let mut command = match &self.confinement {
             None => Command::new(rnic),
             Some(confinement) => {
-                let mut command = confinement.cable.inside(if server { 0 } else { 1 });
+                let mut command = confinement.cable.inside(if is_server { 0 } else { 1 });
                 command.args(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"]);
                 command.args(["prlimit", "--memlock=8388608:8388608"]).arg(rnic);
                 command
@@ -159,9 +159,9 @@ struct Confinement {
 impl Confinement {
     fn make() -> Result<Self, PlaceError> {
         let receive_buffer_max = fs::read_to_string(RECEIVE_BUFFER_MAX)?;
-        let made = Self { cable: Cable::lay().map_err(PlaceError)?, receive_buffer_max };
+        let confinement = Self { cable: Cable::create().map_err(PlaceError)?, receive_buffer_max };
         fs::write(RECEIVE_BUFFER_MAX, "212992")?;
-        Ok(made)
+        Ok(confinement)
     }
 }
 

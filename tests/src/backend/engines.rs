@@ -10,14 +10,14 @@ use std::hash::{Hash, Hasher};
 use rnic_base::{BitRate, Duration, RandomStream, RandomStreams, Time};
 use rnic_engine::{
     Access, Arrival, AsyncEvent, Completion, CqId, Departure, Dma, Engine, EngineConfig, EngineStats, FalconArrival,
-    Key, MemoryFault, MemoryRegion, NamespaceConfig, NamespaceId, PdId, PeerId, PostError, QpAttributes, QpConnection,
-    QpInfo, QpTiming, RecvRequest, RxMeta, Segment, SendRequest, SrqId, TransmitKind,
+    Key, LimitSource, MemoryFault, MemoryRegion, NamespaceConfig, NamespaceId, PdId, PeerId, PostError, QpAttributes,
+    QpConnection, QpInfo, QpTiming, RateLimit, RecvRequest, RxMeta, Segment, SendRequest, SrqId, TransmitKind,
 };
 use rnic_wire::falcon::{self, FlowLabel, codec};
 use rnic_wire::{Format, Packet, Qpn};
 
 use super::{Backend, RegionId};
-use crate::scenario::{Scenario, Trouble};
+use crate::scenario::{Faults, Scenario};
 
 struct Region {
     bytes: Vec<u8>,
@@ -32,27 +32,27 @@ struct Host {
     kept: BTreeMap<u64, Vec<u8>>,
     /// Time until which the link is busy.
     busy_until: Time,
-    trouble: Trouble,
+    faults: Faults,
     in_burst: bool,
     random: RandomStream,
 }
 
 /// A packet of either protocol family.
 #[derive(Clone)]
-enum Any {
+enum AnyPacket {
     Roce { format: Format, packet: Packet },
     Falcon { packet: falcon::Packet, label: FlowLabel },
 }
 
-struct Flying {
+struct PacketInFlight {
     from: usize,
     to: usize,
-    packet: Any,
+    packet: AnyPacket,
     payload: Vec<u8>,
 }
 
 enum Event {
-    Arrive(Box<Flying>),
+    Arrive(Box<PacketInFlight>),
     Free(usize),
 }
 
@@ -64,7 +64,7 @@ pub struct Engines {
     count: u64,
     rate: BitRate,
     delay: Duration,
-    is_well: bool,
+    is_faultless: bool,
     hash: DefaultHasher,
 }
 
@@ -78,18 +78,18 @@ impl Engines {
     /// Never: a new engine has space for a protection domain.
     pub fn new(scenario: &Scenario) -> Self {
         let streams = RandomStreams::new(scenario.seed);
-        let rate = BitRate::gbps(scenario.wiring.rate_gbps);
-        let hosts = scenario.troubles.iter().enumerate().map(|(host, trouble)| {
+        let rate = BitRate::gbps(scenario.network.rate_gbps);
+        let hosts = scenario.faults.iter().enumerate().map(|(host, faults)| {
             let secret = scenario.seed.wrapping_mul(31).wrapping_add(host as u64);
             let mut engine = Engine::new(EngineConfig { line_rate: rate, secret, ..EngineConfig::default() });
-            let pd = engine.objects_mut().create_pd().expect("a protection domain");
+            let pd = engine.objects_mut().create_pd().expect("a new engine has a free protection domain");
             Host {
                 engine,
                 pd,
                 regions: Vec::new(),
                 kept: BTreeMap::new(),
                 busy_until: Time::ZERO,
-                trouble: *trouble,
+                faults: *faults,
                 in_burst: false,
                 random: streams.stream(&format!("engines/host-{host}")),
             }
@@ -100,8 +100,8 @@ impl Engines {
             events: BTreeMap::new(),
             count: 0,
             rate,
-            delay: scenario.wiring.delay,
-            is_well: false,
+            delay: scenario.network.delay,
+            is_faultless: false,
             hash: DefaultHasher::new(),
         }
     }
@@ -112,38 +112,42 @@ impl Engines {
     }
 
     /// Transmits packets of `from` while its link is free.
-    fn pump(&mut self, from: usize) {
+    fn transmit_all(&mut self, from: usize) {
         while self.hosts[from].busy_until <= self.now {
-            let Some((to, kind, flying)) = self.hosts[from].next_packet(self.now, from) else { return };
-            let bytes = flying.payload.len() as u64 + FRAME_BYTES;
+            let Some((to, kind, in_flight)) = self.hosts[from].next_packet(self.now, from) else { return };
+            let bytes = in_flight.payload.len() as u64 + FRAME_OVERHEAD_BYTES;
             let host = &mut self.hosts[from];
             host.busy_until = self.now + self.rate.serialize(bytes);
             let (free, is_ack) = (host.busy_until, kind == TransmitKind::Ack);
             self.schedule(free, Event::Free(from));
-            let fates = if self.is_well { [Some(Duration::ZERO), None] } else { self.hosts[from].fate(free, is_ack) };
-            for late in fates.into_iter().flatten() {
-                let Flying { ref packet, ref payload, .. } = flying;
-                let copy = Flying { from, to, packet: packet.clone(), payload: payload.clone() };
-                self.schedule(free + self.delay + late, Event::Arrive(Box::new(copy)));
+            let delays = if self.is_faultless {
+                [Some(Duration::ZERO), None]
+            } else {
+                self.hosts[from].copy_delays(free, is_ack)
+            };
+            for delay in delays.into_iter().flatten() {
+                let PacketInFlight { ref packet, ref payload, .. } = in_flight;
+                let copy = PacketInFlight { from, to, packet: packet.clone(), payload: payload.clone() };
+                self.schedule(free + self.delay + delay, Event::Arrive(Box::new(copy)));
             }
         }
     }
 
-    fn arrive(&mut self, flying: &Flying) {
-        let Flying { from, to, packet, payload } = flying;
+    fn arrive(&mut self, in_flight: &PacketInFlight) {
+        let PacketInFlight { from, to, packet, payload } = in_flight;
         let Host { engine, regions, kept, .. } = &mut self.hosts[*to];
-        let mut ram = Ram { regions, payload, kept };
+        let mut memory = HostMemory { regions, payload, kept };
         let peer = PeerId(*from as u32);
         match packet {
-            Any::Roce { format, packet } => {
+            AnyPacket::Roce { format, packet } => {
                 (self.now, to, packet.psn, packet.dest_qpn).hash(&mut self.hash);
                 let meta = RxMeta { peer, congested: false };
-                engine.receive(self.now, Arrival::Roce(*format, packet, meta), &mut ram);
+                engine.receive(self.now, Arrival::Roce(*format, packet, meta), &mut memory);
             }
-            Any::Falcon { packet, label } => {
+            AnyPacket::Falcon { packet, label } => {
                 (self.now, to, packet).hash(&mut self.hash);
                 let arrival = FalconArrival { packet, peer, label: *label, congested: false, hops: 1, csig: None };
-                engine.receive(self.now, Arrival::Falcon(arrival), &mut ram);
+                engine.receive(self.now, Arrival::Falcon(arrival), &mut memory);
             }
         }
     }
@@ -159,67 +163,70 @@ impl Engines {
         if event == Some(next) {
             let Some((_, event)) = self.events.pop_first() else { return false };
             match event {
-                Event::Free(host) => self.pump(host),
-                Event::Arrive(flying) => {
-                    self.arrive(&flying);
-                    self.pump(flying.to);
+                Event::Free(host) => self.transmit_all(host),
+                Event::Arrive(in_flight) => {
+                    self.arrive(&in_flight);
+                    self.transmit_all(in_flight.to);
                 }
             }
         } else if let Some((_, host)) = timer {
             self.hosts[host].engine.tick(next);
-            self.pump(host);
+            self.transmit_all(host);
         }
         true
     }
 
-    fn with_engine<T>(&mut self, host: usize, act: impl FnOnce(&mut Engine, Time) -> T) -> T {
+    fn with_engine<T>(&mut self, host: usize, operation: impl FnOnce(&mut Engine, Time) -> T) -> T {
         let now = self.now;
-        let answer = act(&mut self.hosts[host].engine, now);
-        self.pump(host);
-        answer
+        let result = operation(&mut self.hosts[host].engine, now);
+        self.transmit_all(host);
+        result
     }
 }
 
 impl Host {
     /// Returns the next packet, its destination and its type.
-    fn next_packet(&mut self, now: Time, from: usize) -> Option<(usize, TransmitKind, Flying)> {
+    fn next_packet(&mut self, now: Time, from: usize) -> Option<(usize, TransmitKind, PacketInFlight)> {
         let (to, kind, packet) = match self.engine.transmit(now)? {
             Departure::Roce(transmit) => {
-                let packet = Any::Roce { format: transmit.format, packet: transmit.packet };
+                let packet = AnyPacket::Roce { format: transmit.format, packet: transmit.packet };
                 (transmit.peer, transmit.kind, packet)
             }
             Departure::Falcon(transmit) => {
-                let packet = Any::Falcon { packet: transmit.packet, label: transmit.label };
+                let packet = AnyPacket::Falcon { packet: transmit.packet, label: transmit.label };
                 (transmit.peer, transmit.kind, packet)
             }
+            Departure::Message(_) => unreachable!("engines send messages only if their configuration says so"),
         };
         let mut payload = Vec::new();
         for segment in self.engine.segments() {
-            let (region, range) = place(segment);
+            let (region, range) = locate(segment);
             payload.extend_from_slice(&self.regions[region].bytes[range]);
         }
         let packet = match packet {
-            Any::Falcon { packet, label } => Any::Falcon { packet: encode_and_decode(&packet, &payload), label },
-            roce @ Any::Roce { .. } => roce,
+            AnyPacket::Falcon { packet, label } => {
+                AnyPacket::Falcon { packet: encode_and_decode(&packet, &payload), label }
+            }
+            roce @ AnyPacket::Roce { .. } => roce,
         };
         let to = to.0 as usize;
-        Some((to, kind, Flying { from, to, packet, payload }))
+        Some((to, kind, PacketInFlight { from, to, packet, payload }))
     }
 
     /// Returns the extra delay of each copy of a packet that is sent at `at`: none when it is lost, two when it is
     /// duplicated.
-    fn fate(&mut self, at: Time, is_ack: bool) -> [Option<Duration>; 2] {
-        let Self { trouble, random, in_burst, .. } = self;
-        *in_burst = if *in_burst { random.below(8) > 0 } else { random.chance(trouble.burst) };
-        let is_down = trouble.down.is_some_and(|down| down.from <= at && at < down.until);
-        let mut is_lost = *in_burst || is_down || random.chance(trouble.loss) || random.chance(trouble.corrupt);
-        is_lost |= is_ack && (random.chance(trouble.ack_loss) || random.chance(trouble.ack_corrupt));
-        let twice = random.chance(trouble.duplicate);
+    fn copy_delays(&mut self, at: Time, is_ack: bool) -> [Option<Duration>; 2] {
+        let Self { faults, random, in_burst, .. } = self;
+        *in_burst = if *in_burst { random.below(8) > 0 } else { random.chance(faults.burst) };
+        let is_down = faults.down.is_some_and(|down| down.from <= at && at < down.until);
+        let mut is_lost = *in_burst || is_down || random.chance(faults.loss) || random.chance(faults.corrupt);
+        is_lost |= is_ack && (random.chance(faults.ack_loss) || random.chance(faults.ack_corrupt));
+        let twice = random.chance(faults.duplicate);
         [!is_lost, !is_lost && twice].map(|arrives| {
             arrives.then(|| {
-                let jitter = trouble.jitter.as_ps();
-                let held = if random.chance(trouble.reorder) { trouble.hold } else { Duration::ZERO };
-                trouble.delay + held + Duration::from_ps(if jitter > 0 { random.below(jitter) } else { 0 })
+                let jitter = faults.jitter.as_ps();
+                let held = if random.chance(faults.reorder) { faults.hold } else { Duration::ZERO };
+                faults.delay + held + Duration::from_ps(if jitter > 0 { random.below(jitter) } else { 0 })
             })
         })
     }
@@ -232,33 +239,33 @@ fn encode_and_decode(packet: &falcon::Packet, payload: &[u8]) -> falcon::Packet 
     let mut message = headers[..len].to_vec();
     message.extend_from_slice(payload);
     message.resize(message.len() + packet.pad_len() as usize, 0);
-    let decoded = codec::decode(&message, packet.timestamp).expect("and decoded");
-    assert_eq!(decoded.packet, *packet, "and nothing is lost by that");
+    let decoded = codec::decode(&message, packet.timestamp).expect("the engine's packets can be decoded");
+    assert_eq!(decoded.packet, *packet, "the packet has changed");
     decoded.packet
 }
 
-fn place(segment: &Segment) -> (usize, core::ops::Range<usize>) {
+fn locate(segment: &Segment) -> (usize, core::ops::Range<usize>) {
     let start = (segment.local % REGION_STRIDE) as usize;
     ((segment.local / REGION_STRIDE) as usize, start..start + segment.len as usize)
 }
 
 /// Memory access of a received packet.
-struct Ram<'a> {
+struct HostMemory<'a> {
     regions: &'a mut [Region],
     payload: &'a [u8],
     kept: &'a mut BTreeMap<u64, Vec<u8>>,
 }
 
-impl Ram<'_> {
+impl HostMemory<'_> {
     fn word(&mut self, local: u64) -> &mut [u8; 8] {
-        let (region, range) = place(&Segment { local, len: 8 });
+        let (region, range) = locate(&Segment { local, len: 8 });
         (&mut self.regions[region].bytes[range]).try_into().expect("eight bytes")
     }
 }
 
-impl Dma for Ram<'_> {
+impl Dma for HostMemory<'_> {
     fn place(&mut self, offset: u32, target: Segment) -> Result<(), MemoryFault> {
-        let ((region, range), from) = (place(&target), offset as usize);
+        let ((region, range), from) = (locate(&target), offset as usize);
         self.regions[region].bytes[range].copy_from_slice(&self.payload[from..from + target.len as usize]);
         Ok(())
     }
@@ -286,18 +293,18 @@ impl Dma for Ram<'_> {
 
     fn keep(&mut self, handle: u64) {
         let before = self.kept.insert(handle, self.payload.to_vec());
-        assert!(before.is_none(), "{handle:#x} is kept twice");
+        assert!(before.is_none(), "{handle:#x} is stored twice");
     }
 
     fn place_kept(&mut self, handle: u64, offset: u32, target: Segment) -> Result<(), MemoryFault> {
-        let ((region, range), from) = (place(&target), offset as usize);
-        let payload = self.kept.get(&handle).expect("it is kept");
+        let ((region, range), from) = (locate(&target), offset as usize);
+        let payload = self.kept.get(&handle).expect("the payload is stored");
         self.regions[region].bytes[range].copy_from_slice(&payload[from..from + target.len as usize]);
         Ok(())
     }
 
     fn release(&mut self, handle: u64) {
-        assert!(self.kept.remove(&handle).is_some(), "{handle:#x} is not kept");
+        assert!(self.kept.remove(&handle).is_some(), "{handle:#x} is not stored");
     }
 }
 
@@ -309,22 +316,22 @@ impl Backend for Engines {
     fn advance(&mut self, span: Duration) {
         let until = self.now + span;
         for host in 0..self.hosts.len() {
-            self.pump(host);
+            self.transmit_all(host);
         }
         let mut steps_now = (self.now, 0);
         while self.step(until) {
             steps_now = if steps_now.0 == self.now { (self.now, steps_now.1 + 1) } else { (self.now, 0) };
-            assert!(steps_now.1 < STEPS_MAX, "something happens again and again at {}", self.now);
+            assert!(steps_now.1 < EVENTS_PER_INSTANT_MAX, "too many events at {}", self.now);
         }
         self.now = until;
     }
 
     fn end_faults(&mut self) {
-        self.is_well = true;
+        self.is_faultless = true;
     }
 
-    fn patience(&self) -> Duration {
-        PATIENCE
+    fn no_progress_time_max(&self) -> Duration {
+        NO_PROGRESS_TIME_MAX
     }
 
     fn domain(&self, host: usize) -> PdId {
@@ -335,14 +342,14 @@ impl Backend for Engines {
         let Host { engine, pd, regions, .. } = &mut self.hosts[host];
         let number = regions.len();
         let local = number as u64 * REGION_STRIDE;
-        let region = MemoryRegion { pd: *pd, addr: ADDRESS + local, len: len as u64, local, access };
-        let key = engine.objects_mut().register(region).expect("a legal region");
+        let region = MemoryRegion { pd: *pd, addr: BASE_ADDRESS + local, len: len as u64, local, access };
+        let key = engine.objects_mut().register(region).expect("the region is valid");
         regions.push(Region { bytes: vec![0; len], key });
         RegionId(number)
     }
 
     fn region(&self, host: usize, region: RegionId) -> (u64, u32) {
-        (ADDRESS + region.0 as u64 * REGION_STRIDE, self.hosts[host].regions[region.0].key.0)
+        (BASE_ADDRESS + region.0 as u64 * REGION_STRIDE, self.hosts[host].regions[region.0].key.0)
     }
 
     fn bytes(&mut self, host: usize, region: RegionId) -> &mut [u8] {
@@ -358,8 +365,8 @@ impl Backend for Engines {
     fn register_part(&mut self, host: usize, region: RegionId, offset: usize, len: usize, access: Access) -> Key {
         let local = region.0 as u64 * REGION_STRIDE + offset as u64;
         let pd = self.domain(host);
-        let part = MemoryRegion { pd, addr: ADDRESS + local, len: len as u64, local, access };
-        self.with_engine(host, |engine, _| engine.objects_mut().register(part)).expect("a legal region")
+        let part = MemoryRegion { pd, addr: BASE_ADDRESS + local, len: len as u64, local, access };
+        self.with_engine(host, |engine, _| engine.objects_mut().register(part)).expect("the region is valid")
     }
 
     fn deregister_part(&mut self, host: usize, key: Key) {
@@ -367,53 +374,68 @@ impl Backend for Engines {
     }
 
     fn create_cq(&mut self, host: usize, capacity: u32) -> CqId {
-        self.with_engine(host, |engine, _| engine.objects_mut().create_cq(capacity)).expect("a legal size")
+        self.with_engine(host, |engine, _| engine.objects_mut().create_cq(capacity)).expect("the size is valid")
     }
 
     fn create_srq(&mut self, host: usize, entries: u32, sges: u32) -> SrqId {
         let pd = self.domain(host);
-        self.with_engine(host, |engine, _| engine.objects_mut().create_srq(pd, entries, sges)).expect("legal sizes")
+        self.with_engine(host, |engine, _| engine.objects_mut().create_srq(pd, entries, sges)).expect("valid sizes")
     }
 
     fn create_namespace(&mut self, host: usize, config: &NamespaceConfig) -> NamespaceId {
-        self.with_engine(host, |engine, _| engine.nvme().create_namespace(config)).expect("a legal namespace")
+        self.with_engine(host, |engine, _| engine.nvme().create_namespace(config)).expect("the namespace is valid")
     }
 
     fn create_qp(&mut self, host: usize, attributes: &QpAttributes) -> Qpn {
-        self.with_engine(host, |engine, _| engine.create_qp(attributes)).expect("legal attributes")
+        self.with_engine(host, |engine, _| engine.create_qp(attributes)).expect("the attributes are valid")
     }
 
     fn connect_qp(&mut self, host: usize, qpn: Qpn, to: usize, connection: &QpConnection, timing: &QpTiming) {
         let connection = QpConnection { peer: PeerId(to as u32), ..*connection };
         self.with_engine(host, |engine, now| {
-            engine.modify_to_init(qpn).expect("from reset");
-            engine.modify_to_rtr(qpn, &connection).expect("legal attributes");
-            engine.modify_to_rts(now, qpn, timing).expect("legal attributes");
+            engine.modify_to_init(qpn).expect("the queue pair is reset");
+            engine.modify_to_rtr(qpn, &connection).expect("the attributes are valid");
+            engine.modify_to_rts(now, qpn, timing).expect("the attributes are valid");
         });
     }
 
     fn fail_qp(&mut self, host: usize, qpn: Qpn) {
-        self.with_engine(host, |engine, _| engine.modify_to_error(qpn)).expect("it exists");
+        self.with_engine(host, |engine, _| engine.modify_to_error(qpn)).expect("the queue pair exists");
     }
 
     fn reset_qp(&mut self, host: usize, qpn: Qpn) {
-        self.with_engine(host, |engine, _| engine.modify_to_reset(qpn)).expect("it exists");
+        self.with_engine(host, |engine, _| engine.modify_to_reset(qpn)).expect("the queue pair exists");
     }
 
     fn drain_qp(&mut self, host: usize, qpn: Qpn) {
-        self.with_engine(host, |engine, _| engine.modify_to_sqd(qpn)).expect("it was ready to send");
+        self.with_engine(host, |engine, _| engine.modify_to_sqd(qpn)).expect("the queue pair is ready to send");
     }
 
     fn resume_qp(&mut self, host: usize, qpn: Qpn, timing: &QpTiming) {
-        self.with_engine(host, |engine, now| engine.modify_to_rts(now, qpn, timing)).expect("it was drained");
+        self.with_engine(host, |engine, now| engine.modify_to_rts(now, qpn, timing)).expect("the queue is drained");
     }
 
     fn destroy_qp(&mut self, host: usize, qpn: Qpn) {
-        self.with_engine(host, |engine, _| engine.destroy_qp(qpn)).expect("it exists");
+        self.with_engine(host, |engine, _| engine.destroy_qp(qpn)).expect("the queue pair exists");
     }
 
     fn set_peer_limit(&mut self, host: usize, to: usize, packets: Option<u64>) {
         self.with_engine(host, |engine, _| engine.set_peer_limit(PeerId(to as u32), packets));
+    }
+
+    fn set_rate_limit(&mut self, host: usize, qpn: Qpn, rate: Option<BitRate>) {
+        let limit = rate.map(|rate| RateLimit { rate, burst_bytes: None });
+        let set = self.with_engine(host, |engine, now| engine.set_rate_limit(now, qpn, LimitSource::Program, limit));
+        set.expect("the queue pair exists, and the rate is in range");
+    }
+
+    fn set_weight(&mut self, host: usize, qpn: Qpn, weight: u16) {
+        let set = self.with_engine(host, |engine, now| engine.sharing().set_weight(now, qpn, weight));
+        set.expect("the queue pair exists, and the weight is in range");
+    }
+
+    fn set_capacity(&mut self, host: usize, capacity: Option<BitRate>) {
+        self.with_engine(host, |engine, _| engine.sharing().set_capacity(capacity));
     }
 
     fn post_send(&mut self, host: usize, qpn: Qpn, request: &SendRequest<'_>) -> Result<(), PostError> {
@@ -445,10 +467,10 @@ impl Backend for Engines {
     }
 
     fn finish(&mut self) -> Result<Option<String>, String> {
-        let until = self.now + REST;
+        let until = self.now + DRAIN_TIME;
         self.advance(until.since(self.now));
         if !self.events.is_empty() {
-            return Err(format!("packets are still in flight after {REST}"));
+            return Err(format!("packets are still in flight after {DRAIN_TIME}"));
         }
         for (number, host) in self.hosts.iter().enumerate() {
             if !host.engine.falcon_stats().is_none_or(|stats| stats.is_idle) {
@@ -460,18 +482,18 @@ impl Backend for Engines {
 }
 
 /// First address of the first region.
-const ADDRESS: u64 = 0x1000_0000;
+const BASE_ADDRESS: u64 = 0x1000_0000;
 
 /// Approximate bytes of headers and framing around a payload.
-const FRAME_BYTES: u64 = 100;
+const FRAME_OVERHEAD_BYTES: u64 = 100;
 
 /// Maximum number of events at one instant.
-const STEPS_MAX: u32 = 1_000_000;
+const EVENTS_PER_INSTANT_MAX: u32 = 1_000_000;
 
 /// Time without progress after which a run is considered stuck: dozens of the longest interval that Swift leaves
 /// between two packets where delays are a hundred times its target (a round trip of 400 us divided by a window of
 /// 1/1024).
-const PATIENCE: Duration = Duration::from_secs(20);
+const NO_PROGRESS_TIME_MAX: Duration = Duration::from_secs(20);
 
 /// Final waiting time: longer than any delay that scenarios generate.
-const REST: Duration = Duration::from_secs(2);
+const DRAIN_TIME: Duration = Duration::from_secs(2);

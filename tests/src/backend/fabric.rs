@@ -2,10 +2,11 @@
 
 use core::ops::ControlFlow;
 
-use rnic_base::{Duration, Time};
+use rnic_base::{BitRate, Duration, Time};
 use rnic_engine::{
-    Access, AsyncEvent, Completion, CqId, Engine, EngineStats, Key, MemoryRegion, NamespaceConfig, NamespaceId, PdId,
-    PeerId, PostError, QpAttributes, QpConnection, QpInfo, QpTiming, RecvRequest, SendRequest, SrqId,
+    Access, AsyncEvent, Completion, CqId, Engine, EngineStats, Key, LimitSource, MemoryRegion, NamespaceConfig,
+    NamespaceId, PdId, PeerId, PostError, QpAttributes, QpConnection, QpInfo, QpTiming, RateLimit, RecvRequest,
+    SendRequest, SrqId,
 };
 use rnic_fabric::host::memory::Block;
 use rnic_fabric::{Plan, PlanError, Simulation};
@@ -49,13 +50,13 @@ impl Fabric {
     }
 
     /// Returns the number of a host in the fabric.
-    fn at(&self, host: usize) -> u32 {
+    fn fabric_host(&self, host: usize) -> u32 {
         (host * self.stride) as u32
     }
 
-    fn with_engine<T>(&mut self, host: usize, act: impl FnOnce(&mut Engine, Time) -> T) -> T {
-        let at = self.at(host);
-        self.simulation.with_engine(at, act)
+    fn with_engine<T>(&mut self, host: usize, operation: impl FnOnce(&mut Engine, Time) -> T) -> T {
+        let at = self.fabric_host(host);
+        self.simulation.with_engine(at, operation)
     }
 
     fn region_at(&self, host: usize, region: RegionId) -> &Region {
@@ -77,22 +78,22 @@ impl Backend for Fabric {
         self.simulation.end_faults();
     }
 
-    fn patience(&self) -> Duration {
-        if self.speaks_falcon { PATIENCE_WITH_FALCON } else { PATIENCE }
+    fn no_progress_time_max(&self) -> Duration {
+        if self.speaks_falcon { NO_PROGRESS_TIME_MAX_FALCON } else { NO_PROGRESS_TIME_MAX }
     }
 
     fn domain(&self, host: usize) -> PdId {
-        self.simulation.protection_domain(self.at(host))
+        self.simulation.protection_domain(self.fabric_host(host))
     }
 
     fn register(&mut self, host: usize, len: usize, access: Access) -> RegionId {
         let pd = self.domain(host);
-        let at = self.at(host);
-        let (block, addr, all) = self.simulation.allocate(at, len as u64);
+        let at = self.fabric_host(host);
+        let (block, addr, whole_key) = self.simulation.allocate(at, len as u64);
         let key = self.with_engine(host, |engine, _| {
-            engine.objects_mut().deregister(Key(all)).expect("it was registered just now");
+            engine.objects_mut().deregister(Key(whole_key)).expect("the region is registered");
             let region = MemoryRegion { pd, addr, len: block.len, local: block.local, access };
-            engine.objects_mut().register(region).expect("a legal region")
+            engine.objects_mut().register(region).expect("the region is valid")
         });
         self.regions[host].push(Region { block, addr, key });
         RegionId(self.regions[host].len() - 1)
@@ -105,7 +106,7 @@ impl Backend for Fabric {
 
     fn bytes(&mut self, host: usize, region: RegionId) -> &mut [u8] {
         let Block { local, len } = self.region_at(host, region).block;
-        let at = self.at(host);
+        let at = self.fabric_host(host);
         self.simulation.memory(at).bytes_mut(local, len)
     }
 
@@ -120,7 +121,7 @@ impl Backend for Fabric {
         let Region { block, addr, .. } = self.region_at(host, region);
         let (addr, local) = (*addr + offset as u64, block.local + offset as u64);
         let part = MemoryRegion { pd, addr, len: len as u64, local, access };
-        self.with_engine(host, |engine, _| engine.objects_mut().register(part)).expect("a legal region")
+        self.with_engine(host, |engine, _| engine.objects_mut().register(part)).expect("the region is valid")
     }
 
     fn deregister_part(&mut self, host: usize, key: Key) {
@@ -128,56 +129,71 @@ impl Backend for Fabric {
     }
 
     fn create_cq(&mut self, host: usize, capacity: u32) -> CqId {
-        self.with_engine(host, |engine, _| engine.objects_mut().create_cq(capacity)).expect("a legal size")
+        self.with_engine(host, |engine, _| engine.objects_mut().create_cq(capacity)).expect("the size is valid")
     }
 
     fn create_srq(&mut self, host: usize, entries: u32, sges: u32) -> SrqId {
         let pd = self.domain(host);
         let srq = self.with_engine(host, |engine, _| engine.objects_mut().create_srq(pd, entries, sges));
-        srq.expect("legal sizes")
+        srq.expect("the sizes are valid")
     }
 
     fn create_namespace(&mut self, host: usize, config: &NamespaceConfig) -> NamespaceId {
-        self.with_engine(host, |engine, _| engine.nvme().create_namespace(config)).expect("a legal namespace")
+        self.with_engine(host, |engine, _| engine.nvme().create_namespace(config)).expect("the namespace is valid")
     }
 
     fn create_qp(&mut self, host: usize, attributes: &QpAttributes) -> Qpn {
-        self.with_engine(host, |engine, _| engine.create_qp(attributes)).expect("legal attributes")
+        self.with_engine(host, |engine, _| engine.create_qp(attributes)).expect("the attributes are valid")
     }
 
     fn connect_qp(&mut self, host: usize, qpn: Qpn, to: usize, connection: &QpConnection, timing: &QpTiming) {
-        let connection = QpConnection { peer: PeerId(self.at(to)), ..*connection };
+        let connection = QpConnection { peer: PeerId(self.fabric_host(to)), ..*connection };
         self.with_engine(host, |engine, now| {
-            engine.modify_to_init(qpn).expect("from reset");
-            engine.modify_to_rtr(qpn, &connection).expect("legal attributes");
-            engine.modify_to_rts(now, qpn, timing).expect("legal attributes");
+            engine.modify_to_init(qpn).expect("the queue pair is reset");
+            engine.modify_to_rtr(qpn, &connection).expect("the attributes are valid");
+            engine.modify_to_rts(now, qpn, timing).expect("the attributes are valid");
         });
     }
 
     fn fail_qp(&mut self, host: usize, qpn: Qpn) {
-        self.with_engine(host, |engine, _| engine.modify_to_error(qpn)).expect("it exists");
+        self.with_engine(host, |engine, _| engine.modify_to_error(qpn)).expect("the queue pair exists");
     }
 
     fn reset_qp(&mut self, host: usize, qpn: Qpn) {
-        self.with_engine(host, |engine, _| engine.modify_to_reset(qpn)).expect("it exists");
+        self.with_engine(host, |engine, _| engine.modify_to_reset(qpn)).expect("the queue pair exists");
     }
 
     fn drain_qp(&mut self, host: usize, qpn: Qpn) {
-        self.with_engine(host, |engine, _| engine.modify_to_sqd(qpn)).expect("it was ready to send");
+        self.with_engine(host, |engine, _| engine.modify_to_sqd(qpn)).expect("the queue pair is ready to send");
     }
 
     fn resume_qp(&mut self, host: usize, qpn: Qpn, timing: &QpTiming) {
         let resumed = self.with_engine(host, |engine, now| engine.modify_to_rts(now, qpn, timing));
-        resumed.expect("it was drained");
+        resumed.expect("the queue pair is drained");
     }
 
     fn destroy_qp(&mut self, host: usize, qpn: Qpn) {
-        self.with_engine(host, |engine, _| engine.destroy_qp(qpn)).expect("it exists");
+        self.with_engine(host, |engine, _| engine.destroy_qp(qpn)).expect("the queue pair exists");
     }
 
     fn set_peer_limit(&mut self, host: usize, to: usize, packets: Option<u64>) {
-        let peer = PeerId(self.at(to));
+        let peer = PeerId(self.fabric_host(to));
         self.with_engine(host, |engine, _| engine.set_peer_limit(peer, packets));
+    }
+
+    fn set_rate_limit(&mut self, host: usize, qpn: Qpn, rate: Option<BitRate>) {
+        let limit = rate.map(|rate| RateLimit { rate, burst_bytes: None });
+        let set = self.with_engine(host, |engine, now| engine.set_rate_limit(now, qpn, LimitSource::Program, limit));
+        set.expect("the queue pair exists, and the rate is in range");
+    }
+
+    fn set_weight(&mut self, host: usize, qpn: Qpn, weight: u16) {
+        let set = self.with_engine(host, |engine, now| engine.sharing().set_weight(now, qpn, weight));
+        set.expect("the queue pair exists, and the weight is in range");
+    }
+
+    fn set_capacity(&mut self, host: usize, capacity: Option<BitRate>) {
+        self.with_engine(host, |engine, _| engine.sharing().set_capacity(capacity));
     }
 
     fn post_send(&mut self, host: usize, qpn: Qpn, request: &SendRequest<'_>) -> Result<(), PostError> {
@@ -193,7 +209,7 @@ impl Backend for Fabric {
     }
 
     fn poll(&mut self, host: usize, cq: CqId) -> Option<Completion> {
-        let level = self.simulation.engine(self.at(host)).objects().cq_level(cq).map_or(0, |(level, _)| level);
+        let level = self.simulation.engine(self.fabric_host(host)).objects().cq_level(cq).map_or(0, |(level, _)| level);
         if level == 0 {
             return None;
         }
@@ -205,19 +221,19 @@ impl Backend for Fabric {
     }
 
     fn query(&self, host: usize, qpn: Qpn) -> Option<QpInfo> {
-        self.simulation.engine(self.at(host)).query_qp(qpn)
+        self.simulation.engine(self.fabric_host(host)).query_qp(qpn)
     }
 
     fn stats(&self, host: usize) -> EngineStats {
-        *self.simulation.engine(self.at(host)).stats()
+        *self.simulation.engine(self.fabric_host(host)).stats()
     }
 
     fn finish(&mut self) -> Result<Option<String>, String> {
         // Timers of congestion control expire; no other activity may occur.
-        let until = self.simulation.now() + REST;
+        let until = self.simulation.now() + DRAIN_TIME;
         self.simulation.advance(until);
-        if !self.simulation.is_at_rest() {
-            return Err(format!("nothing is to be done, and still something is about to happen after {REST}"));
+        if !self.simulation.is_idle() {
+            return Err(format!("nothing is to be done, and still something is about to happen after {DRAIN_TIME}"));
         }
         self.check_pools()?;
         let report = self.simulation.run(&mut |_| ControlFlow::Continue(()));
@@ -245,10 +261,10 @@ impl Fabric {
 
 /// Time without progress after which a run is considered stuck: hundreds of the longest timeouts that scenarios
 /// generate.
-const PATIENCE: Duration = Duration::from_ms(500);
+const NO_PROGRESS_TIME_MAX: Duration = Duration::from_ms(500);
 
 /// The same with Falcon: Swift may leave intervals between packets as long as in the backend of engines alone.
-const PATIENCE_WITH_FALCON: Duration = Duration::from_secs(20);
+const NO_PROGRESS_TIME_MAX_FALCON: Duration = Duration::from_secs(20);
 
 /// Final waiting time: longer than any delay that scenarios generate.
-const REST: Duration = Duration::from_secs(2);
+const DRAIN_TIME: Duration = Duration::from_secs(2);

@@ -1,5 +1,7 @@
 //! Runs unmodified RDMA programs on the library: `make test-apps`.
 
+#![forbid(unsafe_code)]
+
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -64,7 +66,7 @@ fn main() -> ExitCode {
             }
         };
         let runs = chosen().map(|case| (case.name.to_owned(), apps::run(case, &place)));
-        for (name, outcome) in runs.chain(killings(&args, &place)) {
+        for (name, outcome) in runs.chain(kill_runs(&args, &place)) {
             if let Some(code) = running::interrupted() {
                 let _ = writeln!(out, "{:9} {name:44} interrupted", conditions.name());
                 return code;
@@ -87,13 +89,13 @@ fn main() -> ExitCode {
 }
 
 /// Runs each endless case and kills each side, shortly after the start and later.
-fn killings<'a>(args: &'a Args, place: &'a Place) -> impl Iterator<Item = (String, Outcome)> + 'a {
+fn kill_runs<'a>(args: &'a Args, place: &'a Place) -> impl Iterator<Item = (String, Outcome)> + 'a {
     let chosen = KILL_CASES.iter().filter(|case| !args.quick && case.name.contains(&args.only));
     chosen.flat_map(move |case| {
-        let ways = [(true, 300), (true, 1_100), (false, 300), (false, 1_100)];
-        ways.into_iter().map(move |(server, delay_ms)| {
-            let name = format!("{}: {} after {delay_ms} ms", case.name, if server { "server" } else { "client" });
-            (name, apps::kill(case, place, server, Duration::from_millis(delay_ms)))
+        let variants = [(true, 300), (true, 1_100), (false, 300), (false, 1_100)];
+        variants.into_iter().map(move |(kills_server, delay_ms)| {
+            let name = format!("{}: {} after {delay_ms} ms", case.name, if kills_server { "server" } else { "client" });
+            (name, apps::kill(case, place, kills_server, Duration::from_millis(delay_ms)))
         })
     })
 }

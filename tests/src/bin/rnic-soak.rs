@@ -1,5 +1,7 @@
 //! Runs real NICs under random loads and faults: `make soak`.
 
+#![forbid(unsafe_code)]
+
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -35,13 +37,13 @@ struct Args {
 fn main() -> ExitCode {
     let args = Args::parse();
     if !args.role.is_empty() {
-        return play(&args.role);
+        return run_role(&args.role);
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let seed = args.seed.unwrap_or(now);
     if args.list {
         let steps = args.step.map_or(0..100, |step| step..step + 1);
-        steps.for_each(|number| say(&format!("{number}: {}", Step::draw(seed, number))));
+        steps.for_each(|number| print_line(&format!("{number}: {}", Step::draw(seed, number))));
         return ExitCode::SUCCESS;
     }
     let prepared = running::end_on_signal().and_then(|()| Stage::prepare(&args.bin));
@@ -52,7 +54,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    say(&format!("seed {seed}"));
+    print_line(&format!("seed {seed}"));
     let (start, time) = (Instant::now(), Duration::from_secs(args.seconds));
     let mut numbers = args.step.map_or(0..u64::MAX, |step| step..step + 1);
     let mut counts = [0_u64; 3];
@@ -68,13 +70,13 @@ fn main() -> ExitCode {
     for trend in trends {
         let grows = trend.grows();
         failed += u64::from(grows);
-        say(&format!("{trend}{}", if grows { ": FAILED, it grows" } else { "" }));
+        print_line(&format!("{trend}{}", if grows { ": FAILED, it grows" } else { "" }));
         if grows {
             let seconds = args.seconds;
-            say(&format!("  again: {}", again(&args, seed, &format!("--seconds {seconds}"))));
+            print_line(&format!("  to reproduce: {}", replay_command(&args, seed, &format!("--seconds {seconds}"))));
         }
     }
-    say(&format!(
+    print_line(&format!(
         "{} steps right, {} failed, {} skipped, {} s",
         counts[0],
         counts[1],
@@ -91,36 +93,36 @@ fn perform(stage: &mut Stage, args: &Args, seed: u64, number: u64) -> usize {
     let verdict = stage.perform(step);
     let seconds = start.elapsed().as_secs_f64();
     if running::interrupted().is_some() {
-        say(&format!("{:5} interrupted after {seconds:.1} s: {step}", step.number));
+        print_line(&format!("{:5} interrupted after {seconds:.1} s: {step}", step.number));
         return 1;
     }
     match verdict {
         Verdict::Right(how) => {
-            say(&format!("{:5} ok, {how}, {seconds:.1} s: {step}", step.number));
+            print_line(&format!("{:5} ok, {how}, {seconds:.1} s: {step}", step.number));
             0
         }
         Verdict::Failed(why) => {
-            say(&format!("{:5} FAILED, {seconds:.1} s: {step}\n  {why}", step.number));
-            say(&format!("  again: {}", again(args, seed, &format!("--step {}", step.number))));
+            print_line(&format!("{:5} FAILED, {seconds:.1} s: {step}\n  {why}", step.number));
+            print_line(&format!("  to reproduce: {}", replay_command(args, seed, &format!("--step {}", step.number))));
             1
         }
         Verdict::Skipped(why) => {
-            say(&format!("{:5} skipped: {why}: {step}", step.number));
+            print_line(&format!("{:5} skipped: {why}: {step}", step.number));
             2
         }
     }
 }
 
 /// Returns the command that repeats the run.
-fn again(args: &Args, seed: u64, what: &str) -> String {
+fn replay_command(args: &Args, seed: u64, steps: &str) -> String {
     let profile = if cfg!(debug_assertions) { "" } else { "--release " };
     let bin = args.bin.display();
     format!(
-        "cargo run {profile}--package rnic-conformance --bin rnic-soak --locked -- --bin {bin} --seed {seed} {what}"
+        "cargo run {profile}--package rnic-conformance --bin rnic-soak --locked -- --bin {bin} --seed {seed} {steps}"
     )
 }
 
-fn play(words: &[String]) -> ExitCode {
+fn run_role(words: &[String]) -> ExitCode {
     match Role::parse(words).map(Role::play) {
         Some(Ok(())) => ExitCode::SUCCESS,
         Some(Err(why)) => {
@@ -134,7 +136,7 @@ fn play(words: &[String]) -> ExitCode {
     }
 }
 
-fn say(line: &str) {
+fn print_line(line: &str) {
     // Writing fails when the reader has closed the other end.
     let _ = writeln!(std::io::stdout().lock(), "{line}");
 }

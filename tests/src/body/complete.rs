@@ -16,7 +16,8 @@ pub(super) const RECEIVE: u64 = 1 << 63;
 impl<B: Backend> Body<'_, B> {
     pub(super) fn complete(&mut self, host: usize, cq: CqId, completion: &Completion) -> Result<(), String> {
         let known = self.ends.find(host, completion.qpn);
-        let end = known.ok_or_else(|| format!("host {host}: a completion of no queue pair: {completion:?}"))?;
+        let end =
+            known.ok_or_else(|| format!("host {host}: a completion for an unknown queue pair: {completion:?}"))?;
         let is_receive = completion.wr_id & RECEIVE != 0;
         let expected = if is_receive { self.ends[end].recv_cq } else { self.ends[end].send_cq };
         if cq != expected {
@@ -31,14 +32,14 @@ impl<B: Backend> Body<'_, B> {
         let index = completion.wr_id & ((1 << 40) - 1);
         self.log.add(self.backend.now(), Happened::Sent { end, index, status: completion.status });
         if completion.wr_id >> 40 != end as u64 {
-            return Err("of another queue pair's request".to_owned());
+            return Err("the completion belongs to a request of another queue pair".to_owned());
         }
         if self.ends[end].failed {
             let next = self.ends[end].ops.pop_front().ok_or("nothing is posted")?;
             if next.index != index || completion.status != WcStatus::WrFlushed {
                 return Err(format!("behind a failure, request {} must be flushed next", next.index));
             }
-            return self.fall(end, next);
+            return self.record_failed(end, next);
         }
         // Unsignalled requests before this one have succeeded.
         loop {
@@ -63,8 +64,8 @@ impl<B: Backend> Body<'_, B> {
             let refusals = [WcStatus::RemoteAccess, WcStatus::RemoteInvalidRequest];
             self.ends[end].was_refused = refusals.contains(&completion.status);
             *self.tally.failures.entry(format!("{:?}", completion.status)).or_default() += 1;
-            self.begin_to_die(end);
-            return self.fall(end, request);
+            self.begin_teardown(end);
+            return self.record_failed(end, request);
         }
         if !request.signalled {
             return Err("no request asked for it".to_owned());
@@ -72,8 +73,8 @@ impl<B: Backend> Body<'_, B> {
         if let Some(planned) = request.planned {
             return Err(format!("it cannot succeed: {planned:?}"));
         }
-        let counts = matches!(request.check, Check::Fetched(_) | Check::Found(_) | Check::Ticket);
-        if counts && completion.byte_len as usize != request.len {
+        let has_length = matches!(request.check, Check::Fetched(_) | Check::Found(_) | Check::Ticket);
+        if has_length && completion.byte_len as usize != request.len {
             return Err(format!("of {} bytes", request.len));
         }
         self.succeed(end, request)
@@ -161,16 +162,16 @@ impl<B: Backend> Body<'_, B> {
     fn check_written(&mut self, end: usize, request: &Posted, seed: u64) -> Result<(), String> {
         let Some(target) = request.target else { return Ok(()) };
         let versions = &self.ends[end].targets.get(&target).expect("targets are known while in use").versions;
-        let since = versions.iter().position(|version| *version == seed).expect("it is one of the versions");
+        let first_valid = versions.iter().position(|version| *version == seed).expect("it is one of the versions");
         let there = self.ends[end ^ 1].host;
-        self.memory.check_versions(self.backend, there, (target, request.len), &versions[since..])
+        self.memory.check_versions(self.backend, there, (target, request.len), &versions[first_valid..])
     }
 
     /// Records a request that did not succeed; it is kept until its memory can no longer be written.
-    fn fall(&mut self, end: usize, request: Posted) -> Result<(), String> {
+    fn record_failed(&mut self, end: usize, request: Posted) -> Result<(), String> {
         self.tally.failed += 1;
         if request.check_is_ticket() {
-            self.hosts[self.ends[end ^ 1].host].tickets.doubt();
+            self.hosts[self.ends[end ^ 1].host].tickets.note_uncertain();
         }
         self.ends[end].fallen.push(request);
         Ok(())
@@ -201,15 +202,13 @@ impl<B: Backend> Body<'_, B> {
     }
 
     /// Starts the teardown of a connection that has failed.
-    fn begin_to_die(&mut self, end: usize) {
+    fn begin_teardown(&mut self, end: usize) {
         // The other end of a refusal fails first, and an end that vanishes knows of it before any other: the completion
         // at the requester determines how the connection ends.
-        let other = &self.ends[end ^ 1];
-        let has_vanished =
-            other.planned.is_some_and(|(at, planned)| planned == PlannedFailure::PeerVanishes && other.posted >= at);
-        let decides = self.ends[end].planned.is_some() || (self.ends.is_fragile(end) && !has_vanished);
-        if self.links[end / 2] == State::Alive && decides {
-            self.links[end / 2] = State::Dying(self.steps.below(20) as u32);
+        let has_vanished = self.ends[end ^ 1].met_failure() == Some(PlannedFailure::PeerUnresponsive);
+        let causes_teardown = self.ends[end].planned.is_some() || (self.ends.is_fragile(end) && !has_vanished);
+        if self.links[end / 2] == State::Alive && causes_teardown {
+            self.links[end / 2] = State::TearingDown(self.steps.below(20) as u32);
         }
     }
 }

@@ -49,7 +49,7 @@ impl<B: Backend> Drafts<'_, B> {
         }
     }
 
-    /// Allocates memory at the end for `len` bytes in several pieces, painted with `source` if it is given.
+    /// Allocates memory at the end for `len` bytes in several pieces, filled with `source` if it is given.
     pub(super) fn own_pieces(&mut self, end: usize, len: usize, source: Option<u64>) -> Result<Option<Pieces>, String> {
         let End { host, random, .. } = &mut self.ends[end];
         self.memory.pieces(self.backend, *host, len, source, random)
@@ -72,7 +72,7 @@ impl<B: Backend> Drafts<'_, B> {
     }
 
     /// Releases memory at the other end, because the request was not generated.
-    fn give_back(&mut self, end: usize, target: BlockId) -> Result<(), String> {
+    fn release_remote(&mut self, end: usize, target: BlockId) -> Result<(), String> {
         self.memory.release(self.backend, self.ends[end ^ 1].host, target).map(|_| ())
     }
 
@@ -85,7 +85,7 @@ impl<B: Backend> Drafts<'_, B> {
         self.ends[end].blank(&self.scenario.mix, op, len, check)
     }
 
-    fn fence(&mut self, end: usize) -> bool {
+    fn draw_fence(&mut self, end: usize) -> bool {
         self.ends[end].draw_fence(&self.scenario.mix)
     }
 
@@ -94,7 +94,7 @@ impl<B: Backend> Drafts<'_, B> {
         let seed = self.ends[end].seed_of(self.ends[end].posted, 1);
         let Some(target) = self.target(end, len, None)? else { return Ok(None) };
         let Some(local) = self.own_pieces(end, len, Some(seed))? else {
-            self.give_back(end, target)?;
+            self.release_remote(end, target)?;
             return Ok(None);
         };
         self.ends[end].targets.insert(target, Target::new(seed, false));
@@ -104,7 +104,7 @@ impl<B: Backend> Drafts<'_, B> {
         let consumes = message.is_some();
         let posted = Posted { local, source: Some(seed), target: Some(target), consumes, ..posted };
         let request = SendOp::Write { remote: self.remote(end, target), immediate };
-        let fenced = self.fence(end);
+        let fenced = self.draw_fence(end);
         Ok(Some(Draft { posted, request, message, fenced }))
     }
 
@@ -115,7 +115,7 @@ impl<B: Backend> Drafts<'_, B> {
         let immediate = (op == Op::SendImm).then(|| self.ends[end].random.bits() as u32);
         let mut message = self.ends[end].message(WcOpcode::Recv, len, immediate, seed);
         let mut request = SendOp::Send { immediate };
-        let mut fenced = self.fence(end);
+        let mut fenced = self.draw_fence(end);
         let mut invalidates = None;
         if op == Op::SendInvalidate {
             invalidates = self.read_before(end);
@@ -145,7 +145,8 @@ impl<B: Backend> Drafts<'_, B> {
         let there = self.ends[end ^ 1].host;
         let is_read = |of: &End, op: &Posted| {
             let known = |target| of.targets.get(&target).is_some_and(|known| known.read_last && !known.is_gone);
-            op.op == Op::Read && op.target.is_some_and(|target| known(target) && self.memory.is_passing(there, target))
+            op.op == Op::Read
+                && op.target.is_some_and(|target| known(target) && self.memory.has_separate_key(there, target))
         };
         let target = self.ends[end].earlier(is_read)?.target?;
         self.ends[end].targets.get_mut(&target)?.is_gone = true;
@@ -158,33 +159,33 @@ impl<B: Backend> Drafts<'_, B> {
         let seed = self.ends[end].seed_of(self.ends[end].posted, 3);
         let Some(target) = self.target(end, len, Some(seed))? else { return Ok(None) };
         let Some(local) = self.own_pieces(end, len, None)? else {
-            self.give_back(end, target)?;
+            self.release_remote(end, target)?;
             return Ok(None);
         };
         self.ends[end].targets.insert(target, Target::new(seed, true));
         let posted = self.blank(end, Op::Read, len, Check::Fetched(seed));
         let posted = Posted { local, target: Some(target), ..posted };
         let request = SendOp::Read { remote: self.remote(end, target) };
-        let fenced = self.fence(end);
+        let fenced = self.draw_fence(end);
         Ok(Some(Draft { posted, request, message: None, fenced }))
     }
 
     fn draft_read_back(&mut self, end: usize) -> Result<Option<Draft>, String> {
-        let is_there = |end: &End, op: &Posted| {
+        let is_usable = |end: &End, op: &Posted| {
             matches!(op.check, Check::Written(_))
                 && op.target.and_then(|target| end.targets.get(&target)).is_some_and(|target| !target.is_gone)
         };
-        let Some(before) = self.ends[end].earlier(is_there) else { return self.draft_read(end) };
+        let Some(before) = self.ends[end].earlier(is_usable) else { return self.draft_read(end) };
         let Some(local) = self.own_pieces(end, before.len, None)? else { return Ok(None) };
         let target = before.target.expect("a Write has a target");
         self.memory.retain(self.ends[end ^ 1].host, target);
         let known = self.ends[end].targets.get_mut(&target).expect("targets are known while in use");
         known.read_last = true;
-        let seed = *known.versions.last().expect("it has been written");
+        let seed = *known.versions.last().expect("a target has a version");
         let posted = self.blank(end, Op::ReadBack, before.len, Check::Fetched(seed));
         let posted = Posted { local, target: Some(target), ..posted };
         let request = SendOp::Read { remote: self.remote(end, target) };
-        let fenced = self.fence(end);
+        let fenced = self.draw_fence(end);
         Ok(Some(Draft { posted, request, message: None, fenced }))
     }
 
@@ -233,7 +234,7 @@ impl<B: Backend> Drafts<'_, B> {
         let (mut first, mut second) = (0, 0);
         if op == Op::SharedAdd {
             let tickets = &mut self.hosts[there].tickets;
-            tickets.ask();
+            tickets.note_request();
             (block, check) = (tickets.block(), Check::Ticket);
             request = |remote, _, _| SendOp::FetchAdd { remote, add: 1 };
         } else {
@@ -255,7 +256,7 @@ impl<B: Backend> Drafts<'_, B> {
         }
         let posted = Posted { local, ..self.blank(end, op, 8, check) };
         let request = request(self.remote(end, block), first, second);
-        let fenced = self.fence(end);
+        let fenced = self.draw_fence(end);
         Ok(Some(Draft { posted, request, message: None, fenced }))
     }
 }

@@ -20,11 +20,11 @@ use crate::scenario::DriveUse;
 /// A command in flight.
 #[derive(Clone, Copy, Debug)]
 struct Command {
-    writes: bool,
+    is_write: bool,
     first: u64,
     blocks: u32,
     /// True when it exceeds the last block.
-    fails: bool,
+    is_out_of_range: bool,
 }
 
 /// An NVMe connection: a host that uses a drive of another host.
@@ -37,7 +37,7 @@ pub(super) struct Drive {
     /// Content of the namespace after completion of all commands in flight.
     model: Vec<u8>,
     /// Commands in flight, by their slot in memory.
-    under_way: Vec<Option<Command>>,
+    in_flight: Vec<Option<Command>>,
     random: RandomStream,
     pub(super) done: u64,
 }
@@ -47,12 +47,12 @@ const BLOCK_LOG2: u32 = 9;
 /// Number of blocks of the namespace.
 const BLOCKS: u64 = 512;
 /// Maximum number of blocks of a command.
-const COMMAND_MAX: u32 = 40;
-const COMMAND_BYTES: usize = (COMMAND_MAX as usize) << BLOCK_LOG2;
-const NUMBER: u16 = 5;
+const COMMAND_BLOCKS_MAX: u32 = 40;
+const COMMAND_BYTES: usize = (COMMAND_BLOCKS_MAX as usize) << BLOCK_LOG2;
+const NAMESPACE_NUMBER: u16 = 5;
 /// Percentage of commands that exceed the last block.
-const BEYOND_PERCENT: u64 = 3;
-const OUT_OF_RANGE: u16 = 0x80;
+const OUT_OF_RANGE_PERCENT: u64 = 3;
+const STATUS_LBA_OUT_OF_RANGE: u16 = 0x80;
 
 impl Drive {
     /// Connects the hosts of `plan` by `transport`.
@@ -77,11 +77,12 @@ impl Drive {
         };
         let (addr, key) = backend.region(owner, namespace);
         let pd: PdId = backend.domain(owner);
-        let config = NamespaceConfig { number: NUMBER, blocks: BLOCKS, pd, addr, key: rnic_engine::Key(key), device };
+        let key = rnic_engine::Key(key);
+        let config = NamespaceConfig { number: NAMESPACE_NUMBER, blocks: BLOCKS, pd, addr, key, device };
         let target = NvmeRole::Target(backend.create_namespace(owner, &config));
         let (block_log2, timeout) = (BLOCK_LOG2, Duration::from_secs(600));
         let initiator =
-            NvmeRole::Initiator(NvmeInitiator { namespace: NUMBER, block_log2, reads: plan.reads, timeout });
+            NvmeRole::Initiator(NvmeInitiator { namespace: NAMESPACE_NUMBER, block_log2, reads: plan.reads, timeout });
         let cqs = plan.hosts.map(|host| backend.create_cq(host, CQ_ENTRIES));
         let roles = [initiator, target];
         let qpns = [0, 1].map(|side| {
@@ -118,8 +119,8 @@ impl Drive {
             let timing = QpTiming { sq_psn: psns[own], retry_count: u32::MAX, rnr_retry: None, max_rd_atomic: 1 };
             backend.connect_qp(plan.hosts[own], qpns[own], plan.hosts[other], &connection, &timing);
         }
-        let under_way = vec![None; plan.depth as usize];
-        Self { plan, qpns, cq: cqs[0], regions: [memory, namespace], model, under_way, random, done: 0 }
+        let in_flight = vec![None; plan.depth as usize];
+        Self { plan, qpns, cq: cqs[0], regions: [memory, namespace], model, in_flight, random, done: 0 }
     }
 
     /// Returns whether `qpn` at `host` is one of its queue pairs.
@@ -129,7 +130,7 @@ impl Drive {
 
     /// Returns the number of commands in flight.
     pub(super) fn outstanding(&self) -> usize {
-        self.under_way.iter().flatten().count()
+        self.in_flight.iter().flatten().count()
     }
 
     /// Posts a command at random times.
@@ -137,34 +138,34 @@ impl Drive {
     /// # Errors
     /// When one is not accepted.
     pub(super) fn post(&mut self, backend: &mut impl Backend) -> Result<(), String> {
-        let Some(place) = self.under_way.iter().position(Option::is_none).filter(|_| self.random.below(3) > 0) else {
+        let Some(slot) = self.in_flight.iter().position(Option::is_none).filter(|_| self.random.below(3) > 0) else {
             return Ok(());
         };
-        let fails = self.random.below(100) < BEYOND_PERCENT;
-        let blocks = self.random.between(1, COMMAND_MAX.into()) as u32;
-        let first = if fails { BLOCKS } else { self.random.below(BLOCKS - u64::from(blocks) + 1) };
-        let command = Command { writes: self.random.below(2) == 0, first, blocks, fails };
-        if !fails && self.under_way.iter().flatten().any(|other| other.touches(&command)) {
+        let is_out_of_range = self.random.below(100) < OUT_OF_RANGE_PERCENT;
+        let blocks = self.random.between(1, COMMAND_BLOCKS_MAX.into()) as u32;
+        let first = if is_out_of_range { BLOCKS } else { self.random.below(BLOCKS - u64::from(blocks) + 1) };
+        let command = Command { is_write: self.random.below(2) == 0, first, blocks, is_out_of_range };
+        if !is_out_of_range && self.in_flight.iter().flatten().any(|other| other.overlaps(&command)) {
             return Ok(());
         }
         let (user, len) = (self.plan.hosts[0], (blocks as usize) << BLOCK_LOG2);
-        let at = place * COMMAND_BYTES;
+        let at = slot * COMMAND_BYTES;
         let bytes = &mut backend.bytes(user, self.regions[0])[at..at + len];
         crate::pattern::fill(bytes, self.random.bits(), 0);
-        if command.writes && !fails {
+        if command.is_write && !is_out_of_range {
             let from = (first as usize) << BLOCK_LOG2;
             self.model[from..from + len].copy_from_slice(bytes);
         }
         let (addr, lkey) = backend.region(user, self.regions[0]);
         // Two scatter/gather entries, split at a random offset.
-        let cut = self.random.below(len as u64) as u32;
+        let split_offset = self.random.below(len as u64) as u32;
         let sge = |from: u32, to: u32| Sge { addr: addr + at as u64 + u64::from(from), len: to - from, lkey };
         let remote = RemoteMemory { addr: first << BLOCK_LOG2, rkey: 0 };
-        let op = if command.writes { SendOp::Write { remote, immediate: None } } else { SendOp::Read { remote } };
-        let sges = [sge(0, cut), sge(cut, len as u32)];
-        let request = SendRequest { wr_id: place as u64, op, sges: &sges, flags: SendFlags::SIGNALED };
+        let op = if command.is_write { SendOp::Write { remote, immediate: None } } else { SendOp::Read { remote } };
+        let sges = [sge(0, split_offset), sge(split_offset, len as u32)];
+        let request = SendRequest { wr_id: slot as u64, op, sges: &sges, flags: SendFlags::SIGNALED };
         match backend.post_send(user, self.qpns[0], &request) {
-            Ok(()) => self.under_way[place] = Some(command),
+            Ok(()) => self.in_flight[slot] = Some(command),
             Err(PostError::QueueFull) => return Err("four times as many entries as commands are full".to_owned()),
             Err(error) => return Err(format!("a command is not taken: {error}")),
         }
@@ -184,22 +185,22 @@ impl Drive {
     }
 
     fn complete(&mut self, backend: &mut impl Backend, completion: &Completion) -> Result<(), String> {
-        let place = completion.wr_id as usize;
-        let command = self.under_way.get_mut(place).and_then(Option::take).ok_or("it is not in flight")?;
+        let slot = completion.wr_id as usize;
+        let command = self.in_flight.get_mut(slot).and_then(Option::take).ok_or("it is not in flight")?;
         self.done += 1;
-        if command.fails {
+        if command.is_out_of_range {
             let failure = completion.nvme_failure();
-            let is_named = failure == Some(NvmeFailure::Status(OUT_OF_RANGE));
+            let is_named = failure == Some(NvmeFailure::Status(STATUS_LBA_OUT_OF_RANGE));
             return if is_named { Ok(()) } else { Err(format!("it reaches beyond the end: {failure:?}")) };
         }
         if completion.status != WcStatus::Success {
             return Err(format!("{:?}", completion.nvme_failure()));
         }
-        let (len, at) = ((command.blocks as usize) << BLOCK_LOG2, place * COMMAND_BYTES);
+        let (len, at) = ((command.blocks as usize) << BLOCK_LOG2, slot * COMMAND_BYTES);
         let from = (command.first as usize) << BLOCK_LOG2;
-        let due = &self.model[from..from + len];
+        let expected = &self.model[from..from + len];
         let found = &backend.bytes(self.plan.hosts[0], self.regions[0])[at..at + len];
-        match due.iter().zip(found).position(|(due, found)| due != found) {
+        match expected.iter().zip(found).position(|(expected, found)| expected != found) {
             Some(byte) => Err(format!("{command:?} has byte {byte} wrong")),
             None => Ok(()),
         }
@@ -217,7 +218,7 @@ impl Drive {
             }
         }
         let found = backend.bytes(self.plan.hosts[1], self.regions[1]);
-        match self.model.iter().zip(found).position(|(due, found)| due != found) {
+        match self.model.iter().zip(found).position(|(expected, found)| expected != found) {
             Some(byte) => Err(format!("NVMe: byte {byte} of the drive is wrong")),
             None => Ok(()),
         }
@@ -225,7 +226,7 @@ impl Drive {
 }
 
 impl Command {
-    fn touches(&self, other: &Self) -> bool {
+    fn overlaps(&self, other: &Self) -> bool {
         let end = |command: &Self| command.first + u64::from(command.blocks);
         self.first < end(other) && other.first < end(self)
     }

@@ -133,16 +133,16 @@ pub(super) struct End {
     /// Set when the peer refused a request: then the peer's program must have received an event.
     pub(super) was_refused: bool,
     /// Set when an event reported that a request of the other end was refused here.
-    pub(super) was_told: bool,
+    pub(super) got_error_event: bool,
     /// Requests that did not succeed, kept until their memory can no longer be written.
     pub(super) fallen: Vec<Posted>,
-    pub(super) fallen_receives: Vec<(Receive, Option<(u64, u64)>)>,
+    pub(super) failed_receives: Vec<(Receive, Option<(u64, u64)>)>,
 }
 
 impl End {
-    /// Returns the seed of a pattern, for request `index` and purpose `what`.
-    pub(super) fn seed_of(&self, index: u64, what: u64) -> u64 {
-        (self.salt ^ index.wrapping_mul(0x2545_f491_4f6c_dd1d)).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ what << 56
+    /// Returns the seed of a pattern, for request `index` and purpose `purpose`.
+    pub(super) fn seed_of(&self, index: u64, purpose: u64) -> u64 {
+        (self.salt ^ index.wrapping_mul(0x2545_f491_4f6c_dd1d)).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ purpose << 56
     }
 
     /// Returns the intended failure, once the request at which it occurs has been posted.
@@ -154,12 +154,12 @@ impl End {
     pub(super) fn draw_op(&mut self, mix: &Mix) -> Op {
         let weights = &mix.weights;
         let total: u32 = weights.iter().sum();
-        let mut left = self.random.below(u64::from(total)) as u32;
+        let mut remaining = self.random.below(u64::from(total)) as u32;
         for (op, weight) in Op::ALL.iter().zip(weights) {
-            if left < *weight {
+            if remaining < *weight {
                 return *op;
             }
-            left -= weight;
+            remaining -= weight;
         }
         Op::Write
     }
@@ -167,19 +167,19 @@ impl End {
     /// Generates the length of a message, for packets of `mtu` bytes.
     pub(super) fn draw_len(&mut self, mix: &Mix, mtu: u32) -> usize {
         let mtu = u64::from(mtu);
-        let most = u64::from(mix.len_max);
+        let len_max = u64::from(mix.len_max);
         let random = &mut self.random;
         if random.below(100) < mix.round_percent {
-            let packets = random.below(1 + (most / mtu).min(12));
-            return (packets * mtu + random.below(3)).saturating_sub(1).min(most) as usize;
+            let packets = random.below(1 + (len_max / mtu).min(12));
+            return (packets * mtu + random.below(3)).saturating_sub(1).min(len_max) as usize;
         }
         match random.below(8) {
             0 => 0,
-            1 => random.between(1, most.min(9)) as usize,
-            2 => most as usize,
+            1 => random.between(1, len_max.min(9)) as usize,
+            2 => len_max as usize,
             _ => {
-                let share = pick(random, &[1, 4, 30]);
-                random.below(1 + most / share) as usize
+                let divisor = pick(random, &[1, 4, 30]);
+                random.below(1 + len_max / divisor) as usize
             }
         }
     }
@@ -238,7 +238,7 @@ pub(super) enum State {
     /// Operating normally.
     Alive,
     /// Failed for a known reason; the remaining teardown happens after this number of steps.
-    Dying(u32),
+    TearingDown(u32),
     /// Closed, and not established again.
-    Gone,
+    Closed,
 }

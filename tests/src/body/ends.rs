@@ -69,7 +69,8 @@ impl Ends {
 
     /// Returns whether the connection of `end` may fail at any time, because it has few retries.
     pub(super) fn is_fragile(&self, end: usize) -> bool {
-        let is_fragile = |(_, planned)| matches!(planned, PlannedFailure::PeerVanishes | PlannedFailure::NeverReady);
+        let is_fragile =
+            |(_, planned)| matches!(planned, PlannedFailure::PeerUnresponsive | PlannedFailure::NeverReady);
         self.ends[end].planned.or(self.ends[end ^ 1].planned).is_some_and(is_fragile)
     }
 
@@ -78,12 +79,12 @@ impl Ends {
         let planned = self.ends[end].planned.or(self.ends[end ^ 1].planned).map(|(_, planned)| planned);
         let retry_count = match planned {
             None => u32::MAX,
-            Some(PlannedFailure::PeerVanishes) => FEW_RETRIES,
+            Some(PlannedFailure::PeerUnresponsive) => LOW_RETRY_COUNT,
             // RoCE cannot retransmit a response once it has refused a later request: then a retry count must end the
             // wait.
-            Some(_) => DOOMED_RETRIES,
+            Some(_) => FAILING_RETRY_COUNT,
         };
-        let rnr_retry = (planned == Some(PlannedFailure::NeverReady)).then_some(FEW_RETRIES);
+        let rnr_retry = (planned == Some(PlannedFailure::NeverReady)).then_some(LOW_RETRY_COUNT);
         QpTiming { sq_psn: Psn::new(self.ends[end].psn), retry_count, rnr_retry, max_rd_atomic }
     }
 }
@@ -103,7 +104,7 @@ impl IndexMut<usize> for Ends {
 }
 
 /// Retry count that random losses may exceed.
-const FEW_RETRIES: u32 = 2;
+const LOW_RETRY_COUNT: u32 = 2;
 
 /// Consecutive timeouts that random losses do not cause.
-const DOOMED_RETRIES: u32 = 200;
+const FAILING_RETRY_COUNT: u32 = 200;

@@ -39,8 +39,8 @@ impl<B: Backend> Body<'_, B> {
             PlannedFailure::SendLocalRange => (Op::Send, len, SendOp::Send { immediate: None }),
             PlannedFailure::WriteLocalKey => (Op::Write, len, write(edge, edge_key)),
             PlannedFailure::ReadLocalKey => (Op::Read, len, read(base, rkey)),
-            PlannedFailure::PeerGivesUp | PlannedFailure::GivesUp => return self.give_up(end, planned),
-            PlannedFailure::PeerVanishes => {
+            PlannedFailure::QpFailedByPeer | PlannedFailure::QpFailedLocally => return self.give_up(end, planned),
+            PlannedFailure::PeerUnresponsive => {
                 self.fail(end ^ 1);
                 return Ok(Some(self.drafts().draft_nothing(end)));
             }
@@ -59,7 +59,7 @@ impl<B: Backend> Body<'_, B> {
             let (addr, lkey) = self.backend.region(host, self.hosts[host].own_edge);
             local.sges = vec![Sge { addr: addr + (EDGE_BYTES - len + 1) as u64, len: len as u32, lkey }];
         } else if planned.is_local() {
-            let last = local.sges.iter().rposition(|sge| sge.len > 0).expect("there are bytes");
+            let last = local.sges.iter().rposition(|sge| sge.len > 0).expect("the request has bytes");
             local.sges[last].lkey ^= 0x100;
         }
         let uses_receive = matches!(op, Op::Send | Op::SendInvalidate);
@@ -79,46 +79,46 @@ impl<B: Backend> Body<'_, B> {
     /// Puts a queue pair into the error state, as a program that gives up does: some posted requests complete, the
     /// others are flushed.
     fn give_up(&mut self, end: usize, planned: PlannedFailure) -> Result<Option<Draft>, String> {
-        let loser = if planned == PlannedFailure::GivesUp { end } else { end ^ 1 };
+        let failing_end = if planned == PlannedFailure::QpFailedLocally { end } else { end ^ 1 };
         // The failure applies from now on, whatever is posted.
         self.ends[end].planned = Some((0, planned));
         self.ends[end].posted = self.ends[end].posted.max(1);
-        self.fail(loser);
-        self.links[end / 2] = State::Dying(self.steps.below(60) as u32);
+        self.fail(failing_end);
+        self.links[end / 2] = State::TearingDown(self.steps.below(60) as u32);
         Ok(None)
     }
 
     fn fail(&mut self, end: usize) {
-        self.log.add(self.backend.now(), Happened::GaveUp { end });
+        self.log.add(self.backend.now(), Happened::QpFailedByProgram { end });
         self.backend.fail_qp(self.ends[end].host, self.ends[end].qpn);
     }
 
     /// Tears down failed connections: when one side has failed, the other side's program also puts its queue pair into
     /// the error state.
-    pub(super) fn attend_to_the_dying(&mut self) -> Result<(), String> {
+    pub(super) fn tear_down_failed(&mut self) -> Result<(), String> {
         for link in 0..self.links.len() {
-            let State::Dying(left) = self.links[link] else { continue };
+            let State::TearingDown(left) = self.links[link] else { continue };
             if left > 0 {
-                self.links[link] = State::Dying(left - 1);
+                self.links[link] = State::TearingDown(left - 1);
                 continue;
             }
             let ends = [link * 2, link * 2 + 1];
-            let alive = ends.map(|end| !self.is_in_error(end));
+            let is_working = ends.map(|end| !self.is_in_error(end));
             for end in ends {
-                if alive[end % 2] {
+                if is_working[end % 2] {
                     self.fail(end);
                 }
             }
-            if alive == [false, false] {
+            if is_working == [false, false] {
                 // All requests were flushed immediately when the error state was entered, and their completions have
                 // been processed since.
-                self.bury(link).map_err(|what| format!("connection {link}: {what}"))?;
+                self.close_connection(link).map_err(|what| format!("connection {link}: {what}"))?;
             }
         }
         Ok(())
     }
 
-    fn bury(&mut self, link: usize) -> Result<(), String> {
+    fn close_connection(&mut self, link: usize) -> Result<(), String> {
         let ends = [link * 2, link * 2 + 1];
         for end in ends {
             self.finish_silent_run(end)?;
@@ -126,14 +126,14 @@ impl<B: Backend> Body<'_, B> {
             if left != (0, 0) {
                 return Err(format!("{left:?} requests and receives of end {end} were not flushed"));
             }
-            if self.ends[end].was_refused && !self.ends[end ^ 1].was_told {
+            if self.ends[end].was_refused && !self.ends[end ^ 1].got_error_event {
                 return Err(format!("end {end} was refused, and nothing was said where that was done"));
             }
         }
         for end in ends {
             self.check_fallen(end)?;
             let host = self.ends[end].host;
-            for (receive, pattern) in std::mem::take(&mut self.ends[end].fallen_receives) {
+            for (receive, pattern) in std::mem::take(&mut self.ends[end].failed_receives) {
                 if self.scenario.shared_receives.is_none() {
                     let patterns: Vec<_> = pattern.into_iter().collect();
                     self.memory.check_mixed(self.backend, host, &receive.pieces.blocks, &patterns)?;
@@ -148,10 +148,10 @@ impl<B: Backend> Body<'_, B> {
                 }
             }
         }
-        self.tally.buried += 1;
-        self.log.add(self.backend.now(), Happened::Buried { link });
-        self.links[link] = State::Gone;
-        self.end_or_begin_again(link);
+        self.tally.connections_failed += 1;
+        self.log.add(self.backend.now(), Happened::Closed { link });
+        self.links[link] = State::Closed;
+        self.close_or_reconnect(link);
         Ok(())
     }
 
@@ -167,20 +167,20 @@ impl<B: Backend> Body<'_, B> {
     }
 
     /// Destroys the queue pairs of a connection, or establishes it again, with the same queue pairs or new ones.
-    fn end_or_begin_again(&mut self, link: usize) {
+    fn close_or_reconnect(&mut self, link: usize) {
         let ends = [link * 2, link * 2 + 1];
-        let begins_again = self.scenario.reconnects && !self.is_calm;
-        let keeps = begins_again && one_in(&mut self.steps, 2);
+        let reconnects = self.scenario.reconnects && !self.is_calm;
+        let keeps_queue_pairs = reconnects && one_in(&mut self.steps, 2);
         for end in ends {
             let End { host, qpn, .. } = self.ends[end];
-            if keeps {
+            if keeps_queue_pairs {
                 self.backend.reset_qp(host, qpn);
             } else {
                 self.ends.forget(end);
                 self.backend.destroy_qp(host, qpn);
             }
         }
-        if !begins_again {
+        if !reconnects {
             return;
         }
         for end in ends {
@@ -193,11 +193,11 @@ impl<B: Backend> Body<'_, B> {
             // Far from the PSNs of all packets that may still be in flight.
             own.psn = (own.psn + (1 << 23)) % (1 << 24);
             (own.planned, own.failed, own.drain, own.silent) = (None, false, Drain::No, 0);
-            (own.was_refused, own.was_told) = (false, false);
+            (own.was_refused, own.got_error_event) = (false, false);
             own.targets.clear();
             own.received = own.acknowledged;
         }
-        if !keeps {
+        if !keeps_queue_pairs {
             self.make_queue_pairs(link);
         }
         self.connect(link);

@@ -1,4 +1,4 @@
-//! Memory of the hosts: blocks of painted arenas, their keys, and their content.
+//! Memory of the hosts: blocks of arenas that are filled with patterns, their keys, and their content.
 //!
 //! Some buffers are registered separately, by a key that exists as long as they are needed. A program may deregister a
 //! key, and use the memory for another purpose, as soon as it knows that the operations on it are complete: the test
@@ -23,7 +23,7 @@ pub(super) struct Pieces {
 }
 
 /// Memory of one host.
-struct Place {
+struct HostMemory {
     region: RegionId,
     arena: Arena,
     /// Keys of buffers that are registered separately.
@@ -32,42 +32,42 @@ struct Place {
 
 /// Memory of all hosts, indexed by host number.
 pub(super) struct Memory {
-    places: Vec<Place>,
+    hosts: Vec<HostMemory>,
     /// Random stream that selects the buffers with a separate key, at the percentage below.
-    passing: RandomStream,
-    passing_percent: u64,
+    separate_keys: RandomStream,
+    separate_key_percent: u64,
     /// Maximum number of pieces of a request or receive.
     pieces_max: u32,
 }
 
 impl Memory {
     /// Creates the memory without any host.
-    pub(super) fn new(scenario: &Scenario, passing: RandomStream) -> Self {
-        let (passing_percent, pieces_max) = (scenario.passing_percent, scenario.mix.sges_max);
-        Self { places: Vec::new(), passing, passing_percent, pieces_max }
+    pub(super) fn new(scenario: &Scenario, separate_keys: RandomStream) -> Self {
+        let (separate_key_percent, pieces_max) = (scenario.separate_key_percent, scenario.mix.sges_max);
+        Self { hosts: Vec::new(), separate_keys, separate_key_percent, pieces_max }
     }
 
     /// Registers and paints `len` bytes for the next host.
-    pub(super) fn add(&mut self, backend: &mut impl Backend, len: usize, colour: u64) {
-        let host = self.places.len();
+    pub(super) fn add(&mut self, backend: &mut impl Backend, len: usize, fill_seed: u64) {
+        let host = self.hosts.len();
         let region = backend.register(host, len, Access::all());
-        let place = backend.region(host, region);
-        let arena = Arena::new(backend.bytes(host, region), colour, place);
-        self.places.push(Place { region, arena, keys: BTreeMap::new() });
+        let addr_and_key = backend.region(host, region);
+        let arena = Arena::new(backend.bytes(host, region), fill_seed, addr_and_key);
+        self.hosts.push(HostMemory { region, arena, keys: BTreeMap::new() });
     }
 
     /// Returns the address and key of the region that spans all memory of `host`.
     pub(super) fn whole(&self, host: usize) -> (u64, u32) {
-        let arena = &self.places[host].arena;
+        let arena = &self.hosts[host].arena;
         (arena.addr, arena.key)
     }
 
     /// Returns the number of bytes of `host` in use.
     pub(super) fn used(&self, host: usize) -> usize {
-        self.places[host].arena.used()
+        self.hosts[host].arena.used()
     }
 
-    /// Allocates `len` bytes at `host`, painted with a pattern from an offset on if it is given, and in some cases
+    /// Allocates `len` bytes at `host`, filled with a pattern from an offset on if it is given, and in some cases
     /// registers them separately with `access`; `None` when there is no space.
     ///
     /// # Errors
@@ -80,18 +80,18 @@ impl Memory {
         (access, paint): (Access, Option<(u64, u64)>),
         random: &mut RandomStream,
     ) -> Result<Option<BlockId>, String> {
-        let Place { region, arena, .. } = &mut self.places[host];
+        let HostMemory { region, arena, .. } = &mut self.hosts[host];
         let Some(block) = arena.allocate(len, 1, random) else { return Ok(None) };
         let bytes = backend.bytes(host, *region);
         arena.check_fresh(block, bytes).map_err(|what| format!("host {host}: {what}"))?;
         if let Some((seed, start)) = paint {
             pattern::fill(&mut bytes[arena.range(block)], seed, start);
         }
-        self.give_key(backend, host, block, access);
+        self.register_separately(backend, host, block, access);
         Ok(Some(block))
     }
 
-    /// Allocates memory at `host` for `len` bytes in several pieces, painted with `source` if it is given; `None` when
+    /// Allocates memory at `host` for `len` bytes in several pieces, filled with `source` if it is given; `None` when
     /// there is no space.
     ///
     /// # Errors
@@ -108,22 +108,22 @@ impl Memory {
         let access = if source.is_some() { Access::empty() } else { Access::LOCAL_WRITE };
         let mut pieces = Pieces::default();
         let mut done = 0;
-        for place in 0..count {
+        for index in 0..count {
             let rest = len - done;
-            let here = if place + 1 == count { rest } else { random.below(rest as u64 + 1) as usize };
-            if here == 0 && one_in(random, 2) {
+            let piece_len = if index + 1 == count { rest } else { random.below(rest as u64 + 1) as usize };
+            if piece_len == 0 && one_in(random, 2) {
                 // The key of an entry of zero bytes is not checked.
                 pieces.sges.push(Sge { addr: 1, len: 0, lkey: 0xbad });
                 continue;
             }
             let paint = source.map(|seed| (seed, done as u64));
-            let Some(block) = self.allocate(backend, host, here, (access, paint), random)? else {
+            let Some(block) = self.allocate(backend, host, piece_len, (access, paint), random)? else {
                 self.release_all(backend, host, &pieces.blocks)?;
                 return Ok(None);
             };
-            pieces.sges.push(self.sge(host, block, here));
+            pieces.sges.push(self.sge(host, block, piece_len));
             pieces.blocks.push(block);
-            done += here;
+            done += piece_len;
         }
         Ok(Some(pieces))
     }
@@ -142,7 +142,7 @@ impl Memory {
         Ok(block.map(|block| Pieces { blocks: vec![block], sges: vec![self.sge(host, block, 8)] }))
     }
 
-    /// Allocates memory at `host` for `len` bytes that peers access, painted with `paint` if it is given.
+    /// Allocates memory at `host` for `len` bytes that peers access, filled with `paint` if it is given.
     ///
     /// # Errors
     /// As [`Memory::pieces`].
@@ -159,15 +159,15 @@ impl Memory {
 
     /// Allocates eight bytes of zeros for atomics.
     pub(super) fn word(&mut self, backend: &mut impl Backend, host: usize, random: &mut RandomStream) -> BlockId {
-        let Place { region, arena, .. } = &mut self.places[host];
-        let block = arena.allocate(8, 8, random).expect("requests leave room for a few words");
+        let HostMemory { region, arena, .. } = &mut self.hosts[host];
+        let block = arena.allocate(8, 8, random).expect("requests leave enough memory for a few words");
         backend.bytes(host, *region)[arena.range(block)].fill(0);
         block
     }
 
     /// Adds a user to a block.
     pub(super) fn retain(&mut self, host: usize, block: BlockId) {
-        self.places[host].arena.retain(block);
+        self.hosts[host].arena.retain(block);
     }
 
     /// Releases one use of a block; returns whether the block is free now.
@@ -175,7 +175,7 @@ impl Memory {
     /// # Errors
     /// When something was written beside it.
     pub(super) fn release(&mut self, backend: &mut impl Backend, host: usize, block: BlockId) -> Result<bool, String> {
-        let Place { region, arena, keys } = &mut self.places[host];
+        let HostMemory { region, arena, keys } = &mut self.hosts[host];
         let released = arena.release(block, backend.bytes(host, *region));
         let is_free = released.map_err(|what| format!("host {host}: {what}"))?;
         if is_free && let Some(key) = keys.remove(&block) {
@@ -198,9 +198,9 @@ impl Memory {
     }
 
     /// Registers a buffer of `host`, just allocated, separately in some cases.
-    fn give_key(&mut self, backend: &mut impl Backend, host: usize, block: BlockId, access: Access) {
-        if self.passing.below(100) < self.passing_percent {
-            let Place { region, arena, keys } = &mut self.places[host];
+    fn register_separately(&mut self, backend: &mut impl Backend, host: usize, block: BlockId, access: Access) {
+        if self.separate_keys.below(100) < self.separate_key_percent {
+            let HostMemory { region, arena, keys } = &mut self.hosts[host];
             let range = arena.range(block);
             keys.insert(block, backend.register_part(host, *region, range.start, range.len(), access));
         }
@@ -208,22 +208,22 @@ impl Memory {
 
     /// Returns the key of a buffer: its separate key, or that of all memory of its host.
     pub(super) fn key_of(&self, host: usize, block: BlockId) -> u32 {
-        let place = &self.places[host];
-        place.keys.get(&block).map_or(place.arena.key, |key| key.0)
+        let memory = &self.hosts[host];
+        memory.keys.get(&block).map_or(memory.arena.key, |key| key.0)
     }
 
     /// Returns whether a buffer has a separate key.
-    pub(super) fn is_passing(&self, host: usize, block: BlockId) -> bool {
-        self.places[host].keys.contains_key(&block)
+    pub(super) fn has_separate_key(&self, host: usize, block: BlockId) -> bool {
+        self.hosts[host].keys.contains_key(&block)
     }
 
     fn sge(&self, host: usize, block: BlockId, len: usize) -> Sge {
-        Sge { addr: self.places[host].arena.addr_of(block), len: len as u32, lkey: self.key_of(host, block) }
+        Sge { addr: self.hosts[host].arena.addr_of(block), len: len as u32, lkey: self.key_of(host, block) }
     }
 
     /// Returns the address and key by which peers access a block.
     pub(super) fn remote(&self, host: usize, block: BlockId) -> RemoteMemory {
-        RemoteMemory { addr: self.places[host].arena.addr_of(block), rkey: self.key_of(host, block) }
+        RemoteMemory { addr: self.hosts[host].arena.addr_of(block), rkey: self.key_of(host, block) }
     }
 
     /// Returns the eight bytes of a block as an integer.
@@ -233,7 +233,7 @@ impl Memory {
 
     /// Returns the eight bytes that an atomic has returned.
     pub(super) fn found(&self, backend: &mut impl Backend, host: usize, blocks: &[BlockId]) -> u64 {
-        let Place { region, arena, .. } = &self.places[host];
+        let HostMemory { region, arena, .. } = &self.hosts[host];
         let bytes = backend.bytes(host, *region);
         let found: Vec<u8> = blocks.iter().flat_map(|block| bytes[arena.range(*block)].iter().copied()).collect();
         u64::from_ne_bytes(found.try_into().expect("the pieces of an atomic have eight bytes"))
@@ -250,9 +250,9 @@ impl Memory {
         (block, len): (BlockId, usize),
         seeds: &[u64],
     ) -> Result<(), String> {
-        let Place { region, arena, .. } = &self.places[host];
+        let HostMemory { region, arena, .. } = &self.hosts[host];
         let patterns: Vec<_> = seeds.iter().map(|seed| (*seed, 0)).collect();
-        match pattern::first_foreign_byte(&backend.bytes(host, *region)[arena.range(block)], &patterns) {
+        match pattern::first_unexpected_byte(&backend.bytes(host, *region)[arena.range(block)], &patterns) {
             None => Ok(()),
             Some(at) => Err(format!("byte {at} of {len} is wrong in its target")),
         }
@@ -269,7 +269,7 @@ impl Memory {
         blocks: &[BlockId],
         (len, seed): (usize, u64),
     ) -> Result<(), String> {
-        let Place { region, arena, .. } = &self.places[host];
+        let HostMemory { region, arena, .. } = &self.hosts[host];
         let bytes = backend.bytes(host, *region);
         let mut done = 0;
         for block in blocks {
@@ -279,7 +279,7 @@ impl Memory {
             if let Some(at) = pattern::first_difference(first, seed, done as u64) {
                 return Err(format!("byte {} of {len} is wrong", done + at));
             }
-            if let Some(at) = pattern::first_difference(rest, arena.colour, (range.start + filled) as u64) {
+            if let Some(at) = pattern::first_difference(rest, arena.fill_seed, (range.start + filled) as u64) {
                 return Err(format!("{} bytes behind {len} there is one that should not be", at + 1));
             }
             done += filled;
@@ -303,7 +303,7 @@ impl Memory {
         self.check_pieces(backend, host, blocks, (0, 0)).map_err(|what| format!("a receive not used: {what}"))
     }
 
-    /// Checks that each byte matches one of the patterns, or is as it was painted.
+    /// Checks that each byte matches one of the patterns, or still has its initial fill pattern.
     ///
     /// # Errors
     /// When one does not.
@@ -312,16 +312,16 @@ impl Memory {
         backend: &mut impl Backend,
         host: usize,
         blocks: &[BlockId],
-        known: &[(u64, u64)],
+        allowed_patterns: &[(u64, u64)],
     ) -> Result<(), String> {
-        let Place { region, arena, .. } = &self.places[host];
+        let HostMemory { region, arena, .. } = &self.hosts[host];
         let bytes = backend.bytes(host, *region);
         let mut done = 0;
         for block in blocks {
             let range = arena.range(*block);
-            let mut patterns = vec![(arena.colour, range.start as u64)];
-            patterns.extend(known.iter().map(|(seed, start)| (*seed, start + done)));
-            if let Some(at) = pattern::first_foreign_byte(&bytes[range.clone()], &patterns) {
+            let mut patterns = vec![(arena.fill_seed, range.start as u64)];
+            patterns.extend(allowed_patterns.iter().map(|(seed, start)| (*seed, start + done)));
+            if let Some(at) = pattern::first_unexpected_byte(&bytes[range.clone()], &patterns) {
                 let at = done as usize + at;
                 return Err(format!("byte {at} of a flushed request's memory at host {host} is nobody's"));
             }
@@ -330,12 +330,12 @@ impl Memory {
         Ok(())
     }
 
-    /// Checks that no memory of `host` is in use, and that all of it is as it was painted.
+    /// Checks that no memory of `host` is in use, and that all of it still has its pattern.
     ///
     /// # Errors
     /// When some is in use or was changed.
     pub(super) fn check_empty(&self, backend: &mut impl Backend, host: usize) -> Result<(), String> {
-        let Place { region, arena, .. } = &self.places[host];
+        let HostMemory { region, arena, .. } = &self.hosts[host];
         arena.check_empty(backend.bytes(host, *region)).map_err(|what| format!("host {host}: {what}"))
     }
 }

@@ -14,7 +14,7 @@ impl<B: Backend> Body<'_, B> {
     pub(super) fn post_one(&mut self, end: usize) -> Result<bool, String> {
         match self.links[end / 2] {
             State::Alive => {}
-            State::Dying(_) if one_in(&mut self.steps, 8) && self.ends[end].ops.len() < self.ends[end].depth => {}
+            State::TearingDown(_) if one_in(&mut self.steps, 8) && self.ends[end].ops.len() < self.ends[end].depth => {}
             _ => return Ok(false),
         }
         if self.ends[end].failed && !one_in(&mut self.steps, 8) {
@@ -49,10 +49,15 @@ impl<B: Backend> Body<'_, B> {
         Drafts { backend, scenario, hosts, memory, ends }
     }
 
-    /// Posts a signalled Write of no bytes.
+    /// Posts a signalled Write of no bytes. A failure that was planned for this request is planned for the next one.
     pub(super) fn post_nothing(&mut self, end: usize) -> Result<bool, String> {
         let draft = self.drafts().draft_nothing(end);
-        self.post(end, draft)
+        let index = self.ends[end].posted;
+        let was_posted = self.post(end, draft)?;
+        if was_posted && let Some((at, _)) = &mut self.ends[end].planned {
+            *at += u64::from(*at == index);
+        }
+        Ok(was_posted)
     }
 
     /// Posts a signalled request after each series of unsignalled ones, because these are not known to be complete

@@ -14,10 +14,10 @@ impl<B: Backend> Body<'_, B> {
     pub(super) fn post_receive(&mut self, end: usize) -> Result<bool, String> {
         let has_room = self.ends[end].receives.len() < self.ends[end].receives_max;
         // Receives of the error state are flushed immediately; a few are enough to test it.
-        let is_over = !self.ends[end].fallen_receives.is_empty() && !one_in(&mut self.steps, 8);
-        let met = |(at, planned)| planned == PlannedFailure::NeverReady && self.ends[end ^ 1].posted >= at;
-        let is_starved = self.ends[end ^ 1].planned.is_some_and(met);
-        if !has_room || is_over || is_starved || self.links[end / 2] != super::State::Alive {
+        let has_failed = !self.ends[end].failed_receives.is_empty() && !one_in(&mut self.steps, 8);
+        let is_reached = |(at, planned)| planned == PlannedFailure::NeverReady && self.ends[end ^ 1].posted >= at;
+        let is_starved = self.ends[end ^ 1].planned.is_some_and(is_reached);
+        if !has_room || has_failed || is_starved || self.links[end / 2] != super::State::Alive {
             return Ok(false);
         }
         let host = self.ends[end].host;
@@ -69,7 +69,7 @@ impl<B: Backend> Body<'_, B> {
         if completion.status != WcStatus::Success {
             return self.complete_failed_receive(end, receive, completion.status);
         }
-        if self.ends[end].fallen_receives.iter().any(|_| true) {
+        if self.ends[end].failed_receives.iter().any(|_| true) {
             return Err("behind a receive that failed".to_owned());
         }
         let message = self.ends[sender].messages.pop_front().ok_or("no message was sent")?;
@@ -77,8 +77,8 @@ impl<B: Backend> Body<'_, B> {
         self.ends[sender].received += 1;
         self.tally.received += 1;
         if message.opcode == WcOpcode::Recv {
-            let told = (message.len, message.pattern.0);
-            self.memory.check_pieces(self.backend, host, &receive.pieces.blocks, told)?;
+            let expected = (message.len, message.pattern.0);
+            self.memory.check_pieces(self.backend, host, &receive.pieces.blocks, expected)?;
         } else {
             self.memory.check_untouched(self.backend, host, &receive.pieces.blocks)?;
         }
@@ -91,11 +91,11 @@ impl<B: Backend> Body<'_, B> {
     /// Handles a receive that failed: legal only when the connection has ended, or the message was too long.
     fn complete_failed_receive(&mut self, end: usize, receive: Receive, status: WcStatus) -> Result<(), String> {
         let failures = [end, end ^ 1].map(|end| self.ends[end].met_failure());
-        let next = self.ends[end ^ 1].messages.get(self.ends[end].fallen_receives.len());
+        let next = self.ends[end ^ 1].messages.get(self.ends[end].failed_receives.len());
         let legal = match status {
             WcStatus::WrFlushed => failures.iter().any(Option::is_some) || self.ends.is_fragile(end),
             WcStatus::LocalLength => {
-                let is_first = self.ends[end].fallen_receives.is_empty();
+                let is_first = self.ends[end].failed_receives.is_empty();
                 is_first && next.is_some_and(|message| message.planned == Some(PlannedFailure::SendTooLong))
             }
             _ => false,
@@ -104,7 +104,7 @@ impl<B: Backend> Body<'_, B> {
             return Err(format!("a receive may not end so; the planned failures here are {failures:?}"));
         }
         let pattern = next.map(|message| message.pattern);
-        self.ends[end].fallen_receives.push((receive, pattern));
+        self.ends[end].failed_receives.push((receive, pattern));
         Ok(())
     }
 }
@@ -112,7 +112,7 @@ impl<B: Backend> Body<'_, B> {
 fn check_fields(message: &Message, completion: &Completion) -> Result<(), String> {
     let Message { opcode, len, word, flags, planned, .. } = message;
     if let Some(planned) = planned {
-        return Err(format!("it cannot succeed: {planned:?}"));
+        return Err(format!("the message arrived successfully, but was planned to fail: {planned:?}"));
     }
     let expected = (*opcode, *len, *word, *flags);
     let found = (completion.opcode, completion.byte_len as usize, completion.word, completion.flags);

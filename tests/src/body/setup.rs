@@ -35,12 +35,14 @@ impl<'b, B: Backend> Body<'b, B> {
             cqs: Vec::new(),
             transports: [transport(0)?, transport(1)?],
             steps: streams.stream("body/steps"),
+            rates: streams.stream("body/rates"),
+            shares: streams.stream("body/shares"),
             log: Log::default(),
             tally: Tally::default(),
             is_calm: false,
             progress: Progress::new(),
         };
-        for host in 0..scenario.wiring.hosts {
+        for host in 0..scenario.network.hosts {
             body.make_host(host, streams.stream(&format!("body/host-{host}")));
         }
         for (index, link) in scenario.links.iter().enumerate() {
@@ -72,7 +74,7 @@ impl<'b, B: Backend> Body<'b, B> {
 
     fn cq_for(&mut self, host: usize) -> CqId {
         if self.scenario.shared_cq {
-            return self.cqs.iter().find(|(owner, _)| *owner == host).expect("every host has one").1;
+            return self.cqs.iter().find(|(owner, _)| *owner == host).expect("every host has a completion queue").1;
         }
         let cq = self.backend.create_cq(host, CQ_ENTRIES);
         self.cqs.push((host, cq));
@@ -88,7 +90,7 @@ impl<'b, B: Backend> Body<'b, B> {
             let planned = link.planned.filter(|(failing_side, ..)| *failing_side == side).map(|(_, at, planned)| {
                 match planned {
                     // Other queue pairs would continue to post receives to the shared queue.
-                    PlannedFailure::NeverReady if shares => (at, PlannedFailure::GivesUp),
+                    PlannedFailure::NeverReady if shares => (at, PlannedFailure::QpFailedLocally),
                     planned => (at, planned),
                 }
             });
@@ -117,9 +119,9 @@ impl<'b, B: Backend> Body<'b, B> {
                 drain: Drain::No,
                 failed: false,
                 was_refused: false,
-                was_told: false,
+                got_error_event: false,
                 fallen: Vec::new(),
-                fallen_receives: Vec::new(),
+                failed_receives: Vec::new(),
             });
         }
     }
@@ -178,7 +180,7 @@ impl<'b, B: Backend> Body<'b, B> {
     /// Checks at the end of a run: the queue pairs, the words, the receives left and the free memory.
     pub(super) fn tear_down(&mut self) -> Result<(), String> {
         for index in 0..self.ends.len() {
-            if self.links[index / 2] == State::Gone {
+            if self.links[index / 2] == State::Closed {
                 continue;
             }
             let End { host, qpn, .. } = self.ends[index];
@@ -240,9 +242,9 @@ impl PlannedFailure {
         Self::WriteLocalKey,
         Self::SendLocalRange,
         Self::ReadLocalKey,
-        Self::PeerGivesUp,
-        Self::GivesUp,
-        Self::PeerVanishes,
+        Self::QpFailedByPeer,
+        Self::QpFailedLocally,
+        Self::PeerUnresponsive,
         Self::NeverReady,
     ];
 }

@@ -10,13 +10,13 @@ pub(super) struct Tickets {
     /// Tickets that are known to be taken.
     taken: Vec<bool>,
     /// Set when a request failed that may or may not have taken a ticket.
-    doubtful: bool,
+    is_uncertain: bool,
 }
 
 impl Tickets {
     /// Creates the tickets that are taken from the counter in `block`.
     pub(super) fn new(block: BlockId) -> Self {
-        Self { block, posted: 0, taken: Vec::new(), doubtful: false }
+        Self { block, posted: 0, taken: Vec::new(), is_uncertain: false }
     }
 
     /// Returns the block of the counter.
@@ -25,7 +25,7 @@ impl Tickets {
     }
 
     /// Counts a posted request for a ticket.
-    pub(super) fn ask(&mut self) {
+    pub(super) fn note_request(&mut self) {
         self.posted += 1;
     }
 
@@ -37,19 +37,19 @@ impl Tickets {
         if found >= self.posted {
             return Err(format!("ticket {found} of {}", self.posted));
         }
-        let place = found as usize;
-        if self.taken.len() <= place {
-            self.taken.resize(place + 1, false);
+        let index = found as usize;
+        if self.taken.len() <= index {
+            self.taken.resize(index + 1, false);
         }
-        if std::mem::replace(&mut self.taken[place], true) {
+        if std::mem::replace(&mut self.taken[index], true) {
             return Err(format!("ticket {found} was given twice"));
         }
         Ok(())
     }
 
     /// Records that a request failed, which may have taken a ticket.
-    pub(super) fn doubt(&mut self) {
-        self.doubtful = true;
+    pub(super) fn note_uncertain(&mut self) {
+        self.is_uncertain = true;
     }
 
     /// Checks the final value `found` of the counter.
@@ -58,7 +58,7 @@ impl Tickets {
     /// When more or fewer tickets were taken than possible.
     pub(super) fn check_count(&self, found: u64) -> Result<(), String> {
         let (posted, taken) = (self.posted, self.taken.len() as u64);
-        if found > posted || found < taken || (found != posted && !self.doubtful) {
+        if found > posted || found < taken || (found != posted && !self.is_uncertain) {
             return Err(format!("{posted} tickets were drawn, the count is {found}"));
         }
         Ok(())

@@ -6,7 +6,7 @@ use super::{Place, one_in, pick};
 
 /// A network without faults, except for buffers that may be too small.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Wiring {
+pub struct Network {
     /// Number of hosts: with two there may be no switch.
     pub hosts: usize,
     /// Bytes of each input buffer of a switch, or of its shared buffer (fabric only); `None` without switches.
@@ -29,7 +29,7 @@ pub struct Wiring {
     pub offload: bool,
 }
 
-impl Wiring {
+impl Network {
     pub(super) fn draw(place: Place, random: &mut RandomStream) -> Self {
         let hosts = pick(random, &[2, 2, 3, 4]);
         let switched = place == Place::Fabric && (hosts > 2 || one_in(random, 3));
@@ -77,7 +77,7 @@ pub struct Down {
 
 /// Faults of the packets that a host sends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Trouble {
+pub struct Faults {
     /// Probability that a packet is lost.
     pub loss: Probability,
     /// Probability that an acknowledgement is lost (fabric only).
@@ -104,7 +104,7 @@ pub struct Trouble {
     pub down: Option<Down>,
 }
 
-impl Trouble {
+impl Faults {
     /// Returns the maximum additional delay of a packet.
     pub(super) fn latest(&self) -> Duration {
         let held = if self.reorder == Probability::NEVER { Duration::ZERO } else { self.hold };
@@ -112,10 +112,10 @@ impl Trouble {
     }
 
     pub(super) fn draw(place: Place, random: &mut RandomStream) -> Self {
-        let mut chance = |most_permille: u64| match random.below(5) {
+        let mut chance = |permille_max: u64| match random.below(5) {
             0..3 => Probability::NEVER,
             3 => Probability::ratio(random.between(1, 20), 1_000),
-            _ => Probability::ratio(random.between(1, most_permille), 1_000),
+            _ => Probability::ratio(random.between(1, permille_max), 1_000),
         };
         let (loss, ack_loss, burst) = (chance(200), chance(300), chance(10));
         let (corrupt, ack_corrupt, duplicate, reorder) = (chance(100), chance(200), chance(300), chance(500));

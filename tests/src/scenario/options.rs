@@ -39,7 +39,7 @@ impl Transport {
             options.push(("paths", "spray".to_owned()));
         }
         let given: Vec<_> = options.iter().map(|(name, value)| (*name, value.as_str())).collect();
-        let profile = rnic_transports::select(name, given).expect("options that are drawn are legal");
+        let profile = rnic_transports::select(name, given).expect("generated options are valid");
         Self { profile, options }
     }
 }
@@ -58,6 +58,32 @@ impl Transport {
         Ok(Self { profile, options })
     }
 
+    /// Returns the transport with a random scheduler, or with its own.
+    pub(super) fn with_scheduler(mut self, random: &mut RandomStream) -> Self {
+        let schedulers = ["", "", "", "water-filling", "water-filling", "static", "greedy"];
+        let scheduler = pick(random, &schedulers);
+        let is_falcon = self.profile.protocol.falcon().is_some();
+        if scheduler.is_empty() || is_falcon && scheduler == "greedy" {
+            return self;
+        }
+        self = self.with("schedule", scheduler).expect("every transport has this scheduler");
+        let mut set = |name, values: &[&str]| {
+            let value = pick(random, values);
+            self = self.clone().with(name, value).expect("the scheduler has the option");
+        };
+        set("calibration", &["packet", "table-2", "figure-11", "figure-12"]);
+        if scheduler != "greedy" {
+            set("share_floor", &["1Mbps", "10Mbps", "1Gbps"]);
+        }
+        if scheduler == "water-filling" {
+            set("share_arrival", &["scale", "restart", "keep"]);
+            set("max_min", &["true", "false"]);
+            set("share_meter", &["time", "event"]);
+            set("share_step", &["10Mbps", "400Mbps"]);
+        }
+        self
+    }
+
     /// Returns the transport with its target delay, if it has one, increased by `round_trip`, the network's own
     /// round-trip time. A delay that no sender has caused would keep every window at its minimum, where one packet is
     /// sent per hundred round trips.
@@ -67,7 +93,7 @@ impl Transport {
     pub(super) fn aiming_beyond(self, round_trip: Duration) -> Self {
         let Some((_, target)) = self.profile.options().find(|(spec, _)| spec.name == TARGET) else { return self };
         let target = Duration::from_ps(target) + round_trip;
-        self.with(TARGET, &target.to_string()).expect("100 ms are legal, and no network that is drawn takes as long")
+        self.with(TARGET, &target.to_string()).expect("the target delay is below its maximum")
     }
 
     /// Returns whether the target delay is shorter than `round_trip`, the network's own round-trip time, however small

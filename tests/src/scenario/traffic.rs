@@ -81,11 +81,11 @@ pub enum PlannedFailure {
     /// Read into memory whose key does not exist.
     ReadLocalKey,
     /// The program at the receiving end puts its queue pair into the error state.
-    PeerGivesUp,
+    QpFailedByPeer,
     /// The program at the sending end puts its queue pair into the error state.
-    GivesUp,
+    QpFailedLocally,
     /// The receiving end fails without any notification: retries are exceeded.
-    PeerVanishes,
+    PeerUnresponsive,
     /// The receiving end posts no more receives: retries are exceeded.
     NeverReady,
 }
@@ -106,9 +106,9 @@ impl PlannedFailure {
         Self::WriteLocalKey,
         Self::SendLocalRange,
         Self::ReadLocalKey,
-        Self::PeerGivesUp,
-        Self::GivesUp,
-        Self::PeerVanishes,
+        Self::QpFailedByPeer,
+        Self::QpFailedLocally,
+        Self::PeerUnresponsive,
         Self::NeverReady,
     ];
 }
@@ -117,7 +117,7 @@ impl PlannedFailure {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Receives {
     /// As many as possible, always.
-    Early,
+    Eager,
     /// One at random times, so that senders receive RNR NAKs.
     Late,
 }
@@ -159,7 +159,7 @@ impl Mix {
             signalled_percent: pick(random, &[0, 30, 100, 100]),
             fenced_percent: pick(random, &[0, 0, 10, 50]),
             burst_max: pick(random, &[1, 4, 16]),
-            receives: pick(random, &[Receives::Early, Receives::Early, Receives::Late]),
+            receives: pick(random, &[Receives::Eager, Receives::Eager, Receives::Late]),
             step_ns: pick(random, if place == Place::Fabric { &[500, 3_000, 20_000] } else { &[1_000, 50_000] }),
         }
     }

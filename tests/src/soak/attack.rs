@@ -18,32 +18,32 @@ pub(super) fn run(time: Duration, targets: &[String]) {
     let names: Vec<Name> = targets.iter().filter_map(|target| named(target.strip_prefix('@')?)).collect();
     let addresses: Vec<SocketAddr> = targets.iter().filter_map(|target| target.parse().ok()).collect();
     let mut random = RandomStreams::new(u64::from(std::process::id())).stream("attack");
-    let squatted: Vec<UnixDatagram> = addresses.iter().flat_map(|address| squat(address.port())).collect();
-    let letters = UnixDatagram::unbound();
+    let occupied: Vec<UnixDatagram> = addresses.iter().flat_map(|address| occupy_names(address.port())).collect();
+    let unbound = UnixDatagram::unbound();
     // The kernel may reject packets to addresses that it considers networks; all other operations may fail, too.
     let packets = UdpSocket::bind("0.0.0.0:0");
     let mut silent: Vec<UnixStream> = Vec::new();
     let start = Instant::now();
     while start.elapsed() < time {
-        for _ in 0..BURST {
+        for _ in 0..PACKETS_PER_ITERATION {
             for address in &addresses {
                 let packet = packet(&mut random);
                 let _ = packets.as_ref().map(|socket| socket.send_to(&packet, address));
             }
         }
         for name in &names {
-            let letter = noise(&mut random, 96);
-            if let Ok(socket) = &letters {
+            let datagram = random_bytes(&mut random, 96);
+            if let Ok(socket) = &unbound {
                 let _ = socket.set_nonblocking(true);
-                let _ = socket.send_to_addr(&letter, name);
+                let _ = socket.send_to_addr(&datagram, name);
             }
             if silent.len() < SILENT_MAX {
                 silent.extend(UnixStream::connect_addr(name));
             }
         }
-        thread::sleep(PAUSE);
+        thread::sleep(ITERATION_PAUSE);
     }
-    drop(squatted);
+    drop(occupied);
 }
 
 fn named(name: &str) -> Option<Name> {
@@ -51,7 +51,7 @@ fn named(name: &str) -> Option<Name> {
 }
 
 /// Binds the names of the control sockets of a NIC at `port`, as far as they are free.
-fn squat(port: u16) -> Vec<UnixDatagram> {
+fn occupy_names(port: u16) -> Vec<UnixDatagram> {
     let names = [format!("rnic-wire-{port}"), format!("rnic-wire-{port}.1"), format!("rnic-wire-{port}.2")];
     names.iter().filter_map(|name| UnixDatagram::bind_addr(&named(name)?).ok()).collect()
 }
@@ -60,7 +60,7 @@ fn squat(port: u16) -> Vec<UnixDatagram> {
 /// starts like a Falcon packet.
 fn packet(random: &mut RandomStream) -> Vec<u8> {
     let len = random.between(0, 1_400) as usize;
-    let mut bytes = noise(random, len);
+    let mut bytes = random_bytes(random, len);
     match random.below(4) {
         0 => {}
         kind @ (1 | 2) if len >= 20 => {
@@ -69,7 +69,7 @@ fn packet(random: &mut RandomStream) -> Vec<u8> {
             bytes[1] = 0x40;
             bytes[2..4].copy_from_slice(&[0xff, 0xff]);
             bytes[4..8].copy_from_slice(&queue_pair.to_be_bytes());
-            // A queue key of the management queue pair.
+            // The well-known Q_Key of QP1 (GSI).
             bytes[12..16].copy_from_slice(&0x8001_0000_u32.to_be_bytes());
         }
         _ if len > 0 => bytes[0] = 0x10 | (random.below(16) as u8),
@@ -78,13 +78,13 @@ fn packet(random: &mut RandomStream) -> Vec<u8> {
     bytes
 }
 
-fn noise(random: &mut RandomStream, len: usize) -> Vec<u8> {
+fn random_bytes(random: &mut RandomStream, len: usize) -> Vec<u8> {
     (0..len).map(|_| random.bits() as u8).collect()
 }
 
 /// Packets per iteration and address: about 3000 packets per second to each address.
-const BURST: usize = 16;
-const PAUSE: Duration = Duration::from_millis(5);
+const PACKETS_PER_ITERATION: usize = 16;
+const ITERATION_PAUSE: Duration = Duration::from_millis(5);
 /// Maximum number of connected clients that send nothing.
 const SILENT_MAX: usize = 200;
 

@@ -109,7 +109,7 @@ impl Load {
     fn transports(&self) -> &'static [&'static str] {
         match self {
             Self::Perf { .. } => &TRANSPORTS,
-            Self::Program { program: Program::Rping, .. } => &TRANSPORTS[..IN_A_LIST],
+            Self::Program { program: Program::Rping, .. } => &TRANSPORTS[..OFFERED_TOGETHER],
             Self::Program { .. } => &TRANSPORTS,
             // The fuzz does not support `irn-plus`.
             Self::Semantics { .. } => &TRANSPORTS[..TRANSPORTS.len() - 1],
@@ -162,8 +162,8 @@ fn network(draw: &mut RandomStream) -> Vec<(&'static str, &'static str)> {
     options.into_iter().filter(|(_, value)| !value.is_empty()).collect()
 }
 
-fn one_of<T: Copy>(draw: &mut RandomStream, among: &[T]) -> T {
-    among[draw.below(among.len() as u64) as usize]
+fn one_of<T: Copy>(draw: &mut RandomStream, choices: &[T]) -> T {
+    choices[draw.below(choices.len() as u64) as usize]
 }
 
 impl fmt::Display for Step {
@@ -193,21 +193,21 @@ impl fmt::Display for Step {
 pub(super) const TRANSPORTS: [&str; 9] =
     ["irn", "roce-gbn", "fasr", "roce-sr", "falcon", "roce-ar", "tcp", "srnic", "irn-plus"];
 /// Number of leading transports that a server can offer together; Falcon is offered alone.
-pub(super) const IN_A_LIST: usize = 4;
+pub(super) const OFFERED_TOGETHER: usize = 4;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_step_is_the_same_whenever_it_is_drawn() {
+    fn the_same_seed_and_number_give_the_same_step() {
         assert_eq!(Step::draw(7, 31), Step::draw(7, 31));
         assert_ne!(Step::draw(7, 31), Step::draw(7, 32));
         assert_ne!(Step::draw(7, 31), Step::draw(8, 31));
     }
 
     #[test]
-    fn every_trouble_comes_and_none_where_it_makes_no_sense() {
+    fn every_fault_occurs_and_only_where_it_applies() {
         let steps: Vec<Step> = (0..2_000).map(|number| Step::draw(1, number)).collect();
         let mut seen = [0; 7];
         for step in &steps {

@@ -60,7 +60,7 @@ impl Role {
         match self {
             Self::Semantics { through_memory, transport, seed } => {
                 let place = if through_memory { Place::Memory } else { Place::Sockets };
-                let (packets, packets_per_run) = (u64::MAX, PACKETS_OF_A_RUN);
+                let (packets, packets_per_run) = (u64::MAX, PACKETS_PER_RUN);
                 let campaign = Campaign {
                     place,
                     transport,
@@ -83,14 +83,14 @@ impl Role {
 
 /// Number of runs: some seconds of work on a busy machine.
 const RUNS: u64 = 12;
-const PACKETS_OF_A_RUN: u64 = 4_000;
+const PACKETS_PER_RUN: u64 = 4_000;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn roles_are_told_in_words() {
+    fn roles_survive_conversion_to_words() {
         for role in [
             Role::Semantics { through_memory: true, transport: "irn".to_owned(), seed: 9 },
             Role::Attack { ms: 700, targets: vec!["127.0.0.1:1".to_owned(), "@rnic-wire-1".to_owned()] },

@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use super::draw::{IN_A_LIST, TRANSPORTS};
+use super::draw::{OFFERED_TOGETHER, TRANSPORTS};
 use super::role::Role;
-use super::survivor::{Survivor, Which};
+use super::survivor::{Survivor, SurvivorKind};
 use crate::apps::{free_port, wait_for_port};
 use crate::cable::Cable;
 use crate::running::Running;
 
-/// Everything that steps share. Dropping it removes all of it.
+/// Processes, network namespaces and files that the steps of a soak run share. Dropping it removes them.
 #[derive(Debug)]
 pub struct Stage {
     /// Path of the `rnic` command; its libraries are beside it.
@@ -29,7 +29,7 @@ pub struct Stage {
     /// The cable; `None` without root.
     pub(super) cable: Option<Cable>,
     /// The processes that keep running, one of each type.
-    survivors: [Option<Survivor>; Which::ALL.len()],
+    survivors: [Option<Survivor>; SurvivorKind::ALL.len()],
     trends: Vec<Trend>,
 }
 
@@ -62,7 +62,7 @@ impl Stage {
         };
         let (scratch, temporary) = make().map_err(|error: std::io::Error| error.to_string())?;
         let is_root = rustix::process::geteuid().is_root();
-        let cable = if is_root { Some(Cable::lay()?) } else { None };
+        let cable = if is_root { Some(Cable::create()?) } else { None };
         Ok(Self { rnic, scratch, temporary, is_root, cable, survivors: [None, None, None], trends: Vec::new() })
     }
 
@@ -83,7 +83,7 @@ impl Stage {
         let program = self.scratch.path().join("soak");
         let mut command = if is_other_user {
             let mut command = self.at(cable_end, Path::new("setpriv"));
-            command.args([format!("--reuid={UID}"), format!("--regid={UID}")]).args(["--clear-groups", "--"]);
+            command.args([format!("--reuid={FREE_UID}"), format!("--regid={FREE_UID}")]).args(["--clear-groups", "--"]);
             command.arg(program);
             command
         } else {
@@ -105,27 +105,27 @@ impl Stage {
     }
 
     /// Returns the survivor; starts it if there is none.
-    pub(super) fn survivor(&mut self, which: Which) -> Result<&mut Survivor, String> {
+    pub(super) fn survivor(&mut self, which: SurvivorKind) -> Result<&mut Survivor, String> {
         if self.survivors[which as usize].is_none() {
             self.survivors[which as usize] = Some(self.start(which)?);
             // Performs its first transfer, so that resources acquired by it count as those at rest.
             self.check_survivor(which)?;
         }
-        Ok(self.survivors[which as usize].as_mut().expect("it has just been started"))
+        Ok(self.survivors[which as usize].as_mut().expect("the survivor was started"))
     }
 
-    fn start(&self, which: Which) -> Result<Survivor, String> {
+    fn start(&self, which: SurvivorKind) -> Result<Survivor, String> {
         let (end, host) = match which {
-            Which::FarListener => (Some(0), Cable::ADDRESSES[0]),
-            Which::Listener | Which::Rping => (None, "127.0.0.1"),
+            SurvivorKind::FarListener => (Some(0), Cable::ADDRESSES[0]),
+            SurvivorKind::Listener | SurvivorKind::Rping => (None, "127.0.0.1"),
         };
         let mut command = self.rnic(end);
-        if which != Which::Rping {
+        if which != SurvivorKind::Rping {
             command.args(["perf", "--attached", "--listen", &format!("{host}:0")]);
             return Survivor::start(command, self.scratch.path());
         }
         let port = free_port().to_string();
-        command.args(["run", "--quiet", "--transport", &TRANSPORTS[..IN_A_LIST].join(","), "--"]);
+        command.args(["run", "--quiet", "--transport", &TRANSPORTS[..OFFERED_TOGETHER].join(","), "--"]);
         command.args(["rping", "-s", "-P", "-V", "-a", host, "-p", &port]).stdin(Stdio::null());
         let mut process = Running::spawn("rping's server", command, self.scratch.path())?;
         wait_for_port(&mut process, &port)?;
@@ -133,12 +133,12 @@ impl Stage {
     }
 
     /// Returns true when the survivor of this type exists.
-    pub(super) fn has_survivor(&self, which: Which) -> bool {
+    pub(super) fn has_survivor(&self, which: SurvivorKind) -> bool {
         self.survivors[which as usize].is_some()
     }
 
     /// Ends the survivor, and keeps the record of its memory.
-    pub(super) fn dismiss(&mut self, which: Which) {
+    pub(super) fn dismiss(&mut self, which: SurvivorKind) {
         if let Some(survivor) = self.survivors[which as usize].take() {
             self.trends.push(Trend { name: which.name(), memory_kib: survivor.memory_kib });
         }
@@ -148,15 +148,15 @@ impl Stage {
     ///
     /// # Errors
     /// When it fails, or holds more than at rest.
-    pub(super) fn check_survivor(&mut self, which: Which) -> Result<(), String> {
+    pub(super) fn check_survivor(&mut self, which: SurvivorKind) -> Result<(), String> {
         let address = match &self.survivors[which as usize] {
             Some(survivor) => survivor.address.clone(),
             None => return Err(format!("{} is not there", which.name())),
         };
         let start = Instant::now();
         loop {
-            let mut command = self.rnic((which == Which::FarListener).then_some(1));
-            if which == Which::Rping {
+            let mut command = self.rnic((which == SurvivorKind::FarListener).then_some(1));
+            if which == SurvivorKind::Rping {
                 command.args([
                     "run",
                     "--quiet",
@@ -175,22 +175,22 @@ impl Stage {
                 command.args(["perf", &address, "--op", "send", "--size", "4KiB", "--count", "200", "--verify"]);
             }
             let mut probe = self.spawn("a clean piece of work", command, "SOAK_PROBE=1")?;
-            if probe.wait(PROBE) && probe.has_succeeded() {
+            if probe.wait(PROBE_TIME_MAX) && probe.has_succeeded() {
                 break;
             }
             // A listener serves one client at a time, and needs a moment to detect that its client was killed.
-            if start.elapsed() > PROBE || !probe.said().contains("busy with another session") {
+            if start.elapsed() > PROBE_TIME_MAX || !probe.said().contains("busy with another session") {
                 return Err(format!("{}: {}", which.name(), probe.tail()));
             }
             std::thread::sleep(Duration::from_millis(50));
         }
-        let survivor = self.survivors[which as usize].as_mut().expect("it was there");
+        let survivor = self.survivors[which as usize].as_mut().expect("the survivor exists");
         survivor.check().map_err(|why| format!("{}: {why}", which.name()))
     }
 
     /// Ends all survivors.
     pub(super) fn dismiss_all(&mut self) {
-        Which::ALL.into_iter().for_each(|which| self.dismiss(which));
+        SurvivorKind::ALL.into_iter().for_each(|which| self.dismiss(which));
     }
 
     /// Returns the files that programs of a step have left, and deletes them.
@@ -217,12 +217,12 @@ impl Trend {
     /// by a margin. Too few steps return false.
     pub fn grows(&self) -> bool {
         let quarter = self.memory_kib.len() / 4;
-        if quarter < QUARTER_MIN {
+        if quarter < QUARTER_STEPS_MIN {
             return false;
         }
         let most = self.memory_kib[quarter..2 * quarter].iter().max().copied().unwrap_or(0);
         let least = self.memory_kib[3 * quarter..].iter().min().copied().unwrap_or(0);
-        least > most + MARGIN_KIB
+        least > most + GROWTH_MARGIN_KIB
     }
 }
 
@@ -236,27 +236,27 @@ impl fmt::Display for Trend {
 }
 
 /// A user id that no user has.
-const UID: u32 = 64_321;
+const FREE_UID: u32 = 64_321;
 /// Maximum time for the transfer after a step, and for a listener to detect that its client was killed.
-const PROBE: Duration = Duration::from_secs(20);
+const PROBE_TIME_MAX: Duration = Duration::from_secs(20);
 /// Minimum number of steps in a quarter.
-const QUARTER_MIN: usize = 8;
+const QUARTER_STEPS_MIN: usize = 8;
 /// Growth that allocators alone may cause, in KiB.
-const MARGIN_KIB: u64 = 8 << 10;
+const GROWTH_MARGIN_KIB: u64 = 8 << 10;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn memory_that_grows_all_the_time_is_told_from_memory_that_varies() {
+    fn steady_growth_of_memory_is_distinguished_from_variation() {
         let grows = |memory_kib: Vec<u64>| Trend { name: "it", memory_kib }.grows();
         assert!(grows((0..40).map(|step| 10_000 + step * 1_000).collect()));
         assert!(!grows((0..40).map(|step| 10_000 + step % 7 * 20_000).collect()));
         assert!(
             !grows((0..40).map(|step| if step < 8 { 10_000 } else { 90_000 }).collect()),
-            "a level that is reached"
+            "memory is constant at a higher level"
         );
-        assert!(!grows((0..12).map(|step| 10_000 + step * 9_000).collect()), "few steps say nothing");
+        assert!(!grows((0..12).map(|step| 10_000 + step * 9_000).collect()), "there are too few steps");
     }
 }

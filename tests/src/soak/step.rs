@@ -10,7 +10,7 @@ use super::attack::targets_of;
 use super::draw::{Load, Program, Step, Trouble};
 use super::role::Role;
 use super::stage::Stage;
-use super::survivor::Which;
+use super::survivor::SurvivorKind;
 use crate::apps::{free_port, wait_for_port};
 use crate::cable::Cable;
 use crate::leftovers;
@@ -69,7 +69,7 @@ impl Stage {
     }
 
     fn begin(&mut self, step: &Step, mark: &str) -> Result<Ends, String> {
-        let host = if survivor_of(step) == Some(Which::FarListener) { Cable::ADDRESSES[0] } else { "127.0.0.1" };
+        let host = if survivor_of(step) == Some(SurvivorKind::FarListener) { Cable::ADDRESSES[0] } else { "127.0.0.1" };
         let listener = match survivor_of(step) {
             Some(which) => {
                 let survivor = self.survivor(which)?;
@@ -130,9 +130,9 @@ impl Stage {
             }
             Trouble::Cut { end, ms } => {
                 let cable = self.cable.as_ref().ok_or("there is no cable")?;
-                cable.cut(end)?;
+                cable.take_down(end)?;
                 thread::sleep(Duration::from_millis(ms));
-                cable.repair(end)?;
+                cable.bring_up(end)?;
             }
             Trouble::Mtu { bytes, ms } => {
                 let cable = self.cable.as_ref().ok_or("there is no cable")?;
@@ -144,7 +144,7 @@ impl Stage {
                 let ids = [load.listener.map(|(_, id)| id), Some(load.client.child.id())];
                 let ids = ids.into_iter().chain([load.server.as_ref().map(|server| server.child.id())]).flatten();
                 let targets = ids.flat_map(|id| targets_of(id, load.host)).collect();
-                let end = matches!(load.listener, Some((Which::FarListener, _))).then_some(0);
+                let end = matches!(load.listener, Some((SurvivorKind::FarListener, _))).then_some(0);
                 let role = Role::Attack { ms: 2_000, targets };
                 return Ok(Some(self.spawn("the attack", self.role(&role, end, true), mark)?));
             }
@@ -180,13 +180,14 @@ impl Stage {
         }
     }
 
-    /// Returns a line about everything that a step has left behind, `None` when there is nothing.
+    /// Returns one line that names the processes and files that exist now, did not exist `before`, and belong to the
+    /// step marked by `mark`; `None` when there are none.
     fn left_behind(&self, before: &std::collections::BTreeSet<String>, mark: &str) -> Option<String> {
         let mut left = self.temporary_files();
         left.extend(leftovers::names().difference(before).cloned());
         let start = Instant::now();
         let mut processes = leftovers::processes_with(mark);
-        while !processes.is_empty() && start.elapsed() < MOMENT {
+        while !processes.is_empty() && start.elapsed() < EXIT_TIME_MAX {
             thread::sleep(Duration::from_millis(20));
             processes = leftovers::processes_with(mark);
         }
@@ -200,7 +201,7 @@ struct Ends {
     client: Running,
     server: Option<Running>,
     /// The survivor that serves, and its process id.
-    listener: Option<(Which, u32)>,
+    listener: Option<(SurvivorKind, u32)>,
     /// Address of the server's machine.
     host: &'static str,
 }
@@ -211,7 +212,7 @@ impl Ends {
         let all = |ends: &mut Self, judge: fn(&mut Running) -> bool| {
             judge(&mut ends.client) & ends.server.as_mut().is_none_or(judge)
         };
-        while !all(&mut self, Running::has_ended) && start.elapsed() < PATIENCE {
+        while !all(&mut self, Running::has_ended) && start.elapsed() < LOAD_TIME_MAX {
             thread::sleep(Duration::from_millis(10));
         }
         let is_victim = |server: bool| step.trouble == Trouble::Kill { server };
@@ -234,10 +235,12 @@ impl Ends {
 }
 
 /// Returns the survivor that serves in `step`.
-fn survivor_of(step: &Step) -> Option<Which> {
+fn survivor_of(step: &Step) -> Option<SurvivorKind> {
     match step.load {
-        Load::Perf { over_cable, .. } => Some(if over_cable { Which::FarListener } else { Which::Listener }),
-        Load::Program { program: Program::Rping, .. } => Some(Which::Rping),
+        Load::Perf { over_cable, .. } => {
+            Some(if over_cable { SurvivorKind::FarListener } else { SurvivorKind::Listener })
+        }
+        Load::Program { program: Program::Rping, .. } => Some(SurvivorKind::Rping),
         Load::Program { .. } | Load::Semantics { .. } => None,
     }
 }
@@ -298,16 +301,16 @@ fn program_words(program: Program, is_server: bool, port: &str, step: &Step) -> 
 
 /// Every load ends within this time, whatever happens: a session of `rnic perf` ends after half a minute without
 /// packets.
-const PATIENCE: Duration = Duration::from_secs(75);
+const LOAD_TIME_MAX: Duration = Duration::from_secs(75);
 /// Maximum time until a killed process has exited.
-const MOMENT: Duration = Duration::from_secs(3);
+const EXIT_TIME_MAX: Duration = Duration::from_secs(3);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn what_was_not_compared_is_not_verified() {
+    fn output_without_a_comparison_is_not_verified() {
         assert!(is_verified("measuring\n{\n  \"ops\": 3,\n  \"verified\": true\n}\nirn over udp\n"));
         assert!(!is_verified("{\"ops\": 3, \"verified\": false}"));
         assert!(!is_verified("rnic: 127.0.0.1:9: is gone"));

@@ -11,7 +11,7 @@ use crate::running::Running;
 
 /// Types of processes that keep running.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Which {
+pub(super) enum SurvivorKind {
     /// `rnic perf --listen` on this host.
     Listener,
     /// The same, at the other end of the cable.
@@ -20,7 +20,7 @@ pub(super) enum Which {
     Rping,
 }
 
-impl Which {
+impl SurvivorKind {
     pub(super) const ALL: [Self; 3] = [Self::Listener, Self::FarListener, Self::Rping];
 
     pub(super) fn name(self) -> &'static str {
@@ -73,7 +73,7 @@ impl Survivor {
                 let address = address.trim().to_owned();
                 return Ok(Self::of(process, address));
             }
-            if process.has_ended() || start.elapsed() > PATIENCE {
+            if process.has_ended() || start.elapsed() > WAIT_TIME_MAX {
                 return Err(format!("the listener does not listen\n  {}", process.tail()));
             }
             std::thread::sleep(Duration::from_millis(5));
@@ -87,7 +87,7 @@ impl Survivor {
     pub(super) fn check(&mut self) -> Result<(), String> {
         if self.resting.is_none() {
             // The last client has exited just now.
-            std::thread::sleep(MOMENT);
+            std::thread::sleep(CLIENT_RELEASE_TIME);
         }
         let start = Instant::now();
         loop {
@@ -100,7 +100,7 @@ impl Survivor {
                 self.memory_kib.push(resident_kib(self.process.child.id()));
                 return Ok(());
             }
-            if start.elapsed() > PATIENCE {
+            if start.elapsed() > WAIT_TIME_MAX {
                 return Err(format!("it holds {holds}; at rest it held {resting}"));
             }
             std::thread::sleep(Duration::from_millis(20));
@@ -134,6 +134,6 @@ fn resident_kib(id: u32) -> u64 {
 }
 
 /// Maximum waiting time, sufficient for a busy machine.
-const PATIENCE: Duration = Duration::from_secs(15);
+const WAIT_TIME_MAX: Duration = Duration::from_secs(15);
 /// Time in which a process frees a client's resources.
-const MOMENT: Duration = Duration::from_millis(500);
+const CLIENT_RELEASE_TIME: Duration = Duration::from_millis(500);

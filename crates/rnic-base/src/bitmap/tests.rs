@@ -1,9 +1,9 @@
-//! Every width against a model that keeps one `bool` a bit.
+//! Tests every width against a model that stores one `bool` per bit.
 
 use super::*;
 use proptest::prelude::*;
 
-/// What a ring bitmap means, in the plainest form.
+/// Reference model of a ring bitmap: one `bool` per bit.
 struct Model(Vec<bool>);
 
 impl Model {
@@ -80,7 +80,7 @@ fn agrees_with_model(bits: u32, steps: &[Step]) -> Result<(), TestCaseError> {
         for offset in 0..bits {
             prop_assert_eq!(ring.test(offset), model.0[offset as usize]);
         }
-        prop_assert!(!ring.test(bits), "outside the ring nothing is set");
+        prop_assert!(!ring.test(bits), "a bit outside the ring is set");
     }
     Ok(())
 }
@@ -102,8 +102,8 @@ proptest! {
 }
 
 #[test]
-fn first_one_of_tonic_appendix_c() {
-    // Tonic, appendix C: bits 5 and 30 set, head at 6: the first one found is bit 30.
+fn first_one_matches_the_example_of_tonic_appendix_c() {
+    // Tonic, appendix C: bits 5 and 30 set, head at 6: the first set bit found is bit 30.
     let mut ring = RingBitmap::<1>::new();
     ring.set(5);
     ring.set(30);
@@ -112,7 +112,7 @@ fn first_one_of_tonic_appendix_c() {
 }
 
 #[test]
-fn full_ring_has_no_zero() {
+fn a_full_ring_has_no_zero() {
     let mut ring = RingBitmap::<2>::new();
     ring.advance(77);
     (0..128).for_each(|offset| assert!(ring.set(offset)));
@@ -124,12 +124,12 @@ fn full_ring_has_no_zero() {
 
 #[test]
 #[should_panic(expected = "outside a ring")]
-fn set_outside_the_ring_is_our_bug() {
+fn set_outside_the_ring_panics() {
     RingBitmap::<1>::new().set(64);
 }
 
 #[test]
-fn widths_round_up() {
+fn widths_round_up_to_the_next_supported_width() {
     let widths = [1, 64, 65, 128, 110, 256, 500, 512, 513, 1 << 20].map(|bits| AnyRing::with_bits(bits).bits());
     assert_eq!(widths, [64, 64, 128, 128, 128, 256, 512, 512, 16_384, 16_384]);
 }

@@ -1,4 +1,4 @@
-//! Checks that modules of one folder use each other in one direction, or that the folder is on the list of exceptions.
+//! Checks that modules of one folder use each other in one direction.
 //!
 //! A file and the files of its own folder are one node, because a type divided over files still has one owner. An edge
 //! leads from the using node to the used node; uses of modules outside the folder are not edges.
@@ -7,36 +7,27 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::finding::Finding;
 use crate::library::{Library, ModulePath};
-use crate::ratchet::{Counted, Limit, judge};
 use crate::tree::Tree;
 
-/// Limit on modules of a folder that use each other in cycles.
-pub const FOLDER: Limit = Limit {
-    rule: "circles",
-    table: "circle",
-    unit: "modules",
-    most: 0,
-    remedy: "move what both need to a module below, or return a value instead of calling up",
-};
-
-/// The nodes of a folder, and the other nodes that each uses.
+/// The nodes of a folder, each with the other nodes that it uses.
 type Edges = BTreeMap<String, BTreeSet<String>>;
 
-/// Reports cycles of modules.
+/// Reports modules that use each other in cycles.
 pub fn check(tree: &Tree) -> Vec<Finding> {
-    let mut counted = Vec::new();
+    let mut findings = Vec::new();
     for (package, library) in Library::all(tree) {
         for (folder, edges) in folders(&library) {
-            let circles = circles(&edges);
-            let path = package
-                .path(&["src"].into_iter().chain(folder.iter().map(String::as_str)).collect::<Vec<_>>().join("/"));
-            let names: Vec<String> = circles.iter().map(|circle| circle.join(", ")).collect();
-            let amount = circles.iter().map(Vec::len).sum();
-            let subject = format!("a circle of [{}]", names.join("] and ["));
-            counted.push(Counted { path, line: 1, name: None, subject, amount });
+            let circles: Vec<String> =
+                circles(&edges).iter().map(|circle| format!("[{}]", circle.join(", "))).collect();
+            if !circles.is_empty() {
+                let path = package.path(&format!("src/{}", folder.join("/")));
+                let what = format!("modules use each other in a circle: {}", circles.join(" and "));
+                let instead = "move what both need to a module below, or return a value instead of calling up";
+                findings.push(Finding::new(path.trim_end_matches('/'), 1, "circles", what, instead));
+            }
         }
     }
-    judge(tree, FOLDER, &counted)
+    findings
 }
 
 /// Returns the edges between the modules of each folder.
@@ -57,7 +48,7 @@ fn folders(library: &Library<'_>) -> BTreeMap<ModulePath, Edges> {
     folders
 }
 
-/// Returns the groups of nodes that reach each other.
+/// Returns the groups of nodes in which every node can reach every other.
 fn circles(edges: &Edges) -> Vec<Vec<String>> {
     let reached: BTreeMap<&String, BTreeSet<&String>> = edges.keys().map(|node| (node, reach(edges, node))).collect();
     let mut circles: BTreeSet<Vec<String>> = BTreeSet::new();
@@ -81,49 +72,4 @@ fn reach<'edges>(edges: &'edges Edges, start: &String) -> BTreeSet<&'edges Strin
         }
     }
     found
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn findings(files: &[(&str, &str)]) -> Vec<String> {
-        let manifest = ("a/Cargo.toml", "[package]\nname = \"a\"\n");
-        let tree = Tree::invent(files.iter().copied().chain([manifest]));
-        check(&tree).into_iter().map(|found| format!("{}: {}", found.path, found.what)).collect()
-    }
-
-    #[test]
-    fn modules_that_use_each_other_are_named() {
-        let files = [
-            ("a/src/lib.rs", "mod b; mod c; mod d; mod e; pub use c::C;"),
-            ("a/src/b.rs", "use crate::C; pub struct B;"),
-            ("a/src/c.rs", "pub struct C; fn f() -> crate::d::D { crate::d::D }"),
-            ("a/src/d.rs", "use super::b::B; pub struct D;"),
-            ("a/src/e.rs", "use crate::b::B;"),
-        ];
-        assert_eq!(findings(&files), ["a/src: a circle of [b, c, d] has 3 modules, the limit is 0"]);
-    }
-
-    #[test]
-    fn an_owner_may_be_divided_over_the_files_of_its_folder() {
-        let files = [
-            ("a/src/lib.rs", "mod b;"),
-            ("a/src/b.rs", "mod c; mod d; use c::C; pub struct B;"),
-            ("a/src/b/c.rs", "use super::B; use super::d::D; pub struct C;"),
-            ("a/src/b/d.rs", "use crate::b::B; pub struct D; #[cfg(test)] mod tests { use crate::b::c::C; }"),
-        ];
-        assert_eq!(findings(&files), Vec::<String>::new());
-    }
-
-    #[test]
-    fn circles_of_a_folder_within_are_its_own() {
-        let files = [
-            ("a/src/lib.rs", "mod b;"),
-            ("a/src/b.rs", "mod c; mod d;"),
-            ("a/src/b/c.rs", "use super::d::D; pub struct C;"),
-            ("a/src/b/d.rs", "use super::c::C; pub struct D;"),
-        ];
-        assert_eq!(findings(&files), ["a/src/b: a circle of [c, d] has 2 modules, the limit is 0"]);
-    }
 }

@@ -1,21 +1,22 @@
-//! Checks that every algorithm and every transport states its source and its deviations from the source.
+//! Checks that the module documentation (head) of every algorithm and every transport states the source and the
+//! deviations from it.
 
 use crate::finding::Finding;
 use crate::tree::{SourceFile, Tree};
 
 const RULE: &str = "heads";
 
-/// Folders of algorithms and transports, one per file; files in deeper folders are parts of one, and its head covers
-/// them.
+/// Folders of algorithms and transports, one per file. Files in deeper folders belong to the algorithm or transport
+/// of the parent file, whose head covers them.
 const FOLDERS: &[&str] = &["profiles/", "recovery/", "control/", "paths/", "schedule/"];
 
 /// Parts that a head must have, each at the beginning of a line.
-const PARTS: &[(&str, &str)] = &[
+const REQUIRED_PARTS: &[(&str, &str)] = &[
     ("//! Source:", "name the paper and section, or the standard"),
     ("//! Deviations", "say how it differs from its source, and why; `none` is an answer"),
 ];
 
-/// Reports files whose head lacks a part.
+/// Reports files whose head lacks one of these parts.
 pub fn check(tree: &Tree) -> Vec<Finding> {
     tree.files_ending(".rs").filter(|file| is_algorithm(&file.path)).flat_map(missing).collect()
 }
@@ -31,26 +32,5 @@ fn missing(file: &SourceFile) -> Vec<Finding> {
     let finding = |(start, instead): &(&str, &str)| {
         Finding::new(&file.path, 1, RULE, format!("the head has no line that begins with `{start}`"), *instead)
     };
-    PARTS.iter().filter(|(start, _)| lacks(start)).map(finding).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn findings(path: &str, text: &str) -> usize {
-        check(&Tree::invent([(path, text)])).len()
-    }
-
-    #[test]
-    fn heads_of_algorithms_have_source_and_deviations() {
-        let path = "crates/rnic-transports/src/recovery/new.rs";
-        assert_eq!(findings(path, "//! New.\n//!\n//! Source: RFC 1.\n//!\n//! Deviations: none.\n"), 0);
-        assert_eq!(findings(path, "//! New.\n//!\n//! Source: RFC 1.\n"), 1);
-        assert_eq!(findings(path, "//! New, without source: or deviations.\n"), 2);
-        assert_eq!(findings(path, "//! New.\n\n//! Source: RFC 1.\n//! Deviations: none.\n"), 2, "the head is over");
-        assert_eq!(findings("crates/rnic-transports/src/recovery.rs", "//! A list.\n"), 0);
-        assert_eq!(findings("crates/rnic-transports/src/recovery/new/part.rs", "//! A part.\n"), 0);
-        assert_eq!(findings("crates/rnic-host/src/recovery/new.rs", "//! Another crate.\n"), 0);
-    }
+    REQUIRED_PARTS.iter().filter(|(start, _)| lacks(start)).map(finding).collect()
 }

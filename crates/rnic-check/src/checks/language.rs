@@ -1,7 +1,9 @@
-//! Words: the field's, one for one thing; and how comments open.
+//! Checks the wording: standard terms of the field, one term for each thing, and the first word of comments.
 //!
-//! `words.toml` in this crate's directory lists what is not written here, and what is written instead. A comment states
-//! a fact: it does not open with a bare question word.
+//! `words.toml` in this crate's directory lists the words to avoid and their replacements. A comment states a fact,
+//! so its first word must not be a question word; this holds for tests too.
+
+use serde::Deserialize;
 
 use crate::finding::Finding;
 use crate::rust_source::{RustSource, TokenKind};
@@ -9,55 +11,72 @@ use crate::tree::{SourceFile, Tree};
 
 const RULE: &str = "language";
 
-/// The table of words.
+/// Path of the table of words.
 pub const WORDS: &str = "crates/rnic-check/words.toml";
 
-/// Words that open a question, or a riddle.
-const OPENINGS: [&str; 9] = ["what", "who", "whom", "whose", "whether", "whoever", "whatever", "nobody", "somebody"];
+/// Words with which a comment must not begin: they begin a question or leave the subject open.
+const FORBIDDEN_OPENINGS: [&str; 9] =
+    ["what", "who", "whom", "whose", "whether", "whoever", "whatever", "nobody", "somebody"];
 
-/// This file, which has the words that it looks for.
-const HERE: &str = "crates/rnic-check/src/checks/language.rs";
+/// Path of this file, which is skipped because it contains the words that it searches for.
+const THIS_FILE: &str = "crates/rnic-check/src/checks/language.rs";
 
-/// Pages whose texts are quoted from elsewhere, or are about the words themselves.
-const QUOTING: [&str; 3] = ["LICENSE", "NOTICE", "CHANGELOG.md"];
+/// Tests of this crate, whose multi-line strings contain such comments.
+const OWN_TESTS: &str = "crates/rnic-check/tests/";
+
+/// Pages that are not checked: their text is quoted from elsewhere, or is about the words themselves.
+const QUOTING_PAGES: [&str; 3] = ["LICENSE", "NOTICE", "CHANGELOG.md"];
+
+#[derive(Deserialize)]
+struct Table {
+    word: Vec<Row>,
+}
 
 /// A row of the table.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Row {
-    /// Lower case; several words have one blank between them.
-    word: String,
+    /// Word to avoid, in lower case; several words are separated by one blank.
+    now: String,
     better: String,
     why: String,
-    /// True when it is not for names either.
-    is_for_names: bool,
-    /// Files in which it means what it says, by the beginnings of their paths.
+    /// `true` if the word must not occur in identifiers either.
+    #[serde(default)]
+    names: bool,
+    /// Beginnings of the paths of files in which the word is permitted, because it has its ordinary meaning there.
+    #[serde(default)]
     except: Vec<String>,
 }
 
-/// A kind of text, with its line.
+/// A piece of text to check.
 #[derive(Debug, PartialEq, Eq)]
 enum Piece<'tree> {
-    /// A line of a comment; true when it is the first of its block.
+    /// A line of a comment; `true` for the first line of its block.
     Comment(&'tree str, bool),
-    /// A line of a page, or a literal of the code.
+    /// A line of a page, or a string literal in code.
     Text(&'tree str),
     /// An identifier.
     Name(&'tree str),
 }
 
-/// Names words of the table, and comments that open as questions do.
+/// Reports words that the table lists, and comments that begin with a question word.
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let table = match read(tree) {
         Ok(table) => table,
         Err(what) => return vec![Finding::new(WORDS, 1, RULE, what, "see the head of the file")],
     };
     let mut findings = Vec::new();
-    for (file, source) in tree.production_rust().filter(|(file, _)| file.path != HERE) {
+    for (file, source) in tree.production_rust().filter(|(file, _)| file.path != THIS_FILE) {
         for (line, piece) in pieces_of_rust(file, source) {
             judge(&table, file, line, &piece, &mut findings);
         }
     }
-    for file in tree.files_ending(".md").filter(|file| !QUOTING.contains(&file.path.as_str())) {
+    for (file, _) in tree.rust().filter(|(file, _)| !file.path.starts_with(OWN_TESTS) && file.path != THIS_FILE) {
+        for (line, piece) in comments(file, |_| true) {
+            check_opening(file, line, &piece, &mut findings);
+        }
+    }
+    for file in tree.files_ending(".md").filter(|file| !QUOTING_PAGES.contains(&file.path.as_str())) {
         for (line, text) in prose(file) {
             judge(&table, file, line, &Piece::Text(text), &mut findings);
         }
@@ -65,22 +84,27 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
+/// Reports a comment that begins with a question word.
+fn check_opening(file: &SourceFile, line: usize, piece: &Piece<'_>, findings: &mut Vec<Finding>) {
+    let Piece::Comment(text, true) = piece else { return };
+    let text = words_of(&without_code(text));
+    if let Some(first) = text.split(' ').next().filter(|first| FORBIDDEN_OPENINGS.contains(first)) {
+        let what = format!("a comment that opens with `{first}`");
+        findings.push(Finding::new(&file.path, line, RULE, what, "state the fact: \"Returns ...\", \"Number of ...\""));
+    }
+}
+
+/// Reports the words of the table in a piece of text.
 fn judge(table: &[Row], file: &SourceFile, line: usize, piece: &Piece<'_>, findings: &mut Vec<Finding>) {
     let text = match piece {
         Piece::Comment(text, _) | Piece::Text(text) => words_of(&without_code(text)),
         Piece::Name(name) => words_of(&split_name(name)),
     };
-    if let Piece::Comment(_, true) = piece
-        && let Some(first) = text.split(' ').next().filter(|first| OPENINGS.contains(first))
-    {
-        let what = format!("a comment that opens with `{first}`");
-        findings.push(Finding::new(&file.path, line, RULE, what, "state the fact: \"Returns ...\", \"Number of ...\""));
-    }
     let is_name = matches!(piece, Piece::Name(_));
-    for row in table.iter().filter(|row| !is_name || row.is_for_names) {
+    for row in table.iter().filter(|row| !is_name || row.names) {
         let is_meant = row.except.iter().any(|start| file.path.starts_with(start.as_str()));
-        if !is_meant && format!(" {text} ").contains(&format!(" {} ", row.word)) {
-            let what = format!("the word `{}`: {}", row.word, row.why);
+        if !is_meant && format!(" {text} ").contains(&format!(" {} ", row.now)) {
+            let what = format!("the word `{}`: {}", row.now, row.why);
             findings.push(Finding::new(&file.path, line, RULE, what, format!("write {}", row.better)));
         }
     }
@@ -89,34 +113,32 @@ fn judge(table: &[Row], file: &SourceFile, line: usize, piece: &Piece<'_>, findi
 /// Reads the table.
 ///
 /// # Errors
-/// When it is missing, or a row lacks one of its columns.
+/// When the table is missing, or a row lacks one of its columns.
 fn read(tree: &Tree) -> Result<Vec<Row>, String> {
     let text = tree.file(WORDS).and_then(SourceFile::text).ok_or("there is no table of words")?;
-    let table: toml::Table = text.parse().map_err(|error| format!("it does not parse: {error}"))?;
-    let rows = table.get("word").and_then(toml::Value::as_array).ok_or("it has no `[[word]]`")?;
-    rows.iter()
-        .map(|row| {
-            let column = |key: &str| {
-                let value = row.get(key).and_then(toml::Value::as_str).map(str::to_owned);
-                value.filter(|value| !value.is_empty()).ok_or(format!("a row without `{key}`: {row}"))
-            };
-            let except = row.get("except").and_then(toml::Value::as_array).map_or(&[][..], Vec::as_slice);
-            Ok(Row {
-                word: column("now")?.to_lowercase(),
-                better: column("better")?,
-                why: column("why")?,
-                is_for_names: row.get("names").and_then(toml::Value::as_bool).unwrap_or(false),
-                except: except.iter().filter_map(toml::Value::as_str).map(str::to_owned).collect(),
-            })
-        })
-        .collect()
+    toml::from_str(text).map(|table: Table| table.word).map_err(|error| format!("it does not parse: {error}"))
 }
 
-/// Returns comments, literals and names of production code.
+/// Returns comments, string literals and identifiers of production code, with their line numbers.
 fn pieces_of_rust<'tree>(file: &'tree SourceFile, source: &'tree RustSource) -> Vec<(usize, Piece<'tree>)> {
+    let mut pieces = comments(file, |line| !source.is_test_line(line));
+    for token in source.tokens.iter().filter(|token| !source.is_test_line(token.line)) {
+        match &token.kind {
+            TokenKind::Ident(name) => pieces.push((token.line, Piece::Name(name))),
+            TokenKind::Literal(text) if text.contains('"') && !is_doc(source, token.line) => {
+                pieces.push((token.line, Piece::Text(text)));
+            }
+            _ => {}
+        }
+    }
+    pieces
+}
+
+/// Returns the lines of comments among the lines that `is_included` accepts, with their numbers.
+fn comments(file: &SourceFile, is_included: impl Fn(usize) -> bool) -> Vec<(usize, Piece<'_>)> {
     let mut pieces = Vec::new();
     let (mut last, mut is_fenced) = (None, false);
-    for (number, line) in file.lines().filter(|(number, _)| !source.is_test_line(*number)) {
+    for (number, line) in file.lines().filter(|(number, _)| is_included(*number)) {
         let trimmed = line.trim_start();
         let Some(comment) = trimmed.strip_prefix("//") else {
             (last, is_fenced) = (None, false);
@@ -131,24 +153,15 @@ fn pieces_of_rust<'tree>(file: &'tree SourceFile, source: &'tree RustSource) -> 
         }
         last = Some(mark);
     }
-    for token in source.tokens.iter().filter(|token| !source.is_test_line(token.line)) {
-        match &token.kind {
-            TokenKind::Ident(name) => pieces.push((token.line, Piece::Name(name))),
-            TokenKind::Literal(text) if text.contains('"') && !is_doc(source, token.line) => {
-                pieces.push((token.line, Piece::Text(text)));
-            }
-            _ => {}
-        }
-    }
     pieces
 }
 
-/// Returns whether a line is a comment, which the parser hands on as a literal.
+/// Returns `true` if a line is a comment: the parser returns doc comments as literals.
 fn is_doc(source: &RustSource, line: usize) -> bool {
     source.line(line).trim_start().starts_with("//")
 }
 
-/// Returns the lines of a page outside of its code blocks.
+/// Returns the lines of a page that are outside code blocks.
 fn prose(file: &SourceFile) -> impl Iterator<Item = (usize, &str)> {
     let mut is_fenced = false;
     file.lines().filter(move |(_, line)| {
@@ -158,7 +171,7 @@ fn prose(file: &SourceFile) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Returns a line without what stands between backticks, and without the targets of links.
+/// Returns a line without the text between backticks and without the targets of links.
 fn without_code(line: &str) -> String {
     let prose: String = line.split('`').step_by(2).collect::<Vec<_>>().join(" code ");
     prose.split("](").enumerate().fold(String::new(), |text, (index, part)| {
@@ -167,7 +180,7 @@ fn without_code(line: &str) -> String {
     })
 }
 
-/// Returns the words of an identifier: of `snake_case` and of `CamelCase`.
+/// Splits an identifier, in `snake_case` or `CamelCase`, into words.
 fn split_name(name: &str) -> String {
     let mut text = String::new();
     for c in name.chars() {
@@ -179,72 +192,10 @@ fn split_name(name: &str) -> String {
     text
 }
 
-/// Returns the words of a text in lower case with one blank between them. Hyphens, underscores and apostrophes join.
+/// Returns the words of a text in lower case, separated by one blank. Hyphens, underscores and apostrophes are parts
+/// of words.
 fn words_of(text: &str) -> String {
     let is_part = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '\'');
     let words = text.split(|c: char| !is_part(c)).filter(|word| !word.is_empty());
     words.map(str::to_lowercase).collect::<Vec<_>>().join(" ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const TABLE: &str = r#"
-[[word]]
-now = "stranger"
-better = "unknown peer"
-why = "a metaphor"
-names = true
-[[word]]
-now = "under way"
-better = "in flight"
-why = "one word"
-except = ["docs/"]
-"#;
-
-    fn found(path: &str, text: &str) -> Vec<(usize, String)> {
-        let tree = Tree::invent([
-            (WORDS, TABLE),
-            (path, text),
-            ("crates/a/Cargo.toml", "[package]\nname = \"a\"\nversion = \"0.1.0\"\n"),
-        ]);
-        check(&tree).into_iter().map(|found| (found.line, found.what)).collect()
-    }
-
-    fn lines(path: &str, text: &str) -> Vec<usize> {
-        found(path, text).into_iter().map(|(line, _)| line).collect()
-    }
-
-    #[test]
-    fn words_are_found_in_comments_literals_names_and_pages() {
-        let text = "//! A crate.\n\n/// A stranger.\npub fn f() -> &'static str {\n    // Under way.\n\
-                    \"a Stranger\"\n}\nstruct TheStranger;\nfn take_stranger() {}\nfn under() -> u8 { way() }\n";
-        let mut lines_found = lines("crates/a/src/lib.rs", text);
-        lines_found.sort_unstable();
-        assert_eq!(lines_found, [3, 5, 6, 8, 9]);
-        assert_eq!(lines("a.md", "# A\n\nNo strangers, a stranger.\n"), [3]);
-    }
-
-    #[test]
-    fn code_is_not_prose() {
-        assert!(lines("a.md", "# A\n\n```text\nstranger\n```\n\n`stranger` [b](stranger.md)\n").is_empty());
-        assert!(lines("crates/a/src/lib.rs", "//! ```text\n//! stranger\n//! ```\n//! `stranger`\n").is_empty());
-        assert!(lines("docs/a.md", "# A\n\nIt is under way.\n").is_empty(), "an exception");
-        assert!(lines("CHANGELOG.md", "# A\n\nA stranger.\n").is_empty(), "what was written stays");
-    }
-
-    #[test]
-    fn openings_of_blocks_are_judged_and_no_other_lines() {
-        let text = "//! A.\n\n/// What it is.\n/// Who is it?\n#[derive(Debug)]\n\
-                    pub struct A {\n    /// Whether.\n    pub b: u8,\n}\n";
-        assert_eq!(lines("crates/a/src/lib.rs", text), [3, 7]);
-    }
-
-    #[test]
-    fn a_row_has_all_its_columns() {
-        let tree = Tree::invent([(WORDS, "[[word]]\nnow = \"a\"\nwhy = \"b\"\n")]);
-        assert!(check(&tree)[0].what.contains("without `better`"));
-        assert_eq!(check(&Tree::invent([("a.md", "# A\n")])).len(), 1, "no table");
-    }
 }

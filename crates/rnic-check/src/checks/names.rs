@@ -49,31 +49,3 @@ fn names_by_crate(tree: &Tree) -> BTreeMap<String, BTreeSet<&str>> {
     }
     names
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn findings(page: &str) -> Vec<String> {
-        let tree = Tree::invent([
-            ("crates/rnic-x/Cargo.toml", "[package]\nname = \"rnic-x\"\n"),
-            ("crates/rnic-x/src/lib.rs", "pub mod deep { pub struct Thing<T>(T); pub fn act() {} }\n"),
-            ("GLOSSARY.md", page),
-            ("CHANGELOG.md", "`rnic_x::Gone`\n"),
-        ]);
-        check(&tree).into_iter().map(|found| format!("{}: {}", found.line, found.what)).collect()
-    }
-
-    #[test]
-    fn names_that_exist_and_rooms_that_do_not_pass() {
-        assert!(
-            findings("`rnic_x::deep::Thing<u8>` `rnic_x::deep` `rnic_x::act()` `rnic_y::Planned` `rnic_x` Gone\n")
-                .is_empty()
-        );
-    }
-
-    #[test]
-    fn a_name_that_is_gone_is_found() {
-        assert_eq!(findings("text\n\n| `rnic_x::deep::Gone` |\n"), ["3: rnic_x has no `Gone`"]);
-    }
-}

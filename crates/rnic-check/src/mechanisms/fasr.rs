@@ -9,59 +9,78 @@ const fn tested(section: &'static str, what: &'static str) -> Mechanism {
 }
 
 const MECHANISMS: &[Mechanism] = &[
-    tested("III-B", "the receiver counts in three bits how many packets are missing"),
-    tested("III-B1", "fast path: with one missing, the highest number here says all, without a bitmap"),
-    tested("III-B1", "slow path: with more missing, a bitmap tells what comes after a repair, and the AACK says it"),
-    tested("III-B1", "back to the fast path, and the bitmap to the pool, when one is missing again"),
-    tested("III-B", "SACKs carry the receiver's count; the sender compares and never counts itself"),
-    tested("III-B2", "the first SACK sends all before it again; later ones a gap, if the count has grown too"),
+    tested("III-B", "the receiver counts the missing packets in three bits"),
+    tested(
+        "III-B1",
+        "fast path: with one packet missing, the highest PSN received describes the state, without a bitmap",
+    ),
+    tested(
+        "III-B1",
+        "slow path: with more missing, a bitmap gives the next gap when a retransmission arrives; the AACK carries it",
+    ),
+    tested("III-B1", "with one packet missing again, the fast path is used and the bitmap returns to the pool"),
+    tested("III-B", "SACKs carry the receiver's count; the sender compares counts and keeps none of its own"),
+    tested("III-B2", "the first SACK retransmits all packets before it; a later one a gap, if the count has grown too"),
     tested(
         "III-B2",
-        "what is acknowledged follows the acknowledgement alone; the bitmap is brought up to date beside it",
+        "the acknowledgement alone determines the acknowledged packets; the bitmap is updated in parallel",
     ),
-    tested("III-B2", "a timeout sends what is known to be missing: the window, one packet, or the zeros of the bitmap"),
-    tested("III-C1", "a pool of units of recovery state, one for each queue pair in recovery, none for the others"),
-    tested("III-C2", "a pool of blocks of bitmaps in linked lists, given back when recovery ends"),
-    tested("III-D", "head and tail of a list are stored: no list is walked"),
+    tested(
+        "III-B2",
+        "a timeout retransmits the packets known to be missing: the window, one packet, or the zeros of the bitmap",
+    ),
+    tested("III-C1", "a pool of units of recovery state: one for each queue pair in recovery, none for the others"),
+    tested("III-C2", "a pool of blocks of bitmaps in linked lists, released when recovery ends"),
+    tested("III-D", "head and tail of a list are stored, so no list is traversed"),
     tested("III-D", "20 units and 70 blocks of 10 bits are 0.92 KB for all connections"),
-    tested("III-D", "a run of packets behind the first gap is one number; blocks begin behind it"),
-    tested("III-D", "without crate in the pool: go-back-N until the recovery is over, keeping what is recorded"),
-    tested("III-D", "FNACK: a repair out of order means that one was lost; acted on once until there is progress"),
-    tested("III-D, IV-D", "more than seven missing: the count stands still and says so until the recovery is over"),
+    tested("III-D", "consecutive packets after the first gap are stored as one number; blocks start after them"),
+    tested("III-D", "without space in the pool: go-back-N until recovery ends; the recorded state is kept"),
+    tested(
+        "III-D",
+        "FNACK: a retransmission that arrives out of order shows that another was lost; processed once until progress",
+    ),
+    tested(
+        "III-D, IV-D",
+        "more than seven missing: the count stays at seven, with an overflow flag, until recovery ends",
+    ),
     Mechanism {
         what: "seven modules around the memory of contexts",
         section: "IV-B",
-        left_out: "the hierarchy of circuits and the order of the update queue wait for RTL; checked is that recovery \
-                   and congestion control are parts that do not know each other",
+        left_out: "the hierarchy of circuits and the order of the update queue, which need RTL; the tests check that \
+                   recovery and congestion control do not depend on each other",
     },
     Mechanism {
-        what: "separate queues for Read requests, acknowledgements, repairs and new requests",
+        what: "separate queues for Read requests, acknowledgements, retransmissions and new requests",
         section: "IV-C",
-        left_out: "the queues as circuits wait for RTL; checked is that none of them holds another up",
+        left_out: "the queues as circuits, which need RTL; the tests check that none of them blocks another",
     },
     Mechanism {
-        what: "the memory of contexts in three groups, so that four modules reach it in every cycle",
+        what: "the memory of contexts is in three groups, so that four modules can access it in every cycle",
         section: "IV-B",
-        left_out: "groups and ports of the memory wait for RTL; checked is that a packet asks for one context, once",
+        left_out: "groups and ports of the memory, which need RTL; the tests check that a packet requests one context, \
+                   once",
     },
-    tested("IV-D", "Sends carry message number and offset, Writes and answers their address; answers are own packets"),
+    tested(
+        "IV-D",
+        "Sends carry message number and offset, Writes and responses an address; responses have the responder's PSNs",
+    ),
     tested("IV-B", "a Read request that times out is submitted again; others are retransmitted by recovery"),
     tested("IV-A, V-D1", "work requests stay in the host's memory and are fetched eight at a time"),
-    tested("V-A", "bytes of a queue pair on the board: 257, where IRN+ has 588.5, SRNIC 268"),
+    tested("V-A", "bytes per queue pair in on-board memory: 257, where IRN+ has 588.5, SRNIC 268"),
     Mechanism {
-        what: "a SACK or an early packet takes two cycles of 5 ns",
+        what: "a SACK or an out-of-order packet takes two cycles of 5 ns",
         section: "V-D2",
-        left_out: "cycles wait for RTL; checked is that the work on the pool for one packet has a bound",
+        left_out: "cycles, which need RTL; the tests check that the work on the pool for one packet has a bound",
     },
     Mechanism {
         what: "line rate at 100 Gbit/s and above, 181 million packets a second",
         section: "I, V-D2",
-        left_out: "the pipeline's rate as a circuit waits for RTL; checked is the model of it in the fabric",
+        left_out: "the pipeline's rate as a circuit, which needs RTL; the tests check the fabric's model of it",
     },
     Mechanism {
-        what: "early data goes to the host's memory by DMA and is delivered when the holes are filled",
+        what: "out-of-order data is written to the host's memory by DMA and delivered when the gaps are filled",
         section: "III-A",
-        left_out: "a reorder buffer in the host: ours goes to its place at once, as IRN's does",
+        left_out: "a reorder buffer in the host: here data is written directly to its place, as in IRN",
     },
     tested("IV-A", "unmodified applications, through queue pairs and completion queues"),
 ];

@@ -1,4 +1,4 @@
-//! The reader of Rust on snippets that would fool a search for words.
+//! Tests the Rust reader on snippets that a text search would misread.
 
 use super::*;
 
@@ -49,7 +49,7 @@ fn an_absolute_path_ignores_imports() {
 }
 
 #[test]
-fn only_what_needs_test_is_test_only() {
+fn only_conditions_that_need_test_are_test_only() {
     let lines = |condition: &str| parse(&format!("#[cfg({condition})]\nmod m {{}}\n")).test_line_count();
     assert_eq!([lines("test"), lines("all(test, unix)"), lines("any(test)")], [2, 2, 2]);
     assert_eq!([lines("not(test)"), lines("any(test, feature = \"kit\")"), lines("unix")], [0, 0, 0]);
@@ -64,16 +64,7 @@ fn a_whole_file_can_be_test_only() {
 fn functions_are_measured_from_first_line_to_closing_brace() {
     let text = "/// Docs do not count.\nfn one() {}\n\nfn four<const N: usize>(\n    a: [u8; { 2 }],\n\
                 ) -> A<{ N }> {\n}\nm! { fn in_macro() {\n} }\ntrait T { fn none(); }\ntype F = fn(u8) -> u8;\n";
-    let lengths = function_lengths(&parse(text));
-    let seen: Vec<_> = lengths.iter().map(|(name, (lines, first))| (name.as_str(), *lines, *first)).collect();
-    assert_eq!(seen, [("four", 4, 4), ("in_macro", 2, 8), ("one", 1, 2)]);
-}
-
-#[test]
-fn comments_belong_to_the_statement_below_them() {
-    let text = "fn f() {\n    // why: reason\n    let x =\n        g(1);\n    h(2); // own\n    i(3);\n}\n";
     let source = parse(text);
-    assert_eq!(source.comments_above(4), ["// why: reason"]);
-    assert_eq!(source.comments_above(5), ["// own"]);
-    assert!(source.comments_above(6).is_empty());
+    let seen: Vec<_> = source.functions().into_iter().map(|function| (function.name, function.lines)).collect();
+    assert_eq!(seen, [("one", 2..=2), ("four", 4..=7), ("in_macro", 8..=9)]);
 }

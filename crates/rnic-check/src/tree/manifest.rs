@@ -1,4 +1,4 @@
-//! The contents of a Cargo.toml that the checks need.
+//! The contents of a Cargo.toml, as far as the checks need them.
 
 use super::SourceFile;
 
@@ -18,9 +18,9 @@ pub struct Package {
 pub struct Dependency {
     /// Key in the manifest, by which its line is found.
     pub key: String,
-    /// Name of the package: `package = "..."` when given, else the key.
+    /// Name of the package: `package = "..."` when given, otherwise the key.
     pub package: String,
-    /// True when only tests, benches and examples use it.
+    /// True when only tests, benches and examples use the dependency.
     pub is_dev: bool,
 }
 
@@ -33,17 +33,22 @@ impl Package {
         Some(Self { dir, name, manifest_path: file.path.clone(), manifest })
     }
 
-    /// Returns whether `path` is in the package's directory.
+    /// Returns `true` if `path` is in the package's directory.
     pub fn holds(&self, path: &str) -> bool {
         self.dir.is_empty() || path.strip_prefix(&self.dir).is_some_and(|rest| rest.starts_with('/'))
     }
 
-    /// Returns `path`, which is relative to the package, relative to the root of the tree.
+    /// Converts `path`, which is relative to the package, into a path relative to the root of the tree.
     pub fn path(&self, path: &str) -> String {
         if self.dir.is_empty() { path.to_owned() } else { format!("{}/{path}", self.dir) }
     }
 
-    /// Returns every dependency: normal, build and dev, for every target.
+    /// Returns `path`, which is in the package's directory, relative to it.
+    pub fn inside<'path>(&self, path: &'path str) -> &'path str {
+        path.strip_prefix(&self.dir).unwrap_or(path).trim_start_matches('/')
+    }
+
+    /// Returns every dependency (normal, build and dev) for every target.
     pub fn dependencies(&self) -> Vec<Dependency> {
         let targets = self.manifest.get("target").and_then(toml::Value::as_table);
         let mut found = Vec::new();
@@ -61,22 +66,5 @@ fn collect_dependencies(table: &toml::Table, found: &mut Vec<Dependency>) {
             let package = value.get("package").and_then(toml::Value::as_str).unwrap_or(key).to_owned();
             found.push(Dependency { key: key.clone(), package, is_dev });
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn dependencies_of_every_kind_are_seen() {
-        let text = "[package]\nname = \"a\"\n[dependencies]\nb = \"1\"\nc = { package = \"d\", version = \"1\" }\n\
-                    [dev-dependencies]\ne.workspace = true\n[build-dependencies]\nf = \"1\"\n\
-                    [target.'cfg(unix)'.dependencies]\ng = \"1\"\n";
-        let package = Package::read(&SourceFile::invent("crates/a/Cargo.toml", text)).expect("it has a name");
-        let seen: Vec<_> = package.dependencies().into_iter().map(|found| (found.package, found.is_dev)).collect();
-        let expected = [("b", false), ("d", false), ("f", false), ("e", true), ("g", false)];
-        assert_eq!(seen, expected.map(|(name, is_dev)| (name.to_owned(), is_dev)));
-        assert_eq!(package.path("src/lib.rs"), "crates/a/src/lib.rs");
     }
 }

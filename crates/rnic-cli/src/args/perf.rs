@@ -5,36 +5,38 @@ use std::path::PathBuf;
 use clap::Args;
 use rnic_base::{BitRate, Duration, Probability};
 
-use super::values::{Op, Peers, Setting, Wire, less_than_all, message_bytes, mtu_bytes, positive_rate, positive_time};
+use super::values::{
+    Op, Peers, Setting, Wire, message_bytes, mtu_bytes, positive_rate, positive_time, probability_below_one,
+};
 
 /// Arguments of `rnic perf`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct PerfArgs {
-    /// Machine that runs `rnic perf --listen`, as HOST or HOST:PORT; without it both ends run here
+    /// Host on which `rnic perf --listen` runs, as HOST or HOST:PORT; without it, both ends run on this machine
     #[arg(value_name = "HOST")]
     pub host: Option<String>,
 
-    /// Answer measurements until interrupted, at ADDR:PORT (port 0: any free one)
+    /// Serve measurements at ADDR:PORT until interrupted (port 0: any free port)
     #[arg(long, value_name = "ADDR:PORT", num_args = 0..=1, default_missing_value = DEFAULT_LISTEN)]
     #[arg(conflicts_with_all = ["host", "wire", "transport", "op", "size", "qps", "depth", "loss", "reorder", "delay"])]
     #[arg(conflicts_with_all = ["rate", "duration", "count", "seed", "settings", "verify", "json"])]
     pub listen: Option<String>,
 
-    /// Transport; see `rnic list` [default: irn, with `--peers roce` roce-gbn, with NVMe falcon]
+    /// Transport; see `rnic list` [default: irn; roce-gbn with `--peers roce`; falcon with NVMe]
     #[arg(long, value_name = "NAME", default_value = "irn", hide_default_value = true)]
     #[arg(default_value_if("peers", "roce", "roce-gbn"))]
     #[arg(default_value_if("op", "nvme-read", "falcon"), default_value_if("op", "nvme-write", "falcon"))]
     pub transport: String,
 
-    /// Kind of peer. With roce the packets are those of RoCEv2 adapters, with transport roce-gbn, at port 4791 of both
-    /// machines, which each end needs for itself; both ends need the same
+    /// Kind of peer; must be the same at both ends. With roce, the packets are those of RoCEv2 adapters: the
+    /// transport is roce-gbn, and each end needs port 4791 of its machine for itself
     #[arg(long, value_enum, default_value = "rnic")]
     pub peers: Peers,
 
-    /// On udp with transport falcon, encrypt and authenticate packets with keys made from the secret in FILE: 32 random
-    /// bytes, or 64 hexadecimal digits; within PSP, or with esp: within IPsec's ESP (psp256:, esp256: for keys of 256
-    /// bits); both ends need the same
+    /// With udp and transport falcon, encrypt and authenticate packets with keys derived from the secret in FILE (32
+    /// random bytes, or 64 hexadecimal digits), using PSP, or IPsec's ESP with the prefix `esp:`; the prefixes
+    /// `psp256:` and `esp256:` select 256-bit keys; both ends need the same value
     #[arg(long, value_name = "[esp:]FILE")]
     pub key: Option<PathBuf>,
 
@@ -42,11 +44,11 @@ pub struct PerfArgs {
     #[arg(long, value_enum, default_value = "write")]
     pub op: Op,
 
-    /// Bytes of each operation; atomics are always 8 [default: 64KiB]
+    /// Bytes per operation; atomics are always 8 bytes [default: 64KiB]
     #[arg(long, value_name = "BYTES", value_parser = message_bytes)]
     pub size: Option<u32>,
 
-    /// Queue pairs, all between the same two NICs
+    /// Number of queue pairs, all between the same two NICs
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=QUEUE_PAIRS_MAX))]
     pub qps: u32,
@@ -55,32 +57,31 @@ pub struct PerfArgs {
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=DEPTH_MAX))]
     pub depth: u32,
 
-    /// Packets that vanish, each by itself, in both directions
-    #[arg(long, value_name = "P", default_value = "0", value_parser = less_than_all)]
+    /// Probability that a packet is lost, independently of others, in both directions
+    #[arg(long, value_name = "P", default_value = "0", value_parser = probability_below_one)]
     pub loss: Probability,
 
-    /// Packets that are overtaken by later ones
+    /// Probability that a packet is overtaken by later ones
     #[arg(long, value_name = "P", default_value = "0")]
     pub reorder: Probability,
 
-    /// How much later every packet arrives; with `--wire sim`, the delay of the link [default: 0 on udp,
-    /// 12us on sim]
+    /// Delay added to every packet; with `--wire sim`, the delay of the link [default: 0 on udp, 12us on sim]
     #[arg(long, value_name = "TIME")]
     pub delay: Option<Duration>,
 
-    /// Rate of the link, framing included [default: no limit on udp, 100Gbps on sim]
+    /// Rate of the link, including framing [default: no limit on udp, 100Gbps on sim]
     #[arg(long, value_name = "RATE", value_parser = positive_rate)]
     pub rate: Option<BitRate>,
 
-    /// Payload bytes of a full packet; on udp an upper bound, the path may carry less
+    /// Payload bytes of a full packet; on udp this is an upper bound, because the path may support less
     #[arg(long, value_name = "BYTES", default_value = "4096", value_parser = mtu_bytes)]
     pub mtu: u32,
 
-    /// How long to measure; simulated time on sim [default: 2s on udp, 20ms on sim]
+    /// Duration of the measurement, in simulated time on sim [default: 2s on udp, 20ms on sim]
     #[arg(long, value_name = "TIME", conflicts_with = "count", value_parser = positive_time)]
     pub duration: Option<Duration>,
 
-    /// How many operations to measure on each queue pair, instead of a time
+    /// Number of operations to measure on each queue pair, instead of a duration
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub count: Option<u32>,
 
@@ -88,19 +89,20 @@ pub struct PerfArgs {
     #[arg(long, value_enum, default_value = "udp")]
     pub wire: Wire,
 
-    /// Decides all that is left to chance; on sim the same seed gives the same run
+    /// Seed of all random decisions; on sim, the same seed gives the same run
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
 
-    /// Option of the transport, such as rto_high=1ms or control=dcqcn; see `rnic list`
+    /// Set an option of the transport, such as rto_high=1ms or control=dcqcn; see `rnic list`
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub settings: Vec<Setting>,
 
-    /// On udp, compare every byte that is measured, instead of a round right after: measures the comparing too
+    /// On udp, compare all data during the measurement, instead of in one round after it; the result then includes
+    /// the time for comparing
     #[arg(long)]
     pub verify: bool,
 
-    /// Write what this end sends and receives, for tshark or Wireshark
+    /// Capture the packets that this end sends and receives in FILE, for tshark or Wireshark
     #[arg(long, value_name = "FILE")]
     pub pcap: Option<PathBuf>,
 
@@ -108,16 +110,16 @@ pub struct PerfArgs {
     #[arg(long)]
     pub json: bool,
 
-    /// Say on standard output where to connect, and end when standard input does
+    /// Print the address to connect to on standard output, and exit when standard input is closed
     #[arg(long, hide = true, requires = "listen")]
     pub attached: bool,
 }
 
-/// All addresses, the port of RoCEv2.
+/// All local addresses, and the UDP port of RoCEv2.
 const DEFAULT_LISTEN: &str = "0.0.0.0:4791";
-/// Far more than two NICs on one machine can keep busy.
+/// Far more queue pairs than two NICs on one machine can use.
 const QUEUE_PAIRS_MAX: i64 = 1024;
-/// Half of the largest queue, so that both ends can keep receives for what is in flight.
+/// Half of the largest queue, so that both ends can have receives posted for all operations in flight.
 const DEPTH_MAX: i64 = 8192;
 
 const EXAMPLES: &str = "\

@@ -9,60 +9,60 @@ use clap::Args;
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct ReproduceArgs {
-    /// Experiments (irn/fig1), rows (I-R2), papers (irn), or all
+    /// Experiments (irn/fig1), table rows (I-R2), papers (irn), or all
     #[arg(value_name = "ID", required_unless_present_any = ["list", "quantities", "run_lines"])]
     pub ids: Vec<String>,
 
-    /// Show what there is
+    /// List the available experiments
     #[arg(long)]
     pub list: bool,
 
-    /// Show the numbers that checks can have computed without a run
+    /// List the numbers that checks can compute without a run
     #[arg(long, conflicts_with = "list")]
     pub quantities: bool,
 
-    /// The small version: fewer, shorter runs of the same thing
+    /// Run the small version: fewer and shorter runs of the same experiment
     #[arg(long)]
     pub fast: bool,
 
-    /// So many seeds for each run, instead of what the experiment says
+    /// Number of seeds for each run, instead of the number in the experiment
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub seeds: Option<u32>,
 
-    /// Runs at once; a run takes one processor; what is measured runs by itself
+    /// Number of concurrent runs; each uses one processor, and real-time measurements run alone
     #[arg(long, value_name = "N")]
     pub jobs: Option<NonZeroUsize>,
 
-    /// Run again what earlier commands have left in the folder
+    /// Repeat runs whose results earlier commands have stored in the output directory
     #[arg(long)]
     pub fresh: bool,
 
-    /// Where results go, and samples stay for the next time
+    /// Directory for results; samples in it are reused by later commands
     #[arg(long, value_name = "DIR", default_value = "out/reproduce")]
     pub out: PathBuf,
 
-    /// The folder of experiments
+    /// Directory of experiments
     #[arg(long, value_name = "DIR", default_value = "experiments")]
     pub experiments: PathBuf,
 
-    /// Run on the workers of this Dask cluster, such as tcp://10.0.0.1:8786 (see docs/reproduce.md); what is measured
-    /// runs here
+    /// Run on the workers of this Dask cluster, such as tcp://10.0.0.1:8786 (see docs/reproduce.md); real-time
+    /// measurements run on this machine
     #[arg(long, value_name = "ADDRESS", conflicts_with = "jobs")]
     pub dask: Option<String>,
 
-    /// The rnic command as the workers find it; without, where it is here
+    /// Path of the rnic command on the workers [default: its path on this machine]
     #[arg(long, value_name = "PATH", requires = "dask")]
     pub worker_rnic: Option<PathBuf>,
 
-    /// Only write the runs that are left to do, a line of JSON each; without those that are measured
+    /// Only write the remaining runs to FILE, one line of JSON each, without real-time measurements
     #[arg(long, value_name = "FILE", conflicts_with_all = ["dask", "read_results"])]
     pub write_runs: Option<PathBuf>,
 
-    /// Take these results first: lines of JSON, as the workers write them
+    /// First read results from FILE: lines of JSON, as workers write them
     #[arg(long, value_name = "FILE")]
     pub read_results: Option<PathBuf>,
 
-    /// Do the runs on standard input, a line each, and write a line for each: what a worker does
+    /// Execute the runs given on standard input, one per line, and write one line for each, as a worker does
     #[arg(long, hide = true, conflicts_with = "ids")]
     pub run_lines: bool,
 

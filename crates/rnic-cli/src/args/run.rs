@@ -11,7 +11,7 @@ pub struct RunArgs {
     #[command(flatten)]
     pub settings: SettingFlags,
 
-    /// Do not run anything; print the variables as `env` and shells take them
+    /// Do not run a program; print the variables in the form that `env` and shells accept
     #[arg(long)]
     pub show: bool,
 
@@ -21,12 +21,12 @@ pub struct RunArgs {
     pub command: Vec<std::ffi::OsString>,
 }
 
-/// An option for each variable of the table.
+/// One option for each variable in [`VARIABLES`].
 #[derive(Clone, Debug, Default)]
 pub struct SettingFlags(Vec<(&'static Variable, String)>);
 
 impl SettingFlags {
-    /// Returns the settings that were given: variable and value.
+    /// Returns the settings that were given, as pairs of variable and value.
     pub fn given(&self) -> impl Iterator<Item = (&'static Variable, &str)> {
         self.0.iter().map(|(variable, value)| (*variable, value.as_str()))
     }
@@ -65,7 +65,7 @@ fn option(variable: &'static Variable) -> Arg {
         return arg.action(ArgAction::Append);
     }
     if variable.option == "quiet" {
-        // The next argument is the program, not a value.
+        // A value must follow `=`, because the next argument is the program.
         return arg.num_args(0..=1).require_equals(true).default_missing_value("on");
     }
     arg

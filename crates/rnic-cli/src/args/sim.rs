@@ -11,27 +11,28 @@ use super::values::Setting;
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct SimArgs {
-    /// TOML file that says everything about the run but its seed; ready-made ones are in plans/
+    /// TOML file that describes the run, except for its seed; ready-made plans are in plans/
     #[arg(value_name = "PLAN.toml")]
     pub plan: PathBuf,
 
-    /// Decides all that is left to chance; the same plan and seed give the same run on every machine
+    /// Seed of all random decisions; the same plan and seed give the same run on every machine
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
 
-    /// Replace a key of the plan, such as links.rate=100Gbps, or a whole table
+    /// Replace a key of the plan, such as links.rate=100Gbps, or an entire table
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub settings: Vec<Setting>,
 
-    /// Threads among which a large network is divided, best no more than idle processors; the run stays the same
+    /// Number of threads for the simulation of a large network, best at most the number of idle processors; does not
+    /// change the results
     #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN)]
     pub threads: NonZeroUsize,
 
-    /// Write report.json, flows.parquet and report.html there
+    /// Write report.json, flows.parquet and report.html to DIR
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
 
-    /// Write every packet as its sender sent it, for tshark or Wireshark
+    /// Capture every packet in FILE, as its sender sent it, for tshark or Wireshark
     #[arg(long, value_name = "FILE")]
     pub pcap: Option<PathBuf>,
 

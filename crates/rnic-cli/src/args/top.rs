@@ -11,30 +11,30 @@ use super::values::positive_time;
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct TopArgs {
-    /// How long between looks
+    /// Interval between updates
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = positive_time)]
     pub interval: Duration,
 
-    /// Look for one interval, print, and end
+    /// Measure one interval, print the result, and exit
     #[arg(long)]
     pub once: bool,
 
-    /// Queue pairs to show: those with most packets
+    /// Number of queue pairs to show: those with the most packets
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub qps: usize,
 
-    /// Answer scrapers at ADDR:PORT, path /metrics, until interrupted (port 0: any free one)
+    /// Serve metrics to Prometheus at ADDR:PORT, path /metrics, until interrupted (port 0: any free port)
     #[arg(long, value_name = "ADDR:PORT", conflicts_with_all = ["once", "json", "interval", "qps"])]
     pub prometheus: Option<SocketAddr>,
 
-    /// Print one JSON object with everything that is counted, and end
+    /// Print one JSON object with all counters, and exit
     #[arg(long, conflicts_with_all = ["once", "interval", "qps"])]
     pub json: bool,
 }
 
 const EXAMPLES: &str = "\
-Shows the processes of this user (for root: of everybody) in this network namespace that have opened the software
-device: what they send, and what is lost, repeated, out of order. Ends with ctrl-c.
+Shows the processes of this user (for root: of all users) in this network namespace that have opened the software
+device, with their rates, losses, retransmissions and out-of-order packets. Ends with ctrl-c.
 
 Examples:
   rnic top

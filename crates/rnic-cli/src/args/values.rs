@@ -4,12 +4,12 @@ use clap::ValueEnum;
 use rnic_base::limits::{MESSAGE_BYTES_MAX, MTU_MAX, MTU_MIN};
 use rnic_base::{BitRate, Bytes, Duration, Probability};
 
-/// `KEY=VALUE`.
+/// A setting `KEY=VALUE`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Setting {
-    /// Before the first `=`.
+    /// Text before the first `=`.
     pub key: String,
-    /// After it.
+    /// Text after the first `=`.
     pub value: String,
 }
 
@@ -26,7 +26,7 @@ impl std::str::FromStr for Setting {
     }
 }
 
-/// The settings as the rooms below take them.
+/// Returns the settings as pairs of key and value.
 pub fn pairs(settings: &[Setting]) -> Vec<(&str, &str)> {
     settings.iter().map(|setting| (setting.key.as_str(), setting.value.as_str())).collect()
 }
@@ -42,14 +42,14 @@ pub enum Op {
     Read,
     /// Fetch-and-add on eight bytes
     Atomic,
-    /// Read of blocks of the far end's namespace, by NVMe over Falcon
+    /// Read of blocks of the peer's namespace, by NVMe over Falcon
     NvmeRead,
-    /// Write of such blocks
+    /// Write of blocks of the peer's namespace, by NVMe over Falcon
     NvmeWrite,
 }
 
 impl Op {
-    /// Its name in reports.
+    /// Returns the name used in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Write => "write",
@@ -61,7 +61,7 @@ impl Op {
         }
     }
 
-    /// Returns whether it is a command of NVMe.
+    /// Returns `true` if the operation is an NVMe command.
     pub const fn is_nvme(self) -> bool {
         matches!(self, Self::NvmeRead | Self::NvmeWrite)
     }
@@ -77,7 +77,7 @@ pub enum Wire {
 }
 
 impl Wire {
-    /// Its name in reports.
+    /// Returns the name used in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Udp => "udp",
@@ -89,48 +89,49 @@ impl Wire {
 /// The kind of peer at the other end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Peers {
-    /// A process like this one
+    /// Another process of this program
     Rnic,
-    /// Packets are RoCEv2's alone, as adapters of other makes have them
+    /// RoCEv2 packets without extensions, as adapters of other vendors use them
     Roce,
 }
 
-/// A share of packets, of which some must be left.
-pub fn less_than_all(text: &str) -> Result<Probability, String> {
+/// Parses the probability that a packet is lost; less than 1, because some packets must arrive.
+pub fn probability_below_one(text: &str) -> Result<Probability, String> {
     let share = text.parse::<Probability>().map_err(|error| error.to_string())?;
     if share == Probability::ALWAYS {
-        return Err("all of them; one in a hundred is 1% or 0.01".to_owned());
+        return Err("the share must be below 100%; for example, 1% or 0.01 is one packet in a hundred".to_owned());
     }
     Ok(share)
 }
 
-/// Bytes of a message: as many as the verbs allow.
+/// Parses the length of a message in bytes: at most the largest that the verbs allow.
 pub fn message_bytes(text: &str) -> Result<u32, String> {
     let bytes = text.parse::<Bytes>().map_err(|error| error.to_string())?.get();
     let fits = u32::try_from(bytes).ok().filter(|bytes| u64::from(*bytes) <= MESSAGE_BYTES_MAX);
-    fits.ok_or_else(|| "a message has at most 1GiB".to_owned())
+    fits.ok_or_else(|| "the size must be at most 1GiB".to_owned())
 }
 
-/// Payload bytes of a full packet: what both bodies can carry.
+/// Parses the number of payload bytes of a full packet, limited to sizes that both the simulator and the host driver
+/// can carry.
 pub fn mtu_bytes(text: &str) -> Result<u32, String> {
     let bytes = text.parse::<Bytes>().map_err(|error| error.to_string())?.get();
     let fits = u32::try_from(bytes).ok().filter(|mtu| (MTU_MIN..=MTU_MAX).contains(mtu) && mtu.is_multiple_of(4));
     fits.ok_or_else(|| format!("expected a multiple of 4 between {MTU_MIN} and {MTU_MAX}"))
 }
 
-/// Refuses a time of zero, in which nothing can be measured.
+/// Parses a time; zero is an error, because nothing can be measured in it.
 pub fn positive_time(text: &str) -> Result<Duration, String> {
     match text.parse::<Duration>() {
-        Ok(Duration::ZERO) => Err("a time must be above zero".to_owned()),
+        Ok(Duration::ZERO) => Err("the time must be above zero".to_owned()),
         Ok(time) => Ok(time),
         Err(error) => Err(error.to_string()),
     }
 }
 
-/// Refuses a rate of zero, at which nothing would ever arrive.
+/// Parses a rate; zero is an error, because no packet would ever arrive.
 pub fn positive_rate(text: &str) -> Result<BitRate, String> {
     match text.parse::<BitRate>() {
-        Ok(BitRate::ZERO) => Err("a rate must be above zero".to_owned()),
+        Ok(BitRate::ZERO) => Err("the rate must be above zero".to_owned()),
         Ok(rate) => Ok(rate),
         Err(error) => Err(error.to_string()),
     }

@@ -1,47 +1,51 @@
 //! The results of the demonstration as an HTML page.
 
 use rnic_base::Bytes;
-
-use super::contest::{Carrier, Contest, Run};
-use super::summary;
-use crate::chart::{
-    Axis, Bar, BarChart, BarGroup, Facts, Figure, Hue, LineChart, Page, Range, RangeChart, Series, Width,
+use rnic_page::{
+    Axis, Bar, BarChart, BarGroup, Colour, Facts, Figure, LineChart, Page, Series, Spacing, Width, number,
 };
-use crate::number;
 
-const UDP: &str = "Real: two processes, UDP over loopback";
-const SIM: &str = "Simulated: 100 Gbit/s link";
+use super::comparison::{Carrier, Comparison, Latency, Run};
+use super::summary;
+
+const UDP_TITLE: &str = "Real: two processes, UDP over loopback";
+const SIM_TITLE: &str = "Simulated: 100 Gbit/s link";
 /// Share of the fastest run that the enlarged chart shows.
-const CLOSER_SHARE: f64 = 0.12;
+const ENLARGED_SHARE: f64 = 0.12;
 const GBN: &str = "roce-gbn";
 const IRN: &str = "irn";
 
 /// Returns the HTML page.
-pub fn page(contest: &Contest) -> String {
-    let Contest { file, bytes, loss, reorder, .. } = contest;
+pub fn page(comparison: &Comparison) -> String {
+    let Comparison { file, bytes, loss, reorder, .. } = comparison;
     let conditions = format!("{} packet loss, {} reordered", number::percent(*loss), number::percent(*reorder));
+    let figures = [
+        delivered(comparison),
+        goodput(comparison),
+        retransmitted(comparison),
+        enlarged(comparison),
+        latency(comparison),
+    ];
     let page = Page {
         title: format!("One file, {conditions}"),
-        kicker: format!("OpenRNIC: {file}, {}, by RDMA Write through {conditions}", number::size(*bytes)),
-        headline: headline(contest),
-        lead: lead(contest),
-        figures: vec![delivered(contest), goodput(contest), retransmitted(contest), closer(contest), latency(contest)],
-        facts: vec![results(contest), conditions_of(contest)],
+        overline: format!("OpenRNIC: {file}, {}, by RDMA Write through {conditions}", number::size(*bytes)),
+        headline: headline(comparison),
+        content: Page::figures(&summary_text(comparison), &figures, &[results(comparison), conditions_of(comparison)]),
     };
     page.to_html()
 }
 
-fn hue(transport: &str) -> Hue {
+fn colour(transport: &str) -> Colour {
     match transport {
-        GBN => Hue::Warm,
-        IRN => Hue::Cool,
-        _ => Hue::Third,
+        GBN => Colour::WARM,
+        IRN => Colour::COOL,
+        _ => Colour::THIRD,
     }
 }
 
-/// Describes how many times as fast as go-back-N selective retransmission was.
-fn gain(contest: &Contest, wire: Carrier) -> String {
-    let goodput = |transport| contest.run(transport, wire).map_or(0.0, |run| run.goodput_gbps);
+/// Returns text that states how many times as fast as go-back-N selective retransmission was.
+fn gain(comparison: &Comparison, wire: Carrier) -> String {
+    let goodput = |transport| comparison.run(transport, wire).map_or(0.0, |run| run.goodput_gbps);
     let gain = goodput(IRN) / goodput(GBN);
     match gain {
         gain if !gain.is_finite() => "? times".to_owned(),
@@ -50,47 +54,50 @@ fn gain(contest: &Contest, wire: Carrier) -> String {
     }
 }
 
-fn headline(contest: &Contest) -> String {
-    let (real, simulated) = (gain(contest, Carrier::Udp), gain(contest, Carrier::Sim));
-    let loss = number::percent(contest.loss);
-    let reordering = if contest.reorder > 0.0 { " and reordering" } else { "" };
-    // Uses non-breaking hyphens, to keep the name on one line.
+fn headline(comparison: &Comparison) -> String {
+    let (real, simulated) = (gain(comparison, Carrier::Udp), gain(comparison, Carrier::Sim));
+    let loss = number::percent(comparison.loss);
+    let reordering = if comparison.reorder > 0.0 { " and reordering" } else { "" };
+    // Uses non-breaking hyphens, so that the name stays on one line.
     format!(
         "Through {loss} loss{reordering}, IRN moves a file {real} as fast as go\u{2011}back\u{2011}N, \
          and {simulated} as fast on a simulated 100\u{a0}Gbit/s link"
     )
 }
 
-fn lead(contest: &Contest) -> String {
-    let Contest { write_bytes, depth, .. } = contest;
+fn summary_text(comparison: &Comparison) -> String {
+    let Comparison { write_bytes, depth, .. } = comparison;
     format!(
         "The same engine drives both bodies. Go-back-N throws away all that follows a gap and sends it again; IRN \
          keeps what arrives and repeats only what is missing; Falcon does so too, by time, under congestion control. \
          The file crosses in Writes of {}, {depth} at a time, and {}. Loss and reordering strike packet by packet, in \
          both directions.",
         Bytes::new(*write_bytes),
-        if contest.is_verified() { "was compared byte for byte each time" } else { "DID NOT ARRIVE INTACT every time" },
+        if comparison.is_verified() {
+            "was compared byte for byte each time"
+        } else {
+            "DID NOT ARRIVE INTACT every time"
+        },
     )
 }
 
-fn delivered(contest: &Contest) -> Figure {
-    let pictures = [(Carrier::Udp, UDP), (Carrier::Sim, SIM)].map(|(wire, title)| {
-        let runs: Vec<&Run> = contest.runs.iter().filter(|run| run.wire == wire).collect();
-        let longest = runs.iter().map(|run| run.elapsed_s * 1e3).fold(0.0, f64::max);
-        let series = runs.iter().map(|run| Series {
-            label: format!("{}, {}", run.transport, number::micros(run.elapsed_s * 1e6)),
-            hue: hue(&run.transport),
-            is_dashed: false,
-            points: run.delivered.iter().map(|(at, bytes)| (at * 1e3, *bytes as f64 / 1e6)).collect(),
+fn delivered(comparison: &Comparison) -> Figure {
+    let pictures = [(Carrier::Udp, UDP_TITLE), (Carrier::Sim, SIM_TITLE)].map(|(wire, title)| {
+        let runs: Vec<&Run> = comparison.runs.iter().filter(|run| run.wire == wire).collect();
+        let series = runs.iter().map(|run| {
+            let label = format!("{}, {}", run.transport, number::micros(run.elapsed_s * 1e6));
+            let points = run.delivered.iter().map(|(at, bytes)| (at * 1e3, *bytes as f64 / 1e6));
+            Series::new(label, colour(&run.transport), points.collect())
         });
         let time = if wire == Carrier::Sim { "simulated time, ms" } else { "time, ms" };
         let chart = LineChart {
             description: format!("{title}: megabytes delivered over time, for each transport"),
             title: title.to_owned(),
-            x: Axis::from_zero(time, longest),
-            y: Axis::from_zero("MB delivered", contest.bytes as f64 / 1e6),
+            x: Axis::of_values(time, runs.iter().map(|run| run.elapsed_s * 1e3), Spacing::FromZero),
+            y: Axis::of_values("MB delivered", [comparison.bytes as f64 / 1e6], Spacing::FromZero),
+            reference: None,
             series: series.collect(),
-            size: (460.0, 330.0),
+            width: 460.0,
         };
         chart.draw()
     });
@@ -105,32 +112,26 @@ fn delivered(contest: &Contest) -> Figure {
     }
 }
 
-/// Returns the figure of the beginning of the simulated runs, where single stalls can be seen.
-fn closer(contest: &Contest) -> Figure {
-    let runs: Vec<&Run> = contest.runs.iter().filter(|run| run.wire == Carrier::Sim).collect();
+/// Returns the figure that enlarges the beginning of the simulated runs, so that single stalls are visible.
+fn enlarged(comparison: &Comparison) -> Figure {
+    let runs: Vec<&Run> = comparison.runs.iter().filter(|run| run.wire == Carrier::Sim).collect();
     let shortest = runs.iter().map(|run| run.elapsed_s).fold(f64::INFINITY, f64::min);
-    let end_s = shortest * CLOSER_SHARE;
-    let in_view = |run: &Run| -> Vec<(f64, f64)> {
+    let end_s = shortest * ENLARGED_SHARE;
+    let visible_points = |run: &Run| -> Vec<(f64, f64)> {
         let seen = run.delivered.iter().take_while(|(at, _)| *at <= end_s);
         steps(seen.map(|(at, bytes)| (at * 1e6, *bytes as f64 / 1e6)), end_s * 1e6)
     };
-    let series: Vec<Series> = runs
-        .iter()
-        .map(|run| Series {
-            label: run.transport.clone(),
-            hue: hue(&run.transport),
-            is_dashed: false,
-            points: in_view(run),
-        })
-        .collect();
-    let most = series.iter().flat_map(|series| &series.points).map(|(_, y)| *y).fold(0.0, f64::max);
+    let line = |run: &&Run| Series::new(run.transport.clone(), colour(&run.transport), visible_points(run));
+    let series: Vec<Series> = runs.iter().map(line).collect();
+    let delivered_mb = series.iter().flat_map(|series| &series.points).map(|(_, y)| *y);
     let chart = LineChart {
         description: "Megabytes delivered at the beginning of the simulated runs".to_owned(),
-        title: SIM.to_owned(),
-        x: Axis::from_zero("simulated time, us", end_s * 1e6),
-        y: Axis::from_zero("MB delivered", most),
+        title: SIM_TITLE.to_owned(),
+        x: Axis::of_values("simulated time, us", [end_s * 1e6], Spacing::FromZero),
+        y: Axis::of_values("MB delivered", delivered_mb, Spacing::FromZero),
+        reference: None,
         series,
-        size: (460.0, 300.0),
+        width: 460.0,
     };
     Figure {
         title: "A closer look".to_owned(),
@@ -140,7 +141,7 @@ fn closer(contest: &Contest) -> Figure {
     }
 }
 
-/// Returns a step line: each value holds until the next one.
+/// Returns the points of a step line: each value is constant until the next one.
 fn steps(points: impl Iterator<Item = (f64, f64)>, end: f64) -> Vec<(f64, f64)> {
     let mut line: Vec<(f64, f64)> = Vec::new();
     for (x, y) in points {
@@ -151,104 +152,91 @@ fn steps(points: impl Iterator<Item = (f64, f64)>, end: f64) -> Vec<(f64, f64)> 
     line
 }
 
-/// Returns groups of bars, one for each wire; `value` gives a run's length and text.
-fn bars(contest: &Contest, full: [Option<f64>; 2], value: impl Fn(&Run) -> (f64, String)) -> Vec<BarGroup> {
-    let group = |wire: Carrier, label: &str, full| BarGroup {
-        label: label.to_owned(),
-        full,
-        bars: contest.runs.iter().filter(|run| run.wire == wire).map(|run| bar(run, value(run))).collect(),
+/// Returns a chart with a group of bars for each wire.
+fn bars(comparison: &Comparison, description: &str, bar: impl Fn(&Run) -> Bar) -> BarChart {
+    let group = |(wire, label): (Carrier, &str)| {
+        BarGroup::new(label, comparison.runs.iter().filter(|run| run.wire == wire).map(&bar).collect())
     };
-    vec![group(Carrier::Udp, UDP, full[0]), group(Carrier::Sim, SIM, full[1])]
+    BarChart {
+        description: description.to_owned(),
+        title: String::new(),
+        groups: [(Carrier::Udp, UDP_TITLE), (Carrier::Sim, SIM_TITLE)].map(group).to_vec(),
+        width: 460.0,
+    }
 }
 
-fn bar(run: &Run, (value, text): (f64, String)) -> Bar {
-    let is_simulated = run.wire == Carrier::Sim;
-    Bar { label: run.transport.clone(), value, text, hue: hue(&run.transport), is_simulated }
+/// Returns a bar of the length `value` for `run`.
+fn bar(run: &Run, value: f64, text: String) -> Bar {
+    let (label, colour) = (run.transport.clone(), colour(&run.transport));
+    Bar { label, value, range: None, text, colour, is_hatched: run.wire == Carrier::Sim }
 }
 
-fn goodput(contest: &Contest) -> Figure {
-    let text = |run: &Run| (run.goodput_gbps, format!("{} Gbit/s", number::short(run.goodput_gbps)));
-    let chart = BarChart {
-        description: "Goodput of each transport, real and simulated".to_owned(),
-        groups: bars(contest, [None, Some(100.0)], text),
-    };
+fn goodput(comparison: &Comparison) -> Figure {
+    let of = |run: &Run| bar(run, run.goodput_gbps, format!("{} Gbit/s", number::short(run.goodput_gbps)));
+    let mut chart = bars(comparison, "Goodput of each transport, real and simulated", of);
+    chart.groups[1].axis = Axis::of_values("", [100.0], Spacing::FromZero);
     Figure {
         title: "Goodput".to_owned(),
         caption: format!(
             "Payload by time. Hatched bars are simulated, on a scale of 100 Gbit/s. Solid ones are real, the median of \
              {} transfers, on a scale of their own: they show this machine's software, not RDMA hardware.",
-            contest.transfers()
+            comparison.transfers()
         ),
         width: Width::Half,
         pictures: vec![chart.draw()],
     }
 }
 
-fn retransmitted(contest: &Contest) -> Figure {
-    let text = |run: &Run| {
+fn retransmitted(comparison: &Comparison) -> Figure {
+    let of = |run: &Run| {
         let share = run.packets_retransmitted as f64 / run.packets_sent.max(1) as f64;
         let count = number::grouped(run.packets_retransmitted);
-        (run.packets_retransmitted as f64, format!("{count} ({} %)", number::short(share * 100.0)))
+        bar(run, run.packets_retransmitted as f64, format!("{count} ({} %)", number::short(share * 100.0)))
     };
-    let chart = BarChart {
-        description: "Retransmitted packets of each transport, real and simulated".to_owned(),
-        groups: bars(contest, [None, None], text),
-    };
-    let packets = contest.bytes.div_ceil(u64::from(contest.mtu.max(1)));
+    let chart = bars(comparison, "Retransmitted packets of each transport, real and simulated", of);
+    let packets = comparison.bytes.div_ceil(u64::from(comparison.mtu.max(1)));
     Figure {
         title: "Retransmitted packets".to_owned(),
         caption: format!(
             "The file fills {} packets of {} bytes; the share is of all data packets sent.",
             number::grouped(packets),
-            contest.mtu
+            comparison.mtu
         ),
         width: Width::Half,
         pictures: vec![chart.draw()],
     }
 }
 
-fn latency(contest: &Contest) -> Figure {
-    let runs = || contest.runs.iter().map(|run| run.latency_us);
-    let least = runs().map(|latency| latency.p50).fold(f64::INFINITY, f64::min);
-    let most = runs().map(|latency| latency.p99).fold(0.0, f64::max);
-    let range = |run: &Run| Range {
-        label: run.transport.clone(),
-        ends: (run.latency_us.p50, run.latency_us.p99),
-        texts: (number::micros(run.latency_us.p50), number::micros(run.latency_us.p99)),
-        hue: hue(&run.transport),
-        is_simulated: run.wire == Carrier::Sim,
+fn latency(comparison: &Comparison) -> Figure {
+    let of = |run: &Run| {
+        let Latency { p50, p99 } = run.latency_us;
+        let text = format!("{} / {}", number::micros(p50), number::micros(p99));
+        Bar { range: Some((p50, p99)), ..bar(run, p50, text) }
     };
-    let group = |wire: Carrier, label: &str| {
-        (label.to_owned(), contest.runs.iter().filter(|run| run.wire == wire).map(range).collect())
-    };
-    let chart = RangeChart {
-        description: "Median and 99th percentile of the time that a Write takes".to_owned(),
-        axis: Axis::decades("microseconds, logarithmic", least, most),
-        ends: ("p50".to_owned(), "p99".to_owned()),
-        groups: vec![group(Carrier::Udp, UDP), group(Carrier::Sim, SIM)],
-    };
+    let chart = bars(comparison, "Median and 99th percentile of the time that a Write takes", of);
     Figure {
         title: "How long a Write takes".to_owned(),
         caption: format!(
-            "From posting to completion, with {} Writes in flight: most of it is waiting in line.",
-            contest.depth
+            "From posting to completion, with {} Writes in flight: most of it is waiting in line. Bars show the \
+             median, the lines on them end at the 99th percentile.",
+            comparison.depth
         ),
         width: Width::Half,
         pictures: vec![chart.draw()],
     }
 }
 
-fn results(contest: &Contest) -> Facts {
+fn results(comparison: &Comparison) -> Facts {
     Facts {
         title: "Results".to_owned(),
         heads: summary::HEADS.map(str::to_owned).to_vec(),
-        rows: summary::rows(contest),
+        rows: summary::rows(comparison),
     }
 }
 
-/// Describes the goodputs of all real transfers, to show how reliable the median is.
-fn spread_of_transfers(contest: &Contest) -> String {
-    let real = contest.runs.iter().filter(|run| run.wire == Carrier::Udp && !run.goodputs_gbps.is_empty());
+/// Returns text with the goodputs of all real transfers, which show how reliable the median is.
+fn spread_of_transfers(comparison: &Comparison) -> String {
+    let real = comparison.runs.iter().filter(|run| run.wire == Carrier::Udp && !run.goodputs_gbps.is_empty());
     let line = |run: &Run| {
         let all: Vec<String> = run.goodputs_gbps.iter().map(|goodput| number::short(*goodput)).collect();
         format!("{} {} Gbit/s", run.transport, all.join(", "))
@@ -256,8 +244,8 @@ fn spread_of_transfers(contest: &Contest) -> String {
     real.map(line).collect::<Vec<_>>().join("; ")
 }
 
-fn conditions_of(contest: &Contest) -> Facts {
-    let Contest { file, bytes, loss, reorder, seed, write_bytes, depth, mtu, command, machine, .. } = contest;
+fn conditions_of(comparison: &Comparison) -> Facts {
+    let Comparison { file, bytes, loss, reorder, seed, write_bytes, depth, mtu, command, machine, .. } = comparison;
     let pair = |name: &str, value: String| vec![name.to_owned(), value];
     Facts {
         title: "Conditions".to_owned(),
@@ -277,7 +265,7 @@ fn conditions_of(contest: &Contest) -> Facts {
                 "traffic",
                 format!("one queue pair, Writes of {write_bytes} bytes, {depth} in flight, {mtu} byte packets"),
             ),
-            pair("real transfers", spread_of_transfers(contest)),
+            pair("real transfers", spread_of_transfers(comparison)),
             pair("machine", machine.summary()),
         ],
     }

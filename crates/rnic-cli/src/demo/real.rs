@@ -1,4 +1,4 @@
-//! Moves the file between two processes over UDP.
+//! Transfers the file between two processes over UDP.
 
 use std::time::Instant;
 
@@ -6,22 +6,23 @@ use rnic_base::Duration;
 use rnic_host::transfer::{self, TransferConfig, TransferReport};
 use rnic_host::{Impairment, Nic, NicConfig};
 
-use super::contest::{Carrier, Latency, Run};
+use super::comparison::{Carrier, Latency, Run};
 use super::{DEPTH, MTU, WRITE_BYTES};
 use crate::args::DemoArgs;
 use crate::failure::Failure;
-use crate::perf::near_side_of;
-use crate::perf::neighbour::Neighbour;
+use crate::perf::bind_address_for;
+use crate::perf::listener_process::ListenerProcess;
 
-/// Moves `content` to another process and compares what arrived, several times, because real time varies between
-/// transfers. Returns the transfer of median goodput, with the goodputs of all; it is verified when all were.
+/// Transfers `content` to another process and compares the received data, several times, because real time varies
+/// between transfers. Returns the transfer with the median goodput, and the goodputs of all transfers. The result
+/// counts as verified only if every transfer was.
 ///
 /// # Errors
-/// When the other process cannot be started, or the file does not arrive there.
+/// When the other process cannot be started, or the file does not arrive.
 pub fn transfer(content: &[u8], transport: &str, args: &DemoArgs) -> Result<Run, Failure> {
     let start = Instant::now();
     let mut runs: Vec<Run> = Vec::new();
-    while runs.len() < TRANSFERS && start.elapsed() < ENOUGH {
+    while runs.len() < TRANSFERS && start.elapsed() < TRANSFERS_TIME_MAX {
         // Uses another seed for each transfer, so that each has its own loss pattern at the same loss rate.
         runs.push(transfer_once(content, transport, args, args.seed.wrapping_add(runs.len() as u64))?);
     }
@@ -33,8 +34,8 @@ pub fn transfer(content: &[u8], transport: &str, args: &DemoArgs) -> Result<Run,
 }
 
 fn transfer_once(content: &[u8], transport: &str, args: &DemoArgs, seed: u64) -> Result<Run, Failure> {
-    let neighbour = Neighbour::start(MTU, None)?;
-    let bind = near_side_of(neighbour.address);
+    let listener_process = ListenerProcess::start(MTU, None)?;
+    let bind = bind_address_for(listener_process.address);
     let config = NicConfig { name: "demo".to_owned(), mtu_max_bytes: MTU, ..NicConfig::at(bind) };
     rnic_host::shorten_slices();
     let mut nic = Nic::open(config.with_environment().map_err(Failure::input)?).map_err(Failure::input)?;
@@ -43,10 +44,10 @@ fn transfer_once(content: &[u8], transport: &str, args: &DemoArgs, seed: u64) ->
         depth: DEPTH,
         transport: transport.to_owned(),
         impairment: Impairment { seed, loss: args.loss, reorder: args.reorder, ..Impairment::default() },
-        timeout: PATIENCE,
+        timeout: RESPONSE_TIMEOUT,
         ..TransferConfig::default()
     };
-    let report = transfer::send_bytes(&mut nic, neighbour.address, content, &config).map_err(Failure::input)?;
+    let report = transfer::send_bytes(&mut nic, listener_process.address, content, &config).map_err(Failure::input)?;
     Ok(run(report))
 }
 
@@ -65,9 +66,9 @@ fn run(report: TransferReport) -> Run {
     }
 }
 
-/// Number of times that each transport moves the file.
+/// Number of transfers of the file with each transport.
 pub const TRANSFERS: usize = 5;
-/// Time after which no further transfer of a transport is started.
-const ENOUGH: std::time::Duration = std::time::Duration::from_secs(8);
+/// Time after which no further transfer with the same transport is started.
+const TRANSFERS_TIME_MAX: std::time::Duration = std::time::Duration::from_secs(8);
 /// Timeout for the response of the remote end, which computes a checksum of the complete file before it responds.
-const PATIENCE: Duration = Duration::from_secs(20);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(20);

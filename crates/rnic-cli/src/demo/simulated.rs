@@ -1,4 +1,4 @@
-//! Moves the file across a simulated link: the same bytes, Writes, loss and reordering, in simulated time.
+//! Transfers the file over a simulated link, with the same bytes, Writes, loss and reordering, in simulated time.
 
 use rnic_base::{Duration, Time};
 use rnic_engine::{RemoteMemory, SendFlags, SendOp, SendRequest, Sge, WcStatus};
@@ -6,26 +6,26 @@ use rnic_fabric::simulation::QueuePairSpec;
 use rnic_fabric::{Plan, Simulation};
 use rnic_wire::Qpn;
 
-use super::contest::{Carrier, Latency, Run};
+use super::comparison::{Carrier, Latency, Run};
 use super::{DEPTH, MTU, WRITE_BYTES};
 use crate::args::DemoArgs;
 use crate::failure::Failure;
 use crate::link::{self, Link};
 
-/// Moves `content` from one simulated host to another and compares what arrived.
+/// Transfers `content` from one simulated host to another and compares the received data.
 ///
 /// # Errors
-/// When it cannot be simulated, or the file does not arrive.
+/// When the transfer cannot be simulated, or the file does not arrive.
 pub fn transfer(content: &[u8], transport: &str, args: &DemoArgs) -> Result<Run, Failure> {
     let mut simulation = Simulation::new(&plan(transport, args)?, args.seed).map_err(Failure::input)?;
     let spec = QueuePairSpec { sends: DEPTH, receives: 1, sges: 1 };
-    let (qpn, _) = simulation.connect_by_hand(SENDER, RECEIVER, spec);
+    let (qpn, _) = simulation.connect_manually(SENDER, RECEIVER, spec);
     let bytes = content.len() as u64;
     let (source, addr, key) = simulation.allocate(SENDER, bytes);
     let (target, remote_addr, rkey) = simulation.allocate(RECEIVER, bytes);
     simulation.memory(SENDER).bytes_mut(source.local, bytes).copy_from_slice(content);
     let from = Sge { addr, len: 0, lkey: key };
-    let mut course = Course::new(bytes, qpn, from, RemoteMemory { addr: remote_addr, rkey });
+    let mut course = TransferProgress::new(bytes, qpn, from, RemoteMemory { addr: remote_addr, rkey });
     course.run(&mut simulation)?;
     let verified = simulation.memory(RECEIVER).bytes(target.local, bytes) == content;
     Ok(course.result(transport, &simulation, verified))
@@ -38,7 +38,7 @@ fn plan(transport: &str, args: &DemoArgs) -> Result<Plan, Failure> {
 }
 
 /// Progress of the transfer.
-struct Course {
+struct TransferProgress {
     bytes: u64,
     qpn: Qpn,
     from: Sge,
@@ -51,7 +51,7 @@ struct Course {
     done: Vec<(Time, u64)>,
 }
 
-impl Course {
+impl TransferProgress {
     fn new(bytes: u64, qpn: Qpn, from: Sge, to: RemoteMemory) -> Self {
         Self { bytes, qpn, from, to, posted: 0, posted_at: Vec::new(), done: Vec::new() }
     }
@@ -61,12 +61,16 @@ impl Course {
         while self.delivered() < self.bytes {
             if !simulation.advance(LIMIT) {
                 let after = simulation.now();
-                return Err(Failure::Check(format!("check failed: the simulated transfer is stuck at {after}")));
+                return Err(Failure::Check(format!(
+                    "check failed: the simulated transfer is incomplete after {after}"
+                )));
             }
             while let Some((at, completion)) = simulation.poll(SENDER) {
                 if completion.status != WcStatus::Success {
                     let status = completion.status;
-                    return Err(Failure::Check(format!("check failed: a simulated Write ended with {status:?}")));
+                    return Err(Failure::Check(format!(
+                        "check failed: a simulated Write completed with status {status:?}"
+                    )));
                 }
                 self.done.push((at, self.delivered() + completion.wr_id));
             }
@@ -79,7 +83,7 @@ impl Course {
         self.done.last().map_or(0, |(_, bytes)| *bytes)
     }
 
-    /// Posts Writes until the permitted number is in flight.
+    /// Posts Writes until the maximum number is in flight.
     fn post(&mut self, simulation: &mut Simulation) -> Result<(), Failure> {
         while self.posted < self.bytes && self.posted_at.len() - self.done.len() < DEPTH as usize {
             let len = u64::from(WRITE_BYTES).min(self.bytes - self.posted) as u32;
@@ -119,5 +123,5 @@ impl Course {
 
 const SENDER: u32 = 0;
 const RECEIVER: u32 = 1;
-/// Simulated time after which a transfer has failed: no file of a suitable size takes so long.
+/// Simulated time after which a transfer has failed: no file of a permitted size takes that long.
 const LIMIT: Time = Time::from_us(100_000_000);

@@ -2,8 +2,10 @@
 
 use std::path::Path;
 
-use super::contest::{Carrier, Contest, Run};
-use crate::{link, number, table};
+use rnic_page::number;
+
+use super::comparison::{Carrier, Comparison, Run};
+use crate::{link, table};
 
 /// Column heads of the table.
 pub const HEADS: [&str; 8] = [
@@ -18,18 +20,18 @@ pub const HEADS: [&str; 8] = [
 ];
 
 /// Returns one row for each transport.
-pub fn rows(contest: &Contest) -> Vec<Vec<String>> {
+pub fn rows(comparison: &Comparison) -> Vec<Vec<String>> {
     let mut transports: Vec<&str> = Vec::new();
-    for run in &contest.runs {
+    for run in &comparison.runs {
         if !transports.contains(&run.transport.as_str()) {
             transports.push(&run.transport);
         }
     }
-    transports.into_iter().map(|transport| row(contest, transport)).collect()
+    transports.into_iter().map(|transport| row(comparison, transport)).collect()
 }
 
-fn row(contest: &Contest, transport: &str) -> Vec<String> {
-    let (real, simulated) = (contest.run(transport, Carrier::Udp), contest.run(transport, Carrier::Sim));
+fn row(comparison: &Comparison, transport: &str) -> Vec<String> {
+    let (real, simulated) = (comparison.run(transport, Carrier::Udp), comparison.run(transport, Carrier::Sim));
     let cell = |run: Option<&Run>, text: fn(&Run) -> String| run.map_or_else(|| "-".to_owned(), text);
     let both = |run: &Run| format!("{} / {}", number::micros(run.latency_us.p50), number::micros(run.latency_us.p99));
     let is_verified = [real, simulated].into_iter().flatten().all(|run| run.verified);
@@ -45,21 +47,21 @@ fn row(contest: &Contest, transport: &str) -> Vec<String> {
     ]
 }
 
-/// Returns the text that announces what the demonstration will do.
-pub fn announcement(contest: &Contest, path: &Path) -> String {
+/// Returns the text that announces the runs of the demonstration.
+pub fn announcement(comparison: &Comparison, path: &Path) -> String {
     format!(
         "Moving {} ({})\nby RDMA Write between two processes over UDP, through {} loss and {} reordering;\nthen the \
          same bytes across a simulated 100 Gbit/s link.\n",
         path.display(),
-        number::size(contest.bytes),
-        number::percent(contest.loss),
-        number::percent(contest.reorder)
+        number::size(comparison.bytes),
+        number::percent(comparison.loss),
+        number::percent(comparison.reorder)
     )
 }
 
 /// Returns the table, and notes on how to read it.
-pub fn text(contest: &Contest) -> String {
-    let verdict = if contest.is_verified() {
+pub fn text(comparison: &Comparison) -> String {
+    let verdict = if comparison.is_verified() {
         "After each run every byte was compared."
     } else {
         "THE FILE DID NOT ARRIVE AS IT WAS SENT."
@@ -67,9 +69,9 @@ pub fn text(contest: &Contest) -> String {
     format!(
         "{}Real: the median of {} transfers; software on {}, not RDMA hardware.\n\
          Simulated: a link of 100 Gbit/s, {} each way. {verdict}\n",
-        table::results(&HEADS, rows(contest)),
-        contest.transfers(),
-        contest.machine.summary(),
+        table::results(&HEADS, rows(comparison)),
+        comparison.transfers(),
+        comparison.machine.summary(),
         link::DELAY
     )
 }

@@ -17,9 +17,9 @@ pub fn checks() -> Vec<Check> {
     let mut checks = match Libraries::find() {
         Ok(libraries) => vec![exports(&libraries), loads(&libraries)],
         Err(failure) => {
-            let said = failure.to_string();
-            let said = said.strip_prefix("rnic: ").unwrap_or(&said).to_owned();
-            vec![Check::fails("libraries", said, "build them, then look again")]
+            let failure_text = failure.to_string();
+            let failure_text = failure_text.strip_prefix("rnic: ").unwrap_or(&failure_text).to_owned();
+            vec![Check::fails("libraries", failure_text, "build the libraries, then run `rnic doctor` again")]
         }
     };
     checks.push(of_the_system());
@@ -35,7 +35,7 @@ fn exports(libraries: &Libraries) -> Check {
         Ok(symbols) => symbols,
         Err(reason) => return Check::fails(NAME, format!("{}: {reason}", path.display()), REBUILD),
     };
-    let missing: Vec<&str> = WANTED.iter().copied().filter(|name| !symbols.contains(*name)).collect();
+    let missing: Vec<&str> = REQUIRED_SYMBOLS.iter().copied().filter(|name| !symbols.contains(*name)).collect();
     if !missing.is_empty() {
         let found = format!("{} lacks {}", path.display(), missing.join(", "));
         return Check::fails(NAME, found, REBUILD);
@@ -56,17 +56,21 @@ fn exported(path: &Path) -> Result<BTreeSet<String>, String> {
 fn loads(libraries: &Libraries) -> Check {
     const NAME: &str = "dynamic linker";
     let variables = loader_variables(libraries, |_| None);
-    let mut trial = Command::new("true");
-    trial.envs(variables).env("LD_BIND_NOW", "1").stdin(Stdio::null()).stdout(Stdio::null());
-    match trial.output() {
+    let mut command = Command::new("true");
+    command.envs(variables).env("LD_BIND_NOW", "1").stdin(Stdio::null()).stdout(Stdio::null());
+    match command.output() {
         Ok(output) if output.status.success() && output.stderr.is_empty() => {
-            Check::ok(NAME, "puts them under a program")
+            Check::ok(NAME, "loads the libraries before those of the program")
         }
         Ok(output) => {
-            let said = String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ");
-            Check::fails(NAME, format!("does not: {said} ({})", output.status), REBUILD)
+            let output_text = String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ");
+            Check::fails(NAME, format!("cannot load the libraries: {output_text} ({})", output.status), REBUILD)
         }
-        Err(error) => Check::note(NAME, format!("could not be tried: {error}"), "is there a program `true`?"),
+        Err(error) => Check::note(
+            NAME,
+            format!("could not be tested: {error}"),
+            "the test runs the program `true`; make sure that it is on the PATH",
+        ),
     }
 }
 
@@ -76,13 +80,13 @@ fn of_the_system() -> Check {
     let found =
         SYSTEM_FOLDERS.iter().map(|folder| Path::new(folder).join("libibverbs.so.1")).find(|path| path.exists());
     let Some(path) = found else {
-        return Check::ok(NAME, "none; none is needed, but programs that use verbs mostly bring it");
+        return Check::ok(NAME, "not installed; not needed, but most programs that use verbs depend on it");
     };
     let real: PathBuf = path.canonicalize().unwrap_or(path);
     let nodes = version_nodes(&real).unwrap_or_default();
     let newest = nodes.iter().filter_map(|node| Some((minor(node)?, node))).max();
     let newest = newest.map_or_else(String::new, |(_, node)| format!(", up to {node}"));
-    Check::ok(NAME, format!("{}{newest}; ours goes in front of it", real.display()))
+    Check::ok(NAME, format!("{}{newest}; the library of OpenRNIC is loaded before it", real.display()))
 }
 
 /// Returns the minor version of a version node: 14 for `IBVERBS_1.14`.
@@ -113,13 +117,14 @@ fn hardware() -> Check {
     if names.is_empty() {
         return Check::ok(NAME, "none, and none is needed");
     }
-    let advice = "programs see the software device alone under `rnic run`; start them without it for the hardware";
+    let advice =
+        "under `rnic run`, programs see only the software device; start them without `rnic run` to use the hardware";
     Check::note(NAME, format!("{} (hidden by `rnic run`)", names.join(", ")), advice)
 }
 
-const REBUILD: &str = "build them again: scripts/link-verbs release";
+const REBUILD: &str = "build the libraries again with scripts/link-verbs release";
 /// Functions that programs call first, of each of the three parts.
-const WANTED: &[&str] =
+const REQUIRED_SYMBOLS: &[&str] =
     &["ibv_get_device_list", "ibv_open_device", "ibv_reg_mr_iova2", "rdma_create_event_channel", "rnic_look"];
 const SYSTEM_FOLDERS: &[&str] = &[
     "/lib/x86_64-linux-gnu",
@@ -136,13 +141,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nodes_are_compared_as_numbers() {
+    fn symbol_versions_are_compared_as_numbers() {
         let nodes = ["IBVERBS_1.9", "IBVERBS_1.14", "IBVERBS_PRIVATE_34"];
         assert_eq!(nodes.iter().filter_map(|node| minor(node)).max(), Some(14));
     }
 
     #[test]
-    fn the_names_of_a_library_are_read() {
+    fn the_exported_symbols_of_a_library_are_read() {
         let folder = tempfile::tempdir().expect("a folder for the test");
         let (source, made) = (folder.path().join("a.c"), folder.path().join("a.so"));
         fs::write(&source, "int rnic_probe_me(void) { return 1; }\n").expect("it is written");

@@ -33,18 +33,19 @@ pub fn checks(gids: &[Gid]) -> Vec<Check> {
 
 fn addresses(gids: &[Gid]) -> Check {
     const NAME: &str = "addresses";
-    let narrow: Vec<&str> =
+    let low_mtu: Vec<&str> =
         gids.iter().filter(|gid| gid.wire_mtu_bytes.is_none()).map(|gid| gid.address.as_str()).collect();
     if gids.is_empty() {
-        return Check::fails(NAME, "no interface is up", "ip link set lo up");
+        return Check::fails(NAME, "no interface is up", "bring an interface up, for example with `ip link set lo up`");
     }
-    if !narrow.is_empty() {
-        let advice = "their interfaces carry packets that are too small; use other addresses or raise the MTU";
-        return Check::note(NAME, format!("of no use: {}", narrow.join(", ")), advice);
+    if !low_mtu.is_empty() {
+        let advice = "the MTU of their interfaces is too small; use other addresses or raise the MTU";
+        return Check::note(NAME, format!("not usable: {}", low_mtu.join(", ")), advice);
     }
-    let is_outside = |gid: &&Gid| gid.address.parse::<IpAddr>().is_ok_and(|ip| !ip.is_loopback());
-    let Some(first) = gids.iter().find(is_outside) else {
-        let advice = "enough for programs on this machine; libfabric and Open MPI leave loopback out and find none";
+    let is_not_loopback = |gid: &&Gid| gid.address.parse::<IpAddr>().is_ok_and(|ip| !ip.is_loopback());
+    let Some(first) = gids.iter().find(is_not_loopback) else {
+        let advice =
+            "this is sufficient for programs on this machine, but libfabric and Open MPI ignore loopback addresses";
         return Check::note(NAME, "loopback only", advice);
     };
     Check::ok(NAME, format!("{} GIDs; the first is {} on {}", gids.len(), first.address, first.interface))
@@ -53,18 +54,19 @@ fn addresses(gids: &[Gid]) -> Check {
 fn port() -> Check {
     const NAME: &str = "UDP port 4791";
     match probe::roce_port() {
-        RocePort::Free => Check::ok(NAME, "free: packets leave from it and dissect as RoCEv2"),
-        RocePort::Shared => Check::ok(NAME, format!("shared by processes of this user{}", by_whom())),
+        RocePort::Free => Check::ok(NAME, "free: packets are sent from it, and captures show them as RoCEv2"),
+        RocePort::Shared => Check::ok(NAME, format!("shared by processes of this user{}", port_owners())),
         RocePort::Taken(error) => Check::note(
             NAME,
-            format!("taken{}: {error}", by_whom()),
-            "it works all the same; packets leave from other ports, and captures must be told (decode as RoCE)",
+            format!("in use{}: {error}", port_owners()),
+            "connections work; packets are sent from other ports, so captures need \"decode as\" RoCEv2",
         ),
     }
 }
 
-/// Names the processes that have a socket on port 4791, as far as this process may see them.
-fn by_whom() -> String {
+/// Returns text that names the processes with a socket on port 4791, as far as this process has permission to see
+/// them.
+fn port_owners() -> String {
     let inodes: Vec<String> = ["/proc/net/udp", "/proc/net/udp6"]
         .iter()
         .filter_map(|path| fs::read_to_string(path).ok())
@@ -94,7 +96,7 @@ fn by_whom() -> String {
     if names.is_empty() { String::new() } else { format!(" by {}", names.join(", ")) }
 }
 
-/// Returns the inode of a line of `/proc/net/udp`, when its local port is 4791.
+/// Returns the socket inode from a line of `/proc/net/udp` if its local port is 4791.
 fn socket_inode(line: &str) -> Option<String> {
     let mut words = line.split_whitespace();
     let port = words.nth(1)?.rsplit_once(':')?.1;
@@ -104,15 +106,24 @@ fn socket_inode(line: &str) -> Option<String> {
 fn offloads() -> Check {
     const NAME: &str = "offloads";
     match probe::socket() {
-        Err(error) => {
-            Check::fails(NAME, format!("no UDP socket: {error}"), "allow UDP sockets (seccomp, address families)")
-        }
+        Err(error) => Check::fails(
+            NAME,
+            format!("cannot open a UDP socket: {error}"),
+            "allow UDP sockets in the sandbox (seccomp, address families)",
+        ),
         Ok(probe) => match (probe.segmentation, probe.receive_offload) {
-            (true, true) => Check::ok(NAME, "the kernel cuts and joins trains of packets (UDP_SEGMENT, UDP_GRO)"),
+            (true, true) => {
+                Check::ok(NAME, "the kernel supports segmentation and receive offload (UDP_SEGMENT, UDP_GRO)")
+            }
             (sends, receives) => {
                 let word = |has: bool| if has { "yes" } else { "no" };
                 let found = format!("UDP_SEGMENT {}, UDP_GRO {}", word(sends), word(receives));
-                Check::note(NAME, found, "it works packet by packet, at a fraction of the rate; Linux 5.0 has both")
+                Check::note(
+                    NAME,
+                    found,
+                    "packets are sent or received one by one, at a fraction of the rate; Linux 5.0 and later have \
+                     both",
+                )
             }
         },
     }
@@ -120,14 +131,18 @@ fn offloads() -> Check {
 
 fn receive_buffer() -> Check {
     const NAME: &str = "receive buffer";
-    let Ok(probe) = probe::socket() else { return Check::note(NAME, "unknown", "see offloads") };
-    let (asked, granted) = (probe.receive_buffer_asked_bytes, probe.receive_buffer_granted_bytes);
+    let Ok(probe) = probe::socket() else { return Check::note(NAME, "unknown", "see the check \"offloads\"") };
+    let (requested, granted) = (probe.receive_buffer_asked_bytes, probe.receive_buffer_granted_bytes);
     let size = |bytes: usize| Bytes::new(bytes as u64).to_string();
-    if granted >= asked {
+    if granted >= requested {
         return Check::ok(NAME, format!("{} granted", size(granted)));
     }
-    let found = format!("{} of {} granted (net.core.rmem_max)", size(granted), size(asked));
-    Check::note(NAME, found, format!("it works with smaller windows; faster: sysctl -w net.core.rmem_max={asked}"))
+    let found = format!("{} of {} granted (net.core.rmem_max)", size(granted), size(requested));
+    Check::note(
+        NAME,
+        found,
+        format!("windows are smaller, so transfers are slower; run sysctl -w net.core.rmem_max={requested}"),
+    )
 }
 
 /// Port 4791 as the kernel writes it in `/proc/net/udp`.
@@ -140,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernels_list_of_sockets_is_read() {
+    fn the_kernels_socket_table_is_parsed() {
         let line =
             "  123: 0100007F:12B7 00000000:0000 07 00000000:00000000 00:00000000 00000000  1000        0 98765 2 0 0";
         assert_eq!(socket_inode(line).as_deref(), Some("98765"));
@@ -149,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_judged_by_what_they_are_good_for() {
+    fn addresses_are_rated_by_reachability_and_mtu() {
         let gid = |address: &str, wire_mtu_bytes| Gid {
             index: 0,
             gid: String::new(),

@@ -19,7 +19,11 @@ fn read(path: &str) -> Option<String> {
 fn processors() -> Check {
     const NAME: &str = "processors";
     match thread::available_parallelism().map_or(1, usize::from) {
-        1 => Check::note(NAME, "1", "two programs that poll take turns of milliseconds; give them two processors"),
+        1 => Check::note(
+            NAME,
+            "1",
+            "two programs that poll alternate in time slices of milliseconds; provide at least two processors",
+        ),
         count => Check::ok(NAME, count.to_string()),
     }
 }
@@ -33,11 +37,14 @@ fn progress() -> Check {
         Progress::Thread => Check::note(
             NAME,
             "a thread alone",
-            "programs that spin on memory (ib_write_lat) may wait for the scheduler; RNIC_PROGRESS=auto",
+            "programs that spin on memory (ib_write_lat) may wait for the scheduler; set RNIC_PROGRESS=auto to avoid \
+             this",
         ),
-        Progress::Off => {
-            Check::note(NAME, "off", "passive ends respond only when they call the library; RNIC_PROGRESS=auto")
-        }
+        Progress::Off => Check::note(
+            NAME,
+            "off",
+            "passive ends respond only when they call the library; set RNIC_PROGRESS=auto to avoid this",
+        ),
     }
 }
 
@@ -46,9 +53,9 @@ fn shared_memory() -> Check {
     const NAME: &str = "same host";
     let bad = rnic_host::Settings::from_environment().is_ok_and(|settings| !settings.allows_bypass());
     if bad {
-        return Check::ok(NAME, "over UDP, as the settings ask");
+        return Check::ok(NAME, "over UDP, as the settings require");
     }
-    Check::ok(NAME, "processes of one user may go past UDP by memory (RNIC_BYPASS=off keeps to UDP)")
+    Check::ok(NAME, "processes of one user use shared memory instead of UDP (RNIC_BYPASS=off: always UDP)")
 }
 
 fn limit(name: &str) -> Option<(String, String)> {
@@ -61,9 +68,11 @@ fn limit(name: &str) -> Option<(String, String)> {
 fn descriptors() -> Check {
     const NAME: &str = "open files";
     match limit("Max open files") {
-        Some((soft, hard)) if soft.parse::<u64>().is_ok_and(|soft| soft < DESCRIPTORS_FEW) => {
-            Check::note(NAME, format!("{soft} (hard limit {hard})"), "a device takes about ten: ulimit -n")
-        }
+        Some((soft, hard)) if soft.parse::<u64>().is_ok_and(|soft| soft < DESCRIPTORS_RECOMMENDED) => Check::note(
+            NAME,
+            format!("{soft} (hard limit {hard})"),
+            "each device needs about ten file descriptors; raise the limit with ulimit -n",
+        ),
         Some((soft, _)) => Check::ok(NAME, soft),
         None => Check::ok(NAME, "unknown"),
     }
@@ -71,20 +80,20 @@ fn descriptors() -> Check {
 
 fn memory_lock() -> Check {
     let limit = limit("Max locked memory").map_or_else(|| "unknown".to_owned(), |(soft, _)| soft);
-    Check::ok("locked memory", format!("limit {limit}; not needed, nothing is pinned"))
+    Check::ok("locked memory", format!("limit {limit}; not needed, because no memory is pinned"))
 }
 
 fn tracing() -> Check {
     let scope = read("/proc/sys/kernel/yama/ptrace_scope");
     let found = scope.map_or_else(|| "no Yama".to_owned(), |scope| format!("ptrace_scope {scope}"));
-    Check::ok("tracing", format!("{found}; not needed, no process reads another's memory"))
+    Check::ok("tracing", format!("{found}; not needed, because no process reads the memory of another"))
 }
 
 fn namespaces() -> Check {
     let most = read("/proc/sys/user/max_user_namespaces");
     let found = most.map_or_else(|| "unknown".to_owned(), |most| format!("at most {most}"));
-    Check::ok("user namespaces", format!("{found}; not needed, but `unshare -Urn` makes a network to play with"))
+    Check::ok("user namespaces", format!("{found}; not needed, but `unshare -Urn` creates a network for experiments"))
 }
 
-/// Limit of open descriptors below which a note is shown: programs with a few devices and connections need more.
-const DESCRIPTORS_FEW: u64 = 128;
+/// Limit on open file descriptors below which a note is shown: programs with a few devices and connections need more.
+const DESCRIPTORS_RECOMMENDED: u64 = 128;

@@ -12,8 +12,8 @@ pub const PORT: u16 = 4791;
 /// # Errors
 /// When it is not an address, or a name that cannot be resolved.
 pub fn resolve(text: &str) -> Result<SocketAddr, Failure> {
-    let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
-    if let Ok(ip) = bare.parse::<IpAddr>() {
+    let without_brackets = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
+    if let Ok(ip) = without_brackets.parse::<IpAddr>() {
         return Ok(SocketAddr::new(ip, PORT));
     }
     let wrong = |why: String| Failure::input(format!("{text}: {why}"));
@@ -22,11 +22,11 @@ pub fn resolve(text: &str) -> Result<SocketAddr, Failure> {
         && port.bytes().all(|digit| digit.is_ascii_digit())
         && !has_port(text)
     {
-        return Err(wrong("the port must lie between 0 and 65535".to_owned()));
+        return Err(wrong("the port must be 0 to 65535".to_owned()));
     }
     let with_port = if has_port(text) { text.to_owned() } else { format!("{text}:{PORT}") };
     let found = with_port.to_socket_addrs().map_err(|error| wrong(error.to_string()))?.next();
-    found.ok_or_else(|| wrong("the name has no address".to_owned()))
+    found.ok_or_else(|| wrong("the host name has no address".to_owned()))
 }
 
 fn has_port(text: &str) -> bool {
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn people_write_addresses_in_many_ways() {
+    fn addresses_are_accepted_in_many_notations() {
         let cases = [
             ("10.0.0.1", "10.0.0.1:4791"),
             ("10.0.0.1:99", "10.0.0.1:99"),
@@ -46,8 +46,8 @@ mod tests {
             ("[::1]", "[::1]:4791"),
             ("[::1]:99", "[::1]:99"),
         ];
-        for (written, meant) in cases {
-            assert_eq!(resolve(written).expect("an address").to_string(), meant);
+        for (written, expected) in cases {
+            assert_eq!(resolve(written).expect("an address").to_string(), expected);
         }
         for wrong in ["", "10.0.0.1:99999", "10.0.0.1:", "no such host"] {
             let failure = resolve(wrong).expect_err("no address");

@@ -5,25 +5,25 @@ use std::net::SocketAddr;
 use rnic_host::perf::{ServeConfig, Served, serve};
 use rnic_host::{Nic, NicConfig, TransportChoice};
 
-use super::{address, neighbour};
+use super::{address, listener_process};
 use crate::args::PerfArgs;
-use crate::args::values::Peers;
+use crate::args::values::{Peers, pairs};
 use crate::failure::Failure;
 use crate::{console, output};
 
 /// Runs `rnic perf --listen`.
 ///
 /// # Errors
-/// When it cannot listen at `bind`.
+/// When the command cannot listen at `bind`.
 pub fn run(bind: &str, args: &PerfArgs) -> Result<(), Failure> {
     let bind = address::resolve(bind)?;
     let mut nic = open("perf-listen", bind, args)?;
     let at = if args.peers == Peers::Roce { bind } else { nic.local_addr() };
     if args.attached {
         console::print(&format!("{at}\n"));
-        neighbour::end_with_parent();
+        listener_process::end_with_parent();
     } else {
-        console::line(&format!("listening on {at}; end with ctrl-c"));
+        console::line(&format!("listening on {at}; stop with ctrl-c"));
     }
     let quiet = args.attached;
     serve(&mut nic, &ServeConfig::default(), || true, |served| report(served, quiet)).map_err(Failure::input)
@@ -34,26 +34,31 @@ fn report(served: &Served, quiet: bool) {
         return;
     }
     let Served { peer, task, problem, packets_sent, packets_retransmitted, .. } = served;
-    let end = problem.as_ref().map_or_else(String::new, |problem| format!("; {problem}; listening for the next"));
+    let end = problem.as_ref().map_or_else(String::new, |problem| format!("; {problem}; waiting for the next session"));
     console::line(&if task.is_empty() {
-        format!("{peer}: nothing was agreed on{end}")
+        format!("{peer}: the session was not established{end}")
     } else {
-        format!("{peer}: {task}; {packets_sent} packets sent, {packets_retransmitted} of them again{end}")
+        format!("{peer}: {task}; {packets_sent} packets sent, {packets_retransmitted} of them retransmissions{end}")
     });
 }
 
-/// Returns whether the measured transport slows down when the network marks packets; a listener has no transport named
-/// on its command line.
+/// Returns `true` if the measured transport slows down when the network marks packets. A listener is not told the
+/// transport on its command line.
 fn reacts_to_ecn(args: &PerfArgs) -> Result<bool, Failure> {
     let options: Vec<(&str, &str)> = args.settings.iter().map(|setting| (&*setting.key, &*setting.value)).collect();
     Ok(TransportChoice::for_roce_peers(&options).map_err(Failure::input)?.reacts_to_ecn())
+}
+
+/// Returns `true` if the scheduler of the queue pairs holds them to a capacity; an invalid transport is reported later.
+fn holds_capacity(args: &PerfArgs) -> bool {
+    TransportChoice::named(&args.transport, &pairs(&args.settings)).is_ok_and(|choice| choice.holds_capacity())
 }
 
 /// Opens a NIC at `bind`, or at the port of RoCEv2 when its peers are RoCE adapters, with a packet capture when
 /// requested.
 ///
 /// # Errors
-/// When the address cannot be used or the capture not be written.
+/// When the address cannot be used or the capture cannot be written.
 pub fn open(name: &str, bind: SocketAddr, args: &PerfArgs) -> Result<Nic, Failure> {
     let protection = super::protection(args)?;
     let base = match args.peers {
@@ -63,7 +68,10 @@ pub fn open(name: &str, bind: SocketAddr, args: &PerfArgs) -> Result<Nic, Failur
         }
     };
     let config = NicConfig { name: name.to_owned(), mtu_max_bytes: args.mtu, protection, ..base };
-    let config = config.with_environment().map_err(Failure::input)?;
+    let mut config = config.with_environment().map_err(Failure::input)?;
+    if let Some(share) = &mut config.share {
+        share.holds_capacity = holds_capacity(args);
+    }
     rnic_host::shorten_slices();
     let mut nic = Nic::open(config).map_err(Failure::input)?;
     if let Some(path) = &args.pcap {

@@ -2,15 +2,16 @@
 
 use rnic_base::{Bytes, Duration};
 use rnic_fabric::FalconFlow;
+use rnic_page::number;
+use rnic_reproduce::machine::Machine;
 use serde::Serialize;
 
 use super::size_bytes;
 use crate::args::PerfArgs;
 use crate::failure::Failure;
-use crate::machine::Machine;
-use crate::{flows, number, table};
+use crate::{flows, table};
 
-/// The result of `rnic perf`: the one JSON object of `--json`. Field names end in their unit.
+/// The result of `rnic perf`: the one JSON object of `--json`. Field names end with the unit of the value.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
     /// Name of the transport.
@@ -39,9 +40,9 @@ pub struct Outcome {
     pub mtu_bytes: u32,
     /// Seed of all random decisions.
     pub seed: u64,
-    /// Operations that completed.
+    /// Number of operations that completed.
     pub ops: u64,
-    /// Payload bytes of these operations.
+    /// Number of payload bytes of these operations.
     pub bytes: u64,
     /// Duration of the measurement in seconds; simulated time on `sim`.
     pub elapsed_s: f64,
@@ -53,31 +54,31 @@ pub struct Outcome {
     pub latency_us: LatencyUs,
     /// `operation`: posting to completion; `half-round-trip`: half of a ping-pong.
     pub latency_kind: &'static str,
-    /// Data packets sent by both ends, retransmissions included.
+    /// Number of data packets sent by both ends, including retransmissions.
     pub packets_sent: u64,
-    /// Data packets that were retransmissions.
+    /// Number of data packets that were retransmissions.
     pub packets_retransmitted: u64,
-    /// True when every byte of `ops_verified` operations was compared where it arrived, and was correct.
+    /// True when every byte of `ops_verified` operations was compared at the receiving end, and was correct.
     pub verified: bool,
     /// Number of operations that were compared: the measured ones, or on `udp` without `--verify` those of a further
     /// round immediately afterwards, through the same network.
     pub ops_verified: u64,
     /// Number of operations that were compared and wrong.
     pub ops_wrong: u64,
-    /// Statistics of flow 0 of all queue pairs, of flow 1 of all queue pairs, and so on, when queue pairs have several
-    /// flows: packets sent by this end on `udp`, by both ends on `sim`.
+    /// Statistics for flow 0 of all queue pairs, then for flow 1 of all queue pairs, and so on, if queue pairs have
+    /// several flows. They count packets sent by this end on `udp`, and by both ends on `sim`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub flows: Vec<FalconFlow>,
     /// Hash of the event trace of a simulated run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace_hash: Option<String>,
-    /// The limit that the run reached, when known: only on `sim`.
+    /// The limit that the run reached, if known; only on `sim`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limited_by: Option<String>,
     /// Notices from the NIC during the measurement, such as a path MTU that became too small or a capture that ended;
     /// empty on `sim`.
     pub notices: Vec<String>,
-    /// Machine on which it ran.
+    /// Machine on which the measurement ran.
     pub machine: Machine,
     /// Reason why the requested capture is incomplete.
     #[serde(skip)]
@@ -105,7 +106,7 @@ impl From<[f64; 4]> for LatencyUs {
 
 impl Outcome {
     /// Returns an outcome that holds the requested parameters, and no measured values yet.
-    pub fn asked_for(args: &PerfArgs, machine: Machine) -> Self {
+    pub fn with_parameters(args: &PerfArgs, machine: Machine) -> Self {
         Self {
             transport: args.transport.clone(),
             op: args.op.name(),
@@ -189,7 +190,7 @@ impl Outcome {
         }
     }
 
-    /// Describes the source of the figures.
+    /// Returns text that states the source of the figures.
     fn origin(&self) -> String {
         if self.simulated {
             let rate = self.rate_gbps.map_or_else(String::new, number::short);
@@ -199,14 +200,14 @@ impl Outcome {
         format!("Software on {}: not figures of RDMA hardware.\n", self.machine.summary())
     }
 
-    /// Checks that the data that arrived was correct, and that the requested capture is complete.
+    /// Checks that the received data was correct, and that the requested capture is complete.
     ///
     /// # Errors
-    /// When operations have delivered wrong data, or the capture is incomplete.
+    /// When operations delivered wrong data, or the capture is incomplete.
     pub fn check(&self) -> Result<(), Failure> {
         match self.ops_wrong {
             0 => self.capture_failure.clone().map_or(Ok(()), Err),
-            wrong => Err(Failure::Check(format!("check failed: {wrong} operations brought wrong data"))),
+            wrong => Err(Failure::Check(format!("check failed: {wrong} operations delivered wrong data"))),
         }
     }
 }

@@ -1,28 +1,28 @@
-//! Measures the same operations on the simulated fabric: two hosts and a link.
+//! Performs the measurements of `rnic perf` on the simulated fabric: two hosts and a link.
 
 use std::num::NonZeroUsize;
 
 use rnic_base::Duration;
 use rnic_fabric::{Plan, Report};
+use rnic_reproduce::machine::Machine;
 
 use super::{Outcome, bound, size_bytes};
 use crate::args::PerfArgs;
 use crate::args::values::{Op, pairs};
 use crate::failure::Failure;
 use crate::link::{self, Link};
-use crate::machine::Machine;
 use crate::sim;
 
 /// Simulates the measurement that `args` request.
 ///
 /// # Errors
-/// When it cannot be simulated, or a run violated an invariant.
+/// When the measurement cannot be simulated, or a run violated an invariant.
 pub fn measure(args: &PerfArgs, machine: Machine) -> Result<Outcome, Failure> {
     let checked = memory_bytes(args) <= CHECKED_BYTES_MAX;
     let plan = plan(args, checked)?;
     let report = sim::simulate(&plan, args.seed, NonZeroUsize::MIN, args.pcap.as_deref())?;
     let limited_by = Some(bound::limited_by(args, &plan, &report));
-    let outcome = Outcome { limited_by, ..Outcome::of_simulation(args, &report, checked, machine) };
+    let outcome = Outcome { limited_by, ..Outcome::from_simulation(args, &report, checked, machine) };
     report.check().map_err(|failure| Failure::Check(format!("check failed: {}", failure.violations.join("; "))))?;
     Ok(outcome)
 }
@@ -63,21 +63,21 @@ fn plan(args: &PerfArgs, checked: bool) -> Result<Plan, Failure> {
     link(args).plan("perf", if checked { "checked" } else { "none" }, &rest)
 }
 
-/// Refuses options that simulated hosts with a drive do not support.
+/// Rejects options that simulated hosts with a drive do not support.
 fn check_nvme(args: &PerfArgs) -> Result<(), Failure> {
     let op = args.op.name();
     match args {
         PerfArgs { count: Some(_), .. } => {
-            Err(Failure::input(format!("--count: simulated, {op} runs for a time: use --duration")))
+            Err(Failure::input(format!("--count: a simulated {op} runs for a given time; use --duration instead")))
         }
         PerfArgs { qps, .. } if *qps > 1 => {
-            Err(Failure::input(format!("--qps {qps}: simulated, {op} has one queue pair: use --depth")))
+            Err(Failure::input(format!("--qps {qps}: a simulated {op} has a single queue pair; use --depth instead")))
         }
         _ => Ok(()),
     }
 }
 
-/// A drive that is never slower than the link: memory, as on sockets.
+/// A drive that is never slower than the link: it is in memory, as in measurements over sockets.
 const DRIVE: &str = "read_rate = \"10000Gbps\"\nread_latency = \"0ns\"\nwrite_rate = \"10000Gbps\"\n\
     write_latency = \"0ns\"\nqueue_depth = 65536";
 
@@ -103,7 +103,7 @@ fn link(args: &PerfArgs) -> Link<'_> {
 }
 
 impl Outcome {
-    fn of_simulation(args: &PerfArgs, report: &Report, checked: bool, machine: Machine) -> Self {
+    fn from_simulation(args: &PerfArgs, report: &Report, checked: bool, machine: Machine) -> Self {
         let bytes = report.messages * u64::from(size_bytes(args));
         let elapsed_s = report.elapsed_us / 1e6;
         let by_time = |amount: f64| if elapsed_s > 0.0 { amount / elapsed_s } else { 0.0 };
@@ -125,7 +125,7 @@ impl Outcome {
             verified: checked && report.violations.is_empty() && report.flows_unfinished == 0,
             flows: report.falcon.as_ref().map_or_else(Vec::new, |figures| figures.flows.clone()),
             trace_hash: Some(report.trace_hash.clone()),
-            ..Self::asked_for(args, machine)
+            ..Self::with_parameters(args, machine)
         }
     }
 }
@@ -134,10 +134,11 @@ impl Outcome {
 const DURATION: Duration = Duration::from_ms(20);
 /// Number of rounds that is enough for an average.
 const ROUNDS: u64 = 20;
-/// Maximum number of bytes in flight from which the length of a round is computed: more would overflow the time.
+/// Maximum number of bytes in flight from which the length of a round is computed: with more, the computed time would
+/// overflow.
 const IN_FLIGHT_MAX: u64 = 1 << 40;
 /// Simulated time after which even a transport without progress is stopped.
 const LIMIT: Duration = Duration::from_secs(10);
-/// Above this amount of memory in bytes, payload bytes are not simulated: both hosts' memories would not fit into small
-/// machines.
+/// Above this amount of memory in bytes, payload bytes are not simulated: on small machines, the memories of both
+/// hosts would not fit.
 const CHECKED_BYTES_MAX: u64 = 2 << 30;

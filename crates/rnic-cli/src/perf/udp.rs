@@ -6,51 +6,51 @@ use rnic_base::Duration;
 use rnic_fabric::FalconFlow;
 use rnic_host::perf::{self, FlowReport, Length, PerfConfig, PerfReport};
 use rnic_host::{Impairment, Nic, Notice};
+use rnic_reproduce::machine::Machine;
 
-use super::neighbour::Neighbour;
+use super::listener_process::ListenerProcess;
 use super::{Outcome, address, listen, size_bytes};
 use crate::args::PerfArgs;
 use crate::args::values::{Op, Wire};
 use crate::console;
 use crate::failure::Failure;
-use crate::machine::Machine;
 
 /// Measures against the named host, or against a second process on this machine.
 ///
 /// # Errors
-/// When the remote end does not exist, refuses, or stops responding.
+/// When the remote end does not exist, rejects the measurement, or stops responding.
 pub fn measure(args: &PerfArgs, machine: Machine) -> Result<Outcome, Failure> {
-    // Reports invalid options before a second process is started or a minute of measuring is spent; `verify` is set
-    // because the later round compares.
-    let whole = PerfConfig { verify: true, ..config(args) };
-    perf::check(&whole, args.mtu).map_err(Failure::input)?;
-    let (neighbour, far) = match &args.host {
+    // Reports invalid options before a second process is started or a minute is spent on measuring; `verify` is set
+    // because the round after the measurement compares data.
+    let verified = PerfConfig { verify: true, ..config(args) };
+    perf::check(&verified, args.mtu).map_err(Failure::input)?;
+    let (listener_process, remote) = match &args.host {
         Some(host) => (None, address::resolve(host)?),
         None => {
-            let neighbour = Neighbour::start(args.mtu, args.key.as_deref())?;
-            let address = neighbour.address;
-            (Some(neighbour), address)
+            let listener_process = ListenerProcess::start(args.mtu, args.key.as_deref())?;
+            let address = listener_process.address;
+            (Some(listener_process), address)
         }
     };
-    let mut nic = listen::open("perf", near_side_of(far), args)?;
+    let mut nic = listen::open("perf", bind_address_for(remote), args)?;
     let spinner = console::spinner("measuring");
-    let result = rounds(&mut nic, far, args);
+    let result = rounds(&mut nic, remote, args);
     spinner.finish_and_clear();
-    drop(neighbour);
+    drop(listener_process);
     let notices = notices(&mut nic);
     let capture_failure = end_capture(&mut nic, args, &notices).err();
     let notices: Vec<String> = notices.iter().map(Notice::to_string).collect();
-    let say_all = |_: &Failure| notices.iter().for_each(|notice| console::line(&format!("rnic: {notice}")));
-    let (measured, compared) = result.inspect_err(say_all)?;
-    Ok(Outcome { notices, capture_failure, ..Outcome::of_sockets(args, &measured, compared.as_ref(), machine) })
+    let print_notices = |_: &Failure| notices.iter().for_each(|notice| console::line(&format!("rnic: {notice}")));
+    let (measured, compared) = result.inspect_err(print_notices)?;
+    Ok(Outcome { notices, capture_failure, ..Outcome::from_sockets(args, &measured, compared.as_ref(), machine) })
 }
 
-/// Measures; then, unless the measurement did so already, compares every byte of some operations through the same
-/// network. Comparing takes several times as long as moving the data, so doing both together would measure the
-/// comparison.
-fn rounds(nic: &mut Nic, far: SocketAddr, args: &PerfArgs) -> Result<(PerfReport, Option<PerfReport>), Failure> {
+/// Measures; then, unless the measurement itself compared data, transfers further operations through the same network
+/// and compares every byte. Comparing takes several times as long as transferring the data, so doing both together
+/// would measure the comparison.
+fn rounds(nic: &mut Nic, remote: SocketAddr, args: &PerfArgs) -> Result<(PerfReport, Option<PerfReport>), Failure> {
     let mut config = config(args);
-    let measured = perf::measure(nic, far, &config).map_err(Failure::input)?;
+    let measured = perf::measure(nic, remote, &config).map_err(Failure::input)?;
     if config.verify {
         return Ok((measured, None));
     }
@@ -58,21 +58,21 @@ fn rounds(nic: &mut Nic, far: SocketAddr, args: &PerfArgs) -> Result<(PerfReport
     config.verify = true;
     config.depth = config.depth.min(u32::try_from(count).unwrap_or(u32::MAX));
     config.length = Length::Count(count);
-    match perf::measure(nic, far, &config) {
+    match perf::measure(nic, remote, &config) {
         Ok(compared) => Ok((measured, Some(compared))),
-        // Comparing takes more memory than measuring, and the remote end may refuse it. The measurement remains valid.
-        // Fewer operations in flight would not help: they already are no more than fit into a few megabytes, or one of
-        // each queue pair.
+        // Comparing takes more memory than measuring, and the remote end may refuse it. The measurement remains
+        // valid. Fewer operations in flight would not help: their number is already limited to a few megabytes of
+        // data, or to one per queue pair.
         Err(perf::PerfError::Refused { reason, .. }) if reason.contains("of memory") => {
-            console::line(&format!("rnic: nothing was compared: {reason}"));
+            console::line(&format!("rnic: the data was not compared: {reason}"));
             Ok((measured, None))
         }
         Err(error) => Err(Failure::input(error)),
     }
 }
 
-/// Returns the number of operations of each queue pair to compare, given the measured operations per second: as many as
-/// a slow path moves in a short time, but no more than suffice.
+/// Returns the number of operations of each queue pair to compare, given the measured operations per second: as many
+/// as a slow path transfers in a short time, up to a limit that suffices.
 fn compared_count(config: &PerfConfig, ops_per_s: f64) -> u64 {
     let bytes = u64::from(config.operation_bytes().max(1));
     let fitting = (COMPARED_BYTES / bytes).min(COMPARED_MAX);
@@ -80,10 +80,10 @@ fn compared_count(config: &PerfConfig, ops_per_s: f64) -> u64 {
     (fitting.min(in_time) / u64::from(config.qps)).max(1)
 }
 
-/// Returns a local address to bind to for the peer `far`: any port on all addresses, or on loopback when the peer is
-/// there.
-pub fn near_side_of(far: SocketAddr) -> SocketAddr {
-    let ip = match far.ip() {
+/// Returns a local address to bind to for the peer `remote`: any port on all addresses, or on loopback when the peer is
+/// on loopback.
+pub fn bind_address_for(remote: SocketAddr) -> SocketAddr {
+    let ip = match remote.ip() {
         IpAddr::V4(ip) if ip.is_loopback() => IpAddr::V4(Ipv4Addr::LOCALHOST),
         IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
         IpAddr::V6(ip) if ip.is_loopback() => IpAddr::V6(Ipv6Addr::LOCALHOST),
@@ -127,7 +127,8 @@ fn config(args: &PerfArgs) -> PerfConfig {
     }
 }
 
-/// Returns the notices of the NIC, each once: a path MTU may become too small and sufficient again many times.
+/// Returns the notices of the NIC without repetitions: a path MTU may become too small and sufficient again many
+/// times.
 fn notices(nic: &mut Nic) -> Vec<Notice> {
     let mut notices = Vec::new();
     while let Some(notice) = nic.poll_notice() {
@@ -142,15 +143,16 @@ fn end_capture(nic: &mut Nic, args: &PerfArgs, notices: &[Notice]) -> Result<(),
     let reason = || notices.iter().find(|notice| matches!(notice, Notice::CaptureEnded(_)));
     match (nic.stop_capture(), &args.pcap) {
         (Some(mut output), Some(path)) => output.flush().map_err(|error| Failure::file(path, error)),
-        (None, Some(path)) => {
-            Err(Failure::file(path, reason().map_or_else(|| "the capture has ended".to_owned(), Notice::to_string)))
-        }
+        (None, Some(path)) => Err(Failure::file(
+            path,
+            reason().map_or_else(|| "the packet capture stopped early and is incomplete".to_owned(), Notice::to_string),
+        )),
         _ => Ok(()),
     }
 }
 
 impl Outcome {
-    fn of_sockets(args: &PerfArgs, report: &PerfReport, compared: Option<&PerfReport>, machine: Machine) -> Self {
+    fn from_sockets(args: &PerfArgs, report: &PerfReport, compared: Option<&PerfReport>, machine: Machine) -> Self {
         let latency = &report.latency_us;
         let compared = compared.unwrap_or(report);
         Self {
@@ -174,12 +176,12 @@ impl Outcome {
             ops_wrong: compared.ops_wrong,
             mtu_bytes: report.wire_mtu_bytes,
             flows: flows_of(report),
-            ..Self::asked_for(args, machine)
+            ..Self::with_parameters(args, machine)
         }
     }
 }
 
-/// Returns the statistics of single flows, in the format of simulations.
+/// Returns the statistics of the flows, in the format of simulations.
 fn flows_of(report: &PerfReport) -> Vec<FalconFlow> {
     let all: u64 = report.flows.iter().map(|flow| flow.packets).sum();
     let of = |flow: &FlowReport| {
@@ -189,8 +191,8 @@ fn flows_of(report: &PerfReport) -> Vec<FalconFlow> {
     report.flows.iter().map(of).collect()
 }
 
-/// Bytes that may wait for a slow link: more than transports have in flight, so that packet loss is decided by `--loss`
-/// alone.
+/// Bytes that may wait for a slow link: more than transports have in flight, so that `--loss` alone determines packet
+/// loss.
 const RATE_QUEUE_BYTES: u64 = 16 << 20;
 /// Limits of the comparison after a measurement, in bytes and in operations, on all queue pairs: some milliseconds of
 /// work.
@@ -207,15 +209,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn comparing_is_bounded_in_bytes_operations_and_time() {
+    fn verification_is_bounded_in_bytes_operations_and_time() {
         let count = |size_bytes, qps, ops_per_s| {
             compared_count(&PerfConfig { size_bytes, qps, ..PerfConfig::default() }, ops_per_s)
         };
-        assert_eq!(count(64 << 10, 1, 1e5), 512, "32 MiB");
+        assert_eq!(count(64 << 10, 1, 1e5), 512, "not 32 MiB");
         assert_eq!(count(64 << 10, 4, 1e5), 128);
         assert_eq!(count(8, 1, 1e5), 1_000);
-        assert_eq!(count(64 << 10, 1, 16.1), 16, "a second of a slow path");
-        assert_eq!(count(64 << 10, 1_024, 16.1), 1, "one each, whatever it takes");
+        assert_eq!(count(64 << 10, 1, 16.1), 16, "not a second on a slow path");
+        assert_eq!(count(64 << 10, 1_024, 16.1), 1, "not one operation for each queue pair");
         assert_eq!(count(1 << 30, 1, 0.0), 1);
     }
 }

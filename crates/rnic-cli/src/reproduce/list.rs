@@ -35,8 +35,10 @@ pub fn experiments(catalogue: &Catalogue, json: bool) {
 
 /// Prints every quantity.
 pub fn quantities(json: bool) {
-    let text = table::explained(0, QUANTITIES.iter().map(|one| vec![one.name.into(), one.what.into()]).collect());
-    let object = |one: &rnic_reproduce::quantity::Quantity| serde_json::json!({ "name": one.name, "what": one.what });
+    let text =
+        table::explained(0, QUANTITIES.iter().map(|one| vec![one.name.into(), one.description.into()]).collect());
+    let object =
+        |one: &rnic_reproduce::quantity::Quantity| serde_json::json!({ "name": one.name, "what": one.description });
     let all: Vec<_> = QUANTITIES.iter().map(object).collect();
     console::result(&text, json.then(|| serde_json::json!({ "quantities": all })).as_ref());
 }

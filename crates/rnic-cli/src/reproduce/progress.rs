@@ -17,11 +17,12 @@ pub struct Bar {
     done: usize,
 }
 
-/// Creates the bar for the runs that are `left`, and reports the number of runs that were `kept`.
+/// Creates the bar for the runs in `left`, which remain to be executed, and reports `kept`, the number of runs whose
+/// samples exist already.
 pub fn bar(left: &[&RunSpec], kept: usize) -> Bar {
     let costs: BTreeMap<String, u64> = left.iter().map(|run| (run.key.clone(), run.task.cost)).collect();
     if kept > 0 {
-        console::line(&format!("{kept} runs are there from earlier, {} are left", left.len()));
+        console::line(&format!("{kept} runs are available from earlier commands, {} remain", left.len()));
     }
     let bar = if std::io::stderr().is_terminal() && !left.is_empty() {
         ProgressBar::new(costs.values().sum())

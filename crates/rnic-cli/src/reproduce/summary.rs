@@ -1,6 +1,5 @@
 //! The rows of a report as a table.
 
-use rnic_reproduce::number::spread;
 use rnic_reproduce::{Row, Size, Verdict};
 use serde::{Serialize, Serializer};
 
@@ -18,7 +17,7 @@ pub struct Outcome<'o> {
     pub runs: usize,
     /// Machine on which the command ran.
     pub machine: &'o str,
-    /// Origins of the rows' numbers; for measured numbers, with the conditions of the measurement.
+    /// Sources of the numbers in the rows; for measured numbers, with the conditions of the measurement.
     pub origins: String,
     /// Duration of the command, in seconds.
     pub wall_s: f64,
@@ -31,13 +30,13 @@ fn size_name<S: Serializer>(size: &Size, serializer: S) -> Result<S::Ok, S::Erro
     })
 }
 
-/// Returns a table of rows for terminals, and notes on single rows.
+/// Returns a table of rows for terminals, and notes on individual rows.
 pub fn text(outcome: &Outcome<'_>) -> String {
     let cells = |row: &Row| {
         vec![
             row.row.clone(),
             row.what.clone(),
-            row.value.map_or_else(|| "-".to_owned(), |stat| spread(&stat, &row.unit) + row.origin.mark()),
+            row.value.map_or_else(|| "-".to_owned(), |stat| stat.spread(&row.unit) + row.origin.mark()),
             row.band.to_string(),
             row.verdict.name().to_owned(),
         ]

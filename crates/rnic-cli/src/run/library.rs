@@ -11,28 +11,30 @@ pub struct Libraries {
 }
 
 impl Libraries {
-    /// Returns the first folder that contains the libraries: `RNIC_LIBRARY_DIR`, or one near the command.
+    /// Returns the first folder that contains the libraries: `RNIC_LIBRARY_DIR`, or one of the folders near the
+    /// command.
     ///
     /// # Errors
     /// When no folder contains them, or the name of the folder cannot be passed to the dynamic linker.
     pub fn find() -> Result<Self, Failure> {
         let folders = candidates();
-        let found = folders.iter().find(|folder| folder.join(VERBS).is_file());
+        let found = folders.iter().find(|folder| folder.join(VERBS_FILE).is_file());
         let Some(folder) = found else {
             let looked: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
             return Err(Failure::input(format!(
-                "our libibverbs.so.1 is not in {}: build it with `make build`, or name its folder in {VARIABLE}",
+                "OpenRNIC's libibverbs.so.1 was not found in {}; build it with `make build`, or name its folder in \
+                 {VARIABLE}",
                 looked.join(" or ")
             )));
         };
         let folder = std::path::absolute(folder).map_err(|error| Failure::file(folder, error))?;
-        let missing = [SHIM, CM].into_iter().find(|name| !folder.join(name).exists());
+        let missing = [SHIM_FILE, CM_FILE].into_iter().find(|name| !folder.join(name).exists());
         if let Some(name) = missing {
             return Err(Failure::input(format!("{}: {name} is missing; build it with `make build`", folder.display())));
         }
         if folder.to_string_lossy().contains([':', ' ', ';']) {
-            let reason = "LD_PRELOAD cannot name a folder with a blank or a colon in it; copy it elsewhere";
-            return Err(Failure::file(&folder, format!("{reason} and name that in {VARIABLE}")));
+            let reason = "LD_PRELOAD does not support spaces, colons or semicolons in a folder name; copy the folder";
+            return Err(Failure::file(&folder, format!("{reason} and name the copy in {VARIABLE}")));
         }
         Ok(Self { folder })
     }
@@ -50,28 +52,28 @@ impl Libraries {
 
     /// Returns the path of the verbs library.
     pub fn verbs(&self) -> PathBuf {
-        self.folder.join(VERBS)
+        self.folder.join(VERBS_FILE)
     }
 
     /// Returns the path of the path shim.
     pub fn shim(&self) -> PathBuf {
-        self.folder.join(SHIM)
+        self.folder.join(SHIM_FILE)
     }
 }
 
-/// Returns the folders to search, the best first.
+/// Returns the folders to search, the preferred one first.
 fn candidates() -> Vec<PathBuf> {
-    if let Some(named) = std::env::var_os(VARIABLE).filter(|named| !named.is_empty()) {
-        return vec![named.into()];
+    if let Some(override_folder) = std::env::var_os(VARIABLE).filter(|override_folder| !override_folder.is_empty()) {
+        return vec![override_folder.into()];
     }
-    // Resolves links: libraries are beside the command itself, not beside a link to it.
+    // Resolves links: the libraries are next to the executable itself, not next to a link to it.
     let command = std::env::current_exe().and_then(|path| path.canonicalize()).unwrap_or_default();
-    let beside = command.parent().unwrap_or(Path::new("."));
-    let above = beside.parent().unwrap_or(beside);
-    vec![beside.join("lib/rnic"), above.join("lib/rnic")]
+    let command_folder = command.parent().unwrap_or(Path::new("."));
+    let parent_folder = command_folder.parent().unwrap_or(command_folder);
+    vec![command_folder.join("lib/rnic"), parent_folder.join("lib/rnic")]
 }
 
 const VARIABLE: &str = "RNIC_LIBRARY_DIR";
-const VERBS: &str = "libibverbs.so.1";
-const CM: &str = "librdmacm.so.1";
-const SHIM: &str = "librnic-shim.so";
+const VERBS_FILE: &str = "libibverbs.so.1";
+const CM_FILE: &str = "librdmacm.so.1";
+const SHIM_FILE: &str = "librnic-shim.so";

@@ -1,4 +1,4 @@
-//! Locates the program, and checks whether libraries can be loaded before its own.
+//! Locates the program, and checks whether the project's libraries can be preloaded into it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -15,7 +15,7 @@ use crate::failure::Failure;
 /// Returns the program that a shell would run for this name.
 ///
 /// # Errors
-/// When there is none, or it may not be run.
+/// When there is no such program, or it may not be executed.
 pub fn find(name: &OsStr) -> Result<PathBuf, Failure> {
     find_in(name, &std::env::var_os("PATH").unwrap_or_default())
 }
@@ -25,13 +25,15 @@ fn find_in(name: &OsStr, search: &OsString) -> Result<PathBuf, Failure> {
     if name.as_bytes().contains(&b'/') {
         return match path.metadata() {
             Err(error) => Err(Failure::file(path, error)),
-            Ok(metadata) if metadata.is_dir() => Err(Failure::file(path, "is a folder")),
-            Ok(_) if !is_executable(path) => Err(Failure::file(path, "may not be executed (chmod +x)")),
+            Ok(metadata) if metadata.is_dir() => Err(Failure::file(path, "this is a folder; name a program")),
+            Ok(_) if !is_executable(path) => {
+                Err(Failure::file(path, "the file is not executable; run chmod +x, or name another program"))
+            }
             Ok(_) => Ok(path.to_owned()),
         };
     }
     let found = std::env::split_paths(search).map(|folder| folder.join(path)).find(|path| is_executable(path));
-    found.ok_or_else(|| Failure::file(path, "no such program on the PATH"))
+    found.ok_or_else(|| Failure::file(path, "no program of this name is on the PATH"))
 }
 
 fn is_executable(path: &Path) -> bool {
@@ -51,17 +53,22 @@ pub fn check(path: &Path) -> Result<(), Failure> {
     }
     if is_privileged(path) {
         return refused(
-            "it takes on the rights of another user or special ones (setuid, setgid, capabilities), and the dynamic \
-             linker gives such programs no libraries but the system's; run it as that user, or a copy of it",
+            "the program is privileged (setuid, setgid or capabilities), so the dynamic linker ignores OpenRNIC's \
+             libraries; run it as its owner, or run an unprivileged copy",
         );
     }
     match kind(&head) {
         Kind::Dynamic(interpreter) if interpreter.contains("musl") => {
-            refused("it is linked with musl; our libraries need glibc")
+            refused("the program is linked with musl, but OpenRNIC's libraries need glibc")
         }
         Kind::Dynamic(_) | Kind::Unknown => Ok(()),
-        Kind::Static => refused("it is linked statically: no library can be put under it"),
-        Kind::OtherMachine => refused("it is of another processor or word size than our libraries"),
+        Kind::Static => refused(
+            "the program is statically linked, so OpenRNIC's libraries cannot be loaded; use a dynamically linked \
+             build",
+        ),
+        Kind::OtherMachine => {
+            refused("the program is built for another processor or word size than OpenRNIC's libraries")
+        }
     }
 }
 
@@ -71,7 +78,9 @@ fn check_interpreter(path: &Path, head: &[u8]) -> Result<(), Failure> {
     let word = line.split(u8::is_ascii_whitespace).find(|word| !word.is_empty()).unwrap_or_default();
     let interpreter = Path::new(OsStr::from_bytes(word));
     match read_head(interpreter) {
-        Err(error) => Err(Failure::file(path, format!("its interpreter {}: {error}", interpreter.display()))),
+        Err(error) => {
+            Err(Failure::file(path, format!("cannot read its interpreter {}: {error}", interpreter.display())))
+        }
         // An interpreter that is itself a script is rare and left to the kernel.
         Ok(head) if head.starts_with(b"#!") => Ok(()),
         Ok(_) => check(interpreter),
@@ -109,8 +118,7 @@ fn kind(head: &[u8]) -> Kind {
     interpreter.map_or(Kind::Static, |path| Kind::Dynamic(String::from_utf8_lossy(path).into_owned()))
 }
 
-/// Returns whether running the program changes privileges, in which case the dynamic linker ignores preloaded
-/// libraries.
+/// Returns `true` if running the program changes privileges: the dynamic linker then ignores preloaded libraries.
 fn is_privileged(path: &Path) -> bool {
     let (Ok(metadata), Ok(own)) = (path.metadata(), Path::new("/proc/self").metadata()) else { return false };
     let sets_user = metadata.mode() & 0o4000 != 0 && metadata.uid() != own.uid();
@@ -131,29 +139,29 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
-    /// A file `name` with `bytes`, that may be run.
+    /// Creates a file `name` with the contents `bytes` and the permissions `mode`.
     fn program(folder: &Path, name: &str, bytes: &[u8], mode: u32) -> PathBuf {
         let path = folder.join(name);
         fs::write(&path, bytes).expect("it is written");
-        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("it is ours");
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("the test owns the file");
         path
     }
 
-    /// This test itself, without what says that it is loaded by somebody.
+    /// This test program itself, without the program header that names its interpreter.
     fn without_interpreter() -> Vec<u8> {
         let mut bytes = fs::read(std::env::current_exe().expect("a program")).expect("it can be read");
         bytes.truncate(HEAD_BYTES as usize);
         let header = elf::FileHeader64::<Endianness>::parse(&*bytes).expect("an ELF file");
-        let endian = header.endian().expect("of some order");
-        let segments = header.program_headers(endian, &*bytes).expect("it has some");
-        let at = segments.iter().position(|segment| segment.p_type(endian) == elf::PT_INTERP).expect("it has one");
+        let endian = header.endian().expect("the byte order is valid");
+        let segments = header.program_headers(endian, &*bytes).expect("the program has segments");
+        let at = segments.iter().position(|segment| segment.p_type(endian) == elf::PT_INTERP).expect("an interpreter");
         let offset = header.e_phoff(endian) as usize + at * size_of::<elf::ProgramHeader64<Endianness>>();
         bytes[offset..offset + 4].copy_from_slice(&elf::PT_NULL.0.to_ne_bytes());
         bytes
     }
 
     #[test]
-    fn programs_are_found_as_shells_find_them() {
+    fn programs_are_searched_in_the_path() {
         let folder = tempfile::tempdir().expect("a folder for the test");
         let search: OsString = format!("/nowhere:{}", folder.path().display()).into();
         let path = program(folder.path(), "tool", b"#!/bin/sh\n", 0o755);
@@ -169,36 +177,36 @@ mod tests {
     }
 
     #[test]
-    fn programs_that_no_library_can_be_put_under_are_told_apart() {
+    fn programs_that_cannot_load_the_library_are_refused_with_the_reason() {
         assert_eq!(check(Path::new("/bin/sh")), Ok(()));
         assert!(matches!(kind(&read_head(Path::new("/bin/sh")).expect("readable")), Kind::Dynamic(_)));
         let folder = tempfile::tempdir().expect("a folder for the test");
-        let lonely = program(folder.path(), "lonely", &without_interpreter(), 0o755);
-        assert!(check(&lonely).expect_err("static").to_string().contains("linked statically"));
-        let mut foreign = without_interpreter();
-        foreign[18] ^= 0xff;
-        let foreign = program(folder.path(), "foreign", &foreign, 0o755);
-        assert!(check(&foreign).expect_err("foreign").to_string().contains("another processor"));
+        let static_program = program(folder.path(), "lonely", &without_interpreter(), 0o755);
+        assert!(check(&static_program).expect_err("static").to_string().contains("statically linked"));
+        let mut other_machine = without_interpreter();
+        other_machine[18] ^= 0xff;
+        let other_machine = program(folder.path(), "foreign", &other_machine, 0o755);
+        assert!(check(&other_machine).expect_err("another processor").to_string().contains("another processor"));
     }
 
     #[test]
-    fn scripts_are_judged_by_their_interpreter() {
+    fn scripts_are_checked_by_their_interpreter() {
         let folder = tempfile::tempdir().expect("a folder for the test");
-        let lonely = program(folder.path(), "lonely", &without_interpreter(), 0o755);
+        let static_program = program(folder.path(), "lonely", &without_interpreter(), 0o755);
         let script = |text: String| program(folder.path(), "script", text.as_bytes(), 0o755);
         assert_eq!(check(&script("#! /bin/sh -e\n:".to_owned())), Ok(()));
-        let said = check(&script(format!("#!{}\n", lonely.display()))).expect_err("static").to_string();
-        assert!(said.contains("linked statically"), "{said}");
+        let said = check(&script(format!("#!{}\n", static_program.display()))).expect_err("static").to_string();
+        assert!(said.contains("statically linked"), "{said}");
         let said = check(&script("#!/nowhere/sh\n".to_owned())).expect_err("missing").to_string();
         assert!(said.contains("/nowhere/sh"), "{said}");
     }
 
     #[test]
-    fn programs_with_rights_of_others_are_refused() {
+    fn setuid_programs_are_refused() {
         let folder = tempfile::tempdir().expect("a folder for the test");
         let path = program(folder.path(), "own", b"", 0o4755);
-        assert!(!is_privileged(&path), "its owner runs it with its own rights");
-        let is_root = Path::new("/proc/self").metadata().expect("we run").uid() == 0;
+        assert!(!is_privileged(&path), "a setuid program of the same user is privileged");
+        let is_root = Path::new("/proc/self").metadata().expect("/proc/self exists").uid() == 0;
         if is_root {
             std::os::unix::fs::chown(&path, Some(65_534), None).expect("root may");
             fs::set_permissions(&path, fs::Permissions::from_mode(0o4755)).expect("root may");

@@ -1,8 +1,10 @@
 //! A simulation's report as text for users.
 
+use rnic_fabric::report::{Fairness, TenantFigures};
 use rnic_fabric::{FalconFigures, Report};
+use rnic_page::number;
 
-use crate::{flows, number, table};
+use crate::{flows, table};
 
 /// Returns the summary for the terminal.
 pub fn text(report: &Report) -> String {
@@ -11,10 +13,11 @@ pub fn text(report: &Report) -> String {
         text += &format!("  {name:<20} {value}\n");
     }
     text += &table::results(&SPREAD_HEADS, spreads(report));
-    let rows = flows(report);
-    if !rows.is_empty() {
-        text += "\n";
-        text += &table::results(&flows::HEADS, rows);
+    for (heads, rows) in [(&TENANT_HEADS[..], tenants(report)), (&flows::HEADS[..], flows(report))] {
+        if !rows.is_empty() {
+            text += "\n";
+            text += &table::results(heads, rows);
+        }
     }
     text
 }
@@ -44,6 +47,7 @@ pub fn facts(report: &Report) -> Vec<(&'static str, String)> {
         ("ECN marks", count(report.ecn_marks)),
     ];
     facts.extend(report.ops_per_s.map(|ops| ("operations", operations(report, ops))));
+    facts.extend(report.fairness.map(|fairness| ("fairness", fairness_index(&fairness))));
     facts.extend(report.falcon.iter().flat_map(falcon));
     facts.extend(report.cut_at_us.map(|at| ("cut off", cut(report, at))));
     if let Some(wall_s) = report.wall_s {
@@ -65,7 +69,7 @@ pub fn facts(report: &Report) -> Vec<(&'static str, String)> {
     facts
 }
 
-/// Returns the results that only Falcon has.
+/// Returns the results that exist only for Falcon.
 fn falcon(figures: &FalconFigures) -> [(&'static str, String); 3] {
     let count = number::grouped;
     let [push, request, data, resyncs] =
@@ -94,22 +98,27 @@ fn falcon(figures: &FalconFigures) -> [(&'static str, String); 3] {
     ]
 }
 
-/// Explains why payload and goodput may be far below the amount sent or requested.
-fn cut(report: &Report, at_us: f64) -> String {
+/// Returns an explanation of why payload and goodput may be far below the amount sent or requested.
+fn cut(report: &Report, limit_us: f64) -> String {
     let unfinished = (report.flows_unfinished > 0).then(|| {
-        format!("{} unfinished flows are left out of payload and goodput", number::grouped(report.flows_unfinished))
+        format!("{} unfinished flows are not included in payload and goodput", number::grouped(report.flows_unfinished))
     });
-    let not_begun = report
+    let not_started = report
         .not_begun_from_us
-        .map(|from_us| format!("flows that start later, the first at {}, are not counted", number::micros(from_us)));
-    let left_out: Vec<_> = unfinished.into_iter().chain(not_begun).collect();
-    format!("the run ended at its limit of {} (run.limit): {}", number::micros(at_us), left_out.join("; "))
+        .map(|from_us| format!("flows that start later, the first at {}, are not included", number::micros(from_us)));
+    let left_out: Vec<_> = unfinished.into_iter().chain(not_started).collect();
+    format!("the run ended at its limit of {} (run.limit): {}", number::micros(limit_us), left_out.join("; "))
 }
 
-/// Returns the number of commands of a drive, and of commands per second (IOPS).
+/// Returns the number of commands that a drive executed, and its commands per second (IOPS).
 fn operations(report: &Report, ops_per_s: f64) -> String {
     let done = number::grouped(report.messages);
     format!("{done} commands; {} a second (IOPS) from the warm-up to the end", number::grouped(ops_per_s as u64))
+}
+
+fn fairness_index(fairness: &Fairness) -> String {
+    let [pairs, tenants] = [fairness.jain_queue_pairs, fairness.jain_tenants];
+    format!("Jain's index {pairs:.3} of queue pairs, {tenants:.3} of tenants")
 }
 
 fn packets(report: &Report) -> String {
@@ -163,7 +172,25 @@ pub fn spreads(report: &Report) -> Vec<Vec<String>> {
     rows
 }
 
-/// Returns the statistics of flows, when Falcon's connections have several.
+/// Column heads of [`tenants`].
+pub const TENANT_HEADS: [&str; 8] =
+    ["tenant", "queue pairs", "goodput Gbit/s", "wire Gbit/s", "messages", "latency average", "p50", "p99"];
+
+/// Returns the results of tenants, when the workload has tenants.
+pub fn tenants(report: &Report) -> Vec<Vec<String>> {
+    let row = |(name, tenant): (&String, &TenantFigures)| {
+        let latency = tenant.latency_us.map(|latency| [latency.avg, latency.p50, latency.p99].map(number::micros));
+        let counts = [tenant.queue_pairs, tenant.completions].map(number::grouped);
+        let rates = [tenant.goodput_gbps, tenant.wire_gbps].map(number::short);
+        let ([pairs, messages], [goodput, wire]) = (counts, rates);
+        let mut row = vec![name.clone(), pairs, goodput, wire, messages];
+        row.extend(latency.unwrap_or_default());
+        row
+    };
+    report.tenants.iter().flatten().map(row).collect()
+}
+
+/// Returns the statistics of flows, when Falcon connections have several flows.
 pub fn flows(report: &Report) -> Vec<Vec<String>> {
     report.falcon.as_ref().map_or_else(Vec::new, |figures| flows::rows(&figures.flows))
 }

@@ -1,9 +1,10 @@
-//! HTTP endpoint for metrics scrapers: the part of HTTP/1.1 (RFC 9112) that a GET of one page needs.
+//! HTTP endpoint for metrics scrapers: implements only what a GET of one page needs of HTTP/1.1 (RFC 9112).
 //!
 //! No HTTP crate is used because only one page is served, and so that every limit is visible here. Clients that can
-//! reach the address may be hostile. So each client has a thread of its own and one deadline for everything that it
-//! sends; the number of clients is bounded; and when a further one connects, the oldest connection is closed. A client
-//! that sends nothing, or sends slowly, occupies a slot until the deadline and delays no other client.
+//! reach the address may be hostile. Therefore each client has its own thread and one deadline for its complete
+//! request; the number of clients is bounded; and when that number is reached, a new client causes the oldest
+//! connection to be closed. A client that sends nothing, or sends slowly, occupies a slot until the deadline but
+//! delays no other client.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -20,15 +21,15 @@ use crate::failure::Failure;
 /// # Errors
 /// When the address cannot be used.
 pub fn serve(bind: SocketAddr, metrics: impl Fn() -> Result<String, Failure> + Send + 'static) -> Result<(), Failure> {
-    let refused = |error| Failure::input(format!("{bind}: {error}"));
+    let refused = |error| Failure::input(format!("cannot listen on {bind}: {error}"));
     let listener = TcpListener::bind(bind).map_err(refused)?;
     let address = listener.local_addr().map_err(refused)?;
-    console::line(&format!("metrics at http://{address}/metrics; end with ctrl-c"));
+    console::line(&format!("metrics at http://{address}/metrics; stop with ctrl-c"));
     let (clients, metrics) = (Clients::default(), Arc::new(Mutex::new(metrics)));
     for client in listener.incoming() {
-        // Probably out of descriptors or threads, which is temporary.
+        // The process probably has no descriptors or threads left, which is temporary.
         if client.and_then(|client| clients.serve(client, &metrics)).is_err() {
-            thread::sleep(PAUSE);
+            thread::sleep(RETRY_DELAY);
         }
     }
     Ok(())
@@ -49,13 +50,13 @@ impl Clients {
         let (clients, served, metrics) = (self.clone(), Arc::clone(&client), Arc::clone(metrics));
         let serve = move || {
             let page = || metrics.lock().unwrap_or_else(PoisonError::into_inner)();
-            // A client that disconnects, or is disconnected, is no error.
-            let _ = answer(&served, page);
-            clients.leave(&served);
+            // It is no error if the client disconnects or is disconnected.
+            let _ = respond(&served, page);
+            clients.remove_client(&served);
         };
         let started = thread::Builder::new().stack_size(STACK_BYTES).spawn(serve).map(drop);
         if started.is_err() {
-            self.leave(&client);
+            self.remove_client(&client);
         }
         started
     }
@@ -71,23 +72,23 @@ impl Clients {
         all.push_back(client);
     }
 
-    fn leave(&self, client: &Arc<TcpStream>) {
+    fn remove_client(&self, client: &Arc<TcpStream>) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|known| !Arc::ptr_eq(known, client));
     }
 }
 
-fn answer(client: &TcpStream, metrics: impl Fn() -> Result<String, Failure>) -> io::Result<()> {
+fn respond(client: &TcpStream, metrics: impl Fn() -> Result<String, Failure>) -> io::Result<()> {
     let reply = match read_request(client)? {
         Request::Metrics => match metrics() {
             Ok(text) => reply("200 OK", &text),
             Err(failure) => reply("500 Internal Server Error", &format!("{failure}\n")),
         },
-        Request::OtherPath => reply("404 Not Found", "metrics are at /metrics\n"),
-        Request::OtherMethod => reply("405 Method Not Allowed", "only GET is answered\n"),
-        Request::Malformed => reply("400 Bad Request", "this is not a request\n"),
+        Request::OtherPath => reply("404 Not Found", "this path does not exist; metrics are at /metrics\n"),
+        Request::OtherMethod => reply("405 Method Not Allowed", "only the method GET is supported\n"),
+        Request::Malformed => reply("400 Bad Request", "the HTTP request is malformed\n"),
     };
     write_all(client, reply.as_bytes())?;
-    // A connection that is closed with unread bytes is reset, and the reply may be lost with it.
+    // The kernel resets a connection that is closed with unread bytes, and the reply may then be lost.
     client.shutdown(Shutdown::Write)?;
     read_rest(client)
 }
@@ -125,7 +126,7 @@ fn read_request(mut client: &TcpStream) -> io::Result<Request> {
     Ok(parse(&head))
 }
 
-/// Writes all bytes, within the time that a client has.
+/// Writes all bytes, before a client's deadline.
 fn write_all(mut client: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
     let deadline = Deadline::new();
     while !bytes.is_empty() {
@@ -151,12 +152,12 @@ fn read_rest(mut client: &TcpStream) -> io::Result<()> {
     }
 }
 
-/// Deadline for one step of a client, however many reads or writes it takes.
+/// Deadline for one step of serving a client, regardless of the number of reads or writes in it.
 struct Deadline(Instant);
 
 impl Deadline {
     fn new() -> Self {
-        Self(Instant::now() + PATIENCE)
+        Self(Instant::now() + CLIENT_TIMEOUT)
     }
 
     fn left(&self) -> io::Result<Duration> {
@@ -180,25 +181,26 @@ fn parse(head: &[u8]) -> Request {
     }
 }
 
-/// Maximum number of clients at a time, more than any installation has scrapers. A scraper that finishes in a few
-/// milliseconds is disconnected only if that many others connect meanwhile.
+/// Maximum number of concurrent clients, far more than the number of scrapers of any installation. A scraper that
+/// finishes in a few milliseconds is disconnected only if that many others connect in the meantime.
 const CLIENTS_MAX: usize = 128;
-/// Stack of a client's thread, in bytes: it reads a few kilobytes and formats a page.
+/// Stack of a client's thread, in bytes: the thread only reads a few kilobytes and formats a page.
 const STACK_BYTES: usize = 512 << 10;
 /// Maximum size of a request head, in bytes: scrapers send a few hundred.
 const HEAD_BYTES_MAX: usize = 8 << 10;
-/// Bytes of further input that are read and discarded before the connection is closed.
+/// Maximum number of bytes of further input that are read and discarded before the connection is closed.
 const REST_BYTES_MAX: usize = 64 << 10;
-/// Time that a client has to send its request, and again to read its page: a scraper does both immediately.
-const PATIENCE: Duration = Duration::from_secs(2);
-const PAUSE: Duration = Duration::from_millis(50);
+/// Time within which a client must send its request, and then again to read its page: a scraper does both
+/// immediately.
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
+const RETRY_DELAY: Duration = Duration::from_millis(50);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn only_the_one_page_is_there() {
+    fn only_the_metrics_path_is_served() {
         for (head, request) in [
             (&b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"[..], Request::Metrics),
             (b"GET /metrics?a=b HTTP/1.0\r\n\r\n", Request::Metrics),
@@ -213,29 +215,29 @@ mod tests {
     }
 
     #[test]
-    fn replies_say_how_long_they_are() {
+    fn replies_have_a_content_length() {
         let said = reply("200 OK", "a 1\n");
         assert!(said.starts_with("HTTP/1.1 200 OK\r\n") && said.ends_with("\r\n\r\na 1\n"), "{said}");
         assert!(said.contains("Content-Length: 4\r\n"), "{said}");
     }
 
     #[test]
-    fn one_more_than_there_is_room_for_sends_the_oldest_away() {
+    fn the_oldest_client_is_disconnected_when_there_are_too_many() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let address = listener.local_addr().expect("it has one");
+        let address = listener.local_addr().expect("the socket is bound");
         let clients = Clients::default();
         let metrics = Arc::new(Mutex::new(|| Ok("a 1\n".to_owned())));
         let mut silent = Vec::new();
         for _ in 0..CLIENTS_MAX + 3 {
             silent.push(TcpStream::connect(address).expect("it listens"));
-            clients.serve(listener.accept().expect("it is there").0, &metrics).expect("a thread");
+            clients.serve(listener.accept().expect("a client has connected").0, &metrics).expect("a thread");
         }
-        assert!(clients.0.lock().expect("no panic").len() <= CLIENTS_MAX);
+        assert!(clients.0.lock().expect("no thread has panicked").len() <= CLIENTS_MAX);
         for stream in &mut silent[..3] {
             stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a time");
             match stream.read(&mut [0; 1]) {
-                Ok(count) => assert_eq!(count, 0, "nothing is said to it"),
-                Err(error) => assert_eq!(error.kind(), io::ErrorKind::ConnectionReset, "it is over"),
+                Ok(count) => assert_eq!(count, 0, "the disconnected client got a reply"),
+                Err(error) => assert_eq!(error.kind(), io::ErrorKind::ConnectionReset, "the connection was not reset"),
             }
         }
     }

@@ -1,20 +1,21 @@
 //! Snapshots formatted as tables.
 
 use rnic_host::observe::{DeviceCounters, FlowSnapshot, QueuePairSnapshot, Snapshot};
+use rnic_page::number;
 
 use crate::table::Fit;
-use crate::{fit, number, table};
+use crate::{fit, table};
 
 /// Formats the rates per second between two snapshots, in lines of at most `columns`.
 pub fn rates(before: &[Snapshot], now: &[Snapshot], pairs_max: usize, columns: usize) -> String {
     if now.is_empty() {
-        return fit::lines(NOBODY, columns);
+        return fit::lines(NO_PROCESS, columns);
     }
     let earlier = |new: &Snapshot| before.iter().find(|old| (old.pid, old.context) == (new.pid, new.context));
     let devices: Vec<_> = now.iter().map(|new| device_row(earlier(new), new)).collect();
-    let (mut text, gone) = table::fitted(&DEVICES, &devices, columns);
-    text += &without(gone, columns);
-    text += &natures(now, columns);
+    let (mut text, omitted) = table::fitted(&DEVICES, &devices, columns);
+    text += &omission_note(omitted, columns);
+    text += &device_descriptions(now, columns);
     let mut pairs: Vec<PairRows> =
         now.iter().flat_map(|new| new.queue_pairs.iter().map(move |pair| pair_rows(earlier(new), new, pair))).collect();
     pairs.sort_by_key(|pair| std::cmp::Reverse(pair.weight));
@@ -24,15 +25,15 @@ pub fn rates(before: &[Snapshot], now: &[Snapshot], pairs_max: usize, columns: u
     if !pairs.is_empty() {
         text += "\n";
         let (rows, flows): (Vec<_>, Vec<_>) = pairs.into_iter().map(|pair| (pair.row, pair.flows)).unzip();
-        let (table, gone) = table::fitted(&PAIRS, &rows, columns);
+        let (table, omitted) = table::fitted(&PAIRS, &rows, columns);
         text += &table;
-        text += &without(gone, columns);
+        text += &omission_note(omitted, columns);
         let flows: Vec<_> = flows.into_iter().flatten().collect();
         if !flows.is_empty() {
             text += "\n";
-            let (table, gone) = table::fitted(&FLOWS, &flows, columns);
+            let (table, omitted) = table::fitted(&FLOWS, &flows, columns);
             text += &table;
-            text += &without(gone, columns);
+            text += &omission_note(omitted, columns);
         }
     }
     if hidden > 0 {
@@ -42,8 +43,8 @@ pub fn rates(before: &[Snapshot], now: &[Snapshot], pairs_max: usize, columns: u
 }
 
 /// Lists the columns that the table above omits.
-fn without(gone: Vec<&str>, columns: usize) -> String {
-    let Some((first, others)) = gone.split_first() else { return String::new() };
+pub(super) fn omission_note(omitted: Vec<&str>, columns: usize) -> String {
+    let Some((first, others)) = omitted.split_first() else { return String::new() };
     let head = format!("too narrow for: {first}");
     let parts: Vec<String> = [head].into_iter().chain(others.iter().map(|name| (*name).to_owned())).collect();
     fit::list(&parts, columns)
@@ -52,7 +53,7 @@ fn without(gone: Vec<&str>, columns: usize) -> String {
 /// Formats the totals of the counters, for each device.
 pub fn totals(now: &[Snapshot], columns: usize) -> String {
     if now.is_empty() {
-        return fit::lines(NOBODY, columns);
+        return fit::lines(NO_PROCESS, columns);
     }
     let line = |snapshot: &Snapshot| {
         let Snapshot { device, counters, queue_pairs, .. } = snapshot;
@@ -90,14 +91,14 @@ fn device_row(before: Option<&Snapshot>, now: &Snapshot) -> Vec<String> {
 }
 
 /// Returns the name and id of the process; and the number of its device, if it is not the first.
-fn process(snapshot: &Snapshot) -> String {
+pub(super) fn process(snapshot: &Snapshot) -> String {
     let Snapshot { program, pid, context, .. } = snapshot;
     let program = fit::printable(program);
     if *context == 0 { format!("{program} ({pid})") } else { format!("{program} ({pid}/{context})") }
 }
 
-/// Describes for each process its device, and the impairments that are configured on purpose.
-fn natures(now: &[Snapshot], columns: usize) -> String {
+/// Returns one text for each process, which describes its device and the impairments that the user has configured.
+fn device_descriptions(now: &[Snapshot], columns: usize) -> String {
     let line = |snapshot: &Snapshot| {
         let Snapshot { device, transport, wire, impairment, counters, .. } = snapshot;
         let mut parts = vec![format!("{}: {device}", process(snapshot)), transport.clone(), wire.clone()];
@@ -114,7 +115,7 @@ fn natures(now: &[Snapshot], columns: usize) -> String {
     now.iter().map(line).collect()
 }
 
-/// Table rows of a queue pair and its flows, and its weight: how active it is.
+/// Table rows of a queue pair and its flows, and a weight that states how active it is.
 struct PairRows {
     weight: u64,
     row: Vec<String>,
@@ -126,8 +127,7 @@ fn pair_rows(before: Option<&Snapshot>, now: &Snapshot, pair: &QueuePairSnapshot
     let seconds = seconds_between(before, now);
     let sent = |of: &QueuePairSnapshot| of.packets_sent + of.packets_retransmitted;
     let (sent_before, received_before) = old.map_or((0, 0), |old| (sent(old), old.packets_received));
-    // On a shared machine all packets have the port of RoCEv2, so the port is omitted; the QP number identifies the
-    // peer.
+    // Processes of one machine share the port of RoCEv2, so the port is omitted; the QP number identifies the peer.
     let address = pair.peer.strip_suffix(":4791").unwrap_or(&pair.peer);
     let peer = if address.is_empty() { "-".to_owned() } else { format!("{address} {:#x}", pair.peer_number) };
     let window = pair.window_packets.map_or_else(String::new, |window| format!(" / {window}"));
@@ -142,6 +142,7 @@ fn pair_rows(before: Option<&Snapshot>, now: &Snapshot, pair: &QueuePairSnapshot
         number::grouped(pair.packets_dropped),
         number::grouped(pair.rnr_naks),
         number::grouped(pair.timeouts),
+        pair.dequeue_gbps.map_or_else(|| "-".to_owned(), number::short),
         format!("{}{window}", pair.packets_in_flight),
         pair.round_trip_us.map_or_else(|| "-".to_owned(), number::micros),
     ];
@@ -167,18 +168,18 @@ fn flow_row(pair: String, index: usize, old: Option<&FlowSnapshot>, flow: &FlowS
     ]
 }
 
-/// Returns the seconds between two snapshots, from the device's own clock.
-fn seconds_between(before: Option<&Snapshot>, now: &Snapshot) -> f64 {
+/// Returns the seconds between two snapshots, according to the device's clock.
+pub(super) fn seconds_between(before: Option<&Snapshot>, now: &Snapshot) -> f64 {
     let since = before.map_or(0, |before| before.uptime_us);
     now.uptime_us.saturating_sub(since) as f64 / 1e6
 }
 
-fn rate(before: u64, now: u64, seconds: f64) -> f64 {
+pub(super) fn rate(before: u64, now: u64, seconds: f64) -> f64 {
     if seconds > 0.0 { now.saturating_sub(before) as f64 / seconds } else { 0.0 }
 }
 
-/// Device table, with the order in which columns are omitted in a narrow terminal: first those that are rarely other
-/// than zero, then those that repeat what other columns show.
+/// Device table, with the order in which columns are omitted on a narrow terminal: first those whose values are
+/// usually zero, then those that repeat data of other columns.
 const DEVICES: Fit<'_> = Fit {
     heads: &[
         "process",
@@ -193,7 +194,14 @@ const DEVICES: Fit<'_> = Fit {
         "timeouts",
     ],
     texts: 1,
-    spare: &[(8, "RNR"), (6, "early"), (4, "packet/s in"), (3, "packet/s out"), (7, "dropped"), (9, "timeouts")],
+    omittable: &[
+        (8, "RNR"),
+        (6, "out of order"),
+        (4, "packet/s in"),
+        (3, "packet/s out"),
+        (7, "dropped"),
+        (9, "timeouts"),
+    ],
 };
 const PAIRS: Fit<'_> = Fit {
     heads: &[
@@ -202,23 +210,33 @@ const PAIRS: Fit<'_> = Fit {
         "peer",
         "packet/s out",
         "in",
-        "again",
-        "early",
+        "retx",
+        "ooo",
         "dropped",
         "RNR",
         "timeouts",
+        "limit Gbit/s",
         "window",
         "RTT",
     ],
     texts: 3,
-    spare: &[(8, "RNR"), (6, "early"), (7, "dropped"), (9, "timeouts"), (10, "window"), (1, "state"), (11, "RTT")],
+    omittable: &[
+        (8, "RNR"),
+        (6, "ooo"),
+        (7, "dropped"),
+        (10, "limit Gbit/s"),
+        (9, "timeouts"),
+        (11, "window"),
+        (1, "state"),
+        (12, "RTT"),
+    ],
 };
 const FLOWS: Fit<'_> = Fit {
-    heads: &["queue pair", "flow", "label", "packet/s out", "again", "path changes", "window", "RTT"],
+    heads: &["queue pair", "flow", "label", "packet/s out", "retx", "path changes", "window", "RTT"],
     texts: 2,
-    spare: &[(2, "label"), (5, "path changes"), (6, "window")],
+    omittable: &[(2, "label"), (5, "path changes"), (6, "window")],
 };
-const NOBODY: &str =
+const NO_PROCESS: &str =
     "No process of yours has opened the software device (in this network namespace); rnic perf has NICs of its own.\n";
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use rnic_wire::Qpn;
 /// Bytes of a packet's payload.
 pub const MTU: u32 = 4_096;
 
-/// An engine with its queue pairs, and memory at address 0 that its peer may do everything with.
+/// An engine with its queue pairs, and memory at address 0 to which its peer has every kind of access.
 pub struct End {
     pub engine: Engine,
     pub cq: CqId,
@@ -20,7 +20,7 @@ pub struct End {
 }
 
 impl End {
-    /// With so many `connections` of a `transport`, which take `depth` work requests each.
+    /// Creates an end with this number of `connections` of a `transport`, each with room for `depth` work requests.
     pub fn new(transport: &Arc<Transport>, connections: usize, depth: u32, secret: u64) -> Self {
         let mut engine = Engine::new(EngineConfig { secret, ..EngineConfig::default() });
         let pd = engine.objects_mut().create_pd().expect("a protection domain");
@@ -46,7 +46,7 @@ impl End {
         Self { engine, cq, qpns, key }
     }
 
-    /// Each with one of `others`, for so many Reads at a time.
+    /// Connects each queue pair with one of `others`, for this number of outstanding Reads.
     pub fn connect(&mut self, others: &[Qpn], reads: u32) {
         let (psn, peer, min_rnr_timer) = (Psn::new(0), PeerId(0), RnrTimer::from_code(1));
         let timing = QpTiming { sq_psn: psn, retry_count: 7, rnr_retry: None, max_rd_atomic: reads };
@@ -61,10 +61,10 @@ impl End {
     }
 }
 
-/// Two of them with `transport`, connected.
+/// Creates two ends with `transport` and connects their queue pairs.
 pub fn back_to_back(transport: &str, connections: usize, depth: u32, reads: u32) -> (End, End) {
-    let profile = rnic_transports::profile(transport).expect("a transport that exists");
-    let transport = Arc::new(Transport::new(profile).expect("a sound transport"));
+    let profile = rnic_transports::profile(transport).expect("the transport is registered");
+    let transport = Arc::new(Transport::new(profile).expect("the profile is valid"));
     let [mut left, mut right] = [1, 2].map(|secret| End::new(&transport, connections, depth, secret));
     left.connect(&right.qpns, reads);
     right.connect(&left.qpns, reads);
@@ -82,6 +82,9 @@ pub fn carry(from: &mut Engine, to: &mut Engine, now: Time) -> bool {
             }
             Departure::Falcon(FalconTransmit { packet, label, .. }) => {
                 Arrival::Falcon(FalconArrival { packet, peer, label: *label, congested: false, hops: 1, csig: None })
+            }
+            Departure::Message(MessageTransmit { message, label, .. }) => {
+                Arrival::Message(MessageArrival { message, peer, label: *label })
             }
         };
         to.receive(now, arrival, &mut NoDma);

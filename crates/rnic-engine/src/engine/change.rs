@@ -1,11 +1,14 @@
-//! Changes to new queue pairs: the transport, and the role as a target of extended reliable connections.
+//! Changes to queue pairs that are not yet connected: their transport, and the role as a target of extended reliable
+//! connections.
 
 use std::sync::Arc;
 
+use rnic_base::Time;
 use rnic_wire::Qpn;
 
 use super::Engine;
 use crate::error::{ModifyError, PostError};
+use crate::limiter::{LimitSource, RATE_LIMIT_MIN, RateLimit};
 use crate::state::QpState;
 use crate::state::Service;
 use crate::transport::Transport;
@@ -13,11 +16,11 @@ use crate::wr::SendRequest;
 
 impl Engine {
     /// Replaces the transport of a reliable connection before it is connected, with the one that both ends have
-    /// negotiated. Legal in states `Reset` and `Init`; posted requests stay.
+    /// negotiated. Permitted in states `Reset` and `Init`; posted requests remain queued.
     ///
     /// # Errors
-    /// When the queue pair does not exist, is connected, has another service, or one of both transports is Falcon,
-    /// whose queue pairs have a different structure.
+    /// When the queue pair does not exist, is connected or has another service; or when the old or the new transport
+    /// is Falcon, whose queue pairs have a different structure.
     pub fn set_transport(&mut self, qpn: Qpn, transport: &Arc<Transport>) -> Result<(), ModifyError> {
         let qp = self.qps.find_mut(qpn).ok_or(ModifyError::UnknownQp)?;
         let from = qp.verbs.head.state;
@@ -28,7 +31,32 @@ impl Engine {
         if transport.falcon().is_some() {
             return Err(ModifyError::Service(Service::ReliableConnection));
         }
-        qp.set_transport(transport);
+        qp.set_transport(&mut self.core, transport);
+        Ok(())
+    }
+
+    /// Limits the rate at which the data of a queue pair is taken out of memory, whatever its service and transport:
+    /// its requests, its responses to the peer's Reads, and retransmissions (SCR section 4.2, mechanism S-1). `None`
+    /// removes the limit of `source`. Permitted in any state, and effective for the next packet. A reset removes the
+    /// program's limit.
+    ///
+    /// # Errors
+    /// When the queue pair does not exist, or the rate is not between [`RATE_LIMIT_MIN`] and the rate of the link.
+    pub fn set_rate_limit(
+        &mut self,
+        now: Time,
+        qpn: Qpn,
+        source: LimitSource,
+        limit: Option<RateLimit>,
+    ) -> Result<(), ModifyError> {
+        let qp = self.qps.find_mut(qpn).ok_or(ModifyError::UnknownQp)?;
+        let (min, max) = (RATE_LIMIT_MIN, self.core.config.line_rate);
+        if let Some(limit) = limit.filter(|limit| limit.rate < min || limit.rate > max) {
+            let [requested, min, max] = [limit.rate, min, max].map(|rate| rate.as_bps() / 1_000);
+            return Err(ModifyError::Attribute { what: "rate limit in kbit/s", requested, min, max, step: 1 });
+        }
+        self.core.now = now;
+        qp.set_rate_limit(&mut self.core, source, limit);
         Ok(())
     }
 

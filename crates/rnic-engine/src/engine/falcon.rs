@@ -1,14 +1,15 @@
 //! Functions of the engine that apply to Falcon packets only.
 //!
-//! Besides passing packets in and out, a driver of Falcon handles:
+//! Besides passing packets in and out, a driver for Falcon handles:
 //!
-//! * **time on the wire**: the engine writes [`rnic_wire::falcon::Packet::timestamp`] when it returns a packet. If the
-//!   packet is put on the wire later, the driver may write the time at which it is sent. A packet is received at the
-//!   time of its last bit;
-//! * **paths**: [`crate::FalconTransmit::label`] is the value that switches must hash (the IPv6 flow label, or a source
-//!   port that represents it), and the receiver must get the same label with the packet: its low bits identify the
-//!   flow;
-//! * **congestion marks** and **hops**: [`FalconArrival`]; hops count switches, 0 where they are not counted;
+//! * **time on the wire**: the engine writes [`rnic_wire::falcon::Packet::timestamp`] when it returns a packet. If
+//!   the packet is put on the wire later, the driver may write the time at which it is sent. The receive time of a
+//!   packet is the time of its last bit;
+//! * **paths**: [`crate::FalconTransmit::label`] is the value that switches must hash (the IPv6 flow label, or a
+//!   source port that represents it), and the receiver must be given the same label with the packet: its low bits
+//!   identify the flow;
+//! * **congestion marks** and **hops**: [`FalconArrival`]; the number of hops is the number of switches, 0 where it
+//!   is not counted;
 //! * **payload**: `Push Data` and `Pull Data` carry `payload_len` bytes from [`Engine::segments`]; payload that arrives
 //!   out of order on an ordered connection is kept by the driver ([`Dma::keep`]);
 //! * **timers**: as for all packets, [`Engine::next_timeout`] and [`Engine::tick`].
@@ -20,7 +21,8 @@ use crate::dma::Dma;
 use crate::error::{DropReason, RxOutcome};
 use crate::falcon::{BlockedOn, tick_nic};
 use crate::packet::FalconArrival;
-use crate::qp::{Carrier, Qp};
+use crate::processors::PROCESSORS_TIMER_SLOT;
+use crate::qp::{ProtocolState, Qp};
 use crate::stats::FalconStats;
 use crate::timer::Deadline;
 
@@ -36,20 +38,20 @@ impl Engine {
             return RxOutcome::Dropped(core.drop_packet(DropReason::WrongFormat));
         };
         nic.release_ended(dma);
-        let Qp { verbs, carrier: Carrier::Falcon(end) } = qp else {
+        let Qp { verbs, protocol: ProtocolState::Falcon(end) } = qp else {
             return RxOutcome::Dropped(core.drop_packet(DropReason::WrongFormat));
         };
         let outcome = end.receive(verbs, core, nic, arrival, dma);
         nic.wake_waiting(&mut core.ready);
         core.watch.count(verbs.head.slot, outcome);
-        if !core.overrun.is_empty() {
+        if !core.overrun_cqs.is_empty() {
             self.fail_overrun();
         }
         outcome
     }
 
-    /// Builds the next Falcon packet, in the NIC's `out`, if there is one that may be sent now; returns whether there
-    /// is.
+    /// Builds the next Falcon packet, in the NIC's `out`, if there is one that may be sent now; returns `true` if
+    /// there is.
     #[inline(never)]
     pub(super) fn transmit_falcon(&mut self) -> bool {
         let Self { core, falcon, qps, .. } = self;
@@ -58,25 +60,25 @@ impl Engine {
         if !core.ready.has_falcon() {
             return false;
         }
-        while let Some(slot) = core.ready.pop_roomy() {
-            if let Some(Qp { verbs, carrier: Carrier::Falcon(end) }) = qps.at_mut(slot) {
+        while let Some(slot) = core.ready.pop_with_credit() {
+            if let Some(Qp { verbs, protocol: ProtocolState::Falcon(end) }) = qps.at_mut(slot) {
                 end.on_credit(verbs, core);
             }
         }
-        let mut made = false;
-        while !made && let Some((slot, tag)) = core.ready.pop_falcon() {
-            let Some(Qp { verbs, carrier: Carrier::Falcon(end) }) = qps.at_mut(slot) else { continue };
-            made = end.transmit(verbs, core, nic, BlockedOn::of_tag(tag));
+        let mut is_built = false;
+        while !is_built && let Some((slot, tag)) = core.ready.pop_falcon() {
+            let Some(Qp { verbs, protocol: ProtocolState::Falcon(end) }) = qps.at_mut(slot) else { continue };
+            is_built = end.transmit(verbs, core, nic, BlockedOn::of_tag(tag));
         }
-        nic.is_out = made;
-        if !core.overrun.is_empty() {
+        nic.is_out = is_built;
+        if !core.overrun_cqs.is_empty() {
             self.fail_overrun();
         }
-        made
+        is_built
     }
 
-    /// Returns the statistics of the state that the Falcon connections of this NIC share; `None` where there never was
-    /// such a connection.
+    /// Returns the statistics of the state that the Falcon connections of this NIC share; `None` if there has never
+    /// been such a connection.
     pub fn falcon_stats(&self) -> Option<FalconStats> {
         let nic = self.falcon.as_ref()?;
         let mut stats = nic.stats();
@@ -91,27 +93,30 @@ impl Engine {
     /// Handles an expired deadline of a Falcon queue pair or of the NIC; the owner may no longer exist.
     #[cold]
     pub(super) fn tick_falcon(&mut self, deadline: Deadline, slot: u32) {
+        if slot == PROCESSORS_TIMER_SLOT {
+            return super::sharing::run_processors(self, deadline);
+        }
         let Self { core, falcon, qps, .. } = self;
         let Some(nic) = falcon else { return };
-        if slot == crate::namespace::SLOT {
-            if core.drives.take_expired(deadline) {
-                while let Some(io) = core.drives.done(core.now) {
-                    if let Some(Qp { verbs, carrier: Carrier::Falcon(end) }) = qps.at_mut(io.owner) {
-                        end.served(&io, verbs, core);
+        if slot == crate::namespace::NAMESPACE_TIMER_SLOT {
+            if core.namespaces.remove_expired(deadline) {
+                while let Some(io) = core.namespaces.done(core.now) {
+                    if let Some(Qp { verbs, protocol: ProtocolState::Falcon(end) }) = qps.at_mut(io.owner) {
+                        end.on_device_completion(&io, verbs, core);
                     }
                 }
-                core.drives.arm(&mut core.timers);
+                core.namespaces.arm(&mut core.timers);
             }
-        } else if slot == crate::falcon::SLOT {
+        } else if slot == crate::falcon::NIC_TIMER_SLOT {
             if nic.armed == deadline {
                 tick_nic(core, nic, |slot, core, response| {
-                    if let Some(Qp { verbs, carrier: Carrier::Falcon(end) }) = qps.at_mut(slot) {
+                    if let Some(Qp { verbs, protocol: ProtocolState::Falcon(end) }) = qps.at_mut(slot) {
                         end.on_decision(verbs, core, response);
                     }
                 });
             }
-        } else if let Some(Qp { verbs, carrier: Carrier::Falcon(end) }) = qps.at_mut(slot)
-            && end.take_expired(deadline)
+        } else if let Some(Qp { verbs, protocol: ProtocolState::Falcon(end) }) = qps.at_mut(slot)
+            && end.remove_expired(deadline)
         {
             end.on_timeout(verbs, core, nic);
         }
@@ -121,9 +126,9 @@ impl Engine {
 
 impl Engine {
     /// Sets the number of payload bytes that Falcon connections have placed but that are still on their way into the
-    /// host's memory; drivers whose memory accepts them immediately never call this. Until they have reached it they
-    /// occupy receive buffers of the NIC; acknowledgements report this to peers, and packets that find no buffer space
-    /// are refused (Falcon, section 4.2: a bottleneck in the host).
+    /// host's memory; drivers whose memory accepts them immediately never call this. Until these bytes have reached
+    /// the memory, they occupy receive buffers of the NIC: acknowledgements report this to peers, and packets for
+    /// which there is no buffer space are rejected (Falcon, section 4.2: a bottleneck in the host).
     pub fn set_falcon_backlog(&mut self, bytes: u64) {
         if let Some(nic) = &mut self.falcon {
             nic.set_backlog(bytes);

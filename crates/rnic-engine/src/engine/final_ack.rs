@@ -6,14 +6,14 @@ use super::Engine;
 
 impl Engine {
     /// Retransmits the acknowledgements of all requests that `qpn` has executed and of all responses that it has
-    /// received, or, when it has failed because it refused a request, the refusal; returns whether there were any.
+    /// received, or, if it has failed because it refused a request, the NAK; returns `true` if there were any.
     ///
     /// A program may destroy a queue pair right after its last completion. If the network loses the acknowledgement
     /// that was in flight then, no queue pair is left to respond to the peer's retransmissions, and the peer's last
     /// request fails although it has been executed. Sending the final acknowledgements more than once makes that
-    /// unlikely. To the peer, these are duplicates. Falcon delays its acknowledgements to coalesce them, so without
-    /// this call even the first might never be sent. When the refusal of a request was lost and the requester learns of
-    /// the end of the connection first, its completion reports only that the request was flushed.
+    /// unlikely; the peer treats the copies as duplicates. Falcon delays its acknowledgements to coalesce them, so
+    /// without this call even the first might never be sent. If the NAK for a request is lost and the requester is
+    /// informed of the end of the connection first, the completion reports only that the request was flushed.
     pub fn repeat_acks(&mut self, qpn: Qpn) -> bool {
         let Self { qps, core, .. } = self;
         qps.find_mut(qpn).is_some_and(|qp| qp.repeat_acks(core))

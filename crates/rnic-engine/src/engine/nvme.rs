@@ -11,14 +11,15 @@ use crate::namespace::{NamespaceConfig, NamespaceId, NvmeInitiator, NvmeRole, ch
 use crate::qp::Qp;
 use crate::state::Service;
 
-/// The namespaces of an engine, and the statistics of its queue pairs for NVMe: [`Engine::nvme`].
+/// Access to the namespaces of an engine, and to the statistics of its queue pairs for NVMe; returned by
+/// [`Engine::nvme`].
 #[derive(Debug)]
 pub struct Nvme<'a> {
     engine: &'a mut Engine,
 }
 
 impl Engine {
-    /// Returns access to the namespaces of the engine.
+    /// Returns access to the engine's namespaces and NVMe statistics.
     pub fn nvme(&mut self) -> Nvme<'_> {
         Nvme { engine: self }
     }
@@ -31,15 +32,15 @@ impl Nvme<'_> {
     /// When a size is out of range, or there are too many namespaces.
     pub fn create_namespace(&mut self, config: &NamespaceConfig) -> Result<NamespaceId, ResourceError> {
         self.engine.core.objects.check_pd(config.pd)?;
-        self.engine.core.drives.create(config)
+        self.engine.core.namespaces.create(config)
     }
 
     /// Destroys a namespace.
     ///
     /// # Errors
-    /// When it does not exist, or a target serves it.
+    /// When the namespace does not exist, or a target serves it.
     pub fn destroy_namespace(&mut self, id: NamespaceId) -> Result<(), ResourceError> {
-        self.engine.core.drives.destroy(id)
+        self.engine.core.namespaces.destroy(id)
     }
 
     /// Returns the number of invalid NVMe packets on connections that still exist.
@@ -48,14 +49,14 @@ impl Nvme<'_> {
     }
 }
 
-/// Checks that a queue pair with these attributes can be an NVMe end, if it is meant to be one.
+/// Checks that a queue pair with these attributes can be an NVMe end, if they specify an NVMe role.
 pub(super) fn check_role(core: &Core, attributes: &QpAttributes) -> Result<(), ResourceError> {
     let Some(role) = attributes.nvme else { return Ok(()) };
     if attributes.service != Service::ReliableConnection || attributes.transport.falcon().is_none() {
         return Err(ResourceError::NvmeWithoutFalcon);
     }
     match role {
-        NvmeRole::Target(namespace) if core.drives.config(namespace).is_none() => {
+        NvmeRole::Target(namespace) if core.namespaces.config(namespace).is_none() => {
             Err(ResourceError::Unknown("namespace"))
         }
         NvmeRole::Initiator(NvmeInitiator { block_log2, .. }) => check_block(block_log2),
@@ -63,14 +64,14 @@ pub(super) fn check_role(core: &Core, attributes: &QpAttributes) -> Result<(), R
     }
 }
 
-/// Checks the path MTU of a queue pair: for NVMe, a packet must hold a complete unit.
+/// Checks the path MTU of a queue pair: for NVMe, a packet must be able to carry a complete unit ([`UNIT`]).
 pub(super) fn check_mtu_of(qp: &Qp, mtu: u32) -> Result<(), ModifyError> {
     let is_nvme = qp.falcon().is_some_and(|end| end.nvme_role().is_some());
     if !is_nvme || mtu >= UNIT {
         return Ok(());
     }
-    let [asked, min, max] = [mtu, UNIT, MTU_MAX].map(u64::from);
-    Err(ModifyError::Attribute { what: "path MTU of a queue pair for NVMe", asked, min, max, step: 4 })
+    let [requested, min, max] = [mtu, UNIT, MTU_MAX].map(u64::from);
+    Err(ModifyError::Attribute { what: "path MTU of a queue pair for NVMe", requested, min, max, step: 4 })
 }
 
 /// Returns the namespace that a queue pair serves, if it is a target.

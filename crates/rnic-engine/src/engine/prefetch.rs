@@ -1,43 +1,42 @@
 //! Prefetches state into the cache before the packets that need it are processed.
 //!
 //! In a driver of many engines, or of one engine with many connections, the state that the next packet needs is in a
-//! distant cache level or in memory, several dependent loads away. A driver that knows the next packets a little in
-//! advance issues these loads one after the other, a step at a time, and does other work in between. Correctness does
-//! not depend on it.
+//! distant cache level or in memory, several dependent loads away. A driver that knows the next packets a short time
+//! in advance issues these loads step by step, and does other work in between. Correctness does not depend on it.
 
 use rnic_base::{Time, prefetch, prefetch_whole};
 use rnic_wire::Qpn;
 
 use super::Engine;
 use crate::core::Core;
-use crate::qp::{Carrier, Qp};
+use crate::qp::{ProtocolState, Qp};
 
-/// Number of steps of [`Engine::prefetch`]: each reads the data that the step before it has fetched.
+/// Number of steps of [`Engine::prefetch`]: each step reads the data that the previous step has prefetched.
 pub const PREFETCH_STEPS: u32 = 8;
 
 /// First step in which queue pairs are fetched, instead of shared state.
-const QUEUE_PAIRS: u32 = 4;
+const FIRST_QP_STEP: u32 = 4;
 
-/// Slots of the queue pairs that are expected to need their state, each once: the result that one step passes to the
-/// next.
+/// Slots of the queue pairs whose state is expected to be needed, without duplicates: the result that one step passes
+/// to the next.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hints {
     slots: [u32; 32],
     count: usize,
-    /// Bit set of the low bits of the slots: when a bit is clear, `slots` need not be searched.
-    low_bits: u64,
+    /// Set of the slots modulo 64: when the bit for a slot is clear, `slots` does not contain it and is not searched.
+    slots_modulo_64: u64,
 }
 
 impl Hints {
-    /// Adds the queue pair in `slot`, when there is space for one more.
+    /// Adds the queue pair in `slot`, if it is new and there is space for one more.
     #[inline]
     fn add(&mut self, slot: u32) {
         let bit = 1 << (slot % u64::BITS);
-        let is_new = self.low_bits & bit == 0 || !self.slots().contains(&slot);
+        let is_new = self.slots_modulo_64 & bit == 0 || !self.slots().contains(&slot);
         if is_new && self.count < self.slots.len() {
             self.slots[self.count] = slot;
             self.count += 1;
-            self.low_bits |= bit;
+            self.slots_modulo_64 |= bit;
         }
     }
 
@@ -48,14 +47,14 @@ impl Hints {
 }
 
 impl Engine {
-    /// Executes step `step` of [`PREFETCH_STEPS`] of fetching the state for packets that will be received or sent
-    /// before `horizon`. The queue pairs `arriving` are those for which Falcon packets are known to arrive.
+    /// Executes step `step`, of [`PREFETCH_STEPS`] in all, of prefetching the state for packets that will be received
+    /// or sent before `horizon`. The queue pairs `destinations` are those for which Falcon packets are known to arrive.
     #[inline]
-    pub fn prefetch(&self, step: u32, horizon: Time, arriving: impl Iterator<Item = Qpn>, hints: &mut Hints) {
+    pub fn prefetch(&self, step: u32, horizon: Time, destinations: impl Iterator<Item = Qpn>, hints: &mut Hints) {
         match step {
             0 => self.prefetch_own(),
             1 => {
-                self.qps.touch_pages();
+                self.qps.prefetch_pages();
                 self.core.timers.prefetch();
                 if let Some(nic) = &self.falcon {
                     nic.prefetch();
@@ -63,27 +62,27 @@ impl Engine {
             }
             2 => {
                 if let Some(nic) = &self.falcon {
-                    self.core.ready.touch_falcon();
+                    self.core.ready.prefetch_falcon();
                     nic.prefetch_indirect();
                 }
             }
             3 => {
-                arriving.for_each(|number| self.qps.touch_number(number));
+                destinations.for_each(|number| self.qps.prefetch_number(number));
                 if let Some(nic) = &self.falcon {
                     nic.prefetch_rest();
                 }
             }
-            QUEUE_PAIRS => {
+            FIRST_QP_STEP => {
                 *hints = Hints::default();
-                arriving.for_each(|number| hints.add(self.qps.slot_of(number)));
+                destinations.for_each(|number| hints.add(self.qps.slot_of(number)));
                 self.expected_until(horizon).for_each(|slot| hints.add(slot));
-                hints.slots().iter().for_each(|slot| self.qps.touch_at(*slot));
+                hints.slots().iter().for_each(|slot| self.qps.prefetch_slot(*slot));
             }
             _ => {
                 let Some(nic) = &self.falcon else { return };
                 for slot in hints.slots() {
-                    if let Some(Qp { verbs, carrier: Carrier::Falcon(end) }) = self.qps.at(*slot) {
-                        end.prefetch(step - QUEUE_PAIRS - 1, verbs, nic);
+                    if let Some(Qp { verbs, protocol: ProtocolState::Falcon(end) }) = self.qps.at(*slot) {
+                        end.prefetch(step - FIRST_QP_STEP - 1, verbs, nic);
                     }
                 }
             }
@@ -101,17 +100,19 @@ impl Engine {
         prefetch(&core.segments);
         prefetch(&core.stats);
         prefetch(&core.watch);
-        prefetch(&core.overrun);
+        prefetch(&core.overrun_cqs);
         prefetch_whole(&core.ready);
         prefetch(&core.control);
         self.qps.prefetch();
     }
 
-    /// Returns the slots of the Falcon queue pairs that will send or have a timeout before `horizon`, as far as that is
-    /// known: the next few of those that can send, whose timeout is due, and whose packet is paced.
+    /// Returns the slots of the Falcon queue pairs that are known to send or to have a timeout before `horizon`: the
+    /// next few of those that can send, of those with a timeout, and of those with a paced packet.
     fn expected_until(&self, horizon: Time) -> impl Iterator<Item = u32> {
         let (nics, Core { ready, timers, .. }) = (self.falcon.iter(), &self.core);
-        nics.flat_map(move |nic| ready.falcon_senders().chain(timers.few_until(horizon)).chain(nic.few_until(horizon)))
+        nics.flat_map(move |nic| {
+            ready.falcon_senders().chain(timers.first_due_before(horizon)).chain(nic.first_due_before(horizon))
+        })
     }
 }
 
@@ -120,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_is_expected_once_and_no_more_than_there_is_place_for() {
+    fn each_slot_is_added_once_and_slots_beyond_the_capacity_are_dropped() {
         let mut hints = Hints::default();
         [7, 3, 7, 0, 3].into_iter().for_each(|slot| hints.add(slot));
         assert_eq!(hints.slots(), [7, 3, 0]);

@@ -5,26 +5,26 @@ use rnic_base::limits::{MTU_MAX, MTU_MIN, READS_IN_PROGRESS_MAX, SGE_MAX, WORK_R
 use rnic_policy::AdaptivePlace;
 use rnic_wire::{Qpn, RnrTimer};
 
-use super::Engine;
 use super::nvme::{check_mtu_of, check_role, namespace_of};
+use super::{Engine, messages};
 use crate::config::{QpAttributes, QpConnection, QpTiming};
 use crate::core::Core;
 use crate::error::{ModifyError, ResourceError};
 use crate::falcon::FalconNic;
 use crate::mr::Access;
 use crate::namespace::NvmeRole;
-use crate::objects::size;
+use crate::objects::check_size;
 use crate::qp::{Qp, QpInfo};
 use crate::state::{QpState, Service};
 use crate::{CqId, PdId, PeerId};
 
 /// Checks an attribute against its range.
-fn attribute(what: &'static str, asked: u32, min: u32, max: u32) -> Result<(), ModifyError> {
-    if (min..=max).contains(&asked) {
+fn check_attribute(what: &'static str, requested: u32, min: u32, max: u32) -> Result<(), ModifyError> {
+    if (min..=max).contains(&requested) {
         return Ok(());
     }
-    let [asked, min, max] = [asked, min, max].map(u64::from);
-    Err(ModifyError::Attribute { what, asked, min, max, step: 1 })
+    let [requested, min, max] = [requested, min, max].map(u64::from);
+    Err(ModifyError::Attribute { what, requested, min, max, step: 1 })
 }
 
 /// Step of valid MTUs, in bytes. Full packets are not padded, and RoCE headers count 4-byte words.
@@ -32,19 +32,19 @@ const MTU_STEP: u32 = 4;
 
 /// Checks a path MTU.
 fn check_mtu(mtu: u32) -> Result<(), ModifyError> {
-    let fits = (MTU_MIN..=MTU_MAX).contains(&mtu) && mtu.is_multiple_of(MTU_STEP);
-    let [asked, min, max, step] = [mtu, MTU_MIN, MTU_MAX, MTU_STEP].map(u64::from);
-    if fits { Ok(()) } else { Err(ModifyError::Attribute { what: "path MTU", asked, min, max, step }) }
+    let is_valid = (MTU_MIN..=MTU_MAX).contains(&mtu) && mtu.is_multiple_of(MTU_STEP);
+    let [requested, min, max, step] = [mtu, MTU_MIN, MTU_MAX, MTU_STEP].map(u64::from);
+    if is_valid { Ok(()) } else { Err(ModifyError::Attribute { what: "path MTU", requested, min, max, step }) }
 }
 
 impl Engine {
     /// Destroys a protection domain.
     ///
     /// # Errors
-    /// When it does not exist or a memory region still belongs to it.
+    /// When the domain does not exist, or a memory region still belongs to it.
     pub fn destroy_pd(&mut self, pd: PdId) -> Result<(), ResourceError> {
         self.core.objects.check_pd(pd)?;
-        if self.core.drives.uses(pd) || self.qps.iter().any(|qp| qp.verbs.head.pd == pd) {
+        if self.core.namespaces.uses(pd) || self.qps.iter().any(|qp| qp.verbs.head.pd == pd) {
             return Err(ResourceError::Busy("protection domain"));
         }
         self.core.objects.destroy_pd(pd)
@@ -53,27 +53,27 @@ impl Engine {
     /// Creates a queue pair, in state `Reset`; returns its number.
     ///
     /// # Errors
-    /// When a size is out of range, an object it refers to does not exist, or the number is taken; when its transport
-    /// is configured with other resources than the Falcon queue pairs of this engine have, or with a thread that is not
-    /// available; when it is meant for NVMe and its attributes do not permit that.
+    /// When a size is out of range, an object it refers to does not exist, or the number is in use; when its
+    /// transport is configured with other resources than the Falcon queue pairs of this engine have, or with a thread
+    /// that is not available; when it has an NVMe role that its attributes do not permit.
     pub fn create_qp(&mut self, attributes: &QpAttributes) -> Result<Qpn, ResourceError> {
         self.core.objects.check_pd(attributes.pd)?;
-        size("send queue entries", attributes.max_send_wr, 0, WORK_REQUESTS_MAX)?;
-        size("receive queue entries", attributes.max_recv_wr, 0, WORK_REQUESTS_MAX)?;
-        size("send scatter/gather entries", attributes.max_send_sge, 0, SGE_MAX as u32)?;
-        size("receive scatter/gather entries", attributes.max_recv_sge, 0, SGE_MAX as u32)?;
+        check_size("number of send queue entries", attributes.max_send_wr, 0, WORK_REQUESTS_MAX)?;
+        check_size("number of receive queue entries", attributes.max_recv_wr, 0, WORK_REQUESTS_MAX)?;
+        check_size("number of send scatter/gather entries", attributes.max_send_sge, 0, SGE_MAX as u32)?;
+        check_size("number of receive scatter/gather entries", attributes.max_recv_sge, 0, SGE_MAX as u32)?;
         let falcon = attributes.transport.falcon().filter(|_| attributes.service == Service::ReliableConnection);
         if let (Some(shape), Some(nic)) = (falcon, &self.falcon) {
             nic.check(shape)?;
         }
-        let on_thread = falcon.is_some_and(|shape| shape.fae_place == AdaptivePlace::Thread);
-        if on_thread && self.core.config.adaptive_thread.is_none() {
+        let needs_thread = falcon.is_some_and(|shape| shape.fae_place == AdaptivePlace::Thread);
+        if needs_thread && self.core.config.adaptive_thread.is_none() {
             return Err(ResourceError::NoAdaptiveThread);
         }
         check_role(&self.core, attributes)?;
         let mut attributes = attributes.clone();
-        let lives = |cq: CqId| self.core.objects.cqs.get(cq.0 as usize).is_some_and(Option::is_some);
-        if !lives(attributes.send_cq) || !lives(attributes.recv_cq) {
+        let exists = |cq: CqId| self.core.objects.cqs.get(cq.0 as usize).is_some_and(Option::is_some);
+        if !exists(attributes.send_cq) || !exists(attributes.recv_cq) {
             return Err(ResourceError::Unknown("completion queue"));
         }
         if let Some(id) = attributes.srq {
@@ -81,7 +81,7 @@ impl Engine {
             let srq =
                 srq.filter(|srq| srq.pd == attributes.pd).ok_or(ResourceError::Unknown("shared receive queue"))?;
             // Receives are consumed with their complete scatter/gather list.
-            attributes.max_recv_sge = srq.sge_limit() as u32;
+            attributes.max_recv_sge = srq.sges_max() as u32;
             srq.users += 1;
         }
         let watch = &mut self.core.watch;
@@ -93,7 +93,7 @@ impl Engine {
             Ok(_) => {
                 self.core.objects.count_cq_users(attributes.send_cq, attributes.recv_cq, 1);
                 if let Some(NvmeRole::Target(namespace)) = attributes.nvme {
-                    self.core.drives.count_user(namespace, 1);
+                    self.core.namespaces.count_user(namespace, 1);
                 }
                 if let Some(shape) = falcon {
                     self.falcon.get_or_insert_with(|| Box::new(FalconNic::new(shape))).join(shape);
@@ -107,17 +107,18 @@ impl Engine {
     /// Destroys a queue pair in any state. Posted requests are discarded, without completions, as in verbs.
     ///
     /// # Errors
-    /// When it does not exist.
+    /// When the queue pair does not exist.
     pub fn destroy_qp(&mut self, qpn: Qpn) -> Result<(), ResourceError> {
         let mut qp = self.qps.remove(qpn).ok_or(ResourceError::Unknown("queue pair"))?;
-        qp.leave(&mut self.core, self.falcon.as_deref_mut());
-        self.core.objects.mrs.leave_qp(qpn);
+        qp.detach(&mut self.core, self.falcon.as_deref_mut());
+        messages::disconnect(&mut self.core, qpn);
+        self.core.objects.mrs.invalidate_bound_by(qpn);
         self.core.targets.remove(&qpn.get());
         if let Some(nic) = self.falcon.as_mut().filter(|_| qp.falcon().is_some()) {
-            nic.part();
+            nic.remove_user();
         }
         if let Some(namespace) = namespace_of(&qp) {
-            self.core.drives.count_user(namespace, -1);
+            self.core.namespaces.count_user(namespace, -1);
         }
         let head = &qp.verbs.head;
         self.core.objects.count_cq_users(head.send_cq, head.recv_cq, -1);
@@ -131,12 +132,12 @@ impl Engine {
     }
 
     /// Returns the number of further requests that fit into the send queue of `qpn`.
-    pub fn send_queue_room(&self, qpn: Qpn) -> Option<u32> {
-        self.qps.find(qpn).map(|qp| qp.verbs.send.queue.room())
+    pub fn send_queue_space(&self, qpn: Qpn) -> Option<u32> {
+        self.qps.find(qpn).map(|qp| qp.verbs.send.queue.free_entries())
     }
 
     /// Limits the packets in flight to `peer`, over all queue pairs, to the capacity of its receive buffer; `None`
-    /// removes the limit. Packets of unreliable services count too, and the caller must report when they have arrived:
+    /// removes the limit. Packets of unreliable services count too; the caller must report their arrival with
     /// [`Engine::settle`].
     pub fn set_peer_limit(&mut self, peer: PeerId, packets: Option<u64>) {
         self.core.peers.set_limit(peer, packets);
@@ -149,15 +150,15 @@ impl Engine {
         self.core.peers.limit(peer)
     }
 
-    /// Records that packets of unreliable services to `peer` have arrived, or are given up: others may use their
-    /// credit. They are never acknowledged, so only the driver can know.
+    /// Records that packets of unreliable services to `peer` have arrived or are considered lost, which frees their
+    /// credit. These packets are never acknowledged, so only the driver has this information.
     #[inline]
     pub fn settle(&mut self, peer: PeerId, packets: u64) {
         self.core.settle(peer, packets);
     }
 
-    /// Returns a queue pair that may change to state `to`.
-    fn change(&mut self, qpn: Qpn, to: QpState) -> Result<(&mut Core, &mut Qp), ModifyError> {
+    /// Returns the queue pair, after checking that it may change to state `to`.
+    fn check_transition(&mut self, qpn: Qpn, to: QpState) -> Result<(&mut Core, &mut Qp), ModifyError> {
         let qp = self.qps.find_mut(qpn).ok_or(ModifyError::UnknownQp)?;
         let from = qp.verbs.head.state;
         if !from.may_become(to) {
@@ -166,17 +167,17 @@ impl Engine {
         Ok((&mut self.core, qp))
     }
 
-    /// Changes a queue pair from `Reset` to `Init`: receives may be posted.
+    /// Changes a queue pair from `Reset` to `Init`: from then on, receives may be posted.
     ///
     /// # Errors
     /// When the queue pair does not exist or is in another state.
     pub fn modify_to_init(&mut self, qpn: Qpn) -> Result<(), ModifyError> {
-        self.change(qpn, QpState::Init)?.1.verbs.head.state = QpState::Init;
+        self.check_transition(qpn, QpState::Init)?.1.verbs.head.state = QpState::Init;
         Ok(())
     }
 
-    /// Sets the access to memory that the queue pair itself grants to the peer: of `access` only the remote rights
-    /// count, and the key must grant them too. Until this is called, all rights are granted; legal in any state.
+    /// Sets the access to memory that the queue pair grants to the peer: only the remote rights in `access` matter,
+    /// and the memory key must grant them too. All rights are granted by default. Permitted in any state.
     ///
     /// # Errors
     /// When the queue pair does not exist.
@@ -185,8 +186,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Sets the key that datagrams for this queue pair must carry, and that datagrams sent by it carry in place of a
-    /// privileged one; 0 until this is called. Legal in any state.
+    /// Sets the key that datagrams for this queue pair must carry, and that datagrams sent by it carry instead of a
+    /// privileged key; 0 by default. Permitted in any state.
     ///
     /// # Errors
     /// When the queue pair does not exist, or has another service than [`Service::UnreliableDatagram`].
@@ -195,8 +196,8 @@ impl Engine {
         qp.set_qkey(qkey)
     }
 
-    /// Sets the time for which the peer waits before it retransmits a request for which no receive was posted. Legal in
-    /// any state.
+    /// Sets the time for which the peer waits before it retransmits a request for which no receive was posted.
+    /// Permitted in any state.
     ///
     /// # Errors
     /// When the queue pair does not exist.
@@ -205,55 +206,60 @@ impl Engine {
         Ok(())
     }
 
-    /// Changes a queue pair from `Init` to `ReadyToReceive` for [`Service::UnreliableDatagram`]: packets of up to `mtu`
-    /// bytes are accepted, from any sender, and will be sent.
+    /// Changes a queue pair from `Init` to `ReadyToReceive` for [`Service::UnreliableDatagram`]: from then on,
+    /// packets of up to `mtu` bytes from any sender are accepted; `mtu` also limits the packets that are sent later.
     ///
     /// # Errors
-    /// When the state, the service or the MTU forbids it.
+    /// When the state, the service or the MTU does not permit it.
     pub fn modify_to_rtr_unconnected(&mut self, qpn: Qpn, mtu: u32) -> Result<(), ModifyError> {
         check_mtu(mtu)?;
-        self.change(qpn, QpState::ReadyToReceive)?.1.begin_receiving_unconnected(mtu)
+        self.check_transition(qpn, QpState::ReadyToReceive)?.1.begin_receiving_unconnected(mtu)
     }
 
-    /// Changes a queue pair from `Init` to `ReadyToReceive`, for connections: packets are accepted.
+    /// Changes a queue pair from `Init` to `ReadyToReceive`, for connected services: from then on, packets are
+    /// accepted.
     ///
     /// # Errors
-    /// When the state, the service or an attribute forbids it.
+    /// When the state, the service or an attribute does not permit it.
     pub fn modify_to_rtr(&mut self, qpn: Qpn, connection: &QpConnection) -> Result<(), ModifyError> {
         check_mtu(connection.mtu)?;
-        attribute("peer", connection.peer.0, 0, PeerId::NOBODY.0 - 1)?;
-        attribute("max_dest_rd_atomic", connection.max_dest_rd_atomic, 0, READS_IN_PROGRESS_MAX)?;
-        let (_, qp) = self.change(qpn, QpState::ReadyToReceive)?;
+        check_attribute("peer index", connection.peer.0, 0, PeerId::NONE.0 - 1)?;
+        check_attribute("attribute max_dest_rd_atomic", connection.max_dest_rd_atomic, 0, READS_IN_PROGRESS_MAX)?;
+        let (core, qp) = self.check_transition(qpn, QpState::ReadyToReceive)?;
         check_mtu_of(qp, connection.mtu)?;
-        qp.begin_receiving(connection)
+        qp.begin_receiving(connection)?;
+        if let Some(exchange) = &mut core.exchange {
+            exchange.connect(qpn, connection.peer, connection.dest_qpn, core.now);
+        }
+        Ok(())
     }
 
-    /// Changes a queue pair from `ReadyToReceive`, `SendQueueDrained` or `SendQueueError` to `ReadyToSend`: fully
-    /// operational. For queue pairs of unreliable services only `sq_psn` matters.
+    /// Changes a queue pair from `ReadyToReceive`, `SendQueueDrained` or `SendQueueError` to `ReadyToSend`: the queue
+    /// pair is then fully operational. For queue pairs of unreliable services, only `sq_psn` matters.
     ///
     /// # Errors
-    /// When the state or an attribute forbids it.
+    /// When the state or an attribute does not permit it.
     pub fn modify_to_rts(&mut self, now: Time, qpn: Qpn, timing: &QpTiming) -> Result<(), ModifyError> {
-        attribute("max_rd_atomic", timing.max_rd_atomic, 0, READS_IN_PROGRESS_MAX)?;
-        let (core, qp) = self.change(qpn, QpState::ReadyToSend)?;
+        check_attribute("attribute max_rd_atomic", timing.max_rd_atomic, 0, READS_IN_PROGRESS_MAX)?;
+        let (core, qp) = self.check_transition(qpn, QpState::ReadyToSend)?;
         core.now = now;
         qp.begin_sending(core, timing);
         Ok(())
     }
 
-    /// Changes a queue pair from `ReadyToSend` to `SendQueueDrained`: requests in flight complete, no new ones are
-    /// sent.
+    /// Changes a queue pair from `ReadyToSend` to `SendQueueDrained`: requests in flight complete, but no new ones
+    /// are sent.
     ///
     /// # Errors
     /// When the queue pair does not exist or is in another state.
     pub fn modify_to_sqd(&mut self, qpn: Qpn) -> Result<(), ModifyError> {
-        let (core, qp) = self.change(qpn, QpState::SendQueueDrained)?;
+        let (core, qp) = self.check_transition(qpn, QpState::SendQueueDrained)?;
         qp.drain(core);
         Ok(())
     }
 
-    /// Changes a queue pair to `Error` from any state: everything posted is flushed, except that the oldest request
-    /// completes with the reason where the peer is known to have refused it.
+    /// Changes a queue pair to `Error` from any state: all posted requests are flushed, except that the oldest one
+    /// completes with the reason for its refusal if the peer is known to have refused it.
     ///
     /// # Errors
     /// When the queue pair does not exist.
@@ -265,30 +271,31 @@ impl Engine {
         Ok(())
     }
 
-    /// Handles the disappearance of the peer of a connected queue pair: everything posted is flushed. If requests wait
-    /// in the send queue of a reliable connection, the oldest one completes as when all its retries are exhausted;
-    /// otherwise the program is notified by [`crate::AsyncEvent::QpFatal`]. Queue pairs that are not connected are left
-    /// unchanged.
+    /// Handles the disappearance of the peer of a connected queue pair: all posted requests are flushed. If requests
+    /// are in the send queue of a reliable connection, the oldest one completes as if all its retries were exhausted;
+    /// otherwise the program is notified by [`crate::AsyncEvent::QpFatal`]. Queue pairs that are not connected are
+    /// not affected.
     ///
     /// # Errors
     /// When the queue pair does not exist.
-    pub fn give_up_on_peer(&mut self, qpn: Qpn) -> Result<(), ModifyError> {
+    pub fn on_peer_gone(&mut self, qpn: Qpn) -> Result<(), ModifyError> {
         let Self { core, falcon, qps, .. } = self;
         let qp = qps.find_mut(qpn).ok_or(ModifyError::UnknownQp)?;
-        qp.give_up_on_peer(core);
+        qp.on_peer_gone(core);
         qp.settle_if_failed(core, falcon.as_deref_mut());
         Ok(())
     }
 
-    /// Changes a queue pair to `Reset` from any state: it is as when it was created.
+    /// Changes a queue pair to `Reset` from any state: it is then in the same state as after its creation.
     ///
     /// # Errors
     /// When the queue pair does not exist.
     pub fn modify_to_reset(&mut self, qpn: Qpn) -> Result<(), ModifyError> {
         let Self { core, falcon, qps, .. } = self;
         let qp = qps.find_mut(qpn).ok_or(ModifyError::UnknownQp)?;
-        qp.leave(core, falcon.as_deref_mut());
-        qp.reset();
+        qp.detach(core, falcon.as_deref_mut());
+        messages::disconnect(core, qpn);
+        qp.reset(&mut self.core);
         Ok(())
     }
 }

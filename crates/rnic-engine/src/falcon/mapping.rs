@@ -1,9 +1,9 @@
 //! The upper layer of a connection, which gives its transactions their meaning: RDMA or NVMe.
 //!
-//! The connection processing (`drive.rs`) calls it at each step; no other module depends on which one it is.
+//! The connection processing (`drive.rs`) calls it at each step; no other module depends on which upper layer it is.
 
 use rnic_falcon::connection::Connection;
-use rnic_falcon::delivery::{Arrival, Leaving, Reception};
+use rnic_falcon::delivery::{Arrival, DepartureInfo, Reception};
 use rnic_falcon::resources::Resources;
 use rnic_falcon::transaction::Transactions;
 use rnic_policy::FalconErrors;
@@ -18,10 +18,11 @@ use crate::completion::WcStatus;
 use crate::core::Core;
 use crate::dma::Dma;
 use crate::nvme::NvmeEnd;
+use crate::scheduling::Scheduling;
 use crate::timer::Deadline;
 use crate::verbs::Verbs;
 
-/// The upper layer's part of a connection.
+/// The state of the upper layer on a connection.
 #[derive(Debug)]
 pub(super) enum Mapping {
     Rdma(Rdma),
@@ -52,8 +53,8 @@ impl Mapping {
             Self::Rdma(Rdma { requests, serving }) => {
                 requests.note_peer_alive(now);
                 let body = &arrival.packet.body;
-                let at_hand = body.rsn().filter(|_| body.packet_type() == PacketType::PushData);
-                let mut upper = Upper { verbs, core, requests, serving, dma, at_hand };
+                let current_rsn = body.rsn().filter(|_| body.packet_type() == PacketType::PushData);
+                let mut upper = Upper { verbs, core, requests, serving, dma, current_rsn };
                 connection.receive(now, arrival, resources, &mut upper)
             }
             Self::Nvme(end) => {
@@ -73,11 +74,11 @@ impl Mapping {
         core: &mut Core,
         resources: &mut Resources,
         packet: &mut Packet,
-    ) -> Option<Leaving> {
+    ) -> Option<DepartureInfo> {
         let (now, dma) = (core.now, &mut NoPayload);
         match self {
             Self::Rdma(Rdma { requests, serving }) => {
-                let mut upper = Upper { verbs, core, requests, serving, dma, at_hand: None };
+                let mut upper = Upper { verbs, core, requests, serving, dma, current_rsn: None };
                 connection.transmit_into(now, packet, resources, &mut upper)
             }
             Self::Nvme(end) => {
@@ -99,7 +100,7 @@ impl Mapping {
         let (now, dma) = (core.now, &mut NoPayload);
         match self {
             Self::Rdma(Rdma { requests, serving }) => {
-                let mut upper = Upper { verbs, core, requests, serving, dma, at_hand: None };
+                let mut upper = Upper { verbs, core, requests, serving, dma, current_rsn: None };
                 connection.expire(now, resources, &mut upper);
             }
             Self::Nvme(end) => connection.expire(now, resources, &mut end.upper(verbs, core, dma)),
@@ -115,7 +116,8 @@ impl Mapping {
         }
     }
 
-    /// Returns the earliest time at which [`Self::watch`] has something to do, apart from [`Self::far_deadline`].
+    /// Returns the earliest time at which [`Self::watch`] has a timeout to process, apart from
+    /// [`Self::distant_deadline`].
     #[inline]
     pub(super) fn deadline(&self) -> Deadline {
         match self {
@@ -124,17 +126,18 @@ impl Mapping {
         }
     }
 
-    /// Returns the same for far deadlines, most often none: an NVMe command may take half a minute.
+    /// Returns the earliest far deadline; usually there is none. NVMe commands need it, because one may take half a
+    /// minute.
     #[inline]
-    pub(super) fn far_deadline(&self) -> Deadline {
+    pub(super) fn distant_deadline(&self) -> Deadline {
         match self {
             Self::Rdma(_) => Deadline::NEVER,
             Self::Nvme(end) => end.deadline(),
         }
     }
 
-    /// Submits requests to the transaction layer, as long as it accepts them; and responses, unless
-    /// [`Self::pending_replies`] covers them.
+    /// Submits requests to the transaction layer as long as it accepts them, and also responses, except for those
+    /// that [`Self::pending_replies`] returns.
     #[inline]
     pub(super) fn submit_pending(
         &mut self,
@@ -142,25 +145,26 @@ impl Mapping {
         verbs: &mut Verbs,
         core: &mut Core,
         nic: &mut FalconNic,
+        scheduling: Option<&mut Scheduling>,
     ) -> Submitted {
         match self {
-            Self::Rdma(rdma) => rdma.requests.submit_pending(verbs, core, nic, connection),
-            Self::Nvme(end) => submit_pending_nvme(end, connection, verbs, core, nic),
+            Self::Rdma(rdma) => rdma.requests.submit_pending(verbs, core, nic, connection, scheduling),
+            Self::Nvme(end) => submit_pending_nvme(end, connection, verbs, core, nic, scheduling),
         }
     }
 
-    /// Returns whether there is something to submit.
+    /// Returns `true` if there are requests or responses to submit.
     #[inline]
-    pub(super) fn has_to_hand_in(&self, verbs: &Verbs, connection: &Connection) -> bool {
+    pub(super) fn has_to_submit(&self, verbs: &Verbs, connection: &Connection) -> bool {
         match self {
             Self::Rdma(rdma) => {
                 verbs.send.queue.has_unsent() && !connection.transactions().is_full() || rdma.serving.has_replies()
             }
-            Self::Nvme(end) => end.has_to_hand_in(verbs),
+            Self::Nvme(end) => end.has_to_submit(verbs),
         }
     }
 
-    /// Returns RDMA's part when it has results or responses to pass to the peer.
+    /// Returns the state of RDMA if it has results or responses to pass to the peer.
     #[inline]
     pub(super) fn pending_replies(&mut self) -> Option<&mut Serving> {
         match self {
@@ -169,28 +173,28 @@ impl Mapping {
         }
     }
 
-    /// Collects the payload of a packet to be sent, where `tag` is the transaction's tag if it is a local one; returns
-    /// false when the memory is no longer valid.
+    /// Collects the payload of a packet to be sent, where `tag` is the transaction's tag if it is a local one;
+    /// returns `false` when the memory is no longer valid.
     #[inline(always)]
     pub(super) fn gather(&mut self, verbs: &Verbs, core: &mut Core, packet: &Packet, tag: Option<u64>) -> bool {
         let len = packet.payload_len;
         match self {
             Self::Rdma(rdma) => match (&packet.body, tag) {
-                // The program may have taken its memory back.
+                // The queue pair no longer sends, so the program may already use the memory for other purposes.
                 (Body::PushData { .. } | Body::PullRequest { .. }, _) if !verbs.head.state.sends() => false,
                 _ if len == 0 => true,
                 (_, Some(tag)) => {
                     let (counter, index) = untag(tag);
                     verbs.send.gather(&verbs.head, core, counter, index * verbs.head.mtu(), len)
                 }
-                (Body::PullData { rsn, .. }, None) => rdma.serving.gather_answer(verbs, core, *rsn, len),
+                (Body::PullData { rsn, .. }, None) => rdma.serving.gather_response(verbs, core, *rsn, len),
                 _ => true,
             },
             Self::Nvme(end) => len == 0 || end.gather(verbs, core, &packet.body, tag, len),
         }
     }
 
-    /// Returns whether the queue pair fails when the memory of a response is no longer valid.
+    /// Returns `true` if the queue pair fails when the memory of a response is no longer valid.
     pub(super) fn fails_without_memory(&self) -> bool {
         match self {
             Self::Rdma(rdma) => rdma.serving.errors() == FalconErrors::Verbs,
@@ -215,7 +219,7 @@ impl Mapping {
         }
     }
 
-    /// Returns NVMe's part, where NVMe is the upper layer.
+    /// Returns the state of NVMe if NVMe is the upper layer.
     pub(super) fn nvme(&mut self) -> Option<&mut NvmeEnd> {
         match self {
             Self::Rdma(_) => None,
@@ -231,22 +235,23 @@ fn submit_pending_nvme(
     verbs: &mut Verbs,
     core: &mut Core,
     nic: &mut FalconNic,
+    scheduling: Option<&mut Scheduling>,
 ) -> Submitted {
-    // No resources are freed in between.
-    let held = |transactions: &Transactions| (transactions.stats().submitted, transactions.usage().data.packets);
-    let before = held(connection.transactions());
-    let blocked = end.submit_pending(verbs, core, &mut nic.resources, connection);
+    // No resources are freed between the two calls, so an increase means that resources were used.
+    let used = |transactions: &Transactions| (transactions.stats().submitted, transactions.usage().data.packets);
+    let before = used(connection.transactions());
+    let blocked = end.submit_pending(verbs, core, &mut nic.resources, connection, scheduling);
     let transactions = connection.transactions();
-    let after = held(transactions);
-    let (requests, answers) = (after.0 > before.0, after.1 > before.1);
-    let lack = if blocked.answer {
-        let is_over = transactions.answers_exceed_share(&nic.resources);
-        Some(if is_over { BlockedOn::Share } else { BlockedOn::Answer })
+    let after = used(transactions);
+    let (requests, responses) = (after.0 > before.0, after.1 > before.1);
+    let blocked_on = if blocked.answer {
+        let exceeds_share = transactions.responses_exceed_share(&nic.resources);
+        Some(if exceeds_share { BlockedOn::Share } else { BlockedOn::Response })
     } else if blocked.request {
-        let is_over = transactions.requests_exceed_share(&nic.resources);
-        Some(if is_over { BlockedOn::Share } else { BlockedOn::Request })
+        let exceeds_share = transactions.requests_exceed_share(&nic.resources);
+        Some(if exceeds_share { BlockedOn::Share } else { BlockedOn::Request })
     } else {
         None
     };
-    Submitted { requests, answers, lack }
+    Submitted { requests, responses, blocked_on }
 }

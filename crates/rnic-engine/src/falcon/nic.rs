@@ -6,11 +6,11 @@ use rnic_base::Time;
 use rnic_fae::FaeError;
 use rnic_falcon::adaptive::{AdaptiveEngine, EventCounts};
 use rnic_falcon::delivery::Wheel;
+use rnic_falcon::interface::Context;
 use rnic_falcon::resources::{ResourceConfig, Resources};
-use rnic_falcon::seam::Context;
 use rnic_policy::{AdaptivePlace, FalconShape};
 use rnic_wire::Qpn;
-use rnic_wire::falcon::{self, Body, FlowLabel, PacketType, ResyncCode, Timestamp, UlpProtocol, WindowBases};
+use rnic_wire::falcon::{self, FlowLabel};
 
 use crate::PeerId;
 use crate::config::EngineConfig;
@@ -24,31 +24,32 @@ use crate::timer::{Deadline, Timers};
 use crate::transport::Transport;
 
 /// Slot value that represents the NIC itself in the timers.
-pub(crate) const SLOT: u32 = u32::MAX;
+pub(crate) const NIC_TIMER_SLOT: u32 = u32::MAX;
 
-/// Resources that a queue pair may be blocked on. Each has a ring of its own, because freeing one of them helps none of
-/// the others.
+/// Resources that a queue pair may be blocked on. Each has a ring of its own, because a queue pair blocked on one of
+/// them cannot proceed when another is freed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum BlockedOn {
     /// Buffer space for a response.
-    Answer,
+    Response,
     /// Buffer space for a request.
     Request,
-    /// Even the [reserve](ResourceConfig::reserve) is in use.
+    /// Buffer space in the [reserve](ResourceConfig::reserve), all of which is in use.
     Reserve,
-    /// The queue pair has used up its share, so it may not use the free resources (F-34). It does not block queue pairs
-    /// that wait for resources; of the queue pairs that have used up their share, one at a time tries again, because
-    /// each of them waits mainly for acknowledgements of its own packets.
+    /// The queue pair's share of the resources, which it has used up: it may not use the resources that are free
+    /// (F-34). Queue pairs that wait for resources are not blocked by it. Of the queue pairs that have used up their
+    /// share, one at a time tries again, because each of them mainly waits for acknowledgements of its own packets.
     Share,
 }
 
 impl BlockedOn {
-    const ALL: [Self; 4] = [Self::Answer, Self::Request, Self::Reserve, Self::Share];
+    const ALL: [Self; 4] = [Self::Response, Self::Request, Self::Reserve, Self::Share];
 
-    /// Returns the resource that a queue pair in the ring of those that can send waited for, by the tag of its entry.
+    /// Returns the resource for which a queue pair waited before it entered the ring of queue pairs that can send,
+    /// given the `tag` of its entry there.
     #[inline]
     pub(crate) fn of_tag(tag: u32) -> Option<Self> {
-        tag.checked_sub(1).map(|lack| Self::ALL[lack as usize])
+        tag.checked_sub(1).map(|blocked_on| Self::ALL[blocked_on as usize])
     }
 
     const fn tag(self) -> u32 {
@@ -56,32 +57,32 @@ impl BlockedOn {
     }
 }
 
-/// The rings of blocked queue pairs that a queue pair is in.
+/// The set of rings of blocked queue pairs that contain a queue pair.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct BlockedSet(u8);
 
 impl BlockedSet {
     pub(super) const NONE: Self = Self(0);
 
-    pub(super) const fn has(self, lack: BlockedOn) -> bool {
-        self.0 & (1 << lack as u8) != 0
+    pub(super) const fn has(self, blocked_on: BlockedOn) -> bool {
+        self.0 & (1 << blocked_on as u8) != 0
     }
 
-    pub(super) fn add(&mut self, lack: BlockedOn) {
-        self.0 |= 1 << lack as u8;
+    pub(super) fn add(&mut self, blocked_on: BlockedOn) {
+        self.0 |= 1 << blocked_on as u8;
     }
 
-    pub(super) fn remove(&mut self, lack: BlockedOn) {
-        self.0 &= !(1 << lack as u8);
+    pub(super) fn remove(&mut self, blocked_on: BlockedOn) {
+        self.0 &= !(1 << blocked_on as u8);
     }
 }
 
-/// State that the Falcon connections of a NIC share. Created with the first queue pair that needs it, and kept from
-/// then on.
+/// State that the Falcon connections of a NIC share. It is created with the first Falcon queue pair, and exists as
+/// long as the engine.
 #[derive(Debug)]
 pub(crate) struct FalconNic {
     pub(super) resources: Resources,
-    /// Amount of `resources`, in percent: [`FalconShape::resources_percent`] of the first user.
+    /// Amount of `resources`, in percent: [`FalconShape::resources_percent`] of the first queue pair.
     resources_percent: u32,
     /// Number of queue pairs that share this state.
     users: u32,
@@ -89,7 +90,7 @@ pub(crate) struct FalconNic {
     pub(super) adaptives: Vec<(Arc<Transport>, AdaptiveEngine)>,
     /// Queue pairs that are blocked on resources, by [`BlockedOn`].
     waiting: [Fifo<u32>; BlockedOn::ALL.len()],
-    /// Queue pairs whose next packet must be sent later; created with the first.
+    /// Queue pairs whose next packet is paced to a later time; created when the first packet is paced.
     pub(super) wheel: Option<Box<Wheel>>,
     /// Statistics of connections that have ended.
     pub(super) ended: FalconStats,
@@ -97,11 +98,11 @@ pub(crate) struct FalconNic {
     events: EventCounts,
     /// Number of times that a queue pair started to wait for resources.
     pauses: u64,
-    /// Handles of kept payload whose connection has ended.
+    /// Handles of payload that the driver still keeps for connections that have ended.
     pub(super) released: Vec<u64>,
     /// The packet to be sent next.
     pub(crate) out: FalconTransmit,
-    /// Set while `out` is the last packet that the engine has returned.
+    /// `true` while `out` is the last packet that the engine has returned.
     pub(crate) is_out: bool,
     /// Transaction that the packet in `out` belongs to, if any.
     pub(super) out_context: Option<Context>,
@@ -111,23 +112,8 @@ pub(crate) struct FalconNic {
 
 /// Content of `out` before the first packet.
 const BLANK: FalconTransmit = FalconTransmit {
-    packet: falcon::Packet {
-        cid: falcon::Cid::new(0),
-        function: 0,
-        protocol: UlpProtocol::Rdma,
-        ack_request: false,
-        bases: WindowBases { data: rnic_base::Psn32::new(0), request: rnic_base::Psn32::new(0) },
-        timestamp: Timestamp::new(0),
-        payload_len: 0,
-        body: Body::Resync {
-            psn: rnic_base::Psn32::new(0),
-            rsn: falcon::Rsn::new(0),
-            code: ResyncCode::LocalXlr,
-            of: PacketType::PushData,
-            vendor: 0,
-        },
-    },
-    peer: PeerId::NOBODY,
+    packet: falcon::Packet::BLANK,
+    peer: PeerId::NONE,
     label: FlowLabel::new(0),
     from: Qpn::new(0),
     kind: TransmitKind::Request,
@@ -154,17 +140,18 @@ impl FalconNic {
     }
 
     /// Checks whether a queue pair with this `shape` is compatible with the existing resources. A queue pair without
-    /// configured resources is, and so is the first one.
+    /// configured resources is always compatible, and so is the first one.
     pub(crate) fn check(&self, shape: &FalconShape) -> Result<(), ResourceError> {
-        let (has, asked) = (self.resources_percent, shape.resources_percent);
-        if self.users > 0 && shape.resources_given && asked != has {
-            return Err(ResourceError::FalconResources { asked, has });
+        let (has, requested) = (self.resources_percent, shape.resources_percent);
+        if self.users > 0 && shape.resources_given && requested != has {
+            return Err(ResourceError::FalconResources { requested, has });
         }
         Ok(())
     }
 
-    /// Adds a queue pair with `shape`, which has been checked, to the users. The first one determines the size of the
-    /// resources; this loses the backlog of the host's memory, which the driver reports again with the next packet.
+    /// Counts a further queue pair, whose `shape` has been checked. The first one determines the size of the
+    /// resources; if that changes, the backlog of the host's memory is reset until the driver reports it again with
+    /// the next packet.
     pub(crate) fn join(&mut self, shape: &FalconShape) {
         if self.users == 0 && self.resources_percent != shape.resources_percent {
             self.resources_percent = shape.resources_percent;
@@ -173,9 +160,9 @@ impl FalconNic {
         self.users += 1;
     }
 
-    /// Removes a queue pair from the users. Adaptive engines are destroyed with the last one, because their latencies
-    /// and tables belong to its transport.
-    pub(crate) fn part(&mut self) {
+    /// Counts one queue pair less. Adaptive engines are destroyed with the last queue pair, because their latencies
+    /// and tables depend on its transport.
+    pub(crate) fn remove_user(&mut self) {
         self.users -= 1;
         if self.users == 0 {
             self.events = self.events();
@@ -183,41 +170,41 @@ impl FalconNic {
         }
     }
 
-    /// Sets the backlog: `bytes` of payload are on their way into the host's memory.
+    /// Sets the backlog: `bytes` of payload have not reached the host's memory yet.
     pub(crate) fn set_backlog(&mut self, bytes: u64) {
         let buffers = bytes.div_ceil(u64::from(self.resources.config().units.rx));
         self.resources.set_backlog(u32::try_from(buffers).unwrap_or(u32::MAX));
     }
 
-    /// Appends `slot` to the ring of queue pairs blocked on `lack`.
-    pub(super) fn push_waiting(&mut self, slot: u32, lack: BlockedOn) {
+    /// Appends `slot` to the ring of queue pairs blocked on `blocked_on`.
+    pub(super) fn push_waiting(&mut self, slot: u32, blocked_on: BlockedOn) {
         self.pauses += 1;
-        self.waiting[lack as usize].push(slot);
+        self.waiting[blocked_on as usize].push(slot);
     }
 
     /// Wakes the queue pair that has waited longest in each ring, because resources may have become free.
     #[inline]
     pub(crate) fn wake_waiting(&mut self, ready: &mut Ready) {
-        BlockedOn::ALL.into_iter().for_each(|lack| self.wake(ready, lack));
+        BlockedOn::ALL.into_iter().for_each(|blocked_on| self.wake(ready, blocked_on));
     }
 
-    /// Wakes the queue pair that has waited longest for `lack`, if there is any.
+    /// Wakes the queue pair that has waited longest for `blocked_on`, if there is any.
     #[inline]
-    pub(super) fn wake(&mut self, ready: &mut Ready, lack: BlockedOn) {
-        if self.waiting[lack as usize].is_empty() {
+    pub(super) fn wake(&mut self, ready: &mut Ready, blocked_on: BlockedOn) {
+        if self.waiting[blocked_on as usize].is_empty() {
             return;
         }
-        let may_find = match lack {
-            BlockedOn::Answer | BlockedOn::Share => true,
+        let may_continue = match blocked_on {
+            BlockedOn::Response | BlockedOn::Share => true,
             BlockedOn::Request => self.resources.may_hold_transaction(false),
             BlockedOn::Reserve => self.resources.may_hold_transaction(true),
         };
-        if may_find && let Some(slot) = self.waiting[lack as usize].pop() {
-            ready.push_falcon(slot, lack.tag());
+        if may_continue && let Some(slot) = self.waiting[blocked_on as usize].pop() {
+            ready.push_falcon(slot, blocked_on.tag());
         }
     }
 
-    /// Frees kept payload whose connection has ended.
+    /// Frees the payload that the driver still keeps for connections that have ended.
     #[inline]
     pub(crate) fn release_ended<D: Dma>(&mut self, dma: &mut D) {
         for handle in self.released.drain(..) {
@@ -246,41 +233,41 @@ impl FalconNic {
 
     /// Returns the index of the adaptive engine for connections of `transport`.
     pub(super) fn adaptive_of(&mut self, transport: &Arc<Transport>, config: &EngineConfig, mtu: u32) -> usize {
-        let known = self.adaptives.iter().position(|(other, _)| Arc::ptr_eq(other, transport));
-        known.unwrap_or_else(|| {
-            let made = (Arc::clone(transport), make_adaptive(transport, config, mtu));
-            // Replaces an adaptive engine that no connection uses any more: there are as many as transports in use at a
-            // time.
+        let existing = self.adaptives.iter().position(|(other, _)| Arc::ptr_eq(other, transport));
+        existing.unwrap_or_else(|| {
+            let new_engine = (Arc::clone(transport), make_adaptive(transport, config, mtu));
+            // Replaces an adaptive engine that no connection uses any more, so that there are no more engines than
+            // transports in use.
             if let Some(index) = self.adaptives.iter().position(|(_, engine)| engine.is_idle()) {
                 self.events.add(self.adaptives[index].1.counts());
-                self.adaptives[index] = made;
+                self.adaptives[index] = new_engine;
                 return index;
             }
-            self.adaptives.push(made);
+            self.adaptives.push(new_engine);
             self.adaptives.len() - 1
         })
     }
 
-    /// Schedules `slot` to send at `departure`, and not before; `now` is the current time.
+    /// Schedules the queue pair in `slot` to send at `departure`, but not earlier; `now` is the current time.
     pub(super) fn pace(&mut self, timers: &mut Timers, now: Time, slot: u32, departure: Time) {
         let wheel = self.wheel.get_or_insert_with(|| Box::new(Wheel::new(0)));
-        // Grows by doubling, because slots are allocated one after the other.
-        wheel.grow((slot as usize + 1).next_power_of_two().max(WHEEL_FIRST));
-        wheel.wait(now, slot, departure);
+        // The wheel grows by doubling, because slots are allocated one after the other.
+        wheel.grow((slot as usize + 1).next_power_of_two().max(WHEEL_SLOTS_MIN));
+        wheel.schedule(now, slot, departure);
         self.arm(timers);
     }
 
-    /// Returns the next queue pair whose time to send has come.
-    pub(super) fn due(&mut self, now: Time) -> Option<u32> {
+    /// Returns the next queue pair whose pacing time is reached.
+    pub(super) fn next_due_slot(&mut self, now: Time) -> Option<u32> {
         self.wheel.as_mut()?.take(now)
     }
 
     /// Ensures that a timer expires when the next event of the NIC itself is due.
     pub(super) fn arm(&mut self, timers: &mut Timers) {
         let departure = self.wheel.as_ref().and_then(|wheel| wheel.deadline());
-        let answers = self.adaptives.iter().filter_map(|(_, engine)| engine.next_at());
-        if let Some(next) = answers.chain(departure).min() {
-            timers.arm(SLOT, Deadline::at(next), &mut self.armed);
+        let response_times = self.adaptives.iter().filter_map(|(_, engine)| engine.next_at());
+        if let Some(next) = response_times.chain(departure).min() {
+            timers.arm(NIC_TIMER_SLOT, Deadline::at(next), &mut self.armed);
         }
     }
 
@@ -296,17 +283,17 @@ impl FalconNic {
 
 /// Returns an adaptive engine for connections of `transport`.
 ///
-/// When the system cannot provide a thread now, connections do not fail: the responses are the same without it, and are
-/// returned immediately.
+/// If the system cannot provide a thread at this time, connections do not fail: without a thread, the adaptive engine
+/// gives the same responses, but returns them immediately.
 fn make_adaptive(transport: &Transport, config: &EngineConfig, mtu: u32) -> AdaptiveEngine {
     let shape = transport.profile.protocol.falcon().expect("its transport is Falcon");
     let make = |shape| AdaptiveEngine::of(&transport.profile, shape, config.line_rate, mtu, config.adaptive_thread);
     let engine = match make(shape) {
         Err(FaeError::NoThread) => make(&FalconShape { fae_place: AdaptivePlace::Datapath, ..*shape }),
-        made => made,
+        result => result,
     };
     engine.expect("the profile has been checked")
 }
 
 /// Initial number of queue pairs that a wheel has space for.
-const WHEEL_FIRST: usize = 16;
+const WHEEL_SLOTS_MIN: usize = 16;

@@ -1,6 +1,6 @@
 //! Prefetches the state of connections before their packets are processed.
 //!
-//! From the number of a queue pair to the data that a packet needs there are five dependent loads: see
+//! The data that a packet needs is five dependent loads away from the number of its queue pair: see
 //! [`crate::Engine::prefetch`].
 
 use rnic_base::{Time, prefetch_at, prefetch_whole, prefetch_whole_at};
@@ -16,8 +16,8 @@ impl FalconNic {
         prefetch_whole(self);
     }
 
-    /// Prefetches state stored apart from that: the timing wheel, and the first adaptive engine, which is usually the
-    /// only one.
+    /// Prefetches state to which [`FalconNic`] has pointers: the timing wheel, and the first adaptive engine, which
+    /// is usually the only one.
     #[inline]
     pub(crate) fn prefetch_indirect(&self) {
         prefetch_whole_at(&self.adaptives, 0);
@@ -26,7 +26,7 @@ impl FalconNic {
         }
     }
 
-    /// Prefetches the state that those refer to.
+    /// Prefetches the state to which the timing wheel and the adaptive engine have pointers.
     #[inline]
     pub(crate) fn prefetch_rest(&self) {
         if let Some((_, engine)) = self.adaptives.first() {
@@ -37,16 +37,16 @@ impl FalconNic {
         }
     }
 
-    /// Returns the first few queue pairs whose time to send is before `horizon`.
+    /// Returns the first few queue pairs whose pacing time is before `horizon`.
     #[inline]
-    pub(crate) fn few_until(&self, horizon: Time) -> impl Iterator<Item = u32> {
-        self.wheel.iter().flat_map(move |wheel| wheel.few_until(horizon))
+    pub(crate) fn first_due_before(&self, horizon: Time) -> impl Iterator<Item = u32> {
+        self.wheel.iter().flat_map(move |wheel| wheel.first_due_before(horizon))
     }
 }
 
 impl FalconEnd {
-    /// Executes step `step`, of three, of fetching the state that a packet of this queue pair needs beyond the queue
-    /// pair itself: its send queue and link, the connection, and the state that the connection stores apart.
+    /// Executes step `step`, of three, of prefetching the state that a packet of this queue pair needs besides the
+    /// queue pair itself: the send queue, the connection, and the state to which the connection has pointers.
     #[inline]
     pub(crate) fn prefetch(&self, step: u32, verbs: &Verbs, nic: &FalconNic) {
         if step == 0 {

@@ -1,9 +1,9 @@
-//! Translates send queue entries to transactions, and completions of transactions to completions of entries.
+//! Translates send queue entries into transactions, and completions of transactions into completions of entries.
 //!
-//! Requests are submitted to the transaction layer as long as it accepts them (Xoff: F-34): the number that it holds is
-//! limited by the resources, and by the permitted number of transactions in flight. A transaction is identified by its
-//! entry and its index in the entry. An entry is finished when all its transactions are; entries finish in order, or,
-//! without order, independently.
+//! Requests are submitted to the transaction layer as long as it accepts them (Xoff: F-34): the number that it holds
+//! is limited by the resources, and by the permitted number of transactions in flight. A transaction is identified by
+//! its entry and its index in the entry. An entry is finished when all its transactions are finished; entries finish
+//! in order, or independently on unordered connections.
 
 use rnic_base::Time;
 use rnic_falcon::connection::Connection;
@@ -18,6 +18,8 @@ use super::{BlockedOn, FalconNic};
 use crate::completion::WcStatus;
 use crate::core::Core;
 use crate::error::PostError;
+use crate::ready::Half;
+use crate::scheduling::Scheduling;
 use crate::state::QpState;
 use crate::stats::WaitReason;
 use crate::timer::Deadline;
@@ -30,7 +32,7 @@ use crate::wr::SendFlags;
 /// Progress of a send queue entry.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Progress {
-    /// Sequence number (SN) of its first packet; the others' follow.
+    /// Sequence number (SN) of the entry's first packet; the numbers of its other packets follow.
     first_sn: u32,
     /// Number of transactions that have finished.
     done: u32,
@@ -38,28 +40,28 @@ pub(super) struct Progress {
     failed: Option<WcStatus>,
 }
 
-/// State that a queue pair keeps for its own requests.
+/// State of a queue pair for its own requests.
 #[derive(Debug)]
 pub(super) struct Requests {
     /// Sequence number (SN) of the next packet; the first is 1.
     next_sn: u32,
-    /// Version of the table of memory regions at which the complete scatter/gather list of the entry being submitted
-    /// was found valid; while the table has that version, the entry's packets are not checked again.
-    is_sound: Option<u64>,
+    /// Version of the table of memory regions with which the complete scatter/gather list of the entry being
+    /// submitted was found valid. As long as the table has this version, the entry's packets are not checked again.
+    checked_at_version: Option<u64>,
     ordering: FalconOrdering,
     errors: FalconErrors,
     /// Progress of the entries, indexed by send queue entry.
     pub(super) progress: Box<[Progress]>,
-    /// Tag of the transaction for which the peer was not ready.
+    /// Tag of the transaction for which the peer was not ready (RNR).
     refused: u64,
-    /// Number of consecutive RNR NACKs of that transaction; 0 when there is none.
+    /// Number of consecutive RNR NACKs of that transaction; 0 when there is no such transaction.
     times_refused: u32,
-    /// Time at which a peer that owes data is next checked for liveness: its request is acknowledged, so no other timer
-    /// would detect a dead peer.
+    /// Time of the next check whether a peer that still has to send data is alive: the requests are acknowledged, so
+    /// no other timer would detect its failure.
     pub(super) watch: Deadline,
-    /// Time since which a peer that owes data has been silent.
-    last_heard_at: Time,
-    /// Number of consecutive expirations of the watch since then.
+    /// Time since which the peer has been silent although it still has to send data.
+    last_response_at: Time,
+    /// Number of consecutive expirations of `watch` since then.
     silent_periods: u32,
 }
 
@@ -68,7 +70,7 @@ const fn tag(counter: u32, index: u32) -> u64 {
     (counter as u64) << 32 | index as u64
 }
 
-/// Returns entry and index of a tag.
+/// Returns the entry and the index of a tag.
 pub(super) const fn untag(tag: u64) -> (u32, u32) {
     ((tag >> 32) as u32, tag as u32)
 }
@@ -77,36 +79,36 @@ impl Requests {
     pub(super) fn new(entries: u32, shape: &FalconShape) -> Self {
         Self {
             next_sn: 1,
-            is_sound: None,
+            checked_at_version: None,
             ordering: shape.ordering,
             errors: shape.errors,
             progress: vec![Progress::default(); entries.max(1).next_power_of_two() as usize].into_boxed_slice(),
             refused: 0,
             times_refused: 0,
             watch: Deadline::NEVER,
-            last_heard_at: Time::ZERO,
+            last_response_at: Time::ZERO,
             silent_periods: 0,
         }
     }
 
-    fn place(&self, counter: u32) -> usize {
+    fn slot(&self, counter: u32) -> usize {
         counter as usize & (self.progress.len() - 1)
     }
 
     fn of(&mut self, counter: u32) -> &mut Progress {
-        let place = self.place(counter);
-        &mut self.progress[place]
+        let slot = self.slot(counter);
+        &mut self.progress[slot]
     }
 
     /// Returns the sequence number (SN) of the first packet of entry `counter`.
     fn first_sn(&self, counter: u32) -> u32 {
-        self.progress[self.place(counter)].first_sn
+        self.progress[self.slot(counter)].first_sn
     }
 
-    /// Records that the peer is alive at `now`, or owes no data from before `now`.
+    /// Records that the peer is alive at `now`, or that no data requested before `now` is outstanding.
     #[inline]
     pub(super) fn note_peer_alive(&mut self, now: Time) {
-        (self.last_heard_at, self.silent_periods) = (now, 0);
+        (self.last_response_at, self.silent_periods) = (now, 0);
     }
 }
 
@@ -116,9 +118,21 @@ pub(super) struct Submitted {
     /// True when some requests were submitted.
     pub(super) requests: bool,
     /// True when some responses were submitted.
-    pub(super) answers: bool,
-    /// Resource that the next item is blocked on: the attempt must be repeated when others free some.
-    pub(super) lack: Option<BlockedOn>,
+    pub(super) responses: bool,
+    /// Resource that the next request or response is blocked on: the attempt must be repeated when some of it is
+    /// freed.
+    pub(super) blocked_on: Option<BlockedOn>,
+}
+
+impl Submitted {
+    /// Returns the result of this attempt and a later one together.
+    pub(super) fn followed_by(self, later: Self) -> Self {
+        Self {
+            requests: self.requests || later.requests,
+            responses: self.responses || later.responses,
+            blocked_on: later.blocked_on,
+        }
+    }
 }
 
 impl Requests {
@@ -129,105 +143,133 @@ impl Requests {
         core: &mut Core,
         nic: &mut FalconNic,
         connection: &mut Connection,
+        mut scheduling: Option<&mut Scheduling>,
     ) -> Submitted {
-        let mut any = false;
+        let mut has_submitted = false;
         while verbs.send.queue.has_unsent() && verbs.head.state.sends() && verbs.send.known_failure.is_none() {
             let counter = verbs.send.queue.next;
-            let starts = verbs.send.queue.sent_of_next == 0;
-            if starts && let Err(reason) = verbs.send.may_begin(&verbs.head, verbs.send.start) {
-                if let Some(reason) = reason {
-                    core.count_wait(reason);
-                    if reason == WaitReason::ReadLimit && verbs.send.fetches_max == 0 {
-                        self.fail_entry(verbs, core, counter, WcStatus::LocalQpOperation);
-                    }
-                }
+            let starts_entry = verbs.send.queue.packets_sent_of_next == 0;
+            if starts_entry && !self.may_begin(verbs, core, counter) {
                 break;
             }
             if verbs.send.queue.get(counter).op.is_local() {
-                *self.of(counter) = Progress::default();
-                if let Err(status) = verbs.send.do_local(&verbs.head, core, counter) {
-                    self.fail_entry(verbs, core, counter, status);
-                    break;
+                if self.do_local_work(verbs, core, counter) {
+                    continue;
                 }
-                verbs.send.begin(counter, verbs.send.start, 0);
-                verbs.send.advance(0);
-                self.finish_entries(verbs, core, counter);
-                continue;
+                break;
+            }
+            if scheduling.as_mut().is_some_and(|scheduling| scheduling.holds(&verbs.head, core, Half::Requester)) {
+                break;
             }
             if connection.transactions().is_full() {
                 core.count_wait(WaitReason::Cap);
                 break;
             }
-            if starts {
+            if starts_entry {
                 let first_sn = self.next_sn;
                 *self.of(counter) = Progress { first_sn, ..Progress::default() };
                 let packets = verbs.send.queue.get(counter).packets;
-                // One sequence number for each packet (RDMA over Falcon 8.3.2): it identifies the entry at the target
-                // in which the packet waits.
+                // One sequence number for each packet (RDMA over Falcon 8.3.2): at the target, it identifies the
+                // table entry in which the packet waits.
                 verbs.send.begin(counter, verbs.send.start, packets);
                 connection.expect(packets);
-                self.is_sound = check_entry(verbs, core, counter);
+                self.checked_at_version = check_entry(verbs, core, counter);
             }
-            // When the complete list was valid, each part is valid too, until a region changes.
-            let is_sound = self.is_sound == Some(core.objects.mrs.version());
-            let Some(submission) = submission(verbs, core, counter, is_sound) else {
+            // If the complete list was valid, each part of it is valid too until a region changes.
+            let checked_at_version = self.checked_at_version == Some(core.objects.mrs.version());
+            let Some(submission) = submission(verbs, core, counter, checked_at_version) else {
                 self.fail_entry(verbs, core, counter, WcStatus::LocalProtection);
                 break;
             };
             if connection.submit(&mut nic.resources, &submission).is_err() {
-                if starts {
-                    verbs.send.put_back(counter, verbs.send.queue.get(counter).packets);
+                if starts_entry {
+                    verbs.send.revert_start(counter, verbs.send.queue.get(counter).packets);
                 }
                 core.count_wait(WaitReason::Window);
-                let lack = Some(lack_of(nic, connection, &submission));
-                return Submitted { requests: any, answers: false, lack };
+                let blocked_on = Some(missing_resource(nic, connection, &submission));
+                return Submitted { requests: has_submitted, responses: false, blocked_on };
             }
-            any = true;
+            has_submitted = true;
             self.next_sn = self.next_sn.wrapping_add(1);
             if verbs.send.queue.get(counter).op.is_fetch() {
-                self.watch_fetch(verbs, core.now, starts);
+                self.watch_fetch(verbs, core.now, starts_entry);
             }
             verbs.send.advance(1);
+            if let Some(scheduling) = &mut scheduling {
+                let has_work = verbs.send.queue.has_unsent();
+                scheduling.on_sent(&verbs.head, core, Half::Requester, submission.payload_len, has_work);
+            }
         }
-        Submitted { requests: any, answers: false, lack: None }
+        if let Some(scheduling) = scheduling {
+            scheduling.limiter.note_work(Half::Requester, verbs.send.queue.has_unsent());
+        }
+        Submitted { requests: has_submitted, responses: false, blocked_on: None }
     }
 
-    /// Arms the watch, because the peer will owe data; `starts` is true for the first transaction of an entry.
-    fn watch_fetch(&mut self, verbs: &Verbs, now: Time, starts: bool) {
-        if starts && verbs.send.fetches == 1 {
+    /// Returns whether entry `counter` may begin; otherwise the reason is counted, and an entry that never may fails.
+    fn may_begin(&mut self, verbs: &mut Verbs, core: &mut Core, counter: u32) -> bool {
+        let Err(reason) = verbs.send.may_begin(&verbs.head, verbs.send.start) else { return true };
+        if let Some(reason) = reason {
+            core.count_wait(reason);
+            if reason == WaitReason::ReadLimit && verbs.send.fetches_max == 0 {
+                self.fail_entry(verbs, core, counter, WcStatus::LocalQpOperation);
+            }
+        }
+        false
+    }
+
+    /// Executes entry `counter`, which needs no packet; returns whether it succeeded.
+    fn do_local_work(&mut self, verbs: &mut Verbs, core: &mut Core, counter: u32) -> bool {
+        *self.of(counter) = Progress::default();
+        if let Err(status) = verbs.send.do_local(&verbs.head, core, counter) {
+            self.fail_entry(verbs, core, counter, status);
+            return false;
+        }
+        verbs.send.begin(counter, verbs.send.start, 0);
+        verbs.send.advance(0);
+        self.finish_entries(verbs, core, counter);
+        true
+    }
+
+    /// Arms `watch`, because the peer will have to send data; `starts_entry` is `true` for the first transaction of an
+    /// entry.
+    fn watch_fetch(&mut self, verbs: &Verbs, now: Time, starts_entry: bool) {
+        if starts_entry && verbs.send.fetches == 1 {
             self.note_peer_alive(now);
         }
         if !self.watch.is_set() {
-            self.watch = Deadline::after(now, verbs.head.transport.response_patience);
+            self.watch = Deadline::after(now, verbs.head.transport.response_timeout);
         }
     }
 
-    /// Returns the headers of the transaction with `tag`, each time its packet is sent. For an entry that no longer
-    /// exists, the headers have no valid content: a Pull may be retransmitted when its data has already arrived, and
-    /// its target uses only its number; and in place of a Push of a failed queue pair that still responds, a Resync is
-    /// sent, whatever this returns (`drive.rs`).
+    /// Returns the headers of the transaction with `tag`; called each time its packet is sent. For an entry that no
+    /// longer exists, the headers have no valid content: a Pull may be retransmitted after its data has arrived, and
+    /// the target then uses only its number; a Push of a failed queue pair that still responds is replaced by a
+    /// Resync, so its headers are not sent (`drive.rs`).
     #[inline(always)]
     pub(super) fn headers(&self, verbs: &Verbs, tag: u64) -> Header {
         let (counter, index) = untag(tag);
-        if !verbs.send.owns(counter) {
-            let (reth, sink, none) = (Reth::default(), SinkTag::default(), rnic_base::Serial::new(0));
-            let operation = Operation::ReadRequest { reth, rmsn: none, sink };
+        if !verbs.send.is_pending(counter) {
+            let (reth, sink, placeholder) = (Reth::default(), SinkTag::default(), rnic_base::Serial::new(0));
+            let operation = Operation::ReadRequest { reth, rmsn: placeholder, sink };
             return Header {
                 dest_qpn: verbs.head.dest_qpn,
-                sn: none,
+                sn: placeholder,
                 solicited: false,
                 complete_in_error: false,
                 operation,
             };
         }
         let wqe = verbs.send.queue.get(counter);
-        let place = place_of(&verbs.head, wqe, index);
+        let location = position_of(&verbs.head, wqe, index);
         Header {
             dest_qpn: verbs.head.dest_qpn,
             sn: self.packet_sn(counter, index),
-            solicited: place.position.ends() && wqe.flags.contains(SendFlags::SOLICITED) && wqe.op.consumes_receive(),
+            solicited: location.position.ends()
+                && wqe.flags.contains(SendFlags::SOLICITED)
+                && wqe.op.consumes_receive(),
             complete_in_error: false,
-            operation: header::operation(wqe, verbs.send.queue.sges(counter), &place),
+            operation: header::operation(wqe, verbs.send.queue.sges(counter), &location),
         }
     }
 
@@ -240,7 +282,7 @@ impl Requests {
     /// Handles the completion of a transaction of this queue pair.
     pub(super) fn end_transaction(&mut self, verbs: &mut Verbs, core: &mut Core, completion: &Completion) {
         let (counter, _) = untag(completion.tag);
-        if !verbs.head.state.sends() || !verbs.send.owns(counter) {
+        if !verbs.head.state.sends() || !verbs.send.is_pending(counter) {
             return;
         }
         if self.refused == completion.tag {
@@ -258,8 +300,8 @@ impl Requests {
     pub(super) fn fail_entry(&mut self, verbs: &mut Verbs, core: &mut Core, counter: u32, status: WcStatus) {
         let progress = self.of(counter);
         progress.failed.get_or_insert(status);
-        let alone = self.errors == FalconErrors::CompleteInError && is_remote(status);
-        if !alone {
+        let fails_alone = self.errors == FalconErrors::CompleteInError && is_remote(status);
+        if !fails_alone {
             verbs.send.mark_failed(counter, status);
         }
         self.finish_entries(verbs, core, counter);
@@ -269,7 +311,7 @@ impl Requests {
     pub(super) fn finish_entries(&mut self, verbs: &mut Verbs, core: &mut Core, counter: u32) {
         let head = verbs.send.queue.head;
         if self.ordering == FalconOrdering::Unordered {
-            self.finish_alone(verbs, core, counter);
+            self.finish_unordered(verbs, core, counter);
         }
         while verbs.send.queue.head != verbs.send.queue.tail {
             let counter = verbs.send.queue.head;
@@ -292,8 +334,8 @@ impl Requests {
         }
     }
 
-    /// Without order: completes entry `counter` when it is finished, whatever the state of the entries before it.
-    fn finish_alone(&mut self, verbs: &mut Verbs, core: &mut Core, counter: u32) {
+    /// On an unordered connection: completes entry `counter` if it is finished, regardless of the entries before it.
+    fn finish_unordered(&mut self, verbs: &mut Verbs, core: &mut Core, counter: u32) {
         let queue = &verbs.send.queue;
         let wqe = queue.get(counter);
         let is_handed_in = counter.wrapping_sub(queue.head) < queue.next.wrapping_sub(queue.head);
@@ -318,23 +360,23 @@ impl Requests {
     }
 
     /// Handles an RNR NACK for the transaction with `tag`. Consecutive RNR NACKs are counted only for the oldest
-    /// transaction: on an ordered connection those behind it are refused with it.
+    /// transaction: on an ordered connection, the transactions after it are refused together with it.
     pub(super) fn on_rnr_nack(&mut self, verbs: &mut Verbs, core: &mut Core, tag: u64) {
         verbs.stats.rnr_naks += 1;
         let (counter, _) = untag(tag);
-        if !verbs.head.state.sends() || !verbs.send.owns(counter) {
+        if !verbs.head.state.sends() || !verbs.send.is_pending(counter) {
             return;
         }
         let head = verbs.send.queue.head;
         let age = |tag: u64| (untag(tag).0.wrapping_sub(head), untag(tag).1);
-        let times = match self.times_refused {
+        let rnr_nacks = match self.times_refused {
             0 => 1,
-            times if self.refused == tag => times + 1,
+            rnr_nacks if self.refused == tag => rnr_nacks + 1,
             _ if age(self.refused) < age(tag) => return,
             _ => 1,
         };
-        (self.refused, self.times_refused) = (tag, times);
-        if verbs.send.exceeds_rnr_retry(times) {
+        (self.refused, self.times_refused) = (tag, rnr_nacks);
+        if verbs.send.exceeds_rnr_retry(rnr_nacks) {
             self.fail_entry(verbs, core, counter, WcStatus::RnrRetryExceeded);
         }
     }
@@ -343,13 +385,14 @@ impl Requests {
     /// fail: the peer has refused it, but has not yet acknowledged the Resync that follows.
     pub(super) fn known_failure(send: &SendHalf, connection: &Connection) -> Option<WcStatus> {
         let head = send.queue.head;
-        let is_heads = |tag: u64| untag(tag).0 == head && send.owns(head);
-        let failure = connection.transactions().known_failure(is_heads)?;
+        let belongs_to_head = |tag: u64| untag(tag).0 == head && send.is_pending(head);
+        let failure = connection.transactions().known_failure(belongs_to_head)?;
         (send.queue.get(head).state != WqeState::Completed).then(|| status_of(&failure))
     }
 
-    /// Handles a peer that owes data, has acknowledged everything else, and has been silent for long. The watch is not
-    /// moved when a packet of the peer is received: the time since then is checked when it expires.
+    /// Detects a peer that still has to send data, has acknowledged all packets, and has been silent for a long time.
+    /// `watch` is not moved when a packet is received from the peer; when it expires, the time since that packet is
+    /// checked.
     pub(super) fn watch_target(&mut self, verbs: &mut Verbs, core: &mut Core, connection: &Connection) {
         if !self.watch.is_due(core.now) {
             return;
@@ -358,43 +401,43 @@ impl Requests {
             (self.watch, self.silent_periods) = (Deadline::NEVER, 0);
             return;
         }
-        let patience = verbs.head.transport.response_patience;
-        if core.now.since(self.last_heard_at) < patience {
-            self.watch = Deadline::after(self.last_heard_at, patience);
+        let silence_max = verbs.head.transport.response_timeout;
+        if core.now.since(self.last_response_at) < silence_max {
+            self.watch = Deadline::after(self.last_response_at, silence_max);
             return;
         }
-        let waits = connection.delivery().is_quiet();
-        self.silent_periods = if waits { self.silent_periods + 1 } else { 0 };
-        self.watch = Deadline::after(core.now, patience);
+        let is_waiting = connection.delivery().all_acknowledged();
+        self.silent_periods = if is_waiting { self.silent_periods + 1 } else { 0 };
+        self.watch = Deadline::after(core.now, silence_max);
         if self.silent_periods > verbs.send.retry_count() {
             verbs.complete_failed_head(core, WcStatus::RetryExceeded);
         }
     }
 }
 
-/// Returns the version of the table of regions at which the complete memory of entry `counter` is valid for its keys;
-/// `None` when it is not.
+/// Returns the version of the table of regions with which the keys of entry `counter` cover all its local memory;
+/// `None` when they do not.
 fn check_entry(verbs: &Verbs, core: &mut Core, counter: u32) -> Option<u64> {
     let wqe = verbs.send.queue.get(counter);
-    let is_sound = wqe.op.is_fetch() || verbs.send.gather(&verbs.head, core, counter, 0, wqe.length);
-    is_sound.then(|| core.objects.mrs.version())
+    let checked_at_version = wqe.op.is_fetch() || verbs.send.gather(&verbs.head, core, counter, 0, wqe.length);
+    checked_at_version.then(|| core.objects.mrs.version())
 }
 
-/// Returns the next transaction of the entry at `queue.next`; `None` when its local memory is not valid for its keys,
-/// which is not checked when it `is_sound`. Its headers are requested when it is sent.
+/// Returns the next transaction of the entry at `queue.next`; `None` when the keys do not cover its local memory,
+/// which is not checked if `checked_at_version`. The transaction layer requests the headers when it sends the packet.
 #[inline(always)]
-fn submission(verbs: &Verbs, core: &mut Core, counter: u32, is_sound: bool) -> Option<Submission> {
+fn submission(verbs: &Verbs, core: &mut Core, counter: u32, checked_at_version: bool) -> Option<Submission> {
     let wqe = verbs.send.queue.get(counter);
-    let index = verbs.send.queue.sent_of_next;
-    let place = place_of(&verbs.head, wqe, index);
-    let payload_len = if wqe.op.is_fetch() { 0 } else { place.part };
-    if !is_sound && !verbs.send.gather(&verbs.head, core, counter, place.offset, payload_len) {
+    let index = verbs.send.queue.packets_sent_of_next;
+    let location = position_of(&verbs.head, wqe, index);
+    let payload_len = if wqe.op.is_fetch() { 0 } else { location.part };
+    if !checked_at_version && !verbs.send.gather(&verbs.head, core, counter, location.offset, payload_len) {
         return None;
     }
     let (kind, length) = if wqe.op.is_fetch() {
-        (Kind::Pull, answer_len(wqe.op, place.part))
+        (Kind::Pull, response_len(wqe.op, location.part))
     } else {
-        (Kind::Push, header::operation(wqe, &[], &place).request_len(payload_len))
+        (Kind::Push, header::operation(wqe, &[], &location).request_len(payload_len))
     };
     // The receive that a Send needs is consumed by its first packet.
     let continues = index > 0 && wqe.op.is_send();
@@ -403,15 +446,15 @@ fn submission(verbs: &Verbs, core: &mut Core, counter: u32, is_sound: bool) -> O
 
 /// Returns the position of transaction `index` of `wqe` in its message.
 #[inline(always)]
-fn place_of(head: &Head, wqe: &SendWqe, index: u32) -> header::PacketPlace {
+fn position_of(head: &Head, wqe: &SendWqe, index: u32) -> header::MessagePosition {
     let mtu = head.mtu();
     let offset = index * mtu;
     let (position, part) = (Position::of(index, wqe.packets), (wqe.length - offset).min(mtu));
-    header::PacketPlace { index, position, offset, part }
+    header::MessagePosition { index, position, offset, part }
 }
 
-/// Returns the length in bytes of the response to a Pull, which its request announces.
-fn answer_len(op: WqeOp, part: u32) -> u32 {
+/// Returns the length in bytes of the response to a Pull, as announced in the request.
+fn response_len(op: WqeOp, part: u32) -> u32 {
     if op.is_atomic() {
         Operation::AtomicResponse { original: 0, sink: SinkTag::default() }.request_len(0)
     } else {
@@ -419,18 +462,18 @@ fn answer_len(op: WqeOp, part: u32) -> u32 {
     }
 }
 
-/// Returns whether the status was reported by the peer, so that the queue pair can continue.
+/// Returns `true` if the status was reported by the peer, in which case the queue pair can continue.
 const fn is_remote(status: WcStatus) -> bool {
     matches!(status, WcStatus::RemoteInvalidRequest | WcStatus::RemoteAccess | WcStatus::RemoteOperational)
 }
 
 /// Returns the resource that a request which could not be submitted waits for.
 #[cold]
-fn lack_of(nic: &FalconNic, connection: &Connection, submission: &Submission) -> BlockedOn {
+fn missing_resource(nic: &FalconNic, connection: &Connection, submission: &Submission) -> BlockedOn {
     let transactions = connection.transactions();
     if transactions.requests_exceed_share(&nic.resources) {
         BlockedOn::Share
-    } else if submission.continues && transactions.holds_nothing() {
+    } else if submission.continues && transactions.holds_no_resources() {
         BlockedOn::Reserve
     } else {
         BlockedOn::Request
@@ -451,25 +494,26 @@ fn status_of(completion: &Completion) -> WcStatus {
     }
 }
 
-/// Returns the status of a fetch whose response the target gave up sending. When no packet of the response arrived,
-/// verbs calls this exceeded retries, regardless of which end counts them: with the RoCE family the requester counts,
-/// for responses too.
+/// Returns the status of a Read or atomic for which the target has stopped sending the response. If the target's
+/// attempts are exhausted, the verbs status is exceeded retries, although here the target counts them: with the RoCE
+/// family, the requester counts the retries for responses too.
 fn status_of_resync(code: u8) -> WcStatus {
     match ResyncCode::from_code(code) {
         Some(ResyncCode::RetransmissionExhausted | ResyncCode::TransactionTimeout) => WcStatus::RetryExceeded,
-        // The target's memory was no longer valid when the data was to be sent (`serve.rs`).
+        // The target's memory was no longer valid when the target was about to send the data (`serve.rs`).
         Some(ResyncCode::LocalXlr) => WcStatus::RemoteAccess,
         _ => WcStatus::RemoteOperational,
     }
 }
 
-/// Checks an entry of a queue pair on Falcon: without order, a message that consumes a receive must be one packet.
+/// Checks a send queue entry of a Falcon queue pair: on an unordered connection, a message that consumes a receive
+/// must fit into one packet.
 #[cold]
 #[inline(never)]
 pub(crate) fn check_order(head: &Head, wqe: &SendWqe) -> Result<(), PostError> {
     let is_unordered = head.transport.falcon().is_some_and(|shape| shape.ordering == FalconOrdering::Unordered);
-    let is_alone = matches!(wqe.op, WqeOp::Write | WqeOp::Read) || wqe.op.is_atomic();
-    if is_unordered && !is_alone && wqe.packets > 1 {
+    let needs_no_order = matches!(wqe.op, WqeOp::Write | WqeOp::Read) || wqe.op.is_atomic();
+    if is_unordered && !needs_no_order && wqe.packets > 1 {
         return Err(PostError::TooLongWithoutOrder { bytes: wqe.length, mtu: head.mtu() });
     }
     Ok(())

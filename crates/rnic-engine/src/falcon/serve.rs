@@ -1,16 +1,16 @@
 //! Processing of the peer's requests.
 //!
-//! On an ordered connection each request is checked, placed and executed when the transaction layer delivers it in
-//! order, exactly as RoCE's responder does in order. With weak order it is checked and placed when it arrives, and
-//! executed when everything before it has been executed, exactly as IRN's responder does; requests that fail at
-//! execution are refused then, and so are requests that failed their checks when they arrived out of order: errors stay
-//! in order. Without order everything happens on arrival.
+//! On an ordered connection, each request is checked, placed and executed when the transaction layer delivers it in
+//! order, exactly as RoCE's responder does in order. With weak order, a request is checked and placed when it
+//! arrives, and executed when all requests before it have been executed, exactly as IRN's responder does. A request
+//! that fails at execution is refused at that time, and so is one that failed its checks when it arrived out of
+//! order, so that errors are reported in order. Without order, requests are checked, placed and executed on arrival.
 //!
-//! No request is refused because of missing resources here: an accepted Pull waits for space for its response (F-8, and
-//! RDMA over Falcon 6.5).
+//! This module never refuses a request for lack of resources: an accepted Pull waits for space for its response (F-8,
+//! and RDMA over Falcon 6.5).
 
 use rnic_base::{LazyQueue, Seq};
-use rnic_falcon::transaction::{Answer, PushReply, Request};
+use rnic_falcon::transaction::{PullResponse, PushReply, Request};
 use rnic_nvme::PeerError;
 use rnic_policy::{FalconErrors, FalconOrdering, FalconShape};
 use rnic_wire::falcon::rdma::{Header, Operation, SinkTag};
@@ -30,29 +30,30 @@ use crate::wq::{RecvDone, RecvTail};
 const INVALID: Refusal = Refusal::Nak(NakCode::InvalidRequest);
 const DENIED: Refusal = Refusal::Nak(NakCode::RemoteAccessError);
 
-/// State that a queue pair keeps for its peer's requests.
+/// State of a queue pair for its peer's requests.
 #[derive(Debug)]
 pub(super) struct Serving {
     ordering: FalconOrdering,
     errors: FalconErrors,
-    /// Number of the request that is executed next, where there is an order.
+    /// Number of the request to be executed next, unless the connection is unordered.
     expected: Seq,
-    /// Number of entries of the tables; request numbers are taken modulo this.
-    places: usize,
-    /// Location of the data of answered Reads, by request; allocated with the first.
+    /// Number of entries of the tables; the index of a request is its number modulo this.
+    requests_max: usize,
+    /// Location of the data of Reads that have been answered, by request; allocated with the first Read.
     sources: Box<[Source]>,
     /// Responses that wait for resources.
-    pub(super) pending: LazyQueue<(Rsn, Answer)>,
-    /// With weak order: requests that cannot be executed yet; allocated with the first.
-    turns: Box<[Turn]>,
-    /// With weak order: results of Pushes that have been executed in turn: an acknowledgement, or a refusal.
+    pub(super) pending: LazyQueue<(Rsn, PullResponse)>,
+    /// With weak order: requests that cannot be executed yet; allocated with the first request.
+    deferred_actions: Box<[DeferredAction]>,
+    /// With weak order: results of Pushes that have been executed in order: an acknowledgement, or a refusal.
     pub(super) settled: LazyQueue<(Rsn, Option<NackCode>)>,
-    /// With `errors=verbs`: set when the peer has sent a Resync for one of its requests, so its queue pair is in error.
-    /// No request after that is executed; the local queue pair stays as it is until it detects the failure itself.
+    /// With `errors=verbs`: `true` if the peer has sent a Resync for one of its requests, which means that its queue
+    /// pair is in error. No request after that is executed; the local queue pair keeps its state until it detects the
+    /// failure itself.
     abandoned: bool,
     /// Code with which the rest of the current message is refused, because its first part was refused.
     refusing: Option<NakCode>,
-    /// With weak order: set when the receive of the current message has already completed in error.
+    /// With weak order: `true` if the receive of the current message has already completed in error.
     has_failed_receive: bool,
 }
 
@@ -63,38 +64,38 @@ struct Source {
     rkey: u32,
 }
 
-/// Action for a request when everything before it has been executed.
+/// Action for a request at the time when all requests before it have been executed.
 #[derive(Clone, Copy, Debug, Default)]
-enum Turn {
+enum DeferredAction {
     /// The request has not arrived.
     #[default]
     Blank,
-    /// No action: the data has been placed.
+    /// No action, because the data has been placed and the message does not end here.
     Quiet,
-    /// A message ends.
+    /// The request is the last one of a message.
     Ends {
-        /// True when the message consumes a receive; then the request is acknowledged only when executed.
+        /// True when the message consumes a receive; the request is then acknowledged only when it is executed.
         consumes: bool,
     },
     /// The request failed its checks on arrival.
     Refused { code: NakCode, ends: bool, consumes: bool },
-    /// The peer has given up the request.
+    /// The peer has abandoned the request.
     Passed,
     /// A Read or atomic.
     Pull { header: Header, length: u16 },
 }
 
 impl Serving {
-    /// Returns the state for `places` requests that can be distinguished; the first is `expected`.
-    pub(super) fn new(places: u32, shape: &FalconShape, expected: Seq) -> Self {
+    /// Returns the state for up to `requests_max` concurrent requests, of which the first has the number `expected`.
+    pub(super) fn new(requests_max: u32, shape: &FalconShape, expected: Seq) -> Self {
         Self {
             ordering: shape.ordering,
             errors: shape.errors,
             expected,
-            places: places as usize,
+            requests_max: requests_max as usize,
             sources: Box::default(),
             pending: LazyQueue::new(),
-            turns: Box::default(),
+            deferred_actions: Box::default(),
             settled: LazyQueue::new(),
             abandoned: false,
             refusing: None,
@@ -109,31 +110,33 @@ impl Serving {
 
     fn source(&mut self, rsn: Rsn) -> &mut Source {
         if self.sources.is_empty() {
-            self.sources = vec![Source::default(); self.places].into_boxed_slice();
+            self.sources = vec![Source::default(); self.requests_max].into_boxed_slice();
         }
-        &mut self.sources[rsn.value() as usize & (self.places - 1)]
+        &mut self.sources[rsn.value() as usize & (self.requests_max - 1)]
     }
 
-    /// Returns whether results or responses wait to be passed on; responses may also wait for resources.
+    /// Returns `true` if results or responses wait to be passed to the transaction layer; responses may also wait for
+    /// resources.
     #[inline]
     pub(super) fn has_replies(&self) -> bool {
         !self.settled.is_empty() || !self.pending.is_empty()
     }
 
-    /// Queues a response that waits for resources: at most as many can wait as there can be requests.
-    fn wait(&mut self, rsn: Rsn, answer: Answer) {
-        self.pending.made_for(self.places).push_back((rsn, answer));
+    /// Queues a response that waits for resources: the number of waiting responses is bounded by the number of
+    /// concurrent requests.
+    fn queue_response(&mut self, rsn: Rsn, answer: PullResponse) {
+        self.pending.get_or_allocate(self.requests_max).push_back((rsn, answer));
     }
 
     fn settle(&mut self, rsn: Rsn, refused: Option<NackCode>) {
-        self.settled.made_for(self.places).push_back((rsn, refused));
+        self.settled.get_or_allocate(self.requests_max).push_back((rsn, refused));
     }
 
-    fn turn(&mut self, rsn: Rsn) -> &mut Turn {
-        if self.turns.is_empty() {
-            self.turns = vec![Turn::Blank; self.places].into_boxed_slice();
+    fn deferred(&mut self, rsn: Rsn) -> &mut DeferredAction {
+        if self.deferred_actions.is_empty() {
+            self.deferred_actions = vec![DeferredAction::Blank; self.requests_max].into_boxed_slice();
         }
-        &mut self.turns[rsn.value() as usize & (self.places - 1)]
+        &mut self.deferred_actions[rsn.value() as usize & (self.requests_max - 1)]
     }
 }
 
@@ -146,7 +149,7 @@ fn starts(headers: &Headers) -> bool {
 
 impl Serving {
     /// Processes a Push that the transaction layer delivers.
-    pub(super) fn take_push<D: Dma>(
+    pub(super) fn on_push<D: Dma>(
         &mut self,
         verbs: &mut Verbs,
         core: &mut Core,
@@ -159,9 +162,9 @@ impl Serving {
         let header = match request.ulp {
             Ulp::Rdma(header) => header,
             Ulp::Nvme(_) => {
-                // The peer treats this queue pair as one for NVMe: the Push is answered with an error, and the queue
-                // pair continues.
-                self.pass_turn(verbs, core, request.rsn, dma);
+                // The peer treats this queue pair as one for NVMe. The Push is answered with an error, and the queue
+                // pair continues to operate.
+                self.skip_deferred(verbs, core, request.rsn, dma);
                 return PushReply::CompleteInError(PeerError::NoNvme.code());
             }
             Ulp::None => return self.refuse_header(verbs, core, request, (true, false), dma),
@@ -169,7 +172,7 @@ impl Serving {
         if !verbs.head.state.receives() {
             return PushReply::InvalidCid;
         }
-        let ends = header::ends(&header);
+        let ends = header::ends_and_consumes_receive(&header);
         if header.dest_qpn != verbs.head.number {
             return match self.ordering {
                 FalconOrdering::Weak => self.refuse_header(verbs, core, request, ends, dma),
@@ -183,21 +186,21 @@ impl Serving {
         let Some(packet) = header::request(&header, request.payload_len, verbs.head.mtu()) else {
             return self.refuse_header(verbs, core, request, ends, dma);
         };
-        let taken = match self.ordering {
+        let accepted = match self.ordering {
             FalconOrdering::Ordered => self.push_ordered(verbs, core, &packet, ends.0, dma),
             FalconOrdering::Weak => return self.push_weak(verbs, core, request.rsn, &packet, ends, dma),
-            FalconOrdering::Unordered => self.push_alone(verbs, core, &packet, dma),
+            FalconOrdering::Unordered => self.push_unordered(verbs, core, &packet, dma),
         };
-        match taken {
+        match accepted {
             Ok(()) => PushReply::Done,
-            Err(Refusal::NotReady) => self.put_off(verbs, core),
+            Err(Refusal::NotReady) => self.defer(verbs, core),
             Err(Refusal::Nak(code)) => self.refuse_push(verbs, core, code),
         }
     }
 
-    /// Refuses a Push with invalid headers; `ends` and `consumes` state whether a message ends with it and would
-    /// consume a receive. With weak order it is refused in its turn, like all others, because the requests behind it
-    /// wait for that.
+    /// Refuses a Push with invalid headers; `ends` and `consumes` state whether it is the last one of a message and
+    /// whether it would consume a receive. With weak order, it is refused in order, as all requests are, because the
+    /// requests after it wait for that.
     fn refuse_header<D: Dma>(
         &mut self,
         verbs: &mut Verbs,
@@ -210,20 +213,20 @@ impl Serving {
         if self.ordering != FalconOrdering::Weak {
             return self.refuse_push(verbs, core, code);
         }
-        *self.turn(request.rsn) = Turn::Refused { code, ends, consumes };
-        self.take_turns(verbs, core, dma);
+        *self.deferred(request.rsn) = DeferredAction::Refused { code, ends, consumes };
+        self.execute_deferred(verbs, core, dma);
         PushReply::Later
     }
 
-    /// With weak order: marks `rsn` as passed, so that the requests behind it need not wait for it.
-    fn pass_turn<D: Dma>(&mut self, verbs: &mut Verbs, core: &mut Core, rsn: Rsn, dma: &mut D) {
+    /// With weak order: marks `rsn` as skipped, so that the requests after it need not wait for it.
+    fn skip_deferred<D: Dma>(&mut self, verbs: &mut Verbs, core: &mut Core, rsn: Rsn, dma: &mut D) {
         if self.ordering == FalconOrdering::Weak {
-            *self.turn(rsn) = Turn::Passed;
-            self.take_turns(verbs, core, dma);
+            *self.deferred(rsn) = DeferredAction::Passed;
+            self.execute_deferred(verbs, core, dma);
         }
     }
 
-    fn put_off(&self, verbs: &mut Verbs, core: &mut Core) -> PushReply {
+    fn defer(&self, verbs: &mut Verbs, core: &mut Core) -> PushReply {
         core.stats.rnr_naks_sent += 1;
         verbs.stats.rnr_naks_sent += 1;
         PushReply::NotReady(verbs.head.min_rnr_timer)
@@ -255,17 +258,17 @@ impl Serving {
             _ => self.refusing = None,
         }
         let seq = self.expected;
-        let taken = verbs.recv.take(&verbs.head, core, (self.expected, seq), packet, dma);
-        let taken = taken.and_then(|()| self.execute(verbs, core, packet).map_err(Refusal::Nak));
-        if let Err(Refusal::Nak(code)) = taken {
+        let accepted = verbs.recv.take(&verbs.head, core, (self.expected, seq), packet, dma);
+        let accepted = accepted.and_then(|()| self.execute(verbs, core, packet).map_err(Refusal::Nak));
+        if let Err(Refusal::Nak(code)) = accepted {
             verbs.recv.message = Message::None;
             self.refusing = (!ends).then_some(code);
-            verbs.recv.unpark();
+            verbs.recv.withdraw_deferred();
         }
-        taken
+        accepted
     }
 
-    /// Executes the expected packet, which has just been accepted, and expects the next one.
+    /// Executes the expected packet, which has just been accepted, and advances to the next one.
     fn execute(&mut self, verbs: &mut Verbs, core: &mut Core, packet: &Packet) -> Result<(), NakCode> {
         let (ends, consumes) = match packet.headers {
             Headers::Send { position, .. } => (position.ends(), true),
@@ -291,49 +294,49 @@ impl Serving {
         let seq = rsn.extend(self.expected);
         let oldest = verbs.recv.queue.head;
         let accepted = verbs.recv.take(&verbs.head, core, (self.expected, seq), packet, dma);
-        // In order, a receive that cannot hold its message fails immediately.
+        // When the packet is in order, a receive that is too small for its message fails immediately.
         self.has_failed_receive |= verbs.recv.queue.head != oldest;
-        let (turn, reply) = match accepted {
-            Ok(()) if !ends => (Turn::Quiet, PushReply::Done),
-            Ok(()) => (Turn::Ends { consumes }, if consumes { PushReply::Later } else { PushReply::Done }),
-            Err(Refusal::NotReady) => return self.put_off(verbs, core),
-            Err(Refusal::Nak(code)) => (Turn::Refused { code, ends, consumes }, PushReply::Later),
+        let (action, reply) = match accepted {
+            Ok(()) if !ends => (DeferredAction::Quiet, PushReply::Done),
+            Ok(()) => (DeferredAction::Ends { consumes }, if consumes { PushReply::Later } else { PushReply::Done }),
+            Err(Refusal::NotReady) => return self.defer(verbs, core),
+            Err(Refusal::Nak(code)) => (DeferredAction::Refused { code, ends, consumes }, PushReply::Later),
         };
         if seq > self.expected {
-            core.stats.packets_early += 1;
+            core.stats.packets_out_of_order += 1;
         }
-        *self.turn(rsn) = turn;
-        self.take_turns(verbs, core, dma);
+        *self.deferred(rsn) = action;
+        self.execute_deferred(verbs, core, dma);
         reply
     }
 
-    /// With weak order: executes all requests whose turn has come.
-    pub(super) fn take_turns<D: Dma>(&mut self, verbs: &mut Verbs, core: &mut Core, dma: &mut D) {
+    /// With weak order: executes all requests that are next in order.
+    pub(super) fn execute_deferred<D: Dma>(&mut self, verbs: &mut Verbs, core: &mut Core, dma: &mut D) {
         while verbs.head.state.receives() && !self.abandoned {
             let seq = self.expected;
             let rsn: Rsn = seq.wire();
-            match std::mem::take(self.turn(rsn)) {
-                Turn::Blank => return,
-                Turn::Quiet => {}
-                Turn::Passed => {
+            match std::mem::take(self.deferred(rsn)) {
+                DeferredAction::Blank => return,
+                DeferredAction::Quiet => {}
+                DeferredAction::Passed => {
                     self.abandoned = self.errors == FalconErrors::Verbs;
                     verbs.recv.message_start = seq + 1;
                 }
-                Turn::Pull { header, length } => {
-                    let answer = self.answer_to(verbs, core, rsn, &header, length, dma);
-                    self.wait(rsn, answer);
+                DeferredAction::Pull { header, length } => {
+                    let answer = self.response_to(verbs, core, rsn, &header, length, dma);
+                    self.queue_response(rsn, answer);
                     verbs.recv.message_start = seq + 1;
                 }
-                Turn::Refused { code, ends, consumes } => {
-                    self.refuse_in_turn(verbs, core, rsn, Turn::Refused { code, ends, consumes });
+                DeferredAction::Refused { code, ends, consumes } => {
+                    self.refuse_deferred(verbs, core, rsn, DeferredAction::Refused { code, ends, consumes });
                 }
-                Turn::Ends { consumes } => self.end_in_turn(verbs, core, rsn, consumes),
+                DeferredAction::Ends { consumes } => self.end_deferred(verbs, core, rsn, consumes),
             }
             self.expected += 1;
         }
     }
 
-    fn end_in_turn(&mut self, verbs: &mut Verbs, core: &mut Core, rsn: Rsn, consumes: bool) {
+    fn end_deferred(&mut self, verbs: &mut Verbs, core: &mut Core, rsn: Rsn, consumes: bool) {
         let seq = self.expected;
         let done = match self.refusing {
             Some(code) => Err(code),
@@ -342,13 +345,13 @@ impl Serving {
         match done {
             Ok(()) if consumes => self.settle(rsn, None),
             Ok(()) => {}
-            Err(code) => self.refuse_in_turn(verbs, core, rsn, Turn::Refused { code, ends: true, consumes }),
+            Err(code) => self.refuse_deferred(verbs, core, rsn, DeferredAction::Refused { code, ends: true, consumes }),
         }
     }
 
-    /// With weak order: refuses a packet whose turn has come, and the rest of its message with it.
-    fn refuse_in_turn(&mut self, verbs: &mut Verbs, core: &mut Core, rsn: Rsn, turn: Turn) {
-        let Turn::Refused { code, ends, consumes } = turn else { return };
+    /// With weak order: refuses the packet that is next in order, and with it the rest of its message.
+    fn refuse_deferred(&mut self, verbs: &mut Verbs, core: &mut Core, rsn: Rsn, action: DeferredAction) {
+        let DeferredAction::Refused { code, ends, consumes } = action else { return };
         let code = self.refusing.unwrap_or(code);
         let ulp = header::code_of(code);
         if self.errors == FalconErrors::Verbs {
@@ -366,8 +369,9 @@ impl Serving {
         }
     }
 
-    /// Without order: processes a packet that is a complete message, or a part of a Write that needs no other.
-    fn push_alone<D: Dma>(
+    /// Without order: processes a packet that is a complete message, or a part of a Write, which does not depend on
+    /// the other parts.
+    fn push_unordered<D: Dma>(
         &mut self,
         verbs: &mut Verbs,
         core: &mut Core,
@@ -387,18 +391,18 @@ impl Serving {
                 verbs.head.place_remote(core, reth.va, reth.rkey, len, dma)?;
                 let (tail, solicited) = (RecvTail::WriteImm(word), packet.flags.solicited);
                 let done = RecvDone { last: self.expected, byte_len: len, tail, solicited };
-                verbs.recv.complete_alone(&verbs.head, core, counter, &done);
+                verbs.recv.complete_unordered(&verbs.head, core, counter, &done);
                 Ok(())
             }
             Headers::Send { position: Position::Only, tail, .. } => {
                 verbs.head.check_payload(Position::Only, len)?;
-                self.send_alone(verbs, core, len, tail, packet.flags.solicited, dma)
+                self.send_unordered(verbs, core, len, tail, packet.flags.solicited, dma)
             }
             _ => Err(INVALID),
         }
     }
 
-    fn send_alone<D: Dma>(
+    fn send_unordered<D: Dma>(
         &mut self,
         verbs: &mut Verbs,
         core: &mut Core,
@@ -432,31 +436,32 @@ impl Serving {
             }
         };
         let done = RecvDone { last: self.expected, byte_len: len, tail, solicited };
-        verbs.recv.complete_alone(&verbs.head, core, counter, &done);
+        verbs.recv.complete_unordered(&verbs.head, core, counter, &done);
         Ok(())
     }
 
     /// Processes a Pull that the transaction layer delivers.
-    pub(super) fn take_pull<D: Dma>(&mut self, verbs: &mut Verbs, core: &mut Core, request: &Request, dma: &mut D) {
+    pub(super) fn on_pull<D: Dma>(&mut self, verbs: &mut Verbs, core: &mut Core, request: &Request, dma: &mut D) {
         verbs.recv.note_first_packet(&verbs.head, core);
         let Ulp::Rdma(header) = request.ulp else {
-            // NVMe has a response for this case. A Pull without headers gets a response without headers.
-            let nothing = Answer { payload_len: 0, length: 0, ulp: request.ulp };
-            let answer = rnic_nvme::answer_of_none(request).unwrap_or(nothing);
-            self.wait(request.rsn, answer);
-            return self.pass_turn(verbs, core, request.rsn, dma);
+            // For a Pull with NVMe headers, `rnic-nvme` provides the response. A Pull without headers gets a response
+            // without headers.
+            let nothing = PullResponse { payload_len: 0, length: 0, ulp: request.ulp };
+            let answer = rnic_nvme::no_nvme_response(request).unwrap_or(nothing);
+            self.queue_response(request.rsn, answer);
+            return self.skip_deferred(verbs, core, request.rsn, dma);
         };
-        let executes = verbs.recv.refused.is_none() && !self.abandoned;
-        if self.ordering == FalconOrdering::Weak && executes {
-            *self.turn(request.rsn) = Turn::Pull { header, length: request.length };
-            return self.take_turns(verbs, core, dma);
+        let may_execute = verbs.recv.refused.is_none() && !self.abandoned;
+        if self.ordering == FalconOrdering::Weak && may_execute {
+            *self.deferred(request.rsn) = DeferredAction::Pull { header, length: request.length };
+            return self.execute_deferred(verbs, core, dma);
         }
-        let answer = self.answer_to(verbs, core, request.rsn, &header, request.length, dma);
-        self.wait(request.rsn, answer);
+        let answer = self.response_to(verbs, core, request.rsn, &header, request.length, dma);
+        self.queue_response(request.rsn, answer);
     }
 
     /// Executes a Pull; returns the response.
-    fn answer_to<D: Dma>(
+    fn response_to<D: Dma>(
         &mut self,
         verbs: &mut Verbs,
         core: &mut Core,
@@ -464,17 +469,17 @@ impl Serving {
         header: &Header,
         length: u16,
         dma: &mut D,
-    ) -> Answer {
-        let fetched = match verbs.recv.refused {
+    ) -> PullResponse {
+        let result = match verbs.recv.refused {
             Some(code) => Err(code),
             None if self.abandoned => Err(NakCode::RemoteOperationalError),
             None => self.fetch_for(verbs, core, rsn, header, length, dma),
         };
-        let (payload_len, operation, complete_in_error) = match fetched {
+        let (payload_len, operation, complete_in_error) = match result {
             Ok((payload_len, operation)) => (payload_len, operation, false),
             Err(code) => {
-                let fails = self.errors == FalconErrors::Verbs && !self.abandoned;
-                if fails && verbs.recv.refused.is_none() {
+                let fails_qp = self.errors == FalconErrors::Verbs && !self.abandoned;
+                if fails_qp && verbs.recv.refused.is_none() {
                     verbs.fail_as_responder(core, code);
                 }
                 (0, refused_fetch(header, code), true)
@@ -482,10 +487,10 @@ impl Serving {
         };
         let header =
             Header { dest_qpn: verbs.head.dest_qpn, sn: header.sn, solicited: false, complete_in_error, operation };
-        let needed = operation.headers_len() + payload_len.next_multiple_of(4);
-        // A request that announces a response shorter than a refusal is refused nevertheless.
-        let length = if complete_in_error { needed.min(length.into()) } else { needed };
-        Answer { payload_len, length, ulp: Ulp::Rdma(header) }
+        let needed_bytes = operation.headers_len() + payload_len.next_multiple_of(4);
+        // A request is refused even if the response length that it announces is too short for a refusal.
+        let length = if complete_in_error { needed_bytes.min(length.into()) } else { needed_bytes };
+        PullResponse { payload_len, length, ulp: Ulp::Rdma(header) }
     }
 
     fn fetch_for<D: Dma>(
@@ -497,13 +502,13 @@ impl Serving {
         length: u16,
         dma: &mut D,
     ) -> Result<(u32, Operation), NakCode> {
-        let is_between = self.ordering != FalconOrdering::Ordered || verbs.recv.message == Message::None;
-        if header.dest_qpn != verbs.head.number || verbs.recv.fetches_max == 0 || !is_between {
+        let is_between_messages = self.ordering != FalconOrdering::Ordered || verbs.recv.message == Message::None;
+        if header.dest_qpn != verbs.head.number || verbs.recv.fetches_max == 0 || !is_between_messages {
             return Err(NakCode::InvalidRequest);
         }
-        let fits = |operation: Operation, payload_len: u32| {
-            let needed = operation.headers_len() + payload_len.next_multiple_of(4);
-            if needed <= u32::from(length) { Ok((payload_len, operation)) } else { Err(NakCode::InvalidRequest) }
+        let check_length = |operation: Operation, payload_len: u32| {
+            let needed_bytes = operation.headers_len() + payload_len.next_multiple_of(4);
+            if needed_bytes <= u32::from(length) { Ok((payload_len, operation)) } else { Err(NakCode::InvalidRequest) }
         };
         match header.operation {
             Operation::ReadRequest { reth, sink, .. } => {
@@ -512,11 +517,11 @@ impl Serving {
                 }
                 verbs.head.resolve_fetch(core, reth.va, reth.rkey, reth.dma_len, Access::REMOTE_READ)?;
                 *self.source(rsn) = Source { va: reth.va, rkey: reth.rkey };
-                fits(Operation::ReadResponse { position: Position::Only, sink }, reth.dma_len)
+                check_length(Operation::ReadResponse { position: Position::Only, sink }, reth.dma_len)
             }
             Operation::AtomicRequest { va, rkey, op, sink, .. } => {
                 // A request whose response does not fit is not executed.
-                fits(Operation::AtomicResponse { original: 0, sink }, 0)?;
+                check_length(Operation::AtomicResponse { original: 0, sink }, 0)?;
                 let local = verbs.head.resolve_fetch(core, va, rkey, 8, Access::REMOTE_ATOMIC)?;
                 let original = dma::execute(dma, op, local).map_err(|_| NakCode::RemoteAccessError)?;
                 Ok((0, Operation::AtomicResponse { original, sink }))
@@ -525,11 +530,11 @@ impl Serving {
         }
     }
 
-    /// Finds the memory of Pull Data to be sent; returns false when the request's key no longer covers it. Then a
-    /// Resync is sent in its place, and the result depends on the initiator, as in `qp/fetch/gone.rs`: an initiator
-    /// that has the data acknowledges a duplicate, and for one that misses it the Read fails. The target fails too
-    /// where verbs require it and the data has never been sent.
-    pub(super) fn gather_answer(&mut self, verbs: &Verbs, core: &mut Core, rsn: Rsn, len: u32) -> bool {
+    /// Finds the memory of Pull Data to be sent; returns `false` when the request's key no longer covers it. In this
+    /// case a Resync is sent instead, and the result depends on the initiator, as in `roce/fetch/refused_fetch.rs`:
+    /// if the initiator already has the data, it acknowledges the Resync as a duplicate; otherwise its Read fails.
+    /// The target fails too if verbs require it and the data has never been sent.
+    pub(super) fn gather_response(&mut self, verbs: &Verbs, core: &mut Core, rsn: Rsn, len: u32) -> bool {
         let Source { va, rkey } = *self.source(rsn);
         core.segments.clear();
         let Ok(local) =
@@ -541,24 +546,24 @@ impl Serving {
         true
     }
 
-    /// Handles a request `rsn` that the peer has given up. On an ordered connection this is called in order.
+    /// Handles the abandonment of request `rsn` by the peer. On an ordered connection, this is called in order.
     pub(super) fn skip_request<D: Dma>(&mut self, verbs: &mut Verbs, core: &mut Core, rsn: Rsn, dma: &mut D) {
         let expected = self.expected;
         match (self.ordering, self.errors) {
-            // Requests before it may still be in flight, and the peer waits for their success.
-            (FalconOrdering::Weak, _) if rsn.extend(expected) >= expected => self.pass_turn(verbs, core, rsn, dma),
+            // Requests before this one may still be in flight, and the peer expects them to succeed.
+            (FalconOrdering::Weak, _) if rsn.extend(expected) >= expected => self.skip_deferred(verbs, core, rsn, dma),
             (_, FalconErrors::Verbs) => self.abandoned = true,
             (FalconOrdering::Ordered, _) if verbs.recv.message != Message::None => {
                 verbs.recv.message = Message::None;
                 self.refusing = Some(NakCode::InvalidRequest);
-                verbs.recv.unpark();
+                verbs.recv.withdraw_deferred();
             }
             (FalconOrdering::Ordered | FalconOrdering::Weak | FalconOrdering::Unordered, _) => {}
         }
     }
 }
 
-/// Completes the oldest receive in error, because its message was refused.
+/// Completes the oldest receive with an error status, because its message was refused.
 fn fail_oldest(verbs: &mut Verbs, core: &mut Core, code: NakCode) {
     let Verbs { head, recv, .. } = verbs;
     if recv.oldest_receive(head, core).is_err() {
@@ -572,8 +577,8 @@ fn fail_oldest(verbs: &mut Verbs, core: &mut Core, code: NakCode) {
     recv.fail_oldest(head, core, status);
 }
 
-/// Returns the refusal of a Pull: a response with "completed in error" and the code in place of the data: for an atomic
-/// in place of the value, for a Read in place of the address at which the data would be placed.
+/// Returns the refusal of a Pull: a response with "completed in error" and the code instead of the data: for an
+/// atomic it replaces the value, for a Read the address at which the data would be placed.
 fn refused_fetch(header: &Header, code: NakCode) -> Operation {
     let code = u64::from(header::code_of(code));
     match header.operation {

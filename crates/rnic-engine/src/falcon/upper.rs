@@ -15,37 +15,38 @@ use crate::core::Core;
 use crate::dma::{Dma, MemoryFault, Segment};
 use crate::verbs::Verbs;
 
-/// The upper layer of a connection, for the duration of a call.
+/// The upper layer of a connection, as passed to one call of the transaction layer.
 pub(super) struct Upper<'a, D> {
     pub(super) verbs: &'a mut Verbs,
     pub(super) core: &'a mut Core,
     pub(super) requests: &'a mut Requests,
     pub(super) serving: &'a mut Serving,
     pub(super) dma: &'a mut D,
-    /// The request whose payload is that of the current packet.
-    pub(super) at_hand: Option<Rsn>,
+    /// The request to which the payload of the current packet belongs, if any.
+    pub(super) current_rsn: Option<Rsn>,
 }
 
-/// Returns the handle of the kept payload of the peer's request `rsn` for the queue pair in `slot`.
+/// Returns the handle under which the driver keeps the payload of the peer's request `rsn` for the queue pair in
+/// `slot`.
 pub(super) const fn handle(slot: u32, rsn: Rsn) -> u64 {
     (slot as u64) << 32 | rsn.value() as u64
 }
 
 impl<D: Dma> UpperLayer for Upper<'_, D> {
     fn push(&mut self, _: Time, request: &Request) -> PushReply {
-        if self.at_hand == Some(request.rsn) {
-            return self.serving.take_push(self.verbs, self.core, request, self.dma);
+        if self.current_rsn == Some(request.rsn) {
+            return self.serving.on_push(self.verbs, self.core, request, self.dma);
         }
         let handle = handle(self.verbs.head.slot, request.rsn);
-        let mut kept = Kept { dma: self.dma, handle };
-        let reply = self.serving.take_push(self.verbs, self.core, request, &mut kept);
-        // A request that was not ready is retransmitted with its payload.
+        let mut payload = KeptPayload { dma: self.dma, handle };
+        let reply = self.serving.on_push(self.verbs, self.core, request, &mut payload);
+        // If the receiver was not ready, the peer retransmits the request with its payload.
         self.dma.release(handle);
         reply
     }
 
     fn pull(&mut self, _: Time, request: &Request) -> PullReply {
-        self.serving.take_pull(self.verbs, self.core, request, self.dma);
+        self.serving.on_pull(self.verbs, self.core, request, self.dma);
         PullReply::Later
     }
 
@@ -60,10 +61,10 @@ impl<D: Dma> UpperLayer for Upper<'_, D> {
 
     fn pulled(&mut self, _: Time, tag: u64, data: &PulledData) {
         let (counter, index) = untag(tag);
-        if !self.verbs.head.state.sends() || !self.verbs.send.owns(counter) {
+        if !self.verbs.head.state.sends() || !self.verbs.send.is_pending(counter) {
             return;
         }
-        if let Err(status) = self.take_data(counter, index, data) {
+        if let Err(status) = self.place_data(counter, index, data) {
             self.requests.fail_entry(self.verbs, self.core, counter, status);
         }
     }
@@ -77,8 +78,9 @@ impl<D: Dma> UpperLayer for Upper<'_, D> {
     }
 }
 
-/// Upper layer without effect: transactions that end with their connection complete no requests. A failed queue pair
-/// has flushed its requests, and a queue pair that is reset or destroyed discards them.
+/// An upper layer without effect: transactions that end with their connection do not complete requests. The requests
+/// of a failed queue pair have already been flushed, and those of a queue pair that is reset or destroyed are
+/// discarded.
 pub(super) struct NoUpperLayer;
 
 impl UpperLayer for NoUpperLayer {
@@ -98,10 +100,10 @@ impl UpperLayer for NoUpperLayer {
 }
 
 impl<D: Dma> Upper<'_, D> {
-    /// Places the data of a Pull as its entry specifies, regardless of the address in its headers.
-    fn take_data(&mut self, counter: u32, index: u32, data: &PulledData) -> Result<(), WcStatus> {
+    /// Places the data of a Pull as specified by its send queue entry, regardless of the address in the headers.
+    fn place_data(&mut self, counter: u32, index: u32, data: &PulledData) -> Result<(), WcStatus> {
         let Ulp::Rdma(header) = data.ulp else { return Err(WcStatus::BadResponse) };
-        // A response carries its request's number (RDMA over Falcon 8.2).
+        // A response carries the number (SN) of its request (RDMA over Falcon 8.2).
         if header.dest_qpn != self.verbs.head.number || header.sn != self.requests.packet_sn(counter, index) {
             return Err(WcStatus::BadResponse);
         }
@@ -129,9 +131,9 @@ impl<D: Dma> Upper<'_, D> {
     }
 }
 
-/// Returns the status of a Read whose response carries "completed in error": the reason is in place of the response's
-/// address. A response with only the request's own tag, as from another implementation, carries no reason: a remote
-/// access error.
+/// Returns the status of a Read whose response carries "completed in error": the reason replaces the address in the
+/// response. A response that only returns the request's tag, as other implementations may send, carries no reason:
+/// the status is then a remote access error.
 fn refused_read(sink: SinkTag) -> WcStatus {
     match u8::try_from(sink.va) {
         Ok(code) if code > 0 && sink.lkey == 0 => WcStatus::refused(header::nak_of(code)),
@@ -139,13 +141,13 @@ fn refused_read(sink: SinkTag) -> WcStatus {
     }
 }
 
-/// Access to memory for payload that is not that of the current packet but was kept.
-struct Kept<'a, D> {
+/// Access to memory for payload that does not come from the current packet but was kept by the driver.
+struct KeptPayload<'a, D> {
     dma: &'a mut D,
     handle: u64,
 }
 
-impl<D: Dma> Dma for Kept<'_, D> {
+impl<D: Dma> Dma for KeptPayload<'_, D> {
     fn place(&mut self, offset: u32, target: Segment) -> Result<(), MemoryFault> {
         self.dma.place_kept(self.handle, offset, target)
     }
@@ -163,25 +165,25 @@ impl<D: Dma> Dma for Kept<'_, D> {
     }
 }
 
-/// Memory that is never accessed: used where only timeouts are processed and no data is placed.
+/// Memory that is never accessed: used for calls in which no data is placed, such as the processing of timeouts.
 pub(super) struct NoPayload;
 
 impl Dma for NoPayload {
     fn place(&mut self, _: u32, _: Segment) -> Result<(), MemoryFault> {
-        unreachable!("{NOTHING_TO_PLACE}");
+        unreachable!("{NO_PAYLOAD_EXPECTED}");
     }
 
     fn store(&mut self, _: u64, _: u64) -> Result<(), MemoryFault> {
-        unreachable!("{NOTHING_TO_PLACE}");
+        unreachable!("{NO_PAYLOAD_EXPECTED}");
     }
 
     fn compare_swap(&mut self, _: u64, _: u64, _: u64) -> Result<u64, MemoryFault> {
-        unreachable!("{NOTHING_TO_PLACE}");
+        unreachable!("{NO_PAYLOAD_EXPECTED}");
     }
 
     fn fetch_add(&mut self, _: u64, _: u64) -> Result<u64, MemoryFault> {
-        unreachable!("{NOTHING_TO_PLACE}");
+        unreachable!("{NO_PAYLOAD_EXPECTED}");
     }
 }
 
-const NOTHING_TO_PLACE: &str = "the peer's requests are handed over, and data comes, with packets alone";
+const NO_PAYLOAD_EXPECTED: &str = "the upper layer gets requests and data only while a packet is processed";

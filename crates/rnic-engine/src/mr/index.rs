@@ -1,37 +1,37 @@
 //! Index of region slots by key.
 //!
-//! Keys that a driver passes are random ([`crate::Objects::register_as`]), so a key does not reveal the location of its
-//! region. The index is a table of slot numbers with open addressing and linear probing (Knuth, volume 3, section 6.4,
-//! algorithms L and R), at most half full. Lookups of keys chosen by a peer probe runs whose lengths depend only on the
-//! keys in use, which the peer does not know.
+//! Keys that a driver passes are random ([`crate::Objects::register_as`]), so a key does not reveal the location of
+//! its region. The index is a table of slot numbers with open addressing and linear probing (Knuth, volume 3, section
+//! 6.4, algorithms L and R), at most half full. A lookup of a key chosen by a peer probes a run of entries whose
+//! length depends only on the keys in use, which the peer does not know.
 
 /// Slot numbers by key. The keys themselves are stored in the slots.
 #[derive(Debug)]
 pub(super) struct KeyIndex {
     /// Table entries; their number is a power of two.
-    places: Vec<u32>,
+    entries: Vec<u32>,
     count: usize,
 }
 
-/// Value of an entry without a slot.
+/// Value of an empty entry.
 const EMPTY: u32 = u32::MAX;
 
 /// Initial number of table entries.
-const PLACES_MIN: usize = 16;
+const SLOTS_MIN: usize = 16;
 
 impl KeyIndex {
     pub(super) const fn new() -> Self {
-        Self { places: Vec::new(), count: 0 }
+        Self { entries: Vec::new(), count: 0 }
     }
 
     /// Returns the slot of `key`; `key_of` returns the key of a slot.
     #[inline(always)]
     pub(super) fn find(&self, key: u32, key_of: impl Fn(u32) -> u32) -> Option<u32> {
-        let mask = self.places.len().wrapping_sub(1);
-        let mut place = home(key) & mask;
+        let mask = self.entries.len().wrapping_sub(1);
+        let mut place = home_slot(key) & mask;
         loop {
-            // An empty index returns here too.
-            let slot = self.places.get(place).copied().filter(|slot| *slot != EMPTY)?;
+            // This also returns for an empty index.
+            let slot = self.entries.get(place).copied().filter(|slot| *slot != EMPTY)?;
             if key_of(slot) == key {
                 return Some(slot);
             }
@@ -41,9 +41,9 @@ impl KeyIndex {
 
     /// Adds `slot`, whose key is not in the index yet.
     pub(super) fn insert(&mut self, slot: u32, key_of: impl Fn(u32) -> u32) {
-        if (self.count + 1) * 2 > self.places.len() {
-            let larger = (self.places.len() * 2).max(PLACES_MIN);
-            let old = std::mem::replace(&mut self.places, vec![EMPTY; larger]);
+        if (self.count + 1) * 2 > self.entries.len() {
+            let capacity = (self.entries.len() * 2).max(SLOTS_MIN);
+            let old = std::mem::replace(&mut self.entries, vec![EMPTY; capacity]);
             old.into_iter().filter(|slot| *slot != EMPTY).for_each(|slot| self.place(slot, &key_of));
         }
         self.place(slot, &key_of);
@@ -51,20 +51,20 @@ impl KeyIndex {
     }
 
     fn place(&mut self, slot: u32, key_of: impl Fn(u32) -> u32) {
-        let mask = self.places.len() - 1;
-        let mut place = home(key_of(slot)) & mask;
-        while self.places[place] != EMPTY {
+        let mask = self.entries.len() - 1;
+        let mut place = home_slot(key_of(slot)) & mask;
+        while self.entries[place] != EMPTY {
             place = (place + 1) & mask;
         }
-        self.places[place] = slot;
+        self.entries[place] = slot;
     }
 
-    /// Removes the slot of `key`, and moves the entries behind it so that no run has a gap.
+    /// Removes the slot of `key`, and moves the entries after it so that no run has a gap.
     pub(super) fn remove(&mut self, key: u32, key_of: impl Fn(u32) -> u32) {
-        let mask = self.places.len().wrapping_sub(1);
-        let mut gap = home(key) & mask;
+        let mask = self.entries.len().wrapping_sub(1);
+        let mut gap = home_slot(key) & mask;
         loop {
-            match self.places.get(gap) {
+            match self.entries.get(gap) {
                 None | Some(&EMPTY) => return,
                 Some(slot) if key_of(*slot) == key => break,
                 Some(_) => gap = (gap + 1) & mask,
@@ -73,18 +73,18 @@ impl KeyIndex {
         let mut next = gap;
         loop {
             next = (next + 1) & mask;
-            let slot = self.places[next];
+            let slot = self.entries[next];
             if slot == EMPTY {
                 break;
             }
-            // The entry may move back unless its home position is between the gap and its present position.
-            let distance_home = next.wrapping_sub(home(key_of(slot))) & mask;
-            if distance_home >= next.wrapping_sub(gap) & mask {
-                self.places[gap] = slot;
+            // The entry may be moved to the gap unless its home position is between the gap and its present position.
+            let probe_distance = next.wrapping_sub(home_slot(key_of(slot))) & mask;
+            if probe_distance >= next.wrapping_sub(gap) & mask {
+                self.entries[gap] = slot;
                 gap = next;
             }
         }
-        self.places[gap] = EMPTY;
+        self.entries[gap] = EMPTY;
         self.count -= 1;
     }
 }
@@ -92,7 +92,7 @@ impl KeyIndex {
 /// Returns the position where the search for a key starts (Fibonacci hashing: the upper bits of the product are mixed
 /// best).
 #[inline]
-fn home(key: u32) -> usize {
+fn home_slot(key: u32) -> usize {
     (u64::from(key).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize
 }
 
@@ -105,13 +105,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_index_agrees_with_a_map_whatever_comes_and_goes() {
+    fn the_index_matches_a_map_under_random_inserts_and_removals() {
         let mut random = RandomStreams::new(4).stream("index");
         let (mut index, mut map) = (KeyIndex::new(), BTreeMap::new());
         let mut keys: Vec<u32> = Vec::new();
-        assert_eq!(index.find(7, |_| 0), None, "nothing is in an empty index");
+        assert_eq!(index.find(7, |_| 0), None, "an empty index finds a key");
         for _ in 0..20_000 {
-            // Few different keys, many of which begin their search at the same place or beside it.
+            // A small set of keys, for many of which the search begins at the same or a neighbouring position.
             let key = (random.below(300) as u32).wrapping_mul(0x0101_0000);
             let known = map.get(&key).copied();
             assert_eq!(index.find(key, |slot| keys[slot as usize]), known, "key {key:#x}");
@@ -130,6 +130,6 @@ mod tests {
             assert_eq!(index.count, map.len());
         }
         index.remove(u32::MAX, |slot| keys[slot as usize]);
-        assert_eq!(index.count, map.len(), "a key that is not there takes nothing away");
+        assert_eq!(index.count, map.len(), "removal of an absent key changes the index");
     }
 }

@@ -11,12 +11,14 @@ use rnic_nvme::layout::{Chunk, Geometry};
 use rnic_nvme::{Attached, Direction, Initiator, InitiatorConfig, Layout, Target, TargetConfig, status};
 use rnic_wire::falcon::{Body, CompletionCode, Ulp};
 
-use super::UNITS;
+use super::UNITS_IN_FLIGHT_MAX;
 use super::memory::{CommandMemory, Medium, Sources, gather_blocks};
 use crate::completion::{WcFlags, WcStatus};
 use crate::core::Core;
 use crate::dma::{Dma, NoDma};
 use crate::namespace::{NamespaceId, NvmeInitiator, NvmeRole};
+use crate::ready::Half;
+use crate::scheduling::Scheduling;
 use crate::state::QpState;
 use crate::timer::Deadline;
 use crate::verbs::Verbs;
@@ -27,7 +29,7 @@ use crate::wq::{WqeOp, WqeState};
 #[derive(Debug)]
 pub(crate) struct NvmeEnd {
     role: Role,
-    /// Data for responses to Pulls of the peer.
+    /// Location of the response data for the peer's Pulls.
     sources: Sources,
 }
 
@@ -51,9 +53,9 @@ pub(crate) struct Blocked {
 const CHUNK_LOG2_GB: u32 = 20;
 
 impl NvmeEnd {
-    /// Returns the end for `role` of a queue pair. Up to `places` requests of the peer can be distinguished. `None`
-    /// when a target's namespace does not exist.
-    pub(crate) fn new(role: &NvmeRole, verbs: &Verbs, core: &Core, places: u32) -> Option<Self> {
+    /// Returns the NVMe end of a queue pair, with `role`. It tracks up to `requests_max` requests of the peer at a
+    /// time. Returns `None` when a target's namespace does not exist.
+    pub(crate) fn new(role: &NvmeRole, verbs: &Verbs, core: &Core, requests_max: u32) -> Option<Self> {
         let role = match *role {
             NvmeRole::Initiator(NvmeInitiator { namespace, block_log2, reads, timeout }) => {
                 let geometry = Geometry { chunk: CHUNK_LOG2_GB, stripe: 0, group: 0, block: block_log2 };
@@ -61,8 +63,8 @@ impl NvmeEnd {
                 let config = InitiatorConfig {
                     function: verbs.head.number.get(),
                     namespace,
-                    commands: verbs.send.queue.limit().max(1),
-                    units: UNITS,
+                    commands: verbs.send.queue.capacity().max(1),
+                    units: UNITS_IN_FLIGHT_MAX,
                     timeout,
                     reads,
                 };
@@ -70,21 +72,21 @@ impl NvmeEnd {
                 Role::Initiator { initiator, block_log2 }
             }
             NvmeRole::Target(namespace) => {
-                let known = core.drives.config(namespace)?;
+                let namespace_config = core.namespaces.config(namespace)?;
                 let target = Target::new(TargetConfig {
                     owner: verbs.head.slot,
-                    namespace: known.number,
-                    blocks: known.blocks,
-                    block_log2: known.device.block_log2,
-                    units: UNITS,
+                    namespace: namespace_config.number,
+                    blocks: namespace_config.blocks,
+                    block_log2: namespace_config.device.block_log2,
+                    units: UNITS_IN_FLIGHT_MAX,
                 });
                 Role::Target { target, namespace }
             }
         };
-        Some(Self { role, sources: Sources::new(places) })
+        Some(Self { role, sources: Sources::new(requests_max) })
     }
 
-    /// Returns the upper layer of its connection, for the duration of a call.
+    /// Returns this end as the upper layer of its connection, borrowed for one call.
     pub(crate) fn upper<'a, D: Dma>(
         &'a mut self,
         verbs: &'a Verbs,
@@ -99,25 +101,26 @@ impl NvmeEnd {
                 NvmeUpper::Initiator(initiator, CommandMemory { head, send, mrs, sources, dma })
             }
             Role::Target { target, namespace } => {
-                let namespace = core.drives.config(*namespace);
+                let namespace = core.namespaces.config(*namespace);
                 NvmeUpper::Target(target, Medium { namespace, mrs, sources, dma })
             }
         }
     }
 
-    /// Submits to the transaction layer as much as it accepts; returns what is blocked.
+    /// Submits as much pending work to the transaction layer as it accepts; returns which types of work are blocked.
     pub(crate) fn submit_pending(
         &mut self,
         verbs: &mut Verbs,
         core: &mut Core,
         resources: &mut Resources,
         connection: &mut Connection,
+        scheduling: Option<&mut Scheduling>,
     ) -> Blocked {
-        self.take_commands(verbs, core);
+        self.convert_entries(verbs, core, scheduling);
         let now = core.now;
         // Received data is placed when its packet is processed, never here.
         let mut nothing = NoDma;
-        // A dead connection fails its queue pair, and commands are flushed.
+        // The result is ignored: a failed connection fails its queue pair, which flushes the commands.
         let _ = match self.upper(verbs, core, &mut nothing) {
             NvmeUpper::Initiator(initiator, mut memory) => {
                 connection.work(now, |transactions| initiator.advance(0, transactions, resources, &mut memory))
@@ -139,21 +142,30 @@ impl NvmeEnd {
         }
     }
 
-    /// Converts new entries of the send queue to commands.
-    fn take_commands(&mut self, verbs: &mut Verbs, core: &mut Core) {
+    /// Converts new entries of the send queue to commands. The dequeue rate is charged with the data of a command, in
+    /// either direction.
+    fn convert_entries(&mut self, verbs: &mut Verbs, core: &mut Core, mut scheduling: Option<&mut Scheduling>) {
         let Role::Initiator { initiator, block_log2 } = &mut self.role else { return };
         while verbs.send.queue.has_unsent() && verbs.head.state == QpState::ReadyToSend {
+            if scheduling.as_mut().is_some_and(|scheduling| scheduling.holds(&verbs.head, core, Half::Requester)) {
+                break;
+            }
             let counter = verbs.send.queue.next;
             let wqe = verbs.send.queue.get(counter);
             let direction = if wqe.op == WqeOp::Read { Direction::Read } else { Direction::Write };
             let (first_block, blocks) = (wqe.remote >> *block_log2, wqe.length >> *block_log2);
             let command = Command { direction, first_block, blocks, cookie: counter.into() };
+            let length = wqe.length;
             let (packets, result) = (wqe.packets, initiator.submit(core.now, &command));
             // When the connection is lost, the queue pair determines how posted requests complete.
             if matches!(result, Err(SubmitError::Full | SubmitError::Lost(_))) {
                 break;
             }
             verbs.send.advance(packets);
+            if let (Ok(_), Some(scheduling)) = (&result, &mut scheduling) {
+                let has_work = verbs.send.queue.has_unsent();
+                scheduling.on_sent(&verbs.head, core, Half::Requester, length, has_work);
+            }
             if result.is_err() {
                 // The address exceeds the largest possible namespace.
                 complete(verbs, core, counter, Err(Failure::Status(status::OUT_OF_RANGE)));
@@ -161,7 +173,7 @@ impl NvmeEnd {
         }
     }
 
-    /// Passes on the results of the last input: completions, and requests for the device.
+    /// Delivers the results of the last input: completions to the program, and requests to the device.
     pub(crate) fn settle(&mut self, verbs: &mut Verbs, core: &mut Core) {
         match &mut self.role {
             Role::Initiator { initiator, .. } => {
@@ -174,15 +186,15 @@ impl NvmeEnd {
             }
             Role::Target { target, namespace } => {
                 while let Some(io) = target.take_io() {
-                    let Core { drives, timers, now, .. } = core;
-                    drives.submit(*now, *namespace, io, timers);
+                    let Core { namespaces, timers, now, .. } = core;
+                    namespaces.submit(*now, *namespace, io, timers);
                 }
             }
         }
     }
 
-    /// Returns whether there is something to submit to the transaction layer.
-    pub(crate) fn has_to_hand_in(&self, verbs: &Verbs) -> bool {
+    /// Returns whether work is waiting to be submitted to the transaction layer.
+    pub(crate) fn has_to_submit(&self, verbs: &Verbs) -> bool {
         match &self.role {
             Role::Initiator { initiator, .. } => {
                 verbs.send.queue.has_unsent() && verbs.head.state == QpState::ReadyToSend || initiator.has_to_send(0)
@@ -200,7 +212,7 @@ impl NvmeEnd {
     }
 
     /// Handles completion of `io` by the device.
-    pub(crate) fn served(&mut self, io: &Io) {
+    pub(crate) fn on_device_completion(&mut self, io: &Io) {
         if let Role::Target { target, .. } = &mut self.role {
             target.served(io);
         }
@@ -214,7 +226,7 @@ impl NvmeEnd {
         }
     }
 
-    /// Returns the earliest time at which [`Self::expire`] has something to do.
+    /// Returns the earliest time at which [`Self::expire`] has a command to fail.
     pub(crate) fn deadline(&self) -> Deadline {
         match &self.role {
             Role::Initiator { initiator, .. } => initiator.next_timeout().map_or(Deadline::NEVER, Deadline::at),
@@ -228,29 +240,29 @@ impl NvmeEnd {
         let answer = if let Body::PullData { rsn, .. } = body { Some(self.sources.get(*rsn)) } else { None };
         match &self.role {
             Role::Initiator { .. } => answer.is_some_and(|source| {
-                // The memory of a completed command belongs to the program again, though entries before it keep it
-                // queued.
-                let is_ours = verbs.send.owns(source.counter)
+                // The memory of a completed command belongs to the program again, even while its entry is still
+                // queued behind incomplete ones.
+                let is_owned = verbs.send.is_pending(source.counter)
                     && verbs.send.queue.get(source.counter).state != WqeState::Completed;
-                let fits = is_ours && source.len == len;
-                fits && verbs.send.gather(&verbs.head, core, source.counter, source.offset as u32, len)
+                let is_valid = is_owned && source.len == len;
+                is_valid && verbs.send.gather(&verbs.head, core, source.counter, source.offset as u32, len)
             }),
             Role::Target { target, namespace } => {
-                let Core { drives, objects, segments, .. } = core;
-                let Some(namespace) = drives.config(*namespace) else { return false };
+                let Core { namespaces, objects, segments, .. } = core;
+                let Some(namespace) = namespaces.config(*namespace) else { return false };
                 let log2 = namespace.device.block_log2;
-                let of_push = || tag.and_then(|tag| target.extent_of(tag)).map(|extent| extent.first_block << log2);
-                let Some(offset) = answer.map(|source| source.offset).or_else(of_push) else { return false };
+                let push_offset = || tag.and_then(|tag| target.extent_of(tag)).map(|extent| extent.first_block << log2);
+                let Some(offset) = answer.map(|source| source.offset).or_else(push_offset) else { return false };
                 gather_blocks(namespace, &objects.mrs, segments, offset, len)
             }
         }
     }
 
-    /// Frees the NIC resources that it holds, because the connection has ended.
-    pub(crate) fn leave(&self, verbs: &Verbs, core: &mut Core) {
+    /// Frees the NIC resources that this end holds, because the connection has ended.
+    pub(crate) fn detach(&self, verbs: &Verbs, core: &mut Core) {
         if let Role::Target { namespace, .. } = &self.role {
-            let Core { drives, timers, now, .. } = core;
-            drives.forget(*now, *namespace, verbs.head.slot, timers);
+            let Core { namespaces, timers, now, .. } = core;
+            namespaces.forget(*now, *namespace, verbs.head.slot, timers);
         }
     }
 }
@@ -269,11 +281,11 @@ fn complete(verbs: &mut Verbs, core: &mut Core, counter: u32, result: Result<(),
     if let Err(failure) = result {
         (completion.word, completion.flags) = (failure.word(), WcFlags::NVME);
     }
-    let is_told = entry.flags.contains(crate::SendFlags::SIGNALED) || result.is_err();
+    let is_reported = entry.flags.contains(crate::SendFlags::SIGNALED) || result.is_err();
     while queue.head != queue.next && queue.get(queue.head).state == WqeState::Completed {
         queue.head = queue.head.wrapping_add(1);
     }
-    if is_told {
+    if is_reported {
         core.complete(verbs.head.send_cq, completion);
     }
     if verbs.head.state == QpState::SendQueueDrained {
@@ -281,7 +293,7 @@ fn complete(verbs: &mut Verbs, core: &mut Core, counter: u32, result: Result<(),
     }
 }
 
-/// Returns the closest verbs status to `failure`.
+/// Returns the verbs status that corresponds most closely to `failure`.
 const fn status_of(failure: Failure) -> WcStatus {
     match failure {
         Failure::Status(status::OUT_OF_RANGE) => WcStatus::RemoteAccess,
@@ -297,7 +309,7 @@ const fn status_of(failure: Failure) -> WcStatus {
     }
 }
 
-/// NVMe as the upper layer of a connection, for the duration of a call.
+/// NVMe as the upper layer of a connection, borrowed for one call.
 pub(crate) enum NvmeUpper<'a, D> {
     Initiator(&'a mut Initiator, CommandMemory<'a, D>),
     Target(&'a mut Target, Medium<'a, D>),

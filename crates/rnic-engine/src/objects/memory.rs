@@ -15,8 +15,8 @@ impl Objects {
         self.mrs.register(region, None)
     }
 
-    /// Registers memory under a key of the caller: a host on a network generates it with an unpredictable generator.
-    /// Keys of [`Objects::register`] can be computed from eight others.
+    /// Registers memory under a key chosen by the caller. A driver on a real network uses an unpredictable random
+    /// generator for it, because the keys of [`Objects::register`] can be computed from eight others.
     ///
     /// # Errors
     /// As [`Objects::register`], and when the key is 0 or taken: then another one must be generated.
@@ -32,8 +32,8 @@ impl Objects {
         self.mrs.deregister(key)
     }
 
-    /// Changes the memory of a key and the rights that it grants: `ibv_rereg_mr`. The key stays, and the change applies
-    /// to requests in flight.
+    /// Changes the memory of a key and the rights that it grants: `ibv_rereg_mr`. The key remains the same, and the
+    /// change applies to requests in flight.
     ///
     /// # Errors
     /// When no region has this key, or the range or the rights are invalid. Nothing has changed then.
@@ -51,8 +51,8 @@ impl Objects {
         self.mrs.allocate_window(pd, kind, None)
     }
 
-    /// Creates a memory window whose keys start with the upper 24 bits of `key`, for drivers that face a network, as
-    /// [`Objects::register_as`].
+    /// Creates a memory window whose keys start with the upper 24 bits of `key`, for drivers on a real network, as
+    /// [`Objects::register_as`] does for memory regions.
     ///
     /// # Errors
     /// As [`Objects::allocate_window`], and when those bits are 0 or taken: then others must be generated.
@@ -61,10 +61,10 @@ impl Objects {
         self.mrs.allocate_window(pd, kind, Some(key))
     }
 
-    /// Destroys a memory window, bound or not; any key that it has had identifies it.
+    /// Destroys a memory window, bound or not; it may be identified by its current key or a former one.
     ///
     /// # Errors
-    /// When there is none.
+    /// When no memory window has or had `key`.
     pub fn free_window(&mut self, key: Key) -> Result<(), MemoryError> {
         self.mrs.free_window(key)
     }
@@ -76,6 +76,6 @@ impl Objects {
 
     /// Returns whether memory windows are bound to the region with `key`.
     pub fn has_windows(&self, key: Key) -> bool {
-        self.mrs.windows().hold(key.0)
+        self.mrs.windows().has_window(key.0)
     }
 }

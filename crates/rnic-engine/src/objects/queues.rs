@@ -7,7 +7,7 @@ use crate::CqId;
 use crate::completion::Completion;
 use crate::cq::{Cq, Notify};
 use crate::error::ResourceError;
-use crate::objects::{Objects, fits, place, size};
+use crate::objects::{Objects, check_resize, check_size, insert};
 
 impl Objects {
     /// Creates a completion queue for `capacity` completions.
@@ -15,8 +15,8 @@ impl Objects {
     /// # Errors
     /// When the capacity is out of range or there are too many.
     pub fn create_cq(&mut self, capacity: u32) -> Result<CqId, ResourceError> {
-        let cq = Cq::new(size("completion queue entries", capacity, 1, COMPLETIONS_MAX)?);
-        place(&mut self.cqs, "completion queues", cq).map(|index| CqId(index as u32))
+        let cq = Cq::new(check_size("number of completion queue entries", capacity, 1, COMPLETIONS_MAX)?);
+        insert(&mut self.cqs, "completion queues", cq).map(|index| CqId(index as u32))
     }
 
     /// Destroys a completion queue.
@@ -33,15 +33,15 @@ impl Objects {
         Ok(())
     }
 
-    /// Changes the capacity of a completion queue. Waiting completions stay.
+    /// Changes the capacity of a completion queue. Completions not yet polled are kept.
     ///
     /// # Errors
     /// When it does not exist, holds more than `capacity`, or the capacity is out of range. Nothing has changed then.
     pub fn resize_cq(&mut self, cq: CqId, capacity: u32) -> Result<(), ResourceError> {
         let queue = self.cqs.get_mut(cq.0 as usize).and_then(Option::as_mut);
         let queue = queue.ok_or(ResourceError::Unknown("completion queue"))?;
-        size("completion queue entries", capacity, 1, COMPLETIONS_MAX)?;
-        fits("completion queue entries", capacity, queue.len())?;
+        check_size("number of completion queue entries", capacity, 1, COMPLETIONS_MAX)?;
+        check_resize("completion queue entries", capacity, queue.len())?;
         queue.set_capacity(capacity);
         Ok(())
     }
@@ -78,15 +78,15 @@ impl Objects {
         }
     }
 
-    pub(crate) fn count_cq_users(&mut self, send: CqId, recv: CqId, by: i32) {
-        for cq in [send, recv] {
-            self.count_cq_user(cq, by);
+    pub(crate) fn count_cq_users(&mut self, send_cq: CqId, recv_cq: CqId, delta: i32) {
+        for cq in [send_cq, recv_cq] {
+            self.count_cq_user(cq, delta);
         }
     }
 
-    pub(crate) fn count_cq_user(&mut self, cq: CqId, by: i32) {
+    pub(crate) fn count_cq_user(&mut self, cq: CqId, delta: i32) {
         if let Some(Some(cq)) = self.cqs.get_mut(cq.0 as usize) {
-            cq.users = cq.users.saturating_add_signed(by);
+            cq.users = cq.users.saturating_add_signed(delta);
         }
     }
 }

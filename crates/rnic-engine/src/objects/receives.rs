@@ -4,7 +4,7 @@ use rnic_base::limits::{SGE_MAX, WORK_REQUESTS_MAX};
 
 use crate::error::{PostError, ResourceError};
 use crate::event::AsyncEvent;
-use crate::objects::{Objects, fits, place, size};
+use crate::objects::{Objects, check_resize, check_size, insert};
 use crate::srq::{Srq, SrqInfo};
 use crate::wr::RecvRequest;
 use crate::{CqId, PdId, SrqId};
@@ -16,9 +16,9 @@ impl Objects {
     /// When a size is out of range, the protection domain does not exist, or there are too many.
     pub fn create_srq(&mut self, pd: PdId, max_wr: u32, max_sge: u32) -> Result<SrqId, ResourceError> {
         self.check_pd(pd)?;
-        size("shared receive queue entries", max_wr, 1, WORK_REQUESTS_MAX)?;
-        size("scatter/gather entries", max_sge, 0, SGE_MAX as u32)?;
-        place(&mut self.srqs, "shared receive queues", Srq::new(pd, max_wr, max_sge)).map(SrqId::at)
+        check_size("number of shared receive queue entries", max_wr, 1, WORK_REQUESTS_MAX)?;
+        check_size("number of scatter/gather entries", max_sge, 0, SGE_MAX as u32)?;
+        insert(&mut self.srqs, "shared receive queues", Srq::new(pd, max_wr, max_sge)).map(SrqId::at)
     }
 
     /// Creates a shared receive queue of the XRC domain `domain`: messages to targets of that domain refer to it by its
@@ -62,7 +62,7 @@ impl Objects {
         Ok(())
     }
 
-    /// Changes the capacity of a shared receive queue. Posted receives stay, and so does the limit.
+    /// Changes the capacity of a shared receive queue. Posted receives and the limit are kept.
     ///
     /// # Errors
     /// When it does not exist, holds more than `max_wr`, has a higher limit, or the size is out of range. Nothing has
@@ -70,9 +70,9 @@ impl Objects {
     pub fn resize_srq(&mut self, srq: SrqId, max_wr: u32) -> Result<(), ResourceError> {
         let queue = self.srqs.get_mut(srq.index()).and_then(Option::as_mut);
         let queue = queue.ok_or(ResourceError::Unknown("shared receive queue"))?;
-        size("shared receive queue entries", max_wr, 1, WORK_REQUESTS_MAX)?;
-        fits("shared receive queue entries", max_wr, queue.len())?;
-        fits("shared receive queue entries", max_wr, queue.limit() as usize)?;
+        check_size("number of shared receive queue entries", max_wr, 1, WORK_REQUESTS_MAX)?;
+        check_resize("shared receive queue entries", max_wr, queue.len())?;
+        check_resize("shared receive queue entries", max_wr, queue.limit() as usize)?;
         queue.set_capacity(max_wr);
         Ok(())
     }
@@ -80,11 +80,11 @@ impl Objects {
     /// Requests one [`crate::AsyncEvent::SrqLimitReached`] when fewer than `limit` receives are posted.
     ///
     /// # Errors
-    /// When it does not exist or cannot hold as many.
+    /// When it does not exist or its capacity is less than `limit`.
     pub fn set_srq_limit(&mut self, srq: SrqId, limit: u32) -> Result<(), ResourceError> {
         let slot = self.srqs.get_mut(srq.index()).and_then(Option::as_mut);
         let queue = slot.ok_or(ResourceError::Unknown("shared receive queue"))?;
-        size("shared receive queue limit", limit, 0, queue.info().max_wr)?;
+        check_size("shared receive queue limit", limit, 0, queue.info().max_wr)?;
         queue.set_limit(limit);
         Ok(())
     }
@@ -108,8 +108,8 @@ impl Objects {
         if queue.is_full() {
             return Err(PostError::QueueFull);
         }
-        if request.sges.len() > queue.sge_limit() {
-            return Err(PostError::TooManySges { asked: request.sges.len(), limit: queue.sge_limit() });
+        if request.sges.len() > queue.sges_max() {
+            return Err(PostError::TooManySges { requested: request.sges.len(), limit: queue.sges_max() });
         }
         queue.post(request.wr_id, request.sges);
         Ok(())

@@ -1,19 +1,21 @@
 //! Reads and atomics of the peer, and the responses to them.
 //!
-//! There are three modes. In split spaces (IRN section 5.2) responses have separate sequence numbers, acknowledgements,
-//! timer and cap: the source of the data retransmits lost responses ([`split`]). In a shared space (RoCE) a response
-//! carries the number that its request reserved, responses are not acknowledged, and the requester repeats its request
-//! for missing ones ([`shared`]). Scheduled (FaSR section IV-D), a response is a packet of this connection's own
-//! requester, like a Write (`requester/answers.rs`). Memory that is no longer valid when a response is to be sent is
-//! handled separately ([`gone`]).
+//! There are three modes. In split spaces (IRN section 5.2) responses have separate sequence numbers,
+//! acknowledgements, timer and cap: the source of the data retransmits lost responses ([`split`]). In a shared space
+//! (RoCE) a response carries the number that its request reserved, responses are not acknowledged, and the requester
+//! repeats its request for missing ones ([`shared`]). With scheduled responses (FaSR section IV-D), a response is
+//! sent by this connection's own requester, like a Write (`requester/peer_fetches.rs`). Memory that is no longer valid
+//! when a response is to be sent is handled separately ([`refused_fetch`]).
 
 pub(super) mod buffer;
-pub(super) mod gone;
+pub(super) mod refused_fetch;
 pub(super) mod shared;
 pub(super) mod split;
 
 use rnic_base::{Psn, Seq, Serial, Time};
-use rnic_wire::{Aeth, Asked, AtomicOp, Headers, NakCode, Packet, PacketFlags, PlacementOp, Position, Sink, WqeSn};
+use rnic_wire::{
+    Aeth, AtomicOp, FasrReadFields, Headers, NakCode, Packet, PacketFlags, PlacementOp, Position, Sink, WqeSn,
+};
 
 use super::shared::ConnShared;
 use crate::PdId;
@@ -45,7 +47,7 @@ pub(crate) enum FetchRequest {
         /// The atomic operation.
         op: AtomicOp,
     },
-    /// An operation of annex A19.
+    /// An operation of InfiniBand annex A19.
     Placement {
         /// Address of the first byte.
         va: u64,
@@ -73,7 +75,7 @@ pub(crate) struct Fetch {
     /// Previous value of the memory of an atomic.
     pub(super) original: u64,
     /// True when this response was already requested before (shared space only).
-    pub(super) again: bool,
+    pub(super) is_retransmission: bool,
     /// Protection domain whose rights apply.
     pub(super) pd: PdId,
 }
@@ -84,41 +86,42 @@ impl Fetch {
             FetchRequest::Read { length, .. } => length.div_ceil(mtu).max(1),
             FetchRequest::Atomic { .. } | FetchRequest::Placement { .. } => 1,
         };
-        Self { request, seq, sn: 0, stamp: 0, first: Seq::UNSET, packets, original: 0, again: false, pd }
+        Self { request, seq, sn: 0, stamp: 0, first: Seq::UNSET, packets, original: 0, is_retransmission: false, pd }
     }
 
     pub(super) fn end(&self) -> Seq {
         self.first + u64::from(self.packets)
     }
 
-    /// Builds response packet `index`, as a retransmission when `again`, or the refusal that replaces it when its
-    /// memory is no longer valid ([`gone`]). `in_flight` is the number of requests in flight.
+    /// Builds response packet `index`, as a retransmission when `is_retransmission`, or the refusal that replaces it
+    /// when the memory to be read is no longer valid ([`refused_fetch`]). `in_flight` is the number of requests in
+    /// flight.
     pub(super) fn respond_or_refuse(
         &self,
         shared: &mut ConnShared,
         verbs: &mut Verbs,
         core: &mut Core,
         in_flight: u64,
-        (index, again): (u32, bool),
+        (index, is_retransmission): (u32, bool),
     ) {
-        if let Err(code) = self.respond(shared, verbs, core, in_flight, (index, again)) {
+        if let Err(code) = self.respond(shared, verbs, core, in_flight, (index, is_retransmission)) {
             let headers = self.refusal(&verbs.recv, &verbs.head, index, code);
             core.segments.clear();
-            self.send(shared, verbs, core, in_flight, (index, again), (headers, 0));
+            self.send(shared, verbs, core, in_flight, (index, is_retransmission), (headers, 0));
         }
     }
 
-    /// Builds response packet `index`, as a retransmission when `again`.
+    /// Builds response packet `index`, as a retransmission when `is_retransmission`.
     ///
     /// # Errors
-    /// The code of a refusal when its memory, or the right to read it, has been revoked meanwhile.
+    /// The code of a refusal when the memory, or the right to read it, has been revoked since the request arrived.
     pub(super) fn respond(
         &self,
         shared: &mut ConnShared,
         verbs: &mut Verbs,
         core: &mut Core,
         in_flight: u64,
-        (index, again): (u32, bool),
+        (index, is_retransmission): (u32, bool),
     ) -> Result<(), NakCode> {
         let aeth = Aeth { syndrome: verbs.recv.ack_syndrome(&verbs.head), msn: Serial::new(verbs.recv.msn) };
         let sink = self.sink(&verbs.head, index);
@@ -142,7 +145,7 @@ impl Fetch {
                 (Headers::ReadResponse { position, aeth, sink }, len)
             }
         };
-        self.send(shared, verbs, core, in_flight, (index, again), (headers, payload_len));
+        self.send(shared, verbs, core, in_flight, (index, is_retransmission), (headers, payload_len));
         Ok(())
     }
 
@@ -153,7 +156,7 @@ impl Fetch {
         head.transport.scheduled.then(|| Sink { read_sn: WqeSn::new(self.sn), offset })
     }
 
-    /// Sends packet `index`, as a retransmission when `again`.
+    /// Sends packet `index`, as a retransmission when `is_retransmission`.
     #[inline(always)]
     fn send(
         &self,
@@ -161,25 +164,27 @@ impl Fetch {
         verbs: &mut Verbs,
         core: &mut Core,
         in_flight: u64,
-        (index, again): (u32, bool),
+        (index, is_retransmission): (u32, bool),
         (headers, payload_len): (Headers, u32),
     ) {
         let psn = (self.first + u64::from(index)).wire();
         let (dest_qpn, flags) = (verbs.head.dest_qpn, PacketFlags::default());
         core.out.packet = Packet { dest_qpn, psn, flags, payload_len, headers };
-        core.out.kind = if again { TransmitKind::ResponseAgain } else { TransmitKind::Response };
-        shared.send_data(verbs, core, in_flight, again);
+        core.out.kind = if is_retransmission { TransmitKind::ResponseRetransmission } else { TransmitKind::Response };
+        shared.send_data(verbs, core, in_flight, is_retransmission);
     }
 }
 
-/// Writes into a Read or atomic request the values that its response, a packet of the responder's own, needs: the
-/// packet that this side `expects` next, and the time at which the request was sent (FaSR).
+/// Writes into a Read or atomic request the values that the responder needs to send the response as a request packet
+/// of its own: the packet that this side `expects` next, and the time at which the request was sent (FaSR).
 #[cold]
-pub(super) fn sign_request(headers: &mut Headers, expects: Seq, now: Time) {
-    let next: Psn = expects.wire();
+pub(super) fn sign_request(headers: &mut Headers, expected_psn: Seq, now: Time) {
+    let next: Psn = expected_psn.wire();
     match headers {
-        Headers::ReadRequest { asked, .. } => *asked = Some(Asked { expects: next, stamp: stamp(now) }),
-        Headers::AtomicRequest { expects, .. } | Headers::PlacementRequest { expects, .. } => *expects = next.into(),
+        Headers::ReadRequest { fasr, .. } => *fasr = Some(FasrReadFields { expected_psn: next, stamp: stamp(now) }),
+        Headers::AtomicRequest { expected_psn, .. } | Headers::PlacementRequest { expected_psn, .. } => {
+            *expected_psn = next.into();
+        }
         _ => {}
     }
 }

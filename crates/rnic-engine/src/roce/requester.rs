@@ -1,25 +1,25 @@
 //! The requester: from send queue entries to request packets.
 //!
 //! One call builds one packet. Retransmissions are sent first, lowest number first; a new packet is sent when every
-//! part of the gate is open: queue pair state, fence, read limit, cap, congestion window, rate, credit at the peer.
-//! When one is closed, the wait is counted under its reason.
+//! condition of the gate is met: queue pair state, fence, read limit, cap, congestion window, rate, credit at the
+//! peer. When one is not met, the wait is counted under that reason.
 //!
 //! ```text
 //!   requester/build.rs    one request packet
-//!   requester/acks.rs     acknowledgements of requests, and what they finish
+//!   requester/acks.rs     acknowledgements of requests, and the completions that follow
 //!   requester/losses.rs   acknowledgements that report on losses (FaSR)
-//!   requester/responses.rs  responses to our Reads, where they are not packets of the responder's requests
-//!   requester/timers.rs   pause, timeout, watch over a responder that owes data
-//!   requester/answered.rs answers to our Reads that are packets of the responder's requests (FaSR)
-//!   requester/answers.rs  the peer's Reads, answered by packets of this requester (FaSR)
+//!   requester/responses.rs  responses to our Reads, when they are not sent as request packets of the responder
+//!   requester/timers.rs   RNR pause, timeout, watch timer for a responder that owes data
+//!   requester/scheduled_responses.rs  responses to our Reads, sent as request packets of the responder (FaSR)
+//!   requester/peer_fetches.rs  responses to the peer's Reads, sent as packets of this requester (FaSR)
 //! ```
 
 mod acks;
-mod answered;
-pub(crate) mod answers;
 mod build;
 mod losses;
+pub(crate) mod peer_fetches;
 pub(super) mod responses;
+mod scheduled_responses;
 mod timers;
 
 use rnic_base::{Duration, Psn, Seq};
@@ -37,8 +37,8 @@ use crate::verbs::send::SendHalf;
 use crate::window::SendWindow;
 use crate::wq::WqeOp;
 
-use answers::Answers;
 pub(crate) use build::write_headers;
+use peer_fetches::PeerFetches;
 use responses::ResponseWindow;
 
 /// The sending half of a connection: the window of its requests, and the responses expected.
@@ -47,24 +47,24 @@ pub(crate) struct Requester {
     /// State that the responder uses too; responder functions take the requester as an argument.
     pub(super) shared: ConnShared,
     window: SendWindow,
-    /// State of the responses to local reads, where they do not have the requests' numbers; allocated with the first
-    /// read.
+    /// State of the responses to local reads, where they do not use the requests' sequence numbers; allocated with
+    /// the first read.
     pub(super) responses: Option<Box<ResponseWindow>>,
     /// The peer's reads and atomics, where the responses are packets of this requester (FaSR).
-    pub(super) answers: Answers,
+    pub(super) peer_fetches: PeerFetches,
     /// End of the pause that a receiver that was not ready has requested.
-    pause: Deadline,
+    rnr_deadline: Deadline,
     /// Packet whose loss was last inferred from a response, so that each loss is inferred once.
     inferred_loss_at: Seq,
     /// Number of packets sent since an acknowledgement was last requested.
-    unasked: u32,
+    since_ack_request: u32,
     /// Number of consecutive timeouts.
     retries: u32,
     /// Number of consecutive receiver-not-ready NAKs.
     rnr_retries: u32,
     /// True while other QPs may use the credit of the packets in flight: during a pause, because the receiver has
-    /// dropped them, or while answers are not acknowledged.
-    has_lent: bool,
+    /// dropped them, or while responses are not acknowledged.
+    has_granted_credit: bool,
 }
 
 impl Requester {
@@ -73,13 +73,13 @@ impl Requester {
             shared: ConnShared::new(),
             window: SendWindow::new(Seq::UNSET, transport),
             responses: None,
-            answers: Answers::default(),
-            pause: Deadline::NEVER,
+            peer_fetches: PeerFetches::default(),
+            rnr_deadline: Deadline::NEVER,
             inferred_loss_at: Seq::UNSET,
-            unasked: 0,
+            since_ack_request: 0,
             retries: 0,
             rnr_retries: 0,
-            has_lent: false,
+            has_granted_credit: false,
         }
     }
 
@@ -91,10 +91,10 @@ impl Requester {
 
     /// Sets the first sequence number of a queue pair that was not configured with one, from the number that the peer
     /// expects.
-    pub(super) fn learn_start(&mut self, verbs: &mut Verbs, expects: Psn) {
+    pub(super) fn set_start_from_peer(&mut self, verbs: &mut Verbs, expected_psn: Psn) {
         let Verbs { head, send, .. } = verbs;
         if head.state == QpState::ReadyToReceive && send.start == Seq::UNSET {
-            self.start_at(send, Seq::start(expects), &head.transport);
+            self.start_at(send, Seq::start(expected_psn), &head.transport);
         }
     }
 
@@ -115,21 +115,21 @@ impl Requester {
         self.window.in_flight()
     }
 
-    /// Returns whether there is something to send, regardless of gates.
+    /// Returns whether there are packets to send, regardless of whether they may be sent now.
     #[inline]
     pub(crate) fn has_work(&self, send: &SendHalf) -> bool {
-        send.queue.has_unsent() || self.window.first_to_repeat().is_some() || self.window.serves
+        send.queue.has_unsent() || self.window.first_to_retransmit().is_some() || self.window.serves_responses
     }
 
     /// Releases the NIC resources that the requester holds: credit at the peer, and its entry among the active flows.
     pub(super) fn stop(&mut self, verbs: &mut Verbs, core: &mut Core) {
-        self.shared.deactivate(core);
+        self.shared.leave_ledger(core);
         self.reclaim_credit(verbs, core, 0);
         core.settle(verbs.head.peer(), self.window.in_flight());
-        self.pause = Deadline::NEVER;
+        self.rnr_deadline = Deadline::NEVER;
     }
 
-    /// Puts the requester into the ring of senders that are ready, if it has something to send.
+    /// Puts the requester into the ring of senders that are ready, if it has packets to send.
     #[inline(always)]
     pub(crate) fn wake(&mut self, verbs: &mut Verbs, core: &mut Core) {
         if !self.shared.requests_queued && self.has_work(&verbs.send) {
@@ -137,33 +137,34 @@ impl Requester {
         }
     }
 
-    /// Does the same as [`Requester::wake`], when something may have to be retransmitted: a retransmission takes no new
+    /// Does the same as [`Requester::wake`], when packets may have to be retransmitted: a retransmission needs no new
     /// credit at the peer, and so does not wait for any.
     #[cold]
     pub(crate) fn wake_to_retransmit(&mut self, verbs: &mut Verbs, core: &mut Core) {
-        let queued = self.shared.requests_queued && self.window.first_to_repeat().is_some();
+        let queued = self.shared.requests_queued && self.window.first_to_retransmit().is_some();
         if queued && core.peers.stop_waiting(verbs.head.peer(), Half::Requester, verbs.head.slot) {
             core.ready.requeue(Half::Requester, verbs.head.slot);
         }
         self.wake(verbs, core);
     }
 
-    /// Grants the credit of the packets in flight to other QPs, because a receiver that is not ready has dropped them.
-    /// They use the space until the pause is over: one of them may carry what the receiver waits for.
+    /// Grants the credit of the packets in flight to other QPs, because a receiver that is not ready has dropped
+    /// them. They use the space until the pause is over: one of them may carry the message that the receiver is
+    /// waiting for.
     #[cold]
     fn grant_credit(&mut self, verbs: &Verbs, core: &mut Core) {
-        self.has_lent = true;
+        self.has_granted_credit = true;
         core.settle(verbs.head.peer(), self.window.in_flight());
     }
 
-    /// Reclaims granted credit at the end of the pause: what was in flight counts again, even if other QPs use the
-    /// space by now. That is what is in flight, and `settled` packets that have just been acknowledged.
+    /// Reclaims granted credit at the end of the pause, even if other QPs use the space by now: the packets still in
+    /// flight count again, and so do `acknowledged` packets that have just been acknowledged.
     #[inline(always)]
-    fn reclaim_credit(&mut self, verbs: &Verbs, core: &mut Core, settled: u64) {
-        if self.has_lent {
-            self.has_lent = false;
-            let lent = self.answers.take_lent().unwrap_or(self.window.in_flight() + settled);
-            core.peers.sent(verbs.head.peer(), lent);
+    fn reclaim_credit(&mut self, verbs: &Verbs, core: &mut Core, acknowledged: u64) {
+        if self.has_granted_credit {
+            self.has_granted_credit = false;
+            let granted = self.peer_fetches.reclaim_granted().unwrap_or(self.window.in_flight() + acknowledged);
+            core.peers.sent(verbs.head.peer(), granted);
         }
     }
 
@@ -172,9 +173,10 @@ impl Requester {
     #[inline(always)]
     fn end_of_turn(&mut self, verbs: &mut Verbs, core: &mut Core) {
         if self.shared.has_flow() {
-            self.shared.on_served(&verbs.head, core, self.has_work(&verbs.send));
+            let ends_message = verbs.send.queue.packets_sent_of_next == 0;
+            self.shared.on_request_served(&verbs.head, core, ends_message, self.has_work(&verbs.send));
         }
-        if self.shared.goes_on(self.has_work(&verbs.send)) {
+        if self.shared.continues_turn(self.has_work(&verbs.send)) {
             self.shared.requests_queued = true;
             core.ready.push_front(Half::Requester, verbs.head.slot);
         } else {
@@ -182,43 +184,44 @@ impl Requester {
         }
     }
 
-    /// Builds the next request packet, in `core.out`, if one may be sent now. The ring has already removed this queue
-    /// pair.
+    /// Builds the next request packet, in `core.out`, if one may be sent now. The queue pair has already been removed
+    /// from the ring.
     #[inline]
     pub(super) fn transmit(&mut self, verbs: &mut Verbs, core: &mut Core) -> bool {
         self.shared.requests_queued = false;
         if !verbs.head.transmits() {
             return false;
         }
-        if self.pause.is_set() {
+        if self.rnr_deadline.is_set() {
             core.count_wait(WaitReason::ReceiverNotReady);
             return false;
         }
-        let repeat = match self.window.first_to_repeat() {
+        let retransmit_seq = match self.window.first_to_retransmit() {
             Some(seq) if self.is_being_fetched(verbs, core, seq) => None,
-            repeat => repeat,
+            retransmit_seq => retransmit_seq,
         };
-        if repeat.is_none() {
+        if retransmit_seq.is_none() {
             if verbs.send.local_is_next() && !self.do_local_work(verbs, core) {
                 return false;
             }
-            if !verbs.send.queue.has_unsent() && !self.window.serves {
+            if !verbs.send.queue.has_unsent() && !self.window.serves_responses {
                 return false;
             }
         }
-        if let Some(at) = self.shared.pacing_allows_at(core.now) {
-            self.shared.arm_pacing(&verbs.head, core, at);
+        if self.shared.waits_for_dequeue_rate(&verbs.head, core, Half::Requester)
+            || self.shared.waits_for_pacing(&verbs.head, core)
+        {
             return false;
         }
-        let made = match repeat {
+        let is_built = match retransmit_seq {
             Some(seq) => self.retransmit(verbs, core, seq),
-            None if self.window.serves => self.transmit_serving(verbs, core),
+            None if self.window.serves_responses => self.transmit_serving(verbs, core),
             None => self.transmit_new(verbs, core),
         };
-        if made {
+        if is_built {
             self.end_of_turn(verbs, core);
         }
-        made
+        is_built
     }
 
     /// Returns whether packet `seq`, which is to be retransmitted, is still being fetched from memory (I-26). New
@@ -235,134 +238,140 @@ impl Requester {
 
     #[cold]
     fn retransmit(&mut self, verbs: &mut Verbs, core: &mut Core, seq: Seq) -> bool {
-        if self.shared.holds_retransmission(&self.window, seq) {
+        if self.shared.blocks_retransmission(&self.window, seq) {
             core.count_wait(WaitReason::Window);
             return false;
         }
         let send = &verbs.send;
-        let Some(counter) = send.queue.find(seq) else { return self.retransmit_answer(verbs, core, seq) };
+        let Some(counter) = send.queue.find(seq) else { return self.retransmit_response(verbs, core, seq) };
         let wqe = send.queue.get(counter);
         let index = seq.since(wqe.first) as u32;
-        let sent = if counter == send.queue.next { send.queue.sent_of_next } else { wqe.packets };
-        let takes = if wqe.op == WqeOp::Read && !verbs.head.transport.split { sent - index } else { 1 };
-        let end = seq + u64::from(takes);
+        let sent = if counter == send.queue.next { send.queue.packets_sent_of_next } else { wqe.packets };
+        let numbers = if wqe.op == WqeOp::Read && !verbs.head.transport.split { sent - index } else { 1 };
+        let end = seq + u64::from(numbers);
         // When the last packet fills the window, no other packet is sent before it is acknowledged, so it requests an
         // acknowledgement.
-        let fills = self.window.room_on_path().is_some_and(|room| room <= u64::from(takes));
-        let asks = fills || end == self.window.next;
-        let made = self.build(verbs, core, counter, Piece { index, takes, asks, again: true });
+        let fills_window = self.window.remaining_path_limit().is_some_and(|capacity| capacity <= u64::from(numbers));
+        let request_ack = fills_window || end == self.window.next;
+        let is_built = self.build(verbs, core, counter, Piece { index, numbers, request_ack, is_retransmission: true });
         // A request whose memory is no longer valid is not retransmitted; its entry fails instead, and the others
         // continue.
-        let drawn = made && core.out.packet.flags.ack_request;
-        self.window.repeated(seq, end, drawn, core.now, &verbs.head.transport);
+        let requests_ack = is_built && core.out.packet.flags.ack_request;
+        self.window.mark_retransmitted(seq, end, requests_ack, core.now, &verbs.head.transport);
         if verbs.head.transport.times_last_sent {
             self.window.restart_timer(core.now);
         }
         if let Some(watched) = core.watch.of(verbs.head.slot) {
             watched.round_trip.forget();
         }
-        if !made && verbs.head.state.sends() {
+        if !is_built && verbs.head.state.sends() {
             self.wake(verbs, core);
         }
-        made
+        is_built
     }
 
     #[inline]
     fn transmit_new(&mut self, verbs: &mut Verbs, core: &mut Core) -> bool {
-        let (takes, room) = match self.packets_allowed(verbs, core) {
+        if !self.shared.optional.is_none() && self.shared.drains_path(&mut verbs.head, core, self.window.in_flight()) {
+            // As if the window were closed until all packets are acknowledged.
+            core.count_wait(WaitReason::Window);
+            return false;
+        }
+        let (numbers, capacity) = match self.packets_allowed(verbs, core) {
             Ok(allowed) => allowed,
             Err(reason) => {
                 if let Some(reason) = reason {
-                    self.hold_back(verbs, core, reason);
+                    self.register_wait(verbs, core, reason);
                 }
                 return false;
             }
         };
         let counter = verbs.send.queue.next;
-        if verbs.send.queue.sent_of_next == 0 {
+        if verbs.send.queue.packets_sent_of_next == 0 {
             self.start_entry(verbs, core, counter);
         }
-        let index = verbs.send.queue.sent_of_next;
-        let is_beyond = verbs.head.transport.credits && self.shared.count_message(&verbs.send);
-        let asks = is_beyond || room == u64::from(takes);
-        if !self.build(verbs, core, counter, Piece { index, takes, asks, again: false }) {
+        let index = verbs.send.queue.packets_sent_of_next;
+        let exceeds_credits = verbs.head.transport.credits && self.shared.count_message(&verbs.send);
+        let request_ack = exceeds_credits || capacity == u64::from(numbers);
+        if !self.build(verbs, core, counter, Piece { index, numbers, request_ack, is_retransmission: false }) {
             return false;
         }
         let transport = &verbs.head.transport;
         if let Some(watched) = core.watch.of(verbs.head.slot) {
             watched.round_trip.sent(self.window.next, core.now);
         }
-        self.window.sent(u64::from(takes), core.out.packet.flags.ack_request, core.now, transport);
+        self.window.sent(u64::from(numbers), core.out.packet.flags.ack_request, core.now, transport);
         self.shared.arm(&verbs.head, core, self.window.deadline);
-        core.peers.sent(verbs.head.peer(), u64::from(takes));
-        verbs.send.advance(takes);
+        core.peers.sent(verbs.head.peer(), u64::from(numbers));
+        verbs.send.advance(numbers);
         true
     }
 
     #[cold]
-    fn hold_back(&mut self, verbs: &mut Verbs, core: &mut Core, reason: WaitReason) {
+    fn register_wait(&mut self, verbs: &mut Verbs, core: &mut Core, reason: WaitReason) {
         core.count_wait(reason);
         if reason == WaitReason::PeerWindow {
             self.shared.requests_queued = true;
             core.peers.wait(verbs.head.peer(), Half::Requester, verbs.head.slot);
         } else if reason == WaitReason::ReadLimit && verbs.send.fetches_max == 0 {
-            // With a limit of zero the entry could never be sent.
+            // With a limit of zero outstanding reads, the entry could never be sent.
             verbs.fail_entry(core, self.window.una, verbs.send.queue.next, WcStatus::LocalQpOperation);
         }
     }
 
-    /// Returns the number of sequence numbers the next new packet may take and the number for which there is space,
-    /// both at least one. The error is the reason for none (`None` inside when nothing new is to be sent at all).
+    /// Returns the number of sequence numbers that the next new packet may take, and the number for which there is
+    /// space; both are at least one. The error is the reason why it may take none, or `None` when there is no new
+    /// packet to send.
     #[inline]
     fn packets_allowed(&self, verbs: &Verbs, core: &Core) -> Result<(u32, u64), Option<WaitReason>> {
         let Verbs { head, send, .. } = verbs;
-        let starts = send.queue.sent_of_next == 0;
+        let starts_message = send.queue.packets_sent_of_next == 0;
         if send.known_failure.is_some() {
             return Err(None);
         }
-        if starts {
+        if starts_message {
             send.may_begin(head, self.window.una)?;
         }
         if head.transport.credits && !self.shared.has_credit(send, &self.window) {
             return Err(Some(WaitReason::Credits));
         }
         let wqe = send.queue.get(send.queue.next);
-        let (room, reason) = self.gate(verbs, core);
+        let (capacity, reason) = self.gate(verbs, core);
         if !wqe.op.is_fetch() {
-            return if room > 0 { Ok((1, room)) } else { Err(Some(reason)) };
+            return if capacity > 0 { Ok((1, capacity)) } else { Err(Some(reason)) };
         }
-        if room == 0 {
+        if capacity == 0 {
             return Err(Some(reason));
         }
         // A shared-space read takes a sequence number for every response. When the window is smaller than the response,
         // the data is requested in pieces, the next one when the previous one has arrived: the responder has no window
         // of its own to limit responses with.
-        if !starts && !self.window.is_empty() {
+        if !starts_message && !self.window.is_empty() {
             return Err(Some(WaitReason::ReadLimit));
         }
-        let left = wqe.packets - send.queue.sent_of_next;
-        Ok((u64::from(left).min(room) as u32, room))
+        let packets_left = wqe.packets - send.queue.packets_sent_of_next;
+        Ok((u64::from(packets_left).min(capacity) as u32, capacity))
     }
 
-    /// Returns the number of packets that may be sent, and the limit that allows no more.
+    /// Returns the number of packets that may be sent, and the limit that determines it.
     #[inline]
     fn gate(&self, verbs: &Verbs, core: &Core) -> (u64, WaitReason) {
         let in_flight = self.window.in_flight();
-        let mut least = (verbs.head.transport.in_flight_max.saturating_sub(in_flight), WaitReason::Cap);
+        let mut tightest = (verbs.head.transport.in_flight_max.saturating_sub(in_flight), WaitReason::Cap);
         if let Some(window) = self.shared.window() {
-            let room = window.whole_packets().saturating_sub(self.window.pipe());
-            if room < least.0 {
-                least = (room, WaitReason::Window);
+            let capacity = window.whole_packets().saturating_sub(self.window.pipe());
+            if capacity < tightest.0 {
+                tightest = (capacity, WaitReason::Window);
             }
         }
-        if let Some(room) = self.window.room_on_path().filter(|room| *room < least.0) {
-            least = (room, WaitReason::Window);
+        if let Some(capacity) = self.window.remaining_path_limit().filter(|capacity| *capacity < tightest.0) {
+            tightest = (capacity, WaitReason::Window);
         }
-        let room = core.peers.room(verbs.head.peer());
-        if room < least.0 {
-            least = (room, WaitReason::PeerWindow);
+        let capacity = core.peers.available(verbs.head.peer());
+        if capacity < tightest.0 {
+            tightest = (capacity, WaitReason::PeerWindow);
         }
-        least
+        tightest
     }
 
     /// Assigns the entry its sequence numbers, just before its first packet is built.
@@ -374,8 +383,8 @@ impl Requester {
         }
     }
 
-    /// Executes local work at the head of the queue until the next entry needs a packet; returns false when nothing
-    /// more may start.
+    /// Executes local work at the head of the queue until the next entry needs a packet; returns false when no
+    /// further entry may start.
     #[cold]
     fn do_local_work(&mut self, verbs: &mut Verbs, core: &mut Core) -> bool {
         while verbs.send.local_is_next() {
@@ -402,15 +411,15 @@ impl Requester {
     }
 }
 
-/// Packet of an entry to build.
+/// The packet to build of a send queue entry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Piece {
     /// Index of the packet's first sequence number among the entry's.
     pub(crate) index: u32,
     /// Number of sequence numbers it takes: one, except for reads in a shared space.
-    pub(crate) takes: u32,
+    pub(crate) numbers: u32,
     /// True when the window requires that the packet requests an acknowledgement.
-    pub(crate) asks: bool,
+    pub(crate) request_ack: bool,
     /// True for a retransmission.
-    pub(crate) again: bool,
+    pub(crate) is_retransmission: bool,
 }

@@ -1,30 +1,31 @@
 //! The responder: processes the peer's requests, in order.
 //!
 //! A packet is *accepted* (checked and placed), then *executed* (message counted, receive completed, read or atomic
-//! started). In order, both happen immediately. A transport that places out-of-order packets (IRN section 5.3) accepts
-//! them on arrival and executes them when everything before has arrived; an out-of-order packet that fails the checks
-//! is not kept, and is checked again when it is next in order: so errors, too, are reported in order.
+//! started). For a packet in order, both happen immediately. A transport that places out-of-order packets (IRN
+//! section 5.3) accepts them on arrival and executes them when everything before has arrived; an out-of-order packet
+//! that fails the checks is not kept, and is checked again when it is next in order, so that errors, too, are
+//! reported in order.
 //!
 //! ```text
 //!   responder/accept.rs   checks and placement, by kind of packet
-//!   responder/execute.rs  what happens when a packet's turn has come
+//!   responder/execute.rs  execution of packets, in order
 //!   responder/fetches.rs  the peer's reads and atomics, from request to response
-//!   responder/early.rs    early packets where the receiver counts its losses (FaSR)
+//!   responder/out_of_order.rs  out-of-order packets, where the receiver counts losses (FaSR)
 //! ```
 //!
 //! Responder functions take the requester as an argument, never the other way round: a response may complete a fetch,
 //! and scheduled responses are sent by the requester.
 
 mod accept;
-mod early;
 mod execute;
 mod fetches;
+mod out_of_order;
 
 use rnic_base::Seq;
 use rnic_wire::{Headers, NakCode, Packet};
 
 use super::requester::Requester;
-use super::requester::responses::answer_to_repair;
+use super::requester::responses::ack_for_repair;
 use super::shared::send_ack;
 use crate::core::{AckKind, Control, ControlPacket, Core, write_ack};
 use crate::dma::Dma;
@@ -43,17 +44,17 @@ use fetches::FetchServer;
 #[derive(Debug)]
 pub(crate) struct Responder {
     pub(super) window: ReceiveWindow,
-    /// The peer's reads and atomics, where responses are not packets of the requester; allocated with the first one.
+    /// The peer's reads and atomics, where the requester does not send the responses; allocated with the first one.
     fetches: Option<Box<FetchServer>>,
     /// Acknowledgement to send when the responder is next scheduled: in transports that may merge acknowledgements, or
     /// when the control queue was full.
-    owes: Option<AckKind>,
+    pending_ack: Option<AckKind>,
 }
 
 impl Responder {
     /// Creates a responder for requests that start with number `start`.
     pub(crate) fn new(start: Seq) -> Self {
-        Self { window: ReceiveWindow::new(start), fetches: None, owes: None }
+        Self { window: ReceiveWindow::new(start), fetches: None, pending_ack: None }
     }
 
     /// Returns the request packet that is expected next.
@@ -62,8 +63,8 @@ impl Responder {
         self.window.expected
     }
 
-    /// Returns whether the peer may still be waiting for a response of this half.
-    pub(super) fn owes_responses(&self) -> bool {
+    /// Returns whether the peer may still be waiting for a response from this responder.
+    pub(super) fn has_pending_responses(&self) -> bool {
         self.fetches.as_ref().is_some_and(|fetches| fetches.is_busy())
     }
 
@@ -90,10 +91,10 @@ impl Responder {
         }
     }
 
-    /// Returns whether something is to be sent, regardless of gates.
+    /// Returns whether there is a packet to send, regardless of whether it may be sent now.
     #[inline(always)]
     pub(crate) fn has_work(&self) -> bool {
-        self.owes.is_some() || self.fetches.as_ref().is_some_and(|fetches| fetches.has_work())
+        self.pending_ack.is_some() || self.fetches.as_ref().is_some_and(|fetches| fetches.has_work())
     }
 
     /// Handles a request packet (IRN's `receiveData`).
@@ -112,9 +113,9 @@ impl Responder {
         self.on_any_request(requester, verbs, core, packet, dma)
     }
 
-    /// Handles a response that is a packet of the peer's requests (FaSR).
+    /// Handles a response that is sent as a request packet of the peer (FaSR).
     #[inline(never)]
-    pub(crate) fn on_answer<D: Dma>(
+    pub(crate) fn on_scheduled_response<D: Dma>(
         &mut self,
         requester: &mut Requester,
         verbs: &mut Verbs,
@@ -139,22 +140,22 @@ impl Responder {
         if verbs.recv.refused.is_some() {
             return RxOutcome::Dropped(core.drop_packet(DropReason::Refused));
         }
-        let window_bits = verbs.head.transport.early_reach;
+        let window_bits = verbs.head.transport.out_of_order_reach;
         verbs.recv.note_first_packet(&verbs.head, core);
         match self.window.classify(seq, window_bits) {
             Arrival::InOrder => self.in_order(requester, verbs, core, seq, packet, dma),
-            Arrival::Early if verbs.head.transport.pool.is_some() => {
-                self.on_early_pooled(requester, verbs, core, seq, packet, dma)
+            Arrival::OutOfOrder if verbs.head.transport.pool.is_some() => {
+                self.on_out_of_order_pooled(requester, verbs, core, seq, packet, dma)
             }
-            Arrival::Early => self.on_early(requester, verbs, core, seq, packet, dma),
+            Arrival::OutOfOrder => self.on_out_of_order(requester, verbs, core, seq, packet, dma),
             Arrival::Duplicate => self.on_duplicate(requester, verbs, core, seq, packet),
             Arrival::Outside => {
-                let kept = verbs.head.transport.places_early;
-                let every_time = kept && !verbs.head.transport.places_writes_only;
-                if every_time || self.window.gap_is_news(seq) {
+                let keeps_out_of_order = verbs.head.transport.places_out_of_order;
+                let reports_every_packet = keeps_out_of_order && !verbs.head.transport.places_writes_only;
+                if reports_every_packet || self.window.is_new_gap(seq) {
                     self.report_gap(requester, verbs, core, AckKind::Gap);
                 }
-                let reason = if kept { DropReason::OutOfWindow } else { DropReason::OutOfOrder };
+                let reason = if keeps_out_of_order { DropReason::OutOfWindow } else { DropReason::OutOfOrder };
                 RxOutcome::Dropped(core.drop_packet(reason))
             }
         }
@@ -190,7 +191,7 @@ impl Responder {
         if !self.window.is_in_order() {
             return self.finish_repair(requester, verbs, core, seq, packet, dma);
         }
-        self.answer_in_order(requester, verbs, core, seq, packet, AckKind::Ack);
+        self.acknowledge_in_order(requester, verbs, core, seq, packet, AckKind::Ack);
         RxOutcome::Accepted
     }
 
@@ -205,22 +206,22 @@ impl Responder {
         packet: &Packet,
         dma: &mut D,
     ) -> RxOutcome {
-        if let Err(code) = self.drain_early(requester, verbs, core, dma) {
+        if let Err(code) = self.drain_out_of_order(requester, verbs, core, dma) {
             self.refuse(requester, verbs, core, code);
             return RxOutcome::Dropped(core.drop_packet(DropReason::Refused));
         }
         let kind = if verbs.head.transport.acks_every_packet {
             self.repaired_ack(requester, verbs, core, seq)
         } else {
-            answer_to_repair(&verbs.head.transport, &self.window)
+            ack_for_repair(&verbs.head.transport, &self.window)
         };
-        self.answer_in_order(requester, verbs, core, seq, packet, kind);
+        self.acknowledge_in_order(requester, verbs, core, seq, packet, kind);
         RxOutcome::Accepted
     }
 
     /// Sends an acknowledgement of type `kind` for a packet that was expected and has been executed, if one is due.
     #[inline(always)]
-    fn answer_in_order(
+    fn acknowledge_in_order(
         &mut self,
         requester: &mut Requester,
         verbs: &mut Verbs,
@@ -231,16 +232,16 @@ impl Responder {
     ) {
         if verbs.head.transport.acks_every_packet {
             self.acknowledge(requester, verbs, core, kind);
-        } else if self.owes_for(&verbs.head, packet) || self.has_taken_early(&verbs.head, seq) {
-            self.owes = None;
-            self.owe(requester, verbs, core, kind);
+        } else if self.must_acknowledge(&verbs.head, packet) || self.has_out_of_order_behind(&verbs.head, seq) {
+            self.pending_ack = None;
+            self.schedule_ack(requester, verbs, core, kind);
         }
     }
 
     /// Returns whether packets behind `seq`, just accepted in order, had already arrived: the acknowledgements they
     /// requested are due now.
-    fn has_taken_early(&self, head: &Head, seq: Seq) -> bool {
-        head.transport.places_early && self.window.expected > seq + 1
+    fn has_out_of_order_behind(&self, head: &Head, seq: Seq) -> bool {
+        head.transport.places_out_of_order && self.window.expected > seq + 1
     }
 
     /// Reports a gap to the sender, if its transport processes such reports.
@@ -251,20 +252,20 @@ impl Responder {
         }
     }
 
-    /// Returns whether this packet, just accepted in order, must be acknowledged: because it requests that, or because
-    /// the gap that is still to be reported is closed. Reads and atomics are acknowledged by their responses, where
-    /// those have the requests' numbers.
-    fn owes_for(&self, head: &Head, packet: &Packet) -> bool {
+    /// Returns whether this packet, just accepted in order, must be acknowledged: because it requests an
+    /// acknowledgement, or because it has closed a gap that was still to be reported. Where responses use the
+    /// requests' sequence numbers, they are the acknowledgements of Reads and atomics.
+    fn must_acknowledge(&self, head: &Head, packet: &Packet) -> bool {
         let fetches = matches!(
             packet.headers,
             Headers::ReadRequest { .. } | Headers::AtomicRequest { .. } | Headers::PlacementRequest { .. }
         );
-        let answered = fetches && !head.transport.split;
-        (packet.flags.ack_request && !answered) || self.owes.is_some_and(|owed| owed != AckKind::Ack)
+        let is_acked_by_response = fetches && !head.transport.split;
+        (packet.flags.ack_request && !is_acked_by_response) || self.pending_ack.is_some_and(|ack| ack != AckKind::Ack)
     }
 
     #[inline(never)]
-    fn on_early<D: Dma>(
+    fn on_out_of_order<D: Dma>(
         &mut self,
         requester: &mut Requester,
         verbs: &mut Verbs,
@@ -275,7 +276,7 @@ impl Responder {
     ) -> RxOutcome {
         if verbs.head.transport.places_writes_only && !matches!(packet.headers, Headers::Write { immediate: None, .. })
         {
-            if self.window.gap_is_news(seq) {
+            if self.window.is_new_gap(seq) {
                 self.report_gap(requester, verbs, core, AckKind::Gap);
             }
             return RxOutcome::Dropped(core.drop_packet(DropReason::OutOfOrder));
@@ -284,13 +285,13 @@ impl Responder {
             self.report_gap(requester, verbs, core, AckKind::Gap);
             return RxOutcome::Dropped(core.drop_packet(DropReason::Refused));
         }
-        self.keep_early(requester, verbs, core, seq, packet);
+        self.keep_out_of_order(requester, verbs, core, seq, packet);
         self.report_gap(requester, verbs, core, AckKind::Nack(seq.wire()));
-        RxOutcome::Early
+        RxOutcome::OutOfOrder
     }
 
     /// Records an out-of-order packet, which has been placed.
-    pub(super) fn keep_early(
+    pub(super) fn keep_out_of_order(
         &mut self,
         requester: &mut Requester,
         verbs: &mut Verbs,
@@ -298,7 +299,7 @@ impl Responder {
         seq: Seq,
         packet: &Packet,
     ) {
-        let acting = match packet.headers {
+        let has_action = match packet.headers {
             Headers::Send { position, .. }
             | Headers::Write { position, .. }
             | Headers::ReadResponse { position, .. } => position.ends(),
@@ -306,11 +307,12 @@ impl Responder {
         };
         let transport = &verbs.head.transport;
         let mut bits = core.pools.bits(transport.pool, &mut requester.shared.pool, LaneId::RequestsIn);
-        self.window.keep(seq, acting, transport.window_bits, &mut bits);
-        core.stats.packets_early += 1;
+        self.window.keep(seq, has_action, transport.window_bits, &mut bits);
+        core.stats.packets_out_of_order += 1;
     }
 
-    /// Handles a request seen before: its acknowledgement or response was lost, or it was retransmitted unnecessarily.
+    /// Handles a request seen before: its acknowledgement or response was lost, or the retransmission was
+    /// unnecessary.
     #[inline(never)]
     pub(super) fn on_duplicate(
         &mut self,
@@ -329,97 +331,99 @@ impl Responder {
         if verbs.head.transport.split {
             // Responses have a separate space and timer: their loss is handled independently of the request (I-19,
             // R-21).
-            if let Headers::ReadRequest { asked: Some(asked), .. } = packet.headers {
-                requester.answers.note_resubmission(core, seq, asked.stamp);
+            if let Headers::ReadRequest { fasr: Some(fasr), .. } = packet.headers {
+                requester.peer_fetches.note_resubmission(core, seq, fasr.stamp);
             }
             self.acknowledge(requester, verbs, core, AckKind::Ack);
             return RxOutcome::Duplicate;
         }
         match packet.headers {
-            Headers::ReadRequest { reth, .. } => self.fetch_again(requester, verbs, core, seq, Some(reth)),
+            Headers::ReadRequest { reth, .. } => self.serve_repeated(requester, verbs, core, seq, Some(reth)),
             Headers::AtomicRequest { .. } | Headers::PlacementRequest { .. } => {
-                self.fetch_again(requester, verbs, core, seq, None);
+                self.serve_repeated(requester, verbs, core, seq, None);
             }
-            _ => self.owe(requester, verbs, core, AckKind::Ack),
+            _ => self.schedule_ack(requester, verbs, core, AckKind::Ack),
         }
         RxOutcome::Duplicate
     }
 
-    /// Sends an acknowledgement: immediately where every packet gets one, else when the responder is next scheduled (in
-    /// a shared space after the responses before it, see [`Responder::transmit`]).
+    /// Sends an acknowledgement: immediately where every packet is acknowledged, otherwise when the responder is next
+    /// scheduled (in a shared space after the responses before it, see [`Responder::transmit`]).
     #[inline(always)]
     pub(crate) fn acknowledge(&mut self, requester: &mut Requester, verbs: &mut Verbs, core: &mut Core, kind: AckKind) {
         if !verbs.head.transport.acks_every_packet {
-            return self.owe(requester, verbs, core, kind);
+            return self.schedule_ack(requester, verbs, core, kind);
         }
-        let (expected, says) = (self.window.expected, Control::Ack { kind, echo: core.echo });
+        let (expected, content) = (self.window.expected, Control::Ack { kind, echo: core.packet_was_marked });
         let (slot, from, msn) = (verbs.head.slot, verbs.head.number, verbs.recv.msn);
-        let control = ControlPacket { slot, from, expected, msn, says };
+        let control = ControlPacket { slot, from, expected, msn, content };
         if !core.push_control(control) {
-            requester.shared.owe_echo(core.echo);
-            self.owe(requester, verbs, core, kind);
+            requester.shared.set_echo_pending(core.packet_was_marked);
+            self.schedule_ack(requester, verbs, core, kind);
         }
     }
 
-    /// Records that the requester is owed an acknowledgement, until it is sent. A pause or a refusal is kept until the
-    /// packet that caused it is accepted after all.
-    fn owe(&mut self, requester: &mut Requester, verbs: &mut Verbs, core: &mut Core, kind: AckKind) {
-        let stands = |kind| matches!(kind, AckKind::NotReady(_) | AckKind::Refused(_));
-        // The report that packets were dropped is sent once; the report that others were kept can be repeated.
-        let folds = verbs.head.transport.places_writes_only
-            && self.owes == Some(AckKind::Gap)
+    /// Records that the requester is owed an acknowledgement, until it is sent. A receiver-not-ready NAK or a refusal
+    /// stays pending until the packet that caused it is accepted after all.
+    fn schedule_ack(&mut self, requester: &mut Requester, verbs: &mut Verbs, core: &mut Core, kind: AckKind) {
+        let stays_pending = |kind| matches!(kind, AckKind::NotReady(_) | AckKind::Refused(_));
+        // A pending report of dropped packets, which is sent only once, is not replaced by a report of kept packets,
+        // which can be repeated.
+        let is_covered = verbs.head.transport.places_writes_only
+            && self.pending_ack == Some(AckKind::Gap)
             && matches!(kind, AckKind::Nack(_));
-        if stands(kind) || !(folds || self.owes.is_some_and(stands)) {
-            self.owes = Some(kind);
+        if stays_pending(kind) || !(is_covered || self.pending_ack.is_some_and(stays_pending)) {
+            self.pending_ack = Some(kind);
         }
         // Responses may wait for credit at the peer; an owed acknowledgement does not.
-        let may_wait =
+        let may_be_waiting =
             verbs.head.transport.split && !verbs.head.transport.acks_every_packet && requester.shared.responses_queued;
-        if may_wait && core.peers.stop_waiting(verbs.head.peer(), Half::Responder, verbs.head.slot) {
+        if may_be_waiting && core.peers.stop_waiting(verbs.head.peer(), Half::Responder, verbs.head.slot) {
             core.ready.requeue(Half::Responder, verbs.head.slot);
         }
         requester.shared.wake_responder(&verbs.head, core);
     }
 
-    /// Builds the responder's next packet, in `core.out`. In a shared space responses come first: an acknowledgement
-    /// that overtook them would indicate to the requester that they are lost. In split spaces an acknowledgement
-    /// carries no information on responses, and a requester that waits for it has its Reads but cannot post the next
-    /// ones: there it comes first.
+    /// Builds the responder's next packet, in `core.out`. In a shared space responses are sent first: an
+    /// acknowledgement that overtook them would indicate to the requester that they are lost. In split spaces an
+    /// acknowledgement carries no information about responses, and a requester that waits for it cannot post further
+    /// Reads although its Read data has arrived. There the acknowledgement is sent first.
     pub(super) fn transmit(&mut self, requester: &mut Requester, verbs: &mut Verbs, core: &mut Core) -> bool {
         requester.shared.responses_queued = false;
-        if let Some(expected) = requester.responses.as_mut().and_then(|responses| responses.take_owed()) {
+        if let Some(expected) = requester.responses.as_mut().and_then(|responses| responses.take_pending_ack()) {
             write_ack(&mut core.out.packet, expected, 0, AckKind::Ack, true);
-            core.out.packet.flags.becn = requester.shared.take_owed_echo();
+            core.out.packet.flags.becn = requester.shared.take_pending_echo();
             send_ack(&verbs.head, &verbs.recv, core);
             requester.shared.wake_responder(&verbs.head, core);
             return true;
         }
         let acks_first = verbs.head.transport.split && !verbs.head.transport.acks_every_packet;
-        let made = acks_first && self.transmit_owed(requester, verbs, core)
+        let is_built = acks_first && self.transmit_pending_ack(requester, verbs, core)
             || self.transmit_fetched(requester, verbs, core)
-            || self.transmit_owed(requester, verbs, core);
-        if made && self.has_work() {
+            || self.transmit_pending_ack(requester, verbs, core);
+        if is_built && self.has_work() {
             requester.shared.wake_responder(&verbs.head, core);
         }
-        made
+        is_built
     }
 
-    fn transmit_owed(&mut self, requester: &mut Requester, verbs: &mut Verbs, core: &mut Core) -> bool {
-        let Some(kind) = self.owes else { return false };
-        let final_answer = matches!(kind, AckKind::Refused(_));
-        // Requests before the refused one are answered, and their responses acknowledged, before the refusal is sent.
-        let answers = verbs.head.state.receives();
-        let must_wait = if final_answer {
-            answers && (self.owes_responses() || requester.answers.are_owed())
+    fn transmit_pending_ack(&mut self, requester: &mut Requester, verbs: &mut Verbs, core: &mut Core) -> bool {
+        let Some(kind) = self.pending_ack else { return false };
+        let is_refusal = matches!(kind, AckKind::Refused(_));
+        // The refusal is sent only when the responses to all requests before the refused one have been sent and
+        // acknowledged.
+        let responds = verbs.head.state.receives();
+        let must_wait = if is_refusal {
+            responds && (self.has_pending_responses() || requester.peer_fetches.has_pending())
         } else {
-            self.fetches.as_ref().is_some_and(|fetches| fetches.goes_first())
+            self.fetches.as_ref().is_some_and(|fetches| fetches.responses_first())
         };
         if must_wait {
             return false;
         }
-        self.owes = None;
+        self.pending_ack = None;
         write_ack(&mut core.out.packet, self.window.expected, verbs.recv.msn, kind, false);
-        core.out.packet.flags.becn = requester.shared.take_owed_echo();
+        core.out.packet.flags.becn = requester.shared.take_pending_echo();
         if let AckKind::Refused(code) = kind
             && verbs.head.state != QpState::Error
         {
@@ -429,24 +433,29 @@ impl Responder {
         true
     }
 
-    /// Refuses the request that is expected now, which cannot be executed: no further one is accepted.
+    /// Refuses the request that is expected now, which cannot be executed: no further requests are accepted.
     pub(crate) fn refuse(&mut self, requester: &mut Requester, verbs: &mut Verbs, core: &mut Core, code: NakCode) {
         verbs.recv.refused = Some(code);
-        self.owe(requester, verbs, core, AckKind::Refused(code));
+        self.schedule_ack(requester, verbs, core, AckKind::Refused(code));
     }
 
-    /// Handles a request for a queue pair that accepts none. When the queue pair failed because it refused a request,
-    /// and the refusal was lost, the refusal is repeated; otherwise nothing is sent.
-    pub(crate) fn on_late(&mut self, requester: &mut Requester, verbs: &mut Verbs, core: &mut Core) -> RxOutcome {
+    /// Handles a request that arrives at a queue pair which no longer accepts any. When the queue pair failed because
+    /// it refused a request, and the refusal was lost, the refusal is repeated; otherwise nothing is sent.
+    pub(crate) fn on_request_in_error(
+        &mut self,
+        requester: &mut Requester,
+        verbs: &mut Verbs,
+        core: &mut Core,
+    ) -> RxOutcome {
         self.repeat_refusal(requester, verbs, core);
         RxOutcome::Dropped(core.drop_packet(DropReason::State))
     }
 
-    /// Sends the refusal of a request again; returns whether the queue pair has failed because of one.
+    /// Sends the refusal of a request again; returns whether the queue pair has failed because it refused a request.
     pub(crate) fn repeat_refusal(&mut self, requester: &mut Requester, verbs: &mut Verbs, core: &mut Core) -> bool {
         let code = verbs.recv.refused.filter(|_| verbs.head.state == QpState::Error);
         if let Some(code) = code {
-            self.owe(requester, verbs, core, AckKind::Refused(code));
+            self.schedule_ack(requester, verbs, core, AckKind::Refused(code));
         }
         code.is_some()
     }

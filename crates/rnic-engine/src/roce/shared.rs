@@ -2,11 +2,12 @@
 //! turn, and the addressing of packets.
 
 mod credits;
-pub(crate) mod extra;
 mod flow;
+pub(crate) mod optional;
 
 use rnic_base::Time;
-use rnic_policy::{ControlEvent, PathEvent, PathLabel, PathView};
+use rnic_policy::{ControlEvent, PathEvent, PathLabel, PathProbe, PathView};
+use rnic_wire::scr::ProbePath;
 
 use crate::core::Core;
 use crate::packet::TransmitKind;
@@ -16,20 +17,20 @@ use crate::timer::Deadline;
 use crate::verbs::Verbs;
 use crate::verbs::head::Head;
 use crate::verbs::recv::RecvHalf;
-use crate::window::{Circumstances, SrPointer};
+use crate::window::{SrPointer, TimeoutConditions};
 
-use extra::Extra;
 use flow::Flow;
+use optional::OptionalState;
 
-/// State shared by both halves of a connection (see the module).
+/// State shared by both halves of a connection (see the module documentation).
 #[derive(Debug)]
 pub(crate) struct ConnShared {
-    /// Congestion control and scheduling, where the transport has any.
+    /// Congestion control and scheduling, if the transport uses either.
     pub(crate) flow: Option<Box<Flow>>,
-    pub(crate) extra: Extra,
+    pub(crate) optional: OptionalState,
     /// Deadline of this connection's entry in the timer heap.
-    pub(crate) alarm: Deadline,
-    /// Unit of the shared pool that the complete queue pair uses for loss recovery (FaSR).
+    pub(crate) armed_deadline: Deadline,
+    /// Unit of the shared pool that both directions of the queue pair use for loss recovery (FaSR).
     pub(crate) pool: SrPointer,
     /// True when the requester is in the ring of senders that are ready, or waits for credit at the peer.
     pub(crate) requests_queued: bool,
@@ -44,8 +45,8 @@ impl ConnShared {
     pub(crate) fn new() -> Self {
         Self {
             flow: None,
-            extra: Extra::default(),
-            alarm: Deadline::NEVER,
+            optional: OptionalState::default(),
+            armed_deadline: Deadline::NEVER,
             pool: SrPointer::NULL,
             requests_queued: false,
             responses_queued: false,
@@ -62,27 +63,27 @@ impl ConnShared {
 
     /// Returns whether `deadline`, which has expired in the timer heap, is this connection's entry; the entry is then
     /// cleared.
-    pub(crate) fn take_expired(&mut self, deadline: Deadline) -> bool {
-        let is_ours = self.alarm == deadline;
-        if is_ours {
-            self.alarm = Deadline::NEVER;
+    pub(crate) fn remove_expired(&mut self, deadline: Deadline) -> bool {
+        let is_own = self.armed_deadline == deadline;
+        if is_own {
+            self.armed_deadline = Deadline::NEVER;
         }
-        is_ours
+        is_own
     }
 
     /// Schedules a wake-up of the connection at `deadline`, at the latest.
     #[inline(always)]
     pub(crate) fn arm(&mut self, head: &Head, core: &mut Core, deadline: Deadline) {
-        core.timers.arm(head.slot, deadline, &mut self.alarm);
+        core.timers.arm(head.slot, deadline, &mut self.armed_deadline);
     }
 
     /// Uses one packet of the scheduling turn; returns whether the turn continues, which requires that the sender
     /// `has_more` packets. Otherwise the next turn is a complete one.
     #[inline(always)]
-    pub(crate) fn goes_on(&mut self, has_more: bool) -> bool {
-        let goes_on = self.turn_left > 1 && has_more && !self.requests_queued;
-        self.turn_left = if goes_on { self.turn_left - 1 } else { self.turn_packets };
-        goes_on
+    pub(crate) fn continues_turn(&mut self, has_more: bool) -> bool {
+        let continues_turn = self.turn_left > 1 && has_more && !self.requests_queued;
+        self.turn_left = if continues_turn { self.turn_left - 1 } else { self.turn_packets };
+        continues_turn
     }
 
     /// Puts the requester into the ring of senders that are ready.
@@ -90,7 +91,7 @@ impl ConnShared {
     pub(crate) fn enlist_requester(&mut self, head: &Head, core: &mut Core) {
         core.ready.push(Half::Requester, head.slot, &mut self.requests_queued);
         if self.has_flow() {
-            self.activate(head, core);
+            self.activate(head, core, Half::Requester);
         }
     }
 
@@ -102,12 +103,13 @@ impl ConnShared {
         }
     }
 
-    /// Counts a timeout on which recovery has acted, and notifies the policies; `in_flight` requests are in flight.
+    /// Counts a timeout that caused loss recovery to act, and notifies the policies; `in_flight` requests are in
+    /// flight.
     pub(crate) fn count_timeout(&mut self, verbs: &mut Verbs, core: &mut Core, in_flight: u64) {
         verbs.stats.timeouts += 1;
         core.stats.timeouts += 1;
         self.on_event(&verbs.head, core, in_flight, &ControlEvent::TimedOut);
-        self.ask_path(&mut verbs.head, core.now, &PathEvent::TimedOut);
+        self.ask_path(&mut verbs.head, core, &PathEvent::TimedOut);
     }
 
     /// Starts the path policy.
@@ -118,65 +120,85 @@ impl ConnShared {
         let keeps_state = head.transport.path_per_packet || paths.policy.state_bytes > 0;
         head.label = label;
         if keeps_state {
-            self.extra = Extra::new_path(state);
+            self.optional = OptionalState::new_path(state);
         }
     }
 
     /// Returns the label for the next packet.
     #[inline]
-    fn choose_path(&mut self, head: &mut Head, now: Time, retransmission: bool) -> PathLabel {
-        if !self.extra.is_none() {
-            self.ask_path(head, now, &PathEvent::Sending { retransmission });
+    fn choose_path(&mut self, head: &mut Head, core: &mut Core, retransmission: bool) -> PathLabel {
+        if !self.optional.is_none() {
+            self.ask_path(head, core, &PathEvent::Sending { retransmission });
         }
         head.label
     }
 
-    /// Passes `event` to the path policy, which may change the label.
+    /// Passes `event` to the path policy, which may change the label, ask for a probe, or hold new packets.
     #[cold]
-    pub(crate) fn ask_path(&mut self, head: &mut Head, now: Time, event: &PathEvent) {
-        let view = PathView { now, flow_hash: head.flow_hash() };
-        if let Some(state) = self.extra.path_mut() {
-            let paths = &head.transport.profile.paths;
-            let actions = (paths.policy.on_event)(state, event, &view, &paths.params);
-            head.label = actions.label.unwrap_or(head.label);
+    pub(crate) fn ask_path(&mut self, head: &mut Head, core: &mut Core, event: &PathEvent) {
+        let view = PathView { now: core.now, flow_hash: head.flow_hash() };
+        let Some(path) = self.optional.path_mut() else { return };
+        let paths = &head.transport.profile.paths;
+        let actions = (paths.policy.on_event)(&mut path.state, event, &view, &paths.params);
+        path.is_draining |= actions.drain;
+        head.label = actions.label.unwrap_or(head.label);
+        let Some(exchange) = &mut core.exchange else { return };
+        if let Some(PathProbe { path, label, timeout }) = actions.probe {
+            exchange.ask(head.number, ProbePath { index: path, label: label.0 }, timeout);
         }
+        if let Some(after) = actions.tick_after {
+            exchange.set_path_tick(head.number, core.now + after);
+        }
+    }
+
+    /// Returns whether the path policy holds new packets until those in flight, `in_flight` of them, are acknowledged.
+    /// When they are, the policy is notified.
+    #[cold]
+    pub(crate) fn drains_path(&mut self, head: &mut Head, core: &mut Core, in_flight: u64) -> bool {
+        let Some(path) = self.optional.path_mut().filter(|path| path.is_draining) else { return false };
+        if in_flight > 0 {
+            return true;
+        }
+        path.is_draining = false;
+        self.ask_path(head, core, &PathEvent::Drained);
+        false
     }
 
     /// Addresses the request or response in `core.out`, whose type is set, and counts it. `in_flight` is the number of
     /// requests in flight, which congestion control may use.
     #[inline]
-    pub(crate) fn send_data(&mut self, verbs: &mut Verbs, core: &mut Core, in_flight: u64, again: bool) {
+    pub(crate) fn send_data(&mut self, verbs: &mut Verbs, core: &mut Core, in_flight: u64, is_retransmission: bool) {
         let Verbs { head, stats, .. } = verbs;
-        let label = self.choose_path(head, core.now, again);
+        let label = self.choose_path(head, core, is_retransmission);
         let out = &mut core.out;
         out.format = head.transport.format;
         out.peer = head.peer();
         out.label = label;
         out.from = head.number;
-        count_sent(stats, core, again);
+        count_sent(stats, core, is_retransmission);
         if self.flow.is_some() {
             self.on_sent(head, core, in_flight, core.out.packet.payload_len);
         }
     }
 }
 
-/// Returns the conditions that decide what an expired timer of this queue pair does.
-pub(in crate::roce) fn circumstances(verbs: &Verbs, core: &Core, may_probe: bool) -> Circumstances {
+/// Returns the conditions that determine how an expired timer of this queue pair is handled.
+pub(in crate::roce) fn timeout_conditions(verbs: &Verbs, core: &Core, may_probe: bool) -> TimeoutConditions {
     let Verbs { head, send, .. } = verbs;
-    let credit = core.peers.room(head.peer());
-    Circumstances {
+    let credit = core.peers.available(head.peer());
+    TimeoutConditions {
         absence: core.absence,
-        patience: head.transport.patience(send.retry_count()),
+        silence_max: head.transport.silence_max(send.retry_count()),
         may_probe: may_probe && credit > 0,
-        is_crowded: credit == 0,
-        answers: core.peers.answers(head.peer()),
+        is_peer_full: credit == 0,
+        acks: core.peers.acks(head.peer()),
     }
 }
 
 /// Counts a packet with a sequence number.
 #[inline(always)]
-fn count_sent(stats: &mut QpStats, core: &mut Core, again: bool) {
-    if again {
+fn count_sent(stats: &mut QpStats, core: &mut Core, is_retransmission: bool) {
+    if is_retransmission {
         stats.packets_retransmitted += 1;
         core.stats.packets_retransmitted += 1;
     } else {

@@ -26,7 +26,7 @@ use crate::{CqId, PdId, SrqId};
 #[derive(Clone, Copy)]
 struct Context {
     pd: PdId,
-    of: Option<(SrqId, CqId)>,
+    queue: Option<(SrqId, CqId)>,
 }
 
 impl Responder {
@@ -44,7 +44,7 @@ impl Responder {
         let expected = self.window.expected;
         let seq = packet.psn.extend(expected);
         if seq > expected {
-            if verbs.head.transport.places_early || self.window.gap_is_news(seq) {
+            if verbs.head.transport.places_out_of_order || self.window.is_new_gap(seq) {
                 self.report_gap(requester, verbs, core, AckKind::Gap);
             }
             return RxOutcome::Dropped(core.drop_packet(DropReason::OutOfOrder));
@@ -55,21 +55,21 @@ impl Responder {
             }
             return RxOutcome::Dropped(core.drop_packet(DropReason::Refused));
         };
-        let own = (verbs.head.pd, verbs.head.recv_cq);
+        let own_context = (verbs.head.pd, verbs.head.recv_cq);
         verbs.head.pd = context.pd;
-        if let Some((srq, cq)) = context.of {
+        if let Some((srq, cq)) = context.queue {
             (verbs.head.srq, verbs.head.recv_cq) = (Some(srq), cq);
         }
-        let plain = Packet { headers: packet.headers.unshared(), ..*packet };
-        let outcome = self.on_any_request(requester, verbs, core, &plain, dma);
-        let under_way = verbs.recv.queue.len() > 0;
+        let unshared = Packet { headers: packet.headers.unshared(), ..*packet };
+        let outcome = self.on_any_request(requester, verbs, core, &unshared, dma);
+        let in_progress = verbs.recv.queue.len() > 0;
         // A duplicate of an earlier packet carries no information on the current message.
         if seq == expected
             && let Some(target) = core.targets.get_mut(&verbs.head.number.get())
         {
-            target.current = context.of.map(|(srq, _)| srq).filter(|_| under_way);
+            target.current = context.queue.map(|(srq, _)| srq).filter(|_| in_progress);
         }
-        (verbs.head.pd, verbs.head.recv_cq) = own;
+        (verbs.head.pd, verbs.head.recv_cq) = own_context;
         verbs.head.srq = None;
         outcome
     }
@@ -79,13 +79,13 @@ impl Responder {
         let target = core.targets.get(&verbs.head.number.get())?;
         if let Some(srqn) = headers.srqn() {
             let srq = core.shared_queue(target.domain, srqn)?;
-            let is_other = target.current.is_some_and(|current| current != srq);
-            if is_other && seq == self.window.expected {
+            let is_other_queue = target.current.is_some_and(|current| current != srq);
+            if is_other_queue && seq == self.window.expected {
                 return None;
             }
             let queue = core.objects.srqs[srq.index()].as_ref()?;
             let (_, cq) = queue.shared?;
-            return Some(Context { pd: queue.pd, of: Some((srq, cq)) });
+            return Some(Context { pd: queue.pd, queue: Some((srq, cq)) });
         }
         let rkey = match (headers, verbs.recv.message) {
             // A packet that consumes a receive must name the shared receive queue.
@@ -93,10 +93,10 @@ impl Responder {
             (Headers::Write { reth: Some(reth), .. } | Headers::ReadRequest { reth, .. }, _) => reth.rkey,
             (Headers::Write { .. }, Message::Write { rkey, .. }) => rkey,
             (Headers::AtomicRequest { rkey, .. } | Headers::PlacementRequest { rkey, .. }, _) => *rkey,
-            _ => return Some(Context { pd: verbs.head.pd, of: None }),
+            _ => return Some(Context { pd: verbs.head.pd, queue: None }),
         };
         let pd = core.objects.mrs.domain_of(rkey).filter(|pd| core.shares_domain(target.domain, *pd));
-        Some(Context { pd: pd.unwrap_or(verbs.head.pd), of: None })
+        Some(Context { pd: pd.unwrap_or(verbs.head.pd), queue: None })
     }
 }
 
@@ -105,7 +105,7 @@ impl Core {
     fn shared_queue(&self, domain: u32, srqn: Qpn) -> Option<SrqId> {
         let id = SrqId::numbered(srqn.get())?;
         let queue = self.objects.srqs.get(id.index())?.as_ref()?;
-        queue.shared.filter(|(known, _)| *known == domain).map(|_| id)
+        queue.shared.filter(|(other_domain, _)| *other_domain == domain).map(|_| id)
     }
 
     /// Returns whether a shared receive queue of the XRC domain belongs to `pd`.
@@ -114,6 +114,6 @@ impl Core {
             .srqs
             .iter()
             .flatten()
-            .any(|srq| srq.pd == pd && srq.shared.is_some_and(|(known, _)| known == domain))
+            .any(|srq| srq.pd == pd && srq.shared.is_some_and(|(other_domain, _)| other_domain == domain))
     }
 }

@@ -1,12 +1,12 @@
 //! Unreliable connections, at the receiver.
 //!
 //! Source: InfiniBand Architecture volume 1, section 9.8.2 (validation: any packet that is not the one expected ends
-//! the current message, and the next first packet starts another), table 38 (Sends and Writes, nothing else). The
-//! receive that the lost message was using is reused; data already written by a lost Write remains in memory.
+//! the current message, and the next first packet starts another), table 38 (Sends and Writes only). The receive that
+//! the lost message was using is reused; data already written by a lost Write remains in memory.
 //!
-//! Deviation: a first packet that is older than the one expected, by up to [`OLD_PACKETS`], is a delayed packet or a
-//! duplicate and is dropped. Strictly by the specification it would start a message: on an InfiniBand link packets are
-//! not reordered, on an IP network they are, and a message would be delivered twice, or after a later one.
+//! Deviation: a first packet that is older than the one expected, by up to [`OLD_PACKETS_MAX`], is a delayed packet or
+//! a duplicate and is dropped. Under the specification it would start a message, because an InfiniBand network does not
+//! reorder packets. An IP network does, so a message would be delivered twice, or after a later one.
 
 use rnic_base::Seq;
 use rnic_wire::{Headers, Packet, Position, Reth, SendTail};
@@ -37,12 +37,12 @@ impl UnreliableEnd {
         let expected = self.expected;
         let mut seq = packet.psn.extend(expected);
         if seq < expected {
-            if expected.since(seq) <= OLD_PACKETS {
+            if expected.since(seq) <= OLD_PACKETS_MAX {
                 return Err(DropReason::Duplicate);
             }
-            // The number is so far behind that it must be ahead, after one wraparound: the peer has sent very many
-            // packets that were lost.
-            seq += NUMBERS;
+            // The number is so far behind the expected one that it must be ahead of it, after a wraparound: very many
+            // packets of the peer were lost.
+            seq += PSN_COUNT;
         }
         if seq != expected || position.starts() {
             verbs.recv.message = Message::None;
@@ -51,15 +51,15 @@ impl UnreliableEnd {
         if !position.starts() && verbs.recv.message == Message::None {
             return Err(DropReason::OutOfOrder);
         }
-        let taken = self.take_part(verbs, core, seq, packet, dma);
-        if taken.is_err() {
+        let result = self.receive_part(verbs, core, seq, packet, dma);
+        if result.is_err() {
             verbs.recv.message = Message::None;
         }
-        taken
+        result
     }
 
     /// Places the next packet of a message, which may be the first one.
-    fn take_part<D: Dma>(
+    fn receive_part<D: Dma>(
         &mut self,
         verbs: &mut Verbs,
         core: &mut Core,
@@ -71,7 +71,7 @@ impl UnreliableEnd {
         let (position, counter, bytes, tail) = match packet.headers {
             Headers::Send { position, tail, .. } => {
                 verbs.head.check_payload(position, len).map_err(|_| DropReason::Refused)?;
-                let (counter, bytes) = self.take_send_part(verbs, core, len, dma)?;
+                let (counter, bytes) = self.place_send_part(verbs, core, len, dma)?;
                 let tail = match tail {
                     SendTail::Plain => RecvTail::Send,
                     SendTail::Immediate(word) => RecvTail::SendImm(word),
@@ -82,7 +82,7 @@ impl UnreliableEnd {
             Headers::Write { position, reth, immediate, .. } => {
                 verbs.head.check_payload(position, len).map_err(|_| DropReason::Refused)?;
                 let counter = if immediate.is_some() { Some(next_receive(verbs, core)?) } else { None };
-                let bytes = self.take_write_part(verbs, core, position, reth, len, dma)?;
+                let bytes = self.place_write_part(verbs, core, position, reth, len, dma)?;
                 (position, counter, bytes, RecvTail::WriteImm(immediate.unwrap_or(0)))
             }
             _ => return Err(DropReason::WrongFormat),
@@ -95,7 +95,7 @@ impl UnreliableEnd {
         match counter {
             Some(counter) => {
                 let done = RecvDone { last: seq, byte_len: bytes, tail, solicited: packet.flags.solicited };
-                recv.complete_alone(head, core, counter, &done);
+                recv.complete_unordered(head, core, counter, &done);
             }
             None => recv.msn = recv.msn.wrapping_add(1),
         }
@@ -103,7 +103,7 @@ impl UnreliableEnd {
     }
 
     /// Places `len` bytes of a Send; returns the receive that it uses and the number of bytes of the message so far.
-    fn take_send_part<D: Dma>(
+    fn place_send_part<D: Dma>(
         &mut self,
         verbs: &mut Verbs,
         core: &mut Core,
@@ -134,7 +134,7 @@ impl UnreliableEnd {
     }
 
     /// Places `len` bytes of a Write; returns the number of bytes of the complete message.
-    fn take_write_part<D: Dma>(
+    fn place_write_part<D: Dma>(
         &mut self,
         verbs: &mut Verbs,
         core: &Core,
@@ -162,8 +162,8 @@ impl UnreliableEnd {
             Message::Write { va, rkey, left, length } => (va, rkey, left, length),
             Message::Send { .. } => return Err(DropReason::Refused),
         };
-        let fits = if position.ends() { len == left } else { len < left };
-        if !fits {
+        let is_valid_length = if position.ends() { len == left } else { len < left };
+        if !is_valid_length {
             return Err(DropReason::Refused);
         }
         if len > 0 {
@@ -179,9 +179,9 @@ impl UnreliableEnd {
     }
 }
 
-/// Distance behind the expected packet, in packets, up to which a packet counts as old: far more than a network delays,
-/// and so small that a peer whose numbers are no longer known can communicate again soon.
-const OLD_PACKETS: u64 = 1 << 16;
+/// Distance behind the expected packet, in packets, up to which a packet counts as old: far more than a network
+/// delays packets, but small enough that a peer whose sequence numbers are no longer known is soon accepted again.
+const OLD_PACKETS_MAX: u64 = 1 << 16;
 
 /// Number of different packet sequence numbers.
-const NUMBERS: u64 = 1 << 24;
+const PSN_COUNT: u64 = 1 << 24;

@@ -1,8 +1,8 @@
 //! Unreliable datagrams, at the receiver.
 //!
 //! Source: InfiniBand Architecture volume 1, section 9.8.3 (validation of datagrams), annex A17.4.5 (content of the
-//! first 40 bytes over UDP). A datagram for which there is no receive, or none long enough, is dropped; a receive that
-//! is too short remains for the next one.
+//! first 40 bytes over UDP). A datagram is dropped when no receive is posted or the receive is too short; a receive
+//! that is too short remains posted for the next datagram.
 
 use rnic_wire::{Headers, Packet};
 

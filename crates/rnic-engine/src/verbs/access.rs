@@ -12,16 +12,16 @@ use crate::mr::Access;
 const DENIED: Refusal = Refusal::Nak(NakCode::RemoteAccessError);
 
 impl Head {
-    /// Checks the payload length of a packet: every packet except the last of a message must be full; the last of
-    /// several must not be empty.
+    /// Checks the payload length of a packet: every packet except the last of a message must be full; the last one of
+    /// a multi-packet message must not be empty.
     #[inline]
     pub(crate) fn check_payload(&self, position: Position, len: u32) -> Result<(), NakCode> {
-        let legal = match position {
+        let is_valid = match position {
             Position::First | Position::Middle => len == self.mtu(),
             Position::Last => 0 < len && len <= self.mtu(),
             Position::Only => len <= self.mtu(),
         };
-        if legal { Ok(()) } else { Err(NakCode::InvalidRequest) }
+        if is_valid { Ok(()) } else { Err(NakCode::InvalidRequest) }
     }
 
     #[inline]
@@ -57,8 +57,8 @@ impl Head {
         self.resolve_fetch_in(core, self.pd, va, rkey, length, access)
     }
 
-    /// As [`Self::resolve_fetch`], with the rights of the protection domain `pd`, which for a target differs from
-    /// request to request.
+    /// Does the same as [`Self::resolve_fetch`], with the rights of the protection domain `pd`, which for an XRC
+    /// target queue pair depends on the request.
     pub(crate) fn resolve_fetch_in(
         &self,
         core: &Core,

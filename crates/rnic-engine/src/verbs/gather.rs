@@ -6,8 +6,8 @@ use crate::mr::{Access, MrTable, Refused};
 use crate::wr::Sge;
 
 /// Calls `each` with each segment of local memory for the `len` bytes at `offset` of a scatter/gather list, and with
-/// the offset of the segment in these bytes. Memory that `each` cannot reach is treated as memory that the key does not
-/// grant.
+/// the offset of the segment in these bytes. If `each` cannot access the memory, the result is the same as if the key
+/// did not grant access to it.
 ///
 /// `access` is the right that the region must grant locally: none for sending, `LOCAL_WRITE` for receiving. The caller
 /// has checked that the list is long enough.
@@ -32,7 +32,7 @@ pub(crate) fn for_each_segment(
     for_each_of_several(mrs, pd, sges, offset, len, access, each)
 }
 
-/// As [`for_each_segment`], for a list of any length.
+/// Does the same as [`for_each_segment`] for a list of any length.
 #[inline(never)]
 fn for_each_of_several(
     mrs: &MrTable,
@@ -43,22 +43,23 @@ fn for_each_of_several(
     access: Access,
     mut each: impl FnMut(u32, Segment) -> Result<(), MemoryFault>,
 ) -> Result<(), Refused> {
-    let (mut skip, mut done) = (offset, 0);
+    let (mut skip, mut bytes_done) = (offset, 0);
     for sge in sges {
-        if done == len {
+        if bytes_done == len {
             break;
         }
         if skip >= sge.len {
             skip -= sge.len;
             continue;
         }
-        let here = (sge.len - skip).min(len - done);
-        let local = mrs.resolve(pd, sge.lkey, sge.addr.wrapping_add(u64::from(skip)), u64::from(here), access)?;
-        each(done, Segment { local, len: here }).map_err(|_| Refused)?;
-        done += here;
+        let segment_len = (sge.len - skip).min(len - bytes_done);
+        let local =
+            mrs.resolve(pd, sge.lkey, sge.addr.wrapping_add(u64::from(skip)), u64::from(segment_len), access)?;
+        each(bytes_done, Segment { local, len: segment_len }).map_err(|_| Refused)?;
+        bytes_done += segment_len;
         skip = 0;
     }
-    assert!(done == len, "a scatter/gather list is shorter than its message");
+    assert!(bytes_done == len, "a scatter/gather list is shorter than its message");
     Ok(())
 }
 
@@ -76,13 +77,13 @@ mod tests {
             Sge { addr, len, lkey: mrs.register(region, None).expect("legal").0 }
         };
         let sges = [sge(0, 10), sge(100, 0), sge(200, 5), sge(300, 50)];
-        let mut found = Vec::new();
+        let mut segments = Vec::new();
         for_each_segment(&mrs, pd, &sges, 7, 20, Access::empty(), |at, segment| {
-            found.push((at, segment.local, segment.len));
+            segments.push((at, segment.local, segment.len));
             Ok(())
         })
-        .expect("granted");
-        assert_eq!(found, [(0, 10_007, 3), (3, 10_200, 5), (8, 10_300, 12)]);
+        .expect("access is granted");
+        assert_eq!(segments, [(0, 10_007, 3), (3, 10_200, 5), (8, 10_300, 12)]);
         assert_eq!(for_each_segment(&mrs, pd, &sges, 0, 1, Access::LOCAL_WRITE, |_, _| Ok(())), Err(Refused));
         assert_eq!(for_each_segment(&mrs, pd, &sges, 0, 1, Access::empty(), |_, _| Err(MemoryFault)), Err(Refused));
     }

@@ -32,8 +32,10 @@ pub(crate) struct Head {
     pub(crate) recv_cq: CqId,
     pub(crate) srq: Option<SrqId>,
     mtu: u16,
+    /// Weight among the queue pairs that share the link, at least one.
+    pub(crate) weight: u16,
     pub(crate) state: QpState,
-    /// Set when the queue pair has failed and its carrier has not yet released the resources of the NIC that it holds.
+    /// Set when the queue pair has failed and its protocol has not yet released the resources of the NIC that it holds.
     pub(crate) has_failed: bool,
     /// Operations that the peer may perform, independent of the rights that a key grants.
     pub(crate) access: Access,
@@ -41,19 +43,19 @@ pub(crate) struct Head {
     pub(crate) min_rnr_timer: RnrTimer,
 }
 
-/// Stored instead of a format when no packet is for a RoCE connection.
+/// Stored instead of a format while the queue pair accepts no packets for a RoCE connection.
 const NO_FORMAT: u8 = u8::MAX;
 
 /// Returns peer and format packed into one word.
 #[inline]
-const fn packed(peer: PeerId, format: u8) -> u64 {
+const fn pack(peer: PeerId, format: u8) -> u64 {
     peer.0 as u64 | (format as u64) << 32
 }
 
 impl Head {
     pub(crate) fn new(number: Qpn, slot: u32, attributes: &QpAttributes, transport: Arc<Transport>) -> Self {
         Self {
-            accepts: packed(PeerId::NOBODY, NO_FORMAT),
+            accepts: pack(PeerId::NONE, NO_FORMAT),
             transport,
             number,
             slot,
@@ -63,9 +65,10 @@ impl Head {
             send_cq: attributes.send_cq,
             recv_cq: attributes.recv_cq,
             srq: attributes.srq,
-            // No message is cut into packets before a connection sets the MTU, but requests posted in the error state
-            // are still measured with it.
+            // No message is split into packets before a connection sets the MTU, but the number of packets is
+            // computed with it even for requests posted in the error state.
             mtu: rnic_base::limits::MTU_MIN as u16,
+            weight: 1,
             state: QpState::Reset,
             has_failed: false,
             access: Access::all(),
@@ -80,7 +83,7 @@ impl Head {
         u32::from(self.mtu)
     }
 
-    /// Cuts messages into packets of `mtu` bytes from now on.
+    /// Splits messages into packets of `mtu` bytes from now on.
     pub(crate) fn set_mtu(&mut self, mtu: u32) {
         self.mtu = mtu as u16;
     }
@@ -88,15 +91,15 @@ impl Head {
     /// Returns whether a packet of `format` from `peer` is for the RoCE connection of this queue pair: one comparison.
     #[inline]
     pub(crate) fn accepts(&self, peer: PeerId, format: Format) -> bool {
-        self.accepts == packed(peer, format as u8)
+        self.accepts == pack(peer, format as u8)
     }
 
     /// Accepts packets from the peer from now on, in the transport's format.
     pub(crate) fn begin_accepting(&mut self) {
-        self.accepts = packed(self.peer(), self.transport.format as u8);
+        self.accepts = pack(self.peer(), self.transport.format as u8);
     }
 
-    /// Returns the network address of the remote end; [`PeerId::NOBODY`] when packets are accepted from any peer, and
+    /// Returns the network address of the remote end; [`PeerId::NONE`] when packets are accepted from any peer, and
     /// before there is a connection.
     #[inline]
     pub(crate) fn peer(&self) -> PeerId {
@@ -105,16 +108,16 @@ impl Head {
 
     /// Sets the remote end to `peer`.
     pub(crate) fn set_peer(&mut self, peer: PeerId) {
-        self.accepts = packed(peer, NO_FORMAT);
+        self.accepts = pack(peer, NO_FORMAT);
     }
 
     /// Returns a hash of this connection that is the same in every run. The peer is included only for reliable
     /// connections of the RoCE family.
     pub(crate) fn flow_hash(&self) -> u64 {
-        let ends = u64::from(self.number.get()) << 32 | u64::from(self.dest_qpn.get());
+        let queue_pair_numbers = u64::from(self.number.get()) << 32 | u64::from(self.dest_qpn.get());
         let has_format = self.accepts >> 32 != u64::from(NO_FORMAT);
-        let peer = if has_format { self.peer() } else { PeerId::NOBODY };
-        let mixed = (ends ^ u64::from(peer.0) << 56).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let peer = if has_format { self.peer() } else { PeerId::NONE };
+        let mixed = (queue_pair_numbers ^ u64::from(peer.0) << 56).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         mixed ^ mixed >> 29
     }
 
@@ -123,8 +126,8 @@ impl Head {
         self.send_cq == cq || self.recv_cq == cq
     }
 
-    /// Returns whether packets numbered in the request space may be sent or in flight: own requests, or responses that
-    /// are scheduled like them (FaSR).
+    /// Returns whether packets numbered in the request space may be sent or in flight: the queue pair's own requests,
+    /// or responses that are scheduled like them (FaSR).
     #[inline]
     pub(crate) fn transmits(&self) -> bool {
         self.state.sends() || (self.transport.scheduled && self.state.receives())

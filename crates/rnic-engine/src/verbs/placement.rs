@@ -1,9 +1,9 @@
 //! The memory placement extensions (InfiniBand Architecture volume 1, annex A19): atomic writes and flushes.
 //!
-//! For sequence numbers, order, retransmission and responses they are reads of zero bytes: executed once, in order, and
-//! answered by a Read response without payload. When a flush is executed, earlier writes of its connection are visible
-//! already, because the processor has written them. Persistent memory is granted by the driver, which gives no region
-//! [`Access::FLUSH_PERSISTENT`] when it has no such memory.
+//! For sequence numbers, order, retransmission and responses they are reads of zero bytes: executed once, in order,
+//! and acknowledged by a Read response without payload. When a flush is executed, earlier writes of its connection
+//! are already visible, because the CPU has performed them. A driver without persistent memory grants no region the
+//! right [`Access::FLUSH_PERSISTENT`].
 
 use rnic_wire::{NakCode, PlacementOp};
 
@@ -18,7 +18,7 @@ const PLACEMENTS: [(u8, Access); 2] = [(1, Access::FLUSH_GLOBAL), (2, Access::FL
 
 /// Selectivity of a flush that covers a range.
 const SELECTS_RANGE: u8 = 0;
-/// Selectivity of a flush that covers all memory that its key grants.
+/// Selectivity of a flush that covers all memory to which its key grants access.
 const SELECTS_REGION: u8 = 1;
 
 /// Stores a placement operation in a send queue entry.
@@ -47,15 +47,15 @@ impl Head {
             PlacementOp::AtomicWrite { .. } if !va.is_multiple_of(8) => Err(NakCode::InvalidRequest),
             PlacementOp::AtomicWrite { .. } => self.resolve_fetch(core, va, rkey, 8, Access::REMOTE_WRITE),
             PlacementOp::Flush { len, placement, selectivity } => {
-                let known = PLACEMENTS.iter().fold(0, |all, (bit, _)| all | bit);
-                if placement == 0 || placement & !known != 0 || selectivity > SELECTS_REGION {
+                let known_types = PLACEMENTS.iter().fold(0, |types, (bit, _)| types | bit);
+                if placement == 0 || placement & !known_types != 0 || selectivity > SELECTS_REGION {
                     return Err(NakCode::InvalidRequest);
                 }
-                let asked = PLACEMENTS.iter().filter(|(bit, _)| placement & bit != 0);
-                let access = asked.fold(Access::empty(), |all, (_, right)| all | *right);
-                let whole = (va, u64::from(len));
+                let requested = PLACEMENTS.iter().filter(|(bit, _)| placement & bit != 0);
+                let access = requested.fold(Access::empty(), |access, (_, right)| access | *right);
+                let range = (va, u64::from(len));
                 let (va, len) = match selectivity {
-                    SELECTS_RANGE => whole,
+                    SELECTS_RANGE => range,
                     _ => core.objects.mrs.extent(rkey).ok_or(NakCode::RemoteAccessError)?,
                 };
                 let granted = core.objects.mrs.resolve_remote(self.granted(), rkey, va, len, access);

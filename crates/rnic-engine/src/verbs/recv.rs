@@ -1,8 +1,8 @@
 //! The receive queue, and the effects of the peer's requests on it and on memory.
 //!
 //! The payload of a message is checked and placed packet by packet; its receive completes at the end of the message.
-//! With in-order packets both happen in one step; a carrier that places out-of-order packets ends messages later. The
-//! number of the expected packet is owned by the carrier and passed in.
+//! With in-order packets both happen in one step; where out-of-order packets are placed, messages end later. The
+//! number of the expected packet is owned by the protocol below and passed in.
 
 use rnic_base::Seq;
 use rnic_wire::header::aeth::credit_code;
@@ -36,7 +36,7 @@ pub(crate) struct RecvHalf {
     /// The message that is being received, when packets are accepted in order only.
     pub(crate) message: Message,
     pub(crate) fetches_max: u8,
-    /// Code with which a request was refused permanently; every later request gets the same response.
+    /// NAK code with which a request was refused permanently; every later request is refused with the same code.
     pub(crate) refused: Option<NakCode>,
     /// Set once a packet from the peer has been received.
     established: bool,
@@ -84,10 +84,11 @@ impl From<NakCode> for Refusal {
 
 impl RecvHalf {
     pub(crate) fn new(attributes: &QpAttributes, transport: &Transport) -> Self {
-        // Receives claimed from a shared queue are kept here; there can be as many as messages in the window.
-        let limit = if attributes.srq.is_some() { transport.window_bits.min(512) } else { attributes.max_recv_wr };
+        // Receives claimed from a shared queue are stored here; there can be as many as there are messages in the
+        // window.
+        let capacity = if attributes.srq.is_some() { transport.window_bits.min(512) } else { attributes.max_recv_wr };
         Self {
-            queue: RecvQueue::new(limit, attributes.max_recv_sge),
+            queue: RecvQueue::new(capacity, attributes.max_recv_sge),
             start: Seq::UNSET,
             message_start: Seq::UNSET,
             msn: 0,
@@ -113,18 +114,18 @@ impl RecvHalf {
         }
     }
 
-    /// Records the first packet from the peer: a program that waits in [`QpState::ReadyToReceive`] can go on (IBA
+    /// Records the first packet from the peer, and notifies a program that waits in [`QpState::ReadyToReceive`] (IBA
     /// 11.6.2.2).
     #[cold]
     fn note_established(&mut self, head: &Head, core: &mut Core) {
         self.established = true;
         if head.state == QpState::ReadyToReceive {
-            core.notice(AsyncEvent::CommunicationEstablished(head.number));
+            core.raise_event(AsyncEvent::CommunicationEstablished(head.number));
         }
     }
 
-    /// Checks packet `seq` of a Write or a Send and places its payload; `expected` is the number of the packet expected
-    /// next. After an error no state has changed.
+    /// Checks packet `seq` of a Write or a Send and places its payload; `expected` is the number of the packet
+    /// expected next. An error changes no state.
     #[inline(always)]
     pub(crate) fn take<D: Dma>(
         &mut self,
@@ -163,7 +164,7 @@ impl RecvHalf {
         dma: &mut D,
     ) -> Result<u32, Refusal> {
         head.check_right(Access::REMOTE_WRITE)?;
-        if head.transport.places_early {
+        if head.transport.places_out_of_order {
             let reth = reth.ok_or(INVALID)?;
             head.place_remote(core, reth.va, reth.rkey, len, dma)?;
             return Ok(reth.dma_len);
@@ -184,7 +185,7 @@ impl RecvHalf {
         let (va, rkey, left, length) = match (self.message, position.starts()) {
             (Message::None, true) => {
                 let reth = reth.ok_or(INVALID)?;
-                // The whole range is checked before its first byte is written.
+                // The complete range is checked before its first byte is written.
                 if reth.dma_len > 0 {
                     let access = Access::REMOTE_WRITE;
                     let len = u64::from(reth.dma_len);
@@ -195,7 +196,8 @@ impl RecvHalf {
                 }
                 (reth.va, reth.rkey, reth.dma_len, reth.dma_len)
             }
-            // With split sequence spaces every packet carries an address; the running address is the one used.
+            // With split sequence spaces every packet carries an address; the address computed from the previous
+            // packets is used.
             (Message::Write { va, rkey, left, length }, false) => (va, rkey, left, length),
             _ => return Err(INVALID),
         };
@@ -224,8 +226,8 @@ impl RecvHalf {
     ) -> Result<(), Refusal> {
         let Headers::Send { position, tail, placement } = packet.headers else { return Err(INVALID) };
         head.check_payload(position, packet.payload_len)?;
-        let early = head.transport.places_early;
-        let offset = match (early, placement, self.message) {
+        let places_out_of_order = head.transport.places_out_of_order;
+        let offset = match (places_out_of_order, placement, self.message) {
             (true, Some(placement), _) => u64::from(placement.offset.value()) * u64::from(head.mtu()),
             (false, _, Message::None) if position.starts() => 0,
             (false, _, Message::Send { bytes }) if !position.starts() => bytes,
@@ -234,8 +236,8 @@ impl RecvHalf {
         if position.starts() != (offset == 0) {
             return Err(INVALID);
         }
-        let named = placement.map(|placement| placement.recv_sn.value());
-        let counter = self.receive_for(head, core, (expected, seq), named)?;
+        let recv_sn = placement.map(|placement| placement.recv_sn.value());
+        let counter = self.receive_for(head, core, (expected, seq), recv_sn)?;
         let wqe = *self.queue.get(counter);
         let end = offset + u64::from(packet.payload_len);
         if end > wqe.capacity || end > rnic_base::limits::MESSAGE_BYTES_MAX {
@@ -263,33 +265,34 @@ impl RecvHalf {
             };
             self.finish_receive(counter, seq, end as u32, tail, packet.flags.solicited)?;
         }
-        if !early {
+        if !places_out_of_order {
             self.message = if position.ends() { Message::None } else { Message::Send { bytes: end } };
         }
         Ok(())
     }
 
-    /// Returns the receive request that a message uses: the one it names (IRN's `recv_WQE_SN`), or the oldest.
+    /// Returns the receive request that a message uses: the one specified in the packet (IRN's `recv_WQE_SN`), or the
+    /// oldest.
     #[inline]
     fn receive_for(
         &mut self,
         head: &Head,
         core: &mut Core,
         (expected, seq): (Seq, Seq),
-        named: Option<u32>,
+        recv_sn: Option<u32>,
     ) -> Result<u32, Refusal> {
         let queue = &self.queue;
-        let counter = match named.filter(|_| head.transport.places_early) {
-            // The number in the packet has 24 bits; its counter is the one nearest to the head.
+        let counter = match recv_sn.filter(|_| head.transport.places_out_of_order) {
+            // The number in the packet has 24 bits; the full counter is the value nearest to the head.
             Some(sn) => {
                 queue.head.wrapping_add((sn.wrapping_sub(queue.head) << 8).cast_signed().wrapping_shr(8) as u32)
             }
             None => queue.head,
         };
-        let ahead = counter.wrapping_sub(queue.head);
-        // Every message before this one takes at least one packet: in order, messages use receives in order, and
-        // out-of-order messages cannot be further ahead than their packets.
-        if u64::from(ahead) > seq.since(expected) {
+        let receives_ahead = counter.wrapping_sub(queue.head);
+        // Every earlier message has at least one packet. So a message in order uses the oldest receive, and an
+        // out-of-order message cannot be further ahead in receives than in packets.
+        if u64::from(receives_ahead) > seq.since(expected) {
             return Err(INVALID);
         }
         self.receive_at(head, core, counter)
@@ -309,7 +312,7 @@ impl RecvHalf {
         self.claim_receives(head, core, counter)
     }
 
-    /// Claims receives from the shared queue, in order, until `counter` has one.
+    /// Claims receives from the shared queue, in order, up to receive `counter`.
     #[inline(never)]
     fn claim_receives(&mut self, head: &Head, core: &mut Core, counter: u32) -> Result<u32, Refusal> {
         let srq = head.srq.ok_or(Refusal::NotReady)?;
@@ -320,7 +323,7 @@ impl RecvHalf {
             }
             let reached = core.objects.srq(srq).take(|wr_id, sges| queue.push(wr_id, sges)).ok_or(Refusal::NotReady)?;
             if reached.0 {
-                core.notice(AsyncEvent::SrqLimitReached(srq));
+                core.raise_event(AsyncEvent::SrqLimitReached(srq));
             }
         }
         Ok(counter)
@@ -337,15 +340,15 @@ impl RecvHalf {
     ) -> Result<(), Refusal> {
         let wqe = self.queue.get_mut(counter);
         if wqe.done.is_some() {
-            // Two messages name the same receive, so the peer's requests are inconsistent.
+            // Two messages specify the same receive, so the peer's requests are inconsistent.
             return Err(INVALID);
         }
         wqe.done = Some(RecvDone { last, byte_len, tail, solicited });
         Ok(())
     }
 
-    /// Handles a message that the oldest receive cannot hold: the receive completes in error, in order, and the message
-    /// is refused.
+    /// Handles a message that the oldest receive cannot hold: the receive completes in order with an error, and the
+    /// message is refused.
     fn fail_receive(&mut self, head: &Head, core: &mut Core, is_expected: bool, status: WcStatus) -> Refusal {
         if is_expected {
             self.fail_oldest(head, core, status);
@@ -356,16 +359,16 @@ impl RecvHalf {
         }
     }
 
-    /// Ends a complete message: counts it (I-17), and delivers its receive, if it uses one.
+    /// Ends a complete message: counts it (I-17), and completes its receive, if it uses one.
     #[inline]
     pub(crate) fn end_message(
         &mut self,
         head: &Head,
         core: &mut Core,
         seq: Seq,
-        consumes: bool,
+        consumes_receive: bool,
     ) -> Result<(), NakCode> {
-        if consumes {
+        if consumes_receive {
             self.complete_receive(head, core, seq)?;
         }
         self.msn = self.msn.wrapping_add(1);
@@ -381,7 +384,7 @@ impl RecvHalf {
         // When packets are placed individually, each packet carries the message length; the number of packets must
         // match it.
         let packets = seq.since(self.message_start) + 1;
-        if head.transport.places_early && u64::from(done.byte_len.div_ceil(mtu).max(1)) != packets {
+        if head.transport.places_out_of_order && u64::from(done.byte_len.div_ceil(mtu).max(1)) != packets {
             return Err(NakCode::InvalidRequest);
         }
         // A message that is refused here has no effect: its receive remains queued, to be flushed.
@@ -401,7 +404,7 @@ impl RecvHalf {
     }
 
     /// Completes receive `counter` with a message that has been received completely.
-    pub(crate) fn complete_alone(&mut self, head: &Head, core: &mut Core, counter: u32, done: &RecvDone) {
+    pub(crate) fn complete_unordered(&mut self, head: &Head, core: &mut Core, counter: u32, done: &RecvDone) {
         let queue = &mut self.queue;
         let wr_id = queue.get(counter).wr_id;
         queue.head = counter.wrapping_add(1);
@@ -410,7 +413,7 @@ impl RecvHalf {
     }
 
     /// Withdraws the deferred completion of the oldest receive, because its message is refused after all.
-    pub(crate) fn unpark(&mut self) {
+    pub(crate) fn withdraw_deferred(&mut self) {
         let queue = &mut self.queue;
         if queue.len() > 0 {
             queue.get_mut(queue.head).done = None;

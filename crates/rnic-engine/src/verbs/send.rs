@@ -1,7 +1,7 @@
-//! The send queue: posting, the numbers of its entries, local memory, completing and flushing.
+//! The send queue: posting, sequence numbers of its entries, local memory, completing and flushing.
 //!
-//! Covers the progress of a send queue entry up to its completion, for every protocol: when it may start, its numbers,
-//! how much of it is sent and acknowledged, and its failure.
+//! This module follows a send queue entry up to its completion, for every protocol: when it may start, its sequence
+//! numbers, how much of it has been sent and acknowledged, and its failure.
 
 mod local;
 
@@ -30,7 +30,7 @@ pub(crate) struct SendHalf {
     pub(crate) queue: SendQueue,
     /// First sequence number this queue pair has used, in the request space and in the response space.
     pub(crate) start: Seq,
-    /// The entry that has failed and its status, while earlier entries are still in flight. No new packets are sent.
+    /// The entry that will fail and its status, while earlier entries are still in flight. No new packets are sent.
     pub(crate) known_failure: Option<(u32, WcStatus)>,
     /// `recv_WQE_SN` of the next request that consumes a receive.
     next_recv_sn: u32,
@@ -73,23 +73,23 @@ impl SendHalf {
         self.retry_count.into()
     }
 
-    /// Returns whether `times` consecutive receiver-not-ready responses exceed the limit.
-    pub(crate) fn exceeds_rnr_retry(&self, times: u32) -> bool {
-        self.rnr_retry.is_some_and(|limit| times > limit.into())
+    /// Returns whether `rnr_naks` consecutive receiver-not-ready responses exceed the limit.
+    pub(crate) fn exceeds_rnr_retry(&self, rnr_naks: u32) -> bool {
+        self.rnr_retry.is_some_and(|limit| rnr_naks > limit.into())
     }
 
     /// Returns the entry for `request`, or the reason why it cannot be posted. No state is changed.
     #[inline(always)]
     pub(crate) fn prepare(&self, head: &Head, request: &SendRequest<'_>) -> Result<SendWqe, PostError> {
         let queue = &self.queue;
-        if !head.state.takes_sends() {
+        if !head.state.accepts_sends() {
             return Err(PostError::State(head.state));
         }
         if queue.is_full() {
             return Err(PostError::QueueFull);
         }
-        if request.sges.len() > queue.sge_limit() {
-            return Err(PostError::TooManySges { asked: request.sges.len(), limit: queue.sge_limit() });
+        if request.sges.len() > queue.sges_max() {
+            return Err(PostError::TooManySges { requested: request.sges.len(), limit: queue.sges_max() });
         }
         let mut wqe = compact(request, head.mtu())?;
         if head.signal_all {
@@ -99,7 +99,7 @@ impl SendHalf {
             return Err(PostError::Unsupported(head.transport.service));
         }
         if head.transport.split && wqe.op == WqeOp::Read {
-            // The response has sequence numbers of its own.
+            // The response has separate sequence numbers.
             wqe.packets = 1;
         }
         Ok(wqe)
@@ -110,17 +110,17 @@ impl SendHalf {
     #[inline(always)]
     pub(crate) fn post(&mut self, head: &Head, core: &mut Core, wqe: SendWqe, request: &SendRequest<'_>) -> bool {
         self.queue.push(wqe, request.sges);
-        let sends = head.state.sends();
-        if !sends {
+        let may_send = head.state.sends();
+        if !may_send {
             self.flush(head, core);
         }
-        sends
+        may_send
     }
 
-    /// Checks whether the next entry may start, not counting credit; packets up to `una` are acknowledged.
+    /// Checks whether the next entry may start, credit not considered; packets up to `una` are acknowledged.
     ///
     /// # Errors
-    /// The reason to wait, or none when no entry may start.
+    /// The reason why it must wait, or `None` when there is no entry that may start.
     #[inline]
     pub(crate) fn may_begin(&self, head: &Head, una: Seq) -> Result<(), Option<WaitReason>> {
         if head.state == QpState::SendQueueDrained {
@@ -139,24 +139,25 @@ impl SendHalf {
         Ok(())
     }
 
-    /// Returns whether `wqe` is a Write to memory that an earlier Write of this queue pair targets and is not known to
-    /// have reached: a lost and retransmitted packet of the earlier Write would overwrite the newer data (IRN section
-    /// 5.3.4). The comparison uses addresses; memory that two keys map under two different addresses is not detected.
-    /// Checks every entry in flight, hence at most as many as the send queue holds.
+    /// Returns whether `wqe` is a Write to memory that is also the target of an earlier, unacknowledged Write of this
+    /// queue pair: a lost and retransmitted packet of the earlier Write would overwrite the newer data (IRN section
+    /// 5.3.4). The comparison uses addresses; overlap of memory that two keys map at different addresses is not
+    /// detected. Every entry in flight is checked, so at most as many as the send queue holds.
     #[cold]
     fn overlaps_unarrived(&self, wqe: &SendWqe, una: Seq) -> bool {
         let queue = &self.queue;
-        let under_way = (0..queue.next.wrapping_sub(queue.head)).map(|age| queue.get(queue.head.wrapping_add(age)));
+        let in_progress = (0..queue.next.wrapping_sub(queue.head)).map(|age| queue.get(queue.head.wrapping_add(age)));
         wqe.op.is_write()
-            && under_way.filter(|earlier| earlier.op.is_write() && earlier.end() > una).any(|earlier| {
-                let (below, above) = (wqe.remote.wrapping_sub(earlier.remote), earlier.remote.wrapping_sub(wqe.remote));
-                below < u64::from(earlier.length) && wqe.length > 0
-                    || above < u64::from(wqe.length) && earlier.length > 0
+            && in_progress.filter(|earlier| earlier.op.is_write() && earlier.end() > una).any(|earlier| {
+                let (offset_in_earlier, offset_of_earlier) =
+                    (wqe.remote.wrapping_sub(earlier.remote), earlier.remote.wrapping_sub(wqe.remote));
+                offset_in_earlier < u64::from(earlier.length) && wqe.length > 0
+                    || offset_of_earlier < u64::from(wqe.length) && earlier.length > 0
             })
     }
 
     /// Assigns entry `counter` its numbers: `first` is the number of its first packet, which is about to be built. A
-    /// fetch takes `reads` of the numbers that identify fetches at their target.
+    /// fetch uses `reads` values of `read_WQE_SN`, which identifies fetches at their target.
     #[inline]
     pub(crate) fn begin(&mut self, counter: u32, first: Seq, reads: u32) {
         let entry = self.queue.get_mut(counter);
@@ -171,8 +172,8 @@ impl SendHalf {
         }
     }
 
-    /// Reverts the start of the last started entry `counter`, which took `reads`.
-    pub(crate) fn put_back(&mut self, counter: u32, reads: u32) {
+    /// Reverts the start of entry `counter`, the last one started, which used `reads` values of `read_WQE_SN`.
+    pub(crate) fn revert_start(&mut self, counter: u32, reads: u32) {
         let entry = self.queue.get_mut(counter);
         entry.first = Seq::UNSET;
         if entry.op.consumes_receive() {
@@ -188,15 +189,14 @@ impl SendHalf {
     #[inline]
     pub(crate) fn advance(&mut self, packets: u32) {
         let counter = self.queue.next;
-        self.queue.sent_of_next += packets;
-        if self.queue.sent_of_next == self.queue.get(counter).packets {
-            self.queue.sent_of_next = 0;
+        self.queue.packets_sent_of_next += packets;
+        if self.queue.packets_sent_of_next == self.queue.get(counter).packets {
+            self.queue.packets_sent_of_next = 0;
             self.queue.next = counter.wrapping_add(1);
         }
     }
 
-    /// Marks entry `counter` as one that cannot succeed: the oldest of all marked entries fails, once it is at the
-    /// head.
+    /// Marks entry `counter` as one that cannot succeed: the oldest marked entry fails once it is at the head.
     pub(crate) fn mark_failed(&mut self, counter: u32, status: WcStatus) {
         let head = self.queue.head;
         let age = |other: u32| other.wrapping_sub(head);
@@ -235,32 +235,32 @@ impl SendHalf {
         let wqe = self.queue.get(counter);
         let sges = self.queue.sges(counter);
         let offset = u64::from(index) * u64::from(head.mtu());
-        let left = u64::from(wqe.length).checked_sub(offset).ok_or(WcStatus::BadResponse)?;
-        let due = left.min(u64::from(head.mtu())) as u32;
+        let bytes_left = u64::from(wqe.length).checked_sub(offset).ok_or(WcStatus::BadResponse)?;
+        let expected_len = bytes_left.min(u64::from(head.mtu())) as u32;
         let (mrs, access) = (&core.objects.mrs, Access::LOCAL_WRITE);
         let protection = |_| WcStatus::LocalProtection;
         match packet.headers {
-            Headers::ReadResponse { .. } if wqe.op.is_read_like() && packet.payload_len == due => {
+            Headers::ReadResponse { .. } if wqe.op.is_read_like() && packet.payload_len == expected_len => {
                 let place = |at, segment| dma.place(at, segment);
-                for_each_segment(mrs, head.pd, sges, offset as u32, due, access, place).map_err(protection)
+                for_each_segment(mrs, head.pd, sges, offset as u32, expected_len, access, place).map_err(protection)
             }
             Headers::AtomicResponse { original, .. } if wqe.op.is_atomic() => {
-                let mut found: Option<Segment> = None;
+                let mut first_segment: Option<Segment> = None;
                 for_each_segment(mrs, head.pd, sges, 0, 8, access, |_, segment| {
-                    found.get_or_insert(segment);
+                    first_segment.get_or_insert(segment);
                     Ok(())
                 })
                 .map_err(protection)?;
-                // The result of an atomic may not be scattered: it must be eight bytes in one segment.
-                let whole = found.filter(|segment| segment.len == 8).ok_or(WcStatus::LocalProtection)?;
-                dma.store(whole.local, original).map_err(|_| WcStatus::LocalProtection)
+                // The result of an atomic must not be scattered: it must be eight bytes in one segment.
+                let segment = first_segment.filter(|segment| segment.len == 8).ok_or(WcStatus::LocalProtection)?;
+                dma.store(segment.local, original).map_err(|_| WcStatus::LocalProtection)
             }
             _ => Err(refusal_in(packet).map_or(WcStatus::BadResponse, WcStatus::refused)),
         }
     }
 
     /// Returns whether entry `counter` is posted and not completed.
-    pub(crate) fn owns(&self, counter: u32) -> bool {
+    pub(crate) fn is_pending(&self, counter: u32) -> bool {
         let queue = &self.queue;
         counter.wrapping_sub(queue.head) < queue.tail.wrapping_sub(queue.head)
     }
@@ -285,17 +285,17 @@ impl SendHalf {
         }
         queue.next = queue.next.wrapping_add(1);
         queue.head = queue.next;
-        self.queue.sent_of_next = 0;
+        self.queue.packets_sent_of_next = 0;
         if head.state == QpState::SendQueueDrained {
             self.notice_drained(head, core);
         }
     }
 
-    /// Notifies the program that the send queue is drained, if it is.
+    /// Notifies the program if the send queue is drained.
     pub(crate) fn notice_drained(&self, head: &Head, core: &mut Core) {
         let queue = &self.queue;
-        if queue.head == queue.next && self.queue.sent_of_next == 0 {
-            core.notice(AsyncEvent::SendQueueDrained(head.number));
+        if queue.head == queue.next && self.queue.packets_sent_of_next == 0 {
+            core.raise_event(AsyncEvent::SendQueueDrained(head.number));
         }
     }
 
@@ -306,7 +306,7 @@ impl SendHalf {
         while !queue.is_empty() {
             let entry = queue.get(queue.head);
             let completion = send_completion(head.number, entry, WcStatus::WrFlushed);
-            // Without ordering, an entry may have completed before older ones.
+            // Where completions are not ordered, an entry may have completed before older ones.
             let is_completed = entry.state == WqeState::Completed;
             queue.head = queue.head.wrapping_add(1);
             if !is_completed {
@@ -314,7 +314,7 @@ impl SendHalf {
             }
         }
         queue.next = queue.tail;
-        self.queue.sent_of_next = 0;
+        self.queue.packets_sent_of_next = 0;
     }
 }
 
@@ -349,7 +349,7 @@ pub(crate) fn send_completion(qpn: rnic_wire::Qpn, wqe: &SendWqe, status: WcStat
     }
 }
 
-/// Returns the code with which a packet reports that it cannot carry data, if it does.
+/// Returns the NAK code of a response that reports that its data is not available; `None` for other packets.
 #[inline]
 pub(crate) fn refusal_in(packet: &Packet) -> Option<NakCode> {
     match packet.headers {
@@ -371,7 +371,7 @@ fn compact(request: &SendRequest<'_>, mtu: u32) -> Result<SendWqe, PostError> {
     let mut wqe = SendWqe {
         wr_id: request.wr_id,
         length: length as u32,
-        // Most messages are shorter than a packet; this avoids the division for them.
+        // Most messages are shorter than a packet; this check avoids the division for them.
         packets: if length <= u64::from(mtu) { 1 } else { (length as u32).div_ceil(mtu) },
         flags: request.flags,
         sge_count: request.sges.len() as u8,
@@ -425,7 +425,7 @@ fn compact(request: &SendRequest<'_>, mtu: u32) -> Result<SendWqe, PostError> {
     Ok(wqe)
 }
 
-/// Value until the transition to `ReadyToSend` sets it. A queue pair that only serves Reads never makes that
-/// transition, and its peer, which waits for the data, is expected to give up first: after a minute, with timeouts of a
-/// millisecond, the peer is considered gone.
+/// Retry count until the transition to `ReadyToSend` sets it. A queue pair that only serves Reads may never make that
+/// transition, and its peer, which waits for the data, is expected to time out first: with timeouts of a millisecond,
+/// this limit is reached after about a minute, and the peer is then considered unreachable.
 const RETRY_COUNT_UNSET: u16 = u16::MAX;

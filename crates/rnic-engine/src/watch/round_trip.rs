@@ -9,60 +9,60 @@ use rnic_base::{Duration, Seq, Time};
 /// The packet being timed, and the last measured round-trip time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RoundTrip {
-    timed: Seq,
-    /// Time at which the packet was sent; [`NOBODY_TIMED`] when none is being timed.
-    sent: Time,
+    timed_seq: Seq,
+    /// Time at which the packet was sent; [`NONE_TIMED`] when none is being timed.
+    sent_at: Time,
     /// Last measured round-trip time; [`Duration::MAX`] before the first.
-    last: Duration,
+    last_rtt: Duration,
 }
 
 impl RoundTrip {
-    pub(crate) const NEW: Self = Self { timed: Seq::UNSET, sent: NOBODY_TIMED, last: Duration::MAX };
+    pub(crate) const NEW: Self = Self { timed_seq: Seq::UNSET, sent_at: NONE_TIMED, last_rtt: Duration::MAX };
 
     /// Records that `seq` is sent for the first time.
     #[inline]
     pub(crate) fn sent(&mut self, seq: Seq, now: Time) {
-        if self.sent == NOBODY_TIMED {
-            (self.timed, self.sent) = (seq, now);
+        if self.sent_at == NONE_TIMED {
+            (self.timed_seq, self.sent_at) = (seq, now);
         }
     }
 
     /// Stops timing, because packets are retransmitted: an acknowledgement received now may be for either copy.
     #[inline]
     pub(crate) fn forget(&mut self) {
-        self.sent = NOBODY_TIMED;
+        self.sent_at = NONE_TIMED;
     }
 
     /// Records that everything before `una` has arrived.
     #[inline]
     pub(crate) fn acknowledged(&mut self, una: Seq, now: Time) {
-        if self.sent != NOBODY_TIMED && self.timed < una {
-            self.last = now.since(self.sent);
-            self.sent = NOBODY_TIMED;
+        if self.sent_at != NONE_TIMED && self.timed_seq < una {
+            self.last_rtt = now.since(self.sent_at);
+            self.sent_at = NONE_TIMED;
         }
     }
 
     /// Returns the last measured round-trip time.
     pub(crate) fn last(&self) -> Option<Duration> {
-        (self.last != Duration::MAX).then_some(self.last)
+        (self.last_rtt != Duration::MAX).then_some(self.last_rtt)
     }
 }
 
-/// Marks that no packet is being timed: later than any time.
-const NOBODY_TIMED: Time = Time::from_ps(u64::MAX);
+/// Value that means that no packet is being timed: later than any real time.
+const NONE_TIMED: Time = Time::from_ps(u64::MAX);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn only_packets_that_were_sent_once_are_timed() {
+    fn only_packets_sent_once_are_timed() {
         let at = |us| Time::ZERO + Duration::from_us(us);
         let first = Seq::UNSET;
         let mut round_trip = RoundTrip::NEW;
         assert_eq!(round_trip.last(), None);
         round_trip.sent(first, at(10));
-        // The second is not timed while the first is.
+        // The second packet is not timed while the first one is being timed.
         round_trip.sent(first + 1, at(11));
         round_trip.acknowledged(first, at(12));
         assert_eq!(round_trip.last(), None);

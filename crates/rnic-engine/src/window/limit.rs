@@ -1,13 +1,13 @@
 //! Limit on the packets that a path can hold, derived from the losses on it.
 //!
-//! IRN has no congestion control of its own and a cap that is configured for its network (section 3.2). On a path that
-//! is slower than the sender's link, most of a full window is lost, and so is most of what is then retransmitted at the
-//! sender's rate. When a quarter of a window is lost in a round trip, the window is limited to the packets that
-//! arrived, or to those acknowledged since the round-trip measurement before the last one. The limit grows by an eighth
-//! with each window that is acknowledged, retransmitted or not: a queue that overflows by less costs a few
+//! IRN has no congestion control of its own and a cap that is configured for its network (section 3.2). On a path
+//! that is slower than the sender's link, most of a full window is lost, and so is most of what is then retransmitted
+//! at the sender's rate. When a quarter of a window is lost in a round trip, the window is limited to the packets
+//! that arrived, or to the packets acknowledged since the round-trip measurement before the last one. The limit grows
+//! by an eighth with each window that is acknowledged, retransmitted or not: smaller overflows of a queue cost a few
 //! retransmissions, and random losses, which are fewer, have no effect. A timeout halves the limit (RFC 5681, section
-//! 3.1), once until there is progress; if the timeout was spurious, because the acknowledgement arrived sooner than any
-//! response could, nothing was lost, and the halving is undone (RFC 3522, RFC 4015).
+//! 3.1), only once until there is progress; if the timeout was spurious, because the acknowledgement arrived sooner
+//! than any response could, nothing was lost, and the halving is undone (RFC 3522, RFC 4015).
 //!
 //! A limit counts packets in the network (RFC 6675's pipe) as far as they are known: after a loss, receivers that keep
 //! no out-of-order packets have lost all following packets (go-back-N), so the limit is the number of packets
@@ -15,7 +15,7 @@
 
 use rnic_base::Seq;
 
-/// Maximum number of packets in the network.
+/// Limit on the number of packets in the network.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Limit(u16);
 
@@ -28,16 +28,16 @@ impl Limit {
         (self != Self::NONE).then_some(self.0.into())
     }
 
-    /// Lowers the limit to `packets`, but not below the minimum for the receiver; `keeps_early` is set when the
+    /// Lowers the limit to `packets`, but not below the minimum for the receiver; `keeps_out_of_order` is set when the
     /// receiver keeps out-of-order packets.
-    fn lower_to(&mut self, packets: u64, keeps_early: bool) {
-        let least = if keeps_early { LEAST } else { LEAST_IN_ORDER };
-        self.0 = self.0.min(u16::try_from(packets).unwrap_or(u16::MAX - 1)).max(least);
+    fn lower_to(&mut self, packets: u64, keeps_out_of_order: bool) {
+        let minimum = if keeps_out_of_order { LIMIT_MIN } else { LIMIT_MIN_IN_ORDER };
+        self.0 = self.0.min(u16::try_from(packets).unwrap_or(u16::MAX - 1)).max(minimum);
     }
 
     /// Halves the limit after a timeout with `in_flight` packets in flight.
-    pub(super) fn halve(&mut self, in_flight: u64, keeps_early: bool) {
-        self.lower_to(self.packets().map_or(in_flight, |limit| limit.min(in_flight)) / 2, keeps_early);
+    pub(super) fn halve(&mut self, in_flight: u64, keeps_out_of_order: bool) {
+        self.lower_to(self.packets().map_or(in_flight, |limit| limit.min(in_flight)) / 2, keeps_out_of_order);
     }
 }
 
@@ -49,7 +49,7 @@ pub(super) struct Losses {
     /// Packets in flight when the first loss of the round trip was reported.
     in_flight: u64,
     lost: u64,
-    /// Oldest outstanding packet at the round-trip measurement before the last one, and at the last one.
+    /// Oldest outstanding packet at the last round-trip measurement but one, and at the last one.
     acknowledged: [Seq; 2],
     /// Packets acknowledged since the limit last grew.
     since_growth: u64,
@@ -69,40 +69,42 @@ impl Losses {
         self.since_growth += packets;
         if limit.packets().is_some_and(|limit| self.since_growth >= limit) {
             self.since_growth = 0;
-            limit.0 = limit.0.saturating_add((limit.0 / GROWTH_PART).max(1));
+            limit.0 = limit.0.saturating_add((limit.0 / GROWTH_DIVISOR).max(1));
         }
     }
 
-    /// Records that `lost` more of the packets from `una` to `next` are lost. Lowers `limit` when that is too many;
-    /// `keeps_early` is set when the receiver keeps out-of-order packets.
-    pub(super) fn note(&mut self, [una, next]: [Seq; 2], lost: u32, keeps_early: bool, limit: &mut Limit) {
+    /// Records that `lost` more of the packets from `una` to `next` are lost. Lowers `limit` when too many have been
+    /// lost; `keeps_out_of_order` is set when the receiver keeps out-of-order packets.
+    pub(super) fn note(&mut self, [una, next]: [Seq; 2], lost: u32, keeps_out_of_order: bool, limit: &mut Limit) {
         if una >= self.end {
             *self = Self { end: next, in_flight: next.since(una), lost: 0, ..*self };
         }
         self.lost += u64::from(lost);
-        if self.lost >= LOST_MIN && self.lost * LOST_PART >= self.in_flight {
+        if self.lost >= LOSSES_MIN && self.lost * LOSS_DIVISOR >= self.in_flight {
             let [before, _] = self.acknowledged;
             let acknowledged = if before == Seq::UNSET { 0 } else { una.since(before) };
-            limit.lower_to(self.in_flight.saturating_sub(self.lost).max(acknowledged), keeps_early);
+            limit.lower_to(self.in_flight.saturating_sub(self.lost).max(acknowledged), keeps_out_of_order);
         }
     }
 }
 
-/// Minimum limit in packets: the oldest packet, and one whose acknowledgement reports that it is missing.
-const LEAST: u16 = 2;
+/// Minimum limit in packets: the oldest packet, and another one whose acknowledgement reports that the oldest is
+/// missing.
+const LIMIT_MIN: u16 = 2;
 
 /// Minimum limit in packets for a receiver that keeps no out-of-order packets: after a loss it reports the gap once,
 /// when the next packet arrives, so one of these packets must arrive.
-const LEAST_IN_ORDER: u16 = 16;
+const LIMIT_MIN_IN_ORDER: u16 = 16;
 
-/// Divisor of the growth: the limit grows by this part with each window that is acknowledged.
-const GROWTH_PART: u16 = 8;
+/// Divisor of the growth: the limit grows by 1/`GROWTH_DIVISOR` with each window that is acknowledged.
+const GROWTH_DIVISOR: u16 = 8;
 
-/// Fraction of losses: the limit is lowered when one in this many packets of a round trip is lost.
-const LOST_PART: u64 = 4;
+/// Divisor of the loss threshold: the limit is lowered when at least one in this many packets of a round trip is
+/// lost.
+const LOSS_DIVISOR: u64 = 4;
 
 /// Minimum number of losses for which the limit is lowered.
-const LOST_MIN: u64 = 3;
+const LOSSES_MIN: u64 = 3;
 
 #[cfg(test)]
 mod tests {
@@ -113,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_takes_little_limits_the_window_to_that() {
+    fn many_losses_limit_the_window_to_the_packets_that_arrived() {
         let (mut losses, mut limit) = (Losses::NONE, Limit::NONE);
         losses.note([seq(26), seq(282)], 230, true, &mut limit);
         assert_eq!(limit.packets(), Some(26));
@@ -121,9 +123,9 @@ mod tests {
         assert_eq!(limit.packets(), Some(36), "29, 32, 36");
     }
 
-    /// Go-back-N: of 256 packets the 31st is lost, so all behind it are.
+    /// Go-back-N: the 31st of 256 packets is lost, and therefore so are all packets after it.
     #[test]
-    fn a_receiver_that_keeps_nothing_limits_the_window_to_what_is_acknowledged() {
+    fn with_a_receiver_that_drops_out_of_order_packets_the_limit_is_the_acknowledged_packets() {
         let (mut losses, mut limit) = (Losses::NONE, Limit::NONE);
         [0, 20].into_iter().for_each(|una| losses.note_round_trip(seq(una)));
         losses.note([seq(50), seq(276)], 226, false, &mut limit);
@@ -132,18 +134,18 @@ mod tests {
         assert_eq!(limit.packets(), Some(16));
     }
 
-    /// Half of a message, at its end: the other half has just arrived.
+    /// The second half of a message is lost; the first half has just arrived.
     #[test]
-    fn a_lost_tail_is_no_narrow_path() {
+    fn a_lost_tail_does_not_limit_the_window() {
         let (mut losses, mut limit) = (Losses::NONE, Limit::NONE);
         [10, 40].into_iter().for_each(|una| losses.note_round_trip(seq(una)));
         losses.note([seq(60), seq(80)], 19, true, &mut limit);
         assert_eq!(limit.packets(), Some(50));
     }
 
-    /// 1 % of 256 packets a round trip, and 20 %.
+    /// Losses of 1 % and of 20 % of the 256 packets in a round trip.
     #[test]
-    fn random_losses_limit_nothing() {
+    fn random_losses_do_not_limit_the_window() {
         for lost in [3, 50] {
             let (mut losses, mut limit) = (Losses::NONE, Limit::NONE);
             for round in 0..100 {
@@ -153,11 +155,11 @@ mod tests {
         }
         let (mut losses, mut limit) = (Losses::NONE, Limit::NONE);
         (0..50).for_each(|packet| losses.note([seq(packet), seq(packet + 3)], 1, true, &mut limit));
-        assert!(limit.packets().is_none_or(|limit| limit >= 2), "a short window has few packets to lose");
+        assert!(limit.packets().is_none_or(|limit| limit >= 2), "the limit is below two packets");
     }
 
     #[test]
-    fn timeouts_halve_what_was_in_flight_and_growth_ends_the_limit() {
+    fn timeouts_halve_the_packets_in_flight_and_growth_removes_the_limit() {
         let mut limit = Limit::NONE;
         limit.halve(256, true);
         assert_eq!(limit.packets(), Some(128));

@@ -6,23 +6,23 @@
 //! * Level 1: *units*. A queue pair in recovery holds one, through a pointer that is null otherwise; it contains a
 //!   [`Lane`] for each bitmap that IRN would keep for the queue pair. A map records which units are in use.
 //! * Level 2: *blocks* of a few bits in singly linked lists, with head and tail in the lane: out-of-order packets
-//!   append at the tail, recovered gaps release from the head, so neither walks the list. A map records which blocks
-//!   are in use.
+//!   append blocks at the tail, and recovered gaps release them from the head, so neither operation walks the list. A
+//!   map records which blocks are in use.
 //! * *Fast path*: one packet is missing, so the highest received packet describes the complete state; the lane has no
 //!   block.
 //! * *Compression*: packets directly behind the gap that arrived consecutively are stored as one number.
 //!
 //! Deviations and choices, where the paper does not specify:
 //!
-//! * a lane keeps full sequence numbers, where hardware keeps 24 bits of them; the cost of the paper's layout in bits
-//!   is computed by the footprint;
-//! * two of the paper's five bitmaps are lanes. Responses to Reads are packets of the responder's own sequence space
-//!   so the bitmaps for responses are never used. The record of which out-of-order packets act once they are in
-//!   order (the second half of IRN's 2-bitmap) is kept in the host's memory beside the data that waits there, on
-//!   either path: on the fast path there would be no bitmap for it;
-//! * free space is checked before a packet is placed: a packet that finds none is dropped completely, and the queue
-//!   pair falls back to go-back-N until this recovery is over; recorded state is kept (section III-D). Without a unit,
-//!   the fallback ends when the gap itself is closed;
+//! * a lane stores full sequence numbers, of which hardware stores 24 bits; the cost of the paper's layout in bits is
+//!   computed by the footprint;
+//! * two of the paper's five bitmaps are lanes. Responses to Reads are request packets in the responder's sequence
+//!   space, so the bitmaps for responses are never used. The record of which out-of-order packets require an
+//!   action once they are in order (the second half of IRN's 2-bitmap) is kept in host memory, beside the data that
+//!   waits there, on both paths: on the fast path there would be no bitmap for it;
+//! * free space is checked before a packet is placed: a packet for which there is none is dropped completely, and the
+//!   queue pair falls back to go-back-N until this recovery is over; recorded state is kept (section III-D). If no
+//!   unit was free, the fallback ends when the gap itself is closed;
 //! * a sender that finds no free block continues without a record of what was selectively acknowledged; it then
 //!   retransmits more than necessary.
 
@@ -67,7 +67,7 @@ impl SrPointer {
         usize::from(self.0 & UNITS_MAX).checked_sub(1)
     }
 
-    fn point(&mut self, unit: Option<u16>) {
+    fn set_unit(&mut self, unit: Option<u16>) {
         self.0 = self.0 & !UNITS_MAX | unit.map_or(0, |unit| unit + 1);
     }
 
@@ -77,11 +77,11 @@ impl SrPointer {
     }
 }
 
-/// Bits of a pointer that identify a unit, counted from 1; the paper's pool of 20 needs five of its eight bits.
+/// Number of pointer bits that identify a unit, counted from 1; the paper's pool of 20 needs five of its eight bits.
 const UNIT_BITS: u32 = 12;
 const UNITS_MAX: u16 = (1 << UNIT_BITS) - 1;
 
-/// Maximum number of pool shapes in one engine: the remaining one of the sixteen values means no pool.
+/// Maximum number of pool shapes in one engine: the sixteenth value means no pool.
 const POOLS_MAX: u16 = 15;
 
 const _: () = assert!(rnic_policy::profile::POOL_UNITS_MAX <= UNITS_MAX as u32);
@@ -91,34 +91,39 @@ const _: () = assert!(rnic_policy::profile::POOL_UNITS_MAX <= UNITS_MAX as u32);
 pub(crate) struct Pools(Vec<Pool>);
 
 impl Pools {
-    /// Returns the bits of one window: in the pool when there is a shape, otherwise in rings of its own.
-    pub(crate) fn bits<'a>(&'a mut self, shape: Option<PoolShape>, at: &'a mut SrPointer, lane: LaneId) -> Bits<'a> {
+    /// Returns the bits of one window: in the pool when there is a shape, otherwise in the window's own rings.
+    pub(crate) fn bits<'a>(
+        &'a mut self,
+        shape: Option<PoolShape>,
+        pointer: &'a mut SrPointer,
+        lane: LaneId,
+    ) -> Bits<'a> {
         let pool = shape.map(|shape| {
-            let index = at.pool().unwrap_or_else(|| self.find(shape, at));
+            let index = pointer.pool().unwrap_or_else(|| self.find(shape, pointer));
             &mut self.0[index]
         });
-        Bits { pool, at, lane: lane as usize }
+        Bits { pool, pointer, lane: lane as usize }
     }
 
     #[cold]
-    fn find(&mut self, shape: PoolShape, at: &mut SrPointer) -> usize {
-        let known = self.0.iter().position(|pool| pool.shape == shape);
-        let index = known.unwrap_or_else(|| {
+    fn find(&mut self, shape: PoolShape, pointer: &mut SrPointer) -> usize {
+        let existing = self.0.iter().position(|pool| pool.shape == shape);
+        let index = existing.unwrap_or_else(|| {
             self.0.push(Pool::new(shape));
             self.0.len() - 1
         });
-        let few = u16::try_from(index).ok().filter(|index| *index < POOLS_MAX);
-        *at = SrPointer(few.expect("an engine has few shapes of pools") << UNIT_BITS);
+        let small_index = u16::try_from(index).ok().filter(|index| *index < POOLS_MAX);
+        *pointer = SrPointer(small_index.expect("the number of pool shapes is below the limit") << UNIT_BITS);
         index
     }
 
     /// Discards all recovery state of the queue pair and frees its unit and blocks.
     #[cold]
-    pub(crate) fn release(&mut self, at: &mut SrPointer) {
-        if let Some(pool) = at.pool().filter(|_| at.is_held()) {
+    pub(crate) fn release(&mut self, pointer: &mut SrPointer) {
+        if let Some(pool) = pointer.pool().filter(|_| pointer.is_held()) {
             let pool = &mut self.0[pool];
             for lane in 0..LANES {
-                pool.close(at, lane);
+                pool.close(pointer, lane);
             }
         }
     }
@@ -135,7 +140,7 @@ pub(crate) struct Pool {
     units: Vec<[Lane; LANES]>,
     units_taken: Slots,
     blocks: Blocks,
-    counted: PoolStats,
+    counters: PoolStats,
 }
 
 impl Pool {
@@ -145,7 +150,7 @@ impl Pool {
             units: vec![[Lane::CLOSED; LANES]; shape.units as usize],
             units_taken: Slots::new(shape.units),
             blocks: Blocks::new(shape.blocks, shape.block_bits),
-            counted: PoolStats::default(),
+            counters: PoolStats::default(),
         }
     }
 
@@ -155,27 +160,27 @@ impl Pool {
             units_in_use_max: self.units_taken.taken_max().into(),
             blocks_in_use: self.blocks.taken.taken().into(),
             blocks_in_use_max: self.blocks.taken.taken_max().into(),
-            ..self.counted
+            ..self.counters
         }
     }
 
-    /// Returns the unit that `at` points to; allocates a new one if it points to none.
-    fn unit(&mut self, at: &mut SrPointer) -> &mut [Lane; LANES] {
-        if !at.is_held() {
-            at.point(Some(self.units_taken.take().expect("the caller has looked for room")));
+    /// Returns the unit that `pointer` points to; allocates a new one if it points to none.
+    fn unit(&mut self, pointer: &mut SrPointer) -> &mut [Lane; LANES] {
+        if !pointer.is_held() {
+            pointer.set_unit(Some(self.units_taken.take().expect("the caller has checked for free space")));
         }
-        &mut self.units[at.unit().expect("just taken")]
+        &mut self.units[pointer.unit().expect("a unit is held")]
     }
 
     /// Ends a recovery; the last one of a queue pair frees its unit.
-    fn close(&mut self, at: &mut SrPointer, lane: usize) {
-        let Some(unit) = at.unit() else { return };
+    fn close(&mut self, pointer: &mut SrPointer, lane: usize) {
+        let Some(unit) = pointer.unit() else { return };
         let lanes = &mut self.units[unit];
         lanes[lane].release_blocks(&mut self.blocks);
         lanes[lane] = Lane::CLOSED;
         if !lanes.iter().any(Lane::is_open) {
             self.units_taken.free(unit as u16);
-            at.point(None);
+            pointer.set_unit(None);
         }
     }
 }

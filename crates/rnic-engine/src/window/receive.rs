@@ -15,10 +15,10 @@ pub(crate) enum Arrival {
     /// The expected packet.
     InOrder,
     /// Later than the expected packet, and new.
-    Early,
+    OutOfOrder,
     /// Received before.
     Duplicate,
-    /// Later than the window can record.
+    /// Beyond the range that the window can record.
     Outside,
 }
 
@@ -27,17 +27,17 @@ pub(crate) enum Arrival {
 pub(crate) struct ReceiveWindow {
     /// The oldest packet that has not arrived.
     pub(crate) expected: Seq,
-    early: Option<Box<Early>>,
-    /// Last packet received behind the present gap, where out-of-order packets are dropped; zero when there is no gap.
+    out_of_order: Option<Box<OutOfOrder>>,
+    /// Last packet received after the current gap, where out-of-order packets are dropped; zero when there is no gap.
     gap_seen_at: Seq,
 }
 
 /// Bitmaps by offset from `expected`.
 #[derive(Debug)]
-struct Early {
+struct OutOfOrder {
     arrived: Arrived,
-    /// Packets that trigger an action: the last of a message, a read, an atomic.
-    acting: AnyRing,
+    /// Packets that trigger an action: the last packet of a message, a read, an atomic.
+    actions: AnyRing,
     count: u32,
 }
 
@@ -47,22 +47,22 @@ enum Arrived {
     Ring(AnyRing),
     /// Recorded in the pool.
     Pooled {
-        /// Set when the missing packet has arrived and the pool has not been updated.
+        /// Set when the missing packet has arrived but the pool has not been updated yet.
         repaired: bool,
         /// End of the range in which no out-of-order packet is kept, because there was no free unit.
         refused_before: Seq,
     },
 }
 
-impl Early {
+impl OutOfOrder {
     fn new(window_bits: u32, pooled: bool) -> Box<Self> {
-        let acting = AnyRing::with_bits(window_bits);
+        let actions = AnyRing::with_bits(window_bits);
         let arrived = if pooled {
             Arrived::Pooled { repaired: false, refused_before: Seq::UNSET }
         } else {
             Arrived::Ring(AnyRing::with_bits(window_bits))
         };
-        Box::new(Self { arrived, acting, count: 0 })
+        Box::new(Self { arrived, actions, count: 0 })
     }
 
     /// Moves the head by `packets`.
@@ -71,19 +71,19 @@ impl Early {
         if let Arrived::Ring(arrived) = &mut self.arrived {
             arrived.advance(packets);
         }
-        self.acting.advance(packets);
+        self.actions.advance(packets);
     }
 }
 
 impl ReceiveWindow {
     pub(crate) fn new(start: Seq) -> Self {
-        Self { expected: start, early: None, gap_seen_at: Seq::UNSET }
+        Self { expected: start, out_of_order: None, gap_seen_at: Seq::UNSET }
     }
 
     /// Returns whether no out-of-order packets are held.
     #[inline]
     pub(crate) fn is_in_order(&self) -> bool {
-        self.early.as_ref().is_none_or(|early| early.count == 0)
+        self.out_of_order.as_ref().is_none_or(|out_of_order| out_of_order.count == 0)
     }
 
     #[inline]
@@ -98,19 +98,19 @@ impl ReceiveWindow {
         if offset >= u64::from(window_bits) {
             return Arrival::Outside;
         }
-        let seen = self.early.as_ref().is_some_and(|early| match &early.arrived {
+        let has_arrived = self.out_of_order.as_ref().is_some_and(|out_of_order| match &out_of_order.arrived {
             Arrived::Ring(arrived) => arrived.test(offset as u32),
             Arrived::Pooled { .. } => false,
         });
-        if seen { Arrival::Duplicate } else { Arrival::Early }
+        if has_arrived { Arrival::Duplicate } else { Arrival::OutOfOrder }
     }
 
-    /// Returns the relation of `seq`, which the window alone classifies as [`Arrival::Early`], to the packets recorded
-    /// in the pool.
-    pub(crate) fn standing(&self, seq: Seq, bits: &Bits<'_>) -> RxClass {
-        match self.early.as_ref().map(|early| &early.arrived) {
+    /// Returns the relation of `seq`, which the window alone classifies as [`Arrival::OutOfOrder`], to the packets
+    /// recorded in the pool.
+    pub(crate) fn class_of(&self, seq: Seq, bits: &Bits<'_>) -> RxClass {
+        match self.out_of_order.as_ref().map(|out_of_order| &out_of_order.arrived) {
             Some(Arrived::Pooled { refused_before, .. }) if self.expected < *refused_before => RxClass::Refused,
-            _ => bits.standing(seq),
+            _ => bits.class_of(seq),
         }
     }
 
@@ -118,9 +118,9 @@ impl ReceiveWindow {
     /// is over.
     pub(crate) fn fall_back(&mut self, seq: Seq, window_bits: u32, bits: &mut Bits<'_>) {
         bits.fall_back();
-        let early = self.early.get_or_insert_with(|| Early::new(window_bits, true));
-        if let Arrived::Pooled { refused_before, .. } = &mut early.arrived
-            && early.count == 0
+        let out_of_order = self.out_of_order.get_or_insert_with(|| OutOfOrder::new(window_bits, true));
+        if let Arrived::Pooled { refused_before, .. } = &mut out_of_order.arrived
+            && out_of_order.count == 0
         {
             *refused_before = seq + 1;
         }
@@ -129,40 +129,40 @@ impl ReceiveWindow {
     /// For receivers that drop out-of-order packets: returns whether the gap before `seq` should be reported to the
     /// sender.
     ///
-    /// A gap is reported once, and again when the sender has gone back without closing it: in that case its packets
-    /// restart below those received before.
-    pub(crate) fn gap_is_news(&mut self, seq: Seq) -> bool {
-        let news = seq <= self.gap_seen_at || self.gap_seen_at == Seq::UNSET;
+    /// A gap is reported once, and again when the sender has repeated packets without closing the gap: in that case
+    /// packets arrive that are lower than the last one received.
+    pub(crate) fn is_new_gap(&mut self, seq: Seq) -> bool {
+        let is_new = seq <= self.gap_seen_at || self.gap_seen_at == Seq::UNSET;
         self.gap_seen_at = seq;
-        news
+        is_new
     }
 
-    /// Records that `seq`, which is [`Arrival::Early`], has arrived.
-    pub(crate) fn keep(&mut self, seq: Seq, acting: bool, window_bits: u32, bits: &mut Bits<'_>) {
-        let early = self.early.get_or_insert_with(|| Early::new(window_bits, bits.is_pooled()));
+    /// Records that `seq`, which is [`Arrival::OutOfOrder`], has arrived.
+    pub(crate) fn keep(&mut self, seq: Seq, has_action: bool, window_bits: u32, bits: &mut Bits<'_>) {
+        let out_of_order = self.out_of_order.get_or_insert_with(|| OutOfOrder::new(window_bits, bits.is_pooled()));
         let offset = seq.since(self.expected) as u32;
-        match &mut early.arrived {
+        match &mut out_of_order.arrived {
             Arrived::Ring(arrived) => {
                 arrived.set(offset);
             }
             Arrived::Pooled { .. } => bits.keep(self.expected, seq),
         }
-        early.count += 1;
-        if acting {
-            early.acting.set(offset);
+        out_of_order.count += 1;
+        if has_action {
+            out_of_order.actions.set(offset);
         }
     }
 
-    /// Moves to the next packet, because the expected one has arrived and been processed.
+    /// Moves the window to the next packet, because the expected one has arrived and been processed.
     #[inline]
     pub(crate) fn advance(&mut self) {
         self.expected += 1;
         self.gap_seen_at = Seq::UNSET;
-        if let Some(early) = &mut self.early
-            && early.count > 0
+        if let Some(out_of_order) = &mut self.out_of_order
+            && out_of_order.count > 0
         {
-            early.advance(1);
-            if let Arrived::Pooled { repaired, .. } = &mut early.arrived {
+            out_of_order.advance(1);
+            if let Arrived::Pooled { repaired, .. } = &mut out_of_order.arrived {
                 *repaired = true;
             }
         }
@@ -174,7 +174,7 @@ impl ReceiveWindow {
         self.expected = seq;
     }
 
-    /// Moves the expected packet by `packets`, in a space where one request takes several numbers.
+    /// Moves the expected packet by `packets`, in a space where one request uses several sequence numbers.
     #[inline]
     pub(crate) fn advance_by(&mut self, packets: u64) {
         self.expected += packets;
@@ -182,29 +182,31 @@ impl ReceiveWindow {
     }
 
     /// Returns whether the expected packet triggers an action, if it has already been received out of order: the caller
-    /// processes it and calls [`ReceiveWindow::take_early`].
-    pub(crate) fn early_at_head(&self, bits: &Bits<'_>) -> Option<bool> {
-        let early = self.early.as_ref().filter(|early| early.count > 0)?;
-        let here = match &early.arrived {
+    /// processes it and calls [`ReceiveWindow::advance_out_of_order`].
+    pub(crate) fn out_of_order_at_head(&self, bits: &Bits<'_>) -> Option<bool> {
+        let out_of_order = self.out_of_order.as_ref().filter(|out_of_order| out_of_order.count > 0)?;
+        let has_arrived = match &out_of_order.arrived {
             Arrived::Ring(arrived) => arrived.test(0),
             Arrived::Pooled { .. } => bits.test(self.expected),
         };
-        here.then(|| early.acting.test(0))
+        has_arrived.then(|| out_of_order.actions.test(0))
     }
 
     /// Returns the highest packet received out of order, when the window itself records it.
-    pub(crate) fn latest_early(&self) -> Option<Seq> {
-        let early = self.early.as_ref().filter(|early| early.count > 0)?;
-        match &early.arrived {
+    pub(crate) fn latest_out_of_order(&self) -> Option<Seq> {
+        let out_of_order = self.out_of_order.as_ref().filter(|out_of_order| out_of_order.count > 0)?;
+        match &out_of_order.arrived {
             Arrived::Ring(arrived) => arrived.last_one().map(|offset| self.expected + u64::from(offset)),
             Arrived::Pooled { .. } => None,
         }
     }
 
     /// Returns the number of packets from the head on that have been received out of order and trigger no action.
-    pub(crate) fn quiet_run(&mut self, bits: &mut Bits<'_>) -> u32 {
-        let Some(early) = self.early.as_mut().filter(|early| early.count > 0) else { return 0 };
-        let run = match &mut early.arrived {
+    pub(crate) fn run_without_action(&mut self, bits: &mut Bits<'_>) -> u32 {
+        let Some(out_of_order) = self.out_of_order.as_mut().filter(|out_of_order| out_of_order.count > 0) else {
+            return 0;
+        };
+        let run = match &mut out_of_order.arrived {
             Arrived::Ring(arrived) => arrived.first_zero(0).unwrap_or(arrived.bits()),
             Arrived::Pooled { repaired, .. } => {
                 if std::mem::take(repaired) {
@@ -213,17 +215,17 @@ impl ReceiveWindow {
                 bits.run(self.expected) as u32
             }
         };
-        early.acting.first_one(0).map_or(run, |acting| acting.min(run))
+        out_of_order.actions.first_one(0).map_or(run, |first_action| first_action.min(run))
     }
 
-    /// Moves past `packets` packets at the head that have been received out of order.
-    pub(crate) fn take_early(&mut self, packets: u32, bits: &mut Bits<'_>) {
-        let early = self.early.as_mut().expect("packets are here early");
-        assert!(early.count >= packets, "more packets taken than are here");
-        early.count -= packets;
-        early.advance(packets);
+    /// Moves the window past `packets` packets at the head that have been received out of order.
+    pub(crate) fn advance_out_of_order(&mut self, packets: u32, bits: &mut Bits<'_>) {
+        let out_of_order = self.out_of_order.as_mut().expect("out-of-order packets have arrived");
+        assert!(out_of_order.count >= packets, "more packets removed than have arrived");
+        out_of_order.count -= packets;
+        out_of_order.advance(packets);
         self.expected += u64::from(packets);
-        if let Arrived::Pooled { .. } = early.arrived {
+        if let Arrived::Pooled { .. } = out_of_order.arrived {
             bits.passed(self.expected);
         }
     }

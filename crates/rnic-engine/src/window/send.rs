@@ -1,11 +1,12 @@
 //! The sending end: outstanding packets, packets to retransmit, and the retransmission timer.
 //!
-//! This is Tonic's fixed function (section 3.2): the cumulative acknowledgement moves, selective ones are recorded,
-//! marked packets are returned lowest first, one timer runs. The recovery policy decides which packets to mark.
+//! This is Tonic's fixed function (section 3.2): it moves the cumulative acknowledgement, records selective ones,
+//! returns marked packets in ascending order, and runs one timer. The recovery policy decides which packets to mark.
 //!
-//! Packets to retransmit are recorded in one of two ways: a *cursor*, when everything after it is to be retransmitted
-//! (go-back-N, no bound on the packets in flight), or *marks*, a bitmap beside that of selective acknowledgements. The
-//! bitmaps are allocated when the first loss is reported: an idle or lossless window has none.
+//! Packets to retransmit are recorded in one of two ways: a *cursor*, when every packet from it on is to be
+//! retransmitted (go-back-N, with no bound on the packets in flight), or *marks*, a bitmap parallel to that of the
+//! selective acknowledgements. The bitmaps are allocated when the first loss is reported: an idle window, or one
+//! without losses, has none.
 
 use std::collections::VecDeque;
 
@@ -15,7 +16,7 @@ use rnic_policy::{PolicyState, RecoveryActions, RecoveryEvent, TimerChange, Wind
 
 use super::limit::Limit;
 use super::pool::{Bits, Lost};
-use super::timing::{Circumstances, Expiry, Progress, Timing};
+use super::timing::{Expiry, Progress, TimeoutConditions, Timing};
 use crate::timer::Deadline;
 use crate::transport::Transport;
 
@@ -24,14 +25,14 @@ use crate::transport::Transport;
 pub(crate) enum TimeoutVerdict {
     /// The timer is not due, or no packet is outstanding.
     NotDue,
-    /// The wait was extended.
+    /// The timer was restarted with an extended wait.
     Extended,
     /// One or two packets are to be sent as probes, to obtain a response from the peer.
     Probe,
     /// The recovery policy was notified of the timeout and has marked packets for retransmission.
     Acted,
     /// No response was received from the peer for too long.
-    GaveUp,
+    PeerUnresponsive,
 }
 
 /// The sending end of one sequence space.
@@ -41,7 +42,7 @@ pub(crate) struct SendWindow {
     pub(crate) una: Seq,
     /// The next packet that has never been sent.
     pub(crate) next: Seq,
-    /// Everything from here up to `next` is to be retransmitted; equal to `next` when nothing is.
+    /// All packets from this one up to `next` are to be retransmitted; equal to `next` when there are none.
     cursor: Seq,
     marks: Option<Box<Marks>>,
     /// State of the recovery policy; allocated at its first use.
@@ -52,13 +53,13 @@ pub(crate) struct SendWindow {
     extended: bool,
     /// Last value reported by the policy; see [`RecoveryActions::recovering`].
     recovering: bool,
-    /// Set while Read responses wait to be sent through this window, which they share with requests (FaSR). The
-    /// requester sets and reads it; it is stored here because it takes no space beside the other flags.
-    pub(crate) serves: bool,
+    /// Set while Read responses wait to be sent through this window, which they share with requests (FaSR). It is
+    /// used only by the requester, but stored here because it takes no extra space beside the other flags.
+    pub(crate) serves_responses: bool,
     /// Set while packets wait to be sent as probes.
     probing: bool,
     /// Set when any response has been received since the last timeout, even one without new information.
-    heard: bool,
+    response_seen: bool,
     /// Set while the timeout is longer than the one derived from measurements.
     backs_off: bool,
     /// Limit on the packets in the path, if one has been found.
@@ -72,9 +73,10 @@ struct Recovery {
     /// The packet being timed and its send time: never a retransmitted packet (Karn), unless congestion control
     /// requests it.
     timed: Option<(Seq, Time)>,
-    /// Ranges to be retransmitted that are being fetched, and the time when each has been fetched: in order of time.
+    /// Ranges to be retransmitted that are being fetched from memory, each with the time when that is finished, in
+    /// order of time.
     fetching: VecDeque<(SeqRange, Time)>,
-    /// Timeout state, when timeouts follow measured round trips.
+    /// Timeout state, when timeouts are based on measured round trips.
     timing: Option<Box<Timing>>,
 }
 
@@ -102,9 +104,9 @@ impl SendWindow {
             deadline: Deadline::NEVER,
             extended: false,
             recovering: false,
-            serves: false,
+            serves_responses: false,
             probing: false,
-            heard: false,
+            response_seen: false,
             backs_off: false,
             limit: Limit::NONE,
         }
@@ -112,14 +114,14 @@ impl SendWindow {
 
     /// Returns the number of packets that may be sent within the limit of the path; `None` while no limit is known.
     #[inline]
-    pub(crate) fn room_on_path(&self) -> Option<u64> {
+    pub(crate) fn remaining_path_limit(&self) -> Option<u64> {
         self.limit.packets().map(|limit| limit.saturating_sub(self.pipe()))
     }
 
     /// Returns whether retransmissions have to wait because of the path's limit; probes do not wait.
     #[inline]
     pub(crate) fn is_path_full(&self) -> bool {
-        !self.probing && self.room_on_path() == Some(0)
+        !self.probing && self.remaining_path_limit() == Some(0)
     }
 
     #[inline]
@@ -132,11 +134,11 @@ impl SendWindow {
     /// subtracted, because on the fast path they are not recorded.
     pub(crate) fn pipe(&self) -> u64 {
         let to_cursor = self.cursor.since(self.una);
-        let known = |marks: &Marks| {
+        let not_in_network = |marks: &Marks| {
             let sacked = marks.sacked.as_ref().map_or(0, AnyRing::popcount);
             u64::from(sacked + marks.marked.popcount())
         };
-        to_cursor.saturating_sub(self.marks.as_deref().map_or(0, known))
+        to_cursor.saturating_sub(self.marks.as_deref().map_or(0, not_in_network))
     }
 
     #[inline]
@@ -144,14 +146,14 @@ impl SendWindow {
         self.una == self.next
     }
 
-    /// Records that `packets` new packets have been sent; `drawn` is set when they request an acknowledgement of their
-    /// own.
+    /// Records that `packets` new packets have been sent; `request_ack` is set when they request an acknowledgement of
+    /// their own.
     #[inline]
-    pub(crate) fn sent(&mut self, packets: u64, drawn: bool, now: Time, transport: &Transport) {
+    pub(crate) fn sent(&mut self, packets: u64, request_ack: bool, now: Time, transport: &Transport) {
         if self.is_empty() || transport.times_last_sent {
             self.restart_timer(now);
         }
-        if drawn && transport.times_packets {
+        if request_ack && transport.times_packets {
             self.time_packet(now, transport);
         }
         let nothing_to_repeat = self.cursor == self.next;
@@ -161,7 +163,7 @@ impl SendWindow {
         }
     }
 
-    /// Times the next packet to measure the round-trip time, unless a packet in flight is being timed already.
+    /// Starts to measure the round-trip time of the next packet, unless a packet in flight is being timed already.
     fn time_packet(&mut self, now: Time, transport: &Transport) {
         let next = self.next;
         self.recovery(transport).timed.get_or_insert((next, now));
@@ -187,7 +189,7 @@ impl SendWindow {
 
     /// Returns the lowest packet that is to be retransmitted.
     #[inline(always)]
-    pub(crate) fn first_to_repeat(&self) -> Option<Seq> {
+    pub(crate) fn first_to_retransmit(&self) -> Option<Seq> {
         if self.probing
             && let Some(seq) = self.probe()
         {
@@ -228,13 +230,20 @@ impl SendWindow {
         marked.map(|offset| self.una + u64::from(offset))
     }
 
-    /// Records that the packets from `seq` up to `end`, which were to be retransmitted, have been; `drawn` is set when
-    /// they request an acknowledgement.
-    pub(crate) fn repeated(&mut self, seq: Seq, end: Seq, drawn: bool, now: Time, transport: &Transport) {
+    /// Records that the packets from `seq` up to `end` have been retransmitted; `request_ack` is set when they request
+    /// an acknowledgement.
+    pub(crate) fn mark_retransmitted(
+        &mut self,
+        seq: Seq,
+        end: Seq,
+        request_ack: bool,
+        now: Time,
+        transport: &Transport,
+    ) {
         if let Some(recovery) = &mut self.recovery {
             recovery.timed = recovery.timed.filter(|(timed, _)| *timed < seq || end <= *timed);
         }
-        if drawn && transport.control_interest.resent {
+        if request_ack && transport.control_interest.times_retransmitted {
             self.recovery(transport).timed.get_or_insert((seq, now));
         }
         if self.probing {
@@ -250,14 +259,14 @@ impl SendWindow {
         }
     }
 
-    /// As [`SendWindow::repeated`], for probes.
+    /// Does the same as [`SendWindow::mark_retransmitted`] for probes.
     #[cold]
     fn probed(&mut self, seq: Seq, end: Seq) {
         let is_over = self.timing().is_none_or(|timing| timing.probed(seq, end));
         self.probing = !is_over;
     }
 
-    /// Moves the cumulative acknowledgement to `una`, or further when packets behind it have already been selectively
+    /// Moves the cumulative acknowledgement to `una`, or further when packets after it have already been selectively
     /// acknowledged; returns the number of packets acknowledged for the first time, and the round-trip time if one of
     /// them was being timed.
     ///
@@ -300,18 +309,18 @@ impl SendWindow {
     }
 
     /// Returns the round-trip time, if `seq`, which has arrived out of order, was being timed.
-    pub(crate) fn take_early_rtt(&mut self, seq: Seq, now: Time) -> Option<Duration> {
+    pub(crate) fn take_selective_rtt(&mut self, seq: Seq, now: Time) -> Option<Duration> {
         let recovery = self.recovery.as_mut()?;
         let (_, at) = recovery.timed.take_if(|(timed, _)| *timed == seq)?;
         Some(now.since(at))
     }
 
-    /// Processes a round-trip time returned by [`SendWindow::acknowledge`] or [`SendWindow::take_early_rtt`], when
-    /// timeouts follow measured round trips.
-    pub(crate) fn learn(&mut self, now: Time, rtt: Duration, absence: Absence) {
+    /// Processes a round-trip time returned by [`SendWindow::acknowledge`] or [`SendWindow::take_selective_rtt`], when
+    /// timeouts are based on measured round trips.
+    pub(crate) fn add_rtt(&mut self, now: Time, rtt: Duration, absence: Absence) {
         let una = self.una;
         let Some(timing) = self.timing() else { return };
-        timing.learn(now, rtt, absence);
+        timing.add_rtt(now, rtt, absence);
         timing.losses.note_round_trip(una);
         let wait = timing.first_wait();
         (self.rto, self.backs_off) = (wait, false);
@@ -333,20 +342,20 @@ impl SendWindow {
         let Some(timing) = self.timing() else { return };
         match timing.end_backoff(now) {
             Progress::Answer => (self.rto, self.backs_off) = (timing.first_wait(), false),
-            // The timeout was spurious: nothing was lost.
+            // The timeout was spurious: no packets were lost.
             Progress::Early => self.limit = timing.limit_before,
             Progress::Late => {}
         }
     }
 
-    /// Records that a response without new information was received: the peer is alive.
+    /// Records that a response without new information was received: it shows that the peer is reachable.
     #[inline]
-    pub(crate) fn note_heard(&mut self) {
-        self.heard = true;
+    pub(crate) fn note_response(&mut self) {
+        self.response_seen = true;
     }
 
-    /// As [`SendWindow::acknowledge`], when the time of the acknowledgement is unknown: the timer continues to run.
-    /// Returns the number of packets acknowledged.
+    /// Does the same as [`SendWindow::acknowledge`] when the time of the acknowledgement is unknown: the timer
+    /// continues to run. Returns the number of packets acknowledged.
     pub(crate) fn acknowledge_untimed(&mut self, una: Seq) -> u64 {
         let deadline = self.deadline;
         let (packets, _) = self.acknowledge(una, Time::ZERO);
@@ -357,25 +366,25 @@ impl SendWindow {
     }
 
     /// Discards the record of selective acknowledgements, because the receiver refuses a packet permanently. The
-    /// receiver may have kept and reported that packet, and some behind it, before the refusal; those reports do not
-    /// count.
-    pub(crate) fn forget_early(&mut self, bits: &mut Bits<'_>) {
+    /// receiver may have kept and reported that packet, and some after it, before the refusal; those reports are no
+    /// longer valid.
+    pub(crate) fn discard_selective(&mut self, bits: &mut Bits<'_>) {
         if let Some(sacked) = self.marks.as_mut().and_then(|marks| marks.sacked.as_mut()) {
             sacked.reset();
         }
         bits.forget();
     }
 
-    /// Records that `seq` has arrived out of order; returns false when this is known already, or not possible.
-    pub(crate) fn acknowledge_early(&mut self, seq: Seq, transport: &Transport) -> bool {
-        // A receiver that has `una` itself would report it cumulatively.
-        let names_kept = transport.places_early && !transport.places_writes_only;
-        if !names_kept || seq <= self.una || seq >= self.next {
+    /// Records that `seq` has arrived out of order; returns false when this is already known, or is impossible.
+    pub(crate) fn acknowledge_selectively(&mut self, seq: Seq, transport: &Transport) -> bool {
+        // A receiver that had received `una` itself would have acknowledged it cumulatively.
+        let is_reported = transport.places_out_of_order && !transport.places_writes_only;
+        if !is_reported || seq <= self.una || seq >= self.next {
             return false;
         }
         let offset = seq.since(self.una);
         let marks = self.marks.get_or_insert_with(|| Marks::new(transport));
-        // The packets in flight never exceed the bitmap: the gate ensures it.
+        // The packets in flight never exceed the bitmap: the gate ensures this.
         let offset = u32::try_from(offset).unwrap_or(u32::MAX);
         assert!(offset < marks.marked.bits(), "packet {seq} in flight but outside the bitmap");
         marks.marked.clear(offset);
@@ -383,8 +392,8 @@ impl SendWindow {
         marks.sacked.as_mut().is_some_and(|sacked| sacked.set(offset))
     }
 
-    /// Records in the pool that `seq` has arrived out of order, at a receiver that misses `lost`; returns false when
-    /// the queue pair has no unit for selective recovery.
+    /// Records in the pool that `seq` has arrived out of order, at a receiver that is missing the packets counted in
+    /// `lost`; returns false when the queue pair has no unit for selective recovery.
     pub(crate) fn acknowledge_counted(
         &mut self,
         seq: Seq,
@@ -392,12 +401,12 @@ impl SendWindow {
         transport: &Transport,
         bits: &mut Bits<'_>,
     ) -> bool {
-        self.acknowledge_early(seq, transport);
+        self.acknowledge_selectively(seq, transport);
         bits.note_selective(self.una, seq, lost)
     }
 
     /// Marks all unacknowledged packets for retransmission, after a receiver that was not ready requested a pause.
-    pub(crate) fn repeat_all(&mut self, transport: &Transport, bits: &Bits<'_>) {
+    pub(crate) fn mark_all(&mut self, transport: &Transport, bits: &Bits<'_>) {
         self.mark(SeqRange::new(self.una, self.next), transport, bits);
     }
 
@@ -406,24 +415,24 @@ impl SendWindow {
     fn mark(&mut self, range: SeqRange, transport: &Transport, bits: &Bits<'_>) -> u32 {
         self.probing = false;
         assert!(self.una <= range.start && range.end <= self.next, "marking {range:?} outside what is outstanding");
-        if !transport.places_early {
-            let before = self.cursor;
-            self.cursor = range.start.min(before);
-            return u32::try_from(before.since(self.cursor)).unwrap_or(u32::MAX);
+        if !transport.places_out_of_order {
+            let old_cursor = self.cursor;
+            self.cursor = range.start.min(old_cursor);
+            return u32::try_from(old_cursor.since(self.cursor)).unwrap_or(u32::MAX);
         }
         let (una, marks) = (self.una, self.marks.get_or_insert_with(|| Marks::new(transport)));
-        let mut fresh = 0;
+        let mut added = 0;
         let Some(sacked) = &marks.sacked else {
-            bits.each_unacknowledged(una, range, |seq| fresh += u32::from(marks.marked.set(seq.since(una) as u32)));
-            return fresh;
+            bits.each_unacknowledged(una, range, |seq| added += u32::from(marks.marked.set(seq.since(una) as u32)));
+            return added;
         };
         for offset in range.start.since(una)..range.end.since(una) {
             let offset = offset as u32;
             if !sacked.test(offset) {
-                fresh += u32::from(marks.marked.set(offset));
+                added += u32::from(marks.marked.set(offset));
             }
         }
-        fresh
+        added
     }
 
     /// Passes an event to the recovery policy and executes the actions that it returns.
@@ -436,7 +445,7 @@ impl SendWindow {
     ) -> RecoveryActions {
         self.recovery(transport);
         let profile = &transport.profile.recovery;
-        let state = &mut self.recovery.as_mut().expect("just made").policy;
+        let state = &mut self.recovery.as_mut().expect("the recovery state exists").policy;
         let view = WindowView {
             now,
             una: self.una,
@@ -445,7 +454,7 @@ impl SendWindow {
             sacked: self.marks.as_ref().and_then(|marks| marks.sacked.as_ref()),
         };
         let actions = (profile.policy.on_event)(state, event, &view, &profile.params);
-        // When timeouts are measured here, the policy's own timeouts are not used.
+        // When timeouts are based on measurements, those of the policy are not used.
         if let Some(rto) = actions.rto.filter(|_| !transport.measured) {
             self.rto = rto.unwrap_or(Duration::MAX);
         }
@@ -455,7 +464,7 @@ impl SendWindow {
             }
             let lost = self.mark(range, transport, bits);
             if transport.measured && matches!(event, RecoveryEvent::Nacked { .. }) {
-                self.limit_to_what_arrives(lost, transport.places_early);
+                self.limit_to_what_arrives(lost, transport.places_out_of_order);
             }
         }
         match actions.timer {
@@ -471,10 +480,10 @@ impl SendWindow {
     }
 
     /// Updates the path's limit after a receiver's report has shown that `lost` packets are lost.
-    fn limit_to_what_arrives(&mut self, lost: u32, keeps_early: bool) {
+    fn limit_to_what_arrives(&mut self, lost: u32, keeps_out_of_order: bool) {
         let (una, next, mut limit) = (self.una, self.next, self.limit);
         if let Some(timing) = self.timing() {
-            timing.losses.note([una, next], lost, keeps_early, &mut limit);
+            timing.losses.note([una, next], lost, keeps_out_of_order, &mut limit);
             self.limit = limit;
         }
     }
@@ -489,19 +498,19 @@ impl SendWindow {
         }
     }
 
-    /// Executes the timeout if the timer is due.
+    /// Handles the timeout if the timer is due.
     pub(crate) fn check_timeout(
         &mut self,
         now: Time,
         transport: &Transport,
         bits: &Bits<'_>,
-        circumstances: &Circumstances,
+        timeout_conditions: &TimeoutConditions,
     ) -> TimeoutVerdict {
         if !self.deadline.is_due(now) || self.is_empty() {
             return TimeoutVerdict::NotDue;
         }
         if transport.measured {
-            return self.check_measured(now, transport, bits, circumstances);
+            return self.check_measured(now, transport, bits, timeout_conditions);
         }
         let event = RecoveryEvent::TimedOut { extended: self.extended };
         self.restart_timer(now);
@@ -512,35 +521,35 @@ impl SendWindow {
         TimeoutVerdict::Acted
     }
 
-    /// Restarts the timer, which has just expired without effect for the `times`-th time beyond the permitted number of
-    /// retries; the wait grows with `times`.
-    pub(crate) fn back_off(&mut self, now: Time, times: u32) {
-        let longer = self.rto.saturating_mul(1 << times.min(DOUBLINGS_MAX)).min(SLOWEST_REPEAT.max(self.rto));
-        self.deadline = Deadline::after(now, longer);
+    /// Restarts the timer, which has just expired for the `excess`-th time beyond the permitted number of retries; the
+    /// wait grows with `excess`.
+    pub(crate) fn back_off(&mut self, now: Time, excess: u32) {
+        let wait = self.rto.saturating_mul(1 << excess.min(DOUBLINGS_MAX)).min(RETRANSMIT_INTERVAL_MAX.max(self.rto));
+        self.deadline = Deadline::after(now, wait);
     }
 
-    /// As [`SendWindow::check_timeout`], when timeouts follow measured round trips.
+    /// Does the same as [`SendWindow::check_timeout`] when timeouts are based on measured round trips.
     fn check_measured(
         &mut self,
         now: Time,
         transport: &Transport,
         bits: &Bits<'_>,
-        circumstances: &Circumstances,
+        timeout_conditions: &TimeoutConditions,
     ) -> TimeoutVerdict {
-        let Circumstances { absence, patience, may_probe, is_crowded, answers } = *circumstances;
-        let (una, last, heard) = (self.una, self.next - 1, self.heard);
+        let TimeoutConditions { absence, silence_max, may_probe, is_peer_full, acks } = *timeout_conditions;
+        let (una, last, response_seen) = (self.una, self.next - 1, self.response_seen);
         let (limit, in_flight) = (self.limit, self.in_flight());
         let (first, due) = (self.rto, self.deadline.time().unwrap_or(now));
-        let (is_first, leaves) = (!self.extended, self.first_to_repeat());
+        let (is_first, retransmit_seq) = (!self.extended, self.first_to_retransmit());
         self.recovery(transport);
         let Some(timing) = self.timing() else { return TimeoutVerdict::NotDue };
         if is_first {
             timing.begin(first);
         }
-        let excused = timing.excuse(due, absence);
-        let expiry = match excused.or_else(|| (leaves == Some(una)).then(|| timing.await_turn(answers))) {
+        let extension = timing.excuse(due, absence);
+        let expiry = match extension.or_else(|| (retransmit_seq == Some(una)).then(|| timing.extend_for_peer(acks))) {
             Some(wait) => Expiry::Wait(wait),
-            None => timing.expire(may_probe && leaves.is_none(), is_crowded),
+            None => timing.expire(may_probe && retransmit_seq.is_none(), is_peer_full),
         };
         match expiry {
             Expiry::Wait(wait) => self.extend_timer(now, wait),
@@ -552,17 +561,17 @@ impl SendWindow {
             }
             Expiry::TimedOut => {
                 timing.limit_before = limit;
-                if timing.time_out(now, una, heard, patience) {
-                    return TimeoutVerdict::GaveUp;
+                if timing.time_out(now, una, response_seen, silence_max) {
+                    return TimeoutVerdict::PeerUnresponsive;
                 }
                 let is_first = timing.is_first_timeout();
                 self.rto = timing.first_wait();
                 if is_first {
-                    self.limit.halve(in_flight, transport.places_early);
+                    self.limit.halve(in_flight, transport.places_out_of_order);
                 }
-                (self.heard, self.backs_off) = (false, true);
+                (self.response_seen, self.backs_off) = (false, true);
                 self.restart_timer(now);
-                // The longer wait of the policy is over as well.
+                // The policy's extended timeout is over as well.
                 self.recover(&RecoveryEvent::TimedOut { extended: true }, now, transport, bits);
                 return TimeoutVerdict::Acted;
             }
@@ -587,14 +596,15 @@ impl SendWindow {
     }
 }
 
-/// Maximum number of doublings: from a microsecond to more than [`SLOWEST_REPEAT`].
+/// Maximum number of doublings: enough to go from a microsecond to more than [`RETRANSMIT_INTERVAL_MAX`].
 const DOUBLINGS_MAX: u32 = 20;
 
-/// Longest interval between retransmissions of packets that are not acknowledged: the cost is negligible, and the
-/// return of a network that was cut for minutes is noticed soon enough.
-const SLOWEST_REPEAT: Duration = Duration::from_secs(1);
+/// Longest interval between retransmissions of packets that are not acknowledged: its cost is negligible, and the end
+/// of a network outage of minutes is detected soon enough.
+const RETRANSMIT_INTERVAL_MAX: Duration = Duration::from_secs(1);
 
-/// Maximum number of concurrent fetches: a worst case of 2 us and one loss in ten packets of 64 bytes at 100 Gbit/s.
+/// Maximum number of concurrent fetches: enough for a worst-case fetch time of 2 us and one loss in ten packets of 64
+/// bytes at 100 Gbit/s.
 const FETCHES_MAX: usize = 64;
 
 impl Marks {
@@ -604,9 +614,9 @@ impl Marks {
         Box::new(Self { sacked, marked: ring(), highest: Seq::UNSET })
     }
 
-    /// Moves both heads by `packets`, and past packets directly behind that were received out of order: a receiver
-    /// never discards packets that it has kept, so they count as acknowledged. Returns the total number of packets
-    /// moved. With a pool, only the acknowledgement determines the number.
+    /// Moves the heads of both bitmaps by `packets`, and past directly following packets that were received out of
+    /// order: a receiver never discards packets that it has kept, so they count as acknowledged. Returns the total
+    /// number of packets. With a pool, it is determined by the acknowledgement alone.
     fn advance(&mut self, packets: u64) -> u64 {
         let count = u32::try_from(packets).unwrap_or(u32::MAX);
         // An empty ring has no head to move.

@@ -6,20 +6,21 @@
 //!
 //! After the last progress the window waits for a *probe timeout*, then retransmits the oldest and the newest
 //! outstanding packet, and again after twice that time, until the *retransmission timeout* is over: then the recovery
-//! policy is notified. The oldest packet recovers a retransmission that was lost, the newest makes the receiver report
-//! which packets it misses (receivers that keep no out-of-order packets need the first of the two to report anything
-//! about the second). After a timeout without effect the next one is twice as long, and there is one probe half-way.
+//! policy is notified. The oldest packet replaces a lost retransmission; the newest makes the receiver report which
+//! packets it misses (receivers that keep no out-of-order packets need the first of the two to report anything about
+//! the second). After a timeout without effect the next one is twice as long, and there is one probe half-way.
 //!
-//! A wait during which the engine was not driven ([`Absence`]) is extended by the length of the absence, once, and at
-//! most by its own length: the packets received meanwhile have been processed by then.
+//! A wait during which the engine was not driven ([`Absence`]) is extended once by the length of the absence, but is
+//! at most doubled: by then the packets received in the meantime have been processed.
 //!
-//! A peer is given up when no response at all has been received (no acknowledgement, not even of known packets) for as
-//! long as the retries of the transport's fixed timeout would have taken, and for at least three timeouts. The time for
-//! which a retransmission waits behind other queue pairs of a peer that acknowledges theirs does not count.
+//! The window gives up on a peer when no response at all has been received (no acknowledgement, not even of known
+//! packets) for as long as the retries of the transport's fixed timeout would have taken, and for at least three
+//! timeouts. The time for which a retransmission waits behind other queue pairs does not count if the peer
+//! acknowledges their packets.
 //!
 //! Deviations: the choice of two packets for a probe is based on RFC 9002, section 6.2.4, which permits two; the
 //! timeout for a peer that sends no response does not double beyond an eighth of that patience, so that a peer that
-//! returns is detected in time.
+//! becomes reachable again is detected in time.
 
 use rnic_base::{Absence, Duration, RttEstimator, Seq, Time};
 
@@ -27,29 +28,29 @@ use super::limit::{Limit, Losses};
 
 /// External conditions that are considered when a timer has expired.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Circumstances {
+pub(crate) struct TimeoutConditions {
     /// Last period during which the engine was not driven.
     pub(crate) absence: Absence,
     /// Maximum time without a response from the peer.
-    pub(crate) patience: Duration,
+    pub(crate) silence_max: Duration,
     /// True when a packet may be sent as a probe.
     pub(crate) may_probe: bool,
-    /// True when queue pairs have as much in flight to the peer as it can receive. Probes count against no credit and
-    /// would fill its buffer, and packets of other queue pairs are queued before those of this one: no probes are sent,
-    /// and the timeout is not shorter than a minimum.
-    pub(crate) is_crowded: bool,
+    /// True when all queue pairs together have as many packets in flight to the peer as it can receive. Probes need
+    /// no credit and would overfill its buffer, and packets of other queue pairs are queued before those of this one.
+    /// Therefore no probes are sent, and the timeout has a minimum.
+    pub(crate) is_peer_full: bool,
     /// Counter that changes whenever the peer acknowledges a packet of any queue pair.
-    pub(crate) answers: u32,
+    pub(crate) acks: u32,
 }
 
 /// Action due at the end of a wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Expiry {
-    /// Another wait.
+    /// Wait again, for this duration.
     Wait(Duration),
-    /// A probe, and another wait.
+    /// Send a probe, and wait again, for this duration.
     Probe(Duration),
-    /// The retransmission timeout.
+    /// The retransmission timeout has expired.
     TimedOut,
 }
 
@@ -80,16 +81,16 @@ pub(super) struct Timing {
     /// Timeouts since the last sample, or since the last progress that was not a late acknowledgement.
     backoff: u32,
     /// Timeouts since the last response was received.
-    unheard: u32,
+    timeouts_without_response: u32,
     timed_out_at: Time,
-    last_heard_at: Time,
-    /// Value of [`Circumstances::answers`] when the start of the silence was last moved because of a retransmission
-    /// that waits.
-    answers: u32,
+    last_response_at: Time,
+    /// Value of [`TimeoutConditions::acks`] when the start of the peer's silence was last postponed because a
+    /// retransmission had to wait.
+    acks: u32,
     /// The oldest packet outstanding at the last timeout.
     una: Seq,
     /// End of the last absence for which a wait was extended.
-    excused: Time,
+    excused_until: Time,
     /// Losses since the last round trip and, in the next field, the limit before the last timeout.
     pub(super) losses: Losses,
     pub(super) limit_before: Limit,
@@ -106,12 +107,12 @@ impl Timing {
             waited: Duration::ZERO,
             probes: [Seq::UNSET; 2],
             backoff: 0,
-            unheard: 0,
+            timeouts_without_response: 0,
             timed_out_at: Time::ZERO,
-            last_heard_at: Time::ZERO,
-            answers: 0,
+            last_response_at: Time::ZERO,
+            acks: 0,
             una: Seq::UNSET,
-            excused: Time::ZERO,
+            excused_until: Time::ZERO,
             losses: Losses::NONE,
             limit_before: Limit::NONE,
         }
@@ -120,19 +121,19 @@ impl Timing {
     /// Returns the duration of the wait after progress.
     pub(super) fn first_wait(&self) -> Duration {
         let Some(probe) = self.rtt.probe_timeout() else { return self.timeout };
-        let least = if self.backoff == 0 { Duration::ZERO } else { self.timeout / 2 };
-        probe.max(least).min(self.timeout)
+        let minimum = if self.backoff == 0 { Duration::ZERO } else { self.timeout / 2 };
+        probe.max(minimum).min(self.timeout)
     }
 
     /// Processes a sample: a packet that was sent once was acknowledged now, `rtt` after it was sent.
-    pub(super) fn learn(&mut self, now: Time, rtt: Duration, absence: Absence) {
-        let away = absence.part_since(now - rtt);
+    pub(super) fn add_rtt(&mut self, now: Time, rtt: Duration, absence: Absence) {
+        let absent = absence.overlap_since(now - rtt);
         let sample = match self.rtt.smoothed() {
             // The acknowledgement may have arrived at any time during the absence.
-            Some(smoothed) if away > Duration::ZERO => rtt.saturating_sub(away).max(smoothed.min(rtt)),
+            Some(smoothed) if absent > Duration::ZERO => rtt.saturating_sub(absent).max(smoothed.min(rtt)),
             _ => rtt,
         };
-        self.rtt.take(sample);
+        self.rtt.add_sample(sample);
         self.reset_backoff();
     }
 
@@ -145,13 +146,13 @@ impl Timing {
     }
 
     /// Handles progress after a timeout. An acknowledgement that arrives sooner than half a round trip after the
-    /// timeout is for packets sent before it; so is, on a path that has become longer, one that arrives later than
-    /// responses do. In these cases the timeout was too short, and stays doubled until there is a sample.
+    /// timeout is for packets sent before it; so is, on a path that has become longer, one that arrives later than a
+    /// response would. In these cases the timeout was too short, and stays doubled until there is a sample.
     pub(super) fn end_backoff(&mut self, now: Time) -> Progress {
-        let passed = now.since(self.timed_out_at);
+        let elapsed = now.since(self.timed_out_at);
         match self.rtt.smoothed() {
-            Some(smoothed) if passed < smoothed / 2 => Progress::Early,
-            Some(_) if passed <= self.base() => {
+            Some(smoothed) if elapsed < smoothed / 2 => Progress::Early,
+            Some(_) if elapsed <= self.base() => {
                 self.reset_backoff();
                 Progress::Answer
             }
@@ -164,72 +165,74 @@ impl Timing {
         self.backoff == 1
     }
 
-    /// Starts the accounting when the first wait after progress, of `wait`, is over.
+    /// Starts to account for waits: the first one after progress, of duration `wait`, is over.
     pub(super) fn begin(&mut self, wait: Duration) {
         (self.wait, self.waited) = (wait, Duration::ZERO);
     }
 
-    /// Returns the time by which the wait that ends at `deadline` is extended because of an absence, if it is.
+    /// Returns the time by which the wait that ends at `deadline` is extended because of an absence; `None` if it is
+    /// not.
     pub(super) fn excuse(&mut self, deadline: Time, absence: Absence) -> Option<Duration> {
-        if absence.ended() <= self.excused {
+        if absence.ended() <= self.excused_until {
             return None;
         }
-        let away = absence.part_since(deadline - self.wait);
-        if away == Duration::ZERO {
+        let absent = absence.overlap_since(deadline - self.wait);
+        if absent == Duration::ZERO {
             return None;
         }
-        self.excused = absence.ended();
-        self.last_heard_at += away;
-        Some(away.min(self.wait))
+        self.excused_until = absence.ended();
+        self.last_response_at += absent;
+        Some(absent.min(self.wait))
     }
 
     /// Returns the time by which a wait is extended when it is over and the packet to be acknowledged has not been sent
     /// yet, because other packets are sent before it. This time does not count as silence of a peer that acknowledged
     /// packets of other queue pairs meanwhile.
-    pub(super) fn await_turn(&mut self, answers: u32) -> Duration {
-        if answers != self.answers {
-            self.answers = answers;
-            self.last_heard_at += self.wait;
+    pub(super) fn extend_for_peer(&mut self, acks: u32) -> Duration {
+        if acks != self.acks {
+            self.acks = acks;
+            self.last_response_at += self.wait;
         }
         self.wait
     }
 
     /// Returns the action due at the end of a wait.
-    pub(super) fn expire(&mut self, may_probe: bool, is_crowded: bool) -> Expiry {
+    pub(super) fn expire(&mut self, may_probe: bool, is_peer_full: bool) -> Expiry {
         self.waited += self.wait;
-        let least = if is_crowded { CROWDED_TIMEOUT } else { Duration::ZERO };
-        let timeout = self.timeout.max(least);
+        let minimum = if is_peer_full { PEER_FULL_TIMEOUT } else { Duration::ZERO };
+        let timeout = self.timeout.max(minimum);
         if self.waited >= timeout {
             return Expiry::TimedOut;
         }
-        let left = timeout.saturating_sub(self.waited);
-        let wait = if may_probe { self.wait.saturating_mul(2).min(left) } else { left };
+        let remaining = timeout.saturating_sub(self.waited);
+        let wait = if may_probe { self.wait.saturating_mul(2).min(remaining) } else { remaining };
         self.wait = wait;
         if may_probe { Expiry::Probe(wait) } else { Expiry::Wait(wait) }
     }
 
-    /// Handles a timeout, with `una` the oldest outstanding packet and `heard` set if any response was received since
-    /// the last one: the next timeout is twice as long. Returns whether the peer is given up.
-    pub(super) fn time_out(&mut self, now: Time, una: Seq, heard: bool, patience: Duration) -> bool {
-        let is_answered = una != self.una || heard;
+    /// Handles a timeout, with `una` the oldest outstanding packet and `response_seen` set if any response was
+    /// received since the last one: the next timeout is twice as long. Returns whether the window gives up on the
+    /// peer.
+    pub(super) fn time_out(&mut self, now: Time, una: Seq, response_seen: bool, silence_max: Duration) -> bool {
+        let is_answered = una != self.una || response_seen;
         if is_answered {
-            self.last_heard_at = if heard { now } else { now - self.waited };
-            (self.una, self.unheard) = (una, 0);
+            self.last_response_at = if response_seen { now } else { now - self.waited };
+            (self.una, self.timeouts_without_response) = (una, 0);
         }
-        self.unheard += 1;
+        self.timeouts_without_response += 1;
         self.backoff = (self.backoff + 1).min(DOUBLINGS_MAX);
         let is_measured = self.rtt.smoothed().is_some();
-        let most = match (is_answered, is_measured) {
+        let timeout_max = match (is_answered, is_measured) {
             (true, false) if self.backoff < DOUBLINGS_MAX => UNMEASURED_MAX,
-            // A path on which responses arrive, even if late, is measured in the end.
+            // A path on which responses arrive, even if late, is eventually measured.
             (true, _) | (false, false) => BACKOFF_MAX,
-            (false, true) => BACKOFF_MAX.min(patience / PATIENCE_PARTS),
+            (false, true) => BACKOFF_MAX.min(silence_max / SILENCE_PARTS),
         };
         let base = self.base();
-        let most = most.max(base);
-        self.timeout = base.saturating_mul(1 << self.backoff).min(most);
+        let timeout_max = timeout_max.max(base);
+        self.timeout = base.saturating_mul(1 << self.backoff).min(timeout_max);
         self.timed_out_at = now;
-        self.unheard >= TIMEOUTS_MIN && now.since(self.last_heard_at) >= patience
+        self.timeouts_without_response >= TIMEOUTS_MIN && now.since(self.last_response_at) >= silence_max
     }
 
     /// Schedules `oldest` and `newest` to be retransmitted as probes.
@@ -256,22 +259,22 @@ impl Timing {
 
 /// Minimum timeout while the peer's buffer is full: a tick of the peer's scheduler (4 ms at 250 Hz), after which the
 /// peer has read the packets queued before those of this window.
-const CROWDED_TIMEOUT: Duration = Duration::from_ms(4);
+const PEER_FULL_TIMEOUT: Duration = Duration::from_ms(4);
 
-/// Minimum number of timeouts without a response before a peer can be given up, however short the patience: on a lossy
-/// path one or two responses may be lost.
+/// Minimum number of timeouts without a response before the window may give up on a peer, however short the patience:
+/// on a lossy path one or two responses may be lost.
 const TIMEOUTS_MIN: u32 = 3;
 
-/// Divisor of the patience: a timeout grows up to this part of the peer's patience, because verbs has one first try and
-/// seven retries at most.
-const PATIENCE_PARTS: u64 = 8;
+/// Divisor of the patience: a timeout may grow to this fraction of the patience with the peer, because verbs allow
+/// one transmission and at most seven retries.
+const SILENCE_PARTS: u64 = 8;
 
 /// Maximum timeout, unless round trips are longer.
 const BACKOFF_MAX: Duration = Duration::from_secs(1);
 
 /// Maximum timeout for fewer than [`DOUBLINGS_MAX`] timeouts, while the peer makes progress and no packet could be
 /// timed: in most such cases every packet has been retransmitted (Karn), because so many are lost, and the timeout
-/// stays doubled. A path whose round trip is longer is measured by the timeouts after those.
+/// stays doubled. A path whose round trip is longer is measured by the later, longer timeouts.
 const UNMEASURED_MAX: Duration = Duration::from_ms(250);
 
 /// Maximum number of doublings: more would raise a timeout of a microsecond beyond [`BACKOFF_MAX`].

@@ -1,4 +1,4 @@
-//! Two engines back to back in memory, for millions of packets: no wire to speak of, no contents.
+//! Two engines back to back in memory, for millions of packets: a wire without delay, and packets without contents.
 
 #![allow(dead_code, reason = "each test file uses its own part")]
 
@@ -8,7 +8,7 @@ use rnic_base::{Duration, Probability, Psn, RandomStream, RandomStreams, Time};
 use rnic_engine::*;
 use rnic_wire::Qpn;
 
-/// What both sides are made of.
+/// Parameters of both sides.
 #[derive(Clone)]
 pub struct Shape {
     pub service: Service,
@@ -16,23 +16,23 @@ pub struct Shape {
     pub queue_pairs: usize,
     pub mtu: u32,
     pub psn: Psn,
-    /// Bytes of the one region, which begins at address 0.
+    /// Bytes of the only memory region, which begins at address 0.
     pub memory: u64,
-    /// Packets that meet congestion.
+    /// Probability that a packet is marked as congested.
     pub marked: Probability,
 }
 
 impl Shape {
     pub fn new(transport: &str, options: &[(&str, &str)]) -> Self {
-        let profile = rnic_transports::select(transport, options.iter().copied()).expect("a transport that exists");
-        let transport = Arc::new(Transport::new(profile).expect("a sound transport"));
+        let profile = rnic_transports::select(transport, options.iter().copied()).expect("the transport is registered");
+        let transport = Arc::new(Transport::new(profile).expect("the profile is valid"));
         let psn = Psn::new(0xff_0000);
         let service = Service::ReliableConnection;
         Self { service, transport, queue_pairs: 1, mtu: 1_024, psn, memory: 1 << 20, marked: Probability::NEVER }
     }
 }
 
-/// One side; what arrives goes through `dma`.
+/// One side; data that arrives is placed through `dma`.
 pub struct Side<D> {
     pub engine: Engine,
     pub cq: CqId,
@@ -101,15 +101,15 @@ impl<D> Side<D> {
 
     pub fn post(&mut self, qp: usize, wr_id: u64, op: SendOp, len: u32) {
         let request = SendRequest { wr_id, op, sges: &[self.sge(0, len)], flags: SendFlags::SIGNALED };
-        self.engine.post_send(self.numbers[qp], &request).expect("room");
+        self.engine.post_send(self.numbers[qp], &request).expect("the queue is not full");
     }
 
     pub fn post_recv(&mut self, qpn: Qpn, wr_id: u64, len: u32) {
         let request = RecvRequest { wr_id, sges: &[self.sge(0, len)] };
-        self.engine.post_recv(qpn, &request).expect("room");
+        self.engine.post_recv(qpn, &request).expect("the queue is not full");
     }
 
-    /// The next completion, which must be a success.
+    /// Returns the next completion, which must be successful.
     pub fn completion(&mut self) -> Option<Completion> {
         let completion = self.engine.objects_mut().poll_cq_one(self.cq)?;
         assert_eq!(completion.status, WcStatus::Success, "{completion:?}");
@@ -117,7 +117,7 @@ impl<D> Side<D> {
     }
 }
 
-/// Both sides and what happens in between.
+/// Both sides and the packets between them.
 pub struct BackToBack<D> {
     pub left: Side<D>,
     pub right: Side<D>,
@@ -139,20 +139,20 @@ impl<D: Dma + Clone> BackToBack<D> {
         Self { left, right, now: Time::ZERO, packets: 0, loss: Probability::NEVER, marked: shape.marked, random }
     }
 
-    /// Moves packets both ways until neither side has any; if that was none, lets a timer run out.
+    /// Moves packets both ways until neither side has any; if there were none at all, lets the next timer expire.
     pub fn round(&mut self) {
         let before = self.packets;
         while self.carry(true) | self.carry(false) {}
         if self.packets == before {
             let timers = [self.left.engine.next_timeout(), self.right.engine.next_timeout()];
-            let next = timers.into_iter().flatten().min().expect("somebody waits for something");
+            let next = timers.into_iter().flatten().min().expect("a timer is armed");
             self.now = self.now.max(next);
             self.left.engine.tick(self.now);
             self.right.engine.tick(self.now);
         }
     }
 
-    /// Carries up to 32 packets one way; answers whether there were any.
+    /// Carries up to 32 packets one way; returns `true` if there were any.
     fn carry(&mut self, from_left: bool) -> bool {
         let Self { left, right, now, packets, loss, marked, random } = self;
         let (from, to) = if from_left { (left, right) } else { (right, left) };
@@ -170,6 +170,9 @@ impl<D: Dma + Clone> BackToBack<D> {
                 }
                 Departure::Falcon(FalconTransmit { packet, label, .. }) => {
                     Arrival::Falcon(FalconArrival { packet, peer, label: *label, congested, hops: 1, csig: None })
+                }
+                Departure::Message(MessageTransmit { message, label, .. }) => {
+                    Arrival::Message(MessageArrival { message, peer, label: *label })
                 }
             };
             to.engine.receive(*now, arrival, &mut to.dma);

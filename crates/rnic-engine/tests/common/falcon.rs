@@ -1,4 +1,4 @@
-//! Two engines whose queue pairs speak Falcon, with memory, and a wire that does what the test says.
+//! Two engines whose queue pairs use Falcon, with memory, and a wire whose behaviour each test determines.
 
 #![allow(dead_code, reason = "each test file uses its own part of the harness")]
 
@@ -16,12 +16,12 @@ pub use ram::Ram;
 
 pub const MTU: u32 = 1_024;
 pub const MEMORY: usize = 1 << 20;
-/// Address that the memory has for work requests.
+/// Address of the memory as work requests name it.
 pub const BASE: u64 = 0x10_0000;
-/// Where tests receive into: the second half.
+/// Address of the memory that tests receive into: the second half.
 pub const INBOX: u64 = BASE + (MEMORY as u64) / 2;
 
-/// What lies in the memory of a side at first, by its secret.
+/// Initial contents of the memory of each side, derived from its secret.
 static CONTENTS: LazyLock<[Vec<u8>; 2]> =
     LazyLock::new(|| [2, 1].map(|first| (0..MEMORY).map(|index| (index * 7 + index / 256 + first) as u8).collect()));
 
@@ -29,12 +29,12 @@ static CONTENTS: LazyLock<[Vec<u8>; 2]> =
 pub struct Side {
     pub engine: Engine,
     pub memory: Vec<u8>,
-    /// Payload that came before its turn.
+    /// Payload that arrived out of order.
     pub kept: BTreeMap<u64, Vec<u8>>,
     pub kept_most: usize,
     pub cq: CqId,
     pub qpn: Qpn,
-    /// Further queue pairs: [`Pair::connect_another`].
+    /// Further queue pairs, made by [`Pair::connect_another`].
     pub others: Vec<Qpn>,
     pub key: u32,
     pub pd: PdId,
@@ -42,16 +42,17 @@ pub struct Side {
     pub done: Vec<Completion>,
 }
 
-/// A packet as it leaves.
+/// A packet as it was sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Sent {
     pub at: Time,
     pub from: usize,
+    pub qpn: Qpn,
     pub packet: Packet,
     pub kind: TransmitKind,
 }
 
-/// How long a packet takes: nothing (it is lost), once or twice.
+/// Delays of up to two copies of a packet; a packet without any copy is lost.
 pub type Fate = [Option<Duration>; 2];
 
 pub const DELAY: Duration = Duration::from_us(5);
@@ -65,14 +66,14 @@ struct Flying {
     payload: Vec<u8>,
 }
 
-/// What differs from test to test.
+/// Parameters that differ from test to test.
 #[derive(Clone)]
 pub struct Setup {
     pub transport: Arc<Transport>,
     pub reads: u32,
     pub retry_count: u32,
     pub rnr_retry: Option<u32>,
-    /// How long a receiver that is not ready makes its peer wait.
+    /// RNR timer: the time for which a receiver that is not ready delays its peer's next attempt.
     pub rnr_timer: RnrTimer,
     pub depth: u32,
     pub srq: Option<u32>,
@@ -83,7 +84,7 @@ pub struct Setup {
 impl Setup {
     pub fn new(options: &[(&str, &str)]) -> Self {
         let profile = rnic_transports::select("falcon", options.iter().copied()).expect("legal options");
-        let transport = Arc::new(Transport::new(profile).expect("a sound transport"));
+        let transport = Arc::new(Transport::new(profile).expect("the profile is valid"));
         let (retry_count, rnr_retry, rnr_timer) = (7, None, RnrTimer::from_code(1));
         let (depth, srq, signal_all) = (256, None, true);
         Self { transport, reads: 4, retry_count, rnr_retry, rnr_timer, depth, srq, signal_all, mtu: MTU }
@@ -122,7 +123,7 @@ impl Side {
         Self { engine, memory, kept, kept_most: 0, cq, qpn, others, key, pd, srq, done }
     }
 
-    /// Each end begins to count at a number of its own.
+    /// First PSN of an end; different at each end.
     fn psn(end: usize) -> Psn {
         Psn::new(0xff_fffa - end as u32 * 100)
     }
@@ -162,26 +163,26 @@ impl Side {
         self.engine.post_send(self.qpn, &SendRequest { wr_id, op, sges, flags })
     }
 
-    /// Posts to queue pair `qpn`, which may be another one.
+    /// Posts a request to queue pair `qpn`, which need not be the first one.
     pub fn post_on(&mut self, qpn: Qpn, wr_id: u64, op: SendOp, addr: u64, len: u32) {
         let request = SendRequest { wr_id, op, sges: &[self.sge(addr, len)], flags: SendFlags::empty() };
-        self.engine.post_send(qpn, &request).expect("room");
+        self.engine.post_send(qpn, &request).expect("the queue is not full");
     }
 
     pub fn post(&mut self, wr_id: u64, op: SendOp, addr: u64, len: u32) {
         let sge = self.sge(addr, len);
-        self.try_post(wr_id, op, &[sge], SendFlags::empty()).expect("room");
+        self.try_post(wr_id, op, &[sge], SendFlags::empty()).expect("the queue is not full");
     }
 
     pub fn post_recv(&mut self, wr_id: u64, addr: u64, len: u32) {
         let request = RecvRequest { wr_id, sges: &[self.sge(addr, len)] };
         match self.srq {
-            Some(srq) => self.engine.objects_mut().post_srq_recv(srq, &request).expect("room"),
-            None => self.engine.post_recv(self.qpn, &request).expect("room"),
+            Some(srq) => self.engine.objects_mut().post_srq_recv(srq, &request).expect("the queue is not full"),
+            None => self.engine.post_recv(self.qpn, &request).expect("the queue is not full"),
         }
     }
 
-    /// The key of another region, of `len` bytes from `addr` on.
+    /// Registers another region, of `len` bytes from `addr` on, and returns its key.
     pub fn register(&mut self, addr: u64, len: u64) -> u32 {
         let region = MemoryRegion { pd: self.pd, addr, len, local: addr - BASE, access: Access::all() };
         self.engine.objects_mut().register(region).expect("a legal region").0
@@ -196,10 +197,10 @@ impl Side {
     }
 
     pub fn state(&self) -> QpState {
-        self.engine.query_qp(self.qpn).expect("it lives").state
+        self.engine.query_qp(self.qpn).expect("it exists").state
     }
 
-    /// Completions since the last call: what was asked, and how it ended.
+    /// Returns the completions since the last call, as (wr_id, status).
     pub fn take(&mut self) -> Vec<(u64, WcStatus)> {
         self.done.drain(..).map(|done| (done.wr_id, done.status)).collect()
     }
@@ -213,7 +214,7 @@ pub struct Pair {
     order: u64,
     pub log: Vec<Sent>,
     pub keeps_log: bool,
-    /// What leaves is written and read.
+    /// `true` if every packet is encoded and decoded on the wire.
     pub encodes: bool,
     pub sent: u64,
     fate: Box<dyn FnMut(&Sent) -> Fate>,
@@ -236,12 +237,12 @@ impl Pair {
         Self { ends, now: Time::from_us(100), wire, order: 0, log, keeps_log: true, encodes: true, sent: 0, fate }
     }
 
-    /// Makes another queue pair at each end, and connects them.
+    /// Creates another queue pair at each end, and connects the two.
     pub fn connect_another(&mut self, setup: &Setup) -> [Qpn; 2] {
         self.connect_nvme(setup, [None, None])
     }
 
-    /// The same, with what the ends are in NVMe.
+    /// As `connect_another`, with the NVMe role of each end.
     pub fn connect_nvme(&mut self, setup: &Setup, roles: [Option<NvmeRole>; 2]) -> [Qpn; 2] {
         let numbers = [0, 1].map(|end| {
             let Side { engine, others, pd, cq, srq, .. } = &mut self.ends[end];
@@ -282,9 +283,9 @@ impl Pair {
                 }
                 assert_eq!(payload.len(), packet.payload_len as usize, "{packet:?}");
                 if self.encodes {
-                    assert_eq!(travelled(&packet), Ok(packet), "what leaves can be written, and reads the same");
+                    assert_eq!(travelled(&packet), Ok(packet), "the decoded packet differs from the transmitted one");
                 }
-                let sent = Sent { at: self.now, from, packet, kind };
+                let sent = Sent { at: self.now, from, qpn, packet, kind };
                 if self.keeps_log {
                     self.log.push(sent);
                 }
@@ -298,7 +299,7 @@ impl Pair {
         }
     }
 
-    /// A packet arrives, sent by whomever.
+    /// Delivers a packet to end `to`, whether or not the other end sent it.
     pub fn deliver(&mut self, to: usize, packet: &Packet, label: FlowLabel, payload: &[u8]) -> RxOutcome {
         let Side { engine, memory, kept, .. } = &mut self.ends[to];
         let peer = PeerId(1 - to as u32);
@@ -309,7 +310,7 @@ impl Pair {
         outcome
     }
 
-    /// The next thing happens, if anything does by `until`.
+    /// Advances to the next event, if there is one until `until`.
     fn step(&mut self, until: Time) -> bool {
         self.pump();
         let packet = self.wire.first_key_value().map(|((at, _), _)| *at);
@@ -319,7 +320,7 @@ impl Pair {
         };
         self.now = next;
         if packet == Some(next) {
-            let (_, Flying { to, packet, label, payload }) = self.wire.pop_first().expect("just seen");
+            let (_, Flying { to, packet, label, payload }) = self.wire.pop_first().expect("not empty");
             self.deliver(to, &packet, label, &payload);
         } else {
             for end in [0, 1] {
@@ -341,7 +342,7 @@ impl Pair {
         let mut steps_now = (self.now, 0);
         while self.step(until) {
             steps_now = if steps_now.0 == self.now { (self.now, steps_now.1 + 1) } else { (self.now, 0) };
-            assert!(steps_now.1 < 100_000, "it happens again and again at {}", self.now);
+            assert!(steps_now.1 < 100_000, "packets are exchanged without end at {}", self.now);
         }
         self.now = until;
         self.poll();
@@ -356,16 +357,17 @@ impl Pair {
     }
 }
 
-/// What is read where `packet` arrives, if it can be written at all: by the codec, payload of zeros.
+/// Returns `packet` as the receiver decodes it from its encoded form with a payload of zeros, or the error when it
+/// cannot be encoded.
 pub fn travelled(packet: &Packet) -> Result<Packet, EncodeError> {
     let (mut datagram, payload) = (Vec::new(), vec![0; packet.payload_len as usize]);
     codec::assemble(&psp::Header::default(), packet, &[&payload], &mut datagram)?;
-    let (_, decoded) = codec::decode_datagram(&datagram).expect("what can be written can be read");
+    let (_, decoded) = codec::decode_datagram(&datagram).expect("an encoded packet can be decoded");
     assert_eq!(decoded.payload.len(), payload.len());
     Ok(decoded.packet)
 }
 
-/// A wire that loses, doubles and delays, each so often in a thousand.
+/// Returns a wire that loses, duplicates and delays packets, each with the given probability in thousandths.
 pub fn bad(mut random: RandomStream, loss: u64, twice: u64, late: u64) -> impl FnMut(&Sent) -> Fate + 'static {
     move |_| {
         let [arrives, doubles] = [random.below(1_000) >= loss, random.below(1_000) < twice];

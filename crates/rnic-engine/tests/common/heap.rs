@@ -1,5 +1,5 @@
-//! An allocator that counts, per thread: tests run side by side.
-
+//! An allocator that counts separately for each thread, because tests run in parallel.
+#![expect(unsafe_code, reason = "only an allocator can count allocations")]
 #![allow(dead_code, reason = "each test file asks for its own part")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -17,7 +17,7 @@ static HEAP: Counting = Counting;
 
 /// Counts an allocation that changed the live bytes of this thread by `bytes`.
 fn count(allocations: u64, bytes: i64) {
-    // A thread that is ending has no counters any more, and nothing that a test would ask about.
+    // A thread that is ending has no counters any more, and no test asks for them.
     let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + allocations));
     let _ = LIVE_BYTES.try_with(|live| live.set(live.get() + bytes));
 }
@@ -25,21 +25,21 @@ fn count(allocations: u64, bytes: i64) {
 // SAFETY: every call goes to the system's allocator unchanged; counting touches only thread-local cells, which neither
 // allocate nor unwind.
 unsafe impl GlobalAlloc for Counting {
-    // SAFETY: as the caller promises to `System`.
+    // SAFETY: the caller upholds the contract of this method, which is also that of `System`.
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(1, layout.size() as i64);
         // SAFETY: the caller's promise about `layout` is passed on.
         unsafe { System.alloc(layout) }
     }
 
-    // SAFETY: as the caller promises to `System`.
+    // SAFETY: the caller upholds the contract of this method, which is also that of `System`.
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         count(0, -(layout.size() as i64));
         // SAFETY: the caller's promise about `pointer` and `layout` is passed on.
         unsafe { System.dealloc(pointer, layout) }
     }
 
-    // SAFETY: as the caller promises to `System`.
+    // SAFETY: the caller upholds the contract of this method, which is also that of `System`.
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count(1, size as i64 - layout.size() as i64);
         // SAFETY: the caller's promise about all three is passed on.
@@ -47,12 +47,12 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Allocations of this thread so far, growing ones included.
+/// Number of allocations of this thread so far, including those that grow an existing one.
 pub fn allocations() -> u64 {
     ALLOCATIONS.get()
 }
 
-/// Bytes that this thread has allocated and not given back.
+/// Number of bytes that this thread has allocated and not freed.
 pub fn live_bytes() -> i64 {
     LIVE_BYTES.get()
 }

@@ -1,7 +1,7 @@
-//! Two engines and a wire that does what the test says.
+//! Two engines and a wire whose behaviour each test determines.
 //!
-//! Every packet takes `DELAY` one way; a `fate` closure, asked for every packet in the order of sending, may drop,
-//! delay or double it. What was sent is logged, so that a test reads like a packet trace.
+//! Every packet takes `DELAY` one way. A `fate` closure is called for every packet in the order of sending and may
+//! drop, delay or duplicate it. Sent packets are logged, so that a test reads like a packet trace.
 
 #![allow(dead_code, reason = "each test file uses its own part of the harness")]
 
@@ -17,40 +17,40 @@ use ram::Ram;
 
 pub const DELAY: Duration = Duration::from_us(5);
 pub const MTU: u32 = 1_024;
-/// Memory of each side: the first half is what tests send from, the second half what they receive into.
+/// Bytes of memory of each side: tests send from the first half and receive into the second half.
 pub const MEMORY: usize = 1 << 20;
-/// Address that the memory has for work requests.
+/// Address of the memory as work requests name it.
 pub const BASE: u64 = 0x10_0000;
 
-/// The key of datagrams.
+/// Queue key of datagrams.
 pub const QKEY: u32 = 0x1122_3344;
-/// What stands before datagrams.
+/// Global route header that is placed before each received datagram.
 pub const GRH: [u8; GRH_LEN as usize] = [0x6f; GRH_LEN as usize];
 
-/// What lies in the memory of the two sides at first: different everywhere.
+/// Initial contents of the memory of the two sides, which differ at every address.
 static CONTENTS: LazyLock<[Vec<u8>; 2]> = LazyLock::new(|| {
     let fill =
         |step: usize, first: usize| (0..MEMORY).map(|index| (index * step + index / 256 + first) as u8).collect();
     [fill(7, 0), fill(13, 5)]
 });
 
-/// Which side a packet comes from.
+/// Side that sent a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum From {
     Left,
     Right,
 }
 
-/// What the wire does with a packet.
+/// Fate of a packet on the wire.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fate {
     Deliver,
     Drop,
     Late(Duration),
     Twice,
-    /// Delivered with the mark of congestion.
+    /// Delivered with a congestion mark.
     Marked,
-    /// Twice, the copy so much later.
+    /// Delivered twice, the copy this much later.
     TwiceLate(Duration),
 }
 
@@ -66,7 +66,7 @@ pub struct Side {
     pub format: Format,
 }
 
-/// A packet as the log shows it.
+/// A packet as recorded in the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sent {
     pub at: Time,
@@ -92,13 +92,13 @@ pub struct Pair {
     wire: BTreeMap<(Time, u64), Flying>,
     order: u64,
     pub log: Vec<Sent>,
-    /// Packets that are due at the same instant are all taken in before anything is sent, as by a body that receives
-    /// in batches.
+    /// `true` if all packets that are due at the same instant are processed before anything is sent, as by a driver
+    /// that receives in batches.
     pub batch: bool,
     fate: Box<dyn FnMut(&Sent) -> Fate>,
 }
 
-/// What differs from test to test.
+/// Parameters that differ from test to test.
 #[derive(Clone)]
 pub struct Setup {
     pub service: Service,
@@ -110,20 +110,22 @@ pub struct Setup {
     pub rnr_retry: Option<u32>,
     pub depth: u32,
     pub srq: Option<u32>,
-    /// Reads and atomics that each side serves at a time, when that is not `reads`.
+    /// Reads and atomics that each side serves at a time, where this differs from `reads`.
     pub served: Option<u32>,
     pub signal_all: bool,
-    /// Entries of the completion queues.
+    /// Number of entries of the completion queues.
     pub completions: u32,
     pub rnr_timer: RnrTimer,
-    /// Somebody watches.
+    /// `true` if an observer is attached.
     pub watched: bool,
+    /// Threads on which schedulers run.
+    pub processors: Option<PoolConfig>,
 }
 
 impl Setup {
     pub fn new(transport: &str, options: &[(&str, &str)]) -> Self {
-        let profile = rnic_transports::select(transport, options.iter().copied()).expect("a transport that exists");
-        let transport = Arc::new(Transport::new(profile).expect("a sound transport"));
+        let profile = rnic_transports::select(transport, options.iter().copied()).expect("the transport is registered");
+        let transport = Arc::new(Transport::new(profile).expect("the profile is valid"));
         let psn = Psn::new(0xff_fffa);
         Self {
             service: Service::ReliableConnection,
@@ -133,6 +135,7 @@ impl Setup {
             reads: 4,
             retry_count: 7,
             watched: false,
+            processors: None,
             rnr_retry: None,
             depth: 256,
             srq: None,
@@ -184,7 +187,7 @@ pub fn timing(setup: &Setup) -> QpTiming {
 
 impl Side {
     fn new(setup: &Setup, secret: u64) -> Self {
-        let mut engine = Engine::new(EngineConfig { secret, ..EngineConfig::default() });
+        let mut engine = Engine::new(EngineConfig { secret, processors: setup.processors, ..EngineConfig::default() });
         if setup.watched {
             engine.watch();
         }
@@ -207,7 +210,7 @@ impl Side {
     pub fn connect_qp(&mut self, qpn: Qpn, setup: &Setup, dest_qpn: Qpn) {
         self.engine.modify_to_init(qpn).expect("from reset");
         if setup.service == Service::UnreliableDatagram {
-            self.engine.set_qkey(qpn, QKEY).expect("datagrams have keys");
+            self.engine.set_qkey(qpn, QKEY).expect("datagrams have queue keys");
             self.engine.modify_to_rtr_unconnected(qpn, setup.mtu).expect("from init");
         } else {
             self.engine.modify_to_rtr(qpn, &connection(setup, dest_qpn)).expect("from init");
@@ -215,26 +218,26 @@ impl Side {
         self.engine.modify_to_rts(Time::ZERO, qpn, &timing(setup)).expect("from ready to receive");
     }
 
-    /// Local memory as a scatter/gather entry.
+    /// Returns a scatter/gather entry for local memory.
     pub fn sge(&self, offset: u64, len: u32) -> Sge {
         Sge { addr: BASE + offset, len, lkey: self.key }
     }
 
-    /// This side's memory as the other side names it.
+    /// Returns this side's memory as the other side addresses it.
     pub fn remote(&self, offset: u64) -> RemoteMemory {
         RemoteMemory { addr: BASE + offset, rkey: self.key }
     }
 
     pub fn post(&mut self, wr_id: u64, op: SendOp, sges: &[Sge]) {
         let request = SendRequest { wr_id, op, sges, flags: SendFlags::SIGNALED };
-        self.engine.post_send(self.qpn, &request).expect("room in the send queue");
+        self.engine.post_send(self.qpn, &request).expect("the send queue is not full");
     }
 
     pub fn post_recv(&mut self, wr_id: u64, sges: &[Sge]) {
-        self.engine.post_recv(self.qpn, &RecvRequest { wr_id, sges }).expect("room in the receive queue");
+        self.engine.post_recv(self.qpn, &RecvRequest { wr_id, sges }).expect("the receive queue is not full");
     }
 
-    /// Takes a packet in, with what a body puts before datagrams.
+    /// Receives a packet, with the bytes that a driver places before datagrams.
     pub fn receive(&mut self, now: Time, format: Format, packet: &Packet, meta: RxMeta, payload: &[u8]) -> RxOutcome {
         let grh: &[u8] = if format == Format::UnreliableDatagram { &GRH } else { &[] };
         let kept = &mut BTreeMap::new();
@@ -246,7 +249,7 @@ impl Side {
         std::iter::from_fn(|| self.engine.objects_mut().poll_cq_one(self.cq)).collect()
     }
 
-    /// Completions as (wr_id, status).
+    /// Returns the completions as (wr_id, status).
     pub fn statuses(&mut self) -> Vec<(u64, WcStatus)> {
         self.completions().iter().map(|completion| (completion.wr_id, completion.status)).collect()
     }
@@ -271,7 +274,7 @@ impl Pair {
         Self::new(&Setup::new(transport, &[]))
     }
 
-    /// Another pair of connected queue pairs, with the completion queues of the first one.
+    /// Creates another pair of connected queue pairs, with the completion queues of the first pair.
     pub fn another(&mut self, setup: &Setup) -> (Qpn, Qpn) {
         let [left, right] = [&mut self.left, &mut self.right].map(|side| {
             let attributes = QpAttributes { srq: side.srq, ..default_attributes(setup, side.pd, side.cq) };
@@ -282,12 +285,12 @@ impl Pair {
         (left, right)
     }
 
-    /// From now on `fate` decides.
+    /// Sets the closure that decides the fate of every packet from now on.
     pub fn wire(&mut self, fate: impl FnMut(&Sent) -> Fate + 'static) {
         self.fate = Box::new(fate);
     }
 
-    /// Runs until nothing moves any more, or until `until`. Panics when that takes a million steps.
+    /// Runs until no event is left, or until `until`. Panics after a million steps.
     pub fn run_until(&mut self, until: Time) {
         for _ in 0..1_000_000 {
             self.drain(From::Left);
@@ -304,10 +307,10 @@ impl Pair {
             self.left.engine.tick(self.now);
             self.right.engine.tick(self.now);
         }
-        panic!("still not at rest at {}", self.now);
+        panic!("packets or timers remain at {}", self.now);
     }
 
-    /// Runs for ten simulated seconds, or until nothing moves any more.
+    /// Runs for ten simulated seconds, or until no event is left.
     pub fn run(&mut self) {
         self.run_until(self.now + Duration::from_secs(10));
     }
@@ -322,7 +325,7 @@ impl Pair {
             for segment in side.engine.segments() {
                 payload.extend(&side.memory[segment.local as usize..segment.local as usize + segment.len as usize]);
             }
-            assert_eq!(payload.len(), transmit.packet.payload_len as usize, "segments make up the payload");
+            assert_eq!(payload.len(), transmit.packet.payload_len as usize, "wrong segment lengths");
             let sent = Sent { at: self.now, from, packet: transmit.packet, kind: transmit.kind };
             self.log.push(sent);
             let fate = (self.fate)(&sent);
@@ -341,7 +344,7 @@ impl Pair {
         }
     }
 
-    /// Takes in what is due at `now` without sending anything.
+    /// Delivers the packets that are due at `now` without sending anything.
     pub fn take_in_due(&mut self) {
         let batch = std::mem::replace(&mut self.batch, true);
         self.deliver_due();
@@ -364,7 +367,7 @@ impl Pair {
             if self.batch {
                 continue;
             }
-            // What a packet calls for leaves before the next one comes in, as on a real link.
+            // The response to a packet is sent before the next packet is delivered, as on a real link.
             self.drain(match from {
                 From::Left => From::Right,
                 From::Right => From::Left,
@@ -372,14 +375,16 @@ impl Pair {
         }
     }
 
-    /// Request and response packets of one side, as offsets from the first PSN, with whether they were sent again.
+    /// Returns the request and response packets of one side as (offset from the first PSN, `true` if it is a
+    /// retransmission).
     pub fn data_of(&self, from: From, first: Psn) -> Vec<(i64, bool)> {
         let data = |sent: &&Sent| sent.from == from && sent.kind != TransmitKind::Ack;
         let entry = |sent: &Sent| (first.distance_to(sent.packet.psn), sent.kind.is_retransmission());
         self.log.iter().filter(data).map(entry).collect()
     }
 
-    /// Request and response packets of one side as (microseconds, offset from the first PSN, sent again).
+    /// Returns the request and response packets of one side as (microseconds, offset from the first PSN, `true` if it
+    /// is a retransmission).
     pub fn trace_of(&self, from: From, first: Psn) -> Vec<(u64, i64, bool)> {
         let data = |sent: &&Sent| sent.from == from && sent.kind != TransmitKind::Ack;
         let entry = |sent: &Sent| {
@@ -389,17 +394,17 @@ impl Pair {
         self.log.iter().filter(data).map(entry).collect()
     }
 
-    /// The packets that one side sent again, as (microseconds, offset from the first PSN).
+    /// Returns the packets that one side retransmitted, as (microseconds, offset from the first PSN).
     pub fn resent_at(&self, from: From, first: Psn) -> Vec<(u64, i64)> {
         self.trace_of(from, first).into_iter().filter(|(_, _, again)| *again).map(|(us, seq, _)| (us, seq)).collect()
     }
 
-    /// Offsets of the packets that one side sent again.
+    /// Returns the offsets of the packets that one side retransmitted.
     pub fn resent(&self, from: From, first: Psn) -> Vec<i64> {
         self.data_of(from, first).into_iter().filter(|(_, again)| *again).map(|(offset, _)| offset).collect()
     }
 
-    /// NACKs of one side as (expected, selectively acknowledged), offsets from the first PSN.
+    /// Returns the NACKs of one side as (expected, selectively acknowledged), both as offsets from the first PSN.
     pub fn nacks_of(&self, from: From, first: Psn) -> Vec<(i64, Option<i64>)> {
         let entry = |sent: &Sent| match sent.packet.headers {
             Headers::Ack { aeth, sack } | Headers::ReadAck { aeth, sack }
@@ -412,7 +417,7 @@ impl Pair {
         self.log.iter().filter_map(entry).collect()
     }
 
-    /// How many acknowledgements of any kind one side sent.
+    /// Returns how many acknowledgements of any kind one side sent.
     pub fn acks_of(&self, from: From) -> usize {
         self.log.iter().filter(|sent| sent.from == from && sent.kind == TransmitKind::Ack).count()
     }

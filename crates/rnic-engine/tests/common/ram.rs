@@ -1,14 +1,14 @@
-//! A received packet's way into memory.
+//! Places the payload of received packets into memory.
 
 use std::collections::BTreeMap;
 
 use rnic_engine::{Dma, MemoryFault, Segment};
 
-/// See the module.
+/// Memory of one side, and the payload that is held until it can be placed.
 pub struct Ram<'a> {
     pub memory: &'a mut [u8],
     pub payload: &'a [u8],
-    /// Payload that came before its turn.
+    /// Payload that arrived out of order.
     pub kept: &'a mut BTreeMap<u64, Vec<u8>>,
 }
 
@@ -52,7 +52,7 @@ impl Dma for Ram<'_> {
     }
 
     fn place_kept(&mut self, handle: u64, offset: u32, target: Segment) -> Result<(), MemoryFault> {
-        let payload = self.kept.get(&handle).expect("it is kept");
+        let payload = self.kept.get(&handle).expect("the payload is kept");
         let (from, to, len) = (offset as usize, target.local as usize, target.len as usize);
         self.memory[to..to + len].copy_from_slice(&payload[from..from + len]);
         Ok(())

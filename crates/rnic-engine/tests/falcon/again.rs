@@ -1,6 +1,6 @@
-//! Connections that end and begin anew under the same numbers, again and again, while packets of their former lives
-//! and answers to their former questions still come: nothing panics, nothing stays held, and who has nothing to do with
-//! it notices nothing.
+//! Connections that are reset and connected again under the same queue pair numbers, again and again, while packets
+//! and responses of their earlier incarnations still arrive. Nothing panics, no resource stays allocated, and
+//! connections that are not involved are not affected.
 
 use rnic_base::{Duration, RandomStream, RandomStreams};
 use rnic_engine::*;
@@ -8,22 +8,22 @@ use rnic_wire::Qpn;
 
 use crate::common::{BASE, INBOX, MTU, Pair, Setup, bad};
 
-/// Queue pairs at each end. The last is left alone.
+/// Queue pairs at each end. The last one is never reset.
 const COUNT: usize = 5;
 const ALONE: usize = COUNT - 1;
-/// Bytes that each has of its own, at both ends.
+/// Bytes of memory that each queue pair has for itself, at both ends.
 const PART: u64 = 4_096;
-/// Where messages are received.
+/// Address that messages are received at.
 const RECEIVES: u64 = INBOX + COUNT as u64 * PART;
 const UNDER_WAY_MAX: u64 = 20;
 
 struct Crowd {
     pair: Pair,
     numbers: Vec<[Qpn; 2]>,
-    /// Requests of each since it began, and how many of them are complete.
+    /// Requests that each queue pair has posted since it was last connected, and how many of them are complete.
     posted: [u64; COUNT],
     done: [u64; COUNT],
-    /// Times that one began anew.
+    /// Number of times that a connection was reset and connected again.
     lives: u64,
 }
 
@@ -50,7 +50,7 @@ impl Crowd {
         };
         if let SendOp::Send { .. } = op {
             let sges = [self.pair.ends[1].sge(RECEIVES + at, MTU)];
-            // A receiver that has failed takes none that it would keep.
+            // A receiver that has failed retains no receive: it flushes it immediately.
             let _ = self.pair.ends[1].engine.post_recv(there, &RecvRequest { wr_id: 0, sges: &sges });
         }
         self.posted[index] += 1;
@@ -66,12 +66,12 @@ impl Crowd {
         }
     }
 
-    /// Both ends of a connection begin anew, one after the other.
+    /// Resets and reconnects both ends of a connection, one after the other.
     fn begin_anew(&mut self, setup: &Setup, index: usize, random: &mut RandomStream) {
         let numbers = self.numbers[index];
         let first = random.below(2) as usize;
         for end in [first, 1 - first] {
-            self.pair.ends[end].engine.modify_to_reset(numbers[end]).expect("it lives");
+            self.pair.ends[end].engine.modify_to_reset(numbers[end]).expect("it exists");
             self.run_for(Duration::from_ns(random.below(10_000)));
             self.pair.ends[end].begin_receiving_on(numbers[end], setup, numbers[1 - end], end);
             self.run_for(Duration::from_ns(random.below(10_000)));
@@ -104,15 +104,15 @@ fn live_again(options: &[(&str, &str)], seed: u64) {
     let Crowd { mut pair, numbers, .. } = crowd;
     for end in [0, 1] {
         for number in &numbers {
-            pair.ends[end].engine.modify_to_reset(number[end]).expect("it lives");
+            pair.ends[end].engine.modify_to_reset(number[end]).expect("it exists");
         }
-        let stats = pair.ends[end].engine.falcon_stats().expect("there is one");
+        let stats = pair.ends[end].engine.falcon_stats().expect("Falcon is in use");
         assert!(stats.is_idle, "{options:?}, seed {seed}, end {end}: {stats:?}");
     }
 }
 
 #[test]
-fn who_begins_anew_disturbs_nobody() {
+fn a_queue_pair_that_reconnects_does_not_disturb_others() {
     let variants: [&[(&str, &str)]; 5] = [
         &[],
         &[("fae_interface", "5us"), ("fae_work", "1us")],

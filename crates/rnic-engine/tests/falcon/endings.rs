@@ -1,5 +1,5 @@
-//! What is posted to a queue pair that is reset or destroyed is forgotten, whatever is under way: nobody hears of it.
-//! One that has refused a request answers on, and holds nothing that others need.
+//! Requests of a queue pair that is reset or destroyed are dropped without completions, whatever is in flight. A
+//! queue pair that has refused a request still responds, and holds no resource that others need.
 
 use rnic_base::Duration;
 use rnic_engine::*;
@@ -14,16 +14,16 @@ const ORDERS: [&[(&str, &str)]; 4] = [
     &[("ordering", "unordered"), ("errors", "complete-in-error")],
 ];
 
-/// Reset, or destroyed.
+/// Resets or destroys the queue pair.
 fn end(engine: &mut Engine, qpn: rnic_wire::Qpn, destroys: bool) {
     if destroys {
-        engine.destroy_qp(qpn).expect("it is there");
+        engine.destroy_qp(qpn).expect("it exists");
     } else {
-        engine.modify_to_reset(qpn).expect("from anywhere");
+        engine.modify_to_reset(qpn).expect("legal in every state");
     }
 }
 
-/// Writes and Reads both ways, and receives for nobody.
+/// Posts Writes and Reads both ways, and receives that no Send consumes.
 fn busy(pair: &mut Pair) {
     for end in [0, 1] {
         let remote = pair.remote(end, INBOX);
@@ -35,9 +35,9 @@ fn busy(pair: &mut Pair) {
     }
 }
 
-/// At any moment, with receives of its own and with shared ones.
+/// Ends a queue pair at various moments, with its own receive queue and with a shared one.
 #[test]
-fn nothing_completes_that_was_posted_to_a_queue_pair_that_is_reset_or_destroyed() {
+fn requests_of_a_queue_pair_that_is_reset_or_destroyed_do_not_complete() {
     for options in ORDERS {
         for (destroys, srq) in [(false, None), (true, None), (false, Some(64)), (true, Some(64))] {
             for moment in [1, 6, 11, 13, 20, 31] {
@@ -52,8 +52,8 @@ fn nothing_completes_that_was_posted_to_a_queue_pair_that_is_reset_or_destroyed(
                 pair.run_for(Duration::from_us(100));
                 assert_eq!(pair.ends[0].take(), [], "{name}");
                 assert_eq!(pair.ends[0].engine.objects_mut().poll_event(), None, "{name}");
-                let stats = pair.ends[0].engine.falcon_stats().expect("there is one");
-                assert!(stats.is_idle, "{name}: what was held is back");
+                let stats = pair.ends[0].engine.falcon_stats().expect("Falcon is in use");
+                assert!(stats.is_idle, "{name}: resources are held");
                 assert_eq!(
                     pair.ends[0].srq.and_then(|srq| pair.ends[0].engine.objects().srq_level(srq)),
                     srq.map(|_| 50),
@@ -64,9 +64,10 @@ fn nothing_completes_that_was_posted_to_a_queue_pair_that_is_reset_or_destroyed(
     }
 }
 
-/// A completion queue that two share has room for what the one completes whose program goes on, and for no more.
+/// A completion queue that two queue pairs share has room for the completions of the queue pair that stays in use,
+/// and for no more: the one that ends must not fill it.
 #[test]
-fn a_queue_pair_that_ends_fills_nobodys_completion_queue() {
+fn a_queue_pair_that_ends_does_not_fill_a_shared_completion_queue() {
     for options in ORDERS {
         for destroys in [false, true] {
             let name = format!("{options:?}, destroyed: {destroys}");
@@ -83,17 +84,18 @@ fn a_queue_pair_that_ends_fills_nobodys_completion_queue() {
             pair.ends[0].post_on(other, 1, SendOp::Write { remote, immediate: None }, BASE, MTU);
             pair.run_for(Duration::from_us(100));
             assert_eq!(pair.ends[0].engine.objects_mut().poll_event(), None, "{name}");
-            let state = pair.ends[0].engine.query_qp(other).expect("it is there").state;
+            let state = pair.ends[0].engine.query_qp(other).expect("it exists").state;
             assert_eq!(state, QpState::ReadyToSend, "{name}");
             assert_eq!(pair.ends[0].engine.objects().cq_level(cq), Some((0, false)), "{name}");
         }
     }
 }
 
-/// Behind a hole that nobody fills any more, for the peer fails: what came early can only be refused, and so can what
-/// still comes. Whether a Write or a Read was refused, late, when others had come.
+/// The peer fails, so that a gap in the sequence is never filled. Requests that arrived after the gap, and those that
+/// still arrive, can only be refused. The request that is refused is a Write or a Read, and it arrives late, after
+/// others.
 #[test]
-fn who_has_refused_a_request_keeps_nothing_that_comes_early() {
+fn after_a_refusal_no_out_of_order_requests_are_kept() {
     for read in [false, true] {
         let mut pair = Pair::new(&Setup::new(&[]), |sent| {
             let place = sent.packet.body.rsn().map(|rsn| rsn.value().wrapping_sub(0xff_fffa));
@@ -126,9 +128,10 @@ fn who_has_refused_a_request_keeps_nothing_that_comes_early() {
     }
 }
 
-/// It has asked for data itself, which its peer, that has failed, never sends: nothing is held for it.
+/// The end that refuses a request has itself posted a Read, whose data its failed peer never sends: no resource stays
+/// allocated for that data.
 #[test]
-fn who_has_refused_a_request_expects_nothing() {
+fn after_a_refusal_no_resources_stay_allocated_for_responses() {
     for options in &ORDERS[..2] {
         let mut pair = Pair::new(&Setup::new(options), |sent| match sent.packet.body {
             Body::PullData { .. } => LOST,

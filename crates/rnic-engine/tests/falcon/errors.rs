@@ -1,4 +1,4 @@
-//! What goes wrong, in verbs' way and in that of completing in error; what ends a connection.
+//! Errors in the verbs mode and in the complete-in-error mode, and the errors that end a connection.
 
 use rnic_base::{Duration, RandomStreams};
 use rnic_engine::*;
@@ -19,7 +19,7 @@ fn ms(ms: u64) -> Duration {
     Duration::from_ms(ms)
 }
 
-/// A good wire and a bad one.
+/// Runs the test on a reliable and on an unreliable wire.
 fn on_wires(options: &[(&'static str, &'static str)], mut test: impl FnMut(&str, Pair)) {
     for wire in 0..3 {
         let setup = Setup::new(options);
@@ -33,7 +33,7 @@ fn on_wires(options: &[(&'static str, &'static str)], mut test: impl FnMut(&str,
     }
 }
 
-/// Requests that the peer refuses, and how they end.
+/// Requests that the peer refuses, each with its length and its completion status.
 fn refused(pair: &Pair) -> Vec<(SendOp, u32, WcStatus)> {
     let nowhere = RemoteMemory { addr: 0x7000, rkey: pair.ends[1].key };
     let no_key = RemoteMemory { addr: INBOX, rkey: pair.ends[1].key ^ 0x1357 };
@@ -80,23 +80,23 @@ fn a_refused_request_fails_both_queue_pairs() {
                 assert_eq!([pair.ends[0].state(), pair.ends[1].state()], [QpState::Error; 2], "{name}");
                 let [from, to] = [BASE, INBOX + 1_000].map(|at| at - BASE);
                 let (sent, got) = (&pair.ends[0].memory[from as usize..], &pair.ends[1].memory[to as usize..]);
-                // With weak order, data is placed as it comes.
+                // With weak ordering, data is placed as it arrives.
                 let is_untouched = sent[..2_049] == got[..2_049];
-                assert!(is_untouched || options.len() == 1, "{name}: what is behind the failure has not happened");
-                // What the refused one still answers is given up in the end.
+                assert!(is_untouched || options.len() == 1, "{name}: a request after the failed one was executed");
+                // The refused end stops retransmitting its last responses after its retries.
                 pair.run_for(ms(2_000));
                 for end in &pair.ends {
                     let is_idle = end.engine.falcon_stats().is_some_and(|stats| stats.is_idle);
-                    assert!(is_idle && end.kept.is_empty(), "{name}: something is held");
+                    assert!(is_idle && end.kept.is_empty(), "{name}: resources are held");
                 }
             });
         }
     }
 }
 
-/// A right that the queue pair itself lacks: the request is invalid, whatever the key grants.
+/// Checks that a request is refused as invalid when the queue pair itself lacks the right, whatever the key grants.
 #[test]
-fn a_queue_pair_without_the_right_refuses_the_request_as_invalid() {
+fn a_queue_pair_without_the_right_refuses_a_request_as_invalid() {
     for options in VERBS.into_iter().chain(ALONE) {
         for case in 0..3 {
             on_wires(options, |name, mut pair| {
@@ -121,7 +121,7 @@ fn a_queue_pair_without_the_right_refuses_the_request_as_invalid() {
 }
 
 #[test]
-fn completing_in_error_a_request_fails_alone() {
+fn with_complete_in_error_only_the_refused_request_fails() {
     for options in ALONE {
         let unordered = options.contains(&("ordering", "unordered"));
         on_wires(options, |name, mut pair| {
@@ -156,14 +156,14 @@ fn completing_in_error_a_request_fails_alone() {
             assert!(pair.ends[1].kept.is_empty(), "{name}");
             pair.run_for(ms(50));
             for end in &pair.ends {
-                assert!(end.engine.falcon_stats().is_some_and(|stats| stats.is_idle), "{name}: something is held");
+                assert!(end.engine.falcon_stats().is_some_and(|stats| stats.is_idle), "{name}: resources are held");
             }
         });
     }
 }
 
 #[test]
-fn a_message_of_several_packets_is_refused_whole() {
+fn a_message_of_several_packets_is_refused_as_a_whole() {
     for options in &ALONE[..2] {
         on_wires(options, |name, mut pair| {
             for wr_id in 0..4 {
@@ -187,14 +187,14 @@ fn a_message_of_several_packets_is_refused_whole() {
 }
 
 #[test]
-fn local_memory_that_no_key_covers_fails_the_request_and_the_queue_pair() {
+fn an_invalid_local_key_fails_the_request_and_the_queue_pair() {
     for options in VERBS {
         on_wires(options, |name, mut pair| {
             let remote = pair.remote(0, INBOX);
             pair.ends[0].post(0, SendOp::Write { remote, immediate: None }, BASE, 4 * MTU);
             let wrong = Sge { addr: BASE, len: 10, lkey: 1 };
             let op = SendOp::Write { remote, immediate: None };
-            pair.ends[0].try_post(1, op, &[wrong], SendFlags::empty()).expect("shows in the completion");
+            pair.ends[0].try_post(1, op, &[wrong], SendFlags::empty()).expect("the completion reports the error");
             pair.ends[0].post(2, op, BASE, 10);
             pair.run_for(ms(100));
             let statuses = [WcStatus::Success, WcStatus::LocalProtection, WcStatus::WrFlushed];
@@ -205,13 +205,13 @@ fn local_memory_that_no_key_covers_fails_the_request_and_the_queue_pair() {
     }
 }
 
-/// Everything is lost that one end sends, from some moment on.
+/// Loses everything that one end sends after a certain time.
 fn silent(end: usize) -> impl FnMut(&Sent) -> Fate {
     move |sent| if sent.from == end && sent.at > rnic_base::Time::from_us(150) { LOST } else { DELIVERED }
 }
 
 #[test]
-fn a_peer_that_is_silent_is_given_up() {
+fn a_silent_peer_is_declared_gone() {
     for options in VERBS.into_iter().chain(ALONE) {
         for (nth, read) in [(0, false), (1, true)] {
             let mut pair = Pair::new(&Setup::new(options), silent(1));
@@ -226,42 +226,42 @@ fn a_peer_that_is_silent_is_given_up() {
             let all = [(0, WcStatus::RetryExceeded), (1, WcStatus::WrFlushed), (2, WcStatus::WrFlushed)];
             assert_eq!(pair.ends[0].take(), all, "{name}");
             assert_eq!(pair.ends[0].state(), QpState::Error, "{name}");
-            let stats = pair.ends[0].engine.falcon_stats().expect("there is one");
-            assert!(stats.is_idle, "{name}: what was held is back");
+            let stats = pair.ends[0].engine.falcon_stats().expect("Falcon is in use");
+            assert!(stats.is_idle, "{name}: resources are held");
         }
     }
 }
 
-/// What a queue pair has received it can say once more, before its program ends it.
+/// Checks that a queue pair can repeat its last acknowledgement before its program ends it.
 #[test]
-fn the_last_acknowledgement_is_said_again() {
+fn the_last_acknowledgement_is_repeated() {
     for options in [&[][..], &[("ordering", "weak")], &[("flows", "4")]] {
         for read in [false, true] {
             let mut pair = Pair::new(&Setup::new(options), |_| DELIVERED);
-            // Who takes Writes acknowledges them; who reads acknowledges the data.
+            // The target of Writes acknowledges them; the initiator of a Read acknowledges its data.
             let who = usize::from(!read);
             let (now, qpn) = (pair.now, pair.ends[who].qpn);
-            assert!(!pair.ends[who].engine.repeat_acks(qpn), "nothing has come");
+            assert!(!pair.ends[who].engine.repeat_acks(qpn), "an acknowledgement is repeated before the first packet");
             let remote = pair.remote(0, INBOX);
             let op = if read { SendOp::Read { remote } } else { SendOp::Write { remote, immediate: None } };
             pair.ends[0].post(0, op, BASE, 3 * MTU);
             pair.run_for(ms(1));
             assert_eq!(pair.ends[0].take(), [(0, WcStatus::Success)]);
             let engine = &mut pair.ends[who].engine;
-            assert!(engine.transmit(now + ms(1)).is_none(), "all is said");
+            assert!(engine.transmit(now + ms(1)).is_none(), "a packet is pending");
             assert!(engine.repeat_acks(qpn), "{options:?}, {read}");
-            let again = engine.transmit(now + ms(1)).and_then(Departure::falcon).expect("said again");
+            let again = engine.transmit(now + ms(1)).and_then(Departure::falcon).expect("it is repeated");
             assert_eq!((again.kind, again.from), (TransmitKind::Ack, qpn));
-            engine.modify_to_error(qpn).expect("always");
-            assert!(!engine.repeat_acks(qpn), "a failed queue pair says nothing");
+            engine.modify_to_error(qpn).expect("legal in every state");
+            assert!(!engine.repeat_acks(qpn), "a failed queue pair repeats its acknowledgement");
         }
     }
 }
 
-/// A program hangs up as soon as its queue pair has failed. When the network has lost the refusal, the peer would hear
-/// of the end alone.
+/// A program closes its queue pair as soon as it has failed. If the network has lost the refusal, the peer would only
+/// learn that the connection has ended, so the refusal is repeated.
 #[test]
-fn a_refusal_is_said_again() {
+fn a_refusal_is_repeated() {
     for options in VERBS {
         let setup = Setup::new(options);
         let mut pair = Pair::new(&setup, |sent| if sent.from == 1 { LOST } else { DELIVERED });
@@ -277,20 +277,22 @@ fn a_refusal_is_said_again() {
         pair.run_for(Duration::from_ns(1));
         pair.ends[1].engine.destroy_qp(qpn).expect("it exists");
         pair.run_for(Duration::from_us(20));
-        // Its Resync meets nobody, but it knows; the connection manager says the rest.
+        // Its Resync reaches no queue pair, but it knows about the refusal; the connection manager reports the end of
+        // the connection.
         let qpn = pair.ends[0].qpn;
-        pair.ends[0].engine.modify_to_error(qpn).expect("always");
+        pair.ends[0].engine.modify_to_error(qpn).expect("legal in every state");
         pair.poll();
         let refused = [(0, WcStatus::RemoteAccess), (1, WcStatus::WrFlushed)];
         assert_eq!(pair.ends[0].take(), refused, "{options:?}");
-        assert!(!pair.ends[0].engine.repeat_acks(qpn), "who was refused has refused nothing");
+        assert!(!pair.ends[0].engine.repeat_acks(qpn), "the refused requester repeats a refusal");
     }
 }
 
-/// A refusal is complete when the Resync in its place is acknowledged. Whoever hears before that, that the connection
-/// has ended or that nobody is there any more, knows all the same why its request failed.
+/// A refusal is complete when the Resync that replaces the request is acknowledged. An end that learns before that
+/// that the connection has ended or that the peer is gone still completes the refused request with the reason of the
+/// refusal.
 #[test]
-fn what_is_known_to_be_refused_is_not_flushed() {
+fn a_request_known_to_be_refused_is_not_flushed() {
     for options in VERBS.into_iter().chain(ALONE) {
         for is_gone in [false, true] {
             let mut pair = Pair::new(&Setup::new(options), |sent| match sent.packet.body {
@@ -306,7 +308,7 @@ fn what_is_known_to_be_refused_is_not_flushed() {
             let (mut done, qpn) = (pair.ends[0].take(), pair.ends[0].qpn);
             assert!(done.contains(&(0, WcStatus::Success)) && done.iter().all(|(wr_id, _)| *wr_id != 1), "{done:?}");
             let engine = &mut pair.ends[0].engine;
-            let ended = if is_gone { engine.give_up_on_peer(qpn) } else { engine.modify_to_error(qpn) };
+            let ended = if is_gone { engine.on_peer_gone(qpn) } else { engine.modify_to_error(qpn) };
             ended.expect("it exists");
             pair.poll();
             done.extend(pair.ends[0].take());
@@ -316,22 +318,22 @@ fn what_is_known_to_be_refused_is_not_flushed() {
     }
 }
 
-/// The request is acknowledged, and its data never comes.
+/// The request is acknowledged, but its data never arrives: the peer is declared gone.
 #[test]
-fn a_peer_that_owes_data_and_is_silent_is_given_up() {
+fn a_peer_that_owes_data_and_is_silent_is_declared_gone() {
     let data = |sent: &Sent| if matches!(sent.packet.body, Body::PullData { .. }) { LOST } else { DELIVERED };
     let mut pair = Pair::new(&Setup::new(&[]), data);
     let remote = pair.remote(0, INBOX);
     pair.ends[0].post(0, SendOp::Read { remote }, BASE, 100);
     pair.run_for(ms(2_000));
     let done = pair.ends[0].take();
-    assert_eq!(done, [(0, WcStatus::RetryExceeded)], "whoever of the two gave up");
+    assert_eq!(done, [(0, WcStatus::RetryExceeded)], "the Read does not fail with exceeded retries");
     assert_eq!(pair.ends[0].state(), QpState::Error);
 }
 
-/// The request is acknowledged, and then nothing comes any more, nor does anything have to leave.
+/// The request is acknowledged; after that nothing arrives, and nothing is left to send: the peer is declared gone.
 #[test]
-fn a_peer_that_owes_data_and_has_failed_is_given_up() {
+fn a_peer_that_owes_data_and_has_failed_is_declared_gone() {
     let mut pair = Pair::new(&Setup::new(&[]), |sent| match sent.packet.body {
         Body::PullData { .. } => LOST,
         _ => DELIVERED,
@@ -340,15 +342,15 @@ fn a_peer_that_owes_data_and_has_failed_is_given_up() {
     pair.ends[0].post(0, SendOp::Read { remote }, BASE, 100);
     pair.run_for(Duration::from_us(100));
     let qpn = pair.ends[1].qpn;
-    pair.ends[1].engine.modify_to_error(qpn).expect("it lives");
+    pair.ends[1].engine.modify_to_error(qpn).expect("it exists");
     pair.run_for(ms(2_000));
     assert_eq!(pair.ends[0].take(), [(0, WcStatus::RetryExceeded)]);
 }
 
-/// A peer that was just heard is not silent, whatever it still owes: its data leaves a few packets at a time, long
-/// after it has acknowledged what asked for it.
+/// A peer that was just heard from is not silent, whatever data it still has to send: its data leaves a few packets
+/// at a time, long after it has acknowledged the request.
 #[test]
-fn a_peer_that_owes_data_and_is_heard_is_not_given_up() {
+fn a_peer_that_owes_data_and_sends_packets_is_not_declared_gone() {
     for options in VERBS.into_iter().chain(ALONE) {
         let options: Vec<_> = options.iter().copied().chain([("rto", "100us"), ("rto_min", "100us")]).collect();
         let mut setup = Setup::new(&options);
@@ -365,12 +367,13 @@ fn a_peer_that_owes_data_and_is_heard_is_not_given_up() {
             }
             assert_eq!(pair.ends[0].take(), [(wr_id, WcStatus::Success)], "{options:?} at {}", pair.now);
         }
-        // Ten of the first timeouts are its patience.
-        assert!(pair.now > rnic_base::Time::from_us(8_000), "the watch has run out several times: {}", pair.now);
+        // A peer may be silent for ten of the initial timeouts.
+        assert!(pair.now > rnic_base::Time::from_us(8_000), "the watch timer expired too rarely: {}", pair.now);
     }
 }
 
-/// Without retries, one whole patience of silence ends a queue pair, whenever somebody was to wonder.
+/// Without retries, a queue pair fails only after a full period of silence, ten timeouts long, whenever the
+/// supervision began.
 #[test]
 fn without_retries_a_peer_that_owes_data_may_be_silent_for_ten_timeouts() {
     let mut setup = Setup::new(&[("rto", "1ms")]);
@@ -384,7 +387,7 @@ fn without_retries_a_peer_that_owes_data_may_be_silent_for_ten_timeouts() {
     pair.ends[0].post(1, SendOp::Read { remote }, BASE, 100);
     pair.run_for(Duration::from_us(100));
     let qpn = pair.ends[1].qpn;
-    pair.ends[1].engine.modify_to_error(qpn).expect("it lives");
+    pair.ends[1].engine.modify_to_error(qpn).expect("it exists");
     pair.run_for(Duration::from_us(9_850));
     assert_eq!(pair.ends[0].take(), []);
     pair.run_for(Duration::from_us(150));
@@ -392,7 +395,7 @@ fn without_retries_a_peer_that_owes_data_may_be_silent_for_ten_timeouts() {
 }
 
 #[test]
-fn a_receiver_that_is_never_ready_is_given_up_after_so_many_times() {
+fn a_send_to_a_receiver_that_is_never_ready_fails_after_rnr_retry_attempts() {
     for options in VERBS.into_iter().chain(ALONE) {
         let mut setup = Setup::new(options);
         setup.rnr_retry = Some(3);
@@ -401,13 +404,13 @@ fn a_receiver_that_is_never_ready_is_given_up_after_so_many_times() {
         pair.run_for(ms(100));
         assert_eq!(pair.ends[0].take(), [(0, WcStatus::RnrRetryExceeded)], "{options:?}");
         let sent = |sent: &&Sent| sent.from == 0 && sent.packet.body.packet_type() == PacketType::PushData;
-        assert_eq!(pair.log.iter().filter(sent).count(), 4, "{options:?}: once, and three times again");
+        assert_eq!(pair.log.iter().filter(sent).count(), 4, "{options:?}: not one attempt and three retries");
     }
 }
 
-/// Two refusals of one attempt are one: the network has doubled the packet, or the NACK that it drew.
+/// Two RNR NACKs for the same attempt count once: the network has duplicated the packet or its NACK.
 #[test]
-fn a_network_that_doubles_everything_leaves_as_many_attempts_as_were_asked_for() {
+fn duplicated_packets_do_not_reduce_the_number_of_attempts() {
     for options in VERBS.into_iter().chain(ALONE) {
         let mut setup = Setup::new(options);
         setup.rnr_retry = Some(2);
@@ -434,7 +437,7 @@ fn a_network_that_doubles_everything_leaves_as_many_attempts_as_were_asked_for()
 }
 
 #[test]
-fn a_queue_pair_in_the_error_state_flushes_and_gives_everything_back() {
+fn a_queue_pair_in_the_error_state_flushes_and_releases_all_resources() {
     for options in VERBS.into_iter().chain(ALONE) {
         on_wires(options, |name, mut pair| {
             let remote = pair.remote(0, INBOX);
@@ -445,7 +448,7 @@ fn a_queue_pair_in_the_error_state_flushes_and_gives_everything_back() {
             pair.run_for(Duration::from_us(12));
             for end in [0, 1] {
                 let qpn = pair.ends[end].qpn;
-                pair.ends[end].engine.modify_to_error(qpn).expect("it lives");
+                pair.ends[end].engine.modify_to_error(qpn).expect("it exists");
             }
             pair.poll();
             let done = pair.ends[0].take();
@@ -462,7 +465,7 @@ fn a_queue_pair_in_the_error_state_flushes_and_gives_everything_back() {
 }
 
 #[test]
-fn a_queue_pair_can_be_destroyed_with_traffic_under_way_and_its_slot_used_again() {
+fn a_queue_pair_can_be_destroyed_with_traffic_in_flight_and_its_slot_reused() {
     for options in VERBS.into_iter().chain(ALONE) {
         on_wires(options, |name, mut pair| {
             let setup = Setup::new(options);
@@ -480,12 +483,12 @@ fn a_queue_pair_can_be_destroyed_with_traffic_under_way_and_its_slot_used_again(
                 for end in [0, 1] {
                     let qpn = pair.ends[end].qpn;
                     pair.ends[end].take();
-                    pair.ends[end].engine.modify_to_reset(qpn).expect("it lives");
+                    pair.ends[end].engine.modify_to_reset(qpn).expect("it exists");
                 }
                 pair.poll();
                 pair.run_for(ms(1));
                 for end in &mut pair.ends {
-                    assert_eq!(end.take(), [], "{name}, round {round}: what was posted is forgotten");
+                    assert_eq!(end.take(), [], "{name}, round {round}: an old request completes");
                     assert!(end.engine.falcon_stats().is_some_and(|stats| stats.is_idle), "{name}, round {round}");
                 }
                 let numbers = [0, 1].map(|end| pair.ends[end].qpn);
@@ -499,13 +502,13 @@ fn a_queue_pair_can_be_destroyed_with_traffic_under_way_and_its_slot_used_again(
             pair.run_for(ms(50));
             assert_eq!(pair.ends[0].take(), [(99, WcStatus::Success)], "{name}");
             assert_eq!(pair.ends[1].bytes(INBOX, 9 * MTU), pair.ends[0].bytes(BASE, 9 * MTU), "{name}");
-            assert!(pair.ends[1].kept.is_empty(), "{name}: nothing stays kept");
+            assert!(pair.ends[1].kept.is_empty(), "{name}: payload is still kept");
         });
     }
 }
 
 #[test]
-fn a_send_queue_drains_and_goes_on() {
+fn a_send_queue_drains_and_resumes() {
     for options in VERBS {
         on_wires(options, |name, mut pair| {
             let (setup, remote, qpn) = (Setup::new(options), pair.remote(0, INBOX), pair.ends[0].qpn);
@@ -513,7 +516,7 @@ fn a_send_queue_drains_and_goes_on() {
                 pair.ends[0].post(wr_id, SendOp::Write { remote, immediate: None }, BASE, 20 * MTU);
             }
             pair.run_for(Duration::from_us(1));
-            pair.ends[0].engine.modify_to_sqd(qpn).expect("it was ready");
+            pair.ends[0].engine.modify_to_sqd(qpn).expect("the queue pair is ready to send");
             pair.run_for(ms(50));
             let done = pair.ends[0].take().len();
             assert!(0 < done && done < 30, "{name}: {done}");
@@ -526,7 +529,8 @@ fn a_send_queue_drains_and_goes_on() {
     }
 }
 
-/// A queue pair that only serves never needs to send (and learns where its numbers begin from its peer).
+/// A queue pair that only serves requests never has to enter the ready-to-send state; it learns the first PSN from
+/// its peer.
 #[test]
 fn reads_are_served_before_the_target_is_ready_to_send() {
     for options in VERBS {
@@ -553,7 +557,7 @@ fn reads_are_served_before_the_target_is_ready_to_send() {
 }
 
 #[test]
-fn without_order_what_needs_it_is_not_taken() {
+fn unordered_connections_refuse_sends_and_writes_with_immediate_longer_than_the_mtu() {
     let mut pair = Pair::new(&Setup::new(ALONE[2]), |_| DELIVERED);
     let (sge, remote) = (pair.ends[0].sge(BASE, MTU + 1), pair.remote(0, INBOX));
     let long = Err(PostError::TooLongWithoutOrder { bytes: MTU + 1, mtu: MTU });
@@ -564,9 +568,10 @@ fn without_order_what_needs_it_is_not_taken() {
     assert_eq!(pair.ends[0].try_post(0, SendOp::Read { remote }, &[sge], flags), Ok(()));
 }
 
-/// Resources for hardly more than a packet, both ways at once, over a bad wire.
+/// With resources for hardly more than one packet, traffic both ways over an unreliable wire is slow, but every
+/// request completes.
 #[test]
-fn small_pools_make_it_slow_and_nothing_worse() {
+fn with_small_pools_all_requests_still_complete() {
     for options in VERBS.into_iter().chain(ALONE) {
         let unordered = options.contains(&("ordering", "unordered"));
         for isolation in ["none", "static", "dynamic"] {
@@ -598,16 +603,17 @@ fn small_pools_make_it_slow_and_nothing_worse() {
                 let done = pair.ends[end].take();
                 assert_eq!(done.len(), 75, "{all:?}: {done:?}");
                 assert!(done.iter().all(|(_, status)| *status == WcStatus::Success), "{all:?}: {done:?}");
-                let stats = pair.ends[end].engine.falcon_stats().expect("there is one");
+                let stats = pair.ends[end].engine.falcon_stats().expect("Falcon is in use");
                 assert!(stats.is_idle && pair.ends[end].kept.is_empty(), "{all:?}: {stats:?}");
             }
         }
     }
 }
 
-/// With weak order a Send waits for what is before it, received and not acknowledged; then the peer is gone.
+/// With weak ordering a Send waits for the Write before it: the peer has received the Send and not acknowledged it
+/// when everything that the peer sends begins to be lost.
 #[test]
-fn a_peer_that_has_received_and_never_acknowledges_is_given_up() {
+fn a_peer_that_receives_and_never_acknowledges_is_declared_gone() {
     let lost_first = |sent: &Sent| {
         let is_first = sent.from == 0 && sent.packet.body.rsn().is_some_and(|rsn| rsn.value() == 0xff_fffa);
         let is_over = sent.from == 1 && sent.at > rnic_base::Time::from_us(3_000);
@@ -624,10 +630,10 @@ fn a_peer_that_has_received_and_never_acknowledges_is_given_up() {
     assert_eq!(pair.ends[0].take(), [(0, WcStatus::RetryExceeded), (1, WcStatus::WrFlushed)]);
 }
 
-/// A response has its request's number and goes to its queue pair: end to end, this tells that the layer below has not
-/// mixed up two of them.
+/// A response carries the sequence number of its request and the number of the requesting queue pair. This end-to-end
+/// check detects a lower layer that mixes up two responses.
 #[test]
-fn a_response_of_another_request_is_not_taken() {
+fn a_response_of_another_request_is_not_accepted() {
     type Change = fn(&mut Header);
     let same: Change = |_| {};
     let number: Change = |header| header.sn = Sn::new(header.sn.value() + 1);
@@ -641,8 +647,8 @@ fn a_response_of_another_request_is_not_taken() {
             let op = if fetch_len == 8 { SendOp::FetchAdd { remote, add: 1 } } else { SendOp::Read { remote } };
             pair.ends[0].post(1, op, BASE, fetch_len);
             pair.run_for(DELAY * 2);
-            let mut packet = pair.log.iter().find(|sent| is_data(sent)).expect("the answer").packet;
-            let Body::PullData { ulp: Ulp::Rdma(header), .. } = &mut packet.body else { panic!("an answer of RDMA's") };
+            let mut packet = pair.log.iter().find(|sent| is_data(sent)).expect("the response").packet;
+            let Body::PullData { ulp: Ulp::Rdma(header), .. } = &mut packet.body else { panic!("not for RDMA") };
             change(header);
             pair.deliver(0, &packet, FlowLabel::new(0), &vec![0xa5; packet.payload_len as usize]);
             pair.run_for(DELAY);

@@ -1,5 +1,5 @@
-//! An operation that is over is over: what both programs do with its memory afterwards harms nobody, whatever the
-//! network does; and one that is not over fails as it must. See `qp/fetch/gone.rs`.
+//! After an operation has completed, both programs may reuse its memory without harm, whatever the network does; an
+//! operation that has not completed fails with the correct status. See `roce/fetch/refused_fetch.rs`.
 
 use rnic_base::{Duration, RandomStreams};
 use rnic_engine::*;
@@ -15,10 +15,10 @@ const ORDERS: [&[(&str, &str)]; 6] = [
     &[("ordering", "unordered")],
 ];
 
-/// Where the memory of the operation lies at its target.
+/// Address of the operation's memory at its target.
 const FAR: u64 = BASE + 100_000;
 
-/// An operation of end 0, and its bytes.
+/// Operations of end 0, each with its length in bytes.
 fn operations(rkey: u32, unordered: bool) -> Vec<(SendOp, u32)> {
     let remote = RemoteMemory { addr: FAR, rkey };
     let message = if unordered { MTU } else { 3 * MTU };
@@ -31,7 +31,7 @@ fn operations(rkey: u32, unordered: bool) -> Vec<(SendOp, u32)> {
     ]
 }
 
-/// What befalls the `nth` packet of an end.
+/// Fate of the `nth` packet that an end sends: (end, `nth`, fate).
 type Mishap = (usize, u32, Fate);
 
 fn mishaps() -> Vec<Vec<Mishap>> {
@@ -81,7 +81,7 @@ fn completed(pair: &mut Pair, most: Duration) -> Vec<(u64, WcStatus)> {
 }
 
 #[test]
-fn memory_may_go_when_its_operation_is_over() {
+fn memory_may_be_deregistered_when_its_operation_is_complete() {
     for options in ORDERS {
         let unordered = options.contains(&("ordering", "unordered"));
         let mut skipped = 0;
@@ -94,22 +94,22 @@ fn memory_may_go_when_its_operation_is_over() {
                 let qpns = [pair.ends[0].qpn, pair.ends[1].qpn];
                 if let SendOp::Send { .. } = op {
                     let sges = &[Sge { addr: FAR, len: 8_192, lkey: far }];
-                    pair.ends[1].engine.post_recv(qpns[1], &RecvRequest { wr_id: 50, sges }).expect("room");
+                    pair.ends[1].engine.post_recv(qpns[1], &RecvRequest { wr_id: 50, sges }).expect("not full");
                 }
                 let sges = &[Sge { addr: INBOX, len, lkey: near }];
-                pair.ends[0].try_post(7, op, sges, SendFlags::SIGNALED).expect("room");
+                pair.ends[0].try_post(7, op, sges, SendFlags::SIGNALED).expect("the queue is not full");
                 assert_eq!(completed(&mut pair, Duration::from_ms(100)), [(7, WcStatus::Success)], "{what}");
                 pair.ends[0].engine.objects_mut().deregister(Key(near)).expect("registered");
                 pair.ends[1].engine.objects_mut().deregister(Key(far)).expect("registered");
                 bytes(&mut pair, 0, INBOX, 8_192).fill(0xaa);
                 bytes(&mut pair, 1, FAR, 8_192).fill(0x55);
-                // Their place is used anew, by other keys.
+                // Their addresses are registered again, under other keys.
                 pair.ends[0].register(INBOX, 8_192);
                 pair.ends[1].register(FAR, 8_192);
                 pair.run_for(Duration::from_ms(100));
                 skipped += pair.log.iter().filter(|sent| is_resync(sent)).count();
-                assert!(bytes(&mut pair, 0, INBOX, 8_192).iter().all(|byte| *byte == 0xaa), "{what}: written late");
-                assert!(bytes(&mut pair, 1, FAR, 8_192).iter().all(|byte| *byte == 0x55), "{what}: written late");
+                assert!(bytes(&mut pair, 0, INBOX, 8_192).iter().all(|byte| *byte == 0xaa), "{what}: late data");
+                assert!(bytes(&mut pair, 1, FAR, 8_192).iter().all(|byte| *byte == 0x55), "{what}: late data");
                 let remote = pair.remote(0, BASE);
                 pair.ends[0].post(8, SendOp::Read { remote }, INBOX, 3 * MTU);
                 pair.run_for(Duration::from_ms(100));
@@ -123,7 +123,7 @@ fn memory_may_go_when_its_operation_is_over() {
                 }
             }
         }
-        assert!(skipped > 5, "{options:?}: only {skipped} answers were to leave again");
+        assert!(skipped > 5, "{options:?}: only {skipped} responses had to be retransmitted");
     }
 }
 
@@ -131,9 +131,9 @@ fn is_resync(sent: &Sent) -> bool {
     matches!(sent.packet.body, rnic_wire::falcon::Body::Resync { .. })
 }
 
-/// The owner takes the memory away before the Read is complete.
+/// Checks a Read whose target deregisters the memory before the Read is complete.
 #[test]
-fn a_read_that_is_not_over_ends_in_a_remote_access_error() {
+fn an_incomplete_read_of_deregistered_memory_ends_in_a_remote_access_error() {
     for options in ORDERS {
         let is_verbs = !options.iter().any(|(_, value)| matches!(*value, "complete-in-error" | "unordered"));
         let mut failed = 0;

@@ -1,6 +1,6 @@
-//! A peer that sends what no peer should, in the middle of honest traffic: copies of real packets with anything
-//! changed, and anything at all. Nothing panics, no byte is touched that no key grants, what is kept is bounded, and
-//! everything comes back when the queue pair starts anew.
+//! A peer that sends invalid packets in the middle of valid traffic: copies of real packets with any field changed,
+//! and random packets. Nothing panics, no byte is changed that no key grants, the amount of held data is bounded, and
+//! every resource is free again when the queue pair is reset.
 
 use rnic_base::{Duration, Psn32, RandomStream, RandomStreams, Serial};
 use rnic_engine::*;
@@ -13,16 +13,16 @@ use rnic_wire::{AtomicOp, Position, Qpn, Reth, SendTail};
 
 use crate::common::{BASE, DELIVERED, INBOX, MEMORY, MTU, Pair, Setup, travelled};
 
-/// Bytes from [`INBOX`] on that the peer may touch.
+/// Bytes from [`INBOX`] on that the peer may access.
 const GRANTED: u64 = 1 << 16;
-/// Where receives are, which it may fill.
+/// Address of the receive buffers, which the peer's Sends may fill.
 const RECEIVES: u64 = INBOX + 2 * GRANTED;
 
 fn any<T: Copy>(random: &mut RandomStream, choices: &[T]) -> T {
     choices[random.below(choices.len() as u64) as usize]
 }
 
-/// Mostly near what it was.
+/// Returns a value that is mostly close to `value`.
 fn near(random: &mut RandomStream, value: u32) -> u32 {
     match random.below(4) {
         0 => value,
@@ -60,7 +60,7 @@ fn any_operation(random: &mut RandomStream, key: u32) -> Operation {
     }
 }
 
-/// `like`, or anything of its kind.
+/// Returns `like` or a random body, mostly with the numbers of `like` or numbers close to them.
 fn any_body(random: &mut RandomStream, like: &Body, key: u32, dest_qpn: Qpn) -> Body {
     let psn = Psn32::new(near(random, like.psn().map_or(0xff_fffa, |psn| psn.value())));
     let rsn = Psn32::new(near(random, like.rsn().map_or(0xff_fffa, |rsn| rsn.value())));
@@ -126,7 +126,7 @@ fn any_packet(random: &mut RandomStream, like: &Packet, key: u32, dest_qpn: Qpn)
     packet
 }
 
-/// As [`any_packet`], but one that can be written.
+/// As [`any_packet`], but returns only packets that can be encoded.
 fn any_that_travels(random: &mut RandomStream, like: &Packet, key: u32, dest_qpn: Qpn) -> Packet {
     loop {
         let packet = any_packet(random, like, key, dest_qpn);
@@ -137,14 +137,15 @@ fn any_that_travels(random: &mut RandomStream, like: &Packet, key: u32, dest_qpn
     }
 }
 
-/// What is read of the bytes of `like` with some of them changed, checked by nobody on the way.
+/// Returns the packet that is decoded from the bytes of `like` after some of them are changed, as no integrity check
+/// detects this.
 fn any_bytes(random: &mut RandomStream, like: &Packet, _: u32, _: Qpn) -> Packet {
     let (mut datagram, payload) = (Vec::new(), vec![0xa5; like.payload_len as usize]);
-    codec::assemble(&psp::Header::default(), like, &[&payload], &mut datagram).expect("it has left as bytes");
+    codec::assemble(&psp::Header::default(), like, &[&payload], &mut datagram).expect("the packet can be encoded");
     loop {
         let mut changed = datagram.clone();
         for _ in 0..=random.below(4) {
-            // Headers rather than payload.
+            // Mostly bytes of headers rather than of the payload.
             let at = random.below(datagram.len().min(100) as u64) as usize;
             changed[at] = if random.below(2) == 0 { changed[at] ^ 1 << random.below(8) } else { random.bits() as u8 };
         }
@@ -154,14 +155,14 @@ fn any_bytes(random: &mut RandomStream, like: &Packet, _: u32, _: Qpn) -> Packet
     }
 }
 
-/// A packet that no peer should send, in place of one that it has sent to a queue pair, with a key that it has.
+/// Makes an invalid packet from one that the peer has sent to a queue pair, with a key that the peer has.
 type Forgery = fn(&mut RandomStream, &Packet, u32, Qpn) -> Packet;
 
 fn attack(options: &[(&str, &str)], seed: u64, (forge, travels): (Forgery, bool)) {
     let mut random = RandomStreams::new(seed).stream("hostile");
     let mut pair = Pair::new(&Setup::new(options), |_| DELIVERED);
     pair.encodes = travels;
-    // What a peer may touch, and what the program alone may.
+    // Registers one region that the peer may access, and one for the local program alone.
     let (pd, old) = (pair.ends[1].pd, pair.ends[1].key);
     pair.ends[1].engine.objects_mut().deregister(Key(old)).expect("it was registered");
     let region = |addr, len, access| MemoryRegion { pd, addr, len, local: addr - BASE, access };
@@ -198,15 +199,15 @@ fn attack(options: &[(&str, &str)], seed: u64, (forge, travels): (Forgery, bool)
     pair.run_for(Duration::from_ms(20));
     let outside = |at: u64| at < INBOX || (INBOX + GRANTED..RECEIVES).contains(&at) || at >= RECEIVES + 70 * 4_096;
     for (index, (old, new)) in before.iter().zip(&pair.ends[1].memory).enumerate() {
-        assert!(old == new || !outside(BASE + index as u64), "seed {seed}: byte {index:#x} was nobody's to change");
+        assert!(old == new || !outside(BASE + index as u64), "seed {seed}: byte {index:#x} was changed illegally");
     }
     for end in [0, 1] {
         let qpn = pair.ends[end].qpn;
-        pair.ends[end].engine.modify_to_reset(qpn).expect("it lives");
-        let stats = pair.ends[end].engine.falcon_stats().expect("there is one");
+        pair.ends[end].engine.modify_to_reset(qpn).expect("it exists");
+        let stats = pair.ends[end].engine.falcon_stats().expect("Falcon is in use");
         assert!(stats.is_idle, "seed {seed}, end {end}: {stats:?}");
     }
-    // What was kept goes with the next packet, whosever it is.
+    // Payload that was held is dropped with the next packet, whichever queue pair that is for.
     let setup = Setup::new(options);
     let dest_qpn = pair.ends[0].qpn;
     pair.ends[1].begin_receiving(&setup, dest_qpn, 1);
@@ -214,12 +215,12 @@ fn attack(options: &[(&str, &str)], seed: u64, (forge, travels): (Forgery, bool)
     if let Some(sent) = log.iter().find(|sent| sent.from == 0) {
         pair.deliver(1, &sent.packet, FlowLabel::new(0), &vec![0; sent.packet.payload_len as usize]);
         let still = pair.ends[1].kept.len();
-        assert!(still <= 1, "seed {seed}: {still} payloads stay kept");
+        assert!(still <= 1, "seed {seed}: {still} payloads are still kept");
     }
 }
 
 #[test]
-fn anything_at_all_from_a_peer_does_no_harm() {
+fn random_packets_from_a_peer_do_no_harm() {
     let variants: [&[(&str, &str)]; 6] = [
         &[],
         &[("flows", "4"), ("recovery", "ooo-distance"), ("resources", "1")],
@@ -229,8 +230,9 @@ fn anything_at_all_from_a_peer_does_no_harm() {
         &[("ordering", "unordered"), ("errors", "complete-in-error"), ("fae_interface", "1us")],
     ];
     for options in variants {
-        // On sockets nothing comes that has not been read, and everything that leaves is written: it can be, whatever
-        // came before. Simulations hand over structures: a Pull that has no headers is answered without any.
+        // On sockets, only packets that could be decoded arrive, and every packet that leaves must be encodable,
+        // whatever arrived before. Simulations pass structures instead: a Pull without headers is answered with a
+        // response without headers.
         let forgeries: [(Forgery, bool, u64); 3] =
             [(any_packet, false, 60), (any_that_travels, true, 40), (any_bytes, true, 20)];
         for (forge, travels, seeds) in forgeries {
@@ -239,10 +241,10 @@ fn anything_at_all_from_a_peer_does_no_harm() {
     }
 }
 
-/// A Send that found no receive is asked for again by its own retransmission alone: what has its number, or another's
-/// packet number, and is something else, is not taken for it.
+/// A Send that found no receive is only retried by its own retransmission: another packet with the same sequence
+/// number, or with the packet number of another one, is not accepted as that retransmission.
 #[test]
-fn what_is_not_ready_is_taken_from_its_own_retransmission() {
+fn a_send_that_found_no_receive_is_accepted_only_from_its_own_retransmission() {
     type Change = fn(&mut Packet);
     let shorter: Change = |packet| packet.payload_len = 0;
     let data_of_a_pull: Change = |packet| {
@@ -272,15 +274,16 @@ fn what_is_not_ready_is_taken_from_its_own_retransmission() {
     }
 }
 
-/// An atomic that leaves no room for its answer is refused, and is not executed; so is nothing else that comes again.
+/// An atomic whose request leaves no room for the response is refused, and neither it nor a retransmission of it is
+/// executed.
 #[test]
-fn an_atomic_that_cannot_be_answered_is_not_executed() {
+fn an_atomic_without_space_for_its_response_is_not_executed() {
     let mut pair = Pair::new(&Setup::new(&[("errors", "complete-in-error")]), |_| DELIVERED);
     let remote = pair.remote(0, INBOX);
     pair.ends[0].post(1, SendOp::FetchAdd { remote, add: 1 }, BASE, 8);
     pair.run_for(Duration::from_us(100));
     let before = pair.ends[1].word(INBOX);
-    let mut packet = pair.log.iter().find(|sent| sent.from == 0).expect("the request").packet;
+    let mut packet = pair.log.iter().find(|sent| sent.from == 0).expect("the request was sent").packet;
     let Body::PullRequest { psn, rsn, length, .. } = &mut packet.body else { panic!("atomics are Pulls") };
     (*psn, *rsn, *length) = (Psn32::new(psn.value().wrapping_add(1)), Psn32::new(rsn.value().wrapping_add(1)), 1);
     pair.deliver(1, &packet, FlowLabel::new(0), &[]);
@@ -288,5 +291,5 @@ fn an_atomic_that_cannot_be_answered_is_not_executed() {
     pair.run_for(Duration::from_us(100));
     assert_eq!(pair.ends[1].word(INBOX), before);
     let answered = pair.log.iter().any(|sent| sent.packet.body.packet_type() == PacketType::PullData);
-    assert!(answered, "and the refusal is told");
+    assert!(answered, "the refusal is not reported");
 }

@@ -1,10 +1,11 @@
-//! Timeouts by what is measured, with Falcon: who is off its core, who is gone, what a long path costs.
+//! Falcon with timeouts from measured round-trip times: an end whose process was descheduled, a peer that is gone,
+//! and a long path.
 
 use super::common::*;
 use rnic_base::{Duration, Time};
 use rnic_engine::*;
 
-/// As on sockets: timeouts are 4 ms at least, and the delay that Swift aims at is above the path's.
+/// As on sockets: timeouts are at least 4 ms, and Swift's target delay is above the delay of the path.
 fn setup() -> Setup {
     Setup::new(&[("measured_timeouts", "true"), ("rto", "4ms"), ("rto_min", "4ms"), ("base_target", "50ms")])
 }
@@ -27,13 +28,13 @@ fn again(pair: &Pair) -> u64 {
     pair.ends[0].engine.stats().packets_retransmitted
 }
 
-/// All acknowledgements are here, but nobody has looked for 50 ms.
+/// All acknowledgements have arrived, but the driver has not run for 50 ms.
 #[test]
-fn a_driver_that_was_off_its_core_sends_nothing_again() {
+fn nothing_is_retransmitted_after_the_driver_was_descheduled() {
     let mut pair = Pair::new(&setup(), |_| DELIVERED);
     warm_up(&mut pair);
     let before = again(&pair);
-    // They take so long, and its timeouts would have come long before.
+    // The acknowledgements take this long to be processed; the timeouts would have expired long before.
     let away = Duration::from_ms(50);
     let start = pair.now;
     pair.set_fate(move |sent| if sent.from == 1 { [Some(away), None] } else { DELIVERED });
@@ -57,12 +58,13 @@ fn a_driver_that_was_off_its_core_sends_nothing_again() {
     pair.set_fate(|_| DELIVERED);
     pair.run_for(Duration::from_us(500));
     assert_eq!(pair.ends[0].take(), [(50, WcStatus::Success)]);
-    assert_eq!(again(&pair), before, "nothing that was answered is sent again");
+    assert_eq!(again(&pair), before, "acknowledged packets are retransmitted");
 }
 
-/// Patience is what the retries of the fixed timeout take, 4 ms each; a shorter one is three timeouts.
+/// A peer is declared gone after the time that the retries take with the fixed timeout, 4 ms each; a time that would
+/// be shorter is three timeouts.
 #[test]
-fn a_peer_that_is_gone_is_given_up_in_time() {
+fn a_silent_peer_is_declared_gone_in_time() {
     for (retries, least, most) in [(1, 4, 40), (20, 80, 170), (100, 400, 810)] {
         let mut pair = Pair::new(&Setup { retry_count: retries, ..setup() }, |_| DELIVERED);
         warm_up(&mut pair);
@@ -75,9 +77,9 @@ fn a_peer_that_is_gone_is_given_up_in_time() {
     }
 }
 
-/// One packet never gets through for 300 ms, with one retry of 4 ms; but the peer answers all others.
+/// One packet is lost for 300 ms, with one retry of 4 ms; but the peer acknowledges all others.
 #[test]
-fn a_peer_that_answers_is_not_given_up() {
+fn a_peer_that_responds_is_not_declared_gone() {
     let mut pair = Pair::new(&Setup { retry_count: 1, ..setup() }, |_| DELIVERED);
     warm_up(&mut pair);
     let (start, mut first) = (pair.now, None);
@@ -86,7 +88,7 @@ fn a_peer_that_answers_is_not_given_up() {
         let is_first = psn.is_some() && psn == *first.get_or_insert(psn);
         if is_first && sent.at < start + Duration::from_ms(300) { LOST } else { DELIVERED }
     });
-    // Others keep coming, as long as the window lets them.
+    // Further requests are sent, as long as the window allows.
     for wr_id in 0..30 {
         write(&mut pair, wr_id);
         pair.run_for(Duration::from_ms(10));
@@ -96,9 +98,10 @@ fn a_peer_that_answers_is_not_given_up() {
     assert!(done.len() == 30 && done.iter().all(|(_, status)| *status == WcStatus::Success), "{done:?}");
 }
 
-/// A round trip of 20 ms, where timeouts begin with 4: once it is known, nothing is sent twice.
+/// With a round trip of 20 ms and an initial timeout of 4 ms, nothing is sent twice once the round-trip time is
+/// known.
 #[test]
-fn a_path_that_is_longer_than_the_first_timeout_is_learned() {
+fn a_round_trip_longer_than_the_initial_timeout_is_measured() {
     let far = [Some(Duration::from_ms(10)), None];
     let mut pair = Pair::new(&setup(), move |_| far);
     for wr_id in 0..30 {
@@ -112,12 +115,12 @@ fn a_path_that_is_longer_than_the_first_timeout_is_learned() {
     }
     let done = pair.ends[0].take();
     assert!(done.len() == 40 && done.iter().all(|(_, status)| *status == WcStatus::Success), "{done:?}");
-    assert_eq!(again(&pair), learned, "of {learned} before");
+    assert_eq!(again(&pair), learned, "more retransmissions than the {learned} before");
     assert!(pair.now > Time::ZERO);
 }
 
-/// Packets of a burst that leaves while `absent` is off its core for 5 ms, the last of several; its driver says so, or
-/// does not. The target delay is 50 us.
+/// Returns the packets of a burst that leaves while end `absent` is descheduled for 5 ms, for the last of several
+/// bursts. `says_so` is `true` if its driver reports the absence. The target delay is 50 us.
 fn burst_during_absence(absent: usize, says_so: bool) -> usize {
     let options = [("measured_timeouts", "true"), ("rto", "100ms"), ("rto_min", "100ms"), ("base_target", "50us")];
     let mut pair = Pair::new(&Setup::new(&options), |_| DELIVERED);
@@ -128,14 +131,14 @@ fn burst_during_absence(absent: usize, says_so: bool) -> usize {
             write(&mut pair, 8 * round + wr_id);
         }
         leaves_at = pair.now;
-        let comes_back = leaves_at + away;
+        let round_trips = leaves_at + away;
         pair.set_fate(move |sent| {
-            let waits = if sent.from == absent { DELAY } else { (comes_back + DELAY).since(sent.at) };
+            let waits = if sent.from == absent { DELAY } else { (round_trips + DELAY).since(sent.at) };
             [Some(waits.max(DELAY)), None]
         });
         pair.run_for(away);
         if says_so {
-            pair.ends[absent].engine.note_absence(comes_back, away);
+            pair.ends[absent].engine.note_absence(round_trips, away);
         }
         pair.run_for(Duration::from_us(10));
         pair.ends[absent].engine.note_caught_up();
@@ -146,11 +149,11 @@ fn burst_during_absence(absent: usize, says_so: bool) -> usize {
     pair.log.iter().filter(|sent| sent.from == 0 && sent.at >= leaves_at && sent.at < end).count()
 }
 
-/// F-17: delays are the network's, whichever end is off its core.
+/// F-17: measured delays contain only those of the network, whichever end is descheduled.
 #[test]
-fn what_waits_for_a_process_is_no_delay_of_the_network() {
+fn time_waiting_for_a_descheduled_process_is_not_network_delay() {
     for absent in [0, 1] {
-        let [told, untold] = [true, false].map(|says_so| burst_during_absence(absent, says_so));
-        assert!(told >= 3 * untold, "end {absent}: {told} packets, and {untold} when nobody says why");
+        let [told, unreported] = [true, false].map(|says_so| burst_during_absence(absent, says_so));
+        assert!(told >= 3 * unreported, "end {absent}: {told} packets, {unreported} with an unreported absence");
     }
 }

@@ -8,10 +8,10 @@ use crate::common::{BASE, DELAY, DELIVERED, INBOX, Pair, Setup};
 
 const REFUSALS: usize = 4;
 
-/// A Send that is refused so often leaves once more: each time after what the receiver asks for, or the timeout where
-/// that is longer; and then its bytes are where they belong.
+/// A Send that has been refused this many times is sent once more: each time after the RNR timer of the receiver, or
+/// after the timeout where that is longer. In the end its bytes arrive.
 #[test]
-fn f7_a_send_is_offered_again_after_each_wait_until_a_receive_is_there() {
+fn f7_a_send_is_retried_after_each_rnr_wait_until_a_receive_is_posted() {
     let least_timeout = Duration::from_us(250);
     let first_timeout = Duration::from_ms(1);
     let (long, short) = (RnrTimer::at_least(Duration::from_us(2_560)), RnrTimer::from_code(1));
@@ -38,7 +38,7 @@ fn f7_a_send_is_offered_again_after_each_wait_until_a_receive_is_there() {
         let left: Vec<_> = pair.log.iter().filter(|sent| is_push(sent.packet.body.packet_type())).collect();
         assert_eq!(left.len(), REFUSALS + 1);
         for two in left.windows(2) {
-            // The refusal comes a round trip after what it refuses has left.
+            // The NACK arrives one round-trip time after the refused packet was sent.
             let waited = two[1].at.since(two[0].at + DELAY * 2);
             let tick = Timestamp::UNIT;
             assert!(waited + tick >= least && waited <= most + tick, "{waited}, not {least} to {most}");

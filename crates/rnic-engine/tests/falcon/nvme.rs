@@ -1,5 +1,5 @@
-//! NVMe on queue pairs (F-2, F-43): commands beside RDMA on one NIC, whatever the wire does; and what cannot be done is
-//! a status by name, after which the queue pair goes on.
+//! NVMe on queue pairs (F-2, F-43): commands and RDMA share one NIC, whatever the wire does; and a command that
+//! cannot be executed completes with a named status, after which the queue pair stays usable.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::common::{BASE, DELAY, DELIVERED, INBOX, LOST, Pair, Sent, Setup, Side
 
 const BLOCK: u32 = 512;
 const BLOCKS: u64 = 256;
-/// The namespace lies at end 1, above what RDMA writes there.
+/// Address of the namespace, at end 1, above the memory that RDMA writes to there.
 const DRIVE: u64 = INBOX + (256 << 10);
 const NUMBER: u16 = 7;
 
@@ -35,7 +35,7 @@ fn initiator(namespace: u16, reads: Reads) -> NvmeRole {
     NvmeRole::Initiator(NvmeInitiator { namespace, block_log2, reads, timeout })
 }
 
-/// A pair with an NVMe connection beside that of RDMA: its two ends.
+/// Creates a pair with an NVMe connection beside the RDMA connection; returns the queue pairs of its two ends.
 fn with_drive(setup: &Setup, reads: Reads) -> (Pair, [Qpn; 2]) {
     let mut pair = Pair::new(setup, |_| DELIVERED);
     let key = pair.ends[1].key;
@@ -44,7 +44,7 @@ fn with_drive(setup: &Setup, reads: Reads) -> (Pair, [Qpn; 2]) {
     (pair, ends)
 }
 
-/// A Read or Write of `blocks` from block `first` on.
+/// Posts a Read or Write of `blocks` blocks from block `first` on.
 fn command(pair: &mut Pair, qpn: Qpn, wr_id: u64, write: bool, (first, blocks): (u64, u32), addr: u64) {
     let remote = RemoteMemory { addr: first * u64::from(BLOCK), rkey: 0 };
     let op = if write { SendOp::Write { remote, immediate: None } } else { SendOp::Read { remote } };
@@ -52,16 +52,17 @@ fn command(pair: &mut Pair, qpn: Qpn, wr_id: u64, write: bool, (first, blocks): 
 }
 
 fn state(pair: &Pair, end: usize, qpn: Qpn) -> QpState {
-    pair.ends[end].engine.query_qp(qpn).expect("it lives").state
+    pair.ends[end].engine.query_qp(qpn).expect("it exists").state
 }
 
-/// Runs until nothing has completed for a while; returns what has.
+/// Runs until no command has completed for a while; returns the completions.
 fn finish(pair: &mut Pair) -> Vec<Completion> {
     pair.run_for(Duration::from_ms(40));
     pair.ends[0].done.drain(..).collect()
 }
 
-/// Random commands, none touching blocks of another under way, beside Writes of RDMA in both directions.
+/// Posts random commands, none of which touches the blocks of another one in flight, together with RDMA Writes in
+/// both directions.
 fn share(seed: u64, reads: Reads, mut random: RandomStream) {
     let (mut pair, [ours, theirs]) = with_drive(&setup(), reads);
     pair.set_fate(bad(RandomStreams::new(seed).stream("wire"), 20, 10, 50));
@@ -93,7 +94,7 @@ fn share(seed: u64, reads: Reads, mut random: RandomStream) {
         for end in [0, 1] {
             let qpn = pair.ends[end].qpn;
             let remote = pair.remote(end, INBOX + (wr_id % 8) * 4_096);
-            if pair.ends[end].engine.send_queue_room(qpn).is_some_and(|room| room > 0) {
+            if pair.ends[end].engine.send_queue_space(qpn).is_some_and(|room| room > 0) {
                 pair.ends[end].post(1_000, SendOp::Write { remote, immediate: None }, BASE + 300_000, 4_000);
             }
         }
@@ -107,7 +108,7 @@ fn share(seed: u64, reads: Reads, mut random: RandomStream) {
                 writes += 1;
                 continue;
             }
-            let (write, first, blocks) = under_way.remove(&done.wr_id).expect("once");
+            let (write, first, blocks) = under_way.remove(&done.wr_id).expect("each command completes once");
             commands += 1;
             let from = first as usize * BLOCK as usize;
             let due = &model[from..from + (blocks * BLOCK) as usize];
@@ -116,15 +117,15 @@ fn share(seed: u64, reads: Reads, mut random: RandomStream) {
         }
     }
     assert!(under_way.is_empty() && commands > 40 && writes > 100, "{commands} commands and {writes} Writes");
-    assert!(pair.ends[1].memory[drive..][..model.len()] == model, "seed {seed}: what was written is there");
+    assert!(pair.ends[1].memory[drive..][..model.len()] == model, "seed {seed}: wrong data");
     assert_eq!((state(&pair, 0, ours), state(&pair, 1, theirs)), (QpState::ReadyToSend, QpState::ReadyToSend));
     for end in &pair.ends {
-        assert!(end.engine.falcon_stats().is_some_and(|stats| stats.is_idle), "all resources are back");
+        assert!(end.engine.falcon_stats().is_some_and(|stats| stats.is_idle), "resources are still held");
     }
 }
 
 #[test]
-fn f2_nvme_and_rdma_share_a_nic_over_a_bad_wire() {
+fn f2_nvme_and_rdma_share_a_nic_over_a_lossy_network() {
     for seed in 0..12 {
         let reads = if seed % 2 == 0 { Reads::Push } else { Reads::Pull };
         share(seed, reads, RandomStreams::new(seed).stream("commands"));
@@ -138,13 +139,13 @@ fn failures(done: &[Completion]) -> Vec<(u64, WcStatus, Option<Failure>)> {
 }
 
 #[test]
-fn what_a_namespace_cannot_do_is_a_status_by_name_and_the_queue_pair_lives() {
+fn commands_that_a_namespace_rejects_complete_with_a_named_status() {
     for reads in [Reads::Push, Reads::Pull] {
         let (mut pair, [ours, _]) = with_drive(&setup(), reads);
         command(&mut pair, ours, 0, false, (BLOCKS - 1, 1), BASE);
         command(&mut pair, ours, 1, false, (BLOCKS - 1, 2), BASE + 8_192);
         command(&mut pair, ours, 2, true, (1 << 40, 1), BASE);
-        // Beyond what any namespace has: its initiator knows.
+        // Beyond the end of any namespace: the initiator itself detects this.
         command(&mut pair, ours, 3, true, (1 << 54, 1), BASE);
         command(&mut pair, ours, 4, true, (0, 1), BASE);
         let out_of_range = (WcStatus::RemoteAccess, Some(Failure::Status(status::OUT_OF_RANGE)));
@@ -156,7 +157,7 @@ fn what_a_namespace_cannot_do_is_a_status_by_name_and_the_queue_pair_lives() {
 }
 
 #[test]
-fn a_namespace_that_is_not_there_is_a_status_by_name() {
+fn commands_to_an_unknown_namespace_complete_with_a_named_status() {
     for reads in [Reads::Push, Reads::Pull] {
         let mut pair = Pair::new(&setup(), |_| DELIVERED);
         let key = pair.ends[1].key;
@@ -167,15 +168,16 @@ fn a_namespace_that_is_not_there_is_a_status_by_name() {
             let failure = Failure::Status(status::INVALID_NAMESPACE);
             let ended = (wr_id, WcStatus::RemoteInvalidRequest, Some(failure));
             assert_eq!(failures(&finish(&mut pair)), [ended], "{reads:?}");
-            assert_eq!(failure.to_string(), "status 0x000b: invalid namespace");
+            assert_eq!(failure.to_string(), "the target reported status 0x000b (invalid namespace)");
         }
         assert_eq!(state(&pair, 0, ours), QpState::ReadyToSend);
     }
 }
 
-/// The region behind the namespace covers half of it, as a file does that is too short.
+/// Checks a namespace whose memory region covers only half of it, as with a file that is too short: commands beyond
+/// the end complete with a named status.
 #[test]
-fn a_medium_that_is_shorter_than_its_namespace_is_a_status_by_name() {
+fn commands_beyond_the_end_of_the_medium_complete_with_a_named_status() {
     for reads in [Reads::Push, Reads::Pull] {
         let mut pair = Pair::new(&setup(), |_| DELIVERED);
         let short = pair.ends[1].register(DRIVE, BLOCKS / 2 * u64::from(BLOCK));
@@ -199,7 +201,7 @@ fn a_medium_that_is_shorter_than_its_namespace_is_a_status_by_name() {
 }
 
 #[test]
-fn f43_a_peer_without_nvme_says_so_and_both_queue_pairs_live() {
+fn f43_a_peer_without_nvme_refuses_commands_and_both_queue_pairs_stay_usable() {
     let orders: [&[(&str, &str)]; 4] =
         [&[], &[("ordering", "weak")], &[("ordering", "unordered")], &[("errors", "complete-in-error")]];
     for (options, reads) in orders.into_iter().flat_map(|options| [Reads::Push, Reads::Pull].map(|r| (options, r))) {
@@ -217,7 +219,7 @@ fn f43_a_peer_without_nvme_says_so_and_both_queue_pairs_live() {
 }
 
 #[test]
-fn commands_that_make_no_sense_are_not_taken() {
+fn invalid_commands_cannot_be_posted() {
     let (mut pair, [ours, theirs]) = with_drive(&setup(), Reads::Push);
     let key = pair.ends[1].key;
     let unknown = namespace(&mut pair, key);
@@ -255,12 +257,13 @@ fn commands_that_make_no_sense_are_not_taken() {
         min_rnr_timer: RnrTimer::from_code(1),
         max_dest_rd_atomic: 1,
     };
-    let refused = engine.modify_to_rtr(qpn, &connection).expect_err("a unit does not fit");
-    assert_eq!(refused.to_string(), "path MTU of a queue pair for NVMe: 1024 is outside 4096 to 8192 in steps of 4");
+    let refused = engine.modify_to_rtr(qpn, &connection).expect_err("the MTU is too small for a unit");
+    let says = "invalid value 1024 for the path MTU of a queue pair for NVMe: the allowed range is 4096 to 8192 in ";
+    assert_eq!(refused.to_string(), format!("{says}multiples of 4"));
 }
 
 #[test]
-fn a_peer_that_is_gone_ends_the_queue_pair_as_with_rdma() {
+fn a_silent_peer_fails_the_queue_pair_as_with_rdma() {
     let (mut pair, [ours, _]) = with_drive(&Setup { retry_count: 2, ..setup() }, Reads::Push);
     pair.set_fate(|_| LOST);
     command(&mut pair, ours, 0, false, (0, 8), BASE);
@@ -272,10 +275,11 @@ fn a_peer_that_is_gone_ends_the_queue_pair_as_with_rdma() {
     assert!(pair.ends[0].engine.falcon_stats().is_some_and(|stats| stats.is_idle));
 }
 
-/// Commands that wait for a slow device, whose packets are under way, and that have never left: when the connection is
-/// lost the oldest has the reason and those behind it are flushed, wherever each was.
+/// Commands that wait for a slow device, commands whose packets are in flight, and commands that were never sent:
+/// when the connection is lost, the oldest one completes with the reason and all later ones are flushed, whatever
+/// state each was in.
 #[test]
-fn a_lost_connection_ends_all_commands_by_one_rule() {
+fn when_the_connection_is_lost_the_oldest_command_fails_and_the_others_are_flushed() {
     for reads in [Reads::Push, Reads::Pull] {
         let setup = Setup { retry_count: 2, ..setup() };
         let mut pair = Pair::new(&setup, |_| DELIVERED);
@@ -291,7 +295,7 @@ fn a_lost_connection_ends_all_commands_by_one_rule() {
         all(&mut pair, 0..4);
         pair.run_for(DELAY * 20);
         pair.set_fate(|_| LOST);
-        // 32 units each: the last ones find no place among those that may be under way.
+        // 32 units each: the last ones exceed the limit of outstanding units.
         all(&mut pair, 4..24);
         pair.run_for(Duration::from_secs(2));
         let ended: Vec<_> = pair.ends[0].done.drain(..).collect();
@@ -305,13 +309,13 @@ fn a_lost_connection_ends_all_commands_by_one_rule() {
     }
 }
 
-/// Longer than it takes to give up on a peer.
+/// Longer than the time after which a peer is declared gone.
 const SLOW: Duration = Duration::from_secs(20);
 
-/// Whatever the device has under way when its target goes is nobody's: least of all that of the next queue pair in the
-/// same slot.
+/// Checks that commands that the device still processes when their target queue pair ends are dropped, and in
+/// particular are not taken for commands of the next queue pair in the same slot.
 #[test]
-fn a_target_that_is_reset_or_destroyed_leaves_nothing_at_its_device() {
+fn commands_of_a_target_that_is_reset_or_destroyed_are_dropped_at_its_device() {
     let (mut pair, [ours, theirs]) = with_drive(&setup(), Reads::Push);
     let namespace = NamespaceConfig {
         number: NUMBER,
@@ -335,36 +339,37 @@ fn a_target_that_is_reset_or_destroyed_leaves_nothing_at_its_device() {
     pair.run_for(DELAY * 10);
     let busy = pair.ends[1].engine.nvme().destroy_namespace(slow);
     assert_eq!(busy, Err(ResourceError::Busy("namespace")));
-    pair.ends[1].engine.destroy_qp(second).expect("it is there");
+    pair.ends[1].engine.destroy_qp(second).expect("it exists");
     pair.ends[1].others.retain(|qpn| *qpn != second);
-    pair.ends[1].engine.nvme().destroy_namespace(slow).expect("nobody is in front of it");
-    pair.ends[0].engine.modify_to_error(first).expect("it is there");
+    pair.ends[1].engine.nvme().destroy_namespace(slow).expect("no target uses the namespace");
+    pair.ends[0].engine.modify_to_error(first).expect("it exists");
     pair.ends[0].take();
     command(&mut pair, ours, 0, false, (0, 8), BASE);
     pair.run_for(Duration::from_ms(20));
     let ended = pair.ends[0].take();
     assert!(ended.contains(&(0, WcStatus::Success)), "{ended:?}");
-    pair.ends[1].engine.modify_to_reset(theirs).expect("it is there");
+    pair.ends[1].engine.modify_to_reset(theirs).expect("it exists");
     pair.run_for(Duration::from_ms(20));
     assert!(pair.ends[1].engine.falcon_stats().is_some_and(|stats| stats.is_idle));
 }
 
-/// Targets whose answers hold their share of the NIC, beside one that holds most of it and goes: those that hold the
-/// least go on at once, each, for whoever has given answers has the next one tried, although it wants to give more.
+/// Several targets hold their share of the NIC's resources with responses, and one holds most of them when it is
+/// destroyed. Those that hold the least must continue immediately, all of them: after a target has sent responses the
+/// next one is tried, even though the first has more to send.
 #[test]
-fn f35_targets_go_on_when_another_gives_its_room_back() {
+fn f35_targets_continue_when_another_releases_its_resources() {
     let small = Setup { mtu: 4_096, depth: 32, ..Setup::new(&[("resources", "2")]) };
     let mut pair = Pair::unconnected(&small, |_| DELIVERED);
-    // The initiators' NIC has room for all.
+    // The NIC of the initiators has enough resources for all of them.
     let Side { engine, pd, cq, qpn, .. } = &mut pair.ends[0];
-    engine.destroy_qp(*qpn).expect("it is there");
+    engine.destroy_qp(*qpn).expect("it exists");
     let large = Setup::new(&[("resources", "1000")]);
-    engine.create_qp(&attributes(&large, *pd, *cq, None)).expect("the first of its NIC");
+    engine.create_qp(&attributes(&large, *pd, *cq, None)).expect("the NIC has no other Falcon queue pair");
     let key = pair.ends[1].key;
     let target = namespace(&mut pair, key);
     let roles = [Some(initiator(NUMBER, Reads::Pull)), Some(NvmeRole::Target(target))];
     let ends: Vec<[Qpn; 2]> = (0..6).map(|_| pair.connect_nvme(&setup(), roles)).collect();
-    // What targets say does not arrive for long.
+    // Packets of the targets are delayed for a long time.
     pair.set_fate(|sent| if sent.from == 1 { [Some(Duration::from_ms(5)), None] } else { DELIVERED });
     for [ours, _] in &ends {
         (0..16).for_each(|wr_id| command(&mut pair, *ours, wr_id, false, (0, BLOCKS as u32), BASE));
@@ -375,10 +380,10 @@ fn f35_targets_go_on_when_another_gives_its_room_back() {
         pair.log.iter().filter(is_answer).count()
     };
     let before: Vec<usize> = ends.iter().map(|[ours, _]| answers(&pair, *ours)).collect();
-    pair.ends[1].engine.destroy_qp(ends[0][1]).expect("it is there");
+    pair.ends[1].engine.destroy_qp(ends[0][1]).expect("it exists");
     pair.ends[1].others.retain(|qpn| *qpn != ends[0][1]);
     pair.run_for(Duration::from_ns(1));
     let after: Vec<usize> = ends.iter().map(|[ours, _]| answers(&pair, *ours)).collect();
     // Each had half of what those before it had left; the others hold as much as is free.
-    assert!((3..6).all(|end| after[end] > before[end]), "{before:?} answers before, {after:?} after");
+    assert!((3..6).all(|end| after[end] > before[end]), "{before:?} responses before, {after:?} after");
 }

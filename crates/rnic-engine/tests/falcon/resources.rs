@@ -1,4 +1,5 @@
-//! What the queue pairs of a NIC share has one size: who asks for another is refused, not ignored.
+//! The resources that the queue pairs of a NIC share have one size: a queue pair that requests another size is
+//! refused, and the request is not silently ignored.
 
 use std::sync::Arc;
 
@@ -28,7 +29,7 @@ fn attributes(pair: &Pair, options: &[(&str, &str)]) -> QpAttributes {
     }
 }
 
-/// Makes a queue pair with `options` beside one with `first`.
+/// Creates a queue pair with `options` on a NIC that already has one with `first`.
 fn beside(first: &[(&str, &str)], options: &[(&str, &str)]) -> Result<(), ResourceError> {
     let mut pair = Pair::new(&Setup::new(first), |_| DELIVERED);
     let attributes = attributes(&pair, options);
@@ -36,52 +37,52 @@ fn beside(first: &[(&str, &str)], options: &[(&str, &str)]) -> Result<(), Resour
 }
 
 #[test]
-fn other_resources_than_those_of_the_nic_are_refused_in_one_line() {
+fn resources_that_differ_from_those_of_the_nic_are_refused_with_a_one_line_error() {
     for (first, has) in [(&[("resources", "50")][..], 50), (&[], 100)] {
-        let error = beside(first, &[("resources", "60")]).expect_err("they are not what the NIC has");
-        assert_eq!(error, ResourceError::FalconResources { asked: 60, has });
+        let error = beside(first, &[("resources", "60")]).expect_err("the NIC has other resources");
+        assert_eq!(error, ResourceError::FalconResources { requested: 60, has });
         let text = error.to_string();
-        let says = [format!("resources = {has} "), "resources = 60,".to_owned(), "the same".to_owned()];
+        let says = [format!("resources={has},"), "resources=60 ".to_owned(), "one value for all".to_owned()];
         assert!(says.iter().all(|says| text.contains(says)) && text.lines().count() == 1, "{text}");
     }
 }
 
 #[test]
-fn the_same_resources_or_none_are_what_the_nic_has() {
+fn the_same_resources_or_unspecified_ones_are_accepted() {
     for first in [&[("resources", "50")][..], &[("resources", "50"), ("flows", "2")]] {
         assert_eq!(beside(first, &[("resources", "50"), ("ordering", "weak")]), Ok(()));
-        assert_eq!(beside(first, &[("ordering", "weak")]), Ok(()), "nobody chose any");
+        assert_eq!(beside(first, &[("ordering", "weak")]), Ok(()), "unspecified resources are refused");
     }
-    assert_eq!(beside(&[], &[("resources", "100")]), Ok(()), "as they are by default");
+    assert_eq!(beside(&[], &[("resources", "100")]), Ok(()), "the default resources are refused");
 }
 
-/// Nobody starts threads here, as nobody does in a simulation.
+/// The engine's owner starts no threads here, as in a simulation.
 #[test]
-fn an_adaptive_engine_on_a_thread_needs_somebody_who_starts_it() {
-    let error = beside(&[], &[("fae_place", "thread")]).expect_err("there is no thread");
+fn an_adaptive_engine_on_a_thread_needs_a_driver_that_starts_threads() {
+    let error = beside(&[], &[("fae_place", "thread")]).expect_err("no thread is configured");
     assert_eq!(error, ResourceError::NoAdaptiveThread);
     let text = error.to_string();
-    assert!(text.contains("fae_place = thread") && text.lines().count() == 1, "{text}");
+    assert!(text.contains("fae_place=thread") && text.lines().count() == 1, "{text}");
 }
 
 #[test]
-fn queue_pairs_without_connections_have_no_part_in_it() {
+fn queue_pairs_without_connections_do_not_affect_resources() {
     let mut pair = Pair::new(&Setup::new(&[("resources", "50")]), |_| DELIVERED);
     let service = Service::UnreliableDatagram;
     let attributes = QpAttributes { service, ..attributes(&pair, &[("resources", "60")]) };
     assert!(pair.ends[0].engine.create_qp(&attributes).is_ok());
 }
 
-/// Neither a queue pair that is refused nor one that could not be made leaves anything.
+/// Checks that neither a queue pair that is refused nor one that could not be created leaves any state behind.
 #[test]
-fn what_is_refused_leaves_nothing() {
+fn a_refused_queue_pair_leaves_no_state_behind() {
     let setup = Setup { srq: Some(8), ..Setup::new(&[("resources", "50")]) };
     let mut pair = Pair::new(&setup, |_| DELIVERED);
     let refused = attributes(&pair, &[("resources", "60")]);
     let side = &mut pair.ends[0];
     assert!(matches!(side.engine.create_qp(&refused), Err(ResourceError::FalconResources { .. })));
-    side.engine.destroy_qp(side.qpn).expect("the one that there is");
-    assert_eq!(side.engine.objects_mut().destroy_srq(side.srq.expect("one was made")), Ok(()), "nobody else uses it");
+    side.engine.destroy_qp(side.qpn).expect("it exists");
+    assert_eq!(side.engine.objects_mut().destroy_srq(side.srq.expect("it has an SRQ")), Ok(()), "it is still in use");
 
     let mut engine = Engine::new(EngineConfig::default());
     let (pd, cq) = (
@@ -96,17 +97,18 @@ fn what_is_refused_leaves_nothing() {
         transport: Setup::new(&[("resources", resources)]).transport,
         ..refused.clone()
     };
-    let irn = Transport::new(rnic_transports::profile("irn").expect("a transport")).expect("a sound one");
+    let irn = Transport::new(rnic_transports::profile("irn").expect("it is registered")).expect("valid");
     let irn = QpAttributes { transport: Arc::new(irn), ..other("50") };
     let number = Some(engine.create_qp(&irn).expect("legal attributes"));
     let taken = engine.create_qp(&QpAttributes { number, ..other("50") });
-    assert!(matches!(taken, Err(ResourceError::NumberTaken(_))), "{taken:?}");
-    assert!(engine.create_qp(&other("60")).is_ok(), "it is the first of the NIC");
+    assert!(matches!(taken, Err(ResourceError::NumberInUse(_))), "{taken:?}");
+    assert!(engine.create_qp(&other("60")).is_ok(), "the NIC's first Falcon queue pair is refused");
 }
 
-/// Who comes when the last has gone is the first again.
+/// Checks that a queue pair that is created after all others are destroyed determines the size of the resources
+/// again.
 #[test]
-fn resources_are_those_of_the_queue_pairs_that_live() {
+fn resources_are_determined_by_the_existing_queue_pairs() {
     let mut pair = Pair::new(&Setup::new(&[("resources", "50")]), |_| DELIVERED);
     let others = ["60", "50", "70"].map(|resources| attributes(&pair, &[("resources", resources)]));
     let (engine, first) = (&mut pair.ends[0].engine, pair.ends[0].qpn);
@@ -116,17 +118,17 @@ fn resources_are_those_of_the_queue_pairs_that_live() {
         Err(ResourceError::FalconResources { has, .. }) => has,
         other => panic!("{other:?}"),
     };
-    assert_eq!(has(engine, &others[0]), 50, "one still lives");
+    assert_eq!(has(engine, &others[0]), 50, "the resources have changed");
     engine.destroy_qp(beside).expect("it exists");
-    engine.create_qp(&others[0]).expect("it is the first");
+    engine.create_qp(&others[0]).expect("no other queue pair exists");
     assert_eq!(has(engine, &others[2]), 60);
     assert!(engine.falcon_stats().is_some_and(|stats| stats.is_idle));
 }
 
-/// Connections come and go beside one that stays, each with a transport of its own. What the NIC keeps for their
-/// adaptive engines is what one needs, not what all have needed.
+/// Connections are created and destroyed beside one that stays, each with its own transport. The state that the NIC
+/// holds for their adaptive engines must not grow with the number of connections.
 #[test]
-fn adaptive_engines_end_with_their_last_connection() {
+fn adaptive_engines_are_freed_with_their_last_connection() {
     let mut pair = Pair::new(&Setup::new(&[]), |_| DELIVERED);
     pair.keeps_log = false;
     let remote = pair.remote(0, INBOX);
@@ -143,18 +145,18 @@ fn adaptive_engines_end_with_their_last_connection() {
             end.others.clear();
         }
         drop(setup);
-        // The engine waits for the next transport to take its place.
-        assert!(engines.strong_count() <= 2, "one at each end");
+        // The adaptive engine is held until the next transport replaces it.
+        assert!(engines.strong_count() <= 2, "more than one engine at each end");
         kept.push(engines);
     }
     let alive = kept.iter().filter(|engines| engines.strong_count() > 0).count();
     assert!(alive <= 1, "{alive} of 200 transports are kept");
 }
 
-/// Packets that find no room are answered each time, so their sender knows that the peer lives: it goes on for as long
-/// as the peer's host takes, longer than it would wait for one that is silent.
+/// Packets that find no resources are each answered with a NACK, so the sender knows that the peer is alive. It goes
+/// on as long as the peer's host takes, which is longer than it would wait for a silent peer.
 #[test]
-fn f34_a_peer_without_room_is_not_given_up() {
+fn f34_a_peer_without_resources_is_not_declared_gone() {
     for ordering in ["ordered", "weak", "unordered"] {
         let mut pair = Pair::new(&Setup::new(&[("ordering", ordering)]), |_| DELIVERED);
         let remote = pair.remote(0, INBOX);
@@ -168,7 +170,7 @@ fn f34_a_peer_without_room_is_not_given_up() {
         pair.run_for(rnic_base::Duration::from_ms(10));
         assert_eq!(pair.ends[0].take(), [(2, WcStatus::Success)], "{ordering}");
         assert_eq!(pair.ends[1].bytes(INBOX, 20 * MTU), pair.ends[0].bytes(BASE, 20 * MTU));
-        // Silence is another matter.
+        // A silent peer, in contrast, is declared gone.
         pair.set_fate(|_| LOST);
         pair.ends[0].post(3, SendOp::Write { remote, immediate: None }, BASE, 10);
         pair.run_for(rnic_base::Duration::from_ms(100));
@@ -176,10 +178,10 @@ fn f34_a_peer_without_room_is_not_given_up() {
     }
 }
 
-/// F-32: Sends hold all contexts but one, for their receiver is not ready: the receive that they wait for is lent to a
-/// message of another connection. The rest of that message leaves with what is left for it.
+/// F-32: Sends hold all contexts but one, because their receiver is not ready, and the receive that they wait for is
+/// assigned to a message of another connection. The rest of that message is sent with the remaining context.
 #[test]
-fn f32_who_has_the_receive_that_all_others_wait_for_can_go_on() {
+fn f32_the_connection_that_holds_the_receive_others_wait_for_can_continue() {
     let setup = Setup { srq: Some(128), ..Setup::new(&[("resources", "1"), ("isolation", "none")]) };
     let mut pair = Pair::new(&setup, |_| DELIVERED);
     let [other, _] = pair.connect_another(&setup);
@@ -188,11 +190,12 @@ fn f32_who_has_the_receive_that_all_others_wait_for_can_go_on() {
     let post_others = |pair: &mut Pair, ids: std::ops::Range<u64>| {
         ids.for_each(|id| pair.ends[0].post_on(other, id, send, BASE, 64));
     };
-    // Of 57 contexts.
+    // 55 of the 57 contexts.
     post_others(&mut pair, 100..155);
     pair.run_for(Duration::from_us(30));
 
-    // Nobody hears that the beginning of the message has arrived, until others want what it held.
+    // The acknowledgement that the beginning of the message has arrived is lost, until other requests want the
+    // contexts that it held.
     pair.set_fate(move |sent| if sent.from == 1 && sent.packet.cid.get() == first.get() { LOST } else { DELIVERED });
     pair.ends[1].post_recv(1, INBOX, 20 * MTU);
     pair.ends[0].post(1, send, BASE, 20 * MTU);
@@ -200,25 +203,25 @@ fn f32_who_has_the_receive_that_all_others_wait_for_can_go_on() {
     let begun = pair.log.iter().filter(|sent| sent.packet.cid.get() == first_far.get()).count();
     assert!((1..=2).contains(&begun), "{begun} packets");
     let is_answer = |sent: &&Sent| sent.from == 1 && sent.packet.cid.get() == first.get();
-    let answer = pair.log.iter().rfind(is_answer).expect("it has arrived").packet;
+    let answer = pair.log.iter().rfind(is_answer).expect("the response has arrived").packet;
     pair.set_fate(|_| DELIVERED);
     post_others(&mut pair, 155..160);
     pair.deliver(0, &answer, FlowLabel::new(0), &[]);
 
     pair.run_for(Duration::from_ms(20));
-    assert_eq!(pair.ends[0].take(), [(1, WcStatus::Success)], "the others wait for a receive");
+    assert_eq!(pair.ends[0].take(), [(1, WcStatus::Success)], "other requests complete without a receive");
     (0..60).for_each(|id| pair.ends[1].post_recv(id, INBOX, 64));
     pair.run_for(Duration::from_ms(200));
     assert_eq!(pair.ends[0].take().len(), 60);
     assert!(pair.ends[0].engine.falcon_stats().is_some_and(|stats| stats.is_idle));
 }
 
-/// Two have such receives, and nothing else, and what is left is for one: it is the other's as soon as the one has
-/// ended, not when some timer comes by.
+/// Two connections have such receives, and hold no other resources; the remaining context is enough for one of them.
+/// The other one must get it as soon as the first has ended, not only when a timer expires.
 #[test]
-fn f32_those_who_have_receives_wait_for_the_reserve_and_get_it() {
+fn f32_connections_that_hold_receives_get_the_reserve_one_after_another() {
     let options = [("resources", "1"), ("isolation", "none"), ("outstanding", "4")];
-    // Four packets of a message at a time; of others, many.
+    // Each message may have four packets outstanding at a time; the others may have many.
     let [slow, fast] = [3, 2].map(|count| Setup { srq: Some(128), ..Setup::new(&options[..count]) });
     let mut pair = Pair::new(&slow, |_| DELIVERED);
     let (second, others) = (pair.connect_another(&slow), pair.connect_another(&fast)[0]);
@@ -227,11 +230,11 @@ fn f32_those_who_have_receives_wait_for_the_reserve_and_get_it() {
     let post_others = |pair: &mut Pair, ids: std::ops::Range<u64>| {
         ids.for_each(|id| pair.ends[0].post_on(others, id, send, BASE, 64));
     };
-    // Of 57 contexts: four each are for the beginnings of two messages, and one is left.
+    // 48 of the 57 contexts: the beginnings of two messages take four each, and one is left.
     post_others(&mut pair, 100..148);
     pair.run_for(Duration::from_us(30));
 
-    // Nobody hears that these have arrived, until others want what they held.
+    // The acknowledgements that these have arrived are lost, until other requests want the contexts that they held.
     let begun = [first, second];
     let is_for = |sent: &Sent, [near, _]: [Qpn; 2]| sent.from == 1 && sent.packet.cid.get() == near.get();
     pair.set_fate(move |sent| if begun.iter().any(|pair| is_for(sent, *pair)) { LOST } else { DELIVERED });
@@ -241,7 +244,7 @@ fn f32_those_who_have_receives_wait_for_the_reserve_and_get_it() {
     }
     pair.run_for(Duration::from_us(30));
     let answer_of = |pair: &Pair, ends| pair.log.iter().rfind(|sent| is_for(sent, ends)).map(|sent| sent.packet);
-    let answers = begun.map(|ends| answer_of(&pair, ends).expect("it has arrived"));
+    let answers = begun.map(|ends| answer_of(&pair, ends).expect("the response has arrived"));
     pair.set_fate(|_| DELIVERED);
     post_others(&mut pair, 148..170);
     for answer in &answers {
@@ -251,17 +254,17 @@ fn f32_those_who_have_receives_wait_for_the_reserve_and_get_it() {
     pair.run_for(Duration::from_us(800));
     let mut ended = pair.ends[0].take();
     ended.sort_unstable_by_key(|(id, _)| *id);
-    assert_eq!(ended, [(1, WcStatus::Success), (2, WcStatus::Success)], "the others wait for receives");
+    assert_eq!(ended, [(1, WcStatus::Success), (2, WcStatus::Success)], "other requests complete without receives");
     (0..70).for_each(|id| pair.ends[1].post_recv(id, INBOX, 64));
     pair.run_for(Duration::from_ms(200));
     assert_eq!(pair.ends[0].take().len(), 70);
     assert!(pair.ends[0].engine.falcon_stats().is_some_and(|stats| stats.is_idle));
 }
 
-/// F-34: who holds as much as it may is no reason for those behind it to wait on: what comes free is theirs at once,
-/// not when something else happens.
+/// F-34: a connection that holds its full share must not block those that wait behind it: resources that become free
+/// go to them immediately, not only after another event.
 #[test]
-fn f34_who_has_its_share_is_not_in_the_way_of_who_waits_for_room() {
+fn f34_a_connection_at_its_share_does_not_block_those_that_wait_for_resources() {
     let options = [("resources", "1"), ("rto", "10ms"), ("rto_min", "10ms"), ("isolation", "none")];
     let own = [&options[..3], &[("isolation", "static"), ("isolation_packets", "8")]].concat();
     let mut pair = Pair::new(&Setup::new(&own), |_| DELIVERED);
@@ -269,7 +272,8 @@ fn f34_who_has_its_share_is_not_in_the_way_of_who_waits_for_room() {
     let [last, last_far] = pair.connect_another(&Setup::new(&options));
     let write = SendOp::Write { remote: pair.remote(0, INBOX), immediate: None };
 
-    // Of 57 contexts: eight are all that the first may have, who wants more; the others' end up with the second.
+    // Of the 57 contexts the first connection may have only eight and wants more; the second connection takes the
+    // rest.
     pair.set_fate(
         move |sent| if sent.from == 1 || sent.packet.cid.get() != holder_far.get() { LOST } else { DELIVERED },
     );
@@ -278,14 +282,14 @@ fn f34_who_has_its_share_is_not_in_the_way_of_who_waits_for_room() {
     (100..148).for_each(|id| pair.ends[0].post_on(holder, id, write, BASE, 64));
     pair.run_for(Duration::from_us(60));
     let of = |pair: &Pair, far: Qpn| pair.log.iter().filter(|sent| sent.packet.cid.get() == far.get()).count();
-    assert!(of(&pair, holder_far) > 8, "as many as its window has");
+    assert!(of(&pair, holder_far) > 8, "fewer packets than its window permits");
     pair.ends[0].post_on(last, 2, write, BASE, 64);
     pair.run_for(Duration::from_us(30));
-    assert_eq!(of(&pair, last_far), 0, "nothing is left");
+    assert_eq!(of(&pair, last_far), 0, "a packet is sent without a free context");
 
     let is_answer = |sent: &&Sent| sent.from == 1 && sent.packet.cid.get() == holder.get();
-    let answer = pair.log.iter().rfind(is_answer).expect("they have arrived").packet;
+    let answer = pair.log.iter().rfind(is_answer).expect("the responses have arrived").packet;
     pair.deliver(0, &answer, FlowLabel::new(0), &[]);
     pair.run_for(Duration::from_us(1));
-    assert_eq!(of(&pair, last_far), 1, "room has come free");
+    assert_eq!(of(&pair, last_far), 1, "the freed context is not used");
 }

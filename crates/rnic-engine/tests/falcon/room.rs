@@ -1,4 +1,4 @@
-//! The room at a peer: what is under way to it from all queue pairs together.
+//! The limit of packets in flight to a peer, for all queue pairs together.
 
 use rnic_base::{Duration, RandomStreams, Time};
 use rnic_engine::*;
@@ -14,9 +14,9 @@ fn pair(options: &[(&'static str, &'static str)]) -> (Setup, Pair) {
     (setup, pair)
 }
 
-/// What was under way at most from `end`: packets that left for the first time and that a wire of [`DELAY`] has not
-/// delivered.
-fn most_under_way(pair: &Pair, end: usize) -> usize {
+/// Returns the largest number of packets in flight from `end`: packets that were sent for the first time and that a
+/// wire with delay [`DELAY`] has not yet delivered.
+fn in_flight_max(pair: &Pair, end: usize) -> usize {
     let counts = |sent: &&Sent| sent.from == end && matches!(sent.kind, TransmitKind::Request | TransmitKind::Response);
     let left: Vec<Time> = pair.log.iter().filter(counts).map(|sent| sent.at).collect();
     let at = |now: &Time| left.iter().filter(|at| **at <= *now && **at + DELAY > *now).count();
@@ -27,7 +27,8 @@ fn waits(pair: &Pair, end: usize) -> u64 {
     pair.ends[end].engine.stats().waits[WaitReason::PeerWindow as usize]
 }
 
-/// What counts at the peer of `end` is nothing: with room for one packet a message of it leaves.
+/// Checks that no packet counts as in flight to the peer of either end: with a limit of one packet, a message can
+/// still be sent.
 fn check_none_counts(pair: &mut Pair, name: &str) {
     for end in [0, 1] {
         pair.ends[end].engine.set_peer_limit(PeerId(1 - end as u32), Some(1));
@@ -39,7 +40,7 @@ fn check_none_counts(pair: &mut Pair, name: &str) {
 }
 
 #[test]
-fn no_more_is_under_way_than_there_is_room_for() {
+fn packets_in_flight_never_exceed_the_peer_limit() {
     for options in ORDERS {
         for room in [1, 3, 10] {
             let (_, mut pair) = pair(options);
@@ -49,22 +50,22 @@ fn no_more_is_under_way_than_there_is_room_for() {
             pair.ends[0].post(1, SendOp::Write { remote, immediate: None }, BASE, 40 * MTU);
             pair.run_for(Duration::from_ms(20));
             assert_eq!(pair.ends[0].take(), [(1, WcStatus::Success)], "{options:?}");
-            assert_eq!(most_under_way(&pair, 0), room as usize, "{options:?}: all of it is used, and no more");
+            assert_eq!(in_flight_max(&pair, 0), room as usize, "{options:?}: the limit is not used exactly");
             pair.log.clear();
             let remote = pair.remote(0, BASE);
             pair.ends[0].post(2, SendOp::Read { remote }, INBOX, 40 * MTU);
             pair.run_for(Duration::from_ms(20));
             assert_eq!(pair.ends[0].take(), [(2, WcStatus::Success)], "{options:?}");
-            assert_eq!(most_under_way(&pair, 1), room as usize, "{options:?}: answers count as well");
+            assert_eq!(in_flight_max(&pair, 1), room as usize, "{options:?}: responses do not count");
             assert!(waits(&pair, 0) > 0 && waits(&pair, 1) > 0);
             check_none_counts(&mut pair, "at rest");
         }
     }
 }
 
-/// Queue pairs take turns, and none is left behind.
+/// Checks that queue pairs take turns and that all of them complete.
 #[test]
-fn queue_pairs_share_the_room() {
+fn queue_pairs_share_the_peer_limit() {
     let (setup, mut pair) = pair(&[]);
     let mut from = vec![pair.ends[0].qpn];
     from.extend((0..9).map(|_| pair.connect_another(&setup)[0]));
@@ -74,14 +75,14 @@ fn queue_pairs_share_the_room() {
         pair.ends[0].post_on(*qpn, index as u64, SendOp::Write { remote, immediate: None }, BASE, 20 * MTU);
     }
     pair.run_for(Duration::from_ms(20));
-    assert_eq!(most_under_way(&pair, 0), 4);
+    assert_eq!(in_flight_max(&pair, 0), 4);
     let mut done = pair.ends[0].take();
     done.sort_unstable_by_key(|(wr_id, _)| *wr_id);
     assert!(done.into_iter().eq((0..10).map(|wr_id| (wr_id, WcStatus::Success))));
 }
 
 #[test]
-fn lost_packets_give_their_room_back_once() {
+fn lost_packets_release_their_credit_once() {
     for options in ORDERS {
         for seed in 0..6 {
             let name = format!("{options:?}, seed {seed}");
@@ -105,10 +106,10 @@ fn lost_packets_give_their_room_back_once() {
     }
 }
 
-/// The receive that the first queue pair waits for is posted when the message of the second one has come: the first
-/// one's packets, which the receiver has refused, must not fill the room.
+/// The receive that the first queue pair waits for is posted only after the message of the second one has arrived:
+/// the first one's packets, which the receiver has refused, must not use up the limit.
 #[test]
-fn who_waits_for_a_receiver_that_is_not_ready_lends_its_room() {
+fn a_queue_pair_that_waits_for_a_receive_releases_its_credit() {
     for options in ORDERS {
         let (setup, mut pair) = pair(options);
         let [other, _] = pair.connect_another(&setup);
@@ -127,9 +128,10 @@ fn who_waits_for_a_receiver_that_is_not_ready_lends_its_room() {
     }
 }
 
-/// Whatever ends a queue pair gives back its room, and its turn if it waited.
+/// Checks that a queue pair that ends in any way releases its share of the limit, and its position in the queue if it
+/// was waiting.
 #[test]
-fn a_queue_pair_that_ends_gives_its_room_back() {
+fn a_queue_pair_that_ends_releases_its_credit() {
     for way in 0..3 {
         let (setup, mut pair) = pair(&[]);
         let [second, _] = pair.connect_another(&setup);
@@ -143,15 +145,15 @@ fn a_queue_pair_that_ends_gives_its_room_back() {
             pair.ends[0].post_on(qpn, wr_id, write, BASE, 4 * MTU);
             pair.run_for(Duration::from_us(1));
         }
-        assert!(pair.log.iter().all(|sent| sent.from == 0) && pair.log.len() == 2, "the first one's");
+        assert!(pair.log.iter().all(|sent| sent.from == 0) && pair.log.len() == 2, "not two of the first QP");
         pair.set_fate(|_| DELIVERED);
         let engine = &mut pair.ends[0].engine;
-        // The second one, which waits, goes first; then the one that holds the room.
+        // The second one, which waits, ends first; then the one whose packets use up the limit.
         for qpn in [second, first] {
             match way {
-                0 => engine.modify_to_error(qpn).expect("it was ready to send"),
-                1 => engine.modify_to_reset(qpn).expect("it was ready to send"),
-                _ => engine.destroy_qp(qpn).expect("it is there"),
+                0 => engine.modify_to_error(qpn).expect("legal in every state"),
+                1 => engine.modify_to_reset(qpn).expect("legal in every state"),
+                _ => engine.destroy_qp(qpn).expect("it exists"),
             }
         }
         pair.run_for(Duration::from_us(500));
@@ -160,9 +162,9 @@ fn a_queue_pair_that_ends_gives_its_room_back() {
     }
 }
 
-/// A bound that comes while packets are under way, and goes.
+/// Sets a limit while packets are in flight, and removes it again.
 #[test]
-fn the_bound_may_come_and_go() {
+fn the_peer_limit_may_be_set_and_removed_with_packets_in_flight() {
     let (_, mut pair) = pair(&[]);
     let remote = pair.remote(0, INBOX);
     let write = SendOp::Write { remote, immediate: None };

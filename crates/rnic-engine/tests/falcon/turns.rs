@@ -1,5 +1,5 @@
-//! What is not executed has its turn like everything else: before it, it has no effect, and after it, it is in nobody's
-//! way.
+//! A request that is not executed still has its position in the order: it has no effect before its turn, and after
+//! its turn it does not block later requests.
 
 use rnic_base::{Duration, Psn32};
 use rnic_engine::*;
@@ -14,16 +14,16 @@ fn ms(ms: u64) -> Duration {
     Duration::from_ms(ms)
 }
 
-/// The memory behind a Write goes away while the Send before it waits for a receive, or is lost again and again. The
-/// Write ends with that, and not before the Send has ended well. Where the Write's own packet is lost, a Resync is all
-/// that the peer ever hears of it.
+/// The local memory of a Write is deregistered while the Send before it waits for a receive or is lost again and
+/// again. The Write fails for that reason, but not before the Send has completed successfully. Where the Write's own
+/// packet is lost, a Resync is the only packet of it that reaches the peer.
 #[test]
-fn f8_a_resync_takes_effect_in_its_turn() {
+fn f8_a_resync_takes_effect_in_order() {
     for (ordering, errors) in
         [("ordered", "verbs"), ("ordered", "complete-in-error"), ("weak", "verbs"), ("weak", "complete-in-error")]
     {
         for [send_lost, write_lost] in [[false, false], [false, true], [true, true]] {
-            // With weak order, a Write that has come is executed.
+            // With weak ordering, a Write that has arrived is executed.
             if write_lost || ordering == "ordered" {
                 resync_in_its_turn(&[("ordering", ordering), ("errors", errors)], send_lost, write_lost);
             }
@@ -49,28 +49,28 @@ fn resync_in_its_turn(options: &[(&str, &str)], send_lost: bool, write_lost: boo
     pair.ends[0].post(0, SendOp::Send { immediate: None }, BASE, 100);
     let own = Sge { addr: BASE, len: 10, lkey: key.0 };
     let write = SendOp::Write { remote, immediate: None };
-    pair.ends[0].try_post(1, write, &[own], SendFlags::empty()).expect("there is room");
+    pair.ends[0].try_post(1, write, &[own], SendFlags::empty()).expect("the queue is not full");
     pair.ends[0].post(2, SendOp::Send { immediate: None }, BASE, 100);
     pair.run_for(Duration::from_us(60));
     pair.ends[0].engine.objects_mut().deregister(key).expect("it is registered");
-    // Both are repeated meanwhile: the Write as a Resync.
+    // Both are retransmitted in the meantime, the Write as a Resync.
     pair.run_for(ms(20));
     let resyncs = pair.log.iter().filter(|sent| matches!(sent.packet.body, Body::Resync { .. })).count();
-    assert!(resyncs > 0, "{name}: the Write was given up before the Send had its receive");
+    assert!(resyncs > 0, "{name}: no Resync was sent");
     (7..9).for_each(|wr_id| pair.ends[1].post_recv(wr_id, INBOX, 200));
     pair.run_for(ms(100));
     let ended = [(0, WcStatus::Success), (1, WcStatus::LocalProtection), (2, WcStatus::WrFlushed)];
     assert_eq!(pair.ends[0].take(), ended, "{name}");
-    // In verbs' way, what is behind a request that was given up has not happened.
+    // In the verbs mode, requests after a failed request have no effect.
     let received = pair.ends[1].take();
     assert_eq!(received[0], (7, WcStatus::Success), "{name}");
     assert!(received.len() == 1 || options.contains(&("errors", "complete-in-error")), "{name}: {received:?}");
 }
 
-/// A Send whose offset is that of no packet, and one that is for another queue pair, are refused in every order, and
-/// what comes after them is executed.
+/// A Send whose offset does not match any packet, and a Send for another queue pair, are refused with every ordering,
+/// and the requests after them are executed.
 #[test]
-fn f8_headers_that_make_no_sense_are_in_nobodys_way() {
+fn f8_requests_with_invalid_headers_are_refused_and_later_ones_executed() {
     type Change = fn(&mut rnic_wire::falcon::rdma::Header);
     let changes: [Change; 2] = [
         |header| {
@@ -93,7 +93,7 @@ fn f8_headers_that_make_no_sense_are_in_nobodys_way() {
             (0..4).for_each(|wr_id| pair.ends[1].post_recv(50 + wr_id, INBOX + 1_000 * wr_id, 200));
             pair.ends[0].post(0, SendOp::Send { immediate: None }, BASE, 100);
             pair.run_for(Duration::from_us(1));
-            // In place of the packet that was lost.
+            // Replaces the packet that was lost.
             let mut sent = pair.log[0];
             if let Body::PushData { ulp: Ulp::Rdma(header), .. } = &mut sent.packet.body {
                 change(header);
@@ -112,16 +112,18 @@ fn f8_headers_that_make_no_sense_are_in_nobodys_way() {
             assert!(ended.into_iter().eq((1..4).map(|wr_id| (wr_id, WcStatus::Success))), "{name}");
             let received = pair.ends[1].take();
             let good = received.iter().filter(|(_, status)| *status == WcStatus::Success).count();
-            // With weak order the initiator says which receive a Send takes, so that of the refused one fails.
+            // With weak ordering the initiator determines which receive a Send consumes, so the receive of the
+            // refused Send fails.
             let failed = usize::from(ordering == "weak");
             assert_eq!((good, received.len() - good), (2, failed), "{name}: {received:?}");
         }
     }
 }
 
-/// What an earlier connection between the same numbers has left in the network says nothing about this one.
+/// Checks that a packet from an earlier connection between the same queue pair numbers does not set the first PSN of
+/// this connection.
 #[test]
-fn a_stale_packet_does_not_say_where_numbers_start() {
+fn a_packet_of_an_earlier_connection_does_not_set_the_first_psn() {
     let setup = Setup::new(&[]);
     let at = Psn32::new(5_000_000);
     let stamp = Timestamp::new(1);

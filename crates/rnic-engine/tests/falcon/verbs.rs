@@ -1,4 +1,4 @@
-//! Each verb does what it says.
+//! Checks that each verb has its specified effect.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -13,7 +13,7 @@ use crate::common::{BASE, DELIVERED, INBOX, MEMORY, MTU, Pair, Setup, bad};
 const ORDERS: [&[(&str, &str)]; 4] =
     [&[], &[("flows", "4")], &[("ordering", "weak")], &[("ordering", "unordered"), ("errors", "complete-in-error")]];
 
-/// Every kind of wire.
+/// Returns pairs on every kind of wire.
 fn pairs() -> impl Iterator<Item = (String, bool, Pair)> {
     ORDERS.into_iter().flat_map(|options| {
         (0..4).map(move |wire| {
@@ -34,10 +34,10 @@ fn finish(pair: &mut Pair) {
     pair.run_for(Duration::from_ms(200));
 }
 
-/// Requests are numbered one by one, through messages of several packets and those that found no room at first; and
-/// what leaves again says what it said, although nothing of it was kept.
+/// Requests are numbered one by one, also those of several packets and those that found no resources at first; and a
+/// retransmission has the same header as the original, although the header was not stored.
 #[test]
-fn what_leaves_again_says_what_it_said() {
+fn retransmissions_have_the_same_headers() {
     for options in ORDERS {
         let options: Vec<_> = options.iter().copied().chain([("resources", "1"), ("isolation", "none")]).collect();
         let unordered = options.contains(&("ordering", "unordered"));
@@ -65,25 +65,25 @@ fn what_leaves_again_says_what_it_said() {
             let (Body::PushData { rsn, ulp, .. } | Body::PullRequest { rsn, ulp, .. }) = sent.packet.body else {
                 continue;
             };
-            let Ulp::Rdma(header) = ulp else { panic!("{ulp:?} is not RDMA's") };
+            let Ulp::Rdma(header) = ulp else { panic!("{ulp:?} is not RDMA") };
             match said.entry(rsn.value()) {
                 Entry::Vacant(place) => drop(place.insert(header)),
                 Entry::Occupied(first) if matches!(sent.packet.body, Body::PushData { .. }) => {
-                    assert_eq!(*first.get(), header, "{options:?}: {rsn} again");
+                    assert_eq!(*first.get(), header, "{options:?}: {rsn} is retransmitted with another header");
                     pushes_again += 1;
                 }
-                // A Pull may leave again when its data is here and its request is gone.
+                // A Pull may be retransmitted when its data has already arrived and its request state is freed.
                 Entry::Occupied(first) => {
                     assert!(header == *first.get() || header.sn.value() == 0, "{options:?}: {rsn}");
                 }
             }
         }
         assert!(pushes_again > 5, "{options:?}: {pushes_again}");
-        let first = *said.keys().next().expect("something was said");
+        let first = *said.keys().next().expect("packets were sent");
         let numbers: Vec<_> = said.iter().map(|(rsn, header)| (rsn - first, header.sn.value())).collect();
         let expected: Vec<_> = (0..said.len() as u32).map(|nth| (nth, nth + 1)).collect();
         assert_eq!(numbers, expected, "{options:?}");
-        // Apart from those, the packets of Reads and atomics are numbered from 1 (RDMA over Falcon 8.3.2).
+        // Apart from these, the packets of Reads and atomics have their own numbers, from 1 (RDMA over Falcon 8.3.2).
         let fetches: Vec<_> = said
             .values()
             .filter_map(|header| match header.operation {
@@ -95,14 +95,15 @@ fn what_leaves_again_says_what_it_said() {
     }
 }
 
-/// A Pull says where its part goes, piece by piece of the memory; one whose part goes to two pieces says nothing.
+/// A Pull carries the address that its data goes to, in one of the memory pieces of the Read; a Pull whose data spans
+/// two pieces carries no address.
 #[test]
-fn a_read_into_pieces_of_memory_says_where_each_part_goes() {
+fn pulls_of_a_read_carry_the_address_of_their_memory_piece() {
     let mut pair = Pair::new(&Setup::new(&[]), |_| DELIVERED);
     let remote = pair.remote(0, INBOX);
     let end = &mut pair.ends[0];
     let sges = [end.sge(BASE, MTU), end.sge(BASE + 10_000, 2 * MTU - 1), end.sge(BASE + 20_000, MTU)];
-    end.try_post(1, SendOp::Read { remote }, &sges, SendFlags::empty()).expect("room");
+    end.try_post(1, SendOp::Read { remote }, &sges, SendFlags::empty()).expect("the queue is not full");
     finish(&mut pair);
     assert_eq!(pair.ends[0].take(), [(1, WcStatus::Success)]);
     let said: Vec<_> = pair
@@ -140,7 +141,7 @@ fn write_moves_bytes_of_any_length() {
             assert_eq!(pair.ends[1].bytes(INBOX + at, len), pair.ends[0].bytes(BASE + at, len), "{name}: {len} bytes");
             at += u64::from(len) + 3;
         }
-        assert!(pair.ends[1].kept.is_empty(), "{name}: nothing stays kept");
+        assert!(pair.ends[1].kept.is_empty(), "{name}: payload is still kept");
     }
 }
 
@@ -180,12 +181,12 @@ fn sends_fill_receives_in_order() {
             assert_eq!(pair.ends[1].bytes(inbox, len), pair.ends[0].bytes(BASE + at, len), "{name}: {len} bytes");
             at += u64::from(len);
         }
-        assert!(pair.ends[1].kept.is_empty(), "{name}: nothing stays kept");
+        assert!(pair.ends[1].kept.is_empty(), "{name}: payload is still kept");
     }
 }
 
 #[test]
-fn reads_bring_bytes_of_any_length() {
+fn reads_return_bytes_of_any_length() {
     for (name, _, mut pair) in pairs() {
         let lengths = [0, 1, MTU, MTU + 1, 70_003, 8, 9, 10, 11];
         let mut at = 0;
@@ -204,7 +205,7 @@ fn reads_bring_bytes_of_any_length() {
 }
 
 #[test]
-fn atomics_act_once() {
+fn atomics_are_executed_once() {
     for (name, _, mut pair) in pairs() {
         let target = BASE + 800;
         let before = pair.ends[1].word(target);
@@ -219,7 +220,7 @@ fn atomics_act_once() {
         assert_eq!(pair.ends[1].word(target), before.wrapping_add(120), "{name}");
         let mut found: Vec<u64> = (0..40).map(|at| pair.ends[0].word(INBOX + at * 8).wrapping_sub(before)).collect();
         found.sort_unstable();
-        assert!(found.into_iter().eq((0..40).map(|nth| nth * 3)), "{name}: each found what the one before left");
+        assert!(found.into_iter().eq((0..40).map(|nth| nth * 3)), "{name}: wrong values were returned");
         let (remote, compare) = (pair.remote(0, target), before.wrapping_add(120));
         pair.ends[0].post(1, SendOp::CompareSwap { remote, compare, swap: 5 }, INBOX, 8);
         finish(&mut pair);
@@ -228,7 +229,7 @@ fn atomics_act_once() {
 }
 
 #[test]
-fn write_with_immediate_completes_a_receive_behind_its_data() {
+fn write_with_immediate_completes_a_receive_after_its_data() {
     for (name, unordered, mut pair) in pairs() {
         let len = if unordered { MTU } else { 5 * MTU + 3 };
         for wr_id in 0..8 {
@@ -256,7 +257,7 @@ fn write_with_immediate_completes_a_receive_behind_its_data() {
 }
 
 #[test]
-fn a_receiver_that_is_not_ready_holds_back_what_is_behind() {
+fn a_receiver_that_is_not_ready_delays_later_requests() {
     for (name, _, mut pair) in pairs() {
         for wr_id in 0..6 {
             pair.ends[0].post(wr_id, SendOp::Send { immediate: None }, BASE + wr_id * 100, 100);
@@ -275,12 +276,12 @@ fn a_receiver_that_is_not_ready_holds_back_what_is_behind() {
             assert_eq!(pair.ends[1].bytes(INBOX, 600), pair.ends[0].bytes(BASE, 600), "{name}");
         }
         assert_eq!(done, [all.clone(), all], "{name}");
-        assert!(pair.ends[1].kept.is_empty(), "{name}: nothing stays kept");
+        assert!(pair.ends[1].kept.is_empty(), "{name}: payload is still kept");
     }
 }
 
 #[test]
-fn lists_of_memory_are_gathered_and_scattered() {
+fn scatter_gather_lists_are_gathered_and_scattered() {
     for (name, unordered, mut pair) in pairs() {
         let lens: [u32; 4] = if unordered { [100, 0, 300, 7] } else { [1_000, 0, 3_000, 77] };
         let list = |side: &crate::common::Side, base: u64| {
@@ -292,11 +293,11 @@ fn lists_of_memory_are_gathered_and_scattered() {
         };
         let (from, to) = (list(&pair.ends[0], BASE), list(&pair.ends[1], INBOX));
         let qpn = pair.ends[1].qpn;
-        pair.ends[1].engine.post_recv(qpn, &RecvRequest { wr_id: 9, sges: &to }).expect("room");
-        pair.ends[0].try_post(1, SendOp::Send { immediate: None }, &from, SendFlags::empty()).expect("room");
+        pair.ends[1].engine.post_recv(qpn, &RecvRequest { wr_id: 9, sges: &to }).expect("the queue is not full");
+        pair.ends[0].try_post(1, SendOp::Send { immediate: None }, &from, SendFlags::empty()).expect("not full");
         let back = list(&pair.ends[0], INBOX);
         let remote = pair.remote(0, BASE + 300_000);
-        pair.ends[0].try_post(2, SendOp::Read { remote }, &back, SendFlags::FENCE).expect("room");
+        pair.ends[0].try_post(2, SendOp::Read { remote }, &back, SendFlags::FENCE).expect("the queue is not full");
         finish(&mut pair);
         assert_eq!(pair.ends[0].take().len(), 2, "{name}");
         let mut at = BASE + 300_000;
@@ -309,10 +310,10 @@ fn lists_of_memory_are_gathered_and_scattered() {
     }
 }
 
-/// A key is taken back when the message is where it belongs: that may be the memory behind it. One that is refused
-/// takes back none.
+/// Checks that a key is invalidated only after the message is placed, since the message may go to the memory of that
+/// key; and that a message that is refused does not invalidate its key.
 #[test]
-fn a_key_is_taken_back_behind_the_data() {
+fn a_key_is_invalidated_after_the_data_is_placed() {
     for options in ORDERS {
         let mut pair = Pair::new(&Setup::new(options), |_| DELIVERED);
         let (qpn, pd) = (pair.ends[1].qpn, pair.ends[1].pd);
@@ -322,19 +323,19 @@ fn a_key_is_taken_back_behind_the_data() {
         let [own, gone, other] = [0; 3].map(|_| engine.objects_mut().register(region).expect("a legal region"));
         for (wr_id, key) in [(7, own), (8, gone)] {
             let sges = &[Sge { addr: INBOX, len: 100, lkey: key.0 }];
-            engine.post_recv(qpn, &RecvRequest { wr_id, sges }).expect("there is room");
+            engine.post_recv(qpn, &RecvRequest { wr_id, sges }).expect("the queue is not full");
         }
         pair.ends[0].post(1, SendOp::SendInvalidate { rkey: own.0 }, BASE, 10);
         finish(&mut pair);
         assert_eq!(pair.ends[0].take(), [(1, WcStatus::Success)], "{options:?}");
         assert_eq!(pair.ends[1].take(), [(7, WcStatus::Success)], "{options:?}");
         assert_eq!(pair.ends[1].bytes(INBOX, 10), pair.ends[0].bytes(BASE, 10), "{options:?}");
-        pair.ends[1].engine.objects_mut().deregister(own).expect_err("it was taken back");
+        pair.ends[1].engine.objects_mut().deregister(own).expect_err("the key is invalid");
         pair.ends[1].engine.objects_mut().deregister(gone).expect("it is registered");
         pair.ends[0].post(2, SendOp::SendInvalidate { rkey: other.0 }, BASE, 10);
         finish(&mut pair);
         assert_eq!(pair.ends[0].take(), [(2, WcStatus::RemoteOperational)], "{options:?}");
         assert_eq!(pair.ends[1].take(), [(8, WcStatus::LocalProtection)], "{options:?}");
-        pair.ends[1].engine.objects_mut().deregister(other).expect("a message that is refused has not happened");
+        pair.ends[1].engine.objects_mut().deregister(other).expect("a refused message invalidates no key");
     }
 }

@@ -1,11 +1,12 @@
-//! What somebody sees who watches queue pairs and the NIC they share.
+//! Counters that an observer sees of queue pairs and of the NIC that they share.
 
 use rnic_base::{Duration, RandomStreams};
 use rnic_engine::*;
 
 use crate::common::{BASE, DELAY, DELIVERED, INBOX, LOST, MTU, Pair, Setup, bad};
 
-/// A pair in which both ends are watched: queue pairs that are made after somebody has begun to.
+/// Creates a pair that is observed at both ends; only queue pairs that are created after the observer was attached
+/// are observed.
 fn watched(options: &[(&str, &str)]) -> (Pair, [rnic_wire::Qpn; 2]) {
     let setup = Setup::new(options);
     let mut pair = Pair::new(&setup, |_| DELIVERED);
@@ -19,25 +20,26 @@ fn view(pair: &Pair, end: usize, qpn: rnic_wire::Qpn) -> QpSnapshot {
 }
 
 #[test]
-fn windows_packets_under_way_and_round_trips_are_the_connections() {
+fn windows_packets_in_flight_and_round_trips_are_reported_per_connection() {
     let (mut pair, [from, to]) = watched(&[("window_max", "20")]);
-    assert_eq!(view(&pair, 0, from).round_trip, None, "nothing has been measured");
+    assert_eq!(view(&pair, 0, from).round_trip, None, "a round trip is reported before the first measurement");
     let remote = pair.remote(0, INBOX);
     pair.ends[0].post_on(from, 1, SendOp::Write { remote, immediate: None }, BASE, 400 * MTU);
     pair.run_for(Duration::from_us(30));
     let busy = view(&pair, 0, from);
     assert!((1..=20).contains(&busy.in_flight) && busy.window <= 20, "{busy:?}");
-    let measured = busy.round_trip.expect("answers have come");
-    // Timestamps are whole units of 131.072 ns.
-    assert!(measured + Duration::from_ns(132) >= DELAY * 2 && measured < DELAY * 4, "there and back: {measured}");
+    let measured = busy.round_trip.expect("responses have arrived");
+    // Timestamps are multiples of 131.072 ns.
+    assert!(measured + Duration::from_ns(132) >= DELAY * 2 && measured < DELAY * 4, "not twice the delay: {measured}");
     pair.run_for(Duration::from_ms(5));
     assert_eq!(pair.ends[0].take(), [(1, WcStatus::Success)]);
-    assert_eq!((view(&pair, 0, from).in_flight, view(&pair, 1, to).traffic.packets_early), (0, 0));
+    assert_eq!((view(&pair, 0, from).in_flight, view(&pair, 1, to).traffic.packets_out_of_order), (0, 0));
 }
 
-/// In either order: what comes before its turn and is kept for it, and what is executed at once.
+/// Checks the counters with ordered and with weak ordering: out-of-order packets that are held until their turn, and
+/// those that are executed immediately.
 #[test]
-fn early_packets_are_counted() {
+fn out_of_order_packets_are_counted() {
     for options in [&[][..], &[("ordering", "weak")]] {
         let (mut pair, [from, to]) = watched(options);
         pair.set_fate(bad(RandomStreams::new(4).stream("wire"), 20, 0, 100));
@@ -45,15 +47,15 @@ fn early_packets_are_counted() {
         pair.ends[0].post_on(from, 1, SendOp::Write { remote, immediate: None }, BASE, 400 * MTU);
         pair.run_for(Duration::from_ms(500));
         assert_eq!(pair.ends[0].take(), [(1, WcStatus::Success)]);
-        let (receiver, engine) = (view(&pair, 1, to).traffic, pair.ends[1].engine.stats().packets_early);
-        assert!(receiver.packets_early > 0 && receiver.packets_early < 400, "{options:?}: {receiver:?}");
-        assert_eq!(receiver.packets_early, engine, "{options:?}: the engine counts the same");
-        assert_eq!(view(&pair, 0, from).traffic.packets_early, 0, "{options:?}: answers are never early");
+        let (receiver, engine) = (view(&pair, 1, to).traffic, pair.ends[1].engine.stats().packets_out_of_order);
+        assert!(receiver.packets_out_of_order > 0 && receiver.packets_out_of_order < 400, "{options:?}: {receiver:?}");
+        assert_eq!(receiver.packets_out_of_order, engine, "{options:?}: the engine counts differ");
+        assert_eq!(view(&pair, 0, from).traffic.packets_out_of_order, 0, "{options:?}: early responses");
     }
 }
 
 #[test]
-fn f34_nacks_are_counted_by_who_gets_them() {
+fn f34_nacks_are_counted_by_their_receiver() {
     let (mut pair, [from, _]) = watched(&[("errors", "complete-in-error")]);
     let nobody = RemoteMemory { addr: BASE, rkey: 0xdead_0000 };
     for (wr_id, remote) in [(1, nobody), (2, pair.remote(0, INBOX))] {
@@ -63,33 +65,34 @@ fn f34_nacks_are_counted_by_who_gets_them() {
     assert_eq!(pair.ends[0].take(), [(1, WcStatus::RemoteAccess), (2, WcStatus::Success)]);
     assert_eq!((view(&pair, 0, from).info.stats.nacks, pair.ends[0].engine.stats().nacks), (1, 1));
     assert_eq!(pair.ends[1].engine.stats().nacks, 0);
-    // A receiver that is not ready has a counter of its own.
+    // A receiver that is not ready is counted separately.
     pair.ends[0].post_on(from, 3, SendOp::Send { immediate: None }, BASE, MTU);
     pair.run_for(Duration::from_ms(1));
     let stats = view(&pair, 0, from).info.stats;
     assert!((stats.nacks, stats.rnr_naks > 0) == (1, true), "{stats:?}");
 }
 
-/// Contexts and buffers each have their high-water mark; what connections did stays when they are gone.
+/// Checks that contexts and buffers each have a high-water mark, and that the counters of destroyed connections are
+/// still included.
 #[test]
 fn f31_the_nic_counts_contexts_and_buffers_in_use() {
     let (mut pair, [from, _]) = watched(&[]);
-    let fullest = |pair: &Pair, end: usize| pair.ends[end].engine.falcon_stats().expect("there is one").fullest;
+    let fullest = |pair: &Pair, end: usize| pair.ends[end].engine.falcon_stats().expect("Falcon is in use").fullest;
     assert_eq!((fullest(&pair, 0).packets, fullest(&pair, 0).buffers), (0, 0));
     let remote = pair.remote(0, INBOX);
     pair.ends[0].post_on(from, 1, SendOp::Write { remote, immediate: None }, BASE, 200 * MTU);
     pair.run_for(Duration::from_ms(5));
     let long = fullest(&pair, 0);
-    // 200 of 5775 contexts; a Push that waits to leave takes one buffer, of as many.
-    assert_eq!((long.packets, long.buffers), (34, 34), "thousandths");
+    // 200 of 5775 contexts; a Push that waits to be sent takes one buffer, of which there are as many.
+    assert_eq!((long.packets, long.buffers), (34, 34), "not 34 thousandths");
     pair.ends[0].post_on(from, 2, SendOp::Write { remote, immediate: None }, BASE, MTU);
     pair.run_for(Duration::from_ms(5));
-    assert_eq!(fullest(&pair, 0), long, "a high-water mark");
+    assert_eq!(fullest(&pair, 0), long, "the high-water mark has fallen");
     pair.set_fate(|_| LOST);
     pair.ends[0].post_on(from, 3, SendOp::Write { remote, immediate: None }, BASE, MTU);
     pair.run_for(Duration::from_ms(2));
-    let before = pair.ends[0].engine.falcon_stats().expect("there is one").delivery;
-    assert!(before.sent > 200 && before.probes > 0 && before.timeouts > 0, "{before:?}");
+    let before = pair.ends[0].engine.falcon_stats().expect("Falcon is in use").delivery;
+    assert!(before.first_transmissions > 200 && before.probes > 0 && before.timeouts > 0, "{before:?}");
     pair.ends[0].engine.destroy_qp(from).expect("it exists");
-    assert_eq!(pair.ends[0].engine.falcon_stats().expect("there is one").delivery, before);
+    assert_eq!(pair.ends[0].engine.falcon_stats().expect("Falcon is in use").delivery, before);
 }

@@ -1,4 +1,4 @@
-//! Memory windows: bound, used, taken back, in every order that a connection can have.
+//! Memory windows: bound, used and invalidated, with every ordering that a connection can have.
 
 use rnic_base::{Duration, RandomStreams};
 use rnic_engine::*;
@@ -8,7 +8,7 @@ use crate::common::{BASE, DELIVERED, INBOX, Pair, Setup, bad};
 const ORDERS: [&[(&str, &str)]; 3] =
     [&[], &[("ordering", "weak")], &[("ordering", "unordered"), ("errors", "complete-in-error")]];
 
-/// Ends what is under way; answers how what was posted by each end has ended.
+/// Runs until all requests have ended; returns the completion statuses of each end.
 fn finish(pair: &mut Pair) -> [Vec<(u64, WcStatus)>; 2] {
     pair.run_for(Duration::from_ms(200));
     [0, 1].map(|end| pair.ends[end].take())
@@ -20,7 +20,7 @@ fn binding(pair: &Pair, key: u32, len: u64) -> SendOp {
 }
 
 #[test]
-fn a_window_grants_what_it_is_bound_to_until_it_is_taken_back() {
+fn a_window_grants_its_range_until_it_is_invalidated() {
     for options in ORDERS {
         for wire in 0..3 {
             let random = RandomStreams::new(wire).stream("wire");
@@ -30,7 +30,7 @@ fn a_window_grants_what_it_is_bound_to_until_it_is_taken_back() {
                 _ => Pair::new(&setup, bad(random, 100, 50, 100)),
             };
             let pd = pair.ends[1].pd;
-            let base = pair.ends[1].engine.objects_mut().allocate_window(pd, WindowKind::Two).expect("room").0;
+            let base = pair.ends[1].engine.objects_mut().allocate_window(pd, WindowKind::Two).expect("not at limit").0;
             for round in 1..10u32 {
                 let key = base | round;
                 let op = binding(&pair, key, 4_096);
@@ -57,11 +57,11 @@ fn a_window_grants_what_it_is_bound_to_until_it_is_taken_back() {
 }
 
 #[test]
-fn a_binding_that_breaks_a_rule_fails_the_queue_pair() {
+fn an_invalid_bind_request_fails_the_queue_pair() {
     for options in ORDERS {
         let mut pair = Pair::new(&Setup::new(options), |_| DELIVERED);
         let pd = pair.ends[1].pd;
-        let key = pair.ends[1].engine.objects_mut().allocate_window(pd, WindowKind::Two).expect("room").0 + 1;
+        let key = pair.ends[1].engine.objects_mut().allocate_window(pd, WindowKind::Two).expect("not at limit").0 + 1;
         let op = binding(&pair, key, 1 << 40);
         pair.ends[1].post(1, op, 0, 0);
         assert_eq!(finish(&mut pair)[1], [(1, WcStatus::WindowBind)], "{options:?}");

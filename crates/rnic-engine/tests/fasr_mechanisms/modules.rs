@@ -1,14 +1,14 @@
-//! what software can say of FaSR's modules and queues. Parts that do not know each other; kinds of work
-//! that do not wait for each other. The circuits wait for RTL.
+//! what software can verify of FaSR's modules and queues: modules that do not depend on each other,
+//! and kinds of work that do not wait for each other. The circuits can only be tested in RTL.
 
 use rnic_wire::Qpn;
 
 use super::*;
 
-/// A request packet, response or acknowledgement: microsecond, number from the first PSN, kind.
+/// Request packets, responses or acknowledgements, each as (microsecond, offset from the first PSN, kind).
 type Trace = Vec<(u64, i64, TransmitKind)>;
 
-/// What the left side has sent to `dest` until `until`.
+/// Returns what the left side has sent to `dest` until `until`.
 fn trace(pair: &Pair, dest: Qpn, until: Time) -> Trace {
     let sent =
         pair.log.iter().filter(|sent| sent.from == From::Left && sent.packet.dest_qpn == dest && sent.at < until);
@@ -19,10 +19,10 @@ fn trace(pair: &Pair, dest: Qpn, until: Time) -> Trace {
     .collect()
 }
 
-/// recovery and congestion control are modules apart. Whatever controls congestion, recovery sends the same
-/// again; with another recovery in its place, all of them send what that one says.
+/// recovery and congestion control are separate modules. With every congestion control, recovery retransmits
+/// the same packets; with another recovery module, all of them retransmit what that module selects.
 #[test]
-fn r17_recovery_does_not_know_what_controls_congestion() {
+fn r17_recovery_is_independent_of_congestion_control() {
     for (recovery, repairs) in [("fasr", vec![5, 8]), ("irn", vec![5, 8]), ("go-back-n", (5..10).collect())] {
         for control in ["line-rate", "dcqcn", "timely", "aimd", "dctcp", "new-reno"] {
             let mut pair = Pair::new(&Setup::new("fasr", &[("recovery", recovery), ("control", control)]));
@@ -37,24 +37,24 @@ fn r17_recovery_does_not_know_what_controls_congestion() {
     }
 }
 
-/// What is stopped on its queue pair, for the whole run.
+/// Kind of work that is blocked on its queue pair for the whole run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stopped {
-    /// New requests: acknowledgements do not come, the window is full.
+    /// New requests: acknowledgements are lost, so the window is full.
     New,
-    /// Read requests: they are lost, one may be under way.
+    /// Read requests: they are lost, and only one may be in flight.
     Reads,
-    /// Repairs: they are fetched for longer than the run takes.
-    Repairs,
+    /// Repairs: fetching their payload takes longer than the run.
+    LossRecoveries,
 }
 
-/// Four queue pairs, each with one kind of work for the left side: new requests, Read requests, repairs,
-/// acknowledgements. What the left side sends on each until 400 us, while some kinds are stopped.
+/// Creates four queue pairs, each with one kind of work for the left side: new requests, Read requests, repairs,
+/// acknowledgements. Returns what the left side sends on each until 400 us, while some kinds are blocked.
 fn four_kinds(stopped: &'static [Stopped]) -> [Trace; 4] {
     let options = [("cap_packets", "16"), ("rto_low", "5ms"), ("rto_high", "5ms")];
     let setup = Setup { reads: 1, ..Setup::new("fasr", &options) };
     let slow = Setup::new("fasr", &[&options[..], &[("retransmit_fetch", "1ms")]].concat());
-    let repairing = if stopped.contains(&Stopped::Repairs) { &slow } else { &setup };
+    let repairing = if stopped.contains(&Stopped::LossRecoveries) { &slow } else { &setup };
     let mut pair = Pair::new(&setup);
     let new = (pair.left.qpn, pair.right.qpn);
     let (reads, repairs, acks) = (pair.another(&setup), pair.another(repairing), pair.another(&setup));
@@ -68,7 +68,7 @@ fn four_kinds(stopped: &'static [Stopped]) -> [Trace; 4] {
     });
     let post = |side: &mut Side, qpn, op, sge: Sge| {
         let request = SendRequest { wr_id: 0, op, sges: &[sge], flags: SendFlags::SIGNALED };
-        side.engine.post_send(qpn, &request).expect("room");
+        side.engine.post_send(qpn, &request).expect("the queue is not full");
     };
     let (here, there) = (pair.left.remote(TARGET), pair.right.remote(TARGET));
     let (mine, theirs) = (pair.left.sge(0, 300 * MTU), pair.right.sge(0, 300 * MTU));
@@ -84,19 +84,19 @@ fn four_kinds(stopped: &'static [Stopped]) -> [Trace; 4] {
     [new, reads, repairs, acks].map(|(_, right)| trace(&pair, right, us(400)))
 }
 
-/// each kind is stopped in turn, then all that can be; the others send what they send without that, at the same
-/// times. Acknowledgements cannot be stopped: they wait for nothing.
+/// each kind is blocked in turn, then all that can be; the others send the same packets at the same times as
+/// without that. Acknowledgements cannot be blocked, because they wait for nothing.
 #[test]
-fn r18_a_kind_of_work_that_is_stopped_stops_no_other() {
-    use Stopped::{New, Reads, Repairs};
+fn r18_blocking_one_kind_of_work_blocks_no_other() {
+    use Stopped::{LossRecoveries, New, Reads};
     let free = four_kinds(&[]);
     assert_eq!(free.each_ref().map(|trace| trace.len() >= 60), [true; 4], "{:?}", free.each_ref().map(Vec::len));
     assert!(free[2].iter().any(|(.., kind)| kind.is_retransmission()));
     let cases: [(&[Stopped], [bool; 4]); 4] = [
         (&[New], [true, false, false, false]),
         (&[Reads], [false, true, false, false]),
-        (&[Repairs], [false, false, true, false]),
-        (&[New, Reads, Repairs], [true, true, true, false]),
+        (&[LossRecoveries], [false, false, true, false]),
+        (&[New, Reads, LossRecoveries], [true, true, true, false]),
     ];
     for (stopped, expected) in cases {
         let held = four_kinds(stopped);
@@ -110,10 +110,10 @@ fn r18_a_kind_of_work_that_is_stopped_stops_no_other() {
     }
 }
 
-/// R-18 within one queue pair: its own requests are stuck behind a full window, and the answer to the peer's Read with
-/// them, as it is scheduled like a Write; the acknowledgements of the peer's packets leave as if nothing were.
+/// R-18 within one queue pair: its own requests wait for a full window, and so does the response to the peer's Read,
+/// which is scheduled like a Write; the acknowledgements of the peer's packets leave without delay.
 #[test]
-fn r18_a_full_window_holds_no_acknowledgements() {
+fn r18_a_full_window_delays_no_acknowledgements() {
     let sent = |stuck: bool| {
         let mut pair = Pair::new(&Setup::new("fasr", &[("cap_packets", "8"), ("rto_high", "5ms"), ("rto_low", "5ms")]));
         pair.wire(move |sent| {

@@ -1,19 +1,19 @@
-//! Packets that nobody honest would send.
+//! Packets that an honest peer would not send.
 
 use rnic_base::{Psn, RandomStream, Serial};
 use rnic_engine::{QpInfo, Transmit, TransmitKind};
 use rnic_policy::PathLabel;
 use rnic_wire::{
-    Aeth, Asked, AtomicOp, Format, Headers, LossCause, LossNote, NakCode, Packet, PacketFlags, Position, Qpn, Reth,
-    SendPlacement, SendTail, Sink, Syndrome,
+    Aeth, AtomicOp, FasrReadFields, Format, Headers, LossCause, LossReportFields, NakCode, Packet, PacketFlags,
+    Position, Qpn, Reth, SendPlacement, SendTail, Sink, Syndrome,
 };
 
 use crate::node::{ATOMIC, INVALIDATE, Node, READ, WRITE};
 
-/// Payload of any packet, at most.
+/// Largest payload of a packet, in bytes.
 pub const PAYLOAD_MAX: u64 = 8_192;
 
-/// What an attacker can know about the queue pair that it aims at.
+/// Knowledge of an attacker about the queue pair that it aims at.
 pub struct Aim<'a> {
     pub victim: &'a Node,
     pub info: QpInfo,
@@ -25,7 +25,7 @@ fn pick<T: Copy>(random: &mut RandomStream, from: &[T]) -> T {
     from[random.below(from.len() as u64) as usize]
 }
 
-/// A number near one that matters, or anywhere.
+/// Returns a PSN near one that matters, or a random one.
 fn psn(random: &mut RandomStream, info: &QpInfo) -> Psn {
     let near = [info.expected, info.una, info.next, info.response_expected];
     let near = pick(random, &near).wire::<24>();
@@ -43,8 +43,8 @@ fn flags(random: &mut RandomStream) -> PacketFlags {
     PacketFlags { solicited: bits & 1 != 0, ack_request: bits & 6 != 0, fecn: bits & 8 != 0, becn: bits & 16 != 0 }
 }
 
-/// A place in the victim's memory and a key: where `region` is and may be, for half of the packets (what is refused
-/// at once does little harm); else a place that is nearly right, or another domain's, or anything.
+/// Returns an address in the victim's memory and a key. For half of the packets both are valid for `region`, because
+/// packets that are refused early test little; otherwise they are nearly right, of another domain, or random.
 fn place(random: &mut RandomStream, aim: &Aim<'_>, region: usize) -> (u64, u32) {
     if random.below(2) == 0 {
         let known = aim.victim.domains[aim.domain].regions[region];
@@ -122,7 +122,7 @@ fn aeth(random: &mut RandomStream) -> Aeth {
     Aeth { syndrome, msn: serial(random) }
 }
 
-/// Headers of any kind, with the payload length that goes along.
+/// Returns headers of any kind, with the payload length that fits them.
 fn headers(random: &mut RandomStream, aim: &Aim<'_>) -> (Headers, u32) {
     let payload = length(random, aim.mtu);
     let dma_len = dma_len(random, payload, aim.mtu);
@@ -150,14 +150,14 @@ fn headers(random: &mut RandomStream, aim: &Aim<'_>) -> (Headers, u32) {
         }
         4 => {
             let payload = if random.below(8) == 0 { payload } else { 0 };
-            let asked = maybe(random).then(|| asked(random));
-            (Headers::ReadRequest { reth: reth(random, READ), read_sn: sn, asked }, payload)
+            let fasr = maybe(random).then(|| fasr(random));
+            (Headers::ReadRequest { reth: reth(random, READ), read_sn: sn, fasr }, payload)
         }
         5 => {
             let add = AtomicOp::FetchAdd { add: random.bits() };
             let op = if random.below(2) == 0 { add } else { AtomicOp::CompareSwap { compare: 0, swap: random.bits() } };
             let (va, rkey) = place(random, aim, ATOMIC);
-            (Headers::AtomicRequest { va, rkey, op, read_sn: sn, expects: asked(random).expects.into() }, 0)
+            (Headers::AtomicRequest { va, rkey, op, read_sn: sn, expected_psn: fasr(random).expected_psn.into() }, 0)
         }
         6 => {
             let (aeth, sink) = (maybe(random).then(|| aeth(random)), maybe(random).then(|| sink(random, aim.mtu)));
@@ -169,16 +169,16 @@ fn headers(random: &mut RandomStream, aim: &Aim<'_>) -> (Headers, u32) {
         }
         8 => (Headers::Ack { aeth: aeth(random), sack }, 0),
         9 => (Headers::ReadAck { aeth: aeth(random), sack }, 0),
-        10 | 11 => (Headers::LossAck { aeth: aeth(random), note: loss_note(random, aim) }, 0),
+        10 | 11 => (Headers::LossAck { aeth: aeth(random), report: loss_report(random, aim) }, 0),
         _ => (Headers::Cnp, 0),
     }
 }
 
-fn asked(random: &mut RandomStream) -> Asked {
-    Asked { expects: serial(random), stamp: random.bits() as u32 }
+fn fasr(random: &mut RandomStream) -> FasrReadFields {
+    FasrReadFields { expected_psn: serial(random), stamp: random.bits() as u32 }
 }
 
-/// A place in an answer: mostly where a packet could begin.
+/// Returns an offset in a response: mostly one at which a packet could begin.
 fn sink(random: &mut RandomStream, mtu: u32) -> Sink {
     let offset = match random.below(4) {
         0 => random.bits(),
@@ -188,12 +188,12 @@ fn sink(random: &mut RandomStream, mtu: u32) -> Sink {
     Sink { read_sn: serial(random), offset }
 }
 
-fn loss_note(random: &mut RandomStream, aim: &Aim<'_>) -> LossNote {
-    let cause = pick(random, &[LossCause::Early, LossCause::Repaired, LossCause::Misplaced]);
-    LossNote { cause, psn: psn(random, &aim.info), lost: random.below(8) as u8, overflow: random.below(4) == 0 }
+fn loss_report(random: &mut RandomStream, aim: &Aim<'_>) -> LossReportFields {
+    let cause = pick(random, &[LossCause::OutOfOrder, LossCause::Repaired, LossCause::Misplaced]);
+    LossReportFields { cause, psn: psn(random, &aim.info), lost: random.below(8) as u8, overflow: random.below(4) == 0 }
 }
 
-/// A packet made up from nothing.
+/// Returns a packet with random contents.
 pub fn invented(random: &mut RandomStream, aim: &Aim<'_>, format: Format) -> Transmit {
     let (headers, payload_len) = headers(random, aim);
     let (psn, flags) = (psn(random, &aim.info), flags(random));
@@ -203,7 +203,7 @@ pub fn invented(random: &mut RandomStream, aim: &Aim<'_>, format: Format) -> Tra
     Transmit { packet, format, peer, label, from, kind, mark: 0 }
 }
 
-/// An honest packet with one detail changed, or none: then it is a copy that comes at another time.
+/// Returns an honest packet with one detail changed, or with none: then it is a copy that arrives at another time.
 pub fn mutated(random: &mut RandomStream, aim: &Aim<'_>, honest: &Transmit) -> Transmit {
     let mut transmit = *honest;
     let packet = &mut transmit.packet;
@@ -236,10 +236,10 @@ fn mutate_headers(random: &mut RandomStream, aim: &Aim<'_>, packet: &mut Packet)
             2 => *immediate = Some(3),
             _ => *recv_sn = Some(serial(random)),
         },
-        Headers::ReadRequest { reth, read_sn, asked: said } => match random.below(4) {
+        Headers::ReadRequest { reth, read_sn, fasr: said } => match random.below(4) {
             0 => *reth = Reth { va, rkey, dma_len },
             1 => reth.dma_len = dma_len,
-            2 => *said = said.map(|_| asked(random)),
+            2 => *said = said.map(|_| fasr(random)),
             _ => *read_sn = Some(serial(random)),
         },
         Headers::AtomicRequest { va: at, read_sn, .. } => match random.below(2) {
@@ -254,9 +254,9 @@ fn mutate_headers(random: &mut RandomStream, aim: &Aim<'_>, packet: &mut Packet)
             0 => *said = aeth(random),
             _ => *sack = Some(psn(random, &aim.info)),
         },
-        Headers::LossAck { aeth: said, note, .. } => match random.below(2) {
+        Headers::LossAck { aeth: said, report, .. } => match random.below(2) {
             0 => *said = aeth(random),
-            _ => *note = loss_note(random, aim),
+            _ => *report = loss_report(random, aim),
         },
         Headers::PlacementRequest { va: at, .. } => *at = va,
         Headers::AtomicResponse { .. }

@@ -5,14 +5,14 @@ use rnic_engine::*;
 use crate::node::{LOCAL, Node, READ, SOURCE, WRITE};
 use crate::world::{Connection, SAFE};
 
-/// Operations under way.
+/// Operations in flight.
 const DEPTH: u64 = 6;
-/// Bytes of each: two packets.
+/// Bytes of each operation: two packets.
 const MESSAGE: u32 = 300;
 
 pub struct Honest {
     pub connection: Connection,
-    /// Which part of the regions it uses.
+    /// Index of the part of the regions that it uses.
     index: u64,
     posted: u64,
     done: u64,
@@ -28,24 +28,24 @@ impl Honest {
         self.done
     }
 
-    /// Where in each region operation `op` has its bytes.
+    /// Returns the offset in each region at which operation `op` has its bytes.
     fn offset(&self, op: u64) -> u64 {
         (self.index * DEPTH + op % DEPTH) * u64::from(MESSAGE)
     }
 
-    /// The bytes of operation `op`.
+    /// Returns the bytes of operation `op`.
     fn contents(&self, op: u64) -> impl Iterator<Item = u8> {
         let first = op * 31 + self.index * 7;
         (0..u64::from(MESSAGE)).map(move |at| (first + at * 3 + at / 256) as u8)
     }
 
-    /// Keeps the queue full: Writes, Sends and Reads in turn.
+    /// Fills the send queue: Writes, Sends and Reads in turn.
     pub fn post(&mut self, nodes: &mut [Node; 2]) {
         while self.posted < self.done + DEPTH {
             let (op, at) = (self.posted, self.offset(self.posted));
             let [left, right] = nodes;
             let (own, remote) = (left.domains[SAFE].regions, right.domains[SAFE].regions);
-            // What is to be sent or read.
+            // Memory that is sent or read.
             let (memory, region) =
                 if op % 3 == 2 { (&mut right.memory, remote[READ]) } else { (&mut left.memory, own[SOURCE]) };
             let start = (region.region.local + at) as usize;
@@ -58,18 +58,18 @@ impl Honest {
                 }
                 1 => {
                     let receive = RecvRequest { wr_id: op, sges: &[remote[LOCAL].sge(at, MESSAGE)] };
-                    right.engine.post_recv(self.connection.numbers[1], &receive).expect("room");
+                    right.engine.post_recv(self.connection.numbers[1], &receive).expect("the queue is not full");
                     (SendOp::Send { immediate: Some(op as u32) }, own[SOURCE].sge(at, MESSAGE))
                 }
                 _ => (SendOp::Read { remote: remote[READ].remote(at) }, own[LOCAL].sge(at, MESSAGE)),
             };
             let request = SendRequest { wr_id: op, op: request, sges: &[sge], flags: SendFlags::SIGNALED };
-            left.engine.post_send(self.connection.numbers[0], &request).expect("room");
+            left.engine.post_send(self.connection.numbers[0], &request).expect("the queue is not full");
             self.posted += 1;
         }
     }
 
-    /// A completion on this connection: in order, successful, and the bytes are where they belong.
+    /// Verifies a completion on this connection: in order, successful, and with the right bytes in memory.
     pub fn check(&mut self, side: usize, completion: &Completion, nodes: &[Node; 2]) {
         let op = if side == 0 { self.done } else { self.received * 3 + 1 };
         assert_eq!((completion.wr_id, completion.status), (op, WcStatus::Success));

@@ -1,4 +1,5 @@
-//! Lies one by one: packets that contradict themselves, or what was said before, and what becomes of each.
+//! Inconsistent packets one by one: packets that contradict themselves or earlier packets, and how the receiver
+//! treats each of them.
 
 use rnic_base::{Psn, Serial};
 use rnic_engine::*;
@@ -11,7 +12,7 @@ use crate::common::*;
 const FIRST: Psn = Psn::new(0xff_fffa);
 const TARGET: u64 = 500_000;
 
-/// Notes where bytes go.
+/// Records the segments that payload is placed in.
 #[derive(Default)]
 struct Notes(Vec<Segment>);
 
@@ -27,15 +28,16 @@ impl Dma for Notes {
     }
 
     fn compare_swap(&mut self, _: u64, _: u64, _: u64) -> Result<u64, MemoryFault> {
-        panic!("no atomic was asked for");
+        panic!("no atomic was requested");
     }
 
     fn fetch_add(&mut self, _: u64, _: u64) -> Result<u64, MemoryFault> {
-        panic!("no atomic was asked for");
+        panic!("no atomic was requested");
     }
 }
 
-/// Hands `to` a packet that its peer never sent; answers what became of it and where its bytes went.
+/// Delivers to `to` a packet that its peer never sent; returns the outcome and the segments its payload was placed
+/// in.
 fn forge(pair: &mut Pair, to: From, psn: i64, headers: Headers, payload_len: u32) -> (RxOutcome, Vec<Segment>) {
     let now = pair.now;
     let side = if to == From::Left { &mut pair.left } else { &mut pair.right };
@@ -65,7 +67,7 @@ fn nak(code: NakCode) -> Headers {
     Headers::Ack { aeth: Aeth { syndrome: Syndrome::Nak(code), msn: Serial::new(0) }, sack: None }
 }
 
-/// The right side's answer to what it refuses: the code of its NAK.
+/// Returns the NAK code of the right side's refusal, if it sent one.
 fn refusal(pair: &mut Pair) -> Option<NakCode> {
     let transmit = pair.right.engine.transmit(pair.now).and_then(Departure::roce)?;
     match transmit.packet.headers {
@@ -74,11 +76,11 @@ fn refusal(pair: &mut Pair) -> Option<NakCode> {
     }
 }
 
-/// IRN's packets each say how long their message is and where they stand in it; only when the message is complete can
-/// that be held against how many there were. What does not add up is refused, and its receive does not complete with
-/// a length that was made up.
+/// Each IRN packet carries the length of its message and its offset in it; only when the message is complete can that
+/// length be compared with the number of packets. A message whose packets do not match it is refused, and its receive
+/// does not complete with a false length.
 #[test]
-fn a_message_is_as_long_as_its_packets_make_it() {
+fn a_message_whose_length_differs_from_its_packets_is_refused() {
     type Lie = fn(&Pair) -> (Headers, u32);
     let lies: [(&str, Lie); 6] = [
         ("write of a packet that claims a GiB", |pair| (write_headers(pair, Position::Only, 0, 1 << 30, Some(1)), 10)),
@@ -102,13 +104,13 @@ fn a_message_is_as_long_as_its_packets_make_it() {
     }
 }
 
-/// The same when the lie comes early: it is found out when its turn has come.
+/// As above, with the inconsistent packet arriving out of order: it is refused only when its turn comes.
 #[test]
-fn early_lies_are_found_out_in_their_turn() {
+fn inconsistent_out_of_order_packets_are_refused_in_order() {
     let mut pair = Pair::of("irn");
     pair.right.post_recv(100, &[pair.right.sge(TARGET, 8_000)]);
     let lie = write_headers(&pair, Position::Only, 0, 1 << 20, Some(1));
-    assert_eq!(forge(&mut pair, From::Right, 1, lie, 10).0, RxOutcome::Early);
+    assert_eq!(forge(&mut pair, From::Right, 1, lie, 10).0, RxOutcome::OutOfOrder);
     let honest = write_headers(&pair, Position::Only, 0, 10, None);
     forge(&mut pair, From::Right, 0, honest, 10);
     let answers =
@@ -119,9 +121,10 @@ fn early_lies_are_found_out_in_their_turn() {
     assert_eq!(pair.right.statuses(), [(100, WcStatus::WrFlushed)]);
 }
 
-/// In RoCE the order of packets makes the message. Every order that makes none is refused.
+/// In RoCE the sequence of packet positions forms the message. Every sequence that does not form a message is
+/// refused.
 #[test]
-fn packets_that_make_no_message() {
+fn packet_positions_that_form_no_message_are_refused() {
     use Position::{First, Last, Middle, Only};
     let write = |position| move |pair: &Pair| write_headers(pair, position, 0, 2 * MTU, None);
     let send = |position| move |pair: &Pair| send_headers(pair, position, 0, 0);
@@ -135,7 +138,7 @@ fn packets_that_make_no_message() {
         &[(&write(First), MTU), (&write(Only), MTU)],
         &[(&write(First), MTU), (&send(Last), 10)],
         &[(&send(First), MTU), (&write(Only), 10)],
-        // Longer than it said.
+        // Longer than its first packet announced.
         &[(&write(First), MTU), (&write(Middle), MTU)],
     ];
     for (index, order) in orders.iter().enumerate() {
@@ -151,9 +154,9 @@ fn packets_that_make_no_message() {
     }
 }
 
-/// Packets of the wrong size for their place.
+/// Checks that packets whose size does not match their position in the message are refused.
 #[test]
-fn packets_of_the_wrong_size() {
+fn packets_of_the_wrong_size_are_refused() {
     use Position::{First, Last, Middle, Only};
     for transport in ["roce-gbn", "irn"] {
         for (position, len) in [(First, MTU - 1), (First, 0), (Middle, MTU + 4), (Last, 0), (Only, MTU + 1)] {
@@ -168,10 +171,10 @@ fn packets_of_the_wrong_size() {
     }
 }
 
-/// A copy of a read request that has grown on the way: nobody can ask again for what nobody has asked for. (A single
-/// packet could make the responder send a GiB.)
+/// Checks that a copy of a read request that asks for more than the original is ignored: otherwise a single packet
+/// could make the responder send a GiB.
 #[test]
-fn a_repeated_read_that_asks_for_more() {
+fn a_repeated_read_that_requests_more_bytes_is_ignored() {
     let mut pair = Pair::of("roce-gbn");
     let (sge, remote) = (pair.left.sge(TARGET, 3 * MTU), pair.right.remote(0));
     pair.left.post(1, SendOp::Read { remote }, &[sge]);
@@ -179,7 +182,7 @@ fn a_repeated_read_that_asks_for_more() {
     for (dma_len, answers) in [(3 * MTU, 3), (3 * MTU + 1, 0), (900_000, 0), (u32::MAX, 0)] {
         let reth = Reth { va: BASE, rkey: pair.right.key, dma_len };
         let (outcome, _) =
-            forge(&mut pair, From::Right, 0, Headers::ReadRequest { reth, read_sn: None, asked: None }, 0);
+            forge(&mut pair, From::Right, 0, Headers::ReadRequest { reth, read_sn: None, fasr: None }, 0);
         assert_eq!(outcome, RxOutcome::Duplicate);
         let sent = std::iter::from_fn(|| pair.right.engine.transmit(pair.now).map(|_| ())).count();
         assert_eq!(sent, answers, "a copy that asks for {dma_len} bytes");
@@ -187,9 +190,10 @@ fn a_repeated_read_that_asks_for_more() {
     assert_eq!(pair.right.info().state, QpState::ReadyToSend);
 }
 
-/// Copies of many old reads at once, before any is answered: no more than twice the limit of 4 wait, whatever comes in.
+/// Copies of many old reads arrive before any of them is answered: no more than 8 responses, twice the limit of 4,
+/// are queued, however many copies arrive.
 #[test]
-fn repeated_reads_do_not_pile_up() {
+fn repeated_reads_queue_a_bounded_number_of_responses() {
     let mut pair = Pair::of("roce-gbn");
     for wr_id in 0..60 {
         let (sge, remote) = (pair.left.sge(TARGET, 100), pair.right.remote(0));
@@ -198,15 +202,16 @@ fn repeated_reads_do_not_pile_up() {
     pair.run();
     let reth = Reth { va: BASE, rkey: pair.right.key, dma_len: 100 };
     for psn in 0..60 {
-        forge(&mut pair, From::Right, psn, Headers::ReadRequest { reth, read_sn: None, asked: None }, 0);
+        forge(&mut pair, From::Right, psn, Headers::ReadRequest { reth, read_sn: None, fasr: None }, 0);
     }
     let sent = std::iter::from_fn(|| pair.right.engine.transmit(pair.now).map(|_| ())).count();
     assert_eq!(sent, 8);
 }
 
-/// Receives are used in the order of messages; a message that names another one, or one that is taken, is refused.
+/// Receives are used in the order of messages; a message that names a wrong receive, or one that is already in use,
+/// is refused.
 #[test]
-fn receives_named_out_of_turn() {
+fn messages_that_name_a_wrong_receive_are_refused() {
     for recv_sn in [1, 2, 127, 128, 0xff_ffff] {
         let mut pair = Pair::of("irn");
         (0..3).for_each(|wr_id| pair.right.post_recv(100 + wr_id, &[pair.right.sge(TARGET, 100)]));
@@ -214,37 +219,37 @@ fn receives_named_out_of_turn() {
         forge(&mut pair, From::Right, 0, headers, 10);
         assert_eq!(refusal(&mut pair), Some(NakCode::InvalidRequest), "named {recv_sn}");
     }
-    // Two early messages name the same one: the second is not kept.
+    // Two out-of-order messages name the same receive: the second message is not held.
     let mut pair = Pair::of("irn");
     (0..3).for_each(|wr_id| pair.right.post_recv(100 + wr_id, &[pair.right.sge(TARGET, 100)]));
     let headers = send_headers(&pair, Position::Only, 1, 0);
-    assert_eq!(forge(&mut pair, From::Right, 1, headers, 10).0, RxOutcome::Early);
+    assert_eq!(forge(&mut pair, From::Right, 1, headers, 10).0, RxOutcome::OutOfOrder);
     assert_eq!(forge(&mut pair, From::Right, 2, headers, 10).0, RxOutcome::Dropped(DropReason::Refused));
 }
 
-/// Every message takes a packet at least: one that arrives five packets early can be five messages ahead, not six. So
-/// a lie claims no more of a shared receive queue than an honest packet.
+/// Every message takes at least one packet, so a packet that arrives five packets early can be at most five messages
+/// ahead, not six. A forged packet therefore reserves no more of a shared receive queue than an honest one.
 #[test]
-fn early_messages_claim_no_more_than_they_can_need() {
+fn out_of_order_messages_reserve_no_more_receives_than_packets() {
     for (recv_sn, kept, left) in [(5, true, 58), (6, false, 64), (63, false, 64)] {
         let mut setup = Setup::new("irn", &[]);
         setup.srq = Some(64);
         let mut pair = Pair::new(&setup);
-        let srq = pair.right.srq.expect("made with one");
+        let srq = pair.right.srq.expect("the setup has an SRQ");
         for wr_id in 0..64 {
             let receive = RecvRequest { wr_id, sges: &[pair.right.sge(TARGET, 100)] };
-            pair.right.engine.objects_mut().post_srq_recv(srq, &receive).expect("room");
+            pair.right.engine.objects_mut().post_srq_recv(srq, &receive).expect("the queue is not full");
         }
         let headers = send_headers(&pair, Position::Only, recv_sn, 0);
         let (outcome, _) = forge(&mut pair, From::Right, 5, headers, 10);
-        assert_eq!(outcome == RxOutcome::Early, kept, "named {recv_sn}");
+        assert_eq!(outcome == RxOutcome::OutOfOrder, kept, "named {recv_sn}");
         assert_eq!(pair.right.engine.objects().srq_level(srq), Some(left), "named {recv_sn}");
     }
 }
 
-/// The right words in the wrong language: a packet of the other protocol is not listened to, whatever it says.
+/// Checks that a packet of the other protocol is ignored, even if its contents are valid.
 #[test]
-fn the_other_protocol() {
+fn packets_of_the_other_protocol_are_ignored() {
     for (transport, other) in [("roce-gbn", Format::Irn), ("irn", Format::RoceV2)] {
         let mut pair = Pair::of(transport);
         pair.right.post_recv(100, &[pair.right.sge(TARGET, 100)]);
@@ -265,9 +270,10 @@ fn the_other_protocol() {
     }
 }
 
-/// Acknowledgements of what was never sent, answers to what was never asked: nothing comes of them.
+/// Checks that acknowledgements of packets that were never sent, and responses that were never requested, have no
+/// effect.
 #[test]
-fn answers_to_nothing() {
+fn acknowledgements_and_responses_without_a_request_have_no_effect() {
     for transport in ["roce-gbn", "irn"] {
         let mut pair = Pair::of(transport);
         let (sge, remote) = (pair.left.sge(0, 3_000), pair.right.remote(TARGET));
@@ -295,9 +301,10 @@ fn answers_to_nothing() {
     }
 }
 
-/// Answers of the wrong kind or size to a read or an atomic: the request fails, and nothing is written.
+/// Checks that a response of the wrong kind or size to a read or an atomic makes the request fail, and that nothing
+/// is written.
 #[test]
-fn answers_that_do_not_answer() {
+fn responses_of_the_wrong_kind_or_size_fail_the_request() {
     for transport in ["roce-gbn", "irn"] {
         let aeth = Aeth { syndrome: Syndrome::ACK, msn: Serial::new(1) };
         let answer = Headers::ReadResponse { position: Position::Only, aeth: Some(aeth), sink: None };
@@ -321,9 +328,9 @@ fn answers_that_do_not_answer() {
     }
 }
 
-/// A NACK whose selective part makes no sense is a NACK.
+/// Checks that a NACK whose selective part is invalid is treated as a plain NACK.
 #[test]
-fn selective_acknowledgements_of_nothing() {
+fn a_nack_with_an_invalid_selective_part_is_a_plain_nack() {
     for sack in [-5, 0, 10, 11, 5_000, 1 << 23] {
         let mut pair = Pair::of("irn");
         let (sge, remote) = (pair.left.sge(0, 10 * MTU), pair.right.remote(TARGET));

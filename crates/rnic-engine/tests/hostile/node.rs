@@ -1,9 +1,9 @@
-//! An engine and its memory, where every access is checked.
+//! An engine and its memory, with a check of every access.
 
 use rnic_engine::*;
 use rnic_wire::{Headers, Qpn};
 
-/// Memory of one node. Regions lie apart: what is between them is nobody's.
+/// Bytes of memory of one node. There are gaps between the regions, which belong to no region.
 pub const MEMORY: usize = 1 << 17;
 
 /// A registered region, as the checker knows it.
@@ -14,7 +14,7 @@ pub struct Region {
 }
 
 impl Region {
-    /// The region as a peer names a place in it.
+    /// Returns the address and key with which a peer accesses `offset` in the region.
     pub fn remote(&self, offset: u64) -> RemoteMemory {
         RemoteMemory { addr: self.region.addr + offset, rkey: self.key }
     }
@@ -24,7 +24,7 @@ impl Region {
     }
 }
 
-/// What a protection domain's regions are for, by index.
+/// Purpose of each region of a protection domain, by index.
 pub const LOCAL: usize = 0;
 pub const WRITE: usize = 1;
 pub const READ: usize = 2;
@@ -39,7 +39,7 @@ const RIGHTS: [Access; 6] = [
     Access::empty(),
     Access::LOCAL_WRITE.union(Access::REMOTE_WRITE).union(Access::REMOTE_INVALIDATE),
 ];
-/// Bytes of a region; the space between regions is as long.
+/// Bytes of a region; the gaps between regions have the same size.
 const REGION: u64 = 4_096;
 
 /// A protection domain with a region of each kind.
@@ -54,7 +54,7 @@ pub struct Node {
     pub memory: Vec<u8>,
     pub cq: CqId,
     pub domains: Vec<Domain>,
-    /// Which domain the queue pairs belong to.
+    /// Protection domain that each queue pair belongs to, by index.
     pub owners: Vec<(Qpn, usize)>,
 }
 
@@ -65,7 +65,7 @@ impl Node {
         Self { engine, memory: vec![0; MEMORY], cq, domains: Vec::new(), owners: Vec::new() }
     }
 
-    /// A new protection domain with its regions; answers its index.
+    /// Creates a protection domain with its regions; returns its index.
     pub fn add_domain(&mut self) -> usize {
         let pd = self.engine.objects_mut().create_pd().expect("a protection domain");
         let first = self.domains.len() as u64 * 6;
@@ -79,7 +79,7 @@ impl Node {
         self.domains.len() - 1
     }
 
-    /// The region that a peer may have invalidated is registered again, if it has been.
+    /// Registers the region that a peer may invalidate again, in case it was invalidated.
     pub fn renew(&mut self, domain: usize) {
         let Region { region, key } = self.domains[domain].regions[INVALIDATE];
         let _ = self.engine.objects_mut().deregister(Key(key));
@@ -92,7 +92,7 @@ impl Node {
         Some(&self.domains[owner.1])
     }
 
-    /// Takes in a packet and checks what becomes of its payload.
+    /// Receives a packet and checks where its payload is placed.
     pub fn receive(&mut self, now: rnic_base::Time, transmit: &Transmit, meta: RxMeta, payload: &[u8]) -> RxOutcome {
         let packet = transmit.packet;
         let domain = self.domain_of(packet.dest_qpn).copied();
@@ -104,25 +104,25 @@ impl Node {
         self.engine.receive(now, Arrival::Roce(transmit.format, &packet, meta), &mut dma)
     }
 
-    /// The next packet with its payload, which must come from where it may come from.
+    /// Returns the next packet with its payload, which must come from memory that may be sent.
     pub fn transmit(&mut self, now: rnic_base::Time) -> Option<(Transmit, Vec<u8>)> {
         let transmit = *self.engine.transmit(now).and_then(Departure::roce)?;
-        let answers = matches!(transmit.kind, TransmitKind::Response | TransmitKind::ResponseAgain);
+        let answers = matches!(transmit.kind, TransmitKind::Response | TransmitKind::ResponseRetransmission);
         let needs = if answers { Access::REMOTE_READ } else { Access::empty() };
         let mut payload = Vec::new();
         for segment in self.engine.segments() {
-            let domain = self.domain_of(transmit.from).expect("a queue pair of ours");
+            let domain = self.domain_of(transmit.from).expect("the queue pair is known");
             check(Some(domain), *segment, needs);
             payload.extend_from_slice(&self.memory[segment.local as usize..][..segment.len as usize]);
         }
-        assert_eq!(payload.len(), transmit.packet.payload_len as usize, "segments make up the payload");
+        assert_eq!(payload.len(), transmit.packet.payload_len as usize, "wrong segment lengths");
         Some((transmit, payload))
     }
 }
 
 /// Panics when `segment` does not lie in a region of `domain` that grants `needs`.
 fn check(domain: Option<&Domain>, segment: Segment, needs: Access) {
-    let domain = domain.expect("memory is touched for a queue pair that is not there");
+    let domain = domain.expect("memory is accessed only for existing queue pairs");
     let granted = |known: &Region| {
         let Region { region, .. } = known;
         let end = segment.local.checked_add(u64::from(segment.len));

@@ -11,19 +11,21 @@ use crate::attack::{Aim, PAYLOAD_MAX, invented, mutated};
 use crate::heap;
 use crate::node::{ATOMIC, LOCAL, Node, READ, SOURCE, WRITE};
 
-/// Time that passes in a step.
+/// Simulated time of one step.
 const STEP: Duration = Duration::from_ns(60);
-/// How the two engines know each other.
+/// Peer ids that the two engines use for each other.
 const PEERS: [PeerId; 2] = [PeerId(1), PeerId(2)];
-/// The domain of the connections under attack.
+/// Index of the protection domain of the connections under attack.
 const EXPOSED: usize = 0;
-/// The domain of the others.
+/// Index of the protection domain of the other connections.
 pub const SAFE: usize = 1;
-/// In each period the honest side moves packets for so many steps ...
+/// Steps in each period during which the honest side moves packets.
 const MOVING: u64 = 4_400;
-/// ... and rests for the remainder, while the attacker does not: acknowledgements pile up.
+/// Steps of a period. In the remaining ones the honest side pauses and the attacker continues, so that
+/// acknowledgements pile up.
 const PERIOD: u64 = 5_000;
-/// What the engines may hold more at the end than after a quarter of the run.
+/// Largest number of bytes by which the memory of the engines may have grown at the end of the run since its first
+/// quarter.
 const GROWTH_BYTES_MAX: i64 = 128 << 10;
 
 /// A connection: its queue pair on each node.
@@ -40,7 +42,7 @@ pub struct World {
     attacked: Vec<Connection>,
     pub honest: Vec<Honest>,
     srqs: [Vec<SrqId>; 2],
-    /// What is on its way to each node.
+    /// Packets in flight to each node.
     wires: [VecDeque<(Transmit, Vec<u8>)>; 2],
     /// Honest packets to each node that the attacker has seen.
     seen: [Vec<Transmit>; 2],
@@ -79,8 +81,8 @@ impl World {
     }
 
     fn connect_new(&mut self, name: &str, options: &[(&str, &str)], domain: usize) -> Connection {
-        let profile = rnic_transports::select(name, options.iter().copied()).expect("a transport that exists");
-        let transport = Arc::new(Transport::new(profile).expect("a sound transport"));
+        let profile = rnic_transports::select(name, options.iter().copied()).expect("the transport is registered");
+        let transport = Arc::new(Transport::new(profile).expect("the profile is valid"));
         let format = transport.format();
         let numbers = [0, 1].map(|side: usize| {
             let node = &mut self.nodes[side];
@@ -113,7 +115,7 @@ impl World {
         connection
     }
 
-    /// Takes both ends from wherever they are to `ReadyToSend`.
+    /// Takes both ends from any state to `ReadyToSend`.
     fn reconnect(&mut self, connection: &Connection) {
         let psns = [0, 1].map(|_| Psn::new(self.random.bits() as u32));
         for side in [0, 1] {
@@ -128,7 +130,7 @@ impl World {
                 max_dest_rd_atomic: 3,
             };
             let timing = QpTiming { sq_psn: psns[side], retry_count: 7, rnr_retry: None, max_rd_atomic: 3 };
-            engine.modify_to_reset(qpn).expect("always");
+            engine.modify_to_reset(qpn).expect("legal in every state");
             engine.modify_to_init(qpn).expect("from reset");
             engine.modify_to_rtr(qpn, &parameters).expect("from init");
             engine.modify_to_rts(self.now, qpn, &timing).expect("from ready to receive");
@@ -153,7 +155,7 @@ impl World {
     fn step(&mut self, moves: bool) {
         self.now += STEP;
         if self.random.below(400) == 0 {
-            // Long enough for a timeout or two.
+            // Long enough for one or two timeouts.
             self.now += Duration::from_ns(self.random.below(400_000));
         }
         for _ in 0..if moves { 1 } else { 24 } {
@@ -174,11 +176,12 @@ impl World {
         self.collect();
     }
 
-    /// One hostile packet.
+    /// Delivers one hostile packet.
     fn attack(&mut self) {
         let side = self.random.below(2) as usize;
         let random = &mut self.random;
-        // The safe connections cannot be forged: for them the attacker sits at another address.
+        // Packets of the safe connections cannot be forged, so for these connections the attacker uses another peer
+        // address.
         let forged = random.below(8) > 0;
         let target = if forged {
             self.attacked[random.below(self.attacked.len() as u64) as usize]
@@ -208,16 +211,16 @@ impl World {
         assert!(!stranger || matches!(outcome, RxOutcome::Dropped(_)), "{outcome:?} from a stranger");
     }
 
-    /// Something changes on the connections under attack: states, keys.
+    /// Changes something on the connections under attack: a state, a key or a limit.
     fn disturb(&mut self) {
         let random = &mut self.random;
         let connection = self.attacked[random.below(self.attacked.len() as u64) as usize];
         let side = random.below(2) as usize;
         let (qpn, engine) = (connection.numbers[side], &mut self.nodes[side].engine);
         match random.below(6) {
-            0 => engine.modify_to_error(qpn).expect("always"),
-            1 => engine.modify_to_reset(qpn).expect("always"),
-            // The next two may be illegal where it stands.
+            0 => engine.modify_to_error(qpn).expect("legal in every state"),
+            1 => engine.modify_to_reset(qpn).expect("legal in every state"),
+            // The next two may be illegal in the current state.
             2 => _ = engine.modify_to_init(qpn),
             3 => _ = engine.modify_to_sqd(qpn),
             4 => self.nodes[side].renew(EXPOSED),
@@ -228,7 +231,7 @@ impl World {
         }
     }
 
-    /// A connection under attack that has fallen is set up again, after a while.
+    /// Sets up a connection under attack again when it has failed, mostly after a while.
     fn revive(&mut self) {
         let random = &mut self.random;
         let connection = self.attacked[random.below(self.attacked.len() as u64) as usize];
@@ -238,13 +241,14 @@ impl World {
             info.expect("it exists").state
         };
         let fallen = state(0) != QpState::ReadyToSend || state(1) != QpState::ReadyToSend;
-        // One that has refused a request and waits for the acknowledgement of an answer does not look fallen.
+        // A queue pair that has refused a request and waits for the acknowledgement of a response does not appear to
+        // have failed.
         if !late && (fallen || self.random.below(16) == 0) {
             self.reconnect(&connection);
         }
     }
 
-    /// Posts something honest on a connection under attack, if it takes it.
+    /// Posts a valid request on a connection under attack; the queue pair may reject it.
     fn work_attacked(&mut self) {
         let random = &mut self.random;
         let connection = self.attacked[random.below(self.attacked.len() as u64) as usize];
@@ -264,7 +268,7 @@ impl World {
         };
         let engine = &mut self.nodes[side].engine;
         let request = SendRequest { wr_id: 0, op, sges: &[sge], flags: SendFlags::empty() };
-        // Full queues and unfit states refuse all three.
+        // All three calls fail when a queue is full or the state does not allow them.
         let _ = engine.post_send(connection.numbers[side], &request);
         let receive = RecvRequest { wr_id: 0, sges: &[own[LOCAL].sge(0, 2_000), own[LOCAL].sge(2_000, 2_000)] };
         let _ = engine.post_recv(connection.numbers[side], &receive);
@@ -279,7 +283,7 @@ impl World {
         }
     }
 
-    /// Each node sends a packet, if it has one, and takes one in.
+    /// Each node sends a packet, if it has one, and receives one.
     fn move_packets(&mut self) {
         for side in [0, 1] {
             if let Some((transmit, payload)) = self.nodes[side].transmit(self.now) {
@@ -309,7 +313,7 @@ impl World {
     }
 
     fn collect(&mut self) {
-        // The receiving side first: what it got is still there.
+        // The receiving side first, while the received bytes are not yet overwritten.
         for side in [1, 0] {
             while let Some(completion) = self.nodes[side].engine.objects_mut().poll_cq_one(self.nodes[side].cq) {
                 let mine = |honest: &&mut Honest| honest.connection.numbers[side] == completion.qpn;
@@ -321,7 +325,7 @@ impl World {
         }
     }
 
-    /// Lets everything that is under way arrive. Nobody attacks, and time stands still.
+    /// Delivers every packet that is in flight. There are no attacks meanwhile, and time does not advance.
     fn quiet(&mut self) {
         for _ in 0..200_000 {
             self.move_packets();
@@ -337,10 +341,11 @@ impl World {
                 }
             }
         }
-        panic!("the engines do not come to rest");
+        panic!("the engines do not become idle");
     }
 
-    /// The safe connections have made headway all the time and still do; those under attack work again after a reset.
+    /// Checks that the safe connections have made progress throughout and still do, and that those under attack work
+    /// again after a reset.
     fn check_served(&mut self, steps: u64) {
         for honest in &self.honest {
             assert!(honest.done() > steps / 20, "only {} operations in {steps} steps", honest.done());
@@ -355,7 +360,7 @@ impl World {
             let op = SendOp::Write { remote: remote[WRITE].remote(8), immediate: None };
             let sge = own[SOURCE].sge(0, 3_000);
             let request = SendRequest { wr_id: 77, op, sges: &[sge], flags: SendFlags::SIGNALED };
-            self.nodes[0].engine.post_send(connection.numbers[0], &request).expect("fresh");
+            self.nodes[0].engine.post_send(connection.numbers[0], &request).expect("the queue is not full");
             let mut status = None;
             for _ in 0..1_000_000 {
                 self.now += STEP;

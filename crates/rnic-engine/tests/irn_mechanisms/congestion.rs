@@ -19,7 +19,7 @@ fn mark_data(sent: &Sent) -> Fate {
 
 /// Every packet is marked. The receiver notifies at the first one and then at most every 50 us.
 #[test]
-fn marked_packets_draw_one_notification_in_50_us() {
+fn marked_packets_cause_at_most_one_cnp_per_50_us() {
     let mut pair = dcqcn();
     pair.wire(mark_data);
     for at in 0..20 {
@@ -33,9 +33,9 @@ fn marked_packets_draw_one_notification_in_50_us() {
     assert!(times.len() >= 3 && times.windows(2).all(|pair| pair[1] - pair[0] >= 50), "{times:?}");
 }
 
-/// No marks, no notifications; and a transport that does not heed congestion sends none.
+/// Checks that no CNP is sent without marks, nor by a transport without congestion control.
 #[test]
-fn nobody_notifies_without_a_reason() {
+fn no_cnp_is_sent_without_marks_or_without_congestion_control() {
     let mut pair = dcqcn();
     write(&mut pair, 1, 50);
     pair.run();
@@ -50,25 +50,25 @@ fn nobody_notifies_without_a_reason() {
 /// Until the notification comes, the sender is at line rate; from then on packets are spaced. The first cut halves
 /// 100 Gbit/s (alpha is 1): 1102 bytes on the link take 176 ns.
 #[test]
-fn a_notification_cuts_the_rate() {
+fn a_cnp_reduces_the_rate() {
     let mut pair = dcqcn();
     pair.wire(mark_data);
     write(&mut pair, 1, 400);
     pair.run();
     let sent: Vec<_> = pair.log.iter().filter(|sent| sent.from == From::Left).map(|sent| sent.at).collect();
-    assert_eq!(sent[109], Time::ZERO, "a whole window at once");
+    assert_eq!(sent[109], Time::ZERO, "the first window is not sent at once");
     let after: Vec<_> = sent.iter().filter(|at| **at >= us(11) && **at < us(50)).collect();
     let gap = after[1].since(*after[0]);
-    assert!(after.windows(2).all(|pair| pair[1].since(*pair[0]) >= gap), "never faster");
+    assert!(after.windows(2).all(|pair| pair[1].since(*pair[0]) >= gap), "packets are sent faster than the rate");
     assert!(gap >= Duration::from_ns(170) && gap <= Duration::from_ns(180), "{gap}");
     assert!(pair.left.engine.stats().waits[WaitReason::Rate as usize] > 0);
     all_succeed(&mut pair.left, [1]);
 }
 
-/// Loss alone changes nothing with DCQCN either: repairs leave at once, and no packet ever waits for the rate to grow
-/// back.
+/// Loss alone does not change the rate with DCQCN either: repairs leave immediately, and no packet ever waits for the
+/// rate to recover.
 #[test]
-fn loss_is_not_congestion() {
+fn loss_alone_does_not_reduce_the_rate() {
     let mut pair = dcqcn();
     pair.wire(drop_requests(FIRST, &[(5, 0), (120, 0), (121, 0)]));
     write(&mut pair, 1, 300);

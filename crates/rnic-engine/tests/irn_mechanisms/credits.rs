@@ -7,7 +7,7 @@ use super::*;
 
 const TRANSPORTS: [&str; 2] = ["irn", "roce-gbn"];
 
-/// A pair that keeps to credits, whose receiver asks for pauses of 0.64 ms.
+/// Returns a pair that uses credits, whose receiver sets an RNR timer of 0.64 ms.
 fn with_credits(transport: &str) -> Pair {
     Pair::new(&setup(transport, true))
 }
@@ -48,10 +48,10 @@ fn advertised(pair: &Pair) -> Vec<(u32, u8)> {
     pair.log.iter().filter_map(entry).collect()
 }
 
-/// Receives are counted in their coarse code, in whatever acknowledges; without the option, and with a shared receive
-/// queue, they are not.
+/// The number of posted receives is advertised in the coarse credit code of every acknowledgement; without the
+/// option, and with a shared receive queue, it is not.
 #[test]
-fn i20_acknowledgements_count_receives() {
+fn i20_acknowledgements_advertise_the_posted_receives() {
     for transport in TRANSPORTS {
         let mut pair = with_credits(transport);
         post_receives(&mut pair, 0..8);
@@ -63,7 +63,7 @@ fn i20_acknowledgements_count_receives() {
         pair.run();
         let mut said = advertised(&pair);
         said.dedup();
-        // Seven receives have the code of six, and so have six.
+        // Seven receives have the same code as six.
         assert_eq!(said, [(1, 5), (2, 5), (3, 5), (4, 5)], "{transport}");
         all_succeed(&mut pair.left, 0..4);
 
@@ -79,10 +79,11 @@ fn i20_acknowledgements_count_receives() {
     }
 }
 
-/// Two receives and ten Sends, a third receive a while later, then the others. Without credits the third Send is
-/// refused and paused for, and all behind it are sent again with it; with them nothing behind it leaves in vain.
+/// Two receives and ten Sends; a third receive is posted a while later, then the others. Without credits the third
+/// Send draws an RNR NAK, and all Sends after it are retransmitted with it; with credits no packet after it is sent
+/// unnecessarily.
 #[test]
-fn i20_sends_keep_to_the_receives_that_are_counted() {
+fn i20_sends_are_limited_to_the_advertised_receives() {
     for transport in TRANSPORTS {
         let run = |credits: bool| {
             let mut pair = Pair::new(&setup(transport, credits));
@@ -106,10 +107,10 @@ fn i20_sends_keep_to_the_receives_that_are_counted() {
     }
 }
 
-/// Of a long Send without a receive one packet goes to ask, and asks for an answer; the others leave when that one has
-/// been taken.
+/// Of a long Send without a credit, one packet is sent as a probe, with the acknowledge request bit; the others leave
+/// when that packet has been accepted.
 #[test]
-fn i20_one_packet_asks_where_there_is_no_credit() {
+fn i20_without_a_credit_one_packet_is_sent_as_a_probe() {
     for transport in TRANSPORTS {
         let mut pair = with_credits(transport);
         post_receives(&mut pair, [0]);
@@ -120,18 +121,18 @@ fn i20_one_packet_asks_where_there_is_no_credit() {
         let begun = pair.now;
         send(&mut pair, [1, 2], 3);
         pair.run_until(begun + Duration::from_us(300));
-        assert_eq!(pair.data_of(From::Left, FIRST)[before..], [(1, false)], "{transport}: refused once, and paused");
-        let asking = pair.log.iter().rev().find(|sent| sent.from == From::Left).expect("just seen");
+        assert_eq!(pair.data_of(From::Left, FIRST)[before..], [(1, false)], "{transport}: not refused once");
+        let asking = pair.log.iter().rev().find(|sent| sent.from == From::Left).expect("a packet was sent");
         assert!(asking.packet.flags.ack_request);
         post_receives(&mut pair, [1, 2]);
         pair.run();
         all_succeed(&mut pair.left, 0..3);
         all_succeed(&mut pair.right, 0..3);
-        assert_eq!(pair.resent(From::Left, FIRST), [1], "{transport}: nothing else left in vain");
+        assert_eq!(pair.resent(From::Left, FIRST), [1], "{transport}: other packets were sent unnecessarily");
     }
 }
 
-/// A request that takes no receive is not held back, and a Write with immediate asks with its last packet.
+/// A request that consumes no receive is not delayed, and a Write with immediate uses its last packet as the probe.
 #[test]
 fn i20_writes_and_reads_need_no_credit() {
     for transport in TRANSPORTS {
@@ -149,19 +150,19 @@ fn i20_writes_and_reads_need_no_credit() {
         pair.left.post(21, SendOp::Write { remote, immediate: Some(1) }, &[sge]);
         pair.run();
         all_succeed(&mut pair.left, [21]);
-        assert_eq!(pair.left.engine.stats().waits[WaitReason::Credits as usize], 0, "{transport}: it went to ask");
+        assert_eq!(pair.left.engine.stats().waits[WaitReason::Credits as usize], 0, "{transport}: probe blocked");
     }
 }
 
-/// A receiver with one receive at a time, posted again as late as may be, under losses both ways: everything arrives,
-/// once and in order.
+/// A receiver has one receive at a time, which is posted as late as possible, under losses both ways: everything
+/// arrives once and in order.
 #[test]
-fn i20_credits_never_stop_a_connection() {
+fn i20_credits_never_block_a_connection_for_ever() {
     for transport in TRANSPORTS {
         let mut setup = setup(transport, true);
         (setup.rnr_retry, setup.rnr_timer) = (None, RnrTimer::from_code(1));
         let mut pair = Pair::new(&setup);
-        // The first acknowledgement says that there is no receive more.
+        // The first acknowledgement advertises that no receive is left.
         post_receives(&mut pair, [20]);
         send(&mut pair, [20], 1);
         pair.run();
@@ -185,14 +186,15 @@ fn i20_credits_never_stop_a_connection() {
         pair.run();
         assert_eq!(received, (0..20).map(|wr_id| (wr_id, WcStatus::Success)).collect::<Vec<_>>(), "{transport}");
         all_succeed(&mut pair.left, 0..20);
-        assert!(pair.left.engine.stats().waits[WaitReason::Credits as usize] > 0, "{transport}: it was held back");
+        assert!(pair.left.engine.stats().waits[WaitReason::Credits as usize] > 0, "{transport}: never blocked");
     }
 }
 
-/// A peer takes every message and says each time that it has counted none and has no receive: one message leaves at a
-/// time, when the one before is acknowledged. Then it says that it has two, without a message to acknowledge.
+/// A peer accepts every message, but each acknowledgement reports that no message is complete and no receive is left:
+/// one message leaves at a time, after the previous one is acknowledged. Then the peer advertises credits without
+/// acknowledging anything new.
 #[test]
-fn i20_a_peer_that_counts_nothing_is_asked_for_each_message() {
+fn i20_with_a_peer_that_advertises_no_receives_each_message_is_probed() {
     for transport in TRANSPORTS {
         let mut pair = with_credits(transport);
         let format = pair.left.format;
@@ -216,7 +218,8 @@ fn i20_a_peer_that_counts_nothing_is_asked_for_each_message() {
             acknowledge(&mut pair, message, 0, 0);
         }
         assert_eq!(leaves(&mut pair), 1);
-        // The message that is on its way has the first of six: it is the fifth, and the next five have one each.
+        // The message in flight takes the first of six credits: it is the fifth message, and each of the next five
+        // has one.
         acknowledge(&mut pair, 3, 4, 5);
         assert_eq!(leaves(&mut pair), 5, "{transport}: an acknowledgement of nothing new, with credits");
         all_succeed(&mut pair.left, 0..4);

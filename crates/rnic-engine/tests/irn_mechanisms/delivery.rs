@@ -1,35 +1,39 @@
-//! I-13 to I-15: every packet finds its place alone.
+//! I-13 to I-15: every packet can be placed without the others.
 
 use rnic_wire::{Position, SendTail};
 
 use super::*;
 
-/// What is sent as packets `range` of a Write from the start of the left memory, and what lies where it belongs.
+/// Returns `true` if packet `packet` of a Write from the start of the left memory is in place.
 fn arrived(pair: &Pair, packet: usize) -> bool {
     let (at, len) = (packet * MTU as usize, MTU as usize);
     pair.right.memory[TARGET as usize + at..][..len] == pair.left.memory[at..][..len]
 }
 
-/// 5 of 0..9 is late by 50 us: 6 to 9 lie in the application's memory long before.
+/// Packet 5 of 0..9 is late by 50 us: 6 to 9 are in the application's memory long before it.
 #[test]
-fn i13_out_of_order_data_goes_straight_to_memory() {
+fn i13_out_of_order_data_is_placed_in_memory_immediately() {
     let mut pair = irn();
     pair.wire(|sent| {
         let late = sent.kind == TransmitKind::Request && FIRST.distance_to(sent.packet.psn) == 5;
-        if late || sent.kind == TransmitKind::RequestAgain { Fate::Late(Duration::from_us(50)) } else { Fate::Deliver }
+        if late || sent.kind == TransmitKind::RequestRetransmission {
+            Fate::Late(Duration::from_us(50))
+        } else {
+            Fate::Deliver
+        }
     });
     write(&mut pair, 1, 10);
     pair.run_until(us(6));
     let here: Vec<_> = (0..10).filter(|packet| arrived(&pair, *packet)).collect();
     assert_eq!(here, [0, 1, 2, 3, 4, 6, 7, 8, 9]);
-    assert_eq!(pair.right.info().expected.since(pair.left.info().una), 5, "and yet 5 is expected");
+    assert_eq!(pair.right.info().expected.since(pair.left.info().una), 5, "5 is not the expected packet");
     pair.run();
     assert!(arrived(&pair, 5));
 }
 
-/// The same for a Send, whose place is in the receive request that it names, and for the answer to a Read.
+/// The same for a Send, whose address is in the receive request that it names, and for the response to a Read.
 #[test]
-fn i13_so_do_sends_and_responses() {
+fn i13_out_of_order_sends_and_responses_are_placed_immediately() {
     let mut pair = irn();
     pair.wire(drop_requests(FIRST, &[(0, 0)]));
     pair.right.post_recv(7, &[pair.right.sge(TARGET, 9_000)]);
@@ -48,21 +52,22 @@ fn i13_so_do_sends_and_responses() {
     assert_eq!([0, 1, 2].map(here), [true, false, true]);
 }
 
-/// What is out of order is bounded by the cap, and so is what a NIC must remember: one packet further is not kept.
+/// The cap limits how far packets can be out of order, and so what a NIC must store: a packet beyond that is not
+/// held.
 #[test]
-fn i13_beyond_the_bitmap_nothing_is_kept() {
+fn i13_packets_beyond_the_bitmap_are_not_kept() {
     let mut pair = irn();
     pair.wire(drop_requests(FIRST, &[(0, 0), (0, 1)]));
     write(&mut pair, 1, 500);
     pair.run_until(us(40));
-    assert_eq!(pair.right.engine.stats().packets_early, 109);
+    assert_eq!(pair.right.engine.stats().packets_out_of_order, 109);
     assert_eq!(pair.right.engine.stats().drops[DropReason::OutOfWindow as usize], 0);
     assert!(arrived(&pair, 109) && !arrived(&pair, 110));
 }
 
 /// Every Write packet carries the key, the whole length and its own first address.
 #[test]
-fn i14_every_write_packet_has_its_address() {
+fn i14_every_write_packet_carries_its_address() {
     let mut pair = irn();
     let (sge, remote) = (pair.left.sge(0, 4_500), pair.right.remote(TARGET + 3));
     pair.left.post(1, SendOp::Write { remote, immediate: None }, &[sge]);
@@ -72,21 +77,21 @@ fn i14_every_write_packet_has_its_address() {
         _ => None,
     });
     for (index, reth) in reths.enumerate() {
-        let reth = reth.expect("in every packet");
+        let reth = reth.expect("every packet has a RETH");
         let va = BASE + TARGET + 3 + index as u64 * u64::from(MTU);
         assert_eq!((reth.va, reth.rkey, reth.dma_len), (va, pair.right.key, 4_500));
     }
     assert_eq!(pair.data_of(From::Left, FIRST).len(), 5);
 }
 
-/// So each can be placed alone: the packets of a Write arrive in reverse, and after each one exactly its bytes are
-/// there.
+/// Each packet can therefore be placed alone: the packets of a Write arrive in reverse order, and after each one
+/// exactly its bytes are in place.
 #[test]
-fn i14_packets_arriving_in_reverse_are_each_placed_alone() {
+fn i14_packets_in_reverse_order_are_placed_one_by_one() {
     let mut pair = irn();
     pair.wire(|sent| match sent.kind {
         TransmitKind::Request => Fate::Late(Duration::from_us(10 - FIRST.distance_to(sent.packet.psn) as u64)),
-        TransmitKind::RequestAgain => Fate::Drop,
+        TransmitKind::RequestRetransmission => Fate::Drop,
         _ => Fate::Deliver,
     });
     write(&mut pair, 1, 10);
@@ -99,10 +104,10 @@ fn i14_packets_arriving_in_reverse_are_each_placed_alone() {
     all_succeed(&mut pair.left, [1]);
 }
 
-/// Sends carry the number of their receive request and their place in the message; of a Write with immediate, the
-/// last packet carries the number, and plain Writes take none.
+/// Sends carry the number of their receive request and their offset in the message. The last packet of a Write with
+/// immediate carries that number; plain Writes consume none.
 #[test]
-fn i15_receive_numbers_travel_where_they_are_needed() {
+fn i15_packets_that_consume_receives_carry_receive_numbers() {
     let mut pair = irn();
     (0..3).for_each(|wr_id| pair.right.post_recv(wr_id, &[pair.right.sge(TARGET, 4_000)]));
     let remote = pair.right.remote(TARGET + 10_000);
@@ -117,7 +122,7 @@ fn i15_receive_numbers_travel_where_they_are_needed() {
     for sent in &pair.log {
         match sent.packet.headers {
             Headers::Send { position, tail, placement } => {
-                let placement = placement.expect("in every Send packet");
+                let placement = placement.expect("every Send packet has a placement");
                 sends.push((position, tail, placement.recv_sn.value(), placement.offset.value()));
             }
             Headers::Write { position, immediate, recv_sn, .. } => {
@@ -132,10 +137,10 @@ fn i15_receive_numbers_travel_where_they_are_needed() {
     assert_eq!(writes, [(First, None, None), (Last, None, None), (First, None, None), (Last, Some(5), Some(1))]);
 }
 
-/// Two Sends of four packets; of the first, 1 and 2 are lost, of the second, 4 (its first) and 7 (its last). What
-/// arrives early goes into the right one of three receive requests, at the right place.
+/// Two Sends of four packets; of the first, 1 and 2 are lost, of the second, 4 (its first) and 7 (its last). Packets
+/// that arrive early go into the right one of three receive requests, at the right offset.
 #[test]
-fn i15_two_interleaved_lost_sends_land_in_the_right_buffers() {
+fn i15_two_interleaved_sends_with_losses_are_placed_in_the_right_buffers() {
     let mut pair = irn();
     pair.wire(drop_requests(FIRST, &[(1, 0), (2, 0), (4, 0), (7, 0)]));
     for (wr_id, at) in [(10, TARGET), (11, TARGET + 20_000), (12, TARGET + 40_000)] {
@@ -154,16 +159,16 @@ fn i15_two_interleaved_lost_sends_land_in_the_right_buffers() {
     all_succeed(&mut pair.left, 1..4);
 }
 
-/// Past the edge: the second Send arrives before a receive for it is posted. It is not kept; when its turn comes and
-/// there is still none, the receiver is not ready.
+/// Beyond the limit: the second Send arrives before a receive for it is posted. It is not held; when its turn comes
+/// and there is still no receive, the receiver sends an RNR NACK.
 #[test]
-fn i15_an_early_send_without_a_receive_is_not_kept() {
+fn i15_an_out_of_order_send_without_a_receive_is_not_kept() {
     let mut pair = irn();
     pair.wire(drop_requests(FIRST, &[(0, 0)]));
     pair.right.post_recv(10, &[pair.right.sge(TARGET, 100)]);
     (0..2).for_each(|wr_id| pair.left.post(wr_id, SendOp::Send { immediate: None }, &[pair.left.sge(0, 100)]));
     pair.run_until(us(400));
-    assert_eq!(pair.right.engine.stats().packets_early, 0);
+    assert_eq!(pair.right.engine.stats().packets_out_of_order, 0);
     assert!(pair.right.engine.stats().rnr_naks_sent > 0);
     pair.right.post_recv(11, &[pair.right.sge(TARGET + 1_000, 100)]);
     pair.run();

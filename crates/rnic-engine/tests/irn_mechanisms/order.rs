@@ -1,9 +1,9 @@
-//! I-16 to I-18 and I-20: what happens in order although packets do not arrive in order.
+//! I-16 to I-18 and I-20: effects that happen in order although packets arrive out of order.
 
 use super::*;
 
-/// A packet of the Write is late by 50 us (and so are its repairs), the Read behind it is not. The Read waits in its
-/// slot and returns what was written.
+/// A packet of the Write is late by 50 us (and so are its repairs), the Read after it is not. The Read waits in its
+/// slot and returns the written data.
 #[test]
 fn i16_a_read_after_a_delayed_write_returns_the_new_data() {
     let mut pair = irn();
@@ -15,15 +15,15 @@ fn i16_a_read_after_a_delayed_write_returns_the_new_data() {
     let (sge, remote) = (pair.left.sge(700_000, 3 * MTU), pair.right.remote(TARGET));
     pair.left.post(2, SendOp::Read { remote }, &[sge]);
     pair.run_until(us(54));
-    assert_eq!(pair.data_of(From::Right, FIRST), [], "nothing is executed before 55 us");
+    assert_eq!(pair.data_of(From::Right, FIRST), [], "a request is executed before 55 us");
     pair.run();
     all_succeed(&mut pair.left, [1, 2]);
     assert_eq!(pair.left.memory[700_000..703_072], pair.left.memory[..3_072]);
 }
 
-/// An atomic is not run early either, and once when its turn has come; a second one behind it follows.
+/// An atomic is not executed early either; it is executed once, when its turn comes, and the second one after it.
 #[test]
-fn i16_early_atomics_wait_for_everything_before_them() {
+fn i16_out_of_order_atomics_wait_for_all_earlier_requests() {
     let mut pair = irn();
     pair.wire(drop_requests(FIRST, &[(0, 0)]));
     let remote = pair.right.remote(TARGET);
@@ -38,9 +38,10 @@ fn i16_early_atomics_wait_for_everything_before_them() {
     assert_eq!(found, [1_000u64, 1_001, 7].map(u64::to_ne_bytes));
 }
 
-/// Each read and atomic names its slot of the Read WQE buffer, in the order of posting, across other requests.
+/// Each read and atomic names its slot of the Read WQE buffer, in the order of posting; other requests in between
+/// take no slot.
 #[test]
-fn i16_reads_and_atomics_are_counted_apart_from_other_requests() {
+fn i16_reads_and_atomics_are_numbered_separately_from_other_requests() {
     let mut pair = irn();
     for round in 0..3 {
         write(&mut pair, round * 3, 1);
@@ -53,15 +54,15 @@ fn i16_reads_and_atomics_are_counted_apart_from_other_requests() {
         Headers::ReadRequest { read_sn, .. } | Headers::AtomicRequest { read_sn, .. } => Some(read_sn),
         _ => None,
     });
-    let names: Vec<_> = names.map(|sn| sn.expect("in every one").value()).collect();
+    let names: Vec<_> = names.map(|sn| sn.expect("every request has one").value()).collect();
     assert_eq!(names, [0, 1, 2, 3, 4, 5]);
     all_succeed(&mut pair.left, 0..9);
 }
 
-/// Acknowledgements carry the number of messages completed. Three Writes of two packets; the very first packet is
-/// lost: no message counts until it is here, then all do at once.
+/// Acknowledgements carry the number of completed messages. Of three Writes of two packets, the very first packet is
+/// lost: no message counts until it arrives, then all of them count.
 #[test]
-fn i17_the_message_count_never_runs_ahead_of_contiguous_data() {
+fn i17_the_message_count_never_exceeds_the_contiguous_messages() {
     let mut pair = irn();
     pair.wire(drop_requests(FIRST, &[(0, 0)]));
     (1..4).for_each(|wr_id| write(&mut pair, wr_id, 2));
@@ -74,8 +75,8 @@ fn i17_the_message_count_never_runs_ahead_of_contiguous_data() {
     all_succeed(&mut pair.left, 1..4);
 }
 
-/// The second of three Sends misses a packet: the first one completes at both ends, the third, complete in memory, at
-/// neither, until the second does.
+/// The second of three Sends misses a packet: the first one completes at both ends; the third, although complete in
+/// memory, completes at neither end before the second.
 #[test]
 fn i17_completions_wait_for_contiguous_data_at_both_ends() {
     let mut pair = irn();
@@ -89,17 +90,17 @@ fn i17_completions_wait_for_contiguous_data_at_both_ends() {
     all_succeed(&mut pair.left, [0]);
     all_succeed(&mut pair.right, [10]);
     assert_eq!(pair.right.info().msn, 1);
-    assert_eq!(pair.right.memory[510_000..512_048], pair.left.memory[10_000..12_048], "the third one is here");
+    assert_eq!(pair.right.memory[510_000..512_048], pair.left.memory[10_000..12_048], "the third is not placed");
     pair.run();
     all_succeed(&mut pair.left, [1, 2]);
     all_succeed(&mut pair.right, [11, 12]);
     assert_eq!(pair.right.info().msn, 3);
 }
 
-/// The last packet of a Send, with the immediate, arrives first. The completion comes when the others are here, with
-/// what that packet brought.
+/// The last packet of a Send, with the immediate data, arrives first. The completion is reported when the other
+/// packets have arrived, with that immediate data.
 #[test]
-fn i18_the_last_packet_first() {
+fn i18_a_last_packet_that_arrives_first_completes_its_message_when_the_others_arrive() {
     let mut pair = irn();
     pair.wire(|sent| {
         let late = sent.from == From::Left && FIRST.distance_to(sent.packet.psn) < 2;
@@ -112,7 +113,7 @@ fn i18_the_last_packet_first() {
         sges: &[pair.left.sge(0, 2_500)],
         flags: SendFlags::SIGNALED | SendFlags::SOLICITED,
     };
-    pair.left.engine.post_send(pair.left.qpn, &request).expect("room");
+    pair.left.engine.post_send(pair.left.qpn, &request).expect("the queue is not full");
     pair.run_until(us(34));
     assert_eq!(pair.right.completions(), []);
     pair.run_until(us(35));
@@ -122,10 +123,10 @@ fn i18_the_last_packet_first() {
     assert_eq!(completion.flags, WcFlags::WITH_IMM | WcFlags::SOLICITED);
 }
 
-/// Write with immediate, Send, Write with immediate: the parked completions of the later ones come out in order, none
-/// before its turn.
+/// Write with immediate, Send, Write with immediate: the held completions of the later ones are reported in order,
+/// none before its turn.
 #[test]
-fn i18_parked_completions_come_out_in_order() {
+fn i18_held_completions_are_reported_in_order() {
     let mut pair = irn();
     pair.wire(drop_requests(FIRST, &[(0, 0), (2, 0)]));
     (0..3).for_each(|wr_id| pair.right.post_recv(10 + wr_id, &[pair.right.sge(TARGET + wr_id * 5_000, 5_000)]));
@@ -142,10 +143,10 @@ fn i18_parked_completions_come_out_in_order() {
     all_succeed(&mut pair.left, 1..4);
 }
 
-/// Sends into a shared receive queue, with losses: receives are used in the order in which they were posted, and an
-/// early Send claims those before it too.
+/// Sends into a shared receive queue, with losses: receives are used in the order in which they were posted, and a
+/// Send that arrives early reserves the receives of the Sends before it too.
 #[test]
-fn i20_a_shared_receive_queue_is_used_in_order() {
+fn i20_receives_of_a_shared_receive_queue_are_used_in_order() {
     let mut setup = Setup::new("irn", &[]);
     setup.srq = Some(16);
     let mut pair = Pair::new(&setup);
@@ -153,7 +154,7 @@ fn i20_a_shared_receive_queue_is_used_in_order() {
     for wr_id in 0..6 {
         let sge = pair.right.sge(TARGET + wr_id * 1_000, 1_000);
         let request = RecvRequest { wr_id, sges: &[sge] };
-        pair.right.engine.objects_mut().post_srq_recv(pair.right.srq.expect("made with one"), &request).expect("room");
+        pair.right.engine.objects_mut().post_srq_recv(pair.right.srq.expect("it exists"), &request).expect("not full");
     }
     for wr_id in 0..6 {
         pair.left.post(wr_id, SendOp::Send { immediate: Some(wr_id as u32) }, &[pair.left.sge(wr_id * 1_000, 500)]);
@@ -166,10 +167,10 @@ fn i20_a_shared_receive_queue_is_used_in_order() {
     }
 }
 
-/// A Send with invalidate arrives before a Write that uses the key: the key is good until the Send's turn has come,
-/// and dead then.
+/// A Send with invalidate arrives before a Write that uses the key: the key is valid until the Send's turn has come,
+/// and invalid afterwards.
 #[test]
-fn i20_send_with_invalidate_takes_the_key_in_its_turn() {
+fn i20_send_with_invalidate_invalidates_the_key_in_order() {
     let mut pair = irn();
     pair.wire(drop_requests(FIRST, &[(0, 0)]));
     let region = MemoryRegion {
@@ -194,5 +195,5 @@ fn i20_send_with_invalidate_takes_the_key_in_its_turn() {
     assert_eq!(pair.right.memory[800_000..801_000], pair.left.memory[..1_000]);
     pair.left.post(3, SendOp::Write { remote, immediate: None }, &[pair.left.sge(0, 1_000)]);
     pair.run();
-    assert_eq!(pair.left.statuses(), [(3, WcStatus::RemoteAccess)], "the key is gone");
+    assert_eq!(pair.left.statuses(), [(3, WcStatus::RemoteAccess)], "the key is still valid");
 }

@@ -1,11 +1,11 @@
-//! I-11, I-12, I-19: reads and atomics, and the sequence space of their own that responses have.
+//! I-11, I-12, I-19: reads and atomics, and the separate sequence space of responses.
 
 use super::*;
 
-/// Left reads ten packets; responses 3 and 7 are lost. The requester acknowledges every response packet it gets,
-/// names what it misses, and the data source sends again just that. The request is not repeated.
+/// Left reads ten packets; responses 3 and 7 are lost. The requester acknowledges every response packet it receives
+/// and names the missing ones, and the responder retransmits only those. The request is not repeated.
 #[test]
-fn i11_lost_responses_are_repaired_by_the_data_source() {
+fn i11_lost_responses_are_retransmitted_by_the_responder() {
     let mut pair = irn();
     pair.wire(drop_data(From::Right, FIRST, &[(3, 0), (7, 0)]));
     read(&mut pair, 1, 10);
@@ -21,7 +21,7 @@ fn i11_lost_responses_are_repaired_by_the_data_source() {
 /// The requester's acknowledgements are all lost for 200 us: the responder, not the requester, times out, and repeats
 /// the responses.
 #[test]
-fn i11_the_responder_runs_the_timeout() {
+fn i11_the_responder_times_out_when_acknowledgements_are_lost() {
     let mut pair = irn();
     pair.wire(|sent| {
         let killed = matches!(sent.packet.headers, Headers::ReadAck { .. }) && sent.at < us(200);
@@ -35,9 +35,9 @@ fn i11_the_responder_runs_the_timeout() {
     assert_eq!(pair.data_of(From::Left, FIRST), [(0, false)]);
 }
 
-/// Past the edge: the request itself is lost. That is the requester's to repair, after its own timeout.
+/// Beyond the limit: the request itself is lost. The requester repairs that, after its own timeout.
 #[test]
-fn i11_a_lost_request_is_repaired_by_the_requester() {
+fn i11_a_lost_request_is_retransmitted_by_the_requester() {
     let mut pair = irn();
     pair.wire(drop_requests(FIRST, &[(0, 0)]));
     read(&mut pair, 1, 10);
@@ -59,9 +59,9 @@ fn i11_every_response_is_acknowledged() {
     }
 }
 
-/// Past the edge: more responses at once than acknowledgements can wait for the wire.
+/// Beyond the limit: more responses arrive at the same time than acknowledgements can be queued.
 #[test]
-fn i11_acknowledgements_of_responses_that_do_not_fit_are_folded() {
+fn i11_response_acknowledgements_beyond_the_queue_are_merged() {
     let mut setup = Setup::new("irn", &[("cap_packets", "0")]);
     (setup.reads, setup.mtu) = (128, 256);
     let mut pair = Pair::new(&setup);
@@ -86,10 +86,10 @@ fn word(memory: &[u8], at: usize) -> u64 {
     u64::from_ne_bytes(memory[at..at + 8].try_into().expect("eight bytes"))
 }
 
-/// The response to an atomic is lost: the responder repeats it after its timeout, with the same value. The atomic
-/// runs once.
+/// The response to an atomic is lost: the responder repeats it after its timeout, with the same value. The atomic is
+/// executed once.
 #[test]
-fn i12_a_lost_atomic_response_is_repeated_and_the_atomic_is_not() {
+fn i12_a_lost_atomic_response_is_retransmitted_and_the_atomic_executed_once() {
     let mut pair = irn();
     pair.wire(drop_data(From::Right, FIRST, &[(0, 0), (0, 1)]));
     let before = word(&pair.right.memory, 800);
@@ -102,10 +102,10 @@ fn i12_a_lost_atomic_response_is_repeated_and_the_atomic_is_not() {
     all_succeed(&mut pair.left, [0]);
 }
 
-/// The request arrives, its acknowledgement and the response do not: the repeated request is a duplicate and adds
-/// nothing.
+/// The request arrives, its acknowledgement and the response do not: the repeated request is a duplicate and is not
+/// executed again.
 #[test]
-fn i12_a_repeated_atomic_request_runs_nothing_again() {
+fn i12_a_retransmitted_atomic_request_is_not_executed_again() {
     let mut pair = irn();
     let deaf = us(150);
     pair.wire(move |sent| if sent.from == From::Right && sent.at < deaf { Fate::Drop } else { Fate::Deliver });
@@ -119,9 +119,10 @@ fn i12_a_repeated_atomic_request_runs_nothing_again() {
     all_succeed(&mut pair.left, 0..3);
 }
 
-/// Requests are numbered by sPSN, one each, whatever their answers take; responses by rPSN, one after the other.
+/// Requests are numbered by sPSN, one number each, however many packets their responses take; response packets are
+/// numbered consecutively by rPSN.
 #[test]
-fn i19_requests_and_responses_are_numbered_apart() {
+fn i19_requests_and_responses_have_separate_sequence_numbers() {
     let mut pair = irn();
     write(&mut pair, 1, 2);
     read(&mut pair, 2, 3);
@@ -137,10 +138,10 @@ fn i19_requests_and_responses_are_numbered_apart() {
     all_succeed(&mut pair.left, 1..5);
 }
 
-/// The loss of responses says nothing about requests: none is repeated, and Writes posted after the Read are
-/// acknowledged meanwhile.
+/// The loss of responses does not affect requests: none is repeated, and Writes posted after the Read are
+/// acknowledged in the meantime.
 #[test]
-fn i19_loss_of_responses_does_not_repeat_requests() {
+fn i19_lost_responses_do_not_retransmit_requests() {
     let mut pair = irn();
     pair.wire(drop_data(From::Right, FIRST, &[(0, 0), (1, 0), (2, 0), (0, 1)]));
     read(&mut pair, 1, 3);
@@ -148,16 +149,16 @@ fn i19_loss_of_responses_does_not_repeat_requests() {
     pair.run_until(us(50));
     let info = pair.left.info();
     assert_eq!(info.una, info.next, "all requests are acknowledged");
-    assert_eq!(pair.left.completions(), [], "but the Read comes first");
+    assert_eq!(pair.left.completions(), [], "a Write completes before the Read");
     pair.run();
     assert_eq!(pair.resent(From::Left, FIRST), []);
     assert!(pair.resent(From::Right, FIRST).len() >= 4);
     all_succeed(&mut pair.left, [1, 2]);
 }
 
-/// And the other way round: lost requests do not hold back the responses of earlier ones.
+/// Conversely, lost requests do not delay the responses of earlier ones.
 #[test]
-fn i19_loss_of_requests_does_not_stop_responses() {
+fn i19_lost_requests_do_not_delay_responses() {
     let mut pair = irn();
     let all: Vec<_> = (1..20).flat_map(|seq| [(seq, 0), (seq, 1)]).collect();
     pair.wire(drop_requests(FIRST, &all));

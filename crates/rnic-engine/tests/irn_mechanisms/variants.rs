@@ -2,9 +2,9 @@
 
 use super::*;
 
-/// 5 of 0..9 is lost. Go-back-N: 6 to 9 are dropped, the gap is reported once, everything from 5 on is sent again.
+/// 5 of 0..9 is lost. Go-back-N: 6 to 9 are dropped, the gap is reported once, everything from 5 on is retransmitted.
 #[test]
-fn go_back_n_repeats_everything_behind_the_loss() {
+fn go_back_n_retransmits_everything_from_the_loss_on() {
     let mut pair = irn_with(&[("recovery", "go-back-n")]);
     pair.wire(drop_requests(FIRST, &[(5, 0)]));
     write(&mut pair, 1, 10);
@@ -15,10 +15,10 @@ fn go_back_n_repeats_everything_behind_the_loss() {
     all_succeed(&mut pair.left, [1]);
 }
 
-/// It keeps IRN's split spaces and per-packet acknowledgements: a lost response is the data source's to repair, by
-/// going back.
+/// Go-back-N retains IRN's separate sequence spaces and per-packet acknowledgements: the responder repairs a lost
+/// response, by going back.
 #[test]
-fn go_back_n_repairs_responses_at_the_source() {
+fn go_back_n_responses_are_retransmitted_by_the_responder() {
     let mut pair = irn_with(&[("recovery", "go-back-n")]);
     pair.wire(drop_data(From::Right, FIRST, &[(2, 0)]));
     read(&mut pair, 1, 5);
@@ -28,9 +28,9 @@ fn go_back_n_repairs_responses_at_the_source() {
     all_succeed(&mut pair.left, [1]);
 }
 
-/// And the cap of a bandwidth-delay product.
+/// Go-back-N also retains the cap of one bandwidth-delay product.
 #[test]
-fn go_back_n_keeps_the_cap() {
+fn go_back_n_respects_the_cap() {
     let mut pair = irn_with(&[("recovery", "go-back-n")]);
     write(&mut pair, 1, 300);
     pair.run_until(us(9));
@@ -39,10 +39,10 @@ fn go_back_n_keeps_the_cap() {
     all_succeed(&mut pair.left, [1]);
 }
 
-/// 3, 5 and 8 of 0..9 are lost. Without a bitmap the sender repairs one hole a round trip: the one that each
-/// cumulative acknowledgement stops at. With it, all in one.
+/// 3, 5 and 8 of 0..9 are lost. Without a bitmap the sender repairs one hole per round trip: the one at which each
+/// cumulative acknowledgement stops. With a bitmap it repairs all in one round trip.
 #[test]
-fn without_a_bitmap_each_hole_takes_a_round_trip() {
+fn without_a_bitmap_each_gap_takes_a_round_trip() {
     let losses = [(3, 0), (5, 0), (8, 0)];
     let mut pair = irn_with(&[("sack_bitmap", "false")]);
     pair.wire(drop_requests(FIRST, &losses));
@@ -58,8 +58,8 @@ fn without_a_bitmap_each_hole_takes_a_round_trip() {
     assert_eq!(pair.resent_at(From::Left, FIRST), [(10, 3), (10, 5), (10, 8)]);
 }
 
-/// Without BDP-FC nothing but the widest bitmap bounds the packets in flight: a thousand leave at once, and a loss
-/// among them is still repaired selectively.
+/// Without BDP-FC only the widest bitmap bounds the packets in flight: a thousand are sent together, and a loss among
+/// them is still repaired selectively.
 #[test]
 fn without_the_cap_in_flight_exceeds_128() {
     let mut pair = irn_with(&[("cap_packets", "0")]);
@@ -75,7 +75,7 @@ fn without_the_cap_in_flight_exceeds_128() {
 }
 
 /// The tail of a burst is lost. The static high timeout is 320 us; computed from round trips of 10 us it is below
-/// RTO_low, which then decides alone.
+/// RTO_low, so that RTO_low applies.
 #[test]
 fn dynamic_timeout_is_short_where_round_trips_are_short() {
     let lost: Vec<_> = (45..50).map(|seq| (seq, 0)).collect();
@@ -92,8 +92,8 @@ fn slow_wire(pair: &mut Pair, late: Duration) {
     pair.wire(move |sent| if sent.from == From::Left { Fate::Late(late) } else { Fate::Deliver });
 }
 
-/// A round trip of 310 us teaches: RFC 6298 makes 310 us + 4 * 155 us = 930 us of it. When round trips then grow to
-/// 510 us, the static timeout of 320 us sends packets again that are merely slow; the computed one waits.
+/// A round trip of 310 us is measured: RFC 6298 derives 310 us + 4 * 155 us = 930 us from it. When round trips then
+/// grow to 510 us, the static timeout of 320 us retransmits packets that are merely late; the computed one waits.
 #[test]
 fn dynamic_timeout_is_long_where_round_trips_are_long() {
     for (dynamic, resent) in [("false", true), ("true", false)] {
@@ -110,9 +110,9 @@ fn dynamic_timeout_is_long_where_round_trips_are_long() {
     }
 }
 
-/// What it learns it also waits, when a packet is really lost.
+/// The computed timeout is also the time that it waits when a packet is really lost.
 #[test]
-fn dynamic_timeout_is_what_the_round_trips_say() {
+fn dynamic_timeout_is_computed_from_round_trips() {
     let mut pair = irn_with(&[("dynamic_rto", "true"), ("rto_low_packets", "0")]);
     slow_wire(&mut pair, Duration::from_us(300));
     write(&mut pair, 1, 1);
@@ -124,10 +124,10 @@ fn dynamic_timeout_is_what_the_round_trips_say() {
     assert_eq!(pair.resent_at(From::Left, FIRST), [(lost_at + 930, 1)]);
 }
 
-/// Karn's rule: the answer to a packet that was sent twice may belong to either. After 930 us and a repair on a fast
-/// wire the estimate is what it was, however often that happens.
+/// Karn's rule: the acknowledgement of a packet that was sent twice may belong to either transmission. After 930 us
+/// and a repair on a fast wire the estimate is unchanged, however often that happens.
 #[test]
-fn dynamic_timeout_learns_nothing_from_repairs() {
+fn dynamic_timeout_ignores_retransmitted_packets() {
     let mut pair = irn_with(&[("dynamic_rto", "true"), ("rto_low_packets", "0")]);
     slow_wire(&mut pair, Duration::from_us(300));
     write(&mut pair, 0, 1);
@@ -141,9 +141,9 @@ fn dynamic_timeout_learns_nothing_from_repairs() {
     }
 }
 
-/// Section 7: recovery begins only at the third NACK. A packet that two others overtake is not taken for lost.
+/// Section 7: recovery begins only at the third NACK. A packet that two others overtake is not treated as lost.
 #[test]
-fn i28_reordering_below_the_threshold_repeats_nothing() {
+fn i28_reordering_below_the_threshold_retransmits_nothing() {
     for (overtaken_by, resent) in [(1, 0), (2, 0), (3, 1)] {
         let mut pair = irn_with(&[("nack_threshold", "3")]);
         pair.wire(move |sent| {
@@ -152,7 +152,7 @@ fn i28_reordering_below_the_threshold_repeats_nothing() {
         });
         write(&mut pair, 1, 10);
         pair.run();
-        assert_eq!(pair.nacks_of(From::Right, FIRST).len(), overtaken_by as usize, "the receiver reports as ever");
+        assert_eq!(pair.nacks_of(From::Right, FIRST).len(), overtaken_by as usize, "wrong number of NACKs");
         assert_eq!(pair.resent(From::Left, FIRST).len(), resent, "overtaken by {overtaken_by}");
         all_succeed(&mut pair.left, [1]);
     }
@@ -166,8 +166,8 @@ fn i28_reordering_below_the_threshold_repeats_nothing() {
     assert_eq!(pair.resent(From::Left, FIRST), [8], "the default threshold is one");
 }
 
-/// A real loss with fewer packets behind it than the threshold is left to the timer; the same loss with enough behind
-/// it is not.
+/// A real loss with fewer packets after it than the threshold is repaired by the timer; the same loss with enough
+/// packets after it is not.
 #[test]
 fn i28_a_loss_near_the_end_waits_for_the_timer() {
     let mut pair = irn_with(&[("nack_threshold", "3")]);
@@ -182,10 +182,10 @@ fn i28_a_loss_near_the_end_waits_for_the_timer() {
     assert_eq!(pair.resent_at(From::Left, FIRST), [(10, 6)]);
 }
 
-/// With spraying, every packet takes its own path; the threshold is what makes that legal, and packets that merely
-/// overtake each other by less than it are not repeated.
+/// With spraying, every packet takes its own path; the threshold makes that permissible, and packets that overtake
+/// each other by less than it are not repeated.
 #[test]
-fn i28_spraying_needs_the_threshold() {
+fn i28_with_spraying_and_the_threshold_nothing_is_retransmitted() {
     let refused = rnic_transports::select("irn", [("paths", "spray")]);
     assert!(refused.is_err());
     let mut pair = irn_with(&[("paths", "spray"), ("nack_threshold", "8")]);

@@ -12,7 +12,8 @@ fn mark(sent: &Sent, indices: &[i64]) -> Fate {
     if sent.kind == TransmitKind::Request && indices.contains(&index) { Fate::Marked } else { Fate::Deliver }
 }
 
-/// Each acknowledgement says whether its own packet was marked, and none does where nobody listens.
+/// Each acknowledgement echoes whether its own packet was marked; with a congestion control that does not use marks,
+/// none does.
 #[test]
 fn dctcp_acknowledgements_echo_the_marks_of_their_packets() {
     for (control, echoes) in [("dctcp", true), ("dcqcn", false), ("aimd", false)] {
@@ -33,9 +34,9 @@ fn dctcp_acknowledgements_echo_the_marks_of_their_packets() {
     }
 }
 
-/// An early packet's NACK echoes its mark too, and so do acknowledgements of responses.
+/// The NACK for an out-of-order packet echoes its mark too, and so do acknowledgements of responses.
 #[test]
-fn dctcp_nacks_and_read_acknowledgements_echo_too() {
+fn dctcp_nacks_and_read_acknowledgements_echo_marks() {
     let mut pair = irn_with(&[("control", "dctcp")]);
     pair.wire(|sent| {
         let lost = sent.kind == TransmitKind::Request && sent.packet.psn == FIRST.plus(2);
@@ -55,9 +56,9 @@ fn dctcp_nacks_and_read_acknowledgements_echo_too() {
     assert_eq!(pair.log.iter().filter(is_echo).count(), 6);
 }
 
-/// Where a message draws one acknowledgement, it speaks for all its packets.
+/// Where a message draws one acknowledgement, that acknowledgement echoes the marks of all its packets.
 #[test]
-fn folded_acknowledgements_echo_for_all() {
+fn a_merged_acknowledgement_echoes_the_marks_of_all_its_packets() {
     let mut pair = Pair::new(&Setup::new("roce-gbn", &[("control", "dctcp")]));
     pair.wire(|sent| mark(sent, &[3]));
     write(&mut pair, 1, 10);
@@ -65,13 +66,14 @@ fn folded_acknowledgements_echo_for_all() {
     assert_eq!(acks(&pair), [(9, true)]);
     write(&mut pair, 2, 2);
     pair.run();
-    assert_eq!(acks(&pair)[1..], [(11, false)], "once");
+    assert_eq!(acks(&pair)[1..], [(11, false)], "echoed twice");
 }
 
-/// 100 packets in flight, one lost: 50 may be in the network from then on. What is known to have arrived, or to be lost
-/// and not yet sent again, is not in it: so the repair leaves at once, and nothing new before the count has fallen.
+/// 100 packets in flight, one lost: from then on 50 may be in the network. A packet that is known to have arrived, or
+/// to be lost and not yet retransmitted, does not count: so the repair leaves immediately, and no new packet before
+/// the count has fallen.
 #[test]
-fn aimd_half_the_window_after_a_loss_and_growth_by_a_packet_a_round_trip() {
+fn aimd_halves_the_window_after_a_loss_and_grows_by_one_packet_per_round_trip() {
     let mut pair = irn_with(&[("control", "aimd"), ("cap_packets", "100")]);
     pair.wire(drop_requests(FIRST, &[(10, 0)]));
     write(&mut pair, 1, 400);
@@ -84,16 +86,16 @@ fn aimd_half_the_window_after_a_loss_and_growth_by_a_packet_a_round_trip() {
     assert_eq!(sent_at(0, 1), 100);
     assert_eq!(sent_at(10, 11), 10, "the first ten acknowledgements open the cap, then comes the NACK");
     assert!(pair.left.engine.stats().waits[WaitReason::Window as usize] > 0);
-    // The wire takes any number of packets at once: each round trip carries a window, from 50 on.
+    // The wire takes any number of packets at the same time: each round trip carries one window, from 50 on.
     let rounds: Vec<_> = (3..6).map(|round| sent_at(round * 10, round * 10 + 10)).collect();
     assert!(rounds.iter().all(|packets| (48..=54).contains(packets)), "{rounds:?}");
     all_succeed(&mut pair.left, [1]);
 }
 
-/// A window smaller than what must be repaired lets the repairs out one by one, and the oldest always: no burst of
-/// everything that was lost, and no deadlock.
+/// A window smaller than the number of lost packets releases the repairs one by one, and always the oldest: no burst
+/// of all lost packets, and no deadlock.
 #[test]
-fn repairs_keep_to_the_window_but_the_oldest_always_leaves() {
+fn retransmissions_are_limited_by_the_window_except_the_oldest() {
     let mut pair = irn_with(&[("control", "new-reno"), ("initial_window", "20"), ("recovery", "irn")]);
     let lost: Vec<_> = (0..19).map(|index| (index, 0)).collect();
     pair.wire(drop_requests(FIRST, &lost));
@@ -102,20 +104,20 @@ fn repairs_keep_to_the_window_but_the_oldest_always_leaves() {
     let repairs = pair.resent_at(From::Left, FIRST);
     assert_eq!(repairs.iter().map(|(_, index)| *index).collect::<Vec<_>>(), (0..19).collect::<Vec<_>>());
     let at_once = repairs.iter().filter(|(at, _)| *at == repairs[0].0).count();
-    assert_eq!(at_once, 10, "half of twenty");
+    assert_eq!(at_once, 10, "not half of twenty packets");
     all_succeed(&mut pair.left, [1]);
 }
 
-/// The least time between two data packets of the last few, in nanoseconds.
+/// Returns the smallest time between two of the last `packets` data packets, in nanoseconds.
 fn last_gap_ns(pair: &Pair, packets: usize) -> u64 {
     let sent: Vec<_> = pair.log.iter().filter(|sent| sent.from == From::Left).map(|sent| sent.at).collect();
     let last = &sent[sent.len() - packets..];
-    last.windows(2).map(|pair| pair[1].since(pair[0]).as_ns()).min().expect("several")
+    last.windows(2).map(|pair| pair[1].since(pair[0]).as_ns()).min().expect("two or more packets")
 }
 
 /// Round trips above T_high cut Timely's rate; packets are then spaced.
 #[test]
-fn timely_slows_down_when_round_trips_grow() {
+fn timely_reduces_the_rate_when_round_trips_grow() {
     // 1102 bytes on the link at 100 Gbit/s are 88 ns.
     for (late, gaps) in [(0, 88..=89), (900, 120..=1_000)] {
         let options = [("control", "timely"), ("rto_low", "5ms"), ("rto_high", "5ms")];
@@ -133,8 +135,8 @@ fn timely_slows_down_when_round_trips_grow() {
     }
 }
 
-/// Where not every packet is acknowledged, the packet timed is one that asks: else the wait for the next that does
-/// would count as delay in the network.
+/// Where not every packet is acknowledged, the timed packet is one with the acknowledge request bit: otherwise the
+/// wait for the next acknowledged packet would count as network delay.
 #[test]
 fn timely_round_trips_do_not_include_the_wait_for_an_acknowledgement() {
     let mut pair = Pair::new(&Setup::new("roce-gbn", &[("control", "timely"), ("rto", "0"), ("rate_min", "10Mbps")]));

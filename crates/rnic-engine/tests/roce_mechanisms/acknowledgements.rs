@@ -1,10 +1,10 @@
-//! When the responder acknowledges, and what the requester makes of it.
+//! When the responder acknowledges, and how the requester processes that.
 
 use rnic_wire::Syndrome;
 
 use super::*;
 
-/// Acknowledgements of the right side as (PSN offset, MSN).
+/// Returns the acknowledgements of the right side as (PSN offset, MSN).
 fn acks(pair: &Pair) -> Vec<(i64, u32)> {
     let entry = |sent: &Sent| match sent.packet.headers {
         Headers::Ack { aeth, .. } if sent.from == From::Right && aeth.syndrome == Syndrome::ACK => {
@@ -15,9 +15,9 @@ fn acks(pair: &Pair) -> Vec<(i64, u32)> {
     pair.log.iter().filter_map(entry).collect()
 }
 
-/// One at the end of each message; in a long one, one every 64 packets.
+/// One acknowledgement at the end of each message; in a long message, one every 64 packets.
 #[test]
-fn acknowledgements_come_when_asked_for() {
+fn acknowledgements_are_sent_when_requested() {
     for (packets, expected) in [(1, vec![0]), (63, vec![62]), (64, vec![63]), (65, vec![63, 64])] {
         let mut pair = roce();
         write(&mut pair, 1, packets);
@@ -34,7 +34,7 @@ fn acknowledgements_come_when_asked_for() {
     assert_eq!(acks(&pair), [(6, 0), (13, 0), (19, 1)]);
 }
 
-/// Messages that are taken in together are acknowledged together: one acknowledgement says it all.
+/// Messages that arrive together are acknowledged together, with one acknowledgement.
 #[test]
 fn acknowledgements_are_coalesced() {
     let mut pair = roce();
@@ -43,14 +43,14 @@ fn acknowledgements_are_coalesced() {
     pair.run();
     assert_eq!(acks(&pair), [(19, 20)]);
     all_succeed(&mut pair.left, 0..20);
-    // One by one, each gets its own.
+    // Messages that arrive one by one get one acknowledgement each.
     let mut pair = roce();
     (0..20).for_each(|wr_id| write(&mut pair, wr_id, 1));
     pair.run();
     assert_eq!(acks(&pair).len(), 20);
 }
 
-/// A lost acknowledgement: what was acknowledged by it is covered by the next one.
+/// Packets whose acknowledgement is lost are covered by the next one.
 #[test]
 fn a_later_acknowledgement_covers_a_lost_one() {
     let mut pair = roce();
@@ -80,7 +80,7 @@ fn duplicates_are_acknowledged_again() {
 
 /// A duplicated Send or Write with immediate consumes no second receive.
 #[test]
-fn duplicates_consume_nothing() {
+fn duplicates_consume_no_receive() {
     let mut pair = roce();
     pair.wire(|_| Fate::Twice);
     (0..4).for_each(|wr_id| pair.right.post_recv(10 + wr_id, &[pair.right.sge(TARGET, 3_000)]));
@@ -92,10 +92,10 @@ fn duplicates_consume_nothing() {
     all_succeed(&mut pair.right, 10..12);
 }
 
-/// Write, Read of five packets, Write, taken in together: the responses leave before the acknowledgement of the Write
-/// behind them. The other order would tell the requester that they are lost.
+/// Write, Read of five packets, Write, arriving together: the responses leave before the acknowledgement of the
+/// second Write. The other order would tell the requester that they are lost.
 #[test]
-fn responses_leave_before_the_acknowledgement_of_what_follows() {
+fn responses_are_sent_before_the_acknowledgement_of_later_requests() {
     for batch in [true, false] {
         let mut pair = roce();
         pair.batch = batch;
@@ -107,14 +107,14 @@ fn responses_leave_before_the_acknowledgement_of_what_follows() {
         let order: Vec<_> = from_right.map(|sent| FIRST.distance_to(sent.packet.psn)).collect();
         let expected: &[i64] = if batch { &[1, 2, 3, 4, 5, 6] } else { &[0, 1, 2, 3, 4, 5, 6] };
         assert_eq!(order, expected);
-        assert_eq!(pair.resent(From::Left, FIRST), [], "nothing is taken for lost");
+        assert_eq!(pair.resent(From::Left, FIRST), [], "a packet is treated as lost");
         all_succeed(&mut pair.left, 1..4);
     }
 }
 
-/// A response acknowledges everything before it: the Write's own acknowledgement is lost and not missed.
+/// A response acknowledges everything before it: the Write's own acknowledgement is lost, which does no harm.
 #[test]
-fn a_response_acknowledges_what_was_asked_before() {
+fn a_response_acknowledges_all_earlier_requests() {
     let mut pair = roce();
     pair.wire(|sent| if sent.kind == TransmitKind::Ack { Fate::Drop } else { Fate::Deliver });
     write(&mut pair, 1, 3);
@@ -125,9 +125,9 @@ fn a_response_acknowledges_what_was_asked_before() {
     assert_eq!(pair.resent(From::Left, FIRST), []);
 }
 
-/// Messages complete in the order of posting, unsignalled ones silently.
+/// Messages of zero bytes take a sequence number too, and complete in the order of posting.
 #[test]
-fn messages_of_zero_bytes_take_a_number_too() {
+fn messages_of_zero_bytes_take_a_psn() {
     let mut pair = roce();
     let remote = pair.right.remote(TARGET);
     for wr_id in 0..3 {
@@ -136,7 +136,7 @@ fn messages_of_zero_bytes_take_a_number_too() {
     pair.left.post(3, SendOp::Read { remote }, &[]);
     pair.run();
     assert_eq!(pair.data_of(From::Left, FIRST), [(0, false), (1, false), (2, false), (3, false)]);
-    assert_eq!(pair.data_of(From::Right, FIRST), [(3, false)], "a read of nothing is answered by an empty packet");
+    assert_eq!(pair.data_of(From::Right, FIRST), [(3, false)], "a read of zero bytes gets no empty response");
     assert_eq!(pair.right.info().msn, 4);
     all_succeed(&mut pair.left, 0..4);
 }

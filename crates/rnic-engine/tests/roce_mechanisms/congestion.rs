@@ -1,10 +1,11 @@
-//! Marks and notifications of congestion (RoCEv2, annex A17.9.3), with a transport that wants to know and without.
+//! Congestion marks and notifications (RoCEv2, annex A17.9.3), with a transport that uses them and with one that does
+//! not.
 
 use rnic_wire::{Format, Packet, PacketFlags};
 
 use super::*;
 
-/// A notification as adapters send it.
+/// Returns a CNP as adapters send it.
 fn cnp(dest_qpn: rnic_wire::Qpn) -> Packet {
     let flags = PacketFlags { becn: true, ..PacketFlags::default() };
     Packet { dest_qpn, psn: Psn::new(0), flags, payload_len: 0, headers: Headers::Cnp }
@@ -15,10 +16,10 @@ fn take_cnp(side: &mut Side, now: Time) -> RxOutcome {
     side.receive(now, Format::RoceV2, &packet, meta, &[])
 }
 
-/// By default nothing is slowed down: a notification in the middle of a Write is taken and counted, and the Write
-/// goes on as without. A packet that comes marked draws none.
+/// By default no rate is reduced: a CNP in the middle of a Write is counted, and the Write continues unchanged. A
+/// packet that arrives marked draws no CNP.
 #[test]
-fn without_control_of_rates_notifications_are_counted_and_marks_are_not_answered() {
+fn without_rate_control_cnps_are_only_counted_and_marks_cause_no_cnp() {
     let mut quiet = roce();
     write(&mut quiet, 1, 200);
     quiet.run();
@@ -35,10 +36,10 @@ fn without_control_of_rates_notifications_are_counted_and_marks_are_not_answered
     assert_eq!((right.marks_received, right.cnps_sent), (200, 0));
 }
 
-/// With DCQCN marks are answered, at most once in 50 us, and who gets the answers sends more slowly: of two Writes the
-/// second one.
+/// With DCQCN, marks draw a CNP, at most one in 50 us, and the sender that receives it reduces its rate: of two
+/// Writes the second one is slower.
 #[test]
-fn dcqcn_answers_marks_and_heeds_the_answers() {
+fn dcqcn_sends_cnps_for_marks_and_reduces_the_rate_on_cnps() {
     let run = |fate: Fate| {
         let mut pair = roce_with(&[("control", "dcqcn")]);
         pair.wire(move |sent| if sent.from == From::Left { fate } else { Fate::Deliver });
@@ -49,7 +50,7 @@ fn dcqcn_answers_marks_and_heeds_the_answers() {
         all_succeed(&mut pair.left, 0..2);
         let ended = pair.trace_of(From::Left, FIRST).last().expect("packets were sent").0;
         let (left, right) = (pair.left.engine.stats(), pair.right.engine.stats());
-        assert_eq!(left.cnps_received, right.cnps_sent, "none is lost");
+        assert_eq!(left.cnps_received, right.cnps_sent, "a CNP is lost");
         (ended - 30, right.marks_received, right.cnps_sent)
     };
     let ((free_us, unmarked, none), (slowed_us, marked, cnps)) = (run(Fate::Deliver), run(Fate::Marked));
@@ -58,13 +59,14 @@ fn dcqcn_answers_marks_and_heeds_the_answers() {
     assert!((2..=(30 + slowed_us) / 50 + 1).contains(&cnps), "{cnps} in {slowed_us} us");
 }
 
-/// Programs that only receive never take their queue pair to `ReadyToSend`. Their marks are answered all the same.
+/// A queue pair of a program that only receives never reaches `ReadyToSend`. Its marked packets draw CNPs all the
+/// same.
 #[test]
-fn a_queue_pair_that_only_receives_answers_marks() {
+fn a_queue_pair_that_only_receives_sends_cnps_for_marks() {
     let setup = Setup::new("roce-gbn", &[("control", "dcqcn")]);
     let mut pair = Pair::new(&setup);
     let (receiver, peer) = (pair.right.qpn, pair.left.qpn);
-    pair.right.engine.modify_to_reset(receiver).expect("from anywhere");
+    pair.right.engine.modify_to_reset(receiver).expect("legal in every state");
     pair.right.engine.modify_to_init(receiver).expect("from reset");
     pair.right.engine.modify_to_rtr(receiver, &connection(&setup, peer)).expect("from init");
     pair.wire(|sent| if sent.from == From::Left { Fate::Marked } else { Fate::Deliver });
@@ -75,9 +77,9 @@ fn a_queue_pair_that_only_receives_answers_marks() {
     assert_eq!((pair.right.engine.stats().cnps_sent, pair.left.engine.stats().cnps_received), (1, 1));
 }
 
-/// Queue pairs of unreliable services, and those that are not connected, drop them.
+/// Queue pairs of unreliable services, and those that are not connected, drop CNPs.
 #[test]
-fn notifications_for_others_are_dropped() {
+fn cnps_for_other_queue_pairs_are_dropped() {
     for service in [Service::UnreliableConnection, Service::UnreliableDatagram] {
         let mut setup = Setup::new("roce-gbn", &[]);
         setup.service = service;

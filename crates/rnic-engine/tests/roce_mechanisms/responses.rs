@@ -1,8 +1,9 @@
-//! The shared sequence space: reads, atomics, and what happens when their answers are lost.
+//! The shared sequence space: reads, atomics, and the loss of their responses.
 
 use super::*;
 
-/// Read requests of the left side as (microseconds, PSN offset, offset into memory, bytes, sent again).
+/// Returns the read requests of the left side as (microseconds, PSN offset, offset into memory, bytes, `true` if
+/// retransmitted).
 fn read_requests(pair: &Pair) -> Vec<(u64, i64, u64, u32, bool)> {
     let entry = |sent: &Sent| match sent.packet.headers {
         Headers::ReadRequest { reth, read_sn, .. } => {
@@ -20,7 +21,7 @@ const FULL: u64 = MTU as u64;
 
 /// A read takes a number for every response packet: Write 0, Read 1 to 3, Write 4.
 #[test]
-fn responses_use_the_numbers_of_their_request() {
+fn responses_use_the_psns_of_their_request() {
     let mut pair = roce();
     write(&mut pair, 1, 1);
     read(&mut pair, 2, 3);
@@ -28,14 +29,15 @@ fn responses_use_the_numbers_of_their_request() {
     pair.run();
     assert_eq!(pair.data_of(From::Left, FIRST), [(0, false), (1, false), (4, false)]);
     assert_eq!(pair.data_of(From::Right, FIRST), [(1, false), (2, false), (3, false)]);
-    assert_eq!(pair.acks_of(From::Left), 0, "nobody acknowledges responses");
+    assert_eq!(pair.acks_of(From::Left), 0, "a response is acknowledged");
     assert_eq!(pair.right.info().expected, pair.left.info().next);
     all_succeed(&mut pair.left, 1..4);
 }
 
-/// Response 2 of 0..4 is lost, 3 shows it: the requester asks again from 2 on, with the address and length of the rest.
+/// Response 2 of 0..4 is lost and 3 reveals it: the requester repeats the request from 2 on, with the address and
+/// length of the rest.
 #[test]
-fn a_lost_response_is_asked_for_again_from_where_it_is_missing() {
+fn a_lost_response_is_requested_again_from_the_missing_packet() {
     let mut pair = roce();
     pair.wire(drop_data(From::Right, FIRST, &[(2, 0)]));
     read(&mut pair, 1, 5);
@@ -44,11 +46,11 @@ fn a_lost_response_is_asked_for_again_from_where_it_is_missing() {
     let responses: Vec<_> = pair.data_of(From::Right, FIRST).into_iter().map(|(seq, _)| seq).collect();
     assert_eq!(responses, [0, 1, 2, 3, 4, 2, 3, 4]);
     assert_eq!(pair.left.memory[500_000..505_120], pair.right.memory[..5_120]);
-    assert_eq!(pair.right.info().msn, 1, "one message");
+    assert_eq!(pair.right.info().msn, 1, "not one message");
     all_succeed(&mut pair.left, [1]);
 }
 
-/// The last response is lost and nothing follows: the timer, and just the last packet.
+/// The last response is lost and none follows: the timer repeats the request, for the last packet only.
 #[test]
 fn a_lost_last_response_waits_for_the_timer() {
     let mut pair = roce();
@@ -59,10 +61,10 @@ fn a_lost_last_response_waits_for_the_timer() {
     all_succeed(&mut pair.left, [1]);
 }
 
-/// Past the edge: a Write follows. Its acknowledgement tells the requester at once that the response is lost: it goes
-/// back to the read, and repeats the Write, too.
+/// Beyond the limit: a Write follows. Its acknowledgement tells the requester immediately that the response is lost:
+/// it goes back to the read, and repeats the Write, too.
 #[test]
-fn an_acknowledgement_of_a_later_request_shows_a_lost_response() {
+fn an_acknowledgement_of_a_later_request_reveals_a_lost_response() {
     let mut pair = roce();
     pair.wire(drop_data(From::Right, FIRST, &[(4, 0)]));
     read(&mut pair, 1, 5);
@@ -74,9 +76,10 @@ fn an_acknowledgement_of_a_later_request_shows_a_lost_response() {
     all_succeed(&mut pair.left, 1..3);
 }
 
-/// The first of two reads is lost altogether; the second one's response shows it. Both are asked for again.
+/// All responses of the first of two reads are lost; the response of the second one reveals it. Both reads are
+/// requested again.
 #[test]
-fn a_response_to_a_later_read_shows_a_lost_one() {
+fn a_response_to_a_later_read_reveals_a_lost_response() {
     let mut pair = roce();
     pair.wire(drop_data(From::Right, FIRST, &[(0, 0), (1, 0)]));
     read(&mut pair, 1, 2);
@@ -87,9 +90,9 @@ fn a_response_to_a_later_read_shows_a_lost_one() {
     all_succeed(&mut pair.left, 1..3);
 }
 
-/// A lost read request is a gap like any other: the Write behind it draws a NAK.
+/// A lost read request is a gap like any other: the Write after it draws a NAK.
 #[test]
-fn a_lost_read_request_draws_a_nak() {
+fn a_lost_read_request_causes_a_nak() {
     let mut pair = roce();
     pair.wire(drop_requests(FIRST, &[(0, 0)]));
     read(&mut pair, 1, 3);
@@ -116,9 +119,10 @@ fn atomics_found(pair: &Pair, count: u64) -> Vec<u64> {
     (0..count).map(|wr_id| word(&pair.left.memory, 600_000 + wr_id as usize * 8)).collect()
 }
 
-/// The response to an atomic is lost: the repeated request gets the remembered result, and nothing is added again.
+/// The response to an atomic is lost: the repeated request gets the stored result, and the atomic is not executed
+/// again.
 #[test]
-fn a_repeated_atomic_gets_the_remembered_result() {
+fn a_retransmitted_atomic_gets_the_stored_result() {
     let mut pair = roce();
     pair.wire(drop_data(From::Right, FIRST, &[(0, 0), (0, 1)]));
     post_atomics(&mut pair, 1);
@@ -126,14 +130,15 @@ fn a_repeated_atomic_gets_the_remembered_result() {
     pair.right.memory[800..808].copy_from_slice(&5_000u64.to_ne_bytes());
     pair.run();
     assert_eq!(pair.resent_at(From::Left, FIRST), [(320, 0), (640, 0)]);
-    assert_eq!(atomics_found(&pair, 1), [100], "as it was when it ran");
-    assert_eq!(word(&pair.right.memory, 800), 5_000, "nothing is added a second time");
+    assert_eq!(atomics_found(&pair, 1), [100], "not the value at execution");
+    assert_eq!(word(&pair.right.memory, 800), 5_000, "the atomic is executed twice");
     all_succeed(&mut pair.left, [0]);
 }
 
-/// As many are remembered as may be outstanding: all four responses are lost, all four are answered from memory.
+/// The results of as many atomics are stored as may be outstanding: all four responses are lost, and all four are
+/// retransmitted from the stored results.
 #[test]
-fn every_outstanding_atomic_is_remembered() {
+fn the_result_of_every_outstanding_atomic_is_stored() {
     let mut pair = roce();
     pair.wire(drop_data(From::Right, FIRST, &[(0, 0), (1, 0), (2, 0), (3, 0)]));
     post_atomics(&mut pair, 9);
@@ -143,9 +148,9 @@ fn every_outstanding_atomic_is_remembered() {
     all_succeed(&mut pair.left, 0..9);
 }
 
-/// Reads and atomics mixed, every response lost once, at every place.
+/// Reads and atomics mixed, with each response lost once in turn.
 #[test]
-fn losing_any_one_response_of_a_mix_changes_nothing() {
+fn the_loss_of_any_one_response_of_a_mix_does_not_change_the_result() {
     for lost in 0..9 {
         let mut pair = roce();
         pair.wire(drop_data(From::Right, FIRST, &[(lost, 0)]));
@@ -162,9 +167,10 @@ fn losing_any_one_response_of_a_mix_changes_nothing() {
     }
 }
 
-/// The window is three, the answer eight packets: it is asked for in pieces, each when the last has come in.
+/// The window is three packets, the response eight: it is requested in pieces, each when the previous one has
+/// arrived.
 #[test]
-fn an_answer_larger_than_the_window_is_asked_for_in_pieces() {
+fn a_response_larger_than_the_window_is_requested_in_pieces() {
     let mut pair = roce_with(&[("cap_packets", "3")]);
     let (sge, remote) = (pair.left.sge(TARGET, 8 * MTU - 100), pair.right.remote(0));
     pair.left.post(1, SendOp::Read { remote }, &[sge]);
@@ -176,7 +182,7 @@ fn an_answer_larger_than_the_window_is_asked_for_in_pieces() {
     all_succeed(&mut pair.left, [1]);
 }
 
-/// The edge: a window as large as the answer takes one request, one packet less takes two.
+/// At the limit: a window as large as the response needs one request, a window one packet smaller needs two.
 #[test]
 fn pieces_are_as_large_as_the_window_allows() {
     for (cap, pieces) in [("9", 1), ("8", 1), ("7", 2), ("4", 2), ("1", 8)] {
@@ -188,7 +194,7 @@ fn pieces_are_as_large_as_the_window_allows() {
     }
 }
 
-/// A response of the middle piece is lost: what is missing of that piece is asked for again, then the next piece.
+/// A response of the middle piece is lost: the missing rest of that piece is requested again, then the next piece.
 #[test]
 fn a_loss_within_a_piece_repeats_the_rest_of_the_piece() {
     let mut pair = roce_with(&[("cap_packets", "3")]);
@@ -206,15 +212,15 @@ fn a_loss_within_a_piece_repeats_the_rest_of_the_piece() {
     all_succeed(&mut pair.left, [1]);
 }
 
-/// A spurious timeout while a long answer is merely slow: the request is repeated, the answer arrives twice, and is
-/// taken once. Requests that follow are served, although repeated answers are still on their way out.
+/// A spurious timeout while a long response is merely late: the request is repeated, the response arrives twice and
+/// is placed once. Later requests are served although repeated responses are still to be sent.
 #[test]
-fn a_slow_answer_asked_for_again_does_no_harm() {
+fn a_late_response_that_is_requested_again_is_placed_once() {
     let mut setup = Setup::new("roce-gbn", &[]);
     setup.reads = 1;
     let mut pair = Pair::new(&setup);
     pair.batch = true;
-    // Responses take 340 us: the requester times out at 320 us and asks again; both answers are complete.
+    // Responses take 340 us: the requester times out at 320 us and repeats the request; both responses are complete.
     pair.wire(|sent| if sent.from == From::Right { Fate::Late(Duration::from_us(330)) } else { Fate::Deliver });
     (0..6).for_each(|wr_id| read(&mut pair, wr_id, 3));
     pair.run();
@@ -222,18 +228,18 @@ fn a_slow_answer_asked_for_again_does_no_harm() {
     all_succeed(&mut pair.left, 0..6);
 }
 
-/// The worst moment: a duplicate of the first read comes in together with the second, new one, when one may be
-/// outstanding. The duplicate does not count against the limit: its requester has the answer.
+/// The worst case: a duplicate of the first read arrives together with the second, new one, when one may be
+/// outstanding. The duplicate does not count against the limit, because its requester already has the response.
 #[test]
-fn a_duplicate_read_does_not_use_up_the_limit() {
+fn a_duplicate_read_does_not_count_against_the_limit() {
     let mut setup = Setup::new("roce-gbn", &[]);
     setup.reads = 1;
     let mut pair = Pair::new(&setup);
     pair.batch = true;
     let mut seen = false;
     pair.wire(move |sent| match (sent.from, FIRST.distance_to(sent.packet.psn)) {
-        // The network doubles the first request; the copy takes 10 us longer, as long as the second one needs to
-        // follow.
+        // The network duplicates the first request; the copy is 10 us late, which is the time after which the second
+        // request follows.
         (From::Left, 0) if !std::mem::replace(&mut seen, true) => Fate::TwiceLate(Duration::from_us(10)),
         _ => Fate::Deliver,
     });

@@ -1,6 +1,6 @@
-//! RoCE's selective repeat (`roce-sr`) and its adaptive-routing mode (`roce-ar`), as Falcon's measurements saw them
-//! (F-R4 to F-R7, F-R10): selective for Writes and Read responses, go-back-N for everything else, one hole a round
-//! trip; and no NACK at all in adaptive-routing mode. And `roce-irnpaper`, which acknowledges messages only.
+//! RoCE's selective repeat (`roce-sr`) and its adaptive-routing mode (`roce-ar`), as Falcon's measurements show them
+//! (F-R4 to F-R7, F-R10): selective for Writes and Read responses, go-back-N for everything else, one hole per round
+//! trip; and no NACK at all in adaptive-routing mode. Also `roce-irnpaper`, which acknowledges messages only.
 
 use super::*;
 
@@ -22,7 +22,7 @@ fn same(pair: &Pair, packets: u32) {
 }
 
 #[test]
-fn f_r4_a_lost_write_packet_is_sent_again_alone() {
+fn f_r4_only_the_lost_write_packet_is_retransmitted() {
     let mut pair = Pair::of("roce-sr");
     pair.wire(drop_requests(FIRST, &[(5, 0)]));
     write(&mut pair, 1, 20);
@@ -34,7 +34,7 @@ fn f_r4_a_lost_write_packet_is_sent_again_alone() {
 
 /// Holes at 5, 9 and 14 of one burst: each takes a round trip of 10 us, because a NACK names one.
 #[test]
-fn f_r4_one_hole_a_round_trip() {
+fn f_r4_one_gap_is_repaired_per_round_trip() {
     let mut pair = Pair::of("roce-sr");
     pair.wire(drop_requests(FIRST, &[(5, 0), (9, 0), (14, 0)]));
     write(&mut pair, 1, 20);
@@ -46,7 +46,7 @@ fn f_r4_one_hole_a_round_trip() {
 
 /// Sends are repaired exactly as go-back-N repairs them.
 #[test]
-fn f_r5_sends_go_back() {
+fn f_r5_sends_use_go_back_n() {
     let resent = ["roce-sr", "roce-gbn"].map(|transport| {
         let mut pair = Pair::of(transport);
         pair.wire(drop_requests(FIRST, &[(5, 0), (9, 0)]));
@@ -63,7 +63,7 @@ fn f_r5_sends_go_back() {
 }
 
 #[test]
-fn f_r6_a_lost_read_response_is_sent_again_alone() {
+fn f_r6_only_the_lost_read_response_is_retransmitted() {
     let mut pair = Pair::of("roce-sr");
     pair.wire(drop_data(From::Right, FIRST, &[(5, 0), (9, 0)]));
     read(&mut pair, 1, 20);
@@ -73,9 +73,9 @@ fn f_r6_a_lost_read_response_is_sent_again_alone() {
     all_succeed(&mut pair.left, [1]);
 }
 
-/// A lost Read request: what follows is dropped, and all of it is sent again.
+/// A lost Read request: the packets after it are dropped, and all of them are retransmitted.
 #[test]
-fn f_r7_read_requests_go_back() {
+fn f_r7_read_requests_use_go_back_n() {
     let mut pair = Pair::of("roce-sr");
     pair.wire(drop_requests(FIRST, &[(0, 0)]));
     for wr_id in 0..3 {
@@ -86,8 +86,9 @@ fn f_r7_read_requests_go_back() {
     all_succeed(&mut pair.left, 0..3);
 }
 
-/// A read is done when its request is acknowledged and its answer is here. Responses have numbers of their own, so the
-/// acknowledgement of several Reads does not wait for all that they brought to leave; nor does a gap's notification.
+/// A read is complete when its request is acknowledged and its response has arrived. Responses have their own
+/// sequence numbers, so the acknowledgement of several Reads is not queued after all of their responses, and neither
+/// is the notification of a gap.
 #[test]
 fn f_r6_acknowledgements_of_requests_do_not_wait_for_responses() {
     for (fate, expected) in [(vec![], 4), (vec![(2, 0)], 2)] {
@@ -98,18 +99,18 @@ fn f_r6_acknowledgements_of_requests_do_not_wait_for_responses() {
             read(&mut pair, wr_id, 5);
         }
         pair.run();
-        let first = pair.log.iter().find(|sent| sent.from == From::Right).expect("it answers");
-        assert_eq!(first.kind, TransmitKind::Ack, "before twenty responses");
+        let first = pair.log.iter().find(|sent| sent.from == From::Right).expect("a response was sent");
+        assert_eq!(first.kind, TransmitKind::Ack, "the acknowledgement is sent after the responses");
         let says_all = i64::from(fate.is_empty());
         assert_eq!(FIRST.distance_to(first.packet.psn), expected - says_all, "an ACK names the last, a NAK the next");
         all_succeed(&mut pair.left, 0..4);
     }
 }
 
-/// A Send behind a lost Write packet is dropped, a Write behind it kept: the sender goes back, and what was kept is not
-/// placed twice.
+/// A Send after a lost Write packet is dropped, a Write after it is held: the sender goes back, and what was held is
+/// not placed twice.
 #[test]
-fn writes_behind_a_dropped_send_are_kept() {
+fn writes_after_a_dropped_send_are_kept() {
     let mut pair = Pair::of("roce-sr");
     pair.wire(drop_requests(FIRST, &[(2, 0)]));
     post_receives(&mut pair, 1, 2);
@@ -117,7 +118,7 @@ fn writes_behind_a_dropped_send_are_kept() {
     send(&mut pair, 2, 2);
     write(&mut pair, 3, 4);
     pair.run();
-    assert_eq!(pair.right.engine.stats().packets_early, 5, "3 of the first Write, four of the second");
+    assert_eq!(pair.right.engine.stats().packets_out_of_order, 5, "3 of the first Write, four of the second");
     assert_eq!(pair.right.engine.stats().drops[DropReason::OutOfOrder as usize], 2);
     all_succeed(&mut pair.left, [1, 2, 3]);
 }
@@ -131,14 +132,14 @@ fn f_r10_adaptive_routing_mode_reports_no_gap_and_waits_for_the_timeout() {
     assert_eq!(pair.nacks_of(From::Right, FIRST), []);
     let resent = pair.resent_at(From::Left, FIRST);
     let everything: Vec<_> = (0..20).map(|index| (320, index)).collect();
-    assert_eq!(resent, everything, "nothing has been acknowledged: everything is outstanding");
+    assert_eq!(resent, everything, "packets were acknowledged");
     all_succeed(&mut pair.left, [1]);
     same(&pair, 20);
 }
 
-/// Order does not matter to Writes in adaptive-routing mode: nothing is sent again.
+/// Checks that Writes in adaptive-routing mode tolerate reordering: nothing is retransmitted.
 #[test]
-fn adaptive_routing_mode_bears_reordering() {
+fn adaptive_routing_mode_tolerates_reordering() {
     let mut pair = Pair::of("roce-ar");
     let mut count = 0;
     pair.wire(move |sent| {
@@ -149,14 +150,14 @@ fn adaptive_routing_mode_bears_reordering() {
     write(&mut pair, 1, 60);
     pair.run();
     assert_eq!(pair.resent(From::Left, FIRST), []);
-    assert!(pair.right.engine.stats().packets_early > 0);
+    assert!(pair.right.engine.stats().packets_out_of_order > 0);
     all_succeed(&mut pair.left, [1]);
     same(&pair, 60);
 }
 
 /// A message of 300 packets draws one acknowledgement, and one that takes longer than the timeout does not time out.
 #[test]
-fn the_papers_roce_acknowledges_messages_only_and_times_from_the_last_packet() {
+fn irn_papers_roce_acknowledges_whole_messages_and_times_from_the_last_packet() {
     let mut pair = Pair::new(&Setup::new("roce-irnpaper", &[("rto", "15us"), ("control", "timely")]));
     write(&mut pair, 1, 300);
     pair.run();

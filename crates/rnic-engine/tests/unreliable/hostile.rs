@@ -1,5 +1,5 @@
-//! A peer that sends what no peer should: any packet in any order. Nothing is delivered that was not sent whole,
-//! nothing outside of what the keys grant is touched, and the queue pair goes on.
+//! A peer that sends invalid packets, of any kind and in any order. No message is delivered that was not sent
+//! completely, no memory is changed that no key grants, and the queue pair stays usable.
 
 use super::*;
 use rnic_base::{RandomStream, RandomStreams, Time};
@@ -7,7 +7,7 @@ use rnic_wire::{Aeth, Packet, PacketFlags, Position, Reth, SendTail, Syndrome};
 
 const POSITIONS: [Position; 4] = [Position::First, Position::Middle, Position::Last, Position::Only];
 
-/// Bytes that the receives have room for.
+/// Bytes that each receive has space for.
 const ROOM: u32 = 3_000;
 
 fn packet(pair: &Pair, psn: Psn, payload_len: u32, headers: Headers) -> Packet {
@@ -39,13 +39,13 @@ fn any_headers(pair: &Pair, random: &mut RandomStream) -> Headers {
             immediate: (random.below(3) == 0).then_some(7),
             recv_sn: None,
         },
-        8 => Headers::ReadRequest { reth: Reth { va, rkey, dma_len }, read_sn: None, asked: None },
+        8 => Headers::ReadRequest { reth: Reth { va, rkey, dma_len }, read_sn: None, fasr: None },
         _ => Headers::Ack { aeth, sack: None },
     }
 }
 
 #[test]
-fn any_packets_in_any_order_do_no_harm() {
+fn random_packets_in_any_order_have_no_effect_outside_their_receives() {
     let mut completed = 0;
     for seed in 0..300 {
         let mut random = RandomStreams::new(seed).stream("hostile");
@@ -63,7 +63,7 @@ fn any_packets_in_any_order_do_no_harm() {
             psn = if random.below(20) == 0 { Psn::new(random.bits() as u32) } else { psn.plus(1) };
         }
         assert_eq!(pair.right.info().state, QpState::ReadyToSend, "seed {seed}");
-        assert!(pair.right.engine.transmit(Time::ZERO).is_none(), "seed {seed}: it answers");
+        assert!(pair.right.engine.transmit(Time::ZERO).is_none(), "seed {seed}: it sends a packet");
         for completion in pair.right.completions() {
             assert_eq!(completion.status, WcStatus::Success, "seed {seed}");
             assert!(completion.byte_len <= ROOM || completion.opcode == WcOpcode::RecvRdmaWithImm, "seed {seed}");
@@ -73,11 +73,11 @@ fn any_packets_in_any_order_do_no_harm() {
         assert!(pair.right.memory[..start] == before[..start], "seed {seed}");
         assert!(pair.right.memory[end..] == before[end..], "seed {seed}");
     }
-    assert!(completed > 300, "only {completed} messages came about");
+    assert!(completed > 300, "only {completed} messages were completed");
 }
 
 #[test]
-fn only_the_peer_and_only_its_format() {
+fn packets_of_other_peers_or_formats_are_dropped() {
     let mut pair = pair();
     receive(&mut pair, 0, 100);
     let send = Headers::Send { position: Position::Only, tail: SendTail::Plain, placement: None };
@@ -92,12 +92,12 @@ fn only_the_peer_and_only_its_format() {
         assert_eq!(from(7, format), RxOutcome::Dropped(DropReason::WrongFormat), "{format:?}");
     }
     assert_eq!(from(7, connection), RxOutcome::Accepted);
-    assert_eq!(from(7, connection), RxOutcome::Duplicate, "a copy");
+    assert_eq!(from(7, connection), RxOutcome::Duplicate, "a copy is not a duplicate");
 }
 
-/// A reliable connection is not impressed by unreliable packets, either.
+/// Checks that a reliable connection drops unreliable packets, too.
 #[test]
-fn a_reliable_connection_takes_none_of_it() {
+fn a_reliable_connection_drops_unreliable_packets() {
     let mut pair = Pair::of("roce-gbn");
     receive(&mut pair, 0, 100);
     let send = Headers::Send { position: Position::Only, tail: SendTail::Plain, placement: None };
@@ -106,15 +106,16 @@ fn a_reliable_connection_takes_none_of_it() {
     assert!(pair.right.completions().is_empty());
 }
 
-/// A message whose packets do not make up what its first one says is not delivered, and neither is half of one.
+/// A message whose packets do not have the length that its first one announces is not delivered, not even in part.
 #[test]
-fn lengths_must_add_up() {
+fn messages_whose_packets_do_not_add_up_to_their_length_are_dropped() {
     let reth = |dma_len| Some(Reth { va: BASE + TARGET, rkey: 0, dma_len });
     const FIRST: Position = Position::First;
     const MIDDLE: Position = Position::Middle;
     const LAST: Position = Position::Last;
     const ONLY: Position = Position::Only;
-    /// The packets of a Write with immediate: (position, length in the RETH, payload); whether they make a message.
+    /// The packets of a Write with immediate, as (position, length in the RETH, payload), and `true` if they form a
+    /// message.
     type Case = (&'static [(Position, u32, u32)], bool);
     let cases: [Case; 8] = [
         (&[(FIRST, 2_058, 1_024), (MIDDLE, 0, 1_024), (LAST, 0, 10)], true),

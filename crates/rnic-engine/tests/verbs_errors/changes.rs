@@ -1,4 +1,5 @@
-//! What may be changed while it is used: the rights of a queue pair, what a key grants, the sizes of queues.
+//! Properties that may be changed while they are in use: the rights of a queue pair, the region that a key grants,
+//! the sizes of queues.
 
 use super::*;
 
@@ -18,7 +19,7 @@ fn guarded() -> [Guarded; 4] {
 }
 
 #[test]
-fn the_queue_pair_must_grant_it_too() {
+fn the_queue_pair_must_grant_the_right() {
     for transport in TRANSPORTS {
         for losses in loss_patterns() {
             for (right, post) in guarded() {
@@ -41,14 +42,14 @@ fn the_queue_pair_must_grant_it_too() {
     }
 }
 
-/// A Send of nothing, which needs no right.
+/// Posts a Send of zero bytes, which needs no right, and checks that it succeeds.
 fn send_ok(pair: &mut Pair) {
     pair.right.post_recv(100, &[]);
     send(pair, 0, 0);
 }
 
 #[test]
-fn all_other_rights_may_be_missing() {
+fn rights_that_a_request_does_not_need_may_be_missing() {
     for transport in TRANSPORTS {
         for (right, post) in guarded() {
             let mut pair = Pair::new(&setup(transport));
@@ -61,9 +62,9 @@ fn all_other_rights_may_be_missing() {
     }
 }
 
-/// A read that is asked for again is one, and a right that was taken back meanwhile is missing, as it is for the first.
+/// A repeated read request is checked like the first one: a right that was withdrawn in the meantime is missing.
 #[test]
-fn a_repeated_read_needs_the_right_too() {
+fn a_retransmitted_read_request_needs_the_right() {
     for transport in TRANSPORTS {
         let withdraw = |pair: &mut Pair| {
             pair.right.engine.set_access(pair.right.qpn, Access::REMOTE_WRITE).expect("it exists");
@@ -83,23 +84,23 @@ fn a_repeated_read_needs_the_right_too() {
         assert_eq!(bytes(&pair), 100);
         withdraw(&mut pair);
         pair.run();
-        assert_eq!((pair.left.statuses(), bytes(&pair)), (refused, 100), "{transport}: not again");
+        assert_eq!((pair.left.statuses(), bytes(&pair)), (refused, 100), "{transport}: not refused");
     }
 }
 
 #[test]
-fn a_reset_forgets_the_rights() {
+fn a_reset_clears_the_rights() {
     let mut pair = Pair::of("irn");
     let qpn = pair.left.qpn;
     pair.left.engine.set_access(qpn, Access::empty()).expect("it exists");
     assert_eq!(pair.left.info().access, Access::empty());
-    pair.left.engine.modify_to_reset(qpn).expect("always");
+    pair.left.engine.modify_to_reset(qpn).expect("legal in every state");
     assert_eq!(pair.left.info().access, Access::all());
     assert_eq!(pair.left.engine.set_access(rnic_wire::Qpn::new(3), Access::all()), Err(ModifyError::UnknownQp));
 }
 
 #[test]
-fn a_key_stays_when_what_it_grants_changes() {
+fn a_key_stays_the_same_when_its_region_changes() {
     for transport in TRANSPORTS {
         let mut pair = Pair::of(transport);
         let (key, pd) = (Key(pair.right.key), pair.right.pd);
@@ -125,9 +126,9 @@ fn a_key_stays_when_what_it_grants_changes() {
     }
 }
 
-/// The receives are the responder's own error, as the requester sees it.
+/// An invalid receive buffer is an error of the responder's own, and the requester sees it as that.
 #[test]
-fn a_receive_whose_key_has_moved_fails_at_both_ends() {
+fn a_receive_whose_region_has_changed_fails_at_both_ends() {
     for transport in TRANSPORTS {
         let mut pair = Pair::of(transport);
         let key = Key(pair.right.key);
@@ -143,10 +144,10 @@ fn a_receive_whose_key_has_moved_fails_at_both_ends() {
 }
 
 #[test]
-fn a_completion_queue_changes_its_size() {
+fn a_completion_queue_can_be_resized() {
     let mut pair = Pair::new(&Setup { completions: 3, ..setup("irn") });
     let cq = pair.left.cq;
-    let too_few = |asked, holds| Err(ResourceError::Holds { what: "completion queue entries", asked, holds });
+    let too_few = |requested, holds| Err(ResourceError::Holds { what: "completion queue entries", requested, holds });
     let resize = |pair: &mut Pair, capacity| pair.left.engine.objects_mut().resize_cq(cq, capacity);
     assert_eq!(resize(&mut pair, 1), Ok(()));
     assert_eq!(resize(&mut pair, 7), Ok(()));
@@ -154,7 +155,7 @@ fn a_completion_queue_changes_its_size() {
         write(&mut pair, wr_id, 10);
     }
     pair.run();
-    assert_eq!(pair.left.engine.objects().cq_level(cq), Some((7, false)), "all fit");
+    assert_eq!(pair.left.engine.objects().cq_level(cq), Some((7, false)), "completions are missing");
     assert_eq!(resize(&mut pair, 6), too_few(6, 7));
     assert!(matches!(resize(&mut pair, 0), Err(ResourceError::Size { .. })));
     assert_eq!(resize(&mut pair, 7), Ok(()));
@@ -166,24 +167,24 @@ fn a_completion_queue_changes_its_size() {
         write(&mut pair, wr_id, 10);
     }
     pair.run();
-    assert_eq!(pair.left.engine.objects().cq_level(cq), Some((2, true)), "the new size counts");
+    assert_eq!(pair.left.engine.objects().cq_level(cq), Some((2, true)), "the new size has no effect");
 }
 
 #[test]
-fn a_shared_receive_queue_changes_its_size() {
+fn a_shared_receive_queue_can_be_resized() {
     let mut pair = Pair::new(&Setup { srq: Some(4), ..setup("irn") });
-    let srq = pair.right.srq.expect("set up so");
+    let srq = pair.right.srq.expect("the setup has an SRQ");
     let post = |pair: &mut Pair, wr_id| {
         let sges = [pair.right.sge(TARGET, 100)];
         pair.right.engine.objects_mut().post_srq_recv(srq, &RecvRequest { wr_id, sges: &sges })
     };
-    (0..4).for_each(|wr_id| post(&mut pair, wr_id).expect("room"));
+    (0..4).for_each(|wr_id| post(&mut pair, wr_id).expect("the queue is not full"));
     assert_eq!(post(&mut pair, 4), Err(PostError::QueueFull));
     assert_eq!(pair.right.engine.objects_mut().resize_srq(srq, 5), Ok(()));
     assert_eq!(post(&mut pair, 4), Ok(()));
     let refused = pair.right.engine.objects_mut().resize_srq(srq, 4);
-    assert_eq!(refused, Err(ResourceError::Holds { what: "shared receive queue entries", asked: 4, holds: 5 }));
-    pair.right.engine.objects_mut().set_srq_limit(srq, 4).expect("no more than there can be");
+    assert_eq!(refused, Err(ResourceError::Holds { what: "shared receive queue entries", requested: 4, holds: 5 }));
+    pair.right.engine.objects_mut().set_srq_limit(srq, 4).expect("the limit is below the capacity");
     assert!(matches!(pair.right.engine.objects_mut().set_srq_limit(srq, 6), Err(ResourceError::Size { .. })));
     let info = SrqInfo { max_wr: 5, max_sge: 4, limit: 4, posted: 5 };
     assert_eq!(pair.right.engine.objects().query_srq(srq), Some(info));
@@ -196,14 +197,14 @@ fn a_shared_receive_queue_changes_its_size() {
     assert_eq!(post(&mut pair, 9), Err(PostError::QueueFull));
 }
 
-/// Who shares receives hears when a queue pair will take no more of them.
+/// Checks that users of a shared receive queue get an event when a queue pair will take no more receives from it.
 #[test]
-fn the_last_receive_is_announced() {
+fn the_last_wqe_reached_event_is_raised() {
     for transport in TRANSPORTS {
         let mut pair = Pair::new(&Setup { srq: Some(4), ..setup(transport) });
         let qpn = pair.right.qpn;
-        pair.right.engine.modify_to_error(qpn).expect("always");
-        pair.right.engine.modify_to_error(qpn).expect("always");
-        assert_eq!(events(&mut pair.right), [AsyncEvent::LastWqeReached(qpn)], "once");
+        pair.right.engine.modify_to_error(qpn).expect("legal in every state");
+        pair.right.engine.modify_to_error(qpn).expect("legal in every state");
+        assert_eq!(events(&mut pair.right), [AsyncEvent::LastWqeReached(qpn)], "not one event");
     }
 }

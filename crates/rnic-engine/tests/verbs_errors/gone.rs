@@ -1,19 +1,19 @@
-//! An operation that is over is over: what both programs do with its memory afterwards harms nobody, whatever the
-//! network does; and one that is not over fails as it must. See `qp/fetch/gone.rs`.
+//! After an operation has completed, both programs may reuse its memory without harm, whatever the network does; an
+//! operation that has not completed fails with the correct status. See `roce/fetch/refused_fetch.rs`.
 
 use super::*;
 
-/// Bytes at each end.
+/// Bytes of memory of an operation at each end.
 const LEN: u32 = 3 * MTU + 100;
-/// Where the memory of the operation lies at the right end.
+/// Offset of the operation's memory at the right end.
 const FAR: u64 = 100_000;
 
 /// An operation of the left end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
-    /// So many bytes.
+    /// Read of this many bytes.
     Read(u32),
-    /// Behind it, behind a fence, a Send that invalidates the key of what was read.
+    /// A Read, and then a fenced Send that invalidates the key of the memory that was read.
     ReadAndInvalidate,
     FetchAdd,
     CompareSwap,
@@ -33,22 +33,23 @@ const KINDS: [Kind; 8] = [
     Kind::Send,
 ];
 
-/// Every transport whose packets are the RoCE family's.
+/// Returns every transport with packets of the RoCE family.
 fn transports() -> Vec<&'static str> {
     let profiles = rnic_transports::profiles();
     profiles.iter().filter(|profile| profile.protocol.falcon().is_none()).map(|profile| profile.name).collect()
 }
 
-/// Whether responses have the numbers of their requests, so that nobody repeats them unasked.
+/// Returns `true` if responses have the sequence numbers of their requests, so that they are only repeated on
+/// request.
 fn shares_numbers(transport: &str) -> bool {
     rnic_transports::profile(transport).expect("it exists").spaces == rnic_policy::SequenceSpaces::Shared
 }
 
-/// What befalls the `nth` packet of a direction.
+/// Fate of the `nth` packet of a direction.
 type Mishap = (From, u32, Fate);
 
-/// Every loss, delay or copy of one of the first packets, and losses of two; fewer for a transport that differs from
-/// another one in its controller or its store.
+/// Returns every loss, delay or copy of one of the first packets, and losses of two; fewer for a transport that
+/// differs from another one only in its controller or its store.
 fn mishaps(transport: &str) -> Vec<Vec<Mishap>> {
     let (late, very_late) = (Duration::from_us(40), Duration::from_us(700));
     let fates = [Fate::Drop, Fate::Late(very_late), Fate::TwiceLate(late), Fate::TwiceLate(very_late)];
@@ -78,13 +79,13 @@ fn befall(mishaps: &[Mishap]) -> impl FnMut(&Sent) -> Fate + 'static {
     }
 }
 
-/// Memory of its own for one operation.
+/// Keys of the memory that one operation uses.
 struct Places {
     near: u32,
     far: u32,
 }
 
-/// Posts an operation on memory of its own; answers which, and how many completions it has.
+/// Posts an operation on its own memory; returns the keys and the number of its completions.
 fn begin(pair: &mut Pair, kind: Kind) -> (Places, usize) {
     let [left, right] = [pair.left.pd, pair.right.pd];
     let near = region(&mut pair.left, left, TARGET, LEN.into(), Access::LOCAL_WRITE);
@@ -99,7 +100,7 @@ fn begin(pair: &mut Pair, kind: Kind) -> (Places, usize) {
             post_recvs(&mut pair.right, 50..51, 0);
             let (op, flags) = (SendOp::SendInvalidate { rkey: far }, SendFlags::SIGNALED | SendFlags::FENCE);
             let request = SendRequest { wr_id: 1, op, sges: &[], flags };
-            pair.left.engine.post_send(pair.left.qpn, &request).expect("room in the send queue");
+            pair.left.engine.post_send(pair.left.qpn, &request).expect("the send queue is not full");
             return (Places { near, far }, 2);
         }
         Kind::FetchAdd => pair.left.post(0, SendOp::FetchAdd { remote, add: 3 }, &of(8)),
@@ -136,8 +137,8 @@ fn completed(pair: &mut Pair, count: usize) -> Vec<(u64, WcStatus)> {
     statuses
 }
 
-/// The memory of an operation that is over goes, at both ends, and what lay there is put to other use at once.
-fn take_back(pair: &mut Pair, places: &Places) {
+/// Deregisters the memory of a completed operation at both ends, and reuses it immediately.
+fn remove_newest(pair: &mut Pair, places: &Places) {
     pair.left.engine.objects_mut().deregister(Key(places.near)).expect("registered");
     // A peer may have invalidated it.
     let _ = pair.right.engine.objects_mut().deregister(Key(places.far));
@@ -156,7 +157,7 @@ fn is_well(pair: &mut Pair, what: &str) {
 }
 
 #[test]
-fn memory_may_go_when_its_operation_is_over() {
+fn memory_may_be_deregistered_when_its_operation_is_complete() {
     for transport in transports() {
         let mut resent = 0;
         for kind in KINDS {
@@ -168,15 +169,15 @@ fn memory_may_go_when_its_operation_is_over() {
                 let (places, count) = begin(&mut pair, kind);
                 assert_eq!(completed(&mut pair, count), all(0..count as u64, WcStatus::Success), "{what}");
                 if let Kind::Read(len) = kind {
-                    assert!(near(&mut pair)[..len as usize] == original[..len as usize], "{what}: what was read");
+                    assert!(near(&mut pair)[..len as usize] == original[..len as usize], "{what}: wrong data was read");
                 }
-                take_back(&mut pair, &places);
+                remove_newest(&mut pair, &places);
                 pair.run();
                 resent += pair.resent(From::Right, Psn::new(0)).len();
                 is_well(&mut pair, &what);
                 assert!(near(&mut pair).iter().all(|byte| *byte == 0xaa), "{what}: written after its completion");
                 assert!(far(&mut pair).iter().all(|byte| *byte == 0x55), "{what}: written after its completion");
-                // Others go on as if nothing had been.
+                // Later operations are not affected.
                 let old = pair.right.statuses().len();
                 read(&mut pair, 90, LEN);
                 post_recvs(&mut pair.right, 60..61, 100);
@@ -187,14 +188,14 @@ fn memory_may_go_when_its_operation_is_over() {
                 is_well(&mut pair, &what);
             }
         }
-        assert!(shares_numbers(transport) || resent > 20, "{transport}: only {resent} responses left again");
+        assert!(shares_numbers(transport) || resent > 20, "{transport}: only {resent} responses were retransmitted");
     }
 }
 
-/// The owner takes the memory away before the Read is complete: it fails with the one status that says so, whichever
-/// packet is lost, or it was complete after all. Where responses are acknowledged both ends know.
+/// The owner deregisters the memory before the Read is complete: the Read fails with the status for that, whichever
+/// packet is lost, unless it had completed already. Where responses are acknowledged, both ends learn of it.
 #[test]
-fn a_read_that_is_not_over_ends_in_a_remote_access_error() {
+fn an_incomplete_read_of_deregistered_memory_ends_in_a_remote_access_error() {
     for transport in transports() {
         let is_shared = shares_numbers(transport);
         let mut failed = 0;
@@ -218,7 +219,7 @@ fn a_read_that_is_not_over_ends_in_a_remote_access_error() {
                 }
                 failed += 1;
                 assert_eq!(statuses, fails_at(0, WcStatus::RemoteAccess, 2), "{what}");
-                assert!(!near(&mut pair).contains(&0x55), "{what}: what lies there now is part of the old Read");
+                assert!(!near(&mut pair).contains(&0x55), "{what}: the memory is not part of the old Read");
                 assert_eq!(events(&mut pair.left), [], "{what}");
                 let told = (pair.right.info().state, events(&mut pair.right));
                 let fails = (QpState::Error, vec![AsyncEvent::QpAccessError(pair.right.qpn)]);

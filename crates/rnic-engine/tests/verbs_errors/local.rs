@@ -1,11 +1,11 @@
-//! What is wrong on the requester's own side: keys, ranges and rights of local memory.
+//! Errors on the requester's own side: keys, ranges and rights of local memory.
 //!
 //! Expected by verbs: the entry fails with a local protection error in its turn, everything before it succeeds,
-//! everything behind it is flushed. The responder hears nothing of it.
+//! everything after it is flushed. The responder is not notified.
 
 use super::*;
 
-/// Posts requests 0 and 1, a bad one as 2, and 3.
+/// Posts valid requests 0 and 1, an invalid request 2, and a valid request 3.
 fn check_local(transport: &str, losses: &[(From, u32)], bad: &dyn Fn(&mut Pair)) {
     let mut pair = Pair::new(&setup(transport));
     pair.wire(lose_nth(losses));
@@ -16,10 +16,10 @@ fn check_local(transport: &str, losses: &[(From, u32)], bad: &dyn Fn(&mut Pair))
     pair.run();
     assert_eq!(pair.left.statuses(), fails_at(2, WcStatus::LocalProtection, 4), "{transport}, losing {losses:?}");
     assert_eq!(pair.left.info().state, QpState::Error);
-    assert_eq!(events(&mut pair.left), [], "the completion says it");
-    // IRN's responder may have answers under way, and gives up a requester that does not acknowledge them.
+    assert_eq!(events(&mut pair.left), [], "an event is raised for a completion error");
+    // IRN's responder may have responses in flight, and declares a requester gone that does not acknowledge them.
     if transport == "roce-gbn" {
-        assert_eq!(pair.right.info().state, QpState::ReadyToSend, "the responder hears nothing");
+        assert_eq!(pair.right.info().state, QpState::ReadyToSend, "the responder has failed");
     }
 }
 
@@ -35,7 +35,7 @@ fn write_from(pair: &mut Pair, sges: &[Sge]) {
 }
 
 #[test]
-fn unknown_key() {
+fn an_unknown_local_key_fails_the_request() {
     check_all(&|pair| {
         let sge = pair.left.sge(0, 100);
         write_from(pair, &[Sge { lkey: sge.lkey ^ 0x100, ..sge }]);
@@ -43,7 +43,7 @@ fn unknown_key() {
 }
 
 #[test]
-fn range_outside_the_region() {
+fn a_range_outside_the_region_fails_the_request() {
     check_all(&|pair| {
         let sge = pair.left.sge(MEMORY as u64 - 99, 100);
         write_from(pair, &[sge]);
@@ -51,7 +51,7 @@ fn range_outside_the_region() {
 }
 
 #[test]
-fn another_domain() {
+fn a_key_of_another_protection_domain_fails_the_request() {
     check_all(&|pair| {
         let pd = pair.left.engine.objects_mut().create_pd().expect("a protection domain");
         let lkey = region(&mut pair.left, pd, 0, 8_192, Access::all());
@@ -59,9 +59,9 @@ fn another_domain() {
     });
 }
 
-/// The second piece is bad, and used only by the third packet: the first two may have left.
+/// The second piece is invalid, and only the third packet uses it: the first two may have left.
 #[test]
-fn a_later_piece_of_the_list() {
+fn an_invalid_later_scatter_gather_entry_fails_the_request() {
     check_all(&|pair| {
         let (good, bad) = (pair.left.sge(0, 2 * MTU), pair.left.sge(5_000, 100));
         write_from(pair, &[good, Sge { lkey: bad.lkey ^ 0x100, ..bad }]);
@@ -69,7 +69,7 @@ fn a_later_piece_of_the_list() {
 }
 
 #[test]
-fn a_send_from_bad_memory() {
+fn a_send_from_an_invalid_region_fails() {
     check_all(&|pair| {
         post_recvs(&mut pair.right, 100..101, 100);
         let sge = pair.left.sge(0, 100);
@@ -77,9 +77,9 @@ fn a_send_from_bad_memory() {
     });
 }
 
-/// The region is taken back while the request waits behind a window.
+/// The region is deregistered while the request waits for the window.
 #[test]
-fn a_region_that_goes_away_before_its_turn() {
+fn a_region_deregistered_before_its_request_is_sent_fails_the_request() {
     for transport in TRANSPORTS {
         let mut pair = Pair::new(&Setup::new(transport, &[("cap_packets", "2")]));
         let pd = pair.left.pd;
@@ -95,9 +95,9 @@ fn a_region_that_goes_away_before_its_turn() {
     }
 }
 
-/// The region is taken back when the request has been sent and its packet is lost: it cannot be sent again.
+/// The region is deregistered when the request has been sent and its packet is lost: it cannot be retransmitted.
 #[test]
-fn a_region_that_goes_away_before_it_is_sent_again() {
+fn a_region_deregistered_before_a_retransmission_fails_the_request() {
     for transport in TRANSPORTS {
         let mut pair = Pair::new(&setup(transport));
         let pd = pair.left.pd;
@@ -115,9 +115,9 @@ fn a_region_that_goes_away_before_it_is_sent_again() {
     }
 }
 
-/// Answers may only go where local writing is granted; that shows when they come in.
+/// Responses may only be placed in memory with local write access; that is checked when they arrive.
 #[test]
-fn answers_into_read_only_memory() {
+fn responses_into_read_only_memory_fail_the_request() {
     check_all(&|pair| {
         let pd = pair.left.pd;
         let lkey = region(&mut pair.left, pd, 0, 8_192, Access::REMOTE_READ);
@@ -134,7 +134,7 @@ fn answers_into_read_only_memory() {
 
 /// Sending from memory needs no right at all: local reading is always granted.
 #[test]
-fn sending_needs_no_right() {
+fn sending_needs_no_access_right() {
     for transport in TRANSPORTS {
         let mut pair = Pair::new(&setup(transport));
         let pd = pair.left.pd;
@@ -145,9 +145,9 @@ fn sending_needs_no_right() {
     }
 }
 
-/// Of two bad entries the earlier one fails, the later one is flushed like everything else.
+/// Of two invalid entries the earlier one fails, and the later one is flushed like everything else.
 #[test]
-fn the_first_of_two_bad_entries_fails() {
+fn the_first_of_two_invalid_entries_fails() {
     for transport in TRANSPORTS {
         let mut pair = Pair::new(&setup(transport));
         pair.wire(lose_nth(&[(From::Left, 0)]));
@@ -162,10 +162,10 @@ fn the_first_of_two_bad_entries_fails() {
     }
 }
 
-/// Two entries lose their memory while they wait to be sent again: the earlier one fails, although the later one is
-/// found out last.
+/// The memory of two entries is deregistered while they wait to be retransmitted: the earlier one fails, although the
+/// later one is detected last.
 #[test]
-fn the_first_of_two_entries_that_cannot_be_sent_again_fails() {
+fn the_first_of_two_entries_that_cannot_be_retransmitted_fails() {
     for transport in TRANSPORTS {
         let mut pair = Pair::new(&setup(transport));
         pair.wire(|sent| if sent.kind == TransmitKind::Request { Fate::Drop } else { Fate::Deliver });
@@ -186,9 +186,9 @@ fn the_first_of_two_entries_that_cannot_be_sent_again_fails() {
     }
 }
 
-/// A connection on which reads were not agreed upon fails the first one, in its turn, and does not wait for ever.
+/// A connection with an agreed read limit of zero fails the first read in its turn; that read does not wait forever.
 #[test]
-fn a_read_where_none_may_be_under_way_fails() {
+fn a_read_fails_when_the_read_limit_is_zero() {
     for transport in TRANSPORTS {
         for losses in loss_patterns() {
             let mut pair = Pair::new(&Setup { reads: 0, ..setup(transport) });

@@ -1,4 +1,4 @@
-//! Changing states: every pair of states through the calls that programs make, and the bounds of attributes.
+//! State changes: every pair of states through the calls that programs make, and the bounds of attributes.
 
 use rnic_wire::Qpn;
 
@@ -27,7 +27,7 @@ fn modify(pair: &mut Pair, setup: &Setup, to: QpState) -> Result<(), ModifyError
     }
 }
 
-/// A pair whose left side is in `state`.
+/// Returns a pair whose left side is in `state`.
 fn in_state(setup: &Setup, state: QpState) -> Pair {
     let mut pair = Pair::new(setup);
     let path: &[QpState] = match state {
@@ -38,15 +38,15 @@ fn in_state(setup: &Setup, state: QpState) -> Pair {
         other => &[other],
     };
     for step in path {
-        modify(&mut pair, setup, *step).expect("a legal path");
+        modify(&mut pair, setup, *step).expect("the transition is legal");
     }
     assert_eq!(pair.left.info().state, state);
     pair
 }
 
-/// The table of `ibv_modify_qp` for reliable connections, seen from outside.
+/// Checks the table of `ibv_modify_qp` for reliable connections through its effects.
 #[test]
-fn every_pair_of_states() {
+fn every_state_transition_is_permitted_or_refused_as_verbs_require() {
     use QpState::*;
     let legal = [
         (Reset, Init),
@@ -67,7 +67,7 @@ fn every_pair_of_states() {
                 assert_eq!((outcome, pair.left.info().state), (Ok(()), to), "{from:?} to {to:?}");
             } else {
                 assert_eq!(outcome, Err(ModifyError::Transition { from, to }));
-                assert_eq!(pair.left.info().state, from, "a refused change changes nothing");
+                assert_eq!(pair.left.info().state, from, "a refused change has changed the state");
             }
         }
     }
@@ -98,8 +98,8 @@ fn attributes_have_bounds() {
     }
 }
 
-/// The attributes of `ReadyToSend` may be changed there: the new retry count holds from then on, and nothing under
-/// way is disturbed.
+/// The attributes of `ReadyToSend` may be changed in that state: the new retry count applies from then on, and
+/// requests in flight are not disturbed.
 #[test]
 fn retry_counts_may_change_while_ready_to_send() {
     for transport in TRANSPORTS {
@@ -120,9 +120,9 @@ fn retry_counts_may_change_while_ready_to_send() {
     }
 }
 
-/// No queue pair, no change.
+/// Checks that a change of an unknown queue pair fails.
 #[test]
-fn an_unknown_queue_pair() {
+fn changing_an_unknown_queue_pair_fails() {
     let setup = setup("irn");
     for to in STATES {
         let mut pair = Pair::new(&setup);
@@ -131,9 +131,9 @@ fn an_unknown_queue_pair() {
     }
 }
 
-/// Sizes of queues have bounds, numbers are given once, and what is used cannot be ended.
+/// Queue sizes have bounds, numbers are assigned once, and objects in use cannot be destroyed.
 #[test]
-fn resources_have_bounds_and_users() {
+fn sizes_are_bounded_and_objects_in_use_cannot_be_destroyed() {
     let setup = setup("irn");
     let mut pair = Pair::new(&setup);
     let (cq, pd, qpn) = (pair.left.cq, pair.left.pd, pair.left.qpn);
@@ -162,8 +162,8 @@ fn resources_have_bounds_and_users() {
         engine.objects_mut().create_pd().expect("a protection domain"),
     );
     let with_srq = |pd| QpAttributes { srq: Some(srq), ..default_attributes(&setup, pd, cq) };
-    assert!(engine.create_qp(&with_srq(other)).is_err(), "of another domain");
-    let user = engine.create_qp(&with_srq(pd)).expect("of the same domain");
+    assert!(engine.create_qp(&with_srq(other)).is_err(), "an SRQ of another domain is accepted");
+    let user = engine.create_qp(&with_srq(pd)).expect("the SRQ is of the same domain");
     assert_eq!(engine.objects_mut().destroy_srq(srq), Err(ResourceError::Busy("shared receive queue")));
     engine.destroy_qp(user).expect("it exists");
     assert_eq!(engine.objects_mut().destroy_srq(srq), Ok(()));
@@ -171,14 +171,14 @@ fn resources_have_bounds_and_users() {
     assert_eq!(engine.destroy_pd(other), Ok(()));
 }
 
-/// What has ended leaves its place to the next, and there is an end to what can be made.
+/// The slot of a destroyed object is used again, and the number of objects is bounded.
 #[test]
-fn places_of_domains_and_queues_are_used_again_and_bounded() {
+fn slots_of_domains_and_queues_are_reused_and_bounded() {
     let mut pair = Pair::new(&setup("irn"));
     let engine = &mut pair.left.engine;
-    let pd = engine.objects_mut().create_pd().expect("room");
-    let (cq, srq) =
-        (engine.objects_mut().create_cq(1).expect("room"), engine.objects_mut().create_srq(pd, 1, 1).expect("room"));
+    let pd = engine.objects_mut().create_pd().expect("the limit is not reached");
+    let cq = engine.objects_mut().create_cq(1).expect("the limit is not reached");
+    let srq = engine.objects_mut().create_srq(pd, 1, 1).expect("the limit is not reached");
     engine.objects_mut().destroy_cq(cq).expect("unused");
     engine.objects_mut().destroy_srq(srq).expect("unused");
     engine.destroy_pd(pd).expect("unused");
@@ -191,28 +191,28 @@ fn places_of_domains_and_queues_are_used_again_and_bounded() {
         assert_eq!(engine.objects_mut().destroy_cq(cq), Ok(()));
     }
     let limit = rnic_base::limits::QUEUES_MAX;
-    // One is the pair's own. The three tables are filled by one function.
-    (1..limit).for_each(|_| assert!(engine.objects_mut().create_pd().is_ok(), "within the bound"));
+    // One of them is the pair's own. All three tables use the same function to fill slots.
+    (1..limit).for_each(|_| assert!(engine.objects_mut().create_pd().is_ok(), "refused below the limit"));
     let exhausted = ResourceError::Exhausted { what: "protection domains", limit: u64::from(limit) };
     assert_eq!(engine.objects_mut().create_pd(), Err(exhausted));
 }
 
-/// A limit that was reached is not told of the queue that is made next.
+/// Checks that an event for a reached limit is not reported for a queue that is created afterwards in the same slot.
 #[test]
-fn events_of_a_shared_receive_queue_end_with_it() {
+fn events_of_a_shared_receive_queue_are_removed_with_it() {
     for ends in [false, true] {
         let mut pair = Pair::new(&Setup { srq: Some(4), ..setup("irn") });
-        let (srq, pd, qpn) = (pair.right.srq.expect("set up so"), pair.right.pd, pair.right.qpn);
+        let (srq, pd, qpn) = (pair.right.srq.expect("the setup has an SRQ"), pair.right.pd, pair.right.qpn);
         let sges = [pair.right.sge(0, 100)];
-        pair.right.engine.objects_mut().post_srq_recv(srq, &RecvRequest { wr_id: 1, sges: &sges }).expect("room");
-        pair.right.engine.objects_mut().set_srq_limit(srq, 1).expect("no more than there can be");
+        pair.right.engine.objects_mut().post_srq_recv(srq, &RecvRequest { wr_id: 1, sges: &sges }).expect("not full");
+        pair.right.engine.objects_mut().set_srq_limit(srq, 1).expect("the limit is below the capacity");
         send(&mut pair, 1, 10);
         pair.run();
         let engine = &mut pair.right.engine;
         if ends {
             engine.destroy_qp(qpn).expect("it exists");
-            engine.objects_mut().destroy_srq(srq).expect("nobody uses it");
-            assert_eq!(engine.objects_mut().create_srq(pd, 4, 1), Ok(srq), "the same place");
+            engine.objects_mut().destroy_srq(srq).expect("it is unused");
+            assert_eq!(engine.objects_mut().create_srq(pd, 4, 1), Ok(srq), "the slot is not reused");
         }
         let limits = std::iter::from_fn(|| engine.objects_mut().poll_event())
             .filter(|event| *event == AsyncEvent::SrqLimitReached(srq));
@@ -221,30 +221,30 @@ fn events_of_a_shared_receive_queue_end_with_it() {
 }
 
 #[test]
-fn errors_say_what_is_so() {
+fn error_texts_name_the_value_and_its_range() {
     let mut pair = Pair::new(&setup("irn"));
     let (qpn, dest) = (pair.left.qpn, pair.right.qpn);
     let engine = &mut pair.left.engine;
-    engine.modify_to_reset(qpn).expect("always");
+    engine.modify_to_reset(qpn).expect("legal in every state");
     engine.modify_to_init(qpn).expect("from reset");
     let pd = pair.left.pd;
     let odd = QpConnection { mtu: 1_001, ..connection(&setup("irn"), dest) };
-    let said = engine.modify_to_rtr(qpn, &odd).expect_err("no such MTU").to_string();
-    assert_eq!(said, "path MTU: 1001 is outside 256 to 8192 in steps of 4");
+    let said = engine.modify_to_rtr(qpn, &odd).expect_err("the MTU is invalid").to_string();
+    assert_eq!(said, "invalid value 1001 for the path MTU: the allowed range is 256 to 8192 in multiples of 4");
     let said = engine.objects_mut().create_srq(pd, 1, 17).expect_err("too many").to_string();
-    assert_eq!(said, "scatter/gather entries: 17 is outside 0 to 16");
+    assert_eq!(said, "invalid value 17 for the number of scatter/gather entries: the allowed range is 0 to 16");
     let said = engine.objects_mut().create_cq(0).expect_err("too few").to_string();
-    assert_eq!(said, "completion queue entries: 0 is outside 1 to 4194304");
+    assert_eq!(said, "invalid value 0 for the number of completion queue entries: the allowed range is 1 to 4194304");
     let srq = engine.objects_mut().create_srq(pd, 1, 1).expect("legal");
     engine.objects_mut().destroy_srq(srq).expect("unused");
     let request = RecvRequest { wr_id: 1, sges: &[] };
-    let said = engine.objects_mut().post_srq_recv(srq, &request).expect_err("it is gone").to_string();
-    assert_eq!(said, "no such shared receive queue");
+    let said = engine.objects_mut().post_srq_recv(srq, &request).expect_err("the SRQ is destroyed").to_string();
+    assert_eq!(said, "the requested shared receive queue does not exist");
 }
 
-/// Both ends may find out what they have in common after their queue pairs were made, and receives posted.
+/// The two ends may negotiate the transport after their queue pairs were created and receives were posted.
 #[test]
-fn a_reliable_connection_may_change_its_transport_before_it_is_one() {
+fn the_transport_may_be_changed_before_the_queue_pair_is_connected() {
     for srq in [None, Some(16)] {
         let setup = Setup { srq, ..Setup::new("irn", &[]) };
         let mut pair = Pair::new(&setup);
@@ -254,7 +254,7 @@ fn a_reliable_connection_may_change_its_transport_before_it_is_one() {
         let qpn = side.engine.create_qp(&attributes).expect("legal attributes");
         side.engine.modify_to_init(qpn).expect("from reset");
         if srq.is_none() {
-            side.engine.post_recv(qpn, &RecvRequest { wr_id: 1, sges: &[side.sge(0, 64)] }).expect("room");
+            side.engine.post_recv(qpn, &RecvRequest { wr_id: 1, sges: &[side.sge(0, 64)] }).expect("not full");
         }
         side.engine.set_transport(qpn, &plain.transport).expect("there is no connection yet");
         side.connect_qp(qpn, &plain, Qpn::new(9));
@@ -263,14 +263,14 @@ fn a_reliable_connection_may_change_its_transport_before_it_is_one() {
 
         let op = SendOp::Write { remote: side.remote(0), immediate: None };
         let request = SendRequest { wr_id: 2, op, sges: &[side.sge(0, 64)], flags: SendFlags::SIGNALED };
-        side.engine.post_send(qpn, &request).expect("room in the send queue");
-        let format = side.engine.transmit(Time::ZERO).and_then(Departure::roce).expect("a Write").format;
-        assert_eq!(format, plain.transport.format(), "no header that the other end does not know");
+        side.engine.post_send(qpn, &request).expect("the send queue is not full");
+        let format = side.engine.transmit(Time::ZERO).and_then(Departure::roce).expect("a Write is sent").format;
+        assert_eq!(format, plain.transport.format(), "the packet has the headers of the old transport");
     }
 }
 
 #[test]
-fn other_queue_pairs_keep_their_transport() {
+fn the_transport_of_falcon_and_unreliable_queue_pairs_cannot_be_changed() {
     let falcon = Setup::new("falcon", &[]);
     let irn = Setup::new("irn", &[]);
     for setup in [&falcon, &Setup { service: Service::UnreliableConnection, ..irn.clone() }] {

@@ -1,20 +1,20 @@
-//! The order of completions: flushing, late posts, draining, fences, silent successes.
+//! The order of completions: flushing, late posts, draining, fences, unsignalled successes.
 
 use super::*;
 
 fn post_flagged(pair: &mut Pair, wr_id: u64, op: SendOp, sges: &[Sge], flags: SendFlags) {
     let request = SendRequest { wr_id, op, sges, flags };
-    pair.left.engine.post_send(pair.left.qpn, &request).expect("room");
+    pair.left.engine.post_send(pair.left.qpn, &request).expect("the queue is not full");
 }
 
-/// When the first transmission of the packet with PSN offset `seq` left, in microseconds.
+/// Returns when the first transmission of the packet with PSN offset `seq` left, in microseconds.
 fn left_at(pair: &Pair, seq: i64) -> Option<u64> {
     let trace = pair.trace_of(From::Left, setup("irn").psn);
     trace.iter().find(|(_, found, _)| *found == seq).map(|(at, ..)| *at)
 }
 
-/// Completed, under way, not yet sent: the first stays a success, all others are flushed, each queue in the order of
-/// posting. What is posted later is flushed at once.
+/// Requests that are completed, in flight and not yet sent: the first stay successful, all others are flushed, each
+/// queue in the order of posting. Requests that are posted later are flushed immediately.
 #[test]
 fn the_error_state_flushes_everything_in_order() {
     for transport in TRANSPORTS {
@@ -22,7 +22,7 @@ fn the_error_state_flushes_everything_in_order() {
         post_recvs(&mut pair.left, 100..103, 10);
         (0..5).for_each(|wr_id| write(&mut pair, wr_id, 3 * MTU));
         pair.run_until(us(15));
-        pair.left.engine.modify_to_error(pair.left.qpn).expect("always");
+        pair.left.engine.modify_to_error(pair.left.qpn).expect("legal in every state");
         let statuses = pair.left.statuses();
         let sends: Vec<_> = statuses.iter().filter(|(wr_id, _)| *wr_id < 100).copied().collect();
         let receives: Vec<_> = statuses.iter().filter(|(wr_id, _)| *wr_id >= 100).copied().collect();
@@ -36,34 +36,34 @@ fn the_error_state_flushes_everything_in_order() {
         let late = [5, 103, 6].map(|wr_id| (wr_id, WcStatus::WrFlushed));
         assert_eq!(pair.left.statuses(), late, "{transport}");
         pair.run();
-        assert_eq!(pair.left.statuses(), [], "{transport}: acknowledgements that come later complete nothing");
+        assert_eq!(pair.left.statuses(), [], "{transport}: a late acknowledgement completes a request");
     }
 }
 
-/// Going to the error state twice flushes once.
+/// Entering the error state twice flushes once.
 #[test]
 fn the_error_state_is_entered_once() {
     for transport in TRANSPORTS {
         let mut pair = Pair::new(&setup(transport));
         write(&mut pair, 0, 10);
         for _ in 0..2 {
-            pair.left.engine.modify_to_error(pair.left.qpn).expect("always");
+            pair.left.engine.modify_to_error(pair.left.qpn).expect("legal in every state");
         }
         assert_eq!(pair.left.statuses(), [(0, WcStatus::WrFlushed)], "{transport}");
     }
 }
 
-/// Draining: the message under way is finished, the next one does not begin, the event comes when the last
-/// acknowledgement has come, once. Back in `ReadyToSend` the rest follows.
+/// Draining: the message in flight is finished, the next one does not begin, and the event is raised once, when the
+/// last acknowledgement has arrived. Back in `ReadyToSend` the remaining messages are sent.
 #[test]
-fn a_drained_send_queue_finishes_what_it_has_begun() {
+fn a_draining_send_queue_finishes_the_message_in_flight() {
     for transport in TRANSPORTS {
         let mut pair = Pair::new(&Setup::new(transport, &[("cap_packets", "4")]));
         write(&mut pair, 0, 10 * MTU);
         write(&mut pair, 1, 10);
         pair.run_until(us(2));
         pair.left.engine.modify_to_sqd(pair.left.qpn).expect("from ready to send");
-        assert_eq!(events(&mut pair.left), [], "{transport}: packets are under way");
+        assert_eq!(events(&mut pair.left), [], "{transport}: drained with packets in flight");
         write(&mut pair, 2, 10);
         pair.run();
         assert_eq!(pair.left.statuses(), [(0, WcStatus::Success)], "{transport}");
@@ -76,9 +76,9 @@ fn a_drained_send_queue_finishes_what_it_has_begun() {
     }
 }
 
-/// A read is over when its answer is here, not when its request is acknowledged.
+/// A read is complete when its response has arrived, not when its request is acknowledged.
 #[test]
-fn draining_waits_for_answers() {
+fn draining_waits_for_responses() {
     for transport in TRANSPORTS {
         for losses in loss_patterns() {
             let mut pair = Pair::new(&Setup::new(transport, &[("cap_packets", "4")]));
@@ -99,7 +99,7 @@ fn draining_waits_for_answers() {
     }
 }
 
-/// A queue with nothing under way is drained at once; receiving goes on.
+/// A queue with nothing in flight is drained immediately; the queue pair still receives.
 #[test]
 fn an_idle_send_queue_is_drained_at_once() {
     for transport in TRANSPORTS {
@@ -139,14 +139,15 @@ fn a_fence_waits_for_reads_and_atomics() {
     }
 }
 
-/// A fence holds under loss too, also for what stands behind the fenced request: order is kept.
+/// A fence also holds under loss, and requests after the fenced one wait too: order is preserved.
 #[test]
-fn a_fence_holds_under_loss() {
+fn a_fence_is_respected_under_loss() {
     for transport in TRANSPORTS {
         for losses in loss_patterns() {
             let mut pair = Pair::new(&setup(transport));
             pair.wire(lose_nth(&losses));
-            // Read a word, then (fenced) send it back from where the answer went: it must be the one that was read.
+            // Reads a word and then (fenced) sends it from the address of the response: the sent word must be the one
+            // that was read.
             let answer = pair.left.sge(TARGET, 8);
             let (from, to) = (pair.right.remote(800), pair.right.remote(900));
             pair.left.memory[500_000..500_008].fill(0xee);
@@ -160,25 +161,26 @@ fn a_fence_holds_under_loss() {
     }
 }
 
-/// The read limit holds back reads only, and frees as they complete.
+/// The read limit delays only reads, and has capacity again as reads complete.
 #[test]
-fn no_more_reads_leave_than_may_be_outstanding() {
+fn reads_in_flight_never_exceed_the_limit() {
     for transport in TRANSPORTS {
         let mut setup = setup(transport);
         setup.reads = 2;
         let mut pair = Pair::new(&setup);
         (0..6).for_each(|wr_id| read(&mut pair, wr_id, 10));
         pair.run();
-        let times: Vec<_> = (0..6).map(|seq| left_at(&pair, seq).expect("sent")).collect();
+        let times: Vec<_> = (0..6).map(|seq| left_at(&pair, seq).expect("the packet was sent")).collect();
         assert_eq!(times, [0, 0, 10, 10, 20, 20], "{transport}");
         assert!(pair.left.engine.stats().waits[WaitReason::ReadLimit as usize] > 0);
         assert_eq!(pair.left.statuses(), all(0..6, WcStatus::Success));
     }
 }
 
-/// Unsignalled requests succeed silently, and free their entries; failed and flushed ones always show.
+/// Unsignalled requests that succeed produce no completion, but free their entries; failed and flushed ones always
+/// produce one.
 #[test]
-fn silent_successes_and_loud_failures() {
+fn unsignalled_requests_produce_completions_only_when_they_fail() {
     for transport in TRANSPORTS {
         let mut setup = setup(transport);
         (setup.signal_all, setup.depth) = (false, 4);
@@ -202,9 +204,9 @@ fn silent_successes_and_loud_failures() {
     }
 }
 
-/// What completions say: operation, bytes, queue pair.
+/// Checks the fields of completions: operation, bytes, queue pair.
 #[test]
-fn completions_say_what_was_done() {
+fn completions_report_operation_bytes_and_queue_pair() {
     for transport in TRANSPORTS {
         let mut pair = Pair::new(&setup(transport));
         pair.right.post_recv(100, &[pair.right.sge(TARGET, 5_000)]);

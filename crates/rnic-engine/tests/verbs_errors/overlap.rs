@@ -1,15 +1,15 @@
-//! Writes to the same addresses, one behind the other, where early packets are placed when they come.
+//! Consecutive Writes to the same addresses, where out-of-order packets are placed as they arrive.
 //!
 //! Source: IRN section 5.3.4: "data written to a particular memory location is overwritten by a retransmitted packet
-//! from an older message". Verbs promise the order of InfiniBand (volume 1, section 9.5); option
-//! `fence_overlaps` gives it back.
+//! from an older message". Verbs promise the order of InfiniBand (volume 1, section 9.5); option `fence_overlaps`
+//! restores it.
 
 use super::*;
 
-/// Transports that place early packets.
+/// Transports that place out-of-order packets immediately.
 const PLACING: [&str; 6] = ["irn", "irn-plus", "srnic", "tcp", "roce-sr", "fasr"];
 
-/// Three Writes to overlapping places, the second one over parts of the first and third.
+/// Posts three Writes to overlapping addresses; the second one overlaps parts of the first and third.
 fn post(pair: &mut Pair) -> Vec<u8> {
     let mut expected = pair.right.memory[TARGET as usize..][..6 * MTU as usize].to_vec();
     for (wr_id, (at, len)) in (0..).zip([(0, 3 * MTU), (2 * MTU - 100, 2 * MTU), (3 * MTU, 3 * MTU)]) {
@@ -22,7 +22,8 @@ fn post(pair: &mut Pair) -> Vec<u8> {
     expected
 }
 
-/// Whether what lies there in the end is what was written last, for every loss of one packet or two, or delay.
+/// Returns, for every loss of one packet or two and for every delay, `true` if the memory finally contains what was
+/// written last.
 fn outcomes(transport: &str, options: &[(&str, &str)]) -> Vec<bool> {
     let losses = loss_patterns().into_iter().map(|losses| Box::new(lose_nth(&losses)) as Box<dyn FnMut(&Sent) -> Fate>);
     let late = (0..8).map(|which| {
@@ -44,23 +45,23 @@ fn outcomes(transport: &str, options: &[(&str, &str)]) -> Vec<bool> {
     losses.chain(late).map(outcome).collect()
 }
 
-/// The hazard, so that it is known to be one, and that the option removes it.
+/// Checks that the hazard exists without the option, and that the option removes it.
 #[test]
-fn an_old_packet_sent_again_is_placed_over_a_newer_write_unless_overlaps_are_fenced() {
+fn a_retransmitted_packet_overwrites_a_newer_write_unless_overlaps_are_fenced() {
     for transport in PLACING {
         let wrong = outcomes(transport, &[]).iter().filter(|right| !**right).count();
         assert!(wrong > 0, "{transport}: no loss shows the hazard");
         let fenced = outcomes(transport, &[("fence_overlaps", "true")]);
         assert!(fenced.iter().all(|right| *right), "{transport}: {fenced:?}");
     }
-    // Where packets are placed in order there is none.
+    // There is no hazard where packets are placed in order.
     assert!(outcomes("roce-gbn", &[]).iter().all(|right| *right));
 }
 
-/// Writes beside each other, of nothing, or behind one that has arrived wait for nothing; and the wait ends with the
-/// acknowledgement of what is overlapped, not of all that was posted before.
+/// Writes to adjacent memory, Writes of zero bytes, and Writes after one that has arrived do not wait; and a wait
+/// ends with the acknowledgement of the overlapped Write, not of all Writes posted before.
 #[test]
-fn only_what_overlaps_and_may_be_under_way_is_waited_for() {
+fn a_write_waits_only_for_unacknowledged_writes_that_overlap_it() {
     let posted = |writes: &[(u64, u32)]| {
         let mut pair = Pair::new(&Setup::new("irn", &[("fence_overlaps", "true")]));
         for (wr_id, (at, len)) in (0..).zip(writes) {
@@ -75,7 +76,7 @@ fn only_what_overlaps_and_may_be_under_way_is_waited_for() {
         (at_once, waits > 0)
     };
     assert_eq!(posted(&[(0, 100), (100, 100), (50, 0), (300, 50)]), (4, false));
-    assert_eq!(posted(&[(0, 100), (99, 1), (500, 1)]), (1, true), "what is behind waits with it");
+    assert_eq!(posted(&[(0, 100), (99, 1), (500, 1)]), (1, true), "a later request does not wait");
     assert_eq!(posted(&[(100, 100), (0, 101)]), (1, true));
     assert_eq!(posted(&[(0, 0), (0, 100)]), (2, false));
     // The second one is lost; the third overlaps the first one only, and leaves when that is acknowledged.

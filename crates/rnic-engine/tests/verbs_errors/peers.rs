@@ -1,4 +1,4 @@
-//! The window of a peer (`set_peer_limit`): shared by all queue pairs that talk to it, and nobody starves.
+//! The window of a peer (`set_peer_limit`): all queue pairs connected to the peer share it, and none of them starves.
 
 use rnic_base::{Probability, RandomStreams};
 
@@ -6,7 +6,7 @@ use super::*;
 
 const PEER: PeerId = PeerId(7);
 
-/// A pair with `count` connections, and the left numbers of all of them.
+/// Returns a pair with `count` connections, and the queue pair numbers of all of them on the left side.
 fn with_queue_pairs(setup: &Setup, count: usize) -> (Pair, Vec<rnic_wire::Qpn>) {
     let mut pair = Pair::new(setup);
     let mut numbers = vec![pair.left.qpn];
@@ -18,7 +18,7 @@ fn write_on(pair: &mut Pair, qpn: rnic_wire::Qpn, wr_id: u64, len: u32) {
     let (sge, remote) = (pair.left.sge(0, len), pair.right.remote(TARGET));
     let op = SendOp::Write { remote, immediate: None };
     let request = SendRequest { wr_id, op, sges: &[sge], flags: SendFlags::SIGNALED };
-    pair.left.engine.post_send(qpn, &request).expect("room");
+    pair.left.engine.post_send(qpn, &request).expect("the queue is not full");
 }
 
 fn in_flight(pair: &Pair, numbers: &[rnic_wire::Qpn]) -> u64 {
@@ -26,9 +26,10 @@ fn in_flight(pair: &Pair, numbers: &[rnic_wire::Qpn]) -> u64 {
     numbers.iter().map(of).sum()
 }
 
-/// Eight connections, room for five packets: never more under way, all finish, and each gets its share all the time.
+/// Eight connections and a limit of five packets: never more are in flight, all connections finish, and each
+/// continuously gets its share.
 #[test]
-fn the_window_is_shared_without_starvation() {
+fn the_peer_limit_is_shared_without_starvation() {
     for transport in TRANSPORTS {
         let (mut pair, numbers) = with_queue_pairs(&setup(transport), 8);
         pair.left.engine.set_peer_limit(PEER, Some(5));
@@ -41,8 +42,8 @@ fn the_window_is_shared_without_starvation() {
             pair.now += Duration::from_us(1);
             most = most.max(in_flight(&pair, &numbers));
             let sent: Vec<_> =
-                numbers.iter().map(|qpn| pair.left.engine.query_qp(*qpn).expect("lives").stats.packets_sent).collect();
-            let (least, greatest) = (sent.iter().min().expect("eight"), sent.iter().max().expect("eight"));
+                numbers.iter().map(|qpn| pair.left.engine.query_qp(*qpn).expect("exists").stats.packets_sent).collect();
+            let (least, greatest) = (sent.iter().min().expect("not empty"), sent.iter().max().expect("not empty"));
             assert!(greatest - least <= 5, "{transport}: {sent:?} at {}", pair.now);
             assert!(pair.now < us(10_000), "{transport}: stuck with {sent:?}");
         }
@@ -54,9 +55,9 @@ fn the_window_is_shared_without_starvation() {
     }
 }
 
-/// The same with losses, and with reads among the Writes: in IRN the responses of the other direction count there.
+/// The same with losses, and with reads among the Writes: in IRN the responses of the other direction count as well.
 #[test]
-fn everything_finishes_under_loss() {
+fn all_requests_complete_under_loss() {
     for transport in TRANSPORTS {
         for limit in [1, 2, 7] {
             let (mut pair, numbers) = with_queue_pairs(&setup(transport), 6);
@@ -71,7 +72,7 @@ fn everything_finishes_under_loss() {
                     let (sge, remote) = (pair.left.sge(TARGET, 7 * MTU), pair.right.remote(0));
                     let op = SendOp::Read { remote };
                     let request = SendRequest { wr_id: wr_id + 1, op, sges: &[sge], flags: SendFlags::SIGNALED };
-                    pair.left.engine.post_send(*qpn, &request).expect("room");
+                    pair.left.engine.post_send(*qpn, &request).expect("the queue is not full");
                     wr_id += 2;
                 }
             }
@@ -83,10 +84,10 @@ fn everything_finishes_under_loss() {
     }
 }
 
-/// What a receiver that is not ready has dropped takes no room away from others: one of them may bring what makes it
-/// ready. When the pause is over it counts again.
+/// Packets that a receiver that is not ready has dropped do not count against the limit: another queue pair's packets
+/// may cause the receive to be posted. When the RNR wait is over they count again.
 #[test]
-fn a_paused_queue_pair_holds_no_room() {
+fn a_queue_pair_in_rnr_wait_uses_none_of_the_peer_limit() {
     for transport in TRANSPORTS {
         let mut setup = setup(transport);
         setup.rnr_timer = RnrTimer::at_least(Duration::from_us(100));
@@ -96,10 +97,10 @@ fn a_paused_queue_pair_holds_no_room() {
         pair.run_until(us(20));
         write_on(&mut pair, numbers[1], 1, 10 * MTU);
         pair.run_until(us(90));
-        assert_eq!(pair.left.statuses(), [(1, WcStatus::Success)], "{transport}: during the pause");
+        assert_eq!(pair.left.statuses(), [(1, WcStatus::Success)], "{transport}: the other Write is blocked");
         post_recvs(&mut pair.right, 100..101, 3 * MTU);
         pair.run();
-        assert_eq!(pair.left.statuses(), [(0, WcStatus::Success)], "{transport}: after it");
+        assert_eq!(pair.left.statuses(), [(0, WcStatus::Success)], "{transport}: the paused request is blocked");
         write_on(&mut pair, numbers[1], 2, 10 * MTU);
         let mut most = 0;
         while in_flight(&pair, &numbers) > 0 || most == 0 {
@@ -108,14 +109,14 @@ fn a_paused_queue_pair_holds_no_room() {
             most = most.max(in_flight(&pair, &numbers));
             assert!(pair.now < us(20_000_000), "{transport}: stuck");
         }
-        assert_eq!(most, 3, "{transport}: room is neither lost nor made");
+        assert_eq!(most, 3, "{transport}: the limit is not respected exactly");
     }
 }
 
-/// Raising or lifting the limit lets those go on who wait for room, even when nothing is under way that could free
-/// some.
+/// Raising or removing the limit wakes the queue pairs that wait for it, even when no packet is in flight whose
+/// acknowledgement could do so.
 #[test]
-fn a_raised_limit_wakes_those_who_wait() {
+fn a_raised_peer_limit_wakes_waiting_queue_pairs() {
     for transport in TRANSPORTS {
         for raised in [Some(3), None] {
             let (mut pair, numbers) = with_queue_pairs(&setup(transport), 3);
@@ -132,14 +133,14 @@ fn a_raised_limit_wakes_those_who_wait() {
     }
 }
 
-/// Those who wait are woken one by one as room comes. If the one whose turn it is has died, been reset or destroyed,
-/// or has nothing to send any more, the room goes to the next one.
+/// Waiting queue pairs are woken one by one as packets are acknowledged. If the next one has failed, was reset or
+/// destroyed, or has nothing left to send, the one after it is woken.
 #[test]
-fn room_is_not_wasted_on_those_who_cannot_use_it() {
+fn freed_credit_goes_to_queue_pairs_that_can_use_it() {
     type End = fn(&mut Engine, rnic_wire::Qpn);
     let ends: [(&str, End); 4] = [
-        ("error", |engine, qpn| engine.modify_to_error(qpn).expect("always")),
-        ("reset", |engine, qpn| engine.modify_to_reset(qpn).expect("always")),
+        ("error", |engine, qpn| engine.modify_to_error(qpn).expect("legal in every state")),
+        ("reset", |engine, qpn| engine.modify_to_reset(qpn).expect("legal in every state")),
         ("destroyed", |engine, qpn| engine.destroy_qp(qpn).expect("it exists")),
         ("drained", |engine, qpn| engine.modify_to_sqd(qpn).expect("ready to send")),
     ];
@@ -150,7 +151,7 @@ fn room_is_not_wasted_on_those_who_cannot_use_it() {
             for (wr_id, qpn) in (0..).zip(&numbers) {
                 write_on(&mut pair, *qpn, wr_id, MTU);
             }
-            // The first one's packet is under way; the others wait, in order.
+            // The first one's packet is in flight; the others wait, in order.
             pair.run_until(us(3));
             end(&mut pair.left.engine, numbers[1]);
             end(&mut pair.left.engine, numbers[2]);
@@ -161,13 +162,13 @@ fn room_is_not_wasted_on_those_who_cannot_use_it() {
     }
 }
 
-/// The one under way fails or is destroyed: what it held is free at once.
+/// The queue pair with packets in flight fails or is destroyed: its share of the limit is free immediately.
 #[test]
-fn room_comes_back_from_those_who_fail() {
+fn failed_queue_pairs_release_their_credit() {
     type End = fn(&mut Engine, rnic_wire::Qpn);
     let ends: [(&str, End); 3] = [
-        ("error", |engine, qpn| engine.modify_to_error(qpn).expect("always")),
-        ("reset", |engine, qpn| engine.modify_to_reset(qpn).expect("always")),
+        ("error", |engine, qpn| engine.modify_to_error(qpn).expect("legal in every state")),
+        ("reset", |engine, qpn| engine.modify_to_reset(qpn).expect("legal in every state")),
         ("destroyed", |engine, qpn| engine.destroy_qp(qpn).expect("it exists")),
     ];
     for transport in TRANSPORTS {
@@ -187,9 +188,9 @@ fn room_comes_back_from_those_who_fail() {
     }
 }
 
-/// A receiver that is not ready keeps its sender from using the room that it holds; others use what is left.
+/// A queue pair whose receiver is not ready does not use its share of the limit; others use the remaining capacity.
 #[test]
-fn one_who_must_pause_does_not_stop_the_others() {
+fn a_queue_pair_in_rnr_wait_does_not_block_the_others() {
     for transport in TRANSPORTS {
         let (mut pair, numbers) = with_queue_pairs(&setup(transport), 3);
         pair.left.engine.set_peer_limit(PEER, Some(2));
@@ -206,10 +207,11 @@ fn one_who_must_pause_does_not_stop_the_others() {
     }
 }
 
-/// Lowering the limit below what is under way: nothing new leaves until enough has come back, and all of it does. (In
-/// RoCE the timer may have to help: what left under the wide limit did not ask for an acknowledgement.)
+/// The limit is lowered below the number of packets in flight: no new packet leaves until enough are acknowledged,
+/// and all of them are. (In RoCE the timer may be needed for that: packets that left under the higher limit did not
+/// request an acknowledgement.)
 #[test]
-fn a_lowered_limit_drains() {
+fn after_the_limit_is_lowered_the_packets_in_flight_drain_to_it() {
     for transport in TRANSPORTS {
         let (mut pair, numbers) = with_queue_pairs(&setup(transport), 2);
         pair.left.engine.set_peer_limit(PEER, Some(50));

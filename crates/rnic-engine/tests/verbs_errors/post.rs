@@ -1,5 +1,5 @@
-//! What cannot be posted: wrong state, full queue, too much of something. A caller's error is returned at once and
-//! changes nothing.
+//! Requests that cannot be posted: wrong state, full queue, too many or too large parts. An error of the caller is
+//! returned immediately and changes nothing.
 
 use super::*;
 
@@ -14,16 +14,17 @@ fn try_recv(side: &mut Side, sges: &[Sge]) -> Result<(), PostError> {
 
 const SEND: SendOp = SendOp::Send { immediate: None };
 
-/// Sends in `ReadyToSend` and `SendQueueDrained`; receives from `Init` on; in `Error` both, to be flushed.
+/// Sends can be posted in `ReadyToSend` and `SendQueueDrained`, receives from `Init` on, and in `Error` both, to be
+/// flushed.
 #[test]
-fn each_state_takes_what_verbs_says() {
+fn each_state_accepts_the_requests_that_verbs_permit() {
     for transport in TRANSPORTS {
         let setup = setup(transport);
         let mut pair = Pair::new(&setup);
         let (qpn, dest) = (pair.left.qpn, pair.right.qpn);
         let left = &mut pair.left;
         let refused = |state| Err(PostError::State(state));
-        left.engine.modify_to_reset(qpn).expect("always");
+        left.engine.modify_to_reset(qpn).expect("legal in every state");
         assert_eq!(try_send(left, SEND, &[]), refused(QpState::Reset));
         assert_eq!(try_recv(left, &[]), refused(QpState::Reset));
         left.engine.modify_to_init(qpn).expect("from reset");
@@ -39,7 +40,7 @@ fn each_state_takes_what_verbs_says() {
         assert_eq!(try_send(left, SEND, &[]), Ok(()));
         assert_eq!(try_recv(left, &[]), Ok(()));
         assert_eq!(left.completions(), []);
-        left.engine.modify_to_error(qpn).expect("always");
+        left.engine.modify_to_error(qpn).expect("legal in every state");
         assert_eq!(left.completions().len(), 6, "two sends and four receives are flushed");
         assert_eq!(try_send(left, SEND, &[]), Ok(()));
         assert_eq!(try_recv(left, &[]), Ok(()));
@@ -50,12 +51,12 @@ fn each_state_takes_what_verbs_says() {
 /// A queue pair that goes to the error state without ever having been connected flushes what is posted to it, of any
 /// size.
 #[test]
-fn a_queue_pair_that_was_never_connected_flushes_too() {
+fn a_queue_pair_that_was_never_connected_flushes_its_requests() {
     for transport in TRANSPORTS {
         let mut pair = Pair::new(&setup(transport));
         let left = &mut pair.left;
-        left.engine.modify_to_reset(left.qpn).expect("always");
-        left.engine.modify_to_error(left.qpn).expect("always");
+        left.engine.modify_to_reset(left.qpn).expect("legal in every state");
+        left.engine.modify_to_error(left.qpn).expect("legal in every state");
         let sge = left.sge(0, 10_000);
         assert_eq!(try_send(left, SEND, &[sge]), Ok(()));
         assert_eq!(try_recv(left, &[sge]), Ok(()));
@@ -64,7 +65,7 @@ fn a_queue_pair_that_was_never_connected_flushes_too() {
 }
 
 #[test]
-fn a_full_queue_takes_no_more_until_something_completes() {
+fn a_full_queue_accepts_no_request_until_one_completes() {
     for transport in TRANSPORTS {
         for depth in [1, 2, 3, 64] {
             let mut setup = setup(transport);
@@ -86,11 +87,11 @@ fn a_full_queue_takes_no_more_until_something_completes() {
 }
 
 #[test]
-fn more_pieces_than_the_queue_was_made_for() {
+fn requests_with_too_many_scatter_gather_entries_are_refused() {
     for transport in TRANSPORTS {
         let mut pair = Pair::new(&setup(transport));
         let sges = [pair.left.sge(0, 1); 5];
-        let refused = Err(PostError::TooManySges { asked: 5, limit: 4 });
+        let refused = Err(PostError::TooManySges { requested: 5, limit: 4 });
         assert_eq!(try_send(&mut pair.left, SEND, &sges), refused);
         assert_eq!(try_recv(&mut pair.left, &sges), refused);
         assert_eq!(try_send(&mut pair.left, SEND, &sges[..4]), Ok(()));
@@ -98,9 +99,10 @@ fn more_pieces_than_the_queue_was_made_for() {
     }
 }
 
-/// 1 GiB may be asked for, one byte more not. (The region does not cover it: that is the completion's business.)
+/// A message of 1 GiB may be posted, one of one byte more may not. (The region does not cover it: that error is
+/// reported by the completion.)
 #[test]
-fn messages_longer_than_a_gibibyte() {
+fn messages_longer_than_1_gib_are_refused() {
     for transport in TRANSPORTS {
         let mut pair = Pair::new(&setup(transport));
         let half = pair.left.sge(0, 1 << 29);
@@ -131,22 +133,22 @@ fn atomics_need_exactly_eight_bytes() {
 }
 
 #[test]
-fn receives_of_a_shared_queue_go_there() {
+fn receives_for_a_shared_receive_queue_are_posted_to_it_only() {
     let mut setup = setup("irn");
     setup.srq = Some(2);
     let mut pair = Pair::new(&setup);
     assert_eq!(try_recv(&mut pair.right, &[]), Err(PostError::HasSrq));
-    let srq = pair.right.srq.expect("made with one");
+    let srq = pair.right.srq.expect("the setup has an SRQ");
     let sges = [pair.right.sge(0, 1); 5];
     let post = |pair: &mut Pair, sges: &[Sge]| {
         pair.right.engine.objects_mut().post_srq_recv(srq, &RecvRequest { wr_id: 1, sges })
     };
-    assert_eq!(post(&mut pair, &sges), Err(PostError::TooManySges { asked: 5, limit: 4 }));
+    assert_eq!(post(&mut pair, &sges), Err(PostError::TooManySges { requested: 5, limit: 4 }));
     assert_eq!([(); 3].map(|()| post(&mut pair, &sges[..4])), [Ok(()), Ok(()), Err(PostError::QueueFull)]);
 }
 
 #[test]
-fn a_queue_pair_that_is_not_there() {
+fn posting_to_an_unknown_queue_pair_fails() {
     let mut pair = Pair::new(&setup("irn"));
     let (qpn, cq) = (pair.left.qpn, pair.left.cq);
     pair.left.engine.destroy_qp(qpn).expect("it exists");
@@ -154,6 +156,6 @@ fn a_queue_pair_that_is_not_there() {
     assert_eq!(try_recv(&mut pair.left, &[]), Err(PostError::UnknownQp));
     assert!(pair.left.engine.destroy_qp(qpn).is_err());
     assert_eq!(pair.left.engine.query_qp(qpn), None);
-    pair.left.engine.objects_mut().destroy_cq(cq).expect("nobody uses it any more");
+    pair.left.engine.objects_mut().destroy_cq(cq).expect("it is unused");
     assert_eq!(pair.left.engine.objects_mut().poll_cq_one(cq), None);
 }

@@ -1,21 +1,21 @@
-//! What the responder refuses: keys, ranges, rights, lengths, alignment. Three requests are posted, the middle one is
-//! bad; two receives wait at the responder.
+//! Requests that the responder refuses: keys, ranges, rights, lengths, alignment. Three requests are posted, of which
+//! the middle one is invalid; two receives are posted at the responder.
 //!
 //! Expected by verbs: the first one succeeds, the middle one has the status of the refusal, the last one is flushed;
 //! the responder's queue pair is in the error state too, its receives are flushed in order and an asynchronous event
-//! says why. Lost packets change none of it.
+//! gives the reason. Lost packets change none of it.
 
 use super::*;
 
-/// A bad request, and what comes of it.
+/// An invalid request and its expected results.
 struct Case {
     name: &'static str,
-    /// Changes what both sides are made of.
+    /// Changes the setup of both sides.
     set_up: fn(&mut Setup),
-    /// Posts the bad request as number 1.
+    /// Posts the invalid request as number 1.
     post: fn(&mut Pair),
     status: WcStatus,
-    /// What becomes of the receives 100 and 101 at the responder.
+    /// Expected statuses of the receives 100 and 101 at the responder.
     receives: [WcStatus; 2],
     event: fn(rnic_wire::Qpn) -> AsyncEvent,
 }
@@ -23,13 +23,13 @@ struct Case {
 const FLUSHED: [WcStatus; 2] = [WcStatus::WrFlushed; 2];
 
 impl Case {
-    /// A refusal because of key, range or right.
+    /// Returns a case that is refused because of its key, range or right.
     const fn denied(name: &'static str, post: fn(&mut Pair)) -> Self {
         let (status, event) = (WcStatus::RemoteAccess, AsyncEvent::QpAccessError as fn(_) -> _);
         Self { name, set_up: |_| {}, post, status, receives: FLUSHED, event }
     }
 
-    /// A refusal because the request itself is wrong.
+    /// Returns a case that is refused because the request itself is invalid.
     const fn invalid(name: &'static str, post: fn(&mut Pair)) -> Self {
         let (status, event) = (WcStatus::RemoteInvalidRequest, AsyncEvent::QpRequestError as fn(_) -> _);
         Self { name, set_up: |_| {}, post, status, receives: FLUSHED, event }
@@ -51,14 +51,14 @@ fn post_add(pair: &mut Pair, remote: RemoteMemory) {
     pair.left.post(1, SendOp::FetchAdd { remote, add: 1 }, &[sge]);
 }
 
-/// Right memory with other rights than those of the main region.
+/// Registers memory of the right side with rights other than those of the main region.
 fn restricted(pair: &mut Pair, access: Access) -> RemoteMemory {
     let pd = pair.right.pd;
     let rkey = region(&mut pair.right, pd, 0, 8_192, access);
     RemoteMemory { addr: BASE, rkey }
 }
 
-/// Right memory of another protection domain.
+/// Registers memory of the right side in another protection domain.
 fn foreign(pair: &mut Pair) -> RemoteMemory {
     let pd = pair.right.engine.objects_mut().create_pd().expect("a protection domain");
     let rkey = region(&mut pair.right, pd, 0, 8_192, Access::all());
@@ -94,7 +94,7 @@ const CASES: &[Case] = &[
     }),
     Case::denied("write, region gone", |pair| {
         let remote = restricted(pair, Access::all());
-        pair.right.engine.objects_mut().deregister(Key(remote.rkey)).expect("just registered");
+        pair.right.engine.objects_mut().deregister(Key(remote.rkey)).expect("the region is registered");
         post_write(pair, remote, 10);
     }),
     Case::denied("read, wrong key", |pair| {
@@ -160,7 +160,7 @@ const CASES: &[Case] = &[
         post: |pair| {
             let sge = pair.left.sge(0, 2_000);
             pair.left.post(1, SendOp::Send { immediate: None }, &[sge]);
-            // The receives are posted before the requests: spoil their memory instead.
+            // The receives are posted before the requests, so their memory is invalidated instead.
             pair.right.engine.objects_mut().deregister(Key(pair.right.key)).expect("registered");
         },
         status: WcStatus::RemoteOperational,
@@ -175,7 +175,7 @@ fn check(transport: &str, case: &Case, losses: &[(From, u32)]) {
     let mut pair = Pair::new(&setup);
     pair.wire(lose_nth(losses));
     post_recvs(&mut pair.right, 100..102, 4_096);
-    // The first request touches nothing, so that it succeeds whatever the case does to memory.
+    // The first request touches no memory, so that it succeeds whatever the case does to memory.
     write(&mut pair, 0, 0);
     (case.post)(&mut pair);
     write(&mut pair, 2, 2_000);
@@ -190,7 +190,7 @@ fn check(transport: &str, case: &Case, losses: &[(From, u32)]) {
 }
 
 #[test]
-fn a_refused_request_fails_in_its_turn_and_both_ends_flush() {
+fn a_refused_request_fails_in_order_and_both_ends_flush() {
     for transport in TRANSPORTS {
         CASES.iter().for_each(|case| check(transport, case, &[]));
     }
@@ -205,9 +205,9 @@ fn the_outcome_is_the_same_whichever_packet_is_lost() {
     }
 }
 
-/// A refused request has changed nothing at the responder, as far as it was refused at its first packet.
+/// Checks that a request that is refused at its first packet has changed nothing at the responder.
 #[test]
-fn what_is_refused_leaves_no_trace() {
+fn a_refused_request_changes_nothing_at_the_responder() {
     for transport in TRANSPORTS {
         let mut pair = Pair::new(&setup(transport));
         let before = pair.right.memory.clone();
@@ -219,9 +219,9 @@ fn what_is_refused_leaves_no_trace() {
     }
 }
 
-/// One step before the edge of every range: the last byte inside, the last aligned word.
+/// Just inside the limit of every range: the last byte of a region, the last aligned word.
 #[test]
-fn the_last_byte_of_a_region_is_inside() {
+fn the_last_byte_of_a_region_is_accessible() {
     for transport in TRANSPORTS {
         let mut pair = Pair::new(&setup(transport));
         let end = MEMORY as u64;
@@ -237,7 +237,7 @@ fn the_last_byte_of_a_region_is_inside() {
     }
 }
 
-/// Operations on nothing do not have their remote key checked.
+/// The remote key of operations of zero bytes is not checked.
 #[test]
 fn zero_length_operations_need_no_key() {
     for transport in TRANSPORTS {
@@ -245,7 +245,7 @@ fn zero_length_operations_need_no_key() {
         let nowhere = RemoteMemory { addr: u64::MAX, rkey: 0xdead_beef };
         pair.left.post(0, SendOp::Write { remote: nowhere, immediate: None }, &[]);
         pair.left.post(1, SendOp::Read { remote: nowhere }, &[]);
-        // A list of empty pieces is as empty, whatever its keys.
+        // A list of pieces of zero bytes is equally empty, whatever its keys.
         let empty = Sge { addr: 5, len: 0, lkey: 77 };
         pair.left.post(2, SendOp::Write { remote: nowhere, immediate: Some(3) }, &[empty]);
         pair.left.post(3, SendOp::Send { immediate: None }, &[empty, empty]);
@@ -258,9 +258,9 @@ fn zero_length_operations_need_no_key() {
     }
 }
 
-/// One byte too many for a receive of nothing.
+/// A Send of one byte is too long for a receive of zero bytes.
 #[test]
-fn a_receive_of_nothing_takes_nothing() {
+fn a_send_into_a_receive_of_zero_bytes_fails() {
     for transport in TRANSPORTS {
         let mut pair = Pair::new(&setup(transport));
         pair.right.post_recv(100, &[]);
@@ -271,7 +271,7 @@ fn a_receive_of_nothing_takes_nothing() {
     }
 }
 
-/// More reads at once than the responder serves: the one too many is invalid, those before it are answered.
+/// More reads are outstanding than the responder serves: the excess one is invalid, those before it are served.
 #[test]
 fn more_reads_than_the_responder_serves_are_refused() {
     for transport in TRANSPORTS {
@@ -283,14 +283,14 @@ fn more_reads_than_the_responder_serves_are_refused() {
             pair.wire(lose_nth(&losses));
             (0..4).for_each(|wr_id| read(&mut pair, wr_id, 10));
             pair.run();
-            // A loss may thin out what arrives at once, so that nothing is too much.
+            // A loss may reduce the number of reads that arrive together, so that none is in excess.
             let statuses = pair.left.statuses();
             let ok = fails_at(2, WcStatus::RemoteInvalidRequest, 4);
             let later = fails_at(3, WcStatus::RemoteInvalidRequest, 4);
             let never = all(0..4, WcStatus::Success);
             let mut legal = if losses.is_empty() { vec![ok] } else { vec![ok, later, never] };
             if transport == "roce-gbn" {
-                // Nobody keeps RoCE's responses: one that is lost before the refusal cannot be had again.
+                // RoCE's responses are not stored: one that is lost before the refusal cannot be requested again.
                 legal.extend([fails_at(0, WcStatus::RetryExceeded, 4), fails_at(1, WcStatus::RetryExceeded, 4)]);
             }
             assert!(legal.contains(&statuses), "{transport}, losing {losses:?}: {statuses:?}");
@@ -298,9 +298,9 @@ fn more_reads_than_the_responder_serves_are_refused() {
     }
 }
 
-/// A key that a peer has taken back is dead; a region registered in its place has another one.
+/// A key that a peer has invalidated stays invalid; a region that is registered in its slot has another key.
 #[test]
-fn an_invalidated_key_is_not_used_again() {
+fn an_invalidated_key_is_never_reused() {
     for transport in TRANSPORTS {
         let mut pair = Pair::new(&setup(transport));
         let first = restricted(&mut pair, Access::all());
@@ -320,10 +320,10 @@ fn an_invalidated_key_is_not_used_again() {
     }
 }
 
-/// The responder's program takes memory back in the middle of an answer: the Read fails at both ends, as one whose
-/// memory was never there.
+/// The responder's program deregisters memory in the middle of a response: the Read fails at both ends, as if the
+/// memory had never been registered.
 #[test]
-fn memory_that_goes_away_in_the_middle_of_an_answer() {
+fn memory_deregistered_in_the_middle_of_a_response_fails_the_read() {
     for transport in TRANSPORTS {
         let mut pair = Pair::new(&Setup::new(transport, &[("cap_packets", "4")]));
         let remote = restricted(&mut pair, Access::all());

@@ -1,8 +1,8 @@
-//! The retry counter: how long a silent peer is given, and what happens then.
+//! The retry counter: how long a peer may be silent, and what happens after that.
 
 use super::*;
 
-/// Runs in steps of a microsecond until something completes; answers when.
+/// Runs in steps of a microsecond until a request completes; returns the time.
 fn completed_at(side: impl Fn(&Pair) -> &Side, pair: &mut Pair) -> u64 {
     for at in micros(pair.now)..100_000 {
         pair.run_until(us(at));
@@ -12,16 +12,16 @@ fn completed_at(side: impl Fn(&Pair) -> &Side, pair: &mut Pair) -> u64 {
             return at;
         }
     }
-    panic!("never done");
+    panic!("the request never completes");
 }
 
 fn dead_from(at: u64) -> impl FnMut(&Sent) -> Fate + 'static {
     move |sent| if sent.from == From::Right && sent.at >= us(at) { Fate::Drop } else { Fate::Deliver }
 }
 
-/// The peer never answers. `retry_count` repetitions, then the oldest request fails and the others are flushed.
+/// The peer never responds. After `retry_count` repetitions the oldest request fails and the others are flushed.
 #[test]
-fn a_silent_peer_is_given_up_after_the_retry_count() {
+fn a_silent_peer_is_declared_gone_after_the_retry_count() {
     for (transport, timeout) in [("roce-gbn", 320), ("irn", 100)] {
         for retry_count in [0, 1, 7] {
             let mut setup = setup(transport);
@@ -33,17 +33,17 @@ fn a_silent_peer_is_given_up_after_the_retry_count() {
             assert_eq!(at, timeout * u64::from(retry_count + 1), "{transport}, {retry_count} retries");
             assert_eq!(pair.left.statuses(), fails_at(0, WcStatus::RetryExceeded, 2));
             assert_eq!(pair.left.info().state, QpState::Error);
-            assert_eq!(events(&mut pair.left), [], "the completion says it");
+            assert_eq!(events(&mut pair.left), [], "an event is raised for a completion error");
             let before = pair.log.len();
             pair.run();
-            assert_eq!(pair.log.len(), before, "{transport}: nothing is sent any more");
+            assert_eq!(pair.log.len(), before, "{transport}: packets are still sent");
         }
     }
 }
 
 /// Only timeouts in a row count: each of three messages loses its packet as often as is allowed.
 #[test]
-fn progress_starts_the_count_anew() {
+fn progress_resets_the_retry_count() {
     for transport in TRANSPORTS {
         let mut pair = Pair::new(&setup(transport));
         let first = setup(transport).psn;
@@ -58,10 +58,10 @@ fn progress_starts_the_count_anew() {
     }
 }
 
-/// The responder dies before it gets a read, when it has got it, in the middle of its answer: the read fails all the
-/// same, within the time that eight timeouts and the responder's own repairs can take.
+/// The responder fails before a read arrives, when it has arrived, or in the middle of its response: the read fails
+/// in each case, within the time of eight timeouts and the responder's own repairs.
 #[test]
-fn a_read_fails_when_its_responder_dies() {
+fn a_read_fails_when_its_responder_fails() {
     for transport in TRANSPORTS {
         for dies_at in [0, 5, 6, 17, 25] {
             let mut pair = Pair::new(&Setup::new(transport, &[("cap_packets", "10")]));
@@ -83,11 +83,11 @@ fn a_read_fails_when_its_responder_dies() {
     }
 }
 
-/// In IRN and FaSR the responder has a timer too. Its requester has the whole answer and ends, or dies in the middle of
-/// it: the responder has done nothing wrong and does not fail, as RoCE's would not. It repeats less and less often,
-/// keeps no room at the peer from others, and goes on when the peer is heard again.
+/// In IRN and FaSR the responder has a timer too. Its requester has the complete response and ends, or fails in the
+/// middle of it: the responder has made no error and does not fail, as RoCE's would not. It repeats its packets at
+/// growing intervals, does not use up the peer's limit meanwhile, and continues when the peer responds again.
 #[test]
-fn a_responder_does_not_fail_because_nobody_acknowledges() {
+fn a_responder_does_not_fail_without_acknowledgements() {
     for transport in ["irn", "tcp", "roce-sr", "fasr"] {
         let mut pair = Pair::of(transport);
         pair.right.engine.set_peer_limit(PeerId(7), Some(6));
@@ -99,12 +99,12 @@ fn a_responder_does_not_fail_because_nobody_acknowledges() {
         assert_eq!((state, events(&mut pair.right)), (QpState::ReadyToSend, vec![]), "{transport}");
         assert!((9..60).contains(&stats.timeouts), "{transport}: {} timeouts in 8 s", stats.timeouts);
         assert_eq!(pair.left.statuses(), all(0..1, WcStatus::Success), "{transport}");
-        // Another connection has the room.
+        // Another connection can use the limit.
         let (near, _) = pair.another(&setup(transport));
         let (sge, remote) = (pair.left.sge(TARGET, 50 * MTU), pair.right.remote(0));
         let request = SendRequest { wr_id: 1, op: SendOp::Read { remote }, sges: &[sge], flags: SendFlags::SIGNALED };
         pair.wire(|_| Fate::Deliver);
-        pair.left.engine.post_send(near, &request).expect("room in the send queue");
+        pair.left.engine.post_send(near, &request).expect("the send queue is not full");
         pair.run_until(us(8_000_500));
         assert_eq!(pair.left.statuses(), all(1..2, WcStatus::Success), "{transport}");
         pair.run();
@@ -124,7 +124,7 @@ fn a_responder_need_not_be_ready_to_send() {
             let setup = setup(transport);
             let mut pair = Pair::new(&setup);
             let (left, right) = (pair.left.qpn, pair.right.qpn);
-            pair.right.engine.modify_to_reset(right).expect("always");
+            pair.right.engine.modify_to_reset(right).expect("legal in every state");
             pair.right.engine.modify_to_init(right).expect("from reset");
             pair.right.engine.modify_to_rtr(right, &connection(&setup, left)).expect("from init");
             pair.wire(lose_nth(&losses));
@@ -139,15 +139,15 @@ fn a_responder_need_not_be_ready_to_send() {
     }
 }
 
-/// Such a queue pair was not given a limit of retries. When its answer is lost for much longer than the eight
-/// timeouts that others are given, it waits with the requester, who decides.
+/// A queue pair that was never made ready to send has no retry count. When its response is lost for much longer than
+/// eight timeouts, the usual limit, it waits as long as the requester does, whose retry count decides.
 #[test]
-fn a_responder_that_is_not_ready_to_send_is_as_patient_as_its_requester() {
+fn a_responder_that_is_not_ready_to_send_waits_as_long_as_its_requester() {
     let mut setup = setup("irn");
     setup.retry_count = 1_000;
     let mut pair = Pair::new(&setup);
     let (left, right) = (pair.left.qpn, pair.right.qpn);
-    pair.right.engine.modify_to_reset(right).expect("always");
+    pair.right.engine.modify_to_reset(right).expect("legal in every state");
     pair.right.engine.modify_to_init(right).expect("from reset");
     pair.right.engine.modify_to_rtr(right, &connection(&setup, left)).expect("from init");
     pair.wire(|sent| if sent.from == From::Right && sent.at < us(50_000) { Fate::Drop } else { Fate::Deliver });
@@ -161,15 +161,15 @@ fn a_responder_that_is_not_ready_to_send_is_as_patient_as_its_requester() {
     );
     assert!(stats.timeouts > 8, "{} timeouts are too few to show anything", stats.timeouts);
     let (to, len) = (TARGET as usize, 5 * MTU as usize);
-    assert!(pair.left.memory[to..to + len] == pair.right.memory[..len], "what was read");
+    assert!(pair.left.memory[to..to + len] == pair.right.memory[..len], "wrong data was read");
 }
 
-/// A long answer is on its way, and a request behind it is refused. However long the answer takes, the requester
-/// hears of the refusal when its turn has come, not of a timeout.
+/// A long response is being sent, and a request after it is refused. However long the response takes, the requester
+/// gets the refusal in its turn, not a timeout.
 #[test]
-fn a_refusal_behind_a_long_answer_is_no_timeout() {
+fn a_refusal_after_a_long_response_causes_no_timeout() {
     for transport in TRANSPORTS {
-        // Four packets a round trip of 10 us: the answer takes 2 ms.
+        // Four packets per round trip of 10 us: the response takes 2 ms.
         let mut pair = Pair::new(&Setup::new(transport, &[("cap_packets", "4")]));
         let (sge, remote) = (pair.left.sge(0, 400 * MTU), pair.right.remote(0));
         pair.left.post(0, SendOp::Read { remote }, &[sge]);
@@ -180,8 +180,9 @@ fn a_refusal_behind_a_long_answer_is_no_timeout() {
     }
 }
 
-/// TCP's timeouts double, so a responder's seven retries take 40 ms, and whoever waits for its answer waits longer.
-/// Where the answer never comes, the wait ends all the same: 3.2 ms, then twice that for the one retry.
+/// TCP's timeouts double, so a responder's seven retries take 40 ms, and a requester that waits for its response
+/// waits longer. Where the response never arrives, the wait ends all the same: 3.2 ms, then twice that for the one
+/// retry.
 #[test]
 fn a_responder_that_backs_off_is_given_time_for_all_its_retries() {
     let read = |pair: &mut Pair| {
@@ -204,8 +205,8 @@ fn a_responder_that_backs_off_is_given_time_for_all_its_retries() {
     setup.retry_count = 1;
     let mut pair = Pair::new(&setup);
     pair.wire(|sent| {
-        let is_heard = sent.from == From::Left || sent.kind == TransmitKind::Ack && sent.at < us(10);
-        if is_heard { Fate::Deliver } else { Fate::Drop }
+        let has_received = sent.from == From::Left || sent.kind == TransmitKind::Ack && sent.at < us(10);
+        if has_received { Fate::Deliver } else { Fate::Drop }
     });
     read(&mut pair);
     assert_eq!(completed_at(|pair| &pair.left, &mut pair), 9_600);

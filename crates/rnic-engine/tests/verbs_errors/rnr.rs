@@ -1,4 +1,4 @@
-//! Receiver not ready: the timer that it asks for, the counter that bounds it.
+//! Receiver not ready: the RNR timer, and the counter that bounds the attempts.
 
 use super::*;
 
@@ -8,16 +8,16 @@ fn rnr_setup(transport: &str, rnr_retry: Option<u32>, code: u8) -> Setup {
     setup
 }
 
-/// When the left side's packets with PSN offset `seq` left, in microseconds.
+/// Returns when the left side's packets with PSN offset `seq` left, in microseconds.
 fn attempts(pair: &Pair, setup: &Setup, seq: i64) -> Vec<u64> {
     let trace = pair.trace_of(From::Left, setup.psn);
     trace.iter().filter(|(_, found, _)| *found == seq).map(|(at, ..)| *at).collect()
 }
 
-/// No receive is ever posted. The first attempt and `rnr_retry` more, each as long after the NAK as it asks for; then
-/// the Send fails.
+/// No receive is ever posted. There are the first attempt and `rnr_retry` more, each after the time that the NAK
+/// names; then the Send fails.
 #[test]
-fn the_counter_bounds_the_attempts_and_the_timer_spaces_them() {
+fn rnr_retry_limits_the_attempts_and_the_rnr_timer_spaces_them() {
     for transport in TRANSPORTS {
         for (rnr_retry, code) in [(0, 1), (1, 1), (3, 12), (6, 8)] {
             let setup = rnr_setup(transport, Some(rnr_retry), code);
@@ -29,15 +29,15 @@ fn the_counter_bounds_the_attempts_and_the_timer_spaces_them() {
             let expected: Vec<_> = (0..=u64::from(rnr_retry)).map(|nth| nth * (10 + wait)).collect();
             assert_eq!(attempts(&pair, &setup, 0), expected, "{transport}, {rnr_retry} retries, code {code}");
             assert_eq!(pair.left.statuses(), fails_at(0, WcStatus::RnrRetryExceeded, 2));
-            assert_eq!(pair.left.info().stats.timeouts, 0, "the retransmission timer rests meanwhile");
-            assert_eq!(pair.right.info().state, QpState::ReadyToSend, "{transport}: the receiver lives on");
+            assert_eq!(pair.left.info().stats.timeouts, 0, "the retransmission timer expired during the pause");
+            assert_eq!(pair.right.info().state, QpState::ReadyToSend, "{transport}: the receiver has failed");
         }
     }
 }
 
-/// A receive posted just before the last attempt is in time; just after it, too late.
+/// A receive that is posted just before the last attempt is in time; one that is posted just after it is too late.
 #[test]
-fn the_last_attempt_counts() {
+fn a_receive_posted_before_the_last_attempt_is_in_time() {
     for transport in TRANSPORTS {
         for (posted_at, status) in [(64, WcStatus::Success), (66, WcStatus::RnrRetryExceeded)] {
             let setup = rnr_setup(transport, Some(3), 1);
@@ -52,9 +52,9 @@ fn the_last_attempt_counts() {
     }
 }
 
-/// Without a bound the sender waits for ever; here for 50 ms, with the shortest timer and a longer one.
+/// Without a bound the sender retries forever; here for 50 ms, with the shortest timer and a longer one.
 #[test]
-fn the_infinite_counter_waits_for_ever() {
+fn with_infinite_rnr_retry_a_send_waits_without_limit() {
     for transport in TRANSPORTS {
         for code in [1, 20] {
             let setup = rnr_setup(transport, None, code);
@@ -70,9 +70,9 @@ fn the_infinite_counter_waits_for_ever() {
     }
 }
 
-/// The counter is for one packet that is not taken, not for the connection: it starts anew when one is.
+/// The counter applies to one refused packet, not to the connection: it restarts when a packet is accepted.
 #[test]
-fn progress_starts_the_count_anew() {
+fn progress_resets_the_rnr_retry_count() {
     for transport in TRANSPORTS {
         let setup = rnr_setup(transport, Some(2), 1);
         let mut pair = Pair::new(&setup);
@@ -80,13 +80,13 @@ fn progress_starts_the_count_anew() {
             send(&mut pair, wr_id, 100);
         }
         for wr_id in 100..105 {
-            // Two attempts of each in vain.
+            // Two failed attempts of each.
             let refused = pair.right.engine.stats().rnr_naks_sent;
             while pair.right.engine.stats().rnr_naks_sent < refused + 2 {
                 let next = pair.now + Duration::from_us(1);
                 pair.run_until(next);
                 pair.now = next;
-                assert!(pair.now < Time::ZERO + Duration::from_ms(100), "{transport}: gave up before {wr_id}");
+                assert!(pair.now < Time::ZERO + Duration::from_ms(100), "{transport}: failed before {wr_id}");
             }
             post_recvs(&mut pair.right, wr_id..wr_id + 1, 100);
         }
@@ -96,9 +96,9 @@ fn progress_starts_the_count_anew() {
     }
 }
 
-/// A Write with immediate needs its receive when its last packet comes: only that one is refused and repeated.
+/// A Write with immediate needs its receive when its last packet arrives: only that packet is refused and repeated.
 #[test]
-fn a_write_with_immediate_needs_its_receive_at_the_end() {
+fn a_write_with_immediate_needs_its_receive_at_the_last_packet() {
     for transport in TRANSPORTS {
         let setup = rnr_setup(transport, Some(6), 1);
         let mut pair = Pair::new(&setup);
@@ -140,9 +140,9 @@ fn lost_packets_do_not_change_the_outcome() {
     }
 }
 
-/// The network doubles every packet. A refusal that comes twice is one refusal.
+/// The network duplicates every packet. A refusal that arrives twice counts once.
 #[test]
-fn a_doubled_refusal_counts_once() {
+fn a_duplicated_rnr_nak_counts_once() {
     for transport in TRANSPORTS {
         let setup = rnr_setup(transport, Some(3), 1);
         let mut pair = Pair::new(&setup);
@@ -154,10 +154,10 @@ fn a_doubled_refusal_counts_once() {
     }
 }
 
-/// Packets behind the refused one come in before the refusal is out (the body receives in batches): it is still a
-/// refusal, not a gap, and the sender waits as it was told.
+/// Packets after the refused one arrive before the refusal is sent (the driver receives in batches): it is still a
+/// refusal, not a gap, and the sender waits for the RNR timer.
 #[test]
-fn packets_behind_the_refused_one_do_not_hide_the_refusal() {
+fn packets_after_the_refused_one_do_not_hide_the_rnr_nak() {
     for transport in TRANSPORTS {
         let setup = rnr_setup(transport, Some(2), 8);
         let mut pair = Pair::new(&setup);
@@ -170,10 +170,10 @@ fn packets_behind_the_refused_one_do_not_hide_the_refusal() {
     }
 }
 
-/// A read is being answered, slowly, when the Send behind it is refused for the last time: the read succeeds, then
-/// the Send fails.
+/// A read is still being answered when the Send after it is refused for the last time: the read succeeds, then the
+/// Send fails.
 #[test]
-fn the_refused_send_fails_and_not_the_read_before_it() {
+fn the_refused_send_fails_and_the_read_before_it_succeeds() {
     for transport in TRANSPORTS {
         let mut setup = Setup::new(transport, &[("cap_packets", "4")]);
         setup.rnr_retry = Some(0);
@@ -186,9 +186,9 @@ fn the_refused_send_fails_and_not_the_read_before_it() {
     }
 }
 
-/// A read waits behind a Send that is refused for 100 ms: longer than any timeout, and yet nobody is dead.
+/// A read waits for a Send that is refused for 100 ms: that is longer than any timeout, and yet no queue pair fails.
 #[test]
-fn a_read_behind_a_refused_send_waits_with_it() {
+fn a_read_after_a_refused_send_waits_for_it() {
     for transport in TRANSPORTS {
         let mut pair = Pair::new(&rnr_setup(transport, None, 20));
         send(&mut pair, 0, 100);

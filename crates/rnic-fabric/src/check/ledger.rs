@@ -43,20 +43,26 @@ impl Ledger {
     #[inline]
     pub(crate) fn completed(&mut self, number: u32, index: u32, status: WcStatus) -> Result<(), String> {
         let Some(account) = self.accounts.get_mut(number as usize).filter(|account| account.open) else {
-            return Err(format!("a completion for queue {number}, which is not in use"));
+            return Err(format!("completion for queue {number}, which is not in use"));
         };
         if index >= account.posted {
-            return Err(format!("completion {index} of queue {number}, to which {} were posted", account.posted));
+            return Err(format!(
+                "completion {index} of queue {number} has no request: only {} requests were posted",
+                account.posted
+            ));
         }
         if index < account.completed {
-            return Err(format!("completion {index} of queue {number} came twice"));
+            return Err(format!("completion {index} of queue {number} was delivered twice"));
         }
         if index > account.completed {
-            return Err(format!("completion {index} of queue {number} before {}", account.completed));
+            return Err(format!(
+                "completion {index} of queue {number} was delivered out of order, before completion {}",
+                account.completed
+            ));
         }
         account.completed += 1;
         if status != WcStatus::Success {
-            return Err(format!("work {index} of queue {number} ended with {status:?}"));
+            return Err(format!("request {index} of queue {number} completed with status {status:?}"));
         }
         Ok(())
     }
@@ -71,7 +77,7 @@ impl Ledger {
         assert!(account.open, "queue {number} is closed twice");
         if account.completed + spare < account.posted {
             let Account { posted, completed, .. } = account;
-            return Err(format!("{completed} of {posted} requests of queue {number} completed"));
+            return Err(format!("only {completed} of the {posted} requests of queue {number} completed"));
         }
         Ok(())
     }
@@ -89,7 +95,7 @@ mod tests {
     const GOOD: WcStatus = WcStatus::Success;
 
     #[test]
-    fn once_each_and_in_order_passes() {
+    fn completions_once_each_and_in_order_pass() {
         let mut ledger = Ledger::default();
         ledger.open(3);
         for index in 0..10 {
@@ -100,20 +106,20 @@ mod tests {
     }
 
     #[test]
-    fn whatever_else_is_named() {
+    fn every_other_completion_is_reported() {
         let mut ledger = Ledger::default();
         ledger.open(0);
         (0..3).for_each(|_| ledger.posted(0));
-        let said = |result: Result<(), String>, what: &str| {
-            let text = result.expect_err("something is wrong");
-            assert!(text.contains(what), "{text}");
+        let expect_violation = |result: Result<(), String>, expected: &str| {
+            let text = result.expect_err("the ledger reports a violation");
+            assert!(text.contains(expected), "{text}");
         };
-        said(ledger.completed(0, 1, GOOD), "before 0");
+        expect_violation(ledger.completed(0, 1, GOOD), "before completion 0");
         assert_eq!(ledger.completed(0, 0, GOOD), Ok(()));
-        said(ledger.completed(0, 0, GOOD), "twice");
-        said(ledger.completed(0, 3, GOOD), "to which 3 were posted");
-        said(ledger.completed(0, 1, WcStatus::RetryExceeded), "RetryExceeded");
-        said(ledger.completed(1, 0, GOOD), "not in use");
-        said(ledger.close(0, 0), "2 of 3");
+        expect_violation(ledger.completed(0, 0, GOOD), "twice");
+        expect_violation(ledger.completed(0, 3, GOOD), "only 3 requests were posted");
+        expect_violation(ledger.completed(0, 1, WcStatus::RetryExceeded), "RetryExceeded");
+        expect_violation(ledger.completed(1, 0, GOOD), "not in use");
+        expect_violation(ledger.close(0, 0), "only 2 of the 3 requests");
     }
 }

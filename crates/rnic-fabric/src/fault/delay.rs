@@ -2,10 +2,10 @@
 
 use rnic_base::{Duration, RandomStream, Time};
 
-use super::{Fault, Passing, Verdict};
+use super::{Fault, PacketInfo, Verdict};
 
-/// Delays every packet by a fixed time and a uniformly distributed random time, without changing their order: a packet
-/// never arrives before the one sent before it. ([`super::Reorder`] is for the other case.)
+/// Delays every packet by a fixed time and a uniformly distributed random time, without changing their order: a
+/// packet never arrives before the one sent before it. ([`super::Reorder`] changes the order.)
 #[derive(Debug)]
 pub struct Delay {
     fixed: Duration,
@@ -15,14 +15,14 @@ pub struct Delay {
 }
 
 impl Delay {
-    /// Creates a rule that delays by `fixed` and by up to `jitter` more.
+    /// Creates a rule that delays packets by `fixed` plus up to `jitter`.
     pub fn new(fixed: Duration, jitter: Duration, stream: RandomStream) -> Self {
         Self { fixed, jitter, last_arrival: Time::ZERO, stream }
     }
 }
 
 impl Fault for Delay {
-    fn judge(&mut self, packet: &Passing) -> Verdict {
+    fn judge(&mut self, packet: &PacketInfo) -> Verdict {
         let extra = Duration::from_ps(self.stream.between(0, self.jitter.as_ps()));
         let arrival = (packet.arrival + self.fixed + extra).max(self.last_arrival);
         self.last_arrival = arrival;

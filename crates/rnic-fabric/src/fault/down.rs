@@ -2,7 +2,7 @@
 
 use rnic_base::Time;
 
-use super::{Fault, Passing, Verdict};
+use super::{Fault, PacketInfo, Verdict};
 
 /// Drops every packet whose transmission starts in an interval.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ impl Down {
 }
 
 impl Fault for Down {
-    fn judge(&mut self, packet: &Passing) -> Verdict {
+    fn judge(&mut self, packet: &PacketInfo) -> Verdict {
         if self.from <= packet.now && packet.now < self.until { Verdict::Drop } else { Verdict::Pass }
     }
 }

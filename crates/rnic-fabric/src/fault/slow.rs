@@ -1,11 +1,11 @@
-//! A degraded link, which has only a part of its rate.
+//! A degraded link, which has only a fraction of its rate.
 
 use rnic_base::{BitRate, Time};
 
-use super::{Fault, Passing, Verdict};
+use super::{Fault, PacketInfo, Verdict};
 
-/// Limits the rate of the link for an interval, as lost lanes or a cable that negotiates a lower rate do. Packets then
-/// queue before the link, as before any slow link.
+/// Limits the rate of the link for an interval, as failed lanes or a cable that negotiates a lower rate would.
+/// Packets then queue in front of the link, as with any slow link.
 #[derive(Debug)]
 pub struct Slow {
     rate: BitRate,
@@ -21,7 +21,7 @@ impl Slow {
 }
 
 impl Fault for Slow {
-    fn judge(&mut self, _: &Passing) -> Verdict {
+    fn judge(&mut self, _: &PacketInfo) -> Verdict {
         Verdict::Pass
     }
 

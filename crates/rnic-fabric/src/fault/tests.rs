@@ -1,4 +1,4 @@
-//! Each rule does what it says, at the rate it says, and leaves the others alone.
+//! Tests that each rule has its documented effect, at the configured rate, and does not affect other rules.
 
 use super::*;
 use rnic_base::RandomStreams;
@@ -9,7 +9,7 @@ fn stream(name: &str) -> RandomStream {
 
 fn verdicts(kind: FaultKind, count: u64) -> Vec<Verdict> {
     let mut rule = kind.build(stream("rule"));
-    let at = |index: u64| Passing {
+    let at = |index: u64| PacketInfo {
         now: Time::from_ns(100 * index),
         arrival: Time::from_ns(100 * index + 1_000),
         frame_len: 1_500,
@@ -24,7 +24,7 @@ fn count(verdicts: &[Verdict], wanted: Verdict) -> usize {
 const PERCENT: Probability = Probability::ratio(1, 100);
 
 #[test]
-fn coins_fall_at_their_rate_and_say_their_word() {
+fn random_rules_act_with_their_probability() {
     for (kind, verdict) in [
         (FaultKind::Drop(PERCENT), Verdict::Drop),
         (FaultKind::Duplicate(PERCENT), Verdict::Duplicate),
@@ -41,7 +41,7 @@ fn coins_fall_at_their_rate_and_say_their_word() {
     }
 }
 
-/// Lengths of the runs of lost packets.
+/// Returns the lengths of the sequences of consecutive lost packets.
 fn bursts(verdicts: &[Verdict]) -> Vec<usize> {
     verdicts.split(|verdict| *verdict == Verdict::Pass).map(<[_]>::len).filter(|len| *len > 0).collect()
 }
@@ -64,11 +64,11 @@ fn gilbert_bursts_have_their_mean_length_and_loss() {
     assert!((4.6..5.4).contains(&mean), "mean burst {mean}");
     let half = verdicts(FaultKind::Burst { begin, end, loss: Probability::ratio(1, 2) }, 500_000);
     let (all, half) = (count(&all, Verdict::Drop) as f64, count(&half, Verdict::Drop) as f64);
-    assert!((0.42..0.58).contains(&(half / all)), "half of a burst is lost: {half} of {all}");
+    assert!((0.42..0.58).contains(&(half / all)), "not half of the burst packets are lost: {half} of {all}");
 }
 
 #[test]
-fn delay_trembles_within_its_bound_and_keeps_the_order() {
+fn jitter_stays_within_its_bound_and_keeps_the_order() {
     let (fixed, jitter) = (Duration::from_us(2), Duration::from_us(1));
     let all = verdicts(FaultKind::Delay { fixed, jitter }, 1_000);
     let delays: Vec<u64> = all
@@ -79,20 +79,23 @@ fn delay_trembles_within_its_bound_and_keeps_the_order() {
         })
         .collect();
     assert!(delays.iter().all(|delay| (fixed.as_ps()..=(fixed + jitter).as_ps()).contains(delay)));
-    assert!(delays.iter().max() > delays.iter().min().map(|least| least + 500_000).as_ref(), "it does tremble");
+    assert!(
+        delays.iter().max() > delays.iter().min().map(|least| least + 500_000).as_ref(),
+        "the jitter varies by less than 500 ns"
+    );
     let arrivals: Vec<u64> = delays.iter().zip(0u64..).map(|(delay, index)| 100_000 * index + delay).collect();
     assert!(arrivals.is_sorted());
 }
 
 #[test]
-fn down_is_an_interval() {
+fn a_down_link_drops_packets_only_in_its_interval() {
     let all = verdicts(FaultKind::Down { from: Time::from_us(1), until: Time::from_us(2) }, 40);
     let lost: Vec<usize> = (0..40).filter(|index| all[*index] == Verdict::Drop).collect();
     assert_eq!(lost, (10..20).collect::<Vec<_>>());
 }
 
 #[test]
-fn a_chain_asks_in_order_and_stops_at_a_loss() {
+fn rules_are_applied_in_order_until_one_drops_the_packet() {
     let always = Probability::ALWAYS;
     let build = |kinds: &[(Target, FaultKind)]| {
         let rules = kinds.iter().map(|(target, kind)| (*target, kind.build(stream("x")))).collect();
@@ -106,17 +109,20 @@ fn a_chain_asks_in_order_and_stops_at_a_loss() {
         (Target::Data, FaultKind::Duplicate(always)),
         (Target::Acks, FaultKind::Drop(always)),
     ]);
-    let fate = chain.judge(Time::ZERO, Time::from_us(5), &data);
-    assert_eq!(fate, Fate { lost: false, corrupt: false, copies: 1, delay: Duration::from_us(1) });
+    let outcome = chain.judge(Time::ZERO, Time::from_us(5), &data);
+    assert_eq!(outcome, FaultOutcome { lost: false, corrupt: false, copies: 1, delay: Duration::from_us(1) });
     assert!(chain.judge(Time::ZERO, Time::from_us(5), &ack).lost);
     let mut chain = build(&[(Target::All, FaultKind::Drop(always)), (Target::All, FaultKind::Corrupt(always))]);
-    assert_eq!(chain.judge(Time::ZERO, Time::from_us(5), &data), Fate { lost: true, ..Fate::default() });
+    assert_eq!(
+        chain.judge(Time::ZERO, Time::from_us(5), &data),
+        FaultOutcome { lost: true, ..FaultOutcome::default() }
+    );
 }
 
-/// Bits that are flipped twice are as they were, and the packet was whole again: a run with bytes and one without them
-/// parted.
+/// Regression test: flipping the same bits twice restored a packet, so that a run with bytes and a run without them
+/// diverged.
 #[test]
-fn what_is_damaged_is_not_damaged_again() {
+fn a_corrupt_packet_is_not_corrupted_again() {
     let mut chain = FaultChain::new(Vec::new(), stream("flips"));
     let (mut packet, mut datagram) = (Entry::new(1, 2, 3, 4, 1_000, Flags::NONE), vec![0u8; 60]);
     chain.damage(&mut packet, |_| &mut datagram);
@@ -127,7 +133,7 @@ fn what_is_damaged_is_not_damaged_again() {
 }
 
 #[test]
-fn flipped_bits_are_one_to_three_and_protected() {
+fn one_to_three_bits_covered_by_the_icrc_are_flipped() {
     let mut chain = FaultChain::new(Vec::new(), stream("flips"));
     for len in [16usize, 60, 1_000] {
         for _ in 0..500 {
@@ -142,7 +148,7 @@ fn flipped_bits_are_one_to_three_and_protected() {
 
 #[test]
 fn patterns_match_names() {
-    for (pattern, name, fits) in [
+    for (pattern, name, is_match) in [
         ("*", "host-3>edge-1", true),
         ("host-*>*", "host-3>edge-1", true),
         ("host-*>*", "edge-1>host-3", false),
@@ -155,12 +161,12 @@ fn patterns_match_names() {
         ("**", "x", true),
         ("a*a", "a", false),
     ] {
-        assert_eq!(matches(pattern, name), fits, "{pattern} and {name}");
+        assert_eq!(matches(pattern, name), is_match, "{pattern} and {name}");
     }
 }
 
 #[test]
-fn a_rule_may_hold_on_several_links() {
+fn a_rule_may_apply_to_several_links() {
     let links = "leaf-*>spine-1, spine-1>leaf-*".to_owned();
     let fault = FaultPlan { kind: FaultKind::Drop(PERCENT), target: Target::All, links };
     for (name, is_for) in
@@ -171,7 +177,7 @@ fn a_rule_may_hold_on_several_links() {
 }
 
 #[test]
-fn the_slowest_of_several_rates_counts_while_it_lasts() {
+fn the_lowest_of_several_rates_applies_while_it_lasts() {
     let slow = |gbps, from, until: Option<u64>| {
         let kind =
             FaultKind::Slow { rate: BitRate::gbps(gbps), from: Time::from_us(from), until: until.map(Time::from_us) };

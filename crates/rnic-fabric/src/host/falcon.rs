@@ -2,7 +2,7 @@
 //!
 //! A packet is sent as soon as the engine returns it, so the time that the engine writes into it is the time of
 //! departure (T1, T3); it is received with its last bit (T2, T4). The number of switches that it crossed follows from
-//! its source ([`Distances`]). Unreliable queue pairs of the same host use packets of the RoCE family.
+//! its source ([`HopDistances`]). Unreliable queue pairs of the same host use packets of the RoCE family.
 
 use rnic_base::{Csig, Time};
 use rnic_engine::{Arrival, Departure, FalconArrival, FalconTransmit, NoDma, PeerId, RxOutcome, Transmit};
@@ -10,21 +10,21 @@ use rnic_policy::FalconShape;
 use rnic_wire::{Position, Qpn};
 
 use super::Host;
+use super::event_loop::HostModel;
 use super::slow::SlowMemory;
-use super::turn::HostKind;
-use crate::agenda::NEVER;
+use crate::calendar::NEVER;
 use crate::entry::{Entry, Flags};
 use crate::falcon_counts::FalconCounts;
 use crate::frames::Family;
 use crate::network::Network;
 use crate::packets::FalconPackets;
-use crate::topology::distance::Distances;
+use crate::topology::distance::HopDistances;
 use crate::workload::Operation;
 
-/// State of a host for Falcon.
+/// Falcon state of a host.
 #[derive(Debug)]
-pub(crate) struct FalconSide {
-    distances: Distances,
+pub(crate) struct FalconState {
+    distances: HopDistances,
     /// Number of flows of each connection.
     flows: u8,
     /// True when switches write congestion signals (CSIG) into packets.
@@ -33,18 +33,18 @@ pub(crate) struct FalconSide {
     memory: Option<SlowMemory>,
 }
 
-impl FalconSide {
+impl FalconState {
     /// Creates the state of a host with these distances to other hosts, for connections of `shape`.
-    pub(crate) fn new(distances: Distances, shape: &FalconShape, memory: Option<SlowMemory>) -> Self {
+    pub(crate) fn new(distances: HopDistances, shape: &FalconShape, memory: Option<SlowMemory>) -> Self {
         let (flows, is_stamped) = (shape.flows, shape.csig);
         Self { distances, flows, is_stamped, counts: FalconCounts::default(), memory }
     }
 }
 
-/// HostKind of a host with Falcon and without a modelled NIC.
+/// Type of a host with Falcon and without a modelled NIC.
 pub(super) struct WithFalcon;
 
-impl HostKind for WithFalcon {
+impl HostModel for WithFalcon {
     #[inline(always)]
     fn prefetch_ahead(host: &Host, network: &Network) {
         network.falcon_packets.prefetch(network.links.first_packet(host.ring));
@@ -69,22 +69,22 @@ impl Host {
         }
         let is_slow = self.falcon.as_ref().is_some_and(|side| side.memory.is_some());
         if is_slow {
-            self.drain(now);
+            self.report_backlog(now);
         }
         let outcome = self.receive_falcon(now, entry, network);
-        if is_slow && matches!(outcome, Some(RxOutcome::Accepted | RxOutcome::Early)) {
-            self.write_slowly(now, entry);
+        if is_slow && matches!(outcome, Some(RxOutcome::Accepted | RxOutcome::OutOfOrder)) {
+            self.write_to_slow_memory(now, entry);
         }
         network.falcon_packets.remove(entry.packet);
-        if matches!(outcome, Some(RxOutcome::Accepted | RxOutcome::Early)) {
+        if matches!(outcome, Some(RxOutcome::Accepted | RxOutcome::OutOfOrder)) {
             self.stats.useful += 1;
         }
         self.take_completions(now);
     }
 
-    /// Passes the number of bytes still in flight to memory to the engine.
+    /// Reports to the engine the number of bytes still in flight to host memory.
     #[cold]
-    fn drain(&mut self, now: Time) {
+    fn report_backlog(&mut self, now: Time) {
         let Some(memory) = self.falcon.as_ref().and_then(|side| side.memory.as_ref()) else { return };
         self.engine.set_falcon_backlog(memory.backlog(now));
     }
@@ -92,7 +92,7 @@ impl Host {
     /// Starts the write of a packet's payload to slow memory. Its length is estimated as the frame length minus the
     /// headers of a Write.
     #[cold]
-    fn write_slowly(&mut self, now: Time, entry: &Entry) {
+    fn write_to_slow_memory(&mut self, now: Time, entry: &Entry) {
         let Some(memory) = self.falcon.as_mut().and_then(|side| side.memory.as_mut()) else { return };
         let headers = Family::Falcon.frame_len(Operation::Write, Position::Middle, 0);
         let payload = u32::from(entry.frame_len).saturating_sub(headers);
@@ -105,20 +105,20 @@ impl Host {
         let packets = &mut network.falcon_packets;
         let ends = packets.ends(entry.packet);
         let (src, label) = (ends.src(), ends.label());
-        let side = self.falcon.as_ref().expect("only hosts with Falcon come here");
+        let side = self.falcon.as_ref().expect("Falcon packets arrive only at Falcon hosts");
         let hops = side.distances.switches(src);
         let csig = side.is_stamped.then(|| ends.csig());
         let congested = entry.has(Flags::MARKED);
-        if self.carriage.is_plain() {
+        if self.codec.is_plain() {
             if entry.has(Flags::CORRUPT) {
                 self.stats.corrupt += 1;
                 return None;
             }
             let packet = packets.headers(entry.packet);
             let arrival = FalconArrival { packet, peer: PeerId(src), label, congested, hops, csig };
-            let payload = packet.payload_len;
+            let (payload, qpn) = (packet.payload_len, Qpn::new(packet.cid.get()));
             let outcome = self.engine.receive(now, Arrival::Falcon(arrival), &mut NoDma);
-            self.note_falcon_payload(now, entry, payload, outcome);
+            self.note_falcon_payload(now, entry, (payload, qpn), outcome);
             return Some(outcome);
         }
         self.receive_falcon_bytes(now, entry, (hops, csig), packets)
@@ -134,7 +134,7 @@ impl Host {
     ) -> Option<RxOutcome> {
         let ends = packets.ends(entry.packet);
         let (src, label) = (ends.src(), ends.label());
-        let Some((packet, payload)) = self.carriage.unload_falcon(entry, packets) else {
+        let Some((packet, payload)) = self.codec.decode_falcon(entry, packets) else {
             self.stats.corrupt += 1;
             return None;
         };
@@ -143,20 +143,20 @@ impl Host {
             Arrival::Falcon(FalconArrival { packet: &packet, peer: PeerId(src), label, congested, hops, csig });
         let payload = &packets.bytes(entry.packet)[payload];
         let outcome = match &mut self.memory {
-            Some(memory) => self.engine.receive(now, arrival, &mut memory.taking(payload)),
+            Some(memory) => self.engine.receive(now, arrival, &mut memory.writer_of(payload)),
             None => self.engine.receive(now, arrival, &mut NoDma),
         };
-        self.note_falcon_payload(now, entry, packet.payload_len, outcome);
+        self.note_falcon_payload(now, entry, (packet.payload_len, Qpn::new(packet.cid.get())), outcome);
         Some(outcome)
     }
 
-    /// Counts the payload of a useful packet, when slices are measured.
+    /// Counts the payload of a useful packet for its queue pair, when payload is measured.
     #[inline(always)]
-    fn note_falcon_payload(&mut self, now: Time, entry: &Entry, payload: u32, outcome: RxOutcome) {
+    fn note_falcon_payload(&mut self, now: Time, entry: &Entry, (payload, qpn): (u32, Qpn), outcome: RxOutcome) {
         if let Some(meter) = &mut self.meter
-            && matches!(outcome, RxOutcome::Accepted | RxOutcome::Early)
+            && matches!(outcome, RxOutcome::Accepted | RxOutcome::OutOfOrder)
         {
-            meter.note(now, entry.frame_len.into(), payload.into());
+            meter.note(now, entry.frame_len.into(), payload.into(), qpn);
         }
     }
 
@@ -171,14 +171,14 @@ impl Host {
             return;
         }
         self.wake = NEVER;
-        let Some((entry, _)) = self.next_packet_of_any(now, network) else { return };
+        let Some((entry, _)) = self.next_packet_of_any_family(now, network) else { return };
         self.port.send(now, entry, network);
         self.wake = self.port.free_at;
     }
 
     /// Returns the entry of the engine's next packet, and the queue pair that sends it.
     #[inline(always)]
-    pub(super) fn next_packet_of_any(&mut self, now: Time, network: &mut Network) -> Option<(Entry, Qpn)> {
+    pub(super) fn next_packet_of_any_family(&mut self, now: Time, network: &mut Network) -> Option<(Entry, Qpn)> {
         let transmit = match self.engine.transmit(now)? {
             Departure::Falcon(transmit) => transmit,
             // Only unreliable queue pairs send packets of the RoCE family here.
@@ -186,34 +186,36 @@ impl Host {
                 let transmit = *transmit;
                 return Some((self.load_packet(now, &transmit, network), transmit.from));
             }
+            // Plans with messages and Falcon are refused.
+            Departure::Message(_) => return None,
         };
         let from = transmit.from;
-        let entry = self.carriage.load_falcon(transmit, &mut network.falcon_packets);
+        let entry = self.codec.store_falcon_packet(transmit, &mut network.falcon_packets);
         if let Some(side) = &mut self.falcon {
             side.counts.count(transmit, side.flows);
         }
-        if self.carriage.wants_bytes() {
+        if self.codec.wants_bytes() {
             let transmit: FalconTransmit = *transmit;
             let memory = self.memory.as_ref().map(|memory| (memory, self.engine.segments()));
-            self.carriage.load_falcon_bytes(now, &transmit, memory, entry.packet, &mut network.falcon_packets);
+            self.codec.load_falcon_bytes(now, &transmit, memory, entry.packet, &mut network.falcon_packets);
         }
         Some((entry, from))
     }
 
-    /// Returns the counts of sent packets, and the largest number of bytes that were in flight to its memory.
+    /// Returns the counts of sent packets, and the largest number of bytes that were in flight to the host's memory.
     pub(crate) fn falcon_counts(&self) -> Option<(FalconCounts, u64)> {
         let side = self.falcon.as_ref()?;
         let mut counts = side.counts.clone();
         if let Some(stats) = self.engine.falcon_stats() {
             counts.note(&stats);
         }
-        Some((counts, side.memory.as_ref().map_or(0, |memory| memory.most)))
+        Some((counts, side.memory.as_ref().map_or(0, |memory| memory.bytes_max)))
     }
 
     #[cold]
     #[inline(never)]
     fn load_packet(&mut self, now: Time, transmit: &Transmit, network: &mut Network) -> Entry {
-        let entry = self.carriage.load(transmit, &mut network.packets);
+        let entry = self.codec.store_packet(transmit, &mut network.packets);
         self.load_bytes(now, transmit, &entry, network);
         entry
     }

@@ -1,9 +1,9 @@
 //! A host's memory, when payload bytes are checked: registered regions in one arena, filled with patterns and compared
 //! with them.
 //!
-//! Every allocation lies between guard bytes; a write of the engine outside of the allocation is detected when the
-//! allocation is freed. Addresses in work requests differ from offsets in the arena, so that a confusion of the two is
-//! detected immediately.
+//! Every allocation is surrounded by guard bytes, so that a write of the engine outside the allocation is detected
+//! when the allocation is freed. Addresses in work requests differ from offsets in the arena, so that using one in
+//! place of the other is detected immediately.
 
 use std::collections::BTreeMap;
 
@@ -37,24 +37,24 @@ impl Memory {
 
     /// Allocates a block of `len` bytes with guards around it. Its content is not initialized.
     pub fn allocate(&mut self, len: u64) -> Block {
-        let need = len + 2 * GUARD as u64;
-        let fitting = self.free.iter().find(|(_, free)| **free >= need).map(|(at, free)| (*at, *free));
+        let total_len = len + 2 * GUARD_LEN as u64;
+        let fitting = self.free.iter().find(|(_, free)| **free >= total_len).map(|(at, free)| (*at, *free));
         let at = match fitting {
             Some((at, free)) => {
                 self.free.remove(&at);
-                if free > need {
-                    self.free.insert(at + need, free - need);
+                if free > total_len {
+                    self.free.insert(at + total_len, free - total_len);
                 }
                 at
             }
             None => {
                 let at = self.bytes.len() as u64;
-                self.bytes.resize((at + need) as usize, 0);
+                self.bytes.resize((at + total_len) as usize, 0);
                 at
             }
         };
-        self.used += need;
-        let block = Block { local: at + GUARD as u64, len };
+        self.used += total_len;
+        let block = Block { local: at + GUARD_LEN as u64, len };
         let (before, after) = self.guards(block);
         self.bytes[before].fill(GUARD_BYTE);
         self.bytes[after].fill(GUARD_BYTE);
@@ -66,7 +66,7 @@ impl Memory {
     pub fn release(&mut self, block: Block) -> bool {
         let (before, after) = self.guards(block);
         let intact = self.bytes[before].iter().chain(&self.bytes[after]).all(|byte| *byte == GUARD_BYTE);
-        let (mut at, mut len) = (block.local - GUARD as u64, block.len + 2 * GUARD as u64);
+        let (mut at, mut len) = (block.local - GUARD_LEN as u64, block.len + 2 * GUARD_LEN as u64);
         self.used -= len;
         if let Some(next) = self.free.remove(&(at + len)) {
             len += next;
@@ -83,7 +83,7 @@ impl Memory {
 
     fn guards(&self, block: Block) -> (core::ops::Range<usize>, core::ops::Range<usize>) {
         let (start, end) = (block.local as usize, (block.local + block.len) as usize);
-        (start - GUARD..start, end..end + GUARD)
+        (start - GUARD_LEN..start, end..end + GUARD_LEN)
     }
 
     /// Returns the number of bytes in allocated blocks and their guards.
@@ -129,17 +129,17 @@ impl Memory {
     }
 
     /// Returns the DMA target that writes `payload` to this memory.
-    pub fn taking<'m>(&'m mut self, payload: &'m [u8]) -> Placement<'m> {
+    pub fn writer_of<'m>(&'m mut self, payload: &'m [u8]) -> Placement<'m> {
         Placement { memory: self, payload }
     }
 
-    /// Returns the number of kept out-of-order payloads.
+    /// Returns the number of stored out-of-order payloads.
     pub fn kept(&self) -> usize {
         self.kept.len()
     }
 
     fn word(&mut self, local: u64) -> &mut [u8; 8] {
-        self.bytes_mut(local, 8).first_chunk_mut().expect("eight bytes were asked for")
+        self.bytes_mut(local, 8).first_chunk_mut().expect("the range has eight bytes")
     }
 }
 
@@ -203,7 +203,7 @@ impl Dma for Placement<'_> {
 }
 
 /// Guard bytes before and after every block, which must not be written: one cache line.
-const GUARD: usize = 64;
+const GUARD_LEN: usize = 64;
 const GUARD_BYTE: u8 = 0xa5;
 
 #[cfg(test)]
@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_are_apart_and_come_back() {
+    fn blocks_do_not_overlap_and_are_freed() {
         let mut memory = Memory::new();
         let blocks: Vec<Block> = [10, 0, 1_000, 64].iter().map(|len| memory.allocate(*len)).collect();
         for pair in blocks.windows(2) {
@@ -221,16 +221,19 @@ mod tests {
         for index in [1, 3, 0, 2] {
             assert!(memory.release(blocks[index]));
         }
-        assert_eq!((memory.used(), memory.free.len()), (0, 1), "all free, in one piece");
+        assert_eq!((memory.used(), memory.free.len()), (0, 1), "not all memory is free in one range");
         memory.allocate(size as u64 - 128);
         assert_eq!(memory.bytes.len(), size);
     }
 
     #[test]
-    fn a_stray_write_shows() {
+    fn a_write_outside_a_block_is_detected() {
         let mut memory = Memory::new();
         let block = memory.allocate(8);
-        memory.taking(&[1]).place(0, Segment { local: block.local + 8, len: 1 }).expect("simulated memory stays");
+        memory
+            .writer_of(&[1])
+            .place(0, Segment { local: block.local + 8, len: 1 })
+            .expect("the target lies in the memory");
         assert!(!memory.release(block));
     }
 

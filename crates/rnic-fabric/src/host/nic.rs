@@ -1,5 +1,5 @@
-//! An optional model in front of the engine of the state that a NIC keeps on the chip, and of the cost to reach state
-//! in the host's memory.
+//! An optional model, in front of the engine, of the state that a NIC stores on the chip and of the cost of accessing
+//! state in the host's memory.
 //!
 //! Without a `[nic]` table in the plan, none of this is simulated: packets enter the engine when they arrive and are
 //! sent when the port is free. With it, each host has
@@ -7,20 +7,20 @@
 //! * a *context cache* ([`contexts`]): every packet, sent or received, needs the context of its queue pair; a missing
 //!   context is read over the bus;
 //! * a *bus* ([`bus`]): a latency, a rate in each direction, and a limit of reads in flight, so that misses overlap;
-//! * *work requests* in the host's memory, fetched in batches: when a queue pair needs one (SRNIC, FaSR section IV-A),
-//!   or ahead;
+//! * *work requests* in the host's memory, fetched in batches: when a queue pair needs one (SRNIC, FaSR section
+//!   IV-A), or in advance;
 //! * *payload* that is read over the bus before a packet is sent and written over it after a packet was received;
-//! * a *pipeline* that processes one packet per cycle, both directions together. Where bitmaps are stored in the host's
-//!   memory ([`rnic_policy::profile::Store::Host`]), it waits for the result whenever a bitmap decides the next action:
-//!   a filled gap at the receiver (the next expected number), a retransmission at the sender (its number). Recording an
-//!   out-of-order packet is a posted write and does not wait (FaSR sections II-A and V-D2). While the pipeline waits,
-//!   no packet in it advances: packets in front of the port are not sent either.
+//! * a *pipeline* that processes one packet per cycle, both directions together. Where bitmaps are stored in the
+//!   host's memory ([`rnic_policy::profile::Store::Host`]), it waits for the result whenever a bitmap decides the
+//!   next action: a filled gap at the receiver (the next expected number), a retransmission at the sender (its
+//!   number). Recording an out-of-order packet is a posted write and does not wait (FaSR sections II-A and V-D2).
+//!   While the pipeline waits, no packet in it advances: packets that wait for the port are not sent either.
 //!
-//! Sources: FaSR (2025) sections II-A, IV and V-A for the modelled mechanisms and for latencies and sizes; PCI Express
-//! 3.0 for the bus. Deviations and omissions: receive work requests, completions and address translation cost nothing;
-//! the replacement of contexts is random (nothing is published; a cyclic order of queue pairs, which loops produce, is
-//! the worst case of least-recently-used, and would weaken the baselines); the prefetch buffer for packets to be sent
-//! is as large as two bus latencies need.
+//! Sources: FaSR (2025) sections II-A, IV and V-A for the modelled mechanisms and for latencies and sizes; PCI
+//! Express 3.0 for the bus. Deviations and omissions: receive work requests, completions and address translation have
+//! no cost; the replacement of contexts is random (no policy is published; a cyclic order of queue pairs, which loops
+//! produce, is the worst case for least-recently-used replacement and would put the baselines at a disadvantage); the
+//! prefetch buffer for packets to be sent is large enough for two bus latencies.
 
 pub(crate) mod bus;
 pub(crate) mod contexts;
@@ -28,6 +28,7 @@ mod drive;
 mod falcon;
 mod work;
 
+use core::ops::Range;
 use std::collections::VecDeque;
 
 use rnic_base::{BitRate, Duration, RandomStream, Time};
@@ -42,7 +43,7 @@ pub(super) use drive::WithNic;
 pub(super) use falcon::WithFalconAndNic;
 use work::WorkQueues;
 
-/// Figures of the memory of all NICs.
+/// Statistics of the memory accesses of all NICs.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
 pub struct NicFigures {
     /// Number of contexts that fit into a cache; zero when all do.
@@ -51,15 +52,15 @@ pub struct NicFigures {
     pub context_bytes: u64,
     /// Packets whose context was on the chip.
     pub context_hits: u64,
-    /// Packets whose context was in the second level.
+    /// Packets whose context was in the second cache level.
     pub context_second_hits: u64,
     /// Packets whose context was read over the bus.
     pub context_misses: u64,
     /// Misses as a share of all accesses.
     pub miss_share: f64,
-    /// Number of reads of work requests; on demand each fetches a batch.
+    /// Number of reads of work requests; when fetched on demand, each read fetches a batch.
     pub work_fetches: u64,
-    /// Number of queries of bitmaps in the host's memory.
+    /// Number of times that a bitmap in the host's memory was queried.
     pub bitmap_queries: u64,
     /// Time that pipelines waited for the results of bitmap queries, in microseconds.
     pub bitmap_wait_us: f64,
@@ -70,7 +71,7 @@ pub struct NicFigures {
 }
 
 impl NicFigures {
-    /// Adds the figures of another NIC.
+    /// Adds the statistics of another NIC.
     pub(crate) fn add(&mut self, nic: &NicModel) {
         let (plan, stats, contexts) = (&nic.plan, &nic.stats, &nic.contexts);
         self.contexts_fit = plan.contexts.unwrap_or(0);
@@ -78,13 +79,13 @@ impl NicFigures {
         self.context_hits += contexts.hits;
         self.context_second_hits += contexts.second_hits;
         self.context_misses += contexts.misses;
-        let asked = self.context_hits + self.context_second_hits + self.context_misses;
-        self.miss_share = self.context_misses as f64 / asked.max(1) as f64;
+        let accesses = self.context_hits + self.context_second_hits + self.context_misses;
+        self.miss_share = self.context_misses as f64 / accesses.max(1) as f64;
         self.work_fetches += nic.work.fetches;
         self.bitmap_queries += stats.bitmap_queries;
         self.bitmap_wait_us += stats.bitmap_wait.as_us_f64();
         self.dropped += stats.dropped;
-        self.receive_buffer_max_bytes = self.receive_buffer_max_bytes.max(stats.most_waiting);
+        self.receive_buffer_max_bytes = self.receive_buffer_max_bytes.max(stats.waiting_max);
     }
 }
 
@@ -94,7 +95,7 @@ struct Stats {
     bitmap_queries: u64,
     bitmap_wait: Duration,
     dropped: u64,
-    most_waiting: u64,
+    waiting_max: u64,
 }
 
 /// A received packet that waits for the pipeline.
@@ -107,10 +108,10 @@ struct Arrived {
 
 /// A packet that waits to be sent.
 #[derive(Clone, Copy, Debug)]
-struct Leaving {
+struct PendingDeparture {
     entry: Entry,
     payload: u32,
-    /// Time at which the data that it waits for is available: first context and work request, then its payload.
+    /// Time at which the data that it waits for is available: first its context and work request, then its payload.
     ready: Time,
 }
 
@@ -122,65 +123,76 @@ pub(crate) struct NicModel {
     bus: Bus,
     work: WorkQueues,
     /// Time at which the pipeline accepts the next packet.
-    pipeline: Time,
+    pipeline_free_at: Time,
     /// Time until which the pipeline waits for the result of a bitmap query and no packet in it advances.
-    frozen: Time,
+    stalled_until: Time,
     arrived: VecDeque<Arrived>,
     arrived_bytes: u64,
     paused_neighbour: bool,
-    /// Acknowledgements bypass all packets that wait for the bus (FaSR section IV-C).
+    /// Acknowledgements, which bypass all packets that wait for the bus (FaSR section IV-C).
     acks: VecDeque<Entry>,
     /// Packets that wait for context and work request, in order.
-    described: VecDeque<Leaving>,
+    awaiting_context: VecDeque<PendingDeparture>,
     /// Packets that wait for their payload, in order.
-    loading: VecDeque<Leaving>,
-    /// Bytes of the frames in `described` and `loading`.
-    ahead: u64,
-    ahead_max: u64,
-    /// Waiting packets with Falcon, which uses this instead of the queues above.
+    awaiting_payload: VecDeque<PendingDeparture>,
+    /// Bytes of the frames in `awaiting_context` and `awaiting_payload`.
+    queued_bytes: u64,
+    queued_bytes_max: u64,
+    /// Waiting packets of a Falcon host, which uses this instead of the queues above.
     falcon: falcon::Waiting,
     stats: Stats,
 }
 
 impl NicModel {
-    /// Creates an empty NIC for a link of `rate`; `stream` chooses the contexts to evict.
+    /// Creates an empty NIC for a link of `rate`; `stream` supplies the random choice of contexts to evict.
     pub(crate) fn new(plan: &NicPlan, rate: BitRate, largest_frame: u64, stream: RandomStream) -> Self {
         Self {
             plan: *plan,
             contexts: Contexts::new(plan.contexts, plan.second, plan.context_bytes, stream),
             bus: Bus::new(&plan.bus),
             work: WorkQueues::new(plan.work),
-            pipeline: Time::ZERO,
-            frozen: Time::ZERO,
+            pipeline_free_at: Time::ZERO,
+            stalled_until: Time::ZERO,
             arrived: VecDeque::new(),
             arrived_bytes: 0,
             paused_neighbour: false,
             acks: VecDeque::new(),
-            described: VecDeque::new(),
-            loading: VecDeque::new(),
-            ahead: 0,
-            // One latency for the context or the work request and one for the payload, and packets at both ends.
-            ahead_max: rate.bytes_in(plan.bus.latency * 2) + 4 * largest_frame,
+            awaiting_context: VecDeque::new(),
+            awaiting_payload: VecDeque::new(),
+            queued_bytes: 0,
+            // Space for one bus latency for the context or the work request and one for the payload, and for packets
+            // at both ends.
+            queued_bytes_max: rate.bytes_in(plan.bus.latency * 2) + 4 * largest_frame,
             falcon: falcon::Waiting::default(),
             stats: Stats::default(),
         }
     }
 
-    /// Occupies the pipeline with a packet at `now`; when `asks` is set, a bitmap in the host's memory is queried
-    /// first.
-    fn occupy(&mut self, now: Time, asks: bool) {
-        self.pipeline = now + self.plan.cycle;
-        if let Some(latency) = self.plan.bitmap.filter(|_| asks) {
-            self.pipeline += latency;
-            self.frozen = self.pipeline;
+    /// Processes a packet in the pipeline at `now`; when `queries_bitmap` is set, a bitmap in the host's memory is
+    /// queried first.
+    fn occupy(&mut self, now: Time, queries_bitmap: bool) {
+        self.pipeline_free_at = now + self.plan.cycle;
+        if let Some(latency) = self.plan.bitmap.filter(|_| queries_bitmap) {
+            self.pipeline_free_at += latency;
+            self.stalled_until = self.pipeline_free_at;
             self.stats.bitmap_queries += 1;
             self.stats.bitmap_wait += latency;
         }
     }
 
     /// Sets the intervals in which the host's memory is slow.
-    pub(crate) fn set_slow(&mut self, slow: Option<SlowHostPlan>) {
+    pub(crate) fn set_slow_intervals(&mut self, slow: Option<SlowHostPlan>) {
         self.bus.slow = slow;
+    }
+
+    /// Starts to count what the bus carries in `measured`.
+    pub(crate) fn measure_bus(&mut self, measured: Range<Time>) {
+        self.bus.measured = measured;
+    }
+
+    /// Returns the traffic of the bus in the measured time.
+    pub(crate) fn bus_counts(&self) -> bus::BusCounts {
+        self.bus.counts()
     }
 
     /// Removes the state of a queue pair that was destroyed.

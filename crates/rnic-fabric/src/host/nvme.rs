@@ -1,17 +1,18 @@
-//! A host that uses a drive: by commands on a queue pair for NVMe, or, at the drive's own host, without the network.
+//! A host that uses a drive: by commands on an NVMe queue pair, or, at the drive's own host, without the network.
 //!
 //! Sources: those of `rnic-nvme`, and Falcon (SIGCOMM'25) figure 2, where NVMe is shown next to RDMA on the same two
-//! layers. A client has one queue pair, with a target of its own at the drive's host; all targets share the drive,
-//! whose slots are assigned to them in round-robin order. The event loop of a host treats it like any other queue pair.
+//! layers. A client has one queue pair, connected to a separate target at the drive's host; all targets share the
+//! drive, whose slots are assigned to them in round-robin order. The event loop of a host treats it like any other
+//! queue pair.
 //!
 //! With `payload = "checked"`, bytes are compared: a block of a drive that is read contains the pattern of its number
 //! from the start of the run. A block that is written must contain, at the end, the pattern of its number and of the
-//! last command that wrote it, or of one of the last where they were in flight at the same time
+//! last command that wrote it, or of one of the last commands if several were in flight at the same time
 //! ([`first_wrong_block`]).
 
 mod load;
 mod local;
-mod written;
+mod write_history;
 
 use rnic_base::{Duration, Time};
 use rnic_engine::{Completion, Engine, PostError, RemoteMemory, SendFlags, SendOp, SendRequest, Sge, WcStatus};
@@ -27,7 +28,7 @@ use crate::workload::nvme::{BLOCK_LOG2, NvmePlan};
 pub(crate) use load::Load;
 use local::LocalDrive;
 
-/// Set in the work request numbers of NVMe commands.
+/// Bit set in the work request identifiers of NVMe commands.
 pub(crate) const NVME_WORK: u64 = 1 << 61;
 
 /// Sender number that makes [`Host::start_at`] start NVMe commands instead of a sender.
@@ -37,46 +38,47 @@ pub(crate) const NVME_START: u32 = u32::MAX;
 #[derive(Debug)]
 pub(crate) struct NvmeUser {
     load: Load,
-    way: Way,
+    access: DriveAccess,
 }
 
 /// The path of commands to the drive.
 #[derive(Debug)]
-enum Way {
+enum DriveAccess {
     /// Commands are sent on a queue pair and use these buffers, one for each command in flight.
     Remote { qpn: Qpn, buffers: Buffers },
-    /// The drive belongs to the host itself.
+    /// The host uses its own drive.
     Local(Box<LocalDrive>),
 }
 
 impl NvmeUser {
     /// Returns a client whose initiator is `qpn`.
     pub(crate) fn remote(load: Load, qpn: Qpn, buffers: Buffers) -> Self {
-        Self { load, way: Way::Remote { qpn, buffers } }
+        Self { load, access: DriveAccess::Remote { qpn, buffers } }
     }
 
     /// Returns a host that uses its own drive.
     pub(crate) fn local(load: Load, plan: &NvmePlan) -> Self {
-        Self { load, way: Way::Local(Box::new(LocalDrive::new(plan.drive, plan.depth))) }
+        Self { load, access: DriveAccess::Local(Box::new(LocalDrive::new(plan.drive, plan.depth))) }
     }
 
     /// Returns the number of commands that have not completed.
-    pub(crate) fn under_way(&self) -> u64 {
-        self.load.under_way() as u64
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.load.in_flight() as u64
     }
 
     /// Returns, for each completed command, the time at which it was posted and its duration.
-    pub(crate) fn all_done(&self) -> &[(Time, Duration)] {
-        self.load.all_done()
+    pub(crate) fn completed(&self) -> &[(Time, Duration)] {
+        self.load.completed()
     }
 
-    /// Returns the blocks that commands have written, and the passes that each may contain.
+    /// Returns the blocks that commands have written, and the sequence numbers of the writes whose data each may
+    /// contain.
     pub(crate) fn written(&self) -> impl Iterator<Item = (Extent, Vec<u64>)> {
         self.load.written()
     }
 }
 
-/// The parts of a host that its NVMe user needs.
+/// The parts of a host that NVMe commands use.
 pub(super) struct Parts<'a> {
     pub(super) sessions: &'a mut Sessions,
     pub(super) engine: &'a mut Engine,
@@ -89,36 +91,38 @@ impl NvmeUser {
     /// call, if one is needed.
     #[cold]
     pub(super) fn start(&mut self, now: Time, mut parts: Parts<'_>) -> Option<Time> {
-        if let Way::Local(drive) = &mut self.way {
+        if let DriveAccess::Local(drive) = &mut self.access {
             while let Some(cookie) = drive.done(now) {
                 self.load.done(now, cookie, parts.sessions);
             }
         }
         self.post(now, &mut parts);
-        if let Way::Local(drive) = &self.way { drive.next_done() } else { None }
+        if let DriveAccess::Local(drive) = &self.access { drive.next_done() } else { None }
     }
 
     /// Processes the completion of a command, and posts the next one.
     #[cold]
     pub(super) fn complete(&mut self, now: Time, completion: &Completion, mut parts: Parts<'_>) {
-        let Self { load, way } = self;
+        let Self { load, access } = self;
         let cookie = completion.wr_id & !NVME_WORK;
         if completion.status == WcStatus::Success {
-            let place = if let Way::Remote { buffers, .. } = way { buffers.block } else { None };
-            if let (Direction::Read, Some(block), Some(memory)) = (load.plan().direction, place, &parts.memory) {
+            let block = if let DriveAccess::Remote { buffers, .. } = access { buffers.block } else { None };
+            if let (Direction::Read, Some(block), Some(memory)) = (load.plan().direction, block, &parts.memory) {
                 let local = block.local + cookie * load.plan().bytes;
-                if let Some((number, byte)) = first_wrong_block(memory, local, load.extent(cookie), &[AT_FIRST]) {
-                    let what = format!("an NVMe command has read block {number} wrong, from byte {byte} on");
+                if let Some((number, byte)) = first_wrong_block(memory, local, load.extent(cookie), &[INITIAL_PASS]) {
+                    let what = format!("an NVMe command has read wrong data from block {number}, from byte {byte} on");
                     parts.violations.add(now, what);
                 }
             }
             load.done(now, cookie, parts.sessions);
         } else {
-            let why = completion.nvme_failure().map_or_else(|| format!("{:?}", completion.status), |f| f.to_string());
-            parts.violations.add(now, format!("an NVMe command failed: {why}"));
+            let reason = completion
+                .nvme_failure()
+                .map_or_else(|| format!("{:?}", completion.status), |failure| failure.to_string());
+            parts.violations.add(now, format!("an NVMe command failed: {reason}"));
             load.failed(cookie);
             if completion.nvme_failure().is_none() {
-                // The queue pair has failed: commands posted to it would be flushed at this very time.
+                // The queue pair has failed: commands posted to it would be flushed at this same instant.
                 load.end();
             }
         }
@@ -126,10 +130,10 @@ impl NvmeUser {
     }
 
     fn post(&mut self, now: Time, parts: &mut Parts<'_>) {
-        let Self { load, way } = self;
+        let Self { load, access } = self;
         while let Some(command) = load.next(now) {
-            let result = match way {
-                Way::Remote { qpn, buffers } => {
+            let result = match access {
+                DriveAccess::Remote { qpn, buffers } => {
                     let (wr_id, op, sge) = request(buffers, load.plan(), &command);
                     if let (Direction::Write, Some(memory)) = (command.direction, &mut parts.memory) {
                         fill(memory, buffers, sge.addr, &command, load.pass(command.cookie));
@@ -137,7 +141,7 @@ impl NvmeUser {
                     let request = SendRequest { wr_id, op, sges: &[sge], flags: SendFlags::SIGNALED };
                     parts.engine.post_send(*qpn, &request)
                 }
-                Way::Local(drive) => {
+                DriveAccess::Local(drive) => {
                     drive.submit(now, &command);
                     Ok(())
                 }
@@ -155,32 +159,32 @@ impl NvmeUser {
 }
 
 impl Host {
-    /// Makes this host a user of a drive. The first commands are posted at the start of the run.
+    /// Makes this host use a drive. The first commands are posted at the start of the run.
     pub(crate) fn set_nvme(&mut self, user: NvmeUser) {
         self.nvme = Some(Box::new(user));
         self.start_at(Time::ZERO, NVME_START);
     }
 
-    /// Runs the drive user of this host: for `completion`, or because its scheduled start is due.
+    /// Runs the NVMe workload of this host: because of `completion`, or because its scheduled start is due.
     #[cold]
     pub(super) fn use_drive(&mut self, now: Time, completion: Option<&Completion>) {
         let Self { nvme: Some(user), sessions, engine, memory, violations, .. } = self else { return };
         let parts = Parts { sessions, engine, memory: memory.as_mut(), violations };
-        let again = match completion {
+        let next_start = match completion {
             Some(completion) => {
                 user.complete(now, completion, parts);
                 None
             }
             None => user.start(now, parts),
         };
-        if let Some(at) = again {
+        if let Some(at) = next_start {
             self.start_at(at, NVME_START);
         }
     }
 }
 
-/// Pass number of the data on a drive before any command has written.
-const AT_FIRST: u64 = 0;
+/// Pass number of the data on a drive before any write.
+const INITIAL_PASS: u64 = 0;
 
 /// Returns the pattern of block `number` in that pass.
 fn pattern_of(number: u64, pass: u64) -> u64 {
@@ -190,12 +194,12 @@ fn pattern_of(number: u64, pass: u64) -> u64 {
 /// Fills `blocks` of a drive, whose first byte is at `local`, with their patterns.
 pub(crate) fn fill_drive(memory: &mut Memory, local: u64, blocks: u64) {
     for number in 0..blocks {
-        memory.fill(local + (number << BLOCK_LOG2), 1 << BLOCK_LOG2, pattern_of(number, AT_FIRST));
+        memory.fill(local + (number << BLOCK_LOG2), 1 << BLOCK_LOG2, pattern_of(number, INITIAL_PASS));
     }
 }
 
-/// Returns the number of the first block of `extent`, whose first byte is at `local`, that has the pattern of none of
-/// `passes`, and the first wrong byte in it.
+/// Returns the number of the first block of `extent`, whose first byte is at `local`, that matches the pattern of
+/// none of `passes`, and the first wrong byte in it.
 pub(crate) fn first_wrong_block(memory: &Memory, local: u64, extent: Extent, passes: &[u64]) -> Option<(u64, u64)> {
     (extent.first_block..).zip(0..u64::from(extent.blocks)).find_map(|(number, at)| {
         let at = local + (at << BLOCK_LOG2);

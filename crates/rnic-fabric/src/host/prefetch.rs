@@ -1,11 +1,12 @@
 //! Prefetches the data that a Falcon host will need, while other hosts have their scheduling turns.
 //!
-//! In a window of time each host handles a few packets, and then all other hosts do: by its next turn, its state is out
-//! of the first-level cache, and with many connections out of all caches. There are nine dependent memory accesses from
-//! a host to the data that a packet needs. Therefore a host is visited several turns before its own ([`STEPS`]), and
-//! each visit prefetches one step more: first the host, then the steps of [`rnic_engine::Engine::prefetch`], and with
-//! the first of those the packets that arrive and their headers. Correctness does not depend on it: data of packets
-//! that are received or sent unexpectedly is loaded when it is needed.
+//! In a window of time each host in turn processes a few packets. By the next turn of a host, its state has been
+//! evicted from the first-level cache, and with many connections from all caches. There are nine dependent memory
+//! accesses from a host to the data that a packet needs. Therefore prefetching for a host starts several turns before
+//! its own ([`STEPS`]), and each of these turns prefetches one step more: first the host, then the steps of
+//! [`rnic_engine::Engine::prefetch`], and with the first of those the packets that arrive and their headers.
+//! Correctness does not depend on it: data of packets that are received or sent unexpectedly is loaded when it is
+//! needed.
 
 use rnic_base::{Time, prefetch};
 use rnic_engine::{Hints, PREFETCH_STEPS};
@@ -15,12 +16,12 @@ use super::Host;
 use crate::entry::Flags;
 use crate::network::Network;
 
-/// Number of turns of other hosts before its own at which prefetching for a host starts.
+/// Number of turns of other hosts, before its own turn, at which prefetching for a host starts.
 pub(crate) const STEPS: u32 = PREFETCH_STEPS + 1;
 
-/// Largest number of arriving packets that are prefetched: the packets that a 100 Gbit/s link carries in a microsecond,
-/// and as many acknowledgements.
-const ARRIVING: u32 = 8;
+/// Largest number of arriving packets whose data is prefetched: as many as a 100 Gbit/s link carries in a
+/// microsecond, plus as many acknowledgements.
+const ARRIVING_PACKETS_MAX: u32 = 8;
 
 impl Host {
     /// Prefetches data that this host needs before `horizon`, when `turns` other hosts are scheduled before it; the
@@ -29,10 +30,10 @@ impl Host {
     pub(crate) fn prefetch_ahead(&self, turns: u32, horizon: Time, network: &Network, expected: &mut Hints) {
         match turns {
             STEPS => return self.prefetch(),
-            8 => network.links.touch_ring(self.ring),
-            7 => network.links.touch_first(self.ring, ARRIVING),
+            8 => network.links.prefetch_ring(self.ring),
+            7 => network.links.prefetch_first(self.ring, ARRIVING_PACKETS_MAX),
             6 => {
-                let arriving = network.links.packets_until(self.ring, horizon, ARRIVING);
+                let arriving = network.links.packets_until(self.ring, horizon, ARRIVING_PACKETS_MAX);
                 arriving.for_each(|entry| network.falcon_packets.prefetch(entry.packet));
             }
             _ => {}
@@ -42,7 +43,7 @@ impl Host {
 
     /// Returns the queue pairs of the arriving packets.
     fn receivers(&self, horizon: Time, network: &Network) -> impl Iterator<Item = Qpn> {
-        let arriving = network.links.packets_until(self.ring, horizon, ARRIVING);
+        let arriving = network.links.packets_until(self.ring, horizon, ARRIVING_PACKETS_MAX);
         let arriving = arriving.filter(|entry| entry.has(Flags::FALCON));
         arriving.map(|entry| Qpn::new(network.falcon_packets.headers(entry.packet).cid.get()))
     }
@@ -54,12 +55,12 @@ impl Host {
         prefetch(&self.falcon);
         prefetch(&self.engine);
         prefetch(&self.port);
-        prefetch(&self.carriage);
+        prefetch(&self.codec);
         prefetch(&self.sessions);
         prefetch(&self.stats);
         prefetch(&self.trace);
         prefetch(&self.cq);
-        prefetch(&self.is_special);
+        prefetch(&self.has_model);
         prefetch(&self.starts);
     }
 }

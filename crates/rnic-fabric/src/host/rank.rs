@@ -6,19 +6,19 @@ use rnic_base::Time;
 
 use crate::workload::collective::CollectivePlan;
 
-/// See the module. Message `n` of every connection belongs to step `n`.
+/// A rank: one participant of a collective operation. Message `n` of each of its connections belongs to step `n`.
 #[derive(Debug)]
 pub(crate) struct Rank {
     /// Messages that are received in each step.
     incoming: u32,
-    /// Number of steps in total, and of one collective.
+    /// Total number of steps, and number of steps of one collective.
     steps: u32,
-    steps_of_each: u32,
+    steps_per_operation: u32,
     /// The step whose messages are not all received yet.
     step: u32,
-    /// Number of messages received, by step, from `step` on: senders may be ahead by some steps.
+    /// Number of messages received, by step, from `step` on: some senders may be several steps ahead.
     arrived: VecDeque<u32>,
-    /// Its senders, by their slots in the sessions.
+    /// Slots, in the host's table of sessions, of the senders that belong to this rank.
     pub(super) senders: Vec<u32>,
     /// For each collective, the time at which the rank had received everything.
     finished: Vec<Time>,
@@ -30,11 +30,11 @@ impl Rank {
         Self::new(plan.connections_of_rank() as u32, plan.messages() as u32, plan.kind.steps(plan.ranks))
     }
 
-    /// Creates a rank that receives `incoming` messages in each of `steps` steps, `steps_of_each` of which make one
-    /// collective.
-    pub(crate) fn new(incoming: u32, steps: u32, steps_of_each: u32) -> Self {
+    /// Creates a rank that receives `incoming` messages in each of `steps` steps, `steps_per_operation` of which make
+    /// one collective.
+    pub(crate) fn new(incoming: u32, steps: u32, steps_per_operation: u32) -> Self {
         let (arrived, senders, finished) = (VecDeque::new(), Vec::new(), Vec::new());
-        Self { incoming, steps, steps_of_each, step: 0, arrived, senders, finished }
+        Self { incoming, steps, steps_per_operation, step: 0, arrived, senders, finished }
     }
 
     /// Returns the number of messages that each sender may have sent so far.
@@ -42,23 +42,23 @@ impl Rank {
         (self.step + 1).min(self.steps)
     }
 
-    /// Returns whether all messages are released.
+    /// Returns whether the senders may send all of their messages.
     pub(super) fn is_at_last_step(&self) -> bool {
         self.released() == self.steps
     }
 
     /// Records that message `index` arrived on one of its connections. Returns whether more messages may be sent now.
     pub(super) fn arrive(&mut self, now: Time, index: u32) -> bool {
-        let ahead = (index - self.step) as usize;
-        if self.arrived.len() <= ahead {
-            self.arrived.resize(ahead + 1, 0);
+        let steps_ahead = (index - self.step) as usize;
+        if self.arrived.len() <= steps_ahead {
+            self.arrived.resize(steps_ahead + 1, 0);
         }
-        self.arrived[ahead] += 1;
+        self.arrived[steps_ahead] += 1;
         let before = self.released();
         while self.arrived.front() == Some(&self.incoming) {
             self.arrived.pop_front();
             self.step += 1;
-            if self.step.is_multiple_of(self.steps_of_each) {
+            if self.step.is_multiple_of(self.steps_per_operation) {
                 self.finished.push(now);
             }
         }
@@ -76,19 +76,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_step_begins_when_all_of_the_one_before_has_come() {
+    fn a_step_starts_when_all_messages_of_the_previous_one_have_arrived() {
         let mut rank = Rank::new(2, 4, 2);
-        assert_eq!(rank.released(), 1, "the first begins by itself");
+        assert_eq!(rank.released(), 1, "the first step needs no messages");
         assert!(!rank.arrive(Time::from_us(1), 0));
-        assert!(!rank.arrive(Time::from_us(2), 1), "who is ahead has to wait");
+        assert!(!rank.arrive(Time::from_us(2), 1), "a message of a later step started a step");
         assert!(rank.arrive(Time::from_us(3), 0));
         assert_eq!((rank.released(), rank.finished().len()), (2, 0));
-        assert!(rank.arrive(Time::from_us(4), 1), "its fellow had come");
+        assert!(rank.arrive(Time::from_us(4), 1), "both messages of the step have arrived");
         assert_eq!((rank.released(), rank.finished()), (3, &[Time::from_us(4)][..]));
         assert!(!rank.arrive(Time::from_us(5), 2));
         assert!(!rank.arrive(Time::from_us(5), 3));
         assert!(rank.arrive(Time::from_us(6), 2));
-        assert!(!rank.arrive(Time::from_us(7), 3), "nothing is left to send");
+        assert!(!rank.arrive(Time::from_us(7), 3), "more messages were released after the last step");
         assert_eq!((rank.released(), rank.finished()), (4, &[Time::from_us(4), Time::from_us(7)][..]));
     }
 }

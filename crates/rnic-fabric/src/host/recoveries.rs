@@ -1,11 +1,11 @@
 //! Number of packets that each loss recovery covered.
 //!
 //! A recovery of a receiver lasts from the packet that shows a gap until no packet is missing below the highest one
-//! that has arrived. FaSR (2025) builds on two facts about it: with many queue pairs most recoveries miss a single
-//! packet (section III-B, figure 3: R-R2), and a counter of three bits is enough for the packets missing at the same
-//! time in nearly all (section III-D: R-R19). Recoveries are counted here, outside of the engine, from the packets
-//! received and the engine's outcomes for them. Receivers that drop out-of-order packets have no such recoveries and
-//! are not counted.
+//! that has arrived. FaSR (2025) builds on two facts about it: with many queue pairs in most recoveries a single
+//! packet is missing (section III-B, figure 3: R-R2), and a counter of three bits is enough to count the packets
+//! missing at the same time in nearly all recoveries (section III-D: R-R19). Recoveries are counted here, outside of
+//! the engine, from the packets received and the engine's outcomes for them. Receivers that drop out-of-order packets
+//! have no such recoveries and are not counted.
 
 use rnic_base::Psn;
 use rnic_engine::RxOutcome;
@@ -17,11 +17,12 @@ use serde::Serialize;
 pub struct Recoveries {
     /// Number of recoveries.
     pub count: u64,
-    /// Share of the recoveries that missed a single packet in total.
+    /// Share of the recoveries in which a single packet was missing in total.
     pub single_share: f64,
-    /// Share of the recoveries that never missed more than seven packets at the same time, which three bits can count.
+    /// Share of the recoveries in which never more than seven packets were missing at the same time: the most that
+    /// three bits can count.
     pub at_most_seven_share: f64,
-    /// Number of recoveries by packets missed in total: 1, 2, .. 7, and more.
+    /// Number of recoveries by the number of packets missing in total: 1, 2, .. 7, and more.
     pub by_missed: [u64; 8],
     /// Number of recoveries by the largest number of packets missing at the same time: 1, 2, .. 7, and more.
     pub by_most_at_once: [u64; 8],
@@ -44,7 +45,7 @@ impl Recoveries {
         let column = |packets: u32| (packets.clamp(1, 8) - 1) as usize;
         self.count += 1;
         self.by_missed[column(recovery.missed)] += 1;
-        self.by_most_at_once[column(recovery.most_at_once)] += 1;
+        self.by_most_at_once[column(recovery.missing_at_once_max)] += 1;
     }
 }
 
@@ -57,8 +58,8 @@ struct Recovery {
     /// Number of packets now missing below it.
     missing: u32,
     /// Largest number of packets missing at the same time.
-    most_at_once: u32,
-    /// Number of packets missed in total.
+    missing_at_once_max: u32,
+    /// Total number of packets that were missing.
     missed: u32,
 }
 
@@ -71,13 +72,13 @@ struct Space {
 
 /// Tracks the recoveries of a host.
 #[derive(Debug, Default)]
-pub(crate) struct Watch {
-    /// The recoveries in progress: few, as losses are rare; searched only while there are any.
+pub(crate) struct RecoveryTracker {
+    /// The recoveries in progress: few, because losses are rare; the list is searched only when it is not empty.
     open: Vec<Recovery>,
     pub(crate) done: Recoveries,
 }
 
-impl Watch {
+impl RecoveryTracker {
     /// Returns whether no recovery is in progress.
     #[inline]
     pub(crate) fn is_idle(&self) -> bool {
@@ -94,28 +95,28 @@ impl Watch {
             _ => false,
         };
         let space = Space { qpn: packet.dest_qpn, responses };
-        let place = self.open.iter().position(|recovery| recovery.space == space);
-        match (place, outcome) {
-            (None, RxOutcome::Early) => {
+        let index = self.open.iter().position(|recovery| recovery.space == space);
+        match (index, outcome) {
+            (None, RxOutcome::OutOfOrder) => {
                 let missing = expected().distance_to(packet.psn) as u32;
-                let (highest, most_at_once) = (packet.psn, missing);
-                self.open.push(Recovery { space, highest, missing, most_at_once, missed: missing });
+                let (highest, missing_at_once_max) = (packet.psn, missing);
+                self.open.push(Recovery { space, highest, missing, missing_at_once_max, missed: missing });
                 false
             }
-            (Some(place), RxOutcome::Early | RxOutcome::Accepted) => {
-                let recovery = &mut self.open[place];
-                let ahead = recovery.highest.distance_to(packet.psn);
-                if ahead > 0 {
-                    let skipped = ahead as u32 - 1;
+            (Some(index), RxOutcome::OutOfOrder | RxOutcome::Accepted) => {
+                let recovery = &mut self.open[index];
+                let advance = recovery.highest.distance_to(packet.psn);
+                if advance > 0 {
+                    let skipped = advance as u32 - 1;
                     recovery.highest = packet.psn;
                     recovery.missing += skipped;
                     recovery.missed += skipped;
-                    recovery.most_at_once = recovery.most_at_once.max(recovery.missing);
+                    recovery.missing_at_once_max = recovery.missing_at_once_max.max(recovery.missing);
                     return false;
                 }
                 recovery.missing = recovery.missing.saturating_sub(1);
                 if recovery.missing == 0 {
-                    let recovery = self.open.swap_remove(place);
+                    let recovery = self.open.swap_remove(index);
                     self.done.note(&recovery);
                 }
                 true
@@ -133,12 +134,13 @@ impl Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use RxOutcome::{Accepted, Early};
+    use RxOutcome::{Accepted, OutOfOrder};
     use rnic_wire::{PacketFlags, Position, SendTail};
 
-    /// Arrivals of one queue pair: number, what the engine says, and what it waits for then.
-    fn watch(arrivals: &[(u32, RxOutcome, u32)]) -> (Watch, Vec<bool>) {
-        let mut watch = Watch::default();
+    /// Records `arrivals` of one queue pair: the packet number, the engine's outcome, and the packet number that the
+    /// engine expects afterwards. Returns the recoveries, and for each arrival whether it filled a gap.
+    fn watch(arrivals: &[(u32, RxOutcome, u32)]) -> (RecoveryTracker, Vec<bool>) {
+        let mut watch = RecoveryTracker::default();
         let headers = Headers::Send { position: Position::Middle, tail: SendTail::Plain, placement: None };
         let flags = PacketFlags::default();
         let filled = arrivals.iter().map(|(psn, outcome, expected)| {
@@ -152,7 +154,8 @@ mod tests {
     /// R-R2: packet 5 of 0..9 is lost.
     #[test]
     fn a_single_loss_is_one_recovery_of_one_packet() {
-        let arrivals = [(6, Early, 5), (7, Early, 5), (9, Early, 5), (8, Early, 5), (5, Accepted, 10)];
+        let arrivals =
+            [(6, OutOfOrder, 5), (7, OutOfOrder, 5), (9, OutOfOrder, 5), (8, OutOfOrder, 5), (5, Accepted, 10)];
         let (watch, filled) = watch(&[&arrivals[..2], &arrivals[4..]].concat());
         assert!(watch.is_idle());
         assert_eq!((watch.done.count, watch.done.by_missed, watch.done.by_most_at_once[0]), (1, only(1), 1));
@@ -165,17 +168,18 @@ mod tests {
         table
     }
 
-    /// R-R19: what is missing at once is less than what is missed in all, when repairs come between losses. The numbers
-    /// wrap on the way.
+    /// R-R19: when losses and retransmissions alternate, fewer packets are missing at the same time than in total.
+    /// The packet numbers wrap around.
     #[test]
-    fn losses_add_up_and_repairs_take_away() {
-        let top = (1 << 24) - 1;
-        // Missing: top, then 1 and 2; top is repaired, and 4 is missing too before 1 and 2 are.
+    fn losses_increase_and_retransmissions_decrease_the_missing_packets() {
+        let psn_max = (1 << 24) - 1;
+        // First packet 2^24 - 1 is missing, then also 1 and 2; packet 2^24 - 1 arrives, and 4 is found missing before
+        // 1 and 2 arrive.
         let (watch, filled) = watch(&[
-            (0, Early, top),
-            (3, Early, top),
-            (top, Accepted, 1),
-            (5, Early, 1),
+            (0, OutOfOrder, psn_max),
+            (3, OutOfOrder, psn_max),
+            (psn_max, Accepted, 1),
+            (5, OutOfOrder, 1),
             (1, Accepted, 2),
             (2, Accepted, 4),
             (4, Accepted, 6),
@@ -189,8 +193,8 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_pair_that_ends_takes_its_recovery_along() {
-        let (mut watch, _) = watch(&[(9, Early, 5)]);
+    fn destroying_a_queue_pair_removes_its_recovery() {
+        let (mut watch, _) = watch(&[(9, OutOfOrder, 5)]);
         assert!(!watch.is_idle());
         watch.forget(Qpn::new(5));
         assert!(watch.is_idle());

@@ -1,36 +1,36 @@
-//! The use that a host makes of its engine: the two ends of flows.
+//! The two ends of flows: the work that a host posts to its engine, and the handling of completions.
 //!
 //! A flow is a pair of queue pairs that carries messages of one type, with a limit on the messages in flight. Most
-//! workloads create flows of one message; message streams and closed loops create flows of many. The sending end posts
-//! the next message when one completes, and the receiving end replaces each receive that is used: all of that is
-//! decided here, immediately and locally. Queue pairs are created and destroyed from outside, see
-//! [`crate::Simulation`].
+//! workloads create flows of one message; message streams and closed loops create flows of many. The sending end
+//! posts the next message when one completes, and the receiving end replaces each receive that is used. This module
+//! does both, immediately and locally at each host; [`crate::Simulation`] creates and destroys the queue pairs.
 
 use rnic_base::Time;
 use rnic_engine::{Completion, Engine, Key, RecvRequest, RemoteMemory, SendFlags, SendOp, SendRequest, Sge};
 use rnic_wire::Qpn;
+use slab::Slab;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::memory::{Block, Memory};
-use super::pace::Pace;
 use super::rank::Rank;
+use super::rate::CompletionRate;
+use super::tally::TenantTally;
 use crate::check::{Ledger, Violations};
-use crate::slots::Slots;
 use crate::workload::{Arrivals, Operation, Traffic};
 
-/// Memory that one end of a flow uses: a slot for every message that may be in flight.
+/// Memory that one end of a flow uses: one slot per message that may be in flight.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Buffers {
-    /// Address in work requests.
+    /// Address of the memory, as used in work requests.
     pub(crate) addr: u64,
     pub(crate) key: Key,
-    /// Its block in the host's memory, when payload bytes are checked.
+    /// Block of the memory in the host's address space, when payload bytes are checked.
     pub(crate) block: Option<Block>,
 }
 
-/// The sending end of a flow: the side that posts.
+/// The sending end of a flow: the side that posts requests.
 #[derive(Debug)]
 pub(crate) struct Sender {
     /// Number of the flow, for [`FlowEvent`].
@@ -40,24 +40,26 @@ pub(crate) struct Sender {
     /// Total bytes of all messages.
     pub(crate) bytes: u64,
     pub(crate) buffers: Buffers,
-    /// The slots at the remote end.
+    /// Memory slots at the remote end of the flow.
     pub(crate) remote: RemoteMemory,
-    /// Base of the seeds of its message patterns.
+    /// Base of the seeds from which the payload of the flow's messages is generated.
     pub(crate) seed: u64,
-    /// Messages posted, and messages completed.
+    /// Numbers of messages posted and of messages completed.
     pub(crate) posted: u32,
     pub(crate) completed: u32,
-    /// Total number of messages; reduced when the time of the workload ends before.
+    /// Total number of messages; reduced when the workload's duration ends before all are posted.
     pub(crate) messages: u32,
-    /// Number of these that may be posted: all, except in a collective.
+    /// Number of messages that may be posted now: all of them, except in a collective.
     released: u32,
     /// By slot: time at which the message in flight was posted, or arrived at the sender; empty when latencies are not
     /// measured.
     posted_at: Box<[Time]>,
-    /// Messages that arrive at times of their own.
+    /// Messages that arrive independently of completions (open loop).
     backlog: Option<Box<Backlog>>,
-    /// Its rate in the measured time.
-    pace: Pace,
+    /// Rate of the sender in the measured time.
+    rate: CompletionRate,
+    /// Index of the tenant that the sender belongs to, in the workload `tenants`.
+    pub(crate) tenant: Option<u32>,
 }
 
 /// Messages that arrive at a sender independently of whether it can post them.
@@ -78,13 +80,13 @@ pub(crate) struct Receiver {
     pub(crate) bytes: u64,
     pub(crate) buffers: Buffers,
     pub(crate) seed: u64,
-    /// Receives posted, and receives used.
+    /// Numbers of receives posted and of receives used.
     posted: u32,
     pub(crate) completed: u32,
     messages: u32,
 }
 
-/// A report to the owner of the flow.
+/// Event of a flow, reported to the simulation, which owns the flow.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct FlowEvent {
     pub(crate) at: Time,
@@ -96,21 +98,23 @@ pub(crate) struct FlowEvent {
 /// The senders and receivers of a host.
 #[derive(Debug, Default)]
 pub(crate) struct Sessions {
-    senders: Slots<Sender>,
-    receivers: Slots<Receiver>,
+    senders: Slab<Sender>,
+    receivers: Slab<Receiver>,
     sends: Ledger,
     receives: Ledger,
-    pub(crate) news: Vec<FlowEvent>,
-    /// Duration from post to completion of every message, when latencies are measured.
+    pub(crate) flow_events: Vec<FlowEvent>,
+    /// Duration from post to completion of every message, when latencies are measured; except those of tenants.
     pub(crate) latencies: Vec<rnic_base::Duration>,
     pub(crate) messages: u64,
-    /// The interval, from and until, in which completed messages are counted in `steady_bytes`.
+    /// Start and end of the interval in which completed messages are counted in `steady_bytes`.
     pub(crate) steady: Option<(Time, Time)>,
-    /// Payload bytes of those messages.
+    /// Payload bytes of the messages that completed in that interval.
     pub(crate) steady_bytes: u64,
     /// Measured rates of the removed senders.
-    paces: Vec<Pace>,
-    /// Its rank in a collective, when the workload has collectives.
+    rates: Vec<CompletionRate>,
+    /// Messages of tenants, by tenant.
+    pub(crate) tallies: Vec<TenantTally>,
+    /// The host's rank in a collective, when the workload has collectives.
     pub(crate) rank: Option<Box<Rank>>,
     /// Queue pairs with new work, one entry per request, when the NIC has to fetch work requests.
     pub(crate) doorbells: Option<Vec<Qpn>>,
@@ -122,7 +126,7 @@ pub(super) fn slot_offset(traffic: &Traffic, bytes: u64, index: u32) -> u64 {
 }
 
 impl Sender {
-    /// Creates a sender of `bytes`, in messages as given by `traffic`.
+    /// Creates a sender of `bytes`, divided into messages as given by `traffic`.
     pub(crate) fn new(
         flow: u32,
         qpn: Qpn,
@@ -147,23 +151,32 @@ impl Sender {
             released: u32::MAX,
             posted_at: vec![Time::ZERO; depth as usize].into_boxed_slice(),
             backlog: None,
-            pace: Pace::default(),
+            rate: CompletionRate::default(),
+            tenant: None,
         }
     }
 
-    /// Makes the messages arrive at times of their own, each by a call of [`Sessions::begin`].
+    /// Drops the messages of a tenant that are not posted when it stops: it ends its requests then.
+    fn stop(&mut self) {
+        if let Some(backlog) = &mut self.backlog {
+            backlog.waiting.clear();
+        }
+        self.messages = self.messages.min(self.posted);
+    }
+
+    /// Makes the messages arrive at the times of `arrivals`, each by a call of [`Sessions::begin`].
     pub(crate) fn set_arrivals(&mut self, arrivals: Arrivals) {
         self.backlog = Some(Box::new(Backlog { arrivals, waiting: VecDeque::new() }));
     }
 
-    /// Returns whether it has waited for the completion of a message since `then`: a sender whose messages arrive at
-    /// times of their own may have nothing to wait for.
-    pub(crate) fn waits_since(&self, then: Time) -> bool {
+    /// Returns whether the sender has waited for a completion without interruption since `since`. In an open loop
+    /// there may be no message in flight.
+    pub(crate) fn waits_since(&self, since: Time) -> bool {
         let oldest = self.posted_at.get((self.completed % self.traffic.depth) as usize);
-        self.backlog.is_none() || self.posted > self.completed && oldest.is_none_or(|at| *at <= then)
+        self.backlog.is_none() || self.posted > self.completed && oldest.is_none_or(|at| *at <= since)
     }
 
-    /// Returns whether a message waits to be posted.
+    /// Returns whether a message has arrived at the sender and is not posted yet.
     fn has_more(&self) -> bool {
         self.backlog
             .as_ref()
@@ -194,13 +207,14 @@ impl Sender {
 }
 
 impl Receiver {
-    /// Creates a receiver of `bytes`, in messages as given by `traffic`.
+    /// Creates a receiver of `bytes`, divided into messages as given by `traffic`.
     pub(crate) fn new(flow: u32, qpn: Qpn, traffic: Arc<Traffic>, bytes: u64, buffers: Buffers) -> Self {
         let messages = traffic.messages(bytes);
         Self { flow, qpn, traffic, bytes, buffers, seed: u64::from(flow) << 32, posted: 0, completed: 0, messages }
     }
 
-    /// Returns the number of posted receives that no message may use: in a closed loop that ends at a given time.
+    /// Returns the number of receives that are posted and not used; in a closed loop that ends at a given time they
+    /// are never used.
     fn spare(&self) -> u32 {
         self.posted - self.completed
     }
@@ -214,11 +228,11 @@ pub(super) fn message_seed(seed: u64, index: u32) -> u64 {
 impl Sessions {
     /// Adds a sender; returns its slot, for [`Sessions::begin`].
     pub(crate) fn add_sender(&mut self, sender: Sender) -> u32 {
-        let slot = self.senders.insert(sender);
+        let slot = self.senders.insert(sender) as u32;
         self.sends.open(slot);
         if let Some(rank) = &mut self.rank {
             rank.senders.push(slot);
-            self.senders.get_mut(slot).released = rank.released();
+            self.senders[slot as usize].released = rank.released();
         }
         slot
     }
@@ -226,7 +240,7 @@ impl Sessions {
     /// Adds a receiver, posts its first receives, and returns its slot.
     pub(crate) fn add_receiver(&mut self, receiver: Receiver, engine: &mut Engine) -> u32 {
         let first = receiver.messages.min(receiver.traffic.depth);
-        let slot = self.receivers.insert(receiver);
+        let slot = self.receivers.insert(receiver) as u32;
         self.receives.open(slot);
         (0..first).for_each(|_| self.post_receive(slot, engine));
         slot
@@ -235,26 +249,26 @@ impl Sessions {
     /// Removes a sender; requests that did not complete are reported in `violations`.
     pub(crate) fn remove_sender(&mut self, at: Time, slot: u32, violations: &mut Violations) -> Sender {
         self.sends.close(slot, 0).unwrap_or_else(|what| violations.add(at, what));
-        let sender = self.senders.remove(slot);
-        self.paces.extend(sender.pace.is_known().then_some(sender.pace));
+        let sender = self.senders.remove(slot as usize);
+        self.rates.extend(sender.rate.is_known().then_some(sender.rate));
         sender
     }
 
     /// Removes a receiver; receives that did not complete are reported in `violations`.
     pub(crate) fn remove_receiver(&mut self, at: Time, slot: u32, violations: &mut Violations) -> Receiver {
-        let receiver = self.receivers.remove(slot);
+        let receiver = self.receivers.remove(slot as usize);
         self.receives.close(slot, receiver.spare()).unwrap_or_else(|what| violations.add(at, what));
         receiver
     }
 
     /// Returns the rate of each sender for which it is known.
-    pub(crate) fn paces(&self) -> impl Iterator<Item = Pace> {
-        let running = self.senders.iter().map(|sender| sender.pace).filter(Pace::is_known);
-        self.paces.iter().copied().chain(running)
+    pub(crate) fn rates(&self) -> impl Iterator<Item = CompletionRate> {
+        let running = self.senders.iter().map(|(_, sender)| sender.rate).filter(CompletionRate::is_known);
+        self.rates.iter().copied().chain(running)
     }
 
     pub(crate) fn sender(&self, slot: u32) -> &Sender {
-        self.senders.get(slot)
+        &self.senders[slot as usize]
     }
 
     /// Returns the number of senders and receivers that still exist.
@@ -262,8 +276,8 @@ impl Sessions {
         self.sends.open_count() + self.receives.open_count()
     }
 
-    /// Posts the first messages of a sender, or, when messages arrive at times of their own, handles the one that
-    /// arrives now. Returns the arrival time of the next one.
+    /// Posts the first messages of a sender, or, when messages arrive independently of completions, handles the one
+    /// that arrives now. Returns the arrival time of the next one.
     pub(crate) fn begin(
         &mut self,
         now: Time,
@@ -271,7 +285,7 @@ impl Sessions {
         engine: &mut Engine,
         mut memory: Option<&mut Memory>,
     ) -> Option<Time> {
-        let sender = self.senders.get_mut(slot);
+        let sender = &mut self.senders[slot as usize];
         if let Some(backlog) = &mut sender.backlog {
             backlog.waiting.push_back(now);
             let next = backlog.arrivals.after(now);
@@ -290,7 +304,7 @@ impl Sessions {
     }
 
     fn post_send(&mut self, now: Time, slot: u32, engine: &mut Engine, memory: Option<&mut Memory>) {
-        let sender = self.senders.get_mut(slot);
+        let sender = &mut self.senders[slot as usize];
         let index = sender.posted;
         let sge = sender.sge(index);
         if let (Some(memory), Some(block)) = (memory, sender.buffers.block)
@@ -306,10 +320,10 @@ impl Sessions {
             sges: if sge.len > 0 { &sges } else { &[] },
             flags: SendFlags::SIGNALED,
         };
-        engine.post_send(sender.qpn, &request).expect("the queue was made for as many as are posted");
-        let came = sender.backlog.as_mut().and_then(|backlog| backlog.waiting.pop_front());
+        engine.post_send(sender.qpn, &request).expect("the queue has a free entry");
+        let arrived_at = sender.backlog.as_mut().and_then(|backlog| backlog.waiting.pop_front());
         if let Some(at) = sender.posted_at.get_mut((index % sender.traffic.depth) as usize) {
-            *at = came.unwrap_or(now);
+            *at = arrived_at.unwrap_or(now);
         }
         sender.posted += 1;
         if let Some(doorbells) = &mut self.doorbells {
@@ -319,15 +333,15 @@ impl Sessions {
     }
 
     fn post_receive(&mut self, slot: u32, engine: &mut Engine) {
-        let receiver = self.receivers.get_mut(slot);
+        let receiver = &mut self.receivers[slot as usize];
         let index = receiver.posted;
         let offset = slot_offset(&receiver.traffic, receiver.bytes, index);
         let len = receiver.traffic.slot_bytes(receiver.bytes) as u32;
         let sges = [Sge { addr: receiver.buffers.addr + offset, len, lkey: receiver.buffers.key.0 }];
         let uses_memory = receiver.traffic.op == Operation::Send;
-        let wr_id = RECEIVE | u64::from(slot) << 32 | u64::from(index);
+        let wr_id = RECEIVE_WORK | u64::from(slot) << 32 | u64::from(index);
         let request = RecvRequest { wr_id, sges: if uses_memory { &sges } else { &[] } };
-        engine.post_recv(receiver.qpn, &request).expect("the queue was made for as many as are posted");
+        engine.post_recv(receiver.qpn, &request).expect("the queue has a free entry");
         receiver.posted += 1;
         self.receives.posted(slot);
     }
@@ -341,8 +355,8 @@ impl Sessions {
         memory: Option<&mut Memory>,
         violations: &mut Violations,
     ) {
-        let (slot, index) = ((completion.wr_id & !RECEIVE) >> 32, completion.wr_id as u32);
-        let is_receive = completion.wr_id & RECEIVE != 0;
+        let (slot, index) = ((completion.wr_id & !RECEIVE_WORK) >> 32, completion.wr_id as u32);
+        let is_receive = completion.wr_id & RECEIVE_WORK != 0;
         let ledger = if is_receive { &mut self.receives } else { &mut self.sends };
         if let Err(what) = ledger.completed(slot as u32, index, completion.status) {
             return violations.add(now, what);
@@ -365,11 +379,13 @@ impl Sessions {
         engine: &mut Engine,
         memory: Option<&mut Memory>,
     ) -> Result<(), String> {
-        let sender = self.senders.get_mut(slot);
-        let verdict = memory.as_deref().map_or(Ok(()), |memory| check_answer(sender, index, memory));
+        let sender = &mut self.senders[slot as usize];
+        let verdict = memory.as_deref().map_or(Ok(()), |memory| check_response_data(sender, index, memory));
         if let Some(at) = sender.posted_at.get((index % sender.traffic.depth) as usize) {
-            // As with flows, messages that started in the warm-up or in the cooldown are not counted.
-            if self.steady.is_none_or(|(from, until)| (from..until).contains(at)) {
+            // Messages that started in the warm-up or in the cooldown are not counted, as with flows.
+            if let Some(tenant) = sender.tenant {
+                self.tallies[tenant as usize].completed(*at, now);
+            } else if self.steady.is_none_or(|(from, until)| (from..until).contains(at)) {
                 self.latencies.push(now.since(*at));
             }
         }
@@ -378,14 +394,15 @@ impl Sessions {
         if self.steady.is_some_and(|(from, until)| (from..=until).contains(&now)) {
             let bytes = u64::from(sender.traffic.message_len(sender.bytes, index));
             self.steady_bytes += bytes;
-            sender.pace.completed(now, bytes);
+            sender.rate.completed(now, bytes);
         }
-        if sender.backlog.is_none() && sender.traffic.until.is_some_and(|until| now >= until) {
-            sender.messages = sender.messages.min(sender.posted);
+        let can_stop = sender.backlog.is_none() || sender.tenant.is_some();
+        if can_stop && sender.traffic.until.is_some_and(|until| now >= until) {
+            sender.stop();
         }
         let (done, more) = (sender.completed == sender.messages, sender.has_more());
         if done {
-            self.news.push(FlowEvent { at: now, flow: sender.flow, delivered: false });
+            self.flow_events.push(FlowEvent { at: now, flow: sender.flow, delivered: false });
         } else if more {
             self.post_send(now, slot, engine, memory);
         }
@@ -400,12 +417,12 @@ impl Sessions {
         engine: &mut Engine,
         memory: Option<&mut Memory>,
     ) -> Result<(), String> {
-        let receiver = self.receivers.get_mut(slot);
+        let receiver = &mut self.receivers[slot as usize];
         let index = receiver.completed;
         let verdict = check_received(receiver, index, completion, memory.as_deref());
         receiver.completed += 1;
         if receiver.completed == receiver.messages {
-            self.news.push(FlowEvent { at: now, flow: receiver.flow, delivered: true });
+            self.flow_events.push(FlowEvent { at: now, flow: receiver.flow, delivered: true });
         } else if receiver.posted < receiver.messages {
             self.post_receive(slot, engine);
         }
@@ -419,14 +436,14 @@ impl Sessions {
     fn send_released(&mut self, now: Time, engine: &mut Engine, mut memory: Option<&mut Memory>) {
         let Some(mut rank) = self.rank.take() else { return };
         for &slot in &rank.senders {
-            let sender = self.senders.get_mut(slot);
+            let sender = &mut self.senders[slot as usize];
             sender.released = rank.released();
             if sender.has_more() && sender.posted - sender.completed < sender.traffic.depth {
                 self.post_send(now, slot, engine, memory.as_deref_mut());
             }
         }
         if rank.is_at_last_step() {
-            // From here on each sender finishes independently.
+            // The last step has started: all messages may be sent, so each sender finishes independently.
             rank.senders.clear();
         }
         self.rank = Some(rank);
@@ -434,7 +451,7 @@ impl Sessions {
 }
 
 /// Checks the data that a Read or an atomic returned.
-fn check_answer(sender: &Sender, index: u32, memory: &Memory) -> Result<(), String> {
+fn check_response_data(sender: &Sender, index: u32, memory: &Memory) -> Result<(), String> {
     let Some(block) = sender.buffers.block else { return Ok(()) };
     let local = block.local + slot_offset(&sender.traffic, sender.bytes, index);
     match sender.traffic.op {
@@ -444,11 +461,11 @@ fn check_answer(sender: &Sender, index: u32, memory: &Memory) -> Result<(), Stri
             compare(memory, local, len, seed, sender.flow, index)
         }
         Operation::FetchAdd | Operation::CompareSwap => {
-            let found = u64::from_ne_bytes(*memory.bytes(local, 8).first_chunk().expect("eight bytes"));
+            let found = u64::from_ne_bytes(*memory.bytes(local, 8).first_chunk().expect("the block has eight bytes"));
             if found == u64::from(index) {
                 return Ok(());
             }
-            Err(format!("flow {}: atomic {index} found {found}", sender.flow))
+            Err(format!("flow {}: atomic operation {index} returned {found} instead of its own index", sender.flow))
         }
         Operation::Write | Operation::WriteImmediate | Operation::Send => Ok(()),
     }
@@ -463,7 +480,9 @@ fn check_received(
     let (flow, len) = (receiver.flow, receiver.traffic.message_len(receiver.bytes, index));
     if completion.byte_len != len || completion.word != index {
         let (found, word) = (completion.byte_len, completion.word);
-        return Err(format!("flow {flow}: message {index} of {len} bytes came as message {word} of {found} bytes"));
+        return Err(format!(
+            "flow {flow}: message {index} of {len} bytes was received as message {word} of {found} bytes"
+        ));
     }
     match (memory, receiver.buffers.block) {
         (Some(memory), Some(block)) => {
@@ -477,9 +496,9 @@ fn check_received(
 fn compare(memory: &Memory, local: u64, len: u64, seed: u64, flow: u32, index: u32) -> Result<(), String> {
     match memory.first_difference(local, len, seed) {
         None => Ok(()),
-        Some(at) => Err(format!("flow {flow}: message {index} is wrong from byte {at} of {len} on")),
+        Some(at) => Err(format!("flow {flow}: the data of message {index} is wrong from byte {at} of {len} on")),
     }
 }
 
-/// Set in the work request numbers of receives.
-const RECEIVE: u64 = 1 << 62;
+/// Bit in a work request number that identifies a receive.
+const RECEIVE_WORK: u64 = 1 << 62;

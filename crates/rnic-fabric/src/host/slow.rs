@@ -1,11 +1,11 @@
 //! A host whose memory accepts received data slowly: a bus, a memory or a translation unit that is busy with other work
 //! (Falcon, SIGCOMM'25, section 4.2, figure 14; the paper does not describe its set-up).
 //!
-//! The slow part is the path of received payload into memory. A Falcon NIC keeps the payload in receive buffers until
-//! it has been written ([`rnic_engine::Engine::set_falcon_backlog`]); a modelled NIC of the RoCE family keeps received
-//! packets before they are processed ([`super::nic`]). Completions do not wait for it: they would be later by the time
-//! to write the waiting bytes. An out-of-order packet of an ordered Falcon connection counts from its arrival, although
-//! it is written when its predecessors have arrived.
+//! The slow part is the path of received payload into memory. A Falcon NIC stores the payload in receive buffers
+//! until it has been written ([`rnic_engine::Engine::set_falcon_backlog`]); a modelled NIC of the RoCE family stores
+//! received packets until they are processed ([`super::nic`]). Completions do not wait for the write: otherwise they
+//! would be later by the time to write the waiting bytes. An out-of-order packet of an ordered Falcon connection
+//! counts as being written from its arrival, although it is written only when its predecessors have arrived.
 
 use rnic_base::Time;
 
@@ -18,12 +18,12 @@ pub(crate) struct SlowMemory {
     /// Time at which all bytes are written.
     written: Time,
     /// Largest number of bytes that were in flight to memory.
-    pub(crate) most: u64,
+    pub(crate) bytes_max: u64,
 }
 
 impl SlowMemory {
     pub(crate) fn new(plan: &SlowHostPlan) -> Self {
-        Self { plan: plan.clone(), written: Time::ZERO, most: 0 }
+        Self { plan: plan.clone(), written: Time::ZERO, bytes_max: 0 }
     }
 
     /// Returns the number of bytes in flight to memory at `now`.
@@ -31,13 +31,13 @@ impl SlowMemory {
         self.plan.rate.bytes_in(self.written.since(self.written.min(now)))
     }
 
-    /// Starts to write `bytes` more; returns the number of bytes in flight to memory.
+    /// Adds `bytes` to those being written; returns the number of bytes in flight to memory.
     pub(crate) fn write(&mut self, now: Time, bytes: u64) -> u64 {
         if let Some(rate) = self.plan.rate(now) {
             self.written = self.written.max(now) + rate.serialize(bytes);
         }
         let backlog = self.backlog(now);
-        self.most = self.most.max(backlog);
+        self.bytes_max = self.bytes_max.max(backlog);
         backlog
     }
 }
@@ -48,15 +48,19 @@ mod tests {
 
     use super::*;
 
-    /// 8 Gbit/s is a byte a nanosecond.
+    /// At 8 Gbit/s a byte takes one nanosecond.
     #[test]
-    fn what_waits_drains_at_the_rate_and_only_while_it_is_slow() {
+    fn the_backlog_exists_only_while_memory_is_slow_and_drains_at_its_rate() {
         let (from, until) = (Time::from_us(10), Some(Time::from_us(20)));
         let plan = SlowHostPlan { hosts: "*".to_owned(), rate: BitRate::gbps(8), from, until };
         let mut memory = SlowMemory::new(&plan);
-        assert_eq!(memory.write(Time::from_us(9), 5_000), 0, "not yet");
+        assert_eq!(memory.write(Time::from_us(9), 5_000), 0, "a backlog before the slow interval");
         assert_eq!((memory.write(Time::from_us(10), 3_000), memory.write(Time::from_us(11), 3_000)), (3_000, 5_000));
         assert_eq!((memory.backlog(Time::from_us(14)), memory.backlog(Time::from_us(16))), (2_000, 0));
-        assert_eq!((memory.write(Time::from_us(20), 5_000), memory.most), (0, 5_000), "not any more");
+        assert_eq!(
+            (memory.write(Time::from_us(20), 5_000), memory.bytes_max),
+            (0, 5_000),
+            "a backlog after the slow interval"
+        );
     }
 }

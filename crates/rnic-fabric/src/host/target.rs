@@ -33,15 +33,20 @@ impl Host {
                     let len = u64::from(sender.traffic.message_len(sender.bytes, index));
                     if let Some(byte) = memory.first_difference(local, len, message_seed(sender.seed, index)) {
                         let flow = sender.flow;
-                        violations.add(at, format!("flow {flow}: Write {index} is wrong from byte {byte} on"));
+                        violations
+                            .add(at, format!("flow {flow}: the data of Write {index} is wrong from byte {byte} on"));
                     }
                 }
             }
             Operation::FetchAdd | Operation::CompareSwap => {
-                let count = u64::from_ne_bytes(*memory.bytes(block.local, 8).first_chunk().expect("eight bytes"));
+                let count =
+                    u64::from_ne_bytes(*memory.bytes(block.local, 8).first_chunk().expect("the block has eight bytes"));
                 if count != u64::from(sender.completed) {
                     let (flow, completed) = (sender.flow, sender.completed);
-                    violations.add(at, format!("flow {flow}: {completed} atomics counted to {count}"));
+                    violations.add(
+                        at,
+                        format!("flow {flow}: {completed} atomic operations completed, but the counter is {count}"),
+                    );
                 }
             }
             Operation::WriteImmediate | Operation::Send | Operation::Read => {}

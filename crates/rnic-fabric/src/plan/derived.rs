@@ -25,9 +25,9 @@ pub(super) fn largest_frame(plan: &Plan) -> u64 {
 /// Returns the bytes that may arrive after a port has decided to pause its neighbour: the bytes in flight during twice
 /// the delay (IRN 4.1), and what store and forward adds: the packet that caused the pause, the packet that delays the
 /// pause frame, the packet whose transmission the neighbour has started, and the pause frame itself.
-pub(super) fn skid(link: &LinkPlan, largest_frame: u64) -> Bytes {
-    let under_way = link.rate.bytes_in(link.delay * 2);
-    Bytes::new(under_way + 3 * (largest_frame + LINK_OVERHEAD) + u64::from(PAUSE_FRAME_LEN) + LINK_OVERHEAD)
+pub(super) fn pause_reaction_bytes(link: &LinkPlan, largest_frame: u64) -> Bytes {
+    let in_flight = link.rate.bytes_in(link.delay * 2);
+    Bytes::new(in_flight + 3 * (largest_frame + LINK_OVERHEAD) + u64::from(PAUSE_FRAME_LEN) + LINK_OVERHEAD)
 }
 
 impl Plan {
@@ -62,7 +62,7 @@ impl Plan {
         let paths = Paths::new(&topology);
         let (mut classes, mut longest) = (Vec::new(), Vec::new());
         for dst in 1..topology.hosts {
-            paths.walk(0, dst, &mut classes);
+            paths.link_classes(0, dst, &mut classes);
             if classes.len() > longest.len() {
                 longest.clone_from(&classes);
             }
@@ -93,8 +93,8 @@ impl Plan {
 
     /// Returns the bytes that may still arrive after a port of a switch has paused its neighbour: the largest value of
     /// all links.
-    pub(crate) fn skid(&self) -> u64 {
-        let of_link = |link: &LinkPlan| skid(link, largest_frame(self)).get();
+    pub(crate) fn pause_reaction_bytes(&self) -> u64 {
+        let of_link = |link: &LinkPlan| pause_reaction_bytes(link, largest_frame(self)).get();
         of_link(&self.host_links).max(of_link(&self.fabric_links))
     }
 

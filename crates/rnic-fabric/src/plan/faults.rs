@@ -2,7 +2,9 @@
 
 use rnic_base::{Duration, Probability, Time};
 
-use super::raw::{self, FaultKind as Kind, Unit};
+use super::quantity::Unit;
+use super::raw::{self, FaultKind as Kind};
+use super::schema::reject_unused_keys;
 use super::{Plan, PlanError, derived};
 use crate::entry::LINK_OVERHEAD;
 use crate::fault::{FaultKind, FaultPlan, Target, matches};
@@ -17,7 +19,7 @@ fn wrong(index: usize, key: &str, what: impl Into<String>) -> PlanError {
 }
 
 fn resolve_one(raw: &raw::Fault, index: usize, plan: &Plan) -> Result<FaultPlan, PlanError> {
-    reject_unused_keys(raw, index)?;
+    reject_unused_keys(raw, raw.kind, "fault", &format!("fault[{index}]"))?;
     let probability = || raw.probability.map(|Unit(p)| p).ok_or_else(|| wrong(index, "probability", "is missing"));
     let kind = match raw.kind {
         Kind::Drop => FaultKind::Drop(probability()?),
@@ -26,11 +28,10 @@ fn resolve_one(raw: &raw::Fault, index: usize, plan: &Plan) -> Result<FaultPlan,
         Kind::Burst => burst(raw, index, probability()?)?,
         Kind::Reorder => FaultKind::Reorder { probability: probability()?, delay: reorder_delay(raw, index, plan)? },
         Kind::Delay => {
-            let (fixed, jitter) = (raw.delay.map(|d| d.0), raw.jitter.map(|d| d.0));
-            if fixed.is_none() && jitter.is_none() {
-                return Err(wrong(index, "delay", "give delay, jitter or both"));
+            if raw.delay.is_none() && raw.jitter.is_none() {
+                return Err(wrong(index, "delay", "is missing; give `delay`, `jitter` or both"));
             }
-            FaultKind::Delay { fixed: fixed.unwrap_or_default(), jitter: jitter.unwrap_or_default() }
+            FaultKind::Delay { fixed: raw.delay.map_or(Duration::ZERO, |Unit(delay)| delay), jitter: raw.jitter().0 }
         }
         Kind::Down => {
             let (from, until) = interval(raw, index)?;
@@ -38,18 +39,18 @@ fn resolve_one(raw: &raw::Fault, index: usize, plan: &Plan) -> Result<FaultPlan,
         }
         Kind::Slow => slow(raw, index)?,
     };
-    let target = match raw.packets {
+    let target = match raw.packets() {
         raw::Target::Data => Target::Data,
         raw::Target::Acks => Target::Acks,
         raw::Target::All => Target::All,
     };
-    Ok(FaultPlan { kind, target, links: raw.links.clone().unwrap_or_else(|| "*".to_owned()) })
+    Ok(FaultPlan { kind, target, links: raw.links() })
 }
 
 /// Returns the interval of a fault: its start and its end, if any.
 fn interval(raw: &raw::Fault, index: usize) -> Result<(Time, Option<Time>), PlanError> {
-    let at = |value: Option<Unit<Duration>>| value.map(|Unit(at)| Time::ZERO + at);
-    let (from, until) = (at(raw.from).unwrap_or(Time::ZERO), at(raw.until));
+    let at = |Unit(at)| Time::ZERO + at;
+    let (from, until) = (at(raw.from()), raw.until.map(at));
     if until.is_some_and(|until| until <= from) {
         return Err(wrong(index, "until", "must be after `from`"));
     }
@@ -61,8 +62,8 @@ fn slow(raw: &raw::Fault, index: usize) -> Result<FaultKind, PlanError> {
     if rate.as_bps() < RATE_MIN {
         return Err(wrong(index, "rate", "must be at least 1Mbps"));
     }
-    if raw.packets != raw::Target::All {
-        return Err(wrong(index, "packets", "a slow link is slow for all"));
+    if raw.packets() != raw::Target::All {
+        return Err(wrong(index, "packets", "must be `all`, because a slow link slows all packets"));
     }
     let (from, until) = interval(raw, index)?;
     Ok(FaultKind::Slow { rate, from, until })
@@ -71,10 +72,12 @@ fn slow(raw: &raw::Fault, index: usize) -> Result<FaultKind, PlanError> {
 fn burst(raw: &raw::Fault, index: usize, begin: Probability) -> Result<FaultKind, PlanError> {
     match (raw.length, raw.end) {
         (Some(packets), None) if packets > 0 && raw.loss.is_none() => Ok(FaultKind::BurstOfLength { begin, packets }),
-        (None, Some(Unit(end))) if !end.is_never() => {
-            Ok(FaultKind::Burst { begin, end, loss: raw.loss.map_or(Probability::ALWAYS, |Unit(loss)| loss) })
-        }
-        _ => Err(wrong(index, "length", "give a length in packets, or the probability `end` (and `loss`), above zero")),
+        (None, Some(Unit(end))) if !end.is_never() => Ok(FaultKind::Burst { begin, end, loss: raw.loss().0 }),
+        _ => Err(wrong(
+            index,
+            "length",
+            "is ambiguous or missing; give either `length` above zero, or `end` above zero and optionally `loss`",
+        )),
     }
 }
 
@@ -85,31 +88,7 @@ fn reorder_delay(raw: &raw::Fault, index: usize, plan: &Plan) -> Result<Duration
             let packet = derived::largest_frame(plan) + LINK_OVERHEAD;
             Ok(plan.host_links.rate.serialize(packet) * u64::from(packets))
         }
-        _ => Err(wrong(index, "delay", "give either a delay or a displacement in packets")),
-    }
-}
-
-/// Rejects keys that this type of fault does not use.
-fn reject_unused_keys(raw: &raw::Fault, index: usize) -> Result<(), PlanError> {
-    use Kind::{Burst, Corrupt, Delay, Down, Drop, Duplicate, Reorder, Slow};
-    let keys: [(&str, bool, &[Kind]); 10] = [
-        ("probability", raw.probability.is_some(), &[Drop, Duplicate, Corrupt, Burst, Reorder]),
-        ("end", raw.end.is_some(), &[Burst]),
-        ("loss", raw.loss.is_some(), &[Burst]),
-        ("length", raw.length.is_some(), &[Burst]),
-        ("delay", raw.delay.is_some(), &[Reorder, Delay]),
-        ("displacement", raw.displacement.is_some(), &[Reorder]),
-        ("jitter", raw.jitter.is_some(), &[Delay]),
-        ("rate", raw.rate.is_some(), &[Slow]),
-        ("from", raw.from.is_some(), &[Down, Slow]),
-        ("until", raw.until.is_some(), &[Down, Slow]),
-    ];
-    match keys.iter().find(|(_, given, kinds)| *given && !kinds.contains(&raw.kind)) {
-        Some((key, ..)) => {
-            let kind = format!("{:?}", raw.kind).to_lowercase();
-            Err(wrong(index, key, format!("means nothing for the fault `{kind}`")))
-        }
-        None => Ok(()),
+        _ => Err(wrong(index, "delay", "is ambiguous or missing; give either `delay`, or `displacement` in packets")),
     }
 }
 
@@ -127,7 +106,10 @@ pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
     for (fault, index) in plan.faults.iter().zip(0..) {
         if let Some(unknown) = fault.patterns().find(|pattern| !names.iter().any(|name| matches(pattern, name))) {
             let example = names.first().map_or("", String::as_str);
-            let what = format!("`{unknown}` is no direction of this topology; directions have names like `{example}`");
+            let what = format!(
+                "`{unknown}` matches no link direction of this topology; link directions have names such as \
+                 `{example}`"
+            );
             return Err(wrong(index, "links", what));
         }
         let delay = match fault.kind {

@@ -45,15 +45,15 @@ pub(super) fn fit_timeouts(
         return Ok(());
     }
     let (round_trip, packet) = plan.round_trip();
-    let unasked = match profile.acks {
+    let since_ack_request = match profile.acks {
         AckRule::EveryPacket => 0,
         AckRule::OnRequest => u64::from(profile.ack_every_packets),
     };
     // No acknowledgement is requested before this number of packets has been sent.
-    let answered = round_trip + packet * unasked;
-    let fitting = (plan.auto_timeout() + packet * unasked).max(answered);
+    let ack_delay = round_trip + packet * since_ack_request;
+    let fitting = (plan.auto_timeout() + packet * since_ack_request).max(ack_delay);
     for (spec, value) in timeouts {
-        if value > 0 && Duration::from_ps(value) < answered {
+        if value > 0 && Duration::from_ps(value) < ack_delay {
             let value = fitting.as_ps().clamp(spec.min, spec.max);
             profile.set(spec.name, &format!("{value}ps")).map_err(option)?;
         }
@@ -63,7 +63,7 @@ pub(super) fn fit_timeouts(
 
 /// Returns the fixed timeouts among a transport's options: not the lower bound of computed timeouts.
 pub(super) fn timeouts(profile: &Profile) -> impl Iterator<Item = (&'static ParamSpec, u64)> {
-    profile.options().filter(|(spec, _)| spec.is_timeout() && spec.name != FLOOR)
+    profile.options().filter(|(spec, _)| spec.is_timeout() && spec.name != RTO_MIN_OPTION)
 }
 
 /// Returns whether no packet can be lost: PFC has all the bytes that it needs, and no fault loses any.
@@ -77,25 +77,25 @@ pub(super) fn is_lossless(plan: &Plan) -> bool {
         | FaultKind::Corrupt(_)
         | FaultKind::Down { .. } => true,
     };
-    switch.pfc_slack().is_some_and(|slack| slack >= plan.skid()) && !plan.faults.iter().any(loses)
+    switch.pfc_slack().is_some_and(|slack| slack >= plan.pause_reaction_bytes()) && !plan.faults.iter().any(loses)
 }
 
 /// Returns the duration without any useful packet after which a run has failed: longer than a loss recovery that waits
 /// for timeouts.
-pub(super) fn patience(profile: &Profile) -> Duration {
-    // Of the timeouts in use; the largest value of an option means a disabled timeout.
+pub(super) fn stall_timeout(profile: &Profile) -> Duration {
+    // The maximum over the timeouts in use; an option at its largest value means a disabled timeout.
     let longest = timeouts(profile).filter(|(spec, value)| *value < spec.max).map(|(_, value)| value).max();
-    Duration::from_ps(longest.unwrap_or(0)).saturating_mul(3).max(STALL_AFTER)
+    Duration::from_ps(longest.unwrap_or(0)).saturating_mul(3).max(STALL_AFTER_MIN)
 }
 
 /// Returns the time at which a run is cut off: some time after the last event that its workload schedules.
 pub(super) fn limit(workload: &WorkloadPlan) -> Time {
     let latest = workload.latest_start().since(Time::ZERO);
-    let limit = if latest < LIMIT { LIMIT } else { latest + LIMIT };
+    let limit = if latest < DEFAULT_RUN_LIMIT { DEFAULT_RUN_LIMIT } else { latest + DEFAULT_RUN_LIMIT };
     Time::ZERO + limit.min(PLAN_TIME_MAX)
 }
 
-const STALL_AFTER: Duration = Duration::from_ms(50);
-const LIMIT: Duration = Duration::from_secs(10);
+const STALL_AFTER_MIN: Duration = Duration::from_ms(50);
+const DEFAULT_RUN_LIMIT: Duration = Duration::from_secs(10);
 /// Name of the smallest timeout of transports that compute their timeouts.
-const FLOOR: &str = "rto_min";
+const RTO_MIN_OPTION: &str = "rto_min";

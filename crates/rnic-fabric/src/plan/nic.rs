@@ -7,7 +7,8 @@ use rnic_policy::Profile;
 use rnic_policy::footprint::CONTEXT_BYTES;
 use rnic_policy::profile::Store;
 
-use super::raw::{self, Unit};
+use super::quantity::Unit;
+use super::raw;
 use super::{Plan, PlanError, derived};
 
 /// The bus of a NIC.
@@ -60,32 +61,28 @@ pub struct NicPlan {
 
 /// Returns the model that `raw` describes, for the transport and the switches of `plan`.
 pub(super) fn resolve(raw: &raw::Nic, plan: &Plan) -> Result<Option<NicPlan>, PlanError> {
-    if !raw.enabled {
+    if !raw.enabled() {
         return Ok(None);
     }
     let context_bytes = context_bits(&plan.transport).div_ceil(8);
-    let bus = BusPlan {
-        latency: raw.bus_latency.map_or(BUS_LATENCY, |Unit(latency)| latency),
-        reads: raw.bus_reads.unwrap_or(BUS_READS),
-        rate: raw.bus_rate.map_or(BitRate::bps(BUS_RATE_BPS), |Unit(rate)| rate),
-    };
+    let bus = BusPlan { latency: raw.bus_latency().0, reads: raw.bus_reads(), rate: raw.bus_rate().0 };
     let is_falcon = plan.transport.protocol.falcon().is_some();
     reject_unused_keys(raw, &plan.transport)?;
-    let work = match (raw.wqe_fetch.unwrap_or_default(), raw.wqe_batch) {
-        (raw::WqeFetch::OnDemand, batch) => WorkFetch::OnDemand { batch: batch.unwrap_or(WQE_BATCH) },
+    let work = match (raw.wqe_fetch(), raw.wqe_batch) {
+        (raw::WqeFetch::OnDemand, _) => WorkFetch::OnDemand { batch: raw.wqe_batch() },
         (raw::WqeFetch::Ahead, None) => WorkFetch::Ahead,
         (raw::WqeFetch::Ahead, Some(_)) => {
-            return Err(PlanError::value("nic.wqe_batch", "belongs to wqe_fetch = \"on-demand\""));
+            return Err(PlanError::value("nic.wqe_batch", "applies only to wqe_fetch = \"on-demand\"; remove it"));
         }
     };
     let behind_bus = plan.transport.store == Store::Host;
     // The cycle time of Falcon's pipeline is not published: zero, unless a plan gives a value.
-    let cycle = if is_falcon { Duration::ZERO } else { CYCLE };
-    let receive_buffer = raw.receive_buffer.map_or(RECEIVE_BUFFER, |Unit(bytes)| bytes.get());
-    let skid = derived::skid(&plan.host_links, derived::largest_frame(plan)).get();
+    let cycle = if is_falcon { Duration::ZERO } else { DEFAULT_CYCLE };
+    let receive_buffer = raw.receive_buffer().0.get();
+    let pause_reaction_bytes = derived::pause_reaction_bytes(&plan.host_links, derived::largest_frame(plan)).get();
     let frame = derived::largest_frame(plan);
     let pause = plan.switch.and_then(|switch| switch.pfc).map(|_| {
-        let stop = receive_buffer.saturating_sub(skid);
+        let stop = receive_buffer.saturating_sub(pause_reaction_bytes);
         (stop, stop.saturating_sub(2 * frame))
     });
     Ok(Some(NicPlan {
@@ -96,7 +93,7 @@ pub(super) fn resolve(raw: &raw::Nic, plan: &Plan) -> Result<Option<NicPlan>, Pl
         work,
         bitmap: behind_bus.then(|| raw.bitmap_latency.map_or(bus.latency, |Unit(latency)| latency)),
         cycle: raw.cycle.map_or(cycle, |Unit(cycle)| cycle),
-        qp_cycle: raw.qp_cycle.map_or(Duration::ZERO, |Unit(cycle)| cycle),
+        qp_cycle: raw.qp_cycle().0,
         receive_buffer,
         pause,
     }))
@@ -106,11 +103,11 @@ pub(super) fn resolve(raw: &raw::Nic, plan: &Plan) -> Result<Option<NicPlan>, Pl
 fn reject_unused_keys(raw: &raw::Nic, transport: &Profile) -> Result<(), PlanError> {
     let name = transport.name;
     if transport.store != Store::Host && raw.bitmap_latency.is_some() {
-        let what = format!("transport `{name}` keeps its bitmaps on the NIC: remove it");
+        let what = format!("does not apply to transport `{name}`, whose bitmaps are on the NIC; remove it");
         return Err(PlanError::value("nic.bitmap_latency", what));
     }
     if transport.protocol.falcon().is_none() {
-        let what = format!("belongs to Falcon's NIC; transport `{name}` has `nic.cycle` alone");
+        let what = format!("applies only to Falcon; use `nic.cycle` with transport `{name}`");
         return raw.qp_cycle.map_or(Ok(()), |_| Err(PlanError::value("nic.qp_cycle", what)));
     }
     let unused = [
@@ -119,8 +116,10 @@ fn reject_unused_keys(raw: &raw::Nic, transport: &Profile) -> Result<(), PlanErr
         ("nic.receive_buffer", raw.receive_buffer.is_some()),
     ];
     let Some((key, _)) = unused.into_iter().find(|(_, is_given)| *is_given) else { return Ok(()) };
-    let what =
-        format!("Falcon's NIC has no such thing: remove it, or set it together with another transport than `{name}`");
+    let what = format!(
+        "does not apply to the NIC model of transport `{name}`; remove it, or select a transport other than \
+             Falcon"
+    );
     Err(PlanError::value(key, what))
 }
 
@@ -130,7 +129,10 @@ fn contexts(raw: &raw::Nic, context_bytes: u64) -> Result<Option<u32>, PlanError
         (None, None) => Ok(None),
         (None, Some(entries)) => Ok(Some(entries)),
         (Some(Unit(cache)), None) => Ok(Some(u32::try_from(cache.get() / context_bytes).unwrap_or(u32::MAX))),
-        (Some(_), Some(_)) => Err(PlanError::value("nic.qpc_entries", "give either entries or qpc_cache, in bytes")),
+        (Some(_), Some(_)) => Err(PlanError::value(
+            "nic.qpc_entries",
+            "conflicts with qpc_cache; give either qpc_entries or qpc_cache, in bytes",
+        )),
     }
 }
 
@@ -139,9 +141,10 @@ fn second(raw: &raw::Nic) -> Result<Option<(u32, Duration)>, PlanError> {
     match (raw.second_entries, raw.second_latency) {
         (None, None) => Ok(None),
         (Some(0), _) => Err(PlanError::value("nic.second_entries", "must be above zero")),
-        (Some(_), _) if raw.qpc_cache.is_none() && raw.qpc_entries.is_none() => {
-            Err(PlanError::value("nic.second_entries", "without qpc_cache or qpc_entries all contexts are on the chip"))
-        }
+        (Some(_), _) if raw.qpc_cache.is_none() && raw.qpc_entries.is_none() => Err(PlanError::value(
+            "nic.second_entries",
+            "requires qpc_cache or qpc_entries; without these, all contexts are on the chip",
+        )),
         (Some(entries), Some(Unit(latency))) => Ok(Some((entries, latency))),
         (Some(_), None) => Err(PlanError::value("nic.second_latency", "is missing")),
         (None, Some(_)) => Err(PlanError::value("nic.second_entries", "is missing")),
@@ -153,7 +156,7 @@ pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
     let Some(nic) = &plan.nic else { return Ok(()) };
     let wrong = |key, what: String| Err(PlanError::value(key, what));
     if nic.contexts == Some(0) {
-        return wrong("nic.qpc_cache", format!("has no room for a context of {} bytes", nic.context_bytes));
+        return wrong("nic.qpc_cache", format!("is too small for a single context of {} bytes", nic.context_bytes));
     }
     if nic.bus.reads == 0 || nic.bus.reads > BUS_READS_MAX {
         return wrong("nic.bus_reads", format!("must be 1 to {BUS_READS_MAX}"));
@@ -163,10 +166,16 @@ pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
     }
     if let Some((entries, latency)) = nic.second {
         if nic.contexts.is_some_and(|chip| entries <= chip) {
-            return wrong("nic.second_entries", "must be more than are on the chip".to_owned());
+            return wrong(
+                "nic.second_entries",
+                "must be more than the number of contexts on the chip (qpc_cache or qpc_entries)".to_owned(),
+            );
         }
         if latency > nic.bus.latency {
-            return wrong("nic.second_latency", "must be at most bus_latency: otherwise it is never used".to_owned());
+            return wrong(
+                "nic.second_latency",
+                "must be at most bus_latency, because a slower second level would never be used".to_owned(),
+            );
         }
     }
     for (key, time) in [
@@ -184,7 +193,12 @@ pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
     }
     let least = 2 * derived::largest_frame(plan);
     if nic.receive_buffer < least || nic.pause.is_some_and(|(stop, _)| stop < least) {
-        return wrong("nic.receive_buffer", format!("is too small for two packets ({least}) and what a pause lets in"));
+        return wrong(
+            "nic.receive_buffer",
+            format!(
+                "is too small: it must hold two packets ({least} bytes), plus the bytes that still arrive after a pause"
+            ),
+        );
     }
     Ok(())
 }
@@ -195,19 +209,9 @@ fn context_bits(profile: &Profile) -> u64 {
     CONTEXT_BYTES * 8 + profile.footprint_bits(Per::Connection)
 }
 
-/// Default bus latency: FaSR sections II-A and V-A.
-const BUS_LATENCY: Duration = Duration::from_ns(1_200);
-/// Default number of reads in flight: tags of eight bits (PCI Express 3.0 with extended tags).
-const BUS_READS: u32 = 256;
-/// Default bus rate: PCI Express 3.0, 16 lanes (FaSR section IV): 16 times 8 GT/s, of which 128 bits in 130 are data.
-const BUS_RATE_BPS: u64 = 126_030_769_230;
-/// Default batch of work requests: FaSR section V-D1.
-const WQE_BATCH: u32 = 8;
 /// Default pipeline cycle: FaSR section V-D2: a packet takes one or two cycles of 5 ns, 181 million per second in one
 /// pipeline.
-const CYCLE: Duration = Duration::from_ps(5_525);
-/// Default receive buffer in bytes: FaSR section V-A.
-const RECEIVE_BUFFER: u64 = 600_000;
+const DEFAULT_CYCLE: Duration = Duration::from_ps(5_525);
 /// Largest number of reads in flight: the tags of a bus (ten bits, PCI Express 4.0).
 const BUS_READS_MAX: u32 = 1_024;
 const TIME_MAX: Duration = Duration::from_ms(1);
@@ -220,12 +224,12 @@ mod tests {
     #[test]
     fn r23_contexts_have_the_bytes_of_the_paper() {
         for (name, bytes, fit) in [("irn-plus", 588.5, 2_379), ("srnic", 268.0, 5_224), ("fasr", 257.0, 5_447)] {
-            let profile = rnic_transports::profile(name).expect("a transport");
+            let profile = rnic_transports::profile(name).expect("the transport exists");
             let found = context_bits(&profile) as f64 / 8.0;
             assert_eq!(found, bytes, "{name}");
             assert_eq!((1.4e6 / found).round() as u64, fit, "{name}");
         }
-        let gbn = rnic_transports::profile("roce-cx6cache").expect("a transport");
+        let gbn = rnic_transports::profile("roce-cx6cache").expect("the transport exists");
         assert_eq!(context_bits(&gbn), 256 * 8);
     }
 }

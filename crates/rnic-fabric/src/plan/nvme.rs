@@ -5,7 +5,8 @@ use rnic_base::{BitRate, Duration, Time};
 use rnic_nvme::device::{QUEUE_DEPTH_MAX, Service};
 use rnic_nvme::{DeviceConfig, Direction, Reads, UNIT, UNITS_MAX};
 
-use super::raw::{self, Unit};
+use super::quantity::Unit;
+use super::raw;
 use super::{Plan, PlanError};
 use crate::workload::nvme::{BLOCK_LOG2, NvmePlan};
 
@@ -14,24 +15,24 @@ pub(super) fn resolve(raw: &raw::Workload) -> Result<NvmePlan, PlanError> {
     let direction = match raw.op.as_deref() {
         Some("read") => Direction::Read,
         Some("write") => Direction::Write,
-        None => return Err(PlanError::value("workload.op", "is missing: \"read\" or \"write\"")),
-        Some(_) => return Err(PlanError::value("workload.op", "an NVMe command is a read or a write")),
+        None => return Err(PlanError::value("workload.op", "is missing; use \"read\" or \"write\"")),
+        Some(_) => return Err(PlanError::value("workload.op", "must be \"read\" or \"write\" for NVMe commands")),
     };
     let drive = raw.drive.as_ref().ok_or_else(|| missing("workload.drive"))?;
     let service = |rate: &Unit<BitRate>, latency: &Unit<Duration>| Service { latency: latency.0, bandwidth: rate.0 };
     Ok(NvmePlan {
         direction,
         bytes: raw.message.as_ref().ok_or_else(|| missing("workload.message"))?.0.get(),
-        depth: raw.depth.unwrap_or(1),
-        from: raw.from.unwrap_or(0),
-        clients: raw.clients.unwrap_or(1),
+        depth: raw.depth(),
+        from: raw.from(),
+        clients: raw.clients(),
         to: raw.to.unwrap_or(1),
-        local: drive.local,
+        local: drive.local(),
         until: Time::ZERO + raw.duration.as_ref().ok_or_else(|| missing("workload.duration"))?.0,
-        reads: match drive.reads.as_deref() {
-            None | Some("push") => Reads::Push,
-            Some("pull") => Reads::Pull,
-            Some(_) => return Err(PlanError::value("workload.drive.reads", "must be \"push\" or \"pull\"")),
+        reads: match drive.reads().as_str() {
+            "push" => Reads::Push,
+            "pull" => Reads::Pull,
+            _ => return Err(PlanError::value("workload.drive.reads", "must be \"push\" or \"pull\"")),
         },
         checked: false,
         drive: DeviceConfig {
@@ -48,17 +49,23 @@ pub(super) fn check(nvme: &NvmePlan, plan: &Plan) -> Result<(), PlanError> {
     let wrong = |key, what: String| Err(PlanError::value(key, what));
     let hosts = plan.topology.hosts();
     if nvme.to >= hosts || nvme.clients == 0 || nvme.from >= hosts || nvme.clients > hosts - nvme.from {
-        return wrong("workload.clients", format!("clients and the drive's host must be among 0 to {}", hosts - 1));
+        return wrong(
+            "workload.clients",
+            format!("is out of range: all clients, and the drive's host, must be among hosts 0 to {}", hosts - 1),
+        );
     }
     if (nvme.from..nvme.from + nvme.clients).contains(&nvme.to) {
-        return wrong("workload.to", "must be another host than `from` and the clients after it".to_owned());
+        return wrong("workload.to", "must be a host other than the clients, which start at host `from`".to_owned());
     }
-    let most = u64::from(UNITS_MAX) * u64::from(UNIT);
-    if nvme.bytes == 0 || nvme.bytes > most || !nvme.bytes.is_multiple_of(1 << BLOCK_LOG2) {
-        return wrong("workload.message", format!("must be whole blocks of {} bytes, up to {most}", 1 << BLOCK_LOG2));
+    let bytes_max = u64::from(UNITS_MAX) * u64::from(UNIT);
+    if nvme.bytes == 0 || nvme.bytes > bytes_max || !nvme.bytes.is_multiple_of(1 << BLOCK_LOG2) {
+        return wrong(
+            "workload.message",
+            format!("must be a multiple of the block size of {} bytes, at most {bytes_max} bytes", 1 << BLOCK_LOG2),
+        );
     }
     if plan.checked_payload && nvme.bytes > 1 << 20 {
-        return wrong("workload.message", "must be at most a megabyte where the payload is checked".to_owned());
+        return wrong("workload.message", "must be at most 1 MiB with checked payload".to_owned());
     }
     if !(1..=DEPTH_MAX).contains(&nvme.depth) {
         return wrong("workload.depth", format!("must be 1 to {DEPTH_MAX}"));
@@ -81,17 +88,18 @@ pub(super) fn check(nvme: &NvmePlan, plan: &Plan) -> Result<(), PlanError> {
         }
     }
     if plan.transport.protocol.falcon().is_none() {
-        return wrong("transport.name", "NVMe is carried by Falcon: take `falcon`".to_owned());
+        return wrong("transport.name", "must be `falcon` for NVMe".to_owned());
     }
     if plan.mtu < UNIT {
-        return wrong("mtu", format!("a unit of NVMe has {UNIT} bytes and is one packet"));
+        return wrong("mtu", format!("must be at least {UNIT}, because an NVMe unit is one packet of {UNIT} bytes"));
     }
     if plan.nic.is_some() || plan.slow_host.is_some() {
-        let what = "hosts with NVMe have no modelled memory: leave out nic and slow_host";
+        let what = "cannot be combined with `nic` or `slow_host`, because hosts with NVMe have no memory model; remove \
+             these tables";
         return wrong("workload.kind", what.to_owned());
     }
     if plan.run.slice.is_some() {
-        return wrong("run.slice", "is for flows, and hosts with NVMe have commands".to_owned());
+        return wrong("run.slice", "does not apply to NVMe, which has commands instead of flows; remove it".to_owned());
     }
     Ok(())
 }

@@ -5,10 +5,11 @@ use rnic_base::{Bytes, Duration, Time};
 use rnic_policy::{AdaptivePlace, Profile, Signals};
 use serde::Deserialize;
 
-use super::raw::{EcnDepth, OrAuto, Raw, SwitchModel, TopologyKind, Unit};
+use super::quantity::{Fraction, OrAuto, Unit};
+use super::raw::{EcnDepth, Raw, SwitchModel, TopologyKind};
 use super::{
-    FileReader, LinkPlan, Plan, PlanError, RunPlan, TopologyPlan, derived, faults, fitted, nic, raw, slow_host,
-    workloads,
+    FileReader, LinkPlan, Plan, PlanError, RunPlan, TopologyPlan, derived, faults, fitted, nic, processors, raw, scr,
+    slow_host, workloads,
 };
 use crate::link::{PLAN_TIME_MAX, PORTS_MAX};
 use crate::switch::{Alpha, BufferPlan, EcnPlan, MarkDepth, Multipath, PfcPlan, SwitchPlan, TAG_LEN};
@@ -58,27 +59,30 @@ fn replace(table: &mut toml::Table, key: &str, value: &str) -> Result<(), PlanEr
     let value = match parsed {
         Ok(value) => value,
         // Otherwise it would be treated as a text, and the error would report a text.
-        Err(_) if is_too_large(value) => return Err(wrong(&format!("{value} is larger than any number here"))),
+        Err(_) if is_too_large(value) => return Err(wrong(&format!("{value} is too large for any numeric key"))),
         // A value that starts like a list, a table or a quoted text was meant as one.
         Err(error) if value.starts_with(['[', '{', '"', '\'']) => {
             return Err(wrong(&format!("{value}: {}", error.message())));
         }
         Err(_) => toml::Value::String(value.to_owned()),
     };
-    let mut place = table;
+    let mut target = table;
     let mut parts: Vec<&str> = key.split('.').collect();
-    let last = parts.pop().filter(|last| !last.is_empty()).ok_or_else(|| wrong("no key"))?;
+    let last = parts
+        .pop()
+        .filter(|last| !last.is_empty())
+        .ok_or_else(|| wrong("the key is empty; use KEY=VALUE with a key such as links.rate"))?;
     for part in parts {
-        let next = place.entry(part).or_insert_with(|| toml::Value::Table(toml::Table::new()));
-        place = next.as_table_mut().ok_or_else(|| wrong("a part of this key is not a table"))?;
+        let next = target.entry(part).or_insert_with(|| toml::Value::Table(toml::Table::new()));
+        target =
+            next.as_table_mut().ok_or_else(|| wrong("a component of this dotted key is not a table in the plan"))?;
     }
-    place.insert(last.to_owned(), value);
+    target.insert(last.to_owned(), value);
     Ok(())
 }
 
 /// Converts the parsed plan, with defaults for missing values.
 pub(super) fn resolve(raw: Raw, files: &mut FileReader<'_>) -> Result<Plan, PlanError> {
-    let mtu = raw.mtu.unwrap_or(1_024);
     let topology = topology(&raw.topology)?;
     let host_links = LinkPlan { rate: raw.links.rate.0, delay: raw.links.delay.0 };
     let fabric = raw.links.fabric.as_ref();
@@ -86,44 +90,49 @@ pub(super) fn resolve(raw: Raw, files: &mut FileReader<'_>) -> Result<Plan, Plan
         rate: fabric.and_then(|fabric| fabric.rate).map_or(host_links.rate, |rate| rate.0),
         delay: fabric.and_then(|fabric| fabric.delay).map_or(host_links.delay, |delay| delay.0),
     };
+    let raw_run = raw.run();
     let run = RunPlan {
-        limit: Time::ZERO + raw.run.limit.map_or(Duration::ZERO, |limit| limit.0),
-        stall_after: raw.run.stall_after.map_or(Duration::ZERO, |stall| stall.0),
-        warmup: raw.run.warmup.map_or(Duration::ZERO, |warmup| warmup.0),
-        cooldown: raw.run.cooldown.map_or(Duration::ZERO, |cooldown| cooldown.0),
-        slice: raw.run.slice.map(|slice| slice.0),
+        limit: Time::ZERO + raw_run.limit.map_or(Duration::ZERO, |limit| limit.0),
+        stall_after: raw_run.stall_after.map_or(Duration::ZERO, |stall| stall.0),
+        warmup: raw_run.warmup().0,
+        cooldown: raw_run.cooldown().0,
+        slice: raw_run.slice.map(|slice| slice.0),
     };
-    let name = option_name(&raw.transport.0)?;
+    let name = transport_name(&raw.transport.0)?;
     let network = network_signals(raw.switch.as_ref(), topology);
     let mut plan = Plan {
-        name: raw.name,
-        mtu,
-        reads: raw.reads.unwrap_or(READS),
-        checked_payload: raw.payload == raw::Payload::Checked,
-        encoded: raw.wire == raw::Wire::Encoded,
+        name: raw.name(),
+        mtu: raw.mtu(),
+        reads: raw.reads(),
+        checked_payload: raw.payload() == raw::Payload::Checked,
+        encoded: raw.wire() == raw::Wire::Encoded,
         topology,
         host_links,
         fabric_links,
-        spine_rates: fabric.map_or_else(Vec::new, |fabric| fabric.spines.iter().map(|rate| rate.0).collect()),
+        spine_rates: fabric.map_or_else(Vec::new, |fabric| fabric.spines().iter().map(|rate| rate.0).collect()),
         switch: None,
         transport: select(network, name, &[])?,
         nic: None,
-        slow_host: raw.slow_host.map(slow_host::resolve),
-        workload: workloads::resolve(raw.workload, topology.hosts(), files)?,
+        processors: None,
+        slow_host: raw.slow_host.as_ref().map(slow_host::resolve),
+        scr: None,
+        workload: workloads::resolve(&raw.workload, topology.hosts(), files)?,
         faults: Vec::new(),
         run,
     };
     check_network(&plan)?;
     check_cooldown(&plan)?;
-    if raw.run.limit.is_none() {
+    if raw_run.limit.is_none() {
         plan.run.limit = fitted::limit(&plan.workload);
     }
-    plan.switch = raw.switch.map(|switch| resolve_switch(&switch, &plan)).transpose()?;
-    plan.faults = faults::resolve(&raw.fault, &plan)?;
+    plan.switch = raw.switch.as_ref().map(|switch| resolve_switch(switch, &plan)).transpose()?;
+    plan.faults = faults::resolve(&raw.fault(), &plan)?;
     plan.transport = transport(name, &raw.transport.0, network, &plan)?;
-    if raw.run.stall_after.is_none() {
-        plan.run.stall_after = fitted::patience(&plan.transport);
+    if raw_run.stall_after.is_none() {
+        plan.run.stall_after = fitted::stall_timeout(&plan.transport);
     }
+    plan.processors = raw.processors.as_ref().map(|raw| processors::resolve(raw, plan.host_links.rate)).transpose()?;
+    plan.scr = raw.scr.as_ref().and_then(|scr| scr::resolve(scr, &plan));
     plan.nic = raw.nic.as_ref().map(|nic| nic::resolve(nic, &plan)).transpose()?.flatten();
     Ok(plan)
 }
@@ -137,16 +146,16 @@ fn check_cooldown(plan: &Plan) -> Result<(), PlanError> {
     }
     let wrong = |what: &str| Err(PlanError::value("run.cooldown", what));
     match plan.workload.ends() {
-        None => wrong("this workload does not end by the clock: a cooldown takes a `workload.duration`"),
+        None => wrong("requires a workload with a `workload.duration`"),
         Some(until) if Time::ZERO + plan.run.warmup + cooldown >= until => {
-            wrong("nothing is left between the warm-up and the cooldown: make `workload.duration` longer")
+            wrong("leaves no time between the warm-up and the cooldown; make `workload.duration` longer")
         }
         Some(_) => Ok(()),
     }
 }
 
 fn topology(raw: &raw::Topology) -> Result<TopologyPlan, PlanError> {
-    let not_here = |key, what: &str| Err(PlanError::value(key, what));
+    let reject = |key, what: &str| Err(PlanError::value(key, what));
     if raw.kind == TopologyKind::LeafSpine {
         return leaf_spine(raw);
     }
@@ -156,26 +165,30 @@ fn topology(raw: &raw::Topology) -> Result<TopologyPlan, PlanError> {
         ("topology.hosts_per_leaf", raw.hosts_per_leaf),
     ];
     if let Some((key, _)) = of_leaf_spine.iter().find(|(_, given)| given.is_some()) {
-        return not_here(key, "spines, leaves and hosts_per_leaf belong to leaf-spine");
+        return reject(key, "applies only to the leaf-spine topology; remove it");
     }
     match (raw.kind, raw.hosts, raw.k) {
         (TopologyKind::PointToPoint, None, None) => Ok(TopologyPlan::PointToPoint),
-        (TopologyKind::PointToPoint, Some(_), _) => not_here("topology.hosts", "point-to-point has two hosts"),
+        (TopologyKind::PointToPoint, Some(_), _) => {
+            reject("topology.hosts", "does not apply to point-to-point, which always has two hosts; remove it")
+        }
         (TopologyKind::Star, Some(hosts), None) if (2..=PORTS_MAX as u32).contains(&hosts) => {
             Ok(TopologyPlan::Star { hosts })
         }
         (TopologyKind::Star, _, None) => {
-            Err(PlanError::value("topology.hosts", format!("a star needs 2 to {PORTS_MAX}")))
+            Err(PlanError::value("topology.hosts", format!("must be 2 to {PORTS_MAX} for a star")))
         }
         (TopologyKind::FatTree, None, Some(k)) if (2..=K_MAX).contains(&k) && k.is_multiple_of(2) => {
             Ok(TopologyPlan::FatTree { k })
         }
-        (TopologyKind::FatTree, Some(_), _) => not_here("topology.hosts", "a fat-tree has k^3/4 hosts: give k only"),
+        (TopologyKind::FatTree, Some(_), _) => {
+            reject("topology.hosts", "does not apply to a fat-tree, which has k^3/4 hosts; give only k")
+        }
         (TopologyKind::FatTree, ..) => {
-            Err(PlanError::value("topology.k", format!("a fat-tree needs an even k, 2 to {K_MAX}")))
+            Err(PlanError::value("topology.k", format!("must be an even number from 2 to {K_MAX} for a fat-tree")))
         }
         (TopologyKind::PointToPoint | TopologyKind::Star, _, Some(_)) => {
-            not_here("topology.k", "k belongs to a fat-tree")
+            reject("topology.k", "applies only to a fat-tree; remove it")
         }
         (TopologyKind::LeafSpine, ..) => leaf_spine(raw),
     }
@@ -183,21 +196,27 @@ fn topology(raw: &raw::Topology) -> Result<TopologyPlan, PlanError> {
 
 fn leaf_spine(raw: &raw::Topology) -> Result<TopologyPlan, PlanError> {
     if raw.hosts.is_some() {
-        return Err(PlanError::value("topology.hosts", "follows from leaves and hosts_per_leaf: give those only"));
+        return Err(PlanError::value(
+            "topology.hosts",
+            "does not apply to leaf-spine; give only leaves and hosts_per_leaf",
+        ));
     }
     if raw.k.is_some() {
-        return Err(PlanError::value("topology.k", "k belongs to a fat-tree"));
+        return Err(PlanError::value("topology.k", "applies only to a fat-tree; remove it"));
     }
     let number = |key, given: Option<u32>| match given {
         Some(number) if (1..=PORTS_MAX as u32 / 2).contains(&number) => Ok(number),
-        _ => Err(PlanError::value(key, format!("leaf-spine needs 1 to {}", PORTS_MAX / 2))),
+        _ => Err(PlanError::value(key, format!("must be 1 to {} for leaf-spine", PORTS_MAX / 2))),
     };
     let spines = number("topology.spines", raw.spines)?;
     let leaves = number("topology.leaves", raw.leaves)?;
     let hosts_per_leaf = number("topology.hosts_per_leaf", raw.hosts_per_leaf)?;
     let hosts = leaves * hosts_per_leaf;
     if !(2..=LEAF_SPINE_HOSTS_MAX).contains(&hosts) {
-        let what = format!("{leaves} leaves of {hosts_per_leaf} hosts: there must be 2 to {LEAF_SPINE_HOSTS_MAX}");
+        let what = format!(
+            "is out of range: {leaves} leaves with {hosts_per_leaf} hosts each must have 2 to {LEAF_SPINE_HOSTS_MAX} \
+             hosts in total"
+        );
         return Err(PlanError::value("topology.hosts_per_leaf", what));
     }
     Ok(TopologyPlan::LeafSpine { spines, leaves, hosts_per_leaf })
@@ -208,17 +227,18 @@ fn reject_unused_keys(switch: &raw::Switch) -> Result<(), PlanError> {
     let given = |key: fn(&raw::Pfc) -> OrAuto<Bytes>| {
         switch.pfc.as_ref().is_some_and(|pfc| matches!(key(pfc), OrAuto::Given(_)))
     };
-    let not_here = |key, what| Err(PlanError::value(key, what));
+    let reject = |key, what| Err(PlanError::value(key, what));
     match switch.model {
         SwitchModel::InputQueued if switch.alpha.is_some() => {
-            not_here("switch.alpha", "input-queued switches share no buffer: remove it")
+            reject("switch.alpha", "applies only to switches with a shared buffer; remove it")
         }
-        SwitchModel::InputQueued if given(|pfc| pfc.headroom) => {
-            not_here("switch.pfc.headroom", "is what an input-queued switch has above its threshold: give that instead")
+        SwitchModel::InputQueued if given(raw::Pfc::headroom) => {
+            reject("switch.pfc.headroom", "does not apply to an input-queued switch; give `threshold` instead")
         }
-        SwitchModel::SharedBuffer if given(|pfc| pfc.threshold) => {
-            not_here("switch.pfc.threshold", "is dynamic in a shared buffer: give alpha and headroom instead")
-        }
+        SwitchModel::SharedBuffer if given(raw::Pfc::threshold) => reject(
+            "switch.pfc.threshold",
+            "does not apply to a shared buffer, whose threshold is dynamic; give `alpha` and `headroom` instead",
+        ),
         _ => Ok(()),
     }
 }
@@ -226,11 +246,11 @@ fn reject_unused_keys(switch: &raw::Switch) -> Result<(), PlanError> {
 fn resolve_switch(raw: &raw::Switch, plan: &Plan) -> Result<SwitchPlan, PlanError> {
     reject_unused_keys(raw)?;
     let buffer = raw.buffer.0.get();
-    let skid = derived::skid(&plan.host_links, derived::largest_frame(plan))
-        .max(derived::skid(&plan.fabric_links, derived::largest_frame(plan)))
+    let pause_reaction_bytes = derived::pause_reaction_bytes(&plan.host_links, derived::largest_frame(plan))
+        .max(derived::pause_reaction_bytes(&plan.fabric_links, derived::largest_frame(plan)))
         .get();
     let hysteresis = 2 * derived::largest_frame(plan);
-    let wanted = raw.pfc.as_ref().filter(|pfc| pfc.enabled);
+    let wanted = raw.pfc.as_ref().filter(|pfc| pfc.enabled());
     let given = |value: OrAuto<Bytes>| match value {
         OrAuto::Auto => None,
         OrAuto::Given(bytes) => Some(bytes.get()),
@@ -238,56 +258,57 @@ fn resolve_switch(raw: &raw::Switch, plan: &Plan) -> Result<SwitchPlan, PlanErro
     let (buffer, pfc) = match raw.model {
         SwitchModel::InputQueued => {
             let pfc = wanted.map(|pfc| {
-                let threshold = given(pfc.threshold).unwrap_or(buffer.saturating_sub(skid));
+                let threshold = given(pfc.threshold()).unwrap_or(buffer.saturating_sub(pause_reaction_bytes));
                 PfcPlan { threshold, hysteresis, headroom: 0 }
             });
             if pfc.is_some_and(|pfc| pfc.threshold < hysteresis || pfc.threshold >= buffer) {
                 let what = format!(
-                    "must be between two packets ({hysteresis}) and the buffer ({buffer}); \
-                     {skid} bytes may still come in after a pause"
+                    "must be at least two packets ({hysteresis} bytes) and below the buffer size ({buffer} bytes); \
+                     up to {pause_reaction_bytes} bytes still arrive after a pause"
                 );
                 return Err(PlanError::value("switch.pfc.threshold", what));
             }
             (BufferPlan::InputQueued { per_port: buffer }, pfc)
         }
         SwitchModel::SharedBuffer => {
-            let alpha = raw.alpha.map_or(Alpha { numerator: 1, denominator: 1 }, |Unit(alpha)| Alpha {
-                numerator: alpha.numerator,
-                denominator: alpha.denominator,
+            let Unit(Fraction { numerator, denominator }) = raw.alpha();
+            let alpha = Alpha { numerator, denominator };
+            let pfc = wanted.map(|pfc| PfcPlan {
+                threshold: 0,
+                hysteresis,
+                headroom: given(pfc.headroom()).unwrap_or(pause_reaction_bytes),
             });
-            let pfc =
-                wanted.map(|pfc| PfcPlan { threshold: 0, hysteresis, headroom: given(pfc.headroom).unwrap_or(skid) });
             (BufferPlan::Shared { total: buffer, alpha }, pfc)
         }
     };
-    let ecn = raw.ecn.as_ref().filter(|ecn| ecn.enabled);
+    let ecn = raw.ecn.as_ref().filter(|ecn| ecn.enabled());
     let ecn = ecn.map(|ecn| EcnPlan {
         kmin: ecn.kmin.0.get(),
         kmax: ecn.kmax.0.get(),
         pmax: ecn.pmax.0,
-        depth: match ecn.depth {
+        depth: match ecn.depth() {
             EcnDepth::Output => MarkDepth::Output,
             EcnDepth::VirtualQueue => MarkDepth::VirtualQueue,
             EcnDepth::Input => MarkDepth::Input,
         },
     });
-    let csig = raw.csig.as_ref().is_some_and(|csig| csig.enabled);
-    let multipath = match raw.multipath {
+    let csig = raw.csig.as_ref().is_some_and(raw::Csig::enabled);
+    let multipath = match raw.multipath() {
         raw::Multipath::Ecmp => Multipath::Ecmp,
         raw::Multipath::Wcmp => Multipath::Wcmp,
     };
     Ok(SwitchPlan { buffer, pfc, ecn, csig, multipath })
 }
 
-fn option_name(options: &std::collections::BTreeMap<String, toml::Value>) -> Result<&str, PlanError> {
+fn transport_name(options: &std::collections::BTreeMap<String, toml::Value>) -> Result<&str, PlanError> {
     let name = options.get("name").and_then(toml::Value::as_str);
-    name.ok_or_else(|| PlanError::value("transport.name", "name the transport, such as \"irn\""))
+    name.ok_or_else(|| PlanError::value("transport.name", "is missing; name a transport, such as \"irn\""))
 }
 
 /// Returns the signals that switches provide, in addition to what the hosts measure themselves.
 fn network_signals(switch: Option<&raw::Switch>, topology: TopologyPlan) -> Signals {
     let csig = switch.and_then(|switch| switch.csig.as_ref());
-    let is_stamped = csig.is_some_and(|csig| csig.enabled) && topology != TopologyPlan::PointToPoint;
+    let is_stamped = csig.is_some_and(raw::Csig::enabled) && topology != TopologyPlan::PointToPoint;
     if is_stamped { Signals::CSIG } else { Signals::NONE }
 }
 
@@ -319,7 +340,7 @@ fn transport(
             (_, toml::Value::Integer(number)) => number.to_string(),
             (_, toml::Value::Boolean(switch)) => switch.to_string(),
             _ => {
-                let what = "options are texts, whole numbers or true and false".to_owned();
+                let what = "must be a string, an integer, true or false".to_owned();
                 return Err(PlanError::Key { key: format!("transport.{key}"), line: None, what });
             }
         };
@@ -355,20 +376,20 @@ fn check_network(plan: &Plan) -> Result<(), PlanError> {
 /// Checks that each spine has a rate, when rates differ, and that none is above the general rate of links between
 /// switches.
 fn check_spines(plan: &Plan) -> Result<(), PlanError> {
-    let (rates, most) = (&plan.spine_rates, plan.fabric_links.rate);
+    let (rates, rate_max) = (&plan.spine_rates, plan.fabric_links.rate);
     if rates.is_empty() {
         return Ok(());
     }
     let wrong = |what: String| Err(PlanError::value("links.fabric.spines", what));
     match plan.topology {
         TopologyPlan::LeafSpine { spines, .. } if rates.len() != spines as usize => {
-            wrong(format!("has {} rates, and there are {spines} spines", rates.len()))
+            wrong(format!("has {} rates, but the topology has {spines} spines; give one rate per spine", rates.len()))
         }
-        TopologyPlan::LeafSpine { .. } if rates.iter().any(|rate| *rate > most || rate.as_bps() < RATE_MIN) => {
-            wrong(format!("must be between 1Mbps and {most}, the rate of links between switches"))
+        TopologyPlan::LeafSpine { .. } if rates.iter().any(|rate| *rate > rate_max || rate.as_bps() < RATE_MIN) => {
+            wrong(format!("must be between 1Mbps and {rate_max}, the rate of links between switches"))
         }
         TopologyPlan::LeafSpine { .. } => Ok(()),
-        _ => wrong("belongs to a leaf-spine: remove it".to_owned()),
+        _ => wrong("applies only to the leaf-spine topology; remove it".to_owned()),
     }
 }
 
@@ -379,7 +400,10 @@ pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
     let frame = derived::largest_frame(plan);
     match (&plan.switch, ports) {
         (None, Some(_)) => {
-            return Err(PlanError::value("switch", "this topology has switches: give them a model and a buffer"));
+            return Err(PlanError::value(
+                "switch",
+                "is missing; a topology with switches requires `model` and `buffer`",
+            ));
         }
         (Some(switch), Some(ports)) => check_switch(switch, ports as u64, frame)?,
         _ => {}
@@ -394,20 +418,25 @@ pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
     if let Some(slice) = run.slice
         && slice.saturating_mul(SLICES_MAX) < run.limit.since(Time::ZERO)
     {
-        let what = format!("makes more than {SLICES_MAX} slices until run.limit, {}", run.limit);
+        let what = format!("is too short: it results in more than {SLICES_MAX} slices until run.limit, {}", run.limit);
         return Err(PlanError::value("run.slice", what));
     }
     faults::check(plan)?;
     workloads::check(plan)?;
     nic::check(plan)?;
+    processors::check(plan)?;
     slow_host::check(plan)?;
+    scr::check(plan)?;
     if plan.transport.protocol.falcon().is_some_and(|shape| shape.fae_place == AdaptivePlace::Thread) {
-        let what = "a thread answers when it will, and a simulation could not be repeated: leave it at datapath";
+        let what = "must be `datapath` in a simulation, because the timing of a thread is not repeatable";
         return Err(PlanError::value("transport.fae_place", what));
     }
     let is_stamped = plan.topology != TopologyPlan::PointToPoint && plan.switch.is_some_and(|switch| switch.csig);
     if plan.transport.protocol.measures().has(Signals::CSIG) && !is_stamped {
-        return Err(PlanError::value("switch.csig", "the transport counts on what no switch writes"));
+        return Err(PlanError::value(
+            "switch.csig",
+            "is missing; the transport needs CSIG tags, which no switch writes",
+        ));
     }
     Ok(plan.transport.check().map_err(rnic_transports::SelectError::from)?)
 }
@@ -418,7 +447,8 @@ fn check_switch(switch: &SwitchPlan, ports: u64, frame: u64) -> Result<(), PlanE
         BufferPlan::Shared { total, .. } => total.saturating_sub(switch.pfc.map_or(0, |pfc| pfc.headroom * ports)),
     };
     if usable < frame {
-        let what = format!("has room for {usable} bytes beside what PFC sets aside, a full packet has {frame}");
+        let what =
+            format!("is too small: {usable} bytes remain beside the PFC headroom, but a full packet has {frame} bytes");
         return Err(PlanError::value("switch.buffer", what));
     }
     if switch.ecn.is_some_and(|ecn| ecn.kmin >= ecn.kmax) {
@@ -426,15 +456,18 @@ fn check_switch(switch: &SwitchPlan, ports: u64, frame: u64) -> Result<(), PlanE
     }
     let is_shared = matches!(switch.buffer, BufferPlan::Shared { .. });
     if is_shared && switch.ecn.is_some_and(|ecn| ecn.depth == MarkDepth::VirtualQueue) {
-        return Err(PlanError::value("switch.ecn.depth", "a switch with a shared buffer has no virtual queues"));
+        return Err(PlanError::value(
+            "switch.ecn.depth",
+            "must not be `virtual-queue` for a switch with a shared buffer; use `output` or `input`",
+        ));
     }
     Ok(())
 }
 
 /// Largest number of ports of a fat-tree's switches: 64 ports give 65536 hosts.
 const K_MAX: u32 = 64;
-/// Largest number of hosts of a leaf-spine: that of the largest fat-tree; the division in routes is exact up to this
-/// number.
+/// Largest number of hosts of a leaf-spine: that of the largest fat-tree; the
+/// multiplication that replaces a division in [`crate::route`] is exact up to this number.
 const LEAF_SPINE_HOSTS_MAX: u32 = 1 << 16;
 const RATE_MIN: u64 = 1_000_000;
 const RATE_MAX: u64 = 10_000_000_000_000;
@@ -444,6 +477,3 @@ const SLICES_MAX: u64 = 100_000;
 /// with a much shorter one, a run would mostly wait for synchronization.
 const DELAY_MIN: Duration = Duration::from_ns(1);
 const DELAY_MAX: Duration = Duration::from_secs(1);
-
-/// Default number of Reads and atomics in flight, as adapters offer.
-const READS: u32 = 16;

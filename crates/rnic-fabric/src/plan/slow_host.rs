@@ -2,7 +2,8 @@
 
 use rnic_base::{BitRate, Time};
 
-use super::raw::{self, Unit};
+use super::quantity::Unit;
+use super::raw;
 use super::{Plan, PlanError};
 use crate::fault::matches;
 
@@ -15,7 +16,7 @@ pub struct SlowHostPlan {
     pub rate: BitRate,
     /// Time at which it starts to be slow.
     pub from: Time,
-    /// Time at which it stops to be slow; `None`: never.
+    /// Time at which the memory stops being slow; `None`: never.
     pub until: Option<Time>,
 }
 
@@ -28,18 +29,16 @@ impl SlowHostPlan {
     }
 }
 
-pub(super) fn resolve(raw: raw::SlowHost) -> SlowHostPlan {
-    let at = |at: Option<Unit<_>>| at.map(|Unit(at)| Time::ZERO + at);
-    let raw::SlowHost { hosts, rate: Unit(rate), from, until } = raw;
-    let hosts = hosts.unwrap_or_else(|| "*".to_owned());
-    SlowHostPlan { hosts, rate, from: at(from).unwrap_or(Time::ZERO), until: at(until) }
+pub(super) fn resolve(raw: &raw::SlowHost) -> SlowHostPlan {
+    let at = |Unit(at)| Time::ZERO + at;
+    SlowHostPlan { hosts: raw.hosts(), rate: raw.rate.0, from: at(raw.from()), until: raw.until.map(at) }
 }
 
 /// Checks the constraints of the table.
 pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
     let Some(slow) = &plan.slow_host else { return Ok(()) };
     if plan.nic.is_none() && plan.transport.protocol.falcon().is_none() {
-        return Err(PlanError::value("slow_host", "needs a NIC whose memory is modelled: give [nic], or use falcon"));
+        return Err(PlanError::value("slow_host", "requires a NIC model; add [nic], or use the transport `falcon`"));
     }
     if slow.rate.as_bps() < RATE_MIN {
         return Err(PlanError::value("slow_host.rate", "must be at least 1Mbps"));
@@ -48,7 +47,7 @@ pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
         return Err(PlanError::value("slow_host.until", "must be after `from`"));
     }
     if !(0..plan.topology.hosts()).any(|host| matches(&slow.hosts, &format!("host-{host}"))) {
-        return Err(PlanError::value("slow_host.hosts", "is no host: they are called host-0, host-1, .."));
+        return Err(PlanError::value("slow_host.hosts", "matches no host; hosts have names such as host-0 and host-1"));
     }
     Ok(())
 }

@@ -1,11 +1,11 @@
-//! Plans are read, derived from, and refused.
+//! Parsing of plans, their derived values, and the errors of invalid ones.
 
 use rnic_base::{BitRate, Duration, Time};
 
 use super::*;
 use crate::switch::{Alpha, BufferPlan, EcnPlan, MarkDepth, Multipath, PfcPlan};
 
-const GOOD: &str = r#"
+const VALID_PLAN: &str = r#"
 name = "good"
 mtu = 1024
 
@@ -43,7 +43,7 @@ probability = "1%"
 "#;
 
 fn read(overrides: &[(&str, &str)]) -> Result<Plan, PlanError> {
-    Plan::from_toml_with(GOOD, overrides, &mut |name| match name {
+    Plan::from_toml_with(VALID_PLAN, overrides, &mut |name| match name {
         "flows.csv" => Ok("0,0,1,1KB\n".to_owned()),
         "bad.csv" => Ok("0,0,99,1KB\n".to_owned()),
         "late.csv" => Ok("0,0,1,1KB\n18500s,0,1,1000\n".to_owned()),
@@ -57,40 +57,52 @@ fn read(overrides: &[(&str, &str)]) -> Result<Plan, PlanError> {
 }
 
 fn option(plan: &Plan, name: &str) -> u64 {
-    plan.transport.options().find(|(spec, _)| spec.name == name).map(|(_, value)| value).expect("an option")
+    plan.transport
+        .options()
+        .find(|(spec, _)| spec.name == name)
+        .map(|(_, value)| value)
+        .expect("the transport has this option")
 }
 
 const LOSSLESS: (&str, &str) = ("switch", r#"{ model = "shared-buffer", buffer = "8MB", pfc = {} }"#);
 
-/// Timeouts that nobody has set are none where PFC loses nothing, and never shorter than a round trip; what is set
-/// stays, and so does everything where the transport's own are right.
+/// Timeouts that the plan does not set are disabled where PFC prevents all losses, and are never shorter than a round
+/// trip. Timeouts that the plan sets are kept, and so are the transport's defaults where they are suitable.
 #[test]
-fn timeouts_that_are_not_given_fit_the_plan() {
-    let (us, none) = (|us| Duration::from_us(us).as_ps(), Duration::from_secs(10).as_ps());
-    let of = |overrides: &[(&str, &str)], name: &str| option(&read(overrides).expect("sound"), name);
+fn unset_timeouts_are_fitted_to_the_plan() {
+    let (us, disabled) = (|us| Duration::from_us(us).as_ps(), Duration::from_secs(10).as_ps());
+    let of = |overrides: &[(&str, &str)], name: &str| option(&read(overrides).expect("the plan is valid"), name);
     let gbn = ("transport", "roce-gbn");
     assert_eq!(of(&[gbn], "rto"), us(320));
     assert_eq!(of(&[gbn, LOSSLESS], "rto"), us(320), "the plan loses packets by a fault");
     let slow = ("fault", r#"[{ kind = "slow", rate = "1Gbps" }]"#);
     assert_eq!(of(&[gbn, LOSSLESS, slow], "rto"), 0);
-    assert_eq!(of(&[("transport", "irn"), LOSSLESS, ("fault", "[]")], "rto_low"), none);
-    assert_eq!(of(&[("transport", "irn"), LOSSLESS, ("fault", "[]")], "rto_high"), none);
-    let set = ("transport", r#"{ name = "irn", rto_high = "320us" }"#);
-    assert_eq!(of(&[set, LOSSLESS, ("fault", "[]")], "rto_low"), us(100), "some are set: all stay");
-    let tight = ("switch", r#"{ model = "shared-buffer", buffer = "8MB", pfc = { headroom = "1KB" } }"#);
-    assert_eq!(of(&[gbn, tight, ("fault", "[]")], "rto"), us(320), "it is not lossless");
+    assert_eq!(of(&[("transport", "irn"), LOSSLESS, ("fault", "[]")], "rto_low"), disabled);
+    assert_eq!(of(&[("transport", "irn"), LOSSLESS, ("fault", "[]")], "rto_high"), disabled);
+    let rto_high_given = ("transport", r#"{ name = "irn", rto_high = "320us" }"#);
+    assert_eq!(
+        of(&[rto_high_given, LOSSLESS, ("fault", "[]")], "rto_low"),
+        us(100),
+        "a timeout was fitted although another one is given"
+    );
+    let small_headroom = ("switch", r#"{ model = "shared-buffer", buffer = "8MB", pfc = { headroom = "1KB" } }"#);
+    assert_eq!(
+        of(&[gbn, small_headroom, ("fault", "[]")], "rto"),
+        us(320),
+        "the headroom is too small for a lossless network"
+    );
 
     let (long, open) = (("links.delay", "1ms"), ("switch.pfc.enabled", "false"));
-    assert!(of(&[gbn, open, long], "rto") > us(12_000), "six links there and back");
+    assert!(of(&[gbn, open, long], "rto") > us(12_000), "below the round trip over six links");
     assert!(of(&[("transport", "irn"), open, long], "rto_low") > us(12_000));
     assert_eq!(of(&[("transport", r#"{ name = "roce-gbn", rto = "320us" }"#), open, long], "rto"), us(320));
-    // 64 packets of a kilobyte take 5 ms before one asks for an acknowledgement.
+    // With a packet of a kilobyte every 80 us, the 64 packets after which an acknowledgement is requested take 5 ms.
     assert!(of(&[gbn, ("links.rate", "100Mbps")], "rto") > us(5_000));
 }
 
 #[test]
-fn bounds_of_a_run_fit_the_plan() {
-    let run = |overrides: &[(&str, &str)]| read(overrides).expect("sound").run;
+fn unset_limits_of_a_run_are_fitted_to_the_plan() {
+    let run = |overrides: &[(&str, &str)]| read(overrides).expect("the plan is valid").run;
     let secs = |secs| Time::ZERO + Duration::from_secs(secs);
     assert_eq!(run(&[]).limit, secs(10));
     assert_eq!(run(&[("workload.duration", "60s")]).limit, secs(70));
@@ -98,42 +110,46 @@ fn bounds_of_a_run_fit_the_plan() {
     let repeats = r#"{ kind = "incast", senders = 4, bytes = 1, repeats = 61, interval = "1s", jitter = "0" }"#;
     assert_eq!(run(&[("workload", repeats)]).limit, secs(70));
     assert_eq!(run(&[]).stall_after, Duration::from_ms(50));
-    let patient = ("transport", r#"{ name = "roce-gbn", rto = "67.1ms" }"#);
-    assert_eq!(run(&[patient]).stall_after, Duration::from_us(201_300));
-    assert_eq!(run(&[patient, ("run.stall_after", "1ms")]).stall_after, Duration::from_ms(1));
+    let long_rto = ("transport", r#"{ name = "roce-gbn", rto = "67.1ms" }"#);
+    assert_eq!(run(&[long_rto]).stall_after, Duration::from_us(201_300));
+    assert_eq!(run(&[long_rto, ("run.stall_after", "1ms")]).stall_after, Duration::from_ms(1));
 }
 
-/// What is legal and probably not meant is said, with the number that would be right.
+/// Values that are legal but probably not intended cause a warning that contains a suitable number.
 #[test]
-fn plans_that_are_probably_not_meant_are_told_so() {
-    let warnings = |overrides: &[(&str, &str)]| read(overrides).expect("sound").warnings();
+fn legal_but_unintended_values_cause_warnings() {
+    let warnings = |overrides: &[(&str, &str)]| read(overrides).expect("the plan is valid").warnings();
     let no_faults = ("fault", "[]");
     assert_eq!(warnings(&[]), [""; 0]);
     assert_eq!(warnings(&[("transport", "roce-gbn"), LOSSLESS, no_faults]), [""; 0]);
-    // 40 Gbit/s for 4 us are 20 000 bytes; three frames of 1090 and a pause frame, with what the link adds, the rest.
+    // 40 Gbit/s for 4 us are 20,000 bytes; the rest are three frames of 1090 bytes and a pause frame, with preambles
+    // and gaps.
     for (switch, key) in [
         (
             r#"{ model = "shared-buffer", buffer = "8MB", pfc = { headroom = "1KB" } }"#,
-            "switch.pfc.headroom has 1000 B",
+            "switch.pfc.headroom reserves only 1000 B",
         ),
-        (r#"{ model = "input-queued", buffer = "240KB", pfc = { threshold = "235KB" } }"#, "threshold leaves 5000 B"),
+        (
+            r#"{ model = "input-queued", buffer = "240KB", pfc = { threshold = "235KB" } }"#,
+            "threshold leaves only 5000 B",
+        ),
     ] {
-        let said = warnings(&[("switch", switch), no_faults]);
-        let needed = read(&[]).expect("sound").skid();
+        let found = warnings(&[("switch", switch), no_faults]);
+        let needed = read(&[]).expect("the plan is valid").pause_reaction_bytes();
         assert!((23_000..24_000).contains(&needed), "{needed}");
-        assert!(said[0].contains(key) && said[0].contains(&format!("need {needed} B")), "{said:?}");
+        assert!(found[0].contains(key) && found[0].contains(&format!("need {needed} B")), "{found:?}");
     }
     let short = warnings(&[("transport", r#"{ name = "roce-gbn", rto = "320us" }"#), LOSSLESS]);
-    assert!(short.len() == 1 && short[0].contains("transport.rto is 320 us: under PFC"), "{short:?}");
-    let deaf = warnings(&[("transport", r#"{ name = "roce-gbn", control = "dcqcn" }"#)]);
-    assert!(deaf.len() == 1 && deaf[0].contains("no switch marks"), "{deaf:?}");
-    let narrow = warnings(&[("transport", r#"{ name = "irn", cap_packets = 11 }"#)]);
-    assert!(narrow.len() == 1 && narrow[0].contains("cap_packets is 11"), "{narrow:?}");
+    assert!(short.len() == 1 && short[0].contains("transport.rto is 320 us, but under PFC"), "{short:?}");
+    let unmarked = warnings(&[("transport", r#"{ name = "roce-gbn", control = "dcqcn" }"#)]);
+    assert!(unmarked.len() == 1 && unmarked[0].contains("no switch marks packets"), "{unmarked:?}");
+    let small_cap = warnings(&[("transport", r#"{ name = "irn", cap_packets = 11 }"#)]);
+    assert!(small_cap.len() == 1 && small_cap[0].contains("cap_packets is 11"), "{small_cap:?}");
 }
 
 #[test]
-fn a_plan_means_what_it_says() {
-    let plan = Plan::from_toml(GOOD).expect("a sound plan");
+fn keys_of_a_plan_set_its_fields() {
+    let plan = Plan::from_toml(VALID_PLAN).expect("the plan is valid");
     assert_eq!((plan.name.as_str(), plan.mtu, plan.topology.hosts()), ("good", 1_024, 54));
     assert_eq!(plan.host_links, LinkPlan { rate: BitRate::gbps(40), delay: Duration::from_us(2) });
     assert_eq!(plan.fabric_links, plan.host_links);
@@ -143,11 +159,12 @@ fn a_plan_means_what_it_says() {
 }
 
 #[test]
-fn i8_i9_words_become_numbers_of_this_topology() {
-    let plan = read(&[]).expect("sound");
-    // 24 us there and back, six packets and six acknowledgements to be stored: a little more than the paper's 110.
+fn i8_i9_bdp_and_auto_become_numbers_of_this_topology() {
+    let plan = read(&[]).expect("the plan is valid");
+    // 24 us for both directions, and six packets and six acknowledgements that are stored and forwarded: slightly
+    // more than the paper's 110 packets.
     assert!((110..118).contains(&option(&plan, "cap_packets")), "{}", option(&plan, "cap_packets"));
-    // Targets I-8: 24 us + 6 * 240 KB * 8 / 40 Gbps = 312 us, and a few packets.
+    // I-8: 24 us + 6 * 240 KB * 8 / 40 Gbit/s = 312 us, and the time of a few packets.
     let timeout = Duration::from_ps(option(&plan, "rto_high")).as_us_f64();
     assert!((312.0..314.0).contains(&timeout), "{timeout}");
     let Some(SwitchPlan { buffer: BufferPlan::InputQueued { per_port }, pfc: Some(PfcPlan { threshold, .. }), .. }) =
@@ -155,7 +172,7 @@ fn i8_i9_words_become_numbers_of_this_topology() {
     else {
         panic!("{:?}", plan.switch)
     };
-    // 20 KB under way on the upstream link (IRN 4.1), and three packets.
+    // 20 KB in flight on the upstream link (IRN 4.1), and three packets.
     assert_eq!(per_port, 240_000);
     assert!((216_000..217_000).contains(&threshold), "{threshold}");
 }
@@ -171,7 +188,7 @@ fn overrides_replace_and_add() {
         ("fault", "[]"),
         ("run.limit", "1s"),
     ];
-    let plan = read(&changes).expect("sound");
+    let plan = read(&changes).expect("the plan is valid");
     assert_eq!((plan.host_links.rate, plan.fabric_links.rate), (BitRate::gbps(100), BitRate::gbps(100)));
     assert_eq!(plan.fabric_links.delay, Duration::from_us(5));
     assert_eq!((plan.transport.name, plan.switch.map(|switch| switch.pfc)), ("roce-gbn", Some(None)));
@@ -179,28 +196,28 @@ fn overrides_replace_and_add() {
     assert!(matches!(plan.workload, WorkloadPlan::Poisson { load_ppm: 500_000, .. }));
 }
 
-/// A name alone is a transport without options.
+/// A transport given by its name alone has its default options.
 #[test]
-fn a_transport_may_be_its_name() {
+fn a_transport_may_be_given_by_its_name_alone() {
     let [short, long] =
-        ["\"falcon\"", "{ name = \"falcon\" }"].map(|text| read(&[("transport", text)]).expect("sound"));
+        ["\"falcon\"", "{ name = \"falcon\" }"].map(|text| read(&[("transport", text)]).expect("the plan is valid"));
     assert_eq!(format!("{:?}", short.transport), format!("{:?}", long.transport));
     assert_eq!(short.transport.name, "falcon");
 }
 
-/// Nothing that is written is passed over.
+/// Every key of a plan is used or rejected.
 #[test]
-fn every_number_of_a_switch_and_a_run_arrives() {
+fn every_key_of_switch_and_run_sets_its_field() {
     let switch = r#"{ model = "shared-buffer", buffer = "2MB", alpha = "3/8", pfc = { headroom = "41KB" },
         multipath = "wcmp", ecn = { kmin = "5KB", kmax = "200KB", pmax = "7%", depth = "input" }, csig = {} }"#;
     let run = r#"{ limit = "3ms", stall_after = "2ms", warmup = "1ms", cooldown = "2ms", slice = "400us" }"#;
     let workload = r#"{ kind = "closed-loop", op = "write", message = "4KB", duration = "4ms", from = 1, to = 0 }"#;
-    let plan = read(&[("switch", switch), ("run", run), ("workload", workload)]).expect("sound");
+    let plan = read(&[("switch", switch), ("run", run), ("workload", workload)]).expect("the plan is valid");
     let expected = SwitchPlan {
         buffer: BufferPlan::Shared { total: 2_000_000, alpha: Alpha { numerator: 3, denominator: 8 } },
         pfc: Some(PfcPlan {
             threshold: 0,
-            hysteresis: plan.switch.and_then(|it| it.pfc).expect("on").hysteresis,
+            hysteresis: plan.switch.and_then(|it| it.pfc).expect("PFC is on").hysteresis,
             headroom: 41_000,
         }),
         ecn: Some(EcnPlan {
@@ -223,31 +240,31 @@ fn every_number_of_a_switch_and_a_run_arrives() {
     assert_eq!(plan.run, run);
 }
 
-/// A cooldown has an end to come before, and leaves something.
+/// A cooldown requires a workload that ends at a given time, and must be shorter than its duration.
 #[test]
-fn a_cooldown_fits_the_workload() {
-    let clock = r#"{ kind = "closed-loop", op = "write", message = "4KB", duration = "4ms", from = 1, to = 0 }"#;
+fn a_cooldown_requires_a_workload_with_a_longer_duration() {
+    let timed = r#"{ kind = "closed-loop", op = "write", message = "4KB", duration = "4ms", from = 1, to = 0 }"#;
     let counted = r#"{ kind = "closed-loop", op = "write", message = "4KB", count = 9, from = 1, to = 0 }"#;
     let poisson = r#"{ kind = "poisson", load = "50%", size = "4KB", duration = "5ms" }"#;
     for (workload, run, what) in [
-        (clock, r#"{ warmup = "1ms", cooldown = "2999us" }"#, None),
-        (clock, r#"{ warmup = "1ms", cooldown = "3ms" }"#, Some("plan: run.cooldown: nothing is left")),
+        (timed, r#"{ warmup = "1ms", cooldown = "2999us" }"#, None),
+        (timed, r#"{ warmup = "1ms", cooldown = "3ms" }"#, Some("plan: run.cooldown: leaves no time")),
         (poisson, r#"{ cooldown = "4ms" }"#, None),
-        (poisson, r#"{ cooldown = "5ms" }"#, Some("plan: run.cooldown: nothing is left")),
-        (counted, r#"{ cooldown = "1us" }"#, Some("plan: run.cooldown: this workload does not end by the clock")),
+        (poisson, r#"{ cooldown = "5ms" }"#, Some("plan: run.cooldown: leaves no time")),
+        (counted, r#"{ cooldown = "1us" }"#, Some("plan: run.cooldown: requires a workload with a")),
     ] {
-        let said = read(&[("workload", workload), ("run", run)]).err().map(|error| error.to_string());
-        assert_eq!(said.is_some(), what.is_some(), "{run}: {said:?}");
-        assert!(said.is_none_or(|said| said.starts_with(what.unwrap_or_default())), "{run}");
+        let found = read(&[("workload", workload), ("run", run)]).err().map(|error| error.to_string());
+        assert_eq!(found.is_some(), what.is_some(), "{run}: {found:?}");
+        assert!(found.is_none_or(|found| found.starts_with(what.unwrap_or_default())), "{run}");
     }
 }
 
 #[test]
-fn every_number_of_a_fault_arrives() {
+fn every_key_of_a_fault_sets_its_field() {
     use crate::fault::{FaultKind as Kind, Target};
     let share = |percent| rnic_base::Probability::ratio(percent, 100);
     let us = Duration::from_us;
-    // 1024 bytes of payload, all headers there are and what a link adds, at 40 Gbit/s: 5 packets of some 1.1 KB.
+    // 1024 bytes of payload, all possible headers, preamble and gap, at 40 Gbit/s: 5 packets of about 1.1 KB.
     let faults = r#"[
         { kind = "drop", probability = "2%", links = "edge-*>agg-*", packets = "acks" },
         { kind = "burst", probability = "3%", end = "20%", loss = "60%", packets = "data" },
@@ -259,8 +276,8 @@ fn every_number_of_a_fault_arrives() {
         { kind = "down", from = "12us", until = "13us" },
         { kind = "reorder", probability = "14%", displacement = 5 },
     ]"#;
-    let plan = read(&[("fault", faults)]).expect("sound");
-    let (last, others) = plan.faults.split_last().expect("nine");
+    let plan = read(&[("fault", faults)]).expect("the plan is valid");
+    let (last, others) = plan.faults.split_last().expect("there are nine faults");
     let expected = [
         Kind::Drop(share(2)),
         Kind::Burst { begin: share(3), end: share(20), loss: share(60) },
@@ -279,13 +296,13 @@ fn every_number_of_a_fault_arrives() {
 }
 
 #[test]
-fn files_are_asked_for_by_name() {
-    let trace = read(&[("workload", r#"{ kind = "trace", file = "flows.csv" }"#)]).expect("sound");
+fn files_are_read_by_the_name_in_the_plan() {
+    let trace = read(&[("workload", r#"{ kind = "trace", file = "flows.csv" }"#)]).expect("the plan is valid");
     assert!(matches!(&trace.workload, WorkloadPlan::Trace(flows) if flows.len() == 1));
     assert!(read(&[("workload.sizes", "sizes.txt")]).is_ok());
 }
 
-/// What is changed, and what the error must say.
+/// The key that is replaced, its value, and the text that the error must contain.
 const WRONG: &[(&str, &str, &str)] = &[
     ("links.dealy", "2us", "links.dealy: unknown field `dealy`"),
     ("mut", "9", "unknown field `mut`"),
@@ -301,24 +318,28 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("mtu", "1022", "mtu: must be a multiple of 4"),
     ("payload", "some", "payload: unknown variant `some`"),
     ("topology.kind", "torus", "topology.kind: unknown variant `torus`"),
-    ("topology.k", "7", "topology.k: a fat-tree needs an even k"),
-    ("topology.k", "100", "topology.k: a fat-tree needs an even k"),
-    ("topology.hosts", "3", "topology.hosts: a fat-tree has k^3/4 hosts"),
-    ("topology", r#"{ kind = "star" }"#, "topology.hosts: a star needs"),
-    ("topology", r#"{ kind = "star", hosts = 1 }"#, "topology.hosts: a star needs"),
-    ("topology", r#"{ kind = "star", hosts = 4, k = 4 }"#, "topology.k: k belongs to a fat-tree"),
-    ("topology", r#"{ kind = "point-to-point", hosts = 2 }"#, "topology.hosts: point-to-point has two hosts"),
+    ("topology.k", "7", "topology.k: must be an even number from 2 to 64 for a fat-tree"),
+    ("topology.k", "100", "topology.k: must be an even number from 2 to 64 for a fat-tree"),
+    ("topology.hosts", "3", "topology.hosts: does not apply to a fat-tree, which has k^3/4 hosts"),
+    ("topology", r#"{ kind = "star" }"#, "topology.hosts: must be 2 to"),
+    ("topology", r#"{ kind = "star", hosts = 1 }"#, "topology.hosts: must be 2 to"),
+    ("topology", r#"{ kind = "star", hosts = 4, k = 4 }"#, "topology.k: applies only to a fat-tree"),
+    ("topology", r#"{ kind = "point-to-point", hosts = 2 }"#, "topology.hosts: does not apply to point-to-point"),
     ("switch.model", "magic", "switch.model: unknown variant"),
     ("switch.buffer", "100", "switch"),
-    ("switch.alpha", "1/2", "switch.alpha: input-queued switches share no buffer"),
-    ("switch.pfc.headroom", "50KB", "switch.pfc.headroom: is what an input-queued switch has above"),
+    ("switch.alpha", "1/2", "switch.alpha: applies only to switches with a shared buffer"),
+    ("switch.pfc.headroom", "50KB", "switch.pfc.headroom: does not apply to an input-queued switch"),
     (
         "switch",
         r#"{ model = "shared-buffer", buffer = "1MB", pfc = { threshold = "9KB" } }"#,
-        "switch.pfc.threshold: is dynamic in a shared buffer",
+        "switch.pfc.threshold: does not apply to a shared buffer",
     ),
-    ("switch.pfc.threshold", "300KB", "switch.pfc.threshold: must be between two packets"),
-    ("switch", r#"{ model = "shared-buffer", buffer = "100KB", pfc = {} }"#, "switch.buffer: has room for 0 bytes"),
+    ("switch.pfc.threshold", "300KB", "switch.pfc.threshold: must be at least two packets"),
+    (
+        "switch",
+        r#"{ model = "shared-buffer", buffer = "100KB", pfc = {} }"#,
+        "switch.buffer: is too small: 0 bytes remain",
+    ),
     ("switch", r#"{ model = "shared-buffer", buffer = "1MB", alpha = "x" }"#, "switch.alpha: `x` is not a fraction"),
     ("switch.ecn", r#"{ kmin = "5KB", kmax = "1KB", pmax = "1%" }"#, "switch.ecn.kmin: must be below kmax"),
     ("switch.ecn", r#"{ kmin = "5KB" }"#, "switch.ecn: missing field `kmax`"),
@@ -326,67 +347,79 @@ const WRONG: &[(&str, &str, &str)] = &[
         "switch",
         r#"{ model = "shared-buffer", buffer = "1MB",
              ecn = { kmin = "5KB", kmax = "9KB", pmax = "1%", depth = "virtual-queue" } }"#,
-        "switch.ecn.depth: a switch with a shared buffer has no virtual queues",
+        "switch.ecn.depth: must not be `virtual-queue` for a switch with a shared buffer",
     ),
-    ("transport.name", "quic", "unknown transport `quic`; there are: roce-gbn, "),
-    ("transport", "{}", "transport.name: name the transport"),
+    ("transport.name", "quic", "unknown transport `quic`; the available transports are: roce-gbn, "),
+    ("transport", "{}", "transport.name: is missing; name a transport"),
     ("transport", "3", "expected the name of a transport, or a table such as"),
     ("transport.cap", "3", "unknown parameter `cap`"),
     ("transport.cap_packets", "many", "parameter `cap_packets`: `many` is not a whole number"),
     ("transport.rto_high", "3", "parameter `rto_high`: `3` has no unit"),
-    ("transport.paths", "spray", "takes every gap for a loss"),
-    ("transport.rto_low", "1.5", "transport.rto_low: options are texts"),
+    ("transport.paths", "spray", "treats every gap as a loss"),
+    ("transport.rto_low", "1.5", "transport.rto_low: must be a string, an integer"),
     ("nic.cache", "1MB", "nic.cache: unknown field `cache`"),
-    ("nic", r#"{ qpc_cache = "1MB", qpc_entries = 5 }"#, "nic.qpc_entries: give either"),
-    ("nic.qpc_cache", "200B", "nic.qpc_cache: has no room for a context of"),
+    ("nic", r#"{ qpc_cache = "1MB", qpc_entries = 5 }"#, "nic.qpc_entries: conflicts with qpc_cache"),
+    ("nic.qpc_cache", "200B", "nic.qpc_cache: is too small for a single context of"),
     ("nic.bus_latency", "2", "nic.bus_latency: `2`"),
     ("nic.bus_latency", "1s", "nic.bus_latency: must be at most"),
     ("nic.bus_reads", "0", "nic.bus_reads: must be 1 to"),
     ("nic.bus_rate", "0", "nic.bus_rate: "),
     ("nic.wqe_batch", "0", "nic.wqe_batch: must be above zero"),
-    ("nic", r#"{ wqe_fetch = "ahead", wqe_batch = 8 }"#, "nic.wqe_batch: belongs to"),
-    ("nic.qp_cycle", "50ns", "nic.qp_cycle: belongs to Falcon's NIC; transport `irn` has"),
+    ("nic", r#"{ wqe_fetch = "ahead", wqe_batch = 8 }"#, "nic.wqe_batch: applies only to"),
+    ("nic.qp_cycle", "50ns", "nic.qp_cycle: applies only to Falcon; use `nic.cycle` with transport `irn`"),
     ("nic", r#"{ qpc_entries = 5, second_entries = 50 }"#, "nic.second_latency: is missing"),
     ("nic", r#"{ qpc_entries = 5, second_latency = "60ns" }"#, "nic.second_entries: is missing"),
     ("nic", r#"{ qpc_entries = 5, second_entries = 0, second_latency = "60ns" }"#, "nic.second_entries: must be"),
-    ("nic", r#"{ second_entries = 50, second_latency = "60ns" }"#, "nic.second_entries: without qpc_cache"),
+    ("nic", r#"{ second_entries = 50, second_latency = "60ns" }"#, "nic.second_entries: requires qpc_cache"),
     (
         "nic",
         r#"{ qpc_entries = 5, second_entries = 50, second_latency = "1s" }"#,
         "nic.second_latency: must be at most",
     ),
-    ("nic.bitmap_latency", "1.4us", "nic.bitmap_latency: transport `irn` keeps its bitmaps on the NIC"),
+    ("nic.bitmap_latency", "1.4us", "nic.bitmap_latency: does not apply to transport `irn`"),
     ("nic.receive_buffer", "1KB", "nic.receive_buffer: is too small"),
     ("workload.kind", "chaos", "workload.kind: unknown variant `chaos`"),
     ("workload.load", "0", "workload.load: must be above 0"),
     ("workload.load", "170%", "workload.load: `170%`"),
-    ("workload.sizes", "cats", "workload.sizes: unknown distribution `cats`; there are irn-heavy-tail"),
-    ("workload.sizes", "uniform:5MB-1MB", "workload.sizes: `uniform:5MB-1MB`: 5000000 is more than 1000000"),
-    ("workload.sizes", "fixed:0", "workload.sizes: `fixed:0`: sizes are 1 to"),
+    ("workload.sizes", "cats", "workload.sizes: unknown distribution `cats`; use irn-heavy-tail"),
+    ("workload.sizes", "uniform:5MB-1MB", "workload.sizes: `uniform:5MB-1MB`: the lower size, 5000000 bytes, exceeds"),
+    ("workload.sizes", "fixed:0", "workload.sizes: `fixed:0`: the size is out of range"),
     ("workload.sizes", "none.txt", "workload.sizes: none.txt: no such file"),
-    ("workload.sizes", "bad.txt", "workload.sizes: bad.txt: the last point"),
-    ("workload.size", "4KB", "workload.sizes: give either"),
-    ("workload.senders", "4", "workload.senders: means nothing for the workload `poisson`"),
+    ("workload.sizes", "bad.txt", "workload.sizes: bad.txt: the distribution is incomplete"),
+    ("workload.size", "4KB", "workload.sizes: is ambiguous or missing"),
+    ("workload.senders", "4", "workload.senders: does not apply to the workload `poisson`"),
     ("workload", r#"{ kind = "poisson", size = 4, duration = "1ms" }"#, "workload.load: is missing"),
     (
         "workload",
         r#"{ kind = "poisson", size = 4, load = 1, duration = "0us" }"#,
-        "workload.duration: must be more than 0",
+        "workload.duration: must be above zero",
     ),
     ("workload", r#"{ kind = "incast", senders = 54, bytes = 1 }"#, "workload.senders: must be 1 to 53"),
-    ("workload", r#"{ kind = "incast", senders = 4, bytes = 1, to = 54 }"#, "workload.to: there is no host 54"),
-    ("topology", r#"{ kind = "leaf-spine", spines = 2, leaves = 4 }"#, "topology.hosts_per_leaf: leaf-spine needs"),
-    ("topology", r#"{ kind = "leaf-spine", k = 4 }"#, "topology.k: k belongs to a fat-tree"),
-    ("topology", r#"{ kind = "star", hosts = 4, leaves = 4 }"#, "topology.leaves: spines, leaves and hosts_per_leaf"),
+    (
+        "workload",
+        r#"{ kind = "incast", senders = 4, bytes = 1, to = 54 }"#,
+        "workload.to: is not a host of this topology: there is no host 54",
+    ),
+    (
+        "topology",
+        r#"{ kind = "leaf-spine", spines = 2, leaves = 4 }"#,
+        "topology.hosts_per_leaf: must be 1 to 512 for leaf-spine",
+    ),
+    ("topology", r#"{ kind = "leaf-spine", k = 4 }"#, "topology.k: applies only to a fat-tree"),
+    (
+        "topology",
+        r#"{ kind = "star", hosts = 4, leaves = 4 }"#,
+        "topology.leaves: applies only to the leaf-spine topology",
+    ),
     (
         "topology",
         r#"{ kind = "leaf-spine", spines = 1, leaves = 1, hosts_per_leaf = 1 }"#,
-        "topology.hosts_per_leaf: 1 leaves of 1 hosts",
+        "topology.hosts_per_leaf: is out of range: 1 leaves with 1 hosts",
     ),
     (
         "workload",
         r#"{ kind = "incast", senders = 4, bytes = 1, background = { load = "50%", sizes = "uniform" } }"#,
-        "workload.background: give it a duration",
+        "workload.background: needs a `duration`",
     ),
     (
         "workload",
@@ -406,7 +439,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     (
         "workload",
         r#"{ kind = "closed-loop", op = "write", message = 1, count = 1, clients = 2 }"#,
-        "workload.to: must be another host than `from` and the clients",
+        "workload.to: overlaps with the clients",
     ),
     (
         "workload",
@@ -416,7 +449,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     (
         "workload",
         r#"{ kind = "closed-loop", op = "write", message = 1, count = 1, from = 3, to = 1, servers = 3 }"#,
-        "workload.to: must be another host than `from`",
+        "workload.to: overlaps with the clients",
     ),
     ("workload", r#"{ kind = "open-loop", op = "write", message = 1, duration = "1us" }"#, "workload.load: is missing"),
     (
@@ -429,8 +462,12 @@ const WRONG: &[(&str, &str, &str)] = &[
         r#"{ kind = "open-loop", op = "write", message = 0, load = 1, duration = "1us" }"#,
         "workload.message",
     ),
-    ("workload", r#"{ kind = "open-loop", op = "write", message = 1, load = 1, count = 1 }"#, "workload.count: means"),
-    ("transport", r#"{ name = "falcon", ordering = "unordered" }"#, "transport.ordering: workloads wait for"),
+    (
+        "workload",
+        r#"{ kind = "open-loop", op = "write", message = 1, load = 1, count = 1 }"#,
+        "workload.count: does not apply",
+    ),
+    ("transport", r#"{ name = "falcon", ordering = "unordered" }"#, "transport.ordering: must be `ordered` or `weak`"),
     (
         "workload",
         r#"{ kind = "closed-loop", op = "write", message = 1, count = 0 }"#,
@@ -446,15 +483,15 @@ const WRONG: &[(&str, &str, &str)] = &[
         r#"{ kind = "open-loop", op = "write", message = 1, load = 1, duration = "1us", queue_pairs = 0 }"#,
         "workload.queue_pairs: must be above zero",
     ),
-    ("workload.count", "99999999999999999999", "workload.count: 99999999999999999999 is larger than any number here"),
-    ("transport.name", "falcon", "; transport=NAME replaces the plan's options of `transport` as well"),
-    ("workload.clients", "2", "workload.clients: means nothing for the workload `poisson`"),
+    ("workload.count", "99999999999999999999", "workload.count: 99999999999999999999 is too large for any numeric key"),
+    ("transport.name", "falcon", "; to drop the plan's options of `transport` too, set transport=NAME instead"),
+    ("workload.clients", "2", "workload.clients: does not apply to the workload `poisson`"),
     ("workload", r#"{ kind = "permutation", bytes = 0 }"#, "workload.bytes: must be above zero"),
     ("workload", r#"{ kind = "collective", bytes = 9 }"#, "workload.collective: is missing"),
     (
         "workload",
         r#"{ kind = "collective", collective = "gather", bytes = 9 }"#,
-        "unknown collective `gather`; there are",
+        "unknown collective `gather`; the valid values are",
     ),
     ("workload", r#"{ kind = "collective", collective = "all-reduce" }"#, "workload.bytes: is missing"),
     (
@@ -465,12 +502,12 @@ const WRONG: &[(&str, &str, &str)] = &[
     (
         "workload",
         r#"{ kind = "collective", collective = "all-reduce", bytes = 9, op = "write" }"#,
-        "workload.op: a rank must hear of what comes: use write-imm or send",
+        "workload.op: must notify the receiving rank; use write-imm or send",
     ),
     (
         "workload",
         r#"{ kind = "collective", collective = "all-to-all", bytes = 9, connections = 4000000 }"#,
-        "workload.connections: must be 1 or more, and at most 131072 of each host",
+        "workload.connections: must be 1 or more, with at most 131072 connections per host",
     ),
     (
         "workload",
@@ -480,7 +517,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     (
         "workload",
         r#"{ kind = "collective", collective = "all-reduce", bytes = "100GB", ranks = 2 }"#,
-        "workload.bytes: a rank's part must have at most",
+        "workload.bytes: must give each rank at most",
     ),
     (
         "workload",
@@ -490,21 +527,25 @@ const WRONG: &[(&str, &str, &str)] = &[
     (
         "workload",
         r#"{ kind = "permutation", bytes = 9, connections = 10 }"#,
-        "workload.connections: must be 1 to 131072, each with a byte to send",
+        "workload.connections: must be 1 to 131072, with at least one byte for each connection",
     ),
     (
         "workload",
         r#"{ kind = "closed-loop", op = "fly", message = 1, count = 1 }"#,
         "workload.op: unknown operation `fly`",
     ),
-    ("workload", r#"{ kind = "closed-loop", op = "send", message = 1 }"#, "workload.count: give either"),
+    ("workload", r#"{ kind = "closed-loop", op = "send", message = 1 }"#, "workload.count: is ambiguous or missing"),
     ("workload", r#"{ kind = "closed-loop", op = "send", count = 1 }"#, "workload.message: is missing"),
-    ("workload", r#"{ kind = "closed-loop", op = "fetch-add", message = 4, count = 1 }"#, "workload.message: atomic"),
+    (
+        "workload",
+        r#"{ kind = "closed-loop", op = "fetch-add", message = 4, count = 1 }"#,
+        "workload.message: must be 8 bytes for atomic",
+    ),
     ("workload", r#"{ kind = "closed-loop", op = "send", message = "2GiB", count = 1 }"#, "a message has at most"),
     (
         "workload",
         r#"{ kind = "closed-loop", op = "send", message = 1, count = 1, to = 0 }"#,
-        "another host than `from`",
+        "overlaps with the clients",
     ),
     ("workload", r#"{ kind = "trace", file = "none.csv" }"#, "workload.file: none.csv: no such file"),
     ("workload", r#"{ kind = "trace", file = "bad.csv" }"#, "workload.file: bad.csv: line 1: `99` is not a host"),
@@ -514,12 +555,12 @@ const WRONG: &[(&str, &str, &str)] = &[
     (
         "fault",
         r#"[{ kind = "drop", probability = "1%", links = "hots-*" }]"#,
-        "fault[0].links: `hots-*` is no direction",
+        "fault[0].links: `hots-*` matches no link direction",
     ),
-    ("fault", r#"[{ kind = "drop", probability = "1%", jitter = "1us" }]"#, "fault[0].jitter: means nothing"),
-    ("fault", r#"[{ kind = "reorder", probability = "1%" }]"#, "fault[0].delay: give either"),
-    ("fault", r#"[{ kind = "burst", probability = "1%" }]"#, "fault[0].length: give a length"),
-    ("fault", r#"[{ kind = "delay" }]"#, "fault[0].delay: give delay"),
+    ("fault", r#"[{ kind = "drop", probability = "1%", jitter = "1us" }]"#, "fault[0].jitter: does not apply"),
+    ("fault", r#"[{ kind = "reorder", probability = "1%" }]"#, "fault[0].delay: is ambiguous or missing"),
+    ("fault", r#"[{ kind = "burst", probability = "1%" }]"#, "fault[0].length: is ambiguous or missing"),
+    ("fault", r#"[{ kind = "delay" }]"#, "fault[0].delay: is missing; give `delay`"),
     ("fault", r#"[{ kind = "delay", delay = "3s" }]"#, "fault[0].delay: must be at most"),
     ("fault", r#"[{ kind = "down", from = "2us", until = "1us" }]"#, "fault[0].until: must be after"),
     ("run.limit", "0", "run.limit: must be above zero and at most"),
@@ -530,29 +571,33 @@ const WRONG: &[(&str, &str, &str)] = &[
     (
         "workload",
         r#"{ kind = "incast", senders = 4, bytes = 1, repeats = 4000000, interval = "1s" }"#,
-        "workload.interval: the last request begins after the longest run",
+        "workload.interval: is too long: the last request starts later",
     ),
     (
         "workload",
         r#"{ kind = "trace", file = "late.csv" }"#,
-        "late.csv: line 2: it begins at 18500 s, after the longest",
+        "late.csv: line 2: the flow starts at 18500 s, which is later",
     ),
     ("workload", r#"{ kind = "trace", file = "head.csv" }"#, "head.csv: line 1: `start,src,dst,bytes` is a header"),
-    ("workload", r#"{ kind = "trace", file = "empty.csv" }"#, "empty.csv: it has no flows; a line is start,src,dst"),
-    ("workload", r#"{ kind = "trace", file = "ns3.csv" }"#, "ns3.csv: line 1: expected start,src,dst,bytes, found `2`"),
+    (
+        "workload",
+        r#"{ kind = "trace", file = "empty.csv" }"#,
+        "empty.csv: the trace contains no flows; a line is start,src,dst",
+    ),
+    ("workload", r#"{ kind = "trace", file = "ns3.csv" }"#, "ns3.csv: line 1: `2` does not have four fields"),
     ("fault", r#"[{ kind = "delay", delay = "18500s" }]"#, "fault[0].delay: must be at most 18000 s"),
     ("run.stall_after", "0", "run.stall_after: must be above zero"),
-    ("run.slice", "1ns", "run.slice: makes more than 100000 slices until run.limit"),
-    ("run.slice", "0", "run.slice: makes more than"),
+    ("run.slice", "1ns", "run.slice: is too short: it results in more than 100000 slices until run.limit"),
+    ("run.slice", "0", "run.slice: is too short: it results in more than"),
     ("run.slice", "soon", "run.slice: `soon`"),
-    ("slow_host", r#"{ rate = "1Gbps" }"#, "slow_host: needs a NIC whose memory is modelled"),
+    ("slow_host", r#"{ rate = "1Gbps" }"#, "slow_host: requires a NIC model"),
     ("slow_host", r#"{ hosts = "*" }"#, "slow_host: missing field `rate`"),
     ("run.speed", "11", "run.speed: unknown field `speed`"),
-    ("links.rate.x", "1", "links.rate.x: a part of this key is not a table"),
+    ("links.rate.x", "1", "links.rate.x: a component of this dotted key is not a table"),
 ];
 
 #[test]
-fn whatever_is_wrong_is_said_in_one_line() {
+fn every_error_is_one_line_that_names_the_key() {
     let mut wrong = Vec::new();
     for (key, value, what) in WRONG {
         let error = read(&[(key, value)]).map_or_else(|error| error.to_string(), |_| "no error".to_owned());
@@ -564,7 +609,7 @@ fn whatever_is_wrong_is_said_in_one_line() {
 }
 
 #[test]
-fn what_falcons_nic_does_not_have_is_refused_for_falcon_alone() {
+fn keys_unused_by_a_falcon_nic_are_refused_for_falcon_alone() {
     let of_falcon = |nic: &str| read(&[("transport", r#"{ name = "falcon" }"#), ("nic", nic)]);
     for (key, nic) in [
         ("receive_buffer", r#"{ receive_buffer = "600KB" }"#),
@@ -572,19 +617,24 @@ fn what_falcons_nic_does_not_have_is_refused_for_falcon_alone() {
         ("wqe_fetch", r#"{ wqe_fetch = "on-demand" }"#),
         ("wqe_batch", "{ wqe_batch = 8 }"),
     ] {
-        let told = of_falcon(nic).expect_err(nic).to_string();
-        assert!(told.starts_with(&format!("plan: nic.{key}: Falcon's NIC has no such thing: remove it")), "{told}");
+        let error = of_falcon(nic).expect_err(nic).to_string();
+        assert!(
+            error.starts_with(&format!(
+                "plan: nic.{key}: does not apply to the NIC model of transport `falcon`; remove it"
+            )),
+            "{error}"
+        );
         assert!(read(&[("nic", nic)]).is_ok(), "{nic} with irn");
     }
     let rest = r#"{ qpc_entries = 5, second_entries = 50, second_latency = "60ns", bus_latency = "250ns",
                     bus_rate = "100Gbps", bus_reads = 8, cycle = "5ns", qp_cycle = "50ns" }"#;
-    of_falcon(rest).expect("all that counts there");
-    of_falcon(r#"{ enabled = false, wqe_batch = 8 }"#).expect("there is no model at all");
+    of_falcon(rest).expect("these keys apply to a Falcon NIC");
+    of_falcon(r#"{ enabled = false, wqe_batch = 8 }"#).expect("keys of a disabled model are not checked");
 }
 
-/// Memory is slow from the beginning to the end, or from when and until when it is said.
+/// Memory is slow for the complete run, or in the interval that the plan gives.
 #[test]
-fn a_slow_host_has_a_beginning_and_an_end() {
+fn a_slow_host_is_slow_in_the_given_interval() {
     let slow = |slow: &str| read(&[("transport", r#"{ name = "falcon" }"#), ("slow_host", slow)]);
     let times = |text: &str| slow(text).expect(text).slow_host.map(|slow| (slow.from, slow.until));
     assert_eq!(times(r#"{ rate = "1Gbps" }"#), Some((Time::ZERO, None)));
@@ -597,45 +647,48 @@ fn a_slow_host_has_a_beginning_and_an_end() {
         (r#"{ rate = "1Gbps", from = "99999999999s" }"#, "slow_host.from: "),
         (r#"{ rate = "1Gbps", from = "-1us" }"#, "slow_host.from: "),
         (r#"{ rate = "1bps" }"#, "slow_host.rate: must be at least 1Mbps"),
-        (r#"{ rate = "1Gbps", hosts = "host-999" }"#, "slow_host.hosts: is no host"),
+        (r#"{ rate = "1Gbps", hosts = "host-999" }"#, "slow_host.hosts: matches no host"),
         (r#"{ rate = "1Gbps", till = "1ms" }"#, "slow_host.till: unknown field `till`"),
     ] {
-        let told = slow(wrong).expect_err(wrong).to_string();
-        assert!(told.starts_with(&format!("plan: {what}")) && told.lines().count() == 1, "{wrong}: {told}");
+        let error = slow(wrong).expect_err(wrong).to_string();
+        assert!(error.starts_with(&format!("plan: {what}")) && error.lines().count() == 1, "{wrong}: {error}");
     }
 }
 
 #[test]
-fn errors_in_the_text_name_the_line() {
-    let line = |from: &str, to: &str| Plan::from_toml(&GOOD.replace(from, to)).expect_err("wrong").to_string();
+fn errors_in_the_text_name_the_line_number() {
+    let line = |from: &str, to: &str| {
+        Plan::from_toml(&VALID_PLAN.replace(from, to)).expect_err("the changed plan is invalid").to_string()
+    };
     let found = line("delay = \"2us\"", "delay = \"2miles\"");
     assert!(found.starts_with("plan, line 11: links.delay: `2miles`"), "{found}");
     let found = line("[links]", "[links");
     assert!(found.starts_with("plan, line 9: "), "{found}");
     let found = line("k = 6", "k = 6\nports = 4");
     assert!(found.starts_with("plan, line 8: topology") && found.contains("`ports`"), "{found}");
-    let found = Plan::from_toml("").expect_err("empty").to_string();
+    let found = Plan::from_toml("").expect_err("an empty plan is invalid").to_string();
     assert!(found.contains("missing field `topology`"), "{found}");
 }
 
 #[test]
-fn a_topology_with_switches_needs_a_plan_for_them() {
-    let text = GOOD
+fn a_topology_with_switches_requires_a_switch_table() {
+    let text = VALID_PLAN
         .replace("[switch]\nmodel = \"input-queued\"\nbuffer = \"240KB\"\n[switch.pfc]\nthreshold = \"auto\"\n", "");
-    let error = Plan::from_toml(&text).expect_err("no switch").to_string();
-    assert!(error.starts_with("plan: switch: this topology has switches"), "{error}");
+    let error = Plan::from_toml(&text).expect_err("a plan without the switch table is invalid").to_string();
+    assert!(error.starts_with("plan: switch: is missing; a topology with switches"), "{error}");
 }
 
-/// Options of the transport before stay, and are named; unless they were given along with the name.
+/// When only the transport's name is replaced, the options of the plan's transport remain and the error names them,
+/// unless they were given together with the new name.
 #[test]
-fn another_transport_by_its_name_alone_is_told_of_what_it_inherits() {
-    let hint = "replaces the plan's options of `transport` as well";
+fn replacing_only_the_transport_name_mentions_inherited_options() {
+    let hint = "to drop the plan's options of `transport` too";
     for (with, is_told) in [
         (&[("transport.name", "falcon")][..], true),
         (&[("transport.name", "falcon"), ("run.warmup", "1us")], true),
         (&[("transport.name", "falcon"), ("transport.flows", "2")], false),
     ] {
-        let text = read(with).expect_err("not an option of falcon").to_string();
+        let text = read(with).expect_err("the option does not exist for falcon").to_string();
         assert_eq!(text.contains(hint), is_told, "{with:?}: {text}");
     }
 }

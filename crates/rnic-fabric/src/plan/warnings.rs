@@ -9,24 +9,30 @@ impl Plan {
     /// Returns warnings about legal values of this plan that are probably not intended, one line each. They do not
     /// prevent the run.
     pub fn warnings(&self) -> Vec<String> {
-        [self.pfc_that_drops(), self.timeouts_under_pfc(), self.deaf_control(), self.unread_tags(), self.narrow_cap()]
-            .into_iter()
-            .flatten()
-            .collect()
+        [
+            self.pfc_that_drops(),
+            self.timeouts_under_pfc(),
+            self.control_without_marks(),
+            self.unused_tags(),
+            self.cap_below_path(),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
     }
 
     /// Warns about PFC without buffer space for the bytes that arrive after a pause.
     fn pfc_that_drops(&self) -> Option<String> {
         let switch = self.switch.as_ref()?;
-        let (slack, needed) = (switch.pfc_slack()?, self.skid());
+        let (slack, needed) = (switch.pfc_slack()?, self.pause_reaction_bytes());
         let key = match switch.buffer {
-            BufferPlan::InputQueued { .. } => "switch.pfc.threshold leaves",
-            BufferPlan::Shared { .. } => "switch.pfc.headroom has",
+            BufferPlan::InputQueued { .. } => "switch.pfc.threshold leaves only",
+            BufferPlan::Shared { .. } => "switch.pfc.headroom reserves only",
         };
         (slack < needed).then(|| {
             format!(
-                "{key} {slack} B for what comes in after a pause; these links need {needed} B: PFC will lose packets \
-                 (\"auto\" is right)"
+                "{key} {slack} B for packets that arrive after a pause, but these links need {needed} B, so packets \
+                 will be dropped; use \"auto\""
             )
         })
     }
@@ -37,14 +43,14 @@ impl Plan {
         if self.transport.protocol.falcon().is_some() {
             return None;
         }
-        let full = self.auto_timeout();
+        let drain_time = self.auto_timeout();
         // The longest timeout counts: a short one for few packets in flight is intended (IRN section 4.1).
         let (spec, value) = fitted::timeouts(&self.transport).max_by_key(|(_, value)| *value)?;
-        let is_short = value > 0 && Duration::from_ps(value) < full;
+        let is_short = value > 0 && Duration::from_ps(value) < drain_time;
         is_short.then(|| {
             format!(
-                "transport.{} is {}: under PFC packets may wait longer ({full} behind one full buffer) and be \
-             retransmitted although none is lost; 0, or 10s, where nothing else loses packets",
+                "transport.{} is {}, but under PFC packets may be queued longer ({drain_time} in one full buffer) \
+                 and be retransmitted unnecessarily; use 0, or 10s, in a lossless network",
                 spec.name,
                 spec.show(value)
             )
@@ -52,34 +58,35 @@ impl Plan {
     }
 
     /// Warns about congestion control that uses ECN marks when no switch marks.
-    fn deaf_control(&self) -> Option<String> {
+    fn control_without_marks(&self) -> Option<String> {
         let name = self.transport.control.policy.name;
-        let hears_marks = matches!(name, "dcqcn" | "dctcp");
+        let uses_marks = matches!(name, "dcqcn" | "dctcp");
         let marks = self.switch.as_ref().is_some_and(|switch| switch.ecn.is_some());
-        (hears_marks && !marks).then(|| {
-            format!(
-                "transport.control = \"{name}\" needs ECN marks, and no switch marks: give the switches [switch.ecn]"
-            )
+        (uses_marks && !marks).then(|| {
+            format!("transport.control = \"{name}\" needs ECN marks, but no switch marks packets; add [switch.ecn]")
         })
     }
 
     /// Warns about switches that write tags when the transport does not read them.
-    fn unread_tags(&self) -> Option<String> {
+    fn unused_tags(&self) -> Option<String> {
         let name = self.transport.name;
         let is_unread = self.switch.is_some_and(|switch| switch.csig) && self.transport.protocol.falcon().is_none();
         is_unread.then(|| {
-            format!("switch.csig is on, and packets of `{name}` have no tag to write into: only those of falcon have")
+            format!(
+                "switch.csig is on, but packets of transport `{name}` have no CSIG tag; only packets of falcon have \
+                 one"
+            )
         })
     }
 
     /// Warns about a cap that prevents even a single connection from filling the path.
-    fn narrow_cap(&self) -> Option<String> {
-        let (cap, fills) = (u64::from(self.transport.cap_packets?), self.bdp_packets());
-        (cap * 10 < fills * 9).then(|| {
+    fn cap_below_path(&self) -> Option<String> {
+        let (cap, path_packets) = (u64::from(self.transport.cap_packets?), self.bdp_packets());
+        (cap * 10 < path_packets * 9).then(|| {
             format!(
-                "transport.cap_packets is {cap}, and {fills} packets fill the longest path: a connection alone gets at \
-                 most {} % of it (cap_packets = \"bdp\")",
-                cap * 100 / fills
+                "transport.cap_packets is {cap}, but {path_packets} packets fill the longest path, so one connection \
+                 reaches at most {} % of its rate; use cap_packets = \"bdp\"",
+                cap * 100 / path_packets
             )
         })
     }

@@ -1,11 +1,15 @@
-//! Names of the numbers in a report.
+//! Names of the numeric fields of a report.
 
-use super::{Drops, FlowFigures, NicFigures, PoolFigures, QueuePairs, Recoveries, Report, Slices, Spread};
+use super::{
+    BusFigures, Drops, Fairness, FlowFigures, NicFigures, PoolFigures, ProcessorFigures, QueuePairs, Recoveries,
+    Report, ScrFigures, Slices, Spread, TenantFigures,
+};
 use crate::falcon_counts::FalconFigures;
 
 impl Report {
-    /// Returns the numbers that reports contain, as paths with dots: `goodput_gbps`, `drops.buffer`. Some exist only in
-    /// some runs: `nic.miss_share` when the NIC memory is modelled.
+    /// Returns the names of the numbers that reports contain, as paths with dots: `goodput_gbps`, `drops.buffer`.
+    /// Some are present only in some reports: `nic.miss_share` when the NIC memory is modelled. `*` stands for the name
+    /// of a tenant.
     pub fn numbers() -> Vec<String> {
         let spread = Some(Spread::default());
         let background = FlowFigures {
@@ -14,7 +18,8 @@ impl Report {
             fct_us: Spread::default(),
             single_packet_fct_us: spread,
         };
-        let whole = Self {
+        let tenant = TenantFigures { latency_us: spread, ..TenantFigures::default() };
+        let full_report = Self {
             single_packet_fct_us: spread,
             rct_us: spread,
             background: Some(background),
@@ -22,34 +27,51 @@ impl Report {
             ops_per_s: Some(0.0),
             latency_us: spread,
             queue_pairs: Some(QueuePairs::default()),
+            tenants: Some([("*".to_owned(), tenant)].into()),
+            fairness: Some(Fairness::default()),
+            bus: Some(BusFigures::default()),
+            processors: Some(ProcessorFigures::default()),
             slices: Some(Slices::default()),
             drops: Drops::default(),
             nic: Some(NicFigures::default()),
             recoveries: Some(Recoveries::default()),
             pool: Some(PoolFigures::default()),
             falcon: Some(FalconFigures::default()),
+            scr: Some(ScrFigures { round_trip_us: spread, ..ScrFigures::default() }),
             cut_at_us: Some(0.0),
             not_begun_from_us: Some(0.0),
             wall_s: Some(0.0),
             ..Self::empty()
         };
         let mut numbers = Vec::new();
-        collect(&whole.to_json(), "", &mut numbers);
+        collect(&full_report.to_json(), "", &mut numbers);
         numbers
     }
 
-    /// Returns the series of numbers, with one value per slice of a run, that reports may contain: as
-    /// [`Report::numbers`], with `*` in place of a host's name.
-    pub fn series() -> [&'static str; 2] {
-        ["slices.hosts.*.goodput_gbps", "slices.hosts.*.queue_mean_bytes"]
+    /// Returns the names of the series that reports may contain, with one value per slice of a run: paths as in
+    /// [`Report::numbers`], with `*` instead of the name of a host, a tenant or a queue pair.
+    pub fn series() -> [&'static str; 8] {
+        [
+            "slices.fairness.goodput_gbps",
+            "slices.fairness.jain_queue_pairs",
+            "slices.fairness.jain_tenants",
+            "slices.hosts.*.goodput_gbps",
+            "slices.hosts.*.queue_mean_bytes",
+            "slices.queue_pairs.*.dequeue_gbps",
+            "slices.queue_pairs.*.goodput_gbps",
+            "slices.tenants.*.goodput_gbps",
+        ]
     }
 
-    /// Returns whether `path` is one of these series, for any host.
+    /// Returns whether `path` is one of these series, for any host, tenant or queue pair.
     pub fn is_series(path: &str) -> bool {
-        let (path, parts) = (path.split('.'), |name: &'static str| name.split('.'));
-        let alike = |name| parts(name).count() == path.clone().count();
-        let same = |name| parts(name).zip(path.clone()).all(|(part, other)| part == other || part == "*");
-        Self::series().into_iter().any(|name| alike(name) && same(name))
+        Self::series().into_iter().any(|name| Self::is_instance(path, name))
+    }
+
+    /// Returns whether `path` is `name`, a name of [`Report::numbers`] or [`Report::series`], with any name for `*`.
+    pub fn is_instance(path: &str, name: &str) -> bool {
+        let (path, name) = (path.split('.'), name.split('.'));
+        name.clone().count() == path.clone().count() && name.zip(path).all(|(part, other)| part == other || part == "*")
     }
 }
 
@@ -69,26 +91,45 @@ fn collect(value: &serde_json::Value, path: &str, numbers: &mut Vec<String>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::HostSlices;
+    use super::super::{FairnessSlices, HostSlices, QueuePairSlices, TenantSlices};
     use super::*;
 
-    /// What is called a series is a list with a place for each slice, and there is no other.
+    /// Every series is a list with one value per slice, and every such list in a report is a series.
     #[test]
-    fn series_are_all_that_slices_have() {
-        let hosts = [("*".to_owned(), HostSlices::default())].into();
-        let slices = serde_json::to_value(Slices { slice_us: 1.0, hosts }).expect("it has a JSON form");
-        let names = slices["hosts"]["*"].as_object().expect("fields").keys();
-        assert!(names.map(|name| format!("slices.hosts.*.{name}")).eq(Report::series()));
+    fn every_list_of_a_slice_is_a_series() {
+        let name = || "*".to_owned();
+        let pair = QueuePairSlices { dequeue_gbps: Some(Vec::new()), ..QueuePairSlices::default() };
+        let slices = Slices {
+            slice_us: 1.0,
+            hosts: [(name(), HostSlices::default())].into(),
+            tenants: [(name(), TenantSlices::default())].into(),
+            queue_pairs: [(name(), pair)].into(),
+            fairness: Some(FairnessSlices::default()),
+        };
+        let slices = serde_json::to_value(slices).expect("slices have a JSON form");
+        let mut lists = Vec::new();
+        collect_lists(&slices, "slices", &mut lists);
+        assert_eq!(lists, Report::series());
+        assert!(Report::is_series("slices.tenants.small.goodput_gbps"));
         assert!(Report::is_series("slices.hosts.host-3.goodput_gbps"));
         for path in ["slices.slice_us", "slices.hosts.goodput_gbps", "slices.hosts.a.b.goodput_gbps", "goodput_gbps"] {
             assert!(!Report::is_series(path), "{path}");
         }
-        assert!(slices["hosts"]["*"].as_object().expect("fields").values().all(serde_json::Value::is_array));
     }
 
-    /// Every optional part of a report is in the example, or this panics.
+    fn collect_lists(value: &serde_json::Value, path: &str, lists: &mut Vec<String>) {
+        match value {
+            serde_json::Value::Array(_) => lists.push(path.to_owned()),
+            serde_json::Value::Object(fields) => {
+                fields.iter().for_each(|(name, value)| collect_lists(value, &format!("{path}.{name}"), lists));
+            }
+            _ => {}
+        }
+    }
+
+    /// The example report contains every optional part; otherwise `numbers` panics.
     #[test]
-    fn numbers_are_those_of_all_parts() {
+    fn numbers_include_every_optional_part() {
         let numbers = Report::numbers();
         for path in ["goodput_gbps", "drops.buffer", "nic.miss_share", "recoveries.single_share", "pool.fallbacks"] {
             assert!(numbers.iter().any(|number| number == path), "{path}");

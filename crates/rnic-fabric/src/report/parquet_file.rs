@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use parquet::data_type::{DataType, DoubleType, Int32Type, Int64Type};
+use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int32Type, Int64Type};
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
@@ -26,6 +26,7 @@ const SCHEMA: &str = "message flow {
     required int64 ideal_ps (INTEGER(64, false));
     required double slowdown;
     optional int32 request (INTEGER(32, false));
+    optional binary tenant (STRING);
 }";
 
 impl Report {
@@ -37,9 +38,11 @@ impl Report {
     /// # Panics
     /// Never: the schema is a constant.
     pub fn write_parquet(&self, output: impl Write + Send) -> Result<(), ParquetError> {
-        let schema = Arc::new(parse_message_type(SCHEMA).expect("a constant schema is sound"));
+        let names: Vec<ByteArray> =
+            self.tenants.iter().flatten().map(|(name, _)| name.as_bytes().to_vec().into()).collect();
+        let schema = Arc::new(parse_message_type(SCHEMA).expect("the constant schema is valid"));
         let mut file = SerializedFileWriter::new(output, schema, Arc::new(WriterProperties::default()))?;
-        for flows in self.records.chunks(ROW_GROUP) {
+        for flows in self.records.chunks(ROW_GROUP_ROWS) {
             let mut group = file.next_row_group()?;
             let numbers: [fn(&FlowRecord) -> u32; 3] = [|flow| flow.id, |flow| flow.src, |flow| flow.dst];
             for number in numbers {
@@ -50,7 +53,8 @@ impl Report {
             column::<Int64Type>(&mut group, flows, |flow| flow.fct.as_ps().cast_signed())?;
             column::<Int64Type>(&mut group, flows, |flow| flow.ideal.as_ps().cast_signed())?;
             column::<DoubleType>(&mut group, flows, FlowRecord::slowdown)?;
-            request_column(&mut group, flows)?;
+            optional_column::<Int32Type>(&mut group, flows, |flow| flow.request.map(u32::cast_signed))?;
+            optional_column::<ByteArrayType>(&mut group, flows, |flow| names.get(flow.tenant? as usize).cloned())?;
             group.close()?;
         }
         file.close()?;
@@ -71,24 +75,26 @@ fn column<T: DataType>(
     Ok(())
 }
 
-/// Writes the column of requests: null for a flow that belongs to no request.
-fn request_column(
+/// Writes the next column of a row group: null for a flow without a value.
+fn optional_column<T: DataType>(
     group: &mut SerializedRowGroupWriter<'_, impl Write + Send>,
     flows: &[FlowRecord],
+    value: impl Fn(&FlowRecord) -> Option<T::T>,
 ) -> Result<(), ParquetError> {
-    let values: Vec<i32> = flows.iter().filter_map(|flow| flow.request.map(u32::cast_signed)).collect();
-    let present: Vec<i16> = flows.iter().map(|flow| i16::from(flow.request.is_some())).collect();
+    let values: Vec<T::T> = flows.iter().filter_map(&value).collect();
+    let present: Vec<i16> = flows.iter().map(|flow| i16::from(value(flow).is_some())).collect();
     let mut column = group.next_column()?.expect("the schema has as many columns as are written");
-    column.typed::<Int32Type>().write_batch(&values, Some(&present), None)?;
+    column.typed::<T>().write_batch(&values, Some(&present), None)?;
     column.close()?;
     Ok(())
 }
 
-/// Number of rows written together: a column of them takes 8 MB at most.
-const ROW_GROUP: usize = 1 << 20;
+/// Number of rows written together: one of their columns takes 8 MB at most.
+const ROW_GROUP_ROWS: usize = 1 << 20;
 
 #[cfg(test)]
 mod tests {
+    use super::super::TenantFigures;
     use super::*;
     use parquet::file::reader::{FileReader, SerializedFileReader};
     use parquet::record::RowAccessor;
@@ -105,19 +111,28 @@ mod tests {
             fct: Duration::from_ps(1_500),
             ideal: Duration::from_ps(1_000),
             request: (id % 2 == 1).then_some(id),
+            tenant: id.checked_sub(8),
         };
-        let report = Report { records: (0..10).map(record).collect(), ..Report::empty() };
+        let tenants = ["big", "small"].map(|name| (name.to_owned(), TenantFigures::default()));
+        let tenants = Some(tenants.into());
+        let report = Report { records: (0..10).map(record).collect(), tenants, ..Report::empty() };
         let mut file = Vec::new();
-        report.write_parquet(&mut file).expect("memory does not fail");
-        let reader = SerializedFileReader::new(bytes::Bytes::from(file)).expect("a Parquet file");
-        let rows: Vec<_> = reader.get_row_iter(None).expect("rows").map(|row| row.expect("a row")).collect();
+        report.write_parquet(&mut file).expect("writing to memory succeeds");
+        let reader = SerializedFileReader::new(bytes::Bytes::from(file)).expect("the output is a Parquet file");
+        let rows: Vec<_> = reader
+            .get_row_iter(None)
+            .expect("the file has rows")
+            .map(|row| row.expect("the row is readable"))
+            .collect();
         assert_eq!(rows.len(), 10);
         assert_eq!((rows[7].get_uint(0).expect("id"), rows[7].get_ulong(3).expect("bytes")), (7, 1 << 33));
         assert_eq!((rows[7].get_uint(1).expect("src"), rows[7].get_uint(2).expect("dst")), (3, u32::MAX));
-        let times = [4, 5, 6].map(|column| rows[7].get_ulong(column).expect("a time"));
+        let times = [4, 5, 6].map(|column| rows[7].get_ulong(column).expect("the column is an unsigned integer"));
         assert_eq!(times, [1_000_000, 1_500, 1_000], "start, completion and ideal time in picoseconds");
         assert_eq!(rows[7].get_double(7).expect("slowdown"), 1.5);
-        assert_eq!(rows[7].get_uint(8).expect("a request"), 7);
-        assert!(rows[6].get_uint(8).is_err(), "no request");
+        assert_eq!(rows[7].get_uint(8).expect("the flow has a request"), 7);
+        assert!(rows[6].get_uint(8).is_err(), "a flow without a request has one");
+        assert_eq!(rows[9].get_string(9).expect("the flow has a tenant"), "small");
+        assert!(rows[7].get_string(9).is_err(), "a flow without a tenant has one");
     }
 }

@@ -24,8 +24,8 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Returns the figures of `values`, which are sorted in place; `None` when there are none. Percentiles are nearest
-    /// ranks: values that occurred.
+    /// Returns average and percentiles of `values`, which are sorted in place; `None` when there are no values.
+    /// Percentiles are nearest ranks: each is one of the values.
     pub fn of(values: &mut [f64]) -> Option<Self> {
         values.sort_unstable_by(f64::total_cmp);
         let count = values.len();
@@ -44,7 +44,7 @@ mod tests {
     #[test]
     fn percentiles_are_nearest_ranks() {
         let mut values: Vec<f64> = (1..=1_000).rev().map(f64::from).collect();
-        let spread = Spread::of(&mut values).expect("there are some");
+        let spread = Spread::of(&mut values).expect("there are values");
         assert_eq!((spread.p50, spread.p99, spread.p999, spread.max), (500.0, 990.0, 999.0, 1_000.0));
         assert_eq!((spread.p90, spread.p95), (900.0, 950.0));
         assert_eq!((spread.count, spread.avg), (1_000, 500.5));

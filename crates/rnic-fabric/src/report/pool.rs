@@ -1,10 +1,10 @@
-//! Figures of the shared pools of FaSR's queue pairs.
+//! Counters of the pools that FaSR's queue pairs share.
 
 use rnic_engine::PoolStats;
 use serde::Serialize;
 
-/// Counters of pools: sums over all hosts, except for the values in use at the same time, which are those of the
-/// fullest pool.
+/// Counters of pools: sums over all hosts, except for the largest numbers in use, which are those of the pool with
+/// the largest number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct PoolFigures {
     /// Out-of-order and gap-filling packets that needed no bitmap.
@@ -34,7 +34,7 @@ pub struct PoolFigures {
 }
 
 impl PoolFigures {
-    /// Adds the counters of the pool of one host; does nothing for a host that has no pool, or never used it.
+    /// Adds the counters of the pool of one host; has no effect for a host that has no pool or has never used it.
     pub(crate) fn add(figures: &mut Option<Self>, of_host: &PoolStats) {
         if of_host.units_in_use_max == 0 && of_host.fallbacks == 0 {
             return;

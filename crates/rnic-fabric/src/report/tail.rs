@@ -1,4 +1,4 @@
-//! Upper tails of distributions, and figures of a subset of the flows.
+//! Upper tails of distributions, and completion times and slowdowns of a subset of the flows.
 
 use serde::Serialize;
 
@@ -7,9 +7,9 @@ use super::{FlowRecord, Spread};
 /// A point of a distribution function.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct TailPoint {
-    /// Percentage of the values ...
+    /// Percentage of the values that are at most `us`.
     pub percent: f64,
-    /// ... that are not larger than this value, in microseconds.
+    /// Value of the distribution at `percent`, in microseconds.
     pub us: f64,
 }
 
@@ -21,12 +21,12 @@ pub(super) fn upper_tail(sorted: &[f64]) -> Vec<TailPoint> {
     if sorted.is_empty() { Vec::new() } else { points.map(point).collect() }
 }
 
-/// Figures of a subset of the flows.
+/// Completion times and slowdowns of a subset of the flows.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct FlowFigures {
     /// Number of flows.
     pub flows: u64,
-    /// Completion time over ideal time.
+    /// Slowdown: completion time divided by ideal time.
     pub slowdown: Spread,
     /// Completion times in microseconds.
     pub fct_us: Spread,
@@ -35,12 +35,12 @@ pub struct FlowFigures {
 }
 
 impl FlowFigures {
-    /// Returns the figures of `flows`; `None` when there are none. A full packet has `packet` bytes.
-    pub(super) fn of<'f>(flows: impl Iterator<Item = &'f FlowRecord> + Clone, packet: u64) -> Option<Self> {
+    /// Returns the result for `flows`; `None` when there are no flows. A full packet has `packet_bytes` bytes.
+    pub(super) fn of<'f>(flows: impl Iterator<Item = &'f FlowRecord> + Clone, packet_bytes: u64) -> Option<Self> {
         let spread = |value: fn(&FlowRecord) -> f64| Spread::of(&mut flows.clone().map(value).collect::<Vec<_>>());
         let slowdown = spread(FlowRecord::slowdown)?;
         let fct_us = spread(|flow| flow.fct.as_us_f64())?;
-        let singles = flows.clone().filter(|flow| flow.bytes <= packet).map(|flow| flow.fct.as_us_f64());
+        let singles = flows.clone().filter(|flow| flow.bytes <= packet_bytes).map(|flow| flow.fct.as_us_f64());
         let single_packet_fct_us = Spread::of(&mut singles.collect::<Vec<_>>());
         Some(Self { flows: slowdown.count, slowdown, fct_us, single_packet_fct_us })
     }

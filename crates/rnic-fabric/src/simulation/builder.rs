@@ -1,14 +1,14 @@
 //! Creates the parts of a network: nodes and their ports.
 
-use rnic_base::{BitRate, Duration, RandomStreams};
-use rnic_engine::{Engine, EngineConfig};
+use rnic_base::{BitRate, Duration, RandomStreams, Time};
+use rnic_engine::{BurstDefault, Engine, EngineConfig, Messages, PoolConfig, SteeringMode};
 
 use super::part::Part;
 use super::partition::Partition;
 use crate::fault::{FaultChain, matches};
 use crate::host::nic::NicModel;
 use crate::host::slow::SlowMemory;
-use crate::host::{FalconSide, Host, Meter, PacketCodec, Rank};
+use crate::host::{FalconState, Host, Meter, PacketCodec, Rank};
 use crate::link::{GROUP, LinkEnd};
 use crate::network::Network;
 use crate::plan::Plan;
@@ -16,7 +16,7 @@ use crate::plan::SlowHostPlan;
 use crate::port::Port;
 use crate::route::{Route, RouteSpec};
 use crate::switch::{Multipath, Switch};
-use crate::topology::distance::{self, Distances};
+use crate::topology::distance::{self, HopDistances};
 use crate::topology::{LinkClass, LinkPoint, Node, Topology};
 use crate::workload::WorkloadPlan;
 
@@ -66,7 +66,7 @@ impl<'b> Builder<'b> {
     }
 
     fn switch(&self, node: Node) -> Switch {
-        let spec = self.topology.switch(node).expect("it is a switch");
+        let spec = self.topology.switch(node).expect("the node is a switch");
         let salt = self.streams.stream(&format!("ecmp/{}", spec.name)).bits();
         let plan = self.plan.switch.as_ref().expect("a topology with switches has a plan for them");
         let route = match plan.multipath {
@@ -74,7 +74,7 @@ impl<'b> Builder<'b> {
             Multipath::Wcmp => Route::weighted(&spec.route, salt, &self.rates_up(node, &spec.route)),
         };
         let first_ring = self.first_rings[node as usize];
-        let mut switch = Switch::new(self.partition.place(node).node, first_ring, route, self.ports(node), plan);
+        let mut switch = Switch::new(self.partition.position(node).node, first_ring, route, self.ports(node), plan);
         if let Some(ecn) = &plan.ecn {
             switch.set_marking(ecn, self.streams.stream(&format!("ecn/{}", spec.name)));
         }
@@ -84,7 +84,7 @@ impl<'b> Builder<'b> {
         switch
     }
 
-    /// Returns the rates of the links up of switch `node`, in the order of its ports.
+    /// Returns the rates of the up links of switch `node`, in the order of its ports.
     fn rates_up(&self, node: Node, route: &RouteSpec) -> Vec<BitRate> {
         let up = self.neighbours[node as usize].iter().skip(route.down_ports as usize);
         up.map(|(there, class)| self.plan.link_between(*class, node, there.node).rate).collect()
@@ -92,9 +92,9 @@ impl<'b> Builder<'b> {
 
     fn port(&self, here: LinkPoint, there: LinkPoint, class: LinkClass) -> Port {
         let link = self.plan.link_between(class, here.node, there.node);
-        let place = self.partition.place(there.node);
+        let position = self.partition.position(there.node);
         let ring = self.first_rings[there.node as usize] + there.port;
-        let end = LinkEnd { ring, node: place.node, port: there.port as u16, part: place.part };
+        let end = LinkEnd { ring, node: position.node, port: there.port as u16, part: position.part };
         let mut port = Port::new(link.rate, link.delay, end);
         let name = self.topology.direction_name(here, there);
         let rules: Vec<_> = self
@@ -115,24 +115,35 @@ impl<'b> Builder<'b> {
 
     fn host(&self, host: u32) -> Host {
         let secret = self.streams.stream(&format!("engine/host-{host}")).bits();
+        let (line_rate, mut processors) = (self.plan.host_links.rate, self.plan.processors);
+        if let Some(PoolConfig { steering: SteeringMode::Hardware { key }, .. }) = &mut processors {
+            *key = self.streams.stream(&format!("processors/host-{host}")).bits();
+        }
         let engine =
-            Engine::new(EngineConfig { line_rate: self.plan.host_links.rate, secret, ..EngineConfig::default() });
+            Engine::new(EngineConfig { line_rate, secret, burst: BURST, processors, ..EngineConfig::default() });
         let extra_header = self.plan.transport.extra_header;
-        let carriage = PacketCodec::new(host, self.plan.encoded, self.plan.checked_payload, extra_header);
+        let codec = PacketCodec::new(host, self.plan.encoded, self.plan.checked_payload, extra_header);
         let port = self.ports(host).pop().expect("a host has a port");
-        let (number, ring) = (self.partition.place(host).node, self.first_rings[host as usize]);
-        let mut node = Host::new(number, ring, engine, port, carriage, self.plan.checked_payload);
+        let (number, ring) = (self.partition.position(host).node, self.first_rings[host as usize]);
+        let mut node = Host::new(number, ring, engine, port, codec, self.plan.checked_payload);
         if let Some(nic) = &self.plan.nic {
             let stream = self.streams.stream(&format!("nic/host-{host}"));
             let mut nic = NicModel::new(nic, self.plan.host_links.rate, self.plan.largest_frame(), stream);
-            nic.set_slow(self.slow_host(host).cloned());
+            nic.set_slow_intervals(self.slow_host(host).cloned());
             node.set_nic(nic);
         }
         if let Some(shape) = self.plan.transport.protocol.falcon() {
             let memory = self.slow_host(host).map(SlowMemory::new);
-            node.set_falcon(FalconSide::new(Distances::new(host, &self.distances), shape, memory));
+            node.set_falcon(FalconState::new(HopDistances::new(host, &self.distances), shape, memory));
         }
-        node.meter = self.plan.run.slice.map(|slice| Box::new(Meter::new(slice, self.plan.host_links.rate)));
+        let (slice, has_tenants) = (self.plan.run.slice, matches!(self.plan.workload, WorkloadPlan::Tenants(_)));
+        if slice.is_some() || has_tenants {
+            node.meter = Some(Box::new(Meter::new(slice, self.plan.host_links.rate)));
+        }
+        if let Some(scr) = &self.plan.scr {
+            let seed = self.streams.stream(&format!("scr/host-{host}")).bits();
+            Messages::of(&mut node.engine).enable(Time::ZERO, scr.exchange(seed));
+        }
         if let WorkloadPlan::Collective(collective) = &self.plan.workload {
             node.sessions.rank = Some(Box::new(Rank::of(collective)));
         }
@@ -177,3 +188,7 @@ fn first_rings(topology: &Topology, partition: &Partition) -> (Vec<u32>, Vec<usi
     let rings = rings.collect();
     (first_rings, rings)
 }
+
+/// Burst of queue pairs whose rate is limited: two full packets. A NIC reads payload over its bus and serves others in
+/// between, so a queue pair with work can be late by microseconds, which it catches up.
+const BURST: BurstDefault = BurstDefault { bytes: 0, train_bytes: 0, catch_up: Duration::from_us(2) };

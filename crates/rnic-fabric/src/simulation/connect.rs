@@ -4,12 +4,14 @@ use std::collections::VecDeque;
 
 use rnic_base::{Psn, Time};
 use rnic_engine::{
-    Access, Key, MemoryRegion, NvmeRole, PeerId, QpAttributes, QpConnection, QpTiming, RemoteMemory, RnrTimer, Service,
+    Access, Key, MemoryRegion, Messages, NvmeRole, PeerId, QpAttributes, QpConnection, QpTiming, RemoteMemory,
+    RnrTimer, Service,
 };
 use rnic_wire::Qpn;
 use std::sync::Arc;
 
 use super::Simulation;
+use crate::fault::matches;
 use crate::host::memory::Block;
 use crate::host::{Buffers, Host, Receiver, Sender};
 use crate::workload::{FlowSpec, Operation};
@@ -24,15 +26,15 @@ pub(crate) struct Flow {
     /// Completion time: of the last message at the receiver; for Reads and other operations without a completion at the
     /// receiver, at the sender.
     pub(crate) done: Option<Time>,
-    /// Number of the request that the flow is a part of.
+    /// Number of the request to which the flow belongs, in an incast.
     pub(crate) request: Option<u32>,
-    /// Slot among the flows in progress.
-    live: u32,
+    /// Slot of the flow in the table of flows in progress.
+    active: u32,
 }
 
 /// Data kept for a flow while it is in progress.
 #[derive(Debug)]
-pub(crate) struct Live {
+pub(crate) struct ActiveFlow {
     pub(crate) flow: u32,
     pub(crate) sender: u32,
     pub(crate) receiver: Option<u32>,
@@ -45,32 +47,32 @@ pub(crate) struct Live {
 
 /// Queue pair numbers of a host.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Numbers {
-    given: u32,
+pub(crate) struct QpNumbers {
+    allocated: u32,
     returned: VecDeque<u32>,
 }
 
-impl Numbers {
-    /// Returns a number that has never been used or not for a long time.
-    pub(crate) fn take(&mut self) -> Qpn {
-        if self.returned.len() > NUMBERS_AT_REST
+impl QpNumbers {
+    /// Returns a number that has never been used, or has not been used for a long time.
+    pub(crate) fn next_flow(&mut self) -> Qpn {
+        if self.returned.len() > QUARANTINED_NUMBERS
             && let Some(number) = self.returned.pop_front()
         {
             return Qpn::new(number);
         }
-        self.given += 1;
-        // 0 and 1 are reserved for management.
-        Qpn::new(self.given + 1)
+        self.allocated += 1;
+        // Queue pair numbers 0 and 1 are reserved for management.
+        Qpn::new(self.allocated + 1)
     }
 
-    pub(crate) fn give_back(&mut self, number: Qpn) {
+    pub(crate) fn release(&mut self, number: Qpn) {
         self.returned.push_back(number.get());
     }
 }
 
-/// Number of released numbers that are kept unused, so that no old packet of a previous connection arrives at a new
-/// one.
-const NUMBERS_AT_REST: usize = 1 << 14;
+/// Number of released queue pair numbers that are not reused yet, so that no old packet of a previous connection
+/// arrives at a new one.
+const QUARANTINED_NUMBERS: usize = 1 << 14;
 
 /// Capacities of the queues of a queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,7 +86,7 @@ impl Simulation {
     /// Creates the flows that start before `horizon`.
     pub(super) fn open_flows(&mut self, horizon: Time) {
         while self.source.next_start().is_some_and(|start| start < horizon) {
-            let spec = self.source.take();
+            let spec = self.source.next_flow();
             self.open(&spec);
         }
     }
@@ -93,19 +95,23 @@ impl Simulation {
         let flow = self.flows.len() as u32;
         let traffic = &spec.traffic;
         let depth = traffic.depth.min(traffic.messages(spec.bytes));
-        let consumes = traffic.op.consumes_receive();
+        let consumes_receive = traffic.op.consumes_receive();
         let sending = QueueSizes { sends: depth, receives: 0, sges: 1 };
-        let receives = if consumes { depth } else { 0 };
+        let receives = if consumes_receive { depth } else { 0 };
         let receiving = QueueSizes { sends: 0, receives, sges: u32::from(traffic.op == Operation::Send) };
         let (src_qpn, dst_qpn) = self.connect(spec.start, (spec.src, sending), (spec.dst, receiving));
+        if let (Some(tenancy), Some(membership)) = (&mut self.tenancy, spec.membership) {
+            tenancy.join(spec, membership, [src_qpn, dst_qpn], &mut self.parts);
+        }
 
         let memory = traffic.slot_bytes(spec.bytes).max(8) * u64::from(depth);
         let buffers = [spec.src, spec.dst].map(|host| self.parts.host_mut(host).make_buffers(memory));
         let remote = RemoteMemory { addr: buffers[1].addr, rkey: buffers[1].key.0 };
         let mut sender = Sender::new(flow, src_qpn, Arc::clone(traffic), spec.bytes, buffers[0], remote);
         spec.arrivals.iter().for_each(|arrivals| sender.set_arrivals(arrivals.clone()));
+        sender.tenant = spec.membership.map(|membership| membership.tenant);
         self.parts.host_mut(spec.dst).prepare_target(&sender, &buffers[1]);
-        let receiver = consumes.then(|| {
+        let receiver = consumes_receive.then(|| {
             let receiver = Receiver::new(flow, dst_qpn, Arc::clone(traffic), spec.bytes, buffers[1]);
             let Host { sessions, engine, .. } = self.parts.host_mut(spec.dst);
             sessions.add_receiver(receiver, engine)
@@ -115,25 +121,26 @@ impl Simulation {
         host.start_at(spec.start, sender);
         self.parts.lower(spec.src, spec.start);
 
-        let live = Live {
+        let active = ActiveFlow {
             flow,
             sender,
             receiver,
             src_qpn,
             dst_qpn,
             buffers,
-            // At the end of a loop with a duration, the receiver still waits for more messages.
-            delivered: !consumes || traffic.until.is_some(),
+            // When a loop with a duration ends, receives for further messages remain posted.
+            delivered: !consumes_receive || traffic.until.is_some(),
             acknowledged: false,
         };
-        let live = self.live.insert(live);
+        let active = self.active.insert(active) as u32;
         let FlowSpec { start, src, dst, bytes, request, .. } = *spec;
-        self.flows.push(Flow { start, src, dst, bytes, done: None, request, live });
+        self.flows.push(Flow { start, src, dst, bytes, done: None, request, active });
     }
 
     /// Creates a queue pair at each of two hosts, connected and ready to send.
     pub(super) fn connect(&mut self, now: Time, a: (u32, QueueSizes), b: (u32, QueueSizes)) -> (Qpn, Qpn) {
-        // The duration of a recovery depends on the network; only the stall checker ends a run.
+        // Retries are unlimited, because the duration of a recovery depends on the network: only the stall checker
+        // ends a run that makes no progress.
         self.connect_as(now, [a, b], [None, None], u32::MAX)
     }
 
@@ -145,7 +152,7 @@ impl Simulation {
         roles: [Option<NvmeRole>; 2],
         retry_count: u32,
     ) -> (Qpn, Qpn) {
-        let qpns = [a.0, b.0].map(|host| self.numbers[host as usize].take());
+        let qpns = [a.0, b.0].map(|host| self.qp_numbers[host as usize].next_flow());
         let psns = [(); 2].map(|()| Psn::new(self.first_psns.bits() as u32));
         for (side, (host, sizes)) in [a, b].into_iter().enumerate() {
             let other = 1 - side;
@@ -176,62 +183,82 @@ impl Simulation {
             };
             let max_rd_atomic = self.plan.reads;
             let timing = QpTiming { sq_psn: psns[side], retry_count, rnr_retry: None, max_rd_atomic };
-            engine.create_qp(&attributes).expect("numbers are free and sizes legal");
-            engine.modify_to_init(qpns[side]).expect("from reset");
-            engine.modify_to_rtr(qpns[side], &connection).expect("from init, with a legal MTU");
-            engine.modify_to_rts(now, qpns[side], &timing).expect("from ready to receive");
+            engine.create_qp(&attributes).expect("the number is free and the sizes are legal");
+            engine.modify_to_init(qpns[side]).expect("the queue pair is in Reset");
+            engine.modify_to_rtr(qpns[side], &connection).expect("the queue pair is in Init and the MTU is legal");
+            engine.modify_to_rts(now, qpns[side], &timing).expect("the queue pair is in RTR");
+        }
+        if self.plan.scr.is_some() {
+            self.exchange_messages(now, [a.0, b.0], qpns);
         }
         (qpns[0], qpns[1])
     }
 
+    /// Grants rates to the senders that the plan names, and makes both hosts send their first messages.
+    fn exchange_messages(&mut self, now: Time, hosts: [u32; 2], qpns: [Qpn; 2]) {
+        let Some(scr) = &self.plan.scr else { return };
+        for (side, &host) in hosts.iter().enumerate() {
+            let sender = format!("host-{}", hosts[1 - side]);
+            let node = self.parts.host_mut(host);
+            if scr.credits.as_deref().is_some_and(|pattern| matches(pattern, &sender)) {
+                Messages::of(&mut node.engine).grant_to(qpns[side]);
+            }
+            let wake = node.schedule_wake(now);
+            self.parts.lower(host, wake);
+        }
+    }
+
     /// Processes the reports of nodes, in order of time, and removes flows that are done at both sides.
     pub(super) fn process_flow_events(&mut self) {
-        self.parts.take_news(&mut self.news);
-        if self.news.is_empty() {
+        self.parts.collect_flow_events(&mut self.flow_events);
+        if self.flow_events.is_empty() {
             return;
         }
-        let mut news = core::mem::take(&mut self.news);
-        news.sort_unstable();
-        for item in news.drain(..) {
-            let flow = &mut self.flows[item.flow as usize];
-            let live = self.live.get_mut(flow.live);
-            if item.delivered {
-                live.delivered = true;
-                flow.done = Some(item.at);
+        let mut flow_events = core::mem::take(&mut self.flow_events);
+        flow_events.sort_unstable();
+        for event in flow_events.drain(..) {
+            let flow = &mut self.flows[event.flow as usize];
+            let active = &mut self.active[flow.active as usize];
+            if event.delivered {
+                active.delivered = true;
+                flow.done = Some(event.at);
             } else {
-                live.acknowledged = true;
-                if live.receiver.is_none() || flow.done.is_none() && live.delivered {
-                    flow.done = Some(item.at);
+                active.acknowledged = true;
+                if active.receiver.is_none() || flow.done.is_none() && active.delivered {
+                    flow.done = Some(event.at);
                 }
             }
-            if live.delivered && live.acknowledged {
-                self.close(item.at, item.flow);
+            if active.delivered && active.acknowledged {
+                self.close(event.at, event.flow);
             }
         }
-        self.news = news;
+        self.flow_events = flow_events;
     }
 
     fn close(&mut self, at: Time, flow: u32) {
-        let Flow { src, dst, live, .. } = self.flows[flow as usize];
-        let live = self.live.remove(live);
-        let ends = [(src, live.src_qpn, live.buffers[0]), (dst, live.dst_qpn, live.buffers[1])];
-        let sender = self.parts.host_mut(src).sessions.remove_sender(at, live.sender, &mut self.violations);
+        let Flow { src, dst, active, .. } = self.flows[flow as usize];
+        let active = self.active.remove(active as usize);
+        let ends = [(src, active.src_qpn, active.buffers[0]), (dst, active.dst_qpn, active.buffers[1])];
+        let sender = self.parts.host_mut(src).sessions.remove_sender(at, active.sender, &mut self.violations);
         if sender.traffic.until.is_some() {
-            // The flow was ended by the clock, so its size is the size of the messages that completed.
+            // The flow ended at a given time, so its size is the total size of the messages that completed.
             self.flows[flow as usize].bytes = sender.traffic.message_bytes * u64::from(sender.completed);
         }
-        self.parts.host_mut(dst).check_target(at, &sender, &live.buffers[1], &mut self.violations);
-        if let Some(receiver) = live.receiver {
+        if let Some(tenancy) = &mut self.tenancy {
+            tenancy.leave(flow);
+        }
+        self.parts.host_mut(dst).check_target(at, &sender, &active.buffers[1], &mut self.violations);
+        if let Some(receiver) = active.receiver {
             self.parts.host_mut(dst).sessions.remove_receiver(at, receiver, &mut self.violations);
         }
         for (host, qpn, buffers) in ends {
-            self.numbers[host as usize].give_back(qpn);
+            self.qp_numbers[host as usize].release(qpn);
             let host = self.parts.host_mut(host);
-            host.engine.destroy_qp(qpn).expect("it was there until now");
+            host.engine.destroy_qp(qpn).expect("the queue pair exists");
             host.forget(qpn);
             if !host.release_buffers(buffers) {
                 self.violations
-                    .add(at, format!("flow {flow}: bytes beside the memory of queue pair {qpn} were written"));
+                    .add(at, format!("flow {flow}: bytes outside the memory of queue pair {qpn} were written"));
             }
         }
     }
@@ -243,8 +270,8 @@ impl Host {
         let Some(memory) = &mut self.memory else {
             let key = *self.whole_memory.get_or_insert_with(|| {
                 let access = Access::all();
-                let region = MemoryRegion { pd: self.pd, addr: 0, len: WHOLE_MEMORY, local: 0, access };
-                self.engine.objects_mut().register(region).expect("a legal region")
+                let region = MemoryRegion { pd: self.pd, addr: 0, len: WHOLE_MEMORY_LEN, local: 0, access };
+                self.engine.objects_mut().register(region).expect("the region is legal")
             });
             return Buffers { addr: 0, key, block: None };
         };
@@ -257,20 +284,20 @@ impl Host {
     pub(crate) fn register(&mut self, block: Block) -> (u64, Key) {
         let addr = ADDRESS_OFFSET + block.local;
         let region = MemoryRegion { pd: self.pd, addr, len: block.len, local: block.local, access: Access::all() };
-        (addr, self.engine.objects_mut().register(region).expect("a legal region"))
+        (addr, self.engine.objects_mut().register(region).expect("the region is legal"))
     }
 
     /// Frees the memory; returns false when bytes outside of it were written.
     fn release_buffers(&mut self, buffers: Buffers) -> bool {
         let (Some(memory), Some(block)) = (&mut self.memory, buffers.block) else { return true };
-        self.engine.objects_mut().deregister(buffers.key).expect("it was registered");
+        self.engine.objects_mut().deregister(buffers.key).expect("the key is registered");
         memory.release(block)
     }
 }
 
 /// Size of the memory region of a host whose bytes are not checked: it covers all addresses that a flow of many large
 /// messages may use.
-const WHOLE_MEMORY: u64 = 1 << 50;
+const WHOLE_MEMORY_LEN: u64 = 1 << 50;
 
 /// Difference between addresses in work requests and offsets in memory, so that a confusion of the two is detected.
 const ADDRESS_OFFSET: u64 = 0x7000_0000_0000;

@@ -1,4 +1,4 @@
-//! Hosts that use a drive: creates a namespace at the drive's host, and a connection for each client.
+//! Hosts that use an NVMe drive: creates a namespace at the drive's host, and a connection for each client.
 
 use rnic_base::limits::WORK_REQUESTS_MAX;
 use rnic_base::{Duration, RandomStreams};
@@ -12,15 +12,15 @@ use crate::workload::WorkloadPlan;
 use crate::workload::nvme::{BLOCK_LOG2, NvmePlan};
 
 /// Number of the namespace.
-const NAMESPACE: u16 = 1;
+const NAMESPACE_NUMBER: u16 = 1;
 /// Timeout of a command: the default of NVMe hosts.
-const TIMEOUT: Duration = Duration::from_secs(30);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 /// Largest number of transmissions of a packet: Falcon's default limit.
-const ATTEMPTS: u32 = 64;
+const TRANSMISSIONS_MAX: u32 = 64;
 
 impl Simulation {
     /// Creates the drive of the plan, and connects its clients, which start immediately.
-    pub(super) fn begin_nvme(&mut self) {
+    pub(super) fn start_nvme(&mut self) {
         let WorkloadPlan::Nvme(plan) = self.plan.workload else { return };
         let plan = NvmePlan { checked: self.plan.checked_payload, ..plan };
         let streams = RandomStreams::new(self.seed);
@@ -37,7 +37,7 @@ impl Simulation {
             let host = plan.from + client;
             let mut load = load(host, client);
             if plan.checked {
-                load.keep_written();
+                load.record_written();
             }
             self.connect_client(&plan, host, load, &drive);
         }
@@ -45,17 +45,22 @@ impl Simulation {
     }
 
     fn connect_client(&mut self, plan: &NvmePlan, host: u32, load: Load, drive: &Drive) {
-        let initiator =
-            NvmeInitiator { namespace: NAMESPACE, block_log2: BLOCK_LOG2, reads: plan.reads, timeout: TIMEOUT };
+        let initiator = NvmeInitiator {
+            namespace: NAMESPACE_NUMBER,
+            block_log2: BLOCK_LOG2,
+            reads: plan.reads,
+            timeout: COMMAND_TIMEOUT,
+        };
         let roles = [Some(NvmeRole::Initiator(initiator)), Some(NvmeRole::Target(drive.namespace))];
-        // Commands complete in any order, and an entry is free only when those before it are.
+        // Commands complete in any order, but an entry of the send queue becomes free only when all entries before it
+        // are free; so there are more entries than commands in flight.
         let sends = plan.depth.saturating_mul(4).min(WORK_REQUESTS_MAX);
         let sizes = |sends| QueueSizes { sends, receives: 0, sges: 1 };
         let ends = [(host, sizes(sends)), (plan.to, sizes(0))];
-        let (qpn, _) = self.connect_as(self.now, ends, roles, ATTEMPTS);
+        let (qpn, _) = self.connect_as(self.now, ends, roles, TRANSMISSIONS_MAX);
         let node = self.parts.host_mut(host);
         let buffers = node.make_buffers(plan.bytes * u64::from(plan.depth));
-        node.memory_by_hand += node.memory_of_flows();
+        node.caller_memory_bytes += node.memory_of_flows();
         node.set_nvme(NvmeUser::remote(load, qpn, buffers));
         self.parts.lower(host, self.now);
     }
@@ -71,7 +76,7 @@ impl Simulation {
         for (extent, passes) in written {
             let local = block.local + (extent.first_block << BLOCK_LOG2);
             if let Some((number, byte)) = first_wrong_block(memory, local, extent, &passes) {
-                let what = format!("block {number} of the drive is not what was written, from byte {byte} on");
+                let what = format!("block {number} of the drive differs from the written data from byte {byte} on");
                 violations.add(now, what);
             }
         }
@@ -93,12 +98,12 @@ pub(crate) struct Drive {
 /// Creates the namespace of a drive, in registered memory of `host`.
 fn make_drive(host: &mut Host, plan: &NvmePlan) -> Drive {
     let buffers = host.make_buffers(plan.drive_blocks() << BLOCK_LOG2);
-    host.memory_by_hand += host.memory_of_flows();
+    host.caller_memory_bytes += host.memory_of_flows();
     if let (Direction::Read, Some(block), Some(memory)) = (plan.direction, buffers.block, &mut host.memory) {
         fill_drive(memory, block.local, plan.drive_blocks());
     }
     let config = NamespaceConfig {
-        number: NAMESPACE,
+        number: NAMESPACE_NUMBER,
         blocks: plan.drive_blocks(),
         pd: host.pd,
         addr: buffers.addr,

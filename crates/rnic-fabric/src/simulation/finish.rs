@@ -1,26 +1,28 @@
 //! The end of a run: collects the results and checks for leaks.
 
 use rnic_base::{BitRate, Time};
+use rnic_engine::DropReason;
+use rnic_engine::messages::exchange::Exchange;
 
 use super::connect::Flow;
 use super::{NEVER, Simulation};
 use crate::falcon_counts::FalconCounts;
 use crate::fault::FaultKind;
 use crate::frames::Family;
-use crate::host::{Host, NvmeUser, Pace, Recoveries};
+use crate::host::{CompletionRate, Host, NvmeUser, Recoveries, TenantTally};
 use crate::ideal::ideal_time;
-use crate::report::{Drops, FlowRecord, PoolFigures, QueuePairs, Report, Spread};
+use crate::report::{Drops, FlowRecord, PoolFigures, ProcessorFigures, QueuePairs, Report, ScrFigures, Spread};
 use crate::workload::WorkloadPlan;
 use crate::workload::collective::CollectivePlan;
 use crate::workload::nvme::NvmePlan;
 
 impl Simulation {
-    /// Collects the results; checks for leaks when no event is left.
+    /// Collects the results; checks for leaks when there are no more events.
     pub(super) fn report(&mut self) -> Report {
         let stalled = !self.violations.is_empty();
         if self.next_event() == NEVER {
-            if self.live.len() > 0 && !stalled {
-                let what = format!("nothing will ever happen again: {}", self.describe_stuck());
+            if !self.active.is_empty() && !stalled {
+                let what = format!("deadlock, no event is left: {}", self.describe_stuck());
                 self.violations.add(self.now, what);
             }
             self.check_leaks();
@@ -36,14 +38,18 @@ impl Simulation {
             report.records = self.commands(nvme);
         }
         report.simulated_us = self.now.since(Time::ZERO).as_us_f64();
-        report.packets_under_way_max = self.most_under_way as u64;
+        report.packets_under_way_max = self.in_flight_max as u64;
         self.count_hosts(&mut report);
+        report.scr = self.plan.scr.as_ref().map(|_| self.count_messages());
         let since_zero = |time: Time| time.since(Time::ZERO).as_us_f64();
-        let not_begun = self.source.next_start().filter(|_| self.is_cut);
+        let not_begun = self.source.next_start().filter(|_| self.is_truncated);
         report.not_begun_from_us = not_begun.map(since_zero);
-        let is_cut = self.is_cut && (report.flows_unfinished > 0 || not_begun.is_some());
-        report.cut_at_us = is_cut.then(|| since_zero(self.plan.run.limit));
+        let is_truncated = self.is_truncated && (report.flows_unfinished > 0 || not_begun.is_some());
+        report.cut_at_us = is_truncated.then(|| since_zero(self.plan.run.limit));
         report.slices = self.slices();
+        if let Some(tenancy) = &self.tenancy {
+            tenancy.report(&self.parts, &mut report);
+        }
         report.drops.nic = report.nic.map_or(0, |nic| nic.dropped);
         self.count_switches(&mut report);
         report.packets_dropped = report.drops.buffer + report.drops.nic + report.drops.fault + report.drops.corrupt;
@@ -54,8 +60,10 @@ impl Simulation {
             _ => self.sum_up_requests(&mut report),
         }
         report.summarise(self.counted_time(), u64::from(self.plan.mtu));
+        let records = self.parts.hosts().filter_map(|host| host.engine.shares().records);
+        report.processors = ProcessorFigures::of(records, self.now.since(Time::ZERO));
         report.warnings = self.plan.warnings();
-        report.warnings.extend(self.afterthoughts(&report));
+        report.warnings.extend(self.result_warnings(&report));
         let mut violations = self.violations.take();
         violations.extend(self.parts.hosts_mut().flat_map(|host| host.violations.take()));
         violations.sort_by_key(|violation| violation.at);
@@ -68,7 +76,7 @@ impl Simulation {
         let mut hash = rnic_base::TraceHash::new();
         let hosts = self.parts.hosts().map(|host| host.trace);
         let switches = self.parts.switches().map(|switch| switch.trace);
-        hosts.chain(switches).for_each(|node| hash.word(node.value()));
+        hosts.chain(switches).for_each(|node| hash.add_word(node.value()));
         hash.to_string()
     }
 
@@ -76,7 +84,7 @@ impl Simulation {
     /// completion.
     pub fn completion_hash(&self) -> String {
         let mut hash = rnic_base::TraceHash::new();
-        self.parts.hosts().for_each(|host| hash.word(host.completions.value()));
+        self.parts.hosts().for_each(|host| hash.add_word(host.completions.value()));
         hash.to_string()
     }
 
@@ -84,19 +92,20 @@ impl Simulation {
         let (mut classes, family) = (Vec::new(), Family::of(&self.transport));
         let finished = self.flows.iter().zip(0..).filter_map(|(flow, id)| Some((flow, id, flow.done?)));
         let record = |(flow, id, done): (&Flow, u32, Time)| {
-            self.paths.walk(flow.src, flow.dst, &mut classes);
+            self.paths.link_classes(flow.src, flow.dst, &mut classes);
             let ideal = ideal_time(&self.plan, family, flow.bytes, &classes);
             let Flow { start, src, dst, bytes, request, .. } = *flow;
-            FlowRecord { id, src, dst, bytes, start, fct: done.since(start), ideal, request }
+            let tenant = self.tenancy.as_ref().map(|tenancy| tenancy.tenant_of(id));
+            FlowRecord { id, src, dst, bytes, start, fct: done.since(start), ideal, request, tenant }
         };
         finished.map(record).collect()
     }
 
-    /// Returns the completed commands: the flows of hosts that use a drive.
+    /// Returns the completed commands, which are the flows of hosts that use a drive.
     fn commands(&self, nvme: &NvmePlan) -> Vec<FlowRecord> {
         let ideal = nvme.ideal_time();
         let of_host = |(host, src): (&Host, u32)| {
-            let done = host.nvme.as_deref().map_or(&[][..], NvmeUser::all_done).iter();
+            let done = host.nvme.as_deref().map_or(&[][..], NvmeUser::completed).iter();
             let record = move |&(start, fct)| FlowRecord {
                 id: 0,
                 src,
@@ -106,6 +115,7 @@ impl Simulation {
                 fct,
                 ideal,
                 request: None,
+                tenant: None,
             };
             done.map(record).collect::<Vec<_>>()
         };
@@ -123,7 +133,7 @@ impl Simulation {
             if requests.len() <= index {
                 requests.resize(index + 1, None);
             }
-            // Flows are in order of their start: the first one gives the start of its request.
+            // Flows are in order of their start, so the start of a request is that of its first flow.
             let (start, end) = requests[index].unwrap_or((flow.start, Some(flow.start)));
             let end = end.zip(flow.done).map(|(end, done)| end.max(done));
             requests[index] = Some((start, end));
@@ -141,8 +151,8 @@ impl Simulation {
             self.parts.hosts().take(collective.ranks as usize).filter_map(Host::finished).collect();
         let done = ranks.iter().map(|finished| finished.len()).min().unwrap_or(0);
         let ends = (0..done).map(|index| ranks.iter().map(|finished| finished[index]).max().unwrap_or_default());
-        let mut before = Time::ZERO;
-        let spans = ends.map(|end| (core::mem::replace(&mut before, end), end));
+        let mut previous_end = Time::ZERO;
+        let spans = ends.map(|end| (core::mem::replace(&mut previous_end, end), end));
         let counted = spans.filter(|(start, _)| *start >= Time::ZERO + self.plan.run.warmup);
         let mut times: Vec<f64> = counted.map(|(start, end)| end.since(start).as_us_f64()).collect();
         report.rct_us = Spread::of(&mut times);
@@ -159,13 +169,14 @@ impl Simulation {
             report.acks_sent += engine.acks_sent;
             report.timeouts += engine.timeouts;
             report.nacks += engine.nacks;
-            report.drops.unused += engine.drops.iter().sum::<u64>();
+            let dropped_messages = engine.drops[DropReason::Message as usize];
+            report.drops.unused += engine.drops.iter().sum::<u64>() - dropped_messages;
             report.drops.corrupt += host.stats.corrupt;
             report.events += host.stats.events;
             report.messages += host.sessions.messages;
             recoveries.add(&host.recoveries.done);
             PoolFigures::add(&mut report.pool, &host.engine.pool_stats());
-            report.flows_unfinished += host.nvme.as_ref().map_or(0, |user| user.under_way());
+            report.flows_unfinished += host.nvme.as_ref().map_or(0, |user| user.in_flight());
             if let Some(nic) = &host.nic {
                 report.nic.get_or_insert_default().add(nic);
             }
@@ -173,15 +184,17 @@ impl Simulation {
                 falcon.add(&counts, backlog);
             }
             steady_bytes += host.sessions.steady_bytes;
-            latencies.extend(host.sessions.latencies.iter().map(|latency| latency.as_us_f64()));
+            let of_tenants = host.sessions.tallies.iter().flat_map(TenantTally::latencies);
+            let all = host.sessions.latencies.iter().chain(of_tenants);
+            latencies.extend(all.map(|latency| latency.as_us_f64()));
             count_port(host.port_stats(self.now), report);
         }
         let shape = self.plan.transport.protocol.falcon();
         report.falcon = shape.map(|shape| falcon.figures(shape.flows));
         report.latency_us = Spread::of(&mut latencies);
         report.queue_pairs = QueuePairs::of(self.parts.hosts().map(|host| {
-            let pace = |pace: Pace| BitRate::from_transfer(pace.get().0, pace.get().1).as_gbps_f64();
-            host.sessions.paces().map(pace).collect()
+            let rate = |rate: CompletionRate| BitRate::from_transfer(rate.get().0, rate.get().1).as_gbps_f64();
+            host.sessions.rates().map(rate).collect()
         }));
         report.recoveries = Some(recoveries).filter(|recoveries| recoveries.count > 0);
         report.steady_goodput_gbps =
@@ -191,6 +204,15 @@ impl Simulation {
             let commands = steady_bytes / nvme.bytes;
             report.ops_per_s = self.steady_time().map(|(start, end)| commands as f64 / end.since(start).as_secs_f64());
         }
+    }
+
+    fn count_messages(&self) -> ScrFigures {
+        let (mut figures, mut round_trips) = (ScrFigures::default(), Vec::new());
+        for host in self.parts.hosts() {
+            Exchange::of(&host.engine).into_iter().for_each(|exchange| figures.add(exchange));
+            round_trips.extend(host.round_trips.iter().map(|(_, round_trip)| round_trip.as_us_f64()));
+        }
+        ScrFigures { round_trip_us: Spread::of(&mut round_trips), ..figures }
     }
 
     fn count_switches(&self, report: &mut Report) {
@@ -224,29 +246,30 @@ impl Simulation {
     }
 
     /// Returns warnings about results that were probably not intended and that the plan alone does not show.
-    fn afterthoughts(&self, report: &Report) -> Vec<String> {
-        let mut found = Vec::new();
-        let nothing = report.flows == 0 && report.flows_unfinished == 0;
-        if nothing && !matches!(self.plan.workload, WorkloadPlan::Manual) {
-            found.push("no flow has begun: nothing was simulated".to_owned());
+    fn result_warnings(&self, report: &Report) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let has_no_flows = report.flows == 0 && report.flows_unfinished == 0;
+        if has_no_flows && !matches!(self.plan.workload, WorkloadPlan::Manual) {
+            warnings.push("no flow has started, so the run simulated no traffic".to_owned());
         }
         let reorders = self.plan.faults.iter().any(|fault| !matches!(fault.kind, FaultKind::Slow { .. }));
         if report.packets_dropped == 0 && !reorders && report.timeouts > 0 && report.packets_retransmitted > 0 {
-            found.push(format!(
-                "{} timeouts, and {} packets retransmitted, although nothing was lost: packets waited longer than the \
-                 transport's timeout",
+            warnings.push(format!(
+                "{} timeouts occurred and {} packets were retransmitted although no packet was lost: packets were \
+                 queued longer than the transport's timeout",
                 report.timeouts, report.packets_retransmitted
             ));
         }
         let has_pfc = self.plan.switch.is_some_and(|switch| switch.pfc.is_some());
         if has_pfc && report.drops.buffer > 0 {
-            found.push(format!(
-                "switches lost {} packets for want of room although they pause: they need {} B beyond the threshold",
+            warnings.push(format!(
+                "switches dropped {} packets because of full buffers although PFC is on: PFC needs {} B of buffer \
+                 beyond the threshold",
                 report.drops.buffer,
-                self.plan.skid()
+                self.plan.pause_reaction_bytes()
             ));
         }
-        found
+        warnings
     }
 
     /// Returns the time between the warm-up and the cooldown, for a workload that ends at a given time.
@@ -266,23 +289,24 @@ impl Simulation {
                 leaks.push(format!("{count} {what}"));
             }
         };
-        leak("packets without an owner", self.parts.live() as u64);
+        leak("packets in no queue", self.parts.in_flight_count() as u64);
         leak("packets on links", self.parts.on_links() as u64);
         for switch in self.parts.switches() {
-            leak("bytes in a switch that come from nowhere or never leave", switch.unaccounted_bytes());
+            leak("unaccounted bytes in a switch", switch.unaccounted_bytes());
             leak("bytes waiting in a switch", switch.bytes_waiting());
-            leak("ports still paused by a switch", switch.stopped_neighbours() as u64);
+            leak("ports still paused by a switch", switch.paused_neighbours() as u64);
         }
         let drives = self.parts.hosts().filter_map(|host| host.nvme.as_deref());
-        leak("commands that are not done", drives.map(NvmeUser::under_way).sum());
+        leak("unfinished NVMe commands", drives.map(NvmeUser::in_flight).sum());
         leak("invalid NVMe packets", nvme_errors);
-        if self.live.len() == 0 {
-            leak("flow ends", self.parts.hosts().map(|host| host.sessions.open_count() as u64).sum());
+        if self.active.is_empty() {
+            leak("open ends of flows", self.parts.hosts().map(|host| host.sessions.open_count() as u64).sum());
             let by_flows = |host: &Host| host.memory_of_flows();
-            leak("bytes of memory", self.parts.hosts().map(by_flows).sum());
+            leak("bytes of flow memory", self.parts.hosts().map(by_flows).sum());
         }
         if !leaks.is_empty() {
-            self.violations.add(self.now, format!("left behind: {}", leaks.join(", ")));
+            self.violations
+                .add(self.now, format!("resources were not released at the end of the run: {}", leaks.join(", ")));
         }
     }
 }
@@ -327,6 +351,10 @@ impl Report {
             ops_per_s: None,
             latency_us: None,
             queue_pairs: None,
+            tenants: None,
+            fairness: None,
+            bus: None,
+            processors: None,
             slices: None,
             packets_sent: 0,
             packets_retransmitted: 0,
@@ -338,6 +366,7 @@ impl Report {
             recoveries: None,
             pool: None,
             falcon: None,
+            scr: None,
             timeouts: 0,
             nacks: 0,
             pauses: 0,

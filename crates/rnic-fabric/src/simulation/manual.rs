@@ -1,8 +1,9 @@
-//! A simulation driven by its caller, which creates queue pairs, posts work and advances time; and captures.
+//! A simulation driven by its caller, which creates queue pairs, posts work and advances time; and the capture of its
+//! packets.
 //!
-//! This is how tests of semantics use the fabric: the same program that drives real sockets posts work, advances time
-//! and polls, here in simulated time. Work posted between two calls of [`Simulation::advance`] is posted at
-//! [`Simulation::now`].
+//! Tests of verbs semantics use the fabric in this way: the program that posts work, advances time and polls is the
+//! same as on real sockets, but time is simulated. Work posted between two calls of [`Simulation::advance`] is posted
+//! at [`Simulation::now`].
 
 use std::io::Write;
 
@@ -13,7 +14,7 @@ use rnic_wire::pcap::{self, CaptureError};
 
 use super::Simulation;
 use super::connect::QueueSizes;
-use crate::agenda::NEVER;
+use crate::calendar::NEVER;
 use crate::host::memory::{Block, Memory};
 use crate::host::{Host, MANUAL_WORK};
 
@@ -43,9 +44,9 @@ impl Simulation {
     /// Connects two hosts by a queue pair at each.
     ///
     /// # Panics
-    /// When there are no such hosts, or a size is out of range.
-    pub fn connect_by_hand(&mut self, a: u32, b: u32, spec: QueuePairSpec) -> (Qpn, Qpn) {
-        self.connect(self.now, (a, spec.into()), (b, spec.into()))
+    /// When a host does not exist, or a size is out of range.
+    pub fn connect_manually(&mut self, host_a: u32, host_b: u32, spec: QueuePairSpec) -> (Qpn, Qpn) {
+        self.connect(self.now, (host_a, spec.into()), (host_b, spec.into()))
     }
 
     /// Posts a send request now. Its number must be below [`MANUAL_WORK`].
@@ -72,12 +73,12 @@ impl Simulation {
 
     /// Returns the next completion of work posted by the caller at `host`, and its time.
     pub fn poll(&mut self, host: u32) -> Option<(Time, Completion)> {
-        let (at, completion) = self.parts.host_mut(host).inbox.pop_front()?;
+        let (at, completion) = self.parts.host_mut(host).manual_completions.pop_front()?;
         Some((at, Completion { wr_id: completion.wr_id & !MANUAL_WORK, ..completion }))
     }
 
-    /// Advances time to `until`, or, if that is earlier, to the time at which completions are available at any host.
-    /// Returns whether any are.
+    /// Advances time to `until`, or, if that is earlier, to the time at which a completion is available at any host.
+    /// Returns whether there is one.
     pub fn advance(&mut self, until: Time) -> bool {
         loop {
             if self.parts.hosts().any(Host::has_manual_completions) {
@@ -92,8 +93,8 @@ impl Simulation {
         }
     }
 
-    /// Returns whether no event is left, so that nothing happens until the caller posts work.
-    pub fn is_at_rest(&self) -> bool {
+    /// Returns whether there are no more events: the state does not change until the caller posts work.
+    pub fn is_idle(&self) -> bool {
         self.next_event() == NEVER
     }
 
@@ -102,15 +103,15 @@ impl Simulation {
         &self.parts.host(host).engine
     }
 
-    /// Calls `act` with the engine of `host` and the present time: for queue pairs, completion queues and keys that
-    /// differ from those of [`Simulation::connect_by_hand`]. Completion queues created by `act` have to be polled in
-    /// the same way; [`Simulation::advance`] does not poll them.
-    pub fn with_engine<T>(&mut self, host: u32, act: impl FnOnce(&mut Engine, Time) -> T) -> T {
+    /// Calls `action` with the engine of `host` and the present time: for queue pairs, completion queues and keys that
+    /// differ from those of [`Simulation::connect_manually`]. Completion queues created by `action` have to be polled
+    /// in the same way; [`Simulation::advance`] does not poll them.
+    pub fn with_engine<T>(&mut self, host: u32, action: impl FnOnce(&mut Engine, Time) -> T) -> T {
         let node = self.parts.host_mut(host);
-        let answer = act(&mut node.engine, self.now);
+        let result = action(&mut node.engine, self.now);
         let wake = node.schedule_wake(self.now);
         self.parts.lower(host, wake);
-        answer
+        result
     }
 
     /// Returns the protection domain of the memory of `host`.
@@ -127,13 +128,13 @@ impl Simulation {
     /// Allocates and registers memory at `host`; returns its block, and the address and key for work requests.
     ///
     /// # Panics
-    /// When the plan's payload is not checked: then there is no memory.
+    /// When the plan does not check payload: hosts have no memory then.
     pub fn allocate(&mut self, host: u32, len: u64) -> (Block, u64, u32) {
         let host = self.parts.host_mut(host);
-        let memory = host.memory.as_mut().expect("a plan with checked payload");
-        let used = memory.used();
+        let memory = host.memory.as_mut().expect("the plan checks payload");
+        let used_before = memory.used();
         let block = memory.allocate(len);
-        host.memory_by_hand += memory.used() - used;
+        host.caller_memory_bytes += memory.used() - used_before;
         let (addr, key) = host.register(block);
         (block, addr, key.0)
     }
@@ -141,9 +142,9 @@ impl Simulation {
     /// Returns the memory of `host`.
     ///
     /// # Panics
-    /// When the plan's payload is not checked.
+    /// When the plan does not check payload.
     pub fn memory(&mut self, host: u32) -> &mut Memory {
-        self.parts.host_mut(host).memory.as_mut().expect("a plan with checked payload")
+        self.parts.host_mut(host).memory.as_mut().expect("the plan checks payload")
     }
 
     /// Writes every packet that a host sends to `output`, as a capture. This requires encoding each packet.
@@ -168,7 +169,8 @@ impl Simulation {
         }
     }
 
-    /// Returns the reason why the capture could not be written, if so; no more packets are captured then.
+    /// Returns the reason why the capture could not be written, if writing it has failed; no more packets are
+    /// captured then.
     pub fn capture_failure(&self) -> Option<&CaptureError> {
         self.capture.as_ref()?.failure()
     }

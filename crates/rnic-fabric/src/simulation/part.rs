@@ -9,18 +9,18 @@ use crate::host::{self, FlowEvent, Host};
 use crate::network::Network;
 use crate::switch::{self, Switch};
 
-/// A part of the network; a [`Crew`](super::Crew) runs its windows.
+/// A part of the network; a [`PartRunner`](super::PartRunner) runs the windows of all parts.
 #[derive(Debug)]
 pub struct Part {
     pub(super) hosts: Vec<Host>,
     pub(super) switches: Vec<Switch>,
     pub(super) network: Network,
-    /// Reports of its nodes about flows in this window.
-    pub(super) news: Vec<FlowEvent>,
+    /// Reports of the part's nodes about flows in this window.
+    pub(super) flow_events: Vec<FlowEvent>,
     /// The window to run; `None` when it has been run.
     window: Option<Window>,
-    /// Prefetch hints of the next hosts, by host number modulo [`EXPECTED`].
-    expected: [Hints; EXPECTED],
+    /// Prefetch hints of the next hosts, by host number modulo [`HINT_SLOTS`].
+    hints: [Hints; HINT_SLOTS],
 }
 
 /// A window of time, and the order in which nodes run in it.
@@ -30,13 +30,13 @@ pub(super) struct Window {
     pub(super) horizon: Time,
     /// True when there are so many connections that their state is not cached when a host's turn starts, so that it is
     /// prefetched.
-    pub(super) is_crowded: bool,
+    pub(super) prefetches: bool,
     pub(super) order: NodeOrder,
 }
 
 impl Part {
     pub(super) fn new(hosts: Vec<Host>, switches: Vec<Switch>, network: Network) -> Self {
-        Self { hosts, switches, network, news: Vec::new(), window: None, expected: Default::default() }
+        Self { hosts, switches, network, flow_events: Vec::new(), window: None, hints: Default::default() }
     }
 
     /// Sets the next window to run.
@@ -52,41 +52,41 @@ impl Part {
     /// Processes all events in the window.
     pub fn run(&mut self) {
         let Some(window) = self.window.take() else { return };
-        let Window { horizon, is_crowded, order } = window;
-        self.network.unpack();
-        if is_crowded {
+        let Window { horizon, prefetches, order } = window;
+        self.network.insert_received();
+        if prefetches {
             (0..host::STEPS).for_each(|turn| self.prefetch_ahead(turn, horizon));
         }
-        let blocks = 0..self.network.agenda.block_count();
+        let blocks = 0..self.network.calendar.block_count();
         match order {
             NodeOrder::Forward => blocks.for_each(|block| self.run_block(block, window)),
             NodeOrder::Backward => blocks.rev().for_each(|block| self.run_block(block, window)),
         }
     }
 
-    fn run_block(&mut self, block: usize, Window { horizon, is_crowded, order }: Window) {
-        let nodes = self.network.agenda.nodes_of(block, horizon);
+    fn run_block(&mut self, block: usize, Window { horizon, prefetches, order }: Window) {
+        let nodes = self.network.calendar.nodes_of(block, horizon);
         if nodes.is_empty() {
             return;
         }
         match order {
-            NodeOrder::Forward if is_crowded => nodes.for_each(|node| {
+            NodeOrder::Forward if prefetches => nodes.for_each(|node| {
                 self.prefetch_ahead(node + host::STEPS, horizon);
                 self.run_node(node, horizon);
             }),
             NodeOrder::Forward => nodes.for_each(|node| self.run_node(node, horizon)),
             NodeOrder::Backward => nodes.rev().for_each(|node| self.run_node(node, horizon)),
         }
-        self.network.agenda.settle(block);
+        self.network.calendar.settle(block);
     }
 
-    /// Prefetches the state of the next nodes. Turn 0 is [`host::STEPS`] turns before that of the first node.
+    /// Prefetches the state of the next nodes. Turn 0 is [`host::STEPS`] turns before the turn of the first node.
     fn prefetch_ahead(&mut self, turn: u32, horizon: Time) {
         let node = |steps: u32| (turn + steps).checked_sub(host::STEPS).map(|node| node as usize);
         for (steps, index) in (1..=host::STEPS).filter_map(|steps| Some((steps, node(steps)?))) {
             if let Some(host) = self.hosts.get(index) {
-                let expected = &mut self.expected[index % EXPECTED];
-                host.prefetch_ahead(steps, horizon, &self.network, expected);
+                let hints = &mut self.hints[index % HINT_SLOTS];
+                host.prefetch_ahead(steps, horizon, &self.network, hints);
             }
         }
         for (steps, index) in (1..=switch::STEPS).filter_map(|steps| Some((steps, node(steps)?))) {
@@ -98,15 +98,15 @@ impl Part {
 
     #[inline]
     fn run_node(&mut self, node: u32, horizon: Time) {
-        if self.network.agenda.next_of(node) >= horizon {
+        if self.network.calendar.next_of(node) >= horizon {
             return;
         }
         let index = node as usize;
         match self.hosts.get_mut(index) {
             Some(host) => {
                 host.run(horizon, &mut self.network);
-                if !host.sessions.news.is_empty() {
-                    self.news.append(&mut host.sessions.news);
+                if !host.sessions.flow_events.is_empty() {
+                    self.flow_events.append(&mut host.sessions.flow_events);
                 }
             }
             None => self.switches[index - self.hosts.len()].run(horizon, &mut self.network),
@@ -115,6 +115,6 @@ impl Part {
 }
 
 /// Number of hosts with prefetch hints: more than the number of prefetch steps of a host.
-const EXPECTED: usize = 16;
+const HINT_SLOTS: usize = 16;
 
-const _: () = assert!(EXPECTED > host::STEPS as usize);
+const _: () = assert!(HINT_SLOTS > host::STEPS as usize);

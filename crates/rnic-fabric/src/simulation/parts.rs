@@ -3,7 +3,7 @@
 use rnic_base::Time;
 
 use super::part::{Part, Window};
-use super::partition::{Partition, Place};
+use super::partition::{NodePosition, Partition};
 use crate::host::{FlowEvent, Host};
 use crate::switch::Switch;
 
@@ -11,17 +11,17 @@ use crate::switch::Switch;
 ///
 /// # Examples
 /// ```
-/// use rnic_fabric::simulation::{Crew, Part};
+/// use rnic_fabric::simulation::{PartRunner, Part};
 ///
 /// struct Threads;
 ///
-/// impl Crew for Threads {
+/// impl PartRunner for Threads {
 ///     fn run(&mut self, parts: &mut [Part]) {
 ///         std::thread::scope(|scope| parts.iter_mut().for_each(|part| drop(scope.spawn(|| part.run()))));
 ///     }
 /// }
 /// ```
-pub trait Crew: Send {
+pub trait PartRunner: Send {
     /// Calls [`Part::run`] once for each of `parts`, in any order or concurrently, and returns when all are done. The
     /// order of `parts` must not be changed.
     fn run(&mut self, parts: &mut [Part]);
@@ -29,9 +29,9 @@ pub trait Crew: Send {
 
 /// Runs one part after the other.
 #[derive(Debug)]
-struct Alone;
+struct SequentialRunner;
 
-impl Crew for Alone {
+impl PartRunner for SequentialRunner {
     fn run(&mut self, parts: &mut [Part]) {
         parts.iter_mut().for_each(Part::run);
     }
@@ -44,25 +44,25 @@ pub(super) struct Parts {
     hosts: Vec<(usize, usize)>,
     /// For each switch: its part, and its index there.
     switches: Vec<(usize, usize)>,
-    crew: Box<dyn Crew>,
+    runner: Box<dyn PartRunner>,
 }
 
 impl Parts {
-    /// Collects `parts`, which were created as `partition` defines.
+    /// Combines `parts`, which were created as defined by `partition`.
     pub(super) fn new(parts: Vec<Part>, partition: &Partition) -> Self {
-        let (hosts, switches) = partition.places().split_at(parts.iter().map(|part| part.hosts.len()).sum());
-        let host = |place: &Place| (usize::from(place.part), place.node as usize);
-        let switch = |place: &Place| {
-            let part = usize::from(place.part);
-            (part, place.node as usize - parts[part].hosts.len())
+        let (hosts, switches) = partition.positions().split_at(parts.iter().map(|part| part.hosts.len()).sum());
+        let host = |position: &NodePosition| (usize::from(position.part), position.node as usize);
+        let switch = |position: &NodePosition| {
+            let part = usize::from(position.part);
+            (part, position.node as usize - parts[part].hosts.len())
         };
         let (hosts, switches) = (hosts.iter().map(host).collect(), switches.iter().map(switch).collect());
-        Self { parts, hosts, switches, crew: Box::new(Alone) }
+        Self { parts, hosts, switches, runner: Box::new(SequentialRunner) }
     }
 
-    /// Makes `crew` run the parts.
-    pub(super) fn set_crew(&mut self, crew: Box<dyn Crew>) {
-        self.crew = crew;
+    /// Makes `runner` run the parts.
+    pub(super) fn set_runner(&mut self, runner: Box<dyn PartRunner>) {
+        self.runner = runner;
     }
 
     /// Returns the number of parts.
@@ -80,28 +80,31 @@ impl Parts {
         self.parts.iter_mut().for_each(|part| part.set_window(window));
         match &mut self.parts[..] {
             [only] => return only.run(),
-            parts => self.crew.run(parts),
+            parts => self.runner.run(parts),
         }
-        let is_sound = |(part, number): (&Part, u16)| part.is_done() && part.network.part() == number;
-        assert!(self.parts.iter().zip(0..).all(is_sound), "the crew has every part run, and leaves it in its place");
+        let is_done_and_in_order = |(part, number): (&Part, u16)| part.is_done() && part.network.part() == number;
+        assert!(
+            self.parts.iter().zip(0..).all(is_done_and_in_order),
+            "the runner skipped a part or changed the order of parts"
+        );
         for first in 0..self.parts.len() {
             for second in first + 1..self.parts.len() {
-                let both = self.parts.get_disjoint_mut([first, second]).expect("two parts");
+                let both = self.parts.get_disjoint_mut([first, second]).expect("the indices differ");
                 let [first, second] = both.map(|part| &mut part.network);
-                first.take_parcel(second);
-                second.take_parcel(first);
+                first.take_transfer(second);
+                second.take_transfer(first);
             }
         }
     }
 
-    /// Appends the reports of nodes to `news`.
-    pub(super) fn take_news(&mut self, news: &mut Vec<FlowEvent>) {
-        self.parts.iter_mut().for_each(|part| news.append(&mut part.news));
+    /// Appends the reports of nodes to `flow_events`.
+    pub(super) fn collect_flow_events(&mut self, flow_events: &mut Vec<FlowEvent>) {
+        self.parts.iter_mut().for_each(|part| flow_events.append(&mut part.flow_events));
     }
 
     /// Returns the number of packets in flight.
-    pub(super) fn live(&self) -> usize {
-        self.parts.iter().map(|part| part.network.live()).sum()
+    pub(super) fn in_flight_count(&self) -> usize {
+        self.parts.iter().map(|part| part.network.in_flight_count()).sum()
     }
 
     /// Returns the number of entries on links.
@@ -127,7 +130,7 @@ impl Parts {
     /// Registers an event of `host` at `time`, which may be earlier than its present next event.
     pub(super) fn lower(&mut self, host: u32, time: Time) {
         let (part, index) = self.hosts[host as usize];
-        self.parts[part].network.agenda.lower(index as u32, time);
+        self.parts[part].network.calendar.lower(index as u32, time);
     }
 
     /// Returns all hosts, in order.
@@ -155,7 +158,7 @@ impl Parts {
         self.parts.iter_mut().flat_map(|part| &mut part.switches)
     }
 
-    /// Returns one part, so that a test can insert an error.
+    /// Returns one part, for tests that inject an error.
     #[cfg(test)]
     pub(super) fn part_mut(&mut self, part: usize) -> &mut Part {
         &mut self.parts[part]

@@ -1,5 +1,5 @@
-//! Measures hosts per time slice: received bytes are counted by the hosts ([`Meter`]), the bytes that waited for them
-//! are measured at the end of each slice, between windows.
+//! Measures hosts per time slice: received bytes are counted by the hosts ([`Meter`]), and the bytes that waited
+//! for their links are measured at the end of each slice, between windows.
 //!
 //! [`Meter`]: crate::host::Meter
 
@@ -15,17 +15,19 @@ pub(super) struct Slicer {
     slice: Duration,
     /// End of the current slice.
     end: Time,
+    /// Number of complete slices.
+    complete: usize,
     hosts: Vec<HostSlicer>,
 }
 
-/// Measurement of one host's queue. Sums grow during the complete run; the value of a slice is the increase.
+/// Measurement of one host's queue. The sum grows during the complete run; the value of a slice is its increase.
 #[derive(Debug)]
 struct HostSlicer {
     name: String,
     /// Index of the switch and of its output to the host, when the host has a switch.
     output: Option<(usize, usize)>,
     /// The sum at the end of the last slice: bytes in the switch times picoseconds.
-    before: u128,
+    previous_sum: u128,
     queue_mean_bytes: Vec<f64>,
 }
 
@@ -37,9 +39,9 @@ impl Slicer {
             let (LinkPoint { node, port }, _) = neighbours[host as usize][0];
             let switch = node.checked_sub(topology.hosts).map(|switch| switch as usize);
             let output = switch.map(|switch| (switch, port as usize));
-            HostSlicer { name: topology.name(host), output, before: 0, queue_mean_bytes: Vec::new() }
+            HostSlicer { name: topology.name(host), output, previous_sum: 0, queue_mean_bytes: Vec::new() }
         };
-        Self { slice, end: Time::ZERO + slice, hosts: (0..topology.hosts).map(host).collect() }
+        Self { slice, end: Time::ZERO + slice, complete: 0, hosts: (0..topology.hosts).map(host).collect() }
     }
 }
 
@@ -49,6 +51,10 @@ impl Simulation {
         let Some(mut slicer) = self.slicer.take() else { return };
         while slicer.end <= until {
             self.measure_slice(&mut slicer);
+            if let Some(tenancy) = &mut self.tenancy {
+                tenancy.measure_dequeue_rates(slicer.complete, &self.parts);
+            }
+            slicer.complete += 1;
             slicer.end += slicer.slice;
         }
         self.slicer = Some(slicer);
@@ -65,7 +71,11 @@ impl Simulation {
             (host.name.clone(), HostSlices { goodput_gbps, queue_mean_bytes: host.queue_mean_bytes.clone() })
         };
         let hosts = slicer.hosts.iter().zip(0..).map(of_host).collect();
-        Some(Slices { slice_us: slicer.slice.as_us_f64(), hosts })
+        let mut slices = Slices { slice_us: slicer.slice.as_us_f64(), hosts, ..Slices::default() };
+        if let Some(tenancy) = &self.tenancy {
+            tenancy.add_slices(&mut slices, slicer.slice, slicer.complete, &self.parts);
+        }
+        Some(slices)
     }
 
     fn measure_slice(&self, slicer: &mut Slicer) {
@@ -73,8 +83,8 @@ impl Simulation {
         let now = slicer.end.max(self.now);
         for host in &mut slicer.hosts {
             let waited = host.output.map_or(0, |(switch, output)| self.parts.switch(switch).waited(output, now));
-            host.queue_mean_bytes.push((waited - host.before) as f64 / slicer.slice.as_ps() as f64);
-            host.before = waited;
+            host.queue_mean_bytes.push((waited - host.previous_sum) as f64 / slicer.slice.as_ps() as f64);
+            host.previous_sum = waited;
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The checkers of a run find what is planted.
+//! The checkers of a run detect injected errors.
 
 use core::ops::ControlFlow;
 
@@ -11,7 +11,7 @@ use crate::Plan;
 use crate::host::memory::Block;
 use crate::packets::Ends;
 
-/// One flow of ten messages from host 1 to host 0, 80 us long.
+/// Creates a run with one flow of ten messages from host 1 to host 0, which takes 80 us.
 const PLAN: &str = r#"
     name = "planted"
     mtu = 1024
@@ -24,10 +24,10 @@ const PLAN: &str = r#"
     run = { stall_after = "5ms" }
 "#;
 
-/// A run that has come as far as `until`.
-fn under_way(overrides: &[(&str, &str)], until: Time) -> Simulation {
-    let plan = Plan::from_toml_with(PLAN, overrides, &mut |_| Err("no file".to_owned())).expect("a sound plan");
-    let mut simulation = Simulation::new(&plan, 1).expect("a sound plan");
+/// Creates the run and advances it to `until`.
+fn in_flight(overrides: &[(&str, &str)], until: Time) -> Simulation {
+    let plan = Plan::from_toml_with(PLAN, overrides, &mut |_| Err("no file".to_owned())).expect("the plan is valid");
+    let mut simulation = Simulation::new(&plan, 1).expect("the plan is valid");
     while simulation.now < until {
         let next = simulation.next_event();
         simulation.window(next);
@@ -35,56 +35,56 @@ fn under_way(overrides: &[(&str, &str)], until: Time) -> Simulation {
     simulation
 }
 
-/// What the report complains of after the rest of the run.
-fn complaint(mut simulation: Simulation) -> String {
+/// Runs to the end and returns the violations in the report.
+fn failure_of(mut simulation: Simulation) -> String {
     let report = simulation.run(&mut |_| ControlFlow::Continue(()));
-    let failure = report.check().expect_err("the planted fault is found").to_string();
-    assert!(failure.contains("planted") && failure.contains("seed 1"), "it says how to repeat it: {failure}");
+    let failure = report.check().expect_err("the injected error is found").to_string();
+    assert!(failure.contains("planted") && failure.contains("seed 1"), "plan or seed is missing: {failure}");
     failure
 }
 
-/// Where the receiver has the flow's messages.
+/// Returns the address of the receiver's buffers.
 fn target(simulation: &Simulation) -> Block {
-    let live = simulation.live.iter().next().expect("the flow is under way");
-    live.buffers[1].block.expect("bytes matter")
+    let (_, active) = simulation.active.iter().next().expect("the flow is active");
+    active.buffers[1].block.expect("payload is checked")
 }
 
-const EARLY: Time = Time::from_us(12);
+const AFTER_FIRST_MESSAGE: Time = Time::from_us(12);
 
 #[test]
-fn without_a_planted_fault_nothing_is_found() {
-    let mut simulation = under_way(&[], EARLY);
+fn a_run_without_an_injected_error_has_no_violations() {
+    let mut simulation = in_flight(&[], AFTER_FIRST_MESSAGE);
     let report = simulation.run(&mut |_| ControlFlow::Continue(()));
-    report.check().expect("all is well");
+    report.check().expect("the run has no violations");
     assert_eq!((report.flows, report.messages), (1, 10));
 }
 
 #[test]
 fn a_wrong_byte_is_found() {
-    // The first message is 8 us long and half there: what has arrived changes.
-    let mut simulation = under_way(&[], Time::from_us(6));
+    // The first message takes 8 us, and half of it has arrived: a change of the half that has arrived is detected.
+    let mut simulation = in_flight(&[], Time::from_us(6));
     let block = target(&simulation);
-    let memory = simulation.parts.host_mut(0).memory.as_mut().expect("bytes matter");
+    let memory = simulation.parts.host_mut(0).memory.as_mut().expect("payload is checked");
     memory.bytes_mut(block.local + 7, 1)[0] ^= 0x10;
-    let found = complaint(simulation);
+    let found = failure_of(simulation);
     assert!(found.contains("message 0 is wrong from byte 7"), "{found}");
 }
 
 #[test]
-fn a_byte_beside_the_memory_is_found() {
-    let mut simulation = under_way(&[], EARLY);
+fn a_write_outside_the_memory_is_found() {
+    let mut simulation = in_flight(&[], AFTER_FIRST_MESSAGE);
     let block = target(&simulation);
-    let memory = simulation.parts.host_mut(0).memory.as_mut().expect("bytes matter");
+    let memory = simulation.parts.host_mut(0).memory.as_mut().expect("payload is checked");
     memory.bytes_mut(block.local + block.len, 1)[0] ^= 1;
-    let found = complaint(simulation);
-    assert!(found.contains("bytes beside the memory"), "{found}");
+    let found = failure_of(simulation);
+    assert!(found.contains("bytes outside the memory"), "{found}");
 }
 
 #[test]
 fn a_second_completion_is_found() {
-    let mut simulation = under_way(&[], Time::from_us(40));
-    let live = simulation.live.iter().next().expect("the flow is under way");
-    let (sender, qpn) = (live.sender, live.src_qpn);
+    let mut simulation = in_flight(&[], Time::from_us(40));
+    let (_, active) = simulation.active.iter().next().expect("the flow is active");
+    let (sender, qpn) = (active.sender, active.src_qpn);
     let completion = Completion {
         wr_id: u64::from(sender) << 32,
         qpn,
@@ -98,13 +98,13 @@ fn a_second_completion_is_found() {
     let now = simulation.now;
     let crate::host::Host { sessions, engine, memory, violations, .. } = simulation.parts.host_mut(1);
     sessions.complete(now, &completion, engine, memory.as_mut(), violations);
-    let found = complaint(simulation);
-    assert!(found.contains("completion 0 of queue 0 came twice"), "{found}");
+    let found = failure_of(simulation);
+    assert!(found.contains("completion 0 of queue 0 was delivered twice"), "{found}");
 }
 
 #[test]
-fn a_packet_that_nobody_has_is_found() {
-    let mut simulation = under_way(&[], EARLY);
+fn a_leaked_packet_is_found() {
+    let mut simulation = in_flight(&[], AFTER_FIRST_MESSAGE);
     let flags = PacketFlags::default();
     let packet = Packet { dest_qpn: Qpn::new(5), psn: Psn::new(1), flags, payload_len: 0, headers: Headers::Cnp };
     simulation
@@ -113,73 +113,76 @@ fn a_packet_that_nobody_has_is_found() {
         .network
         .packets
         .insert(&packet, Ends { src: 0, source_port: 0xc000, format: Format::Irn });
-    let found = complaint(simulation);
-    assert!(found.contains("1 packets without an owner"), "{found}");
+    let found = failure_of(simulation);
+    assert!(found.contains("1 packets in no queue"), "{found}");
 }
 
 #[test]
 fn bytes_that_a_switch_miscounts_are_found() {
-    let mut simulation = under_way(&[], EARLY);
-    simulation.parts.part_mut(0).switches[0].miscount(1, 64);
-    let found = complaint(simulation);
-    assert!(found.contains("64 bytes in a switch that come from nowhere"), "{found}");
+    let mut simulation = in_flight(&[], AFTER_FIRST_MESSAGE);
+    simulation.parts.part_mut(0).switches[0].add_unaccounted_bytes(1, 64);
+    let found = failure_of(simulation);
+    assert!(found.contains("64 unaccounted bytes in a switch"), "{found}");
 }
 
 #[test]
-fn memory_that_nobody_gives_back_is_found() {
-    let mut simulation = under_way(&[], EARLY);
-    simulation.parts.host_mut(0).memory.as_mut().expect("bytes matter").allocate(100);
-    let found = complaint(simulation);
-    assert!(found.contains("228 bytes of memory"), "with its guards: {found}");
+fn memory_that_is_not_freed_is_found() {
+    let mut simulation = in_flight(&[], AFTER_FIRST_MESSAGE);
+    simulation.parts.host_mut(0).memory.as_mut().expect("payload is checked").allocate(100);
+    let found = failure_of(simulation);
+    assert!(found.contains("228 bytes of flow memory"), "with its guards: {found}");
 }
 
-/// A pause of `host` that never ends.
-fn silenced(host: u32, transport: &str) -> String {
-    let mut simulation = under_way(&[("transport", transport)], EARLY);
+/// Pauses `host` forever.
+fn failure_with_paused_host(host: u32, transport: &str) -> String {
+    let mut simulation = in_flight(&[("transport", transport)], AFTER_FIRST_MESSAGE);
     let now = simulation.now;
     simulation.parts.host_mut(host).port.pause(now);
-    complaint(simulation)
+    failure_of(simulation)
 }
 
 #[test]
-fn a_standstill_is_found_and_told_of() {
-    // No acknowledgement leaves; what is sent again and again is no progress.
-    let found = silenced(0, r#"{ name = "irn" }"#);
-    assert!(found.contains("no useful packet since"), "{found}");
-    for part in ["flow 0 from host 1 to 0", "1 of 10 messages done", "packets in flight", "the other host is paused"] {
+fn a_stall_and_a_deadlock_are_found_and_described() {
+    // All acknowledgements are lost: retransmissions are not progress.
+    let found = failure_with_paused_host(0, r#"{ name = "irn" }"#);
+    assert!(found.contains("no useful packet has arrived since"), "{found}");
+    for part in
+        ["flow 0 from host 1 to 0", "1 of 10 messages complete", "packets in flight", "its receiving host is paused"]
+    {
         assert!(found.contains(part), "{part}: {found}");
     }
-    // Nothing in flight, no timer: nothing is left to happen at all.
-    let found = silenced(1, r#"{ name = "roce-gbn", rto = 0 }"#);
-    assert!(found.contains("nothing will ever happen again") && found.contains("its host is paused"), "{found}");
+    // With no packet in flight and no timer set there are no more events.
+    let found = failure_with_paused_host(1, r#"{ name = "roce-gbn", rto = 0 }"#);
+    assert!(found.contains("deadlock, no event is left") && found.contains("its sending host is paused"), "{found}");
 }
 
 #[test]
-fn a_network_that_loses_everything_is_a_standstill() {
+fn a_network_that_loses_every_packet_stalls() {
     let everything = ("fault", r#"[{ kind = "drop", probability = "100%", packets = "data" }]"#);
-    let found = complaint(under_way(&[everything], EARLY));
+    let found = failure_of(in_flight(&[everything], AFTER_FIRST_MESSAGE));
     assert!(
-        found.contains("no useful packet since") && found.contains(" in flight (0 of them arrived in order), "),
+        found.contains("no useful packet has arrived since")
+            && found.contains(" in flight (0 of them have arrived in order), "),
         "{found}"
     );
 }
 
-/// A message every 80 ms or so leaves nothing to happen for longer than the checker's patience. That is no standstill;
-/// messages that nobody gets are one.
+/// With about one message every 80 ms, there are periods without events that are longer than the stall interval.
+/// These are no stall, but messages that are never received are.
 #[test]
-fn silence_between_messages_is_no_standstill() {
-    let seldom =
+fn long_gaps_between_messages_are_no_stall() {
+    let rare_messages =
         r#"{ kind = "open-loop", op = "write", message = "1KB", load = "0.0001%", duration = "2s", from = 1, to = 0 }"#;
-    let mut simulation = under_way(&[("workload", seldom)], EARLY);
+    let mut simulation = in_flight(&[("workload", rare_messages)], AFTER_FIRST_MESSAGE);
     let report = simulation.run(&mut |_| ControlFlow::Continue(()));
-    report.check().expect("all is well");
+    report.check().expect("the run has no violations");
     assert!((10..40).contains(&report.messages), "{}", report.messages);
     let lost = ("fault", r#"[{ kind = "drop", probability = "100%", packets = "data" }]"#);
-    let found = complaint(under_way(&[("workload", seldom), lost], EARLY));
-    assert!(found.contains("no useful packet since"), "{found}");
+    let found = failure_of(in_flight(&[("workload", rare_messages), lost], AFTER_FIRST_MESSAGE));
+    assert!(found.contains("no useful packet has arrived since"), "{found}");
 }
 
-/// A host that writes the same blocks of a drive again and again.
+/// A host that writes the same blocks of a drive repeatedly.
 const DRIVE: &[(&str, &str)] = &[
     ("mtu", "4096"),
     ("transport", r#"{ name = "falcon", ordering = "unordered" }"#),
@@ -192,25 +195,25 @@ const DRIVE: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn a_block_of_a_drive_that_has_its_data_of_an_earlier_command_is_found() {
-    let mut simulation = under_way(DRIVE, Time::from_us(1_000));
-    let block = simulation.drive.and_then(|drive| drive.buffers.block).expect("bytes matter");
+fn a_drive_block_with_stale_data_is_found() {
+    let mut simulation = in_flight(DRIVE, Time::from_us(1_000));
+    let block = simulation.drive.and_then(|drive| drive.buffers.block).expect("payload is checked");
     let memory = |simulation: &mut Simulation| -> Vec<u8> {
-        let memory = simulation.parts.host_mut(0).memory.as_ref().expect("bytes matter");
+        let memory = simulation.parts.host_mut(0).memory.as_ref().expect("payload is checked");
         memory.bytes(block.local, block.len).to_vec()
     };
     let before = memory(&mut simulation);
-    while simulation.next_event() != crate::agenda::NEVER {
+    while simulation.next_event() != crate::calendar::NEVER {
         let next = simulation.next_event();
         simulation.window(next);
     }
     let after = memory(&mut simulation);
     let mut pairs = before.chunks(512).zip(after.chunks(512));
     let stale = |(old, new): (&[u8], &[u8])| old != new && old.iter().any(|byte| *byte != 0);
-    let number = pairs.position(stale).expect("some block was written before and behind that time");
+    let number = pairs.position(stale).expect("a block was written before and after that time");
     let old = &before[number * 512..][..512];
-    let memory = simulation.parts.host_mut(0).memory.as_mut().expect("bytes matter");
+    let memory = simulation.parts.host_mut(0).memory.as_mut().expect("payload is checked");
     memory.bytes_mut(block.local + number as u64 * 512, 512).copy_from_slice(old);
-    let found = complaint(simulation);
-    assert!(found.contains(&format!("block {number} of the drive is not what was written")), "{found}");
+    let found = failure_of(simulation);
+    assert!(found.contains(&format!("block {number} of the drive differs from the written data")), "{found}");
 }

@@ -1,13 +1,13 @@
 //! Decides whether a switch has buffer space for a packet, and whether its sender must be paused.
 //!
-//! Two models (a figure may use only the one its paper used):
+//! Two models (an experiment that reproduces a figure may use only the model that the paper used):
 //!
-//! * *input-queued* (IRN section 4.1): every input port has a buffer of its own. PFC: above the threshold the neighbour
-//!   at that port is paused, at two full packets below it is resumed.
-//! * *shared-buffer*: one buffer for all ports; its use by any one queue is limited by a dynamic threshold `alpha *
-//!   free` (Choudhury and Hahne, IEEE/ACM ToN 1998). Without PFC the threshold applies to the queue of the output, and
-//!   packets beyond it are dropped. With PFC it applies to the bytes of the input: beyond the threshold the neighbour
-//!   is paused, and packets that still arrive are stored in a headroom that is reserved for each port.
+//! * *input-queued* (IRN section 4.1): every input port has a separate buffer. With PFC the neighbour at that port is
+//!   paused when the buffer exceeds the threshold, and resumed at two full packets below it.
+//! * *shared-buffer*: one buffer for all ports; its use by each queue is limited by a dynamic threshold
+//!   `alpha * free` (Choudhury and Hahne, IEEE/ACM ToN 1998). Without PFC the threshold applies to the queue of the
+//!   output, and packets beyond it are dropped. With PFC the threshold applies to the bytes of the input: beyond it
+//!   the neighbour is paused, and packets that still arrive are stored in a headroom that is reserved for each port.
 //!
 //! A packet occupies its buffer from the arrival of its last bit until its transmission starts; a packet that can be
 //! sent immediately occupies no buffer.
@@ -26,7 +26,7 @@ enum Model {
     Shared { capacity: u64, used: u64, alpha: Alpha },
 }
 
-/// A factor of the free buffer, as a fraction.
+/// Limit of a queue as a multiple of the free buffer, as a fraction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Alpha {
     /// Numerator.
@@ -36,7 +36,7 @@ pub struct Alpha {
 }
 
 impl Alpha {
-    fn of(self, free: u64) -> u64 {
+    fn limit(self, free: u64) -> u64 {
         free.saturating_mul(self.numerator) / self.denominator
     }
 }
@@ -45,10 +45,10 @@ impl Alpha {
 #[derive(Clone, Copy, Debug, Default)]
 struct Input {
     bytes: u64,
-    /// Number of these bytes in the headroom (shared-buffer model).
+    /// Number of the stored bytes of the port that are accounted to the headroom (shared-buffer model).
     in_headroom: u64,
     /// True while the neighbour is paused.
-    stopped: bool,
+    paused: bool,
 }
 
 /// Thresholds for pausing neighbours.
@@ -69,9 +69,9 @@ pub(super) enum Signal {
     /// No signal.
     None,
     /// Pause.
-    Stop,
+    Pause,
     /// Resume.
-    Go,
+    Resume,
 }
 
 impl Admission {
@@ -81,8 +81,8 @@ impl Admission {
 
     /// Creates the buffers of the shared-buffer model; `capacity` includes the headroom of all ports.
     pub(super) fn shared(ports: usize, capacity: u64, alpha: Alpha, pfc: Option<Pfc>) -> Self {
-        let set_aside = pfc.map_or(0, |pfc| pfc.headroom * ports as u64);
-        let model = Model::Shared { capacity: capacity.saturating_sub(set_aside), used: 0, alpha };
+        let reserved = pfc.map_or(0, |pfc| pfc.headroom * ports as u64);
+        let model = Model::Shared { capacity: capacity.saturating_sub(reserved), used: 0, alpha };
         Self { model, pfc, inputs: vec![Input::default(); ports] }
     }
 
@@ -100,14 +100,14 @@ impl Admission {
             Model::Shared { capacity, used, alpha } => {
                 let free = *capacity - *used;
                 let Some(pfc) = &self.pfc else {
-                    if len > free || output_bytes + len > alpha.of(free) {
+                    if len > free || output_bytes + len > alpha.limit(free) {
                         return false;
                     }
                     *used += len;
                     state.bytes += len;
                     return true;
                 };
-                if !state.stopped && len <= free {
+                if !state.paused && len <= free {
                     *used += len;
                 } else if state.in_headroom + len <= pfc.headroom {
                     state.in_headroom += len;
@@ -122,20 +122,20 @@ impl Admission {
 
     /// Returns whether the neighbour at `input` must be paused, after bytes from `input` were stored or dropped.
     #[inline]
-    pub(super) fn after_taking(&mut self, input: usize) -> Signal {
+    pub(super) fn pause_signal(&mut self, input: usize) -> Signal {
         let Some(pfc) = &self.pfc else { return Signal::None };
         let threshold = self.model.threshold(pfc);
         let state = &mut self.inputs[input];
-        if state.stopped || state.bytes <= threshold {
+        if state.paused || state.bytes <= threshold {
             return Signal::None;
         }
-        state.stopped = true;
-        Signal::Stop
+        state.paused = true;
+        Signal::Pause
     }
 
     /// Frees `len` bytes of `input`; returns whether its neighbour may resume.
     #[inline]
-    pub(super) fn give_back(&mut self, input: usize, len: u64) -> Signal {
+    pub(super) fn release(&mut self, input: usize, len: u64) -> Signal {
         let state = &mut self.inputs[input];
         state.bytes -= len;
         if let Model::Shared { used, .. } = &mut self.model {
@@ -144,15 +144,15 @@ impl Admission {
             *used -= len - from_headroom;
         }
         let Some(pfc) = &self.pfc else { return Signal::None };
-        if !state.stopped {
+        if !state.paused {
             return Signal::None;
         }
         let threshold = self.model.threshold(pfc);
         if state.in_headroom > 0 || state.bytes > threshold.saturating_sub(pfc.hysteresis) {
             return Signal::None;
         }
-        state.stopped = false;
-        Signal::Go
+        state.paused = false;
+        Signal::Resume
     }
 
     /// Returns the number of bytes stored for `input`.
@@ -161,8 +161,8 @@ impl Admission {
     }
 
     /// Returns whether the neighbour at `input` is paused.
-    pub(super) fn is_stopped(&self, input: usize) -> bool {
-        self.inputs[input].stopped
+    pub(super) fn is_paused(&self, input: usize) -> bool {
+        self.inputs[input].paused
     }
 }
 
@@ -171,7 +171,7 @@ impl Model {
     fn threshold(&self, pfc: &Pfc) -> u64 {
         match self {
             Self::PerInput { .. } => pfc.threshold,
-            Self::Shared { capacity, used, alpha } => alpha.of(*capacity - *used),
+            Self::Shared { capacity, used, alpha } => alpha.limit(*capacity - *used),
         }
     }
 }
@@ -188,23 +188,23 @@ mod tests {
         assert!(buffers.take(0, 600, 0));
         assert!(!buffers.take(0, 401, 0));
         assert!(buffers.take(0, 400, 0) && buffers.take(1, 1_000, 5_000));
-        assert_eq!(buffers.after_taking(0), Signal::None, "no PFC, no pause");
-        assert_eq!(buffers.give_back(0, 600), Signal::None);
+        assert_eq!(buffers.pause_signal(0), Signal::None, "a pause without PFC");
+        assert_eq!(buffers.release(0, 600), Signal::None);
         assert!(buffers.take(0, 600, 0));
     }
 
     #[test]
-    fn stop_above_the_threshold_go_below_the_hysteresis() {
+    fn pause_above_the_threshold_and_resume_below_the_hysteresis() {
         let pfc = Pfc { threshold: 500, hysteresis: 200, headroom: 0 };
         let mut buffers = Admission::per_input(1, 1_000, Some(pfc));
-        let mut take = |len| (buffers.take(0, len, 0), buffers.after_taking(0));
+        let mut take = |len| (buffers.take(0, len, 0), buffers.pause_signal(0));
         assert_eq!(take(500), (true, Signal::None));
-        assert_eq!(take(1), (true, Signal::Stop));
-        assert_eq!(take(400), (true, Signal::None), "told once");
+        assert_eq!(take(1), (true, Signal::Pause));
+        assert_eq!(take(400), (true, Signal::None), "the pause was signalled twice");
         assert_eq!(take(100), (false, Signal::None));
-        assert_eq!(buffers.give_back(0, 600), Signal::None, "301 left");
-        assert_eq!(buffers.give_back(0, 1), Signal::Go);
-        assert_eq!(buffers.give_back(0, 300), Signal::None);
+        assert_eq!(buffers.release(0, 600), Signal::None, "301 of at most 300 bytes left");
+        assert_eq!(buffers.release(0, 1), Signal::Resume);
+        assert_eq!(buffers.release(0, 300), Signal::None);
     }
 
     #[test]
@@ -212,11 +212,11 @@ mod tests {
         let mut buffers = Admission::shared(2, 1_000, HALF, None);
         assert!(buffers.take(0, 100, 0), "500 allowed");
         assert!(buffers.take(0, 300, 100), "450 allowed");
-        assert!(!buffers.take(0, 1, 400), "300 allowed, 400 there");
-        assert!(buffers.take(1, 300, 0), "another queue may have as much");
+        assert!(!buffers.take(0, 1, 400), "300 allowed, 400 stored");
+        assert!(buffers.take(1, 300, 0), "300 allowed for another queue");
         assert!(!buffers.take(1, 1, 300), "150 allowed");
-        buffers.give_back(0, 300);
-        buffers.give_back(1, 200);
+        buffers.release(0, 300);
+        buffers.release(1, 200);
         assert!(buffers.take(0, 200, 100), "400 allowed again");
     }
 
@@ -225,13 +225,13 @@ mod tests {
         let pfc = Pfc { threshold: 0, hysteresis: 100, headroom: 250 };
         let mut buffers = Admission::shared(2, 1_500, HALF, Some(pfc));
         assert!(buffers.take(0, 300, 0));
-        assert_eq!(buffers.after_taking(0), Signal::None, "350 of 700 free");
+        assert_eq!(buffers.pause_signal(0), Signal::None, "350 of 700 free");
         assert!(buffers.take(0, 100, 0));
-        assert_eq!(buffers.after_taking(0), Signal::Stop, "400 held, 300 allowed");
-        assert!(buffers.take(0, 250, 0), "into the headroom");
-        assert!(!buffers.take(0, 1, 0), "which is full");
-        assert_eq!((buffers.give_back(0, 250), buffers.held(0)), (Signal::None, 400));
-        assert_eq!(buffers.give_back(0, 100), Signal::None, "300 held, 350 - 100 allowed");
-        assert_eq!(buffers.give_back(0, 50), Signal::Go, "250 held, 375 - 100 allowed");
+        assert_eq!(buffers.pause_signal(0), Signal::Pause, "400 held, 300 allowed");
+        assert!(buffers.take(0, 250, 0), "the headroom has 250 bytes");
+        assert!(!buffers.take(0, 1, 0), "the headroom is full");
+        assert_eq!((buffers.release(0, 250), buffers.held(0)), (Signal::None, 400));
+        assert_eq!(buffers.release(0, 100), Signal::None, "300 held, 350 - 100 allowed");
+        assert_eq!(buffers.release(0, 50), Signal::Resume, "250 held, 375 - 100 allowed");
     }
 }

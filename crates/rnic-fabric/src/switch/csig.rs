@@ -2,11 +2,12 @@
 //!
 //! Source: draft-ravi-ippm-csig-01, its signal max(PD); format and quantisation are [`Csig`](rnic_base::Csig)'s.
 //!
-//! Choices: the delay of a hop is the wait in its queue, without the time on the wire, and is predicted from the queue
-//! when the packet enters it: the frames that the output still has to send, each with its preamble and the gap behind
-//! it, at the present rate of its link. Later pauses are not predicted. So the tag of a packet that does not wait need
-//! not be read: its value could not be replaced. Switches are numbered as in the topology. Acknowledgements carry a
-//! tag, since all frames of a host do, but no switch writes into it: their delay is not that of the data's path.
+//! Choices: the delay of a hop is the wait in its queue, without the time on the wire, and is predicted from the
+//! queue when the packet enters it: the frames that the output still has to send, each with its preamble and the gap
+//! after it, at the present rate of its link. Later pauses are not predicted. So the tag of a packet that does not
+//! wait need not be read, because a delay of zero never replaces its value. Switches are numbered as in the topology.
+//! Acknowledgements carry a tag, since all frames of a host do, but no switch writes into it: their delay is not that
+//! of the data's path.
 
 use rnic_base::Time;
 
@@ -30,8 +31,8 @@ impl Stamp {
         Self { locator }
     }
 
-    /// Updates the tag of the packet of `entry`, which starts to wait for `port` now, behind the packets that wait for
-    /// `output` already.
+    /// Updates the tag of the packet of `entry`, which starts to wait for `port` now, after the packets that already
+    /// wait for `output`.
     pub(super) fn write(self, now: Time, entry: &Entry, output: &Output, port: &Port, network: &mut Network) {
         if entry.has(Flags::FALCON) && !entry.has(Flags::ACK) {
             let delay = port.delay_behind(now, output.packets, output.bytes);

@@ -1,16 +1,17 @@
 //! Marking by queue depth (RED with instantaneous depth).
 //!
-//! Source: DCQCN (SIGCOMM'15) section 3.1: below `kmin` never, above `kmax` always, in between with a probability that
-//! rises from zero to `pmax`. The depth is that of the output's queue including the packet: the paper marks at the
-//! egress queue. Acknowledgements are not marked: they are not ECN-capable here.
+//! Source: DCQCN (SIGCOMM'15) section 3.1: a packet is never marked below `kmin`, always above `kmax`, and in between
+//! with a probability that rises from zero to `pmax`. The depth is that of the output's queue including the packet:
+//! the paper marks at the egress queue. Acknowledgements are not marked: they are not ECN-capable here.
 //!
-//! A switch whose packets wait at their inputs (IRN section 4.1) has no such queue. The sum of the packets that wait
-//! for an output replaces it; an input that knows only its own buffer could use its virtual queue for that output, or
-//! its buffer. No source describes what IRN's simulator does, so all three are implemented ([`MarkDepth`]).
+//! A switch whose packets wait at their inputs (IRN section 4.1) has no such queue. The depth can be the sum over all
+//! packets that wait for the output; or, where an input only has information about its own buffer, its virtual queue
+//! for that output, or the complete buffer. No source describes what IRN's simulator does, so all three are
+//! implemented ([`MarkDepth`]).
 
 use rnic_base::RandomStream;
 
-/// The marking rule of a switch, with a random stream of its own.
+/// The marking rule of a switch, with a separate random stream.
 #[derive(Debug)]
 pub(super) struct Marker {
     kmin: u64,
@@ -25,13 +26,13 @@ pub(super) struct Marker {
     pub(super) marked: u64,
 }
 
-/// The depth that decides about marks.
+/// The depth that is compared with the thresholds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum MarkDepth {
     /// All bytes that wait for the output.
     #[default]
     Output,
-    /// Of those, the bytes that arrived at the same port.
+    /// Of these bytes, those that arrived at the same port as the packet.
     VirtualQueue,
     /// All bytes in the buffer of the port at which the packet arrived.
     Input,
@@ -63,7 +64,7 @@ impl Marker {
     /// Records that `len` bytes from `input` start to wait for `output`; returns the measured depth including them.
     /// `waiting` bytes wait for the output already; `held` bytes are in the input's buffer, including the new ones.
     #[inline]
-    pub(super) fn enters(&mut self, output: usize, input: usize, len: u64, waiting: u64, held: u64) -> u64 {
+    pub(super) fn on_enqueue(&mut self, output: usize, input: usize, len: u64, waiting: u64, held: u64) -> u64 {
         match self.depth {
             MarkDepth::Output => waiting + len,
             MarkDepth::Input => held,
@@ -77,7 +78,7 @@ impl Marker {
 
     /// Records that `len` bytes from `input` no longer wait for `output`.
     #[inline]
-    pub(super) fn leaves(&mut self, output: usize, input: usize, len: u64) {
+    pub(super) fn on_dequeue(&mut self, output: usize, input: usize, len: u64) {
         if self.depth == MarkDepth::VirtualQueue {
             self.virtual_queues[output * self.ports + input] -= len;
         }
@@ -109,18 +110,18 @@ mod tests {
         Marker::new(&plan, 3, RandomStreams::new(1).stream("ecn"))
     }
 
-    /// 700 bytes more from port 1 for output 2, which has 600 waiting; the input's buffer holds 1000 with them.
+    /// A packet of 700 bytes from port 1 for output 2, where 600 bytes wait; with it the input's buffer holds 1000.
     #[test]
-    fn the_depth_is_that_of_the_output_of_the_virtual_queue_or_of_the_input() {
-        let depth = |depth| marker(depth).enters(2, 1, 700, 600, 1_000);
+    fn the_measured_depth_is_that_of_output_virtual_queue_or_input() {
+        let depth = |depth| marker(depth).on_enqueue(2, 1, 700, 600, 1_000);
         assert_eq!((depth(MarkDepth::Output), depth(MarkDepth::Input)), (1_300, 1_000));
         let mut marker = marker(MarkDepth::VirtualQueue);
-        assert_eq!(marker.enters(2, 1, 700, 600, 1_000), 700);
-        assert_eq!(marker.enters(2, 0, 300, 1_300, 300), 300, "another input");
-        assert_eq!(marker.enters(0, 1, 400, 0, 1_400), 400, "another output");
-        assert_eq!(marker.enters(2, 1, 50, 1_600, 1_450), 750);
-        marker.leaves(2, 1, 700);
-        assert_eq!(marker.enters(2, 1, 50, 950, 800), 100);
+        assert_eq!(marker.on_enqueue(2, 1, 700, 600, 1_000), 700);
+        assert_eq!(marker.on_enqueue(2, 0, 300, 1_300, 300), 300, "another input");
+        assert_eq!(marker.on_enqueue(0, 1, 400, 0, 1_400), 400, "another output");
+        assert_eq!(marker.on_enqueue(2, 1, 50, 1_600, 1_450), 750);
+        marker.on_dequeue(2, 1, 700);
+        assert_eq!(marker.on_enqueue(2, 1, 50, 950, 800), 100);
     }
 
     #[test]
@@ -128,8 +129,8 @@ mod tests {
         let mut marker = marker(MarkDepth::Output);
         let mut rate = |depth: u64| (0..20_000).filter(|_| marker.marks(depth)).count();
         assert_eq!((rate(10_000), rate(110_001)), (0, 20_000));
-        assert!((1_850..2_150).contains(&rate(60_000)), "a tenth half way");
-        assert!((3_800..4_200).contains(&rate(110_000)), "a fifth at the end");
+        assert!((1_850..2_150).contains(&rate(60_000)), "not a tenth half way to kmax");
+        assert!((3_800..4_200).contains(&rate(110_000)), "not a fifth at kmax");
         assert!(rate(11_000) < 100);
     }
 }

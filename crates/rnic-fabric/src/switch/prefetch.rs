@@ -1,5 +1,5 @@
 //! Prefetches the data that a switch will need while other nodes have their scheduling turns: as for hosts (see
-//! [`crate::host`]), with fewer steps.
+//! [`crate::host`]), but in fewer steps.
 
 use rnic_base::{prefetch_at, prefetch_whole};
 
@@ -11,7 +11,7 @@ pub(crate) const STEPS: u32 = 3;
 
 /// Number of arriving packets per port that are prefetched: the packets that a 100 Gbit/s link carries in a
 /// microsecond, and one more.
-const ARRIVING: u32 = 4;
+const ARRIVING_PACKETS_MAX: u32 = 4;
 
 impl Switch {
     /// Prefetches data that the switch needs, when `turns` other nodes are scheduled before it.
@@ -21,7 +21,7 @@ impl Switch {
         match turns {
             3 => {
                 prefetch_whole(self);
-                network.links.touch_rings(rings);
+                network.links.prefetch_rings(rings);
             }
             2 => {
                 (0..self.ports.len()).for_each(|port| prefetch_at(&self.ports, port));
@@ -29,8 +29,8 @@ impl Switch {
                 self.queues.prefetch();
             }
             1 => {
-                rings.for_each(|ring| network.links.touch_first(ring, ARRIVING));
-                self.queues.touch_upcoming();
+                rings.for_each(|ring| network.links.prefetch_first(ring, ARRIVING_PACKETS_MAX));
+                self.queues.prefetch_upcoming();
             }
             _ => {}
         }

@@ -3,7 +3,7 @@
 //!
 //! Source: IRN (SIGCOMM'18) section 4.1: "all switches in our simulation are input-queued with virtual output ports,
 //! that are scheduled using round-robin". As there, an input may feed several outputs at the same time: its buffer is
-//! limited, but not the bandwidth of its memory. With one source per output this is a plain output queue.
+//! limited, but not the bandwidth of its memory. With one source per output, the structure is a plain output queue.
 
 use rnic_base::{Time, prefetch_at, prefetch_whole_at};
 
@@ -12,7 +12,7 @@ use crate::entry::{Entry, Flags};
 /// All queues of a switch.
 #[derive(Debug)]
 pub(super) struct Queues {
-    /// Pieces of queues, and free pieces.
+    /// Chunks of queues, and free chunks.
     pool: Vec<QueueChunk>,
     free: u32,
     /// `lists[output * sources + source]`.
@@ -20,41 +20,43 @@ pub(super) struct Queues {
     /// One bit for every source of an output, set when the source has packets: `words` machine words per output.
     waiting: Vec<u64>,
     outputs: Vec<Output>,
-    /// By output: the next packet.
+    /// For each output, the packet that it sends next.
     upcoming: Vec<NextPacket>,
     sources: usize,
     words: usize,
 }
 
-/// Several consecutive entries, in two cache lines. Entries that wait for a long time leave the cache before they are
-/// sent; so they are prefetched in pieces.
+/// Several consecutive entries, in two cache lines. Entries that wait for a long time are evicted from the cache
+/// before they are sent, so they are prefetched chunk by chunk.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(128))]
 struct QueueChunk {
-    entries: [Entry; PIECE],
+    entries: [Entry; CHUNK_ENTRIES],
     next: u32,
 }
 
-/// Source and piece of the packet that an output sends next, when packets wait.
+/// Source and chunk of the packet that an output sends next, when packets wait.
 #[derive(Clone, Copy, Debug)]
 struct NextPacket {
     source: u32,
-    piece: u32,
+    chunk: u32,
 }
 
-const PIECE: usize = 5;
+const CHUNK_ENTRIES: usize = 5;
 
 const _: () = assert!(size_of::<QueueChunk>() == 128);
 
 /// A queue of entries in order of arrival.
 #[derive(Clone, Copy, Debug)]
 struct List {
-    /// The first piece, or [`NOTHING`]; and the last piece.
+    /// Index of the first chunk, or [`NO_CHUNK`] when the queue is empty.
     head: u32,
+    /// Index of the last chunk; undefined when the queue is empty.
     tail: u32,
-    /// Position of the first entry in the first piece, and of the first free entry in the last piece.
-    head_place: u16,
-    tail_place: u16,
+    /// Position of the first entry in the first chunk.
+    head_position: u16,
+    /// Position of the first free entry in the last chunk.
+    tail_position: u16,
 }
 
 /// Totals over the queues of an output.
@@ -64,26 +66,26 @@ pub(super) struct Output {
     pub(super) packets: u32,
     last_served: u32,
     /// Largest number of bytes that waited.
-    pub(super) most_bytes: u64,
-    changed: Time,
+    pub(super) bytes_max: u64,
+    last_change: Time,
     /// Integral of the depth over time, in bytes times picoseconds.
     pub(super) byte_time: u128,
 }
 
-const NOTHING: u32 = u32::MAX;
+const NO_CHUNK: u32 = u32::MAX;
 
 impl Queues {
-    /// Creates the queues of a switch with `ports` ports; virtual output queues when `per_input`.
+    /// Creates the queues of a switch with `ports` ports; virtual output queues when `per_input` is set.
     pub(super) fn new(ports: usize, per_input: bool) -> Self {
         let sources = if per_input { ports } else { 1 };
         let words = sources.div_ceil(64);
         Self {
             pool: Vec::new(),
-            free: NOTHING,
-            lists: vec![List { head: NOTHING, tail: NOTHING, head_place: 0, tail_place: 0 }; ports * sources],
+            free: NO_CHUNK,
+            lists: vec![List { head: NO_CHUNK, tail: NO_CHUNK, head_position: 0, tail_position: 0 }; ports * sources],
             waiting: vec![0; ports * words],
             outputs: vec![Output::default(); ports],
-            upcoming: vec![NextPacket { source: 0, piece: NOTHING }; ports],
+            upcoming: vec![NextPacket { source: 0, chunk: NO_CHUNK }; ports],
             sources,
             words,
         }
@@ -112,23 +114,23 @@ impl Queues {
         state.integrate(now);
         state.bytes += u64::from(entry.frame_len);
         state.packets += 1;
-        state.most_bytes = state.most_bytes.max(state.bytes);
+        state.bytes_max = state.bytes_max.max(state.bytes);
         let list = output * self.sources + source;
-        let List { head, tail, tail_place, .. } = self.lists[list];
-        let (piece, place) = if head != NOTHING && usize::from(tail_place) < PIECE {
-            (tail, usize::from(tail_place))
+        let List { head, tail, tail_position, .. } = self.lists[list];
+        let (chunk, position) = if head != NO_CHUNK && usize::from(tail_position) < CHUNK_ENTRIES {
+            (tail, usize::from(tail_position))
         } else {
             self.waiting[output * self.words + source / 64] |= 1 << (source % 64);
-            let piece = self.append_piece(list);
-            if head == NOTHING {
-                self.update_next_source(output, source, piece);
+            let chunk = self.append_chunk(list);
+            if head == NO_CHUNK {
+                self.update_next_source(output, source, chunk);
             }
-            (piece, 0)
+            (chunk, 0)
         };
-        let slot = &mut self.pool[piece as usize].entries[place];
+        let slot = &mut self.pool[chunk as usize].entries[position];
         *slot = entry;
         slot.input = input as u16;
-        self.lists[list].tail_place += 1;
+        self.lists[list].tail_position += 1;
     }
 
     /// Removes the entry that `output` sends next: the oldest one of the next source in round-robin order.
@@ -137,16 +139,16 @@ impl Queues {
     /// When no packet waits.
     #[inline]
     pub(super) fn pop(&mut self, now: Time, output: usize) -> Entry {
-        assert!(!self.is_empty(output), "nothing waits for output {output}");
+        assert!(!self.is_empty(output), "no packet waits for output {output}");
         let source = self.upcoming[output].source as usize;
         let list = &mut self.lists[output * self.sources + source];
-        let entry = self.pool[list.head as usize].entries[usize::from(list.head_place)];
-        list.head_place += 1;
-        let is_last = list.head == list.tail && list.head_place == list.tail_place;
-        if is_last || usize::from(list.head_place) == PIECE {
+        let entry = self.pool[list.head as usize].entries[usize::from(list.head_position)];
+        list.head_position += 1;
+        let is_last = list.head == list.tail && list.head_position == list.tail_position;
+        if is_last || usize::from(list.head_position) == CHUNK_ENTRIES {
             let used = list.head;
-            list.head_place = 0;
-            list.head = if is_last { NOTHING } else { self.pool[used as usize].next };
+            list.head_position = 0;
+            list.head = if is_last { NO_CHUNK } else { self.pool[used as usize].next };
             self.pool[used as usize].next = self.free;
             self.free = used;
             if is_last {
@@ -162,10 +164,10 @@ impl Queues {
         entry
     }
 
-    /// Records that `source` of `output` has packets again, starting with `piece`: it may be the next one in
+    /// Records that `source` of `output` has packets again, starting with `chunk`: it may be the next one in
     /// round-robin order.
     #[inline]
-    fn update_next_source(&mut self, output: usize, source: usize, piece: u32) {
+    fn update_next_source(&mut self, output: usize, source: usize, chunk: u32) {
         let Output { packets, last_served, .. } = self.outputs[output];
         let after_last = |source: usize| {
             let turn = source + self.sources - 1 - last_served as usize;
@@ -173,7 +175,7 @@ impl Queues {
         };
         let upcoming = &mut self.upcoming[output];
         if packets == 1 || after_last(source) < after_last(upcoming.source as usize) {
-            *upcoming = NextPacket { source: source as u32, piece };
+            *upcoming = NextPacket { source: source as u32, chunk };
         }
     }
 
@@ -185,9 +187,9 @@ impl Queues {
             return;
         }
         let source = self.next_source(output);
-        let piece = self.lists[output * self.sources + source].head;
-        prefetch_whole_at(&self.pool, piece as usize);
-        self.upcoming[output] = NextPacket { source: source as u32, piece };
+        let chunk = self.lists[output * self.sources + source].head;
+        prefetch_whole_at(&self.pool, chunk as usize);
+        self.upcoming[output] = NextPacket { source: source as u32, chunk };
     }
 
     /// Prefetches the state that determines which packet each output sends next.
@@ -200,8 +202,8 @@ impl Queues {
 
     /// Prefetches the packets that outputs send next, after [`Queues::prefetch`].
     #[inline]
-    pub(super) fn touch_upcoming(&self) {
-        self.upcoming.iter().for_each(|upcoming| prefetch_whole_at(&self.pool, upcoming.piece as usize));
+    pub(super) fn prefetch_upcoming(&self) {
+        self.upcoming.iter().for_each(|upcoming| prefetch_whole_at(&self.pool, upcoming.chunk as usize));
     }
 
     /// Returns the first source with packets after the one served last, in round-robin order.
@@ -213,30 +215,30 @@ impl Queues {
             let later = if start < 64 { *word >> start << start } else { 0 };
             return if later != 0 { later } else { *word }.trailing_zeros() as usize;
         }
-        let in_turn = (start..self.sources).chain(0..start);
-        let has_some = |source: &usize| waiting[source / 64] >> (source % 64) & 1 == 1;
-        in_turn.into_iter().find(has_some).expect("something waits")
+        let round_robin = (start..self.sources).chain(0..start);
+        let has_packets = |source: &usize| waiting[source / 64] >> (source % 64) & 1 == 1;
+        round_robin.into_iter().find(has_packets).expect("a packet waits")
     }
 
-    /// Appends a new piece to `list`.
+    /// Appends a new chunk to `list`.
     #[inline]
-    fn append_piece(&mut self, list: usize) -> u32 {
-        let piece = self.allocate();
+    fn append_chunk(&mut self, list: usize) -> u32 {
+        let chunk = self.allocate();
         let list = &mut self.lists[list];
-        if list.head == NOTHING {
-            (list.head, list.head_place) = (piece, 0);
+        if list.head == NO_CHUNK {
+            (list.head, list.head_position) = (chunk, 0);
         } else {
-            self.pool[list.tail as usize].next = piece;
+            self.pool[list.tail as usize].next = chunk;
         }
-        (list.tail, list.tail_place) = (piece, 0);
-        piece
+        (list.tail, list.tail_position) = (chunk, 0);
+        chunk
     }
 
     #[inline]
     fn allocate(&mut self) -> u32 {
         let index = self.free;
-        if index == NOTHING {
-            self.pool.push(QueueChunk { entries: [Entry::pause_frame(Flags::NONE); PIECE], next: NOTHING });
+        if index == NO_CHUNK {
+            self.pool.push(QueueChunk { entries: [Entry::pause_frame(Flags::NONE); CHUNK_ENTRIES], next: NO_CHUNK });
             return self.pool.len() as u32 - 1;
         }
         self.free = self.pool[index as usize].next;
@@ -247,14 +249,14 @@ impl Queues {
 impl Output {
     /// Returns the integral of the depth until `now`, which must not be before the last change.
     pub(super) fn byte_time_at(&self, now: Time) -> u128 {
-        self.byte_time + u128::from(self.bytes) * u128::from(now.since(self.changed).as_ps())
+        self.byte_time + u128::from(self.bytes) * u128::from(now.since(self.last_change).as_ps())
     }
 
     /// Extends the integral to `now`, with the present depth.
     #[inline]
     fn integrate(&mut self, now: Time) {
         self.byte_time = self.byte_time_at(now);
-        self.changed = now;
+        self.last_change = now;
     }
 }
 
@@ -268,16 +270,16 @@ mod tests {
         Entry::new(id, 0, 0, 0, 100, Flags::NONE)
     }
 
-    /// However they come, the source that is served is the first after the one served last that has something.
+    /// For random arrivals, each output serves the next source in round-robin order that has packets.
     #[test]
-    fn the_next_source_in_turn_is_served_whenever_it_came() {
+    fn the_next_source_in_round_robin_order_is_served() {
         let mut random = rnic_base::RandomStreams::new(3).stream("queues");
         for ports in [1usize, 4, 8, 64, 100] {
             let mut queues = Queues::new(ports, true);
             let mut model = vec![VecDeque::new(); ports];
             let (mut last, mut waiting) = (0, 0);
             for id in 0..20_000 {
-                // Now and then everything leaves.
+                // The queues mostly fill during the first 300 of every 500 steps, and drain during the others.
                 let fills = id % 500 < 300;
                 if waiting == 0 || random.below(8) < if fills { 5 } else { 2 } {
                     let source = random.below(ports as u64) as usize;
@@ -285,9 +287,12 @@ mod tests {
                     model[source].push_back(id);
                     waiting += 1;
                 } else {
-                    let mut turns = (1..=ports).map(|turn| (last + turn) % ports);
-                    last = turns.find(|source| !model[*source].is_empty()).expect("something waits");
-                    assert_eq!(queues.pop(Time::ZERO, 0).identity, model[last].pop_front().expect("it has something"));
+                    let mut round_robin = (1..=ports).map(|turn| (last + turn) % ports);
+                    last = round_robin.find(|source| !model[*source].is_empty()).expect("a packet waits");
+                    assert_eq!(
+                        queues.pop(Time::ZERO, 0).identity,
+                        model[last].pop_front().expect("the source has a packet")
+                    );
                     waiting -= 1;
                 }
             }
@@ -303,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn virtual_queues_take_turns_and_keep_their_order() {
+    fn virtual_queues_are_served_round_robin_each_in_order() {
         for ports in [4usize, 200] {
             let mut queues = Queues::new(ports, true);
             let last = ports - 1;
@@ -334,9 +339,9 @@ mod tests {
         queues.pop(Time::from_ps(50), 0);
         queues.pop(Time::from_ps(60), 0);
         let output = queues.output(0);
-        assert_eq!((output.byte_time, output.most_bytes), (100 * 10 + 200 * 30 + 100 * 10, 200));
+        assert_eq!((output.byte_time, output.bytes_max), (100 * 10 + 200 * 30 + 100 * 10, 200));
         let pool = queues.pool.len();
         queues.push(Time::from_ps(70), 1, 1, entry(3));
-        assert_eq!(queues.pool.len(), pool, "places are used again");
+        assert_eq!(queues.pool.len(), pool, "a freed chunk was not reused");
     }
 }

@@ -1,14 +1,14 @@
 //! Number of switches between two hosts: a receiver derives it from the hop limit of an IPv6 header.
 //!
-//! Hosts are numbered so that those below a switch are consecutive, and all paths between two hosts have equal length.
-//! So the hosts at some distance from one host are a block around it without the smaller block of nearer ones: three
-//! blocks in a fat-tree. No hop counter has to be updated in the network.
+//! Hosts are numbered so that those below a switch are consecutive, and all paths between two hosts have equal
+//! length. So the hosts at a given distance from one host are a block of numbers around it, except the smaller block
+//! of nearer hosts: a fat-tree has three such blocks. Therefore no hop counter has to be updated in the network.
 
 use super::{Paths, Topology};
 
 /// The blocks of hosts around one host, nearest first.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Distances {
+pub(crate) struct HopDistances {
     blocks: Vec<Block>,
 }
 
@@ -20,7 +20,7 @@ struct Block {
     switches: u8,
 }
 
-impl Distances {
+impl HopDistances {
     /// Creates the blocks around `host`, for a network with these [`sizes`].
     pub(crate) fn new(host: u32, sizes: &[(u32, u8)]) -> Self {
         let block =
@@ -41,10 +41,10 @@ pub(crate) fn sizes(topology: &Topology) -> Vec<(u32, u8)> {
     let (paths, mut classes) = (Paths::new(topology), Vec::new());
     let mut sizes: Vec<(u32, u8)> = Vec::new();
     for other in 1..topology.hosts {
-        paths.walk(0, other, &mut classes);
+        paths.link_classes(0, other, &mut classes);
         let switches = classes.len() as u8 - 1;
         match sizes.last_mut() {
-            Some((hosts, same)) if *same == switches => *hosts = other + 1,
+            Some((hosts, hop_count)) if *hop_count == switches => *hosts = other + 1,
             _ => sizes.push((other + 1, switches)),
         }
     }
@@ -71,9 +71,9 @@ mod tests {
         for topology in topologies {
             let (paths, sizes) = (Paths::new(&topology), sizes(&topology));
             for host in 0..topology.hosts {
-                let distances = Distances::new(host, &sizes);
+                let distances = HopDistances::new(host, &sizes);
                 for other in (0..topology.hosts).filter(|other| *other != host) {
-                    paths.walk(host, other, &mut classes);
+                    paths.link_classes(host, other, &mut classes);
                     let switches = distances.switches(other);
                     assert_eq!(usize::from(switches), classes.len() - 1, "{host} to {other} of {}", topology.hosts);
                 }

@@ -1,9 +1,9 @@
 //! The fat-tree of k-port switches: k pods of k/2 edge and k/2 aggregation switches, (k/2)^2 core switches, k^3/4
 //! hosts, full bisection.
 //!
-//! Source: Al-Fares, Loukissas, Vahdat, "A scalable, commodity data center network architecture" (SIGCOMM'08), section
-//! 3, as used by IRN (SIGCOMM'18) section 4.1 with k = 6. Aggregation switch `a` of each pod connects to core switches
-//! `a * k/2 ..`. Down ports come first everywhere; port `p` of a core switch leads to pod `p`.
+//! Source: Al-Fares, Loukissas, Vahdat, "A scalable, commodity data center network architecture" (SIGCOMM'08),
+//! section 3, as used by IRN (SIGCOMM'18) section 4.1 with k = 6. Aggregation switch `a` of each pod connects to core
+//! switches `a * k/2 ..`. Every switch numbers its down ports first; port `p` of a core switch leads to pod `p`.
 
 use super::{LinkClass, LinkPoint, LinkSpec, SwitchSpec, Topology};
 use crate::route::RouteSpec;
@@ -72,7 +72,7 @@ mod tests {
             let mut classes = Vec::new();
             for src in 0..tree.hosts {
                 for dst in (0..tree.hosts).filter(|dst| *dst != src) {
-                    paths.walk(src, dst, &mut classes);
+                    paths.link_classes(src, dst, &mut classes);
                     let (edge, pod) = (k / 2, k * k / 4);
                     let expected = if src / edge == dst / edge {
                         2

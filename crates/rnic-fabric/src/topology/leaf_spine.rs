@@ -1,8 +1,8 @@
 //! Leaf and spine: two layers of switches, every leaf connected to every spine.
 //!
-//! Source: the folded Clos of two stages, as FaSR (2025) section V-D3 simulates it: 4 spines, 32 leaves of ten servers.
-//! Links between switches usually have another rate than those of hosts: `links.fabric` in the plan. Down ports come
-//! first everywhere; port `p` of a spine leads to leaf `p`.
+//! Source: the folded Clos of two stages, as FaSR (2025) section V-D3 simulates it: 4 spines, 32 leaves of ten
+//! servers. Links between switches usually have another rate than those of hosts: `links.fabric` in the plan. Every
+//! switch numbers its down ports first; port `p` of a spine leads to leaf `p`.
 
 use super::{LinkClass, LinkPoint, LinkSpec, SwitchSpec, Topology};
 use crate::route::RouteSpec;
@@ -65,7 +65,7 @@ mod tests {
             let mut classes = Vec::new();
             for src in 0..network.hosts {
                 for dst in (0..network.hosts).filter(|dst| *dst != src) {
-                    paths.walk(src, dst, &mut classes);
+                    paths.link_classes(src, dst, &mut classes);
                     let same_leaf = src / hosts_per_leaf == dst / hosts_per_leaf;
                     let fabric = classes.iter().filter(|class| **class == LinkClass::Fabric).count();
                     assert_eq!((classes.len(), fabric), if same_leaf { (2, 0) } else { (4, 2) }, "{src} to {dst}");

@@ -30,13 +30,13 @@ mod tests {
     #[test]
     fn every_pair_is_one_or_two_links_apart() {
         let mut classes = Vec::new();
-        Paths::new(&point_to_point()).walk(1, 0, &mut classes);
+        Paths::new(&point_to_point()).link_classes(1, 0, &mut classes);
         assert_eq!(classes, [LinkClass::Host]);
         let star = star(5);
         let paths = Paths::new(&star);
         for src in 0..5 {
             for dst in (0..5).filter(|dst| *dst != src) {
-                paths.walk(src, dst, &mut classes);
+                paths.link_classes(src, dst, &mut classes);
                 assert_eq!(classes, [LinkClass::Host; 2]);
             }
         }

@@ -1,12 +1,13 @@
 //! Collectives, as training and MPI use them. Ranks send to each other in steps, and a rank continues only when it has
 //! received the data that it needs of the step before.
 //!
-//! Sources: ring algorithms as Patarasuk and Yuan describe them (J. Parallel Distrib. Comput. 69, 2009); the set-up is
-//! ours for Falcon's figures 3 and 15 to 18, whose text is lost (`experiments/falcon/collective`).
+//! Sources: ring algorithms as Patarasuk and Yuan describe them (J. Parallel Distrib. Comput. 69, 2009); the set-up
+//! for Falcon's figures 3 and 15 to 18, for which the paper's text is not available, was chosen for OpenRNIC
+//! (`experiments/falcon/collective`).
 //!
 //! Deviations: ranks compute nothing, so received data can be sent on immediately; a buffer is divided into equal
-//! parts, the last one padded; one collective follows the other at each rank without a barrier between them, as far as
-//! data allows.
+//! parts, the last one padded; collectives follow each other at each rank without a barrier: a rank starts the next
+//! one as soon as it has the data that it needs.
 
 use std::sync::Arc;
 
@@ -70,13 +71,13 @@ pub struct CollectivePlan {
     /// True when ranks are assigned to the hosts at random; otherwise neighbours in the ring are neighbours in the
     /// topology.
     pub shuffle: bool,
-    /// Operation of a message: one with a completion at the receiver.
+    /// Operation of each message, which must have a completion at the receiver.
     pub op: Operation,
 }
 
 /// Largest number of messages of a connection in flight: a step continues when its data has arrived, without waiting
 /// for acknowledgements.
-const DEPTH: u32 = 4;
+const MESSAGES_IN_FLIGHT_MAX: u32 = 4;
 
 impl CollectivePlan {
     /// Returns the number of messages on each connection.
@@ -99,7 +100,7 @@ impl CollectivePlan {
         Traffic {
             op: self.op,
             message_bytes: self.message_bytes(),
-            depth: DEPTH,
+            depth: MESSAGES_IN_FLIGHT_MAX,
             count: Some(self.messages() as u32),
             latencies: true,
             until: None,
@@ -116,7 +117,7 @@ impl CollectivePlan {
         let peers = self.kind.peers(self.ranks) as usize;
         let mut flows = Vec::new();
         for (rank, src) in hosts.iter().enumerate() {
-            // Every rank starts with the rank after its own, so that not all send to the same one first.
+            // Each rank starts with the rank after its own, so that the ranks do not all send to the same one first.
             let others = hosts.iter().cycle().skip(rank + 1).take(peers);
             flows.extend(others.flat_map(|dst| (0..self.connections).map(move |_| (*src, *dst))));
         }
@@ -129,6 +130,7 @@ impl CollectivePlan {
             traffic: Arc::clone(&traffic),
             request: None,
             arrivals: None,
+            membership: None,
         };
         flows.into_iter().map(flow).collect()
     }

@@ -1,13 +1,14 @@
 //! Sizes of flows: a cumulative distribution, sampled with integers.
 //!
-//! A distribution is a list of points (bytes, share of flows that are no larger) and a rule for the values between two
-//! points: evenly distributed over the bytes (`linear`), or over their logarithm (`log`). The text form is one point
-//! per line, `bytes share`, with units and percent signs where wanted; `#` starts a comment; a line `interpolation log`
-//! chooses the rule.
+//! A distribution is a list of points (bytes, share of flows that are no larger) and a rule for the values between
+//! two points: evenly distributed over the bytes (`linear`), or over their logarithm (`log`). The text form is one
+//! point per line, `bytes share`, with optional units and percent signs; `#` starts a comment; a line
+//! `interpolation log` chooses the rule.
 //!
 //! The built-in distributions are listed below by name. Half of IRN's flows are single packets of 32 B to 1 KB, 15 %
-//! have 200 KB to 3 MB, the rest is between (section 4.1; log-uniform inside each is our choice; mean 168 KB). The
-//! numbers of the second and third are those that pFabric (SIGCOMM'13) and its successors publish.
+//! have 200 KB to 3 MB, the rest have a size in between (section 4.1; the log-uniform distribution inside each range
+//! is OpenRNIC's choice; mean 168 KB). The points of the second and third distribution are those published with
+//! pFabric (SIGCOMM'13) and its successors.
 //!
 //! Two forms need no file: `uniform:500KB-5MB`, every size between the two equally likely, and `fixed:8KB`.
 //!
@@ -27,14 +28,14 @@ pub struct Distribution {
     points: Vec<Point>,
     /// Between points `i` and `i + 1`: the successive square roots of the ratio of their bytes, for logarithmic
     /// interpolation.
-    roots: Option<Vec<[u64; ROOTS]>>,
+    roots: Option<Vec<[u64; EXPONENT_BITS]>>,
     mean_milli_bytes: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Point {
     bytes: u64,
-    /// Share of flows that are no larger, in units of 1 / [`ONE`].
+    /// Share of flows that are no larger, in units of 1 / [`SHARE_ONE`].
     share: u64,
 }
 
@@ -42,7 +43,10 @@ struct Point {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DistributionError {
     /// A line is not a point.
-    #[error("line {line}: expected `bytes share` or `interpolation linear|log`, found `{text}`")]
+    #[error(
+        "line {line}: `{text}` is neither `SIZE SHARE`, such as `8KB 50%`, nor `interpolation linear` or \
+         `interpolation log`"
+    )]
     Line {
         /// Line number, from 1.
         line: usize,
@@ -58,24 +62,27 @@ pub enum DistributionError {
         source: UnitError,
     },
     /// The points are not in increasing order.
-    #[error("line {line}: sizes and shares must not decrease")]
+    #[error("line {line}: the size or the share is smaller than in the line before; both must not decrease")]
     Order {
         /// Line number, from 1.
         line: usize,
     },
-    /// A size that messages cannot have.
-    #[error("line {line}: sizes are 1 to {max} bytes", max = rnic_base::limits::MESSAGE_BYTES_MAX)]
+    /// A size is not possible for a message.
+    #[error(
+        "line {line}: the size is out of range; sizes must be 1 to {max} bytes",
+        max = rnic_base::limits::MESSAGE_BYTES_MAX
+    )]
     Size {
         /// Line number, from 1.
         line: usize,
     },
     /// There are no points, or the last one does not include all flows.
-    #[error("the last point must have a share of 100%")]
+    #[error("the distribution is incomplete: its last line must have a share of 100%")]
     Incomplete,
 }
 
 /// Built-in distributions, with their text.
-pub const SHIPPED: &[(&str, &str)] = &[
+pub const BUILT_IN: &[(&str, &str)] = &[
     ("irn-heavy-tail", "interpolation log\n32 0\n1KB 50%\n200KB 85%\n3MB 100%\n"),
     (
         "web-search",
@@ -90,52 +97,54 @@ impl Distribution {
     /// Returns the built-in distribution called `name`.
     ///
     /// # Panics
-    /// Never: a test reads them all.
-    pub fn shipped(name: &str) -> Option<Self> {
-        let (_, text) = SHIPPED.iter().find(|(shipped, _)| *shipped == name)?;
-        Some(Self::from_text(text).expect("what comes along is sound"))
+    /// Never: a test parses all of them.
+    pub fn built_in(name: &str) -> Option<Self> {
+        let (_, text) = BUILT_IN.iter().find(|(built_in, _)| *built_in == name)?;
+        Some(Self::from_text(text).expect("a built-in distribution is valid"))
     }
 
     /// Returns a distribution in which every flow has `bytes`.
     pub fn fixed(bytes: u64) -> Self {
-        Self::new(vec![Point { bytes, share: ONE }], false)
+        Self::new(vec![Point { bytes, share: SHARE_ONE }], false)
     }
 
     /// Returns a distribution in which sizes from `low` to `high` are equally likely.
     ///
     /// # Panics
-    /// When they are not in order, or larger than a message can be: callers check.
+    /// When the sizes are not in order, or larger than a message can be; callers check both.
     pub fn uniform(low: u64, high: u64) -> Self {
         assert!((1..=high).contains(&low) && high <= rnic_base::limits::MESSAGE_BYTES_MAX, "{low} to {high}");
-        Self::new(vec![Point { bytes: low, share: 0 }, Point { bytes: high, share: ONE }], false)
+        Self::new(vec![Point { bytes: low, share: 0 }, Point { bytes: high, share: SHARE_ONE }], false)
     }
 
     /// Reads a form such as `uniform:500KB-5MB` or `fixed:8KB`; returns `None` when the text is neither.
     ///
     /// # Errors
-    /// A description of the error in its sizes.
+    /// A description of the error in the sizes of the form.
     pub fn from_form(form: &str) -> Option<Result<Self, String>> {
         let size = |text: &str| {
             let bytes = text.trim().parse::<Bytes>().map_err(|error| error.to_string())?.get();
             let legal = (1..=rnic_base::limits::MESSAGE_BYTES_MAX).contains(&bytes);
-            let what = || format!("sizes are 1 to {} bytes", rnic_base::limits::MESSAGE_BYTES_MAX);
+            let what = || {
+                format!("the size is out of range; sizes must be 1 to {} bytes", rnic_base::limits::MESSAGE_BYTES_MAX)
+            };
             if legal { Ok(bytes) } else { Err(what()) }
         };
         let (kind, rest) = form.split_once(':')?;
         match kind {
             "fixed" => Some(size(rest).map(Self::fixed)),
-            "uniform" => {
-                Some(rest.split_once('-').ok_or_else(|| "give two sizes, such as 500KB-5MB".to_owned()).and_then(
-                    |(low, high)| {
+            "uniform" => Some(
+                rest.split_once('-')
+                    .ok_or_else(|| "`uniform` requires two sizes, such as uniform:500KB-5MB".to_owned())
+                    .and_then(|(low, high)| {
                         let (low, high) = (size(low)?, size(high)?);
                         if low > high {
-                            Err(format!("{low} is more than {high}"))
+                            Err(format!("the lower size, {low} bytes, exceeds the upper size, {high} bytes"))
                         } else {
                             Ok(Self::uniform(low, high))
                         }
-                    },
-                ))
-            }
+                    }),
+            ),
             _ => None,
         }
     }
@@ -163,7 +172,7 @@ impl Distribution {
                 _ => return Err(DistributionError::Line { line, text: text.to_owned() }),
             }
         }
-        if points.last().is_none_or(|last| last.share != ONE) {
+        if points.last().is_none_or(|last| last.share != SHARE_ONE) {
             return Err(DistributionError::Incomplete);
         }
         Ok(Self::new(points, logarithmic))
@@ -182,12 +191,17 @@ impl Distribution {
         self.mean_milli_bytes
     }
 
-    /// Returns a random size.
-    pub fn draw(&self, stream: &mut RandomStream) -> u64 {
-        self.at(stream.below(ONE))
+    /// Returns the largest size.
+    pub fn largest(&self) -> u64 {
+        self.points.last().map_or(0, |point| point.bytes)
     }
 
-    /// Returns the size below which `share` of [`ONE`] flows are.
+    /// Returns a random size.
+    pub fn draw(&self, stream: &mut RandomStream) -> u64 {
+        self.at(stream.below(SHARE_ONE))
+    }
+
+    /// Returns the size below which `share` of [`SHARE_ONE`] flows are.
     fn at(&self, share: u64) -> u64 {
         let upper = self.points.partition_point(|point| point.share <= share);
         if upper == 0 {
@@ -214,7 +228,7 @@ impl Distribution {
             let sum: u128 = middles.filter(|_| width > 0).map(|share| u128::from(self.at(share))).sum();
             milli += sum * 1_000 / u128::from(STEPS) * u128::from(width);
         }
-        u64::try_from(milli / u128::from(ONE)).unwrap_or(u64::MAX)
+        u64::try_from(milli / u128::from(SHARE_ONE)).unwrap_or(u64::MAX)
     }
 }
 
@@ -225,30 +239,30 @@ fn read_point(line: usize, bytes: &str, share: &str) -> Result<Point, Distributi
     if bytes == 0 || bytes > rnic_base::limits::MESSAGE_BYTES_MAX {
         return Err(DistributionError::Size { line });
     }
-    // Exact for every share with up to twelve decimals, because a probability has 63 bits.
-    let share = (share.as_f64() * ONE as f64).round() as u64;
+    // Exact for every share with up to twelve decimal places, because a probability has 63 bits.
+    let share = (share.as_f64() * SHARE_ONE as f64).round() as u64;
     Ok(Point { bytes, share })
 }
 
 /// Returns the successive square roots of `high / low`, as 32.32 fixed-point numbers.
-fn roots_of_ratio(low: u64, high: u64) -> [u64; ROOTS] {
+fn roots_of_ratio(low: u64, high: u64) -> [u64; EXPONENT_BITS] {
     let mut root = (u128::from(high) << 64) / u128::from(low.max(1));
-    let mut roots = [0; ROOTS];
-    for place in &mut roots {
+    let mut roots = [0; EXPONENT_BITS];
+    for root_of_step in &mut roots {
         // The square root of a number with 64 fractional bits has 32 fractional bits.
         let next = root.isqrt();
-        *place = next as u64;
+        *root_of_step = next as u64;
         root = next << 32;
     }
     roots
 }
 
 /// Returns `low * ratio^(part / whole)`, from the roots that the binary digits of the exponent select.
-fn spread_over_logarithm(low: u64, roots: &[u64; ROOTS], part: u64, whole: u64) -> u64 {
-    let exponent = ((u128::from(part) << ROOTS) / u128::from(whole)) as u64;
+fn spread_over_logarithm(low: u64, roots: &[u64; EXPONENT_BITS], part: u64, whole: u64) -> u64 {
+    let exponent = ((u128::from(part) << EXPONENT_BITS) / u128::from(whole)) as u64;
     // 32 fractional bits: sizes are below 2^31, so a product with a factor below 2^31 fits into 128 bits.
     let mut value = u128::from(low) << 32;
-    for (root, digit) in roots.iter().zip((0..ROOTS).rev()) {
+    for (root, digit) in roots.iter().zip((0..EXPONENT_BITS).rev()) {
         if exponent >> digit & 1 == 1 {
             value = (value * u128::from(*root)) >> 32;
         }
@@ -257,7 +271,7 @@ fn spread_over_logarithm(low: u64, roots: &[u64; ROOTS], part: u64, whole: u64) 
 }
 
 /// The number that represents the share of all flows.
-const ONE: u64 = 1_000_000_000_000;
+const SHARE_ONE: u64 = 1_000_000_000_000;
 
 /// Number of binary digits of the exponent: a step of 2^-24 of a decade is less than a byte for sizes below a megabyte.
-const ROOTS: usize = 24;
+const EXPONENT_BITS: usize = 24;

@@ -1,8 +1,8 @@
 //! Incast: many hosts send to one.
 //!
 //! Source: IRN (SIGCOMM'18) section 4.4.3: a request of a given number of bytes, striped over M randomly chosen
-//! senders, to one fixed destination; the measured time ends when the last flow is done. Starts are distributed over a
-//! few microseconds (our choice).
+//! senders, to one fixed destination; the measured time ends when the last flow is done. Starts are distributed over
+//! a few microseconds (OpenRNIC's choice).
 
 use std::sync::Arc;
 
@@ -47,7 +47,16 @@ pub(super) fn flows(
             let jitter = Duration::from_ps(stream.between(0, shape.jitter.as_ps()));
             let start = times.first + times.interval * u64::from(repeat) + jitter;
             let (dst, traffic) = (shape.to, Arc::clone(traffic));
-            flows.push(FlowSpec { start, src, dst, bytes, traffic, request: Some(repeat), arrivals: None });
+            flows.push(FlowSpec {
+                start,
+                src,
+                dst,
+                bytes,
+                traffic,
+                request: Some(repeat),
+                arrivals: None,
+                membership: None,
+            });
         }
     }
     flows

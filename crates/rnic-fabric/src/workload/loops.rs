@@ -29,7 +29,7 @@ pub struct Between {
 
 impl Between {
     /// Returns the host that posts on queue pair `index`, and its peer.
-    fn ends(&self, index: u32) -> (u32, u32) {
+    pub(super) fn ends(&self, index: u32) -> (u32, u32) {
         (self.from + index % self.clients, self.to + index / self.clients % self.servers)
     }
 }
@@ -43,6 +43,11 @@ pub struct Arrivals {
 }
 
 impl Arrivals {
+    /// Creates arrivals before `until`, with gaps of `mean_gap` on average.
+    pub(super) fn new(stream: RandomStream, mean_gap: Duration, until: Time) -> Self {
+        Self { stream, mean_gap, until }
+    }
+
     /// Returns the arrival time of the message after the one at `now`, if there is another.
     pub(crate) fn after(&mut self, now: Time) -> Option<Time> {
         let at = now + self.stream.exponential(self.mean_gap);
@@ -50,7 +55,7 @@ impl Arrivals {
     }
 }
 
-/// Returns the flows of a closed loop, of `count` messages each.
+/// Returns the flows of a closed loop; each has `count` messages.
 pub(super) fn closed(
     between: &Between,
     jitter: Duration,
@@ -75,13 +80,14 @@ pub(super) fn closed(
             traffic: Arc::clone(&kinds[(index / between.clients / between.servers % 2) as usize]),
             request: None,
             arrivals: None,
+            membership: None,
         }
     };
     (0..between.queue_pairs).map(flow).collect()
 }
 
-/// Returns the flows of an open loop that offers `load_ppm` of `rate` until the end of `traffic`: only queue pairs at
-/// which a message arrives.
+/// Returns the flows of an open loop that offers `load_ppm` of `rate` until the end of `traffic`; only queue pairs
+/// for which a message arrives have a flow.
 pub(super) fn open(
     between: &Between,
     rate: BitRate,
@@ -97,11 +103,11 @@ pub(super) fn open(
     let traffic = Arc::new(*traffic);
     let flow = |index: u32| {
         let stream = streams.stream(&format!("workload/open-loop-{index}"));
-        let mut arrivals = Arrivals { stream, mean_gap, until };
+        let mut arrivals = Arrivals::new(stream, mean_gap, until);
         let ((src, dst), start) = (between.ends(index), arrivals.after(Time::ZERO)?);
         let bytes = traffic.message_bytes * u64::from(u32::MAX);
         let traffic = Arc::clone(&traffic);
-        Some(FlowSpec { start, src, dst, bytes, traffic, request: None, arrivals: Some(arrivals) })
+        Some(FlowSpec { start, src, dst, bytes, traffic, request: None, arrivals: Some(arrivals), membership: None })
     };
     (0..between.queue_pairs).filter_map(flow).collect()
 }

@@ -4,8 +4,8 @@ use rnic_base::Time;
 
 use super::{FlowSpec, Source};
 
-/// The flows of both sources, in order of their start; of two that start at the same time, the first source's comes
-/// first.
+/// The flows of both sources, in order of their start; when two start at the same time, that of the first source is
+/// returned first.
 #[derive(Debug)]
 pub(super) struct Merged {
     sources: [Box<dyn Source>; 2],
@@ -32,8 +32,8 @@ impl Source for Merged {
         self.sources[self.next()].next_start()
     }
 
-    fn take(&mut self) -> FlowSpec {
+    fn next_flow(&mut self) -> FlowSpec {
         let next = self.next();
-        self.sources[next].take()
+        self.sources[next].next_flow()
     }
 }

@@ -1,8 +1,9 @@
 //! Hosts that read and write a drive of another host, over Falcon.
 //!
 //! Source: Falcon (SIGCOMM'25) section 6.3 and table 4 (Near Local Flash). Clients keep a fixed number of commands in
-//! flight until the end of the workload, each for blocks at a random position of a gigabyte of its own. With `local`
-//! the network is not used: the drive's own host does what one client would, as the reference for the other runs.
+//! flight until the end of the workload, each for blocks at a random position in the client's own gigabyte. With
+//! `local` the network is not used: the host with the drive posts the commands of one client, as the reference for
+//! the other runs.
 
 use rnic_base::{Duration, Time};
 use rnic_nvme::{DeviceConfig, Direction, Reads};
@@ -10,25 +11,25 @@ use rnic_nvme::{DeviceConfig, Direction, Reads};
 /// The workload `nvme`: clients, drive, and parameters of the commands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NvmePlan {
-    /// Reads or writes.
+    /// Operation of the commands: read or write.
     pub direction: Direction,
     /// Bytes of a command.
     pub bytes: u64,
     /// Number of commands of a client in flight.
     pub depth: u32,
-    /// The first host that posts.
+    /// The first host that posts commands.
     pub from: u32,
     /// Number of hosts that post: `from` and those after it.
     pub clients: u32,
     /// The host with the drive.
     pub to: u32,
-    /// True when only the drive's own host posts.
+    /// True when only the host with the drive posts commands.
     pub local: bool,
     /// Time after which no new command is posted.
     pub until: Time,
     /// The transactions that a Read uses.
     pub reads: Reads,
-    /// True when payload is carried and checked: clients have small parts of the drive.
+    /// True when payload is carried and checked; each client's part of the drive is small then.
     pub checked: bool,
     /// The drive.
     pub drive: DeviceConfig,

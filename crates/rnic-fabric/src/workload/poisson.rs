@@ -1,8 +1,8 @@
 //! Flows arrive at each host in a Poisson process, with random destinations.
 //!
 //! Source: IRN (SIGCOMM'18) section 4.1: Poisson arrivals per host, destinations chosen at random among the others,
-//! sizes from a distribution. The load is that of the payload: headers are added to it (our choice: 20.8 thousand flows
-//! per second and host for 70 % of 40 Gbit/s).
+//! sizes from a distribution. The load counts payload alone, without headers; this is OpenRNIC's choice (20.8
+//! thousand flows per second and host for 70 % of 40 Gbit/s).
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -62,14 +62,23 @@ impl Source for Poisson {
         self.next.peek().map(|Reverse((start, _))| *start)
     }
 
-    fn take(&mut self) -> FlowSpec {
-        let Reverse((start, src)) = self.next.pop().expect("there is another flow");
+    fn next_flow(&mut self) -> FlowSpec {
+        let Reverse((start, src)) = self.next.pop().expect("a flow is left");
         let others = self.hosts.len() as u64 - 1;
         let stream = &mut self.hosts[src as usize];
-        let drawn = stream.below(others) as u32;
-        let dst = if drawn < src { drawn } else { drawn + 1 };
+        let random_index = stream.below(others) as u32;
+        let dst = if random_index < src { random_index } else { random_index + 1 };
         let bytes = self.sizes.draw(stream);
         self.schedule(start, src);
-        FlowSpec { start, src, dst, bytes, traffic: Arc::clone(&self.traffic), request: None, arrivals: None }
+        FlowSpec {
+            start,
+            src,
+            dst,
+            bytes,
+            traffic: Arc::clone(&self.traffic),
+            request: None,
+            arrivals: None,
+            membership: None,
+        }
     }
 }

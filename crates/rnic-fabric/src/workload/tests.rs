@@ -1,19 +1,19 @@
-//! Each workload produces what it says.
+//! Each workload generates the flows that its description specifies.
 
 use std::collections::BTreeSet;
 
 use rnic_base::{BitRate, Duration, RandomStreams, Time};
 
-use super::distribution::{Distribution, SHIPPED};
+use super::distribution::{BUILT_IN, Distribution};
 use super::*;
 
 fn all(plan: &WorkloadPlan, hosts: u32, seed: u64) -> Vec<FlowSpec> {
     let mut source = plan.source(hosts, BitRate::gbps(40), &RandomStreams::new(seed));
     let mut flows: Vec<FlowSpec> = Vec::new();
     while let Some(start) = source.next_start() {
-        let flow = source.take();
+        let flow = source.next_flow();
         assert_eq!(flow.start, start);
-        assert!(flows.last().is_none_or(|last| last.start <= start), "in order of time");
+        assert!(flows.last().is_none_or(|last| last.start <= start), "the flows are not in order of time");
         assert!(flow.src != flow.dst && flow.src < hosts && flow.dst < hosts);
         flows.push(flow);
     }
@@ -21,9 +21,9 @@ fn all(plan: &WorkloadPlan, hosts: u32, seed: u64) -> Vec<FlowSpec> {
 }
 
 #[test]
-fn poisson_offers_its_load_from_and_to_everybody() {
+fn poisson_offers_its_load_evenly_from_and_to_all_hosts() {
     for (name, duration) in [("irn-heavy-tail", 400), ("uniform", 400), ("web-search", 2_000)] {
-        let sizes = Arc::new(Distribution::shipped(name).expect("it comes along"));
+        let sizes = Arc::new(Distribution::built_in(name).expect("the distribution is built in"));
         let duration = Duration::from_ms(duration);
         let plan = WorkloadPlan::Poisson { load_ppm: 700_000, sizes, duration };
         let flows = all(&plan, 54, 5);
@@ -36,8 +36,11 @@ fn poisson_offers_its_load_from_and_to_everybody() {
             to[flow.dst as usize] += 1;
             from[flow.src as usize] += 1;
         });
-        let fair = flows.len() as u32 / 54;
-        assert!(to.iter().chain(&from).all(|count| count.abs_diff(fair) < fair / 4), "{name}: {to:?} {from:?}");
+        let flows_per_host = flows.len() as u32 / 54;
+        assert!(
+            to.iter().chain(&from).all(|count| count.abs_diff(flows_per_host) < flows_per_host / 4),
+            "{name}: {to:?} {from:?}"
+        );
     }
 }
 
@@ -54,7 +57,7 @@ fn poisson_gaps_are_exponential() {
 }
 
 #[test]
-fn a_host_does_not_feel_how_many_others_there_are() {
+fn flows_of_a_host_do_not_depend_on_the_number_of_hosts() {
     let sizes = Arc::new(Distribution::fixed(10_000));
     let plan = WorkloadPlan::Poisson { load_ppm: 500_000, sizes, duration: Duration::from_ms(1) };
     let starts =
@@ -63,60 +66,61 @@ fn a_host_does_not_feel_how_many_others_there_are() {
 }
 
 #[test]
-fn shipped_distributions_have_their_published_shape() {
-    let mean = |name: &str| Distribution::shipped(name).expect("it comes along").mean_milli_bytes() / 1_000_000;
+fn built_in_distributions_have_their_published_means() {
+    let mean =
+        |name: &str| Distribution::built_in(name).expect("the distribution is built in").mean_milli_bytes() / 1_000_000;
     assert!((167..170).contains(&mean("irn-heavy-tail")), "{} KB", mean("irn-heavy-tail"));
     assert_eq!(mean("uniform"), 2_749);
     assert!((1_650..1_750).contains(&mean("web-search")), "{} KB", mean("web-search"));
     assert!((7_000..8_000).contains(&mean("data-mining")), "{} KB", mean("data-mining"));
-    for (name, _) in SHIPPED {
-        let sizes = Distribution::shipped(name).expect("it comes along");
+    for (name, _) in BUILT_IN {
+        let sizes = Distribution::built_in(name).expect("the distribution is built in");
         let mut stream = RandomStreams::new(2).stream(name);
         let drawn: Vec<u64> = (0..200_000).map(|_| sizes.draw(&mut stream)).collect();
         let average = drawn.iter().sum::<u64>() as f64 / drawn.len() as f64;
         let expected = sizes.mean_milli_bytes() as f64 / 1_000.0;
-        // The tail of data mining is too long for more.
-        let slack = if *name == "data-mining" { 0.05 } else { 0.02 };
-        assert!((average / expected - 1.0).abs() < slack, "{name}: {average} instead of {expected}");
+        // The tail of `data-mining` is too heavy for a closer match.
+        let tolerance = if *name == "data-mining" { 0.05 } else { 0.02 };
+        assert!((average / expected - 1.0).abs() < tolerance, "{name}: {average} instead of {expected}");
     }
 }
 
 #[test]
 fn irn_heavy_tail_has_its_shares() {
-    let sizes = Distribution::shipped("irn-heavy-tail").expect("it comes along");
+    let sizes = Distribution::built_in("irn-heavy-tail").expect("the distribution is built in");
     let mut stream = RandomStreams::new(2).stream("x");
     let drawn: Vec<u64> = (0..100_000).map(|_| sizes.draw(&mut stream)).collect();
     let share = |low: u64, high: u64| drawn.iter().filter(|size| (low..high).contains(*size)).count();
     assert!((49_000..51_000).contains(&share(32, 1_000)));
     assert!((14_500..15_500).contains(&share(200_000, 3_000_000)));
     assert_eq!(share(0, 32) + share(3_000_001, u64::MAX), 0);
-    // Log-uniform: as many below the geometric mean as above it.
+    // Log-uniform sizes: half of them are below the geometric mean.
     assert!((6_900..8_100).contains(&share(200_000, 774_597)), "{}", share(200_000, 774_597));
 }
 
 #[test]
-fn distributions_say_what_is_wrong_in_one_line() {
+fn errors_of_distributions_are_one_line() {
     for (text, what) in [
-        ("100 0\n50 1", "line 2: sizes and shares must not decrease"),
+        ("100 0\n50 1", "line 2: the size or the share is smaller than in the line before"),
         ("100 50%\n200 40%", "line 2"),
-        ("100 50%", "the last point"),
-        ("", "the last point"),
-        ("100", "line 1: expected"),
-        ("0 1", "line 1: sizes are"),
-        ("2GiB 1", "line 1: sizes are"),
-        ("1 parsec 1", "line 1: expected"),
+        ("100 50%", "its last line must have"),
+        ("", "its last line must have"),
+        ("100", "line 1: `"),
+        ("0 1", "line 1: the size is out of range"),
+        ("2GiB 1", "line 1: the size is out of range"),
+        ("1 parsec 1", "line 1: `"),
         ("100x 1", "unknown unit"),
         ("interpolation cubic", "interpolation"),
     ] {
         let error = Distribution::from_text(text).expect_err(text).to_string();
         assert!(error.contains(what) && error.lines().count() == 1, "{text:?}: {error}");
     }
-    let commented = Distribution::from_text("# sizes\n\n 1KB, 0 # smallest\n2KB,100%\n").expect("sound");
+    let commented = Distribution::from_text("# sizes\n\n 1KB, 0 # smallest\n2KB,100%\n").expect("the text is valid");
     assert_eq!(commented.mean_milli_bytes() / 1_000, 1_499);
 }
 
 #[test]
-fn incast_stripes_every_byte_over_as_many_senders() {
+fn incast_stripes_all_bytes_over_the_senders() {
     let plan = WorkloadPlan::Incast {
         senders: 30,
         bytes: 1_000_007,
@@ -133,15 +137,15 @@ fn incast_stripes_every_byte_over_as_many_senders() {
     let first: BTreeSet<u32> = flows[..30].iter().map(|flow| flow.src).collect();
     let second: BTreeSet<u32> = flows[30..60].iter().map(|flow| flow.src).collect();
     assert_eq!((first.len(), second.len()), (30, 30));
-    assert_ne!(first, second, "drawn anew");
+    assert_ne!(first, second, "two requests have the same senders");
     assert!(flows[29].start < Time::from_us(6) && flows[30].start >= Time::from_us(1_000));
     assert!(flows.iter().zip(0u32..).all(|(flow, index)| flow.request == Some(index / 30)));
 }
 
-/// I-R16: the requests are what they would be alone, and so is what runs beside them.
+/// I-R16: combining requests with background traffic changes neither of them.
 #[test]
-fn an_incast_with_background_is_both() {
-    let sizes = Arc::new(Distribution::shipped("irn-heavy-tail").expect("it comes along"));
+fn an_incast_with_background_generates_the_flows_of_both() {
+    let sizes = Arc::new(Distribution::built_in("irn-heavy-tail").expect("the distribution is built in"));
     let (load_ppm, duration) = (500_000, Duration::from_ms(3));
     let background = Background { load_ppm, sizes: Arc::clone(&sizes), duration };
     let incast = |background| WorkloadPlan::Incast {
@@ -160,12 +164,12 @@ fn an_incast_with_background_is_both() {
     let (requests, others): (Vec<_>, Vec<_>) = both.into_iter().partition(|flow| flow.request.is_some());
     assert_eq!(keys(&requests), keys(&all(&incast(None), 54, 9)));
     assert_eq!(keys(&others), keys(&all(&WorkloadPlan::Poisson { load_ppm, sizes, duration }, 54, 9)));
-    assert_eq!(requests[0].start.as_ps() / 1_000_000_000, 1, "the first request is at its start");
+    assert_eq!(requests[0].start.as_ps() / 1_000_000_000, 1, "the first request is not at its start");
     assert!(others.len() > 1_000 && others[0].start < requests[0].start);
 }
 
 #[test]
-fn a_permutation_has_everybody_once_on_each_side() {
+fn a_permutation_has_every_host_once_as_sender_and_once_as_receiver() {
     let plan = WorkloadPlan::Permutation { bytes: 5, connections: 1, traffic: Traffic::ONE_MESSAGE };
     for seed in 0..20 {
         let flows = all(&plan, 128, seed);
@@ -175,19 +179,19 @@ fn a_permutation_has_everybody_once_on_each_side() {
 }
 
 #[test]
-fn a_permutation_with_several_connections_is_so_many_circles() {
+fn a_permutation_with_several_connections_has_one_cycle_per_connection() {
     let plan = WorkloadPlan::Permutation { bytes: 640, connections: 64, traffic: Traffic::ONE_MESSAGE };
     let flows = all(&plan, 16, 3);
     for host in 0..16 {
         let sent: Vec<_> = flows.iter().filter(|flow| flow.src == host).collect();
         assert_eq!((sent.len(), flows.iter().filter(|flow| flow.dst == host).count()), (64, 64));
         assert!(sent.iter().all(|flow| flow.bytes == 10 && flow.dst != host));
-        assert!(sent.iter().map(|flow| flow.dst).collect::<BTreeSet<_>>().len() > 8, "to several others");
+        assert!(sent.iter().map(|flow| flow.dst).collect::<BTreeSet<_>>().len() > 8, "one host sends to few others");
     }
 }
 
 #[test]
-fn a_closed_loop_is_so_many_queue_pairs_with_so_many_messages() {
+fn a_closed_loop_has_the_given_queue_pairs_and_messages() {
     let traffic =
         Traffic { op: Operation::Send, message_bytes: 100, depth: 8, count: None, latencies: true, until: None };
     let plan = closed_loop(1, 3, None, traffic);
@@ -197,12 +201,12 @@ fn a_closed_loop_is_so_many_queue_pairs_with_so_many_messages() {
     let empty = Traffic { message_bytes: 0, ..traffic };
     let plan = closed_loop(1, 1, None, empty);
     let flows = all(&plan, 2, 0);
-    assert_eq!((flows[0].bytes, flows[0].traffic.messages(0)), (0, 50), "messages of no bytes count too");
+    assert_eq!((flows[0].bytes, flows[0].traffic.messages(0)), (0, 50), "messages of no bytes are not counted");
 }
 
-/// FaSR 7b: one server, three clients, reads and writes mixed.
+/// FaSR, figure 7b: one server and three clients, reads and writes mixed.
 #[test]
-fn a_closed_loop_deals_its_queue_pairs_out_to_clients_and_kinds() {
+fn a_closed_loop_distributes_its_queue_pairs_over_clients_and_operations() {
     let traffic = Traffic { op: Operation::Write, message_bytes: 8, ..Traffic::ONE_MESSAGE };
     let flows = all(&closed_loop(3, 12, Some(Operation::Read), traffic), 4, 0);
     assert_eq!(flows.len(), 12);
@@ -219,9 +223,9 @@ fn closed_loop(clients: u32, queue_pairs: u32, alternate: Option<Operation>, tra
     WorkloadPlan::ClosedLoop { between, jitter, alternate, count: 50, traffic }
 }
 
-/// One client and three servers: each server has queue pairs of both kinds.
+/// One client and three servers: each server has queue pairs for both operations.
 #[test]
-fn a_closed_loop_deals_its_queue_pairs_out_to_servers() {
+fn a_closed_loop_distributes_its_queue_pairs_over_servers() {
     let traffic = Traffic { op: Operation::Write, message_bytes: 8, ..Traffic::ONE_MESSAGE };
     let mut plan = closed_loop(1, 12, Some(Operation::Read), traffic);
     if let WorkloadPlan::ClosedLoop { between, .. } = &mut plan {
@@ -235,8 +239,8 @@ fn a_closed_loop_deals_its_queue_pairs_out_to_servers() {
     assert!(flows.iter().all(|flow| flow.src == 0));
 }
 
-/// Eight queue pairs offer 60 % of 40 Gbit/s in messages of 10 KB: one comes every 26.7 us to each of them, after gaps
-/// of which a share of 1/e is longer than that.
+/// Eight queue pairs offer 60 % of 40 Gbit/s in messages of 10 KB: on each, one message arrives every 26.7 us on
+/// average, and a share of 1/e of the gaps is longer than this average.
 #[test]
 fn an_open_loop_offers_its_load_at_random() {
     let duration = Duration::from_ms(40);
@@ -247,25 +251,28 @@ fn an_open_loop_offers_its_load_at_random() {
     let mut times: Vec<Vec<Time>> = Vec::new();
     for mut flow in all(&plan, 3, 4) {
         assert!(flow.src == 0 && flow.traffic.latencies == traffic.latencies);
-        let arrivals = flow.arrivals.as_mut().expect("they come at their own times");
+        let arrivals = flow.arrivals.as_mut().expect("messages have arrival times");
         times.push(std::iter::successors(Some(flow.start), |at| arrivals.after(*at)).collect());
     }
     let messages: usize = times.iter().map(Vec::len).sum();
     let offered = messages as f64 * 80_000.0 / duration.as_secs_f64();
     assert!((offered / 24e9 - 1.0).abs() < 0.02, "{offered}");
-    assert!(times.iter().all(|times| times.len().abs_diff(messages / 8) < messages / 80), "each has its share");
+    assert!(
+        times.iter().all(|times| times.len().abs_diff(messages / 8) < messages / 80),
+        "the queue pairs have unequal shares"
+    );
     let gaps = times.iter().flat_map(|times| times.windows(2).map(|pair| pair[1].since(pair[0]).as_us_f64()));
     let above = gaps.filter(|gap| *gap > 80.0 / 3.0).count() as f64 / messages as f64;
     assert!((above - (-1.0f64).exp()).abs() < 0.02, "{above}");
     assert!(times.iter().flatten().all(|at| *at < Time::ZERO + duration));
-    // A queue pair to which nothing comes is not made.
+    // No queue pair is created when no message arrives for it.
     let rare = WorkloadPlan::OpenLoop { between: Between { queue_pairs: 100_000, ..between }, load_ppm: 100, traffic };
     assert!(all(&rare, 3, 4).len() < 40);
 }
 
-/// The same queue pairs, at chance times.
+/// The same queue pairs, with random start times.
 #[test]
-fn a_closed_loop_may_start_bit_by_bit() {
+fn queue_pairs_of_a_closed_loop_may_start_at_random_times() {
     let spread = Duration::from_us(100);
     let mut plan = closed_loop(3, 12, None, Traffic::ONE_MESSAGE);
     assert!(all(&plan, 4, 0).iter().all(|flow| flow.start == Time::ZERO));
@@ -273,7 +280,7 @@ fn a_closed_loop_may_start_bit_by_bit() {
         *jitter = spread;
     }
     let starts = |seed| all(&plan, 4, seed).iter().map(|flow| flow.start).collect::<BTreeSet<_>>();
-    assert_eq!(starts(0).len(), 12, "no two at once");
+    assert_eq!(starts(0).len(), 12, "two queue pairs start at the same time");
     assert!(starts(0).last().is_some_and(|last| *last <= Time::ZERO + spread));
     assert_ne!(starts(0), starts(1));
     let clients: Vec<u32> = all(&plan, 4, 0).iter().map(|flow| flow.src).collect();
@@ -281,28 +288,31 @@ fn a_closed_loop_may_start_bit_by_bit() {
 }
 
 #[test]
-fn sizes_have_two_forms_that_need_no_file() {
+fn sizes_fixed_and_uniform_need_no_file() {
     let form = |text: &str| Distribution::from_form(text);
-    let uniform = form("uniform:500KB-5MB").expect("a form").expect("sound");
-    assert_eq!(Some(&uniform), Distribution::shipped("uniform").as_ref());
+    let uniform = form("uniform:500KB-5MB").expect("the text is a form").expect("the text is valid");
+    assert_eq!(Some(&uniform), Distribution::built_in("uniform").as_ref());
     assert_eq!(form("fixed:8KB"), Some(Ok(Distribution::fixed(8_000))));
-    assert_eq!(form("fixed:8KB").expect("a form").expect("sound").mean_milli_bytes(), 8_000_000);
+    assert_eq!(
+        form("fixed:8KB").expect("the text is a form").expect("the text is valid").mean_milli_bytes(),
+        8_000_000
+    );
     assert_eq!((form("irn-heavy-tail"), form("normal:1KB")), (None, None));
     for (text, what) in [
         ("fixed:", "no"),
         ("fixed:0", "1 to"),
         ("fixed:3GB", "1 to"),
         ("uniform:5MB", "two sizes"),
-        ("uniform:5MB-1MB", "more than"),
+        ("uniform:5MB-1MB", "exceeds the upper size"),
         ("uniform:0-1MB", "1 to"),
     ] {
-        let error = form(text).expect("a form").expect_err(text);
+        let error = form(text).expect("the text is a form").expect_err(text);
         assert!(error.contains(what) || what == "no", "{text}: {error}");
     }
 }
 
 #[test]
-fn traffic_cuts_bytes_into_messages() {
+fn traffic_divides_bytes_into_messages() {
     let traffic = Traffic { message_bytes: 1_000, ..Traffic::ONE_MESSAGE };
     assert_eq!(traffic.messages(2_500), 3);
     assert_eq!([0, 1, 2, 3].map(|index| traffic.message_len(2_500, index)), [1_000, 1_000, 500, 0]);
@@ -311,16 +321,20 @@ fn traffic_cuts_bytes_into_messages() {
 }
 
 #[test]
-fn traces_are_read_and_refused() {
-    let flows = read_trace("# t,s,d,b\n1.5us, 0, 1, 64KiB\n0,1,0,100\n", 2).expect("sound");
+fn valid_traces_are_read_and_invalid_ones_refused() {
+    let flows = read_trace("# t,s,d,b\n1.5us, 0, 1, 64KiB\n0,1,0,100\n", 2).expect("the text is valid");
     assert_eq!(flows[0], TraceFlow { start: Time::from_ns(1_500), src: 0, dst: 1, bytes: 65_536 });
     let listed = all(&WorkloadPlan::Trace(flows.into()), 2, 0);
-    assert_eq!(listed.iter().map(|flow| flow.bytes).collect::<Vec<_>>(), [100, 65_536], "sorted by time");
+    assert_eq!(
+        listed.iter().map(|flow| flow.bytes).collect::<Vec<_>>(),
+        [100, 65_536],
+        "the flows are not sorted by time"
+    );
     for (text, what) in [
-        ("0,1,0", "line 1: expected start"),
-        ("0,0,1,1\n0,0,2,1", "line 2: `2` is not a host; there are 0 to 1"),
+        ("0,1,0", "line 1: `0,1,0` does not have four fields"),
+        ("0,0,1,1\n0,0,2,1", "line 2: `2` is not a host number; hosts are numbered 0 to 1"),
         ("0,a,1,1", "`a` is not a host"),
-        ("0,1,1,1", "sends to itself"),
+        ("0,1,1,1", "are the same host, 1;"),
         ("5,0,1,1", "no unit"),
         ("0,0,1,1 zebra", "zebra"),
     ] {

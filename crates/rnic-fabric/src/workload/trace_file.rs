@@ -12,7 +12,7 @@ use crate::link::PLAN_TIME_MAX;
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TraceError {
     /// A line does not have four fields.
-    #[error("line {line}: expected start,src,dst,bytes, found `{text}`; {LINE}")]
+    #[error("line {line}: `{text}` does not have four fields; {LINE_FORMAT}")]
     Fields {
         /// Line number, from 1.
         line: usize,
@@ -20,15 +20,15 @@ pub enum TraceError {
         text: String,
     },
     /// A quantity cannot be read.
-    #[error("line {line}: {source}; {LINE}")]
+    #[error("line {line}: {source}; {LINE_FORMAT}")]
     Unit {
         /// Line number, from 1.
         line: usize,
         /// The error in the quantity.
         source: UnitError,
     },
-    /// A host is not a number, or there is no such host.
-    #[error("line {line}: `{text}` is not a host; there are 0 to {last}; {LINE}")]
+    /// A host is not a number, or no host has that number.
+    #[error("line {line}: `{text}` is not a host number; hosts are numbered 0 to {last}; {LINE_FORMAT}")]
     Host {
         /// Line number, from 1.
         line: usize,
@@ -38,23 +38,25 @@ pub enum TraceError {
         last: u32,
     },
     /// A line contains names of columns.
-    #[error("line {line}: `{text}` is a header, which a trace does not have: remove it; {LINE}")]
+    #[error("line {line}: `{text}` is a header, which is not allowed in a trace; remove it; {LINE_FORMAT}")]
     Header {
         /// Line number, from 1.
         line: usize,
         /// Text of the line.
         text: String,
     },
-    /// A flow starts after the longest run.
-    #[error("line {line}: it begins at {start}, after the longest run, {PLAN_TIME_MAX}")]
+    /// A flow starts later than the maximum duration of a run.
+    #[error(
+        "line {line}: the flow starts at {start}, which is later than the maximum duration of a run, {PLAN_TIME_MAX}"
+    )]
     Late {
         /// Line number, from 1.
         line: usize,
         /// Start of the flow.
         start: Duration,
     },
-    /// A flow is larger than what any link carries in the longest run.
-    #[error("line {line}: a flow of {bytes} bytes lasts longer than the longest run, {PLAN_TIME_MAX}")]
+    /// A flow is larger than the number of bytes that any link can carry in the longest run.
+    #[error("line {line}: a flow of {bytes} bytes takes longer than the maximum duration of a run, {PLAN_TIME_MAX}")]
     Large {
         /// Line number, from 1.
         line: usize,
@@ -62,10 +64,10 @@ pub enum TraceError {
         bytes: u64,
     },
     /// The trace contains no flow.
-    #[error("it has no flows; {LINE}")]
+    #[error("the trace contains no flows; {LINE_FORMAT}")]
     Empty,
     /// A host sends to itself.
-    #[error("line {line}: host {host} sends to itself")]
+    #[error("line {line}: source and destination are the same host, {host}; they must differ")]
     ToItself {
         /// Line number, from 1.
         line: usize,
@@ -106,7 +108,7 @@ pub fn read_trace(text: &str, hosts: u32) -> Result<Vec<TraceFlow>, TraceError> 
         if start > PLAN_TIME_MAX {
             return Err(TraceError::Late { line, start });
         }
-        if bytes.get() > BYTES_MAX {
+        if bytes.get() > FLOW_BYTES_MAX {
             return Err(TraceError::Large { line, bytes: bytes.get() });
         }
         flows.push(TraceFlow { start: Time::ZERO + start, src, dst, bytes: bytes.get() });
@@ -119,15 +121,15 @@ pub fn read_trace(text: &str, hosts: u32) -> Result<Vec<TraceFlow>, TraceError> 
 
 /// Returns the start of a text that may be long.
 fn shown(text: &str) -> String {
-    match text.char_indices().nth(SHOWN_MAX) {
+    match text.char_indices().nth(SHOWN_CHARS_MAX) {
         Some((at, _)) => format!("{}...", &text[..at]),
         None => text.to_owned(),
     }
 }
 
 /// Part of error messages: the format of a line.
-const LINE: &str = "a line is start,src,dst,bytes, such as 1.5us,0,3,64KiB";
-const SHOWN_MAX: usize = 60;
+const LINE_FORMAT: &str = "a line is start,src,dst,bytes, such as 1.5us,0,3,64KiB";
+const SHOWN_CHARS_MAX: usize = 60;
 const BYTE_ORDER_MARK: char = '\u{feff}';
-/// Largest size of a flow in bytes: what the fastest link, 10 Tbit/s, carries in the longest run.
-const BYTES_MAX: u64 = 10_000_000_000_000 / 8 * 5 * 3_600;
+/// Largest size of a flow in bytes: as many as the fastest link, 10 Tbit/s, carries in the longest run.
+const FLOW_BYTES_MAX: u64 = 10_000_000_000_000 / 8 * 5 * 3_600;

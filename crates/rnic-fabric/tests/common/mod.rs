@@ -1,4 +1,4 @@
-//! Small plans, and how to run them.
+//! Small plans, and functions that run them.
 
 #![allow(dead_code, reason = "each test file uses its own part")]
 
@@ -7,17 +7,17 @@ use std::io::Write;
 use std::sync::{Arc, Mutex};
 
 use rayon::iter::{IndexedParallelIterator, IntoParallelRefMutIterator, ParallelIterator};
-use rnic_fabric::simulation::{Crew, Part};
+use rnic_fabric::simulation::{Part, PartRunner};
 use rnic_fabric::{NodeOrder, Plan, Report, Simulation};
 
-/// Three transports, with what makes them work on a small lossy network: timeouts short enough for tests.
+/// Three transports with options that suit a small lossy network: timeouts short enough for tests.
 pub const TRANSPORTS: [&str; 3] = [
     "{ name = \"irn\", cap_packets = 64, rto_low = \"50us\", rto_high = \"200us\" }",
     "{ name = \"roce-gbn\", rto = \"100us\" }",
     "{ name = \"srnic\", cap_packets = 64, rto_low = \"50us\", rto_high = \"200us\" }",
 ];
 
-/// Two hosts and a wire.
+/// Plan with two hosts and a wire.
 pub const WIRE: &str = r#"
     name = "wire"
     mtu = 1024
@@ -27,7 +27,7 @@ pub const WIRE: &str = r#"
     workload = { kind = "closed-loop", op = "write-imm", message = "10KB", depth = 4, count = 50 }
 "#;
 
-/// Six hosts and a switch; five send to one.
+/// Plan with six hosts and a switch; five send to one.
 pub const STAR: &str = r#"
     name = "star"
     mtu = 1024
@@ -38,7 +38,7 @@ pub const STAR: &str = r#"
     workload = { kind = "incast", senders = 5, bytes = "500KB" }
 "#;
 
-/// Sixteen hosts, three layers, random flows.
+/// Plan with sixteen hosts, three layers of switches and random flows.
 pub const TREE: &str = r#"
     name = "tree"
     mtu = 1024
@@ -63,10 +63,10 @@ pub const FAULTS: (&str, &str) = (
     ]"#,
 );
 
-/// Name, text, what is replaced.
+/// Name of a case, text of its plan, and the values that it replaces.
 pub type Case = (&'static str, &'static str, Vec<(&'static str, &'static str)>);
 
-/// Plans whose traces are compared.
+/// Returns the plans whose traces are compared.
 pub fn cases() -> Vec<Case> {
     let ecn = ("switch.ecn", r#"{ kmin = "5KB", kmax = "50KB", pmax = "10%" }"#);
     let shared = ("switch", r#"{ model = "shared-buffer", buffer = "300KB", alpha = "1/2" }"#);
@@ -85,23 +85,23 @@ pub fn cases() -> Vec<Case> {
     ]
 }
 
-/// A plan with some keys replaced.
+/// Returns the plan with some keys replaced.
 pub fn plan(text: &str, overrides: &[(&str, &str)]) -> Plan {
     let plan = Plan::from_toml_with(text, overrides, &mut |name| Err(format!("no file {name}")));
     plan.unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A simulation of it.
+/// Returns a simulation of such a plan.
 pub fn simulation(text: &str, overrides: &[(&str, &str)], seed: u64) -> Simulation {
-    Simulation::new(&plan(text, overrides), seed).expect("a sound plan")
+    Simulation::new(&plan(text, overrides), seed).expect("the plan is valid")
 }
 
-/// Runs it to the end.
+/// Runs the simulation to its end.
 pub fn finish(mut simulation: Simulation) -> Report {
     simulation.run(&mut |_| ControlFlow::Continue(()))
 }
 
-/// Both at once; every promise must have been kept and every flow be done.
+/// Creates and runs a simulation; asserts that all checks of its report pass and that every flow is complete.
 pub fn run(text: &str, overrides: &[(&str, &str)], seed: u64) -> Report {
     let report = finish(simulation(text, overrides, seed));
     report.check().unwrap_or_else(|failure| panic!("{failure}"));
@@ -109,29 +109,37 @@ pub fn run(text: &str, overrides: &[(&str, &str)], seed: u64) -> Report {
     report
 }
 
-/// Nothing in `report` depends on the order in which the nodes of a window are taken, on parts, or on threads.
-pub fn assert_the_same_otherwise(report: &Report, text: &str, overrides: &[(&str, &str)], seed: u64, what: &str) {
+/// Asserts that `report` does not depend on the order in which the nodes of a window are processed, on the number of
+/// parts, or on threads.
+pub fn assert_independent_of_order_and_parts(
+    report: &Report,
+    text: &str,
+    overrides: &[(&str, &str)],
+    seed: u64,
+    what: &str,
+) {
     let mut backwards = simulation(text, overrides, seed);
     backwards.set_node_order(NodeOrder::Backward);
     assert_eq!(report.to_json(), finish(backwards).to_json(), "backwards: {what}");
     let plan = plan(text, overrides);
     for parts in [2, 3] {
-        let mut in_parts = Simulation::in_parts(&plan, seed, parts).expect("a sound plan");
-        in_parts.set_crew(Box::new(Threads));
+        let mut in_parts = Simulation::in_parts(&plan, seed, parts).expect("the plan is valid");
+        in_parts.set_runner(Box::new(Threads));
         assert_eq!(report.to_json(), finish(in_parts).to_json(), "in {parts} parts: {what}");
     }
 }
 
-/// A thread for each part, more or less.
+/// Runs each part on a thread of the pool.
 pub struct Threads;
 
-impl Crew for Threads {
+impl PartRunner for Threads {
     fn run(&mut self, parts: &mut [Part]) {
         parts.par_iter_mut().with_max_len(1).for_each(Part::run);
     }
 }
 
-/// A host that reads from or writes to the drive of another, in commands of 16 KiB, over a wire that loses packets.
+/// Returns a simulation of a host that reads from or writes to the drive of another one, in commands of 16 KiB, over
+/// a wire that loses packets.
 pub fn nvme(op: &str) -> Simulation {
     let drive = r#"{ read_rate = "26Gbps", read_latency = "60us", write_rate = "12Gbps", write_latency = "15us",
         queue_depth = 128 }"#;
@@ -148,11 +156,11 @@ pub fn nvme(op: &str) -> Simulation {
     simulation(WIRE, &with, 3)
 }
 
-/// The same, with a capture.
+/// Runs the same simulation with a capture; returns the report and the capture.
 pub fn nvme_captured(op: &str) -> (Report, Vec<u8>) {
     let mut simulation = nvme(op);
     let file = Shared::default();
-    simulation.capture_to(file.clone()).expect("memory takes it");
+    simulation.capture_to(file.clone()).expect("writing to memory succeeds");
     let report = finish(simulation);
     report.check().unwrap_or_else(|failure| panic!("{failure}"));
     (report, file.bytes())
@@ -164,7 +172,7 @@ pub struct Shared(Arc<Mutex<Vec<u8>>>);
 
 impl Write for Shared {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().expect("nobody panicked").write(bytes)
+        self.0.lock().expect("no thread has panicked").write(bytes)
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
@@ -173,8 +181,8 @@ impl Write for Shared {
 }
 
 impl Shared {
-    /// What was written.
+    /// Returns the bytes that were written.
     pub fn bytes(&self) -> Vec<u8> {
-        self.0.lock().expect("nobody panicked").clone()
+        self.0.lock().expect("no thread has panicked").clone()
     }
 }

@@ -12,7 +12,7 @@ pub(super) const fn get<const AT: usize, const WIDTH: usize>(words: &[u64; 8]) -
     all & ((1 << WIDTH) - 1)
 }
 
-/// Returns the same for at most 25 bits, with one load and one shift at any position.
+/// Same as [`get`] for at most 25 bits, with one load and one shift at any position.
 #[inline(always)]
 pub(super) fn get_short<const AT: usize, const WIDTH: usize>(words: &[u64; 8]) -> u32 {
     const { assert!(WIDTH <= 25 && AT / 8 + 4 <= 64) };
@@ -25,7 +25,7 @@ pub(super) fn get_short<const AT: usize, const WIDTH: usize>(words: &[u64; 8]) -
     word >> (AT % 8) & ((1 << WIDTH) - 1)
 }
 
-/// Writes the low `WIDTH` bits of `value` at bit `AT`, where the bits must be zero.
+/// Writes the low `WIDTH` bits of `value` at bit position `AT`; the bits there must be zero before.
 #[inline(always)]
 pub(super) const fn put<const AT: usize, const WIDTH: usize>(words: &mut [u64; 8], value: u64) {
     const { assert!(WIDTH < 64 && AT + WIDTH <= 512) };
@@ -37,10 +37,11 @@ pub(super) const fn put<const AT: usize, const WIDTH: usize>(words: &mut [u64; 8
     }
 }
 
-/// Words of 32 bits, lane by lane.
+/// 32-bit words of a batch of records, each word as an array over the lanes.
 pub(super) type LaneWords<const WORDS: usize> = [[u32; LANES]; WORDS];
 
-/// Writes the low `WIDTH` bits of each lane of `values` at bit `AT` of that lane, where the bits must be zero.
+/// Writes the low `WIDTH` bits of each lane of `values` at bit position `AT` of that lane; the bits there must be
+/// zero before.
 #[inline(always)]
 pub(super) fn put_lanes<const AT: usize, const WIDTH: usize, const WORDS: usize>(
     words: &mut LaneWords<WORDS>,
@@ -57,7 +58,7 @@ pub(super) fn put_lanes<const AT: usize, const WIDTH: usize, const WORDS: usize>
     }
 }
 
-/// Returns the bytes of `words`: bit 0 is the lowest of the first byte.
+/// Returns the bytes of `words`; bit 0 is the lowest bit of the first byte.
 pub(super) fn to_bytes(words: &[u64; 8]) -> [u8; 64] {
     let mut bytes = [0; 64];
     for (into, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(words) {

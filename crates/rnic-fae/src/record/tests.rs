@@ -1,4 +1,5 @@
-//! Records against the specification's tables of widths, bit by bit, and against bytes written down by hand.
+//! Tests: records are compared with the specification's tables of field widths, bit by bit, and with bytes computed
+//! by hand.
 
 use super::*;
 
@@ -28,7 +29,7 @@ const EVENT: Event = Event {
         extended: true,
         window_drop: false,
         delay: DelaySelect::Fabric,
-        in_force: InForce {
+        in_force: CurrentSettings {
             fcwnd: Cwnd::from_fixed(0x15_4321 << 6),
             ncwnd: 0x5a5,
             gap: Gap::slots(0xf_1234),
@@ -72,7 +73,8 @@ const RESPONSE: Response = Response {
     carried: CARRIED,
 };
 
-/// The bytes of fields given as (width, value), the first field in the lowest bits of the first byte.
+/// Returns the bytes that result from `fields`, given as (width, value), the first field in the lowest bits of the
+/// first byte.
 fn bytes_of(fields: &[(u32, u64)]) -> [u8; 64] {
     let mut bits = Vec::new();
     for (width, value) in fields {
@@ -86,9 +88,10 @@ fn bytes_of(fields: &[(u32, u64)]) -> [u8; 64] {
     bytes
 }
 
-/// Specification 10.6.2.1 in the order of the public simulator, then what is ours.
+/// The fields of specification 10.6.2.1 in the order of the public simulator, then those that are specific to this
+/// project.
 #[test]
-fn f22_an_event_is_its_table_bit_for_bit() {
+fn f22_an_event_record_matches_the_table_bit_for_bit() {
     let table = [
         (24, 0xab_cdef), // connection_id
         (2, 2),          // event_type: retransmission
@@ -121,9 +124,9 @@ fn f22_an_event_is_its_table_bit_for_bit() {
         (24, 0x3_2100),  // rtt_state
         (2, 1),          // cc_opaque
         (14, 0x2aaa),    // ecn_accumulated
-        (3, 3),          // 107 reserved bits. Ours: flow
-        (4, 4),          // ACK-request rate in force
-        (5, 21),         // occupancy of own resources
+        (3, 3),          // 107 reserved bits. Specific to this project: flow
+        (4, 4),          // ACK-request rate that currently applies
+        (5, 21),         // occupancy of the local resources
         (16, 0xbeef),    // CSIG
         (1, 1),          // CSIG is valid
         (1, 1),          // first of the connection
@@ -131,10 +134,10 @@ fn f22_an_event_is_its_table_bit_for_bit() {
         (10, 0x133),     // packets in flight
         (1, 1),          // packets were lost
         (20, 0xa_5a5a),  // flow label
-        (10, 0x155),     // packets that arrived marked
-        (10, 0x2aa),     // packets that left
-        (20, 0xc_3c3c),  // rate in force
-        (3, 0),          // nothing
+        (10, 0x155),     // packets that arrived with an ECN mark
+        (10, 0x2aa),     // packets that were sent
+        (20, 0xc_3c3c),  // rate that currently applies
+        (3, 0),          // reserved, zero
         (1, 1),          // gen
     ];
     let record = EventRecord::pack(&EVENT, true);
@@ -146,7 +149,7 @@ fn f22_an_event_is_its_table_bit_for_bit() {
 }
 
 #[test]
-fn f23_a_response_is_its_table_bit_for_bit() {
+fn f23_a_response_record_matches_the_table_bit_for_bit() {
     let table = [
         (24, 0xab_cdef), // connection_id
         (1, 1),          // randomize_path
@@ -156,7 +159,7 @@ fn f23_a_response_is_its_table_bit_for_bit() {
         (20, 0xf_1234),  // inter_packet_gap
         (11, 0x5a5),     // ncwnd
         (24, 1_907),     // retransmit_timeout
-        (2, 2),          // event_queue_select: two of the four bits that the table lacks
+        (2, 2),          // event_queue_select: two of the four bits missing in the table
         (2, 3),          // delay_select: the other two
         (24, 0x8_0001),  // fabric_window_time_marker
         (24, 0xc0_0003), // nic_window_time_marker
@@ -165,19 +168,19 @@ fn f23_a_response_is_its_table_bit_for_bit() {
         (24, 0xf0_0f0f), // delay_state
         (24, 0x3_2100),  // rtt_state
         (2, 1),          // cc_opaque
-        (4, 0),          // 260 reserved bits. Nothing
-        (24, 0xaa_aaaa), // ours: RACK
+        (4, 0),          // 260 reserved bits: zero
+        (24, 0xaa_aaaa), // specific to this project: RACK
         (24, 0x55_5555), // TLP
         (4, 9),          // alpha of requests
         (4, 6),          // alpha of responses
         (4, 4),          // ACK-request rate
         (3, 3),          // flow
-        (1, 0),          // nothing
+        (1, 0),          // reserved, zero
         (20, 0xc_3c3c),  // rate
-        (172, 0),        // nothing
+        (172, 0),        // reserved, zero
     ];
     let mut fields: Vec<(u32, u64)> = table.to_vec();
-    // `bytes_of` takes at most 64 bits at a time.
+    // `bytes_of` accepts fields of at most 64 bits.
     let (rest, _) = fields.pop().expect("the reserved bits");
     fields.extend([(63, 0), (63, 0), (rest - 126, 0)]);
     let record = ResponseRecord::pack(&RESPONSE);
@@ -186,10 +189,10 @@ fn f23_a_response_is_its_table_bit_for_bit() {
     assert_eq!(ResponseRecord::from_bytes(&record.to_bytes()), record);
 }
 
-/// Written down by hand from the widths: connection 0xabcdef; then type 2 in two bits and t1 = 0x123456 above it, so
-/// byte 3 is (0x56 << 2 | 2) & 0xff, and so on.
+/// Computed by hand from the widths: connection 0xabcdef; then type 2 in two bits and t1 = 0x123456 above it, so byte
+/// 3 is (0x56 << 2 | 2) & 0xff, and so on.
 #[test]
-fn the_first_bytes_of_an_event_by_hand() {
+fn the_first_bytes_of_an_event_match_a_hand_computation() {
     let bytes = EventRecord::pack(&EVENT, true).to_bytes();
     assert_eq!(bytes[..3], [0xef, 0xcd, 0xab]);
     assert_eq!(bytes[3], 0b0101_1010, "0x56 << 2 is 0x158: 0x58, and the type");
@@ -199,16 +202,16 @@ fn the_first_bytes_of_an_event_by_hand() {
 }
 
 #[test]
-fn what_does_not_fit_stops_at_the_largest() {
+fn values_that_do_not_fit_saturate() {
     let report = FlowReport { acked: 5_000, hops: 99, rx_level: 77, occupancy: 200, ..EVENT.report };
     let kind = ReportKind::Retransmitted { count: 200, early: false };
-    let made = EventRecord::pack(&Event { report: FlowReport { kind, ..report }, ..EVENT }, false).report();
-    assert_eq!((made.acked, made.hops, made.rx_level, made.occupancy), (1_023, 15, 31, 31));
-    assert_eq!(made.kind, ReportKind::Retransmitted { count: 7, early: false });
+    let packed = EventRecord::pack(&Event { report: FlowReport { kind, ..report }, ..EVENT }, false).report();
+    assert_eq!((packed.acked, packed.hops, packed.rx_level, packed.occupancy), (1_023, 15, 31, 31));
+    assert_eq!(packed.kind, ReportKind::Retransmitted { count: 7, early: false });
 }
 
 #[test]
-fn kinds_and_absent_signals_survive() {
+fn report_kinds_and_absent_signals_survive_packing() {
     for kind in [ReportKind::Acked, ReportKind::Nacked { code: 255 }, ReportKind::Nacked { code: 1 }] {
         let event = Event { report: FlowReport { kind, csig: None, ..EVENT.report }, ..EVENT };
         assert_eq!(EventRecord::pack(&event, false).unpack(), event);

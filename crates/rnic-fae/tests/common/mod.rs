@@ -1,16 +1,17 @@
-//! A datapath that makes random events, applies responses and remembers what travels.
+//! A datapath that creates random events, applies responses, and stores the per-flow state that events and responses
+//! carry.
 
 use rnic_base::{BitRate, RandomStream, RandomStreams};
-use rnic_fae::{Erased, Event, Form, ProcessorConfig, Response};
+use rnic_fae::{ErasedPolicy, Event, ProcessorConfig, Response, StateLocation};
+use rnic_policy::Configured;
 use rnic_policy::control::report::{Carried, ReportKind, Ticks};
 use rnic_policy::kit::{Flows, report};
-use rnic_policy::profile::Configured;
 use rnic_policy::{FlowActions, FlowReport, Params};
 
 /// One connection.
 #[derive(Clone)]
 struct Context {
-    /// By flow.
+    /// State that events and responses carry, by flow.
     carried: Vec<Carried>,
     in_force: Flows,
     is_known: bool,
@@ -24,7 +25,7 @@ pub struct Datapath {
 }
 
 impl Datapath {
-    /// `connections` of `flows` flows each, in the beginning of their life.
+    /// Returns a datapath with `connections` new connections of `flows` flows each.
     pub fn new(seed: u64, connections: u32, flows: u32, first: &FlowActions) -> Self {
         let flows = flows as usize;
         let (carried, in_force) = (vec![Carried::default(); flows], Flows::new(first, flows));
@@ -33,7 +34,7 @@ impl Datapath {
         Self { random, contexts: vec![context; connections as usize], now: 0xff_0000 }
     }
 
-    /// Something happens on some connection, and time passes.
+    /// Advances the time and returns a random event of a random connection.
     pub fn event(&mut self) -> Event {
         let connection = self.random.below(self.contexts.len() as u64) as u32;
         let context = &mut self.contexts[connection as usize];
@@ -58,7 +59,7 @@ impl Datapath {
         Event { connection, first, queue: random.below(4) as u8, report, carried: context.carried[flow] }
     }
 
-    /// Does what `response` says.
+    /// Applies `response` to its connection.
     pub fn apply(&mut self, response: &Response) {
         let (context, flow) = (&mut self.contexts[response.connection as usize], usize::from(response.flow));
         context.in_force.apply(flow, &response.actions);
@@ -67,12 +68,12 @@ impl Datapath {
 }
 
 /// Swift as registered.
-pub fn swift() -> Erased {
-    let policy = rnic_transports::control::find("swift").expect("it is registered");
-    Erased(Configured { policy, params: Params::defaults(policy.params) })
+pub fn swift() -> ErasedPolicy {
+    let policy = rnic_transports::control::find("swift").expect("the policy is registered");
+    ErasedPolicy(Configured { policy, params: Params::defaults(policy.params) })
 }
 
-/// An engine for so many connections.
-pub fn config(form: Form, connections: u32) -> ProcessorConfig {
+/// Configuration of an engine for this number of connections.
+pub fn config(form: StateLocation, connections: u32) -> ProcessorConfig {
     ProcessorConfig { form, connections, line_rate: BitRate::gbps(200), mtu: 4_096 }
 }

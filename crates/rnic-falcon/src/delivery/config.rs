@@ -1,7 +1,7 @@
-//! Parameters that a connection is created with and keeps.
+//! Fixed parameters of a connection, set when it is created.
 //!
-//! Defaults are those of the reference simulator where the paper is silent; every choice that the paper and the
-//! specification make differently is a field here.
+//! Defaults are those of the reference simulator where the paper is silent; every choice on which the paper and the
+//! specification differ is a field here.
 
 use std::sync::Arc;
 
@@ -14,26 +14,26 @@ use crate::delivery::ack_request::AckRequestRule;
 /// Receiver's treatment of a packet beyond its window, on which paper and specification disagree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum OutOfWindowRule {
-    /// The paper's rule (section 4.1): the packet is kept when there are resources, up to [`TRACKED_MAX`] packets from
-    /// the base. Without resources it is dropped, and the sender is notified.
+    /// The paper's rule (section 4.1): the packet is accepted if resources are available, up to [`TRACKED_MAX`]
+    /// packets from the base. Without resources it is dropped, and the sender is notified.
     #[default]
     Keep,
     /// The specification's rule (9.2.2.4): the packet is dropped, and the sender is notified.
     Drop,
 }
 
-/// Condition for an acknowledgement to carry bitmaps.
+/// Condition under which an acknowledgement carries bitmaps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ExtendedRule {
     /// Whenever a packet beyond a base was received: required by RACK-TLP (specification 9.1.6, last paragraph).
     #[default]
     WhenReceived,
-    /// When the base alone does not describe the state: requests or acknowledged data beyond a base, or a gap before
-    /// received data (specification 9.1.6).
+    /// Only if the base alone does not describe the receive state: requests or acknowledged data beyond a base, or a
+    /// gap before received data (specification 9.1.6).
     WhenGap,
 }
 
-/// Maximum number of packets from the base that a receiver can tell apart: the width of its widest bitmap.
+/// Maximum number of packets from the base on that a receiver can track: the width of its widest bitmap.
 pub const TRACKED_MAX: u32 = 512;
 
 /// Maximum number of packets that a sender can have outstanding in a window (the reference simulator's value;
@@ -47,9 +47,9 @@ pub struct DeliveryConfig {
     pub cid: Cid,
     /// The peer's function number.
     pub function: u32,
-    /// First sequence numbers of sent packets.
+    /// First sequence numbers of the packets that this side sends.
     pub first_sent: WindowBases,
-    /// First sequence numbers of received packets.
+    /// First sequence numbers of the packets that the peer sends.
     pub first_received: WindowBases,
     /// Width of the receiver's request window in packets: 64, 128, 256 or 512.
     pub request_window: u32,
@@ -59,36 +59,36 @@ pub struct DeliveryConfig {
     pub tx_window: u32,
     /// See [`OutOfWindowRule`].
     pub out_of_window: OutOfWindowRule,
-    /// True when a sender that is notified of packets dropped beyond the window sends no new requests there until its
-    /// oldest packet is acknowledged.
+    /// True when a sender that is notified of packets dropped beyond the window sends no new requests in that window
+    /// until the oldest packet of the window is acknowledged.
     pub pause_after_out_of_window: bool,
     /// See [`ExtendedRule`].
     pub extended: ExtendedRule,
-    /// Number of packets of a flow after which a receiver acknowledges.
+    /// Number of received packets of a flow after which the receiver acknowledges.
     pub coalesce_count: u32,
-    /// Time after the first of these packets after which it acknowledges at the latest.
+    /// Maximum delay of an acknowledgement after the first packet that it acknowledges.
     pub coalesce_timeout: Duration,
     /// Selects the packets on which a sender requests an acknowledgement.
     pub ack_request: AckRequestRule,
     /// True when retransmissions are sent in RSN order across both windows (specification 9.1.3).
     pub ordered: bool,
-    /// Labels of the flows, by flow index; one to eight. The low bits are replaced by the index.
+    /// Labels of the flows, by flow index; one to eight are used. The low bits are replaced by the index.
     pub labels: [FlowLabel; 8],
     /// Number of flows.
     pub flows: u8,
-    /// True when an acknowledgement with one base behind the current one is still processed for the packets beyond:
-    /// when flows have different delays, acknowledgements overtake each other (the specification, with one path, drops
-    /// it completely).
+    /// True when the bitmaps of an acknowledgement are still processed although one of its bases is older than the
+    /// current one: when flows have different delays, acknowledgements overtake each other. (The specification, with
+    /// one path, drops such an acknowledgement completely.)
     pub accept_stale: bool,
-    /// Number of timeouts after which a packet is given up.
+    /// Number of timeouts of a packet after which the connection fails.
     pub attempts_max: u16,
-    /// When set, timeouts are at least the measured values and double while no response arrives; a peer is given up by
-    /// time: after this duration times the number of attempts. `None`: timeouts are those of the adaptive engine, and
-    /// the peer is given up by their number.
+    /// If set, timeouts are at least the measured values and double while no response arrives, and the connection
+    /// fails when the peer has been silent for this duration times the number of attempts. If `None`, timeouts are
+    /// those of the adaptive engine, and the connection fails after a number of timeouts.
     pub measured: Option<Duration>,
     /// Maximum number of early retransmissions (before the timeout) of a packet.
     pub early_attempts_max: u16,
-    /// Timeout of packets that have arrived and that the peer's upper layer has not acknowledged.
+    /// Timeout of packets that have arrived but are not acknowledged by the peer's upper layer.
     pub upper_timeout: Duration,
     /// Initial window of the connection: divided evenly among the flows.
     pub fcwnd: Cwnd,
@@ -103,7 +103,8 @@ pub struct DeliveryConfig {
 }
 
 impl DeliveryConfig {
-    /// Returns the default parameters with these recovery and path policies, one flow, and sequence numbers from zero.
+    /// Returns the default parameters with the given recovery and path policies, one flow, and sequence numbers
+    /// starting at zero.
     pub fn new(recovery: Configured<RecoveryPolicy>, paths: Configured<PathPolicy>) -> Self {
         Self {
             cid: Cid::default(),
@@ -146,7 +147,7 @@ impl DeliveryConfig {
     /// Checks for configuration errors of the local program.
     ///
     /// # Panics
-    /// When a width is not supported, or counts are outside their bounds.
+    /// If a width is not supported, or a count is out of range.
     pub(crate) fn check(&self) {
         for width in [self.request_window, self.data_window] {
             assert!(
@@ -171,7 +172,7 @@ pub struct Policies {
 }
 
 impl Policies {
-    /// Returns whether `config` specifies these policies.
+    /// Returns `true` if these are the policies specified by `config`.
     pub fn are_those_of(&self, config: &DeliveryConfig) -> bool {
         let (recovery, paths) = (&config.recovery, &config.paths);
         core::ptr::fn_addr_eq(self.recovery.policy.on_event, recovery.policy.on_event)
@@ -182,7 +183,7 @@ impl Policies {
     }
 }
 
-/// The part of the [`DeliveryConfig`] that a sender keeps; the fields have the same meaning.
+/// The fields of [`DeliveryConfig`] that the sender uses, with the same meaning.
 #[derive(Clone, Debug)]
 pub(crate) struct SenderSettings {
     pub(crate) ack_request: AckRequestRule,
@@ -210,10 +211,10 @@ impl SenderSettings {
     }
 }
 
-/// Later than every time of an event: the value of a timer that is not set.
+/// A time later than any event: the value of a timer that is not set.
 pub(crate) const NEVER: Time = Time::from_ps(u64::MAX);
 
-/// Arbitrary labels that differ in many bits; the low three are the index's.
+/// Arbitrary labels that differ in many bits; the low three bits are replaced by the index.
 const DEFAULT_LABELS: [FlowLabel; 8] = {
     let mut labels = [FlowLabel::new(0); 8];
     let mut flow = 0;

@@ -4,10 +4,10 @@
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DeliveryCounters {
     /// Packets sent for the first time.
-    pub sent: u64,
+    pub first_transmissions: u64,
     /// Packets retransmitted before their timeout, because recovery considered them lost.
-    pub sent_again_early: u64,
-    /// Packets that timed out.
+    pub retransmitted_early: u64,
+    /// Packets whose timeout has expired.
     pub timeouts: u64,
     /// Tail loss probes sent.
     pub probes: u64,
@@ -17,13 +17,14 @@ pub struct DeliveryCounters {
     pub extended_acks_sent: u64,
     /// NACKs sent.
     pub nacks_sent: u64,
-    /// Packets received again.
+    /// Duplicate packets received.
     pub duplicates: u64,
     /// Packets dropped beyond a window.
     pub out_of_window: u64,
-    /// Acknowledgements dropped because a base was behind.
+    /// Acknowledgements dropped because a base was older than the current one.
     pub stale_acks: u64,
-    /// Acknowledgements of packets never sent, and invalid labels or numbers: errors of the peer.
+    /// Acknowledgements of packets that were never sent, and packets with invalid labels or numbers: errors of the
+    /// peer.
     pub peer_errors: u64,
     /// Events rejected because the queue to the adaptive engine was full.
     pub signals_refused: u64,
@@ -34,8 +35,8 @@ pub struct DeliveryCounters {
 impl DeliveryCounters {
     /// Adds the counts of another connection.
     pub fn add(&mut self, other: &Self) {
-        self.sent += other.sent;
-        self.sent_again_early += other.sent_again_early;
+        self.first_transmissions += other.first_transmissions;
+        self.retransmitted_early += other.retransmitted_early;
         self.timeouts += other.timeouts;
         self.probes += other.probes;
         self.acks_sent += other.acks_sent;

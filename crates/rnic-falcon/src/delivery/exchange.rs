@@ -3,7 +3,7 @@
 use rnic_base::Csig;
 use rnic_wire::falcon::{FlowLabel, Packet};
 
-use crate::seam::Context;
+use crate::interface::Context;
 
 /// A received packet.
 #[derive(Clone, Copy, Debug)]
@@ -16,7 +16,7 @@ pub struct Arrival<'a> {
     pub marked: bool,
     /// Number of switches on its path.
     pub hops: u8,
-    /// Congestion signal written by the most congested of these switches, if they support it.
+    /// Congestion signal written by the most congested of these switches, if the switches support it.
     pub csig: Option<Csig>,
 }
 
@@ -25,15 +25,15 @@ pub struct Arrival<'a> {
 pub enum Reception {
     /// Accepted by the transaction layer.
     Kept,
-    /// Received before.
+    /// Duplicate of a packet received before.
     Duplicate,
-    /// Dropped beyond the window; the sender is notified.
+    /// Dropped because it is beyond the window; the sender is notified.
     OutOfWindow,
     /// Dropped for lack of resources; the sender is notified.
     NoResources,
     /// An acknowledgement or NACK, processed.
-    Answer,
-    /// An acknowledgement or NACK with a base that is behind: dropped.
+    Processed,
+    /// An acknowledgement or NACK with a base older than the current one: dropped.
     Stale,
     /// Invalid (an error of the peer), or the connection is dead: dropped without notification.
     Dropped,
@@ -49,16 +49,16 @@ pub struct Departure {
     /// Context that the packet belongs to; `None` for acknowledgements.
     pub context: Option<Context>,
     /// True for a retransmission.
-    pub again: bool,
+    pub is_retransmission: bool,
 }
 
-/// Description of a packet to be sent, without the packet itself.
+/// Description of a packet to be sent, for packets that are written to a buffer of the caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Leaving {
+pub struct DepartureInfo {
     /// See [`Departure::label`].
     pub label: FlowLabel,
     /// See [`Departure::context`].
     pub context: Option<Context>,
-    /// See [`Departure::again`].
-    pub again: bool,
+    /// See [`Departure::is_retransmission`].
+    pub is_retransmission: bool,
 }

@@ -1,8 +1,9 @@
-//! Per-flow state of a connection: that of the first flow is stored inline, because most connections have no other.
+//! Per-flow state of a connection: the state of the first flow is stored inline, because most connections have only
+//! one flow.
 
 use core::ops::{Index, IndexMut};
 
-/// One `T` for each flow.
+/// One value of type `T` for each flow.
 #[derive(Clone, Debug)]
 pub(crate) struct PerFlow<T> {
     first: T,
@@ -10,12 +11,12 @@ pub(crate) struct PerFlow<T> {
 }
 
 impl<T> PerFlow<T> {
-    /// Creates the state of `count` flows, at least one, by calling `of` for each.
+    /// Creates the state of `count` flows, at least one, by calling `of` with the index of each.
     pub(crate) fn new(count: usize, mut of: impl FnMut(usize) -> T) -> Self {
         Self { first: of(0), others: (1..count).map(of).collect() }
     }
 
-    /// Returns the state of the first flow when there is no other.
+    /// Returns the state of the first flow if there is no other flow.
     #[inline]
     pub(crate) fn only(&self) -> Option<&T> {
         self.others.is_empty().then_some(&self.first)

@@ -1,9 +1,10 @@
 //! The receiving direction of a connection: received packets, and their acknowledgement to the peer's sender.
 //!
-//! It does not access the sending direction: [`Delivery`](super::Delivery) informs the sender of received responses.
+//! It does not access the sending direction: [`Delivery`](super::Delivery) notifies the sender of received responses.
 //!
-//! Every packet carries both receive bases of its sender. When they describe the receive state completely,
-//! acknowledgements that are only waiting to be coalesced need not be sent (specification 9.1.6; conformance probe 4).
+//! Every packet sent carries both bases of the receiver. When the bases describe the receive state completely,
+//! acknowledgements that are only waiting to be coalesced need not be sent (specification 9.1.6; conformance probe
+//! 4).
 
 mod accept;
 mod answer;
@@ -16,11 +17,11 @@ use rnic_wire::falcon::{NackCode, Packet, Timestamp, WindowBases};
 use crate::delivery::config::{DeliveryConfig, ExtendedRule, NEVER, OutOfWindowRule};
 use crate::delivery::exchange::Arrival;
 use crate::delivery::windows::Windows;
-use crate::seam::Received;
+use crate::interface::Received;
 
 use answer::Nacks;
 use echo::Echo;
-use rx_window::{Place, RxWindow};
+use rx_window::{RxWindow, WindowPosition};
 
 /// The receiver of one connection.
 #[derive(Clone, Debug)]
@@ -28,17 +29,17 @@ pub(crate) struct DeliveryReceiver {
     rx: Windows<RxWindow>,
     echo: Echo,
     nacks: Nacks,
-    /// The following fields have the meaning described at [`DeliveryConfig`].
+    /// See [`DeliveryConfig`] for the meaning of the following fields.
     coalesce_timeout: Duration,
     coalesce_count: u32,
     extended: ExtendedRule,
 }
 
 impl DeliveryReceiver {
-    /// Creates a receiver that has received no packet.
+    /// Creates a receiver on which no packet was received yet.
     pub(crate) fn new(config: &DeliveryConfig) -> Self {
-        let keeps = config.out_of_window == OutOfWindowRule::Keep;
-        let rx = |window| RxWindow::new(config.first_received.of(window), config.width(window), keeps);
+        let keeps_beyond = config.out_of_window == OutOfWindowRule::Keep;
+        let rx = |window| RxWindow::new(config.first_received.of(window), config.width(window), keeps_beyond);
         Self {
             rx: Windows::new(rx),
             echo: Echo::new(config.flows),
@@ -49,18 +50,18 @@ impl DeliveryReceiver {
         }
     }
 
-    /// Records from `arrival`, received on `flow` at `came`, the values that the flow's acknowledgements echo.
+    /// Records the values of `arrival`, received on `flow` at `t2`, that the acknowledgements of the flow echo.
     #[inline]
-    pub(crate) fn note(&mut self, flow: u8, came: Timestamp, arrival: &Arrival<'_>) {
-        self.echo.note(flow, arrival, came);
+    pub(crate) fn note(&mut self, flow: u8, t2: Timestamp, arrival: &Arrival<'_>) {
+        self.echo.note(flow, arrival, t2);
     }
 
     /// See [`Delivery::acknowledge`](super::Delivery::acknowledge).
     pub(crate) fn acknowledge(&mut self, now: Time, received: Received) {
         if let Some(arrived) = self.rx[received.window].acknowledge(received.psn) {
-            self.owe(now, arrived.flow, 1);
-            if arrived.asks {
-                self.echo.hurry(now, arrived.flow);
+            self.pend(now, arrived.flow, 1);
+            if arrived.requests_ack {
+                self.echo.make_due(now, arrived.flow);
             }
         }
     }
@@ -68,15 +69,15 @@ impl DeliveryReceiver {
     /// See [`Delivery::refuse`](super::Delivery::refuse).
     pub(crate) fn refuse(&mut self, received: Received, code: NackCode) {
         let rx = &self.rx[received.window];
-        let (seq, place) = rx.place(received.psn);
-        if place == Place::Received {
+        let (seq, position) = rx.locate(received.psn);
+        if position == WindowPosition::Received {
             self.nacks.push(rx.arrived(seq).flow, received, code);
         }
     }
 
     /// See [`Delivery::repeat_acknowledgements`](super::Delivery::repeat_acknowledgements).
     pub(crate) fn repeat_acknowledgements(&mut self, now: Time) -> bool {
-        self.echo.hurry_all(now)
+        self.echo.make_all_due(now)
     }
 
     /// See [`Delivery::repeat_refusal`](super::Delivery::repeat_refusal).
@@ -84,8 +85,8 @@ impl DeliveryReceiver {
         self.nacks.repeat_refusal()
     }
 
-    fn owe(&mut self, now: Time, flow: u8, halves: u32) {
-        self.echo.owe(now, flow, halves, self.coalesce_count, self.coalesce_timeout);
+    fn pend(&mut self, now: Time, flow: u8, half_packets: u32) {
+        self.echo.pend(now, flow, half_packets, self.coalesce_count, self.coalesce_timeout);
     }
 
     /// Returns the bases of both windows.
@@ -94,8 +95,8 @@ impl DeliveryReceiver {
         WindowBases { data: self.rx.data.base(), request: self.rx.request.base() }
     }
 
-    /// Writes the bases into `packet` of the sender, which is sent now, and cancels the acknowledgements that it
-    /// replaces.
+    /// Writes the bases into `packet` of the sender, which is sent now, and cancels the pending acknowledgements that
+    /// the packet makes unnecessary.
     #[inline]
     pub(crate) fn join(&mut self, now: Time, packet: &mut Packet) {
         if self.echo.is_waiting() && self.rx.iter().all(RxWindow::is_covered_by_base) {
@@ -104,9 +105,9 @@ impl DeliveryReceiver {
         packet.bases = self.bases();
     }
 
-    /// See [`Delivery::answer_due`](super::Delivery::answer_due).
+    /// See [`Delivery::acknowledgement_due`](super::Delivery::acknowledgement_due).
     #[inline]
-    pub(crate) fn answer_due(&self) -> Option<Time> {
+    pub(crate) fn acknowledgement_due(&self) -> Option<Time> {
         let due = if self.nacks.is_empty() { self.echo.deadline() } else { Time::ZERO };
         (due < NEVER).then_some(due)
     }

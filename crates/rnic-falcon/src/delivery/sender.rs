@@ -1,8 +1,8 @@
-//! The sending direction of a connection: outstanding packets, selection of the next packet to send, and processing of
-//! acknowledgements.
+//! The sending direction of a connection: outstanding packets, selection of the next packet to send, and processing
+//! of acknowledgements.
 //!
 //! It does not access the receiving direction: [`Delivery`](super::Delivery) has the receiver write its bases into
-//! packets to be sent, and informs the sender of received responses.
+//! packets to be sent, and notifies the sender of received responses.
 
 mod acks;
 mod gates;
@@ -25,13 +25,13 @@ use crate::delivery::ack_request::AckRequester;
 use crate::delivery::config::{DeliveryConfig, NEVER, Policies, SenderSettings};
 use crate::delivery::flows::Flows;
 use crate::delivery::per_flow::PerFlow;
-use crate::delivery::signal::ACK_RATE_FIRST;
+use crate::delivery::signal::ACK_RATE_INITIAL;
 use crate::delivery::windows::Windows;
-use crate::seam::Gates;
+use crate::interface::Gates;
 
 use gates::Limits;
 use tx_window::TxWindow;
-use waits::Waits;
+use waits::ConnectionTimes;
 
 /// The sender of one connection.
 #[derive(Clone, Debug)]
@@ -39,22 +39,22 @@ pub(crate) struct DeliverySender {
     config: SenderSettings,
     tx: Windows<TxWindow>,
     limits: Limits,
-    requester: AckRequester,
+    ack_requester: AckRequester,
     recovery: PerFlow<Windows<PolicyState>>,
-    waits: Waits,
-    /// Time for which the timing wheel is to be set: a packet is ready and held back by pacing until then.
+    waits: ConnectionTimes,
+    /// Earliest departure time of a packet that is ready but held back by pacing; the timing wheel is set to it.
     paced_until: Time,
     /// Set when the last packet sent was a retransmission, so that the next one is a first transmission.
     new_packet_next: bool,
-    /// Set when a packet was not sent only for lack of space at the peer's host.
+    /// Set when lack of space at the peer's host was the only reason for which a packet was not sent.
     blocked_on_credit: bool,
-    /// The last acknowledgement rate set by the adaptive engine, returned to it in reports.
+    /// The last ACK-request rate set by the adaptive engine, which reports return to it.
     ack_rate: AckRate,
-    dead: bool,
+    terminated: bool,
 }
 
 impl DeliverySender {
-    /// Creates a sender that has sent nothing.
+    /// Creates a sender that has sent no packet yet.
     pub(crate) fn new(config: &DeliveryConfig, policies: Arc<Policies>) -> Self {
         let (recovery, flows) = (&policies.recovery, usize::from(config.flows));
         let tx = |window| TxWindow::new(window, config.first_sent.of(window), config.tx_window, flows);
@@ -62,14 +62,14 @@ impl DeliverySender {
         Self {
             tx: Windows::new(tx),
             limits: Limits::new(config.ncwnd),
-            requester: AckRequester::default(),
+            ack_requester: AckRequester::default(),
             recovery: PerFlow::new(flows, |_| Windows { request: fresh, data: fresh }),
-            waits: Waits::new(config),
+            waits: ConnectionTimes::new(config),
             paced_until: NEVER,
             new_packet_next: false,
             blocked_on_credit: false,
-            ack_rate: ACK_RATE_FIRST,
-            dead: false,
+            ack_rate: ACK_RATE_INITIAL,
+            terminated: false,
             config: SenderSettings::of(config, policies),
         }
     }
@@ -79,7 +79,7 @@ impl DeliverySender {
         self.config.attempts_max = attempts_max.max(1);
     }
 
-    /// Sets the acknowledgement rate that reports carry.
+    /// Sets the ACK-request rate that reports carry.
     pub(crate) fn set_ack_rate(&mut self, ack_rate: AckRate) {
         self.ack_rate = ack_rate;
     }
@@ -108,7 +108,7 @@ impl DeliverySender {
         self.waits.note_absence(absence);
     }
 
-    /// Returns how long before `now` a packet that is processed at `now` may have arrived.
+    /// Returns the maximum age of a packet processed at `now`: how long ago it may have arrived.
     #[inline]
     pub(crate) fn backlog(&self, now: Time) -> Duration {
         self.waits.backlog(now)
@@ -120,16 +120,16 @@ impl DeliverySender {
         self.tx[window].span()
     }
 
-    /// See [`Delivery::under_way`](super::Delivery::under_way).
+    /// See [`Delivery::in_flight`](super::Delivery::in_flight).
     #[inline]
-    pub(crate) fn under_way(&self) -> u64 {
-        self.tx.iter().map(TxWindow::under_way).sum()
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.tx.iter().map(TxWindow::in_flight).sum()
     }
 
     /// See [`Delivery::set_credit`](super::Delivery::set_credit).
     #[inline]
     pub(crate) fn set_credit(&mut self, packets: u64) {
-        self.limits.room = packets;
+        self.limits.peer_space = packets;
     }
 
     /// See [`Delivery::blocked_on_credit`](super::Delivery::blocked_on_credit).
@@ -138,33 +138,33 @@ impl DeliverySender {
         self.blocked_on_credit
     }
 
-    /// Returns whether all packets sent are acknowledged.
+    /// Returns `true` if all packets sent are acknowledged.
     #[inline]
-    pub(crate) fn is_quiet(&self) -> bool {
+    pub(crate) fn all_acknowledged(&self) -> bool {
         self.tx.iter().all(TxWindow::is_idle)
     }
 
-    /// Returns whether a packet is to be retransmitted.
+    /// Returns `true` if a packet is to be retransmitted.
     #[inline]
     pub(crate) fn has_to_repeat(&self) -> bool {
         self.tx.iter().any(|tx| tx.first_marked().is_some())
     }
 
-    /// Returns the gates of first transmissions, pacing aside.
+    /// Returns the gates of first transmissions, without considering pacing.
     #[inline]
     pub(crate) fn open_gates(&self, flows: &Flows) -> Gates {
         self.limits.first(&self.tx, flows.fcwnd())
     }
 
     /// Terminates the connection: no packet is sent or accepted any more, in either direction.
-    pub(crate) fn die(&mut self) {
-        self.dead = true;
+    pub(crate) fn terminate(&mut self) {
+        self.terminated = true;
     }
 
-    /// Returns whether the connection was terminated or given up.
+    /// Returns `true` if the connection was terminated or has failed.
     #[inline]
-    pub(crate) fn is_dead(&self) -> bool {
-        self.dead
+    pub(crate) fn is_terminated(&self) -> bool {
+        self.terminated
     }
 
     /// See [`crate::connection::Connection::prefetch_indirect`].

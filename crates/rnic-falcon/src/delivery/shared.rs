@@ -1,4 +1,4 @@
-//! State used by both directions of a connection, and by its inspection functions.
+//! State used by both directions of a connection and by its functions for inspection.
 
 use rnic_wire::falcon::Cid;
 

@@ -1,10 +1,10 @@
-//! State that a direction keeps for each of its two windows.
+//! State of a direction for each of its two windows.
 
 use core::ops::{Index, IndexMut};
 
 use rnic_wire::falcon::Window;
 
-/// One `T` for each window.
+/// One value of type `T` for each window.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Windows<T> {
     pub(crate) request: T,

@@ -11,12 +11,12 @@ pub struct Units {
     pub rx: u32,
 }
 
-/// Resources needed by a request of the local upper layer (F-33).
+/// Resources needed for a request of the local upper layer (F-33).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Transaction {
-    /// For sending the request.
+    /// Resources for sending the request.
     pub tx: Amount,
-    /// For receiving its response.
+    /// Resources for receiving its response.
     pub rx: Amount,
 }
 
@@ -26,7 +26,7 @@ impl Transaction {
 }
 
 impl Units {
-    /// Returns the cost of a Push of `length` bytes: its data to send, a completion to receive.
+    /// Returns the cost of a Push of `length` bytes: sending its data and receiving a completion.
     #[inline]
     pub const fn push(self, length: u32) -> Transaction {
         Transaction { tx: Amount::packet(length.div_ceil(self.tx)), rx: Amount::packet(0) }

@@ -1,12 +1,12 @@
-//! Occupancy of the receive side, as one of 32 levels carried in acknowledgements (specification Rev 0.9, section 10.2;
-//! F-18).
+//! Occupancy of the receive side, as one of 32 levels carried in acknowledgements (specification Rev 0.9, section
+//! 10.2; F-18).
 //!
-//! Occupancy is smoothed (each new value counts half, as in the public simulator) and compared with 31 thresholds, here
-//! at equal distances. The level is the higher one of packets and buffers.
+//! Occupancy is smoothed (each new value counts half, as in the public simulator) and compared with 31 thresholds,
+//! here at equal distances. The level is the higher of the levels of packets and of buffers.
 
 use super::Amount;
 
-/// The highest level: 5 bits.
+/// The highest level; a level has 5 bits.
 pub const LEVEL_MAX: u8 = 31;
 
 /// Smoothed occupancy of the resources for requests from the network.
@@ -25,16 +25,16 @@ impl Level {
         self.buffers = (self.buffers + (u64::from(held.buffers) << FRACTION_BITS)) / 2;
     }
 
-    /// Returns the level for a total of `capacity`.
+    /// Returns the level relative to a total of `capacity`.
     #[inline]
     pub fn of(self, capacity: Amount) -> u8 {
-        let level = |held: u64, room: u32| {
-            let room = u64::from(room) << FRACTION_BITS;
-            (held * LEVELS).checked_div(room).unwrap_or(0).min(LEVELS - 1) as u8
+        let level = |held: u64, total: u32| {
+            let total = u64::from(total) << FRACTION_BITS;
+            (held * LEVEL_COUNT).checked_div(total).unwrap_or(0).min(LEVEL_COUNT - 1) as u8
         };
         level(self.packets, capacity.packets).max(level(self.buffers, capacity.buffers))
     }
 }
 
-const LEVELS: u64 = LEVEL_MAX as u64 + 1;
+const LEVEL_COUNT: u64 = LEVEL_MAX as u64 + 1;
 const FRACTION_BITS: u32 = 8;

@@ -1,25 +1,25 @@
 //! Limit on the resources that one connection may hold before its upper layer is paused: Xoff (F-34 to F-36).
 //!
-//! Source: Falcon (SIGCOMM'25) section 4.6. Dynamic thresholds are those of shared switch buffers: a connection may
-//! hold T = alpha x the free amount. A slow connection holds its resources for longer, reaches its threshold, and is
-//! paused while resources are left for others. The adaptive engine sets alpha per connection, larger for those that
-//! make progress.
+//! Source: Falcon (SIGCOMM'25) section 4.6. The dynamic thresholds are those known from shared switch buffers: a
+//! connection may hold T = alpha x the free amount. A slow connection holds its resources for longer, reaches its
+//! threshold, and is paused while resources are still left for others. The adaptive engine sets alpha per connection,
+//! a larger one for connections that make progress.
 //!
 //! Alpha is a power of two between 8 and 1/4096, four bits, as in the public simulator; a connection may always hold
-//! one unit of each, because otherwise it would stop permanently.
+//! one packet of each part, because otherwise it would stop permanently.
 //!
 //! Requests and responses have separate thresholds: a pause of one must not pause the other (responses free the other
 //! side's resources), and a full NIC never pauses Pull Data: RDMA's section 6.5 forbids it. A connection's own
 //! threshold blocks its responses until the peer has acknowledged earlier ones, which depends on no other connection.
 
-use super::{Amount, Part, Resources};
+use super::{Amount, ResourcePart, Resources};
 
-/// Share of the free amount: 2^(3 - shift).
+/// Share of the free amount that a connection may hold: 2^(3 - shift).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Alpha(u8);
 
 impl Alpha {
-    /// The largest shift: 1/4096.
+    /// The largest shift, which stands for 1/4096.
     pub const SHIFT_MAX: u8 = 15;
 
     /// Returns 2^(3 - shift), for a shift of 4 bits.
@@ -42,18 +42,18 @@ impl Alpha {
 }
 
 impl Default for Alpha {
-    /// Returns 1, as in the shared buffers of switches: a connection alone may hold half of everything, which is one
-    /// round trip's worth at line rate. The paper gives no value; the public simulator's 1/8, where thresholds are off
-    /// by default, would limit a connection to a tenth of the line rate.
+    /// Returns 1, as in the shared buffers of switches: a single connection may hold half of all resources, enough
+    /// for one round trip at line rate. The paper gives no value; the public simulator's 1/8, in which thresholds are
+    /// disabled by default, would limit a connection to a tenth of the line rate.
     fn default() -> Self {
         Self::from_shift(3)
     }
 }
 
-/// Method that keeps connections from taking all resources (F-R22 compares the three).
+/// Method that prevents a connection from occupying all resources (experiment F-R22 compares the three).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Isolation {
-    /// No isolation: all connections pause when everything is taken.
+    /// No isolation: connections pause only when no resources are left.
     #[default]
     None,
     /// Each connection may hold a fixed amount of each part.
@@ -63,57 +63,57 @@ pub enum Isolation {
         /// Limit for receiving.
         rx: Amount,
     },
-    /// Each connection may hold its share of the free amount.
+    /// Each connection may hold the share of the free amount given by its alpha.
     Dynamic,
 }
 
 /// Resources held by one connection's requests, and the shares assigned to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Usage {
-    /// Held for sending requests.
+    /// Resources held for sending requests.
     pub tx: Amount,
-    /// Reserved for their responses.
+    /// Resources reserved for the responses to these requests.
     pub rx: Amount,
-    /// Held for sending Pull Data.
+    /// Resources held for sending Pull Data.
     pub data: Amount,
-    /// Maximum share of requests.
+    /// Maximum share of the free amount for requests.
     pub request_alpha: Alpha,
-    /// Maximum share of Pull Data.
+    /// Maximum share of the free amount for Pull Data.
     pub data_alpha: Alpha,
 }
 
 impl Usage {
-    /// Returns whether no request of its upper layer holds any resources.
+    /// Returns `true` if no request of the local upper layer holds any resources.
     #[inline]
     pub const fn has_no_request(&self) -> bool {
         self.tx.packets == 0 && self.rx.packets == 0
     }
 
-    /// Returns whether its upper layer must not submit more requests.
+    /// Returns `true` if the upper layer must not submit more requests.
     #[inline]
     pub fn pauses_requests(&self, isolation: Isolation, resources: &Resources) -> bool {
         if isolation == Isolation::None {
             return false;
         }
-        over(self.tx, isolation, self.request_alpha, Part::RequestTx, resources)
-            || over(self.rx, isolation, self.request_alpha, Part::ResponseRx, resources)
+        exceeds(self.tx, isolation, self.request_alpha, ResourcePart::RequestTx, resources)
+            || exceeds(self.rx, isolation, self.request_alpha, ResourcePart::ResponseRx, resources)
     }
 
-    /// Returns whether its upper layer must not respond to more Pull Requests.
+    /// Returns `true` if the upper layer must not respond to more Pull Requests.
     #[inline]
     pub fn pauses_data(&self, isolation: Isolation, resources: &Resources) -> bool {
-        over(self.data, isolation, self.data_alpha, Part::DataTx, resources)
+        exceeds(self.data, isolation, self.data_alpha, ResourcePart::DataTx, resources)
     }
 }
 
 #[inline]
-fn over(used: Amount, isolation: Isolation, alpha: Alpha, part: Part, resources: &Resources) -> bool {
+fn exceeds(used: Amount, isolation: Isolation, alpha: Alpha, part: ResourcePart, resources: &Resources) -> bool {
     // A connection that holds no packet holds no buffer either, and one packet is always allowed.
     used.packets > 0
         && match isolation {
             Isolation::None => false,
             Isolation::Static { tx, rx } => {
-                let limit = if part == Part::ResponseRx { rx } else { tx };
+                let limit = if part == ResourcePart::ResponseRx { rx } else { tx };
                 used.packets >= limit.packets || is_over(used.buffers, limit.buffers.into())
             }
             Isolation::Dynamic => {

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //!   Push   submitted -> sent -> acknowledged by the target's upper layer -> completed
-//!   Pull   submitted -> sent -> acknowledged on receipt -> data here -> completed
+//!   Pull   submitted -> sent -> acknowledged on receipt -> data received -> completed
 //! ```
 //!
-//! An entry is blank again when its completion was delivered *and* its packet is acknowledged: for a Pull either may
-//! happen first. A transaction that was refused or given up completes when the Resync that replaces its packet is
-//! acknowledged: until then the target may still be waiting for its number (specification 6.6.5).
+//! An entry becomes blank after its completion was delivered *and* its packet was acknowledged; for a Pull, either
+//! may happen first. A transaction that was refused or has timed out completes when the Resync that replaces its
+//! packet is acknowledged: until then the target may still be waiting for its sequence number (specification 6.6.5).
 
 use std::collections::VecDeque;
 
@@ -17,12 +17,12 @@ use rnic_wire::falcon::{Body, CompletionCode, NackCode, Packet, PacketType, Resy
 use super::ring::{Blank, Ring};
 use super::ulp::{Completion, PulledData, UpperLayer};
 use super::{Kind, NEVER, Ordering, Submission, TransactionConfig, TransactionStats, completion_of};
+use crate::interface::{Exhausted, Gates, Verdict};
 use crate::resources::threshold::Usage;
-use crate::resources::{Part, Resources, Room};
-use crate::seam::{Exhausted, Gates, Verdict};
+use crate::resources::{CompactHeld, ResourcePart, Resources};
 
-/// State outside of a half of the layer that the half uses.
-pub(super) struct Surroundings<'a, U> {
+/// State that one half of the transaction layer uses and that is not part of it.
+pub(super) struct LayerContext<'a, U> {
     pub(super) now: Time,
     pub(super) resources: &'a mut Resources,
     pub(super) usage: &'a mut Usage,
@@ -34,28 +34,29 @@ pub(super) struct Surroundings<'a, U> {
 struct Entry {
     tag: u64,
     deadline: Time,
-    /// Payload length of the request's packet in bytes; after its data has arrived, that of the data.
+    /// Payload length of the request's packet in bytes; after a Pull's data has arrived, the payload length of the
+    /// data.
     payload_len: u16,
     length: u16,
-    /// Held until the packet is acknowledged.
-    tx: Room,
-    /// Held until the completion is delivered.
-    rx: Room,
+    /// Send resources, held until the packet is acknowledged.
+    tx: CompactHeld,
+    /// Resources for the response, held until the completion is delivered.
+    rx: CompactHeld,
     /// `None` for a blank entry.
     kind: Option<Kind>,
     sent: bool,
     acked: bool,
-    told: bool,
-    /// Result of the transaction, set before its completion is delivered in turn.
+    delivered: bool,
+    /// Result of the transaction, set before the completion is delivered.
     outcome: Option<CompletionCode>,
     ulp_code: u8,
-    /// True when it completed with data.
+    /// True if the transaction completed with data.
     has_data: bool,
     /// Code of the Resync that replaces the packet, if any.
     resync: Option<ResyncCode>,
 }
 
-// There is one entry per transaction in flight: two fit in a cache line.
+// The size is important: there is one entry per transaction in flight, and two fit in a cache line.
 const _: () = assert!(size_of::<Entry>() == 32);
 
 impl Entry {
@@ -64,28 +65,28 @@ impl Entry {
         deadline: Time::ZERO,
         payload_len: 0,
         length: 0,
-        tx: Room::NONE,
-        rx: Room::NONE,
+        tx: CompactHeld::NONE,
+        rx: CompactHeld::NONE,
         kind: None,
         sent: false,
         acked: false,
-        told: false,
+        delivered: false,
         outcome: None,
         ulp_code: 0,
         has_data: false,
         resync: None,
     };
 
-    /// Returns whether the completion can be delivered: with data even before the request is acknowledged; otherwise
-    /// only after its packet is acknowledged.
+    /// Returns `true` if the completion can be delivered: if data has arrived, even before the request is
+    /// acknowledged; otherwise only after its packet is acknowledged.
     #[inline]
     fn is_ready(&self) -> bool {
         self.outcome.is_some() && (self.acked || self.has_data)
     }
 
-    /// Sets the result to `code`, unless one is set.
+    /// Sets the result to `code`, unless a result is already set.
     #[inline]
-    fn end(&mut self, code: CompletionCode) {
+    fn set_outcome(&mut self, code: CompletionCode) {
         self.outcome.get_or_insert(code);
     }
 }
@@ -115,13 +116,13 @@ const fn packet_type(kind: Kind) -> PacketType {
 pub(super) struct Initiator {
     ordering: Ordering,
     ring: Ring<Entry>,
-    /// Allocated with the first transaction submitted with headers: an upper layer that supplies headers when packets
-    /// are sent needs none.
+    /// Allocated when the first transaction with headers is submitted; not needed for an upper layer that supplies
+    /// headers when packets are sent.
     headers: Option<Box<Headers>>,
     /// The next request sequence number (NRSN).
     next: Seq,
     /// On ordered connections: number of the next completion to deliver.
-    untold: Seq,
+    unreported: Seq,
     /// On ordered connections: number of the next request to send.
     unsent: Seq,
     /// On unordered connections: requests not sent yet.
@@ -130,18 +131,18 @@ pub(super) struct Initiator {
     next_deadline: Time,
 }
 
-/// Requests not sent yet, by type (F-41), oldest first.
+/// Requests not sent yet, one queue per type (F-41), oldest first.
 #[derive(Debug, Default)]
 struct Queues {
     pulls: VecDeque<Seq>,
     pushes: VecDeque<Seq>,
 }
 
-/// Headers of the transactions that were submitted with headers, by slot (of all possible slots). If a request is
-/// retransmitted after its data has arrived, its target identifies it by its number.
+/// Headers of the transactions that were submitted with headers, by slot (for all possible slots). If a request is
+/// retransmitted after its data has arrived, its target recognises the request by its number.
 #[derive(Debug)]
 struct Headers {
-    by_place: Box<[Option<Ulp>]>,
+    by_slot: Box<[Option<Ulp>]>,
 }
 
 impl Initiator {
@@ -152,7 +153,7 @@ impl Initiator {
             ring: Ring::new(config.outstanding, first),
             headers: None,
             next: first,
-            untold: first,
+            unreported: first,
             unsent: first,
             queues: (config.ordering == Ordering::Unordered).then(Box::default),
             next_deadline: NEVER,
@@ -190,15 +191,15 @@ impl Initiator {
         self.ring.slot(seq)
     }
 
-    /// Returns the tag of the submission of `seq`.
+    /// Returns the tag of the local request `seq`.
     #[inline]
     pub(super) fn tag(&self, seq: Seq) -> u64 {
         self.ring[seq].tag
     }
 
-    /// Returns the tag of the submission of the Pull `rsn`, if its data has not arrived yet.
+    /// Returns the tag of the local Pull `rsn`, if its data has not arrived yet.
     pub(super) fn expected_by(&self, rsn: Rsn) -> Option<u64> {
-        let seq = rsn.extend(self.untold);
+        let seq = rsn.extend(self.unreported);
         if seq < self.ring.base() || seq >= self.next {
             return None;
         }
@@ -209,7 +210,7 @@ impl Initiator {
     /// Withdraws the packet of `seq`, which cannot be sent for a local reason.
     pub(super) fn withdraw(&mut self, seq: Seq) {
         let entry = &mut self.ring[seq];
-        entry.end(CompletionCode::LocalXlr);
+        entry.set_outcome(CompletionCode::LocalXlr);
         entry.resync.get_or_insert(ResyncCode::LocalXlr);
     }
 
@@ -219,36 +220,41 @@ impl Initiator {
         self.ring.expect(self.next, transactions);
     }
 
-    /// Accepts a transaction and takes its resources; returns `None` when they are not available.
+    /// Accepts a transaction and allocates its resources; returns `None` if they are not available.
     #[inline]
-    pub(super) fn submit(&mut self, resources: &mut Resources, usage: &mut Usage, what: &Submission) -> Option<Rsn> {
+    pub(super) fn submit(
+        &mut self,
+        resources: &mut Resources,
+        usage: &mut Usage,
+        submission: &Submission,
+    ) -> Option<Rsn> {
         if self.is_full() {
             return None;
         }
         let units = resources.config().units;
-        let length = u32::from(what.length);
-        let need = match what.kind {
+        let length = u32::from(submission.length);
+        let need = match submission.kind {
             Kind::Push => units.push(length),
             Kind::Pull => units.pull(length),
         };
-        let (tx, rx) = resources.hold_transaction(need, what.continues && usage.has_no_request())?;
+        let (tx, rx) = resources.hold_transaction(need, submission.continues && usage.has_no_request())?;
         usage.tx.add(tx.amount());
         usage.rx.add(rx.amount());
         let seq = self.next;
         self.ring[seq] = Entry {
-            kind: Some(what.kind),
-            length: what.length,
-            payload_len: what.payload_len as u16,
-            tag: what.tag,
-            tx: Room::of(tx),
-            rx: Room::of(rx),
+            kind: Some(submission.kind),
+            length: submission.length,
+            payload_len: submission.payload_len as u16,
+            tag: submission.tag,
+            tx: CompactHeld::of(tx),
+            rx: CompactHeld::of(rx),
             ..Entry::EMPTY
         };
-        if what.ulp.is_some() || self.headers.is_some() {
-            self.keep_headers(seq, what.ulp);
+        if submission.ulp.is_some() || self.headers.is_some() {
+            self.keep_headers(seq, submission.ulp);
         }
         if let Some(queues) = &mut self.queues {
-            match what.kind {
+            match submission.kind {
                 Kind::Push => queues.pushes.push_back(seq),
                 Kind::Pull => queues.pulls.push_back(seq),
             }
@@ -257,7 +263,7 @@ impl Initiator {
         Some(seq.wire())
     }
 
-    /// Returns whether any request waits to be sent.
+    /// Returns `true` if a request is waiting for its first transmission.
     #[inline]
     pub(super) fn has_unsent(&self) -> bool {
         match &self.queues {
@@ -266,8 +272,8 @@ impl Initiator {
         }
     }
 
-    /// Returns the type of the request that could be sent now: on an ordered connection that of the oldest request
-    /// only; otherwise a type whose gate is open and that has requests, with Pulls preferred if `pulls_first`.
+    /// Returns the type of the request that could be sent now: on an ordered connection, only the type of the oldest
+    /// request; otherwise a type whose gate is open and that has requests, with Pulls preferred if `pulls_first`.
     #[inline]
     pub(super) fn sendable(&self, open: Gates, pulls_first: bool) -> Option<Kind> {
         let is_open = |kind: Kind| match kind {
@@ -292,8 +298,8 @@ impl Initiator {
                 self.ring.prefetch(self.unsent + 1);
                 self.unsent - 1
             }
-            (Some(queues), Kind::Push) => queues.pushes.pop_front().expect("it was found sendable"),
-            (Some(queues), Kind::Pull) => queues.pulls.pop_front().expect("it was found sendable"),
+            (Some(queues), Kind::Push) => queues.pushes.pop_front().expect("the queue is not empty"),
+            (Some(queues), Kind::Pull) => queues.pulls.pop_front().expect("the queue is not empty"),
         };
         let entry = &mut self.ring[seq];
         (entry.sent, entry.deadline) = (true, deadline);
@@ -301,20 +307,20 @@ impl Initiator {
         seq
     }
 
-    /// Stores `headers` for `seq`, or that it has none.
+    /// Stores `headers` for `seq`; `None` records that it has no headers.
     fn keep_headers(&mut self, seq: Seq, headers: Option<Ulp>) {
-        let (place, places) = (self.ring.slot(seq) as usize, self.ring.places());
-        let none_yet = || Box::new(Headers { by_place: vec![None; places].into_boxed_slice() });
-        self.headers.get_or_insert_with(none_yet).by_place[place] = headers;
+        let (slot, size) = (self.ring.slot(seq) as usize, self.ring.size());
+        let empty_headers = || Box::new(Headers { by_slot: vec![None; size].into_boxed_slice() });
+        self.headers.get_or_insert_with(empty_headers).by_slot[slot] = headers;
     }
 
     /// Returns the headers stored for `seq`, if any.
     #[inline]
     fn kept_headers(&self, seq: Seq) -> Option<Ulp> {
-        self.headers.as_ref().and_then(|headers| headers.by_place[self.ring.slot(seq) as usize])
+        self.headers.as_ref().and_then(|headers| headers.by_slot[self.ring.slot(seq) as usize])
     }
 
-    /// Returns the headers stored for `seq`, otherwise those supplied by `upper`.
+    /// Returns the headers stored for `seq`; if there are none, those supplied by `upper`.
     #[inline]
     fn headers_of<U: UpperLayer>(&self, seq: Seq, upper: &U) -> Ulp {
         self.kept_headers(seq).unwrap_or_else(|| upper.headers(self.ring[seq].tag))
@@ -338,7 +344,7 @@ impl Initiator {
     pub(super) fn packet<U: UpperLayer>(&self, seq: Seq, upper: &U) -> (Body, u32) {
         let entry = &self.ring[seq];
         let (psn, rsn) = (Psn32::default(), seq.wire());
-        let kind = entry.kind.expect("only what is there is sent");
+        let kind = entry.kind.expect("the entry is in use");
         if let Some(code) = entry.resync {
             return (Body::Resync { psn, rsn, code, of: packet_type(kind), vendor: 0 }, 0);
         }
@@ -351,41 +357,41 @@ impl Initiator {
 
     /// Handles the acknowledgement of the packet of `seq`.
     #[inline]
-    pub(super) fn acked<U: UpperLayer>(&mut self, seq: Seq, with: &mut Surroundings<'_, U>) {
-        let is_oldest = seq == self.untold && seq == self.ring.base();
+    pub(super) fn acked<U: UpperLayer>(&mut self, seq: Seq, layer: &mut LayerContext<'_, U>) {
+        let is_oldest = seq == self.unreported && seq == self.ring.base();
         let entry = &mut self.ring[seq];
         entry.acked = true;
-        if let Some(tx) = entry.tx.take(Part::RequestTx) {
-            with.usage.tx.subtract(tx.amount());
-            with.resources.release(tx);
+        if let Some(tx) = entry.tx.take(ResourcePart::RequestTx) {
+            layer.usage.tx.subtract(tx.amount());
+            layer.resources.release(tx);
         }
         if entry.kind == Some(Kind::Push) {
             if is_oldest && entry.outcome.is_none() {
-                return self.end_oldest(seq, with);
+                return self.complete_oldest(seq, layer);
             }
-            entry.end(CompletionCode::Ack);
+            entry.set_outcome(CompletionCode::Ack);
         }
-        self.tell(seq, with);
+        self.deliver_completions(seq, layer);
     }
 
-    /// Completes the Push `seq`, the oldest of all, successfully: in most cases its completion is the only one to
-    /// deliver.
+    /// Completes the Push `seq`, which is the oldest transaction, successfully. In most cases its completion is the
+    /// only one to deliver.
     #[inline]
-    fn end_oldest<U: UpperLayer>(&mut self, seq: Seq, with: &mut Surroundings<'_, U>) {
+    fn complete_oldest<U: UpperLayer>(&mut self, seq: Seq, layer: &mut LayerContext<'_, U>) {
         let entry = &mut self.ring[seq];
         let (rsn, tag) = (seq.wire(), entry.tag);
-        if let Some(rx) = entry.rx.take(Part::ResponseRx) {
-            with.usage.rx.subtract(rx.amount());
-            with.resources.release(rx);
+        if let Some(rx) = entry.rx.take(ResourcePart::ResponseRx) {
+            layer.usage.rx.subtract(rx.amount());
+            layer.resources.release(rx);
         }
         self.ring.advance();
-        self.untold += 1;
-        with.stats.completed += 1;
+        self.unreported += 1;
+        layer.stats.completed += 1;
         let completion = Completion { rsn, tag, code: CompletionCode::Ack, ulp_code: 0, data: None };
-        with.ulp.complete(with.now, &completion);
-        let next = self.untold;
+        layer.ulp.complete(layer.now, &completion);
+        let next = self.unreported;
         if next < self.next && self.ring[next].outcome.is_some() {
-            self.tell(next, with);
+            self.deliver_completions(next, layer);
         }
     }
 
@@ -404,25 +410,25 @@ impl Initiator {
         entry.resync.get_or_insert(resync);
     }
 
-    /// Handles that the packet of `seq` has reached its maximum number of transmissions.
+    /// Handles the case that the packet of `seq` has reached its maximum number of transmissions.
     pub(super) fn exhausted(&mut self, seq: Seq) -> Exhausted {
         let entry = &mut self.ring[seq];
         if entry.resync == Some(ResyncCode::RetransmissionExhausted) {
-            return Exhausted::Dead;
+            return Exhausted::Terminated;
         }
-        entry.end(CompletionCode::LocalTimeout);
+        entry.set_outcome(CompletionCode::LocalTimeout);
         entry.resync = Some(ResyncCode::RetransmissionExhausted);
         Exhausted::Resync
     }
 
-    /// Processes the data of a Pull, or the Resync that replaces it.
-    pub(super) fn answered<U: UpperLayer>(&mut self, packet: &Packet, with: &mut Surroundings<'_, U>) -> Verdict {
-        let rsn = packet.body.rsn().expect("Pull Data has one");
-        let seq = rsn.extend(self.untold);
+    /// Processes the data of a local Pull, or the Resync that replaces the data.
+    pub(super) fn on_response<U: UpperLayer>(&mut self, packet: &Packet, layer: &mut LayerContext<'_, U>) -> Verdict {
+        let rsn = packet.body.rsn().expect("Pull Data has an RSN");
+        let seq = rsn.extend(self.unreported);
         if seq >= self.next {
             return Verdict::Dropped;
         }
-        // The transaction was given up; its number in the data window still counts.
+        // The transaction has already ended, but its sequence number in the data window must still be acknowledged.
         if seq < self.ring.base() {
             return Verdict::Accepted { acknowledged: true };
         }
@@ -440,65 +446,65 @@ impl Initiator {
                 Body::PullData { ulp, .. } if packet.payload_len <= u32::from(entry.length) => {
                     let data = PulledData { payload_len: packet.payload_len, ulp };
                     (entry.payload_len, entry.has_data) = (data.payload_len as u16, true);
-                    with.ulp.pulled(with.now, entry.tag, &data);
+                    layer.ulp.pulled(layer.now, entry.tag, &data);
                     CompletionCode::Ack
                 }
                 Body::PullData { .. } => CompletionCode::OperationError,
                 _ => CompletionCode::RemoteError,
             });
-            self.tell(seq, with);
+            self.deliver_completions(seq, layer);
         }
         Verdict::Accepted { acknowledged: true }
     }
 
-    /// Delivers the completions whose turn has come, after the state of `seq` has changed.
+    /// Delivers the completions that are next in order, after the state of `seq` has changed.
     #[inline]
-    fn tell<U: UpperLayer>(&mut self, seq: Seq, with: &mut Surroundings<'_, U>) {
+    fn deliver_completions<U: UpperLayer>(&mut self, seq: Seq, layer: &mut LayerContext<'_, U>) {
         match self.ordering {
             Ordering::Ordered => {
-                while self.untold < self.next && self.ring[self.untold].is_ready() {
-                    self.hand_over(self.untold, with);
-                    self.untold += 1;
+                while self.unreported < self.next && self.ring[self.unreported].is_ready() {
+                    self.deliver(self.unreported, layer);
+                    self.unreported += 1;
                 }
             }
             Ordering::Unordered => {
                 if self.ring[seq].is_ready() {
-                    self.hand_over(seq, with);
+                    self.deliver(seq, layer);
                 }
             }
         }
         while self.ring.base() < self.next {
             let entry = &self.ring[self.ring.base()];
-            if !(entry.told && entry.acked) {
+            if !(entry.delivered && entry.acked) {
                 break;
             }
             self.ring.advance();
         }
-        self.untold = self.untold.max(self.ring.base());
+        self.unreported = self.unreported.max(self.ring.base());
     }
 
     #[inline]
-    fn hand_over<U: UpperLayer>(&mut self, seq: Seq, with: &mut Surroundings<'_, U>) {
+    fn deliver<U: UpperLayer>(&mut self, seq: Seq, layer: &mut LayerContext<'_, U>) {
         let entry = &mut self.ring[seq];
-        if entry.told {
+        if entry.delivered {
             return;
         }
-        entry.told = true;
-        if let Some(rx) = entry.rx.take(Part::ResponseRx) {
-            with.usage.rx.subtract(rx.amount());
-            with.resources.release(rx);
+        entry.delivered = true;
+        if let Some(rx) = entry.rx.take(ResourcePart::ResponseRx) {
+            layer.usage.rx.subtract(rx.amount());
+            layer.resources.release(rx);
         }
-        let code = entry.outcome.expect("nothing is handed over before it has ended");
+        let code = entry.outcome.expect("the transaction has ended");
         let data = entry.has_data.then_some(entry.payload_len);
         let completion = Completion { rsn: seq.wire(), tag: entry.tag, code, ulp_code: entry.ulp_code, data };
-        with.stats.completed += 1;
-        with.stats.completed_in_error += u64::from(code != CompletionCode::Ack);
-        with.ulp.complete(with.now, &completion);
+        layer.stats.completed += 1;
+        layer.stats.completed_in_error += u64::from(code != CompletionCode::Ack);
+        layer.ulp.complete(layer.now, &completion);
     }
 
-    /// Gives up transactions whose deadline has passed.
-    pub(super) fn expire<U: UpperLayer>(&mut self, with: &mut Surroundings<'_, U>) {
-        if self.next_deadline > with.now {
+    /// Terminates the transactions whose deadline has passed.
+    pub(super) fn expire<U: UpperLayer>(&mut self, layer: &mut LayerContext<'_, U>) {
+        if self.next_deadline > layer.now {
             return;
         }
         self.next_deadline = NEVER;
@@ -506,7 +512,7 @@ impl Initiator {
         while seq < self.next {
             let entry = &mut self.ring[seq];
             if entry.sent && entry.outcome.is_none() {
-                if entry.deadline <= with.now {
+                if entry.deadline <= layer.now {
                     entry.outcome = Some(CompletionCode::LocalTimeout);
                     entry.resync = (!entry.acked).then_some(ResyncCode::TransactionTimeout);
                 } else {
@@ -515,21 +521,21 @@ impl Initiator {
             }
             seq += 1;
         }
-        // Delivering completions may free entries at the front.
+        // Delivering completions may remove entries at the front.
         let mut seq = self.ring.base();
         while seq < self.next {
             if self.ring.covers(seq) {
-                self.tell(seq, with);
+                self.deliver_completions(seq, layer);
             }
             seq += 1;
         }
     }
 
-    /// Releases the resources for responses, because no completion is needed any more.
-    pub(super) fn expect_nothing(&mut self, resources: &mut Resources, usage: &mut Usage) {
+    /// Releases the resources for responses, because no response is expected any more.
+    pub(super) fn release_response_resources(&mut self, resources: &mut Resources, usage: &mut Usage) {
         let mut seq = self.ring.base();
         while seq < self.next {
-            if let Some(rx) = self.ring[seq].rx.take(Part::ResponseRx) {
+            if let Some(rx) = self.ring[seq].rx.take(ResourcePart::ResponseRx) {
                 usage.rx.subtract(rx.amount());
                 resources.release(rx);
             }
@@ -546,13 +552,13 @@ impl Initiator {
             matches!(code, CompletionCode::TargetCompleteInError | CompletionCode::TargetNonRecoverable)
         };
         entries.find_map(|(seq, entry)| {
-            let code = entry.outcome.filter(|code| is_refusal(*code) && !entry.told && is_wanted(entry.tag))?;
+            let code = entry.outcome.filter(|code| is_refusal(*code) && !entry.delivered && is_wanted(entry.tag))?;
             Some(Completion { rsn: seq.wire(), tag: entry.tag, code, ulp_code: entry.ulp_code, data: None })
         })
     }
 
     /// Handles the failure of the connection: all transactions complete in order, and all held resources are released.
-    pub(super) fn die<U: UpperLayer>(&mut self, with: &mut Surroundings<'_, U>) {
+    pub(super) fn terminate<U: UpperLayer>(&mut self, layer: &mut LayerContext<'_, U>) {
         if let Some(queues) = &mut self.queues {
             **queues = Queues::default();
         }
@@ -561,14 +567,14 @@ impl Initiator {
         while self.ring.base() < self.next {
             let seq = self.ring.base();
             let entry = &mut self.ring[seq];
-            entry.end(CompletionCode::DeadConnection);
-            if let Some(tx) = entry.tx.take(Part::RequestTx) {
-                with.usage.tx.subtract(tx.amount());
-                with.resources.release(tx);
+            entry.set_outcome(CompletionCode::DeadConnection);
+            if let Some(tx) = entry.tx.take(ResourcePart::RequestTx) {
+                layer.usage.tx.subtract(tx.amount());
+                layer.resources.release(tx);
             }
-            self.hand_over(seq, with);
+            self.deliver(seq, layer);
             self.ring.advance();
         }
-        self.untold = self.next;
+        self.unreported = self.next;
     }
 }

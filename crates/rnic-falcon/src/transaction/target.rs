@@ -2,49 +2,51 @@
 //! 8.5).
 //!
 //! ```text
-//!   Push   here -> with the upper layer -> acknowledged by it
-//!   Pull   here -> with the upper layer -> answered -> data sent -> data acknowledged
+//!   Push   received -> offered to the upper layer -> acknowledged by it
+//!   Pull   received -> offered to the upper layer -> answered -> data sent -> data acknowledged
 //! ```
 //!
-//! On an ordered connection an out-of-order request is kept until its turn, in buffers that resources account for.
+//! On an ordered connection, an out-of-order request is stored until all requests before it were delivered, in
+//! buffers that are accounted for in the resources.
 //!
-//! Not ready (F-7). A Push is kept, and its sender is requested to retransmit: when the retransmission arrives, the
-//! Push is offered to the upper layer again. A Pull is offered again when its wait has elapsed, without notifying the
-//! peer. While one is not ready on an ordered connection, all Pushes behind it are not ready either (specification
-//! 8.5.3.4). They are kept while there are resources beyond those reserved for heads of lines, and otherwise are
-//! retransmitted like the first: the upper layer may wait for packets of another connection.
+//! Requests for which the upper layer is not ready (F-7): a Push is recorded, and its sender is requested to
+//! retransmit it. When the retransmission arrives, the Push is offered to the upper layer again. A Pull is offered
+//! again when its wait has elapsed, without notifying the peer. While the upper layer is not ready for a request of
+//! an ordered connection, all later Pushes count as not ready too (specification 8.5.3.4). They are stored while
+//! there are resources beyond those reserved for requests at the head of their line; otherwise they are retransmitted
+//! like the first one, because the upper layer may be waiting for packets of another connection.
 //!
-//! In error (F-8). A Push that the upper layer completes in error is refused, on each retransmission, until a Resync
-//! has replaced it; processing of the requests behind it continues.
+//! Requests completed in error (F-8): a Push that the upper layer completes in error is refused, on each
+//! retransmission, until a Resync has replaced it; processing of later requests continues.
 
 use rnic_base::{LazyQueue, Psn32, Seq, Time};
 use rnic_wire::falcon::{Body, NackCode, Packet, PacketType, ResyncCode, RnrTimer, Rsn, Ulp, Window};
 
-use super::initiator::Surroundings;
+use super::initiator::LayerContext;
 use super::ring::{Blank, Ring};
-use super::ulp::{Answer, PullReply, PushReply, Request, UpperLayer};
-use super::{AnswerError, Kind, NEVER, Ordering, Settled, TransactionConfig};
+use super::ulp::{PullReply, PullResponse, PushReply, Request, UpperLayer};
+use super::{Kind, NEVER, Ordering, PacketDecision, RespondError, TransactionConfig};
+use crate::interface::{Exhausted, Received, Verdict};
 use crate::resources::threshold::Usage;
-use crate::resources::{Part, Resources, Room};
-use crate::seam::{Exhausted, Received, Verdict};
+use crate::resources::{CompactHeld, ResourcePart, Resources};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     /// No packet was received for this number.
     Blank,
-    /// Received; waits for its turn.
+    /// Received, but not delivered to the upper layer yet.
     Kept,
-    /// Offered, and to be offered again.
+    /// Offered to the upper layer, which was not ready; to be offered again.
     NotReady,
-    /// Accepted by the upper layer, which has not finished it.
-    Taken,
-    /// Push that ends in error: waits for its Resync.
+    /// Accepted by the upper layer, which has not finished processing it.
+    Accepted,
+    /// A Push that ends in error and waits for the Resync that replaces it.
     Refused,
-    /// A Resync was received, and waits for its turn.
+    /// A Resync was received; the requests before it are not all delivered yet.
     Skipped,
-    /// Pull whose data waits to be sent.
-    Answered,
-    /// Pull whose data is in flight.
+    /// A Pull whose data is waiting to be sent.
+    DataReady,
+    /// A Pull whose data is in flight.
     Sent,
     /// Finished.
     Done,
@@ -52,7 +54,7 @@ enum State {
 
 #[derive(Debug)]
 struct Entry {
-    /// The request's headers, later those of the response.
+    /// The request's headers, and later the headers of the response.
     ulp: Ulp,
     /// Time at which a Pull that was not ready is offered again.
     until: Time,
@@ -60,17 +62,17 @@ struct Entry {
     payload_len: u32,
     length: u16,
     /// Receive resources, held until the upper layer has accepted the request.
-    rx: Room,
+    rx: CompactHeld,
     /// Resources for sending Pull Data, held until it is acknowledged.
-    tx: Room,
+    tx: CompactHeld,
     /// NACK code sent while the request is not ready, or refused.
-    says: NackCode,
+    nack_code: NackCode,
     state: State,
     kind: Kind,
     resync: Option<ResyncCode>,
 }
 
-// There is one entry for each waiting request.
+// The size is important: there is one entry for each waiting request.
 const _: () = assert!(size_of::<Entry>() <= 104);
 
 impl Entry {
@@ -80,9 +82,9 @@ impl Entry {
         psn: Psn32::new(0),
         payload_len: 0,
         length: 0,
-        rx: Room::NONE,
-        tx: Room::NONE,
-        says: NackCode::Resource,
+        rx: CompactHeld::NONE,
+        tx: CompactHeld::NONE,
+        nack_code: NackCode::Resource,
         state: State::Blank,
         kind: Kind::Pull,
         resync: None,
@@ -94,7 +96,7 @@ impl Entry {
 
     /// Returns the NACK code for a Push that is not ready or refused.
     fn refusal(&self) -> Option<NackCode> {
-        matches!(self.state, State::NotReady | State::Refused).then_some(self.says)
+        matches!(self.state, State::NotReady | State::Refused).then_some(self.nack_code)
     }
 }
 
@@ -113,45 +115,49 @@ impl Blank for Entry {
 
 /// Outcome of a request that was offered to the upper layer.
 #[derive(Clone, Copy)]
-struct Fate {
+struct OfferOutcome {
     state: State,
-    says: NackCode,
+    nack_code: NackCode,
     /// See [`Entry::until`].
     until: Time,
 }
 
-impl Fate {
+impl OfferOutcome {
     const fn of(state: State) -> Self {
-        Self { state, says: NackCode::Resource, until: NEVER }
+        Self { state, nack_code: NackCode::Resource, until: NEVER }
     }
 
-    const fn refused(says: NackCode) -> Self {
-        Self { state: State::Refused, says, until: NEVER }
+    const fn refused(nack_code: NackCode) -> Self {
+        Self { state: State::Refused, nack_code, until: NEVER }
     }
 
     const fn not_ready(code: RnrTimer, until: Time) -> Self {
-        Self { state: State::NotReady, says: NackCode::NotReady { timeout: code }, until }
+        Self { state: State::NotReady, nack_code: NackCode::NotReady { timeout: code }, until }
     }
 }
 
-/// Offers `request` to the upper layer; returns `None` when it is busy.
+/// Offers `request` to the upper layer; returns `None` if the upper layer is busy.
 #[inline]
-fn ask<U: UpperLayer>(kind: Kind, request: &Request, with: &mut Surroundings<'_, U>) -> Option<Fate> {
+fn offer_to_upper<U: UpperLayer>(
+    kind: Kind,
+    request: &Request,
+    layer: &mut LayerContext<'_, U>,
+) -> Option<OfferOutcome> {
     Some(match kind {
-        Kind::Push => match with.ulp.push(with.now, request) {
-            PushReply::Done => Fate::of(State::Done),
-            PushReply::Later => Fate::of(State::Taken),
+        Kind::Push => match layer.ulp.push(layer.now, request) {
+            PushReply::Done => OfferOutcome::of(State::Done),
+            PushReply::Later => OfferOutcome::of(State::Accepted),
             PushReply::Busy => return None,
-            // The Push is offered again when it is retransmitted, not after a time.
-            PushReply::NotReady(code) => Fate::not_ready(code, NEVER),
-            PushReply::CompleteInError(ulp) => Fate::refused(NackCode::CompleteInError { ulp }),
-            PushReply::NonRecoverable(ulp) => Fate::refused(NackCode::NonRecoverable { ulp }),
-            PushReply::InvalidCid => Fate::refused(NackCode::InvalidCid),
+            // The Push is offered again when it is retransmitted, not after a certain time.
+            PushReply::NotReady(code) => OfferOutcome::not_ready(code, NEVER),
+            PushReply::CompleteInError(ulp) => OfferOutcome::refused(NackCode::CompleteInError { ulp }),
+            PushReply::NonRecoverable(ulp) => OfferOutcome::refused(NackCode::NonRecoverable { ulp }),
+            PushReply::InvalidCid => OfferOutcome::refused(NackCode::InvalidCid),
         },
-        Kind::Pull => match with.ulp.pull(with.now, request) {
-            PullReply::Later => Fate::of(State::Taken),
+        Kind::Pull => match layer.ulp.pull(layer.now, request) {
+            PullReply::Later => OfferOutcome::of(State::Accepted),
             PullReply::Busy => return None,
-            PullReply::NotReady(code) => Fate::not_ready(code, with.now + code.wait()),
+            PullReply::NotReady(code) => OfferOutcome::not_ready(code, layer.now + code.wait()),
         },
     })
 }
@@ -162,35 +168,35 @@ pub(super) struct Target {
     ordering: Ordering,
     mtu: u16,
     ring: Ring<Entry>,
-    /// All requests before this number have arrived: the head of the line.
+    /// All requests before this number have arrived; it is the head of the line.
     arrived: Seq,
-    /// On ordered connections: the next request to deliver to the upper layer.
-    turn: Seq,
-    /// On ordered connections: the next request whose data may be sent.
-    data_turn: Seq,
-    /// On unordered connections: responses that wait to be sent.
-    answers: LazyQueue<Seq>,
-    /// Number of responses that wait to be sent, on either type of connection.
+    /// On ordered connections: number of the next request to deliver to the upper layer.
+    next_delivery: Seq,
+    /// On ordered connections: number of the next request whose data may be sent.
+    next_data: Seq,
+    /// On unordered connections: responses waiting to be sent.
+    responses: LazyQueue<Seq>,
+    /// Number of responses waiting to be sent, on both types of connections.
     unsent: u32,
-    settled: LazyQueue<Settled>,
-    /// Lower bound of the times at which Pulls are offered again.
+    settled: LazyQueue<PacketDecision>,
+    /// Lower bound of the times at which Pulls are to be offered again.
     next_retry: Time,
 }
 
 impl Target {
     pub(super) fn new(config: &TransactionConfig, first: Rsn) -> Self {
         let first = Seq::start(first);
-        // An initiator releases a Pull when its data has arrived, the target when that data is acknowledged: the
-        // target's entries are released later.
+        // An initiator releases a Pull when its data has arrived, and the target when that data is acknowledged. So
+        // the target releases its entries later and needs more of them.
         let size = config.outstanding * 2;
         Self {
             ordering: config.ordering,
             mtu: config.mtu,
             ring: Ring::new(size, first),
             arrived: first,
-            turn: first,
-            data_turn: first,
-            answers: LazyQueue::new(),
+            next_delivery: first,
+            next_data: first,
+            responses: LazyQueue::new(),
             unsent: 0,
             settled: LazyQueue::new(),
             next_retry: NEVER,
@@ -202,7 +208,7 @@ impl Target {
         self.ring.prefetch(self.arrived);
     }
 
-    pub(super) fn settled(&mut self) -> Option<Settled> {
+    pub(super) fn settled(&mut self) -> Option<PacketDecision> {
         self.settled.pop_front()
     }
 
@@ -230,8 +236,8 @@ impl Target {
         self.ring.slot(seq)
     }
 
-    /// Returns whether the Push `rsn` was received and waits for its turn.
-    pub(super) fn keeps(&self, rsn: Rsn) -> bool {
+    /// Returns `true` if the Push `rsn` was received but not delivered yet.
+    pub(super) fn holds_push(&self, rsn: Rsn) -> bool {
         let seq = rsn.extend(self.ring.base());
         self.ring.covers(seq) && self.is_kept(seq)
     }
@@ -241,7 +247,7 @@ impl Target {
         entry.state == State::Kept && entry.kind == Kind::Push
     }
 
-    /// Returns the requests for which [`Target::keeps`] holds.
+    /// Returns the requests for which [`Target::holds_push`] returns `true`.
     pub(super) fn kept(&self) -> impl Iterator<Item = Rsn> {
         let (base, size) = (self.ring.base(), self.ring.end_of_entries().since(self.ring.base()));
         let all = (0..size).map(move |offset| base + offset);
@@ -253,171 +259,175 @@ impl Target {
         self.ring[seq].resync.get_or_insert(ResyncCode::LocalXlr);
     }
 
-    /// Processes a new request, or the Resync of a request, received or not. `refuses` is the NACK code for all
-    /// requests, when the upper layer has failed.
+    /// Processes a new request, or a Resync, whether or not the request that it replaces was received. If the upper
+    /// layer has failed, `refuse_code` is the NACK code for all requests.
     #[inline]
     pub(super) fn offer<U: UpperLayer>(
         &mut self,
         packet: &Packet,
-        refuses: Option<NackCode>,
-        with: &mut Surroundings<'_, U>,
+        refuse_code: Option<NackCode>,
+        layer: &mut LayerContext<'_, U>,
     ) -> Verdict {
-        let seq = packet.body.rsn().expect("requests have one").extend(self.ring.base());
+        let seq = packet.body.rsn().expect("requests have an RSN").extend(self.ring.base());
         if seq < self.ring.base() {
-            // A Resync may arrive for a request that has ended meanwhile; any other packet has used a number twice.
-            let late = matches!(packet.body, Body::Resync { .. });
-            return if late { Verdict::Accepted { acknowledged: true } } else { Verdict::Dropped };
+            // A Resync may arrive for a request that has ended in the meantime; any other packet uses a number twice.
+            let is_resync = matches!(packet.body, Body::Resync { .. });
+            return if is_resync { Verdict::Accepted { acknowledged: true } } else { Verdict::Dropped };
         }
         if !self.ring.covers(seq) {
-            with.stats.no_resources += 1;
+            layer.stats.no_resources += 1;
             return Verdict::NoResources;
         }
         let (kind, psn, length, ulp) = match packet.body {
             Body::PullRequest { psn, length, ulp, .. } => (Kind::Pull, psn, length, ulp),
             Body::PushData { psn, length, ulp, .. } => (Kind::Push, psn, length, ulp),
-            _ => return self.skip(seq, with),
+            _ => return self.skip(seq, layer),
         };
         if self.ring[seq].state != State::Blank || length > self.mtu || packet.payload_len > u32::from(length) {
             return Verdict::Dropped;
         }
         let payload_len = packet.payload_len;
         let entry = Entry { kind, psn, length, payload_len, ulp, ..Entry::EMPTY };
-        if let Some(says) = refuses {
-            self.ring[seq] = Entry { says, ..entry };
-            return self.offer_in_vain(seq, with);
+        if let Some(nack_code) = refuse_code {
+            self.ring[seq] = Entry { nack_code, ..entry };
+            return self.offer_after_failure(seq, layer);
         }
-        let units = with.resources.config().units;
+        let units = layer.resources.config().units;
         let need = match kind {
             Kind::Push => units.arrived_push(u32::from(length)),
             Kind::Pull => units.arrived_pull(),
         };
-        // Behind a request that is not ready, no request is at the head of the line: until that one is ready, Pulls
-        // there would hold the resources reserved for heads of other lines, and it may be waiting for one of those.
+        // No request that follows a request which is not ready counts as head of the line. Otherwise Pulls that
+        // follow it would hold resources that are reserved for requests at the head of other lines, and the upper
+        // layer may be waiting for one of those.
         let blocker = self.blocker(seq);
         let head_of_line = self.ordering == Ordering::Unordered || seq == self.arrived && blocker.is_none();
-        if !with.resources.admits_arrival(need, head_of_line) {
-            with.stats.no_resources += 1;
-            return self.offer_without_room(seq, entry, blocker);
+        if !layer.resources.admits_arrival(need, head_of_line) {
+            layer.stats.no_resources += 1;
+            return self.offer_without_resources(seq, entry, blocker);
         }
-        let mut fate = None;
+        let mut outcome = None;
         if kind == Kind::Push && seq == self.ring.base() {
-            // All requests before are finished: it is next in any order, and in most cases no other request is waiting.
-            fate = Some(ask(kind, &Request { rsn: seq.wire(), length, payload_len, ulp }, with));
-            if let Some(Some(Fate { state: State::Done, .. })) = fate {
-                with.stats.delivered += 1;
-                with.resources.pass_arrival(need);
-                self.pass(with);
+            // All requests before this one are finished: it can be delivered with either ordering, and in most cases
+            // no other request is waiting.
+            outcome = Some(offer_to_upper(kind, &Request { rsn: seq.wire(), length, payload_len, ulp }, layer));
+            if let Some(Some(OfferOutcome { state: State::Done, .. })) = outcome {
+                layer.stats.delivered += 1;
+                layer.resources.pass_arrival(need);
+                self.pass(layer);
                 return Verdict::Accepted { acknowledged: true };
             }
         }
-        let rx = Room::of(with.resources.hold_arrival(need, head_of_line).expect("it was admitted"));
+        let rx = CompactHeld::of(layer.resources.hold_arrival(need, head_of_line).expect("the request was admitted"));
         self.ring[seq] = Entry { state: State::Kept, rx, ..entry };
         self.note_arrival();
-        match fate {
-            None => self.offer_turn(seq, Some(seq), with),
-            Some(Some(fate)) if self.meet(seq, fate, Some(seq), with) => {
-                self.turn = self.turn.max(seq + 1);
-                self.offer_next(Some(seq), with);
+        match outcome {
+            None => self.deliver_ready(seq, Some(seq), layer),
+            Some(Some(outcome)) if self.apply_outcome(seq, outcome, Some(seq), layer) => {
+                self.next_delivery = self.next_delivery.max(seq + 1);
+                self.deliver_in_order(Some(seq), layer);
             }
             Some(_) => {}
         }
         self.verdict(seq)
     }
 
-    /// Handles `entry` as [`Target::offer`] does, without resources. A Push behind `blocker` can be recorded as
-    /// received and retransmitted together with it; any other request is accepted later, when there are resources.
+    /// Handles `entry` like [`Target::offer`], when there are no resources for it. A Push that waits for a request
+    /// which is not ready can be recorded as received, to be retransmitted like that request; `blocker` is its NACK
+    /// code. Any other request is rejected, and accepted when it is retransmitted and there are resources.
     #[cold]
-    fn offer_without_room(&mut self, seq: Seq, entry: Entry, blocker: Option<NackCode>) -> Verdict {
-        let Some(says) = blocker.filter(|_| entry.kind == Kind::Push) else { return Verdict::NoResources };
-        self.ring[seq] = Entry { state: State::NotReady, says, ..entry };
+    fn offer_without_resources(&mut self, seq: Seq, entry: Entry, blocker: Option<NackCode>) -> Verdict {
+        let Some(nack_code) = blocker.filter(|_| entry.kind == Kind::Push) else { return Verdict::NoResources };
+        self.ring[seq] = Entry { state: State::NotReady, nack_code, ..entry };
         self.note_arrival();
-        Verdict::Refused(says)
+        Verdict::Refused(nack_code)
     }
 
-    /// Handles a request as [`Target::offer`] does, when the upper layer has failed: a Push is refused immediately, and
-    /// a Pull in its turn, by its response. Neither holds resources until then, because gaps before it may never be
-    /// filled.
+    /// Handles a request like [`Target::offer`], when the upper layer has failed: a Push is refused immediately, and
+    /// a Pull by its response after the requests before it. Neither holds resources until then, because gaps before
+    /// it may never be filled.
     #[cold]
-    fn offer_in_vain<U: UpperLayer>(&mut self, seq: Seq, with: &mut Surroundings<'_, U>) -> Verdict {
+    fn offer_after_failure<U: UpperLayer>(&mut self, seq: Seq, layer: &mut LayerContext<'_, U>) -> Verdict {
         let entry = &mut self.ring[seq];
         entry.state = if entry.kind == Kind::Push { State::Refused } else { State::Kept };
         self.note_arrival();
-        self.offer_turn(seq, Some(seq), with);
+        self.deliver_ready(seq, Some(seq), layer);
         self.verdict(seq)
     }
 
-    /// Removes the finished request at the front, which has no entry. On ordered connections, the requests behind it
-    /// are delivered.
+    /// Removes the finished request at the front, which has no entry. On ordered connections, the requests that
+    /// follow it are delivered.
     #[inline]
-    fn pass<U: UpperLayer>(&mut self, with: &mut Surroundings<'_, U>) {
-        self.ring.pass();
+    fn pass<U: UpperLayer>(&mut self, layer: &mut LayerContext<'_, U>) {
+        self.ring.skip_blank();
         let base = self.ring.base();
-        (self.arrived, self.turn) = (self.arrived.max(base), self.turn.max(base));
-        self.data_turn = self.data_turn.max(base);
+        (self.arrived, self.next_delivery) = (self.arrived.max(base), self.next_delivery.max(base));
+        self.next_data = self.next_data.max(base);
         if self.ring[base].state != State::Blank {
             self.note_arrival();
-            self.offer_next(None, with);
-            self.forget_done();
+            self.deliver_in_order(None, layer);
+            self.remove_finished();
         }
     }
 
-    /// Returns the immediate outcome of the request `seq`, which has just been kept.
+    /// Returns the immediate outcome of the request `seq`, which has just been stored.
     fn verdict(&mut self, seq: Seq) -> Verdict {
         let entry = &self.ring[seq];
         let verdict = match (entry.kind, entry.state) {
             (Kind::Pull, _) | (_, State::Done) => Verdict::Accepted { acknowledged: true },
-            (_, State::Refused | State::NotReady) => Verdict::Refused(entry.says),
+            (_, State::Refused | State::NotReady) => Verdict::Refused(entry.nack_code),
             _ => match self.blocker(seq) {
-                Some(says) => Verdict::Refused(says),
+                Some(nack_code) => Verdict::Refused(nack_code),
                 None => Verdict::Accepted { acknowledged: false },
             },
         };
-        self.forget_done();
+        self.remove_finished();
         verdict
     }
 
-    /// Returns the NACK code of the request that was not ready and that `seq` must wait for, if there is one.
+    /// Returns the NACK code of the request that was not ready and for which `seq` must wait, if there is one.
     fn blocker(&self, seq: Seq) -> Option<NackCode> {
-        if self.ordering == Ordering::Unordered || self.turn >= seq {
+        if self.ordering == Ordering::Unordered || self.next_delivery >= seq {
             return None;
         }
-        let entry = &self.ring[self.turn];
-        (entry.state == State::NotReady).then_some(entry.says)
+        let entry = &self.ring[self.next_delivery];
+        (entry.state == State::NotReady).then_some(entry.nack_code)
     }
 
-    /// Processes a Resync that replaces `seq`, received or not.
-    fn skip<U: UpperLayer>(&mut self, seq: Seq, with: &mut Surroundings<'_, U>) -> Verdict {
+    /// Processes a Resync that replaces `seq`, which may have been received or not.
+    fn skip<U: UpperLayer>(&mut self, seq: Seq, layer: &mut LayerContext<'_, U>) -> Verdict {
         let entry = &mut self.ring[seq];
-        let is_served = entry.kind == Kind::Pull && entry.state == State::Taken;
-        if is_served || matches!(entry.state, State::Answered | State::Sent) {
-            // The request was acknowledged before, and its data is in flight or will be sent: nothing is skipped.
+        let is_served = entry.kind == Kind::Pull && entry.state == State::Accepted;
+        if is_served || matches!(entry.state, State::DataReady | State::Sent) {
+            // The request was already acknowledged, and its data is in flight or will be sent: the Resync skips no
+            // request.
             return Verdict::Accepted { acknowledged: true };
         }
-        if let Some(rx) = entry.rx.take(Part::RequestRx) {
-            with.resources.release(rx);
+        if let Some(rx) = entry.rx.take(ResourcePart::RequestRx) {
+            layer.resources.release(rx);
         }
-        let was_taken = matches!(entry.state, State::Taken | State::Refused | State::Done);
-        entry.state = if was_taken { State::Done } else { State::Skipped };
-        if !was_taken && self.ordering == Ordering::Unordered {
-            self.skip_now(seq, with);
+        let was_decided = matches!(entry.state, State::Accepted | State::Refused | State::Done);
+        entry.state = if was_decided { State::Done } else { State::Skipped };
+        if !was_decided && self.ordering == Ordering::Unordered {
+            self.skip_now(seq, layer);
         }
         self.note_arrival();
-        self.offer_turn(seq, Some(seq), with);
-        self.forget_done();
+        self.deliver_ready(seq, Some(seq), layer);
+        self.remove_finished();
         Verdict::Accepted { acknowledged: true }
     }
 
     /// Notifies the upper layer that `seq` will not be delivered.
-    fn skip_now<U: UpperLayer>(&mut self, seq: Seq, with: &mut Surroundings<'_, U>) {
+    fn skip_now<U: UpperLayer>(&mut self, seq: Seq, layer: &mut LayerContext<'_, U>) {
         self.ring[seq].state = State::Done;
-        with.ulp.skipped(with.now, seq.wire());
+        layer.ulp.skipped(layer.now, seq.wire());
     }
 
-    /// Handles a duplicate of a request that is waiting.
+    /// Handles a duplicate of a request that was received but is not acknowledged.
     pub(super) fn duplicate<U: UpperLayer>(
         &mut self,
         packet: &Packet,
-        with: &mut Surroundings<'_, U>,
+        layer: &mut LayerContext<'_, U>,
     ) -> Option<NackCode> {
         let Body::PushData { psn, rsn, length, .. } = packet.body else { return None };
         let seq = rsn.extend(self.ring.base());
@@ -427,35 +437,35 @@ impl Target {
         let entry = &self.ring[seq];
         // A different packet with the same number is not a duplicate: the upper layer would read bytes that have not
         // arrived.
-        let is_it = entry.kind == Kind::Push
+        let is_duplicate = entry.kind == Kind::Push
             && (entry.psn, entry.length, entry.payload_len) == (psn, length, packet.payload_len);
         match entry.state {
-            _ if !is_it => None,
-            State::Refused => Some(entry.says),
-            State::NotReady => self.ask_again(seq, with),
+            _ if !is_duplicate => None,
+            State::Refused => Some(entry.nack_code),
+            State::NotReady => self.offer_again(seq, layer),
             State::Kept => self.blocker(seq),
             _ => None,
         }
     }
 
     /// Handles the retransmission of a Push that was not ready.
-    fn ask_again<U: UpperLayer>(&mut self, seq: Seq, with: &mut Surroundings<'_, U>) -> Option<NackCode> {
-        if self.ordering == Ordering::Ordered && seq != self.turn {
-            return Some(self.ring[seq].says);
+    fn offer_again<U: UpperLayer>(&mut self, seq: Seq, layer: &mut LayerContext<'_, U>) -> Option<NackCode> {
+        if self.ordering == Ordering::Ordered && seq != self.next_delivery {
+            return Some(self.ring[seq].nack_code);
         }
         self.ring[seq].state = State::Kept;
-        self.offer_turn(seq, Some(seq), with);
+        self.deliver_ready(seq, Some(seq), layer);
         let entry = &mut self.ring[seq];
         if entry.state == State::Kept {
-            // The path into the host is full, and no resources are held for the Push here.
+            // The upper layer is busy (the path into the host is full), and no resources are held for the Push here.
             entry.state = State::NotReady;
         }
-        let answer = entry.refusal();
+        let nack_code = entry.refusal();
         if entry.state == State::Done {
-            self.settled.push_back(Settled::Acknowledged(self.ring[seq].received()));
+            self.settled.push_back(PacketDecision::Acknowledged(self.ring[seq].received()));
         }
-        self.forget_done();
-        answer
+        self.remove_finished();
+        nack_code
     }
 
     fn note_arrival(&mut self) {
@@ -464,89 +474,102 @@ impl Target {
         }
     }
 
-    /// Delivers the requests that can be delivered now that `seq` can. The outcome of `quiet` is not settled here,
-    /// because the caller returns it.
-    fn offer_turn<U: UpperLayer>(&mut self, seq: Seq, quiet: Option<Seq>, with: &mut Surroundings<'_, U>) {
-        if self.ordering == Ordering::Unordered {
-            if self.ring[seq].state == State::Kept {
-                self.hand_over(seq, quiet, with);
-            }
-            return;
-        }
-        self.offer_next(quiet, with);
-    }
-
-    /// On ordered connections, delivers all requests whose turn has come.
-    fn offer_next<U: UpperLayer>(&mut self, quiet: Option<Seq>, with: &mut Surroundings<'_, U>) {
-        if self.ordering == Ordering::Unordered {
-            return;
-        }
-        while self.ring.covers(self.turn) {
-            let state = self.ring[self.turn].state;
-            match state {
-                State::Blank | State::NotReady => return,
-                State::Kept if !self.hand_over(self.turn, quiet, with) => return,
-                // Only after the requests before it were delivered.
-                State::Skipped => self.skip_now(self.turn, with),
-                _ => {}
-            }
-            self.turn += 1;
-        }
-    }
-
-    /// Offers `seq` to the upper layer; returns whether it was accepted or permanently refused. Refusals and
-    /// acknowledgements are settled here, except for `quiet`.
-    fn hand_over<U: UpperLayer>(&mut self, seq: Seq, quiet: Option<Seq>, with: &mut Surroundings<'_, U>) -> bool {
-        let entry = &self.ring[seq];
-        let (length, payload_len, ulp) = (entry.length, entry.payload_len, entry.ulp);
-        let fate = ask(entry.kind, &Request { rsn: seq.wire(), length, payload_len, ulp }, with);
-        fate.is_some_and(|fate| self.meet(seq, fate, quiet, with))
-    }
-
-    /// Applies the upper layer's decision `fate` to `seq`; otherwise as [`Target::hand_over`].
-    fn meet<U: UpperLayer>(
+    /// Delivers the requests that can be delivered after the state of `seq` has changed. The outcome of request
+    /// `reported_by_caller` is not queued in `settled`, because the caller returns it.
+    fn deliver_ready<U: UpperLayer>(
         &mut self,
         seq: Seq,
-        fate: Fate,
-        quiet: Option<Seq>,
-        with: &mut Surroundings<'_, U>,
+        reported_by_caller: Option<Seq>,
+        layer: &mut LayerContext<'_, U>,
+    ) {
+        if self.ordering == Ordering::Unordered {
+            if self.ring[seq].state == State::Kept {
+                self.deliver(seq, reported_by_caller, layer);
+            }
+            return;
+        }
+        self.deliver_in_order(reported_by_caller, layer);
+    }
+
+    /// On ordered connections, delivers to the upper layer all requests that are next in order.
+    fn deliver_in_order<U: UpperLayer>(&mut self, reported_by_caller: Option<Seq>, layer: &mut LayerContext<'_, U>) {
+        if self.ordering == Ordering::Unordered {
+            return;
+        }
+        while self.ring.covers(self.next_delivery) {
+            let state = self.ring[self.next_delivery].state;
+            match state {
+                State::Blank | State::NotReady => return,
+                State::Kept if !self.deliver(self.next_delivery, reported_by_caller, layer) => return,
+                // The upper layer is notified only after the requests before this one were delivered.
+                State::Skipped => self.skip_now(self.next_delivery, layer),
+                _ => {}
+            }
+            self.next_delivery += 1;
+        }
+    }
+
+    /// Offers `seq` to the upper layer; returns `true` if it was accepted or permanently refused. Refusals and
+    /// acknowledgements are queued in `settled`, except that of request `reported_by_caller`.
+    fn deliver<U: UpperLayer>(
+        &mut self,
+        seq: Seq,
+        reported_by_caller: Option<Seq>,
+        layer: &mut LayerContext<'_, U>,
+    ) -> bool {
+        let entry = &self.ring[seq];
+        let (length, payload_len, ulp) = (entry.length, entry.payload_len, entry.ulp);
+        let outcome = offer_to_upper(entry.kind, &Request { rsn: seq.wire(), length, payload_len, ulp }, layer);
+        outcome.is_some_and(|outcome| self.apply_outcome(seq, outcome, reported_by_caller, layer))
+    }
+
+    /// Applies the upper layer's decision `outcome` to `seq`; result and `reported_by_caller` are as in
+    /// [`Target::deliver`].
+    fn apply_outcome<U: UpperLayer>(
+        &mut self,
+        seq: Seq,
+        outcome: OfferOutcome,
+        reported_by_caller: Option<Seq>,
+        layer: &mut LayerContext<'_, U>,
     ) -> bool {
         let entry = &mut self.ring[seq];
-        (entry.state, entry.says, entry.until) = (fate.state, fate.says, fate.until);
+        (entry.state, entry.nack_code, entry.until) = (outcome.state, outcome.nack_code, outcome.until);
         let (received, is_push) = (entry.received(), entry.kind == Kind::Push);
-        let taken = fate.state != State::NotReady;
-        if taken {
-            with.stats.delivered += u64::from(fate.state != State::Refused);
+        let is_decided = outcome.state != State::NotReady;
+        if is_decided {
+            layer.stats.delivered += u64::from(outcome.state != State::Refused);
         } else {
-            with.stats.not_ready += 1;
+            layer.stats.not_ready += 1;
         }
-        // A Push that is not ready is retransmitted, and holds no resources until then: without ordering, no other rule
-        // would keep resources for the requests that the upper layer waits for.
-        if (taken || is_push)
-            && let Some(rx) = entry.rx.take(Part::RequestRx)
+        // A Push that is not ready is retransmitted, and holds no resources until then: on unordered connections, no
+        // other rule would reserve resources for the requests that the upper layer is waiting for.
+        if (is_decided || is_push)
+            && let Some(rx) = entry.rx.take(ResourcePart::RequestRx)
         {
-            with.resources.release(rx);
+            layer.resources.release(rx);
         }
-        if is_push && quiet != Some(seq) {
-            match fate.state {
-                State::Done => self.settled.push_back(Settled::Acknowledged(received)),
-                State::Refused | State::NotReady => self.settled.push_back(Settled::Refused(received, fate.says)),
+        if is_push && reported_by_caller != Some(seq) {
+            match outcome.state {
+                State::Done => self.settled.push_back(PacketDecision::Acknowledged(received)),
+                State::Refused | State::NotReady => {
+                    self.settled.push_back(PacketDecision::Refused(received, outcome.nack_code));
+                }
                 _ => {}
             }
         }
-        if fate.until < NEVER {
-            self.retry_at(fate.until);
+        if outcome.until < NEVER {
+            self.retry_at(outcome.until);
         }
-        taken
+        is_decided
     }
 
     fn retry_at(&mut self, until: Time) {
         self.next_retry = self.next_retry.min(until);
     }
 
-    /// Offers Pulls again whose wait has elapsed.
-    pub(super) fn retry<U: UpperLayer>(&mut self, with: &mut Surroundings<'_, U>) {
-        if self.next_retry > with.now {
+    /// Offers Pulls again after their waiting time has elapsed.
+    pub(super) fn retry<U: UpperLayer>(&mut self, layer: &mut LayerContext<'_, U>) {
+        if self.next_retry > layer.now {
             return;
         }
         self.next_retry = NEVER;
@@ -554,9 +577,9 @@ impl Target {
         while seq < self.ring.end_of_entries() {
             let entry = &mut self.ring[seq];
             if entry.state == State::NotReady && entry.until < NEVER {
-                if entry.until <= with.now {
+                if entry.until <= layer.now {
                     entry.state = State::Kept;
-                    self.offer_turn(seq, None, with);
+                    self.deliver_ready(seq, None, layer);
                 } else {
                     let until = entry.until;
                     self.retry_at(until);
@@ -564,41 +587,41 @@ impl Target {
             }
             seq += 1;
         }
-        self.forget_done();
+        self.remove_finished();
     }
 
-    /// Offers the requests that were kept because the path into the host was full, until it is full again.
-    pub(super) fn resume<U: UpperLayer>(&mut self, with: &mut Surroundings<'_, U>) {
+    /// Offers the requests that were stored because the path into the host was full, until the path is full again.
+    pub(super) fn resume<U: UpperLayer>(&mut self, layer: &mut LayerContext<'_, U>) {
         match self.ordering {
-            Ordering::Ordered => self.offer_turn(self.turn, None, with),
+            Ordering::Ordered => self.deliver_ready(self.next_delivery, None, layer),
             Ordering::Unordered => {
                 let mut seq = self.ring.base();
                 while seq < self.ring.end_of_entries() {
-                    if self.ring[seq].state == State::Kept && !self.hand_over(seq, None, with) {
+                    if self.ring[seq].state == State::Kept && !self.deliver(seq, None, layer) {
                         break;
                     }
                     seq += 1;
                 }
             }
         }
-        self.forget_done();
+        self.remove_finished();
     }
 
     /// Acknowledges a Push on behalf of the upper layer.
-    pub(super) fn acknowledge(&mut self, rsn: Rsn) -> Result<(), AnswerError> {
-        let seq = self.taken(rsn, Kind::Push)?;
+    pub(super) fn acknowledge(&mut self, rsn: Rsn) -> Result<(), RespondError> {
+        let seq = self.accepted_request(rsn, Kind::Push)?;
         self.ring[seq].state = State::Done;
-        self.settled.push_back(Settled::Acknowledged(self.ring[seq].received()));
-        self.forget_done();
+        self.settled.push_back(PacketDecision::Acknowledged(self.ring[seq].received()));
+        self.remove_finished();
         Ok(())
     }
 
     /// Refuses a Push permanently on behalf of the upper layer.
-    pub(super) fn refuse(&mut self, rsn: Rsn, code: NackCode) -> Result<(), AnswerError> {
-        let seq = self.taken(rsn, Kind::Push)?;
+    pub(super) fn refuse(&mut self, rsn: Rsn, code: NackCode) -> Result<(), RespondError> {
+        let seq = self.accepted_request(rsn, Kind::Push)?;
         let entry = &mut self.ring[seq];
-        (entry.state, entry.says) = (State::Refused, code);
-        self.settled.push_back(Settled::Refused(self.ring[seq].received(), code));
+        (entry.state, entry.nack_code) = (State::Refused, code);
+        self.settled.push_back(PacketDecision::Refused(self.ring[seq].received(), code));
         Ok(())
     }
 
@@ -609,9 +632,9 @@ impl Target {
             let entry = &mut self.ring[seq];
             if matches!(entry.state, State::Kept | State::NotReady) {
                 if entry.kind == Kind::Push {
-                    (entry.state, entry.says) = (State::Refused, code);
+                    (entry.state, entry.nack_code) = (State::Refused, code);
                 }
-                if let Some(rx) = entry.rx.take(Part::RequestRx) {
+                if let Some(rx) = entry.rx.take(ResourcePart::RequestRx) {
                     resources.release(rx);
                 }
             }
@@ -620,77 +643,77 @@ impl Target {
     }
 
     /// Stores the upper layer's response to a Pull, to be sent.
-    pub(super) fn answer(
+    pub(super) fn respond(
         &mut self,
         resources: &mut Resources,
         usage: &mut Usage,
         rsn: Rsn,
-        answer: &Answer,
-    ) -> Result<(), AnswerError> {
-        let seq = self.taken(rsn, Kind::Pull)?;
+        response: &PullResponse,
+    ) -> Result<(), RespondError> {
+        let seq = self.accepted_request(rsn, Kind::Pull)?;
         let asked = self.ring[seq].length;
-        if answer.length > u32::from(asked) || answer.payload_len > answer.length {
-            return Err(AnswerError::TooLong { length: answer.length.max(answer.payload_len), asked });
+        if response.length > u32::from(asked) || response.payload_len > response.length {
+            return Err(RespondError::TooLong { length: response.length.max(response.payload_len), asked });
         }
-        let need = resources.config().units.pull_data(answer.length);
-        let tx = resources.hold(Part::DataTx, need).ok_or(AnswerError::Paused)?;
+        let need = resources.config().units.pull_data(response.length);
+        let tx = resources.hold(ResourcePart::DataTx, need).ok_or(RespondError::Paused)?;
         usage.data.add(tx.amount());
         let entry = &mut self.ring[seq];
-        (entry.state, entry.tx) = (State::Answered, Room::of(tx));
-        (entry.payload_len, entry.ulp) = (answer.payload_len, answer.ulp);
+        (entry.state, entry.tx) = (State::DataReady, CompactHeld::of(tx));
+        (entry.payload_len, entry.ulp) = (response.payload_len, response.ulp);
         self.unsent += 1;
         if self.ordering == Ordering::Unordered {
-            self.answers.push_back(seq);
+            self.responses.push_back(seq);
         }
         Ok(())
     }
 
-    fn taken(&self, rsn: Rsn, kind: Kind) -> Result<Seq, AnswerError> {
+    fn accepted_request(&self, rsn: Rsn, kind: Kind) -> Result<Seq, RespondError> {
         let seq = rsn.extend(self.ring.base());
-        let waits = self.ring.covers(seq) && {
+        let is_waiting = self.ring.covers(seq) && {
             let entry = &self.ring[seq];
-            entry.state == State::Taken && entry.kind == kind
+            entry.state == State::Accepted && entry.kind == kind
         };
-        if waits { Ok(seq) } else { Err(AnswerError::Unknown) }
+        if is_waiting { Ok(seq) } else { Err(RespondError::Unknown) }
     }
 
-    /// Returns whether any data waits to be sent.
+    /// Returns `true` if a response is waiting to be sent.
     #[inline]
-    pub(super) fn has_answers(&self) -> bool {
+    pub(super) fn has_responses(&self) -> bool {
         self.unsent > 0
     }
 
     /// Returns the Pull whose data may be sent next.
     #[inline]
     pub(super) fn sendable(&mut self) -> Option<Seq> {
-        if self.unsent == 0 { None } else { self.next_answer() }
+        if self.unsent == 0 { None } else { self.next_response() }
     }
 
-    fn next_answer(&mut self) -> Option<Seq> {
+    fn next_response(&mut self) -> Option<Seq> {
         if self.ordering == Ordering::Unordered {
-            return self.answers.front().copied();
+            return self.responses.front().copied();
         }
-        while self.ring.covers(self.data_turn) {
-            let entry = &self.ring[self.data_turn];
+        while self.ring.covers(self.next_data) {
+            let entry = &self.ring[self.next_data];
             match entry.state {
-                State::Answered => return Some(self.data_turn),
-                State::Sent | State::Done => self.data_turn += 1,
+                State::DataReady => return Some(self.next_data),
+                State::Sent | State::Done => self.next_data += 1,
                 // The type of a request that has not arrived is unknown.
                 State::Blank => return None,
-                _ if entry.kind == Kind::Push => self.data_turn += 1,
+                _ if entry.kind == Kind::Push => self.next_data += 1,
                 _ => return None,
             }
         }
         None
     }
 
-    /// Sends the data of `seq`.
+    /// Records that the data of `seq` is sent.
     pub(super) fn send(&mut self, seq: Seq) {
         self.ring[seq].state = State::Sent;
         self.unsent -= 1;
         match self.ordering {
-            Ordering::Unordered => drop(self.answers.pop_front()),
-            Ordering::Ordered => self.data_turn = seq + 1,
+            Ordering::Unordered => drop(self.responses.pop_front()),
+            Ordering::Ordered => self.next_data = seq + 1,
         }
     }
 
@@ -708,11 +731,11 @@ impl Target {
     pub(super) fn acked(&mut self, seq: Seq, resources: &mut Resources, usage: &mut Usage) {
         let entry = &mut self.ring[seq];
         entry.state = State::Done;
-        if let Some(tx) = entry.tx.take(Part::DataTx) {
+        if let Some(tx) = entry.tx.take(ResourcePart::DataTx) {
             usage.data.subtract(tx.amount());
             resources.release(tx);
         }
-        self.forget_done();
+        self.remove_finished();
     }
 
     /// Handles a permanent refusal of the data of `seq`.
@@ -720,17 +743,17 @@ impl Target {
         self.ring[seq].resync.get_or_insert(ResyncCode::RemoteXlr);
     }
 
-    /// Handles that the data of `seq` has reached its maximum number of transmissions.
+    /// Handles the case that the data of `seq` has reached its maximum number of transmissions.
     pub(super) fn exhausted(&mut self, seq: Seq) -> Exhausted {
         let entry = &mut self.ring[seq];
         if entry.resync == Some(ResyncCode::RetransmissionExhausted) {
-            return Exhausted::Dead;
+            return Exhausted::Terminated;
         }
         entry.resync = Some(ResyncCode::RetransmissionExhausted);
         Exhausted::Resync
     }
 
-    fn forget_done(&mut self) {
+    fn remove_finished(&mut self) {
         if self.ring[self.ring.base()].state != State::Done {
             return;
         }
@@ -739,27 +762,27 @@ impl Target {
         }
         let base = self.ring.base();
         self.arrived = self.arrived.max(base);
-        self.turn = self.turn.max(base);
-        self.data_turn = self.data_turn.max(base);
+        self.next_delivery = self.next_delivery.max(base);
+        self.next_data = self.next_data.max(base);
         self.note_arrival();
     }
 
     /// Handles the failure of the connection: all held resources are released.
-    pub(super) fn die(&mut self, resources: &mut Resources, usage: &mut Usage) {
+    pub(super) fn terminate(&mut self, resources: &mut Resources, usage: &mut Usage) {
         let mut seq = self.ring.base();
         while seq < self.ring.end_of_entries() {
             let entry = &mut self.ring[seq];
             entry.clear();
-            if let Some(rx) = entry.rx.take(Part::RequestRx) {
+            if let Some(rx) = entry.rx.take(ResourcePart::RequestRx) {
                 resources.release(rx);
             }
-            if let Some(tx) = entry.tx.take(Part::DataTx) {
+            if let Some(tx) = entry.tx.take(ResourcePart::DataTx) {
                 usage.data.subtract(tx.amount());
                 resources.release(tx);
             }
             seq += 1;
         }
-        self.answers.clear();
+        self.responses.clear();
         self.unsent = 0;
         self.settled.clear();
         self.next_retry = NEVER;

@@ -1,7 +1,8 @@
-//! Interface between the transaction layer and an upper layer: RDMA, NVMe, a test (F-1, F-43).
+//! Interface between the transaction layer and an upper layer: RDMA, NVMe, or a test (F-1, F-43).
 //!
-//! Payload is not part of it. The driver of the connection keeps the payload of received requests, by RSN, until the
-//! upper layer has accepted the request; on unordered connections that happens immediately.
+//! Payload does not pass through this interface. The driver of the connection stores the payload of received
+//! requests, by RSN, until the upper layer has accepted the request; on unordered connections the upper layer accepts
+//! it immediately.
 
 use rnic_base::Time;
 use rnic_wire::falcon::{CompletionCode, RnrTimer, Rsn, Ulp};
@@ -11,7 +12,7 @@ use rnic_wire::falcon::{CompletionCode, RnrTimer, Rsn, Ulp};
 pub struct Request {
     /// RSN, which identifies the request in later calls.
     pub rsn: Rsn,
-    /// Bytes moved, with the upper layer's headers and padding.
+    /// Bytes transferred, with the upper layer's headers and padding.
     pub length: u16,
     /// Payload bytes in the request's packet.
     pub payload_len: u32,
@@ -22,17 +23,18 @@ pub struct Request {
 /// Decision of the upper layer about a Push.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PushReply {
-    /// Finished: to be acknowledged.
+    /// The Push is finished: to be acknowledged.
     Done,
-    /// Accepted; [`super::Transactions::acknowledge`] follows.
+    /// The Push is accepted; a call of [`super::Transactions::acknowledge`] follows.
     Later,
-    /// The path into the host is full (F-18): to be kept, and offered again after [`super::Layer::resume`].
+    /// The path into the host is full (F-18): the Push is to be stored, and offered again after
+    /// [`super::Layer::resume`].
     Busy,
-    /// RNR (F-7): to be offered again, no sooner than after that time.
+    /// RNR (F-7): the Push is to be offered again, no sooner than after this time.
     NotReady(RnrTimer),
     /// CIE (F-8): this Push ends in error, with the upper layer's reason, and processing of later ones continues.
     CompleteInError(u8),
-    /// NRE: as CIE, but the upper layer has failed permanently.
+    /// NRE: like CIE, but the upper layer has failed permanently.
     NonRecoverable(u8),
     /// The request is not permitted on this connection.
     InvalidCid,
@@ -41,17 +43,18 @@ pub enum PushReply {
 /// Decision of the upper layer about a Pull.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PullReply {
-    /// Accepted; [`super::Transactions::answer`] follows.
+    /// The Pull is accepted; a call of [`super::Transactions::respond`] follows.
     Later,
-    /// As for a Push.
+    /// See [`PushReply::Busy`].
     Busy,
-    /// RNR: to be offered again after that time. The peer is not notified.
+    /// RNR: the Pull is to be offered again after this time. The peer is not notified.
     NotReady(RnrTimer),
 }
 
-/// Pull Data, as submitted by the target's upper layer. An error is a response without data, whose headers report it.
+/// Pull Data, as submitted by the target's upper layer. An error is reported in the headers of a response without
+/// data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Answer {
+pub struct PullResponse {
     /// Payload length in bytes, without the headers.
     pub payload_len: u32,
     /// Total bytes with the upper layer's headers and padding; no more than were requested.
@@ -69,10 +72,11 @@ pub struct Completion {
     pub tag: u64,
     /// Result of the transaction.
     pub code: CompletionCode,
-    /// For a refusal, the upper layer's own reason; for [`CompletionCode::RemoteError`] of a Pull, the reason for which
-    /// its target gave up: the code of the received Resync ([`rnic_wire::falcon::ResyncCode`]); otherwise 0.
+    /// For a refusal, the reason given by the target's upper layer; for [`CompletionCode::RemoteError`] of a Pull,
+    /// the reason for which the target terminated it: the code of the received Resync
+    /// ([`rnic_wire::falcon::ResyncCode`]); otherwise 0.
     pub ulp_code: u8,
-    /// For a successful Pull: length of its data in bytes, which [`UpperLayer::pulled`] has described.
+    /// For a successful Pull: length in bytes of its data, which was delivered by [`UpperLayer::pulled`].
     pub data: Option<u16>,
 }
 
@@ -85,30 +89,30 @@ pub struct PulledData {
     pub ulp: Ulp,
 }
 
-/// An upper layer, for one connection.
+/// The upper layer of one connection.
 pub trait UpperLayer {
-    /// Delivers a received Push in its turn.
+    /// Delivers a received Push, in order.
     fn push(&mut self, now: Time, request: &Request) -> PushReply;
 
-    /// Delivers a received Pull in its turn.
+    /// Delivers a received Pull, in order.
     ///
-    /// When there are Pushes too, acceptance of a Pull must not depend on resources for responses to earlier Pulls:
-    /// Pushes rejected because of waiting Pulls would fill the window that those responses need (found by
-    /// `tests/deadlock.rs`). RDMA complies by bounding outstanding Reads at their initiator (RDMA over Falcon, section
-    /// 6.5).
+    /// If there are Pushes too, acceptance of a Pull must not depend on resources for responses to earlier Pulls:
+    /// Pushes that are rejected because of waiting Pulls would fill the window that those responses need
+    /// (`tests/deadlock.rs` demonstrates this). RDMA complies by bounding outstanding Reads at their initiator (RDMA
+    /// over Falcon, section 6.5).
     fn pull(&mut self, now: Time, request: &Request) -> PullReply;
 
     /// Returns the headers of the local request that was submitted with `tag` and without headers
-    /// ([`super::Submission::ulp`]): called each time that the packet is sent, so the transaction layer does not store
-    /// them. The packet of a Pull may be retransmitted after its data has arrived and its completion was delivered; its
-    /// target then identifies it by its number.
+    /// ([`super::Submission::ulp`]): called whenever the packet is sent, so that the transaction layer need not store
+    /// them. The packet of a Pull may be retransmitted after its data has arrived and its completion was delivered;
+    /// its target then recognises it by its number.
     fn headers(&self, tag: u64) -> Ulp;
 
     /// Delivers the completion of a local transaction. Called exactly once for each accepted transaction.
     fn complete(&mut self, now: Time, completion: &Completion);
 
-    /// Delivers the data of a local Pull, submitted with `tag`: once, and before its completion, which may be delivered
-    /// later in its turn.
+    /// Delivers the data of a local Pull, submitted with `tag`: once, and before its completion, which may be
+    /// delivered later because of ordering.
     fn pulled(&mut self, now: Time, tag: u64, data: &PulledData) {
         let _ = (now, tag, data);
     }
@@ -118,8 +122,8 @@ pub trait UpperLayer {
         let _ = (now, tag);
     }
 
-    /// Notifies that the peer has given up its request `rsn`, which was neither accepted nor refused: on ordered
-    /// connections, delivery of the requests behind it continues.
+    /// Notifies that the peer has abandoned its request `rsn`, which the upper layer had neither accepted nor
+    /// refused. On ordered connections, delivery of the later requests continues.
     fn skipped(&mut self, now: Time, rsn: Rsn) {
         let _ = (now, rsn);
     }

@@ -1,10 +1,10 @@
-//! The least that can stand above a connection's transactions.
+//! The smallest possible upper layer above a connection's transactions.
 
 use rnic_base::Time;
 use rnic_falcon::transaction::{Completion, PullReply, PushReply, Request, UpperLayer};
 use rnic_wire::falcon::Ulp;
 
-/// An upper layer that nobody asks anything.
+/// An upper layer that gets no requests.
 pub struct Idle;
 
 impl UpperLayer for Idle {

@@ -1,34 +1,47 @@
 //! Two ends and a link, with events in order of time.
 
-use std::collections::BTreeMap;
-
 use rnic_base::{BitRate, Duration, Time};
 use rnic_falcon::delivery::{Arrival, Delivery, DeliveryConfig, Departure};
-use rnic_falcon::seam::Upper;
+use rnic_falcon::interface::Upper;
 use rnic_policy::control::report::{FlowActions, FlowReport};
-use rnic_policy::{ControlEvent, ControlPolicy, ControlView, Cwnd, Params, PolicyState};
+use rnic_policy::{Configured, ControlEvent, ControlPolicy, ControlView, Cwnd, Params, PolicyState};
 use rnic_wire::falcon::{FlowLabel, Packet, PacketType};
 
+use super::driver::{Timeline, control};
 use super::upper::Counting;
 
-/// What stands on a delivery layer here.
+/// End of a link.
+pub trait Side {
+    /// The packet that leaves now, if any.
+    fn transmit(&mut self, now: Time) -> Option<Departure>;
+
+    /// Takes a packet that arrives now, and does what follows from it.
+    fn receive(&mut self, now: Time, arrival: &Arrival<'_>);
+
+    /// Does what is due now.
+    fn expire(&mut self, now: Time);
+
+    /// When something is due; what is to be sent waits for the link, which is free at `free_at`.
+    fn wake(&self, free_at: Time) -> Option<Time>;
+}
+
+/// The layer above a delivery layer in these tests.
 pub trait Above: Upper {
-    /// Does what it has to do now, and says what it has settled.
+    /// Does the work that is due, and passes settled requests to `delivery`.
     fn work(&mut self, now: Time, delivery: &mut Delivery);
 
-    /// When it has something to do.
+    /// Returns the time of its next work, if any.
     fn wake(&self) -> Option<Time>;
 }
 
-/// One end.
+/// One end: a delivery layer and what stands on it.
 pub struct End<U> {
     pub delivery: Delivery,
     pub upper: U,
-    busy_until: Time,
-    /// Everything that left, with when.
+    /// Every packet sent, with its time.
     pub log: Vec<(Time, Departure)>,
     pub keeps_log: bool,
-    /// Everything that went to the adaptive engine.
+    /// Every report to the adaptive engine.
     pub signals: Vec<FlowReport>,
     /// The adaptive engine, inline.
     pub control: Option<Inline>,
@@ -39,7 +52,6 @@ impl<U> End<U> {
         Self {
             delivery: Delivery::new(config),
             upper,
-            busy_until: Time::ZERO,
             log: Vec::new(),
             keeps_log: true,
             signals: Vec::new(),
@@ -47,11 +59,11 @@ impl<U> End<U> {
         }
     }
 
-    /// Takes reports to the adaptive engine, and its answers back.
+    /// Passes reports to the adaptive engine, and its responses to the delivery layer.
     fn report_to_fae(&mut self, now: Time) {
         while let Some(report) = self.delivery.signal() {
             self.signals.push(report);
-            if let Some(actions) = self.control.as_mut().and_then(|control| control.answer(now, report)) {
+            if let Some(actions) = self.control.as_mut().and_then(|control| control.respond(now, report)) {
                 self.delivery.apply_response(report.flow, &actions);
             }
         }
@@ -62,13 +74,40 @@ impl<U> End<U> {
         self.log.iter().filter(|(_, departure)| departure.packet.body.packet_type() == kind).copied().collect()
     }
 
-    /// Packets that left again.
+    /// Returns the number of retransmitted packets.
     pub fn left_again(&self) -> usize {
-        self.log.iter().filter(|(_, departure)| departure.again).count()
+        self.log.iter().filter(|(_, departure)| departure.is_retransmission).count()
     }
 }
 
-/// A control policy that is asked at once.
+impl<U: Above> Side for End<U> {
+    fn transmit(&mut self, now: Time) -> Option<Departure> {
+        let departure = self.delivery.transmit(now, &mut self.upper)?;
+        if self.keeps_log {
+            self.log.push((now, departure));
+        }
+        Some(departure)
+    }
+
+    fn receive(&mut self, now: Time, arrival: &Arrival<'_>) {
+        self.delivery.receive(now, arrival, &mut self.upper);
+        self.upper.work(now, &mut self.delivery);
+        self.report_to_fae(now);
+    }
+
+    fn expire(&mut self, now: Time) {
+        self.delivery.expire(now, &mut self.upper);
+        self.upper.work(now, &mut self.delivery);
+        self.report_to_fae(now);
+    }
+
+    fn wake(&self, free_at: Time) -> Option<Time> {
+        let below = self.delivery.deadline().map(|at| at.max(free_at));
+        [below, self.upper.wake()].into_iter().flatten().min()
+    }
+}
+
+/// A control policy that answers each report immediately.
 pub struct Inline {
     policy: ControlPolicy,
     params: Params,
@@ -76,23 +115,15 @@ pub struct Inline {
 }
 
 impl Inline {
-    /// The policy called `name`, with its defaults but for these parameters, and its first word.
+    /// Returns the policy called `name`, with its defaults except for `options`, and its first decision.
     pub fn new(name: &str, options: &[(&str, &str)]) -> (Self, FlowActions) {
-        Self::of(rnic_transports::control::find(name).expect("a registered control policy"), options)
-    }
-
-    /// This policy.
-    pub fn of(policy: ControlPolicy, options: &[(&str, &str)]) -> (Self, FlowActions) {
-        let mut params = Params::defaults(policy.params);
-        for (name, value) in options {
-            assert_eq!(params.set(policy.params, name, value), Ok(true), "{name}");
-        }
+        let Configured { policy, params } = control(name, options);
         let (state, first) = (policy.start)(&params, &view(Time::ZERO));
-        (Self { policy, params, state }, first.flow.expect("it understands reports"))
+        (Self { policy, params, state }, first.flow.expect("the policy processes reports"))
     }
 
-    /// What it says to `report`.
-    pub fn answer(&mut self, now: Time, report: FlowReport) -> Option<FlowActions> {
+    /// Returns its response to `report`.
+    pub fn respond(&mut self, now: Time, report: FlowReport) -> Option<FlowActions> {
         let event = ControlEvent::Reported(report);
         (self.policy.on_event)(&mut self.state, &event, &view(now), &self.params).flow
     }
@@ -112,13 +143,13 @@ fn view(now: Time) -> ControlView {
     ControlView { now, line_rate: BitRate::gbps(200), mtu: 4_096, in_flight: 0 }
 }
 
-/// How long a packet takes: nothing, once or twice.
+/// Delays of the copies of a packet: none, one or two.
 pub type Fate = [Option<Duration>; 2];
 
 /// A packet is lost.
 pub const LOST: Fate = [None, None];
 
-/// A packet takes so long.
+/// The packet arrives once, after `delay`.
 pub fn after(delay: Duration) -> Fate {
     [Some(delay), None]
 }
@@ -128,38 +159,49 @@ enum Event {
     Free { end: usize },
 }
 
-/// What the link does to the packet that end `from` sends.
+/// Decides what happens to each packet that end `from` sends.
 pub type Rule<'r> = Box<dyn FnMut(Time, usize, &Departure) -> Fate + 'r>;
 
-/// See the module.
-pub struct Link<'r, U = Counting> {
+/// A link, and what is at its two ends.
+pub struct Wire<'r, S> {
     pub now: Time,
-    pub ends: [End<U>; 2],
-    events: BTreeMap<(Time, u64), Event>,
-    count: u64,
+    pub ends: [S; 2],
+    /// When the link takes the next packet of each end.
+    free_at: [Time; 2],
+    events: Timeline<Event>,
     rule: Rule<'r>,
     /// How long a packet occupies the sender's link.
     pub packet_time: Duration,
 }
 
+/// A link between two delivery layers.
+pub type Link<'r, U = Counting> = Wire<'r, End<U>>;
+
 impl<'r> Link<'r> {
-    /// Both ends alike, and above them what only counts.
+    /// Returns a link between two equal ends with a `Counting` layer above each.
     pub fn new(config: DeliveryConfig, rule: Rule<'r>) -> Self {
         Self::of([Counting::new(), Counting::new()], config, rule)
     }
 }
 
 impl<'r, U: Above> Link<'r, U> {
-    /// Both ends alike, with `uppers` above; a packet takes 100 ns to send.
+    /// Both ends alike, with `uppers` above.
     pub fn of(uppers: [U; 2], config: DeliveryConfig, rule: Rule<'r>) -> Self {
         let [first, second] = uppers;
         let mut other = config;
         (other.first_sent, other.first_received) = (config.first_received, config.first_sent);
+        Self::between([End::new(config, first), End::new(other, second)], rule)
+    }
+}
+
+impl<'r, S: Side> Wire<'r, S> {
+    /// A link on which a packet takes 100 ns to send.
+    pub fn between(ends: [S; 2], rule: Rule<'r>) -> Self {
         Self {
             now: Time::from_us(1_000),
-            ends: [End::new(config, first), End::new(other, second)],
-            events: BTreeMap::new(),
-            count: 0,
+            ends,
+            free_at: [Time::ZERO; 2],
+            events: Timeline::new(),
             rule,
             packet_time: Duration::from_ns(100),
         }
@@ -169,33 +211,24 @@ impl<'r, U: Above> Link<'r, U> {
         self.rule = rule;
     }
 
-    fn schedule(&mut self, at: Time, event: Event) {
-        self.count += 1;
-        self.events.insert((at, self.count), event);
+    /// Packets that arrived or will, and times that the link was free again.
+    pub fn events(&self) -> u64 {
+        self.events.count()
     }
 
-    /// Lets everything leave that may.
+    /// Sends every packet that may be sent.
     fn pump(&mut self, from: usize) {
-        while self.ends[from].busy_until <= self.now {
-            let end = &mut self.ends[from];
-            let Some(departure) = end.delivery.transmit(self.now, &mut end.upper) else { break };
-            if end.keeps_log {
-                end.log.push((self.now, departure));
-            }
-            end.busy_until = self.now + self.packet_time;
-            let free = end.busy_until;
-            self.schedule(free, Event::Free { end: from });
+        while self.free_at[from] <= self.now {
+            let Some(departure) = self.ends[from].transmit(self.now) else { break };
+            let free = self.now + self.packet_time;
+            self.free_at[from] = free;
+            self.events.schedule(free, Event::Free { end: from });
             for delay in (self.rule)(self.now, from, &departure).into_iter().flatten() {
                 let packet = Box::new(departure.packet);
-                self.schedule(self.now + delay, Event::Arrive { to: 1 - from, packet, label: departure.label });
+                let event = Event::Arrive { to: 1 - from, packet, label: departure.label };
+                self.events.schedule(self.now + delay, event);
             }
         }
-    }
-
-    fn wake(&self, end: usize) -> Option<Time> {
-        let end = &self.ends[end];
-        let below = end.delivery.deadline().map(|at| at.max(end.busy_until));
-        [below, end.upper.wake()].into_iter().flatten().min().map(|at| at.max(self.now))
     }
 
     /// Goes on until `end`.
@@ -204,27 +237,24 @@ impl<'r, U: Above> Link<'r, U> {
         self.pump(1);
         let mut idle_wakes = 0;
         loop {
-            let event = self.events.first_key_value().map(|((at, _), _)| *at);
-            let wakes = [self.wake(0), self.wake(1)];
+            let event = self.events.next_at();
+            let wakes = [0, 1].map(|side| self.ends[side].wake(self.free_at[side]).map(|at| at.max(self.now)));
             let next = [event, wakes[0], wakes[1]].into_iter().flatten().min();
             let Some(next) = next.filter(|next| *next <= end) else {
                 self.now = end;
                 return;
             };
             idle_wakes = if next == self.now && event != Some(next) { idle_wakes + 1 } else { 0 };
-            assert!(idle_wakes < 10_000, "it wakes again and again at {next} and nothing happens");
+            assert!(idle_wakes < 10_000, "an end wakes repeatedly at {next} without any action");
             self.now = next;
             if event == Some(next) {
-                let (_, event) = self.events.pop_first().expect("just seen");
+                let event = self.events.pop().expect("an event is queued");
                 self.happen(event);
                 continue;
             }
             for side in [0, 1] {
                 if wakes[side] == Some(next) {
-                    let end = &mut self.ends[side];
-                    end.delivery.expire(next, &mut end.upper);
-                    end.upper.work(next, &mut end.delivery);
-                    end.report_to_fae(next);
+                    self.ends[side].expire(next);
                     self.pump(side);
                 }
             }
@@ -235,18 +265,15 @@ impl<'r, U: Above> Link<'r, U> {
         let side = match event {
             Event::Free { end } => end,
             Event::Arrive { to, packet, label } => {
-                let end = &mut self.ends[to];
                 let arrival = Arrival { packet: &packet, label, marked: false, hops: 3, csig: None };
-                end.delivery.receive(self.now, &arrival, &mut end.upper);
-                end.upper.work(self.now, &mut end.delivery);
-                end.report_to_fae(self.now);
+                self.ends[to].receive(self.now, &arrival);
                 to
             }
         };
         self.pump(side);
     }
 
-    /// Runs for so long.
+    /// Processes events for this long.
     pub fn run_for(&mut self, duration: Duration) {
         self.run_until(self.now + duration);
     }

@@ -11,7 +11,7 @@ pub fn give(delivery: &mut Delivery, upper: &mut Counting, now: Time, packet: Pa
     give_on(delivery, upper, now, packet, FlowLabel::new(0))
 }
 
-/// The same, on the path of `label`.
+/// Delivers one packet to `delivery` on the path of `label`.
 pub fn give_on(
     delivery: &mut Delivery,
     upper: &mut Counting,
@@ -51,7 +51,7 @@ pub fn pull_packet(number: u32) -> Packet {
     Packet { body, payload_len: 0, ..push_packet(0) }
 }
 
-pub fn next_answer(delivery: &mut Delivery, upper: &mut Counting, now: Time) -> Option<Departure> {
+pub fn next_response(delivery: &mut Delivery, upper: &mut Counting, now: Time) -> Option<Departure> {
     let answer = delivery.transmit(now, upper);
     answer.filter(|answer| answer.context.is_none())
 }
@@ -65,7 +65,7 @@ pub fn ack(request: u32, data: u32, t1: Time, t3: Time) -> Packet {
     packet
 }
 
-/// The refusal of Push Data `number`, which echoes what left at `echoed`.
+/// Returns the NACK for Push Data `number`; it echoes the packet sent at `echoed`.
 pub fn refusal(number: u32, code: NackCode, echoed: Time) -> Body {
     let (t1, psn, window) = (Timestamp::at(echoed), Psn32::new(number), Window::Data);
     Body::Nack(Nack { t1, t2: t1, hops: 1, rx_level: 0, ecn: 0, metadata: 0, psn, window, code })

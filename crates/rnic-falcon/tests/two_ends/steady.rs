@@ -5,10 +5,10 @@ use std::collections::VecDeque;
 
 use rnic_base::{Duration, Time};
 use rnic_falcon::delivery::{Arrival, Delivery, DeliveryConfig, Departure};
-use rnic_falcon::seam::{Context, Exhausted, Gates, Outgoing, Upper, Verdict};
+use rnic_falcon::interface::{Context, Exhausted, Gates, Outgoing, Upper, Verdict};
 use rnic_wire::falcon::{Body, NackCode, Packet, Rsn, Ulp, UlpProtocol};
 
-/// Sends Push Data without end, and acknowledges what comes.
+/// Sends Push Data endlessly, and acknowledges the Push Data it receives.
 #[derive(Default)]
 pub struct Endless {
     next: u32,
@@ -32,7 +32,7 @@ impl Upper for Endless {
         Some(push(Context(self.next - 1)))
     }
 
-    fn again(&mut self, _: Time, context: Context) -> Outgoing {
+    fn retransmission(&mut self, _: Time, context: Context) -> Outgoing {
         push(context)
     }
 
@@ -43,7 +43,7 @@ impl Upper for Endless {
     fn nacked(&mut self, _: Time, _: Context, _: NackCode) {}
 
     fn exhausted(&mut self, _: Time, _: Context) -> Exhausted {
-        Exhausted::Dead
+        Exhausted::Terminated
     }
 
     fn offer(&mut self, _: Time, _: &Packet) -> Verdict {
@@ -60,18 +60,18 @@ impl Upper for Endless {
     }
 }
 
-/// See the module.
+/// Two delivery layers and the packets in flight between them.
 pub struct Steady {
     now: Time,
     ends: [(Delivery, Endless); 2],
-    /// Packets under way to each end, with when they arrive.
-    under_way: [VecDeque<(Time, Departure)>; 2],
+    /// Packets in flight to each end, with their arrival times.
+    in_flight: [VecDeque<(Time, Departure)>; 2],
     lose_every: u64,
     sent: u64,
     pub lost: u64,
 }
 
-/// One way, and the time of a packet on the link.
+/// One-way delay; the next is the time of a packet on the link.
 const DELAY: Duration = Duration::from_us(5);
 const PACKET: Duration = Duration::from_ns(164);
 
@@ -80,8 +80,8 @@ impl Steady {
     pub fn new(config: DeliveryConfig, lose_every: u64) -> Self {
         let mut ends = [(); 2].map(|()| (Delivery::new(config), Endless::default()));
         ends[0].1.sends = true;
-        let under_way = [(); 2].map(|()| VecDeque::with_capacity(4_096));
-        Self { now: Time::from_us(1_000), ends, under_way, lose_every, sent: 0, lost: 0 }
+        let in_flight = [(); 2].map(|()| VecDeque::with_capacity(4_096));
+        Self { now: Time::from_us(1_000), ends, in_flight, lose_every, sent: 0, lost: 0 }
     }
 
     /// Goes on until `packets` more are acknowledged.
@@ -98,8 +98,8 @@ impl Steady {
     fn step(&mut self, side: usize) {
         let now = self.now;
         let (delivery, upper) = &mut self.ends[side];
-        while self.under_way[side].front().is_some_and(|(at, _)| *at <= now) {
-            let Some((_, departure)) = self.under_way[side].pop_front() else { break };
+        while self.in_flight[side].front().is_some_and(|(at, _)| *at <= now) {
+            let Some((_, departure)) = self.in_flight[side].pop_front() else { break };
             let arrival =
                 Arrival { packet: &departure.packet, label: departure.label, marked: false, hops: 1, csig: None };
             delivery.receive(now, &arrival, upper);
@@ -113,7 +113,7 @@ impl Steady {
             if side == 0 && self.lose_every != 0 && self.sent.is_multiple_of(self.lose_every) {
                 self.lost += 1;
             } else {
-                self.under_way[1 - side].push_back((now + DELAY, departure));
+                self.in_flight[1 - side].push_back((now + DELAY, departure));
             }
         }
     }

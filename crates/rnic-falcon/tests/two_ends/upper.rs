@@ -1,25 +1,25 @@
-//! A transaction layer that sends what it is told, keeps what it is offered, and counts.
+//! A transaction layer that sends what a test submits, keeps the packets it is offered, and counts.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use rnic_base::{Duration, Time};
 use rnic_falcon::delivery::Delivery;
-use rnic_falcon::seam::{Context, Exhausted, Gates, Outgoing, Received, Upper, Verdict, Window};
+use rnic_falcon::interface::{Context, Exhausted, Gates, Outgoing, Received, Upper, Verdict, Window};
 use rnic_wire::falcon::{Body, NackCode, Packet, PacketType, ResyncCode, Rsn, Ulp, UlpProtocol};
 
-/// How Push Data that is offered gets acknowledged.
+/// When received Push Data is acknowledged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Acknowledging {
     /// At once.
     #[default]
     AtOnce,
-    /// When the test says so.
+    /// When the test does so.
     Never,
-    /// So long after it came.
+    /// This long after its arrival.
     After(Duration),
 }
 
-/// See the module.
+/// The counting transaction layer.
 #[derive(Debug, Default)]
 pub struct Counting {
     requests: VecDeque<Context>,
@@ -30,19 +30,19 @@ pub struct Counting {
     pub acked: Vec<u32>,
     /// How often each packet was kept, by type and RSN.
     pub kept: BTreeMap<(PacketType, u32), u32>,
-    /// The order in which they were.
+    /// The order in which packets were kept.
     pub order: Vec<(PacketType, u32)>,
-    /// Received Push Data to be acknowledged, with when.
+    /// Received Push Data to be acknowledged, with the time for it.
     waiting: VecDeque<(Time, Received)>,
     pub acknowledging: Acknowledging,
-    /// Whether Pull Requests are answered.
+    /// `true` if Pull Requests are answered.
     pub answers: bool,
-    /// Packets that can still be kept.
+    /// Number of packets that can still be kept; `None` for no limit.
     pub room: Option<u32>,
-    /// What Push Data with this RSN is refused with.
+    /// Codes of the NACKs for Push Data, by RSN.
     pub refusals: BTreeMap<u32, NackCode>,
     pub nacked: Vec<(Context, NackCode)>,
-    /// Times that the peer was not ready.
+    /// Number of NACKs that said that the receiver was not ready.
     pub not_ready: u32,
     pub exhausted: Vec<Context>,
     pub give_up: bool,
@@ -51,7 +51,7 @@ pub struct Counting {
 }
 
 impl Counting {
-    /// One that answers Pull Requests.
+    /// Returns a layer that answers Pull Requests.
     pub fn new() -> Self {
         Self { answers: true, ..Self::default() }
     }
@@ -99,7 +99,7 @@ impl Counting {
         self.requests.len() + self.data.len()
     }
 
-    /// Whether every packet was acknowledged, once.
+    /// Returns `true` if every packet was acknowledged exactly once.
     pub fn all_acked(&self) -> bool {
         self.acked.iter().all(|count| *count == 1)
     }
@@ -118,12 +118,12 @@ impl Counting {
 
     fn becomes_resync(&mut self, context: Context, code: ResyncCode) {
         let outgoing = &mut self.outgoing[context.0 as usize];
-        let (of, rsn) = (outgoing.body.packet_type(), outgoing.body.rsn().expect("it has one"));
+        let (of, rsn) = (outgoing.body.packet_type(), outgoing.body.rsn().expect("it has an RSN"));
         outgoing.payload_len = 0;
         outgoing.body = Body::Resync { psn: Rsn::new(0), rsn, code, of, vendor: 0 };
     }
 
-    /// The first queue whose head goes through an open gate.
+    /// Returns the head of the first queue whose head may be sent through an open gate.
     fn pick(&mut self, open: Gates) -> Option<Context> {
         let outgoing = &self.outgoing;
         let goes = |context: &Context| open.admits(&outgoing[context.0 as usize].body);
@@ -139,7 +139,7 @@ impl Upper for Counting {
         self.pick(open).map(|context| self.outgoing[context.0 as usize])
     }
 
-    fn again(&mut self, _: Time, context: Context) -> Outgoing {
+    fn retransmission(&mut self, _: Time, context: Context) -> Outgoing {
         self.outgoing[context.0 as usize]
     }
 
@@ -159,7 +159,7 @@ impl Upper for Counting {
     fn exhausted(&mut self, _: Time, context: Context) -> Exhausted {
         self.exhausted.push(context);
         if self.give_up {
-            return Exhausted::Dead;
+            return Exhausted::Terminated;
         }
         self.becomes_resync(context, ResyncCode::RetransmissionExhausted);
         Exhausted::Resync
@@ -170,7 +170,7 @@ impl Upper for Counting {
             return Verdict::NoResources;
         }
         self.room = self.room.map(|room| room - 1);
-        let (kind, rsn) = (packet.body.packet_type(), packet.body.rsn().expect("it has one"));
+        let (kind, rsn) = (packet.body.packet_type(), packet.body.rsn().expect("it has an RSN"));
         *self.kept.entry((kind, rsn.value())).or_default() += 1;
         self.order.push((kind, rsn.value()));
         match packet.body {
@@ -195,7 +195,7 @@ impl Upper for Counting {
 
     fn duplicate(&mut self, _: Time, packet: &Packet) -> Option<NackCode> {
         self.duplicates += 1;
-        let rsn = packet.body.rsn().expect("it has one");
+        let rsn = packet.body.rsn().expect("it has an RSN");
         self.refusals.get(&rsn.value()).copied()
     }
 

@@ -1,5 +1,5 @@
-//! Ends of Falcon on NICs that share their machine, which exchange numbers as programs do: their packets go through
-//! memory.
+//! Falcon ends on NICs that share one machine and exchange queue pair numbers as programs do: their packets go
+//! through shared memory.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use rnic_engine::{
 use rnic_host::{Nic, NicConfig, Region, TransportChoice};
 use rnic_wire::Qpn;
 
-/// A NIC with memory, and whatever queue pairs it makes.
+/// A NIC with memory and the queue pairs created on it.
 pub struct Host {
     pub nic: Nic,
     pub cq: CqId,
@@ -33,11 +33,11 @@ impl Host {
         );
         let region = nic.verbs().register(pd, bytes, Access::all()).expect("some memory");
         let choice = TransportChoice::named("falcon", &[]).expect("a transport");
-        let transport = Arc::new(Transport::new(choice.profile).expect("a whole profile"));
+        let transport = Arc::new(Transport::new(choice.profile).expect("a complete profile"));
         Self { nic, cq, region, pd, transport }
     }
 
-    /// A queue pair that is not connected.
+    /// Creates a queue pair that is not connected.
     pub fn create_qp(&mut self) -> Qpn {
         let attributes = QpAttributes {
             pd: self.pd,
@@ -55,11 +55,11 @@ impl Host {
             nvme: None,
         };
         let qpn = self.nic.verbs().create_qp(&attributes).expect("a free number");
-        self.nic.verbs().modify_to_init(qpn).expect("a fresh queue pair");
+        self.nic.verbs().modify_to_init(qpn).expect("the queue pair is new");
         qpn
     }
 
-    /// Connects it to `dest_qpn` of this machine.
+    /// Connects queue pair `qpn` to `dest_qpn` of the same machine.
     pub fn join(&mut self, qpn: Qpn, dest_qpn: Qpn) {
         let peer = self.nic.acquire_host(IpAddr::V4(Ipv4Addr::LOCALHOST), None).expect("loopback");
         let connection = QpConnection {
@@ -78,15 +78,15 @@ impl Host {
     /// Moves packets, or sleeps until there are some.
     pub fn turn(&mut self) {
         if !self.nic.progress() {
-            self.nic.wait(Duration::from_ms(1)).expect("sockets can be waited for");
+            self.nic.wait(Duration::from_ms(1)).expect("the sockets can be polled");
         }
     }
 }
 
-/// Asks for a queue pair: the number of its peer, and where the answer goes.
+/// A request for a queue pair: the number of the sender's own queue pair, and the channel for the response.
 type Request = (Qpn, Sender<(Qpn, RemoteMemory)>);
 
-/// Who takes Writes of any number of senders, on a thread.
+/// A receiver of Writes from any number of senders, on a thread of its own.
 pub struct Receiver {
     ask: Sender<Request>,
     stop: Arc<AtomicBool>,
@@ -96,15 +96,15 @@ pub struct Receiver {
 impl Receiver {
     pub fn start(bytes: usize) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
-        let (ask, asked) = channel::<Request>();
+        let (ask, requests) = channel::<Request>();
         let stopped = Arc::clone(&stop);
         let thread = thread::spawn(move || {
             let mut host = Host::open("receiver", bytes);
             while !stopped.load(Ordering::Relaxed) {
-                for (peer, answer) in asked.try_iter() {
+                for (peer, answer) in requests.try_iter() {
                     let qpn = host.create_qp();
                     host.join(qpn, peer);
-                    answer.send((qpn, host.region.remote(0))).expect("somebody waits");
+                    answer.send((qpn, host.region.remote(0))).expect("the receiver exists");
                 }
                 host.turn();
             }
@@ -112,23 +112,23 @@ impl Receiver {
         Self { ask, stop, thread }
     }
 
-    /// Where senders ask.
+    /// Returns the channel for senders' requests.
     pub fn door(&self) -> Sender<Request> {
         self.ask.clone()
     }
 
     pub fn stop(self) {
         self.stop.store(true, Ordering::Relaxed);
-        self.thread.join().expect("it has not panicked");
+        self.thread.join().expect("the thread has not panicked");
     }
 }
 
-/// A sender of `host`, connected by whoever is behind `door`: its queue pair, and the memory to write to.
+/// Returns a sender's queue pair on `host`, connected through the receiver of `door`, and the memory to write to.
 pub fn connect(host: &mut Host, door: &Sender<Request>) -> (Qpn, RemoteMemory) {
     let qpn = host.create_qp();
     let (answer, answered) = channel();
     door.send((qpn, answer)).expect("a receiver");
-    let (dest_qpn, remote) = answered.recv().expect("it answers");
+    let (dest_qpn, remote) = answered.recv().expect("the other end responds");
     host.join(qpn, dest_qpn);
     (qpn, remote)
 }

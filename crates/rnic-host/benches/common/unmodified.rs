@@ -1,11 +1,12 @@
-//! An unmodified program under `rnic run`, beside what is measured without one.
+//! Measures an unmodified program under `rnic run`, for comparison.
 
 use std::net::UdpSocket;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// Half of a round trip of 8-byte Sends by `ib_send_lat` over UDP, the median in microseconds; or why there is none.
+/// Returns half of a round trip of 8-byte Sends by `ib_send_lat` over UDP, the median in microseconds; or the reason
+/// why it cannot be measured.
 pub fn ib_send_lat() -> Result<f64, String> {
     let rnic = rnic()?;
     let port = free_port()?.to_string();
@@ -18,7 +19,8 @@ pub fn ib_send_lat() -> Result<f64, String> {
     };
     let server = start(None, "1").map_err(|error| format!("taskset: {error}"))?;
     let mut server = Ended(server);
-    // It says nothing when it listens; a client that comes too early is refused, and tries again.
+    // The server prints nothing when it starts to listen; a client that starts too early is refused, and is started
+    // again.
     for _ in 0..20 {
         std::thread::sleep(Duration::from_millis(250));
         let client = start(Some("127.0.0.1"), "0").and_then(Child::wait_with_output);
@@ -33,7 +35,7 @@ pub fn ib_send_lat() -> Result<f64, String> {
     Err("ib_send_lat: no result".to_owned())
 }
 
-/// A process that ends with this.
+/// A child process that is killed when this is dropped.
 struct Ended(Child);
 
 impl Drop for Ended {
@@ -44,10 +46,10 @@ impl Drop for Ended {
     }
 }
 
-/// The command, beside this bench: `<target>/release/rnic`.
+/// Returns the path of the command next to this bench: `<target>/release/rnic`.
 fn rnic() -> Result<PathBuf, String> {
-    let this = std::env::current_exe().map_err(|error| error.to_string())?;
-    let path = this.ancestors().nth(2).map(|folder| folder.join("rnic")).filter(|path| path.is_file());
+    let executable = std::env::current_exe().map_err(|error| error.to_string())?;
+    let path = executable.ancestors().nth(2).map(|folder| folder.join("rnic")).filter(|path| path.is_file());
     path.ok_or_else(|| "there is no rnic beside the benches: make build".to_owned())
 }
 
@@ -56,8 +58,8 @@ fn free_port() -> Result<u16, String> {
     socket.local_addr().map(|address| address.port()).map_err(|error| error.to_string())
 }
 
-/// `t_typical` of the row for 8 bytes.
-fn typical(said: &str) -> Option<f64> {
-    let mut rows = said.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+/// Returns the value `t_typical` in the row for 8 bytes.
+fn typical(output: &str) -> Option<f64> {
+    let mut rows = output.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     rows.find(|row| row.first() == Some(&"8"))?.get(4)?.parse().ok()
 }

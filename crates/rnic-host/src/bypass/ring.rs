@@ -2,16 +2,16 @@
 //!
 //! ```text
 //!   page 0     state | head (bytes ever written) | tail (bytes ever read) | sleeping       each on its own cache line
-//!   page 1..   records, each on cache lines of its own: length, kind and marking (8 bytes), then the packet
+//!   page 1..   records, each on its own cache lines: length, kind and IP fields (8 bytes), then the packet
 //! ```
 //!
-//! A record is never split: one that does not fit before the end of the ring is written at the front, behind a record
-//! that marks the skip.
+//! A record is never split: if it does not fit before the end of the ring, it is written at the front, and a record
+//! that marks the skip is written before the end.
 //!
 //! No value that the other process writes is trusted: positions and lengths are read once and checked before they are
-//! used; packets are copied out before they are parsed, and payload is copied without being inspected. The memory is a
-//! sealed `memfd`, so that the other process cannot shrink it while it is in use (memfd_create(2), fcntl(2)). Any
-//! invalid value ends the ring, and packets take another path.
+//! used; packets are copied out before they are parsed, and payload is copied without being inspected. The memory is
+//! a sealed `memfd`, so that the other process cannot shrink it while it is in use (memfd_create(2), fcntl(2)). After
+//! any invalid value the ring is no longer used, and packets are sent in another way.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -21,8 +21,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use rnic_engine::MemoryFault;
 use rnic_wire::falcon::psp;
 
-use crate::marking::{self, Marking};
-use crate::memory::{Arrived, Foreign, Pieces};
+use crate::ip_fields::{self, PackedIpFields};
+use crate::memory::{Arrived, Pieces, ProgramBytes};
 use crate::sys::unix;
 
 /// Error: the other process has written invalid values.
@@ -45,7 +45,7 @@ pub(crate) enum State {
 #[derive(Debug)]
 struct Shared(NonNull<u8>);
 
-// SAFETY: the mapping is owned by this value alone, and its contents are accessed through atomics and copies.
+// SAFETY: this value is the only owner of the mapping, whose contents are accessed only through atomics and copies.
 unsafe impl Send for Shared {}
 
 impl Shared {
@@ -62,15 +62,16 @@ impl Shared {
     #[inline]
     fn word32(&self, at: usize) -> &AtomicU32 {
         assert!(at.is_multiple_of(CACHE_LINE) && at < FILE_BYTES);
-        // SAFETY: an aligned word within the mapping, which lives as long as `self`, and which is accessed only by
-        // atomic operations.
+        // SAFETY: this is an aligned word within the mapping, which lives as long as `self`, and the word is accessed
+        // only by atomic operations.
         unsafe { AtomicU32::from_ptr(self.0.as_ptr().add(at).cast()) }
     }
 
     #[inline]
     fn word64(&self, at: usize) -> &AtomicU64 {
         assert!(at.is_multiple_of(CACHE_LINE) && at < FILE_BYTES);
-        // SAFETY: as above.
+        // SAFETY: this is an aligned word within the mapping, which lives as long as `self`, and the word is accessed
+        // only by atomic operations.
         unsafe { AtomicU64::from_ptr(self.0.as_ptr().add(at).cast()) }
     }
 
@@ -105,10 +106,10 @@ impl Drop for Shared {
 pub(crate) struct Producer {
     shared: Shared,
     file: OwnedFd,
-    /// Total bytes written, and how many of them have been published to the reader.
+    /// Total number of bytes written, and how many of them have been published to the reader.
     head: u64,
     published: u64,
-    /// Total bytes read, as last seen from the reader.
+    /// Total number of bytes read, as last loaded from the shared memory.
     tail: u64,
 }
 
@@ -120,7 +121,7 @@ impl Producer {
         Ok(Self { shared, file, head: 0, published: 0, tail: 0 })
     }
 
-    /// Returns the memory's file descriptor, which the reader needs to attach.
+    /// Returns the memory's file descriptor, which the reader needs to attach the ring.
     pub(crate) fn file(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
@@ -130,19 +131,19 @@ impl Producer {
         self.shared.state()
     }
 
-    /// Returns the total bytes read, as reported by the reader.
-    pub(crate) fn read_so_far(&self) -> u64 {
+    /// Returns the total number of bytes that the reader has released.
+    pub(crate) fn bytes_read(&self) -> u64 {
         self.shared.word64(TAIL_AT).load(Ordering::Acquire)
     }
 
-    /// Returns whether everything has been read.
+    /// Returns `true` if the reader has read and released all records.
     pub(crate) fn is_drained(&self) -> bool {
-        self.read_so_far() == self.head
+        self.bytes_read() == self.head
     }
 
-    /// Begins a record of `len` bytes; returns `None` when there is no space.
+    /// Begins a record of `len` bytes; returns `None` if there is no space.
     #[inline]
-    pub(crate) fn begin(&mut self, len: usize, kind: Kind) -> Result<Option<Writer<'_>>, Broken> {
+    pub(crate) fn begin(&mut self, len: usize, kind: RecordKind) -> Result<Option<Writer<'_>>, Broken> {
         assert!(len <= PACKET_BYTES_MAX, "no packet has {len} bytes");
         let bytes = record_bytes(len);
         let to_end = DATA_BYTES - (self.head % DATA_BYTES as u64) as usize;
@@ -151,8 +152,8 @@ impl Producer {
             return Ok(None);
         }
         if skipped > 0 {
-            let place = self.shared.word64(Shared::offset(self.head));
-            place.store(SKIP, Ordering::Relaxed);
+            let header = self.shared.word64(Shared::offset(self.head));
+            header.store(SKIP, Ordering::Relaxed);
             self.head += skipped as u64;
         }
         let at = Shared::offset(self.head);
@@ -161,16 +162,16 @@ impl Producer {
         Ok(Some(Writer { shared: &self.shared, at: at + RECORD_HEADER_BYTES, left: len }))
     }
 
-    /// Returns the current write position, to go back to with [`Self::take_back`].
+    /// Returns the current write position, to which [`Self::rewind`] can return.
     #[inline]
     pub(crate) fn mark(&self) -> u64 {
         self.head
     }
 
-    /// Discards the records begun since `mark`, none of which is published.
+    /// Discards the records begun since `mark`, none of which may have been published.
     #[cold]
-    pub(crate) fn take_back(&mut self, mark: u64) {
-        assert!(mark >= self.published, "the reader may have seen it");
+    pub(crate) fn rewind(&mut self, mark: u64) {
+        assert!(mark >= self.published, "the record has been published");
         self.head = mark;
     }
 
@@ -180,8 +181,8 @@ impl Producer {
         if self.head - self.tail + bytes as u64 <= limit {
             return Ok(true);
         }
-        let tail = self.read_so_far();
-        // A correct reader never moves backwards, and reads nothing that has not been published.
+        let tail = self.bytes_read();
+        // A correct reader never moves backwards, and never beyond the published records.
         if tail < self.tail || tail > self.published || !tail.is_multiple_of(CACHE_LINE as u64) {
             return Err(Broken);
         }
@@ -191,8 +192,8 @@ impl Producer {
 
     /// Writes an invalid record header at the next position and publishes it.
     #[cfg(test)]
-    pub(crate) fn corrupt(&mut self, nonsense: u64) {
-        self.shared.word64(Shared::offset(self.head)).store(nonsense | 1 << 22, Ordering::Relaxed);
+    pub(crate) fn corrupt(&mut self, bits: u64) {
+        self.shared.word64(Shared::offset(self.head)).store(bits | 1 << 22, Ordering::Relaxed);
         self.shared.word64(HEAD_AT).store(self.head + CACHE_LINE as u64, Ordering::Release);
     }
 
@@ -202,7 +203,7 @@ impl Producer {
         self.head - self.published
     }
 
-    /// Publishes everything written to the reader.
+    /// Publishes all written records to the reader.
     #[inline]
     pub(crate) fn publish(&mut self) {
         if self.published != self.head {
@@ -211,11 +212,11 @@ impl Producer {
         }
     }
 
-    /// Returns whether the reader sleeps and must be woken; returns true only once for each time that the reader goes
+    /// Returns `true` if the reader sleeps and must be woken; `true` is returned only once each time the reader goes
     /// to sleep.
     #[inline]
     pub(crate) fn must_wake(&self) -> bool {
-        // Either a reader that goes to sleep now sees the published records, or its sleeping flag is seen here.
+        // A reader that is going to sleep either sees the published records, or its sleeping flag is seen here.
         fence(Ordering::SeqCst);
         let sleeping = self.shared.word32(SLEEPING_AT);
         sleeping.load(Ordering::Relaxed) != 0 && sleeping.swap(0, Ordering::AcqRel) != 0
@@ -239,10 +240,10 @@ impl Pieces for Writer<'_> {
     /// Appends `bytes`.
     ///
     /// # Panics
-    /// When the record has no space for them.
+    /// If the record has no space for them.
     #[inline]
     fn put(&mut self, bytes: &[u8]) {
-        assert!(bytes.len() <= self.left, "a record was begun too short");
+        assert!(bytes.len() <= self.left, "the record is too short");
         // SAFETY: the record lies within the mapping, `put` stays within the record, and the mapping is never borrowed
         // as a slice. The reader does not access a record until it is published.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.shared.0.as_ptr().add(self.at), bytes.len()) };
@@ -253,15 +254,15 @@ impl Pieces for Writer<'_> {
     /// Appends `bytes`, whose memory may have been unmapped.
     ///
     /// # Errors
-    /// When the memory is unmapped; the record must not be published then.
+    /// Returns an error if the memory is unmapped; the record must not be published then.
     ///
     /// # Panics
-    /// As [`Self::put`].
+    /// See [`Self::put`].
     #[inline]
-    fn fetch(&mut self, bytes: Foreign) -> Result<(), MemoryFault> {
+    fn fetch(&mut self, bytes: ProgramBytes) -> Result<(), MemoryFault> {
         let len = bytes.len();
-        assert!(len <= self.left, "a record was begun too short");
-        // SAFETY: as in `put`, and the copy checks whether the source bytes are mapped.
+        assert!(len <= self.left, "the record is too short");
+        // SAFETY: as in `put`; in addition, the copy checks whether the source bytes are mapped.
         unsafe { bytes.copy_to_pointer(self.shared.0.as_ptr().add(self.at))? };
         self.at += len;
         self.left -= len;
@@ -273,47 +274,47 @@ impl Pieces for Writer<'_> {
 #[derive(Debug)]
 pub(crate) struct Consumer {
     shared: Shared,
-    /// Total bytes read, and how many of them have been released to the writer.
+    /// Total number of bytes read, and how many of them have been released to the writer.
     tail: u64,
     released: u64,
-    /// Total bytes written, as last seen from the writer.
+    /// Total number of bytes written, as last loaded from the shared memory.
     head: u64,
 }
 
 /// A packet in the ring.
 #[derive(Clone, Copy)]
 pub(crate) struct Record<'a> {
-    /// Bytes of the packet, which the other process may change at any time.
+    /// The packet's bytes, which the other process may change at any time.
     pub(crate) bytes: Arrived<'a>,
-    pub(crate) kind: Kind,
+    pub(crate) kind: RecordKind,
 }
 
 /// Header of a record: properties of its packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Kind {
-    /// True when the packet ends with its check value, as a datagram does: an ICRC, or Falcon's check value.
+pub(crate) struct RecordKind {
+    /// True if the packet ends with its check value, as it would in a datagram: an ICRC, or Falcon's check value.
     pub(crate) is_sealed: bool,
-    /// IP header fields that the packet would have.
-    pub(crate) marking: Marking,
+    /// Fields that the packet's IP header would have.
+    pub(crate) ip_fields: PackedIpFields,
 }
 
-impl Kind {
-    pub(crate) const SEALED: Self = Self { is_sealed: true, marking: Marking::NONE };
+impl RecordKind {
+    pub(crate) const SEALED: Self = Self { is_sealed: true, ip_fields: PackedIpFields::NONE };
 
     #[inline]
     fn bits(self) -> u64 {
-        self.marking.bits() << MARKING_AT | if self.is_sealed { SEALED } else { 0 }
+        self.ip_fields.bits() << IP_FIELDS_AT | if self.is_sealed { SEALED } else { 0 }
     }
 
     #[inline]
     fn of(header: u64) -> Self {
-        let marking = Marking::of_bits(header >> MARKING_AT).unwrap_or_default();
-        Self { is_sealed: header & SEALED != 0, marking }
+        let ip_fields = PackedIpFields::of_bits(header >> IP_FIELDS_AT).unwrap_or_default();
+        Self { is_sealed: header & SEALED != 0, ip_fields }
     }
 }
 
 impl Consumer {
-    /// Attaches to the ring in `file`, which another process has sent.
+    /// Attaches to the ring in the memory `file`, which another process has sent.
     pub(crate) fn attach(file: BorrowedFd<'_>) -> io::Result<Self> {
         if !unix::is_sealed_memory(file, FILE_BYTES) {
             return Err(io::ErrorKind::InvalidData.into());
@@ -323,56 +324,56 @@ impl Consumer {
         Ok(Self { shared, tail: 0, released: 0, head: 0 })
     }
 
-    /// Returns whether the writer or this end has closed the ring.
+    /// Returns `true` if the writer or this end has closed the ring.
     pub(crate) fn is_closed(&self) -> bool {
         self.shared.state() == State::Closed
     }
 
-    /// Returns whether there is nothing to read.
+    /// Returns `true` if there is no packet to read.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.tail == self.head && self.shared.word64(HEAD_AT).load(Ordering::Acquire) == self.head
     }
 
-    /// Returns whether everything has been read that was present when the write position was last loaded.
+    /// Returns `true` if all packets have been read that were present when the write position was last loaded.
     #[inline]
-    pub(crate) fn has_read_what_it_knows(&self) -> bool {
+    pub(crate) fn has_read_all_published(&self) -> bool {
         self.tail == self.head
     }
 
-    /// Returns the next packet. The previously returned packet counts as read, although the writer learns of it only
-    /// through [`Consumer::release`].
+    /// Returns the next packet. The previously returned packet counts as read, but its space is released to the
+    /// writer only by [`Consumer::release`].
     #[inline]
     pub(crate) fn next(&mut self) -> Result<Option<Record<'_>>, Broken> {
         if self.tail == self.head {
             self.head = self.shared.word64(HEAD_AT).load(Ordering::Acquire);
         }
-        // A skip record is followed by one that is not a skip.
+        // A skip record is never followed by another skip record.
         for _ in 0..2 {
-            let there = self.head.wrapping_sub(self.tail);
-            if there == 0 {
+            let available = self.head.wrapping_sub(self.tail);
+            if available == 0 {
                 return Ok(None);
             }
-            if there > DATA_BYTES as u64 || !there.is_multiple_of(CACHE_LINE as u64) {
+            if available > DATA_BYTES as u64 || !available.is_multiple_of(CACHE_LINE as u64) {
                 return Err(Broken);
             }
             let at = Shared::offset(self.tail);
             let to_end = FILE_BYTES - at;
             let header = self.shared.word64(at).load(Ordering::Relaxed);
             if header == SKIP {
-                if to_end as u64 > there {
+                if to_end as u64 > available {
                     return Err(Broken);
                 }
                 self.tail += to_end as u64;
                 continue;
             }
             let len = (header & LEN_MASK) as usize;
-            // A packet that is not sealed gets a check value when it is captured, and must still fit a datagram.
-            // Falcon's check value is the longest.
-            let kind = Kind::of(header);
+            // A check value is appended to an unsealed packet when it is captured, and the result must still fit into
+            // a datagram. Falcon's is the longest check value.
+            let kind = RecordKind::of(header);
             let longest = PACKET_BYTES_MAX - if kind.is_sealed { 0 } else { psp::ICV_LEN };
             let bytes = record_bytes(len.min(longest));
-            if header != kind.bits() | len as u64 || len > longest || bytes > to_end || bytes as u64 > there {
+            if header != kind.bits() | len as u64 || len > longest || bytes > to_end || bytes as u64 > available {
                 return Err(Broken);
             }
             self.tail += bytes as u64;
@@ -389,7 +390,7 @@ impl Consumer {
         self.tail - self.released
     }
 
-    /// Releases the space of read records to the writer.
+    /// Releases the space of the records read so far to the writer.
     #[inline]
     pub(crate) fn release(&mut self) {
         if self.released != self.tail {
@@ -398,7 +399,7 @@ impl Consumer {
         }
     }
 
-    /// Sets whether this end must be woken when packets arrive.
+    /// Sets whether the writer must wake this end when packets arrive.
     pub(crate) fn set_sleeping(&self, sleeping: bool) {
         self.shared.word32(SLEEPING_AT).store(sleeping.into(), Ordering::SeqCst);
     }
@@ -420,26 +421,26 @@ const STATE_AT: usize = 0;
 const HEAD_AT: usize = CACHE_LINE;
 const TAIL_AT: usize = 2 * CACHE_LINE;
 const SLEEPING_AT: usize = 3 * CACHE_LINE;
-/// Offset of the records: they start on their own page.
+/// Offset of the records, which start on a separate page.
 const DATA_AT: usize = 4_096;
 
-/// Capacity of a ring for packets, in bytes: enough to keep both ends busy, small enough to stay in a second-level
-/// cache.
+/// Capacity of a ring for packets, in bytes: large enough to keep both ends busy, small enough to remain in a
+/// second-level cache.
 pub(crate) const DATA_BYTES: usize = 1 << 20;
 const FILE_BYTES: usize = DATA_AT + DATA_BYTES;
 
-/// Longest packet, in bytes: that of a datagram.
+/// Maximum length of a packet in bytes: that of a datagram.
 pub(crate) const PACKET_BYTES_MAX: usize = rnic_wire::net::UDP_PAYLOAD_MAX as usize;
 
-/// Bytes of a record's header: the length in the low bits, then kind and marking.
+/// Length in bytes of a record's header, which contains the packet length in the low bits, then kind and IP fields.
 const RECORD_HEADER_BYTES: usize = 8;
 const LEN_MASK: u64 = (1 << 20) - 1;
 const SEALED: u64 = 1 << 20;
-/// Header of a skip record, which is not a packet: the next record is at the front of the ring.
+/// Header of a skip record, which contains no packet: the next record is at the front of the ring.
 const SKIP: u64 = 1 << 21;
-const MARKING_AT: u32 = u64::BITS - marking::BITS;
+const IP_FIELDS_AT: u32 = u64::BITS - ip_fields::BITS;
 
-const _: () = assert!(SKIP < 1 << MARKING_AT && PACKET_BYTES_MAX as u64 <= LEN_MASK);
+const _: () = assert!(SKIP < 1 << IP_FIELDS_AT && PACKET_BYTES_MAX as u64 <= LEN_MASK);
 
 #[cfg(test)]
 #[path = "ring/tests.rs"]

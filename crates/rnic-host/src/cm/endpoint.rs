@@ -1,14 +1,15 @@
-//! A separate port of the connection manager: sockets, messages, and the protocol behind them.
+//! A port of the connection manager: its sockets, its messages, and the state machine that processes them.
 //!
-//! Programs that use verbs name a UDP port for connection management, as they would for TCP; the kernel reports whether
-//! it is free. Only connection management messages use this port, in the format of RoCEv2's port: management datagrams
-//! with ICRC. A socket belongs to one IP version; an endpoint bound to all addresses of both has two sockets.
+//! Programs that use verbs name a UDP port for connection management, as they would for TCP; the kernel reports
+//! whether it is free. Only connection management messages use this port, in the same format as on RoCEv2's port:
+//! management datagrams with an ICRC. A socket belongs to one IP version; an endpoint bound to all addresses of both
+//! versions has two sockets.
 //!
-//! No call blocks, and there is no thread here: the owner calls [`Endpoint::receive`] when a socket is readable,
-//! [`Endpoint::tick`] when [`Endpoint::next_timeout`] has passed, and [`Endpoint::flush`] after everything else.
+//! No call blocks, and the endpoint has no thread: its owner calls [`Endpoint::receive`] when a socket is readable,
+//! [`Endpoint::tick`] when [`Endpoint::next_timeout`] has passed, and [`Endpoint::flush`] after all other calls.
 //!
-//! With real RoCEv2 peers the sockets only reserve the port: nothing is received on them. Messages are sent through the
-//! host's general services interface ([`GsiPort`]) and received from there, for whichever endpoint they concern.
+//! With real RoCEv2 peers the sockets only reserve the port: no message is received on them. Messages are sent
+//! through the host's general services interface ([`GsiPort`]) and are received from it, for all endpoints.
 
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -22,18 +23,18 @@ use rnic_wire::cm::{LookupReply, LookupRequest, Mad, RejectInfo, RejectReason, R
 use rnic_wire::{Addresses, IpVersion, Qpn, cm, gsi, icrc};
 use socket2::SockAddr;
 
-use super::{CmEvent, ConnectionId, GsiPort, Manager, ServiceKind, gsi_way};
-use crate::marking::Marking;
+use super::{CmEvent, ConnectionId, GsiPort, Manager, ServiceKind, gsi_addresses};
+use crate::ip_fields::PackedIpFields;
 use crate::mtu;
 use crate::secrets::Secrets;
 use crate::sys::{self, Incoming, Outgoing, ReceiveBatch, SocketOptions, UdpSocket};
 
-/// A socket address, and whether an IPv6 one excludes IPv4.
+/// A socket address, and whether a binding to IPv6 excludes IPv4.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Binding {
     /// Address to bind; port 0 lets the kernel choose.
     pub address: SocketAddr,
-    /// True when a binding to all IPv6 addresses does not include those of IPv4.
+    /// True if a binding to all IPv6 addresses does not include all IPv4 addresses.
     pub only_v6: bool,
 }
 
@@ -42,7 +43,7 @@ pub struct Inbox(ReceiveBatch);
 
 impl Default for Inbox {
     fn default() -> Self {
-        Self(ReceiveBatch::new(RECEIVED_AT_ONCE))
+        Self(ReceiveBatch::new(DATAGRAMS_PER_CALL))
     }
 }
 
@@ -53,13 +54,13 @@ pub struct EndpointStats {
     pub received: u64,
     /// Messages sent.
     pub sent: u64,
-    /// Datagrams that are not management datagrams, or have a wrong ICRC.
+    /// Datagrams that are not management datagrams, or that have a wrong ICRC.
     pub malformed: u64,
     /// Management datagrams that are not connection management messages.
     pub unknown: u64,
-    /// Messages that matched no connection.
+    /// Messages that belong to no connection.
     pub strays: u64,
-    /// Reported errors that quoted no message of this endpoint, so that any host may have forged them.
+    /// Network errors that did not quote a message of this endpoint and may therefore be forged by any host.
     pub unproven: u64,
 }
 
@@ -70,17 +71,17 @@ pub struct Endpoint {
     manager: Manager,
     psn: Psn,
     stats: EndpointStats,
-    /// The general services interface through which messages are sent, when they are not sent from the port itself.
+    /// The general services interface through which messages are sent; `None` if they are sent from the port itself.
     gsi: Option<Arc<GsiPort>>,
 }
 
 impl Endpoint {
-    /// Creates an endpoint without a port: it responds to messages on the general services interface that belong to no
-    /// other endpoint.
+    /// Creates an endpoint without a port: it responds to messages on the general services interface that belong to
+    /// no other endpoint.
     ///
     /// # Errors
-    /// When the system has no random numbers.
-    pub fn without_owner(gsi: Arc<GsiPort>) -> io::Result<Self> {
+    /// Returns an error if the system provides no random numbers.
+    pub fn without_port(gsi: Arc<GsiPort>) -> io::Result<Self> {
         let secrets = Secrets::draw()?;
         let psn = Psn::new(secrets.stream("datagrams").bits() as u32);
         let manager = Manager::new(secrets.stream("connection manager"));
@@ -90,7 +91,7 @@ impl Endpoint {
     /// Binds a port. With `gsi`, messages are sent through that interface.
     ///
     /// # Errors
-    /// The error of the kernel: `AddrInUse`, `PermissionDenied`, `AddrNotAvailable`.
+    /// Returns the kernel's error: `AddrInUse`, `PermissionDenied`, `AddrNotAvailable`.
     pub fn bind(binding: &Binding, gsi: Option<Arc<GsiPort>>) -> io::Result<Self> {
         let drops_all_input = gsi.is_some();
         let secrets = Secrets::draw()?;
@@ -102,7 +103,8 @@ impl Endpoint {
                 sockets.push(first);
                 break;
             }
-            // IPv4 gets the same port. One that the kernel chose may be in use there: then the kernel chooses again.
+            // IPv4 uses the same port. If the kernel chose a port that is in use for IPv4, it is asked to choose
+            // again.
             let port = first.local_addr().port();
             match open(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port), drops_all_input) {
                 Ok(second) => {
@@ -118,7 +120,7 @@ impl Endpoint {
         }
         let psn = Psn::new(secrets.stream("datagrams").bits() as u32);
         let mut manager = Manager::new(secrets.stream("connection manager"));
-        manager.patience_with_listeners = PATIENCE_WITH_LISTENERS;
+        manager.listener_grace = LISTENER_GRACE;
         Ok(Self { sockets, manager, psn, stats: EndpointStats::default(), gsi })
     }
 
@@ -133,31 +135,32 @@ impl Endpoint {
         self.sockets.iter().filter(|_| self.gsi.is_none()).map(AsRawFd::as_raw_fd)
     }
 
-    /// Returns whether a message on `way`, from the general services interface, is for this endpoint.
+    /// Returns `true` if the message `mad` with the addresses `path`, from the general services interface, is for this
+    /// endpoint.
     #[must_use]
-    pub fn knows(&self, way: &Addresses, mad: &Mad) -> bool {
-        let to = way.dst().ip();
+    pub fn handles(&self, path: &Addresses, mad: &Mad) -> bool {
+        let to = path.dst().ip();
         let is_bound_to =
             |own: IpAddr| own.to_canonical() == to || own.is_unspecified() && own.is_ipv4() == to.is_ipv4();
-        self.manager.knows(way, mad, self.sockets.iter().any(|socket| is_bound_to(socket.local_addr().ip())))
+        self.manager.handles(path, mad, self.sockets.iter().any(|socket| is_bound_to(socket.local_addr().ip())))
     }
 
     /// Processes a message from the general services interface.
-    pub fn take_in(&mut self, now: Time, way: &Addresses, mad: Mad) {
+    pub fn receive_message(&mut self, now: Time, path: &Addresses, mad: Mad) {
         self.stats.received += 1;
-        self.manager.receive(now, way, mad);
+        self.manager.receive(now, path, mad);
     }
 
-    /// Handles a network error that reports `address` as unreachable and quotes the message that was sent there.
+    /// Handles a network error that reports `address` as unreachable; `quoted` is the message quoted by the error.
     pub fn note_unreachable(&mut self, now: Time, address: SocketAddr, errno: i32, quoted: &[u8]) {
         if let Some(id) = self.manager.sender_of(address, quoted) {
             self.manager.unreachable(now, id, errno);
         }
     }
 
-    /// Returns the addresses that messages between these two use.
-    fn way(&self, addresses: Addresses) -> Addresses {
-        if self.gsi.is_some() { gsi_way(&addresses) } else { addresses }
+    /// Returns the addresses that messages of a connection with these `addresses` use.
+    fn path(&self, addresses: Addresses) -> Addresses {
+        if self.gsi.is_some() { gsi_addresses(&addresses) } else { addresses }
     }
 
     /// Returns the counters.
@@ -166,13 +169,13 @@ impl Endpoint {
         EndpointStats { strays: self.manager.strays, ..self.stats }
     }
 
-    /// Returns whether a service listens or a connection exists here.
+    /// Returns `true` if this endpoint has a listener or a connection.
     #[must_use]
     pub fn is_used(&self) -> bool {
         self.manager.services() > 0 || self.manager.has_exchanges()
     }
 
-    /// Starts listening for requests; returns false when `service` has a listener already.
+    /// Starts listening for requests; returns `false` if `service` already has a listener.
     pub fn listen(&mut self, service: ServiceId, kind: ServiceKind, backlog: usize) -> bool {
         self.manager.listen(service, kind, backlog)
     }
@@ -182,44 +185,45 @@ impl Endpoint {
         self.manager.unlisten(service);
     }
 
-    /// Returns the addresses of a connection, from the local to the remote end, while it is known.
+    /// Returns the addresses of a connection, from the local to the remote end; `None` if the connection is unknown.
     #[must_use]
     pub fn addresses(&self, id: ConnectionId) -> Option<Addresses> {
         self.manager.get(id).map(|exchange| exchange.addresses)
     }
 
-    /// Requests a connection; the local communication id is filled in. Returns `None` when there are too many.
+    /// Requests a connection; the local communication id is filled in. Returns `None` if there are too many
+    /// connections.
     pub fn connect(
         &mut self,
         now: Time,
         addresses: Addresses,
         request: Request,
-        patience: Duration,
+        timeout: Duration,
     ) -> Option<ConnectionId> {
-        self.manager.connect(now, self.way(addresses), request, patience)
+        self.manager.connect(now, self.path(addresses), request, timeout)
     }
 
-    /// Accepts a request; both communication ids are filled in. Returns false when the request is no longer pending.
-    pub fn accept(&mut self, now: Time, id: ConnectionId, reply: Reply, patience: Duration) -> bool {
-        self.manager.accept(now, id, reply, patience)
+    /// Accepts a request; both communication ids are filled in. Returns `false` if the request is no longer pending.
+    pub fn accept(&mut self, now: Time, id: ConnectionId, reply: Reply, timeout: Duration) -> bool {
+        self.manager.accept(now, id, reply, timeout)
     }
 
-    /// Rejects a request or a reply; returns false when it is no longer pending.
+    /// Rejects a request or a reply; returns `false` if it is no longer pending.
     pub fn reject(&mut self, id: ConnectionId, reason: RejectReason, info: RejectInfo, data: &[u8]) -> bool {
         self.manager.reject(id, reason, info, data)
     }
 
-    /// Confirms that the program has its connection: the remote end may be notified (RTU).
+    /// Confirms that the program has been notified of its connection: the remote end may be notified too (RTU).
     pub fn confirm(&mut self, id: ConnectionId) {
         self.manager.confirm(id);
     }
 
-    /// Marks a connection as established because the remote end uses it, even if its RTU was lost.
+    /// Marks a connection as established because the remote end already uses it; its RTU may be lost.
     pub fn establish(&mut self, id: ConnectionId) {
         self.manager.establish(id);
     }
 
-    /// Ends an established connection; returns false when there is none.
+    /// Ends an established connection; returns `false` if there is none.
     pub fn disconnect(&mut self, now: Time, id: ConnectionId, remote_qpn: Qpn) -> bool {
         self.manager.disconnect(now, id, remote_qpn)
     }
@@ -229,70 +233,72 @@ impl Endpoint {
         self.manager.forget(id);
     }
 
-    /// Requests the queue pair that serves datagrams; the local id of the request is filled in. Returns `None` when
-    /// there are too many.
+    /// Requests the number of the queue pair that serves datagrams; the local id of the request is filled in. Returns
+    /// `None` if there are too many requests.
     pub fn look_up(
         &mut self,
         now: Time,
         addresses: Addresses,
         request: LookupRequest,
-        patience: Duration,
+        timeout: Duration,
     ) -> Option<ConnectionId> {
-        self.manager.look_up(now, self.way(addresses), request, patience)
+        self.manager.look_up(now, self.path(addresses), request, timeout)
     }
 
-    /// Responds to such a request; the ids are filled in. Returns false when it is no longer pending.
+    /// Responds to a request for the queue pair that serves datagrams; the ids are filled in. Returns `false` if the
+    /// request is no longer pending.
     pub fn answer(&mut self, now: Time, id: ConnectionId, reply: LookupReply) -> bool {
         self.manager.answer(now, id, reply)
     }
 
     /// Returns the next event.
-    pub fn poll_happening(&mut self) -> Option<CmEvent> {
-        self.manager.poll_happening()
+    pub fn poll_cm_event(&mut self) -> Option<CmEvent> {
+        self.manager.poll_cm_event()
     }
 
-    /// Returns the time at which [`Endpoint::tick`] has something to do next.
+    /// Returns the time at which [`Endpoint::tick`] is to be called next.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Time> {
         self.manager.next_timeout()
     }
 
-    /// Retransmits, or abandons, the messages that are due.
+    /// Retransmits or abandons the requests that are due.
     pub fn tick(&mut self, now: Time) {
         self.manager.tick(now);
     }
 
-    /// Probes whether the remote ends of established connections still have their ports.
+    /// Probes whether the ports of the remote ends of established connections are still open.
     pub fn probe(&mut self) {
-        // An adapter's port does not depend on its programs, so a probe would show nothing.
+        // An adapter's port remains open without its programs, so probing it would be useless.
         if self.gsi.is_none() {
             self.manager.probe();
         }
     }
 
-    /// Returns whether a connection is established here, so that probing is useful.
+    /// Returns `true` if this endpoint has an established connection, so that probing is useful.
     #[must_use]
     pub fn has_connections(&self) -> bool {
         self.manager.has_exchanges()
     }
 
-    /// Processes received messages, and errors that the network reports about sent ones.
+    /// Processes received messages, and network errors about messages that were sent.
     pub fn receive(&mut self, now: Time, inbox: &mut Inbox) {
         let Self { sockets, manager, stats, .. } = self;
         for socket in sockets.iter() {
             for _ in 0..RECEIVE_CALLS {
-                match socket.receive(&mut inbox.0, RECEIVED_AT_ONCE) {
+                match socket.receive(&mut inbox.0, DATAGRAMS_PER_CALL) {
                     Ok(0) => break,
                     Ok(_) => {}
-                    // An error about a sent datagram; the details are in the error queue of the socket.
+                    // This is an error about a datagram sent earlier; the details are in the error queue of the
+                    // socket.
                     Err(_) => continue,
                 }
                 for (incoming, bytes) in inbox.0.iter() {
-                    take_in(manager, stats, now, socket.local_addr(), incoming, bytes);
+                    receive_message(manager, stats, now, socket.local_addr(), incoming, bytes);
                 }
             }
-            for _ in 0..LATE_ERRORS_AT_ONCE {
-                let Some(error) = socket.take_deferred_error() else { break };
+            for _ in 0..DEFERRED_ERRORS_PER_CALL {
+                let Some(error) = socket.next_deferred_error() else { break };
                 let Some(to) = error.to else { continue };
                 let to = SocketAddr::new(to.ip().to_canonical(), to.port());
                 let Some(id) = manager.sender_of(to, &error.quoted) else {
@@ -307,8 +313,8 @@ impl Endpoint {
         }
     }
 
-    /// Sends pending messages. A message for which the kernel has no buffer space is lost, as on any network; it is
-    /// retransmitted if needed.
+    /// Sends pending messages. A message for which the kernel has no buffer space is lost, as it could be on any
+    /// network, and is retransmitted if needed.
     pub fn flush(&mut self) {
         while let Some((addresses, mad)) = self.manager.poll_message() {
             self.psn = self.psn.plus(1);
@@ -324,8 +330,8 @@ impl Endpoint {
             let is_wildcard = socket.local_addr().ip().is_unspecified();
             let from = Some(addresses.src().ip()).filter(|ip| is_wildcard && !ip.is_unspecified());
             let parts = [IoSlice::new(&bytes)];
-            let message = Outgoing { to: &to, from, parts: &parts, segment: None, marking: Marking::NONE };
-            // The first error may be a delayed one about an earlier datagram.
+            let message = Outgoing { to: &to, from, parts: &parts, segment: None, ip_fields: PackedIpFields::NONE };
+            // The first error may be a deferred one about an earlier datagram.
             if (0..SEND_TRIES).any(|_| socket.send(&[message]).is_ok()) {
                 self.stats.sent += 1;
             }
@@ -333,7 +339,7 @@ impl Endpoint {
     }
 }
 
-fn take_in(
+fn receive_message(
     manager: &mut Manager,
     stats: &mut EndpointStats,
     now: Time,
@@ -341,20 +347,20 @@ fn take_in(
     incoming: &Incoming,
     bytes: &[u8],
 ) {
-    let here = SocketAddr::new(incoming.local.unwrap_or(local.ip()), local.port());
-    let way = Addresses::new(incoming.source, here);
-    let (Ok(way), false) = (way, incoming.truncated) else {
+    let destination = SocketAddr::new(incoming.local.unwrap_or(local.ip()), local.port());
+    let path = Addresses::new(incoming.source, destination);
+    let (Ok(path), false) = (path, incoming.truncated) else {
         stats.malformed += 1;
         return;
     };
-    let Some(packet) = gsi::decode(bytes).ok().filter(|_| icrc::verify(&way, bytes)) else {
+    let Some(packet) = gsi::decode(bytes).ok().filter(|_| icrc::verify(&path, bytes)) else {
         stats.malformed += 1;
         return;
     };
     match cm::parse(packet.mad) {
         Ok(mad) => {
             stats.received += 1;
-            manager.receive(now, &way, mad);
+            manager.receive(now, &path, mad);
         }
         Err(_) => stats.unknown += 1,
     }
@@ -367,7 +373,7 @@ fn open(bind: SocketAddr, drops_all_input: bool) -> io::Result<UdpSocket> {
 /// Returns the source address of packets to `to`.
 ///
 /// # Errors
-/// The error of the kernel: `NetworkUnreachable`, `HostUnreachable`.
+/// Returns the kernel's error: `NetworkUnreachable`, `HostUnreachable`.
 pub fn source_towards(to: IpAddr, from: Option<IpAddr>) -> io::Result<IpAddr> {
     let unspecified: IpAddr = match to {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -377,36 +383,38 @@ pub fn source_towards(to: IpAddr, from: Option<IpAddr>) -> io::Result<IpAddr> {
     Ok(sys::route(local, SocketAddr::new(to, rnic_wire::net::UDP_PORT))?.source)
 }
 
-/// Returns the payload bytes of a full packet to `to`, as real RoCEv2 peers count: the largest MTU of InfiniBand that
-/// the path carries.
+/// Returns the payload bytes of a full packet to `to`, as defined for real RoCEv2 peers: the largest InfiniBand MTU
+/// that fits into the MTU of the path.
 ///
 /// # Errors
-/// As [`source_towards`].
+/// See [`source_towards`].
 pub fn roce_mtu_towards(to: IpAddr, from: IpAddr) -> io::Result<u32> {
     let route = sys::route(SocketAddr::new(from, 0), SocketAddr::new(to, rnic_wire::net::UDP_PORT))?;
     let version = if to.is_ipv4() { IpVersion::V4 } else { IpVersion::V6 };
     Ok(mtu::ib_mtu(mtu::wire_mtu(route.mtu_bytes, version, MTU_MAX).unwrap_or_default()))
 }
 
-/// Datagrams received by one call.
-const RECEIVED_AT_ONCE: usize = 8;
+/// Maximum number of datagrams received by one call.
+const DATAGRAMS_PER_CALL: usize = 8;
 
-/// Consecutive receive calls for one socket, so that a flood at one port does not delay others.
+/// Maximum number of consecutive receive calls for one socket, so that a flood at one port does not delay others.
 const RECEIVE_CALLS: usize = 16;
 
-/// Reported errors that are processed in a row, limited for the same reason.
-const LATE_ERRORS_AT_ONCE: usize = 64;
+/// Maximum number of network errors processed in a row, limited for the same reason.
+const DEFERRED_ERRORS_PER_CALL: usize = 64;
 
-/// Several delayed errors may be queued on one socket; after this many attempts the datagram is dropped.
+/// Maximum number of attempts to send a datagram, each of which may report a deferred error; the datagram is then
+/// dropped.
 const SEND_TRIES: usize = 4;
 
-/// Number of times that the kernel may choose a port for both IP versions.
+/// Maximum number of attempts to find a port that is free for both IP versions.
 const BIND_TRIES: usize = 16;
 
-/// Socket buffer size in bytes: space for some hundred messages in the kernel's accounting. A thousand programs that
-/// connect at the same moment do not fill it before the thread runs, or recover by retransmission.
+/// Socket buffer size in bytes: space for several hundred messages in the kernel's accounting. If a thousand programs
+/// connect at the same moment, the messages usually fit until the thread runs; otherwise retransmission recovers.
 const BUFFER_BYTES: usize = 256 << 10;
 
 /// Time for which a missing listener is tolerated. A program that is started together with its peer, or listens again
-/// for each connection (perftest), starts to listen some hundred milliseconds late; on a busy machine, more.
-const PATIENCE_WITH_LISTENERS: Duration = Duration::from_ms(2_000);
+/// for each connection (perftest), starts to listen some hundred milliseconds too late, or even later on a busy
+/// machine.
+const LISTENER_GRACE: Duration = Duration::from_ms(2_000);

@@ -1,4 +1,4 @@
-//! State of one connection as seen by its messages.
+//! State of one connection: the connection management messages that it has sent and received.
 
 use rnic_base::{Duration, Time};
 use rnic_wire::cm::{Message, ServiceId};
@@ -6,7 +6,7 @@ use rnic_wire::{Addresses, Qpn};
 
 use super::ConnectionId;
 
-/// State of a connection.
+/// State of a connection in the CM protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum State {
     /// REQ has been sent.
@@ -17,7 +17,7 @@ pub(crate) enum State {
     RequestReceived,
     /// REP has been sent.
     ReplySent,
-    /// In use.
+    /// Established.
     Established,
     /// DREQ has been sent.
     DisconnectSent,
@@ -25,7 +25,7 @@ pub(crate) enum State {
     LookupSent,
     /// SIDR_REQ has been received; the program has not decided yet.
     LookupReceived,
-    /// SIDR_REP has been sent, and is kept in case it gets lost.
+    /// SIDR_REP has been sent, and is kept for retransmission in case it was lost.
     LookupAnswered,
     /// Finished.
     Gone,
@@ -65,50 +65,50 @@ pub(crate) struct Exchange {
     /// Transaction id of the current exchange.
     pub(crate) transaction_id: u64,
     pub(crate) state: State,
-    /// Service that the remote end requested, when the remote end is the requester.
+    /// Service that the remote end requested, if the remote end is the requester.
     pub(crate) service: Option<ServiceId>,
-    /// Message that is retransmitted until it is answered.
+    /// Message that is retransmitted until a response is received.
     pub(crate) message: Option<Box<Message>>,
     /// Time of the next retransmission.
-    pub(crate) resend_at: Option<Time>,
-    /// Interval to the retransmission after that.
+    pub(crate) retransmit_at: Option<Time>,
+    /// Interval between that retransmission and the one after it.
     pub(crate) interval: Duration,
-    /// Time at which the message is abandoned.
-    pub(crate) give_up_at: Time,
+    /// Time after which the message is no longer retransmitted and the attempt fails.
+    pub(crate) abandon_at: Time,
     /// Total time allowed for a response, reported in the error.
-    pub(crate) patience: Duration,
-    /// Time at which the message was sent first.
+    pub(crate) timeout: Duration,
+    /// Time of the first transmission of the message.
     pub(crate) sent_at: Time,
     /// Number of times the message was sent.
-    pub(crate) sendings: u32,
+    pub(crate) send_count: u32,
 }
 
 impl Exchange {
     /// Changes the state.
     ///
     /// # Panics
-    /// When the change is not legal: messages are checked before.
-    pub(crate) fn become_(&mut self, state: State) {
-        assert!(TRANSITIONS.contains(&(self.state, state)), "no way from {:?} to {state:?}", self.state);
+    /// When the transition is not legal: callers check that a message is permitted in the current state.
+    pub(crate) fn set_state(&mut self, state: State) {
+        assert!(TRANSITIONS.contains(&(self.state, state)), "no transition from {:?} to {state:?}", self.state);
         self.state = state;
         self.message = None;
-        self.resend_at = None;
+        self.retransmit_at = None;
     }
 
     /// Returns the round-trip time of the message that has just been answered. `None` when it was sent more than once,
     /// because the response cannot be attributed to one of the transmissions (Karn and Partridge, SIGCOMM'87; RFC 6298,
     /// section 3).
     pub(crate) fn round_trip(&self, now: Time) -> Option<Duration> {
-        (self.sendings == 1).then(|| now.since(self.sent_at))
+        (self.send_count == 1).then(|| now.since(self.sent_at))
     }
 
-    /// Returns whether the remote end has sent a request that is not completely answered yet: state that an unknown
-    /// sender can make this end keep.
+    /// Returns whether the remote end has sent a request that has not been fully answered yet. An unverified sender
+    /// can create such state here, so its amount is limited.
     pub(crate) fn is_half_open(&self) -> bool {
         matches!(self.state, State::RequestReceived | State::ReplySent | State::LookupReceived | State::LookupAnswered)
     }
 
-    /// Returns whether the program has to decide.
+    /// Returns whether the connection waits for a decision of the program.
     pub(crate) fn is_waiting(&self) -> bool {
         matches!(self.state, State::RequestReceived | State::LookupReceived)
     }
@@ -118,9 +118,10 @@ impl Exchange {
 mod tests {
     use super::*;
 
-    /// Proves the whole table: a change that appears or vanishes shows here.
+    /// Compares the complete transition table with the expected one, so that an added or removed transition fails the
+    /// test.
     #[test]
-    fn the_table_of_transitions() {
+    fn the_transition_table_is_complete() {
         use State::*;
         let connections = [RequestSent, ReplyReceived, RequestReceived, ReplySent, Established, DisconnectSent];
         let lookups = [LookupSent, LookupReceived, LookupAnswered, Gone];

@@ -1,6 +1,7 @@
 //! Lookups: finding the queue pair that serves datagrams (SIDR, InfiniBand Architecture volume 1, section 12.11).
 //!
-//! A request is retransmitted until it is answered; a response is kept for a while, in case it gets lost.
+//! A request is retransmitted until a response is received; a response is kept for a limited time and retransmitted
+//! if the request is received again.
 
 use std::cmp::Reverse;
 
@@ -12,39 +13,40 @@ use super::manager::{Service, mad};
 use super::{CmEvent, ConnectionId, Manager, ServiceKind, State};
 
 impl Manager {
-    /// Requests the queue pair behind a service. The local id in `request` is filled in; returns `None` when there are
-    /// too many.
+    /// Requests the queue pair of a service. The local id in `request` is filled in; returns `None` when there are
+    /// too many connections and attempts.
     pub(crate) fn look_up(
         &mut self,
         now: Time,
         addresses: Addresses,
         mut request: LookupRequest,
-        patience: Duration,
+        timeout: Duration,
     ) -> Option<ConnectionId> {
         let transaction_id = self.random.bits();
         let id = self.add(now, addresses, 0, transaction_id, State::LookupSent)?;
         request.request_id = self.exchanges[&id].local_comm_id;
-        self.send_until_answered(now, id, Message::LookupRequest(request), patience);
+        self.send_until_answered(now, id, Message::LookupRequest(request), timeout);
         Some(id)
     }
 
-    /// Responds to a lookup. The ids in `reply` are filled in; returns false when the lookup is no longer pending.
+    /// Sends the response to a lookup. The ids in `reply` are filled in; returns false when the lookup is no longer
+    /// pending.
     pub(crate) fn answer(&mut self, now: Time, id: ConnectionId, mut reply: LookupReply) -> bool {
-        let Some(exchange) = self.decide(id, State::LookupReceived, State::LookupAnswered) else { return false };
+        let Some(exchange) = self.transition(id, State::LookupReceived, State::LookupAnswered) else { return false };
         reply.request_id = exchange.remote_comm_id;
         reply.service_id = exchange.service.unwrap_or_default();
         let (addresses, message) = (exchange.addresses, Message::LookupReply(reply));
         let out = (addresses, mad(exchange.transaction_id, message.clone()));
-        let forget_at = now + ANSWER_KEPT;
+        let forget_at = now + RESPONSE_RETENTION;
         exchange.message = Some(Box::new(message));
-        (exchange.give_up_at, exchange.resend_at) = (forget_at, Some(forget_at));
+        (exchange.abandon_at, exchange.retransmit_at) = (forget_at, Some(forget_at));
         self.timers.push(Reverse((forget_at, id)));
         self.out.push_back(out);
         true
     }
 
-    pub(super) fn receive_lookup(&mut self, now: Time, way: &Addresses, transaction_id: u64, request: LookupRequest) {
-        if let Some(id) = self.by_request.get(&(way.src(), request.request_id)) {
+    pub(super) fn receive_lookup(&mut self, now: Time, path: &Addresses, transaction_id: u64, request: LookupRequest) {
+        if let Some(id) = self.by_request.get(&(path.src(), request.request_id)) {
             let exchange = &self.exchanges[id];
             if let (State::LookupAnswered, Some(message)) = (exchange.state, &exchange.message) {
                 self.out.push_back((exchange.addresses, mad(exchange.transaction_id, (**message).clone())));
@@ -58,7 +60,7 @@ impl Manager {
             _ => Some(LookupStatus::UNSUPPORTED),
         };
         let add = |manager: &mut Self| {
-            manager.add(now, way.reversed(), request.request_id, transaction_id, State::LookupReceived)
+            manager.add(now, path.reversed(), request.request_id, transaction_id, State::LookupReceived)
         };
         let added = match status {
             Some(status) => Err(status),
@@ -66,24 +68,24 @@ impl Manager {
         };
         match added {
             Ok(id) => {
-                self.note_asked(now, id, request.service_id);
-                self.cm_events.push_back(CmEvent::LookedUp(id, Box::new(request)));
+                self.note_request(now, id, request.service_id);
+                self.cm_events.push_back(CmEvent::LookupRequested(id, Box::new(request)));
             }
             Err(status) => {
                 let (request_id, service_id) = (request.request_id, request.service_id);
                 let reply = LookupReply { request_id, status, service_id, ..LookupReply::default() };
-                self.out.push_back((way.reversed(), mad(transaction_id, Message::LookupReply(reply))));
+                self.out.push_back((path.reversed(), mad(transaction_id, Message::LookupReply(reply))));
             }
         }
     }
 
-    pub(super) fn receive_found(&mut self, now: Time, way: &Addresses, transaction_id: u64, reply: LookupReply) {
-        let id = self.find(way, reply.request_id).filter(|id| {
+    pub(super) fn receive_found(&mut self, now: Time, path: &Addresses, transaction_id: u64, reply: LookupReply) {
+        let id = self.find(path, reply.request_id).filter(|id| {
             let exchange = &self.exchanges[id];
             exchange.state == State::LookupSent && exchange.transaction_id == transaction_id
         });
         match id {
-            Some(id) if reply.status == LookupStatus::UNSUPPORTED && self.may_listen_yet(now, id) => {}
+            Some(id) if reply.status == LookupStatus::UNSUPPORTED && self.may_still_listen(now, id) => {}
             Some(id) => {
                 self.remove(id);
                 self.cm_events.push_back(CmEvent::Found(id, Box::new(reply)));
@@ -93,6 +95,6 @@ impl Manager {
     }
 }
 
-/// Time that a response is kept for retransmission: the request is retransmitted at least twice a second, so it will
-/// have been received several times.
-const ANSWER_KEPT: Duration = Duration::from_secs(4);
+/// Time for which a response is kept for retransmission. The request is retransmitted at least twice a second, so
+/// several transmissions of it are received in this time.
+const RESPONSE_RETENTION: Duration = Duration::from_secs(4);

@@ -1,4 +1,4 @@
-//! All connections, by their ids, and the processing of messages.
+//! All connections, indexed by their ids, and the processing of connection management messages.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
@@ -9,32 +9,32 @@ use rnic_wire::Addresses;
 use rnic_wire::Qpn;
 use rnic_wire::cm::{
     DisconnectReply, DisconnectRequest, LookupReply, LookupRequest, Mad, Message, PrivateData, ReadyToUse, Reject,
-    RejectInfo, RejectReason, Rejected, Reply, Request, SentNames, ServiceId, TransportService,
+    RejectInfo, RejectReason, Rejected, Reply, Request, SentIds, ServiceId, TransportService,
 };
 
 use super::suspects::Suspects;
 use super::{ConnectionId, Exchange, State};
 use crate::secrets::SecretStream;
 
-/// An event on which the owner of the queue pairs must act.
+/// An event to which the owner of the queue pairs must react.
 #[derive(Clone, PartialEq, Debug)]
 pub enum CmEvent {
     /// A peer requests a connection.
     Requested(ConnectionId, Box<Request>),
-    /// The local request was accepted; with the time since it was sent, if it was sent once.
+    /// The peer accepted the local request; with the time since the request was sent, if it was sent only once.
     Replied(ConnectionId, Box<Reply>, Option<Duration>),
-    /// The remote end is ready: a connection that was accepted locally is established.
+    /// The remote end is ready: a connection that the local end accepted is now established.
     Ready(ConnectionId),
-    /// The local request, or the local reply, was rejected.
+    /// The peer rejected the local request or the local reply.
     Refused(ConnectionId, Box<Reject>),
-    /// No response within this time.
+    /// No response was received within this time.
     TimedOut(ConnectionId, Duration),
     /// The address is unreachable; with the error number.
     Unreachable(ConnectionId, i32),
-    /// An established connection has ended, because the remote or the local end has ended it.
+    /// An established connection was ended by the remote or the local end.
     Disconnected(ConnectionId),
-    /// A peer requests the queue pair of a datagram service.
-    LookedUp(ConnectionId, Box<LookupRequest>),
+    /// A peer requests the number of the queue pair of a datagram service.
+    LookupRequested(ConnectionId, Box<LookupRequest>),
     /// The response to a local lookup.
     Found(ConnectionId, Box<LookupReply>),
 }
@@ -46,13 +46,13 @@ pub enum ServiceKind {
     ReliableConnections,
     /// Connections, reliable or unreliable.
     Connections,
-    /// The queue pair for datagrams.
+    /// Lookups of the queue pair for datagrams.
     Datagrams,
 }
 
 impl ServiceKind {
-    /// Returns whether a connection of this transport service may be requested.
-    fn makes(self, transport: TransportService) -> bool {
+    /// Returns whether a peer may request a connection with this transport service.
+    fn accepts_transport(self, transport: TransportService) -> bool {
         match self {
             Self::ReliableConnections => transport == TransportService::Reliable,
             Self::Connections => matches!(transport, TransportService::Reliable | TransportService::Unreliable),
@@ -65,13 +65,13 @@ impl ServiceKind {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Service {
     pub(super) kind: ServiceKind,
-    /// Maximum number of requests that may wait for a decision.
+    /// Maximum number of requests that wait for a decision of the program.
     backlog: usize,
-    /// Number of requests that wait for a decision.
+    /// Number of requests that currently wait for a decision.
     waiting: usize,
 }
 
-/// Connections and the services that listen for them.
+/// Connections, and the services on which the local end listens.
 #[derive(Debug)]
 pub(crate) struct Manager {
     pub(super) exchanges: BTreeMap<ConnectionId, Exchange>,
@@ -88,9 +88,9 @@ pub(crate) struct Manager {
     next_id: u64,
     /// Source of communication ids and transaction ids.
     pub(super) random: SecretStream,
-    /// Time for which a rejection due to a missing listener is not final: programs may listen again, or start to listen
-    /// later than their peers request.
-    pub(super) patience_with_listeners: Duration,
+    /// Time for which a rejection due to a missing listener is not final: a program may restart its listener, or
+    /// start it later than its peer sends the request.
+    pub(super) listener_grace: Duration,
     /// Number of messages that matched no connection.
     pub(crate) strays: u64,
 }
@@ -109,7 +109,7 @@ impl Manager {
             suspects: Suspects::default(),
             next_id: 1,
             random,
-            patience_with_listeners: Duration::ZERO,
+            listener_grace: Duration::ZERO,
             strays: 0,
         }
     }
@@ -132,7 +132,7 @@ impl Manager {
         self.services.remove(&service);
     }
 
-    /// Returns whether there is any connection, or attempt at one.
+    /// Returns whether there is any connection, or any attempt to make one.
     pub(crate) fn has_exchanges(&self) -> bool {
         !self.exchanges.is_empty()
     }
@@ -141,7 +141,7 @@ impl Manager {
         self.exchanges.get(&id)
     }
 
-    /// Returns the number of requests of peers that wait for a response from either end.
+    /// Returns the number of requests from peers that wait for the next message of either end.
     #[cfg(test)]
     pub(super) fn half_open(&self) -> usize {
         self.half_open
@@ -149,35 +149,35 @@ impl Manager {
 
     /// Returns whether a message is to be sent or retransmitted.
     pub(crate) fn is_busy(&self) -> bool {
-        !self.out.is_empty() || self.exchanges.values().any(|exchange| exchange.resend_at.is_some())
+        !self.out.is_empty() || self.exchanges.values().any(|exchange| exchange.retransmit_at.is_some())
     }
 
     /// Requests a connection. The local communication id in `request` is filled in; returns `None` when there are too
-    /// many.
+    /// many connections and attempts.
     pub(crate) fn connect(
         &mut self,
         now: Time,
         addresses: Addresses,
         mut request: Request,
-        patience: Duration,
+        timeout: Duration,
     ) -> Option<ConnectionId> {
         let transaction_id = self.random.bits();
         let id = self.add(now, addresses, 0, transaction_id, State::RequestSent)?;
         request.local_comm_id = self.exchanges[&id].local_comm_id;
-        self.send_until_answered(now, id, Message::Request(request), patience);
+        self.send_until_answered(now, id, Message::Request(request), timeout);
         Some(id)
     }
 
     /// Accepts a request. Both communication ids in `reply` are filled in; returns false when the request is no longer
     /// pending.
-    pub(crate) fn accept(&mut self, now: Time, id: ConnectionId, mut reply: Reply, patience: Duration) -> bool {
-        let Some(exchange) = self.decide(id, State::RequestReceived, State::ReplySent) else { return false };
+    pub(crate) fn accept(&mut self, now: Time, id: ConnectionId, mut reply: Reply, timeout: Duration) -> bool {
+        let Some(exchange) = self.transition(id, State::RequestReceived, State::ReplySent) else { return false };
         (reply.local_comm_id, reply.remote_comm_id) = (exchange.local_comm_id, exchange.remote_comm_id);
-        self.send_until_answered(now, id, Message::Reply(reply), patience);
+        self.send_until_answered(now, id, Message::Reply(reply), timeout);
         true
     }
 
-    /// Rejects a request, or a reply, and removes it; returns false when it is no longer pending.
+    /// Rejects a request or a reply, and removes the connection; returns false when it is no longer pending.
     pub(crate) fn reject(&mut self, id: ConnectionId, reason: RejectReason, info: RejectInfo, data: &[u8]) -> bool {
         let Some(exchange) = self.exchanges.get(&id) else { return false };
         let rejected = match exchange.state {
@@ -198,35 +198,36 @@ impl Manager {
         true
     }
 
-    /// Confirms that the program knows of its connection: the remote end may be notified.
+    /// Records that the program has been notified of its connection: the RTU may now be sent to the remote end.
     pub(crate) fn confirm(&mut self, id: ConnectionId) {
         let Some(exchange) = self.exchanges.get_mut(&id).filter(|exchange| exchange.state == State::ReplyReceived)
         else {
             return;
         };
-        exchange.become_(State::Established);
+        exchange.set_state(State::Established);
         self.send_ready(id);
     }
 
-    /// Marks a connection as established because the remote end uses it, even if its RTU was lost.
+    /// Marks a connection as established when data arrives on it, even if the RTU was lost.
     pub(crate) fn establish(&mut self, id: ConnectionId) {
         let Some(exchange) = self.exchanges.get_mut(&id).filter(|exchange| exchange.state == State::ReplySent) else {
             return;
         };
-        exchange.become_(State::Established);
+        exchange.set_state(State::Established);
         self.half_open -= 1;
         self.cm_events.push_back(CmEvent::Ready(id));
     }
 
-    /// Returns whether a message concerns a connection or a known request of this manager, or, if `may_ask` is true for
-    /// its destination address, requests a service that is offered here.
-    pub(crate) fn knows(&self, way: &Addresses, mad: &Mad, may_ask: bool) -> bool {
-        let asks = |service: &ServiceId, name: u32| {
-            self.by_request.contains_key(&(way.src(), name)) || may_ask && self.services.contains_key(service)
+    /// Returns whether a message concerns a connection of this manager, repeats a request that it knows, or, if
+    /// `accepts_requests` is true, requests a service that is offered here. `accepts_requests` is true if its
+    /// destination address may be used for requests.
+    pub(crate) fn handles(&self, path: &Addresses, mad: &Mad, accepts_requests: bool) -> bool {
+        let handles_request = |service: &ServiceId, name: u32| {
+            self.by_request.contains_key(&(path.src(), name)) || accepts_requests && self.services.contains_key(service)
         };
         let name = match &mad.message {
-            Message::Request(request) => return asks(&request.service_id, request.local_comm_id),
-            Message::LookupRequest(request) => return asks(&request.service_id, request.request_id),
+            Message::Request(request) => return handles_request(&request.service_id, request.local_comm_id),
+            Message::LookupRequest(request) => return handles_request(&request.service_id, request.request_id),
             Message::Reply(message) => message.remote_comm_id,
             Message::Reject(message) => message.remote_comm_id,
             Message::ReadyToUse(message) => message.remote_comm_id,
@@ -237,15 +238,15 @@ impl Manager {
         self.by_comm_id.contains_key(&name)
     }
 
-    /// Ends an established connection; returns false when there is none. Adapters accept the disconnect request only
-    /// for the queue pair that it names: where `remote_qpn` is 0, that is the one that the remote end gave when the
-    /// connection was made.
+    /// Ends an established connection; returns false when there is none. Adapters accept a disconnect request only if
+    /// it names the right queue pair. If `remote_qpn` is 0, the request names the queue pair that the remote end
+    /// reported when the connection was made.
     pub(crate) fn disconnect(&mut self, now: Time, id: ConnectionId, remote_qpn: Qpn) -> bool {
         let transaction_id = self.random.bits();
         let Some(exchange) = self.exchanges.get_mut(&id).filter(|exchange| exchange.state == State::Established) else {
             return false;
         };
-        exchange.become_(State::DisconnectSent);
+        exchange.set_state(State::DisconnectSent);
         exchange.transaction_id = transaction_id;
         let remote_qpn = if remote_qpn == Qpn::default() { exchange.remote_qpn } else { remote_qpn };
         let request = DisconnectRequest {
@@ -254,7 +255,7 @@ impl Manager {
             remote_qpn,
             private_data: PrivateData::default(),
         };
-        self.send_until_answered(now, id, Message::DisconnectRequest(request), DISCONNECT_PATIENCE);
+        self.send_until_answered(now, id, Message::DisconnectRequest(request), DISCONNECT_TIMEOUT);
         true
     }
 
@@ -263,38 +264,39 @@ impl Manager {
         self.remove(id);
     }
 
-    /// Returns the connection whose message to `address` a network error quotes, if the quote proves that its sender
-    /// has seen the message. Any other error may be forged: a host that knows, or guesses, both ports can make the
-    /// kernel report an error.
+    /// Returns the connection whose message to `address` is quoted in a network error, if the quote proves that the
+    /// sender of the error has seen the message. Any other error may be forged: a host that knows, or guesses, both
+    /// ports can make the kernel report an error.
     pub(crate) fn sender_of(&self, address: SocketAddr, quoted: &[u8]) -> Option<ConnectionId> {
-        let names = SentNames::of_datagram(quoted)?;
+        let names = SentIds::of_datagram(quoted)?;
         let id = *self.by_comm_id.get(&names.local_comm_id)?;
         let exchange = self.exchanges.get(&id)?;
         let is_ours = exchange.addresses.dst() == address && exchange.transaction_id == names.transaction_id;
         is_ours.then_some(id)
     }
 
-    /// Handles a proven network error: a message of connection `id` cannot be delivered.
+    /// Handles an authentic (not forged) network error, see [`Self::sender_of`], which means that a message of
+    /// connection `id` cannot be delivered.
     pub(crate) fn unreachable(&mut self, now: Time, id: ConnectionId, errno: i32) {
         let state = self.exchanges.get(&id).map(|exchange| exchange.state);
-        let asks = matches!(state, Some(State::RequestSent | State::LookupSent));
-        if asks && !(errno == libc::ECONNREFUSED && self.may_listen_yet(now, id)) {
+        let is_requesting = matches!(state, Some(State::RequestSent | State::LookupSent));
+        if is_requesting && !(errno == libc::ECONNREFUSED && self.may_still_listen(now, id)) {
             self.remove(id);
             self.cm_events.push_back(CmEvent::Unreachable(id, errno));
         }
     }
 
-    /// Returns whether it is too early to conclude that there is no listener for the request of `id`. The request is
-    /// retransmitted meanwhile.
-    pub(super) fn may_listen_yet(&self, now: Time, id: ConnectionId) -> bool {
-        self.exchanges.get(&id).is_some_and(|exchange| now.since(exchange.sent_at) < self.patience_with_listeners)
+    /// Returns whether it is too early to conclude that the service requested by `id` has no listener. Until then,
+    /// the request is retransmitted.
+    pub(super) fn may_still_listen(&self, now: Time, id: ConnectionId) -> bool {
+        self.exchanges.get(&id).is_some_and(|exchange| now.since(exchange.sent_at) < self.listener_grace)
     }
 
-    /// Handles a proven report of the remote host that no socket has the port to which a message of connection `id` was
-    /// sent. After enough such reports, the connections established with that port are over.
+    /// Handles an authentic report of the remote host that no socket is bound to the port to which a message of
+    /// connection `id` was sent. After several such reports, all connections established with that port are ended.
     ///
-    /// Only for sockets that carry nothing but connection management: such a port stays bound for as long as the
-    /// connections of its owner exist.
+    /// Call this only for ports that are used for connection management alone: such a port stays bound for as long as
+    /// its owner's connections exist.
     pub(crate) fn refused(&mut self, now: Time, id: ConnectionId) {
         let Some(exchange) = self.exchanges.get(&id) else { return };
         let (address, state) = (exchange.addresses.dst(), exchange.state);
@@ -303,74 +305,74 @@ impl Manager {
             self.finish(id);
         }
         if self.suspects.refused(now, address) {
-            self.vanished(address);
+            self.on_port_gone(address);
         }
     }
 
-    fn vanished(&mut self, address: SocketAddr) {
-        for id in self.those_with(address, &[State::Established, State::DisconnectSent]) {
+    fn on_port_gone(&mut self, address: SocketAddr) {
+        for id in self.exchanges_to(address, &[State::Established, State::DisconnectSent]) {
             self.finish(id);
         }
-        for id in self.those_with(address, &[State::ReplyReceived, State::RequestReceived, State::ReplySent]) {
+        for id in self.exchanges_to(address, &[State::ReplyReceived, State::RequestReceived, State::ReplySent]) {
             self.remove(id);
             self.cm_events.push_back(CmEvent::TimedOut(id, Duration::ZERO));
         }
-        for id in self.those_with(address, &[State::LookupReceived, State::LookupAnswered]) {
+        for id in self.exchanges_to(address, &[State::LookupReceived, State::LookupAnswered]) {
             self.remove(id);
         }
     }
 
-    /// Sends to every remote end of an established connection, once for each address, a message without effect (another
-    /// RTU), so that the network can report a port that no longer exists.
+    /// Sends one message without effect (another RTU) to each remote address of an established connection, so that
+    /// the network can report a port that no longer exists.
     pub(crate) fn probe(&mut self) {
         let established = self.exchanges.values().filter(|exchange| exchange.state == State::Established);
-        let one_each: BTreeMap<(SocketAddr, SocketAddr), ConnectionId> =
+        let one_per_path: BTreeMap<(SocketAddr, SocketAddr), ConnectionId> =
             established.map(|exchange| ((exchange.addresses.dst(), exchange.addresses.src()), exchange.id)).collect();
-        one_each.into_values().for_each(|id| self.send_ready(id));
+        one_per_path.into_values().for_each(|id| self.send_ready(id));
     }
 
-    /// Sends the same probe to ports that are in doubt. Messages of connections that are not established are
-    /// retransmitted anyway.
+    /// Sends the same probe to ports that were reported as closed. Connections that are not established need no
+    /// probe, because their messages are retransmitted anyway.
     fn probe_suspects(&mut self, now: Time) {
         for address in self.suspects.take_due(now) {
-            if let Some(id) = self.those_with(address, &[State::Established]).first() {
+            if let Some(id) = self.exchanges_to(address, &[State::Established]).first() {
                 self.send_ready(*id);
             }
         }
     }
 
-    fn those_with(&self, address: SocketAddr, states: &[State]) -> Vec<ConnectionId> {
-        let concerned = |exchange: &&Exchange| exchange.addresses.dst() == address && states.contains(&exchange.state);
-        self.exchanges.values().filter(concerned).map(|exchange| exchange.id).collect()
+    fn exchanges_to(&self, address: SocketAddr, states: &[State]) -> Vec<ConnectionId> {
+        let is_match = |exchange: &&Exchange| exchange.addresses.dst() == address && states.contains(&exchange.state);
+        self.exchanges.values().filter(is_match).map(|exchange| exchange.id).collect()
     }
 
-    /// Processes a message. `way` is from the sender to the local end.
-    pub(crate) fn receive(&mut self, now: Time, way: &Addresses, mad: Mad) {
+    /// Processes a message. `path` holds the addresses from the sender to the local end.
+    pub(crate) fn receive(&mut self, now: Time, path: &Addresses, mad: Mad) {
         let Mad { transaction_id, message } = mad;
         match message {
-            Message::Request(request) => self.receive_request(now, way, transaction_id, request),
-            Message::Reply(reply) => self.receive_reply(now, way, transaction_id, reply),
-            Message::ReadyToUse(ready) => match self.addressed(way, ready.remote_comm_id, ready.local_comm_id) {
+            Message::Request(request) => self.receive_request(now, path, transaction_id, request),
+            Message::Reply(reply) => self.receive_reply(now, path, transaction_id, reply),
+            Message::ReadyToUse(ready) => match self.addressed(path, ready.remote_comm_id, ready.local_comm_id) {
                 Some((id, State::ReplySent)) => self.establish(id),
-                Some((_, State::Established | State::DisconnectSent)) => self.suspects.heard(way.src()),
+                Some((_, State::Established | State::DisconnectSent)) => self.suspects.note_open(path.src()),
                 _ => self.strays += 1,
             },
-            Message::Reject(reject) => self.receive_reject(now, way, transaction_id, reject),
-            Message::DisconnectRequest(request) => self.receive_disconnect(way, transaction_id, &request),
-            Message::LookupRequest(request) => self.receive_lookup(now, way, transaction_id, request),
-            Message::LookupReply(reply) => self.receive_found(now, way, transaction_id, reply),
-            Message::DisconnectReply(reply) => match self.addressed(way, reply.remote_comm_id, reply.local_comm_id) {
+            Message::Reject(reject) => self.receive_reject(now, path, transaction_id, reject),
+            Message::DisconnectRequest(request) => self.receive_disconnect(path, transaction_id, &request),
+            Message::LookupRequest(request) => self.receive_lookup(now, path, transaction_id, request),
+            Message::LookupReply(reply) => self.receive_found(now, path, transaction_id, reply),
+            Message::DisconnectReply(reply) => match self.addressed(path, reply.remote_comm_id, reply.local_comm_id) {
                 Some((id, State::DisconnectSent)) => self.finish(id),
                 _ => self.strays += 1,
             },
         }
     }
 
-    fn receive_request(&mut self, now: Time, way: &Addresses, transaction_id: u64, request: Request) {
-        if let Some(id) = self.by_request.get(&(way.src(), request.local_comm_id)).copied() {
-            // A retransmission. Unless the local reply has been lost, no response is needed.
+    fn receive_request(&mut self, now: Time, path: &Addresses, transaction_id: u64, request: Request) {
+        if let Some(id) = self.by_request.get(&(path.src(), request.local_comm_id)).copied() {
+            // This is a retransmission. It needs no response unless the local reply was lost.
             if self.exchanges[&id].state == State::ReplySent {
-                self.send_again(now, id);
+                self.retransmit(now, id);
             }
             return;
         }
@@ -382,32 +384,32 @@ impl Manager {
         };
         let reason = match self.services.get(&request.service_id) {
             None | Some(Service { kind: ServiceKind::Datagrams, .. }) => Some(RejectReason::INVALID_SERVICE_ID),
-            Some(service) if !service.kind.makes(request.transport_service) => {
+            Some(service) if !service.kind.accepts_transport(request.transport_service) => {
                 Some(RejectReason::INVALID_TRANSPORT_SERVICE)
             }
             Some(service) if self.is_full(service) => Some(RejectReason::NO_RESOURCES),
             Some(_) => None,
         };
         if let Some(reason) = reason {
-            return self.out.push_back((way.reversed(), mad(transaction_id, Message::Reject(refuse(reason)))));
+            return self.out.push_back((path.reversed(), mad(transaction_id, Message::Reject(refuse(reason)))));
         }
         let remote = request.local_comm_id;
-        let Some(id) = self.add(now, way.reversed(), remote, transaction_id, State::RequestReceived) else {
+        let Some(id) = self.add(now, path.reversed(), remote, transaction_id, State::RequestReceived) else {
             let reject = refuse(RejectReason::NO_RESOURCES);
-            return self.out.push_back((way.reversed(), mad(transaction_id, Message::Reject(reject))));
+            return self.out.push_back((path.reversed(), mad(transaction_id, Message::Reject(reject))));
         };
         self.exchanges.get_mut(&id).expect("it has just been added").remote_qpn = request.local_qpn;
-        self.note_asked(now, id, request.service_id);
+        self.note_request(now, id, request.service_id);
         self.cm_events.push_back(CmEvent::Requested(id, Box::new(request)));
     }
 
-    /// Returns whether no further request may wait.
+    /// Returns whether the limit of pending requests is reached.
     pub(super) fn is_full(&self, service: &Service) -> bool {
         service.waiting >= service.backlog || self.half_open >= HALF_OPEN_MAX
     }
 
-    /// Records a request about which the program has to decide.
-    pub(super) fn note_asked(&mut self, now: Time, id: ConnectionId, service: ServiceId) {
+    /// Records a request that waits for a decision of the program.
+    pub(super) fn note_request(&mut self, now: Time, id: ConnectionId, service: ServiceId) {
         let exchange = self.exchanges.get_mut(&id).expect("the caller has added it");
         exchange.service = Some(service);
         self.by_request.insert((exchange.addresses.dst(), exchange.remote_comm_id), id);
@@ -418,18 +420,19 @@ impl Manager {
         self.wait_for_program(now, id);
     }
 
-    fn receive_reply(&mut self, now: Time, way: &Addresses, transaction_id: u64, reply: Reply) {
-        // The local REQ did not know the remote communication id; the transaction id must match instead.
-        let known = self.find(way, reply.remote_comm_id).and_then(|id| self.exchanges.get_mut(&id));
+    fn receive_reply(&mut self, now: Time, path: &Addresses, transaction_id: u64, reply: Reply) {
+        // The remote communication id was not known when the local REQ was sent; the transaction id must match
+        // instead.
+        let known = self.find(path, reply.remote_comm_id).and_then(|id| self.exchanges.get_mut(&id));
         match known {
             Some(exchange) if exchange.state == State::RequestSent && exchange.transaction_id == transaction_id => {
-                exchange.become_(State::ReplyReceived);
+                exchange.set_state(State::ReplyReceived);
                 (exchange.remote_comm_id, exchange.remote_qpn) = (reply.local_comm_id, reply.local_qpn);
                 let (id, round_trip) = (exchange.id, exchange.round_trip(now));
                 self.cm_events.push_back(CmEvent::Replied(id, Box::new(reply), round_trip));
             }
             Some(exchange) if exchange.remote_comm_id == reply.local_comm_id => {
-                // A retransmission: the local RTU has been lost, or is still to be sent.
+                // This is a retransmission: the local RTU has been lost, or has not been sent yet.
                 let (id, state) = (exchange.id, exchange.state);
                 if state == State::Established {
                     self.send_ready(id);
@@ -444,18 +447,18 @@ impl Manager {
                     reason: RejectReason::INVALID_COMM_ID,
                     ..Reject::default()
                 };
-                self.out.push_back((way.reversed(), mad(transaction_id, Message::Reject(reject))));
+                self.out.push_back((path.reversed(), mad(transaction_id, Message::Reject(reject))));
             }
         }
     }
 
-    fn receive_reject(&mut self, now: Time, way: &Addresses, transaction_id: u64, reject: Reject) {
-        let id = self.find(way, reject.remote_comm_id).filter(|id| {
+    fn receive_reject(&mut self, now: Time, path: &Addresses, transaction_id: u64, reject: Reject) {
+        let id = self.find(path, reject.remote_comm_id).filter(|id| {
             let exchange = &self.exchanges[id];
             let expected = match reject.rejected {
                 Rejected::Request => exchange.state == State::RequestSent,
                 Rejected::Reply => exchange.state == State::ReplySent,
-                // The remote end has given up.
+                // The remote end has timed out.
                 _ => matches!(exchange.state, State::RequestSent | State::ReplySent | State::RequestReceived),
             };
             expected && exchange.transaction_id == transaction_id
@@ -464,54 +467,54 @@ impl Manager {
             self.strays += 1;
             return;
         };
-        if reject.reason == RejectReason::INVALID_SERVICE_ID && self.may_listen_yet(now, id) {
+        if reject.reason == RejectReason::INVALID_SERVICE_ID && self.may_still_listen(now, id) {
             return;
         }
         self.remove(id);
         self.cm_events.push_back(CmEvent::Refused(id, Box::new(reject)));
     }
 
-    fn receive_disconnect(&mut self, way: &Addresses, transaction_id: u64, request: &DisconnectRequest) {
+    fn receive_disconnect(&mut self, path: &Addresses, transaction_id: u64, request: &DisconnectRequest) {
         let reply = DisconnectReply {
             local_comm_id: request.remote_comm_id,
             remote_comm_id: request.local_comm_id,
             private_data: PrivateData::default(),
         };
-        match self.addressed(way, request.remote_comm_id, request.local_comm_id) {
+        match self.addressed(path, request.remote_comm_id, request.local_comm_id) {
             Some((id, State::Established | State::DisconnectSent | State::ReplySent)) => self.finish(id),
-            // The local reply has been lost, or the remote end is in a wrong state: in both cases it must receive this
-            // message.
+            // The connection does not exist here: an earlier DREP was lost, or the remote end is in a wrong state. In
+            // both cases a DREP must be sent.
             _ => self.strays += 1,
         }
-        self.out.push_back((way.reversed(), mad(transaction_id, Message::DisconnectReply(reply))));
+        self.out.push_back((path.reversed(), mad(transaction_id, Message::DisconnectReply(reply))));
     }
 
-    /// Returns the connection that `way` and the local communication id name.
-    pub(super) fn find(&self, way: &Addresses, local_comm_id: u32) -> Option<ConnectionId> {
+    /// Returns the connection identified by the addresses `path` and the local communication id.
+    pub(super) fn find(&self, path: &Addresses, local_comm_id: u32) -> Option<ConnectionId> {
         let id = *self.by_comm_id.get(&local_comm_id)?;
-        (self.exchanges[&id].addresses == way.reversed()).then_some(id)
+        (self.exchanges[&id].addresses == path.reversed()).then_some(id)
     }
 
-    /// Returns the connection that `way` and both communication ids name, and its state.
-    fn addressed(&self, way: &Addresses, local_comm_id: u32, remote_comm_id: u32) -> Option<(ConnectionId, State)> {
-        let id = self.find(way, local_comm_id)?;
+    /// Returns the connection identified by the addresses `path` and both communication ids, and its state.
+    fn addressed(&self, path: &Addresses, local_comm_id: u32, remote_comm_id: u32) -> Option<(ConnectionId, State)> {
+        let id = self.find(path, local_comm_id)?;
         let exchange = &self.exchanges[&id];
         (exchange.remote_comm_id == remote_comm_id).then_some((id, exchange.state))
     }
 
     /// Moves a request in state `from`, about which the program has decided, to state `to`; returns `None` if it no
     /// longer exists.
-    pub(super) fn decide(&mut self, id: ConnectionId, from: State, to: State) -> Option<&mut Exchange> {
+    pub(super) fn transition(&mut self, id: ConnectionId, from: State, to: State) -> Option<&mut Exchange> {
         let exchange = self.exchanges.get_mut(&id).filter(|exchange| exchange.state == from)?;
-        exchange.become_(to);
-        self.waits_no_longer(id);
+        exchange.set_state(to);
+        self.stop_waiting(id);
         self.exchanges.get_mut(&id)
     }
 
-    fn waits_no_longer(&mut self, id: ConnectionId) {
+    fn stop_waiting(&mut self, id: ConnectionId) {
         let service = self.exchanges.get(&id).and_then(|exchange| exchange.service);
         if let Some(service) = service.and_then(|service| self.services.get_mut(&service)) {
-            // Another service may have been registered under the same id meanwhile.
+            // Another listener may have been registered for the same service id meanwhile.
             service.waiting = service.waiting.saturating_sub(1);
         }
     }
@@ -528,7 +531,7 @@ impl Manager {
             return None;
         }
         let local_comm_id = loop {
-            // Zero means that there is no id.
+            // Id zero means "no id", so it is skipped.
             let drawn = self.random.bits() as u32;
             if drawn != 0 && !self.by_comm_id.contains_key(&drawn) {
                 break drawn;
@@ -546,19 +549,19 @@ impl Manager {
             state,
             service: None,
             message: None,
-            resend_at: None,
-            interval: RESEND_FIRST,
-            give_up_at: now,
-            patience: Duration::ZERO,
+            retransmit_at: None,
+            interval: RETRANSMIT_FIRST,
+            abandon_at: now,
+            timeout: Duration::ZERO,
             sent_at: now,
-            sendings: 0,
+            send_count: 0,
         };
         self.exchanges.insert(id, exchange);
         self.by_comm_id.insert(local_comm_id, id);
         Some(id)
     }
 
-    /// Ends a connection and reports an event, unlike [`Manager::remove`], which reports none.
+    /// Ends a connection and reports an event; [`Manager::remove`] reports none.
     fn finish(&mut self, id: ConnectionId) {
         self.remove(id);
         self.cm_events.push_back(CmEvent::Disconnected(id));
@@ -566,15 +569,15 @@ impl Manager {
 
     pub(super) fn remove(&mut self, id: ConnectionId) {
         if self.exchanges.get(&id).is_some_and(Exchange::is_waiting) {
-            self.waits_no_longer(id);
+            self.stop_waiting(id);
         }
         let Some(mut exchange) = self.exchanges.remove(&id) else { return };
         self.half_open -= usize::from(exchange.is_half_open());
-        exchange.become_(State::Gone);
+        exchange.set_state(State::Gone);
         self.by_comm_id.remove(&exchange.local_comm_id);
-        let asked = (exchange.addresses.dst(), exchange.remote_comm_id);
-        if self.by_request.get(&asked) == Some(&id) {
-            self.by_request.remove(&asked);
+        let request_key = (exchange.addresses.dst(), exchange.remote_comm_id);
+        if self.by_request.get(&request_key) == Some(&id) {
+            self.by_request.remove(&request_key);
         }
     }
 
@@ -588,42 +591,42 @@ impl Manager {
         self.out.push_back((exchange.addresses, mad(exchange.transaction_id, Message::ReadyToUse(ready))));
     }
 
-    /// Sends a message, and retransmits it until it is answered or `patience` has passed.
-    pub(super) fn send_until_answered(&mut self, now: Time, id: ConnectionId, message: Message, patience: Duration) {
-        let exchange = self.exchanges.get_mut(&id).expect("the caller has it");
+    /// Sends a message, and retransmits it until a response is received or `timeout` has passed.
+    pub(super) fn send_until_answered(&mut self, now: Time, id: ConnectionId, message: Message, timeout: Duration) {
+        let exchange = self.exchanges.get_mut(&id).expect("the exchange exists");
         exchange.message = Some(Box::new(message));
-        (exchange.sent_at, exchange.sendings, exchange.patience) = (now, 0, patience);
-        (exchange.interval, exchange.give_up_at) = (RESEND_FIRST, now + patience);
-        self.send_again(now, id);
+        (exchange.sent_at, exchange.send_count, exchange.timeout) = (now, 0, timeout);
+        (exchange.interval, exchange.abandon_at) = (RETRANSMIT_FIRST, now + timeout);
+        self.retransmit(now, id);
     }
 
-    pub(super) fn send_again(&mut self, now: Time, id: ConnectionId) {
-        let exchange = self.exchanges.get_mut(&id).expect("the caller has it");
+    pub(super) fn retransmit(&mut self, now: Time, id: ConnectionId) {
+        let exchange = self.exchanges.get_mut(&id).expect("the exchange exists");
         let Some(message) = &exchange.message else { return };
         self.out.push_back((exchange.addresses, mad(exchange.transaction_id, (**message).clone())));
-        exchange.sendings += 1;
-        let at = (now + exchange.interval).min(exchange.give_up_at);
-        exchange.interval = exchange.interval.saturating_mul(2).min(RESEND_MOST);
-        exchange.resend_at = Some(at);
+        exchange.send_count += 1;
+        let at = (now + exchange.interval).min(exchange.abandon_at);
+        exchange.interval = exchange.interval.saturating_mul(2).min(RETRANSMIT_MAX);
+        exchange.retransmit_at = Some(at);
         self.timers.push(Reverse((at, id)));
     }
 
-    /// Lets a request wait for the program's decision for a limited time.
+    /// Makes a request wait for the program's decision, with a time limit.
     pub(super) fn wait_for_program(&mut self, now: Time, id: ConnectionId) {
-        let exchange = self.exchanges.get_mut(&id).expect("the caller has it");
-        let at = now + PROGRAM_PATIENCE;
-        (exchange.give_up_at, exchange.patience) = (at, PROGRAM_PATIENCE);
-        exchange.resend_at = Some(at);
+        let exchange = self.exchanges.get_mut(&id).expect("the exchange exists");
+        let at = now + PROGRAM_TIMEOUT;
+        (exchange.abandon_at, exchange.timeout) = (at, PROGRAM_TIMEOUT);
+        exchange.retransmit_at = Some(at);
         self.timers.push(Reverse((at, id)));
     }
 
-    /// Returns the time at which [`Manager::tick`] has something to do next.
+    /// Returns the time at which [`Manager::tick`] must be called next.
     pub(crate) fn next_timeout(&self) -> Option<Time> {
         let timer = self.timers.peek().map(|Reverse((at, _))| *at);
         timer.into_iter().chain(self.suspects.next_due()).min()
     }
 
-    /// Retransmits, or abandons, the messages that are due.
+    /// Retransmits the messages whose timers have expired, or abandons them.
     pub(crate) fn tick(&mut self, now: Time) {
         self.probe_suspects(now);
         while let Some(Reverse((at, id))) = self.timers.peek().copied() {
@@ -631,21 +634,21 @@ impl Manager {
                 return;
             }
             self.timers.pop();
-            // An outdated timer entry belongs to a connection that has changed its state.
-            let Some(exchange) = self.exchanges.get(&id).filter(|exchange| exchange.resend_at == Some(at)) else {
+            // A timer entry is outdated if its connection has changed its state since.
+            let Some(exchange) = self.exchanges.get(&id).filter(|exchange| exchange.retransmit_at == Some(at)) else {
                 continue;
             };
-            if now < exchange.give_up_at {
-                self.send_again(now, id);
+            if now < exchange.abandon_at {
+                self.retransmit(now, id);
             } else {
-                self.give_up(id);
+                self.abandon(id);
             }
         }
     }
 
-    fn give_up(&mut self, id: ConnectionId) {
+    fn abandon(&mut self, id: ConnectionId) {
         let exchange = &self.exchanges[&id];
-        let (state, patience) = (exchange.state, exchange.patience);
+        let (state, timeout) = (exchange.state, exchange.timeout);
         if matches!(state, State::RequestSent | State::ReplySent) {
             let reject = Reject {
                 local_comm_id: exchange.local_comm_id,
@@ -661,7 +664,7 @@ impl Manager {
             State::LookupAnswered => self.remove(id),
             _ => {
                 self.remove(id);
-                self.cm_events.push_back(CmEvent::TimedOut(id, patience));
+                self.cm_events.push_back(CmEvent::TimedOut(id, timeout));
             }
         }
     }
@@ -672,7 +675,7 @@ impl Manager {
     }
 
     /// Returns the next event.
-    pub(crate) fn poll_happening(&mut self) -> Option<CmEvent> {
+    pub(crate) fn poll_cm_event(&mut self) -> Option<CmEvent> {
         self.cm_events.pop_front()
     }
 }
@@ -681,21 +684,23 @@ pub(super) fn mad(transaction_id: u64, message: Message) -> Mad {
     Mad { transaction_id, message }
 }
 
-/// Maximum number of connections and attempts; each takes a few hundred bytes, and queue pairs cost more.
+/// Maximum number of connections and attempts. Each needs a few hundred bytes, less than a queue pair.
 const EXCHANGES_MAX: usize = 1 << 16;
 
-/// Maximum number of requests from unknown senders that wait for a response from either end, over all services.
+/// Maximum number of requests from unverified senders that wait for the next message of either end, over all
+/// services.
 const HALF_OPEN_MAX: usize = 4_096;
 
 /// Time that a request waits for the program's decision.
-const PROGRAM_PATIENCE: Duration = Duration::from_secs(30);
+const PROGRAM_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Time for which a disconnect request is retransmitted. The connection is over then in any case.
-const DISCONNECT_PATIENCE: Duration = Duration::from_ms(500);
+/// Time for which a disconnect request is retransmitted. The connection is removed after that, even without a
+/// response.
+const DISCONNECT_TIMEOUT: Duration = Duration::from_ms(500);
 
-/// Interval before the first retransmission of a message; it doubles each time. A response takes a few milliseconds on
-/// a busy machine.
-const RESEND_FIRST: Duration = Duration::from_ms(20);
+/// Interval before the first retransmission of a message; it doubles with each retransmission. A busy machine
+/// responds within a few milliseconds.
+const RETRANSMIT_FIRST: Duration = Duration::from_ms(20);
 
 /// Upper bound of the retransmission interval.
-const RESEND_MOST: Duration = Duration::from_ms(500);
+const RETRANSMIT_MAX: Duration = Duration::from_ms(500);

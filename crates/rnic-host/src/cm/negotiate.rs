@@ -4,29 +4,29 @@
 //!   0 "ORN" and version 2         4 bytes of application data    5 bytes of names
 //!   6 wire MTU, bytes             8 receive window, packets      12 cap on packets in flight (0: none)
 //!  16 names of transports, best first, separated by commas; 20 bytes, padded with zeros
-//!  36 what must be the same for Falcon ([`super::alike`]), 0 without it
-//!  40 the application's data
+//!  36 settings of Falcon that must be equal ([`super::falcon_parameters`]), 0 without Falcon
+//!  40 private data of the application
 //! ```
 //!
-//! A REQ offers; the REP names what was chosen. A peer that does not send this block is another implementation: it is
-//! assumed to use RoCEv2 with go-back-N and an MTU of InfiniBand, and its buffer space is unknown (IRN section 7: both
-//! ends must support it, else RoCE is used).
+//! A REQ contains what the requester offers; the REP contains what was chosen. A peer that does not send this block
+//! is another implementation: it is assumed to use RoCEv2 with go-back-N and an MTU of InfiniBand, and its buffer
+//! space is unknown (IRN section 7: IRN is used only if both ends support it, otherwise RoCE).
 //!
-//! The wire MTU is the smaller of the two. So is the cap, because a receiver keeps out-of-order packets only as far as
-//! its own bitmap reaches.
+//! The connection uses the smaller of the two wire MTUs. It also uses the smaller of the two caps, because a receiver
+//! can accept out-of-order packets only within its own bitmap.
 
 use rnic_base::limits::{MTU_MAX, MTU_MIN};
 
-/// Bytes of the block.
+/// Length of the block in bytes.
 pub(crate) const BLOCK_BYTES: usize = 40;
 
-/// Bytes of application data that fit a REQ behind the addresses and the block.
+/// Bytes of application data that fit in a REQ after the addresses and the block.
 pub(crate) const REQUEST_DATA_BYTES: usize = 56 - BLOCK_BYTES;
 
-/// Bytes of application data that fit a REP behind the block.
+/// Bytes of application data that fit in a REP after the block.
 pub(crate) const REPLY_DATA_BYTES: usize = 196 - BLOCK_BYTES;
 
-/// The transport of other implementations.
+/// The transport that is assumed for other implementations.
 pub(crate) const FALLBACK: &str = "roce-gbn";
 
 /// Parameters that one end sends.
@@ -34,19 +34,21 @@ pub(crate) const FALLBACK: &str = "roce-gbn";
 pub(crate) struct Terms {
     /// Payload bytes of a full packet.
     pub(crate) wire_mtu: u32,
-    /// Packets that may be in flight to this end; `None` when it does not specify a limit.
+    /// Packets that may be in flight to this end; `None` when this end specifies no limit.
     pub(crate) receive_window: Option<u32>,
-    /// Maximum number of packets that it has in flight, per queue pair; `None` when only its memory bounds them.
+    /// Maximum number of packets that this end has in flight per queue pair; `None` when only its memory limits the
+    /// number.
     pub(crate) cap_packets: Option<u32>,
-    /// Parameters that must be the same for Falcon: [`super::alike`]; 0 when it does not support Falcon.
+    /// Encoded parameters that must be equal at both ends for Falcon: [`super::falcon_parameters`]; 0 when this end
+    /// does not support Falcon.
     pub(crate) falcon: u32,
-    /// Transports that it supports, best first; in a REP, the one that it has chosen.
+    /// In a REQ, the transports that this end supports, best first; in a REP, the chosen transport.
     pub(crate) transports: Vec<String>,
 }
 
 impl Terms {
     /// Returns the parameters that are assumed for another implementation, which sends none.
-    pub(crate) fn of_others(wire_mtu: u32) -> Self {
+    pub(crate) fn of_other_stack(wire_mtu: u32) -> Self {
         Self { wire_mtu, receive_window: None, cap_packets: None, falcon: 0, transports: vec![FALLBACK.to_owned()] }
     }
 
@@ -70,7 +72,7 @@ impl Terms {
         block
     }
 
-    /// Parses the block and the application's data behind it; returns `None` when there is none, or it is invalid.
+    /// Parses the block and the application data after it; returns `None` when there is no block, or it is invalid.
     pub(crate) fn parse(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (block, rest) = bytes.split_first_chunk::<BLOCK_BYTES>()?;
         if block[..4] != *MAGIC {
@@ -99,7 +101,7 @@ impl Terms {
         Some((terms, data))
     }
 
-    /// Returns the transports in one line, as many as fit.
+    /// Returns the names of the transports, separated by commas, as many as fit.
     fn names(&self) -> String {
         let mut names = String::new();
         for name in &self.transports {
@@ -116,7 +118,7 @@ impl Terms {
     }
 }
 
-/// Returns the smaller of two bounds, of which either may be absent.
+/// Returns the smaller of two limits, of which either may be absent.
 pub(crate) fn smaller(one: Option<u32>, other: Option<u32>) -> Option<u32> {
     one.into_iter().chain(other).min()
 }
@@ -135,14 +137,14 @@ mod tests {
     }
 
     #[test]
-    fn golden_and_back() {
+    fn terms_encode_to_golden_bytes_and_decode_again() {
         let bytes = terms().emit(b"hello");
         let mut expected = b"ORN\x02\x05\x0c\x05\x90\0\0\x02\xbc\0\0\0\x6eirn,roce-gbn".to_vec();
         expected.resize(FALCON_AT, 0);
         expected.extend_from_slice(&[1, 2, 0, 0x84]);
         expected.extend_from_slice(b"hello");
         assert_eq!(bytes, expected);
-        // Private data are padded.
+        // Private data is padded to a fixed length.
         let padded = [&bytes[..], &[0; 11]].concat();
         assert_eq!(Terms::parse(&padded), Some((terms(), &b"hello"[..])));
         let bare = Terms { receive_window: None, cap_packets: None, ..terms() };
@@ -150,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_none() {
+    fn invalid_terms_are_rejected() {
         let good = terms().emit(b"hello");
         assert_eq!(Terms::parse(&good[..BLOCK_BYTES]), None, "application data missing");
         assert_eq!(Terms::parse(&[0; 56]), None);
@@ -163,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_do_not_fit_are_left_out() {
+    fn transport_names_that_do_not_fit_are_omitted() {
         let transports = ["a-long-name", "another-one", "x", "short"].map(str::to_owned).to_vec();
         let bytes = Terms { transports, ..terms() }.emit(&[]);
         let (read, _) = Terms::parse(&bytes).expect("a legal block");
@@ -171,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn the_smaller_bound_counts() {
+    fn the_smaller_limit_applies() {
         assert_eq!([smaller(None, None), smaller(Some(3), None), smaller(Some(3), Some(2))], [None, Some(3), Some(2)]);
     }
 }

@@ -2,76 +2,77 @@
 //!
 //! One such report does not end a connection, because the network may be changing. The port is probed again soon, and
 //! after several reports in a row, each of them proven ([`super::Manager::sender_of`]), the connections to that port
-//! are over.
+//! are ended.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use rnic_base::{Duration, Time};
 
-/// The ports that are in doubt, by address.
+/// Ports that were reported as closed, by address.
 #[derive(Debug, Default)]
 pub(super) struct Suspects(BTreeMap<SocketAddr, Suspect>);
 
 #[derive(Clone, Copy, Debug)]
 struct Suspect {
-    /// Number of reports in a row.
+    /// Number of consecutive reports.
     refusals: u32,
     /// Time of the last report.
     at: Time,
     /// Time of the next probe; `None` once it has been sent.
-    ask_at: Option<Time>,
+    probe_at: Option<Time>,
 }
 
 impl Suspects {
-    /// Records a proven report that the port of `address` is closed. Returns whether the report is to be believed now.
+    /// Records a proven report that the port of `address` is closed. Returns whether there have been enough reports
+    /// to treat the port as closed.
     pub(super) fn refused(&mut self, now: Time, address: SocketAddr) -> bool {
-        let known = self.0.get(&address).copied().filter(|known| now.since(known.at) <= REFUSAL_STANDS);
-        if known.is_some_and(|known| now.since(known.at) < APART) {
+        let known = self.0.get(&address).copied().filter(|known| now.since(known.at) <= REFUSAL_VALID_FOR);
+        if known.is_some_and(|known| now.since(known.at) < BURST_TIME) {
             return false;
         }
         let refusals = known.map_or(0, |known| known.refusals) + 1;
-        if refusals >= REFUSALS {
+        if refusals >= REFUSALS_UNTIL_CLOSED {
             self.0.remove(&address);
             return true;
         }
-        self.0.insert(address, Suspect { refusals, at: now, ask_at: Some(now + ASK_AGAIN_AFTER) });
+        self.0.insert(address, Suspect { refusals, at: now, probe_at: Some(now + PROBE_RETRY_INTERVAL) });
         false
     }
 
     /// Records that the port is open.
-    pub(super) fn heard(&mut self, address: SocketAddr) {
+    pub(super) fn note_open(&mut self, address: SocketAddr) {
         self.0.remove(&address);
     }
 
-    /// Returns the time of the next probe.
+    /// Returns the time of the earliest probe.
     pub(super) fn next_due(&self) -> Option<Time> {
-        self.0.values().filter_map(|known| known.ask_at).min()
+        self.0.values().filter_map(|known| known.probe_at).min()
     }
 
-    /// Returns the addresses to probe now.
+    /// Returns the addresses whose probe is due.
     pub(super) fn take_due(&mut self, now: Time) -> Vec<SocketAddr> {
-        self.0.retain(|_, known| now.since(known.at) <= REFUSAL_STANDS);
-        let due = self.0.iter_mut().filter(|(_, known)| known.ask_at.is_some_and(|at| at <= now));
+        self.0.retain(|_, known| now.since(known.at) <= REFUSAL_VALID_FOR);
+        let due = self.0.iter_mut().filter(|(_, known)| known.probe_at.is_some_and(|at| at <= now));
         due.map(|(address, known)| {
-            known.ask_at = None;
+            known.probe_at = None;
             *address
         })
         .collect()
     }
 }
 
-/// Number of reports in a row that are believed.
-const REFUSALS: u32 = 3;
+/// Number of consecutive reports after which a port is treated as closed.
+const REFUSALS_UNTIL_CLOSED: u32 = 3;
 
-/// Time until the next probe.
-const ASK_AGAIN_AFTER: Duration = Duration::from_ms(150);
+/// Time between a report and the next probe.
+const PROBE_RETRY_INTERVAL: Duration = Duration::from_ms(150);
 
-/// Reports closer together than this concern messages that were sent together, and count as one.
-const APART: Duration = Duration::from_ms(50);
+/// Reports closer together than this were caused by messages that were sent together, and count as one.
+const BURST_TIME: Duration = Duration::from_ms(50);
 
-/// Time for which a report counts when no other follows.
-const REFUSAL_STANDS: Duration = Duration::from_secs(10);
+/// Time after which a report is discarded when no other follows.
+const REFUSAL_VALID_FOR: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {
@@ -86,29 +87,29 @@ mod tests {
     }
 
     #[test]
-    fn three_answers_in_a_row_and_apart_are_believed() {
+    fn three_consecutive_reports_apart_in_time_close_a_port() {
         let mut suspects = Suspects::default();
         assert!(!suspects.refused(at(0), address()));
-        assert!(!suspects.refused(at(1), address()), "together with the first");
+        assert!(!suspects.refused(at(1), address()), "a report of the same burst was counted");
         assert_eq!((suspects.next_due(), suspects.take_due(at(149))), (Some(at(150)), vec![]));
         assert_eq!(suspects.take_due(at(150)), [address()]);
-        assert_eq!(suspects.next_due(), None, "asked once for each answer");
+        assert_eq!(suspects.next_due(), None, "a second probe is due");
         assert!(!suspects.refused(at(151), address()));
         assert!(suspects.refused(at(302), address()));
         assert_eq!(suspects.next_due(), None);
     }
 
     #[test]
-    fn a_word_in_between_or_a_long_time_begins_anew() {
+    fn a_message_or_a_long_pause_resets_the_count_of_reports() {
         let mut suspects = Suspects::default();
         for ms in [0, 150] {
             assert!(!suspects.refused(at(ms), address()));
         }
-        suspects.heard(address());
+        suspects.note_open(address());
         for ms in [300, 450, 20_000, 20_150] {
             assert!(!suspects.refused(at(ms), address()), "{ms}");
         }
         assert!(suspects.take_due(at(31_000)).is_empty());
-        assert!(suspects.0.is_empty(), "old answers take no room");
+        assert!(suspects.0.is_empty(), "an expired report is kept");
     }
 }

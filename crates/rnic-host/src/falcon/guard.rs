@@ -1,11 +1,11 @@
-//! Admission check of one Falcon queue pair: the permitted sender of its packets, and their keys.
+//! Admission check of one Falcon queue pair: the permitted sender of packets to it, and its keys.
 
 use std::net::IpAddr;
 use std::ops::Range;
 
 use rnic_base::Time;
 use rnic_engine::PeerId;
-use rnic_psp::{Context, Form, Opener, Refusal, Sealer, esp};
+use rnic_psp::{Context, Opener, Refusal, Sealer, SecurityFormat, esp};
 use rnic_wire::falcon::psp::{Header, Layout};
 use rnic_wire::falcon::{self, Cid, FlowLabel};
 use rnic_wire::{Addresses, Qpn};
@@ -16,15 +16,15 @@ use crate::stats::RxDrop;
 /// The guard of one Falcon queue pair: addresses and ports of its peer, and its keys.
 #[derive(Debug)]
 pub(crate) struct Guard {
-    /// True when its packets take several paths.
+    /// True when the packets of the queue pair are sent on several paths.
     spreads: bool,
-    /// Peer to which it is connected, and the source address of the peer's packets.
-    far: Option<(PeerId, IpAddr)>,
+    /// The connected peer, and the source address of its packets.
+    remote: Option<(PeerId, IpAddr)>,
     keys: Option<Box<Keys>>,
 }
 
-/// Keys of both directions. When no random bits were available there is no sealer: then no packet is sent and none is
-/// opened.
+/// Keys of both directions. If the system provided no random bits, there is no sealer: then no packet is sent, and no
+/// received packet is accepted.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "it is boxed whole; another pointer would be in the way of each packet")]
 enum Keys {
@@ -43,23 +43,24 @@ impl Keys {
 
 impl Guard {
     pub(super) fn new(spreads: bool) -> Self {
-        Self { spreads, far: None, keys: None }
+        Self { spreads, remote: None, keys: None }
     }
 
     pub(super) fn spreads(&self) -> bool {
         self.spreads
     }
 
-    pub(super) fn connect(&mut self, peer: PeerId, at: IpAddr) {
-        self.far = Some((peer, at));
+    pub(super) fn connect(&mut self, peer: PeerId, source: IpAddr) {
+        self.remote = Some((peer, source));
     }
 
-    /// Creates the keys of both directions, for a queue pair and the one it is connected to. Both ends derive a
-    /// direction's context from the sender and the receiver, by address and connection. First sequence numbers are not
-    /// part of it, because a queue pair that only receives may never be given its own. When it was connected before, it
-    /// recognizes again the packets that its peer sent then.
+    /// Creates the keys of both directions, for a queue pair and its remote queue pair. Both ends derive a
+    /// direction's context from the sender and the receiver, each identified by address and connection. The initial
+    /// sequence numbers are not part of the context, because the sending sequence number of a queue pair that only
+    /// receives may never be set. If the queue pair was connected before, packets that its peer sent under the
+    /// previous connection are still recognized as such.
     ///
-    /// Without a `cookie` there is no key to seal with; packets that need a key are then not sent.
+    /// Without a `cookie` there is no key for encryption; protected packets are then not sent.
     pub(super) fn protect(
         &mut self,
         protection: &Protection,
@@ -68,24 +69,24 @@ impl Guard {
         cookie: Option<u64>,
     ) {
         let [local, remote] = [local, remote].map(|qpn| Cid::new(qpn.get()));
-        let here = (addresses.src().ip(), local);
-        let there = (addresses.dst().ip(), remote);
+        let local_end = (addresses.src().ip(), local);
+        let remote_end = (addresses.dst().ip(), remote);
         let Protection { secret, form, cipher, packets_per_key } = protection;
-        let [outward, inward] = [context(here, there), context(there, here)];
+        let [outgoing, incoming] = [context(local_end, remote_end), context(remote_end, local_end)];
         let keys = match form {
-            Form::Psp => {
-                let sealer = cookie.map(|cookie| Sealer::new(secret, *cipher, &outward, remote, cookie));
+            SecurityFormat::Psp => {
+                let sealer = cookie.map(|cookie| Sealer::new(secret, *cipher, &outgoing, remote, cookie));
                 let sealer = sealer.map(|sealer| sealer.rotating_after(*packets_per_key));
-                let mut opener = Opener::new(secret, *cipher, &inward, local);
+                let mut opener = Opener::new(secret, *cipher, &incoming, local);
                 if let Some(Keys::Psp { opener: earlier, .. }) = self.keys.as_deref() {
                     opener = opener.after(earlier);
                 }
                 Keys::Psp { sealer, opener }
             }
-            Form::Esp => {
-                let sealer = cookie.map(|cookie| esp::Sealer::new(secret, *cipher, &outward, remote, cookie));
+            SecurityFormat::Esp => {
+                let sealer = cookie.map(|cookie| esp::Sealer::new(secret, *cipher, &outgoing, remote, cookie));
                 let sealer = sealer.map(|sealer| sealer.rotating_after(*packets_per_key));
-                let mut opener = esp::Opener::new(secret, *cipher, &inward, local);
+                let mut opener = esp::Opener::new(secret, *cipher, &incoming, local);
                 if let Some(Keys::Esp { opener: earlier, .. }) = self.keys.as_deref() {
                     opener = opener.after(earlier);
                 }
@@ -98,10 +99,10 @@ impl Guard {
     /// Returns the peer, if it may send packets from `source`.
     #[inline]
     pub(super) fn peer_at(&self, source: IpAddr) -> Option<PeerId> {
-        self.far.filter(|(_, at)| *at == source).map(|(peer, _)| peer)
+        self.remote.filter(|(_, at)| *at == source).map(|(peer, _)| peer)
     }
 
-    /// Returns whether there is a key to seal with.
+    /// Returns whether there is a key for encryption.
     #[inline]
     pub(super) fn has_keys(&self) -> bool {
         self.keys.as_ref().is_some_and(|keys| keys.can_seal())
@@ -124,7 +125,7 @@ impl Guard {
                 sealer.seal(now, label, message.len(), datagram);
                 sealer.generation() != generation
             }
-            _ => unreachable!("asked before"),
+            _ => unreachable!("the caller has checked has_keys"),
         }
     }
 
@@ -178,8 +179,8 @@ fn context(from: (IpAddr, Cid), to: (IpAddr, Cid)) -> Context {
 mod tests {
     use super::*;
 
-    /// By hand: sender's address (an IPv4 address as IPv6 maps it) and connection, receiver's address and connection.
-    /// Two builds that say it in other bytes do not hear each other.
+    /// Expected value computed by hand: address (IPv4-mapped IPv6 for IPv4) and connection of the sender, then
+    /// address and connection of the receiver. Two builds that encode this differently cannot communicate.
     #[test]
     fn f42_golden_contexts() {
         let end = |ip: &str, cid: u32| (ip.parse::<IpAddr>().expect("an address"), Cid::new(cid));

@@ -1,4 +1,4 @@
-//! Datagrams of two NICs that know each other, without engines.
+//! Tests with datagrams of two connected NICs, without engines.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use rnic_wire::falcon::{Body, Cid, Ulp, UlpProtocol, WindowBases};
 use rnic_wire::{Position, Reth};
 
 use super::*;
-use crate::protection::{SECRET_TEXT_MAX, exposure, secret_of};
+use crate::protection::{SECRET_TEXT_MAX, exposure_warning, secret_of};
 use crate::sys::unix::own_uid;
 
 const LEFT: (&str, u32) = ("10.0.0.1:4791", 0x11);
@@ -22,22 +22,22 @@ fn protection(cipher: Cipher) -> Option<Protection> {
     Some(Protection::new(Secret::new([3; 32]), cipher))
 }
 
-/// The same within ESP.
+/// Returns a protection with ESP instead of PSP.
 fn esp(cipher: Cipher) -> Option<Protection> {
-    protection(cipher).map(|protection| protection.within(Form::Esp))
+    protection(cipher).map(|protection| protection.within(SecurityFormat::Esp))
 }
 
-/// The Falcon of one end, connected to the other.
+/// Creates the Falcon endpoint of one end, connected to the other.
 fn end(protection: Option<Protection>, here: (&str, u32), there: (&str, u32)) -> Falcon {
     let mut falcon = Falcon::new(protection);
     let profile = rnic_transports::select("falcon", [("flows", "4")]).expect("a transport");
-    let transport = Arc::new(Transport::new(profile).expect("whole"));
+    let transport = Arc::new(Transport::new(profile).expect("a complete profile"));
     falcon.add(Qpn::new(here.1), &transport);
     connect(&mut falcon, here, there);
     falcon
 }
 
-/// Connects `here`, perhaps again.
+/// Connects `here` to `there`; may be called again for a new connection.
 fn connect(falcon: &mut Falcon, here: (&str, u32), there: (&str, u32)) {
     let addresses = Addresses::new(here.0.parse().expect("an address"), there.0.parse().expect("an address"));
     let connection = QpConnection {
@@ -55,7 +55,7 @@ fn ends(protection: Option<Protection>) -> (Falcon, Falcon) {
     (end(protection.clone(), LEFT, RIGHT), end(protection, RIGHT, LEFT))
 }
 
-/// A Write of `payload_len` bytes from the left to the right.
+/// Creates a Write of `payload_len` bytes from the left end to the right.
 fn write(payload_len: u32) -> FalconTransmit {
     let reth = Reth { va: 0x1000, rkey: 5, dma_len: payload_len };
     let operation = Operation::Write { position: Position::Only, reth, tail: None };
@@ -77,7 +77,7 @@ fn write(payload_len: u32) -> FalconTransmit {
     FalconTransmit { packet, peer: PeerId(7), label: FlowLabel::new(0xa_bcd6), from, kind }
 }
 
-/// A Write with a payload of ascending bytes, in two pieces, and the memory that it lies in.
+/// Creates a Write whose payload bytes count upward, in two segments; returns it with the segments and their memory.
 fn write_of(payload_len: usize) -> (FalconTransmit, [Segment; 2], Memory) {
     let mut memory = Memory::default();
     let slot = memory.allocate(payload_len.max(1)).expect("a few bytes");
@@ -88,20 +88,20 @@ fn write_of(payload_len: usize) -> (FalconTransmit, [Segment; 2], Memory) {
     (write(payload_len as u32), [Segment { local, len: cut }, rest], memory)
 }
 
-/// Its datagram.
+/// Returns the datagram of such a Write.
 fn datagram(falcon: &mut Falcon, now: Time, payload_len: usize) -> Vec<u8> {
     let (transmit, segments, memory) = write_of(payload_len);
     let mut out = vec![0xee; falcon.datagram_len(&transmit.packet, IpVersion::V4) as usize];
     assert!(falcon.can_write(&transmit));
-    falcon.write(now, &transmit, &segments, &memory, &mut out).expect("it is there");
+    falcon.write(now, &transmit, &segments, &memory, &mut out).expect("the memory is mapped");
     out
 }
 
-/// What goes through memory in its place.
+/// Returns the record that shared memory carries instead of that datagram.
 fn record(falcon: &mut Falcon, now: Time, payload_len: usize) -> Vec<u8> {
     let (transmit, segments, memory) = write_of(payload_len);
     let mut out = Vec::new();
-    falcon.put_in_clear(now, &transmit, &segments, &memory, &mut out).expect("it is there");
+    falcon.write_cleartext(now, &transmit, &segments, &memory, &mut out).expect("the memory is mapped");
     assert_eq!(out.len(), falcon.datagram_len(&transmit.packet, IpVersion::V4) as usize - psp::ICV_LEN);
     out
 }
@@ -113,51 +113,51 @@ fn source() -> IpAddr {
 const NOW: Time = Time::from_ps(77_000_000_000);
 
 #[test]
-fn f42_what_is_written_is_admitted_in_clear_and_under_every_cipher() {
+fn f42_written_packets_are_admitted_in_clear_and_with_every_cipher() {
     let protections = [None].into_iter().chain(Cipher::ALL.map(protection)).chain(Cipher::ALL.map(esp));
     for protection in protections {
         let (mut left, mut right) = ends(protection.clone());
         for len in [0, 1, 5, 64, 1_024, 4_096] {
             let mut bytes = datagram(&mut left, NOW, len);
             assert!(is_falcon(&bytes));
-            let admitted = right.admit(source(), &mut bytes).expect("from its peer");
+            let admitted = right.admit(source(), &mut bytes).expect("the packet is from its peer");
             let payload: Vec<u8> = (0..len).map(|at| at as u8).collect();
             assert_eq!(bytes[admitted.payload], payload, "{protection:?}");
-            assert_eq!(admitted.packet.timestamp, rnic_wire::falcon::Timestamp::at(NOW), "when it left");
+            assert_eq!(admitted.packet.timestamp, rnic_wire::falcon::Timestamp::at(NOW), "not the time of sending");
             assert_eq!((admitted.peer, admitted.packet.body), (PeerId(7), write(len as u32).packet.body));
             assert_eq!(admitted.label.flow(2), write(1).label.flow(2));
         }
     }
 }
 
-/// What the left still sends as it was before is not taken for what it says once it is connected anew.
+/// Packets that the left end sends under its previous connection are not accepted as packets of the new one.
 #[test]
-fn f42_ends_that_are_connected_anew_hear_each_other_whoever_is_first() {
+fn f42_reconnected_ends_accept_only_packets_of_the_new_connection() {
     for protection in [None, protection(Cipher::Gcm128), esp(Cipher::Gcm128)] {
         let (mut left, mut right) = ends(protection.clone());
         for _ in 0..10 {
             assert!(right.admit(source(), &mut datagram(&mut left, NOW, 40)).is_ok());
             connect(&mut right, RIGHT, LEFT);
             let late = right.admit(source(), &mut datagram(&mut left, NOW, 40));
-            // Without a key nothing tells them apart but their numbers, which are the transport's business.
+            // Without a key, only the connection ids distinguish the packets, and the transport checks those.
             assert_eq!(late.is_err(), protection.is_some());
             connect(&mut left, LEFT, RIGHT);
         }
     }
 }
 
-/// Where the system gave no random bits for a connection's keys it neither seals nor opens, and what it heard before
-/// does not begin the next one.
+/// When the system provides no random bits for the keys of a connection, its packets are neither encrypted nor
+/// decrypted, and packets received earlier do not affect the next connection.
 #[test]
-fn f42_a_connection_without_random_bits_is_deaf_and_forgets_nothing() {
+fn f42_a_connection_without_random_bits_accepts_nothing_and_keeps_replay_state() {
     let (mut left, mut right) = ends(protection(Cipher::Gcm128));
     let mut recorded = datagram(&mut left, NOW, 40);
     assert!(right.admit(source(), &mut recorded.clone()).is_ok());
-    let way = Addresses::new(RIGHT.0.parse().expect("an address"), LEFT.0.parse().expect("an address"));
+    let path = Addresses::new(RIGHT.0.parse().expect("an address"), LEFT.0.parse().expect("an address"));
     let numbers = (Qpn::new(RIGHT.1), Qpn::new(LEFT.1));
     let secret = protection(Cipher::Gcm128).expect("it is protected");
     let guard = right.guards.get_mut(&numbers.0).expect("it was added");
-    guard.protect(&secret, &way.expect("both IPv4"), numbers, None);
+    guard.protect(&secret, &path.expect("both IPv4"), numbers, None);
     assert!(!guard.has_keys());
     assert!(right.admit(source(), &mut datagram(&mut left, NOW, 40)).is_err());
     connect(&mut right, RIGHT, LEFT);
@@ -166,17 +166,18 @@ fn f42_a_connection_without_random_bits_is_deaf_and_forgets_nothing() {
     assert!(right.admit(source(), &mut datagram(&mut left, NOW, 40)).is_ok());
 }
 
-/// Runs with the same secret, addresses, numbers and time: were the cookie the same too, so would be keys and vectors,
-/// and of two packets under one vector AES-GCM gives away both.
+/// Two connections have the same secret, addresses, connection ids and time. If their cookies were equal too, their
+/// keys and initialization vectors would be equal, and AES-GCM reveals both packets if two are encrypted with one
+/// vector.
 #[test]
-fn f42_cookies_never_come_again_whatever_else_does() {
+fn f42_cookies_never_repeat() {
     let mut cookies = Vec::new();
     for _ in 0..20 {
         let (mut left, _) = ends(protection(Cipher::Gcm128));
         for _ in 0..3 {
             let bytes = datagram(&mut left, NOW, 40);
             let (header, _) = psp::parse(&bytes).expect("a datagram of ours");
-            cookies.push(header.cookie.expect("what is sealed has one"));
+            cookies.push(header.cookie.expect("encrypted packets have a cookie"));
             connect(&mut left, LEFT, RIGHT);
         }
     }
@@ -190,18 +191,18 @@ fn f42_cookies_never_come_again_whatever_else_does() {
 fn every_flipped_bit_is_found() {
     for protection in [None, protection(Cipher::Gcm128), esp(Cipher::Gcm128)] {
         let (mut left, mut right) = ends(protection);
-        let good = datagram(&mut left, NOW, 40);
-        for bit in 0..good.len() * 8 {
-            let mut bad = good.clone();
+        let valid_datagram = datagram(&mut left, NOW, 40);
+        for bit in 0..valid_datagram.len() * 8 {
+            let mut bad = valid_datagram.clone();
             bad[bit / 8] ^= 1 << (bit % 8);
             assert!(right.admit(source(), &mut bad).is_err(), "bit {bit}");
         }
-        assert!(right.admit(source(), &mut good.clone()).is_ok());
+        assert!(right.admit(source(), &mut valid_datagram.clone()).is_ok());
     }
 }
 
 #[test]
-fn who_is_not_the_peer_or_has_no_key_is_refused() {
+fn packets_of_other_sources_or_without_the_key_are_refused() {
     let secret = protection(Cipher::Gcm128);
     let other = Some(Protection::new(Secret::new([4; 32]), Cipher::Gcm128));
     let refusal = |sender: &Option<Protection>, receiver: &Option<Protection>| {
@@ -213,18 +214,18 @@ fn who_is_not_the_peer_or_has_no_key_is_refused() {
     assert_eq!(refusal(&secret, &protection(Cipher::Gmac128)), Some(RxDrop::Protection));
     assert_eq!(refusal(&other, &secret), Some(RxDrop::Forged));
     assert_eq!(refusal(&secret, &secret), None);
-    let within = esp(Cipher::Gcm128);
-    assert_eq!(refusal(&secret, &within), Some(RxDrop::UnknownPeer), "no index of a queue pair");
-    assert_eq!(refusal(&within, &secret), Some(RxDrop::Malformed));
-    assert_eq!(refusal(&None, &within), Some(RxDrop::UnknownPeer));
-    assert_eq!(refusal(&within, &esp(Cipher::Gcm256)), Some(RxDrop::Forged));
-    assert_eq!(refusal(&within, &within), None);
+    let esp_protection = esp(Cipher::Gcm128);
+    assert_eq!(refusal(&secret, &esp_protection), Some(RxDrop::UnknownPeer), "a PSP packet was accepted as ESP");
+    assert_eq!(refusal(&esp_protection, &secret), Some(RxDrop::Malformed));
+    assert_eq!(refusal(&None, &esp_protection), Some(RxDrop::UnknownPeer));
+    assert_eq!(refusal(&esp_protection, &esp(Cipher::Gcm256)), Some(RxDrop::Forged));
+    assert_eq!(refusal(&esp_protection, &esp_protection), None);
     let (mut left, mut right) = ends(secret);
-    let mut good = datagram(&mut left, NOW, 40);
-    let elsewhere = "10.0.0.3".parse().expect("an address");
-    assert_eq!(right.admit(elsewhere, &mut good.clone()).err(), Some(RxDrop::UnknownPeer));
+    let mut valid_datagram = datagram(&mut left, NOW, 40);
+    let other_source = "10.0.0.3".parse().expect("an address");
+    assert_eq!(right.admit(other_source, &mut valid_datagram.clone()).err(), Some(RxDrop::UnknownPeer));
     right.remove(Qpn::new(RIGHT.1));
-    assert_eq!(right.admit(source(), &mut good).err(), Some(RxDrop::UnknownPeer));
+    assert_eq!(right.admit(source(), &mut valid_datagram).err(), Some(RxDrop::UnknownPeer));
 }
 
 #[test]
@@ -233,12 +234,12 @@ fn a_queue_pair_without_a_key_sends_nothing() {
     let mut left = Falcon::new(protection(Cipher::Gcm128));
     assert!(!left.can_write(&transmit));
     left.guards.insert(transmit.from, Guard::new(false));
-    assert!(!left.can_write(&transmit), "one that is not connected");
+    assert!(!left.can_write(&transmit), "an unconnected queue pair can send");
     assert!(Falcon::new(None).can_write(&transmit));
 }
 
 #[test]
-fn flows_take_paths_of_their_own() {
+fn flows_use_separate_paths() {
     let (left, _) = ends(None);
     let path =
         |index, entropy| left.path_of(&FalconTransmit { label: FlowLabel::of_flow(index, 2, entropy), ..write(0) });
@@ -247,55 +248,55 @@ fn flows_take_paths_of_their_own() {
     paths.sort_unstable();
     paths.dedup();
     assert_eq!(paths.len(), 4);
-    assert_ne!(path(1, 9), path(1, 10), "a flow that is moved");
+    assert_ne!(path(1, 9), path(1, 10), "a moved flow keeps its path");
     let mut single = end(None, LEFT, RIGHT);
     single.guards.insert(Qpn::new(LEFT.1), Guard::new(false));
     assert_eq!(single.path_of(&write(0)), 0);
 }
 
-/// Whatever comes: no panic, and what is admitted is what was sent.
+/// Arbitrary input causes no panic, and a datagram that is accepted is one that was sent.
 #[test]
 fn hostile_datagrams_are_refused() {
     let mut random = RandomStreams::new(5).stream("hostile");
     for protection in [None, protection(Cipher::Gcm128), esp(Cipher::Gcm128)] {
         let (mut left, mut right) = ends(protection);
         for _ in 0..50_000 {
-            let good = datagram(&mut left, NOW, random.below(50) as usize);
-            let mut bytes = good.clone();
+            let valid_datagram = datagram(&mut left, NOW, random.below(50) as usize);
+            let mut bytes = valid_datagram.clone();
             match random.below(3) {
                 0 => bytes[1..].iter_mut().for_each(|byte| *byte = random.bits() as u8),
                 1 => bytes.truncate(random.below(bytes.len() as u64) as usize),
                 _ => {}
             }
-            if let Some(byte) = bytes.get_mut(random.below(good.len() as u64) as usize) {
+            if let Some(byte) = bytes.get_mut(random.below(valid_datagram.len() as u64) as usize) {
                 *byte = random.bits() as u8;
             }
-            let same = bytes == good;
+            let same = bytes == valid_datagram;
             assert_eq!(right.admit(source(), &mut bytes).is_ok(), same);
         }
     }
 }
 
-/// Without a secret anybody at the peer's address can make a good CRC: then the codec alone stands before the engine.
-/// It admits packets and nothing else.
+/// Without a secret, any sender at the peer's address can compute a valid CRC: then only the codec protects the
+/// engine. The codec must return a packet or an error for any input.
 #[test]
-fn whatever_has_a_good_crc_is_a_packet_or_refused() {
+fn random_contents_with_a_valid_crc_are_decoded_or_refused() {
     let mut random = RandomStreams::new(6).stream("hostile");
     let (mut left, mut right) = ends(None);
     let mut admitted = 0;
     for _ in 0..100_000 {
         let mut bytes = datagram(&mut left, NOW, random.below(50) as usize);
         for _ in 0..=random.below(3) {
-            // One bit, or another byte, in front of the payload; sometimes the end is cut off.
+            // Changes one bit or byte before the payload, and sometimes truncates the datagram.
             let at = random.below(bytes.len().min(psp::LEN_MAX + 60) as u64) as usize;
             bytes[at] = if random.below(2) == 0 { bytes[at] ^ 1 << random.below(8) } else { random.bits() as u8 };
         }
         if random.below(8) == 0 {
             bytes.truncate(psp::ICV_LEN + random.below((bytes.len() - psp::ICV_LEN) as u64) as usize);
         }
-        let (covered, icv) = bytes.split_last_chunk_mut::<{ psp::ICV_LEN }>().expect("as much is left");
+        let (covered, icv) = bytes.split_last_chunk_mut::<{ psp::ICV_LEN }>().expect("room for an ICV");
         *icv = [0; psp::ICV_LEN];
-        icv[CRC_AT..].copy_from_slice(&carry::checksum(covered).to_le_bytes());
+        icv[CRC_AT..].copy_from_slice(&copy_crc::checksum(covered).to_le_bytes());
         let Ok(Admitted { packet, payload, .. }) = right.admit(source(), &mut bytes) else { continue };
         admitted += 1;
         assert_eq!(bytes[payload].len(), packet.payload_len as usize);
@@ -305,7 +306,7 @@ fn whatever_has_a_good_crc_is_a_packet_or_refused() {
 }
 
 #[test]
-fn secrets_are_bytes_or_digits() {
+fn secrets_are_read_as_bytes_or_hex_digits() {
     let digits = "00ff".repeat(16);
     let expected = [0, 0xff].repeat(16);
     assert_eq!(secret_of(digits.as_bytes()).map(|secret| secret.to_vec()), Some(expected.clone()));
@@ -317,22 +318,22 @@ fn secrets_are_bytes_or_digits() {
 }
 
 #[test]
-fn a_secret_that_others_may_use_is_told_of() {
+fn a_secret_file_that_other_users_can_access_causes_a_warning() {
     let (own, other) = (own_uid(), own_uid() + 1);
-    let said = |mode: u32| exposure(Path::new("/etc/secret"), 0o100_000 | mode, own);
-    assert_eq!(exposure(Path::new("/etc/secret"), 0o100_600, 0), None, "root's");
-    let text = exposure(Path::new("/etc/secret"), 0o100_600, other).unwrap_or_default();
-    assert!(text.contains(&format!("user {other} owns")), "{text}");
-    assert_eq!([said(0o600), said(0o400), said(0o700)], [None, None, None]);
+    let warning = |mode: u32| exposure_warning(Path::new("/etc/secret"), 0o100_000 | mode, own);
+    assert_eq!(exposure_warning(Path::new("/etc/secret"), 0o100_600, 0), None, "a secret of root causes a warning");
+    let text = exposure_warning(Path::new("/etc/secret"), 0o100_600, other).unwrap_or_default();
+    assert!(text.contains(&format!("belongs to user {other}")), "{text}");
+    assert_eq!([warning(0o600), warning(0o400), warning(0o700)], [None, None, None]);
     for mode in [0o644, 0o640, 0o660, 0o602] {
-        let text = said(mode).unwrap_or_default();
+        let text = warning(mode).unwrap_or_default();
         assert!(text.starts_with("/etc/secret: ") && text.contains("chmod 600 /etc/secret"), "{text}");
         assert!(text.contains(&format!("{mode:03o}")) && text.lines().count() == 1, "{text}");
     }
 }
 
 #[test]
-fn a_file_without_an_end_is_no_secret() {
+fn an_endless_file_is_refused_as_a_secret() {
     let error = Protection::from_option(Path::new("/dev/zero")).expect_err("it is longer than any secret");
     assert!(error.contains("64 hexadecimal digits"), "{error}");
     let long = format!("{}{}", "00ff".repeat(16), " ".repeat(SECRET_TEXT_MAX));
@@ -340,13 +341,13 @@ fn a_file_without_an_end_is_no_secret() {
 }
 
 #[test]
-fn what_goes_through_memory_is_the_datagram_without_its_check_value() {
+fn a_record_is_the_datagram_without_its_check_value() {
     for len in [0, 1, 5, 64, 1_024, 4_096] {
         let (mut left, mut right) = ends(None);
         let mut bytes = record(&mut left, NOW, len);
-        let by_memory = right.admit_in_clear(source(), (&*bytes).into()).expect("from its peer");
+        let by_memory = right.admit_in_clear(source(), (&*bytes).into()).expect("the packet is from its peer");
         check(&mut bytes);
-        let by_socket = right.admit(source(), &mut bytes).expect("with the check value that it would have had");
+        let by_socket = right.admit(source(), &mut bytes).expect("the datagram with its check value is valid");
         assert_eq!((by_memory.packet, by_memory.peer), (by_socket.packet, by_socket.peer));
         assert_eq!((by_memory.payload.clone(), by_memory.label), (by_socket.payload, by_socket.label));
         let payload: Vec<u8> = (0..len).map(|at| at as u8).collect();
@@ -354,24 +355,24 @@ fn what_goes_through_memory_is_the_datagram_without_its_check_value() {
     }
 }
 
-/// Whoever writes a ring may write anything, and change it while it is read.
+/// The process that writes a shared-memory ring may write arbitrary bytes, and change them while they are read.
 #[test]
-fn what_goes_through_memory_is_a_strangers_too() {
+fn invalid_records_are_refused() {
     let (mut left, mut right) = ends(None);
-    let whole = record(&mut left, NOW, 64);
-    let stranger = "10.0.0.9".parse().expect("an address");
-    assert_eq!(right.admit_in_clear(stranger, (&*whole).into()).err(), Some(RxDrop::UnknownPeer));
+    let record_bytes = record(&mut left, NOW, 64);
+    let other_source = "10.0.0.9".parse().expect("an address");
+    assert_eq!(right.admit_in_clear(other_source, (&*record_bytes).into()).err(), Some(RxDrop::UnknownPeer));
     let (mut sealing, mut opening) = ends(protection(Cipher::Gcm128));
-    assert_eq!(opening.admit_in_clear(source(), (&*whole).into()).err(), Some(RxDrop::Protection), "no key");
+    assert_eq!(opening.admit_in_clear(source(), (&*record_bytes).into()).err(), Some(RxDrop::Protection), "no key");
     let sealed = datagram(&mut sealing, NOW, 64);
-    assert_eq!(right.admit_in_clear(source(), (&*sealed).into()).err(), Some(RxDrop::Protection), "a key unknown");
-    for len in 0..whole.len() {
-        assert!(right.admit_in_clear(source(), whole[..len].into()).is_err(), "{len} bytes of it");
+    assert_eq!(right.admit_in_clear(source(), (&*sealed).into()).err(), Some(RxDrop::Protection), "the key is unknown");
+    for len in 0..record_bytes.len() {
+        assert!(right.admit_in_clear(source(), record_bytes[..len].into()).is_err(), "{len} bytes were accepted");
     }
     let mut random = RandomStreams::new(5).stream("hostile records");
     let mut admitted = 0;
     for _ in 0..20_000 {
-        let mut bytes = whole.clone();
+        let mut bytes = record_bytes.clone();
         for _ in 0..=random.below(3) {
             let at = random.below(bytes.len() as u64) as usize;
             bytes[at] ^= 1 << random.below(8);
@@ -382,5 +383,5 @@ fn what_goes_through_memory_is_a_strangers_too() {
             admitted += 1;
         }
     }
-    assert!(admitted > 1_000, "{admitted} of the damaged ones can still be read");
+    assert!(admitted > 1_000, "only {admitted} damaged records were admitted");
 }

@@ -1,12 +1,12 @@
-//! Who is asked and answered, and what people are told.
+//! Tests of which peers are sent a hello and a response to one, and of the differences that are reported to the user.
 
 use rnic_wire::hello::TransportName;
 
 use super::*;
 
 const PEER: PeerId = PeerId(3);
-const NEAR: Qpn = Qpn::new(0x10_0001);
-const FAR: Qpn = Qpn::new(0x20_0002);
+const LOCAL: Qpn = Qpn::new(0x10_0001);
+const REMOTE: Qpn = Qpn::new(0x20_0002);
 
 fn terms(transport: &str) -> Terms {
     Terms { transport: TransportName::new(transport).expect("a name"), mtu: 4_096, falcon: 0 }
@@ -14,93 +14,99 @@ fn terms(transport: &str) -> Terms {
 
 fn connected(ours: Terms) -> Hellos {
     let mut hellos = Hellos::default();
-    hellos.connected(Time::ZERO, NEAR, (PEER, FAR), ours);
+    hellos.connected(Time::ZERO, LOCAL, (PEER, REMOTE), ours);
     hellos
 }
 
-fn says(terms: Terms, is_answer: bool) -> Hello {
-    Hello { is_answer, from: FAR, to: NEAR, terms }
+fn hello_with(terms: Terms, is_response: bool) -> Hello {
+    Hello { is_response, from: REMOTE, to: LOCAL, terms }
 }
 
 #[test]
-fn a_silent_peer_is_asked_a_few_times_ever_later() {
+fn hello_requests_to_a_silent_peer_are_few_and_back_off() {
     let mut hellos = connected(terms("irn"));
     let mut times = Vec::new();
     while let Some(due) = hellos.next_due() {
         let requests = hellos.take_due(due);
         assert_eq!(
             requests,
-            [OutgoingHello { peer: PEER, hello: Hello { from: NEAR, to: FAR, ..says(terms("irn"), false) } }]
+            [OutgoingHello { peer: PEER, hello: Hello { from: LOCAL, to: REMOTE, ..hello_with(terms("irn"), false) } }]
         );
         times.push(due.since(Time::ZERO).as_ps() / 1_000_000_000);
     }
-    assert_eq!(times, [0, 50, 150, 350], "milliseconds");
+    assert_eq!(times, [0, 50, 150, 350], "not the expected milliseconds");
 }
 
 #[test]
-fn many_that_are_connected_at_once_are_asked_a_few_at_a_time() {
+fn hello_requests_of_many_new_connections_are_sent_in_bursts() {
     let mut hellos = Hellos::default();
-    (0..100).for_each(|near| hellos.connected(Time::ZERO, Qpn::new(near), (PEER, FAR), terms("irn")));
-    let mut asked = Vec::new();
-    for turn in 0..7 {
-        let now = Time::ZERO + PAUSE.saturating_mul(turn);
+    (0..100).for_each(|local_qpn| hellos.connected(Time::ZERO, Qpn::new(local_qpn), (PEER, REMOTE), terms("irn")));
+    let mut requested = Vec::new();
+    for burst in 0..7 {
+        let now = Time::ZERO + BURST_INTERVAL.saturating_mul(burst);
         assert_eq!(hellos.next_due(), Some(now));
-        asked.extend(hellos.take_due(now).into_iter().map(|outgoing| outgoing.hello.from.get()));
-        assert!(hellos.take_due(now).is_empty() && asked.len() <= (turn as usize + 1) * ASKS_AT_ONCE);
+        requested.extend(hellos.take_due(now).into_iter().map(|outgoing| outgoing.hello.from.get()));
+        assert!(hellos.take_due(now).is_empty() && requested.len() <= (burst as usize + 1) * REQUESTS_PER_CALL);
     }
-    assert_eq!(asked, (0..100).collect::<Vec<u32>>(), "each once");
+    assert_eq!(requested, (0..100).collect::<Vec<u32>>(), "not every queue pair once");
 }
 
 #[test]
-fn an_answer_or_a_question_ends_the_asking() {
-    for is_answer in [true, false] {
+fn a_response_or_a_request_ends_the_hello_requests() {
+    for is_response in [true, false] {
         let mut hellos = connected(terms("irn"));
         assert_eq!(hellos.take_due(Time::ZERO).len(), 1);
-        let (answer, differs) = hellos.heard(PEER, &says(terms("irn"), is_answer));
-        assert_eq!((answer.map(|outgoing| outgoing.hello.is_answer), differs), ((!is_answer).then_some(true), None));
+        let (answer, differs) = hellos.on_message(PEER, &hello_with(terms("irn"), is_response));
+        assert_eq!(
+            (answer.map(|outgoing| outgoing.hello.is_response), differs),
+            ((!is_response).then_some(true), None)
+        );
         assert_eq!(hellos.next_due(), None);
     }
 }
 
 #[test]
-fn what_differs_is_told_once_for_each_connection() {
+fn differing_settings_are_reported_once_per_connection() {
     let (ours, theirs) = (terms("irn"), terms("falcon"));
     let mut hellos = connected(ours);
-    assert_eq!(hellos.heard(PEER, &says(theirs, false)).1, Some([theirs, ours]));
-    assert_eq!(hellos.heard(PEER, &says(theirs, true)).1, None);
-    hellos.connected(Time::ZERO, NEAR, (PEER, FAR), ours);
-    assert_eq!(hellos.heard(PEER, &says(theirs, true)).1, Some([theirs, ours]), "connected anew");
+    assert_eq!(hellos.on_message(PEER, &hello_with(theirs, false)).1, Some([theirs, ours]));
+    assert_eq!(hellos.on_message(PEER, &hello_with(theirs, true)).1, None);
+    hellos.connected(Time::ZERO, LOCAL, (PEER, REMOTE), ours);
+    assert_eq!(hellos.on_message(PEER, &hello_with(theirs, true)).1, Some([theirs, ours]), "not reported again");
 }
 
 #[test]
-fn only_the_far_end_is_heard() {
+fn hellos_of_other_peers_and_queue_pairs_are_ignored() {
     let mut hellos = connected(terms("irn"));
-    let hello = says(terms("falcon"), false);
-    let strangers =
+    let hello = hello_with(terms("falcon"), false);
+    let unknown_senders =
         [(PeerId(4), hello), (PEER, Hello { from: Qpn::new(7), ..hello }), (PEER, Hello { to: Qpn::new(7), ..hello })];
-    for (peer, hello) in strangers {
-        assert_eq!(hellos.heard(peer, &hello), (None, None), "{peer:?} {hello:?}");
+    for (peer, hello) in unknown_senders {
+        assert_eq!(hellos.on_message(peer, &hello), (None, None), "{peer:?} {hello:?}");
     }
-    hellos.gone(NEAR);
-    assert_eq!(hellos.heard(PEER, &hello), (None, None), "of a queue pair that is gone");
+    hellos.disconnected(LOCAL);
+    assert_eq!(hellos.on_message(PEER, &hello), (None, None), "a hello to a removed queue pair was processed");
     assert!(hellos.take_due(Time::ZERO).is_empty() && hellos.next_due().is_none());
 }
 
 #[test]
-fn people_are_told_what_to_change() {
-    let text = |theirs, ours| Differs { peer: [192, 0, 2, 1].into(), theirs, ours }.to_string();
+fn the_report_names_the_setting_to_change() {
+    let text = |theirs, ours| SettingsDiffer { peer: [192, 0, 2, 1].into(), theirs, ours }.to_string();
     let irn = terms("irn");
     let transports = text(terms("falcon"), irn);
-    assert!(transports.contains("192.0.2.1, uses transport falcon, and this one irn"), "{transports}");
-    assert!(transports.ends_with("give both the same --transport"), "{transports}");
+    assert!(transports.contains("192.0.2.1 uses transport falcon, but this end uses irn"), "{transports}");
+    assert!(transports.ends_with("set the same --transport at both ends"), "{transports}");
     let packets = text(Terms { mtu: 1_024, ..irn }, irn);
-    assert!(packets.contains("packets of 1024 bytes, and this one of 4096: give both the same --mtu"), "{packets}");
+    assert!(
+        packets.contains("packets of 1024 bytes, but this end sends packets of 4096 bytes; set the same --mtu"),
+        "{packets}"
+    );
     let falcon = Terms { falcon: 0x3001_0000, ..terms("falcon") };
     let flows = text(Terms { falcon: 0x3004_0000, ..falcon }, falcon);
     assert!(
-        flows.contains("flows=4, no key, and this one falcon with") && flows.contains("--set and --key"),
+        flows.contains("flows=4, no key, but this end uses falcon with") && flows.contains("--set and --key"),
         "{flows}"
     );
     let keys = text(Terms { falcon: 0x3101_0001, ..falcon }, Terms { falcon: 0x3101_0002, ..falcon });
-    assert!(keys.contains("it is not the same --key"), "{keys}");
+    assert!(keys.contains("the --key secrets differ"), "{keys}");
 }

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use rnic_base::Time;
 
-use super::{LateCopy, PeerImpairment};
+use super::{DelayedCopy, PeerImpairment};
 use crate::datagram::Datagram;
 
-/// Due time, and a sequence number among packets that are due at the same instant.
+/// Due time, and a sequence number that orders packets with the same due time.
 pub(crate) type Key = (Time, u64);
 
 /// All delayed packets.
@@ -19,10 +19,15 @@ pub(crate) struct DelayLine {
 }
 
 impl DelayLine {
-    /// Adds a copy; returns false when there is no space, as a network with a long delay and a high rate would have
-    /// none either.
+    /// Adds a copy; returns false when there is no space, as would be the case in a network with a long delay and a
+    /// high rate.
     #[must_use]
-    pub(crate) fn insert(&mut self, copy: &LateCopy, mut datagram: Datagram, peer: &mut PeerImpairment) -> bool {
+    pub(crate) fn insert(
+        &mut self,
+        copy: &DelayedCopy,
+        mut datagram: Datagram,
+        peer: Option<&mut PeerImpairment>,
+    ) -> bool {
         if self.bytes + datagram.bytes.len() > LINE_BYTES_MAX {
             return false;
         }
@@ -34,20 +39,20 @@ impl DelayLine {
         self.order += 1;
         self.bytes += datagram.bytes.len();
         self.waiting.insert(key, datagram);
-        if let Some(packets) = copy.overtaken_by {
+        if let (Some(packets), Some(peer)) = (copy.overtaken_by, peer) {
             peer.waiting.push((key, packets));
         }
         true
     }
 
-    /// Records that another packet to the peer is sent, and makes the packets that waited for it due.
+    /// Records that another packet is sent to the peer; packets that have now been overtaken often enough become due.
     pub(crate) fn overtake(&mut self, peer: &mut PeerImpairment, now: Time) {
         for (key, left) in &mut peer.waiting {
             *left = left.saturating_sub(1);
             if *left == 0
                 && let Some(datagram) = self.waiting.remove(key)
             {
-                // Delay and jitter have been part of the wait.
+                // The packet becomes due immediately: it needs no delay and jitter in addition to the wait.
                 self.waiting.insert((now, self.order), datagram);
                 self.order += 1;
             }
@@ -86,5 +91,5 @@ impl DelayLine {
     }
 }
 
-/// Maximum number of delayed bytes: 100 Gbit/s for 20 ms.
+/// Maximum number of delayed bytes: 20 ms at 100 Gbit/s.
 const LINE_BYTES_MAX: usize = 256 << 20;

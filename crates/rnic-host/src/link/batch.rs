@@ -1,17 +1,17 @@
 //! Batches of packets for the kernel, stored contiguously.
 //!
-//! Headers are written, and payload is copied from registered memory while its ICRC is computed ([`crate::carry`] gives
-//! the reasons), into a slab that is reused for the next batch and stays in the cache.
+//! Headers are written, and payload is copied from registered memory while its ICRC is computed ([`crate::copy_crc`]
+//! gives the reasons), into a slab that is reused for the next batch and stays in the cache.
 //!
 //! Consecutive packets to one peer form a *train*, which costs the kernel little more than one packet: all have the
 //! length of the first one, and only the last may be shorter (udp(7), `UDP_SEGMENT`). An acknowledgement is the
-//! shortest packet there is: it ends the train before it, also one of a single packet. So a response and the
-//! acknowledgement of the request cost one pass through the kernel; programs that wait for both (`ib_send_lat`) take a
-//! quarter less time.
+//! shortest of all packets, so it can be the last packet of any train, even of a train with one other packet. A
+//! response and the acknowledgement of the request therefore need only one pass through the kernel; programs that
+//! wait for both (`ib_send_lat`) take a quarter less time.
 //!
-//! Packets of a connection with several paths alternate between them, so consecutive ones hardly ever take the same:
-//! each path has its own train, for which space is reserved until it is full. Packets of one path stay in order. Those
-//! of different paths are reordered within one batch, as networks do too.
+//! Packets of a connection with several paths alternate between them, so consecutive packets rarely use the same
+//! path. Each path has its own train, for which space is reserved until it is full. Packets of one path stay in
+//! order; packets of different paths are reordered within one batch, as in a network.
 
 use arrayvec::ArrayVec;
 use rnic_base::limits::MTU_MAX;
@@ -20,45 +20,45 @@ use rnic_wire::codec::encode_headers;
 use rnic_wire::falcon::{self, psp};
 use rnic_wire::{Format, HEADERS_MAX, Headers, ICRC_LEN, IcrcPrefix, Packet, Syndrome, net};
 
-use crate::carry::Carrier;
-use crate::marking::Marking;
-use crate::memory::{Foreign, Memory};
+use crate::copy_crc::CopyCrc;
+use crate::ip_fields::PackedIpFields;
+use crate::memory::{Memory, ProgramBytes};
 use crate::sys::{MESSAGES_MAX, SEGMENTS_MAX};
 
-/// Packets of one length to one UDP port of one peer.
+/// A train: packets of equal length to one UDP port of one peer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Train {
     pub(crate) peer: PeerId,
     pub(crate) port: u16,
     /// Socket from which it is sent: [`crate::link::lane::Lane::sender_on`].
     pub(crate) path: u8,
-    pub(crate) marking: Marking,
-    /// Offset of its first byte in the slab.
+    pub(crate) ip_fields: PackedIpFields,
+    /// Offset of the first byte of the train in the slab.
     start: usize,
-    /// Bytes of every packet but the last.
+    /// Length in bytes of every packet except the last.
     pub(crate) segment: u32,
     /// Number of packets.
     pub(crate) count: u32,
-    /// Total bytes.
+    /// Total length in bytes.
     pub(crate) bytes: u32,
-    /// Set while another packet may be appended.
+    /// True while another packet may be appended.
     open: bool,
 }
 
 impl Train {
     #[inline]
-    pub(crate) fn way(&self) -> SendPath {
-        SendPath { peer: self.peer, port: self.port, path: self.path, marking: self.marking }
+    pub(crate) fn path(&self) -> SendPath {
+        SendPath { peer: self.peer, port: self.port, path: self.path, ip_fields: self.ip_fields }
     }
 
-    /// Returns whether a packet of `len` bytes to the same peer may be appended.
+    /// Returns whether a packet of `len` bytes to the same destination may be appended.
     #[inline]
     fn has_room(&self, len: u32) -> bool {
         self.open && len <= self.segment && self.count < SEGMENTS_MAX as u32 && self.bytes + len <= net::UDP_PAYLOAD_MAX
     }
 }
 
-/// Destination of a packet, and how it is sent there.
+/// Destination of a packet, and the local socket and header fields with which it is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SendPath {
     pub(crate) peer: PeerId,
@@ -67,47 +67,46 @@ pub(crate) struct SendPath {
     /// Socket from which it is sent: [`crate::link::lane::Lane::sender_on`].
     pub(crate) path: u8,
     /// Fields of its IP header other than the addresses.
-    pub(crate) marking: Marking,
+    pub(crate) ip_fields: PackedIpFields,
 }
 
 /// Returns the fields of a packet's IP header other than the addresses.
 #[inline]
-pub(crate) fn marking_of(transmit: &Transmit) -> Marking {
+pub(crate) fn ip_fields_of(transmit: &Transmit) -> PackedIpFields {
     match transmit.format {
-        Format::UnreliableDatagram => Marking::of_bits(transmit.mark).unwrap_or_default(),
-        _ => Marking::NONE,
+        Format::UnreliableDatagram => PackedIpFields::of_bits(transmit.mark).unwrap_or_default(),
+        _ => PackedIpFields::NONE,
     }
 }
 
-/// Properties of a packet that depend on its encapsulation.
+/// Properties of a packet that depend on how it is encapsulated.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wrapping {
-    /// Bytes, from the headers through the ICRC.
+    /// Length in bytes, from the headers through the ICRC.
     pub(crate) len: u32,
     /// The peer's UDP port.
     pub(crate) port: u16,
-    /// ICRC of the headers below those of this stack (IP and UDP).
+    /// Start of the ICRC: the part that covers the IP and UDP headers.
     pub(crate) prefix: IcrcPrefix,
-    /// True when it may be part of a train.
-    pub(crate) couple: bool,
-    /// True when the peer's ICRC covers the IPv4 identifications that the kernel assigns in a train, counted from 0 in
-    /// each.
+    /// True when the packet may be part of a train.
+    pub(crate) may_join_train: bool,
+    /// True when the peer's ICRC covers the IPv4 identification, which the kernel counts from 0 in each train.
     pub(crate) is_numbered: bool,
 }
 
-/// Packets that are sent with one system call, in a slab.
+/// Packets that are sent with one system call, stored in a slab.
 pub(crate) struct Batch<'a> {
     slab: &'a mut [u8],
-    /// Offset of the free part of the slab, behind all bytes that are used or reserved for trains.
+    /// Offset of the free part of the slab, after all bytes that are used or reserved for trains.
     end: usize,
-    /// Bytes of all packets.
+    /// Total bytes of all packets.
     bytes: usize,
     trains: ArrayVec<Train, MESSAGES_MAX>,
     packets: u32,
 }
 
 impl<'a> Batch<'a> {
-    /// Creates an empty batch in `slab`, of at least [`SLAB_BYTES`].
+    /// Creates an empty batch in `slab`, which must have at least [`SLAB_BYTES`].
     pub(crate) fn new(slab: &'a mut [u8]) -> Self {
         assert!(slab.len() >= SLAB_BYTES, "the slab holds {} bytes", slab.len());
         Self { slab, end: 0, bytes: 0, trains: ArrayVec::new(), packets: 0 }
@@ -116,27 +115,27 @@ impl<'a> Batch<'a> {
     /// Returns whether another packet of any length fits in addition to `acks`.
     #[inline]
     pub(crate) fn has_room(&self, acks: &Acks) -> bool {
-        (self.bytes < BYTES_ENOUGH || self.may_couple())
+        (self.bytes < BATCH_BYTES_MIN || self.may_append())
             && self.end + TRAIN_BYTES_MAX + ACKS_BYTES_MAX <= self.slab.len()
             && self.packets < DATA_PACKETS_MAX
             && self.trains.len() + acks.trains < MESSAGES_MAX - ACK_TRAINS
             && !acks.packets.is_full()
     }
 
-    /// Returns whether the last train has space for another packet as long as its first, and the next packet can be on
-    /// its path.
+    /// Returns whether the last train has space for another packet with the length of its first one, and is not on a
+    /// separate path.
     #[inline]
-    fn may_couple(&self) -> bool {
+    fn may_append(&self) -> bool {
         self.trains.last().is_some_and(|train| train.path == 0 && train.has_room(train.segment))
     }
 
     /// Adds a packet.
     ///
     /// # Errors
-    /// When its payload is unmapped; it is not added then.
+    /// When its payload is unmapped; the packet is not added then.
     ///
     /// # Panics
-    /// When the packet contradicts its format: the engine made it.
+    /// When the packet does not match its format, which the engine ensures.
     #[inline]
     pub(crate) fn add(
         &mut self,
@@ -146,62 +145,74 @@ impl<'a> Batch<'a> {
         wrapping: Wrapping,
     ) -> Result<(), MemoryFault> {
         let Wrapping { len, mut prefix, .. } = wrapping;
-        let way = SendPath { peer: transmit.peer, port: wrapping.port, path: 0, marking: marking_of(transmit) };
-        let at = self.make_room(way, len, wrapping.couple);
+        let path = SendPath { peer: transmit.peer, port: wrapping.port, path: 0, ip_fields: ip_fields_of(transmit) };
+        let at = self.reserve(path, len, wrapping.may_join_train);
         if wrapping.is_numbered {
-            let before = self.trains.last().map_or(0, |train| train.count - 1);
-            // A train has fewer packets than there are identifications.
-            prefix = prefix.renumbered(before as u16);
+            let packets_before = self.trains.last().map_or(0, |train| train.count - 1);
+            // A train never has more packets than there are identifications.
+            prefix = prefix.renumbered(packets_before as u16);
         }
         let written = write_packet(&mut self.slab[at..], transmit, payload, memory, prefix);
         if written.is_err() {
-            self.give_room_back(way, len);
+            self.release_reserved(path, len);
         }
         written
     }
 
-    /// Adds a packet of `len` bytes that `write` writes; `couple` is true when it may be part of a train.
+    /// Adds a packet of `len` bytes, whose bytes `write` writes; `may_join_train` is true when it may be part of a
+    /// train.
     ///
     /// # Errors
-    /// When `write` fails; it is not added then.
+    /// When `write` fails; the packet is not added then.
     #[inline]
     pub(crate) fn add_with(
         &mut self,
-        way: SendPath,
+        path: SendPath,
         len: u32,
-        couple: bool,
+        may_join_train: bool,
         write: impl FnOnce(&mut [u8]) -> Result<(), MemoryFault>,
     ) -> Result<(), MemoryFault> {
-        let at = self.make_room(way, len, couple);
+        let at = self.reserve(path, len, may_join_train);
         let written = write(&mut self.slab[at..at + len as usize]);
         if written.is_err() {
-            self.give_room_back(way, len);
+            self.release_reserved(path, len);
         }
         written
     }
 
     /// Reserves space for a packet of `len` bytes; returns its offset.
     #[inline]
-    fn make_room(&mut self, way: SendPath, len: u32, couple: bool) -> usize {
+    fn reserve(&mut self, path: SendPath, len: u32, may_join_train: bool) -> usize {
         self.packets += 1;
         self.bytes += len as usize;
-        if let Some(at) = self.couple(way, len) {
+        if let Some(at) = self.append_to_train(path, len) {
             return at;
         }
-        let (SendPath { peer, port, path, marking }, start) = (way, self.end);
-        self.trains.push(Train { peer, port, path, marking, start, segment: len, count: 1, bytes: len, open: couple });
-        // Packets of other paths are added in between, so a train on this path reserves all its space from the start.
-        let is_apart = path > 0 && couple;
-        self.end += if is_apart { (len as usize * SEGMENTS_MAX).min(TRAIN_BYTES_MAX) } else { len as usize };
+        let (SendPath { peer, port, path, ip_fields }, start) = (path, self.end);
+        self.trains.push(Train {
+            peer,
+            port,
+            path,
+            ip_fields,
+            start,
+            segment: len,
+            count: 1,
+            bytes: len,
+            open: may_join_train,
+        });
+        // Packets of other paths are added in between, so a train on a separate path reserves its maximum space from
+        // the start.
+        let reserves_train = path > 0 && may_join_train;
+        self.end += if reserves_train { (len as usize * SEGMENTS_MAX).min(TRAIN_BYTES_MAX) } else { len as usize };
         start
     }
 
-    /// Releases the space of the last [`Self::make_room`], for a packet on this way and of this length.
+    /// Releases the space that the last [`Self::reserve`] reserved for a packet of `len` bytes on `path`.
     #[cold]
-    fn give_room_back(&mut self, way: SendPath, len: u32) {
+    fn release_reserved(&mut self, path: SendPath, len: u32) {
         self.packets -= 1;
         self.bytes -= len as usize;
-        let index = self.trains.iter().rposition(|train| train.way() == way).expect("it was added to a train");
+        let index = self.trains.iter().rposition(|train| train.path() == path).expect("it was added to a train");
         let train = &mut self.trains[index];
         if train.count == 1 {
             self.end = train.start;
@@ -211,31 +222,31 @@ impl<'a> Batch<'a> {
         train.count -= 1;
         train.bytes -= len;
         train.open = true;
-        if way.path == 0 {
+        if path.path == 0 {
             self.end -= len as usize;
         }
     }
 
-    /// Appends a packet of `len` bytes to the last train on its way, if it fits there; returns its offset.
+    /// Appends a packet of `len` bytes to the last train on `path`, if it fits; returns its offset.
     #[inline]
-    fn couple(&mut self, way: SendPath, len: u32) -> Option<usize> {
-        let train = if way.path == 0 {
-            self.trains.last_mut().filter(|train| train.way() == way)
+    fn append_to_train(&mut self, path: SendPath, len: u32) -> Option<usize> {
+        let train = if path.path == 0 {
+            self.trains.last_mut().filter(|train| train.path() == path)
         } else {
-            self.trains.iter_mut().rev().find(|train| train.way() == way)
+            self.trains.iter_mut().rev().find(|train| train.path() == path)
         };
         let train = train.filter(|train| train.has_room(len))?;
         let at = train.start + train.bytes as usize;
         train.count += 1;
         train.bytes += len;
         train.open = len == train.segment;
-        if way.path == 0 {
+        if path.path == 0 {
             self.end += len as usize;
         }
         Some(at)
     }
 
-    /// Returns whether there is nothing to send.
+    /// Returns whether the batch has no packets.
     pub(crate) fn is_empty(&self) -> bool {
         self.packets == 0
     }
@@ -255,7 +266,8 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// Writes a packet to the front of `free`, its check value included; there must be space for the longest headers, too.
+/// Writes a packet, including its ICRC, to the front of `free`, which must also have space for headers of the maximum
+/// length.
 ///
 /// # Errors
 /// When its payload is unmapped.
@@ -267,56 +279,58 @@ pub(crate) fn write_packet(
     memory: &Memory,
     prefix: IcrcPrefix,
 ) -> Result<(), MemoryFault> {
-    let room = free.first_chunk_mut::<HEADERS_MAX>().expect("the slab has room for a full batch");
-    let headers_len = encode_headers(transmit.format, &transmit.packet, room).expect("the engine keeps to the format");
+    let header_space = free.first_chunk_mut::<HEADERS_MAX>().expect("the slab has space for a full batch");
+    let headers_len =
+        encode_headers(transmit.format, &transmit.packet, header_space).expect("the packet matches its format");
     let (headers, mut free) = free.split_at_mut(headers_len);
-    let mut carrier = Carrier::new(prefix);
+    let mut copier = CopyCrc::new(prefix);
     let mut pieces = payload.iter().map(|segment| memory.gather(*segment));
-    let first = pieces.next().unwrap_or(Foreign::NOTHING);
-    carrier.start(headers, first, free)?;
+    let first = pieces.next().unwrap_or(ProgramBytes::NOTHING);
+    copier.start(headers, first, free)?;
     free = &mut free[first.len()..];
     for piece in pieces {
-        carrier.fetch(piece, free)?;
+        copier.fetch(piece, free)?;
         free = &mut free[piece.len()..];
     }
     let pad = transmit.packet.pad_len() as usize;
     if pad > 0 {
-        carrier.more(&[0; 3][..pad], free);
+        copier.more(&[0; 3][..pad], free);
     }
-    free[pad..pad + ICRC_LEN].copy_from_slice(&carrier.finish());
+    free[pad..pad + ICRC_LEN].copy_from_slice(&copier.finish());
     Ok(())
 }
 
 /// Acknowledgements to be added at the end of a batch.
 ///
-/// Packets come in trains, and IRN acknowledges every packet: of the cumulative acknowledgements of one train only the
-/// last is sent, as if the network had lost the others. Acknowledgements that report a gap are never left out.
+/// Packets come in trains, and IRN acknowledges every packet: of the cumulative acknowledgements for one train only
+/// the last is sent, which for the peer is the same as if the network had lost the others. Acknowledgements that
+/// report a gap are always sent.
 #[derive(Default)]
 pub(crate) struct Acks {
     packets: ArrayVec<Transmit, ACKS_MAX>,
-    /// Maximum number of trains that they form.
+    /// Maximum number of trains that these acknowledgements form.
     trains: usize,
 }
 
 impl Acks {
-    /// Adds an acknowledgement; the batch had space for it. `couple` is true when it may be part of a train. Returns
-    /// whether it replaces the one before, whose information it includes.
+    /// Adds an acknowledgement, for which the batch must have space. `may_join_train` is true when it may be part of
+    /// a train. Returns whether it replaces the previous one, because it includes the information of that one.
     #[inline]
-    pub(crate) fn push(&mut self, ack: Transmit, couple: bool) -> bool {
+    pub(crate) fn push(&mut self, ack: Transmit, may_join_train: bool) -> bool {
         if let Some(last) = self.packets.last_mut()
-            && says_more(&ack, last)
+            && supersedes(&ack, last)
         {
             *last = ack;
             return true;
         }
-        // Queue pairs of one peer may use different ports; equal port bits in their numbers mean the same port.
-        let alike = self.packets.last().is_some_and(|last| {
+        // Queue pairs of one peer may use different ports; queue pair numbers with equal port bits use the same port.
+        let shares_train = self.packets.last().is_some_and(|last| {
             let (one, other) = (&ack.packet, &last.packet);
             last.peer == ack.peer
                 && last.format == ack.format
                 && crate::ports::port_of(one.dest_qpn) == crate::ports::port_of(other.dest_qpn)
         });
-        if !alike || !couple {
+        if !shares_train || !may_join_train {
             self.trains += ACK_TRAINS;
         }
         self.packets.push(ack);
@@ -328,10 +342,10 @@ impl Acks {
     }
 }
 
-/// Returns whether `ack` makes `earlier` superfluous: both acknowledge everything up to some packet, for the same queue
-/// pair and the same direction, and carry nothing else.
+/// Returns whether `ack` makes `earlier` redundant: both are plain cumulative acknowledgements for the same queue
+/// pair and the same direction.
 #[inline]
-fn says_more(ack: &Transmit, earlier: &Transmit) -> bool {
+fn supersedes(ack: &Transmit, earlier: &Transmit) -> bool {
     let (Some(of_responses), Some(earlier_of_responses)) = (plain_ack(&ack.packet), plain_ack(&earlier.packet)) else {
         return false;
     };
@@ -341,7 +355,8 @@ fn says_more(ack: &Transmit, earlier: &Transmit) -> bool {
         && ack.packet.flags == earlier.packet.flags
 }
 
-/// Returns `None` unless a packet is a plain cumulative acknowledgement; otherwise whether it acknowledges responses.
+/// Returns `None` if the packet is not a plain cumulative acknowledgement; otherwise whether it acknowledges Read
+/// responses.
 #[inline]
 fn plain_ack(packet: &Packet) -> Option<bool> {
     let (of_responses, aeth, sack) = match &packet.headers {
@@ -352,31 +367,34 @@ fn plain_ack(packet: &Packet) -> Option<bool> {
     (sack.is_none() && matches!(aeth.syndrome, Syndrome::Ack { .. })).then_some(of_responses)
 }
 
-/// Maximum number of acknowledgements of a batch: one full train.
+/// Maximum number of acknowledgements in a batch: one full train.
 const ACKS_MAX: usize = SEGMENTS_MAX;
 
-/// Maximum number of acknowledgement trains to one peer: the first acknowledgement may close the train of data before
-/// it, the others form their own. CNPs are longer and cannot be appended; there are few.
+/// Maximum number of trains that the acknowledgements to one peer form: the first acknowledgement may end the train
+/// of data before it, and the others form a train of their own. CNPs are longer and cannot be appended, but they are
+/// rare.
 const ACK_TRAINS: usize = 2;
 
-/// Maximum number of packets of a batch, without acknowledgements.
+/// Maximum number of packets in a batch, not counting acknowledgements.
 const DATA_PACKETS_MAX: u32 = SEGMENTS_MAX as u32;
 
-/// A batch is sent when it has this number of bytes, four full trains of large packets (one at a time is 5 % slower,
-/// eight are no faster), and its last train is complete: in RoCE the first packet of a message is longer than those
-/// that follow, and trains cut short would cost more.
-const BYTES_ENOUGH: usize = 240_000;
+/// Number of bytes at which a batch is sent, once its last train is complete: four full trains of large packets
+/// (sending one train at a time is 5 % slower, eight trains are no faster). In RoCE the first packet of a message is
+/// longer than the following ones, so an incomplete train would cause extra trains.
+const BATCH_BYTES_MIN: usize = 240_000;
 
-/// Maximum number of bytes of a batch: just below the limit, another train may start and become full; then come
-/// acknowledgements, and the space that the last one's headers need while they are written. In addition, space is
-/// reserved for trains that may not become full; the system allocates no memory for pages that are not used.
-pub(crate) const SLAB_BYTES: usize = BYTES_ENOUGH + (1 + TRAINS_APART) * TRAIN_BYTES_MAX + ACKS_BYTES_MAX;
+/// Maximum number of bytes of a batch: just below the limit, one more train may start and become full; after it come
+/// the acknowledgements, and the extra space that the headers of the last one need while they are written. In
+/// addition, space is reserved for the trains on separate paths, which may not become full; the system allocates no
+/// memory for pages that are not used.
+pub(crate) const SLAB_BYTES: usize = BATCH_BYTES_MIN + (1 + SEPARATE_TRAINS) * TRAIN_BYTES_MAX + ACKS_BYTES_MAX;
 
-/// Number of trains on separate paths for which space is reserved, in addition to that for one path: the eight flows
-/// that a connection can have.
-const TRAINS_APART: usize = 8;
+/// Maximum number of trains on separate paths for which space is reserved, in addition to the train on the default
+/// path: one for each of the eight flows that a connection can have.
+const SEPARATE_TRAINS: usize = 8;
 
-/// Maximum bytes of a train. A packet is shorter, even with the space that its headers need while they are written.
+/// Maximum number of bytes of a train. A single packet is always shorter, even with the extra space that its headers
+/// need while they are written.
 const TRAIN_BYTES_MAX: usize = net::UDP_PAYLOAD_MAX as usize;
 
 const _: () = {
@@ -385,7 +403,8 @@ const _: () = {
     assert!(MTU_MAX as usize + if roce > falcon { roce } else { falcon } <= TRAIN_BYTES_MAX);
 };
 
-/// Bytes of a batch's acknowledgements, and the space that the last one's headers need while they are written.
+/// Maximum number of bytes of the acknowledgements of a batch, with the extra space that the headers of the last one
+/// need while they are written.
 const ACKS_BYTES_MAX: usize = (ACKS_MAX + 1) * (HEADERS_MAX + 3 + ICRC_LEN);
 
 #[cfg(test)]

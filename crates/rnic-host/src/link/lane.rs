@@ -1,4 +1,5 @@
-//! The sockets of one IP version: one for receiving, and a separate one for sending where the source port differs.
+//! The sockets of one IP version: one for receiving, and a separate one for sending if packets are sent from another
+//! port.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -10,23 +11,23 @@ use crate::sys::{DeferredError, SocketOptions, UdpSocket};
 #[derive(Debug)]
 pub(crate) struct Lane {
     receiver: UdpSocket,
-    /// Socket for sending, when it is not `receiver`.
+    /// Socket for sending, if it is not `receiver`.
     source: Option<UdpSocket>,
-    /// True when packets received on `source` are for this NIC.
-    hears_source: bool,
-    /// Source sockets of Falcon packets on other paths, opened at first use.
+    /// True when packets for this NIC also arrive on `source`.
+    accepts_source: bool,
+    /// Sending sockets for the further paths of Falcon packets, opened at first use.
     paths: [Option<UdpSocket>; PATHS_MAX],
-    /// True when the kernel reports the marking of received packets.
-    tells_markings: bool,
+    /// True when the kernel reports the IP fields of received packets.
+    reports_ip_fields: bool,
     /// Number of progress calls since the last received packet, and number of polls skipped since the last poll.
-    quiet: u32,
+    empty_polls: u32,
     skipped: u32,
 }
 
 impl Lane {
-    pub(crate) fn new(receiver: UdpSocket, source: Option<UdpSocket>, hears_source: bool) -> Self {
+    pub(crate) fn new(receiver: UdpSocket, source: Option<UdpSocket>, accepts_source: bool) -> Self {
         let paths = [const { None }; PATHS_MAX];
-        Self { receiver, source, hears_source, paths, tells_markings: false, quiet: 0, skipped: 0 }
+        Self { receiver, source, accepts_source, paths, reports_ip_fields: false, empty_polls: 0, skipped: 0 }
     }
 
     /// Returns the socket for sending.
@@ -35,21 +36,21 @@ impl Lane {
         self.source.as_ref().unwrap_or(&self.receiver)
     }
 
-    /// Returns the socket for sending on the path `path`: 0 is [`Lane::sender`].
+    /// Returns the socket for sending on path number `path`: path 0 uses [`Lane::sender`].
     #[inline]
     pub(crate) fn sender_on(&self, path: u8) -> &UdpSocket {
         let path = usize::from(path).checked_sub(1).and_then(|index| self.paths.get(index)?.as_ref());
         path.unwrap_or(self.sender())
     }
 
-    /// Returns the path whose packets are sent from `port`; 0 when there is none.
+    /// Returns the path whose packets are sent from `port`; 0 when there is none with this port.
     pub(crate) fn path_from(&self, port: u16) -> u8 {
-        let is_here = |path: &Option<UdpSocket>| path.as_ref().is_some_and(|path| path.local_addr().port() == port);
-        self.paths.iter().position(is_here).map_or(0, |index| index as u8 + 1)
+        let has_port = |path: &Option<UdpSocket>| path.as_ref().is_some_and(|path| path.local_addr().port() == port);
+        self.paths.iter().position(has_port).map_or(0, |index| index as u8 + 1)
     }
 
-    /// Opens the path `path` if needed. When the system has no more sockets, its packets are sent from the default
-    /// socket.
+    /// Opens path `path` if it is not open. When the system has no more sockets, the packets of this path are sent
+    /// from the default socket.
     #[inline]
     pub(crate) fn open_path(&mut self, path: u8) {
         if let Some(index) = usize::from(path).checked_sub(1)
@@ -83,14 +84,14 @@ impl Lane {
     /// Returns the sockets on which packets for this NIC arrive.
     #[inline]
     pub(crate) fn receivers(&self) -> impl Iterator<Item = &UdpSocket> {
-        [Some(&self.receiver), self.source.as_ref().filter(|_| self.hears_source)].into_iter().flatten()
+        [Some(&self.receiver), self.source.as_ref().filter(|_| self.accepts_source)].into_iter().flatten()
     }
 
-    /// Requests the marking of received packets from now on. Where the kernel cannot report it, packets have no
-    /// marking.
-    pub(crate) fn enable_marking_reports(&mut self) {
-        if !std::mem::replace(&mut self.tells_markings, true) {
-            self.receivers().for_each(|socket| drop(socket.enable_marking_reports()));
+    /// Enables the delivery of the IP fields of received packets. If the kernel cannot report them, packets are
+    /// received without them.
+    pub(crate) fn enable_ip_fields_reports(&mut self) {
+        if !std::mem::replace(&mut self.reports_ip_fields, true) {
+            self.receivers().for_each(|socket| drop(socket.enable_ip_fields_reports()));
         }
     }
 
@@ -100,27 +101,27 @@ impl Lane {
         self.receiver.local_addr()
     }
 
-    /// Returns whether packets to and from `ip` use this lane.
+    /// Returns whether this lane is used for packets to and from `ip`.
     #[inline]
     pub(crate) fn carries(&self, ip: IpAddr) -> bool {
         self.receiver.local_addr().is_ipv4() == ip.is_ipv4()
     }
 
-    /// Takes one delayed error.
-    pub(crate) fn take_deferred_error(&self) -> Option<DeferredError> {
-        let known = self.sender().take_deferred_error().or_else(|| self.receiver.take_deferred_error());
-        known.or_else(|| self.paths.iter().flatten().find_map(UdpSocket::take_deferred_error))
+    /// Removes and returns one delayed error.
+    pub(crate) fn next_deferred_error(&self) -> Option<DeferredError> {
+        let deferred_error = self.sender().next_deferred_error().or_else(|| self.receiver.next_deferred_error());
+        deferred_error.or_else(|| self.paths.iter().flatten().find_map(UdpSocket::next_deferred_error))
     }
 
-    /// Returns whether to poll for packets in this turn: an idle lane is polled only now and then, because a poll is a
+    /// Returns whether to poll for packets in this turn: an idle lane is polled less often, because a poll is a
     /// system call. `is_only` is true when there is no other lane to poll.
     #[inline]
     pub(crate) fn is_due(&mut self, is_only: bool) -> bool {
-        if is_only || self.quiet < QUIET_AFTER {
+        if is_only || self.empty_polls < IDLE_AFTER_POLLS {
             return true;
         }
         self.skipped += 1;
-        let due = self.skipped >= LOOK_EVERY;
+        let due = self.skipped >= IDLE_POLL_TURNS;
         if due {
             self.skipped = 0;
         }
@@ -130,24 +131,25 @@ impl Lane {
     /// Records whether a poll returned packets.
     #[inline]
     pub(crate) fn note(&mut self, received: bool) {
-        self.quiet = if received { 0 } else { self.quiet.saturating_add(1) };
+        self.empty_polls = if received { 0 } else { self.empty_polls.saturating_add(1) };
     }
 
-    /// Ensures that the next poll is not skipped: a waiting thread may have been woken for a packet on this lane.
+    /// Ensures that the next poll is not skipped, because a waiting thread may have been woken by a packet on this
+    /// lane.
     pub(crate) fn wake(&mut self) {
-        self.quiet = self.quiet.min(QUIET_AFTER - 1);
+        self.empty_polls = self.empty_polls.min(IDLE_AFTER_POLLS - 1);
     }
 }
 
-/// Number of consecutive empty polls after which a lane counts as idle: some microseconds.
-const QUIET_AFTER: u32 = 64;
+/// Number of consecutive empty polls after which a lane counts as idle; these take some microseconds.
+const IDLE_AFTER_POLLS: u32 = 64;
 
-/// Receive buffer of a path's socket, in bytes: only reported errors arrive there.
+/// Receive buffer of the socket of a path, in bytes: only error reports arrive on it.
 const PATH_RECEIVE_BYTES: usize = 64 << 10;
 
-/// Send buffer of a path's socket, in bytes: the limit of its packets queued in the kernel.
+/// Send buffer of the socket of a path, in bytes: the maximum size of its packets that are queued in the kernel.
 const PATH_SEND_BYTES: usize = 4 << 20;
 
-/// An idle lane is polled once in this number of turns: the first packet after a pause is received some microseconds
+/// Number of turns in which an idle lane is polled once: the first packet after a pause is received some microseconds
 /// later.
-const LOOK_EVERY: u32 = 16;
+const IDLE_POLL_TURNS: u32 = 16;

@@ -1,9 +1,9 @@
 //! ICRC of packets to real RoCEv2 peers over IPv4, which covers the identification.
 //!
 //! A datagram that is sent alone has identification 0, because it must not be fragmented (ip(7): the kernel numbers
-//! only packets that may be). In a train the kernel numbers the packets 0, 1, 2 and so on, and [`super::batch`]
-//! computes the ICRC of each for its number. A packet that is not sent in the train for which it was made gets another
-//! ICRC here.
+//! only packets that may be fragmented). In a train the kernel numbers the packets 0, 1, 2 and so on, and
+//! [`super::batch`] computes the ICRC of each for its number. If a packet is not sent in the train for which its ICRC
+//! was computed, this module computes the ICRC again.
 
 use std::net::IpAddr;
 
@@ -13,7 +13,7 @@ use rnic_wire::{Addresses, ICRC_LEN, IcrcPrefix};
 
 use super::batch::{Batch, Train};
 use super::{Link, Ports};
-use crate::carry;
+use crate::copy_crc;
 
 impl Link {
     /// Returns whether the ICRC of packets to `peer` covers the identification that the kernel assigns.
@@ -22,19 +22,19 @@ impl Link {
         self.ports == Ports::RoceV2 && self.peers.get(peer).addresses.src().is_ipv4()
     }
 
-    /// Returns whether the last four bytes of `datagram`, which came from `source`, are its ICRC.
+    /// Returns whether the last four bytes of `datagram`, received from `source`, are its ICRC.
     #[inline]
     pub(crate) fn is_whole(&mut self, now: Time, source: IpAddr, prefix: IcrcPrefix, datagram: &[u8]) -> bool {
         match &mut self.identifications {
-            None => carry::verify(prefix, datagram),
+            None => copy_crc::verify(prefix, datagram),
             Some(known) => known.verify(now, source, prefix, datagram),
         }
     }
 
-    /// Returns the packets of a train, each with the ICRC for being sent alone.
+    /// Returns the packets of a train, each with the ICRC for a datagram that is sent alone.
     #[cold]
-    pub(super) fn apart(&self, batch: &Batch<'_>, train: &Train) -> Vec<Vec<u8>> {
-        let (is_numbered, addresses) = (self.is_numbered(train.peer), self.addresses_of(train.way()));
+    pub(super) fn separate_packets(&self, batch: &Batch<'_>, train: &Train) -> Vec<Vec<u8>> {
+        let (is_numbered, addresses) = (self.is_numbered(train.peer), self.addresses_of(train.path()));
         let whole = |(number, bytes): (usize, &[u8])| {
             let mut bytes = bytes.to_vec();
             if is_numbered && number > 0 {
@@ -45,7 +45,7 @@ impl Link {
         batch.packets(train).enumerate().map(whole).collect()
     }
 
-    /// Returns the identification with which `bytes` were sent or received, as derived from their ICRC.
+    /// Returns the identification with which `bytes` were sent or received, computed from their ICRC.
     pub(super) fn identification_of(&mut self, addresses: &Addresses, bytes: &[u8]) -> u16 {
         match &mut self.identifications {
             Some(known) if addresses.src().is_ipv4() => {

@@ -1,21 +1,21 @@
 //! Access to memory that may be unmapped.
 //!
-//! A program promises that registered memory stays mapped, and an adapter has pinned its pages; here it can be
-//! unmapped, truncated (a mapped file), protected or replaced at any time. So every access to it is *guarded*: the
-//! thread records the range that may fault, and where to resume. The kernel reports a fault there as `SIGSEGV` or
-//! `SIGBUS` to the faulting thread; the handler ([`super::signals`]) resumes the thread at that point, and the access
-//! fails with a [`MemoryFault`]. An access that does not fault costs some ten instructions more, whatever its length;
-//! letting the kernel copy instead (`process_vm_readv`) costs a system call for each packet, a fifth of the cost of a
-//! large one.
+//! A program promises that registered memory stays mapped. An adapter pins its pages; this NIC does not, so the
+//! memory can be unmapped, truncated (a mapped file), protected or replaced at any time. Therefore every access to it
+//! is *guarded*: the thread records the range that may fault, and the point at which to resume. The kernel reports a
+//! fault there as `SIGSEGV` or `SIGBUS` to the faulting thread; the handler ([`super::signals`]) resumes the thread
+//! at that point, and the access fails with a [`MemoryFault`]. For an access that does not fault, guarding costs some
+//! ten instructions, whatever its length; letting the kernel copy instead (`process_vm_readv`) would cost a system
+//! call for each packet, a fifth of the cost of a large packet.
 //!
-//! Guarded code only copies and computes: its stack frames are left without being unwound, so it owns nothing, takes no
-//! lock and allocates nothing.
+//! Guarded code only copies and computes. Its stack frames are left without being unwound, so it must own no
+//! resources, take no lock and allocate no memory.
 //!
 //! The record of a thread is in a table indexed by the thread pointer, not in thread-local storage. The first use of
-//! that in a thread may allocate, which a handler must not, and the model that never does so would make a shared object
-//! that contains this code fail to load late in large programs.
+//! thread-local storage in a thread may allocate memory, which a signal handler must not do; the TLS model that never
+//! allocates could make a shared object with this code fail to load in a large program that is already running.
 //!
-//! On processors other than x86-64 the kernel copies. So it does for threads beyond [`THREADS_MAX`].
+//! On processors other than x86-64 the kernel does the copying. It also does so for threads beyond [`THREADS_MAX`].
 
 use std::ffi::c_void;
 use std::ptr;
@@ -27,18 +27,18 @@ use rnic_engine::MemoryFault;
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct Slot {
-    /// Stack pointer at the start of the guarded access, above what [`landing`] pops from the stack; 0 when there is
-    /// none.
+    /// Stack pointer at the start of the guarded access, above the registers that [`landing`] pops from the stack; 0
+    /// when no access is in progress.
     pub(super) stack: AtomicUsize,
     /// Range that may fault: first byte, and one past the last.
     pub(super) start: AtomicUsize,
     pub(super) end: AtomicUsize,
     /// Number of handlers of this thread that are currently passing on a signal.
-    pub(super) passing_on: AtomicUsize,
+    pub(super) forwarding: AtomicUsize,
     /// Thread pointer; 0 when the slot is free.
     thread: AtomicUsize,
     /// Time at which the thread's signal setup was last checked, in picoseconds; 0 for never.
-    pub(super) looked_at: AtomicU64,
+    pub(super) checked_at: AtomicU64,
 }
 
 impl Slot {
@@ -47,32 +47,32 @@ impl Slot {
             stack: AtomicUsize::new(0),
             start: AtomicUsize::new(0),
             end: AtomicUsize::new(0),
-            passing_on: AtomicUsize::new(0),
+            forwarding: AtomicUsize::new(0),
             thread: AtomicUsize::new(0),
-            looked_at: AtomicU64::new(0),
+            checked_at: AtomicU64::new(0),
         }
     }
 }
 
-/// A thread keeps its slot when it exits: the next thread with the same pointer, whose stack is at the same address,
-/// reuses it.
+/// When a thread exits, its slot stays allocated: the next thread with the same thread pointer, whose stack is at the
+/// same address, reuses it.
 static SLOTS: [Slot; THREADS_MAX] = [const { Slot::empty() }; THREADS_MAX];
 
-/// Maximum number of threads that access registered memory: a power of two.
+/// Maximum number of threads whose accesses to registered memory are guarded: a power of two.
 const THREADS_MAX: usize = 1_024;
 
 /// Returns the calling thread's slot; with `claim`, allocates one if needed and available.
 #[inline]
 pub(super) fn slot_of_thread(claim: bool) -> Option<&'static Slot> {
-    let me = thread_pointer();
+    let thread = thread_pointer();
     // Thread control blocks are on stacks, a page or more apart.
-    let first = (me >> 12).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (usize::BITS - THREADS_MAX.ilog2());
+    let first = (thread >> 12).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (usize::BITS - THREADS_MAX.ilog2());
     let slot = &SLOTS[first % THREADS_MAX];
-    if slot.thread.load(Ordering::Relaxed) == me { Some(slot) } else { search(me, first, claim) }
+    if slot.thread.load(Ordering::Relaxed) == thread { Some(slot) } else { search(thread, first, claim) }
 }
 
 #[cold]
-fn search(me: usize, first: usize, claim: bool) -> Option<&'static Slot> {
+fn search(thread: usize, first: usize, claim: bool) -> Option<&'static Slot> {
     for step in 0..THREADS_MAX {
         let slot = &SLOTS[(first + step) % THREADS_MAX];
         let owner = slot.thread.load(Ordering::Relaxed);
@@ -80,15 +80,17 @@ fn search(me: usize, first: usize, claim: bool) -> Option<&'static Slot> {
         if is_free && !claim {
             return None;
         }
-        if owner == me || is_free && slot.thread.compare_exchange(0, me, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+        if owner == thread
+            || is_free && slot.thread.compare_exchange(0, thread, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        {
             return Some(slot);
         }
     }
     None
 }
 
-/// Runs `work`, which may fault at `len` bytes from `start` on. Where accesses cannot be guarded, `unguarded` must do
-/// the same with system calls.
+/// Runs `work`, which may fault at any of the `len` bytes from `start`. If the access cannot be guarded, `unguarded`
+/// is called instead and must do the same with system calls.
 ///
 /// # Safety
 /// `work` owns nothing that must be dropped, takes no lock, allocates nothing and does not panic: it may be abandoned
@@ -100,7 +102,7 @@ unsafe fn guarded<F: FnMut()>(
     mut work: F,
     unguarded: impl FnOnce() -> Result<(), MemoryFault>,
 ) -> Result<(), MemoryFault> {
-    const { assert!(!std::mem::needs_drop::<F>(), "it may be left in the middle") };
+    const { assert!(!std::mem::needs_drop::<F>(), "the closure may be abandoned and must not own resources") };
     extern "C" fn call<F: FnMut()>(work: *mut c_void) {
         // SAFETY: `guarded` passes its own `work`.
         unsafe { (*work.cast::<F>())() }
@@ -113,18 +115,18 @@ unsafe fn guarded<F: FnMut()>(
     if faulted == 0 { Ok(()) } else { Err(MemoryFault) }
 }
 
-/// Bytes that belong to a program: mapped when they were registered, and possibly unmapped since.
+/// Bytes that belong to a program. They were mapped when they were registered, but may have been unmapped since.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Foreign {
+pub(crate) struct ProgramBytes {
     start: *const u8,
     len: usize,
 }
 
-impl Foreign {
+impl ProgramBytes {
     /// No bytes.
     pub(crate) const NOTHING: Self = Self { start: ptr::dangling(), len: 0 };
 
-    /// Creates a value for `len` bytes at `start`, whether or not they are mapped.
+    /// Creates a value for `len` bytes at `start`, which may be unmapped.
     #[inline]
     pub(crate) fn new(start: *const u8, len: usize) -> Self {
         Self { start, len }
@@ -139,7 +141,7 @@ impl Foreign {
     /// Copies all bytes to the front of `to`.
     ///
     /// # Errors
-    /// When they are unmapped; `to` then contains some of them.
+    /// When some of the bytes are unmapped; `to` then contains some of the others.
     ///
     /// # Panics
     /// When `to` is shorter.
@@ -164,7 +166,7 @@ impl Foreign {
         unsafe { guarded(start, len, copy, || copy_by_kernel(start, to, len, false)) }
     }
 
-    /// Copies all bytes to the front of `to` with `carry`, which receives them as a slice, and `to`.
+    /// Copies all bytes to the front of `to` with `carry`, which receives the bytes as a slice, and `to`.
     ///
     /// # Safety
     /// `carry` owns nothing that must be dropped, takes no lock, allocates nothing and does not panic. If another
@@ -183,9 +185,9 @@ impl Foreign {
             // SAFETY: the caller's promise.
             return unsafe { guarded(start, len, work, || Err(MemoryFault)) };
         }
-        let mut aside = vec![0; len];
-        self.copy_to(&mut aside)?;
-        carry(&aside, to);
+        let mut buffer = vec![0; len];
+        self.copy_to(&mut buffer)?;
+        carry(&buffer, to);
         Ok(())
     }
 }
@@ -193,7 +195,7 @@ impl Foreign {
 /// Copies `len` bytes to `to`, which belongs to a program.
 ///
 /// # Errors
-/// When the target is unmapped; the mapped part of it then contains some of the bytes.
+/// When some of the target is unmapped; its mapped bytes may then have been written in part.
 ///
 /// # Safety
 /// This many bytes can be read at `from`, without a fault, and do not overlap those at `to`.
@@ -205,13 +207,13 @@ pub(crate) unsafe fn copy_into(to: *mut u8, from: *const u8, len: usize) -> Resu
     unsafe { guarded(to, len, copy, || copy_by_kernel(from, to, len, true)) }
 }
 
-/// Changes eight bytes at `place`, which belong to a program, and returns their previous value; atomic for other
-/// threads when the bytes are aligned.
+/// Changes eight bytes at `place`, which belong to a program, and returns their previous value. If the bytes are
+/// aligned, the change is atomic with respect to other threads.
 ///
 /// # Errors
 /// When they are unmapped.
-pub(crate) fn change_word(place: *mut u8, change: impl Fn(u64) -> Option<u64>) -> Result<u64, MemoryFault> {
-    let word = place.cast::<u64>();
+pub(crate) fn update_word(address: *mut u8, change: impl Fn(u64) -> Option<u64>) -> Result<u64, MemoryFault> {
+    let word = address.cast::<u64>();
     let mut original = 0;
     let step = || {
         if word.is_aligned() {
@@ -231,13 +233,13 @@ pub(crate) fn change_word(place: *mut u8, change: impl Fn(u64) -> Option<u64>) -
     let by_kernel = || {
         let mut bytes = [0; size_of::<u64>()];
         // SAFETY: the kernel checks the program's address, and the other is a local buffer.
-        unsafe { copy_by_kernel(place, bytes.as_mut_ptr(), bytes.len(), false)? };
+        unsafe { copy_by_kernel(address, bytes.as_mut_ptr(), bytes.len(), false)? };
         // SAFETY: as above. The successful write of the same bytes shows that the step below does not fault.
-        unsafe { copy_by_kernel(bytes.as_ptr(), place, bytes.len(), true) }
+        unsafe { copy_by_kernel(bytes.as_ptr(), address, bytes.len(), true) }
     };
     if IS_GUARDED && slot_of_thread(true).is_some() {
         // SAFETY: `step` owns nothing, and `change` only computes on numbers.
-        unsafe { guarded(place, size_of::<u64>(), step, || Err(MemoryFault))? };
+        unsafe { guarded(address, size_of::<u64>(), step, || Err(MemoryFault))? };
     } else {
         by_kernel()?;
         let mut step = step;
@@ -246,24 +248,25 @@ pub(crate) fn change_word(place: *mut u8, change: impl Fn(u64) -> Option<u64>) -
     Ok(original)
 }
 
-/// Copies with a system call, which checks the program's end: `to` if `into` is true, otherwise `from`.
+/// Copies with a system call, which checks the addresses of the program's memory: the destination `to` if `is_write` is
+/// true, otherwise the source `from`.
 ///
 /// # Safety
-/// The other end can be read or written without a fault.
+/// The memory at the other address can be read or written without a fault.
 #[cold]
-unsafe fn copy_by_kernel(from: *const u8, to: *mut u8, len: usize, into: bool) -> Result<(), MemoryFault> {
+unsafe fn copy_by_kernel(from: *const u8, to: *mut u8, len: usize, is_write: bool) -> Result<(), MemoryFault> {
     let mut done = 0;
     while done < len {
-        let piece = |at: *const u8| libc::iovec { iov_base: at.wrapping_add(done) as *mut c_void, iov_len: len - done };
-        let (source, target) = (piece(from), piece(to));
+        let iovec = |at: *const u8| libc::iovec { iov_base: at.wrapping_add(done) as *mut c_void, iov_len: len - done };
+        let (source, target) = (iovec(from), iovec(to));
         // SAFETY: each structure describes as many bytes as the other; the kernel checks the remote end, which is the
         // program's, and the local one is the caller's promise.
         let copied = unsafe {
-            let me = libc::getpid();
-            if into {
-                libc::process_vm_writev(me, &raw const source, 1, &raw const target, 1, 0)
+            let pid = libc::getpid();
+            if is_write {
+                libc::process_vm_writev(pid, &raw const source, 1, &raw const target, 1, 0)
             } else {
-                libc::process_vm_readv(me, &raw const target, 1, &raw const source, 1, 0)
+                libc::process_vm_readv(pid, &raw const target, 1, &raw const source, 1, 0)
             }
         };
         match usize::try_from(copied) {
@@ -280,7 +283,7 @@ mod machine {
 
     use super::Slot;
 
-    /// True: faults are intercepted on this processor.
+    /// True, because faults are intercepted on this processor.
     pub(super) const IS_GUARDED: bool = true;
 
     // `enter(work, argument, start, end, slot)` records where `work(argument)` may fault and where to resume, and calls
@@ -405,7 +408,7 @@ mod machine {
 
     use super::Slot;
 
-    /// False: faults are not intercepted on this processor.
+    /// False, because faults are not intercepted on this processor.
     pub(super) const IS_GUARDED: bool = false;
 
     /// Never called.

@@ -1,19 +1,19 @@
-//! Payload that has arrived out of order: the buffers that Falcon's resources count.
+//! Falcon payload that has arrived out of order: the buffers that are counted by Falcon's resources.
 
 use std::collections::HashMap;
 
 use super::Arrived;
 use crate::number::ByNumber;
 
-/// Payload by the engine's handles. Buffers are reused: in steady state there is no allocation.
+/// Payload, indexed by the engine's handles. Buffers are reused: in steady state no memory is allocated.
 #[derive(Debug, Default)]
-pub(crate) struct Kept {
-    /// Never iterated. The engine's resources bound the number of entries.
+pub(crate) struct KeptPayloads {
+    /// Never iterated. The number of entries is limited by the engine's resources.
     by_handle: HashMap<u64, Vec<u8>, ByNumber>,
     free: Vec<Vec<u8>>,
 }
 
-impl Kept {
+impl KeptPayloads {
     /// Stores a copy of `payload` under `handle`.
     pub(crate) fn keep(&mut self, handle: u64, payload: Arrived<'_>) {
         let mut buffer = self.free.pop().unwrap_or_default();
@@ -46,7 +46,7 @@ impl Kept {
     }
 }
 
-/// Maximum number of buffers kept for reuse: some windows of packets, a few megabytes.
+/// Maximum number of buffers kept for reuse: the packets of several windows, a few megabytes.
 const FREE_MAX: usize = 1_024;
 
 #[cfg(test)]
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn payload_is_kept_until_it_is_released() {
-        let mut kept = Kept::default();
+        let mut kept = KeptPayloads::default();
         kept.keep(7, b"seven"[..].into());
         kept.keep(8, b""[..].into());
         assert_eq!((kept.get(7), kept.get(8), kept.len()), (&b"seven"[..], &b""[..], 2));

@@ -1,15 +1,16 @@
 //! The handler of `SIGSEGV` and `SIGBUS`: recovers from faults of guarded accesses, and passes everything else on.
 //!
 //! A program may have its own handlers: crash reporters, virtual machines and sanitizers do. A signal that does not
-//! come from a guarded access reaches them as if this handler did not exist: with the same arguments, the same signals
-//! blocked, on the same stack. A handler that was installed before this one is recorded when this one is installed; one
-//! that replaces it is detected when the thread's signals are checked again, within a millisecond of work, and this
-//! handler is installed in front of it. Such a handler may pass unhandled signals on to this one, which then passes
-//! them to the handler before.
+//! come from a guarded access reaches them as if this handler did not exist: with the same arguments, the same
+//! signals blocked, on the same stack. A handler that was installed before this one is recorded when this one is
+//! installed. If the program installs another handler later, this is detected at the next check of the thread's
+//! signal setup, within a millisecond while the thread is working, and this handler is installed again to receive
+//! signals first. The program's handler may pass unhandled signals on to this one, which then passes them to the
+//! handler that was installed earlier.
 //!
-//! The kernel kills a process in which a fault meets a blocked signal, whichever handler is installed. So a thread that
-//! accesses registered memory has these two signals unblocked; for anything but `kill` blocking them makes no other
-//! difference.
+//! If a fault occurs while its signal is blocked, the kernel kills the process, whichever handler is installed. So
+//! these two signals are unblocked in a thread that accesses registered memory; blocking them would otherwise only
+//! affect signals sent with `kill`.
 
 use std::ffi::{c_int, c_void};
 use std::mem;
@@ -20,9 +21,9 @@ use std::time::Instant;
 
 use super::guard::{self, Slot, slot_of_thread};
 
-/// A signal handler of the program, and the one it had installed before.
+/// A signal handler of the program, and the one that the program had installed before it.
 #[derive(Debug)]
-struct Wish {
+struct ProgramHandler {
     /// Address of a function, or one of the constants `SIG_DFL` and `SIG_IGN`.
     handler: AtomicUsize,
     once: bool,
@@ -33,7 +34,7 @@ struct Wish {
 #[derive(Debug)]
 struct Chain {
     signal: c_int,
-    newest: AtomicPtr<Wish>,
+    newest: AtomicPtr<ProgramHandler>,
 }
 
 static CHAINS: [Chain; 2] = [
@@ -41,17 +42,17 @@ static CHAINS: [Chain; 2] = [
     Chain { signal: libc::SIGBUS, newest: AtomicPtr::new(ptr::null_mut()) },
 ];
 
-/// Held while handlers are changed.
+/// Locked while handlers are changed.
 static CHANGES: Mutex<()> = Mutex::new(());
 
 impl Chain {
-    fn newest(&self) -> Option<&'static Wish> {
-        // SAFETY: null, or a `Wish`, which is never freed.
+    fn newest(&self) -> Option<&'static ProgramHandler> {
+        // SAFETY: null, or a `ProgramHandler`, which is never freed.
         unsafe { self.newest.load(Ordering::Acquire).as_ref() }
     }
 
     /// Installs this handler, unless it is installed already.
-    fn look_after(&self) {
+    fn ensure_handler(&self) {
         let present = action_of(self.signal);
         if present.sa_sigaction == entry() {
             return;
@@ -73,42 +74,44 @@ impl Chain {
         unsafe { libc::sigaction(self.signal, &raw const ours, ptr::null_mut()) };
     }
 
-    /// Records the program's present handler. One that was recorded before takes no further memory.
+    /// Records the handler that the program has currently installed. A handler that was recorded before needs no
+    /// additional memory.
     fn note(&self, present: &libc::sigaction) {
         let once = present.sa_flags & libc::SA_RESETHAND != 0;
         let mut known = self.newest();
         let mut count = 0;
-        while let Some(wish) = known {
-            if wish.handler.load(Ordering::Relaxed) == present.sa_sigaction && wish.once == once {
-                self.newest.store(ptr::from_ref(wish).cast_mut(), Ordering::Release);
+        while let Some(program_handler) = known {
+            if program_handler.handler.load(Ordering::Relaxed) == present.sa_sigaction && program_handler.once == once {
+                self.newest.store(ptr::from_ref(program_handler).cast_mut(), Ordering::Release);
                 return;
             }
-            (known, count) = (wish.older, count + 1);
+            (known, count) = (program_handler.older, count + 1);
         }
-        let older = self.newest().filter(|_| count < WISHES_MAX);
-        let wish = Wish { handler: AtomicUsize::new(present.sa_sigaction), once, older };
-        self.newest.store(Box::leak(Box::new(wish)), Ordering::Release);
+        let older = self.newest().filter(|_| count < PROGRAM_HANDLERS_MAX);
+        let program_handler = ProgramHandler { handler: AtomicUsize::new(present.sa_sigaction), once, older };
+        self.newest.store(Box::leak(Box::new(program_handler)), Ordering::Release);
     }
 
-    /// Passes a signal to the program's handler; `level` handlers that the program has installed in front of this one
-    /// have already passed it on.
+    /// Passes a signal to the next handler of the program; `level` of the program's handlers have already received
+    /// this signal and passed it on to this one.
     ///
     /// # Safety
-    /// The arguments are those of a handler.
-    unsafe fn pass_on(&self, level: usize, info: *mut libc::siginfo_t, context: *mut c_void) {
-        let mut wish = self.newest();
+    /// The arguments are those of a signal handler.
+    unsafe fn forward(&self, level: usize, info: *mut libc::siginfo_t, context: *mut c_void) {
+        let mut program_handler = self.newest();
         for _ in 0..level {
-            wish = wish.and_then(|wish| wish.older);
+            program_handler = program_handler.and_then(|program_handler| program_handler.older);
         }
-        let handler = wish.map_or(libc::SIG_DFL, |wish| match wish.once {
-            true => wish.handler.swap(libc::SIG_DFL, Ordering::Relaxed),
-            false => wish.handler.load(Ordering::Relaxed),
+        let handler = program_handler.map_or(libc::SIG_DFL, |program_handler| match program_handler.once {
+            true => program_handler.handler.swap(libc::SIG_DFL, Ordering::Relaxed),
+            false => program_handler.handler.load(Ordering::Relaxed),
         });
         // SAFETY: the caller's promise.
         let was_sent = unsafe { (*info).si_code } <= 0;
         match handler {
             libc::SIG_IGN if was_sent => {}
-            // Signals that the kernel cannot ignore get their default action.
+            // The kernel does not ignore faults, so they get the default action even if the program ignores the
+            // signal.
             libc::SIG_DFL | libc::SIG_IGN => {
                 // SAFETY: a complete structure of plain data. A fault occurs again when the handler has returned.
                 unsafe {
@@ -132,7 +135,7 @@ impl Chain {
     }
 }
 
-/// Returns the present action of `signal`.
+/// Returns the action that is currently installed for `signal`.
 fn action_of(signal: c_int) -> libc::sigaction {
     // SAFETY: plain data, which the call fills; with a valid signal and no new action it does not fail.
     unsafe {
@@ -142,28 +145,28 @@ fn action_of(signal: c_int) -> libc::sigaction {
     }
 }
 
-/// Ensures that faults of the calling thread reach this handler: unblocks both signals, and installs the handlers.
-/// Cheap when this thread has done it within the last [`LOOK_EVERY_PS`].
+/// Ensures that this handler receives faults of the calling thread: unblocks both signals, and installs the handlers.
+/// The call is cheap if this thread has made one within the last [`HANDLER_CHECK_PS`].
 ///
 /// `now` is in picoseconds since [`started`]; it wraps.
 #[inline]
-pub(super) fn look_after(now: u64) {
+pub(super) fn ensure_handler(now: u64) {
     let slot = slot_of_thread(true);
-    if slot.is_none_or(|slot| now.wrapping_sub(slot.looked_at.load(Ordering::Relaxed)) >= LOOK_EVERY_PS) {
-        look_after_now(now, slot);
+    if slot.is_none_or(|slot| now.wrapping_sub(slot.checked_at.load(Ordering::Relaxed)) >= HANDLER_CHECK_PS) {
+        install_handler_now(now, slot);
     }
 }
 
-/// As [`look_after`], but only if this thread has never done so: for a single access.
+/// The same as [`ensure_handler`], but only if this thread has never called it: for a single access.
 #[inline]
-pub(super) fn look_after_once() {
-    if slot_of_thread(true).is_none_or(|slot| slot.looked_at.load(Ordering::Relaxed) == 0) {
-        look_after_now(started(), None);
+pub(super) fn ensure_handler_once() {
+    if slot_of_thread(true).is_none_or(|slot| slot.checked_at.load(Ordering::Relaxed) == 0) {
+        install_handler_now(started(), None);
     }
 }
 
 #[cold]
-fn look_after_now(now: u64, slot: Option<&Slot>) {
+fn install_handler_now(now: u64, slot: Option<&Slot>) {
     // SAFETY: a signal set of plain data, filled in before it is read.
     unsafe {
         let mut both: libc::sigset_t = mem::zeroed();
@@ -172,27 +175,27 @@ fn look_after_now(now: u64, slot: Option<&Slot>) {
         }
         libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const both, ptr::null_mut());
     }
-    CHAINS.iter().for_each(Chain::look_after);
+    CHAINS.iter().for_each(Chain::ensure_handler);
     if let Some(slot) = slot.or_else(|| slot_of_thread(true)) {
-        slot.looked_at.store(now, Ordering::Relaxed);
+        slot.checked_at.store(now, Ordering::Relaxed);
     }
 }
 
-/// Returns the picoseconds since a fixed time of this process; not 0.
+/// Returns the picoseconds since a fixed time of this process; never 0.
 pub(super) fn started() -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();
     let elapsed_ns = START.get_or_init(Instant::now).elapsed().as_nanos() as u64;
-    LOOK_EVERY_PS.wrapping_add(elapsed_ns.wrapping_mul(1_000))
+    HANDLER_CHECK_PS.wrapping_add(elapsed_ns.wrapping_mul(1_000))
 }
 
-/// Time in picoseconds for which a thread relies on its signal setup: the three system calls of a check take a
-/// thousandth of it.
-const LOOK_EVERY_PS: u64 = 1_000_000_000;
+/// Time in picoseconds after which the signal setup of a thread is checked again: the three system calls of a check
+/// take a thousandth of this time.
+const HANDLER_CHECK_PS: u64 = 1_000_000_000;
 
-/// Maximum number of recorded handlers of a program; of more, the oldest are dropped.
-const WISHES_MAX: usize = 64;
+/// Maximum number of recorded handlers of a program; if there are more, the oldest are dropped.
+const PROGRAM_HANDLERS_MAX: usize = 64;
 
-/// Flags of the program's handler that are kept for this handler.
+/// Flags that this handler copies from the program's handler.
 const KEPT_FLAGS: c_int = libc::SA_NODEFER | libc::SA_ONSTACK | libc::SA_RESTART;
 
 // Entry point called by the kernel. The kernel puts the context right above the return address; its address is passed
@@ -228,20 +231,21 @@ extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_
         return;
     }
     let Some(chain) = CHAINS.iter().find(|chain| chain.signal == signal) else { return };
-    // When the kernel is the caller, the count starts at 0: a handler that was left by a jump has not decremented it.
+    // When the kernel is the caller, the count starts at 0: a handler that was left by a jump (`longjmp`) has not
+    // decremented it.
     let is_first = frame == context;
-    let level = slot.filter(|_| !is_first).map_or(0, |slot| slot.passing_on.load(Ordering::Relaxed));
+    let level = slot.filter(|_| !is_first).map_or(0, |slot| slot.forwarding.load(Ordering::Relaxed));
     if let Some(slot) = slot {
-        slot.passing_on.store(level + 1, Ordering::Relaxed);
+        slot.forwarding.store(level + 1, Ordering::Relaxed);
     }
     // SAFETY: these are the arguments of a handler.
-    unsafe { chain.pass_on(level, info, context) };
+    unsafe { chain.forward(level, info, context) };
     if let Some(slot) = slot {
-        slot.passing_on.store(level, Ordering::Relaxed);
+        slot.forwarding.store(level, Ordering::Relaxed);
     }
 }
 
-/// Resumes the thread at its recorded point, if it has faulted within a guarded access. Returns whether it did.
+/// If the thread has faulted within a guarded access, makes it resume at the recorded point. Returns whether it has.
 fn take_back(slot: &Slot, info: *mut libc::siginfo_t, context: *mut c_void) -> bool {
     let stack = slot.stack.load(Ordering::Relaxed);
     if stack == 0 {
@@ -250,7 +254,7 @@ fn take_back(slot: &Slot, info: *mut libc::siginfo_t, context: *mut c_void) -> b
     // SAFETY: these are the arguments of a handler, and for these signals the kernel reports the address.
     let (is_of_kernel, address) = unsafe { ((*info).si_code > 0, (*info).si_addr() as usize) };
     let (start, end) = (slot.start.load(Ordering::Relaxed), slot.end.load(Ordering::Relaxed));
-    // Failed memory is reported with page granularity.
+    // The address of a memory error is reported with page granularity.
     if !is_of_kernel || address < start & !(PAGE - 1) || address >= end {
         return false;
     }

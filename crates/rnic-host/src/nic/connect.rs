@@ -1,4 +1,5 @@
-//! Connections: translation between messages and queue pairs. The protocol is in [`crate::cm`].
+//! Connections: conversion between connection management messages and queue pairs. The protocol is implemented in
+//! [`crate::cm`].
 
 mod act;
 mod messages;
@@ -24,7 +25,8 @@ use crate::secrets::{SecretStream, Secrets};
 use crate::window;
 
 use messages::{
-    attributes, capped, check_private_data, detail_of, is_others, reason_of, reply, request, terms_of_request, timing,
+    attributes, capped, check_private_data, detail_of, is_other_stack, reason_of, reply, request, terms_of_request,
+    timing,
 };
 
 /// Local state of a connection.
@@ -36,20 +38,21 @@ pub(super) struct Attached {
 
 #[derive(Debug)]
 enum Stage {
-    /// A peer requests a connection; the program has not decided.
-    Asked(Box<Request>),
+    /// A peer requests a connection; the program has not decided yet.
+    Requested(Box<Request>),
     /// The local end has requested a connection.
-    Asking(Box<Asking>),
-    /// The local end has accepted: the values that the queue pair needs to send, and the connection to report to the
-    /// program when it may.
+    Requesting(Box<Requesting>),
+    /// The local end has accepted the connection. Contains the values that the queue pair needs for sending, and the
+    /// connection that is reported to the program when it is established.
     Accepted(QpTiming, Box<Connection>, PeerId),
-    /// In use, or over: the resources that [`Nic::close`](super::Nic::close) must release.
+    /// The connection is established or has ended: contains the resources that [`Nic::close`](super::Nic::close) must
+    /// release.
     Open(Qpn, PeerId),
 }
 
 /// A connection requested by the local end.
 #[derive(Debug)]
-struct Asking {
+struct Requesting {
     qpn: Qpn,
     peer: PeerId,
     transport: Arc<Transport>,
@@ -63,17 +66,17 @@ struct Asking {
 pub(super) struct Connections {
     cm: Manager,
     attached: BTreeMap<ConnectionId, Attached>,
-    /// Connections by queue pair. Never iterated.
+    /// Connections, indexed by queue pair. Never iterated.
     by_qpn: HashMap<Qpn, ConnectionId>,
     /// Events that the program has not polled yet.
     events: VecDeque<ConnectionEvent>,
     /// Prepared transports, shared by queue pairs.
     transports: Vec<Arc<Transport>>,
-    /// Identifies this adapter in messages.
+    /// Identifier of this adapter in messages.
     guid: u64,
     /// Sequence number of the last management message.
     gsi_psn: Psn,
-    /// Generates the first sequence numbers of connections.
+    /// Generates the initial sequence numbers of connections.
     psns: SecretStream,
 }
 
@@ -145,7 +148,7 @@ impl Connections {
         check_private_data(config, REQUEST_DATA_BYTES)?;
         let first = config.transports.first().ok_or(ConnectError::NoCommonTransport { to, theirs: String::new() })?;
         let transport = self.transport_of(&first.profile)?;
-        let (addresses, wire_mtu) = narrow_way_to(device, to, config)?;
+        let (addresses, wire_mtu) = path_to(device, to, config)?;
         let peer = device.acquire_peer_at(&addresses)?;
         let terms = Terms {
             wire_mtu,
@@ -161,22 +164,22 @@ impl Connections {
         };
         let psn = self.draw_psn();
         let attributes = attributes(config, &transport, None);
-        let asked = device.create_qp(&attributes).map_err(ConnectError::from).and_then(|qpn| {
+        let result = device.create_qp(&attributes).map_err(ConnectError::from).and_then(|qpn| {
             device.engine.modify_to_init(qpn)?;
-            let asking = Asking { qpn, peer, transport, config: config.clone(), psn, terms };
-            let request = request(&addresses, port, self.guid, &asking);
+            let requesting = Requesting { qpn, peer, transport, config: config.clone(), psn, terms };
+            let request = request(&addresses, port, self.guid, &requesting);
             let now = device.clock.now();
             match self.cm.connect(now, addresses, request, config.timeout) {
-                Some(id) => Ok((id, asking)),
+                Some(id) => Ok((id, requesting)),
                 None => {
                     let _ = device.destroy_qp(qpn);
                     Err(ConnectError::TooMany)
                 }
             }
         });
-        match asked {
-            Ok((id, asking)) => {
-                let stage = Stage::Asking(Box::new(asking));
+        match result {
+            Ok((id, requesting)) => {
+                let stage = Stage::Requesting(Box::new(requesting));
                 self.attached.insert(id, Attached { addresses, stage });
                 Ok(id)
             }
@@ -198,7 +201,7 @@ impl Connections {
         config: &ConnectionConfig,
     ) -> Result<Connection, ConnectError> {
         check_private_data(config, REPLY_DATA_BYTES)?;
-        let Some(Attached { addresses, stage: Stage::Asked(request) }) = self.attached.remove(&id) else {
+        let Some(Attached { addresses, stage: Stage::Requested(request) }) = self.attached.remove(&id) else {
             return Err(ConnectError::Gone);
         };
         let accepted = self.accept_request(device, id, &addresses, &request, config);
@@ -218,11 +221,11 @@ impl Connections {
         config: &ConnectionConfig,
     ) -> Result<Connection, ConnectError> {
         let to = addresses.dst();
-        let (_, mtu_here) = narrow_way_to(device, to, config)?;
+        let (_, mtu_here) = path_to(device, to, config)?;
         let (theirs, private_data) = terms_of_request(request);
-        // Another implementation cannot be given a smaller MTU.
-        if theirs.wire_mtu == 0 || (theirs.wire_mtu > mtu_here && is_others(request)) {
-            return Err(ConnectError::PathTooNarrow { to, mtu_bytes: mtu_here });
+        // Peers with another implementation cannot accept a smaller MTU.
+        if theirs.wire_mtu == 0 || (theirs.wire_mtu > mtu_here && is_other_stack(request)) {
+            return Err(ConnectError::PathMtuTooSmall { to, mtu_bytes: mtu_here });
         }
         let wire_mtu = theirs.wire_mtu.min(mtu_here);
         let choice = capped(choose(device, to, &theirs, config)?, theirs.cap_packets);
@@ -284,7 +287,7 @@ impl Connections {
     pub(super) fn reject(&mut self, id: ConnectionId, detail: &str) -> Result<(), ConnectError> {
         self.attached
             .remove(&id)
-            .filter(|attached| matches!(attached.stage, Stage::Asked(_)))
+            .filter(|attached| matches!(attached.stage, Stage::Requested(_)))
             .ok_or(ConnectError::Gone)?;
         self.cm.reject(id, RejectReason::CONSUMER, RejectInfo::default(), detail.as_bytes());
         Ok(())
@@ -300,7 +303,8 @@ impl Connections {
         };
         let qpn = *qpn;
         let remote = device.engine.query_qp(qpn).map_or(Qpn::default(), |info| info.dest_qpn);
-        // A peer that is notified of the end treats everything as lost that is not acknowledged by then.
+        // When a peer is notified of the end of a connection, it treats everything that has not been acknowledged by
+        // then as lost.
         device.flush_last_acks(qpn);
         let now = device.clock.now();
         if !self.cm.disconnect(now, id, remote) {
@@ -314,12 +318,12 @@ impl Connections {
     pub(super) fn close(&mut self, device: &mut Device, id: ConnectionId) {
         let Some(attached) = self.attached.remove(&id) else { return };
         match attached.stage {
-            Stage::Asked(_) => {
+            Stage::Requested(_) => {
                 self.cm.reject(id, RejectReason::CONSUMER, RejectInfo::default(), &[]);
             }
-            Stage::Asking(asking) => {
+            Stage::Requesting(requesting) => {
                 self.cm.forget(id);
-                self.release_qp(device, asking.qpn, asking.peer);
+                self.release_qp(device, requesting.qpn, requesting.peer);
             }
             Stage::Accepted(_, connection, peer) => {
                 self.cm.forget(id);
@@ -335,7 +339,7 @@ impl Connections {
         }
     }
 
-    /// Takes the first event for which `is_wanted` is true; the others stay.
+    /// Removes and returns the first event for which `is_wanted` returns true; the others remain queued.
     pub(super) fn take_event(&mut self, is_wanted: impl Fn(&ConnectionEvent) -> bool) -> Option<ConnectionEvent> {
         let index = self.events.iter().position(is_wanted)?;
         let event = self.events.remove(index);
@@ -350,7 +354,7 @@ impl Connections {
         event
     }
 
-    /// Lets the remote end use a connection, now that the local program knows that it is established.
+    /// Permits the remote end to use a connection, because the local program now knows that it is established.
     fn confirm(&mut self, event: Option<&ConnectionEvent>) {
         if let Some(ConnectionEvent::Established(connection)) = event {
             self.cm.confirm(connection.id);
@@ -359,7 +363,7 @@ impl Connections {
 
     fn release_qp(&mut self, device: &mut Device, qpn: Qpn, peer: PeerId) {
         self.by_qpn.remove(&qpn);
-        // The program may have destroyed it already.
+        // The program may have destroyed the queue pair already.
         let _ = device.destroy_qp(qpn);
         device.release_peer(peer);
     }
@@ -392,21 +396,21 @@ impl Connections {
     }
 }
 
-/// Returns the first of the transports requested by the remote end that the local end has too.
+/// Returns the first of the transports offered by the remote end that the local end also supports.
 fn choose<'a>(
     device: &Device,
     to: SocketAddr,
     theirs: &Terms,
     config: &'a ConnectionConfig,
 ) -> Result<&'a TransportChoice, ConnectError> {
-    let speaks = |name: &String| config.transports.iter().find(|choice| choice.profile.name == name);
-    let choice = theirs.transports.iter().find_map(speaks);
+    let credit_support = |name: &String| config.transports.iter().find(|choice| choice.profile.name == name);
+    let choice = theirs.transports.iter().find_map(credit_support);
     let choice = choice.ok_or_else(|| ConnectError::NoCommonTransport { to, theirs: theirs.transports.join(", ") })?;
     check_falcon(device, to, choice, theirs.falcon)?;
     Ok(choice)
 }
 
-/// Creates a queue pair that can receive.
+/// Creates a queue pair that is able to receive.
 fn make_qp(device: &mut Device, attributes: &QpAttributes, connection: &QpConnection) -> Result<Qpn, ConnectError> {
     let qpn = device.create_qp(attributes)?;
     let ready = device.engine.modify_to_init(qpn);
@@ -420,21 +424,22 @@ fn make_qp(device: &mut Device, attributes: &QpAttributes, connection: &QpConnec
     }
 }
 
-/// Sets the number of packets that may be in flight to `peer`, if it has specified one: at least one.
+/// Sets the limit of packets in flight to `peer` to the number that the peer has specified, if any; the limit is at
+/// least one.
 fn set_window(device: &mut Device, peer: PeerId, packets: Option<u32>) {
     device.engine.set_peer_limit(peer, packets.map(|packets| u64::from(packets.max(1))));
 }
 
 /// Returns the addresses of the path to `to`, and the largest wire MTU on it.
-fn narrow_way_to(device: &Device, to: SocketAddr, config: &ConnectionConfig) -> Result<(Addresses, u32), ConnectError> {
-    let (addresses, route) = device.way_to(to).map_err(|error| match error {
+fn path_to(device: &Device, to: SocketAddr, config: &ConnectionConfig) -> Result<(Addresses, u32), ConnectError> {
+    let (addresses, route) = device.addresses_to(to).map_err(|error| match error {
         NicError::System { error, .. } => ConnectError::Unreachable { to, reason: error.to_string() },
         error => error.into(),
     })?;
     let offers_falcon = config.transports.iter().any(|choice| choice.profile.protocol.falcon().is_some());
     let mtu_of = if offers_falcon { falcon_wire_mtu } else { wire_mtu };
     let mtu = mtu_of(route.mtu_bytes, addresses.ip_version(), device.config.mtu_max_bytes);
-    let mtu = mtu.ok_or(ConnectError::PathTooNarrow { to, mtu_bytes: route.mtu_bytes })?;
+    let mtu = mtu.ok_or(ConnectError::PathMtuTooSmall { to, mtu_bytes: route.mtu_bytes })?;
     Ok((addresses, if device.config.real_roce_peers { ib_mtu(mtu) } else { mtu }))
 }
 
@@ -443,19 +448,19 @@ fn falcon_params_of(device: &Device, choice: &TransportChoice) -> u32 {
     falcon_params(&choice.profile, device.config.protection.as_ref())
 }
 
-/// Checks that both ends have the same Falcon settings; `theirs` is the other end's [`falcon_params`].
+/// Checks that both ends have the same Falcon settings; `theirs` is the value of [`falcon_params`] at the other end.
 fn check_falcon(device: &Device, to: SocketAddr, choice: &TransportChoice, theirs: u32) -> Result<(), ConnectError> {
     let ours = falcon_params_of(device, choice);
     if ours == 0 || ours == theirs {
         return Ok(());
     }
     let hint = falcon_key_hint(ours, theirs);
-    Err(ConnectError::OtherFalcon { to, theirs: falcon_params_text(theirs), ours: falcon_params_text(ours), hint })
+    Err(ConnectError::FalconMismatch { to, theirs: falcon_params_text(theirs), ours: falcon_params_text(ours), hint })
 }
 
 /// Maximum number of services of one NIC.
 const SERVICES_MAX: usize = 1_024;
 
-/// Number of prepared transports that are kept for later connections; one entry serves all connections with the same
-/// settings.
+/// Number of prepared transports that are kept for later connections; one entry is used by all connections with the
+/// same settings.
 const TRANSPORTS_KEPT: usize = 64;

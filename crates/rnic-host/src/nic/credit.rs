@@ -10,34 +10,34 @@ use rnic_wire::net::UDP_PORT;
 use rnic_wire::{Addresses, Qpn};
 
 use super::device::Device;
-use crate::credit::Ask;
+use crate::credit::CreditRequest;
 use crate::link::{Link, Ports};
 use crate::ports::is_port_of_nic;
 use crate::stats::RxDrop;
 
 impl Device {
-    /// Sends the credit requests that are due, and returns settled credit to the engine.
+    /// Sends the credit requests that are due, and reports packets that no longer count as in flight to the engine.
     #[cold]
     pub(super) fn process_credits(&mut self, now: Time) {
         let Self { link, engine, secret, .. } = self;
-        link.credits.ask(now, |peer| engine.peer_limit(peer), || secret.cookies.bits());
-        while let Some(Ask { peer, port, cookie }) = link.credits.pop_ask() {
-            let answer_port = link.local_addr().port();
-            let way = link.peers.get(peer).way(port);
+        link.credits.create_requests(now, |peer| engine.peer_limit(peer), || secret.cookies.bits());
+        while let Some(CreditRequest { peer, port, cookie }) = link.credits.pop_request() {
+            let response_port = link.local_addr().port();
+            let path = link.peers.get(peer).path(port);
             link.stats.credit_requests += 1;
-            send_mad(link, now, &way, &Credit::Request { cookie, answer_port }.emit());
+            send_mad(link, now, &path, &Credit::Request { cookie, response_port }.emit());
         }
-        link.stats.credit_given_up = link.credits.given_up;
+        link.stats.credit_given_up = link.credits.abandoned;
         self.settle_credits();
     }
 
-    /// Retransmits the credit requests that have not been answered in time.
+    /// Retransmits the credit requests to which no response has arrived in time.
     #[cold]
-    pub(super) fn ask_again_for_credit(&mut self, now: Time) {
+    pub(super) fn retry_credit_requests(&mut self, now: Time) {
         self.link.credits.tick(now, || self.secret.cookies.bits());
     }
 
-    /// Returns settled credit to the engine.
+    /// Reports packets that no longer count as in flight to the engine.
     pub(super) fn settle_credits(&mut self) {
         while let Some((peer, packets)) = self.link.credits.pop_settled() {
             self.engine.settle(peer, packets);
@@ -46,35 +46,35 @@ impl Device {
 }
 
 /// Handles a received credit message with a valid checksum.
-pub(super) fn receive_credit(link: &mut Link, now: Time, peer: Option<PeerId>, way: &Addresses, message: Credit) {
+pub(super) fn receive_credit(link: &mut Link, now: Time, peer: Option<PeerId>, path: &Addresses, message: Credit) {
     match message {
-        Credit::Answer { cookie } => {
-            if !peer.is_some_and(|peer| link.credits.answered(now, peer, cookie)) {
+        Credit::Response { cookie } => {
+            if !peer.is_some_and(|peer| link.credits.on_response(now, peer, cookie)) {
                 link.stats.drop_datagram(RxDrop::Management);
             }
         }
-        Credit::Request { cookie, answer_port } => {
-            // A request without a response is retransmitted by its sender, so dropping it here needs no error reply.
+        Credit::Request { cookie, response_port } => {
+            // The sender retransmits a request that gets no response, so the request may be dropped here.
             let port = match link.ports {
-                Ports::OfPeer => way.src().port(),
-                Ports::OfQueuePair => answer_port,
+                Ports::OfPeer => path.src().port(),
+                Ports::OfQueuePair => response_port,
                 Ports::RoceV2 => UDP_PORT,
             };
             if link.ports == Ports::OfQueuePair && !is_port_of_nic(port) {
                 return link.stats.drop_datagram(RxDrop::Management);
             }
-            let back = link.way_back(way.dst().ip(), SocketAddr::new(way.src().ip(), port));
-            if let Some(back) = back.filter(|_| !link.is_crowded_by_answers()) {
+            let back = link.reply_addresses(path.dst().ip(), SocketAddr::new(path.src().ip(), port));
+            if let Some(back) = back.filter(|_| !link.has_many_queued_responses()) {
                 link.stats.credit_answers += 1;
-                link.has_answers = true;
-                send_mad(link, now, &back, &Credit::Answer { cookie }.emit());
+                link.has_responses = true;
+                send_mad(link, now, &back, &Credit::Response { cookie }.emit());
             }
         }
     }
 }
 
 /// Sends a management datagram. Its sequence number is constant, because no receiver checks it.
-pub(super) fn send_mad(link: &mut Link, now: Time, way: &Addresses, mad: &[u8; MAD_LEN]) {
+pub(super) fn send_mad(link: &mut Link, now: Time, path: &Addresses, mad: &[u8; MAD_LEN]) {
     let packet = GsiPacket { source_qpn: Qpn::GSI, psn: Psn::new(0), mad };
-    link.send_soon(now, way, &packet.encode(way));
+    link.queue_datagram(now, path, &packet.encode(path));
 }

@@ -3,29 +3,31 @@
 use std::collections::VecDeque;
 
 use rnic_base::limits::QUEUE_PAIRS_MAX;
+use rnic_base::{BitRate, Duration};
 use rnic_engine::{
-    AsyncEvent, Engine, EngineConfig, ModifyError, PeerId, QpAttributes, QpConnection, ResourceError, Service,
+    AsyncEvent, BurstDefault, Engine, EngineConfig, LimitSource, ModifyError, PeerId, QpAttributes, QpConnection,
+    RATE_LIMIT_MIN, RateLimit, ResourceError, Service,
 };
 use rnic_wire::Qpn;
 
-use super::open::open_link;
+use super::open::{join_share, open_link};
 use crate::background;
 use crate::clock::Clock;
 use crate::config::NicConfig;
 use crate::error::NicError;
-use crate::falcon::{Falcon, Repairs};
+use crate::falcon::{Falcon, LossRecoveries};
 use crate::keepalive::Keepalive;
 use crate::link::Link;
 use crate::link::batch::SLAB_BYTES;
 use crate::link::lane::Lane;
 use crate::memory::Memory;
-use crate::ports::{number_on, port_of, queue_pairs_of};
+use crate::ports::{candidate_indices, number_on, port_of, queue_pairs_of};
 use crate::secrets::{SecretStream, Secrets};
 use crate::sys::UdpSocket;
 use crate::window;
 
-/// The queue pairs, memory and peers of a NIC, and its sockets: everything except connection management and the loop.
-/// Its methods implement the public ones of [`Nic`](super::Nic) and [`Verbs`](super::Verbs).
+/// The queue pairs, memory and peers of a NIC, and its sockets: everything except connection management and the main
+/// loop. Its methods implement the public methods of [`Nic`](super::Nic) and [`Verbs`](super::Verbs).
 #[derive(Debug)]
 pub(crate) struct Device {
     pub(super) config: NicConfig,
@@ -34,60 +36,70 @@ pub(crate) struct Device {
     pub(super) memory: Memory,
     pub(super) link: Link,
     pub(super) falcon: Falcon,
-    /// Set when requests have been posted since packets were last sent.
+    /// True when requests have been posted since packets were last sent.
     pub(super) has_posts: bool,
     /// State that limits the batch size while Falcon connections recover from losses.
-    pub(super) repairs: Repairs,
+    pub(super) repairs: LossRecoveries,
     /// Buffer in which the packets of one batch are built.
     pub(super) slab: Box<[u8]>,
     /// Size of the receive buffer that the kernel granted, in bytes.
     receive_buffer_bytes: usize,
     /// Engine events that the program has not polled yet.
     events: VecDeque<AsyncEvent>,
-    /// Tracks which remote processes are still alive.
+    /// Detects remote processes that have exited.
     pub(super) keepalive: Keepalive,
     pub(super) secret: Secret,
 }
 
-/// Streams of unpredictable numbers, one for each use ([`crate::secrets`]).
+/// Streams of unpredictable random numbers, one for each use ([`crate::secrets`]).
 #[derive(Debug)]
 pub(super) struct Secret {
     /// Memory keys.
     pub(super) keys: SecretStream,
     /// Queue pair numbers.
     numbers: SecretStream,
-    /// Cookies that responses to credit requests and probes must return.
+    /// Cookies of credit requests and probes, which responses to them must contain.
     pub(super) cookies: SecretStream,
 }
 
 impl Device {
-    /// Opens the sockets that `config` requests, and creates the engine behind them.
+    /// Opens the sockets that `config` requests, and creates the engine that uses them.
     ///
     /// # Errors
-    /// When the address is in use or is not one of this machine, or the system refuses a socket.
+    /// When the address is in use or does not belong to this machine, or the system refuses a socket.
     pub(super) fn open(config: NicConfig, secrets: &Secrets) -> Result<Self, NicError> {
-        let link = open_link(&config, secrets)?;
+        if let Some(rate) = config.rate_limit.filter(|rate| !(RATE_LIMIT_MIN..=config.line_rate).contains(rate)) {
+            let expected = "a rate between 1 Mbit/s and that of the link";
+            return Err(NicError::Setting { what: "the rate limit", found: rate.to_string(), expected });
+        }
+        let clock = Clock::start();
+        let mut link = open_link(&config, secrets)?;
+        join_share(&config, clock, &mut link)?;
         let granted = link.lanes.iter().flat_map(Lane::receivers).map(UdpSocket::granted_receive_buffer);
         let granted = granted
             .collect::<Result<Vec<_>, _>>()
-            .map_err(|error| NicError::System { doing: "asking for the receive buffer", error })?;
+            .map_err(|error| NicError::System { doing: "setting the size of the receive buffer", error })?;
         let mut engine = Engine::new(EngineConfig {
             line_rate: config.line_rate,
             // This secret never appears in packets: keys and queue pair numbers are supplied from outside the engine.
             secret: secrets.stream("engine").bits(),
+            burst: burst(config.share.as_ref().and_then(|share| share.link_rate)),
+            idle_after: IDLE_AFTER,
+            processors: None,
             adaptive_thread: Some(background::start_adaptive),
         });
-        // Tracks received packets, so that peers that were active lately are not probed, and so that `rnic top` shows
-        // the activity of unmodified programs.
+        // Enables the record of received packets, so that peers that were recently active are not probed, and `rnic
+        // top` shows the activity of unmodified programs.
         engine.watch();
+        engine.sharing().set_capacity(link.share.as_ref().and_then(|share| share.capacity()));
         Ok(Self {
-            clock: Clock::start(),
+            clock,
             engine,
             memory: Memory::new(),
             link,
             falcon: Falcon::new(config.protection.clone()),
             has_posts: false,
-            repairs: Repairs::default(),
+            repairs: LossRecoveries::default(),
             slab: vec![0; SLAB_BYTES].into_boxed_slice(),
             receive_buffer_bytes: granted.into_iter().min().unwrap_or_default(),
             events: VecDeque::new(),
@@ -112,8 +124,8 @@ impl Device {
         self.has_posts || self.link.credits.has_work()
     }
 
-    /// Takes an event of the engine, and also queues it for the program; the oldest queued event is discarded when the
-    /// program does not poll.
+    /// Removes and returns an event of the engine, and also queues it for the program; if the program does not poll
+    /// events, the oldest queued event is discarded.
     pub(super) fn next_event(&mut self) -> Option<AsyncEvent> {
         let event = self.engine.objects_mut().poll_event()?;
         if self.events.len() == EVENTS_MAX {
@@ -123,7 +135,7 @@ impl Device {
         Some(event)
     }
 
-    /// Takes the oldest event that the program has not polled yet.
+    /// Removes and returns the oldest event that the program has not polled yet.
     pub(super) fn poll_event(&mut self) -> Option<AsyncEvent> {
         self.events.pop_front()
     }
@@ -135,9 +147,14 @@ impl Device {
             None => self.create_numbered_qp(attributes)?,
         };
         self.falcon.add(qpn, &attributes.transport);
+        if let Some(rate) = self.config.rate_limit {
+            let limit = RateLimit { rate, burst_bytes: None };
+            let limited = self.engine.set_rate_limit(self.clock.now(), qpn, LimitSource::Operator, Some(limit));
+            limited.expect("the limit was checked when the NIC was opened");
+        }
         if attributes.service == Service::UnreliableDatagram {
-            // Marking reports are enabled only now, because nothing else needs them and they cost work for each packet.
-            self.link.lanes.iter_mut().for_each(Lane::enable_marking_reports);
+            // Reports of IP fields are enabled only when a queue pair needs them: they cost work for each packet.
+            self.link.lanes.iter_mut().for_each(Lane::enable_ip_fields_reports);
         }
         Ok(qpn)
     }
@@ -147,11 +164,11 @@ impl Device {
         self.engine.destroy_qp(qpn)?;
         self.falcon.remove(qpn);
         self.leave_ring(qpn);
-        self.link.hellos.gone(qpn);
+        self.link.hellos.disconnected(qpn);
         Ok(())
     }
 
-    /// Connects a queue pair of the engine.
+    /// Connects a queue pair of the engine (transition to RTR).
     pub(super) fn connect_qp(&mut self, qpn: Qpn, connection: &QpConnection) -> Result<(), ModifyError> {
         self.engine.modify_to_rtr(qpn, connection)?;
         self.join_ring(qpn, connection);
@@ -173,31 +190,30 @@ impl Device {
         if self.config.shared { queue_pairs_of(self.port()) } else { QUEUE_PAIRS_MAX }
     }
 
-    /// Creates a queue pair with an unpredictable number: from the NIC's own range when several NICs share the machine.
+    /// Creates a queue pair with an unpredictable number. If the NIC shares its machine, the number is from the NIC's
+    /// own range.
     fn create_numbered_qp(&mut self, attributes: &QpAttributes) -> Result<Qpn, ResourceError> {
         let port = self.config.shared.then(|| self.port());
         let limit = self.queue_pairs_max();
         let mut attributes = attributes.clone();
-        let first = self.secret.numbers.bits() as u32;
-        for step in 0..limit {
-            // Random indices first, then consecutive ones, so that the last free number is found too.
-            let index = if step < DRAWS { self.secret.numbers.bits() as u32 } else { first.wrapping_add(step) };
+        for index in candidate_indices(&mut self.secret.numbers, limit) {
             attributes.number = Some(port.map_or(Qpn::new(index), |port| number_on(port, index)));
             match self.engine.create_qp(&attributes) {
-                Err(ResourceError::NumberTaken(_)) => {}
-                made => return made,
+                Err(ResourceError::NumberInUse(_)) => {}
+                result => return result,
             }
         }
         Err(ResourceError::Exhausted { what: "queue pairs", limit: u64::from(limit) })
     }
 
-    /// Prepares the shared-memory path before a queue pair is connected to `dest_qpn`, if that is on this machine.
+    /// Prepares the shared-memory path before a queue pair is connected to `dest_qpn`, if the peer is on this
+    /// machine.
     pub(super) fn prepare_bypass(&mut self, peer: PeerId, dest_qpn: Qpn) {
         let now = self.clock.now();
         let Link { bypass: Some(bypass), peers, .. } = &mut self.link else { return };
         let Some(known) = peers.ids().any(|id| id == peer).then(|| peers.get(peer)) else { return };
         if known.is_local {
-            bypass.prepare(now, peer, &known.way(port_of(dest_qpn)));
+            bypass.prepare(now, peer, &known.path(port_of(dest_qpn)));
         }
     }
 
@@ -212,18 +228,19 @@ impl Device {
     /// of a peer and port releases the path.
     pub(super) fn leave_ring(&mut self, qpn: Qpn) {
         let Some(bypass) = &mut self.link.bypass else { return };
-        if let Some(target) = bypass.part(qpn) {
+        if let Some(target) = bypass.remove_user(qpn) {
             let now = self.clock.now();
             self.link.release_ring(now, target);
         }
     }
 
-    /// Sends the acknowledgements that queue pair `qpn`, which is about to be destroyed or stopped, still owes; the
-    /// last one is sent several times.
+    /// Sends the pending acknowledgements of queue pair `qpn`, which is about to be destroyed or stopped; the last
+    /// one is sent several times.
     pub(super) fn flush_last_acks(&mut self, qpn: Qpn) {
         self.flush(self.clock.now());
-        for _ in 0..LAST_ACKS {
-            // Each in its own batch: within one batch, the last acknowledgement would replace those before it.
+        for _ in 0..LAST_ACK_REPEATS {
+            // Each repetition is sent in its own batch: within one batch, an acknowledgement would replace the one
+            // before it.
             if !self.engine.repeat_acks(qpn) {
                 break;
             }
@@ -232,12 +249,31 @@ impl Device {
     }
 }
 
-/// Number of random indices that are tried before consecutive ones.
-const DRAWS: u32 = 64;
-
-/// Retransmissions of the last acknowledgement of a queue pair that is destroyed or stopped: counting the first one,
-/// the peer misses it only when four in a row are lost.
-const LAST_ACKS: u32 = 3;
+/// Number of retransmissions of the last acknowledgement of a queue pair that is destroyed or stopped: including the
+/// first transmission, the peer misses the acknowledgement only if four in a row are lost.
+const LAST_ACK_REPEATS: u32 = 3;
 
 /// Maximum number of engine events that wait for the program.
 const EVENTS_MAX: usize = 4_096;
+
+/// Time without work after which a queue pair no longer counts among those that share the link: programs sleep between
+/// messages, and wake up late on a busy machine.
+const IDLE_AFTER: Duration = Duration::from_ms(100);
+
+/// Returns the burst of queue pairs whose rate is limited. A burst waits in the queue of a shared link, where packets
+/// of other processes wait behind it: on such a link it is as short as the timers permit.
+fn burst(link_rate: Option<BitRate>) -> BurstDefault {
+    let Some(rate) = link_rate else { return BURST };
+    let bytes = (rate.bytes_in(SHARED_BURST) as u32).min(BURST.bytes);
+    BurstDefault { bytes, train_bytes: bytes / 2, catch_up: SHARED_CATCH_UP }
+}
+
+/// Duration of a burst on a shared link, at its rate.
+const SHARED_BURST: Duration = Duration::from_us(64);
+
+/// Longest delay that is caught up on a shared link.
+const SHARED_CATCH_UP: Duration = Duration::from_ms(2);
+
+/// Burst of queue pairs whose rate is limited. Packets are sent in trains, and timers are late by some 50 us, or, on a
+/// busy machine, by as long as other processes run.
+const BURST: BurstDefault = BurstDefault { bytes: 64 << 10, train_bytes: 32 << 10, catch_up: Duration::from_ms(20) };

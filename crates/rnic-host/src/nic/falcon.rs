@@ -5,14 +5,14 @@ use rnic_engine::{Departure, Engine, FalconTransmit, MemoryFault};
 use rnic_wire::Qpn;
 use rnic_wire::falcon::psp;
 
-use crate::bypass::{Kind, Taken};
+use crate::bypass::{RecordKind, RingResult};
 use crate::falcon::Falcon;
+use crate::ip_fields::PackedIpFields;
 use crate::link::Link;
 use crate::link::batch::{Batch, SendPath};
-use crate::marking::Marking;
 use crate::memory::Memory;
 
-/// The objects from which packets are built.
+/// The parts of a NIC from which packets are built.
 pub(super) struct Out<'a, 'slab> {
     pub(super) engine: &'a mut Engine,
     pub(super) memory: &'a Memory,
@@ -22,8 +22,8 @@ pub(super) struct Out<'a, 'slab> {
 }
 
 impl Out<'_, '_> {
-    /// Adds a packet, the last one that the engine returned, to the batch; when its payload memory is no longer mapped,
-    /// adds the packet that replaces it.
+    /// Adds to the batch the packet that the engine returned last. If its payload memory has been unmapped, adds the
+    /// packet that replaces it.
     #[inline]
     pub(super) fn add_or_fault(&mut self, now: Time, transmit: &FalconTransmit) {
         if self.add(now, transmit).is_err() {
@@ -35,11 +35,11 @@ impl Out<'_, '_> {
         }
     }
 
-    /// Adds a packet to the batch, unless it is dropped or delayed by impairment, sent through shared memory or
-    /// fragmented.
+    /// Adds a packet to the batch, unless impairment drops or delays it, or it is sent through shared memory or as a
+    /// datagram that may be fragmented.
     ///
     /// # Errors
-    /// When its payload memory is no longer mapped: then it is not sent.
+    /// When its payload memory has been unmapped: then the packet is not sent.
     #[inline]
     fn add(&mut self, now: Time, transmit: &FalconTransmit) -> Result<(), MemoryFault> {
         let peer = self.link.peers.get(transmit.peer);
@@ -51,43 +51,46 @@ impl Out<'_, '_> {
             return Ok(());
         }
         if is_special {
-            let way = self.way_of(transmit, port);
+            let path = self.send_path_of(transmit, port);
             let Self { engine, memory, link, falcon, .. } = self;
-            let copy = |_: &_, bytes: &mut Vec<u8>| write_whole(falcon, now, transmit, engine, memory, len, bytes);
-            if !link.impair(now, way, len, copy)? {
+            if let Some(share) = &mut link.share {
+                share.count_payload(engine.segments().iter().map(|segment| u64::from(segment.len)).sum());
+            }
+            let copy = |_: &_, bytes: &mut Vec<u8>| write_datagram(falcon, now, transmit, engine, memory, len, bytes);
+            if !link.impair(now, path, len, copy)? {
                 return Ok(());
             }
         }
-        if is_local && self.send_by_memory(now, transmit, len, port)? {
+        if is_local && self.send_through_ring(now, transmit, len, port)? {
             return Ok(());
         }
-        if is_special && self.link.is_still_narrow(now, transmit.peer, len) {
-            let addresses = self.link.peers.get(transmit.peer).way(port);
+        if is_special && self.link.is_path_mtu_small(now, transmit.peer, len) {
+            let addresses = self.link.peers.get(transmit.peer).path(port);
             let bytes = self.whole(now, transmit, len)?;
-            self.link.send_fragmentable(now, &addresses, bytes, Marking::NONE);
+            self.link.send_fragmentable(now, &addresses, bytes, PackedIpFields::NONE);
             return Ok(());
         }
-        let way = self.way_of(transmit, port);
+        let path = self.send_path_of(transmit, port);
         let Self { engine, memory, link, falcon, batch, .. } = self;
-        batch.add_with(way, len, link.segmentation, |out| falcon.write(now, transmit, engine.segments(), memory, out))
+        batch.add_with(path, len, link.segmentation, |out| falcon.write(now, transmit, engine.segments(), memory, out))
     }
 
-    /// Returns the path that a packet takes over UDP.
+    /// Returns the path on which a packet is sent over UDP.
     #[inline]
-    fn way_of(&mut self, transmit: &FalconTransmit, port: u16) -> SendPath {
+    fn send_path_of(&mut self, transmit: &FalconTransmit, port: u16) -> SendPath {
         let path = self.falcon.path_of(transmit);
         if path > 0 {
             let lane = self.link.lane_of(self.link.peers.get(transmit.peer).addresses.dst().ip());
             self.link.lanes[lane].open_path(path);
         }
-        SendPath { peer: transmit.peer, port, path, marking: Marking::NONE }
+        SendPath { peer: transmit.peer, port, path, ip_fields: PackedIpFields::NONE }
     }
 
     /// Sends a packet whose datagram has `len` bytes to another NIC of this machine through shared memory; returns
-    /// whether it has been sent or queued. With a key the datagram is transferred as over UDP; without one, its check
-    /// value is left out.
+    /// whether it has been sent or queued. If packets are protected by a key, the same datagram is transferred as
+    /// over UDP; otherwise its check value is omitted.
     #[inline]
-    fn send_by_memory(
+    fn send_through_ring(
         &mut self,
         now: Time,
         transmit: &FalconTransmit,
@@ -95,31 +98,31 @@ impl Out<'_, '_> {
         port: u16,
     ) -> Result<bool, MemoryFault> {
         if self.falcon.protects() || self.link.capture.is_some() {
-            return self.send_whole_by_memory(now, transmit, len, port);
+            return self.send_copy_through_ring(now, transmit, len, port);
         }
         let Self { engine, memory, link, falcon, .. } = self;
         let Link { bypass: Some(bypass), peers, stats, .. } = &mut **link else { return Ok(false) };
         let (target, len) = ((transmit.peer, port), len as usize - psp::ICV_LEN);
-        let taken = bypass.send(now, target, len, Kind::default(), |writer| {
-            falcon.put_in_clear(now, transmit, engine.segments(), memory, writer)
+        let result = bypass.send(now, target, len, RecordKind::default(), |writer| {
+            falcon.write_cleartext(now, transmit, engine.segments(), memory, writer)
         })?;
-        stats.count_bypass(taken, len);
-        match taken {
-            Taken::No => bypass.prepare(now, transmit.peer, &peers.get(transmit.peer).way(port)),
-            Taken::Full => {
+        stats.count_bypass(result, len);
+        match result {
+            RingResult::NoRing => bypass.prepare(now, transmit.peer, &peers.get(transmit.peer).path(port)),
+            RingResult::Full => {
                 let mut bytes = Vec::with_capacity(len);
-                falcon.put_in_clear(now, transmit, engine.segments(), memory, &mut bytes)?;
-                link.queue_for_ring(now, target, bytes, Kind::default());
+                falcon.write_cleartext(now, transmit, engine.segments(), memory, &mut bytes)?;
+                link.queue_for_ring(now, target, bytes, RecordKind::default());
             }
-            Taken::Yes | Taken::Lost => {}
+            RingResult::Sent | RingResult::Dropped => {}
         }
-        Ok(taken != Taken::No)
+        Ok(result != RingResult::NoRing)
     }
 
-    /// As `send_by_memory`, but sends a copy of the complete datagram. The copy is not made before a reader is
-    /// attached, because a key must not seal a packet twice.
+    /// The same as `send_through_ring`, but with a copy of the complete datagram. The copy is not made before a reader
+    /// is attached, because a packet must not be encrypted twice with the same key.
     #[inline(never)]
-    fn send_whole_by_memory(
+    fn send_copy_through_ring(
         &mut self,
         now: Time,
         transmit: &FalconTransmit,
@@ -127,26 +130,26 @@ impl Out<'_, '_> {
         port: u16,
     ) -> Result<bool, MemoryFault> {
         let target = (transmit.peer, port);
-        let way = self.link.peers.get(transmit.peer).way(port);
+        let path = self.link.peers.get(transmit.peer).path(port);
         let Some(bypass) = &mut self.link.bypass else { return Ok(false) };
         if !bypass.reaches(now, target) {
-            bypass.prepare(now, transmit.peer, &way);
+            bypass.prepare(now, transmit.peer, &path);
             return Ok(false);
         }
         let mut bytes = self.whole(now, transmit, len)?;
-        self.link.capture(now, &way, &bytes);
-        let kind = if self.falcon.protects() { Kind::SEALED } else { Kind::default() };
+        self.link.capture(now, &path, &bytes);
+        let kind = if self.falcon.protects() { RecordKind::SEALED } else { RecordKind::default() };
         if !kind.is_sealed {
             bytes.truncate(bytes.len() - psp::ICV_LEN);
         }
         let Link { bypass: Some(bypass), stats, .. } = &mut *self.link else { return Ok(false) };
-        let taken = bypass.send_own(now, target, &bytes, kind);
-        stats.count_bypass(taken, bytes.len());
-        match taken {
-            Taken::Full => self.link.queue_for_ring(now, target, bytes, kind),
-            // The reader has detached in the meantime.
-            Taken::No => stats.count_bypass(Taken::Lost, bytes.len()),
-            Taken::Yes | Taken::Lost => {}
+        let result = bypass.send_from_nic(now, target, &bytes, kind);
+        stats.count_bypass(result, bytes.len());
+        match result {
+            RingResult::Full => self.link.queue_for_ring(now, target, bytes, kind),
+            // The reader has detached in the meantime, so the packet is lost.
+            RingResult::NoRing => stats.count_bypass(RingResult::Dropped, bytes.len()),
+            RingResult::Sent | RingResult::Dropped => {}
         }
         Ok(true)
     }
@@ -154,13 +157,13 @@ impl Out<'_, '_> {
     /// Returns a copy of a packet's datagram, which has `len` bytes.
     fn whole(&mut self, now: Time, transmit: &FalconTransmit, len: u32) -> Result<Vec<u8>, MemoryFault> {
         let mut bytes = Vec::new();
-        write_whole(self.falcon, now, transmit, self.engine, self.memory, len, &mut bytes)?;
+        write_datagram(self.falcon, now, transmit, self.engine, self.memory, len, &mut bytes)?;
         Ok(bytes)
     }
 }
 
 /// Writes the datagram of a packet, which has `len` bytes, to `bytes`.
-fn write_whole(
+fn write_datagram(
     falcon: &mut Falcon,
     now: Time,
     transmit: &FalconTransmit,

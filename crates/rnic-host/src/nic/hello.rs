@@ -8,16 +8,16 @@ use rnic_wire::hello::{Hello, Terms, TransportName};
 use super::credit::send_mad;
 use super::device::Device;
 use crate::cm::falcon_params;
-use crate::hello::{Differs, OutgoingHello};
+use crate::hello::{OutgoingHello, SettingsDiffer};
 use crate::link::{Link, Ports};
 use crate::notice::Notice;
 use crate::stats::RxDrop;
 
 impl Device {
-    /// Schedules the hello of queue pair `qpn`, which a program has connected knowing only the remote queue pair's
-    /// number.
+    /// Schedules the hello for queue pair `qpn`, which the program has connected without the connection manager, so
+    /// that only the number of the remote queue pair is known.
     pub(super) fn start_hello(&mut self, qpn: Qpn, connection: &QpConnection) {
-        // With other port modes, the ends negotiate by the connection manager, or the peers are not OpenRNIC NICs.
+        // In other port modes, the ends negotiate through the connection manager, or the peers are not OpenRNIC NICs.
         if self.link.ports != Ports::OfQueuePair {
             return;
         }
@@ -30,7 +30,7 @@ impl Device {
         self.link.hellos.connected(self.clock.now(), qpn, far_end, terms);
     }
 
-    /// Sends the hello messages that are due: the terms of new connections.
+    /// Sends the hello messages that are due; they contain the settings of new connections.
     #[cold]
     pub(super) fn send_hellos(&mut self, now: Time) {
         for message in self.link.hellos.take_due(now) {
@@ -44,31 +44,31 @@ pub(super) fn receive_hello(link: &mut Link, now: Time, peer: Option<PeerId>, he
     if link.ports == Ports::RoceV2
         && let Some(known) = peer.and_then(|peer| link.peers.look_up(peer))
     {
-        link.notices.push(Notice::PeerIsOurs(known.addresses.dst().ip()));
+        link.notices.push(Notice::PeerIsOpenRnic(known.addresses.dst().ip()));
     }
     if link.ports != Ports::OfQueuePair {
         return link.stats.drop_datagram(RxDrop::Management);
     }
-    // The end that is connected first sends to a NIC that does not have it as a peer yet.
+    // The end that is connected first sends its hello to a NIC that has not registered it as a peer yet.
     let Some(peer) = peer else { return };
-    let (answer, differs) = link.hellos.heard(peer, hello);
-    if let Some(message) = answer.filter(|_| !link.is_crowded_by_answers()) {
-        link.has_answers = true;
+    let (answer, differs) = link.hellos.on_message(peer, hello);
+    if let Some(message) = answer.filter(|_| !link.has_many_queued_responses()) {
+        link.has_responses = true;
         send(link, now, &message);
     }
     if let Some([theirs, ours]) = differs
         && let Some(known) = link.peers.look_up(peer)
     {
         let peer = known.addresses.dst().ip();
-        link.notices.push(Notice::PeerDiffers(Differs { peer, theirs, ours }));
+        link.notices.push(Notice::PeerSettingsDiffer(SettingsDiffer { peer, theirs, ours }));
     }
 }
 
-/// Sends a message to the NIC that the remote queue pair number names.
+/// Sends a message to the NIC whose port is encoded in the number of the remote queue pair.
 fn send(link: &mut Link, now: Time, message: &OutgoingHello) {
     // The program may have released the peer since it connected the queue pair.
     let Some(known) = link.peers.look_up(message.peer) else { return };
-    let way = known.way(link.port_of(known, message.hello.to));
+    let path = known.path(link.port_of(known, message.hello.to));
     link.stats.hellos_sent += 1;
-    send_mad(link, now, &way, &message.hello.emit());
+    send_mad(link, now, &path, &message.hello.emit());
 }

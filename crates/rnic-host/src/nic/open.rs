@@ -8,6 +8,7 @@ use std::sync::Arc;
 use rnic_wire::net::UDP_PORT;
 
 use crate::bypass::Bypass;
+use crate::clock::Clock;
 use crate::cm::GsiPort;
 use crate::config::NicConfig;
 use crate::error::NicError;
@@ -15,6 +16,7 @@ use crate::link::lane::Lane;
 use crate::link::{Link, Ports};
 use crate::notice::Notice;
 use crate::secrets::Secrets;
+use crate::share::Share;
 use crate::sys::{self, SocketOptions, UdpSocket};
 
 /// Opens the sockets that `config` requests.
@@ -37,7 +39,7 @@ pub(super) fn open_link(config: &NicConfig, secrets: &Secrets) -> Result<Link, N
     let (lanes, refused) = crate::sockets::open(config, &mut secrets.stream("port"))?;
     let mut link = Link::new(lanes.into_iter().collect(), ports, config.segmentation);
     if let Some(error) = refused {
-        link.notices.push(Notice::SourcePortTaken(error.to_string()));
+        link.notices.push(Notice::SourcePortInUse(error.to_string()));
     }
     if config.real_roce_peers {
         let gsi = GsiPort::new(link.lanes.iter().map(Lane::sender));
@@ -46,17 +48,32 @@ pub(super) fn open_link(config: &NicConfig, secrets: &Secrets) -> Result<Link, N
     if config.bypass && !config.real_roce_peers {
         match Bypass::open(link.local_addr().port(), secrets.stream("bypass")) {
             Ok(bypass) => link.bypass = Some(Box::new(bypass)),
-            Err(error) => link.notices.push(Notice::NoBypass(error.to_string())),
+            Err(error) => link.notices.push(Notice::BypassUnavailable(error.to_string())),
         }
     }
     Ok(link)
 }
 
+/// Joins the shared page, if `config` requests it. A NIC that requests only a weight opens without the page if there is
+/// none, because a weight changes nothing but shares.
+///
+/// # Errors
+/// When the NIC shall draw from a shared link and cannot.
+pub(super) fn join_share(config: &NicConfig, clock: Clock, link: &mut Link) -> Result<(), NicError> {
+    let Some(wanted) = &config.share else { return Ok(()) };
+    match Share::join(wanted, clock) {
+        Ok(share) => link.share = Some(Box::new(share)),
+        Err(error) if wanted.link_rate.is_none() => link.notices.push(Notice::NotShared(error.to_string())),
+        Err(error) => return Err(error.into()),
+    }
+    Ok(())
+}
+
 /// Opens the socket of a NIC at one address.
 ///
-/// NICs that share the machine may have bound port 4791 of all addresses, to send from. They receive nothing there, so
-/// one NIC can still bind one address of it. The claim makes it only one: the kernel would not distinguish two NICs
-/// that bind the same address this way.
+/// Other NICs that share the machine may have bound port 4791 of all addresses for sending. They receive no packets
+/// on it, so a NIC can still bind the port at one address. The claim ensures that only one NIC does so: the kernel
+/// would not distinguish two NICs that bind the same address in this way.
 fn open_fixed(options: &SocketOptions) -> io::Result<(UdpSocket, Option<UnixDatagram>)> {
     match UdpSocket::open(options) {
         Err(error)

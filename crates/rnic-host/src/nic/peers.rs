@@ -21,14 +21,14 @@ use crate::window;
 impl Device {
     /// See [`Nic::acquire_peer`](super::Nic::acquire_peer).
     pub(super) fn acquire_peer(&mut self, address: SocketAddr) -> Result<PeerId, NicError> {
-        let (addresses, _) = self.way_to(address)?;
+        let (addresses, _) = self.addresses_to(address)?;
         self.acquire_peer_at(&addresses)
     }
 
     /// See [`Nic::release_peer`](super::Nic::release_peer).
     ///
     /// # Panics
-    /// When it is not acquired.
+    /// When the peer is not acquired.
     pub(super) fn release_peer(&mut self, peer: PeerId) {
         if self.link.peers.release(peer) {
             self.link.credits.forget_peer(peer);
@@ -41,15 +41,17 @@ impl Device {
         }
     }
 
-    /// Returns the number of the peer with `addresses`, a new one if it has not been acquired.
+    /// Returns the number of the peer with `addresses`; creates the peer if it has not been acquired yet.
     ///
     /// # Errors
-    /// When there are too many.
+    /// When there are too many peers.
     pub(super) fn acquire_peer_at(&mut self, addresses: &Addresses) -> Result<PeerId, NicError> {
         let Self { link, config, .. } = self;
         let from = link.source_of(addresses);
         let make = |number| make_impairment(config, number);
-        link.peers.acquire(addresses, from, make).ok_or(NicError::TooManyPeers)
+        let peer = link.peers.acquire(addresses, from, make).ok_or(NicError::TooManyPeers)?;
+        link.peers.get_mut(peer).uses_shared_link = link.share.as_ref().is_some_and(|share| share.has_link());
+        Ok(peer)
     }
 
     /// See [`Nic::set_impairment`](super::Nic::set_impairment).
@@ -58,12 +60,12 @@ impl Device {
         self.link.peers.impair_all(|number| make_impairment(&self.config, number));
     }
 
-    /// Returns the path to `address`: the local and the remote address, and the kernel's route properties.
-    pub(super) fn way_to(&self, address: SocketAddr) -> Result<(Addresses, Route), NicError> {
+    /// Returns the path to `address`: the local and the remote address, and the properties of the kernel's route.
+    pub(super) fn addresses_to(&self, address: SocketAddr) -> Result<(Addresses, Route), NicError> {
         if self.config.shared && !self.config.real_roce_peers {
             return Err(NicError::Mode(
-                "shares its machine has hosts as peers (acquire_host) and no connection manager; one that has \
-                 an address of its own (NicConfig::at) has both",
+                "this call requires a NIC with its own address (NicConfig::at); a shared NIC (NicConfig::shared) has \
+                 no connection manager, and its peers are hosts (acquire_host)",
             ));
         }
         let address = self.link.peer_at(address);
@@ -72,7 +74,7 @@ impl Device {
             return Err(NicError::IpVersion(address));
         }
         let route = sys::route(local, address)
-            .map_err(|error| NicError::System { doing: "looking for a way to the peer", error })?;
+            .map_err(|error| NicError::System { doing: "determining the route to the peer", error })?;
         let source = SocketAddr::new(route.source, local.port());
         let addresses = Addresses::new(source, address).map_err(|_| NicError::IpVersion(address))?;
         Ok((addresses, route))
@@ -82,8 +84,8 @@ impl Device {
     pub(super) fn acquire_host(&mut self, remote: IpAddr, local: Option<IpAddr>) -> Result<PeerId, NicError> {
         if !self.config.shared {
             return Err(NicError::Mode(
-                "has one address knows peers by address and port (acquire_peer); one that shares its machine \
-                 (NicConfig::shared) has hosts as peers",
+                "this call requires a shared NIC (NicConfig::shared); the peers of a NIC with its own address have \
+                 an address and a port (acquire_peer)",
             ));
         }
         let to = SocketAddr::new(remote.to_canonical(), UDP_PORT);
@@ -93,13 +95,13 @@ impl Device {
         if from.is_ipv4() != to.is_ipv4() {
             return Err(NicError::IpVersion(to));
         }
-        let system = |error| NicError::System { doing: "looking for a way to the peer", error };
+        let system = |error| NicError::System { doing: "determining the route to the peer", error };
         let route = sys::route(SocketAddr::new(from, 0), to).map_err(system)?;
         let addresses = Addresses::new(SocketAddr::new(route.source, source.port()), to);
         let addresses = addresses.map_err(|_| NicError::IpVersion(to))?;
         let mtu_of = if self.config.carries_falcon { falcon_wire_mtu } else { wire_mtu };
         let mtu = mtu_of(route.mtu_bytes, addresses.ip_version(), self.config.mtu_max_bytes);
-        let mtu = mtu.ok_or(NicError::PathTooNarrow { to: remote, mtu_bytes: route.mtu_bytes })?;
+        let mtu = mtu.ok_or(NicError::PathMtuTooSmall { to: remote, mtu_bytes: route.mtu_bytes })?;
         let mtu = if self.config.real_roce_peers { ib_mtu(mtu) } else { mtu };
         let peer = self.acquire_peer_at(&addresses)?;
         let is_new = self.link.peers.get(peer).wire_mtu == 0;
@@ -112,7 +114,7 @@ impl Device {
         Ok(peer)
     }
 
-    /// Divides the packets that may be in flight among all peers.
+    /// Divides the total number of packets that may be in flight among all peers.
     fn share_windows(&mut self) {
         let peers = self.link.peers.len();
         for id in self.link.peers.ids() {
@@ -135,7 +137,7 @@ impl Device {
     }
 }
 
-/// Returns the impairment of packets to the `number`-th peer, if there is any.
+/// Returns the impairment of packets to the `number`-th peer, if any is configured.
 fn make_impairment(config: &NicConfig, number: u64) -> Option<Box<PeerImpairment>> {
     let impairment = &config.impairment;
     (!impairment.is_none()).then(|| PeerImpairment::new(impairment, &config.name, number))

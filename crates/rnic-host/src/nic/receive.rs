@@ -15,12 +15,12 @@ use super::device::Device;
 use super::hello::receive_hello;
 use crate::bypass::{Broken, Incoming, Record};
 use crate::clock::Clock;
-use crate::cm::{GsiNews, Manager, gsi_way};
+use crate::cm::{GsiItem, Manager, gsi_addresses};
 use crate::falcon::{Admitted, Falcon};
 use crate::grh::grh;
+use crate::ip_fields::PackedIpFields;
 use crate::keepalive;
 use crate::link::{Link, Ports};
-use crate::marking::Marking;
 use crate::memory::{Arrived, Memory, Placement};
 use crate::ports::port_of;
 use crate::stats::RxDrop;
@@ -35,21 +35,21 @@ pub(crate) struct Receiver {
 
 impl Receiver {
     pub(crate) fn new() -> Self {
-        Self { batch: ReceiveBatch::new(BUFFERS), wanted: 1 }
+        Self { batch: ReceiveBatch::new(RECEIVE_BUFFERS), wanted: 1 }
     }
 
-    /// Receives what has arrived, up to a budget; returns whether there was anything.
+    /// Receives packets that have arrived, up to a budget; returns whether there were any.
     ///
-    /// After a long train more packets are likely to be waiting, and one acknowledgement covers all of it. After a
-    /// short one the program runs first, because it may be waiting for just this.
+    /// After a long train, more packets are likely to be waiting, and receiving them first allows one acknowledgement
+    /// for all of them. After a short train the program runs first, because it may be waiting for these packets.
     pub(super) fn receive_while_busy(&mut self, now: Time, device: &mut Device, cm: &mut Manager) -> bool {
-        device.memory.look_after(now);
+        device.memory.ensure_handler(now);
         let mut any = false;
         for _ in 0..RECEIVE_CALLS {
-            let before = device.link.stats.bytes_received;
+            let bytes_before = device.link.stats.bytes_received;
             let received = self.receive(now, device, cm);
             any |= received;
-            if !received || device.link.stats.bytes_received - before < LONG_TRAIN_BYTES {
+            if !received || device.link.stats.bytes_received - bytes_before < LONG_TRAIN_BYTES {
                 break;
             }
         }
@@ -58,7 +58,7 @@ impl Receiver {
 
     /// Receives a batch of datagrams from every socket; returns whether there were any.
     fn receive(&mut self, now: Time, device: &mut Device, cm: &mut Manager) -> bool {
-        let mut any = self.receive_by_memory(now, device, cm);
+        let mut any = self.receive_from_rings(now, device, cm);
         let link = &device.link;
         let lanes = link.lanes.len();
         let is_only = lanes == 1 && link.bypass.as_ref().is_none_or(|bypass| !bypass.is_used());
@@ -74,7 +74,7 @@ impl Receiver {
 
     /// Receives the packets that other NICs of this machine have put into shared memory; returns whether there were
     /// any.
-    fn receive_by_memory(&mut self, now: Time, device: &mut Device, cm: &mut Manager) -> bool {
+    fn receive_from_rings(&mut self, now: Time, device: &mut Device, cm: &mut Manager) -> bool {
         if device.link.bypass.as_ref().is_none_or(|bypass| !bypass.is_used()) {
             return false;
         }
@@ -89,7 +89,7 @@ impl Receiver {
                 incoming.is_fresh = false;
                 let lanes = device.link.lanes.len();
                 let mut look = || (0..lanes).fold(false, |any, lane| self.receive_lane(now, lane, device, cm) | any);
-                (0..FRESH_LOOKS).all(|_| look());
+                (0..SOCKET_READS_MAX).all(|_| look());
             }
             let read = Arrivals::of(device, cm).read_ring(now, incoming);
             device.link.stats.bypass_broken += u64::from(read.is_err());
@@ -105,20 +105,21 @@ impl Receiver {
             let Some(socket) = device.link.lanes[lane].receivers().nth(receiver) else { break };
             match socket.receive(&mut self.batch, self.wanted) {
                 Ok(0) => {
-                    // Requesting one is cheapest, and usually one datagram follows an empty read.
+                    // Requesting one datagram is cheapest, and the first successful read after an empty one usually
+                    // returns only one.
                     self.wanted = 1;
                 }
                 Ok(count) => {
                     if count == self.wanted {
-                        self.wanted = (self.wanted * 2).min(BUFFERS);
+                        self.wanted = (self.wanted * 2).min(RECEIVE_BUFFERS);
                     }
-                    let bound = socket.local_addr();
-                    Arrivals::of(device, cm).receive_trains(now, bound, &mut self.batch);
+                    let local = socket.local_addr();
+                    Arrivals::of(device, cm).receive_trains(now, local, &mut self.batch);
                     any = true;
                 }
                 Err(_) => {
-                    // The error concerns a datagram sent earlier. The kernel has reported it once, so receiving
-                    // continues.
+                    // The error was caused by a datagram sent earlier. The kernel has now reported it, so receiving
+                    // can continue.
                     device.link.has_pending_errors = true;
                     any = true;
                 }
@@ -128,7 +129,7 @@ impl Receiver {
     }
 }
 
-/// Receivers of arriving datagrams: the parts of a NIC that process them.
+/// The parts of a NIC that process received datagrams.
 struct Arrivals<'a> {
     engine: &'a mut Engine,
     memory: &'a mut Memory,
@@ -152,31 +153,32 @@ impl<'a> Arrivals<'a> {
     fn read_ring(&mut self, now: Time, incoming: &mut Incoming) -> Result<(), Broken> {
         let Incoming { consumer, source, local, .. } = incoming;
         let local = SocketAddr::new(*local, self.link.local_addr().port());
-        // Arrival time of the Falcon packets that are in the ring by now: the sender and this NIC compare clocks.
-        let mut came = None;
-        for _ in 0..RECORDS_AT_ONCE {
-            if consumer.has_read_what_it_knows() {
-                came = None;
+        // Time at which the Falcon packets in the ring count as received: Falcon compares the clocks of both ends.
+        let mut received_at = None;
+        for _ in 0..RECORDS_PER_CALL {
+            if consumer.has_read_all_published() {
+                received_at = None;
             }
             let Some(record) = consumer.next()? else { break };
             let peer = self.link.peers.find(self.link.peer_at(*source), local.ip());
             let peer = peer.filter(|peer| self.link.peers.get(*peer).is_local);
-            let way = DatagramOrigin { source: *source, local, peer, congested: false, marking: record.kind.marking };
+            let origin =
+                DatagramOrigin { source: *source, local, peer, congested: false, ip_fields: record.kind.ip_fields };
             self.link.stats.bypass_bytes_received += record.bytes.len() as u64;
             if record.kind.is_sealed || self.link.capture.is_some() {
-                let mut bytes = as_datagram(&record, &way);
+                let mut bytes = as_datagram(&record, &origin);
                 if crate::falcon::is_falcon(&bytes) {
-                    let now = *came.get_or_insert_with(|| self.clock.now());
-                    self.receive_falcon(now, &way, &mut bytes);
+                    let now = *received_at.get_or_insert_with(|| self.clock.now());
+                    self.receive_falcon(now, &origin, &mut bytes);
                 } else {
-                    self.receive_datagram(now, &way, &bytes);
+                    self.receive_datagram(now, &origin, &bytes);
                 }
             } else if crate::falcon::is_falcon(record.bytes.copy_front(&mut [0])) {
-                let now = *came.get_or_insert_with(|| self.clock.now());
+                let now = *received_at.get_or_insert_with(|| self.clock.now());
                 let admitted = self.falcon.admit_in_clear(source.ip(), record.bytes);
-                self.hand_in(now, admitted, record.bytes);
+                self.pass_to_engine(now, admitted, record.bytes);
             } else {
-                self.receive_record(now, &way, record.bytes);
+                self.receive_record(now, &origin, record.bytes);
             }
             self.link.stats.bypass_received += 1;
             if consumer.unreleased() >= RELEASE_BYTES {
@@ -187,146 +189,151 @@ impl<'a> Arrivals<'a> {
         Ok(())
     }
 
-    /// Receives a batch of trains that arrived at `bound`.
-    fn receive_trains(&mut self, now: Time, bound: SocketAddr, batch: &mut ReceiveBatch) {
+    /// Processes a batch of trains that were received on the local address `socket_address`.
+    fn receive_trains(&mut self, now: Time, socket_address: SocketAddr, batch: &mut ReceiveBatch) {
         self.link.stats.receive_calls += 1;
         for (incoming, bytes) in batch.iter_mut() {
             self.link.stats.bytes_received += bytes.len() as u64;
-            let local = SocketAddr::new(incoming.local.unwrap_or(bound.ip()), bound.port());
+            let local = SocketAddr::new(incoming.local.unwrap_or(socket_address.ip()), socket_address.port());
             if incoming.truncated {
                 self.link.stats.datagrams_received += 1;
                 self.link.stats.drop_datagram(RxDrop::Truncated);
                 continue;
             }
             let peer = self.link.peers.find(self.link.peer_at(incoming.source), local.ip());
-            let (congested, marking) = (incoming.congested, incoming.marking);
-            let way = DatagramOrigin { source: incoming.source, local, peer, congested, marking };
+            let (congested, ip_fields) = (incoming.congested, incoming.ip_fields);
+            let origin = DatagramOrigin { source: incoming.source, local, peer, congested, ip_fields };
             if bytes.is_empty() {
                 self.link.stats.datagrams_received += 1;
-                self.receive_datagram(now, &way, bytes);
+                self.receive_datagram(now, &origin, bytes);
             }
-            // Arrival time of a Falcon datagram, as exact as possible: the sender and this NIC compare clocks.
-            let mut came = None;
-            // Each datagram is classified by itself, because senders and the kernel form trains of any datagrams with
-            // the same addresses.
+            // Arrival time of a Falcon datagram, as precise as possible, because Falcon compares the clocks of both
+            // ends.
+            let mut received_at = None;
+            // Each datagram is classified separately, because a train may contain any datagrams with the same
+            // addresses: senders and the kernel do not separate protocols.
             for datagram in bytes.chunks_mut(incoming.segment.max(1)) {
                 self.link.stats.datagrams_received += 1;
                 if crate::falcon::is_falcon(datagram) {
-                    let now = *came.get_or_insert_with(|| self.clock.now());
-                    self.receive_falcon(now, &way, datagram);
+                    let now = *received_at.get_or_insert_with(|| self.clock.now());
+                    self.receive_falcon(now, &origin, datagram);
                 } else {
-                    self.receive_datagram(now, &way, datagram);
+                    self.receive_datagram(now, &origin, datagram);
                 }
             }
         }
     }
 
     #[inline]
-    fn receive_datagram(&mut self, now: Time, way: &DatagramOrigin, datagram: &[u8]) {
+    fn receive_datagram(&mut self, now: Time, origin: &DatagramOrigin, datagram: &[u8]) {
         if self.link.capture.is_some()
-            && let Ok(addresses) = Addresses::new(way.source, way.local)
+            && let Ok(addresses) = Addresses::new(origin.source, origin.local)
         {
-            self.link.capture_marked(now, &addresses, datagram, way.marking);
+            self.link.capture_with_fields(now, &addresses, datagram, origin.ip_fields);
         }
         if gsi::is_gsi(datagram) {
-            return self.receive_management(now, way, datagram);
+            return self.receive_management(now, origin, datagram);
         }
         let decoded = match codec::decode(datagram) {
             Ok(decoded) => decoded,
             Err(error) => return self.link.stats.drop_malformed(error),
         };
-        if keepalive::is_probe(&decoded.packet) && may_probe(self.link.ports, way.source.port()) {
-            // A probe needs no response: the sender only checks that it is not refused.
+        if keepalive::is_probe(&decoded.packet) && may_probe(self.link.ports, origin.source.port()) {
+            // A probe needs no response: its sender only checks that the port is open.
             self.link.stats.probes_received += 1;
             return;
         }
         if decoded.format == Format::UnreliableDatagram {
-            return self.receive_unconnected(now, way, datagram, &decoded);
+            return self.receive_unconnected(now, origin, datagram, &decoded);
         }
-        let Some(peer) = way.peer else { return self.link.stats.drop_datagram(RxDrop::UnknownPeer) };
-        let prefix =
-            self.link.peers.get_mut(peer).received_prefix(datagram.len() as u32, way.source.port(), || way.addresses());
-        if !self.link.is_whole(now, way.source.ip(), prefix, datagram) {
+        let Some(peer) = origin.peer else { return self.link.stats.drop_datagram(RxDrop::UnknownPeer) };
+        let prefix = self
+            .link
+            .peers
+            .get_mut(peer)
+            .received_prefix(datagram.len() as u32, origin.source.port(), || origin.addresses());
+        if !self.link.is_whole(now, origin.source.ip(), prefix, datagram) {
             return self.link.stats.drop_datagram(RxDrop::Icrc);
         }
         if self.link.ports == Ports::OfQueuePair
-            && way.source.port() != UDP_PORT
-            && !is_from_its_port(self.engine, decoded.packet.dest_qpn, way.source.port())
+            && origin.source.port() != UDP_PORT
+            && !is_from_its_port(self.engine, decoded.packet.dest_qpn, origin.source.port())
         {
             return self.link.stats.drop_datagram(RxDrop::ForeignPort);
         }
         let mut dma =
             Placement { memory: self.memory, grh: None, payload: datagram[decoded.payload].into(), kept: None };
-        let meta = RxMeta { peer, congested: way.congested };
+        let meta = RxMeta { peer, congested: origin.congested };
         // The engine counts the result.
         let _ = self.engine.receive(now, Arrival::Roce(decoded.format, &decoded.packet, meta), &mut dma);
     }
 
     /// Receives a Falcon datagram.
     #[inline]
-    fn receive_falcon(&mut self, now: Time, way: &DatagramOrigin, datagram: &mut [u8]) {
+    fn receive_falcon(&mut self, now: Time, origin: &DatagramOrigin, datagram: &mut [u8]) {
         if self.link.capture.is_some()
-            && let Ok(addresses) = Addresses::new(way.source, way.local)
+            && let Ok(addresses) = Addresses::new(origin.source, origin.local)
         {
             self.link.capture(now, &addresses, datagram);
         }
-        let admitted = self.falcon.admit(way.source.ip(), datagram);
-        self.hand_in(now, admitted, (&*datagram).into());
+        let admitted = self.falcon.admit(origin.source.ip(), datagram);
+        self.pass_to_engine(now, admitted, (&*datagram).into());
     }
 
     /// Receives a packet that arrived through shared memory. The sender can change its bytes at any time, so its
-    /// headers are copied out first.
+    /// headers are copied first.
     #[inline]
-    fn receive_record(&mut self, now: Time, way: &DatagramOrigin, bytes: Arrived<'_>) {
+    fn receive_record(&mut self, now: Time, origin: &DatagramOrigin, bytes: Arrived<'_>) {
         let mut front = [0; HEADERS_MAX];
         let front = bytes.copy_front(&mut front);
         if gsi::is_gsi(front) {
             return self.link.stats.drop_datagram(RxDrop::Management);
         }
-        // Length as if the ICRC followed.
+        // The length is computed as if the ICRC followed.
         let len = bytes.len() + ICRC_LEN;
         let decoded = match codec::decode_front(front, len) {
             Ok(decoded) => decoded,
             Err(error) => return self.link.stats.drop_malformed(error),
         };
         let is_datagram = decoded.format == Format::UnreliableDatagram;
-        if way.peer.is_none() && !is_datagram {
+        if origin.peer.is_none() && !is_datagram {
             return self.link.stats.drop_datagram(RxDrop::UnknownPeer);
         }
-        let grh = is_datagram.then(|| grh(&way.addresses(), way.marking, len as u32));
+        let grh = is_datagram.then(|| grh(&origin.addresses(), origin.ip_fields, len as u32));
         let mut dma =
             Placement { memory: self.memory, grh: grh.as_ref(), payload: bytes.slice(decoded.payload), kept: None };
-        let meta = RxMeta { peer: way.peer.unwrap_or(UNKNOWN_PEER), congested: false };
+        let meta = RxMeta { peer: origin.peer.unwrap_or(UNKNOWN_PEER), congested: false };
         // The engine counts the result.
         let _ = self.engine.receive(now, Arrival::Roce(decoded.format, &decoded.packet, meta), &mut dma);
     }
 
-    /// Receives a datagram of [`Format::UnreliableDatagram`]: any sender that knows the queue key may send one.
-    fn receive_unconnected(&mut self, now: Time, way: &DatagramOrigin, datagram: &[u8], decoded: &codec::Decoded) {
-        let (len, addresses) = (datagram.len() as u32, way.addresses());
-        let prefix = match way.peer {
-            Some(peer) => self.link.peers.get_mut(peer).received_prefix(len, way.source.port(), || addresses),
+    /// Receives a datagram of [`Format::UnreliableDatagram`]: any sender that knows the queue key (Q_Key) may send
+    /// one.
+    fn receive_unconnected(&mut self, now: Time, origin: &DatagramOrigin, datagram: &[u8], decoded: &codec::Decoded) {
+        let (len, addresses) = (datagram.len() as u32, origin.addresses());
+        let prefix = match origin.peer {
+            Some(peer) => self.link.peers.get_mut(peer).received_prefix(len, origin.source.port(), || addresses),
             None => IcrcPrefix::new(&addresses, len),
         };
-        if !self.link.is_whole(now, way.source.ip(), prefix, datagram) {
+        if !self.link.is_whole(now, origin.source.ip(), prefix, datagram) {
             return self.link.stats.drop_datagram(RxDrop::Icrc);
         }
-        let grh = grh(&addresses, way.marking, len);
+        let grh = grh(&addresses, origin.ip_fields, len);
         let mut dma = Placement {
             memory: self.memory,
             grh: Some(&grh),
             payload: datagram[decoded.payload.clone()].into(),
             kept: None,
         };
-        let meta = RxMeta { peer: way.peer.unwrap_or(UNKNOWN_PEER), congested: false };
+        let meta = RxMeta { peer: origin.peer.unwrap_or(UNKNOWN_PEER), congested: false };
         // The engine counts the result.
         let _ = self.engine.receive(now, Arrival::Roce(decoded.format, &decoded.packet, meta), &mut dma);
     }
 
     /// Receives a datagram for queue pair 1: connection management, credit, a hello, or an invalid one.
     #[cold]
-    fn receive_management(&mut self, now: Time, way: &DatagramOrigin, datagram: &[u8]) {
-        let Ok(addresses) = Addresses::new(way.source, way.local) else {
+    fn receive_management(&mut self, now: Time, origin: &DatagramOrigin, datagram: &[u8]) {
+        let Ok(addresses) = Addresses::new(origin.source, origin.local) else {
             return self.link.stats.drop_datagram(RxDrop::UnknownPeer);
         };
         let packet = match gsi::decode(datagram) {
@@ -335,14 +342,14 @@ impl<'a> Arrivals<'a> {
             Err(error) => return self.link.stats.drop_malformed(error),
         };
         let prefix = IcrcPrefix::new(&addresses, datagram.len() as u32);
-        if !self.link.is_whole(now, way.source.ip(), prefix, datagram) {
+        if !self.link.is_whole(now, origin.source.ip(), prefix, datagram) {
             return self.link.stats.drop_datagram(RxDrop::Icrc);
         }
         if let Some(message) = Credit::parse(packet.mad) {
-            return receive_credit(self.link, now, way.peer, &addresses, message);
+            return receive_credit(self.link, now, origin.peer, &addresses, message);
         }
         if let Some(message) = Hello::parse(packet.mad) {
-            return receive_hello(self.link, now, way.peer, &message);
+            return receive_hello(self.link, now, origin.peer, &message);
         }
         if self.link.ports == Ports::OfQueuePair {
             return self.link.stats.drop_datagram(RxDrop::Management);
@@ -354,20 +361,20 @@ impl<'a> Arrivals<'a> {
         match &self.link.gsi {
             None => self.cm.receive(now, &addresses, mad),
             Some(gsi) if gsi.is_managed() => {
-                // Peers receive on port 4791, whatever port they send from.
-                if !gsi.push(GsiNews::Message(gsi_way(&addresses), Box::new(mad))) {
+                // Such peers receive on port 4791, regardless of the port from which they send.
+                if !gsi.push(GsiItem::Message(gsi_addresses(&addresses), Box::new(mad))) {
                     self.link.stats.drop_datagram(RxDrop::Management);
                 }
                 return;
             }
-            Some(_) => self.cm.receive(now, &gsi_way(&addresses), mad),
+            Some(_) => self.cm.receive(now, &gsi_addresses(&addresses), mad),
         }
         self.link.stats.cm_strays = self.cm.strays;
     }
 
     /// Passes an admitted packet, whose payload is within `bytes`, to the engine, or counts why it was dropped.
     #[inline]
-    fn hand_in(&mut self, now: Time, admitted: Result<Admitted, RxDrop>, bytes: Arrived<'_>) {
+    fn pass_to_engine(&mut self, now: Time, admitted: Result<Admitted, RxDrop>, bytes: Arrived<'_>) {
         let Admitted { packet, payload, peer, label } = match admitted {
             Ok(admitted) => admitted,
             Err(reason) => return self.link.stats.drop_datagram(reason),
@@ -384,15 +391,15 @@ impl<'a> Arrivals<'a> {
     }
 }
 
-/// Addresses, peer and IP header fields of a datagram that arrived.
+/// Addresses, peer and IP header fields of a received datagram.
 struct DatagramOrigin {
     source: SocketAddr,
     local: SocketAddr,
     peer: Option<PeerId>,
-    /// Set when the network marked it (ECN).
+    /// True when the network marked the datagram (ECN).
     congested: bool,
     /// Other fields of its IP header.
-    marking: Marking,
+    ip_fields: PackedIpFields,
 }
 
 impl DatagramOrigin {
@@ -401,7 +408,8 @@ impl DatagramOrigin {
     }
 }
 
-/// Returns whether OpenRNIC NICs send probes from `port`: only from the port that a NIC has for itself.
+/// Returns whether an OpenRNIC NIC could send probes from `port`: probes are sent only from a port that belongs to a
+/// single NIC.
 fn may_probe(ports: Ports, port: u16) -> bool {
     match ports {
         Ports::OfPeer => true,
@@ -410,52 +418,54 @@ fn may_probe(ports: Ports, port: u16) -> bool {
     }
 }
 
-/// Returns whether the queue pair that `qpn` is connected to uses UDP port `port`.
+/// Returns whether the remote queue pair to which `qpn` is connected uses UDP port `port`.
 fn is_from_its_port(engine: &Engine, qpn: Qpn, port: u16) -> bool {
-    // Packets for queue pairs that do not exist pass, because the engine counts them.
+    // Returns true for a queue pair that does not exist, because the engine counts packets for such queue pairs.
     engine.query_qp(qpn).is_none_or(|info| port_of(info.dest_qpn) == port)
 }
 
-/// Returns the datagram that a record would be on the UDP wire.
+/// Returns the datagram in the form that a shared-memory record would have over UDP.
 #[cold]
-fn as_datagram(record: &Record<'_>, way: &DatagramOrigin) -> Vec<u8> {
+fn as_datagram(record: &Record<'_>, origin: &DatagramOrigin) -> Vec<u8> {
     let mut bytes = record.bytes.to_vec();
     if !record.kind.is_sealed && crate::falcon::is_falcon(&bytes) {
         crate::falcon::check(&mut bytes);
         return bytes;
     }
-    // A packet that is too short to have an ICRC is too short for all further processing.
+    // A packet that is too short to contain an ICRC is rejected by all further processing.
     if !record.kind.is_sealed && bytes.len() >= bth::LEN {
-        let prefix = IcrcPrefix::new(&way.addresses(), (bytes.len() + ICRC_LEN) as u32);
+        let prefix = IcrcPrefix::new(&origin.addresses(), (bytes.len() + ICRC_LEN) as u32);
         let icrc = prefix.start(&bytes).finish();
         bytes.extend_from_slice(&icrc);
     }
     bytes
 }
 
-/// Peer number for unknown senders; no packet is sent to it. Different from the engine's own value for no peer, which
-/// is the largest number: a queue pair for datagrams would take that for its peer.
+/// Peer number for unknown senders, to which no packets are sent. It differs from the engine's own value for "no
+/// peer", the largest number: a queue pair for datagrams has that value as its peer and would accept the packet as
+/// coming from its peer.
 const UNKNOWN_PEER: PeerId = PeerId(u32::MAX - 1);
 
-/// Maximum number of packets of one ring that one call receives: acknowledgements wait for the end of the call.
-const RECORDS_AT_ONCE: u32 = 64;
+/// Maximum number of packets that one call receives from one ring: acknowledgements are sent only after the call.
+const RECORDS_PER_CALL: u32 = 64;
 
 /// Maximum number of reads of the sockets before a ring is read for the first time: emptying a full receive buffer
-/// takes fewer.
-const FRESH_LOOKS: u32 = 1_024;
+/// needs fewer.
+const SOCKET_READS_MAX: u32 = 1_024;
 
-/// Ring space is released after this many bytes, or at the end of a call.
+/// Number of bytes after which ring space is released; it is also released at the end of a call.
 const RELEASE_BYTES: u64 = 64 << 10;
 
-/// Calls that receive long trains before acknowledgements are sent: two hundred kilobytes, less than a window.
+/// Maximum number of calls in a row that receive long trains before acknowledgements are sent: two hundred kilobytes,
+/// less than a window.
 const RECEIVE_CALLS: u32 = 3;
 
-/// Minimum size of a long train, in bytes: at least half of the longest.
+/// Minimum size of a long train in bytes: at least half of the longest train.
 const LONG_TRAIN_BYTES: u64 = 32 << 10;
 
 /// Maximum number of datagrams or trains that one call receives. Trains are 60 KB: more of them at a time would delay
 /// acknowledgements and exceed the caches.
-const BUFFERS: usize = 8;
+const RECEIVE_BUFFERS: usize = 8;
 
 #[cfg(test)]
 #[path = "receive/tests.rs"]

@@ -1,4 +1,5 @@
-//! Registered memory: buffers that the NIC allocates, memory of its program, and parts of either under their own keys.
+//! Registered memory: buffers that the NIC allocates, memory of the program, and parts of either that have their own
+//! keys.
 
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -13,7 +14,7 @@ impl Verbs<'_> {
     /// Allocates a page-aligned, zeroed buffer and registers it.
     ///
     /// # Errors
-    /// When there is no memory, or the rights are invalid.
+    /// When no memory is available, or the access rights are invalid.
     pub fn register(&mut self, pd: PdId, len: usize, access: Access) -> Result<Region, NicError> {
         let slot = self
             .device
@@ -27,16 +28,16 @@ impl Verbs<'_> {
     /// Registers memory that the NIC does not own, under the virtual address `addr`.
     ///
     /// # Errors
-    /// As [`Verbs::register`].
+    /// The same as [`Verbs::register`].
     ///
     /// # Safety
-    /// From here until the region is deregistered or the NIC dropped, `start` points to `len` bytes that may be read
-    /// and written from the NIC's thread, as far as they are mapped. An access to memory that has been unmapped,
-    /// shortened or protected meanwhile fails, and the program continues; an access to memory that has been mapped in
-    /// its place, by any code, counts as an access to this region. For that, the process gets a handler of `SIGSEGV`
-    /// and `SIGBUS`, which passes on faults that do not concern registered memory. Changing the bytes meanwhile from
-    /// another thread has the same effect as with any RDMA NIC: bytes in flight may be the old ones, the new ones or
-    /// some of each, and a request's buffer must not be changed until it completes.
+    /// Until the region is deregistered or the NIC is dropped, `start` points to `len` bytes, and those that are
+    /// mapped may be read and written from the NIC's thread. An access to memory that has been unmapped, shortened or
+    /// protected meanwhile fails, and the program continues; an access to memory that any code has mapped at the same
+    /// address counts as an access to this region. To implement this, a handler of `SIGSEGV` and `SIGBUS` is
+    /// installed in the process; it passes on faults that were not caused by accesses to registered memory. Changing
+    /// the bytes meanwhile from another thread has the same effect as with any RDMA NIC: bytes in flight may be the
+    /// old ones, the new ones or some of each, and a request's buffer must not be changed until it completes.
     pub unsafe fn register_raw(
         &mut self,
         pd: PdId,
@@ -51,14 +52,15 @@ impl Verbs<'_> {
         self.register_slot(pd, slot, addr, len, access)
     }
 
-    /// Replaces the memory, the protection domain or the rights of a region and keeps its key: `ibv_rereg_mr`. Requests
-    /// in flight use the new settings. Memory that the NIC allocated for the region is freed.
+    /// Replaces the memory, the protection domain or the access rights of a region without changing its key, like
+    /// `ibv_rereg_mr`. Requests in flight use the new settings. Memory that the NIC allocated for the region is
+    /// freed.
     ///
     /// # Errors
-    /// As [`Verbs::register`], and when the key has been invalidated; the region is then unchanged.
+    /// The same as [`Verbs::register`], and when the key has been invalidated; the region is then unchanged.
     ///
     /// # Safety
-    /// As [`Verbs::register_raw`].
+    /// The same as [`Verbs::register_raw`].
     pub unsafe fn reregister_raw(
         &mut self,
         region: &mut Region,
@@ -105,14 +107,14 @@ impl Verbs<'_> {
         self.device.memory.release(region.slot);
     }
 
-    /// Registers the bytes `range` of a region once more, under its own key and with its own rights. The registration
-    /// lasts as long as the region; its key may be invalidated before.
+    /// Registers the bytes `range` of a region in addition, with a separate key and separate access rights. This
+    /// registration ends with that of the region; its key may be invalidated earlier.
     ///
     /// # Errors
-    /// As [`Verbs::register`].
+    /// The same as [`Verbs::register`].
     ///
     /// # Panics
-    /// When the region is another NIC's, or the range is not inside of it.
+    /// When the region belongs to another NIC, or the range is not within it.
     pub fn register_part(
         &mut self,
         pd: PdId,
@@ -121,13 +123,17 @@ impl Verbs<'_> {
         access: Access,
     ) -> Result<Key, NicError> {
         self.device.memory.check_owner(region);
-        assert!(range.start <= range.end && range.end <= region.len(), "a part of {} bytes: {range:?}", region.len());
+        assert!(
+            range.start <= range.end && range.end <= region.len(),
+            "the range {range:?} is invalid for a memory region of {} bytes",
+            region.len()
+        );
         let start = range.start as u64;
         let (addr, local) = (region.addr() + start, Memory::local(region.slot) + start);
         Ok(self.register_in_engine(MemoryRegion { pd, addr, len: range.len() as u64, local, access })?)
     }
 
-    /// Invalidates the key of a part, if no peer has done so.
+    /// Invalidates the key of a part of a region, if no peer has done so.
     pub fn deregister_part(&mut self, key: Key) {
         let _ = self.device.engine.objects_mut().deregister(key);
     }
@@ -136,7 +142,7 @@ impl Verbs<'_> {
 /// Checks the size of a region.
 fn check_region_len(len: usize) -> Result<(), NicError> {
     if len == 0 || len as u64 > REGION_BYTES_MAX {
-        return Err(NicError::Memory { bytes: len, reason: "a region has 1 byte to 1 TiB".to_owned() });
+        return Err(NicError::Memory { bytes: len, reason: "a memory region must have 1 byte to 1 TiB".to_owned() });
     }
     Ok(())
 }

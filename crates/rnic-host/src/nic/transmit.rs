@@ -7,31 +7,38 @@ use rnic_wire::{Addresses, Format, HEADERS_MAX, ICRC_LEN, IcrcPrefix};
 
 use super::device::Device;
 use super::falcon;
-use crate::bypass::{Kind, Taken};
+use crate::bypass::{RecordKind, RingResult};
 use crate::link::Link;
-use crate::link::batch::{Acks, Batch, SendPath, Wrapping, marking_of, write_packet};
+use crate::link::batch::{Acks, Batch, SendPath, Wrapping, ip_fields_of, write_packet};
 use crate::memory::{Memory, Pieces};
 
 impl Device {
-    /// Sends what is ready, up to a budget; returns whether anything was sent.
+    /// Sends the packets that are ready, up to a budget; returns whether any was sent.
     pub(super) fn flush(&mut self, now: Time) -> bool {
-        self.memory.look_after(now);
+        self.memory.ensure_handler(now);
         self.has_posts = false;
         if self.link.credits.has_work() {
             self.process_credits(now);
         }
         let mut any = self.link.send_waiting(now);
-        let most = self.repairs.packets(self.engine.stamps_departures(), self.engine.stats().packets_retransmitted);
-        let mut budget = most;
-        while budget > 0 && !self.link.is_held_up() {
-            let packets = self.send_batch(now, most);
+        if let Some(share) = &mut self.link.share {
+            share.resume(now);
+        }
+        let packets_max =
+            self.repairs.packets(self.engine.stamps_departures(), self.engine.stats().packets_retransmitted);
+        let mut budget = packets_max;
+        while budget > 0 && !self.link.is_blocked() {
+            let packets = self.send_batch(now, packets_max);
             if self.link.credits.has_work() {
                 self.process_credits(now);
             }
-            // Copies without delay are sent together with their originals.
+            // Copies that are not delayed are sent together with their originals.
             let waited = self.link.send_waiting(now);
             any |= packets > 0 || waited;
             if packets == 0 {
+                if let Some(share) = &mut self.link.share {
+                    share.note_idle();
+                }
                 break;
             }
             budget = budget.saturating_sub(packets);
@@ -39,32 +46,35 @@ impl Device {
         any
     }
 
-    /// Sends at most `most` packets of the engine with one system call; returns the number of packets that the engine
-    /// returned.
+    /// Sends at most `packets_max` packets of the engine with one system call; returns the number of packets that the
+    /// engine returned.
     ///
-    /// Acknowledgements are added at the end of the batch: after data to the same peer, one of them joins the train
-    /// instead of starting another. They concern the opposite direction, so the peer cannot observe the changed order.
-    fn send_batch(&mut self, now: Time, most: u32) -> u32 {
+    /// Acknowledgements are added at the end of the batch: after data to the same peer, one acknowledgement can join
+    /// that train instead of starting a new one. They belong to the opposite direction, so the peer cannot detect the
+    /// changed order.
+    fn send_batch(&mut self, now: Time, packets_max: u32) -> u32 {
         let Self { engine, memory, link, slab, falcon, clock, .. } = self;
         let mut batch = Batch::new(slab);
         let mut acks = Acks::default();
-        let mut given = 0;
-        // Falcon compares clocks of both ends: the timestamps must show when packets are sent.
+        let mut packets = 0;
+        // Falcon compares the clocks of both ends, so the timestamps must be the times at which packets are sent.
         let mut now = if engine.stamps_departures() { clock.now() } else { now };
-        while batch.has_room(&acks) && given < most && !link.is_held_up() {
+        while batch.has_room(&acks) && packets < packets_max && !link.is_blocked() {
             let Some(departure) = engine.transmit(now) else { break };
-            given += 1;
+            packets += 1;
             let transmit = match departure {
                 Departure::Roce(transmit) => *transmit,
                 Departure::Falcon(transmit) => {
                     let transmit = *transmit;
                     falcon::Out { engine, memory, link, falcon, batch: &mut batch }.add_or_fault(now, &transmit);
                     link.join_delayed(now, &mut batch, &acks);
-                    if given.is_multiple_of(PACKETS_A_LOOK) {
+                    if packets.is_multiple_of(PACKETS_PER_CLOCK_READ) {
                         now = clock.now();
                     }
                     continue;
                 }
+                // This driver does not enable messages.
+                Departure::Message(_) => continue,
             };
             if transmit.kind == TransmitKind::Ack {
                 link.stats.acks_joined += u64::from(acks.push(transmit, link.segmentation));
@@ -86,7 +96,7 @@ impl Device {
         }
         link.stats.key_changes = falcon.key_changes;
         for ack in acks.iter() {
-            add_packet(link, memory, &mut batch, now, ack, &[]).expect("an acknowledgement has no payload");
+            add_packet(link, memory, &mut batch, now, ack, &[]).expect("acks have no payload");
         }
         if !batch.is_empty() {
             link.send_trains(now, &batch);
@@ -94,19 +104,19 @@ impl Device {
         if let Some(bypass) = &mut link.bypass {
             bypass.publish(now);
         }
-        given
+        packets
     }
 }
 
-/// Number of Falcon packets that are sent with one reading of the clock. They are on the wire together, in one train or
-/// two; a reading costs as much as a fortieth of a packet.
-const PACKETS_A_LOOK: u32 = 8;
+/// Number of Falcon packets that are sent with one reading of the clock. They are in one or two trains, so they are
+/// on the wire together; reading the clock costs a fortieth of the work for a packet.
+const PACKETS_PER_CLOCK_READ: u32 = 8;
 
-/// Adds a packet to the batch, unless it is dropped or delayed by impairment, sent through shared memory or fragmented;
-/// returns whether it can no longer be lost.
+/// Adds a packet to the batch, unless impairment drops or delays it, or it is sent through shared memory or as a
+/// datagram that may be fragmented; returns whether it can no longer be lost.
 ///
 /// # Errors
-/// When its payload memory is no longer mapped: then it is not sent.
+/// When its payload memory has been unmapped: then the packet is not sent.
 #[inline]
 fn add_packet(
     link: &mut Link,
@@ -121,29 +131,37 @@ fn add_packet(
     let port = link.port_of(peer, transmit.packet.dest_qpn);
     if peer.is_special() {
         let copy = |addresses: &Addresses, bytes: &mut Vec<u8>| copy_to(bytes, transmit, payload, memory, addresses);
-        let way = SendPath { peer: transmit.peer, port, path: 0, marking: marking_of(transmit) };
-        if !link.impair(now, way, len, copy)? {
+        let path = SendPath { peer: transmit.peer, port, path: 0, ip_fields: ip_fields_of(transmit) };
+        if let Some(share) = &mut link.share {
+            share.count_payload(payload.iter().map(|segment| u64::from(segment.len)).sum());
+        }
+        if !link.impair(now, path, len, copy)? {
             return Ok(false);
         }
     }
-    if link.peers.get(transmit.peer).is_local && send_by_memory(link, memory, now, transmit, payload, port)? {
+    if link.peers.get(transmit.peer).is_local && send_through_ring(link, memory, now, transmit, payload, port)? {
         return Ok(true);
     }
-    if link.is_still_narrow(now, transmit.peer, len) {
-        let addresses = link.peers.get(transmit.peer).way(port);
+    if link.is_path_mtu_small(now, transmit.peer, len) {
+        let addresses = link.peers.get(transmit.peer).path(port);
         let bytes = transmit_copy(transmit, payload, memory, &addresses)?;
-        link.send_fragmentable(now, &addresses, bytes, marking_of(transmit));
+        link.send_fragmentable(now, &addresses, bytes, ip_fields_of(transmit));
         return Ok(false);
     }
     let prefix = link.peers.get_mut(transmit.peer).sent_prefix(len, port);
     let is_numbered = link.is_numbered(transmit.peer);
-    batch.add(transmit, payload, memory, Wrapping { len, port, prefix, couple: link.segmentation, is_numbered })?;
+    batch.add(
+        transmit,
+        payload,
+        memory,
+        Wrapping { len, port, prefix, may_join_train: link.segmentation, is_numbered },
+    )?;
     Ok(false)
 }
 
 /// Sends a packet to another NIC of this machine through shared memory; returns whether it has been sent or queued.
 #[inline]
-fn send_by_memory(
+fn send_through_ring(
     link: &mut Link,
     memory: &Memory,
     now: Time,
@@ -154,31 +172,32 @@ fn send_by_memory(
     let Link { bypass: Some(bypass), peers, stats, .. } = link else { return Ok(false) };
     let len = transmit.packet.udp_payload_len(transmit.format) as usize - ICRC_LEN;
     let target = (transmit.peer, port);
-    let kind = Kind { is_sealed: false, marking: marking_of(transmit) };
-    let taken = bypass.send(now, target, len, kind, |writer| put_pieces(transmit, payload, memory, writer))?;
-    stats.count_bypass(taken, len);
-    if taken == Taken::No {
-        bypass.prepare(now, transmit.peer, &peers.get(transmit.peer).way(port));
+    let kind = RecordKind { is_sealed: false, ip_fields: ip_fields_of(transmit) };
+    let result = bypass.send(now, target, len, kind, |writer| write_pieces(transmit, payload, memory, writer))?;
+    stats.count_bypass(result, len);
+    if result == RingResult::NoRing {
+        bypass.prepare(now, transmit.peer, &peers.get(transmit.peer).path(port));
         return Ok(false);
     }
-    if taken == Taken::Full {
+    if result == RingResult::Full {
         let mut bytes = Vec::with_capacity(len);
-        put_pieces(transmit, payload, memory, &mut bytes)?;
+        write_pieces(transmit, payload, memory, &mut bytes)?;
         link.queue_for_ring(now, target, bytes, kind);
     }
     if link.capture.is_some() {
-        let addresses = link.peers.get(transmit.peer).way(port);
-        // The packet has been sent: if its memory has been unmapped since, the packet is missing in the capture only.
+        let addresses = link.peers.get(transmit.peer).path(port);
+        // The packet has already been sent: if its memory has been unmapped since, it is only missing from the
+        // capture.
         if let Ok(copy) = transmit_copy(transmit, payload, memory, &addresses) {
-            link.capture_marked(now, &addresses, &copy, kind.marking);
+            link.capture_with_fields(now, &addresses, &copy, kind.ip_fields);
         }
     }
     Ok(true)
 }
 
-/// Writes a packet without its check value, piece by piece.
+/// Writes a packet in pieces, without its check value.
 #[inline]
-fn put_pieces(
+fn write_pieces(
     transmit: &Transmit,
     payload: &[Segment],
     memory: &Memory,
@@ -186,7 +205,7 @@ fn put_pieces(
 ) -> Result<(), MemoryFault> {
     let mut headers = [0; HEADERS_MAX];
     let headers_len =
-        encode_headers(transmit.format, &transmit.packet, &mut headers).expect("the engine keeps to the format");
+        encode_headers(transmit.format, &transmit.packet, &mut headers).expect("the packet matches its format");
     out.put(&headers[..headers_len]);
     payload.iter().try_for_each(|segment| out.fetch(memory.gather(*segment)))?;
     out.put(&[0; 3][..transmit.packet.pad_len() as usize]);

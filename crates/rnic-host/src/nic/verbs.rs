@@ -1,10 +1,11 @@
-//! The engine's calls, with the current time supplied. The engine documents their behaviour.
+//! The calls of the engine, with the current time added. Their behaviour is documented in the engine.
 
 use std::sync::Arc;
 
+use rnic_base::BitRate;
 use rnic_engine::{
-    Access, AsyncEvent, Completion, CqId, ModifyError, PdId, PostError, QpAttributes, QpConnection, QpTiming,
-    RecvRequest, ResourceError, RnrTimer, SendRequest, SrqId,
+    Access, AsyncEvent, Completion, CqId, LimitSource, ModifyError, PdId, PostError, QpAttributes, QpConnection,
+    QpTiming, RATE_LIMIT_MIN, RateLimit, RecvRequest, ResourceError, RnrTimer, SendRequest, SrqId,
 };
 use rnic_wire::Qpn;
 
@@ -21,7 +22,7 @@ impl Verbs<'_> {
     /// See [`rnic_engine::Objects::create_pd`].
     ///
     /// # Errors
-    /// As [`rnic_engine::Objects::create_pd`].
+    /// The same as [`rnic_engine::Objects::create_pd`].
     pub fn create_pd(&mut self) -> Result<PdId, ResourceError> {
         self.device.engine.objects_mut().create_pd()
     }
@@ -29,7 +30,7 @@ impl Verbs<'_> {
     /// See [`rnic_engine::Engine::destroy_pd`].
     ///
     /// # Errors
-    /// When it does not exist or is in use.
+    /// When the protection domain does not exist or is in use.
     pub fn destroy_pd(&mut self, pd: PdId) -> Result<(), ResourceError> {
         self.device.engine.destroy_pd(pd)
     }
@@ -45,7 +46,7 @@ impl Verbs<'_> {
     /// See [`rnic_engine::Objects::destroy_cq`].
     ///
     /// # Errors
-    /// When it does not exist or is in use.
+    /// When the completion queue does not exist or is in use.
     pub fn destroy_cq(&mut self, cq: CqId) -> Result<(), ResourceError> {
         self.device.engine.objects_mut().destroy_cq(cq)
     }
@@ -53,7 +54,8 @@ impl Verbs<'_> {
     /// See [`rnic_engine::Objects::resize_cq`].
     ///
     /// # Errors
-    /// When it does not exist, holds more than that, or the capacity is out of range.
+    /// When the queue does not exist or contains more completions than the new capacity, or the capacity is out of
+    /// range.
     pub fn resize_cq(&mut self, cq: CqId, capacity: u32) -> Result<(), ResourceError> {
         self.device.engine.objects_mut().resize_cq(cq, capacity)
     }
@@ -74,27 +76,28 @@ impl Verbs<'_> {
     /// See [`rnic_engine::Objects::destroy_srq`].
     ///
     /// # Errors
-    /// When it does not exist or is in use.
+    /// When the shared receive queue does not exist or is in use.
     pub fn destroy_srq(&mut self, srq: SrqId) -> Result<(), ResourceError> {
         self.device.engine.objects_mut().destroy_srq(srq)
     }
 
-    /// See [`rnic_engine::Engine::create_qp`]. Connections create their own; this is for queue pairs that are connected
-    /// by other means. When numbers encode ports ([`crate::NicConfig::shared`]), the NIC generates one of its own range
-    /// unless `attributes` give one.
+    /// See [`rnic_engine::Engine::create_qp`]. The connection manager creates the queue pairs of its connections;
+    /// this call is for queue pairs that are connected by other means. When numbers encode ports
+    /// ([`crate::NicConfig::shared`]), the NIC generates a number from its own range unless `attributes` specify one.
     ///
     /// # Errors
-    /// When a size is out of range, something it refers to does not exist, or the number is taken, or all are.
+    /// When a size is out of range, an object that the attributes refer to does not exist, or the number is in use,
+    /// or all numbers are.
     pub fn create_qp(&mut self, attributes: &QpAttributes) -> Result<Qpn, ResourceError> {
         self.device.create_qp(attributes)
     }
 
-    /// See [`rnic_engine::Engine::destroy_qp`]. Acknowledgements that are owed are sent before, and the last one more
-    /// than once: afterwards the NIC no longer responds to the peer, which retransmits when the network loses an
-    /// acknowledgement.
+    /// See [`rnic_engine::Engine::destroy_qp`]. Pending acknowledgements are sent first, and the last one more than
+    /// once, because afterwards the NIC no longer responds to retransmissions of a peer for which the network has
+    /// lost the acknowledgement.
     ///
     /// # Errors
-    /// When it does not exist.
+    /// When the queue pair does not exist.
     pub fn destroy_qp(&mut self, qpn: Qpn) -> Result<(), ResourceError> {
         self.device.flush_last_acks(qpn);
         self.device.destroy_qp(qpn)
@@ -108,7 +111,7 @@ impl Verbs<'_> {
         self.device.engine.modify_to_init(qpn)
     }
 
-    /// See [`rnic_engine::Engine::modify_to_rtr`]. The peer is one from
+    /// See [`rnic_engine::Engine::modify_to_rtr`]. The peer must have been acquired with
     /// [`Nic::acquire_peer`](super::Nic::acquire_peer).
     ///
     /// # Errors
@@ -146,7 +149,7 @@ impl Verbs<'_> {
     /// See [`rnic_engine::Engine::set_qkey`].
     ///
     /// # Errors
-    /// When the queue pair does not exist, or is not one for datagrams.
+    /// When the queue pair does not exist, or is not for datagrams.
     pub fn set_qkey(&mut self, qpn: Qpn, qkey: u32) -> Result<(), ModifyError> {
         self.device.engine.set_qkey(qpn, qkey)
     }
@@ -157,6 +160,44 @@ impl Verbs<'_> {
     /// When the queue pair does not exist.
     pub fn set_min_rnr_timer(&mut self, qpn: Qpn, timer: RnrTimer) -> Result<(), ModifyError> {
         self.device.engine.set_min_rnr_timer(qpn, timer)
+    }
+
+    /// See [`rnic_engine::Engine::set_rate_limit`].
+    ///
+    /// # Errors
+    /// When the queue pair does not exist, or the rate is out of the range of [`Self::rate_limit_range`].
+    pub fn set_rate_limit(
+        &mut self,
+        qpn: Qpn,
+        source: LimitSource,
+        limit: Option<RateLimit>,
+    ) -> Result<(), ModifyError> {
+        let now = self.device.clock.now();
+        self.device.engine.set_rate_limit(now, qpn, source, limit)
+    }
+
+    /// See [`rnic_engine::Sharing::set_weight`].
+    ///
+    /// # Errors
+    /// When the queue pair does not exist, or the weight is not between 1 and [`rnic_engine::WEIGHT_MAX`].
+    pub fn set_weight(&mut self, qpn: Qpn, weight: u16) -> Result<(), ModifyError> {
+        let now = self.device.clock.now();
+        self.device.engine.sharing().set_weight(now, qpn, weight)
+    }
+
+    /// See [`rnic_engine::Sharing::set_capacity`].
+    pub fn set_capacity(&mut self, capacity: Option<BitRate>) {
+        self.device.engine.sharing().set_capacity(capacity);
+    }
+
+    /// Sets or removes the operator's limit of queue pairs that are created from now on.
+    pub(crate) fn set_rate_limit_of_new(&mut self, rate: Option<BitRate>) {
+        self.device.config.rate_limit = rate;
+    }
+
+    /// Returns the lowest and the highest dequeue rate to which a queue pair can be limited.
+    pub fn rate_limit_range(&self) -> [BitRate; 2] {
+        [RATE_LIMIT_MIN, self.device.config.line_rate]
     }
 
     /// See [`rnic_engine::Engine::modify_to_rts`].
@@ -176,7 +217,7 @@ impl Verbs<'_> {
         self.device.engine.modify_to_sqd(qpn)
     }
 
-    /// See [`rnic_engine::Engine::modify_to_error`]. Pending acknowledgements are sent before, as with
+    /// See [`rnic_engine::Engine::modify_to_error`]. Pending acknowledgements are sent first, as with
     /// [`Verbs::destroy_qp`].
     ///
     /// # Errors
@@ -193,7 +234,7 @@ impl Verbs<'_> {
     pub fn modify_to_reset(&mut self, qpn: Qpn) -> Result<(), ModifyError> {
         self.device.engine.modify_to_reset(qpn)?;
         self.device.leave_ring(qpn);
-        self.device.link.hellos.gone(qpn);
+        self.device.link.hellos.disconnected(qpn);
         Ok(())
     }
 
@@ -205,7 +246,7 @@ impl Verbs<'_> {
     /// See [`rnic_engine::Objects::resize_srq`].
     ///
     /// # Errors
-    /// When it does not exist, holds more than that, or the size is out of range.
+    /// When the queue does not exist or contains more requests than the new size, or the size is out of range.
     pub fn resize_srq(&mut self, srq: SrqId, max_wr: u32) -> Result<(), ResourceError> {
         self.device.engine.objects_mut().resize_srq(srq, max_wr)
     }
@@ -213,7 +254,7 @@ impl Verbs<'_> {
     /// See [`rnic_engine::Objects::set_srq_limit`].
     ///
     /// # Errors
-    /// When it does not exist or cannot hold as many.
+    /// When the queue does not exist or its capacity is less than the limit.
     pub fn set_srq_limit(&mut self, srq: SrqId, limit: u32) -> Result<(), ResourceError> {
         self.device.engine.objects_mut().set_srq_limit(srq, limit)
     }
@@ -232,7 +273,7 @@ impl Verbs<'_> {
     /// See [`rnic_engine::Engine::post_recv`].
     ///
     /// # Errors
-    /// As [`Verbs::post_send`].
+    /// The same as [`Verbs::post_send`].
     #[inline]
     pub fn post_recv(&mut self, qpn: Qpn, request: &RecvRequest<'_>) -> Result<(), PostError> {
         self.device.engine.post_recv(qpn, request)
@@ -247,14 +288,14 @@ impl Verbs<'_> {
         self.device.engine.objects_mut().post_srq_recv(srq, request)
     }
 
-    /// Takes completions from `cq`; returns their number. Does not receive packets: that is done by
-    /// [`Nic::progress`](super::Nic::progress).
+    /// Removes completions from `cq` and returns their number. It does not receive packets;
+    /// [`Nic::progress`](super::Nic::progress) does.
     #[inline]
     pub fn poll_cq(&mut self, cq: CqId, into: &mut [Completion]) -> usize {
         self.device.engine.objects_mut().poll_cq(cq, into)
     }
 
-    /// Takes one completion from `cq`.
+    /// Removes and returns one completion from `cq`.
     #[inline]
     pub fn poll_cq_one(&mut self, cq: CqId) -> Option<Completion> {
         self.device.engine.objects_mut().poll_cq_one(cq)
@@ -265,7 +306,7 @@ impl Verbs<'_> {
         self.device.engine.objects_mut().request_notify(cq, solicited_only);
     }
 
-    /// Takes the oldest asynchronous event that the program has not polled yet.
+    /// Removes and returns the oldest asynchronous event that the program has not polled yet.
     pub fn poll_event(&mut self) -> Option<AsyncEvent> {
         self.device.poll_event()
     }

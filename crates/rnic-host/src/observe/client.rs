@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use super::NAME_PREFIX;
 use super::credentials::{own_user, peer_user};
+use super::limit::{LimitReply, LimitRequest};
 use super::snapshot::Snapshot;
+use super::{CONTROL_PREFIX, NAME_PREFIX};
 use crate::user::is_one_user;
 
 /// A device that can be observed.
@@ -24,42 +25,42 @@ pub struct Endpoint {
     pub user: u32,
     /// Process ID.
     pub pid: u32,
-    /// Index of the device among those of the process.
+    /// Index of the device among those of its process.
     pub number: u32,
 }
 
-/// Reason why a device could not be observed.
+/// Reason that a device could not be observed.
 #[derive(Debug, thiserror::Error)]
 pub enum ObserveError {
     /// A system call failed.
-    #[error("process {pid}: {error}")]
+    #[error("cannot query process {pid}: {error}")]
     System {
         /// Process ID of the queried process.
         pid: u32,
-        /// Error that the system reported.
+        /// Error reported by the system.
         error: io::Error,
     },
     /// The socket with this name belongs to another user.
-    #[error("process {pid}: its socket belongs to user {user}")]
+    #[error("the control socket named after process {pid} belongs to another user, {user}")]
     Impostor {
-        /// Process ID in the name.
+        /// Process ID in the socket's name.
         pid: u32,
         /// User ID of the socket's owner.
         user: u32,
     },
     /// The user ID of the process stands for several users in this user namespace.
     #[error(
-        "process {pid}: user {user} may be any user in this user namespace: map the user, as `unshare --map-root-user` \
-         does"
+        "cannot verify the owner of process {pid}: user {user} represents several users in this user namespace; map \
+         it, as `unshare --map-root-user` does"
     )]
     Unmapped {
         /// Process ID of the queried process.
         pid: u32,
-        /// User ID that the kernel reports for it.
+        /// User ID that the kernel reports for the process.
         user: u32,
     },
-    /// The received data are not a snapshot.
-    #[error("process {pid}: cannot be understood; is it of another version? {reason}")]
+    /// The received data is not a snapshot.
+    #[error("the response of process {pid} is invalid, possibly because it runs another version of OpenRNIC: {reason}")]
     Malformed {
         /// Process ID of the queried process.
         pid: u32,
@@ -76,17 +77,18 @@ impl Endpoint {
         numbers.next().is_none().then_some(endpoint)
     }
 
-    fn name(&self) -> String {
-        format!("{NAME_PREFIX}{}-{}-{}", self.user, self.pid, self.number)
+    fn name(&self, prefix: &str) -> String {
+        format!("{prefix}{}-{}-{}", self.user, self.pid, self.number)
     }
 }
 
-/// Returns the devices that may be observed: those of this user, or of all users for root; in this network namespace.
+/// Returns the devices in this network namespace that may be observed: those of this user, or if this user is root,
+/// those of all users.
 ///
 /// # Errors
 /// When the kernel's list cannot be read.
 pub fn endpoints() -> io::Result<Vec<Endpoint>> {
-    // Any process can choose any bytes as a name: one that is not text must not hide the others.
+    // Any process can choose any bytes as a name: a name that is not text must not hide the others.
     let list = fs::read("/proc/net/unix")?;
     let list = String::from_utf8_lossy(&list);
     let own = own_user();
@@ -96,7 +98,7 @@ pub fn endpoints() -> io::Result<Vec<Endpoint>> {
         .filter(|endpoint| own == 0 || endpoint.user == own)
         .collect();
     found.sort();
-    // Established connections are listed under the name of the end that was connected to.
+    // An established connection is listed under the name of its listening end.
     found.dedup();
     Ok(found)
 }
@@ -108,52 +110,69 @@ pub fn endpoints() -> io::Result<Vec<Endpoint>> {
 /// states.
 pub fn fetch(endpoint: &Endpoint, timeout: Duration) -> Result<Snapshot, ObserveError> {
     let system = |error| ObserveError::System { pid: endpoint.pid, error };
-    let stream = ask(endpoint)?;
+    let stream = connect_to(endpoint, NAME_PREFIX)?;
     stream.set_nonblocking(false).map_err(system)?;
-    understand(endpoint, &read_all(stream, timeout).map_err(system)?)
+    parse_snapshot(endpoint, &read_all(stream, timeout).map_err(system)?)
 }
 
-/// Queries all devices concurrently, and returns the snapshots of those that respond in time. The timeout applies to
-/// all together, so devices that do not respond do not keep others from being seen.
+/// Requests a limit of queue pairs from a device.
+///
+/// # Errors
+/// As [`fetch`].
+pub fn set_limit(endpoint: &Endpoint, request: &LimitRequest, timeout: Duration) -> Result<LimitReply, ObserveError> {
+    let pid = endpoint.pid;
+    let system = |error| ObserveError::System { pid, error };
+    let mut stream = connect_to(endpoint, CONTROL_PREFIX)?;
+    stream.set_nonblocking(false).map_err(system)?;
+    let line = serde_json::to_string(request).map_err(|error| system(error.into()))? + "\n";
+    stream.set_write_timeout(Some(timeout)).map_err(system)?;
+    stream.write_all(line.as_bytes()).map_err(system)?;
+    let answer = read_all(stream, timeout).map_err(system)?;
+    serde_json::from_slice(&answer).map_err(|error| ObserveError::Malformed { pid, reason: error.to_string() })
+}
+
+/// Queries all devices concurrently, and returns the snapshots of those that respond in time. There is one timeout
+/// for all devices together, so devices that do not respond do not delay the others.
 pub fn fetch_all(endpoints: &[Endpoint], timeout: Duration) -> Vec<Snapshot> {
-    let mut of_user = BTreeMap::new();
+    let mut sockets_per_user = BTreeMap::new();
     let mut snapshots = Vec::new();
-    let mut asked = Vec::new();
+    let mut pending = Vec::new();
     for endpoint in endpoints {
-        // Any process can choose any name: only a socket that belongs to the user in its name counts against that user.
-        let Ok(stream) = ask(endpoint) else { continue };
-        let count: &mut usize = of_user.entry(endpoint.user).or_default();
+        // Any process can choose any name: a socket counts toward the limit of the user in its name only if it
+        // belongs to that user.
+        let Ok(stream) = connect_to(endpoint, NAME_PREFIX) else { continue };
+        let count: &mut usize = sockets_per_user.entry(endpoint.user).or_default();
         *count += 1;
-        if *count <= OF_USER_MAX {
-            asked.push(Answer { endpoint, stream, text: Vec::new() });
+        if *count <= SOCKETS_PER_USER_MAX {
+            pending.push(PartialSnapshot { endpoint, stream, text: Vec::new() });
         }
-        if asked.len() == AT_ONCE {
-            snapshots.extend(read_together(std::mem::take(&mut asked), timeout));
+        if pending.len() == QUERIES_PER_BATCH {
+            snapshots.extend(read_together(std::mem::take(&mut pending), timeout));
         }
     }
-    snapshots.extend(read_together(asked, timeout));
+    snapshots.extend(read_together(pending, timeout));
     snapshots
 }
 
 /// A response that is being read.
-struct Answer<'a> {
+struct PartialSnapshot<'a> {
     endpoint: &'a Endpoint,
     stream: UnixStream,
     text: Vec<u8>,
 }
 
-/// Reads responses as they arrive, until all are complete or the timeout is over.
-fn read_together(mut asked: Vec<Answer<'_>>, timeout: Duration) -> Vec<Snapshot> {
-    let (start, mut snapshots, mut part) = (Instant::now(), Vec::new(), vec![0; PART_BYTES]);
-    while !asked.is_empty() {
+/// Reads responses as they arrive, until all are complete or the timeout has expired.
+fn read_together(mut pending: Vec<PartialSnapshot<'_>>, timeout: Duration) -> Vec<Snapshot> {
+    let (start, mut snapshots, mut chunk) = (Instant::now(), Vec::new(), vec![0; CHUNK_BYTES]);
+    while !pending.is_empty() {
         let mut moved = false;
-        asked.retain_mut(|answer| match answer.stream.read(&mut part) {
+        pending.retain_mut(|answer| match answer.stream.read(&mut chunk) {
             Ok(0) => {
-                snapshots.extend(understand(answer.endpoint, &answer.text));
+                snapshots.extend(parse_snapshot(answer.endpoint, &answer.text));
                 false
             }
             Ok(count) if answer.text.len() + count <= SNAPSHOT_BYTES_MAX => {
-                answer.text.extend_from_slice(&part[..count]);
+                answer.text.extend_from_slice(&chunk[..count]);
                 moved = true;
                 true
             }
@@ -163,20 +182,19 @@ fn read_together(mut asked: Vec<Answer<'_>>, timeout: Duration) -> Vec<Snapshot>
         if start.elapsed() >= timeout {
             break;
         }
-        if !moved && !asked.is_empty() {
-            thread::sleep(PAUSE);
+        if !moved && !pending.is_empty() {
+            thread::sleep(POLL_INTERVAL);
         }
     }
     snapshots.sort_by_key(|snapshot: &Snapshot| (snapshot.pid, snapshot.context));
     snapshots
 }
 
-/// Connects to a device, which then sends its snapshot; only to a socket of the expected user. The stream is
-/// non-blocking.
-fn ask(endpoint: &Endpoint) -> Result<UnixStream, ObserveError> {
+/// Connects to a socket of a device, if it belongs to the expected user. The stream is non-blocking.
+fn connect_to(endpoint: &Endpoint, prefix: &str) -> Result<UnixStream, ObserveError> {
     let pid = endpoint.pid;
     let system = |error| ObserveError::System { pid, error };
-    let stream = connect(&endpoint.name()).map_err(system)?;
+    let stream = connect(&endpoint.name(prefix)).map_err(system)?;
     match peer_user(&stream).map_err(system)? {
         user if user != endpoint.user => Err(ObserveError::Impostor { pid, user }),
         user if !is_one_user(user) => Err(ObserveError::Unmapped { pid, user }),
@@ -184,24 +202,24 @@ fn ask(endpoint: &Endpoint) -> Result<UnixStream, ObserveError> {
     }
 }
 
-fn understand(endpoint: &Endpoint, text: &[u8]) -> Result<Snapshot, ObserveError> {
+fn parse_snapshot(endpoint: &Endpoint, text: &[u8]) -> Result<Snapshot, ObserveError> {
     let pid = endpoint.pid;
     let malformed = |error: serde_json::Error| ObserveError::Malformed { pid, reason: error.to_string() };
     let snapshot: Snapshot = serde_json::from_slice(text).map_err(malformed)?;
-    // The snapshot is identified by the socket's name, whatever it contains.
+    // The snapshot is identified by the socket's name, regardless of its contents.
     Ok(Snapshot { pid, context: endpoint.number, ..snapshot })
 }
 
 fn read_all(mut stream: UnixStream, timeout: Duration) -> io::Result<Vec<u8>> {
     let start = Instant::now();
     let mut text = Vec::new();
-    let mut part = vec![0; PART_BYTES];
+    let mut chunk = vec![0; CHUNK_BYTES];
     loop {
         let left = timeout.checked_sub(start.elapsed()).filter(|left| !left.is_zero());
         stream.set_read_timeout(Some(left.ok_or(io::ErrorKind::TimedOut)?))?;
-        match stream.read(&mut part) {
+        match stream.read(&mut chunk) {
             Ok(0) => return Ok(text),
-            Ok(count) if text.len() + count <= SNAPSHOT_BYTES_MAX => text.extend_from_slice(&part[..count]),
+            Ok(count) if text.len() + count <= SNAPSHOT_BYTES_MAX => text.extend_from_slice(&chunk[..count]),
             Ok(_) => return Err(io::ErrorKind::FileTooLarge.into()),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(io::ErrorKind::TimedOut.into()),
@@ -220,14 +238,14 @@ pub(super) fn connect(name: &str) -> io::Result<UnixStream> {
     Ok(OwnedFd::from(socket).into())
 }
 
-/// Size limit of a snapshot in bytes: each queue pair takes some hundred.
+/// Size limit of a snapshot in bytes: each queue pair needs some hundred.
 const SNAPSHOT_BYTES_MAX: usize = 16 << 20;
-const PART_BYTES: usize = 64 << 10;
+const CHUNK_BYTES: usize = 64 << 10;
 
-/// Devices of one user that are queried, and devices that are queried at a time: each takes a descriptor, of which a
-/// process has 1024 by default.
-const OF_USER_MAX: usize = 1_024;
-const AT_ONCE: usize = 512;
+/// Maximum number of devices of one user that are queried, and maximum number of devices that are queried at a time:
+/// each needs a descriptor, of which a process has 1024 by default.
+const SOCKETS_PER_USER_MAX: usize = 1_024;
+const QUERIES_PER_BATCH: usize = 512;
 
-/// Sleep between two polls for responses that have not arrived.
-const PAUSE: Duration = Duration::from_millis(1);
+/// Time to sleep between two polls for outstanding responses.
+const POLL_INTERVAL: Duration = Duration::from_millis(1);

@@ -2,16 +2,18 @@
 
 use std::net::SocketAddr;
 
+use rnic_base::BitRate;
 use rnic_engine::{FlowView, QpSnapshot, QpState, Service};
 
-use super::snapshot::{DeviceCounters, FlowSnapshot, QueuePairSnapshot, Snapshot};
+use super::snapshot::{DeviceCounters, FlowSnapshot, QueuePairSnapshot, ShareSnapshot, Snapshot};
 use crate::nic::Nic;
 use crate::settings::Settings;
+use crate::share::ShareStatus;
 
-/// Contents of a snapshot that the NIC itself does not have.
+/// Contents of a snapshot that are not available from the NIC itself.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Identity {
-    /// Name of the device, as programs see it.
+    /// Name of the device, as shown to programs.
     pub device: String,
     /// Name of the program.
     pub program: String,
@@ -19,12 +21,12 @@ pub struct Identity {
     pub transport: String,
     /// Description of the layer that carries the packets.
     pub wire: String,
-    /// The impairment of the network, as text.
+    /// The configured impairment of the network, as text.
     pub impairment: Vec<String>,
 }
 
 impl Identity {
-    /// Returns the identity of this process, for `device` over `wire` with `settings`.
+    /// Returns the identity of this process, for the device `device` over the layer `wire` with `settings`.
     pub fn of_process(device: &str, wire: &str, settings: &Settings) -> Self {
         let name = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
         Self {
@@ -53,13 +55,14 @@ impl Nic {
         Snapshot {
             device: identity.device.clone(),
             pid: std::process::id(),
-            // The client takes it from the socket's name.
+            // The client sets this field from the socket's name.
             context: 0,
             program: identity.program.clone(),
             uptime_us: self.now().since(rnic_base::Time::ZERO).as_ps() / 1_000_000,
             transport: identity.transport.clone(),
             wire: identity.wire.clone(),
             impairment: identity.impairment.clone(),
+            share: self.share_status().map(|status| share(&status)),
             counters: self.device_counters(),
             queue_pairs,
             queue_pairs_omitted: omitted,
@@ -74,7 +77,7 @@ impl Nic {
             packets_retransmitted: engine.packets_retransmitted,
             acks_sent: engine.acks_sent,
             packets_received: engine.packets_received,
-            packets_out_of_order: engine.packets_early,
+            packets_out_of_order: engine.packets_out_of_order,
             packets_duplicate: engine.packets_duplicate,
             packets_dropped: engine.drops.iter().sum::<u64>() + nic.drops.iter().sum::<u64>(),
             bytes_sent: nic.bytes_sent + nic.bypass_bytes_sent,
@@ -97,6 +100,20 @@ impl Nic {
     }
 }
 
+fn share(status: &ShareStatus) -> ShareSnapshot {
+    ShareSnapshot {
+        weight: status.weight,
+        link_gbps: status.link_rate.map(BitRate::as_gbps_f64),
+        share_gbps: status.share.map(BitRate::as_gbps_f64),
+        holds_share: status.capacity.is_some(),
+        payload_gbps: status.payload_rate.as_gbps_f64(),
+        wire_bytes_sent: status.wire_bytes,
+        payload_bytes_sent: status.payload_bytes,
+        link_waits: status.link_waits,
+        neighbours: status.neighbours,
+    }
+}
+
 fn queue_pair(view: &QpSnapshot, peer: Option<SocketAddr>) -> QueuePairSnapshot {
     let QpSnapshot { info, transport, in_flight, window, traffic, round_trip, flows, .. } = view;
     let is_connected = !matches!(info.state, QpState::Reset | QpState::Init);
@@ -110,7 +127,7 @@ fn queue_pair(view: &QpSnapshot, peer: Option<SocketAddr>) -> QueuePairSnapshot 
         packets_sent: info.stats.packets_sent,
         packets_retransmitted: info.stats.packets_retransmitted,
         packets_received: traffic.packets_received,
-        packets_out_of_order: traffic.packets_early,
+        packets_out_of_order: traffic.packets_out_of_order,
         packets_duplicate: traffic.packets_duplicate,
         packets_dropped: traffic.packets_dropped,
         rnr_naks: info.stats.rnr_naks.into(),
@@ -120,6 +137,8 @@ fn queue_pair(view: &QpSnapshot, peer: Option<SocketAddr>) -> QueuePairSnapshot 
         timeouts: info.stats.timeouts.into(),
         packets_in_flight: *in_flight,
         window_packets: Some(*window),
+        dequeue_gbps: info.dequeue_rate.map(BitRate::as_gbps_f64),
+        dequeue_waits: info.dequeue_waits,
         flows: flows.iter().map(flow).collect(),
     }
 }
@@ -129,7 +148,7 @@ fn flow(view: &FlowView) -> FlowSnapshot {
     FlowSnapshot {
         label: label.get(),
         packets_sent: counters.sent,
-        packets_retransmitted: counters.sent_again,
+        packets_retransmitted: counters.retransmitted_packets,
         path_changes: counters.moves,
         packets_in_flight: u64::from(*outstanding),
         window_packets: fcwnd.as_packets_f64(),
@@ -146,7 +165,7 @@ fn service(service: Service) -> &'static str {
     }
 }
 
-/// Returns the verbs name of a state.
+/// Returns the name of a state in verbs.
 fn state(state: QpState) -> &'static str {
     match state {
         QpState::Reset => "RESET",
@@ -159,6 +178,6 @@ fn state(state: QpState) -> &'static str {
     }
 }
 
-/// Maximum number of queue pairs in a snapshot: as many as a user can inspect, and a bound for the time that an
+/// Maximum number of queue pairs in a snapshot: as many as a user can inspect. It also limits the time for which an
 /// observer delays the NIC.
 pub const QUEUE_PAIRS_MAX: usize = 4_096;

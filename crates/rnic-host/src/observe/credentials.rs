@@ -5,7 +5,7 @@ use std::mem::size_of;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 
-/// Returns the user ID of the process that created the other end.
+/// Returns the user ID of the process that created the other end of the socket.
 pub(super) fn peer_user(stream: &UnixStream) -> io::Result<u32> {
     let mut credentials = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;

@@ -3,10 +3,11 @@
 
 use std::fmt::Write;
 
-use super::snapshot::{DeviceCounters, FlowSnapshot, QueuePairSnapshot, Snapshot};
+use super::fairness::{Fairness, fairness};
+use super::snapshot::{DeviceCounters, FlowSnapshot, QueuePairSnapshot, ShareSnapshot, Snapshot};
 
 /// A metric: name, type, help text, and a function that returns its value. By convention, names end in their unit,
-/// those of counters in `_total`.
+/// and names of counters in `_total`.
 type Metric<T> = (&'static str, Kind, &'static str, fn(&T) -> Option<f64>);
 
 #[derive(Clone, Copy)]
@@ -32,6 +33,15 @@ pub fn exposition(snapshots: &[Snapshot]) -> String {
     for metric in DEVICE_METRICS {
         family(&mut text, metric, devices.iter().map(|(labels, counters)| (labels.as_str(), *counters)));
     }
+    let shares: Vec<(String, &ShareSnapshot)> =
+        snapshots.iter().filter_map(|snapshot| Some((device_labels(snapshot), snapshot.share.as_ref()?))).collect();
+    for metric in SHARE_METRICS {
+        family(&mut text, metric, shares.iter().map(|(labels, share)| (labels.as_str(), *share)));
+    }
+    let fairness = fairness(snapshots);
+    for metric in FAIRNESS_METRICS {
+        family(&mut text, metric, fairness.iter().map(|fairness| (FAIRNESS_LABELS, fairness)));
+    }
     let pairs: Vec<(String, &QueuePairSnapshot)> = snapshots
         .iter()
         .flat_map(|snapshot| snapshot.queue_pairs.iter().map(|pair| (pair_labels(snapshot, pair), pair)))
@@ -52,7 +62,17 @@ pub fn exposition(snapshots: &[Snapshot]) -> String {
     text
 }
 
-/// Writes one metric family: its header lines once, then one line for each item that has a value.
+/// Returns name, type and meaning of every metric that [`exposition`] may contain.
+pub fn metrics() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
+    fn described<T>((name, kind, help, _): &Metric<T>) -> (&'static str, &'static str, &'static str) {
+        (name, kind.name(), help)
+    }
+    let device = DEVICE_METRICS.iter().map(described).chain(SHARE_METRICS.iter().map(described));
+    let device = device.chain(FAIRNESS_METRICS.iter().map(described));
+    device.chain(PAIR_METRICS.iter().map(described)).chain(FLOW_METRICS.iter().map(described))
+}
+
+/// Writes one metric family: first its header lines, then one line for each item that has a value.
 fn family<'a, T: 'a>(text: &mut String, metric: &Metric<T>, of: impl Iterator<Item = (&'a str, &'a T)>) {
     let (name, kind, help, value) = metric;
     let mut is_first = true;
@@ -99,68 +119,113 @@ const DEVICE_METRICS: &[Metric<DeviceCounters>] = &[
         count(of.packets_retransmitted)
     }),
     ("rnic_acks_sent_total", Kind::Counter, "Acknowledgements sent.", |of| count(of.acks_sent)),
-    ("rnic_packets_received_total", Kind::Counter, "Packets that came in.", |of| count(of.packets_received)),
-    ("rnic_packets_out_of_order_total", Kind::Counter, "Packets that came in early and were kept.", |of| {
+    ("rnic_packets_received_total", Kind::Counter, "Packets received.", |of| count(of.packets_received)),
+    ("rnic_packets_out_of_order_total", Kind::Counter, "Out-of-order packets received and stored.", |of| {
         count(of.packets_out_of_order)
     }),
-    ("rnic_packets_duplicate_total", Kind::Counter, "Packets that had come in before.", |of| {
-        count(of.packets_duplicate)
+    ("rnic_packets_duplicate_total", Kind::Counter, "Duplicate packets received.", |of| count(of.packets_duplicate)),
+    ("rnic_packets_dropped_total", Kind::Counter, "Packets received and dropped.", |of| count(of.packets_dropped)),
+    ("rnic_sent_bytes_total", Kind::Counter, "Bytes of packets sent, over UDP or shared memory.", |of| {
+        count(of.bytes_sent)
     }),
-    ("rnic_packets_dropped_total", Kind::Counter, "Packets that came in and were not used.", |of| {
-        count(of.packets_dropped)
-    }),
-    ("rnic_sent_bytes_total", Kind::Counter, "Bytes of packets sent, by UDP or memory.", |of| count(of.bytes_sent)),
-    ("rnic_received_bytes_total", Kind::Counter, "Bytes of packets that came in.", |of| count(of.bytes_received)),
-    ("rnic_sent_by_memory_bytes_total", Kind::Counter, "Bytes of packets sent through memory.", |of| {
+    ("rnic_received_bytes_total", Kind::Counter, "Bytes of packets received.", |of| count(of.bytes_received)),
+    ("rnic_sent_by_memory_bytes_total", Kind::Counter, "Bytes of packets sent through shared memory.", |of| {
         count(of.bytes_sent_by_memory)
     }),
     ("rnic_timeouts_total", Kind::Counter, "Timeouts that caused a retransmission.", |of| count(of.timeouts)),
-    ("rnic_nacks_total", Kind::Counter, "Negative acknowledgements that came in.", |of| count(of.nacks)),
-    ("rnic_rnr_naks_sent_total", Kind::Counter, "Times a peer was told that no receive is posted.", |of| {
-        count(of.rnr_naks_sent)
-    }),
-    ("rnic_marks_received_total", Kind::Counter, "Packets that a network has marked where it was congested.", |of| {
+    ("rnic_nacks_total", Kind::Counter, "Negative acknowledgements received.", |of| count(of.nacks)),
+    ("rnic_rnr_naks_sent_total", Kind::Counter, "RNR NAKs sent: no receive was posted.", |of| count(of.rnr_naks_sent)),
+    ("rnic_marks_received_total", Kind::Counter, "Packets received with an ECN mark (CE).", |of| {
         count(of.marks_received)
     }),
-    ("rnic_cnps_sent_total", Kind::Counter, "Congestion notifications sent.", |of| count(of.cnps_sent)),
-    ("rnic_cnps_received_total", Kind::Counter, "Congestion notifications that came in.", |of| count(of.cnps_received)),
-    ("rnic_datagrams_refused_total", Kind::Counter, "Datagrams that the kernel refused for good.", |of| {
+    ("rnic_cnps_sent_total", Kind::Counter, "Congestion notification packets sent.", |of| count(of.cnps_sent)),
+    ("rnic_cnps_received_total", Kind::Counter, "Congestion notification packets received.", |of| {
+        count(of.cnps_received)
+    }),
+    ("rnic_datagrams_refused_total", Kind::Counter, "Datagrams that the kernel rejected permanently.", |of| {
         count(of.datagrams_refused)
     }),
-    ("rnic_impairment_lost_total", Kind::Counter, "Packets lost on purpose.", |of| count(of.impairment_lost)),
-    ("rnic_impairment_reordered_total", Kind::Counter, "Packets overtaken on purpose.", |of| {
+    ("rnic_impairment_lost_total", Kind::Counter, "Packets dropped by impairment.", |of| count(of.impairment_lost)),
+    ("rnic_impairment_reordered_total", Kind::Counter, "Packets delayed behind later ones by impairment.", |of| {
         count(of.impairment_reordered)
     }),
-    ("rnic_impairment_duplicated_total", Kind::Counter, "Packets sent twice on purpose.", |of| {
+    ("rnic_impairment_duplicated_total", Kind::Counter, "Packets duplicated by impairment.", |of| {
         count(of.impairment_duplicated)
     }),
-    ("rnic_impairment_corrupted_total", Kind::Counter, "Packets made wrong on purpose.", |of| {
+    ("rnic_impairment_corrupted_total", Kind::Counter, "Packets corrupted by impairment.", |of| {
         count(of.impairment_corrupted)
     }),
 ];
+
+const SHARE_METRICS: &[Metric<ShareSnapshot>] = &[
+    ("rnic_share_weight", Kind::Gauge, "Weight of the process among those that share the link.", |of| {
+        count(of.weight.into())
+    }),
+    ("rnic_share_bits_per_second", Kind::Gauge, "Share of the link that the process may use.", |of| {
+        of.share_gbps.map(|gbps| gbps * 1e9)
+    }),
+    ("rnic_share_payload_bits_per_second", Kind::Gauge, "Payload rate of the process, over some 200 ms.", |of| {
+        Some(of.payload_gbps * 1e9)
+    }),
+    ("rnic_share_sent_bytes_total", Kind::Counter, "Bytes sent, counting Ethernet framing.", |of| {
+        count(of.wire_bytes_sent)
+    }),
+    ("rnic_share_payload_sent_bytes_total", Kind::Counter, "Payload bytes sent.", |of| count(of.payload_bytes_sent)),
+    ("rnic_link_bits_per_second", Kind::Gauge, "Rate of the shared link.", |of| of.link_gbps.map(|gbps| gbps * 1e9)),
+    ("rnic_link_waits_total", Kind::Counter, "Waits for space in the queue of the shared link.", |of| {
+        count(of.link_waits)
+    }),
+];
+
+const FAIRNESS_METRICS: &[Metric<Fairness>] = &[(
+    "rnic_fairness_jain",
+    Kind::Gauge,
+    "Jain's index of the payload rates, by weight, of the processes that share a link.",
+    |of| Some(of.jain),
+)];
+
+/// The index is one for all processes.
+const FAIRNESS_LABELS: &str = r#"device="all""#;
 
 const PAIR_METRICS: &[Metric<QueuePairSnapshot>] = &[
     ("rnic_qp_packets_sent_total", Kind::Counter, "Data packets sent for the first time.", |of| count(of.packets_sent)),
     ("rnic_qp_packets_retransmitted_total", Kind::Counter, "Data packets retransmitted.", |of| {
         count(of.packets_retransmitted)
     }),
-    ("rnic_qp_packets_received_total", Kind::Counter, "Packets of the peer taken.", |of| count(of.packets_received)),
-    ("rnic_qp_packets_out_of_order_total", Kind::Counter, "Packets of the peer that came early and were kept.", |of| {
-        count(of.packets_out_of_order)
+    ("rnic_qp_packets_received_total", Kind::Counter, "Packets received from the peer and accepted.", |of| {
+        count(of.packets_received)
     }),
-    ("rnic_qp_packets_duplicate_total", Kind::Counter, "Packets of the peer that had come in before.", |of| {
+    (
+        "rnic_qp_packets_out_of_order_total",
+        Kind::Counter,
+        "Out-of-order packets received from the peer and stored.",
+        |of| count(of.packets_out_of_order),
+    ),
+    ("rnic_qp_packets_duplicate_total", Kind::Counter, "Duplicate packets received from the peer.", |of| {
         count(of.packets_duplicate)
     }),
-    ("rnic_qp_packets_dropped_total", Kind::Counter, "Packets of the peer not used.", |of| count(of.packets_dropped)),
-    ("rnic_qp_rnr_naks_total", Kind::Counter, "Times the peer had no receive posted.", |of| count(of.rnr_naks)),
-    ("rnic_qp_rnr_naks_sent_total", Kind::Counter, "Times the peer was told that no receive is posted.", |of| {
+    ("rnic_qp_packets_dropped_total", Kind::Counter, "Packets received from the peer and dropped.", |of| {
+        count(of.packets_dropped)
+    }),
+    ("rnic_qp_rnr_naks_total", Kind::Counter, "RNR NAKs received: the peer had no receive posted.", |of| {
+        count(of.rnr_naks)
+    }),
+    ("rnic_qp_rnr_naks_sent_total", Kind::Counter, "RNR NAKs sent to the peer: no receive was posted.", |of| {
         count(of.rnr_naks_sent)
     }),
-    ("rnic_qp_nacks_total", Kind::Counter, "Negative acknowledgements of the peer.", |of| count(of.nacks)),
+    ("rnic_qp_nacks_total", Kind::Counter, "Negative acknowledgements received from the peer.", |of| count(of.nacks)),
     ("rnic_qp_timeouts_total", Kind::Counter, "Timeouts that caused a retransmission.", |of| count(of.timeouts)),
     ("rnic_qp_in_flight_packets", Kind::Gauge, "Packets in flight.", |of| count(of.packets_in_flight)),
-    ("rnic_qp_window_packets", Kind::Gauge, "Packets that may be in flight.", |of| of.window_packets.and_then(count)),
-    ("rnic_qp_round_trip_seconds", Kind::Gauge, "The last round trip that was measured.", |of| {
+    ("rnic_qp_window_packets", Kind::Gauge, "Largest number of packets that may be in flight.", |of| {
+        of.window_packets.and_then(count)
+    }),
+    ("rnic_qp_dequeue_bits_per_second", Kind::Gauge, "Dequeue rate in force, if it is limited.", |of| {
+        of.dequeue_gbps.map(|gbps| gbps * 1e9)
+    }),
+    ("rnic_qp_dequeue_waits_total", Kind::Counter, "Waits of packets for the dequeue rate.", |of| {
+        count(of.dequeue_waits)
+    }),
+    ("rnic_qp_round_trip_seconds", Kind::Gauge, "Round-trip time measured last.", |of| {
         of.round_trip_us.map(|us| us / 1e6)
     }),
 ];
@@ -172,19 +237,15 @@ const FLOW_METRICS: &[Metric<FlowSnapshot>] = &[
     ("rnic_flow_packets_retransmitted_total", Kind::Counter, "Data packets retransmitted on a flow.", |of| {
         count(of.packets_retransmitted)
     }),
-    ("rnic_flow_path_changes_total", Kind::Counter, "Times that a flow took another path.", |of| {
-        count(of.path_changes)
-    }),
+    ("rnic_flow_path_changes_total", Kind::Counter, "Path changes of a flow.", |of| count(of.path_changes)),
     ("rnic_flow_in_flight_packets", Kind::Gauge, "Packets in flight on a flow.", |of| count(of.packets_in_flight)),
-    ("rnic_flow_window_packets", Kind::Gauge, "Packets that a flow's window has room for.", |of| {
-        Some(of.window_packets)
-    }),
-    ("rnic_flow_round_trip_seconds", Kind::Gauge, "The last round trip that was measured on a flow.", |of| {
+    ("rnic_flow_window_packets", Kind::Gauge, "Window of a flow, in packets.", |of| Some(of.window_packets)),
+    ("rnic_flow_round_trip_seconds", Kind::Gauge, "Round-trip time measured last on a flow.", |of| {
         of.round_trip_us.map(|us| us / 1e6)
     }),
 ];
 
-/// Integers are exact up to 2^53, which no counter here reaches.
+/// Integers are exact up to 2^53, which no counter in a snapshot reaches.
 #[allow(clippy::unnecessary_wraps, reason = "values that may be missing and those that may not share one table")]
 fn count(value: u64) -> Option<f64> {
     Some(value as f64)
@@ -211,20 +272,27 @@ mod tests {
             device: "rnic0".to_owned(),
             pid: 4_711,
             program: "a \"b\" \\c".to_owned(),
+            share: Some(ShareSnapshot {
+                weight: 2,
+                link_gbps: Some(2.0),
+                payload_gbps: 0.5,
+                ..ShareSnapshot::default()
+            }),
             counters: DeviceCounters { packets_sent: 9, ..DeviceCounters::default() },
             queue_pairs: vec![pair.clone(), QueuePairSnapshot { number: 18, round_trip_us: None, ..pair }],
             ..Snapshot::default()
         }
     }
 
-    /// What a scraper insists on: heads once and in front, no sample twice, quoted labels, numbers.
+    /// Checks the requirements of a scraper: each header occurs once and before its samples, no sample is duplicate,
+    /// labels are quoted, and values are numbers.
     fn check_format(text: &str) {
         assert!(text.ends_with('\n') || text.is_empty());
         let (mut family, mut helped, mut seen) = (String::new(), Vec::new(), Vec::new());
         for line in text.lines() {
             if let Some(rest) = line.strip_prefix("# HELP ") {
                 rest.split_once(' ').expect("a help text").0.clone_into(&mut family);
-                assert!(!helped.contains(&family), "{family} is one group");
+                assert!(!helped.contains(&family), "{family} is not one group");
                 helped.push(family.clone());
             } else if let Some(rest) = line.strip_prefix("# TYPE ") {
                 let (name, kind) = rest.split_once(' ').expect("a type");
@@ -237,27 +305,29 @@ mod tests {
                 assert_eq!(name, family);
                 assert!(name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'));
                 assert!(labels.starts_with("device=\"") && labels.ends_with('"'));
-                assert!(!seen.contains(&sample.to_owned()), "{sample} is told once");
+                assert!(!seen.contains(&sample.to_owned()), "{sample} is listed twice");
                 seen.push(sample.to_owned());
             }
         }
     }
 
     #[test]
-    fn a_scraper_can_read_it() {
+    fn the_exposition_follows_the_prometheus_format() {
         let two = [snapshot(), Snapshot { context: 1, ..snapshot() }];
         let text = exposition(&two);
         check_format(&text);
         for line in [
             "# TYPE rnic_packets_sent_total counter",
             r#"rnic_packets_sent_total{device="rnic0",pid="4711",context="0",program="a \"b\" \\c",transport=""} 9"#,
+            r#",context="1",program="a \"b\" \\c",transport=""} 2000000000"#,
+            r#"rnic_fairness_jain{device="all"} 1"#,
             r#",qp="17",service="RC",peer="192.0.2.1:4800"} 0.00025"#,
             r#",qp="17",service="RC",peer="192.0.2.1:4800",flow="0"} 0.25"#,
             r#",qp="18",service="RC",peer="192.0.2.1:4800",flow="1"} 0.00009"#,
         ] {
             assert!(text.contains(line), "{line}: {text}");
         }
-        assert_eq!(text.matches("rnic_qp_round_trip_seconds{").count(), 2, "only where it is known");
+        assert_eq!(text.matches("rnic_qp_round_trip_seconds{").count(), 2, "wrong number of round trips");
         assert_eq!(exposition(&[]), "");
     }
 }

@@ -1,6 +1,7 @@
-//! The server side, in the observed program.
+//! The server side of observation, in the observed program.
 
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::process;
@@ -9,53 +10,75 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::credentials::{own_user, peer_user};
-use super::snapshot::Snapshot;
-use super::{NAME_PREFIX, client};
-use crate::background;
-use crate::user::is_one_user;
+use serde::Serialize;
 
-/// Serves observers until it is dropped.
+use super::credentials::{own_user, peer_user};
+use super::limit::{LimitReply, LimitRequest};
+use super::snapshot::Snapshot;
+use super::{CONTROL_LINE_MAX, CONTROL_PREFIX, NAME_PREFIX, client};
+use crate::user::is_one_user;
+use crate::{background, sys};
+
+/// A server for observers, which runs until it is dropped.
 #[derive(Debug)]
 pub struct Observer {
     name: String,
-    ends: Arc<AtomicBool>,
+    stop_requested: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// Starts a thread that serves observers of this process with the snapshots that `snapshot` returns. `None` stops it.
+/// Starts a thread that serves observers of this process with the snapshots that `snapshot` returns. The thread stops
+/// when `snapshot` returns `None`.
 ///
 /// `snapshot` is called once for each client that connects; it may lock the data that it reads.
 ///
 /// # Errors
-/// When the system provides no socket or no thread: the program can continue without being observed.
+/// When the system provides no socket or no thread. The program can continue without being observed.
 pub fn serve(snapshot: impl Fn() -> Option<Snapshot> + Send + 'static) -> io::Result<Observer> {
-    let (name, listener) = listen()?;
-    let ends = Arc::new(AtomicBool::new(false));
-    let told = Arc::clone(&ends);
-    let answer = move || {
-        for watcher in listener.incoming() {
-            if told.load(Ordering::Acquire) {
+    serve_with_limits(snapshot, |_| Some(LimitReply::Refused("its queue pairs cannot be limited".to_owned())))
+}
+
+/// Does the same as [`serve`], and passes requests to limit queue pairs to `set_limit`.
+///
+/// # Errors
+/// As [`serve`].
+pub fn serve_with_limits(
+    snapshot: impl Fn() -> Option<Snapshot> + Send + 'static,
+    set_limit: impl Fn(LimitRequest) -> Option<LimitReply> + Send + 'static,
+) -> io::Result<Observer> {
+    let (name, listener, control) = listen()?;
+    let stop_requested = Arc::new(AtomicBool::new(false));
+    let is_stopping = Arc::clone(&stop_requested);
+    let serve_observers = move || {
+        loop {
+            // A client that closes the connection, does not read or does not write affects only itself.
+            if let Some(stream) = accept(&listener) {
+                match snapshot() {
+                    Some(snapshot) => drop(send_json(stream, &snapshot)),
+                    None => return,
+                }
+            }
+            if let Some(stream) = accept(&control) {
+                match answer_request(stream, &set_limit) {
+                    Ok(()) | Err(RequestError::Client) => {}
+                    Err(RequestError::DeviceIsGone) => return,
+                }
+            }
+            // The flag is set before the connection that wakes this thread, which may just have been accepted.
+            if is_stopping.load(Ordering::Acquire) {
                 return;
             }
-            match watcher {
-                // A client that closes the connection or does not read only harms itself.
-                Ok(watcher) if is_welcome(&watcher) => match snapshot() {
-                    Some(snapshot) => drop(tell(watcher, &snapshot)),
-                    None => return,
-                },
-                Ok(_) => {}
-                // Most likely out of descriptors, which is temporary: sleeping avoids a busy loop.
-                Err(_) => thread::sleep(PAUSE),
+            if sys::wait(&[listener.as_raw_fd(), control.as_raw_fd()], None, false).is_err() {
+                thread::sleep(RETRY_DELAY);
             }
         }
     };
-    let thread = background::spawn("rnic-observe", answer)?;
-    Ok(Observer { name, ends, thread: Some(thread) })
+    let thread = background::spawn("rnic-observe", serve_observers)?;
+    Ok(Observer { name, stop_requested, thread: Some(thread) })
 }
 
 impl Observer {
-    /// Returns the name of its socket, without the leading zero byte.
+    /// Returns the name of the server's socket, without the leading zero byte.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -63,50 +86,98 @@ impl Observer {
 
 impl Drop for Observer {
     fn drop(&mut self) {
-        self.ends.store(true, Ordering::Release);
-        // Any connection wakes the thread, which then reads the flag and stops.
+        self.stop_requested.store(true, Ordering::Release);
+        // Any connection wakes the thread, which then checks the flag and stops.
         let woken = client::connect(&self.name);
-        // A full backlog wakes the thread too.
-        let wakes = |error: &io::Error| error.kind() == io::ErrorKind::WouldBlock;
-        if let (true, Some(thread)) = (woken.as_ref().map_or_else(wakes, |_| true), self.thread.take()) {
-            // Its panic, if there was one, has been reported.
+        // If this connection fails because the backlog is full, the connections in the backlog wake the thread.
+        let is_backlog_full = |error: &io::Error| error.kind() == io::ErrorKind::WouldBlock;
+        if let (true, Some(thread)) = (woken.as_ref().map_or_else(is_backlog_full, |_| true), self.thread.take()) {
+            // A panic of the thread, if there was one, has already been reported.
             let _ = thread.join();
         }
     }
 }
 
-fn listen() -> io::Result<(String, UnixListener)> {
+/// Returns the name of the socket for observers, that socket, and the one for requests, both non-blocking.
+fn listen() -> io::Result<(String, UnixListener, UnixListener)> {
     let (user, pid) = (own_user(), process::id());
     for number in 0..DEVICES_MAX {
-        let name = format!("{NAME_PREFIX}{user}-{pid}-{number}");
-        match UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name)?) {
-            Ok(listener) => return Ok((name, listener)),
+        let bind = |prefix: &str| {
+            let name = format!("{prefix}{user}-{pid}-{number}");
+            let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
+            listener.set_nonblocking(true)?;
+            io::Result::Ok((name, listener))
+        };
+        match bind(NAME_PREFIX).and_then(|(name, listener)| Ok((name, listener, bind(CONTROL_PREFIX)?.1))) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
-            Err(error) => return Err(error),
+            result => return result,
         }
     }
     Err(io::ErrorKind::AddrInUse.into())
 }
 
-fn is_welcome(watcher: &UnixStream) -> bool {
-    peer_user(watcher).is_ok_and(|user| (user == own_user() || user == 0) && is_one_user(user))
+/// Returns the next client that is allowed to be served, if one has connected.
+fn accept(listener: &UnixListener) -> Option<UnixStream> {
+    match listener.accept() {
+        Ok((stream, _)) => (is_allowed(&stream) && stream.set_nonblocking(false).is_ok()).then_some(stream),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
+        // The most likely cause is a temporary lack of descriptors; sleeping avoids a busy loop.
+        Err(_) => {
+            thread::sleep(RETRY_DELAY);
+            None
+        }
+    }
 }
 
-fn tell(mut watcher: UnixStream, snapshot: &Snapshot) -> io::Result<()> {
-    let (start, text) = (Instant::now(), serde_json::to_vec(snapshot)?);
+/// Reason for which a request was not answered.
+enum RequestError {
+    /// The client has closed the connection, or is too slow.
+    Client,
+    DeviceIsGone,
+}
+
+/// Reads a request, passes it to `set_limit`, and sends the answer.
+fn answer_request(
+    mut stream: UnixStream,
+    set_limit: &impl Fn(LimitRequest) -> Option<LimitReply>,
+) -> Result<(), RequestError> {
+    let client = |_: io::Error| RequestError::Client;
+    let (start, mut line) = (Instant::now(), Vec::new());
+    while !line.ends_with(b"\n") && line.len() < CONTROL_LINE_MAX {
+        let left = CLIENT_TIME_MAX.checked_sub(start.elapsed()).filter(|left| !left.is_zero());
+        stream.set_read_timeout(Some(left.ok_or(RequestError::Client)?)).map_err(client)?;
+        let mut chunk = [0; 256];
+        match stream.read(&mut chunk).map_err(client)? {
+            0 => break,
+            count => line.extend_from_slice(&chunk[..count]),
+        }
+    }
+    let reply = match serde_json::from_slice(&line) {
+        Ok(request) => set_limit(request).ok_or(RequestError::DeviceIsGone)?,
+        Err(error) => LimitReply::Refused(format!("the request is invalid: {error}")),
+    };
+    send_json(stream, &reply).map_err(client)
+}
+
+fn is_allowed(stream: &UnixStream) -> bool {
+    peer_user(stream).is_ok_and(|user| (user == own_user() || user == 0) && is_one_user(user))
+}
+
+fn send_json(mut stream: UnixStream, value: &impl Serialize) -> io::Result<()> {
+    let (start, text) = (Instant::now(), serde_json::to_vec(value)?);
     let mut rest = &text[..];
     while !rest.is_empty() {
-        // One timeout for the complete write, so that a client that reads a byte now and then does not delay the others
-        // for longer.
-        let left = PATIENCE.checked_sub(start.elapsed()).filter(|left| !left.is_zero());
-        watcher.set_write_timeout(Some(left.ok_or(io::ErrorKind::TimedOut)?))?;
-        rest = &rest[watcher.write(rest)?..];
+        // One timeout applies to the complete write, so that a client that reads very slowly does not delay the
+        // others for longer.
+        let left = CLIENT_TIME_MAX.checked_sub(start.elapsed()).filter(|left| !left.is_zero());
+        stream.set_write_timeout(Some(left.ok_or(io::ErrorKind::TimedOut)?))?;
+        rest = &rest[stream.write(rest)?..];
     }
     Ok(())
 }
 
 /// Maximum number of devices of one process: far more than programs open.
 const DEVICES_MAX: u32 = 256;
-/// Maximum time that one client may delay the next one.
-const PATIENCE: Duration = Duration::from_millis(500);
-const PAUSE: Duration = Duration::from_millis(50);
+/// Maximum time for which one client may delay the next one.
+const CLIENT_TIME_MAX: Duration = Duration::from_millis(500);
+const RETRY_DELAY: Duration = Duration::from_millis(50);

@@ -1,13 +1,14 @@
-//! Contents of a snapshot. Names end in their unit; fields are added, not changed.
+//! Contents of a snapshot. Field names end in their unit. Later versions may add fields, but do not change existing
+//! ones.
 
 use serde::{Deserialize, Serialize};
 
-/// One device of one process, at one moment. Counters only grow, so the difference of two snapshots is the activity
-/// between them.
+/// The state of one device of one process at one moment. Counters only increase, so the difference of two snapshots
+/// is the activity between them.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Snapshot {
-    /// Name of the device, as programs see it.
+    /// Name of the device, as shown to programs.
     pub device: String,
     /// Process ID.
     pub pid: u32,
@@ -23,12 +24,39 @@ pub struct Snapshot {
     pub wire: String,
     /// The configured impairment of the network, as text; empty for none.
     pub impairment: Vec<String>,
+    /// Part of the process in sharing a link with others; none when it takes no part.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub share: Option<ShareSnapshot>,
     /// Counters of the device.
     pub counters: DeviceCounters,
-    /// Its queue pairs, by number.
+    /// Queue pairs of the device, in the order of their numbers.
     pub queue_pairs: Vec<QueuePairSnapshot>,
-    /// Number of queue pairs that are left out because there are too many.
+    /// Number of queue pairs that are omitted because there are too many.
     pub queue_pairs_omitted: u64,
+}
+
+/// Part of a process in sharing a link with the other processes of its user.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ShareSnapshot {
+    /// Weight of the process.
+    pub weight: u32,
+    /// Rate of the shared link, in Gbit/s; none when the process draws from none.
+    pub link_gbps: Option<f64>,
+    /// Share of the link's capacity that the process may use when it has data, in Gbit/s.
+    pub share_gbps: Option<f64>,
+    /// True when the scheduler of its queue pairs holds the process to its share.
+    pub holds_share: bool,
+    /// Mean rate of the payload that it sends, over some 200 ms, in Gbit/s.
+    pub payload_gbps: f64,
+    /// Bytes sent, counting Ethernet framing.
+    pub wire_bytes_sent: u64,
+    /// Payload bytes sent; without a shared link these are what is left of the packets without their shortest headers.
+    pub payload_bytes_sent: u64,
+    /// Number of times that packets had to wait because the queue of the shared link was full.
+    pub link_waits: u64,
+    /// Number of other processes that draw from the link.
+    pub neighbours: u32,
 }
 
 /// Counters of a device: the sums over all queue pairs, including destroyed ones.
@@ -39,39 +67,39 @@ pub struct DeviceCounters {
     pub packets_sent: u64,
     /// Data packets retransmitted.
     pub packets_retransmitted: u64,
-    /// Acknowledgements of every type sent.
+    /// Acknowledgements sent, of all types.
     pub acks_sent: u64,
-    /// Packets received that could be decoded.
+    /// Received packets that could be decoded.
     pub packets_received: u64,
-    /// Of these, packets that arrived out of order and were kept.
+    /// Of these, packets that arrived out of order and were stored.
     pub packets_out_of_order: u64,
     /// Of these, duplicates.
     pub packets_duplicate: u64,
-    /// Packets received but not used, for any reason; duplicates are not among them.
+    /// Received packets that were dropped, for any reason; duplicates are not included.
     pub packets_dropped: u64,
     /// Bytes of packets sent: UDP payload, and packets through shared memory.
     pub bytes_sent: u64,
-    /// Bytes of packets received, likewise.
+    /// Bytes of packets received, counted in the same way.
     pub bytes_received: u64,
-    /// Of the bytes sent, those that went through shared memory to a process of this machine.
+    /// Of the bytes sent, those sent through shared memory to a process of this machine.
     pub bytes_sent_by_memory: u64,
-    /// System calls that sent packets.
+    /// Number of system calls that sent packets.
     pub send_calls: u64,
-    /// System calls that received packets.
+    /// Number of system calls that received packets.
     pub receive_calls: u64,
     /// Timeouts that caused a retransmission.
     pub timeouts: u64,
     /// Negative acknowledgements received.
     pub nacks: u64,
-    /// RNR NAKs sent: no receive was posted.
+    /// RNR NAKs sent, because no receive was posted.
     pub rnr_naks_sent: u64,
-    /// Packets received with a congestion mark of the network.
+    /// Packets received with a congestion mark set by the network.
     pub marks_received: u64,
-    /// Congestion notifications (CNP) sent to peers.
+    /// Congestion notification packets (CNP) sent to peers.
     pub cnps_sent: u64,
-    /// Congestion notifications received.
+    /// Congestion notification packets received.
     pub cnps_received: u64,
-    /// Datagrams that the kernel finally refused to send: to peers they are lost.
+    /// Datagrams that the kernel permanently refused to send; for the peers they are lost.
     pub datagrams_refused: u64,
     /// Packets dropped by impairment.
     pub impairment_lost: u64,
@@ -84,11 +112,12 @@ pub struct DeviceCounters {
 }
 
 impl DeviceCounters {
-    /// Adds the counters of another device.
+    /// Adds the counters of another device to these.
     pub fn accumulate(&mut self, other: &Self) {
         macro_rules! add {
             ($($field:ident),* $(,)?) => {
-                // Destructures all fields: the compiler reports one that is added to the structure but missing here.
+                // All fields are destructured, so that the compiler reports a field that is added to the structure
+                // but missing here.
                 let Self { $($field),* } = *other;
                 $(self.$field = self.$field.saturating_add($field);)*
             };
@@ -131,9 +160,9 @@ pub struct QueuePairSnapshot {
     pub service: String,
     /// State: `RESET`, `INIT`, `RTR`, `RTS`, `SQD`, `SQE`, `ERR`.
     pub state: String,
-    /// Name of its transport.
+    /// Name of the transport.
     pub transport: String,
-    /// Address of its peer; empty when it has none.
+    /// Address of the peer; empty when the queue pair has none.
     pub peer: String,
     /// Number of the peer's queue pair.
     pub peer_number: u32,
@@ -141,17 +170,17 @@ pub struct QueuePairSnapshot {
     pub packets_sent: u64,
     /// Packets retransmitted.
     pub packets_retransmitted: u64,
-    /// Packets of the peer accepted, including acknowledgements.
+    /// Accepted packets from the peer, including acknowledgements.
     pub packets_received: u64,
-    /// Of these, packets that arrived out of order and were kept.
+    /// Of these, packets that arrived out of order and were stored.
     pub packets_out_of_order: u64,
-    /// Duplicate packets of the peer.
+    /// Duplicate packets from the peer.
     pub packets_duplicate: u64,
-    /// Packets of the peer dropped for any other reason.
+    /// Packets from the peer dropped for any other reason.
     pub packets_dropped: u64,
     /// RNR NAKs received from the peer.
     pub rnr_naks: u64,
-    /// RNR NAKs sent to the peer: no receive was posted.
+    /// RNR NAKs sent to the peer, because no receive was posted.
     pub rnr_naks_sent: u64,
     /// Negative acknowledgements received from the peer.
     pub nacks: u64,
@@ -159,11 +188,15 @@ pub struct QueuePairSnapshot {
     pub timeouts: u64,
     /// Packets in flight.
     pub packets_in_flight: u64,
-    /// Packets that may be in flight; none when only the peer limits them.
+    /// Maximum number of packets in flight; none when only the limit of the peer applies.
     pub window_packets: Option<u64>,
+    /// Dequeue rate in force, in Gbit/s: the lowest of the limits that program, operator and scheduler have set.
+    pub dequeue_gbps: Option<f64>,
+    /// Number of times that a packet had to wait for the dequeue rate.
+    pub dequeue_waits: u64,
     /// The most recently measured round-trip time, in microseconds.
     pub round_trip_us: Option<f64>,
-    /// The flows of a Falcon connection that has several, each on its own path.
+    /// The flows of a Falcon connection that has several; each flow uses its own path.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub flows: Vec<FlowSnapshot>,
 }
@@ -172,18 +205,18 @@ pub struct QueuePairSnapshot {
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FlowSnapshot {
-    /// Flow label, which the network may hash: another label selects another path.
+    /// Flow label, which the network may use for path selection: another label selects another path.
     pub label: u32,
     /// Packets sent for the first time.
     pub packets_sent: u64,
     /// Packets retransmitted.
     pub packets_retransmitted: u64,
-    /// Number of changes to another path.
+    /// Number of times that the flow was moved to another path.
     pub path_changes: u64,
     /// Packets in flight.
     pub packets_in_flight: u64,
-    /// Congestion window in packets; below one, sending is paced by time.
+    /// Congestion window in packets; below one, packets are paced by time.
     pub window_packets: f64,
-    /// The round-trip time most recently measured on it, in microseconds.
+    /// The most recently measured round-trip time of the flow, in microseconds.
     pub round_trip_us: Option<f64>,
 }

@@ -6,7 +6,7 @@ use rnic_base::Duration;
 use rnic_base::limits::{MESSAGE_BYTES_MAX, WORK_REQUESTS_MAX};
 use rnic_engine::{Access, CqId, NvmeRole, PdId};
 
-use super::control::{Control, Restless, Role};
+use super::control::{Control, IdleBackoff, Role};
 use super::plan::{Answer, ImpairmentOrder, Layout, MemoryAt, Order, Outcome, Task, TransportOrder, VERSION};
 use super::report::{FlowReport, LatencyKind, PerfReport};
 use super::run::{Flow, Measured, Run};
@@ -17,10 +17,10 @@ use crate::defaults::TransportChoice;
 use crate::memory::Region;
 use crate::nic::Nic;
 
-/// Measures against the NIC at `to`, which [serves](super::serve()).
+/// Measures a connection to the NIC at `to`, which [serves](super::serve()).
 ///
 /// # Errors
-/// When the session cannot be set up, an operation fails, or the remote end falls silent.
+/// When the session cannot be set up, an operation fails, or no more packets arrive from the remote end.
 pub fn measure(nic: &mut Nic, to: SocketAddr, config: &PerfConfig) -> Result<PerfReport, PerfError> {
     let terms = Terms { choice: choice_of(nic, config)?, ..Terms::of(config)? };
     check_against(config, &terms.choice, nic.config().mtu_max_bytes)?;
@@ -35,25 +35,25 @@ pub fn measure(nic: &mut Nic, to: SocketAddr, config: &PerfConfig) -> Result<Per
     let any_order = order::is_any(&terms.choice) || config.op.is_nvme();
     let layout = Layout::new(config.op, config.operation_bytes(), config.depth, config.verify, any_order);
     let local_bytes = layout.local_bytes(config.qps);
-    let each = if config.op.is_nvme() { nvme::ENTRIES } else { 2 };
-    let queue = config.depth.saturating_mul(each).min(WORK_REQUESTS_MAX);
+    let entries_per_op = if config.op.is_nvme() { nvme::ENTRIES } else { 2 };
+    let queue = config.depth.saturating_mul(entries_per_op).min(WORK_REQUESTS_MAX);
     let nvme = nvme::initiator(config.op);
     let wanted = Wanted { task, local_bytes, qps: config.qps, queue, nvme };
     let mut session = Session::open(nic, to, &terms, &wanted)?;
-    // The path may carry less than this end's limit, which was checked before.
+    // The MTU of the path may be smaller than this end's limit, which was checked before.
     if let Err(error) = order::check(config, &terms.choice, session.agreed().1) {
         session.close(nic);
         return Err(error);
     }
     let before = sent(nic);
-    // With verification or atomics each operation in flight has its own memory, so at most `depth` may be between the
-    // first incomplete and the last posted one; otherwise only the send queue limits this distance.
+    // With verification or atomics each operation in flight has its own memory, so the first incomplete and the last
+    // posted operation must be less than `depth` apart; otherwise only the send queue limits this distance.
     let span = if config.verify || config.op.is_atomic() { config.depth } else { queue };
     let flows = session.connections.iter().map(|connection| Flow::new(connection.qpn, span)).collect();
     let run = Run { config, layout, flows, region: &session.region, remote: session.remote, cq: session.cq, any_order };
     let measured = match config.ping_pong {
         true => run.ping_pong(nic, &mut session.control),
-        false => run.keep_busy(nic, &mut session.control),
+        false => run.run_until_end(nic, &mut session.control),
     };
     let (after, flows) = (sent(nic), flow_reports(nic, &session.connections));
     let finished = measured.and_then(|measured| Ok((measured, session.finish(nic, config.timeout)?)));
@@ -69,23 +69,23 @@ fn choice_of(nic: &Nic, config: &PerfConfig) -> Result<TransportChoice, PerfErro
     peers::choice(nic, &config.transport, &options)
 }
 
-/// Returns what the flows of `connections` have sent.
+/// Returns the number of packets that each flow of `connections` has sent and retransmitted.
 fn flow_reports(nic: &Nic, connections: &[Connection]) -> Vec<FlowReport> {
     let mut reports: Vec<FlowReport> = Vec::new();
     let is_ours = |qpn| connections.iter().any(|connection| connection.qpn == qpn);
     for (view, _) in nic.queue_pairs().filter(|(view, _)| is_ours(view.info.number)) {
         reports.resize(reports.len().max(view.flows.len()), FlowReport::default());
         for (report, flow) in reports.iter_mut().zip(&view.flows) {
-            report.packets += flow.counters.sent + flow.counters.sent_again;
-            report.packets_retransmitted += flow.counters.sent_again;
+            report.packets += flow.counters.sent + flow.counters.retransmitted_packets;
+            report.packets_retransmitted += flow.counters.retransmitted_packets;
             report.path_changes += flow.counters.moves;
         }
     }
     reports
 }
 
-/// Checks whether `config` can be measured, as far as this end can determine alone, with packets of at most
-/// `mtu_bytes`.
+/// Checks whether `config` can be measured with packets of at most `mtu_bytes`, as far as this end can determine it
+/// without the remote end.
 ///
 /// # Errors
 /// The setting that is invalid or cannot work.
@@ -94,7 +94,7 @@ pub fn check(config: &PerfConfig, mtu_bytes: u32) -> Result<(), PerfError> {
 }
 
 fn check_against(config: &PerfConfig, choice: &TransportChoice, mtu_bytes: u32) -> Result<(), PerfError> {
-    // NVMe accepts narrower ranges.
+    // The ranges that NVMe accepts are smaller.
     nvme::check(config, choice, mtu_bytes)?;
     check_ranges(config)?;
     order::check(config, choice, mtu_bytes)
@@ -104,24 +104,24 @@ fn check_ranges(config: &PerfConfig) -> Result<(), PerfError> {
     let range = |what, given: u64, least: u64, most: u64, expected| {
         if (least..=most).contains(&given) { Ok(()) } else { Err(PerfError::Plan { what, given, expected }) }
     };
-    range("queue pairs", config.qps.into(), 1, QPS_MAX, "1 to 1024")?;
+    range("number of queue pairs", config.qps.into(), 1, QPS_MAX, "1 to 1024")?;
     range("depth", config.depth.into(), 1, DEPTH_MAX, "1 to 16384")?;
-    range("size", config.size_bytes.into(), 0, MESSAGE_BYTES_MAX, "at most 1 GiB")?;
+    range("size", config.size_bytes.into(), 0, MESSAGE_BYTES_MAX, "0 to 1 GiB")?;
     if let super::Length::Count(count) = config.length {
         range("count", count, 1, u64::MAX, "at least 1")?;
     }
     if config.ping_pong {
         range("depth of a ping-pong", config.depth.into(), 1, 1, "1")?;
-        range("queue pairs of a ping-pong", config.qps.into(), 1, 1, "1")?;
+        range("number of queue pairs of a ping-pong", config.qps.into(), 1, 1, "1")?;
         if config.op != Op::Send {
-            return Err(PerfError::Plan { what: "ping-pong of another kind than send", given: 0, expected: "send" });
+            return Err(PerfError::Plan { what: "operation of a ping-pong", given: 0, expected: "send" });
         }
     }
     Ok(())
 }
 
-/// Returns the number of data packets sent by this NIC so far: all of them including retransmissions, and the
-/// retransmissions alone.
+/// Returns the number of data packets that this NIC has sent so far: the total including retransmissions, and the
+/// number of retransmissions.
 pub(crate) fn sent(nic: &Nic) -> (u64, u64) {
     let stats = nic.engine_stats();
     (stats.packets_sent + stats.packets_retransmitted, stats.packets_retransmitted)
@@ -166,7 +166,7 @@ fn report(
     }
 }
 
-/// Settings with which a session is requested, whatever its task.
+/// Settings with which a session is requested, regardless of its task.
 pub(crate) struct Terms {
     pub(crate) port: u16,
     pub(crate) choice: TransportChoice,
@@ -194,18 +194,18 @@ impl Terms {
     }
 }
 
-/// Requirements of a session.
+/// Resources that a session requires.
 pub(crate) struct Wanted {
     pub(crate) task: Task,
     pub(crate) local_bytes: u64,
     pub(crate) qps: u32,
-    /// Entries of a send queue and of a receive queue.
+    /// Number of entries of a send queue and of a receive queue.
     pub(crate) queue: u32,
     /// NVMe role of the queue pairs.
     pub(crate) nvme: Option<NvmeRole>,
 }
 
-/// A session, at the end that requested it.
+/// A session, at the end that has requested it.
 pub(crate) struct Session {
     pd: PdId,
     pub(crate) cq: CqId,
@@ -216,7 +216,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Connects, agrees on the task, and connects the queue pairs.
+    /// Connects to the remote end, agrees with it on the task, and connects the queue pairs.
     pub(crate) fn open(nic: &mut Nic, to: SocketAddr, terms: &Terms, wanted: &Wanted) -> Result<Self, PerfError> {
         protection::check_choice(nic, &terms.choice)?;
         let local_bytes = usize::try_from(wanted.local_bytes.max(1)).unwrap_or(usize::MAX);
@@ -258,7 +258,10 @@ impl Session {
             Answer::Ready { memory } => self.remote = memory,
             Answer::Refused { reason } => return Err(PerfError::Refused { peer, reason }),
             Answer::Outcome(_) => {
-                return Err(PerfError::Protocol { peer, what: "an outcome before the beginning".to_owned() });
+                return Err(PerfError::Protocol {
+                    peer,
+                    what: "it sent an outcome before the session was ready".to_owned(),
+                });
             }
         }
         let mut config = ConnectionConfig::new(self.pd, self.cq).with_transports(vec![terms.choice.clone()]);
@@ -273,33 +276,33 @@ impl Session {
         Ok(())
     }
 
-    /// Returns the transport and wire MTU that the ends have agreed on.
+    /// Returns the transport and the wire MTU on which the ends have agreed.
     pub(crate) fn agreed(&self) -> (&'static str, u32) {
         self.connections.first().map_or(("", 0), |first| (first.transport, first.wire_mtu_bytes))
     }
 
-    /// Lets a polling loop sleep when it is idle, and detects when the remote end has exited or is silent.
-    pub(crate) fn rest(
+    /// Sleeps if the polling loop has been idle, and checks whether the remote end has exited or is silent.
+    pub(crate) fn sleep_if_idle(
         &mut self,
         nic: &mut Nic,
-        restless: &mut Restless,
+        idle_backoff: &mut IdleBackoff,
         moved: bool,
         patience: Duration,
     ) -> Result<(), PerfError> {
-        let idle = restless.rest(nic, moved)?;
+        let idle = idle_backoff.sleep_if_idle(nic, moved)?;
         if !moved {
             self.control.check(nic, idle, patience)?;
         }
         Ok(())
     }
 
-    /// Reports to the remote end that all operations are done, and requests its outcome.
+    /// Reports to the remote end that all operations are done, and requests the outcome at that end.
     pub(crate) fn finish(&mut self, nic: &mut Nic, patience: Duration) -> Result<Outcome, PerfError> {
         self.control.send(nic, &Order::Finish)?;
         match self.control.receive(nic, patience)? {
             Answer::Outcome(outcome) => Ok(outcome),
             answer => {
-                let what = format!("{answer:?} instead of an outcome");
+                let what = format!("it sent {answer:?} instead of an outcome");
                 Err(PerfError::Protocol { peer: self.control.peer, what })
             }
         }
@@ -311,13 +314,13 @@ impl Session {
         connections.iter().for_each(|connection| nic.close(connection.id));
         control.close(nic);
         nic.verbs().deregister(region);
-        // No other object uses them any more.
+        // No other object uses these resources any more.
         let _ = nic.verbs().destroy_cq(cq);
         let _ = nic.verbs().destroy_pd(pd);
         nic.set_impairment(crate::impair::Impairment::default());
         // Gives the remote end time to receive the disconnect before this program exits.
         let start = nic.now();
-        while nic.now().since(start) < FAREWELL && nic.has_open_exchanges() {
+        while nic.now().since(start) < DISCONNECT_WAIT_MAX && nic.has_open_exchanges() {
             if !nic.progress() && nic.wait(Duration::from_ms(1)).is_err() {
                 return;
             }
@@ -332,4 +335,4 @@ impl Session {
 }
 
 /// Maximum time to wait for the remote end to confirm the end of a session.
-const FAREWELL: Duration = Duration::from_ms(100);
+const DISCONNECT_WAIT_MAX: Duration = Duration::from_ms(100);

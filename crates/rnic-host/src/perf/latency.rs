@@ -11,7 +11,7 @@ pub struct Latency(Histogram<u64>);
 
 impl Default for Latency {
     fn default() -> Self {
-        Self(Histogram::new_with_max(LONGEST_NS, 3).expect("three digits of a minute are legal"))
+        Self(Histogram::new_with_max(LATENCY_NS_MAX, 3).expect("three digits of a minute are legal"))
     }
 }
 
@@ -44,20 +44,20 @@ impl Latency {
     }
 }
 
-const LONGEST_NS: u64 = 60_000_000_000;
+const LATENCY_NS_MAX: u64 = 60_000_000_000;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn quantiles_are_those_of_what_was_recorded() {
+    fn quantiles_match_the_recorded_values() {
         let mut latency = Latency::default();
         (1..=1_000).for_each(|us| latency.record(Duration::from_us(us)));
         let summary = latency.summary();
         assert!((summary.p50 - 500.0).abs() < 1.0 && (summary.p99 - 990.0).abs() < 1.0, "{summary:?}");
         assert!((summary.p999 - 999.0).abs() < 1.0 && (summary.max - 1_000.0).abs() < 1.0, "{summary:?}");
         latency.record(Duration::from_secs(3_600));
-        assert_eq!(latency.count(), 1_001, "what is off the scale counts as the longest");
+        assert_eq!(latency.count(), 1_001, "an out-of-range latency was not recorded");
     }
 }

@@ -1,4 +1,4 @@
-//! NVMe commands: the namespace of the serving end, and its parameters that the measuring end must know.
+//! NVMe commands: the namespace at the serving end, and those of its parameters that the measuring end needs.
 
 use rnic_base::limits::WORK_REQUESTS_MAX;
 use rnic_base::{BitRate, Duration};
@@ -15,18 +15,18 @@ use crate::nic::Nic;
 /// Block size as a power of two.
 const BLOCK_LOG2: u32 = 9;
 /// Namespace number in a session.
-const NAMESPACE: u16 = 1;
-/// Entries of the send queue for each command in flight: a Write that is read back has two, and an entry is free when
-/// those before it are.
+const NAMESPACE_NUMBER: u16 = 1;
+/// Send queue entries for each command in flight: a Write that is read back uses two, and an entry becomes free only
+/// after all earlier ones.
 pub(super) const ENTRIES: u32 = 4;
-/// Commands in flight on a queue pair, at most.
+/// Maximum number of commands in flight on a queue pair.
 const DEPTH_MAX: u32 = WORK_REQUESTS_MAX / ENTRIES;
-const DEPTH_EXPECTED: &str = "at most 8192, for each command may take 4 of the 32768 entries of a send queue: have \
-                              fewer in flight, or more queue pairs";
+const DEPTH_EXPECTED: &str = "at most 8192, because a command may use 4 of the 32768 entries of a send queue; \
+                              reduce the depth or use more queue pairs";
 const _: () = assert!(DEPTH_MAX == 8_192 && WORK_REQUESTS_MAX == 32_768);
 /// Time limit of a command: the default of NVMe hosts.
-const TIMEOUT: Duration = Duration::from_secs(30);
-/// The device model is memory: almost no latency, and a queue deep enough for all units in flight.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
+/// The device model is backed by memory: almost no latency, and a queue deep enough for all units in flight.
 const DEVICE: DeviceConfig = {
     let service = DeviceService { latency: Duration::ZERO, bandwidth: BitRate::gbps(10_000) };
     DeviceConfig { read: service, write: service, queue_depth: 1 << 16, block_log2: BLOCK_LOG2 }
@@ -44,7 +44,7 @@ pub(super) fn check(config: &PerfConfig, choice: &TransportChoice, mtu_bytes: u3
         return Err(PerfError::NvmeNeedsFalcon { op: config.op.name(), transport: choice.profile.name });
     }
     if mtu_bytes < NVME_UNIT {
-        let (what, expected) = ("MTU of NVMe", "at least 4096 bytes, a unit");
+        let (what, expected) = ("MTU for NVMe", "at least 4096 bytes, the size of an NVMe unit");
         return Err(PerfError::Plan { what, given: mtu_bytes.into(), expected });
     }
     if config.depth > DEPTH_MAX {
@@ -53,7 +53,7 @@ pub(super) fn check(config: &PerfConfig, choice: &TransportChoice, mtu_bytes: u3
     }
     let (size, most) = (config.size_bytes, NVME_UNIT * NVME_UNITS_MAX);
     if size == 0 || size > most || !size.is_multiple_of(1 << BLOCK_LOG2) {
-        let expected = "whole blocks of 512 bytes, at most 1 MiB";
+        let expected = "a multiple of the block size of 512 bytes, at most 1 MiB";
         return Err(PerfError::Plan { what: "size of an NVMe command", given: size.into(), expected });
     }
     Ok(())
@@ -61,7 +61,12 @@ pub(super) fn check(config: &PerfConfig, choice: &TransportChoice, mtu_bytes: u3
 
 /// Returns the role of a queue pair at the measuring end.
 pub(super) fn initiator(op: Op) -> Option<NvmeRole> {
-    let role = NvmeInitiator { namespace: NAMESPACE, block_log2: BLOCK_LOG2, reads: NvmeReads::Push, timeout: TIMEOUT };
+    let role = NvmeInitiator {
+        namespace: NAMESPACE_NUMBER,
+        block_log2: BLOCK_LOG2,
+        reads: NvmeReads::Push,
+        timeout: COMMAND_TIMEOUT,
+    };
     op.is_nvme().then_some(NvmeRole::Initiator(role))
 }
 
@@ -72,6 +77,6 @@ pub(super) fn initiator(op: Op) -> Option<NvmeRole> {
 pub(super) fn namespace(nic: &mut Nic, pd: PdId, region: &Region) -> Result<NamespaceId, String> {
     let blocks = (region.len() as u64) >> BLOCK_LOG2;
     let (addr, key) = (region.addr(), region.key());
-    let config = NamespaceConfig { number: NAMESPACE, blocks, pd, addr, key, device: DEVICE };
+    let config = NamespaceConfig { number: NAMESPACE_NUMBER, blocks, pd, addr, key, device: DEVICE };
     nic.verbs().nvme().create_namespace(&config).map_err(|error| error.to_string())
 }

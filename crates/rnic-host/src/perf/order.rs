@@ -19,13 +19,13 @@ pub(super) fn check(config: &PerfConfig, choice: &TransportChoice, mtu_bytes: u3
         return Ok(());
     }
     let fits = config.operation_bytes() <= mtu_bytes;
-    let one_packet = format!("one packet of at most {mtu_bytes} bytes");
+    let one_packet = format!("one packet ({mtu_bytes} bytes)");
     let (what, unless) = match config.op {
         Op::Send if !fits => ("a Send", one_packet),
         // The immediate data indicate to the remote end what to compare.
-        Op::Write if config.verify && !fits => ("a Write that is compared (it has immediate data)", one_packet),
+        Op::Write if config.verify && !fits => ("a verified Write (it has immediate data)", one_packet),
         // Each operation expects the value that the previous one has written.
-        Op::CompareSwap if config.depth > 1 => ("a compare-and-swap", "one in flight".to_owned()),
+        Op::CompareSwap if config.depth > 1 => ("a compare-and-swap", "one operation in flight".to_owned()),
         _ => return Ok(()),
     };
     Err(PerfError::NeedsOrder { what, unless })

@@ -8,14 +8,14 @@ impl Pattern {
     /// Returns the pattern of operation `index` on queue pair `qp`.
     pub(crate) fn of(qp: u32, index: u64) -> Self {
         // SplitMix64's finaliser: the patterns of neighbouring operations are unrelated.
-        let mut mixed = (u64::from(qp) << 48 ^ index).wrapping_add(GOLDEN);
+        let mut mixed = (u64::from(qp) << 48 ^ index).wrapping_add(GOLDEN_RATIO);
         mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
         Self(mixed ^ mixed >> 31)
     }
 
     fn word(self, index: usize) -> [u8; 8] {
-        self.0.wrapping_add(GOLDEN.wrapping_mul(index as u64)).to_le_bytes()
+        self.0.wrapping_add(GOLDEN_RATIO.wrapping_mul(index as u64)).to_le_bytes()
     }
 
     /// Writes the pattern to `bytes`.
@@ -45,14 +45,14 @@ impl Pattern {
     }
 }
 
-const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+const GOLDEN_RATIO: u64 = 0x9e37_79b9_7f4a_7c15;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn every_wrong_byte_is_found() {
+    fn every_wrong_byte_is_detected() {
         for len in [0, 1, 8, 13, 4_096] {
             let mut bytes = vec![0; len];
             Pattern::of(3, 77).fill(&mut bytes);
@@ -66,13 +66,13 @@ mod tests {
     }
 
     #[test]
-    fn other_operations_have_other_data() {
+    fn different_operations_have_different_data() {
         let mut bytes = vec![0; 64];
         Pattern::of(1, 5).fill(&mut bytes);
         for (qp, index) in [(1, 4), (1, 6), (0, 5), (2, 5), (1, 5 + (1 << 32))] {
             assert!(!Pattern::of(qp, index).matches(&bytes));
         }
-        // Shifted by a word, as after a lost packet, it does not match either.
+        // Shifted by eight bytes, as after a lost packet, the pattern does not match either.
         assert!(!Pattern::of(1, 5).matches(&bytes[8..]));
     }
 }

@@ -20,7 +20,8 @@ pub(crate) enum Order {
         transport: TransportOrder,
         /// Impairment to apply to packets.
         impairment: ImpairmentOrder,
-        /// Round-trip time of the control connection's setup: the accepting end does not measure one.
+        /// Round-trip time that this end measured while it set up the control connection: the accepting end cannot
+        /// measure it.
         #[serde(default)]
         round_trip_ps: u64,
     },
@@ -34,7 +35,7 @@ pub(crate) enum Order {
 pub(crate) enum Answer {
     /// The end is ready for data connections.
     Ready {
-        /// Memory to write, read or count in.
+        /// Registered memory for Writes, Reads and atomics.
         memory: MemoryAt,
     },
     /// The task is refused.
@@ -122,18 +123,19 @@ pub(crate) struct ImpairmentOrder {
     rate_queue_bytes: u64,
 }
 
-const ONE: u64 = 1_000_000_000_000;
+const PARTS_PER_ONE: u64 = 1_000_000_000_000;
 
-/// Longest permitted time of a queue, a delay, its variation or the hold time of a reordered packet: no real path comes
+/// Longest permitted queueing time, delay, delay variation or hold time of a reordered packet: no real path comes
 /// near it.
-const LATEST: Duration = Duration::from_secs(60);
+const DELAY_MAX: Duration = Duration::from_secs(60);
 
-/// Bytes that may be added to a queue that is almost full: more than any packet.
+/// Number of bytes by which the last packet in a queue may exceed the queue's limit: more than the size of any
+/// packet.
 const PACKET_BYTES: u64 = 64 << 10;
 
 impl From<&Impairment> for ImpairmentOrder {
     fn from(impairment: &Impairment) -> Self {
-        let parts = |probability: Probability| (probability.as_f64() * ONE as f64).round() as u64;
+        let parts = |probability: Probability| (probability.as_f64() * PARTS_PER_ONE as f64).round() as u64;
         Self {
             seed: impairment.seed,
             loss: parts(impairment.loss),
@@ -151,13 +153,15 @@ impl From<&Impairment> for ImpairmentOrder {
 }
 
 impl ImpairmentOrder {
-    /// Checks that no packet is kept longer than `LATEST`. Kept packets use memory of the end that applies the
+    /// Checks that no packet is kept longer than `DELAY_MAX`. Kept packets use memory of the end that applies the
     /// impairment.
     pub(crate) fn check(&self) -> Result<(), String> {
         let Impairment { delay, jitter, reorder_hold, rate, rate_queue_bytes, .. } = (*self).into();
-        let drains = |rate: BitRate| rate.bytes_in(LATEST) >= rate_queue_bytes.saturating_add(PACKET_BYTES);
-        if delay.max(jitter).max(reorder_hold) > LATEST || !rate.is_none_or(drains) {
-            return Err(format!("its network keeps packets for very long, this end for {LATEST} at most"));
+        let drains = |rate: BitRate| rate.bytes_in(DELAY_MAX) >= rate_queue_bytes.saturating_add(PACKET_BYTES);
+        if delay.max(jitter).max(reorder_hold) > DELAY_MAX || !rate.is_none_or(drains) {
+            return Err(format!(
+                "the requested impairment delays packets for too long; at most {DELAY_MAX} is allowed"
+            ));
         }
         Ok(())
     }
@@ -165,13 +169,13 @@ impl ImpairmentOrder {
 
 impl From<ImpairmentOrder> for Impairment {
     fn from(order: ImpairmentOrder) -> Self {
-        let chance = |parts| Probability::ratio(parts, ONE);
+        let probability = |parts| Probability::ratio(parts, PARTS_PER_ONE);
         Self {
             seed: order.seed,
-            loss: chance(order.loss),
-            corrupt: chance(order.corrupt),
-            duplicate: chance(order.duplicate),
-            reorder: chance(order.reorder),
+            loss: probability(order.loss),
+            corrupt: probability(order.corrupt),
+            duplicate: probability(order.duplicate),
+            reorder: probability(order.reorder),
             reorder_packets: order.reorder_packets,
             reorder_hold: Duration::from_ps(order.reorder_hold_ps),
             delay: Duration::from_ps(order.delay_ps),
@@ -188,13 +192,13 @@ impl From<ImpairmentOrder> for Impairment {
 pub(crate) struct Layout {
     /// Distance between the starts of two slots, in bytes.
     stride: u64,
-    /// Slots of a queue pair at the measuring end, then at the serving end.
+    /// Number of slots of a queue pair: at the measuring end in `local_slots`, at the serving end in `remote_slots`.
     local_slots: u64,
     remote_slots: u64,
 }
 
 impl Layout {
-    /// Returns the layout for operations that complete in `any_order` or one after the other.
+    /// Returns the layout for operations that complete in any order (`any_order`) or in posting order.
     pub(crate) fn new(op: Op, size_bytes: u32, depth: u32, verify: bool, any_order: bool) -> Self {
         let depth = u64::from(depth);
         let (local_slots, remote_slots) = match op {
@@ -204,8 +208,8 @@ impl Layout {
             Op::Read | Op::NvmeRead if verify => (depth, depth + 1),
             // The serving end compares written data after acknowledging them. It has a receive for each operation in
             // flight, and posts one again only after comparing. With twice the depth, an operation that reuses a slot
-            // can only start after one that itself needed that reposted receive; without order, one more multiple is
-            // needed.
+            // can only start after one that itself needed that reposted receive; without order, three times the depth
+            // is needed.
             Op::Write if verify => (depth, if any_order { 3 } else { 2 } * depth),
             _ if verify => (depth, depth),
             _ => (1, 1),
@@ -215,23 +219,23 @@ impl Layout {
         Self { stride: size.next_multiple_of(SLOT_ALIGNMENT), local_slots, remote_slots }
     }
 
-    /// Returns the bytes for `qps` queue pairs at the measuring end.
+    /// Returns the number of bytes that `qps` queue pairs need at the measuring end.
     pub(crate) fn local_bytes(&self, qps: u32) -> u64 {
         u64::from(qps) * self.local_slots * self.stride
     }
 
-    /// Returns the bytes for `qps` queue pairs at the serving end.
+    /// Returns the number of bytes that `qps` queue pairs need at the serving end.
     pub(crate) fn remote_bytes(&self, qps: u32) -> u64 {
         u64::from(qps) * self.remote_slots * self.stride
     }
 
     /// Returns the offset of the data of operation `index` of queue pair `qp` at the measuring end.
-    pub(crate) fn local(&self, qp: u32, index: u64) -> usize {
+    pub(crate) fn local_offset(&self, qp: u32, index: u64) -> usize {
         ((u64::from(qp) * self.local_slots + index % self.local_slots) * self.stride) as usize
     }
 
     /// Returns the offset of the data of operation `index` of queue pair `qp` at the serving end.
-    pub(crate) fn remote(&self, qp: u32, index: u64) -> usize {
+    pub(crate) fn remote_offset(&self, qp: u32, index: u64) -> usize {
         ((u64::from(qp) * self.remote_slots + self.remote_slot(index)) * self.stride) as usize
     }
 
@@ -255,14 +259,15 @@ pub(crate) const VERSION: u32 = 3;
 mod tests {
     use super::*;
 
-    /// As many as may be in flight, and as have come and wait to be compared; without order, as many again.
+    /// The serving end has a slot for each message that may be in flight and for each one that has arrived and waits
+    /// for comparison; without ordering, it has half as many again.
     #[test]
-    fn verified_writes_have_slots_of_their_own_for_all_that_is_not_compared() {
+    fn verified_writes_have_separate_slots_until_they_are_compared() {
         for (any_order, spare) in [(false, 8), (true, 12)] {
             let layout = Layout::new(Op::Write, 100, 4, true, any_order);
             for first in 0..40 {
                 let slots: std::collections::BTreeSet<_> =
-                    (first..first + spare).map(|index| layout.remote(1, index)).collect();
+                    (first..first + spare).map(|index| layout.remote_offset(1, index)).collect();
                 assert_eq!(slots.len() as u64, spare);
                 assert!(slots.iter().all(|slot| (*slot + 100) as u64 <= layout.remote_bytes(2)));
             }
@@ -270,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn orders_come_back_from_json() {
+    fn orders_round_trip_through_json() {
         let impairment = Impairment {
             loss: Probability::ratio(1, 100),
             reorder: Probability::ratio(1, 3),

@@ -30,14 +30,17 @@ pub(super) fn check_choice(nic: &Nic, choice: &TransportChoice) -> Result<(), Pe
 /// The mismatch, as two texts: one for the user at the other end, in which "the other end" is this one, and one for the
 /// user at this end. The connection manager checks whether both have the *same* secret: it compares fingerprints.
 pub(super) fn check_request(nic: &Nic, request: &ConnectionRequest) -> Result<(), [&'static str; 2]> {
-    // An end with a secret offers only Falcon, an end without one another transport.
+    // An end with a secret offers only Falcon; an end without one offers only other transports.
     let is_sealed = request.transports.iter().all(|transport| transport == TRANSPORT);
     match (has_key(nic), is_sealed) {
         (true, false) => Err([
-            "the other end has a key: it serves falcon with the same --key only",
-            "it has no key; this end serves falcon with the same --key only",
+            "the server has a --key; use the transport falcon with the same --key",
+            "the client has no --key; this server requires falcon with the same --key",
         ]),
-        (false, true) => Err(["the other end has no --key", "it has a key; this end has no --key"]),
+        (false, true) => Err([
+            "the client has a --key, but the server has none; use the same --key at both ends, or none",
+            "the client has a --key, but this server has none; use the same --key at both ends, or none",
+        ]),
         _ => Ok(()),
     }
 }

@@ -27,7 +27,7 @@ pub struct PerfReport {
     pub bytes: u64,
     /// Time from posting the first operation to the last completion, in seconds.
     pub elapsed_s: f64,
-    /// Payload per time.
+    /// Goodput: payload bits per time, in Gbit/s.
     pub goodput_gbps: f64,
     /// Operations per second.
     pub ops_per_s: f64,
@@ -49,8 +49,8 @@ pub struct PerfReport {
     pub wire_mtu_bytes: u32,
     /// True when the kernel segmented trains into packets (GSO) at this end.
     pub segmentation: bool,
-    /// Packets that this end sent by flow 0 of all queue pairs, by flow 1 of all, and so on, where they have several
-    /// flows.
+    /// Counters of the packets that this end sent, by flow index, each summed over all queue pairs; empty when queue
+    /// pairs have one flow only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flows: Vec<FlowReport>,
 }

@@ -1,4 +1,4 @@
-//! The measured part of a session: operations, one at a time or many in flight.
+//! The measured part of a session: operations, with one or many in flight.
 
 use rnic_base::{Duration, Time};
 use rnic_engine::{
@@ -6,11 +6,11 @@ use rnic_engine::{
 };
 use rnic_wire::Qpn;
 
-use super::control::{Control, Restless};
+use super::control::{Control, IdleBackoff};
 use super::latency::Latency;
 use super::pattern::Pattern;
 use super::plan::{Layout, MemoryAt};
-use super::seen::Seen;
+use super::seen::SeenNumbers;
 use super::{Length, Op, PerfConfig, PerfError};
 use crate::memory::Region;
 use crate::nic::Nic;
@@ -32,9 +32,9 @@ pub(super) struct Flow {
     posted: u64,
     completed: u64,
     /// The completed operations: without order, these are not always the oldest.
-    done: Seen,
-    /// Values that atomics have returned: all different.
-    found: Seen,
+    completed_numbers: SeenNumbers,
+    /// Values that atomics have returned: all must be different.
+    returned_numbers: SeenNumbers,
     /// Time at which each operation in flight was posted.
     posted_at: Vec<Time>,
 }
@@ -44,16 +44,23 @@ impl Flow {
     pub(super) fn new(qpn: Qpn, span: u32) -> Self {
         let posted_at = vec![Time::ZERO; span as usize];
         let span = u64::from(span);
-        // An atomic that returned a small value may complete after a complete span of later ones.
-        Self { qpn, posted: 0, completed: 0, done: Seen::within(span), found: Seen::within(2 * span), posted_at }
+        // An atomic that returned a small value may complete after as many later ones as the span permits.
+        Self {
+            qpn,
+            posted: 0,
+            completed: 0,
+            completed_numbers: SeenNumbers::within(span),
+            returned_numbers: SeenNumbers::within(2 * span),
+            posted_at,
+        }
     }
 
     /// Returns whether one more operation may be posted: entries of the send queue, and slots of memory, become free in
     /// order.
     #[inline]
-    fn has_room(&self, depth: u32) -> bool {
+    fn may_post(&self, depth: u32) -> bool {
         let span = self.posted_at.len() as u64;
-        self.posted - self.completed < u64::from(depth) && self.posted - self.done.first() < span
+        self.posted - self.completed < u64::from(depth) && self.posted - self.completed_numbers.first() < span
     }
 }
 
@@ -70,11 +77,11 @@ pub(super) struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Keeps as many operations in flight as the plan requires, until its end.
-    pub(super) fn keep_busy(mut self, nic: &mut Nic, control: &mut Control) -> Result<Measured, PerfError> {
+    /// Keeps as many operations in flight as the plan requires, until all operations have completed.
+    pub(super) fn run_until_end(mut self, nic: &mut Nic, control: &mut Control) -> Result<Measured, PerfError> {
         let mut measured = Measured::default();
         let start = nic.now();
-        let (mut now, mut restless) = (start, Restless::new(start));
+        let (mut now, mut idle_backoff) = (start, IdleBackoff::new(start));
         for qp in 0..self.flows.len() {
             self.fill_up(nic, qp, now, start)?;
         }
@@ -85,14 +92,14 @@ impl Run<'_> {
             while let Some(completion) = nic.verbs().poll_cq_one(self.cq) {
                 (moved, last) = (true, now);
                 check_status(nic, &completion, control)?;
-                if self.is_to_be_read_back(&completion) {
+                if self.needs_read_back(&completion) {
                     self.read_back(nic, &completion)?;
                     continue;
                 }
                 let qp = self.complete(nic, &completion, now, &mut measured);
                 self.fill_up(nic, qp, now, start)?;
             }
-            let idle = restless.rest(nic, moved)?;
+            let idle = idle_backoff.sleep_if_idle(nic, moved)?;
             if !moved {
                 control.check(nic, idle, self.config.timeout)?;
             }
@@ -104,12 +111,12 @@ impl Run<'_> {
     /// Posts operations of queue pair `qp` while the plan has more and there is space for them.
     #[inline]
     fn fill_up(&mut self, nic: &mut Nic, qp: usize, now: Time, start: Time) -> Result<(), PerfError> {
-        while self.flows[qp].has_room(self.config.depth) {
-            let goes_on = match self.config.length {
+        while self.flows[qp].may_post(self.config.depth) {
+            let continues_turn = match self.config.length {
                 Length::Count(count) => self.flows[qp].posted < count,
                 Length::Time(span) => now.since(start) < span,
             };
-            if !goes_on {
+            if !continues_turn {
                 break;
             }
             self.post_next(nic, qp, now)?;
@@ -122,10 +129,11 @@ impl Run<'_> {
     fn post_next(&mut self, nic: &mut Nic, qp: usize, now: Time) -> Result<(), PerfError> {
         let flow = &mut self.flows[qp];
         let index = flow.posted;
-        let (local, far) = (self.layout.local(qp as u32, index), self.layout.remote(qp as u32, index));
+        let (local, remote_offset) =
+            (self.layout.local_offset(qp as u32, index), self.layout.remote_offset(qp as u32, index));
         let len = self.config.operation_bytes();
-        let remote = RemoteMemory { addr: self.remote.addr.wrapping_add(far as u64), rkey: self.remote.rkey };
-        let blocks = RemoteMemory { addr: far as u64, rkey: 0 };
+        let remote = RemoteMemory { addr: self.remote.addr.wrapping_add(remote_offset as u64), rkey: self.remote.rkey };
+        let blocks = RemoteMemory { addr: remote_offset as u64, rkey: 0 };
         let immediate = self.config.verify.then_some(index as u32);
         let op = match self.config.op {
             Op::NvmeRead => SendOp::Read { remote: blocks },
@@ -151,7 +159,7 @@ impl Run<'_> {
 
     /// Returns whether `completion` is that of an NVMe Write whose data this end verifies.
     #[inline]
-    fn is_to_be_read_back(&self, completion: &Completion) -> bool {
+    fn needs_read_back(&self, completion: &Completion) -> bool {
         self.config.verify && self.config.op == Op::NvmeWrite && completion.opcode == WcOpcode::RdmaWrite
     }
 
@@ -159,10 +167,11 @@ impl Run<'_> {
     fn read_back(&mut self, nic: &mut Nic, completion: &Completion) -> Result<(), PerfError> {
         let wr_id = completion.wr_id;
         let (qp, index) = ((wr_id & QP_MASK) as usize, wr_id >> QP_BITS);
-        let (local, far) = (self.layout.local(qp as u32, index), self.layout.remote(qp as u32, index));
+        let (local, remote_offset) =
+            (self.layout.local_offset(qp as u32, index), self.layout.remote_offset(qp as u32, index));
         let len = self.config.operation_bytes();
         nic.bytes_mut(self.region)[local..local + len as usize].fill(0);
-        let op = SendOp::Read { remote: RemoteMemory { addr: far as u64, rkey: 0 } };
+        let op = SendOp::Read { remote: RemoteMemory { addr: remote_offset as u64, rkey: 0 } };
         let sges = [self.region.sge(local, len)];
         let request = SendRequest { wr_id, op, sges: &sges, flags: SendFlags::SIGNALED };
         Ok(nic.verbs().post_send(self.flows[qp].qpn, &request)?)
@@ -173,17 +182,17 @@ impl Run<'_> {
     fn complete(&mut self, nic: &Nic, completion: &Completion, now: Time, measured: &mut Measured) -> usize {
         let (qp, index) = ((completion.wr_id & QP_MASK) as usize, completion.wr_id >> QP_BITS);
         let flow = &mut self.flows[qp];
-        let is_new = flow.done.note(index);
+        let is_new = flow.completed_numbers.note(index);
         assert!(is_new, "operation {index} of queue pair {qp} has completed before, or was never posted");
         flow.completed += 1;
         measured.ops += 1;
         measured.latency.record(now.since(flow.posted_at[(index % flow.posted_at.len() as u64) as usize]));
         if self.config.verify {
-            let local = self.layout.local(qp as u32, index);
+            let local = self.layout.local_offset(qp as u32, index);
             let len = self.config.operation_bytes() as usize;
             let bytes = &nic.bytes(self.region)[local..local + len];
             let right = match self.config.op {
-                // These are compared at the end where they arrive.
+                // The data of these operations are compared at the receiving end.
                 Op::Write | Op::Send => return qp,
                 Op::Read | Op::NvmeRead => Pattern::of(qp as u32, self.layout.remote_slot(index)).matches(bytes),
                 Op::NvmeWrite => Pattern::of(qp as u32, index).matches(bytes),
@@ -191,7 +200,7 @@ impl Run<'_> {
                     let mut found = [0; size_of::<u64>()];
                     found.copy_from_slice(bytes);
                     let found = u64::from_ne_bytes(found);
-                    flow.found.note(found) && (self.any_order || found == index)
+                    flow.returned_numbers.note(found) && (self.any_order || found == index)
                 }
             };
             measured.verified += u64::from(right);
@@ -214,18 +223,18 @@ impl Run<'_> {
             Length::Time(_) => WARM_UP_ROUNDS,
         };
         let (mut start, mut sent_at) = (nic.now(), nic.now());
-        let mut restless = Restless::new(start);
+        let mut idle_backoff = IdleBackoff::new(start);
         let mut is_warm = false;
         for round in 0.. {
             if !is_warm && (round == warm_up || sent_at.since(start) >= WARM_UP_MAX) {
                 is_warm = true;
                 start = sent_at;
             }
-            let over = match self.config.length {
+            let is_over = match self.config.length {
                 Length::Count(count) => measured.ops == count,
                 Length::Time(span) => measured.ops > 0 && sent_at.since(start) >= span,
             };
-            if over {
+            if is_over {
                 break;
             }
             post_recv(nic);
@@ -234,7 +243,7 @@ impl Run<'_> {
             }
             let mut is_sent = false;
             let answer = loop {
-                is_sent = is_sent || send_back(nic, qpn, self.region, 0, len, round);
+                is_sent = is_sent || send_pong(nic, qpn, self.region, 0, len, round);
                 let moved = nic.progress();
                 if let Some(completion) = nic.verbs().poll_cq_one(self.cq) {
                     check_status(nic, &completion, control)?;
@@ -243,21 +252,21 @@ impl Run<'_> {
                     }
                 }
                 if !moved {
-                    let idle = restless.rest(nic, false)?;
+                    let idle = idle_backoff.sleep_if_idle(nic, false)?;
                     if idle > Duration::ZERO {
                         control.check(nic, idle, self.config.timeout)?;
                     }
                 }
             };
             let now = nic.now();
-            restless = Restless::new(now);
+            idle_backoff = IdleBackoff::new(now);
             if is_warm {
                 measured.ops += 1;
                 measured.latency.record(now.since(sent_at) / 2);
                 if self.config.verify {
                     let right = answer.flags.contains(WcFlags::WITH_IMM)
                         && answer.word == round as u32
-                        && Pattern::of(ANSWERS, round).matches(&nic.bytes(self.region)[..len as usize]);
+                        && Pattern::of(PONG_QP, round).matches(&nic.bytes(self.region)[..len as usize]);
                     measured.verified += u64::from(right);
                     measured.wrong += u64::from(!right);
                 }
@@ -269,9 +278,9 @@ impl Run<'_> {
     }
 }
 
-/// Posts a Send of a ping-pong, without requesting a completion. Returns `false` when the send queue is full, because
-/// the acknowledgement of the previous message, which has been answered, was lost.
-pub(super) fn send_back(nic: &mut Nic, qpn: Qpn, region: &Region, offset: usize, len: u32, round: u64) -> bool {
+/// Posts a Send of a ping-pong, without requesting a completion. Returns `false` when the send queue is full: this
+/// happens when the acknowledgement of the previous message was lost although the response to that message arrived.
+pub(super) fn send_pong(nic: &mut Nic, qpn: Qpn, region: &Region, offset: usize, len: u32, round: u64) -> bool {
     let sges = [region.sge(offset, len)];
     let sges = if len == 0 { &[][..] } else { &sges };
     let op = SendOp::Send { immediate: Some(round as u32) };
@@ -293,11 +302,12 @@ const QP_BITS: u32 = 10;
 const QP_MASK: u64 = (1 << QP_BITS) - 1;
 const _: () = assert!(super::setup::QPS_MAX <= 1 << QP_BITS);
 
-/// Pseudo queue pair index for the pattern of ping-pong responses.
-pub(super) const ANSWERS: u32 = u32::MAX >> 16;
+/// Pseudo queue pair index that selects the data pattern of ping-pong responses.
+pub(super) const PONG_QP: u32 = u32::MAX >> 16;
 
-/// Rounds that are not counted, in which caches, branch predictors and the scheduler warm up.
+/// Number of rounds before the measurement, in which caches, branch predictors and the scheduler warm up.
 const WARM_UP_ROUNDS: u64 = 1_000;
 
-/// Longest warm-up: rounds on a slow path, or of long messages that suffer packet loss, may take a tenth of a second.
+/// Maximum duration of the warm-up: rounds on a slow path, or of long messages that suffer packet loss, may take a
+/// tenth of a second.
 const WARM_UP_MAX: Duration = Duration::from_ms(500);

@@ -9,13 +9,13 @@ use rnic_engine::{Access, Completion, CqId, NamespaceId, NvmeRole, PdId, RecvReq
 use rnic_wire::Qpn;
 
 use super::client::sent;
-use super::control::{Control, IDLE_WAIT, Restless, Role};
+use super::control::{Control, IDLE_WAIT, IdleBackoff, Role};
 use super::pattern::Pattern;
 use super::plan::{Answer, Layout, MemoryAt, Order, Outcome, Task, TransferTask, TransportOrder, VERSION};
-use super::run::{ANSWERS, send_back};
-use super::seen::Seen;
-use super::setup::{DEPTH_MAX, QPS_MAX, ServeConfig, make_cq, turn_away};
-use super::waiting::{BUSY, Entrant, FIRST_ORDER_WITHIN, Waiting};
+use super::run::{PONG_QP, send_pong};
+use super::seen::SeenNumbers;
+use super::setup::{DEPTH_MAX, QPS_MAX, ServeConfig, make_cq, reject_client};
+use super::waiting::{BUSY, FIRST_ORDER_TIMEOUT, Waiting, WaitingClient};
 use super::{Op, PerfError, nvme, order, peers, protection};
 use crate::cm::ConnectionId;
 use crate::connection::{ConnectionConfig, ConnectionEvent, ConnectionRequest};
@@ -31,7 +31,7 @@ pub struct Served {
     pub peer: SocketAddr,
     /// Description of the task.
     pub task: String,
-    /// Reason why it ended, unless it ended as agreed.
+    /// Reason why the session ended early; `None` when it ended as agreed.
     pub problem: Option<String>,
     /// Operations whose data were compared here and correct.
     pub verified: u64,
@@ -58,33 +58,34 @@ impl Served {
     }
 }
 
-/// Serves sessions while `go_on` returns true, which is called about a hundred times a second when idle; calls
-/// `on_session` for each session that has ended.
+/// Serves sessions until `keep_serving` returns `false`; `keep_serving` is called about a hundred times per second
+/// when idle. Calls `on_session` for each session that has ended.
 ///
 /// # Errors
 /// When no session can be served. An error within one session ends that session only.
 pub fn serve(
     nic: &mut Nic,
     config: &ServeConfig,
-    mut go_on: impl FnMut() -> bool,
+    mut keep_serving: impl FnMut() -> bool,
     mut on_session: impl FnMut(&Served),
 ) -> Result<(), PerfError> {
     let service = nic.listen(config.port, BACKLOG)?;
     let mut waiting = Waiting::default();
-    while go_on() {
+    while keep_serving() {
         let mut moved = nic.progress();
         let mut served = None;
         if let Some(event) = nic.poll_connection_event() {
             moved = true;
             served = receive(nic, config, event, &mut waiting);
         }
-        if let Some((entrant, said)) = waiting.next(nic, config) {
+        if let Some((client, received)) = waiting.next(nic, config) {
             moved = true;
-            served = match said {
-                Ok(order) => Some(serve_session(nic, config, entrant, order, &mut waiting, &mut go_on)),
+            served = match received {
+                Ok(order) => Some(serve_session(nic, config, client, order, &mut waiting, &mut keep_serving)),
                 Err(error) => {
-                    let ended = entrant.is_news().then(|| Served::nothing(entrant.control.peer, error.to_string()));
-                    entrant.control.close(nic);
+                    let ended =
+                        client.is_session_failure().then(|| Served::nothing(client.control.peer, error.to_string()));
+                    client.control.close(nic);
                     // A client that sends no order does not count as a session.
                     if matches!(error, PerfError::Silent { .. }) {
                         ended.iter().for_each(&mut on_session);
@@ -116,7 +117,7 @@ fn receive(nic: &mut Nic, config: &ServeConfig, event: ConnectionEvent, waiting:
                 let admitted = waiting.admit(nic, config, &request, session);
                 return admitted.err().map(|problem| Served::nothing(request.from, problem));
             }
-            _ => turn_away(nic, request.id, "this service wants a control connection first"),
+            _ => reject_client(nic, request.id, "this service requires a control connection first"),
         },
         ConnectionEvent::Disconnected(id) | ConnectionEvent::Failed { id, .. } => waiting.end(id),
         ConnectionEvent::Established(_) => {}
@@ -128,13 +129,13 @@ fn receive(nic: &mut Nic, config: &ServeConfig, event: ConnectionEvent, waiting:
 fn serve_session(
     nic: &mut Nic,
     config: &ServeConfig,
-    entrant: Entrant,
+    client: WaitingClient,
     order: Order,
     waiting: &mut Waiting,
-    go_on: &mut impl FnMut() -> bool,
+    keep_serving: &mut impl FnMut() -> bool,
 ) -> Served {
-    let before = sent(nic);
-    let Entrant { control, session: number, .. } = entrant;
+    let sent_before = sent(nic);
+    let WaitingClient { control, session: number, .. } = client;
     let mut served = Served::nothing(control.peer, String::new());
     served.problem = None;
     let pd = match nic.verbs().create_pd() {
@@ -145,8 +146,8 @@ fn serve_session(
             return served;
         }
     };
-    let mut session = Session { pd, control, number, before, job: None, finished: false };
-    let result = session.execute(nic, config, order).and_then(|()| session.run(nic, config, waiting, go_on));
+    let mut session = Session { pd, control, number, sent_before, job: None, finished: false };
+    let result = session.execute(nic, config, order).and_then(|()| session.run(nic, config, waiting, keep_serving));
     served.problem = result.err().map(|error| error.to_string());
     if let Some(job) = &session.job {
         served.task = job.name();
@@ -154,7 +155,7 @@ fn serve_session(
     }
     session.close(nic);
     let after = sent(nic);
-    (served.packets_sent, served.packets_retransmitted) = (after.0 - before.0, after.1 - before.1);
+    (served.packets_sent, served.packets_retransmitted) = (after.0 - sent_before.0, after.1 - sent_before.1);
     served
 }
 
@@ -164,22 +165,23 @@ struct Session {
     pd: PdId,
     control: Control,
     number: u64,
-    /// Packets sent before the session, as a start value.
-    before: (u64, u64),
+    /// Number of packets sent before the session, and of retransmissions among them: subtracted from the final
+    /// counts.
+    sent_before: (u64, u64),
     job: Option<Job>,
     finished: bool,
 }
 
 impl Session {
-    /// Serves until the other end disconnects.
+    /// Serves the session until the other end disconnects.
     fn run(
         &mut self,
         nic: &mut Nic,
         config: &ServeConfig,
         waiting: &mut Waiting,
-        go_on: &mut impl FnMut() -> bool,
+        keep_serving: &mut impl FnMut() -> bool,
     ) -> Result<(), PerfError> {
-        let mut restless = Restless::new(nic.now());
+        let mut idle_backoff = IdleBackoff::new(nic.now());
         // Writes and Reads cause no events in this program, but their packets are counted, so received packets show
         // that the session is alive; connection requests of other clients do not.
         let (mut received, mut alive_at) = (0, nic.now());
@@ -202,20 +204,20 @@ impl Session {
                 Err(PerfError::Ended { .. } | PerfError::Gone { .. }) if self.finished => return Ok(()),
                 Err(error) => return Err(error),
             }
-            restless.rest(nic, moved)?;
+            idle_backoff.sleep_if_idle(nic, moved)?;
             if moved && nic.engine_stats().packets_received != received {
                 received = nic.engine_stats().packets_received;
                 alive_at = nic.now();
             } else if !moved && nic.now().since(alive_at) > config.patience {
                 return Err(PerfError::Silent { peer: self.control.peer, after: config.patience });
             }
-            if !moved && !go_on() {
+            if !moved && !keep_serving() {
                 return Ok(());
             }
         }
     }
 
-    /// Handles a connection manager event, when no packet has arrived for this session for `silent_for`.
+    /// Handles a connection manager event; `silent_for` is the time since the last packet of this session arrived.
     fn process_event(
         &mut self,
         nic: &mut Nic,
@@ -228,14 +230,14 @@ impl Session {
                 (Some(Role::Data { session, index }), Some(job)) if session == self.number => {
                     job.accept(nic, self.pd, &request, index)
                 }
-                // A session that has fallen silent does not block other clients.
-                (Some(Role::Control { session }), _) if silent_for > FIRST_ORDER_WITHIN => {
+                // A session without packets for too long does not block other clients.
+                (Some(Role::Control { session }), _) if silent_for > FIRST_ORDER_TIMEOUT => {
                     // On failure, `admit` has already sent a rejection to the client.
                     let _ = waiting.admit(nic, config, &request, session);
                     Err(PerfError::Silent { peer: self.control.peer, after: silent_for })
                 }
                 _ => {
-                    turn_away(nic, request.id, BUSY);
+                    reject_client(nic, request.id, BUSY);
                     Ok(())
                 }
             },
@@ -248,9 +250,9 @@ impl Session {
             }
             ConnectionEvent::Established(_) => Ok(()),
             ConnectionEvent::Failed { id, error } => {
-                let ours = id == self.control.id || self.job.as_ref().is_some_and(|job| job.has(id));
+                let is_own = id == self.control.id || self.job.as_ref().is_some_and(|job| job.has(id));
                 waiting.end(id);
-                if ours { Err(error.into()) } else { Ok(()) }
+                if is_own { Err(error.into()) } else { Ok(()) }
             }
         }
     }
@@ -258,17 +260,21 @@ impl Session {
     fn execute(&mut self, nic: &mut Nic, config: &ServeConfig, order: Order) -> Result<(), PerfError> {
         match order {
             Order::Prepare { version, task, transport, impairment, round_trip_ps } => {
-                let sound = impairment.check();
+                let checked = impairment.check();
                 let impairment = Impairment::from(impairment);
-                // Round-trip time with impairment: packets of this end were not delayed yet when it was measured.
+                // Round-trip time including the impairment: when it was measured, this end did not delay its packets
+                // yet.
                 let round_trip = Duration::from_ps(round_trip_ps.saturating_add(impairment.delay.as_ps()));
                 let job = match version {
                     // Refused, because the memory of the first task is still allocated and counts against the limit.
-                    VERSION if self.job.is_some() => Err("it has been prepared for already".to_owned()),
-                    VERSION => sound
+                    VERSION if self.job.is_some() => Err("a task has already been prepared in this session".to_owned()),
+                    VERSION => checked
                         .and_then(|()| Job::prepare(nic, self.pd, config, task, &transport))
                         .map(|job| job.on_path(round_trip)),
-                    other => Err(format!("it speaks version {other}, this end {VERSION}")),
+                    other => Err(format!(
+                        "the client uses protocol version {other}, but the server uses version {VERSION}; use the \
+                         same release at both ends"
+                    )),
                 };
                 match job {
                     Ok(job) => {
@@ -276,8 +282,8 @@ impl Session {
                         let memory = MemoryAt { addr: region.addr(), rkey: region.key().0, len: region.len() as u64 };
                         self.job = Some(job);
                         self.control.send(nic, &Answer::Ready { memory })?;
-                        // Delayed packets of an earlier session would take buffer space.
-                        nic.lose_delayed();
+                        // Delayed packets of an earlier session would occupy buffer space.
+                        nic.drop_delayed();
                         nic.set_impairment(impairment);
                         Ok(())
                     }
@@ -290,8 +296,8 @@ impl Session {
             Order::Finish => {
                 let after = sent(nic);
                 let mut outcome = Outcome {
-                    packets_sent: after.0 - self.before.0,
-                    packets_retransmitted: after.1 - self.before.1,
+                    packets_sent: after.0 - self.sent_before.0,
+                    packets_retransmitted: after.1 - self.sent_before.1,
                     ..Outcome::default()
                 };
                 if let Some(job) = &self.job {
@@ -310,7 +316,7 @@ impl Session {
             job.close(nic);
         }
         control.close(nic);
-        // No other object uses it any more.
+        // No other object uses the protection domain any more.
         let _ = nic.verbs().destroy_pd(pd);
         nic.set_impairment(Impairment::default());
     }
@@ -327,7 +333,7 @@ struct Job {
     cq: CqId,
     flows: Vec<Option<Flow>>,
     /// Response of a ping-pong that could not be posted because the send queue was full.
-    unsent: Option<Unsent>,
+    unsent: Option<PendingSend>,
     verified: u64,
     wrong: u64,
 }
@@ -340,12 +346,12 @@ struct Flow {
     /// Number of operations that have arrived.
     received: u64,
     /// The operations that have arrived, when they may arrive in any order.
-    come: Seen,
+    seen: SeenNumbers,
 }
 
 /// A Send of a ping-pong that is still to be posted.
 #[derive(Clone, Copy, Debug)]
-struct Unsent {
+struct PendingSend {
     qpn: Qpn,
     at: usize,
     len: u32,
@@ -367,7 +373,10 @@ impl Job {
         let (layout, qps, bytes, completions) = match &task {
             Task::Perf { op, size_bytes, qps, depth, verify, .. } => {
                 if !(1..=QPS_MAX).contains(&u64::from(*qps)) || !(1..=DEPTH_MAX).contains(&u64::from(*depth)) {
-                    return Err(format!("{qps} queue pairs with {depth} operations in flight are out of range"));
+                    return Err(format!(
+                        "{qps} queue pairs with {depth} operations in flight are out of range: allowed are 1 to \
+                         {QPS_MAX} and 1 to {DEPTH_MAX}"
+                    ));
                 }
                 let layout = Layout::new(*op, *size_bytes, *depth, *verify, order::is_any(&choice));
                 (layout, *qps, layout.remote_bytes(*qps), qps.saturating_mul(*depth).saturating_mul(2))
@@ -375,7 +384,10 @@ impl Job {
             Task::Transfer(TransferTask { bytes }) => (Layout::new(Op::Write, 1, 1, false, false), 1, *bytes, 0),
         };
         if bytes > config.memory_max_bytes {
-            return Err(format!("it takes {bytes} bytes of memory, this end gives {}", config.memory_max_bytes));
+            return Err(format!(
+                "the task needs {bytes} bytes of memory, but the server allows at most {}",
+                config.memory_max_bytes
+            ));
         }
         let len = usize::try_from(bytes.max(1)).map_err(|error| error.to_string())?;
         let region = nic.verbs().register(pd, len, Access::all()).map_err(|error| error.to_string())?;
@@ -408,9 +420,9 @@ impl Job {
         Ok(job)
     }
 
-    /// Adapts the transport to a path with this round-trip time.
+    /// Adapts the timeouts of the job's transport to a path with this round-trip time.
     fn on_path(self, round_trip: Duration) -> Self {
-        Self { choice: self.choice.stretched_to(round_trip), ..self }
+        Self { choice: self.choice.adapted_to(round_trip), ..self }
     }
 
     fn name(&self) -> String {
@@ -433,7 +445,7 @@ impl Job {
         let bytes = nic.bytes_mut(&self.region);
         for qp in 0..qps {
             for slot in 0..self.layout.remote_slots() {
-                let at = self.layout.remote(qp, slot);
+                let at = self.layout.remote_offset(qp, slot);
                 Pattern::of(qp, slot).fill(&mut bytes[at..at + size_bytes as usize]);
             }
         }
@@ -442,11 +454,11 @@ impl Job {
     /// Accepts a data connection and posts its receives.
     fn accept(&mut self, nic: &mut Nic, pd: PdId, request: &ConnectionRequest, index: u32) -> Result<(), PerfError> {
         let Some(slot) = self.flows.get(index as usize) else {
-            turn_away(nic, request.id, "more queue pairs than were ordered");
+            reject_client(nic, request.id, "the client connects more queue pairs than it announced");
             return Ok(());
         };
         if slot.is_some() {
-            turn_away(nic, request.id, "this queue pair is connected already");
+            reject_client(nic, request.id, "this queue pair is already connected");
             return Ok(());
         }
         let queue = self.receives().saturating_mul(2).clamp(16, WORK_REQUESTS_MAX);
@@ -454,8 +466,8 @@ impl Job {
         (config.queues.max_send_wr, config.queues.max_recv_wr, config.queues.max_sge) = (queue, queue, 1);
         config.queues.nvme = self.namespace.map(NvmeRole::Target);
         let connection = nic.accept(request.id, &config)?;
-        let come = Seen::within(self.receives().into());
-        self.flows[index as usize] = Some(Flow { id: connection.id, qpn: connection.qpn, received: 0, come });
+        let seen = SeenNumbers::within(self.receives().into());
+        self.flows[index as usize] = Some(Flow { id: connection.id, qpn: connection.qpn, received: 0, seen });
         for operation in 0..u64::from(self.receives()) {
             self.post_recv(nic, index, connection.qpn, operation);
         }
@@ -474,7 +486,7 @@ impl Job {
     fn post_recv(&self, nic: &mut Nic, qp: u32, qpn: Qpn, index: u64) {
         let sge = match self.task {
             Task::Perf { op: Op::Send, size_bytes, .. } if size_bytes > 0 => {
-                Some(self.region.sge(self.layout.remote(qp, index), size_bytes))
+                Some(self.region.sge(self.layout.remote_offset(qp, index), size_bytes))
             }
             _ => None,
         };
@@ -489,15 +501,15 @@ impl Job {
         let mut any = false;
         while let Some(completion) = nic.verbs().poll_cq_one(self.cq) {
             any = true;
-            let came_in = matches!(completion.opcode, WcOpcode::Recv | WcOpcode::RecvRdmaWithImm);
-            if completion.status == WcStatus::Success && came_in {
-                self.take_operation(nic, &completion);
+            let is_receive = matches!(completion.opcode, WcOpcode::Recv | WcOpcode::RecvRdmaWithImm);
+            if completion.status == WcStatus::Success && is_receive {
+                self.receive_operation(nic, &completion);
             }
         }
         Ok(any)
     }
 
-    fn take_operation(&mut self, nic: &mut Nic, completion: &Completion) {
+    fn receive_operation(&mut self, nic: &mut Nic, completion: &Completion) {
         let qp = completion.wr_id as u32;
         let Some(Some(flow)) = self.flows.get_mut(qp as usize) else { return };
         let (qpn, received) = (flow.qpn, flow.received);
@@ -505,32 +517,32 @@ impl Job {
         let Task::Perf { op, size_bytes, depth, verify, ping_pong, .. } = self.task else { return };
         // Without order, the index is taken from the immediate data.
         let any_order = verify && order::is_any(&self.choice);
-        let index = if any_order { flow.come.closest(completion.word) } else { received };
-        // A Send consumes the oldest receive, whatever its index; a Write has its own address.
-        let at = self.layout.remote(qp, if op == Op::Send { received } else { index });
+        let index = if any_order { flow.seen.extend_low_bits(completion.word) } else { received };
+        // A Send consumes the oldest receive, whatever its index; a Write carries its own address.
+        let at = self.layout.remote_offset(qp, if op == Op::Send { received } else { index });
         let len = size_bytes as usize;
         if verify {
             let right = completion.flags.contains(WcFlags::WITH_IMM)
                 && completion.word == index as u32
-                && (!any_order || flow.come.note(index))
+                && (!any_order || flow.seen.note(index))
                 && Pattern::of(qp, index).matches(&nic.bytes(&self.region)[at..at + len]);
-            // In a ping-pong, the other end compares as well, and its count is the reported one.
+            // In a ping-pong the other end also compares the data, and the report contains that end's count.
             self.verified += u64::from(right && !ping_pong);
             self.wrong += u64::from(!right);
         }
         if ping_pong {
             if verify {
-                Pattern::of(ANSWERS, index).fill(&mut nic.bytes_mut(&self.region)[at..at + len]);
+                Pattern::of(PONG_QP, index).fill(&mut nic.bytes_mut(&self.region)[at..at + len]);
             }
-            self.unsent = Some(Unsent { qpn, at, len: size_bytes, round: index });
+            self.unsent = Some(PendingSend { qpn, at, len: size_bytes, round: index });
             self.send_unsent(nic);
         }
         self.post_recv(nic, qp, qpn, received + u64::from(depth));
     }
 
     fn send_unsent(&mut self, nic: &mut Nic) {
-        if let Some(Unsent { qpn, at, len, round }) = self.unsent
-            && send_back(nic, qpn, &self.region, at, len, round)
+        if let Some(PendingSend { qpn, at, len, round }) = self.unsent
+            && send_pong(nic, qpn, &self.region, at, len, round)
         {
             self.unsent = None;
         }
@@ -548,7 +560,7 @@ impl Job {
     fn close(self, nic: &mut Nic) {
         self.flows.iter().flatten().for_each(|flow| nic.close(flow.id));
         if let Some(namespace) = self.namespace {
-            // No queue pair uses it any more.
+            // No queue pair uses the namespace any more.
             let _ = nic.verbs().nvme().destroy_namespace(namespace);
         }
         nic.verbs().deregister(self.region);

@@ -17,7 +17,7 @@ pub struct ServeConfig {
     pub once: bool,
     /// Maximum number of bytes that a session may make this end allocate.
     pub memory_max_bytes: u64,
-    /// Time without a received packet after which a session is ended.
+    /// Time without received packets after which a session is ended.
     pub patience: Duration,
 }
 
@@ -35,12 +35,12 @@ pub(super) fn make_cq(nic: &mut Nic, capacity: u32) -> Result<CqId, PerfError> {
 /// Maximum number of queue pairs of a session: the serving end creates the same number.
 pub(super) const QPS_MAX: u64 = 1_024;
 
-/// Maximum number of operations in flight on a queue pair: half of a queue, because the other half is for receives
-/// being posted again.
+/// Maximum number of operations in flight on a queue pair: half of the entries of a queue, because the other half is
+/// needed for receives that are being posted again.
 pub(super) const DEPTH_MAX: u64 = WORK_REQUESTS_MAX as u64 / 2;
 
 /// Rejects a connection request, with the reason `why`.
-pub(super) fn turn_away(nic: &mut Nic, id: ConnectionId, why: &str) {
+pub(super) fn reject_client(nic: &mut Nic, id: ConnectionId, why: &str) {
     // The request may have been withdrawn meanwhile.
     let _ = nic.reject(id, why);
 }

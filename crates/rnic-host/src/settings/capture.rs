@@ -1,4 +1,5 @@
-//! The capture file of a process that may exit at any moment, next to other processes with the same file name setting.
+//! The capture file of a process that may exit at any moment, and that may run next to other processes with the same
+//! file name setting.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -14,26 +15,27 @@ use crate::background;
 #[derive(Debug)]
 pub struct CaptureFile {
     path: PathBuf,
-    part: Arc<Mutex<Part>>,
+    capture: Arc<Mutex<OpenCapture>>,
 }
 
-/// The file, and the bytes that have not been written to it yet.
+/// An open capture file, and the bytes that have not been written to it yet.
 #[derive(Debug)]
-struct Part {
+struct OpenCapture {
     file: File,
-    /// The process that writes it, as opposed to a child that has inherited it.
+    /// ID of the process that writes the file: a child that has inherited the descriptor has another ID.
     process: u32,
-    /// Set when the file contains the header, so that readers recognise its format.
-    is_begun: bool,
+    /// True when the header has been written to the file, so that readers recognise the format.
+    has_header: bool,
     buffer: Vec<u8>,
     /// Error of a write for which there was no caller to return it to.
     failed: Option<io::Error>,
 }
 
-impl Part {
+impl OpenCapture {
     fn flush(&mut self) -> io::Result<()> {
         if self.process != process::id() {
-            // The process that opened the file writes the bytes in its own copy of the buffer.
+            // The buffer is cleared: the process that opened the file writes these bytes from its own copy of the
+            // buffer.
             self.buffer.clear();
             return Ok(());
         }
@@ -72,7 +74,7 @@ impl CaptureFile {
                 result => return result,
             }
         }
-        Err(io::Error::other("too many captures of one name"))
+        Err(io::Error::other("all capture files derived from this name are in use by other processes"))
     }
 
     /// Creates or empties `path`, unless another process is writing it.
@@ -87,24 +89,24 @@ impl CaptureFile {
             file.set_len(0)?;
         }
         let (process, buffer) = (process::id(), Vec::with_capacity(BUFFER_BYTES));
-        let part = Arc::new(Mutex::new(Part { file, process, is_begun: false, buffer, failed: None }));
-        let weak = Arc::downgrade(&part);
+        let capture = Arc::new(Mutex::new(OpenCapture { file, process, has_header: false, buffer, failed: None }));
+        let weak = Arc::downgrade(&capture);
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|other| other.strong_count() > 0);
         open.push(Weak::clone(&weak));
         drop(open);
         // Without this thread, a killed process loses up to one buffer of its capture.
-        let _ = background::spawn("rnic-capture", move || flush_now_and_then(&weak));
-        Ok(Self { path: path.to_owned(), part })
+        let _ = background::spawn("rnic-capture", move || flush_periodically(&weak));
+        Ok(Self { path: path.to_owned(), capture })
     }
 
-    /// Writes out all captures of this process: for process exit without closing. A capture whose lock is held is
-    /// skipped after a while.
+    /// Writes out all captures of this process; called when a process exits without closing them. A capture whose
+    /// lock is not released within a short time is skipped.
     pub fn flush_all() {
         let open = background::lock_at_exit(&OPEN).map(|open| open.clone()).unwrap_or_default();
-        for part in open.iter().filter_map(Weak::upgrade) {
-            if let Some(mut part) = background::lock_at_exit(&part) {
-                part.failed = part.flush().err();
+        for capture in open.iter().filter_map(Weak::upgrade) {
+            if let Some(mut capture) = background::lock_at_exit(&capture) {
+                capture.failed = capture.flush().err();
             }
         }
     }
@@ -114,52 +116,52 @@ impl CaptureFile {
         &self.path
     }
 
-    fn part(&self) -> MutexGuard<'_, Part> {
-        self.part.lock().unwrap_or_else(PoisonError::into_inner)
+    fn capture(&self) -> MutexGuard<'_, OpenCapture> {
+        self.capture.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn flush_now_and_then(part: &Weak<Mutex<Part>>) {
+fn flush_periodically(capture: &Weak<Mutex<OpenCapture>>) {
     loop {
-        thread::sleep(HELD_AT_MOST);
-        let Some(part) = part.upgrade() else { return };
-        let mut part = part.lock().unwrap_or_else(PoisonError::into_inner);
-        part.failed = part.flush().err();
+        thread::sleep(BUFFER_TIME_MAX);
+        let Some(capture) = capture.upgrade() else { return };
+        let mut capture = capture.lock().unwrap_or_else(PoisonError::into_inner);
+        capture.failed = capture.flush().err();
     }
 }
 
 impl Write for CaptureFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let mut part = self.part();
-        if part.failed.is_some() || part.buffer.len() + bytes.len() > BUFFER_BYTES {
-            part.flush()?;
+        let mut capture = self.capture();
+        if capture.failed.is_some() || capture.buffer.len() + bytes.len() > BUFFER_BYTES {
+            capture.flush()?;
         }
-        part.buffer.extend_from_slice(bytes);
-        if !std::mem::replace(&mut part.is_begun, true) {
-            part.flush()?;
+        capture.buffer.extend_from_slice(bytes);
+        if !std::mem::replace(&mut capture.has_header, true) {
+            capture.flush()?;
         }
         Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.part().flush()
+        self.capture().flush()
     }
 }
 
 impl Drop for CaptureFile {
     fn drop(&mut self) {
-        let mut part = self.part();
-        let _ = part.flush();
+        let mut capture = self.capture();
+        let _ = capture.flush();
         // Unlocked explicitly, because a child process shares the lock through its inherited descriptor, and a
         // concurrent flush may keep the file open slightly longer.
-        if part.process == process::id() {
-            let _ = part.file.unlock();
+        if capture.process == process::id() {
+            let _ = capture.file.unlock();
         }
     }
 }
 
-/// Returns the `count`-th name that a process tries: `out.pcap`, `out.4711.pcap`, `out.4711-2.pcap` and on; when the
-/// name contains the placeholder, `out-4711.pcap`, `out-4711-2.pcap` and on.
+/// Returns the `count`-th name that a process tries: `out.pcap`, `out.4711.pcap`, `out.4711-2.pcap` and so on; when
+/// the name contains the placeholder, `out-4711.pcap`, `out-4711-2.pcap` and so on.
 fn name(path: &Path, pid: u32, count: u32) -> PathBuf {
     let text = path.to_string_lossy();
     if text.contains(PLACEHOLDER) {
@@ -178,15 +180,15 @@ fn name(path: &Path, pid: u32, count: u32) -> PathBuf {
 }
 
 /// The open captures of this process.
-static OPEN: Mutex<Vec<Weak<Mutex<Part>>>> = Mutex::new(Vec::new());
+static OPEN: Mutex<Vec<Weak<Mutex<OpenCapture>>>> = Mutex::new(Vec::new());
 
 /// Placeholder for the process ID.
 const PLACEHOLDER: &str = "%p";
-/// Buffer size in bytes: enough packets to make the cost of the system call small.
+/// Buffer size in bytes: large enough that the cost of the write system call per packet is small.
 const BUFFER_BYTES: usize = 64 << 10;
-/// Longest time that bytes stay in the buffer, which bounds the loss when the process is killed.
-const HELD_AT_MOST: Duration = Duration::from_millis(20);
-/// Maximum number of devices that one process captures at a time.
+/// Longest time that bytes stay in the buffer: it limits the amount that is lost when the process is killed.
+const BUFFER_TIME_MAX: Duration = Duration::from_millis(20);
+/// Maximum number of devices that one process captures at the same time.
 const FILES_MAX: u32 = 64;
 
 #[cfg(test)]
@@ -198,10 +200,10 @@ mod tests {
     }
 
     #[test]
-    fn whoever_comes_later_takes_a_name_of_its_own() {
+    fn a_second_capture_of_the_same_name_gets_another_file() {
         let folder = tempfile::tempdir().expect("a folder for the test");
         let settings = settings(folder.path().join("out.pcap"));
-        let open = || settings.open_capture().expect("it can be written").expect("one was asked for");
+        let open = || settings.open_capture().expect("it can be written").expect("a capture is configured");
         let (mut first, second, third) = (open(), open(), open());
         let pid = process::id();
         let name = |file: &CaptureFile| file.path().file_name().expect("a name").to_string_lossy().into_owned();
@@ -209,29 +211,30 @@ mod tests {
         assert_eq!(name(&second), format!("out.{pid}.pcap"));
         assert_eq!(name(&third), format!("out.{pid}-2.pcap"));
         first.write_all(b"abc").expect("it is written");
-        let read = || std::fs::read(folder.path().join("out.pcap")).expect("it is there");
+        let read = || std::fs::read(folder.path().join("out.pcap")).expect("the capture file exists");
         let start = std::time::Instant::now();
         while read() != b"abc" {
-            assert!(start.elapsed() < Duration::from_secs(20), "it is written without being asked for");
+            assert!(start.elapsed() < Duration::from_secs(20), "the buffer was not flushed in time");
             thread::sleep(Duration::from_millis(1));
         }
         first.write_all(b"d").expect("it is written");
         drop(first);
         assert_eq!(read(), b"abcd");
-        // A later run takes the name again, and what was in it is gone.
+        // A later run reuses the name, and the previous contents are gone.
         assert_eq!(name(&open()), "out.pcap");
-        assert_eq!(std::fs::read(folder.path().join("out.pcap")).expect("it is there"), b"");
+        assert_eq!(std::fs::read(folder.path().join("out.pcap")).expect("the capture file exists"), b"");
     }
 
-    /// Programs end without closing the device.
+    /// Programs may exit without closing the device, so the header is written immediately and the rest by
+    /// `flush_all`.
     #[test]
-    fn the_head_is_there_at_once_and_the_rest_when_all_are_written_out() {
+    fn the_header_is_written_immediately_and_the_rest_by_flush_all() {
         let folder = tempfile::tempdir().expect("a folder for the test");
-        let mut file = settings(folder.path().join("out.pcap")).open_capture().expect("a folder").expect("asked for");
-        let read = || std::fs::read(folder.path().join("out.pcap")).expect("it is there");
+        let mut file = settings(folder.path().join("out.pcap")).open_capture().expect("a folder").expect("it is set");
+        let read = || std::fs::read(folder.path().join("out.pcap")).expect("the capture file exists");
         file.write_all(b"head").expect("it is written");
         assert_eq!(read(), b"head");
-        // More than what the thread may have written meanwhile, again and again.
+        // Repeated, because the background thread may already have written the bytes of a single round.
         for count in 0..100_u8 {
             file.write_all(&[count; 10]).expect("it is written");
             CaptureFile::flush_all();
@@ -240,18 +243,18 @@ mod tests {
     }
 
     #[test]
-    fn a_place_for_the_number_is_filled() {
+    fn the_placeholder_in_a_file_name_is_replaced() {
         let folder = tempfile::tempdir().expect("a folder for the test");
         let settings = settings(folder.path().join("a-%p.pcap"));
-        // A program may open the device twice, or have children that still hold the file.
-        let open = || settings.open_capture().expect("it can be written").expect("one was asked for");
+        // A program may open the device twice, or have children that keep the file open.
+        let open = || settings.open_capture().expect("it can be written").expect("a capture is configured");
         let (first, second) = (open(), open());
         assert_eq!(first.path(), folder.path().join(format!("a-{}.pcap", process::id())));
         assert_eq!(second.path(), folder.path().join(format!("a-{}-2.pcap", process::id())));
     }
 
     #[test]
-    fn a_capture_that_cannot_be_written_is_one_clear_line() {
+    fn a_capture_that_cannot_be_written_is_a_one_line_error() {
         let error = settings(PathBuf::from("/nowhere/out.pcap")).open_capture().expect_err("no such folder");
         let said = error.to_string();
         assert!(said.starts_with("RNIC_PCAP=/nowhere/out.pcap: ") && said.lines().count() == 1, "{said}");

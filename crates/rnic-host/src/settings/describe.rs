@@ -1,7 +1,8 @@
-//! The one-line description of the device: users must not mistake it for hardware, or overlook an impaired network.
+//! The one-line description of the device, which prevents users from mistaking it for hardware or overlooking an
+//! impaired network.
 
 use rnic_base::Duration;
-use rnic_psp::Form;
+use rnic_psp::SecurityFormat;
 
 use super::Settings;
 use crate::impair::Impairment;
@@ -38,7 +39,7 @@ impl Settings {
         text
     }
 
-    /// Returns the impairment as text, one part for each property; includes the seed when it has an effect.
+    /// Returns the impairment as text, one element for each property; includes the seed when it has an effect.
     pub fn impairment_parts(&self) -> Vec<String> {
         let Impairment { seed, loss, corrupt, duplicate, reorder, delay, jitter, rate, .. } = self.impairment;
         let chances = [("loss", loss), ("reordering", reorder), ("duplication", duplicate), ("corruption", corrupt)];
@@ -52,7 +53,7 @@ impl Settings {
             times.iter().filter(|(_, time)| *time > Duration::ZERO).map(|(what, time)| format!("{what} {time}")),
         );
         parts.extend(rate.map(|rate| format!("rate {rate}")));
-        parts.extend(self.leaves_to_chance().then(|| format!("seed {seed}")));
+        parts.extend(self.is_impairment_random().then(|| format!("seed {seed}")));
         parts
     }
 
@@ -60,12 +61,15 @@ impl Settings {
     fn other_parts(&self) -> Vec<String> {
         let mut parts = Vec::new();
         parts.extend(self.protection.as_ref().map(|protection| match protection.form {
-            Form::Psp => "encrypted".to_owned(),
-            Form::Esp => "encrypted, in ESP".to_owned(),
+            SecurityFormat::Psp => "encrypted".to_owned(),
+            SecurityFormat::Esp => "encrypted, in ESP".to_owned(),
         }));
+        parts.extend(self.rate_limit.map(|rate| format!("each queue pair limited to {rate}")));
+        parts.extend(self.link_rate.map(|rate| format!("shared link of {rate}")));
+        parts.extend(self.weight.map(|weight| format!("weight {weight}")));
         parts.extend(self.mtu_max_bytes.map(|bytes| format!("packets of at most {bytes} bytes")));
-        parts.extend(self.real_roce_peers.then(|| "peers of other makes".to_owned()));
-        parts.extend(self.lids_are_loopback.then(|| "addresses without GID lead to this host".to_owned()));
+        parts.extend(self.real_roce_peers.then(|| "RoCEv2 adapters as peers".to_owned()));
+        parts.extend(self.lids_are_loopback.then(|| "addresses without a GID refer to this host".to_owned()));
         let switches = [
             ("same-host bypass", self.bypass),
             ("segmentation offload", self.segmentation),

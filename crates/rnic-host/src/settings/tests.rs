@@ -1,4 +1,4 @@
-//! Settings as people write them.
+//! Settings as users write them.
 
 use std::io::Write;
 
@@ -11,7 +11,7 @@ fn read(variables: &[(&str, &str)]) -> Result<Settings, SettingsError> {
 }
 
 #[test]
-fn nothing_set_is_the_default() {
+fn without_variables_the_settings_are_the_defaults() {
     assert_eq!(read(&[("PATH", "/bin"), ("RNIC_LOSS", "")]), Ok(Settings::default()));
 }
 
@@ -27,6 +27,10 @@ fn every_variable_is_read() {
         ("RNIC_DELAY", "5us"),
         ("RNIC_JITTER", "1ms"),
         ("RNIC_RATE", "10Gbps"),
+        ("RNIC_RATE_LIMIT", "2Gbps"),
+        ("RNIC_LINK_RATE", "3Gbps"),
+        ("RNIC_WEIGHT", "5"),
+        ("RNIC_SCHEDULE", "greedy"),
         ("RNIC_SEED", "7"),
         ("RNIC_MTU", "1KiB"),
         ("RNIC_PCAP", "out.pcap"),
@@ -39,10 +43,14 @@ fn every_variable_is_read() {
     ])
     .expect("all are legal");
     let Impairment { seed, loss, reorder, duplicate, corrupt, delay, jitter, rate, .. } = settings.impairment;
-    assert_eq!((settings.transport.as_str(), settings.options.len(), seed), ("roce-gbn", 2, 7));
+    assert_eq!((settings.transport.as_str(), settings.options.len(), seed), ("roce-gbn", 3, 7));
     assert_eq!((loss, reorder), (Probability::ratio(1, 100), Probability::ratio(5, 100)));
     assert_eq!((duplicate, corrupt), (Probability::ratio(5, 1_000), Probability::ratio(1, 1_000)));
     assert_eq!((delay, jitter, rate), (Duration::from_us(5), Duration::from_ms(1), Some(BitRate::gbps(10))));
+    assert_eq!(settings.rate_limit, Some(BitRate::gbps(2)));
+    assert_eq!((settings.link_rate, settings.weight), (Some(BitRate::gbps(3)), Some(5)));
+    let schedule = settings.transport_choice().expect("it exists").profile.schedule;
+    assert_eq!(schedule.policy.name, "greedy");
     assert_eq!((settings.mtu_max_bytes, settings.progress), (Some(1_024), Progress::Thread));
     assert_eq!(settings.capture.as_deref(), Some(std::path::Path::new("out.pcap")));
     assert!(
@@ -54,9 +62,10 @@ fn every_variable_is_read() {
     );
 }
 
-/// Adapters count receives in their acknowledgements, and so do we among them; our own processes do not.
+/// Adapters count receives in their acknowledgements, so our NICs do too when adapters are peers; between our own
+/// processes they do not.
 #[test]
-fn credits_are_for_adapters_unless_somebody_says_otherwise() {
+fn end_to_end_credits_default_to_real_roce_peers_only() {
     let has_credits = |variables: &[(&str, &str)]| {
         let settings = Settings::from_variables(variables.iter().copied()).expect("all are legal");
         settings.transport_choice().expect("it exists").profile.end_to_end_credits
@@ -67,9 +76,9 @@ fn credits_are_for_adapters_unless_somebody_says_otherwise() {
     assert!(!has_credits(&[gbn]) && !has_credits(&[roce, set("end_to_end_credits=false")]));
 }
 
-/// None was forgotten: each of them differs from the default.
+/// Checks that every variable can be set, and that its value changes a default.
 #[test]
-fn every_variable_sets_something() {
+fn every_variable_changes_a_setting() {
     let default = Settings::default();
     let mut secret = tempfile::NamedTempFile::new().expect("a temporary file");
     secret.write_all(&[7; 32]).expect("32 bytes");
@@ -79,6 +88,10 @@ fn every_variable_sets_something() {
         let value = [("RNIC_TRANSPORT", "roce-gbn"), ("RNIC_SET", "a=b"), ("RNIC_RATE", "1Gbps"), ("RNIC_SEED", "9")];
         let more = [
             ("RNIC_PROGRESS", "off"),
+            ("RNIC_RATE_LIMIT", "1Gbps"),
+            ("RNIC_LINK_RATE", "1Gbps"),
+            ("RNIC_WEIGHT", "1"),
+            ("RNIC_SCHEDULE", "greedy"),
             ("RNIC_MTU", "512"),
             ("RNIC_PCAP", "x"),
             ("RNIC_PEERS", "roce"),
@@ -89,36 +102,46 @@ fn every_variable_sets_something() {
         let given = value.iter().chain(&more).find(|(name, _)| *name == variable.name).map(|(_, value)| *value);
         let times = ["RNIC_DELAY", "RNIC_JITTER"];
         let switch = variable.value == "on|off";
-        let guess = if times.contains(&variable.name) {
+        let sample_value = if times.contains(&variable.name) {
             "1us"
         } else if switch {
             "off"
         } else {
             "3%"
         };
-        variable.set(&mut one, given.unwrap_or(guess)).expect("it is legal");
-        assert_ne!(one, default, "{} sets something", variable.name);
+        variable.set(&mut one, given.unwrap_or(sample_value)).expect("it is legal");
+        assert_ne!(one, default, "{} has no effect", variable.name);
     }
 }
 
 #[test]
-fn defaults_in_the_table_are_those_that_hold() {
+fn defaults_in_the_table_match_the_settings() {
     for variable in VARIABLES.iter().filter(|variable| !variable.default.contains(' ')) {
         let mut settings = Settings::default();
         variable.set(&mut settings, variable.default).expect("a default is legal");
-        // A transport that is named is the user's choice, even when it is the default.
+        // `names_transport` records that the user named a transport, even if it is the default one.
         settings.names_transport = false;
         assert_eq!(settings, Settings::default(), "{}", variable.name);
     }
 }
 
 #[test]
-fn mistakes_are_one_line_that_names_the_variable() {
+fn errors_are_one_line_that_names_the_variable() {
     let cases = [
         ("RNIC_LOSS", "1x", "probability"),
         ("RNIC_LOSS", "101%", "probability"),
         ("RNIC_DELAY", "5", "100us"),
         ("RNIC_RATE", "0Gbps", "above zero"),
+        ("RNIC_RATE_LIMIT", "0Gbps", "between 1 Mbit/s and 100 Gbit/s"),
+        ("RNIC_RATE_LIMIT", "999kbps", "between 1 Mbit/s and 100 Gbit/s"),
+        ("RNIC_RATE_LIMIT", "101Gbps", "between 1 Mbit/s and 100 Gbit/s"),
+        ("RNIC_LINK_RATE", "0Gbps", "between 1 Mbit/s and 100 Gbit/s"),
+        ("RNIC_LINK_RATE", "999kbps", "between 1 Mbit/s and 100 Gbit/s"),
+        ("RNIC_LINK_RATE", "101Gbps", "between 1 Mbit/s and 100 Gbit/s"),
+        ("RNIC_WEIGHT", "0", "from 1 to 1000"),
+        ("RNIC_WEIGHT", "1001", "from 1 to 1000"),
+        ("RNIC_WEIGHT", "-1", "from 1 to 1000"),
+        ("RNIC_WEIGHT", "1.5", "from 1 to 1000"),
         ("RNIC_MTU", "1501", "multiple of 4"),
         ("RNIC_SEED", "-1", "whole number"),
         ("RNIC_BYPASS", "yes", "on or off"),
@@ -127,39 +150,39 @@ fn mistakes_are_one_line_that_names_the_variable() {
         ("RNIC_TRANSPORT", "quic", "roce-gbn"),
         ("RNIC_SET", "rto_high=soon", "rto_high"),
         ("RNIC_PEERS", "mlx5", "rnic or roce"),
-        ("RNIC_KEY", "", "names no file with a secret"),
+        ("RNIC_KEY", "", "no file with a secret is given"),
         ("RNIC_KEY", "/nowhere", "cannot read the secret"),
         ("RNIC_KEY", "/dev/null", "64 hexadecimal digits"),
     ];
-    for (name, value, says) in cases {
+    for (name, value, expected_text) in cases {
         let error = read(&[(name, value)]).expect_err(value).to_string();
-        assert!(error.contains(name) && error.contains(value) && error.contains(says), "{error}");
+        assert!(error.contains(name) && error.contains(value) && error.contains(expected_text), "{error}");
         assert_eq!(error.lines().count(), 1, "{error}");
     }
 }
 
 #[test]
-fn other_makes_are_spoken_to_in_their_own_language() {
+fn real_roce_peers_require_the_transport_roce_gbn() {
     let peers = ("RNIC_PEERS", "roce");
     let transport = |list: &str| read(&[peers, ("RNIC_TRANSPORT", list)]).map(|settings| settings.transport_list());
-    assert_eq!(read(&[peers]).expect("what such peers speak").transport, "roce-gbn");
-    assert_eq!(transport("irn,roce-gbn"), Ok("roce-gbn".to_owned()), "the one of the list that such peers speak");
-    let error = transport("irn,fasr").expect_err("both are ours alone").to_string();
+    assert_eq!(read(&[peers]).expect("the setting is valid").transport, "roce-gbn");
+    assert_eq!(transport("irn,roce-gbn"), Ok("roce-gbn".to_owned()), "not the RoCEv2 transport of the list");
+    let error = transport("irn,fasr").expect_err("RoCEv2 peers have neither").to_string();
     assert!(error.contains("RNIC_PEERS=roce") && error.contains("roce-gbn"), "{error}");
     assert!(read(&[("RNIC_PEERS", "roce"), ("RNIC_TRANSPORT", "roce-gbn")]).is_ok());
 }
 
 #[test]
-fn a_variable_that_is_nearly_one_of_ours_is_refused() {
-    for (found, meant) in [("RNIC_LOS", "RNIC_LOSS"), ("RNIC_SEEDS", "RNIC_SEED"), ("RNIC_RETE", "RNIC_RATE")] {
-        let error = read(&[(found, "1")]).expect_err("a slip").to_string();
-        assert!(error.contains(found) && error.contains(meant), "{error}");
+fn a_mistyped_variable_is_refused() {
+    for (found, expected) in [("RNIC_LOS", "RNIC_LOSS"), ("RNIC_SEEDS", "RNIC_SEED"), ("RNIC_RETE", "RNIC_RATE")] {
+        let error = read(&[(found, "1")]).expect_err("a mistyped name").to_string();
+        assert!(error.contains(found) && error.contains(expected), "{error}");
     }
     assert_eq!(read(&[("RNIC_LIBRARY_DIR", "/x"), ("RNIC_TEST_BIND", "y"), ("RNIC", "")]), Ok(Settings::default()));
 }
 
 #[test]
-fn the_line_says_what_the_device_is_and_what_is_bad_about_the_network() {
+fn the_description_names_the_device_and_its_impairment() {
     let wire = |transport: &str| Settings { transport: transport.to_owned(), ..Settings::default() }.wire();
     assert_eq!(["irn", "falcon"].map(wire), ["RoCEv2 over UDP", "Falcon over UDP"]);
     let plain = Settings::default().describe("rnic0", "RoCEv2 over UDP from 192.0.2.1");
@@ -172,7 +195,7 @@ fn the_line_says_what_the_device_is_and_what_is_bad_about_the_network() {
         ("RNIC_BYPASS", "off"),
         ("RNIC_PCAP", "a.pcap"),
     ]);
-    let line = settings.expect("legal").describe("rnic0", "UDP");
+    let line = settings.expect("valid").describe("rnic0", "UDP");
     for part in ["irn (rto_high=2ms)", "loss 1%", "delay 5 us", "seed 7", "same-host bypass off", "a.pcap"] {
         assert!(line.contains(part), "{part}: {line}");
     }
@@ -180,8 +203,8 @@ fn the_line_says_what_the_device_is_and_what_is_bad_about_the_network() {
 }
 
 #[test]
-fn a_nic_gets_what_was_set() {
-    let settings = read(&[("RNIC_LOSS", "1%"), ("RNIC_MTU", "1024"), ("RNIC_SEGMENTATION", "off")]).expect("legal");
+fn the_nic_configuration_contains_the_settings() {
+    let settings = read(&[("RNIC_LOSS", "1%"), ("RNIC_MTU", "1024"), ("RNIC_SEGMENTATION", "off")]).expect("valid");
     let config = settings.to_nic_config(NicConfig { name: "rnic0".to_owned(), ..NicConfig::default() });
     assert_eq!((config.mtu_max_bytes, config.segmentation, config.receive_offload), (1_024, false, true));
     assert_eq!(config.impairment.loss, Probability::ratio(1, 100));
@@ -189,10 +212,36 @@ fn a_nic_gets_what_was_set() {
 }
 
 #[test]
-fn the_bypass_is_for_networks_that_are_neither_bad_nor_watched() {
+fn a_process_shares_a_link_if_it_has_a_rate_or_a_weight() {
+    let share = |variables: &[(&str, &str)]| read(variables).expect("valid").to_nic_config(NicConfig::shared()).share;
+    assert_eq!(share(&[("RNIC_RATE_LIMIT", "1Gbps"), ("RNIC_SCHEDULE", "greedy")]), None);
+    let weighted = ShareConfig { weight: 3, ..ShareConfig::default() };
+    assert_eq!(share(&[("RNIC_WEIGHT", "3")]), Some(weighted));
+    let linked = ShareConfig { link_rate: Some(BitRate::gbps(2)), ..ShareConfig::default() };
+    assert_eq!(share(&[("RNIC_LINK_RATE", "2Gbps"), ("RNIC_SCHEDULE", "greedy")]), Some(linked));
+    let both = read(&[("RNIC_LINK_RATE", "2Gbps"), ("RNIC_WEIGHT", "3")]).expect("valid");
+    assert!(both.allows_bypass(), "the shared link needs no UDP");
+    let line = both.describe("rnic0", "UDP");
+    assert!(line.contains("shared link of 2 Gbit/s, weight 3"), "{line}");
+}
+
+#[test]
+fn the_option_schedule_is_the_option_of_the_transport() {
+    let twice = |name| read(&[("RNIC_SET", "schedule=greedy"), ("RNIC_SCHEDULE", name)]);
+    assert!(twice("greedy").is_ok());
+    let error = twice("round-robin").expect_err("two schedulers").to_string();
+    assert!(error.contains("two schedulers, greedy and round-robin") && error.lines().count() == 1, "{error}");
+    let error = read(&[("RNIC_SCHEDULE", "fast")]).expect_err("there is none").to_string();
+    assert!(error.contains("RNIC_SET=schedule=fast") && error.contains("greedy, round-robin"), "{error}");
+    let falcon = read(&[("RNIC_TRANSPORT", "falcon"), ("RNIC_SCHEDULE", "greedy")]).expect_err("no effect").to_string();
+    assert!(falcon.contains("the scheduler `greedy`") && falcon.lines().count() == 1, "{falcon}");
+}
+
+#[test]
+fn the_bypass_is_disabled_by_impairment_and_capture() {
     assert!(Settings::default().allows_bypass());
     for (name, value) in [("RNIC_BYPASS", "off"), ("RNIC_DELAY", "1us"), ("RNIC_PCAP", "a.pcap")] {
-        assert!(!read(&[(name, value)]).expect("legal").allows_bypass(), "{name}");
+        assert!(!read(&[(name, value)]).expect("valid").allows_bypass(), "{name}");
     }
 }
 
@@ -200,7 +249,7 @@ fn the_bypass_is_for_networks_that_are_neither_bad_nor_watched() {
 fn several_transports_may_be_offered() {
     let several = read(&[("RNIC_TRANSPORT", "irn, roce-gbn"), ("RNIC_SET", "rto_high=2ms")]).expect("both are known");
     assert_eq!((several.transport.as_str(), several.transport_list().as_str()), ("irn", "irn,roce-gbn"));
-    let fallbacks = several.fallback_choices().expect("one");
+    let fallbacks = several.fallback_choices().expect("there is a fallback transport");
     assert_eq!(fallbacks.iter().map(|choice| choice.profile.name).collect::<Vec<_>>(), ["roce-gbn"]);
     assert!(several.describe("rnic0", "here").contains("or roce-gbn"));
     for wrong in ["irn,quic", "irn,falcon", "falcon,irn", "irn,", "irn,fasr,roce-gbn,tcp,roce-sr"] {

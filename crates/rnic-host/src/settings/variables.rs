@@ -5,8 +5,11 @@ use std::str::FromStr;
 
 use rnic_base::limits::{MTU_MAX, MTU_MIN};
 use rnic_base::{BitRate, Bytes};
+use rnic_engine::RATE_LIMIT_MIN;
 
+use crate::config::NicConfig;
 use crate::protection::Protection;
+use crate::share::WEIGHT_MAX;
 
 use super::{Progress, Settings, SettingsError};
 
@@ -50,8 +53,8 @@ pub const VARIABLES: &[Variable] = &[
         option: "transport",
         value: "NAME",
         default: "irn",
-        meaning: "Transport of reliable connections; see `rnic list`. Both ends need the same. Of several, joined by \
-                  commas, connections made by rdma_cm take the first that the other end has",
+        meaning: "Transport of reliable connections (see `rnic list`); both ends need the same. If several are given, \
+                  separated by commas, rdma_cm connections use the first that the other end has too",
         read: |settings, text| {
             let mut names = text.split(',').map(|name| name.trim().to_owned());
             settings.transport = names.next().unwrap_or_default();
@@ -75,13 +78,16 @@ pub const VARIABLES: &[Variable] = &[
         name: "RNIC_KEY",
         option: "key",
         value: "[esp:]FILE",
-        default: "in clear",
-        meaning: "Encrypt and authenticate packets of transport falcon with keys made from the secret in FILE: 32 \
-                  random bytes, or 64 hexadecimal digits. Within PSP, or with esp: within IPsec's ESP; psp256: and \
-                  esp256: make keys of 256 bits. Both ends need the same",
+        default: "not encrypted",
+        meaning: "Encrypt and authenticate packets of transport falcon with keys derived from the secret in FILE: 32 \
+                  random bytes, or 64 hexadecimal digits. The format is PSP, or with esp: IPsec's ESP; psp256: and \
+                  esp256: use keys of 256 bits. Both ends need the same secret and prefix",
         read: |settings, text| {
             if text.trim().is_empty() {
-                return Err("names no file with a secret; to send in clear, unset it".to_owned());
+                return Err(
+                    "no file with a secret is given; name one, or unset the variable to send unencrypted packets"
+                        .to_owned(),
+                );
             }
             settings.protection = Some(Protection::from_option(Path::new(text.trim()))?);
             Ok(())
@@ -92,7 +98,7 @@ pub const VARIABLES: &[Variable] = &[
         option: "loss",
         value: "P",
         default: "0",
-        meaning: "Packets that vanish, each by itself, on what every process sends",
+        meaning: "Probability that a packet is dropped, independent for each packet that a process sends",
         read: |settings, text| put(&mut settings.impairment.loss, text),
     },
     Variable {
@@ -100,7 +106,7 @@ pub const VARIABLES: &[Variable] = &[
         option: "reorder",
         value: "P",
         default: "0",
-        meaning: "Packets that are overtaken by later ones",
+        meaning: "Probability that a packet is overtaken by later ones",
         read: |settings, text| put(&mut settings.impairment.reorder, text),
     },
     Variable {
@@ -108,7 +114,7 @@ pub const VARIABLES: &[Variable] = &[
         option: "duplicate",
         value: "P",
         default: "0",
-        meaning: "Packets that arrive twice",
+        meaning: "Probability that a packet arrives twice",
         read: |settings, text| put(&mut settings.impairment.duplicate, text),
     },
     Variable {
@@ -116,7 +122,7 @@ pub const VARIABLES: &[Variable] = &[
         option: "corrupt",
         value: "P",
         default: "0",
-        meaning: "Packets that arrive with one bit wrong; the receiver's ICRC finds them",
+        meaning: "Probability that a packet arrives with one wrong bit, which the receiver's ICRC detects",
         read: |settings, text| put(&mut settings.impairment.corrupt, text),
     },
     Variable {
@@ -124,7 +130,7 @@ pub const VARIABLES: &[Variable] = &[
         option: "delay",
         value: "TIME",
         default: "0",
-        meaning: "How much later every packet arrives",
+        meaning: "Additional delay of every packet",
         read: |settings, text| put(&mut settings.impairment.delay, text),
     },
     Variable {
@@ -132,7 +138,7 @@ pub const VARIABLES: &[Variable] = &[
         option: "jitter",
         value: "TIME",
         default: "0",
-        meaning: "How much later besides, at most, drawn for each packet",
+        meaning: "Maximum of a further delay, drawn at random for each packet",
         read: |settings, text| put(&mut settings.impairment.jitter, text),
     },
     Variable {
@@ -140,15 +146,49 @@ pub const VARIABLES: &[Variable] = &[
         option: "rate",
         value: "RATE",
         default: "no limit",
-        meaning: "Rate of the slowest link on the way, framing included",
+        meaning: "Rate of the slowest link of the path, framing included",
         read: read_rate,
+    },
+    Variable {
+        name: "RNIC_RATE_LIMIT",
+        option: "rate-limit",
+        value: "RATE",
+        default: "no limit",
+        meaning: "Limit of each queue pair, framing included: the rate at which its data is taken out of memory",
+        read: read_rate_limit,
+    },
+    Variable {
+        name: "RNIC_LINK_RATE",
+        option: "link-rate",
+        value: "RATE",
+        default: "no shared link",
+        meaning: "Rate of one link that all processes of the user in the network namespace share, framing included; no \
+                  packet is lost at it. All of them need the same",
+        read: read_link_rate,
+    },
+    Variable {
+        name: "RNIC_WEIGHT",
+        option: "weight",
+        value: "N",
+        default: "1, if it shares",
+        meaning: "Weight of the process among those that share the link, from 1 to 1000: schedulers that hold queue \
+                  pairs to a capacity (water-filling, static) divide the link by it",
+        read: read_weight,
+    },
+    Variable {
+        name: "RNIC_SCHEDULE",
+        option: "schedule",
+        value: "NAME",
+        default: "that of the transport",
+        meaning: "Scheduler of the queue pairs (see `rnic list`); the same as --set schedule=NAME",
+        read: read_schedule,
     },
     Variable {
         name: "RNIC_SEED",
         option: "seed",
         value: "N",
         default: "1",
-        meaning: "Decides which packets are lost, overtaken and so on",
+        meaning: "Seed that determines which packets are dropped, reordered, duplicated, corrupted and delayed",
         read: |settings, text| {
             let seed = text.trim().parse().map_err(|_| "expected a whole number from 0 to 2^64-1".to_owned());
             settings.impairment.seed = seed?;
@@ -159,8 +199,8 @@ pub const VARIABLES: &[Variable] = &[
         name: "RNIC_MTU",
         option: "mtu",
         value: "BYTES",
-        default: "as the path carries",
-        meaning: "Payload bytes of a full packet on the wire, at most; a multiple of 4. Both ends need the same",
+        default: "path MTU",
+        meaning: "Maximum payload of a packet on the wire, in bytes; a multiple of 4. Both ends need the same",
         read: read_mtu,
     },
     Variable {
@@ -168,8 +208,8 @@ pub const VARIABLES: &[Variable] = &[
         option: "pcap",
         value: "FILE",
         default: "no capture",
-        meaning: "Write what is sent and received, for Wireshark. %p is the process's number; without it, a process \
-                  that finds FILE being written puts its number in front of the extension",
+        meaning: "Write a capture of sent and received packets, for Wireshark. %p stands for the process number; \
+                  without it, a process that finds FILE in use inserts its number before the extension",
         read: |settings, text| {
             settings.capture = Some(PathBuf::from(text));
             Ok(())
@@ -180,8 +220,8 @@ pub const VARIABLES: &[Variable] = &[
         option: "peers",
         value: "rnic|roce",
         default: "rnic",
-        meaning: "Who is at the other end: processes like this one (rnic), or adapters of other makes and Linux's \
-                  rdma_rxe (roce), which takes port 4791 for one process alone and means --transport roce-gbn",
+        meaning: "Type of the peers: OpenRNIC processes (rnic), or RoCEv2 adapters and Linux's rdma_rxe (roce). With \
+                  roce one process alone uses port 4791, and the transport is roce-gbn",
         read: |settings, text| {
             settings.real_roce_peers = match text.trim() {
                 "rnic" => false,
@@ -196,7 +236,7 @@ pub const VARIABLES: &[Variable] = &[
         option: "lids",
         value: "refused|loopback",
         default: "refused",
-        meaning: "What an address without a GID is, as programs for InfiniBand use it (qperf): an error, as on any \
+        meaning: "Meaning of an address without a GID, as programs for InfiniBand use it (qperf): an error, as on any \
                   Ethernet adapter, or this host",
         read: |settings, text| {
             settings.lids_are_loopback = match text.trim() {
@@ -212,13 +252,14 @@ pub const VARIABLES: &[Variable] = &[
         option: "bypass",
         value: "on|off",
         default: "on",
-        meaning: "Processes on one host may go past UDP. They do not when impairment or a capture is asked for",
+        meaning: "Use shared memory instead of UDP between processes on one host, unless impairment or a capture is \
+                  requested",
         read: |settings, text| switch(&mut settings.bypass, text),
     },
     Variable {
         name: "RNIC_PROGRESS",
         option: "progress",
-        value: "WHO",
+        value: "MODE",
         default: "auto",
         meaning: "Progress while the program does not call the library: auto (by a thread, and by a signal to threads \
                   that spin on memory), thread (no signals), off (none)",
@@ -229,7 +270,7 @@ pub const VARIABLES: &[Variable] = &[
         option: "segmentation",
         value: "on|off",
         default: "on",
-        meaning: "Let the kernel cut trains into packets, if it can",
+        meaning: "Let the kernel split trains into packets (GSO), if it can",
         read: |settings, text| switch(&mut settings.segmentation, text),
     },
     Variable {
@@ -237,7 +278,7 @@ pub const VARIABLES: &[Variable] = &[
         option: "receive-offload",
         value: "on|off",
         default: "on",
-        meaning: "Let the kernel hand over trains of packets, if it can",
+        meaning: "Let the kernel deliver packets in trains (GRO), if it can",
         read: |settings, text| switch(&mut settings.receive_offload, text),
     },
     Variable {
@@ -245,7 +286,7 @@ pub const VARIABLES: &[Variable] = &[
         option: "quiet",
         value: "on|off",
         default: "off",
-        meaning: "Do not say on standard error what the device is, and what it has to put up with",
+        meaning: "Do not print the line about the device, nor later events, on standard error",
         read: |settings, text| switch(&mut settings.quiet, text),
     },
 ];
@@ -253,13 +294,13 @@ pub const VARIABLES: &[Variable] = &[
 /// Maximum number of transports in a list: as many as fit into a connection request.
 const TRANSPORTS_MAX: usize = 4;
 
-fn put<T: FromStr<Err: ToString>>(place: &mut T, text: &str) -> Result<(), String> {
-    *place = text.parse().map_err(|error: T::Err| error.to_string())?;
+fn put<T: FromStr<Err: ToString>>(setting: &mut T, text: &str) -> Result<(), String> {
+    *setting = text.parse().map_err(|error: T::Err| error.to_string())?;
     Ok(())
 }
 
-fn switch(place: &mut bool, text: &str) -> Result<(), String> {
-    *place = match text.trim() {
+fn switch(setting: &mut bool, text: &str) -> Result<(), String> {
+    *setting = match text.trim() {
         "on" => true,
         "off" => false,
         _ => return Err("expected on or off".to_owned()),
@@ -271,7 +312,9 @@ fn read_options(settings: &mut Settings, text: &str) -> Result<(), String> {
     for part in text.split(',').filter(|part| !part.trim().is_empty()) {
         let option = part.split_once('=').map(|(key, value)| (key.trim().to_owned(), value.trim().to_owned()));
         let option = option.filter(|(key, value)| !key.is_empty() && !value.is_empty());
-        settings.options.push(option.ok_or_else(|| "expected KEY=VALUE, or several with commas between".to_owned())?);
+        settings
+            .options
+            .push(option.ok_or_else(|| "expected KEY=VALUE, or several of these separated by commas".to_owned())?);
     }
     Ok(())
 }
@@ -279,9 +322,37 @@ fn read_options(settings: &mut Settings, text: &str) -> Result<(), String> {
 fn read_rate(settings: &mut Settings, text: &str) -> Result<(), String> {
     let rate: BitRate = text.parse().map_err(|error: rnic_base::UnitError| error.to_string())?;
     if rate == BitRate::ZERO {
-        return Err("a rate must be above zero".to_owned());
+        return Err("the rate must be above zero".to_owned());
     }
     settings.impairment.rate = Some(rate);
+    Ok(())
+}
+
+fn read_rate_limit(settings: &mut Settings, text: &str) -> Result<(), String> {
+    settings.rate_limit = Some(rate_of_device(text)?);
+    Ok(())
+}
+
+fn read_link_rate(settings: &mut Settings, text: &str) -> Result<(), String> {
+    settings.link_rate = Some(rate_of_device(text)?);
+    Ok(())
+}
+
+/// Parses a rate that the device can keep.
+fn rate_of_device(text: &str) -> Result<BitRate, String> {
+    let rate: BitRate = text.parse().map_err(|error: rnic_base::UnitError| error.to_string())?;
+    let (min, max) = (RATE_LIMIT_MIN, NicConfig::default().line_rate);
+    if (min..=max).contains(&rate) { Ok(rate) } else { Err(format!("expected a rate between {min} and {max}")) }
+}
+
+fn read_weight(settings: &mut Settings, text: &str) -> Result<(), String> {
+    let weight = text.trim().parse().ok().filter(|weight| (1..=WEIGHT_MAX).contains(weight));
+    settings.weight = Some(weight.ok_or_else(|| format!("expected a whole number from 1 to {WEIGHT_MAX}"))?);
+    Ok(())
+}
+
+fn read_schedule(settings: &mut Settings, text: &str) -> Result<(), String> {
+    settings.options.push(("schedule".to_owned(), text.trim().to_owned()));
     Ok(())
 }
 
@@ -300,18 +371,18 @@ fn read_progress(settings: &mut Settings, text: &str) -> Result<(), String> {
 }
 
 /// Returns an error for a name that is probably mistyped; other names that begin with `RNIC_` are ignored.
-pub(super) fn refuse_near_miss(name: &str) -> Result<(), SettingsError> {
+pub(super) fn reject_mistyped(name: &str) -> Result<(), SettingsError> {
     if !name.starts_with("RNIC_") {
         return Ok(());
     }
-    match VARIABLES.iter().find(|variable| is_near(variable.name, name)) {
+    match VARIABLES.iter().find(|variable| is_one_edit_apart(variable.name, name)) {
         Some(variable) => Err(SettingsError::Unknown { found: name.to_owned(), meant: variable.name }),
         None => Ok(()),
     }
 }
 
 /// Returns whether `a` and `b` differ by one added, removed or replaced character.
-fn is_near(a: &str, b: &str) -> bool {
+fn is_one_edit_apart(a: &str, b: &str) -> bool {
     let (a, b) = (a.as_bytes(), b.as_bytes());
     let (short, long) = if a.len() <= b.len() { (a, b) } else { (b, a) };
     let same_front = short.iter().zip(long).take_while(|(x, y)| x == y).count();

@@ -20,7 +20,7 @@ pub fn new() -> io::Result<OwnedFd> {
 /// Makes the descriptor readable.
 pub fn raise(fd: BorrowedFd<'_>) {
     let one = 1u64;
-    // SAFETY: writes eight bytes of a local variable. It fails only when the descriptor is readable already.
+    // SAFETY: writes eight bytes of a local variable. The call fails only when the descriptor is readable already.
     unsafe { libc::write(fd.as_raw_fd(), (&raw const one).cast(), size_of::<u64>()) };
 }
 

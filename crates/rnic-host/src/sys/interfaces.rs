@@ -18,7 +18,7 @@ pub struct InterfaceAddress {
     pub is_loopback: bool,
 }
 
-/// Returns all of them, in the kernel's order.
+/// Returns the addresses of all interfaces that are up, in the kernel's order.
 ///
 /// # Errors
 /// The error of getifaddrs(3).
@@ -54,16 +54,16 @@ pub fn interface_addresses() -> io::Result<Vec<InterfaceAddress>> {
 /// # Safety
 /// `address` points to a socket address of the length that its family has.
 unsafe fn address_of(address: *const libc::sockaddr) -> Option<IpAddr> {
-    // SAFETY: the caller's promise; every socket address begins with its family.
+    // SAFETY: guaranteed by the caller; every socket address begins with its family.
     let family = i32::from(unsafe { (*address).sa_family });
     let len = match family {
         libc::AF_INET => size_of::<libc::sockaddr_in>(),
         libc::AF_INET6 => size_of::<libc::sockaddr_in6>(),
         _ => return None,
     };
-    // SAFETY: an all-zero address is valid (of no family).
+    // SAFETY: an all-zero address is valid (family `AF_UNSPEC`).
     let mut storage: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
-    // SAFETY: the caller's promise: `len` bytes exist; storage is large enough for any address.
+    // SAFETY: the caller guarantees that `len` bytes exist; `storage` is large enough for any address.
     unsafe { ptr::copy_nonoverlapping(address.cast::<u8>(), ptr::from_mut(&mut storage).cast(), len) };
     socket_address(&storage, len as libc::socklen_t).map(|address| address.ip())
 }

@@ -12,7 +12,7 @@ use libc::c_int;
 
 use super::{Control, KernelData, Raw, control_messages};
 
-/// Returns memory of `len` bytes that other processes may map, and that no process may shrink or grow.
+/// Returns memory of `len` bytes that other processes may map, and whose size no process may change.
 ///
 /// # Errors
 /// The kernel's error.
@@ -30,7 +30,7 @@ pub fn sealed_memory(name: &CStr, len: usize) -> io::Result<OwnedFd> {
     if unsafe { libc::ftruncate(fd, len) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // Pages are allocated now, so that an access cannot fail later because memory is missing. SAFETY: as above.
+    // Pages are allocated now, so that a later access cannot fail for lack of memory. SAFETY: as above.
     if unsafe { libc::fallocate(fd, 0, 0, len) } != 0 {
         return Err(io::Error::last_os_error());
     }
@@ -54,8 +54,8 @@ pub fn is_sealed_memory(file: BorrowedFd<'_>, len: usize) -> bool {
     let known = unsafe { libc::fstat(file.as_raw_fd(), &mut status) } == 0;
     // SAFETY: all zero is a valid value.
     let mut system: libc::statfs = unsafe { MaybeUninit::zeroed().assume_init() };
-    // Huge pages may be missing at the first access, and so may pages that are not allocated yet. SAFETY: `system` has
-    // space for the result.
+    // The first access to a huge page, or to a page that is not allocated yet, may fail for lack of memory. SAFETY:
+    // `system` has space for the result.
     let ordinary = unsafe { libc::fstatfs(file.as_raw_fd(), &mut system) } == 0 && system.f_type == libc::TMPFS_MAGIC;
     let is_there = usize::try_from(status.st_blocks).is_ok_and(|blocks| blocks * BLOCK_BYTES >= len);
     known && ordinary && is_there && usize::try_from(status.st_size).is_ok_and(|size| size == len)
@@ -70,7 +70,7 @@ pub struct UnixMessage {
     pub from: Option<Vec<u8>>,
     /// User ID of the sending process.
     pub uid: Option<u32>,
-    /// The file that was passed with it.
+    /// The file that was passed with the datagram.
     pub file: Option<OwnedFd>,
 }
 
@@ -86,7 +86,8 @@ pub fn bind_control_socket(name: &[u8]) -> io::Result<UnixDatagram> {
     Ok(socket)
 }
 
-/// Returns a socket that sends to the current owner of the abstract name `name`, and to no later owner.
+/// Returns a socket that sends to the socket that has the abstract name `name` now, and never to a later one with
+/// that name.
 ///
 /// # Errors
 /// The kernel's error; `ConnectionRefused` when no socket has the name.
@@ -127,7 +128,7 @@ pub fn send_file(socket: &UnixDatagram, bytes: &[u8], file: BorrowedFd<'_>) -> i
 
 /// Receives a message from `socket`, if there is one; files beyond the first are closed.
 pub fn receive_control_message(socket: &UnixDatagram, into: &mut [u8]) -> Option<UnixMessage> {
-    // SAFETY: an all-zero address is valid (of no family).
+    // SAFETY: an all-zero address is valid (family `AF_UNSPEC`).
     let mut address: libc::sockaddr_un = unsafe { MaybeUninit::zeroed().assume_init() };
     let mut part = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
     let mut control = Control::new();
@@ -152,7 +153,8 @@ pub fn receive_control_message(socket: &UnixDatagram, into: &mut [u8]) -> Option
             }
             (libc::SOL_SOCKET, libc::SCM_RIGHTS) => {
                 for fd in message.data.as_chunks().0 {
-                    // SAFETY: the kernel has just opened it for this process, so it has no other owner.
+                    // SAFETY: the kernel has just opened the file for this process, so the descriptor has no other
+                    // owner.
                     let file = unsafe { OwnedFd::from_raw_fd(c_int::from_ne_bytes(*fd)) };
                     received.file.get_or_insert(file);
                 }

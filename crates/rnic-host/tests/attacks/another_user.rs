@@ -1,4 +1,5 @@
-//! Another user of this machine: this test binary once more, in a role, with another user's number.
+//! Another user of this machine: starts this test binary a second time, in a role, under another user id.
+#![expect(unsafe_code, reason = "it calls the system as another user would")]
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -7,25 +8,25 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use tempfile::TempDir;
 
-/// Nobody's number in particular.
+/// An arbitrary user id that no user of the machine has.
 const UID: u32 = 64_321;
 
-/// A process of another user, or of another host.
+/// A process of another user, or on another host.
 pub struct Other {
     child: Child,
     output: BufReader<ChildStdout>,
-    /// The place of the binary that it runs, of another user: this one's folder may be closed to it.
+    /// The folder of the binary that it runs, owned by the other user: this user's folder may be inaccessible.
     _folder: Option<TempDir>,
 }
 
 impl Other {
-    /// Starts `role` as another user, with `variables`; `None`, and a reason on standard error, where this test may
-    /// not.
+    /// Starts `role` as another user, with `variables`; returns `None`, with a reason on standard error, if this test
+    /// lacks the rights.
     pub fn start(role: &str, variables: &[(&str, String)]) -> Option<Self> {
         Self::start_with(role, variables, |command| command)
     }
 
-    /// The same, after `change` to the command.
+    /// The same, with `change` applied to the command first.
     pub fn start_with(
         role: &str,
         variables: &[(&str, String)],
@@ -38,8 +39,8 @@ impl Other {
         let folder = tempfile::tempdir().expect("a folder");
         let (binary, open) = (folder.path().join("attacker"), std::fs::Permissions::from_mode(0o755));
         std::fs::copy(std::env::current_exe().expect("a test has a file"), &binary).expect("room for a copy");
-        std::fs::set_permissions(folder.path(), open.clone()).expect("it is ours");
-        std::fs::set_permissions(&binary, open).expect("it is ours");
+        std::fs::set_permissions(folder.path(), open.clone()).expect("the test owns the file");
+        std::fs::set_permissions(&binary, open).expect("the test owns the file");
         let mut command = Command::new(binary);
         // The path of the role within this binary.
         command.args([&format!("another_user::{role}"), "--exact", "--ignored", "--nocapture"]).current_dir("/");
@@ -67,11 +68,11 @@ impl Other {
         Self { child, output, _folder: None }
     }
 
-    /// What it says about `word`.
+    /// Returns what it prints after `word`.
     pub fn said(&mut self, word: &str) -> String {
         let mut line = String::new();
         while self.output.read_line(&mut line).expect("text") > 0 {
-            // The first words of a test stand in front of its own.
+            // The test harness prints text before the role's own output.
             if let Some((_, rest)) = line.split_once(&format!("{word} ")) {
                 return rest.trim().to_owned();
             }
@@ -80,9 +81,9 @@ impl Other {
         panic!("it has ended without a word on {word}");
     }
 
-    /// Tells it something.
+    /// Sends a line to its standard input.
     pub fn tell(&mut self, line: &str) {
-        writeln!(self.child.stdin.as_mut().expect("it is piped"), "{line}").expect("it reads");
+        writeln!(self.child.stdin.as_mut().expect("it is piped"), "{line}").expect("the reader is running");
     }
 }
 
@@ -105,24 +106,25 @@ pub fn told(name: &str) -> Option<String> {
 
 fn wait_for_line() -> String {
     let mut line = String::new();
-    std::io::stdin().read_line(&mut line).expect("somebody tells");
+    std::io::stdin().read_line(&mut line).expect("the sender exists");
     line.trim().to_owned()
 }
 
-/// Role: takes the names of a NIC's letterbox that are free, answers whoever asks there, and keeps what comes.
+/// Role: binds the free abstract names of a NIC's control socket, answers every message that arrives there, and
+/// counts what it receives.
 #[test]
 #[ignore = "a role of the other tests"]
-fn squats_on_letterboxes() {
+fn binds_control_socket_names() {
     use std::os::linux::net::SocketAddrExt;
     use std::os::unix::net::{SocketAddr, UnixDatagram};
     let Some(port) = told("RNIC_TEST_PORT") else { return };
     let names = [format!("rnic-wire-{port}"), format!("rnic-wire-{port}.1"), format!("rnic-wire-{port}.2")];
     let bind = |name: &String| {
-        UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(name).expect("a name")).expect("nobody has it")
+        UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(name).expect("a name")).expect("the name is free")
     };
     let sockets: Vec<UnixDatagram> = names.iter().map(bind).collect();
-    let answer_to = told("RNIC_TEST_VICTIM").expect("a port");
-    let victim = SocketAddr::from_abstract_name(format!("rnic-wire-{answer_to}")).expect("a name");
+    let response_to = told("RNIC_TEST_VICTIM").expect("a port");
+    let victim = SocketAddr::from_abstract_name(format!("rnic-wire-{response_to}")).expect("a name");
     println!("BOUND {}", sockets.len());
     for socket in &sockets {
         socket.set_read_timeout(Some(std::time::Duration::from_millis(20))).expect("a time");
@@ -136,7 +138,7 @@ fn squats_on_letterboxes() {
                 continue;
             }
             (letters, files) = (letters + 1, files + usize::from(has_file));
-            // "I am": the same version and nonce, as the kind that answers.
+            // An "I am" message: the same version and nonce, with the message type of an answer.
             let mut answer = bytes[..len].to_vec();
             answer[8] = 2;
             answer[9..48].fill(0);
@@ -146,7 +148,7 @@ fn squats_on_letterboxes() {
     println!("GOT {letters} letters, {files} files");
 }
 
-/// What comes to a socket: bytes, whether a file comes with them.
+/// Receives from a socket: returns the length, `true` if a file descriptor was attached, and the bytes.
 fn receive(socket: &std::os::unix::net::UnixDatagram) -> (usize, bool, [u8; 256]) {
     use std::os::fd::AsRawFd;
     let (mut bytes, mut control) = ([0u8; 256], [0u64; 16]);
@@ -157,9 +159,9 @@ fn receive(socket: &std::os::unix::net::UnixDatagram) -> (usize, bool, [u8; 256]
     header.msg_iovlen = 1;
     header.msg_control = control.as_mut_ptr().cast();
     header.msg_controllen = size_of_val(&control) as _;
-    // SAFETY: the header's pointers lead to `part`, through it to `bytes`, and to `control`, which outlive the call.
+    // SAFETY: the header points to `part`, which points to `bytes`, and to `control`; all of them outlive the call.
     let received = unsafe { libc::recvmsg(socket.as_raw_fd(), &mut header, 0) };
-    // No credentials were asked for: whatever comes beside the bytes is a file.
+    // No credentials were requested: any ancillary data is a file descriptor.
     (usize::try_from(received).unwrap_or(0), header.msg_controllen > 0, bytes)
 }
 
@@ -174,12 +176,12 @@ fn reads_a_snapshot() {
     let mut stream =
         UnixStream::connect_addr(&SocketAddr::from_abstract_name(name).expect("a name")).expect("it listens");
     let mut text = Vec::new();
-    // Whoever is not welcome is hung up on.
+    // The connection of an unauthorized user is closed.
     let _ = stream.read_to_end(&mut text);
     println!("READ {} bytes", text.len());
 }
 
-/// Role: lets itself be watched, until it is told to end.
+/// Role: serves its snapshot to observers, until the test ends it.
 #[test]
 #[ignore = "a role of the other tests"]
 fn is_watched() {
@@ -192,7 +194,7 @@ fn is_watched() {
     wait_for_line();
 }
 
-/// Role: says what the environment makes of its settings.
+/// Role: prints the settings that result from the environment.
 #[test]
 #[ignore = "a role of the other tests"]
 fn reads_its_environment() {
@@ -201,6 +203,6 @@ fn reads_its_environment() {
     }
     // SAFETY: reads what the kernel has put beside the program's arguments.
     println!("SECURE {}", unsafe { libc::getauxval(libc::AT_SECURE) });
-    let settings = rnic_host::Settings::from_environment().expect("legal");
+    let settings = rnic_host::Settings::from_environment().expect("valid");
     println!("CAPTURE {:?}", settings.capture);
 }

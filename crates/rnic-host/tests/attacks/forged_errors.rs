@@ -1,8 +1,8 @@
-//! ICMP errors that nobody but the attacker has reason to send: "port unreachable", in the name of no one.
+//! Forged ICMP "port unreachable" errors, which only the attacker sends.
 //!
-//! The kernel hands such an error to the socket whose port it quotes; the attacker needs neither the address of either
-//! end as its own nor any packet of the connection. It floods every session with errors that quote what it can guess:
-//! nothing, a probe with another nonce, a message of connection management with other names.
+//! The kernel delivers such an error to the socket whose port it quotes; the attacker needs neither the address of
+//! one of the ends nor any packet of the connection. The test floods every session with errors that quote what an
+//! attacker can guess: no payload, a probe with a wrong nonce, a connection management message with wrong ids.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -24,19 +24,20 @@ use crate::another_user::is_root;
 use crate::common::{Pair, Side};
 
 /// Longer than five rounds of probes.
-const FLOOD: Duration = Duration::from_millis(2_600);
+const FLOOD_TIME: Duration = Duration::from_millis(2_600);
 const SESSIONS: usize = 20;
 
 /// Sends forged errors, from a thread, until it is dropped.
 struct Flood {
-    ends: Arc<AtomicBool>,
+    stop_requested: Arc<AtomicBool>,
     sent: Arc<AtomicU64>,
     thread: Option<thread::JoinHandle<()>>,
 }
 
 impl Flood {
-    /// Begins, at every way in `ways` from a victim to its peer; `None`, and a reason, where this test may not.
-    fn begin(ways: Vec<(SocketAddr, SocketAddr)>) -> Option<Self> {
+    /// Starts the flood for every pair of victim and peer addresses in `address_pairs`; returns `None`, and prints a
+    /// reason, if this test lacks the rights.
+    fn begin(address_pairs: Vec<(SocketAddr, SocketAddr)>) -> Option<Self> {
         if !is_root() {
             eprintln!("skipped: only root can send ICMP errors");
             return None;
@@ -48,23 +49,23 @@ impl Flood {
                 return None;
             }
         };
-        let (ends, sent) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-        let (told, count) = (Arc::clone(&ends), Arc::clone(&sent));
+        let (stop_requested, sent) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let (is_stopping, count) = (Arc::clone(&stop_requested), Arc::clone(&sent));
         let payloads = payloads();
         let thread = thread::spawn(move || {
-            while !told.load(Ordering::Relaxed) {
-                for (victim, peer) in &ways {
+            while !is_stopping.load(Ordering::Relaxed) {
+                for (victim, peer) in &address_pairs {
                     for payload in &payloads {
                         let message = port_unreachable(*victim, *peer, payload);
                         let sent = socket.send_to(&message, &SockAddr::from(*victim));
                         count.fetch_add(u64::from(sent.is_ok()), Ordering::Relaxed);
                     }
                 }
-                // The victims share two processors with this.
+                // The victims share two processors with this thread.
                 thread::sleep(Duration::from_millis(2));
             }
         });
-        Some(Self { ends, sent, thread: Some(thread) })
+        Some(Self { stop_requested, sent, thread: Some(thread) })
     }
 
     fn sent(&self) -> u64 {
@@ -74,20 +75,20 @@ impl Flood {
 
 impl Drop for Flood {
     fn drop(&mut self) {
-        self.ends.store(true, Ordering::Relaxed);
+        self.stop_requested.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             thread.join().expect("it ends");
         }
     }
 }
 
-/// What the attacker quotes of the victim's datagrams.
+/// Payloads that the forged errors quote as the victim's datagrams.
 fn payloads() -> Vec<Vec<u8>> {
     let mut probe = vec![0x81, 0, 0xff, 0xff, 0, 0, 0, 2, 0, 0, 0, 0];
     probe.extend_from_slice(&[0x6b; 20]);
     let empty = probe[..12].iter().copied().chain([0; 20]).collect();
     let mut message = vec![0; gsi::DATAGRAM_LEN];
-    // BTH for queue pair 1; a MAD's header behind BTH and DETH, of an RTU.
+    // BTH for queue pair 1; after BTH and DETH the header of a MAD, an RTU.
     message[..8].copy_from_slice(&[0x64, 0, 0xff, 0xff, 0, 0, 0, 1]);
     message[20..24].copy_from_slice(&[1, 7, 2, 3]);
     message[36..38].copy_from_slice(&0x14u16.to_be_bytes());
@@ -129,20 +130,20 @@ fn is_alive(side: &Side, connection: &rnic_host::Connection) -> bool {
     side.nic.query_qp(connection.qpn).is_some_and(|info| info.state == QpState::ReadyToSend)
 }
 
-/// Idle and busy, with a key and without: five of each.
+/// Five each of idle and busy connections, with and without a key.
 #[test]
 fn twenty_connections_survive_a_flood_of_forged_errors() {
     let mut pairs: Vec<(Pair, bool)> = (0..SESSIONS).map(|number| (pair(number % 2 == 1), number % 4 >= 2)).collect();
-    let ways = pairs.iter().flat_map(|(pair, _)| {
+    let address_pairs = pairs.iter().flat_map(|(pair, _)| {
         let (left, right) = (pair.left.addr(), pair.right.addr());
         [(left, right), (right, left)]
     });
-    let Some(flood) = Flood::begin(ways.collect()) else { return };
+    let Some(flood) = Flood::begin(address_pairs.collect()) else { return };
     let (start, mut rounds) = (Instant::now(), 0);
     for (pair, _) in pairs.iter_mut().filter(|(_, is_busy)| *is_busy) {
         write(pair);
     }
-    while start.elapsed() < FLOOD {
+    while start.elapsed() < FLOOD_TIME {
         for (pair, is_busy) in &mut pairs {
             pair.left.nic.progress();
             pair.right.nic.progress();
@@ -157,8 +158,8 @@ fn twenty_connections_survive_a_flood_of_forged_errors() {
     drop(flood);
     let alive = |(pair, _): &&(Pair, bool)| is_alive(&pair.left, &pair.from) && is_alive(&pair.right, &pair.to);
     assert_eq!(pairs.iter().filter(alive).count(), SESSIONS, "alive after {sent} forged errors");
-    let heard: u64 = pairs.iter().map(|(pair, _)| pair.left.nic.stats().network_errors).sum();
-    assert!(sent > 1_000 && heard > 500 && rounds > 0, "{sent} sent, {heard} heard, {rounds} Writes");
+    let reported: u64 = pairs.iter().map(|(pair, _)| pair.left.nic.stats().network_errors).sum();
+    assert!(sent > 1_000 && reported > 500 && rounds > 0, "{sent} sent, {reported} received, {rounds} Writes");
 }
 
 fn write(pair: &mut Pair) {
@@ -166,7 +167,7 @@ fn write(pair: &mut Pair) {
     pair.left.post(pair.from.qpn, 1, SendOp::Write { remote, immediate: None }, &[sge]);
 }
 
-/// An endpoint of connection management, as programs of `librdmacm` have them.
+/// A connection management endpoint, as used by programs over `librdmacm`.
 struct End {
     endpoint: Endpoint,
     inbox: Inbox,
@@ -184,19 +185,19 @@ impl End {
         self.endpoint.receive(now, &mut self.inbox);
         self.endpoint.tick(now);
         self.endpoint.flush();
-        self.events.extend(std::iter::from_fn(|| self.endpoint.poll_happening()));
+        self.events.extend(std::iter::from_fn(|| self.endpoint.poll_cm_event()));
     }
 }
 
-/// Brings a session about; the clock starts at `start`.
+/// Establishes a session; time is measured from `start`.
 fn session(start: Instant) -> (End, End) {
     let (mut active, mut passive) = (End::bind(), End::bind());
     let service = ServiceId::for_port(7_471);
     assert!(passive.endpoint.listen(service, ServiceKind::Connections, 4));
-    let way = Addresses::new(active.endpoint.local_addr(), passive.endpoint.local_addr()).expect("both IPv4");
-    let (request, patience) =
+    let addresses = Addresses::new(active.endpoint.local_addr(), passive.endpoint.local_addr()).expect("both IPv4");
+    let (request, timeout) =
         (Request { service_id: service, ..Request::default() }, rnic_base::Duration::from_secs(20));
-    active.endpoint.connect(since(start), way, request, patience).expect("room");
+    active.endpoint.connect(since(start), addresses, request, timeout).expect("the table has space");
     let mut is_ready = false;
     while !is_ready {
         let now = since(start);
@@ -204,7 +205,7 @@ fn session(start: Instant) -> (End, End) {
         passive.drive(now);
         for event in passive.events.drain(..) {
             match event {
-                CmEvent::Requested(id, _) => assert!(passive.endpoint.accept(now, id, Reply::default(), patience)),
+                CmEvent::Requested(id, _) => assert!(passive.endpoint.accept(now, id, Reply::default(), timeout)),
                 CmEvent::Ready(_) => is_ready = true,
                 event => panic!("{event:?}"),
             }
@@ -215,7 +216,7 @@ fn session(start: Instant) -> (End, End) {
                 event => panic!("{event:?}"),
             }
         }
-        assert!(start.elapsed() < Duration::from_secs(60), "no session");
+        assert!(start.elapsed() < Duration::from_secs(60), "no session was established");
     }
     (active, passive)
 }
@@ -225,16 +226,16 @@ fn since(start: Instant) -> Time {
 }
 
 #[test]
-fn twenty_managed_sessions_survive_a_flood_of_forged_errors_and_a_dead_peer_is_noticed() {
+fn twenty_managed_sessions_survive_a_flood_of_forged_errors_and_detect_an_exited_peer() {
     let start = Instant::now();
     let mut sessions: Vec<(End, End)> = (0..SESSIONS).map(|_| session(start)).collect();
-    let ways = sessions.iter().flat_map(|(active, passive)| {
+    let address_pairs = sessions.iter().flat_map(|(active, passive)| {
         let (left, right) = (active.endpoint.local_addr(), passive.endpoint.local_addr());
         [(left, right), (right, left)]
     });
-    let Some(flood) = Flood::begin(ways.collect()) else { return };
+    let Some(flood) = Flood::begin(address_pairs.collect()) else { return };
     let (begun, mut probed) = (Instant::now(), Instant::now());
-    while begun.elapsed() < FLOOD {
+    while begun.elapsed() < FLOOD_TIME {
         let is_due = probed.elapsed() > Duration::from_millis(100);
         for end in sessions.iter_mut().flat_map(|(active, passive)| [active, passive]) {
             if is_due {
@@ -252,12 +253,12 @@ fn twenty_managed_sessions_survive_a_flood_of_forged_errors_and_a_dead_peer_is_n
     let count = sessions.iter().filter(|(active, passive)| alive(active) && alive(passive)).count();
     assert_eq!(count, SESSIONS);
     let unproven: u64 = sessions.iter().map(|(active, _)| active.endpoint.stats().unproven).sum();
-    assert!(unproven > 500, "{unproven} errors were heard and not believed");
+    assert!(unproven > 500, "only {unproven} unproven errors were received");
 
-    // The process of the other side is gone: its socket is closed without a word. Probes go out as often as programs'
-    // do, and the others' sessions are not touched.
+    // The process at the other side is gone: its socket is closed without notice. Probes are sent as often as
+    // programs send them, and other sessions are not affected.
     let (mut active, passive) = sessions.pop().expect("there are some");
-    let (mut other, mut still) = sessions.pop().expect("there are some");
+    let (mut other, mut idle) = sessions.pop().expect("there are some");
     drop(passive);
     let (begun, mut probed) = (Instant::now(), None::<Instant>);
     while active.events.is_empty() {
@@ -266,10 +267,10 @@ fn twenty_managed_sessions_survive_a_flood_of_forged_errors_and_a_dead_peer_is_n
             active.endpoint.probe();
             other.endpoint.probe();
         }
-        for end in [&mut active, &mut other, &mut still] {
+        for end in [&mut active, &mut other, &mut idle] {
             end.drive(since(start));
         }
-        assert!(begun.elapsed() < Duration::from_secs(10), "it is noticed: {:?}", active.endpoint.stats());
+        assert!(begun.elapsed() < Duration::from_secs(10), "the exit was not detected: {:?}", active.endpoint.stats());
         thread::sleep(Duration::from_millis(1));
     }
     assert!(matches!(active.events[..], [CmEvent::Disconnected(_)]), "{:?}", active.events);

@@ -1,4 +1,4 @@
-//! Whoever does not see a connection's packets and guesses what is in them: how often it is right.
+//! An attacker who does not see a connection's packets and guesses their contents: how often a guess is right.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;
@@ -13,8 +13,8 @@ const PAYLOAD: [u8; 16] = [0x55; 16];
 
 const HOST: &str = "127.0.0.1";
 
-/// What `librdmacm` gives to datagrams when the program says nothing: everybody knows it.
-const WELL_KNOWN: u32 = 0x0123_4567;
+/// The default Q_Key of `librdmacm` for datagrams, which is public.
+const WELL_KNOWN_QUEUE_KEY: u32 = 0x0123_4567;
 
 fn host() -> IpAddr {
     HOST.parse().expect("an address")
@@ -31,7 +31,7 @@ pub fn connected(left: &mut Side, right: &mut Side) -> (Qpn, Qpn) {
     ends.into()
 }
 
-/// Writes `len` bytes from `left` to `right`, and looks whether they are there.
+/// Writes `len` bytes from `left` to `right`, and checks that they have arrived.
 pub fn write_and_check(left: &mut Side, right: &mut Side, from: Qpn, len: u32) {
     right.nic.bytes_mut(&right.region)[HALF..HALF + len as usize].fill(0);
     let op = SendOp::Write { remote: right.region.remote(HALF), immediate: None };
@@ -40,14 +40,14 @@ pub fn write_and_check(left: &mut Side, right: &mut Side, from: Qpn, len: u32) {
     let done = drive(left, right, |left, _| left.completions().pop());
     assert_eq!(done.status, WcStatus::Success);
     let (sent, got) = (left.nic.bytes(&left.region), right.nic.bytes(&right.region));
-    assert!(sent[..len as usize] == got[HALF..HALF + len as usize], "{len} bytes as they were");
+    assert!(sent[..len as usize] == got[HALF..HALF + len as usize], "{len} bytes arrived changed");
 }
 
-/// A packet with these bytes, as `source` would send it: with its ICRC.
+/// Returns a packet with these bytes and the ICRC for `source` and `target`.
 pub fn packet(bytes: &[u8], source: SocketAddr, target: SocketAddr) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
-    let way = Addresses::new(source, target).expect("one version");
-    let icrc = IcrcPrefix::new(&way, bytes.len() as u32 + 4).start(&bytes).finish();
+    let addresses = Addresses::new(source, target).expect("one version");
+    let icrc = IcrcPrefix::new(&addresses, bytes.len() as u32 + 4).start(&bytes).finish();
     bytes.extend_from_slice(&icrc);
     bytes
 }
@@ -70,16 +70,17 @@ fn datagram(to: u32, queue_key: u32) -> Vec<u8> {
     bytes
 }
 
-/// Sends one packet to each queue pair number that a NIC may have given; returns what the NIC has counted since.
+/// Sends one packet to each queue pair number that the NIC may have assigned; returns the NIC's statistics after
+/// that.
 fn try_all(side: &mut Side, attacker: &UdpSocket, header: impl Fn(u32) -> Vec<u8>) -> NicStats {
     let target = SocketAddr::new(host(), side.nic.port());
-    let source = attacker.local_addr().expect("bound");
+    let source = attacker.local_addr().expect("the socket is bound");
     let before = side.nic.stats().datagrams_received;
     for index in 0..side.nic.queue_pairs_max() {
         let number = u32::from(side.nic.port()) << 8 | index;
         attacker.send_to(&packet(&header(number), source, target), target).expect("loopback");
         if index % 32 == 31 {
-            // None is lost for want of room.
+            // Waits, so that no packet is lost for lack of buffer space.
             while side.nic.stats().datagrams_received < before + u64::from(index) {
                 side.nic.progress();
             }
@@ -91,40 +92,40 @@ fn try_all(side: &mut Side, attacker: &UdpSocket, header: impl Fn(u32) -> Vec<u8
     *side.nic.stats()
 }
 
-/// Fourteen bits of a queue pair number are hidden, and a Q_Key that the program has chosen hides 32 more.
+/// Fourteen bits of a queue pair number are unpredictable, and a Q_Key chosen by the program adds 32 more.
 #[test]
-fn one_in_16384_datagrams_gets_in_where_the_queue_key_is_well_known_and_none_where_it_is_not() {
+fn one_in_16384_datagrams_is_accepted_with_a_well_known_queue_key_and_none_otherwise() {
     let attacker = UdpSocket::bind((HOST, 0)).expect("a free port");
-    for (key, expected) in [(WELL_KNOWN, 1), (0x5e3d_91c7, 0)] {
+    for (key, expected) in [(WELL_KNOWN_QUEUE_KEY, 1), (0x5e3d_91c7, 0)] {
         let mut side = Side::open(udp());
         let qpn = new_qp(&mut side, Service::UnreliableDatagram, "irn", 64);
-        side.nic.verbs().set_qkey(qpn, key).expect("datagrams have one");
-        side.nic.verbs().modify_to_rtr_unconnected(qpn, 4_096).expect("legal");
+        side.nic.verbs().set_qkey(qpn, key).expect("datagram queue pairs have a queue key");
+        side.nic.verbs().modify_to_rtr_unconnected(qpn, 4_096).expect("valid");
         for wr_id in 0..8 {
             let sge = side.sge(0, 200);
             side.post_recv(qpn, wr_id, &[sge]);
         }
-        try_all(&mut side, &attacker, |number| datagram(number, WELL_KNOWN));
+        try_all(&mut side, &attacker, |number| datagram(number, WELL_KNOWN_QUEUE_KEY));
         assert_eq!(side.completions().len(), expected, "Q_Key {key:#x}");
     }
 }
 
-/// Another process of this machine does not get at a connection, whatever it guesses: its port is neither 4791, which
-/// is one user's, nor the peer's, which is the peer's.
+/// Another process on this machine cannot inject packets into a connection, whatever it guesses: its source port is
+/// neither 4791, which only one user can bind, nor the peer's port.
 #[test]
-fn no_packet_of_another_port_gets_to_a_connection() {
+fn packets_from_another_port_do_not_reach_a_connection() {
     let (mut left, mut right) = (Side::open(udp()), Side::open(udp()));
     let (from, to) = connected(&mut left, &mut right);
     let attacker = UdpSocket::bind((HOST, 0)).expect("a free port");
-    // A Send, an acknowledgement that reports a remote access error, a Write to everywhere.
-    let everywhere = [[0u8; 8], [0, 0, 0, 7, 0, 0, 0, 16]].concat();
+    // A Send, an acknowledgement that reports a remote access error, a Write with address 0.
+    let zero_and_typical = [[0u8; 8], [0, 0, 0, 7, 0, 0, 0, 16]].concat();
     let attempts =
-        [(0x04, PAYLOAD.to_vec()), (0x11, vec![0x62, 0, 0, 0]), (0x0a, [&everywhere[..], &PAYLOAD].concat())];
+        [(0x04, PAYLOAD.to_vec()), (0x11, vec![0x62, 0, 0, 0]), (0x0a, [&zero_and_typical[..], &PAYLOAD].concat())];
     for ((opcode, rest), times) in attempts.into_iter().zip(1..) {
         let stats = try_all(&mut right, &attacker, |number| [bth(opcode, number, 77), rest.clone()].concat());
-        // One of the numbers is the connection's: that packet is told from the peer's by its port.
+        // One of the numbers is the connection's: its port distinguishes that packet from the peer's.
         assert_eq!(stats.dropped(RxDrop::ForeignPort), times, "{opcode:#x}: {stats:?}");
-        assert_eq!(right.nic.query_qp(to).expect("it is there").state, QpState::ReadyToSend);
+        assert_eq!(right.nic.query_qp(to).expect("the queue pair exists").state, QpState::ReadyToSend);
     }
     drive_for(&mut left, &mut right, Duration::from_millis(20));
     write_and_check(&mut left, &mut right, from, 100_000);

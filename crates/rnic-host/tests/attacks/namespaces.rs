@@ -1,4 +1,5 @@
-//! User namespaces in which nobody has a number, and programs with more rights than their callers.
+//! User namespaces without a mapping of user ids, and programs with more rights than their callers.
+#![expect(unsafe_code, reason = "it enters namespaces by system calls")]
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -6,21 +7,22 @@ use std::process::Command;
 
 use crate::another_user::Other;
 
-/// In a user namespace of its own, with nobody mapped: to the process there, everybody is user 65534, itself included.
+/// Runs the command in a new user namespace with no ids mapped: in it every user, including the process itself,
+/// appears as user 65534.
 fn without_numbers(command: &mut Command) -> &mut Command {
-    let alone = || {
+    let unshare_user = || {
         // SAFETY: changes the namespace of the calling process, which has one thread.
         let done = unsafe { libc::unshare(libc::CLONE_NEWUSER) };
         if done == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
     };
     // SAFETY: the function calls the kernel once and touches no memory.
-    unsafe { command.pre_exec(alone) }
+    unsafe { command.pre_exec(unshare_user) }
 }
 
 #[test]
-fn nobody_reads_the_snapshot_of_a_process_whose_user_has_no_number() {
+fn a_snapshot_of_a_process_with_an_unmapped_user_cannot_be_read() {
     let watched = [("RNIC_TEST_WATCHED", "yes".to_owned())];
-    // Where users have numbers it works: by its own user.
+    // With mapped ids, the process's own user can read it.
     let Some(mut victim) = Other::start("is_watched", &watched) else { return };
     let name = [("RNIC_TEST_NAME", victim.said("NAME"))];
     let Some(mut same_user) = Other::start("reads_a_snapshot", &name) else { return };
@@ -29,22 +31,22 @@ fn nobody_reads_the_snapshot_of_a_process_whose_user_has_no_number() {
     let Some(mut victim) = Other::start_with("is_watched", &watched, without_numbers) else { return };
     let name = [("RNIC_TEST_NAME", victim.said("NAME"))];
     assert!(name[0].1.starts_with("rnic-top-65534-"), "{name:?}");
-    // Another user, root of the initial namespace among them, and one without a number too.
+    // Neither another user, nor the root of the initial namespace, nor another user without a mapped id.
     let Some(mut other) = Other::start("reads_a_snapshot", &name) else { return };
     assert_eq!(other.said("READ"), "0 bytes");
     let Some(mut other) = Other::start_with("reads_a_snapshot", &name, without_numbers) else { return };
     assert_eq!(other.said("READ"), "0 bytes");
 }
 
-/// Runs with the rights of the file's owner.
+/// Makes the program run with the rights of the file's owner (set-user-id).
 fn set_user_id(command: &mut Command) -> &mut Command {
     let rights = std::fs::Permissions::from_mode(0o4_755);
-    std::fs::set_permissions(command.get_program(), rights).expect("it is ours");
+    std::fs::set_permissions(command.get_program(), rights).expect("the test owns the file");
     command
 }
 
 #[test]
-fn a_program_with_more_rights_than_its_caller_takes_nothing_from_the_environment() {
+fn a_privileged_program_ignores_the_environment() {
     let variables = [("RNIC_TEST_ENVIRONMENT", "yes".to_owned()), ("RNIC_PCAP", "of-the-caller.pcap".to_owned())];
     let Some(mut plain) = Other::start("reads_its_environment", &variables) else { return };
     assert_eq!(plain.said("CAPTURE"), "Some(\"of-the-caller.pcap\")");

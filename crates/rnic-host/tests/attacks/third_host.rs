@@ -1,5 +1,6 @@
-//! A third host on the same switch: it sees none of the packets between the other two, and sends its own in the name of
-//! one of them. Three network namespaces and a bridge, so root; skipped elsewhere, with a reason.
+//! A third host on the same switch: it sees none of the packets between the other two, and sends packets with the
+//! address of one of them. The test needs root for three network namespaces and a bridge; otherwise it is skipped,
+//! with a reason.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::process::Command;
@@ -8,7 +9,7 @@ use std::sync::mpsc;
 use rnic_base::Serial;
 use rnic_engine::{RemoteMemory, SendOp, Service};
 use rnic_host::{NicConfig, Protection, RxDrop};
-use rnic_psp::{Form, Secret};
+use rnic_psp::{Secret, SecurityFormat};
 use rnic_wire::falcon::psp::{Cipher, Iv};
 use rnic_wire::falcon::{Timestamp, esp, psp};
 use rnic_wire::net::UDP_PORT;
@@ -20,9 +21,9 @@ use crate::common::{HALF, Side, connect_qp, new_qp};
 use crate::fields::{Ends, NO_GRANT, NOTHING, bytes_of, falcon_bytes, format_of, push, write};
 use crate::guesses::{packet, udp};
 
-/// The number at which both victims begin.
+/// First sequence number of both victims.
 const BASE: u32 = 0x10_0000;
-/// Guesses, all of them wrong in one field.
+/// Number of guesses, each wrong in one field.
 const GUESSES: u32 = 20_000;
 
 /// Three hosts on a switch, `10.79.0.1` to `.3`.
@@ -31,7 +32,7 @@ struct Hosts {
 }
 
 impl Hosts {
-    /// `None`, and a reason, where that cannot be done.
+    /// Returns `None`, and prints a reason, if this cannot be set up.
     fn join() -> Option<Self> {
         let names: Vec<String> =
             ["1", "2", "3", "switch"].iter().map(|name| format!("rnic-third-{}-{name}", std::process::id())).collect();
@@ -81,7 +82,7 @@ fn ip(words: &str) -> Result<(), String> {
     if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()) }
 }
 
-/// One of the two that are connected.
+/// One end of the attacked connection.
 struct Victim {
     process: Other,
     qpn: Qpn,
@@ -106,9 +107,9 @@ impl Victim {
     }
 }
 
-/// Packets of the third host to the first in the name of the second: with everything right but the sequence number, a
-/// Write of nothing, one into memory, a Send, a Read, a refusal; of Falcon, a Push.
-fn guesses(transport: &str, form: Option<Form>, ends: Ends, psn: u32) -> Vec<u8> {
+/// Returns a packet of the third host to the first with the second's address, in which everything but the sequence
+/// number is right: an empty Write, one into memory, a Send, a Read, or a NAK; for Falcon, a Push.
+fn guesses(transport: &str, form: Option<SecurityFormat>, ends: Ends, psn: u32) -> Vec<u8> {
     let format = format_of(transport);
     match (transport, psn % 5) {
         ("falcon", _) => falcon_guess(form, ends, psn),
@@ -122,7 +123,7 @@ fn guesses(transport: &str, form: Option<Form>, ends: Ends, psn: u32) -> Vec<u8>
         }
         (_, 3) => {
             let read_sn = (transport == "irn").then(|| Serial::new(0));
-            bytes_of(format, ends.to, psn, Headers::ReadRequest { reth: NO_GRANT, read_sn, asked: None }, &[])
+            bytes_of(format, ends.to, psn, Headers::ReadRequest { reth: NO_GRANT, read_sn, fasr: None }, &[])
         }
         _ => {
             let syndrome = Syndrome::Nak(NakCode::RemoteAccessError);
@@ -132,32 +133,33 @@ fn guesses(transport: &str, form: Option<Form>, ends: Ends, psn: u32) -> Vec<u8>
     }
 }
 
-/// A Push within what its receiver wants around it, with an index that is right and nothing behind it that is.
-fn falcon_guess(form: Option<Form>, ends: Ends, number: u32) -> Vec<u8> {
+/// Returns a Push in the encapsulation that its receiver requires, with the right SPI but without valid encryption.
+fn falcon_guess(form: Option<SecurityFormat>, ends: Ends, number: u32) -> Vec<u8> {
     let inside = falcon_bytes(&push(ends, ends.to, NO_GRANT)).split_off(psp::LEN);
     let iv = Iv { salt: number << 8, timestamp: Timestamp::new(number) };
     let mut bytes = Vec::new();
-    if form == Some(Form::Esp) {
+    if form == Some(SecurityFormat::Esp) {
         let header = esp::Header { spi: esp::SPI_MARK | ends.to.get(), sequence: 1 + number, iv };
         bytes.resize(esp::LEN, 0);
-        header.emit(bytes.first_chunk_mut().expect("so long"));
+        header.emit(bytes.first_chunk_mut().expect("the packet has space for the header"));
     } else {
         let header = psp::Header { spi: ends.to.get(), iv, cookie: Some(number.into()), ..psp::Header::default() };
         bytes.resize(psp::LEN_MAX, 0);
-        header.emit(bytes.first_chunk_mut().expect("so long"));
+        header.emit(bytes.first_chunk_mut().expect("the packet has space for the header"));
     }
     bytes.extend_from_slice(&inside);
     bytes.resize(bytes.len().next_multiple_of(4) + psp::ICV_LEN, number as u8);
     bytes
 }
 
-/// Guesses in the name of the peer end nothing, write nothing and are not answered; with the number right as well, the
-/// connection ends, so they do get there. With a key, that does nothing either.
+/// Guesses with the peer's address neither end the connection nor write memory, and are not answered. If the sequence
+/// number is right as well, the connection ends, which shows that the packets arrive. With a key, even that has no
+/// effect.
 #[test]
 fn a_third_host_that_forges_addresses_needs_the_numbers_too() {
     let Some(hosts) = Hosts::join() else { return };
     for (transport, key) in [("irn", ""), ("roce-gbn", ""), ("falcon", "psp"), ("falcon", "esp")] {
-        let form = (!key.is_empty()).then_some(if key == "esp" { Form::Esp } else { Form::Psp });
+        let form = (!key.is_empty()).then_some(if key == "esp" { SecurityFormat::Esp } else { SecurityFormat::Psp });
         let mut victims = [1, 2].map(|number| Victim::start(&hosts, number, transport, key));
         let [first, second] = &mut victims;
         first.asks(&format!("connect 10.79.0.2 {} {}", second.qpn.get(), second.memory));
@@ -167,14 +169,14 @@ fn a_third_host_that_forges_addresses_needs_the_numbers_too() {
         let source = SocketAddrV4::new(Ipv4Addr::new(10, 79, 0, 2), UDP_PORT);
         let target = SocketAddrV4::new(Ipv4Addr::new(10, 79, 0, 1), first.port);
         let variables = [("RNIC_TEST_SOURCE", source.to_string()), ("RNIC_TEST_TARGET", target.to_string())];
-        let mut third = hosts.start(3, "sends_in_anothers_name", &variables);
+        let mut third = hosts.start(3, "sends_from_a_forged_address", &variables);
         let ends = Ends { from: second.qpn, to: first.qpn };
         let datagram = |psn: u32| {
             let bytes = guesses(transport, form, ends, psn);
             let whole = if form.is_some() { bytes } else { packet(&bytes, source.into(), target.into()) };
             whole.iter().map(|byte| format!("{byte:02x}")).collect::<String>()
         };
-        // Far from what is expected, ahead and behind.
+        // Far from the expected number, ahead and behind.
         (0..GUESSES).for_each(|guess| third.tell(&datagram((0x40_0000 + guess * 397) & 0xff_ffff)));
         third.tell("end");
         assert_eq!(third.said("SENT"), GUESSES.to_string());
@@ -186,7 +188,7 @@ fn a_third_host_that_forges_addresses_needs_the_numbers_too() {
         assert!(heard > GUESSES / 20, "{transport} {key}: {state}");
 
         let expected = first.asks("expects").parse::<u32>().expect("a number");
-        let mut third = hosts.start(3, "sends_in_anothers_name", &variables);
+        let mut third = hosts.start(3, "sends_from_a_forged_address", &variables);
         let last = if form.is_some() {
             datagram(expected)
         } else {
@@ -202,13 +204,13 @@ fn a_third_host_that_forges_addresses_needs_the_numbers_too() {
     }
 }
 
-/// Role: sends what it is told to, in hexadecimal digits, in another host's name.
+/// Role: sends the packets it is given, as hexadecimal digits, with another host's address.
 #[test]
 #[ignore = "a role of the other tests"]
-fn sends_in_anothers_name() {
+fn sends_from_a_forged_address() {
     let (Some(source), Some(target)) = (told("RNIC_TEST_SOURCE"), told("RNIC_TEST_TARGET")) else { return };
     let [source, target] = [source, target].map(|text| text.parse::<SocketAddrV4>().expect("an address"));
-    // With this protocol, headers are the sender's to write.
+    // With this protocol number the sender writes the IP header itself.
     let raw = Socket::new(Domain::IPV4, Type::from(libc::SOCK_RAW), Some(Protocol::from(libc::IPPROTO_RAW)));
     let raw = raw.expect("it is root");
     let mut sent = 0;
@@ -230,12 +232,12 @@ fn sends_in_anothers_name() {
     println!("SENT {sent}");
 }
 
-/// Role: one end of a connection, which does what it is told.
+/// Role: one end of a connection, controlled by commands on standard input.
 #[test]
 #[ignore = "a role of the other tests"]
 fn is_a_victim() {
     let (Some(transport), Some(key)) = (told("RNIC_TEST_TRANSPORT"), told("RNIC_TEST_KEY")) else { return };
-    let form = if key == "esp" { Form::Esp } else { Form::Psp };
+    let form = if key == "esp" { SecurityFormat::Esp } else { SecurityFormat::Psp };
     let protection = (!key.is_empty()).then(|| Protection::new(Secret::new([7; 32]), Cipher::Gcm128).within(form));
     let mut side = Side::open(NicConfig { protection, carries_falcon: transport == "falcon", ..udp() });
     let qpn = new_qp(&mut side, Service::ReliableConnection, &transport, 64);
@@ -269,11 +271,11 @@ fn is_a_victim() {
             ["state"] => {
                 let (stats, engine) = (side.nic.stats(), side.nic.engine_stats());
                 let heard: u64 = engine.drops.iter().sum::<u64>() + stats.dropped(RxDrop::Protection);
-                let state = side.nic.query_qp(qpn).expect("it is there").state;
+                let state = side.nic.query_qp(qpn).expect("the queue pair exists").state;
                 println!("STATE {state:?} {heard} {:?} {:?}", stats.drops, engine.drops);
             }
             ["expects"] => {
-                let info = side.nic.query_qp(qpn).expect("it is there");
+                let info = side.nic.query_qp(qpn).expect("the queue pair exists");
                 println!("EXPECTS {}", info.expected.wire::<24>().value());
             }
             _ => panic!("{order}"),

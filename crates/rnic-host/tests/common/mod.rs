@@ -22,8 +22,8 @@ pub const PORT: u16 = 7_471;
 /// Bytes of each side's memory: tests send from the first half and receive into the second.
 pub const MEMORY: usize = 1 << 20;
 pub const HALF: usize = MEMORY / 2;
-/// No test waits longer.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+/// Time limit for every wait in a test.
+pub const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// One side: a NIC, memory, a completion queue.
 pub struct Side {
@@ -80,7 +80,7 @@ impl Side {
     }
 }
 
-/// Drives both sides until `done` gives something.
+/// Drives both sides until `done` returns a value.
 pub fn drive<T>(left: &mut Side, right: &mut Side, mut done: impl FnMut(&mut Side, &mut Side) -> Option<T>) -> T {
     let start = Instant::now();
     loop {
@@ -88,7 +88,7 @@ pub fn drive<T>(left: &mut Side, right: &mut Side, mut done: impl FnMut(&mut Sid
         if let Some(found) = done(left, right) {
             return found;
         }
-        assert!(start.elapsed() < PATIENCE, "still not done after {PATIENCE:?}: {:?}", left.nic.stats());
+        assert!(start.elapsed() < TEST_TIMEOUT, "still not done after {TEST_TIMEOUT:?}: {:?}", left.nic.stats());
         if !moved {
             std::thread::yield_now();
         }
@@ -103,7 +103,7 @@ pub fn drive_for(left: &mut Side, right: &mut Side, span: Duration) {
     }
 }
 
-/// The next event of a side that is already there.
+/// Returns the established connection if `event` is there, and panics if it is another event.
 pub fn established(event: Option<ConnectionEvent>) -> Option<Connection> {
     match event? {
         ConnectionEvent::Established(connection) => Some(connection),
@@ -164,7 +164,8 @@ impl Pair {
     }
 }
 
-/// A queue pair that its program connects itself, with room for `depth` requests each way.
+/// Creates a queue pair that its program connects itself, with room for `depth` requests each in the send and the
+/// receive queue.
 pub fn new_qp(side: &mut Side, service: Service, transport: &str, depth: u32) -> Qpn {
     let choice = TransportChoice::named(transport, &[]).expect("a transport that exists");
     let attributes = QpAttributes {
@@ -178,25 +179,25 @@ pub fn new_qp(side: &mut Side, service: Service, transport: &str, depth: u32) ->
         max_recv_sge: 2,
         signal_all: false,
         service,
-        transport: Arc::new(Transport::new(choice.profile).expect("a whole profile")),
+        transport: Arc::new(Transport::new(choice.profile).expect("a complete profile")),
         number: None,
         nvme: None,
     };
     let qpn = side.nic.verbs().create_qp(&attributes).expect("a free number");
-    side.nic.verbs().modify_to_init(qpn).expect("fresh");
+    side.nic.verbs().modify_to_init(qpn).expect("the queue pair is new");
     qpn
 }
 
-/// Connects queue pairs of two NICs that share this machine; both number their packets from `psn` on.
+/// Connects queue pairs of two NICs that share this machine; the sequence numbers of both begin with `psn`.
 pub fn connect_qps(left: &mut Side, right: &mut Side, (from, to): (Qpn, Qpn), psn: u32) {
     connect_qp(left, from, (Ipv4Addr::LOCALHOST, to), psn);
     connect_qp(right, to, (Ipv4Addr::LOCALHOST, from), psn);
 }
 
-/// One end of that, with the other at a host with this address.
+/// Connects one queue pair to `dest_qpn` at this host address.
 pub fn connect_qp(side: &mut Side, qpn: Qpn, (host, dest_qpn): (Ipv4Addr, Qpn), psn: u32) {
-    let peer = side.nic.acquire_host(host.into(), None).expect("a way there");
-    let is_reliable = side.nic.query_qp(qpn).expect("it is there").service == Service::ReliableConnection;
+    let peer = side.nic.acquire_host(host.into(), None).expect("there is a route to the peer");
+    let is_reliable = side.nic.query_qp(qpn).expect("the queue pair exists").service == Service::ReliableConnection;
     let reads = if is_reliable { 16 } else { 0 };
     let connection = QpConnection {
         peer,
@@ -210,21 +211,21 @@ pub fn connect_qp(side: &mut Side, qpn: Qpn, (host, dest_qpn): (Ipv4Addr, Qpn), 
     start(side, qpn, psn, reads);
 }
 
-/// Lets a queue pair send, from `psn` on.
+/// Makes a queue pair ready to send, with `psn` as its first sequence number.
 pub fn start(side: &mut Side, qpn: Qpn, psn: u32, max_rd_atomic: u32) {
-    // Patient enough for a busy machine.
+    // Enough retries for a busy machine.
     let timing = QpTiming { sq_psn: Psn::new(psn), retry_count: 5_000, rnr_retry: None, max_rd_atomic };
     side.nic.verbs().modify_to_rts(qpn, &timing).expect("legal attributes");
 }
 
-/// Another connection from `left` to `right`, who listens.
+/// Establishes another connection from `left` to the listening `right`.
 pub fn connect(
     left: &mut Side,
     right: &mut Side,
     from: &ConnectionConfig,
     to: &ConnectionConfig,
 ) -> (Connection, Connection) {
-    let id = left.nic.start_connect(right.addr(), PORT, from).expect("a way to the other side");
+    let id = left.nic.start_connect(right.addr(), PORT, from).expect("there is a route to the other side");
     let mut ends = (None, None);
     drive(left, right, |left, right| {
         match left.event() {
@@ -242,10 +243,10 @@ pub fn connect(
         }
         (ends.0.is_some() && ends.1.is_some()).then_some(())
     });
-    (ends.0.expect("just seen"), ends.1.expect("just seen"))
+    (ends.0.expect("both ends are connected"), ends.1.expect("both ends are connected"))
 }
 
-/// The id of the next request that comes in.
+/// Returns the id of the connection request in `event`.
 pub fn requested(event: Option<ConnectionEvent>) -> Option<ConnectionId> {
     match event? {
         ConnectionEvent::Requested(request) => Some(request.id),
@@ -253,7 +254,7 @@ pub fn requested(event: Option<ConnectionEvent>) -> Option<ConnectionId> {
     }
 }
 
-/// A file in memory, of which one end goes into a NIC's capture.
+/// A file in memory that a NIC's capture writes to.
 #[derive(Clone, Default)]
 pub struct SharedFile(Arc<Mutex<Vec<u8>>>);
 
@@ -269,7 +270,7 @@ impl SharedFile {
         let mut reader = PcapReader::new(&bytes[..]).expect("a capture");
         let mut frames = Vec::new();
         while let Some(packet) = reader.next_packet() {
-            frames.push(packet.expect("a whole packet").data.into_owned());
+            frames.push(packet.expect("the packet is complete").data.into_owned());
         }
         frames
     }

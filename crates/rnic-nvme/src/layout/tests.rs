@@ -6,7 +6,7 @@ use super::*;
 
 const SECTORS: Geometry = Geometry { chunk: 0, stripe: 0, group: 1, block: 9 };
 
-/// Chunk n at connection n, namespace 100 + n, from block n x 2^24 on.
+/// Chunk n is on connection n, in namespace 100 + n, and starts at block n x 2^24.
 fn layout(geometry: Geometry, chunks: u32) -> Layout {
     let chunk = |n: u32| Chunk { connection: n, namespace: 100 + n as u16, first_block: u64::from(n) << 24 };
     Layout::new(geometry, &(0..chunks).map(chunk).collect::<Vec<_>>()).unwrap()
@@ -16,7 +16,7 @@ fn part(n: u32, in_chunk: u64, blocks: u32) -> Part {
     Part { connection: n, namespace: 100 + n as u16, first_block: (u64::from(n) << 24) + in_chunk, blocks }
 }
 
-/// Stripes of 512 sectors over two chunks of 2^21: computed by hand.
+/// Stripes of 512 sectors over two chunks of 2^21 sectors, computed by hand.
 #[test]
 fn stripes_of_256_kb_over_two_chunks() {
     let layout = layout(SECTORS, 4);
@@ -29,17 +29,17 @@ fn stripes_of_256_kb_over_two_chunks() {
         ((1536 + 3, 8), part(1, 512 + 3, 8), None),
         ((508, 8), part(0, 508, 4), Some(part(1, 0, 4))),
         ((1020, 512), part(1, 508, 4), Some(part(0, 512, 508))),
-        // The last of the first group's chunks; the first of the next group's.
+        // The last sectors of the first group's chunks, and the first of the next group's.
         (((2 << 21) - 4, 8), part(1, (1 << 21) - 4, 4), Some(part(2, 0, 4))),
         (((2 << 21) + 512, 1), part(3, 0, 1), None),
         (((4 << 21) - 1, 1), part(3, (1 << 21) - 1, 1), None),
     ];
-    for ((first, blocks), one, two) in golden {
-        assert_eq!(layout.translate(first, blocks), Ok((one, two)), "{blocks} from {first}");
+    for ((first, blocks), first_part, second_part) in golden {
+        assert_eq!(layout.translate(first, blocks), Ok((first_part, second_part)), "{blocks} from {first}");
     }
 }
 
-/// C = 1, S = 2, N = 2, blocks of 4 KiB: stripes of 256 blocks over four chunks of 2^19.
+/// C = 1, S = 2, N = 2, blocks of 4 KiB: stripes of 256 blocks over four chunks of 2^19 blocks.
 #[test]
 fn stripes_of_1_mb_over_four_chunks_of_2_gb() {
     let layout = layout(Geometry { chunk: 1, stripe: 2, group: 2, block: 12 }, 8);
@@ -50,8 +50,8 @@ fn stripes_of_1_mb_over_four_chunks_of_2_gb() {
         ((10 * 256 + 255, 2), part(2, 2 * 256 + 255, 1), Some(part(3, 2 * 256, 1))),
         ((4 << 19, 1), part(4, 0, 1), None),
     ];
-    for ((first, blocks), one, two) in golden {
-        assert_eq!(layout.translate(first, blocks), Ok((one, two)), "{blocks} from {first}");
+    for ((first, blocks), first_part, second_part) in golden {
+        assert_eq!(layout.translate(first, blocks), Ok((first_part, second_part)), "{blocks} from {first}");
     }
 }
 
@@ -63,7 +63,7 @@ fn without_striping_only_the_end_of_a_chunk_splits() {
 }
 
 #[test]
-fn what_cannot_be_asked_for() {
+fn invalid_ranges_are_refused() {
     let layout = layout(SECTORS, 2);
     assert_eq!(layout.translate(0, 0), Err(TranslateError::Empty));
     assert_eq!(layout.translate((2 << 21) - 1, 2), Err(TranslateError::OutOfRange));
@@ -73,20 +73,21 @@ fn what_cannot_be_asked_for() {
     assert_eq!(layout.translate(1, 1024), Err(TranslateError::TooManyStripes));
 }
 
-/// Every block has a place, and no two the same: around edges of stripes, chunks and groups.
+/// Checks that every block has a location and that no two blocks have the same one, around the edges of stripes,
+/// chunks and groups.
 #[test]
-fn no_two_blocks_share_a_place() {
+fn no_two_blocks_share_a_location() {
     for group in 0..3 {
         let layout = layout(Geometry { group, ..SECTORS }, 8);
         let edges = (0..8_u64).map(|chunk| chunk << 21).chain((0..64).map(|stripe| stripe << 9));
         let near = edges.flat_map(|edge| edge.saturating_sub(3)..edge + 3).collect::<BTreeSet<_>>();
-        let places: BTreeSet<Part> = near.iter().map(|block| layout.translate(*block, 1).unwrap().0).collect();
-        assert_eq!(places.len(), near.len(), "2^{group} chunks in a group");
+        let locations: BTreeSet<Part> = near.iter().map(|block| layout.translate(*block, 1).unwrap().0).collect();
+        assert_eq!(locations.len(), near.len(), "2^{group} chunks in a group");
     }
 }
 
 #[test]
-fn layouts_that_make_no_sense_are_refused() {
+fn invalid_layouts_are_refused() {
     let chunk = Chunk { connection: 0, namespace: 1, first_block: 0 };
     let refused = |geometry, chunks: &[Chunk]| Layout::new(geometry, chunks).unwrap_err();
     assert_eq!(refused(SECTORS, &[]), LayoutError::Chunks(0));
@@ -101,5 +102,5 @@ fn layouts_that_make_no_sense_are_refused() {
         assert_eq!(refused(geometry, &[chunk; 2]), LayoutError::Geometry);
     }
     assert!(Layout::new(Geometry { stripe: 12, ..SECTORS }, &[chunk; 2]).is_ok(), "a stripe as large as a chunk");
-    assert_eq!(refused(SECTORS, &[Chunk { first_block: u64::MAX, ..chunk }; 2]), LayoutError::TooFar);
+    assert_eq!(refused(SECTORS, &[Chunk { first_block: u64::MAX, ..chunk }; 2]), LayoutError::BeyondAddressSpace);
 }

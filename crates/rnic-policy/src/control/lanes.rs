@@ -1,9 +1,9 @@
 //! Reports in batches, stored field by field, for controllers that process independent connections in parallel.
 //!
-//! This is our choice and has no source. Processing one report after the other is bound by the dependency chain of its
-//! own steps; in a batch, equal steps of several reports are adjacent and the processor executes several in one
-//! instruction. Decisions must not depend on it: a lane that a controller has processed has the same response as
-//! [`ControlEvent::Reported`] would have given.
+//! This design is ours and has no published source. The speed of processing one report after the other is limited by
+//! the dependency chain of its own steps; in a batch, the same step of several reports is stored contiguously, and
+//! one instruction executes several of them. Decisions must not depend on batching: the response in a lane that a
+//! controller has processed must be the same as the response to [`ControlEvent::Reported`].
 //!
 //! Only acknowledgements are batched, and of their fields only those that a controller needs today. All other events
 //! are rare and are reported one by one.
@@ -13,8 +13,8 @@
 use super::Cwnd;
 use super::report::{AckRate, Alpha, FlowActions, FlowReport, Gap, RateLimit, Ticks};
 
-/// Number of reports in a batch. Large enough that work on one report does not wait for another's, small enough that
-/// the batch stays in the first-level cache and that two reports of one connection are rare.
+/// Number of reports in a batch. Large enough that the processing of reports overlaps, and small enough that the
+/// batch stays in the first-level cache and that two reports of one connection are rare.
 pub const LANES: usize = 16;
 
 /// A set of lanes, one bit for each.
@@ -22,7 +22,7 @@ pub type LaneSet = u32;
 
 const _: () = assert!(LANES <= LaneSet::BITS as usize);
 
-/// Acknowledgements on connections that are all different. The contents of a lane outside the set are undefined.
+/// Acknowledgements, each on a different connection. The contents of a lane outside the set are undefined.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(64))]
 pub struct Acks {
@@ -61,12 +61,12 @@ impl Acks {
 /// Responses of a controller: [`FlowActions`], field by field.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(64))]
-pub struct Answers {
+pub struct ResponseLanes {
     /// The flow's window in packets, with 10 fractional bits.
     pub fcwnd: [u32; LANES],
     /// The window towards the receiving NIC, in packets.
     pub ncwnd: [u32; LANES],
-    /// Pacing, in slots.
+    /// Pacing gap, in slots of the timing wheel.
     pub gap: [u32; LANES],
     /// Retransmission timeout, in ticks.
     pub rto: [Ticks; LANES],
@@ -74,7 +74,7 @@ pub struct Answers {
     pub rack: [Ticks; LANES],
     /// Time until a tail loss probe, in ticks.
     pub tlp: [Ticks; LANES],
-    /// One to request a new flow label, zero for none.
+    /// 1 to request a new flow label, 0 otherwise.
     pub repath: [u32; LANES],
     /// Code of the share of resources for requests.
     pub alpha_requests: [u32; LANES],
@@ -84,7 +84,7 @@ pub struct Answers {
     pub ack_rate: [u32; LANES],
 }
 
-impl Answers {
+impl ResponseLanes {
     /// Returns the actions in lane `lane`.
     pub fn actions(&self, lane: usize) -> FlowActions {
         FlowActions {

@@ -5,8 +5,8 @@
 //! Falcon paper (SIGCOMM'25), table 3, which has more signals and more results than the specification. Widths are those
 //! of the records (`rnic-fae`): every value of a report or a response fits into the 512-bit records.
 //!
-//! A report concerns one flow of one connection, and a flow has at most one report outstanding. The report contains the
-//! settings in force, so that a controller may keep no state at all ([`Carried`]).
+//! A report concerns one flow of one connection, and a flow has at most one report outstanding. The report contains
+//! the settings in force, so that a controller can run without stored state ([`Carried`]).
 
 use rnic_base::{BitRate, Csig, Duration, Time};
 
@@ -24,7 +24,7 @@ impl Ticks {
     /// The longest duration, 2.199 s.
     pub const MAX: Self = Self((1 << Self::BITS) - 1);
     /// Base-2 logarithm of the picoseconds in a tick.
-    const PS_LOG2: u32 = 17;
+    const TICK_PS_LOG2: u32 = 17;
 
     /// Builds a value from the low 24 bits of `value`.
     #[inline]
@@ -50,28 +50,28 @@ impl Ticks {
         Self::new(Self::count(now) as u32)
     }
 
-    /// Returns the whole ticks until the time `now`, of a clock that does not wrap.
+    /// Returns the number of whole ticks at the time `now`, as counted by a clock that does not wrap.
     #[inline]
     pub const fn count(now: Time) -> u64 {
-        now.as_ps() >> Self::PS_LOG2
+        now.as_ps() >> Self::TICK_PS_LOG2
     }
 
     /// Returns the time at which a clock that does not wrap shows `count` ticks.
     #[inline]
     pub const fn time(count: u64) -> Time {
-        Time::from_ps(count << Self::PS_LOG2)
+        Time::from_ps(count << Self::TICK_PS_LOG2)
     }
 
     /// Returns the duration nearest to `span`.
     #[inline]
     pub const fn of(span: Duration) -> Self {
-        Self::saturating(span.as_ps().saturating_add(1 << (Self::PS_LOG2 - 1)) >> Self::PS_LOG2)
+        Self::saturating(span.as_ps().saturating_add(1 << (Self::TICK_PS_LOG2 - 1)) >> Self::TICK_PS_LOG2)
     }
 
     /// Converts to a duration.
     #[inline]
     pub const fn duration(self) -> Duration {
-        Duration::from_ps((self.0 as u64) << Self::PS_LOG2)
+        Duration::from_ps((self.0 as u64) << Self::TICK_PS_LOG2)
     }
 
     /// Returns the duration from `earlier` to this time, modulo 2.199 s.
@@ -80,9 +80,9 @@ impl Ticks {
         Self::new(self.0.wrapping_sub(earlier.0))
     }
 
-    /// Returns the same as [`Ticks::since`], but zero where the result exceeds half of the wrap period and is therefore
-    /// negative. Rounding of four timestamps can make a short delay negative, and taking it for 2.199 s would close a
-    /// window.
+    /// Returns the same as [`Ticks::since`], but zero where the result exceeds half of the wrap period and is
+    /// therefore negative. Rounding of four timestamps can make a short delay negative, and a controller that took it
+    /// for 2.199 s would reduce its window to the minimum.
     #[inline]
     pub const fn since_or_zero(self, earlier: Self) -> Self {
         let span = self.since(earlier);
@@ -90,9 +90,9 @@ impl Ticks {
     }
 }
 
-/// An inter-packet gap for pacing, in slots of the timing wheel (512 ns): 20 bits. Measured from the previous packet,
-/// which has been in flight for a round trip: a sender that does not store its last transmission time adds the gap to
-/// *now*.
+/// An inter-packet gap for pacing, in slots of the timing wheel (512 ns): 20 bits. The gap is measured from the
+/// transmission of the previous packet, about a round trip ago; a sender that does not store that time adds the gap
+/// to the current time instead.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Gap(u32);
 
@@ -101,7 +101,7 @@ impl Gap {
     pub const NONE: Self = Self(0);
     /// The longest gap, 0.54 s.
     pub const MAX: Self = Self((1 << 20) - 1);
-    const PS: u64 = 512_000;
+    const SLOT_PS: u64 = 512_000;
 
     /// Returns a gap of `slots` slots, at most [`Gap::MAX`].
     #[inline]
@@ -125,7 +125,7 @@ impl Gap {
     /// Returns the gap as a duration.
     #[inline]
     pub const fn duration(self) -> Duration {
-        Duration::from_ps(self.0 as u64 * Self::PS)
+        Duration::from_ps(self.0 as u64 * Self::SLOT_PS)
     }
 
     /// Returns the gap in ticks, rounded up.
@@ -200,7 +200,7 @@ impl Alpha {
 
     /// Returns the threshold when `free` units are free: at least one, so that no connection is excluded indefinitely.
     #[inline]
-    pub const fn of_free(self, free: u64) -> u64 {
+    pub const fn threshold_for_free(self, free: u64) -> u64 {
         let share = (free << 3) >> self.0;
         if share == 0 { 1 } else { share }
     }
@@ -209,7 +209,8 @@ impl Alpha {
 /// The rate at which acknowledgements are requested: for two packets in 2^code + 1, which is every packet for code 0,
 /// and 11.76 % for code 4.
 ///
-/// The published simulator gives those two points; that the rest lies on the same curve is our inference.
+/// The published simulator gives the rates for these two codes; that the other codes follow the same formula is our
+/// inference.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct AckRate(u8);
 
@@ -274,7 +275,7 @@ pub enum DelaySelect {
 
 /// Settings of the datapath currently in force, from earlier [`FlowActions`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct InForce {
+pub struct CurrentSettings {
     /// The flow's window, in packets.
     pub fcwnd: Cwnd,
     /// The connection's window towards the receiving NIC, in packets.
@@ -302,11 +303,11 @@ pub struct FlowReport {
     pub acked: u16,
     /// Packets of this flow that arrived marked since the previous report; saturates at 1023.
     pub marked: u16,
-    /// Packets of this flow that were sent since then, including retransmissions; saturates at 1023.
+    /// Packets of this flow that were sent since the previous report, including retransmissions; saturates at 1023.
     pub sent: u16,
     /// Packets of this flow that are in flight, without the packet that the report is about; saturates at 1023.
     pub in_flight: u16,
-    /// True when recovery has declared packets of this flow lost since then, before their timeout.
+    /// True when recovery has declared packets of this flow lost since the previous report, before their timeout.
     pub lost: bool,
     /// Time at which the packet that caused the acknowledgement was sent (the sender's clock).
     pub t1: Ticks,
@@ -338,7 +339,7 @@ pub struct FlowReport {
     /// The delay to use for congestion control.
     pub delay: DelaySelect,
     /// The settings in force.
-    pub in_force: InForce,
+    pub in_force: CurrentSettings,
 }
 
 impl FlowReport {
@@ -446,22 +447,23 @@ impl FlowActions {
 impl FlowActions {
     /// Returns the settings in force after these actions are applied.
     #[inline]
-    pub const fn in_force(&self) -> InForce {
+    pub const fn in_force(&self) -> CurrentSettings {
         let Self { fcwnd, ncwnd, gap, rate, rto, ack_rate, .. } = *self;
-        InForce { fcwnd, ncwnd, gap, rate, rto, ack_rate }
+        CurrentSettings { fcwnd, ncwnd, gap, rate, rto, ack_rate }
     }
 }
 
-/// The part of a controller's state that travels in events and responses, so that the engine that runs it needs no
-/// per-connection memory: the fields named by the specification. The settings in force are passed beside it
-/// ([`InForce`]).
+/// The part of a controller's state that is carried in events and responses, so that the engine that runs it needs no
+/// per-connection memory: the fields named by the specification. The settings in force are passed separately
+/// ([`CurrentSettings`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Carried {
     /// 24 bits for any use; one value for the connection.
     pub metadata: u32,
-    /// Time of the last cut of the flow's window, or one round trip ago.
+    /// Time of the last reduction of the flow's window; if there was none recently, the time one round trip ago.
     pub fabric_marker: Ticks,
-    /// Time of the last change of the window towards the NIC, or one round trip ago; one value for the connection.
+    /// Time of the last change of the window towards the NIC; if there was none recently, the time one round trip
+    /// ago. One value for the connection.
     pub nic_marker: Ticks,
     /// True when that change was an increase; one value for the connection.
     pub nic_grew: bool,

@@ -1,14 +1,14 @@
-//! Optional functions of a controller beside [`Control`], on a datapath that reports on flows: for speed, or for
-//! engines that keep no state.
+//! Optional functions of a controller in addition to [`Control`], on a datapath that reports on flows: for speed, or
+//! for engines that keep no state.
 
 use super::Control;
-use super::lanes::{Acks, Answers, LaneSet, StateLanes};
+use super::lanes::{Acks, LaneSet, ResponseLanes, StateLanes};
 use super::report::{Carried, FlowReport};
 use crate::params::Params;
 use crate::state::PolicyState;
 
-/// A [`Control`] whose state may travel in events and responses, or that processes several reports in one batch. An
-/// implementation registers itself with [`Control::REPORTS`]; without that, these functions are not called.
+/// A [`Control`] whose state may be carried in events and responses, or that processes several reports in one batch.
+/// An implementation registers itself with [`Control::REPORTS`]; without that, these functions are not called.
 pub trait ReportControl: Control {
     /// True when the controller processes several reports in a batch ([`ReportControl::on_acks`]).
     const LANES: bool = false;
@@ -21,23 +21,24 @@ pub trait ReportControl: Control {
         _acks: &Acks,
         _set: LaneSet,
         _params: &Params,
-        _answers: &mut Answers,
+        _answers: &mut ResponseLanes,
     ) -> LaneSet {
         0
     }
 
-    /// Optional, with [`ReportControl::restore`]: returns the part of the state that travels with the events of a flow.
-    /// For a connection with one flow that is the complete state; with several, each flow's events carry the state of
-    /// that flow only. `None`, the default: this controller needs memory.
+    /// Optional, with [`ReportControl::restore`]: returns the part of the state that is carried in the events of a
+    /// flow. For a connection with one flow this is the complete state; with several, each flow's events carry the
+    /// state of that flow only. Returns `None`, the default, for a controller whose state must be stored by the
+    /// engine.
     fn carry(&self) -> Option<Carried> {
         None
     }
 
-    /// Optional: restores the state from the values that travelled and the settings in force. [`ReportControl::carry`]
-    /// of the previous state, together with the response given with it, lead to a state that makes the same decisions.
-    /// With the first event of a connection's second and later flows, all values that travelled are zero, except the
-    /// values of [`Carried`] for the window towards the NIC: they belong to the connection, and come from the last
-    /// response for any flow.
+    /// Optional: restores the state from the carried values and the settings in force. The values that
+    /// [`ReportControl::carry`] returned for the previous state, together with the response given with it, must lead
+    /// to a state that makes the same decisions. In the first event of a connection's second and later flows, all
+    /// carried values are zero, except those values of [`Carried`] that concern the window towards the NIC: they
+    /// belong to the connection, and are taken from the last response for any flow.
     fn restore(_carried: &Carried, _report: &FlowReport, _params: &Params) -> Option<Self> {
         None
     }
@@ -49,7 +50,7 @@ pub struct ReportPolicy {
     /// See [`ReportControl::LANES`].
     pub lanes: bool,
     /// See [`ReportControl::on_acks`].
-    pub on_acks: fn(&mut dyn StateLanes<PolicyState>, &Acks, LaneSet, &Params, &mut Answers) -> LaneSet,
+    pub on_acks: fn(&mut dyn StateLanes<PolicyState>, &Acks, LaneSet, &Params, &mut ResponseLanes) -> LaneSet,
     /// See [`ReportControl::carry`].
     pub carry: fn(&mut PolicyState) -> Option<Carried>,
     /// See [`ReportControl::restore`].
@@ -57,8 +58,8 @@ pub struct ReportPolicy {
 }
 
 impl ReportPolicy {
-    /// The policy of a controller that implements only [`Control`]: one report at a time, and a state that does not
-    /// travel.
+    /// The policy of a controller that implements only [`Control`]: one report at a time, and a state that is not
+    /// carried in events.
     pub const NONE: Self = Self { lanes: false, on_acks: |_, _, _, _, _| 0, carry: |_| None, restore: |_, _, _| None };
 
     /// Builds the type-erased policy of `T`.

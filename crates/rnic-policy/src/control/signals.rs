@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_the_difference() {
+    fn missing_signals_are_the_set_difference() {
         let (needs, measures) = (Signals::ACKS | Signals::HOPS, Signals::ACKS | Signals::TICKS);
         assert_eq!(needs.without(measures), Signals::HOPS);
         assert!(!measures.has(needs) && (measures | Signals::HOPS).has(needs));

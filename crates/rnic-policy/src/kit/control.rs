@@ -5,7 +5,8 @@ use rnic_base::{BitRate, Duration, RandomStream, RandomStreams, Time};
 use super::{Violation, check_actions, check_interest, check_specs, draw_params};
 use crate::control::lanes::LANES;
 use crate::control::signals::Signals;
-use crate::control::{ControlEvent, ControlPolicy, ControlView};
+use crate::control::{ControlEvent, ControlPolicy, ControlView, HostDelays};
+use crate::paths::PathLabel;
 
 /// Drives `policy` through `steps` random events from `seed`.
 ///
@@ -26,26 +27,41 @@ pub fn check_control(policy: &ControlPolicy, seed: u64, steps: u64) -> Result<()
         let line_rate = [10, 40, 100, 400].map(BitRate::gbps)[random.below(4) as usize];
         let mut view = ControlView { now: Time::ZERO, line_rate, mtu: 1024, in_flight: 0 };
         let (mut state, first) = (policy.start)(&params, &view);
-        let mut copy = state;
-        let bad = |step, what| Violation { policy: policy.name, seed, step, what };
-        check_actions(&first, line_rate).map_err(|what| bad(0, what))?;
+        let mut state_copy = state;
+        let violation = |step, what| Violation { policy: policy.name, seed, step, what };
+        check_actions(&first, line_rate).map_err(|what| violation(0, what))?;
         let interest = (policy.interest)(&params);
-        check_interest(&interest).map_err(|what| bad(0, what))?;
+        check_interest(&interest).map_err(|what| violation(0, what))?;
         for step in 1..=steps {
             view.now += Duration::from_ns(random.between(1, 100_000));
             view.in_flight = random.below(500);
             let event = draw_event(&mut random);
             let actions = (policy.on_event)(&mut state, &event, &view, &params);
-            let again = (policy.on_event)(&mut copy, &event, &view, &params);
-            if actions != again || state != copy {
-                return Err(bad(step, format!("{event:?} gave {actions:?} once and {again:?} once")));
+            let repeated = (policy.on_event)(&mut state_copy, &event, &view, &params);
+            if actions != repeated || state != state_copy {
+                return Err(violation(
+                    step,
+                    format!("two identical calls for {event:?} had different results, {actions:?} and {repeated:?}"),
+                ));
             }
-            check_actions(&actions, line_rate).map_err(|what| bad(step, format!("{event:?}: {what}")))?;
+            check_actions(&actions, line_rate).map_err(|what| violation(step, format!("{event:?}: {what}")))?;
             if actions.tick_after.is_some() && !interest.needs.has(Signals::TICKS) {
-                return Err(bad(step, format!("{event:?}: asks for a tick and does not say that it needs ticks")));
+                return Err(violation(
+                    step,
+                    format!("{event:?}: the policy requests a tick but does not declare that it needs ticks"),
+                ));
+            }
+            if actions.probe.is_some() && !interest.probes {
+                return Err(violation(
+                    step,
+                    format!("{event:?}: the policy requests a probe but does not declare that it probes"),
+                ));
             }
             if actions.flow.is_some() {
-                return Err(bad(step, format!("{event:?}: speaks of flows to a datapath that has none")));
+                return Err(violation(
+                    step,
+                    format!("{event:?}: the policy returns flow actions to a datapath without flows"),
+                ));
             }
         }
         if policy.takes_reports(&params) {
@@ -60,7 +76,7 @@ pub fn check_control(policy: &ControlPolicy, seed: u64, steps: u64) -> Result<()
 }
 
 fn draw_event(random: &mut RandomStream) -> ControlEvent {
-    match random.below(12) {
+    match random.below(14) {
         0..5 => {
             let rtt = (random.below(2) == 0).then(|| Duration::from_ns(random.between(1, 2_000_000)));
             let packets = if rtt.is_some() { random.below(129) } else { random.between(1, 128) };
@@ -71,6 +87,11 @@ fn draw_event(random: &mut RandomStream) -> ControlEvent {
         7 => ControlEvent::Nacked { lost: random.below(2) == 0 },
         8 => ControlEvent::TimedOut,
         9..11 => ControlEvent::Tick,
+        11 => {
+            let [rtt, local, peer] = [2_000_000; 3].map(|max| Duration::from_ns(random.between(1, max)));
+            ControlEvent::RoundTrip { path: PathLabel(random.bits() as u16), rtt, host: HostDelays { local, peer } }
+        }
+        12 => ControlEvent::ProbeLost { path: PathLabel(random.bits() as u16) },
         _ => ControlEvent::Cnp,
     }
 }

@@ -1,11 +1,11 @@
-//! The kit against controllers that break each rule in turn, of reports and of what they hear.
+//! The kit against controllers that break each rule in turn, for reports and for events.
 
 use bytemuck::{Pod, Zeroable};
 use core::sync::atomic::{AtomicU64, Ordering};
 use rnic_base::Duration;
 
 use super::check_control;
-use crate::control::lanes::{Acks, Answers, LANES, LaneSet, StateLanes};
+use crate::control::lanes::{Acks, LANES, LaneSet, ResponseLanes, StateLanes};
 use crate::control::report::{AckRate, Alpha, Carried, FlowActions, FlowReport, Gap, RateLimit, Ticks};
 use crate::control::report_control::{ReportControl, ReportPolicy};
 use crate::control::signals::Signals;
@@ -15,22 +15,22 @@ use crate::params::{ParamSpec, Params};
 #[derive(Clone, Copy, PartialEq)]
 enum Fault {
     None,
-    NoFirstWord,
-    NoAnswer,
-    SpeaksToAll,
+    NoInitialResponse,
+    NoResponse,
+    RespondsToEveryEvent,
     WindowOfZero,
     WindowTooFine,
     NicWindowTooWide,
     TimeoutOfZero,
-    PacesWideWindow,
-    ForgetsWhatTravels,
+    PacesLargeWindow,
+    LosesCarriedState,
     HasHiddenState,
-    LanesSayMore,
-    LanesForget,
-    LanesTakeAll,
+    LanesRespondDifferently,
+    LanesLoseState,
+    LanesIgnoreSet,
 }
 
-/// Counts reports, gives a window of as many packets, and has one fault.
+/// Defines a controller that counts reports, requests a window of that many packets, and has one defect.
 macro_rules! faulty {
     ($name:ident, $fault:expr) => {
         #[derive(Clone, Copy, Pod, Zeroable)]
@@ -44,7 +44,7 @@ macro_rules! faulty {
             const REPORTS: ReportPolicy = ReportPolicy::of::<Self>();
 
             fn start(_: &Params, _: &ControlView) -> (Self, ControlActions) {
-                let flow = ($fault != Fault::NoFirstWord).then(|| answer(Fault::None, 1));
+                let flow = ($fault != Fault::NoInitialResponse).then(|| answer(Fault::None, 1));
                 (Self(0), ControlActions { flow, ..ControlActions::default() })
             }
 
@@ -53,9 +53,9 @@ macro_rules! faulty {
             }
 
             fn on_event(&mut self, event: &ControlEvent, _: &ControlView, _: &Params) -> ControlActions {
-                let speaks = matches!(event, ControlEvent::Reported(_)) || $fault == Fault::SpeaksToAll;
+                let responds = matches!(event, ControlEvent::Reported(_)) || $fault == Fault::RespondsToEveryEvent;
                 self.0 += 1;
-                let flow = (speaks && $fault != Fault::NoAnswer).then(|| answer($fault, self.0));
+                let flow = (responds && $fault != Fault::NoResponse).then(|| answer($fault, self.0));
                 ControlActions { flow, ..ControlActions::default() }
             }
         }
@@ -68,19 +68,19 @@ macro_rules! faulty {
                 _: &Acks,
                 set: LaneSet,
                 _: &Params,
-                answers: &mut Answers,
+                answers: &mut ResponseLanes,
             ) -> LaneSet {
-                let done = if $fault == Fault::LanesTakeAll { LaneSet::MAX >> 16 } else { set & 0x0fff };
-                for lane in (0..LANES).filter(|lane| done >> lane & 1 != 0) {
+                let processed = if $fault == Fault::LanesIgnoreSet { LaneSet::MAX >> 16 } else { set & 0x0fff };
+                for lane in (0..LANES).filter(|lane| processed >> lane & 1 != 0) {
                     let count = states.state(lane).0 + 1;
-                    put_answer(answers, lane, count + u64::from($fault == Fault::LanesSayMore));
-                    states.state(lane).0 = if $fault == Fault::LanesForget { 0 } else { count };
+                    put_answer(answers, lane, count + u64::from($fault == Fault::LanesRespondDifferently));
+                    states.state(lane).0 = if $fault == Fault::LanesLoseState { 0 } else { count };
                 }
-                done
+                processed
             }
 
             fn carry(&self) -> Option<Carried> {
-                let metadata = if $fault == Fault::ForgetsWhatTravels { 0 } else { self.0 as u32 };
+                let metadata = if $fault == Fault::LosesCarriedState { 0 } else { self.0 as u32 };
                 Some(Carried { metadata, ..Carried::default() })
             }
 
@@ -92,32 +92,32 @@ macro_rules! faulty {
 }
 
 faulty!(Sound, Fault::None);
-faulty!(NoFirstWord, Fault::NoFirstWord);
-faulty!(NoAnswer, Fault::NoAnswer);
-faulty!(SpeaksToAll, Fault::SpeaksToAll);
+faulty!(NoInitialResponse, Fault::NoInitialResponse);
+faulty!(NoResponse, Fault::NoResponse);
+faulty!(RespondsToEveryEvent, Fault::RespondsToEveryEvent);
 faulty!(WindowOfZero, Fault::WindowOfZero);
 faulty!(WindowTooFine, Fault::WindowTooFine);
 faulty!(NicWindowTooWide, Fault::NicWindowTooWide);
 faulty!(TimeoutOfZero, Fault::TimeoutOfZero);
-faulty!(PacesWideWindow, Fault::PacesWideWindow);
-faulty!(ForgetsWhatTravels, Fault::ForgetsWhatTravels);
+faulty!(PacesLargeWindow, Fault::PacesLargeWindow);
+faulty!(LosesCarriedState, Fault::LosesCarriedState);
 faulty!(HasHiddenState, Fault::HasHiddenState);
-faulty!(LanesSayMore, Fault::LanesSayMore);
-faulty!(LanesForget, Fault::LanesForget);
-faulty!(LanesTakeAll, Fault::LanesTakeAll);
+faulty!(LanesRespondDifferently, Fault::LanesRespondDifferently);
+faulty!(LanesLoseState, Fault::LanesLoseState);
+faulty!(LanesIgnoreSet, Fault::LanesIgnoreSet);
 
 static CALLS: AtomicU64 = AtomicU64::new(0);
 
 fn answer(fault: Fault, count: u64) -> FlowActions {
-    let hidden = if fault == Fault::HasHiddenState { CALLS.fetch_add(1, Ordering::Relaxed) % 2 } else { 0 };
+    let hidden_state = if fault == Fault::HasHiddenState { CALLS.fetch_add(1, Ordering::Relaxed) % 2 } else { 0 };
     FlowActions {
         fcwnd: match fault {
             Fault::WindowOfZero => Cwnd::from_fixed(0),
             Fault::WindowTooFine => Cwnd::from_fixed(Cwnd::ONE.fixed() + 1),
-            _ => Cwnd::packets(1 + count % 100 + hidden),
+            _ => Cwnd::packets(1 + count % 100 + hidden_state),
         },
         ncwnd: if fault == Fault::NicWindowTooWide { 2_048 } else { 64 },
-        gap: if fault == Fault::PacesWideWindow { Gap::slots(1) } else { Gap::NONE },
+        gap: if fault == Fault::PacesLargeWindow { Gap::slots(1) } else { Gap::NONE },
         rate: RateLimit::NONE,
         rto: if fault == Fault::TimeoutOfZero { Ticks::ZERO } else { Ticks::new(1_907) },
         rack: Ticks::new(200),
@@ -129,7 +129,7 @@ fn answer(fault: Fault, count: u64) -> FlowActions {
     }
 }
 
-fn put_answer(answers: &mut Answers, lane: usize, count: u64) {
+fn put_answer(answers: &mut ResponseLanes, lane: usize, count: u64) {
     let flow = answer(Fault::None, count);
     answers.fcwnd[lane] = (flow.fcwnd.fixed() >> 6) as u32;
     (answers.ncwnd[lane], answers.gap[lane], answers.repath[lane]) = (flow.ncwnd.into(), flow.gap.get(), 0);
@@ -144,43 +144,43 @@ fn verdict<T: Control>() -> Result<(), String> {
 }
 
 #[test]
-fn check_control_passes_a_sound_controller_of_flows() {
+fn check_control_accepts_a_correct_controller_of_flows() {
     assert_eq!(verdict::<Sound>(), Ok(()));
 }
 
 #[test]
 fn check_control_finds_each_fault() {
-    let found = [
-        (verdict::<NoFirstWord>(), "no first word"),
-        (verdict::<NoAnswer>(), "gets no answer"),
-        (verdict::<SpeaksToAll>(), "to a datapath that has none"),
-        (verdict::<WindowOfZero>(), "which is none"),
-        (verdict::<WindowTooFine>(), "fits into no record"),
-        (verdict::<NicWindowTooWide>(), "towards the NIC"),
+    let cases = [
+        (verdict::<NoInitialResponse>(), "no initial flow actions"),
+        (verdict::<NoResponse>(), "returns no flow actions"),
+        (verdict::<RespondsToEveryEvent>(), "to a datapath without flows"),
+        (verdict::<WindowOfZero>(), "which is zero"),
+        (verdict::<WindowTooFine>(), "cannot be represented in a record"),
+        (verdict::<NicWindowTooWide>(), "sets ncwnd"),
         (verdict::<TimeoutOfZero>(), "timeout of zero"),
-        (verdict::<PacesWideWindow>(), "leaves a gap"),
-        (verdict::<ForgetsWhatTravels>(), "when the state had travelled"),
-        (verdict::<HasHiddenState>(), "once and"),
-        (verdict::<LanesSayMore>(), "among others"),
-        (verdict::<LanesForget>(), "among others"),
-        (verdict::<LanesTakeAll>(), "was given lanes"),
+        (verdict::<PacesLargeWindow>(), "sets a gap"),
+        (verdict::<LosesCarriedState>(), "after the state was carried"),
+        (verdict::<HasHiddenState>(), "two identical calls"),
+        (verdict::<LanesRespondDifferently>(), "with other lanes"),
+        (verdict::<LanesLoseState>(), "with other lanes"),
+        (verdict::<LanesIgnoreSet>(), "received reports for lanes"),
     ];
-    for (verdict, says) in found {
-        let what = verdict.expect_err(says);
-        assert!(what.contains(says), "expected `{says}` in: {what}");
+    for (verdict, expected) in cases {
+        let what = verdict.expect_err(expected);
+        assert!(what.contains(expected), "expected `{expected}` in: {what}");
     }
 }
 
-/// How the declared signals of a controller relate to the events that it asks for.
+/// Relation between the signals that a controller declares and the events that it requests.
 #[derive(Clone, Copy, PartialEq)]
 enum Claim {
     Fits,
-    HearsOfAcksUnasked,
-    NeedsMarksUnheard,
+    ReceivesAcksUndeclared,
+    DeclaresUnusedMarks,
     NeedsNoTicks,
 }
 
-/// Defines a controller that ticks, with one claim.
+/// Defines a controller that uses ticks, with one declaration.
 macro_rules! claiming {
     ($name:ident, $claim:expr) => {
         #[derive(Clone, Copy, Pod, Zeroable)]
@@ -198,11 +198,11 @@ macro_rules! claiming {
 
             fn interest(_: &Params) -> ControlInterest {
                 let needs = match $claim {
-                    Claim::NeedsMarksUnheard => Signals::TICKS | Signals::MARKS,
+                    Claim::DeclaresUnusedMarks => Signals::TICKS | Signals::MARKS,
                     Claim::NeedsNoTicks => Signals::NONE,
-                    Claim::Fits | Claim::HearsOfAcksUnasked => Signals::TICKS,
+                    Claim::Fits | Claim::ReceivesAcksUndeclared => Signals::TICKS,
                 };
-                let acked = $claim == Claim::HearsOfAcksUnasked;
+                let acked = $claim == Claim::ReceivesAcksUndeclared;
                 ControlInterest { needs, acked, ..ControlInterest::default() }
             }
 
@@ -214,20 +214,20 @@ macro_rules! claiming {
 }
 
 claiming!(Fits, Claim::Fits);
-claiming!(HearsOfAcksUnasked, Claim::HearsOfAcksUnasked);
-claiming!(NeedsMarksUnheard, Claim::NeedsMarksUnheard);
+claiming!(ReceivesAcksUndeclared, Claim::ReceivesAcksUndeclared);
+claiming!(DeclaresUnusedMarks, Claim::DeclaresUnusedMarks);
 claiming!(NeedsNoTicks, Claim::NeedsNoTicks);
 
 #[test]
-fn check_control_compares_what_is_needed_with_what_is_heard() {
+fn check_control_compares_needed_signals_with_subscribed_events() {
     assert_eq!(verdict::<Fits>(), Ok(()));
-    let found = [
-        (verdict::<HearsOfAcksUnasked>(), "asks to hear of acks"),
-        (verdict::<NeedsMarksUnheard>(), "needs marks and does not ask"),
-        (verdict::<NeedsNoTicks>(), "does not say that it needs ticks"),
+    let cases = [
+        (verdict::<ReceivesAcksUndeclared>(), "subscribes to the signal acks"),
+        (verdict::<DeclaresUnusedMarks>(), "needs the signal marks but does not subscribe"),
+        (verdict::<NeedsNoTicks>(), "does not declare that it needs ticks"),
     ];
-    for (verdict, says) in found {
-        let what = verdict.expect_err(says);
-        assert!(what.contains(says), "expected `{says}` in: {what}");
+    for (verdict, expected) in cases {
+        let what = verdict.expect_err(expected);
+        assert!(what.contains(expected), "expected `{expected}` in: {what}");
     }
 }

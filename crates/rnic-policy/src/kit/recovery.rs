@@ -11,18 +11,19 @@ use crate::recovery::{LossCause, LossReport, RecoveryActions, RecoveryEvent, Rec
 use crate::state::PolicyState;
 
 /// Width of the model window, in packets.
-const WINDOW: u64 = 128;
+const WINDOW_PACKETS: u64 = 128;
 
 /// Number of consecutive extensions after which a policy is considered to wait indefinitely. IRN extends once.
 const EXTENSIONS_MAX: u32 = 8;
 
 /// Drives `policy` through `steps` random events from `seed`.
 ///
-/// Checks, after every event: equal events give equal actions; packets it marks are outstanding; timeouts are positive
-/// and at most ten seconds; `Extend` is returned only for a timeout, and not indefinitely; a timeout on which it acts
-/// marks the oldest outstanding packet; with everything acknowledged it is no longer recovering. For policies that use
-/// transmit times: a loss rule covers only outstanding packets, and no packet sent later than now or later than the
-/// latest packet known to have arrived; a quiet period results in one packet; other policies never return such actions.
+/// Checks, after every event: equal events give equal actions; packets it marks are outstanding; timeouts are
+/// positive and at most ten seconds; `Extend` is returned only for a timeout, and not indefinitely; a timeout on
+/// which the policy acts marks the oldest outstanding packet; when all packets are acknowledged, the policy is no
+/// longer recovering. For policies that use transmit times: a loss rule covers only outstanding packets, and no
+/// packet sent later than now or later than the latest packet known to have arrived; after a quiet period the policy
+/// retransmits exactly one packet; other policies never return such actions.
 ///
 /// # Errors
 /// The first violation, with the values that reproduce it.
@@ -43,7 +44,7 @@ pub fn check_recovery(policy: &RecoveryPolicy, seed: u64, steps: u64) -> Result<
 
 /// Generates a report of a receiver that counts its losses.
 fn draw_losses(random: &mut RandomStream) -> LossReport {
-    let causes = [LossCause::Early, LossCause::Repaired, LossCause::Misplaced];
+    let causes = [LossCause::OutOfOrder, LossCause::Repaired, LossCause::Misplaced];
     let cause = causes[random.below(causes.len() as u64) as usize];
     LossReport { lost: random.below(8) as u8, overflow: random.below(8) == 0, cause }
 }
@@ -87,13 +88,13 @@ impl<'p> Model<'p> {
     fn step(&mut self, random: &mut RandomStream) -> Result<(), String> {
         self.now += Duration::from_ns(random.between(1, 50_000));
         let outstanding = self.next.since(self.una);
-        let room = WINDOW - outstanding;
+        let capacity = WINDOW_PACKETS - outstanding;
         if self.policy.times_packets && outstanding > 0 && random.below(3) == 0 {
-            return if random.below(8) == 0 { self.fall_silent() } else { self.be_delivered(random) };
+            return if random.below(8) == 0 { self.stop_acknowledging() } else { self.deliver_one(random) };
         }
         match random.below(10) {
             0..4 => {
-                self.next += random.below(room.min(20) + 1);
+                self.next += random.below(capacity.min(20) + 1);
                 Ok(())
             }
             _ if outstanding == 0 => Ok(()),
@@ -116,39 +117,41 @@ impl<'p> Model<'p> {
         self.extensions = 0;
         let actions = self.deliver(RecoveryEvent::Acked { packets, rtt })?;
         if self.una == self.next && actions.recovering {
-            return Err("still recovering although nothing is outstanding".to_owned());
+            return Err("the policy is still in recovery although no packet is outstanding".to_owned());
         }
         Ok(())
     }
 
     fn nack(&mut self, random: &mut RandomStream) -> Result<(), String> {
-        let above = self.next.since(self.una) - 1;
-        let keeps = match self.policy.placement {
+        let packets_above = self.next.since(self.una) - 1;
+        let keeps_out_of_order = match self.policy.placement {
             Placement::Drop => false,
             Placement::PlaceOutOfOrder => true,
             Placement::PlaceWrites => random.below(2) == 0,
         };
-        let sack = (keeps && above > 0).then(|| self.una + random.between(1, above));
+        let sack = (keeps_out_of_order && packets_above > 0).then(|| self.una + random.between(1, packets_above));
         self.sacked.extend(sack);
-        let losses = (keeps && random.below(2) == 0).then(|| draw_losses(random));
+        let losses = (keeps_out_of_order && random.below(2) == 0).then(|| draw_losses(random));
         self.deliver(RecoveryEvent::Nacked { sack, losses }).map(|_| ())
     }
 
     /// Delivers a packet that was sent recently; acknowledgements may be reordered.
-    fn be_delivered(&mut self, random: &mut RandomStream) -> Result<(), String> {
+    fn deliver_one(&mut self, random: &mut RandomStream) -> Result<(), String> {
         let rtt = Duration::from_ns(random.between(1, 100_000).min(self.now.as_ps() / 1_000));
         let sent = Time::from_ps(self.now.as_ps() - rtt.as_ps());
         self.delivered_latest = self.delivered_latest.max(sent);
         self.deliver(RecoveryEvent::Delivered { sent, rtt: (random.below(4) != 0).then_some(rtt) }).map(|_| ())
     }
 
-    fn fall_silent(&mut self) -> Result<(), String> {
+    fn stop_acknowledging(&mut self) -> Result<(), String> {
         if self.probe.is_none() {
             return Ok(());
         }
         match self.deliver(RecoveryEvent::Quiet)?.retransmit {
             Some(range) if range.len() == 1 => Ok(()),
-            other => Err(format!("answers silence with {other:?}, not with one packet")),
+            other => Err(format!(
+                "when the probe timer expires, the policy must retransmit one packet, but it returns {other:?}"
+            )),
         }
     }
 
@@ -160,15 +163,22 @@ impl<'p> Model<'p> {
                 self.extensions = 0;
                 return match actions.retransmit {
                     Some(range) if range.contains(una) => Ok(()),
-                    other => Err(format!("acts on a timeout but marks {other:?}, not the oldest packet {una}")),
+                    other => Err(format!(
+                        "after a timeout, the policy marks {other:?} for retransmission, which does not contain the \
+                         oldest packet {una}"
+                    )),
                 };
             };
             self.extensions += 1;
             if by == Duration::ZERO || self.extensions > EXTENSIONS_MAX {
-                return Err(format!("extends its timer by {by}, {} times in a row", self.extensions));
+                return Err(format!(
+                    "the policy extends its timer by {by}, {} times in succession; at most {EXTENSIONS_MAX} are \
+                     allowed, by more than 0",
+                    self.extensions
+                ));
             }
             self.now += by;
-            // In most cases nothing is received in the meantime, which is the case for timeouts.
+            // In most cases no acknowledgement arrives in the meantime, as is usual when a timeout expires.
             if random.below(8) == 0 {
                 break;
             }
@@ -177,7 +187,7 @@ impl<'p> Model<'p> {
     }
 
     fn deliver(&mut self, event: RecoveryEvent) -> Result<RecoveryActions, String> {
-        let mut ring = AnyRing::with_bits(WINDOW as u32);
+        let mut ring = AnyRing::with_bits(WINDOW_PACKETS as u32);
         for seq in &self.sacked {
             ring.set(seq.since(self.una) as u32);
         }
@@ -191,50 +201,69 @@ impl<'p> Model<'p> {
         let actions = (self.policy.on_event)(&mut self.state, &event, &view, &self.params);
         let again = (self.policy.on_event)(&mut self.copy, &event, &view, &self.params);
         if actions != again || self.state != self.copy {
-            return Err(format!("{event:?} gave {actions:?} once and {again:?} once"));
+            return Err(format!("two identical calls for {event:?} had different results, {actions:?} and {again:?}"));
         }
         if let Some(range) = actions.retransmit
             && (range.is_empty() || range.start < self.una || range.end > self.next)
         {
-            return Err(format!("{event:?} marks {range:?}, outside {:?}", view.outstanding()));
+            return Err(format!(
+                "{event:?}: the policy marks {range:?} for retransmission, which is empty or outside the outstanding \
+                 range {:?}",
+                view.outstanding()
+            ));
         }
         if let Some(rto) = actions.rto {
             self.rto = rto;
         }
-        self.judge_times(&event, &actions, &view)?;
+        self.check_time_actions(&event, &actions, &view)?;
         if self.rto.is_some_and(|rto| rto == Duration::ZERO || rto > Duration::from_secs(10)) {
-            return Err(format!("{event:?} sets a timeout of {:?}", self.rto));
+            return Err(format!(
+                "{event:?}: the policy sets a timeout of {:?}; allowed are times above 0, up to 10s",
+                self.rto
+            ));
         }
         if matches!(actions.timer, TimerChange::Extend(_)) && !matches!(event, RecoveryEvent::TimedOut { .. }) {
-            return Err(format!("{event:?} is answered with {:?}", actions.timer));
+            return Err(format!(
+                "{event:?}: the policy returns {:?}, but only a timeout event may extend the timer",
+                actions.timer
+            ));
         }
         Ok(actions)
     }
 
-    /// Checks the actions that refer to packets by the time at which they were sent.
-    fn judge_times(
+    /// Checks the actions that refer to packets by their transmit times.
+    fn check_time_actions(
         &mut self,
         event: &RecoveryEvent,
         actions: &RecoveryActions,
         view: &WindowView<'_>,
     ) -> Result<(), String> {
         if !self.policy.times_packets && (actions.lost.is_some() || actions.probe.is_some()) {
-            return Err(format!("{event:?} is answered with times, which it did not declare that it reckons with"));
+            return Err(format!(
+                "{event:?}: the policy returns a loss rule or a probe, but does not declare that it uses transmit \
+                 times"
+            ));
         }
         if let Some(rule) = actions.lost {
             let outside = !rule.range.is_empty() && (rule.range.start < view.una || rule.range.end > view.next);
             if outside || rule.sent_until > self.now || rule.sent_until > self.delivered_latest {
-                return Err(format!("{event:?} gives the rule {rule:?}, which judges too much"));
+                return Err(format!(
+                    "{event:?}: the loss rule {rule:?} covers packets that are not outstanding, or were sent after \
+                     the latest delivered packet"
+                ));
             }
             if rule.age > Duration::from_secs(20) {
-                return Err(format!("{event:?} gives the rule {rule:?}, which never comes of age"));
+                return Err(format!("{event:?}: the age of the loss rule {rule:?} exceeds the maximum of 20s"));
             }
         }
         if let Some(probe) = actions.probe {
             self.probe = probe;
         }
         if self.probe.is_some_and(|after| after == Duration::ZERO || after > Duration::from_secs(40)) {
-            return Err(format!("{event:?} asks for a probe after {:?}", self.probe));
+            return Err(format!(
+                "{event:?}: the policy requests a probe after {:?}; allowed are times above 0, up to 40s",
+                self.probe
+            ));
         }
         Ok(())
     }

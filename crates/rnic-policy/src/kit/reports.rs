@@ -4,14 +4,14 @@ use rnic_base::{BitRate, Csig, Duration, RandomStream, RandomStreams, Time};
 
 use super::{Violation, check_actions};
 use crate::control::report::{
-    AckRate, Carried, DelaySelect, FlowActions, FlowReport, Gap, InForce, NACK_RESOURCES, ReportKind, Ticks,
+    AckRate, Carried, CurrentSettings, DelaySelect, FlowActions, FlowReport, Gap, NACK_RESOURCES, ReportKind, Ticks,
 };
 use crate::control::{ControlEvent, ControlPolicy, ControlView, Cwnd};
 use crate::params::Params;
 use crate::state::PolicyState;
 
 /// Number of flows of a connection, and the random stream that its events come from.
-const FLOWS: [(u64, &str); 3] = [(1, "kit/reports/one"), (4, "kit/reports/four"), (5, "kit/reports/five")];
+const FLOW_COUNTS: [(u64, &str); 3] = [(1, "kit/reports/one"), (4, "kit/reports/four"), (5, "kit/reports/five")];
 
 /// Drives `policy` through `steps` random reports from `seed`, on one flow and on several.
 ///
@@ -24,7 +24,7 @@ const FLOWS: [(u64, &str); 3] = [(1, "kit/reports/one"), (4, "kit/reports/four")
 /// The first violation, with the values that reproduce it.
 pub(super) fn check_reports(policy: &ControlPolicy, params: &Params, seed: u64, steps: u64) -> Result<(), Violation> {
     let streams = RandomStreams::new(seed);
-    for (flows, name) in FLOWS {
+    for (flows, name) in FLOW_COUNTS {
         let mut random = streams.stream(name);
         let mut run = Run::start(policy, params, flows).map_err(|what| violation(policy, seed, 0, what))?;
         for step in 1..=steps {
@@ -56,7 +56,7 @@ impl<'a> Run<'a> {
         let view = ControlView { now: Time::ZERO, line_rate: BitRate::gbps(200), mtu: 4_096, in_flight: 0 };
         let (mut state, first) = (policy.start_on_flows)(params, &view);
         let reads_reports = (policy.interest)(params).reports;
-        let flow = first.flow.ok_or("understands reports, but has no first word on flows")?;
+        let flow = first.flow.ok_or("the policy processes reports, but returns no initial flow actions")?;
         check_flow(&flow, reads_reports)?;
         let in_force = Flows::new(&flow, flows as usize);
         let carried = (policy.reports.carry)(&mut state).filter(|_| flows == 1);
@@ -70,24 +70,29 @@ impl<'a> Run<'a> {
         let report = self.draw(random);
         let event = ControlEvent::Reported(report);
         let actions = (self.policy.on_event)(&mut self.state, &event, &self.view, self.params);
-        let again = (self.policy.on_event)(&mut self.copy, &event, &self.view, self.params);
-        if actions != again || self.state != self.copy {
-            return Err(format!("{event:?} gave {actions:?} once and {again:?} once"));
+        let repeated = (self.policy.on_event)(&mut self.copy, &event, &self.view, self.params);
+        if actions != repeated || self.state != self.copy {
+            return Err(format!(
+                "two identical calls for {event:?} had different results, {actions:?} and {repeated:?}"
+            ));
         }
         if actions.tick_after.is_some() {
-            return Err(format!("{event:?} is answered with a wish for a tick, which never comes"));
+            return Err(format!("{event:?}: the policy requests a tick, which an adaptive engine does not deliver"));
         }
         check_actions(&actions, self.view.line_rate).map_err(|what| format!("{event:?}: {what}"))?;
-        let flow = actions.flow.ok_or_else(|| format!("{event:?} gets no answer for its flow"))?;
+        let flow = actions.flow.ok_or_else(|| format!("{event:?}: the policy returns no flow actions"))?;
         check_flow(&flow, self.reads_reports).map_err(|what| format!("{event:?}: {what}"))?;
         if let Some(carried) = self.carried {
-            let lost = || format!("{event:?}: a state that travels cannot be restored");
-            let mut rebuilt = (self.policy.reports.restore)(&carried, &report, self.params).ok_or_else(lost)?;
-            let stateless = (self.policy.on_event)(&mut rebuilt, &event, &self.view, self.params);
+            let restore_error = || format!("{event:?}: the state that was carried in a record cannot be restored");
+            let mut restored =
+                (self.policy.reports.restore)(&carried, &report, self.params).ok_or_else(restore_error)?;
+            let stateless = (self.policy.on_event)(&mut restored, &event, &self.view, self.params);
             if stateless != actions {
-                return Err(format!("{event:?} gave {actions:?}, and {stateless:?} when the state had travelled"));
+                return Err(format!(
+                    "{event:?} results in {actions:?}, but in {stateless:?} after the state was carried in a record"
+                ));
             }
-            self.carried = (self.policy.reports.carry)(&mut rebuilt);
+            self.carried = (self.policy.reports.carry)(&mut restored);
         }
         self.apply(usize::from(report.flow), &flow);
         Ok(())
@@ -102,9 +107,9 @@ impl<'a> Run<'a> {
         let flow = random.below(self.in_force.0.len() as u64) as usize;
         let now = Ticks::at(self.view.now);
         let skew = random.below(1 << Ticks::BITS) as u32;
-        let [there, wait, back] = [300, 60, 300].map(|most| random.below(most) as u32);
-        let told = report(flow as u8, now, [there, wait, back], self.in_force.of(flow));
-        let ahead = |time: Ticks| Ticks::new(time.get().wrapping_add(skew));
+        let [there, wait, back] = [300, 60, 300].map(|max_ticks| random.below(max_ticks) as u32);
+        let unskewed = report(flow as u8, now, [there, wait, back], self.in_force.of(flow));
+        let skewed = |time: Ticks| Ticks::new(time.get().wrapping_add(skew));
         self.ecn = (self.ecn + random.below(3) as u16) & 0x3fff;
         FlowReport {
             flows: self.in_force.0.len() as u8,
@@ -119,8 +124,8 @@ impl<'a> Run<'a> {
             sent: random.below(12) as u16,
             in_flight: random.below(1 << 10) as u16,
             lost: random.below(20) == 0,
-            t2: ahead(told.t2),
-            t3: ahead(told.t3),
+            t2: skewed(unskewed.t2),
+            t3: skewed(unskewed.t3),
             hops: random.below(16) as u8,
             rx_level: random.below(32) as u8,
             ecn: self.ecn,
@@ -130,24 +135,24 @@ impl<'a> Run<'a> {
             extended: random.below(2) == 0,
             window_drop: random.below(10) == 0,
             delay: if random.below(4) == 0 { DelaySelect::Full } else { DelaySelect::Fabric },
-            ..told
+            ..unskewed
         }
     }
 }
 
 /// The settings in force on the flows of a connection, for a datapath that applies all actions.
 #[derive(Clone, Debug)]
-pub struct Flows(Vec<InForce>);
+pub struct Flows(Vec<CurrentSettings>);
 
 impl Flows {
     /// Builds the initial settings: `count` flows share the window of `first`.
     pub fn new(first: &FlowActions, count: usize) -> Self {
         let share = |flow| first.fcwnd.share(flow, count as u8);
-        Self((0..count as u8).map(|flow| InForce { fcwnd: share(flow), ..first.in_force() }).collect())
+        Self((0..count as u8).map(|flow| CurrentSettings { fcwnd: share(flow), ..first.in_force() }).collect())
     }
 
     /// Returns the settings in force on flow `index`.
-    pub fn of(&self, index: usize) -> InForce {
+    pub fn of(&self, index: usize) -> CurrentSettings {
         self.0[index]
     }
 
@@ -155,17 +160,17 @@ impl Flows {
     pub fn apply(&mut self, index: usize, actions: &FlowActions) {
         let shared = actions.in_force();
         for other in &mut self.0 {
-            *other = InForce { fcwnd: other.fcwnd, ..shared };
+            *other = CurrentSettings { fcwnd: other.fcwnd, ..shared };
         }
         self.0[index].fcwnd = actions.fcwnd;
     }
 }
 
-/// Returns a report of an acknowledgement received at `now`, with only times set: the packet took `there` ticks, its
-/// acknowledgement was delayed by `wait` and took `back`. Both ends have the same clock, and `flow` is the last flow of
-/// the connection.
-pub fn report(flow: u8, now: Ticks, [there, wait, back]: [u32; 3], in_force: InForce) -> FlowReport {
-    let ago = |span: u32| Ticks::new(now.get().wrapping_sub(span));
+/// Returns a report of an acknowledgement received at `now`, in which only the timestamps are set: the packet took
+/// `there` ticks, its acknowledgement was delayed by `wait` and took `back`. Both ends have the same clock, and
+/// `flow` is the last flow of the connection.
+pub fn report(flow: u8, now: Ticks, [there, wait, back]: [u32; 3], in_force: CurrentSettings) -> FlowReport {
+    let ticks_before = |span: u32| Ticks::new(now.get().wrapping_sub(span));
     FlowReport {
         kind: ReportKind::Acked,
         flow,
@@ -175,9 +180,9 @@ pub fn report(flow: u8, now: Ticks, [there, wait, back]: [u32; 3], in_force: InF
         sent: 0,
         in_flight: 0,
         lost: false,
-        t1: ago(there + wait + back),
-        t2: ago(wait + back),
-        t3: ago(back),
+        t1: ticks_before(there + wait + back),
+        t2: ticks_before(wait + back),
+        t3: ticks_before(back),
         t4: now,
         hops: 0,
         rx_level: 0,
@@ -195,19 +200,25 @@ pub fn report(flow: u8, now: Ticks, [there, wait, back]: [u32; 3], in_force: InF
 /// Checks the settings of a flow. A controller that does not read reports leaves timeouts to the recovery policy.
 fn check_flow(flow: &FlowActions, reads_reports: bool) -> Result<(), String> {
     if flow.fcwnd.fixed() == 0 || flow.fcwnd > FlowActions::FCWND_MAX || !flow.fcwnd.fixed().is_multiple_of(1 << 6) {
-        return Err(format!("sets a window of {:?}, which is none or fits into no record", flow.fcwnd));
+        return Err(format!(
+            "the policy sets fcwnd to {:?}, which is zero or cannot be represented in a record",
+            flow.fcwnd
+        ));
     }
     if flow.ncwnd == 0 || flow.ncwnd > FlowActions::NCWND_MAX {
-        return Err(format!("sets a window of {} towards the NIC", flow.ncwnd));
+        return Err(format!("the policy sets ncwnd to {}, which is 0 or exceeds FlowActions::NCWND_MAX", flow.ncwnd));
     }
     if reads_reports && [flow.rto, flow.rack, flow.tlp].contains(&Ticks::ZERO) {
-        return Err("sets a timeout of zero".to_owned());
+        return Err("the policy sets a timeout of zero".to_owned());
     }
     if flow.fcwnd >= Cwnd::ONE && flow.gap != Gap::NONE {
-        return Err(format!("leaves a gap of {:?} although the window is {:?}", flow.gap, flow.fcwnd));
+        return Err(format!(
+            "the policy sets a gap of {:?} although the window of {:?} is one packet or more",
+            flow.gap, flow.fcwnd
+        ));
     }
     if AckRate::code(u32::from(flow.ack_rate.get())) != flow.ack_rate {
-        return Err("asks for acknowledgements at a rate that fits into no record".to_owned());
+        return Err("the policy sets an acknowledgement rate that cannot be represented in a record".to_owned());
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The kit against policies that break each rule in turn: a kit that passes everything proves nothing.
+//! Checks that the kit rejects policies that break each rule in turn.
 
 use bytemuck::{Pod, Zeroable};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use crate::recovery::{
     Interest, LossRule, Recovery, RecoveryActions, RecoveryEvent, RecoveryPolicy, TimerChange, WindowView,
 };
 
-/// What a go-back-N policy can do wrong.
+/// The defects that a go-back-N policy can have.
 #[derive(Clone, Copy, PartialEq)]
 enum Fault {
     None,
@@ -27,7 +27,7 @@ enum Fault {
     TimesUndeclared,
 }
 
-/// Defines go-back-N with one fault.
+/// Defines a go-back-N policy with one defect.
 macro_rules! faulty {
     ($name:ident, $fault:expr) => {
         #[derive(Clone, Copy, Pod, Zeroable)]
@@ -95,7 +95,7 @@ fn go_back_n_with(fault: Fault, event: &RecoveryEvent, view: &WindowView<'_>) ->
             actions.retransmit = Some(SeqRange::new(view.una, view.next + 1));
         }
         (Fault::ForgetsOldest, RecoveryEvent::TimedOut { .. }) => {
-            actions.retransmit = Some(SeqRange::one(view.next - 1));
+            actions.retransmit = Some(SeqRange::single(view.next - 1));
         }
         (Fault::JudgesTheFuture, RecoveryEvent::Delivered { .. }) => {
             let rule = LossRule { range: view.outstanding(), sent_until: view.now, age: Duration::ZERO };
@@ -117,39 +117,39 @@ fn verdict<T: Recovery>() -> Result<(), String> {
 }
 
 #[test]
-fn check_recovery_passes_a_sound_policy() {
+fn check_recovery_accepts_a_correct_policy() {
     assert_eq!(verdict::<Sound>(), Ok(()));
 }
 
 #[test]
 fn check_recovery_finds_each_fault() {
-    let found = [
+    let cases = [
         (verdict::<MarksOutside>(), "outside"),
-        (verdict::<ExtendsForEver>(), "times in a row"),
-        (verdict::<ForgetsOldest>(), "not the oldest"),
-        (verdict::<AlwaysRecovering>(), "still recovering"),
-        (verdict::<ExtendsOnNack>(), "is answered with"),
+        (verdict::<ExtendsForEver>(), "times in succession"),
+        (verdict::<ForgetsOldest>(), "does not contain the oldest"),
+        (verdict::<AlwaysRecovering>(), "still in recovery"),
+        (verdict::<ExtendsOnNack>(), "may extend the timer"),
         (verdict::<ZeroTimeout>(), "sets a timeout of"),
-        (verdict::<HasHiddenState>(), "once and"),
-        (verdict::<JudgesTheFuture>(), "judges too much"),
-        (verdict::<ProbesAll>(), "not with one packet"),
-        (verdict::<ProbesAtOnce>(), "asks for a probe"),
-        (verdict::<TimesUndeclared>(), "did not declare"),
+        (verdict::<HasHiddenState>(), "two identical calls"),
+        (verdict::<JudgesTheFuture>(), "covers packets that are not outstanding"),
+        (verdict::<ProbesAll>(), "must retransmit one packet"),
+        (verdict::<ProbesAtOnce>(), "requests a probe"),
+        (verdict::<TimesUndeclared>(), "does not declare"),
     ];
-    for (verdict, says) in found {
-        let what = verdict.expect_err(says);
-        assert!(what.contains(says), "expected `{says}` in: {what}");
+    for (verdict, expected) in cases {
+        let what = verdict.expect_err(expected);
+        assert!(what.contains(expected), "expected `{expected}` in: {what}");
     }
 }
 
 #[test]
-fn check_specs_finds_bad_tables() {
-    let bad = [
+fn check_specs_rejects_invalid_tables() {
+    let invalid_specs = [
         ParamSpec::count("threshold", 0, 1, 64, "help"),
         ParamSpec::count("Threshold", 3, 1, 64, "help"),
         ParamSpec::count("threshold", 3, 1, 64, ""),
     ];
-    for spec in bad {
+    for spec in invalid_specs {
         assert!(check_specs("faulty", &[spec]).is_err(), "{spec:?}");
     }
 }

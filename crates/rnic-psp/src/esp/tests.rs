@@ -1,7 +1,8 @@
-//! Both halves of a direction within ESP: against another implementation, over time, and under attack.
+//! Tests of the sending and the receiving side of a direction with ESP: against another implementation, over time,
+//! and under attack.
 
 use rnic_base::RandomStreams;
-use rnic_wire::falcon::esp::{self, around_len};
+use rnic_wire::falcon::esp::{self, encapsulation_len};
 
 use super::*;
 use crate::key::tests::{CID, COOKIE, DERIVED, at, bytes, context, secret};
@@ -18,9 +19,9 @@ fn message(len: usize) -> Vec<u8> {
     (1..=len).map(|at| at as u8).collect()
 }
 
-/// A sealed datagram with a message of `len` bytes.
+/// Returns a sealed datagram with a message of `len` bytes.
 fn datagram(sealer: &mut Sealer, now: Time, len: usize) -> Vec<u8> {
-    let mut datagram = vec![0xee; around_len(len) + len];
+    let mut datagram = vec![0xee; encapsulation_len(len) + len];
     datagram[LEN..LEN + len].copy_from_slice(&message(len));
     sealer.seal(now, FlowLabel::new(2), len, &mut datagram);
     datagram
@@ -29,15 +30,15 @@ fn datagram(sealer: &mut Sealer, now: Time, len: usize) -> Vec<u8> {
 /// Opens a datagram and returns its message.
 fn open(opener: &mut Opener, datagram: &[u8]) -> Result<Vec<u8>, Refusal> {
     let mut bytes = datagram.to_vec();
-    let (header, layout) = esp::parse(&bytes).expect("a datagram of ours");
+    let (header, layout) = esp::parse(&bytes).expect("the datagram has the ESP format");
     let opened = opener.open(&header, layout, &mut bytes)?;
     assert_eq!(opened.label, 2);
-    Ok(bytes[layout.message(&bytes).expect("our trailer")].to_vec())
+    Ok(bytes[layout.message(&bytes).expect("the trailer is valid")].to_vec())
 }
 
 /// Two packets under each cipher, the second of the next generation, with another length and a time of more than 32
-/// bits, made with Python's `cryptography` (over OpenSSL) from secret, context and cookie by this module's
-/// documentation alone. Wireshark 4.0 decrypts the first four as "AES-GCM [RFC4106]", given their keys.
+/// bits, made with Python's `cryptography` (over OpenSSL) from the secret, the context and the cookie, following only
+/// the documentation of this module. Wireshark 4.0 decrypts the first four as "AES-GCM [RFC4106]", given their keys.
 #[test]
 fn f42_golden_datagrams_of_esp() {
     let cases = [
@@ -70,28 +71,28 @@ fn f42_golden_datagrams_of_esp() {
              35ae4025e491e9d1ff7bd5a589d27f75",
         ),
     ];
-    let names = bytes("00000000000000000000ffff0a000001 00000011 00000000000000000000ffff0a000002 00000022");
+    let context_bytes = bytes("00000000000000000000ffff0a000001 00000011 00000000000000000000ffff0a000002 00000022");
     let secret = Secret::new(std::array::from_fn(|at| at as u8));
-    let (context, cid) = (Context::new(&names), Cid::new(0x22));
+    let (context, cid) = (Context::new(&context_bytes), Cid::new(0x22));
     for (cipher, first, second) in cases {
         let mut sealer = Sealer::new(&secret, cipher, &context, cid, COOKIE).rotating_after(1);
         let mut opener = Opener::new(&secret, cipher, &context, cid);
         for (expected, units, label, len) in [(first, 5_u64, 2, 32), (second, 0x5_0000_0006, 3, 30)] {
-            let mut datagram = vec![0; around_len(len) + len];
+            let mut datagram = vec![0; encapsulation_len(len) + len];
             datagram[LEN..LEN + len].copy_from_slice(&message(len));
             sealer.seal(at(units), FlowLabel::new(label), len, &mut datagram);
             assert_eq!(datagram, bytes(expected), "{cipher:?}");
-            let (header, layout) = esp::parse(&datagram).expect("a datagram of ours");
-            assert_eq!(header.iv.timestamp, Timestamp::at(at(units)), "when it left");
-            let opened = opener.open(&header, layout, &mut datagram).expect("authentic");
+            let (header, layout) = esp::parse(&datagram).expect("the datagram has the ESP format");
+            assert_eq!(header.iv.timestamp, Timestamp::at(at(units)), "the timestamp is not the send time");
+            let opened = opener.open(&header, layout, &mut datagram).expect("the datagram is authentic");
             assert_eq!(opened.label, label as u8);
-            assert_eq!(datagram[layout.message(&datagram).expect("our trailer")], message(len));
+            assert_eq!(datagram[layout.message(&datagram).expect("the trailer is valid")], message(len));
         }
     }
 }
 
 #[test]
-fn f42_messages_of_any_length_come_back_and_are_encrypted_whole() {
+fn f42_messages_of_any_length_are_encrypted_completely_and_decrypted() {
     let (mut sealer, mut opener) = (sealer(), opener());
     for len in [0, 1, 2, 3, 4, 5, 31, 32, 60, 1_024, 4_096] {
         let datagram = datagram(&mut sealer, at(7), len);
@@ -102,9 +103,9 @@ fn f42_messages_of_any_length_come_back_and_are_encrypted_whole() {
     }
 }
 
-/// Every bit of a datagram counts, and a changed one changes nothing here.
+/// Every bit of a datagram is authenticated, and a changed datagram changes no state.
 #[test]
-fn f42_every_flipped_bit_of_esp_is_found() {
+fn f42_every_flipped_bit_of_an_esp_packet_is_detected() {
     for begun in [false, true] {
         let (mut sealer, mut opener) = (sealer(), opener());
         if begun {
@@ -116,19 +117,19 @@ fn f42_every_flipped_bit_of_esp_is_found() {
             bad[bit / 8] ^= 1 << (bit % 8);
             let Ok((header, layout)) = esp::parse(&bad) else { continue };
             assert!(opener.open(&header, layout, &mut bad).is_err(), "bit {bit}, begun: {begun}");
-            assert_eq!(opener.is_begun(), begun);
+            assert_eq!(opener.has_session(), begun);
         }
         let mut cut = good[..good.len() - 4].to_vec();
-        let (header, layout) = esp::parse(&cut).expect("still long enough");
+        let (header, layout) = esp::parse(&cut).expect("the shortened datagram has the ESP format");
         assert!(opener.open(&header, layout, &mut cut).is_err());
         assert_eq!(open(&mut opener, &good), Ok(message(32)), "begun: {begun}");
     }
 }
 
-/// Nothing comes twice, in order or not; what is behind the window does not come at all; a copy costs no decryption and
-/// moves nothing.
+/// No packet is accepted twice, in order or not; a packet older than the window is never accepted; a duplicate is not
+/// decrypted and changes no state.
 #[test]
-fn f42_what_comes_twice_within_esp_is_refused() {
+fn f42_duplicates_are_refused_with_esp() {
     let (mut sealer, mut opener) = (sealer(), opener());
     let sent: Vec<_> = (0..u64::from(WINDOW) + 10).map(|units| datagram(&mut sealer, at(units), 4)).collect();
     for taken in [3, 2, 1, 5] {
@@ -140,10 +141,10 @@ fn f42_what_comes_twice_within_esp_is_refused() {
     for (late, expected) in [(5, Some(Refusal::Replay)), (3, Some(Refusal::Replay)), (4, None), (6, None)] {
         assert_eq!(open(&mut opener, &sent[late]).err(), expected, "{late}");
     }
-    assert_eq!(open(&mut opener, &sent[0]), Err(Refusal::Replay), "too old to know");
+    assert_eq!(open(&mut opener, &sent[0]), Err(Refusal::Replay), "a packet before the window was not refused");
     assert!(open(&mut opener, &sent[newest + 6]).is_ok());
     assert_eq!(open(&mut opener, &sent[6]), Err(Refusal::Replay));
-    // A forged one that is far ahead moves no window.
+    // A forged packet that is far ahead does not move the window.
     let mut forged = datagram(&mut sealer, at(1), 4);
     forged[4..8].copy_from_slice(&u32::MAX.to_be_bytes());
     let session = COOKIE as u32 & SESSION_MASK;
@@ -154,39 +155,39 @@ fn f42_what_comes_twice_within_esp_is_refused() {
 }
 
 #[test]
-fn windows_are_as_wide_as_they_say_and_survive_any_number() {
+fn the_replay_window_has_its_documented_width_at_any_sequence_number() {
     let mut random = RandomStreams::new(3).stream("window");
-    let (mut seen, mut model) = (Seen::default(), std::collections::BTreeSet::new());
-    assert!(!seen.accepts(0), "nobody's number");
-    let mut top = 0_u32;
+    let (mut window, mut model) = (ReplayWindow::default(), std::collections::BTreeSet::new());
+    assert!(!window.accepts(0), "sequence number 0 was accepted");
+    let mut newest = 0_u32;
     for _ in 0..200_000 {
         let sequence = match random.below(1_000) {
-            0 => top.saturating_add(random.below(20_000) as u32),
-            _ => (top + 3).saturating_sub(random.below(5_000) as u32),
+            0 => newest.saturating_add(random.below(20_000) as u32),
+            _ => (newest + 3).saturating_sub(random.below(5_000) as u32),
         };
-        let is_new = sequence > 0 && sequence > top.saturating_sub(WINDOW) && !model.contains(&sequence);
-        assert_eq!(seen.accepts(sequence), is_new, "{sequence} with {top} the newest");
+        let is_new = sequence > 0 && sequence > newest.saturating_sub(WINDOW) && !model.contains(&sequence);
+        assert_eq!(window.accepts(sequence), is_new, "{sequence} with {newest} the newest");
         if is_new {
-            seen.note(sequence);
+            window.record(sequence);
             model.insert(sequence);
-            top = top.max(sequence);
+            newest = newest.max(sequence);
         }
     }
-    assert!(seen.accepts(u32::MAX));
-    seen.note(u32::MAX);
-    assert!(!seen.accepts(u32::MAX) && seen.accepts(u32::MAX - 1) && !seen.accepts(u32::MAX - WINDOW));
+    assert!(window.accepts(u32::MAX));
+    window.record(u32::MAX);
+    assert!(!window.accepts(u32::MAX) && window.accepts(u32::MAX - 1) && !window.accepts(u32::MAX - WINDOW));
 }
 
-/// The counters begin anew with each key, and a key is replaced before its vectors repeat.
+/// The counters restart with each key, and a key is replaced before its vectors repeat.
 #[test]
 fn f42_keys_rotate_before_sequence_numbers_wrap() {
     let mut sealer = Sealer::new(&secret(), Cipher::Gcm128, &context(), CID, COOKIE).rotating_after(u64::MAX);
-    let mut first = [0; around_len(4) + 4];
+    let mut first = [0; encapsulation_len(4) + 4];
     let header = sealer.seal(at(1), FlowLabel::new(0), 4, &mut first);
     assert_eq!((header.sequence, sealer.generation()), (1, 0));
-    sealer.keys.use_up(PACKETS_PER_KEY - 2);
+    sealer.keys.skip_packets(PACKETS_PER_KEY - 2);
     let last = sealer.seal(at(1), FlowLabel::new(0), 4, &mut first);
-    assert_eq!((last.sequence, sealer.generation()), (SESSION_MASK, 0), "the last of its key");
+    assert_eq!((last.sequence, sealer.generation()), (SESSION_MASK, 0), "not the last sequence number of the key");
     assert_ne!(last.iv, header.iv);
     let next = sealer.seal(at(1), FlowLabel::new(0), 4, &mut first);
     assert_eq!((next.sequence, sealer.generation()), (1, 1));
@@ -197,31 +198,31 @@ fn f42_keys_rotate_before_sequence_numbers_wrap() {
 fn f42_keys_of_esp_rotate_under_traffic() {
     let (mut opener, mut sealer) = (opener(), sealer().rotating_after(10));
     let mut random = RandomStreams::new(4).stream("order");
-    let mut under_way: Vec<(u64, Vec<u8>)> = Vec::new();
-    let mut came = 0;
+    let mut in_flight: Vec<(u64, Vec<u8>)> = Vec::new();
+    let mut accepted = 0;
     for units in 0..20_000 {
-        under_way.push((units, datagram(&mut sealer, at(units), 48)));
-        // Packets overtake each other, across rotations too.
-        if under_way.len() > 12 {
-            let (sent, bytes) = under_way.swap_remove(random.below(under_way.len() as u64) as usize);
+        in_flight.push((units, datagram(&mut sealer, at(units), 48)));
+        // Packets arrive out of order, across rotations too.
+        if in_flight.len() > 12 {
+            let (sent, bytes) = in_flight.swap_remove(random.below(in_flight.len() as u64) as usize);
             match open(&mut opener, &bytes) {
                 Ok(bytes) => {
                     assert_eq!(bytes, message(48));
-                    came += 1;
+                    accepted += 1;
                 }
-                // Overtaken by more than one rotation.
+                // The packet is delayed by more than one key change.
                 Err(refusal) => assert!(refusal == Refusal::Index && units - sent > 10, "{sent}, {units}: {refusal}"),
             }
-            assert!(open(&mut opener, &bytes).is_err(), "twice");
+            assert!(open(&mut opener, &bytes).is_err(), "a duplicate was accepted");
         }
     }
-    assert!(came > 15_000, "{came} came");
-    assert_eq!(sealer.generation(), 1_999, "the index has turned over 31 times");
+    assert!(accepted > 15_000, "{accepted} packets were accepted");
+    assert_eq!(sealer.generation(), 1_999, "the index should have wrapped 31 times");
     assert!(opener.generation() >= 1_995);
 }
 
 #[test]
-fn rotations_of_esp_that_nobody_heard_of_are_caught_up_with() {
+fn with_esp_the_receiver_follows_rotations_of_which_it_received_no_packet() {
     let (mut opener, mut sealer) = (opener(), sealer());
     for begun in [false, true] {
         (0..GENERATIONS_AHEAD).for_each(|_| sealer.rotate());
@@ -232,16 +233,16 @@ fn rotations_of_esp_that_nobody_heard_of_are_caught_up_with() {
     assert_eq!(open(&mut opener, &datagram(&mut sealer, at(3), 32)), Err(Refusal::Index));
 }
 
-/// Forged indices have each key derived once, as with PSP.
+/// Forged indices cause each key to be derived once, as with PSP.
 #[test]
-fn f42_a_flood_of_forged_indices_of_esp_has_each_key_derived_once() {
+fn f42_forged_indices_of_esp_cause_each_key_to_be_derived_once() {
     let (mut opener, mut peer, mut forger) = (opener(), sealer(), sealer());
     assert!(open(&mut opener, &datagram(&mut peer, at(1), 32)).is_ok());
     let before = DERIVED.get();
     let forged: Vec<_> = (0..64)
         .map(|_| {
             let mut bytes = datagram(&mut forger, at(1), 32);
-            *bytes.last_mut().expect("not empty") ^= 1;
+            *bytes.last_mut().expect("the datagram is not empty") ^= 1;
             forger.rotate();
             bytes
         })
@@ -255,36 +256,37 @@ fn f42_a_flood_of_forged_indices_of_esp_has_each_key_derived_once() {
 }
 
 #[test]
-fn what_another_key_has_sealed_is_refused() {
+fn packets_sealed_with_another_key_are_refused() {
     let good = datagram(&mut sealer(), at(9), 32);
     let with = |secret: Secret, cipher, context: &[u8], cid| {
         let mut opener = Opener::new(&secret, cipher, &Context::new(context), cid);
         open(&mut opener, &good).err()
     };
-    let (gcm, way) = (Cipher::Gcm128, &b"this way"[..]);
-    assert_eq!(with(secret(), gcm, way, CID), None);
-    assert_eq!(with(Secret::new([8; 32]), gcm, way, CID), Some(Refusal::Forged));
-    assert_eq!(with(secret(), gcm, b"that way", CID), Some(Refusal::Forged), "the other direction");
-    assert_eq!(with(secret(), gcm, way, Cid::new(3)), Some(Refusal::Index), "another connection");
+    let (gcm, path) = (Cipher::Gcm128, &b"this way"[..]);
+    assert_eq!(with(secret(), gcm, path, CID), None);
+    assert_eq!(with(Secret::new([8; 32]), gcm, path, CID), Some(Refusal::Forged));
+    assert_eq!(with(secret(), gcm, b"that way", CID), Some(Refusal::Forged), "the key of the other direction");
+    assert_eq!(with(secret(), gcm, path, Cid::new(3)), Some(Refusal::Index), "another connection");
     for cipher in [Cipher::Gcm256, Cipher::Gmac128, Cipher::Gmac256] {
-        assert_eq!(with(secret(), cipher, way, CID), Some(Refusal::Forged));
+        assert_eq!(with(secret(), cipher, path, CID), Some(Refusal::Forged));
     }
-    // Another session of the same two, at the same time.
+    // Another session between the same two ends, at the same time.
     let mut opener = opener();
     assert!(open(&mut opener, &good).is_ok());
     let mut other = Sealer::new(&secret(), Cipher::Gcm128, &context(), CID, COOKIE + 1);
     assert_eq!(open(&mut opener, &datagram(&mut other, at(9), 32)), Err(Refusal::Index));
 }
 
-/// Both ends are reset and connected anew under the same numbers: who is ready first hears the other as it was.
+/// Both ends are reset and reconnected under the same numbers: the end that is ready first receives packets of the
+/// other's previous connection.
 #[test]
-fn f42_what_was_heard_before_does_not_begin_the_next_connection_of_esp() {
+fn f42_packets_of_an_earlier_connection_do_not_start_the_next_one_with_esp() {
     let mut opener = opener();
     let mut before: Vec<Sealer> = Vec::new();
     for connection in 0..20 {
-        for earlier in before.iter_mut().rev().take(PAST) {
+        for earlier in before.iter_mut().rev().take(EARLIER_CONNECTIONS_MAX) {
             assert_eq!(open(&mut opener, &datagram(earlier, at(100 + connection), 32)), Err(Refusal::Index));
-            assert!(!opener.is_begun());
+            assert!(!opener.has_session());
         }
         let mut sealer = Sealer::new(&secret(), Cipher::Gcm128, &context(), CID, COOKIE + connection);
         assert!(open(&mut opener, &datagram(&mut sealer, at(100 + connection), 32)).is_ok());
@@ -293,9 +295,9 @@ fn f42_what_was_heard_before_does_not_begin_the_next_connection_of_esp() {
     }
 }
 
-/// Whatever comes: nothing panics, nothing opens, nothing is kept.
+/// Arbitrary input causes no panic, no datagram is accepted, and no state is stored.
 #[test]
-fn hostile_datagrams_within_esp_change_nothing() {
+fn random_esp_datagrams_change_no_state() {
     let mut random = RandomStreams::new(11).stream("hostile");
     let (mut opener, mut sealer) = (opener(), sealer());
     let old = datagram(&mut sealer, at(1), 32);
@@ -310,24 +312,24 @@ fn hostile_datagrams_within_esp_change_nothing() {
             2 => bytes[0] = random.bits() as u8,
             _ => {}
         }
-        let kept = bytes.clone();
+        let unchanged = bytes.clone();
         for _ in 0..=random.below(3) {
             let at = random.below(bytes.len().max(1) as u64) as usize;
             if let Some(byte) = bytes.get_mut(at) {
                 *byte ^= 1 << random.below(8);
             }
         }
-        if bytes == kept {
+        if bytes == unchanged {
             continue;
         }
         if let Ok((header, layout)) = esp::parse(&bytes) {
             parsed += 1;
-            let refusal = opener.open(&header, layout, &mut bytes).expect_err("bits were changed");
-            seen[Refusal::ALL.iter().position(|other| *other == refusal).expect("listed")] += 1;
+            let refusal = opener.open(&header, layout, &mut bytes).expect_err("a changed datagram is refused");
+            seen[Refusal::ALL.iter().position(|other| *other == refusal).expect("ALL lists every refusal")] += 1;
         }
     }
     let [unprotected, others @ ..] = seen;
-    // With ESP nothing says that it is without a key.
+    // An ESP header does not indicate whether a datagram is protected, so none is refused as unprotected.
     assert!(parsed > 20_000 && unprotected == 0 && others.iter().all(|count| *count > 100), "{parsed} {seen:?}");
     assert_eq!(opener.generation(), 0);
     assert!(open(&mut opener, &datagram(&mut sealer, at(3), 32)).is_ok());

@@ -1,4 +1,4 @@
-//! Keys and ciphers against what others have computed.
+//! Keys and ciphers compared with published values.
 
 use std::cell::Cell;
 
@@ -9,11 +9,11 @@ use rnic_wire::falcon::Timestamp;
 use rnic_wire::falcon::psp::{Iv, LEN_MAX};
 
 thread_local! {
-    /// Keys that this thread has derived from directions.
+    /// Number of keys that this thread has derived for a direction.
     pub(crate) static DERIVED: Cell<u32> = const { Cell::new(0) };
 }
 
-/// The connection of the tests of both encapsulations.
+/// The connection that the tests of both encapsulations use.
 pub(crate) const CID: Cid = Cid::new(0x77_0002);
 pub(crate) const COOKIE: u64 = 0x1122_3344_5566_7788;
 
@@ -25,7 +25,7 @@ pub(crate) fn context() -> Context {
     Context::new(b"this way")
 }
 
-/// A time, in units of Falcon's timestamps.
+/// Returns a time given in units of Falcon's timestamps.
 pub(crate) fn at(units: u64) -> Time {
     Time::from_ps(units << Timestamp::UNIT_SHIFT)
 }
@@ -36,7 +36,7 @@ pub(crate) fn bytes(hex: &str) -> Vec<u8> {
     digits.chunks(2).map(text).collect()
 }
 
-/// The second of the two master keys of PSP's example; the index of the example names it by its highest bit.
+/// The second of the two master keys of PSP's example: the highest bit of the example's index selects it.
 fn psp_master_key() -> MasterKey {
     let key = bytes("5639 5256 5d3a 78ae 773e c1b7 79f2 f2d9 9f4a 7f53 a6fb b9b0 7d5b 71f3 9364 d739");
     MasterKey::new(key.try_into().expect("32 bytes"))
@@ -44,8 +44,8 @@ fn psp_master_key() -> MasterKey {
 
 const SPI: Spi = Spi::from_value(0x9a34_5678);
 
-/// PSP Architecture Specification, examples: master keys, index and derived keys. Versions 2 and 3 have no example
-/// there; those are from another implementation (Python's `cryptography`, over OpenSSL).
+/// Examples of the PSP Architecture Specification: master keys, index and derived keys. It has none for versions 2
+/// and 3; those values are from another implementation (Python's `cryptography`, over OpenSSL).
 #[test]
 fn golden_derivation() {
     let derived = |cipher| psp_master_key().derive_bytes(cipher, SPI)[..key_bytes(cipher)].to_vec();
@@ -58,7 +58,7 @@ fn golden_derivation() {
     assert_eq!(derived(Cipher::Gmac256), bytes("1d5368a6bcc99c72dfb6f255fa2c4801ac303820e94e475573ad01df8f4d475a"));
 }
 
-/// NIST SP 800-38B, appendix D.3: the code of one block under AES-256.
+/// NIST SP 800-38B, appendix D.3: CMAC of one block under AES-256.
 #[test]
 fn golden_cmac() {
     let key = bytes("603deb1015ca71be2b73aef0857d77811f352c073b6108d72d9810a30914dff4");
@@ -66,14 +66,14 @@ fn golden_cmac() {
     assert_eq!(code.to_vec(), bytes("28a7023f452e8f82bd4bf28d8c37c35c"));
 }
 
-/// What is derived by labels of our own, computed by another implementation (Python's `cryptography`, over OpenSSL).
-/// Two builds that do it differently do not hear each other.
+/// Keys that are derived with labels of this project, computed by another implementation (Python's `cryptography`,
+/// over OpenSSL). Two builds that derive them differently cannot communicate.
 #[test]
 fn f42_golden_derivation_of_directions_and_generations() {
     let secret = Secret::new(std::array::from_fn(|at| at as u8));
     assert_eq!(secret.fingerprint(), 0x39ec);
-    let names = bytes("00000000000000000000ffff0a000001 00000011 00000000000000000000ffff0a000002 00000022");
-    let direction = secret.direction(&Context::new(&names), 0x1122_3344_5566_7788);
+    let context_bytes = bytes("00000000000000000000ffff0a000001 00000011 00000000000000000000ffff0a000002 00000022");
+    let direction = secret.direction(&Context::new(&context_bytes), 0x1122_3344_5566_7788);
     assert_eq!(direction.0.to_vec(), bytes("5d1d3827ec27862c0d7e7daab94c4de9c53d9d6028eb10b3a66d544f2225b7e5"));
     let generations = [
         (0, "363e022a02f605587f8164deb8c7bfd8e698eda67e05e8d9640a44d60db4cfcd"),
@@ -85,7 +85,8 @@ fn f42_golden_derivation_of_directions_and_generations() {
     }
 }
 
-/// Whole datagrams, sealed by another implementation (Python's `cryptography`, over OpenSSL) with PSP's derived keys.
+/// Complete datagrams, sealed by another implementation (Python's `cryptography`, over OpenSSL) with PSP's derived
+/// keys.
 #[test]
 fn golden_datagrams() {
     let cases = [
@@ -114,9 +115,9 @@ fn golden_datagrams() {
     for (cipher, expected) in cases {
         let header = Header { cipher, sample: false, drop: false, spi: SPI.value(), iv, cookie: None };
         let mut around = [0; LEN_MAX];
-        let around_len = header.emit(&mut around);
+        let encapsulation_len = header.emit(&mut around);
         let message: Vec<u8> = (1..=32).collect();
-        let mut datagram = [&around[..around_len], &message, &[0; ICV_LEN]].concat();
+        let mut datagram = [&around[..encapsulation_len], &message, &[0; ICV_LEN]].concat();
         let layout = Layout::new(false, datagram.len());
         let key = psp_master_key().derive(cipher, SPI);
         key.seal(&header, layout, &mut datagram);
@@ -126,7 +127,8 @@ fn golden_datagrams() {
     }
 }
 
-/// McGrew and Viega, "The Galois/Counter Mode of Operation", test case 4: the cipher itself, through the library.
+/// McGrew and Viega, "The Galois/Counter Mode of Operation", test case 4: checks the cipher itself, as the library
+/// provides it.
 #[test]
 fn golden_gcm() {
     let key = Key::new(Cipher::Gcm128, &bytes("feffe9928665731c6d6a8f9467308308"));
@@ -137,26 +139,26 @@ fn golden_gcm() {
     );
     let associated = bytes("feedfacedeadbeeffeedfacedeadbeefabaddad2");
     let nonce = Nonce::assume_unique_for_key(nonce);
-    let tag = key.key.seal_in_place_separate_tag(nonce, Aad::from(associated), &mut text).expect("a short text");
+    let tag = key.key.seal_in_place_separate_tag(nonce, Aad::from(associated), &mut text).expect("the text is short");
     assert_eq!(tag.as_ref(), bytes("5bc94fbc3221a5db94fae95ae7121a47"));
     assert_eq!(text[..16], bytes("42831ec2217774244b7221b784d0d49c"));
 }
 
 #[test]
-fn indices_turn_over_with_the_phase() {
+fn indices_wrap_and_the_phase_alternates() {
     let cid = Cid::new(0x12_3456);
     let values = [0, 1, 2, 255, 256].map(|generation| Spi::new(generation, cid).value());
     assert_eq!(values, [0x0012_3456, 0x8012_3456, 0x0112_3456, 0xff12_3456, 0x0012_3456]);
     for generation in 0..600 {
         let spi = Spi::new(generation, cid);
         assert_eq!((spi.cid(), spi.generation()), (cid, generation as u8));
-        assert_ne!(spi.value() >> 31, Spi::new(generation + 1, cid).value() >> 31, "the phase");
+        assert_ne!(spi.value() >> 31, Spi::new(generation + 1, cid).value() >> 31, "the phase did not change");
     }
 }
 
-/// Whatever differs makes another key: direction, cookie, generation, receiver, cipher, secret.
+/// A difference in the direction, cookie, generation, receiver, cipher or secret results in another key.
 #[test]
-fn keys_of_different_things_differ() {
+fn keys_differ_when_any_input_differs() {
     let secrets = [Secret::new([1; 32]), Secret::new([2; 32])];
     let contexts = [&b"one"[..], b"on", b"", b"one\0"].map(Context::new);
     let mut keys = Vec::new();
@@ -181,10 +183,10 @@ fn keys_of_different_things_differ() {
 }
 
 #[test]
-fn nothing_secret_is_printed() {
+fn debug_output_contains_no_key_material() {
     let secret = Secret::new([0x5a; 32]);
     let direction = secret.direction(&Context::new(b"way"), 7);
-    let key = direction.key(Role { form: Form::Psp, cipher: Cipher::Gcm128, cid: Cid::new(2) }, 0);
+    let key = direction.key(Role { form: SecurityFormat::Psp, cipher: Cipher::Gcm128, cid: Cid::new(2) }, 0);
     let text = format!("{secret:?} {direction:?} {:?} {key:?}", direction.master_key(0));
     assert_eq!(text, "Secret Direction MasterKey Key(Gcm128)");
 }

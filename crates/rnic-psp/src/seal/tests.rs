@@ -1,4 +1,4 @@
-//! What leaves, against what another implementation has made of the same.
+//! Sealed datagrams compared with those of another implementation.
 
 use super::*;
 use crate::key::tests::bytes;
@@ -6,11 +6,13 @@ use crate::open::Opener;
 use rnic_wire::falcon::Timestamp;
 use rnic_wire::falcon::psp::{self, ICV_LEN};
 
-/// Both ends of 10.0.0.1, connection 0x11, to 10.0.0.2, connection 0x22, as a host's contexts have them.
+/// Contexts of both directions between 10.0.0.1, connection 0x11, and 10.0.0.2, connection 0x22, as a host encodes
+/// them.
 const CONTEXT: &str = "00000000000000000000ffff0a000001 00000011 00000000000000000000ffff0a000002 00000022";
 
-/// Two packets under each cipher, the second of the next generation and with a time of more than 32 bits, made with
-/// Python's `cryptography` (over OpenSSL) from secret, context and cookie by the crate's documentation alone.
+/// Two packets under each cipher, the second of the next generation and with a time of more than 32 bits, created
+/// with Python's `cryptography` (over OpenSSL) from secret, context and cookie, following only the crate's
+/// documentation.
 #[test]
 fn f42_golden_datagrams_with_a_cookie() {
     let cases = [
@@ -53,7 +55,7 @@ fn f42_golden_datagrams_with_a_cookie() {
             (1..=32).zip(&mut datagram[LEN_MAX..]).for_each(|(value, byte)| *byte = value);
             sealer.seal(Time::from_ps(units << Timestamp::UNIT_SHIFT), FlowLabel::new(label), &mut datagram);
             assert_eq!(datagram.to_vec(), bytes(expected), "{cipher:?}");
-            let (header, layout) = psp::parse(&datagram).expect("a datagram of ours");
+            let (header, layout) = psp::parse(&datagram).expect("the datagram has the PSP format");
             assert!(opener.open(&header, layout, &mut datagram).is_ok());
             assert_eq!(datagram[layout.message()].to_vec(), (1..=32).collect::<Vec<u8>>());
         }

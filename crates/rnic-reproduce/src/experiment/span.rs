@@ -19,6 +19,23 @@ impl TryFrom<[String; 2]> for Span {
     fn try_from([from, until]: [String; 2]) -> Result<Self, String> {
         let time = |text: &str| text.parse::<Duration>().map_err(|error| error.to_string());
         let (from, until) = (time(&from)?, time(&until)?);
-        if from >= until { Err("ends before it begins".to_owned()) } else { Ok(Self { from, until }) }
+        if from >= until {
+            Err("the end of the time span must be after its start".to_owned())
+        } else {
+            Ok(Self { from, until })
+        }
+    }
+}
+
+/// A length of simulated time: `"100us"`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Length(pub Duration);
+
+impl TryFrom<String> for Length {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse().map(Self).map_err(|error: rnic_base::UnitError| error.to_string())
     }
 }

@@ -1,11 +1,15 @@
-//! The value that a check computes, in one of a few shapes.
+//! The value that a check computes: a measure, a ratio, a percentage, a change, an order, a point or a trend along an
+//! axis, a time or a deviation in a series, or a quantity.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+use super::Band;
+use super::span::{Length, Span};
+
 /// Fixed values of axes: axis name to label.
-pub type At = BTreeMap<String, String>;
+pub type AxisValues = BTreeMap<String, String>;
 
 /// The value that a check computes.
 ///
@@ -21,10 +25,11 @@ pub enum Value {
     Ratio(Pair),
     /// Percentage by which the measure of one variant exceeds that of another.
     Percent(Pair),
-    /// The change of a measure from one point of the axes to another, `to_at` to `at`, divided by the change for
-    /// another variant: above 1 it falls by less, or rises by more.
+    /// The factor by which a measure of variant `of` changes from the point `to_at` of the axes to the point `at`,
+    /// divided by that factor for variant `to`: above 1, the measure of `of` falls by less or rises by more.
     Change(Pair),
-    /// Variants in ascending order of a measure: the least ratio of one to the one before. In order: 1 and above.
+    /// For variants that should be in ascending order of a measure: the least ratio of one variant's measure to that
+    /// of the variant before it. 1 or above when they are in order.
     Order {
         /// Name of the measure.
         measure: String,
@@ -32,7 +37,7 @@ pub enum Value {
         variants: Vec<String>,
         /// Fixed values of axes.
         #[serde(default)]
-        at: At,
+        at: AxisValues,
         /// Axes of which all values are evaluated; the least result applies.
         #[serde(default)]
         over: Vec<String>,
@@ -50,7 +55,7 @@ pub enum Value {
         drop: f64,
         /// Fixed values of the other axes.
         #[serde(default)]
-        at: At,
+        at: AxisValues,
     },
     /// The point of an axis at which a measure of one variant falls below that of another; interpolated; infinite if it
     /// never does.
@@ -65,10 +70,10 @@ pub enum Value {
         axis: String,
         /// Fixed values of the other axes.
         #[serde(default)]
-        at: At,
+        at: AxisValues,
     },
-    /// The trend of a measure, or of its ratio to another variant's, along an axis: 1 always up, -1 always down
-    /// (Kendall's tau).
+    /// The trend of a measure, or of its ratio to another variant's, along an axis, as Kendall's tau: 1 if it always
+    /// rises, -1 if it always falls.
     Trend {
         /// Name of the measure.
         measure: String,
@@ -80,9 +85,65 @@ pub enum Value {
         axis: String,
         /// Fixed values of the other axes.
         #[serde(default)]
-        at: At,
+        at: AxisValues,
     },
-    /// A number that the code computes, without a run.
+    /// The coefficient of determination, R^2, of the line through zero that fits a measure along an axis best (least
+    /// squares): 1 when the measure is proportional to the axis.
+    Fit {
+        /// Name of the measure.
+        measure: String,
+        /// Name of the variant.
+        of: String,
+        /// Axis along which the line is fitted.
+        axis: String,
+        /// Fixed values of the other axes.
+        #[serde(default)]
+        at: AxisValues,
+    },
+    /// The largest deviation of a measure from `factor` times the position on an axis, in percent.
+    Proportion {
+        /// Name of the measure.
+        measure: String,
+        /// Name of the variant.
+        of: String,
+        /// Axis whose positions are multiplied.
+        axis: String,
+        /// Value of the measure per unit of the axis.
+        factor: f64,
+        /// Fixed values of the other axes.
+        #[serde(default)]
+        at: AxisValues,
+    },
+    /// The time in microseconds after the start of `between` from which all `limits` hold, in every slice until the end
+    /// of `between` or for `lasting`; that of the start of a slice, and infinite if there is none.
+    Settling {
+        /// Limits that must all hold.
+        limits: Vec<SeriesLimit>,
+        /// Name of the variant.
+        of: String,
+        /// Interval in which the time is searched; its start is the event from which the time counts.
+        between: Span,
+        /// Time for which the limits must hold; when absent, to the end of `between`.
+        lasting: Option<Length>,
+        /// Fixed values of axes.
+        #[serde(default)]
+        at: AxisValues,
+    },
+    /// The largest deviation of a series from `target` in the slices within `between`, in percent of the target.
+    Deviation {
+        /// Name of the measure, which is a series.
+        measure: String,
+        /// Name of the variant.
+        of: String,
+        /// Value from which the deviation is computed, in the unit of the measure.
+        target: f64,
+        /// Interval of time.
+        between: Span,
+        /// Fixed values of axes.
+        #[serde(default)]
+        at: AxisValues,
+    },
+    /// A number that the code computes, without running an experiment.
     Quantity {
         /// Name of the quantity; `rnic reproduce --quantities` lists them.
         name: String,
@@ -90,6 +151,25 @@ pub enum Value {
         #[serde(default)]
         with: BTreeMap<String, toml::Value>,
     },
+}
+
+/// Limits of a series: in a slice in which they hold, its value lies in the band.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SeriesLimit {
+    /// Name of the measure, which is a series.
+    pub measure: String,
+    /// Lower end.
+    pub min: Option<f64>,
+    /// Upper end.
+    pub max: Option<f64>,
+}
+
+impl SeriesLimit {
+    /// Returns the interval in which the value must lie.
+    pub(crate) fn band(&self) -> Band {
+        Band { min: self.min, max: self.max }
+    }
 }
 
 /// Measures of one variant.
@@ -102,12 +182,12 @@ pub struct Single {
     pub of: String,
     /// Fixed values of axes.
     #[serde(default)]
-    pub at: At,
+    pub at: AxisValues,
     /// Axes of which all values are evaluated.
     #[serde(default)]
     pub over: Vec<String>,
     /// Selection from several values.
-    pub take: Option<Take>,
+    pub take: Option<Selection>,
 }
 
 /// Measures of two variants.
@@ -122,27 +202,28 @@ pub struct Pair {
     pub to: String,
     /// Fixed values of axes.
     #[serde(default)]
-    pub at: At,
-    /// Values of axes for the denominator variant, where they differ from the numerator's.
+    pub at: AxisValues,
+    /// Values of axes for the denominator variant, where they differ from the numerator's; for a change, the point
+    /// from which it is computed.
     #[serde(default)]
-    pub to_at: At,
+    pub to_at: AxisValues,
     /// Axes of which all values are evaluated.
     #[serde(default)]
     pub over: Vec<String>,
     /// Selection from several values.
-    pub take: Option<Take>,
+    pub take: Option<Selection>,
 }
 
 /// Selection from several values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Take {
+pub enum Selection {
     /// The least value.
     Min,
     /// The largest value.
     Max,
     /// The mean of all values.
     Mean,
-    /// The largest divided by the least: 1 when nothing changes.
+    /// The largest value divided by the least: 1 when all are equal.
     Spread,
 }

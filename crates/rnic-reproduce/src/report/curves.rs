@@ -4,7 +4,7 @@ use crate::experiment::{Experiment, Plot, PlotKind};
 use crate::judge::series::Series;
 use crate::judge::{Samples, Stat, measured};
 use crate::run::levels;
-use crate::work::{Layout, Place};
+use crate::work::{AxisPosition, Layout};
 
 /// A panel of a plot: one picture with its own axes.
 #[derive(Clone, PartialEq, Debug)]
@@ -28,11 +28,11 @@ pub(super) struct Curve {
     pub(super) points: Vec<(f64, Stat)>,
 }
 
-/// Returns the indices, in the experiment, of the variants that `plot` shows.
+/// Returns the indices in the experiment's list of the variants that `plot` shows.
 pub(super) fn variants(experiment: &Experiment, plot: &Plot) -> Vec<usize> {
-    let place = |name: &String| experiment.variant.iter().position(|variant| variant.name == *name);
+    let position = |name: &String| experiment.variant.iter().position(|variant| variant.name == *name);
     match &plot.variants {
-        Some(names) => names.iter().filter_map(place).collect(),
+        Some(names) => names.iter().filter_map(position).collect(),
         None => (0..experiment.variant.len()).collect(),
     }
 }
@@ -40,29 +40,29 @@ pub(super) fn variants(experiment: &Experiment, plot: &Plot) -> Vec<usize> {
 /// Returns the panels of `plot`.
 pub(super) fn panels(layout: &Layout<'_>, samples: &Samples, plot: &Plot) -> Vec<Panel> {
     let over: Vec<String> = plot.axis.iter().cloned().collect();
-    let places = layout.places(&plot.at, &over);
+    let positions = layout.positions(&plot.at, &over);
     if plot.kind == PlotKind::Cdf {
-        let panels = plot.measures.iter().flat_map(|name| places.iter().map(move |place| (name, place)));
-        return panels.map(|(name, place)| distribution(layout, samples, plot, name, place)).collect();
+        let panels = plot.measures.iter().flat_map(|name| positions.iter().map(move |position| (name, position)));
+        return panels.map(|(name, position)| distribution(layout, samples, plot, name, position)).collect();
     }
     if plot.kind == PlotKind::Time {
-        let panels = plot.measures.iter().flat_map(|name| places.iter().map(move |place| (name, place)));
-        return panels.map(|(name, place)| over_time(layout, samples, plot, name, place)).collect();
+        let panels = plot.measures.iter().flat_map(|name| positions.iter().map(move |position| (name, position)));
+        return panels.map(|(name, position)| over_time(layout, samples, plot, name, position)).collect();
     }
-    plot.measures.iter().map(|name| panel(layout, samples, plot, name, &places)).collect()
+    plot.measures.iter().map(|name| panel(layout, samples, plot, name, &positions)).collect()
 }
 
-fn panel(layout: &Layout<'_>, samples: &Samples, plot: &Plot, name: &str, places: &[Place]) -> Panel {
+fn panel(layout: &Layout<'_>, samples: &Samples, plot: &Plot, name: &str, positions: &[AxisPosition]) -> Panel {
     let experiment = layout.selected.experiment;
     let axis = plot.axis.as_ref().and_then(|name| experiment.axis.iter().position(|axis| axis.name == *name));
     let points: Vec<(f64, String)> =
-        places.iter().enumerate().map(|(index, place)| point(layout, axis, index, place)).collect();
+        positions.iter().enumerate().map(|(index, position)| point(layout, axis, index, position)).collect();
     let curve = |(slot, variant): (usize, usize)| {
-        let at = |(index, place): (usize, &Place)| {
-            let stat = number(layout, samples, plot, name, variant, place)?;
+        let at = |(index, position): (usize, &AxisPosition)| {
+            let stat = number(layout, samples, plot, name, variant, position)?;
             Some((points[index].0, stat))
         };
-        Curve { slot, points: places.iter().enumerate().filter_map(at).collect() }
+        Curve { slot, points: positions.iter().enumerate().filter_map(at).collect() }
     };
     let measure = experiment.measure.iter().find(|measure| measure.name == name);
     let (label, unit) = measure.map_or((name, ""), |measure| (measure.label.as_str(), measure.unit.as_str()));
@@ -78,8 +78,8 @@ fn panel(layout: &Layout<'_>, samples: &Samples, plot: &Plot, name: &str, places
     Panel { title, x_title, curves: variants(experiment, plot).into_iter().enumerate().map(curve).collect(), points }
 }
 
-fn point(layout: &Layout<'_>, axis: Option<usize>, index: usize, place: &Place) -> (f64, String) {
-    let value = axis.and_then(|axis| place[axis].map(|value| &layout.axes[axis][value]));
+fn point(layout: &Layout<'_>, axis: Option<usize>, index: usize, position: &AxisPosition) -> (f64, String) {
+    let value = axis.and_then(|axis| position[axis].map(|value| &layout.axes[axis][value]));
     value.map_or((index as f64, String::new()), |value| (value.x.unwrap_or(index as f64), value.label.clone()))
 }
 
@@ -89,19 +89,19 @@ fn number(
     plot: &Plot,
     name: &str,
     variant: usize,
-    place: &Place,
+    position: &AxisPosition,
 ) -> Option<Stat> {
     let experiment = layout.selected.experiment;
-    let mut values = measured(layout, samples, name, &experiment.variant[variant].name, place).ok()?;
+    let mut values = measured(layout, samples, name, &experiment.variant[variant].name, position).ok()?;
     if let Some(base) = &plot.relative_to {
-        let base = measured(layout, samples, name, base, place).ok()?;
+        let base = measured(layout, samples, name, base, position).ok()?;
         values.iter_mut().zip(base).for_each(|(value, base)| *value /= base);
     }
     Stat::of(&values).filter(|stat| stat.mean.is_finite())
 }
 
 /// Returns a panel of series over time, with each slice plotted at its middle.
-fn over_time(layout: &Layout<'_>, samples: &Samples, plot: &Plot, name: &str, place: &Place) -> Panel {
+fn over_time(layout: &Layout<'_>, samples: &Samples, plot: &Plot, name: &str, position: &AxisPosition) -> Panel {
     let experiment = layout.selected.experiment;
     let measure = experiment.measure.iter().find(|measure| measure.name == name);
     let (label, unit, field, scale) = measure.map_or((name, "", "", 1.0), |measure| {
@@ -110,7 +110,7 @@ fn over_time(layout: &Layout<'_>, samples: &Samples, plot: &Plot, name: &str, pl
     let (mut points, mut curves) = (Vec::new(), Vec::new());
     for (slot, variant) in variants(experiment, plot).into_iter().enumerate() {
         let of = |seed: &u64| {
-            let sample = layout.sample(samples, &experiment.variant[variant].name, place, *seed)?;
+            let sample = layout.sample(samples, &experiment.variant[variant].name, position, *seed)?;
             Series::of(sample, field).ok()
         };
         let seeds: Vec<Series> = layout.seeds.iter().filter_map(of).collect();
@@ -132,23 +132,24 @@ fn over_time(layout: &Layout<'_>, samples: &Samples, plot: &Plot, name: &str, pl
 /// Returns tick labels for an axis that contains all of `times`.
 fn whole_milliseconds(times: &[f64]) -> Vec<(f64, String)> {
     let last = times.iter().copied().fold(0.0, f64::max);
-    let step = (last / TIME_LABELS).ceil().max(1.0) as usize;
+    let step = (last / TIME_LABELS_MAX).ceil().max(1.0) as usize;
     (0..=last.ceil() as usize).step_by(step).map(|at| (at as f64, at.to_string())).collect()
 }
 
 /// Returns a cumulative distribution of flows: at each share, the mean over the seeds.
-fn distribution(layout: &Layout<'_>, samples: &Samples, plot: &Plot, name: &str, place: &Place) -> Panel {
+fn distribution(layout: &Layout<'_>, samples: &Samples, plot: &Plot, name: &str, position: &AxisPosition) -> Panel {
     let experiment = layout.selected.experiment;
     let from = plot.from.unwrap_or(0.0);
     let curve = |(slot, variant): (usize, usize)| {
-        let of =
-            |seed: &u64| layout.sample(samples, &experiment.variant[variant].name, place, *seed)?.quantiles.get(name);
+        let of = |seed: &u64| {
+            layout.sample(samples, &experiment.variant[variant].name, position, *seed)?.quantiles.get(name)
+        };
         let seeds: Vec<&Vec<f64>> = layout.seeds.iter().filter_map(of).collect();
         let at = |(index, level): (usize, f64)| {
             let values: Vec<f64> = seeds.iter().filter_map(|seed| seed.get(index).copied()).collect();
             Stat::of(&values).map(|stat| (level, stat))
         };
-        let shown = |(_, level): &(usize, f64)| *level >= from && *level <= CDF_TO;
+        let shown = |(_, level): &(usize, f64)| *level >= from && *level <= CDF_SHARE_MAX;
         Curve { slot, points: levels().into_iter().enumerate().filter(shown).filter_map(at).collect() }
     };
     let (label, unit) = match name {
@@ -156,7 +157,7 @@ fn distribution(layout: &Layout<'_>, samples: &Samples, plot: &Plot, name: &str,
         "single_packet_fct_us" => ("completion time of single packets", " (us)"),
         _ => ("flow completion time", " (us)"),
     };
-    let at = layout.place_name(place);
+    let at = layout.axis_position_name(position);
     let title = if at.is_empty() { format!("share of flows at or below a {label}") } else { at };
     Panel {
         title,
@@ -167,6 +168,6 @@ fn distribution(layout: &Layout<'_>, samples: &Samples, plot: &Plot, name: &str,
 }
 
 /// Maximum number of labels that fit under a time axis.
-const TIME_LABELS: f64 = 30.0;
-/// Largest plotted share: above it, the value depends on a single flow.
-const CDF_TO: f64 = 0.999_6;
+const TIME_LABELS_MAX: f64 = 30.0;
+/// Largest cumulative share that is plotted: above it, the value depends on a single flow.
+const CDF_SHARE_MAX: f64 = 0.999_6;

@@ -3,14 +3,15 @@
 use std::collections::BTreeSet;
 use std::slice::from_ref;
 
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use maud::{Markup, html};
+use rnic_page::Page;
+use rnic_page::number::{seconds, short, with_unit};
 
 use super::Report;
 use super::figure::figure;
 use crate::experiment::{Band, Experiment};
 use crate::judge::conditions;
 use crate::judge::{Row, Stat, Verdict};
-use crate::number::{seconds, short, with_unit};
 use crate::origin::Origin;
 use crate::work::{Layout, Size};
 
@@ -19,29 +20,15 @@ pub(super) fn page(report: &Report<'_>) -> String {
     let rows = report.rows();
     let all: Vec<&Row> = rows.iter().flatten().collect();
     let headline = headline(&all);
-    let page = html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                title { (headline) " (OpenRNIC)" }
-                style { (PreEscaped(CSS)) }
-            }
-            body {
-                header {
-                    p.kicker { "OpenRNIC, papers reproduced" }
-                    h1 { (headline) }
-                    (lead(report, &all))
-                }
-                (tally(&all))
-                (summary(&all))
-                @for (layout, rows) in report.work.layouts.iter().zip(&rows) { (section(report, layout, rows)) }
-                (footer(report))
-            }
-        }
+    let content = html! {
+        (lead(report, &all))
+        (tally(&all))
+        (summary(&all))
+        @for (layout, rows) in report.work.layouts.iter().zip(&rows) { (section(report, layout, rows)) }
+        (footer(report))
     };
-    page.into_string()
+    let overline = "OpenRNIC, papers reproduced".to_owned();
+    Page { title: format!("{headline} (OpenRNIC)"), overline, headline, content }.to_html()
 }
 
 fn headline(rows: &[&Row]) -> String {
@@ -65,7 +52,7 @@ fn lead(report: &Report<'_>, rows: &[&Row]) -> Markup {
             "Every number of ours on this page is "
             @for (index, origin) in origins.iter().enumerate() {
                 @if index > 0 { @if index + 1 < origins.len() { ", " } @else { ", or " } }
-                (came_about(report, *origin))
+                (origin_description(report, *origin))
             }
             ". Beside it stands what the paper says, and the band that counts as agreement, with the reason for its "
             "width. A row is judged by its mean "
@@ -81,7 +68,7 @@ fn lead(report: &Report<'_>, rows: &[&Row]) -> Markup {
 }
 
 /// Describes an origin in full.
-fn came_about(report: &Report<'_>, origin: Origin) -> Markup {
+fn origin_description(report: &Report<'_>, origin: Origin) -> Markup {
     match origin {
         Origin::Simulated => html! {
             strong { "simulated" } ", by a packet-level network with OpenRNIC's transport engine at its ends"
@@ -108,7 +95,7 @@ fn tally(rows: &[&Row]) -> Markup {
 
 fn summary(rows: &[&Row]) -> Markup {
     html! {
-        table {
+        table.rows {
             thead { (heads(&["row", "experiment", "what", "found", "band", "verdict"])) }
             tbody { @for row in rows {
                 tr {
@@ -132,7 +119,7 @@ fn section(report: &Report<'_>, layout: &Layout<'_>, rows: &[Row]) -> Markup {
     let experiment = layout.selected.experiment;
     html! {
         section id=(anchor(&experiment.id)) {
-            p.kicker { (experiment.id) ", " (experiment.figure) }
+            p.overline { (experiment.id) ", " (experiment.figure) }
             h2 { (experiment.question) }
             p { (experiment.caption) }
             @for plot in &experiment.plot { (figure(layout, report.samples, plot)) }
@@ -162,7 +149,7 @@ fn heads(names: &[&str]) -> Markup {
 fn details(experiment: &Experiment, rows: &[Row]) -> Markup {
     let found_head = format!("found, {}", experiment.origin().words());
     html! {
-        table {
+        table.rows {
             thead { (heads(&["row", "what", &found_head, "the paper says", "band, and why so wide", "verdict"])) }
             tbody { @for row in rows {
                 tr {
@@ -191,7 +178,7 @@ fn found(row: &Row) -> Markup {
     }
 }
 
-/// Draws the band as a bar, with the value found as a mark.
+/// Draws the band as a bar, with the value obtained as a mark.
 fn strip(stat: &Stat, band: Band) -> Markup {
     let ends = [band.min, band.max, Some(stat.mean), Some(stat.min), Some(stat.max)];
     let finite: Vec<f64> = ends.into_iter().flatten().filter(|end| end.is_finite()).collect();
@@ -200,21 +187,22 @@ fn strip(stat: &Stat, band: Band) -> Markup {
     if !stat.mean.is_finite() || most <= least {
         return html! {};
     }
-    let room = (most - least) * 0.12;
-    let (from, to) = (least - room, most + room);
-    let place = |value: f64| (value - from) / (to - from) * STRIP;
-    let (left, right) = (band.min.map_or(0.0, place), band.max.map_or(STRIP, place));
-    let colour = if band.holds(stat.mean) { "#0f6b3c" } else { "#b3202c" };
+    let margin = (most - least) * 0.12;
+    let (from, to) = (least - margin, most + margin);
+    let place = |value: f64| (value - from) / (to - from) * STRIP_WIDTH;
+    let (left, right) = (band.min.map_or(0.0, place), band.max.map_or(STRIP_WIDTH, place));
+    let class = if band.holds(stat.mean) { "within" } else { "beyond" };
     let number = |value: f64| format!("{value:.1}");
-    let view = format!("0 0 {STRIP} 12");
+    let view = format!("0 0 {STRIP_WIDTH} 12");
     let width = number((right - left).max(1.5));
     html! {
-        svg.band width=(STRIP) height="12" viewBox=(view) role="img" aria-label=(format!("band {band}")) {
-            rect x="0" y="5" width=(STRIP) height="2" fill="#e6e9ed" {}
-            rect x=(number(left)) y="2" width=(width) height="8" fill="#cfe3d8" {}
-            line x1=(number(place(stat.min))) x2=(number(place(stat.max))) y1="6" y2="6" stroke=(colour)
-                stroke-width="2" {}
-            circle cx=(number(place(stat.mean))) cy="6" r="4" fill=(colour) {}
+        svg.band width=(STRIP_WIDTH) height="12" viewBox=(view) role="img" aria-label=(format!("band {band}")) {
+            rect.scale x="0" y="5" width=(STRIP_WIDTH) height="2" {}
+            rect.accepted x=(number(left)) y="2" width=(width) height="8" {}
+            g class=(class) {
+                line.range x1=(number(place(stat.min))) x2=(number(place(stat.max))) y1="6" y2="6" {}
+                circle.bar cx=(number(place(stat.mean))) cy="6" r="4" {}
+            }
         }
     }
 }
@@ -286,7 +274,5 @@ fn anchor(id: &str) -> String {
     id.replace('/', "-")
 }
 
-/// Style sheet, embedded so that the page is self-contained.
-const CSS: &str = include_str!("style.css");
 /// Width of the picture of a band, in pixels.
-const STRIP: f64 = 130.0;
+const STRIP_WIDTH: f64 = 130.0;

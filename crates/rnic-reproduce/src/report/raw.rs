@@ -23,7 +23,7 @@ pub enum RawError {
     /// Error of the Parquet writer.
     #[error("cannot write the Parquet file: {0}")]
     Parquet(#[from] parquet::errors::ParquetError),
-    /// Error of the output.
+    /// Error from writing to the output.
     #[error(transparent)]
     Io(#[from] std::io::Error),
 }
@@ -41,14 +41,14 @@ pub(super) struct Line {
     origin: Origin,
 }
 
-/// Returns every number of every run, in the order of experiments, variants, places and seeds.
+/// Returns every number of every run, in the order of experiments, variants, positions and seeds.
 pub(super) fn lines(work: &Work<'_>, samples: &Samples) -> Vec<Line> {
     let mut lines = Vec::new();
     for layout in &work.layouts {
         let origin = layout.selected.experiment.origin();
-        for (variant, place, seed, run) in layout.runs() {
+        for (variant, position, seed, run) in layout.runs() {
             let Some(sample) = samples.get(run) else { continue };
-            let point = layout.place_name(place);
+            let point = layout.axis_position_name(position);
             let mut add = |field: String, value: f64| {
                 let experiment = layout.selected.experiment.id.clone();
                 let (variant, point, run) = (variant.to_owned(), point.clone(), run.to_owned());
@@ -94,7 +94,7 @@ const SCHEMA: &str = "message number {
 pub(super) fn write_parquet(lines: &[Line], output: impl Write + Send) -> Result<(), RawError> {
     let schema = Arc::new(parse_message_type(SCHEMA)?);
     let mut file = SerializedFileWriter::new(output, schema, Arc::new(WriterProperties::default()))?;
-    for lines in lines.chunks(ROW_GROUP) {
+    for lines in lines.chunks(ROW_GROUP_LINES) {
         let mut group = file.next_row_group()?;
         let texts: [fn(&Line) -> &String; 3] = [|line| &line.experiment, |line| &line.variant, |line| &line.point];
         for text in texts {
@@ -124,5 +124,5 @@ fn column<T: DataType>(
     Ok(())
 }
 
-/// Lines per row group: some ten megabytes.
-const ROW_GROUP: usize = 1 << 18;
+/// Number of lines per row group; these take some ten megabytes.
+const ROW_GROUP_LINES: usize = 1 << 18;

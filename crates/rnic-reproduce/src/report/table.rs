@@ -4,7 +4,6 @@ use std::fmt::Write;
 
 use super::Report;
 use crate::judge::{Row, Verdict};
-use crate::number::{short, with_unit};
 use crate::work::Size;
 
 pub(super) fn table(report: &Report<'_>) -> String {
@@ -36,22 +35,16 @@ pub(super) fn table(report: &Report<'_>) -> String {
             cell(paper),
             found(row)
         )
-        .expect("a string takes everything");
+        .expect("writing to a string succeeds");
     }
     text
 }
 
 fn found(row: &Row) -> String {
-    let Some(stat) = row.value else { return "\u{2013}".to_owned() };
-    let mean = with_unit(stat.mean, &row.unit);
-    let mark = row.origin.mark();
-    if stat.min == stat.max {
-        return mean + mark;
-    }
-    format!("{mean} ({} to {}){mark}", short(stat.min), short(stat.max))
+    row.value.map_or("\u{2013}".to_owned(), |stat| stat.spread(&row.unit) + row.origin.mark())
 }
 
-/// Escapes bars, which would end the cell.
+/// Escapes vertical bars, which would end the cell.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|")
 }

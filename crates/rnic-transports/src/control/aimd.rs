@@ -7,13 +7,13 @@
 //! Deviations and choices:
 //!
 //! * until the first loss there is no window: flows start at line rate, within the static cap, as all of IRN's do
-//!   (section 4.1). The first loss sets the window to half of the packets in flight. `initial_window` sets one from the
-//!   start;
+//!   (section 4.1). The first loss sets the window to half of the packets in flight. `initial_window` sets a window
+//!   from the start;
 //! * "once per round trip": after a cut, as many packets as were in flight must be acknowledged before another loss
 //!   counts. All losses of one window of data count as one loss (as with RFC 6582's recovery point);
 //! * a timeout is treated as any other loss. TCP falls back to one packet then; that is `new-reno`;
-//! * the window grows only while it is the limit on the sender (RFC 7661's first rule), and not before the cut window
-//!   is acknowledged.
+//! * the window grows only while it limits the sender (RFC 7661's first rule), and not before the cut window is
+//!   acknowledged.
 
 use bytemuck::{Pod, Zeroable};
 use rnic_policy::control::ControlInterest;
@@ -26,11 +26,11 @@ use super::window::Window;
 #[repr(C)]
 pub struct Aimd {
     window: Window,
-    /// Packets to be acknowledged before another loss counts.
-    settling: u64,
+    /// Number of packets that must be acknowledged before another loss counts.
+    packets_until_next_loss: u64,
 }
 
-const INITIAL_WINDOW: usize = 0;
+const INITIAL_WINDOW_INDEX: usize = 0;
 
 impl Control for Aimd {
     const NAME: &'static str = "aimd";
@@ -38,8 +38,8 @@ impl Control for Aimd {
     const PARAMS: &'static [ParamSpec] = &[Window::initial(0)];
 
     fn start(params: &Params, _: &ControlView) -> (Self, ControlActions) {
-        let window = Window::packets(params.get(INITIAL_WINDOW));
-        (Self { window, settling: 0 }, window.actions())
+        let window = Window::packets(params.get(INITIAL_WINDOW_INDEX));
+        (Self { window, packets_until_next_loss: 0 }, window.actions())
     }
 
     fn interest(_: &Params) -> ControlInterest {
@@ -50,14 +50,14 @@ impl Control for Aimd {
     fn on_event(&mut self, event: &ControlEvent, view: &ControlView, _: &Params) -> ControlActions {
         match *event {
             ControlEvent::Acked { packets, .. } => {
-                if self.settling == 0 && self.window.limits(packets, view) {
+                if self.packets_until_next_loss == 0 && self.window.limits(packets, view) {
                     self.window.add_per_round_trip(packets);
                 }
-                self.settling = self.settling.saturating_sub(packets);
+                self.packets_until_next_loss = self.packets_until_next_loss.saturating_sub(packets);
             }
-            ControlEvent::Nacked { lost: true } | ControlEvent::TimedOut if self.settling == 0 => {
-                self.window = self.window.or_packets(view.in_flight).less(1, 2);
-                self.settling = view.in_flight;
+            ControlEvent::Nacked { lost: true } | ControlEvent::TimedOut if self.packets_until_next_loss == 0 => {
+                self.window = self.window.or_packets(view.in_flight).reduced_by(1, 2);
+                self.packets_until_next_loss = view.in_flight;
             }
             _ => return ControlActions::default(),
         }
@@ -81,14 +81,14 @@ mod tests {
         ControlEvent::Acked { packets, rtt: None, marked: 0 }
     }
 
-    /// Acknowledges a window's worth of packets one by one, the window always full.
+    /// Acknowledges the packets of one window one by one; the window is always full.
     fn round(state: &mut Aimd, params: &Params) -> f64 {
         let packets = Cwnd::from_fixed(state.window.fixed()).whole_packets();
         let mut window = 0.0;
         for _ in 0..packets {
             let left = Cwnd::from_fixed(state.window.fixed()).whole_packets() - 1;
             let actions = state.on_event(&acked(1), &view(left), params);
-            window = actions.window.expect("a window").fixed() as f64 / 65_536.0;
+            window = actions.window.expect("the window is set").fixed() as f64 / 65_536.0;
         }
         window
     }
@@ -104,20 +104,20 @@ mod tests {
 
     #[test]
     fn a_packet_more_per_round_trip() {
-        let params = Params::defaults(Aimd::PARAMS).with(INITIAL_WINDOW, 20);
+        let params = Params::defaults(Aimd::PARAMS).with(INITIAL_WINDOW_INDEX, 20);
         let (mut state, _) = Aimd::start(&params, &view(0));
         for expected in [21.0, 22.0, 23.0] {
             let window = round(&mut state, &params);
-            assert!((window - expected).abs() < 0.2, "{window} and not {expected}");
+            assert!((window - expected).abs() < 0.2, "{window} instead of {expected}");
         }
         let before = state.window.fixed();
         state.on_event(&acked(1), &view(3), &params);
-        assert_eq!(state.window.fixed(), before, "a window that is not used does not grow");
+        assert_eq!(state.window.fixed(), before, "an unused window grew");
     }
 
     #[test]
     fn losses_of_one_window_are_one_loss() {
-        let params = Params::defaults(Aimd::PARAMS).with(INITIAL_WINDOW, 64);
+        let params = Params::defaults(Aimd::PARAMS).with(INITIAL_WINDOW_INDEX, 64);
         let (mut state, _) = Aimd::start(&params, &view(0));
         assert_eq!(state.on_event(&LOST, &view(64), &params).window, Some(Cwnd::packets(32)));
         for event in [LOST, ControlEvent::TimedOut, acked(63), LOST] {
@@ -125,14 +125,14 @@ mod tests {
             assert!(window.is_none_or(|window| window == Cwnd::packets(32)), "{event:?}");
         }
         state.on_event(&acked(1), &view(1), &params);
-        let cut = state.on_event(&LOST, &view(32), &params).window.expect("a new loss");
+        let cut = state.on_event(&LOST, &view(32), &params).window.expect("a new loss cuts the window");
         assert_eq!(cut.whole_packets(), 16);
         assert_eq!(state.on_event(&ControlEvent::Nacked { lost: false }, &view(9), &params).window, None);
     }
 
     #[test]
-    fn the_window_keeps_room_for_one_packet() {
-        let params = Params::defaults(Aimd::PARAMS).with(INITIAL_WINDOW, 1);
+    fn the_window_is_at_least_one_packet() {
+        let params = Params::defaults(Aimd::PARAMS).with(INITIAL_WINDOW_INDEX, 1);
         let (mut state, _) = Aimd::start(&params, &view(0));
         for _ in 0..10 {
             let cut = state.on_event(&ControlEvent::TimedOut, &view(1), &params).window;

@@ -1,11 +1,11 @@
-//! DCQCN: rate control from ECN marks, by way of congestion notification packets.
+//! DCQCN: rate control from ECN marks, which are signalled by congestion notification packets.
 //!
 //! Source: "Congestion Control for Large-Scale RDMA Deployments" (SIGCOMM'15), section 3 and its parameter table; IRN
-//! (SIGCOMM'18) section 4.1 uses the same values. The reaction point is here; the notification point (one CNP per 50 us
-//! and queue pair) is the engine's, the marking is the switch's.
+//! (SIGCOMM'18) section 4.1 uses the same values. This file implements the reaction point; the engine implements the
+//! notification point (one CNP per 50 us and queue pair), and the switch does the marking.
 //!
-//! Deviations: integer arithmetic, alpha in 1/65536; the alpha and rate timers are one tick stream (both 55 us in the
-//! paper), so they fire together; the byte counter counts payload.
+//! Deviations: integer arithmetic, alpha in 1/65536; the alpha and rate timers are a single timer (both 55 us in the
+//! paper), so they expire together; the byte counter counts payload.
 //!
 //! IRN says that it runs DCQCN "as implemented in the Mellanox ConnectX-4" with the parameters of the paper. The
 //! published information on that adapter (its vendor's page on DCQCN parameters; the public ns-3 models of HPCC and
@@ -35,9 +35,9 @@ use rnic_policy::{Control, ControlActions, ControlEvent, ControlView, ParamSpec,
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub struct Dcqcn {
-    /// Rate in force, bit/s.
+    /// Current rate, in bit/s.
     current_bps: u64,
-    /// Rate to return to, bit/s.
+    /// Target rate, to which the current rate recovers, in bit/s.
     target_bps: u64,
     /// Bytes sent since the byte counter last expired.
     bytes: u64,
@@ -49,9 +49,9 @@ pub struct Dcqcn {
     timer_rounds: u32,
     /// 1 from a CNP until the rate and alpha have recovered from it.
     active: u32,
-    /// 1 when a CNP was received since the last tick.
+    /// 1 if a CNP was received since the last tick.
     cnp_since_tick: u32,
-    /// 1 once a loss has cut the rate.
+    /// 1 if a loss has ever cut the rate.
     has_cut: u32,
     /// Time of the last cut of the rate by a loss, in picoseconds.
     cut_at_ps: u64,
@@ -61,15 +61,15 @@ const ALPHA_ONE: u64 = 1 << 16;
 /// Gain g = 1/256, as a shift.
 const GAIN_SHIFT: u32 = 8;
 
-const TIMER: usize = 0;
-const CNP_INTERVAL: usize = 1;
-const BYTE_COUNTER: usize = 2;
-const FAST_RECOVERY_ROUNDS: usize = 3;
-const ADDITIVE_RATE: usize = 4;
-const HYPER_RATE: usize = 5;
-const MINIMUM_RATE: usize = 6;
-const CUT_ON_LOSS: usize = 7;
-const CLAMP_TARGET: usize = 8;
+const TIMER_INDEX: usize = 0;
+const CNP_INTERVAL_INDEX: usize = 1;
+const BYTE_COUNTER_INDEX: usize = 2;
+const FAST_RECOVERY_ROUNDS_INDEX: usize = 3;
+const ADDITIVE_RATE_INDEX: usize = 4;
+const HYPER_RATE_INDEX: usize = 5;
+const MINIMUM_RATE_INDEX: usize = 6;
+const CUT_ON_LOSS_INDEX: usize = 7;
+const CLAMP_TARGET_INDEX: usize = 8;
 
 impl Control for Dcqcn {
     const NAME: &'static str = "dcqcn";
@@ -96,8 +96,8 @@ impl Control for Dcqcn {
     }
 
     fn interest(params: &Params) -> ControlInterest {
-        let cnp_interval = Some(params.duration(CNP_INTERVAL));
-        let losses = if params.is_on(CUT_ON_LOSS) { Signals::NACKS | Signals::TIMEOUTS } else { Signals::NONE };
+        let cnp_interval = Some(params.duration(CNP_INTERVAL_INDEX));
+        let losses = if params.is_on(CUT_ON_LOSS_INDEX) { Signals::NACKS | Signals::TIMEOUTS } else { Signals::NONE };
         let needs = Signals::CNP | Signals::SENT | Signals::TICKS | losses;
         ControlInterest { needs, sent: true, cnp_interval, ..ControlInterest::default() }
     }
@@ -110,7 +110,7 @@ impl Control for Dcqcn {
             }
             ControlEvent::Sent { bytes } if self.active != 0 => {
                 self.bytes += bytes;
-                if self.bytes >= params.get(BYTE_COUNTER) {
+                if self.bytes >= params.get(BYTE_COUNTER_INDEX) {
                     self.bytes = 0;
                     self.byte_rounds += 1;
                     return self.increase(view, params);
@@ -124,12 +124,12 @@ impl Control for Dcqcn {
                 self.cnp_since_tick = 0;
                 self.timer_rounds += 1;
                 let mut actions = self.increase(view, params);
-                // At line rate nothing changes any more: the next CNP restarts the timer.
+                // At line rate there is no further change, so the timer stops; the next CNP restarts it.
                 let is_recovered = self.target_bps == view.line_rate.as_bps();
                 if is_recovered && before == (self.current_bps, self.target_bps, self.alpha) {
                     self.active = 0;
                 } else {
-                    actions.tick_after = Some(params.duration(TIMER));
+                    actions.tick_after = Some(params.duration(TIMER_INDEX));
                 }
                 return actions;
             }
@@ -146,35 +146,35 @@ impl Dcqcn {
         let first = self.active == 0;
         self.active = 1;
         self.cnp_since_tick = 1;
-        if params.is_on(CLAMP_TARGET) || self.timer_rounds > 0 {
+        if params.is_on(CLAMP_TARGET_INDEX) || self.timer_rounds > 0 {
             self.target_bps = self.current_bps;
         }
         let cut = (u128::from(self.current_bps) * u128::from(self.alpha)) >> 17;
         self.current_bps = self.clamp(self.current_bps - cut as u64, view, params);
         self.alpha = self.alpha - (self.alpha >> GAIN_SHIFT) + (ALPHA_ONE >> GAIN_SHIFT) as u32;
         (self.bytes, self.byte_rounds, self.timer_rounds) = (0, 0, 0);
-        let tick_after = first.then(|| params.duration(TIMER));
+        let tick_after = first.then(|| params.duration(TIMER_INDEX));
         ControlActions { rate: Some(BitRate::bps(self.current_bps)), tick_after, ..ControlActions::default() }
     }
 
-    /// Returns whether a loss counts as a CNP now.
+    /// Returns `true` if a loss now is treated as a CNP.
     fn reacts_to_loss(&mut self, view: &ControlView, params: &Params) -> bool {
         let since = view.now.as_ps().saturating_sub(self.cut_at_ps);
-        if !params.is_on(CUT_ON_LOSS) || (self.has_cut != 0 && since < params.get(CNP_INTERVAL)) {
+        if !params.is_on(CUT_ON_LOSS_INDEX) || (self.has_cut != 0 && since < params.get(CNP_INTERVAL_INDEX)) {
             return false;
         }
         (self.has_cut, self.cut_at_ps) = (1, view.now.as_ps());
         true
     }
 
-    /// Performs a round of fast recovery, additive or hyper increase.
+    /// Performs one round of fast recovery, additive increase or hyper increase.
     fn increase(&mut self, view: &ControlView, params: &Params) -> ControlActions {
-        let fast = params.get(FAST_RECOVERY_ROUNDS) as u32;
+        let fast = params.get(FAST_RECOVERY_ROUNDS_INDEX) as u32;
         let (most, least) = (self.timer_rounds.max(self.byte_rounds), self.timer_rounds.min(self.byte_rounds));
         if least > fast {
-            self.target_bps += params.get(HYPER_RATE);
+            self.target_bps += params.get(HYPER_RATE_INDEX);
         } else if most > fast {
-            self.target_bps += params.get(ADDITIVE_RATE);
+            self.target_bps += params.get(ADDITIVE_RATE_INDEX);
         }
         self.target_bps = self.target_bps.min(view.line_rate.as_bps());
         let halfway = self.current_bps.midpoint(self.target_bps);
@@ -184,7 +184,7 @@ impl Dcqcn {
 
     fn clamp(&self, bps: u64, view: &ControlView, params: &Params) -> u64 {
         let line = view.line_rate.as_bps();
-        bps.max(params.get(MINIMUM_RATE)).min(line)
+        bps.max(params.get(MINIMUM_RATE_INDEX)).min(line)
     }
 }
 
@@ -193,39 +193,40 @@ mod tests {
     use super::*;
     use rnic_base::Time;
 
-    const LINE: ControlView =
-        ControlView { now: Time::ZERO, line_rate: BitRate::gbps(100), mtu: 1_024, in_flight: 0 };
+    const LINE: ControlView = ControlView { now: Time::ZERO, line_rate: BitRate::gbps(100), mtu: 1_024, in_flight: 0 };
 
-    /// Megabits per second after each of `events`.
+    /// Returns the rate in Mbit/s after each of `events`.
     fn rates(state: &mut Dcqcn, events: impl IntoIterator<Item = ControlEvent>) -> Vec<f64> {
         let params = Params::defaults(Dcqcn::PARAMS);
         let rate = |event| state.on_event(&event, &LINE, &params).rate.map_or(0.0, |rate| rate.as_bps() as f64 / 1e6);
         events.into_iter().map(rate).collect()
     }
 
-    /// Section 3.1 with its parameters: two cuts by half (alpha is 1), five rounds half way back to the rate before the
-    /// last cut, then 40 Mbit/s a round, and 200 when timer and byte counter have both passed their five rounds.
+    /// Section 3.1 with its parameters: two cuts by half (alpha is 1); five rounds, each halving the distance to the
+    /// rate before the last cut; then 40 Mbit/s a round, and 200 when both timer and byte counter have completed five
+    /// rounds.
     #[test]
     fn rates_recover_in_the_three_stages_of_the_paper() {
         let (mut state, _) = Dcqcn::start(&Params::defaults(Dcqcn::PARAMS), &LINE);
         assert_eq!(rates(&mut state, [ControlEvent::Cnp, ControlEvent::Cnp]), [50_000.0, 25_000.0]);
         let fast = [37_500.0, 43_750.0, 46_875.0, 48_437.5, 49_218.75];
         assert_eq!(rates(&mut state, [ControlEvent::Tick; 5]), fast);
-        assert_eq!(rates(&mut state, [ControlEvent::Tick]), [49_629.375], "half way to 50040");
+        assert_eq!(rates(&mut state, [ControlEvent::Tick]), [49_629.375], "not half way to 50040");
         let a_round = |parts: u64| (0..parts).map(move |_| ControlEvent::Sent { bytes: 10_000_000 / parts });
         let counted = rates(&mut state, a_round(4));
-        assert_eq!(counted[..3], [0.0; 3], "ten million bytes make a round, not less");
-        assert_eq!(counted[3], 49_854.687_5, "half way to 50080");
+        assert_eq!(counted[..3], [0.0; 3], "a round with fewer than ten million bytes");
+        assert_eq!(counted[3], 49_854.687_5, "not half way to 50080");
         rates(&mut state, (0..4).flat_map(|_| a_round(1)));
-        assert_eq!(state.target_bps, 50_240_000_000, "five rounds of bytes: additive");
+        assert_eq!(state.target_bps, 50_240_000_000, "no additive increase after five rounds of bytes");
         rates(&mut state, a_round(1));
-        assert_eq!(state.target_bps, 50_440_000_000, "six rounds of both: hyper");
+        assert_eq!(state.target_bps, 50_440_000_000, "no hyper increase after six rounds of both");
     }
 
-    /// As ConnectX-4 is known to do: two cuts without a timer round between them return to the rate before both.
+    /// As documented for ConnectX-4: after two cuts without a timer round in between, the rate returns to the value
+    /// before both.
     #[test]
     fn without_clamping_cuts_in_one_timer_round_return_to_the_rate_before_the_first() {
-        let params = Params::defaults(Dcqcn::PARAMS).with(CLAMP_TARGET, 0);
+        let params = Params::defaults(Dcqcn::PARAMS).with(CLAMP_TARGET_INDEX, 0);
         let (mut state, _) = Dcqcn::start(&params, &LINE);
         let mut after = |event: ControlEvent| {
             state.on_event(&event, &LINE, &params);
@@ -233,16 +234,16 @@ mod tests {
         };
         assert_eq!([after(ControlEvent::Cnp), after(ControlEvent::Cnp)], [(50_000, 100_000), (25_000, 100_000)]);
         assert_eq!(after(ControlEvent::Tick), (62_500, 100_000));
-        assert_eq!(after(ControlEvent::Cnp).1, 62_500, "a round has passed");
+        assert_eq!(after(ControlEvent::Cnp).1, 62_500, "the target was kept after a timer round");
     }
 
-    /// Alpha, the belief in congestion, fades by 1/256 in every period without a notification.
+    /// Alpha, the estimate of congestion, decreases by 1/256 in every period without a notification.
     #[test]
-    fn the_longer_the_peace_the_smaller_the_cut() {
+    fn the_cut_shrinks_with_the_time_since_the_last_cnp() {
         let cut_after = |periods: usize| {
             let (mut state, _) = Dcqcn::start(&Params::defaults(Dcqcn::PARAMS), &LINE);
             rates(&mut state, [ControlEvent::Cnp]);
-            // The period in which the notification came does not count.
+            // Alpha does not decrease in the period in which the notification was received.
             rates(&mut state, vec![ControlEvent::Tick; periods + 1]);
             let before = state.current_bps;
             rates(&mut state, [ControlEvent::Cnp]);
@@ -259,18 +260,18 @@ mod tests {
         let lost = ControlEvent::Nacked { lost: true };
         let (mut state, _) = Dcqcn::start(&Params::defaults(Dcqcn::PARAMS), &LINE);
         assert_eq!(rates(&mut state, [lost, ControlEvent::TimedOut]), [0.0, 0.0]);
-        let params = Params::defaults(Dcqcn::PARAMS).with(CUT_ON_LOSS, 1);
+        let params = Params::defaults(Dcqcn::PARAMS).with(CUT_ON_LOSS_INDEX, 1);
         let mut at = |us: u64, event| {
             let view = ControlView { now: Time::ZERO + Duration::from_us(us), ..LINE };
             state.on_event(&event, &view, &params).rate.map(|rate| rate.as_bps() / 1_000_000)
         };
         assert_eq!(at(10, ControlEvent::Nacked { lost: false }), None);
         assert_eq!(at(10, lost), Some(50_000));
-        assert_eq!(at(59, lost), None, "one cut in 50 us");
+        assert_eq!(at(59, lost), None, "two cuts in 50 us");
         assert_eq!(at(60, ControlEvent::TimedOut), Some(25_000));
     }
 
-    /// An idle queue pair does not tick for ever.
+    /// The timer of an idle queue pair stops eventually.
     #[test]
     fn the_timer_ends_with_recovery_and_starts_with_the_next_cnp() {
         let view = ControlView { now: Time::ZERO, line_rate: BitRate::gbps(10), mtu: 1_024, in_flight: 0 };
@@ -281,11 +282,14 @@ mod tests {
             assert!(cut.tick_after.is_some() && cut.rate < Some(view.line_rate));
             let mut rates = Vec::new();
             while state.active != 0 {
-                rates.push(state.on_event(&ControlEvent::Tick, &view, &params).rate.expect("every tick sets it"));
-                assert!(rates.len() < 10_000, "the timer goes on for ever");
+                rates.push(state.on_event(&ControlEvent::Tick, &view, &params).rate.expect("every tick sets the rate"));
+                assert!(rates.len() < 10_000, "the timer does not stop");
             }
             assert!(rates.is_sorted());
-            assert!(rates.last().expect("some").as_bps() >= view.line_rate.as_bps() - 1, "halves are rounded down");
+            assert!(
+                rates.last().expect("there are rates").as_bps() >= view.line_rate.as_bps() - 1,
+                "not recovered, except for rounding"
+            );
         }
     }
 }

@@ -1,14 +1,14 @@
 //! DCTCP: a window cut in proportion to the share of marked packets.
 //!
 //! Source: "Data Center TCP" (SIGCOMM'10) section 3.1 and RFC 8257; IRN (SIGCOMM'18) section 4.4.4 runs it on top of
-//! IRN's recovery. The receiver echoes each mark in the acknowledgement of its packet ([`ControlInterest::echo`]); the
-//! switch does the marking: a step at some 65 KB at 40 Gbit/s (section 3.4 of the source).
+//! IRN's recovery. The receiver echoes each mark in the acknowledgement of its packet ([`ControlInterest::echo`]);
+//! the switch does the marking: a step threshold at some 65 KB at 40 Gbit/s (section 3.4 of the source).
 //!
 //! Deviations and choices:
 //!
 //! * integers: alpha in 1/65536; g is a power of two, 1/16;
 //! * until the first mark or loss there is no window, as for all of IRN's flows (section 4.1); `initial_window` sets
-//!   one from the start. There is no slow start;
+//!   a window from the start. There is no slow start;
 //! * the cut is made on the first mark of a window and uses the current alpha (RFC 8257, section 3.3, step 8), at most
 //!   once per window of data; alpha is updated when a window of data has been acknowledged, and starts at 1;
 //! * a loss halves the window, as in TCP (RFC 8257, section 3.5), at most once per window of data; so does a timeout;
@@ -26,8 +26,8 @@ use super::window::Window;
 #[repr(C)]
 pub struct Dctcp {
     window: Window,
-    /// Packets to be acknowledged before another congestion signal counts.
-    settling: u64,
+    /// Number of packets that must be acknowledged before another congestion signal counts.
+    packets_until_next_loss: u64,
     /// Packets acknowledged in the current observation window.
     acked: u64,
     /// Marked packets among `acked`.
@@ -40,8 +40,8 @@ pub struct Dctcp {
 
 const ALPHA_ONE: u64 = 1 << 16;
 
-const INITIAL_WINDOW: usize = 0;
-const GAIN_SHIFT: usize = 1;
+const INITIAL_WINDOW_INDEX: usize = 0;
+const GAIN_SHIFT_INDEX: usize = 1;
 
 impl Control for Dctcp {
     const NAME: &'static str = "dctcp";
@@ -52,7 +52,7 @@ impl Control for Dctcp {
     ];
 
     fn start(params: &Params, _: &ControlView) -> (Self, ControlActions) {
-        let window = Window::packets(params.get(INITIAL_WINDOW));
+        let window = Window::packets(params.get(INITIAL_WINDOW_INDEX));
         (Self { window, alpha: ALPHA_ONE, ..Self::zeroed() }, window.actions())
     }
 
@@ -73,8 +73,8 @@ impl Control for Dctcp {
 
 impl Dctcp {
     fn on_ack(&mut self, packets: u64, marked: u64, view: &ControlView, params: &Params) {
-        let settled = self.settling == 0;
-        self.settling = self.settling.saturating_sub(packets);
+        let settled = self.packets_until_next_loss == 0;
+        self.packets_until_next_loss = self.packets_until_next_loss.saturating_sub(packets);
         self.observe(packets, marked, view, params);
         if marked > 0 && settled {
             self.cut(self.alpha, 2 * ALPHA_ONE, view.in_flight.saturating_add(packets), view);
@@ -91,17 +91,18 @@ impl Dctcp {
             return;
         }
         let share = self.marked * ALPHA_ONE / self.acked;
-        let shift = params.get(GAIN_SHIFT);
+        let shift = params.get(GAIN_SHIFT_INDEX);
         self.alpha = self.alpha - (self.alpha >> shift) + (share >> shift);
         (self.acked, self.marked, self.round) = (0, 0, view.in_flight);
     }
 
-    /// Cuts the window, or, when there is none yet, the packets `in_flight`, by `part` of `whole`, unless the packets
-    /// in flight at the last cut are not yet all acknowledged (equation 2).
+    /// Cuts the window by the fraction `part / whole` (equation 2); when there is no window yet, the new one is
+    /// computed from the packets `in_flight`. Has no effect until all packets in flight at the last cut have been
+    /// acknowledged.
     fn cut(&mut self, part: u64, whole: u64, in_flight: u64, view: &ControlView) {
-        if self.settling == 0 {
-            self.window = self.window.or_packets(in_flight).less(part, whole);
-            self.settling = view.in_flight;
+        if self.packets_until_next_loss == 0 {
+            self.window = self.window.or_packets(in_flight).reduced_by(part, whole);
+            self.packets_until_next_loss = view.in_flight;
         }
     }
 }
@@ -116,7 +117,7 @@ mod tests {
         ControlView { now: Time::ZERO, line_rate: BitRate::gbps(40), mtu: 1_024, in_flight }
     }
 
-    /// `rounds` windows of data of 64 packets, acknowledged one by one, of which every `one_in`-th is marked.
+    /// Acknowledges `rounds` windows of 64 packets one by one; every `one_in`-th packet is marked.
     fn run(rounds: u64, one_in: u64) -> Dctcp {
         let params = Params::defaults(Dctcp::PARAMS);
         let (mut state, _) = Dctcp::start(&params, &view(0));
@@ -127,7 +128,7 @@ mod tests {
         state
     }
 
-    /// Equation 1 has the share itself for its fixed point, and forgets by 15/16 a window.
+    /// The fixed point of equation 1 is the share of marked packets; the old value is weighted by 15/16 per window.
     #[test]
     fn alpha_becomes_the_share_of_marked_packets() {
         for one_in in [1, 2, 4, 16] {
@@ -151,21 +152,21 @@ mod tests {
         let params = Params::defaults(Dctcp::PARAMS);
         for (alpha, left) in [(ALPHA_ONE, 50), (ALPHA_ONE / 2, 75), (ALPHA_ONE / 5, 90)] {
             let (mut state, first) = Dctcp::start(&params, &view(0));
-            assert_eq!(first, ControlActions::default(), "line rate at first");
+            assert_eq!(first, ControlActions::default(), "not at line rate at first");
             (state.alpha, state.round) = (alpha, 1_000);
             let marked = ControlEvent::Acked { packets: 1, rtt: None, marked: 1 };
-            let cut = state.on_event(&marked, &view(99), &params).window.expect("a window");
+            let cut = state.on_event(&marked, &view(99), &params).window.expect("the window is set");
             assert!(cut.fixed().abs_diff(Cwnd::packets(left).fixed()) < 200, "alpha {alpha}: {cut:?}");
             for _ in 0..99 {
-                assert_eq!(state.on_event(&marked, &view(99), &params).window, Some(cut), "one cut a window");
+                assert_eq!(state.on_event(&marked, &view(99), &params).window, Some(cut), "cut twice in one window");
             }
-            let next = state.on_event(&marked, &view(left), &params).window.expect("a window");
-            assert!(next < cut, "the next window of data is judged anew");
+            let next = state.on_event(&marked, &view(left), &params).window.expect("the window is set");
+            assert!(next < cut, "not cut in the next window of data");
         }
     }
 
     #[test]
-    fn loss_halves_and_marks_are_asked_for() {
+    fn loss_halves_the_window_and_marks_are_requested() {
         let params = Params::defaults(Dctcp::PARAMS);
         assert!(Dctcp::interest(&params).echo);
         let (mut state, _) = Dctcp::start(&params, &view(0));

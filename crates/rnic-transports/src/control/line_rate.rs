@@ -3,14 +3,14 @@
 //! Source: IRN (SIGCOMM'18) section 4.1, "the flow starts at line-rate for all cases"; mechanism I-10: no slow start,
 //! no reaction to loss.
 //!
-//! Deviations: none. Packets in flight are bounded by the profile's cap; where that is off (`roce-gbn`), they are
+//! Deviations: none. Packets in flight are bounded by the profile's cap; where there is no cap (`roce-gbn`), they are
 //! unbounded.
 
 use bytemuck::{Pod, Zeroable};
 use rnic_policy::control::ControlInterest;
 use rnic_policy::{Control, ControlActions, ControlEvent, ControlView, ParamSpec, Params};
 
-/// No state.
+/// This policy has no state.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub struct LineRate {}

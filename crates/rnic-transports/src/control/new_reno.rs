@@ -1,4 +1,4 @@
-//! NewReno: TCP's window, with slow start, fast recovery and a fall to one packet on timeout.
+//! NewReno: TCP's window, with slow start, fast recovery and a window of one packet after a timeout.
 //!
 //! Source: RFC 5681 (slow start, congestion avoidance), RFC 6582 (losses of one window are one loss), RFC 6928 (first
 //! window of ten), RFC 3465 (bytes, here packets, are counted, not acknowledgements). Together with `tcp-sack` it is
@@ -6,12 +6,13 @@
 //!
 //! Deviations and choices:
 //!
-//! * whole packets for bytes: a short last packet counts as one;
+//! * whole packets instead of bytes: a short last packet counts as one;
 //! * the window is not inflated by duplicate acknowledgements, because the engine limits the packets in the network
-//!   (RFC 6675's pipe: without packets selectively acknowledged and without lost packets) and not the outstanding
-//!   packets;
-//! * no RFC 3465 limit on an acknowledgement in slow start, but one packet after a timeout (its section 2.3);
-//! * a window that is not used does not grow (RFC 7661's first rule), and an idle one is not reset.
+//!   (RFC 6675's pipe, which excludes selectively acknowledged and lost packets) and not the outstanding packets;
+//! * no limit on the increase per acknowledgement in slow start (RFC 3465), except one packet after a timeout (its
+//!   section 2.3);
+//! * a window that is not used does not grow (RFC 7661's first rule), and the window of an idle queue pair is not
+//!   reset.
 
 use bytemuck::{Pod, Zeroable};
 use rnic_policy::control::ControlInterest;
@@ -26,16 +27,17 @@ pub struct NewReno {
     window: Window,
     /// Slow start threshold: below it the window doubles per round trip.
     threshold: Window,
-    /// Packets to be acknowledged before another loss counts: the packets in flight when the last loss was detected.
-    settling: u64,
-    /// 1 while `settling` counts down after a loss reported by NACKs; 2 after a timeout.
+    /// Number of packets that must be acknowledged before another loss counts: the packets in flight when the last
+    /// loss was detected.
+    packets_until_next_loss: u64,
+    /// 1 while `packets_until_next_loss` counts down after a loss reported by NACKs; 2 after a timeout.
     recovers_from: u64,
 }
 
 const NACKS: u64 = 1;
 const TIMEOUT: u64 = 2;
 
-const INITIAL_WINDOW: usize = 0;
+const INITIAL_WINDOW_INDEX: usize = 0;
 
 impl Control for NewReno {
     const NAME: &'static str = "new-reno";
@@ -43,7 +45,7 @@ impl Control for NewReno {
     const PARAMS: &'static [ParamSpec] = &[ParamSpec { min: 1, ..Window::initial(10) }];
 
     fn start(params: &Params, _: &ControlView) -> (Self, ControlActions) {
-        let window = Window::packets(params.get(INITIAL_WINDOW));
+        let window = Window::packets(params.get(INITIAL_WINDOW_INDEX));
         (Self { window, threshold: Window::LARGEST, ..Self::zeroed() }, window.actions())
     }
 
@@ -55,18 +57,18 @@ impl Control for NewReno {
     fn on_event(&mut self, event: &ControlEvent, view: &ControlView, _: &Params) -> ControlActions {
         match *event {
             ControlEvent::Acked { packets, .. } => self.on_ack(packets, view),
-            ControlEvent::Nacked { lost: true } if self.settling == 0 => {
+            ControlEvent::Nacked { lost: true } if self.packets_until_next_loss == 0 => {
                 self.threshold = self.half_of_flight(view);
                 self.window = self.threshold;
-                (self.settling, self.recovers_from) = (view.in_flight, NACKS);
+                (self.packets_until_next_loss, self.recovers_from) = (view.in_flight, NACKS);
             }
             ControlEvent::TimedOut => {
                 // RFC 5681, section 3.1: a packet that is lost again does not halve the threshold a second time.
-                if self.recovers_from != TIMEOUT || self.settling == 0 {
+                if self.recovers_from != TIMEOUT || self.packets_until_next_loss == 0 {
                     self.threshold = self.half_of_flight(view);
                 }
                 self.window = Window::packets(1);
-                (self.settling, self.recovers_from) = (view.in_flight, TIMEOUT);
+                (self.packets_until_next_loss, self.recovers_from) = (view.in_flight, TIMEOUT);
             }
             _ => return ControlActions::default(),
         }
@@ -76,8 +78,8 @@ impl Control for NewReno {
 
 impl NewReno {
     fn on_ack(&mut self, packets: u64, view: &ControlView) {
-        let repairs = self.settling > 0;
-        self.settling = self.settling.saturating_sub(packets);
+        let repairs = self.packets_until_next_loss > 0;
+        self.packets_until_next_loss = self.packets_until_next_loss.saturating_sub(packets);
         if packets == 0 || (repairs && self.recovers_from == NACKS) || !self.window.limits(packets, view) {
             return;
         }
@@ -91,7 +93,7 @@ impl NewReno {
     /// Returns max(FlightSize / 2, 2 packets) (RFC 5681, equation 4).
     fn half_of_flight(&self, view: &ControlView) -> Window {
         let in_flight = Window::packets(view.in_flight.min(rnic_base::limits::OUTSTANDING_PACKETS_MAX));
-        self.window.min(in_flight).less(1, 2).max(Window::packets(2))
+        self.window.min(in_flight).reduced_by(1, 2).max(Window::packets(2))
     }
 }
 
@@ -106,7 +108,7 @@ mod tests {
 
     impl Sender {
         fn new(window: u64) -> Self {
-            let params = Params::defaults(NewReno::PARAMS).with(INITIAL_WINDOW, window);
+            let params = Params::defaults(NewReno::PARAMS).with(INITIAL_WINDOW_INDEX, window);
             Self(NewReno::start(&params, &Self::view(0)).0)
         }
 
@@ -123,7 +125,7 @@ mod tests {
             self.packets()
         }
 
-        /// A window's worth of packets is acknowledged one by one, the window always full.
+        /// Acknowledges the packets of one window one by one; the window is always full.
         fn round(&mut self) -> u64 {
             for _ in 0..self.packets() {
                 let in_flight = self.packets() - 1;
@@ -147,11 +149,11 @@ mod tests {
     fn fast_recovery_halves_once_and_grows_again_by_one_a_round_trip() {
         let mut sender = Sender::new(64);
         assert_eq!(sender.event(LOST, 64), 32);
-        assert_eq!(sender.event(LOST, 64), 32, "another loss of the same window");
-        assert_eq!(sender.acked(40, 40), 32, "a partial acknowledgement: no growth in recovery");
+        assert_eq!(sender.event(LOST, 64), 32, "cut twice in one window");
+        assert_eq!(sender.acked(40, 40), 32, "grew in recovery, by a partial acknowledgement");
         assert_eq!(sender.acked(24, 32), 32);
-        assert_eq!([sender.round(), sender.round()], [32, 33], "congestion avoidance: at the threshold");
-        assert_eq!(sender.event(ControlEvent::Nacked { lost: false }, 33), 33, "a duplicate, not yet a loss");
+        assert_eq!([sender.round(), sender.round()], [32, 33], "no congestion avoidance at the threshold");
+        assert_eq!(sender.event(ControlEvent::Nacked { lost: false }, 33), 33, "cut by a duplicate that is not a loss");
     }
 
     #[test]
@@ -159,8 +161,8 @@ mod tests {
         let mut sender = Sender::new(64);
         assert_eq!(sender.event(ControlEvent::TimedOut, 64), 1);
         assert_eq!(sender.event(ControlEvent::TimedOut, 64), 1);
-        assert_eq!(sender.0.threshold, Window::packets(32), "halved once for one window");
-        assert_eq!(sender.acked(10, 54), 2, "one packet per acknowledgement while the old window is repaired");
+        assert_eq!(sender.0.threshold, Window::packets(32), "not halved exactly once for one window");
+        assert_eq!(sender.acked(10, 54), 2, "grew by more than one packet per acknowledgement in recovery");
         sender.acked(54, 2);
         let rounds: Vec<u64> = (0..5).map(|_| sender.round()).collect();
         assert_eq!(rounds, [6, 12, 24, 32, 33]);

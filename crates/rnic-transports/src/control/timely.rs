@@ -1,27 +1,29 @@
 //! Timely: rate control from round-trip times and their gradient.
 //!
-//! Source: "TIMELY: RTT-based Congestion Control for the Datacenter" (SIGCOMM'15), section 4 and its Algorithm 1, with
-//! its values where it gives any; below, where those of the public ns-3 models differ. IRN (SIGCOMM'18) section 4.1
-//! runs it with the parameters of the Timely paper.
+//! Source: "TIMELY: RTT-based Congestion Control for the Datacenter" (SIGCOMM'15), section 4 and its Algorithm 1,
+//! with the values given there; the list below states where those of the public ns-3 models differ. IRN (SIGCOMM'18)
+//! section 4.1 runs it with the parameters of the Timely paper.
 //!
 //! Deviations and choices, where the source leaves a choice:
 //!
 //! * integers: times in picoseconds, gradient and factors in 1/65536;
-//! * a sample is the round trip of one packet and its acknowledgement, at most one a round trip: the engine times one
-//!   packet at a time, and none that was retransmitted. The original takes one per segment of 16 to 64 KB. Where not
-//!   every packet is acknowledged, the packet timed is one that requests an acknowledgement;
-//! * with go-back-N and no cap, a flow whose packets are all in flight when one is lost would never be timed again, and
-//!   would keep its rate: set `time_resent`. Then a retransmitted packet is timed from its last transmission, as in the
-//!   public models, whose acknowledgements echo the transmit time. The paper's switches lose no packets;
+//! * a sample is the round trip of one packet and its acknowledgement, and there is at most one sample per round
+//!   trip: the engine times one packet at a time, and none that was retransmitted. The original takes one sample per
+//!   segment of 16 to 64 KB. Where not every packet is acknowledged, the packet timed is one that requests an
+//!   acknowledgement;
+//! * with go-back-N and no cap, a flow whose packets are all in flight when one is lost would never be timed again,
+//!   and its rate would not change. For this case set `time_resent`: a retransmitted packet is then timed from its
+//!   last transmission, as in the public models, whose acknowledgements echo the transmit time. The paper's switches
+//!   lose no packets;
 //! * the initial rate is the line rate, as for all transports of IRN's evaluation;
-//! * a normalised gradient above one counts as one, so that a single sample cuts the rate by beta at most. The formula
-//!   as printed gives zero at 1.25, which one burst of another sender reaches in a shallow buffer. With `limit_gradient
-//!   = false` it is as printed, down to `rate_min`, as in the public ns-3 models;
-//! * those models, at 40 Gbit/s, increase by 40 Mbit/s and by 200 when hyper-active (HPCC), after five increases of any
-//!   kind in a row; the paper by 10 Mbit/s, after five falling samples between the thresholds. The values here are the
-//!   paper's;
-//! * five samples in a row with a gradient of zero or less turn hyper-active increase on, and any other sample turns it
-//!   off;
+//! * a normalised gradient above one counts as one, so that a single sample cuts the rate by beta at most. The
+//!   formula as printed gives zero at 1.25, which one burst of another sender reaches in a shallow buffer. With
+//!   `limit_gradient = false` the formula is as printed, down to `rate_min`, as in the public ns-3 models;
+//! * at 40 Gbit/s, those models increase the rate by 40 Mbit/s, and by 200 Mbit/s in hyper-active mode (HPCC), which
+//!   starts after five increases of any kind in a row; the paper increases it by 10 Mbit/s, and starts the mode after
+//!   five falling samples between the thresholds. The values here are the paper's;
+//! * five samples in a row with a gradient of zero or less enable hyper-active increase, and any other sample
+//!   disables it;
 //! * `cut_on_loss` (IRN section 4.3, "explicitly backing off on losses"; the paper gives no rule): a loss halves the
 //!   rate, at most once per round trip as last measured.
 
@@ -34,37 +36,38 @@ use rnic_policy::{Control, ControlActions, ControlEvent, ControlView, ParamSpec,
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub struct Timely {
-    /// Rate in force, bit/s.
+    /// Current rate, in bit/s.
     rate_bps: u64,
-    /// The last sample, picoseconds; 0 before the first.
+    /// The last sample, in picoseconds; 0 before the first.
     previous_ps: u64,
     /// Smoothed difference between samples, picoseconds.
     difference_ps: i64,
     /// Time of the last cut of the rate by a loss, in picoseconds.
     cut_at_ps: u64,
-    /// Samples in a row with a gradient of zero or less.
+    /// Number of consecutive samples with a gradient of zero or less.
     falling: u32,
-    /// 1 once a loss has cut the rate.
+    /// 1 if a loss has ever cut the rate.
     has_cut: u32,
 }
 
-/// 1 in the fixed-point form of gradients and factors.
-const ONE: u64 = 1 << 16;
+/// The value 1 in the fixed-point format of gradients and factors.
+const FRACTION_ONE: u64 = 1 << 16;
 /// Denominator of weights, which are given in thousandths.
-const WHOLE: u64 = 1_000;
+const THOUSAND: u64 = 1_000;
 
-const T_LOW: usize = 0;
-const T_HIGH: usize = 1;
-const MIN_RTT: usize = 2;
-const ADDITIVE_RATE: usize = 3;
-const HAI_SAMPLES: usize = 4;
-const HAI_FACTOR: usize = 5;
-const BETA: usize = 6;
-const EWMA: usize = 7;
-const MINIMUM_RATE: usize = 8;
-const CUT_ON_LOSS: usize = 9;
-const LIMIT_GRADIENT: usize = 10;
-const TIME_RESENT: usize = 11;
+// Indices of the parameters.
+const RTT_LOW_INDEX: usize = 0;
+const RTT_HIGH_INDEX: usize = 1;
+const MIN_RTT_INDEX: usize = 2;
+const ADDITIVE_RATE_INDEX: usize = 3;
+const HAI_SAMPLES_INDEX: usize = 4;
+const HAI_FACTOR_INDEX: usize = 5;
+const BETA_INDEX: usize = 6;
+const EWMA_INDEX: usize = 7;
+const MINIMUM_RATE_INDEX: usize = 8;
+const CUT_ON_LOSS_INDEX: usize = 9;
+const LIMIT_GRADIENT_INDEX: usize = 10;
+const TIME_RESENT_INDEX: usize = 11;
 
 impl Control for Timely {
     const NAME: &'static str = "timely";
@@ -74,13 +77,13 @@ impl Control for Timely {
         ParamSpec::duration("t_high", Duration::from_us(500), "above this round trip the rate only falls"),
         ParamSpec {
             min: Duration::from_ns(100).as_ps(),
-            ..ParamSpec::duration("min_rtt", Duration::from_us(20), "what differences are normalised by")
+            ..ParamSpec::duration("min_rtt", Duration::from_us(20), "round trip by which differences are normalised")
         },
         ParamSpec::rate("rate_ai", BitRate::bps(10_000_000), "additive increase per sample"),
         ParamSpec::count("hai_samples", 5, 1, 1_000, "falling samples in a row before hyper-active increase"),
-        ParamSpec::count("hai_factor", 5, 1, 1_000, "hyper-active increase in additive ones"),
-        ParamSpec::count("beta", 800, 1, WHOLE, "multiplicative decrease, in thousandths"),
-        ParamSpec::count("ewma", 875, 1, WHOLE, "weight of a new difference, in thousandths"),
+        ParamSpec::count("hai_factor", 5, 1, 1_000, "hyper-active increase, as a multiple of the additive one"),
+        ParamSpec::count("beta", 800, 1, THOUSAND, "multiplicative decrease, in thousandths"),
+        ParamSpec::count("ewma", 875, 1, THOUSAND, "weight of a new difference, in thousandths"),
         ParamSpec::rate("rate_min", BitRate::bps(100_000_000), "the rate never falls below this"),
         ParamSpec::switch("cut_on_loss", false, "a loss halves the rate, once per round trip (IRN section 4.3)"),
         ParamSpec::switch("limit_gradient", true, "a gradient above one counts as one"),
@@ -92,60 +95,64 @@ impl Control for Timely {
     }
 
     fn interest(params: &Params) -> ControlInterest {
-        let losses = if params.is_on(CUT_ON_LOSS) { Signals::NACKS | Signals::TIMEOUTS } else { Signals::NONE };
+        let losses = if params.is_on(CUT_ON_LOSS_INDEX) { Signals::NACKS | Signals::TIMEOUTS } else { Signals::NONE };
         let needs = Signals::ROUND_TRIP | losses;
-        ControlInterest { needs, acked: true, resent: params.is_on(TIME_RESENT), ..ControlInterest::default() }
+        let times_retransmitted = params.is_on(TIME_RESENT_INDEX);
+        ControlInterest { needs, acked: true, times_retransmitted, ..ControlInterest::default() }
     }
 
     fn on_event(&mut self, event: &ControlEvent, view: &ControlView, params: &Params) -> ControlActions {
         let rate_bps = match *event {
-            ControlEvent::Acked { rtt: Some(rtt), .. } => self.take_sample(rtt, params),
+            ControlEvent::Acked { rtt: Some(rtt), .. } => self.rate_for_sample(rtt, params),
             ControlEvent::Nacked { lost: true } | ControlEvent::TimedOut if self.cuts(view.now, params) => {
                 self.rate_bps / 2
             }
             _ => return ControlActions::default(),
         };
-        self.rate_bps = rate_bps.max(params.get(MINIMUM_RATE)).min(view.line_rate.as_bps());
+        self.rate_bps = rate_bps.max(params.get(MINIMUM_RATE_INDEX)).min(view.line_rate.as_bps());
         ControlActions { rate: Some(BitRate::bps(self.rate_bps)), ..ControlActions::default() }
     }
 }
 
 impl Timely {
     /// Returns the rate for the sample `rtt` by Algorithm 1, before the rate's bounds are applied.
-    fn take_sample(&mut self, rtt: Duration, params: &Params) -> u64 {
+    fn rate_for_sample(&mut self, rtt: Duration, params: &Params) -> u64 {
         let sample = rtt.as_ps().max(1);
-        let news = if self.previous_ps == 0 { 0 } else { sample.cast_signed() - self.previous_ps.cast_signed() };
+        let new_difference =
+            if self.previous_ps == 0 { 0 } else { sample.cast_signed() - self.previous_ps.cast_signed() };
         self.previous_ps = sample;
-        let weight = i128::from(params.get(EWMA));
-        let mixed = (i128::from(WHOLE) - weight) * i128::from(self.difference_ps) + weight * i128::from(news);
-        self.difference_ps = (mixed / i128::from(WHOLE)) as i64;
+        let weight = i128::from(params.get(EWMA_INDEX));
+        let mixed =
+            (i128::from(THOUSAND) - weight) * i128::from(self.difference_ps) + weight * i128::from(new_difference);
+        self.difference_ps = (mixed / i128::from(THOUSAND)) as i64;
         let falls = self.difference_ps <= 0;
         self.falling = if falls { self.falling.saturating_add(1) } else { 0 };
-        let (low, high) = (params.get(T_LOW), params.get(T_HIGH));
+        let (low, high) = (params.get(RTT_LOW_INDEX), params.get(RTT_HIGH_INDEX));
         if sample < low {
-            return self.rate_bps + params.get(ADDITIVE_RATE);
+            return self.rate_bps + params.get(ADDITIVE_RATE_INDEX);
         }
         if sample > high {
-            return self.less(params, ONE - mul_div(ONE, high, sample));
+            return self.reduced(params, FRACTION_ONE - mul_div(FRACTION_ONE, high, sample));
         }
         if falls {
-            let is_hyper = u64::from(self.falling) >= params.get(HAI_SAMPLES);
-            return self.rate_bps + params.get(ADDITIVE_RATE) * if is_hyper { params.get(HAI_FACTOR) } else { 1 };
+            let is_hyper = u64::from(self.falling) >= params.get(HAI_SAMPLES_INDEX);
+            return self.rate_bps
+                + params.get(ADDITIVE_RATE_INDEX) * if is_hyper { params.get(HAI_FACTOR_INDEX) } else { 1 };
         }
-        let gradient = mul_div(ONE, self.difference_ps.unsigned_abs(), params.get(MIN_RTT));
-        self.less(params, if params.is_on(LIMIT_GRADIENT) { gradient.min(ONE) } else { gradient })
+        let gradient = mul_div(FRACTION_ONE, self.difference_ps.unsigned_abs(), params.get(MIN_RTT_INDEX));
+        self.reduced(params, if params.is_on(LIMIT_GRADIENT_INDEX) { gradient.min(FRACTION_ONE) } else { gradient })
     }
 
-    /// Returns the rate minus beta times `share` (65536 = 1) of it.
-    fn less(&self, params: &Params, share: u64) -> u64 {
-        self.rate_bps.saturating_sub(mul_div(self.rate_bps, params.get(BETA) * share, WHOLE * ONE))
+    /// Returns the rate, reduced by the fraction beta times `share`, where 65536 is a `share` of 1.
+    fn reduced(&self, params: &Params, share: u64) -> u64 {
+        self.rate_bps.saturating_sub(mul_div(self.rate_bps, params.get(BETA_INDEX) * share, THOUSAND * FRACTION_ONE))
     }
 
-    /// Returns whether a loss cuts the rate now.
+    /// Returns `true` if a loss now cuts the rate.
     fn cuts(&mut self, now: Time, params: &Params) -> bool {
         let since = now.as_ps().saturating_sub(self.cut_at_ps);
-        let is_news = self.has_cut == 0 || since >= self.previous_ps.max(params.get(MIN_RTT));
-        if !params.is_on(CUT_ON_LOSS) || !is_news {
+        let is_later_round_trip = self.has_cut == 0 || since >= self.previous_ps.max(params.get(MIN_RTT_INDEX));
+        if !params.is_on(CUT_ON_LOSS_INDEX) || !is_later_round_trip {
             return false;
         }
         (self.has_cut, self.cut_at_ps) = (1, now.as_ps());
@@ -153,9 +160,9 @@ impl Timely {
     }
 }
 
-/// Returns `value * by / divisor`, without intermediate overflow.
-fn mul_div(value: u64, by: u64, divisor: u64) -> u64 {
-    (u128::from(value) * u128::from(by) / u128::from(divisor)) as u64
+/// Returns `value * factor / divisor`, without intermediate overflow.
+fn mul_div(value: u64, factor: u64, divisor: u64) -> u64 {
+    (u128::from(value) * u128::from(factor) / u128::from(divisor)) as u64
 }
 
 #[cfg(test)]
@@ -174,11 +181,11 @@ mod tests {
 
     fn start(mbps: u64) -> Timely {
         let (state, first) = Timely::start(&params(&[]), &LINE);
-        assert_eq!(first, ControlActions::default(), "line rate at first");
+        assert_eq!(first, ControlActions::default(), "not at line rate at first");
         Timely { rate_bps: mbps * 1_000_000, ..state }
     }
 
-    /// Megabits per second after each sample, given in microseconds.
+    /// Returns the rate in Mbit/s after each of `samples`, which are in microseconds.
     fn rates(state: &mut Timely, samples: &[u64]) -> Vec<f64> {
         let rate = |us: &u64| {
             let event = ControlEvent::Acked { packets: 1, rtt: Some(Duration::from_us(*us)), marked: 0 };
@@ -191,18 +198,24 @@ mod tests {
     #[test]
     fn below_t_low_the_rate_grows_whatever_the_gradient() {
         assert_eq!(rates(&mut start(1_000), &[30, 49, 20, 45]), [1_010.0, 1_020.0, 1_030.0, 1_040.0]);
-        assert_eq!(rates(&mut start(39_995), &[30]), [40_000.0], "up to the line rate");
+        assert_eq!(rates(&mut start(39_995), &[30]), [40_000.0], "not limited to the line rate");
     }
 
     /// rate * (1 - beta * (1 - T_high / rtt)): at 1 ms, 1 - 0.8 * 0.5 = 0.6; at 2 ms, 1 - 0.8 * 0.75 = 0.4.
     #[test]
-    fn above_t_high_the_rate_falls_by_how_far_it_is_above() {
+    fn above_t_high_the_rate_falls_in_proportion_to_the_excess() {
         assert_eq!(rates(&mut start(10_000), &[1_000, 2_000]), [6_000.0, 2_400.0]);
-        assert_eq!(*rates(&mut start(10_000), &[5_000; 20]).last().expect("some"), 100.0, "down to rate_min");
+        assert_eq!(
+            *rates(&mut start(10_000), &[5_000; 20]).last().expect("there are rates"),
+            100.0,
+            "not limited to rate_min"
+        );
     }
 
-    /// Between the thresholds. The first sample has no difference. Then 16 us more: smoothed 0.875 * 16 = 14 us, over
-    /// 20 us a gradient of 0.7, times 0.8 a cut by 0.56. Then 8 us less: 0.125 * 14 - 0.875 * 8 = -5.25 us: up.
+    /// All samples are between the thresholds. The first sample has no difference. The second round trip is 16 us
+    /// longer: the smoothed difference is 0.875 times 16, or 14 us; divided by 20 us, that is a gradient of 0.7;
+    /// times 0.8, it decreases the rate by 0.56. The third is 8 us shorter: 0.125 times 14 minus 0.875 times 8 is
+    /// -5.25 us, so the rate increases.
     #[test]
     fn the_gradient_decides_between_the_thresholds() {
         let mut state = start(10_000);
@@ -238,7 +251,7 @@ mod tests {
         rates(&mut state, &[110]);
         let before = state.rate_bps as f64 / 1e6;
         let after = rates(&mut state, &[60]);
-        assert_eq!(after, [before + 10.0], "a rising sample ends it");
+        assert_eq!(after, [before + 10.0], "hyper-active increase after a rising sample");
     }
 
     #[test]
@@ -252,9 +265,9 @@ mod tests {
             let view = ControlView { now: Time::ZERO + Duration::from_us(us), ..LINE };
             state.on_event(&event, &view, &on).rate.map(|rate| rate.as_bps() / 1_000_000)
         };
-        assert_eq!(at(100, ControlEvent::Nacked { lost: false }), None, "recovery still waits");
+        assert_eq!(at(100, ControlEvent::Nacked { lost: false }), None, "cut by a NACK that is not a loss");
         assert_eq!(at(100, lost), Some(4_005));
-        assert_eq!(at(139, lost), None, "the same round trip of 40 us");
+        assert_eq!(at(139, lost), None, "two cuts in one round trip of 40 us");
         assert_eq!(at(140, ControlEvent::TimedOut), Some(2_002));
     }
 }

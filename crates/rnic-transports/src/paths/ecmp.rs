@@ -2,12 +2,12 @@
 //!
 //! Source: IRN (SIGCOMM'18) section 4.1, "we use ECMP for load-balancing"; a hash per flow is our interpretation.
 //!
-//! Deviations: none. A flow is a queue pair: all its messages take one path.
+//! Deviations: none. A flow is a queue pair: all its messages use one path.
 
 use bytemuck::{Pod, Zeroable};
 use rnic_policy::{ParamSpec, Params, PathActions, PathEvent, PathLabel, PathView, Paths};
 
-/// No state.
+/// This policy has no state.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub struct Ecmp {}

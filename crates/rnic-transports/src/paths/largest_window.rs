@@ -1,16 +1,16 @@
 //! Selects the flow with the largest open window: congestion-aware multipath.
 //!
-//! Source: Falcon (SIGCOMM'25) section 4.3, mechanism F-26: each packet takes the flow with the largest open window,
-//! its `fcwnd` minus its unacknowledged packets. A slow path delays acknowledgements and shrinks its window, so it
-//! carries fewer packets.
+//! Source: Falcon (SIGCOMM'25) section 4.3, mechanism F-26: each packet is sent on the flow with the largest open
+//! window, its `fcwnd` minus its unacknowledged packets. A slow path delays acknowledgements, which shrinks the
+//! window of its flow, so it carries fewer packets.
 //!
-//! Deviations: none; a choice: ties are broken round-robin, from the flow after the last one chosen (the paper does not
-//! specify it). Nothing is random, so a replay makes the same choices.
+//! Deviations: none. A choice: ties are broken round-robin, from the flow after the last one chosen (the paper does
+//! not specify it). Nothing is random, so a replay makes the same choices.
 
 use bytemuck::{Pod, Zeroable};
 use rnic_policy::{ParamSpec, Params, PathActions, PathEvent, PathLabel, PathView, Paths};
 
-/// The flow from which ties are broken.
+/// Flow at which the search starts, so that it wins ties.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub struct LargestWindow {
@@ -19,7 +19,7 @@ pub struct LargestWindow {
 
 impl Paths for LargestWindow {
     const NAME: &'static str = "largest-window";
-    const SUMMARY: &'static str = "the flow whose congestion window is open furthest, for every packet (Falcon 4.3)";
+    const SUMMARY: &'static str = "for every packet the flow with the most open congestion window (Falcon 4.3)";
     const PARAMS: &'static [ParamSpec] = &[];
     const REORDERS: bool = true;
 

@@ -1,11 +1,12 @@
-//! Random spraying: every packet takes a random flow, independent of the state of the paths.
+//! Random spraying: every packet is sent on a random flow, independent of the state of the paths.
 //!
-//! Source: the scheme that Falcon (SIGCOMM'25) section 4.3 calls spraying packets across flows oblivious of congestion;
-//! provided beside round robin (`spray`) because the two differ in the time that a flow goes without a packet.
+//! Source: the scheme that Falcon (SIGCOMM'25) section 4.3 calls spraying packets across flows oblivious of
+//! congestion; provided in addition to round robin (`spray`) because the two differ in the time between two packets
+//! of a flow.
 //!
 //! Deviations: none; the paper does not specify the random choice. Here a choice is the next output of a linear
-//! congruential generator (Knuth's constants for 64 bits) seeded from the connection's hash: no entropy, and the same
-//! in every run.
+//! congruential generator (Knuth's constants for 64 bits) seeded from the connection's hash: no entropy is used, and
+//! the choices are the same in every run.
 
 use bytemuck::{Pod, Zeroable};
 use rnic_policy::{ParamSpec, Params, PathActions, PathEvent, PathLabel, PathView, Paths};
@@ -22,7 +23,7 @@ const INCREMENT: u64 = 1_442_695_040_888_963_407;
 
 impl Paths for Scatter {
     const NAME: &'static str = "scatter";
-    const SUMMARY: &'static str = "any of a connection's flows for every packet, at random (Falcon 4.3)";
+    const SUMMARY: &'static str = "for every packet a random one of the connection's flows (Falcon 4.3)";
     const PARAMS: &'static [ParamSpec] = &[];
     const REORDERS: bool = true;
 

@@ -1,17 +1,17 @@
-//! Oblivious spraying: every packet takes the next label of a small set, independent of the state of the paths.
+//! Oblivious spraying: every packet has the next label of a small set, independent of the state of the paths.
 //!
 //! Source: the extreme that Falcon (SIGCOMM'25) section 4.3 names and that, according to IRN (SIGCOMM'18) section 7,
-//! its recovery can support with a NACK threshold. It reorders packets by design, so it is refused together with
-//! recovery that treats every gap as a loss. Where a connection has several flows (Falcon), it takes one after the
-//! other.
+//! its recovery can support with a NACK threshold. It reorders packets by design, so its combination with recovery
+//! that treats every gap as a loss is rejected. Where a connection has several flows (Falcon), packets are sent on
+//! one flow after the other.
 //!
-//! Deviations and choices: labels are taken in turn and not at random, so that a run can be repeated and no path gets
-//! two packets in a row; labels select different paths only as far as the switches' hashes separate them.
+//! Deviations and choices: labels are used in rotation and not at random, so that a run can be repeated and no path
+//! gets two packets in a row; labels select different paths only as far as the switches' hashes separate them.
 
 use bytemuck::{Pod, Zeroable};
 use rnic_policy::{ParamSpec, Params, PathActions, PathEvent, PathLabel, PathView, Paths};
 
-/// The label in use.
+/// The current label.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub struct Spray {
@@ -19,7 +19,7 @@ pub struct Spray {
     index: u16,
 }
 
-const PATH_COUNT: usize = 0;
+const PATH_COUNT_INDEX: usize = 0;
 
 impl Paths for Spray {
     const NAME: &'static str = "spray";
@@ -40,7 +40,7 @@ impl Paths for Spray {
     fn on_event(&mut self, event: &PathEvent, _: &PathView, params: &Params) -> PathActions {
         match event {
             PathEvent::Sending { .. } => {
-                self.index = (self.index + 1) % params.get(PATH_COUNT) as u16;
+                self.index = (self.index + 1) % params.get(PATH_COUNT_INDEX) as u16;
                 let label = PathLabel(self.first.wrapping_add(self.index));
                 PathActions { label: Some(label), ..PathActions::default() }
             }
@@ -49,7 +49,7 @@ impl Paths for Spray {
                 self.index = flow + 1;
                 PathActions { flow: Some(flow as u8), ..PathActions::default() }
             }
-            PathEvent::TimedOut => PathActions::default(),
+            _ => PathActions::default(),
         }
     }
 }

@@ -1,17 +1,20 @@
 //! Weighted flows: each flow gets its share of a connection's packets, spaced as evenly as possible.
 //!
 //! Source: the public simulator of Falcon has a weighted round robin by congestion windows (`OPEN_LOOP_FCWND_WRR`),
-//! whose weights have four bits; the paper (SIGCOMM'25) has the policy that is `largest-window` here. A window follows
-//! its path's delay, so a path with more capacity has a wider one, and carries more packets. The order is that of
-//! smooth weighted round robin, as web servers use it for load balancing: every flow's counter grows by its weight, the
-//! flow with the largest counter sends, and the sum of all weights is subtracted from its counter.
+//! whose weights have four bits; the paper (SIGCOMM'25) describes the policy that is called `largest-window` here. A
+//! window depends on the delay of its path, so a path with more capacity has a larger one, and carries more packets.
+//! The order is that of smooth weighted round robin, as web servers use it for load balancing: every flow's counter
+//! grows by its weight, the flow with the largest counter sends, and the sum of all weights is subtracted from its
+//! counter.
 //!
 //! In contrast to `largest-window` nothing depends on the packets in flight: between two responses of the adaptive
-//! engine the order is fixed, so no counts that acknowledgements of all flows change have to be read.
+//! engine the order is fixed, so the policy does not have to read counters that the acknowledgements of all flows
+//! change.
 //!
-//! Deviations: the simulator does not specify the order within a round, as far as we know. Weights are the datapath's
-//! ([`FlowWeights`](rnic_policy::FlowWeights) describes their computation). Ties go to the first flow, counted from a
-//! flow selected by the connection's hash, so that connections do not all start with the same flow; nothing is random.
+//! Deviations: the simulator does not specify the order within a round, as far as we know. Weights are those of the
+//! datapath ([`FlowWeights`](rnic_policy::FlowWeights) describes their computation). Ties go to the first flow,
+//! counted from a flow selected by the connection's hash, so that connections do not all start with the same flow;
+//! nothing is random.
 
 use bytemuck::{Pod, Zeroable};
 use rnic_policy::paths::FLOWS_MAX;
@@ -50,8 +53,8 @@ impl Paths for Weighted {
             let flow = if first + step < count { first + step } else { first + step - count };
             let weight = i16::from(weights.of_flow(flow));
             total += weight;
-            // Weights change with every response: no sum of weights is far from the largest counter of one of eight
-            // flows.
+            // Although the weights change with every response, no counter exceeds the sum of the weights of eight
+            // flows by much.
             self.gained[flow] = self.gained[flow].saturating_add(weight);
             if self.gained[flow] > self.gained[chosen] {
                 chosen = flow;
@@ -69,14 +72,16 @@ mod tests {
 
     use super::*;
 
-    /// The flows of so many packets, by windows in packets.
+    /// Returns the flows chosen for `packets` packets, with these windows in packets.
     fn choices(windows: &[u64], flow_hash: u64, packets: usize) -> Vec<usize> {
         let (params, view) = (Params::defaults(&[]), PathView { now: Time::ZERO, flow_hash });
         let (mut state, _) = Weighted::start(&params, &view);
         let weights = FlowWeights::of(windows.iter().copied());
         let open = OpenWindows::new(&vec![0; windows.len()]);
         let event = PathEvent::Choosing { open, weights };
-        (0..packets).map(|_| state.on_event(&event, &view, &params).flow.expect("it names one").into()).collect()
+        (0..packets)
+            .map(|_| state.on_event(&event, &view, &params).flow.expect("the policy chooses a flow").into())
+            .collect()
     }
 
     #[test]
@@ -88,17 +93,17 @@ mod tests {
                 let share = chosen.iter().filter(|choice| **choice == flow).count() as f64 / 3_000.0;
                 let expected = *window as f64 / total as f64;
                 assert!((share / expected - 1.0).abs() < 0.08, "{windows:?}: flow {flow} has {share}");
-                let places: Vec<_> = chosen.iter().enumerate().filter(|(_, choice)| **choice == flow).collect();
-                let widest = places.windows(2).map(|pair| pair[1].0 - pair[0].0).max().unwrap_or(1);
-                assert!(widest as f64 <= 2.0 / share, "{windows:?}: flow {flow} waits for {widest} packets");
+                let positions: Vec<_> = chosen.iter().enumerate().filter(|(_, choice)| **choice == flow).collect();
+                let gap_max = positions.windows(2).map(|pair| pair[1].0 - pair[0].0).max().unwrap_or(1);
+                assert!(gap_max as f64 <= 2.0 / share, "{windows:?}: flow {flow} waits for {gap_max} packets");
             }
         }
     }
 
     #[test]
-    fn equal_weights_are_a_round_robin_that_begins_where_the_hash_says() {
+    fn equal_weights_are_a_round_robin_starting_at_the_hash() {
         assert_eq!(choices(&[3, 3, 3], 1 << 16, 6), [1, 2, 0, 1, 2, 0]);
         assert_eq!(choices(&[9, 9, 9], 2 << 16, 4), [2, 0, 1, 2]);
-        assert_eq!(choices(&[100, 25], 7, 500), choices(&[100, 25], 7, 500), "nothing is random");
+        assert_eq!(choices(&[100, 25], 7, 500), choices(&[100, 25], 7, 500), "two runs differ");
     }
 }

@@ -17,7 +17,7 @@
 //! recovery are in [`crate::recovery::irn`].
 
 use rnic_base::Duration;
-use rnic_policy::{AckRule, Configured, ControlPolicy, Params, PathPolicy, Profile, Protocol, RecoveryPolicy};
+use rnic_policy::{AckRule, ControlPolicy, PathPolicy, Profile, Protocol, RecoveryPolicy};
 use rnic_policy::{SchedulePolicy, SequenceSpaces, Store};
 
 use crate::control::line_rate::LineRate;
@@ -26,10 +26,6 @@ use crate::recovery::irn::Irn;
 use crate::schedule::round_robin::RoundRobin;
 
 pub(super) fn profile() -> Profile {
-    let recovery = RecoveryPolicy::of::<Irn>();
-    let control = ControlPolicy::of::<LineRate>();
-    let paths = PathPolicy::of::<Ecmp>();
-    let schedule = SchedulePolicy::of::<RoundRobin>();
     Profile {
         name: "irn",
         summary: "IRN: selective retransmission, a cap of one bandwidth-delay product, no PFC",
@@ -45,9 +41,9 @@ pub(super) fn profile() -> Profile {
         fence_overlaps: false,
         end_to_end_credits: false,
         measured_timeouts: false,
-        recovery: Configured { policy: recovery, params: Params::defaults(recovery.params) },
-        control: Configured { policy: control, params: Params::defaults(control.params) },
-        paths: Configured { policy: paths, params: Params::defaults(paths.params) },
-        schedule: Configured { policy: schedule, params: Params::defaults(schedule.params) },
+        recovery: RecoveryPolicy::configured::<Irn>(),
+        control: ControlPolicy::configured::<LineRate>(),
+        paths: PathPolicy::configured::<Ecmp>(),
+        schedule: SchedulePolicy::configured::<RoundRobin>(),
     }
 }

@@ -17,38 +17,21 @@
 //! | Resilient RoCE (IRN section 4.5) | `control = "dcqcn"`, PFC off, ECN on |
 //! | go-back-N with back-off (IRN section 4.3) | `control = "dcqcn"` or `"timely"`, `cut_on_loss = true` |
 
-use rnic_base::Duration;
-use rnic_policy::{AckRule, Configured, ControlPolicy, Params, PathPolicy, Profile, Protocol, RecoveryPolicy};
-use rnic_policy::{SchedulePolicy, SequenceSpaces, Store};
+use rnic_policy::{AckRule, Profile, Protocol, RecoveryPolicy, SequenceSpaces};
 
-use crate::control::line_rate::LineRate;
-use crate::paths::ecmp::Ecmp;
 use crate::recovery::go_back_n::GoBackN;
-use crate::schedule::round_robin::RoundRobin;
 
 pub(super) fn profile() -> Profile {
-    let recovery = RecoveryPolicy::of::<GoBackN>();
-    let control = ControlPolicy::of::<LineRate>();
-    let paths = PathPolicy::of::<Ecmp>();
-    let schedule = SchedulePolicy::of::<RoundRobin>();
     Profile {
         name: "roce-gbn",
-        summary: "RoCEv2 with go-back-N: out-of-order packets are dropped, one loss resends all",
+        summary: "RoCEv2 with go-back-N: out-of-order packets are dropped, a loss retransmits everything from it on",
         protocol: Protocol::Roce,
         spaces: SequenceSpaces::Shared,
         acks: AckRule::OnRequest,
         ack_every_packets: 64,
         cap_packets: None,
         window_bits: 64,
-        store: Store::Rings,
-        retransmit_fetch: Duration::ZERO,
-        extra_header: 0,
-        fence_overlaps: false,
-        end_to_end_credits: false,
-        measured_timeouts: false,
-        recovery: Configured { policy: recovery, params: Params::defaults(recovery.params) },
-        control: Configured { policy: control, params: Params::defaults(control.params) },
-        paths: Configured { policy: paths, params: Params::defaults(paths.params) },
-        schedule: Configured { policy: schedule, params: Params::defaults(schedule.params) },
+        recovery: RecoveryPolicy::configured::<GoBackN>(),
+        ..super::irn::profile()
     }
 }

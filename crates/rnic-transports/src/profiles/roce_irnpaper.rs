@@ -6,14 +6,14 @@
 //!
 //! Deviations:
 //!
-//! * one acknowledgement per message, because the sender must be informed that it has arrived. A message is a flow in
-//!   the paper's experiments, so that is one packet per flow;
+//! * there is one acknowledgement per message, because the sender must be informed that the message has arrived. A
+//!   message is a flow in the paper's experiments, so that is one packet per flow;
 //! * the timeout counts from the last packet sent (`rto_from_last_sent`): with a Read, the receiver of the data runs
-//!   the timer, and waits for the next packet. Counted from the last acknowledgement, every message that takes longer
-//!   than 320 us would be sent twice, which would be unfair;
+//!   the timer while it waits for the next packet. Counted from the last acknowledgement, every message that takes
+//!   longer than 320 us would be sent twice, which would be unfair;
 //! * 4 million packets in flight at most: a quarter of the sequence number space;
 //! * congestion control that depends on acknowledgements (Timely) needs some: set `ack_every_packets` (`roce-gbn` has
-//!   64). DCQCN needs none: marked packets cause CNPs.
+//!   64). DCQCN needs no acknowledgements, because marked packets cause CNPs.
 
 use rnic_policy::Profile;
 
@@ -21,7 +21,7 @@ pub(super) fn profile() -> Profile {
     let mut profile = Profile {
         name: "roce-irnpaper",
         summary: "the RoCE of IRN's simulations: go-back-N, nothing acknowledged but the end of a message",
-        ack_every_packets: NEVER,
+        ack_every_packets: ACK_INTERVAL_MAX,
         ..super::roce_gbn::profile()
     };
     profile.set("rto_from_last_sent", "true").expect("go-back-n has this parameter");
@@ -29,4 +29,4 @@ pub(super) fn profile() -> Profile {
 }
 
 /// The largest interval that the option allows; the last packet of a message requests an acknowledgement in any case.
-const NEVER: u32 = 1 << 16;
+const ACK_INTERVAL_MAX: u32 = 1 << 16;

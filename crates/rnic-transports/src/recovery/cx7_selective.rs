@@ -6,21 +6,21 @@
 //!
 //! Deviations and choices:
 //!
-//! * the receiver keeps out-of-order Writes and responses ([`Placement::PlaceWrites`]); its NACK carries the expected
-//!   packet, and whether the receiver kept the packet that caused the NACK. If it did, the sender retransmits the
-//!   expected packet, once; if not (a Send or a request arrived out of order), it goes back to the expected packet,
-//!   once per gap, exactly as go-back-N;
+//! * the receiver accepts out-of-order Writes and responses ([`Placement::PlaceWrites`]); its NACK carries the
+//!   expected packet, and whether the receiver accepted the packet that caused the NACK. If it did, the sender
+//!   retransmits the expected packet, once; if not (a Send or a request arrived out of order), it goes back to the
+//!   expected packet, once per gap, exactly as go-back-N;
 //! * when a gap is filled and there is another one, the receiver reports it immediately: one gap a round trip, also
 //!   when no new packets are in flight;
-//! * a retransmission that is lost too is repeated once a packet that was sent after it causes a NACK for the same gap:
-//!   there is one for every out-of-order packet. The paper does not state this, but where only the timeout detects it
-//!   (`repair_again = false`), goodput at 5 % loss is below that of go-back-N, and the paper has 5 to 95 % more than
-//!   go-back-N. When no new packets are sent, the timeout detects it and goes back: all outstanding packets are
-//!   retransmitted;
+//! * a retransmission that is lost too is repeated once a packet that was sent after it causes a NACK for the same
+//!   gap: there is a NACK for every out-of-order packet. The paper does not state this rule. However, if only the
+//!   timeout detects such a loss (`repair_again = false`), goodput at 5 % loss is below that of go-back-N, while the
+//!   paper reports 5 to 95 % more than go-back-N. When no new packets are sent, the timeout detects the loss and goes
+//!   back: all outstanding packets are retransmitted;
 //! * a last Write packet with immediate data consumes a receive, and so is treated as a Send;
 //! * the mechanism that allows a Write packet to be placed individually is not public either: packets have IRN's
-//!   headers, and responses have sequence numbers of their own, which the data's source recovers (as IRN's; the wire
-//!   cost is 16 bytes on middle packets).
+//!   headers, and responses have sequence numbers of their own, and the sender of the data recovers them (as in IRN;
+//!   the wire cost is 16 bytes on middle packets).
 
 use bytemuck::{Pod, Zeroable};
 use rnic_base::{Duration, Seq, SeqRange};
@@ -34,16 +34,16 @@ use rnic_policy::{FootprintField, ParamSpec, Params, Placement, Recovery, Recove
 pub struct Cx7Selective {
     /// The packet that was last retransmitted because of a NACK.
     repaired: u64,
-    /// The first packet sent after that retransmission, or the next to be sent.
+    /// The first new packet sent after that retransmission, or the next packet to be sent.
     after: u64,
 }
 
-const RTO: usize = 0;
-const REPAIR_AGAIN: usize = 1;
+const RTO_INDEX: usize = 0;
+const RETRANSMIT_AGAIN_INDEX: usize = 1;
 
 impl Recovery for Cx7Selective {
     const NAME: &'static str = "cx7-selective";
-    const SUMMARY: &'static str = "one hole per NACK for Writes and Read responses, else go-back-N (Falcon 6.1.1)";
+    const SUMMARY: &'static str = "one gap per NACK for Writes and Read responses, else go-back-N (Falcon 6.1.1)";
     const PARAMS: &'static [ParamSpec] = &[
         ParamSpec {
             min: Duration::from_us(1).as_ps(),
@@ -61,7 +61,7 @@ impl Recovery for Cx7Selective {
     }
 
     fn initial_rto(params: &Params) -> Option<Duration> {
-        Some(params.duration(RTO))
+        Some(params.duration(RTO_INDEX))
     }
 
     fn interest(_: &Params) -> Interest {
@@ -70,7 +70,7 @@ impl Recovery for Cx7Selective {
 
     fn on_event(&mut self, event: &RecoveryEvent, view: &WindowView<'_>, params: &Params) -> RecoveryActions {
         // A packet that was sent before the retransmission may cause a NACK for the gap that is already retransmitted.
-        let is_old = |seq: Seq| seq.get() < self.after || !params.is_on(REPAIR_AGAIN);
+        let is_old = |seq: Seq| seq.get() < self.after || !params.is_on(RETRANSMIT_AGAIN_INDEX);
         let says_nothing_new = |seq: Seq| self.repaired == view.una.get() && is_old(seq);
         let retransmit = match event {
             RecoveryEvent::Acked { .. } | RecoveryEvent::Delivered { .. } | RecoveryEvent::Quiet => {
@@ -79,7 +79,7 @@ impl Recovery for Cx7Selective {
             RecoveryEvent::Nacked { sack: Some(seq), .. } if says_nothing_new(*seq) => {
                 return RecoveryActions::default();
             }
-            RecoveryEvent::Nacked { sack: Some(_), .. } => Some(SeqRange::one(view.una)),
+            RecoveryEvent::Nacked { sack: Some(_), .. } => Some(SeqRange::single(view.una)),
             RecoveryEvent::Nacked { sack: None, .. } | RecoveryEvent::TimedOut { .. } => Some(view.outstanding()),
         };
         (self.repaired, self.after) = (view.una.get(), view.next.get());

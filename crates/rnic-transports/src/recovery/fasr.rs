@@ -3,27 +3,28 @@
 //! Source: FaSR (2025) sections III-B.2 (fast and slow path), III-D (FNACK, overflow). Mechanisms,
 //! R-16, and the sender's part of R-14.
 //!
-//! * A SACK that starts a recovery retransmits everything from the cumulative acknowledgement up to it, independent of
-//!   its count. Later ones retransmit the packets between the highest SACK so far and the new one, if there is a
-//!   gap and the receiver counts more losses than before: without the second condition, the gap may be due to lost
-//!   SACKs.
-//! * The count is always the receiver's: the sender compares it, and never computes it. After an overflow the
-//!   receiver's count stays unchanged, and a gap alone is sufficient.
-//! * A timeout retransmits the oldest packet, if one is missing; that and every packet below the highest SACK that is
-//!   not known to have arrived, if more are; everything outstanding, if nothing is known.
+//! * A SACK that starts a recovery retransmits all packets from the cumulative acknowledgement up to the SACK's
+//!   packet, regardless of its count. Later ones retransmit the packets between the highest SACK so far and the
+//!   new one, if there is a gap and the receiver counts more losses than before: without the second condition, the
+//!   gap may be due to lost SACKs.
+//! * The count always comes from the receiver: the sender compares it, and never computes it. After an overflow
+//!   the receiver's count stays unchanged, and a gap alone is sufficient.
+//! * A timeout retransmits the oldest packet if one packet is missing; if more are, also every packet below the
+//!   highest SACK that is not known to have arrived; all outstanding packets if nothing is known about them.
 //! * An FNACK acts as a timeout, once until the next new acknowledgement.
 //!
 //! Deviations and choices, where the paper does not specify the behaviour:
 //!
 //! * a recovery ends when the cumulative acknowledgement has passed the highest SACK;
-//! * the count carried by an AACK is stored as a SACK's is: otherwise a loss right after a retransmission would leave
-//!   the count unchanged;
-//! * timeouts as in IRN: a short one while few packets are in flight, else a long one;
-//! * a NAK that reports no count comes from a receiver whose pool is empty, or that could not accept the packet:
-//!   everything outstanding is retransmitted, once until the next new acknowledgement;
-//! * where the receiver never counts (another store than the pool), a gap alone is sufficient;
+//! * the count carried by an AACK is stored like that of a SACK: otherwise a loss right after a retransmission would
+//!   leave the count unchanged;
+//! * timeouts are as in IRN: a short one while few packets are in flight, otherwise a long one;
+//! * a NAK that reports no count comes from a receiver whose pool is empty, or which could not accept the packet: all
+//!   outstanding packets are retransmitted, once until the next new acknowledgement;
+//! * where the receiver never counts losses (because it stores its state elsewhere than in the pool), a gap alone is
+//!   sufficient;
 //! * FNACKs, like gaps, are interpreted as loss: on paths that reorder this would be wrong, so the profile's check
-//!   refuses those.
+//!   rejects such paths.
 
 use bytemuck::{Pod, Zeroable};
 use rnic_base::{Duration, Seq, SeqRange};
@@ -35,7 +36,7 @@ use rnic_policy::{Recovery, RecoveryActions, RecoveryEvent, WindowView};
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub struct Fasr {
-    /// `sack-high`: the highest packet named by a SACK in this recovery.
+    /// `sack-high`: the highest packet that a SACK has reported in this recovery.
     sack_high: u64,
     /// `lost-cnt` as last reported by the receiver.
     lost: u32,
@@ -47,9 +48,9 @@ pub struct Fasr {
     acted_on: u32,
 }
 
-const RTO_LOW: usize = 0;
-const RTO_HIGH: usize = 1;
-const RTO_LOW_PACKETS: usize = 2;
+const RTO_LOW_INDEX: usize = 0;
+const RTO_HIGH_INDEX: usize = 1;
+const RTO_LOW_PACKETS_INDEX: usize = 2;
 
 impl Recovery for Fasr {
     const NAME: &'static str = "fasr";
@@ -73,7 +74,7 @@ impl Recovery for Fasr {
     }
 
     fn initial_rto(params: &Params) -> Option<Duration> {
-        Some(params.duration(RTO_LOW))
+        Some(params.duration(RTO_LOW_INDEX))
     }
 
     fn interest(_: &Params) -> Interest {
@@ -108,7 +109,7 @@ impl Fasr {
     /// Handles a SACK.
     fn on_sack(&mut self, sack: Seq, losses: Option<LossReport>, view: &WindowView<'_>) -> Option<SeqRange> {
         if sack <= view.una || sack >= view.next {
-            // Outside this window: the report is not valid.
+            // A packet outside this window: the report is not valid.
             return None;
         }
         let (lost, overflow) = losses.map_or((0, true), |report| (u32::from(report.lost), report.overflow));
@@ -133,7 +134,7 @@ impl Fasr {
         if was_recovering || report.cause == LossCause::Misplaced {
             (self.lost, self.overflow) = (u32::from(report.lost), u32::from(report.overflow));
         }
-        // All other causes are either processed already or not a loss.
+        // All other causes have already been processed or do not indicate a loss.
         if report.cause != LossCause::Misplaced || self.acted_on != 0 {
             return None;
         }
@@ -141,7 +142,7 @@ impl Fasr {
         Some(self.missing_from_una(view))
     }
 
-    /// Handles a plain NAK: the receiver does not keep packets now.
+    /// Handles a plain NAK: the receiver could not store the packet.
     fn go_back(&mut self, view: &WindowView<'_>) -> Option<SeqRange> {
         if self.acted_on != 0 {
             return None;
@@ -158,7 +159,7 @@ impl Fasr {
         (self.recovering, self.acted_on) = (1, 1);
     }
 
-    /// Returns the range that the receiver is missing, as far as is known.
+    /// Returns the range of packets that are missing at the receiver, as far as is known.
     fn missing_from_una(&self, view: &WindowView<'_>) -> SeqRange {
         let una = view.una;
         let several = self.lost > 1 || self.overflow != 0;
@@ -167,10 +168,10 @@ impl Fasr {
         SeqRange::new(una, end.min(view.next))
     }
 
-    /// Handles a timeout by R-8, with IRN's two timeout levels.
+    /// Handles a timeout according to R-8, with IRN's two timeout levels.
     fn on_timeout(&mut self, extended: bool, view: &WindowView<'_>, params: &Params, actions: &mut RecoveryActions) {
-        let extension = params.duration(RTO_HIGH).saturating_sub(params.duration(RTO_LOW));
-        let few_in_flight = view.in_flight() < params.get(RTO_LOW_PACKETS);
+        let extension = params.duration(RTO_HIGH_INDEX).saturating_sub(params.duration(RTO_LOW_INDEX));
+        let few_in_flight = view.in_flight() < params.get(RTO_LOW_PACKETS_INDEX);
         if !few_in_flight && !extended && extension != Duration::ZERO {
             actions.timer = TimerChange::Extend(extension);
             return;

@@ -4,29 +4,29 @@
 //! timeout); IRN (SIGCOMM'18) sections 2.1 and 4.1 for the role as RoCE's recovery and for the timeout.
 //!
 //! Deviations: none in the sender. The verbs timeout (4.096 us times a power of two) is replaced by one fixed value,
-//! IRN's RTO_high, as in the paper's baseline; it is switched off (`rto = 0`) where the network is lossless thanks to
-//! PFC, "to prevent spurious retransmissions" (section 4.1).
+//! IRN's RTO_high, as in the paper's baseline; it is disabled (`rto = 0`) where PFC makes the network lossless, "to
+//! prevent spurious retransmissions" (section 4.1).
 //!
-//! `rto_from_last_sent` runs the timer from the last packet sent and not from the last acknowledgement: for baselines
-//! that send almost no acknowledgements (`roce-irnpaper`), where a long message would time out while it is being sent.
-//! It corresponds to the timer of a receiver that waits for the next packet of a Read.
+//! `rto_from_last_sent` starts the timer at the last packet sent and not at the last acknowledgement: for baselines
+//! that send almost no acknowledgements (`roce-irnpaper`), where a long message would time out while it is being
+//! sent. It corresponds to the timer of a receiver that waits for the next packet of a Read.
 
 use bytemuck::{Pod, Zeroable};
 use rnic_base::Duration;
 use rnic_policy::recovery::Interest;
 use rnic_policy::{ParamSpec, Params, Placement, Recovery, RecoveryActions, RecoveryEvent, WindowView};
 
-/// No state beyond the window itself.
+/// This policy has no state besides the window itself.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub struct GoBackN {}
 
-const RTO: usize = 0;
-const FROM_LAST_SENT: usize = 1;
+const RTO_INDEX: usize = 0;
+const FROM_LAST_SENT_INDEX: usize = 1;
 
 impl Recovery for GoBackN {
     const NAME: &'static str = "go-back-n";
-    const SUMMARY: &'static str = "on a NAK or a timeout, send everything outstanding again (IBA 9.7.5)";
+    const SUMMARY: &'static str = "on a NAK or a timeout, retransmit everything outstanding (IBA 9.7.5)";
     const PARAMS: &'static [ParamSpec] = &[
         ParamSpec::duration(
             "rto",
@@ -43,7 +43,7 @@ impl Recovery for GoBackN {
     }
 
     fn initial_rto(params: &Params) -> Option<Duration> {
-        Some(params.duration(RTO)).filter(|rto| *rto != Duration::ZERO)
+        Some(params.duration(RTO_INDEX)).filter(|rto| *rto != Duration::ZERO)
     }
 
     fn interest(_: &Params) -> Interest {
@@ -51,7 +51,7 @@ impl Recovery for GoBackN {
     }
 
     fn times_last_sent(params: &Params) -> bool {
-        params.is_on(FROM_LAST_SENT)
+        params.is_on(FROM_LAST_SENT_INDEX)
     }
 
     fn on_event(&mut self, event: &RecoveryEvent, view: &WindowView<'_>, _: &Params) -> RecoveryActions {

@@ -6,26 +6,27 @@
 //! Mapping of the paper's modules:
 //!
 //! * `receiveAck`: [`Irn::on_ack`] and [`Irn::on_nack`]; the SACK bitmap itself is the engine's window;
-//! * `txFree`'s look-ahead in that bitmap: the engine sends marked packets, lowest first, one packet a call; the range
-//!   that [`Irn::new_holes`] returns is exactly the one that the look-ahead would visit, and packets acknowledged
-//!   before they are sent are removed from it;
+//! * `txFree`'s look-ahead in that bitmap: the engine sends marked packets, lowest first, one packet per call; the
+//!   range that [`Irn::new_holes`] returns is exactly the one that the look-ahead would visit, and packets
+//!   acknowledged before they are sent are removed from it;
 //! * `timeout`: [`Irn::on_timeout`].
 //!
 //! Deviations and choices, where the paper does not specify the behaviour:
 //!
-//! * an ordinary acknowledgement in recovery that uncovers a new `una` marks it only if a packet above it has been
-//!   selectively acknowledged (section 3.1, to the letter), or if a timeout started the recovery and the packet was
-//!   sent before that: then the absence of acknowledgements is the evidence, and one timeout per packet of a lost
-//!   window would be far too slow. The authors' published `receiveAck` marks it in any case. That is self-sustaining:
-//!   each retransmission advances the recovery sequence, recovery does not end, and every acknowledgement in it
-//!   retransmits another packet that was not lost (with 1 % loss both ways at 100 Gbit/s and 24 us, a third of all
-//!   packets; with 1 % reordering, a quarter). The cost: of several losses at the very end of a message the NACK
-//!   recovers the first, and a timeout starts the recovery of the others. Without the bitmap no such evidence exists,
-//!   and every recovery uses the packets sent before it (as in RFC 6582);
-//! * every retransmission advances the recovery sequence to the last new packet sent, as in their `txFree`;
+//! * an ordinary acknowledgement in recovery that uncovers a new `una` marks that packet for retransmission only if a
+//!   packet above it has been selectively acknowledged (section 3.1, taken literally), or if a timeout started the
+//!   recovery and the packet was sent before that: then the absence of acknowledgements is evidence of loss, and one
+//!   timeout per packet of a lost window would be far too slow. The authors' published `receiveAck` marks it in any
+//!   case. Such a recovery sustains itself: each retransmission advances the recovery sequence, recovery does not
+//!   end, and every acknowledgement in it retransmits another packet that was not lost (with 1 % loss both ways at
+//!   100 Gbit/s and 24 us, a third of all packets; with 1 % reordering, a quarter). The disadvantage of our rule: of
+//!   several losses at the very end of a message, the NACK recovers the first, and a timeout starts the recovery of
+//!   the others. Without the bitmap no such evidence exists, and every recovery uses the packets sent before it (as
+//!   in RFC 6582);
+//! * every retransmission advances the recovery sequence to the last new packet sent, as in the authors' `txFree`;
 //! * a lost retransmission is detected by timeout only (our interpretation); a timeout keeps the bitmap and discards
 //!   the record of retransmissions, so that gaps are retransmitted once more;
-//! * "fewer than N in flight" is taken literally (their code tests for more than N);
+//! * "fewer than N in flight" is taken literally (the authors' code tests for more than N);
 //! * with `nack_threshold` above 1, the NACKs of one recovery episode are counted from the last cumulative advance.
 
 use bytemuck::{Pod, Zeroable};
@@ -47,7 +48,7 @@ pub struct Irn {
     presumed_lost_below: u64,
     /// Smoothed round-trip time, nanoseconds; 0 before the first sample.
     srtt_ns: u64,
-    /// Mean deviation of the same, nanoseconds.
+    /// Mean deviation of the round-trip time, nanoseconds.
     rttvar_ns: u64,
     /// NACKs since the cumulative acknowledgement last advanced.
     nacks: u32,
@@ -55,18 +56,18 @@ pub struct Irn {
     recovering: u32,
 }
 
-/// Bits of state besides bitmaps and sequence numbers (section 6.1): flags of each end, the additional state for Reads
-/// at the responder, and three values for all queue pairs.
+/// Bits of state besides bitmaps and sequence numbers (section 6.1): the constants below are the flags of each end,
+/// the additional state for Reads at the responder, and three values that all queue pairs share.
 const FLAG_BITS: u64 = 4;
 const READ_STATE_BITS: u64 = 56;
 const SHARED_BITS: u64 = 10 * 8;
 
-const RTO_LOW: usize = 0;
-const RTO_HIGH: usize = 1;
-const RTO_LOW_PACKETS: usize = 2;
-const SACK_BITMAP: usize = 3;
-const NACK_THRESHOLD: usize = 4;
-const DYNAMIC_RTO: usize = 5;
+const RTO_LOW_INDEX: usize = 0;
+const RTO_HIGH_INDEX: usize = 1;
+const RTO_LOW_PACKETS_INDEX: usize = 2;
+const SACK_BITMAP_INDEX: usize = 3;
+const NACK_THRESHOLD_INDEX: usize = 4;
+const DYNAMIC_RTO_INDEX: usize = 5;
 
 impl Recovery for Irn {
     const NAME: &'static str = "irn";
@@ -92,7 +93,7 @@ impl Recovery for Irn {
         ParamSpec::switch(
             "sack_bitmap",
             true,
-            "off: the variant without a bitmap, one hole a round trip (section 4.3)",
+            "off: the variant without a bitmap, one gap per round trip (section 4.3)",
         ),
         ParamSpec::count("nack_threshold", 1, 1, 1 << 16, "enter recovery at this many NACKs (section 7)"),
         ParamSpec::switch("dynamic_rto", false, "on: rto_high is computed from round-trip times (section 4.3)"),
@@ -100,7 +101,7 @@ impl Recovery for Irn {
     const GAP_IS_LOSS: bool = true;
     const PLACEMENT: Placement = Placement::PlaceOutOfOrder;
     const FOOTPRINT: &'static [FootprintField] = &[
-        FootprintField::connection("sequence to send again, at both ends", 2 * PSN_BITS),
+        FootprintField::connection("PSN to retransmit, at both ends", 2 * PSN_BITS),
         FootprintField::connection("recovery sequence, at both ends", 2 * PSN_BITS),
         FootprintField::connection("flags, at both ends", 2 * FLAG_BITS),
         FootprintField::connection("timer and Reads in progress, at the responder", READ_STATE_BITS),
@@ -113,11 +114,11 @@ impl Recovery for Irn {
     }
 
     fn initial_rto(params: &Params) -> Option<Duration> {
-        Some(params.duration(RTO_LOW))
+        Some(params.duration(RTO_LOW_INDEX))
     }
 
     fn interest(params: &Params) -> Interest {
-        if params.is_on(DYNAMIC_RTO) || params.get(NACK_THRESHOLD) > 1 {
+        if params.is_on(DYNAMIC_RTO_INDEX) || params.get(NACK_THRESHOLD_INDEX) > 1 {
             Interest::Always
         } else {
             Interest::Recovering
@@ -125,7 +126,7 @@ impl Recovery for Irn {
     }
 
     fn tolerates_reordering(params: &Params) -> bool {
-        params.get(NACK_THRESHOLD) > 1
+        params.get(NACK_THRESHOLD_INDEX) > 1
     }
 
     fn on_event(&mut self, event: &RecoveryEvent, view: &WindowView<'_>, params: &Params) -> RecoveryActions {
@@ -133,7 +134,7 @@ impl Recovery for Irn {
         match *event {
             RecoveryEvent::Acked { rtt, .. } => {
                 if let Some(rtt) = rtt {
-                    self.take_rtt_sample(rtt);
+                    self.add_rtt_sample(rtt);
                 }
                 actions.retransmit = self.on_ack(view, params);
             }
@@ -158,7 +159,8 @@ impl Irn {
             self.recovering = 0;
             return None;
         }
-        let overtaken = params.is_on(SACK_BITMAP) && view.highest_sacked.is_some_and(|highest| highest > view.una);
+        let overtaken =
+            params.is_on(SACK_BITMAP_INDEX) && view.highest_sacked.is_some_and(|highest| highest > view.una);
         if overtaken || view.una.get() < self.presumed_lost_below { self.new_holes(view, params) } else { None }
     }
 
@@ -167,10 +169,10 @@ impl Irn {
     fn on_nack(&mut self, view: &WindowView<'_>, params: &Params) -> Option<SeqRange> {
         if self.recovering == 0 {
             self.nacks += 1;
-            if u64::from(self.nacks) < params.get(NACK_THRESHOLD) || view.una == view.next {
+            if u64::from(self.nacks) < params.get(NACK_THRESHOLD_INDEX) || view.una == view.next {
                 return None;
             }
-            let presumed_lost_below = if params.is_on(SACK_BITMAP) { view.una } else { view.next };
+            let presumed_lost_below = if params.is_on(SACK_BITMAP_INDEX) { view.una } else { view.next };
             self.enter(view, presumed_lost_below);
         }
         self.new_holes(view, params)
@@ -189,7 +191,7 @@ impl Irn {
     fn new_holes(&mut self, view: &WindowView<'_>, params: &Params) -> Option<SeqRange> {
         let una = view.una;
         let from = una + self.retransmitted_below.saturating_sub(una.get());
-        let bitmap = view.sacked.filter(|_| params.is_on(SACK_BITMAP));
+        let bitmap = view.sacked.filter(|_| params.is_on(SACK_BITMAP_INDEX));
         let sacked_up_to = bitmap.and(view.highest_sacked).unwrap_or(una);
         let first_zero = bitmap.and_then(|ring| ring.first_zero(from.since(una) as u32));
         let start = first_zero.map_or(from, |offset| una + u64::from(offset));
@@ -202,10 +204,11 @@ impl Irn {
         Some(SeqRange::new(start, end))
     }
 
-    /// Handles a timeout: too early when many packets are in flight (I-24), otherwise the oldest packet is lost (I-7).
+    /// Handles a timeout: when many packets are in flight, extends the timer (I-24); otherwise retransmits the oldest
+    /// packet (I-7).
     fn on_timeout(&mut self, extended: bool, view: &WindowView<'_>, params: &Params, actions: &mut RecoveryActions) {
-        let extension = self.rto_high(params).saturating_sub(params.duration(RTO_LOW));
-        let few_in_flight = view.in_flight() < params.get(RTO_LOW_PACKETS);
+        let extension = self.rto_high(params).saturating_sub(params.duration(RTO_LOW_INDEX));
+        let few_in_flight = view.in_flight() < params.get(RTO_LOW_PACKETS_INDEX);
         if !few_in_flight && !extended && extension != Duration::ZERO {
             actions.timer = TimerChange::Extend(extension);
             return;
@@ -215,8 +218,8 @@ impl Irn {
     }
 
     fn rto_high(&self, params: &Params) -> Duration {
-        let fixed = params.duration(RTO_HIGH);
-        if !params.is_on(DYNAMIC_RTO) || self.srtt_ns == 0 {
+        let fixed = params.duration(RTO_HIGH_INDEX);
+        if !params.is_on(DYNAMIC_RTO_INDEX) || self.srtt_ns == 0 {
             return fixed;
         }
         // RFC 6298, section 2, limited to four times the static value, the range of IRN's own robustness test.
@@ -224,7 +227,7 @@ impl Irn {
     }
 
     /// Updates the estimator (RFC 6298 section 2, in integers).
-    fn take_rtt_sample(&mut self, rtt: Duration) {
+    fn add_rtt_sample(&mut self, rtt: Duration) {
         let sample = rtt.as_ns().max(1);
         if self.srtt_ns == 0 {
             (self.srtt_ns, self.rttvar_ns) = (sample, sample / 2);

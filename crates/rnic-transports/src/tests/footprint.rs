@@ -1,5 +1,6 @@
-//! What transports keep on a NIC: the papers' numbers come out of our constants, and `docs/memory.md` says what the
-//! code says.
+//! State of transports on a NIC: our constants result in the papers' numbers, and `docs/memory.md` agrees with the
+//! code.
+#![expect(clippy::disallowed_methods, reason = "it writes the generated page")]
 
 use std::fmt::Write as _;
 
@@ -12,10 +13,10 @@ const PAGE: &str = include_str!("../../../../docs/memory.md");
 const PAGE_PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/memory.md");
 
 fn named(name: &str) -> Profile {
-    profile(name).expect("a transport that exists")
+    profile(name).expect("the transport exists")
 }
 
-/// Bits for `connections` queue pairs with `wqes` work requests in all.
+/// Returns the bits for `connections` queue pairs with `wqes` work requests in total.
 fn bits(profile: &Profile, connections: u64, wqes: u64) -> u64 {
     let [connection, wqe, nic] = [Per::Connection, Per::Wqe, Per::Nic].map(|per| profile.footprint_bits(per));
     connection * connections + wqe * wqes + nic
@@ -32,25 +33,26 @@ fn i21_irn_adds_160_bits_five_bitmaps_of_128_three_bytes_a_work_request_and_ten_
     assert_eq!(state.iter().map(|field| field.bits).sum::<u64>(), 2 * 52 + 56);
     assert_eq!(bitmaps.iter().map(|field| field.bits).sum::<u64>(), 640);
     assert_eq!((irn.footprint_bits(Per::Wqe), irn.footprint_bits(Per::Nic)), (24, 80));
-    let wide = select("irn", [("cap_packets", "275")]).expect("a cap for 100 Gbit/s");
-    assert_eq!(wide.footprint_bits(Per::Connection), 160 + 5 * 275, "bitmaps are as wide as the cap");
+    let wide = select("irn", [("cap_packets", "275")]).expect("the cap is valid");
+    assert_eq!(wide.footprint_bits(Per::Connection), 160 + 5 * 275, "bitmaps are not as wide as the cap");
 }
 
-/// "3-10 % of the current NIC cache for a couple of thousands of QPs and tens of thousands of WQEs", of several MB:
-/// taken as 5 MB, 2000 and 20000, with a cap for 40 and for 100 Gbit/s. (Of 4 MiB, the latter would be 10.6 %.)
+/// "3-10 % of the current NIC cache for a couple of thousands of QPs and tens of thousands of WQEs", where the cache
+/// has several MB. The test assumes 5 MB, 2000 QPs and 20000 WQEs, with a cap for 40 and for 100 Gbit/s. (With 4 MiB,
+/// the latter would be 10.6 %.)
 #[test]
 fn i_r20_irn_takes_3_to_10_percent_of_a_nics_memory() {
     for cap in ["128", "275"] {
-        let irn = select("irn", [("cap_packets", cap)]).expect("legal");
+        let irn = select("irn", [("cap_packets", cap)]).expect("the cap is valid");
         let share = bits(&irn, 2_000, 20_000) as f64 / (8.0 * 5e6);
         assert!((0.03..=0.10).contains(&share), "{share}");
     }
 }
 
-/// Packets of a thousand flows on the NIC instead of in their place: 110 packets of 1 KB each.
+/// Out-of-order packets of a thousand flows stored on the NIC instead of in host memory: 110 packets of 1 KB each.
 #[test]
-fn i_r26_keeping_early_packets_on_the_nic_would_take_110_mb() {
-    let cap = named("irn").cap_packets.expect("BDP-FC");
+fn i_r26_storing_out_of_order_packets_on_the_nic_would_take_110_mb() {
+    let cap = named("irn").cap_packets.expect("IRN has a packet cap");
     assert_eq!(1_000 * u64::from(cap) * 1_000, 110_000_000);
 }
 
@@ -74,14 +76,14 @@ fn r12_the_pool_takes_0_92_kb() {
 const HEAD: &str = "\
 # Memory of loss recovery on a NIC
 
-Generated from the footprints of the profiles by `make generate`; a test holds it against the code.
+Generated from the footprints of the profiles by `make generate`; a test compares it with the code.
 
-Counted is what a transport adds to the context that every RoCE adapter keeps for a queue pair (256 bytes, FaSR section
-V-A), with its default options: state, bitmaps as wide as its windows, sequence numbers of work requests, what all queue
-pairs share. Not counted are congestion control, and what is kept for each packet in flight: with `falcon`, whose
-recovery goes by when packets left, a time, counters and flags (in our software 48 bytes). Where its receivers keep
-packets beyond their windows (`out_of_window=keep`), their bitmaps are wider than counted. Bitmaps of `roce-sr` and
-`roce-ar` are as wide as our model allows, since the adapter's own are not public.
+The figures are the memory that a transport adds to the context that every RoCE adapter keeps for a queue pair (256
+bytes, FaSR section V-A), with its default options: state, bitmaps as wide as its windows, sequence numbers of work
+requests, and the memory that all queue pairs share. They exclude congestion control, and the memory for each packet in
+flight: `falcon`, whose recovery uses transmit times, keeps a time, counters and flags (48 bytes in this software).
+Where its receivers keep packets beyond their windows (`out_of_window=keep`), their bitmaps are wider than counted.
+Bitmaps of `roce-sr` and `roce-ar` are as wide as the model here allows, because those of the adapter are not public.
 
 ";
 
@@ -115,7 +117,7 @@ fn page() -> String {
 }
 
 #[test]
-fn the_memory_page_says_what_the_code_says() {
+fn the_memory_page_agrees_with_the_code() {
     assert!(PAGE == page(), "docs/memory.md is stale: run `make generate`");
 }
 

@@ -1,4 +1,4 @@
-//! IRN's recovery decisions on hand-made windows, by mechanism id.
+//! IRN's recovery decisions on windows constructed by hand, by mechanism id.
 
 use rnic_base::{Duration, Time};
 use rnic_policy::{Params, RecoveryActions, RecoveryEvent, TimerChange};
@@ -16,9 +16,9 @@ fn i4_first_the_cumulative_packet_then_only_holes_below_a_sack() {
     window.ack_up_to(5);
     let entered = window.nack(6);
     assert_eq!((entered.retransmit, entered.recovering), (range(5, 6), true));
-    assert_eq!(window.nack(7).retransmit, None, "7 reveals no new hole");
+    assert_eq!(window.nack(7).retransmit, None, "retransmitted although 7 reveals no new gap");
     assert_eq!(window.nack(9).retransmit, range(8, 9));
-    assert_eq!(window.nack(9).retransmit, None, "each hole is sent again once");
+    assert_eq!(window.nack(9).retransmit, None, "a gap was retransmitted twice");
 }
 
 #[test]
@@ -26,22 +26,22 @@ fn i6_recovery_ends_past_the_last_packet_sent_before_the_retransmission() {
     let mut window = sent(10, &[]);
     window.nack(3);
     window.next = 14;
-    assert!(!window.ack_up_to(10).recovering, "10 was sent after it");
+    assert!(!window.ack_up_to(10).recovering, "still recovering, although 10 was sent after it");
 
     let mut window = sent(10, &[]);
     window.nack(3);
     window.next = 14;
     let partial = window.ack_up_to(9);
-    assert!(partial.recovering, "9 was sent before it");
-    assert_eq!(partial.retransmit, None, "and nothing has overtaken it");
-    assert_eq!(window.nack(10).retransmit, range(9, 10), "now 10 has");
-    assert!(window.ack_up_to(13).recovering, "that retransmission moved the recovery sequence to 13");
+    assert!(partial.recovering, "not recovering, although 9 was sent before it");
+    assert_eq!(partial.retransmit, None, "retransmitted although no later packet has arrived");
+    assert_eq!(window.nack(10).retransmit, range(9, 10), "not retransmitted although 10 has arrived");
+    assert!(window.ack_up_to(13).recovering, "the retransmission did not move the recovery sequence to 13");
     assert!(!window.ack_up_to(14).recovering);
 }
 
-/// 1 to 3 are reordered, not lost: acknowledgements of what merely came late must send nothing.
+/// Packets 1 to 3 are reordered, not lost: late acknowledgements must not cause retransmissions.
 #[test]
-fn i4_what_was_sent_before_a_nack_is_lost_only_if_overtaken() {
+fn i4_a_packet_sent_before_a_nack_is_lost_only_if_a_later_one_is_sacked() {
     let mut window = sent(10, &[]);
     assert_eq!(window.nack(3).retransmit, range(0, 3));
     for una in 1..=9 {
@@ -49,18 +49,20 @@ fn i4_what_was_sent_before_a_nack_is_lost_only_if_overtaken() {
     }
 }
 
-/// After a timeout each acknowledgement uncovers the next packet that was sent before it, and sends it once.
+/// After a timeout, each acknowledgement uncovers the next packet that was sent before the timeout; this packet is
+/// retransmitted once.
 #[test]
-fn i4_what_was_sent_before_a_timeout_is_lost_when_uncovered() {
+fn i4_a_packet_sent_before_a_timeout_is_lost_when_uncovered() {
     let mut window = sent(4, &[]);
     assert_eq!(window.event(RecoveryEvent::TimedOut { extended: true }).retransmit, range(0, 1));
     window.next = 6;
     assert_eq!(window.ack_up_to(1).retransmit, range(1, 2));
     assert_eq!(window.ack_up_to(2).retransmit, range(2, 3));
-    assert_eq!(window.ack_up_to(4).retransmit, None, "4 was sent after the timeout");
+    assert_eq!(window.ack_up_to(4).retransmit, None, "retransmitted although 4 was sent after the timeout");
 }
 
-/// Without the bitmap, what was sent before recovery began is lost when uncovered, however it began.
+/// Without the bitmap, packets sent before recovery started are considered lost when an acknowledgement uncovers
+/// them, regardless of the cause of the recovery.
 #[test]
 fn i4_without_the_bitmap_uncovered_packets_are_lost() {
     let mut window = sent(10, &[("sack_bitmap", "false")]);
@@ -71,11 +73,11 @@ fn i4_without_the_bitmap_uncovered_packets_are_lost() {
     assert_eq!(window.ack_up_to(10).retransmit, None, "10 was sent after recovery began");
 }
 
-/// The acknowledgements of 4 to 11 are lost, so the SACK of 12 shows holes that are none, and moves the recovery
-/// sequence to 13. Then acknowledgements come in order again: none of them may send anything, or recovery would never
-/// end.
+/// The acknowledgements of packets 4 to 11 are lost, so the SACK of packet 12 shows gaps that do not exist, and
+/// advances the recovery sequence to packet 13. The acknowledgements after that arrive in order: none of them may
+/// cause a retransmission, otherwise recovery would not end.
 #[test]
-fn i4_i6_ordinary_acknowledgements_keep_no_recovery_alive() {
+fn i4_i6_ordinary_acknowledgements_do_not_prolong_recovery() {
     let mut window = sent(10, &[]);
     window.nack(3);
     window.next = 14;
@@ -100,24 +102,25 @@ fn i7_i24_low_timeout_acts_only_with_few_packets_in_flight() {
 }
 
 #[test]
-fn i10_loss_alone_never_touches_the_rate() {
+fn i10_loss_alone_never_changes_the_rate() {
     use rnic_policy::{ControlEvent, ControlView};
-    let policy = crate::control::find("line-rate").expect("registered");
+    let policy = crate::control::find("line-rate").expect("the policy is registered");
     let view = ControlView { now: Time::ZERO, line_rate: rnic_base::BitRate::gbps(40), mtu: 1_024, in_flight: 1 };
     let params = Params::default();
     let (mut state, first) = (policy.start)(&params, &view);
-    assert_eq!(first, Default::default(), "starts at line rate: no window, no rate");
+    assert_eq!(first, Default::default(), "a window or a rate at the start");
     for event in [ControlEvent::Nacked { lost: true }, ControlEvent::TimedOut, ControlEvent::Cnp] {
         assert_eq!((policy.on_event)(&mut state, &event, &view, &params), Default::default());
     }
 }
 
-/// I-22, as far as software can say it: each module turns context and event into context and actions, and has no other
-/// input. Two queue pairs that are served in turn, packet by packet, decide as each would alone.
+/// I-22, as far as software can verify it: each module maps context and event to context and actions, and has no
+/// other input. Two queue pairs that are processed alternately, packet by packet, cause the same decisions as each
+/// would alone.
 #[test]
-fn i22_context_and_event_in_context_and_actions_out() {
+fn i22_actions_depend_only_on_context_and_event() {
     type Script = [fn(&mut Window) -> RecoveryActions; 6];
-    // `receiveAck` three times, `timeout` twice, `receiveAck` again.
+    // The events call `receiveAck` three times, `timeout` twice, and `receiveAck` once more.
     let one: Script = [
         |window| window.nack(7),
         |window| window.nack(9),
@@ -139,16 +142,17 @@ fn i22_context_and_event_in_context_and_actions_out() {
         script.map(|step| step(&mut window))
     };
     let (mut first, mut second) = (sent(10, &[]), sent(10, &[]));
-    let in_turn: Vec<_> = one.iter().zip(&other).map(|(one, other)| [one(&mut first), other(&mut second)]).collect();
+    let interleaved: Vec<_> =
+        one.iter().zip(&other).map(|(one, other)| [one(&mut first), other(&mut second)]).collect();
     let [one, other] = [one, other].map(alone);
-    let apart: Vec<_> = one.into_iter().zip(other).map(|(one, other)| [one, other]).collect();
-    assert_eq!(in_turn, apart);
-    let decided = apart.iter().flatten().filter(|actions| actions.retransmit.is_some()).count();
-    assert!(decided >= 5, "{apart:?}");
+    let separate: Vec<_> = one.into_iter().zip(other).map(|(one, other)| [one, other]).collect();
+    assert_eq!(interleaved, separate);
+    let decided = separate.iter().flatten().filter(|actions| actions.retransmit.is_some()).count();
+    assert!(decided >= 5, "{separate:?}");
 }
 
 #[test]
-fn i28_nack_threshold_waits_before_it_believes_in_loss() {
+fn i28_recovery_starts_at_the_nack_threshold() {
     let mut window = sent(20, &[("nack_threshold", "3")]);
     assert_eq!(window.nack(5).retransmit, None);
     assert_eq!(window.nack(6).retransmit, None);
@@ -157,11 +161,11 @@ fn i28_nack_threshold_waits_before_it_believes_in_loss() {
     reordered.nack(5);
     reordered.nack(6);
     reordered.ack_up_to(7);
-    assert_eq!(reordered.nack(9).retransmit, None, "an advance starts the count anew");
+    assert_eq!(reordered.nack(9).retransmit, None, "an advance did not reset the count");
 }
 
 #[test]
-fn variant_without_bitmap_repairs_one_hole_a_round_trip() {
+fn variant_without_bitmap_retransmits_one_gap_a_round_trip() {
     let mut window = sent(20, &[("sack_bitmap", "false")]);
     assert_eq!(window.nack(5).retransmit, range(0, 1));
     assert_eq!(window.nack(9).retransmit, None);
@@ -173,6 +177,6 @@ fn variant_dynamic_timeout_follows_the_round_trip() {
     let mut window = sent(50, &[("dynamic_rto", "true")]);
     window.event(RecoveryEvent::Acked { packets: 0, rtt: Some(Duration::from_us(200)) });
     let extended = window.event(RecoveryEvent::TimedOut { extended: false });
-    // RFC 6298: srtt 200 us + 4 * 100 us, less the 100 us that have passed.
+    // RFC 6298: srtt of 200 us plus 4 * 100 us, minus the 100 us that have elapsed.
     assert_eq!(extended.timer, TimerChange::Extend(Duration::from_us(500)));
 }

@@ -1,4 +1,4 @@
-//! RoCE's recovery decisions on hand-made windows.
+//! RoCE's recovery decisions on windows constructed by hand.
 
 use rnic_base::{Psn, Seq, SeqRange, Time};
 use rnic_policy::{Params, Recovery, RecoveryEvent, RecoveryPolicy, WindowView};
@@ -10,7 +10,8 @@ fn seq(index: u64) -> Seq {
     Seq::start(Psn::new(100)) + index
 }
 
-/// What `policy` marks at each of (oldest outstanding packet, event), of ten packets sent.
+/// Returns the packets that `policy` marks for retransmission after each event; each is paired with the oldest
+/// outstanding packet at that time. Ten packets have been sent.
 fn marks(policy: RecoveryPolicy, events: &[(u64, RecoveryEvent)]) -> Vec<Option<SeqRange>> {
     let params = Params::defaults(policy.params);
     let mut state = (policy.start)(&params);
@@ -33,7 +34,7 @@ fn range(start: u64, end: u64) -> Option<SeqRange> {
 }
 
 #[test]
-fn selective_repeat_repairs_one_hole_per_place_and_goes_back_for_what_was_dropped() {
+fn selective_repeat_retransmits_each_gap_once_and_goes_back_for_dropped_packets() {
     let events = [(2, kept(3)), (2, kept(4)), (2, kept(9)), (6, kept(9)), (6, kept(9)), (8, DROPPED), (8, kept(9))];
     let expected = [range(2, 3), None, None, range(6, 7), None, range(8, 10), None];
     assert_eq!(marks(RecoveryPolicy::of::<Cx7Selective>(), &events), expected);
@@ -42,24 +43,25 @@ fn selective_repeat_repairs_one_hole_per_place_and_goes_back_for_what_was_droppe
 }
 
 #[test]
-fn selective_repeat_repairs_again_for_a_nack_that_a_later_packet_has_drawn() {
+fn selective_repeat_retransmits_again_on_a_nack_caused_by_a_later_packet() {
     let (policy, mut params) = (RecoveryPolicy::of::<Cx7Selective>(), Params::defaults(Cx7Selective::PARAMS));
-    // (next new packet, packet that drew the NACK): 10 is the first that leaves after the repair, 20 after the second.
+    // (next new packet, packet that caused the NACK): packet 10 is the first one sent after the first retransmission,
+    // packet 20 the first after the second.
     let nacks = [(10, 3), (15, 9), (20, 10), (20, 19), (25, 20)];
     let marks = |params: &Params| {
         let mut state = (policy.start)(params);
-        nacks.map(|(next, drew)| {
+        nacks.map(|(next, cause)| {
             let view = WindowView { now: Time::ZERO, una: seq(2), next: seq(next), highest_sacked: None, sacked: None };
-            (policy.on_event)(&mut state, &kept(drew), &view, params).retransmit
+            (policy.on_event)(&mut state, &kept(cause), &view, params).retransmit
         })
     };
     assert_eq!(marks(&params), [range(2, 3), None, range(2, 3), None, range(2, 3)]);
-    params.set(Cx7Selective::PARAMS, "repair_again", "false").expect("it is an option");
+    params.set(Cx7Selective::PARAMS, "repair_again", "false").expect("the policy has this option");
     assert_eq!(marks(&params), [range(2, 3), None, None, None, None]);
 }
 
 #[test]
-fn adaptive_routing_heeds_nothing_but_silence() {
+fn adaptive_routing_retransmits_only_on_timeout() {
     let events = [(2, kept(3)), (2, DROPPED), (2, TIMED_OUT)];
     assert_eq!(marks(RecoveryPolicy::of::<TimeoutOnly>(), &events), [None, None, range(2, 10)]);
 }

@@ -1,4 +1,4 @@
-//! Signals that controllers need against signals that transports measure.
+//! Signals that controllers require, compared with the signals that transports measure.
 
 use bytemuck::{Pod, Zeroable};
 use rnic_policy::control::ControlInterest;
@@ -7,12 +7,12 @@ use rnic_policy::{ParamSpec, Params, Signals};
 
 use crate::{control, profiles};
 
-/// A controller from elsewhere that goes by what few networks tell.
+/// A controller from outside the tree that requires signals which few networks provide.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
-struct Curious(u64);
+struct CsigControl(u64);
 
-impl Control for Curious {
+impl Control for CsigControl {
     const NAME: &'static str = "curious";
     const SUMMARY: &'static str = "wants to know which hop is congested, and how full the receiver is";
     const PARAMS: &'static [ParamSpec] = &[];
@@ -32,19 +32,19 @@ impl Control for Curious {
 }
 
 #[test]
-fn what_a_transport_does_not_measure_is_refused_by_name() {
+fn a_signal_that_a_transport_does_not_measure_is_refused_by_name() {
     for mut profile in profiles() {
-        profile.control = Configured { policy: ControlPolicy::of::<Curious>(), params: Params::defaults(&[]) };
-        let error = profile.check().expect_err("nobody measures CSIG").to_string();
+        profile.control = Configured { policy: ControlPolicy::of::<CsigControl>(), params: Params::defaults(&[]) };
+        let error = profile.check().expect_err("no transport measures CSIG").to_string();
         let missing = if profile.protocol.falcon().is_some() { "needs csig," } else { "needs host-delay, csig," };
-        let says_who = error.contains(profile.name) && error.contains("`curious`");
-        assert!(says_who && error.contains(missing) && error.lines().count() == 1, "{error}");
+        let names_both = error.contains(profile.name) && error.contains("`curious`");
+        assert!(names_both && error.contains(missing) && error.lines().count() == 1, "{error}");
     }
 }
 
-/// Each says what it goes by: of those here, all but two that go by nothing.
+/// Each controller declares the signals it uses: of the registered controllers, all but two use signals.
 #[test]
-fn every_controller_says_what_it_needs() {
+fn every_controller_declares_its_signals() {
     let silent =
         control::ALL.iter().filter(|policy| (policy.interest)(&Params::defaults(policy.params)).needs.is_empty());
     let silent: Vec<_> = silent.map(|policy| policy.name).collect();

@@ -1,9 +1,9 @@
-//! A hand-made window for recovery policies: what the engine would show them, without an engine.
+//! A window for tests of recovery policies: the view that the engine would give them, without an engine.
 
 use rnic_base::{AnyRing, Psn, Seq, SeqRange, Time};
 use rnic_policy::{Params, PolicyState, Recovery, RecoveryActions, RecoveryEvent, RecoveryPolicy, WindowView};
 
-/// A window whose packets are counted from 0, and the policy that recovers it.
+/// A window whose packets are numbered from 0, and its recovery policy.
 pub(super) struct Window {
     pub(super) policy: RecoveryPolicy,
     pub(super) params: Params,
@@ -22,7 +22,7 @@ pub(super) fn range(start: u64, end: u64) -> Option<SeqRange> {
 }
 
 impl Window {
-    /// One with `next` packets under way.
+    /// Creates a window with `next` packets in flight.
     pub(super) fn of<R: Recovery>(next: u64, options: &[(&str, &str)]) -> Self {
         let policy = RecoveryPolicy::of::<R>();
         let mut params = Params::defaults(policy.params);
@@ -43,7 +43,7 @@ impl Window {
         (self.policy.on_event)(&mut self.state, &event, &view, &self.params)
     }
 
-    /// A NACK that says that packet `sack` is here.
+    /// Processes a NACK that reports the arrival of packet `sack`.
     pub(super) fn nack(&mut self, sack: u64) -> RecoveryActions {
         self.sacked.push(sack);
         self.event(RecoveryEvent::Nacked { sack: Some(seq(sack)), losses: None })

@@ -61,7 +61,7 @@ pub(crate) struct ibv_device_attr {
     pub(crate) phys_port_cnt: u8,
 }
 
-/// `struct ibv_device_attr_ex`; fields that are always zero here are combined into one.
+/// `struct ibv_device_attr_ex`; fields that are always zero in this library are combined into one.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ibv_device_attr_ex {
@@ -76,8 +76,7 @@ pub(crate) struct ibv_device_attr_ex {
     pub(crate) tso_caps: [u32; 2],
     pub(crate) rss_caps: ibv_rss_caps,
     pub(crate) max_wq_type_rq: u32,
-    /// `struct ibv_packet_pacing_caps`.
-    pub(crate) packet_pacing_caps: [u32; 3],
+    pub(crate) packet_pacing_caps: ibv_packet_pacing_caps,
     pub(crate) raw_packet_caps: u32,
     /// `struct ibv_tm_caps`.
     pub(crate) tm_caps: [u32; 5],
@@ -88,6 +87,23 @@ pub(crate) struct ibv_device_attr_ex {
     pub(crate) pci_atomic_caps: [u16; 3],
     pub(crate) xrc_odp_caps: u32,
     pub(crate) phys_port_cnt_ex: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ibv_packet_pacing_caps {
+    pub(crate) qp_rate_limit_min: u32,
+    pub(crate) qp_rate_limit_max: u32,
+    pub(crate) supported_qpts: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ibv_qp_rate_limit_attr {
+    pub(crate) rate_limit: u32,
+    pub(crate) max_burst_sz: u32,
+    pub(crate) typical_pkt_sz: u16,
+    pub(crate) comp_mask: u32,
 }
 
 #[repr(C)]
@@ -203,7 +219,7 @@ pub(crate) struct verbs_context {
     pub(crate) modify_flow_action_esp: Unused,
     pub(crate) destroy_flow_action: Unused,
     pub(crate) create_flow_action_esp: Unused,
-    pub(crate) modify_qp_rate_limit: Unused,
+    pub(crate) modify_qp_rate_limit: Option<unsafe extern "C" fn(*mut ibv_qp, *mut ibv_qp_rate_limit_attr) -> c_int>,
     pub(crate) alloc_parent_domain:
         Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_parent_domain_init_attr) -> *mut ibv_pd>,
     pub(crate) dealloc_td: Option<unsafe extern "C" fn(*mut ibv_td) -> c_int>,

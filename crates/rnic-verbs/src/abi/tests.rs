@@ -1,4 +1,4 @@
-//! The structures and numbers here against the header of the system.
+//! Compares the structures and constants of this module with the system's header.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use super::*;
 
-/// A table of sizes and offsets: name in C, and what it is here.
+/// A table of sizes and offsets: each entry has the name in C and this module's value.
 macro_rules! layouts {
     ($($name:ident: $($field:ident $(as $c:literal)?),*;)*) => {
         fn layouts() -> Vec<(String, i64)> {
@@ -36,6 +36,8 @@ layouts! {
     ibv_device_attr_ex: orig_attr, comp_mask, odp_caps, completion_timestamp_mask, hca_core_clock,
         device_cap_flags_ex, tso_caps, rss_caps, max_wq_type_rq, packet_pacing_caps, raw_packet_caps, tm_caps,
         cq_mod_caps, max_dm_size, pci_atomic_caps, xrc_odp_caps, phys_port_cnt_ex;
+    ibv_packet_pacing_caps: qp_rate_limit_min, qp_rate_limit_max, supported_qpts;
+    ibv_qp_rate_limit_attr: rate_limit, max_burst_sz, typical_pkt_sz, comp_mask;
     ibv_odp_caps: general_caps, per_transport_caps;
     ibv_rss_caps: supported_qpts, max_rwq_indirection_tables, max_rwq_indirection_table_size, rx_hash_fields_mask,
         rx_hash_function;
@@ -111,8 +113,8 @@ layouts! {
     ibv_recv_wr: wr_id, next, sg_list, num_sge;
 }
 
-/// What the table above cannot say: unions, and parts of structures.
-fn others() -> Vec<(String, i64)> {
+/// Layouts that the table above cannot express: unions, and parts of structures.
+fn further_values() -> Vec<(String, i64)> {
     let wr = offset_of!(ibv_send_wr, wr);
     [
         ("sizeof(union ibv_gid)", size_of::<ibv_gid>()),
@@ -130,11 +132,12 @@ fn others() -> Vec<(String, i64)> {
     .into()
 }
 
-/// What a C compiler makes of `expressions`, with the header; `None` when either is missing.
-fn ask_c(expressions: impl Iterator<Item = String>) -> Option<Vec<i64>> {
+/// Returns the values that a C compiler computes for `expressions` with the header; `None` when the compiler or the
+/// header is missing.
+fn evaluate_in_c(expressions: impl Iterator<Item = String>) -> Option<Vec<i64>> {
     let mut source = "#include <infiniband/verbs.h>\n#include <stdio.h>\nint main(void) {\n".to_owned();
     for expression in expressions {
-        writeln!(source, "printf(\"%lld\\n\", (long long)({expression}));").expect("a string takes it");
+        writeln!(source, "printf(\"%lld\\n\", (long long)({expression}));").expect("writing to a string succeeds");
     }
     source.push_str("return 0;\n}\n");
     let dir = tempfile::tempdir().expect("a temporary directory");
@@ -146,33 +149,34 @@ fn ask_c(expressions: impl Iterator<Item = String>) -> Option<Vec<i64>> {
         return None;
     }
     std::fs::write(&file, source).expect("a file");
-    let output = compile().expect("the compiler ran before");
-    assert!(output.status.success(), "the header lacks something: {}", String::from_utf8_lossy(&output.stderr));
-    let answer = Command::new(&program).output().expect("what was compiled runs");
-    let lines = String::from_utf8(answer.stdout).expect("numbers");
+    let output = compile().expect("the compiler runs");
+    assert!(output.status.success(), "the header lacks a declaration: {}", String::from_utf8_lossy(&output.stderr));
+    let program_output = Command::new(&program).output().expect("the compiled program runs");
+    let lines = String::from_utf8(program_output.stdout).expect("numbers");
     Some(lines.lines().map(|line| line.parse().expect("a number")).collect())
 }
 
-/// A structure that grows from release to release.
-const GROWS: &str = "sizeof(struct ibv_qp_ex)";
+/// A structure to which new releases add fields.
+const GROWING_SIZE: &str = "sizeof(struct ibv_qp_ex)";
 
-/// The header of a release may not know a number that a newer one does: those are left out.
+/// The header of an older release may not define a newer constant: such constants are skipped.
 #[test]
-fn structures_and_numbers_are_those_of_the_header() {
+fn structures_and_constants_match_the_header() {
     let numbers = NUMBERS.iter().map(|(name, value)| ((*name).to_owned(), *value));
-    let ours: Vec<(String, i64)> = layouts().into_iter().chain(others()).chain(numbers).collect();
-    let Some(theirs) = ask_c(ours.iter().map(|(name, _)| name.clone())) else {
+    let our_values: Vec<(String, i64)> = layouts().into_iter().chain(further_values()).chain(numbers).collect();
+    let Some(header_values) = evaluate_in_c(our_values.iter().map(|(name, _)| name.clone())) else {
         assert!(std::env::var_os("RNIC_REQUIRE_APPS").is_none(), "libibverbs-dev is not installed");
         eprintln!("skipped: libibverbs-dev is not installed");
         return;
     };
-    let different: BTreeMap<_, _> = ours
+    let different: BTreeMap<_, _> = our_values
         .iter()
-        .zip(&theirs)
-        // Ours ends with a function that older headers do not have; we make these structures, programs look into them.
-        .filter(|((name, ours), theirs)| ours != *theirs && (name != GROWS || ours < *theirs))
+        .zip(&header_values)
+        // The structure in this module ends with a function that older headers do not have; this library allocates
+        // these structures, and programs only read them.
+        .filter(|((name, ours), theirs)| ours != *theirs && (name != GROWING_SIZE || ours < *theirs))
         .map(|((name, ours), theirs)| (name, (ours, theirs)))
         .collect();
-    assert!(different.is_empty(), "ours and the header's differ: {different:#?}");
-    assert!(theirs.len() > 400, "only {} things were compared", theirs.len());
+    assert!(different.is_empty(), "values differ from the header's: {different:#?}");
+    assert!(header_values.len() > 400, "only {} values were compared", header_values.len());
 }

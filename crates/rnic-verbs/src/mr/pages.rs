@@ -1,10 +1,10 @@
 //! Checks whether the kernel would be able to pin the pages of a region.
 //!
-//! A kernel driver pins every page for reading, or for writing when any party may write (`ib_umem_get`), and refuses
-//! the registration when it cannot: `EFAULT` where nothing is mapped, where a mapping lacks the access right, beyond
-//! the end of a mapped file, or for pages of a device. `MADV_POPULATE_READ` and `MADV_POPULATE_WRITE` of madvise(2)
-//! walk over the pages in the same way, without pinning them. Like the kernel driver, this faults in every page: a
-//! region takes up its memory at registration.
+//! A kernel driver pins every page for reading, or for writing when any party may write (`ib_umem_get`), and rejects
+//! the registration when it cannot: with `EFAULT` for unmapped addresses, for mappings without the access right,
+//! beyond the end of a mapped file, and for pages of a device. `MADV_POPULATE_READ` and `MADV_POPULATE_WRITE` of
+//! madvise(2) access the pages in the same way, without pinning them. Like the kernel driver, this faults in every
+//! page: the memory of a region is allocated when it is registered.
 
 use std::ffi::{c_int, c_void};
 use std::io;
@@ -12,11 +12,11 @@ use std::sync::OnceLock;
 
 use crate::errno::{Errno, Result};
 
-/// Checks `len` bytes from `start` on, for write access when `writes` is set and for read access otherwise.
+/// Checks `len` bytes from `start` on, for write access if `writes` is `true` and for read access otherwise.
 ///
 /// # Errors
-/// `EINVAL` when there is no such range, `EFAULT` when some of its pages do not permit this access, `ENOMEM` when there
-/// is no memory for them.
+/// `EINVAL` when the address range is not valid, `EFAULT` when some of its pages do not permit this access, `ENOMEM`
+/// when there is no memory for them.
 pub(super) fn check(start: usize, len: usize, writes: bool) -> Result<()> {
     let end = start.checked_add(len).and_then(|end| end.checked_next_multiple_of(PAGE)).ok_or(Errno::INVALID)?;
     let start = start & !(PAGE - 1);
@@ -28,7 +28,7 @@ pub(super) fn check(start: usize, len: usize, writes: bool) -> Result<()> {
         match advise(start, end - start, advice) {
             0 => return Ok(()),
             libc::EINTR | libc::EAGAIN => {}
-            // Either a part of the range is not mapped, or there is no memory.
+            // Either some pages of the range are not mapped, or there is not enough memory.
             libc::ENOMEM => return check_mapped(start, end).and(Err(Errno::NO_MEMORY)),
             libc::EHWPOISON => return Err(Errno(libc::EHWPOISON)),
             _ => return Err(Errno(libc::EFAULT)),
@@ -36,18 +36,18 @@ pub(super) fn check(start: usize, len: usize, writes: bool) -> Result<()> {
     }
 }
 
-/// Returns whether the kernel supports populating pages with madvise(2): Linux 5.14 and later do.
+/// Returns `true` if the kernel supports populating pages with madvise(2), as Linux 5.14 and later do.
 fn can_populate() -> bool {
-    static CAN: OnceLock<bool> = OnceLock::new();
-    *CAN.get_or_init(|| {
-        let own = 0u8;
-        advise(&raw const own as usize & !(PAGE - 1), PAGE, libc::MADV_POPULATE_READ) == 0
+    static POPULATE_SUPPORTED: OnceLock<bool> = OnceLock::new();
+    *POPULATE_SUPPORTED.get_or_init(|| {
+        let stack_byte = 0u8;
+        advise(&raw const stack_byte as usize & !(PAGE - 1), PAGE, libc::MADV_POPULATE_READ) == 0
     })
 }
 
 /// Calls madvise(2); returns 0 or the error number.
 fn advise(start: usize, len: usize, advice: c_int) -> c_int {
-    // SAFETY: these advice values change no byte of memory.
+    // SAFETY: these advice values do not change the content of memory.
     if unsafe { libc::madvise(start as *mut c_void, len, advice) } == 0 {
         return 0;
     }

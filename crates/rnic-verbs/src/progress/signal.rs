@@ -1,9 +1,9 @@
 //! Interruption of a thread that spins on memory when a packet arrives.
 //!
-//! The kernel sends a signal when a socket becomes readable (`O_ASYNC`, fcntl(2)), here to one thread (`F_SETOWN_EX`).
-//! Deviations from common practice: the signal is `SIGURG`, which is ignored by default, so that a delayed signal does
-//! not terminate a program that resets its handlers; and if the program has a handler for it, the signal is not armed
-//! at all.
+//! The kernel sends a signal when a socket becomes readable (`O_ASYNC`, fcntl(2)), in this case to one thread
+//! (`F_SETOWN_EX`). Deviations from common practice: the signal is `SIGURG`, which is ignored by default, so that a
+//! delayed signal does not terminate a program that resets its handlers; and if the program has a handler for it, the
+//! signal is not armed at all.
 //!
 //! A thread that is interrupted while it sleeps in a system call does not only spin: its driver uses no more signals.
 //! The interrupted call is restarted ([`restart`]).
@@ -17,11 +17,11 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
 
-use super::restart::{self, Met};
-use super::{Machine, Shared, burn};
+use super::restart::{self, InterruptedState};
+use super::{Machine, Shared, cpu_usage};
 use crate::heap;
 
-/// Data of a driver that the handler needs, independent of the machine's type.
+/// State of a [`Driver`](super::Driver) that the signal handler needs, without the driver's type parameter.
 #[derive(Debug)]
 struct SignalTarget {
     /// Drives `shared`; returns whether there was any activity, `None` when the lock is held.
@@ -29,12 +29,12 @@ struct SignalTarget {
     shared: *const (),
     owner: AtomicI32,
     /// Numbers of signals that found work, and of those that did not, since the last evaluation.
-    useful: AtomicU32,
-    useless: AtomicU32,
+    useful_signals: AtomicU32,
+    useless_signals: AtomicU32,
     /// Set when the handler requests that signals be disabled.
-    tired: AtomicBool,
-    /// Set when a signal has interrupted the thread in a sleep.
-    met_sleep: AtomicBool,
+    wants_disabled: AtomicBool,
+    /// Set when a signal has interrupted the thread while it slept.
+    interrupted_sleep: AtomicBool,
 }
 
 /// The drivers that the handler serves. Slots are never freed, but reused.
@@ -48,7 +48,8 @@ struct Slot {
     users: AtomicU32,
 }
 
-/// Set to whether the library's signal handler is installed; decided once.
+/// `Some(true)` if the library's signal handler is installed, `Some(false)` if not, `None` before this has been
+/// decided; decided once.
 static HANDLER: Mutex<Option<bool>> = Mutex::new(None);
 
 /// The signal state of one driver.
@@ -59,7 +60,7 @@ pub(super) struct Armed {
     /// The thread for which the signal is armed; 0 for none.
     owner: AtomicI32,
     /// Set after a signal has interrupted a sleep: the signal is not armed again.
-    has_met_sleep: AtomicBool,
+    has_interrupted_sleep: AtomicBool,
     inner: Mutex<Inner>,
 }
 
@@ -77,12 +78,12 @@ unsafe impl Send for Inner {}
 impl Armed {
     /// Requests that the signal be armed for `thread` at its next call.
     pub(super) fn want(&self, thread: i32) {
-        if !self.has_met_sleep.load(Ordering::Relaxed) {
+        if !self.has_interrupted_sleep.load(Ordering::Relaxed) {
             self.wanted.store(thread, Ordering::Release);
         }
     }
 
-    /// Returns whether the signal should be armed for the calling thread `thread` and is not yet.
+    /// Returns whether the signal should be armed for the calling thread `thread` and is not armed for it yet.
     #[inline]
     pub(super) fn wants_arming(&self, thread: i32) -> bool {
         let wanted = self.wanted.load(Ordering::Relaxed);
@@ -105,7 +106,7 @@ impl Armed {
     #[cfg(test)]
     pub(super) fn useful(&self) -> u32 {
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        inner.target.as_ref().map_or(0, |target| target.useful.load(Ordering::Relaxed))
+        inner.target.as_ref().map_or(0, |target| target.useful_signals.load(Ordering::Relaxed))
     }
 
     /// Disables the signal.
@@ -143,13 +144,13 @@ impl<M: Machine> Shared<M> {
             },
             shared: (&raw const *self).cast(),
             owner: AtomicI32::new(thread),
-            useful: AtomicU32::new(0),
-            useless: AtomicU32::new(0),
-            tired: AtomicBool::new(false),
-            met_sleep: AtomicBool::new(false),
+            useful_signals: AtomicU32::new(0),
+            useless_signals: AtomicU32::new(0),
+            wants_disabled: AtomicBool::new(false),
+            interrupted_sleep: AtomicBool::new(false),
         });
-        let free = |slot: &Slot| slot.target.load(Ordering::Acquire).is_null();
-        let Some(index) = TARGETS.iter().position(free) else { return };
+        let is_free = |slot: &Slot| slot.target.load(Ordering::Acquire).is_null();
+        let Some(index) = TARGETS.iter().position(is_free) else { return };
         let pointer = (&raw const *target).cast_mut();
         let null = std::ptr::null_mut();
         if TARGETS[index].target.compare_exchange(null, pointer, Ordering::AcqRel, Ordering::Acquire).is_err() {
@@ -161,7 +162,7 @@ impl<M: Machine> Shared<M> {
         armed.owner.store(thread, Ordering::Release);
         inner.descriptors = descriptors.to_vec();
         for fd in descriptors {
-            own(*fd, thread);
+            set_owner(*fd, thread);
             set_async(*fd, true);
         }
     }
@@ -171,17 +172,17 @@ impl<M: Machine> Shared<M> {
         if !self.armed.is_armed() {
             return;
         }
-        let (tired, met_sleep) = {
+        let (wants_disabled, interrupted_sleep) = {
             let inner = self.armed.inner.lock().unwrap_or_else(PoisonError::into_inner);
-            let says = |what: fn(&SignalTarget) -> &AtomicBool| {
-                inner.target.as_ref().is_some_and(|target| what(target).load(Ordering::Acquire))
+            let is_set = |flag: fn(&SignalTarget) -> &AtomicBool| {
+                inner.target.as_ref().is_some_and(|target| flag(target).load(Ordering::Acquire))
             };
-            (says(|target| &target.tired), says(|target| &target.met_sleep))
+            (is_set(|target| &target.wants_disabled), is_set(|target| &target.interrupted_sleep))
         };
-        if met_sleep {
-            self.armed.has_met_sleep.store(true, Ordering::Relaxed);
+        if interrupted_sleep {
+            self.armed.has_interrupted_sleep.store(true, Ordering::Relaxed);
         }
-        if tired || met_sleep {
+        if wants_disabled || interrupted_sleep {
             self.armed.disarm();
         }
     }
@@ -212,79 +213,79 @@ fn release(inner: &mut Inner) {
 /// Signal handler: drives the machines of all drivers that are armed for the interrupted thread.
 extern "C" fn interrupted(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: this function is a signal handler.
-    let met = unsafe { restart::resume(context) };
+    let state = unsafe { restart::resume(context) };
     // SAFETY: returns the address of the thread's own error number.
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: as above. The interrupted code must find `errno` unchanged.
-    let before = unsafe { *errno };
-    let me = burn::this_thread();
+    let saved_errno = unsafe { *errno };
+    let thread_id = cpu_usage::this_thread();
     if !heap::is_busy() {
         for slot in &TARGETS {
             slot.users.fetch_add(1, Ordering::SeqCst);
             let target = slot.target.load(Ordering::SeqCst);
             if !target.is_null() {
                 // SAFETY: a target is freed only after its slot has been emptied and has no users.
-                serve(unsafe { &*target }, me, met);
+                serve(unsafe { &*target }, thread_id, state);
             }
             slot.users.fetch_sub(1, Ordering::SeqCst);
         }
     }
     // SAFETY: as above.
-    unsafe { *errno = before };
+    unsafe { *errno = saved_errno };
 }
 
-fn serve(target: &SignalTarget, me: i32, met: Met) {
-    if target.owner.load(Ordering::Relaxed) != me {
+fn serve(target: &SignalTarget, thread_id: i32, state: InterruptedState) {
+    if target.owner.load(Ordering::Relaxed) != thread_id {
         return;
     }
-    if met == Met::Waiting {
-        target.met_sleep.store(true, Ordering::Release);
+    if state == InterruptedState::Waiting {
+        target.interrupted_sleep.store(true, Ordering::Release);
     }
     let counter = match (target.progress)(target.shared) {
-        Some(true) => &target.useful,
-        _ => &target.useless,
+        Some(true) => &target.useful_signals,
+        _ => &target.useless_signals,
     };
-    if counter.fetch_add(1, Ordering::Relaxed) + 1 < JUDGED_EVERY {
+    if counter.fetch_add(1, Ordering::Relaxed) + 1 < EVALUATION_INTERVAL {
         return;
     }
-    let useful = target.useful.swap(0, Ordering::Relaxed);
-    let useless = target.useless.swap(0, Ordering::Relaxed);
-    if useful < useless / 4 {
-        target.tired.store(true, Ordering::Release);
+    let useful = target.useful_signals.swap(0, Ordering::Relaxed);
+    let useless_signals = target.useless_signals.swap(0, Ordering::Relaxed);
+    if useful < useless_signals / 4 {
+        target.wants_disabled.store(true, Ordering::Release);
     }
 }
 
 /// Installs [`interrupted`] as the handler of the signal, once, unless the program has a handler of its own; returns
 /// whether it is installed.
 fn install_handler() -> bool {
-    let mut decided = HANDLER.lock().unwrap_or_else(PoisonError::into_inner);
-    *decided.get_or_insert_with(|| {
+    let mut is_installed = HANDLER.lock().unwrap_or_else(PoisonError::into_inner);
+    *is_installed.get_or_insert_with(|| {
         // SAFETY: plain data, filled in by the system or below.
         unsafe {
-            let mut present: libc::sigaction = std::mem::zeroed();
-            if libc::sigaction(SIGNAL, std::ptr::null(), &raw mut present) != 0
-                || (present.sa_sigaction != libc::SIG_DFL && present.sa_sigaction != libc::SIG_IGN)
+            let mut existing: libc::sigaction = std::mem::zeroed();
+            if libc::sigaction(SIGNAL, std::ptr::null(), &raw mut existing) != 0
+                || (existing.sa_sigaction != libc::SIG_DFL && existing.sa_sigaction != libc::SIG_IGN)
             {
                 return false;
             }
-            let mut ours: libc::sigaction = std::mem::zeroed();
+            let mut action: libc::sigaction = std::mem::zeroed();
             let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut c_void) = interrupted;
-            ours.sa_sigaction = handler as usize;
+            action.sa_sigaction = handler as usize;
             // Restart calls where the kernel can. The handler does not run on a thread's alternative signal stack:
             // those are sized for handlers that print a message and terminate (Rust's are a few pages), and the packet
             // path needs more.
-            ours.sa_flags = libc::SA_RESTART | libc::SA_SIGINFO;
-            libc::sigfillset(&raw mut ours.sa_mask);
+            action.sa_flags = libc::SA_RESTART | libc::SA_SIGINFO;
+            libc::sigfillset(&raw mut action.sa_mask);
             // A fault in unmapped registered memory must be handled, or the kernel terminates the process.
-            libc::sigdelset(&raw mut ours.sa_mask, libc::SIGSEGV);
-            libc::sigdelset(&raw mut ours.sa_mask, libc::SIGBUS);
-            libc::sigaction(SIGNAL, &raw const ours, std::ptr::null_mut()) == 0
+            libc::sigdelset(&raw mut action.sa_mask, libc::SIGSEGV);
+            libc::sigdelset(&raw mut action.sa_mask, libc::SIGBUS);
+            libc::sigaction(SIGNAL, &raw const action, std::ptr::null_mut()) == 0
         }
     })
 }
 
 /// Sets the thread that the kernel interrupts for `fd`.
-fn own(fd: RawFd, thread: i32) {
+fn set_owner(fd: RawFd, thread: i32) {
     #[repr(C)]
     struct Owner {
         kind: libc::c_int,
@@ -298,12 +299,12 @@ fn own(fd: RawFd, thread: i32) {
     }
 }
 
-fn set_async(fd: RawFd, on: bool) {
+fn set_async(fd: RawFd, is_enabled: bool) {
     // SAFETY: changes flags of a descriptor; an invalid one is an error without effect.
     unsafe {
         let flags = libc::fcntl(fd, libc::F_GETFL);
         if flags >= 0 {
-            libc::fcntl(fd, libc::F_SETFL, if on { flags | libc::O_ASYNC } else { flags & !libc::O_ASYNC });
+            libc::fcntl(fd, libc::F_SETFL, if is_enabled { flags | libc::O_ASYNC } else { flags & !libc::O_ASYNC });
         }
     }
 }
@@ -316,9 +317,9 @@ const F_SETSIG: libc::c_int = 10;
 const F_SETOWN_EX: libc::c_int = 15;
 const F_OWNER_TID: libc::c_int = 0;
 
-/// Maximum number of contexts of one process that can use signals at a time; further ones make progress by their
-/// threads only.
+/// Maximum number of contexts of one process that can use signals at a time; in further ones, only the program and
+/// the worker thread drive the NIC.
 const TARGETS_MAX: usize = 64;
 
 /// Number of useful or of useless signals after which the handler evaluates whether signals are worthwhile.
-const JUDGED_EVERY: u32 = 256;
+const EVALUATION_INTERVAL: u32 = 256;

@@ -12,9 +12,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use arrayvec::ArrayVec;
-use rnic_host::PanicEnds;
+use rnic_host::AbortOnPanic;
 
-use super::burn::{Verdict, Watch};
+use super::cpu_usage::{Verdict, Watch};
 use super::{DESCRIPTORS_MAX, Machine, Mode, Shared};
 
 /// Handle of the running thread.
@@ -24,9 +24,9 @@ pub(super) struct Worker(JoinHandle<()>);
 impl Worker {
     pub(super) fn start<M: Machine>(shared: Arc<Shared<M>>) -> io::Result<Self> {
         // Signals of the program must be handled by the program's own threads.
-        let blocked = block_signals();
+        let previous_mask = block_signals();
         let started = std::thread::Builder::new().name("rnic-progress".to_owned()).spawn(move || run(&shared));
-        restore_signals(&blocked);
+        restore_signals(&previous_mask);
         started.map(Self)
     }
 
@@ -40,42 +40,42 @@ impl Worker {
 fn block_signals() -> libc::sigset_t {
     // SAFETY: signal sets are plain bits, initialized before they are read.
     unsafe {
-        let mut all = std::mem::zeroed();
-        let mut before = std::mem::zeroed();
-        libc::sigfillset(&raw mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
-        before
+        let mut every_signal = std::mem::zeroed();
+        let mut previous_mask = std::mem::zeroed();
+        libc::sigfillset(&raw mut every_signal);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const every_signal, &raw mut previous_mask);
+        previous_mask
     }
 }
 
-fn restore_signals(blocked: &libc::sigset_t) {
+fn restore_signals(previous_mask: &libc::sigset_t) {
     // SAFETY: a signal set that the system has filled in.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, blocked, std::ptr::null_mut()) };
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, previous_mask, std::ptr::null_mut()) };
 }
 
 fn run<M: Machine>(shared: &Shared<M>) {
-    let _ends = PanicEnds::begin();
+    let _abort_on_panic = AbortOnPanic::begin();
     let mut watch = Watch::default();
     let mut backoff = BACKOFF_MIN;
     while !shared.stop.load(Ordering::Acquire) {
         shared.disarm_if_unhelpful();
         let silent_ns = silence(shared);
-        let moved = if is_calling(shared, silent_ns) { None } else { shared.try_progress() };
-        let Some(moved) = moved else {
+        let was_active = if is_calling(shared, silent_ns) { None } else { shared.try_progress() };
+        let Some(was_active) = was_active else {
             // The program is making calls, or holds the lock at the moment.
             sleep(shared, &[], backoff);
             backoff = (backoff * 2).min(BACKOFF_MAX);
             continue;
         };
         backoff = BACKOFF_MIN;
-        if (moved && silent_ns >= LONG_SILENCE_NS) || shared.armed.is_armed() {
+        if (was_active && silent_ns >= LONG_SILENCE_NS) || shared.armed.is_armed() {
             update_signal_arming(shared, &mut watch);
         }
         if shared.armed.is_armed() {
             // Packets are processed by the signal handler: waking this thread for each packet would only take processor
             // time from the program.
             sleep(shared, &[], BACKOFF_MAX);
-        } else if !moved {
+        } else if !was_active {
             sleep_on_packets(shared);
         }
     }
@@ -86,9 +86,9 @@ fn silence<M: Machine>(shared: &Shared<M>) -> u64 {
     shared.now_ns().saturating_sub(shared.last_call_ns.load(Ordering::Relaxed))
 }
 
-/// Returns whether the program makes progress by its own calls.
+/// Returns whether the program drives the machine by its own calls.
 fn is_calling<M: Machine>(shared: &Shared<M>, silent_ns: u64) -> bool {
-    silent_ns < CALLING_NS && shared.asked.load(Ordering::Acquire) == 0
+    silent_ns < CALL_INTERVAL_MAX_NS && shared.calls_left.load(Ordering::Acquire) == 0
 }
 
 /// Arms or disarms the signal according to the activity of the thread that called last. Used when packets arrived while
@@ -98,8 +98,8 @@ fn update_signal_arming<M: Machine>(shared: &Shared<M>, watch: &mut Watch) {
         return;
     }
     let caller = shared.caller.load(Ordering::Relaxed);
-    match watch.look(caller) {
-        Verdict::Burns => shared.armed.want(caller),
+    match watch.measure(caller) {
+        Verdict::Busy => shared.armed.want(caller),
         Verdict::Sleeps => shared.armed.disarm(),
         Verdict::Works | Verdict::Unknown => {}
     }
@@ -116,7 +116,7 @@ fn sleep_on_packets<M: Machine>(shared: &Shared<M>) {
     // Stored before the lock is released, so that a call that changes the next deadline sees it.
     shared.sleeps_until_ns.store(shared.now_ns().saturating_add(due.as_nanos() as u64).max(1), Ordering::Release);
     drop(machine);
-    shared.settle();
+    shared.do_pending_work();
     sleep(shared, &sockets, due);
     shared.sleeps_until_ns.store(0, Ordering::Release);
 }
@@ -124,15 +124,15 @@ fn sleep_on_packets<M: Machine>(shared: &Shared<M>) {
 /// Sleeps for at most `at_most`, until the thread is woken or one of `sockets` is ready.
 fn sleep<M: Machine>(shared: &Shared<M>, sockets: &[RawFd], at_most: Duration) {
     let awaited = std::iter::once(shared.wake.0.as_raw_fd()).chain(sockets.iter().copied());
-    let mut all: ArrayVec<libc::pollfd, { DESCRIPTORS_MAX + 1 }> =
+    let mut polls: ArrayVec<libc::pollfd, { DESCRIPTORS_MAX + 1 }> =
         awaited.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 }).collect();
     let timeout = libc::timespec {
         tv_sec: libc::time_t::try_from(at_most.as_secs()).unwrap_or(libc::time_t::MAX),
         tv_nsec: at_most.subsec_nanos().into(),
     };
-    // SAFETY: `all` outlives the call and the passed length is its length; no signal mask is given.
-    unsafe { libc::ppoll(all.as_mut_ptr(), all.len() as libc::nfds_t, &raw const timeout, std::ptr::null()) };
-    if all[0].revents != 0 {
+    // SAFETY: `polls` outlives the call and the passed length is its length; no signal mask is given.
+    unsafe { libc::ppoll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, &raw const timeout, std::ptr::null()) };
+    if polls[0].revents != 0 {
         shared.wake.clear();
     }
 }
@@ -152,7 +152,7 @@ impl Wake {
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    pub(super) fn kick(&self) {
+    pub(super) fn notify(&self) {
         let one = 1u64.to_ne_bytes();
         // SAFETY: writes eight bytes, as eventfd(2) requires. When the counter is full, the thread is awake anyway.
         unsafe { libc::write(self.0.as_raw_fd(), one.as_ptr().cast(), one.len()) };
@@ -165,16 +165,17 @@ impl Wake {
     }
 }
 
-/// Time in ns since the program's last call up to which it counts as calling. A polling program calls every few
-/// microseconds; if it shares its processor with this thread, it has not called since this thread was scheduled. A
-/// program whose last call is longer ago is doing something else.
-const CALLING_NS: u64 = 30_000;
+/// Time in ns since the program's last call up to which the program counts as making calls. A polling program calls
+/// every few microseconds; if it shares its processor with this thread, it has not called since this thread was
+/// scheduled. A program whose last call is longer ago is doing something else.
+const CALL_INTERVAL_MAX_NS: u64 = 30_000;
 
 /// Time in ns without a call that a polling program never exceeds; signals are only considered beyond it.
 const LONG_SILENCE_NS: u64 = 100_000;
 
-/// Initial and maximum delay after which the thread checks again while the program makes calls. The maximum is the
-/// one-time delay for a program that stops polling without requesting an event, until the thread sleeps on the sockets.
+/// Initial and maximum delay after which the thread checks again while the program makes calls. The maximum is also
+/// the delay that occurs once, until the thread sleeps on the sockets, when a program stops polling without
+/// requesting an event.
 const BACKOFF_MIN: Duration = Duration::from_micros(50);
 const BACKOFF_MAX: Duration = Duration::from_millis(1);
 

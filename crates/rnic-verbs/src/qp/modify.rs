@@ -4,7 +4,7 @@ use rnic_base::{Duration, Psn};
 use rnic_engine::{Access, QpConnection, QpTiming, RnrTimer};
 use rnic_wire::Qpn;
 
-use super::{state_of, table};
+use super::{rate, state_of, table};
 use crate::abi::*;
 use crate::core::{Core, Qp};
 use crate::device::{PORT, READS_OFFERED};
@@ -29,11 +29,11 @@ fn is_in_range(attr: &ibv_qp_attr, mask: u32) -> bool {
         (IBV_QP_SQ_PSN, attr.sq_psn <= psn_max),
         (IBV_QP_DEST_QPN, attr.dest_qp_num <= psn_max),
         (IBV_QP_MAX_DEST_RD_ATOMIC, u32::from(attr.max_dest_rd_atomic) <= READS_OFFERED),
-        // There are no alternate paths.
+        // Alternate paths are not supported.
         (IBV_QP_ALT_PATH, false),
         (IBV_QP_PATH_MIG_STATE, attr.path_mig_state == IBV_MIG_MIGRATED),
     ];
-    checks.iter().all(|(flag, holds)| !has(*flag) || *holds)
+    checks.iter().all(|(flag, is_valid)| !has(*flag) || *is_valid)
 }
 
 /// Returns `attr` with values that a peer may have announced limited to what the device supports: `max_rd_atomic`, for
@@ -41,24 +41,24 @@ fn is_in_range(attr: &ibv_qp_attr, mask: u32) -> bool {
 fn within_limits(attr: &ibv_qp_attr, mask: u32) -> ibv_qp_attr {
     let mut attr = *attr;
     if mask & IBV_QP_MAX_QP_RD_ATOMIC != 0 {
-        let most = u8::try_from(READS_OFFERED).unwrap_or(u8::MAX);
-        attr.max_rd_atomic = attr.max_rd_atomic.min(most);
+        let reads_max = u8::try_from(READS_OFFERED).unwrap_or(u8::MAX);
+        attr.max_rd_atomic = attr.max_rd_atomic.min(reads_max);
     }
     attr
 }
 
 /// Returns whether the address vector and the number of served Reads are unchanged; after a queue pair is connected,
 /// they may only be set to the same values again.
-fn keeps_connection(core: &Core, known: &ibv_qp_attr, attr: &ibv_qp_attr, mask: u32) -> bool {
-    let same_way = || ah::way(core, &attr.ah_attr).ok() == ah::way(core, &known.ah_attr).ok();
-    (mask & IBV_QP_AV == 0 || same_way())
+fn is_connection_unchanged(core: &Core, known: &ibv_qp_attr, attr: &ibv_qp_attr, mask: u32) -> bool {
+    let same_addresses = || ah::ip_addresses(core, &attr.ah_attr).ok() == ah::ip_addresses(core, &known.ah_attr).ok();
+    (mask & IBV_QP_AV == 0 || same_addresses())
         && (mask & IBV_QP_MAX_DEST_RD_ATOMIC == 0 || attr.max_dest_rd_atomic == known.max_dest_rd_atomic)
 }
 
 /// Changes those attributes of queue pair `handle` that are in `mask` to the values in `attr`. After an error no
 /// attribute has changed.
 pub(super) fn modify(core: &mut Core, handle: u32, attr: &ibv_qp_attr, mask: u32) -> Result<()> {
-    let qp = core.qps.get(handle).ok_or(Errno::INVALID)?;
+    let qp = core.qps.get(handle as usize).ok_or(Errno::INVALID)?;
     let has = |flag: u32| mask & flag != 0;
     let from = state_of(core, qp);
     if has(IBV_QP_CUR_STATE) && attr.cur_qp_state != from {
@@ -68,8 +68,12 @@ pub(super) fn modify(core: &mut Core, handle: u32, attr: &ibv_qp_attr, mask: u32
     if !table::is_legal(from, to, qp.qp_type, mask) || !is_in_range(attr, mask) {
         return Err(Errno::INVALID);
     }
+    if has(IBV_QP_RATE_LIMIT) && !rate::is_valid(core, attr.rate_limit) {
+        return Err(Errno::INVALID);
+    }
+    let qp = core.qps.get(handle as usize).ok_or(Errno::INVALID)?;
     let attr = &within_limits(attr, mask);
-    if from == IBV_QPS_SQD && !keeps_connection(core, &qp.attr, attr, mask) {
+    if from == IBV_QPS_SQD && !is_connection_unchanged(core, &qp.attr, attr, mask) {
         return Err(Errno::INVALID);
     }
     let mut merged = qp.attr;
@@ -79,7 +83,7 @@ pub(super) fn modify(core: &mut Core, handle: u32, attr: &ibv_qp_attr, mask: u32
         IBV_QPS_RESET => {
             core.nic.verbs().modify_to_reset(qpn)?;
             core.nic.verbs().forget_completions(qpn);
-            forget(core, handle);
+            release_connection_peer(core, handle);
             merged = ibv_qp_attr::default();
         }
         IBV_QPS_ERR => core.nic.verbs().modify_to_error(qpn)?,
@@ -87,7 +91,7 @@ pub(super) fn modify(core: &mut Core, handle: u32, attr: &ibv_qp_attr, mask: u32
         IBV_QPS_RTR if qp_type == IBV_QPT_UD => {
             core.nic.verbs().modify_to_rtr_unconnected(qpn, DATAGRAM_BYTES_MAX)?;
         }
-        IBV_QPS_RTR => become_ready_to_receive(core, handle, &merged)?,
+        IBV_QPS_RTR => move_to_rtr(core, handle, &merged)?,
         IBV_QPS_RTS => {
             let timing = timing(core, qp_type, &merged);
             core.nic.verbs().modify_to_rts(qpn, &timing)?;
@@ -106,8 +110,13 @@ pub(super) fn modify(core: &mut Core, handle: u32, attr: &ibv_qp_attr, mask: u32
     if has(IBV_QP_MIN_RNR_TIMER) {
         core.nic.verbs().set_min_rnr_timer(qpn, RnrTimer::from_code(merged.min_rnr_timer))?;
     }
-    if let Some(qp) = core.qps.get_mut(handle) {
-        qp.attr = merged;
+    let qp = core.qps.get_mut(handle as usize).ok_or(Errno::INVALID)?;
+    qp.attr = merged;
+    if to == IBV_QPS_RESET {
+        qp.burst_bytes = 0;
+    }
+    if has(IBV_QP_RATE_LIMIT) || has(IBV_QP_AV) {
+        rate::apply(core, handle)?;
     }
     Ok(())
 }
@@ -137,19 +146,20 @@ fn merge(into: &mut ibv_qp_attr, from: &ibv_qp_attr, mask: u32) {
         IBV_QP_MAX_DEST_RD_ATOMIC: max_dest_rd_atomic;
         IBV_QP_PATH_MIG_STATE: path_mig_state;
         IBV_QP_DEST_QPN: dest_qp_num;
+        IBV_QP_RATE_LIMIT: rate_limit;
     }
 }
 
 /// Releases the peer of a connection.
-fn forget(core: &mut Core, handle: u32) {
-    if let Some(peer) = core.qps.get_mut(handle).and_then(|qp| qp.peer.take()) {
+fn release_connection_peer(core: &mut Core, handle: u32) {
+    if let Some(peer) = core.qps.get_mut(handle as usize).and_then(|qp| qp.peer.take()) {
         core.nic.release_peer(peer);
     }
 }
 
-fn become_ready_to_receive(core: &mut Core, handle: u32, attr: &ibv_qp_attr) -> Result<()> {
-    let Some(&Qp { qpn, .. }) = core.qps.get(handle) else { return Err(Errno::INVALID) };
-    let (remote, local) = ah::way(core, &attr.ah_attr)?;
+fn move_to_rtr(core: &mut Core, handle: u32, attr: &ibv_qp_attr) -> Result<()> {
+    let Some(&Qp { qpn, .. }) = core.qps.get(handle as usize) else { return Err(Errno::INVALID) };
+    let (remote, local) = ah::ip_addresses(core, &attr.ah_attr)?;
     let peer = wire::acquire(&mut core.nic, remote, local)?;
     let connection = QpConnection {
         peer,
@@ -163,22 +173,22 @@ fn become_ready_to_receive(core: &mut Core, handle: u32, attr: &ibv_qp_attr) -> 
         core.nic.release_peer(peer);
         return Err(error.into());
     }
-    if let Some(qp) = core.qps.get_mut(handle) {
+    if let Some(qp) = core.qps.get_mut(handle as usize) {
         qp.peer = Some(peer);
     }
     Ok(())
 }
 
-/// Returns the payload bytes of a full packet with path MTU `path_mtu` on a path that allows `carried` bytes: the
+/// Returns the payload bytes of a full packet with path MTU `path_mtu` on a path that allows `path_bytes` bytes: the
 /// smaller of both.
 ///
-/// The largest path MTU of verbs, 4096, stands for "as much as the path allows": between two OpenRNIC endpoints that
-/// may be more ([`rnic_host`] explains why). With real RoCEv2 peers it never is, because `carried` is no more than 4096
+/// The largest path MTU of verbs, 4096, means "as much as the path allows": between two OpenRNIC endpoints that may
+/// be more ([`rnic_host`] explains why). With real RoCEv2 peers it never is, because `path_bytes` is no more than 4096
 /// for them.
-fn packet_bytes(path_mtu: u32, carried: u32) -> u32 {
+fn packet_bytes(path_mtu: u32, path_bytes: u32) -> u32 {
     match mtu_bytes(path_mtu) {
-        Some(bytes) if path_mtu < IBV_MTU_4096 => bytes.min(carried),
-        _ => carried,
+        Some(bytes) if path_mtu < IBV_MTU_4096 => bytes.min(path_bytes),
+        _ => path_bytes,
     }
 }
 
@@ -189,7 +199,7 @@ fn timing(core: &Core, qp_type: u32, attr: &ibv_qp_attr) -> QpTiming {
         return QpTiming { sq_psn: Psn::new(attr.sq_psn), retry_count, rnr_retry: None, max_rd_atomic: 0 };
     }
     if qp_type != IBV_QPT_RC && qp_type != IBV_QPT_XRC_SEND {
-        // There are no retransmissions.
+        // The other services do not retransmit.
         return QpTiming { sq_psn: Psn::new(attr.sq_psn), retry_count: 0, rnr_retry: None, max_rd_atomic: 0 };
     }
     QpTiming {
@@ -201,21 +211,21 @@ fn timing(core: &Core, qp_type: u32, attr: &ibv_qp_attr) -> QpTiming {
     }
 }
 
-/// Returns the number of consecutive timeouts of the transport (`each`) after which a peer is given up, so that the
-/// total time is as verbs specifies: `4.096 us * 2^timeout` for the first try and for each of `retry_cnt` retries. A
-/// `timeout` of zero means that the peer is never given up.
-fn retries(timeout: u8, retry_cnt: u8, each: Duration) -> u32 {
+/// Returns the number of consecutive timeouts of the transport (`transport_timeout`) after which a connection fails, so
+/// that the total time is as verbs specifies: `4.096 us * 2^timeout` for the first try and for each of `retry_cnt`
+/// retries. A `timeout` of zero means that it never fails because of timeouts.
+fn retries(timeout: u8, retry_cnt: u8, transport_timeout: Duration) -> u32 {
     if timeout == 0 {
         return u32::MAX;
     }
-    let once = Duration::from_ns(4_096).saturating_mul(1 << timeout);
-    let patience = once.saturating_mul(u64::from(retry_cnt) + 1).max(PATIENCE_MIN);
-    u32::try_from(patience.as_ps().div_ceil(each.as_ps().max(1))).unwrap_or(u32::MAX)
+    let try_time = Duration::from_ns(4_096).saturating_mul(1 << timeout);
+    let total_time = try_time.saturating_mul(u64::from(retry_cnt) + 1).max(PEER_TIMEOUT_MIN);
+    u32::try_from(total_time.as_ps().div_ceil(transport_timeout.as_ps().max(1))).unwrap_or(u32::MAX)
 }
 
-/// Minimum time until a peer is given up, because a process may be descheduled for longer than a hardware NIC would be
-/// silent.
-const PATIENCE_MIN: Duration = Duration::from_ms(100);
+/// Minimum time without a response after which a connection fails, because a process may be descheduled for longer
+/// than a hardware NIC would be silent.
+const PEER_TIMEOUT_MIN: Duration = Duration::from_ms(100);
 
 /// Maximum payload of a datagram in bytes: the MTU that the port reports.
 const DATAGRAM_BYTES_MAX: u32 = 4_096;
@@ -225,34 +235,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn timeouts_become_retries_of_the_transport() {
+    fn timeouts_are_converted_to_retries_of_the_transport() {
         let ms = Duration::from_ms;
         assert_eq!(retries(0, 7, ms(1)), u32::MAX);
-        // 4.096 us * 2^14 = 67.1 ms, eight times.
+        // 4.096 us * 2^14 = 67.1 ms, for the first try and seven retries.
         assert_eq!(retries(14, 7, ms(1)), 537);
         assert_eq!(retries(14, 7, ms(8)), 68);
-        assert_eq!(retries(1, 0, ms(1)), 100, "a process is not a NIC");
+        assert_eq!(retries(1, 0, ms(1)), 100, "not the minimum time without a response");
         assert_eq!(retries(31, 7, ms(1)), 70_368_745);
     }
 
     #[test]
-    fn packets_are_no_longer_than_the_path_mtu() {
-        for (path_mtu, carried, packet) in
+    fn packets_do_not_exceed_the_path_mtu() {
+        for (path_mtu, path_bytes, packet) in
             [(IBV_MTU_256, 8_192, 256), (IBV_MTU_1024, 1_424, 1_024), (IBV_MTU_2048, 1_424, 1_424)]
         {
-            assert_eq!(packet_bytes(path_mtu, carried), packet);
+            assert_eq!(packet_bytes(path_mtu, path_bytes), packet);
         }
-        assert_eq!(packet_bytes(IBV_MTU_4096, 8_192), 8_192, "the largest is no limit between two of ours");
+        assert_eq!(packet_bytes(IBV_MTU_4096, 8_192), 8_192, "the largest MTU limits packets between OpenRNIC ends");
         assert_eq!(packet_bytes(IBV_MTU_4096, 1_024), 1_024);
     }
 
     #[test]
-    fn ranges_are_checked_where_the_mask_names_them() {
+    fn only_attributes_in_the_mask_are_checked() {
         let attr = ibv_qp_attr { timeout: 32, ..ibv_qp_attr::default() };
         assert!(is_in_range(&attr, IBV_QP_STATE));
         assert!(!is_in_range(&attr, IBV_QP_TIMEOUT));
-        assert!(!is_in_range(&attr, IBV_QP_PORT), "ports begin at one");
-        assert!(!is_in_range(&attr, IBV_QP_PATH_MTU), "no MTU is zero");
+        assert!(!is_in_range(&attr, IBV_QP_PORT), "port 0 is valid");
+        assert!(!is_in_range(&attr, IBV_QP_PATH_MTU), "an MTU of 0 is valid");
         assert!(!is_in_range(&attr, IBV_QP_ALT_PATH));
     }
 }

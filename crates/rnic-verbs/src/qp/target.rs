@@ -26,18 +26,18 @@ pub(super) unsafe fn create(context: *mut ibv_context, init: &mut ibv_qp_init_at
     let parts = match parts(&mut core, xrcd) {
         Ok(parts) => parts,
         Err(errno) => {
-            xrc::part(&mut core, xrcd);
+            xrc::remove_user(&mut core, xrcd);
             return Err(errno);
         }
     };
     let transport = core.transport.clone();
-    let made = core.nic.verbs().create_qp(&QpAttributes {
+    let created = core.nic.verbs().create_qp(&QpAttributes {
         pd: parts.pd,
         send_cq: parts.cq,
         recv_cq: parts.cq,
         srq: None,
         max_send_wr: 0,
-        // For one message at a time.
+        // An XRC target receives one message at a time.
         max_recv_wr: 1,
         max_send_sge: 0,
         max_recv_sge: SGE_MAX as u32,
@@ -47,7 +47,7 @@ pub(super) unsafe fn create(context: *mut ibv_context, init: &mut ibv_qp_init_at
         number: None,
         nvme: None,
     });
-    let qpn = made.inspect_err(|_| release(&mut core, &parts))?;
+    let qpn = created.inspect_err(|_| release(&mut core, &parts))?;
     core.nic.verbs().make_target(qpn, xrcd)?;
     init.cap = ibv_qp_cap::default();
     (init.send_cq, init.recv_cq, init.srq) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
@@ -63,8 +63,9 @@ pub(super) unsafe fn create(context: *mut ibv_context, init: &mut ibv_qp_init_at
         peer: None,
         target: Some(parts),
         inline: None,
+        burst_bytes: 0,
         posted: 0,
-    });
+    }) as u32;
     core.by_qpn.insert(qpn, handle);
     // SAFETY: the object is new.
     unsafe { (*object).c.qp_base.handle = handle };
@@ -89,9 +90,9 @@ pub(super) fn release(core: &mut Core, parts: &TargetParts) {
     // Both were created for this target only.
     let _ = core.nic.verbs().destroy_cq(parts.cq);
     let _ = core.nic.verbs().destroy_pd(parts.pd);
-    xrc::part(core, parts.xrcd);
+    xrc::remove_user(core, parts.xrcd);
 }
 
-/// Entries of a target's completion queue. A message in flight is flushed when the connection fails: one each time, and
-/// a reset removes it again.
+/// Number of entries of a target's completion queue. A completion is added only when the connection fails while a
+/// message is in progress, whose receive is flushed: one for each failure. A reset removes it again.
 const FLUSHED_MAX: u32 = 16;

@@ -1,7 +1,7 @@
 //! Addresses: binding, address resolution and route resolution.
 //!
-//! Routes belong to the kernel, so resolving is a lookup in the routing table that returns immediately; programs are
-//! nevertheless notified through their channel. The source address must be in the port's GID table.
+//! Routing is done by the kernel, so resolving is a lookup in the routing table that returns immediately; programs
+//! are nevertheless notified through their channel. The source address must be in the port's GID table.
 
 use std::ffi::c_int;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
@@ -35,9 +35,9 @@ const PACKET_LIFE_TIME: u8 = 16;
 const RATE: u8 = 16;
 
 /// Selector "exactly", for the fields of a path record that could also mean "at most".
-const EXACTLY: u8 = 2;
+const SELECTOR_EXACTLY: u8 = 2;
 
-const HOPS: u8 = 64;
+const HOP_LIMIT: u8 = 64;
 
 /// Reads a C socket address.
 ///
@@ -69,7 +69,7 @@ pub(super) unsafe fn read(address: *const libc::sockaddr) -> Result<SocketAddr> 
 pub(super) fn write(address: SocketAddr) -> libc::sockaddr_storage {
     // SAFETY: all zeros is an address of no family.
     let mut storage: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
-    let place: *mut libc::sockaddr_storage = &raw mut storage;
+    let storage_ptr: *mut libc::sockaddr_storage = &raw mut storage;
     match address {
         SocketAddr::V4(address) => {
             let sin = libc::sockaddr_in {
@@ -79,7 +79,7 @@ pub(super) fn write(address: SocketAddr) -> libc::sockaddr_storage {
                 sin_zero: [0; 8],
             };
             // SAFETY: the storage has space and alignment for any address.
-            unsafe { place.cast::<libc::sockaddr_in>().write(sin) };
+            unsafe { storage_ptr.cast::<libc::sockaddr_in>().write(sin) };
         }
         SocketAddr::V6(address) => {
             let sin6 = libc::sockaddr_in6 {
@@ -90,7 +90,7 @@ pub(super) fn write(address: SocketAddr) -> libc::sockaddr_storage {
                 sin6_scope_id: address.scope_id(),
             };
             // SAFETY: as above.
-            unsafe { place.cast::<libc::sockaddr_in6>().write(sin6) };
+            unsafe { storage_ptr.cast::<libc::sockaddr_in6>().write(sin6) };
         }
     }
     storage
@@ -106,20 +106,20 @@ pub(super) fn gid(ip: IpAddr) -> ibv_gid {
 
 /// Returns the local and the remote address of an identifier; `None` where it is not set yet.
 pub(super) fn of(c: &rdma_cm_id) -> (Option<SocketAddr>, Option<SocketAddr>) {
-    let at = |storage: &libc::sockaddr_storage| {
+    let read_address = |storage: &libc::sockaddr_storage| {
         // SAFETY: the storage may be read for the length of an address of any family.
         unsafe { read(ptr::from_ref(storage).cast()) }.ok()
     };
-    (at(&c.route.addr.src_storage), at(&c.route.addr.dst_storage))
+    (read_address(&c.route.addr.src_storage), read_address(&c.route.addr.dst_storage))
 }
 
 /// Assigns an identifier to the device; there is only one.
 fn attach(c: &mut rdma_cm_id) -> Result<()> {
-    put_on(c, devices::open()?);
+    set_device(c, devices::open()?);
     Ok(())
 }
 
-fn put_on(c: &mut rdma_cm_id, (context, pd): (*mut ibv_context, *mut ibv_pd)) {
+fn set_device(c: &mut rdma_cm_id, (context, pd): (*mut ibv_context, *mut ibv_pd)) {
     (c.verbs, c.port_num) = (context, 1);
     if c.pd.is_null() {
         c.pd = pd;
@@ -149,12 +149,13 @@ pub(super) fn bind(this: &mut IdObject, address: SocketAddr) -> Result<()> {
     drop(cm);
     this.c.route.addr.src_storage = write(bound);
     if let Some(device) = device {
-        put_on(&mut this.c, device);
+        set_device(&mut this.c, device);
     }
     Ok(())
 }
 
-/// Binds an identifier on which the program listens without having bound it: to every address and any port.
+/// Binds an identifier that the program has not bound before listening on it: to every address, and to a port that
+/// the kernel chooses.
 pub(super) fn bind_any(this: &mut IdObject) -> Result<()> {
     bind(this, SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0))
         .or_else(|_| bind(this, SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0)))
@@ -175,7 +176,7 @@ pub(super) fn resolve(this: &mut IdObject, source: Option<SocketAddr>, to: Socke
         }
     }
     this.c.route.addr.dst_storage = write(to);
-    let (kind, status) = match find_way(this, to) {
+    let (kind, status) = match bind_towards(this, to) {
         Ok(()) => (RDMA_CM_EVENT_ADDR_RESOLVED, 0),
         Err(errno) => (RDMA_CM_EVENT_ADDR_ERROR, -errno.0),
     };
@@ -189,7 +190,7 @@ pub(super) fn resolve(this: &mut IdObject, source: Option<SocketAddr>, to: Socke
 }
 
 /// Gets the source address from the kernel's routing table, binds a port there, and assigns the device.
-fn find_way(this: &mut IdObject, to: SocketAddr) -> Result<()> {
+fn bind_towards(this: &mut IdObject, to: SocketAddr) -> Result<()> {
     if to.ip().is_unspecified() {
         return Err(Errno(libc::EADDRNOTAVAIL));
     }
@@ -221,15 +222,15 @@ fn describe_path(c: &mut rdma_cm_id) {
     let path = ibv_sa_path_rec {
         dgid,
         sgid,
-        hop_limit: HOPS,
+        hop_limit: HOP_LIMIT,
         reversible: 1,
         numb_path: 1,
         pkey: 0xffff,
-        mtu_selector: EXACTLY,
+        mtu_selector: SELECTOR_EXACTLY,
         mtu: path_mtu(source.ip().to_canonical(), to.ip().to_canonical()) as u8,
-        rate_selector: EXACTLY,
+        rate_selector: SELECTOR_EXACTLY,
         rate: RATE,
-        packet_life_time_selector: EXACTLY,
+        packet_life_time_selector: SELECTOR_EXACTLY,
         packet_life_time: PACKET_LIFE_TIME,
         ..ibv_sa_path_rec::default()
     };
@@ -253,11 +254,11 @@ pub(super) fn resolve_route(this: &mut IdObject) -> Result<()> {
 
 /// Fills in the addresses and the path of an identifier from a received connection request.
 pub(super) fn describe_arrival(c: &mut rdma_cm_id, arrival: &Arrival) -> Result<()> {
-    let (here, there) = (arrival.addresses.src(), arrival.addresses.dst());
+    let (local, remote) = (arrival.addresses.src(), arrival.addresses.dst());
     // The low bits of a service ID are the port that programs use, independent of the port that received the message.
-    let here = SocketAddr::new(here.ip(), arrival.service.0 as u16);
-    c.route.addr.src_storage = write(here);
-    c.route.addr.dst_storage = write(SocketAddr::new(there.ip(), arrival.source_port));
+    let local = SocketAddr::new(local.ip(), arrival.service.0 as u16);
+    c.route.addr.src_storage = write(local);
+    c.route.addr.dst_storage = write(SocketAddr::new(remote.ip(), arrival.source_port));
     attach(c)?;
     describe_path(c);
     Ok(())
@@ -274,7 +275,7 @@ pub(super) unsafe fn to_peer(id: *mut rdma_cm_id) -> Result<ibv_ah_attr> {
     let traffic_class = Cm::lock()?.entry(this.key)?.options.traffic_class;
     let sgid_index = devices::index_of(gid(source.ip().to_canonical()))?;
     let dgid = gid(to.ip().to_canonical());
-    let grh = ibv_global_route { dgid, flow_label: 0, sgid_index, hop_limit: HOPS, traffic_class };
+    let grh = ibv_global_route { dgid, flow_label: 0, sgid_index, hop_limit: HOP_LIMIT, traffic_class };
     Ok(ibv_ah_attr { grh, is_global: 1, port_num: 1, ..ibv_ah_attr::default() })
 }
 

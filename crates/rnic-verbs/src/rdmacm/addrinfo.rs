@@ -53,7 +53,7 @@ unsafe fn look_up(node: *const c_char, service: *const c_char, flags: c_int, fam
     }
 }
 
-/// Returns queue pair type and port space; a missing one is derived from the other.
+/// Returns the queue pair type and the port space; a missing one is derived from the other.
 fn kind(hints: Option<&rdma_addrinfo>) -> Result<(c_int, c_int)> {
     let (given_type, given_space) = hints.map_or((0, 0), |hints| (hints.ai_qp_type, hints.ai_port_space));
     let space = match (given_space.cast_unsigned(), given_type.cast_unsigned()) {
@@ -103,7 +103,7 @@ unsafe fn get(
             Some(address::read((*found.0).ai_addr)?)
         }
     };
-    let hinted = |address: *mut libc::sockaddr| match address.is_null() {
+    let read_hint = |address: *mut libc::sockaddr| match address.is_null() {
         true => Ok(None),
         // SAFETY: guaranteed by the caller.
         false => unsafe { address::read(address) }.map(Some),
@@ -111,7 +111,7 @@ unsafe fn get(
     let (source, destination) = match hints {
         _ if is_passive && named.is_some() => (named, None),
         Some(hints) => {
-            (hinted(hints.ai_src_addr)?, named.map_or_else(|| hinted(hints.ai_dst_addr), |it| Ok(Some(it)))?)
+            (read_hint(hints.ai_src_addr)?, named.map_or_else(|| read_hint(hints.ai_dst_addr), |it| Ok(Some(it)))?)
         }
         None => (None, named),
     };
@@ -183,7 +183,7 @@ pub unsafe extern "C" fn rdma_freeaddrinfo(list: *mut rdma_addrinfo) {
     }
 }
 
-/// Returns the private data of a resolution result that is to be sent in front of the program's.
+/// Returns the private data of a resolution result that is to be sent before the program's private data.
 ///
 /// # Safety
 /// `info` may be read.

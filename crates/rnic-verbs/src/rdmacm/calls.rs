@@ -33,11 +33,11 @@ unsafe extern "C" {
     fn ibv_modify_qp(qp: *mut ibv_qp, attributes: *mut ibv_qp_attr, mask: c_int) -> c_int;
 }
 
-fn some<T>(pointer: *mut T) -> Result<*mut T> {
+fn non_null<T>(pointer: *mut T) -> Result<*mut T> {
     if pointer.is_null() { Err(Errno::last()) } else { Ok(pointer) }
 }
 
-fn done(result: c_int) -> Result<()> {
+fn zero_or_errno(result: c_int) -> Result<()> {
     match result {
         0 => Ok(()),
         -1 => Err(Errno::last()),
@@ -49,9 +49,9 @@ fn done(result: c_int) -> Result<()> {
 pub(super) fn open_device() -> Result<*mut ibv_context> {
     // SAFETY: the list is used between the two calls; its first element is a device or null.
     unsafe {
-        let list = some(ibv_get_device_list(std::ptr::null_mut()))?;
+        let list = non_null(ibv_get_device_list(std::ptr::null_mut()))?;
         let device = *list;
-        let context = if device.is_null() { Err(Errno(libc::ENODEV)) } else { some(ibv_open_device(device)) };
+        let context = if device.is_null() { Err(Errno(libc::ENODEV)) } else { non_null(ibv_open_device(device)) };
         ibv_free_device_list(list);
         context
     }
@@ -59,14 +59,14 @@ pub(super) fn open_device() -> Result<*mut ibv_context> {
 
 pub(super) fn alloc_pd(context: *mut ibv_context) -> Result<*mut ibv_pd> {
     // SAFETY: the context is open.
-    some(unsafe { ibv_alloc_pd(context) })
+    non_null(unsafe { ibv_alloc_pd(context) })
 }
 
 pub(super) fn query_device(context: *mut ibv_context) -> Result<ibv_device_attr> {
     let mut attributes = MaybeUninit::zeroed();
     // SAFETY: the context is open; zeros are valid attributes, which the call fills in.
     unsafe {
-        done(ibv_query_device(context, attributes.as_mut_ptr()))?;
+        zero_or_errno(ibv_query_device(context, attributes.as_mut_ptr()))?;
         Ok(attributes.assume_init())
     }
 }
@@ -74,14 +74,14 @@ pub(super) fn query_device(context: *mut ibv_context) -> Result<ibv_device_attr>
 pub(super) fn query_port(context: *mut ibv_context) -> Result<ibv_port_attr> {
     let mut attributes = ibv_port_attr::default();
     // SAFETY: the context is open, and `attributes` is a local variable.
-    done(unsafe { ibv_query_port(context, 1, &raw mut attributes) })?;
+    zero_or_errno(unsafe { ibv_query_port(context, 1, &raw mut attributes) })?;
     Ok(attributes)
 }
 
 pub(super) fn query_gid(context: *mut ibv_context, index: c_int) -> Result<ibv_gid> {
     let mut gid = ibv_gid::default();
     // SAFETY: the context is open, and `gid` is a local variable.
-    done(unsafe { ibv_query_gid(context, 1, index, &raw mut gid) })?;
+    zero_or_errno(unsafe { ibv_query_gid(context, 1, index, &raw mut gid) })?;
     Ok(gid)
 }
 
@@ -96,9 +96,9 @@ pub(super) unsafe fn create_cq(
 ) -> Result<(*mut ibv_comp_channel, *mut ibv_cq)> {
     // SAFETY: guaranteed by the caller.
     unsafe {
-        let channel = some(ibv_create_comp_channel(context))?;
+        let channel = non_null(ibv_create_comp_channel(context))?;
         let entries = c_int::try_from(entries.max(1)).unwrap_or(c_int::MAX);
-        match some(ibv_create_cq(context, entries, cq_context, channel, 0)) {
+        match non_null(ibv_create_cq(context, entries, cq_context, channel, 0)) {
             Ok(cq) => Ok((channel, cq)),
             Err(errno) => {
                 ibv_destroy_comp_channel(channel);
@@ -128,21 +128,21 @@ pub(super) unsafe fn destroy_cq(channel: *mut ibv_comp_channel, cq: *mut ibv_cq)
 /// As for the verb.
 pub(super) unsafe fn create_srq(pd: *mut ibv_pd, attributes: &mut ibv_srq_init_attr) -> Result<*mut ibv_srq> {
     // SAFETY: guaranteed by the caller.
-    some(unsafe { ibv_create_srq(pd, attributes) })
+    non_null(unsafe { ibv_create_srq(pd, attributes) })
 }
 
 /// # Safety
 /// As for the verb.
 pub(super) unsafe fn destroy_srq(srq: *mut ibv_srq) -> Result<()> {
     // SAFETY: guaranteed by the caller.
-    done(unsafe { ibv_destroy_srq(srq) })
+    zero_or_errno(unsafe { ibv_destroy_srq(srq) })
 }
 
 /// # Safety
 /// As for the verb.
 pub(super) unsafe fn create_qp(pd: *mut ibv_pd, attributes: &mut ibv_qp_init_attr) -> Result<*mut ibv_qp> {
     // SAFETY: guaranteed by the caller.
-    some(unsafe { ibv_create_qp(pd, attributes) })
+    non_null(unsafe { ibv_create_qp(pd, attributes) })
 }
 
 /// Calls `ibv_create_qp_ex`, which programs reach through the context.
@@ -158,7 +158,7 @@ pub(super) unsafe fn create_qp_ex(
         let before = std::mem::offset_of!(verbs_context, context);
         let verbs = context.byte_sub(before).cast::<verbs_context>();
         let create = (*verbs).create_qp_ex.ok_or(Errno::UNSUPPORTED)?;
-        some(create(context, attributes))
+        non_null(create(context, attributes))
     }
 }
 
@@ -166,12 +166,12 @@ pub(super) unsafe fn create_qp_ex(
 /// As for the verb.
 pub(super) unsafe fn destroy_qp(qp: *mut ibv_qp) -> Result<()> {
     // SAFETY: guaranteed by the caller.
-    done(unsafe { ibv_destroy_qp(qp) })
+    zero_or_errno(unsafe { ibv_destroy_qp(qp) })
 }
 
 /// # Safety
 /// As for the verb.
 pub(super) unsafe fn modify_qp(qp: *mut ibv_qp, attributes: &mut ibv_qp_attr, mask: u32) -> Result<()> {
     // SAFETY: guaranteed by the caller.
-    done(unsafe { ibv_modify_qp(qp, attributes, mask.cast_signed()) })
+    zero_or_errno(unsafe { ibv_modify_qp(qp, attributes, mask.cast_signed()) })
 }

@@ -13,16 +13,16 @@ fn create() -> Result<*mut rdma_event_channel> {
     Cm::start()?;
     let events = Arc::new(Events::new()?);
     let channel = Box::into_raw(Box::new(rdma_event_channel { fd: events.fd() }));
-    living().insert(channel as usize, events);
+    channels().insert(channel as usize, events);
     Ok(channel)
 }
 
 /// Channels that have not been destroyed, by address. The list is needed because programs request events from destroyed
 /// channels: rping has a thread that does so when its main thread destroys the channel first.
-static LIVING: Mutex<BTreeMap<usize, Arc<Events>>> = Mutex::new(BTreeMap::new());
+static CHANNELS: Mutex<BTreeMap<usize, Arc<Events>>> = Mutex::new(BTreeMap::new());
 
-fn living() -> MutexGuard<'static, BTreeMap<usize, Arc<Events>>> {
-    LIVING.lock().unwrap_or_else(PoisonError::into_inner)
+fn channels() -> MutexGuard<'static, BTreeMap<usize, Arc<Events>>> {
+    CHANNELS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns the event queue of a channel.
@@ -30,7 +30,7 @@ fn living() -> MutexGuard<'static, BTreeMap<usize, Arc<Events>>> {
 /// # Errors
 /// When the channel has been destroyed.
 pub(super) fn events(channel: *mut rdma_event_channel) -> Result<Arc<Events>> {
-    living().get(&(channel as usize)).map(Arc::clone).ok_or(Errno(libc::EBADF))
+    channels().get(&(channel as usize)).map(Arc::clone).ok_or(Errno(libc::EBADF))
 }
 
 /// Implements `rdma_create_event_channel`.
@@ -46,7 +46,7 @@ pub extern "C" fn rdma_create_event_channel() -> *mut rdma_event_channel {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_destroy_event_channel(channel: *mut rdma_event_channel) {
     // The descriptor is closed when no thread waits for an event any more.
-    let known = living().remove(&(channel as usize));
+    let known = channels().remove(&(channel as usize));
     if known.is_some() {
         // SAFETY: `create` allocated it as a `Box`, and the caller gives up ownership.
         drop(unsafe { Box::from_raw(channel) });

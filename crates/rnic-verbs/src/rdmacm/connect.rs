@@ -18,25 +18,25 @@ use super::event::{self, complete, service};
 use super::id::{IdObject, ack_timeout, confirm, object};
 use super::service::entry::Stage;
 use super::service::{Cm, Owner, now};
-use super::{address, agreement, devices, qp};
+use super::{address, devices, qp, transport_choice};
 use crate::abi::*;
 use crate::errno::{Errno, Result, minus_one};
 
 /// Maximum time for the remote end to accept, and for it to acknowledge the local acceptance.
-const PATIENCE: Duration = Duration::from_secs(60);
+const ACCEPT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Default and maximum number of connection requests that wait for the program.
 const BACKLOG: usize = 1_024;
 
 /// Response timeout for management messages, as announced to peers: 4.096 us * 2^n = 4.3 s.
-const CM_TIMEOUT: u32 = 20;
+const CM_TIMEOUT_CODE: u32 = 20;
 
 /// The permissive InfiniBand LID, which denotes no particular address.
 const PERMISSIVE_LID: u16 = 0xffff;
 
 /// Connection parameters of the program, with defaults.
 #[derive(Clone, Copy, Debug)]
-struct Wanted {
+struct ConnectionParams {
     flow_control: bool,
     retry_count: u8,
     rnr_retry_count: u8,
@@ -45,17 +45,17 @@ struct Wanted {
     is_unreliable: bool,
 }
 
-impl Wanted {
+impl ConnectionParams {
     /// # Safety
     /// `param` is null or may be read, and so may be the queue pair.
     unsafe fn of(this: &IdObject, param: *const rdma_conn_param) -> Self {
         // SAFETY: guaranteed by the caller.
         let (given, queue_pair) = unsafe { (param.as_ref(), this.c.qp.as_ref()) };
-        let most = 7;
+        let retries_max = 7;
         Self {
             flow_control: given.is_some_and(|given| given.flow_control != 0),
-            retry_count: given.map_or(most, |given| given.retry_count.min(most)),
-            rnr_retry_count: given.map_or(most, |given| given.rnr_retry_count.min(most)),
+            retry_count: given.map_or(retries_max, |given| given.retry_count.min(retries_max)),
+            rnr_retry_count: given.map_or(retries_max, |given| given.rnr_retry_count.min(retries_max)),
             has_srq: match queue_pair {
                 Some(queue_pair) => !queue_pair.srq.is_null(),
                 None => given.is_some_and(|given| given.srq != 0),
@@ -69,13 +69,13 @@ impl Wanted {
     }
 }
 
-/// Returns the private data to send: `before`, which the endpoint adds, followed by the program's data; no more than
-/// `most` bytes in total.
+/// Returns the private data to send: `prefix`, the data that `rdma_create_ep` got from address resolution, followed
+/// by the program's data; no more than `len_max` bytes in total.
 ///
 /// # Safety
 /// `data` may be read for `len` bytes.
-unsafe fn private_data(before: &[u8], data: *const c_void, len: u8, most: usize) -> Result<Vec<u8>> {
-    let mut bytes = before.to_vec();
+unsafe fn private_data(prefix: &[u8], data: *const c_void, len: u8, len_max: usize) -> Result<Vec<u8>> {
+    let mut bytes = prefix.to_vec();
     if len > 0 {
         if data.is_null() {
             return Err(Errno::INVALID);
@@ -83,20 +83,20 @@ unsafe fn private_data(before: &[u8], data: *const c_void, len: u8, most: usize)
         // SAFETY: guaranteed by the caller.
         bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(data.cast::<u8>(), usize::from(len)) });
     }
-    if bytes.len() > most { Err(Errno::INVALID) } else { Ok(bytes) }
+    if bytes.len() > len_max { Err(Errno::INVALID) } else { Ok(bytes) }
 }
 
-/// Returns the private data to send as above, for a parameter that may be missing.
+/// Like `private_data`, for connection parameters that may be missing.
 ///
 /// # Safety
 /// `param` is null or may be read, with its private data.
-unsafe fn param_data(before: &[u8], param: *const rdma_conn_param, most: usize) -> Result<Vec<u8>> {
+unsafe fn param_data(prefix: &[u8], param: *const rdma_conn_param, len_max: usize) -> Result<Vec<u8>> {
     // SAFETY: guaranteed by the caller.
     match unsafe { param.as_ref() } {
         // SAFETY: guaranteed by the caller.
-        Some(given) => unsafe { private_data(before, given.private_data, given.private_data_len, most) },
-        None if before.len() > most => Err(Errno::INVALID),
-        None => Ok(before.to_vec()),
+        Some(given) => unsafe { private_data(prefix, given.private_data, given.private_data_len, len_max) },
+        None if prefix.len() > len_max => Err(Errno::INVALID),
+        None => Ok(prefix.to_vec()),
     }
 }
 
@@ -105,15 +105,15 @@ unsafe fn param_data(before: &[u8], param: *const rdma_conn_param, most: usize) 
 /// device's limit is an error, unless it only repeats the announcement: programs pass the values of the event to
 /// `rdma_accept`, and a peer with another implementation may support more Reads at a time.
 fn resources(param: Option<&rdma_conn_param>, announced: Option<(u8, u8)>) -> Result<(u8, u8)> {
-    let (answers, asks) = devices::read_limits()?;
-    let choose = |given: Option<u8>, announced: Option<u8>, most: u8| match given {
-        None | Some(RDMA_MAX_RESP_RES) => Ok(announced.unwrap_or(most).min(most)),
-        Some(given) if given > most && announced.is_none_or(|announced| given > announced) => Err(Errno::INVALID),
-        Some(given) => Ok(given.min(most)),
+    let (reads_served, reads_issued) = devices::read_limits()?;
+    let choose = |given: Option<u8>, announced: Option<u8>, limit: u8| match given {
+        None | Some(RDMA_MAX_RESP_RES) => Ok(announced.unwrap_or(limit).min(limit)),
+        Some(given) if given > limit && announced.is_none_or(|announced| given > announced) => Err(Errno::INVALID),
+        Some(given) => Ok(given.min(limit)),
     };
     Ok((
-        choose(param.map(|param| param.responder_resources), announced.map(|it| it.0), answers)?,
-        choose(param.map(|param| param.initiator_depth), announced.map(|it| it.1), asks)?,
+        choose(param.map(|param| param.responder_resources), announced.map(|it| it.0), reads_served)?,
+        choose(param.map(|param| param.initiator_depth), announced.map(|it| it.1), reads_issued)?,
     ))
 }
 
@@ -128,12 +128,12 @@ fn listen(this: &mut IdObject, backlog: c_int) -> Result<()> {
     let service = service(space, port);
     let kind = if space == RDMA_PS_UDP { ServiceKind::Datagrams } else { ServiceKind::Connections };
     let backlog = usize::try_from(backlog).ok().filter(|backlog| (1..BACKLOG).contains(backlog)).unwrap_or(BACKLOG);
-    let (_, place) = cm.port_of(key)?;
-    if !place.endpoint.listen(service, kind, backlog) {
+    let (_, port_entry) = cm.port_of(key)?;
+    if !port_entry.endpoint.listen(service, kind, backlog) {
         cm.entry(key)?.stage = Stage::Bound;
         return Err(Errno(libc::EADDRINUSE));
     }
-    place.listeners.insert(service, key);
+    port_entry.listeners.insert(service, key);
     Ok(())
 }
 
@@ -154,11 +154,12 @@ unsafe fn connect(this: &mut IdObject, param: *const rdma_conn_param) -> Result<
     let addresses = Addresses::new(source, to).map_err(|_| Errno::INVALID)?;
     let header = IpHeader { source_port: source.port(), source: addresses.src().ip(), destination: to.ip() };
     let is_datagram = this.c.ps == RDMA_PS_UDP;
-    let most = if is_datagram { 180 } else { 56 };
+    let len_max = if is_datagram { 180 } else { 56 };
     // SAFETY: guaranteed by the caller.
-    let (data, wanted) = unsafe { (param_data(&this.connect_data, param, most)?, Wanted::of(this, param)) };
+    let (data, params) =
+        unsafe { (param_data(&this.connect_data, param, len_max)?, ConnectionParams::of(this, param)) };
     // SAFETY: guaranteed by the caller.
-    let (answers, asks) = resources(unsafe { param.as_ref() }, None)?;
+    let (reads_served, reads_issued) = resources(unsafe { param.as_ref() }, None)?;
     let service_id = service(this.c.ps, to.port());
     let (key, now) = (this.key, now());
 
@@ -166,46 +167,46 @@ unsafe fn connect(this: &mut IdObject, param: *const rdma_conn_param) -> Result<
     let path_mtu = address::path_mtu(addresses.src().ip(), addresses.dst().ip());
     let entry = cm.entry(key)?;
     entry.advance(&[Stage::Routed], Stage::Connecting)?;
-    (entry.responder_resources, entry.initiator_depth) = (answers, asks);
-    (entry.path_mtu, entry.qp_num, entry.asked) = (path_mtu, wanted.qp_num, Some(addresses.dst()));
+    (entry.responder_resources, entry.initiator_depth) = (reads_served, reads_issued);
+    (entry.path_mtu, entry.qp_num, entry.asked) = (path_mtu, params.qp_num, Some(addresses.dst()));
     let psn = entry.psn;
-    entry.offer.retry_count = wanted.retry_count;
+    entry.offer.retry_count = params.retry_count;
     let path = path(&addresses, entry.options.traffic_class, entry.options.ack_timeout);
-    let (port, place) = cm.port_of(key)?;
-    let asked = if is_datagram {
+    let (port, port_entry) = cm.port_of(key)?;
+    let started = if is_datagram {
         let private_data = header.join(&data).ok_or(Errno::INVALID)?;
         let partition_key = DEFAULT_PARTITION_KEY;
         let request = LookupRequest { request_id: 0, partition_key, service_id, private_data };
-        place.endpoint.look_up(now, addresses, request, PATIENCE)
+        port_entry.endpoint.look_up(now, addresses, request, ACCEPT_TIMEOUT)
     } else {
         let request = Request {
             service_id,
             local_ca_guid: 0,
-            local_qpn: Qpn::new(wanted.qp_num),
-            responder_resources: answers,
-            initiator_depth: asks,
-            remote_cm_timeout: Bits::clamped(CM_TIMEOUT),
-            transport_service: match wanted.is_unreliable {
+            local_qpn: Qpn::new(params.qp_num),
+            responder_resources: reads_served,
+            initiator_depth: reads_issued,
+            remote_cm_timeout: Bits::clamped(CM_TIMEOUT_CODE),
+            transport_service: match params.is_unreliable {
                 true => TransportService::Unreliable,
                 false => TransportService::Reliable,
             },
-            flow_control: wanted.flow_control,
+            flow_control: params.flow_control,
             starting_psn: Psn::new(psn),
-            local_cm_timeout: Bits::clamped(CM_TIMEOUT),
-            retry_count: Bits::clamped(wanted.retry_count.into()),
+            local_cm_timeout: Bits::clamped(CM_TIMEOUT_CODE),
+            retry_count: Bits::clamped(params.retry_count.into()),
             partition_key: DEFAULT_PARTITION_KEY,
             path_mtu: PathMtu::from_code(Bits::clamped(path_mtu)),
-            rnr_retry_count: Bits::clamped(wanted.rnr_retry_count.into()),
+            rnr_retry_count: Bits::clamped(params.rnr_retry_count.into()),
             cm_retries: Bits::MAX,
-            shared_receive_queue: wanted.has_srq,
+            shared_receive_queue: params.has_srq,
             primary: path,
-            vendor: agreement::said(),
+            vendor: transport_choice::request_vendor(),
             private_data: header.join(&data).ok_or(Errno::INVALID)?,
             ..Request::default()
         };
-        place.endpoint.connect(now, addresses, request, PATIENCE)
+        port_entry.endpoint.connect(now, addresses, request, ACCEPT_TIMEOUT)
     };
-    let Some(connection) = asked else {
+    let Some(connection) = started else {
         cm.entry(key)?.stage = Stage::Routed;
         return Err(Errno::NO_MEMORY);
     };
@@ -214,7 +215,7 @@ unsafe fn connect(this: &mut IdObject, param: *const rdma_conn_param) -> Result<
     Ok(())
 }
 
-fn path(addresses: &Addresses, traffic_class: u8, chosen: Option<u8>) -> Path {
+fn path(addresses: &Addresses, traffic_class: u8, ack_timeout_code: Option<u8>) -> Path {
     // Same value as Linux uses for a path that leaves the subnet, which is true for every path of RoCE.
     let (local_lid, remote_lid) = (PERMISSIVE_LID, PERMISSIVE_LID);
     Path {
@@ -224,7 +225,7 @@ fn path(addresses: &Addresses, traffic_class: u8, chosen: Option<u8>) -> Path {
         remote_gid: Gid::from(addresses.dst().ip()),
         traffic_class,
         hop_limit: 64,
-        local_ack_timeout: Bits::clamped(ack_timeout(chosen).into()),
+        local_ack_timeout: Bits::clamped(ack_timeout(ack_timeout_code).into()),
         ..Path::default()
     }
 }
@@ -247,36 +248,36 @@ unsafe fn accept(id: *mut rdma_cm_id, param: *const rdma_conn_param) -> Result<(
     // SAFETY: guaranteed by the caller.
     let this = unsafe { object(id) };
     let (key, is_datagram) = (this.key, this.c.ps == RDMA_PS_UDP);
-    let most = if is_datagram { 136 } else { 196 };
+    let len_max = if is_datagram { 136 } else { 196 };
     // SAFETY: guaranteed by the caller.
-    let (data, wanted) = unsafe { (param_data(&[], param, most)?, Wanted::of(this, param)) };
+    let (data, params) = unsafe { (param_data(&[], param, len_max)?, ConnectionParams::of(this, param)) };
     let (stage, offer) = {
         let mut cm = Cm::lock()?;
         let entry = cm.entry(key)?;
         (entry.stage, (entry.offer.responder_resources, entry.offer.initiator_depth))
     };
-    if stage != Stage::Asked {
+    if stage != Stage::RequestReceived {
         return Err(Errno::INVALID);
     }
     if is_datagram {
-        return answer(this, &data, wanted.qp_num);
+        return reply_to_lookup(this, &data, params.qp_num);
     }
     // SAFETY: guaranteed by the caller.
-    let (answers, asks) = resources(unsafe { param.as_ref() }, Some(offer))?;
+    let (reads_served, reads_issued) = resources(unsafe { param.as_ref() }, Some(offer))?;
     let psn = {
         let mut cm = Cm::lock()?;
         let entry = cm.entry(key)?;
-        (entry.responder_resources, entry.initiator_depth) = (answers, asks);
+        (entry.responder_resources, entry.initiator_depth) = (reads_served, reads_issued);
         entry.psn
     };
     // SAFETY: guaranteed by the caller.
-    let answered = unsafe { make_ready_and_reply(id, wanted, &data, (answers, asks), psn) };
-    if answered.is_err() {
+    let replied = unsafe { make_ready_and_reply(id, params, &data, (reads_served, reads_issued), psn) };
+    if replied.is_err() {
         // The queue pair may have left its original state and cannot return to it.
         // SAFETY: guaranteed by the caller.
         unsafe { qp::fail(id) };
     }
-    answered
+    replied
 }
 
 /// Moves the queue pair to the state in which it can send, and sends the reply to the remote end.
@@ -285,56 +286,56 @@ unsafe fn accept(id: *mut rdma_cm_id, param: *const rdma_conn_param) -> Result<(
 /// As for `rdma_accept`.
 unsafe fn make_ready_and_reply(
     id: *mut rdma_cm_id,
-    wanted: Wanted,
+    params: ConnectionParams,
     data: &[u8],
-    (answers, asks): (u8, u8),
+    (reads_served, reads_issued): (u8, u8),
     psn: u32,
 ) -> Result<()> {
     // SAFETY: guaranteed by the caller.
     let this = unsafe { object(id) };
     let key = this.key;
-    Cm::lock()?.entry(key)?.qp_num = wanted.qp_num;
-    let transport = qp::agree(key)?;
+    Cm::lock()?.entry(key)?.qp_num = params.qp_num;
+    let transport = qp::apply_common_transport(key)?;
     if !this.c.qp.is_null() {
         // SAFETY: guaranteed by the caller.
         unsafe { qp::accept(id)? };
     }
     let reply = Reply {
-        local_qpn: Qpn::new(wanted.qp_num),
+        local_qpn: Qpn::new(params.qp_num),
         starting_psn: Psn::new(psn),
-        responder_resources: answers,
-        initiator_depth: asks,
+        responder_resources: reads_served,
+        initiator_depth: reads_issued,
         failover: Failover::NotSupported,
-        flow_control: wanted.flow_control,
-        rnr_retry_count: Bits::clamped(wanted.rnr_retry_count.into()),
-        shared_receive_queue: wanted.has_srq,
-        vendor: agreement::answered(transport),
+        flow_control: params.flow_control,
+        rnr_retry_count: Bits::clamped(params.rnr_retry_count.into()),
+        shared_receive_queue: params.has_srq,
+        vendor: transport_choice::answered(transport),
         private_data: PrivateData::new(data).ok_or(Errno::INVALID)?,
         ..Reply::default()
     };
     let mut cm = Cm::lock()?;
     let connection = cm.entry(key)?.connection.ok_or(Errno::INVALID)?;
-    let (_, place) = cm.port_of(key)?;
-    if !place.endpoint.accept(now(), connection, reply, PATIENCE) {
+    let (_, port_entry) = cm.port_of(key)?;
+    if !port_entry.endpoint.accept(now(), connection, reply, ACCEPT_TIMEOUT) {
         return Err(Errno(libc::ECONNABORTED));
     }
-    cm.entry(key)?.advance(&[Stage::Asked], Stage::Accepted)
+    cm.entry(key)?.advance(&[Stage::RequestReceived], Stage::Accepted)
 }
 
 /// Sends the local queue pair number to the peer that has requested it.
-fn answer(this: &mut IdObject, data: &[u8], qp_num: u32) -> Result<()> {
+fn reply_to_lookup(this: &mut IdObject, data: &[u8], qp_num: u32) -> Result<()> {
     let mut cm = Cm::lock()?;
     let connection = cm.entry(this.key)?.connection.ok_or(Errno::INVALID)?;
     let reply = LookupReply {
         status: LookupStatus::VALID,
         qpn: Qpn::new(qp_num),
         queue_key: RDMA_UDP_QKEY,
-        vendor: agreement::said(),
+        vendor: transport_choice::request_vendor(),
         private_data: PrivateData::new(data).ok_or(Errno::INVALID)?,
         ..LookupReply::default()
     };
-    let (port, place) = cm.port_of(this.key)?;
-    if !place.endpoint.answer(now(), connection, reply) {
+    let (port, port_entry) = cm.port_of(this.key)?;
+    if !port_entry.endpoint.answer(now(), connection, reply) {
         return Err(Errno(libc::ECONNABORTED));
     }
     cm.owners.remove(&(port, connection));
@@ -353,8 +354,8 @@ pub unsafe extern "C" fn rdma_accept(id: *mut rdma_cm_id, param: *mut rdma_conn_
     let accepted = unsafe { accept(id, param) };
     // SAFETY: guaranteed by the caller.
     let this = unsafe { object(id) };
-    let waits = this.c.ps != RDMA_PS_UDP;
-    minus_one(accepted.and_then(|()| if waits { complete(this) } else { Ok(()) }))
+    let waits_for_peer = this.c.ps != RDMA_PS_UDP;
+    minus_one(accepted.and_then(|()| if waits_for_peer { complete(this) } else { Ok(()) }))
 }
 
 /// Implements `rdma_establish`, for programs that manage their queue pairs themselves.
@@ -374,17 +375,17 @@ pub unsafe extern "C" fn rdma_establish(id: *mut rdma_cm_id) -> c_int {
 fn reject(this: &mut IdObject, data: &[u8], reason: RejectReason) -> Result<()> {
     let mut cm = Cm::lock()?;
     let entry = cm.entry(this.key)?;
-    entry.advance(&[Stage::Asked, Stage::Answered], Stage::Over)?;
+    entry.advance(&[Stage::RequestReceived, Stage::ReplyReceived], Stage::Closed)?;
     let (connection, space) = (entry.connection.take().ok_or(Errno::INVALID)?, entry.space);
-    let (port, place) = cm.port_of(this.key)?;
-    let told = if space == RDMA_PS_UDP {
+    let (port, port_entry) = cm.port_of(this.key)?;
+    let was_sent = if space == RDMA_PS_UDP {
         cm.refuse_lookup(port, connection, data)
     } else {
-        let told = place.endpoint.reject(connection, reason, RejectInfo::default(), data);
+        let was_sent = port_entry.endpoint.reject(connection, reason, RejectInfo::default(), data);
         cm.owners.remove(&(port, connection));
-        told
+        was_sent
     };
-    if told { Ok(()) } else { Err(Errno(libc::ECONNABORTED)) }
+    if was_sent { Ok(()) } else { Err(Errno(libc::ECONNABORTED)) }
 }
 
 /// Implements `rdma_reject`.
@@ -404,7 +405,7 @@ pub unsafe extern "C" fn rdma_reject(id: *mut rdma_cm_id, data: *const c_void, l
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_reject_ece(id: *mut rdma_cm_id, data: *const c_void, len: u8) -> c_int {
     // SAFETY: guaranteed by the caller.
-    unsafe { reject_because(id, data, len, agreement::REASON) }
+    unsafe { reject_because(id, data, len, transport_choice::REASON) }
 }
 
 /// # Safety
@@ -412,9 +413,9 @@ pub unsafe extern "C" fn rdma_reject_ece(id: *mut rdma_cm_id, data: *const c_voi
 unsafe fn reject_because(id: *mut rdma_cm_id, data: *const c_void, len: u8, reason: RejectReason) -> c_int {
     // SAFETY: guaranteed by the caller.
     let this = unsafe { object(id) };
-    let most = if this.c.ps == RDMA_PS_UDP { 136 } else { 148 };
+    let len_max = if this.c.ps == RDMA_PS_UDP { 136 } else { 148 };
     // SAFETY: guaranteed by the caller.
-    minus_one(unsafe { private_data(&[], data, len, most) }.and_then(|data| reject(this, &data, reason)))
+    minus_one(unsafe { private_data(&[], data, len, len_max) }.and_then(|data| reject(this, &data, reason)))
 }
 
 /// Implements `rdma_notify`: the program has received data on a connection before the last handshake message arrived.
@@ -436,11 +437,11 @@ pub unsafe extern "C" fn rdma_notify(id: *mut rdma_cm_id, event: u32) -> c_int {
 }
 
 /// Checks that there is a connection to disconnect, or one that has already been disconnected.
-fn may_end(this: &IdObject) -> Result<()> {
+fn check_can_disconnect(this: &IdObject) -> Result<()> {
     let mut cm = Cm::lock()?;
     let entry = cm.entry(this.key)?;
     match (entry.stage, entry.connection) {
-        (Stage::Connected | Stage::Accepted, Some(_)) | (Stage::Over, _) => Ok(()),
+        (Stage::Connected | Stage::Accepted, Some(_)) | (Stage::Closed, _) => Ok(()),
         _ => Err(Errno::INVALID),
     }
 }
@@ -452,14 +453,14 @@ fn disconnect(this: &mut IdObject) -> Result<bool> {
     let remote = entry.remote.map_or(0, |remote| remote.qp_num);
     match (entry.stage, entry.connection) {
         (Stage::Connected | Stage::Accepted, Some(connection)) => {
-            let (_, place) = cm.port_of(this.key)?;
+            let (_, port_entry) = cm.port_of(this.key)?;
             // The last handshake message may still be in flight; treat the connection as established.
-            place.endpoint.establish(connection);
-            place.endpoint.disconnect(now(), connection, Qpn::new(remote));
+            port_entry.endpoint.establish(connection);
+            port_entry.endpoint.disconnect(now(), connection, Qpn::new(remote));
             Ok(true)
         }
         // The remote end has disconnected first; its event may still be in the channel.
-        (Stage::Over, _) => Ok(false),
+        (Stage::Closed, _) => Ok(false),
         _ => Err(Errno::INVALID),
     }
 }
@@ -472,18 +473,18 @@ fn disconnect(this: &mut IdObject) -> Result<bool> {
 pub unsafe extern "C" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
     // SAFETY: guaranteed by the caller.
     let this = unsafe { object(id) };
-    let ended = may_end(this).and_then(|()| {
+    let ended = check_can_disconnect(this).and_then(|()| {
         // Done before the disconnect message, so that the acknowledgements of the queue pair are sent first: the peer
         // treats everything that is not acknowledged at the disconnect as lost.
         // SAFETY: guaranteed by the caller.
         unsafe { qp::fail(id) };
         disconnect(this)
     });
-    minus_one(ended.and_then(|told| if told { complete_end(this) } else { Ok(()) }))
+    minus_one(ended.and_then(|reports_event| if reports_event { wait_until_disconnected(this) } else { Ok(()) }))
 }
 
 /// Waits until a connection is disconnected, skipping other events.
-fn complete_end(this: &mut IdObject) -> Result<()> {
+fn wait_until_disconnected(this: &mut IdObject) -> Result<()> {
     loop {
         complete(this)?;
         // SAFETY: `complete` has fetched the event, if it waits at all.
@@ -510,20 +511,21 @@ unsafe fn get_request(listener: *mut rdma_cm_id) -> Result<*mut rdma_cm_id> {
     let event = unsafe { event::fetch(this.c.channel)? };
     // SAFETY: the event has just been fetched.
     let (kind, status, child) = unsafe { ((*event).event, (*event).status, (*event).id) };
-    let made = match (kind, status) {
+    let created = match (kind, status) {
         (RDMA_CM_EVENT_CONNECT_REQUEST, 0) => match &this.queue_pairs {
             None => Ok(()),
-            // Copied, because the capabilities granted to one connection must not become the request for the next.
-            Some(wish) => {
-                let mut wish = **wish;
+            // Copied, because the call stores the granted capabilities in the attributes, and the next connection
+            // must request the original ones.
+            Some(qp_attributes) => {
+                let mut qp_attributes = **qp_attributes;
                 // SAFETY: the child is new and has a device.
-                unsafe { qp::create(child, this.c.pd, &mut wish) }
+                unsafe { qp::create(child, this.c.pd, &mut qp_attributes) }
             }
         },
         (RDMA_CM_EVENT_CONNECT_REQUEST, status) => Err(Errno(status.abs())),
         _ => Err(Errno::INVALID),
     };
-    match made {
+    match created {
         Ok(()) => {
             // The request is stored as the child's event, so that programs find its private data there.
             // SAFETY: both are valid.

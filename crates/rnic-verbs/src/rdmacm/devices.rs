@@ -49,15 +49,16 @@ pub(super) fn prepare_peers() -> Result<()> {
     let (context, _) = open()?;
     // SAFETY: the context stays open until the process exits.
     let shared = &unsafe { Context::of(context) }.shared;
-    let gsi = shared.look(|core| core.nic.gsi_port().cloned()).ok_or(Errno(libc::ENODEV))?;
+    let gsi = shared.inspect(|core| core.nic.gsi_port().cloned()).ok_or(Errno(libc::ENODEV))?;
     Cm::lock()?.manage(&gsi)
 }
 
 /// Returns whether peers are adapters of other vendors.
 pub(super) fn has_real_roce_peers() -> bool {
-    static HAS: OnceLock<bool> = OnceLock::new();
-    let later = || Settings::from_environment().is_ok_and(|settings| settings.real_roce_peers);
-    *HAS.get_or_init(|| crate::device::settings().map_or_else(later, |settings| settings.real_roce_peers))
+    static HAS_REAL_PEERS: OnceLock<bool> = OnceLock::new();
+    let are_in_environment = || Settings::from_environment().is_ok_and(|settings| settings.real_roce_peers);
+    *HAS_REAL_PEERS
+        .get_or_init(|| crate::device::settings().map_or_else(are_in_environment, |settings| settings.real_roce_peers))
 }
 
 /// Implements `rdma_get_devices`.
@@ -102,7 +103,7 @@ pub(super) fn read_limits() -> Result<(u8, u8)> {
 pub(super) fn index_of(gid: ibv_gid) -> Result<u8> {
     let (context, _) = open()?;
     let len = calls::query_port(context)?.gid_tbl_len;
-    let is_it = |index: &c_int| calls::query_gid(context, *index).is_ok_and(|known| known == gid);
-    let index = (0..len).find(is_it).ok_or(Errno(libc::ENODEV))?;
+    let has_gid = |index: &c_int| calls::query_gid(context, *index).is_ok_and(|known| known == gid);
+    let index = (0..len).find(has_gid).ok_or(Errno(libc::ENODEV))?;
     u8::try_from(index).map_err(|_| Errno(libc::ENODEV))
 }

@@ -12,7 +12,7 @@ use crate::abi::*;
 use crate::errno::{Errno, Result, minus_one};
 
 /// Converts the return value of a called function to a result.
-fn done(result: c_int) -> Result<()> {
+fn zero_or_errno(result: c_int) -> Result<()> {
     if result == 0 { Ok(()) } else { Err(Errno::last()) }
 }
 
@@ -26,20 +26,20 @@ unsafe fn create(info: &rdma_addrinfo, pd: *mut ibv_pd, attributes: *mut ibv_qp_
     this.c.qp_type = info.ai_qp_type.cast_unsigned();
     // SAFETY: guaranteed by the caller; the identifier is destroyed when a step fails.
     unsafe {
-        let made = if info.ai_flags & RAI_PASSIVE != 0 {
-            done(rdma_bind_addr(id, info.ai_src_addr)).map(|()| {
+        let created = if info.ai_flags & RAI_PASSIVE != 0 {
+            zero_or_errno(rdma_bind_addr(id, info.ai_src_addr)).map(|()| {
                 if !pd.is_null() {
                     this.c.pd = pd;
                 }
                 if !attributes.is_null() {
-                    let wish = ibv_qp_init_attr { qp_type: info.ai_qp_type.cast_unsigned(), ..*attributes };
-                    this.queue_pairs = Some(Box::new(wish));
+                    let qp_attributes = ibv_qp_init_attr { qp_type: info.ai_qp_type.cast_unsigned(), ..*attributes };
+                    this.queue_pairs = Some(Box::new(qp_attributes));
                 }
             })
         } else {
             this.connect_data = addrinfo::connect_data(info);
-            done(rdma_resolve_addr(id, info.ai_src_addr, info.ai_dst_addr, TIMEOUT_MS))
-                .and_then(|()| done(rdma_resolve_route(id, TIMEOUT_MS)))
+            zero_or_errno(rdma_resolve_addr(id, info.ai_src_addr, info.ai_dst_addr, TIMEOUT_MS))
+                .and_then(|()| zero_or_errno(rdma_resolve_route(id, TIMEOUT_MS)))
                 .and_then(|()| {
                     if attributes.is_null() {
                         return Ok(());
@@ -48,7 +48,7 @@ unsafe fn create(info: &rdma_addrinfo, pd: *mut ibv_pd, attributes: *mut ibv_qp_
                     qp::create(id, pd, &mut *attributes)
                 })
         };
-        if let Err(errno) = made {
+        if let Err(errno) = created {
             rdma_destroy_id(id);
             return Err(errno);
         }
@@ -71,7 +71,7 @@ pub unsafe extern "C" fn rdma_create_ep(
         return minus_one(Err(Errno::INVALID));
     }
     // SAFETY: guaranteed by the caller.
-    minus_one(unsafe { create(&*info, pd, attributes) }.map(|made| unsafe { *id = made }))
+    minus_one(unsafe { create(&*info, pd, attributes) }.map(|created| unsafe { *id = created }))
 }
 
 /// Implements `rdma_destroy_ep`.

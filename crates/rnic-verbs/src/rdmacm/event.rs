@@ -12,11 +12,11 @@ use rnic_wire::cm::{LookupReply, LookupRequest, LookupStatus, RejectInfo, Reject
 
 use super::abi::*;
 use super::ack::{EventObject, acknowledge, rdma_ack_cm_event};
-use super::agreement;
 use super::id::IdObject;
 use super::service::entry::Stage;
-use super::service::pending::{Arrival, Offer, Pending, Remote, What};
+use super::service::pending::{Arrival, EventContent, Offer, Pending, Remote};
 use super::service::{Cm, Key, Owner};
+use super::transport_choice;
 use super::{address, channel, id, qp};
 use crate::errno::{Errno, Result, minus_one};
 
@@ -25,27 +25,34 @@ impl Cm {
     pub(super) fn process(&mut self, port: Key, cm_event: CmEvent) {
         match cm_event {
             CmEvent::Requested(connection, request) => self.on_request(port, connection, &request),
-            CmEvent::LookedUp(connection, request) => self.on_lookup(port, connection, &request),
+            CmEvent::LookupRequested(connection, request) => self.on_lookup(port, connection, &request),
             CmEvent::Replied(connection, reply, _) => self.on_reply(port, connection, &reply),
-            CmEvent::Found(connection, reply) => self.find(port, connection, &reply),
+            CmEvent::Found(connection, reply) => self.on_lookup_reply(port, connection, &reply),
             CmEvent::Ready(connection) => {
-                self.tell(port, connection, Stage::Connected, RDMA_CM_EVENT_ESTABLISHED, 0, &[]);
+                self.report_event(port, connection, Stage::Connected, RDMA_CM_EVENT_ESTABLISHED, 0, &[]);
             }
             CmEvent::Refused(connection, reject) => {
                 let status = c_int::from(reject.reason.0);
-                if reject.reason == agreement::REASON {
-                    agreement::explain(&reject.private_data.0);
+                if reject.reason == transport_choice::REASON {
+                    transport_choice::explain(&reject.private_data.0);
                 }
-                self.tell(port, connection, Stage::Over, RDMA_CM_EVENT_REJECTED, status, &reject.private_data.0);
+                self.report_event(
+                    port,
+                    connection,
+                    Stage::Closed,
+                    RDMA_CM_EVENT_REJECTED,
+                    status,
+                    &reject.private_data.0,
+                );
             }
             CmEvent::TimedOut(connection, _) => {
-                self.hint_at_adapters(port, connection);
-                self.tell(port, connection, Stage::Over, RDMA_CM_EVENT_UNREACHABLE, -libc::ETIMEDOUT, &[]);
+                self.hint_about_adapters(port, connection);
+                self.report_event(port, connection, Stage::Closed, RDMA_CM_EVENT_UNREACHABLE, -libc::ETIMEDOUT, &[]);
             }
-            CmEvent::Unreachable(connection, errno) => self.be_unreachable(port, connection, errno),
+            CmEvent::Unreachable(connection, errno) => self.on_unreachable(port, connection, errno),
             CmEvent::Disconnected(connection) => {
                 let owner = self.owners.get(&(port, connection)).copied();
-                self.tell(port, connection, Stage::Over, RDMA_CM_EVENT_DISCONNECTED, 0, &[]);
+                self.report_event(port, connection, Stage::Closed, RDMA_CM_EVENT_DISCONNECTED, 0, &[]);
                 if let Some(Owner::Id(key)) = owner {
                     self.waits.push(Reverse((super::service::now() + TIME_WAIT, key)));
                 }
@@ -54,7 +61,7 @@ impl Cm {
     }
 
     /// Reports for closed connections that their last packets can no longer be in flight.
-    pub(super) fn end_waits(&mut self, now: Time) {
+    pub(super) fn end_time_waits(&mut self, now: Time) {
         while let Some(Reverse((at, key))) = self.waits.peek().copied() {
             if at > now {
                 return;
@@ -66,8 +73,16 @@ impl Cm {
         }
     }
 
-    /// Reports an event to the owner of a connection, and removes the connection when it is over.
-    fn tell(&mut self, port: Key, connection: ConnectionId, stage: Stage, kind: u32, status: c_int, data: &[u8]) {
+    /// Reports an event to the owner of a connection, and removes the connection when it has ended.
+    fn report_event(
+        &mut self,
+        port: Key,
+        connection: ConnectionId,
+        stage: Stage,
+        kind: u32,
+        status: c_int,
+        data: &[u8],
+    ) {
         let key = match self.owners.get(&(port, connection)) {
             Some(Owner::Id(key)) => *key,
             Some(Owner::Arrival(listener)) => {
@@ -76,7 +91,7 @@ impl Cm {
                 self.owners.remove(&(port, connection));
                 if let Some(events) = self.events_of(listener) {
                     events.forget(|event| {
-                        matches!(&event.what, What::Arrival(arrival)
+                        matches!(&event.content, EventContent::Arrival(arrival)
                         if (arrival.port, arrival.connection) == (port, connection))
                     });
                 }
@@ -84,12 +99,12 @@ impl Cm {
             }
             None => return,
         };
-        if stage == Stage::Over {
+        if stage == Stage::Closed {
             self.owners.remove(&(port, connection));
         }
         if let Ok(entry) = self.entry(key) {
             entry.stage = stage;
-            if stage == Stage::Over {
+            if stage == Stage::Closed {
                 entry.connection = None;
             }
             entry.events.push(Pending { data: data.to_vec(), ..Pending::plain(key, kind, status) });
@@ -97,19 +112,19 @@ impl Cm {
     }
 
     /// Prints a hint after a request without response, which a hardware adapter would not have received.
-    fn hint_at_adapters(&mut self, port: Key, connection: ConnectionId) {
+    fn hint_about_adapters(&mut self, port: Key, connection: ConnectionId) {
         let Some(Owner::Id(key)) = self.owners.get(&(port, connection)) else { return };
         let to = self.ids.get(key).and_then(|entry| entry.asked);
-        to.into_iter().for_each(agreement::hint_at_adapters);
+        to.into_iter().for_each(transport_choice::hint_about_adapters);
     }
 
-    fn be_unreachable(&mut self, port: Key, connection: ConnectionId, errno: c_int) {
+    fn on_unreachable(&mut self, port: Key, connection: ConnectionId, errno: c_int) {
         let space = match self.owners.get(&(port, connection)) {
             Some(Owner::Id(key)) => self.ids.get(key).map(|entry| entry.space),
             _ => None,
         };
         if errno == libc::ECONNREFUSED {
-            self.hint_at_adapters(port, connection);
+            self.hint_about_adapters(port, connection);
         }
         // No process uses the port: report the same result as a connection manager that does not have the service.
         let (kind, status) = match (errno, space) {
@@ -117,20 +132,20 @@ impl Cm {
             (libc::ECONNREFUSED, _) => (RDMA_CM_EVENT_REJECTED, c_int::from(RejectReason::INVALID_SERVICE_ID.0)),
             _ => (RDMA_CM_EVENT_UNREACHABLE, -errno),
         };
-        self.tell(port, connection, Stage::Over, kind, status, &[]);
+        self.report_event(port, connection, Stage::Closed, kind, status, &[]);
     }
 
     /// Queues a request in the channel of the identifier that listens for it; returns false when there is none.
-    fn arrive(&mut self, arrival: Arrival, data: &[u8]) -> bool {
+    fn queue_arrival(&mut self, arrival: Arrival, data: &[u8]) -> bool {
         let place = (arrival.port, arrival.connection);
         let listener = self.ports.get(&arrival.port).and_then(|port| port.listeners.get(&arrival.service)).copied();
         let Some((listener, events)) = listener.and_then(|key| Some((key, self.events_of(key)?))) else {
             return false;
         };
         self.owners.insert(place, Owner::Arrival(listener));
-        let what = What::Arrival(Box::new(arrival));
+        let content = EventContent::Arrival(Box::new(arrival));
         let data = data.to_vec();
-        events.push(Pending { key: listener, kind: RDMA_CM_EVENT_CONNECT_REQUEST, status: 0, what, data });
+        events.push(Pending { key: listener, kind: RDMA_CM_EVENT_CONNECT_REQUEST, status: 0, content, data });
         true
     }
 
@@ -138,15 +153,15 @@ impl Cm {
         let Some(endpoint) = self.ports.get_mut(&port).map(|port| &mut port.endpoint) else { return };
         let Some(addresses) = endpoint.addresses(connection) else { return };
         let refuse = |reason, data: &[u8]| (reason, RejectInfo::default(), data.to_vec());
-        let chosen = agreement::choose(request.vendor);
+        let chosen = transport_choice::choose(request.vendor);
         let refusal = match (chosen, IpHeader::split(&request.private_data.0)) {
-            (None, _) => Some(refuse(agreement::REASON, agreement::text_for(request.vendor).as_bytes())),
+            (None, _) => Some(refuse(transport_choice::REASON, transport_choice::text_for(request.vendor).as_bytes())),
             (_, None) => Some(refuse(RejectReason::CONSUMER, &[])),
             _ => None,
         };
         if let Some((reason, info, data)) = refusal {
-            if reason == agreement::REASON {
-                agreement::refuse(addresses.dst(), request.vendor);
+            if reason == transport_choice::REASON {
+                transport_choice::refuse(addresses.dst(), request.vendor);
             }
             endpoint.reject(connection, reason, info, &data);
             return;
@@ -173,7 +188,7 @@ impl Cm {
         };
         let (service, source_port) = (request.service_id, header.source_port);
         let arrival = Arrival { port, connection, service, offer, remote: Some(remote), addresses, source_port };
-        if !self.arrive(arrival, data) {
+        if !self.queue_arrival(arrival, data) {
             self.close_connection(port, connection);
         }
     }
@@ -184,14 +199,14 @@ impl Cm {
         let arrived = IpHeader::split(&request.private_data.0).is_some_and(|(header, data)| {
             let (service, source_port) = (request.service_id, header.source_port);
             let offer = Offer::default();
-            self.arrive(Arrival { port, connection, service, offer, remote: None, addresses, source_port }, data)
+            self.queue_arrival(Arrival { port, connection, service, offer, remote: None, addresses, source_port }, data)
         });
         if !arrived {
             self.refuse_lookup(port, connection, &[]);
         }
     }
 
-    /// Rejects a lookup.
+    /// Rejects a lookup request for the queue pair of a datagram service.
     pub(super) fn refuse_lookup(&mut self, port: Key, connection: ConnectionId, data: &[u8]) -> bool {
         let private_data = rnic_wire::cm::PrivateData::new(data).unwrap_or_default();
         let reply = LookupReply { status: LookupStatus::REJECTED, private_data, ..LookupReply::default() };
@@ -202,14 +217,14 @@ impl Cm {
 
     fn on_reply(&mut self, port: Key, connection: ConnectionId, reply: &Reply) {
         let Some(Owner::Id(key)) = self.owners.get(&(port, connection)).copied() else { return };
-        let Some(transport) = agreement::choose(reply.vendor) else {
+        let Some(transport) = transport_choice::choose(reply.vendor) else {
             if let Some(place) = self.ports.get_mut(&port) {
                 let addresses = place.endpoint.addresses(connection);
-                addresses.inspect(|addresses| agreement::refuse(addresses.dst(), reply.vendor));
-                place.endpoint.reject(connection, agreement::REASON, RejectInfo::default(), &[]);
+                addresses.inspect(|addresses| transport_choice::refuse(addresses.dst(), reply.vendor));
+                place.endpoint.reject(connection, transport_choice::REASON, RejectInfo::default(), &[]);
             }
-            let status = c_int::from(agreement::REASON.0);
-            return self.tell(port, connection, Stage::Over, RDMA_CM_EVENT_REJECTED, status, &[]);
+            let status = c_int::from(transport_choice::REASON.0);
+            return self.report_event(port, connection, Stage::Closed, RDMA_CM_EVENT_REJECTED, status, &[]);
         };
         let Ok(entry) = self.entry(key) else { return };
         let offer = Offer {
@@ -227,28 +242,28 @@ impl Cm {
             path_mtu: entry.path_mtu,
             max_dest_rd_atomic: offer.responder_resources,
             max_rd_atomic: offer.initiator_depth,
-            // The value of the local request.
+            // Taken from the local request.
             retry_count: entry.offer.retry_count,
             rnr_retry_count: offer.rnr_retry_count,
             transport,
         });
-        entry.stage = Stage::Answered;
+        entry.stage = Stage::ReplyReceived;
         entry.remote_vendor = (reply.vendor.id.get(), reply.vendor.options);
-        let (what, data) = (What::Connection(offer), reply.private_data.0.to_vec());
-        entry.events.push(Pending { key, kind: RDMA_CM_EVENT_CONNECT_RESPONSE, status: 0, what, data });
+        let (content, data) = (EventContent::Connection(offer), reply.private_data.0.to_vec());
+        entry.events.push(Pending { key, kind: RDMA_CM_EVENT_CONNECT_RESPONSE, status: 0, content, data });
     }
 
-    fn find(&mut self, port: Key, connection: ConnectionId, reply: &LookupReply) {
+    fn on_lookup_reply(&mut self, port: Key, connection: ConnectionId, reply: &LookupReply) {
         if reply.status != LookupStatus::VALID {
             let (kind, status) = (RDMA_CM_EVENT_UNREACHABLE, c_int::from(reply.status.0));
-            return self.tell(port, connection, Stage::Over, kind, status, &reply.private_data.0);
+            return self.report_event(port, connection, Stage::Closed, kind, status, &reply.private_data.0);
         }
         let Some(Owner::Id(key)) = self.owners.remove(&(port, connection)) else { return };
         let Ok(entry) = self.entry(key) else { return };
         (entry.stage, entry.connection) = (Stage::Connected, None);
-        let what = What::Datagrams { qp_num: reply.qpn.get(), qkey: reply.queue_key };
+        let content = EventContent::Datagrams { qp_num: reply.qpn.get(), qkey: reply.queue_key };
         let data = reply.private_data.0.to_vec();
-        entry.events.push(Pending { key, kind: RDMA_CM_EVENT_ESTABLISHED, status: 0, what, data });
+        entry.events.push(Pending { key, kind: RDMA_CM_EVENT_ESTABLISHED, status: 0, content, data });
     }
 }
 
@@ -272,7 +287,7 @@ pub(super) unsafe fn fetch(channel: *mut rdma_event_channel) -> Result<*mut rdma
             entry.place as *mut rdma_cm_id
         };
         // SAFETY: an identifier with a fetched and unacknowledged event is not destroyed.
-        if let Some(event) = unsafe { present(place, pending) }? {
+        if let Some(event) = unsafe { convert_event(place, pending) }? {
             return Ok(event);
         }
     }
@@ -283,25 +298,25 @@ pub(super) unsafe fn fetch(channel: *mut rdma_event_channel) -> Result<*mut rdma
 ///
 /// # Safety
 /// `place` is the valid identifier of the event.
-unsafe fn present(place: *mut rdma_cm_id, pending: Pending) -> Result<Option<*mut rdma_cm_event>> {
-    let Pending { key, mut kind, mut status, what, data } = pending;
+unsafe fn convert_event(place: *mut rdma_cm_id, pending: Pending) -> Result<Option<*mut rdma_cm_event>> {
+    let Pending { key, mut kind, mut status, content, data } = pending;
     // SAFETY: all zeros is a valid event.
     let c: rdma_cm_event = unsafe { std::mem::zeroed() };
     let mut event = Box::new(EventObject { c, data, key });
     event.c.id = place;
     let data = (event.data.as_ptr().cast::<c_void>(), event.data.len() as u8);
-    let is_datagram = match &what {
+    let is_datagram = match &content {
         // SAFETY: guaranteed by the caller.
-        What::Arrival(_) | What::Datagrams { .. } => unsafe { (*place).ps == RDMA_PS_UDP },
+        EventContent::Arrival(_) | EventContent::Datagrams { .. } => unsafe { (*place).ps == RDMA_PS_UDP },
         _ => false,
     };
-    match what {
-        What::Plain => event.c.param.conn = conn_param(data, &Offer::default()),
-        What::Connection(offer) => event.c.param.conn = conn_param(data, &offer),
-        What::Arrival(arrival) => {
+    match content {
+        EventContent::Plain => event.c.param.conn = conn_param(data, &Offer::default()),
+        EventContent::Connection(offer) => event.c.param.conn = conn_param(data, &offer),
+        EventContent::Arrival(arrival) => {
             event.c.listen_id = place;
             // SAFETY: guaranteed by the caller.
-            match unsafe { adopt(place, &arrival) } {
+            match unsafe { create_id_of_arrival(place, &arrival) } {
                 Ok(child) => event.c.id = child,
                 Err(_) => {
                     acknowledge(key);
@@ -314,22 +329,23 @@ unsafe fn present(place: *mut rdma_cm_id, pending: Pending) -> Result<Option<*mu
                 event.c.param.conn = conn_param(data, &arrival.offer);
             }
         }
-        What::Datagrams { qp_num, qkey } => {
+        EventContent::Datagrams { qp_num, qkey } => {
             // SAFETY: guaranteed by the caller.
             let address = unsafe { address::to_peer(place) }.ok();
             event.c.param.ud = ud_param(data, address, qp_num, qkey);
         }
     }
     if kind == RDMA_CM_EVENT_CONNECT_RESPONSE
-        && let Err(errno) = qp::agree(key)
+        && let Err(errno) = qp::apply_common_transport(key)
     {
         (kind, status) = (RDMA_CM_EVENT_CONNECT_ERROR, -errno.0);
     }
     match kind {
-        // SAFETY: guaranteed by the caller. A program whose queue pair is not managed here responds itself.
+        // SAFETY: guaranteed by the caller. A program that manages its queue pair itself also sends the response
+        // itself.
         RDMA_CM_EVENT_CONNECT_RESPONSE if unsafe { !(*place).qp.is_null() } => {
             // SAFETY: as above.
-            (kind, status) = match unsafe { qp::answered(place) } {
+            (kind, status) = match unsafe { qp::on_reply(place) } {
                 Ok(()) => (RDMA_CM_EVENT_ESTABLISHED, 0),
                 Err(errno) => (RDMA_CM_EVENT_CONNECT_ERROR, -errno.0),
             };
@@ -346,7 +362,7 @@ unsafe fn present(place: *mut rdma_cm_id, pending: Pending) -> Result<Option<*mu
 ///
 /// # Safety
 /// `listener` is valid.
-unsafe fn adopt(listener: *mut rdma_cm_id, arrival: &Arrival) -> Result<*mut rdma_cm_id> {
+unsafe fn create_id_of_arrival(listener: *mut rdma_cm_id, arrival: &Arrival) -> Result<*mut rdma_cm_id> {
     {
         let cm = Cm::lock()?;
         // The request may have been withdrawn.

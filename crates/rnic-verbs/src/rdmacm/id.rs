@@ -24,11 +24,11 @@ pub(super) struct IdObject {
     pub(super) is_synchronous: bool,
     /// Attributes of the queue pairs that are created for connections to a passive endpoint.
     pub(super) queue_pairs: Option<Box<ibv_qp_init_attr>>,
-    /// Private data that are sent in front of the program's.
+    /// Private data to send before the program's private data.
     pub(super) connect_data: Vec<u8>,
 }
 
-/// Returns the object behind a program's pointer.
+/// Returns the object that a program's pointer refers to.
 ///
 /// # Safety
 /// `id` is from this library and has not been destroyed, and no other thread uses it at the same time.
@@ -89,7 +89,7 @@ pub(super) unsafe fn create_child(listener: *mut rdma_cm_id, arrival: &Arrival) 
     let mut cm = Cm::lock()?;
     let (port, connection) = (arrival.port, arrival.connection);
     let entry = cm.entry(child.key)?;
-    (entry.stage, entry.connection, entry.remote) = (Stage::Asked, Some(connection), arrival.remote);
+    (entry.stage, entry.connection, entry.remote) = (Stage::RequestReceived, Some(connection), arrival.remote);
     (entry.offer, entry.responder_resources, entry.initiator_depth) =
         (arrival.offer, arrival.offer.responder_resources, arrival.offer.initiator_depth);
     cm.use_port(child.key, port)?;
@@ -98,14 +98,14 @@ pub(super) unsafe fn create_child(listener: *mut rdma_cm_id, arrival: &Arrival) 
 }
 
 impl Cm {
-    /// Closes a connection in any state with the message that fits its state, and removes its owner.
+    /// Closes a connection in any state, with the message for that state, and removes its entry in `owners`.
     pub(super) fn close_connection(&mut self, port: Key, connection: ConnectionId) {
         self.owners.remove(&(port, connection));
         let now = super::service::now();
-        let Some(place) = self.ports.get_mut(&port) else { return };
-        let endpoint = &mut place.endpoint;
-        // Exactly one of the following applies. A program that accepts and then exits must disconnect what it has
-        // accepted.
+        let Some(port_entry) = self.ports.get_mut(&port) else { return };
+        let endpoint = &mut port_entry.endpoint;
+        // Exactly one of `disconnect`, `reject` and `forget` applies. A connection that the program has accepted is
+        // disconnected even if its handshake is not complete, because a program may exit right after accepting.
         endpoint.establish(connection);
         if endpoint.disconnect(now, connection, rnic_wire::Qpn::default()) {
             return;
@@ -133,7 +133,7 @@ impl Cm {
             if let Some(connection) = entry.connection {
                 self.close_connection(port, connection);
             }
-            self.leave_port(key, port);
+            self.release_port(key, port);
         }
     }
 }
@@ -161,7 +161,7 @@ fn destroy(id: *mut rdma_cm_id) -> Result<()> {
         unsafe { rdma_ack_cm_event(this.c.event) };
     }
     let mut cm = Cm::lock()?;
-    // A thread that has fetched an event of the identifier still uses the identifier.
+    // A thread that has fetched an event of the identifier may use the identifier until it acknowledges the event.
     while cm.ids.get(&this.key).is_some_and(|entry| entry.fetched > entry.acknowledged) {
         cm = cm.wait();
     }
@@ -180,7 +180,7 @@ fn destroy(id: *mut rdma_cm_id) -> Result<()> {
     Ok(())
 }
 
-/// Implements `rdma_destroy_id`: waits until the program has acknowledged every event of it.
+/// Implements `rdma_destroy_id`: waits until the program has acknowledged every event of the identifier.
 ///
 /// # Safety
 /// `id` is from this library, and not used again.
@@ -189,7 +189,8 @@ pub unsafe extern "C" fn rdma_destroy_id(id: *mut rdma_cm_id) -> c_int {
     minus_one(destroy(id))
 }
 
-/// Implements `rdma_migrate_id`: waits until the program has acknowledged every event of the old channel.
+/// Implements `rdma_migrate_id`: waits until the program has acknowledged every event of the identifier that it
+/// fetched from the old channel.
 ///
 /// # Safety
 /// `id` and `channel` are valid; `channel` may be null.
@@ -213,9 +214,9 @@ pub(super) fn migrate(this: &mut IdObject, channel: *mut rdma_event_channel) -> 
     }
     let mut cm = Cm::lock()?;
     let entry = cm.entry(this.key)?;
-    let before = std::mem::replace(&mut entry.events, events);
-    move_events(&before, &entry.events, this.key);
-    // The connection request of a child is counted for the listening identifier.
+    let previous_events = std::mem::replace(&mut entry.events, events);
+    move_events(&previous_events, &entry.events, this.key);
+    // The event of a child's connection request is counted for the listening identifier, and is not waited for here.
     while cm.ids.get(&this.key).is_some_and(|entry| entry.fetched > entry.acknowledged) {
         cm = cm.wait();
     }
@@ -263,9 +264,9 @@ pub unsafe extern "C" fn rdma_set_option(
         if len == 1 && !value.is_null() { Ok(unsafe { *value.cast::<u8>() }) } else { Err(Errno::INVALID) }
     };
     let flag = || {
-        let fits = len == size_of::<c_int>() && !value.is_null();
+        let is_valid = len == size_of::<c_int>() && !value.is_null();
         // SAFETY: guaranteed by the caller.
-        if fits { Ok(unsafe { value.cast::<c_int>().read_unaligned() } != 0) } else { Err(Errno::INVALID) }
+        if is_valid { Ok(unsafe { value.cast::<c_int>().read_unaligned() } != 0) } else { Err(Errno::INVALID) }
     };
     minus_one(Cm::lock().and_then(|mut cm| {
         let entry = cm.entry(key)?;
@@ -288,7 +289,7 @@ pub unsafe extern "C" fn rdma_set_option(
 pub(super) fn confirm(this: &mut IdObject) -> Result<()> {
     let mut cm = Cm::lock()?;
     let entry = cm.entry(this.key)?;
-    entry.advance(&[Stage::Answered], Stage::Connected)?;
+    entry.advance(&[Stage::ReplyReceived], Stage::Connected)?;
     let connection = entry.connection.ok_or(Errno::INVALID)?;
     cm.port_of(this.key)?.1.endpoint.confirm(connection);
     Ok(())

@@ -51,7 +51,7 @@ fn drop_cqs(c: &mut rdma_cm_id) {
 ///
 /// # Safety
 /// `id` is valid; the attributes are as `ibv_create_qp_ex` requires them.
-unsafe fn create_extended(id: *mut rdma_cm_id, attributes: &mut ibv_qp_init_attr_ex, plain: bool) -> Result<()> {
+unsafe fn create_extended(id: *mut rdma_cm_id, attributes: &mut ibv_qp_init_attr_ex, is_plain: bool) -> Result<()> {
     // SAFETY: guaranteed by the caller.
     let c = unsafe { &mut object(id).c };
     if c.verbs.is_null() || !c.qp.is_null() {
@@ -59,8 +59,8 @@ unsafe fn create_extended(id: *mut rdma_cm_id, attributes: &mut ibv_qp_init_attr
     }
     // The program's attributes are written only after success, so that after an error they do not refer to objects that
     // have been destroyed again.
-    let (wanted, pd_before) = (attributes, c.pd);
-    let mut attributes = *wanted;
+    let (program_attributes, pd_before) = (attributes, c.pd);
+    let mut attributes = *program_attributes;
     let attributes = &mut attributes;
     if attributes.comp_mask & IBV_QP_INIT_ATTR_PD == 0 || attributes.pd.is_null() {
         (attributes.comp_mask, attributes.pd) = (attributes.comp_mask | IBV_QP_INIT_ATTR_PD, c.pd);
@@ -73,10 +73,10 @@ unsafe fn create_extended(id: *mut rdma_cm_id, attributes: &mut ibv_qp_init_attr
     }
     // Hardware adapters grant more inline data than requested, and programs send their first message inline without
     // having requested it.
-    attributes.cap.max_inline_data = attributes.cap.max_inline_data.max(INLINE_LEAST);
+    attributes.cap.max_inline_data = attributes.cap.max_inline_data.max(INLINE_MIN);
     // SAFETY: the identifier is assigned to a device.
-    let made = unsafe { make_cqs(c, attributes) }.and_then(|()| {
-        if !plain {
+    let created = unsafe { make_cqs(c, attributes) }.and_then(|()| {
+        if !is_plain {
             // SAFETY: guaranteed by the caller.
             return unsafe { calls::create_qp_ex(c.verbs, attributes) };
         }
@@ -84,7 +84,7 @@ unsafe fn create_extended(id: *mut rdma_cm_id, attributes: &mut ibv_qp_init_attr
         // SAFETY: the extended attributes start with the same fields as the plain ones.
         unsafe { calls::create_qp(pd, &mut *ptr::from_mut(attributes).cast::<ibv_qp_init_attr>()) }
     });
-    let qp = made.inspect_err(|_| drop_cqs(c))?;
+    let qp = created.inspect_err(|_| drop_cqs(c))?;
     (c.qp, c.pd) = (qp, attributes.pd);
     // SAFETY: guaranteed by the caller.
     let ready = unsafe {
@@ -100,7 +100,7 @@ unsafe fn create_extended(id: *mut rdma_cm_id, attributes: &mut ibv_qp_init_attr
         drop_cqs(c);
         return ready;
     }
-    *wanted = *attributes;
+    *program_attributes = *attributes;
     Ok(())
 }
 
@@ -216,7 +216,7 @@ unsafe fn attributes_for(id: *mut rdma_cm_id, attributes: &mut ibv_qp_attr) -> R
 ///
 /// # Safety
 /// `id` is valid and has a queue pair.
-pub(super) unsafe fn answered(id: *mut rdma_cm_id) -> Result<()> {
+pub(super) unsafe fn on_reply(id: *mut rdma_cm_id) -> Result<()> {
     limit_reads(id)?;
     // SAFETY: guaranteed by the caller.
     let ready = unsafe { make_ready(id, &[IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS]) };
@@ -227,9 +227,9 @@ pub(super) unsafe fn answered(id: *mut rdma_cm_id) -> Result<()> {
         Err(errno) => {
             let mut cm = Cm::lock()?;
             if let Ok(entry) = cm.entry(this.key) {
-                entry.stage = Stage::Over;
-                let place = entry.port.zip(entry.connection.take());
-                if let Some((port, connection)) = place {
+                entry.stage = Stage::Closed;
+                let route_key = entry.port.zip(entry.connection.take());
+                if let Some((port, connection)) = route_key {
                     cm.close_connection(port, connection);
                 }
             }
@@ -243,7 +243,7 @@ pub(super) unsafe fn answered(id: *mut rdma_cm_id) -> Result<()> {
 
 /// Sets the transport that both ends support on the queue pair of an identifier; returns its index in the list of
 /// offered transports.
-pub(super) fn agree(key: Key) -> Result<usize> {
+pub(super) fn apply_common_transport(key: Key) -> Result<usize> {
     let (transport, qp_num) = {
         let mut cm = Cm::lock()?;
         let entry = cm.entry(key)?;
@@ -252,21 +252,21 @@ pub(super) fn agree(key: Key) -> Result<usize> {
     if transport > 0 {
         let (context, _) = super::devices::open()?;
         // SAFETY: the context stays open until the process exits.
-        unsafe { Context::of(context) }.shared.enter()?.speak(Qpn::new(qp_num), transport)?;
+        unsafe { Context::of(context) }.shared.enter()?.select_transport(Qpn::new(qp_num), transport)?;
     }
     Ok(transport)
 }
 
-/// Limits the numbers of Reads at a time in both directions to what the program has set and the device supports.
+/// Limits the number of concurrent Reads in each direction to what the program has set and the device supports.
 fn limit_reads(id: *mut rdma_cm_id) -> Result<()> {
-    let (answers, asks) = super::devices::read_limits()?;
+    let (reads_served, reads_issued) = super::devices::read_limits()?;
     // SAFETY: the caller has a valid identifier.
     let key = unsafe { object(id) }.key;
     let mut cm = Cm::lock()?;
     let entry = cm.entry(key)?;
     if let Some(remote) = &mut entry.remote {
-        remote.max_dest_rd_atomic = remote.max_dest_rd_atomic.min(entry.responder_resources).min(answers);
-        remote.max_rd_atomic = remote.max_rd_atomic.min(entry.initiator_depth).min(asks);
+        remote.max_dest_rd_atomic = remote.max_dest_rd_atomic.min(entry.responder_resources).min(reads_served);
+        remote.max_rd_atomic = remote.max_rd_atomic.min(entry.initiator_depth).min(reads_issued);
     }
     Ok(())
 }
@@ -281,9 +281,9 @@ pub(super) unsafe fn accept(id: *mut rdma_cm_id) -> Result<()> {
     {
         let mut cm = Cm::lock()?;
         let entry = cm.entry(key)?;
-        let (answers, asks) = (entry.responder_resources, entry.initiator_depth);
+        let (reads_served, reads_issued) = (entry.responder_resources, entry.initiator_depth);
         if let Some(remote) = &mut entry.remote {
-            (remote.max_dest_rd_atomic, remote.max_rd_atomic) = (answers, asks);
+            (remote.max_dest_rd_atomic, remote.max_rd_atomic) = (reads_served, reads_issued);
         }
     }
     // SAFETY: guaranteed by the caller.
@@ -388,16 +388,16 @@ pub unsafe extern "C" fn rdma_create_srq(
 pub unsafe extern "C" fn rdma_create_srq_ex(id: *mut rdma_cm_id, attributes: *mut ibv_srq_init_attr_ex) -> c_int {
     // SAFETY: guaranteed by the caller.
     let extended = unsafe { &mut *attributes };
-    let names = |bit| extended.comp_mask & bit != 0;
-    if names(IBV_SRQ_INIT_ATTR_TYPE) && extended.srq_type != IBV_SRQT_BASIC {
+    let has = |bit| extended.comp_mask & bit != 0;
+    if has(IBV_SRQ_INIT_ATTR_TYPE) && extended.srq_type != IBV_SRQT_BASIC {
         return minus_one(Err(Errno::UNSUPPORTED));
     }
-    let pd = if names(IBV_SRQ_INIT_ATTR_PD) { extended.pd } else { ptr::null_mut() };
+    let pd = if has(IBV_SRQ_INIT_ATTR_PD) { extended.pd } else { ptr::null_mut() };
     let mut plain = ibv_srq_init_attr { srq_context: extended.srq_context, attr: extended.attr };
     // SAFETY: guaranteed by the caller.
-    let made = unsafe { create_srq(id, pd, &mut plain) };
+    let created = unsafe { create_srq(id, pd, &mut plain) };
     extended.attr = plain.attr;
-    minus_one(made)
+    minus_one(created)
 }
 
 /// Implements `rdma_destroy_srq`.
@@ -432,31 +432,31 @@ pub unsafe extern "C" fn rdma_init_qp_attr(
     let qp_state = unsafe { (*attributes).qp_state };
     // The entire structure is written, as librdmacm does: the program sets only the requested state, and the other
     // fields may be uninitialized.
-    let mut all = ibv_qp_attr { qp_state, cur_qp_state: qp_state, ..ibv_qp_attr::default() };
+    let mut needed_attributes = ibv_qp_attr { qp_state, cur_qp_state: qp_state, ..ibv_qp_attr::default() };
     // SAFETY: guaranteed by the caller.
     minus_one(limit_reads(id).and_then(|()| unsafe {
-        let needed = attributes_for(id, &mut all)?;
-        (*attributes, *mask) = (all, needed.cast_signed());
+        let needed = attributes_for(id, &mut needed_attributes)?;
+        (*attributes, *mask) = (needed_attributes, needed.cast_signed());
         Ok(())
     }))
 }
 
-/// Minimum number of bytes that can be sent inline.
-const INLINE_LEAST: u32 = 64;
+/// Minimum size of inline data granted to a queue pair, in bytes.
+const INLINE_MIN: u32 = 64;
 
 /// Returns the RNR timer, in InfiniBand's encoding: the time for which a sender waits when no receive was posted. For a
 /// sender with unlimited retries it is short. For a sender with limited retries, the total of all waits is no shorter
 /// than the wait of Linux's connection manager, 655 ms, because a program may be slow to post. Both ends are assumed to
 /// have requested the same retry count.
 fn rnr_timer(retries: u8) -> u8 {
-    const WAITS_0_64_MS: u8 = 12;
-    const WAITS_655_MS: u8 = 0;
-    const WAITS_328_MS: u8 = 30;
-    const WAITS_164_MS: u8 = 28;
+    const RNR_TIMER_0_64_MS: u8 = 12;
+    const RNR_TIMER_655_MS: u8 = 0;
+    const RNR_TIMER_328_MS: u8 = 30;
+    const RNR_TIMER_164_MS: u8 = 28;
     match retries {
-        0 | 1 => WAITS_655_MS,
-        2 | 3 => WAITS_328_MS,
-        4..=6 => WAITS_164_MS,
-        _ => WAITS_0_64_MS,
+        0 | 1 => RNR_TIMER_655_MS,
+        2 | 3 => RNR_TIMER_328_MS,
+        4..=6 => RNR_TIMER_164_MS,
+        _ => RNR_TIMER_0_64_MS,
     }
 }

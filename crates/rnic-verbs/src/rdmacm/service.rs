@@ -1,9 +1,9 @@
 //! Connection state of the process: identifiers, ports, and the thread that serves them.
 //!
-//! All state is behind one lock, which is never held while waiting or calling a verb. The thread sleeps in `poll` on
-//! the ports' sockets; it receives and retransmits messages, and puts events into channels. The changes of a queue pair
-//! that follow from an event are made when the program fetches it (`event.rs`), as with the kernel's connection
-//! manager.
+//! All state is protected by one lock, which is never held while waiting or calling a verb. The thread sleeps in
+//! `poll` on the ports' sockets; it receives and retransmits messages, and puts events into channels. The changes of
+//! a queue pair that follow from an event are made when the program fetches it (`event.rs`), as with the kernel's
+//! connection manager.
 
 pub(super) mod entry;
 pub(super) mod pending;
@@ -18,11 +18,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use rnic_base::{Duration, Time};
-use rnic_host::cm::{Binding, ConnectionId, Endpoint, GsiNews, GsiPort, Inbox};
-use rnic_host::{PanicEnds, SecretStream, Secrets};
+use rnic_host::cm::{Binding, ConnectionId, Endpoint, GsiItem, GsiPort, Inbox};
+use rnic_host::{AbortOnPanic, SecretStream, Secrets};
 use rnic_wire::cm::ServiceId;
 
-use crate::cancel::Uncancelled;
+use crate::cancel::CancellationGuard;
 use crate::errno::{Errno, Result};
 use crate::fork::{self, Process};
 use crate::heap::Busy;
@@ -78,39 +78,39 @@ static CM: Mutex<Option<Cm>> = Mutex::new(None);
 /// Signalled when an event has been acknowledged.
 pub(super) static ACKNOWLEDGED: Condvar = Condvar::new();
 
-/// The held lock. Messages queued while it is held are sent when it is dropped.
+/// Holds the lock of the connection manager. Messages queued meanwhile are sent when the guard is dropped.
 pub(super) struct Guard {
     cm: Option<MutexGuard<'static, Option<Cm>>>,
     is_thread: bool,
-    /// Held until the queued messages have been sent.
-    _uncancelled: Uncancelled,
+    /// Disables cancellation of the thread until the queued messages have been sent.
+    _cancellation_guard: CancellationGuard,
 }
 
 impl Deref for Guard {
     type Target = Cm;
 
     fn deref(&self) -> &Cm {
-        self.cm.as_ref().and_then(|cm| cm.as_ref()).expect("made when the guard was, and never taken out")
+        self.cm.as_ref().and_then(|cm| cm.as_ref()).expect("the connection manager exists while a guard does")
     }
 }
 
 impl DerefMut for Guard {
     fn deref_mut(&mut self) -> &mut Cm {
-        self.cm.as_mut().and_then(|cm| cm.as_mut()).expect("made when the guard was, and never taken out")
+        self.cm.as_mut().and_then(|cm| cm.as_mut()).expect("the connection manager exists while a guard does")
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
         if self.cm.is_some() {
-            self.settle();
+            self.flush_and_wake();
         }
     }
 }
 
 impl Guard {
     /// Sends queued messages, and wakes the thread so that it sees new sockets and deadlines.
-    fn settle(&mut self) {
+    fn flush_and_wake(&mut self) {
         self.flush();
         if !self.is_thread {
             let one = 1u64;
@@ -119,9 +119,9 @@ impl Guard {
         }
     }
 
-    /// Waits for an acknowledgement, with the lock released meanwhile.
+    /// Releases the lock, waits until an event is acknowledged, and takes the lock again.
     pub(super) fn wait(mut self) -> Self {
-        self.settle();
+        self.flush_and_wake();
         let cm = self.cm.take().expect("a guard holds the lock");
         self.cm = Some(ACKNOWLEDGED.wait(cm).unwrap_or_else(PoisonError::into_inner));
         self
@@ -138,7 +138,7 @@ pub(super) fn now() -> Time {
 impl Cm {
     /// Takes the lock; the first call in a process starts the thread.
     pub(super) fn lock() -> Result<Guard> {
-        let uncancelled = Uncancelled::begin();
+        let cancellation_guard = CancellationGuard::begin();
         let mut cm = CM.lock().unwrap_or_else(PoisonError::into_inner);
         if cm.as_ref().is_none_or(|cm| !cm.process.is_current()) {
             // State inherited by a child belongs to the parent: the child's copies of the sockets are closed, and no
@@ -146,7 +146,7 @@ impl Cm {
             *cm = Some(Self::new()?);
             spawn()?;
         }
-        Ok(Guard { cm: Some(cm), is_thread: false, _uncancelled: uncancelled })
+        Ok(Guard { cm: Some(cm), is_thread: false, _cancellation_guard: cancellation_guard })
     }
 
     /// Ensures that the thread is running.
@@ -179,31 +179,33 @@ impl Cm {
     }
 
     fn flush(&mut self) {
-        let strays = self.gsi.iter_mut().map(|(_, strays)| strays);
-        self.ports.values_mut().map(|port| &mut port.endpoint).chain(strays).for_each(Endpoint::flush);
+        let fallback_endpoint = self.gsi.iter_mut().map(|(_, fallback_endpoint)| fallback_endpoint);
+        self.ports.values_mut().map(|port| &mut port.endpoint).chain(fallback_endpoint).for_each(Endpoint::flush);
     }
 
     /// Makes all messages use the general services interface `gsi` from now on, as real RoCEv2 peers require.
     pub(super) fn manage(&mut self, gsi: &Arc<GsiPort>) -> Result<()> {
         if self.gsi.is_none() {
-            let strays = Endpoint::without_owner(Arc::clone(gsi));
-            let strays = strays.map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EIO)))?;
+            let fallback_endpoint = Endpoint::without_port(Arc::clone(gsi));
+            let fallback_endpoint =
+                fallback_endpoint.map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EIO)))?;
             gsi.manage();
-            self.gsi = Some((Arc::clone(gsi), strays));
+            self.gsi = Some((Arc::clone(gsi), fallback_endpoint));
         }
         Ok(())
     }
 
     /// Processes messages received at the general services interface: passes each one to the port that it belongs to.
     fn receive_gsi(&mut self, now: Time) {
-        let Self { gsi: Some((gsi, strays)), ports, .. } = self else { return };
-        for news in gsi.take() {
-            match news {
-                GsiNews::Message(way, mad) => {
-                    let known = ports.values_mut().map(|port| &mut port.endpoint).find(|place| place.knows(&way, &mad));
-                    known.unwrap_or(strays).take_in(now, &way, *mad);
+        let Self { gsi: Some((gsi, fallback_endpoint)), ports, .. } = self else { return };
+        for item in gsi.take() {
+            match item {
+                GsiItem::Message(path, mad) => {
+                    let known =
+                        ports.values_mut().map(|port| &mut port.endpoint).find(|place| place.handles(&path, &mad));
+                    known.unwrap_or(fallback_endpoint).receive_message(now, &path, *mad);
                 }
-                GsiNews::Unreachable(address, errno, quoted) => {
+                GsiItem::Unreachable(address, errno, quoted) => {
                     let endpoints = ports.values_mut().map(|port| &mut port.endpoint);
                     endpoints.for_each(|place| place.note_unreachable(now, address, errno, &quoted));
                 }
@@ -249,14 +251,15 @@ impl Cm {
         Ok(place.endpoint.local_addr())
     }
 
-    /// Selects a port for an identifier that has bound none: a new one, unless the process already has very many.
+    /// Selects a port for an identifier that has bound none: a new one, or an existing one when the process has
+    /// `ANONYMOUS_PORTS_MAX` such ports.
     pub(super) fn bind_anonymously(&mut self, key: Key, source: SocketAddr) -> Result<SocketAddr> {
         let mut anonymous = self.ports.iter().filter(|(_, port)| port.is_anonymous);
         let port = if anonymous.clone().count() < ANONYMOUS_PORTS_MAX {
             self.open(&Binding { address: source, only_v6: true }, true)?
         } else {
-            let least = anonymous.clone().filter(|(_, port)| port.binding.ip() == source.ip());
-            let shared = least.min_by_key(|(_, port)| port.users).or_else(|| anonymous.next());
+            let same_ip = anonymous.clone().filter(|(_, port)| port.binding.ip() == source.ip());
+            let shared = same_ip.min_by_key(|(_, port)| port.users).or_else(|| anonymous.next());
             shared.map(|(port, _)| *port).ok_or(Errno(libc::EADDRNOTAVAIL))?
         };
         Ok(self.use_port(key, port)?.endpoint.local_addr())
@@ -281,7 +284,7 @@ impl Cm {
     }
 
     /// Removes an identifier from the users, binders and listeners of its port.
-    pub(super) fn leave_port(&mut self, key: Key, port: Key) {
+    pub(super) fn release_port(&mut self, key: Key, port: Key) {
         let Some(place) = self.ports.get_mut(&port) else { return };
         place.users -= 1;
         place.binders.retain(|(binder, ..)| *binder != key);
@@ -296,8 +299,8 @@ impl Cm {
     /// Processes messages received on the `ready` ports, and expired timers.
     fn serve(&mut self, inbox: &mut Inbox, ready: &[Key]) {
         let now = now();
-        let probe = self.probe_at <= now;
-        if probe {
+        let is_probe_due = self.probe_at <= now;
+        if is_probe_due {
             self.probe_at = now + PROBE_INTERVAL;
         }
         self.receive_gsi(now);
@@ -308,17 +311,17 @@ impl Cm {
             if port.endpoint.next_timeout().is_some_and(|due| due <= now) {
                 port.endpoint.tick(now);
             }
-            if probe {
+            if is_probe_due {
                 port.endpoint.probe();
             }
         }
         let keys: Vec<Key> = self.ports.keys().copied().collect();
         for key in keys {
-            while let Some(cm_event) = self.ports.get_mut(&key).and_then(|port| port.endpoint.poll_happening()) {
+            while let Some(cm_event) = self.ports.get_mut(&key).and_then(|port| port.endpoint.poll_cm_event()) {
                 self.process(key, cm_event);
             }
         }
-        self.end_waits(now);
+        self.end_time_waits(now);
         // Ports without users are closed once the final messages of their closed connections have been sent.
         self.ports.retain(|_, port| port.users > 0 || port.endpoint.has_connections());
     }
@@ -343,7 +346,7 @@ fn spawn() -> Result<()> {
     static AT_EXIT: std::sync::Once = std::sync::Once::new();
     AT_EXIT.call_once(|| {
         // SAFETY: the function exists until the process exits, because the shared object is never unloaded.
-        unsafe { libc::atexit(say_goodbye) };
+        unsafe { libc::atexit(disconnect_all) };
     });
     let (mut all, mut before) = (no_signals(), no_signals());
     // SAFETY: both sets are local variables; the mask is that of the calling thread, and is restored below.
@@ -364,7 +367,7 @@ fn no_signals() -> libc::sigset_t {
 
 /// Main loop of the thread.
 fn run() {
-    let _ends = PanicEnds::begin();
+    let _abort_on_panic = AbortOnPanic::begin();
     let mut inbox = Inbox::default();
     let mut polls: Vec<libc::pollfd> = Vec::new();
     let mut ports: Vec<Key> = Vec::new();
@@ -406,14 +409,14 @@ fn run() {
 }
 
 fn lock_as_thread() -> Option<Guard> {
-    let uncancelled = Uncancelled::begin();
+    let cancellation_guard = CancellationGuard::begin();
     let cm = CM.lock().unwrap_or_else(PoisonError::into_inner);
-    cm.is_some().then_some(Guard { cm: Some(cm), is_thread: true, _uncancelled: uncancelled })
+    cm.is_some().then_some(Guard { cm: Some(cm), is_thread: true, _cancellation_guard: cancellation_guard })
 }
 
 /// Notifies the remote ends of all connections that this process exits. A process that is killed cannot do so; that
 /// case is detected through the network, see `Endpoint::probe`.
-extern "C" fn say_goodbye() {
+extern "C" fn disconnect_all() {
     // The signal handler must not start any work on a thread that is exiting.
     let _busy = Busy::begin();
     let Some(mut cm) = rnic_host::lock_at_exit(&CM) else { return };
@@ -432,7 +435,7 @@ const NO_PORT: Key = 0;
 /// of which there are 1024 by default. Beyond this number, identifiers share ports.
 const ANONYMOUS_PORTS_MAX: usize = 256;
 
-/// Interval at which the remote ends of connections are probed: a killed process is noticed within it.
+/// Interval at which the remote ends of connections are probed: a killed process is detected within this time.
 const PROBE_INTERVAL: Duration = Duration::from_ms(500);
 
 const PS_IN_MS: u64 = 1_000_000_000;

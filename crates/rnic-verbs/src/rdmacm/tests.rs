@@ -1,4 +1,4 @@
-//! The calls as a program makes them, both sides in this process.
+//! The calls as a program makes them, with both sides in this process.
 
 mod bench;
 mod hostile;
@@ -26,7 +26,7 @@ use crate::abi::*;
 use bench::*;
 
 #[test]
-fn a_connection_from_the_first_call_to_the_last_event() {
+fn a_connection_is_established_and_closed_with_all_its_events() {
     for host in ["127.0.0.1", "::1"] {
         let bench = Bench::new();
         let (listener, port) = bench.listen(host, RDMA_PS_TCP, 0);
@@ -39,11 +39,11 @@ fn a_connection_from_the_first_call_to_the_last_event() {
 
         let request = bench.next(RDMA_CM_EVENT_CONNECT_REQUEST);
         assert_eq!(request.listener(), listener);
-        assert_eq!(request.data(), data, "{host}: all 56 bytes");
-        assert_eq!((request.conn().responder_resources, request.conn().initiator_depth), (3, 5), "seen from here");
+        assert_eq!(request.data(), data, "{host}: wrong private data");
+        assert_eq!((request.conn().responder_resources, request.conn().initiator_depth), (3, 5), "not the local view");
         let passive = request.id();
         assert_eq!((destination_port(passive), source_port(passive)), (source_port(active), port));
-        // SAFETY: living.
+        // SAFETY: the identifier is valid.
         unsafe { assert!(!(*passive).verbs.is_null() && (*passive).port_num == 1) };
         request.acknowledge();
         bench.make_qp(passive, IBV_QPT_RC);
@@ -58,14 +58,14 @@ fn a_connection_from_the_first_call_to_the_last_event() {
             ends += 1 + usize::from(event.id() == active);
             event.acknowledge();
         }
-        assert_eq!((ends, answer), (3, vec![9; 196]), "each side once");
+        assert_eq!((ends, answer), (3, vec![9; 196]), "wrong number of events or wrong private data");
         exchange(active, passive);
 
         assert_eq!(disconnect(active), 0);
         for _ in 0..2 {
             bench.next(RDMA_CM_EVENT_DISCONNECTED).acknowledge();
         }
-        assert_eq!(disconnect(passive), 0, "the other side was faster, which is no error");
+        assert_eq!(disconnect(passive), 0, "disconnecting after the other side failed");
         for _ in 0..2 {
             bench.next(RDMA_CM_EVENT_TIMEWAIT_EXIT).acknowledge();
         }
@@ -74,7 +74,7 @@ fn a_connection_from_the_first_call_to_the_last_event() {
 }
 
 #[test]
-fn synchronous_endpoints() {
+fn synchronous_endpoints_connect_and_exchange_messages() {
     let bench = Bench::new();
     let (node, service) = (c"127.0.0.1", c"0");
     // SAFETY: zeros are legal hints.
@@ -82,7 +82,7 @@ fn synchronous_endpoints() {
     (hints.ai_flags, hints.ai_port_space) = (RAI_PASSIVE, RDMA_PS_TCP.cast_signed());
     let (mut info, mut listener, mut active) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
     let mut wish = qp_attributes(IBV_QPT_RC);
-    // SAFETY: everything handed over is ours and outlives the calls.
+    // SAFETY: all pointers are to data of the test that outlives the calls.
     unsafe {
         assert_eq!(rdma_getaddrinfo(node.as_ptr(), service.as_ptr(), &raw const hints, &raw mut info), 0);
         assert_eq!(rdma_create_ep(&raw mut listener, info, ptr::null_mut(), &raw mut wish), 0);
@@ -93,7 +93,7 @@ fn synchronous_endpoints() {
         let server = std::thread::spawn(move || {
             let (listener, mut passive) = (place as *mut rdma_cm_id, ptr::null_mut());
             assert_eq!(rdma_get_request(listener, &raw mut passive), 0);
-            assert!(!(*passive).qp.is_null(), "a passive endpoint makes queue pairs");
+            assert!(!(*passive).qp.is_null(), "the passive endpoint created no queue pair");
             assert_eq!(rdma_accept(passive, ptr::null_mut()), 0);
             assert_eq!((*(*passive).event).event, RDMA_CM_EVENT_ESTABLISHED);
             passive as usize
@@ -104,7 +104,7 @@ fn synchronous_endpoints() {
         let mut wish = qp_attributes(IBV_QPT_RC);
         assert_eq!(rdma_create_ep(&raw mut active, info, ptr::null_mut(), &raw mut wish), 0);
         rdma_freeaddrinfo(info);
-        assert!(!(*active).send_cq.is_null() && !(*active).recv_cq_channel.is_null(), "made where missing");
+        assert!(!(*active).send_cq.is_null() && !(*active).recv_cq_channel.is_null(), "the queues are missing");
         assert_eq!(rdma_connect(active, ptr::null_mut()), 0);
         let passive = server.join().expect("a server") as *mut rdma_cm_id;
         exchange(active, passive);
@@ -116,7 +116,7 @@ fn synchronous_endpoints() {
 }
 
 #[test]
-fn refusals_say_why() {
+fn refusals_carry_reason_and_data() {
     let bench = Bench::new();
     let (listener, port) = bench.listen("127.0.0.1", RDMA_PS_TCP, 0);
     let active = bench.resolved("127.0.0.1", port, RDMA_PS_TCP);
@@ -125,21 +125,21 @@ fn refusals_say_why() {
     let request = bench.next(RDMA_CM_EVENT_CONNECT_REQUEST);
     let passive = request.id();
     request.acknowledge();
-    assert_eq!(reject(passive, &[5; 149]), -1, "no more than 148");
+    assert_eq!(reject(passive, &[5; 149]), -1, "149 bytes of private data were accepted");
     assert_eq!(reject(passive, &[5; 148]), 0);
-    assert_eq!(reject(passive, &[]), -1, "once");
+    assert_eq!(reject(passive, &[]), -1, "a request was rejected twice");
     let rejected = bench.next(RDMA_CM_EVENT_REJECTED);
-    assert_eq!((rejected.status(), rejected.data()), (28, &[5u8; 148][..]), "the consumer said no");
+    assert_eq!((rejected.status(), rejected.data()), (28, &[5u8; 148][..]), "not the reason and data of the reject");
     rejected.acknowledge();
     bench.destroy(&[active, passive, listener]);
 
-    // Nobody is at the port: the network says so.
+    // No process uses the port, which the network reports.
     let started = Instant::now();
     let active = bench.resolved("127.0.0.1", port, RDMA_PS_TCP);
     bench.make_qp(active, IBV_QPT_RC);
     assert_eq!(connect(active, b""), 0);
     let rejected = bench.next(RDMA_CM_EVENT_REJECTED);
-    assert_eq!(rejected.status(), 8, "nobody listens");
+    assert_eq!(rejected.status(), 8, "not the reason for a missing listener");
     rejected.acknowledge();
     assert!(started.elapsed() < Duration::from_secs(5));
     bench.destroy(&[active]);
@@ -151,7 +151,7 @@ fn datagram_services_are_looked_up() {
     let (listener, port) = bench.listen("127.0.0.1", RDMA_PS_UDP, 0);
     let active = bench.resolved("127.0.0.1", port, RDMA_PS_UDP);
     bench.make_qp(active, IBV_QPT_UD);
-    assert_eq!(connect(active, &[3; 181]), -1, "no more than 180");
+    assert_eq!(connect(active, &[3; 181]), -1, "181 bytes of private data were accepted");
     assert_eq!(connect(active, &[3; 180]), 0);
     let request = bench.next(RDMA_CM_EVENT_CONNECT_REQUEST);
     assert_eq!(request.ud_data(), [3; 180]);
@@ -160,7 +160,7 @@ fn datagram_services_are_looked_up() {
     bench.make_qp(passive, IBV_QPT_UD);
     assert_eq!(accept(passive, &[4; 136]), 0);
     let found = bench.next(RDMA_CM_EVENT_ESTABLISHED);
-    // SAFETY: the event of a datagram service has this side of the union.
+    // SAFETY: the event of a datagram service uses this member of the union.
     let (found_qp, qkey, address) = unsafe { (found.ud().qp_num, found.ud().qkey, found.ud().ah_attr) };
     assert_eq!((found.id(), found_qp), (active, qp_num(passive)));
     assert_eq!((qkey, address.is_global, address.port_num), (RDMA_UDP_QKEY, 1, 1));
@@ -170,11 +170,12 @@ fn datagram_services_are_looked_up() {
     bench.destroy(&[active, passive, listener]);
 }
 
-/// What `rdma_init_qp_attr` says for `state`, of a structure that was full of `pattern`.
+/// Returns the result of `rdma_init_qp_attr` for `state`, for a structure whose bytes were all `pattern` before the
+/// call.
 fn attributes_from(id: *mut rdma_cm_id, state: u32, pattern: u8) -> (ibv_qp_attr, c_int) {
     let mut place = std::mem::MaybeUninit::<ibv_qp_attr>::uninit();
     let mut mask = 0;
-    // SAFETY: a living identifier, and a structure of numbers, for which any bytes are legal.
+    // SAFETY: a valid identifier, and a structure of numbers, for which any bytes are legal.
     unsafe {
         ptr::write_bytes(place.as_mut_ptr().cast::<u8>(), pattern, size_of::<ibv_qp_attr>());
         (*place.as_mut_ptr()).qp_state = state;
@@ -184,7 +185,7 @@ fn attributes_from(id: *mut rdma_cm_id, state: u32, pattern: u8) -> (ibv_qp_attr
 }
 
 #[test]
-fn attributes_for_queue_pairs_of_a_programs_own_are_filled_in() {
+fn attributes_for_a_programs_own_queue_pairs_are_complete() {
     let bench = Bench::new();
     let states = [IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS];
     for space in [RDMA_PS_TCP, RDMA_PS_UDP] {
@@ -205,10 +206,10 @@ fn attributes_for_queue_pairs_of_a_programs_own_are_filled_in() {
     }
 }
 
-/// Programs with queue pairs of their own ask for the first sequence numbers before they accept: they are those that
-/// the other side is told.
+/// Programs that manage their queue pairs themselves query the initial sequence numbers before they accept: the
+/// numbers sent to the remote end must be the same.
 #[test]
-fn both_sides_are_told_the_same_first_sequence_numbers() {
+fn both_sides_get_the_same_first_sequence_numbers() {
     let bench = Bench::new();
     let (listener, port) = bench.listen("127.0.0.1", RDMA_PS_TCP, 0);
     let active = bench.resolved("127.0.0.1", port, RDMA_PS_TCP);
@@ -221,15 +222,15 @@ fn both_sides_are_told_the_same_first_sequence_numbers() {
     assert_eq!(accept(passive, b""), 0);
     bench.next(RDMA_CM_EVENT_CONNECT_RESPONSE).acknowledge();
     let (expected, next) = numbers(active);
-    assert_eq!(before, (next, expected), "what one sends first, the other expects");
-    assert_eq!(numbers(passive), before, "accepting draws no other");
-    assert_ne!(expected, next, "each has its own");
+    assert_eq!(before, (next, expected), "one side does not expect the other's first number");
+    assert_eq!(numbers(passive), before, "accepting changed the sequence numbers");
+    assert_ne!(expected, next, "both sides have the same sequence number");
     bench.destroy(&[passive, active, listener]);
 }
 
-/// A peer that asks a few times only is asked to wait so long that a program may be slow to post a receive.
+/// A peer with few RNR retries gets an RNR timer that is long enough for a program that posts a receive late.
 #[test]
-fn a_slow_receiver_keeps_a_peer_that_asks_five_times() {
+fn a_slow_receiver_keeps_a_peer_with_five_rnr_retries() {
     let bench = Bench::new();
     let (listener, port) = bench.listen("127.0.0.1", RDMA_PS_TCP, 0);
     let active = bench.resolved("127.0.0.1", port, RDMA_PS_TCP);
@@ -239,7 +240,7 @@ fn a_slow_receiver_keeps_a_peer_that_asks_five_times() {
     let passive = request.id();
     request.acknowledge();
     bench.make_qp(passive, IBV_QPT_RC);
-    assert_eq!(attributes_from(passive, IBV_QPS_RTR, 0).0.min_rnr_timer, 28, "164 ms");
+    assert_eq!(attributes_from(passive, IBV_QPS_RTR, 0).0.min_rnr_timer, 28, "not the RNR timer of 164 ms");
     assert_eq!(accept(passive, b""), 0);
     for _ in 0..2 {
         bench.next(RDMA_CM_EVENT_ESTABLISHED).acknowledge();
@@ -248,12 +249,12 @@ fn a_slow_receiver_keeps_a_peer_that_asks_five_times() {
     bench.destroy(&[active, passive, listener]);
 }
 
-/// A queue pair that cannot be made leaves the program's structure, and its identifier, as they were.
+/// When a queue pair cannot be created, the program's structure and its identifier are unchanged.
 #[test]
-fn a_queue_pair_that_cannot_be_made_leaves_nothing() {
+fn a_failed_queue_pair_creation_changes_nothing() {
     let bench = Bench::new();
     let active = bench.resolved("127.0.0.1", 9, RDMA_PS_TCP);
-    // SAFETY: zeros are legal attributes; the identifier is living.
+    // SAFETY: zeros are legal attributes; the identifier is valid.
     unsafe {
         let mut wish: ibv_qp_init_attr_ex = std::mem::zeroed();
         (wish.cap, wish.qp_type) = (qp_attributes(IBV_QPT_RC).cap, 99);
@@ -268,9 +269,10 @@ fn a_queue_pair_that_cannot_be_made_leaves_nothing() {
     bench.destroy(&[active]);
 }
 
-/// Parameters that are refused leave the queue pair where it was, and the request can still be accepted.
+/// After parameters are rejected, the queue pair is in the same state as before, and the request can still be
+/// accepted.
 #[test]
-fn a_refused_accept_can_be_tried_again() {
+fn an_accept_with_invalid_parameters_can_be_repeated() {
     let bench = Bench::new();
     let (listener, port) = bench.listen("127.0.0.1", RDMA_PS_TCP, 0);
     let active = bench.resolved("127.0.0.1", port, RDMA_PS_TCP);
@@ -280,7 +282,7 @@ fn a_refused_accept_can_be_tried_again() {
     let passive = request.id();
     request.acknowledge();
     bench.make_qp(passive, IBV_QPT_RC);
-    assert_eq!((accept(passive, &[9; 197]), errno()), (-1, libc::EINVAL), "no more than 196");
+    assert_eq!((accept(passive, &[9; 197]), errno()), (-1, libc::EINVAL), "197 bytes of private data were accepted");
     assert_eq!(accept(passive, b""), 0);
     for _ in 0..2 {
         bench.next(RDMA_CM_EVENT_ESTABLISHED).acknowledge();
@@ -290,18 +292,18 @@ fn a_refused_accept_can_be_tried_again() {
 }
 
 #[test]
-fn ports_are_the_kernels() {
+fn ports_are_bound_in_the_kernel() {
     let bench = Bench::new();
     let (listener, port) = bench.listen("127.0.0.1", RDMA_PS_TCP, 0);
     let second = bench.id(RDMA_PS_TCP);
     assert_eq!((bench.bind(second, "127.0.0.1", port), errno()), (-1, libc::EADDRINUSE));
-    // The other port space has its own services, behind the same socket.
+    // The other port space has services of its own, on the same socket.
     let third = bench.id(RDMA_PS_UDP);
     assert_eq!(bench.bind(third, "127.0.0.1", port), 0);
     assert_eq!(listen(third, 1), 0);
     let outside = std::net::UdpSocket::bind(("127.0.0.1", port));
-    assert_eq!(outside.expect_err("taken").kind(), std::io::ErrorKind::AddrInUse);
-    assert_eq!((bench.bind(second, "192.0.2.77", port), errno()), (-1, libc::EADDRNOTAVAIL), "not an address of ours");
+    assert_eq!(outside.expect_err("the port is in use").kind(), std::io::ErrorKind::AddrInUse);
+    assert_eq!((bench.bind(second, "192.0.2.77", port), errno()), (-1, libc::EADDRNOTAVAIL), "a foreign address");
     bench.destroy(&[listener, third, second]);
     wait_for("the port to be free", || std::net::UdpSocket::bind(("127.0.0.1", port)).is_ok());
     let outside = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
@@ -315,7 +317,7 @@ fn ports_are_the_kernels() {
 fn calls_out_of_order_are_refused() {
     let bench = Bench::new();
     let id = bench.id(RDMA_PS_TCP);
-    // SAFETY: the identifier is living.
+    // SAFETY: the identifier is valid.
     unsafe {
         assert_eq!((rdma_resolve_route(id, 1), errno()), (-1, libc::EINVAL));
         assert_eq!((connect(id, b""), errno()), (-1, libc::EINVAL));
@@ -345,7 +347,7 @@ fn a_channel_is_pollable_and_destroying_waits_for_acknowledgements() {
     let id = bench.id(RDMA_PS_TCP);
     bench.start_resolving(id, "127.0.0.1", 9);
     wait_for("an event", || bench.is_readable());
-    // An event moves with its identifier.
+    // An event is moved together with its identifier.
     let other = Bench::new();
     assert_eq!(other.take(id), 0);
     assert!(!bench.is_readable() && other.is_readable());
@@ -353,14 +355,15 @@ fn a_channel_is_pollable_and_destroying_waits_for_acknowledgements() {
     let place = id as usize;
     let destroying = std::thread::spawn(move || destroy(place as *mut rdma_cm_id));
     std::thread::sleep(Duration::from_millis(30));
-    assert!(!destroying.is_finished(), "the event is not acknowledged");
+    assert!(!destroying.is_finished(), "destroyed before the event was acknowledged");
     resolved.acknowledge();
-    assert_eq!(destroying.join().expect("no panic"), 0);
+    assert_eq!(destroying.join().expect("the thread does not panic"), 0);
 }
 
-/// What a connection takes it gives back: a thousand times and more descriptors would be gone.
+/// The descriptors of a closed connection are closed too: otherwise the process would run out of them after a
+/// thousand connections.
 #[test]
-fn a_thousand_connections_leave_nothing_behind() {
+fn a_thousand_connections_leak_no_descriptors() {
     let bench = Bench::new();
     let (listener, port) = bench.listen("127.0.0.1", RDMA_PS_TCP, 0);
     let cycle = || {
@@ -389,7 +392,7 @@ fn a_thousand_connections_leave_nothing_behind() {
     bench.destroy(&[listener]);
 }
 
-/// Other tests run at the same time in this process.
+/// Number of descriptors that other tests of this process may open at the same time.
 const FILES_OF_OTHER_TESTS: usize = 60;
 
 fn open_files() -> usize {

@@ -70,8 +70,8 @@ pub extern "C" fn rdma_write_cm_event(_id: *mut rdma_cm_id, _event: u32, _status
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_set_local_ece(_id: *mut rdma_cm_id, ece: *mut ibv_ece) -> c_int {
     // SAFETY: guaranteed by the caller.
-    let says_nothing = !ece.is_null() && unsafe { (*ece).vendor_id == 0 && (*ece).comp_mask == 0 };
-    minus_one(if says_nothing { Ok(()) } else { Err(Errno::UNSUPPORTED) })
+    let is_empty = !ece.is_null() && unsafe { (*ece).vendor_id == 0 && (*ece).comp_mask == 0 };
+    minus_one(if is_empty { Ok(()) } else { Err(Errno::UNSUPPORTED) })
 }
 
 /// Declares the calls of sockets over RDMA, by their C names.

@@ -1,4 +1,4 @@
-//! A call does all of what it says, or nothing: after an error the state is what it was before.
+//! A call has its complete effect or none: after an error the state is the same as before.
 
 use super::bench::{Bench, Options, Side, sge};
 use crate::abi::*;
@@ -24,68 +24,68 @@ struct Batch<'a> {
 impl<'a> Batch<'a> {
     fn start(bench: &'a Bench) -> Self {
         let qp: *mut ibv_qp_ex = bench.a.qp.cast();
-        // SAFETY: the queue pair was made with these functions.
+        // SAFETY: the queue pair was created with these functions.
         let c = unsafe { &object::qp_ex(qp).c };
         let batch = Self { bench, qp, c };
         // SAFETY: as above.
-        unsafe { (c.wr_start.expect("made with it"))(qp) };
+        unsafe { (c.wr_start.expect("the function is set"))(qp) };
         batch
     }
 
-    fn name(&self, wr_id: u64) {
+    fn set_wr_id(&self, wr_id: u64) {
         // SAFETY: fields that a program sets before each request.
         unsafe { ((*self.qp).wr_id, (*self.qp).wr_flags) = (wr_id, IBV_SEND_SIGNALED) };
     }
 
     fn remote(&self) -> (u32, u64) {
-        // SAFETY: a living region.
+        // SAFETY: a valid region.
         (unsafe { (*self.bench.b.mr).rkey }, self.bench.b.memory as u64)
     }
 
     fn write(&self, wr_id: u64) {
         let (rkey, addr) = self.remote();
-        self.name(wr_id);
+        self.set_wr_id(wr_id);
         // SAFETY: between start and complete.
-        unsafe { (self.c.wr_rdma_write.expect("made with it"))(self.qp, rkey, addr) };
+        unsafe { (self.c.wr_rdma_write.expect("the function is set"))(self.qp, rkey, addr) };
     }
 
     fn read(&self, wr_id: u64) {
         let (rkey, addr) = self.remote();
-        self.name(wr_id);
+        self.set_wr_id(wr_id);
         // SAFETY: as above.
-        unsafe { (self.c.wr_rdma_read.expect("made with it"))(self.qp, rkey, addr) };
+        unsafe { (self.c.wr_rdma_read.expect("the function is set"))(self.qp, rkey, addr) };
     }
 
     fn add(&self, wr_id: u64) {
         let (rkey, addr) = self.remote();
-        self.name(wr_id);
+        self.set_wr_id(wr_id);
         // SAFETY: as above.
-        unsafe { (self.c.wr_atomic_fetch_add.expect("made with it"))(self.qp, rkey, addr, 1) };
+        unsafe { (self.c.wr_atomic_fetch_add.expect("the function is set"))(self.qp, rkey, addr, 1) };
     }
 
     fn inline(&self, data: &[u8], length: usize) {
         let addr = data.as_ptr().cast_mut().cast();
-        // SAFETY: as above; of a length that is refused nothing is read.
-        unsafe { (self.c.wr_set_inline_data.expect("always there"))(self.qp, addr, length) };
+        // SAFETY: as above; for a rejected length no memory is read.
+        unsafe { (self.c.wr_set_inline_data.expect("the function is set"))(self.qp, addr, length) };
     }
 
     fn list(&self, count: usize, length: u32) {
         let entries = [sge(&self.bench.a, length); 40];
-        // SAFETY: as above, and so many entries.
-        unsafe { (self.c.wr_set_sge_list.expect("always there"))(self.qp, count, entries.as_ptr()) };
+        // SAFETY: as above, with that many entries.
+        unsafe { (self.c.wr_set_sge_list.expect("the function is set"))(self.qp, count, entries.as_ptr()) };
     }
 
     fn complete(self) -> i32 {
         // SAFETY: after start.
-        unsafe { (self.c.wr_complete.expect("always there"))(self.qp) }
+        unsafe { (self.c.wr_complete.expect("the function is set"))(self.qp) }
     }
 }
 
-/// A name, and how a request is added to a batch.
-type Bad = (&'static str, fn(&Batch<'_>));
+/// Name of an error, and a function that adds an invalid request to a batch.
+type InvalidRequest = (&'static str, fn(&Batch<'_>));
 
-/// What may be wrong with the last request of a batch; the ones before it are right.
-const BAD: [Bad; 9] = [
+/// Errors of the last request of a batch; the requests before it are valid.
+const INVALID_REQUESTS: [InvalidRequest; 9] = [
     ("inline data for a Read", |batch| {
         batch.read(9);
         batch.inline(&[1; 8], 8);
@@ -98,7 +98,7 @@ const BAD: [Bad; 9] = [
         batch.write(9);
         batch.inline(&[1; 65], 65);
     }),
-    ("inline data of nobody's memory", |batch| {
+    ("inline data longer than the address space", |batch| {
         batch.write(9);
         batch.inline(&[], usize::MAX);
     }),
@@ -106,7 +106,7 @@ const BAD: [Bad; 9] = [
         batch.write(9);
         batch.list(3, 8);
     }),
-    ("more entries than there can be", |batch| {
+    ("more entries than the device supports", |batch| {
         batch.write(9);
         batch.list(40, 8);
     }),
@@ -119,9 +119,9 @@ const BAD: [Bad; 9] = [
         batch.list(2, u32::MAX);
     }),
     ("data without a request", |batch| {
-        batch.c.wr_start.expect("always there");
-        // SAFETY: a datagram's address, which this queue pair does not take.
-        unsafe { (batch.c.wr_set_ud_addr.expect("always there"))(batch.qp, std::ptr::null_mut(), 1, 1) };
+        batch.c.wr_start.expect("the function is set");
+        // SAFETY: the address of a datagram, which this queue pair rejects.
+        unsafe { (batch.c.wr_set_ud_addr.expect("the function is set"))(batch.qp, std::ptr::null_mut(), 1, 1) };
     }),
 ];
 
@@ -129,23 +129,23 @@ const BAD: [Bad; 9] = [
 fn a_batch_with_one_bad_request_posts_none() {
     let bench = extended();
     bench.a.memory(|bytes| bytes[..8].fill(7));
-    for (name, spoil) in BAD {
+    for (name, add_invalid) in INVALID_REQUESTS {
         let batch = Batch::start(&bench);
         batch.write(1);
         batch.inline(b"inlined", 7);
         batch.write(2);
         batch.list(1, 8);
-        spoil(&batch);
+        add_invalid(&batch);
         assert_eq!(batch.complete(), libc::EINVAL, "{name}");
     }
-    // More than there is room for.
+    // More requests than the queue has entries.
     let batch = Batch::start(&bench);
     for wr_id in 0..9 {
         batch.write(wr_id);
         batch.list(1, 8);
     }
     assert_eq!(batch.complete(), libc::ENOMEM);
-    // All places are free, and the first completion is that of what is posted now.
+    // All entries are free, and the first completion is that of the request posted now.
     let batch = Batch::start(&bench);
     for wr_id in 100..108 {
         batch.read(wr_id);
@@ -156,17 +156,17 @@ fn a_batch_with_one_bad_request_posts_none() {
         let wc = bench.a.wait();
         assert_eq!((wc.wr_id, wc.status), (wr_id, IBV_WC_SUCCESS));
     }
-    bench.a.memory(|bytes| assert_eq!(bytes[..8], [0; 8], "what was read back: nothing had been written"));
+    bench.a.memory(|bytes| assert_eq!(bytes[..8], [0; 8], "a rejected batch has written"));
     assert!(wr::supports(IBV_QPT_RC, OPERATIONS));
 }
 
-/// What `ibv_query_qp` says, as far as a program sets it.
+/// Returns the attributes that `ibv_query_qp` returns, as far as a program sets them.
 fn settings(side: &Side) -> String {
     format!("{:?}", side.attributes())
 }
 
 #[test]
-fn a_queue_pair_that_cannot_be_changed_stays_as_it_is() {
+fn a_rejected_modify_changes_no_attribute() {
     let bench = Bench::new(&Options::default());
     let before = settings(&bench.a);
     let attr = ibv_qp_attr { qp_state: IBV_QPS_RTS, cur_qp_state: IBV_QPS_RTS, ..ibv_qp_attr::default() };
@@ -183,7 +183,7 @@ fn a_queue_pair_that_cannot_be_changed_stays_as_it_is() {
     let drain = ibv_qp_attr { qp_state: IBV_QPS_SQD, ..attr };
     assert_eq!(bench.a.modify(&drain, IBV_QP_STATE), Ok(()));
     let before = settings(&bench.a);
-    // An address vector that leads elsewhere, among attributes that are right.
+    // An address vector to another destination, among valid attributes.
     let mut elsewhere = bench.a.to_itself();
     elsewhere.grh.dgid = crate::wire::gid_of([127, 0, 0, 9].into());
     let attr = ibv_qp_attr { ah_attr: elsewhere, retry_cnt: 1, ..drain };
@@ -192,13 +192,14 @@ fn a_queue_pair_that_cannot_be_changed_stays_as_it_is() {
     assert_eq!(bench.a.modify(&attr, IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_RETRY_CNT), Err(libc::EINVAL));
     assert_eq!(settings(&bench.a), before);
     let attr = ibv_qp_attr { ah_attr: bench.a.to_itself(), retry_cnt: 1, ..drain };
-    assert_eq!(bench.a.modify(&attr, IBV_QP_AV | IBV_QP_RETRY_CNT), Ok(()), "the same way may be said again");
+    assert_eq!(bench.a.modify(&attr, IBV_QP_AV | IBV_QP_RETRY_CNT), Ok(()), "setting the same address again failed");
     assert_eq!(bench.a.attributes().retry_cnt, 1);
 }
 
-/// A peer of another make may serve more Reads at a time than this device has places for.
+/// A peer of another vendor may serve more Reads at the same time than this device supports: `max_rd_atomic` is
+/// limited.
 #[test]
-fn reads_under_way_are_the_lesser_of_both_ends() {
+fn reads_in_flight_are_limited_by_both_ends() {
     let bench = Bench::new(&Options { until: IBV_QPS_RTR, ..Options::default() });
     let attr = ibv_qp_attr {
         qp_state: IBV_QPS_RTS,

@@ -8,26 +8,27 @@ use std::time::{Duration, Instant};
 use crate::abi::*;
 use crate::{channel, cq, errno, mr, open, poll, post, qp, query};
 
-/// What differs from test to test.
+/// Settings that differ from test to test.
 pub(super) struct Options {
     pub(super) entries: u32,
     /// Entries of the completion queues.
     pub(super) completions: c_int,
     pub(super) inline: u32,
-    /// Of the memory of `b`.
+    /// Access rights of the memory of `b`.
     pub(super) access: u32,
-    /// Of the queue pair `b`.
+    /// Access rights of the queue pair `b`.
     pub(super) qp_access: u32,
     /// `timeout` and `retry_cnt` of `a`.
     pub(super) patience: (u8, u8),
     pub(super) rnr_retry: u8,
-    /// Leave both queue pairs in this state on the way to be ready.
+    /// State up to which both queue pairs are moved.
     pub(super) until: u32,
-    /// `a` is connected to nobody.
+    /// `true` if `a` is connected to a queue pair that does not exist.
     pub(super) is_alone: bool,
-    /// Functions of the extended interface that the queue pairs are made with; 0 makes ordinary ones.
+    /// Functions of the extended interface with which the queue pairs are created; 0 creates ordinary ones.
     pub(super) send_ops: u64,
     pub(super) path_mtu: u32,
+    pub(super) static_rate: u8,
 }
 
 const ALL: u32 = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
@@ -46,11 +47,12 @@ impl Default for Options {
             is_alone: false,
             send_ops: 0,
             path_mtu: IBV_MTU_1024,
+            static_rate: 0,
         }
     }
 }
 
-/// One end.
+/// One end of the connection.
 pub(super) struct Side {
     pub(super) context: *mut ibv_context,
     pub(super) pd: *mut ibv_pd,
@@ -70,20 +72,20 @@ pub(super) struct Bench {
     pub(super) b: Side,
 }
 
-/// `length` bytes of a side's memory.
+/// Returns an entry for `length` bytes of a side's memory.
 pub(super) fn sge(side: &Side, length: u32) -> ibv_sge {
-    // SAFETY: a living region.
+    // SAFETY: a valid region.
     ibv_sge { addr: side.memory as u64, length, lkey: unsafe { (*side.mr).lkey } }
 }
 
-/// A call has answered null, and left `number` in `errno`.
+/// Asserts that a call has returned null and set `errno` to `number`.
 #[track_caller]
 pub(super) fn failed_with<T>(number: c_int, pointer: *mut T) {
     assert!(pointer.is_null());
     assert_eq!(errno::Errno::last(), errno::Errno(number));
 }
 
-fn made<T>(pointer: *mut T) -> *mut T {
+fn non_null<T>(pointer: *mut T) -> *mut T {
     assert!(!pointer.is_null(), "{:?}", errno::Errno::last());
     pointer
 }
@@ -119,37 +121,37 @@ fn extended(pd: *mut ibv_pd, cq: *mut ibv_cq, options: &Options, operations: u64
 
 impl Side {
     fn open(options: &Options, access: u32) -> Self {
-        let context = made(open::ibv_open_device(ptr::null_mut()));
+        let context = non_null(open::ibv_open_device(ptr::null_mut()));
         let bytes = Box::new(UnsafeCell::new([0; BYTES]));
         let memory = bytes.get().cast::<u8>();
-        // SAFETY: each object is made from living ones.
+        // SAFETY: each object is created from valid ones.
         unsafe {
-            let pd = made(mr::ibv_alloc_pd(context));
-            let channel = made(channel::ibv_create_comp_channel(context));
-            let cq = made(cq::ibv_create_cq(context, options.completions, ptr::null_mut(), channel, 0));
-            let mr = made(mr::ibv_reg_mr(pd, memory.cast(), BYTES, access as c_int));
+            let pd = non_null(mr::ibv_alloc_pd(context));
+            let channel = non_null(channel::ibv_create_comp_channel(context));
+            let cq = non_null(cq::ibv_create_cq(context, options.completions, ptr::null_mut(), channel, 0));
+            let mr = non_null(mr::ibv_reg_mr(pd, memory.cast(), BYTES, access as c_int));
             let qp = match options.send_ops {
-                0 => made(qp::ibv_create_qp(pd, &mut init_attr(cq, options))),
-                operations => made(qp::create_qp_ex(context, &mut extended(pd, cq, options, operations))),
+                0 => non_null(qp::ibv_create_qp(pd, &mut init_attr(cq, options))),
+                operations => non_null(qp::create_qp_ex(context, &mut extended(pd, cq, options, operations))),
             };
             Self { context, pd, channel, cq, mr, qp, memory, _memory: bytes }
         }
     }
 
     pub(super) fn qpn(&self) -> u32 {
-        // SAFETY: a living queue pair.
+        // SAFETY: a valid queue pair.
         unsafe { (*self.qp).qp_num }
     }
 
-    /// What the registered memory holds.
+    /// Calls `look` with the registered memory.
     pub(super) fn memory(&self, look: impl FnOnce(&mut [u8])) {
-        // SAFETY: the bytes live as long as this side, and no request is under way.
+        // SAFETY: the bytes live as long as this side, and no request is in flight.
         look(unsafe { std::slice::from_raw_parts_mut(self.memory, BYTES) });
     }
 
     pub(super) fn modify(&self, attr: &ibv_qp_attr, mask: u32) -> Result<(), c_int> {
         let mut attr = *attr;
-        // SAFETY: a living queue pair.
+        // SAFETY: a valid queue pair.
         result(unsafe { qp::ibv_modify_qp(self.qp, &raw mut attr, mask as c_int) })
     }
 
@@ -157,15 +159,16 @@ impl Side {
         self.attributes().qp_state
     }
 
-    /// What `ibv_query_qp` says.
+    /// Returns the attributes from `ibv_query_qp`.
     pub(super) fn attributes(&self) -> ibv_qp_attr {
         let (mut attr, mut init) = (ibv_qp_attr::default(), init_attr(self.cq, &Options::default()));
-        // SAFETY: a living queue pair.
+        // SAFETY: a valid queue pair.
         assert_eq!(unsafe { qp::ibv_query_qp(self.qp, &raw mut attr, 0, &raw mut init) }, 0);
         attr
     }
 
-    /// Fetches the asynchronous events, the first of which comes within `wait_ms`, and acknowledges them: their types.
+    /// Fetches and acknowledges the asynchronous events, the first of which occurs within `wait_ms`; returns their
+    /// types.
     pub(super) fn async_events(&self, wait_ms: c_int) -> Vec<u32> {
         let mut kinds = Vec::new();
         let mut event = ibv_async_event { element: ptr::null_mut(), event_type: 0 };
@@ -199,7 +202,7 @@ impl Side {
             timeout: options.patience.0,
             retry_cnt: options.patience.1,
             rnr_retry: options.rnr_retry,
-            ah_attr: self.to_itself(),
+            ah_attr: ibv_ah_attr { static_rate: options.static_rate, ..self.to_itself() },
             ..ibv_qp_attr::default()
         };
         let steps = [
@@ -220,9 +223,9 @@ impl Side {
         ];
         for (state, mask) in steps.into_iter().filter(|(state, _)| *state <= options.until) {
             let mut attr = ibv_qp_attr { qp_state: state, ..attr };
-            // SAFETY: a living queue pair.
+            // SAFETY: a valid queue pair.
             let errno = unsafe { qp::ibv_modify_qp(qp, &raw mut attr, (mask | IBV_QP_STATE) as c_int) };
-            assert_eq!(errno, 0, "to state {state}");
+            assert_eq!(errno, 0, "the transition to state {state} failed");
         }
     }
 
@@ -236,9 +239,9 @@ impl Side {
 
     pub(super) fn post(&self, wr: &mut ibv_send_wr) -> Result<(), c_int> {
         let mut bad = ptr::null_mut();
-        // SAFETY: a living queue pair and a request.
+        // SAFETY: a valid queue pair and a request.
         let posted = result(unsafe { post::post_send(self.qp, wr, &raw mut bad) });
-        assert!(posted.is_ok() || ptr::eq(bad, wr), "it says which was refused");
+        assert!(posted.is_ok() || ptr::eq(bad, wr), "not the refused request was returned");
         posted
     }
 
@@ -246,22 +249,22 @@ impl Side {
         let mut entry = sge(self, length);
         let mut wr = ibv_recv_wr { wr_id, next: ptr::null_mut(), sg_list: &raw mut entry, num_sge: 1 };
         let mut bad = ptr::null_mut();
-        // SAFETY: a living queue pair and a request.
+        // SAFETY: a valid queue pair and a request.
         result(unsafe { post::post_recv(self.qp, &raw mut wr, &raw mut bad) })
     }
 
-    /// Makes a queue pair more, or says why there is none.
+    /// Creates another queue pair, or returns the error number.
     pub(super) fn another_qp(&self) -> Result<*mut ibv_qp, c_int> {
         let options = Options { entries: 1, ..Options::default() };
-        // SAFETY: a living protection domain and completion queue.
+        // SAFETY: a valid protection domain and completion queue.
         let qp = unsafe { qp::ibv_create_qp(self.pd, &mut init_attr(self.cq, &options)) };
         if qp.is_null() { Err(errno::Errno::last().0) } else { Ok(qp) }
     }
 
-    /// Takes a completion, if there is one.
+    /// Polls for a completion; returns `None` when there is none.
     pub(super) fn poll(&self) -> Result<Option<ibv_wc>, c_int> {
         let mut wc = ibv_wc::default();
-        // SAFETY: a living completion queue, room for one.
+        // SAFETY: a valid completion queue, space for one completion.
         match unsafe { poll::poll_cq(self.cq, 1, &raw mut wc) } {
             0 => Ok(None),
             1 => Ok(Some(wc)),
@@ -269,23 +272,23 @@ impl Side {
         }
     }
 
-    /// Takes a completion, waiting for one.
+    /// Waits for a completion and returns it.
     #[track_caller]
     pub(super) fn wait(&self) -> ibv_wc {
         let begin = Instant::now();
         while begin.elapsed() < Duration::from_secs(20) {
-            if let Some(wc) = self.poll().expect("a living completion queue") {
+            if let Some(wc) = self.poll().expect("the completion queue works") {
                 return wc;
             }
             std::thread::yield_now();
         }
-        panic!("no completion");
+        panic!("no completion arrived in time");
     }
 }
 
 impl Drop for Side {
     fn drop(&mut self) {
-        // SAFETY: living objects, each given up once, users first.
+        // SAFETY: valid objects, each destroyed once, users first.
         unsafe {
             assert_eq!(qp::ibv_destroy_qp(self.qp), 0);
             assert_eq!(mr::ibv_dereg_mr(self.mr), 0);
@@ -304,16 +307,16 @@ fn result(errno: c_int) -> Result<(), c_int> {
 impl Bench {
     pub(super) fn new(options: &Options) -> Self {
         let (a, b) = (Side::open(options, ALL), Side::open(options, options.access));
-        // The port of `b`, a number that it does not have.
+        // The port of `b`, with a queue pair number that does not exist there.
         let nobody = b.qpn() ^ 1;
         a.connect(if options.is_alone { nobody } else { b.qpn() }, options);
         b.connect(a.qpn(), options);
         Self { a, b }
     }
 
-    /// Connects `qp`, another one of `a`, and `b`, which is still in state `INIT`.
+    /// Connects `qp`, another queue pair of `a`, to `b`, which is still in state `INIT`.
     pub(super) fn connect_to(&self, qp: *mut ibv_qp) {
-        // SAFETY: a living queue pair.
+        // SAFETY: a valid queue pair.
         let qpn = unsafe { (*qp).qp_num };
         let reset = ibv_qp_attr { qp_state: IBV_QPS_RESET, ..ibv_qp_attr::default() };
         assert_eq!(self.b.modify(&reset, IBV_QP_STATE), Ok(()));
@@ -321,7 +324,7 @@ impl Bench {
         self.b.connect(qpn, &Options::default());
     }
 
-    /// A Send of eight bytes of the memory of `b`.
+    /// Returns a Send of eight bytes of the memory of `b`.
     pub(super) fn send_from_b(&self, wr_id: u64) -> ibv_send_wr {
         let mut wr = self.request(wr_id, IBV_WR_SEND, 0);
         (wr.sg_list, wr.num_sge) = (Box::into_raw(Box::new(sge(&self.b, 8))), 1);
@@ -332,13 +335,13 @@ impl Bench {
         init_attr(self.a.cq, &Options::default())
     }
 
-    /// A request that is signalled; its list is `length` bytes, or none.
+    /// Returns a signalled request; its list contains `length` bytes, or is empty.
     fn request(&self, wr_id: u64, opcode: u32, length: u32) -> ibv_send_wr {
         // SAFETY: null pointers and zeros are all valid.
         let mut wr: ibv_send_wr = unsafe { std::mem::zeroed() };
         (wr.wr_id, wr.opcode, wr.send_flags) = (wr_id, opcode, IBV_SEND_SIGNALED);
         if length > 0 {
-            // The list must live until it is posted: a test is short.
+            // The list must remain valid until the request is posted; it is leaked, because tests are short.
             (wr.sg_list, wr.num_sge) = (Box::into_raw(Box::new(sge(&self.a, length))), 1);
         }
         wr
@@ -352,10 +355,10 @@ impl Bench {
         self.remote(wr_id, IBV_WR_RDMA_WRITE, length)
     }
 
-    /// A Write or Read of the beginning of the memory of `b`.
+    /// Returns a Write or Read of the start of the memory of `b`.
     pub(super) fn remote(&self, wr_id: u64, opcode: u32, length: u32) -> ibv_send_wr {
         let mut wr = self.request(wr_id, opcode, length);
-        // SAFETY: a living region.
+        // SAFETY: a valid region.
         wr.wr.rdma = ibv_wr_rdma { remote_addr: self.b.memory as u64, rkey: unsafe { (*self.b.mr).rkey } };
         wr
     }
@@ -366,7 +369,7 @@ impl Bench {
             remote_addr: self.b.memory as u64 + offset,
             compare_add: 1,
             swap: 0,
-            // SAFETY: a living region.
+            // SAFETY: a valid region.
             rkey: unsafe { (*self.b.mr).rkey },
         };
         wr

@@ -1,18 +1,19 @@
-//! What ends with an error, and with which.
+//! Requests that complete with errors, and their status.
 
 use std::time::{Duration, Instant};
 
 use super::bench::{BYTES, Bench, Options};
 use crate::abi::*;
 
-/// Posts `wr` at `a`, which must end with `status` and leave `a` in the error state; what is posted behind is flushed.
+/// Posts `wr` at `a`, which must complete with `status` and put `a` into the error state; a request that is posted
+/// afterwards is flushed.
 #[track_caller]
 fn fails(bench: &Bench, wr: &mut ibv_send_wr, status: u32) {
     assert_eq!(bench.a.post(wr), Ok(()));
     let wc = bench.a.wait();
     assert_eq!((wc.wr_id, wc.status), (wr.wr_id, status));
     assert_eq!(bench.a.state(), IBV_QPS_ERR);
-    assert_eq!(bench.a.post(&mut bench.send(1_000, 8)), Ok(()), "it may be posted, to be flushed");
+    assert_eq!(bench.a.post(&mut bench.send(1_000, 8)), Ok(()), "posting in the error state failed");
     let flushed = bench.a.wait();
     assert_eq!((flushed.wr_id, flushed.status), (1_000, IBV_WC_WR_FLUSH_ERR));
 }
@@ -37,14 +38,14 @@ fn malformed_requests_are_refused() {
     let mut entries = [super::sge(&bench.a, 8); 3];
     let mut wr = bench.write(1, 0);
     (wr.sg_list, wr.num_sge) = (entries.as_mut_ptr(), 3);
-    assert_eq!(bench.a.post(&mut wr), Err(libc::EINVAL), "three entries where two were granted");
+    assert_eq!(bench.a.post(&mut wr), Err(libc::EINVAL), "more entries than granted were accepted");
     wr.num_sge = -1;
     assert_eq!(bench.a.post(&mut wr), Err(libc::EINVAL));
-    assert_eq!(bench.a.state(), IBV_QPS_RTS, "nothing has happened");
+    assert_eq!(bench.a.state(), IBV_QPS_RTS, "a refused request changed the state");
 }
 
 #[test]
-fn a_full_receive_queue_says_so() {
+fn posting_to_a_full_receive_queue_fails() {
     let bench = Bench::new(&Options { entries: 4, ..Options::default() });
     for wr_id in 0..4 {
         assert_eq!(bench.b.post_recv(wr_id, 8), Ok(()));
@@ -56,13 +57,13 @@ fn a_full_receive_queue_says_so() {
 fn keys_ranges_and_rights_are_checked() {
     let bench = Bench::new(&Options::default());
     let mut wr = bench.write(1, 8);
-    // SAFETY: the list that the bench has made.
+    // SAFETY: the list was created by the bench.
     unsafe { (*wr.sg_list).lkey ^= 1 };
     fails(&bench, &mut wr, IBV_WC_LOC_PROT_ERR);
 
     let bench = Bench::new(&Options::default());
     let mut wr = bench.write(2, 8);
-    // SAFETY: every bit pattern is a number.
+    // SAFETY: every bit pattern is a valid number.
     unsafe { wr.wr.rdma.rkey ^= 1 };
     fails(&bench, &mut wr, IBV_WC_REM_ACCESS_ERR);
 
@@ -76,9 +77,10 @@ fn keys_ranges_and_rights_are_checked() {
     fails(&bench, &mut bench.remote(4, IBV_WR_RDMA_READ, 8), IBV_WC_REM_ACCESS_ERR);
 }
 
-/// A right that the queue pair itself lacks makes the request invalid; one that the region lacks is an access error.
+/// A right that the queue pair lacks makes the request invalid; a right that only the region lacks is an access
+/// error.
 #[test]
-fn rights_of_the_queue_pair_and_of_the_region_are_told_apart() {
+fn rights_of_queue_pair_and_region_give_different_errors() {
     let all = [
         (IBV_WR_RDMA_WRITE, IBV_ACCESS_REMOTE_WRITE),
         (IBV_WR_RDMA_READ, IBV_ACCESS_REMOTE_READ),
@@ -101,7 +103,7 @@ fn rights_of_the_queue_pair_and_of_the_region_are_told_apart() {
 }
 
 #[test]
-fn atomics_want_aligned_words() {
+fn unaligned_atomics_are_refused() {
     let bench = Bench::new(&Options::default());
     assert_eq!(bench.a.post(&mut bench.atomic(1, 8)), Ok(()));
     let wc = bench.a.wait();
@@ -119,8 +121,8 @@ fn a_message_that_is_too_long_fails_at_both_ends() {
 }
 
 #[test]
-fn who_never_answers_is_given_up_in_the_time_that_was_set() {
-    // 4.096 us * 2^15 = 134 ms, three times.
+fn a_silent_peer_fails_the_queue_pair_after_the_configured_time() {
+    // 4.096 us * 2^15 = 134 ms, for the first try and two retries.
     let bench = Bench::new(&Options { is_alone: true, patience: (15, 2), ..Options::default() });
     let begin = Instant::now();
     fails(&bench, &mut bench.write(1, 8), IBV_WC_RETRY_EXC_ERR);
@@ -129,13 +131,13 @@ fn who_never_answers_is_given_up_in_the_time_that_was_set() {
 }
 
 #[test]
-fn a_receiver_that_is_never_ready_is_given_up() {
+fn the_queue_pair_fails_when_rnr_retries_are_used_up() {
     let bench = Bench::new(&Options { rnr_retry: 2, ..Options::default() });
     fails(&bench, &mut bench.send(1, 8), IBV_WC_RNR_RETRY_EXC_ERR);
 }
 
 #[test]
-fn changes_of_state_want_the_right_attributes() {
+fn state_changes_require_the_right_attributes() {
     let bench = Bench::new(&Options { until: IBV_QPS_RESET, ..Options::default() });
     let attr = ibv_qp_attr { qp_state: IBV_QPS_INIT, port_num: 1, ..ibv_qp_attr::default() };
     let right = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;

@@ -14,14 +14,14 @@ fn is_readable(fd: i32, wait_ms: i32) -> bool {
 
 /// Arms the completion queue of `side`.
 fn arm(side: &Side, solicited_only: bool) {
-    // SAFETY: a living completion queue.
+    // SAFETY: a valid completion queue.
     assert_eq!(unsafe { poll::req_notify_cq(side.cq, i32::from(solicited_only)) }, 0);
 }
 
 /// Fetches and acknowledges a completion event.
 fn fetch(side: &Side) {
     let (mut cq, mut context) = (ptr::null_mut(), ptr::null_mut());
-    // SAFETY: a living channel.
+    // SAFETY: a valid channel.
     unsafe {
         assert_eq!(channel::ibv_get_cq_event(side.channel, &raw mut cq, &raw mut context), 0);
         assert_eq!(cq, side.cq);
@@ -30,31 +30,31 @@ fn fetch(side: &Side) {
 }
 
 #[test]
-fn an_armed_queue_tells_once_and_without_anybody_polling() {
+fn an_armed_queue_reports_one_event_without_polling() {
     let bench = Bench::new(&Options::default());
-    // SAFETY: a living channel.
+    // SAFETY: a valid channel.
     let fd = unsafe { (*bench.b.channel).fd };
     for wr_id in 0..2 {
-        bench.b.post_recv(wr_id, 64).expect("room for a receive");
+        bench.b.post_recv(wr_id, 64).expect("the receive queue has a free entry");
     }
     arm(&bench.b, false);
     assert!(!is_readable(fd, 0));
     assert_eq!(bench.a.post(&mut bench.send(1, 8)), Ok(()));
-    // Nobody calls for `b`: its own thread takes the message in.
+    // The program makes no call for `b`: the progress thread receives the message.
     assert!(is_readable(fd, 10_000));
     fetch(&bench.b);
     assert_eq!(bench.a.post(&mut bench.send(2, 8)), Ok(()));
-    assert!(!is_readable(fd, 100), "one event for each time it is armed");
+    assert!(!is_readable(fd, 100), "more than one event after arming once");
     assert_eq!([bench.b.wait().wr_id, bench.b.wait().wr_id], [0, 1]);
 }
 
 #[test]
-fn solicited_events_come_for_solicited_messages_and_errors_only() {
+fn solicited_events_are_only_for_solicited_messages_and_errors() {
     let bench = Bench::new(&Options::default());
-    // SAFETY: a living channel.
+    // SAFETY: a valid channel.
     let fd = unsafe { (*bench.b.channel).fd };
     for wr_id in 0..3 {
-        bench.b.post_recv(wr_id, 64).expect("room for a receive");
+        bench.b.post_recv(wr_id, 64).expect("the receive queue has a free entry");
     }
     arm(&bench.b, true);
     assert_eq!(bench.a.post(&mut bench.send(1, 8)), Ok(()));
@@ -67,12 +67,12 @@ fn solicited_events_come_for_solicited_messages_and_errors_only() {
     arm(&bench.b, true);
     let to_error = ibv_qp_attr { qp_state: IBV_QPS_ERR, ..ibv_qp_attr::default() };
     assert_eq!(bench.b.modify(&to_error, IBV_QP_STATE), Ok(()));
-    assert!(is_readable(fd, 1_000), "the third receive is flushed");
+    assert!(is_readable(fd, 1_000), "no event for the flushed receive");
     fetch(&bench.b);
 }
 
 #[test]
-fn a_refused_request_is_an_event_at_the_other_end() {
+fn a_refused_request_causes_an_event_at_the_responder() {
     let bench = Bench::new(&Options { access: IBV_ACCESS_LOCAL_WRITE, ..Options::default() });
     assert_eq!(bench.a.post(&mut bench.write(1, 8)), Ok(()));
     assert_eq!(bench.a.wait().status, IBV_WC_REM_ACCESS_ERR);

@@ -1,4 +1,4 @@
-//! Structures that a call fills in: every field of them, whatever the program had there before.
+//! Structures that a call fills in: every field is set, whatever the program's memory contained.
 
 use std::fmt::Debug;
 use std::mem::{MaybeUninit, offset_of};
@@ -8,12 +8,13 @@ use super::bench::{Bench, Options};
 use crate::abi::*;
 use crate::{ah, cq, device, qp, query, srq};
 
-/// Calls `fill` with a structure full of one pattern, and again with another: what is as it was shows as a difference.
+/// Calls `fill` with a structure full of one pattern, and again with another: fields that are not set differ
+/// afterwards.
 #[track_caller]
-fn fills<T: Debug>(name: &str, mut fill: impl FnMut(*mut T)) {
+fn check_fills<T: Debug>(name: &str, mut fill: impl FnMut(*mut T)) {
     let mut filled = |pattern: u8| {
         let mut place = MaybeUninit::<T>::uninit();
-        // SAFETY: structures of numbers and pointers, for which any bytes are legal, and as many as there are.
+        // SAFETY: structures of integers and pointers, for which any bytes are valid, with their exact size.
         unsafe {
             ptr::write_bytes(place.as_mut_ptr().cast::<u8>(), pattern, size_of::<T>());
             fill(place.as_mut_ptr());
@@ -27,39 +28,42 @@ fn fills<T: Debug>(name: &str, mut fill: impl FnMut(*mut T)) {
 fn queries_fill_all_fields() {
     let bench = Bench::new(&Options::default());
     let context = bench.a.context;
-    // SAFETY: living objects, and structures that may be written.
+    // SAFETY: valid objects, and structures that may be written.
     unsafe {
-        fills::<ibv_device_attr>("device", |attr| assert_eq!(query::ibv_query_device(context, attr), 0));
-        fills::<ibv_device_attr_ex>("device, extended", |attr| {
+        check_fills::<ibv_device_attr>("device", |attr| assert_eq!(query::ibv_query_device(context, attr), 0));
+        check_fills::<ibv_device_attr_ex>("device, extended", |attr| {
             assert_eq!(query::query_device_ex(context, ptr::null(), attr, size_of::<ibv_device_attr_ex>()), 0);
         });
-        fills::<ibv_port_attr>("port", |attr| {
+        check_fills::<ibv_port_attr>("port", |attr| {
             assert_eq!(query::query_port(context, 1, attr, size_of::<ibv_port_attr>()), 0);
         });
-        fills::<[u64; 64]>("port, with fields of the future", |attr| {
+        check_fills::<[u64; 64]>("port, with fields of the future", |attr| {
             assert_eq!(query::query_port(context, 1, attr.cast(), size_of::<[u64; 64]>()), 0);
         });
-        fills::<[u64; 64]>("GID, with fields of the future", |entry| {
+        check_fills::<[u64; 64]>("GID, with fields of the future", |entry| {
             assert_eq!(query::_ibv_query_gid_ex(context, 1, 0, entry.cast(), 0, size_of::<[u64; 64]>()), 0);
         });
-        fills::<ibv_gid_entry>("GID", |entry| {
+        check_fills::<ibv_gid_entry>("GID", |entry| {
             assert_eq!(query::_ibv_query_gid_ex(context, 1, 0, entry, 0, size_of::<ibv_gid_entry>()), 0);
         });
-        fills::<ibv_gid>("GID, plain", |gid| assert_eq!(query::ibv_query_gid(context, 1, 0, gid), 0));
-        fills::<u16>("partition key", |key| assert_eq!(query::ibv_query_pkey(context, 1, 0, key), 0));
-        fills::<ibv_qp_attr>("queue pair", |attr| {
+        check_fills::<ibv_gid>("GID, plain", |gid| assert_eq!(query::ibv_query_gid(context, 1, 0, gid), 0));
+        check_fills::<u16>("partition key", |key| assert_eq!(query::ibv_query_pkey(context, 1, 0, key), 0));
+        check_fills::<ibv_qp_attr>("queue pair", |attr| {
             let mut init = bench.init();
             assert_eq!(qp::ibv_query_qp(bench.a.qp, attr, 0, &raw mut init), 0);
         });
-        // Without the padding at the end.
-        fills::<[u32; (offset_of!(ibv_qp_init_attr, sq_sig_all) + 4) / 4]>("queue pair, as it was made", |words| {
-            let mut attr = ibv_qp_attr::default();
-            let mut init = MaybeUninit::<[u32; size_of::<ibv_qp_init_attr>() / 4]>::new(
-                [(&*words)[0]; size_of::<ibv_qp_init_attr>() / 4],
-            );
-            assert_eq!(qp::ibv_query_qp(bench.a.qp, &raw mut attr, 0, init.as_mut_ptr().cast()), 0);
-            (*words).copy_from_slice(&init.assume_init()[..(&*words).len()]);
-        });
+        // Only the part of the structure before the padding at its end.
+        check_fills::<[u32; (offset_of!(ibv_qp_init_attr, sq_sig_all) + 4) / 4]>(
+            "queue pair, as it was made",
+            |words| {
+                let mut attr = ibv_qp_attr::default();
+                let mut init = MaybeUninit::<[u32; size_of::<ibv_qp_init_attr>() / 4]>::new(
+                    [(&*words)[0]; size_of::<ibv_qp_init_attr>() / 4],
+                );
+                assert_eq!(qp::ibv_query_qp(bench.a.qp, &raw mut attr, 0, init.as_mut_ptr().cast()), 0);
+                (*words).copy_from_slice(&init.assume_init()[..(&*words).len()]);
+            },
+        );
     }
 }
 
@@ -68,12 +72,12 @@ fn shared_queues_and_addresses_fill_all_fields() {
     let bench = Bench::new(&Options::default());
     let attr = ibv_srq_attr { max_wr: 3, max_sge: 0, srq_limit: 99 };
     let mut init = ibv_srq_init_attr { srq_context: ptr::null_mut(), attr };
-    // SAFETY: living objects, given up at the end, and structures that may be written.
+    // SAFETY: valid objects, destroyed at the end, and structures that may be written.
     unsafe {
         let queue = srq::ibv_create_srq(bench.a.pd, &raw mut init);
         assert!(!queue.is_null());
-        assert_eq!((init.attr.max_wr, init.attr.max_sge), (3, 1), "what was granted is said");
-        fills::<ibv_srq_attr>("shared queue", |attr| assert_eq!(srq::ibv_query_srq(queue, attr), 0));
+        assert_eq!((init.attr.max_wr, init.attr.max_sge), (3, 1), "not the granted values");
+        check_fills::<ibv_srq_attr>("shared queue", |attr| assert_eq!(srq::ibv_query_srq(queue, attr), 0));
         assert_eq!(srq::ibv_destroy_srq(queue), 0);
         assert_eq!(cq::ibv_resize_cq(bench.a.cq, 100), 0);
         assert_eq!((*bench.a.cq).cqe, 100);
@@ -87,32 +91,32 @@ fn shared_queues_and_addresses_fill_all_fields() {
         bytes[36..40].copy_from_slice(&v4.octets());
         let mut grh = bytes.as_ptr().cast::<ibv_grh>().read_unaligned();
         let mut wc = ibv_wc { wc_flags: IBV_WC_GRH, ..ibv_wc::default() };
-        fills::<ibv_ah_attr>("address of a datagram", |attr| {
+        check_fills::<ibv_ah_attr>("address of a datagram", |attr| {
             assert_eq!(ah::ibv_init_ah_from_wc(bench.a.context, 1, &raw mut wc, &raw mut grh, attr), 0);
         });
     }
 }
 
-/// Both kinds of posts, so that every field of a completion has had something in it.
+/// Performs a send and a receive, so that every field of a completion is used.
 #[test]
 fn completions_fill_all_fields() {
     let bench = Bench::new(&Options::default());
-    fills::<ibv_wc>("completion", |place| {
-        bench.b.post_recv(1, 64).expect("room for a receive");
+    check_fills::<ibv_wc>("completion", |place| {
+        bench.b.post_recv(1, 64).expect("the receive queue has a free entry");
         assert_eq!(bench.a.post(&mut bench.send(2, 16)), Ok(()));
         assert_eq!(bench.a.wait().status, IBV_WC_SUCCESS);
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
-        // SAFETY: a living completion queue, room for one.
+        // SAFETY: a valid completion queue, room for one.
         while unsafe { crate::poll::poll_cq(bench.b.cq, 1, place) } == 0 {
-            assert!(std::time::Instant::now() < deadline, "nothing arrives");
+            assert!(std::time::Instant::now() < deadline, "no completion arrived in time");
             std::thread::yield_now();
         }
     });
 }
 
-/// The files below the port count what living devices of this user have sent: at least what this one has.
+/// The counter files of the port include the traffic of all running devices of this user: at least that of this one.
 #[test]
-fn counters_of_the_port_count() {
+fn port_counters_count_traffic() {
     let bench = Bench::new(&Options::default());
     let count = |name: &str| {
         let text = crate::sysfs::read(device::SYSFS_PATH, &format!("ports/1/counters/{name}")).expect("a counter");

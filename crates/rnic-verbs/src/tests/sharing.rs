@@ -1,4 +1,4 @@
-//! Parent domains, imported objects, paging on demand.
+//! Parent domains, imported objects, on-demand paging.
 
 use std::ffi::c_int;
 use std::ptr;
@@ -15,10 +15,10 @@ fn parent_of(pd: *mut ibv_pd, td: *mut ibv_td) -> ibv_parent_domain_init_attr {
 }
 
 #[test]
-fn a_parent_domain_is_its_protection_domain_and_keeps_it() {
+fn a_parent_domain_uses_and_retains_its_protection_domain() {
     let bench = Bench::new(&Options::default());
     let (context, pd) = (bench.a.context, bench.a.pd);
-    // SAFETY: living objects, each given up once.
+    // SAFETY: valid objects, each destroyed once.
     unsafe {
         let td = domain::alloc_td(context, &mut ibv_td_init_attr { comp_mask: 0 });
         assert!(!td.is_null());
@@ -30,7 +30,7 @@ fn a_parent_domain_is_its_protection_domain_and_keeps_it() {
         assert_eq!(mr::ibv_dealloc_pd(parent), 0);
         assert_eq!((domain::dealloc_td(td), mr::ibv_dealloc_pd(own)), (0, 0));
 
-        // A region of the parent domain is one of the queue pair's domain: a Write goes through it.
+        // A region of the parent domain belongs to the queue pair's domain: a Write from it succeeds.
         let parent = domain::alloc_parent_domain(context, &mut parent_of(pd, ptr::null_mut()));
         let memory = bench.a.memory.cast();
         let region = mr::ibv_reg_mr(parent, memory, 64, ACCESS);
@@ -43,13 +43,13 @@ fn a_parent_domain_is_its_protection_domain_and_keeps_it() {
 }
 
 #[test]
-fn parent_domains_are_refused_what_makes_no_sense() {
+fn invalid_parent_domains_are_refused() {
     let bench = Bench::new(&Options::default());
     let (context, pd) = (bench.a.context, bench.a.pd);
     let with = |change: &dyn Fn(&mut ibv_parent_domain_init_attr)| {
         let mut attr = parent_of(pd, ptr::null_mut());
         change(&mut attr);
-        // SAFETY: an open context, and attributes that name living objects.
+        // SAFETY: an open context, and attributes that refer to valid objects.
         unsafe { domain::alloc_parent_domain(context, &raw mut attr) }
     };
     failed_with(libc::EINVAL, with(&|attr| attr.pd = ptr::null_mut()));
@@ -59,10 +59,10 @@ fn parent_domains_are_refused_what_makes_no_sense() {
 }
 
 #[test]
-fn imported_objects_are_those_of_the_device() {
+fn imported_objects_refer_to_the_devices_objects() {
     let bench = Bench::new(&Options::default());
     let b = &bench.b;
-    // SAFETY: living objects, each given up once.
+    // SAFETY: valid objects, each destroyed once.
     unsafe {
         let fd = libc::dup((*b.context).cmd_fd);
         let context = import::ibv_import_device(fd);
@@ -73,7 +73,7 @@ fn imported_objects_are_those_of_the_device() {
         assert_eq!(((*region).length, (*region).rkey), ((*b.mr).length, (*b.mr).rkey));
         failed_with(libc::ENOENT, import::ibv_import_mr(pd, 1_000));
         failed_with(libc::ENOENT, import::ibv_import_pd(context, 1_000));
-        // What is made with them serves the queue pairs of the exporter.
+        // Objects created in the imported domain can be used by the exporter's queue pairs.
         let own = mr::ibv_reg_mr(pd, b.memory.cast(), 64, ACCESS);
         let mut wr = bench.write(1, 8);
         wr.wr.rdma.rkey = (*own).rkey;
@@ -83,9 +83,9 @@ fn imported_objects_are_those_of_the_device() {
         import::ibv_unimport_mr(region);
         import::ibv_unimport_pd(pd);
         assert_eq!(open::ibv_close_device(context), 0);
-        assert_eq!(libc::fcntl(fd, libc::F_GETFD), -1, "the descriptor went with the context");
+        assert_eq!(libc::fcntl(fd, libc::F_GETFD), -1, "the descriptor is still open");
     }
-    // The exporter goes on.
+    // The exporter continues to work.
     assert_eq!(bench.a.post(&mut bench.write(2, 8)), Ok(()));
     assert_eq!(bench.a.wait().status, IBV_WC_SUCCESS);
     let foreign = std::fs::File::open("/dev/null").expect("a file");
@@ -104,28 +104,28 @@ fn all_memory_of_a_process_can_be_registered_at_once() {
         let target = Box::new([0u8; 6_000]);
         bench.a.memory(|bytes| bytes[..6_000].fill(0x5a));
         let mut wr = bench.write(1, 6_000);
-        // SAFETY: a living region.
+        // SAFETY: a valid region.
         wr.wr.rdma = ibv_wr_rdma { remote_addr: target.as_ptr() as u64, rkey: unsafe { (*all).rkey } };
         assert_eq!(bench.a.post(&mut wr), Ok(()));
         assert_eq!(bench.a.wait().status, IBV_WC_SUCCESS);
-        // SAFETY: the bytes have been written by others than this thread.
+        // SAFETY: the bytes are only written by other threads, and are read as volatile.
         assert!((0..6_000).all(|at| unsafe { ptr::read_volatile(&raw const target[at]) } == 0x5a));
-        // SAFETY: a living region, given up.
+        // SAFETY: a valid region, deregistered once.
         assert_eq!(unsafe { mr::ibv_dereg_mr(all) }, 0);
     }
 }
 
 #[test]
-fn advice_is_for_what_is_paged_on_demand() {
+fn prefetch_advice_requires_on_demand_paging() {
     let bench = Bench::new(&Options::default());
     let (pd, other) = (bench.a.pd, bench.b.pd);
     let flags = ACCESS | IBV_ACCESS_ON_DEMAND as c_int;
     let region = mr::ibv_reg_mr(pd, bench.a.memory.cast(), super::bench::BYTES, flags);
-    // SAFETY: living objects.
+    // SAFETY: valid objects.
     let (lkey, pinned) = unsafe { ((*region).lkey, (*bench.a.mr).lkey) };
     let advise = |pd, advice: u32, flags: u32, offset: u64, length: u32, lkey: u32| {
         let mut sge = ibv_sge { addr: bench.a.memory as u64 + offset, length, lkey };
-        // SAFETY: a living domain, one entry.
+        // SAFETY: a valid domain, one entry.
         unsafe { odp::advise_mr(pd, advice, flags, &raw mut sge, 1) }
     };
     let flush = IBV_ADVISE_MR_FLAG_FLUSH;
@@ -136,8 +136,8 @@ fn advice_is_for_what_is_paged_on_demand() {
     assert_eq!(advise(pd, 0, 2, 0, 100, lkey), libc::EINVAL);
     assert_eq!(advise(pd, 0, 0, super::bench::BYTES as u64, 1, lkey), libc::EFAULT);
     assert_eq!(advise(pd, 0, 0, 0, 100, lkey ^ 1), libc::ENOENT);
-    assert_eq!(advise(other, 0, 0, 0, 100, lkey), libc::ENOENT, "keys of another device");
+    assert_eq!(advise(other, 0, 0, 0, 100, lkey), libc::ENOENT, "a key of another device was accepted");
     assert_eq!(advise(pd, 0, 0, 0, 100, pinned), libc::EINVAL);
-    // SAFETY: a living region, given up.
+    // SAFETY: a valid region, deregistered once.
     assert_eq!(unsafe { mr::ibv_dereg_mr(region) }, 0);
 }

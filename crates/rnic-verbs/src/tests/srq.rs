@@ -10,7 +10,7 @@ fn post_recv(bench: &Bench, queue: *mut ibv_srq) -> i32 {
     let mut entry = sge(&bench.a, 8);
     let mut wr = ibv_recv_wr { wr_id: 1, next: ptr::null_mut(), sg_list: &raw mut entry, num_sge: 1 };
     let mut bad = ptr::null_mut();
-    // SAFETY: a living queue and a request.
+    // SAFETY: a valid queue and a request.
     unsafe { post::post_srq_recv(queue, &raw mut wr, &raw mut bad) }
 }
 
@@ -19,13 +19,13 @@ fn the_limit_is_disarmed_when_it_is_reached() {
     let bench = Bench::new(&Options { until: IBV_QPS_INIT, ..Options::default() });
     let attr = ibv_srq_attr { max_wr: 8, max_sge: 1, srq_limit: 0 };
     let mut init = ibv_srq_init_attr { srq_context: ptr::null_mut(), attr };
-    // SAFETY: living objects, given up at the end.
+    // SAFETY: valid objects, destroyed at the end.
     unsafe {
         let queue = srq::ibv_create_srq(bench.a.pd, &raw mut init);
         let mut wish = bench.init();
         (wish.srq, wish.cap.max_recv_wr, wish.cap.max_recv_sge) = (queue, 1 << 20, 500);
         let served = qp::ibv_create_qp(bench.a.pd, &raw mut wish);
-        assert!(!served.is_null(), "what is said of receives is ignored");
+        assert!(!served.is_null(), "creation with receive attributes failed");
         assert_eq!((wish.cap.max_recv_wr, wish.cap.max_recv_sge), (0, 0));
         bench.connect_to(served);
         (0..3).for_each(|_| assert_eq!(post_recv(&bench, queue), 0));
@@ -41,8 +41,8 @@ fn the_limit_is_disarmed_when_it_is_reached() {
             assert_eq!(bench.b.post(&mut bench.send_from_b(wr_id)), Ok(()));
             assert_eq!(bench.b.wait().status, IBV_WC_SUCCESS);
         }
-        assert_eq!(bench.a.async_events(20_000), [IBV_EVENT_SRQ_LIMIT_REACHED], "once");
-        assert_eq!(limit(), 0, "disarmed");
+        assert_eq!(bench.a.async_events(20_000), [IBV_EVENT_SRQ_LIMIT_REACHED], "not exactly one event");
+        assert_eq!(limit(), 0, "the limit is still armed");
         assert_eq!(qp::ibv_destroy_qp(served), 0);
         assert_eq!(srq::ibv_destroy_srq(queue), 0);
     }
@@ -53,7 +53,7 @@ fn a_change_that_fails_in_part_changes_nothing() {
     let bench = Bench::new(&Options::default());
     let attr = ibv_srq_attr { max_wr: 4, max_sge: 1, srq_limit: 0 };
     let mut init = ibv_srq_init_attr { srq_context: ptr::null_mut(), attr };
-    // SAFETY: living objects, given up at the end.
+    // SAFETY: valid objects, destroyed at the end.
     unsafe {
         let queue = srq::ibv_create_srq(bench.a.pd, &raw mut init);
         (0..3).for_each(|_| assert_eq!(post_recv(&bench, queue), 0));
@@ -67,19 +67,19 @@ fn a_change_that_fails_in_part_changes_nothing() {
         for (max_wr, limit) in [(2, 1), (6, 7), (0, 0), (1 << 30, 1), (8, 1 << 30)] {
             assert_eq!(modify(max_wr, limit), (libc::EINVAL, 4, 2), "{max_wr} with {limit}");
         }
-        assert_eq!(modify(3, 3), (0, 3, 3), "smaller, with a higher limit");
-        assert_eq!(modify(6, 6), (0, 6, 6), "larger, with a limit that was too high");
+        assert_eq!(modify(3, 3), (0, 3, 3), "shrinking with a higher limit failed");
+        assert_eq!(modify(6, 6), (0, 6, 6), "growing with a limit above the old size failed");
         assert_eq!(modify(3, 0), (0, 3, 0));
         assert_eq!(srq::ibv_destroy_srq(queue), 0);
     }
 }
 
 #[test]
-fn a_queue_changes_its_size_and_keeps_its_limit_below() {
+fn a_resized_queue_keeps_its_limit() {
     let bench = Bench::new(&Options::default());
     let attr = ibv_srq_attr { max_wr: 2, max_sge: 1, srq_limit: 0 };
     let mut init = ibv_srq_init_attr { srq_context: ptr::null_mut(), attr };
-    // SAFETY: living objects, given up at the end.
+    // SAFETY: valid objects, destroyed at the end.
     unsafe {
         let queue = srq::ibv_create_srq(bench.a.pd, &raw mut init);
         assert!(!queue.is_null());
@@ -91,10 +91,10 @@ fn a_queue_changes_its_size_and_keeps_its_limit_below() {
             let mut attr = ibv_srq_attr { max_wr, max_sge: 0, srq_limit };
             srq::ibv_modify_srq(queue, &raw mut attr, mask as i32)
         };
-        assert_eq!(modify(0, 3, IBV_SRQ_LIMIT), libc::EINVAL, "a limit that can never be reached");
+        assert_eq!(modify(0, 3, IBV_SRQ_LIMIT), libc::EINVAL, "a limit above the size was accepted");
         assert_eq!(modify(4, 3, IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT), 0);
         assert_eq!(post_recv(&bench, queue), 0);
-        assert_eq!(modify(1, 0, IBV_SRQ_MAX_WR), libc::EINVAL, "three wait");
+        assert_eq!(modify(1, 0, IBV_SRQ_MAX_WR), libc::EINVAL, "shrunk below the queued receives");
         let mut now = ibv_srq_attr::default();
         assert_eq!(srq::ibv_query_srq(queue, &raw mut now), 0);
         assert_eq!((now.max_wr, now.max_sge, now.srq_limit), (4, 1, 3));

@@ -27,15 +27,15 @@ impl Counter {
         COUNTERS.iter().map(|(name, value)| (*name, Self(*value)))
     }
 
-    /// Returns the counter's current value, cached for a short time (`FRESH`), because programs usually read several
-    /// counters in a row.
+    /// Returns the counter's current value, cached for a short time (`CACHE_AGE_MAX`), because programs usually read
+    /// several counters in a row.
     pub(crate) fn read(self) -> u64 {
         static LATEST: Mutex<Option<(Instant, DeviceCounters)>> = Mutex::new(None);
         // Never wait for the lock, because the process may have been forked while another thread held it.
         let latest = LATEST.try_lock();
         if let Ok(latest) = &latest
             && let Some((at, counters)) = &**latest
-            && at.elapsed() < FRESH
+            && at.elapsed() < CACHE_AGE_MAX
         {
             return (self.0)(counters);
         }
@@ -51,10 +51,10 @@ impl Counter {
 fn sums() -> DeviceCounters {
     let (mut sums, begin) = (DeviceCounters::default(), Instant::now());
     for endpoint in observe::endpoints().unwrap_or_default() {
-        if begin.elapsed() > PATIENCE {
+        if begin.elapsed() > QUERY_TIMEOUT {
             break;
         }
-        if let Ok(snapshot) = observe::fetch(&endpoint, EACH) {
+        if let Ok(snapshot) = observe::fetch(&endpoint, PROCESS_QUERY_TIMEOUT) {
             sums.accumulate(&snapshot.counters);
         }
     }
@@ -62,10 +62,10 @@ fn sums() -> DeviceCounters {
 }
 
 /// Maximum age of a cached sum.
-const FRESH: Duration = Duration::from_millis(50);
+const CACHE_AGE_MAX: Duration = Duration::from_millis(50);
 /// Time limits for querying one process, and for querying all of them.
-const EACH: Duration = Duration::from_millis(200);
-const PATIENCE: Duration = Duration::from_secs(1);
+const PROCESS_QUERY_TIMEOUT: Duration = Duration::from_millis(200);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Returns the number of transmitted packets of every type.
 fn sent(of: &DeviceCounters) -> u64 {

@@ -11,7 +11,7 @@ use super::{Contents, Counter, Node, Tree};
 use crate::device::{self, Device, FILE_NAME, FIRMWARE, NAME};
 use crate::wire;
 
-/// Paths of the domain's root, of the PCI Express port below it, and of the device below that.
+/// Paths of the PCI domain's root, of the PCI Express port below it, and of the device below that.
 const ROOT: &str = "/sys/devices/pci52ac:00";
 const BRIDGE: &str = "/sys/devices/pci52ac:00/52ac:00:00.0";
 const PCI: &str = "/sys/devices/pci52ac:00/52ac:00:00.0/52ac:01:00.0";
@@ -45,10 +45,10 @@ const PCI_DEVICE: &str = "0x0001";
 impl Tree {
     fn put(&mut self, path: String, node: Node) {
         let mut parent = path.as_str();
-        while let Some((above, _)) = parent.rsplit_once('/').filter(|_| !ROOTS.contains(&parent)) {
-            let is_shared = SHARED.contains(&above);
-            self.nodes.entry(above.to_owned()).or_insert(Node::Directory { is_shared });
-            parent = above;
+        while let Some((parent_dir, _)) = parent.rsplit_once('/').filter(|_| !ROOTS.contains(&parent)) {
+            let is_shared = SHARED.contains(&parent_dir);
+            self.nodes.entry(parent_dir.to_owned()).or_insert(Node::Directory { is_shared });
+            parent = parent_dir;
         }
         self.nodes.insert(path, node);
     }
@@ -65,16 +65,16 @@ impl Tree {
 /// Builds the tree.
 pub(super) fn tree() -> Tree {
     let mut tree = Tree::default();
-    put_pci(&mut tree);
-    put_rdma(&mut tree);
-    put_port(&mut tree);
-    put_uverbs(&mut tree);
-    put_connection_manager(&mut tree);
+    add_pci(&mut tree);
+    add_rdma(&mut tree);
+    add_port(&mut tree);
+    add_uverbs(&mut tree);
+    add_connection_manager(&mut tree);
     tree
 }
 
 /// Adds the PCI device and the port above it.
-fn put_pci(tree: &mut Tree) {
+fn add_pci(tree: &mut Tree) {
     let cpus = online_cpus();
     for (path, class, vendor, id) in
         [(BRIDGE, "0x060400", PCI_VENDOR, "0x0002"), (PCI, "0x020000", PCI_VENDOR, PCI_DEVICE)]
@@ -110,8 +110,8 @@ fn put_pci(tree: &mut Tree) {
         tree.link(format!("/sys/bus/pci/devices/{address}"), path);
     }
     // A bus is named by the first digits of its devices' addresses, and its node is a sibling of the devices on it.
-    for (bus, above) in [("52ac:00", ROOT), ("52ac:01", BRIDGE)] {
-        let path = format!("{above}/pci_bus/{bus}");
+    for (bus, parent_dir) in [("52ac:00", ROOT), ("52ac:01", BRIDGE)] {
+        let path = format!("{parent_dir}/pci_bus/{bus}");
         tree.file(&path, "cpulistaffinity", cpus.list.as_str());
         tree.file(&path, "cpuaffinity", cpus.mask.as_str());
         tree.link(format!("/sys/class/pci_bus/{bus}"), path);
@@ -122,7 +122,7 @@ fn put_pci(tree: &mut Tree) {
 }
 
 /// Adds the RDMA device.
-fn put_rdma(tree: &mut Tree) {
+fn add_rdma(tree: &mut Tree) {
     let path = format!("{PCI}/infiniband/{NAME}");
     let guid = words(&Device::get().guid().to_ne_bytes());
     let files = [
@@ -143,7 +143,7 @@ fn put_rdma(tree: &mut Tree) {
 }
 
 /// Adds the port of the RDMA device.
-fn put_port(tree: &mut Tree) {
+fn add_port(tree: &mut Tree) {
     let path = format!("{PCI}/infiniband/{NAME}/ports/{}", device::PORT);
     let capabilities = format!("{:#010x}", device::port().port_cap_flags);
     let files = [
@@ -175,7 +175,7 @@ fn put_port(tree: &mut Tree) {
 }
 
 /// Adds the device file of verbs.
-fn put_uverbs(tree: &mut Tree) {
+fn add_uverbs(tree: &mut Tree) {
     let path = format!("{PCI}/infiniband_verbs/{FILE_NAME}");
     let files = [
         ("ibdev", NAME),
@@ -186,16 +186,16 @@ fn put_uverbs(tree: &mut Tree) {
     files.into_iter().for_each(|(name, text)| tree.file(&path, name, text));
     tree.link(format!("{path}/device"), "../../../52ac:01:00.0");
     tree.link(format!("{path}/subsystem"), "/sys/class/infiniband_verbs");
-    let inside = &path["/sys".len()..];
-    tree.link(format!("/sys/class/infiniband_verbs/{FILE_NAME}"), format!("../..{inside}"));
-    tree.link("/sys/dev/char/231:192", format!("../..{inside}"));
+    let below_sys = &path["/sys".len()..];
+    tree.link(format!("/sys/class/infiniband_verbs/{FILE_NAME}"), format!("../..{below_sys}"));
+    tree.link("/sys/dev/char/231:192", format!("../..{below_sys}"));
     // The value that Linux has reported since 2.6.
     tree.file("/sys/class/infiniband_verbs", "abi_version", "6");
     tree.put(format!("/dev/infiniband/{FILE_NAME}"), Node::Device { major: 231, minor: 192 });
 }
 
 /// Adds the device file of the connection manager.
-fn put_connection_manager(tree: &mut Tree) {
+fn add_connection_manager(tree: &mut Tree) {
     let files =
         [("abi_version", "4"), ("dev", "10:121"), ("uevent", "MAJOR=10\nMINOR=121\nDEVNAME=infiniband/rdma_cm")];
     files.into_iter().for_each(|(name, text)| tree.file(RDMA_CM, name, text));
@@ -237,7 +237,7 @@ fn mask_of(list: &str) -> String {
     for range in list.split(',') {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
         let (Ok(first), Ok(last)) = (first.parse::<usize>(), last.parse::<usize>()) else { continue };
-        for cpu in first..=last.min(CPUS_MAX) {
+        for cpu in first..=last.min(CPU_NUMBER_MAX) {
             if words.len() <= cpu / 32 {
                 words.resize(cpu / 32 + 1, 0);
             }
@@ -249,10 +249,10 @@ fn mask_of(list: &str) -> String {
 }
 
 /// Highest processor number, according to the largest number of processors that Linux can be built for.
-const CPUS_MAX: usize = 8_191;
+const CPU_NUMBER_MAX: usize = 8_191;
 
 /// Returns the NUMA node of the device: the only node of the host, or -1 (none) when there are several, because the
-/// device's memory is wherever the program runs.
+/// device's memory is allocated on the node on which the program runs.
 fn numa_node() -> &'static str {
     let online = fs::read_to_string("/sys/devices/system/node/online").unwrap_or_default();
     if matches!(online.trim(), "" | "0") { "0" } else { "-1" }
@@ -269,7 +269,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn processors_are_written_as_ranges_and_as_masks() {
+    fn processor_lists_are_converted_to_masks() {
         assert_eq!(mask_of("0-1"), "00000003");
         assert_eq!(mask_of("0-2,34"), "00000004,00000007");
         assert_eq!(mask_of("junk,4"), "00000010");

@@ -1,4 +1,4 @@
-//! The shared object, built once, and programs that run over it.
+//! The shared object, built once, and programs that run with it.
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
@@ -14,13 +14,13 @@ pub fn libraries() -> &'static Path {
         let profile = if cfg!(debug_assertions) { "debug" } else { "release" };
         let output = Command::new(root.join("scripts/link-verbs"))
             .arg(profile)
-            // The target directory of this test, wherever that is.
+            // The target directory of this test.
             .env("CARGO_TARGET_DIR", target_dir())
             .output()
             .expect("scripts/link-verbs runs");
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(output.status.success(), "link-verbs: {said}{}", String::from_utf8_lossy(&output.stderr));
-        PathBuf::from(said.lines().last().expect("it says where"))
+        PathBuf::from(said.lines().last().expect("link-verbs prints the directory"))
     })
 }
 
@@ -30,7 +30,7 @@ fn target_dir() -> PathBuf {
     exe.ancestors().nth(3).expect("three directories above").to_owned()
 }
 
-/// `program` is installed; without `RNIC_REQUIRE_APPS`, a test may go without.
+/// Returns `true` if `program` is installed; if not, fails when `RNIC_REQUIRE_APPS` is set.
 pub fn is_installed(program: &str) -> bool {
     let paths = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&paths).any(|dir| dir.join(program).is_file());
@@ -40,13 +40,13 @@ pub fn is_installed(program: &str) -> bool {
     found
 }
 
-/// Says why something is not tested; fails where that is not allowed.
+/// Prints why a test is skipped; fails if tests must not be skipped.
 pub fn skip(reason: &str) {
     assert!(std::env::var_os("RNIC_REQUIRE_APPS").is_none(), "{reason}");
     eprintln!("skipped: {reason}");
 }
 
-/// `line` as a command over our libraries, ended after `seconds`.
+/// Returns `line` as a command that uses our libraries and is ended after `seconds`.
 pub fn command(line: &[&str], seconds: u32) -> Command {
     let mut command = Command::new("timeout");
     command.args(["--kill-after=5", &seconds.to_string()]).args(line);
@@ -54,8 +54,8 @@ pub fn command(line: &[&str], seconds: u32) -> Command {
     command
 }
 
-/// What a program has said, for a message.
-pub fn said(output: &Output) -> String {
+/// Returns the output of a program, for a message.
+pub fn output_text(output: &Output) -> String {
     format!(
         "{}\n{}\n{}",
         output.status,

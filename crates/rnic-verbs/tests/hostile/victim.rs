@@ -1,4 +1,4 @@
-//! A program under the library, and what the system knows of it.
+//! A program that uses the library, and the system's information about it.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 use rnic_base::Psn;
 
 /// A running program.
-pub struct Victim {
+pub struct AttackedProgram {
     line: String,
     child: Child,
     output: File,
 }
 
-impl Victim {
-    /// Starts `line` over the library, without the same-host bypass. What it says can be read at once.
+impl AttackedProgram {
+    /// Starts `line` with the library, without the same-host bypass. Its output can be read immediately.
     pub fn start(line: &str) -> Self {
         let output = tempfile::tempfile().expect("a file");
         let copy = || Stdio::from(output.try_clone().expect("a descriptor"));
@@ -37,10 +37,10 @@ impl Victim {
 
     /// How it has ended, if it has.
     pub fn end(&mut self) -> Option<ExitStatus> {
-        self.child.try_wait().expect("a child can be asked")
+        self.child.try_wait().expect("the status of a child can be read")
     }
 
-    /// Waits for somebody to be bound to `port`.
+    /// Waits until a socket is bound to `port`.
     pub fn wait_for_port(&mut self, port: u16) {
         let wanted = format!(":{port:04X}");
         let deadline = Instant::now() + Duration::from_secs(20);
@@ -51,21 +51,21 @@ impl Victim {
             })
         };
         while !is_bound() {
-            assert!(self.end().is_none() && Instant::now() < deadline, "it does not listen: {}", self.story());
+            assert!(self.end().is_none() && Instant::now() < deadline, "the program does not listen: {}", self.story());
             std::thread::sleep(Duration::from_millis(10));
         }
-        // The connection manager's port is bound before anybody listens at it.
+        // The connection manager's port is bound before a program listens on it.
         std::thread::sleep(Duration::from_millis(200));
     }
 
-    /// What it was, how it is, what it has said.
+    /// Returns its command line, its status and its output, for a message.
     pub fn story(&mut self) -> String {
         let status = self.end().map_or_else(|| "still running".to_owned(), |status| status.to_string());
         let said = self.said();
         format!("{} ({status})\n{said}", self.line)
     }
 
-    /// The sequence numbers that it has told its peer, or has been told, to begin with.
+    /// Returns the first sequence numbers that it has printed, its own and its peer's.
     pub fn sequences(&mut self) -> Vec<Psn> {
         let said = self.said();
         let numbers = said.split("PSN 0x").skip(1);
@@ -74,14 +74,14 @@ impl Victim {
     }
 
     pub fn said(&mut self) -> String {
-        // Without moving the place where the program writes, which is the same.
+        // Without moving the file position, which the program shares.
         let mut bytes = vec![0; self.output.metadata().expect("a file").len() as usize];
         self.output.read_exact_at(&mut bytes, 0).expect("a file that only grows");
         String::from_utf8_lossy(&bytes).into_owned()
     }
 }
 
-impl Drop for Victim {
+impl Drop for AttackedProgram {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

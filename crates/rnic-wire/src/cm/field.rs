@@ -92,8 +92,8 @@ impl fmt::Debug for Gid {
 pub struct ServiceId(pub u64);
 
 impl ServiceId {
-    /// Returns the service of TCP-like port `port` (annex A11: prefix 0x0000000001, protocol 6, port), as RDMA
-    /// connection managers listen on it.
+    /// Returns the service of port `port` with TCP semantics, on which RDMA connection managers listen (annex A11:
+    /// prefix 0x0000000001, protocol 6, port).
     #[must_use]
     pub const fn for_port(port: u16) -> Self {
         Self(PORT_PREFIX | port as u64)
@@ -197,7 +197,7 @@ impl<const LEN: usize> fmt::Debug for PrivateData<LEN> {
 }
 
 const PORT_PREFIX: u64 = 0x0000_0000_0106_0000;
-/// Added to a code, gives the exponent of two of the MTU in bytes.
+/// Difference between the binary logarithm of the MTU in bytes and the MTU's code.
 const CODE_BASE: u32 = 7;
 const CODE_MAX: u32 = 6;
 const LOG_MAX: u32 = CODE_BASE + CODE_MAX;

@@ -29,8 +29,8 @@ impl IpHeader {
     /// Length of the header in bytes.
     pub const LEN: usize = 36;
 
-    /// Splits private data into this header and the application's data; returns `None` when another version or no IP
-    /// version is given, or the data are too short.
+    /// Splits private data into this header and the application's data; returns `None` when the version or the IP
+    /// version is not a known one, or the data are too short.
     #[must_use]
     pub fn split(data: &[u8]) -> Option<(Self, &[u8])> {
         let (bytes, rest) = data.split_first_chunk::<{ Self::LEN }>()?;
@@ -43,7 +43,7 @@ impl IpHeader {
         Some((Self { source_port: be16(bytes, 2), source: ip(source), destination: ip(destination) }, rest))
     }
 
-    /// Returns private data with `data` behind the header; `None` when there are too many bytes, or when the two
+    /// Returns private data: this header, followed by `data`; `None` when there are too many bytes, or when the two
     /// addresses are of different IP versions.
     #[must_use]
     pub fn join<const TOTAL: usize>(&self, data: &[u8]) -> Option<PrivateData<TOTAL>> {
@@ -65,7 +65,7 @@ impl IpHeader {
     }
 }
 
-/// The IP addressing header and the application's data behind it in a REQ.
+/// The IP addressing header in a REQ, and the application's data that follow it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IpRequest {
     /// Source port of the request.
@@ -79,7 +79,7 @@ pub struct IpRequest {
 }
 
 impl IpRequest {
-    /// Parses the private data of a REQ; returns `None` when another version or no IP version is given.
+    /// Parses the private data of a REQ; returns `None` when the version or the IP version is not a known one.
     #[must_use]
     pub fn parse(data: &PrivateData<92>) -> Option<Self> {
         let (IpHeader { source_port, source, destination }, _) = IpHeader::split(&data.0)?;
@@ -105,8 +105,8 @@ mod tests {
     }
 
     #[test]
-    fn golden_and_back() {
-        let private_data = PrivateData::new(b"hello").expect("short");
+    fn golden_round_trip() {
+        let private_data = PrivateData::new(b"hello").expect("the data fits");
         let request =
             IpRequest { source_port: 0x1234, source: ip("10.1.2.3"), destination: ip("10.4.5.6"), private_data };
         let data = request.emit().expect("both IPv4");
@@ -117,19 +117,19 @@ mod tests {
         assert_eq!(data.0[..41], expected);
         assert_eq!(IpRequest::parse(&data), Some(request));
 
-        let six = IpRequest { source: ip("fd00::1"), destination: ip("fd00::2"), ..request };
-        assert_eq!(IpRequest::parse(&six.emit().expect("both IPv6")), Some(six));
+        let ipv6_request = IpRequest { source: ip("fd00::1"), destination: ip("fd00::2"), ..request };
+        assert_eq!(IpRequest::parse(&ipv6_request.emit().expect("both IPv6")), Some(ipv6_request));
 
-        // The same header in front of what a SIDR_REQ has room for.
+        // The same header at the start of the private data of a SIDR_REQ.
         let header = IpHeader { source_port: 7, source: request.source, destination: request.destination };
-        let joined = header.join::<216>(&[5; 180]).expect("just enough room");
+        let joined = header.join::<216>(&[5; 180]).expect("header and data fit exactly");
         assert_eq!(IpHeader::split(&joined.0), Some((header, &[5; 180][..])));
         assert_eq!(header.join::<216>(&[5; 181]), None);
         assert_eq!(IpHeader::split(&joined.0[..35]), None);
     }
 
     #[test]
-    fn what_is_no_such_header_is_none() {
+    fn other_private_data_is_not_an_ip_header() {
         let mut data = PrivateData([0; 92]);
         assert_eq!(IpRequest::parse(&data), None, "no IP version");
         data.0[..2].copy_from_slice(&[0x10, 0x40]);

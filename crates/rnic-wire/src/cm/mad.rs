@@ -7,7 +7,7 @@
 //!  8  |                       transaction id                          |
 //! 12  |                                                               |
 //! 16  |          attribute            |           reserved            |
-//! 20  |         attribute modifier: a vendor's options                |
+//! 20  |         attribute modifier: vendor options                    |
 //! 24  ... 232 bytes of message
 //! ```
 
@@ -26,22 +26,22 @@ pub(super) type Body = [u8; BODY_LEN];
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, thiserror::Error)]
 pub enum CmError {
     /// The base version is not 1.
-    #[error("unknown management base version")]
+    #[error("the base version of the management datagram is not 1")]
     BaseVersion,
     /// The class is not communication management.
-    #[error("not communication management")]
+    #[error("the management class is not communication management")]
     Class,
     /// The class version is not 2.
-    #[error("unknown communication management version")]
+    #[error("the communication management class version is not 2")]
     ClassVersion,
     /// The method is not Send.
-    #[error("not a Send")]
+    #[error("the management method is not Send")]
     Method,
     /// The attribute is not that of a supported message.
-    #[error("unknown communication management message")]
+    #[error("the communication management message type is unknown")]
     Attribute,
     /// A REJ indicates more additional information than its field can hold.
-    #[error("additional reject information longer than its field")]
+    #[error("the additional reject information is longer than its field")]
     RejectInfo,
 }
 
@@ -52,7 +52,7 @@ pub struct MadHeader {
     pub transaction_id: u64,
     /// Identifies the type of the message.
     pub attribute: u16,
-    /// Vendor's options in messages that carry a vendor, otherwise zero.
+    /// Attribute modifier: vendor-specific options in messages that have a vendor ID; otherwise zero.
     pub modifier: u32,
 }
 

@@ -1,23 +1,23 @@
 //! Identification of the sent message that an ICMP error refers to.
 //!
-//! An ICMP error quotes the beginning of the datagram that it refers to (RFC 792: eight bytes behind the IP header; RFC
-//! 1812, section 4.3.2.3: as much as fits into 576 bytes). The kernel finds the socket by addresses and ports alone,
-//! which an attacker can guess. The identifiers in a message are generated randomly, and only the two endpoints and the
-//! path between them see them: a sender that quotes these 96 bits must have seen the message.
+//! An ICMP error quotes the beginning of the datagram that it refers to (RFC 792: eight bytes after the IP header;
+//! RFC 1812, section 4.3.2.3: as much as fits into 576 bytes). The kernel finds the socket by addresses and ports
+//! alone, which an attacker can guess. The identifiers in a message are generated randomly, and only the two
+//! endpoints and the path between them see them: a sender that quotes these 96 bits must have seen the message.
 
 use super::mad::{HEADER_LEN, MadHeader};
 use crate::gsi::{self, HEADERS_LEN};
 
 /// Identifiers that the sender of a message has assigned to the exchange.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SentNames {
+pub struct SentIds {
     /// Transaction id of the exchange of messages.
     pub transaction_id: u64,
     /// Communication id of the sender's connection, or id of its lookup request.
     pub local_comm_id: u32,
 }
 
-impl SentNames {
+impl SentIds {
     /// Number of bytes of a datagram needed to read the identifiers.
     pub const BYTES: usize = HEADERS_LEN + HEADER_LEN + size_of::<u32>();
 
@@ -45,9 +45,9 @@ mod tests {
     use crate::{Addresses, Qpn};
 
     #[test]
-    fn every_message_names_its_exchange_in_its_first_bytes() {
+    fn the_first_bytes_of_every_message_identify_its_exchange() {
         let parse = |text: &str| text.parse().expect("an address");
-        let way = Addresses::new(parse("10.0.0.1:49152"), parse("10.0.0.2:4791")).expect("both IPv4");
+        let path = Addresses::new(parse("10.0.0.1:49152"), parse("10.0.0.2:4791")).expect("both IPv4");
         let id = 0xa1b2_c3d4;
         for message in [
             Message::Request(Request { local_comm_id: id, ..Request::default() }),
@@ -60,15 +60,15 @@ mod tests {
             Message::LookupReply(LookupReply { request_id: id, ..LookupReply::default() }),
         ] {
             let mad = cm::emit(&Mad { transaction_id: 0x1122_3344_5566_7788, message });
-            let datagram = gsi::GsiPacket { source_qpn: Qpn::GSI, psn: Psn::new(7), mad: &mad }.encode(&way);
-            let names = SentNames { transaction_id: 0x1122_3344_5566_7788, local_comm_id: id };
-            assert_eq!(SentNames::of_datagram(&datagram[..SentNames::BYTES]), Some(names));
-            assert_eq!(SentNames::of_datagram(&datagram), Some(names));
-            assert_eq!(SentNames::of_datagram(&datagram[..SentNames::BYTES - 1]), None, "too little");
+            let datagram = gsi::GsiPacket { source_qpn: Qpn::GSI, psn: Psn::new(7), mad: &mad }.encode(&path);
+            let names = SentIds { transaction_id: 0x1122_3344_5566_7788, local_comm_id: id };
+            assert_eq!(SentIds::of_datagram(&datagram[..SentIds::BYTES]), Some(names));
+            assert_eq!(SentIds::of_datagram(&datagram), Some(names));
+            assert_eq!(SentIds::of_datagram(&datagram[..SentIds::BYTES - 1]), None, "too short, yet identified");
             let mut other = datagram;
             other[7] = 2;
-            assert_eq!(SentNames::of_datagram(&other), None, "for another queue pair");
+            assert_eq!(SentIds::of_datagram(&other), None, "a datagram to another queue pair was identified");
         }
-        assert_eq!(SentNames::of_datagram(&[]), None);
+        assert_eq!(SentIds::of_datagram(&[]), None);
     }
 }

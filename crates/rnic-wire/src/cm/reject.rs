@@ -68,19 +68,19 @@ impl RejectReason {
 impl fmt::Display for RejectReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = match *self {
-            Self::NO_QP => "no queue pair is free",
+            Self::NO_QP => "no queue pair is available",
             Self::NO_RESOURCES => "out of resources",
-            Self::TIMEOUT => "no answer in time",
+            Self::TIMEOUT => "no response in time",
             Self::UNSUPPORTED_REQUEST => "unsupported request",
             Self::INVALID_COMM_ID => "unknown communication id",
             Self::INVALID_COMM_INSTANCE => "communication id does not match",
             Self::INVALID_SERVICE_ID => "no process listens to the service",
             Self::INVALID_TRANSPORT_SERVICE => "transport service not offered",
             Self::STALE_CONNECTION => "stale connection",
-            Self::INVALID_PRIMARY_GID => "address not acceptable",
+            Self::INVALID_PRIMARY_GID => "primary GID not acceptable",
             Self::INVALID_PATH_MTU => "path MTU not acceptable",
             Self::INSUFFICIENT_RESPONDER_RESOURCES => "too few responder resources",
-            Self::CONSUMER => "the application refused",
+            Self::CONSUMER => "the application rejected the request",
             Self::RNR_RETRY_COUNT => "RNR retry count not acceptable",
             Self::DUPLICATE_COMM_ID => "communication id in use",
             Self::INVALID_CLASS_VERSION => "unsupported version",
@@ -122,7 +122,7 @@ impl RejectInfo {
 pub struct Reject {
     /// Communication id that the sender has assigned to the connection; zero when it has none.
     pub local_comm_id: u32,
-    /// Communication id that the receiver has assigned to it; zero when that is unknown.
+    /// Communication id that the receiver has assigned to the connection; zero when that is unknown.
     pub remote_comm_id: u32,
     /// Message that is rejected.
     pub rejected: Rejected,

@@ -94,7 +94,7 @@ impl Request {
 
     pub(super) fn parse(body: &Body, modifier: u32) -> Self {
         let (timeouts, retries, mtu, cm) = (body[43], body[47], body[50], body[51]);
-        let low = |byte: u8, shift: u32| u32::from(byte >> shift);
+        let shifted = |byte: u8, shift: u32| u32::from(byte >> shift);
         Self {
             local_comm_id: be32(body, 0),
             service_id: ServiceId(be64(body, 8)),
@@ -103,7 +103,7 @@ impl Request {
             local_qpn: Qpn::new(be24(body, 32)),
             responder_resources: body[35],
             initiator_depth: body[39],
-            remote_cm_timeout: Bits::low(low(timeouts, 3)),
+            remote_cm_timeout: Bits::low(shifted(timeouts, 3)),
             transport_service: match timeouts >> 1 & 3 {
                 0 => TransportService::Reliable,
                 1 => TransportService::Unreliable,
@@ -112,14 +112,14 @@ impl Request {
             },
             flow_control: timeouts & 1 != 0,
             starting_psn: Psn::new(be24(body, 44)),
-            local_cm_timeout: Bits::low(low(retries, 3)),
-            retry_count: Bits::low(low(retries, 0)),
+            local_cm_timeout: Bits::low(shifted(retries, 3)),
+            retry_count: Bits::low(shifted(retries, 0)),
             partition_key: be16(body, 48),
-            path_mtu: PathMtu::from_code(Bits::low(low(mtu, 4))),
-            rnr_retry_count: Bits::low(low(mtu, 0)),
-            cm_retries: Bits::low(low(cm, 4)),
+            path_mtu: PathMtu::from_code(Bits::low(shifted(mtu, 4))),
+            rnr_retry_count: Bits::low(shifted(mtu, 0)),
+            cm_retries: Bits::low(shifted(cm, 4)),
             shared_receive_queue: cm & SRQ != 0,
-            extended_transport: Bits::low(low(cm, 0)),
+            extended_transport: Bits::low(shifted(cm, 0)),
             primary: Path::parse(&array(body, PRIMARY_AT)),
             alternate: Some(Path::parse(&array(body, ALTERNATE_AT))).filter(|path| *path != Path::default()),
             vendor: Vendor::new(be24(body, 5), modifier),

@@ -13,7 +13,7 @@ use crate::bytes::{array, be32, put};
 pub struct ReadyToUse {
     /// Communication id that the sender has assigned to the connection.
     pub local_comm_id: u32,
-    /// Communication id that the receiver has assigned to it.
+    /// Communication id that the receiver has assigned to the connection.
     pub remote_comm_id: u32,
     /// Private data from the sending application to the receiving one.
     pub private_data: PrivateData<224>,

@@ -91,7 +91,7 @@ pub struct LookupReply {
     pub qpn: Qpn,
     /// Service that was requested.
     pub service_id: ServiceId,
-    /// Queue key of that queue pair.
+    /// Queue key of the queue pair.
     pub queue_key: u32,
     /// Vendor of the sender's adapter, and its options.
     pub vendor: Vendor,

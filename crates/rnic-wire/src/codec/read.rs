@@ -9,7 +9,7 @@ use crate::header::atomic_eth::AtomicEthView;
 use crate::header::bth::BthView;
 use crate::header::cnp;
 use crate::header::deth::DethView;
-use crate::header::fasr::{self, AddressView, AskedView, ExpectsView, NoteView};
+use crate::header::fasr::{self, AddressView, ExpectedPsnView, FasrReadFieldsView, LossReportView};
 use crate::header::ieth::IethView;
 use crate::header::immdt::ImmDtView;
 use crate::header::irn::{PlacementView, SackView, WqeSnView};
@@ -18,7 +18,8 @@ use crate::header::{placement, xrceth};
 use crate::length::ICRC_LEN;
 use crate::opcode::Opcode;
 use crate::packet::{
-    Aeth, Asked, AtomicOp, Format, Headers, PackedPsn, Packet, PlacementOp, Position, Reth, SendTail, Sink, WqeSn,
+    Aeth, AtomicOp, FasrReadFields, Format, Headers, PackedPsn, Packet, PlacementOp, Position, Reth, SendTail, Sink,
+    WqeSn,
 };
 
 /// The decoded value, and the bytes that follow it.
@@ -37,7 +38,7 @@ pub(super) struct Start<'a> {
     pub(super) opcode: Opcode,
     /// Base transport header of the packet.
     pub(super) base: BthView<'a>,
-    /// Bytes behind the base transport header.
+    /// Bytes after the base transport header.
     pub(super) rest: &'a [u8],
 }
 
@@ -79,7 +80,7 @@ enum Tail {
     Invalidate,
 }
 
-/// Reads the extended headers that the opcode has in the format, and the payload behind them.
+/// Reads the extended headers that the opcode has in the format, and the payload after them.
 #[inline]
 pub(super) fn extended(start: &Start<'_>) -> Result<Decoded, WireError> {
     use Position::{First, Last, Middle, Only};
@@ -155,7 +156,7 @@ fn send(start: &Start<'_>, position: Position, tail: Tail) -> Result<Decoded, Wi
             (SendTail::Invalidate(view.rkey()), rest)
         }
     };
-    let (placement, rest) = if start.format.places_alone() {
+    let (placement, rest) = if start.format.allows_independent_placement() {
         let (view, rest) = PlacementView::split(rest)?;
         (Some(view.to_repr()), rest)
     } else {
@@ -169,7 +170,7 @@ fn write(start: &Start<'_>, position: Position, has_immediate: bool) -> Result<D
     let (reth, rest) = if start.format == Format::Fasr && fasr::is_short(position, has_immediate) {
         let (view, rest) = AddressView::split(start.rest)?;
         (Some(view.to_repr()), rest)
-    } else if start.format.places_alone() || position.starts() {
+    } else if start.format.allows_independent_placement() || position.starts() {
         let (view, rest) = RethView::split(start.rest)?;
         (Some(view.to_repr()), rest)
     } else {
@@ -187,8 +188,8 @@ fn write(start: &Start<'_>, position: Position, has_immediate: bool) -> Result<D
 fn read_request(start: &Start<'_>) -> Result<Decoded, WireError> {
     let (view, rest) = RethView::split(start.rest)?;
     let (read_sn, rest) = wqe_sn(start.format, rest)?;
-    let (asked, rest) = asked(start.format, rest)?;
-    start.finish(Headers::ReadRequest { reth: view.to_repr(), read_sn, asked }, rest)
+    let (fasr, rest) = fasr_read_fields(start.format, rest)?;
+    start.finish(Headers::ReadRequest { reth: view.to_repr(), read_sn, fasr }, rest)
 }
 
 #[inline]
@@ -228,16 +229,16 @@ fn placement_request(
     rest: &[u8],
 ) -> Result<Decoded, WireError> {
     let (read_sn, rest) = wqe_sn(start.format, rest)?;
-    let (expects, rest) = expects(start.format, rest)?;
-    start.finish(Headers::PlacementRequest { va, rkey, op, read_sn, expects }, rest)
+    let (expected_psn, rest) = expected_psn(start.format, rest)?;
+    start.finish(Headers::PlacementRequest { va, rkey, op, read_sn, expected_psn }, rest)
 }
 
 #[inline]
-fn expects(format: Format, rest: &[u8]) -> Read<'_, PackedPsn> {
+fn expected_psn(format: Format, rest: &[u8]) -> Read<'_, PackedPsn> {
     if format != Format::Fasr {
         return Ok((PackedPsn::default(), rest));
     }
-    let (view, rest) = ExpectsView::split(rest)?;
+    let (view, rest) = ExpectedPsnView::split(rest)?;
     Ok((view.psn().into(), rest))
 }
 
@@ -245,8 +246,8 @@ fn expects(format: Format, rest: &[u8]) -> Read<'_, PackedPsn> {
 fn atomic_request<'a>(start: &Start<'a>, op: fn(AtomicEthView<'a>) -> AtomicOp) -> Result<Decoded, WireError> {
     let (view, rest) = AtomicEthView::split(start.rest)?;
     let (read_sn, rest) = wqe_sn(start.format, rest)?;
-    let (expects, rest) = expects(start.format, rest)?;
-    start.finish(Headers::AtomicRequest { va: view.va(), rkey: view.rkey(), op: op(view), read_sn, expects }, rest)
+    let (expected_psn, rest) = expected_psn(start.format, rest)?;
+    start.finish(Headers::AtomicRequest { va: view.va(), rkey: view.rkey(), op: op(view), read_sn, expected_psn }, rest)
 }
 
 #[inline]
@@ -277,16 +278,16 @@ fn acknowledgement(start: &Start<'_>) -> Result<Decoded, WireError> {
 }
 
 fn fasr_acknowledgement(start: &Start<'_>, aeth: Aeth, rest: &[u8]) -> Result<Decoded, WireError> {
-    let (view, rest) = NoteView::split(rest)?;
+    let (view, rest) = LossReportView::split(rest)?;
     match view.to_repr(aeth.syndrome)? {
-        Some(note) => start.finish(Headers::LossAck { aeth, note }, rest),
+        Some(report) => start.finish(Headers::LossAck { aeth, report }, rest),
         None => start.finish(Headers::Ack { aeth, sack: None }, rest),
     }
 }
 
 #[inline]
 fn wqe_sn(format: Format, rest: &[u8]) -> Read<'_, Option<WqeSn>> {
-    if !format.places_alone() {
+    if !format.allows_independent_placement() {
         return Ok((None, rest));
     }
     let (view, rest) = WqeSnView::split(rest)?;
@@ -294,11 +295,11 @@ fn wqe_sn(format: Format, rest: &[u8]) -> Read<'_, Option<WqeSn>> {
 }
 
 #[inline]
-fn asked(format: Format, rest: &[u8]) -> Read<'_, Option<Asked>> {
+fn fasr_read_fields(format: Format, rest: &[u8]) -> Read<'_, Option<FasrReadFields>> {
     if format != Format::Fasr {
         return Ok((None, rest));
     }
-    let (view, rest) = AskedView::split(rest)?;
+    let (view, rest) = FasrReadFieldsView::split(rest)?;
     Ok((Some(view.to_repr()), rest))
 }
 

@@ -1,4 +1,4 @@
-//! What the codec refuses. What it accepts is in `tests/golden.rs` and `tests/round_trip.rs`.
+//! Packets that the codec rejects. Those that it accepts are in `tests/golden.rs` and `tests/round_trip.rs`.
 
 use super::*;
 use crate::packet::{
@@ -27,22 +27,22 @@ fn write(position: Position, reth: bool, immediate: bool, recv_sn: bool) -> Head
     }
 }
 
-/// The message of the refusal.
+/// Returns the text of the error with which the encoder rejects these headers.
 fn refusal(format: Format, payload_len: u32, headers: Headers) -> String {
     let packet = packet(payload_len, headers);
-    encode_headers(format, &packet, &mut [0; HEADERS_MAX]).expect_err("the format cannot say this").to_string()
+    encode_headers(format, &packet, &mut [0; HEADERS_MAX]).expect_err("the format forbids these fields").to_string()
 }
 
 fn missing(format: Format, field: &str) -> String {
-    format!("a {format:?} packet of this kind and position needs {field}")
+    format!("a {format:?} packet of this type and position in its message requires {field}")
 }
 
 fn unexpected(format: Format, field: &str) -> String {
-    format!("a {format:?} packet of this kind and position cannot carry {field}")
+    format!("a {format:?} packet of this type and position in its message cannot carry {field}")
 }
 
 #[test]
-fn encode_send_fields_stand_where_they_may() {
+fn encode_allows_send_fields_only_where_defined() {
     for format in BOTH {
         let irn = format == Format::Irn;
         for position in [Position::First, Position::Middle] {
@@ -58,7 +58,7 @@ fn encode_send_fields_stand_where_they_may() {
 }
 
 #[test]
-fn encode_write_fields_stand_where_they_may() {
+fn encode_allows_write_fields_only_where_defined() {
     use Position::{First, Last, Middle, Only};
     let roce = Format::RoceV2;
     assert_eq!(refusal(roce, 4, write(Middle, true, false, false)), unexpected(roce, "a RETH"));
@@ -83,9 +83,13 @@ fn encode_requests_and_responses() {
     let field = "a Read WQE sequence number";
     for (format, read_sn) in [(Format::RoceV2, Some(WqeSn::new(1))), (Format::Irn, None)] {
         let expected = if read_sn.is_some() { unexpected(format, field) } else { missing(format, field) };
-        assert_eq!(refusal(format, 0, Headers::ReadRequest { reth, read_sn, asked: None }), expected);
+        assert_eq!(refusal(format, 0, Headers::ReadRequest { reth, read_sn, fasr: None }), expected);
         assert_eq!(
-            refusal(format, 0, Headers::AtomicRequest { va: 8, rkey: 1, op, read_sn, expects: PackedPsn::default() }),
+            refusal(
+                format,
+                0,
+                Headers::AtomicRequest { va: 8, rkey: 1, op, read_sn, expected_psn: PackedPsn::default() }
+            ),
             expected
         );
     }
@@ -110,15 +114,15 @@ fn encode_acknowledgements() {
     let credits = Aeth { syndrome: Syndrome::Ack { credits: 32 }, msn: Serial::new(0) };
     for format in BOTH {
         let refused = refusal(format, 0, Headers::Ack { aeth: credits, sack: None });
-        assert_eq!(refused, "the credit count is 32, more than 31");
+        assert_eq!(refused, "the credit count is 32, which exceeds the maximum of 31");
         let refused = refusal(format, 0, Headers::AtomicResponse { aeth: credits, original: 0, sink: None });
-        assert_eq!(refused, "the credit count is 32, more than 31");
+        assert_eq!(refused, "the credit count is 32, which exceeds the maximum of 31");
     }
 }
 
 #[test]
-fn encode_fasr_says_no_more_than_it_can() {
-    use crate::packet::{LossCause, LossNote};
+fn encode_fasr_rejects_fields_the_format_lacks() {
+    use crate::packet::{LossCause, LossReportFields};
     let fasr = Format::Fasr;
     let long = |position| Headers::Write {
         position,
@@ -133,21 +137,21 @@ fn encode_fasr_says_no_more_than_it_can() {
     assert_eq!(refusal(fasr, 0, sack), unexpected(fasr, "a selective acknowledgement"));
     let report = |cause, lost, aeth| Headers::LossAck {
         aeth,
-        note: LossNote { cause, psn: Psn::new(3), lost, overflow: false },
+        report: LossReportFields { cause, psn: Psn::new(3), lost, overflow: false },
     };
-    let field = "a syndrome and a count that its report allows";
-    assert_eq!(refusal(fasr, 0, report(LossCause::Early, 1, AETH)), missing(fasr, field));
+    let field = "a syndrome and a count that its loss report allows";
+    assert_eq!(refusal(fasr, 0, report(LossCause::OutOfOrder, 1, AETH)), missing(fasr, field));
     assert_eq!(refusal(fasr, 0, report(LossCause::Repaired, 8, AETH)), missing(fasr, field));
     for format in BOTH {
         let refused = refusal(format, 0, report(LossCause::Repaired, 1, AETH));
-        assert_eq!(refused, unexpected(format, "a report on losses"));
+        assert_eq!(refused, unexpected(format, "a loss report"));
     }
 }
 
 #[test]
 fn encode_payload_fits_the_opcode() {
     let roce = Format::RoceV2;
-    let expected = |bytes: u32| format!("a packet of this kind cannot carry a payload of {bytes} bytes");
+    let expected = |bytes: u32| format!("a packet of this type cannot carry a payload of {bytes} bytes");
     assert_eq!(refusal(roce, 0, send(Position::First, SendTail::Plain, false)), expected(0));
     assert_eq!(refusal(roce, 0, write(Position::Last, false, false, false)), expected(0));
     assert_eq!(refusal(roce, 8193, write(Position::Only, true, false, false)), expected(8193));
@@ -155,7 +159,7 @@ fn encode_payload_fits_the_opcode() {
     assert_eq!(refusal(roce, 16, Headers::Cnp), expected(16));
 }
 
-/// An empty Send in one packet, with room for an ICRC.
+/// Returns an empty Send in one packet, with space for an ICRC.
 fn smallest() -> Vec<u8> {
     let mut headers = [0; HEADERS_MAX];
     let packet = packet(0, send(Position::Only, SendTail::Plain, false));
@@ -164,7 +168,7 @@ fn smallest() -> Vec<u8> {
 }
 
 #[test]
-fn decode_each_check_has_its_error() {
+fn decode_reports_each_failed_check() {
     let broken = |at: usize, value: u8| {
         let mut datagram = smallest();
         datagram[at] = value;
@@ -189,21 +193,24 @@ fn encode_each_service_has_its_operations() {
     let plain = send(Position::Only, SendTail::Plain, false);
     let invalidating = send(Position::Only, SendTail::Invalidate(1), false);
     let datagram = Headers::Datagram { queue_key: 1, source_qpn: Qpn::new(9), immediate: None };
-    let read = Headers::ReadRequest { reth: Reth::default(), read_sn: None, asked: None };
+    let read = Headers::ReadRequest { reth: Reth::default(), read_sn: None, fasr: None };
     assert_eq!(refusal(connection, 4, invalidating), unexpected(connection, "a key to invalidate"));
     assert_eq!(refusal(connection, 4, datagram), unexpected(connection, "a DETH"));
     for headers in [read, Headers::Cnp, Headers::Ack { aeth: AETH, sack: None }] {
-        assert_eq!(refusal(connection, 0, headers), unexpected(connection, "anything but a Send or a Write"));
-        assert_eq!(refusal(datagrams, 0, headers), unexpected(datagrams, "anything but a datagram"));
+        assert_eq!(
+            refusal(connection, 0, headers),
+            unexpected(connection, "an operation other than a Send or a Write")
+        );
+        assert_eq!(refusal(datagrams, 0, headers), unexpected(datagrams, "an operation other than a datagram"));
     }
-    assert_eq!(refusal(datagrams, 4, plain), unexpected(datagrams, "anything but a datagram"));
+    assert_eq!(refusal(datagrams, 4, plain), unexpected(datagrams, "an operation other than a datagram"));
     for format in BOTH {
         assert_eq!(refusal(format, 4, datagram), unexpected(format, "a DETH"));
     }
 }
 
 #[test]
-fn decode_leaves_management_to_its_own_door() {
+fn decode_rejects_management_datagrams() {
     let mut headers = [0; HEADERS_MAX];
     let datagram = Headers::Datagram { queue_key: 1, source_qpn: Qpn::new(9), immediate: None };
     for (number, expected) in [(0, Some(WireError::Opcode)), (1, Some(WireError::Opcode)), (2, None)] {
@@ -237,7 +244,7 @@ fn decode_lengths() {
 }
 
 #[test]
-fn decode_acknowledgement_with_payload_or_nonsense() {
+fn decode_rejects_acknowledgements_with_payload_or_reserved_syndrome() {
     let mut headers = [0; HEADERS_MAX];
     let packet = packet(0, Headers::Ack { aeth: AETH, sack: None });
     let len = encode_headers(Format::RoceV2, &packet, &mut headers).expect("an ACK");
@@ -251,14 +258,14 @@ fn decode_acknowledgement_with_payload_or_nonsense() {
 }
 
 #[test]
-fn assemble_refuses_another_length() {
+fn assemble_rejects_a_payload_of_another_length() {
     let parse = |text: &str| text.parse().expect("an address");
-    let way = Addresses::new(parse("10.0.0.1:1"), parse("10.0.0.2:4791")).expect("both IPv4");
+    let path = Addresses::new(parse("10.0.0.1:1"), parse("10.0.0.2:4791")).expect("both IPv4");
     let packet = packet(5, send(Position::Only, SendTail::Plain, false));
     let mut out = Vec::new();
-    let refused = assemble(Format::RoceV2, &packet, &[b"abc"], &way, &mut out);
+    let refused = assemble(Format::RoceV2, &packet, &[b"abc"], &path, &mut out);
     assert_eq!(refused, Err(EncodeError::PayloadLength { bytes: 3 }));
-    assemble(Format::RoceV2, &packet, &[b"abc", b"de"], &way, &mut out).expect("five bytes in two parts");
+    assemble(Format::RoceV2, &packet, &[b"abc", b"de"], &path, &mut out).expect("five bytes in two parts");
     assert_eq!(out[12..20], *b"abcde\0\0\0");
-    assert!(crate::icrc::verify(&way, &out));
+    assert!(crate::icrc::verify(&path, &out));
 }

@@ -5,12 +5,12 @@ use crate::header::{atomic_ack_eth, atomic_eth, bth, cnp, deth, fasr, ieth, immd
 use crate::length::HEADERS_MAX;
 use crate::opcode::Opcode;
 use crate::packet::{
-    Aeth, Asked, AtomicOp, Format, Headers, LossNote, PackedPsn, Packet, PlacementOp, Position, Reth, SendPlacement,
-    SendTail, Sink, WqeSn,
+    Aeth, AtomicOp, FasrReadFields, Format, Headers, LossReportFields, PackedPsn, Packet, PlacementOp, Position, Reth,
+    SendPlacement, SendTail, Sink, WqeSn,
 };
 use rnic_base::Psn;
 
-/// Writes the extended headers behind the space for the base header; returns the opcode and the length of both.
+/// Writes the extended headers after the space for the base header; returns the opcode and the length of both.
 #[inline]
 pub(super) fn extended(
     format: Format,
@@ -27,26 +27,26 @@ pub(super) fn extended(
     let opcode = match headers.unshared() {
         Headers::Send { position, tail, placement } => writer.send(position, tail, placement),
         Headers::Write { position, reth, immediate, recv_sn } => writer.write(position, reth, immediate, recv_sn),
-        Headers::ReadRequest { reth, read_sn, asked } => {
+        Headers::ReadRequest { reth, read_sn, fasr } => {
             reth.emit(writer.next());
             writer.read_sn(read_sn)?;
-            writer.asked(asked)?;
+            writer.fasr(fasr)?;
             Ok(Opcode::ReadRequest)
         }
         Headers::ReadResponse { position, aeth, sink } => writer.read_response(position, aeth, sink),
-        Headers::AtomicRequest { va, rkey, op, read_sn, expects } => {
+        Headers::AtomicRequest { va, rkey, op, read_sn, expected_psn } => {
             atomic_eth::emit(va, rkey, &op, writer.next());
             writer.read_sn(read_sn)?;
-            writer.expects(expects)?;
+            writer.expected_psn(expected_psn)?;
             Ok(match op {
                 AtomicOp::CompareSwap { .. } => Opcode::CompareSwap,
                 AtomicOp::FetchAdd { .. } => Opcode::FetchAdd,
             })
         }
-        Headers::PlacementRequest { va, rkey, op, read_sn, expects } => {
+        Headers::PlacementRequest { va, rkey, op, read_sn, expected_psn } => {
             writer.placement(va, rkey, &op);
             writer.read_sn(read_sn)?;
-            writer.expects(expects)?;
+            writer.expected_psn(expected_psn)?;
             Ok(match op {
                 PlacementOp::AtomicWrite { .. } => Opcode::AtomicWrite,
                 PlacementOp::Flush { .. } => Opcode::Flush,
@@ -73,12 +73,12 @@ pub(super) fn extended(
             Ok(if immediate.is_some() { Opcode::SendOnlyImmediate } else { Opcode::SendOnly })
         }
         Headers::ReadAck { aeth, sack } => writer.acknowledgement(Opcode::ReadAck, aeth, sack),
-        Headers::LossAck { aeth, note } => writer.loss_ack(aeth, &note),
+        Headers::LossAck { aeth, report } => writer.loss_ack(aeth, &report),
         Headers::Cnp => {
             cnp::emit(writer.next());
             Ok(Opcode::Cnp)
         }
-        Headers::SharedSend { .. } | Headers::SharedWrite { .. } => unreachable!("the name has been taken off"),
+        Headers::SharedSend { .. } | Headers::SharedWrite { .. } => unreachable!("`unshared` removed this variant"),
     }?;
     Ok((opcode, writer.len))
 }
@@ -88,8 +88,8 @@ pub(super) fn extended(
 pub(super) fn base(format: Format, opcode: Opcode, packet: &Packet, out: &mut [u8; HEADERS_MAX]) {
     let header = bth::Bth {
         opcode: opcode.byte(format) | if packet.headers.srqn().is_some() { xrceth::SERVICE } else { 0 },
-        // A connection without path migration is permanently in state "migrated"; hardware sends it so. A CNP belongs
-        // to no connection.
+        // A connection without path migration is permanently in state "migrated"; hardware sets the bit too. A CNP
+        // belongs to no connection.
         migrated: !matches!(opcode, Opcode::Cnp) && format != Format::UnreliableDatagram,
         pad: packet.pad_len() as u8,
         version: match format {
@@ -136,11 +136,11 @@ impl Writer<'_> {
     fn check_service(&self, headers: &Headers) -> Result<(), EncodeError> {
         let field = match (self.format, headers) {
             (Format::UnreliableDatagram, Headers::Datagram { .. }) => return Ok(()),
-            (Format::UnreliableDatagram, _) => "anything but a datagram",
+            (Format::UnreliableDatagram, _) => "an operation other than a datagram",
             (_, Headers::Send { tail: SendTail::Invalidate(_), .. }) => "a key to invalidate",
             (_, Headers::Send { .. } | Headers::Write { .. }) => return Ok(()),
             (_, Headers::Datagram { .. }) => "a DETH",
-            _ => "anything but a Send or a Write",
+            _ => "an operation other than a Send or a Write",
         };
         Err(EncodeError::Unexpected { format: self.format, field })
     }
@@ -166,7 +166,7 @@ impl Writer<'_> {
         tail: SendTail,
         placement: Option<SendPlacement>,
     ) -> Result<Opcode, EncodeError> {
-        self.check(placement.is_some(), self.format.places_alone(), "a Send placement")?;
+        self.check(placement.is_some(), self.format.allows_independent_placement(), "a Send placement")?;
         match tail {
             SendTail::Plain => {}
             SendTail::Immediate(value) => immdt::emit(value, self.next()),
@@ -185,7 +185,7 @@ impl Writer<'_> {
             (Position::Only, SendTail::Immediate(_)) => Ok(Opcode::SendOnlyImmediate),
             (Position::Only, SendTail::Invalidate(_)) => Ok(Opcode::SendOnlyInvalidate),
             (Position::First | Position::Middle, SendTail::Immediate(_)) => {
-                Err(EncodeError::Unexpected { format: self.format, field: IMMEDIATE })
+                Err(EncodeError::Unexpected { format: self.format, field: IMMEDIATE_FIELD })
             }
             (Position::First | Position::Middle, SendTail::Invalidate(_)) => {
                 Err(EncodeError::Unexpected { format: self.format, field: "a key to invalidate" })
@@ -201,9 +201,9 @@ impl Writer<'_> {
         immediate: Option<u32>,
         recv_sn: Option<WqeSn>,
     ) -> Result<Opcode, EncodeError> {
-        let alone = self.format.places_alone();
-        self.check(reth.is_some(), alone || position.starts(), "a RETH")?;
-        self.check(recv_sn.is_some(), alone && immediate.is_some(), "a receive WQE sequence number")?;
+        let has_placement = self.format.allows_independent_placement();
+        self.check(reth.is_some(), has_placement || position.starts(), "a RETH")?;
+        self.check(recv_sn.is_some(), has_placement && immediate.is_some(), "a receive WQE sequence number")?;
         match reth {
             Some(reth) if self.format == Format::Fasr && fasr::is_short(position, immediate.is_some()) => {
                 self.check(reth.dma_len > 0, false, "a length")?;
@@ -226,7 +226,7 @@ impl Writer<'_> {
             (Position::Only, None) => Ok(Opcode::WriteOnly),
             (Position::Only, Some(_)) => Ok(Opcode::WriteOnlyImmediate),
             (Position::First | Position::Middle, Some(_)) => {
-                Err(EncodeError::Unexpected { format: self.format, field: IMMEDIATE })
+                Err(EncodeError::Unexpected { format: self.format, field: IMMEDIATE_FIELD })
             }
         }
     }
@@ -261,23 +261,23 @@ impl Writer<'_> {
         // A selective acknowledgement that selects no packet is encoded without the field.
         self.check(sack.is_some(), false, "a selective acknowledgement")?;
         if self.format == Format::Fasr {
-            fasr::emit_note(None, self.next());
+            fasr::emit_loss_report(None, self.next());
         }
         Ok(opcode)
     }
 
     #[cold]
-    fn loss_ack(&mut self, aeth: Aeth, note: &LossNote) -> Result<Opcode, EncodeError> {
-        self.check(true, self.format == Format::Fasr, "a report on losses")?;
-        self.check(fasr::fits(aeth.syndrome, note), true, "a syndrome and a count that its report allows")?;
+    fn loss_ack(&mut self, aeth: Aeth, report: &LossReportFields) -> Result<Opcode, EncodeError> {
+        self.check(true, self.format == Format::Fasr, "a loss report")?;
+        self.check(fasr::fits(aeth.syndrome, report), true, "a syndrome and a count that its loss report allows")?;
         aeth.emit(self.next())?;
-        fasr::emit_note(Some(note), self.next());
+        fasr::emit_loss_report(Some(report), self.next());
         Ok(Opcode::Acknowledge)
     }
 
     #[inline]
     fn read_sn(&mut self, read_sn: Option<WqeSn>) -> Result<(), EncodeError> {
-        self.check(read_sn.is_some(), self.format.places_alone(), "a Read WQE sequence number")?;
+        self.check(read_sn.is_some(), self.format.allows_independent_placement(), "a Read WQE sequence number")?;
         if let Some(read_sn) = read_sn {
             irn::emit_wqe_sn(read_sn, self.next());
         }
@@ -285,26 +285,26 @@ impl Writer<'_> {
     }
 
     #[inline]
-    fn asked(&mut self, asked: Option<Asked>) -> Result<(), EncodeError> {
-        self.check(asked.is_some(), self.format == Format::Fasr, "a time of asking")?;
-        if let Some(asked) = asked {
-            fasr::emit_asked(&asked, self.next());
+    fn fasr(&mut self, fasr: Option<FasrReadFields>) -> Result<(), EncodeError> {
+        self.check(fasr.is_some(), self.format == Format::Fasr, "a request time")?;
+        if let Some(fasr) = fasr {
+            fasr::emit_read_fields(&fasr, self.next());
         }
         Ok(())
     }
 
     #[inline]
-    fn expects(&mut self, expects: PackedPsn) -> Result<(), EncodeError> {
+    fn expected_psn(&mut self, expected_psn: PackedPsn) -> Result<(), EncodeError> {
         if self.format == Format::Fasr {
-            fasr::emit_expects(expects.into(), self.next());
+            fasr::emit_expected_psn(expected_psn.into(), self.next());
             return Ok(());
         }
-        self.check(expects != PackedPsn::default(), false, "the number that is expected")
+        self.check(expected_psn != PackedPsn::default(), false, "the expected sequence number")
     }
 
     #[inline]
     fn sink(&mut self, sink: Option<Sink>) -> Result<(), EncodeError> {
-        self.check(sink.is_some(), self.format == Format::Fasr, "an address of its answer")?;
+        self.check(sink.is_some(), self.format == Format::Fasr, "a response address")?;
         if let Some(Sink { read_sn, offset }) = sink {
             fasr::emit_address(&Reth { va: offset, rkey: read_sn.value(), dma_len: 0 }, self.next());
         }
@@ -312,4 +312,4 @@ impl Writer<'_> {
     }
 }
 
-const IMMEDIATE: &str = "immediate data";
+const IMMEDIATE_FIELD: &str = "immediate data";

@@ -4,7 +4,8 @@ use rnic_base::{Csig, Psn32};
 
 use crate::falcon::{NackCode, Timestamp, Window};
 
-/// Flags of a receiver that has dropped packets because they were beyond a window ("out of window notification").
+/// Flags that a receiver sets after it has dropped packets because they were beyond a window ("out of window
+/// notification").
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct OutOfWindow {
     /// True when packets beyond the data window were dropped.
@@ -45,19 +46,20 @@ pub struct Acknowledgement {
     /// Number of packets received with a congestion mark, modulo 2^14.
     pub ecn: u16,
     /// Information from the receiver's adaptive engine for the sender's engine, opaque to the packet format: 22 bits.
-    /// OpenRNIC uses them only for [`reflection`].
+    /// OpenRNIC uses them only for [`reflected_metadata`].
     pub metadata: u32,
     /// Indicates whether packets were dropped because they were beyond a window.
     pub out_of_window: OutOfWindow,
 }
 
-/// Returns the adaptive engine's bits of an acknowledgement that reflects the tag of the packet that it acknowledges:
-/// the lowest 16 are the tag's, the others zero. Without a tag all are zero, as in versions without tags.
+/// Returns the bits for the adaptive engine in an acknowledgement that reflects the congestion signal tag of the
+/// acknowledged packet: the lowest 16 are those of the tag, the others are zero. Without a tag all are zero, as in
+/// versions that have no tags.
 ///
 /// The specification has no field for it and leaves these bits to the engines of both ends; the encoding is therefore
 /// OpenRNIC's choice.
 #[inline]
-pub const fn reflection(csig: Option<Csig>) -> u32 {
+pub const fn reflected_metadata(csig: Option<Csig>) -> u32 {
     Csig::bits(csig) as u32
 }
 
@@ -67,7 +69,7 @@ pub const fn reflected(metadata: u32) -> Option<Csig> {
     if metadata <= u16::MAX as u32 { Csig::from_bits(metadata as u16) } else { None }
 }
 
-/// Packets received beyond the bases: bit n is the packet with the base's number plus n.
+/// Packets received beyond the bases: bit n represents the packet whose number is the base plus n.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Bitmaps {
     /// Data packets that are acknowledged.
@@ -78,7 +80,7 @@ pub struct Bitmaps {
     pub request_received: u64,
 }
 
-/// Rejects a packet.
+/// Content of a NACK, which rejects a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Nack {
     /// Time at which the rejected packet was sent.
@@ -92,7 +94,7 @@ pub struct Nack {
     /// Number of packets received with a congestion mark, modulo 2^14.
     pub ecn: u16,
     /// Information from the receiver's adaptive engine for the sender's engine, opaque to the packet format: 24 bits.
-    /// OpenRNIC uses them only for [`reflection`].
+    /// OpenRNIC uses them only for [`reflected_metadata`].
     pub metadata: u32,
     /// Sequence number of the rejected packet.
     pub psn: Psn32,
@@ -107,13 +109,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tag_is_reflected_in_22_bits_and_nothing_else_is_taken_for_one() {
+    fn a_csig_tag_is_reflected_in_22_bits_and_other_metadata_is_no_tag() {
         for bits in 0..=u16::MAX {
             let tag = Csig::from_bits(bits);
-            let metadata = reflection(tag);
+            let metadata = reflected_metadata(tag);
             assert!(metadata <= 0xffff && reflected(metadata) == tag);
         }
-        assert_eq!((reflection(None), reflected(0)), (0, None));
+        assert_eq!((reflected_metadata(None), reflected(0)), (0, None));
         for hostile in [1 << 16, 1 << 16 | 0x4000, 0x3f_ffff, 0xff_ffff, u32::MAX] {
             assert_eq!(reflected(hostile), None, "{hostile:#x}");
         }

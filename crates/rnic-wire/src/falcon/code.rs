@@ -154,7 +154,7 @@ codes! {
         LocalTimeout = 8,
         /// Requests and data do not match.
         OperationError = 9,
-        /// The connection is dead.
+        /// The connection has failed and cannot be used any more.
         DeadConnection = 0xa,
         /// The local end has no resources.
         LocalResource = 0xb,

@@ -99,9 +99,9 @@ pub fn assemble(
     }
     let mut around = [0; psp::LEN_MAX];
     let header = psp::Header { iv: psp::Iv { timestamp: packet.timestamp, ..header.iv }, ..*header };
-    let around_len = header.emit(&mut around);
+    let encapsulation_len = header.emit(&mut around);
     out.clear();
-    out.extend_from_slice(&around[..around_len]);
+    out.extend_from_slice(&around[..encapsulation_len]);
     out.extend_from_slice(&headers[..headers_len]);
     payload.iter().for_each(|part| out.extend_from_slice(part));
     out.resize(out.len() + packet.pad_len() as usize + psp::ICV_LEN, 0);

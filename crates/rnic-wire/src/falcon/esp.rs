@@ -11,16 +11,16 @@
 //!  2 |                 initialization vector: salt                   |
 //!  3 |                 initialization vector: timestamp              |
 //!    |                 the packet                                    | encrypted
-//!    |   padding: 1, 2, 3            |   how much    |  next header  | encrypted
+//!    |   padding: 1, 2, 3            |   its length  |  next header  | encrypted
 //! ```
 //!
-//! - ESP has no cleartext field behind its vector: the connection is found by the index.
+//! - ESP has no cleartext field after its vector: the connection is identified by the index.
 //! - *Next header* is 252 as in PSP. The padding aligns to words, as RFC 4303 requires, and is checked after
 //!   authentication.
 //! - The *timestamp* is at the same position in the vector as with PSP.
 //! - Sequence numbers have 32 bits; a sender changes its key long before they wrap.
-//! - The receiver chooses the index (RFC 4303, section 2.1). Here its two highest bits are ones, which the first byte
-//!   of a packet of the RoCE family never has, because both protocols share one UDP port.
+//! - The receiver chooses the index (RFC 4303, section 2.1). OpenRNIC sets its two highest bits, which are never both
+//!   set in the first byte of a packet of the RoCE family, because both protocols share one UDP port.
 
 use core::ops::Range;
 
@@ -32,10 +32,10 @@ use crate::falcon::{Timestamp, WireError};
 pub const LEN: usize = 16;
 /// Largest length of the trailer in bytes: padding, its length, next header.
 pub const TRAILER_LEN_MAX: usize = 5;
-/// Bits that are set in every index.
+/// Bits that are set in every index that OpenRNIC assigns.
 pub const SPI_MARK: u32 = 0xc000_0000;
 
-/// Returns the length of the trailer behind a packet of `message_len` bytes, in bytes.
+/// Returns the length of the trailer after a packet of `message_len` bytes, in bytes.
 #[inline]
 pub const fn trailer_len(message_len: usize) -> usize {
     2 + pad_len(message_len)
@@ -47,9 +47,9 @@ const fn pad_len(message_len: usize) -> usize {
     (message_len + 2).wrapping_neg() & 3
 }
 
-/// Returns the length of the datagram around a packet of `message_len` bytes, in bytes.
+/// Returns the number of bytes that header, trailer and check value add to a packet of `message_len` bytes.
 #[inline]
-pub const fn around_len(message_len: usize) -> usize {
+pub const fn encapsulation_len(message_len: usize) -> usize {
     LEN + trailer_len(message_len) + ICV_LEN
 }
 
@@ -121,7 +121,7 @@ impl Layout {
         self.datagram_len - ICV_LEN..self.datagram_len
     }
 
-    /// Writes the trailer behind the packet in `datagram`, which ends `trailer_len` bytes before the check value.
+    /// Writes the trailer after the packet in `datagram`; the packet ends `trailer_len` bytes before the check value.
     ///
     /// # Panics
     /// When the length of `datagram` does not match this layout, or there is no space for the trailer.
@@ -143,7 +143,7 @@ impl Layout {
     /// When the length of `datagram` does not match this layout.
     #[inline]
     pub fn message(self, datagram: &[u8]) -> Result<Range<usize>, WireError> {
-        assert_eq!(datagram.len(), self.datagram_len, "the layout is that of the datagram");
+        assert_eq!(datagram.len(), self.datagram_len, "wrong datagram length");
         let [rest @ .., pad, next_header] = &datagram[LEN..self.icv().start] else { return Err(WireError::Short) };
         if *next_header != NEXT_HEADER {
             return Err(WireError::NextHeader);
@@ -154,7 +154,7 @@ impl Layout {
     }
 }
 
-/// Returns whether a datagram whose first byte is `first` can have such an index.
+/// Returns whether a datagram whose first byte is `first` can be an ESP datagram with an index that OpenRNIC assigns.
 #[inline]
 pub const fn is_index(first: u8) -> bool {
     first >= (SPI_MARK >> 24) as u8
@@ -190,10 +190,10 @@ mod tests {
         iv: Iv { salt: 0x0102_0304, timestamp: Timestamp::new(0x0506_0708) },
     };
 
-    /// A datagram around a packet of so many bytes, in clear.
+    /// Returns a datagram around a message of this length, unencrypted.
     fn datagram(message_len: usize) -> Vec<u8> {
-        let mut bytes = vec![0xee; message_len + around_len(message_len)];
-        HEADER.emit(bytes.first_chunk_mut().expect("there is room"));
+        let mut bytes = vec![0xee; message_len + encapsulation_len(message_len)];
+        HEADER.emit(bytes.first_chunk_mut().expect("header and trailer fit"));
         Layout::new(bytes.len()).close(&mut bytes, trailer_len(message_len));
         bytes
     }
@@ -215,29 +215,29 @@ mod tests {
     fn f42_the_timestamp_is_in_the_vector_of_esp() {
         for len in 0..70 {
             let bytes = datagram(len);
-            let (header, layout) = parse(&bytes).expect("a datagram of ours");
+            let (header, layout) = parse(&bytes).expect("the datagram has the ESP format");
             assert_eq!((header, header.iv.timestamp), (HEADER, Timestamp::new(0x0506_0708)));
             assert_eq!(layout.message(&bytes), Ok(LEN..LEN + len));
         }
-        let (_, layout) = parse(&datagram(4)).expect("a datagram of ours");
+        let (_, layout) = parse(&datagram(4)).expect("the datagram has the ESP format");
         assert_eq!((layout.associated(Cipher::Gcm128), layout.sealed(Cipher::Gcm128)), (0..8, 16..24));
         assert_eq!((layout.associated(Cipher::Gmac256), layout.sealed(Cipher::Gmac256)), (0..24, 24..24));
     }
 
     #[test]
-    fn what_is_not_falcon_in_esp_is_refused() {
+    fn esp_payloads_other_than_falcon_are_refused() {
         let good = datagram(4);
         let changed = |at: usize, byte: u8| {
             let mut bytes = good.clone();
             bytes[at] = byte;
             parse(&bytes).and_then(|(_, layout)| layout.message(&bytes))
         };
-        assert_eq!(changed(0, 0xbf), Err(WireError::Esp), "not one of our indices");
+        assert_eq!(changed(0, 0xbf), Err(WireError::Esp), "an index without the mark");
         assert_eq!(changed(23, 4), Err(WireError::NextHeader), "a tunnel");
-        assert_eq!(changed(22, 7), Err(WireError::Esp), "more padding than there is");
-        assert_eq!(changed(22, 3), Err(WireError::Esp), "padding that does not count");
+        assert_eq!(changed(22, 7), Err(WireError::Esp), "padding longer than the message");
+        assert_eq!(changed(22, 3), Err(WireError::Esp), "padding bytes that are not 1, 2, 3");
         assert_eq!(changed(21, 1), Err(WireError::Esp));
-        assert_eq!(changed(22, 0), Ok(LEN..LEN + 6), "less padding than there could be");
+        assert_eq!(changed(22, 0), Ok(LEN..LEN + 6), "shorter padding was refused");
         let cut = |len: usize| parse(&good[..len]).err();
         assert_eq!(
             [cut(0), cut(15), cut(33), cut(39)],

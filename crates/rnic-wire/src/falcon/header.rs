@@ -1,10 +1,10 @@
 //! Falcon header layouts, one file per header: a view over bytes that were checked for length, and the encoder of its
 //! representation.
 //!
-//! As in [`crate::header`]: a view is made by `split`, which splits the header off the front of a slice and returns
-//! [`WireError::Short`] when the slice is too short; after that no accessor can fail or panic. Reserved bits are sent
-//! as zero and ignored when received. Words are numbered as in the specification's figures, in which bit 0 is the
-//! highest.
+//! As in [`crate::header`]: a view is created by `split`, which splits the header off the front of a slice and
+//! returns [`WireError::Short`] when the slice is too short; after that no accessor can fail or panic. Reserved bits
+//! are sent as zero and ignored when received. Words are numbered as in the specification's figures, in which bit 0
+//! is the highest.
 
 pub mod acknowledgement;
 pub mod base;

@@ -45,7 +45,7 @@ impl rdma::Operation {
         }
     }
 
-    /// Returns whether payload follows; it may be empty nevertheless.
+    /// Returns whether these headers are followed by a payload, which may be empty.
     #[inline]
     pub const fn has_payload(&self) -> bool {
         match self {
@@ -60,7 +60,7 @@ impl rdma::Operation {
         self.headers_len() + payload_len + Self::pad_len(payload_len)
     }
 
-    /// Returns the number of padding bytes behind a payload of `payload_len` bytes: up to a multiple of 4.
+    /// Returns the number of padding bytes after a payload of `payload_len` bytes: up to a multiple of 4.
     #[inline]
     const fn pad_len(payload_len: u32) -> u32 {
         payload_len.wrapping_neg() & 3
@@ -157,8 +157,8 @@ impl Ulp {
         }
     }
 
-    /// Returns the number of padding bytes behind a payload of `payload_len` bytes: RDMA pads to a multiple of 4, NVMe
-    /// has no field for padding.
+    /// Returns the number of padding bytes after a payload of `payload_len` bytes: RDMA pads to a multiple of 4, NVMe
+    /// does not pad, because it has no field for the number.
     #[inline]
     pub const fn pad_len(&self, payload_len: u32) -> u32 {
         match self {
@@ -195,7 +195,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// Returns PSP with or without a cookie.
+    /// Returns the encapsulation PSP, with or without a cookie.
     #[inline]
     pub const fn psp(has_cookie: bool) -> Self {
         if has_cookie { Self::PspCookie } else { Self::Psp }
@@ -206,14 +206,14 @@ impl Encapsulation {
     /// IPv6, PSP without a cookie.
     pub const IPV6: Self = Self { ip: IpVersion::V6, form: Form::Psp };
 
-    /// Returns the number of bytes of the UDP payload around a packet of `message_len` bytes: header, ESP's trailer,
-    /// check value.
+    /// Returns the number of bytes that the encapsulation adds to a packet of `message_len` bytes: header, ESP's
+    /// trailer, check value.
     #[inline]
-    pub const fn around_len(self, message_len: u32) -> u32 {
+    pub const fn encapsulation_len(self, message_len: u32) -> u32 {
         let len = match self.form {
             Form::Psp => psp::header_len(false) + psp::ICV_LEN,
             Form::PspCookie => psp::header_len(true) + psp::ICV_LEN,
-            Form::Esp => esp::around_len(message_len as usize),
+            Form::Esp => esp::encapsulation_len(message_len as usize),
         };
         len as u32
     }
@@ -230,7 +230,7 @@ impl Packet {
         self.body.packet_type().headers_len() + ulp
     }
 
-    /// Returns the number of padding bytes behind the payload.
+    /// Returns the number of padding bytes after the payload.
     #[inline]
     pub const fn pad_len(&self) -> u32 {
         match self.body.ulp() {
@@ -249,7 +249,7 @@ impl Packet {
     #[inline]
     pub const fn udp_payload_len(&self, around: Encapsulation) -> u32 {
         let message_len = self.message_len();
-        around.around_len(message_len) + message_len
+        around.encapsulation_len(message_len) + message_len
     }
 
     /// Returns the length of the Ethernet frame in bytes, header to frame check sequence; see [`net::frame_len`].
@@ -258,7 +258,7 @@ impl Packet {
         net::frame_len(around.ip, self.udp_payload_len(around))
     }
 
-    /// Returns the number of byte times that the packet occupies a link; see [`net::link_len`].
+    /// Returns the number of byte times for which the packet occupies a link; see [`net::link_len`].
     #[inline]
     pub const fn link_len(&self, around: Encapsulation) -> u32 {
         net::link_len(around.ip, self.udp_payload_len(around))

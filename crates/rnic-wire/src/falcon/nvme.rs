@@ -14,7 +14,7 @@ pub struct Base {
     pub data_invalid: bool,
     /// True when the command was split at the boundary of a stripe.
     pub split: bool,
-    /// True for the second stripe of a split command.
+    /// `true` for the second group of a split command, that of its second stripe.
     pub second_group: bool,
     /// Identifies the state at the target, 24 bits.
     pub target_tag: u32,
@@ -66,31 +66,31 @@ pub struct Directive {
     pub specific: u16,
 }
 
-/// Packet types.
+/// Packet type, with the fields that only this type carries.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Operation {
-    /// 0, a push of the initiator: data may be fetched.
+    /// Type 0, a push from the initiator: the target may fetch the data.
     WriteRequest {
         /// Blocks to write, and their location.
         command: Command,
         /// Directive that belongs to the command.
         directive: Directive,
     },
-    /// 1, a pull request of the target: requests the data of a unit.
+    /// Type 1, a pull request from the target, for the data of a unit.
     WriteDataRequest,
-    /// 2, the data of the pull: sent by the initiator.
+    /// Type 2, the initiator's response to the pull: the data.
     WriteData,
-    /// 3, a push of the target: a unit has been written.
+    /// Type 3, a push from the target: a unit has been written.
     WriteCompletion {
         /// Status field of the completion, 15 bits.
         status: u16,
     },
-    /// 4, a push of the initiator.
+    /// Type 4, a push from the initiator.
     ReadRequest {
         /// Blocks to read.
         command: Command,
     },
-    /// 5, a push of the target: data of a unit.
+    /// Type 5, a push from the target: the data of a unit.
     ReadResponse {
         /// Status field of the completion, 15 bits.
         status: u16,

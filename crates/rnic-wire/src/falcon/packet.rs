@@ -39,8 +39,8 @@ impl fmt::Debug for Cid {
     }
 }
 
-/// The request sequence number: position of a transaction in the order of its initiator, counted modulo 2^32. Pull Data
-/// has that of its request.
+/// The request sequence number: position of a transaction in the order of its initiator, counted modulo 2^32. Pull
+/// Data carries the number of its request.
 pub type Rsn = Serial<32>;
 
 /// The 20-bit label of an IPv6 header, as Falcon uses it: switches hash it, and its low bits are the index of the
@@ -119,7 +119,7 @@ impl WindowBases {
 /// Upper layer that a packet belongs to (3 bits on the wire).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum UlpProtocol {
-    /// No upper layer: acknowledgements, whose header has no such field.
+    /// No upper layer: the value for acknowledgements, whose header has no such field.
     #[default]
     None,
     /// RDMA.
@@ -189,9 +189,9 @@ pub enum Body {
     },
     /// Replaces a packet that will not be retransmitted, and uses its sequence numbers.
     Resync {
-        /// Sequence number of that packet.
+        /// Packet sequence number (PSN) of the replaced packet.
         psn: Psn32,
-        /// Sequence number of that packet.
+        /// Request sequence number (RSN) of the replaced packet.
         rsn: Rsn,
         /// Reason for the Resync.
         code: ResyncCode,
@@ -223,8 +223,8 @@ impl Body {
         }
     }
 
-    /// Returns the window that the packet's PSN belongs to; `None` for acknowledgements. A Resync has that of the
-    /// packet it replaces.
+    /// Returns the window that the packet's PSN belongs to; `None` for acknowledgements. For a Resync it is the
+    /// window of the packet that it replaces.
     #[inline]
     pub const fn window(&self) -> Option<Window> {
         match self {
@@ -279,15 +279,35 @@ pub struct Packet {
     pub protocol: UlpProtocol,
     /// True when the sender requests an immediate acknowledgement; never in acknowledgements.
     pub ack_request: bool,
-    /// Bases of the windows that the sender has as a receiver.
+    /// Bases of the windows in which this packet's sender receives.
     pub bases: WindowBases,
     /// Time at which the packet was sent: T1 of packets with data, T3 of acknowledgements. Carried in the encryption
     /// header ([`psp::Iv`](crate::falcon::psp::Iv)), so that the code that transmits the packet can write it.
     pub timestamp: Timestamp,
-    /// Length of the payload behind the upper layer's headers in bytes, without padding.
+    /// Length of the payload after the upper layer's headers in bytes, without padding.
     pub payload_len: u32,
     /// Fields that depend on the packet type.
     pub body: Body,
+}
+
+impl Packet {
+    /// Initial value of a packet buffer, overwritten by the next packet.
+    pub const BLANK: Self = Self {
+        cid: Cid::new(0),
+        function: 0,
+        protocol: UlpProtocol::None,
+        ack_request: false,
+        bases: WindowBases::both(Psn32::new(0)),
+        timestamp: Timestamp::new(0),
+        payload_len: 0,
+        body: Body::Resync {
+            psn: Psn32::new(0),
+            rsn: Rsn::new(0),
+            code: ResyncCode::LocalXlr,
+            of: PacketType::PushData,
+            vendor: 0,
+        },
+    };
 }
 
 // Two cache lines, because drivers pass packets by value.

@@ -5,7 +5,7 @@
 //!     Ethernet | IP | UDP, port 1000 | PSP, 16 or 24 | Falcon, upper layer, payload, padding | ICV, 16
 //!
 //!     0               1               2               3
-//!  0 | next header   |  more words   |rsv|crypt off. |S|D|version|V|1| S: sample, D: drop, V: there is a cookie
+//!  0 | next header   |  more words   |rsv|crypt off. |S|D|version|V|1| S: sample, D: drop, V: cookie present
 //!  1 |                 security parameters index                     |
 //!  2 |                 initialization vector: salt                   |
 //!  3 |                 initialization vector: timestamp              |
@@ -22,9 +22,9 @@
 //!   half. The sender chooses the high half so that the vectors under one key are unique, because several packets can
 //!   be sent within 131 ns.
 //! - The *index* 0 means no key (section 9.2.2.3 of Falcon's: not configured). Here such a packet is not protected:
-//!   this is used by simulations, and by drivers configured without protection. Its check value is zeros in a
-//!   simulation; on sockets its last four bytes are a CRC-32 of all bytes before it, because UDP's checksum is weak and
-//!   loopback has none. A peer that requires protection rejects it.
+//!   this is used by simulations, and by drivers configured without protection. Its check value is zero in a
+//!   simulation; on sockets its last four bytes are a CRC-32 of all bytes before it, because UDP's checksum is weak
+//!   and loopback has none. A peer that requires protection rejects it.
 //! - S and D, which are for network operators, have no effect here: they are read, written and preserved.
 //!
 //! The driver performs the encryption: AES-GCM with [`Header::nonce`] over the ranges of [`Layout`].
@@ -46,7 +46,7 @@ pub const COOKIE_LEN: usize = 8;
 pub const LEN_MAX: usize = LEN + COOKIE_LEN;
 /// Length of the integrity check value at the end of the datagram, in bytes.
 pub const ICV_LEN: usize = 16;
-/// Number of bytes of the packet sent in clear: version and connection.
+/// Number of bytes at the start of the Falcon packet that are sent in clear: version and connection.
 pub const CLEAR_LEN: usize = 4;
 
 /// Returns the length of the header in bytes.
@@ -156,7 +156,7 @@ impl Layout {
     /// Returns the layout of a datagram of `datagram_len` bytes.
     ///
     /// # Panics
-    /// When that is less than header, the packet's bytes in clear, and check value.
+    /// When that is less than the total length of the header, the packet's bytes in clear, and the check value.
     #[inline]
     pub const fn new(has_cookie: bool, datagram_len: usize) -> Self {
         let header_len = header_len(has_cookie);
@@ -233,7 +233,7 @@ pub fn parse_front(front: &[u8], len: usize) -> Result<(Header, Layout), WireErr
     Ok((header, Layout::new(has_cookie, len)))
 }
 
-/// Returns the number of 8-byte words behind the first.
+/// Returns the number of 8-byte words after the first.
 #[inline]
 const fn more_words(has_cookie: bool) -> u8 {
     (header_len(has_cookie) / 8 - 1) as u8
@@ -274,7 +274,7 @@ mod tests {
         let mut bytes = [0xee; LEN_MAX];
         assert_eq!(HEADER.emit(&mut bytes), 24);
         let expected = [
-            0xfc, 2, 3, 0x87, 0x87, 0x65, 0x43, 0x21, 1, 2, 3, 4, 5, 6, 7, 8, // next header to vector
+            0xfc, 2, 3, 0x87, 0x87, 0x65, 0x43, 0x21, 1, 2, 3, 4, 5, 6, 7, 8, // from next header to vector
             0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18, // cookie
         ];
         assert_eq!(bytes, expected);
@@ -285,7 +285,7 @@ mod tests {
         assert_eq!(bytes[16], 0xee);
     }
 
-    /// The nonce is the twelve bytes from the index to the vector, as they travel.
+    /// The nonce consists of the twelve bytes from the index to the vector, as they are transmitted.
     #[test]
     fn f42_the_timestamp_is_in_the_vector_and_the_nonce() {
         let mut bytes = [0; LEN_MAX];
@@ -304,12 +304,12 @@ mod tests {
         assert_eq!((with_cookie.message(), with_cookie.icv()), (24..56, 56..72));
         let without = Layout::new(false, 16 + 32 + 16);
         assert_eq!((without.associated(), without.sealed()), (0..20, 20..48));
-        // The crypt offset counts from the end of the vector, so over the cookie.
+        // The crypt offset counts from the end of the vector, so it covers the cookie.
         assert_eq!((crypt_offset(false), crypt_offset(true)), (1, 3));
     }
 
     #[test]
-    fn what_is_not_falcon_in_psp_is_refused() {
+    fn psp_payloads_other_than_falcon_are_refused() {
         let mut datagram = [0; 64];
         HEADER.emit(datagram.first_chunk_mut().expect("64 bytes"));
         assert_eq!(parse(&datagram).map(|(header, _)| header), Ok(HEADER));

@@ -1,15 +1,15 @@
 //! RDMA over Falcon: the upper layer's headers (OCP RDMA over Falcon Transport, Rev 0.9, section 8).
 //!
-//! Every packet is a transaction of its own: a Send or Write packet is a push, a Read or atomic request a pull, and its
-//! response the data of the pull.
+//! Every packet is a separate transaction: a Send or Write packet is a push, a Read or atomic request a pull, and the
+//! response the data of that pull.
 //!
-//! Deviations: XRC's header (8.3.9) is left out, because the table of opcodes has no opcode for it.
+//! Deviations: XRC's header (section 8.3.9) is not supported, because the table of opcodes has no opcode for it.
 
 use rnic_base::Serial;
 
 use crate::packet::{AtomicOp, Position, Qpn, Reth, SendTail};
 
-/// Packet sequence number of a connection, modulo 2^32; the first is 1. A response has that of its request.
+/// Packet sequence number of a connection, modulo 2^32; the first is 1. A response carries the number of its request.
 pub type Sn = Serial<32>;
 
 /// The request message sequence number, modulo 2^32; the first is 1. Messages that consume a receive are counted
@@ -28,7 +28,7 @@ pub struct SinkTag {
 /// Fields of the last packet of a Write with immediate data.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct WriteTail {
-    /// Number of the receive that the message consumes.
+    /// Number of the receive work request that the message consumes.
     pub rmsn: Rmsn,
     /// Four bytes of immediate data for the completion.
     pub immediate: u32,
@@ -43,7 +43,7 @@ pub enum Operation {
         position: Position,
         /// Immediate data or key; only in the last packet of the message.
         tail: SendTail,
-        /// Number of the receive that the message consumes.
+        /// Number of the receive work request that the message consumes.
         rmsn: Rmsn,
         /// Offset of this packet in the message, in bytes.
         offset: u32,
@@ -93,7 +93,7 @@ pub enum Operation {
         /// Location for the value at the initiator.
         sink: SinkTag,
     },
-    /// A message in one packet, for a queue pair with this queue key.
+    /// A message in one packet, to a queue pair with the same queue key.
     Datagram {
         /// Queue key; the receiver accepts the datagram only with its own key.
         queue_key: u32,

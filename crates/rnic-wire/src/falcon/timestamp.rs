@@ -49,14 +49,14 @@ impl Timestamp {
         Duration::from_ps((self.units_since(earlier) as u64) << Self::UNIT_SHIFT)
     }
 
-    /// Returns the start of the last unit in which the clock had this value, when it is now `now`. Returns `None` when
-    /// that is more than half the wrap-around period ago, so that the timestamp is more likely in the future, or before
-    /// the start of the clock.
+    /// Returns the start of the last unit in which the clock had this value, where `now` is the present time. Returns
+    /// `None` when that start is more than half the wrap-around period ago, so that the timestamp is more likely in
+    /// the future, or before the start of the clock.
     #[inline]
-    pub const fn last_shown(self, now: Time) -> Option<Time> {
-        let (ago, units) = (Self::at(now).units_since(self), now.as_ps() >> Self::UNIT_SHIFT);
-        if ago < 1 << 31 && ago as u64 <= units {
-            Some(Time::from_ps((units - ago as u64) << Self::UNIT_SHIFT))
+    pub const fn last_time_of(self, now: Time) -> Option<Time> {
+        let (units_ago, units) = (Self::at(now).units_since(self), now.as_ps() >> Self::UNIT_SHIFT);
+        if units_ago < 1 << 31 && units_ago as u64 <= units {
+            Some(Time::from_ps((units - units_ago as u64) << Self::UNIT_SHIFT))
         } else {
             None
         }
@@ -65,8 +65,8 @@ impl Timestamp {
     /// Returns whether `self` is before `other` by the shorter distance modulo 2^32.
     #[inline]
     pub const fn is_before(self, other: Self) -> bool {
-        let ahead = other.0.wrapping_sub(self.0);
-        ahead != 0 && ahead < 1 << 31
+        let distance = other.0.wrapping_sub(self.0);
+        distance != 0 && distance < 1 << 31
     }
 }
 
@@ -75,15 +75,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_clock_showed_last_is_found_across_its_wraps() {
+    fn last_shown_finds_the_time_across_wraps() {
         let at = |units: u64| Time::from_ps(units << Timestamp::UNIT_SHIFT);
         for now in [0_u64, 5, 1 << 31, (1 << 32) - 1, 1 << 32, (5 << 32) + 3, (1 << 47) - 1] {
-            for ago in [0, 1, 6, (1 << 31) - 1, 1 << 31, (1 << 32) - 1] {
-                let then = now.checked_sub(ago).filter(|_| ago < 1 << 31);
-                let shown = Timestamp::new(now.wrapping_sub(ago) as u32);
-                // Within the unit, too.
-                let within = at(now) + Duration::from_ps(77);
-                assert_eq!(shown.last_shown(within), then.map(at), "{ago} before {now}");
+            for units_ago in [0, 1, 6, (1 << 31) - 1, 1 << 31, (1 << 32) - 1] {
+                let expected = now.checked_sub(units_ago).filter(|_| units_ago < 1 << 31);
+                let timestamp = Timestamp::new(now.wrapping_sub(units_ago) as u32);
+                // A later time within the same unit gives the same result.
+                let later_in_unit = at(now) + Duration::from_ps(77);
+                assert_eq!(timestamp.last_time_of(later_in_unit), expected.map(at), "{units_ago} before {now}");
             }
         }
     }

@@ -1,4 +1,5 @@
-//! ACK extended transport header (InfiniBand Architecture volume 1, section 9.3): the response of a responder.
+//! ACK extended transport header (InfiniBand Architecture volume 1, section 9.3): the result that a responder
+//! reports.
 //!
 //! ```text
 //!        0               1               2               3
@@ -25,7 +26,7 @@ pub const LEN: usize = 4;
 pub struct AethView<'a>(&'a [u8; LEN]);
 
 impl<'a> AethView<'a> {
-    /// Splits the header off the front of `bytes`; returns it and the bytes behind.
+    /// Splits the header off the front of `bytes`; returns it and the bytes after it.
     ///
     /// # Errors
     /// [`WireError::Short`] when `bytes` is too short.
@@ -127,7 +128,7 @@ const KIND_NAK: u8 = 0b011;
 mod tests {
     use super::*;
 
-    /// Syndrome bytes as they stand in the specification's table.
+    /// Syndrome bytes as listed in the specification's table.
     const GOLDEN: [(u8, Syndrome); 8] = [
         (0x00, Syndrome::Ack { credits: 0 }),
         (0x1f, Syndrome::ACK),
@@ -160,7 +161,8 @@ mod tests {
         }
     }
 
-    /// Every number of receives gets the largest code that does not promise more; codes and receives agree.
+    /// Every number of receives is encoded as the largest code that does not represent more receives, and the number
+    /// that a code represents is encoded as this code.
     #[test]
     fn credits_are_rounded_down_to_a_code() {
         let stated = [(0, 0), (1, 1), (4, 4), (5, 4), (6, 5), (7, 5), (8, 6), (100, 13), (128, 14), (4_095, 23)];
@@ -169,17 +171,17 @@ mod tests {
             assert_eq!(credit_code(posted), code, "{posted} receives");
         }
         for code in 0..31 {
-            let receives = receives_of(code).expect("it counts");
+            let receives = receives_of(code).expect("the code is a count");
             assert_eq!(credit_code(receives), code);
-            assert!(code < 4 || receives == 2 * receives_of(code - 2).expect("it counts"), "code {code}");
+            assert!(code < 4 || receives == 2 * receives_of(code - 2).expect("the code is a count"), "code {code}");
         }
         assert_eq!([31, 32, 255].map(receives_of), [None; 3]);
     }
 
     #[test]
-    fn six_bit_credits_are_a_callers_error() {
+    fn credit_counts_of_six_bits_are_rejected() {
         let header = Aeth { syndrome: Syndrome::Ack { credits: 32 }, msn: Serial::new(0) };
         let error = header.emit(&mut [0; LEN]).expect_err("32 needs six bits");
-        assert_eq!(error.to_string(), "the credit count is 32, more than 31");
+        assert_eq!(error.to_string(), "the credit count is 32, which exceeds the maximum of 31");
     }
 }

@@ -12,7 +12,7 @@ pub const LEN: usize = 8;
 pub struct AtomicAckEthView<'a>(&'a [u8; LEN]);
 
 impl<'a> AtomicAckEthView<'a> {
-    /// Splits the header off the front of `bytes`; returns it and the bytes behind.
+    /// Splits the header off the front of `bytes`; returns it and the bytes after it.
     ///
     /// # Errors
     /// [`WireError::Short`] when `bytes` is too short.

@@ -23,7 +23,7 @@ pub const LEN: usize = 28;
 pub struct AtomicEthView<'a>(&'a [u8; LEN]);
 
 impl<'a> AtomicEthView<'a> {
-    /// Splits the header off the front of `bytes`; returns it and the bytes behind.
+    /// Splits the header off the front of `bytes`; returns it and the bytes after it.
     ///
     /// # Errors
     /// [`WireError::Short`] when `bytes` is too short.

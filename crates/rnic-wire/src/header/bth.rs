@@ -7,7 +7,7 @@
 //!  8  |A|   resv7     |                  PSN                          |
 //!
 //!  S solicited event   M migration state   Pad bytes of padding (0..3)   TVer transport header version
-//!  F, B congestion notification forward, backward   A acknowledgement wanted
+//!  F, B congestion notification forward, backward   A acknowledgement requested
 //! ```
 
 use crate::bytes::{be16, be32, put, split};
@@ -29,7 +29,7 @@ pub const VARIANT_BYTE: usize = 4;
 pub struct BthView<'a>(&'a [u8; LEN]);
 
 impl<'a> BthView<'a> {
-    /// Splits the header off the front of `bytes`; returns it and the bytes behind.
+    /// Splits the header off the front of `bytes`; returns it and the bytes after it.
     ///
     /// # Errors
     /// [`WireError::Short`] when `bytes` is too short.
@@ -116,7 +116,7 @@ impl Bth {
     #[inline]
     pub fn emit(&self, out: &mut [u8; LEN]) {
         debug_assert!(self.pad <= 3 && self.version <= VERSION, "{self:?}");
-        let flag = |on: bool, bit: u8| if on { bit } else { 0 };
+        let flag = |is_set: bool, bit: u8| if is_set { bit } else { 0 };
         out[0] = self.opcode;
         out[1] = flag(self.flags.solicited, SOLICITED)
             | flag(self.migrated, MIGRATED)

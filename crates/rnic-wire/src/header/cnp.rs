@@ -4,10 +4,10 @@
 use crate::bytes::split;
 use crate::error::WireError;
 
-/// Number of bytes behind the base transport header.
+/// Number of reserved bytes after the base transport header.
 pub const LEN: usize = 16;
 
-/// Splits the reserved bytes off the front of `bytes`; returns the bytes behind.
+/// Splits the reserved bytes off the front of `bytes`; returns the bytes after them.
 ///
 /// # Errors
 /// [`WireError::Short`] when `bytes` is too short.

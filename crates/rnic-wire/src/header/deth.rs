@@ -19,7 +19,7 @@ pub const LEN: usize = 8;
 pub struct DethView<'a>(&'a [u8; LEN]);
 
 impl<'a> DethView<'a> {
-    /// Splits the header off the front of `bytes`; returns it and the bytes behind.
+    /// Splits the header off the front of `bytes`; returns it and the bytes after it.
     ///
     /// # Errors
     /// [`WireError::Short`] when `bytes` is too short.

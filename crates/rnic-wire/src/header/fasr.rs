@@ -9,10 +9,10 @@
 //! | Write, first packet | its address, which RoCEv2's RETH has | RETH as it is |
 //! | Write, other packets | 8 bytes of address | [`AddressView`]: the address, and the key: 12 bytes |
 //! | Write with immediate, last packet | nothing | RETH, and the 4 bytes of IRN's `recv_WQE_SN` |
-//! | Read request | acknowledged; "a timestamp" | IRN's `read_WQE_SN`, 4 bytes; [`AskedView`], 8 bytes |
-//! | atomic request | nothing | IRN's `read_WQE_SN`, 4 bytes; [`ExpectsView`], 4 bytes |
+//! | Read request | acknowledged; "a timestamp" | IRN's `read_WQE_SN`, 4 bytes; [`FasrReadFieldsView`], 8 bytes |
+//! | atomic request | nothing | IRN's `read_WQE_SN`, 4 bytes; [`ExpectedPsnView`], 4 bytes |
 //! | Read and atomic response, every packet | "similar to the Write operation" | a Write's [`AddressView`] |
-//! | SACK | lost-cnt, 3 bits; overflow, "the unused op-type value" | [`NoteView`] behind the AETH |
+//! | SACK | lost-cnt, 3 bits; overflow, "the unused op-type value" | [`LossReportView`], after the AETH |
 //! | AACK, FNACK | an ACK; the PSN of the dropped packet | the same field |
 //!
 //! ```text
@@ -21,30 +21,31 @@
 //!     |                     virtual address                           |
 //!     |                        (8 bytes)                              |
 //!     |                           key                                 |
-//!  asked, 8 bytes, of which an atomic request has the first 4
+//!  request state, 8 bytes; an atomic request has only the first 4
 //!     |   reserved    |           PSN expected next                   |
 //!     |                        timestamp                              |
-//!  note, 4 bytes
+//!  loss report, 4 bytes
 //!     | type  |O| lost|                     PSN                       |
 //! ```
 //!
-//! Types: 0 nothing to report, 1 SACK, 2 AACK, 3 FNACK. O is the overflow flag: a count that overflows stays at 7.
+//! Types: 0 no report, 1 SACK, 2 AACK, 3 FNACK. O is the overflow flag: a count that overflows stays at 7.
 //!
 //! Reasons for choices where the paper is silent or this implementation differs:
 //!
 //! - *The key is in every Write packet.* The address gives the destination of a packet, but not the right to write
-//!   there: when the packet with the RETH is lost, the packets behind it could not be checked, and a NIC must not write
-//!   without a check. This takes 4 bytes more than the paper counts.
-//! - *The immediate's packet has the message's length*, for the completion.
+//!   there: when the packet with the RETH is lost, the packets after it could not be checked, and a NIC must not
+//!   write without a check. This costs 4 bytes more than stated in the paper.
+//! - *The packet with the immediate data carries the message's length*, which the completion reports.
 //! - *The offset counts packets*, as in IRN: a three-byte count of bytes would be limited to 16 MiB.
 //! - *A response is addressed by its request*: the key is the request's `read_WQE_SN`, which identifies the memory to
 //!   be filled while the request is in flight, and the address counts from 0 there. The program's own addresses are not
 //!   sent: there may be many, in memory that the peer has no right to access. Responses are numbered like the
 //!   responder's own requests; their scheduling is described in the engine's `qp/fetch/scheduled.rs`.
-//! - *Responses keep RoCE's opcodes and AETH*, so that other programs can read them; with the address they have 12
-//!   bytes more than RoCE's, as in a Write.
-//! - *Requests carry the number that their sender expects next*: a queue pair that only responds is never given its own
-//!   first number (verbs set it in the transition to ready-to-send), and could not send.
+//! - *Responses have RoCE's opcodes and AETH*, so that existing packet analysers can decode them; the address adds 12
+//!   bytes, as in a Write.
+//! - *Requests carry the PSN that their sender expects next*: verbs set a queue pair's first PSN in its transition to
+//!   ready-to-send, and a queue pair that only responds need not make this transition. Without the field it would not
+//!   know the first PSN of its responses.
 //! - *The timestamp is the requester's clock in units of 2^20 ps*: about a microsecond, wrapping after 75 minutes. Each
 //!   copy that is submitted has its own timestamp. The sequence number determines whether a request is new; the
 //!   timestamp distinguishes requests submitted again from duplicates created by the network.
@@ -53,7 +54,7 @@ use rnic_base::Psn;
 
 use crate::bytes::split;
 use crate::error::WireError;
-use crate::packet::{Asked, LossCause, LossNote, NakCode, Position, Reth, Syndrome};
+use crate::packet::{FasrReadFields, LossCause, LossReportFields, NakCode, Position, Reth, Syndrome};
 
 /// Transport header version of packets with these extensions.
 pub const VERSION: u8 = 2;
@@ -61,14 +62,15 @@ pub const VERSION: u8 = 2;
 /// Length of the address in a Write packet other than the first, in bytes.
 pub const ADDRESS_LEN: usize = 12;
 /// Length of the loss report in an acknowledgement, in bytes.
-pub const NOTE_LEN: usize = 4;
+pub const LOSS_REPORT_LEN: usize = 4;
 
-/// Number of bytes that a Read request has in addition to IRN's: the expected number, and the timestamp.
-pub const ASKED_LEN: usize = EXPECTS_LEN + 4;
-/// Number of bytes that an atomic request has in addition to IRN's: the number that its sender expects next.
-pub const EXPECTS_LEN: usize = 4;
+/// Number of bytes that a Read request has in addition to IRN's: the PSN that its sender expects next, and the
+/// timestamp.
+pub const FASR_READ_FIELDS_LEN: usize = EXPECTED_PSN_LEN + 4;
+/// Number of bytes that an atomic request has in addition to IRN's: the PSN that its sender expects next.
+pub const EXPECTED_PSN_LEN: usize = 4;
 
-/// Returns whether a Write packet has the short address in place of the RETH.
+/// Returns whether a Write packet has the short address instead of the RETH.
 #[inline]
 pub const fn is_short(position: Position, has_immediate: bool) -> bool {
     !position.starts() && !has_immediate
@@ -79,7 +81,7 @@ pub const fn is_short(position: Position, has_immediate: bool) -> bool {
 pub struct AddressView<'a>(&'a [u8; ADDRESS_LEN]);
 
 impl<'a> AddressView<'a> {
-    /// Splits the header off the front of `bytes`; returns it and the bytes behind.
+    /// Splits the header off the front of `bytes`; returns it and the bytes after it.
     ///
     /// # Errors
     /// [`WireError::Short`] when `bytes` is too short.
@@ -105,10 +107,10 @@ pub fn emit_address(reth: &Reth, out: &mut [u8; ADDRESS_LEN]) {
 
 /// View of the additional fields of a Read request in the received bytes.
 #[derive(Clone, Copy, Debug)]
-pub struct AskedView<'a>(&'a [u8; ASKED_LEN]);
+pub struct FasrReadFieldsView<'a>(&'a [u8; FASR_READ_FIELDS_LEN]);
 
-impl<'a> AskedView<'a> {
-    /// Splits the header off the front of `bytes`; returns it and the bytes behind.
+impl<'a> FasrReadFieldsView<'a> {
+    /// Splits the header off the front of `bytes`; returns it and the bytes after it.
     ///
     /// # Errors
     /// [`WireError::Short`] when `bytes` is too short.
@@ -119,25 +121,25 @@ impl<'a> AskedView<'a> {
 
     /// Returns the decoded header.
     #[inline]
-    pub fn to_repr(self) -> Asked {
+    pub fn to_repr(self) -> FasrReadFields {
         let [a, b, c, d, stamp @ ..] = *self.0;
-        Asked { expects: Psn::new(u32::from_be_bytes([a, b, c, d])), stamp: u32::from_be_bytes(stamp) }
+        FasrReadFields { expected_psn: Psn::new(u32::from_be_bytes([a, b, c, d])), stamp: u32::from_be_bytes(stamp) }
     }
 }
 
 /// Encodes the additional fields of a Read request.
 #[inline]
-pub fn emit_asked(asked: &Asked, out: &mut [u8; ASKED_LEN]) {
-    out[..4].copy_from_slice(&asked.expects.value().to_be_bytes());
-    out[4..].copy_from_slice(&asked.stamp.to_be_bytes());
+pub fn emit_read_fields(fields: &FasrReadFields, out: &mut [u8; FASR_READ_FIELDS_LEN]) {
+    out[..4].copy_from_slice(&fields.expected_psn.value().to_be_bytes());
+    out[4..].copy_from_slice(&fields.stamp.to_be_bytes());
 }
 
-/// View of the number that the sender of an atomic request expects next.
+/// View of the PSN that the sender of an atomic request expects next, in the received bytes.
 #[derive(Clone, Copy, Debug)]
-pub struct ExpectsView<'a>(&'a [u8; EXPECTS_LEN]);
+pub struct ExpectedPsnView<'a>(&'a [u8; EXPECTED_PSN_LEN]);
 
-impl<'a> ExpectsView<'a> {
-    /// Splits the field off the front of `bytes`; returns it and the bytes behind.
+impl<'a> ExpectedPsnView<'a> {
+    /// Splits the field off the front of `bytes`; returns it and the bytes after it.
     ///
     /// # Errors
     /// [`WireError::Short`] when `bytes` is too short.
@@ -146,25 +148,25 @@ impl<'a> ExpectsView<'a> {
         split(bytes).map(|(header, rest)| (Self(header), rest))
     }
 
-    /// Returns the expected number.
+    /// Returns the expected PSN.
     #[inline]
     pub fn psn(self) -> Psn {
         Psn::new(u32::from_be_bytes(*self.0))
     }
 }
 
-/// Encodes the number that is expected next.
+/// Encodes the PSN that is expected next.
 #[inline]
-pub fn emit_expects(expects: Psn, out: &mut [u8; EXPECTS_LEN]) {
-    *out = expects.value().to_be_bytes();
+pub fn emit_expected_psn(expected_psn: Psn, out: &mut [u8; EXPECTED_PSN_LEN]) {
+    *out = expected_psn.value().to_be_bytes();
 }
 
 /// View of a loss report in the received bytes.
 #[derive(Clone, Copy, Debug)]
-pub struct NoteView<'a>(&'a [u8; NOTE_LEN]);
+pub struct LossReportView<'a>(&'a [u8; LOSS_REPORT_LEN]);
 
-impl<'a> NoteView<'a> {
-    /// Splits the field off the front of `bytes`; returns it and the bytes behind.
+impl<'a> LossReportView<'a> {
+    /// Splits the field off the front of `bytes`; returns it and the bytes after it.
     ///
     /// # Errors
     /// [`WireError::Short`] when `bytes` is too short.
@@ -178,44 +180,44 @@ impl<'a> NoteView<'a> {
     /// # Errors
     /// [`WireError::Syndrome`] when report and syndrome do not match, or the type is not defined.
     #[inline]
-    pub fn to_repr(self, syndrome: Syndrome) -> Result<Option<LossNote>, WireError> {
+    pub fn to_repr(self, syndrome: Syndrome) -> Result<Option<LossReportFields>, WireError> {
         let first = self.0[0];
         let cause = match first >> TYPE_SHIFT {
             0 => return Ok(None),
-            1 => LossCause::Early,
+            1 => LossCause::OutOfOrder,
             2 => LossCause::Repaired,
             3 => LossCause::Misplaced,
             _ => return Err(WireError::Syndrome),
         };
         let psn = Psn::new(u32::from_be_bytes(*self.0));
-        let note = LossNote { cause, psn, lost: first & LOST_MASK, overflow: first & OVERFLOW != 0 };
-        if fits(syndrome, &note) { Ok(Some(note)) } else { Err(WireError::Syndrome) }
+        let report = LossReportFields { cause, psn, lost: first & LOST_MASK, overflow: first & OVERFLOW != 0 };
+        if fits(syndrome, &report) { Ok(Some(report)) } else { Err(WireError::Syndrome) }
     }
 }
 
 /// Encodes a loss report, or its absence.
 #[inline]
-pub fn emit_note(note: Option<&LossNote>, out: &mut [u8; NOTE_LEN]) {
-    *out = note.map_or(0, |note| u32::from(first_byte(note)) << 24 | note.psn.value()).to_be_bytes();
+pub fn emit_loss_report(report: Option<&LossReportFields>, out: &mut [u8; LOSS_REPORT_LEN]) {
+    *out = report.map_or(0, |report| u32::from(first_byte(report)) << 24 | report.psn.value()).to_be_bytes();
 }
 
-fn first_byte(note: &LossNote) -> u8 {
-    let kind = match note.cause {
-        LossCause::Early => 1,
+fn first_byte(report: &LossReportFields) -> u8 {
+    let kind = match report.cause {
+        LossCause::OutOfOrder => 1,
         LossCause::Repaired => 2,
         LossCause::Misplaced => 3,
     };
-    kind << TYPE_SHIFT | if note.overflow { OVERFLOW } else { 0 } | note.lost & LOST_MASK
+    kind << TYPE_SHIFT | if report.overflow { OVERFLOW } else { 0 } | report.lost & LOST_MASK
 }
 
-/// Returns whether an acknowledgement with `syndrome` may carry `note`.
+/// Returns whether an acknowledgement with `syndrome` may carry `report`.
 #[inline]
-pub fn fits(syndrome: Syndrome, note: &LossNote) -> bool {
-    let says = match note.cause {
+pub fn fits(syndrome: Syndrome, report: &LossReportFields) -> bool {
+    let matches_cause = match report.cause {
         LossCause::Repaired => matches!(syndrome, Syndrome::Ack { .. }),
-        LossCause::Early | LossCause::Misplaced => syndrome == Syndrome::Nak(NakCode::PsnSequenceError),
+        LossCause::OutOfOrder | LossCause::Misplaced => syndrome == Syndrome::Nak(NakCode::PsnSequenceError),
     };
-    says && note.lost <= LOST_MASK
+    matches_cause && report.lost <= LOST_MASK
 }
 
 const TYPE_SHIFT: u32 = 4;
@@ -226,7 +228,7 @@ const LOST_MASK: u8 = 0x07;
 mod tests {
     use super::*;
 
-    const GAP: Syndrome = Syndrome::Nak(NakCode::PsnSequenceError);
+    const SEQUENCE_ERROR: Syndrome = Syndrome::Nak(NakCode::PsnSequenceError);
 
     #[test]
     fn address_golden() {
@@ -239,43 +241,49 @@ mod tests {
     }
 
     #[test]
-    fn asked_golden() {
-        let asked = Asked { expects: Psn::new(0x01_0203), stamp: 0x0405_0607 };
-        let mut bytes = [0xee; ASKED_LEN];
-        emit_asked(&asked, &mut bytes);
+    fn read_fields_golden() {
+        let fields = FasrReadFields { expected_psn: Psn::new(0x01_0203), stamp: 0x0405_0607 };
+        let mut bytes = [0xee; FASR_READ_FIELDS_LEN];
+        emit_read_fields(&fields, &mut bytes);
         assert_eq!(bytes, [0, 1, 2, 3, 4, 5, 6, 7]);
         bytes[0] = 0xff;
-        let split = AskedView::split(&bytes).map(|(view, rest)| (view.to_repr(), rest.len()));
-        assert_eq!(split, Ok((asked, 0)), "the reserved byte is ignored");
-        assert_eq!(AskedView::split(&bytes[..7]).err(), Some(WireError::Short));
+        let split = FasrReadFieldsView::split(&bytes).map(|(view, rest)| (view.to_repr(), rest.len()));
+        assert_eq!(split, Ok((fields, 0)), "the reserved byte is ignored");
+        assert_eq!(FasrReadFieldsView::split(&bytes[..7]).err(), Some(WireError::Short));
     }
 
     #[test]
-    fn note_golden() {
-        let note = |cause, lost, overflow| LossNote { cause, psn: Psn::new(0x01_0203), lost, overflow };
+    fn loss_report_golden() {
+        let report = |cause, lost, overflow| LossReportFields { cause, psn: Psn::new(0x01_0203), lost, overflow };
         let cases = [
             (Syndrome::ACK, None, [0, 0, 0, 0]),
-            (GAP, Some(note(LossCause::Early, 1, false)), [0x11, 1, 2, 3]),
-            (GAP, Some(note(LossCause::Early, 7, true)), [0x1f, 1, 2, 3]),
-            (Syndrome::ACK, Some(note(LossCause::Repaired, 0, false)), [0x20, 1, 2, 3]),
-            (GAP, Some(note(LossCause::Misplaced, 5, false)), [0x35, 1, 2, 3]),
+            (SEQUENCE_ERROR, Some(report(LossCause::OutOfOrder, 1, false)), [0x11, 1, 2, 3]),
+            (SEQUENCE_ERROR, Some(report(LossCause::OutOfOrder, 7, true)), [0x1f, 1, 2, 3]),
+            (Syndrome::ACK, Some(report(LossCause::Repaired, 0, false)), [0x20, 1, 2, 3]),
+            (SEQUENCE_ERROR, Some(report(LossCause::Misplaced, 5, false)), [0x35, 1, 2, 3]),
         ];
-        for (syndrome, note, expected) in cases {
-            let mut bytes = [0xee; NOTE_LEN];
-            emit_note(note.as_ref(), &mut bytes);
+        for (syndrome, report, expected) in cases {
+            let mut bytes = [0xee; LOSS_REPORT_LEN];
+            emit_loss_report(report.as_ref(), &mut bytes);
             assert_eq!(bytes, expected);
-            assert_eq!(NoteView::split(&bytes).and_then(|(view, _)| view.to_repr(syndrome)), Ok(note));
+            assert_eq!(LossReportView::split(&bytes).and_then(|(view, _)| view.to_repr(syndrome)), Ok(report));
         }
-        assert_eq!(NoteView::split(&[0x11, 1, 2]).err(), Some(WireError::Short));
+        assert_eq!(LossReportView::split(&[0x11, 1, 2]).err(), Some(WireError::Short));
     }
 
     #[test]
-    fn a_note_and_its_syndrome_agree() {
-        let read = |first: u8, syndrome| NoteView(&[first, 0, 0, 0]).to_repr(syndrome);
+    fn loss_reports_and_syndromes_must_match() {
+        let read = |first: u8, syndrome| LossReportView(&[first, 0, 0, 0]).to_repr(syndrome);
         let refused = Syndrome::Nak(NakCode::InvalidRequest);
-        for (first, syndrome) in [(0x11, Syndrome::ACK), (0x20, GAP), (0x31, refused), (0x40, GAP), (0xf0, GAP)] {
+        for (first, syndrome) in [
+            (0x11, Syndrome::ACK),
+            (0x20, SEQUENCE_ERROR),
+            (0x31, refused),
+            (0x40, SEQUENCE_ERROR),
+            (0xf0, SEQUENCE_ERROR),
+        ] {
             assert_eq!(read(first, syndrome), Err(WireError::Syndrome), "{first:#x}");
         }
-        assert_eq!(read(0x0f, refused), Ok(None), "without a type there is nothing");
+        assert_eq!(read(0x0f, refused), Ok(None), "a report without a type was decoded");
     }
 }

@@ -1,5 +1,5 @@
-//! Invalidate extended transport header (InfiniBand Architecture volume 1, section 9.3): the key that a Send with
-//! invalidate invalidates.
+//! Invalidate extended transport header (InfiniBand Architecture volume 1, section 9.3): the key that is invalidated
+//! by a Send with invalidate.
 
 use crate::bytes::split;
 use crate::error::WireError;
@@ -12,7 +12,7 @@ pub const LEN: usize = 4;
 pub struct IethView<'a>(&'a [u8; LEN]);
 
 impl<'a> IethView<'a> {
-    /// Splits the header off the front of `bytes`; returns it and the bytes behind.
+    /// Splits the header off the front of `bytes`; returns it and the bytes after it.
     ///
     /// # Errors
     /// [`WireError::Short`] when `bytes` is too short.

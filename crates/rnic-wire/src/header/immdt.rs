@@ -13,7 +13,7 @@ pub const LEN: usize = 4;
 pub struct ImmDtView<'a>(&'a [u8; LEN]);
 
 impl<'a> ImmDtView<'a> {
-    /// Splits the header off the front of `bytes`; returns it and the bytes behind.
+    /// Splits the header off the front of `bytes`; returns it and the bytes after it.
     ///
     /// # Errors
     /// [`WireError::Short`] when `bytes` is too short.

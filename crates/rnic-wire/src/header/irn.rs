@@ -11,7 +11,7 @@
 //! | Read and atomic request | 5.3.2: `read_WQE_SN`, no size given | [`WqeSnView`], after RETH or AtomicETH |
 //! | ACK, NAK, RNR NAK | 3.1: cumulative acknowledgement and the PSN that triggered it | [`SackView`], after AETH |
 //! | read (N)ACK | 5.2: one of the eight unused RC opcodes | opcode 0x18, AETH and [`SackView`] |
-//! | Read response, atomic response | 6.3: nothing more | nothing more |
+//! | Read response, atomic response | 6.3: no addition | no addition |
 //!
 //! ```text
 //!        0               1               2               3               4               5
@@ -27,13 +27,13 @@
 //!
 //! - *TVer distinguishes the formats*, so that a datagram is self-describing: captures, checkers and a mixed pair
 //!   (paper, section 7) need no connection state. A RoCEv2 receiver drops version 1 by its existing rules.
-//! - *The extensions follow the InfiniBand headers*, so that those stay where every RoCE parser expects them.
+//! - *The extensions follow the InfiniBand headers*, so that these are where every RoCE parser expects them.
 //! - *Sequence numbers have 24 bits*: the paper adds 3 bytes to a WQE for one (section 6.1), and 3 + 3 are the 6 bytes
 //!   of a Send. The offset counts packets ("relative offset in the packet sequence number"); the receiver multiplies by
 //!   the path MTU.
-//! - *Alone, a sequence number takes four bytes*: InfiniBand headers consist of words, and one more byte per message is
-//!   negligible. Only Send packets are not a multiple of four bytes long; the pad count still refers to the payload
-//!   alone.
+//! - *A separate sequence number takes four bytes*: InfiniBand headers consist of words, and one more byte per
+//!   message is negligible. Only Send packets are not a multiple of four bytes long; the pad count still refers to
+//!   the payload alone.
 //! - *V is needed*, because an in-order ACK acknowledges no packet selectively and every 24-bit number is a valid PSN.
 //!   Without V the PSN is reserved. The field is in every acknowledgement, so that its length does not depend on its
 //!   content.
@@ -61,7 +61,7 @@ pub const SACK_LEN: usize = 4;
 pub struct PlacementView<'a>(&'a [u8; PLACEMENT_LEN]);
 
 impl<'a> PlacementView<'a> {
-    /// Splits the header off the front of `bytes`; returns it and the bytes behind.
+    /// Splits the header off the front of `bytes`; returns it and the bytes after it.
     ///
     /// # Errors
     /// [`WireError::Short`] when `bytes` is too short.
@@ -91,7 +91,7 @@ impl SendPlacement {
 pub struct WqeSnView<'a>(&'a [u8; WQE_SN_LEN]);
 
 impl<'a> WqeSnView<'a> {
-    /// Splits the header off the front of `bytes`; returns it and the bytes behind.
+    /// Splits the header off the front of `bytes`; returns it and the bytes after it.
     ///
     /// # Errors
     /// [`WireError::Short`] when `bytes` is too short.
@@ -118,7 +118,7 @@ pub fn emit_wqe_sn(wqe_sn: WqeSn, out: &mut [u8; WQE_SN_LEN]) {
 pub struct SackView<'a>(&'a [u8; SACK_LEN]);
 
 impl<'a> SackView<'a> {
-    /// Splits the field off the front of `bytes`; returns it and the bytes behind.
+    /// Splits the field off the front of `bytes`; returns it and the bytes after it.
     ///
     /// # Errors
     /// [`WireError::Short`] when `bytes` is too short.

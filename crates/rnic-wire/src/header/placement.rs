@@ -8,7 +8,7 @@
 //! ```
 //!
 //! SEL (2 bits) selects the memory to flush, PLT (4 bits) the guarantee required. An atomic write is a RETH and eight
-//! bytes, which by the annex are its payload.
+//! bytes, which the annex defines as its payload.
 
 use crate::header::reth;
 use crate::packet::PlacementOp;

@@ -20,7 +20,7 @@ pub const LEN: usize = 16;
 pub struct RethView<'a>(&'a [u8; LEN]);
 
 impl<'a> RethView<'a> {
-    /// Splits the header off the front of `bytes`; returns it and the bytes behind.
+    /// Splits the header off the front of `bytes`; returns it and the bytes after it.
     ///
     /// # Errors
     /// [`WireError::Short`] when `bytes` is too short.

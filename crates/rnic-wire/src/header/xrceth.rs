@@ -6,9 +6,10 @@
 //!  0  |   reserved    |       shared receive queue number            |
 //! ```
 //!
-//! The header follows the base transport header of packets with an XRC opcode (101 in the three high bits). Deviation:
-//! by the annex all requests of such a connection have it; here only those that consume a receive have it, and others
-//! are as in a reliable connection. The memory that they may access does not depend on the queue that they would name.
+//! The header follows the base transport header of packets with an XRC opcode (101 in the three high bits).
+//! Deviation: by the annex all requests of such a connection have it; here only those that consume a receive have it,
+//! and the others are as in a reliable connection: the memory that these may access does not depend on a shared
+//! receive queue.
 
 use crate::bytes::{be24, put24, split};
 use crate::error::WireError;
@@ -26,7 +27,7 @@ pub const fn is_shared(opcode: u8) -> bool {
     opcode & 0xe0 == SERVICE
 }
 
-/// Splits the header off the front of `bytes`; returns the number in it and the bytes behind.
+/// Splits the header off the front of `bytes`; returns the number in it and the bytes after it.
 ///
 /// # Errors
 /// [`WireError::Short`] when `bytes` is too short.

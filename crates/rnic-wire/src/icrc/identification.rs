@@ -18,7 +18,7 @@ pub(super) fn difference_of_prefixes(identification: u16) -> u32 {
     FIRST_BYTE[usize::from(high)] ^ SECOND_BYTE[usize::from(low)]
 }
 
-/// Finds identifications of packets of one length.
+/// Finds the IPv4 identification of packets of one length from their ICRC.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IdentificationFinder {
     /// Factor that moves a difference of ICRCs back to the position before the identification: x^-8n, where n is the
@@ -34,14 +34,14 @@ impl IdentificationFinder {
         Self { factor: power(X_MINUS_8, covered + IPV4_LEN + UDP_LEN - IDENTIFICATION_AT) }
     }
 
-    /// Returns the identification that a packet must have had, given the exclusive or of its ICRC and the ICRC computed
-    /// for identification 0, both as little-endian numbers; `None` when there is none. One of 65,536 differences has an
-    /// identification.
+    /// Returns the identification that a packet must have had, given the exclusive or of its ICRC and the ICRC
+    /// computed for identification 0, both as little-endian numbers; `None` when there is none. This is the case for
+    /// all but one in 65,536 differences.
     #[inline]
     #[must_use]
     pub fn find(self, difference: u32) -> Option<u16> {
-        // The register before the two bytes of the identification that would give the difference if these were zeros:
-        // it therefore equals these two bytes.
+        // The register value that, before two bytes of zeros, would lead to the difference. It equals the two bytes
+        // of the identification, because these would have the same effect.
         let register = multiply(difference, self.factor);
         (register >> 16 == 0).then_some((register as u16).swap_bytes())
     }
@@ -61,21 +61,21 @@ const fn multiply(a: u32, b: u32) -> u32 {
 
 /// Returns `base` to the power of `exponent`.
 const fn power(base: u32, exponent: u32) -> u32 {
-    let (mut product, mut square, mut left) = (X_0, base, exponent);
-    while left > 0 {
-        if left & 1 == 1 {
+    let (mut product, mut square, mut exponent_left) = (X_0, base, exponent);
+    while exponent_left > 0 {
+        if exponent_left & 1 == 1 {
             product = multiply(product, square);
         }
         square = multiply(square, square);
-        left >>= 1;
+        exponent_left >>= 1;
     }
     product
 }
 
-/// Returns, for each value of a byte, the value that it contributes to a register when `following` more bytes are
+/// Returns, for each value of a byte, the value that it contributes to a register when `bytes_after` more bytes are
 /// processed after it.
-const fn table(following: u32) -> [u32; 256] {
-    let factor = power(X_8, following + 1);
+const fn table(bytes_after: u32) -> [u32; 256] {
+    let factor = power(X_8, bytes_after + 1);
     let mut table = [0; 256];
     let mut byte = 0;
     while byte < 256 {
@@ -88,11 +88,11 @@ const fn table(following: u32) -> [u32; 256] {
 /// Offset of the identification in an IPv4 header, in bytes.
 const IDENTIFICATION_AT: u32 = 4;
 
-/// Number of header bytes behind the identification.
-const BEHIND: u32 = IPV4_LEN + UDP_LEN - IDENTIFICATION_AT - 2;
+/// Number of header bytes after the identification.
+const BYTES_AFTER_IDENTIFICATION: u32 = IPV4_LEN + UDP_LEN - IDENTIFICATION_AT - 2;
 
-static FIRST_BYTE: [u32; 256] = table(BEHIND + 1);
-static SECOND_BYTE: [u32; 256] = table(BEHIND);
+static FIRST_BYTE: [u32; 256] = table(BYTES_AFTER_IDENTIFICATION + 1);
+static SECOND_BYTE: [u32; 256] = table(BYTES_AFTER_IDENTIFICATION);
 
 /// Polynomial of the CRC.
 const POLYNOMIAL: u32 = 0xedb8_8320;

@@ -1,5 +1,5 @@
-//! Vectors from real adapters, an implementation that shares nothing with the one under test, and the guarantee that
-//! matters: no single wrong bit passes.
+//! Vectors from real adapters, an implementation that shares no code with the one under test, and the essential
+//! guarantee: every single bit error is detected.
 
 use super::*;
 use proptest::prelude::*;
@@ -8,7 +8,7 @@ fn addresses(src: &str, dst: &str) -> Addresses {
     Addresses::new(src.parse().expect("an address"), dst.parse().expect("an address")).expect("one IP version")
 }
 
-/// The CRC bit by bit, as the specification's shift register, over the masked packet.
+/// Returns the CRC computed bit by bit over the masked packet, as the specification's shift register does.
 fn bitwise_crc(bytes: impl IntoIterator<Item = u8>) -> [u8; 4] {
     let mut register = u32::MAX;
     for byte in bytes {
@@ -31,7 +31,7 @@ const CNP_CONNECTX4: [u8; 60] = [
     0x82, 0xfd, 0x00, 0x2a, // ICRC
 ];
 
-/// A Send over an unreliable connection with two bytes of padding, from the same place.
+/// A Send over an unreliable connection with two bytes of padding, from the same source.
 const UC_SEND: [u8; 64] = [
     0x45, 0x01, 0x00, 0x40, 0x04, 0x78, 0x40, 0x00, 0x40, 0x11, 0xb4, 0xd5, // IPv4, identification 1144, DF
     192, 168, 0, 7, 192, 168, 0, 7, // addresses
@@ -51,17 +51,17 @@ fn packets_of_real_adapters_verify() {
 }
 
 #[test]
-fn the_incremental_way_gives_the_adapters_value() {
+fn incremental_computation_matches_an_adapters_icrc() {
     let (headers, rest) = CNP_CONNECTX4[28..56].split_at(12);
-    let way = addresses("10.0.17.1:0", "10.0.18.1:4791");
-    let mut icrc = IcrcPrefix::with_identification(&way, 32, 0x718c).start(headers);
+    let path = addresses("10.0.17.1:0", "10.0.18.1:4791");
+    let mut icrc = IcrcPrefix::with_identification(&path, 32, 0x718c).start(headers);
     icrc.update(rest);
     assert_eq!(icrc.finish(), [0x82, 0xfd, 0x00, 0x2a]);
-    assert!(!verify(&way, &CNP_CONNECTX4[28..]), "identification 0 is another packet");
+    assert!(!verify(&path, &CNP_CONNECTX4[28..]), "verified with another identification");
 }
 
 #[test]
-fn what_the_network_may_change_is_not_covered() {
+fn fields_that_switches_change_are_not_covered() {
     // Type of service, time to live, header checksum, UDP checksum, and the BTH's variant byte.
     for at in [1, 8, 10, 11, 26, 27, 32] {
         let mut packet = CNP_CONNECTX4;
@@ -81,11 +81,11 @@ fn every_other_bit_is_covered() {
     }
 }
 
-/// A datagram over IPv6 with its ICRC from another implementation: no public capture was at hand, so the expected value
-/// is that of the bitwise register above over the masked bytes written out here.
+/// A datagram over IPv6. No public capture was available, so the expected ICRC is the one that the bitwise
+/// implementation above computes over the masked bytes.
 #[test]
 fn ipv6_masks_class_label_and_hop_limit() {
-    let way = addresses("[fd00::1]:49152", "[fd00::2]:4791");
+    let path = addresses("[fd00::1]:49152", "[fd00::2]:4791");
     let mut masked = vec![0xff; 8];
     masked.extend_from_slice(&[0x6f, 0xff, 0xff, 0xff, 0, 28, 17, 0xff]);
     masked.extend_from_slice(&[0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
@@ -95,18 +95,18 @@ fn ipv6_masks_class_label_and_hop_limit() {
     let expected = bitwise_crc(masked);
 
     let mut datagram = vec![0x11, 0x40, 0xff, 0xff, 0x00, 0, 0, 9, 0, 0, 0, 5, 0x1f, 0, 0, 1];
-    assert_eq!(Icrc::new(&way, 20, &datagram).finish(), expected);
+    assert_eq!(Icrc::new(&path, 20, &datagram).finish(), expected);
     datagram.extend_from_slice(&expected);
-    assert!(verify(&way, &datagram));
-    assert!(!verify(&way.reversed(), &datagram), "addresses are covered");
+    assert!(verify(&path, &datagram));
+    assert!(!verify(&path.reversed(), &datagram), "addresses are covered");
 }
 
 #[test]
-fn what_cannot_be_a_datagram_does_not_verify() {
-    let way = addresses("10.0.0.1:1", "10.0.0.2:2");
-    assert!(!verify(&way, &[]));
-    assert!(!verify(&way, &[0; 15]));
-    assert!(!verify(&way, &vec![0; 70_000]));
+fn invalid_datagrams_do_not_verify() {
+    let path = addresses("10.0.0.1:1", "10.0.0.2:2");
+    assert!(!verify(&path, &[]));
+    assert!(!verify(&path, &[0; 15]));
+    assert!(!verify(&path, &vec![0; 70_000]));
     assert!(!verify_ip_packet(&[]));
     assert!(!verify_ip_packet(&CNP_CONNECTX4[..27]), "cut inside UDP");
     assert!(!verify_ip_packet(&CNP_CONNECTX4[..59]), "shorter than its UDP length");
@@ -125,7 +125,7 @@ proptest! {
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..4),
         ports in any::<(u16, u16)>(),
     ) {
-        let way = addresses(&format!("10.1.2.3:{}", ports.0), &format!("10.4.5.6:{}", ports.1));
+        let path = addresses(&format!("10.1.2.3:{}", ports.0), &format!("10.4.5.6:{}", ports.1));
         let udp_payload_len = bytes.len() as u32 + 4;
         let (udp_len, ip_len) = (udp_payload_len as u16 + 8, udp_payload_len as u16 + 28);
         let mut masked = vec![0xff; 8];
@@ -142,15 +142,15 @@ proptest! {
         let mut cuts: Vec<usize> = cuts.iter().map(|cut| 12 + cut.index(bytes.len() - 11)).collect();
         cuts.sort_unstable();
         cuts.push(bytes.len());
-        let mut icrc = Icrc::new(&way, udp_payload_len, &bytes[..cuts[0]]);
+        let mut icrc = Icrc::new(&path, udp_payload_len, &bytes[..cuts[0]]);
         cuts.windows(2).for_each(|pair| icrc.update(&bytes[pair[0]..pair[1]]));
         prop_assert_eq!(icrc.finish(), expected);
-        prop_assert!(verify(&way, &[&bytes[..], &expected].concat()));
+        prop_assert!(verify(&path, &[&bytes[..], &expected].concat()));
     }
 }
 
 #[test]
-fn a_crc_moves_from_one_identification_to_another() {
+fn renumbering_gives_the_icrc_of_the_new_identification() {
     let addresses = addresses("10.1.2.3:49152", "10.4.5.6:4791");
     for len in [16, 20, 24, 280, 4_132] {
         let prefix = IcrcPrefix::new(&addresses, len);
@@ -177,16 +177,16 @@ fn the_identification_of_a_packet_is_found() {
     }
 }
 
-/// One difference of 65,536 has an identification, whatever it comes from: that is what a bit that flips on the way
-/// must not do, nor two of them, or a burst.
+/// 65,536 differences of the ICRC are taken as caused by an identification. No single bit error may cause one of
+/// these, and two bit errors may do so only rarely.
 #[test]
-fn corruption_hardly_ever_looks_like_an_identification() {
+fn bit_errors_rarely_match_an_identification() {
     let len = 1_068u32;
     let finder = IdentificationFinder::new(len);
     let one_bit = |bit: usize| {
         let mut covered = vec![0u8; len as usize - ICRC_LEN];
         covered[bit / 8] ^= 1 << (bit % 8);
-        // Linear: the CRC of zeros taken away leaves what the bit does.
+        // The CRC is linear: the exclusive or with the CRC of zeros leaves the contribution of the bit.
         crc32fast::hash(&covered) ^ crc32fast::hash(&vec![0u8; covered.len()])
     };
     let bits = (len as usize - ICRC_LEN) * 8;

@@ -1,7 +1,8 @@
-//! What tshark makes of a capture.
+//! Dissects captures with tshark.
 //!
 //! Needs `tshark` (Debian package tshark). Without it the tests say so and pass; with `RNIC_REQUIRE_TSHARK=1` in the
 //! environment they fail.
+#![expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "it has tshark read files")]
 
 use std::fs;
 use std::path::Path;
@@ -13,30 +14,30 @@ use rnic_base::Time;
 use rnic_wire::pcap::Capture;
 use rnic_wire::{Addresses, IpFields};
 
-/// Fields that tshark must show as these numbers.
+/// Numeric fields and the values that tshark must show for them.
 pub type Numbers = Vec<(&'static str, u64)>;
 
-/// A datagram and the way that it takes.
+/// A datagram with its addresses and IP fields.
 pub struct Sent {
-    pub way: Addresses,
+    pub path: Addresses,
     pub fields: IpFields,
     pub datagram: Vec<u8>,
 }
 
 impl Sent {
-    /// With ordinary IP fields.
-    pub fn plain(way: Addresses, datagram: Vec<u8>) -> Self {
-        Self { way, fields: IpFields::default(), datagram }
+    /// Returns a datagram with default IP fields.
+    pub fn plain(path: Addresses, datagram: Vec<u8>) -> Self {
+        Self { path, fields: IpFields::default(), datagram }
     }
 }
 
-/// Writes a capture and has tshark dissect it, with more arguments if need be: the layers of each frame, or nothing
+/// Writes a capture and dissects it with tshark, run with `arguments`; returns the layers of each frame, or `None`
 /// without tshark.
 pub fn dissect(name: &str, sent: &[Sent], arguments: &[&str]) -> Option<Vec<Value>> {
     dissect_cut(name, sent, |_| usize::MAX, arguments)
 }
 
-/// As [`dissect`], of a capture that has no more bytes of each frame than `snap_len` says.
+/// Like [`dissect`], for a capture that has at most `snap_len` bytes of each frame.
 pub fn dissect_cut(
     name: &str,
     sent: &[Sent],
@@ -51,8 +52,8 @@ pub fn dissect_cut(
     }
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.pcap"));
     let mut capture = Capture::new(Vec::new()).expect("a capture");
-    for (index, Sent { way, fields, datagram }) in sent.iter().enumerate() {
-        capture.write_with(Time::from_us(index as u64), way, *fields, datagram).expect("a frame");
+    for (index, Sent { path, fields, datagram }) in sent.iter().enumerate() {
+        capture.write_with(Time::from_us(index as u64), path, *fields, datagram).expect("a frame");
     }
     fs::write(&path, shorten(&capture.into_inner(), snap_len)).expect("a file");
     let output = Command::new("tshark")
@@ -69,8 +70,8 @@ pub fn dissect_cut(
     Some(frames.into_iter().map(|mut frame| frame["_source"]["layers"].take()).collect())
 }
 
-/// A capture with no more bytes of each frame than `snap_len` says: what stands before one says how many bytes of it
-/// are here, and how many it had.
+/// Truncates the frames of a capture to `snap_len` bytes each: the record header gives the number of captured bytes
+/// and the original length.
 fn shorten(capture: &[u8], snap_len: impl Fn(usize) -> usize) -> Vec<u8> {
     let (header, mut rest) = capture.split_at(24);
     let (mut short, mut lens) = (header.to_vec(), (0..).map(snap_len));

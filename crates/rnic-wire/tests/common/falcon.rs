@@ -32,14 +32,14 @@ pub fn all() -> Vec<Golden> {
     vectors.into_iter().map(golden).collect()
 }
 
-/// PSP headers to put around packets: without a key, and with what a key brings.
+/// Returns PSP headers to put around packets: one without a key, and one with a key and its fields.
 pub fn around() -> [psp::Header; 2] {
     let open = psp::Header { cipher: psp::Cipher::Gmac128, ..psp::Header::default() };
     let iv = psp::Iv { salt: 0x0102_0304, timestamp: Timestamp::new(0) };
     [open, psp::Header { cipher: psp::Cipher::Gmac256, spi: 0x8765_4321, iv, cookie: Some(0xc0ff_ee00), ..open }]
 }
 
-/// The packet acknowledged, resent or refused in the golden packets.
+/// The PSN that is acknowledged, resent or refused in the golden packets.
 pub const PSN: Psn32 = Psn32::new(0x1112_1314);
 const RSN: Rsn = Rsn::new(0x2122_2324);
 const RMSN: Rmsn = Rmsn::new(0x5152_5354);

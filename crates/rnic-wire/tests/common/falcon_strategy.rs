@@ -1,4 +1,4 @@
-//! Every Falcon packet that has bytes, for property tests.
+//! Strategies for every Falcon packet that can be encoded, for property tests.
 
 use proptest::prelude::*;
 
@@ -25,7 +25,7 @@ pub fn around() -> impl Strategy<Value = psp::Header> {
     )
 }
 
-/// What every packet has.
+/// The fields that every packet has.
 fn start() -> impl Strategy<Value = Packet> {
     any::<(u32, u32, bool, u32, u32, u32)>().prop_map(|(cid, function, ack_request, data, request, timestamp)| Packet {
         cid: Cid::new(cid),
@@ -58,7 +58,7 @@ fn transaction() -> impl Strategy<Value = Packet> {
     )
 }
 
-/// A length that the kind of packet may have; short ones often, so that every padding is seen.
+/// A payload length that is legal for the packet; often short, so that every padding occurs.
 fn payload_len(ulp: &Ulp, index: prop::sample::Index) -> u32 {
     let most = match ulp {
         Ulp::None => 0,

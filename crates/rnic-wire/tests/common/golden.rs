@@ -2,8 +2,8 @@
 
 use rnic_base::{Psn, Serial};
 use rnic_wire::{
-    Aeth, Asked, AtomicOp, Format, Headers, LossCause, LossNote, NakCode, PackedPsn, Packet, PacketFlags, PlacementOp,
-    Position, Qpn, Reth, SendPlacement, SendTail, Sink, Syndrome, WqeSn,
+    Aeth, AtomicOp, FasrReadFields, Format, Headers, LossCause, LossReportFields, NakCode, PackedPsn, Packet,
+    PacketFlags, PlacementOp, Position, Qpn, Reth, SendPlacement, SendTail, Sink, Syndrome, WqeSn,
 };
 
 /// A packet and its headers' bytes.
@@ -58,7 +58,7 @@ pub fn sections(text: &'static str) -> Vec<(&'static str, String)> {
     sections
 }
 
-/// The bytes that hexadecimal text spells; white space is nothing.
+/// Converts hexadecimal text to bytes; ignores white space.
 pub fn unhex(hex: &str) -> Vec<u8> {
     let digit = |character: char| character.to_digit(16).unwrap_or_else(|| panic!("{character:?} in {hex}"));
     let digits: Vec<u32> = hex.chars().filter(|character| !character.is_whitespace()).map(digit).collect();
@@ -71,7 +71,7 @@ const ATOMIC_VA: u64 = 0x0011_2233_4455_6670;
 const IMMEDIATE: u32 = 0xc0de_cafe;
 const KEY: u32 = 0x8899_aabb;
 const PLACEMENT: SendPlacement = SendPlacement { recv_sn: WqeSn::new(0x01_0203), offset: Serial::new(0x04_0506) };
-const ASKED: Asked = Asked { expects: Psn::new(0x0d_0e0f), stamp: 0x1718_191a };
+const ASKED: FasrReadFields = FasrReadFields { expected_psn: Psn::new(0x0d_0e0f), stamp: 0x1718_191a };
 const SINK: Sink = Sink { read_sn: SN, offset: 0x5051_5253_5455_5657 };
 const SN: WqeSn = WqeSn::new(0x0a_0b0c);
 const ACK: Aeth = Aeth { syndrome: Syndrome::ACK, msn: Serial::new(0x00_0102) };
@@ -100,7 +100,7 @@ fn solicited(payload_len: u32, headers: Headers) -> Packet {
 
 fn sends(format: Format) -> Vec<Named> {
     use Position::{First, Last, Middle, Only};
-    let placement = format.places_alone().then_some(PLACEMENT);
+    let placement = format.allows_independent_placement().then_some(PLACEMENT);
     let send = |position, tail| Headers::Send { position, tail, placement };
     vec![
         ("SEND first", packet(256, send(First, SendTail::Plain))),
@@ -112,9 +112,9 @@ fn sends(format: Format) -> Vec<Named> {
     ]
 }
 
-/// What only reliable connections have.
+/// Packets that only reliable connections have.
 fn invalidating(format: Format) -> Vec<Named> {
-    let placement = format.places_alone().then_some(PLACEMENT);
+    let placement = format.allows_independent_placement().then_some(PLACEMENT);
     let send = |position| packet(8, Headers::Send { position, tail: SendTail::Invalidate(KEY), placement });
     vec![("SEND last with invalidate", send(Position::Last)), ("SEND only with invalidate", send(Position::Only))]
 }
@@ -132,7 +132,7 @@ fn datagrams() -> Vec<Named> {
 
 fn writes(format: Format) -> Vec<Named> {
     use Position::{First, Last, Middle, Only};
-    let alone = format.places_alone();
+    let alone = format.allows_independent_placement();
     let short = |position: Position, immediate: Option<u32>| {
         format == Format::Fasr && !position.starts() && immediate.is_none()
     };
@@ -157,15 +157,15 @@ fn writes(format: Format) -> Vec<Named> {
 
 fn reads(format: Format) -> Vec<Named> {
     use Position::{First, Last, Middle, Only};
-    let read_sn = format.places_alone().then_some(SN);
+    let read_sn = format.allows_independent_placement().then_some(SN);
     let response = |position| Headers::ReadResponse {
         position,
         aeth: (position != Middle).then_some(ACK),
         sink: (format == Format::Fasr).then_some(SINK),
     };
-    let asked = (format == Format::Fasr).then_some(ASKED);
+    let fasr = (format == Format::Fasr).then_some(ASKED);
     vec![
-        ("RDMA READ request", packet(0, Headers::ReadRequest { reth: RETH, read_sn, asked })),
+        ("RDMA READ request", packet(0, Headers::ReadRequest { reth: RETH, read_sn, fasr })),
         ("RDMA READ response first", packet(256, response(First))),
         ("RDMA READ response middle", packet(256, response(Middle))),
         ("RDMA READ response last", packet(9, response(Last))),
@@ -174,11 +174,11 @@ fn reads(format: Format) -> Vec<Named> {
 }
 
 fn atomics(format: Format) -> Vec<Named> {
-    let read_sn = format.places_alone().then_some(SN);
+    let read_sn = format.allows_independent_placement().then_some(SN);
     let fasr = format == Format::Fasr;
-    let expects = if fasr { ASKED.expects.into() } else { PackedPsn::default() };
-    let request = |op| Headers::AtomicRequest { va: ATOMIC_VA, rkey: KEY, op, read_sn, expects };
-    let placement = |va, op| Headers::PlacementRequest { va, rkey: KEY, op, read_sn, expects };
+    let expected_psn = if fasr { ASKED.expected_psn.into() } else { PackedPsn::default() };
+    let request = |op| Headers::AtomicRequest { va: ATOMIC_VA, rkey: KEY, op, read_sn, expected_psn };
+    let placement = |va, op| Headers::PlacementRequest { va, rkey: KEY, op, read_sn, expected_psn };
     let response = Headers::AtomicResponse { aeth: ACK, original: 0x4041_4243_4445_4647, sink: fasr.then_some(SINK) };
     vec![
         ("ATOMIC acknowledge", packet(0, response)),
@@ -210,13 +210,13 @@ fn acks(format: Format) -> Vec<Named> {
     let nack = Aeth { syndrome: missing, ..ACK };
     if format == Format::Fasr {
         let loss = |cause, lost, overflow, syndrome| {
-            let note = LossNote { cause, psn: Psn::new(0xab_cdf7), lost, overflow };
-            packet(0, Headers::LossAck { aeth: Aeth { syndrome, ..ACK }, note })
+            let report = LossReportFields { cause, psn: Psn::new(0xab_cdf7), lost, overflow };
+            packet(0, Headers::LossAck { aeth: Aeth { syndrome, ..ACK }, report })
         };
         return vec![
             ("ACK", ack(Syndrome::ACK)),
-            ("SACK", loss(LossCause::Early, 2, false, missing)),
-            ("SACK after an overflow", loss(LossCause::Early, 7, true, missing)),
+            ("SACK", loss(LossCause::OutOfOrder, 2, false, missing)),
+            ("SACK after an overflow", loss(LossCause::OutOfOrder, 7, true, missing)),
             ("AACK", loss(LossCause::Repaired, 1, false, Syndrome::ACK)),
             ("FNACK", loss(LossCause::Misplaced, 3, false, missing)),
             ("NAK sequence", ack(missing)),

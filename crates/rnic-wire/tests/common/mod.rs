@@ -1,4 +1,4 @@
-//! What several of the tests in this folder need.
+//! Helpers for several tests in this folder.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 pub mod dissect;
@@ -6,18 +6,19 @@ pub mod falcon;
 pub mod falcon_strategy;
 pub mod golden;
 pub mod messages;
+pub mod scr;
 pub mod strategy;
 
 use rnic_wire::Addresses;
 
-/// The way between two socket addresses.
-pub fn way(src: &str, dst: &str) -> Addresses {
+/// Returns the addresses of packets from `src` to `dst`.
+pub fn path(src: &str, dst: &str) -> Addresses {
     Addresses::new(src.parse().expect("an address"), dst.parse().expect("an address")).expect("one IP version")
 }
 
-/// A way over each IP version.
-pub fn ways() -> [Addresses; 2] {
-    [way("10.1.2.3:49152", "10.4.5.6:4791"), way("[fd00::3]:49153", "[fd00::6]:4791")]
+/// Returns addresses of each IP version.
+pub fn paths() -> [Addresses; 2] {
+    [path("10.1.2.3:49152", "10.4.5.6:4791"), path("[fd00::3]:49153", "[fd00::6]:4791")]
 }
 
 /// `len` bytes that differ from their neighbours.

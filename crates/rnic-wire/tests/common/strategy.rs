@@ -1,11 +1,11 @@
-//! Every packet that a format can express, and every message, for property tests.
+//! Strategies for every packet that a format can express and for every message, for property tests.
 
 use proptest::prelude::*;
 
 use rnic_base::{Psn, Serial};
 use rnic_wire::{
-    Aeth, Asked, AtomicOp, Format, Headers, LossCause, LossNote, NakCode, PackedPsn, Packet, PacketFlags, PlacementOp,
-    Position, Qpn, Reth, SendPlacement, SendTail, Sink, Syndrome, WqeSn,
+    Aeth, AtomicOp, FasrReadFields, Format, Headers, LossCause, LossReportFields, NakCode, PackedPsn, Packet,
+    PacketFlags, PlacementOp, Position, Qpn, Reth, SendPlacement, SendTail, Sink, Syndrome, WqeSn,
 };
 
 /// Any format.
@@ -25,7 +25,7 @@ pub fn packet(format: Format) -> impl Strategy<Value = Packet> {
     };
     (headers, 2..=u32::MAX, any::<u32>(), flags(), any::<prop::sample::Index>()).prop_map(
         |(headers, qpn, psn, flags, len)| Packet {
-            // Datagrams for queue pairs 0 and 1 are management's.
+            // Datagrams for queue pairs 0 and 1 are management datagrams.
             dest_qpn: Qpn::new(qpn | 2),
             psn: Psn::new(psn),
             flags,
@@ -35,12 +35,12 @@ pub fn packet(format: Format) -> impl Strategy<Value = Packet> {
     )
 }
 
-/// What reliable connections send.
+/// Headers of packets on reliable connections.
 fn reliable(irn: bool) -> impl Strategy<Value = Headers> {
     prop_oneof![
         4 => send(irn, true),
         4 => write(irn),
-        1 => (reth(), serial(irn)).prop_map(|(reth, read_sn)| Headers::ReadRequest { reth, read_sn, asked: None }),
+        1 => (reth(), serial(irn)).prop_map(|(reth, read_sn)| Headers::ReadRequest { reth, read_sn, fasr: None }),
         2 => read_response(),
         2 => (any::<u64>(), any::<u32>(), atomic_op(), serial(irn))
             .prop_map(|(va, rkey, op, read_sn)| Headers::AtomicRequest {
@@ -48,7 +48,7 @@ fn reliable(irn: bool) -> impl Strategy<Value = Headers> {
                 rkey,
                 op,
                 read_sn,
-                expects: PackedPsn::default(),
+                expected_psn: PackedPsn::default(),
             }),
         1 => (any::<u64>(), any::<u32>(), placement_op(), serial(irn))
             .prop_map(|(va, rkey, op, read_sn)| Headers::PlacementRequest {
@@ -56,7 +56,7 @@ fn reliable(irn: bool) -> impl Strategy<Value = Headers> {
                 rkey,
                 op,
                 read_sn,
-                expects: PackedPsn::default(),
+                expected_psn: PackedPsn::default(),
             }),
         1 => (aeth(), any::<u64>()).prop_map(|(aeth, original)| Headers::AtomicResponse { aeth, original, sink: None }),
         3 => acknowledgement(irn),
@@ -67,18 +67,18 @@ fn reliable(irn: bool) -> impl Strategy<Value = Headers> {
     ]
 }
 
-/// What a FaSR packet of the kind says: no length in the middle of a Write, no SACK in a plain acknowledgement, and
-/// what makes answers packets of the responder's own.
+/// Adds the fields of FaSR to a packet's headers: no length in the middle of a Write, no SACK in a plain
+/// acknowledgement, and the fields with which responses are packets of the responder's own.
 fn as_fasr((headers, (number, stamp, offset)): (Headers, (u32, u32, u64))) -> Headers {
-    let asked = Some(Asked { expects: Psn::new(number), stamp });
+    let fasr = Some(FasrReadFields { expected_psn: Psn::new(number), stamp });
     let sink = Some(Sink { read_sn: WqeSn::new(number), offset });
     match headers {
-        Headers::ReadRequest { reth, read_sn, .. } => Headers::ReadRequest { reth, read_sn, asked },
+        Headers::ReadRequest { reth, read_sn, .. } => Headers::ReadRequest { reth, read_sn, fasr },
         Headers::AtomicRequest { va, rkey, op, read_sn, .. } => {
-            Headers::AtomicRequest { va, rkey, op, read_sn, expects: Psn::new(number).into() }
+            Headers::AtomicRequest { va, rkey, op, read_sn, expected_psn: Psn::new(number).into() }
         }
         Headers::PlacementRequest { va, rkey, op, read_sn, .. } => {
-            Headers::PlacementRequest { va, rkey, op, read_sn, expects: Psn::new(number).into() }
+            Headers::PlacementRequest { va, rkey, op, read_sn, expected_psn: Psn::new(number).into() }
         }
         Headers::ReadResponse { position, aeth, .. } => Headers::ReadResponse { position, aeth, sink },
         Headers::AtomicResponse { aeth, original, .. } => Headers::AtomicResponse { aeth, original, sink },
@@ -92,14 +92,14 @@ fn as_fasr((headers, (number, stamp, offset)): (Headers, (u32, u32, u64))) -> He
 }
 
 fn loss_ack() -> impl Strategy<Value = Headers> {
-    let causes = prop::sample::select(vec![LossCause::Early, LossCause::Repaired, LossCause::Misplaced]);
+    let causes = prop::sample::select(vec![LossCause::OutOfOrder, LossCause::Repaired, LossCause::Misplaced]);
     (any::<(u32, u32, bool)>(), causes, 0..32u8, 0..8u8).prop_map(|((psn, msn, overflow), cause, credits, lost)| {
         let syndrome = match cause {
             LossCause::Repaired => Syndrome::Ack { credits },
             _ => Syndrome::Nak(NakCode::PsnSequenceError),
         };
-        let note = LossNote { cause, psn: Psn::new(psn), lost, overflow };
-        Headers::LossAck { aeth: Aeth { syndrome, msn: Serial::new(msn) }, note }
+        let report = LossReportFields { cause, psn: Psn::new(psn), lost, overflow };
+        Headers::LossAck { aeth: Aeth { syndrome, msn: Serial::new(msn) }, report }
     })
 }
 
@@ -111,7 +111,7 @@ fn datagram() -> impl Strategy<Value = Headers> {
     })
 }
 
-/// A length that the kind of packet may have; short ones often, so that every padding is seen.
+/// A payload length that is legal for the packet; often short, so that every padding occurs.
 fn payload_len(headers: &Headers, index: prop::sample::Index) -> u32 {
     let least = match &headers.unshared() {
         Headers::Send { position: Position::Only, .. }

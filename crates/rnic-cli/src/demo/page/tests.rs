@@ -1,10 +1,9 @@
-//! The page says what was measured, and stands alone.
+//! Tests that the page states what was measured, and that it is self-contained.
 
-use super::super::contest::Latency;
 use super::*;
-use crate::machine::Machine;
+use rnic_reproduce::machine::Machine;
 
-/// Writes arrive in even steps, with a pause after every `stall_every` of them.
+/// Returns a run in which Writes arrive at even intervals, with a pause after every `stall_every` Writes.
 fn run(transport: &str, wire: Carrier, elapsed_s: f64, stall_every: u32, resent: u64) -> Run {
     const WRITES: u32 = 600;
     let (mut at, mut delivered) = (0.0, Vec::new());
@@ -28,9 +27,9 @@ fn run(transport: &str, wire: Carrier, elapsed_s: f64, stall_every: u32, resent:
     }
 }
 
-fn contest() -> Contest {
+fn comparison() -> Comparison {
     let machine = Machine { cpu: "A CPU".into(), cpus: 2, system: "Linux 6".into(), load_average: Some(0.5) };
-    Contest {
+    Comparison {
         file: "librustc_driver<1>.so".into(),
         bytes: 600 * 65_536,
         loss: 0.01,
@@ -54,22 +53,22 @@ fn contest() -> Contest {
 
 #[test]
 fn the_page_says_what_was_measured_and_under_which_conditions() {
-    let html = page(&contest());
+    let html = page(&comparison());
     if let Some(path) = std::env::var_os("RNIC_DEMO_PAGE") {
-        std::fs::write(path, &html).expect("the page that somebody wants to look at");
+        std::fs::write(path, &html).expect("the page can be written");
     }
     for said in
         ["10 times as fast", "2.9 times", "librustc_driver&lt;1&gt;.so", "seed 7", "1\u{a0}% of packets lost", "A CPU"]
     {
         assert!(html.contains(said), "the page does not say {said}");
     }
-    assert!(!html.contains("<1>"), "names are escaped");
+    assert!(!html.contains("<1>"), "a name is not escaped");
     assert!(html.len() < 200_000, "{} bytes", html.len());
 }
 
 #[test]
-fn what_did_not_arrive_intact_cannot_be_overlooked() {
-    let mut broken = contest();
+fn a_corrupted_file_is_reported_prominently() {
+    let mut broken = comparison();
     broken.runs[1].verified = false;
     assert!(page(&broken).contains("DID NOT ARRIVE INTACT"));
     assert!(summary::rows(&broken)[1].contains(&"NO".to_owned()));
@@ -77,8 +76,8 @@ fn what_did_not_arrive_intact_cannot_be_overlooked() {
 }
 
 #[test]
-fn a_run_that_is_missing_leaves_a_gap_not_a_crash() {
-    let mut partial = contest();
+fn a_missing_run_leaves_an_empty_cell() {
+    let mut partial = comparison();
     partial.runs.remove(0);
     assert!(summary::rows(&partial).iter().any(|row| row.contains(&"-".to_owned())));
     assert!(page(&partial).contains("IRN"));

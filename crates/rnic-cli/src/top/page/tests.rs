@@ -1,4 +1,4 @@
-//! What pages look like.
+//! Tests of the text of pages.
 
 use super::*;
 
@@ -32,7 +32,7 @@ fn snapshot(uptime_us: u64, packets: u64) -> Snapshot {
     }
 }
 
-/// Numbers have spaces that do not break.
+/// Replaces the non-breaking spaces in numbers by blanks.
 fn plain(text: &str) -> String {
     text.replace(|c: char| c.is_whitespace() && c != '\n', " ")
 }
@@ -41,7 +41,7 @@ fn plain(text: &str) -> String {
 fn rates_are_differences_by_the_clock_of_the_device() {
     let page = plain(&rates(&[snapshot(1_000_000, 1_000)], &[snapshot(3_000_000, 201_000)], 2, 120));
     let device = page.lines().find(|line| line.contains("(4711) ")).expect("a row");
-    // 200 000 packets of 1000 bytes in two seconds, and one of a hundred again.
+    // 200 000 packets of 1000 bytes in two seconds, and one in a hundred retransmitted.
     assert!(device.contains("0.800") && device.contains("2010 (0.990 %)"), "{page}");
     assert!(page.contains("rnic0, irn, UDP, loss 1%, 0 lost on purpose"), "{page}");
     let pairs: Vec<&str> = page.lines().filter(|line| line.contains("192.0.2.1")).collect();
@@ -51,7 +51,7 @@ fn rates_are_differences_by_the_clock_of_the_device() {
 }
 
 #[test]
-fn flows_of_what_is_shown_stand_below() {
+fn the_flows_of_shown_queue_pairs_are_listed_below() {
     let flow = |nth: u64| FlowSnapshot { label: 0x77 + nth as u32, packets_sent: nth, ..FlowSnapshot::default() };
     let with_flows = |uptime_us, packets| {
         let mut snapshot = snapshot(uptime_us, packets);
@@ -60,18 +60,18 @@ fn flows_of_what_is_shown_stand_below() {
     };
     let page = plain(&rates(&[with_flows(1_000_000, 0)], &[with_flows(3_000_000, 20_000)], 1, 120));
     let flows: Vec<&str> = page.lines().skip_while(|line| !line.contains("path changes")).collect();
-    assert_eq!(flows.iter().filter(|line| line.contains("0x")).count(), 2, "of one queue pair: {page}");
-    assert!(page.contains("10 000") || page.contains("10000"), "packets a second: {page}");
+    assert_eq!(flows.iter().filter(|line| line.contains("0x")).count(), 2, "flows of more than one queue pair: {page}");
+    assert!(page.contains("10 000") || page.contains("10000"), "the packet rate is missing: {page}");
 }
 
 #[test]
-fn a_process_that_has_just_begun_has_rates_since_it_began() {
+fn rates_of_a_new_process_count_from_its_start() {
     let page = rates(&[], &[snapshot(1_000_000, 500_000)], 0, 120);
     assert!(page.contains("4.00"), "{page}");
     assert!(page.contains("3 more"), "{page}");
 }
 
-/// Everything as long as it can be.
+/// Returns a snapshot in which every text and number is as long as possible.
 fn endless() -> Snapshot {
     let number = u64::MAX / 3;
     let flow = FlowSnapshot {
@@ -98,6 +98,7 @@ fn endless() -> Snapshot {
         ..QueuePairSnapshot::default()
     };
     Snapshot {
+        share: None,
         device: "rnic0".to_owned(),
         pid: u32::MAX,
         context: u32::MAX,
@@ -123,9 +124,9 @@ fn endless() -> Snapshot {
     }
 }
 
-/// Who looks at UDP for what goes through memory would wonder.
+/// The page states the share of traffic through shared memory, because that traffic does not show up in UDP captures.
 #[test]
-fn what_goes_through_memory_is_told() {
+fn the_share_of_shared_memory_traffic_is_shown() {
     let mut now = snapshot(3_000_000, 201_000);
     assert!(!rates(&[], &[now.clone()], 1, 120).contains("through memory"));
     now.counters.bytes_sent_by_memory = now.counters.bytes_sent / 4;
@@ -140,16 +141,16 @@ fn no_line_is_wider_than_the_terminal() {
     for columns in [1, 20, 40, 80, 100, 120, 200] {
         for page in [rates(&[], &now, 3, columns), totals(&now, columns), rates(&[], &[], 3, columns)] {
             assert!(width(&page) <= columns, "{columns} columns:\n{page}");
-            assert!(!page.contains('\x1b'), "{columns} columns: an order to the terminal");
+            assert!(!page.contains('\x1b'), "{columns} columns: a control character is printed");
         }
     }
     let page = rates(&[], &now, 3, 400);
-    assert!(page.contains("%interface0]:65535 0xfffff2"), "nothing is cut where there is room:\n{page}");
+    assert!(page.contains("%interface0]:65535 0xfffff2"), "text was cut although it fits:\n{page}");
 }
 
-/// What people look at most is there in 80 columns, whole, and what is not is named.
+/// The most important columns are shown completely in 80 columns, and the omitted ones are named.
 #[test]
-fn narrow_terminals_lose_whole_columns_those_of_least_use_first() {
+fn narrow_terminals_omit_the_least_important_columns_first() {
     let mut busy = snapshot(3_000_000, 201_000);
     let counters = &mut busy.counters;
     (counters.packets_received, counters.bytes_received) = (1_000_000, 100_000_000);
@@ -161,17 +162,17 @@ fn narrow_terminals_lose_whole_columns_those_of_least_use_first() {
     let page = plain(&rates(&[snapshot(1_000_000, 1_000)], &[busy.clone()], 2, 80));
     assert!(page.lines().all(|line| line.chars().count() <= 80) && !page.contains('…'), "{page}");
     let [device, pair] = ["process", "queue pair"].map(|head| page.lines().find(|line| line.contains(head)));
-    let (device, pair) = (device.expect("heads"), pair.expect("heads"));
+    let (device, pair) = (device.expect("the column heads are shown"), pair.expect("the column heads are shown"));
     for kept in ["Gbit/s out", "in", "retransmitted", "timeouts"] {
         assert!(device.contains(kept), "{kept}: {page}");
     }
-    for kept in ["peer", "packet/s out", "again", "RTT"] {
+    for kept in ["peer", "packet/s out", "retx", "RTT"] {
         assert!(pair.contains(kept), "{kept}: {page}");
     }
     assert!(!device.contains("RNR") && !pair.contains("RNR"), "{page}");
     assert!(page.contains("too narrow for: ") && page.contains("RNR"), "{page}");
     assert!(page.contains("ib_write_bw (4711)") && page.contains("192.0.2.1:4800 0x0"), "{page}");
-    let wide = rates(&[snapshot(1_000_000, 1_000)], &[busy], 2, 130);
+    let wide = rates(&[snapshot(1_000_000, 1_000)], &[busy], 2, 150);
     assert!(wide.contains("RNR") && !wide.contains("too narrow"), "{wide}");
 }
 
@@ -195,7 +196,7 @@ fn long_names_and_addresses_are_cut_before_numbers() {
 }
 
 #[test]
-fn nobody_is_said() {
+fn the_absence_of_processes_is_stated() {
     assert!(rates(&[], &[], 20, 120).contains("No process"));
     assert!(plain(&totals(&[snapshot(1, 1_000)], 120)).contains("1010 packets sent, 10 of them again"));
 }

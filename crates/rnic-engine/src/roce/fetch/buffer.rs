@@ -42,7 +42,7 @@ impl ReadBuffer {
     pub(in crate::roce) fn begin(&mut self) -> &mut Fetch {
         let sn = self.begun;
         self.begun = sn.wrapping_add(1);
-        self.at(sn).expect("admitted")
+        self.at(sn).expect("the fetch was admitted")
     }
 
     /// Returns the `read_WQE_SN` after the last fetch that has started.
@@ -55,19 +55,19 @@ impl ReadBuffer {
         self.head != self.begun
     }
 
-    fn under_way(&self) -> impl Iterator<Item = Fetch> {
+    fn in_progress(&self) -> impl Iterator<Item = Fetch> {
         let begun = self.begun.wrapping_sub(self.head);
         (0..begun).filter_map(|index| self.slots[self.slot(self.head.wrapping_add(index))])
     }
 
     /// Returns the fetch that response `seq` belongs to.
     pub(in crate::roce) fn find(&self, seq: Seq) -> Option<Fetch> {
-        self.under_way().find(|fetch| fetch.first <= seq && seq < fetch.end())
+        self.in_progress().find(|fetch| fetch.first <= seq && seq < fetch.end())
     }
 
-    /// Returns the fetch that request `seq` has requested, when it has started.
-    pub(in crate::roce) fn asked_by(&mut self, seq: Seq) -> Option<&mut Fetch> {
-        let sn = self.under_way().find(|fetch| fetch.seq == seq)?.sn;
+    /// Returns the fetch requested by request packet `seq`, if it has started.
+    pub(in crate::roce) fn requested_by(&mut self, seq: Seq) -> Option<&mut Fetch> {
+        let sn = self.in_progress().find(|fetch| fetch.seq == seq)?.sn;
         self.at(sn)
     }
 
@@ -83,23 +83,25 @@ impl ReadBuffer {
         }
     }
 
-    /// Returns the counter of the fetch that the 24 bits of `named` refer to.
+    /// Returns the counter of the fetch that the 24 bits of `sn_low_24` refer to.
     ///
     /// # Errors
-    /// When it is further ahead than the peer is permitted, or has arrived in order and is not next.
-    pub(in crate::roce) fn resolve(&self, named: u32, in_order: bool) -> Result<u32, NakCode> {
-        let turn = self.begun;
+    /// When it is further ahead than the peer is permitted, or when its request has arrived in order but the fetch is
+    /// not the next one.
+    pub(in crate::roce) fn resolve(&self, sn_low_24: u32, in_order: bool) -> Result<u32, NakCode> {
+        let next_sn = self.begun;
         // The `read_WQE_SN` field has 24 bits; the full counter is the value nearest to the next fetch to start.
-        let sn = turn.wrapping_add((named.wrapping_sub(turn) << 8).cast_signed().wrapping_shr(8) as u32);
-        if in_order && sn != turn || sn.wrapping_sub(turn) >= self.limit {
+        let sn = next_sn.wrapping_add((sn_low_24.wrapping_sub(next_sn) << 8).cast_signed().wrapping_shr(8) as u32);
+        if in_order && sn != next_sn || sn.wrapping_sub(next_sn) >= self.limit {
             return Err(NakCode::InvalidRequest);
         }
         Ok(sn)
     }
 
     /// Handles the acknowledgement implied by a request: fetch `sn` can be requested only when the fetch `limit`
-    /// positions before it is complete at the requester, even if its own acknowledgement was lost. Returns the response
-    /// number up to which this acknowledges, if the slot is not free yet; `next` is the number of the next response.
+    /// positions before it is complete at the requester, even if its own acknowledgement was lost. Returns the
+    /// response number up to which responses are thereby acknowledged, if the slot is not free yet; `next` is the
+    /// number of the next response.
     ///
     /// # Errors
     /// When that earlier fetch was never sent completely.
@@ -107,18 +109,18 @@ impl ReadBuffer {
         if sn.wrapping_sub(self.head) < self.limit {
             return Ok(None);
         }
-        let complete = sn.wrapping_sub(self.limit);
-        let begun = complete.wrapping_sub(self.head) < self.begun.wrapping_sub(self.head);
-        let fetch = self.slots[self.slot(complete)].filter(|fetch| begun && fetch.first != Seq::UNSET);
+        let completed_sn = sn.wrapping_sub(self.limit);
+        let begun = completed_sn.wrapping_sub(self.head) < self.begun.wrapping_sub(self.head);
+        let fetch = self.slots[self.slot(completed_sn)].filter(|fetch| begun && fetch.first != Seq::UNSET);
         let end = fetch.map(|fetch| fetch.end()).filter(|end| *end <= next);
         end.map(Some).ok_or(NakCode::InvalidRequest)
     }
 
-    /// Puts `fetch` into the slot of `sn`.
+    /// Inserts `fetch` into the slot of `sn`.
     ///
     /// # Errors
     /// When the slot is taken.
-    pub(in crate::roce) fn put(&mut self, sn: u32, fetch: Fetch) -> Result<(), NakCode> {
+    pub(in crate::roce) fn insert(&mut self, sn: u32, fetch: Fetch) -> Result<(), NakCode> {
         let slot = self.slot(sn);
         if self.slots[slot].is_some() {
             return Err(NakCode::InvalidRequest);

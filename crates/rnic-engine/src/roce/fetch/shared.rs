@@ -1,9 +1,9 @@
 //! Responses in a shared sequence space: RoCE.
 //!
-//! Responses are sent in the order of their requests and are then forgotten. A requester that misses some repeats its
-//! request from the first missing one; responses from that point on that were not sent yet are then obsolete. Results
-//! of atomics are stored, because executing one twice would be wrong: as many as the peer may have outstanding
-//! (InfiniBand Architecture volume 1, section 9.4.5.3).
+//! Responses are sent in the order of their requests; no state is kept of a response that has been sent. A requester
+//! that misses some repeats its request from the first missing one; responses from that point on that were not sent
+//! yet are then obsolete. Results of atomics are stored, because executing one twice would be wrong: as many as the
+//! peer may have outstanding (InfiniBand Architecture volume 1, section 9.4.5.3).
 
 use std::collections::VecDeque;
 
@@ -24,12 +24,18 @@ pub(crate) struct SharedServer {
     atomics: VecDeque<Fetch>,
     limit: usize,
     /// True when the last response built had been requested before.
-    last_again: bool,
+    last_was_repeated: bool,
 }
 
 impl SharedServer {
     pub(in crate::roce) fn new(limit: u32) -> Self {
-        Self { jobs: VecDeque::new(), sent: 0, atomics: VecDeque::new(), limit: limit as usize, last_again: false }
+        Self {
+            jobs: VecDeque::new(),
+            sent: 0,
+            atomics: VecDeque::new(),
+            limit: limit as usize,
+            last_was_repeated: false,
+        }
     }
 
     pub(in crate::roce) fn has_work(&self) -> bool {
@@ -39,8 +45,9 @@ impl SharedServer {
     pub(in crate::roce) fn admit(&mut self, fetch: Fetch) -> Result<(), NakCode> {
         // A repeated response may still be queued when its requester, which has it already, sends its next request:
         // repeated responses do not count towards the limit.
-        let full = self.jobs.len() >= self.limit && self.jobs.iter().filter(|job| !job.again).count() >= self.limit;
-        if full {
+        let is_full = self.jobs.len() >= self.limit
+            && self.jobs.iter().filter(|job| !job.is_retransmission).count() >= self.limit;
+        if is_full {
             return Err(NakCode::InvalidRequest);
         }
         self.jobs.push_back(Fetch { first: fetch.seq, ..fetch });
@@ -51,7 +58,7 @@ impl SharedServer {
         self.jobs.back_mut().filter(|fetch| fetch.seq == seq)
     }
 
-    /// Removes the fetch just admitted, because its request is refused.
+    /// Removes the fetch just admitted, because its request is being refused.
     #[cold]
     pub(in crate::roce) fn withdraw_newest(&mut self) {
         self.jobs.pop_back();
@@ -61,7 +68,7 @@ impl SharedServer {
     }
 
     pub(in crate::roce) fn begin(&mut self, seq: Seq) {
-        let fetch = *self.jobs.back().expect("just admitted");
+        let fetch = *self.jobs.back().expect("a fetch was admitted");
         assert!(fetch.seq == seq, "fetches begin in order");
         if matches!(fetch.request, FetchRequest::Atomic { .. } | FetchRequest::Placement { .. }) {
             if self.atomics.len() == self.limit {
@@ -72,8 +79,8 @@ impl SharedServer {
     }
 
     /// Returns the stored atomic that request `seq` executed.
-    pub(in crate::roce) fn answered(&self, seq: Seq) -> Option<Fetch> {
-        self.atomics.iter().find(|fetch| fetch.seq == seq).map(|fetch| Fetch { again: true, ..*fetch })
+    pub(in crate::roce) fn stored_atomic(&self, seq: Seq) -> Option<Fetch> {
+        self.atomics.iter().find(|fetch| fetch.seq == seq).map(|fetch| Fetch { is_retransmission: true, ..*fetch })
     }
 
     /// Cancels the rest of the first response, from `seq` on.
@@ -85,8 +92,8 @@ impl SharedServer {
     }
 
     /// Returns whether the last response built had been requested before.
-    pub(in crate::roce) fn last_again(&self) -> bool {
-        self.last_again
+    pub(in crate::roce) fn last_was_repeated(&self) -> bool {
+        self.last_was_repeated
     }
 
     /// Discards all queued responses.
@@ -95,12 +102,13 @@ impl SharedServer {
         self.sent = 0;
     }
 
-    /// Restarts responses at `fetch`, to which the requester has gone back: everything from there on is retransmitted.
+    /// Restarts responses at `fetch`, from which the requester has repeated its requests: every response from there
+    /// on is retransmitted.
     pub(in crate::roce) fn repeat(&mut self, fetch: Fetch) {
         while let Some(last) = self.jobs.back() {
-            let started = self.jobs.len() == 1 && self.sent > 0;
-            let from = if started { last.first + u64::from(self.sent) } else { last.first };
-            if from < fetch.first {
+            let has_started = self.jobs.len() == 1 && self.sent > 0;
+            let restart_seq = if has_started { last.first + u64::from(self.sent) } else { last.first };
+            if restart_seq < fetch.first {
                 break;
             }
             self.jobs.pop_back();
@@ -124,7 +132,7 @@ impl SharedServer {
     /// Builds the next response, if one may be sent now; returns whether it did.
     ///
     /// # Errors
-    /// The number of the response whose memory is no longer valid, and the code to refuse it with.
+    /// The number of the response whose memory is no longer valid, and the NAK code of the refusal.
     pub(in crate::roce) fn transmit(
         &mut self,
         shared: &mut ConnShared,
@@ -135,12 +143,12 @@ impl SharedServer {
         let Some(fetch) = self.jobs.front().copied() else { return Ok(false) };
         let index = self.sent;
         self.sent += 1;
-        self.last_again = fetch.again;
+        self.last_was_repeated = fetch.is_retransmission;
         if self.sent >= fetch.packets {
             self.jobs.pop_front();
             self.sent = 0;
         }
-        let made = fetch.respond(shared, verbs, core, in_flight, (index, false));
-        made.map(|()| true).map_err(|code| (fetch.first + u64::from(index), code))
+        let result = fetch.respond(shared, verbs, core, in_flight, (index, false));
+        result.map(|()| true).map_err(|code| (fetch.first + u64::from(index), code))
     }
 }

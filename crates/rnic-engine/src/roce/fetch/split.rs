@@ -1,9 +1,9 @@
 //! Responses in a separate sequence space: IRN's rPSN.
 //!
 //! Requests wait in the *Read WQE buffer*, in the slot that their `read_WQE_SN` selects, until everything before them
-//! has arrived (I-16). Then their responses get numbers, and from there on they are handled like any other data:
-//! windowed, capped, acknowledged packet by packet, recovered by the responder's timer (I-11). A slot is free again
-//! when its responses are acknowledged.
+//! has arrived (I-16). Then their responses get sequence numbers and are handled like any other data: limited by a
+//! window and a cap, acknowledged packet by packet, and recovered by the responder's timer (I-11). A slot is free
+//! again when its responses are acknowledged.
 
 use rnic_base::{Duration, Psn, Seq};
 use rnic_policy::{ControlEvent, RecoveryEvent};
@@ -13,7 +13,7 @@ use super::buffer::ReadBuffer;
 use crate::core::Core;
 use crate::error::{DropReason, RxOutcome};
 use crate::ready::Half;
-use crate::roce::shared::{ConnShared, circumstances};
+use crate::roce::shared::{ConnShared, timeout_conditions};
 use crate::stats::WaitReason;
 use crate::timer::Deadline;
 use crate::transport::Transport;
@@ -31,7 +31,7 @@ pub(crate) struct SplitServer {
     retries: u32,
     /// Number of packets in flight whose credit at the peer is granted to other QPs, because they have not been
     /// acknowledged for a long time.
-    lent: u64,
+    granted: u64,
 }
 
 impl SplitServer {
@@ -41,12 +41,12 @@ impl SplitServer {
             window: SendWindow::new(start, transport),
             next: start,
             retries: 0,
-            lent: 0,
+            granted: 0,
         }
     }
 
     pub(in crate::roce) fn has_work(&self) -> bool {
-        self.window.next < self.next || self.window.first_to_repeat().is_some()
+        self.window.next < self.next || self.window.first_to_retransmit().is_some()
     }
 
     pub(in crate::roce) fn is_busy(&self) -> bool {
@@ -76,19 +76,19 @@ impl SplitServer {
         self.window.in_flight()
     }
 
-    /// Returns the deadline of the timer of responses.
+    /// Returns the deadline of the response timer.
     pub(in crate::roce) fn next_timeout(&self) -> Deadline {
         self.window.deadline
     }
 
     /// Returns whether a response is to be retransmitted.
-    pub(in crate::roce) fn retransmits(&self) -> bool {
-        self.window.first_to_repeat().is_some()
+    pub(in crate::roce) fn has_retransmission(&self) -> bool {
+        self.window.first_to_retransmit().is_some()
     }
 
     /// Releases the credit at the peer that responses hold.
     pub(in crate::roce) fn stop(&self, verbs: &Verbs, core: &mut Core) {
-        core.settle(verbs.head.peer(), self.window.in_flight() - self.lent);
+        core.settle(verbs.head.peer(), self.window.in_flight() - self.granted);
     }
 
     /// Handles an acknowledgement of responses. `in_flight` is the number of requests in flight.
@@ -109,7 +109,7 @@ impl SplitServer {
             return RxOutcome::Dropped(core.drop_packet(DropReason::Unsolicited));
         }
         let stale = cumulative < una || (is_ack && cumulative == una);
-        self.window.note_heard();
+        self.window.note_response();
         if !stale {
             self.acknowledge(shared, verbs, core, in_flight, cumulative);
         }
@@ -117,7 +117,8 @@ impl SplitServer {
             && code != NakCode::PsnSequenceError
             && !stale
         {
-            // The requester needs the refused data, and has failed.
+            // The peer has refused response data with a fatal NAK: its request has failed, so this queue pair fails
+            // too.
             verbs.fail_as_responder(core, code);
             return RxOutcome::Accepted;
         }
@@ -139,13 +140,13 @@ impl SplitServer {
         let transport = &verbs.head.transport;
         let sack = sack.map(|psn| psn.extend(self.window.una));
         if let Some(seq) = sack {
-            self.window.acknowledge_early(seq, transport);
+            self.window.acknowledge_selectively(seq, transport);
             if shared.has_flow() || transport.measured {
-                let rtt = self.window.take_early_rtt(seq, core.now);
+                let rtt = self.window.take_selective_rtt(seq, core.now);
                 if let Some(rtt) = rtt {
-                    self.window.learn(core.now, rtt, core.absence);
+                    self.window.add_rtt(core.now, rtt, core.absence);
                 }
-                shared.on_early(&verbs.head, core, in_flight, rtt);
+                shared.on_out_of_order(&verbs.head, core, in_flight, rtt);
             }
         }
         if !stale {
@@ -184,11 +185,11 @@ impl SplitServer {
         }
         shared.note_served(self.window.in_flight());
         if let Some(rtt) = rtt {
-            self.window.learn(core.now, rtt, core.absence);
+            self.window.add_rtt(core.now, rtt, core.absence);
         }
         self.retries = 0;
-        if self.lent > 0 {
-            core.peers.sent(head.peer(), std::mem::take(&mut self.lent));
+        if self.granted > 0 {
+            core.peers.sent(head.peer(), std::mem::take(&mut self.granted));
         }
         self.buffer.free_acknowledged(self.window.una);
         if self.window.wants_acknowledgements(&head.transport) {
@@ -207,7 +208,7 @@ impl SplitServer {
         if una > self.window.una {
             let packets = self.window.acknowledge_untimed(una);
             shared.note_served(self.window.in_flight());
-            core.peers.sent(verbs.head.peer(), std::mem::take(&mut self.lent));
+            core.peers.sent(verbs.head.peer(), std::mem::take(&mut self.granted));
             core.settle(verbs.head.peer(), packets);
         }
         self.buffer.free_acknowledged(self.window.una);
@@ -223,24 +224,24 @@ impl SplitServer {
         in_flight: u64,
     ) -> bool {
         let head = &verbs.head;
-        let mut repeat = self.window.first_to_repeat();
-        if repeat.is_some()
+        let mut retransmit_seq = self.window.first_to_retransmit();
+        if retransmit_seq.is_some()
             && head.transport.retransmit_fetch != Duration::ZERO
-            && let Some(at) = repeat.and_then(|seq| self.window.fetched_at(seq, core.now))
+            && let Some(at) = retransmit_seq.and_then(|seq| self.window.fetched_at(seq, core.now))
         {
             shared.arm(head, core, Deadline::at(at));
-            repeat = None;
+            retransmit_seq = None;
         }
-        if repeat.is_some_and(|seq| shared.holds_retransmission(&self.window, seq)) {
+        if retransmit_seq.is_some_and(|seq| shared.blocks_retransmission(&self.window, seq)) {
             core.count_wait(WaitReason::Window);
             return false;
         }
-        let seq = repeat.unwrap_or(self.window.next);
-        if repeat.is_none() {
+        let seq = retransmit_seq.unwrap_or(self.window.next);
+        if retransmit_seq.is_none() {
             if self.window.next == self.next {
                 return false;
             }
-            if let Some(reason) = self.blocked(shared, verbs, core) {
+            if let Some(reason) = self.blocked_on(shared, verbs, core) {
                 core.count_wait(reason);
                 if reason == WaitReason::PeerWindow {
                     shared.responses_queued = true;
@@ -251,10 +252,10 @@ impl SplitServer {
         }
         let fetch = self.buffer.find(seq).expect("an unacknowledged response belongs to a fetch");
         let index = seq.since(fetch.first) as u32;
-        fetch.respond_or_refuse(shared, verbs, core, in_flight, (index, repeat.is_some()));
+        fetch.respond_or_refuse(shared, verbs, core, in_flight, (index, retransmit_seq.is_some()));
         let head = &verbs.head;
-        if repeat.is_some() {
-            self.window.repeated(seq, seq + 1, true, core.now, &head.transport);
+        if retransmit_seq.is_some() {
+            self.window.mark_retransmitted(seq, seq + 1, true, core.now, &head.transport);
         } else {
             self.window.sent(1, true, core.now, &head.transport);
             shared.note_served(self.window.in_flight());
@@ -266,25 +267,25 @@ impl SplitServer {
 
     /// Returns the reason that blocks a new response, if any.
     #[inline]
-    fn blocked(&self, shared: &ConnShared, verbs: &Verbs, core: &Core) -> Option<WaitReason> {
+    fn blocked_on(&self, shared: &ConnShared, verbs: &Verbs, core: &Core) -> Option<WaitReason> {
         let transport = &verbs.head.transport;
         if self.window.in_flight() >= transport.in_flight_max {
             return Some(WaitReason::Cap);
         }
         let is_closed = shared.window().is_some_and(|window| self.window.pipe() >= window.whole_packets());
-        if is_closed || self.window.room_on_path() == Some(0) {
+        if is_closed || self.window.remaining_path_limit() == Some(0) {
             return Some(WaitReason::Window);
         }
-        (core.peers.room(verbs.head.peer()) == 0).then_some(WaitReason::PeerWindow)
+        (core.peers.available(verbs.head.peer()) == 0).then_some(WaitReason::PeerWindow)
     }
 
-    /// Handles the response timer if it is due; returns whether there may be something to send. `in_flight` is the
+    /// Handles the response timer if it is due; returns whether responses may now have to be sent. `in_flight` is the
     /// number of requests in flight.
     ///
-    /// A timeout means that responses are not acknowledged. Their requester may have them and have destroyed its queue
-    /// pair, or it may be unreachable: detecting that is the requester's task, as in RoCE, whose responders have no
-    /// timers, and the program at this end has made no error. The responses are retransmitted at growing intervals, and
-    /// other QPs use their credit at the peer meanwhile.
+    /// A timeout means that responses are not acknowledged. Their requester may have received them and destroyed its
+    /// queue pair, or it may be unreachable: detecting that is the requester's task, as in RoCE, whose responders
+    /// have no timers, and the program at this end is not at fault. The responses are retransmitted at growing
+    /// intervals, and other QPs use their credit at the peer meanwhile.
     pub(in crate::roce) fn on_timeout(
         &mut self,
         shared: &mut ConnShared,
@@ -293,29 +294,31 @@ impl SplitServer {
         in_flight: u64,
     ) -> bool {
         let bits = Bits::in_rings(&mut shared.pool);
-        let mut circumstances = circumstances(verbs, core, true);
-        circumstances.patience = Duration::MAX;
-        match self.window.check_timeout(core.now, &verbs.head.transport, &bits, &circumstances) {
-            TimeoutVerdict::NotDue | TimeoutVerdict::Extended | TimeoutVerdict::GaveUp => return false,
+        let mut timeout_conditions = timeout_conditions(verbs, core, true);
+        timeout_conditions.silence_max = Duration::MAX;
+        match self.window.check_timeout(core.now, &verbs.head.transport, &bits, &timeout_conditions) {
+            TimeoutVerdict::NotDue | TimeoutVerdict::Extended | TimeoutVerdict::PeerUnresponsive => return false,
             TimeoutVerdict::Probe => {
                 core.stats.probes += 1;
                 return true;
             }
             TimeoutVerdict::Acted => self.retries += 1,
         }
-        let in_vain = self.retries.saturating_sub(verbs.send.retry_count());
-        if in_vain > 0 {
-            // A refusal waits for the responses before it, but not indefinitely.
+        let excess_retries = self.retries.saturating_sub(verbs.send.retry_count());
+        if excess_retries > 0 {
+            // The NAK of a refused request is delayed until the responses before it are acknowledged. The wait ends
+            // here, after more timeouts than the retry count permits: the queue pair fails, and a failed one sends the
+            // NAK without waiting.
             if let Some(code) = verbs.recv.refused {
                 verbs.fail_as_responder(core, code);
                 return false;
             }
-            // Measured timeouts already include a backoff.
+            // Timeouts computed from measured round-trip times already include a backoff.
             if !verbs.head.transport.measured {
-                self.window.back_off(core.now, in_vain);
+                self.window.back_off(core.now, excess_retries);
             }
-            core.settle(verbs.head.peer(), self.window.in_flight() - self.lent);
-            self.lent = self.window.in_flight();
+            core.settle(verbs.head.peer(), self.window.in_flight() - self.granted);
+            self.granted = self.window.in_flight();
         }
         shared.count_timeout(verbs, core, in_flight);
         true

@@ -1,8 +1,8 @@
-//! Handles acknowledgements and responses, and completes the requests that they answer.
+//! Handles acknowledgements and responses, and completes the corresponding requests.
 //!
-//! Requests complete strictly in the order in which they were posted. In a shared space (RoCE) one number is enough: a
-//! response is the acknowledgement of its request. In split spaces (IRN section 5.4) acknowledgements move the request
-//! window, responses the response window, and a read needs both.
+//! Requests complete strictly in the order in which they were posted. In a shared space (RoCE) one cumulative number
+//! is enough: a response is the acknowledgement of its request. In split spaces (IRN section 5.4) acknowledgements
+//! move the request window, responses the response window, and a read needs both.
 
 use rnic_base::{Psn, Seq};
 use rnic_policy::{ControlEvent, LossReport, RecoveryActions, RecoveryEvent};
@@ -36,10 +36,10 @@ impl Requester {
             return RxOutcome::Dropped(core.drop_packet(DropReason::Unsolicited));
         }
         if is_ack {
-            let is_freer = verbs.head.transport.credits && self.shared.on_credits(aeth);
+            let has_more_credits = verbs.head.transport.credits && self.shared.on_credits(aeth);
             if cumulative <= una {
-                self.window.note_heard();
-                if is_freer {
+                self.window.note_response();
+                if has_more_credits {
                     self.wake(verbs, core);
                 }
                 return RxOutcome::Duplicate;
@@ -60,23 +60,23 @@ impl Requester {
         sack: Option<Psn>,
     ) -> RxOutcome {
         let sack = sack.map(|psn| psn.extend(self.window.una));
-        let stale = expected < self.window.una;
-        self.window.note_heard();
-        if !stale {
+        let is_stale = expected < self.window.una;
+        self.window.note_response();
+        if !is_stale {
             if matches!(syndrome, Syndrome::Nak(code) if code != NakCode::PsnSequenceError) {
                 let bits = &mut core.pools.bits(verbs.head.transport.pool, &mut self.shared.pool, LaneId::RequestsOut);
-                self.window.forget_early(bits);
+                self.window.discard_selective(bits);
             }
             self.acknowledge(verbs, core, expected);
         }
         if let Some(seq) = sack {
-            self.window.acknowledge_early(seq, &verbs.head.transport);
-            self.on_early(verbs, core, seq);
+            self.window.acknowledge_selectively(seq, &verbs.head.transport);
+            self.on_out_of_order(verbs, core, seq);
         }
         // Processing the acknowledgement may have failed the queue pair, or stopped before a missing response.
-        if stale || !verbs.head.transmits() || self.window.una != expected {
-            if self.shared.window().is_some() || self.window.room_on_path().is_some() {
-                // Packets reported as received still free space in a congestion window.
+        if is_stale || !verbs.head.transmits() || self.window.una != expected {
+            if self.shared.window().is_some() || self.window.remaining_path_limit().is_some() {
+                // Packets that are reported as received nevertheless free space in a congestion window.
                 self.wake(verbs, core);
             }
             return RxOutcome::Duplicate;
@@ -84,23 +84,23 @@ impl Requester {
         match syndrome {
             Syndrome::Nak(NakCode::PsnSequenceError) => self.on_nack(verbs, core, sack, None),
             Syndrome::RnrNak { timer } => self.pause_for_receiver(verbs, core, RnrTimer::from_code(timer)),
-            Syndrome::Nak(code) => self.on_refusal(verbs, core, code),
+            Syndrome::Nak(code) => self.on_fatal_nak(verbs, core, code),
             Syndrome::Ack { .. } => {}
         }
         RxOutcome::Accepted
     }
 
-    /// Handles the report that packet `seq` has arrived out of order: it may give a round-trip time sample.
-    pub(super) fn on_early(&mut self, verbs: &mut Verbs, core: &mut Core, seq: Seq) {
+    /// Handles the report that packet `seq` has arrived out of order: it may yield a round-trip time sample.
+    pub(super) fn on_out_of_order(&mut self, verbs: &mut Verbs, core: &mut Core, seq: Seq) {
         if !self.shared.has_flow() && !verbs.head.transport.measured {
             return;
         }
-        let rtt = self.window.take_early_rtt(seq, core.now);
+        let rtt = self.window.take_selective_rtt(seq, core.now);
         if let Some(rtt) = rtt {
-            self.window.learn(core.now, rtt, core.absence);
+            self.window.add_rtt(core.now, rtt, core.absence);
         }
         if self.shared.has_flow() {
-            self.shared.on_early(&verbs.head, core, self.window.in_flight(), rtt);
+            self.shared.on_out_of_order(&verbs.head, core, self.window.in_flight(), rtt);
         }
     }
 
@@ -129,7 +129,7 @@ impl Requester {
         self.wake_to_retransmit(verbs, core);
     }
 
-    /// Releases the pool bits of acknowledged packets, which need none.
+    /// Releases the pool bits of acknowledged packets, which no longer need them.
     #[cold]
     fn release_pool(&mut self, verbs: &Verbs, core: &mut Core) {
         let una = self.window.una;
@@ -158,13 +158,13 @@ impl Requester {
     /// response that has not arrived.
     #[inline(always)]
     pub(crate) fn acknowledge(&mut self, verbs: &mut Verbs, core: &mut Core, cumulative: Seq) {
-        let reached = if verbs.head.transport.split || verbs.send.fetches == 0 {
+        let acknowledged_end = if verbs.head.transport.split || verbs.send.fetches == 0 {
             cumulative
         } else {
             cumulative.min(self.first_missing(&verbs.send))
         };
-        self.advance(verbs, core, reached);
-        if reached < cumulative && verbs.head.state.sends() {
+        self.advance(verbs, core, acknowledged_end);
+        if acknowledged_end < cumulative && verbs.head.state.sends() {
             self.infer_loss(verbs, core);
         }
     }
@@ -190,7 +190,7 @@ impl Requester {
             return;
         }
         if let Some(rtt) = rtt {
-            self.window.learn(core.now, rtt, core.absence);
+            self.window.add_rtt(core.now, rtt, core.absence);
         }
         if self.shared.pool.is_held() {
             self.release_pool(verbs, core);
@@ -200,11 +200,11 @@ impl Requester {
         }
         self.retries = 0;
         self.rnr_retries = 0;
-        self.pause = Deadline::NEVER;
+        self.rnr_deadline = Deadline::NEVER;
         self.reclaim_credit(verbs, core, packets);
         core.settle_acknowledged(verbs.head.peer(), packets);
         if verbs.head.transport.scheduled {
-            self.answers.free_acknowledged(self.window.una);
+            self.peer_fetches.free_acknowledged(self.window.una);
         }
         if self.window.wants_acknowledgements(&verbs.head.transport) {
             self.recover(verbs, core, &RecoveryEvent::Acked { packets, rtt });
@@ -220,8 +220,8 @@ impl Requester {
 
     fn pause_for_receiver(&mut self, verbs: &mut Verbs, core: &mut Core, timer: RnrTimer) {
         verbs.stats.rnr_naks += 1;
-        // During a pause no packet is sent that could be refused again: this NAK is a duplicate.
-        if self.window.is_empty() || self.pause.is_set() {
+        // During a pause no packet is sent that could be refused: this NAK is a duplicate.
+        if self.window.is_empty() || self.rnr_deadline.is_set() {
             return;
         }
         self.rnr_retries += 1;
@@ -234,14 +234,14 @@ impl Requester {
             return;
         }
         let bits = core.pools.bits(verbs.head.transport.pool, &mut self.shared.pool, LaneId::RequestsOut);
-        self.window.repeat_all(&verbs.head.transport, &bits);
-        self.pause = Deadline::after(core.now, timer.wait());
-        self.shared.arm(&verbs.head, core, self.pause);
+        self.window.mark_all(&verbs.head.transport, &bits);
+        self.rnr_deadline = Deadline::after(core.now, timer.wait());
+        self.shared.arm(&verbs.head, core, self.rnr_deadline);
         self.grant_credit(verbs, core);
     }
 
-    /// Handles the responder's refusal of the request at `una`.
-    fn on_refusal(&mut self, verbs: &mut Verbs, core: &mut Core, code: NakCode) {
+    /// Handles a fatal NAK: the peer has refused the packet at `una`.
+    fn on_fatal_nak(&mut self, verbs: &mut Verbs, core: &mut Core, code: NakCode) {
         if let Some(counter) = verbs.send.queue.find(self.window.una) {
             verbs.fail_entry(core, self.window.una, counter, WcStatus::refused(code));
         } else if verbs.head.transport.scheduled {

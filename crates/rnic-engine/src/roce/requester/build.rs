@@ -29,35 +29,37 @@ impl Requester {
             return false;
         }
         let position = Position::of(piece.index, wqe.packets);
-        let ends = position.ends() || wqe.op.is_fetch();
+        let ends_message = position.ends() || wqe.op.is_fetch();
+        let ack_request = self.requests_ack(&verbs.head, core, ends_message || piece.request_ack);
         let out = &mut core.out;
         out.packet.dest_qpn = verbs.head.dest_qpn;
         out.packet.psn = (wqe.first + u64::from(piece.index)).wire();
         out.packet.payload_len = payload_len;
         write_headers(&verbs.head, wqe, position, piece, &mut out.packet.headers);
         if wqe.op.consumes_receive() && wqe.operand != 0 {
-            name_queue(wqe.operand as u32, &mut out.packet.headers);
+            write_srqn(wqe.operand as u32, &mut out.packet.headers);
         }
-        let solicited = ends && wqe.flags.contains(SendFlags::SOLICITED) && wqe.op.consumes_receive();
-        let ack_request = self.asks_for_ack(&verbs.head, ends || piece.asks);
+        let solicited = ends_message && wqe.flags.contains(SendFlags::SOLICITED) && wqe.op.consumes_receive();
         out.packet.flags = PacketFlags { solicited, ack_request, fecn: false, becn: false };
-        out.kind = if piece.again { TransmitKind::RequestAgain } else { TransmitKind::Request };
-        self.shared.send_data(verbs, core, self.window.in_flight(), piece.again);
+        out.kind = if piece.is_retransmission { TransmitKind::RequestRetransmission } else { TransmitKind::Request };
+        self.shared.send_data(verbs, core, self.window.in_flight(), piece.is_retransmission);
         true
     }
 
     /// Returns whether this packet requests an acknowledgement.
     #[inline]
-    fn asks_for_ack(&mut self, head: &Head, must: bool) -> bool {
+    fn requests_ack(&mut self, head: &Head, core: &Core, force: bool) -> bool {
         if head.transport.acks_every_packet {
             return true;
         }
-        self.unasked += 1;
-        let asks = must || self.unasked >= head.transport.ack_every_packets;
-        if asks {
-            self.unasked = 0;
+        self.since_ack_request += 1;
+        let request_ack = force
+            || self.since_ack_request >= head.transport.ack_every_packets
+            || self.shared.pauses_after_next(head, core);
+        if request_ack {
+            self.since_ack_request = 0;
         }
-        asks
+        request_ack
     }
 }
 
@@ -71,8 +73,8 @@ pub(crate) fn write_headers(head: &Head, wqe: &SendWqe, position: Position, piec
     *headers = match wqe.op {
         WqeOp::Write | WqeOp::WriteImm => {
             let immediate = (wqe.op == WqeOp::WriteImm && position.ends()).then_some(wqe.word);
-            let short = head.transport.short_addresses && is_short(position, immediate.is_some());
-            let dma_len = if short { 0 } else { wqe.length };
+            let omits_length = head.transport.short_addresses && is_short(position, immediate.is_some());
+            let dma_len = if omits_length { 0 } else { wqe.length };
             let reth = Reth { va, rkey: wqe.rkey, dma_len };
             Headers::Write {
                 position,
@@ -92,26 +94,26 @@ pub(crate) fn write_headers(head: &Head, wqe: &SendWqe, position: Position, piec
         }
         WqeOp::Read => {
             // In a shared space, a repeated or partial read requests only the data that its sequence numbers cover.
-            let rest = (wqe.length - offset).min(piece.takes.saturating_mul(head.mtu()));
-            let dma_len = if head.transport.split { wqe.length } else { rest };
-            Headers::ReadRequest { reth: Reth { va, rkey: wqe.rkey, dma_len }, read_sn: sn, asked: None }
+            let remaining_len = (wqe.length - offset).min(piece.numbers.saturating_mul(head.mtu()));
+            let dma_len = if head.transport.split { wqe.length } else { remaining_len };
+            Headers::ReadRequest { reth: Reth { va, rkey: wqe.rkey, dma_len }, read_sn: sn, fasr: None }
         }
         WqeOp::CompareSwap => {
             let op = AtomicOp::CompareSwap { compare: wqe.operand, swap: wqe.swap };
-            Headers::AtomicRequest { va, rkey: wqe.rkey, op, read_sn: sn, expects: PackedPsn::default() }
+            Headers::AtomicRequest { va, rkey: wqe.rkey, op, read_sn: sn, expected_psn: PackedPsn::default() }
         }
         WqeOp::FetchAdd => {
             let op = AtomicOp::FetchAdd { add: wqe.operand };
-            Headers::AtomicRequest { va, rkey: wqe.rkey, op, read_sn: sn, expects: PackedPsn::default() }
+            Headers::AtomicRequest { va, rkey: wqe.rkey, op, read_sn: sn, expected_psn: PackedPsn::default() }
         }
         WqeOp::AtomicWrite | WqeOp::Flush => Headers::PlacementRequest {
             va,
             rkey: wqe.rkey,
             op: placement_of(wqe),
             read_sn: sn,
-            expects: PackedPsn::default(),
+            expected_psn: PackedPsn::default(),
         },
-        WqeOp::BindWindow | WqeOp::LocalInvalidate => unreachable!("nothing of it travels"),
+        WqeOp::BindWindow | WqeOp::LocalInvalidate => unreachable!("local operations have no packets"),
         WqeOp::Datagram | WqeOp::DatagramImm => Headers::Datagram {
             queue_key: wqe.rkey,
             source_qpn: head.number,
@@ -122,7 +124,7 @@ pub(crate) fn write_headers(head: &Head, wqe: &SendWqe, position: Position, piec
 
 /// Writes the number of the shared receive queue at an XRC target into the headers of a packet that consumes a receive.
 #[cold]
-fn name_queue(srqn: u32, headers: &mut Headers) {
+fn write_srqn(srqn: u32, headers: &mut Headers) {
     if let Some(shared) = headers.shared(Qpn::new(srqn)) {
         *headers = shared;
     }

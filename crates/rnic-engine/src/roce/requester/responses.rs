@@ -18,24 +18,24 @@ use crate::verbs::send::{SendHalf, refusal_in};
 use crate::window::{Arrival, Bits, ReceiveWindow};
 use crate::wq::{SendQueue, WqeState};
 
-/// The receiving side of the response space (IRN's rPSN), and the request that each range of it answers.
+/// The receiving side of the response space (IRN's rPSN), and the request for each range of response numbers.
 #[derive(Debug)]
 pub(crate) struct ResponseWindow {
     window: ReceiveWindow,
-    /// Outstanding reads and atomics, in the order in which they are answered. At most `max_rd_atomic`.
+    /// Outstanding reads and atomics, in the order of their responses. At most `max_rd_atomic`.
     expected: VecDeque<Expected>,
     /// First sequence number of the next request's response.
     next: Seq,
     /// True when an acknowledgement did not fit into the control queue.
-    owes_ack: bool,
-    /// Deadline of the check that the responder is still alive: it runs the timers of this space (IRN section 5.2), so
-    /// its failure would not be detected otherwise.
+    ack_pending: bool,
+    /// Deadline of the check that the responder is still active: the responder runs the timers of this space (IRN
+    /// section 5.2), so its failure would not be detected otherwise.
     pub(super) watch: Deadline,
     /// Number of consecutive times that the watch timer has expired.
     pub(super) silent_periods: u32,
     /// Packet expected from the responder, and the number of pauses requested from it, when the watch timer last
-    /// expired: where responses are packets of the responder's own, any packet shows that it is alive.
-    pub(super) heard: (Seq, u32),
+    /// expired: where responses are request packets of the responder, any packet shows that it is active.
+    pub(super) last_watch: (Seq, u32),
     /// Code of the refusal that arrived in place of the expected packet; its Read has failed.
     refused: Option<NakCode>,
 }
@@ -46,7 +46,7 @@ pub(in crate::roce) struct Expected {
     pub(super) counter: u32,
     first: Seq,
     pub(super) packets: u32,
-    /// Last packet of the response, once it has arrived, where responses have numbers of the responder's requests.
+    /// Last packet of the response, once it has arrived, where responses are request packets of the responder.
     pub(super) last: Option<Seq>,
 }
 
@@ -56,10 +56,10 @@ impl ResponseWindow {
             window: ReceiveWindow::new(start),
             expected: VecDeque::new(),
             next: start,
-            owes_ack: false,
+            ack_pending: false,
             watch: Deadline::NEVER,
             silent_periods: 0,
-            heard: (Seq::UNSET, 0),
+            last_watch: (Seq::UNSET, 0),
             refused: None,
         }
     }
@@ -85,10 +85,10 @@ impl ResponseWindow {
         Some((front.counter, front.packets))
     }
 
-    /// Records that the responder is alive.
-    fn note_heard(&mut self, now: Time, transport: &Transport) {
+    /// Records that the responder is active.
+    fn note_response(&mut self, now: Time, transport: &Transport) {
         self.silent_periods = 0;
-        self.watch = Deadline::after(now, transport.response_patience);
+        self.watch = Deadline::after(now, transport.response_timeout);
     }
 
     /// Marks the requests whose responses are complete.
@@ -104,29 +104,29 @@ impl ResponseWindow {
 
     /// Consumes the out-of-order responses behind the missing one, which has just arrived. Returns the type of
     /// acknowledgement to send.
-    fn take_early(&mut self, shared: &mut ConnShared, transport: &Transport) -> AckKind {
+    fn advance_out_of_order(&mut self, shared: &mut ConnShared, transport: &Transport) -> AckKind {
         let mut bits = Bits::in_rings(&mut shared.pool);
-        let run = self.window.quiet_run(&mut bits);
+        let run = self.window.run_without_action(&mut bits);
         if run > 0 {
-            self.window.take_early(run, &mut bits);
+            self.window.advance_out_of_order(run, &mut bits);
         }
-        if transport.places_writes_only { answer_to_repair(transport, &self.window) } else { AckKind::Ack }
+        if transport.places_writes_only { ack_for_repair(transport, &self.window) } else { AckKind::Ack }
     }
 
-    /// Acknowledges responses (IRN section 5.2: one for every response packet).
+    /// Acknowledges responses (IRN section 5.2: one acknowledgement for every response packet).
     fn acknowledge(&mut self, shared: &mut ConnShared, head: &Head, core: &mut Core, kind: AckKind) {
-        let (expected, says) = (self.window.expected, Control::ReadAck { kind, echo: core.echo });
-        let control = ControlPacket { slot: head.slot, from: head.number, expected, msn: 0, says };
+        let (expected, content) = (self.window.expected, Control::ReadAck { kind, echo: core.packet_was_marked });
+        let control = ControlPacket { slot: head.slot, from: head.number, expected, msn: 0, content };
         if !core.push_control(control) {
-            self.owes_ack = true;
-            shared.owe_echo(core.echo);
+            self.ack_pending = true;
+            shared.set_echo_pending(core.packet_was_marked);
             shared.wake_responder(head, core);
         }
     }
 
     /// Returns the response expected next, if an acknowledgement is owed, and clears that state.
-    pub(in crate::roce) fn take_owed(&mut self) -> Option<Seq> {
-        std::mem::take(&mut self.owes_ack).then_some(self.window.expected)
+    pub(in crate::roce) fn take_pending_ack(&mut self) -> Option<Seq> {
+        std::mem::take(&mut self.ack_pending).then_some(self.window.expected)
     }
 
     /// Returns the response that is expected next.
@@ -134,7 +134,7 @@ impl ResponseWindow {
         self.window.expected
     }
 
-    /// Retransmits the reason of the queue pair's failure, when it failed because responses were refused: their sender
+    /// Retransmits the reason of the queue pair's failure, if it failed because it refused responses: their sender
     /// must still be notified that they were needed.
     pub(in crate::roce) fn repeat_refusal(&mut self, shared: &mut ConnShared, head: &Head, core: &mut Core) {
         if let Some(code) = self.refused {
@@ -142,12 +142,12 @@ impl ResponseWindow {
         }
     }
 
-    /// Marks the request whose response ends with packet `seq` of the responder's. `arrived` is the number of packets
+    /// Marks the request whose response ends with packet `seq` of the responder. `arrived` is the number of packets
     /// received for it, which must equal the `packets` of the response.
     ///
     /// # Errors
     /// When no response ends there, or it has another length.
-    pub(in crate::roce) fn end_answer(
+    pub(in crate::roce) fn end_response(
         &mut self,
         send: &mut SendHalf,
         (seq, arrived): (Seq, u64),
@@ -155,21 +155,21 @@ impl ResponseWindow {
         transport: &Transport,
     ) -> Result<(), NakCode> {
         let (counter, packets) = self.front_ends_at(seq).ok_or(NakCode::InvalidRequest)?;
-        // Each packet is placed on its own, at the position it carries; together the packets must make up the complete
-        // response.
+        // Each packet is placed independently, at the position that it carries; together the packets must make up the
+        // complete response.
         if arrived != u64::from(packets) {
             return Err(NakCode::InvalidRequest);
         }
         self.expected.pop_front();
-        self.note_heard(now, transport);
+        self.note_response(now, transport);
         send.queue.get_mut(counter).state = WqeState::Fetched;
         Ok(())
     }
 
     fn find(&self, seq: Seq) -> Option<Expected> {
-        let holds =
+        let contains_seq =
             |expected: &&Expected| expected.first <= seq && seq.since(expected.first) < u64::from(expected.packets);
-        self.expected.iter().find(holds).copied()
+        self.expected.iter().find(contains_seq).copied()
     }
 }
 
@@ -179,12 +179,12 @@ impl Requester {
     pub(in crate::roce) fn expect_responses(&mut self, verbs: &mut Verbs, core: &mut Core, counter: u32) {
         let length = verbs.send.queue.get(counter).length;
         let packets = length.div_ceil(verbs.head.mtu()).max(1);
-        // Requests and responses of one direction start with the same number (IRN leaves the choice open).
+        // Requests and responses of one direction start with the same number (IRN does not specify this).
         let start = verbs.send.start;
         let responses = self.responses.get_or_insert_with(|| Box::new(ResponseWindow::new(start)));
         if responses.expected.is_empty() {
             responses.silent_periods = 0;
-            responses.watch = Deadline::after(core.now, verbs.head.transport.response_patience);
+            responses.watch = Deadline::after(core.now, verbs.head.transport.response_timeout);
             self.shared.arm(&verbs.head, core, responses.watch);
         }
         responses.expected.push_back(Expected { counter, first: responses.next, packets, last: None });
@@ -208,7 +208,7 @@ impl Requester {
         let Some(counter) = found.filter(|counter| verbs.send.queue.get(*counter).op.is_fetch()) else {
             return RxOutcome::Dropped(core.drop_packet(DropReason::Unsolicited));
         };
-        // All earlier requests have been answered: they are acknowledged, or their own responses are lost.
+        // The peer has responded to all earlier requests: they are acknowledged, or their responses are lost.
         self.acknowledge(verbs, core, seq);
         if !verbs.head.state.sends() {
             return RxOutcome::Dropped(core.drop_packet(DropReason::State));
@@ -222,7 +222,7 @@ impl Requester {
                 if let Headers::ReadResponse { aeth: Some(aeth), .. } | Headers::AtomicResponse { aeth, .. } =
                     packet.headers
                 {
-                    // Permission to send more is evaluated below, when the request is acknowledged.
+                    // The new limit is evaluated below, when the request is acknowledged.
                     self.shared.on_credits(aeth);
                 }
                 self.advance(verbs, core, seq + 1);
@@ -248,7 +248,7 @@ impl Requester {
         };
         let (head, transport) = (&verbs.head, &verbs.head.transport);
         let seq = packet.psn.extend(responses.window.expected);
-        let window_bits = transport.early_reach;
+        let window_bits = transport.out_of_order_reach;
         let arrival = responses.window.classify(seq, window_bits);
         match arrival {
             Arrival::Duplicate => {
@@ -257,20 +257,19 @@ impl Requester {
                 return RxOutcome::Duplicate;
             }
             Arrival::Outside => {
-                if transport.reports_gaps && (transport.places_early || responses.window.gap_is_news(seq)) {
+                if transport.reports_gaps && (transport.places_out_of_order || responses.window.is_new_gap(seq)) {
                     responses.acknowledge(&mut self.shared, head, core, AckKind::Gap);
                 }
                 return RxOutcome::Dropped(core.drop_packet(DropReason::OutOfWindow));
             }
-            Arrival::InOrder | Arrival::Early => {}
+            Arrival::InOrder | Arrival::OutOfOrder => {}
         }
         let Some(expected) = responses.find(seq) else {
             return RxOutcome::Dropped(core.drop_packet(DropReason::Unsolicited));
         };
         let index = seq.since(expected.first) as u32;
         if let Err(status) = verbs.send.place_response(head, core, expected.counter, index, packet, dma) {
-            // Errors of out-of-order packets are handled when they are next in order, because the packets before them
-            // come first.
+            // Errors of out-of-order packets are handled when they are next in order, after the packets before them.
             if arrival == Arrival::InOrder {
                 if let Some(code) = refusal_in(packet) {
                     responses.refused = Some(code);
@@ -280,29 +279,29 @@ impl Requester {
             }
             return RxOutcome::Dropped(core.drop_packet(DropReason::Refused));
         }
-        responses.note_heard(core.now, transport);
-        if arrival == Arrival::Early {
-            core.stats.packets_early += 1;
+        responses.note_response(core.now, transport);
+        if arrival == Arrival::OutOfOrder {
+            core.stats.packets_out_of_order += 1;
             responses.window.keep(seq, false, window_bits, &mut Bits::in_rings(&mut self.shared.pool));
             if transport.reports_gaps {
                 responses.acknowledge(&mut self.shared, head, core, AckKind::Nack(seq.wire()));
             }
-            return RxOutcome::Early;
+            return RxOutcome::OutOfOrder;
         }
-        let repairs = !responses.window.is_in_order();
+        let fills_gap = !responses.window.is_in_order();
         responses.window.advance();
-        let kind = if repairs { responses.take_early(&mut self.shared, transport) } else { AckKind::Ack };
+        let kind = if fills_gap { responses.advance_out_of_order(&mut self.shared, transport) } else { AckKind::Ack };
         responses.acknowledge(&mut self.shared, head, core, kind);
         responses.finish(&mut verbs.send);
-        // The responder is alive, and responds in order: requests behind this one must wait.
+        // The responder is active, and responds in order: later requests must wait for this one.
         self.retries = 0;
-        self.window.note_heard();
+        self.window.note_response();
         verbs.complete_through(core, self.window.una);
         self.wake(verbs, core);
         RxOutcome::Accepted
     }
 
-    /// Retransmits the reason of the queue pair's failure, when it failed because responses were refused.
+    /// Retransmits the reason of the queue pair's failure, if it failed because it refused responses.
     pub(in crate::roce) fn repeat_refusal(&mut self, verbs: &Verbs, core: &mut Core) {
         if let Some(responses) = &mut self.responses {
             responses.repeat_refusal(&mut self.shared, &verbs.head, core);
@@ -310,10 +309,10 @@ impl Requester {
     }
 }
 
-/// Returns the type of acknowledgement to send when the missing packet has arrived: where acknowledgements carry no
-/// packet number but the expected one, the report of the next gap, if there is one.
-pub(in crate::roce) fn answer_to_repair(transport: &Transport, window: &ReceiveWindow) -> AckKind {
-    let reports = transport.places_writes_only && transport.reports_gaps;
-    let kept = if reports { window.latest_early() } else { None };
-    kept.map_or(AckKind::Ack, |seq| AckKind::Nack(seq.wire()))
+/// Returns the type of acknowledgement to send when the missing packet has arrived: where acknowledgements carry only
+/// the expected packet number, a report of the next gap, if there is one.
+pub(in crate::roce) fn ack_for_repair(transport: &Transport, window: &ReceiveWindow) -> AckKind {
+    let reports_gaps = transport.places_writes_only && transport.reports_gaps;
+    let latest_kept = if reports_gaps { window.latest_out_of_order() } else { None };
+    latest_kept.map_or(AckKind::Ack, |seq| AckKind::Nack(seq.wire()))
 }

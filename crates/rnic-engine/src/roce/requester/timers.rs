@@ -1,16 +1,16 @@
 //! The requester's deadlines: the pause of a receiver that was not ready, the timeout of requests, and the watch timer
 //! for a responder that owes data.
 //!
-//! A wake-up checks every one of them; most are not due, because deadlines are only moved later while the entry in the
-//! heap stays (see `timer`).
+//! Each wake-up checks all of them; most are not due, because a deadline that moves later keeps its earlier entry in
+//! the timer heap (see `timer`).
 
 use rnic_base::{Duration, Seq};
 
 use super::Requester;
-use super::answers::owes_answers_alone;
+use super::peer_fetches::only_responses_in_flight;
 use crate::completion::WcStatus;
 use crate::core::Core;
-use crate::roce::shared::circumstances;
+use crate::roce::shared::timeout_conditions;
 use crate::timer::Deadline;
 use crate::verbs::Verbs;
 use crate::window::{LaneId, TimeoutVerdict};
@@ -23,9 +23,9 @@ impl Requester {
         self.watch_responder(verbs, core, expected);
     }
 
-    /// Returns the earliest deadline, except for pacing: that one is armed when a packet is held back.
+    /// Returns the earliest deadline, except for the pacing deadline, which is armed when a packet is held back.
     pub(in crate::roce) fn next_timeout(&self) -> Deadline {
-        let next = self.window.deadline.min(self.pause);
+        let next = self.window.deadline.min(self.rnr_deadline);
         match self.responses.as_ref().filter(|responses| responses.is_waiting()) {
             Some(responses) => next.min(responses.watch),
             None => next,
@@ -34,8 +34,8 @@ impl Requester {
 
     /// Ends the pause that a receiver which was not ready has requested, if its time is over.
     fn end_pause(&mut self, verbs: &mut Verbs, core: &mut Core) {
-        if self.pause.is_due(core.now) {
-            self.pause = Deadline::NEVER;
+        if self.rnr_deadline.is_due(core.now) {
+            self.rnr_deadline = Deadline::NEVER;
             self.reclaim_credit(verbs, core, 0);
             self.window.restart_timer(core.now);
             self.wake_to_retransmit(verbs, core);
@@ -43,25 +43,30 @@ impl Requester {
     }
 
     fn time_out(&mut self, verbs: &mut Verbs, core: &mut Core) {
-        let answers_alone = owes_answers_alone(verbs);
-        // A Read in a shared space is requested as a whole, which is more than a probe.
+        // The packet whose acknowledgement is missing waits for the dequeue rate: it has not been retransmitted yet.
+        let sends_at = self.shared.rate_blocks_until(core.now);
+        if sends_at.is_set() && self.window.first_to_retransmit() == Some(self.window.una) {
+            return self.window.restart_timer(sends_at.time().unwrap_or(core.now));
+        }
+        let only_responses = only_responses_in_flight(verbs);
+        // In a shared space a retransmitted Read requests the complete response, which is more than a probe.
         let may_probe = verbs.head.transport.split || verbs.send.fetches == 0;
-        let mut circumstances = circumstances(verbs, core, may_probe);
-        if answers_alone {
-            circumstances.patience = Duration::MAX;
+        let mut timeout_conditions = timeout_conditions(verbs, core, may_probe);
+        if only_responses {
+            timeout_conditions.silence_max = Duration::MAX;
         }
         let bits = core.pools.bits(verbs.head.transport.pool, &mut self.shared.pool, LaneId::RequestsOut);
-        match self.window.check_timeout(core.now, &verbs.head.transport, &bits, &circumstances) {
+        match self.window.check_timeout(core.now, &verbs.head.transport, &bits, &timeout_conditions) {
             TimeoutVerdict::NotDue | TimeoutVerdict::Extended => return,
             TimeoutVerdict::Probe => {
                 core.stats.probes += 1;
                 return self.wake_to_retransmit(verbs, core);
             }
             TimeoutVerdict::Acted => self.retries += 1,
-            TimeoutVerdict::GaveUp => return verbs.complete_failed_head(core, WcStatus::RetryExceeded),
+            TimeoutVerdict::PeerUnresponsive => return verbs.complete_failed_head(core, WcStatus::RetryExceeded),
         }
         if self.retries > verbs.send.retry_count()
-            && !self.repeats_slowly(verbs, core)
+            && !self.back_off_responses(verbs, core)
             && !verbs.head.transport.measured
         {
             return verbs.complete_failed_head(core, WcStatus::RetryExceeded);
@@ -78,14 +83,15 @@ impl Requester {
         if !responses.watch.is_due(core.now) {
             return;
         }
-        // As long as the request itself is not acknowledged, its own timer, or the pause that the receiver has
-        // requested, decides.
-        let asked = responses.oldest().is_some_and(|counter| verbs.send.queue.get(counter).first < self.window.una);
-        let heard = (expected, verbs.stats.rnr_naks_sent);
-        let lives = verbs.head.transport.scheduled && std::mem::replace(&mut responses.heard, heard) != heard;
-        responses.silent_periods = if asked && !lives { responses.silent_periods + 1 } else { 0 };
+        // As long as the request itself is not acknowledged, the request timer, or the pause that the receiver has
+        // requested, applies instead.
+        let is_acked = responses.oldest().is_some_and(|counter| verbs.send.queue.get(counter).first < self.window.una);
+        let last_watch = (expected, verbs.stats.rnr_naks_sent);
+        let is_alive =
+            verbs.head.transport.scheduled && std::mem::replace(&mut responses.last_watch, last_watch) != last_watch;
+        responses.silent_periods = if is_acked && !is_alive { responses.silent_periods + 1 } else { 0 };
         responses.watch =
-            Deadline::after(core.now, verbs.head.transport.response_patience_after(responses.silent_periods));
+            Deadline::after(core.now, verbs.head.transport.response_timeout_after(responses.silent_periods));
         if responses.silent_periods > verbs.send.retry_count() {
             verbs.complete_failed_head(core, WcStatus::RetryExceeded);
         }

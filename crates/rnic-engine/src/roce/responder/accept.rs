@@ -1,7 +1,7 @@
 //! Checks the validity of request packets and places their payload.
 
 use rnic_base::{Psn, Seq};
-use rnic_wire::{Asked, Headers, NakCode, Packet};
+use rnic_wire::{FasrReadFields, Headers, NakCode, Packet};
 
 use super::Responder;
 use crate::core::Core;
@@ -15,7 +15,7 @@ use crate::verbs::recv::{Message, Refusal};
 const INVALID: Refusal = Refusal::Nak(NakCode::InvalidRequest);
 
 impl Responder {
-    /// Checks a request packet and places its payload. After an error no state has changed.
+    /// Checks a request packet and places its payload. An error changes no state.
     #[inline(always)]
     pub(super) fn accept<D: Dma>(
         &mut self,
@@ -28,24 +28,28 @@ impl Responder {
     ) -> Result<(), Refusal> {
         let Verbs { head, recv, .. } = verbs;
         let expected = self.window.expected;
-        let (request, read_sn, asked) = match packet.headers {
+        let (request, read_sn, fasr) = match packet.headers {
             Headers::Write { .. } | Headers::Send { .. } => return recv.take(head, core, (expected, seq), packet, dma),
             Headers::ReadResponse { .. } | Headers::AtomicResponse { .. } => {
-                return requester.accept_answer(verbs, core, (seq, seq == expected), packet, dma);
+                return requester.accept_scheduled_response(verbs, core, (seq, seq == expected), packet, dma);
             }
-            Headers::ReadRequest { reth, read_sn, asked } => {
+            Headers::ReadRequest { reth, read_sn, fasr } => {
                 let request = FetchRequest::Read { va: reth.va, rkey: reth.rkey, length: reth.dma_len };
-                (request, read_sn, asked.unwrap_or(Asked { expects: Psn::new(0), stamp: 0 }))
+                (request, read_sn, fasr.unwrap_or(FasrReadFields { expected_psn: Psn::new(0), stamp: 0 }))
             }
-            Headers::AtomicRequest { va, rkey, op, read_sn, expects } => {
-                (FetchRequest::Atomic { va, rkey, op }, read_sn, Asked { expects: expects.into(), stamp: 0 })
-            }
-            Headers::PlacementRequest { va, rkey, op, read_sn, expects } => {
-                (FetchRequest::Placement { va, rkey, op }, read_sn, Asked { expects: expects.into(), stamp: 0 })
-            }
+            Headers::AtomicRequest { va, rkey, op, read_sn, expected_psn } => (
+                FetchRequest::Atomic { va, rkey, op },
+                read_sn,
+                FasrReadFields { expected_psn: expected_psn.into(), stamp: 0 },
+            ),
+            Headers::PlacementRequest { va, rkey, op, read_sn, expected_psn } => (
+                FetchRequest::Placement { va, rkey, op },
+                read_sn,
+                FasrReadFields { expected_psn: expected_psn.into(), stamp: 0 },
+            ),
             _ => return Err(INVALID),
         };
-        self.accept_fetch(requester, verbs, core, seq, request, (read_sn.map(|sn| sn.value()), asked))
+        self.accept_fetch(requester, verbs, core, seq, request, (read_sn.map(|sn| sn.value()), fasr))
     }
 
     #[inline(never)]
@@ -56,10 +60,10 @@ impl Responder {
         core: &mut Core,
         seq: Seq,
         request: FetchRequest,
-        (read_sn, asked): (Option<u32>, Asked),
+        (read_sn, fasr): (Option<u32>, FasrReadFields),
     ) -> Result<(), Refusal> {
         let head = &verbs.head;
-        let granted = match request {
+        let access_check = match request {
             FetchRequest::Read { length, .. } if u64::from(length) > rnic_base::limits::MESSAGE_BYTES_MAX => {
                 return Err(INVALID);
             }
@@ -70,13 +74,13 @@ impl Responder {
         if verbs.recv.fetches_max == 0 {
             return Err(INVALID);
         }
-        granted.map_err(Refusal::Nak)?;
-        if !head.transport.places_early && verbs.recv.message != Message::None {
+        access_check.map_err(Refusal::Nak)?;
+        if !head.transport.places_out_of_order && verbs.recv.message != Message::None {
             return Err(INVALID);
         }
         if head.transport.scheduled {
-            requester.learn_start(verbs, asked.expects);
+            requester.set_start_from_peer(verbs, fasr.expected_psn);
         }
-        self.admit(requester, verbs, core, seq, request, (read_sn, asked.stamp)).map_err(Refusal::Nak)
+        self.admit(requester, verbs, core, seq, request, (read_sn, fasr.stamp)).map_err(Refusal::Nak)
     }
 }

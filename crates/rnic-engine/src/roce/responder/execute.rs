@@ -1,4 +1,4 @@
-//! Execution of packets that are next in order: messages are counted, receives complete, reads and atomics start.
+//! Execution of packets that are next in order: messages are counted, receives completed, reads and atomics started.
 
 use rnic_base::Seq;
 use rnic_wire::{Headers, NakCode, Packet};
@@ -39,13 +39,13 @@ impl Responder {
             }
             Headers::ReadResponse { position, .. } => {
                 if position.ends() {
-                    requester.end_answer(verbs, core, seq)?;
+                    requester.end_response(verbs, core, seq)?;
                 }
                 self.window.advance();
                 Ok(())
             }
             Headers::AtomicResponse { .. } => {
-                requester.end_answer(verbs, core, seq)?;
+                requester.end_response(verbs, core, seq)?;
                 self.window.advance();
                 Ok(())
             }
@@ -63,33 +63,33 @@ impl Responder {
 
     /// Executes the packets that arrived out of order and are now next in order.
     #[cold]
-    pub(super) fn drain_early<D: Dma>(
+    pub(super) fn drain_out_of_order<D: Dma>(
         &mut self,
         requester: &mut Requester,
         verbs: &mut Verbs,
         core: &mut Core,
         dma: &mut D,
     ) -> Result<(), NakCode> {
-        // A response that completes may fail the queue pair: nothing behind it is executed.
+        // Completing a response may fail the queue pair; the packets after it are then not executed.
         while verbs.head.state.receives() {
             let mut bits = core.pools.bits(verbs.head.transport.pool, &mut requester.shared.pool, LaneId::RequestsIn);
-            let quiet = self.window.quiet_run(&mut bits);
-            if quiet > 0 {
-                self.window.take_early(quiet, &mut bits);
+            let run_length = self.window.run_without_action(&mut bits);
+            if run_length > 0 {
+                self.window.advance_out_of_order(run_length, &mut bits);
             }
-            let Some(acting) = self.window.early_at_head(&bits) else { return Ok(()) };
-            assert!(acting, "quiet packets have been passed");
+            let Some(has_action) = self.window.out_of_order_at_head(&bits) else { return Ok(()) };
+            assert!(has_action, "a packet without an action is at the head");
             let seq = self.window.expected;
             if self.fetch_waits_at(requester, verbs, seq) {
                 self.begin_fetch(requester, verbs, core, seq, dma)?;
-            } else if requester.answer_ends_at(seq) {
-                requester.end_answer(verbs, core, seq)?;
+            } else if requester.response_ends_at(seq) {
+                requester.end_response(verbs, core, seq)?;
             } else {
-                let consumes = verbs.recv.receive_waits_at(seq);
-                verbs.recv.end_message(&verbs.head, core, seq, consumes)?;
+                let consumes_receive = verbs.recv.receive_waits_at(seq);
+                verbs.recv.end_message(&verbs.head, core, seq, consumes_receive)?;
             }
             let mut bits = core.pools.bits(verbs.head.transport.pool, &mut requester.shared.pool, LaneId::RequestsIn);
-            self.window.take_early(1, &mut bits);
+            self.window.advance_out_of_order(1, &mut bits);
         }
         Ok(())
     }

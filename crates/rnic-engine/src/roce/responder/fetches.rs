@@ -1,7 +1,7 @@
 //! The peer's reads and atomics, from the request to the response.
 //!
-//! A request is admitted when its packet is accepted, and starts when it is next in order: an atomic is executed then,
-//! its key checked once more, and its result stored.
+//! A request is admitted when its packet is accepted, and starts when it is next in order: an atomic is then
+//! executed, after its key has been checked once more, and its result is stored.
 
 use rnic_base::{Psn, Seq, Serial};
 use rnic_wire::{Aeth, Headers, NakCode, PlacementOp, Position, Reth, Syndrome};
@@ -19,17 +19,17 @@ use crate::roce::requester::Requester;
 use crate::roce::shared::send_ack;
 use crate::verbs::Verbs;
 
-/// The serving side of reads and atomics, where responses are not packets of the requester, by mode.
+/// The side that serves reads and atomics, by mode, where the requester does not send the responses.
 #[derive(Debug)]
 pub(super) enum FetchServer {
     /// Responses have a separate sequence space.
     Split(SplitServer),
-    /// Responses use their request's numbers.
+    /// Responses use the sequence numbers of their request.
     Shared(SharedServer),
 }
 
 impl FetchServer {
-    /// Returns whether a response waits to be sent, regardless of gates.
+    /// Returns whether there is a response to send, regardless of whether it may be sent now.
     pub(super) fn has_work(&self) -> bool {
         match self {
             Self::Split(server) => server.has_work(),
@@ -38,7 +38,7 @@ impl FetchServer {
     }
 
     /// Returns whether responses must be sent before any acknowledgement.
-    pub(super) fn goes_first(&self) -> bool {
+    pub(super) fn responses_first(&self) -> bool {
         matches!(self, Self::Shared(server) if server.has_work())
     }
 
@@ -52,7 +52,7 @@ impl FetchServer {
 }
 
 impl Responder {
-    /// Returns the server of fetches, where it is not the requester; allocates it on first use.
+    /// Returns the server of fetches, where the requester does not serve them; allocates it on first use.
     fn server(&mut self, verbs: &Verbs) -> &mut FetchServer {
         let Verbs { head, recv, .. } = verbs;
         let limit = u32::from(recv.fetches_max);
@@ -78,36 +78,36 @@ impl Responder {
         let Verbs { head, recv, .. } = &*verbs;
         let fetch = Fetch { stamp, ..Fetch::new(request, seq, head.mtu(), head.pd) };
         let in_order = seq == self.window.expected;
-        let named = || read_sn.ok_or(NakCode::InvalidRequest);
+        let requested_sn = || read_sn.ok_or(NakCode::InvalidRequest);
         if head.transport.scheduled {
-            let (named, next) = (named()?, requester.next());
-            let buffer = requester.answers.buffer(u32::from(recv.fetches_max));
-            let sn = buffer.resolve(named, in_order)?;
+            let (requested_sn, next) = (requested_sn()?, requester.next());
+            let buffer = requester.peer_fetches.buffer(u32::from(recv.fetches_max));
+            let sn = buffer.resolve(requested_sn, in_order)?;
             if let Some(una) = buffer.implied_acknowledgement(sn, next)? {
-                requester.advance_answers(verbs, core, una)?;
+                requester.advance_responses(verbs, core, una)?;
                 if self.has_work() {
                     requester.shared.wake_responder(&verbs.head, core);
                 }
             }
-            return requester.answers.buffer(u32::from(verbs.recv.fetches_max)).put(sn, fetch);
+            return requester.peer_fetches.buffer(u32::from(verbs.recv.fetches_max)).insert(sn, fetch);
         }
         match self.server(verbs) {
             FetchServer::Shared(server) => server.admit(fetch),
             FetchServer::Split(server) => {
-                let sn = server.buffer().resolve(named()?, in_order)?;
+                let sn = server.buffer().resolve(requested_sn()?, in_order)?;
                 let next = server.next();
                 if let Some(una) = server.buffer().implied_acknowledgement(sn, next)? {
                     server.advance(&mut requester.shared, verbs, core, una);
                 }
-                server.buffer().put(sn, fetch)
+                server.buffer().insert(sn, fetch)
             }
         }
     }
 
     /// Returns the fetch that request `seq` carries, if it is next in order.
-    fn at_turn<'a>(&'a mut self, requester: &'a mut Requester, verbs: &Verbs, seq: Seq) -> Option<&'a mut Fetch> {
+    fn next_in_order<'a>(&'a mut self, requester: &'a mut Requester, verbs: &Verbs, seq: Seq) -> Option<&'a mut Fetch> {
         let fetch = if verbs.head.transport.scheduled {
-            requester.answers.next_asked()
+            requester.peer_fetches.next_requested()
         } else {
             match self.fetches.as_deref_mut()? {
                 FetchServer::Shared(server) => server.newest(seq),
@@ -117,7 +117,7 @@ impl Responder {
         fetch.filter(|fetch| fetch.seq == seq)
     }
 
-    /// Starts the fetch that request `seq` carries; returns the number of sequence numbers of a shared space it takes.
+    /// Starts the fetch that request `seq` carries; returns how many sequence numbers of a shared space it uses.
     pub(super) fn begin_fetch<D: Dma>(
         &mut self,
         requester: &mut Requester,
@@ -126,7 +126,7 @@ impl Responder {
         seq: Seq,
         dma: &mut D,
     ) -> Result<u32, NakCode> {
-        let fetch = self.at_turn(requester, verbs, seq).ok_or(NakCode::InvalidRequest)?;
+        let fetch = self.next_in_order(requester, verbs, seq).ok_or(NakCode::InvalidRequest)?;
         let packets = fetch.packets;
         if let Err(code) = execute(fetch, verbs, core, dma) {
             if let Some(FetchServer::Shared(server)) = self.fetches.as_deref_mut() {
@@ -140,7 +140,7 @@ impl Responder {
             Some(FetchServer::Shared(server)) => server.begin(seq),
             Some(FetchServer::Split(server)) => server.begin(),
             None => {
-                requester.schedule_answer(verbs, core);
+                requester.schedule_response(verbs, core);
                 return Ok(packets);
             }
         }
@@ -151,11 +151,11 @@ impl Responder {
     /// Returns whether the fetch that is next in order arrived with packet `seq`.
     pub(super) fn fetch_waits_at(&mut self, requester: &mut Requester, verbs: &Verbs, seq: Seq) -> bool {
         let is_shared = matches!(self.fetches.as_deref(), Some(FetchServer::Shared(_)));
-        !is_shared && self.at_turn(requester, verbs, seq).is_some()
+        !is_shared && self.next_in_order(requester, verbs, seq).is_some()
     }
 
-    /// Serves a read (`reth`) or atomic again that is requested again (shared space only).
-    pub(super) fn fetch_again(
+    /// Serves again a read (`reth`) or atomic whose request has been repeated (shared space only).
+    pub(super) fn serve_repeated(
         &mut self,
         requester: &mut Requester,
         verbs: &Verbs,
@@ -171,11 +171,12 @@ impl Responder {
             let found = match reth {
                 Some(reth) => {
                     let request = FetchRequest::Read { va: reth.va, rkey: reth.rkey, length: reth.dma_len };
-                    Some(Fetch { first: seq, again: true, ..Fetch::new(request, seq, head.mtu(), head.pd) })
+                    Some(Fetch { first: seq, is_retransmission: true, ..Fetch::new(request, seq, head.mtu(), head.pd) })
                 }
-                None => server.answered(seq),
+                None => server.stored_atomic(seq),
             };
-            // Only data requested before can be requested again: a response ends where the next request starts.
+            // A repeated request can only cover data that was requested before, so its response must end before the
+            // next expected packet.
             if let Some(fetch) = found.filter(|fetch| fetch.end() <= expected) {
                 server.repeat(fetch);
                 requester.shared.wake_responder(head, core);
@@ -187,19 +188,41 @@ impl Responder {
     pub(super) fn transmit_fetched(&mut self, requester: &mut Requester, verbs: &mut Verbs, core: &mut Core) -> bool {
         let Some(server) = self.fetches.as_deref_mut().filter(|_| verbs.head.state.receives()) else { return false };
         let in_flight = requester.in_flight();
+        let has_work = server.has_work();
+        if has_work && requester.shared.needs_flow_for_turns(&verbs.head) {
+            // The queue pair only receives so far: the transition to `ReadyToSend` starts the scheduler of senders.
+            requester.shared.start(&verbs.head, core, in_flight);
+        }
         let shared = &mut requester.shared;
-        if let Some(at) = shared.pacing_allows_at(core.now) {
-            shared.arm_pacing(&verbs.head, core, at);
+        if has_work {
+            shared.activate(&verbs.head, core, Half::Responder);
+        }
+        if has_work && shared.waits_for_dequeue_rate(&verbs.head, core, Half::Responder) {
             return false;
         }
-        match server {
+        if shared.waits_for_pacing(&verbs.head, core) {
+            return false;
+        }
+        let is_built = match server {
             FetchServer::Split(server) => server.transmit(shared, verbs, core, in_flight),
             FetchServer::Shared(server) => {
-                let made = server.transmit(shared, verbs, core, in_flight);
-                let again = server.last_again();
-                made.unwrap_or_else(|(seq, code)| self.refuse_shared(requester, verbs, core, (seq, again), code))
+                let result = server.transmit(shared, verbs, core, in_flight);
+                let is_retransmission = server.last_was_repeated();
+                result.unwrap_or_else(|(seq, code)| {
+                    self.refuse_shared(requester, verbs, core, (seq, is_retransmission), code)
+                })
+            }
+        };
+        if is_built && requester.shared.has_flow() {
+            let has_work = self.fetches.as_ref().is_some_and(|server| server.has_work());
+            let ends_message = ends_response(&core.out.packet.headers);
+            let is_over = requester.shared.on_served(&verbs.head, core, Half::Responder, ends_message, has_work);
+            if !is_over && !requester.shared.responses_queued {
+                requester.shared.responses_queued = true;
+                core.ready.push_front(Half::Responder, verbs.head.slot);
             }
         }
+        is_built
     }
 
     /// Handles an acknowledgement of responses.
@@ -232,13 +255,14 @@ impl Responder {
         }
     }
 
-    /// Keeps the responder in the ring while it has a response or an acknowledgement to send. A retransmission takes no
-    /// new credit at the peer, and so does not wait for any.
+    /// Keeps the responder in the ring while it has a response or an acknowledgement to send. A retransmission needs
+    /// no new credit at the peer, and so does not wait for any.
     #[inline(always)]
     fn wake_serving(&mut self, requester: &mut Requester, verbs: &Verbs, core: &mut Core) {
         let (head, shared) = (&verbs.head, &mut requester.shared);
-        let retransmits = matches!(self.fetches.as_deref(), Some(FetchServer::Split(server)) if server.retransmits());
-        let queued = shared.responses_queued && retransmits;
+        let has_retransmission =
+            matches!(self.fetches.as_deref(), Some(FetchServer::Split(server)) if server.has_retransmission());
+        let queued = shared.responses_queued && has_retransmission;
         if queued && core.peers.stop_waiting(head.peer(), Half::Responder, head.slot) {
             core.ready.requeue(Half::Responder, head.slot);
         }
@@ -247,10 +271,10 @@ impl Responder {
         }
     }
 
-    /// Handles the response `psn` in `core.out`, just built, whose data cannot be read: replaces it with its refusal,
-    /// if there is one to send; returns whether there is.
+    /// Handles the response `psn` in `core.out`, just built, whose data cannot be read: replaces it with the refusal
+    /// of the response, if one must be sent; returns whether it did.
     #[cold]
-    pub(in crate::roce) fn refuse_made(
+    pub(in crate::roce) fn refuse_built(
         &mut self,
         requester: &mut Requester,
         verbs: &mut Verbs,
@@ -260,7 +284,7 @@ impl Responder {
     ) -> bool {
         core.segments.clear();
         if let Some(FetchServer::Shared(server)) = self.fetches.as_deref() {
-            let refused = (psn.extend(self.window.expected), server.last_again());
+            let refused = (psn.extend(self.window.expected), server.last_was_repeated());
             return self.refuse_shared(requester, verbs, core, refused, code);
         }
         let aeth = Aeth { syndrome: Syndrome::Nak(code), msn: Serial::new(verbs.recv.msn) };
@@ -273,19 +297,20 @@ impl Responder {
     }
 
     /// Refuses response `seq` of a shared space; returns whether a packet was built. A response that was requested
-    /// `again` may have arrived before, and then the NAK is older than any packet its requester waits for. A new one
-    /// has not: its number becomes the expected one again, and the request behind it is refused.
+    /// `is_retransmission` may have arrived before; the NAK is then older than any packet that its requester waits
+    /// for. A new response cannot have arrived: its number becomes the expected one again, and the request behind it
+    /// is refused.
     #[cold]
     fn refuse_shared(
         &mut self,
         requester: &mut Requester,
         verbs: &mut Verbs,
         core: &mut Core,
-        (seq, again): (Seq, bool),
+        (seq, is_retransmission): (Seq, bool),
         code: NakCode,
     ) -> bool {
         let Some(FetchServer::Shared(server)) = self.fetches.as_deref_mut() else { return false };
-        if again {
+        if is_retransmission {
             server.drop_rest(seq);
             write_ack(&mut core.out.packet, seq, verbs.recv.msn, AckKind::Refused(code), false);
             send_ack(&verbs.head, &verbs.recv, core);
@@ -318,5 +343,13 @@ fn execute<D: Dma>(fetch: &mut Fetch, verbs: &Verbs, core: &Core, dma: &mut D) -
                 PlacementOp::Flush { .. } => Ok(()),
             })
         }
+    }
+}
+
+/// Returns whether a packet with `headers` is the last of its response.
+fn ends_response(headers: &Headers) -> bool {
+    match headers {
+        Headers::ReadResponse { position, .. } => position.ends(),
+        _ => true,
     }
 }

@@ -1,97 +1,85 @@
-//! Congestion control, scheduling and pacing of a connection, when its transport has any.
+//! Congestion control, scheduling and pacing of a connection, if its transport uses any of them.
 //!
 //! A transport that sends at line rate in turns of one packet has no [`Flow`] at all: the packet path checks one
-//! pointer. The actions that policies return also set the connection's timer and the length of its scheduling turn, so
-//! they are applied where those are stored, in the state that both halves of a connection share.
+//! pointer. The actions that policies return also set the connection's timer and the length of its scheduling turn,
+//! so they are applied in the state that both halves of a connection share, where those are stored.
 
 use rnic_base::{BitRate, Duration, Seq, Time};
-use rnic_policy::{
-    ControlActions, ControlEvent, ControlView, Cwnd, PolicyState, ScheduleActions, ScheduleEvent, ScheduleView,
-};
+use rnic_policy::{ControlActions, ControlEvent, ControlView, Cwnd, PolicyState};
+use rnic_scr::Dispatch;
+use rnic_wire::scr::ProbePath;
 
 use super::ConnShared;
 use crate::core::{Control, ControlPacket, Core};
+use crate::limiter::{Limiter, OVERHEAD_BYTES};
+use crate::messages::exchange::CONTROL_PATH;
+use crate::ready::Half;
+use crate::scheduling::{Scheduling, Started};
 use crate::state::Service;
+use crate::stats::WaitReason;
 use crate::timer::Deadline;
 use crate::verbs::head::Head;
 use crate::window::SendWindow;
 
 /// The current decisions of the policies, and the states of the policies that make them.
-#[derive(Debug)]
+#[derive(Default, Debug)]
 pub(crate) struct Flow {
-    control: PolicyState,
-    schedule: PolicyState,
+    /// State of congestion control; `None` when the flow exists for another reason.
+    control: Option<PolicyState>,
     window: Option<Cwnd>,
     /// Rate set by congestion control.
     rate: Option<BitRate>,
-    /// Rate set by the scheduler.
-    dequeue_rate: Option<BitRate>,
-    /// Earliest time at which the next packet may be sent.
+    /// Earliest time at which congestion control's rate permits the next packet.
     next_send: Time,
     tick: Deadline,
-    schedule_tick: Deadline,
-    /// True while counted among the queue pairs that have work.
-    active: bool,
+    /// Scheduler, and the dequeue rate that it and users set.
+    scheduling: Scheduling,
     /// Time at which the last CNP was sent.
     last_cnp: Option<Time>,
-    /// True when the next acknowledgement that is not built immediately must carry the congestion echo.
-    owes_echo: bool,
-    /// Number of responses in flight in a separate space, which count with the requests.
+    /// True when the next acknowledgement (other than one built immediately) must carry the congestion echo.
+    echo_pending: bool,
+    /// Number of responses in flight in a separate space, which count towards the packets in flight.
     served: u64,
 }
 
 impl ConnShared {
-    /// Returns the input of a congestion controller: `in_flight` requests, and the responses in a separate space.
+    /// Returns the input of a congestion controller: `in_flight` requests, and the responses in flight in a separate
+    /// space.
     fn control_view(&self, head: &Head, core: &Core, in_flight: u64) -> ControlView {
         let in_flight = in_flight + self.flow.as_ref().map_or(0, |flow| flow.served);
         ControlView { now: core.now, line_rate: core.config.line_rate, mtu: head.mtu(), in_flight }
     }
 
-    /// Starts the policies, and keeps their states if they have any effect.
+    /// Starts the policies, and stores their states if the policies have any effect.
     pub(crate) fn start(&mut self, head: &Head, core: &mut Core, in_flight: u64) {
-        let control = head.transport.profile.control;
-        let schedule = head.transport.profile.schedule;
-        let (control_state, actions) =
-            (control.policy.start)(&control.params, &self.control_view(head, core, in_flight));
-        let view = ScheduleView { now: core.now, line_rate: core.config.line_rate, active: core.active };
-        let (schedule_state, schedule_actions) = (schedule.policy.start)(&schedule.params, &view);
-        self.turn_packets = turn(schedule_actions.turn_packets).unwrap_or(1);
+        self.leave_ledger(core);
+        let started = Started::new(head, core);
+        self.turn_packets = started.turn_packets();
         self.turn_left = self.turn_packets;
+        let limiter = self.flow.take().map(|flow| flow.scheduling.limiter.without_scheduler());
+        self.set_limiter(head, core, limiter.unwrap_or_default());
         // Without acknowledgements there are no events for congestion control.
-        let unreliable = head.transport.service != Service::ReliableConnection;
-        let inert = control.policy.state_bytes == 0
-            && actions == ControlActions::default()
-            && !head.transport.schedule_listens
-            && schedule_actions.dequeue_rate.is_none();
-        if inert || unreliable {
-            self.flow = None;
-            return;
+        if head.transport.service == Service::ReliableConnection {
+            let control = head.transport.profile.control;
+            let view = self.control_view(head, core, in_flight);
+            let (state, actions) = (control.policy.start)(&control.params, &view);
+            if control.policy.state_bytes > 0 || actions != ControlActions::default() || started.needs_state(head) {
+                self.flow.get_or_insert_default().control = Some(state);
+                self.apply_control(head, core, &actions);
+            }
         }
-        self.flow = Some(Box::new(Flow {
-            control: control_state,
-            schedule: schedule_state,
-            window: None,
-            rate: None,
-            dequeue_rate: None,
-            next_send: Time::ZERO,
-            tick: Deadline::NEVER,
-            schedule_tick: Deadline::NEVER,
-            active: false,
-            last_cnp: None,
-            owes_echo: false,
-            served: 0,
-        }));
-        self.apply_control(head, core, &actions);
-        self.apply_schedule(head, core, &schedule_actions);
+        if started.needs_state(head) || self.flow.as_ref().is_some_and(|flow| flow.control.is_some()) {
+            self.with_scheduling(head, core, |scheduling, core| scheduling.start(head, core, &started));
+        }
     }
 
     /// Passes `event` to congestion control.
     #[inline(never)]
     pub(crate) fn on_event(&mut self, head: &Head, core: &mut Core, in_flight: u64, event: &ControlEvent) {
         let view = self.control_view(head, core, in_flight);
-        let Some(flow) = &mut self.flow else { return };
+        let Some(state) = self.flow.as_mut().and_then(|flow| flow.control.as_mut()) else { return };
         let control = &head.transport.profile.control;
-        let actions = (control.policy.on_event)(&mut flow.control, event, &view, &control.params);
+        let actions = (control.policy.on_event)(state, event, &view, &control.params);
         self.apply_control(head, core, &actions);
     }
 
@@ -106,14 +94,14 @@ impl ConnShared {
         rtt: Option<Duration>,
     ) {
         if head.transport.control_interest.acked {
-            let marked = if core.echoed { packets } else { 0 };
+            let marked = if core.ack_echoes_mark { packets } else { 0 };
             self.on_event(head, core, in_flight, &ControlEvent::Acked { packets, rtt, marked });
         }
     }
 
     /// Passes to congestion control the round-trip time of a packet and its selective acknowledgement, if it was
     /// measured.
-    pub(crate) fn on_early(&mut self, head: &Head, core: &mut Core, in_flight: u64, rtt: Option<Duration>) {
+    pub(crate) fn on_out_of_order(&mut self, head: &Head, core: &mut Core, in_flight: u64, rtt: Option<Duration>) {
         if rtt.is_some() {
             self.on_acked(head, core, in_flight, 0, rtt);
         }
@@ -122,82 +110,98 @@ impl ConnShared {
     fn apply_control(&mut self, head: &Head, core: &mut Core, actions: &ControlActions) {
         let Some(flow) = &mut self.flow else { return };
         flow.window = actions.window.or(flow.window);
-        flow.rate = actions.rate.or(flow.rate);
+        if let Some(rate) = actions.rate {
+            flow.rate = Some(rate);
+            flow.scheduling.set_control_rate(flow.rate);
+        }
         if let Some(after) = actions.tick_after {
             flow.tick = Deadline::after(core.now, after);
-            core.timers.arm(head.slot, flow.tick, &mut self.alarm);
+            core.timers.arm(head.slot, flow.tick, &mut self.armed_deadline);
+        }
+        if let Some((timeout, exchange)) = actions.probe.zip(core.exchange.as_mut()) {
+            exchange.ask(head.number, ProbePath { index: CONTROL_PATH, label: head.label.0 }, timeout);
         }
     }
 
-    fn apply_schedule(&mut self, head: &Head, core: &mut Core, actions: &ScheduleActions) {
-        self.turn_packets = turn(actions.turn_packets).unwrap_or(self.turn_packets);
-        let Some(flow) = &mut self.flow else { return };
-        if let Some(rate) = actions.dequeue_rate {
-            flow.dequeue_rate = rate;
-        }
-        if let Some(after) = actions.tick_after {
-            flow.schedule_tick = Deadline::after(core.now, after);
-            core.timers.arm(head.slot, flow.schedule_tick, &mut self.alarm);
-        }
+    /// Returns the rate of congestion control.
+    pub(crate) fn control_rate(&self) -> Option<BitRate> {
+        self.flow.as_ref()?.rate
     }
 
-    fn schedule_event(&mut self, head: &Head, core: &mut Core, event: &ScheduleEvent) {
-        let Some(flow) = &mut self.flow else { return };
-        let schedule = &head.transport.profile.schedule;
-        let view = ScheduleView { now: core.now, line_rate: core.config.line_rate, active: core.active };
-        let actions = (schedule.policy.on_event)(&mut flow.schedule, event, &view, &schedule.params);
-        self.apply_schedule(head, core, &actions);
+    /// Calls `work` with the scheduler, and takes over the turn and the timeout that it then asks for.
+    fn with_scheduling<T: Default>(
+        &mut self,
+        head: &Head,
+        core: &mut Core,
+        work: impl FnOnce(&mut Scheduling, &mut Core) -> T,
+    ) -> T {
+        let Some(flow) = &mut self.flow else { return T::default() };
+        let result = work(&mut flow.scheduling, core);
+        if flow.scheduling.is_started() {
+            self.turn_packets = flow.scheduling.turn_packets();
+            core.timers.arm(head.slot, flow.scheduling.next_timeout(), &mut self.armed_deadline);
+        }
+        result
     }
 
-    /// Notifies the scheduler that a packet of the scheduling turn has been sent.
+    /// Counts a request packet that has been sent, ends the turn when a limit of bytes or messages is reached, and
+    /// notifies the scheduler. `ends_message` is `true` if it was the last packet of a message.
     #[inline(never)]
-    pub(crate) fn on_served(&mut self, head: &Head, core: &mut Core, has_work: bool) {
-        if head.transport.schedule_listens {
-            self.schedule_event(head, core, &ScheduleEvent::Served { bytes: u64::from(core.out.packet.payload_len) });
-            if !has_work {
-                self.deactivate(core);
-                self.schedule_event(head, core, &ScheduleEvent::Drained);
-            }
+    pub(crate) fn on_request_served(&mut self, head: &Head, core: &mut Core, ends_message: bool, has_work: bool) {
+        if self.on_served(head, core, Half::Requester, ends_message, has_work) {
+            self.turn_left = 1;
         }
     }
 
-    /// Counts the requester, which has work, among the active ones and notifies the scheduler, once.
-    pub(crate) fn activate(&mut self, head: &Head, core: &mut Core) {
-        if !head.transport.schedule_listens {
-            return;
-        }
-        let Some(flow) = &mut self.flow else { return };
-        if !flow.active {
-            flow.active = true;
-            core.active += 1;
-            self.schedule_event(head, core, &ScheduleEvent::Activated);
+    /// Counts a packet of `half` that has been sent, and notifies the scheduler. Returns whether the turn is over.
+    #[inline(never)]
+    pub(crate) fn on_served(
+        &mut self,
+        head: &Head,
+        core: &mut Core,
+        half: Half,
+        ends_message: bool,
+        has_work: bool,
+    ) -> bool {
+        let payload_len = core.out.packet.payload_len;
+        self.with_scheduling(head, core, |scheduling, core| {
+            scheduling.on_served(head, core, half, payload_len, ends_message, has_work)
+        })
+    }
+
+    /// Counts the queue pair among the active ones when `half` gets work, and notifies the scheduler; has no effect if
+    /// it is already counted.
+    pub(crate) fn activate(&mut self, head: &Head, core: &mut Core, half: Half) {
+        if head.transport.scheduler_uses_events {
+            self.with_scheduling(head, core, |scheduling, core| scheduling.activate(head, core, half));
         }
     }
 
-    /// Removes the requester, which has no work now or will have none any more, from the active ones.
-    pub(crate) fn deactivate(&mut self, core: &mut Core) {
-        if let Some(flow) = self.flow.as_mut().filter(|flow| flow.active) {
-            flow.active = false;
-            core.active -= 1;
+    /// See [`crate::qp::Qp::on_dispatch`].
+    pub(crate) fn on_dispatch(&mut self, head: &Head, core: &mut Core, dispatch: &Dispatch) -> u32 {
+        self.with_scheduling(head, core, |scheduling, core| scheduling.on_dispatch(head, core, dispatch))
+    }
+
+    /// Removes the queue pair from those that share the link.
+    pub(crate) fn leave_ledger(&mut self, core: &mut Core) {
+        if let Some(flow) = &mut self.flow {
+            flow.scheduling.leave(core);
         }
     }
 
-    /// Calls the tick of each policy that is due.
+    /// Applies a change of the weight of the queue pair.
+    pub(crate) fn set_weight(&mut self, head: &Head, core: &mut Core) {
+        self.with_scheduling(head, core, |scheduling, core| scheduling.set_weight(core, head.weight));
+    }
+
+    /// Calls each policy whose requested tick is due.
     pub(crate) fn tick(&mut self, head: &Head, core: &mut Core, in_flight: u64) {
         let Some(flow) = &mut self.flow else { return };
-        let (tick, schedule_tick) = (flow.tick.is_due(core.now), flow.schedule_tick.is_due(core.now));
-        if tick {
+        if flow.tick.is_due(core.now) {
             flow.tick = Deadline::NEVER;
-        }
-        if schedule_tick {
-            flow.schedule_tick = Deadline::NEVER;
-        }
-        if tick {
             self.on_event(head, core, in_flight, &ControlEvent::Tick);
         }
-        if schedule_tick {
-            self.schedule_event(head, core, &ScheduleEvent::Tick);
-        }
+        self.with_scheduling(head, core, |scheduling, core| scheduling.on_timeout(head, core));
     }
 
     /// Returns the congestion window.
@@ -208,7 +212,7 @@ impl ConnShared {
 
     /// Returns the earliest time at which a policy has requested a tick.
     pub(crate) fn next_tick(&self) -> Deadline {
-        self.flow.as_ref().map_or(Deadline::NEVER, |flow| flow.tick.min(flow.schedule_tick))
+        self.flow.as_ref().map_or(Deadline::NEVER, |flow| flow.tick.min(flow.scheduling.next_timeout()))
     }
 
     /// Records that `served` responses are in flight in a separate space.
@@ -219,16 +223,56 @@ impl ConnShared {
         }
     }
 
-    /// Returns the time at which pacing permits the next packet, if that is after `now`.
+    /// Returns whether the dequeue rate blocks the next packet of `half`. In that case the wait is counted, and the
+    /// queue pair is woken at its end.
     #[inline]
-    pub(crate) fn pacing_allows_at(&self, now: Time) -> Option<Time> {
-        let flow = self.flow.as_ref()?;
-        (flow.next_send > now).then_some(flow.next_send)
+    pub(crate) fn waits_for_dequeue_rate(&mut self, head: &Head, core: &mut Core, half: Half) -> bool {
+        let Some(flow) = &mut self.flow else { return false };
+        let blocked_until = flow.scheduling.blocked_until(core, half);
+        if blocked_until.is_some() {
+            self.turn_left = self.turn_packets;
+        }
+        self.wait_until(head, core, blocked_until, WaitReason::Dequeue)
     }
 
-    pub(crate) fn arm_pacing(&mut self, head: &Head, core: &mut Core, at: Time) {
-        core.count_wait(crate::stats::WaitReason::Rate);
-        core.timers.arm(head.slot, Deadline::at(at), &mut self.alarm);
+    /// Does the same as [`Self::waits_for_dequeue_rate`] for the rate of congestion control.
+    #[inline]
+    pub(crate) fn waits_for_pacing(&mut self, head: &Head, core: &mut Core) -> bool {
+        let next_send = self.flow.as_ref().map(|flow| flow.next_send).filter(|at| *at > core.now);
+        self.wait_until(head, core, next_send, WaitReason::Rate)
+    }
+
+    #[inline]
+    fn wait_until(&mut self, head: &Head, core: &mut Core, until: Option<Time>, reason: WaitReason) -> bool {
+        let Some(until) = until else { return false };
+        core.count_wait(reason);
+        core.timers.arm(head.slot, Deadline::at(until), &mut self.armed_deadline);
+        true
+    }
+
+    /// Returns the time until which the dequeue rate is known to block the next packet.
+    pub(crate) fn rate_blocks_until(&self, now: Time) -> Deadline {
+        self.flow.as_ref().map_or(Deadline::NEVER, |flow| flow.scheduling.limiter.wake_after(now))
+    }
+
+    /// Returns whether the dequeue rate blocks the queue pair after the next packet, if it is a full one: the peer
+    /// should then acknowledge it, because a timeout must not depend on this wait.
+    #[inline]
+    pub(crate) fn pauses_after_next(&self, head: &Head, core: &Core) -> bool {
+        self.flow.as_ref().is_some_and(|flow| flow.scheduling.limiter.blocks_after(core.now, head.mtu()))
+    }
+
+    /// Replaces the limits of the dequeue rate.
+    pub(crate) fn set_limiter(&mut self, head: &Head, core: &Core, mut limiter: Limiter) {
+        limiter.update(core.now, head.mtu(), core.config.burst);
+        if limiter.rate().is_some() || self.flow.is_some() {
+            self.flow.get_or_insert_default().scheduling.limiter = limiter;
+        }
+    }
+
+    /// Returns the limits of the dequeue rate, if it has ever been limited.
+    pub(crate) fn limiter(&self) -> Option<&Limiter> {
+        self.flow.as_ref().map(|flow| &flow.scheduling.limiter)
     }
 
     /// Handles a packet that is sent: sets the time of the next one from the current rate, and notifies the controller
@@ -239,26 +283,27 @@ impl ConnShared {
             self.on_event(head, core, in_flight, &ControlEvent::Sent { bytes: u64::from(payload_len) });
         }
         let Some(flow) = &mut self.flow else { return };
-        let rate = match (flow.rate, flow.dequeue_rate) {
-            (Some(rate), Some(dequeue)) => rate.min(dequeue),
-            (rate, dequeue) => match rate.or(dequeue) {
-                Some(rate) => rate,
-                None => return,
-            },
-        };
-        // Headers occupy the link too: 78 bytes with Ethernet framing, BTH and ICRC.
-        let gap = rate.serialize(u64::from(payload_len) + HEADER_BYTES);
-        flow.next_send = core.now.max(flow.next_send) + gap;
+        flow.scheduling.limiter.charge(core.now, payload_len);
+        if let Some(rate) = flow.rate {
+            let gap = rate.serialize(u64::from(payload_len) + OVERHEAD_BYTES);
+            flow.next_send = core.now.max(flow.next_send) + gap;
+        }
     }
 
-    /// Returns whether congestion marks must be processed and there is no [`Flow`] yet.
-    pub(crate) fn awaits_flow(&self, head: &Head) -> bool {
+    /// Returns whether congestion marks must be processed although there is no [`Flow`] yet.
+    pub(crate) fn needs_flow_for_marks(&self, head: &Head) -> bool {
         let interest = head.transport.control_interest;
-        self.flow.is_none() && (interest.cnp_interval.is_some() || interest.echo)
+        self.flow.as_ref().is_none_or(|flow| flow.control.is_none())
+            && (interest.cnp_interval.is_some() || interest.echo)
     }
 
-    /// Handles a packet of the peer that met congestion: notifies the peer, if its transport uses that, by a separate
-    /// CNP, limited in frequency, or by the acknowledgement of the packet. Returns whether the echo belongs in an
+    /// Returns whether the scheduler must be started before the next response is sent.
+    pub(crate) fn needs_flow_for_turns(&self, head: &Head) -> bool {
+        head.transport.scheduler_uses_events && self.flow.as_ref().is_none_or(|flow| !flow.scheduling.is_started())
+    }
+
+    /// Handles a packet of the peer that met congestion: notifies the peer, if the transport does so, by a separate
+    /// CNP, whose rate is limited, or in the acknowledgement of the packet. Returns whether the echo belongs in an
     /// acknowledgement that is built now.
     pub(crate) fn on_mark(&mut self, head: &Head, core: &mut Core) -> bool {
         core.stats.marks_received += 1;
@@ -272,34 +317,34 @@ impl ConnShared {
         {
             flow.last_cnp = Some(core.now);
             let (slot, from) = (head.slot, head.number);
-            let control = ControlPacket { slot, from, expected: Seq::UNSET, msn: 0, says: Control::Cnp };
+            let control = ControlPacket { slot, from, expected: Seq::UNSET, msn: 0, content: Control::Cnp };
             core.stats.cnps_sent += u64::from(core.push_control(control));
         }
         if interest.echo && !head.transport.acks_every_packet {
-            self.owe_echo(true);
+            self.set_echo_pending(true);
         }
         interest.echo && head.transport.acks_every_packet
     }
 
     /// Records, if `echo` is set, that an acknowledgement sent later must carry the congestion echo.
-    pub(crate) fn owe_echo(&mut self, echo: bool) {
+    pub(crate) fn set_echo_pending(&mut self, echo: bool) {
         if let Some(flow) = self.flow.as_mut().filter(|_| echo) {
-            flow.owes_echo = true;
+            flow.echo_pending = true;
         }
     }
 
     /// Returns whether the acknowledgement that is sent now carries the congestion echo, and clears that state.
-    pub(crate) fn take_owed_echo(&mut self) -> bool {
-        self.flow.as_mut().is_some_and(|flow| std::mem::take(&mut flow.owes_echo))
+    pub(crate) fn take_pending_echo(&mut self) -> bool {
+        self.flow.as_mut().is_some_and(|flow| std::mem::take(&mut flow.echo_pending))
     }
 
     /// Returns whether the congestion window blocks packet `seq` of `window`, which is to be retransmitted. The oldest
     /// packet is always permitted, because the window can open only when that packet is acknowledged (RFC 6675, section
     /// 5, step 4.3).
-    pub(crate) fn holds_retransmission(&self, window: &SendWindow, seq: Seq) -> bool {
+    pub(crate) fn blocks_retransmission(&self, window: &SendWindow, seq: Seq) -> bool {
         let limit = self.window();
-        let is_held = |limit: Cwnd| window.pipe() >= limit.whole_packets();
-        seq != window.una && (limit.is_some_and(is_held) || window.is_path_full())
+        let is_window_full = |limit: Cwnd| window.pipe() >= limit.whole_packets();
+        seq != window.una && (limit.is_some_and(is_window_full) || window.is_path_full())
     }
 
     /// Handles the peer's report that packets of this sender met congestion.
@@ -308,12 +353,3 @@ impl ConnShared {
         self.on_event(head, core, in_flight, &ControlEvent::Cnp);
     }
 }
-
-/// Converts a turn length to the stored form: the contract allows up to 256 packets.
-fn turn(packets: Option<u32>) -> Option<u16> {
-    packets.map(|packets| packets.clamp(1, 256) as u16)
-}
-
-/// Bytes that a paced packet occupies beside its payload: Ethernet preamble and gap 20, header and check 18, IPv4 20,
-/// UDP 8, BTH 12.
-const HEADER_BYTES: u64 = 78;

@@ -1,7 +1,7 @@
 //! Requests that send no packets: binding and invalidating memory windows.
 //!
-//! They take no sequence number. Each is executed at its position in the send order, so that requests posted behind it
-//! find it done (IBA 10.8.3.3), and completes in order, after everything before it.
+//! They use no sequence number. Each is executed at its position in the send order, so that it is in effect for the
+//! requests posted after it (IBA 10.8.3.3), and completes in order, after all earlier requests.
 
 use super::SendHalf;
 use crate::completion::WcStatus;
@@ -38,7 +38,7 @@ impl SendHalf {
     /// Returns whether the next request to start is one that sends no packets.
     #[inline]
     pub(crate) fn local_is_next(&self) -> bool {
-        self.queue.sent_of_next == 0 && self.queue.has_unsent() && self.queue.get(self.queue.next).op.is_local()
+        self.queue.packets_sent_of_next == 0 && self.queue.has_unsent() && self.queue.get(self.queue.next).op.is_local()
     }
 
     /// Executes entry `counter`.

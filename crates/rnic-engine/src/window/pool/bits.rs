@@ -1,4 +1,4 @@
-//! The bits of one window, independent of where they are stored: the operations that a window requires of its store.
+//! The bits of one window, independent of where they are stored: the operations that a window needs.
 
 use rnic_base::{Seq, SeqRange};
 
@@ -19,18 +19,18 @@ pub(crate) enum RxClass {
     Refused,
 }
 
-/// The bits of one window. Without a pool they are in the window's own rings, and this holds none.
+/// The bits of one window. Without a pool they are in the window's own rings, and this type stores none.
 #[derive(Debug)]
 pub(crate) struct Bits<'a> {
     pub(super) pool: Option<&'a mut Pool>,
-    pub(super) at: &'a mut SrPointer,
+    pub(super) pointer: &'a mut SrPointer,
     pub(super) lane: usize,
 }
 
 impl<'a> Bits<'a> {
     /// Returns the bits of a window that is never in a pool: IRN's responses.
-    pub(crate) fn in_rings(at: &'a mut SrPointer) -> Self {
-        Self { pool: None, at, lane: 0 }
+    pub(crate) fn in_rings(pointer: &'a mut SrPointer) -> Self {
+        Self { pool: None, pointer, lane: 0 }
     }
 }
 
@@ -42,37 +42,37 @@ impl Bits<'_> {
 
     fn open_lane(&self) -> Option<(&Lane, &Blocks)> {
         let pool = self.pool.as_deref()?;
-        let lane = &pool.units[self.at.unit()?][self.lane];
+        let lane = &pool.units[self.pointer.unit()?][self.lane];
         lane.is_open().then_some((lane, &pool.blocks))
     }
 
     fn working_lane(&mut self) -> Option<(&mut Lane, &mut Blocks, &mut PoolStats)> {
-        let unit = self.at.unit()?;
-        let Pool { units, blocks, counted, .. } = self.pool.as_deref_mut()?;
+        let unit = self.pointer.unit()?;
+        let Pool { units, blocks, counters, .. } = self.pool.as_deref_mut()?;
         let lane = &mut units[unit][self.lane];
-        lane.is_open().then_some((lane, blocks, counted))
+        lane.is_open().then_some((lane, blocks, counters))
     }
 
-    /// Opens the working lane if there is none; `hole` is the missing packet.
+    /// Opens the lane of this window if it is not open; `hole` is the missing packet.
     fn open(&mut self, hole: Seq) {
         if self.open_lane().is_none()
             && let Some(pool) = self.pool.as_deref_mut()
         {
             let lane = self.lane;
-            pool.unit(self.at)[lane].open(hole);
-            pool.counted.recoveries += 1;
+            pool.unit(self.pointer)[lane].open(hole);
+            pool.counters.recoveries += 1;
         }
     }
 
     fn close(&mut self) {
         if let Some(pool) = self.pool.as_deref_mut() {
-            pool.close(self.at, self.lane);
+            pool.close(self.pointer, self.lane);
         }
     }
 
-    /// Returns whether a unit is held or free.
+    /// Returns whether the queue pair holds a unit or one is free.
     fn can_open(&self) -> bool {
-        self.at.is_held() || self.pool.as_deref().is_none_or(|pool| pool.units_taken.free_count() > 0)
+        self.pointer.is_held() || self.pool.as_deref().is_none_or(|pool| pool.units_taken.free_count() > 0)
     }
 
     /// Returns the packets that the receiver currently misses.
@@ -82,7 +82,7 @@ impl Bits<'_> {
 
     /// Returns the relation of `seq`, which is later than the expected packet, to the received packets. Accesses no
     /// block.
-    pub(crate) fn standing(&self, seq: Seq) -> RxClass {
+    pub(crate) fn class_of(&self, seq: Seq) -> RxClass {
         match self.open_lane() {
             Some((lane, _)) if seq > lane.high && lane.fallen_back => RxClass::Refused,
             Some((lane, _)) if seq > lane.high => RxClass::New,
@@ -95,12 +95,12 @@ impl Bits<'_> {
     /// Returns whether there is free space to record that `seq` was received although `expected` is missing.
     pub(crate) fn has_room(&self, expected: Seq, seq: Seq) -> bool {
         let Some(pool) = self.pool.as_deref() else { return true };
-        let needed = match self.open_lane() {
+        let needed_blocks = match self.open_lane() {
             Some((lane, blocks)) => lane.blocks_for(seq, blocks.bits),
             None if !self.can_open() => return false,
             None => Lane::blocks_to_open(expected, seq, pool.blocks.bits),
         };
-        needed <= u64::from(pool.blocks.taken.free_count())
+        needed_blocks <= u64::from(pool.blocks.taken.free_count())
     }
 
     /// Falls back to go-back-N until this recovery is over, because there was no free space.
@@ -109,48 +109,49 @@ impl Bits<'_> {
             lane.fallen_back = true;
         }
         if let Some(pool) = self.pool.as_deref_mut() {
-            pool.counted.fallbacks += 1;
+            pool.counters.fallbacks += 1;
         }
     }
 
-    /// Counts a packet that was dropped because it is between the gap and the highest received packet.
+    /// Counts a packet that was dropped because its number is above the tracked gap and below the highest received
+    /// packet, where no bitmap can record it.
     pub(crate) fn count_misplaced(&mut self) {
         if let Some(pool) = self.pool.as_deref_mut() {
-            pool.counted.misplaced += 1;
+            pool.counters.misplaced += 1;
         }
     }
 
     /// Records that `seq` was received although `expected` is missing. The caller has checked that there is free space.
     pub(crate) fn keep(&mut self, expected: Seq, seq: Seq) {
         self.open(expected);
-        let Some((lane, blocks, counted)) = self.working_lane() else { return };
+        let Some((lane, blocks, counters)) = self.working_lane() else { return };
         if seq > lane.high {
-            let overflowed = lane.lost.overflow;
-            let fast = lane.extend(seq, blocks);
-            *(if fast { &mut counted.fast_path } else { &mut counted.slow_path }) += 1;
-            counted.overflows += u64::from(lane.lost.overflow && !overflowed);
+            let had_overflow = lane.lost.overflow;
+            let is_fast_path = lane.extend(seq, blocks);
+            *(if is_fast_path { &mut counters.fast_path } else { &mut counters.slow_path }) += 1;
+            counters.overflows += u64::from(lane.lost.overflow && !had_overflow);
             return;
         }
-        // Not reached at FaSR's receiver, which drops such packets.
+        // A FaSR receiver never reaches this code, because it drops such packets.
         let access = lane.set(seq, blocks);
-        counted.traversals += u64::from(access.walked);
+        counters.traversals += u64::from(access.walked);
         if access.fresh {
             lane.count_repair();
-            if lane.lost.is_one() && lane.speed_up(blocks) {
-                counted.slow_to_fast += 1;
+            if lane.lost.is_one() && lane.enter_fast_path(blocks) {
+                counters.slow_to_fast += 1;
             }
         }
     }
 
-    /// Returns whether `seq` was received. Counted as an access to its block.
+    /// Returns whether `seq` was received. This is counted as an access to its block.
     pub(crate) fn test(&self, seq: Seq) -> bool {
         self.open_lane().is_some_and(|(lane, blocks)| lane.test(seq, blocks))
     }
 
     /// Records that the missing packet was received, and that `expected` is the next one.
     pub(crate) fn repaired(&mut self, expected: Seq) {
-        if let Some((lane, _, counted)) = self.working_lane() {
-            *(if lane.is_fast() { &mut counted.fast_path } else { &mut counted.slow_path }) += 1;
+        if let Some((lane, _, counters)) = self.working_lane() {
+            *(if lane.is_fast() { &mut counters.fast_path } else { &mut counters.slow_path }) += 1;
             lane.count_repair();
             self.passed(expected);
         }
@@ -159,27 +160,27 @@ impl Bits<'_> {
     /// Records that everything before `expected` has been processed: frees its blocks, and the unit with the last of
     /// them.
     pub(crate) fn passed(&mut self, expected: Seq) {
-        let Some((lane, blocks, counted)) = self.working_lane() else { return };
+        let Some((lane, blocks, counters)) = self.working_lane() else { return };
         if expected > lane.high {
-            let last = counted.losses_per_recovery.len() - 1;
-            counted.losses_per_recovery[(lane.missed as usize).min(last)] += 1;
-            counted.recoveries_without_blocks += u64::from(!lane.was_slow);
+            let last = counters.losses_per_recovery.len() - 1;
+            counters.losses_per_recovery[(lane.missed as usize).min(last)] += 1;
+            counters.recoveries_without_blocks += u64::from(!lane.was_slow);
             return self.close();
         }
         lane.release_before(expected, blocks);
         if !lane.test(expected, blocks) {
             lane.move_hole(expected);
-            if lane.lost.is_one() && lane.speed_up(blocks) {
-                counted.slow_to_fast += 1;
+            if lane.lost.is_one() && lane.enter_fast_path(blocks) {
+                counters.slow_to_fast += 1;
             }
         }
     }
 
     /// Returns the number of consecutive packets received from `from` on.
     pub(crate) fn run(&mut self, from: Seq) -> u64 {
-        let Some((lane, blocks, counted)) = self.working_lane() else { return 0 };
+        let Some((lane, blocks, counters)) = self.working_lane() else { return 0 };
         let (run, visited) = lane.run(from, blocks);
-        counted.blocks_visited += visited;
+        counters.blocks_visited += visited;
         run
     }
 
@@ -188,20 +189,20 @@ impl Bits<'_> {
     pub(crate) fn note_selective(&mut self, una: Seq, seq: Seq, lost: Lost) -> bool {
         if !self.can_open() {
             if let Some(pool) = self.pool.as_deref_mut() {
-                pool.counted.fallbacks += 1;
+                pool.counters.fallbacks += 1;
             }
             return false;
         }
         self.open(una);
-        let Some((lane, blocks, counted)) = self.working_lane() else { return false };
+        let Some((lane, blocks, counters)) = self.working_lane() else { return false };
         lane.move_hole(una);
         if seq <= lane.high {
-            // An older acknowledgement: it carries no information about packets received later.
-            counted.traversals += u64::from(!lost.is_one() && lane.set(seq, blocks).walked);
+            // This acknowledgement is older than others received: it carries no information about later packets.
+            counters.traversals += u64::from(!lost.is_one() && lane.set(seq, blocks).walked);
         } else if lost.is_one() {
-            lane.all_but_hole_up_to(seq, blocks);
+            lane.set_all_but_hole(seq, blocks);
         } else if !lane.note_higher(seq, blocks) {
-            counted.unrecorded += 1;
+            counters.unrecorded += 1;
         }
         true
     }
@@ -221,14 +222,14 @@ impl Bits<'_> {
         self.close();
     }
 
-    /// At a sender: calls `visit` with each packet of `range` that has no bit set to mark it as received. Without a
-    /// bitmap no bit is set: the fast path retransmits everything that was requested.
+    /// At a sender: calls `visit` with each packet of `range` that has no bit set to mark it as received. On the fast
+    /// path there is no bitmap and so no bit is set: every requested packet is retransmitted.
     pub(crate) fn each_unacknowledged(&self, una: Seq, range: SeqRange, mut visit: impl FnMut(Seq)) {
         if let Some((lane, blocks)) = self.open_lane().filter(|(lane, _)| !lane.is_fast()) {
             if range.contains(una) {
                 visit(una);
             }
-            return lane.each_unnoted(range.start.max(una + 1), range.end, blocks, visit);
+            return lane.each_unmarked(range.start.max(una + 1), range.end, blocks, visit);
         }
         let mut seq = range.start;
         while seq < range.end {

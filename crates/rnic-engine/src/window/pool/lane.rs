@@ -2,7 +2,7 @@
 
 use rnic_base::Seq;
 
-/// End of the list.
+/// Marks the end of the list.
 const NIL: u16 = u16::MAX;
 
 /// Largest value of the 3-bit loss counter (section III-D).
@@ -66,13 +66,13 @@ impl Blocks {
     }
 
     fn take(&mut self) -> u16 {
-        let index = self.taken.take().expect("the caller has looked for room");
+        let index = self.taken.take().expect("the caller has checked for free space");
         self.blocks[usize::from(index)] = Block { bits: 0, next: NIL };
         index
     }
 }
 
-/// Map of the entries in use: finds the first free one without a list.
+/// Bitmap of the entries in use, in which the first free entry is found without a free list.
 #[derive(Debug)]
 pub(super) struct Slots {
     words: Vec<u64>,
@@ -83,7 +83,7 @@ pub(super) struct Slots {
 
 impl Slots {
     pub(super) fn new(count: u32) -> Self {
-        let count = u16::try_from(count).ok().filter(|count| *count < NIL).expect("checked with the profile");
+        let count = u16::try_from(count).ok().filter(|count| *count < NIL).expect("the profile limits the count");
         Self { words: vec![0; usize::from(count).div_ceil(64)], count, taken: 0, taken_max: 0 }
     }
 
@@ -147,10 +147,10 @@ pub(super) struct Lane {
     pub(super) was_slow: bool,
 }
 
-/// Work done by an access.
+/// Result of an access to a bit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Access {
-    /// Set when a block in the middle of the list had to be found.
+    /// Set when the list had to be walked to find a block in its middle.
     pub(super) walked: bool,
     /// Set when the bit was clear before.
     pub(super) fresh: bool,
@@ -208,8 +208,8 @@ impl Lane {
         self.hole + 1 + if run < bits { 0 } else { run.min(COMPRESSION_MAX) }
     }
 
-    /// Switches from one number to blocks.
-    fn slow_down(&mut self, blocks: &mut Blocks) {
+    /// Switches from recording a single packet number to recording bitmaps in blocks of the pool.
+    fn enter_slow_path(&mut self, blocks: &mut Blocks) {
         let (base, run_end) = (self.first_block_base(blocks.bits), self.run_end);
         (self.base, self.run_end, self.was_slow) = (base, base, true);
         let mut seq = base;
@@ -219,11 +219,11 @@ impl Lane {
         }
     }
 
-    /// Records the arrival of packet `seq`, which is higher than all before it; free space has been checked. Returns
-    /// whether it is recorded without a block.
+    /// Records the arrival of packet `seq`, which is higher than all earlier ones; the caller has checked that there
+    /// is free space. Returns whether it is recorded without a block.
     pub(super) fn extend(&mut self, seq: Seq, blocks: &mut Blocks) -> bool {
-        let opening = self.high == self.hole;
-        let missed = seq.since(self.high) - u64::from(!opening);
+        let is_first_gap = self.high == self.hole;
+        let missed = seq.since(self.high) - u64::from(!is_first_gap);
         self.lost.add(missed);
         self.missed += missed;
         if self.is_fast() && self.lost.is_one() {
@@ -231,14 +231,14 @@ impl Lane {
             return true;
         }
         if self.is_fast() {
-            self.slow_down(blocks);
+            self.enter_slow_path(blocks);
         }
         self.append(seq, blocks);
         self.high = seq;
         false
     }
 
-    /// Sets the bit of `seq`, in the tail block or behind it.
+    /// Sets the bit of `seq`, in the tail block or in a new block after it.
     fn append(&mut self, seq: Seq, blocks: &mut Blocks) {
         let index = seq.since(self.base) / blocks.bits;
         while u64::from(self.blocks) <= index {
@@ -260,11 +260,11 @@ impl Lane {
             return None;
         }
         let index = seq.since(self.base) / blocks.bits;
-        let last = u64::from(self.blocks) - 1;
-        if index > last {
+        let last_index = u64::from(self.blocks) - 1;
+        if index > last_index {
             return None;
         }
-        if index == 0 || index == last {
+        if index == 0 || index == last_index {
             return Some((if index == 0 { self.head } else { self.tail }, false));
         }
         let next = |at: u16| blocks.blocks[usize::from(at)].next;
@@ -280,7 +280,7 @@ impl Lane {
         self.locate(seq, blocks).is_some_and(|(at, _)| bit(at))
     }
 
-    /// Records `seq`, which is not higher than all before.
+    /// Records `seq`, which is not the highest so far.
     pub(super) fn set(&mut self, seq: Seq, blocks: &mut Blocks) -> Access {
         if seq < self.run_end {
             return Access::default();
@@ -352,9 +352,9 @@ impl Lane {
         }
     }
 
-    /// Switches to one number and frees the blocks, because only the packet at the gap is missing. Returns whether
-    /// there were blocks before.
-    pub(super) fn speed_up(&mut self, blocks: &mut Blocks) -> bool {
+    /// Switches back to a single number and frees the blocks, because only the packet at the gap is missing. Returns
+    /// whether there were blocks before.
+    pub(super) fn enter_fast_path(&mut self, blocks: &mut Blocks) -> bool {
         let had_blocks = self.blocks > 0;
         self.release_blocks(blocks);
         self.run_end = self.high + 1;
@@ -362,13 +362,13 @@ impl Lane {
     }
 
     /// At a sender: records that no packet up to `seq` is missing except the one at the gap.
-    pub(super) fn all_but_hole_up_to(&mut self, seq: Seq, blocks: &mut Blocks) {
+    pub(super) fn set_all_but_hole(&mut self, seq: Seq, blocks: &mut Blocks) {
         self.high = self.high.max(seq);
-        self.speed_up(blocks);
+        self.enter_fast_path(blocks);
     }
 
-    /// At a sender: records that `seq`, higher than all before, was received, and that more than the packet at the gap
-    /// is missing. Returns whether there was free space to record it.
+    /// At a sender: records that `seq`, the highest packet so far, was received, and that more than the packet at the
+    /// gap is missing. Returns whether there was free space to record it.
     pub(super) fn note_higher(&mut self, seq: Seq, blocks: &mut Blocks) -> bool {
         let needed = if self.blocks == 0 {
             (seq.since(self.first_block_base(blocks.bits)) + 1).div_ceil(blocks.bits)
@@ -380,14 +380,14 @@ impl Lane {
             return false;
         }
         if self.blocks == 0 {
-            self.slow_down(blocks);
+            self.enter_slow_path(blocks);
         }
         self.append(seq, blocks);
         true
     }
 
     /// Calls `visit` with each packet of `from..end` whose bit is not set.
-    pub(super) fn each_unnoted(&self, from: Seq, end: Seq, blocks: &Blocks, mut visit: impl FnMut(Seq)) {
+    pub(super) fn each_unmarked(&self, from: Seq, end: Seq, blocks: &Blocks, mut visit: impl FnMut(Seq)) {
         let (mut block, mut start) = (self.head, self.base);
         let mut seq = from;
         while seq < end {

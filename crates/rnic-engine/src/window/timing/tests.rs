@@ -1,4 +1,4 @@
-//! The waits of a window, one after the other.
+//! Tests of the sequence of waits of a window.
 
 use super::*;
 
@@ -10,31 +10,31 @@ fn at(us: u64) -> Time {
     Time::from_us(us)
 }
 
-/// Samples of `rtt`, so many that nothing else is remembered.
+/// Returns the state after so many samples of `rtt` that earlier values have no effect.
 fn steady(rtt: u64) -> Timing {
     let mut timing = Timing::new(us(8_000));
-    (0..300).for_each(|_| timing.learn(at(1_000_000), us(rtt), Absence::default()));
+    (0..300).for_each(|_| timing.add_rtt(at(1_000_000), us(rtt), Absence::default()));
     timing
 }
 
-/// What the waits of a timer that starts now lead to, and when, until the timeout.
+/// Returns the end of each wait of a timer that starts now and the resulting action, up to the timeout.
 fn waits(timing: &mut Timing, may_probe: bool) -> Vec<(u64, Expiry)> {
     let mut wait = timing.first_wait();
     timing.begin(wait);
-    let (mut passed, mut seen) = (Duration::ZERO, Vec::new());
+    let (mut elapsed, mut actions) = (Duration::ZERO, Vec::new());
     loop {
-        passed += wait;
+        elapsed += wait;
         let expiry = timing.expire(may_probe, false);
-        seen.push((passed.as_ns() / 1_000, expiry));
+        actions.push((elapsed.as_ns() / 1_000, expiry));
         match expiry {
             Expiry::Wait(next) | Expiry::Probe(next) => wait = next,
-            Expiry::TimedOut => return seen,
+            Expiry::TimedOut => return actions,
         }
     }
 }
 
 #[test]
-fn before_anything_is_measured_the_transports_own_timeout_holds() {
+fn before_the_first_sample_the_timeout_is_the_configured_one() {
     let mut timing = Timing::new(us(8_000));
     assert_eq!(waits(&mut timing, true), [(8_000, Expiry::TimedOut)]);
 }
@@ -49,45 +49,46 @@ fn probes_come_after_two_round_trips_and_double_until_the_timeout() {
     assert!(matches!(silent[..], [(200, Expiry::Wait(_)), (1_100, Expiry::TimedOut)]), "{silent:?}");
 }
 
-/// While the peer's buffer is full nothing is sent again for four milliseconds.
+/// While the peer's buffer is full no packet is retransmitted for four milliseconds.
 #[test]
-fn at_a_peer_whose_buffer_is_full_timeouts_take_their_time() {
+fn while_the_peer_buffer_is_full_the_timeout_is_at_least_4_ms() {
     let mut timing = steady(100);
     timing.begin(us(1_100));
     assert_eq!(timing.expire(false, true), Expiry::Wait(us(2_900)));
     assert_eq!(timing.expire(false, true), Expiry::TimedOut);
 }
 
-/// Timeouts of `timing` from `at(0)` on, of a peer that says nothing or `heard`.
-fn time_out(timing: &mut Timing, times: u32, heard: bool, patience: Duration) -> Vec<u64> {
-    let mut taken = Vec::new();
+/// Returns the timeouts of `timing` from `at(0)` on; `response_seen` is set if responses of the peer were received.
+fn time_out(timing: &mut Timing, times: u32, response_seen: bool, silence_max: Duration) -> Vec<u64> {
+    let mut timeouts = Vec::new();
     for _ in 0..times {
-        timing.time_out(at(0), Seq::UNSET, heard, patience);
-        taken.push(timing.timeout.as_ns() / 1_000);
+        timing.time_out(at(0), Seq::UNSET, response_seen, silence_max);
+        timeouts.push(timing.timeout.as_ns() / 1_000);
     }
-    taken
+    timeouts
 }
 
-/// RFC 6298, 5.5, and its end: by a sample, or by progress that is an answer to what the timeout sent.
+/// RFC 6298, 5.5: back-off, and its end by a sample or by progress in response to the retransmission.
 #[test]
-fn timeouts_double_up_to_a_bound_and_no_longer_after_progress() {
-    let patience = us(80_000);
+fn timeouts_double_up_to_a_bound_and_are_reset_by_progress() {
+    let silence_max = us(80_000);
     let mut timing = steady(100);
-    assert_eq!(time_out(&mut timing, 6, false, patience), [2_200, 4_400, 8_800, 10_000, 10_000, 10_000]);
-    assert_eq!(timing.first_wait(), us(5_000), "a probe half-way");
+    assert_eq!(time_out(&mut timing, 6, false, silence_max), [2_200, 4_400, 8_800, 10_000, 10_000, 10_000]);
+    assert_eq!(timing.first_wait(), us(5_000), "the probe is not at half of the timeout");
     assert_eq!(timing.end_backoff(at(49)), Progress::Early);
     assert_eq!(timing.end_backoff(at(1_101)), Progress::Late);
-    assert_eq!(timing.timeout, us(10_000), "it was too early, and stays doubled");
+    assert_eq!(timing.timeout, us(10_000), "the timeout is not doubled after early progress");
     assert_eq!(timing.end_backoff(at(100)), Progress::Answer);
     assert_eq!(timing.first_wait(), us(200));
-    time_out(&mut timing, 1, false, patience);
-    timing.learn(at(200), us(100), Absence::default());
+    time_out(&mut timing, 1, false, silence_max);
+    timing.add_rtt(at(200), us(100), Absence::default());
     assert_eq!(timing.first_wait(), us(200));
 }
 
-/// A path that has become longer than the bound answers, but never to what was sent once: the bound is not for it.
+/// On a path whose round trip has become longer than the bound, responses arrive, but never for packets sent only
+/// once: the bound does not apply to it.
 #[test]
-fn what_answers_is_waited_for_however_long_it_takes() {
+fn a_peer_that_responds_may_have_a_round_trip_beyond_the_bound() {
     let mut timing = steady(100);
     assert_eq!(time_out(&mut timing, 6, true, us(80_000)).last(), Some(&70_400));
     let mut unknown = Timing::new(us(8_000));
@@ -96,78 +97,83 @@ fn what_answers_is_waited_for_however_long_it_takes() {
     assert!(time_out(&mut long, 1, false, us(100_000)) >= vec![300_000]);
 }
 
-/// Nothing could be timed, and the peer makes progress: timeouts are a quarter of a second at most, and from the
-/// twentieth on a second, for the path may be as long.
+/// No packet could be timed, and the peer makes progress: timeouts are at most a quarter of a second, and from the
+/// twentieth on one second, because the round trip may be that long.
 #[test]
-fn what_cannot_be_timed_is_tried_again_soon_and_learned_in_the_end() {
+fn without_samples_timeouts_stay_short_at_first_and_grow_to_one_second() {
     let mut timing = Timing::new(us(8_000));
     let timeouts = time_out(&mut timing, 21, true, us(64_000));
     assert_eq!(timeouts[..6], [16_000, 32_000, 64_000, 128_000, 250_000, 250_000]);
     assert_eq!(timeouts[18..], [250_000, 1_000_000, 1_000_000]);
 }
 
-/// A peer that says nothing ends; one that says what is known does not, and neither does one that makes progress.
+/// The window gives up on a peer that sends no responses, but not on one that sends responses without new information
+/// or makes progress.
 #[test]
-fn only_silence_counts_against_a_peer() {
-    let patience = us(20_000);
+fn only_a_silent_peer_is_declared_gone() {
+    let silence_max = us(20_000);
     let (first, second) = (Seq::UNSET + 1, Seq::UNSET + 2);
     let mut timing = steady(100);
     timing.begin(us(1_000));
     let _ = timing.expire(false, false);
-    let ends = |timing: &mut Timing, at_us, una, heard| timing.time_out(at(at_us), una, heard, patience);
+    let ends =
+        |timing: &mut Timing, at_us, una, response_seen| timing.time_out(at(at_us), una, response_seen, silence_max);
     assert!(!ends(&mut timing, 10_000, first, false));
     assert!(!ends(&mut timing, 20_000, first, false));
     assert!(!ends(&mut timing, 28_900, first, false), "silent since 9 ms");
-    assert!(!ends(&mut timing, 29_100, first, true), "it has been heard");
-    assert!(!ends(&mut timing, 60_000, first, false), "twice in silence is not often enough");
-    assert!(!ends(&mut timing, 61_000, second, false), "progress");
+    assert!(!ends(&mut timing, 29_100, first, true), "a peer that responded is declared gone");
+    assert!(!ends(&mut timing, 60_000, first, false), "the peer is declared gone after two silent timeouts");
+    assert!(!ends(&mut timing, 61_000, second, false), "the peer is declared gone after progress");
     assert!(!ends(&mut timing, 70_000, second, false));
     assert!(ends(&mut timing, 90_000, second, false));
 }
 
-/// A peer that is busy with other queue pairs is not silent; one that is silent towards all of them is given up.
+/// A peer that acknowledges packets of other queue pairs is not considered silent; the window gives up on one that
+/// acknowledges none.
 #[test]
-fn a_repeat_that_waits_its_turn_is_no_silence_of_a_peer_that_answers_others() {
-    let ends = |answers: [u32; 2]| {
+fn a_peer_that_acknowledges_other_queue_pairs_is_not_silent() {
+    let ends = |acks: [u32; 2]| {
         let mut timing = steady(100);
         timing.begin(us(15_000));
         let last = (0..3).map(|turn| {
-            timing.await_turn(answers[0] + turn * answers[1]);
+            timing.extend_for_peer(acks[0] + turn * acks[1]);
             timing.time_out(at(15_000 * u64::from(turn + 1)), Seq::UNSET + 1, false, us(20_000))
         });
         last.last().expect("three timeouts")
     };
-    assert!(!ends([7, 1]), "it answers others");
-    assert!(ends([0, 0]), "it says nothing");
+    assert!(!ends([7, 1]), "a peer that acknowledges other queue pairs is declared gone");
+    assert!(ends([0, 0]), "a silent peer is not declared gone");
 }
 
-/// A wait of 1 ms into which 5 ms fell is extended by itself, once; one after the absence is not.
+/// A wait of 1 ms that overlaps an absence of 5 ms is extended by its own length, once; a wait after the absence is
+/// not extended.
 #[test]
-fn an_absence_extends_the_wait_that_it_fell_into() {
+fn an_absence_extends_the_wait_that_it_overlaps() {
     let mut timing = steady(100);
     timing.begin(us(1_000));
     let absence = Absence::until(at(6_000), us(5_000));
     assert_eq!(timing.excuse(at(1_500), absence), Some(us(1_000)));
-    assert_eq!(timing.excuse(at(7_000), absence), None, "once");
+    assert_eq!(timing.excuse(at(7_000), absence), None, "the wait is extended twice");
     let short = Absence::until(at(10_300), us(300));
     assert_eq!(timing.excuse(at(10_500), short), Some(us(300)));
     let before = Absence::until(at(20_000), us(300));
     assert_eq!(timing.excuse(at(21_500), before), None, "the wait began after it");
 }
 
-/// An acknowledgement that came while nobody looked is taken in late: what is learned is the round trip, not the delay.
+/// An acknowledgement that arrived while the engine was not driven is processed late: the sample contains the round
+/// trip, not the delay.
 #[test]
-fn absences_are_no_part_of_round_trips() {
+fn absences_are_subtracted_from_round_trips() {
     let mut timing = steady(100);
     let before = timing.rtt;
-    timing.learn(at(50_100), us(50_100), Absence::until(at(50_000), us(50_000)));
+    timing.add_rtt(at(50_100), us(50_100), Absence::until(at(50_000), us(50_000)));
     assert_eq!(timing.rtt, before);
-    timing.learn(at(50_100), us(50_100), Absence::until(at(50_000), us(40_000)));
-    assert!(timing.first_wait() > us(2_000), "ten of them were the network's: {:?}", timing.rtt);
+    timing.add_rtt(at(50_100), us(50_100), Absence::until(at(50_000), us(40_000)));
+    assert!(timing.first_wait() > us(2_000), "the sample is not the 10 ms round trip: {:?}", timing.rtt);
 }
 
 #[test]
-fn a_probe_is_the_oldest_packet_and_the_newest() {
+fn a_probe_retransmits_the_oldest_and_the_newest_packet() {
     let (oldest, newest) = (Seq::UNSET + 5, Seq::UNSET + 9);
     let mut timing = steady(100);
     timing.set_probes(oldest, newest);
@@ -176,5 +182,5 @@ fn a_probe_is_the_oldest_packet_and_the_newest() {
     assert_eq!(timing.probe(oldest, newest + 1), Some(newest));
     assert!(timing.probed(newest, newest + 1));
     timing.set_probes(oldest, oldest);
-    assert!(timing.probed(oldest, oldest + 1), "it is one packet");
+    assert!(timing.probed(oldest, oldest + 1), "the probe of the only packet is not complete");
 }

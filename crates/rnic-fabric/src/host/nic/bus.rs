@@ -1,11 +1,12 @@
 //! The bus between a NIC and its host's memory.
 //!
-//! Reads complete in order, a latency after the request, at the rate of the bus; a limited number may be in flight at
-//! the same time. Writes are posted: a write waits only for the bytes written before it. Both are divided into
-//! transactions of at most 256 bytes, the usual maximum of hosts, each with a header of six double words: framing,
-//! sequence number, transaction header of 12 or 16 bytes, checksum (PCI Express 3.0; 5 to 7 double words). Flow control
-//! packets are not modelled.
+//! Reads complete in order, one latency after the request, at the rate of the bus; their number in flight is limited.
+//! Writes are posted: a write waits only for the bytes written before it. Both are divided into transactions of at
+//! most 256 bytes, the usual maximum on hosts, each with a header of six double words: framing, sequence number,
+//! transaction header of 12 or 16 bytes, checksum (PCI Express 3.0; 5 to 7 double words). Flow control packets are
+//! not modelled.
 
+use core::ops::Range;
 use std::collections::VecDeque;
 
 use rnic_base::{Duration, Time};
@@ -18,35 +19,79 @@ pub(crate) struct Bus {
     plan: BusPlan,
     /// Completion times of the reads in flight, in order.
     reads: VecDeque<Time>,
-    answered: Time,
+    last_read_end: Time,
     written: Time,
     /// Intervals in which memory accepts writes at a lower rate than that of the bus.
     pub(super) slow: Option<SlowHostPlan>,
+    /// Time in which `counts` are counted; empty by default.
+    pub(super) measured: Range<Time>,
+    counts: BusCounts,
+}
+
+/// Traffic of a bus in the measured time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct BusCounts {
+    /// Bytes read from the host's memory, with the headers of transactions.
+    pub(crate) read: u64,
+    /// Bytes written to it, with the same headers.
+    pub(crate) written: u64,
+    /// Payload bytes of packets read from it.
+    pub(crate) payload_read: u64,
+    /// Reads of the payload of a packet.
+    pub(crate) payload_reads: u64,
 }
 
 impl Bus {
     pub(crate) fn new(plan: &BusPlan) -> Self {
-        Self { plan: *plan, reads: VecDeque::new(), answered: Time::ZERO, written: Time::ZERO, slow: None }
+        Self {
+            plan: *plan,
+            reads: VecDeque::new(),
+            last_read_end: Time::ZERO,
+            written: Time::ZERO,
+            slow: None,
+            measured: Time::ZERO..Time::ZERO,
+            counts: BusCounts::default(),
+        }
+    }
+
+    /// Requests the payload of a packet, as [`Self::read`] does.
+    pub(crate) fn read_payload(&mut self, now: Time, bytes: u64) -> Time {
+        if self.measured.contains(&now) {
+            self.counts.payload_read += bytes;
+            self.counts.payload_reads += 1;
+        }
+        self.read(now, bytes)
+    }
+
+    /// Returns the traffic in the measured time.
+    pub(crate) fn counts(&self) -> BusCounts {
+        self.counts
     }
 
     /// Requests `bytes` at `now`; returns the time at which all of them have been read. Calls must be in order of time.
     pub(crate) fn read(&mut self, now: Time, bytes: u64) -> Time {
-        while self.reads.front().is_some_and(|answered| *answered <= now) {
+        while self.reads.front().is_some_and(|read_end| *read_end <= now) {
             self.reads.pop_front();
         }
-        // When the largest number of reads is in flight, this read is requested when the read that many positions
-        // before it has completed.
-        let before = self.reads.len().checked_sub(self.plan.reads as usize);
-        let asked = before.map_or(now, |index| self.reads[index]);
-        self.answered = self.answered.max(asked + self.plan.latency) + self.time_of(bytes);
-        self.reads.push_back(self.answered);
-        self.answered
+        if self.measured.contains(&now) {
+            self.counts.read += carried(bytes);
+        }
+        // When the maximum number of reads, n, is in flight, this read is requested when the n-th read before it has
+        // completed.
+        let nth_before = self.reads.len().checked_sub(self.plan.reads as usize);
+        let requested = nth_before.map_or(now, |index| self.reads[index]);
+        self.last_read_end = self.last_read_end.max(requested + self.plan.latency) + self.transfer_time(bytes);
+        self.reads.push_back(self.last_read_end);
+        self.last_read_end
     }
 
-    /// Sends `bytes` to memory, after the bytes that are being written.
+    /// Writes `bytes` to memory, after the bytes that are already being written.
     pub(crate) fn write(&mut self, now: Time, bytes: u64) {
+        if self.measured.contains(&now) {
+            self.counts.written += carried(bytes);
+        }
         let slow = self.slow.as_ref().and_then(|slow| slow.rate(now));
-        let time = self.time_of(bytes).max(slow.map_or(Duration::ZERO, |rate| rate.serialize(bytes)));
+        let time = self.transfer_time(bytes).max(slow.map_or(Duration::ZERO, |rate| rate.serialize(bytes)));
         self.written = self.written.max(now) + time;
     }
 
@@ -55,9 +100,14 @@ impl Bus {
         self.written
     }
 
-    fn time_of(&self, bytes: u64) -> Duration {
-        self.plan.rate.serialize(bytes + bytes.div_ceil(TRANSACTION_BYTES) * HEADER_BYTES)
+    fn transfer_time(&self, bytes: u64) -> Duration {
+        self.plan.rate.serialize(carried(bytes))
     }
+}
+
+/// Returns the number of bytes that `bytes` take on the bus, with the headers of their transactions.
+fn carried(bytes: u64) -> u64 {
+    bytes + bytes.div_ceil(TRANSACTION_BYTES) * HEADER_BYTES
 }
 
 const TRANSACTION_BYTES: u64 = 256;

@@ -2,47 +2,48 @@
 //! state of its connection is on the chip (F-38); a sent packet also waits for the scheduling turn of its queue pair
 //! and for the pipeline.
 //!
-//! Source: Falcon (SIGCOMM'25) section 5.2, "Connection State Caching", and figure 21: state that is not on the chip is
-//! read from a larger memory of the NIC itself, with so much bandwidth that permanent misses do not cause a collapse.
-//! Here that memory is modelled by the bus: its latency, its rate, and its limit of concurrent reads, which define how
-//! much bandwidth is enough. A plan that sets the parameters of the host's bus gets the other curve of the figure. The
-//! values of figure 20b for one queue pair and for many are modelled as two limits in packets per second, of a queue
-//! pair and of the NIC: the plan sets their values.
+//! Source: Falcon (SIGCOMM'25) section 5.2, "Connection State Caching", and figure 21: state that is not on the chip
+//! is read from a larger memory of the NIC itself, with so much bandwidth that throughput does not collapse even when
+//! every access misses. Here that memory is modelled by the bus: its latency, its rate, and its limit of concurrent
+//! reads, which define how much bandwidth is enough. A plan that sets the parameters of the host's bus reproduces the
+//! other curve of the figure. The values of figure 20b for one queue pair and for many are modelled as two limits in
+//! packets per second, per queue pair and per NIC, set in the plan.
 //!
-//! Packets whose state is available overtake those whose state is not: the packets of a connection stay in order, and
-//! connections do not wait for each other, except for a queue entry: at most [`AHEAD`] sent packets may wait at the
-//! same time for their state or their turn.
+//! Packets whose state is available overtake packets whose state is not. The packets of a connection stay in order,
+//! and connections do not wait for each other, except for a queue entry: at most [`WAITING_DEPARTURES_MAX`] sent
+//! packets may wait at the same time for their state or their turn.
 //!
 //! Deviations: the second level belongs to the NIC alone (the paper's is shared with other blocks). Work requests,
-//! payload and received packets do not occupy the pipeline; the RoCE family's model has them. A packet carries the time
-//! at which the engine created it (T1), so the wait for state, and for a turn, counts as fabric delay, as it would in
-//! hardware that writes timestamps before its cache.
+//! payload and received packets do not occupy the pipeline; the model for the RoCE family includes them. A packet
+//! carries the time at which the engine created it (T1), so the wait for state and for a turn is measured as fabric
+//! delay, as it would in hardware that writes timestamps before its cache.
 
 use std::collections::BTreeMap;
 
 use rnic_base::{Duration, Time};
 use rnic_wire::Qpn;
 
-use crate::agenda::NEVER;
+use crate::calendar::NEVER;
 use crate::entry::{Entry, Flags};
 use crate::host::Host;
-use crate::host::turn::HostKind;
+use crate::host::event_loop::HostModel;
 use crate::network::Network;
 
 /// Packets that wait for the state of their connections.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     arrived: BTreeMap<(Time, u64), Entry>,
-    leaving: BTreeMap<(Time, u64), Entry>,
+    departures: BTreeMap<(Time, u64), Entry>,
     order: u64,
-    /// By queue pair number: earliest time at which its next packet may be sent. Empty when the plan has no such limit.
-    turns: Vec<Time>,
+    /// Earliest time at which the next packet of a queue pair may be sent, by queue pair number. Empty when the plan
+    /// has no such limit.
+    next_turns: Vec<Time>,
 }
 
 impl Waiting {
     /// Removes the state of a queue pair that was destroyed, so that the next one with its number may send immediately.
     pub(super) fn forget(&mut self, qpn: Qpn) {
-        if let Some(turn) = self.turns.get_mut(qpn.get() as usize) {
+        if let Some(turn) = self.next_turns.get_mut(qpn.get() as usize) {
             *turn = Time::ZERO;
         }
     }
@@ -54,36 +55,36 @@ impl Waiting {
             return ready;
         }
         let index = qpn.get() as usize;
-        if self.turns.len() <= index {
-            self.turns.resize(index + 1, Time::ZERO);
+        if self.next_turns.len() <= index {
+            self.next_turns.resize(index + 1, Time::ZERO);
         }
-        let at = self.turns[index].max(ready);
-        self.turns[index] = at + cycle;
+        let at = self.next_turns[index].max(ready);
+        self.next_turns[index] = at + cycle;
         at
     }
 }
 
 /// Largest number of packets that wait to be sent: with 4 KB each, the packets that a 100 Gbit/s link sends in twenty
 /// microseconds; with 8 bytes each, the packets of half a microsecond at 120 million packets per second.
-const AHEAD: usize = 64;
+const WAITING_DEPARTURES_MAX: usize = 64;
 
-fn first(packets: &BTreeMap<(Time, u64), Entry>) -> Time {
+fn first_ready_time(packets: &BTreeMap<(Time, u64), Entry>) -> Time {
     packets.first_key_value().map_or(NEVER, |((ready, _), _)| *ready)
 }
 
 /// A host with Falcon and a modelled NIC.
 pub(in crate::host) struct WithFalconAndNic;
 
-impl HostKind for WithFalconAndNic {
+impl HostModel for WithFalconAndNic {
     #[inline]
     fn due(host: &Host) -> Time {
-        host.nic.as_ref().map_or(NEVER, |nic| first(&nic.falcon.arrived))
+        host.nic.as_ref().map_or(NEVER, |nic| first_ready_time(&nic.falcon.arrived))
     }
 
     #[inline]
-    fn act(host: &mut Host, now: Time, network: &mut Network) {
+    fn step(host: &mut Host, now: Time, network: &mut Network) {
         let waiting = host.nic.as_mut().and_then(|nic| nic.falcon.arrived.pop_first());
-        let (_, entry) = waiting.expect("just seen");
+        let (_, entry) = waiting.expect("a packet is waiting");
         host.arrive_with_state(now, &entry, network);
     }
 
@@ -106,7 +107,7 @@ impl Host {
 
     fn fetch_state_of_arrival(&mut self, now: Time, entry: &Entry, network: &mut Network) {
         // A damaged packet has no usable connection number, whether it is encoded to bytes or only marked.
-        let packet = entry.has(Flags::FALCON).then(|| self.carriage.unload_falcon(entry, &network.falcon_packets));
+        let packet = entry.has(Flags::FALCON).then(|| self.codec.decode_falcon(entry, &network.falcon_packets));
         let (Some(nic), Some((packet, _))) = (&mut self.nic, packet.flatten()) else {
             return self.arrive_with_state(now, entry, network);
         };
@@ -116,14 +117,14 @@ impl Host {
     }
 
     /// Polls the engine for as many packets as fit into the queue, and requests their state.
-    fn fetch_state_of_leaving(&mut self, now: Time, network: &mut Network) {
-        while self.nic.as_ref().is_some_and(|nic| nic.falcon.leaving.len() < AHEAD) {
-            let Some((entry, from)) = self.next_packet_of_any(now, network) else { break };
+    fn fetch_state_of_departures(&mut self, now: Time, network: &mut Network) {
+        while self.nic.as_ref().is_some_and(|nic| nic.falcon.departures.len() < WAITING_DEPARTURES_MAX) {
+            let Some((entry, from)) = self.next_packet_of_any_family(now, network) else { break };
             let Some(nic) = &mut self.nic else { break };
             let ready = nic.contexts.access(now, from, &mut nic.bus);
             let ready = nic.falcon.turn(ready, from, nic.plan.qp_cycle);
             nic.falcon.order += 1;
-            nic.falcon.leaving.insert((ready, nic.falcon.order), entry);
+            nic.falcon.departures.insert((ready, nic.falcon.order), entry);
         }
     }
 
@@ -135,18 +136,18 @@ impl Host {
         if self.port.is_paused() {
             return;
         }
-        self.fetch_state_of_leaving(now, network);
+        self.fetch_state_of_departures(now, network);
         let Some(nic) = &mut self.nic else { return };
-        if first(&nic.falcon.leaving) <= now && self.port.free_at.max(nic.pipeline) <= now {
-            let (_, entry) = nic.falcon.leaving.pop_first().expect("just seen");
-            nic.pipeline = now + nic.plan.cycle;
+        if first_ready_time(&nic.falcon.departures) <= now && self.port.free_at.max(nic.pipeline_free_at) <= now {
+            let (_, entry) = nic.falcon.departures.pop_first().expect("a packet is waiting");
+            nic.pipeline_free_at = now + nic.plan.cycle;
             self.port.send(now, entry, network);
-            // The entry that it released may be what another packet waits for.
-            self.fetch_state_of_leaving(now, network);
+            // Another packet may be waiting for the queue entry that was just released.
+            self.fetch_state_of_departures(now, network);
         }
         let Some(nic) = &self.nic else { return };
-        let next = first(&nic.falcon.leaving);
-        // With no packet to send, the next post or arrival causes the next poll.
-        self.wake = if next == NEVER { NEVER } else { next.max(self.port.free_at).max(nic.pipeline) };
+        let next = first_ready_time(&nic.falcon.departures);
+        // When there is no packet to send, the next posted request or received packet causes the next poll.
+        self.wake = if next == NEVER { NEVER } else { next.max(self.port.free_at).max(nic.pipeline_free_at) };
     }
 }

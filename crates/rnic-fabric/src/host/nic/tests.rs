@@ -1,4 +1,4 @@
-//! The parts of the model, one by one.
+//! Tests of the individual parts of the NIC model.
 
 use rnic_base::RandomStreams;
 use rnic_wire::Qpn;
@@ -16,19 +16,20 @@ fn ns(ns: u64) -> Time {
     Time::from_ns(ns)
 }
 
-/// 8 Gbit/s is a byte a nanosecond.
+/// The bus has 8 Gbit/s, which is one byte per nanosecond.
 #[test]
-fn reads_overlap_up_to_a_bound_and_share_the_bytes() {
+fn reads_overlap_up_to_a_limit_and_share_the_bus_rate() {
     let mut bus = bus();
     let answers: Vec<Time> = (0..6).map(|_| bus.read(ns(0), 76)).collect();
-    // 76 bytes and a header of 24, one after the other; the fifth is asked when the first is answered.
+    // Each read transfers 76 bytes and a header of 24, one after another; the fifth read is requested when the first
+    // has completed.
     assert_eq!(answers[..4], [ns(1_300), ns(1_400), ns(1_500), ns(1_600)]);
     assert_eq!(answers[4..], [ns(2_600), ns(2_700)]);
     assert_eq!(bus.read(ns(10_000), 512), ns(11_200 + 512 + 48), "two transactions");
 }
 
 #[test]
-fn writes_wait_for_those_before_and_not_for_reads() {
+fn writes_wait_for_earlier_writes_but_not_for_reads() {
     let mut bus = bus();
     bus.read(ns(0), 10_000);
     bus.write(ns(0), 1_000);
@@ -41,7 +42,7 @@ fn contexts(capacity: u32) -> Contexts {
     Contexts::new(Some(capacity), None, 276, RandomStreams::new(1).stream("nic/test"))
 }
 
-/// All queue pairs in turn, over and over; the share of misses in the last rounds.
+/// Accesses all queue pairs in cyclic order, many times; returns the share of misses in the last rounds.
 fn miss_share(capacity: u32, queue_pairs: u32) -> f64 {
     let (mut contexts, mut bus) = (contexts(capacity), bus());
     let mut missed = 0;
@@ -55,10 +56,10 @@ fn miss_share(capacity: u32, queue_pairs: u32) -> f64 {
     missed as f64 / f64::from(20 * queue_pairs)
 }
 
-/// R-R6: nothing is missed while everything fits; above, misses begin at once and grow with the queue pairs, and a
-/// cyclic order does not make everything miss.
+/// R-R6: there are no misses while all contexts fit. With more queue pairs, misses start immediately and increase
+/// with their number, but even a cyclic order does not make every access miss.
 #[test]
-fn the_knee_of_a_cache_is_where_its_contexts_stop_fitting() {
+fn misses_start_when_contexts_no_longer_fit_into_the_cache() {
     assert_eq!(miss_share(200, 200), 0.0);
     let shares: Vec<f64> = [210, 300, 420, 1_000].map(|queue_pairs| miss_share(200, queue_pairs)).into();
     assert!(shares.is_sorted(), "{shares:?}");
@@ -68,44 +69,48 @@ fn the_knee_of_a_cache_is_where_its_contexts_stop_fitting() {
 }
 
 #[test]
-fn a_context_that_is_being_read_serves_all_who_ask() {
+fn requests_for_a_context_that_is_being_read_share_the_read() {
     let (mut contexts, mut bus) = (contexts(2), bus());
-    let there = contexts.access(ns(0), Qpn::new(7), &mut bus);
-    assert_eq!(there, ns(1_200 + 276 + 48));
-    assert_eq!(contexts.access(ns(500), Qpn::new(7), &mut bus), there);
+    let available = contexts.access(ns(0), Qpn::new(7), &mut bus);
+    assert_eq!(available, ns(1_200 + 276 + 48));
+    assert_eq!(contexts.access(ns(500), Qpn::new(7), &mut bus), available);
     assert_eq!(contexts.access(ns(9_000), Qpn::new(7), &mut bus), ns(9_000));
     assert_eq!((contexts.hits, contexts.misses), (2, 1));
-    assert_eq!(bus.written(), Time::ZERO, "nothing had to make room");
+    assert_eq!(bus.written(), Time::ZERO, "a context was written back");
     contexts.access(ns(9_000), Qpn::new(8), &mut bus);
     contexts.access(ns(9_000), Qpn::new(9), &mut bus);
-    assert_eq!(bus.written(), ns(9_000 + 276 + 48), "one goes back");
+    assert_eq!(bus.written(), ns(9_000 + 276 + 48), "no context was written back");
     contexts.forget(Qpn::new(9));
-    assert!(contexts.access(ns(20_000), Qpn::new(9), &mut bus) > ns(21_000), "forgotten");
+    assert!(contexts.access(ns(20_000), Qpn::new(9), &mut bus) > ns(21_000), "the context was not removed");
 }
 
-/// F-38: what made room on the chip is a step away, not a bus; what made room in both comes over the bus again.
+/// F-38: a context evicted from the chip is read from the second level, not over the bus; one evicted from both
+/// levels is read over the bus again.
 #[test]
-fn f38_a_second_level_answers_for_what_left_the_chip() {
+fn f38_a_context_evicted_from_the_chip_is_read_from_the_second_level() {
     let stream = RandomStreams::new(1).stream("nic/test");
     let (mut contexts, mut bus) = (Contexts::new(Some(1), Some((2, Duration::from_ns(60))), 276, stream), bus());
     let over_the_bus = 1_200 + 276 + 48;
     assert_eq!(contexts.access(ns(0), Qpn::new(7), &mut bus), ns(over_the_bus));
     contexts.access(ns(10_000), Qpn::new(8), &mut bus);
-    assert_eq!(contexts.access(ns(20_000), Qpn::new(7), &mut bus), ns(20_060), "it is in the second level");
+    assert_eq!(contexts.access(ns(20_000), Qpn::new(7), &mut bus), ns(20_060), "not a read from the second level");
     assert_eq!((contexts.hits, contexts.second_hits, contexts.misses), (0, 1, 2));
-    assert_eq!(bus.written(), Time::ZERO, "both are still on the NIC");
+    assert_eq!(bus.written(), Time::ZERO, "a context was written back although both are on the NIC");
     contexts.access(ns(30_000), Qpn::new(9), &mut bus);
-    assert!(bus.written() > ns(30_000), "one of three goes back");
+    assert!(bus.written() > ns(30_000), "none of three contexts was written back");
     let again = [7, 8, 9].map(|qpn| contexts.access(ns(50_000), Qpn::new(qpn), &mut bus));
     assert!(again.iter().any(|at| *at >= ns(50_000 + over_the_bus)), "{again:?}");
     contexts.forget(Qpn::new(9));
-    assert!(contexts.access(ns(90_000), Qpn::new(9), &mut bus) >= ns(90_000 + over_the_bus), "forgotten in both");
+    assert!(
+        contexts.access(ns(90_000), Qpn::new(9), &mut bus) >= ns(90_000 + over_the_bus),
+        "the context was not removed from both levels"
+    );
 }
 
-/// A context that was promised by the second level, left the NIC and is read over the bus again does not come before
-/// what was promised: packets of a connection stay in order.
+/// A context that the second level was to provide at a given time, and that was then evicted from the NIC and read
+/// over the bus again, is not available before that time: packets of a connection stay in order.
 #[test]
-fn a_context_that_is_read_again_comes_no_earlier_than_promised() {
+fn a_context_read_again_is_not_available_earlier_than_predicted() {
     let plan = BusPlan { rate: BitRate::gbps(126), reads: 256, ..PLAN };
     let stream = RandomStreams::new(1).stream("nic/test");
     let (mut contexts, mut bus) =
@@ -120,9 +125,9 @@ fn a_context_that_is_read_again_comes_no_earlier_than_promised() {
     assert_eq!((contexts.misses, again), (misses + 1, promised));
 }
 
-/// R-22, R-R9: eight work requests a bus latency and no more.
+/// R-22, R-R9: eight work requests per bus latency, and no more.
 #[test]
-fn r22_a_queue_of_small_messages_gets_a_batch_a_latency() {
+fn r22_a_queue_of_small_messages_gets_one_batch_per_bus_latency() {
     let plan = BusPlan { rate: BitRate::gbps(126), ..PLAN };
     let (mut bus, mut work) = (Bus::new(&plan), WorkQueues::new(WorkFetch::OnDemand { batch: 8 }));
     let qpn = Qpn::new(3);
@@ -134,22 +139,22 @@ fn r22_a_queue_of_small_messages_gets_a_batch_a_latency() {
     assert!((6.3..6.8).contains(&mops), "{mops} million a second; the paper has 6.2, and derives 6.8");
 }
 
-/// A queue with one request at a time waits for each; what is fetched ahead waits for nothing.
+/// A queue with one request at a time waits for each fetch; requests fetched in advance do not wait.
 #[test]
-fn work_is_fetched_when_it_is_posted() {
+fn only_requests_fetched_on_demand_wait_for_their_fetch() {
     let (mut bus, mut work) = (bus(), WorkQueues::new(WorkFetch::OnDemand { batch: 8 }));
     for at in [0, 10_000, 20_000] {
         work.posted(Qpn::new(3));
         assert_eq!(work.take(ns(at), Qpn::new(3), &mut bus), ns(at + 1_200 + 64 + 24));
     }
-    let mut ahead = WorkQueues::new(WorkFetch::Ahead);
-    ahead.posted(Qpn::new(3));
-    assert_eq!(ahead.take(ns(50_000), Qpn::new(3), &mut bus), ns(50_000));
+    let mut prefetching = WorkQueues::new(WorkFetch::Ahead);
+    prefetching.posted(Qpn::new(3));
+    assert_eq!(prefetching.take(ns(50_000), Qpn::new(3), &mut bus), ns(50_000));
 }
 
-/// A quarter of the bus's rate, from 10 us on.
+/// Memory accepts a quarter of the bus's rate from 10 us on.
 #[test]
-fn slow_memory_takes_less_than_the_bus_carries() {
+fn slow_memory_accepts_writes_below_the_bus_rate() {
     let mut bus = bus();
     let (from, until) = (Time::from_us(10), None);
     bus.slow = Some(SlowHostPlan { hosts: "*".to_owned(), rate: BitRate::gbps(2), from, until });

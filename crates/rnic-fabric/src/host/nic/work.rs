@@ -1,8 +1,9 @@
 //! Work requests that the NIC fetches from the host's memory.
 //!
 //! On demand, a queue pair holds at most one batch in use and one being fetched: the next batch is requested when the
-//! one before has been fetched and its first request is consumed. So a queue pair that sends small messages is limited
-//! to one batch per bus latency: 8 in 1.2 us, which is the 6.7 million per second of FaSR section V-D1 (R-R9, R-22).
+//! previous one has been fetched and its first request is consumed. So a queue pair that sends small messages is
+//! limited to one batch per bus latency: 8 in 1.2 us, about the 6.8 million per second that FaSR V-D1 derives (R-R9,
+//!
 
 use rnic_base::Time;
 use rnic_wire::Qpn;
@@ -23,11 +24,11 @@ pub(crate) struct WorkQueues {
 struct WorkQueue {
     /// Number of requests posted and not yet fetched.
     posted: u32,
-    /// Number of unused requests of the present batch.
-    left: u32,
-    /// Time at which the present batch is available.
+    /// Number of unused requests of the current batch.
+    remaining: u32,
+    /// Time at which the current batch is available.
     since: Time,
-    /// The batch that is fetched after it: number of requests, and the time at which it is available.
+    /// The batch that is fetched next: number of requests, and the time at which it is available.
     next: Option<(u32, Time)>,
 }
 
@@ -58,16 +59,16 @@ impl WorkQueues {
         };
         let mut fetches = 0;
         let queue = self.queue(qpn);
-        if queue.left == 0 {
-            (queue.left, queue.since) = queue.next.take().unwrap_or_else(|| {
+        if queue.remaining == 0 {
+            (queue.remaining, queue.since) = queue.next.take().unwrap_or_else(|| {
                 fetches += 1;
-                queue.ask(now, batch, bus)
+                queue.fetch_batch(now, batch, bus)
             });
         }
-        queue.left -= 1;
+        queue.remaining -= 1;
         if queue.next.is_none() && queue.posted > 0 {
             fetches += 1;
-            queue.next = Some(queue.ask(now, batch, bus));
+            queue.next = Some(queue.fetch_batch(now, batch, bus));
         }
         let since = queue.since;
         self.fetches += fetches;
@@ -81,16 +82,16 @@ impl WorkQueues {
 }
 
 impl WorkQueue {
-    fn ask(&mut self, now: Time, batch: u32, bus: &mut Bus) -> (u32, Time) {
+    fn fetch_batch(&mut self, now: Time, batch: u32, bus: &mut Bus) -> (u32, Time) {
         // Work that the caller posts itself is not counted in `posted`.
         let count = self.posted.clamp(1, batch);
         self.posted = self.posted.saturating_sub(count);
-        // One fetch at a time: this one is requested when the one before has completed. Its bus time is reserved now,
-        // because reads complete in the order in which they are registered.
-        let later = self.since.max(now).since(now);
-        (count, bus.read(now, u64::from(count) * WQE_BYTES) + later)
+        // One fetch at a time: this one is requested when the previous one has completed. Its bus time is reserved
+        // now, because reads complete in the order in which they are registered.
+        let wait = self.since.max(now).since(now);
+        (count, bus.read(now, u64::from(count) * WQE_BYTES) + wait)
     }
 }
 
-/// Size of a work request in adapters: 64 bytes (IRN section 6.1).
+/// Size of a work request in network adapters: 64 bytes (IRN section 6.1).
 const WQE_BYTES: u64 = 64;

@@ -4,8 +4,8 @@ use rnic_base::{Duration, RandomStream, Time};
 use rnic_nvme::initiator::Command;
 use rnic_nvme::{Direction, Extent};
 
-use super::AT_FIRST;
-use super::written::Written;
+use super::INITIAL_PASS;
+use super::write_history::WriteHistory;
 use crate::host::Sessions;
 use crate::workload::nvme::NvmePlan;
 
@@ -18,10 +18,10 @@ pub(crate) struct Load {
     posted: Box<[Posted]>,
     /// First block of this client's part of the drive.
     first_block: u64,
-    /// Commands posted, and ended, so far.
-    turns: u64,
+    /// Number of commands posted and number ended so far.
+    event_count: u64,
     /// Record of the written blocks, when they are to be checked at the end.
-    written: Option<Written>,
+    written: Option<WriteHistory>,
     /// Cookies that are not in use.
     free: Vec<u32>,
     /// For each completed command: the time at which it was posted, and its duration.
@@ -41,21 +41,21 @@ impl Load {
     pub(crate) fn new(plan: NvmePlan, random: RandomStream, first_block: u64) -> Self {
         let posted = vec![Posted::default(); plan.depth as usize].into_boxed_slice();
         let free = (0..plan.depth).rev().collect();
-        Self { plan, random, posted, first_block, turns: 0, written: None, free, done: Vec::new() }
+        Self { plan, random, posted, first_block, event_count: 0, written: None, free, done: Vec::new() }
     }
 
     /// Starts to record the blocks of completed commands.
-    pub(crate) fn keep_written(&mut self) {
-        self.written = Some(Written::default());
+    pub(crate) fn record_written(&mut self) {
+        self.written = Some(WriteHistory::default());
     }
 
-    /// Returns the extents of completed commands, when they are recorded, and the passes that each may contain. Blocks
-    /// that were only read are unchanged.
+    /// Returns the extents of completed commands, when they are recorded, and the sequence numbers of the
+    /// writes whose data each may contain. Blocks that were only read are unchanged.
     pub(super) fn written(&self) -> impl Iterator<Item = (Extent, Vec<u64>)> {
         let (blocks, writes) = (self.plan.blocks(), self.plan.direction == Direction::Write);
-        let all = self.written.iter().flat_map(Written::all);
+        let all = self.written.iter().flat_map(WriteHistory::all);
         all.map(move |(first_block, passes)| {
-            (Extent { first_block, blocks }, if writes { passes } else { vec![AT_FIRST] })
+            (Extent { first_block, blocks }, if writes { passes } else { vec![INITIAL_PASS] })
         })
     }
 
@@ -68,14 +68,14 @@ impl Load {
         Extent { first_block: self.posted[cookie as usize].first_block, blocks: self.plan.blocks() }
     }
 
-    /// Returns the pass number of the command with `cookie`: unique, and greater than those of earlier commands.
+    /// Returns the sequence number of the command with `cookie`: unique, and greater than those of earlier commands.
     pub(super) fn pass(&self, cookie: u64) -> u64 {
         self.posted[cookie as usize].pass
     }
 
-    fn turn(&mut self) -> u64 {
-        self.turns += 1;
-        self.turns
+    fn next_event(&mut self) -> u64 {
+        self.event_count += 1;
+        self.event_count
     }
 
     /// Returns the next command, if one is to be posted now.
@@ -85,9 +85,9 @@ impl Load {
         }
         let cookie = self.free.pop()?;
         let blocks = self.plan.blocks();
-        let turn = self.random.below(self.plan.span() / u64::from(blocks));
-        let first_block = self.first_block + turn * u64::from(blocks);
-        self.posted[cookie as usize] = Posted { at: now, first_block, pass: self.turn() };
+        let index = self.random.below(self.plan.span() / u64::from(blocks));
+        let first_block = self.first_block + index * u64::from(blocks);
+        self.posted[cookie as usize] = Posted { at: now, first_block, pass: self.next_event() };
         Some(Command { direction: self.plan.direction, first_block, blocks, cookie: cookie.into() })
     }
 
@@ -104,9 +104,9 @@ impl Load {
     /// Records the completion of the command with `cookie`: it counts as a message of a closed loop.
     pub(super) fn done(&mut self, now: Time, cookie: u64, sessions: &mut Sessions) {
         let Posted { at: posted, first_block, pass } = self.posted[cookie as usize];
-        let turn = self.turn();
+        let event = self.next_event();
         if let Some(written) = &mut self.written {
-            written.done(first_block, pass, turn);
+            written.done(first_block, pass, event);
         }
         self.free.push(cookie as u32);
         self.done.push((posted, now.since(posted)));
@@ -119,8 +119,8 @@ impl Load {
         }
     }
 
-    /// Records the failure of the command with `cookie`. It counts as having moved no data, although some may have been
-    /// moved.
+    /// Records the failure of the command with `cookie`. It counts as having transferred no data, although some may
+    /// have been transferred.
     pub(super) fn failed(&mut self, cookie: u64) {
         let Posted { first_block, pass, .. } = self.posted[cookie as usize];
         if let Some(written) = &mut self.written {
@@ -130,12 +130,12 @@ impl Load {
     }
 
     /// Returns, for each completed command, the time at which it was posted and its duration.
-    pub(super) fn all_done(&self) -> &[(Time, Duration)] {
+    pub(super) fn completed(&self) -> &[(Time, Duration)] {
         &self.done
     }
 
     /// Returns the number of commands in flight.
-    pub(super) fn under_way(&self) -> usize {
+    pub(super) fn in_flight(&self) -> usize {
         self.posted.len() - self.free.len()
     }
 }

@@ -1,4 +1,4 @@
-//! A drive that its own host uses: commands are served in units, as those from the network are.
+//! A drive that its own host uses: commands are served in units, like those from the network.
 
 use rnic_base::Time;
 use rnic_nvme::device::Io;
@@ -7,12 +7,12 @@ use rnic_nvme::{DeviceConfig, Drive, Extent, UNIT};
 
 use crate::workload::nvme::BLOCK_LOG2;
 
-/// Drive of a host that uses it without the network.
+/// A drive that its own host uses without the network.
 #[derive(Debug)]
 pub(super) struct LocalDrive {
     drive: Drive,
     /// Number of units of each command that have not completed, by its cookie.
-    left: Box<[u32]>,
+    remaining_units: Box<[u32]>,
 }
 
 /// Maximum number of blocks of a unit.
@@ -21,16 +21,16 @@ const UNIT_BLOCKS: u32 = UNIT >> BLOCK_LOG2;
 impl LocalDrive {
     /// Returns a drive for commands with cookies below `depth`.
     pub(super) fn new(config: DeviceConfig, depth: u32) -> Self {
-        Self { drive: Drive::new(config), left: vec![0; depth as usize].into_boxed_slice() }
+        Self { drive: Drive::new(config), remaining_units: vec![0; depth as usize].into_boxed_slice() }
     }
 
-    /// Accepts a command. Its units wait when the drive has no free slot.
+    /// Accepts a command. Its units wait while the drive has no free slot.
     pub(super) fn submit(&mut self, now: Time, command: &Command) {
         let Command { direction, first_block, blocks, cookie } = *command;
-        self.left[cookie as usize] = blocks.div_ceil(UNIT_BLOCKS);
-        for before in (0..blocks).step_by(UNIT_BLOCKS as usize) {
-            let blocks = (blocks - before).min(UNIT_BLOCKS);
-            let extent = Extent { first_block: first_block + u64::from(before), blocks };
+        self.remaining_units[cookie as usize] = blocks.div_ceil(UNIT_BLOCKS);
+        for offset in (0..blocks).step_by(UNIT_BLOCKS as usize) {
+            let blocks = (blocks - offset).min(UNIT_BLOCKS);
+            let extent = Extent { first_block: first_block + u64::from(offset), blocks };
             self.drive.submit(now, Io { owner: 0, tag: cookie as u32, direction, extent });
         }
     }
@@ -39,9 +39,9 @@ impl LocalDrive {
     pub(super) fn done(&mut self, now: Time) -> Option<u64> {
         loop {
             let io = self.drive.done(now)?;
-            let left = &mut self.left[io.tag as usize];
-            *left -= 1;
-            if *left == 0 {
+            let remaining_units = &mut self.remaining_units[io.tag as usize];
+            *remaining_units -= 1;
+            if *remaining_units == 0 {
                 return Some(io.tag.into());
             }
         }

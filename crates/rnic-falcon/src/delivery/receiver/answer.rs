@@ -2,34 +2,35 @@
 //!
 //! Source: specification Rev 0.9, sections 7.7, 7.8 and 9.1.6.
 //!
-//! Choices: an acknowledgement has bitmaps by [`ExtendedRule`]; reporting that packets were dropped beyond a window
-//! clears that flag (the sender is notified once per subsequent drop). A NACK echoes the last packet of the flow of the
-//! refused packet, as acknowledgements do; for NACKs sent immediately that is the refused packet itself.
+//! Choices: [`ExtendedRule`] determines whether an acknowledgement has bitmaps; an acknowledgement that reports
+//! packets dropped beyond a window clears the flag, so the sender is notified again only after another drop. Like an
+//! acknowledgement, a NACK echoes the last packet received on the flow, here the flow of the refused packet; if the
+//! NACK is sent immediately, that is the refused packet itself.
 
 use rnic_base::{LazyQueue, Time};
 use rnic_wire::falcon::{
-    Acknowledgement, Bitmaps, Body, Nack, NackCode, OutOfWindow, Packet, Timestamp, UlpProtocol, reflection,
+    Acknowledgement, Bitmaps, Body, Nack, NackCode, OutOfWindow, Packet, Timestamp, UlpProtocol, reflected_metadata,
 };
 
 use crate::delivery::config::ExtendedRule;
-use crate::delivery::exchange::Leaving;
+use crate::delivery::exchange::DepartureInfo;
 use crate::delivery::shared::Shared;
 use crate::delivery::windows::Windows;
-use crate::seam::{Received, Upper};
+use crate::interface::{Received, Upper};
 
 use super::DeliveryReceiver;
 
-/// NACKs that wait to be sent. NACKs beyond the limit are dropped, because the packet's retransmission causes another
-/// one.
+/// NACKs waiting to be sent. NACKs beyond the limit are dropped, because a retransmission of the packet causes
+/// another NACK.
 #[derive(Clone, Debug)]
 pub(crate) struct Nacks {
-    waiting: LazyQueue<Waiting>,
-    /// The first final NACK, sent because the upper layer has failed. It is repeated when the connection is
-    /// terminated.
-    refusal: Option<Box<Waiting>>,
+    waiting: LazyQueue<PendingNack>,
+    /// The first final NACK, which was queued because the upper layer has failed. It is repeated when the connection
+    /// is terminated.
+    refusal: Option<Box<PendingNack>>,
 }
 
-type Waiting = (u8, Received, NackCode);
+type PendingNack = (u8, Received, NackCode);
 
 /// Maximum number of waiting NACKs of a connection: enough for a burst received on a full link before the first NACK is
 /// sent.
@@ -50,10 +51,10 @@ impl Nacks {
         }
     }
 
-    /// Queues the final NACK as the next one to send, whether it was sent before or not; returns whether there is one.
+    /// Queues the final NACK as the next one to send, even if it was sent before; returns `true` if there is one.
     pub(crate) fn repeat_refusal(&mut self) -> bool {
         if let Some(refusal) = &self.refusal {
-            let waiting = self.waiting.made_for(1);
+            let waiting = self.waiting.get_or_allocate(1);
             waiting.truncate(NACKS_MAX - 1);
             waiting.push_front(**refusal);
         }
@@ -67,21 +68,21 @@ impl Nacks {
 }
 
 impl DeliveryReceiver {
-    /// Returns whether a NACK or an acknowledgement may be due.
+    /// Returns `true` if a NACK or an acknowledgement may be due.
     #[inline]
-    pub(crate) fn has_answer(&self, now: Time) -> bool {
+    pub(crate) fn has_acknowledgement(&self, now: Time) -> bool {
         self.echo.deadline() <= now || !self.nacks.is_empty()
     }
 
     /// Writes a NACK or an acknowledgement to `packet`, if one is due.
     #[inline(never)]
-    pub(crate) fn answer(
+    pub(crate) fn write_acknowledgement(
         &mut self,
         shared: &mut Shared,
         now: Time,
         packet: &mut Packet,
         upper: &impl Upper,
-    ) -> Option<Leaving> {
+    ) -> Option<DepartureInfo> {
         let (flow, body) = match self.nacks.waiting.pop_front() {
             Some((flow, refused, code)) => (flow, self.nack(shared, flow, refused, code, upper)),
             None => {
@@ -99,7 +100,7 @@ impl DeliveryReceiver {
             payload_len: 0,
             body,
         };
-        Some(Leaving { label: self.echo.latest(flow).label, context: None, again: false })
+        Some(DepartureInfo { label: self.echo.latest(flow).label, context: None, is_retransmission: false })
     }
 
     fn nack(
@@ -113,7 +114,7 @@ impl DeliveryReceiver {
         let latest = self.echo.latest(flow);
         let (t1, t2, hops, ecn) = (latest.t1, latest.t2, latest.hops, latest.ecn);
         shared.counters.nacks_sent += 1;
-        let metadata = reflection(self.echo.csig(flow));
+        let metadata = reflected_metadata(self.echo.csig(flow));
         Body::Nack(Nack { t1, t2, hops, rx_level: upper.rx_level(), ecn, metadata, psn, window, code })
     }
 
@@ -127,7 +128,7 @@ impl DeliveryReceiver {
             hops: latest.hops,
             rx_level: upper.rx_level(),
             ecn: latest.ecn,
-            metadata: reflection(self.echo.csig(flow)),
+            metadata: reflected_metadata(self.echo.csig(flow)),
             out_of_window,
         };
         let bitmaps = Bitmaps {
@@ -151,7 +152,7 @@ fn needs_bitmaps(rule: ExtendedRule, bitmaps: &Bitmaps) -> bool {
     let received = bitmaps.data_received;
     let data = match rule {
         ExtendedRule::WhenReceived => received != 0,
-        // Ones from bit 0 on without a gap: the carry of adding one passes through all of them.
+        // Counts the contiguous ones from bit 0 on: adding one carries through all of them.
         ExtendedRule::WhenGap => bitmaps.data_acked != 0 || received & received.wrapping_add(1) != 0,
     };
     data || bitmaps.request_received != 0

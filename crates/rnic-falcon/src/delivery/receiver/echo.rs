@@ -1,26 +1,28 @@
 //! Per-flow pending acknowledgements, and the path information that they echo.
 //!
 //! Source: specification Rev 0.9, sections 9.1.6 and 10.1; Falcon (SIGCOMM'25) section 4.3: coalescing and timestamps
-//! are per flow (F-21, F-27). An acknowledgement carries T1 and T2 of the last packet received on its flow, so waiting
-//! for more packets does not look like delay (F-17).
+//! are per flow (F-21, F-27). An acknowledgement carries T1 and T2 of the last packet received on its flow, so
+//! waiting for more packets does not look like delay (F-17).
 //!
 //! Choices:
 //!
-//! - Receiving counts one half, and acknowledging counts one half: a Push that waits for its upper layer counts half
-//!   towards an acknowledgement. An acknowledgement is due at twice `coalesce_count` (as in the reference simulator).
+//! - Receiving a packet and acknowledging it each count one half: a Push that waits for its upper layer counts only
+//!   half towards an acknowledgement. An acknowledgement is due at twice `coalesce_count` (as in the reference
+//!   simulator).
 //! - A duplicate counts both halves immediately. When it requests an acknowledgement, it is acknowledged immediately
-//!   (specification 11 over 9.2.2.4: the sender requests again because an acknowledgement was lost).
-//! - A packet that fills a gap of its flow, because a later one of that flow was received, is acknowledged immediately,
-//!   whether it requests it or not. TCP does so (RFC 5681, section 4.2), and RACK relies on it: its reordering window,
-//!   a quarter of a round trip, covers the delay of a packet, not the delay of its acknowledgement. Ten packets that
-//!   share an acknowledgement take longer than that on a fast link, and packets that arrived out of order but in time
-//!   would be retransmitted unnecessarily. The specification allows a receiver to acknowledge sooner than required.
-//!   Retransmissions request an acknowledgement anyway, so this costs acknowledgements only when there is reordering
-//!   without loss. Flows have different delays, so a gap caused by packets of other flows is not considered (F-29).
-//!   Out-of-order packets wait as others do: TCP acknowledges those immediately too, for a sender that counts duplicate
-//!   acknowledgements.
-//! - An acknowledgement is sent with the label of the packet that it echoes, so the acknowledgements of a flow follow
-//!   it to another path.
+//!   (specification 11 over 9.2.2.4: the sender repeats the request because an acknowledgement was lost).
+//! - A packet that fills a gap, that is, a later packet of its flow was already received, is acknowledged
+//!   immediately, even if it does not request it. TCP does so (RFC 5681, section 4.2), and RACK relies on it: its
+//!   reordering window, a quarter of a round trip, covers the delay of a packet, not the delay of its
+//!   acknowledgement. Waiting for the ten packets that share an acknowledgement can take longer than that, even on a
+//!   fast link, and packets that arrived out of order but in time would be retransmitted unnecessarily. The
+//!   specification allows a receiver to acknowledge sooner than required. Retransmissions request an acknowledgement
+//!   anyway, so this costs acknowledgements only when there is reordering without loss. Flows have different delays,
+//!   so a gap caused by packets of other flows is not considered (F-29). Packets that arrive ahead of a gap are
+//!   acknowledged with the usual coalescing. TCP acknowledges those immediately too, but only for senders that count
+//!   duplicate acknowledgements.
+//! - An acknowledgement is sent with the label of the packet that it echoes, so when a flow changes its path, its
+//!   acknowledgements do too.
 
 use rnic_base::{Csig, Duration, Time};
 use rnic_wire::falcon::{FlowLabel, Timestamp};
@@ -45,24 +47,24 @@ struct Flow {
     latest: Latest,
     /// CSIG tag of that packet.
     csig: Option<Csig>,
-    /// True once a packet was received on the flow.
-    is_heard: bool,
-    owed: u32,
+    /// True after a packet was received on the flow.
+    has_received: bool,
+    pending: u32,
     due: Time,
 }
 
-/// Pending acknowledgement of each flow, and the values that it will echo.
+/// Pending acknowledgements of each flow, and the values that they will echo.
 #[derive(Clone, Debug)]
 pub(crate) struct Echo {
     flows: PerFlow<Flow>,
-    /// Time at which the earliest acknowledgement is due, or an earlier time.
+    /// Time at which the earliest acknowledgement is due; may be too early.
     due: Time,
 }
 
 impl Echo {
-    /// Creates the state of `count` flows on which no packet was received.
+    /// Creates the state of `count` flows on which no packet was received yet.
     pub(crate) fn new(count: u8) -> Self {
-        let fresh = Flow { latest: Latest::default(), csig: None, is_heard: false, owed: 0, due: NEVER };
+        let fresh = Flow { latest: Latest::default(), csig: None, has_received: false, pending: 0, due: NEVER };
         Self { flows: PerFlow::new(usize::from(count), |_| fresh), due: NEVER }
     }
 
@@ -78,8 +80,8 @@ impl Echo {
     #[inline]
     pub(crate) fn note(&mut self, flow: u8, arrival: &Arrival<'_>, t2: Timestamp) {
         let Arrival { packet, label, marked, hops, csig } = *arrival;
-        let Flow { latest, csig: tag, is_heard, .. } = &mut self.flows[flow];
-        *is_heard = true;
+        let Flow { latest, csig: tag, has_received, .. } = &mut self.flows[flow];
+        *has_received = true;
         *tag = csig;
         let ecn = (latest.ecn + u16::from(marked)) & ECN_MASK;
         *latest = Latest { t1: packet.timestamp, t2, hops, label, ecn };
@@ -97,32 +99,33 @@ impl Echo {
         self.flows[flow].csig
     }
 
-    /// Adds `halves` of a packet's acknowledgement to those pending on `flow`: due after `count` packets or `timeout`.
+    /// Adds `half_packets`, halves of a packet to be acknowledged, to those pending on `flow`. The acknowledgement is
+    /// due after `count` packets or `timeout`.
     #[inline]
-    pub(crate) fn owe(&mut self, now: Time, flow: u8, halves: u32, count: u32, timeout: Duration) {
+    pub(crate) fn pend(&mut self, now: Time, flow: u8, half_packets: u32, count: u32, timeout: Duration) {
         let entry = &mut self.flows[flow];
-        entry.owed += halves;
-        let due = if entry.owed >= 2 * count { now } else { now + timeout };
+        entry.pending += half_packets;
+        let due = if entry.pending >= 2 * count { now } else { now + timeout };
         entry.due = entry.due.min(due);
         self.due = self.due.min(entry.due);
     }
 
     /// Makes an acknowledgement of `flow` due immediately.
     #[inline]
-    pub(crate) fn hurry(&mut self, now: Time, flow: u8) {
+    pub(crate) fn make_due(&mut self, now: Time, flow: u8) {
         let entry = &mut self.flows[flow];
         entry.due = entry.due.min(now);
         self.due = self.due.min(now);
     }
 
-    /// Makes an acknowledgement due immediately on every flow on which a packet was received; returns whether there is
-    /// any.
-    pub(crate) fn hurry_all(&mut self, now: Time) -> bool {
-        for flow in self.flows.iter_mut().filter(|flow| flow.is_heard) {
+    /// Makes an acknowledgement due immediately on every flow on which a packet was received; returns `true` if there
+    /// is such a flow.
+    pub(crate) fn make_all_due(&mut self, now: Time) -> bool {
+        for flow in self.flows.iter_mut().filter(|flow| flow.has_received) {
             flow.due = flow.due.min(now);
             self.due = self.due.min(now);
         }
-        self.flows.iter().any(|flow| flow.is_heard)
+        self.flows.iter().any(|flow| flow.has_received)
     }
 
     /// Returns the time at which the next acknowledgement is due.
@@ -131,13 +134,13 @@ impl Echo {
         self.due
     }
 
-    /// Returns whether an acknowledgement is pending on any flow.
+    /// Returns `true` if an acknowledgement is pending on any flow.
     #[inline]
     pub(crate) fn is_waiting(&self) -> bool {
         self.due != NEVER
     }
 
-    /// Returns a flow whose acknowledgement is due, and clears its pending acknowledgement.
+    /// Selects a flow whose acknowledgement is due, clears its pending acknowledgement, and returns the flow.
     #[inline]
     pub(crate) fn take_due(&mut self, now: Time) -> Option<u8> {
         if now < self.due {
@@ -155,21 +158,21 @@ impl Echo {
     #[inline]
     pub(crate) fn settle(&mut self, flow: u8) {
         let entry = &mut self.flows[flow];
-        (entry.owed, entry.due) = (0, NEVER);
+        (entry.pending, entry.due) = (0, NEVER);
     }
 
-    /// Cancels acknowledgements that are not due yet, because a packet in the other direction carries everything they
+    /// Cancels acknowledgements that are not due yet, because a packet in the other direction carries all that they
     /// would report except timestamps.
     #[inline]
     pub(crate) fn cancel_waiting(&mut self, now: Time) {
         for flow in self.flows.iter_mut() {
             if flow.due > now {
-                (flow.owed, flow.due) = (0, NEVER);
+                (flow.pending, flow.due) = (0, NEVER);
             }
         }
         self.due = self.earliest();
     }
 }
 
-/// The ECN counter has 14 bits.
+/// Mask of the ECN counter, which has 14 bits.
 const ECN_MASK: u16 = 0x3fff;

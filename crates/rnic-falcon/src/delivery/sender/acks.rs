@@ -2,34 +2,37 @@
 //!
 //! Source: specification Rev 0.9, sections 9.2.3, 9.2.4 and 11; Falcon (SIGCOMM'25) sections 4.1 and 4.3.
 //!
-//! - Stale acknowledgements: when either base is behind, the complete acknowledgement is dropped (9.2.3), unless
-//!   `accept_stale`: with several flows acknowledgements overtake each other, and packets that an old one reports as
-//!   received have been received.
-//! - Acknowledged packets count for the flow that they were sent on, by the sender's record (F-28).
-//! - Flows are notified when one of their packets has arrived: the flow of the acknowledgement from T1, which is coarse
-//!   (the start of its unit is used: packets sent later within the unit are not judged); and all flows from the record
-//!   of packets that were sent once and are newly acknowledged or in the bitmaps (the addition that allows a loss on
-//!   one path to be recovered by acknowledgements on another, F-29; for a packet that was sent twice it is unknown
-//!   which copy arrived).
-//! - With several flows, each measures a round trip by the first acknowledgement that echoes a packet. A packet that
-//!   waited, for ordering, for a packet on another flow is acknowledged separately (F-28), and that acknowledgement
-//!   echoes a packet that was echoed before: its T1 is older by the length of the wait. It is reported to the adaptive
-//!   engine like a packet that arrived with the same delay and was acknowledged immediately (F-17). RACK (RFC 8985)
-//!   does not use a T1 twice either. If the first acknowledgement was lost, the next one is used, including its wait.
+//! - Stale acknowledgements: when either base is older than the current one, the complete acknowledgement is dropped
+//!   (9.2.3), unless `accept_stale` is set: with several flows acknowledgements overtake each other, and packets that
+//!   an old one reports as received have been received.
+//! - Acknowledged packets are attributed to the flow on which they were sent, according to the sender's records
+//!   (F-28).
+//! - The recovery policy of a flow is notified when one of the flow's packets has arrived. For the flow of the
+//!   acknowledgement, this is derived from T1, which is coarse (the start of its unit is used, so packets sent later
+//!   within the unit are not considered lost). For all flows, it is derived from the records of packets that were
+//!   sent once and are newly acknowledged or reported in the bitmaps. This is the addition that allows a loss on one
+//!   path to be recovered by acknowledgements on another (F-29). For a packet that was sent twice it is unknown which
+//!   copy arrived.
+//! - With several flows, each flow measures a round trip by the first acknowledgement that echoes a packet. A packet
+//!   that waited, for ordering, for a packet on another flow is acknowledged separately (F-28), and that
+//!   acknowledgement echoes a packet that was echoed before, so its T1 is too old by the length of that time. It is
+//!   reported to the adaptive engine like a packet that arrived with the same delay and was acknowledged immediately
+//!   (F-17). RACK (RFC 8985) does not use a T1 twice either. If the first acknowledgement was lost, the next one is
+//!   used, although its round trip includes that time.
 //! - Out of window notification: packets that have not arrived and were last sent more than a round trip ago are
 //!   retransmitted (9.2.3).
-//! - Pull Data acknowledges its Pull Request (RSN), which is then not retransmitted; its sequence number stays in the
-//!   window until the base passes it.
+//! - Pull Data acknowledges its Pull Request (RSN), which is then not retransmitted; its sequence number remains in
+//!   the window until the base passes it.
 //!
 //! NACKs: codes that the specification leaves to the transaction layer are passed to it once ([`Upper::nacked`]), and
 //! the Resync is sent immediately (contradiction 21: the Resync is as reliable as the packet whose numbers it uses).
 //! RNR makes the packet wait for max(RTO, the timeout in the NACK); until the packet was retransmitted, further RNR
 //! NACKs are ignored, because the network has duplicated the NACK or the packet that caused it. So each wait is
-//! reported to the upper layer once, and not at all when the packet was sent before and the NACK echoes a packet sent
-//! before its last transmission: that NACK has most likely been counted. A NACK for lack of resources is only reported,
-//! because recovery and the timeout cover the packet that has not arrived; and its timeouts are counted from zero,
-//! because the peer is alive. It is not progress, though: the wait for the next probe is kept, up to the timeout, until
-//! a packet is acknowledged or another type of response arrives.
+//! reported to the upper layer once. It is not reported at all if the packet was retransmitted and the NACK echoes a
+//! packet sent before that retransmission, because that NACK has most likely been reported already. A NACK for lack
+//! of resources is only reported, because loss recovery and the timeout cover the packet, which the peer has dropped.
+//! The packet's timeout count is reset, because the peer is alive. The interval between probes, however, which
+//! doubles up to the timeout, is reset only when a packet is acknowledged or another type of response arrives.
 
 use rnic_base::{Seq, Time};
 use rnic_policy::control::report::ReportKind;
@@ -41,24 +44,24 @@ use rnic_wire::falcon::{
 use crate::delivery::exchange::Reception;
 use crate::delivery::shared::Shared;
 use crate::delivery::windows::Windows;
-use crate::seam::Upper;
+use crate::interface::Upper;
 
 use super::DeliverySender;
 use super::report::Path;
-use super::tx_window::{Held, Kind, Sent};
+use super::tx_window::{HoldReason, Kind, Sent};
 
-/// Per flow, send time of the latest packet that is newly known to have arrived and was sent once.
+/// For each flow, send time of the latest packet that is newly known to have arrived and that was sent only once.
 pub(super) type Newest = [Time; FLOWS_MAX];
 
 impl DeliverySender {
     /// Processes an acknowledgement received on `flow`.
-    pub(crate) fn take_ack(
+    pub(crate) fn on_ack_packet(
         &mut self,
         shared: &mut Shared,
         now: Time,
         flow: u8,
         packet: &Packet,
-        (answer, bitmaps): (&Acknowledgement, Option<&Bitmaps>),
+        (ack, bitmaps): (&Acknowledgement, Option<&Bitmaps>),
         upper: &mut impl Upper,
     ) -> Reception {
         let Some(bases) = self.usable_bases(shared, &packet.bases) else { return Reception::Stale };
@@ -66,24 +69,24 @@ impl DeliverySender {
         let mut newest = [Time::ZERO; FLOWS_MAX];
         self.advance(shared, now, bases, &mut newest, upper);
         if let Some(bitmaps) = bitmaps {
-            self.take_bitmaps(shared, now, bases, bitmaps, &mut newest, upper);
+            self.apply_bitmaps(shared, now, bases, bitmaps, &mut newest, upper);
         }
-        let &Acknowledgement { t1, t2, hops, rx_level, ecn, metadata, out_of_window } = answer;
+        let &Acknowledgement { t1, t2, hops, rx_level, ecn, metadata, out_of_window } = ack;
         let (extended, window_drop) = (bitmaps.is_some(), out_of_window.any());
-        let again = shared.flows.echoes_again(now, flow, t1, t2);
+        let again = shared.flows.note_echo(now, flow, t1, t2);
         let csig = reflected(metadata);
         let path = Path { t1, t2, t3: packet.timestamp, again, hops, rx_level, ecn, csig, extended, window_drop };
         self.waits.probes = 0;
-        self.hear(shared, now, flow, &path, &mut newest);
+        self.process_arrivals_of(shared, now, flow, &path, &mut newest);
         if out_of_window.any() {
-            self.send_beyond_again(shared, now, out_of_window);
+            self.retransmit_beyond_window(shared, now, out_of_window);
         }
         self.report(shared, now, flow, ReportKind::Acked, &path);
-        Reception::Answer
+        Reception::Processed
     }
 
     /// Processes a NACK received on `flow`.
-    pub(crate) fn take_nack(
+    pub(crate) fn on_nack_packet(
         &mut self,
         shared: &mut Shared,
         now: Time,
@@ -97,7 +100,7 @@ impl DeliverySender {
         let mut newest = [Time::ZERO; FLOWS_MAX];
         self.advance(shared, now, bases, &mut newest, upper);
         let &Nack { t1, t2, hops, rx_level, ecn, metadata, .. } = nack;
-        let again = shared.flows.echoes_again(now, flow, t1, t2);
+        let again = shared.flows.note_echo(now, flow, t1, t2);
         let csig = reflected(metadata);
         let path = Path { t1, t2, t3: packet.timestamp, again, hops, rx_level, ecn, csig, ..Path::default() };
         let window = nack.window;
@@ -110,17 +113,17 @@ impl DeliverySender {
         if seq >= tx.base && !tx.sent(seq).acknowledged {
             self.apply_nack(now, window, seq, (nack.code, t1), upper);
         }
-        // A probe sent immediately would most likely be refused again: most packets that such a peer receives would be
-        // probes.
+        // A probe sent immediately would most likely be refused again: most of the packets that reach such a peer
+        // would be probes.
         if nack.code != NackCode::Resource {
             self.waits.probes = 0;
         }
-        self.hear(shared, now, flow, &path, &mut newest);
+        self.process_arrivals_of(shared, now, flow, &path, &mut newest);
         self.report(shared, now, flow, ReportKind::Nacked { code: nack.code.code() }, &path);
-        Reception::Answer
+        Reception::Processed
     }
 
-    /// Handles the refusal of packet `seq` by a NACK that echoes a packet sent at `echoed`.
+    /// Handles NACK `code` for packet `seq`; the NACK echoes a packet sent at `echoed`.
     fn apply_nack(
         &mut self,
         now: Time,
@@ -134,17 +137,17 @@ impl DeliverySender {
             NackCode::Resource => tx.sent_mut(seq).timeouts = 0,
             NackCode::NotReady { timeout } => {
                 let sent = tx.sent(seq);
-                if sent.held == Held::NotReady || sent.replaced {
+                if sent.held == HoldReason::NotReady || sent.replaced {
                     return;
                 }
-                let (left, context, is_first) = (Timestamp::at(sent.last), sent.context, sent.transmissions == 1);
+                let (sent_at, context, is_first) = (Timestamp::at(sent.last), sent.context, sent.transmissions == 1);
                 let wait = now + self.waits.rto().max(timeout.wait());
                 tx.unmark(seq);
                 tx.hold_not_ready(seq);
                 let sent = tx.sent_mut(seq);
                 (sent.not_before, sent.timeouts) = (wait, 0);
                 tx.timer = tx.timer.min(wait);
-                if is_first || !echoed.is_before(left) {
+                if is_first || !echoed.is_before(sent_at) {
                     upper.not_ready(now, context);
                 }
             }
@@ -164,14 +167,14 @@ impl DeliverySender {
         }
     }
 
-    /// Processes the bases of a packet in the other direction: without timestamps, so only the acknowledged packets
-    /// count.
+    /// Processes the bases carried by a data or request packet of the peer. Such a packet echoes no timestamps, so it
+    /// only acknowledges packets.
     #[inline]
-    pub(crate) fn take_bases(&mut self, shared: &mut Shared, now: Time, bases: &WindowBases, upper: &mut impl Upper) {
+    pub(crate) fn apply_bases(&mut self, shared: &mut Shared, now: Time, bases: &WindowBases, upper: &mut impl Upper) {
         if bases.request == self.tx.request.base.wire() && bases.data == self.tx.data.base.wire() {
             return;
         }
-        // The bases of an old packet are behind and have no effect.
+        // The bases of an old packet are older than the current ones and have no effect.
         let bases = Windows::new(|window| {
             let base = self.tx[window].base;
             bases.of(window).extend(base).max(base)
@@ -182,12 +185,12 @@ impl DeliverySender {
         }
         let mut newest = [Time::ZERO; FLOWS_MAX];
         if self.advance(shared, now, bases, &mut newest, upper) {
-            self.deliver_news(shared, now, None, &newest);
+            self.process_arrivals(shared, now, None, &newest);
         }
     }
 
-    /// Returns the bases of an acknowledgement or NACK as extended sequence numbers. `None`: it is stale. `Some(None)`:
-    /// it acknowledges packets that were never sent.
+    /// Returns the bases of an acknowledgement or NACK as extended sequence numbers; `None` if it is stale, and
+    /// `Some(None)` if it acknowledges packets that were never sent.
     fn usable_bases(&mut self, shared: &mut Shared, bases: &WindowBases) -> Option<Option<Windows<Seq>>> {
         let extended = Windows::new(|window| bases.of(window).extend(self.tx[window].base));
         let is_behind = extended.iter().zip(self.tx.iter()).any(|(base, tx)| *base < tx.base);
@@ -202,7 +205,7 @@ impl DeliverySender {
         Some(Some(extended))
     }
 
-    /// Advances both bases; returns whether one moved.
+    /// Advances both bases; returns `true` if at least one of them moved.
     #[inline]
     fn advance(
         &mut self,
@@ -220,9 +223,9 @@ impl DeliverySender {
             moved = true;
             self.tx[window].opened = now;
             while self.tx[window].base < bases[window] {
-                let is_news = !self.tx[window].has_arrived(self.tx[window].base);
+                let is_new_arrival = !self.tx[window].has_arrived(self.tx[window].base);
                 let sent = self.tx[window].pop();
-                if is_news {
+                if is_new_arrival {
                     note_arrival(&sent, newest);
                 }
                 if !sent.acknowledged {
@@ -236,7 +239,7 @@ impl DeliverySender {
         moved
     }
 
-    /// Completes an acknowledged packet: removes it from all counts, and reports it to the upper layer.
+    /// Completes an acknowledged packet: removes it from all counts, and notifies the upper layer.
     #[inline(always)]
     fn finish(&mut self, shared: &mut Shared, now: Time, window: Window, sent: Sent, upper: &mut impl Upper) {
         self.tx[window].discount(sent);
@@ -246,7 +249,7 @@ impl DeliverySender {
         upper.acked(now, sent.context);
     }
 
-    /// Completes outstanding packet `seq`, which is acknowledged, independent of the base.
+    /// Completes the outstanding packet `seq`, which is acknowledged by a bitmap or a response instead of the base.
     fn finish_at(&mut self, shared: &mut Shared, now: Time, window: Window, seq: Seq, upper: &mut impl Upper) {
         let tx = &mut self.tx[window];
         let sent = *tx.sent(seq);
@@ -258,7 +261,7 @@ impl DeliverySender {
     }
 
     /// Processes the bitmaps, which describe packets beyond the bases.
-    fn take_bitmaps(
+    fn apply_bitmaps(
         &mut self,
         shared: &mut Shared,
         now: Time,
@@ -271,8 +274,8 @@ impl DeliverySender {
         let arrived = Windows { request: requests, data: bitmaps.data_received | bitmaps.data_acked };
         let acknowledged = Windows { request: requests, data: bitmaps.data_acked };
         for window in Window::ALL {
-            self.take_arrivals(window, bases[window], arrived[window], newest);
-            let mut bits = self.within(window, bases[window], acknowledged[window]);
+            self.collect_arrivals(window, bases[window], arrived[window], newest);
+            let mut bits = self.limit_to_sent(window, bases[window], acknowledged[window]);
             while bits != 0 {
                 let seq = self.tx[window].base + u64::from(bits.trailing_zeros());
                 bits &= bits - 1;
@@ -281,8 +284,8 @@ impl DeliverySender {
         }
     }
 
-    fn take_arrivals(&mut self, window: Window, base: Seq, bits: u128, newest: &mut Newest) {
-        let mut bits = self.within(window, base, bits) & !self.tx[window].arrived_bits();
+    fn collect_arrivals(&mut self, window: Window, base: Seq, bits: u128, newest: &mut Newest) {
+        let mut bits = self.limit_to_sent(window, base, bits) & !self.tx[window].arrived_bits();
         while bits != 0 {
             let tx = &mut self.tx[window];
             let seq = tx.base + u64::from(bits.trailing_zeros());
@@ -294,18 +297,18 @@ impl DeliverySender {
 
     /// Returns `bits` of an acknowledgement with this `base`, shifted to the local base and limited to packets that
     /// were sent.
-    fn within(&self, window: Window, base: Seq, bits: u128) -> u128 {
+    fn limit_to_sent(&self, window: Window, base: Seq, bits: u128) -> u128 {
         let tx = &self.tx[window];
-        let behind = tx.base.since(base);
-        let bits = if behind < 128 { bits >> behind } else { 0 };
+        let shift = tx.base.since(base);
+        let bits = if shift < 128 { bits >> shift } else { 0 };
         let span = tx.span();
         if span < 128 { bits & ((1 << span) - 1) } else { bits }
     }
 
-    /// Passes the arrivals reported by an acknowledgement or NACK to the recovery policies.
-    fn hear(&mut self, shared: &mut Shared, now: Time, flow: u8, path: &Path, newest: &mut Newest) {
-        // `None` for an echo of a time in the future, or of no packet.
-        let rtt = path.t1.last_shown(now).map(|sent| {
+    /// Passes the packet arrivals reported by an acknowledgement or NACK to the recovery policies.
+    fn process_arrivals_of(&mut self, shared: &mut Shared, now: Time, flow: u8, path: &Path, newest: &mut Newest) {
+        // `None` if T1 is in the future, or if no packet is echoed.
+        let rtt = path.t1.last_time_of(now).map(|sent| {
             let newest = &mut newest[usize::from(flow)];
             *newest = sent.max(*newest);
             Timestamp::at(now).since(path.t1)
@@ -313,23 +316,23 @@ impl DeliverySender {
         self.waits.quiet_since = now;
         let echoed = rtt.filter(|_| !path.again).map(|rtt| (flow, rtt));
         let rtt = echoed.map(|(_, rtt)| rtt);
-        self.change_timeout(|waits, attempts| waits.note_answer(now, rtt, attempts));
-        self.deliver_news(shared, now, echoed, newest);
+        self.change_timeout(|waits, attempts| waits.note_response(now, rtt, attempts));
+        self.process_arrivals(shared, now, echoed, newest);
     }
 
-    /// Marks for retransmission the packets that were beyond the peer's window and were sent more than a round trip of
-    /// their path ago.
-    fn send_beyond_again(&mut self, shared: &mut Shared, now: Time, out_of_window: OutOfWindow) {
+    /// Marks for retransmission the packets that were beyond the peer's window and were last sent longer ago than a
+    /// round trip of their path.
+    fn retransmit_beyond_window(&mut self, shared: &mut Shared, now: Time, out_of_window: OutOfWindow) {
         for window in Window::ALL.into_iter().filter(|window| out_of_window.of(*window)) {
             let tx = &mut self.tx[window];
             for offset in 0..tx.span() {
                 let seq = tx.base + offset;
                 let sent = tx.sent(seq);
-                let recent = shared.flows.round_trip(sent.flow).unwrap_or(self.waits.round_trip());
-                let rests = sent.not_before > now || now.since(sent.last) <= recent || tx.has_arrived(seq);
-                if !rests {
-                    shared.counters.sent_again_early += u64::from(tx.mark(seq));
-                    tx.hold(seq, Held::BeyondWindow);
+                let round_trip = shared.flows.round_trip(sent.flow).unwrap_or(self.waits.round_trip());
+                let must_wait = sent.not_before > now || now.since(sent.last) <= round_trip || tx.has_arrived(seq);
+                if !must_wait {
+                    shared.counters.retransmitted_early += u64::from(tx.mark(seq));
+                    tx.hold(seq, HoldReason::BeyondWindow);
                 }
             }
             if self.config.pause_after_out_of_window && !tx.is_idle() {
@@ -341,7 +344,7 @@ impl DeliverySender {
     /// Completes the Pull Request of transaction `rsn`, whose Pull Data was received: it need not be retransmitted.
     pub(crate) fn acknowledge_request(&mut self, shared: &mut Shared, now: Time, rsn: Rsn, upper: &mut impl Upper) {
         let tx = &self.tx.request;
-        // RSNs ascend in this window, and most often the base has passed the request.
+        // RSNs are ascending in this window, and usually the base has already passed the request.
         let next = (0..tx.span()).map(|offset| tx.base + offset).find(|seq| !tx.sent(*seq).rsn.is_before(rsn));
         if let Some(seq) = next.filter(|seq| tx.sent(*seq).kind == Kind::PullRequest && tx.sent(*seq).rsn == rsn) {
             self.finish_at(shared, now, Window::Request, seq, upper);
@@ -349,8 +352,8 @@ impl DeliverySender {
     }
 }
 
-/// Records the send time of a packet newly known to have arrived. Packets sent more than once are skipped, because it
-/// is unknown which copy arrived.
+/// Records in `newest` the send time of a packet that is newly known to have arrived. A packet sent more than once is
+/// skipped, because it is unknown which copy arrived.
 #[inline]
 fn note_arrival(sent: &Sent, newest: &mut Newest) {
     if sent.transmissions == 1 {

@@ -1,116 +1,120 @@
 //! Timeouts for networks with unknown delays: at least the measured value, and doubled while no response arrives.
 //!
-//! Source: RFC 6298 (the timeout, back-off and its end). The adaptive engine computes twice the smoothed round trip
-//! (specification 10.3.4), which suits NICs that respond immediately: between processes, round trips vary by more than
-//! their mean, and a premature timeout is reported to the engine as a loss. Therefore the timeout in force is the
-//! greater of both. Acknowledgements and NACKs echo the send time of a packet, so each gives a sample, also for packets
-//! that were sent twice.
+//! Source: RFC 6298 (the timeout, the back-off and its end). The adaptive engine computes twice the smoothed round
+//! trip (specification 10.3.4), which suits NICs that respond immediately: between processes, round trips vary by
+//! more than their mean, and a premature timeout is reported to the engine as a loss. Therefore the maximum of the
+//! engine's and the measured timeout is used. Acknowledgements and NACKs echo the send time of a packet, so each of
+//! them provides a round-trip sample, even for packets that were sent twice.
 //!
-//! A timer that was running during an [`Absence`] of the driver is extended by its length, but at most to twice its
-//! duration. A peer is given up when it has not responded for as long as all attempts would take with the fixed
-//! timeout, whatever the number of attempts made.
+//! A timer that was running during an [`Absence`] of the driver is extended by the length of the absence, but at most
+//! to twice its duration. The connection fails when the peer has not responded for the time that all attempts would
+//! take with the fixed timeout, independent of the number of attempts made.
 
 use rnic_base::{Absence, Duration, RttEstimator, Time};
 
 /// Measured times of a connection.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Measured {
+pub(super) struct MeasuredTimes {
     rtt: RttEstimator,
-    /// The timeout set by the adaptive engine, initially the first one.
-    set: Duration,
-    /// The transport's fixed timeout, the unit of the patience.
+    /// The last timeout set by the adaptive engine; before that, the connection's initial timeout.
+    engine_timeout: Duration,
+    /// The transport's fixed timeout; the patience is a multiple of it.
     nominal: Duration,
     /// Number of timeouts since the last response.
     backoff: u32,
     timed_out_at: Time,
-    /// Time of the last response of the peer, or of the last packet sent while none was in flight.
-    heard_at: Time,
+    /// Time of the last response of the peer, or of the first packet sent after none was in flight.
+    last_response_at: Time,
     absence: Absence,
 }
 
-impl Measured {
-    /// Creates the state of a connection with the initial timeout `first`, whose transport has the fixed timeout
-    /// `nominal`.
-    pub(super) fn new(first: Duration, nominal: Duration) -> Self {
+impl MeasuredTimes {
+    /// Creates the state of a connection with the initial timeout `initial`; `nominal` is the fixed timeout of its
+    /// transport.
+    pub(super) fn new(initial: Duration, nominal: Duration) -> Self {
         Self {
             rtt: RttEstimator::NEW,
-            set: first,
+            engine_timeout: initial,
             nominal,
             backoff: 0,
             timed_out_at: Time::ZERO,
-            heard_at: Time::ZERO,
+            last_response_at: Time::ZERO,
             absence: Absence::default(),
         }
     }
 
-    /// Returns how long the peer may be silent, if it has `attempts`.
-    fn patience(&self, attempts: u16) -> Duration {
+    /// Returns the patience: how long the peer may be silent before the connection fails, if `attempts` attempts are
+    /// allowed.
+    fn silence_max(&self, attempts: u16) -> Duration {
         self.nominal.saturating_mul(attempts.into())
     }
 
-    /// Returns the timeout in force.
+    /// Returns the current timeout.
     fn timeout(&self, attempts: u16) -> Duration {
-        let base = self.rtt.timeout().map_or(self.set, |measured| measured.max(self.set));
-        let most = Duration::from_ps(self.patience(attempts).as_ps() / PATIENCE_PARTS).min(BACKOFF_MAX).max(base);
-        base.saturating_mul(1 << self.backoff).min(most)
+        let base = self.rtt.timeout().map_or(self.engine_timeout, |measured| measured.max(self.engine_timeout));
+        let max_timeout =
+            Duration::from_ps(self.silence_max(attempts).as_ps() / SILENCE_DIVISOR).min(BACKOFF_MAX).max(base);
+        base.saturating_mul(1 << self.backoff).min(max_timeout)
     }
 
-    /// Returns the end of a wait of length `wait` that started at `start`. An absence in it counts from its end on,
-    /// because packets that arrived during the absence are processed after it.
+    /// Returns the end of a wait of length `wait` that started at `start`. If the driver was absent in the meantime,
+    /// the wait is extended from the end of the absence by the length of the absence, because packets that arrived
+    /// during the absence are processed after it.
     #[inline]
     pub(super) fn end_of_wait(&self, start: Time, wait: Duration) -> Time {
-        let away = self.absence.part_since(start);
+        let absence_time = self.absence.overlap_since(start);
         let end = start + wait;
-        if away == Duration::ZERO { end } else { end.max(self.absence.ended() + away.min(wait)) }
+        if absence_time == Duration::ZERO { end } else { end.max(self.absence.ended() + absence_time.min(wait)) }
     }
 
-    /// Records a period in which the connection was not driven.
+    /// Records the last period in which the connection was not driven.
     #[inline]
     pub(super) fn note_absence(&mut self, absence: Absence) {
         if self.absence != absence {
             if self.absence.ended() != absence.ended() {
-                self.heard_at += absence.part_since(self.heard_at);
+                self.last_response_at += absence.overlap_since(self.last_response_at);
             }
             self.absence = absence;
         }
     }
 
-    /// Returns how long before `now` a packet that is processed at `now` may have arrived.
+    /// Returns the maximum age of a packet processed at `now`: how long ago it may have arrived.
     #[inline]
     pub(super) fn backlog(&self, now: Time) -> Duration {
         self.absence.backlog(now)
     }
 
-    /// Records the timeout `set` of the adaptive engine; returns the one in force.
-    pub(super) fn limit(&mut self, set: Duration, attempts: u16) -> Duration {
-        self.set = set;
+    /// Records the timeout `engine_timeout` of the adaptive engine; returns the resulting timeout.
+    pub(super) fn limit(&mut self, engine_timeout: Duration, attempts: u16) -> Duration {
+        self.engine_timeout = engine_timeout;
         self.timeout(attempts)
     }
 
-    /// Records a response that arrives now and echoes a packet sent `rtt` ago, if known; returns the resulting timeout.
+    /// Records a response that arrives now and echoes a packet sent `rtt` ago, if that is known; returns the
+    /// resulting timeout if it may have changed.
     #[inline]
-    pub(super) fn note_answer(&mut self, now: Time, rtt: Option<Duration>, attempts: u16) -> Option<Duration> {
-        self.heard_at = now;
+    pub(super) fn note_response(&mut self, now: Time, rtt: Option<Duration>, attempts: u16) -> Option<Duration> {
+        self.last_response_at = now;
         let rtt = rtt?;
-        let away = self.absence.part_since(now - rtt);
+        let absence_time = self.absence.overlap_since(now - rtt);
         let sample = match self.rtt.smoothed() {
-            // The response may have arrived at any time of the absence.
-            Some(smoothed) if away > Duration::ZERO => rtt.saturating_sub(away).max(smoothed.min(rtt)),
+            // The response may have arrived at any time during the absence.
+            Some(smoothed) if absence_time > Duration::ZERO => rtt.saturating_sub(absence_time).max(smoothed.min(rtt)),
             _ => rtt,
         };
-        self.rtt.take(sample);
+        self.rtt.add_sample(sample);
         self.backoff = 0;
         Some(self.timeout(attempts))
     }
 
-    /// Records that a packet is sent on a connection that had none in flight.
+    /// Records that a packet is sent on a connection that had no packet in flight.
     #[inline]
     pub(super) fn note_start(&mut self, now: Time) {
-        self.heard_at = now;
+        self.last_response_at = now;
     }
 
-    /// Records that packets have timed out after `rto`; returns the timeout for later packets, unless it was already
-    /// doubled within the last `rto`.
+    /// Records that packets have timed out after `rto`; returns the increased timeout, or `None` if the timeout was
+    /// already increased within the last `rto`.
     pub(super) fn back_off(&mut self, now: Time, rto: Duration, attempts: u16) -> Option<Duration> {
         if now.since(self.timed_out_at) < rto {
             return None;
@@ -120,20 +124,21 @@ impl Measured {
         Some(self.timeout(attempts))
     }
 
-    /// Returns whether the peer is to be given up, after a packet timed out for the `timeouts`-th time.
+    /// Returns `true` if the connection fails, after a packet has timed out for the `timeouts`-th time.
     pub(super) fn is_exhausted(&self, now: Time, timeouts: u16, attempts: u16) -> bool {
-        timeouts >= TIMEOUTS_MIN && now.since(self.heard_at) >= self.patience(attempts)
+        timeouts >= TIMEOUTS_MIN && now.since(self.last_response_at) >= self.silence_max(attempts)
     }
 }
 
-/// Minimum number of timeouts of a packet before its peer can be given up, however short the patience.
+/// Minimum number of timeouts of a packet before the connection can fail, however short the patience is.
 const TIMEOUTS_MIN: u16 = 3;
 
-/// A timeout grows to at most this fraction of the patience: verbs has one first try and seven retries at most.
-const PATIENCE_PARTS: u64 = 8;
+/// A timeout grows to at most one part in this many of the patience: verbs allows one first try and at most seven
+/// retries.
+const SILENCE_DIVISOR: u64 = 8;
 
 /// Absolute maximum of a timeout after back-off, unless the measured round trips require a longer one.
 const BACKOFF_MAX: Duration = Duration::from_secs(1);
 
-/// Maximum number of doublings: more would take any timeout beyond [`BACKOFF_MAX`].
+/// Maximum number of doublings: one more would take any timeout beyond [`BACKOFF_MAX`].
 const DOUBLINGS_MAX: u32 = 20;

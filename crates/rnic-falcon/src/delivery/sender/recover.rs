@@ -1,12 +1,12 @@
-//! Loss detection: invokes the recovery policies, and scans the contexts by the rules that they return.
+//! Loss detection: invokes the recovery policies, and applies the rules that they return to the contexts of packets.
 //!
 //! Source: Falcon (SIGCOMM'25) sections 4.1 and 4.3 (F-11, F-12, F-15, F-29). A policy has a state for each flow and
-//! window and never accesses a packet; contexts, marks and deadlines belong to this layer.
+//! window, but no access to packets; contexts, marks and deadlines belong to this layer.
 //!
-//! The scan of a window covers packets that acknowledgements can describe ("within the Rx bitmap's range") and stops
-//! early: packets are first sent in the order of their numbers, so after the first packet that was first sent later
-//! than everything judged by any flow's rule, all following packets were too. Without reordering, that is the first
-//! packet scanned.
+//! The scan of a window covers only packets that acknowledgements can describe ("within the Rx bitmap's range"). It
+//! stops at the first packet whose first transmission is later than the send times covered by the rules of all flows:
+//! packets are first sent in the order of their numbers, so this is also true of all following packets. Without
+//! reordering, that is the first packet scanned.
 
 use rnic_base::{Duration, Seq, Time};
 use rnic_policy::{RecoveryActions, RecoveryEvent};
@@ -22,8 +22,8 @@ use super::acks::Newest;
 
 impl DeliverySender {
     /// Passes newly reported arrivals to the policies of the flows, and marks the packets that they consider lost.
-    /// `echoed`: the flow with a measured round trip, and that round trip.
-    pub(super) fn deliver_news(
+    /// `echoed` is the flow with a newly measured round trip, and that round trip.
+    pub(super) fn process_arrivals(
         &mut self,
         shared: &mut Shared,
         now: Time,
@@ -45,7 +45,7 @@ impl DeliverySender {
             }
         }
         for window in Window::ALL {
-            self.judge(shared, now, window);
+            self.mark_lost(shared, now, window);
         }
     }
 
@@ -71,8 +71,9 @@ impl DeliverySender {
         actions
     }
 
-    /// Marks the packets that are lost by the rules, and records when further packets reach the age limit.
-    pub(super) fn judge(&mut self, shared: &mut Shared, now: Time, window: Window) {
+    /// Marks the packets that are lost according to the rules, and records when the next packet reaches the age limit
+    /// of a rule.
+    pub(super) fn mark_lost(&mut self, shared: &mut Shared, now: Time, window: Window) {
         let tx = &mut self.tx[window];
         tx.loss_check_at = NEVER;
         if tx.is_idle() {
@@ -95,50 +96,52 @@ impl DeliverySender {
                 break;
             }
             let Some(rule) = tx.rules[sent.flow] else { continue };
-            let judged = rule.range.contains(seq) && sent.last <= rule.sent_until && sent.not_before <= now;
-            if !judged || sent.acknowledged || sent.early >= self.config.early_attempts_max || tx.is_marked(seq) {
+            let is_covered = rule.range.contains(seq) && sent.last <= rule.sent_until && sent.not_before <= now;
+            if !is_covered || sent.acknowledged || sent.early >= self.config.early_attempts_max || tx.is_marked(seq) {
                 continue;
             }
-            // Of packets with the same send time, those after the last one that has arrived were sent later.
+            // Of packets with the same send time, only those before one that is known to have arrived were sent
+            // earlier.
             if sent.last == rule.sent_until && rule.age != Duration::ZERO && !tx.has_companion_arrived(seq) {
                 continue;
             }
-            let set = shared.flows.get(sent.flow).rack_rto.filter(|_| rule.age != Duration::ZERO);
-            let due = sent.last + set.unwrap_or(rule.age);
+            let rack_rto = shared.flows.get(sent.flow).rack_rto.filter(|_| rule.age != Duration::ZERO);
+            let due = sent.last + rack_rto.unwrap_or(rule.age);
             if due > now {
                 tx.loss_check_at = tx.loss_check_at.min(due);
             } else if tx.mark(seq) {
                 tx.sent_mut(seq).early += 1;
-                shared.counters.sent_again_early += 1;
+                shared.counters.retransmitted_early += 1;
                 shared.flows.get_mut(sent.flow).lost = true;
             }
         }
     }
 
-    /// Returns the time at which a probe is due: after silence, while packets are in flight and nothing else causes a
-    /// transmission first.
+    /// Returns the time at which a probe is due: after a time without sent packets or acknowledgements, if packets
+    /// are in flight and no transmission is pending for another reason.
     #[inline]
     pub(super) fn probe_due(&self, flows: &Flows) -> Time {
         let Windows { request: requests, data } = &self.tx;
-        // Retransmissions that wait only for pacing cause a response as well; a probe would only replace one of them.
-        let leaves_anyway = requests.has_marks() || data.has_marks();
-        if leaves_anyway || (requests.is_idle() && data.is_idle()) {
+        // Retransmissions that only wait for pacing will cause a response anyway; a probe would only replace one of
+        // them.
+        let has_retransmissions = requests.has_marks() || data.has_marks();
+        if has_retransmissions || (requests.is_idle() && data.is_idle()) {
             return NEVER;
         }
-        // The recovery policy decides whether there are probes; the adaptive engine sets the wait, which it does not
-        // know either for a flow without a measurement.
-        let Some(known) = flows.probe_after() else { return NEVER };
-        // When the wait is not shorter than the timeout, the timeout is used instead of a probe.
-        self.waits.before_probe(known).map_or(NEVER, |wait| self.waits.end_of_wait(self.waits.quiet_since, wait))
+        // The recovery policy decides whether to send probes, and the adaptive engine may set the wait. For a flow
+        // without a measurement, neither of them knows the wait.
+        let Some(policy_wait) = flows.probe_after() else { return NEVER };
+        // If the wait is not shorter than the timeout, the timeout applies instead of a probe.
+        self.waits.before_probe(policy_wait).map_or(NEVER, |wait| self.waits.end_of_wait(self.waits.quiet_since, wait))
     }
 
-    /// Retransmits one packet to obtain a response from the peer: of the packets named by the policy in each window,
-    /// the lower one in RSN order.
+    /// Retransmits one packet to obtain a response from the peer: the policy selects a packet in each window, and of
+    /// these the one that is first in the order of retransmissions is sent.
     pub(super) fn probe(&mut self, shared: &mut Shared, now: Time) {
         self.waits.probes += 1;
         self.waits.quiet_since = now;
-        let named = [self.probe_in(shared, now, Window::Request), self.probe_in(shared, now, Window::Data)];
-        let (window, seq) = match named {
+        let selected = [self.probe_in(shared, now, Window::Request), self.probe_in(shared, now, Window::Data)];
+        let (window, seq) = match selected {
             [Some(request), Some(data)] if !self.data_goes_first(request, data) => (Window::Request, request),
             [_, Some(data)] => (Window::Data, data),
             [Some(request), None] => (Window::Request, request),
@@ -155,9 +158,9 @@ impl DeliverySender {
             return None;
         }
         let flow = tx.sent(tx.base).flow;
-        let named = self.recover(shared, now, window, flow, &RecoveryEvent::Quiet).retransmit?;
+        let selected = self.recover(shared, now, window, flow, &RecoveryEvent::Quiet).retransmit?;
         let tx = &self.tx[window];
         let usable = |seq: &Seq| !tx.sent(*seq).acknowledged && tx.sent(*seq).not_before <= now;
-        Some(named.start).filter(|seq| named.contains(*seq) && *seq >= tx.base && *seq < tx.next).filter(usable)
+        Some(selected.start).filter(|seq| selected.contains(*seq) && *seq >= tx.base && *seq < tx.next).filter(usable)
     }
 }

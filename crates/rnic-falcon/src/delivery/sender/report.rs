@@ -1,19 +1,19 @@
 //! Reports to the adaptive engine, and settings applied from it.
 //!
 //! Source: Falcon (SIGCOMM'25) table 3 (F-22, F-23); specification Rev 0.9, section 10.6.2 (field lists of the event
-//! and the result). One report per acknowledgement, NACK and timeout of a flow, in a queue of fixed length. When it is
-//! full, the counts of an acknowledgement are not lost: they are carried by the flow's next report (specification
+//! and the result). Each acknowledgement, NACK and timeout of a flow adds a report to a queue of fixed length. If the
+//! queue is full, the counts of an acknowledgement are not lost: the flow's next report includes them (specification
 //! 10.6.1: `num_packets_acked` saturates). Packets retransmitted before their timeout are not reported (as in the
-//! reference simulator: the acknowledgement that revealed the loss is).
+//! reference simulator), but the acknowledgement that revealed the loss is.
 //!
-//! Not measured here, and zero in reports: the occupancy of local resources (which belong to the transaction layer), to
-//! be added by the component that passes the report on. The congestion signal (CSIG) that a switch wrote into a packet
-//! is returned in the bits of responses reserved for adaptive engines. A report on a retransmission carries none,
-//! because it contains no new information on a path.
+//! The occupancy of local resources, which belong to the transaction layer, is not measured here. It is zero in
+//! reports, and the component that passes the report on adds it. The congestion signal (CSIG) that a switch wrote
+//! into a packet is returned in the bits of responses reserved for adaptive engines. A report on a retransmission
+//! carries none, because it contains no new information on a path.
 
 use rnic_base::{Csig, Duration, Time};
 use rnic_policy::Cwnd;
-use rnic_policy::control::report::{DelaySelect, FlowReport, Gap, InForce, ReportKind, Ticks};
+use rnic_policy::control::report::{CurrentSettings, DelaySelect, FlowReport, Gap, ReportKind, Ticks};
 use rnic_wire::falcon::Timestamp;
 
 use crate::delivery::flows::Flows;
@@ -21,7 +21,7 @@ use crate::delivery::shared::Shared;
 use crate::delivery::signal::ControlSettings;
 
 use super::DeliverySender;
-use super::waits::Waits;
+use super::waits::ConnectionTimes;
 
 /// Path information of an acknowledgement or NACK.
 #[derive(Clone, Copy, Debug, Default)]
@@ -29,8 +29,8 @@ pub(crate) struct Path {
     pub(crate) t1: Timestamp,
     pub(crate) t2: Timestamp,
     pub(crate) t3: Timestamp,
-    /// True when an earlier acknowledgement on the flow echoed this packet or a later one: T3 is then the time at which
-    /// another packet became ready.
+    /// True when an earlier acknowledgement on the flow echoed this packet or a later one: T3 is then the time at
+    /// which another packet became ready to be acknowledged.
     pub(crate) again: bool,
     pub(crate) hops: u8,
     pub(crate) rx_level: u8,
@@ -41,21 +41,21 @@ pub(crate) struct Path {
 }
 
 impl Path {
-    /// Returns T1 and T2 of a hypothetical packet with the same network delay that arrived when the acknowledgement was
-    /// sent.
-    fn answered_at_once(&self) -> (Timestamp, Timestamp) {
+    /// Returns T1 and T2 of a hypothetical packet that had the same network delay and arrived at the time at which
+    /// the acknowledgement was sent.
+    fn without_ack_delay(&self) -> (Timestamp, Timestamp) {
         let wait = self.t3.units_since(self.t2);
         (Timestamp::new(self.t1.value().wrapping_add(wait)), self.t3)
     }
 }
 
-/// Returns T1 and T2 limited to the range of 24 bits, for a response sent at `t3` and received at `t4`: a round trip of
-/// more than half of the range would be misread as none at all, or, beyond the full range, as the small remainder. It
-/// is therefore reported as the longest representable round trip. The receiver's wait is deducted first, so that it is
-/// never taken for network delay.
-fn within_half_a_circle(t1: Timestamp, t2: Timestamp, t3: Timestamp, t4: Timestamp) -> (Timestamp, Timestamp) {
+/// Returns T1 and T2 limited to the range of 24 bits, for a response sent at `t3` and received at `t4`: a round trip
+/// of more than half of the range would be misread as zero, or, beyond the full range, as the small remainder. It is
+/// therefore reported as the longest representable round trip. The excess is deducted from the receiver's delay
+/// first, so that this delay is never mistaken for network delay.
+fn limited_to_24_bits(t1: Timestamp, t2: Timestamp, t3: Timestamp, t4: Timestamp) -> (Timestamp, Timestamp) {
     let excess = t4.units_since(t1).saturating_sub(ROUND_TRIP_MAX);
-    // An echo of a time in the future is left as it is.
+    // If T1 is in the future, the timestamps are returned unchanged.
     if excess == 0 || t4.is_before(t1) {
         return (t1, t2);
     }
@@ -63,17 +63,17 @@ fn within_half_a_circle(t1: Timestamp, t2: Timestamp, t3: Timestamp, t4: Timesta
     (Timestamp::new(t1.value().wrapping_add(excess)), Timestamp::new(t2.value().wrapping_add(waited)))
 }
 
-/// Returns T1 of a response that is processed at `now` and waited up to `backlog` before: T1 is moved later by that
-/// time, but never by more than the round trip without the receiver's wait. T4 is unchanged, because the adaptive
-/// engine uses it as the current time.
-fn came_earlier(t1: Timestamp, t2: Timestamp, t3: Timestamp, now: Time, backlog: Duration) -> Timestamp {
+/// Returns T1, corrected for a response that is processed at `now` after waiting for up to `backlog`: T1 is moved
+/// later by that time, but never by more than the round trip minus the receiver's delay. T4 is unchanged, because the
+/// adaptive engine uses it as the current time.
+fn corrected_for_backlog(t1: Timestamp, t2: Timestamp, t3: Timestamp, now: Time, backlog: Duration) -> Timestamp {
     let t4 = Timestamp::at(now);
     if backlog == Duration::ZERO || t4.is_before(t1) {
         return t1;
     }
     let waited = Timestamp::at(now).units_since(Timestamp::at(now - backlog));
-    let most = t4.units_since(t1).saturating_sub(t3.units_since(t2));
-    Timestamp::new(t1.value().wrapping_add(waited.min(most)))
+    let correction_max = t4.units_since(t1).saturating_sub(t3.units_since(t2));
+    Timestamp::new(t1.value().wrapping_add(waited.min(correction_max)))
 }
 
 /// Longest representable round trip, in ticks: 1.1 s.
@@ -83,7 +83,7 @@ impl DeliverySender {
     /// Applies individual settings to `flow` and to the connection.
     ///
     /// # Panics
-    /// When the connection has no such flow.
+    /// If the connection has no such flow.
     pub(crate) fn apply(&mut self, flows: &mut Flows, flow: u8, settings: &ControlSettings) {
         assert!(flow < flows.count(), "flow {flow} of {}", flows.count());
         if let Some(fcwnd) = settings.fcwnd {
@@ -110,21 +110,21 @@ impl DeliverySender {
         self.change_timeout(|waits, attempts| waits.apply(settings, attempts));
     }
 
-    /// Calls `change`, which may change the timeout and receives the number of attempts of the peer; then adjusts the
-    /// windows' timers.
+    /// Calls `change`, which may change the timeout and receives the maximum number of attempts; then adjusts the
+    /// timers of the windows.
     #[inline]
-    pub(super) fn change_timeout(&mut self, change: impl FnOnce(&mut Waits, u16)) {
+    pub(super) fn change_timeout(&mut self, change: impl FnOnce(&mut ConnectionTimes, u16)) {
         let before = self.waits.rto();
         change(&mut self.waits, self.config.attempts_max);
         let shortened = before.saturating_sub(self.waits.rto());
         if shortened > Duration::ZERO {
-            // No packet's timeout is moved earlier by more than this. A timer that was computed from a shorter timeout
-            // expires early and is then set again.
+            // No packet's deadline is moved earlier by more than this difference. A timer that was computed from a
+            // shorter timeout expires early and is then set again.
             self.tx.iter_mut().for_each(|window| window.advance_timer(shortened));
         }
     }
 
-    /// Returns the windows of `flow` and of the connection, in the form used in reports.
+    /// Returns the windows of `flow` and of the connection, in the format used in reports.
     #[inline]
     pub(crate) fn windows(&self, flows: &Flows, flow: u8) -> (Cwnd, u16) {
         (flows.get(flow).fcwnd, self.limits.ncwnd.min(u32::from(u16::MAX)) as u16)
@@ -140,16 +140,18 @@ impl DeliverySender {
         let (fcwnd, ncwnd) = self.windows(&shared.flows, flow);
         let backlog = self.waits.backlog(now);
         let flows = shared.flows.count();
-        let told = shared.flows.get_mut(flow);
-        let [acked, sent] = [&mut told.acknowledged, &mut told.left].map(|count| core::mem::take(count).min(COUNT_MAX));
-        let (lost, in_flight) = (core::mem::take(&mut told.lost), told.outstanding.min(COUNT_MAX.into()) as u16);
+        let flow_state = shared.flows.get_mut(flow);
+        let [acked, sent] = [&mut flow_state.acknowledged, &mut flow_state.packets_since_report]
+            .map(|count| core::mem::take(count).min(COUNT_MAX));
+        let (lost, in_flight) =
+            (core::mem::take(&mut flow_state.lost), flow_state.outstanding.min(COUNT_MAX.into()) as u16);
         let is_answer = !matches!(kind, ReportKind::Retransmitted { .. });
-        // A timeout carries no new count of marks: the count stays.
-        let marked = if is_answer { path.ecn.wrapping_sub(told.ecn) & ECN_MASK } else { 0 };
+        // A timeout provides no new count of ECN marks, so the last count is reported again.
+        let marked = if is_answer { path.ecn.wrapping_sub(flow_state.ecn) & ECN_MASK } else { 0 };
         if is_answer {
-            told.ecn = path.ecn;
+            flow_state.ecn = path.ecn;
         }
-        let in_force = InForce {
+        let in_force = CurrentSettings {
             fcwnd,
             ncwnd,
             gap: Gap::slots(self.limits.packet_gap.as_ps().div_ceil(Gap::slots(1).duration().as_ps())),
@@ -158,10 +160,10 @@ impl DeliverySender {
             ack_rate: self.ack_rate,
         };
         let ticks = |timestamp: Timestamp| Ticks::new(timestamp.low24());
-        let (t1, t2) = if path.again { path.answered_at_once() } else { (path.t1, path.t2) };
+        let (t1, t2) = if path.again { path.without_ack_delay() } else { (path.t1, path.t2) };
         let (t1, t2) = if is_answer {
-            let t1 = came_earlier(t1, t2, path.t3, now, backlog);
-            within_half_a_circle(t1, t2, path.t3, Timestamp::at(now))
+            let t1 = corrected_for_backlog(t1, t2, path.t3, now, backlog);
+            limited_to_24_bits(t1, t2, path.t3, Timestamp::at(now))
         } else {
             (t1, t2)
         };
@@ -180,10 +182,10 @@ impl DeliverySender {
             t4: Ticks::at(now),
             hops: path.hops.min(HOPS_MAX),
             rx_level: path.rx_level,
-            ecn: told.ecn,
+            ecn: flow_state.ecn,
             csig: path.csig,
             occupancy: 0,
-            label: told.label.get(),
+            label: flow_state.label.get(),
             extended: path.extended,
             window_drop: path.window_drop,
             delay: DelaySelect::Fabric,
@@ -192,7 +194,7 @@ impl DeliverySender {
     }
 }
 
-/// Mask of the counter of marks, which has 14 bits.
+/// Mask of the counter of ECN marks, which has 14 bits.
 const ECN_MASK: u16 = (1 << 14) - 1;
 
 /// Maximum of a packet count, which has 10 bits.

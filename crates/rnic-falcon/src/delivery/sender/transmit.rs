@@ -2,25 +2,26 @@
 //!
 //! Source: specification Rev 0.9, sections 9.1.2 and 9.1.3; Falcon (SIGCOMM'25) section 4.3.
 //!
-//! On ordered connections packets are retransmitted in RSN order across both windows ("UR rule"), in PSN order within
-//! one. Pull Data has RSNs of the other direction and is sent first. On unordered connections, the packet with the
-//! oldest last transmission is sent first. Packets blocked by `ncwnd` do not block Pull Data behind them (F-19).
+//! On ordered connections packets are retransmitted in RSN order across both windows ("UR rule"), and in PSN order
+//! within one window. The RSNs of Pull Data are those of the other direction, so Pull Data is sent first. On
+//! unordered connections, the packet with the oldest last transmission is sent first. Packets blocked by `ncwnd` do
+//! not block later Pull Data (F-19).
 
-use rnic_base::{Psn32, Seq, Time};
+use rnic_base::{Seq, Time};
 use rnic_wire::falcon::{Body, FlowLabel, Packet, Timestamp, Window};
 
 use crate::delivery::config::NEVER;
-use crate::delivery::exchange::Leaving;
+use crate::delivery::exchange::DepartureInfo;
 use crate::delivery::flows::Flows;
 use crate::delivery::shared::Shared;
 use crate::delivery::windows::Windows;
-use crate::seam::{Gates, Upper};
+use crate::interface::{Gates, Upper, number};
 
 use super::DeliverySender;
-use super::tx_window::{Held, Kind, Sent, TxWindow};
+use super::tx_window::{HoldReason, Kind, Sent, TxWindow};
 
 impl DeliverySender {
-    /// Writes the next packet to be sent to `packet`, except for the bases, which the receiver adds. When no packet is
+    /// Writes the next packet to be sent to `packet`, except for the bases, which the receiver adds. If no packet is
     /// sent, `packet` may have been modified.
     #[inline]
     pub(crate) fn transmit(
@@ -29,10 +30,10 @@ impl DeliverySender {
         now: Time,
         packet: &mut Packet,
         upper: &mut impl Upper,
-    ) -> Option<Leaving> {
+    ) -> Option<DepartureInfo> {
         (self.paced_until, self.blocked_on_credit) = (NEVER, false);
         if self.new_packet_next || self.tx.iter().any(TxWindow::has_marks) {
-            return self.transmit_repairing(shared, now, packet, upper);
+            return self.transmit_with_retransmissions(shared, now, packet, upper);
         }
         self.send_first(shared, now, packet, upper)
     }
@@ -40,30 +41,31 @@ impl DeliverySender {
     /// Returns the time at which a packet that is ready but held back by pacing may be sent.
     #[inline]
     pub(crate) fn departure(&self) -> Option<Time> {
-        (self.paced_until < NEVER && !self.dead).then_some(self.paced_until)
+        (self.paced_until < NEVER && !self.terminated).then_some(self.paced_until)
     }
 
-    /// Selects the next packet when packets are marked for retransmission.
+    /// Selects the next packet while packets are marked for retransmission.
     #[inline(never)]
-    fn transmit_repairing(
+    fn transmit_with_retransmissions(
         &mut self,
         shared: &mut Shared,
         now: Time,
         packet: &mut Packet,
         upper: &mut impl Upper,
-    ) -> Option<Leaving> {
+    ) -> Option<DepartureInfo> {
         if self.new_packet_next
-            && let Some(fresh) = self.send_first(shared, now, packet, upper)
+            && let Some(departure) = self.send_first(shared, now, packet, upper)
         {
             self.new_packet_next = false;
-            return Some(fresh);
+            return Some(departure);
         }
-        if let Some((window, seq)) = self.next_again(&shared.flows, now) {
-            // Some retransmissions are requested faster than they can be sent: probes under pacing, and packets beyond
-            // the peer's window, in each round trip. New packets then get every other turn, because one of them may
-            // open the window.
-            self.new_packet_next = self.limits.are_paced() || self.tx[window].sent(seq).held == Held::BeyondWindow;
-            return Some(self.send_again(shared, now, window, seq, packet, upper));
+        if let Some((window, seq)) = self.next_retransmission(&shared.flows, now) {
+            // Some packets are marked for retransmission faster than they can be sent: probes under pacing, and
+            // packets beyond the peer's window, which are marked once per round trip. In these cases, every other
+            // packet sent is a new one, because a new packet may open the window.
+            self.new_packet_next =
+                self.limits.are_paced() || self.tx[window].sent(seq).held == HoldReason::BeyondWindow;
+            return Some(self.retransmit(shared, now, window, seq, packet, upper));
         }
         self.send_first(shared, now, packet, upper)
     }
@@ -75,22 +77,22 @@ impl DeliverySender {
         now: Time,
         packet: &mut Packet,
         upper: &mut impl Upper,
-    ) -> Option<Leaving> {
-        // Under pacing the departure time is determined even if no packet is ready yet.
+    ) -> Option<DepartureInfo> {
+        // Under pacing, the departure time is determined even if no packet is ready yet.
         if !self.limits.are_paced() && !upper.has_next() {
             return None;
         }
         let fcwnd = shared.flows.fcwnd();
         let open = self.limits.first(&self.tx, fcwnd);
-        let open = self.paced(now, open);
+        let open = self.apply_pacing(now, open);
         if !open.any() {
             return None;
         }
-        if self.limits.room == 0 {
+        if self.limits.peer_space == 0 {
             self.blocked_on_credit = upper.has_next();
             return None;
         }
-        let context = upper.put_next(now, open, packet)?;
+        let context = upper.write_next(now, open, packet)?;
         let body = &packet.body;
         assert!(open.admits(body), "the upper layer sends {body:?} through a closed gate");
         let (window, kind) = match body {
@@ -98,27 +100,30 @@ impl DeliverySender {
             Body::PullData { .. } => (Window::Data, Kind::PullData),
             _ => (Window::Data, Kind::PushData),
         };
-        let rsn = body.rsn().expect("requests and data have one");
+        let rsn = body.rsn().expect("requests and data have an RSN");
         let flow = shared.flows.choose(now, &self.config.policies.paths);
-        let told = shared.flows.get_mut(flow);
-        told.outstanding += 1;
-        told.left = told.left.saturating_add(1);
-        // The packet that uses the last credit requests an acknowledgement, because the next packet waits for it.
-        let ask = self.requester.ask(&self.config.ack_request, fcwnd) | (self.limits.room == 1);
-        if self.waits.are_measured() && self.is_quiet() {
+        let flow_state = shared.flows.get_mut(flow);
+        flow_state.outstanding += 1;
+        flow_state.packets_since_report = flow_state.packets_since_report.saturating_add(1);
+        // The packet that uses the last credit requests an acknowledgement, because the next packet cannot be sent
+        // before it.
+        let requests_ack =
+            self.ack_requester.must_request(&self.config.ack_request, fcwnd) | (self.limits.peer_space == 1);
+        if self.waits.are_measured() && self.all_acknowledged() {
             self.waits.note_start(now);
         }
         let transmissions = 1;
         let sent = Sent { first: now, last: now, context, rsn, transmissions, flow, kind, ..Sent::default() };
         let seq = self.tx[window].push(sent);
-        shared.counters.sent += 1;
-        let label = self.complete(shared, now, window, seq, ask, packet);
-        Some(Leaving { label, context: Some(context), again: false })
+        shared.counters.first_transmissions += 1;
+        let label = self.complete(shared, now, window, seq, requests_ack, packet);
+        Some(DepartureInfo { label, context: Some(context), is_retransmission: false })
     }
 
-    /// Closes gates for which it is too early, and records the time at which the first of them opens.
+    /// Closes the gates for which it is too early under pacing, and records the time at which the first of them
+    /// opens.
     #[inline]
-    fn paced(&mut self, now: Time, mut open: Gates) -> Gates {
+    fn apply_pacing(&mut self, now: Time, mut open: Gates) -> Gates {
         let departures = Windows::new(|window| self.limits.departure(&self.tx[window]));
         if open.pull_request && departures.request > now {
             self.paced_until = self.paced_until.min(departures.request);
@@ -133,14 +138,15 @@ impl DeliverySender {
 
     /// Returns the next packet to retransmit, if gates and pacing permit.
     #[inline]
-    fn next_again(&mut self, flows: &Flows, now: Time) -> Option<(Window, Seq)> {
-        let found = match [self.first_again(flows, Window::Request), self.first_again(flows, Window::Data)] {
-            [None, None] => return None,
-            [Some(request), None] => (Window::Request, request),
-            [None, Some(data)] => (Window::Data, data),
-            [Some(request), Some(data)] if self.data_goes_first(request, data) => (Window::Data, data),
-            [Some(request), Some(_)] => (Window::Request, request),
-        };
+    fn next_retransmission(&mut self, flows: &Flows, now: Time) -> Option<(Window, Seq)> {
+        let found =
+            match [self.first_retransmission(flows, Window::Request), self.first_retransmission(flows, Window::Data)] {
+                [None, None] => return None,
+                [Some(request), None] => (Window::Request, request),
+                [None, Some(data)] => (Window::Data, data),
+                [Some(request), Some(data)] if self.data_goes_first(request, data) => (Window::Data, data),
+                [Some(request), Some(_)] => (Window::Request, request),
+            };
         let departure = self.limits.departure(&self.tx[found.0]);
         if departure > now {
             self.paced_until = self.paced_until.min(departure);
@@ -149,32 +155,34 @@ impl DeliverySender {
         Some(found)
     }
 
-    fn first_again(&mut self, flows: &Flows, window: Window) -> Option<Seq> {
+    fn first_retransmission(&mut self, flows: &Flows, window: Window) -> Option<Seq> {
         let (window, fcwnd) = (&mut self.tx[window], flows.fcwnd());
         let mut marked = window.first_marked();
         while let Some(seq) = marked {
-            if self.limits.again(window, seq, fcwnd) {
+            if self.limits.may_retransmit(window, seq, fcwnd) {
                 return marked;
             }
-            // The packet that would open this window may be waiting for the credit that this packet uses.
-            window.hold(seq, Held::ForTurn);
+            // The packet that would open this window may be waiting for credit, so the blocked packet does not count
+            // as in flight.
+            window.hold(seq, HoldReason::BlockedByGate);
             marked = window.next_marked(seq);
         }
         None
     }
 
-    /// Returns whether, of two packets to be retransmitted, one in each window, the one in the data window is sent
+    /// Returns `true` if, of two packets to be retransmitted, one in each window, the one in the data window is sent
     /// first.
     pub(super) fn data_goes_first(&self, request: Seq, data: Seq) -> bool {
         let (request, data) = (self.tx.request.sent(request), self.tx.data.sent(data));
         if !self.config.ordered {
-            // Neither window may starve the other while packets are paced.
+            // The older one is sent first, so that under pacing neither window can prevent the retransmissions of the
+            // other.
             return data.last <= request.last;
         }
         data.kind == Kind::PullData || data.rsn.is_before(request.rsn)
     }
 
-    fn send_again(
+    fn retransmit(
         &mut self,
         shared: &mut Shared,
         now: Time,
@@ -182,26 +190,26 @@ impl DeliverySender {
         seq: Seq,
         packet: &mut Packet,
         upper: &mut impl Upper,
-    ) -> Leaving {
+    ) -> DepartureInfo {
         let tx = &mut self.tx[window];
         tx.unmark(seq);
-        tx.leave_again(seq);
+        tx.resume_in_flight(seq);
         let sent = tx.sent_mut(seq);
-        (sent.last, sent.not_before, sent.again) = (now, Time::ZERO, true);
+        (sent.last, sent.not_before, sent.is_retransmission) = (now, Time::ZERO, true);
         sent.transmissions = sent.transmissions.saturating_add(1);
         let (context, is_request, flow) = (sent.context, sent.kind.is_request(), sent.flow);
-        tx.outstanding_again += u32::from(is_request);
-        shared.flows.count_again(flow);
-        let told = shared.flows.get_mut(flow);
-        told.left = told.left.saturating_add(1);
-        let outgoing = upper.again(now, context);
+        tx.outstanding_retransmissions += u32::from(is_request);
+        shared.flows.count_retransmission(flow);
+        let flow_state = shared.flows.get_mut(flow);
+        flow_state.packets_since_report = flow_state.packets_since_report.saturating_add(1);
+        let outgoing = upper.retransmission(now, context);
         outgoing.put(packet);
         let label = self.complete(shared, now, window, seq, true, packet);
-        Leaving { label, context: Some(outgoing.context), again: true }
+        DepartureInfo { label, context: Some(outgoing.context), is_retransmission: true }
     }
 
-    /// Completes packet `seq`, which is sent now: writes this layer's fields, updates its timer and the pacing. Returns
-    /// the label of its flow.
+    /// Completes packet `seq`, which is sent now: writes the header fields of this layer, and updates the packet's
+    /// timer and the pacing. Returns the label of its flow.
     #[inline]
     fn complete(
         &mut self,
@@ -209,31 +217,17 @@ impl DeliverySender {
         now: Time,
         window: Window,
         seq: Seq,
-        ask: bool,
+        requests_ack: bool,
         packet: &mut Packet,
     ) -> FlowLabel {
         let tx = &mut self.tx[window];
         tx.timer = tx.timer.min(now + self.waits.rto());
         let flow = tx.sent(seq).flow;
-        self.limits.leave(now, packet.payload_len);
+        self.limits.account_sent(now, packet.payload_len);
         self.waits.quiet_since = now;
         (packet.cid, packet.function) = (shared.cid, shared.function);
-        (packet.ack_request, packet.timestamp) = (ask, Timestamp::at(now));
+        (packet.ack_request, packet.timestamp) = (requests_ack, Timestamp::at(now));
         number(&mut packet.body, seq.wire());
         shared.flows.get(flow).label
-    }
-}
-
-/// Writes the sequence number `number` into `body`.
-#[inline]
-fn number(body: &mut Body, number: Psn32) {
-    match body {
-        Body::PullRequest { psn, .. }
-        | Body::PullData { psn, .. }
-        | Body::PushData { psn, .. }
-        | Body::Resync { psn, .. } => *psn = number,
-        Body::Ack(_) | Body::ExtendedAck(..) | Body::Nack(_) => {
-            panic!("the upper layer sends requests, data and Resyncs, not {body:?}")
-        }
     }
 }

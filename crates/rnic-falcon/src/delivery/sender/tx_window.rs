@@ -16,9 +16,9 @@ use rnic_wire::falcon::{Rsn, Window};
 
 use crate::delivery::config::{NEVER, TX_WINDOW_MAX};
 use crate::delivery::per_flow::PerFlow;
-use crate::seam::Context;
+use crate::interface::Context;
 
-/// Type of a packet, as far as gates and ordering distinguish it.
+/// Type of a packet, as needed for gates and ordering.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Kind {
     #[default]
@@ -28,23 +28,24 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Returns whether `ncwnd` counts the packet: all but Pull Data (F-19).
+    /// Returns `true` if the packet counts towards `ncwnd`: all but Pull Data (F-19).
     #[inline]
     pub(crate) fn is_request(self) -> bool {
         self != Self::PullData
     }
 }
 
-/// Reason for which a packet that was sent, and is not known to have arrived, does not count as in flight: it is on no
-/// link and in no buffer. When two reasons apply, the later variant is kept.
+/// Reason for which a packet that was sent, and is not known to have arrived, does not count as in flight: it is
+/// neither on a link nor in a buffer. If two reasons apply, the later variant is stored.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-pub(crate) enum Held {
+pub(crate) enum HoldReason {
     /// The packet counts as in flight.
     #[default]
     No,
-    /// A gate blocks its retransmission.
-    ForTurn,
-    /// The packet was dropped beyond the peer's window, and is held until it is known to have arrived.
+    /// A gate blocks the packet's retransmission.
+    BlockedByGate,
+    /// The packet was dropped beyond the peer's window, and does not count as in flight until it is known to have
+    /// arrived.
     BeyondWindow,
     /// The receiver was not ready for the packet, and it has not been retransmitted since.
     NotReady,
@@ -56,61 +57,60 @@ pub(crate) struct Sent {
     /// Times of the first (`first`) and the last (`last`) transmission.
     pub(crate) first: Time,
     pub(crate) last: Time,
-    /// Earliest time of a retransmission, because the receiver was not ready.
+    /// Earliest time of a retransmission after the receiver was not ready.
     pub(crate) not_before: Time,
     pub(crate) context: Context,
     pub(crate) rsn: Rsn,
-    /// Number of transmissions, saturating.
+    /// Number of transmissions; saturates.
     pub(crate) transmissions: u16,
-    /// Number of timeouts since it was first sent, or since it was replaced by a Resync; reset when the peer is known
-    /// to be alive.
+    /// Number of timeouts since the packet was first sent, or since it was replaced by a Resync; reset when the peer
+    /// is known to be alive.
     pub(crate) timeouts: u16,
-    /// Number of retransmissions before its timeout.
+    /// Number of retransmissions of the packet before its timeout.
     pub(crate) early: u16,
     pub(crate) flow: u8,
     pub(crate) kind: Kind,
-    /// True once the sender's transaction needs the packet no longer; its sequence number stays in the window until the
-    /// base passes it.
+    /// True after the packet was acknowledged; its sequence number remains in the window until the base passes it.
     pub(crate) acknowledged: bool,
     /// True once a Resync has replaced the packet.
     pub(crate) replaced: bool,
-    /// True while it counts as an outstanding retransmission.
-    pub(crate) again: bool,
-    /// Reason not to count it as in flight, if any.
-    pub(crate) held: Held,
-    /// True once its receiver was not ready for it: the copy reported by acknowledgements may be the one that was
-    /// refused.
+    /// True while the packet counts as an outstanding retransmission.
+    pub(crate) is_retransmission: bool,
+    /// Reason for which the packet does not count as in flight, if any.
+    pub(crate) held: HoldReason,
+    /// True after the receiver was not ready for the packet: the copy reported by acknowledgements may be the one
+    /// that was refused.
     pub(crate) refused: bool,
 }
 
-// The size matters: there is one context per packet in flight, and loss detection scans them.
+// The size is important: there is one context per packet in flight, and loss detection scans the contexts.
 const _: () = assert!(size_of::<Sent>() == 48);
 
-/// One window of the sender: outstanding packets, and those of them to be retransmitted.
+/// One window of the sender: the outstanding packets, some of which are marked for retransmission.
 #[derive(Clone, Debug)]
 pub(crate) struct TxWindow {
     pub(crate) base: Seq,
     pub(crate) next: Seq,
     limit: u32,
     ring: Box<[Sent]>,
-    /// Bits of packets that acknowledgements have reported as arrived, from the base on.
+    /// Bitmap from the base on of the packets that acknowledgements have reported as arrived.
     arrived: AnyRing,
     arrivals: u32,
-    /// Number of packets that are [held](Held); none of them is known to have arrived.
+    /// Number of packets that are held back ([`HoldReason`]); none of them is known to have arrived.
     held: u32,
-    /// Bits of packets to be retransmitted, from the base on; allocated with the first.
-    marked: Option<Box<Marked>>,
+    /// Bitmap from the base on of the packets to be retransmitted; allocated when the first packet is marked.
+    to_retransmit: Option<Box<Marked>>,
     marks: u32,
     /// Number of outstanding requests: ORC.
     pub(crate) outstanding: u32,
     /// Number of outstanding requests that were retransmitted and have since neither been considered lost nor arrived:
     /// ORRC.
-    pub(crate) outstanding_again: u32,
-    /// Lower bound of the first timeout.
+    pub(crate) outstanding_retransmissions: u32,
+    /// Lower bound of the time of the first timeout.
     pub(crate) timer: Time,
     /// Loss rule of each flow.
     pub(crate) rules: PerFlow<Option<LossRule>>,
-    /// Time at which the next packet reaches the age limit of a rule.
+    /// Time at which the next packet reaches the age limit of a loss rule.
     pub(crate) loss_check_at: Time,
     /// Time at which an acknowledgement last opened the window.
     pub(crate) opened: Time,
@@ -121,11 +121,11 @@ pub(crate) struct TxWindow {
 
 type Marked = RingBitmap<{ (TX_WINDOW_MAX / u64::BITS) as usize }>;
 
-/// Initial number of contexts of a window, allocated with the first packet.
-const RING_FIRST: usize = 4;
+/// Initial number of contexts of a window, allocated when the first packet is sent.
+const CONTEXTS_INITIAL: usize = 4;
 
-/// Factor by which the ring grows.
-const GROWTH: usize = 4;
+/// Factor by which the ring of contexts grows.
+const RING_GROWTH_FACTOR: usize = 4;
 
 impl TxWindow {
     pub(crate) fn new(window: Window, first: Psn32, limit: u32, flows: usize) -> Self {
@@ -141,10 +141,10 @@ impl TxWindow {
             arrived: AnyRing::with_bits(bits),
             arrivals: 0,
             held: 0,
-            marked: None,
+            to_retransmit: None,
             marks: 0,
             outstanding: 0,
-            outstanding_again: 0,
+            outstanding_retransmissions: 0,
             timer: NEVER,
             rules: PerFlow::new(flows, |_| None),
             loss_check_at: NEVER,
@@ -167,7 +167,7 @@ impl TxWindow {
 
     /// Returns the number of packets in flight: sent, not known to have arrived, and not held.
     #[inline]
-    pub(crate) fn under_way(&self) -> u64 {
+    pub(crate) fn in_flight(&self) -> u64 {
         self.span() - u64::from(self.arrivals + self.held)
     }
 
@@ -186,7 +186,7 @@ impl TxWindow {
         seq.get() as usize & self.ring.len().wrapping_sub(1)
     }
 
-    /// Returns the context of outstanding packet `seq`.
+    /// Returns the context of the outstanding packet `seq`.
     #[inline]
     pub(crate) fn sent(&self, seq: Seq) -> &Sent {
         &self.ring[self.slot(seq)]
@@ -201,7 +201,7 @@ impl TxWindow {
     /// Adds a packet that is sent for the first time; returns its sequence number.
     #[inline]
     pub(crate) fn push(&mut self, sent: Sent) -> Seq {
-        assert!(!self.is_full(), "a packet left through a closed gate");
+        assert!(!self.is_full(), "a packet was sent through a closed gate");
         if self.span() == self.ring.len() as u64 {
             self.grow();
         }
@@ -214,7 +214,7 @@ impl TxWindow {
 
     #[cold]
     fn grow(&mut self) {
-        let len = (self.ring.len() * GROWTH).max(RING_FIRST).min(self.limit as usize);
+        let len = (self.ring.len() * RING_GROWTH_FACTOR).max(CONTEXTS_INITIAL).min(self.limit as usize);
         let mut wider = vec![Sent::default(); len].into_boxed_slice();
         let mask = wider.len() as u64 - 1;
         for offset in 0..self.span() {
@@ -224,129 +224,132 @@ impl TxWindow {
         self.ring = wider;
     }
 
-    /// Removes and returns the oldest packet, whose number the peer's base has passed.
+    /// Removes and returns the oldest packet, which the peer's base has passed.
     #[inline]
     pub(crate) fn pop(&mut self) -> Sent {
         let sent = *self.sent(self.base);
-        self.held -= u32::from(sent.held != Held::No);
+        self.held -= u32::from(sent.held != HoldReason::No);
         if self.arrivals > 0 {
             self.arrivals -= u32::from(self.arrived.test(0));
             self.arrived.advance(1);
         }
         if self.marks > 0
-            && let Some(marked) = &mut self.marked
+            && let Some(to_retransmit) = &mut self.to_retransmit
         {
-            self.marks -= u32::from(marked.test(0));
-            marked.advance(1);
+            self.marks -= u32::from(to_retransmit.test(0));
+            to_retransmit.advance(1);
         }
         self.base += 1;
         sent
     }
 
-    /// Removes a packet that the sender's transaction needs no longer from the counts.
+    /// Removes an acknowledged packet from the counts.
     #[inline]
     pub(crate) fn discount(&mut self, sent: Sent) {
         if sent.kind.is_request() {
             self.outstanding -= 1;
-            self.outstanding_again -= u32::from(sent.again);
+            self.outstanding_retransmissions -= u32::from(sent.is_retransmission);
         }
     }
 
-    /// Moves the timer earlier, because a packet's timeout was shortened by `shortened` at most.
+    /// Moves the timer earlier, because the timeouts of packets were shortened by at most `shortened`.
     pub(crate) fn advance_timer(&mut self, shortened: Duration) {
         if self.timer < NEVER {
             self.timer = self.timer - shortened;
         }
     }
 
-    /// Returns whether packet `seq` is known to have arrived.
+    /// Returns `true` if packet `seq` is known to have arrived.
     #[inline]
     pub(crate) fn has_arrived(&self, seq: Seq) -> bool {
         seq < self.base || self.arrivals > 0 && self.arrived.test(seq.since(self.base) as u32)
     }
 
-    /// Returns whether a packet after `seq` with the same send time, on the same flow, is known to have arrived.
+    /// Returns `true` if a later packet with the same send time on the same flow is known to have arrived.
     #[cold]
     pub(crate) fn has_companion_arrived(&self, seq: Seq) -> bool {
         let (sent, offset) = (self.sent(seq), seq.since(self.base) as u32);
         let last = if self.arrivals == 0 { None } else { self.arrived.last_one() };
-        let mut behind = (offset + 1..=last.unwrap_or(0)).filter(|offset| self.arrived.test(*offset));
-        behind.any(|offset| {
+        let mut later = (offset + 1..=last.unwrap_or(0)).filter(|offset| self.arrived.test(*offset));
+        later.any(|offset| {
             let other = self.sent(self.base + u64::from(offset));
             other.last == sent.last && other.flow == sent.flow
         })
     }
 
-    /// Returns whether packet `seq` is within the bitmaps of acknowledgements: packets beyond are never known to have
-    /// arrived.
+    /// Returns `true` if packet `seq` is within the range of the bitmaps in acknowledgements: packets beyond it are
+    /// never known to have arrived.
     #[inline]
-    pub(crate) fn is_told(&self, seq: Seq) -> bool {
+    pub(crate) fn is_in_bitmaps(&self, seq: Seq) -> bool {
         seq.since(self.base) < u64::from(self.arrived.bits())
     }
 
-    /// Records the arrival of packet `seq`. Sequence numbers beyond the bitmaps of acknowledgements cannot be recorded,
-    /// and are never reported.
+    /// Records the arrival of packet `seq`. Sequence numbers beyond the bitmaps of acknowledgements cannot be
+    /// recorded; acknowledgements never report them.
     pub(crate) fn set_arrived(&mut self, seq: Seq) {
         let offset = seq.since(self.base);
         let sent = self.sent(seq);
-        if sent.replaced || sent.held == Held::NotReady {
-            // The original packet has arrived, but not yet the Resync that replaces it, or the retransmission.
+        if sent.replaced || sent.held == HoldReason::NotReady {
+            // The original packet has arrived, but not yet the Resync or the retransmission that is to follow.
             return;
         }
-        if self.is_told(seq) && self.arrived.set(offset as u32) {
+        if self.is_in_bitmaps(seq) && self.arrived.set(offset as u32) {
             self.arrivals += 1;
             self.unhold(seq);
-            // The peer is alive.
+            // The peer is alive, so timeouts are counted from zero.
             self.sent_mut(seq).timeouts = 0;
-            self.end_repeat(seq);
+            self.uncount_retransmission(seq);
             if self.is_marked(seq) {
-                // No timer was kept for a packet that was marked for retransmission.
+                // The timer did not cover this packet while it was marked for retransmission.
                 self.timer = Time::ZERO;
                 self.unmark(seq);
             }
         }
     }
 
-    /// Excludes packet `seq` from the packets in flight, because of `why` or of a stronger earlier reason.
-    pub(crate) fn hold(&mut self, seq: Seq, why: Held) {
+    /// Excludes packet `seq` from the packets in flight for the reason `reason`, unless a stronger reason already
+    /// applies.
+    pub(crate) fn hold(&mut self, seq: Seq, reason: HoldReason) {
         if !self.has_arrived(seq) {
             let held = &mut self.sent_mut(seq).held;
-            let is_first = *held == Held::No;
-            *held = why.max(*held);
+            let is_first = *held == HoldReason::No;
+            *held = reason.max(*held);
             self.held += u32::from(is_first);
         }
     }
 
-    /// Holds packet `seq`, for which the receiver was not ready: it counts as not arrived and will be retransmitted.
+    /// Excludes packet `seq`, for which the receiver was not ready, from the packets in flight: it counts as not
+    /// arrived and will be retransmitted.
     pub(crate) fn hold_not_ready(&mut self, seq: Seq) {
         self.clear_arrived(seq);
-        // Otherwise it would block other retransmissions for as long as its receiver is not ready.
-        self.end_repeat(seq);
-        self.hold(seq, Held::NotReady);
+        // Otherwise the packet would block other retransmissions for as long as its receiver is not ready.
+        self.uncount_retransmission(seq);
+        self.hold(seq, HoldReason::NotReady);
         self.sent_mut(seq).refused = true;
     }
 
     /// Counts packet `seq`, which is retransmitted now, as in flight again. A packet dropped beyond the peer's window
-    /// stays held: it is retransmitted once per round trip and dropped again until the base moves, and the packet that
-    /// moves the base must not wait for the credit that this one would use.
+    /// remains excluded: it is retransmitted once per round trip and dropped again until the base moves, and the
+    /// packet that moves the base must not wait for the credit that this one would use.
     #[inline]
-    pub(crate) fn leave_again(&mut self, seq: Seq) {
-        if self.sent(seq).held != Held::BeyondWindow {
+    pub(crate) fn resume_in_flight(&mut self, seq: Seq) {
+        if self.sent(seq).held != HoldReason::BeyondWindow {
             self.unhold(seq);
         }
     }
 
-    /// Ends the hold of packet `seq`, which counts as in flight again or is known to have arrived.
+    /// Ends the exclusion of packet `seq`, which counts as in flight again or is known to have arrived.
     #[inline]
     fn unhold(&mut self, seq: Seq) {
         let held = &mut self.sent_mut(seq).held;
-        if *held != Held::No {
-            *held = Held::No;
+        if *held != HoldReason::No {
+            *held = HoldReason::No;
             self.held -= 1;
         }
     }
 
-    /// Clears the arrival of packet `seq`, which the receiver no longer has or refuses: it can be lost again.
+    /// Records that packet `seq` counts as not arrived, because the receiver refuses it or no longer has it: it can
+    /// be considered lost again.
     pub(crate) fn clear_arrived(&mut self, seq: Seq) {
         let offset = seq.since(self.base) as u32;
         if self.arrived.test(offset) {
@@ -355,13 +358,13 @@ impl TxWindow {
         }
     }
 
-    /// Returns the bits of packets from the base on that are known to have arrived.
+    /// Returns the bitmap, from the base on, of the packets that are known to have arrived.
     #[inline]
     pub(crate) fn arrived_bits(&self) -> u128 {
         if self.arrivals == 0 { 0 } else { self.arrived.first_128() }
     }
 
-    /// Returns the offset of the first packet from offset `from` on that is not known to have arrived.
+    /// Returns the offset of the first packet at or after offset `from` that is not known to have arrived.
     #[inline]
     pub(crate) fn first_missing(&self, from: u32) -> Option<u32> {
         if self.arrivals == 0 {
@@ -370,34 +373,34 @@ impl TxWindow {
         self.arrived.first_zero(from)
     }
 
-    /// Marks packet `seq` for retransmission; returns `false` when it was marked already or is acknowledged.
+    /// Marks packet `seq` for retransmission; returns `false` if it was already marked or is acknowledged.
     pub(crate) fn mark(&mut self, seq: Seq) -> bool {
         let offset = seq.since(self.base) as u32;
-        if self.sent(seq).acknowledged || !self.marked.get_or_insert_default().set(offset) {
+        if self.sent(seq).acknowledged || !self.to_retransmit.get_or_insert_default().set(offset) {
             return false;
         }
         self.marks += 1;
-        self.end_repeat(seq);
+        self.uncount_retransmission(seq);
         true
     }
 
     /// Stops counting packet `seq` as an outstanding retransmission, because it is lost, was refused, or has arrived.
-    /// After `ncwnd` was reduced, a packet that has arrived would otherwise block the packet that it waits for at the
-    /// receiver.
-    fn end_repeat(&mut self, seq: Seq) {
+    /// After `ncwnd` was reduced, a packet that has arrived would otherwise block the packet for which it waits at
+    /// the receiver.
+    fn uncount_retransmission(&mut self, seq: Seq) {
         let sent = self.sent_mut(seq);
         // Acknowledged packets are no longer counted.
-        if !sent.acknowledged && core::mem::replace(&mut sent.again, false) {
-            self.outstanding_again -= u32::from(self.sent(seq).kind.is_request());
+        if !sent.acknowledged && core::mem::replace(&mut sent.is_retransmission, false) {
+            self.outstanding_retransmissions -= u32::from(self.sent(seq).kind.is_request());
         }
     }
 
     pub(crate) fn unmark(&mut self, seq: Seq) {
         let offset = seq.since(self.base) as u32;
         if self.marks > 0
-            && let Some(marked) = self.marked.as_mut().filter(|marked| marked.test(offset))
+            && let Some(to_retransmit) = self.to_retransmit.as_mut().filter(|to_retransmit| to_retransmit.test(offset))
         {
-            marked.clear(offset);
+            to_retransmit.clear(offset);
             self.marks -= 1;
         }
     }
@@ -405,10 +408,10 @@ impl TxWindow {
     #[inline]
     pub(crate) fn is_marked(&self, seq: Seq) -> bool {
         let offset = seq.since(self.base) as u32;
-        self.marks > 0 && self.marked.as_ref().is_some_and(|marked| marked.test(offset))
+        self.marks > 0 && self.to_retransmit.as_ref().is_some_and(|to_retransmit| to_retransmit.test(offset))
     }
 
-    /// Returns the lowest packet to be retransmitted.
+    /// Returns the first packet to be retransmitted.
     #[inline]
     pub(crate) fn first_marked(&self) -> Option<Seq> {
         if self.marks == 0 {
@@ -417,22 +420,22 @@ impl TxWindow {
         self.next_marked_from(0)
     }
 
-    /// Returns the lowest packet to be retransmitted above `seq`.
+    /// Returns the first packet after `seq` that is to be retransmitted.
     pub(crate) fn next_marked(&self, seq: Seq) -> Option<Seq> {
         self.next_marked_from(seq.since(self.base) as u32 + 1)
     }
 
     fn next_marked_from(&self, offset: u32) -> Option<Seq> {
-        self.marked.as_ref()?.first_one(offset).map(|offset| self.base + u64::from(offset))
+        self.to_retransmit.as_ref()?.first_one(offset).map(|offset| self.base + u64::from(offset))
     }
 
-    /// Returns whether any packet is to be retransmitted.
+    /// Returns `true` if any packet is to be retransmitted.
     #[inline]
     pub(crate) fn has_marks(&self) -> bool {
         self.marks > 0
     }
 
-    /// Returns the view of the window that recovery policies receive.
+    /// Returns the view of the window that is passed to recovery policies.
     pub(crate) fn view(&self, now: Time) -> WindowView<'_> {
         let highest = if self.arrivals == 0 { None } else { self.arrived.last_one() };
         WindowView {

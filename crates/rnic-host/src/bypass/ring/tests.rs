@@ -1,4 +1,4 @@
-//! A ring between two ends of one process, and a writer or reader that lies.
+//! Tests: a ring whose ends are in one process, and writers or readers that violate the protocol.
 
 use std::mem::ManuallyDrop;
 use std::thread;
@@ -7,28 +7,28 @@ use std::time::{Duration, Instant};
 use super::*;
 use rnic_base::RandomStreams;
 
-/// Far longer than a bell takes to be heard.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Time after which a wake-up is considered lost: much longer than one takes.
+const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 fn ring() -> (Producer, Consumer) {
     let producer = Producer::create().expect("memory");
-    let consumer = Consumer::attach(producer.file()).expect("our own memory");
+    let consumer = Consumer::attach(producer.file()).expect("NIC memory is mapped");
     assert_eq!(producer.state(), State::Attached);
     (producer, consumer)
 }
 
-/// The same for Miri too, which knows neither `memfd` nor two mappings of one piece of memory: both ends have one
-/// mapping, and never give it back.
+/// Same as `ring`, but also works under Miri, which supports neither `memfd` nor two mappings of the same memory:
+/// there, both ends use one mapping, which is never unmapped.
 fn ring_anywhere() -> (ManuallyDrop<Producer>, ManuallyDrop<Consumer>) {
     if !cfg!(miri) {
         let (producer, consumer) = ring();
         return (ManuallyDrop::new(producer), ManuallyDrop::new(consumer));
     }
     let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-    // SAFETY: a new mapping touches nothing that exists.
+    // SAFETY: a new mapping does not affect any existing memory.
     let start = unsafe { libc::mmap(ptr::null_mut(), FILE_BYTES, protection, flags, -1, 0) };
     let start = NonNull::new(start.cast::<u8>()).expect("memory");
-    let file = std::fs::File::open("/dev/null").expect("it is there").into();
+    let file = std::fs::File::open("/dev/null").expect("/dev/null exists").into();
     let producer = Producer { shared: Shared(start), file, head: 0, published: 0, tail: 0 };
     let consumer = Consumer { shared: Shared(start), tail: 0, released: 0, head: 0 };
     (ManuallyDrop::new(producer), ManuallyDrop::new(consumer))
@@ -39,7 +39,7 @@ fn packet(number: u64, len: usize) -> Vec<u8> {
 }
 
 fn push(producer: &mut Producer, bytes: &[u8]) -> bool {
-    match producer.begin(bytes.len(), Kind::default()).expect("the reader is honest") {
+    match producer.begin(bytes.len(), RecordKind::default()).expect("the reader's values are valid") {
         Some(mut writer) => {
             let (first, second) = bytes.split_at(bytes.len() / 3);
             writer.put(first);
@@ -51,7 +51,7 @@ fn push(producer: &mut Producer, bytes: &[u8]) -> bool {
 }
 
 #[test]
-fn packets_of_all_lengths_come_out_as_they_went_in() {
+fn packets_of_all_lengths_pass_unchanged() {
     let (mut producer, mut consumer) = ring();
     let mut random = RandomStreams::new(3).stream("lengths");
     let (mut sent, mut received) = (0, 0);
@@ -65,9 +65,9 @@ fn packets_of_all_lengths_come_out_as_they_went_in() {
         }
         producer.publish();
         for _ in 0..random.below(8) {
-            let Some(record) = consumer.next().expect("the writer is honest") else { break };
-            let len = lengths.pop_front().expect("no more than went in");
-            assert_eq!(record.kind, Kind::default());
+            let Some(record) = consumer.next().expect("the writer's values are valid") else { break };
+            let len = lengths.pop_front().expect("the output is not longer than the input");
+            assert_eq!(record.kind, RecordKind::default());
             assert!(record.bytes.to_vec() == packet(received, len), "packet {received} of {len} bytes");
             received += 1;
         }
@@ -77,20 +77,21 @@ fn packets_of_all_lengths_come_out_as_they_went_in() {
 }
 
 #[test]
-fn what_is_said_of_a_packet_comes_out_with_it() {
+fn the_kind_of_a_packet_is_preserved() {
     let (mut producer, mut consumer) = ring();
-    let markings = [Marking::NONE, Marking::new(0xff, 255, 0xf_ffff), Marking::new(1, 65, 1)];
-    let kinds = [false, true].into_iter().flat_map(|is_sealed| markings.map(|marking| Kind { is_sealed, marking }));
+    let ip_fields = [PackedIpFields::NONE, PackedIpFields::new(0xff, 255, 0xf_ffff), PackedIpFields::new(1, 65, 1)];
+    let kinds =
+        [false, true].into_iter().flat_map(|is_sealed| ip_fields.map(|ip_fields| RecordKind { is_sealed, ip_fields }));
     for kind in kinds {
-        producer.begin(3, kind).expect("the reader is honest").expect("room").put(b"abc");
+        producer.begin(3, kind).expect("the reader's values are valid").expect("the ring has space").put(b"abc");
         producer.publish();
-        let record = consumer.next().expect("the writer is honest").expect("a record");
+        let record = consumer.next().expect("the writer's values are valid").expect("a record");
         assert_eq!((record.kind, &record.bytes.to_vec()[..]), (kind, &b"abc"[..]));
     }
 }
 
 #[test]
-fn a_full_ring_takes_no_more_until_something_is_released() {
+fn a_full_ring_rejects_packets_until_space_is_released() {
     let (mut producer, mut consumer) = ring();
     let bytes = packet(1, 8_000);
     let mut pushed = 0;
@@ -98,19 +99,20 @@ fn a_full_ring_takes_no_more_until_something_is_released() {
         pushed += 1;
     }
     assert_eq!(pushed, DATA_BYTES / record_bytes(8_000));
-    assert!(consumer.next().expect("honest").is_none(), "nothing has been published");
+    assert!(consumer.next().expect("the ring is valid").is_none(), "an unpublished record was read");
     producer.publish();
-    assert!(consumer.next().expect("honest").is_some());
-    assert!(!push(&mut producer, &bytes), "read, but not released");
+    assert!(consumer.next().expect("the ring is valid").is_some());
+    assert!(!push(&mut producer, &bytes), "space was reused before its release");
     consumer.release();
-    // What is left at the end is too short, so the record begins anew at the front, which one release makes room for.
-    let _ = consumer.next().expect("honest");
+    // The remaining space before the end is too short, so the record needs the front of the ring, which is free after
+    // one release.
+    let _ = consumer.next().expect("the ring is valid");
     consumer.release();
     assert!(push(&mut producer, &bytes));
 }
 
 #[test]
-fn a_reader_that_sleeps_is_woken_once() {
+fn a_sleeping_reader_is_woken_once() {
     let (mut producer, consumer) = ring();
     assert!(!producer.must_wake());
     consumer.set_sleeping(true);
@@ -124,18 +126,19 @@ fn a_reader_that_sleeps_is_woken_once() {
     assert_eq!(producer.state(), State::Closed);
 }
 
-/// A reader and a writer on two threads: the reader sleeps whenever there is nothing, as `Bypass::fall_asleep` does.
-/// Under Miri (`make sanitize`), which lets each thread see old values as long as the memory model allows it, a fence
-/// or an ordering too few is a race, a wrong byte, or a reader that sleeps for ever.
+/// A reader and a writer on two threads: the reader sleeps whenever the ring is empty, in the same way as
+/// `Bypass::announce_sleep`. Under Miri (`make sanitize`), which lets each thread read old values as long as the memory
+/// model allows it, a missing fence or too weak an ordering would show as a data race, a wrong byte, or a reader that
+/// never wakes up.
 #[test]
-fn a_reader_on_another_thread_gets_every_byte_and_misses_no_bell() {
+fn a_reader_on_another_thread_gets_every_byte_and_every_wake_up() {
     let (count, len) = if cfg!(miri) { (24, 60_000) } else { (50_000, 6_000) };
     let (mut producer, mut consumer) = ring_anywhere();
     let reader = thread::spawn(move || {
         let mut slept = 0;
         for number in 0..count {
             loop {
-                if let Some(record) = consumer.next().expect("the writer is honest") {
+                if let Some(record) = consumer.next().expect("the writer's values are valid") {
                     assert!(record.bytes.to_vec() == vec![number as u8; len], "packet {number}");
                     consumer.release();
                     break;
@@ -144,8 +147,8 @@ fn a_reader_on_another_thread_gets_every_byte_and_misses_no_bell() {
                 fence(Ordering::SeqCst);
                 if consumer.is_empty() {
                     let start = Instant::now();
-                    thread::park_timeout(PATIENCE);
-                    assert!(start.elapsed() < PATIENCE, "packet {number} was there, and no bell rang");
+                    thread::park_timeout(TEST_TIMEOUT);
+                    assert!(start.elapsed() < TEST_TIMEOUT, "packet {number} caused no wake-up");
                     slept += 1;
                 }
             }
@@ -158,7 +161,7 @@ fn a_reader_on_another_thread_gets_every_byte_and_misses_no_bell() {
         }
         producer.publish();
         if !cfg!(miri) && number % 10_000 == 0 {
-            // Now the reader goes to sleep, and was told of everything.
+            // Gives the reader time to read all packets and go to sleep.
             thread::sleep(Duration::from_millis(1));
         }
         if producer.must_wake() {
@@ -174,8 +177,8 @@ fn a_reader_on_another_thread_gets_every_byte_and_misses_no_bell() {
 }
 
 #[test]
-fn a_writer_that_lies_is_found_out() {
-    let lies: [(&str, u64, u64); 8] = [
+fn invalid_values_of_the_writer_are_detected() {
+    let cases: [(&str, u64, u64); 8] = [
         ("a head behind the tail", u64::MAX - 63, 8),
         ("more than the ring holds", DATA_BYTES as u64 + 64, 8),
         ("a head that is no record's end", 65, 8),
@@ -185,25 +188,25 @@ fn a_writer_that_lies_is_found_out() {
         ("a record of an unknown kind", 64, 1 << 22 | 8),
         ("a skip beyond what is there", 64, SKIP),
     ];
-    for (lie, head, header) in lies {
+    for (case, head, header) in cases {
         let (producer, mut consumer) = ring();
         producer.shared.word64(DATA_AT).store(header, Ordering::Relaxed);
         producer.shared.word64(HEAD_AT).store(head, Ordering::Release);
-        assert!(consumer.next().is_err(), "{lie}");
+        assert!(consumer.next().is_err(), "{case}");
     }
 }
 
 #[test]
-fn a_reader_that_lies_is_found_out() {
+fn invalid_values_of_the_reader_are_detected() {
     for tail in [64_u64, u64::MAX, DATA_BYTES as u64] {
         let (mut producer, consumer) = ring();
-        // Published: one short record. Everything else is not read by any honest reader.
+        // Only one short record is published; a correct reader reads no further.
         push(&mut producer, &[7; 8]);
         producer.publish();
-        while producer.begin(60_000, Kind::default()).is_ok_and(|writer| writer.is_some()) {}
+        while producer.begin(60_000, RecordKind::default()).is_ok_and(|writer| writer.is_some()) {}
         consumer.shared.word64(TAIL_AT).store(tail.wrapping_add(64), Ordering::Release);
         assert_eq!(
-            producer.begin(60_000, Kind::default()).map(|writer| writer.is_some()),
+            producer.begin(60_000, RecordKind::default()).map(|writer| writer.is_some()),
             Err(Broken),
             "tail {tail:#x}"
         );
@@ -211,12 +214,12 @@ fn a_reader_that_lies_is_found_out() {
 }
 
 #[test]
-fn noise_in_the_ring_never_leads_out_of_it() {
+fn random_ring_contents_never_cause_access_outside_the_ring() {
     let mut random = RandomStreams::new(9).stream("noise");
     for _ in 0..200 {
         let (producer, mut consumer) = ring();
         for at in (0..DATA_BYTES).step_by(CACHE_LINE) {
-            // Mostly short and legal, so that the reader gets around.
+            // Most records are short and valid, so that the reader advances through the ring.
             let header = match random.below(20) {
                 0 => random.bits(),
                 1 => SKIP,
@@ -237,13 +240,13 @@ fn noise_in_the_ring_never_leads_out_of_it() {
 }
 
 #[test]
-fn only_sealed_memory_of_the_right_size_is_read() {
+fn only_sealed_memory_of_the_right_size_is_attached() {
     let small = unix::sealed_memory(c"small", 4_096).expect("memory");
     assert!(Consumer::attach(small.as_fd()).is_err());
-    let file = std::fs::File::open("/dev/null").expect("it is there");
+    let file = std::fs::File::open("/dev/null").expect("/dev/null exists");
     assert!(Consumer::attach(file.as_fd()).is_err());
     let right = unix::sealed_memory(c"right", FILE_BYTES).expect("memory");
     assert!(Consumer::attach(right.as_fd()).is_ok());
     let right = std::fs::File::from(right);
-    assert!(right.set_len(0).is_err(), "nobody can shrink it under us");
+    assert!(right.set_len(0).is_err(), "the sealed memory can be shrunk");
 }

@@ -1,4 +1,4 @@
-//! What a batch makes of packets: whole ones, in trains that the kernel takes.
+//! Tests of batches: the packets are complete, and the kernel accepts the trains.
 
 use super::*;
 use rnic_base::limits::SGE_MAX;
@@ -32,11 +32,11 @@ fn transmit(peer: PeerId, psn: u32, payload_len: u32) -> Transmit {
     Transmit { packet, format: Format::Irn, peer, label: PathLabel::default(), from: Qpn::new(3), kind, mark: 0 }
 }
 
-fn wrapping(len: u32, couple: bool) -> Wrapping {
-    Wrapping { len, port: 4_791, prefix: IcrcPrefix::new(&addresses(), len), couple, is_numbered: false }
+fn wrapping(len: u32, may_join_train: bool) -> Wrapping {
+    Wrapping { len, port: 4_791, prefix: IcrcPrefix::new(&addresses(), len), may_join_train, is_numbered: false }
 }
 
-/// Peer, segment and packets of a train.
+/// Peer, packet length and number of packets of a train.
 type Shape = (PeerId, u32, u32);
 
 struct Bench {
@@ -54,18 +54,18 @@ impl Bench {
         Self { memory, slab: vec![0xee; SLAB_BYTES] }
     }
 
-    /// Fills a batch; gives every train and every packet's bytes.
-    fn fill(&mut self, packets: &[(PeerId, u32)], couple: bool) -> (Vec<Shape>, Vec<Vec<u8>>) {
+    /// Fills a batch; returns the shape of every train and the bytes of every packet.
+    fn fill(&mut self, packets: &[(PeerId, u32)], may_join_train: bool) -> (Vec<Shape>, Vec<Vec<u8>>) {
         let mut batch = Batch::new(&mut self.slab);
         for (psn, (peer, payload_len)) in packets.iter().enumerate() {
             let transmit = transmit(*peer, psn as u32, *payload_len);
             let len = transmit.packet.udp_payload_len(transmit.format);
-            // Payload in two pieces.
+            // The payload consists of two segments.
             let first = payload_len / 3;
             let pieces = [(100, first), (5_000, payload_len - first)].map(|(local, len)| Segment { local, len });
             let pieces: Vec<Segment> = pieces.into_iter().filter(|piece| piece.len > 0).collect();
             assert!(batch.has_room(&Acks::default()));
-            batch.add(&transmit, &pieces, &self.memory, wrapping(len, couple)).expect("it is there");
+            batch.add(&transmit, &pieces, &self.memory, wrapping(len, may_join_train)).expect("the memory is mapped");
         }
         assert!(!batch.is_empty());
         let trains = batch.trains().iter().map(|train| (train.peer, train.segment, train.count)).collect();
@@ -75,7 +75,7 @@ impl Bench {
 }
 
 #[test]
-fn packets_are_whole_and_their_icrc_is_right() {
+fn packets_are_complete_and_their_icrc_is_valid() {
     let mut bench = Bench::new();
     let lens = [4_096, 4_096, 5, 0, 1, 0, 4_096];
     let (_, packets) = bench.fill(&lens.map(|len| (PEER, len)), true);
@@ -91,17 +91,17 @@ fn packets_are_whole_and_their_icrc_is_right() {
     }
 }
 
-/// What real RoCEv2 peers check: the ICRC of the packet that the kernel makes, whose identification counts from 0 in
-/// each train.
+/// The ICRC that real RoCEv2 peers check is that of the packets that the kernel creates; their identifications count
+/// from 0 in each train.
 #[test]
-fn packets_of_a_train_have_the_icrc_of_what_leaves() {
+fn the_icrc_of_numbered_trains_covers_the_identifications() {
     let mut bench = Bench::new();
     let mut batch = Batch::new(&mut bench.slab);
     for (psn, payload_len) in [1_024, 1_024, 1_024, 8, 1_024, 1_024].into_iter().enumerate() {
         let transmit = transmit(PEER, psn as u32, payload_len);
         let wrapping = wrapping(transmit.packet.udp_payload_len(transmit.format), true);
         let payload = [Segment { local: 100, len: payload_len }];
-        batch.add(&transmit, &payload, &bench.memory, Wrapping { is_numbered: true, ..wrapping }).expect("it is there");
+        batch.add(&transmit, &payload, &bench.memory, Wrapping { is_numbered: true, ..wrapping }).expect("mapped");
     }
     assert_eq!(batch.trains().iter().map(|train| train.count).collect::<Vec<_>>(), [4, 2]);
     for train in batch.trains() {
@@ -123,22 +123,23 @@ fn a_train_has_one_peer_and_one_length_and_only_its_last_packet_is_shorter() {
     let (trains, _) = bench.fill(&packets, false);
     assert!(trains.iter().all(|(_, _, count)| *count == 1) && trains.len() == packets.len(), "{trains:?}");
     let (trains, _) = bench.fill(&[(PEER, 8), (PEER, 0)], true);
-    assert_eq!(trains, [(PEER, short, 2)], "a small message and an acknowledgement leave together");
+    assert_eq!(trains, [(PEER, short, 2)], "the acknowledgement is in another train");
 }
 
-/// By path: packets of 4 KiB that have their number in front, as the trains of a batch have them.
-fn spread(slab: &mut [u8], paths: impl IntoIterator<Item = (u8, u32)>, couple: bool) -> Vec<(u8, Vec<u32>)> {
+/// Adds packets with the given paths and lengths to a batch in `slab`. Each packet starts with its number; returns
+/// the path and the packet numbers of every train.
+fn spread(slab: &mut [u8], paths: impl IntoIterator<Item = (u8, u32)>, may_join_train: bool) -> Vec<(u8, Vec<u32>)> {
     let mut batch = Batch::new(slab);
     for (number, (path, len)) in paths.into_iter().enumerate() {
         assert!(batch.has_room(&Acks::default()), "packet {number}");
-        let way = SendPath { peer: PEER, port: 4_791, path, marking: Marking::NONE };
+        let path = SendPath { peer: PEER, port: 4_791, path, ip_fields: PackedIpFields::NONE };
         let fault = |out: &mut [u8]| {
             out.fill(0xbb);
             Err(MemoryFault)
         };
-        // A packet that cannot be made leaves no trace.
-        assert_eq!(batch.add_with(way, len, couple, fault), Err(MemoryFault));
-        let added = batch.add_with(way, len, couple, |out| {
+        // A packet whose payload cannot be read does not change the batch.
+        assert_eq!(batch.add_with(path, len, may_join_train, fault), Err(MemoryFault));
+        let added = batch.add_with(path, len, may_join_train, |out| {
             assert_eq!(out.len(), len as usize);
             out.fill(0xdd);
             out[..4].copy_from_slice(&(number as u32).to_be_bytes());
@@ -153,15 +154,15 @@ fn spread(slab: &mut [u8], paths: impl IntoIterator<Item = (u8, u32)>, couple: b
 #[test]
 fn each_path_has_a_train_and_its_packets_stay_in_order() {
     let mut slab = vec![0xee; SLAB_BYTES];
-    let turns = |paths: u32| (0..56).map(move |number| (1 + (number % paths) as u8, 4_168));
-    let trains = spread(&mut slab, turns(4), true);
+    let packets = |paths: u32| (0..56).map(move |number| (1 + (number % paths) as u8, 4_168));
+    let trains = spread(&mut slab, packets(4), true);
     let expected: Vec<_> = (0..4).map(|path| (1 + path as u8, (0..14).map(|nth| path + nth * 4).collect())).collect();
     assert_eq!(trains, expected);
-    assert_eq!(spread(&mut slab, turns(8), true).len(), 8);
-    assert_eq!(spread(&mut slab, turns(1), true).len(), 56_usize.div_ceil(15), "as long as a datagram can be");
-    assert_eq!(spread(&mut slab, turns(4).take(20), false).len(), 20);
-    // A shorter one ends its train, a longer one begins another; the way without a path of its own couples to the last
-    // train alone.
+    assert_eq!(spread(&mut slab, packets(8), true).len(), 8);
+    assert_eq!(spread(&mut slab, packets(1), true).len(), 56_usize.div_ceil(15), "the trains are too short");
+    assert_eq!(spread(&mut slab, packets(4).take(20), false).len(), 20);
+    // A shorter packet ends its train, and a longer one starts another train; a packet on the default path is
+    // appended only to the last train.
     let mixed = [(1, 100), (2, 100), (1, 60), (1, 60), (2, 200), (0, 90), (2, 200), (0, 90), (1, 60), (3, 50), (0, 90)];
     let expected: [(u8, &[u32]); 7] =
         [(1, &[0, 2]), (2, &[1]), (1, &[3, 8]), (2, &[4, 6]), (0, &[5, 7]), (3, &[9]), (0, &[10])];
@@ -175,8 +176,9 @@ fn paths_fill_a_batch_before_anything_overflows() {
         let mut batch = Batch::new(&mut slab);
         let mut given = 0;
         while batch.has_room(&Acks::default()) {
-            let way = SendPath { peer: PEER, port: 4_791, path: 1 + (given % paths) as u8, marking: Marking::NONE };
-            let added = batch.add_with(way, len, true, |out| {
+            let path =
+                SendPath { peer: PEER, port: 4_791, path: 1 + (given % paths) as u8, ip_fields: PackedIpFields::NONE };
+            let added = batch.add_with(path, len, true, |out| {
                 out.fill(given as u8);
                 Ok(())
             });
@@ -187,16 +189,16 @@ fn paths_fill_a_batch_before_anything_overflows() {
         assert!(batch.end + ACKS_BYTES_MAX <= SLAB_BYTES);
         for train in batch.trains() {
             let whole = |bytes: &[u8]| bytes.len() == len as usize && bytes.iter().all(|byte| *byte == bytes[0]);
-            assert!(batch.packets(train).all(whole), "nothing is written over");
+            assert!(batch.packets(train).all(whole), "a packet was overwritten");
         }
     }
 }
 
 #[test]
-fn a_train_fits_a_datagram_and_the_kernels_count() {
+fn a_train_is_limited_by_datagram_size_and_segment_count() {
     let mut bench = Bench::new();
     let (trains, _) = bench.fill(&[(PEER, 4_096); 15], true);
-    assert_eq!(trains.len(), 1, "15 packets of 4 KB are one train");
+    assert_eq!(trains.len(), 1, "15 packets of 4 KB are not one train");
     let (trains, _) = bench.fill(&[(PEER, 1); 64], true);
     assert_eq!(trains.iter().map(|(_, _, count)| *count).collect::<Vec<_>>(), [64]);
 }
@@ -205,33 +207,33 @@ fn a_train_fits_a_datagram_and_the_kernels_count() {
 fn a_batch_is_full_before_anything_overflows() {
     let mut bench = Bench::new();
     for payload_len in [1, 500, 4_096, 8_192] {
-        for (peers, couple) in [(1, true), (1, false), (64, true)] {
+        for (peers, may_join_train) in [(1, true), (1, false), (64, true)] {
             let (mut acks, mut batch) = (Acks::default(), Batch::new(&mut bench.slab));
             let mut given = 0;
             while batch.has_room(&acks) {
                 let peer = PeerId(given % peers);
                 let mut packet = transmit(peer, given, if given % 3 == 0 { 0 } else { payload_len });
-                // Of one queue pair each, so that none makes another superfluous.
+                // Each packet is from a different queue pair, so that none makes another one redundant.
                 packet.from = Qpn::new(given);
                 given += 1;
                 if packet.packet.payload_len == 0 {
-                    assert!(!acks.push(packet, couple));
+                    assert!(!acks.push(packet, may_join_train));
                     continue;
                 }
                 let len = packet.packet.udp_payload_len(packet.format);
-                // As many pieces as there can be.
+                // The payload has the maximum number of segments.
                 let piece = Segment { local: 0, len: 1 };
                 let mut pieces = vec![piece; (payload_len as usize).min(SGE_MAX)];
                 pieces[0].len += payload_len - pieces.len() as u32;
-                batch.add(&packet, &pieces, &bench.memory, wrapping(len, couple)).expect("it is there");
+                batch.add(&packet, &pieces, &bench.memory, wrapping(len, may_join_train)).expect("mapped memory");
             }
             for ack in acks.iter() {
                 let len = ack.packet.udp_payload_len(ack.format);
-                batch.add(ack, &[], &bench.memory, wrapping(len, couple)).expect("it has none");
+                batch.add(ack, &[], &bench.memory, wrapping(len, may_join_train)).expect("acks have no payload");
             }
             assert!(!batch.is_empty());
             let packets: u32 = batch.trains().iter().map(|train| train.count).sum();
-            assert_eq!(packets, given, "{payload_len} bytes, {peers} peers, {couple}");
+            assert_eq!(packets, given, "{payload_len} bytes, {peers} peers, {may_join_train}");
             for train in batch.trains() {
                 assert!(batch.packets(train).all(|bytes| icrc::verify(&addresses(), bytes)));
             }
@@ -239,7 +241,8 @@ fn a_batch_is_full_before_anything_overflows() {
     }
 }
 
-/// Ever longer packets begin train after train, each of which could take more of its own length.
+/// Near the limit, each packet is longer than the one before and starts a new train; each of these trains could still
+/// accept packets of its own length.
 #[test]
 fn trains_that_stay_open_do_not_overflow_the_slab() {
     let mut bench = Bench::new();
@@ -249,14 +252,14 @@ fn trains_that_stay_open_do_not_overflow_the_slab() {
         let transmit = transmit(PEER, len, len);
         let pieces = [Segment { local: 0, len }];
         let wrapping = wrapping(transmit.packet.udp_payload_len(transmit.format), true);
-        batch.add(&transmit, &pieces, &bench.memory, wrapping).expect("it is there");
-        len = if batch.end < BYTES_ENOUGH - 20_000 { len } else { len + 32 };
+        batch.add(&transmit, &pieces, &bench.memory, wrapping).expect("the memory is mapped");
+        len = if batch.end < BATCH_BYTES_MIN - 20_000 { len } else { len + 32 };
     }
-    assert!(batch.end > BYTES_ENOUGH && batch.end + ACKS_BYTES_MAX <= SLAB_BYTES, "{} bytes", batch.end);
+    assert!(batch.end > BATCH_BYTES_MIN && batch.end + ACKS_BYTES_MAX <= SLAB_BYTES, "{} bytes", batch.end);
 }
 
 #[test]
-fn an_acknowledgement_is_joined_to_a_later_one_that_says_the_same_and_more() {
+fn a_plain_acknowledgement_is_replaced_by_a_later_one() {
     let ack = |psn| transmit(PEER, psn, 0);
     let with = |change: fn(&mut Transmit)| {
         let mut ack = ack(2);
@@ -265,7 +268,7 @@ fn an_acknowledgement_is_joined_to_a_later_one_that_says_the_same_and_more() {
     };
     let aeth = |syndrome| Aeth { syndrome, msn: Serial::new(2) };
     let nak = Headers::Ack { aeth: aeth(Syndrome::Nak(rnic_wire::NakCode::PsnSequenceError)), sack: None };
-    let kept = [
+    let not_replaced = [
         with(|ack| ack.peer = OTHER),
         with(|ack| ack.from = Qpn::new(4)),
         with(|ack| ack.packet.headers = Headers::Cnp),
@@ -279,11 +282,11 @@ fn an_acknowledgement_is_joined_to_a_later_one_that_says_the_same_and_more() {
             ack.packet.headers = Headers::ReadAck { aeth, sack: None };
         }),
     ];
-    for other in kept {
+    for other in not_replaced {
         let mut acks = Acks::default();
         assert!(!acks.push(ack(1), true));
-        assert!(!acks.push(other, true), "{other:?} says something else");
-        assert!(!acks.push(ack(3), true), "it stands behind {other:?}");
+        assert!(!acks.push(other, true), "{other:?} was replaced");
+        assert!(!acks.push(ack(3), true), "{other:?} was replaced");
     }
     let mut acks = Acks::default();
     assert!(!acks.push(ack(1), true));

@@ -10,7 +10,7 @@ use rnic_wire::cm::{RejectReason, Reply, Request};
 use rnic_wire::{Qpn, gsi};
 
 use super::messages::{attributes, capped, detail_of, ib_mtu, reason_of, refusal, terms_of_request, timing};
-use super::{Asking, Attached, Connections, Stage, check_falcon, set_window};
+use super::{Attached, Connections, Requesting, Stage, check_falcon, set_window};
 use crate::cm::negotiate::Terms;
 use crate::cm::{CmEvent, ConnectionId};
 use crate::connection::{Connection, ConnectionEvent, ConnectionRequest};
@@ -31,7 +31,7 @@ impl Connections {
         if self.cm.next_timeout().is_some_and(|due| due <= now) {
             self.cm.tick(now);
         }
-        while let Some(cm_event) = self.cm.poll_happening() {
+        while let Some(cm_event) = self.cm.poll_cm_event() {
             self.act_on(device, cm_event);
         }
     }
@@ -42,7 +42,7 @@ impl Connections {
             self.gsi_psn = self.gsi_psn.plus(1);
             let packet = gsi::GsiPacket { source_qpn: Qpn::GSI, psn: self.gsi_psn, mad: &rnic_wire::cm::emit(&mad) };
             link.stats.cm_sent += 1;
-            link.send_soon(now, &addresses, &packet.encode(&addresses));
+            link.queue_datagram(now, &addresses, &packet.encode(&addresses));
         }
     }
 
@@ -59,7 +59,7 @@ impl Connections {
             }),
             CmEvent::Disconnected(id) => self.on_disconnected(device, id),
             // This code neither offers nor looks up datagram services.
-            CmEvent::LookedUp(..) | CmEvent::Found(..) => {}
+            CmEvent::LookupRequested(..) | CmEvent::Found(..) => {}
         }
     }
 
@@ -74,15 +74,17 @@ impl Connections {
             transports: terms.transports,
             private_data,
         }));
-        self.attached.insert(id, Attached { addresses, stage: Stage::Asked(request) });
+        self.attached.insert(id, Attached { addresses, stage: Stage::Requested(request) });
     }
 
     fn on_reply(&mut self, device: &mut Device, id: ConnectionId, reply: &Reply, round_trip: Option<Duration>) {
-        let Some(Attached { addresses, stage: Stage::Asking(asking) }) = self.attached.remove(&id) else { return };
+        let Some(Attached { addresses, stage: Stage::Requesting(requesting) }) = self.attached.remove(&id) else {
+            return;
+        };
         let to = addresses.dst();
-        match self.establish(device, to, &asking, reply, round_trip) {
+        match self.establish(device, to, &requesting, reply, round_trip) {
             Ok((choice, wire_mtu, theirs, private_data)) => {
-                let Asking { qpn, peer, config, .. } = *asking;
+                let Requesting { qpn, peer, config, .. } = *requesting;
                 self.attached.insert(id, Attached { addresses, stage: Stage::Open(qpn, peer) });
                 self.by_qpn.insert(qpn, id);
                 self.events.push_back(ConnectionEvent::Established(Connection {
@@ -99,36 +101,36 @@ impl Connections {
             }
             Err(error) => {
                 let (reason, info) = reason_of(&error);
-                self.cm.reject(id, reason, info, detail_of(&error, &asking.config).as_bytes());
-                self.release_qp(device, asking.qpn, asking.peer);
+                self.cm.reject(id, reason, info, detail_of(&error, &requesting.config).as_bytes());
+                self.release_qp(device, requesting.qpn, requesting.peer);
                 self.events.push_back(ConnectionEvent::Failed { id, error });
             }
         }
     }
 
-    /// Brings the queue pair of a request into service after its reply has arrived.
+    /// Makes the queue pair of a request ready to send after the reply has arrived.
     fn establish(
         &mut self,
         device: &mut Device,
         to: SocketAddr,
-        asking: &Asking,
+        requesting: &Requesting,
         reply: &Reply,
         round_trip: Option<Duration>,
     ) -> Result<(&'static str, u32, Terms, Vec<u8>), ConnectError> {
-        let Asking { qpn, peer, transport, config, psn, terms } = asking;
+        let Requesting { qpn, peer, transport, config, psn, terms } = requesting;
         let (theirs, private_data) = match Terms::parse(&reply.private_data.0) {
             Some((theirs, data)) => (theirs, data.to_vec()),
-            None => (Terms::of_others(ib_mtu(terms.wire_mtu)), reply.private_data.0.to_vec()),
+            None => (Terms::of_other_stack(ib_mtu(terms.wire_mtu)), reply.private_data.0.to_vec()),
         };
         let chosen = theirs.transports.first();
         let choice = config.transports.iter().find(|choice| chosen.is_some_and(|name| choice.profile.name == name));
         let choice =
             choice.ok_or_else(|| ConnectError::NoCommonTransport { to, theirs: theirs.transports.join(", ") })?;
         check_falcon(device, to, choice, theirs.falcon)?;
-        let choice = capped(choice, theirs.cap_packets).stretched_to(round_trip.unwrap_or_default());
+        let choice = capped(choice, theirs.cap_packets).adapted_to(round_trip.unwrap_or_default());
         let agreed = self.transport_of(&choice.profile)?;
         if !Arc::ptr_eq(&agreed, transport) {
-            // No local component uses the queue pair yet; only the other end knows it, by its number.
+            // The queue pair is not in use by any local component yet; only the other end knows its number.
             device.destroy_qp(*qpn)?;
             device.create_qp(&attributes(config, &agreed, Some(*qpn)))?;
             device.engine.modify_to_init(*qpn)?;
@@ -169,14 +171,14 @@ impl Connections {
         let Some(attached) = self.attached.get_mut(&id) else { return };
         match &attached.stage {
             Stage::Open(qpn, _) => {
-                // The queue pair may have failed on its own before.
+                // The queue pair may already have failed for another reason.
                 let _ = device.engine.modify_to_error(*qpn);
                 self.events.push_back(ConnectionEvent::Disconnected(id));
             }
             _ => self.fail(device, id, |to| ConnectError::Rejected {
                 to,
                 reason: RejectReason::CONSUMER,
-                detail: "disconnected before it was established".to_owned(),
+                detail: "the other end disconnected before the connection was established".to_owned(),
             }),
         }
     }
@@ -185,9 +187,9 @@ impl Connections {
     fn fail(&mut self, device: &mut Device, id: ConnectionId, error: impl FnOnce(SocketAddr) -> ConnectError) {
         let Some(Attached { addresses, stage }) = self.attached.remove(&id) else { return };
         match stage {
-            Stage::Asking(asking) => self.release_qp(device, asking.qpn, asking.peer),
+            Stage::Requesting(requesting) => self.release_qp(device, requesting.qpn, requesting.peer),
             Stage::Accepted(_, connection, peer) => self.release_qp(device, connection.qpn, peer),
-            Stage::Asked(_) | Stage::Open(..) => {}
+            Stage::Requested(_) | Stage::Open(..) => {}
         }
         self.events.push_back(ConnectionEvent::Failed { id, error: error(addresses.dst()) });
     }

@@ -1,5 +1,5 @@
-//! Conversion between connection settings and messages of the connection manager: builds this side's requests and
-//! replies, and interprets those of the other side.
+//! Conversion between connection settings and connection management messages: creates the requests and replies of
+//! this side, and interprets those of the other side.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use rnic_wire::cm::{
 use rnic_wire::header::bth::DEFAULT_PARTITION_KEY;
 use rnic_wire::{Addresses, Qpn};
 
-use super::Asking;
+use super::Requesting;
 use crate::cm::negotiate::{Terms, smaller};
 use crate::connection::ConnectionConfig;
 use crate::defaults::TransportChoice;
@@ -49,19 +49,19 @@ pub(super) fn timing(config: &ConnectionConfig, choice: &TransportChoice, psn: P
 /// Returns `choice`, with the packets in flight limited to the size of the other side's bitmap.
 pub(super) fn capped(choice: &TransportChoice, cap_packets: Option<u32>) -> TransportChoice {
     let mut choice = choice.clone();
-    if choice.profile.placement().keeps_early()
+    if choice.profile.placement().keeps_out_of_order()
         && let Some(cap) = smaller(choice.profile.cap_packets, cap_packets)
     {
-        // The cap is the peer's and may be out of range: then the local cap stays, and packets of the peer beyond it
-        // are dropped.
+        // The cap was sent by the peer and may be out of range: the local cap then remains in effect, and packets of
+        // the peer beyond it are dropped.
         let _ = choice.profile.set("cap_packets", &cap.to_string());
     }
     choice
 }
 
-/// Returns the REQ, without the local communication ID of the connection.
-pub(super) fn request(addresses: &Addresses, port: u16, guid: u64, asking: &Asking) -> Request {
-    let Asking { qpn, config, psn, terms, .. } = asking;
+/// Returns the REQ, without the local communication id of the connection.
+pub(super) fn request(addresses: &Addresses, port: u16, guid: u64, requesting: &Requesting) -> Request {
+    let Requesting { qpn, config, psn, terms, .. } = requesting;
     let (source, destination) = (addresses.src(), addresses.dst());
     let private_data = PrivateData::new(&terms.emit(&config.private_data)).unwrap_or_default();
     let addressing =
@@ -99,7 +99,7 @@ pub(super) fn request(addresses: &Addresses, port: u16, guid: u64, asking: &Aski
     }
 }
 
-/// Returns the REP, without the communication IDs of the connection.
+/// Returns the REP, without the communication ids of the connection.
 pub(super) fn reply(config: &ConnectionConfig, qpn: Qpn, psn: Psn, guid: u64, terms: &Terms) -> Reply {
     Reply {
         local_comm_id: 0,
@@ -120,21 +120,21 @@ pub(super) fn reply(config: &ConnectionConfig, qpn: Qpn, psn: Psn, guid: u64, te
     }
 }
 
-/// Returns the terms that a REQ offers, and its program's private data. A REQ of another stack counts as an offer of
-/// RoCEv2 with the MTU that it names.
+/// Returns the parameters that a REQ offers, and the private data of the program that sent it. A REQ of another stack
+/// counts as an offer of RoCEv2 with the MTU that the REQ specifies.
 pub(super) fn terms_of_request(request: &Request) -> (Terms, Vec<u8>) {
     let addressing = IpRequest::parse(&request.private_data);
     let own = addressing.as_ref().and_then(|addressing| Terms::parse(&addressing.private_data.0));
     if let Some((terms, data)) = own {
         return (terms, data.to_vec());
     }
-    let terms = Terms::of_others(request.path_mtu.bytes().unwrap_or(0));
+    let terms = Terms::of_other_stack(request.path_mtu.bytes().unwrap_or(0));
     let data = addressing.map_or(request.private_data.0.to_vec(), |addressing| addressing.private_data.0.to_vec());
     (terms, data)
 }
 
-/// Returns whether a REQ comes from another stack.
-pub(super) fn is_others(request: &Request) -> bool {
+/// Returns whether a REQ was sent by another stack.
+pub(super) fn is_other_stack(request: &Request) -> bool {
     let addressing = IpRequest::parse(&request.private_data);
     addressing.and_then(|addressing| Terms::parse(&addressing.private_data.0).map(|_| ())).is_none()
 }
@@ -144,12 +144,12 @@ pub(super) fn ib_mtu(wire_mtu: u32) -> u32 {
     PathMtu::at_most(wire_mtu.min(IB_MTU_MAX)).and_then(PathMtu::bytes).unwrap_or(wire_mtu)
 }
 
-/// Returns the error that a REJ means for the requesting side.
+/// Returns the error that is reported at the requesting side for a REJ.
 pub(super) fn refusal(to: SocketAddr, reject: &Reject) -> ConnectError {
     if reject.reason == RejectReason::INVALID_SERVICE_ID {
         return ConnectError::Refused { to };
     }
-    // Untrusted text: only its printable beginning is kept.
+    // The text is not trusted: only its printable beginning is kept.
     let is_text = |byte: &u8| byte.is_ascii_graphic() || *byte == b' ';
     let detail = reject.private_data.0.iter().copied().take_while(is_text).map(char::from).collect();
     ConnectError::Rejected { to, reason: reject.reason, detail }
@@ -158,11 +158,11 @@ pub(super) fn refusal(to: SocketAddr, reject: &Reject) -> ConnectError {
 /// Returns the reject reason that reports an error to the other side.
 pub(super) fn reason_of(error: &ConnectError) -> (RejectReason, RejectInfo) {
     match error {
-        ConnectError::NoCommonTransport { .. } | ConnectError::OtherFalcon { .. } => {
+        ConnectError::NoCommonTransport { .. } | ConnectError::FalconMismatch { .. } => {
             (RejectReason::INVALID_TRANSPORT_SERVICE, RejectInfo::default())
         }
-        ConnectError::PathTooNarrow { mtu_bytes, .. } => {
-            // The acceptable MTU code, in the upper half of the byte, as in a REQ.
+        ConnectError::PathMtuTooSmall { mtu_bytes, .. } => {
+            // The acceptable MTU code is in the upper half of the byte, as in a REQ.
             let code = PathMtu::at_most(*mtu_bytes).map_or(0, |mtu| (mtu.code().get() as u8) << 4);
             (RejectReason::INVALID_PATH_MTU, RejectInfo::new(&[code]).unwrap_or_default())
         }
@@ -170,33 +170,35 @@ pub(super) fn reason_of(error: &ConnectError) -> (RejectReason, RejectInfo) {
     }
 }
 
-/// Returns the error as text for the other side to display: "the other side" in it is this side.
+/// Returns the error as text for the other end to display: "the other end" in it is this end.
 pub(super) fn detail_of(error: &ConnectError, config: &ConnectionConfig) -> String {
     match error {
         ConnectError::NoCommonTransport { .. } => {
             let ours: Vec<&str> = config.transports.iter().map(|choice| choice.profile.name).collect();
-            format!("the other side has {}", ours.join(", "))
+            format!("the other end supports {}", ours.join(", "))
         }
-        ConnectError::OtherFalcon { ours, hint, .. } => format!("the other side has {ours}{hint}"),
-        ConnectError::PathTooNarrow { mtu_bytes, .. } => format!("the other side takes {mtu_bytes} bytes"),
+        ConnectError::FalconMismatch { ours, hint, .. } => format!("the other end uses {ours}{hint}"),
+        ConnectError::PathMtuTooSmall { mtu_bytes, .. } => {
+            format!("the other end accepts at most {mtu_bytes} bytes per packet")
+        }
         error => error.to_string(),
     }
 }
 
-/// Checks that the private data fit.
+/// Checks that the private data fits in a message.
 ///
 /// # Errors
-/// When they are longer than `room` bytes.
-pub(super) fn check_private_data(config: &ConnectionConfig, room: usize) -> Result<(), ConnectError> {
+/// When it is longer than `room` bytes.
+pub(super) fn check_private_data(config: &ConnectionConfig, limit: usize) -> Result<(), ConnectError> {
     match config.private_data.len() {
-        given if given > room => Err(ConnectError::PrivateData { given, room }),
+        length if length > limit => Err(ConnectError::PrivateData { length, limit }),
         _ => Ok(()),
     }
 }
 
 /// Largest MTU that other stacks support, in bytes.
 const IB_MTU_MAX: u32 = 4_096;
-/// Time limit for the response to a management message: 4.096 us * 2^20, some four seconds.
+/// Time limit for the response to a management message: 4.096 us * 2^20, about four seconds.
 const CM_TIMEOUT: u32 = 20;
 /// Acknowledgement timeout that other stacks are requested to use: 4.096 us * 2^14, 67 ms.
 const ACK_TIMEOUT: u32 = 14;

@@ -1,4 +1,4 @@
-//! Trains of datagrams of different kinds.
+//! Tests with trains that contain datagrams of different kinds.
 
 use std::io::IoSlice;
 
@@ -6,7 +6,7 @@ use rnic_base::Duration;
 use rnic_wire::icrc::Icrc;
 use socket2::SockAddr;
 
-use crate::bypass::Kind;
+use crate::bypass::RecordKind;
 use crate::config::NicConfig;
 use crate::connection::{ConnectionConfig, ConnectionEvent};
 use crate::nic::Nic;
@@ -20,50 +20,55 @@ fn loopback() -> SocketAddr {
     "127.0.0.1:0".parse().expect("an address")
 }
 
-/// What a NIC sends first when it asks for a connection.
+/// Returns the first datagram that a NIC sends to request a connection.
 fn recorded_request() -> Vec<u8> {
-    let far = std::net::UdpSocket::bind(loopback()).expect("a free port");
+    let peer_socket = std::net::UdpSocket::bind(loopback()).expect("a free port");
     let mut nic = Nic::open(NicConfig::at(loopback())).expect("a free port");
     let (pd, cq) =
         (nic.verbs().create_pd().expect("a protection domain"), nic.verbs().create_cq(16).expect("a legal size"));
-    let to = far.local_addr().expect("bound");
-    nic.start_connect(to, SERVICE, &ConnectionConfig::new(pd, cq)).expect("a way there");
+    let to = peer_socket.local_addr().expect("the socket is bound");
+    nic.start_connect(to, SERVICE, &ConnectionConfig::new(pd, cq)).expect("there is a route to the peer");
     while nic.progress() {}
     let mut bytes = vec![0; 2_048];
-    let len = far.recv(&mut bytes).expect("it was sent");
+    let len = peer_socket.recv(&mut bytes).expect("it was sent");
     bytes.truncate(len);
     bytes
 }
 
-/// `datagram` with the ICRC that it has on `way`.
-fn sealed(datagram: &[u8], way: &Addresses) -> Vec<u8> {
+/// Returns `datagram` with the ICRC for the addresses `path`.
+fn sealed(datagram: &[u8], path: &Addresses) -> Vec<u8> {
     let covered = &datagram[..datagram.len() - ICRC_LEN];
-    [covered, &Icrc::new(way, datagram.len() as u32, covered).finish()].concat()
+    [covered, &Icrc::new(path, datagram.len() as u32, covered).finish()].concat()
 }
 
-/// Whether a NIC hears a request for a connection when `make` puts it into a train; its statistics.
-fn hears(make: impl FnOnce(Vec<u8>) -> (Vec<u8>, u16)) -> (bool, crate::stats::NicStats) {
+/// Returns whether a NIC receives a connection request that `make` includes in a train, and the NIC's statistics.
+fn receive_train(make: impl FnOnce(Vec<u8>) -> (Vec<u8>, u16)) -> (bool, crate::stats::NicStats) {
     let mut nic = Nic::open(NicConfig::at(loopback())).expect("a free port");
     nic.listen(SERVICE, 4).expect("a free service");
     let socket = UdpSocket::open(&SocketOptions::at(loopback(), 1 << 20, 1 << 20, false)).expect("a free port");
-    let way = Addresses::new(socket.local_addr(), nic.local_addr()).expect("both IPv4");
-    let (train, segment) = make(sealed(&recorded_request(), &way));
+    let path = Addresses::new(socket.local_addr(), nic.local_addr()).expect("both IPv4");
+    let (train, segment) = make(sealed(&recorded_request(), &path));
     let (to, parts) = (SockAddr::from(nic.local_addr()), [IoSlice::new(&train)]);
-    let sent =
-        socket.send(&[Outgoing { to: &to, from: None, parts: &parts, segment: Some(segment), marking: Marking::NONE }]);
-    assert_eq!(sent.expect("room"), 1);
+    let sent = socket.send(&[Outgoing {
+        to: &to,
+        from: None,
+        parts: &parts,
+        segment: Some(segment),
+        ip_fields: PackedIpFields::NONE,
+    }]);
+    assert_eq!(sent.expect("the socket buffer has space"), 1);
     for _ in 0..100 {
         if nic.stats().datagrams_received >= 2 {
             break;
         }
-        nic.wait(Duration::from_ms(20)).expect("sockets can be waited for");
+        nic.wait(Duration::from_ms(20)).expect("the sockets can be polled");
         nic.progress();
     }
-    let heard = matches!(nic.poll_connection_event(), Some(ConnectionEvent::Requested(_)));
-    (heard, *nic.stats())
+    let is_received = matches!(nic.poll_connection_event(), Some(ConnectionEvent::Requested(_)));
+    (is_received, *nic.stats())
 }
 
-/// What begins as Falcon's do, and is none.
+/// Returns a datagram that starts like a Falcon datagram but is not one.
 fn falcon_like(len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     bytes[0] = rnic_wire::falcon::psp::NEXT_HEADER;
@@ -71,29 +76,29 @@ fn falcon_like(len: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_request_behind_a_datagram_of_falcon_in_one_train_is_heard() {
-    let (heard, stats) = hears(|request| {
+fn a_cm_request_after_a_falcon_datagram_in_one_train_is_received() {
+    let (is_received, stats) = receive_train(|request| {
         let first = falcon_like(request.len());
         let segment = first.len() as u16;
         ([first, request].concat(), segment)
     });
-    assert!(heard, "{stats:?}");
-    assert_eq!((stats.datagrams_received, stats.receive_calls), (2, 1), "one train: {stats:?}");
+    assert!(is_received, "{stats:?}");
+    assert_eq!((stats.datagrams_received, stats.receive_calls), (2, 1), "not one train: {stats:?}");
 }
 
 #[test]
-fn a_datagram_of_falcon_behind_a_request_in_one_train_is_judged_as_one() {
-    let (heard, stats) = hears(|request| {
+fn a_falcon_datagram_after_a_cm_request_in_one_train_is_checked_as_falcon() {
+    let (is_received, stats) = receive_train(|request| {
         let segment = request.len() as u16;
-        // Long enough for all of Falcon's headers, so that it is its queue pair that does not exist.
+        // It is long enough for all headers of Falcon, and its queue pair does not exist.
         ([request, falcon_like(100)].concat(), segment)
     });
-    assert!(heard, "{stats:?}");
-    assert_eq!((stats.datagrams_received, stats.receive_calls), (2, 1), "one train: {stats:?}");
+    assert!(is_received, "{stats:?}");
+    assert_eq!((stats.datagrams_received, stats.receive_calls), (2, 1), "not one train: {stats:?}");
     assert_eq!(stats.dropped(RxDrop::UnknownPeer) + stats.dropped(RxDrop::Malformed), 1, "{stats:?}");
 }
 
-/// Whoever writes a ring does not end its reader's capture: what is too long to be a datagram ends the ring.
+/// The writer of a ring cannot stop the reader's capture: a record that is too long for a datagram closes the ring.
 #[test]
 fn a_record_too_long_for_a_datagram_does_not_end_the_capture() {
     for byte in [rnic_wire::falcon::psp::NEXT_HEADER, 0] {
@@ -102,16 +107,17 @@ fn a_record_too_long_for_a_datagram_does_not_end_the_capture() {
             let (mut left, mut right) = (open(), open());
             let peer = left.acquire_host("127.0.0.1".parse().expect("an address"), None).expect("loopback");
             let (target, now) = ((peer, right.port()), left.device.clock.now());
-            let way = left.device.link.peers.get(peer).way(target.1);
-            left.device.link.bypass.as_mut().expect("it is on").prepare(now, peer, &way);
-            right.start_capture(Box::new(std::io::sink())).expect("somewhere");
+            let path = left.device.link.peers.get(peer).path(target.1);
+            left.device.link.bypass.as_mut().expect("it is on").prepare(now, peer, &path);
+            right.start_capture(Box::new(std::io::sink())).expect("the capture starts");
             for _ in 0..200 {
                 left.progress();
                 right.progress();
             }
             let bypass = left.device.link.bypass.as_mut().expect("it is on");
-            let taken = bypass.send_own(now, target, &[&[byte][..], &vec![0; len - 1]].concat(), Kind::default());
-            assert_eq!(taken, crate::bypass::Taken::Yes);
+            let taken =
+                bypass.send_from_nic(now, target, &[&[byte][..], &vec![0; len - 1]].concat(), RecordKind::default());
+            assert_eq!(taken, crate::bypass::RingResult::Sent);
             bypass.publish(now);
             for _ in 0..200 {
                 right.progress();

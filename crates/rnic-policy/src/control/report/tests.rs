@@ -1,9 +1,9 @@
-//! Delay algebra modulo 2^24, and the small codes.
+//! Arithmetic of delays modulo 2^24, and the short codes.
 
 use super::*;
 use crate::kit;
 
-const IN_FORCE: InForce = InForce {
+const IN_FORCE: CurrentSettings = CurrentSettings {
     fcwnd: Cwnd::ONE,
     ncwnd: 64,
     gap: Gap::NONE,
@@ -12,13 +12,13 @@ const IN_FORCE: InForce = InForce {
     ack_rate: AckRate::ALL,
 };
 
-/// A packet that leaves at `sent`, takes `there`, waits `wait`, and whose acknowledgement takes `back`; the receiver's
-/// clock is ahead by `skew`.
-fn report(sent: u32, there: u32, wait: u32, back: u32, skew: u32) -> FlowReport {
-    let now = Ticks::new(sent.wrapping_add(there + wait + back));
-    let told = kit::report(0, now, [there, wait, back], IN_FORCE);
-    let ahead = |time: Ticks| Ticks::new(time.get().wrapping_add(skew));
-    FlowReport { acked: 1, hops: 3, t2: ahead(told.t2), t3: ahead(told.t3), ..told }
+/// Returns the report of a packet that is sent at `sent`, takes `forward`, waits `wait` at the receiver, and whose
+/// acknowledgement takes `backward`; the receiver's clock is ahead by `skew`.
+fn report(sent: u32, forward: u32, wait: u32, backward: u32, skew: u32) -> FlowReport {
+    let now = Ticks::new(sent.wrapping_add(forward + wait + backward));
+    let unskewed = kit::report(0, now, [forward, wait, backward], IN_FORCE);
+    let skewed = |time: Ticks| Ticks::new(time.get().wrapping_add(skew));
+    FlowReport { acked: 1, hops: 3, t2: skewed(unskewed.t2), t3: skewed(unskewed.t3), ..unskewed }
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn f17_a_wait_at_the_receiver_lengthens_the_round_trip_and_not_the_fabric_delay(
 
 #[test]
 fn f17_rounding_never_makes_a_short_delay_two_seconds() {
-    // The way takes half a tick; seen by clocks of whole ticks the receiver's part is longer than the whole.
+    // The path takes half a tick; with clocks of whole ticks, the time at the receiver is longer than the total.
     let [t1, t2, t3, t4] = [10, 10, 12, 11].map(Ticks::new);
     let report = FlowReport { t1, t2, t3, t4, ..report(0, 0, 0, 0, 0) };
     assert_eq!(report.fabric_delay(), Ticks::ZERO);
@@ -54,7 +54,7 @@ fn f17_rounding_never_makes_a_short_delay_two_seconds() {
 }
 
 #[test]
-fn f17_the_datapath_says_which_delay_counts() {
+fn f17_the_datapath_selects_the_delay_that_counts() {
     let report = report(5, 90, 40, 100, 7);
     let delays = [DelaySelect::Full, DelaySelect::Fabric, DelaySelect::Forward, DelaySelect::Reverse]
         .map(|delay| FlowReport { delay, ..report }.delay().get());
@@ -67,16 +67,16 @@ fn ticks_round_to_the_nearest_and_stop_at_24_bits() {
     assert_eq!(ticks, [191, 8, 763, 1_907], "the defaults of the published simulator");
     assert_eq!(Ticks::of(Duration::from_secs(3)), Ticks::MAX);
     assert_eq!(Ticks::of(Duration::MAX), Ticks::MAX);
-    assert_eq!(Ticks::at(Time::from_ps((1 << 41) + (5 << 17) + 3)).get(), 5, "instants wrap and round down");
+    assert_eq!(Ticks::at(Time::from_ps((1 << 41) + (5 << 17) + 3)).get(), 5, "wrong wrap or rounding");
     assert_eq!(Ticks::new(191).duration(), Duration::from_ps(191 << 17));
 }
 
 #[test]
-fn f20_a_gap_is_never_shorter_than_asked_for() {
+fn f20_a_gap_is_never_shorter_than_requested() {
     for ticks in [0, 1, 3, 4, 124, 125, 126, 99_999] {
         let gap = Gap::of_ticks(ticks);
-        let (asked, made) = (ticks * 131_072, gap.duration().as_ps());
-        assert!(made >= asked && made < asked + Gap::PS, "{ticks} ticks: {made} ps for {asked}");
+        let (requested, actual) = (ticks * 131_072, gap.duration().as_ps());
+        assert!(actual >= requested && actual < requested + Gap::SLOT_PS, "{ticks} ticks: {actual} ps for {requested}");
         assert!(gap.ticks() >= ticks);
     }
     assert_eq!(Gap::of_ticks(u64::MAX), Gap::MAX);
@@ -84,9 +84,9 @@ fn f20_a_gap_is_never_shorter_than_asked_for() {
 
 #[test]
 fn f23_codes_of_shares_and_rates() {
-    assert_eq!(Alpha::code(0).of_free(100), 800);
-    assert_eq!(Alpha::code(6).of_free(100), 12, "an eighth");
-    assert_eq!(Alpha::code(15).of_free(100), 1, "one at least");
+    assert_eq!(Alpha::code(0).threshold_for_free(100), 800);
+    assert_eq!(Alpha::code(6).threshold_for_free(100), 12, "not an eighth");
+    assert_eq!(Alpha::code(15).threshold_for_free(100), 1, "not at least one");
     assert_eq!(AckRate::ALL.packets_per_two(), 2);
     assert_eq!(AckRate::code(4).packets_per_two(), 17, "1 in 8.5");
 }

@@ -1,29 +1,30 @@
 //! Backpressure: the share of the free resources that a connection may hold (dynamic thresholds).
 //!
 //! Source: paper, section 4.6: `alpha_c = beta_c alpha`, where `beta_c` is proportional to fcwnd and ncwnd and
-//! inversely proportional to fabric delay and buffer occupancy; it gives no formula. The public simulator has `min(1,
-//! target/delay, target_level/level)` for requests, the first two for responses, half of alpha on retransmissions, and
-//! powers of two.
+//! inversely proportional to fabric delay and buffer occupancy; the paper gives no formula. The public simulator uses
+//! `min(1, target/delay, target_level/level)` for requests, the first two terms for responses, half of alpha on
+//! retransmissions, and values that are powers of two.
 //!
-//! The formula here: the simulator's, and for the paper's windows the term `window / initial window` for each of the
-//! two, where that is below one; responses are not gated by ncwnd (F-19), so only fcwnd counts for them. Ratios are
-//! rounded down to powers of two of their inverse, that is, alpha is rounded up, as the simulator does; no division is
-//! needed.
+//! The formula here is the simulator's, with an additional term for each of the two windows that the paper mentions:
+//! `window / initial window`, where that is below one; responses are not gated by ncwnd (F-19), so only fcwnd is used
+//! for them. Ratios are rounded down to powers of two of their inverse, that is, alpha is rounded up, as the
+//! simulator does; no division is needed.
 //!
 //! With several flows, delay is that of the flow that reported last, as in the simulator; windows are those of all
-//! flows. So the share follows each path in turn, and one congested path does not reduce the share of the others.
+//! flows. The share thus depends on the path of the latest report, and one congested path does not permanently reduce
+//! the share of the others.
 //!
-//! A retransmission halves alpha at least: windows count then too, and the previous value is kept where it is smaller.
-//! The simulator sets half whatever the previous value was, which gives the larger share to a connection the more
-//! congested it is. A report of a retransmission has no delay and no level, so the shares set last are part of the
-//! state (`cc_metadata`, where it travels).
+//! A retransmission halves alpha at least: the windows are taken into account then too, and the previous value is
+//! retained if it is smaller. The simulator sets half whatever the previous value was, which gives the larger share
+//! to a connection the more congested it is. A report of a retransmission contains no delay and no level, so the
+//! shares set last are part of the state (in `cc_metadata`, where reports carry the state).
 
 use core::hint::select_unpredictable;
 
-use rnic_policy::control::report::{Alpha, Ticks};
 use rnic_policy::Params;
+use rnic_policy::control::report::{Alpha, Ticks};
 
-use super::{ALPHA, initial_ncwnd, initial_window, rx_target};
+use super::{ALPHA_INDEX, initial_ncwnd, initial_window, rx_target};
 
 const CODE_BITS: u32 = 4;
 /// The largest code.
@@ -45,15 +46,16 @@ impl Alphas {
     /// Returns the shares according to the values of an acknowledgement.
     #[inline(always)]
     pub(super) fn measured(delay: Ticks, target: Ticks, level: u32, params: &Params) -> Self {
-        let code = params.get(ALPHA) as u32;
+        let code = params.get(ALPHA_INDEX) as u32;
         let by_delay = halvings(delay.get(), target.get());
         let by_level = halvings(level, rx_target(params));
         Self { requests: code + by_delay.max(by_level), responses: code + by_delay }
     }
 
-    /// Returns the shares after a retransmission: half of an uncongested connection's, and no more than before.
+    /// Returns the shares after a retransmission: half of an uncongested connection's, or the previous ones where
+    /// these are smaller.
     pub(super) fn lossy(before: Self, params: &Params) -> Self {
-        let code = params.get(ALPHA) as u32 + 1;
+        let code = params.get(ALPHA_INDEX) as u32 + 1;
         Self { requests: before.requests.max(code), responses: before.responses.max(code) }
     }
 
@@ -70,10 +72,10 @@ impl Alphas {
         self.requests() | self.responses() << CODE_BITS
     }
 
-    /// Limits the shares in proportion to the windows, where these are below their initial values.
+    /// Reduces the shares in proportion to the windows, where these are below their initial values.
     #[inline(always)]
     pub(super) fn for_windows(self, fcwnd: u32, ncwnd: u32, params: &Params) -> Self {
-        let code = params.get(ALPHA) as u32;
+        let code = params.get(ALPHA_INDEX) as u32;
         let by_fabric = halvings(initial_window(params), fcwnd);
         let by_nic = halvings(initial_ncwnd(params), ncwnd);
         Self {
@@ -93,8 +95,8 @@ impl Alphas {
     }
 }
 
-/// Returns the number of times that `small` can be doubled without exceeding `large`, both below 2^31, but at most 15,
-/// which is the largest code; zero when it is larger already.
+/// Returns the number of times that `small` can be doubled without exceeding `large`, both below 2^31, but at most
+/// 15, which is the largest code; zero when `small` is already larger.
 ///
 /// Uses binary search, and only operations that can be performed for several connections in parallel.
 #[inline(always)]
@@ -102,9 +104,9 @@ fn halvings(large: u32, small: u32) -> u32 {
     let (mut large, small) = (large.max(1).cast_signed(), small.max(1).cast_signed());
     let mut count = 0;
     for step in [8, 4, 2, 1] {
-        let still = large >> step >= small;
-        count = select_unpredictable(still, count + step, count);
-        large = select_unpredictable(still, large >> step, large);
+        let fits = large >> step >= small;
+        count = select_unpredictable(fits, count + step, count);
+        large = select_unpredictable(fits, large >> step, large);
     }
     count
 }

@@ -1,42 +1,43 @@
 //! Acknowledgements on several connections in one batch.
 //!
-//! This is our choice and has no source. The rules are those of [`super`], called for lane after lane in loops that do
-//! one type of work each: read state from memory; the target delay; quotients; the results that follow, without a
-//! branch; the gap, which needs a division where a window is below one; timeouts; write state back to memory. The
-//! compiler processes several lanes of most of them in one instruction, on processors that have such instructions
-//! (AVX2). A flow's first report is left to the path for single reports.
+//! The batching is our own and has no source. The rules are those of [`super`]. Each of a sequence of loops over the
+//! lanes (one lane per connection) does one type of work: read state from memory; compute the target delay; the
+//! quotients; the results that depend on them, without a branch; the gap, which needs a division where a window is
+//! below one; the timeouts; write state back to memory. On processors with suitable instructions (AVX2), the compiler
+//! processes several lanes of most of these loops in one instruction. A flow's first report is handled by the code
+//! for single reports.
 
 use multiversion::multiversion;
 use rnic_policy::Params;
-use rnic_policy::control::lanes::{Acks, Answers, LANES, LaneSet, StateLanes};
+use rnic_policy::control::lanes::{Acks, LANES, LaneSet, ResponseLanes, StateLanes};
 use rnic_policy::control::report::{Gap, Ticks};
 
 use super::nic::NicWindow;
 use super::state::{self, Flow, FlowWords, NicWords, Totals};
-use super::{Answer, INCREASE, Ready, Swift};
+use super::timeouts::UNMEASURED;
 use super::timers;
-use super::waits::UNMEASURED;
+use super::{AckSample, INCREASE_INDEX, Quotients, Swift};
 use super::{ack_rate, alpha, fabric, nic, on_sample, rx_target, target_delay};
 
 type Lanes = [u32; LANES];
 
 /// The connections' state, one word for each lane.
 #[derive(Default)]
-struct Kept {
+struct LaneStates {
     window: Lanes,
     rtt: Lanes,
     marker: Lanes,
     congested: Lanes,
     ncwnd: Lanes,
     nic: Lanes,
-    /// [`alpha::Alphas::bits`]; written and not read.
+    /// [`alpha::Alphas::bits`]; written to the state, but not read from it.
     shares: Lanes,
-    /// Sum of the other states' windows; the next field holds the longest of their round trips.
+    /// Sum of the windows of the connection's other flow states; the next field has the longest of their round trips.
     others: Lanes,
     slowest: [Ticks; LANES],
 }
 
-/// [`Ready`], field by field.
+/// [`Quotients`] of all lanes as a structure of arrays: one array per field.
 #[derive(Default)]
 struct Prepared {
     target: [Ticks; LANES],
@@ -59,64 +60,64 @@ pub(super) fn on_acks<L: StateLanes<Swift> + ?Sized>(
     acks: &Acks,
     set: LaneSet,
     params: &Params,
-    answers: &mut Answers,
+    answers: &mut ResponseLanes,
 ) -> LaneSet {
-    work(states, acks, set, params, answers)
+    process_lanes(states, acks, set, params, answers)
 }
 
 #[inline(always)]
-fn work<L: StateLanes<Swift> + ?Sized>(
+fn process_lanes<L: StateLanes<Swift> + ?Sized>(
     states: &mut L,
     acks: &Acks,
     set: LaneSet,
     params: &Params,
-    answers: &mut Answers,
+    answers: &mut ResponseLanes,
 ) -> LaneSet {
-    let mut kept = Kept::default();
+    let mut lane_states = LaneStates::default();
     let mut done = 0;
     for lane in 0..LANES {
         let state = states.state(lane);
-        let is_known = kept.read(lane, state, index(acks, lane), acks.flows[lane]);
+        let is_known = lane_states.read(lane, state, index(acks, lane), acks.flows[lane]);
         done |= LaneSet::from(is_known) << lane;
     }
     let mut prepared = Prepared::default();
     for lane in 0..LANES {
-        let fcwnd = kept.window[lane] & state::WINDOW_MAX;
+        let fcwnd = lane_states.window[lane] & state::WINDOW_MAX;
         prepared.target[lane] = target_delay(fcwnd, acks.hops[lane], params);
     }
-    prepared.divide(&kept, acks, params);
-    let (mut totals, waits) = (AllTotals::default(), super::waits_of(params));
+    prepared.divide(&lane_states, acks, params);
+    let (mut totals, timeouts) = (AllTotals::default(), super::timeouts_of(params));
     for lane in 0..LANES {
-        let (mut flow, mut nic) = (kept.flow(lane), kept.nic(lane));
-        let (answer, ready) = (answer(acks, lane), prepared.ready(lane));
-        let repath = on_sample::<true>(&mut flow, &mut nic, &answer, &ready, false, params);
-        let others = Totals { fcwnd: kept.others[lane], srtt: kept.slowest[lane] };
+        let (mut flow, mut nic) = (lane_states.flow(lane), lane_states.nic(lane));
+        let (ack, quotients) = (respond(acks, lane), prepared.quotients(lane));
+        let repath = on_sample::<true>(&mut flow, &mut nic, &ack, &quotients, false, params);
+        let others = Totals { fcwnd: lane_states.others[lane], srtt: lane_states.slowest[lane] };
         let total = others.and(&flow, index(acks, lane), acks.flows[lane]);
         (totals.fcwnd[lane], totals.srtt[lane]) = (total.fcwnd, total.srtt);
-        let alphas = alpha::Alphas::measured(answer.delay, ready.target, answer.level, params);
+        let alphas = alpha::Alphas::measured(ack.delay, quotients.target, ack.level, params);
         let alphas = alphas.for_windows(total.fcwnd, nic.packets, params);
         answers.fcwnd[lane] = flow.fcwnd;
         answers.ncwnd[lane] = nic.packets;
-        answers.rack[lane] = waits.rack(answer.rtt, flow.srtt, UNMEASURED);
-        answers.tlp[lane] = waits.tlp(total.srtt, UNMEASURED);
+        answers.rack[lane] = timeouts.rack(ack.rtt, flow.srtt, UNMEASURED);
+        answers.tlp[lane] = timeouts.tlp(total.srtt, UNMEASURED);
         answers.repath[lane] = repath.into();
         answers.alpha_requests[lane] = alphas.requests();
         answers.alpha_responses[lane] = alphas.responses();
         answers.ack_rate[lane] = ack_rate::choose(total.fcwnd, nic.packets).get().into();
-        kept.shares[lane] = alphas.bits();
-        kept.take(lane, flow, nic);
+        lane_states.shares[lane] = alphas.bits();
+        lane_states.update(lane, flow, nic);
     }
     for lane in 0..LANES {
         answers.gap[lane] = timers::gap(totals.fcwnd[lane], totals.srtt[lane]).get();
     }
     for lane in 0..LANES {
         let gap = Gap::slots(answers.gap[lane].into());
-        answers.rto[lane] = waits.rto(totals.srtt[lane], gap, UNMEASURED);
+        answers.rto[lane] = timeouts.rto(totals.srtt[lane], gap, UNMEASURED);
     }
     done &= set;
     for lane in 0..LANES {
         if done & (1 << lane) != 0 {
-            kept.store(lane, states.state(lane), index(acks, lane));
+            lane_states.store(lane, states.state(lane), index(acks, lane));
         }
     }
     done
@@ -128,8 +129,8 @@ fn index(acks: &Acks, lane: usize) -> usize {
 }
 
 #[inline(always)]
-fn answer(acks: &Acks, lane: usize) -> Answer {
-    Answer {
+fn respond(acks: &Acks, lane: usize) -> AckSample {
+    AckSample {
         now: acks.now[lane],
         rtt: acks.rtt[lane],
         delay: acks.delay[lane],
@@ -138,8 +139,8 @@ fn answer(acks: &Acks, lane: usize) -> Answer {
     }
 }
 
-impl Kept {
-    /// Reads `state` of a connection with `flows` flows; returns whether its flow `index` has reported before.
+impl LaneStates {
+    /// Reads `state` of a connection with `flows` flows; returns `true` if its flow `index` has reported before.
     #[inline(always)]
     fn read(&mut self, lane: usize, state: &Swift, index: usize, flows: u32) -> bool {
         let (words, nic, others) = (state.words(index), state.nic_words(), state.others(index, flows));
@@ -176,7 +177,7 @@ impl Kept {
     }
 
     #[inline(always)]
-    fn take(&mut self, lane: usize, flow: Flow, nic: NicWindow) {
+    fn update(&mut self, lane: usize, flow: Flow, nic: NicWindow) {
         let (words, nic) = (flow.to_words(), nic.to_words(self.nic[lane]));
         self.window[lane] = words.window;
         self.rtt[lane] = words.rtt;
@@ -196,28 +197,29 @@ impl Kept {
 
 impl Prepared {
     #[inline(always)]
-    fn divide(&mut self, kept: &Kept, acks: &Acks, params: &Params) {
-        let increase = params.get(INCREASE);
+    fn divide(&mut self, lane_states: &LaneStates, acks: &Acks, params: &Params) {
+        let increase = params.get(INCREASE_INDEX);
         for lane in 0..LANES {
-            let (fcwnd, acked, delay) = (kept.window[lane] & state::WINDOW_MAX, acks.acked[lane], acks.delay[lane]);
-            let moves = if increase == fabric::WHOLE {
-                fabric::Moves::of_one(fcwnd, acked, delay)
+            let (fcwnd, acked, delay) =
+                (lane_states.window[lane] & state::WINDOW_MAX, acks.acked[lane], acks.delay[lane]);
+            let changes = if increase == fabric::THOUSAND {
+                fabric::WindowChanges::of_one(fcwnd, acked, delay)
             } else {
-                fabric::Moves::of(fcwnd, acked, delay, increase)
+                fabric::WindowChanges::of(fcwnd, acked, delay, increase)
             };
-            (self.up[lane], self.inverse[lane]) = (moves.up, moves.inverse);
+            (self.up[lane], self.inverse[lane]) = (changes.up, changes.inverse);
         }
         let target = rx_target(params);
         for lane in 0..LANES {
-            self.lowered[lane] = nic::lowered(kept.ncwnd[lane], acks.rx_level[lane], target);
+            self.lowered[lane] = nic::lowered(lane_states.ncwnd[lane], acks.rx_level[lane], target);
         }
     }
 
     #[inline(always)]
-    fn ready(&self, lane: usize) -> Ready {
-        Ready {
+    fn quotients(&self, lane: usize) -> Quotients {
+        Quotients {
             target: self.target[lane],
-            moves: fabric::Moves { up: self.up[lane], inverse: self.inverse[lane] },
+            changes: fabric::WindowChanges { up: self.up[lane], inverse: self.inverse[lane] },
             lowered: self.lowered[lane],
         }
     }
@@ -232,12 +234,12 @@ mod tests {
 
     use super::*;
 
-    /// Swift, with lanes as any processor does them.
+    /// Swift, with the lanes processed by portable code for any processor.
     #[derive(Clone, Copy, Pod, Zeroable)]
     #[repr(transparent)]
     struct Plain(Swift);
 
-    /// Where the states of [`Plain`] lie.
+    /// Access to the states of [`Plain`] in the wrapped lanes.
     struct Inner<'a, L: ?Sized>(&'a mut L);
 
     impl<L: StateLanes<Plain> + ?Sized> StateLanes<Swift> for Inner<'_, L> {
@@ -274,14 +276,14 @@ mod tests {
             acks: &Acks,
             set: LaneSet,
             params: &Params,
-            answers: &mut Answers,
+            answers: &mut ResponseLanes,
         ) -> LaneSet {
-            work(&mut Inner(states), acks, set, params, answers)
+            process_lanes(&mut Inner(states), acks, set, params, answers)
         }
     }
 
     #[test]
-    fn f40_side_by_side_is_as_alone_on_any_processor() {
+    fn f40_batched_reports_give_the_same_results_as_single_ones() {
         for seed in 1..=4 {
             for policy in [ControlPolicy::of::<Plain>(), ControlPolicy::of::<Swift>()] {
                 assert_eq!(rnic_policy::kit::check_control(&policy, seed, 2_000), Ok(()));

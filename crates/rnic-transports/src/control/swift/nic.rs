@@ -3,15 +3,15 @@
 //! Source: specification 10.3.4 (gen 1: whole packets, and one more a round trip). Below the target level the window
 //! grows by one packet a round trip, or immediately when the last change was a decrease; at or above it, once a round
 //! trip, `ncwnd *= max(1 - nic_md (level - target) / level, 1 - max_nic_md)`, rounded down. A NACK for lack of
-//! resources cuts by `max_nic_md`, once a round trip or right after an increase.
+//! resources cuts the window by `max_nic_md`, once a round trip or right after an increase.
 //!
-//! Addition: a target above every level ([`is_off`]) switches all of that off, NACKs too: the window starts at its
-//! maximum and stays there.
+//! Addition: a target above every level ([`is_off`]) disables all of these rules, including that for NACKs: the
+//! window starts at its maximum and stays there.
 //!
 //! Deviation: the specification moves the marker to now whenever the window is at its minimum or maximum. With more
-//! than one acknowledgement a round trip the gate would then never open at the maximum, and the load on a full receiver
-//! would never be reduced. Here the marker moves when the window *could not change further* in the direction that the
-//! level requires.
+//! than one acknowledgement a round trip, less than a round trip would then always have passed since the marker while
+//! the window is at its maximum, so it would never be reduced for a full receiver. Here the marker moves when the
+//! window *could not change further* in the direction that the level requires.
 
 use core::hint::select_unpredictable;
 
@@ -31,9 +31,10 @@ const LEVEL_MAX: u32 = 31;
 #[derive(Clone, Copy, Default)]
 pub(super) struct NicWindow {
     pub(super) packets: u32,
-    /// Time at which it changed or could not change, or one round trip ago.
+    /// Time at which the window last changed or was at the bound in the required direction; at most one round trip
+    /// ago.
     pub(super) marker: Ticks,
-    /// True when the last change was an increase.
+    /// `true` if the last change was an increase.
     pub(super) grew: bool,
 }
 
@@ -44,27 +45,27 @@ pub(super) struct Times {
     pub(super) srtt: Ticks,
 }
 
-/// Returns whether the window towards the NIC is switched off: it then stays at its maximum.
+/// Returns `true` if the control of the window towards the NIC is disabled: the window then stays at its maximum.
 #[inline(always)]
 pub(super) const fn is_off(target: u32) -> bool {
     target > LEVEL_MAX
 }
 
-/// Returns the value to which a window of `packets` is cut when the buffer level is `level`, at or above `target`; the
-/// result is undefined below the target.
+/// Returns the value to which a window of `packets` is cut when the buffer level is `level`, at or above `target`;
+/// below the target, returns `packets`.
 #[inline(always)]
 pub(super) fn lowered(packets: u32, level: u32, target: u32) -> u32 {
     if level < target {
         return packets;
     }
     let whole = level * 10;
-    let left = packets * (whole - DECREASE_TENTHS * (level - target)) / whole.max(1);
-    left.max(packets - (packets >> DECREASE_MAX_LOG2)).max(NCWND_MIN)
+    let reduced = packets * (whole - DECREASE_TENTHS * (level - target)) / whole.max(1);
+    reduced.max(packets - (packets >> DECREASE_MAX_LOG2)).max(NCWND_MIN)
 }
 
 impl NicWindow {
-    /// Handles a sample of the receiver's buffer level, which is below the target or not; `is_open` is set when the
-    /// marker is a round trip old, `lowered` is the result of [`lowered`].
+    /// Handles a sample of the receiver's buffer level, which is below the target if `is_below`. `is_open` is `true`
+    /// if the marker is at least a round trip old; `lowered` is the result of [`lowered`].
     #[inline(always)]
     pub(super) fn on_level(&mut self, is_below: bool, lowered: u32, times: Times, is_open: bool, largest: u32) {
         let before = self.packets;

@@ -1,4 +1,4 @@
-//! Swift on a transport without flows, timestamps and reports (IRN): from round-trip times alone.
+//! Swift on a transport without flows, timestamps and reports (IRN): controlled by round-trip times alone.
 //!
 //! The documentation of [`super`] lists the differences. A loss that is recovered without a timeout counts as a first
 //! retransmission, consecutive timeouts as retransmissions of one packet. There is no ncwnd, since no receiver reports
@@ -10,7 +10,9 @@ use rnic_policy::{ControlActions, ControlEvent, ControlView, Params};
 
 use super::state::Swift;
 use super::unit::WINDOW_ONE;
-use super::{INCREASE, cwnd, fabric, initial_window, target_delay, timers, waits, window_max_fixed, window_min};
+use super::{
+    INCREASE_INDEX, cwnd, fabric, initial_window, target_delay, timeouts, timers, window_max_fixed, window_min,
+};
 
 /// Largest number of packets that the 10 bits of a report hold.
 const ACKED_MAX: u64 = 1_023;
@@ -30,23 +32,23 @@ impl Swift {
         let (before, now) = (flow.fcwnd, Ticks::at(view.now));
         match *event {
             ControlEvent::Acked { packets, rtt, .. } => {
-                self.set_waiting((u64::from(self.waiting()) + packets).min(ACKED_MAX) as u16);
+                self.set_unsampled_packets((u64::from(self.unsampled_packets()) + packets).min(ACKED_MAX) as u16);
                 if packets > 0 {
                     self.set_timeouts(0);
                 }
                 let Some(rtt) = rtt.map(Ticks::of) else { return ControlActions::default() };
-                flow.srtt = waits::smooth(flow.srtt, rtt);
+                flow.srtt = timeouts::smooth(flow.srtt, rtt);
                 let target = target_delay(flow.fcwnd, 0, params);
-                let acked = u32::from(self.waiting());
-                self.set_waiting(0);
-                let moves = fabric::Moves::of(flow.fcwnd, acked, rtt, params.get(INCREASE));
-                let sample = fabric::Sample { now, delay: rtt, target, moves };
+                let acked = u32::from(self.unsampled_packets());
+                self.set_unsampled_packets(0);
+                let changes = fabric::WindowChanges::of(flow.fcwnd, acked, rtt, params.get(INCREASE_INDEX));
+                let sample = fabric::Sample { now, delay: rtt, target, changes };
                 fabric::adapt(&mut flow, &sample, window_min(params), window_max_fixed(params));
             }
-            ControlEvent::Nacked { lost: true } => lose(&mut flow, now, 1, window_min(params)),
+            ControlEvent::Nacked { lost: true } => record_loss(&mut flow, now, 1, window_min(params)),
             ControlEvent::TimedOut => {
                 self.set_timeouts(self.timeouts() + 1);
-                lose(&mut flow, now, self.timeouts(), window_min(params));
+                record_loss(&mut flow, now, self.timeouts(), window_min(params));
             }
             _ => return ControlActions::default(),
         }
@@ -60,7 +62,7 @@ impl Swift {
     }
 }
 
-fn lose(flow: &mut super::Flow, now: Ticks, count: u32, least: u32) {
+fn record_loss(flow: &mut super::Flow, now: Ticks, count: u32, least: u32) {
     let is_open = timers::is_gate_open(now, flow.marker, flow.srtt);
     let cuts = fabric::on_loss(flow, count, is_open, least);
     timers::settle(&mut flow.marker, now, flow.srtt, cuts || flow.fcwnd == least);

@@ -1,37 +1,39 @@
-//! Integer division of several pairs in parallel: the processor's division instruction handles one pair at a time.
+//! Integer division of several pairs in parallel: the processor's division instruction can only divide one pair at a
+//! time.
 //!
-//! Source: Newton's iteration for the inverse, from the line 48/17 - 32/17 d (the textbook's start for divisors between
-//! a half and one), in fixed point; each step squares the error, from 1/17 to below 2^-31 in three. The result is never
-//! too large and slightly too small, and is corrected by multiplying back: the final result is exactly that of `/`.
+//! Source: Newton's iteration for the inverse, from the line 48/17 - 32/17 d (the textbook's starting value for
+//! divisors between a half and one), in fixed point; each step squares the error, from 1/17 to below 2^-31 in three.
+//! The result is never too large and may be slightly too small; multiplying it by the divisor gives the correction,
+//! so that the final result is exactly that of `/`.
 
 use core::hint::select_unpredictable;
 
 /// 48/17 with 31 fractional bits, modulo 2^32: the overflow disappears when the slope term is subtracted.
-const START: u32 = ((48u64 << 31) / 17) as u32;
+const INVERSE_START: u32 = ((48u64 << 31) / 17) as u32;
 /// 16/17 with 32 fractional bits.
 const SLOPE: u32 = ((16u64 << 32) / 17) as u32;
-const STEPS: u32 = 3;
+const NEWTON_STEPS: u32 = 3;
 /// Largest amount by which the first quotient is too small.
-const SHORT: u32 = 3;
+const CORRECTION_STEPS: u32 = 3;
 
 /// Returns `number / divisor`, rounded down, for a divisor above zero.
 #[inline(always)]
 pub(super) fn quotient(number: u32, divisor: u32) -> u32 {
-    let places = divisor.leading_zeros();
+    let shift = divisor.leading_zeros();
     // Between 2^31 and 2^32; its inverse, times 2^63, is in the same range.
-    let scaled = divisor.wrapping_shl(places);
-    let mut inverse = START.wrapping_sub(high(scaled, SLOPE));
-    for _ in 0..STEPS {
+    let scaled = divisor.wrapping_shl(shift);
+    let mut inverse = INVERSE_START.wrapping_sub(high(scaled, SLOPE));
+    for _ in 0..NEWTON_STEPS {
         // 2 - scaled * inverse, minus one unit so that the value never exceeds 32 bits.
         let factor = !high(scaled, inverse);
         inverse = ((u64::from(inverse) * u64::from(factor)) >> 31) as u32;
     }
-    let mut quotient = high(number, inverse).wrapping_shr(31 - places);
-    let mut rest = number.wrapping_sub(quotient.wrapping_mul(divisor));
-    for _ in 0..SHORT {
-        let fits = rest >= divisor;
+    let mut quotient = high(number, inverse).wrapping_shr(31 - shift);
+    let mut remainder = number.wrapping_sub(quotient.wrapping_mul(divisor));
+    for _ in 0..CORRECTION_STEPS {
+        let fits = remainder >= divisor;
         quotient = select_unpredictable(fits, quotient + 1, quotient);
-        rest = select_unpredictable(fits, rest.wrapping_sub(divisor), rest);
+        remainder = select_unpredictable(fits, remainder.wrapping_sub(divisor), remainder);
     }
     quotient
 }

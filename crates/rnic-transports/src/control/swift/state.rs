@@ -1,6 +1,6 @@
 //! Swift's state of one connection: four flows and the window towards the NIC in 64 bytes.
 //!
-//! Widths are those of Falcon's records (specification 10.6.2): 21 bits of window, 24 of a time, 24 of PLB.
+//! Widths are those of Falcon's records (specification 10.6.2): 21 bits for a window, 24 for a time, 24 for PLB.
 
 use core::hint::select_unpredictable;
 
@@ -24,15 +24,15 @@ const TIME_MASK: u32 = Ticks::MAX.get();
 #[repr(C)]
 pub struct Swift {
     flows: [FlowBits; FLOWS],
-    /// Packets of the current PLB round that met congestion, per flow.
+    /// Congested packets of the current PLB round, per flow.
     congested: [u16; FLOWS],
     /// Window towards the NIC, in packets.
     ncwnd: u16,
     /// With reports, the codes of the shares set last: of requests, then of responses, 4 bits each. Without reports,
     /// packets acknowledged since the last sample.
     other: u16,
-    /// The marker of ncwnd (24 bits), then a bit for "grew", 3 bits for the number of flow states in use, and 3 bits of
-    /// consecutive timeouts.
+    /// The marker of ncwnd (24 bits), then one bit that is set if it last grew, 3 bits for the number of flow states
+    /// in use, and 3 bits of consecutive timeouts.
     nic: u32,
 }
 
@@ -44,7 +44,7 @@ struct FlowBits {
     window: u32,
     /// Smoothed round trip (24 bits), then consecutive congested PLB rounds (4).
     rtt: u32,
-    /// Time of the last cut of the window, or one round trip ago (24 bits).
+    /// Time of the last cut of the window; at most one round trip ago (24 bits).
     marker: u32,
 }
 
@@ -55,9 +55,9 @@ pub(super) struct Flow {
     pub(super) fcwnd: u32,
     /// Smoothed round trip; 0 before the first sample.
     pub(super) srtt: Ticks,
-    /// Time of the last cut of the window, or one round trip ago.
+    /// Time of the last cut of the window; at most one round trip ago.
     pub(super) marker: Ticks,
-    /// Protective load balancing.
+    /// State of protective load balancing.
     pub(super) plb: Plb,
 }
 
@@ -70,10 +70,10 @@ pub(super) struct Totals {
     pub(super) srtt: Ticks,
 }
 
-const GREW: u32 = 1 << 24;
+const GREW_BIT: u32 = 1 << 24;
 const SEEN_SHIFT: u32 = 25;
 const TIMEOUTS_SHIFT: u32 = 28;
-const THREE_BITS: u32 = 7;
+const THREE_BITS_MASK: u32 = 7;
 
 impl Swift {
     #[inline(always)]
@@ -84,14 +84,14 @@ impl Swift {
     #[inline(always)]
     pub(super) fn set_flow(&mut self, index: usize, flow: Flow) {
         self.set_flow_words(index, &flow.to_words());
-        let seen = (self.nic >> SEEN_SHIFT & THREE_BITS).max(index as u32 + 1);
-        self.nic = self.nic & !(THREE_BITS << SEEN_SHIFT) | seen << SEEN_SHIFT;
+        let seen = (self.nic >> SEEN_SHIFT & THREE_BITS_MASK).max(index as u32 + 1);
+        self.nic = self.nic & !(THREE_BITS_MASK << SEEN_SHIFT) | seen << SEEN_SHIFT;
     }
 
-    /// Returns the last of the known flows: the only one, in a state that travels.
+    /// Returns the last of the flows in use: the only one, in a state that reports carry.
     #[inline(always)]
     pub(super) fn last_flow(&self) -> Flow {
-        let seen = (self.nic >> SEEN_SHIFT & THREE_BITS) as usize;
+        let seen = (self.nic >> SEEN_SHIFT & THREE_BITS_MASK) as usize;
         self.flow(seen.saturating_sub(1))
     }
 
@@ -102,7 +102,7 @@ impl Swift {
         FlowWords { window, rtt, marker, congested: self.congested[index].into() }
     }
 
-    /// Writes a flow that was written before.
+    /// Writes a flow whose state has been written before.
     #[inline(always)]
     pub(super) fn set_flow_words(&mut self, index: usize, words: &FlowWords) {
         let &FlowWords { window, rtt, marker, congested } = words;
@@ -143,28 +143,28 @@ impl Swift {
         self.other = shares.bits() as u16;
     }
 
-    /// Returns the packets acknowledged since the last sample; for transports without reports.
-    pub(super) fn waiting(&self) -> u16 {
+    /// Returns the packets acknowledged since the last sample; used for transports without reports.
+    pub(super) fn unsampled_packets(&self) -> u16 {
         self.other
     }
 
-    pub(super) fn set_waiting(&mut self, packets: u16) {
+    pub(super) fn set_unsampled_packets(&mut self, packets: u16) {
         self.other = packets;
     }
 
-    /// Returns the number of consecutive timeouts, up to 7; for transports that do not count them.
+    /// Returns the number of consecutive timeouts, up to 7; used for transports that do not count them.
     pub(super) fn timeouts(&self) -> u32 {
-        self.nic >> TIMEOUTS_SHIFT & THREE_BITS
+        self.nic >> TIMEOUTS_SHIFT & THREE_BITS_MASK
     }
 
     pub(super) fn set_timeouts(&mut self, count: u32) {
-        self.nic = self.nic & !(THREE_BITS << TIMEOUTS_SHIFT) | count.min(THREE_BITS) << TIMEOUTS_SHIFT;
+        self.nic = self.nic & !(THREE_BITS_MASK << TIMEOUTS_SHIFT) | count.min(THREE_BITS_MASK) << TIMEOUTS_SHIFT;
     }
 
     /// Returns the totals of all states except number `index`, for a connection with `flows` flows.
     #[inline(always)]
     pub(super) fn others(&self, index: usize, flows: u32) -> Totals {
-        let seen = (self.nic >> SEEN_SHIFT & THREE_BITS) as usize;
+        let seen = (self.nic >> SEEN_SHIFT & THREE_BITS_MASK) as usize;
         let none = Totals { fcwnd: 0, srtt: Ticks::ZERO };
         if seen <= 1 && index == 0 {
             return none;
@@ -177,8 +177,8 @@ impl Swift {
     }
 }
 
-/// Returns the window of the flows that share state `index`, each with `fcwnd`: it counts twice when a connection with
-/// `flows` flows has a flow with the index four higher.
+/// Returns the window of the flows that share state `index`, each with the window `fcwnd`: `fcwnd` counts twice when
+/// a connection with `flows` flows has a flow with the index four higher.
 #[inline(always)]
 fn of_state(fcwnd: u32, index: usize, flows: u32) -> u32 {
     fcwnd << u32::from(index + FLOWS < flows as usize)
@@ -225,20 +225,20 @@ impl Flow {
 #[derive(Clone, Copy)]
 pub(super) struct NicWords {
     pub(super) packets: u32,
-    /// The word that also holds bits that do not belong to the window.
+    /// Word that contains the marker and direction of the window, and other bits that do not belong to it.
     pub(super) bits: u32,
 }
 
 impl NicWindow {
     #[inline(always)]
     pub(super) fn from_words(words: NicWords) -> Self {
-        Self { packets: words.packets, marker: Ticks::new(words.bits), grew: words.bits & GREW != 0 }
+        Self { packets: words.packets, marker: Ticks::new(words.bits), grew: words.bits & GREW_BIT != 0 }
     }
 
     /// Packs the window beside the other contents of `bits`.
     #[inline(always)]
     pub(super) fn to_words(self, bits: u32) -> NicWords {
-        let grew = select_unpredictable(self.grew, GREW, 0);
-        NicWords { packets: self.packets, bits: bits & !(TIME_MASK | GREW) | self.marker.get() | grew }
+        let grew = select_unpredictable(self.grew, GREW_BIT, 0);
+        NicWords { packets: self.packets, bits: bits & !(TIME_MASK | GREW_BIT) | self.marker.get() | grew }
     }
 }

@@ -1,5 +1,5 @@
 //! The gate that allows one change per round trip, and the gap between packets. Timeouts are in
-//! [`waits`](crate::control::waits).
+//! [`timeouts`](crate::control::timeouts).
 //!
 //! Source: specification 10.3.4 and 10.3.5; paper, section 4.2.
 
@@ -9,21 +9,21 @@ use rnic_policy::control::report::{Gap, Ticks};
 
 use super::unit::WINDOW_ONE;
 
-/// Returns whether a round trip has passed since `marker`; always true before one was measured.
+/// Returns `true` if a round trip has passed since `marker`, or if none has been measured yet.
 #[inline(always)]
 pub(super) fn is_gate_open(now: Ticks, marker: Ticks, srtt: Ticks) -> bool {
     (srtt == Ticks::ZERO) | (now.since(marker) >= srtt)
 }
 
-/// Keeps `marker` within a round trip of `now`, or at `now` after a change, so that the 24-bit time does not wrap
-/// unnoticed while acknowledgements arrive.
+/// Sets `marker` to `now` after a change; otherwise limits its age to one round trip, so that the 24-bit time does
+/// not wrap unnoticed while acknowledgements arrive.
 #[inline(always)]
 pub(super) fn settle(marker: &mut Ticks, now: Ticks, srtt: Ticks, changed: bool) {
     let old = select_unpredictable(now.since(*marker) > srtt, now.since(srtt), *marker);
     *marker = select_unpredictable(changed, now, old);
 }
 
-/// Returns the gap after a packet while the window is below one: rtt/fcwnd - rtt.
+/// Returns the gap after a packet while the window is below one packet: rtt/fcwnd - rtt.
 #[inline(always)]
 pub(super) fn gap(fcwnd: u32, srtt: Ticks) -> Gap {
     if fcwnd >= WINDOW_ONE {

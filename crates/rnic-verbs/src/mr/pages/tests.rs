@@ -1,4 +1,4 @@
-//! What is refused, and with which error number: each kind of page, to be read and to be written.
+//! Tests of the results and error numbers of page checks: each type of page, for reading and for writing.
 
 use std::os::fd::AsRawFd;
 use std::ptr;
@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 
-/// Maps `pages` pages with these rights and flags, of `file` or none; they stay. Addresses are the test's choice, far
-/// below those that the kernel chooses, and each is used once: a hole among the kernel's is soon filled by a mapping of
-/// another thread.
+/// Maps `pages` pages with these rights and flags, from `file` if there is one, and never unmaps them. The test
+/// chooses addresses far below those that the kernel chooses, and uses each once: a hole among the kernel's addresses
+/// may soon be filled by a mapping of another thread.
 fn map(pages: usize, rights: c_int, flags: c_int, file: c_int) -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0x2000_0000_0000);
-    let wanted = ptr::without_provenance_mut(NEXT.fetch_add(pages * PAGE, Ordering::Relaxed));
-    // SAFETY: a new mapping that replaces nothing touches nothing that exists.
+    static NEXT_ADDRESS: AtomicUsize = AtomicUsize::new(0x2000_0000_0000);
+    let wanted = ptr::without_provenance_mut(NEXT_ADDRESS.fetch_add(pages * PAGE, Ordering::Relaxed));
+    // SAFETY: a new mapping that replaces no other does not affect existing memory.
     let start = unsafe { libc::mmap(wanted, pages * PAGE, rights, flags | libc::MAP_FIXED_NOREPLACE, file, 0) };
     assert_eq!(start, wanted, "{}", io::Error::last_os_error());
     start as usize
@@ -20,15 +20,15 @@ fn map(pages: usize, rights: c_int, flags: c_int, file: c_int) -> usize {
 
 const READ: c_int = libc::PROT_READ;
 const BOTH: c_int = libc::PROT_READ | libc::PROT_WRITE;
-const OWN: c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+const PRIVATE_ANONYMOUS: c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
 
-/// What a check answers: 0, or the error number.
-fn answer(start: usize, len: usize, writes: bool) -> c_int {
+/// Returns the result of a check: 0, or the error number.
+fn check_result(start: usize, len: usize, writes: bool) -> c_int {
     check(start, len, writes).err().map_or(0, |errno| errno.0)
 }
 
 #[test]
-fn pages_are_refused_where_the_kernel_could_not_pin_them() {
+fn pages_that_the_kernel_could_not_pin_are_refused() {
     if !can_populate() {
         println!("skipped: the kernel is older than 5.14, and shows rights only where memory is used");
         return;
@@ -36,17 +36,17 @@ fn pages_are_refused_where_the_kernel_could_not_pin_them() {
     let file = tempfile::tempfile().expect("a temporary file");
     file.set_len(PAGE as u64 + 100).expect("space for two pages");
     let (fd, shared) = (file.as_raw_fd(), libc::MAP_SHARED);
-    let hole = map(3, BOTH, OWN, -1);
-    let mixed = map(2, BOTH, OWN, -1);
-    // SAFETY: the second page is the test's own, and nobody uses it.
+    let hole = map(3, BOTH, PRIVATE_ANONYMOUS, -1);
+    let mixed = map(2, BOTH, PRIVATE_ANONYMOUS, -1);
+    // SAFETY: the second page belongs to the test and is not in use.
     assert_eq!(unsafe { libc::mprotect((mixed + PAGE) as *mut c_void, PAGE, READ) }, 0);
     static CONSTANT: [u8; 64] = [7; 64];
     let fault = libc::EFAULT;
     let rows = [
-        ("own memory", map(2, BOTH, OWN, -1), 2 * PAGE, 0, 0),
-        ("own memory, odd ends", map(2, BOTH, OWN, -1) + 5, PAGE, 0, 0),
-        ("read-only", map(1, READ, OWN, -1), PAGE, 0, fault),
-        ("no rights at all", map(1, libc::PROT_NONE, OWN, -1), PAGE, fault, fault),
+        ("own memory", map(2, BOTH, PRIVATE_ANONYMOUS, -1), 2 * PAGE, 0, 0),
+        ("own memory, odd ends", map(2, BOTH, PRIVATE_ANONYMOUS, -1) + 5, PAGE, 0, 0),
+        ("read-only", map(1, READ, PRIVATE_ANONYMOUS, -1), PAGE, 0, fault),
+        ("no rights at all", map(1, libc::PROT_NONE, PRIVATE_ANONYMOUS, -1), PAGE, fault, fault),
         ("the second page read-only", mixed, 2 * PAGE, 0, fault),
         ("and only the first asked for", mixed, PAGE, 0, 0),
         ("a constant of the program", (&raw const CONSTANT) as usize, CONSTANT.len(), 0, fault),
@@ -62,18 +62,18 @@ fn pages_are_refused_where_the_kernel_could_not_pin_them() {
         ("around the end", usize::MAX - PAGE, 2 * PAGE, libc::EINVAL, libc::EINVAL),
         ("into the last page", usize::MAX - PAGE, PAGE, libc::EINVAL, libc::EINVAL),
     ];
-    // SAFETY: the page in the middle is the test's own, and nobody uses it.
+    // SAFETY: the page in the middle belongs to the test and is not in use.
     assert_eq!(unsafe { libc::munmap((hole + PAGE) as *mut c_void, PAGE) }, 0);
     for (what, start, len, read, written) in rows {
-        assert_eq!((answer(start, len, false), answer(start, len, true)), (read, written), "{what}");
+        assert_eq!((check_result(start, len, false), check_result(start, len, true)), (read, written), "{what}");
     }
 }
 
 #[test]
-fn an_older_kernel_shows_holes() {
-    let start = map(3, BOTH, OWN, -1);
+fn unmapped_pages_are_detected_on_older_kernels() {
+    let start = map(3, BOTH, PRIVATE_ANONYMOUS, -1);
     assert!(check_mapped(start, start + 3 * PAGE).is_ok());
-    // SAFETY: the page in the middle is the test's own, and nobody uses it.
+    // SAFETY: the page in the middle belongs to the test and is not in use.
     assert_eq!(unsafe { libc::munmap((start + PAGE) as *mut c_void, PAGE) }, 0);
     assert!(check_mapped(start, start + 3 * PAGE).is_err_and(|errno| errno.0 == libc::EFAULT));
 }

@@ -1,4 +1,4 @@
-//! The structures and numbers here against the headers of the system: a C compiler is made to check them.
+//! Compares the structures and constants of this module with the system's headers, by means of a C compiler.
 
 use std::mem::offset_of;
 use std::process::Command;
@@ -60,7 +60,7 @@ numbers! {
 }
 
 #[test]
-fn structures_and_numbers_are_those_of_the_headers() {
+fn structures_and_constants_match_the_headers() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let file = dir.path().join("ask.c");
     let compiles = |assertions: &[String]| {
@@ -73,10 +73,10 @@ fn structures_and_numbers_are_those_of_the_headers() {
         eprintln!("skipped: librdmacm-dev is not installed");
         return;
     }
-    let ours = [layouts(), numbers()].concat();
-    let output = compiles(&ours).expect("the compiler ran before");
+    let assertions_that_hold = [layouts(), numbers()].concat();
+    let output = compiles(&assertions_that_hold).expect("the compiler runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    // An assertion that does not hold is noticed.
-    let wrong = compiles(&["sizeof(struct rdma_cm_id) == 1".to_owned()]).expect("the compiler ran before");
-    assert!(!wrong.status.success());
+    // Check that a false assertion is detected.
+    let false_assertion = compiles(&["sizeof(struct rdma_cm_id) == 1".to_owned()]).expect("the compiler runs");
+    assert!(!false_assertion.status.success());
 }

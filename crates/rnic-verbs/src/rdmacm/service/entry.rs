@@ -1,4 +1,4 @@
-//! The state of an `rdma_cm_id` that the service keeps under its lock.
+//! The state of an `rdma_cm_id` that the service protects by its lock.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::rdmacm::abi::{RDMA_MAX_INIT_DEPTH, RDMA_MAX_RESP_RES};
 /// The path MTU of a queue pair, as an `ibv_mtu` code.
 pub(in crate::rdmacm) const PATH_MTU: u32 = IBV_MTU_4096;
 
-/// The state of an `rdma_cm_id` that the service keeps under its lock.
+/// The state of an `rdma_cm_id` that the service protects by its lock.
 pub(in crate::rdmacm) struct Entry {
     /// Address of the program's structure, as an integer: only the program's threads may access it.
     pub(in crate::rdmacm) place: usize,
@@ -31,7 +31,7 @@ pub(in crate::rdmacm) struct Entry {
     pub(in crate::rdmacm) remote: Option<Remote>,
     /// Number of the local queue pair, as sent to the remote end.
     pub(in crate::rdmacm) qp_num: u32,
-    /// Path MTU of the queue pairs as locally requested, as an `ibv_mtu` code.
+    /// Path MTU of the queue pair as requested by the local end, as an `ibv_mtu` code.
     pub(in crate::rdmacm) path_mtu: u32,
     /// Initial packet sequence number of the local queue pair: generated together with the identifier, because programs
     /// that manage their queue pairs themselves query it before they accept.
@@ -67,13 +67,13 @@ pub(in crate::rdmacm) enum Stage {
     /// A connection or lookup request has been sent.
     Connecting,
     /// The remote end has accepted; this has not been confirmed to it yet.
-    Answered,
+    ReplyReceived,
     /// A connection request has been received.
-    Asked,
+    RequestReceived,
     /// The local program has accepted; the remote end has not confirmed it yet.
     Accepted,
     Connected,
-    Over,
+    Closed,
 }
 
 impl Entry {

@@ -20,14 +20,14 @@ pub(in crate::rdmacm) struct Pending {
     pub(in crate::rdmacm) kind: u32,
     /// Status: 0, a reject reason of the remote end, or a negative error number.
     pub(in crate::rdmacm) status: c_int,
-    pub(in crate::rdmacm) what: What,
+    pub(in crate::rdmacm) content: EventContent,
     /// Private data from the remote end.
     pub(in crate::rdmacm) data: Vec<u8>,
 }
 
 /// Content of an event in addition to its type.
 #[derive(Clone, Debug, Default)]
-pub(in crate::rdmacm) enum What {
+pub(in crate::rdmacm) enum EventContent {
     /// No further content.
     #[default]
     Plain,
@@ -87,7 +87,7 @@ pub(in crate::rdmacm) struct Arrival {
 
 impl Pending {
     pub(in crate::rdmacm) fn plain(key: Key, kind: u32, status: c_int) -> Self {
-        Self { key, kind, status, what: What::Plain, data: Vec::new() }
+        Self { key, kind, status, content: EventContent::Plain, data: Vec::new() }
     }
 }
 

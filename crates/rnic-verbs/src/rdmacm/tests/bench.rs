@@ -1,4 +1,4 @@
-//! What every test of the calls needs.
+//! Set-up that all tests of these calls share.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Mutex, MutexGuard};
@@ -9,7 +9,7 @@ pub(super) fn errno() -> c_int {
     std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
 }
 
-/// Keeps tests that count what the process has from each other.
+/// Serialises tests that count the resources of the process.
 pub(super) fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     crate::event::lock(&ALONE)
@@ -18,17 +18,17 @@ pub(super) fn alone() -> MutexGuard<'static, ()> {
 pub(super) fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(20);
     while !is_so() {
-        assert!(Instant::now() < end, "waited in vain for {what}");
+        assert!(Instant::now() < end, "timed out while waiting for {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
-/// An event that was fetched.
+/// A fetched event, until it is acknowledged.
 pub(super) struct Event(*mut rdma_cm_event);
 
 impl Event {
     pub(super) fn id(&self) -> *mut rdma_cm_id {
-        // SAFETY: fetched and not acknowledged.
+        // SAFETY: the event is fetched and not acknowledged.
         unsafe { (*self.0).id }
     }
 
@@ -43,12 +43,12 @@ impl Event {
     }
 
     pub(super) fn conn(&self) -> rdma_conn_param {
-        // SAFETY: as above; the caller knows which side of the union there is.
+        // SAFETY: as above; the caller knows which member of the union is valid.
         unsafe { (*self.0).param.conn }
     }
 
     /// # Safety
-    /// The event is one of a datagram service.
+    /// The event must be one of a datagram service.
     pub(super) unsafe fn ud(&self) -> rdma_ud_param {
         // SAFETY: as above.
         unsafe { (*self.0).param.ud }
@@ -56,12 +56,13 @@ impl Event {
 
     pub(super) fn data(&self) -> &[u8] {
         let conn = self.conn();
-        // SAFETY: the event leads to as many bytes as it says.
+        // SAFETY: the event points to as many bytes as its length states.
         unsafe { std::slice::from_raw_parts(conn.private_data.cast(), conn.private_data_len.into()) }
     }
 
     pub(super) fn ud_data(&self) -> &[u8] {
-        // SAFETY: the caller knows that it is an event of a datagram service, which leads to as many bytes as it says.
+        // SAFETY: the caller knows that it is an event of a datagram service, which points to as many bytes as its
+        // length states.
         unsafe {
             let ud = self.ud();
             std::slice::from_raw_parts(ud.private_data.cast(), ud.private_data_len.into())
@@ -69,19 +70,19 @@ impl Event {
     }
 
     pub(super) fn acknowledge(self) {
-        // SAFETY: once, because it is given up.
+        // SAFETY: the event is acknowledged once, because this method consumes it.
         assert_eq!(unsafe { rdma_ack_cm_event(self.0) }, 0);
     }
 }
 
-/// A channel.
+/// An event channel.
 pub(super) struct Bench {
     pub(super) channel: *mut rdma_event_channel,
 }
 
 impl Drop for Bench {
     fn drop(&mut self) {
-        // SAFETY: the tests have destroyed what was on it.
+        // SAFETY: the tests have destroyed the identifiers of the channel.
         unsafe { rdma_destroy_event_channel(self.channel) };
     }
 }
@@ -95,7 +96,7 @@ impl Bench {
 
     pub(super) fn id(&self, space: u32) -> *mut rdma_cm_id {
         let mut id = ptr::null_mut();
-        // SAFETY: the channel is living.
+        // SAFETY: the channel is valid.
         assert_eq!(unsafe { rdma_create_id(self.channel, &raw mut id, ptr::null_mut(), space) }, 0);
         id
     }
@@ -105,48 +106,48 @@ impl Bench {
     }
 
     pub(super) fn becomes_readable(&self, within_ms: c_int) -> bool {
-        // SAFETY: the channel is living; one structure, which outlives the call.
+        // SAFETY: the channel is valid; one structure, which outlives the call.
         unsafe {
             let mut poll = libc::pollfd { fd: (*self.channel).fd, events: libc::POLLIN, revents: 0 };
             libc::poll(&raw mut poll, 1, within_ms) == 1
         }
     }
 
-    /// The next event, which must be of this kind.
+    /// Returns the next event, which must be of this kind.
     pub(super) fn next(&self, kind: u32) -> Event {
-        assert!(self.becomes_readable(20_000), "waited in vain for event {kind}");
-        let event = self.fetch().expect("an event waits");
-        // SAFETY: just fetched.
+        assert!(self.becomes_readable(20_000), "timed out while waiting for event {kind}");
+        let event = self.fetch().expect("an event is queued");
+        // SAFETY: the event was fetched above.
         assert_eq!(unsafe { (*event.0).event }, kind, "with status {}", event.status());
         event
     }
 
     pub(super) fn fetch(&self) -> Result<Event, c_int> {
         let mut event = ptr::null_mut();
-        // SAFETY: the channel is living.
+        // SAFETY: the channel is valid.
         match unsafe { rdma_get_cm_event(self.channel, &raw mut event) } {
             0 => Ok(Event(event)),
             _ => Err(errno()),
         }
     }
 
-    /// Makes an identifier this channel's.
+    /// Moves an identifier to this channel.
     pub(super) fn take(&self, id: *mut rdma_cm_id) -> c_int {
-        // SAFETY: both are living.
+        // SAFETY: both are valid.
         unsafe { rdma_migrate_id(id, self.channel) }
     }
 
     pub(super) fn bind(&self, id: *mut rdma_cm_id, host: &str, port: u16) -> c_int {
         let mut address = super::super::address::write(socket_address(host, port));
-        // SAFETY: both are living.
+        // SAFETY: both are valid.
         unsafe { rdma_bind_addr(id, (&raw mut address).cast()) }
     }
 
-    /// Somebody who waits at a port of the kernel's choice.
+    /// Returns an identifier that listens on a port chosen by the kernel.
     pub(super) fn listen(&self, host: &str, space: u32, backlog: c_int) -> (*mut rdma_cm_id, u16) {
         let id = self.id(space);
         assert_eq!(self.bind(id, host, 0), 0, "{host}: {}", errno());
-        // SAFETY: living.
+        // SAFETY: the identifier is valid.
         unsafe {
             assert_eq!(rdma_listen(id, backlog), 0);
             (id, u16::from_be(rdma_get_src_port(id)))
@@ -155,32 +156,32 @@ impl Bench {
 
     pub(super) fn start_resolving(&self, id: *mut rdma_cm_id, host: &str, port: u16) {
         let mut to = super::super::address::write(socket_address(host, port));
-        // SAFETY: both are living.
+        // SAFETY: both are valid.
         assert_eq!(unsafe { rdma_resolve_addr(id, ptr::null_mut(), (&raw mut to).cast(), 100) }, 0);
     }
 
-    /// Somebody who knows the way.
+    /// Returns an identifier with resolved address and route.
     pub(super) fn resolved(&self, host: &str, port: u16, space: u32) -> *mut rdma_cm_id {
         let id = self.id(space);
         self.start_resolving(id, host, port);
         self.next(RDMA_CM_EVENT_ADDR_RESOLVED).acknowledge();
-        // SAFETY: living.
+        // SAFETY: the identifier is valid.
         assert_eq!(unsafe { rdma_resolve_route(id, 100) }, 0);
         self.next(RDMA_CM_EVENT_ROUTE_RESOLVED).acknowledge();
-        // SAFETY: living.
+        // SAFETY: the identifier is valid.
         unsafe { assert!((*id).route.num_paths == 1 && !(*id).verbs.is_null()) };
         id
     }
 
     pub(super) fn make_qp(&self, id: *mut rdma_cm_id, qp_type: u32) {
         let mut wish = qp_attributes(qp_type);
-        // SAFETY: living.
+        // SAFETY: the identifier is valid.
         assert_eq!(unsafe { rdma_create_qp(id, ptr::null_mut(), &raw mut wish) }, 0, "{}", errno());
     }
 
     pub(super) fn destroy(&self, ids: &[*mut rdma_cm_id]) {
         for id in ids {
-            // SAFETY: the test is done with them.
+            // SAFETY: the test no longer uses them.
             unsafe {
                 rdma_destroy_qp(*id);
                 assert_eq!(rdma_destroy_id(*id), 0);
@@ -189,45 +190,45 @@ impl Bench {
     }
 }
 
-// The calls, for living identifiers, which is all that tests have.
+// The calls, for valid identifiers, which are the only ones in tests.
 
 pub(super) fn source_port(id: *mut rdma_cm_id) -> u16 {
-    // SAFETY: living.
+    // SAFETY: the identifier is valid.
     u16::from_be(unsafe { rdma_get_src_port(id) })
 }
 
 pub(super) fn destination_port(id: *mut rdma_cm_id) -> u16 {
-    // SAFETY: living.
+    // SAFETY: the identifier is valid.
     u16::from_be(unsafe { rdma_get_dst_port(id) })
 }
 
 pub(super) fn qp_num(id: *mut rdma_cm_id) -> u32 {
-    // SAFETY: living, with a queue pair.
+    // SAFETY: the identifier is valid and has a queue pair.
     unsafe { (*(*id).qp).qp_num }
 }
 
 pub(super) fn listen(id: *mut rdma_cm_id, backlog: c_int) -> c_int {
-    // SAFETY: living.
+    // SAFETY: the identifier is valid.
     unsafe { rdma_listen(id, backlog) }
 }
 
 pub(super) fn establish(id: *mut rdma_cm_id) -> c_int {
-    // SAFETY: living.
+    // SAFETY: the identifier is valid.
     unsafe { super::super::connect::rdma_establish(id) }
 }
 
 pub(super) fn disconnect(id: *mut rdma_cm_id) -> c_int {
-    // SAFETY: living.
+    // SAFETY: the identifier is valid.
     unsafe { rdma_disconnect(id) }
 }
 
 pub(super) fn destroy(id: *mut rdma_cm_id) -> c_int {
-    // SAFETY: living, and given up.
+    // SAFETY: the identifier is valid, and destroyed once.
     unsafe { rdma_destroy_id(id) }
 }
 
 pub(super) fn reject(id: *mut rdma_cm_id, data: &[u8]) -> c_int {
-    // SAFETY: living, and the data outlive the call.
+    // SAFETY: the identifier is valid, and the data outlives the call.
     unsafe { rdma_reject(id, data.as_ptr().cast(), data.len() as u8) }
 }
 
@@ -259,37 +260,37 @@ fn param(data: &[u8]) -> rdma_conn_param {
 }
 
 pub(super) fn connect(id: *mut rdma_cm_id, data: &[u8]) -> c_int {
-    // SAFETY: living, and the data outlive the call.
+    // SAFETY: the identifier is valid, and the data outlives the call.
     unsafe { rdma_connect(id, &raw mut *Box::leak(Box::new(param(data)))) }
 }
 
-/// Asks `retries` times when the other side has posted no receive.
+/// Connects with `retries` RNR retries.
 pub(super) fn connect_retrying(id: *mut rdma_cm_id, retries: u8) -> c_int {
     let mut param = rdma_conn_param { rnr_retry_count: retries, ..param(b"") };
-    // SAFETY: living, and the data outlive the call.
+    // SAFETY: the identifier is valid, and the data outlives the call.
     unsafe { rdma_connect(id, &raw mut param) }
 }
 
-/// As programs with queue pairs of their own do.
+/// Connects as programs that manage their queue pairs themselves do.
 pub(super) fn connect_without_qp(id: *mut rdma_cm_id, qp_num: u32) -> c_int {
     let mut param = rdma_conn_param { qp_num, ..param(b"") };
-    // SAFETY: living, and the data outlive the call.
+    // SAFETY: the identifier is valid, and the data outlives the call.
     unsafe { rdma_connect(id, &raw mut param) }
 }
 
 pub(super) fn accept(id: *mut rdma_cm_id, data: &[u8]) -> c_int {
     let mut param = rdma_conn_param { responder_resources: 2, initiator_depth: 2, ..param(data) };
-    // SAFETY: living, and the data outlive the call.
+    // SAFETY: the identifier is valid, and the data outlives the call.
     unsafe { rdma_accept(id, &raw mut param) }
 }
 
-/// Sends a message each way and looks at it.
+/// Sends a message in each direction and checks it.
 pub(super) fn exchange(one: *mut rdma_cm_id, other: *mut rdma_cm_id) {
     message(one, other, Duration::ZERO);
     message(other, one, Duration::ZERO);
 }
 
-/// Sends a message and looks at it, where the receive is posted `late`, or before.
+/// Sends a message and checks it; the receive is posted the time `late` after it, or before it if `late` is zero.
 pub(super) fn message(from: *mut rdma_cm_id, to: *mut rdma_cm_id, late: Duration) {
     // SAFETY: both identifiers have a protection domain and a connected queue pair; the buffers outlive the requests.
     unsafe {

@@ -31,7 +31,7 @@ pub(super) struct Frame<'a> {
     pub(super) length: u16,
 }
 
-/// Sizes of the part behind the upper layer's headers.
+/// Lengths of the part that follows the upper layer's headers.
 #[derive(Clone, Copy)]
 pub(super) struct Tail {
     /// Length of payload and padding in bytes.
@@ -67,9 +67,10 @@ impl Start<'_> {
         rest.len() + self.missing
     }
 
-    /// Returns a packet without payload; an error when any bytes are left behind its headers, `rest` included.
+    /// Returns a packet without payload; returns an error when bytes follow its headers, whether in `rest` or not
+    /// given.
     #[inline]
-    pub(super) fn bare(&self, packet: Packet, rest: &[u8]) -> Result<Decoded, WireError> {
+    pub(super) fn without_payload(&self, packet: Packet, rest: &[u8]) -> Result<Decoded, WireError> {
         if self.bytes_from(rest) > 0 {
             return Err(WireError::PayloadLength);
         }
@@ -80,7 +81,7 @@ impl Start<'_> {
     #[inline]
     pub(super) fn acknowledgement(&self, body: Body, rest: &[u8]) -> Result<Decoded, WireError> {
         let packet = Packet { function: 0, ack_request: false, ..self.packet(UlpProtocol::None, body, 0) };
-        self.bare(packet, rest)
+        self.without_payload(packet, rest)
     }
 }
 
@@ -91,21 +92,24 @@ impl Frame<'_> {
         self.start.bytes_from(rest)
     }
 
-    /// Returns a request for data, when Falcon's headers are consistent with it.
+    /// Decodes the frame as a Pull Request; fails if the packet type in the Falcon header is another, or the payload
+    /// length is not allowed.
     #[inline(always)]
     pub(super) fn pull_request(&self, ulp: Ulp, tail: Tail) -> Result<Decoded, WireError> {
         let Self { psn, rsn, length, .. } = *self;
         self.finish(PacketType::PullRequest, Body::PullRequest { psn, rsn, length, ulp }, tail)
     }
 
-    /// Returns requested data, when Falcon's headers are consistent with it.
+    /// Decodes the frame as Pull Data; fails if the packet type in the Falcon header is another, or the payload length
+    /// is not allowed.
     #[inline(always)]
     pub(super) fn pull_data(&self, ulp: Ulp, tail: Tail) -> Result<Decoded, WireError> {
         let Self { psn, rsn, .. } = *self;
         self.finish(PacketType::PullData, Body::PullData { psn, rsn, ulp }, tail)
     }
 
-    /// Returns unsolicited data, when Falcon's headers are consistent with it.
+    /// Decodes the frame as Push Data; fails if the packet type in the Falcon header is another, or the payload length
+    /// is not allowed.
     #[inline(always)]
     pub(super) fn push_data(&self, ulp: Ulp, tail: Tail) -> Result<Decoded, WireError> {
         let Self { psn, rsn, length, .. } = *self;

@@ -54,51 +54,51 @@ pub(super) fn read(frame: &Frame<'_>, bytes: &[u8]) -> Result<Decoded, WireError
 pub(super) fn write(writer: &mut Writer<'_>, header: &Header) -> Result<(), EncodeError> {
     let base = &header.base;
     check_base(base)?;
-    let mut begin = |packet_type: u8| nbth::emit(base, packet_type, writer.next());
+    let mut emit_base = |packet_type: u8| nbth::emit(base, packet_type, writer.next());
     match &header.operation {
         Operation::WriteRequest { command, directive } => {
-            begin(WRITE_REQUEST);
+            emit_base(WRITE_REQUEST);
             write_command(writer, command, directive)
         }
         Operation::WriteDataRequest => {
-            begin(WRITE_DATA_REQUEST);
+            emit_base(WRITE_DATA_REQUEST);
             Ok(())
         }
         Operation::WriteData => {
-            begin(WRITE_DATA);
+            emit_base(WRITE_DATA);
             Ok(())
         }
         Operation::WriteCompletion { status } => {
-            begin(WRITE_COMPLETION);
+            emit_base(WRITE_COMPLETION);
             write_status(writer, *status)
         }
         Operation::ReadRequest { command } => {
-            begin(READ_REQUEST);
+            emit_base(READ_REQUEST);
             write_command(writer, command, &Directive::default())
         }
         Operation::ReadResponse { status } => {
-            begin(READ_RESPONSE);
+            emit_base(READ_RESPONSE);
             write_status(writer, *status)
         }
     }
 }
 
 fn check_base(base: &Base) -> Result<(), EncodeError> {
-    check_range("initiator function", base.initiator_function, nbth::TAG_MAX)?;
-    check_range("target tag", base.target_tag, nbth::TAG_MAX)?;
-    check_range("initiator tag", base.initiator_tag, nbth::TAG_MAX)?;
-    check_range("command identifier", base.command, nbth::TAG_MAX)
+    check_range("the initiator function", base.initiator_function, nbth::TAG_MAX)?;
+    check_range("the target tag", base.target_tag, nbth::TAG_MAX)?;
+    check_range("the initiator tag", base.initiator_tag, nbth::TAG_MAX)?;
+    check_range("the command identifier", base.command, nbth::TAG_MAX)
 }
 
 fn write_command(writer: &mut Writer<'_>, command: &Command, directive: &Directive) -> Result<(), EncodeError> {
-    check_range("protection information", command.protection.into(), nvme_command::NIBBLE_MAX.into())?;
-    check_range("directive type", directive.kind.into(), nvme_command::NIBBLE_MAX.into())?;
+    check_range("the protection information", command.protection.into(), nvme_command::NIBBLE_MAX.into())?;
+    check_range("the directive type", directive.kind.into(), nvme_command::NIBBLE_MAX.into())?;
     nvme_command::emit(command, directive, writer.next());
     Ok(())
 }
 
 fn write_status(writer: &mut Writer<'_>, status: u16) -> Result<(), EncodeError> {
-    check_range("status field", status.into(), nvme_status::STATUS_MAX.into())?;
+    check_range("the status field", status.into(), nvme_status::STATUS_MAX.into())?;
     nvme_status::emit(status, writer.next());
     Ok(())
 }

@@ -100,33 +100,33 @@ impl<'a> Reader<'a> {
 
     fn send_immediate(&self, position: Position, rest: &[u8]) -> Result<Decoded, WireError> {
         let ((rmsn, offset), rest) = placement(rest)?;
-        let (immediate, rest) = known(ImmDtView::split(rest))?;
+        let (immediate, rest) = short_on_error(ImmDtView::split(rest))?;
         self.push(Operation::Send { position, tail: SendTail::Immediate(immediate.value()), rmsn, offset }, rest)
     }
 
     fn send_invalidate(&self, position: Position, rest: &[u8]) -> Result<Decoded, WireError> {
         let ((rmsn, offset), rest) = placement(rest)?;
-        let (key, rest) = known(IethView::split(rest))?;
+        let (key, rest) = short_on_error(IethView::split(rest))?;
         self.push(Operation::Send { position, tail: SendTail::Invalidate(key.rkey()), rmsn, offset }, rest)
     }
 
     #[inline]
     fn write(&self, position: Position, rest: &[u8]) -> Result<Decoded, WireError> {
-        let (reth, rest) = known(RethView::split(rest))?;
+        let (reth, rest) = short_on_error(RethView::split(rest))?;
         self.push(Operation::Write { position, reth: reth.to_repr(), tail: None }, rest)
     }
 
     fn write_immediate(&self, position: Position, rest: &[u8]) -> Result<Decoded, WireError> {
-        let (reth, rest) = known(RethView::split(rest))?;
+        let (reth, rest) = short_on_error(RethView::split(rest))?;
         let (rmsn, rest) = sink_tag::split_word(rest)?;
-        let (immediate, rest) = known(ImmDtView::split(rest))?;
+        let (immediate, rest) = short_on_error(ImmDtView::split(rest))?;
         let tail = WriteTail { rmsn: Rmsn::new(rmsn), immediate: immediate.value() };
         self.push(Operation::Write { position, reth: reth.to_repr(), tail: Some(tail) }, rest)
     }
 
     #[inline]
     fn read_request(&self, rest: &[u8]) -> Result<Decoded, WireError> {
-        let (reth, rest) = known(RethView::split(rest))?;
+        let (reth, rest) = short_on_error(RethView::split(rest))?;
         let (rmsn, rest) = sink_tag::split_word(rest)?;
         let (sink, rest) = sink_tag::split_tag(rest)?;
         let operation = Operation::ReadRequest { reth: reth.to_repr(), rmsn: Rmsn::new(rmsn), sink };
@@ -140,7 +140,7 @@ impl<'a> Reader<'a> {
     }
 
     fn atomic_request(&self, op: fn(AtomicEthView<'a>) -> AtomicOp, rest: &'a [u8]) -> Result<Decoded, WireError> {
-        let (view, rest) = known(AtomicEthView::split(rest))?;
+        let (view, rest) = short_on_error(AtomicEthView::split(rest))?;
         let (rmsn, rest) = sink_tag::split_word(rest)?;
         let (sink, rest) = sink_tag::split_tag(rest)?;
         let (va, rkey, op, rmsn) = (view.va(), view.rkey(), op(view), Rmsn::new(rmsn));
@@ -148,7 +148,7 @@ impl<'a> Reader<'a> {
     }
 
     fn atomic_response(&self, rest: &[u8]) -> Result<Decoded, WireError> {
-        let (value, rest) = known(AtomicAckEthView::split(rest))?;
+        let (value, rest) = short_on_error(AtomicAckEthView::split(rest))?;
         let (sink, rest) = sink_tag::split_tag(rest)?;
         let operation = Operation::AtomicResponse { original: value.original(), sink };
         self.frame.pull_data(self.ulp(operation), self.tail(rest)?)
@@ -161,20 +161,20 @@ impl<'a> Reader<'a> {
             Some(Opcode::SendOnlyImmediate) => true,
             _ => return Err(WireError::Opcode),
         };
-        let (view, rest) = known(DethView::split(rest))?;
+        let (view, rest) = short_on_error(DethView::split(rest))?;
         let (queue_key, source_qpn) = (view.queue_key(), view.source_qpn());
         if !has_immediate {
             return self.push(Operation::Datagram { queue_key, source_qpn, immediate: None }, rest);
         }
-        let (immediate, rest) = known(ImmDtView::split(rest))?;
+        let (immediate, rest) = short_on_error(ImmDtView::split(rest))?;
         let immediate = Some(immediate.value());
         self.push(Operation::Datagram { queue_key, source_qpn, immediate }, rest)
     }
 }
 
-/// Converts the error of a header shared with RoCEv2, whose view reports only one error.
+/// Converts the error of a header that RoCEv2 uses too: its view fails only when the header is too short.
 #[inline]
-fn known<T>(read: Result<T, crate::WireError>) -> Result<T, WireError> {
+fn short_on_error<T>(read: Result<T, crate::WireError>) -> Result<T, WireError> {
     read.map_err(|_| WireError::Short)
 }
 

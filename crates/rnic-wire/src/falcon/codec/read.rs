@@ -8,7 +8,7 @@ use crate::falcon::header::resync::ResyncView;
 use crate::falcon::header::{base, bitmaps, request_length};
 use crate::falcon::{Body, Nack, PacketType, UlpProtocol, WireError};
 
-/// Reads the part behind the first words.
+/// Reads the part after the first words.
 #[inline]
 pub(super) fn message(start: &Start<'_>, rest: &[u8]) -> Result<Decoded, WireError> {
     match start.packet_type {
@@ -59,7 +59,7 @@ fn resync(start: &Start<'_>, rest: &[u8]) -> Result<Decoded, WireError> {
     let ((psn, rsn), rest) = base::split_numbers(rest)?;
     let (own, rest) = ResyncView::split(rest)?;
     let body = Body::Resync { psn, rsn, code: own.code()?, of: own.original()?, vendor: own.vendor() };
-    start.bare(start.packet(start.protocol()?, body, 0), rest)
+    start.without_payload(start.packet(start.protocol()?, body, 0), rest)
 }
 
 fn nack(start: &Start<'_>, rest: &[u8]) -> Result<Decoded, WireError> {

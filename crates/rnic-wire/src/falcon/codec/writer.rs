@@ -53,7 +53,7 @@ impl Writer<'_> {
                 return Err(self.unexpected("a request for acknowledgement"));
             }
         } else {
-            check_range("function", packet.function, base::FUNCTION_MAX)?;
+            check_range("the function number", packet.function, base::FUNCTION_MAX)?;
             if packet.protocol == UlpProtocol::None {
                 return Err(self.missing("an upper layer"));
             }
@@ -64,22 +64,22 @@ impl Writer<'_> {
 
     #[inline]
     fn measured(&mut self, measured: Measured, last: u32) -> Result<(), EncodeError> {
-        check_range("hop count", measured.hops.into(), acknowledgement::HOPS_MAX.into())?;
-        check_range("buffer level", measured.rx_level.into(), acknowledgement::LEVEL_MAX.into())?;
-        check_range("count of marks", measured.ecn.into(), acknowledgement::ECN_MAX.into())?;
+        check_range("the hop count", measured.hops.into(), acknowledgement::HOPS_MAX.into())?;
+        check_range("the buffer level", measured.rx_level.into(), acknowledgement::LEVEL_MAX.into())?;
+        check_range("the ECN mark count", measured.ecn.into(), acknowledgement::ECN_MAX.into())?;
         acknowledgement::emit(measured, last, self.next());
         Ok(())
     }
 
     #[inline]
     pub(super) fn acknowledgement(&mut self, ack: &Acknowledgement) -> Result<(), EncodeError> {
-        check_range("engine's metadata", ack.metadata, acknowledgement::METADATA_MAX)?;
+        check_range("the adaptive engine's metadata", ack.metadata, acknowledgement::METADATA_MAX)?;
         let Acknowledgement { t1, t2, hops, rx_level, ecn, .. } = *ack;
         self.measured(Measured { t1, t2, hops, rx_level, ecn }, acknowledgement::last_word(ack))
     }
 
     pub(super) fn nack(&mut self, nack: &Nack) -> Result<(), EncodeError> {
-        check_range("engine's metadata", nack.metadata, acknowledgement::NACK_METADATA_MAX)?;
+        check_range("the adaptive engine's metadata", nack.metadata, acknowledgement::NACK_METADATA_MAX)?;
         let Nack { t1, t2, hops, rx_level, ecn, metadata, psn, window, code } = *nack;
         self.measured(Measured { t1, t2, hops, rx_level, ecn }, metadata)?;
         refusal::emit(psn, window, code, self.next());

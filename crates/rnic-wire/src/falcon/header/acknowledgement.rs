@@ -1,4 +1,4 @@
-//! Fields of acknowledgements behind the four words that every packet begins with (OCP Falcon Transport Protocol, Rev
+//! Fields of acknowledgements after the four words that every packet begins with (OCP Falcon Transport Protocol, Rev
 //! 0.9, sections 7.7.1 and 7.8).
 //!
 //! ```text
@@ -18,7 +18,7 @@ use super::split;
 use crate::bytes::{be32, put};
 use crate::falcon::{Acknowledgement, OutOfWindow, Timestamp, WireError};
 
-/// Length of the words in bytes.
+/// Length of words 4 to 7 in bytes.
 pub const LEN: usize = 16;
 
 /// Largest number of switches that the field can hold.
@@ -29,15 +29,15 @@ pub const LEVEL_MAX: u8 = 31;
 pub const ECN_MAX: u16 = 0x3fff;
 /// Largest value of the engine's bits in acknowledgements.
 pub const METADATA_MAX: u32 = 0x3f_ffff;
-/// Largest value of the engine's bits in NACKs.
+/// Largest value of the adaptive engine's metadata in a NACK (24 bits).
 pub const NACK_METADATA_MAX: u32 = 0xff_ffff;
 
-/// View of the words in the received bytes.
+/// View of words 4 to 7 in the received bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct AcknowledgementView<'a>(&'a [u8; LEN]);
 
 impl<'a> AcknowledgementView<'a> {
-    /// Splits the words off the front of `bytes`; returns them and the bytes behind.
+    /// Splits words 4 to 7 off the front of `bytes`; returns them and the bytes after them.
     ///
     /// # Errors
     /// [`WireError::Short`] when `bytes` is too short.
@@ -52,13 +52,13 @@ impl<'a> AcknowledgementView<'a> {
         Timestamp::new(be32(self.0, 0))
     }
 
-    /// Returns the time at which it arrived.
+    /// Returns the time at which the acknowledged packet arrived.
     #[inline]
     pub fn t2(self) -> Timestamp {
         Timestamp::new(be32(self.0, 4))
     }
 
-    /// Returns the number of switches on its path.
+    /// Returns the number of switches on the path of the acknowledged packet.
     #[inline]
     pub fn hops(self) -> u8 {
         self.0[8] >> 4

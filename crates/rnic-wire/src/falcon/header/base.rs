@@ -20,7 +20,7 @@ use crate::falcon::{Cid, Packet, PacketType, Rsn, UlpProtocol, WindowBases, Wire
 
 /// Version of the protocol.
 pub const VERSION: u8 = 1;
-/// Length of the words that every packet begins with, in bytes.
+/// Length in bytes of the four words that every packet begins with.
 pub const START_LEN: usize = 16;
 /// Length of the sequence numbers, in bytes.
 pub const NUMBERS_LEN: usize = 8;
@@ -35,7 +35,7 @@ pub const FUNCTION_MAX: u32 = 0xff_ffff;
 pub struct StartView<'a>(&'a [u8; START_LEN]);
 
 impl<'a> StartView<'a> {
-    /// Splits the words off the front of `bytes`; returns them and the bytes behind.
+    /// Splits the words off the front of `bytes`; returns them and the bytes after them.
     ///
     /// # Errors
     /// [`WireError::Short`] when `bytes` is too short.
@@ -56,13 +56,13 @@ impl<'a> StartView<'a> {
         Cid::new(be24(self.0, 1))
     }
 
-    /// Returns the function that the packet is for; not in acknowledgements.
+    /// Returns the function that the packet is for; has no meaning in acknowledgements.
     #[inline]
     pub fn function(self) -> u32 {
         be24(self.0, 4)
     }
 
-    /// Returns the code of the upper layer; not in acknowledgements.
+    /// Returns the code of the upper layer; has no meaning in acknowledgements.
     #[inline]
     pub const fn protocol(self) -> u8 {
         self.0[7] >> PROTOCOL_SHIFT
@@ -74,7 +74,7 @@ impl<'a> StartView<'a> {
         self.0[7] >> TYPE_SHIFT & 0xf
     }
 
-    /// Returns whether an acknowledgement is requested; not in acknowledgements.
+    /// Returns whether an acknowledgement is requested; has no meaning in acknowledgements.
     #[inline]
     pub const fn ack_request(self) -> bool {
         self.0[7] & ACK_REQUEST != 0

@@ -26,7 +26,7 @@ pub const TAG_MAX: u32 = 0xff_ffff;
 pub struct NbthView<'a>(&'a [u8; LEN]);
 
 impl<'a> NbthView<'a> {
-    /// Splits the header off the front of `bytes`; returns it and the bytes behind.
+    /// Splits the header off the front of `bytes`; returns it and the bytes after it.
     ///
     /// # Errors
     /// [`WireError::Short`] when `bytes` is too short.

@@ -1,4 +1,4 @@
-//! Words behind NVMe's base header in Read and Write Requests (OCP NVMe over Falcon Transport, Rev 0.9, sections 8.3
+//! Words after NVMe's base header in Read and Write Requests (OCP NVMe over Falcon Transport, Rev 0.9, sections 8.3
 //! and 8.5).
 //!
 //! ```text
@@ -20,17 +20,17 @@ use crate::bytes::{be16, be32, put};
 use crate::falcon::WireError;
 use crate::falcon::nvme::{Command, Directive};
 
-/// Length of the words in bytes.
+/// Length of words 8 to 15 in bytes.
 pub const LEN: usize = 32;
 /// Largest protection information and directive type: 4 bits.
 pub const NIBBLE_MAX: u8 = 0xf;
 
-/// View of the words in the received bytes.
+/// View of words 8 to 15 in the received bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct CommandView<'a>(&'a [u8; LEN]);
 
 impl<'a> CommandView<'a> {
-    /// Splits the words off the front of `bytes`; returns them and the bytes behind.
+    /// Splits words 8 to 15 off the front of `bytes`; returns them and the bytes after them.
     ///
     /// # Errors
     /// [`WireError::Short`] when `bytes` is too short.
@@ -59,14 +59,14 @@ impl<'a> CommandView<'a> {
         }
     }
 
-    /// Returns the directive, when this is a Write.
+    /// Returns the directive; meaningful only in a Write.
     #[inline]
     pub fn directive(self) -> Directive {
         Directive { kind: self.0[14] & NIBBLE_MAX, specific: be16(self.0, 18) }
     }
 }
 
-/// Writes the words; for a Read, the directive is all zero.
+/// Writes words 8 to 15; for a Read, the directive is all zero.
 #[inline]
 pub fn emit(command: &Command, directive: &Directive, out: &mut [u8; LEN]) {
     put(out, 0, command.initiator_nsid.to_be_bytes());

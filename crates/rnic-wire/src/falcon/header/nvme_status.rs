@@ -1,4 +1,4 @@
-//! Word behind NVMe's base header in Read Responses and Write Completions (OCP NVMe over Falcon Transport, Rev 0.9,
+//! Word after NVMe's base header in Read Responses and Write Completions (OCP NVMe over Falcon Transport, Rev 0.9,
 //! sections 8.4 and 8.8).
 //!
 //! ```text

@@ -26,7 +26,7 @@ pub const LEN: usize = 12;
 pub struct RbthView<'a>(&'a [u8; LEN]);
 
 impl<'a> RbthView<'a> {
-    /// Splits the header off the front of `bytes`; returns it and the bytes behind.
+    /// Splits the header off the front of `bytes`; returns it and the bytes after it.
     ///
     /// # Errors
     /// [`WireError::Short`] when `bytes` is too short.
@@ -47,7 +47,7 @@ impl<'a> RbthView<'a> {
         self.0[2] & COMPLETE_IN_ERROR != 0
     }
 
-    /// Returns the number of padding bytes behind the payload, at most 3.
+    /// Returns the number of padding bytes after the payload, at most 3.
     #[inline]
     pub const fn pad(self) -> u8 {
         self.0[2] >> PAD_SHIFT & 3

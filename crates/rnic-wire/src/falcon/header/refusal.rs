@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!     0               1               2               3
-//!  8 |                      PSN that is refused                      |
+//!  8 |                      PSN of the rejected packet               |
 //!  9 |     code      |rsvd |   wait  |W|  reserved   |upper's reason | W: 1 requests, 0 data
 //! ```
 //!
@@ -16,15 +16,15 @@ use super::split;
 use crate::bytes::{be32, put};
 use crate::falcon::{NackCode, RnrTimer, Window, WireError};
 
-/// Length of the words in bytes.
+/// Length of words 8 and 9 in bytes.
 pub const LEN: usize = 8;
 
-/// View of the words in the received bytes.
+/// View of words 8 and 9 in the received bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct RefusalView<'a>(&'a [u8; LEN]);
 
 impl<'a> RefusalView<'a> {
-    /// Splits the words off the front of `bytes`; returns them and the bytes behind.
+    /// Splits words 8 and 9 off the front of `bytes`; returns them and the bytes after them.
     ///
     /// # Errors
     /// [`WireError::Short`] when `bytes` is too short.
@@ -55,7 +55,7 @@ impl<'a> RefusalView<'a> {
     }
 }
 
-/// Writes the words.
+/// Writes words 8 and 9.
 #[inline]
 pub fn emit(psn: Psn32, window: Window, code: NackCode, out: &mut [u8; LEN]) {
     let (wait, ulp) = match code {

@@ -1,13 +1,14 @@
-//! Word or words behind the base header of Pull Requests and Push Data: the length of the data (OCP Falcon Transport
+//! Word or words after the base header of Pull Requests and Push Data: the length of the data (OCP Falcon Transport
 //! Protocol, Rev 0.9, sections 7.3 and 7.5).
 //!
 //! ```text
 //!     0               1               2               3
 //!  6 |           reserved            |        request length         |
-//!  7 |                         reserved                              | Pull Requests alone
+//!  7 |                         reserved                              | only in Pull Requests
 //! ```
 //!
-//! The figures agree with the tables here; only the figures show that the upper half of the word is the reserved one.
+//! In the specification the figures and the tables of these two headers agree, but only the figures show that the
+//! upper half of the word is the reserved one.
 
 use super::split;
 use crate::bytes::be16;

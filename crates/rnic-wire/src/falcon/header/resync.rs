@@ -1,14 +1,14 @@
-//! Words behind the base header of a Resync (OCP Falcon Transport Protocol, Rev 0.9, section 7.6).
+//! Words after the base header of a Resync (OCP Falcon Transport Protocol, Rev 0.9, section 7.6).
 //!
 //! ```text
 //!     0               1               2               3
-//!  6 |     code      | type  |               reserved                | type: of the packet that it stands for
+//!  6 |     code      | type  |               reserved                | type: of the packet that it replaces
 //!  7 |                       vendor defined                          |
 //! ```
 //!
-//! Section 7.2 counts a Resync's PSN in the data window, 9.2.5 in "the corresponding" one. Here it is the window of the
-//! packet that the Resync replaces, whose PSN it uses: a Pull Request has no number in the data window. A type without
-//! a sequence number is therefore rejected.
+//! By section 7.2 a Resync's PSN belongs to the data window, by section 9.2.5 to "the corresponding" one. Here it
+//! belongs to the window of the packet that the Resync replaces and whose PSN it uses, because a Pull Request has no
+//! number in the data window. A type without a sequence number is therefore rejected.
 
 use super::split;
 use crate::bytes::{be32, put};
@@ -17,12 +17,12 @@ use crate::falcon::{PacketType, ResyncCode, WireError};
 /// Length of the header in bytes.
 pub const LEN: usize = 8;
 
-/// View of a Resync's own words in the received bytes.
+/// View of the words that only a Resync has, in the received bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct ResyncView<'a>(&'a [u8; LEN]);
 
 impl<'a> ResyncView<'a> {
-    /// Splits the words off the front of `bytes`; returns them and the bytes behind.
+    /// Splits the words off the front of `bytes`; returns them and the bytes after them.
     ///
     /// # Errors
     /// [`WireError::Short`] when `bytes` is too short.
@@ -34,7 +34,7 @@ impl<'a> ResyncView<'a> {
     /// Returns the reason for the Resync.
     ///
     /// # Errors
-    /// [`WireError::Code`] when it is reserved.
+    /// [`WireError::Code`] when its code is reserved.
     #[inline]
     pub fn code(self) -> Result<ResyncCode, WireError> {
         ResyncCode::from_code(self.0[0]).ok_or(WireError::Code)
@@ -56,7 +56,7 @@ impl<'a> ResyncView<'a> {
     }
 }
 
-/// Writes the words.
+/// Writes these words.
 #[inline]
 pub fn emit(code: ResyncCode, of: PacketType, vendor: u32, out: &mut [u8; LEN]) {
     put(out, 0, [code.code(), of.code() << 4, 0, 0]);

@@ -1,0 +1,70 @@
+//! `rnic limit`: limits queue pairs of a running process.
+
+use std::time::Duration;
+
+use rnic_host::observe::{self, LimitReply, LimitRequest, ObserveError};
+use serde::Serialize;
+
+use crate::args::LimitArgs;
+use crate::console;
+use crate::failure::Failure;
+
+/// The JSON object that `rnic limit --json` prints.
+#[derive(Debug, Serialize)]
+struct Outcome {
+    pid: u32,
+    /// Limit in bits per second; none when it was removed.
+    rate_bps: Option<u64>,
+    /// Number of existing queue pairs that have the limit now.
+    queue_pairs: u32,
+}
+
+/// Runs `rnic limit`.
+///
+/// # Errors
+/// When the process has not opened the device, or one of its devices refuses the limit or does not answer.
+pub fn run(args: &LimitArgs) -> Result<(), Failure> {
+    let LimitArgs { pid, qp, .. } = *args;
+    let rate = args.rate.0;
+    let all = observe::endpoints().map_err(|error| Failure::input(format!("cannot read /proc/net/unix: {error}")))?;
+    let devices: Vec<_> = all.into_iter().filter(|endpoint| endpoint.pid == pid).collect();
+    if devices.is_empty() {
+        return Err(Failure::input(format!(
+            "no process {pid} of this user has opened the software device; `rnic top` lists those that have"
+        )));
+    }
+    let request = LimitRequest { queue_pair: qp, rate_bps: rate.map(|rate| rate.as_bps()) };
+    let mut limited = None;
+    let mut reasons = Vec::new();
+    for device in &devices {
+        match observe::set_limit(device, &request, TIMEOUT) {
+            Ok(LimitReply::QueuePairs(count)) => *limited.get_or_insert(0) += count,
+            Ok(LimitReply::Refused(reason)) => reasons.push(format!("process {pid}: {reason}")),
+            // Any process can choose any name, so a socket that belongs to another user says nothing of this process.
+            Err(ObserveError::Impostor { .. }) => {}
+            Err(error) => reasons.push(error.to_string()),
+        }
+    }
+    // A queue pair belongs to a single device, and the others refuse it.
+    let refusals_matter = limited.is_none() || qp.is_none();
+    if let Some(reason) = reasons.pop().filter(|_| refusals_matter) {
+        return Err(Failure::input(reason));
+    }
+    let Some(queue_pairs) = limited else {
+        return Err(Failure::input(format!("no device of process {pid} answers")));
+    };
+    let text = describe(pid, rate.map(|rate| rate.to_string()), qp, queue_pairs);
+    console::result(&text, args.json.then_some(&Outcome { pid, rate_bps: request.rate_bps, queue_pairs }));
+    Ok(())
+}
+
+fn describe(pid: u32, rate: Option<String>, qp: Option<u32>, queue_pairs: u32) -> String {
+    let limit = rate.unwrap_or("none".to_owned());
+    match qp {
+        Some(number) => format!("process {pid}: limit of queue pair {number:#x}: {limit}\n"),
+        None => format!("process {pid}: limit of each queue pair: {limit} (queue pairs now: {queue_pairs})\n"),
+    }
+}
+
+/// Longest time for an answer: a process that is stopped does not answer.
+const TIMEOUT: Duration = Duration::from_secs(1);

@@ -1,0 +1,74 @@
+//! Division of the link among the queue pairs of an engine, under schedulers that set rates.
+
+use rnic_base::{BitRate, Time};
+use rnic_scr::Kind;
+use rnic_wire::Qpn;
+
+use super::Engine;
+use crate::error::ModifyError;
+use crate::ledger::{Shares, WEIGHT_MAX};
+use crate::timer::Deadline;
+
+/// Changes how the queue pairs of an engine share its link ([`Engine::sharing`]).
+#[derive(Debug)]
+pub struct Sharing<'e> {
+    engine: &'e mut Engine,
+}
+
+impl Engine {
+    /// Returns the means to change how queue pairs share the link.
+    pub fn sharing(&mut self) -> Sharing<'_> {
+        Sharing { engine: self }
+    }
+
+    /// Returns how many queue pairs share the link under schedulers that set rates, the sums of their rates, and the
+    /// work of the processors.
+    pub fn shares(&self) -> Shares {
+        let records = self.core.processors.as_ref().map(|processors| *processors.counters().of(Kind::Tx));
+        Shares { records, ..self.core.ledger.shares() }
+    }
+}
+
+/// Runs the schedulers whose records threads have processed. `deadline` has expired in the timer heap.
+#[cold]
+pub(super) fn run_processors(engine: &mut Engine, deadline: Deadline) {
+    let Engine { core, qps, .. } = engine;
+    let now = core.now;
+    if !core.processors.as_mut().is_some_and(|processors| processors.remove_expired(deadline)) {
+        return;
+    }
+    while let Some((slot, dispatch)) = core.processors.as_mut().and_then(|processors| processors.poll(now)) {
+        let share = qps.at_mut(slot).map_or(0, |qp| qp.on_dispatch(core, &dispatch));
+        if let Some(processors) = &mut core.processors {
+            processors.decided(&dispatch, share);
+        }
+    }
+    if let Some(processors) = &mut core.processors {
+        processors.arm(&mut core.timers);
+    }
+}
+
+impl Sharing<'_> {
+    /// Sets the weight by which a scheduler such as `water-filling` divides the link among queue pairs (SCR mechanism
+    /// S-19); one at first. It remains after a reset.
+    ///
+    /// # Errors
+    /// When the queue pair does not exist, or the weight is not between 1 and [`WEIGHT_MAX`].
+    pub fn set_weight(self, now: Time, qpn: Qpn, weight: u16) -> Result<(), ModifyError> {
+        let Engine { qps, core, .. } = self.engine;
+        let qp = qps.find_mut(qpn).ok_or(ModifyError::UnknownQp)?;
+        if !(1..=WEIGHT_MAX).contains(&weight) {
+            let (requested, max) = (u64::from(weight), u64::from(WEIGHT_MAX));
+            return Err(ModifyError::Attribute { what: "weight", requested, min: 1, max, step: 1 });
+        }
+        core.now = now;
+        qp.set_weight(core, weight);
+        Ok(())
+    }
+
+    /// Sets the rate that queue pairs whose scheduler sets rates may use in total, in bits per second on the wire;
+    /// `None` for the rate of the link. A driver that shares the link with other senders sets its part of it.
+    pub fn set_capacity(self, capacity: Option<BitRate>) {
+        self.engine.core.ledger.set_capacity(capacity);
+    }
+}

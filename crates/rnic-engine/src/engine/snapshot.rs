@@ -1,0 +1,76 @@
+//! Monitoring of all queue pairs of an engine, outside the packet path.
+
+use rnic_base::Duration;
+use rnic_falcon::delivery::{Delivery, FlowView};
+use rnic_policy::Profile;
+use rnic_wire::Qpn;
+
+use crate::PeerId;
+use crate::engine::Engine;
+use crate::qp::{ProtocolState, Qp, QpInfo};
+use crate::watch::{MonitoredQp, Traffic};
+
+/// Monitoring data of a queue pair.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct QpSnapshot {
+    /// The attributes that can also be queried by queue pair number.
+    pub info: QpInfo,
+    /// Peer at the remote end; undefined before the queue pair is connected, and [`PeerId::NONE`] for services
+    /// without a fixed peer.
+    pub peer: PeerId,
+    /// Name of the queue pair's transport.
+    pub transport: &'static str,
+    /// Number of request packets in flight; with Falcon, including responses to the peer's requests.
+    pub in_flight: u64,
+    /// Maximum number of request packets in flight, according to the transport's limit or congestion control.
+    pub window: u64,
+    /// Traffic received from the peer; zeros when monitoring is off.
+    pub traffic: Traffic,
+    /// Last measured round-trip time: that of a request packet, only when monitoring is on; with Falcon, the time
+    /// from sending a packet to receiving the acknowledgement that echoes it.
+    pub round_trip: Option<Duration>,
+    /// Flows of a Falcon connection that has several flows.
+    pub flows: Vec<FlowView>,
+}
+
+impl Engine {
+    /// Turns monitoring on: the activity of queue pairs that are created from now on is counted and measured for
+    /// [`QpSnapshot`].
+    pub fn watch(&mut self) {
+        self.core.watch.begin();
+    }
+
+    /// Returns all queue pairs, in no particular order.
+    pub fn queue_pairs(&self) -> impl Iterator<Item = QpSnapshot> {
+        self.qps.iter().map(|qp| qp.view(self.core.watch.get(qp.verbs.head.slot)))
+    }
+
+    /// Returns the profile from which queue pair `qpn` is composed, if it exists.
+    pub fn profile_of(&self, qpn: Qpn) -> Option<&Profile> {
+        self.qps.find(qpn).map(|qp| qp.verbs.head.transport.profile())
+    }
+}
+
+impl Qp {
+    fn view(&self, watched: Option<&MonitoredQp>) -> QpSnapshot {
+        let head = &self.verbs.head;
+        let cap = head.transport.in_flight_max;
+        let delivery = self.falcon().and_then(|falcon| falcon.delivery());
+        let (in_flight, window) = match (&self.protocol, delivery) {
+            (_, Some(delivery)) => (delivery.in_flight(), Some(delivery.window())),
+            (ProtocolState::Roce(connection), None) => connection.in_flight(),
+            (ProtocolState::Unreliable(_) | ProtocolState::Falcon(_), None) => (0, None),
+        };
+        let timed = watched.and_then(|watched| watched.round_trip.last());
+        QpSnapshot {
+            info: self.info(),
+            peer: head.peer(),
+            transport: head.transport.profile.name,
+            in_flight,
+            traffic: watched.map(|watched| watched.traffic).unwrap_or_default(),
+            round_trip: delivery.map_or(timed, |delivery| delivery.round_trip()),
+            window: window.map_or(cap, |window| window.min(cap)),
+            flows: delivery.into_iter().flat_map(Delivery::flows).collect(),
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! Shares of the link: which queue pairs divide it, by which weights, and how much of it their schedulers have given
+//! out.
+//!
+//! Source: SCR (NSDI'25) section 5.1, mechanisms S-19 and S-20. A scheduler decides for one queue pair and never sees
+//! another one; the ledger holds the sums that it needs (see [`rnic_policy::ScheduleView`]).
+//!
+//! A queue pair becomes a *member* with its first data. It stays one while it has work and for some time after that: a
+//! program that waits for each of its messages has no work thousands of times a second, and its share must not be
+//! given away each time.
+
+use rnic_base::{BitRate, Duration, Time};
+use rnic_policy::ScheduleView;
+use rnic_scr::KindCounters;
+
+use crate::limiter::RATE_LIMIT_MIN;
+use crate::timer::Deadline;
+
+/// Largest weight of a queue pair.
+pub const WEIGHT_MAX: u16 = 1_000;
+
+/// Sums over the queue pairs of an engine whose schedulers process events.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    line_rate: BitRate,
+    /// Rate that the members may use in total.
+    capacity: BitRate,
+    /// Time without work after which a queue pair is no longer a member.
+    idle_after: Duration,
+    /// Number of queue pairs that have work.
+    active: u32,
+    members: u32,
+    weights: u64,
+    allocated: BitRate,
+    saturated_weights: u64,
+    saturated_rates: BitRate,
+    epoch: u32,
+}
+
+/// A queue pair's entry in the [`Ledger`].
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Share {
+    is_member: bool,
+    /// Weight that is included in the sum of weights.
+    weight: u16,
+    /// Rate that is included in the sum of rates.
+    allocated: BitRate,
+    is_saturated: bool,
+    /// Time since which the queue pair has had no work.
+    idle_since: Time,
+    /// Time at which membership is next checked.
+    check_at: Deadline,
+}
+
+/// Members of an engine, and the rates that its schedulers have given them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shares {
+    /// Rate that the members may use in total.
+    pub capacity: BitRate,
+    /// Number of queue pairs that share the link under a scheduler that sets rates.
+    pub members: u32,
+    /// Sum of their weights.
+    pub weights: u64,
+    /// Sum of their dequeue rates.
+    pub allocated: BitRate,
+    /// Sum of the weights of the members that use all of their rate.
+    pub saturated_weights: u64,
+    /// Records of sent packets on the processors, if schedulers run on any.
+    pub records: Option<KindCounters>,
+}
+
+impl Ledger {
+    pub(crate) fn new(line_rate: BitRate, idle_after: Duration) -> Self {
+        Self {
+            line_rate,
+            capacity: line_rate,
+            idle_after,
+            active: 0,
+            members: 0,
+            weights: 0,
+            allocated: BitRate::ZERO,
+            saturated_weights: 0,
+            saturated_rates: BitRate::ZERO,
+            epoch: 0,
+        }
+    }
+
+    /// Sets the rate that the members may use in total, at least [`RATE_LIMIT_MIN`]; `None` for that of the link.
+    pub(crate) fn set_capacity(&mut self, capacity: Option<BitRate>) {
+        self.capacity = capacity.map_or(self.line_rate, |rate| rate.max(RATE_LIMIT_MIN).min(self.line_rate));
+    }
+
+    /// Returns the sums, without records.
+    pub(crate) fn shares(&self) -> Shares {
+        Shares {
+            capacity: self.capacity,
+            members: self.members,
+            weights: self.weights,
+            allocated: self.allocated,
+            saturated_weights: self.saturated_weights,
+            records: None,
+        }
+    }
+
+    /// Returns the view of the scheduler at `now` of a queue pair with `share` and `weight`.
+    pub(crate) fn view(&self, now: Time, share: &Share, weight: u16) -> ScheduleView {
+        ScheduleView {
+            now,
+            line_rate: self.line_rate,
+            capacity: self.capacity,
+            active: self.active,
+            members: self.members,
+            weight: u32::from(weight),
+            weights: self.weights,
+            allocated: self.allocated,
+            saturated_weights: self.saturated_weights,
+            saturated_rates: self.saturated_rates,
+            is_saturated: share.is_saturated,
+            epoch: self.epoch,
+            is_held: false,
+            control_rate: None,
+        }
+    }
+
+    /// Counts a queue pair that has work.
+    pub(crate) fn add_active(&mut self) {
+        self.active += 1;
+    }
+
+    /// No longer counts a queue pair that has work.
+    pub(crate) fn remove_active(&mut self) {
+        self.active -= 1;
+    }
+
+    /// Makes a queue pair a member; returns whether it was none before.
+    pub(crate) fn join(&mut self, share: &mut Share, weight: u16) -> bool {
+        if share.is_member {
+            return false;
+        }
+        (share.is_member, share.weight) = (true, weight);
+        self.members += 1;
+        self.weights += u64::from(weight);
+        true
+    }
+
+    /// Ends a queue pair's membership, if it is a member.
+    pub(crate) fn leave(&mut self, share: &mut Share) {
+        self.allot(share, Some(BitRate::ZERO), Some(false));
+        if share.is_member {
+            self.members -= 1;
+            self.weights -= u64::from(share.weight);
+        }
+        *share = Share::default();
+    }
+
+    /// Changes the weight of a queue pair.
+    pub(crate) fn set_weight(&mut self, share: &mut Share, weight: u16) {
+        if share.is_member {
+            let (rate, is_saturated) = (share.allocated, share.is_saturated);
+            self.allot(share, Some(BitRate::ZERO), Some(false));
+            self.weights = self.weights - u64::from(share.weight) + u64::from(weight);
+            share.weight = weight;
+            self.allot(share, Some(rate), Some(is_saturated));
+        }
+    }
+
+    /// Replaces a member's part of the sums: the `rate` that a scheduler has set, and whether it uses all of it. `None`
+    /// leaves a part as it is.
+    pub(crate) fn allot(&mut self, share: &mut Share, rate: Option<BitRate>, is_saturated: Option<bool>) {
+        if !share.is_member {
+            return;
+        }
+        let (rate, is_saturated) = (rate.unwrap_or(share.allocated), is_saturated.unwrap_or(share.is_saturated));
+        self.allocated = self.allocated.saturating_sub(share.allocated).saturating_add(rate);
+        if share.is_saturated {
+            self.saturated_rates = self.saturated_rates.saturating_sub(share.allocated);
+            self.saturated_weights -= u64::from(share.weight);
+        }
+        if is_saturated {
+            self.saturated_rates = self.saturated_rates.saturating_add(rate);
+            self.saturated_weights += u64::from(share.weight);
+        }
+        (share.allocated, share.is_saturated) = (rate, is_saturated);
+    }
+
+    /// Increments the epoch.
+    pub(crate) fn restart_all(&mut self) {
+        self.epoch = self.epoch.wrapping_add(1);
+    }
+
+    /// Records that a queue pair has no work from `now` on.
+    pub(crate) fn note_idle(&self, share: &mut Share, now: Time) {
+        share.idle_since = now;
+        if share.is_member && !share.check_at.is_set() {
+            share.check_at = Deadline::at(now + self.idle_after);
+        }
+    }
+
+    /// Ends the membership of a queue pair that has had no work for long enough, if it is time to check. `is_active` is
+    /// whether it has work now.
+    pub(crate) fn check_idle(&mut self, share: &mut Share, now: Time, is_active: bool) {
+        if !share.check_at.is_due(now) {
+            return;
+        }
+        share.check_at = Deadline::NEVER;
+        let leave_at = share.idle_since + self.idle_after;
+        if is_active {
+            // Checked again when there is no more work.
+        } else if leave_at > now {
+            share.check_at = Deadline::at(leave_at);
+        } else {
+            self.leave(share);
+        }
+    }
+}
+
+impl Share {
+    /// Returns whether the queue pair is a member.
+    pub(crate) fn is_member(&self) -> bool {
+        self.is_member
+    }
+
+    /// Returns the rate that is included in the sum of rates.
+    pub(crate) fn allocated(&self) -> BitRate {
+        self.allocated
+    }
+
+    /// Returns the time at which membership must be checked.
+    pub(crate) fn check_at(&self) -> Deadline {
+        self.check_at
+    }
+}

@@ -1,0 +1,217 @@
+//! The dequeue rate of a queue pair: the rate at which the NIC takes its data out of memory.
+//!
+//! Source: SCR (NSDI'25) section 4.2, mechanism S-1. This one number bounds what a queue pair sends, what it reads over
+//! the host bus, and what its receiver has to take. The scheduler, the program, the operator and, by messages
+//! ([`crate::messages`]), the peer may each set a limit; the lowest is in force. It is separate from the rate of
+//! congestion control, and a packet has to wait for both.
+//!
+//! The limiter counts bytes on the wire: payload and [`OVERHEAD_BYTES`]. A queue pair that had nothing to send may then
+//! send a *burst*. One that had work and was late, because the link was busy or its driver slept, may catch up what it
+//! missed; otherwise the rates of queue pairs that share a link would add up to less than the link. Requests, responses
+//! to the peer's Reads, and retransmissions are charged. Acknowledgements never wait.
+
+use rnic_base::{BitRate, Duration, Time};
+
+use crate::ready::Half;
+use crate::timer::Deadline;
+
+/// Bytes that a packet occupies on the wire beside its payload: Ethernet preamble and gap 20, header and FCS 18,
+/// IPv4 20, UDP 8, BTH 12.
+pub(crate) const OVERHEAD_BYTES: u64 = 78;
+
+/// Lowest dequeue rate, at which a packet of 4 KB takes 33 ms; at a lower rate, timeouts would interpret it as lost.
+pub const RATE_LIMIT_MIN: BitRate = BitRate::bps(1_000_000);
+
+/// Origin of a limit that a user has set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LimitSource {
+    /// The program that uses the queue pair (`ibv_modify_qp_rate_limit`).
+    Program,
+    /// The operator of the machine (`rnic limit`), whose limit the program cannot lift.
+    Operator,
+}
+
+/// Limit of a queue pair, set by a user.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RateLimit {
+    /// Bits per second on the wire.
+    pub rate: BitRate,
+    /// Bytes that may be sent at once after a pause; `None` for the engine's default.
+    pub burst_bytes: Option<u32>,
+}
+
+/// Limits of a queue pair, and the time from which its next packet may be sent.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Limiter {
+    /// Limits of users, by [`LimitSource`].
+    users: [Option<RateLimit>; 2],
+    scheduler: Option<BitRate>,
+    /// Limit by messages of the peer: grants and back-pressure.
+    peer: Option<BitRate>,
+    /// The lowest of the limits.
+    in_force: Option<InForce>,
+    /// Time at which the packets charged so far are paid for at the rate in force.
+    paid_at: Time,
+    /// Time at which a packet that had to wait may be sent.
+    wake_at: Deadline,
+    /// True for each half ([`Half`]) that has work. With work, the queue pair is late when it does not send.
+    has_work: [bool; 2],
+    /// True for each half that had to wait since it last sent.
+    is_waiting: [bool; 2],
+    /// Half that sent last.
+    last_half: usize,
+    /// Number of waits.
+    waits: u64,
+}
+
+/// A rate, and the durations that follow from it.
+#[derive(Clone, Copy, Debug)]
+struct InForce {
+    rate: BitRate,
+    /// Duration of a burst at the rate.
+    burst: Duration,
+    /// Longest delay that a queue pair with work catches up; not less than `burst`.
+    catch_up: Duration,
+    /// Additional time that a queue pair waits once it has to wait, so that it then sends several packets together.
+    train: Duration,
+}
+
+/// The burst of queue pairs whose user sets none: by default two full packets, each sent as soon as it may be.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct BurstDefault {
+    /// Bytes that may be sent at once; at least two full packets are allowed in any case.
+    pub bytes: u32,
+    /// Bytes that a queue pair accumulates once it has to wait. Zero lets every packet be sent as soon as it may be;
+    /// a driver that sends packets in trains needs more.
+    pub train_bytes: u32,
+    /// Longest delay that a queue pair with work catches up, if this is more than a burst.
+    pub catch_up: Duration,
+}
+
+impl Limiter {
+    /// Sets or removes a user's limit, which takes effect with [`Self::update`].
+    pub(crate) fn set_user(&mut self, source: LimitSource, limit: Option<RateLimit>) {
+        self.users[source as usize] = limit;
+    }
+
+    /// Sets or removes the scheduler's limit; returns whether it changes, and so has to take effect with
+    /// [`Self::update`].
+    pub(crate) fn set_scheduler(&mut self, rate: Option<BitRate>) -> bool {
+        std::mem::replace(&mut self.scheduler, rate) != rate
+    }
+
+    /// Sets or removes the limit by messages of the peer, as [`Self::set_scheduler`] does.
+    pub(crate) fn set_peer(&mut self, rate: Option<BitRate>) -> bool {
+        std::mem::replace(&mut self.peer, rate) != rate
+    }
+
+    /// Puts the lowest of the limits into force. `mtu` is the payload of a full packet.
+    pub(crate) fn update(&mut self, now: Time, mtu: u32, default: BurstDefault) {
+        let lowest = self.users.iter().flatten().min_by_key(|limit| limit.rate);
+        let user = lowest.map(|limit| limit.rate);
+        let Some(rate) = [user, self.scheduler, self.peer].into_iter().flatten().min() else {
+            *self = Self { waits: self.waits, ..Self::default() };
+            return;
+        };
+        let packet_bytes = u64::from(mtu) + OVERHEAD_BYTES;
+        // With several users, no user gets a longer burst than the others allow.
+        let bursts = self.users.iter().flatten().map(|limit| limit.burst_bytes.unwrap_or(default.bytes));
+        let burst_bytes = bursts.min().unwrap_or(default.bytes);
+        let burst = rate.serialize(u64::from(burst_bytes).max(2 * packet_bytes));
+        let train = rate.serialize(u64::from(default.train_bytes)).min(TRAIN_MAX).min(burst / 2);
+        let catch_up = default.catch_up.max(burst);
+        self.in_force = Some(InForce { rate, burst, catch_up, train });
+        // Packets charged at a lower rate delay the next one by no more than a packet at the new rate.
+        self.paid_at = self.paid_at.min(now + rate.serialize(packet_bytes));
+        self.wake_at = Deadline::NEVER;
+    }
+
+    /// Returns a limiter with the same limits of users and of the peer, and without the scheduler's.
+    pub(crate) fn without_scheduler(&self) -> Self {
+        Self { users: self.users, peer: self.peer, ..Self::default() }
+    }
+
+    /// Returns the limit by messages of the peer.
+    pub(crate) fn peer(&self) -> Option<BitRate> {
+        self.peer
+    }
+
+    /// Returns the limits of users, by [`LimitSource`].
+    pub(crate) fn users(&self) -> [Option<RateLimit>; 2] {
+        self.users
+    }
+
+    /// Returns the number of times that a packet had to wait.
+    pub(crate) fn waits(&self) -> u64 {
+        self.waits
+    }
+
+    /// Returns the rate in force.
+    pub(crate) fn rate(&self) -> Option<BitRate> {
+        self.in_force.map(|limit| limit.rate)
+    }
+
+    /// Returns the time from which the next packet of `half` may be sent, if it may not be sent now. When both halves
+    /// had to wait, they take turns; the half whose turn it is not may then send at `now`, after the other one.
+    pub(crate) fn blocked_until(&mut self, now: Time, half: Half) -> Option<Time> {
+        let (own, other) = (half as usize, 1 - half as usize);
+        if let Some(until) = self.rate_blocks_until(now) {
+            self.is_waiting[own] = true;
+            return Some(until);
+        }
+        if self.last_half == own && std::mem::take(&mut self.is_waiting[other]) {
+            return Some(now);
+        }
+        (self.is_waiting[own], self.last_half) = (false, own);
+        None
+    }
+
+    fn rate_blocks_until(&mut self, now: Time) -> Option<Time> {
+        let limit = self.in_force.as_ref()?;
+        if self.wake_at.is_set() && !self.wake_at.is_due(now) {
+            return self.wake_at.time();
+        }
+        if self.paid_at <= now {
+            self.wake_at = Deadline::NEVER;
+            return None;
+        }
+        let wake_at = self.paid_at + limit.train;
+        (self.wake_at, self.waits) = (Deadline::at(wake_at), self.waits + 1);
+        Some(wake_at)
+    }
+
+    /// Charges a packet with `payload_len` bytes of payload that is sent at `now`.
+    #[inline]
+    pub(crate) fn charge(&mut self, now: Time, payload_len: u32) {
+        if let Some(paid_at) = self.paid_after(now, payload_len) {
+            self.paid_at = paid_at;
+        }
+    }
+
+    /// Records whether `half` has more to send.
+    pub(crate) fn note_work(&mut self, half: Half, has_work: bool) {
+        self.has_work[half as usize] = has_work;
+    }
+
+    /// Returns whether the queue pair has to wait after a packet with `payload_len` bytes that is sent at `now`.
+    pub(crate) fn blocks_after(&self, now: Time, payload_len: u32) -> bool {
+        self.paid_after(now, payload_len).is_some_and(|paid_at| paid_at > now)
+    }
+
+    /// Returns the time at which all packets up to one that is sent at `now` are paid for.
+    fn paid_after(&self, now: Time, payload_len: u32) -> Option<Time> {
+        let limit = self.in_force.as_ref()?;
+        let memory = if self.has_work.contains(&true) { limit.catch_up } else { limit.burst };
+        let earliest = Time::from_ps(now.as_ps().saturating_sub(memory.as_ps()));
+        Some(self.paid_at.max(earliest) + limit.rate.serialize(u64::from(payload_len) + OVERHEAD_BYTES))
+    }
+
+    /// Returns the time after `now` at which a packet that has to wait may be sent, if one is known to wait.
+    #[inline]
+    pub(crate) fn wake_after(&self, now: Time) -> Deadline {
+        if self.wake_at.is_due(now) { Deadline::NEVER } else { self.wake_at }
+    }
+}
+
+/// Longest time that a queue pair waits in order to send a train.
+const TRAIN_MAX: Duration = Duration::from_us(500);

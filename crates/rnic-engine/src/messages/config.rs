@@ -1,0 +1,100 @@
+//! Settings of the messages between NICs.
+
+use core::num::NonZeroU64;
+
+use rnic_base::{BitRate, Duration};
+
+use super::cadence::Modes;
+use super::limit::Bounds;
+use super::pressure;
+
+/// The queue pairs to which a receiver grants rates (S-25).
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Credits {
+    /// None: no grants are sent.
+    #[default]
+    Off,
+    /// Those that the driver has chosen ([`crate::Messages::grant_to`]).
+    Chosen,
+    /// All that send data.
+    All,
+}
+
+/// Largest number of messages with our cookie that a NIC answers per peer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AnswerLimit {
+    /// Time in which one more answer is permitted.
+    pub interval: Duration,
+    /// Answers that may be sent at once.
+    pub burst: u64,
+}
+
+impl AnswerLimit {
+    /// The limit on a real network: 936 answers per second, 60 at once. Announcements have a limit of their own.
+    pub const HOSTILE: Self = Self { interval: Duration::from_ps(1_000_000_000_000 / (1_000 - 64)), burst: 60 };
+
+    /// No limit, for a network whose NICs are all known: simulations.
+    pub const NONE: Self = Self { interval: Duration::from_ps(1), burst: u32::MAX as u64 };
+}
+
+impl Default for AnswerLimit {
+    fn default() -> Self {
+        Self::HOSTILE
+    }
+}
+
+/// Settings of the messages that a NIC exchanges with its peers.
+#[derive(Clone, Copy, Debug)]
+pub struct ExchangeConfig {
+    /// When the NIC reports its load to each peer (S-7).
+    pub modes: Modes,
+    /// Period of reports and grants.
+    pub period: Duration,
+    /// Round trip of a path until one is measured.
+    pub round_trip: Duration,
+    /// Queue pairs to which rates are granted.
+    pub credits: Credits,
+    /// Bytes that may wait for the host before senders are told; `None` sends no back-pressure (S-26).
+    pub pressure_bytes: Option<u64>,
+    /// Interval at which the path of each queue pair that sends is probed; `None` for no probes but those that
+    /// policies ask for (S-8).
+    pub probe_interval: Option<Duration>,
+    /// Time after which an unanswered probe of the driver counts as lost.
+    pub probe_timeout: Duration,
+    /// Lowest rate that is granted, and to which a peer can limit a queue pair; `None` for 1 % of the link, divided by
+    /// the queue pairs to the peer.
+    pub floor: Option<BitRate>,
+    /// Growth of a rate in each round trip after back-pressure.
+    pub step: BitRate,
+    /// Limit of the answers to a peer.
+    pub answers: AnswerLimit,
+    /// Seed of the jitter, and of the cookies where nothing else supplies them.
+    pub seed: u64,
+    /// Supplies cookies that cannot be predicted; `None` in simulations.
+    pub draw_cookie: Option<fn() -> NonZeroU64>,
+}
+
+impl Default for ExchangeConfig {
+    /// Everything off, with the timing of a data centre.
+    fn default() -> Self {
+        Self {
+            modes: Modes::default(),
+            period: Duration::from_us(20),
+            round_trip: Duration::from_us(20),
+            credits: Credits::Off,
+            pressure_bytes: None,
+            probe_interval: None,
+            probe_timeout: Duration::from_us(100),
+            floor: None,
+            step: Bounds::STEP,
+            answers: AnswerLimit::default(),
+            seed: 0,
+            draw_cookie: None,
+        }
+    }
+}
+
+impl ExchangeConfig {
+    /// Bytes that may wait before back-pressure is sent, unless a driver chooses otherwise.
+    pub const PRESSURE_BYTES: u64 = pressure::THRESHOLD_BYTES;
+}

@@ -1,0 +1,443 @@
+//! The owner of all state that messages between NICs need: peers, queue pairs, grants, what waits to be sent.
+//!
+//! An engine has one when its driver has enabled messages ([`crate::Messages::enable`]). The rules are in the other
+//! modules of [`crate::messages`]; this one applies them. It knows queue pairs by number only: what a message changes
+//! at a queue pair is an [`Effect`], which the engine carries out.
+//!
+//! Each NIC *greets* each peer when the first queue pair is connected to it, by a probe between the NICs: the
+//! answer announces the peer's cookie, and later ones give the round trip. Before that no other message is sent.
+
+mod alarms;
+mod flow;
+mod outbox;
+mod partner;
+mod receive;
+mod send;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use rnic_base::{BitRate, Duration, RandomStream, RandomStreams, Time};
+use rnic_policy::{HostDelays, PathLabel};
+use rnic_wire::net::{IpVersion, link_len};
+use rnic_wire::scr::{BackPressure, Cookie, ProbePath, Records};
+use rnic_wire::{Format, Packet, Qpn};
+
+use super::cadence::{Cadence, Loads};
+use super::config::{Credits, ExchangeConfig};
+use super::grants::{GrantLaw, NewGrant};
+use super::limit::{Bounds, FLOOR_MIN};
+use super::peer::Peers;
+use super::stats::{ExchangeStats, RoundTrip};
+use crate::PeerId;
+use crate::limiter::OVERHEAD_BYTES;
+use crate::packet::MessageTransmit;
+
+use alarms::{Alarms, Owner};
+use flow::Flow;
+use outbox::{Outbox, Pending};
+use partner::Partner;
+
+pub(crate) use flow::{CONTROL_PATH, DRIVER_PATH};
+
+/// A change at a queue pair that the engine has to make.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Effect {
+    /// The limit by messages of the peer has changed.
+    Limit(Qpn, Option<BitRate>),
+    /// A probe has been answered.
+    Measured { qpn: Qpn, path: ProbePath, round_trip: Duration, host: HostDelays },
+    /// A probe has not been answered in time.
+    Lost(Qpn, ProbePath),
+    /// The tick that a path policy has asked for is due.
+    PathTick(Qpn),
+}
+
+/// Load of the host and its NIC, as the driver measures it.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct HostLoad {
+    /// Latency of a read over the host bus, or what takes its place.
+    pub bus_latency: Duration,
+    /// Utilisation of the host bus, as a fraction of 2^16.
+    pub bus_use: u16,
+    /// Utilisation of the NIC, as a fraction of 2^16.
+    pub nic_use: u16,
+}
+
+/// Messages with all peers of a NIC.
+#[derive(Debug)]
+pub struct Exchange {
+    config: ExchangeConfig,
+    line: BitRate,
+    peers: Peers,
+    partners: BTreeMap<PeerId, Partner>,
+    flows: BTreeMap<Qpn, Flow>,
+    law: GrantLaw,
+    alarms: Alarms,
+    outbox: Outbox,
+    effects: VecDeque<Effect>,
+    random: RandomStream,
+    stats: ExchangeStats,
+    port: PortUse,
+    load: HostLoad,
+    /// Packets that the driver has dropped.
+    drops: u64,
+    /// Grants of the period that ends; empty between periods.
+    new_grants: Vec<NewGrant>,
+    /// Round trips that the driver has not taken yet.
+    measured: VecDeque<RoundTrip>,
+    /// The message to be returned next.
+    out: MessageTransmit,
+}
+
+/// Bytes that the port has received.
+#[derive(Clone, Copy, Default, Debug)]
+struct PortUse {
+    /// In the current period, and its start.
+    bytes: u64,
+    since: Time,
+    /// Rate in the last period, as a fraction of 2^20 of the line rate.
+    rate: u32,
+}
+
+/// Largest number of measured round trips that are kept for the driver.
+const MEASURED_MAX: usize = 1 << 12;
+
+/// One in the fractions of 2^20 that messages carry.
+const Q20: u64 = 1 << 20;
+
+impl Exchange {
+    pub(crate) fn new(config: ExchangeConfig, line: BitRate, now: Time) -> Self {
+        Self {
+            config,
+            line,
+            peers: Peers::new(config.answers),
+            partners: BTreeMap::new(),
+            flows: BTreeMap::new(),
+            law: GrantLaw::new(line, config.floor.unwrap_or(FLOOR_MIN).max(FLOOR_MIN)),
+            alarms: Alarms::default(),
+            outbox: Outbox::default(),
+            effects: VecDeque::new(),
+            random: RandomStreams::new(config.seed).stream("scr/oob"),
+            stats: ExchangeStats::default(),
+            port: PortUse { since: now, ..PortUse::default() },
+            load: HostLoad::default(),
+            drops: 0,
+            new_grants: Vec::new(),
+            measured: VecDeque::new(),
+            out: MessageTransmit::BLANK,
+        }
+    }
+
+    /// Returns the counters.
+    #[must_use]
+    pub const fn stats(&self) -> &ExchangeStats {
+        &self.stats
+    }
+
+    /// Returns the last round trip of a queue pair that a probe has measured.
+    #[must_use]
+    pub fn round_trip(&self, qpn: Qpn) -> Option<Duration> {
+        self.flows.get(&qpn)?.round_trip
+    }
+
+    /// Returns the limit that messages of the peer put on the rate of a queue pair.
+    #[must_use]
+    pub fn limit(&self, qpn: Qpn) -> Option<BitRate> {
+        self.flows.get(&qpn)?.limit()
+    }
+
+    /// Returns the rate that is granted to each granted queue pair, if there are any.
+    #[must_use]
+    pub fn granted(&self) -> Option<BitRate> {
+        self.law.share()
+    }
+
+    /// Records that a queue pair is connected to `dest_qpn` of `peer`.
+    #[cold]
+    pub(crate) fn connect(&mut self, qpn: Qpn, peer: PeerId, dest_qpn: Qpn, now: Time) {
+        self.disconnect(qpn);
+        if !self.partners.contains_key(&peer) {
+            let cookie = self.draw_cookie();
+            if !self.peers.add(peer, cookie) {
+                return;
+            }
+            let cadence = Cadence::new(self.config.modes, self.config.period, now, &mut self.random);
+            self.partners.insert(peer, Partner::new(cadence, self.config.round_trip));
+            self.push(Pending::Greeting(peer));
+            self.arm_partner(peer);
+        }
+        let Some(partner) = self.partners.get_mut(&peer) else { return };
+        partner.flows += 1;
+        if self.flows.is_empty() {
+            self.start_period(now);
+        }
+        let mut flow = Flow::new(peer, dest_qpn, self.config.pressure_bytes.unwrap_or(u64::MAX));
+        flow.is_granted = self.config.credits == Credits::All;
+        self.flows.insert(qpn, flow);
+    }
+
+    /// Records that a queue pair is no longer connected.
+    #[cold]
+    pub(crate) fn disconnect(&mut self, qpn: Qpn) {
+        let Some(flow) = self.flows.remove(&qpn) else { return };
+        self.alarms.set(Owner::Flow(qpn), None);
+        self.law.remove((flow.peer, flow.dest_qpn));
+        if let Some(partner) = self.partners.get_mut(&flow.peer) {
+            partner.flows -= 1;
+            if partner.flows == 0 {
+                // The cookie is forgotten, too: the next connection has another one.
+                self.partners.remove(&flow.peer);
+                self.peers.remove(flow.peer);
+                self.alarms.set(Owner::Partner(flow.peer), None);
+            }
+        }
+        if self.flows.is_empty() {
+            self.alarms.set(Owner::Nic, None);
+        }
+    }
+
+    /// Grants rates to the sender of `qpn`'s data from now on.
+    pub(crate) fn grant_to(&mut self, qpn: Qpn) {
+        if let Some(flow) = self.flows.get_mut(&qpn) {
+            flow.is_granted = self.config.credits != Credits::Off;
+        }
+    }
+
+    fn draw_cookie(&mut self) -> Cookie {
+        let drawn = match self.config.draw_cookie {
+            Some(draw) => draw().get(),
+            None => self.random.bits(),
+        };
+        Cookie::new(drawn.max(1)).expect("the number is above zero")
+    }
+
+    /// Returns the bounds of the limits that `peer` may set.
+    fn bounds(&self, peer: PeerId) -> Bounds {
+        let flows = self.partners.get(&peer).map_or(1, |partner| partner.flows);
+        match self.config.floor {
+            Some(floor) => Bounds::with_floor(self.line, floor, self.config.step, self.config.period),
+            None => Bounds::shared(self.line, flows, self.config.step, self.config.period),
+        }
+    }
+
+    /// Returns the round trip of a queue pair: that of its own probes, or of the greetings, or the configured one.
+    fn round_trip_of(&self, flow: &Flow) -> Duration {
+        let partner = self.partners.get(&flow.peer).and_then(|partner| partner.round_trip);
+        flow.round_trip.or(partner).unwrap_or(self.config.round_trip)
+    }
+
+    /// Counts a data packet that `qpn` has sent with `label`.
+    #[cold]
+    pub(crate) fn count_sent(&mut self, qpn: Qpn, label: PathLabel, payload_len: u32, now: Time) {
+        let Some(flow) = self.flows.get_mut(&qpn) else { return };
+        flow.label = label;
+        if !flow.has_sent {
+            flow.has_sent = true;
+            flow.probe_at = self.config.probe_interval.map(|_| now);
+            flow.path_tick_at = Some(now);
+            let next = flow.next_timeout();
+            self.alarms.set(Owner::Flow(qpn), next);
+        }
+        let peer = flow.peer;
+        if self.config.modes.sampling_bytes.is_some() {
+            if let Some(partner) = self.partners.get_mut(&peer) {
+                partner.cadence.count_bytes(u64::from(payload_len) + OVERHEAD_BYTES);
+            }
+            self.report_if_due(peer, now);
+        }
+    }
+
+    /// Counts a packet that has arrived for `qpn`, whatever becomes of it.
+    #[cold]
+    pub(crate) fn count_received(&mut self, packet: &Packet, format: Format, now: Time) {
+        let wire_bytes = u64::from(link_len(IpVersion::V4, packet.udp_payload_len(format)));
+        self.port.bytes += wire_bytes;
+        let mut granted = None;
+        if let Some(flow) = self.flows.get_mut(&packet.dest_qpn)
+            && packet.payload_len > 0
+        {
+            flow.received_at = Some(now);
+            let key = (flow.peer, flow.dest_qpn);
+            granted = (flow.is_granted && self.law.add(key)).then_some(key);
+        }
+        if self.config.credits != Credits::Off {
+            self.law.count(granted, wire_bytes);
+        }
+    }
+
+    /// Asks for a probe of a path of `qpn`; it counts as lost after `timeout`.
+    #[cold]
+    pub(crate) fn ask(&mut self, qpn: Qpn, path: ProbePath, timeout: Duration) {
+        let Some(flow) = self.flows.get_mut(&qpn) else { return };
+        if self.peers.knows(flow.peer) {
+            self.push(Pending::Probe(qpn, path, timeout));
+        } else {
+            flow.postpone(path, timeout);
+        }
+    }
+
+    /// Sets the time at which the path policy of `qpn` is called.
+    #[cold]
+    pub(crate) fn set_path_tick(&mut self, qpn: Qpn, at: Time) {
+        if let Some(flow) = self.flows.get_mut(&qpn) {
+            flow.path_tick_at = Some(at);
+            let next = flow.next_timeout();
+            self.alarms.set(Owner::Flow(qpn), next);
+        }
+    }
+
+    /// Records that `waiting_bytes` wait for the host, and that the driver has dropped `drops` packets since the start;
+    /// tells the senders of the last round trip if it is too much.
+    pub(crate) fn report_backlog(&mut self, waiting_bytes: u64, drops: u64, now: Time) {
+        let has_dropped = drops > std::mem::replace(&mut self.drops, drops);
+        let Some(threshold) = self.config.pressure_bytes else { return };
+        if waiting_bytes <= threshold && !has_dropped {
+            return;
+        }
+        let mut notices: Vec<(PeerId, BackPressure)> = Vec::new();
+        let mut flows = std::mem::take(&mut self.flows);
+        for flow in flows.values_mut() {
+            let round_trip = self.round_trip_of(flow);
+            if flow.received_at.is_some_and(|at| now.since(at) <= round_trip)
+                && let Some(notice) = flow.pressure.observe(waiting_bytes, drops, round_trip, now)
+            {
+                notices.push((flow.peer, notice));
+            }
+        }
+        self.flows = flows;
+        notices.sort_by_key(|(peer, _)| *peer);
+        for group in notices.chunk_by(|(one, _), (other, _)| one == other) {
+            for chunk in group.chunks(rnic_wire::scr::RECORDS_MAX) {
+                let records: Vec<BackPressure> = chunk.iter().map(|(_, notice)| *notice).collect();
+                let records = Records::new(&records).expect("a chunk is not longer than a message");
+                self.stats.notices_sent += chunk.len() as u64;
+                self.push(Pending::Pressure(group[0].0, records));
+            }
+        }
+    }
+
+    /// Records the load of the host.
+    pub(crate) fn report_load(&mut self, load: HostLoad) {
+        self.load = load;
+    }
+
+    /// Removes and returns the round trips that the driver's probes have measured.
+    pub(crate) fn take_round_trips(&mut self) -> impl Iterator<Item = RoundTrip> + use<> {
+        std::mem::take(&mut self.measured).into_iter()
+    }
+
+    /// Removes and returns the next thing to do at a queue pair.
+    pub(crate) fn take_effect(&mut self) -> Option<Effect> {
+        self.effects.pop_front()
+    }
+
+    /// Returns the time at which [`Self::on_timeout`] must be called.
+    pub(crate) fn next_timeout(&self) -> Option<Time> {
+        self.alarms.next()
+    }
+
+    /// Handles all timeouts that are due.
+    pub(crate) fn on_timeout(&mut self, now: Time) {
+        while let Some(owner) = self.alarms.pop_due(now) {
+            match owner {
+                Owner::Nic => self.end_period(now),
+                Owner::Partner(peer) => self.on_partner_timeout(peer, now),
+                Owner::Flow(qpn) => self.on_flow_timeout(qpn, now),
+            }
+        }
+    }
+
+    fn start_period(&mut self, now: Time) {
+        self.port = PortUse { bytes: 0, since: now, rate: self.port.rate };
+        if self.config.credits != Credits::Off || self.config.modes != super::cadence::Modes::default() {
+            self.alarms.set(Owner::Nic, Some(now + self.config.period));
+        }
+    }
+
+    /// Ends a period: computes the load and the grants.
+    fn end_period(&mut self, now: Time) {
+        let elapsed = now.since(self.port.since);
+        let rate = BitRate::from_transfer(self.port.bytes, elapsed).as_bps().min(self.line.as_bps());
+        self.port.rate = (u128::from(rate) * u128::from(Q20) / u128::from(self.line.as_bps())) as u32;
+        if self.config.credits != Credits::Off {
+            let mut grants = std::mem::take(&mut self.new_grants);
+            self.law.end_period(elapsed, &mut grants);
+            self.send_grants(&grants);
+            grants.clear();
+            self.new_grants = grants;
+        }
+        if self.config.modes.anomaly {
+            let port = (self.port.rate >> 4).min(u32::from(u16::MAX)) as u16;
+            let loads = Loads { bus: self.load.bus_use, port, drops: 0 };
+            let peers: Vec<PeerId> = self.partners.keys().copied().collect();
+            for peer in peers {
+                if let Some(partner) = self.partners.get_mut(&peer) {
+                    partner.cadence.observe(loads);
+                }
+                self.report_if_due(peer, now);
+            }
+        }
+        self.start_period(now);
+    }
+
+    fn on_partner_timeout(&mut self, peer: PeerId, now: Time) {
+        let Some(partner) = self.partners.get_mut(&peer) else { return };
+        if partner.on_timeout(now) {
+            self.push(Pending::Greeting(peer));
+        }
+        self.report_if_due(peer, now);
+    }
+
+    /// Reports the load to `peer` if it is time to.
+    fn report_if_due(&mut self, peer: PeerId, now: Time) {
+        if let Some(partner) = self.partners.get_mut(&peer)
+            && partner.cadence.due(now).is_some()
+        {
+            partner.cadence.sent(now, &mut self.random);
+            if self.peers.knows(peer) {
+                self.push(Pending::Report(peer));
+            }
+        }
+        self.arm_partner(peer);
+    }
+
+    fn on_flow_timeout(&mut self, qpn: Qpn, now: Time) {
+        let Some(peer) = self.flows.get(&qpn).map(|flow| flow.peer) else { return };
+        let bounds = self.bounds(peer);
+        let Some(flow) = self.flows.get_mut(&qpn) else { return };
+        if let Some(limit) = flow.change_limit(now, &bounds, |_| ()) {
+            self.effects.push_back(Effect::Limit(qpn, limit));
+        }
+        while let Some(path) = flow.prober.take_lost(now) {
+            self.stats.probes_lost += 1;
+            self.effects.push_back(Effect::Lost(qpn, path));
+        }
+        if flow.path_tick_at.is_some_and(|at| at <= now) {
+            flow.path_tick_at = None;
+            self.effects.push_back(Effect::PathTick(qpn));
+        }
+        if flow.probe_at.is_some_and(|at| at <= now) {
+            flow.probe_at = self.config.probe_interval.map(|interval| now + interval);
+            let path = ProbePath { index: flow::DRIVER_PATH, label: flow.label.0 };
+            self.ask(qpn, path, self.config.probe_timeout);
+        }
+        self.arm_flow(qpn);
+    }
+
+    fn arm_flow(&mut self, qpn: Qpn) {
+        let next = self.flows.get(&qpn).and_then(Flow::next_timeout);
+        self.alarms.set(Owner::Flow(qpn), next);
+    }
+
+    fn arm_partner(&mut self, peer: PeerId) {
+        let next = self.partners.get(&peer).and_then(Partner::next_timeout);
+        self.alarms.set(Owner::Partner(peer), next);
+    }
+
+    fn push(&mut self, message: Pending) {
+        self.stats.overflows += u64::from(!self.outbox.push(message));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,96 @@
+//! The state of one peer NIC.
+
+use rnic_base::{Duration, Time};
+use rnic_policy::PathLabel;
+use rnic_wire::scr::{NodeReport, ProbePath};
+
+use crate::messages::cadence::Cadence;
+use crate::messages::prober::Prober;
+
+/// A NIC to which queue pairs are connected.
+#[derive(Debug)]
+pub(super) struct Partner {
+    /// Number of queue pairs that are connected to it.
+    pub(super) flows: u32,
+    pub(super) cadence: Cadence,
+    /// Last report of its load.
+    pub(super) report: Option<NodeReport>,
+    /// Round trip of the last greeting that was answered.
+    pub(super) round_trip: Option<Duration>,
+    /// Greetings: probes between the NICs, which exchange cookies.
+    greetings: Prober,
+    /// Number of greetings that have not been answered since the last answer.
+    unanswered: u32,
+    /// Time of the next greeting.
+    greet_at: Option<Time>,
+}
+
+impl Partner {
+    pub(super) fn new(cadence: Cadence, round_trip: Duration) -> Self {
+        Self {
+            flows: 0,
+            cadence,
+            report: None,
+            round_trip: None,
+            greetings: Prober::new(greeting_timeout(round_trip, 0)),
+            unanswered: 0,
+            greet_at: None,
+        }
+    }
+
+    /// Returns the earliest timeout.
+    pub(super) fn next_timeout(&self) -> Option<Time> {
+        let times = [self.cadence.next_timeout(), self.greetings.next_timeout(), self.greet_at];
+        times.into_iter().flatten().min()
+    }
+
+    /// Starts a greeting at `now`; returns the time to put into it, or `None` when one is outstanding.
+    pub(super) fn greet(&mut self, round_trip: Duration, now: Time) -> Option<u64> {
+        self.greetings.set_timeout(greeting_timeout(round_trip, self.unanswered));
+        self.greet_at = None;
+        self.greetings.start(GREETING_PATH, now)
+    }
+
+    /// Processes an answer to a greeting; returns the round trip if it is one.
+    pub(super) fn greeted(&mut self, answer: &rnic_wire::scr::Answer, again_at: Time, now: Time) -> Option<Duration> {
+        let measured = self.greetings.answered(answer, now).ok()?;
+        self.round_trip = Some(measured.round_trip);
+        self.unanswered = 0;
+        self.greet_at = Some(again_at);
+        Some(measured.round_trip)
+    }
+
+    /// Forgets an outstanding greeting, because the peer has announced its cookie instead of answering.
+    pub(super) fn restart_greetings(&mut self) {
+        self.greetings = Prober::new(Duration::ZERO);
+        self.unanswered = 0;
+    }
+
+    /// Handles timeouts; returns whether a greeting is to be sent. A peer that never answers is greeted a limited
+    /// number of times, because it may not know these messages.
+    pub(super) fn on_timeout(&mut self, now: Time) -> bool {
+        let mut greets = self.greet_at.is_some_and(|at| at <= now);
+        if greets {
+            self.greet_at = None;
+        }
+        while self.greetings.take_lost(now).is_some() {
+            self.unanswered += 1;
+            greets |= self.unanswered < GREETINGS_MAX;
+        }
+        greets
+    }
+}
+
+/// Path of greetings.
+pub(super) const GREETING_PATH: ProbePath = ProbePath { index: 0, label: GREETING_LABEL.0 };
+
+/// Label of messages that are about a whole NIC.
+pub(super) const GREETING_LABEL: PathLabel = PathLabel(0);
+
+/// Returns the timeout of a greeting after so many that were not answered.
+fn greeting_timeout(round_trip: Duration, unanswered: u32) -> Duration {
+    round_trip.saturating_mul(4 << unanswered.min(20)).min(Duration::from_secs(1))
+}
+
+/// Largest number of greetings without an answer.
+const GREETINGS_MAX: u32 = 12;

@@ -1,0 +1,177 @@
+//! Received messages.
+
+use rnic_base::{BitRate, Time};
+use rnic_policy::{HostDelays, PathLabel};
+use rnic_wire::Qpn;
+use rnic_wire::scr::{Answer, BackPressure, Body, Grant, Message, ProbePath};
+
+use super::flow::DRIVER_PATH;
+use super::outbox::{Pending, PendingAnswer};
+use super::{Effect, Exchange, MEASURED_MAX, RoundTrip};
+use crate::PeerId;
+use crate::messages::peer::{Origin, Verdict};
+use rnic_base::Duration;
+
+/// Greetings are repeated after so many periods, so that a peer whose cookie has changed is known again.
+const GREETING_PERIODS: u64 = 64;
+
+impl Exchange {
+    /// Processes a message of `peer` that arrived with `label` at `now`; returns whether it was accepted.
+    /// `rate` returns the rate at which a queue pair may send now, if it has one.
+    #[cold]
+    pub(crate) fn receive(
+        &mut self,
+        peer: PeerId,
+        label: PathLabel,
+        message: &Message,
+        now: Time,
+        rate: impl Fn(Qpn) -> Option<BitRate>,
+    ) -> bool {
+        let origin = Origin { peer, is_connected: self.connects(peer, message.dest_qpn, message.source_qpn) };
+        let knew = self.peers.knows(peer);
+        let (path, echoed) = match message.body {
+            Body::Probe(path) => (path, message.time),
+            _ => (ProbePath::default(), message.time),
+        };
+        let mut answer = PendingAnswer {
+            peer,
+            label,
+            dest_qpn: message.source_qpn,
+            source_qpn: message.dest_qpn,
+            path,
+            echoed,
+            received: now.as_ps(),
+            announcement: None,
+        };
+        match self.peers.judge(origin, message, now) {
+            Verdict::Drop(cause) => {
+                self.stats.count_dropped(cause);
+                return false;
+            }
+            Verdict::Announce { cookie, announced } => {
+                answer.announcement = Some((cookie, announced));
+                self.push(Pending::Answer(answer));
+                return false;
+            }
+            Verdict::Accept { answer: is_wanted } => {
+                self.stats.count_accepted(message.body.kind());
+                if is_wanted {
+                    self.push(Pending::Answer(answer));
+                }
+            }
+        }
+        if !knew {
+            self.on_announced(peer);
+        }
+        match &message.body {
+            Body::Probe(_) | Body::Hint(_) => {}
+            Body::Answer(answer) => self.on_answer(peer, message.dest_qpn, answer, now),
+            Body::NodeReport(report) => {
+                if let Some(partner) = self.partners.get_mut(&peer) {
+                    partner.report = Some(*report);
+                }
+            }
+            Body::Grants(records) => {
+                records.as_slice().iter().for_each(|record| self.on_grant(peer, record, message, now));
+            }
+            Body::BackPressure(records) => {
+                for record in records.as_slice() {
+                    self.on_pressure(peer, record, message, rate(record.qpn), now);
+                }
+            }
+        }
+        true
+    }
+
+    /// Returns whether `qpn` is connected to `dest_qpn` of `peer`; the whole NIC is connected when any queue pair is.
+    fn connects(&self, peer: PeerId, qpn: Qpn, dest_qpn: Qpn) -> bool {
+        if qpn == Qpn::GSI {
+            return dest_qpn == Qpn::GSI && self.partners.contains_key(&peer);
+        }
+        self.flows.get(&qpn).is_some_and(|flow| flow.peer == peer && flow.dest_qpn == dest_qpn)
+    }
+
+    /// Sends what has waited for the cookie of `peer`, which is known now, and greets it again, so that it knows
+    /// ours.
+    fn on_announced(&mut self, peer: PeerId) {
+        let Some(partner) = self.partners.get_mut(&peer) else { return };
+        partner.restart_greetings();
+        self.push(Pending::Greeting(peer));
+        let mut flows = std::mem::take(&mut self.flows);
+        for (qpn, flow) in flows.iter_mut().filter(|(_, flow)| flow.peer == peer) {
+            flow.take_postponed().for_each(|(path, timeout)| self.push(Pending::Probe(*qpn, path, timeout)));
+        }
+        self.flows = flows;
+        self.arm_partner(peer);
+    }
+
+    fn on_answer(&mut self, peer: PeerId, qpn: Qpn, answer: &Answer, now: Time) {
+        if qpn == Qpn::GSI {
+            let again_at = now + self.config.period.saturating_mul(GREETING_PERIODS);
+            let Some(partner) = self.partners.get_mut(&peer) else { return };
+            self.stats.answers_ignored += u64::from(partner.greeted(answer, again_at, now).is_none());
+            return self.arm_partner(peer);
+        }
+        let report = self.partners.get(&peer).and_then(|partner| partner.report);
+        let Some(flow) = self.flows.get_mut(&qpn) else { return };
+        let Ok(measured) = flow.prober.answered(answer, now) else {
+            self.stats.answers_ignored += 1;
+            return;
+        };
+        flow.round_trip = Some(measured.round_trip);
+        if measured.path.index == DRIVER_PATH {
+            if self.measured.len() == MEASURED_MAX {
+                self.measured.pop_front();
+            }
+            self.measured.push_back(RoundTrip { qpn, at: now, round_trip: measured.round_trip });
+        }
+        let peer_delay = report.map_or(Duration::ZERO, |report| Duration::from_ns(report.bus_latency_ns.into()));
+        let host = HostDelays { local: self.load.bus_latency, peer: peer_delay };
+        let (path, round_trip) = (measured.path, measured.round_trip);
+        self.effects.push_back(Effect::Measured { qpn, path, round_trip, host });
+        self.arm_flow(qpn);
+    }
+
+    fn on_grant(&mut self, peer: PeerId, record: &Grant, message: &Message, now: Time) {
+        let bounds = self.bounds(peer);
+        let Some(flow) = self.flows.get(&record.qpn).filter(|flow| flow.peer == peer) else {
+            self.stats.records_ignored += 1;
+            return;
+        };
+        let round_trip = self.round_trip_of(flow);
+        let Some(flow) = self.flows.get_mut(&record.qpn) else { return };
+        let change = flow.change_limit(now, &bounds, |limit| {
+            limit.granted(record, message.sequence, round_trip, now, &bounds);
+        });
+        self.note_limit(record.qpn, change);
+    }
+
+    fn on_pressure(
+        &mut self,
+        peer: PeerId,
+        record: &BackPressure,
+        message: &Message,
+        rate: Option<BitRate>,
+        now: Time,
+    ) {
+        let bounds = self.bounds(peer);
+        let Some(flow) = self.flows.get(&record.qpn).filter(|flow| flow.peer == peer) else {
+            self.stats.records_ignored += 1;
+            return;
+        };
+        let round_trip = self.round_trip_of(flow);
+        let rate = rate.unwrap_or(self.line).min(self.line);
+        let Some(flow) = self.flows.get_mut(&record.qpn) else { return };
+        let change = flow.change_limit(now, &bounds, |limit| {
+            limit.pressed(rate, message.sequence, round_trip, now, &bounds);
+        });
+        self.note_limit(record.qpn, change);
+    }
+
+    fn note_limit(&mut self, qpn: Qpn, change: Option<Option<BitRate>>) {
+        if let Some(limit) = change {
+            self.effects.push_back(Effect::Limit(qpn, limit));
+        }
+        self.arm_flow(qpn);
+    }
+}

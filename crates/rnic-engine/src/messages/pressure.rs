@@ -1,0 +1,80 @@
+//! Back-pressure: when a receiver tells a sender that its packets wait or are dropped.
+//!
+//! Source: SCR (NSDI'25) section A.8, mechanism S-26. The threshold and the interval are OpenRNIC's.
+
+use rnic_base::{Duration, Time};
+use rnic_wire::Qpn;
+use rnic_wire::scr::BackPressure;
+
+/// Decides when back-pressure is sent for one queue pair: while more bytes wait than the threshold, or when packets
+/// have been dropped, at most once each round trip.
+#[derive(Clone, Copy, Debug)]
+pub struct PressureLaw {
+    /// Queue pair of the sender.
+    qpn: Qpn,
+    threshold_bytes: u64,
+    quiet_until: Time,
+    /// Dropped packets at the last notice.
+    reported_drops: u64,
+}
+
+/// Bytes that may wait without back-pressure, unless a driver chooses otherwise.
+pub const THRESHOLD_BYTES: u64 = 32 << 10;
+
+impl PressureLaw {
+    /// Creates the law for the queue pair `qpn` of a peer.
+    #[must_use]
+    pub const fn new(qpn: Qpn, threshold_bytes: u64) -> Self {
+        Self { qpn, threshold_bytes, quiet_until: Time::ZERO, reported_drops: 0 }
+    }
+
+    /// Records that `waiting_bytes` wait for the host at `now`, and that `drops` packets have been dropped since the
+    /// start; returns the record to send, if any.
+    pub fn observe(&mut self, waiting_bytes: u64, drops: u64, round_trip: Duration, now: Time) -> Option<BackPressure> {
+        let new_drops = drops.saturating_sub(self.reported_drops);
+        if (waiting_bytes <= self.threshold_bytes && new_drops == 0) || now < self.quiet_until {
+            return None;
+        }
+        self.reported_drops = drops;
+        self.quiet_until = now + round_trip;
+        let limited = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
+        Some(BackPressure {
+            qpn: self.qpn,
+            severity: if new_drops > 0 { SEVERITY_DROPS } else { SEVERITY_WAITING },
+            waiting_bytes: limited(waiting_bytes),
+            count: limited(new_drops),
+        })
+    }
+}
+
+const SEVERITY_WAITING: u8 = 1;
+const SEVERITY_DROPS: u8 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROUND_TRIP: Duration = Duration::from_us(20);
+
+    #[test]
+    fn s26_back_pressure_is_sent_above_the_threshold_once_a_round_trip() {
+        let mut law = PressureLaw::new(Qpn::new(0x11), THRESHOLD_BYTES);
+        let sent: Vec<u64> = (0..100)
+            .filter(|us| law.observe(32_768 + u64::from(*us >= 10), 0, ROUND_TRIP, Time::from_us(*us)).is_some())
+            .collect();
+        assert_eq!(sent, [10, 30, 50, 70, 90]);
+    }
+
+    #[test]
+    fn s26_back_pressure_is_sent_for_drops_and_counts_them() {
+        let mut law = PressureLaw::new(Qpn::new(0x11), THRESHOLD_BYTES);
+        let mut observe = |us, drops| law.observe(100, drops, ROUND_TRIP, Time::from_us(us));
+        assert_eq!(observe(1, 0), None);
+        let notice = observe(2, 3).expect("three drops");
+        let expected = BackPressure { qpn: Qpn::new(0x11), severity: 2, waiting_bytes: 100, count: 3 };
+        assert_eq!(notice, expected);
+        assert_eq!(observe(3, 5), None, "within a round trip");
+        assert_eq!(observe(22, 5).map(|notice| notice.count), Some(2), "later");
+        assert_eq!(observe(50, 5), None, "no more drops");
+    }
+}

@@ -1,0 +1,85 @@
+//! Counters of the messages of a NIC.
+
+use rnic_base::{Duration, Time};
+use rnic_wire::Qpn;
+use rnic_wire::scr::Type;
+
+use super::peer::DropCause;
+
+/// Counters of the messages of a NIC.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct ExchangeStats {
+    /// Messages sent, by type.
+    sent: [u64; Type::COUNT],
+    /// Messages accepted, by type.
+    accepted: [u64; Type::COUNT],
+    /// Messages dropped, by cause.
+    dropped: [u64; DropCause::COUNT],
+    /// Grants sent: records, not messages.
+    pub grants_sent: u64,
+    /// Notices of back-pressure sent: records, not messages.
+    pub notices_sent: u64,
+    /// Records of grants and notices that named a queue pair which is not connected to their sender.
+    pub records_ignored: u64,
+    /// Probes of queue pairs that were not answered in time.
+    pub probes_lost: u64,
+    /// Probe answers that answered no outstanding probe.
+    pub answers_ignored: u64,
+    /// Messages that were not sent because too many waited.
+    pub overflows: u64,
+}
+
+impl ExchangeStats {
+    /// Returns the messages of a type that were sent.
+    #[must_use]
+    pub const fn sent(&self, kind: Type) -> u64 {
+        self.sent[kind as usize - 1]
+    }
+
+    /// Returns the messages of a type that were accepted.
+    #[must_use]
+    pub const fn accepted(&self, kind: Type) -> u64 {
+        self.accepted[kind as usize - 1]
+    }
+
+    /// Returns the messages that were dropped for a reason.
+    #[must_use]
+    pub const fn dropped(&self, cause: DropCause) -> u64 {
+        self.dropped[cause as usize]
+    }
+
+    /// Returns all messages that were sent.
+    #[must_use]
+    pub fn all_sent(&self) -> u64 {
+        self.sent.iter().sum()
+    }
+
+    /// Returns all messages that were dropped.
+    #[must_use]
+    pub fn all_dropped(&self) -> u64 {
+        self.dropped.iter().sum()
+    }
+
+    pub(super) fn count_sent(&mut self, kind: Type) {
+        self.sent[kind as usize - 1] += 1;
+    }
+
+    pub(super) fn count_accepted(&mut self, kind: Type) {
+        self.accepted[kind as usize - 1] += 1;
+    }
+
+    pub(super) fn count_dropped(&mut self, cause: DropCause) {
+        self.dropped[cause as usize] += 1;
+    }
+}
+
+/// A round trip that the driver's probes have measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RoundTrip {
+    /// Queue pair.
+    pub qpn: Qpn,
+    /// Time at which the answer arrived.
+    pub at: Time,
+    /// The round trip, without the time that the answering NIC took.
+    pub round_trip: Duration,
+}

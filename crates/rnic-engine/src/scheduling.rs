@@ -1,0 +1,371 @@
+//! Scheduling of one queue pair: the policy that decides, and what it has decided.
+//!
+//! A policy ([`rnic_policy::Schedule`]) sets the length of a queue pair's turn and its dequeue rate. Policies that
+//! process events receive them from here, with the sums of the [`Ledger`](crate::ledger::Ledger). Requests and
+//! responses to the peer's Reads are scheduled alike: the sender of the data is the one to hold (SCR mechanism S-22).
+//! The same state serves every protocol of a queue pair.
+
+use rnic_base::{BitRate, Time};
+use rnic_policy::{PolicyState, SHARE_ONE, ScheduleActions, ScheduleEvent, ScheduleView, Served, TURN_PACKETS_MAX};
+use rnic_scr::Dispatch;
+
+use crate::core::Core;
+use crate::ledger::Share;
+use crate::limiter::{Limiter, OVERHEAD_BYTES, RATE_LIMIT_MIN};
+use crate::processors::served_of;
+use crate::ready::Half;
+use crate::stats::WaitReason;
+use crate::timer::Deadline;
+use crate::verbs::head::Head;
+
+/// The scheduling state of a queue pair, and its dequeue rate.
+#[derive(Default, Debug)]
+pub(crate) struct Scheduling {
+    /// State of the policy; `None` when the policy has not been started, or has no effect.
+    state: Option<PolicyState>,
+    /// Dequeue rate, set by the policy and by users.
+    pub(crate) limiter: Limiter,
+    limits: TurnLimits,
+    /// The current turn of each half.
+    turns: [Turn; 2],
+    tick: Deadline,
+    /// True for each half that has work, where the policy processes events.
+    active: [bool; 2],
+    /// True when the queue pair has had to wait for its dequeue rate since the last event.
+    was_held: bool,
+    share: Share,
+    /// Rate that congestion control permits.
+    control_rate: Option<BitRate>,
+    /// Number of the queue pair's flow, where the policy runs on processors.
+    flow: Option<u32>,
+    /// Rates that are not installed yet.
+    decided: Decided,
+}
+
+/// Rates that a policy on processors has decided, in order of their installation.
+#[derive(Clone, Copy, Default, Debug)]
+struct Decided {
+    rates: [(Deadline, Option<BitRate>); DECIDED_MAX],
+    len: usize,
+}
+
+/// Largest number of rates of a queue pair that wait for their installation. With more, the last one is replaced: it
+/// would be in force for the shortest time.
+const DECIDED_MAX: usize = 4;
+
+impl Decided {
+    fn push(&mut self, at: Deadline, rate: Option<BitRate>) {
+        let index = self.len.min(DECIDED_MAX - 1);
+        self.rates[index] = (at, rate);
+        self.len = index + 1;
+    }
+
+    fn pop_due(&mut self, now: Time) -> Option<Option<BitRate>> {
+        let (at, rate) = self.rates[0];
+        if self.len == 0 || !at.is_due(now) {
+            return None;
+        }
+        self.rates.rotate_left(1);
+        self.len -= 1;
+        Some(rate)
+    }
+
+    fn next(&self) -> Deadline {
+        if self.len == 0 { Deadline::NEVER } else { self.rates[0].0 }
+    }
+}
+
+/// Limits of a scheduling turn.
+#[derive(Clone, Copy, Debug)]
+struct TurnLimits {
+    packets: u16,
+    bytes: Option<u32>,
+    messages: Option<u32>,
+}
+
+/// The part of a turn that is used.
+#[derive(Clone, Copy, Default, Debug)]
+struct Turn {
+    packets: u16,
+    bytes: u32,
+    messages: u32,
+}
+
+impl Default for TurnLimits {
+    fn default() -> Self {
+        Self { packets: 1, bytes: None, messages: None }
+    }
+}
+
+impl TurnLimits {
+    /// Counts a packet of `turn`; returns whether the turn is over.
+    fn count(&self, turn: &mut Turn, payload_len: u32, ends_message: bool) -> bool {
+        turn.packets = turn.packets.saturating_add(1);
+        turn.bytes = turn.bytes.saturating_add(payload_len);
+        turn.messages += u32::from(ends_message);
+        turn.packets >= self.packets
+            || self.bytes.is_some_and(|max| turn.bytes >= max)
+            || self.messages.is_some_and(|max| turn.messages >= max)
+    }
+}
+
+/// First decisions of a policy for a queue pair.
+pub(crate) struct Started {
+    state: PolicyState,
+    actions: ScheduleActions,
+}
+
+impl Started {
+    /// Starts the policy of the queue pair's transport.
+    pub(crate) fn new(head: &Head, core: &Core) -> Self {
+        let schedule = &head.transport.profile.schedule;
+        let view = core.ledger.view(core.now, &Share::default(), head.weight);
+        let (state, actions) = (schedule.policy.start)(&schedule.params, &view);
+        Self { state, actions }
+    }
+
+    /// Returns the packets of a turn.
+    pub(crate) fn turn_packets(&self) -> u16 {
+        stored_turn(self.actions.turn_packets).unwrap_or(1)
+    }
+
+    /// Returns whether the policy needs a [`Scheduling`], because it processes events or limits more than the packets
+    /// of the requester's turns.
+    pub(crate) fn needs_state(&self, head: &Head) -> bool {
+        let ScheduleActions { dequeue_rate, turn_bytes, turn_messages, .. } = self.actions;
+        head.transport.scheduler_uses_events
+            || dequeue_rate.is_some()
+            || turn_bytes.is_some()
+            || turn_messages.is_some()
+    }
+}
+
+impl Scheduling {
+    /// Takes over the first decisions of the policy.
+    pub(crate) fn start(&mut self, head: &Head, core: &mut Core, started: &Started) {
+        self.state = Some(started.state);
+        self.apply(head, core, &started.actions, None);
+    }
+
+    /// Returns whether the policy has been started.
+    pub(crate) fn is_started(&self) -> bool {
+        self.state.is_some()
+    }
+
+    /// Returns the packets of a turn.
+    pub(crate) fn turn_packets(&self) -> u16 {
+        self.limits.packets
+    }
+
+    /// Records the rate that congestion control permits.
+    pub(crate) fn set_control_rate(&mut self, rate: Option<BitRate>) {
+        self.control_rate = rate;
+    }
+
+    /// Changes the weight of the queue pair.
+    pub(crate) fn set_weight(&mut self, core: &mut Core, weight: u16) {
+        core.ledger.set_weight(&mut self.share, weight);
+    }
+
+    /// Returns the earliest time at which [`Self::on_timeout`] must be called.
+    pub(crate) fn next_timeout(&self) -> Deadline {
+        self.tick.min(self.share.check_at()).min(self.decided.next())
+    }
+
+    /// Returns whether the dequeue rate blocks the next packet of `half`, and until when. The wait ends the turn of
+    /// the half: the queue pair goes behind the others.
+    #[inline]
+    pub(crate) fn blocked_until(&mut self, core: &Core, half: Half) -> Option<Time> {
+        let until = self.limiter.blocked_until(core.now, half)?;
+        self.was_held = true;
+        self.turns[half as usize] = Turn::default();
+        Some(until)
+    }
+
+    /// Records that `half` has work, and notifies the policy if the queue pair had none.
+    pub(crate) fn activate(&mut self, head: &Head, core: &mut Core, half: Half) {
+        if !head.transport.scheduler_uses_events || !self.is_started() || self.active[half as usize] {
+            return;
+        }
+        let was_active = self.is_active();
+        self.active[half as usize] = true;
+        if !was_active {
+            core.ledger.add_active();
+            self.on_event(head, core, &ScheduleEvent::Activated);
+        }
+    }
+
+    /// Records that `half` has a transaction to submit; returns whether the dequeue rate blocks it, and counts the
+    /// wait.
+    pub(crate) fn holds(&mut self, head: &Head, core: &mut Core, half: Half) -> bool {
+        self.activate(head, core, half);
+        let is_blocked = self.blocked_until(core, half).is_some();
+        if is_blocked {
+            core.count_wait(WaitReason::Dequeue);
+        }
+        is_blocked
+    }
+
+    /// Charges a transaction of `half` that has been submitted, and notifies the policy as [`Self::on_served`] does.
+    pub(crate) fn on_sent(&mut self, head: &Head, core: &mut Core, half: Half, payload_len: u32, has_work: bool) {
+        self.limiter.charge(core.now, payload_len);
+        self.on_served(head, core, half, payload_len, true, has_work);
+    }
+
+    /// Handles a packet of `half` that has been sent and charged: counts it in the half's turn, and notifies the
+    /// policy. `ends_message` is true for the last packet of a message, `has_work` when the half has more to send.
+    /// Returns whether the turn is over.
+    pub(crate) fn on_served(
+        &mut self,
+        head: &Head,
+        core: &mut Core,
+        half: Half,
+        payload_len: u32,
+        ends_message: bool,
+        has_work: bool,
+    ) -> bool {
+        self.limiter.note_work(half, has_work);
+        let turn = &mut self.turns[half as usize];
+        let is_over = self.limits.count(turn, payload_len, ends_message) || !has_work;
+        if is_over {
+            *turn = Turn::default();
+        }
+        if head.transport.scheduler_uses_events && self.is_started() {
+            self.report_served(head, core, payload_len);
+            if !has_work {
+                self.drain(head, core, half);
+            }
+        }
+        is_over
+    }
+
+    fn report_served(&mut self, head: &Head, core: &mut Core, payload_len: u32) {
+        // Packets without payload, such as requests of Reads, do not make a queue pair a member: the data come from
+        // the peer, whose scheduler divides the link that they use.
+        if payload_len > 0 && core.ledger.join(&mut self.share, head.weight) {
+            self.on_event(head, core, &ScheduleEvent::Joined);
+        }
+        let bytes = u64::from(payload_len);
+        let wire_bytes = bytes + OVERHEAD_BYTES;
+        if let Some(processors) = &mut core.processors {
+            self.flow = self.flow.or_else(|| processors.join(head.slot));
+            if let Some(flow) = self.flow {
+                return processors.push_sent(core.now, flow, wire_bytes, &mut core.timers);
+            }
+        }
+        self.on_event(head, core, &ScheduleEvent::Served(Served { bytes, wire_bytes, packets: 1, last_at: core.now }));
+        self.was_held = false;
+    }
+
+    /// Runs the policy on a record that a thread has processed. Returns the rate that the policy has set so far, in
+    /// 2^-20 of the line's.
+    pub(crate) fn on_dispatch(&mut self, head: &Head, core: &mut Core, dispatch: &Dispatch) -> u32 {
+        self.on_event_of(head, core, &ScheduleEvent::Served(served_of(&dispatch.record)), Some(dispatch.installs_at));
+        self.was_held = false;
+        let rate = u128::from(self.share.allocated().as_bps());
+        (rate * u128::from(SHARE_ONE) / u128::from(core.config.line_rate.as_bps())) as u32
+    }
+
+    /// Records that `half` has no more work, and notifies the policy if the queue pair has none.
+    fn drain(&mut self, head: &Head, core: &mut Core, half: Half) {
+        if !std::mem::take(&mut self.active[half as usize]) || self.is_active() {
+            return;
+        }
+        core.ledger.remove_active();
+        core.ledger.note_idle(&mut self.share, core.now);
+        self.on_event(head, core, &ScheduleEvent::Drained);
+    }
+
+    /// Handles the timeouts that are due: a tick that the policy has requested, and the end of membership.
+    pub(crate) fn on_timeout(&mut self, head: &Head, core: &mut Core) {
+        let is_active = self.is_active();
+        core.ledger.check_idle(&mut self.share, core.now, is_active);
+        if !self.share.is_member() {
+            self.leave_processors(core);
+        }
+        while let Some(rate) = self.decided.pop_due(core.now) {
+            self.install(head, core, rate);
+        }
+        if self.tick.is_due(core.now) {
+            self.tick = Deadline::NEVER;
+            let installs_at = core.processors.as_ref().map(|processors| core.now + processors.install());
+            self.on_event_of(head, core, &ScheduleEvent::Tick, installs_at);
+        }
+    }
+
+    /// Removes the queue pair from the ledger, because it has failed, is reset or starts anew.
+    pub(crate) fn leave(&mut self, core: &mut Core) {
+        if self.is_active() {
+            core.ledger.remove_active();
+        }
+        self.active = [false; 2];
+        core.ledger.leave(&mut self.share);
+        self.leave_processors(core);
+    }
+
+    fn leave_processors(&mut self, core: &mut Core) {
+        if let (Some(flow), Some(processors)) = (self.flow.take(), &mut core.processors) {
+            processors.forget(flow);
+            self.decided = Decided::default();
+        }
+    }
+
+    fn is_active(&self) -> bool {
+        self.active.contains(&true)
+    }
+
+    /// Passes `event` to the policy, whose rate applies at once.
+    fn on_event(&mut self, head: &Head, core: &mut Core, event: &ScheduleEvent) {
+        self.on_event_of(head, core, event, None);
+    }
+
+    /// Passes `event` to the policy, whose rate applies at `installs_at`, or at once.
+    fn on_event_of(&mut self, head: &Head, core: &mut Core, event: &ScheduleEvent, installs_at: Option<Time>) {
+        let Some(state) = &mut self.state else { return };
+        let schedule = &head.transport.profile.schedule;
+        let is_held = self.was_held || self.limiter.wake_after(core.now).is_set();
+        let sums = core.ledger.view(core.now, &self.share, head.weight);
+        let view = ScheduleView { is_held, control_rate: self.control_rate, ..sums };
+        let actions = (schedule.policy.on_event)(state, event, &view, &schedule.params);
+        self.apply(head, core, &actions, installs_at);
+    }
+
+    fn apply(&mut self, head: &Head, core: &mut Core, actions: &ScheduleActions, installs_at: Option<Time>) {
+        self.limits = TurnLimits {
+            packets: stored_turn(actions.turn_packets).unwrap_or(self.limits.packets),
+            bytes: actions.turn_bytes.or(self.limits.bytes),
+            messages: actions.turn_messages.or(self.limits.messages),
+        };
+        if let Some(rate) = actions.dequeue_rate {
+            let line_rate = core.config.line_rate;
+            let rate = rate.map(|rate| rate.max(RATE_LIMIT_MIN).min(line_rate));
+            core.ledger.allot(&mut self.share, Some(rate.unwrap_or(BitRate::ZERO)), None);
+            match installs_at {
+                Some(at) => self.decided.push(Deadline::at(at), rate),
+                None => self.install(head, core, rate),
+            }
+        }
+        core.ledger.allot(&mut self.share, None, actions.is_saturated);
+        if actions.restart_all {
+            core.ledger.restart_all();
+            if let Some(processors) = &mut core.processors {
+                processors.restart();
+            }
+        }
+        if let Some(after) = actions.tick_after {
+            self.tick = Deadline::after(core.now, after);
+        }
+    }
+
+    /// Puts a rate of the policy into force.
+    fn install(&mut self, head: &Head, core: &Core, rate: Option<BitRate>) {
+        if self.limiter.set_scheduler(rate) {
+            self.limiter.update(core.now, head.mtu(), core.config.burst);
+        }
+    }
+}
+
+/// Converts a turn length to the stored form.
+fn stored_turn(packets: Option<u32>) -> Option<u16> {
+    packets.map(|packets| packets.clamp(1, TURN_PACKETS_MAX) as u16)
+}

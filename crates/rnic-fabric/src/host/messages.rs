@@ -1,0 +1,44 @@
+//! Messages between the NICs of hosts (SCR mechanism S-6): carried like packets, and given to the engine when they
+//! arrive, before anything that waits for the host.
+
+use rnic_base::{Duration, Time};
+use rnic_engine::{Arrival, MessageArrival, MessageTransmit, Messages, NoDma, PeerId};
+use rnic_policy::PathLabel;
+
+use super::Host;
+use crate::entry::Entry;
+use crate::network::Network;
+use crate::packets::Ends;
+
+/// Round trips that a host has measured by probes, and their times.
+pub(crate) type RoundTrips = Vec<(Time, Duration)>;
+
+impl Host {
+    /// Stores a message for transmission and returns its entry.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn store_message(&mut self, now: Time, transmit: &MessageTransmit, network: &mut Network) -> Entry {
+        self.codec.store_message(now, transmit, &mut network.messages)
+    }
+
+    /// Handles the arrival of a pause frame or of a message.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn arrive_for_nic(&mut self, now: Time, entry: &Entry, network: &mut Network) {
+        if entry.is_pause_frame() {
+            return self.on_pause_frame(now, entry);
+        }
+        let Ends { src, source_port, .. } = network.messages.ends(entry.packet);
+        match self.codec.decode_message(entry, &network.messages) {
+            None => self.stats.corrupt += 1,
+            Some(message) => {
+                let (peer, label) = (PeerId(src), PathLabel(source_port));
+                let arrival = Arrival::Message(MessageArrival { message: &message, peer, label });
+                let _ = self.engine.receive(now, arrival, &mut NoDma);
+                let measured = Messages::of(&mut self.engine).take_round_trips();
+                self.round_trips.extend(measured.map(|measured| (measured.at, measured.round_trip)));
+            }
+        }
+        network.messages.remove(entry.packet);
+    }
+}

@@ -1,0 +1,44 @@
+//! Work of the threads on which schedulers run.
+
+use rnic_base::Duration;
+use rnic_engine::KindCounters;
+use serde::Serialize;
+
+/// Work of the threads on which schedulers run, over all hosts.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
+pub struct ProcessorFigures {
+    /// Records that threads took, per second.
+    pub events_per_s: f64,
+    /// Packets sent, of which each became a record or was added to one, per second.
+    pub packets_per_s: f64,
+    /// Mean bytes on the wire of a record.
+    pub bytes_per_event: f64,
+    /// Part of the bytes sent whose records have been taken.
+    pub processed_share: f64,
+    /// Part of the records on which the scheduler did not run, because the rate was stable.
+    pub folded_share: f64,
+}
+
+impl ProcessorFigures {
+    /// Returns the figures of `counters` of all hosts in a run of `length`; `None` without processors.
+    pub(crate) fn of(counters: impl Iterator<Item = KindCounters>, length: Duration) -> Option<Self> {
+        let add = |sum: KindCounters, other: KindCounters| KindCounters {
+            pushed: sum.pushed + other.pushed,
+            pushed_bytes: sum.pushed_bytes + other.pushed_bytes,
+            events: sum.events + other.events,
+            folded: sum.folded + other.folded,
+            bytes: sum.bytes + other.bytes,
+            forgotten: sum.forgotten + other.forgotten,
+        };
+        let sum = counters.reduce(add)?;
+        let seconds = length.as_us_f64() / 1e6;
+        let ratio = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
+        Some(Self {
+            events_per_s: sum.events as f64 / seconds,
+            packets_per_s: sum.pushed as f64 / seconds,
+            bytes_per_event: ratio(sum.bytes, sum.events),
+            processed_share: ratio(sum.bytes, sum.pushed_bytes),
+            folded_share: ratio(sum.folded, sum.events),
+        })
+    }
+}

@@ -1,0 +1,238 @@
+//! Tenants: queue pairs join and leave, and are measured.
+
+use core::ops::Range;
+
+use rnic_base::{BitRate, Duration, Time};
+use rnic_engine::{Engine, LimitSource, RateLimit};
+use rnic_wire::Qpn;
+
+use super::parts::Parts;
+use crate::host::{QueuePairCounter, TenantTally};
+use crate::plan::{Plan, RunPlan};
+use crate::report::{
+    BusFigures, Fairness, FairnessSlices, QueuePairSlices, Report, Slices, Spread, TenantFigures, TenantSlices, jain,
+};
+use crate::workload::tenants::{Membership, TenantPlan, TenantsPlan};
+use crate::workload::{FlowSpec, Operation, WorkloadPlan};
+
+/// A queue pair of a tenant; it remains after it has left.
+#[derive(Debug)]
+struct TenantQueuePair {
+    membership: Membership,
+    joined: Time,
+    /// Host that sends the payload, and its queue pair, until that is destroyed.
+    sending: Option<(u32, Qpn)>,
+    /// Host that receives the payload, and the index of its counter.
+    receiving: (u32, usize),
+    /// Dequeue rate at the end of each slice, in Gbit/s, up to the last slice in which there was one.
+    dequeue_gbps: Vec<f64>,
+}
+
+impl TenantQueuePair {
+    /// Returns whether the queue pair may send during all of `slice`.
+    fn is_member(&self, slice: &Range<Time>) -> bool {
+        self.joined <= slice.start && slice.end <= self.membership.stop
+    }
+
+    /// Returns the counter of what arrived.
+    fn counter<'p>(&self, parts: &'p Parts) -> &'p QueuePairCounter {
+        let (host, counter) = self.receiving;
+        parts.host(host).meter.as_ref().expect("hosts of tenants have a meter").counter(counter)
+    }
+
+    /// Returns the goodput that counts for fairness.
+    fn share(&self, goodput_gbps: f64) -> f64 {
+        goodput_gbps / f64::from(self.membership.weight)
+    }
+}
+
+/// The tenants of a run.
+#[derive(Debug)]
+pub(super) struct Tenancy {
+    plan: TenantsPlan,
+    run: RunPlan,
+    /// The queue pairs, in the order of flows: in this workload every flow is a queue pair of a tenant.
+    queue_pairs: Vec<TenantQueuePair>,
+}
+
+impl Tenancy {
+    /// Prepares the hosts to measure tenants, when the workload has tenants.
+    pub(super) fn new(plan: &Plan, parts: &mut Parts) -> Option<Box<Self>> {
+        let WorkloadPlan::Tenants(tenants) = &plan.workload else { return None };
+        let tenancy = Self { plan: tenants.clone(), run: plan.run, queue_pairs: Vec::new() };
+        let measured = tenants.tenants.iter().map(|tenant| tenancy.measured_time(tenant.start, tenant.stop));
+        let measured: Vec<_> = measured.collect();
+        for host in parts.hosts_mut() {
+            host.sessions.tallies = measured.iter().cloned().map(TenantTally::new).collect();
+            if let Some(nic) = &mut host.nic {
+                nic.measure_bus(tenancy.whole_time());
+            }
+        }
+        Some(Box::new(tenancy))
+    }
+
+    /// Returns the part of the time from `start` to `stop` that is measured.
+    fn measured_time(&self, start: Time, stop: Time) -> Range<Time> {
+        start.max(Time::ZERO + self.run.warmup)..stop.min(self.plan.until - self.run.cooldown)
+    }
+
+    /// Returns the time between warm-up and cooldown.
+    fn whole_time(&self) -> Range<Time> {
+        self.measured_time(Time::ZERO, self.plan.until)
+    }
+
+    /// Adds the queue pairs `qpns`, of the source and of the destination of a new flow, to their tenant: counts the
+    /// payload where it arrives, and gives the queue pair that sends it the properties by which the NIC shares its
+    /// link.
+    pub(super) fn join(&mut self, spec: &FlowSpec, membership: Membership, qpns: [Qpn; 2], parts: &mut Parts) {
+        let (source, destination) = ((spec.src, qpns[0]), (spec.dst, qpns[1]));
+        let (sending, receiving) = match spec.traffic.op {
+            Operation::Read => (destination, source),
+            _ => (source, destination),
+        };
+        set_share(&mut parts.host_mut(sending.0).engine, spec.start, sending.1, &membership);
+        let measured = self.measured_time(spec.start, membership.stop);
+        let meter = parts.host_mut(receiving.0).meter.as_mut().expect("hosts of tenants have a meter");
+        let counter = meter.open(receiving.1, measured);
+        self.queue_pairs.push(TenantQueuePair {
+            membership,
+            joined: spec.start,
+            sending: Some(sending),
+            receiving: (receiving.0, counter),
+            dequeue_gbps: Vec::new(),
+        });
+    }
+
+    /// Notes that the queue pairs of `flow` have been destroyed.
+    pub(super) fn leave(&mut self, flow: u32) {
+        self.queue_pairs[flow as usize].sending = None;
+    }
+
+    /// Returns the tenant of `flow`.
+    pub(super) fn tenant_of(&self, flow: u32) -> u32 {
+        self.queue_pairs[flow as usize].membership.tenant
+    }
+
+    /// Records the dequeue rate of each queue pair at the end of slice `slice`.
+    pub(super) fn measure_dequeue_rates(&mut self, slice: usize, parts: &Parts) {
+        for pair in &mut self.queue_pairs {
+            let info = pair.sending.and_then(|(host, qpn)| parts.host(host).engine.query_qp(qpn));
+            if let Some(rate) = info.and_then(|info| info.dequeue_rate) {
+                pair.dequeue_gbps.resize(slice, 0.0);
+                pair.dequeue_gbps.push(rate.as_gbps_f64());
+            }
+        }
+    }
+
+    /// Writes the results of each tenant, the fairness, and the traffic on buses to `report`.
+    pub(super) fn report(&self, parts: &Parts, report: &mut Report) {
+        let tenants = &self.plan.tenants;
+        let figures: Vec<_> =
+            tenants.iter().zip(0..).map(|(tenant, number)| self.figures(tenant, number, parts)).collect();
+        let of_pair = |pair: &TenantQueuePair| {
+            let measured = self.measured_time(pair.joined, pair.membership.stop);
+            pair.share(gbps(pair.counter(parts).payload, measured.end.since(measured.start)))
+        };
+        let of_tenant = |(figures, plan): (&TenantFigures, &TenantPlan)| figures.goodput_gbps / f64::from(plan.weight);
+        report.fairness = Some(Fairness {
+            jain_queue_pairs: jain(self.queue_pairs.iter().map(of_pair)),
+            jain_tenants: jain(figures.iter().zip(tenants).map(of_tenant)),
+        });
+        report.bus = self.bus_figures(parts);
+        report.tenants = Some(tenants.iter().map(|tenant| tenant.name.clone()).zip(figures).collect());
+    }
+
+    fn figures(&self, tenant: &TenantPlan, number: u32, parts: &Parts) -> TenantFigures {
+        let measured = self.measured_time(tenant.start, tenant.stop);
+        let time = measured.end.since(measured.start);
+        let mut figures = TenantFigures::default();
+        let (mut payload, mut wire) = (0, 0);
+        for pair in self.queue_pairs.iter().filter(|pair| pair.membership.tenant == number) {
+            let counter = pair.counter(parts);
+            payload += counter.payload;
+            wire += counter.wire;
+            figures.queue_pairs += 1;
+        }
+        (figures.goodput_gbps, figures.wire_gbps) = (gbps(payload, time), gbps(wire, time));
+        let tallies = || parts.hosts().filter_map(|host| host.sessions.tallies.get(number as usize));
+        figures.completions = tallies().map(TenantTally::completions).sum();
+        let latencies = tallies().flat_map(TenantTally::latencies).map(|latency| latency.as_us_f64());
+        figures.latency_us = Spread::of(&mut latencies.collect::<Vec<_>>());
+        figures
+    }
+
+    /// Returns the traffic on the NICs' buses, when the plan models NICs.
+    fn bus_figures(&self, parts: &Parts) -> Option<BusFigures> {
+        let measured = self.whole_time();
+        let time = measured.end.since(measured.start);
+        let counts = || parts.hosts().filter_map(|host| Some(host.nic.as_ref()?.bus_counts()));
+        counts().next()?;
+        let reads: u64 = counts().map(|counts| counts.payload_reads).sum();
+        Some(BusFigures {
+            read_gbps: gbps(counts().map(|counts| counts.read).sum(), time),
+            write_gbps: gbps(counts().map(|counts| counts.written).sum(), time),
+            payload_read_gbps: gbps(counts().map(|counts| counts.payload_read).sum(), time),
+            payload_reads_per_s: reads as f64 / time.as_secs_f64().max(f64::MIN_POSITIVE),
+        })
+    }
+
+    /// Adds the results of tenants and of their queue pairs to `slices`, of which there are `count`.
+    pub(super) fn add_slices(&self, slices: &mut Slices, slice: Duration, count: usize, parts: &Parts) {
+        let plan = &self.plan;
+        let name = |pair: &TenantQueuePair| {
+            let Membership { tenant, index, .. } = pair.membership;
+            format!("{}-{index}", plan.tenants[tenant as usize].name)
+        };
+        let of_pair = |pair: &TenantQueuePair| {
+            let counter = pair.counter(parts);
+            let goodput_gbps = (0..count).map(|index| gbps(counter.bytes_in(index), slice)).collect();
+            let dequeue_gbps = (!pair.dequeue_gbps.is_empty()).then(|| padded(pair.dequeue_gbps.clone(), count));
+            QueuePairSlices { goodput_gbps, dequeue_gbps }
+        };
+        let pairs: Vec<_> = self.queue_pairs.iter().map(|pair| (pair, of_pair(pair))).collect();
+        let mut tenants = vec![TenantSlices { goodput_gbps: vec![0.0; count] }; plan.tenants.len()];
+        for (pair, of_pair) in &pairs {
+            let sums = &mut tenants[pair.membership.tenant as usize].goodput_gbps;
+            sums.iter_mut().zip(&of_pair.goodput_gbps).for_each(|(sum, goodput)| *sum += goodput);
+        }
+        let mut fairness = FairnessSlices::default();
+        for index in 0..count {
+            let start = Time::ZERO + slice * index as u64;
+            let mut is_member = vec![false; tenants.len()];
+            let members = pairs.iter().filter(|(pair, _)| pair.is_member(&(start..start + slice)));
+            let shares = members.map(|(pair, of_pair)| {
+                is_member[pair.membership.tenant as usize] = true;
+                pair.share(of_pair.goodput_gbps[index])
+            });
+            fairness.jain_queue_pairs.push(jain(shares));
+            let members = plan.tenants.iter().zip(&tenants).zip(is_member).filter(|(_, is_member)| *is_member);
+            let shares = members.map(|((plan, tenant), _)| tenant.goodput_gbps[index] / f64::from(plan.weight));
+            fairness.jain_tenants.push(jain(shares));
+            fairness.goodput_gbps.push(tenants.iter().map(|tenant| tenant.goodput_gbps[index]).sum());
+        }
+        slices.tenants = plan.tenants.iter().map(|tenant| tenant.name.clone()).zip(tenants).collect();
+        slices.queue_pairs = pairs.into_iter().map(|(pair, of_pair)| (name(pair), of_pair)).collect();
+        slices.fairness = Some(fairness);
+    }
+}
+
+/// Sets the properties by which a NIC shares its link among the queue pairs of tenants: the weight of `qpn`, which
+/// sends the payload, and the limit of its rate.
+fn set_share(engine: &mut Engine, now: Time, qpn: Qpn, membership: &Membership) {
+    let set = engine.sharing().set_weight(now, qpn, membership.weight);
+    set.expect("the queue pair exists, and the plan's weight is legal");
+    if let Some(rate) = membership.rate_limit {
+        let limit = RateLimit { rate, burst_bytes: None };
+        let set = engine.set_rate_limit(now, qpn, LimitSource::Operator, Some(limit));
+        set.expect("the queue pair exists, and the plan's limit is legal");
+    }
+}
+
+fn gbps(bytes: u64, time: Duration) -> f64 {
+    BitRate::from_transfer(bytes, time).as_gbps_f64()
+}
+
+fn padded(mut values: Vec<f64>, count: usize) -> Vec<f64> {
+    values.resize(count, 0.0);
+    values
+}

@@ -1,0 +1,122 @@
+//! Policies that use probes between NICs (SCR): Swift by rates, and probed paths.
+
+mod common;
+
+use common::{STAR, plan, simulation};
+use rnic_base::{BitRate, Duration, Time};
+use rnic_engine::{LimitSource, RateLimit};
+use rnic_fabric::{Plan, Simulation};
+use rnic_wire::Qpn;
+
+/// Number of the first queue pair of a host.
+const FIRST: Qpn = Qpn::new(2);
+
+/// Both hosts use Swift; host 1 is limited to less than half of the link.
+const SWIFT: &str = r#"
+    name = "swift"
+    mtu = 1024
+    topology = { kind = "star", hosts = 3 }
+    links = { rate = "100Gbps", delay = "500ns" }
+    switch = { model = "input-queued", buffer = "2MB", pfc = { enabled = false } }
+    transport = { name = "irn", cap_packets = 512, control = "swift-rate", rate_max = "96Gbps" }
+    workload = { kind = "closed-loop", op = "write", message = "256KB", depth = 8, duration = "12ms",
+                 clients = 2, servers = 1, to = 2, queue_pairs = 2 }
+    scr = { }
+    run = { limit = "12ms" }
+"#;
+
+fn limit_to(simulation: &mut Simulation, host: u32, gbps: u64) {
+    let limit = RateLimit { rate: BitRate::gbps(gbps), burst_bytes: None };
+    simulation.with_engine(host, |engine, now| {
+        engine.set_rate_limit(now, FIRST, LimitSource::Program, Some(limit)).expect("the queue pair exists");
+    });
+}
+
+/// Returns the rate at which `host` sends until `until`, with 78 bytes of headers for each packet.
+fn rate_until(simulation: &mut Simulation, host: u32, until: Time) -> f64 {
+    let sent = |simulation: &Simulation| simulation.engine(host).stats().packets_sent;
+    let (before, from) = (sent(simulation), simulation.now());
+    simulation.advance(until);
+    let bits = (sent(simulation) - before) * (1_024 + 78) * 8;
+    bits as f64 / until.since(from).as_us_f64() / 1_000.0
+}
+
+/// Beside a sender that takes 20 or 40 Gbit/s of the link, Swift finds the rest, and both get it.
+#[test]
+fn s23_swift_uses_what_the_others_leave() {
+    let mut simulation = simulation(SWIFT, &[], 5);
+    simulation.advance(Time::from_us(50));
+    for (index, background) in [(0, 20), (1, 40)] {
+        limit_to(&mut simulation, 1, background);
+        let start = Time::from_us(3_000 + 4_000 * index);
+        simulation.advance(start);
+        let rate = rate_until(&mut simulation, 0, start + Duration::from_us(900));
+        let expected = 100.0 - background as f64;
+        assert!((rate - expected).abs() < expected / 10.0, "{rate} Gbit/s beside {background}");
+    }
+}
+
+/// Two leaves and two spines; one spine is slower to reach, and then fails.
+const SPINES: &str = r#"
+    name = "spines"
+    mtu = 1024
+    topology = { kind = "leaf-spine", spines = 2, leaves = 2, hosts_per_leaf = 1 }
+    links = { rate = "100Gbps", delay = "500ns" }
+    switch = { model = "input-queued", buffer = "500KB", pfc = { enabled = false } }
+    transport = { name = "irn", cap_packets = 128, paths = "probed" }
+    workload = { kind = "closed-loop", op = "write", message = "64KB", depth = 4, duration = "6ms" }
+    scr = { }
+    run = { limit = "20ms" }
+"#;
+
+/// Runs the plan with a fault and a transport to its end.
+fn finish(fault: &str, transport: &str, seed: u64) -> rnic_fabric::Report {
+    let report = common::finish(simulation(SPINES, &[("fault", fault), ("transport", transport)], seed));
+    report.check().unwrap_or_else(|failure| panic!("{failure}"));
+    report
+}
+
+const PROBED: &str =
+    "{ name = \"irn\", cap_packets = 128, rto_low = \"100us\", rto_high = \"400us\", paths = \"probed\" }";
+const ECMP: &str = "{ name = \"irn\", cap_packets = 128, rto_low = \"100us\", rto_high = \"400us\" }";
+
+/// With 10 us more on one spine, a flow has the round trip of the other one, whichever it starts on.
+#[test]
+fn s24_a_flow_moves_to_the_faster_path_without_reordering() {
+    let fault = r#"[{ kind = "delay", delay = "10us", links = "leaf-*>spine-0" }]"#;
+    let mut slow_starts = 0;
+    for seed in 1..=6 {
+        let [ecmp, probed] = [ECMP, PROBED].map(|transport| finish(fault, transport, seed));
+        let rate = |report: &rnic_fabric::Report| report.bytes as f64 / report.elapsed_us;
+        slow_starts += u32::from(rate(&ecmp) < 0.7 * rate(&probed));
+        assert_eq!(probed.packets_retransmitted, 0, "seed {seed}: packets were reordered");
+        assert!(rate(&probed) > 0.9 * rate(&ecmp), "seed {seed}");
+    }
+    assert!(slow_starts > 0, "no flow has started on the slower path");
+}
+
+/// Packets get through although one spine is down for 2 ms, to flows that started on it, too.
+#[test]
+fn s24_a_flow_leaves_a_path_that_fails() {
+    let fault = r#"[{ kind = "down", links = "leaf-*>spine-0, spine-0>leaf-*", from = "1ms", until = "4ms" }]"#;
+    let mut stuck = 0;
+    for seed in 1..=6 {
+        let [ecmp, probed] = [ECMP, PROBED].map(|transport| finish(fault, transport, seed));
+        stuck += u32::from(ecmp.bytes * 10 < probed.bytes * 8);
+        let scr = probed.scr.as_ref().expect("the plan has messages");
+        assert!(scr.probes_lost > 0, "seed {seed}");
+        // Less than 1 ms of 6 is lost.
+        assert!(probed.bytes * 10 > ecmp.bytes * 8, "seed {seed}: {} {}", probed.bytes, ecmp.bytes);
+    }
+    assert!(stuck > 0, "no flow has started on the path that fails");
+}
+
+#[test]
+fn policies_that_probe_need_messages() {
+    for transport in ["{ name = \"irn\", paths = \"probed\" }", "{ name = \"irn\", control = \"swift-rate\" }"] {
+        let error = Plan::from_toml_with(STAR, &[("transport", transport)], &mut |_| Err(String::new()));
+        let error = error.expect_err(transport).to_string();
+        assert!(error.contains("scr: is missing"), "{error}");
+        plan(STAR, &[("transport", transport), ("scr", "{}")]);
+    }
+}

@@ -1,0 +1,426 @@
+//! Sharing between the NICs of one user in one network namespace: a common link, and weighted shares of its capacity.
+//!
+//! Each process has a NIC of its own, and no NIC knows what others send. The NICs for which the user has requested it
+//! map one [`page`], in which each writes what it uses and reads what the others use; [`offer`] passes the page from
+//! process to process. Packets of the NICs with a link rate queue at the shared [`link`]. From the lines of all, each
+//! NIC computes its own weighted max-min share ([`fair`]); schedulers that use a capacity hold their queue pairs to it,
+//! the others meet at the link only.
+//!
+//! | in | out |
+//! |---|---|
+//! | bytes sent, waits ([`Activity`]), every [`INTERVAL`] while active | share of the capacity |
+//! | packets, at [`Share::enqueue`] | times at which they leave |
+//!
+//! The capacity is 95 % of the link's rate, so that the queue in front of the link stays short. Without a link rate
+//! there is no capacity and no share, because the rate that the machine's processors reach varies with all else that
+//! they do. Source: scr.md 6.3 (capacity, demand); the paper's scheduler has all tenants on one NIC (NSDI'25, 5.1).
+
+mod fair;
+mod link;
+mod offer;
+mod page;
+
+use std::io;
+use std::sync::Arc;
+
+use rnic_base::{BitRate, Duration, Time};
+use rnic_engine::RATE_LIMIT_MIN;
+
+use crate::clock::Clock;
+use crate::sys;
+
+use fair::{Claim, max_min};
+use link::SharedLink;
+use offer::{Keeper, Names};
+use page::{Line, Owner, Page};
+
+/// Settings of a NIC's part in the sharing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ShareConfig {
+    /// Weight of this NIC among those that share the link, from 1 to [`WEIGHT_MAX`].
+    pub weight: u32,
+    /// Rate of the link from which the packets of this NIC draw, framing included; all NICs of the user in the network
+    /// namespace need the same. None when the NIC draws from no shared link.
+    pub link_rate: Option<BitRate>,
+    /// True when the scheduler of the NIC's queue pairs holds them to a capacity.
+    pub holds_capacity: bool,
+    /// Name of the group of NICs that share a page. The default, an empty name, is that of all NICs of the user; others
+    /// are for tests.
+    pub group: String,
+}
+
+impl Default for ShareConfig {
+    fn default() -> Self {
+        Self { weight: 1, link_rate: None, holds_capacity: false, group: String::new() }
+    }
+}
+
+/// Largest weight.
+pub const WEIGHT_MAX: u32 = 1_000;
+
+/// Reason that a NIC cannot share a link with others.
+#[derive(Debug, thiserror::Error)]
+pub enum ShareError {
+    /// Another process has set another rate.
+    #[error(
+        "the shared link has {theirs}, set by process {pid}{program}, and this process asks for {own}; give all \
+         processes the same --link-rate (RNIC_LINK_RATE)"
+    )]
+    RateDiffers {
+        /// Rate that this process asks for.
+        own: BitRate,
+        /// Rate that the other process has set.
+        theirs: BitRate,
+        /// The other process.
+        pid: u32,
+        /// Its name in parentheses, with a space before it; empty when it is not known.
+        program: String,
+    },
+    /// No line of the page is free.
+    #[error("the page of the shared link is full: {lines} devices of this user use it; close one first")]
+    Full {
+        /// Number of lines.
+        lines: usize,
+    },
+    /// A process of the user offers something else.
+    #[error("the socket {0} offers no page of this version of OpenRNIC; end the process that has bound it (`ss -xlp`)")]
+    NotAPage(String),
+    /// No name of the socket can be used.
+    #[error(
+        "all names of the socket @{0} are taken by other users or by processes that do not answer; end those \
+         processes (`ss -xlp`)"
+    )]
+    NamesTaken(String),
+    /// A system call failed.
+    #[error("error while joining the shared link: {0}")]
+    System(io::Error),
+}
+
+/// Counters of a NIC since it was opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Activity {
+    /// Bytes sent, counting Ethernet framing; ignored for NICs that draw from a shared link, which counts them.
+    pub(crate) wire_bytes: u64,
+    /// Bytes of messages sent.
+    pub(crate) payload_bytes: u64,
+    /// Number of times that a packet waited for the dequeue rate.
+    pub(crate) dequeue_waits: u64,
+}
+
+/// State of the sharing, for observers.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct ShareStatus {
+    pub(crate) weight: u32,
+    pub(crate) link_rate: Option<BitRate>,
+    pub(crate) share: Option<BitRate>,
+    /// See [`Share::capacity`].
+    pub(crate) capacity: Option<BitRate>,
+    pub(crate) payload_rate: BitRate,
+    pub(crate) wire_bytes: u64,
+    pub(crate) payload_bytes: u64,
+    pub(crate) link_waits: u64,
+    pub(crate) neighbours: u32,
+}
+
+/// The part of a NIC in the sharing.
+#[derive(Debug)]
+pub(crate) struct Share {
+    config: ShareConfig,
+    owner: Owner,
+    page: Arc<Page>,
+    keeper: Keeper,
+    /// Number of the line of this NIC; none when the page it moved to was full.
+    line: Option<usize>,
+    link: Option<SharedLink>,
+    /// Monotonic time of the NIC's time zero, in nanoseconds.
+    zero_ns: u64,
+    /// Bytes of messages in packets that were sent on the link.
+    payload_bytes: u64,
+    updated_at: Time,
+    next_update: Time,
+    is_active: bool,
+    /// Activity and waits for the link at the last update.
+    last: (Activity, u64),
+    rate: BitRate,
+    payload_rate: BitRate,
+    /// The own share of the capacity: the value for `Engine::set_capacity`.
+    share: Option<BitRate>,
+    neighbours: u32,
+}
+
+impl Share {
+    /// Joins the page of the group that `config` names. `clock` is the NIC's.
+    ///
+    /// # Errors
+    /// When there is no page to join, it has no free line, or another NIC has set another rate of the link.
+    pub(crate) fn join(config: &ShareConfig, clock: Clock) -> Result<Self, ShareError> {
+        let (keeper, page) = Keeper::start(&Names::of_user(&config.group))?;
+        let now = clock.now();
+        let random = sys::random_bits().map_err(ShareError::System)?;
+        let mut share = Self {
+            config: config.clone(),
+            owner: Owner::new(std::process::id(), random),
+            page,
+            keeper,
+            line: None,
+            link: config.link_rate.map(SharedLink::new),
+            zero_ns: clock.zero_ns(),
+            payload_bytes: 0,
+            updated_at: now,
+            next_update: now + INTERVAL,
+            is_active: true,
+            last: (Activity::default(), 0),
+            rate: BitRate::ZERO,
+            payload_rate: BitRate::ZERO,
+            share: None,
+            neighbours: 0,
+        };
+        let now_ns = share.page_time(now);
+        share.publish(now_ns, false);
+        if share.line.is_none() {
+            return Err(ShareError::Full { lines: page::LINES });
+        }
+        // The own line is visible by now, so of two NICs that join with two rates at least one sees the other.
+        share.check_rate(now_ns)?;
+        share.compute(now_ns);
+        Ok(share)
+    }
+
+    /// Returns whether the packets of the NIC draw from a shared link.
+    pub(crate) fn has_link(&self) -> bool {
+        self.link.is_some()
+    }
+
+    /// Returns whether the NIC must take no packets from its engine now.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.link.as_ref().is_some_and(SharedLink::is_full)
+    }
+
+    /// Returns the time at which the NIC may take packets again, if it must not now.
+    #[inline]
+    pub(crate) fn full_until(&self) -> Option<Time> {
+        let until_ns = self.link.as_ref()?.full_until_ns()?;
+        Some(Time::from_ps(until_ns.saturating_sub(self.zero_ns).saturating_mul(1_000)))
+    }
+
+    /// Adds a packet of `bytes` on the wire to the queue of the shared link; returns the time at which it leaves.
+    #[inline]
+    pub(crate) fn enqueue(&mut self, now: Time, bytes: u32) -> Time {
+        let now_ns = self.page_time(now);
+        let Some(link) = &mut self.link else { return now };
+        let leaves_ns = link.enqueue(&self.page, now_ns, bytes);
+        if !self.is_active {
+            (self.is_active, self.next_update) = (true, now);
+        }
+        now + Duration::from_ns(leaves_ns.saturating_sub(now_ns))
+    }
+
+    /// Counts the bytes of messages in a packet that is sent on the link.
+    #[inline]
+    pub(crate) fn count_payload(&mut self, bytes: u64) {
+        self.payload_bytes += bytes;
+    }
+
+    /// Checks whether a NIC that must take no packets may do so again.
+    pub(crate) fn resume(&mut self, now: Time) {
+        let now_ns = self.page_time(now);
+        if let Some(link) = &mut self.link {
+            link.resume(&self.page, now_ns);
+        }
+    }
+
+    /// Records that the engine has no packets for the link.
+    #[inline]
+    pub(crate) fn note_idle(&mut self) {
+        if let Some(link) = &mut self.link {
+            link.note_idle();
+        }
+    }
+
+    /// Returns the time of the next [`Self::update`].
+    #[inline]
+    pub(crate) fn next_update(&self) -> Time {
+        self.next_update
+    }
+
+    /// Writes the own line and computes the own share from all lines. Returns an error that the user should know about,
+    /// if there is one: the NIC continues nevertheless.
+    pub(crate) fn update(&mut self, now: Time, activity: Activity) -> Option<ShareError> {
+        let now_ns = self.page_time(now);
+        let moved = self.keeper.take_replaced();
+        let has_moved = moved.is_some();
+        if let Some(page) = moved {
+            self.release_line();
+            self.page = page;
+        }
+        let is_hungry = self.measure(now, activity);
+        let had_line = self.line.is_some();
+        self.publish(now_ns, is_hungry);
+        self.compute(now_ns);
+        self.next_update = now + if self.is_active { INTERVAL } else { IDLE_INTERVAL };
+        let has_no_line = (had_line || has_moved) && self.line.is_none();
+        let full = has_no_line.then_some(ShareError::Full { lines: page::LINES });
+        full.or_else(|| self.check_rate(now_ns).err().filter(|_| has_moved))
+    }
+
+    /// Returns the state for observers.
+    pub(crate) fn status(&self) -> ShareStatus {
+        let (link_waits, _) = self.link.as_ref().map_or((0, 0), SharedLink::counters);
+        let (Activity { wire_bytes, payload_bytes, .. }, _) = self.last;
+        ShareStatus {
+            weight: self.config.weight,
+            link_rate: self.config.link_rate,
+            share: self.share,
+            capacity: self.capacity(),
+            payload_rate: self.payload_rate,
+            wire_bytes,
+            payload_bytes,
+            link_waits,
+            neighbours: self.neighbours,
+        }
+    }
+
+    /// Returns the capacity that the NIC divides among its queue pairs: its share, if its scheduler uses a capacity. It
+    /// changes with [`Self::update`].
+    pub(crate) fn capacity(&self) -> Option<BitRate> {
+        self.share.filter(|_| self.config.holds_capacity)
+    }
+
+    fn page_time(&self, now: Time) -> u64 {
+        self.zero_ns.saturating_add(now.as_ps() / 1_000)
+    }
+
+    /// Measures the rates since the last update; returns whether the NIC is hungry: its data waited for the link, or
+    /// for the dequeue rate although it used most of its share, so that its share is what it waited for.
+    fn measure(&mut self, now: Time, mut activity: Activity) -> bool {
+        let mut link_waits = 0;
+        if let Some(link) = &self.link {
+            (link_waits, activity.wire_bytes) = link.counters();
+            activity.payload_bytes = self.payload_bytes;
+        }
+        let span = now.since(self.updated_at);
+        let (last, last_link_waits) = self.last;
+        let sent = BitRate::from_transfer(activity.wire_bytes.saturating_sub(last.wire_bytes), span);
+        let payload = BitRate::from_transfer(activity.payload_bytes.saturating_sub(last.payload_bytes), span);
+        self.is_active = sent > BitRate::ZERO || self.is_full();
+        // A burst is remembered for some intervals, so that the share of a NIC that sends now and then does not vary.
+        self.rate = sent.max(decayed(self.rate, span, RATE_MEMORY));
+        self.payload_rate = smoothed(self.payload_rate, payload, span);
+        (self.updated_at, self.last) = (now, (activity, link_waits));
+        let waits_for_share = self.config.holds_capacity
+            && activity.dequeue_waits > last.dequeue_waits
+            && self.share.is_some_and(|share| sent.as_bps() / 3 >= share.as_bps() / 4);
+        link_waits > last_link_waits || self.is_full() || waits_for_share
+    }
+
+    /// Writes the own line, taking one if there is none.
+    fn publish(&mut self, now_ns: u64, is_hungry: bool) {
+        let (Activity { wire_bytes, payload_bytes, .. }, _) = self.last;
+        let line = Line {
+            owner: self.owner,
+            weight: self.config.weight,
+            is_hungry,
+            rate: self.rate,
+            link_rate: self.config.link_rate,
+            allowed: self.share,
+            wire_bytes,
+            payload_bytes,
+        };
+        // A line is lost when it has not been refreshed for a second, and another NIC needed one.
+        self.line = self.line.filter(|index| self.page.publish(*index, &line, now_ns)).or_else(|| {
+            let claimed = self.page.claim(self.owner, now_ns)?;
+            self.page.publish(claimed, &line, now_ns).then_some(claimed)
+        });
+    }
+
+    /// Computes the own share of the capacity.
+    fn compute(&mut self, now_ns: u64) {
+        let others: Vec<Claim> = self
+            .page
+            .live(now_ns)
+            .filter(|line| line.owner != self.owner && line.link_rate.is_some())
+            .map(|line| Claim { weight: line.weight, demand: (!line.is_hungry).then(|| demand(line.rate)) })
+            .collect();
+        self.neighbours = u32::try_from(others.len()).unwrap_or(u32::MAX);
+        self.share = self.config.link_rate.map(|rate| {
+            // The own demand is unlimited: the share is what the NIC may use when it has data. The others do not notice
+            // a claim that is not used.
+            let own = Claim { weight: self.config.weight, demand: None };
+            let claims: Vec<Claim> = others.into_iter().chain([own]).collect();
+            let share = max_min(capacity(rate).as_bps(), &claims).last().copied().unwrap_or_default();
+            BitRate::bps(share).max(RATE_LIMIT_MIN)
+        });
+    }
+
+    /// Returns an error if another NIC has set another rate of the link.
+    fn check_rate(&self, now_ns: u64) -> Result<(), ShareError> {
+        let Some(own) = self.config.link_rate else { return Ok(()) };
+        let other = self.page.live(now_ns).find(|line| line.link_rate.is_some_and(|theirs| theirs != own));
+        let Some(Line { owner, link_rate: Some(theirs), .. }) = other else { return Ok(()) };
+        Err(ShareError::RateDiffers { own, theirs, pid: owner.pid(), program: program_of(owner.pid()) })
+    }
+
+    fn release_line(&mut self) {
+        if let Some(index) = self.line.take() {
+            self.page.release(index, self.owner);
+        }
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.release_line();
+    }
+}
+
+/// Returns the capacity of a link: 95 % of its rate.
+fn capacity(rate: BitRate) -> BitRate {
+    BitRate::bps(rate.as_bps() / 100 * 95)
+}
+
+/// Returns the demand of a NIC that had to wait for nothing: what it has sent, and a quarter more.
+fn demand(rate: BitRate) -> u64 {
+    rate.as_bps().saturating_mul(5) / 4
+}
+
+/// Returns `rate` after it has decreased for `span`, linearly to zero within `memory`.
+fn decayed(rate: BitRate, span: Duration, memory: Duration) -> BitRate {
+    let left = memory.as_ps().saturating_sub(span.as_ps());
+    let bps = u128::from(rate.as_bps()) * u128::from(left) / u128::from(memory.as_ps());
+    BitRate::bps(u64::try_from(bps).unwrap_or(u64::MAX))
+}
+
+/// Returns the mean of rates over about [`SMOOTHED_OVER`], when `sample` was measured for `span`.
+fn smoothed(mean: BitRate, sample: BitRate, span: Duration) -> BitRate {
+    let part = span.min(SMOOTHED_OVER).as_ps();
+    let rest = u128::from(SMOOTHED_OVER.as_ps() - part) * u128::from(mean.as_bps());
+    let bps = (rest + u128::from(part) * u128::from(sample.as_bps())) / u128::from(SMOOTHED_OVER.as_ps());
+    BitRate::bps(u64::try_from(bps).unwrap_or(u64::MAX))
+}
+
+/// Returns the name of a process in parentheses, with a space before it; empty when it is not known.
+fn program_of(pid: u32) -> String {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let name: String = name.trim().chars().filter(|c| !c.is_control()).take(NAME_CHARS_MAX).collect();
+    if name.is_empty() { name } else { format!(" ({name})") }
+}
+
+/// Maximum length of a program's name in error messages; the kernel's limit is lower.
+const NAME_CHARS_MAX: usize = 64;
+
+/// Interval between two updates of the line and the share of a NIC that sends.
+const INTERVAL: Duration = Duration::from_ms(5);
+
+/// Interval between two updates of the line of an idle NIC, which would otherwise be taken for one that has ended.
+const IDLE_INTERVAL: Duration = Duration::from_ms(250);
+
+/// Time for which the highest measured rate counts, decreasing.
+const RATE_MEMORY: Duration = Duration::from_ms(40);
+
+/// Time over which the rate that observers see is averaged.
+const SMOOTHED_OVER: Duration = Duration::from_ms(200);
+
+#[cfg(test)]
+#[path = "share/tests.rs"]
+mod tests;

@@ -1,0 +1,324 @@
+//! The shared link: a bottleneck of a given rate, in front of which the packets of all processes of a user queue.
+//!
+//! The queue is virtual. The page holds the time until which the link is paid; a packet advances it by its own time on
+//! the link, and leaves when that time has come. Until then it waits in the delay line of its NIC. No packet is lost:
+//! when the queue holds [`backlog_ns`], a NIC takes no more packets from its engine, until a timer resumes it. A NIC
+//! whose own packets in the queue are fewer than [`RESERVE_BYTES`] may always add one, so one with little to send waits
+//! for the queue as it stands, however much others want to add.
+//!
+//! A NIC that had to wait and was not driven in time (timers are late, its process was off its core) has not lost its
+//! time on the link, if no other NIC has used it: up to [`CATCH_UP_NS`] are made up for. In any time `t`, the link
+//! carries at most what its rate carries in `t` and that time.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+
+use rnic_base::BitRate;
+
+use super::page::Page;
+
+/// The end of a NIC at the shared link.
+#[derive(Debug)]
+pub(crate) struct SharedLink {
+    rate: BitRate,
+    /// Length of the queue at which NICs take no more packets, in nanoseconds.
+    backlog_ns: u64,
+    /// Packets of this NIC that have not left yet: times at which they leave, and their bytes on the link.
+    own: VecDeque<(u64, u32)>,
+    own_bytes: u64,
+    /// Part of a nanosecond that earlier packets have taken in addition, in picoseconds.
+    remainder_ps: u64,
+    /// Time at which a NIC that takes no packets tries again.
+    full_until_ns: Option<u64>,
+    /// True when the NIC had to wait and has not caught up since.
+    is_late: bool,
+    waits: u64,
+    wire_bytes: u64,
+}
+
+impl SharedLink {
+    /// Returns the end of a NIC at a link of the rate `rate`, which must not be zero.
+    pub(super) fn new(rate: BitRate) -> Self {
+        Self {
+            rate,
+            backlog_ns: backlog_ns(rate),
+            own: VecDeque::new(),
+            own_bytes: 0,
+            remainder_ps: 0,
+            full_until_ns: None,
+            is_late: false,
+            waits: 0,
+            wire_bytes: 0,
+        }
+    }
+
+    /// Returns how often the NIC had to wait, and the bytes that it has sent on the link.
+    pub(super) fn counters(&self) -> (u64, u64) {
+        (self.waits, self.wire_bytes)
+    }
+
+    /// Returns whether the NIC must take no packets now.
+    #[inline]
+    pub(super) fn is_full(&self) -> bool {
+        self.full_until_ns.is_some()
+    }
+
+    /// Returns the time at which the NIC may take packets again, if it must not now.
+    pub(super) fn full_until_ns(&self) -> Option<u64> {
+        self.full_until_ns
+    }
+
+    /// Adds a packet of `bytes` to the queue; returns the time at which it leaves, which may be over.
+    pub(super) fn enqueue(&mut self, page: &Page, now_ns: u64, bytes: u32) -> u64 {
+        let time_ps = self.rate.serialize(bytes.into()).as_ps() + self.remainder_ps;
+        let time_ns = time_ps / 1_000;
+        self.remainder_ps = time_ps % 1_000;
+        let earliest = if self.is_late { now_ns.saturating_sub(CATCH_UP_NS) } else { now_ns };
+        let paid = page.paid_until_ns();
+        let longest = self.longest_ns(page);
+        let mut before = paid.load(Ordering::Acquire);
+        let leaves = loop {
+            let start = believed(before, now_ns, longest).max(earliest);
+            let leaves = start.saturating_add(time_ns);
+            match paid.compare_exchange_weak(before, leaves, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => break leaves,
+                Err(present) => before = present,
+            }
+        };
+        self.wire_bytes += u64::from(bytes);
+        self.forget_left(now_ns);
+        if leaves > now_ns {
+            self.own.push_back((leaves, bytes));
+            self.own_bytes += u64::from(bytes);
+            self.stop_if_full(now_ns, leaves);
+        }
+        leaves
+    }
+
+    /// Checks whether a NIC that had to wait may take packets again.
+    pub(super) fn resume(&mut self, page: &Page, now_ns: u64) {
+        if self.full_until_ns.is_none_or(|until| now_ns < until) {
+            return;
+        }
+        self.full_until_ns = None;
+        self.is_late = true;
+        self.forget_left(now_ns);
+        let paid = believed(page.paid_until_ns().load(Ordering::Acquire), now_ns, self.longest_ns(page));
+        self.stop_if_full(now_ns, paid);
+    }
+
+    /// Records that the NIC has no more packets for the link: it does not use the time that passes from now on.
+    pub(super) fn note_idle(&mut self) {
+        self.is_late = false;
+    }
+
+    fn forget_left(&mut self, now_ns: u64) {
+        while let Some((_, bytes)) = self.own.pop_front_if(|(leaves, _)| *leaves <= now_ns) {
+            self.own_bytes -= u64::from(bytes);
+        }
+    }
+
+    fn stop_if_full(&mut self, now_ns: u64, paid_ns: u64) {
+        if paid_ns.saturating_sub(now_ns) < self.backlog_ns || self.own_bytes < RESERVE_BYTES {
+            return;
+        }
+        self.waits += 1;
+        // A quarter of the queue is refilled at a time, so that packets are sent in batches; the queue does not run
+        // empty meanwhile, if the NIC is driven in time.
+        let is_shorter = paid_ns - self.backlog_ns / 4 * 3;
+        let mut left = self.own_bytes;
+        let own_are_few = self.own.iter().find_map(|(leaves, bytes)| {
+            left -= u64::from(*bytes);
+            (left < RESERVE_BYTES).then_some(*leaves)
+        });
+        self.full_until_ns = Some(own_are_few.map_or(is_shorter, |leaves| leaves.min(is_shorter)));
+    }
+
+    /// Returns the longest queue that is possible, in nanoseconds: what all NICs may add at the limit, each its reserve
+    /// and a packet, and this once more for NICs that are still adding.
+    fn longest_ns(&self, page: &Page) -> u64 {
+        let reserves = (page.lines_used() as u64 + 1) * (RESERVE_BYTES + PACKET_BYTES_MAX);
+        2 * (self.backlog_ns + self.rate.serialize(reserves).as_ns())
+    }
+}
+
+/// Returns `paid_ns`, unless it is too far ahead to be true: then a process has written nonsense, and the queue counts
+/// as empty.
+fn believed(paid_ns: u64, now_ns: u64, longest_ns: u64) -> u64 {
+    if paid_ns > now_ns.saturating_add(longest_ns) { now_ns } else { paid_ns }
+}
+
+/// Returns the length of the queue at which NICs take no more packets, in nanoseconds: the time of 256 KiB, but at
+/// least 1 ms, because timers are late, and at most 4 ms, because timeouts include the wait.
+fn backlog_ns(rate: BitRate) -> u64 {
+    rate.serialize(BACKLOG_BYTES).as_ns().clamp(1_000_000, 4_000_000)
+}
+
+const BACKLOG_BYTES: u64 = 256 << 10;
+
+/// Bytes that every NIC may have in the queue, however long it is: some full packets, or many small ones.
+pub(super) const RESERVE_BYTES: u64 = 16 << 10;
+
+/// Largest number of bytes of a packet on the link.
+const PACKET_BYTES_MAX: u64 = 66_000;
+
+/// Time on the link that a NIC makes up for after it was driven too late, in nanoseconds: several scheduler ticks of a
+/// busy machine, as for rate limits.
+const CATCH_UP_NS: u64 = 20_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, Instant};
+
+    use crate::sys::monotonic_ns;
+
+    /// One byte takes 4 ns.
+    const RATE: BitRate = BitRate::gbps(2);
+    const START: u64 = 5_000_000_000;
+    const MS: u64 = 1_000_000;
+
+    fn page() -> Page {
+        Page::create().expect("memory")
+    }
+
+    /// Adds packets until the link is full; returns their bytes.
+    fn fill(link: &mut SharedLink, page: &Page, now: u64) -> u64 {
+        let mut bytes = 0;
+        while !link.is_full() {
+            link.enqueue(page, now, 4_000);
+            bytes += 4_000;
+        }
+        bytes
+    }
+
+    #[test]
+    fn packets_leave_one_after_the_other_at_the_rate() {
+        let page = page();
+        let [mut a, mut b] = [RATE; 2].map(SharedLink::new);
+        assert_eq!(a.enqueue(&page, START, 1_000), START + 4_000);
+        assert_eq!(b.enqueue(&page, START, 500), START + 6_000, "another NIC's packet did not queue behind it");
+        assert_eq!(a.enqueue(&page, START + 50_000, 1_000), START + 54_000, "idle time was kept");
+        let mut slow = SharedLink::new(BitRate::bps(3_000_000_000));
+        let page = self::page();
+        let last = (0..3_000).map(|_| slow.enqueue(&page, START, 1)).last();
+        // A byte takes 8/3 ns, rounded up to a picosecond.
+        assert_eq!(last, Some(START + 8_001), "fractions of a nanosecond were lost");
+    }
+
+    #[test]
+    fn a_full_queue_stops_a_nic_until_a_quarter_is_free() {
+        let page = page();
+        let mut link = SharedLink::new(RATE);
+        let bytes = fill(&mut link, &page, START);
+        assert!((262_000..=266_200).contains(&bytes), "{bytes}");
+        let until = link.full_until_ns().expect("full");
+        assert!(until - START < MS / 2, "{}", until - START);
+        link.resume(&page, until - 1);
+        assert!(link.is_full());
+        link.resume(&page, until);
+        assert!(!link.is_full());
+        assert_eq!(link.counters(), (1, bytes));
+    }
+
+    #[test]
+    fn a_nic_with_little_to_send_is_never_stopped() {
+        let page = page();
+        let [mut bulk, mut small] = [RATE; 2].map(SharedLink::new);
+        let (mut now, mut worst) = (START, 0);
+        for _ in 0..1_000 {
+            bulk.resume(&page, now);
+            fill(&mut bulk, &page, now);
+            let leaves = small.enqueue(&page, now, 300);
+            assert!(!small.is_full(), "a NIC with one packet in the queue was stopped");
+            worst = worst.max(leaves - now);
+            now = leaves;
+        }
+        assert!(worst < 2 * MS, "a packet waited {worst} ns");
+    }
+
+    #[test]
+    fn a_late_nic_makes_up_for_time_that_no_other_nic_has_used() {
+        let page = page();
+        let [mut late, mut other] = [RATE; 2].map(SharedLink::new);
+        let queued = fill(&mut late, &page, START);
+        let now = START + 11 * MS;
+        late.resume(&page, now);
+        let caught_up = fill(&mut late, &page, now);
+        // In 11 ms the link carries 2.75 MB, and the queue is full again.
+        assert!((3_000_000..3_030_000).contains(&(queued + caught_up)), "{}", queued + caught_up);
+        // Time that the other has used, and time before the last 20 ms, is lost.
+        let now = now + 10 * MS;
+        fill(&mut other, &page, now);
+        late.resume(&page, now);
+        assert!(fill(&mut late, &page, now) < 300_000);
+        let now = now + 1_000 * MS;
+        late.resume(&page, now);
+        assert!((5_000_000..5_300_000).contains(&fill(&mut late, &page, now)));
+        late.note_idle();
+        let now = now + 10 * MS;
+        late.resume(&page, now);
+        late.note_idle();
+        assert!(fill(&mut late, &page, now) < 300_000, "idle time was made up for");
+    }
+
+    #[test]
+    fn a_time_far_ahead_does_not_stop_the_link() {
+        let page = page();
+        let mut link = SharedLink::new(RATE);
+        for forged in [u64::MAX, START + 60_000 * MS] {
+            page.paid_until_ns().store(forged, Ordering::Release);
+            let leaves = link.enqueue(&page, START, 1_000);
+            assert!(leaves < START + 10 * MS, "a packet waits {} ms", (leaves - START) / MS);
+        }
+        fill(&mut link, &page, START);
+        page.paid_until_ns().store(u64::MAX, Ordering::Release);
+        link.resume(&page, START + 10 * MS);
+        assert!(!link.is_full());
+        page.paid_until_ns().store(0, Ordering::Release);
+        assert!(link.enqueue(&page, START + 10 * MS, 1_000) <= START + 10 * MS + 4_000);
+    }
+
+    #[test]
+    fn the_queue_is_at_least_one_and_at_most_four_milliseconds_long() {
+        assert_eq!(backlog_ns(BitRate::gbps(2)), 1_048_576);
+        assert_eq!(backlog_ns(BitRate::gbps(100)), MS);
+        assert_eq!(backlog_ns(BitRate::bps(1_000_000)), 4 * MS);
+        let page = page();
+        let mut slow = SharedLink::new(BitRate::bps(1_000_000));
+        assert_eq!(slow.enqueue(&page, START, 9_000), START + 72 * MS);
+        assert!(!slow.is_full(), "a NIC was stopped within its reserve");
+        slow.enqueue(&page, START, 9_000);
+        assert!(slow.is_full());
+    }
+
+    /// Two NICs in two threads: one sends without pause, the other a small packet each time that its last has left.
+    #[test]
+    fn two_threads_share_the_rate_and_neither_starves() {
+        let page = page();
+        let time = Duration::from_millis(300);
+        let sender = |size: u32, wants_all: bool| {
+            let (mut link, start, mut sent, mut packets) = (SharedLink::new(RATE), Instant::now(), 0u64, 0u64);
+            let mut leaves = 0;
+            while start.elapsed() < time {
+                let now = monotonic_ns();
+                link.resume(&page, now);
+                if !link.is_full() && (wants_all || now >= leaves) {
+                    leaves = link.enqueue(&page, now, size);
+                    (sent, packets) = (sent + u64::from(size), packets + 1);
+                } else {
+                    std::thread::yield_now();
+                }
+            }
+            (sent, packets)
+        };
+        let ((bulk, _), (small, packets)) = std::thread::scope(|scope| {
+            let small = scope.spawn(|| sender(300, false));
+            (sender(4_000, true), small.join().expect("no panic"))
+        });
+        let most = RATE.bytes_in(rnic_base::Duration::from_ms(300 + 21 + 2));
+        assert!(bulk + small <= most, "{bulk} and {small} bytes are more than {most}");
+        // At most 1.1 ms of queue per packet, and the scheduling delays of a busy machine.
+        assert!(packets >= 3, "the small sender sent {packets} packets in 300 ms");
+    }
+}

@@ -1,0 +1,412 @@
+//! Semantic checks of an experiment file: names must exist, and values must be computable.
+
+use rnic_fabric::Report;
+
+use super::{Axis, AxisValues, Check, Experiment, Measure, Plot, PlotKind, Sweep, Value};
+use crate::label::label_of;
+use crate::trial::{self, Trial};
+
+/// A problem: the key and its description.
+pub(crate) type Problem = (String, String);
+
+impl Experiment {
+    /// Checks that everything that is named exists and that every check can be computed.
+    pub(crate) fn validate(&self) -> Result<(), Problem> {
+        if self.needs_runs() {
+            self.check_runs()?;
+        }
+        let trial = self.trial.as_deref().map(trial::find).transpose().map_err(|what| ("trial".into(), what))?;
+        if trial.is_some() && !self.needs_runs() {
+            return Err(("trial".into(), "is unused: no measure reads a number from its runs".into()));
+        }
+        unique("variant", self.variant.iter().map(|variant| variant.name.as_str()))?;
+        unique("axis", self.axis.iter().map(|axis| axis.name.as_str()))?;
+        self.check_measures(trial)?;
+        for (index, axis) in self.axis.iter().enumerate() {
+            check_axis(axis).map_err(|(key, what)| (format!("axis[{index}].{key}"), what))?;
+            for variant in axis.point.iter().flat_map(|point| point.only.keys()) {
+                self.known_variant(variant).map_err(|what| (format!("axis[{index}].point.only"), what))?;
+            }
+        }
+        for (index, variant) in self.variant.iter().enumerate() {
+            for axis in variant.axes.iter().flatten() {
+                self.known_axis(axis).map_err(|what| (format!("variant[{index}].axes"), what))?;
+            }
+        }
+        if self.check.is_empty() {
+            return Err(("check".into(), "is missing; an experiment needs at least one check".into()));
+        }
+        for (index, check) in self.check.iter().enumerate() {
+            self.check_check(check).map_err(|(key, what)| (format!("check[{index}].{key}"), what))?;
+        }
+        for (index, plot) in self.plot.iter().enumerate() {
+            self.check_plot(plot).map_err(|(key, what)| (format!("plot[{index}].{key}"), what))?;
+        }
+        Ok(())
+    }
+
+    /// Returns whether the experiment needs any runs.
+    pub fn needs_runs(&self) -> bool {
+        let is_from_report = |measure: &Measure| measure.quantity.is_none();
+        self.measure.iter().any(is_from_report) || self.plot.iter().any(|plot| plot.kind == PlotKind::Cdf)
+    }
+
+    fn check_runs(&self) -> Result<(), Problem> {
+        match (&self.plan, &self.base) {
+            (Some(_), _) if self.trial.is_some() => {
+                return Err((
+                    "plan".into(),
+                    "does not apply to a trial; put the arguments of the trial under `base`".into(),
+                ));
+            }
+            (None, None) if self.trial.is_some() => {}
+            (None, None) => {
+                return Err((
+                    "plan".into(),
+                    "is missing; give the path of a plan here, or its tables under `base`".into(),
+                ));
+            }
+            (Some(_), Some(_)) => return Err(("base".into(), "conflicts with `plan`; give only one of them".into())),
+            _ => {}
+        }
+        if self.seeds.len() < SEEDS_MIN {
+            let what = format!("must have at least {SEEDS_MIN} seeds, so that the spread of each number is known");
+            return Err(("seeds".into(), what));
+        }
+        if self.fast.seeds.as_ref().is_some_and(|seeds| seeds.len() < SEEDS_MIN) {
+            return Err(("fast.seeds".into(), format!("must have at least {SEEDS_MIN} seeds")));
+        }
+        Ok(())
+    }
+
+    fn check_measures(&self, trial: Option<&Trial>) -> Result<(), Problem> {
+        unique("measure", self.measure.iter().map(|measure| measure.name.as_str()))?;
+        if self.measure.is_empty() {
+            return Ok(());
+        }
+        if self.variant.is_empty() {
+            return Err(("variant".into(), "is missing; give at least one".into()));
+        }
+        let numbers =
+            trial.map_or_else(Report::numbers, |trial| trial.numbers.iter().map(|&name| name.into()).collect());
+        let source = if trial.is_some() { "run of this trial" } else { "report" };
+        let needs_runs = self.needs_runs();
+        for (index, measure) in self.measure.iter().enumerate() {
+            if trial.is_some() && measure.field.as_deref().is_some_and(Report::is_series) {
+                return Err((
+                    format!("measure[{index}].field"),
+                    "names a series, but a trial has only single numbers".into(),
+                ));
+            }
+            check_measure(measure, needs_runs, (source, &numbers))
+                .map_err(|(key, what)| (format!("measure[{index}].{key}"), what))?;
+        }
+        Ok(())
+    }
+
+    fn check_check(&self, check: &Check) -> Result<(), Problem> {
+        if check.band.min.is_none() && check.band.max.is_none() {
+            return Err(("band".into(), "needs `min`, `max` or both".into()));
+        }
+        if let Some(fast) = &check.fast
+            && (fast.band.is_some() && fast.why.is_none())
+        {
+            return Err((
+                "fast.why".into(),
+                "is missing; a different band for the small version needs a reason".into(),
+            ));
+        }
+        let at = |key: &str, what: String| (format!("value.{key}"), what);
+        match &check.value {
+            Value::Measure(single) => {
+                self.known_measures(&single.measures).map_err(|what| at("measures", what))?;
+                self.known_variant(&single.of).map_err(|what| at("of", what))?;
+                self.check_place(&single.at, &single.over).map_err(|(key, what)| at(&key, what))?;
+                check_take(single.measures.len(), &single.over, single.take.is_some()).map_err(|what| at("take", what))
+            }
+            Value::Change(pair) if pair.to_at.is_empty() => {
+                Err(at("to_at", "is missing; name the axis values from which the change is computed".into()))
+            }
+            Value::Ratio(pair) | Value::Percent(pair) | Value::Change(pair) => {
+                self.known_measures(&pair.measures).map_err(|what| at("measures", what))?;
+                self.known_variant(&pair.of).map_err(|what| at("of", what))?;
+                self.known_variant(&pair.to).map_err(|what| at("to", what))?;
+                self.check_place(&pair.at, &pair.over).map_err(|(key, what)| at(&key, what))?;
+                for (axis, label) in &pair.to_at {
+                    self.known_value(axis, label).map_err(|what| at("to_at", what))?;
+                }
+                check_take(pair.measures.len(), &pair.over, pair.take.is_some()).map_err(|what| at("take", what))
+            }
+            Value::Order { measure, variants, at: place, over } => {
+                self.known_measure(measure).map_err(|what| at("measure", what))?;
+                variants.iter().try_for_each(|name| self.known_variant(name)).map_err(|what| at("variants", what))?;
+                if variants.len() < 2 {
+                    return Err(at("variants", "must name at least two variants".into()));
+                }
+                self.check_place(place, over).map_err(|(key, what)| at(&key, what))
+            }
+            Value::Knee { drop, .. } if !(*drop > 0.0 && *drop < 1.0) => {
+                Err(at("drop", "must be between 0 and 1, for example 0.1 for a tenth".into()))
+            }
+            Value::Knee { measure, of, axis, at: place, .. } => self.check_along(measure, of, None, axis, place),
+            Value::Crossing { measure, of, to, axis, at: place } => {
+                self.check_along(measure, of, Some(to), axis, place)
+            }
+            Value::Trend { measure, of, to, axis, at: place } => {
+                self.check_along(measure, of, to.as_deref(), axis, place)
+            }
+            Value::Quantity { name, .. } => crate::quantity::find(name).map(|_| ()).map_err(|what| at("name", what)),
+            value => self.check_curve(value),
+        }
+    }
+
+    /// Checks the shapes that compare a curve, over an axis or over time, with a target.
+    fn check_curve(&self, value: &Value) -> Result<(), Problem> {
+        let at = |key: &str, what: String| (format!("value.{key}"), what);
+        match value {
+            Value::Fit { measure, of, axis, at: place } => self.check_along(measure, of, None, axis, place),
+            Value::Proportion { factor, .. } if !(factor.is_finite() && *factor > 0.0) => {
+                Err(at("factor", "must be above zero".into()))
+            }
+            Value::Proportion { measure, of, axis, at: place, .. } => self.check_along(measure, of, None, axis, place),
+            Value::Settling { limits, of, at: place, .. } => {
+                if limits.is_empty() || limits.iter().any(|limit| limit.min.is_none() && limit.max.is_none()) {
+                    return Err(at("limits", "must have at least one entry, each with `min`, `max` or both".into()));
+                }
+                for limit in limits {
+                    self.whole_series(&limit.measure).map_err(|what| at("limits", what))?;
+                }
+                self.known_variant(of).map_err(|what| at("of", what))?;
+                self.check_place(place, &[]).map_err(|(key, what)| at(&key, what))
+            }
+            Value::Deviation { target, .. } if !(target.is_finite() && *target != 0.0) => {
+                Err(at("target", "must be another number than zero, because the deviation is a share of it".into()))
+            }
+            Value::Deviation { measure, of, at: place, .. } => {
+                self.whole_series(measure).map_err(|what| at("measure", what))?;
+                self.known_variant(of).map_err(|what| at("of", what))?;
+                self.check_place(place, &[]).map_err(|(key, what)| at(&key, what))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_along(
+        &self,
+        measure: &str,
+        of: &str,
+        to: Option<&str>,
+        axis: &str,
+        place: &AxisValues,
+    ) -> Result<(), Problem> {
+        let at = |key: &str, what: String| (format!("value.{key}"), what);
+        self.known_measure(measure).map_err(|what| at("measure", what))?;
+        self.known_variant(of).map_err(|what| at("of", what))?;
+        to.map_or(Ok(()), |to| self.known_variant(to)).map_err(|what| at("to", what))?;
+        self.known_axis(axis).map_err(|what| at("axis", what))?;
+        self.check_place(place, &[axis.to_owned()]).map_err(|(key, what)| at(&key, what))
+    }
+
+    /// Checks that every axis is held at a value by `at` or iterated by `over`; when axes are varied one at a time, the
+    /// axes not named keep the plan's value.
+    fn check_place(&self, at: &AxisValues, over: &[String]) -> Result<(), Problem> {
+        for (axis, label) in at {
+            self.known_value(axis, label).map_err(|what| ("at".to_owned(), what))?;
+            if over.contains(axis) {
+                return Err(("over".into(), format!("names axis `{axis}`, which `at` already holds at one value")));
+            }
+        }
+        over.iter().try_for_each(|axis| self.known_axis(axis).map(|_| ())).map_err(|what| ("over".to_owned(), what))?;
+        let free = self.axis.iter().find(|axis| !at.contains_key(&axis.name) && !over.contains(&axis.name));
+        match (self.sweep, free) {
+            (Sweep::Grid, Some(axis)) => Err((
+                "at".into(),
+                format!("names no value of axis `{}`; name one, or list the axis in `over`", axis.name),
+            )),
+            (Sweep::Each, _) if at.len() > 1 => Err((
+                "at".into(),
+                "must name at most one axis, because this experiment varies one axis at a time".into(),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_plot(&self, plot: &Plot) -> Result<(), Problem> {
+        for name in plot.variants.iter().flatten().chain(&plot.relative_to) {
+            self.known_variant(name).map_err(|what| ("variants".to_owned(), what))?;
+        }
+        if let Some(axis) = &plot.axis {
+            self.known_axis(axis).map_err(|what| ("axis".to_owned(), what))?;
+        }
+        let over: Vec<String> = plot.axis.iter().cloned().collect();
+        self.check_place(&plot.at, &over)?;
+        match plot.kind {
+            PlotKind::Lines if plot.axis.is_none() => {
+                Err(("axis".into(), "is missing; a line plot needs an axis".into()))
+            }
+            PlotKind::Lines | PlotKind::Bars => {
+                self.known_measures(&plot.measures).map_err(|what| ("measures".to_owned(), what))
+            }
+            PlotKind::Time if plot.axis.is_some() || plot.relative_to.is_some() => {
+                Err(("kind".into(), "is `time`, which allows neither `axis` nor `relative_to`; remove them".into()))
+            }
+            PlotKind::Time => {
+                self.known_measures(&plot.measures).map_err(|what| ("measures".to_owned(), what))?;
+                plot.measures
+                    .iter()
+                    .try_for_each(|name| self.known_series(name))
+                    .map_err(|what| ("measures".into(), what))
+            }
+            PlotKind::Cdf if self.trial.is_some() => {
+                Err(("kind".into(), "is `cdf`, but a trial has no distributions".into()))
+            }
+            PlotKind::Cdf => match plot.measures.iter().find(|name| !DISTRIBUTIONS.contains(&name.as_str())) {
+                Some(name) => Err((
+                    "measures".into(),
+                    format!("`{name}` is not a distribution; the distributions are {}", names(&DISTRIBUTIONS)),
+                )),
+                None => Ok(()),
+            },
+        }
+    }
+
+    fn known_variant(&self, name: &str) -> Result<(), String> {
+        known("variant", name, self.variant.iter().map(|variant| variant.name.as_str())).map(|_| ())
+    }
+
+    fn known_measures(&self, names: &[String]) -> Result<(), String> {
+        if names.is_empty() {
+            return Err("is empty; name at least one".into());
+        }
+        names.iter().try_for_each(|name| self.known_measure(name))
+    }
+
+    fn known_measure(&self, name: &str) -> Result<(), String> {
+        known("measure", name, self.measure.iter().map(|measure| measure.name.as_str())).map(|_| ())
+    }
+
+    fn known_series(&self, name: &str) -> Result<(), String> {
+        let field =
+            self.measure.iter().find(|measure| measure.name == *name).and_then(|measure| measure.field.as_ref());
+        match field {
+            Some(field) if Report::is_series(field) => Ok(()),
+            _ => Err(format!("`{name}` has one value per run; the series over time are {}", names(&Report::series()))),
+        }
+    }
+
+    /// Checks that the measure called `name` is a series, and not the mean of an interval of it.
+    fn whole_series(&self, name: &str) -> Result<(), String> {
+        self.known_measure(name)?;
+        self.known_series(name)?;
+        let is_timed = |measure: &&Measure| measure.between.is_some() || measure.relative_to.is_some();
+        match self.measure.iter().filter(is_timed).find(|measure| measure.name == *name) {
+            Some(_) => Err(format!("`{name}` is the mean of an interval; use a measure without `between`")),
+            None => Ok(()),
+        }
+    }
+
+    fn known_axis(&self, name: &str) -> Result<&Axis, String> {
+        known("axis", name, self.axis.iter().map(|axis| axis.name.as_str())).map(|index| &self.axis[index])
+    }
+
+    fn known_value(&self, axis: &str, label: &str) -> Result<(), String> {
+        let labels = self.known_axis(axis)?.labels();
+        known("value of that axis", label, labels.iter().map(String::as_str)).map(|_| ())
+    }
+}
+
+/// Checks a measure: runs provide numbers of their report, and code provides quantities; an experiment has one or the
+/// other.
+fn check_measure(measure: &Measure, needs_runs: bool, numbers: (&str, &[String])) -> Result<(), Problem> {
+    let is_timed = measure.between.is_some() || measure.relative_to.is_some();
+    match (&measure.field, &measure.quantity) {
+        (field, _) if is_timed && !field.as_deref().is_some_and(Report::is_series) => {
+            let key = if measure.between.is_some() { "between" } else { "relative_to" };
+            Err((key.into(), format!("applies only to the series over time, which are {}", names(&Report::series()))))
+        }
+        (Some(field), None) if Report::is_series(field) => match measure.per.is_empty() {
+            true => Ok(()),
+            false => Err(("per".into(), "does not apply to a series; use `relative_to` instead".into())),
+        },
+        (Some(field), None) => {
+            known_number(field, numbers).map_err(|what| ("field".to_owned(), what))?;
+            measure.per.iter().try_for_each(|name| known_number(name, numbers)).map_err(|what| ("per".to_owned(), what))
+        }
+        (None, Some(_)) if needs_runs => Err((
+            "quantity".into(),
+            "cannot be combined with other numbers of this experiment, which come from runs".into(),
+        )),
+        (None, Some(name)) if measure.per.is_empty() => {
+            crate::quantity::find(name).map(|_| ()).map_err(|what| ("quantity".to_owned(), what))
+        }
+        (None, Some(_)) => Err(("per".into(), "applies only to fields of a report; remove it".into())),
+        _ => Err((
+            "field".into(),
+            "is ambiguous or missing; give either `field` (the name of a report field) or `quantity`".into(),
+        )),
+    }
+}
+
+/// Checks that a report, or another `source`, can have the number called `path`; the error names the most similar
+/// numbers.
+fn known_number(path: &str, (source, numbers): (&str, &[String])) -> Result<(), String> {
+    if numbers.iter().any(|number| Report::is_instance(path, number)) {
+        return Ok(());
+    }
+    let common_prefix_len = |number: &str| number.bytes().zip(path.bytes()).take_while(|(a, b)| a == b).count();
+    let mut suggestions: Vec<&str> = numbers.iter().map(String::as_str).collect();
+    suggestions.sort_by_key(|number| std::cmp::Reverse(common_prefix_len(number)));
+    suggestions.truncate(SUGGESTIONS_MAX);
+    Err(format!("no {source} has a number `{path}`; the most similar names are {}", names(&suggestions)))
+}
+
+fn check_axis(axis: &Axis) -> Result<(), Problem> {
+    match (&axis.key, axis.values.is_empty(), axis.point.is_empty()) {
+        (Some(_), false, true) | (None, true, false) => {}
+        _ => {
+            return Err((
+                "values".into(),
+                "is ambiguous or missing; give either `key` and `values`, or `point`".into(),
+            ));
+        }
+    }
+    let labels = axis.labels();
+    unique("values", labels.iter().map(String::as_str))?;
+    for fast in axis.fast.iter().flatten() {
+        known("value", &label_of(fast), labels.iter().map(String::as_str)).map_err(|what| ("fast".to_owned(), what))?;
+    }
+    Ok(())
+}
+
+fn check_take(measures: usize, over: &[String], is_given: bool) -> Result<(), String> {
+    if is_given || (measures == 1 && over.is_empty()) {
+        return Ok(());
+    }
+    Err("is missing; several values are computed, so choose min, max, mean or spread".into())
+}
+
+fn unique<'n>(key: &str, names: impl Iterator<Item = &'n str>) -> Result<(), Problem> {
+    let mut names: Vec<&str> = names.collect();
+    names.sort_unstable();
+    match names.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(pair) => Err((key.to_owned(), format!("`{}` is defined twice", pair[0]))),
+        None => Ok(()),
+    }
+}
+
+fn known<'n>(kind: &str, name: &str, known_names: impl Iterator<Item = &'n str>) -> Result<usize, String> {
+    let valid_names: Vec<&str> = known_names.collect();
+    let found = valid_names.iter().position(|other| *other == name);
+    found.ok_or_else(|| format!("there is no {kind} `{name}`; the valid names are: {}", names(&valid_names)))
+}
+
+fn names(names: &[&str]) -> String {
+    names.join(", ")
+}
+
+/// Values of a run that are kept completely, for distributions.
+pub(crate) const DISTRIBUTIONS: [&str; 3] = ["fct_us", "slowdown", "single_packet_fct_us"];
+/// Minimum number of seeds: fewer show no spread.
+const SEEDS_MIN: usize = 3;
+/// Maximum number of similar names in an error message, so that it fits into a line.
+const SUGGESTIONS_MAX: usize = 4;

@@ -1,0 +1,102 @@
+//! Trials for claims of papers that a simulated network cannot show: the speed of code on this machine, and the results
+//! of a search.
+//!
+//! A [`Trial`] takes arguments, a TOML table, and a seed, and returns numbers. Those of a
+//! [searched](TrialKind::Searched) trial are a pure function of both; those of a [measured](TrialKind::Measured) trial
+//! depend on the machine too.
+
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_macros))]
+
+pub mod deadlock;
+pub mod fae;
+
+use serde::de::DeserializeOwned;
+
+use crate::input::one_line;
+
+/// The inputs on which the results of a trial depend.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TrialKind {
+    /// On the machine, because the results are times. No other work may run beside the trial.
+    Measured,
+    /// On arguments and seed alone.
+    Searched,
+}
+
+/// A trial. Its function and arguments are described by its module and `docs/reproduce.md`.
+#[derive(Clone, Copy, Debug)]
+pub struct Trial {
+    /// Name used by experiments.
+    pub name: &'static str,
+    /// Dependencies of its numbers.
+    pub kind: TrialKind,
+    /// The numbers that every run of it returns.
+    pub numbers: &'static [&'static str],
+    cost: fn(&toml::Table) -> Result<u64, String>,
+    run: fn(&toml::Table, u64) -> Result<serde_json::Value, String>,
+}
+
+impl Trial {
+    /// Checks arguments; returns the approximate work of a run with them, as the bytes that a simulated network moves
+    /// in the same time. Runs of all types are ordered by it; no number depends on it.
+    ///
+    /// # Errors
+    /// The first argument that is unknown, missing or out of range, with the valid values: one line.
+    pub fn cost(&self, arguments: &toml::Table) -> Result<u64, String> {
+        (self.cost)(arguments)
+    }
+
+    /// Runs the trial and returns an object with [`Self::numbers`] and possibly further entries.
+    ///
+    /// # Errors
+    /// As [`Self::cost`]; or a missing capability of the machine.
+    pub fn run(&self, arguments: &toml::Table, seed: u64) -> Result<serde_json::Value, String> {
+        (self.run)(arguments, seed)
+    }
+}
+
+/// All trials.
+pub const TRIALS: &[Trial] = &[fae::TRIAL, deadlock::TRIAL];
+
+/// Returns the trial called `name`.
+///
+/// # Errors
+/// When there is none; lists the existing ones.
+pub fn find(name: &str) -> Result<&'static Trial, String> {
+    TRIALS.iter().find(|trial| trial.name == name).ok_or_else(|| {
+        let available: Vec<&str> = TRIALS.iter().map(|trial| trial.name).collect();
+        format!("there is no trial `{name}`; there are: {}", available.join(", "))
+    })
+}
+
+/// Parses arguments as `T`; an error is one line that names the argument.
+fn read<T: DeserializeOwned>(arguments: &toml::Table) -> Result<T, String> {
+    serde_path_to_error::deserialize(toml::Value::Table(arguments.clone())).map_err(|error| {
+        let message = one_line(error.inner().message());
+        match error.path().to_string().as_str() {
+            "." => message,
+            path => format!("{path}: {message}"),
+        }
+    })
+}
+
+/// Returns an error for an argument that is not between `least` and `most`.
+fn within<N: PartialOrd + Copy + core::fmt::Display>(name: &str, value: N, least: N, most: N) -> Result<(), String> {
+    if value >= least && value <= most {
+        return Ok(());
+    }
+    Err(format!("{name}: {value} does not lie between {least} and {most}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trial_is_found_by_its_name() {
+        assert_eq!(find("fae").map(|trial| trial.kind), Ok(TrialKind::Measured));
+        assert_eq!(find("deadlock").map(|trial| trial.kind), Ok(TrialKind::Searched));
+        assert_eq!(find("luck").map(|_| ()), Err("there is no trial `luck`; there are: fae, deadlock".to_owned()));
+    }
+}

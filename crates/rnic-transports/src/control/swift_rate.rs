@@ -1,0 +1,281 @@
+//! Swift with rates and probes: the fabric's delay from probes, the hosts' delay from their buses.
+//!
+//! Source: SCR (NSDI'25) appendix A.6, mechanism S-23, on Swift (SIGCOMM'20). A target delay depends on the rate, so
+//! that many slow flows can share a queue: `base + hops * hop + clamp(a / sqrt(w) + b, 0, range)`, with the window w =
+//! rate * round trip / packet. The round trip cancels in it, so the curve goes through `base + hops * hop + range` at
+//! `rate_min` and through `base + hops * hop` at `rate_max`.
+//!
+//! Two decisions are made from each probe, by the delay of the fabric and by that of both hosts, and the lower rate is
+//! used.
+//!
+//! Deviations and choices, where the source leaves a choice:
+//!
+//! * the increase is one packet for each round trip, the decrease `beta` times the relative excess and at most `most`,
+//!   as in Swift; the source names neither;
+//! * the target of the hosts' delay (`host_target`) is 4 us;
+//! * the next probe is sent with the first packet after one round trip; a probe that is not answered within four
+//!   round trips counts as a delay of twice the target;
+//! * the source's `rate_min` and `rate_max` are 32 and 96 Gbit/s on a link of 100 Gbit/s. Here, too, they limit the
+//!   curve and the rate; others than those of the source suit other links.
+
+use bytemuck::{Pod, Zeroable};
+use rnic_base::{BitRate, Duration};
+use rnic_policy::control::ControlInterest;
+use rnic_policy::{Control, ControlActions, ControlEvent, ControlView, HostDelays, ParamSpec, Params, Signals};
+
+/// Per-queue-pair state.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub struct SwiftRate {
+    /// Rates by the delays of the fabric and of the hosts, in bit/s.
+    rates_bps: [u64; 2],
+    /// Times of the last decreases, in ps.
+    decreased_at_ps: [u64; 2],
+    /// Time from which the next probe may be sent, in ps.
+    probe_at_ps: u64,
+    /// Last measured round trip, in ps; 0 before the first.
+    rtt_ps: u64,
+    /// Payload bytes sent since the last decision.
+    sent_bytes: u32,
+    /// 1 while a probe is outstanding.
+    is_outstanding: u32,
+}
+
+const THOUSAND: u64 = 1_000;
+
+// Indices of the parameters.
+const BASE_INDEX: usize = 0;
+const HOPS_INDEX: usize = 1;
+const HOP_INDEX: usize = 2;
+const RANGE_INDEX: usize = 3;
+const RATE_MIN_INDEX: usize = 4;
+const RATE_MAX_INDEX: usize = 5;
+const HOST_TARGET_INDEX: usize = 6;
+const BETA_INDEX: usize = 7;
+const MOST_INDEX: usize = 8;
+const PERIOD_INDEX: usize = 9;
+
+impl Control for SwiftRate {
+    const NAME: &'static str = "swift-rate";
+    const SUMMARY: &'static str = "Swift with rates: fabric delay from probes, host delay from buses (SCR A.6)";
+    const PARAMS: &'static [ParamSpec] = &[
+        ParamSpec::duration("base", Duration::from_us(1), "target delay without switches"),
+        ParamSpec::count("hops", 1, 0, 15, "switches on the path"),
+        ParamSpec::duration("hop", Duration::from_us(2), "target delay of each switch"),
+        ParamSpec::duration("range", Duration::from_us(2), "further target delay at rate_min"),
+        ParamSpec::rate("rate_min", BitRate::gbps(32), "lowest rate"),
+        ParamSpec::rate("rate_max", BitRate::gbps(96), "highest rate; above the link rate, that rate"),
+        ParamSpec::duration("host_target", Duration::from_us(4), "target of the delay in both hosts"),
+        ParamSpec::count("beta", 800, 1, THOUSAND, "decrease by the relative excess of the delay, in thousandths"),
+        ParamSpec::count("most", 500, 1, THOUSAND, "largest decrease in one round trip, in thousandths"),
+        ParamSpec::duration("period", Duration::ZERO, "shortest time between an answer and the next probe"),
+    ];
+
+    fn start(params: &Params, view: &ControlView) -> (Self, ControlActions) {
+        let rate_bps = highest(params, view);
+        let state = Self { rates_bps: [rate_bps; 2], ..Self::zeroed() };
+        (state, ControlActions { rate: Some(BitRate::bps(rate_bps)), ..ControlActions::default() })
+    }
+
+    fn interest(_: &Params) -> ControlInterest {
+        ControlInterest { needs: Signals::SENT, sent: true, probes: true, ..ControlInterest::default() }
+    }
+
+    fn on_event(&mut self, event: &ControlEvent, view: &ControlView, params: &Params) -> ControlActions {
+        match *event {
+            ControlEvent::Sent { bytes } => {
+                self.sent_bytes = self.sent_bytes.saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX));
+                self.probe(view)
+            }
+            ControlEvent::RoundTrip { rtt, host, .. } => {
+                self.rtt_ps = rtt.as_ps().max(1);
+                self.decide(fabric_delay(rtt, host), host.local + host.peer, view, params)
+            }
+            ControlEvent::ProbeLost { .. } if self.is_outstanding == 1 => {
+                let target = target_delay(BitRate::bps(self.rates_bps[0]), params);
+                self.decide(target * 2, Duration::ZERO, view, params)
+            }
+            _ => ControlActions::default(),
+        }
+    }
+}
+
+impl SwiftRate {
+    /// Sends a probe when none is outstanding and it is time to.
+    fn probe(&mut self, view: &ControlView) -> ControlActions {
+        if self.is_outstanding == 1 || view.now.as_ps() < self.probe_at_ps {
+            return ControlActions::default();
+        }
+        self.is_outstanding = 1;
+        let timeout = match self.rtt_ps {
+            0 => FIRST_TIMEOUT,
+            rtt => Duration::from_ps(rtt.saturating_mul(4)).max(TIMEOUT_MIN).min(FIRST_TIMEOUT),
+        };
+        ControlActions { probe: Some(timeout), ..ControlActions::default() }
+    }
+
+    /// Sets the rate by the delays of the fabric and of the hosts.
+    fn decide(&mut self, fabric: Duration, host: Duration, view: &ControlView, params: &Params) -> ControlActions {
+        self.is_outstanding = 0;
+        let wait = self.rtt_ps.max(params.get(PERIOD_INDEX));
+        self.probe_at_ps = view.now.as_ps().saturating_add(wait);
+        // A flow that sends less than its rate permits does not raise it.
+        let sent_packets = u64::from(std::mem::take(&mut self.sent_bytes)).div_ceil(u64::from(view.mtu.max(1)));
+        let targets =
+            [target_delay(BitRate::bps(self.rates_bps[0]), params), Duration::from_ps(params.get(HOST_TARGET_INDEX))];
+        for (index, (delay, target)) in [fabric, host].into_iter().zip(targets).enumerate() {
+            self.adjust(index, delay, target, sent_packets, view, params);
+        }
+        let rate = self.rates_bps[0].min(self.rates_bps[1]);
+        ControlActions { rate: Some(BitRate::bps(rate)), ..ControlActions::default() }
+    }
+
+    fn adjust(
+        &mut self,
+        index: usize,
+        delay: Duration,
+        target: Duration,
+        sent_packets: u64,
+        view: &ControlView,
+        params: &Params,
+    ) {
+        let (rate, rtt) = (self.rates_bps[index], self.rtt_ps.max(1));
+        let now = view.now.as_ps();
+        let changed = if delay < target {
+            // One packet for each round trip, in proportion to what was sent of a window.
+            let packet_bits = u64::from(view.mtu) * 8;
+            let window_bits = u128::from(rate) * u128::from(rtt) / PS_PER_SECOND;
+            let sent_bits = u128::from(sent_packets) * u128::from(packet_bits);
+            let step = u128::from(packet_bits) * PS_PER_SECOND / u128::from(rtt);
+            let share = step * sent_bits.min(window_bits) / window_bits.max(1);
+            rate.saturating_add(share as u64)
+        } else if now >= self.decreased_at_ps[index].saturating_add(rtt) {
+            self.decreased_at_ps[index] = now;
+            let excess = u128::from(delay.as_ps() - target.as_ps());
+            let cut = u128::from(params.get(BETA_INDEX)) * excess / u128::from(delay.as_ps().max(1));
+            let cut = (cut as u64).min(params.get(MOST_INDEX));
+            (u128::from(rate) * u128::from(THOUSAND - cut) / u128::from(THOUSAND)) as u64
+        } else {
+            rate
+        };
+        let lowest = params.get(RATE_MIN_INDEX).min(view.line_rate.as_bps());
+        self.rates_bps[index] = changed.clamp(lowest, highest(params, view).max(lowest));
+    }
+}
+
+/// Returns the highest rate.
+fn highest(params: &Params, view: &ControlView) -> u64 {
+    params.get(RATE_MAX_INDEX).max(params.get(RATE_MIN_INDEX)).min(view.line_rate.as_bps())
+}
+
+/// Returns the part of a round trip that is not spent in the hosts.
+fn fabric_delay(rtt: Duration, host: HostDelays) -> Duration {
+    Duration::from_ps(rtt.as_ps().saturating_sub(host.local.as_ps()).saturating_sub(host.peer.as_ps()))
+}
+
+/// Returns the target of the fabric's delay at `rate`.
+fn target_delay(rate: BitRate, params: &Params) -> Duration {
+    let fixed = params.get(BASE_INDEX) + params.get(HOPS_INDEX) * params.get(HOP_INDEX);
+    let range = u128::from(params.get(RANGE_INDEX));
+    let [rate, lowest, highest] =
+        [rate.as_bps(), params.get(RATE_MIN_INDEX), params.get(RATE_MAX_INDEX)].map(inverse_root);
+    // The share of the range: (1/sqrt(rate) - 1/sqrt(highest)) / (1/sqrt(lowest) - 1/sqrt(highest)).
+    let share = if lowest > highest {
+        range * u128::from(rate.saturating_sub(highest).min(lowest - highest)) / u128::from(lowest - highest)
+    } else {
+        0
+    };
+    Duration::from_ps(fixed + share as u64)
+}
+
+/// Returns 2^62 / sqrt(rate): the square root of 2^124 / rate, whose error is below one part in 2^37 for rates up to
+/// 2^50 bit/s.
+fn inverse_root(rate_bps: u64) -> u64 {
+    ((1u128 << 124) / u128::from(rate_bps.max(1))).isqrt() as u64
+}
+
+const PS_PER_SECOND: u128 = 1_000_000_000_000;
+
+/// Timeout of a probe before a round trip has been measured, and the longest one.
+const FIRST_TIMEOUT: Duration = Duration::from_us(100);
+
+/// Shortest timeout of a probe.
+const TIMEOUT_MIN: Duration = Duration::from_us(2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rnic_base::Time;
+    use rnic_policy::PathLabel;
+
+    const LINE: BitRate = BitRate::gbps(100);
+
+    fn params() -> Params {
+        Params::defaults(SwiftRate::PARAMS)
+    }
+
+    fn view(us: u64) -> ControlView {
+        ControlView { now: Time::from_us(us), line_rate: LINE, mtu: 1_024, in_flight: 0 }
+    }
+
+    fn round_trip(rtt_us: u64, host_us: [u64; 2]) -> ControlEvent {
+        let [local, peer] = host_us.map(Duration::from_us);
+        ControlEvent::RoundTrip { path: PathLabel(0), rtt: Duration::from_us(rtt_us), host: HostDelays { local, peer } }
+    }
+
+    /// Drives a new state with packets, and an answer of `event`, every 200 us.
+    fn rate_after(event: ControlEvent, answers: u64) -> BitRate {
+        let (mut state, first) = SwiftRate::start(&params(), &view(0));
+        let mut rate = first.rate.expect("a rate is set");
+        for nth in 1..=answers {
+            let sent = state.on_event(&ControlEvent::Sent { bytes: 65_536 }, &view(200 * nth), &params());
+            assert!(sent.probe.is_some(), "no probe is sent");
+            let again = state.on_event(&ControlEvent::Sent { bytes: 65_536 }, &view(200 * nth), &params());
+            assert_eq!(again.probe, None, "two probes are outstanding");
+            rate = state.on_event(&event, &view(200 * nth + 5), &params()).rate.expect("a rate is set");
+        }
+        rate
+    }
+
+    /// The curve of the source's parameters at five rates: 1/sqrt of the rate, scaled to 3 to 5 us.
+    #[test]
+    fn s23_the_target_curve_goes_through_five_points() {
+        for (gbps, target_ns) in [(32, 5_000), (48, 4_132), (64, 3_614), (80, 3_261), (96, 3_000)] {
+            let target = target_delay(BitRate::gbps(gbps), &params()).as_ns();
+            assert!(target.abs_diff(target_ns) <= 10, "{gbps} Gbit/s: {target} instead of {target_ns} ns");
+        }
+        assert_eq!(target_delay(BitRate::gbps(1), &params()).as_ns(), 5_000, "below the lowest rate");
+        assert_eq!(target_delay(BitRate::gbps(400), &params()).as_ns(), 3_000, "above the highest rate");
+    }
+
+    #[test]
+    fn s23_the_rate_falls_above_the_target_and_grows_below_it() {
+        assert_eq!(rate_after(round_trip(2, [0, 0]), 5), BitRate::gbps(96), "the highest rate");
+        let fallen = rate_after(round_trip(4, [0, 0]), 1);
+        // Target 3 us, delay 4 us: 0.8 times the excess of a quarter.
+        assert_eq!(fallen.as_bps(), 96_000_000_000 / 1_000 * 800);
+        assert_eq!(rate_after(round_trip(100, [0, 0]), 20), BitRate::gbps(32), "the lowest rate");
+        let (mut state, _) = SwiftRate::start(&params(), &view(0));
+        state.rates_bps = [40_000_000_000; 2];
+        state.on_event(&ControlEvent::Sent { bytes: 65_536 }, &view(10), &params());
+        let grown = state.on_event(&round_trip(2, [0, 0]), &view(20), &params()).rate.expect("a rate");
+        // One packet of 1024 bytes in 2 us.
+        assert_eq!(grown.as_bps(), 40_000_000_000 + 4_096_000_000);
+    }
+
+    /// The delays of both hosts are taken out of the round trip, and limit the rate by a target of their own.
+    #[test]
+    fn s23_the_hosts_delay_is_judged_by_itself() {
+        assert_eq!(rate_after(round_trip(4, [1, 1]), 1), BitRate::gbps(96), "the fabric's delay is 2 us");
+        // 5 us are spent in the hosts: the excess over 4 us is a fifth.
+        let fallen = rate_after(round_trip(6, [3, 2]), 1);
+        assert_eq!(fallen.as_bps(), 96_000_000_000 / 1_000 * 840);
+    }
+
+    #[test]
+    fn s23_a_lost_probe_counts_as_twice_the_target() {
+        let lost = ControlEvent::ProbeLost { path: PathLabel(0) };
+        // Half of the delay is excess: 0.8 times one half.
+        assert_eq!(rate_after(lost, 1).as_bps(), 96_000_000_000 / 1_000 * 600);
+    }
+}

@@ -1,6 +1,0 @@
-//! See `rnic_wire::fuzz::cm_reject`.
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-    rnic_wire::fuzz::cm_reject(data);
-});

@@ -1,6 +1,0 @@
-//! See `rnic_wire::fuzz::icrc`.
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-    rnic_wire::fuzz::icrc(data);
-});
