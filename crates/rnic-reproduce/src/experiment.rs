@@ -8,7 +8,7 @@ mod value;
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::label::label_of;
 
@@ -215,12 +215,39 @@ pub struct Check {
     pub paper: String,
     /// Value that is computed and compared with the band.
     pub value: Value,
+    /// Seed whose value must lie in the band.
+    #[serde(default)]
+    pub seed: SeedChoice,
     /// Interval in which the value must lie.
     pub band: Band,
     /// Reason for the width of the band.
     pub why: String,
     /// Differences in the small version.
     pub fast: Option<FastCheck>,
+}
+
+/// The value that is compared with the band, of those that the seeds give.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SeedChoice {
+    /// The mean over the seeds.
+    #[default]
+    Mean,
+    /// The least, for a paper that shows its worst draw of many.
+    Min,
+    /// The largest.
+    Max,
+}
+
+impl SeedChoice {
+    /// Returns a note for readers of a report, unless the choice is the mean.
+    pub fn note(self) -> Option<&'static str> {
+        match self {
+            Self::Mean => None,
+            Self::Min => Some("judged by the least"),
+            Self::Max => Some("judged by the largest"),
+        }
+    }
 }
 
 /// Differences of a check in the small version.

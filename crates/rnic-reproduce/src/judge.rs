@@ -1,7 +1,7 @@
 //! Computes rows from samples: the value obtained, the paper's value and a verdict.
 //!
 //! Every value is computed for each seed, with the same seed on both sides of a ratio. The verdict is on the mean over
-//! the seeds; the least and the largest are shown beside it.
+//! the seeds, unless the check chooses the least or the largest value; these two are shown beside it.
 
 pub(crate) mod series;
 mod shape;
@@ -12,7 +12,7 @@ use rnic_fabric::Report;
 use rnic_page::number::{short, with_unit};
 use serde::Serialize;
 
-use crate::experiment::{Band, Check, Measure, Selection, Value};
+use crate::experiment::{Band, Check, Measure, SeedChoice, Selection, Value};
 use crate::origin::Origin;
 use crate::run::Sample;
 use crate::work::{AxisPosition, Layout, Size, Work};
@@ -37,9 +37,18 @@ impl Stat {
     pub fn of(values: &[f64]) -> Option<Self> {
         let count = values.len();
         let mean = values.iter().sum::<f64>() / count as f64;
-        let min = values.iter().copied().fold(f64::INFINITY, f64::min);
-        let max = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let max = largest(values.iter().copied()).unwrap_or(f64::NAN);
+        let min = -largest(values.iter().map(|value| -value)).unwrap_or(f64::NAN);
         (count > 0).then_some(Self { mean, min, max, count })
+    }
+
+    /// Returns the value that `seed` chooses.
+    pub fn chosen(&self, seed: SeedChoice) -> f64 {
+        match seed {
+            SeedChoice::Mean => self.mean,
+            SeedChoice::Min => self.min,
+            SeedChoice::Max => self.max,
+        }
     }
 
     /// Returns the mean with its range, `3.01 x (2.80 to 3.20)`; when all values are equal, only the mean.
@@ -49,13 +58,26 @@ impl Stat {
     }
 }
 
+/// Returns the largest of `values`, or the first that is not a number, which `f64::max` would hide.
+fn largest(values: impl IntoIterator<Item = f64>) -> Option<f64> {
+    values.into_iter().reduce(|most, value| if most.is_nan() || value <= most { most } else { value })
+}
+
+impl Row {
+    /// Returns the value for readers, with its range, its origin's mark, and which seed is judged if not the mean.
+    pub fn found(&self) -> Option<String> {
+        let note = self.seed.note().map_or_else(String::new, |note| format!(", {note}"));
+        self.value.map(|stat| stat.spread(&self.unit) + self.origin.mark() + &note)
+    }
+}
+
 /// Verdict of a check.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "verdict", content = "reason")]
 pub enum Verdict {
-    /// The mean lies in the band.
+    /// The value, that of the check's choice of seed, lies in the band.
     Inside,
-    /// The mean lies outside the band.
+    /// The value lies outside the band.
     Outside,
     /// No number could be computed, for this reason; this is a failure too.
     Unjudged(String),
@@ -99,6 +121,8 @@ pub struct Row {
     pub origin: Origin,
     /// Description of which of several values was selected.
     pub at: String,
+    /// Seed whose value is compared with the band.
+    pub seed: SeedChoice,
     /// Interval in which the value must lie.
     #[serde(serialize_with = "as_text")]
     pub band: Band,
@@ -137,6 +161,7 @@ fn row(size: Size, layout: &Layout<'_>, samples: &Samples, check: &Check) -> Row
         unit: unit(layout, &check.value),
         origin: experiment.origin_of(&check.value),
         at: String::new(),
+        seed: check.seed,
         band,
         why: why.clone(),
         verdict: Verdict::Outside,
@@ -150,8 +175,10 @@ fn row(size: Size, layout: &Layout<'_>, samples: &Samples, check: &Check) -> Row
             row.value = Stat::of(&found.values);
             row.at = found.at;
             row.verdict = match row.value {
-                Some(stat) if stat.mean.is_nan() => Verdict::Unjudged("the result is not a number".to_owned()),
-                Some(stat) if band.holds(stat.mean) => Verdict::Inside,
+                Some(stat) if stat.chosen(check.seed).is_nan() => {
+                    Verdict::Unjudged("the result is not a number".to_owned())
+                }
+                Some(stat) if band.holds(stat.chosen(check.seed)) => Verdict::Inside,
                 Some(_) => Verdict::Outside,
                 None => Verdict::Unjudged("the row has no results, because no seed was run".to_owned()),
             };
@@ -280,6 +307,20 @@ pub(crate) fn conditions(work: &Work<'_>, layouts: &[Layout<'_>], samples: &Samp
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_value_that_is_no_number_is_not_hidden() {
+        assert!(largest([1.0, f64::NAN, 2.0]).is_some_and(f64::is_nan));
+        assert!(Stat::of(&[1.0, f64::NAN, 2.0]).is_some_and(|stat| stat.min.is_nan() && stat.max.is_nan()));
+        assert_eq!(largest([1.0, 3.0, 2.0]), Some(3.0));
+    }
+
+    #[test]
+    fn a_check_may_choose_the_extreme_seed() {
+        let stat = Stat::of(&[1.0, 0.4, 1.6]).expect("there are values");
+        assert_eq!((stat.chosen(SeedChoice::Min), stat.chosen(SeedChoice::Max)), (0.4, 1.6));
+        assert_eq!(stat.chosen(SeedChoice::Mean), 1.0);
+    }
 
     #[test]
     fn spreads_show_their_range_when_values_differ() {

@@ -36,7 +36,7 @@ pub fn text(outcome: &Outcome<'_>) -> String {
         vec![
             row.row.clone(),
             row.what.clone(),
-            row.value.map_or_else(|| "-".to_owned(), |stat| stat.spread(&row.unit) + row.origin.mark()),
+            row.found().unwrap_or_else(|| "-".to_owned()),
             row.band.to_string(),
             row.verdict.name().to_owned(),
         ]

@@ -4,6 +4,7 @@ use core::ops::Range;
 
 use rnic_base::Duration;
 
+use super::largest;
 use crate::experiment::{Band, Measure, Span};
 use crate::run::Sample;
 
@@ -23,7 +24,10 @@ impl Series {
         let found = |path: &str| path.split('.').try_fold(&sample.report, |value, part| value.get(part));
         let slice_us = found("slices.slice_us").and_then(serde_json::Value::as_f64).ok_or_else(missing)?;
         let values = found(path).and_then(serde_json::Value::as_array).ok_or_else(missing)?;
-        Ok(Self { slice_us, values: values.iter().filter_map(serde_json::Value::as_f64).collect() })
+        let number = |(slice, value): (usize, &serde_json::Value)| {
+            value.as_f64().ok_or_else(|| format!("slice {slice} of the series `{path}` has no number"))
+        };
+        Ok(Self { slice_us, values: values.iter().enumerate().map(number).collect::<Result<_, _>>()? })
     }
 
     /// Returns the mean of the slices that lie in `span`, or of all slices when it is absent.
@@ -50,7 +54,7 @@ impl Series {
     pub(super) fn deviation(&self, target: f64, span: Span) -> Result<f64, String> {
         let slices = self.slices(span)?;
         let deviations = self.values[slices].iter().map(|value| ((value - target) / target).abs() * 100.0);
-        Ok(deviations.fold(0.0, f64::max))
+        Ok(largest(deviations).unwrap_or(f64::NAN))
     }
 }
 
@@ -149,5 +153,7 @@ mod tests {
         assert_eq!(series.deviation(80.0, span("10us", "40us")), Ok(5.0));
         assert_eq!(series.deviation(80.0, span("10us", "50us")), Ok(50.0));
         assert!(series.deviation(80.0, span("10us", "60us")).is_err());
+        let with_nan = Series { slice_us: 10.0, values: vec![79.0, f64::NAN, 40.0] };
+        assert!(with_nan.deviation(80.0, span("0us", "30us")).is_ok_and(f64::is_nan));
     }
 }

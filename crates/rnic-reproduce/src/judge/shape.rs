@@ -3,7 +3,7 @@
 use rnic_base::Duration;
 
 use super::series::{Series, settling_us};
-use super::{Samples, Stat, measured, series_of};
+use super::{Samples, Stat, largest, measured, series_of};
 use crate::experiment::{AxisValues, Band, Length, Pair, Selection, SeriesLimit, Span, Value};
 use crate::quantity;
 use crate::work::{AxisPosition, Layout};
@@ -311,20 +311,20 @@ fn crossing(x: &[f64], values: &[f64]) -> f64 {
     }
 }
 
-/// Computes R^2 of the line through zero with the least squares; 1 when there is nothing to explain.
+/// Computes R^2 of the line through zero with the least squares; not a number when the values do not differ, since
+/// then there is nothing to explain.
 fn fit(x: &[f64], values: &[f64]) -> f64 {
     let sum = |of: &dyn Fn(f64, f64) -> f64| x.iter().zip(values).map(|(x, value)| of(*x, *value)).sum::<f64>();
     let slope = sum(&|x, value| x * value) / sum(&|x, _| x * x);
     let mean = sum(&|_, value| value) / values.len() as f64;
     let (left, all) = (sum(&|x, value| (value - slope * x).powi(2)), sum(&|_, value| (value - mean).powi(2)));
-    if left == 0.0 { 1.0 } else { 1.0 - left / all }
+    if all == 0.0 { f64::NAN } else { 1.0 - left / all }
 }
 
 /// Computes the largest deviation from `factor` times the position, in percent.
 fn proportion(x: &[f64], values: &[f64], factor: f64) -> f64 {
     let deviations = x.iter().zip(values).map(|(x, value)| (value / (factor * x) - 1.0).abs() * 100.0);
-    // `f64::max` would hide a deviation that is not a number.
-    deviations.fold(0.0, |most: f64, deviation| if most.is_nan() || deviation <= most { most } else { deviation })
+    largest(deviations).unwrap_or(f64::NAN)
 }
 
 /// Computes Kendall's tau-a: the number of pairs in order minus that of pairs out of order, divided by the number of
@@ -389,6 +389,7 @@ mod tests {
         assert_eq!(fit(&[1.0, 2.0, 4.0], &[3.0, 6.0, 12.0]), 1.0);
         // Slope 14 / 14 = 1 for 1, 2, 3 and 2, 0, 4: residuals 1, 4, 1 of squares 0, 4, 4 about the mean.
         assert_eq!(fit(&[1.0, 2.0, 3.0], &[2.0, 0.0, 4.0]), 0.25);
+        assert!(fit(&[1.0, 2.0], &[0.0, 0.0]).is_nan(), "values that do not differ fit any line");
         assert!((proportion(&[10.0, 20.0], &[9.0, 19.0], 1.0) - 10.0).abs() < 1e-9);
         assert_eq!(proportion(&[10.0, 20.0], &[5.0, 10.0], 0.5), 0.0);
         assert!(proportion(&[10.0, 20.0], &[f64::NAN, 20.0], 1.0).is_nan());

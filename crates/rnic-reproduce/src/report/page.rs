@@ -56,7 +56,7 @@ fn lead(report: &Report<'_>, rows: &[&Row]) -> Markup {
             }
             ". Beside it stands what the paper says, and the band that counts as agreement, with the reason for its "
             "width. A row is judged by its mean "
-            "over the seeds; the least and the largest stand behind it."
+            "over the seeds, unless it says otherwise; the least and the largest stand behind it."
         }
         @if report.work.size == Size::Fast {
             p {
@@ -112,7 +112,8 @@ fn summary(rows: &[&Row]) -> Markup {
 }
 
 fn brief(row: &Row) -> String {
-    row.value.map_or("\u{2013}".to_owned(), |stat| with_unit(stat.mean, &row.unit) + row.origin.mark())
+    let text = |stat: Stat| with_unit(stat.chosen(row.seed), &row.unit) + row.origin.mark();
+    row.value.map_or("\u{2013}".to_owned(), text)
 }
 
 fn section(report: &Report<'_>, layout: &Layout<'_>, rows: &[Row]) -> Markup {
@@ -172,26 +173,27 @@ fn found(row: &Row) -> Markup {
     let Some(stat) = row.value else { return html! { "\u{2013}" } };
     html! {
         strong { (with_unit(stat.mean, &row.unit)) }
-        (strip(&stat, row.band))
+        (strip(&stat, stat.chosen(row.seed), row.band))
         @if stat.count > 1 { small { (short(stat.min)) " to " (short(stat.max)) " over " (stat.count) " seeds" } }
+        @if let Some(note) = row.seed.note() { small { (note) } }
         @if !row.at.is_empty() { small { (row.at) } }
     }
 }
 
-/// Draws the band as a bar, with the value obtained as a mark.
-fn strip(stat: &Stat, band: Band) -> Markup {
-    let ends = [band.min, band.max, Some(stat.mean), Some(stat.min), Some(stat.max)];
+/// Draws the band as a bar, with the judged value as a mark.
+fn strip(stat: &Stat, judged: f64, band: Band) -> Markup {
+    let ends = [band.min, band.max, Some(judged), Some(stat.min), Some(stat.max)];
     let finite: Vec<f64> = ends.into_iter().flatten().filter(|end| end.is_finite()).collect();
     let least = finite.iter().copied().fold(f64::INFINITY, f64::min);
     let most = finite.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    if !stat.mean.is_finite() || most <= least {
+    if !judged.is_finite() || most <= least {
         return html! {};
     }
     let margin = (most - least) * 0.12;
     let (from, to) = (least - margin, most + margin);
     let place = |value: f64| (value - from) / (to - from) * STRIP_WIDTH;
     let (left, right) = (band.min.map_or(0.0, place), band.max.map_or(STRIP_WIDTH, place));
-    let class = if band.holds(stat.mean) { "within" } else { "beyond" };
+    let class = if band.holds(judged) { "within" } else { "beyond" };
     let number = |value: f64| format!("{value:.1}");
     let view = format!("0 0 {STRIP_WIDTH} 12");
     let width = number((right - left).max(1.5));
@@ -201,7 +203,7 @@ fn strip(stat: &Stat, band: Band) -> Markup {
             rect.accepted x=(number(left)) y="2" width=(width) height="8" {}
             g class=(class) {
                 line.range x1=(number(place(stat.min))) x2=(number(place(stat.max))) y1="6" y2="6" {}
-                circle.bar cx=(number(place(stat.mean))) cy="6" r="4" {}
+                circle.bar cx=(number(place(judged))) cy="6" r="4" {}
             }
         }
     }

@@ -33,15 +33,11 @@ pub(super) fn table(report: &Report<'_>) -> String {
             "| {id} | {experiment} | {} | {} | {} | {band} | {verdict} |",
             cell(what),
             cell(paper),
-            found(row)
+            row.found().unwrap_or_else(|| "\u{2013}".to_owned())
         )
         .expect("writing to a string succeeds");
     }
     text
-}
-
-fn found(row: &Row) -> String {
-    row.value.map_or("\u{2013}".to_owned(), |stat| stat.spread(&row.unit) + row.origin.mark())
 }
 
 /// Escapes vertical bars, which would end the cell.
