@@ -4,9 +4,10 @@
 //! Source: SCR (NSDI'25) section 5.1, mechanisms S-19 and S-20. A scheduler decides for one queue pair and never sees
 //! another one; the ledger holds the sums that it needs (see [`rnic_policy::ScheduleView`]).
 //!
-//! A queue pair becomes a *member* with its first data. It stays one while it has work and for some time after that: a
-//! program that waits for each of its messages has no work thousands of times a second, and its share must not be
-//! given away each time.
+//! A queue pair becomes a *member* with its first data, and stays one for some time after its last: a program that
+//! waits for each of its messages has no work thousands of times a second, and its share must not be given away each
+//! time. Work that cannot be sent, because the peer is silent or grants no credit, does not count: a share that is held
+//! for it is lost to all. Time during which a queue pair only waits for its dequeue rate or its turn does count.
 
 use rnic_base::{BitRate, Duration, Time};
 use rnic_policy::ScheduleView;
@@ -24,10 +25,8 @@ pub(crate) struct Ledger {
     line_rate: BitRate,
     /// Rate that the members may use in total.
     capacity: BitRate,
-    /// Time without work after which a queue pair is no longer a member.
+    /// Time without data after which a queue pair is no longer a member.
     idle_after: Duration,
-    /// Number of queue pairs that have work.
-    active: u32,
     members: u32,
     weights: u64,
     allocated: BitRate,
@@ -45,8 +44,8 @@ pub(crate) struct Share {
     /// Rate that is included in the sum of rates.
     allocated: BitRate,
     is_saturated: bool,
-    /// Time since which the queue pair has had no work.
-    idle_since: Time,
+    /// Time at which the queue pair last sent data.
+    last_data: Time,
     /// Time at which membership is next checked.
     check_at: Deadline,
 }
@@ -74,7 +73,6 @@ impl Ledger {
             line_rate,
             capacity: line_rate,
             idle_after,
-            active: 0,
             members: 0,
             weights: 0,
             allocated: BitRate::ZERO,
@@ -107,7 +105,6 @@ impl Ledger {
             now,
             line_rate: self.line_rate,
             capacity: self.capacity,
-            active: self.active,
             members: self.members,
             weight: u32::from(weight),
             weights: self.weights,
@@ -121,22 +118,14 @@ impl Ledger {
         }
     }
 
-    /// Counts a queue pair that has work.
-    pub(crate) fn add_active(&mut self) {
-        self.active += 1;
-    }
-
-    /// No longer counts a queue pair that has work.
-    pub(crate) fn remove_active(&mut self) {
-        self.active -= 1;
-    }
-
-    /// Makes a queue pair a member; returns whether it was none before.
-    pub(crate) fn join(&mut self, share: &mut Share, weight: u16) -> bool {
+    /// Records that a queue pair sends data at `now`, which makes it a member; returns whether it was none before.
+    pub(crate) fn join(&mut self, share: &mut Share, now: Time, weight: u16) -> bool {
+        share.last_data = now;
         if share.is_member {
             return false;
         }
         (share.is_member, share.weight) = (true, weight);
+        share.check_at = Deadline::at(now + self.idle_after);
         self.members += 1;
         self.weights += u64::from(weight);
         true
@@ -187,38 +176,25 @@ impl Ledger {
         self.epoch = self.epoch.wrapping_add(1);
     }
 
-    /// Records that a queue pair has no work from `now` on.
-    pub(crate) fn note_idle(&self, share: &mut Share, now: Time) {
-        share.idle_since = now;
-        if share.is_member && !share.check_at.is_set() {
-            share.check_at = Deadline::at(now + self.idle_after);
-        }
-    }
-
-    /// Ends the membership of a queue pair that has had no work for long enough, if it is time to check. `is_active` is
-    /// whether it has work now.
-    pub(crate) fn check_idle(&mut self, share: &mut Share, now: Time, is_active: bool) {
+    /// Checks, if it is time to, whether a queue pair has sent no data for so long that it is no longer to be a member.
+    /// One that `waits`, for its dequeue rate or its turn only, remains one.
+    pub(crate) fn is_idle(&self, share: &mut Share, now: Time, waits: bool) -> bool {
         if !share.check_at.is_due(now) {
-            return;
+            return false;
         }
-        share.check_at = Deadline::NEVER;
-        let leave_at = share.idle_since + self.idle_after;
-        if is_active {
-            // Checked again when there is no more work.
-        } else if leave_at > now {
-            share.check_at = Deadline::at(leave_at);
-        } else {
-            self.leave(share);
-        }
+        let idle_at = share.last_data + self.idle_after;
+        let is_idle = idle_at <= now && !waits;
+        share.check_at = match is_idle {
+            true => Deadline::NEVER,
+            false if idle_at > now => Deadline::at(idle_at),
+            // It is checked again when it has had the time to send.
+            false => Deadline::at(now + self.idle_after / 4),
+        };
+        is_idle
     }
 }
 
 impl Share {
-    /// Returns whether the queue pair is a member.
-    pub(crate) fn is_member(&self) -> bool {
-        self.is_member
-    }
-
     /// Returns the rate that is included in the sum of rates.
     pub(crate) fn allocated(&self) -> BitRate {
         self.allocated

@@ -19,8 +19,8 @@ use crate::timer::Deadline;
 /// IPv4 20, UDP 8, BTH 12.
 pub(crate) const OVERHEAD_BYTES: u64 = 78;
 
-/// Lowest dequeue rate, at which a packet of 4 KB takes 33 ms; at a lower rate, timeouts would interpret it as lost.
-pub const RATE_LIMIT_MIN: BitRate = BitRate::bps(1_000_000);
+/// Lowest dequeue rate.
+pub const RATE_LIMIT_MIN: BitRate = rnic_policy::schedule::RATE_MIN;
 
 /// Origin of a limit that a user has set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -98,6 +98,13 @@ impl Limiter {
     /// [`Self::update`].
     pub(crate) fn set_scheduler(&mut self, rate: Option<BitRate>) -> bool {
         std::mem::replace(&mut self.scheduler, rate) != rate
+    }
+
+    /// Returns whether the scheduler's limit is the one that holds the queue pair: a lower one of others would hold it
+    /// at any rate of the scheduler.
+    pub(crate) fn is_scheduler_in_force(&self) -> bool {
+        let others = self.users.iter().flatten().map(|limit| limit.rate).chain(self.peer).min();
+        self.scheduler.is_some_and(|rate| others.is_none_or(|other| rate < other))
     }
 
     /// Sets or removes the limit by messages of the peer, as [`Self::set_scheduler`] does.

@@ -29,9 +29,7 @@ pub(crate) struct Scheduling {
     /// The current turn of each half.
     turns: [Turn; 2],
     tick: Deadline,
-    /// True for each half that has work, where the policy processes events.
-    active: [bool; 2],
-    /// True when the queue pair has had to wait for its dequeue rate since the last event.
+    /// True when the queue pair has had to wait for the policy's rate since the last event.
     was_held: bool,
     share: Share,
     /// Rate that congestion control permits.
@@ -128,16 +126,6 @@ impl Started {
     pub(crate) fn turn_packets(&self) -> u16 {
         stored_turn(self.actions.turn_packets).unwrap_or(1)
     }
-
-    /// Returns whether the policy needs a [`Scheduling`], because it processes events or limits more than the packets
-    /// of the requester's turns.
-    pub(crate) fn needs_state(&self, head: &Head) -> bool {
-        let ScheduleActions { dequeue_rate, turn_bytes, turn_messages, .. } = self.actions;
-        head.transport.scheduler_uses_events
-            || dequeue_rate.is_some()
-            || turn_bytes.is_some()
-            || turn_messages.is_some()
-    }
 }
 
 impl Scheduling {
@@ -177,28 +165,13 @@ impl Scheduling {
     #[inline]
     pub(crate) fn blocked_until(&mut self, core: &Core, half: Half) -> Option<Time> {
         let until = self.limiter.blocked_until(core.now, half)?;
-        self.was_held = true;
+        self.was_held |= self.limiter.is_scheduler_in_force();
         self.turns[half as usize] = Turn::default();
         Some(until)
     }
 
-    /// Records that `half` has work, and notifies the policy if the queue pair had none.
-    pub(crate) fn activate(&mut self, head: &Head, core: &mut Core, half: Half) {
-        if !head.transport.scheduler_uses_events || !self.is_started() || self.active[half as usize] {
-            return;
-        }
-        let was_active = self.is_active();
-        self.active[half as usize] = true;
-        if !was_active {
-            core.ledger.add_active();
-            self.on_event(head, core, &ScheduleEvent::Activated);
-        }
-    }
-
-    /// Records that `half` has a transaction to submit; returns whether the dequeue rate blocks it, and counts the
-    /// wait.
-    pub(crate) fn holds(&mut self, head: &Head, core: &mut Core, half: Half) -> bool {
-        self.activate(head, core, half);
+    /// Returns whether the dequeue rate blocks the next transaction of `half`, and counts the wait.
+    pub(crate) fn holds(&mut self, core: &mut Core, half: Half) -> bool {
         let is_blocked = self.blocked_until(core, half).is_some();
         if is_blocked {
             core.count_wait(WaitReason::Dequeue);
@@ -206,9 +179,17 @@ impl Scheduling {
         is_blocked
     }
 
-    /// Charges a transaction of `half` that has been submitted, and notifies the policy as [`Self::on_served`] does.
-    pub(crate) fn on_sent(&mut self, head: &Head, core: &mut Core, half: Half, payload_len: u32, has_work: bool) {
-        self.limiter.charge(core.now, payload_len);
+    /// Charges a transaction of `half` that has been submitted with `charged` bytes, and notifies the policy of the
+    /// `payload_len` bytes that this side sends.
+    pub(crate) fn on_submitted(
+        &mut self,
+        head: &Head,
+        core: &mut Core,
+        (charged, payload_len): (u32, u32),
+        half: Half,
+        has_work: bool,
+    ) {
+        self.limiter.charge(core.now, charged);
         self.on_served(head, core, half, payload_len, true, has_work);
     }
 
@@ -232,9 +213,6 @@ impl Scheduling {
         }
         if head.transport.scheduler_uses_events && self.is_started() {
             self.report_served(head, core, payload_len);
-            if !has_work {
-                self.drain(head, core, half);
-            }
         }
         is_over
     }
@@ -242,7 +220,7 @@ impl Scheduling {
     fn report_served(&mut self, head: &Head, core: &mut Core, payload_len: u32) {
         // Packets without payload, such as requests of Reads, do not make a queue pair a member: the data come from
         // the peer, whose scheduler divides the link that they use.
-        if payload_len > 0 && core.ledger.join(&mut self.share, head.weight) {
+        if payload_len > 0 && core.ledger.join(&mut self.share, core.now, head.weight) {
             self.on_event(head, core, &ScheduleEvent::Joined);
         }
         let bytes = u64::from(payload_len);
@@ -266,22 +244,12 @@ impl Scheduling {
         (rate * u128::from(SHARE_ONE) / u128::from(core.config.line_rate.as_bps())) as u32
     }
 
-    /// Records that `half` has no more work, and notifies the policy if the queue pair has none.
-    fn drain(&mut self, head: &Head, core: &mut Core, half: Half) {
-        if !std::mem::take(&mut self.active[half as usize]) || self.is_active() {
-            return;
-        }
-        core.ledger.remove_active();
-        core.ledger.note_idle(&mut self.share, core.now);
-        self.on_event(head, core, &ScheduleEvent::Drained);
-    }
-
-    /// Handles the timeouts that are due: a tick that the policy has requested, and the end of membership.
-    pub(crate) fn on_timeout(&mut self, head: &Head, core: &mut Core) {
-        let is_active = self.is_active();
-        core.ledger.check_idle(&mut self.share, core.now, is_active);
-        if !self.share.is_member() {
-            self.leave_processors(core);
+    /// Handles the timeouts that are due: a tick that the policy has requested, and the end of membership. `is_queued`
+    /// is whether the queue pair waits for its turn, and could send then.
+    pub(crate) fn on_timeout(&mut self, head: &Head, core: &mut Core, is_queued: bool) {
+        let waits = is_queued || self.limiter.wake_after(core.now).is_set();
+        if core.ledger.is_idle(&mut self.share, core.now, waits) {
+            self.restart(head, core);
         }
         while let Some(rate) = self.decided.pop_due(core.now) {
             self.install(head, core, rate);
@@ -293,14 +261,20 @@ impl Scheduling {
         }
     }
 
+    /// Ends the membership of a queue pair that has been idle. With its next data it is a newcomer, whose policy has no
+    /// past: until then no rate holds it, since the one that it had may be far too low.
+    fn restart(&mut self, head: &Head, core: &mut Core) {
+        self.leave(core);
+        self.install(head, core, None);
+        let started = Started::new(head, core);
+        self.start(head, core, &started);
+    }
+
     /// Removes the queue pair from the ledger, because it has failed, is reset or starts anew.
     pub(crate) fn leave(&mut self, core: &mut Core) {
-        if self.is_active() {
-            core.ledger.remove_active();
-        }
-        self.active = [false; 2];
         core.ledger.leave(&mut self.share);
         self.leave_processors(core);
+        (self.tick, self.was_held) = (Deadline::NEVER, false);
     }
 
     fn leave_processors(&mut self, core: &mut Core) {
@@ -308,10 +282,6 @@ impl Scheduling {
             processors.forget(flow);
             self.decided = Decided::default();
         }
-    }
-
-    fn is_active(&self) -> bool {
-        self.active.contains(&true)
     }
 
     /// Passes `event` to the policy, whose rate applies at once.
@@ -323,7 +293,8 @@ impl Scheduling {
     fn on_event_of(&mut self, head: &Head, core: &mut Core, event: &ScheduleEvent, installs_at: Option<Time>) {
         let Some(state) = &mut self.state else { return };
         let schedule = &head.transport.profile.schedule;
-        let is_held = self.was_held || self.limiter.wake_after(core.now).is_set();
+        let waits = self.limiter.wake_after(core.now).is_set() && self.limiter.is_scheduler_in_force();
+        let is_held = self.was_held || waits;
         let sums = core.ledger.view(core.now, &self.share, head.weight);
         let view = ScheduleView { is_held, control_rate: self.control_rate, ..sums };
         let actions = (schedule.policy.on_event)(state, event, &view, &schedule.params);

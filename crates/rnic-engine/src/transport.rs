@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use rnic_base::{AnyRing, Duration};
+use rnic_base::{AnyRing, BitRate, Duration, Time};
 use rnic_policy::control::ControlInterest;
 use rnic_policy::recovery::Interest;
 use rnic_policy::{
-    AckRule, FalconOrdering, FalconShape, Placement, PoolShape, Profile, ProfileError, Protocol, SequenceSpaces, Store,
+    AckRule, Configured, FalconOrdering, FalconShape, Placement, PoolShape, Profile, ProfileError, Protocol,
+    ScheduleActions, SchedulePolicy, ScheduleView, SequenceSpaces, Store,
 };
 use rnic_wire::Format;
 
@@ -77,6 +78,20 @@ pub struct Transport {
     pub(crate) times_packets: bool,
     pub(crate) path_per_packet: bool,
     pub(crate) scheduler_uses_events: bool,
+    /// True when the scheduler needs state in each queue pair, because it processes events or limits more than the
+    /// packets of a turn.
+    pub(crate) scheduler_needs_state: bool,
+}
+
+/// Returns whether `schedule` processes events, or its first decisions limit more than the packets of a turn.
+fn scheduler_needs_state(schedule: &Configured<SchedulePolicy>) -> bool {
+    let view = ScheduleView::alone(Time::ZERO, BitRate::gbps(100));
+    let (_, actions) = (schedule.policy.start)(&schedule.params, &view);
+    let ScheduleActions { dequeue_rate, turn_bytes, turn_messages, .. } = actions;
+    (schedule.policy.uses_events)(&schedule.params)
+        || dequeue_rate.is_some()
+        || turn_bytes.is_some()
+        || turn_messages.is_some()
 }
 
 impl Transport {
@@ -137,6 +152,7 @@ impl Transport {
             times_packets: recovery_interest == Interest::Always || control_interest.acked || profile.measured_timeouts,
             path_per_packet: (profile.paths.policy.per_packet)(&profile.paths.params),
             scheduler_uses_events: (profile.schedule.policy.uses_events)(&profile.schedule.params),
+            scheduler_needs_state: scheduler_needs_state(&profile.schedule),
             profile,
         };
         let services = [Service::UnreliableConnection, Service::UnreliableDatagram];

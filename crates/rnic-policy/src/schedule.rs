@@ -20,10 +20,6 @@ pub enum ScheduleEvent {
     /// The queue pair has become a member of those that share the link; [`ScheduleView::members`] includes it.
     /// Delivered with its first data, and again when it sends after [`ScheduleView`] no longer counted it.
     Joined,
-    /// The queue pair has work to send and had none before.
-    Activated,
-    /// The queue pair has no work left.
-    Drained,
     /// The queue pair has sent data: requests, or responses to the peer's Reads.
     Served(Served),
     /// The time requested with [`ScheduleActions::tick_after`] is reached.
@@ -45,8 +41,9 @@ pub struct Served {
 
 /// Read-only state that a scheduler receives with an event.
 ///
-/// A queue pair is a *member* of those that share the link from its first data on, until it has had nothing to send
-/// for a time that the driver sets, or has failed. The sums over members include the rates that this scheduler has set
+/// A queue pair is a *member* of those that share the link from its first data on, until it has sent none for a time
+/// that the driver sets and waits neither for its dequeue rate nor its turn, or has failed. The scheduler of a queue
+/// pair that is no longer a member starts anew, and its dequeue rate is lifted. The sums over members include the rates that this scheduler has set
 /// until now, so a scheduler can divide the link although it never sees another queue pair: it adjusts its own rate to
 /// the sums with its next event.
 #[derive(Clone, Copy, Debug)]
@@ -57,8 +54,6 @@ pub struct ScheduleView {
     pub line_rate: BitRate,
     /// Rate that the members may use in total: that of the link, or less if the driver shares the link with others.
     pub capacity: BitRate,
-    /// Number of queue pairs that have work, including this one.
-    pub active: u32,
     /// Number of members.
     pub members: u32,
     /// Weight of this queue pair, at least one.
@@ -88,7 +83,6 @@ impl ScheduleView {
             now,
             line_rate,
             capacity: line_rate,
-            active: 1,
             members: 1,
             weight: 1,
             weights: 1,
@@ -144,6 +138,10 @@ pub struct ScheduleActions {
     /// Delay after which a [`ScheduleEvent::Tick`] is delivered.
     pub tick_after: Option<Duration>,
 }
+
+/// Lowest dequeue rate of a queue pair, at which a packet of 4 KB takes 33 ms; at a lower rate, timeouts would interpret
+/// it as lost.
+pub const RATE_MIN: BitRate = BitRate::bps(1_000_000);
 
 /// Largest scheduling turn in packets: 1 MiB at the smallest MTU.
 pub const TURN_PACKETS_MAX: u32 = 4_096;

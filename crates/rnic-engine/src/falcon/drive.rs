@@ -94,6 +94,9 @@ impl FalconEnd {
             link.expire(verbs, core, nic);
             link.report_to_fae(core, nic);
         }
+        if let Some(scheduling) = schedule.scheduling.as_mut().filter(|state| state.next_timeout().is_due(core.now)) {
+            scheduling.on_timeout(&verbs.head, core, true);
+        }
         let mut has_answered = link.serve(schedule, verbs, core, nic);
         let scheduling = schedule.scheduling.as_deref_mut();
         let mut submitted = link.mapping.submit_pending(&mut link.connection, verbs, core, nic, scheduling);
@@ -140,7 +143,7 @@ impl FalconEnd {
     pub(crate) fn on_timeout(&mut self, verbs: &mut Verbs, core: &mut Core, nic: &mut FalconNic) {
         let Self { schedule, link, .. } = self;
         if let Some(scheduling) = &mut schedule.scheduling {
-            scheduling.on_timeout(&verbs.head, core);
+            scheduling.on_timeout(&verbs.head, core, schedule.queued);
         }
         let Some(link) = link.as_deref_mut() else { return };
         // Most timeouts are for an acknowledgement, which is sent when the scheduler serves this queue pair.
@@ -412,7 +415,7 @@ fn deliver_replies(
     let mut has_responded = false;
     while let Some((rsn, answer)) = serving.pending.front() {
         let scheduling = schedule.scheduling.as_mut();
-        if scheduling.is_some_and(|scheduling| scheduling.holds(&verbs.head, core, Half::Responder)) {
+        if scheduling.is_some_and(|scheduling| scheduling.holds(core, Half::Responder)) {
             break;
         }
         let payload_len = answer.payload_len;
@@ -426,7 +429,8 @@ fn deliver_replies(
                 has_responded = true;
                 if let Some(scheduling) = &mut schedule.scheduling {
                     let has_work = serving.pending.len() > 1;
-                    scheduling.on_sent(&verbs.head, core, Half::Responder, payload_len, has_work);
+                    let bytes = (payload_len, payload_len);
+                    scheduling.on_submitted(&verbs.head, core, bytes, Half::Responder, has_work);
                 }
             }
             Err(RespondError::Unknown | RespondError::TooLong { .. }) => {}

@@ -158,7 +158,7 @@ impl Requests {
                 }
                 break;
             }
-            if scheduling.as_mut().is_some_and(|scheduling| scheduling.holds(&verbs.head, core, Half::Requester)) {
+            if scheduling.as_mut().is_some_and(|scheduling| scheduling.holds(core, Half::Requester)) {
                 break;
             }
             if connection.transactions().is_full() {
@@ -197,7 +197,8 @@ impl Requests {
             verbs.send.advance(1);
             if let Some(scheduling) = &mut scheduling {
                 let has_work = verbs.send.queue.has_unsent();
-                scheduling.on_sent(&verbs.head, core, Half::Requester, submission.payload_len, has_work);
+                let bytes = (submission.payload_len, submission.payload_len);
+                scheduling.on_submitted(&verbs.head, core, bytes, Half::Requester, has_work);
             }
         }
         if let Some(scheduling) = scheduling {

@@ -147,7 +147,7 @@ impl NvmeEnd {
     fn convert_entries(&mut self, verbs: &mut Verbs, core: &mut Core, mut scheduling: Option<&mut Scheduling>) {
         let Role::Initiator { initiator, block_log2 } = &mut self.role else { return };
         while verbs.send.queue.has_unsent() && verbs.head.state == QpState::ReadyToSend {
-            if scheduling.as_mut().is_some_and(|scheduling| scheduling.holds(&verbs.head, core, Half::Requester)) {
+            if scheduling.as_mut().is_some_and(|scheduling| scheduling.holds(core, Half::Requester)) {
                 break;
             }
             let counter = verbs.send.queue.next;
@@ -164,7 +164,9 @@ impl NvmeEnd {
             verbs.send.advance(packets);
             if let (Ok(_), Some(scheduling)) = (&result, &mut scheduling) {
                 let has_work = verbs.send.queue.has_unsent();
-                scheduling.on_sent(&verbs.head, core, Half::Requester, length, has_work);
+                // The data of a Read come from the peer, whose scheduler counts them.
+                let payload_len = if direction == Direction::Read { 0 } else { length };
+                scheduling.on_submitted(&verbs.head, core, (length, payload_len), Half::Requester, has_work);
             }
             if result.is_err() {
                 // The address exceeds the largest possible namespace.

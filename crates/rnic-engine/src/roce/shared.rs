@@ -90,9 +90,6 @@ impl ConnShared {
     #[inline(always)]
     pub(crate) fn enlist_requester(&mut self, head: &Head, core: &mut Core) {
         core.ready.push(Half::Requester, head.slot, &mut self.requests_queued);
-        if self.has_flow() {
-            self.activate(head, core, Half::Requester);
-        }
     }
 
     /// Puts the responder into the ring of senders that are ready.

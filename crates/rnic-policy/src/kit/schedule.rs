@@ -3,7 +3,9 @@
 use rnic_base::{BitRate, Duration, RandomStream, RandomStreams, Time};
 
 use super::{Violation, check_specs, draw_params};
-use crate::schedule::{ScheduleActions, ScheduleEvent, SchedulePolicy, ScheduleView, Served, TURN_PACKETS_MAX};
+use crate::schedule::{
+    RATE_MIN, ScheduleActions, ScheduleEvent, SchedulePolicy, ScheduleView, Served, TURN_PACKETS_MAX,
+};
 
 /// Drives `policy` through `steps` random events from `seed`.
 ///
@@ -28,9 +30,7 @@ pub fn check_schedule(policy: &SchedulePolicy, seed: u64, steps: u64) -> Result<
             draw_view(&mut view, &mut random);
             let event = match random.below(20) {
                 0 => ScheduleEvent::Joined,
-                1..4 => ScheduleEvent::Activated,
-                4..7 => ScheduleEvent::Drained,
-                7..10 => ScheduleEvent::Tick,
+                1..5 => ScheduleEvent::Tick,
                 _ => draw_served(&view, &mut random),
             };
             let actions = (policy.on_event)(&mut state, &event, &view, &params);
@@ -47,21 +47,22 @@ pub fn check_schedule(policy: &SchedulePolicy, seed: u64, steps: u64) -> Result<
     Ok(())
 }
 
-/// Lowest dequeue rate of a queue pair.
-const RATE_MIN: BitRate = BitRate::bps(1_000_000);
-
 /// Advances the time of `view`, and draws the sums of a ledger that is consistent in itself.
 fn draw_view(view: &mut ScheduleView, random: &mut RandomStream) {
     view.now += Duration::from_ns(random.between(1, 10_000));
-    view.active = random.between(1, 1_024) as u32;
     view.members = random.between(1, 1_024) as u32;
     view.weight = random.between(1, 1_000) as u32;
-    view.weights = u64::from(view.weight) + u64::from(view.members - 1) * random.between(1, 1_000);
+    let others = u64::from(view.members - 1) * random.between(1, 1_000);
+    view.weights = u64::from(view.weight) + others;
     view.capacity = BitRate::bps(random.between(RATE_MIN.as_bps(), view.line_rate.as_bps()));
     view.allocated = BitRate::bps(random.between(0, 2 * view.line_rate.as_bps()));
     view.saturated_rates = BitRate::bps(random.between(0, view.allocated.as_bps()));
-    view.saturated_weights = random.between(0, view.weights);
     view.is_saturated = random.below(2) == 0;
+    // Its own weight is part of the sum if it is saturated, and only then.
+    view.saturated_weights = random.between(0, others) + if view.is_saturated { u64::from(view.weight) } else { 0 };
+    if view.saturated_weights == 0 {
+        view.saturated_rates = BitRate::ZERO;
+    }
     view.epoch = view.epoch.wrapping_add(u32::from(random.below(100) == 0));
     view.is_held = random.below(2) == 0;
     view.control_rate = (random.below(2) == 0).then(|| BitRate::bps(random.between(1, view.line_rate.as_bps())));

@@ -11,6 +11,7 @@
 
 use bytemuck::{Pod, Zeroable};
 use rnic_base::BitRate;
+use rnic_policy::schedule::RATE_MIN;
 use rnic_policy::{ParamSpec, Params, Schedule, ScheduleActions, ScheduleEvent, ScheduleView};
 
 use super::greedy::{ONE_PACKET, TURN_PARAMS, turn_actions, turn_params};
@@ -24,9 +25,6 @@ pub struct StaticShares {
 }
 
 const FLOOR: usize = TURN_PARAMS;
-
-/// Lowest dequeue rate of the engine.
-pub(super) const RATE_MIN: BitRate = BitRate::bps(1_000_000);
 
 const fn params() -> [ParamSpec; TURN_PARAMS + 1] {
     let [calibration, bytes, messages] = turn_params(ONE_PACKET);

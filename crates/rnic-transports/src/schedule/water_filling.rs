@@ -10,8 +10,8 @@
 //! * `max_min`: the paper describes how rates are given back to a common rest, but not how a queue pair whose demand
 //!   grows gets anything when the rest is empty. Here those that use all of their rate move towards the equal part of
 //!   what the others leave, which is the weighted max-min allocation. Off: only the rest is given out;
-//! * the first rates come with the first data, and a step is at most 1/64 of the capacity, so that the same values
-//!   serve links of 100 Gbit/s and of 1 Gbit/s;
+//! * the first rates come with the first data, and a step is at most 1/64 of the capacity and a quarter of the queue
+//!   pair's goal, so that the same values serve links of 100 Gbit/s and of 1 Gbit/s, and many queue pairs;
 //! * a queue pair whose rate is so low that packets, and with them events, are rare also decides at ticks;
 //! * a part of the link stays free (`share_headroom`): on a link that is full, every packet waits in a queue;
 //! * a queue pair that had to wait for its rate gives nothing back: its bursts need the rate, and what it sends while
@@ -20,12 +20,13 @@
 
 use bytemuck::{Pod, Zeroable};
 use rnic_base::{BitRate, Duration};
+use rnic_policy::schedule::RATE_MIN;
 use rnic_policy::{
     Meter, MeterScale, MeterWeight, ParamSpec, Params, Schedule, ScheduleActions, ScheduleEvent, ScheduleView, Served,
 };
 
 use super::greedy::{ONE_PACKET, TURN_PARAMS, turn_actions, turn_params};
-use super::static_shares::{RATE_MIN, floor_param};
+use super::static_shares::floor_param;
 
 /// State of a queue pair.
 #[derive(Clone, Copy, Pod, Zeroable)]
@@ -37,8 +38,12 @@ pub struct WaterFilling {
     /// Sum of weights at the last event.
     weights_seen: u64,
     epoch_seen: u32,
+    /// Weight of the queue pair at the last event.
+    weight_seen: u32,
     /// Number of measurements in a row with less than `SLACK` of the rate.
     low: u32,
+    /// Keeps the size a multiple of eight bytes.
+    _unused: u32,
 }
 
 const FLOOR: usize = TURN_PARAMS;
@@ -94,6 +99,12 @@ const LOW_RATE_DIVISOR: u64 = 25;
 /// Largest step, as a part of the capacity.
 const STEP_DIVISOR: u64 = 64;
 
+/// Largest step, as a part of the rate that is the goal.
+const GOAL_DIVISOR: u64 = 4;
+
+/// Part of its excess that a queue pair above its max-min rate gives back at once, at most.
+const EXCESS_DIVISOR: u64 = 8;
+
 impl Schedule for WaterFilling {
     const NAME: &'static str = "water-filling";
     const SUMMARY: &'static str = "shares by weight, and what some do not use goes to the others (SCR 5.1)";
@@ -116,7 +127,7 @@ impl Schedule for WaterFilling {
             ScheduleEvent::Joined => actions = self.join(view, params),
             ScheduleEvent::Served(served) => self.on_served(served, view, params, &mut actions),
             ScheduleEvent::Tick if self.rate > 0 && view.is_held => self.grow(view, params),
-            ScheduleEvent::Tick | ScheduleEvent::Activated | ScheduleEvent::Drained => return actions,
+            ScheduleEvent::Tick => return actions,
         }
         self.rate = self.rate.clamp(floor(view, params), view.capacity.as_bps());
         if self.rate != before || *event == ScheduleEvent::Joined {
@@ -139,6 +150,7 @@ impl WaterFilling {
         *self = Self {
             rate,
             weights_seen: view.weights,
+            weight_seen: view.weight,
             epoch_seen: view.epoch.wrapping_add(u32::from(restart_all)),
             ..Self::zeroed()
         };
@@ -153,10 +165,7 @@ impl WaterFilling {
         if view.epoch != self.epoch_seen {
             (self.epoch_seen, self.rate) = (view.epoch, params.get(START));
         }
-        if params.get(ARRIVAL) == SCALE && view.weights > self.weights_seen {
-            self.rate = BitRate::bps(self.rate).scaled(self.weights_seen, view.weights).as_bps();
-        }
-        self.weights_seen = view.weights;
+        self.scale(view, params);
         let weight = if params.get(METER) == 0 { MeterWeight::Time } else { MeterWeight::Event };
         if !self.meter.record(served.wire_bytes, served.last_at, &MeterScale::new(view.line_rate, weight)) {
             return;
@@ -184,20 +193,39 @@ impl WaterFilling {
         self.make_way(view);
     }
 
-    /// Moves the rate of a queue pair that uses all of it by a step: up to what is left; or down, if it is above its
-    /// max-min rate and less than a step is left. Others that use all of theirs then find a step to take, however often
-    /// they decide, and no more of the link is idle than that.
+    /// Scales the rate when the queue pair's own weight has changed and, if arrivals scale, when newcomers have made the
+    /// sum of weights larger.
+    fn scale(&mut self, view: &ScheduleView, params: &Params) {
+        let (before, now) = (u64::from(self.weight_seen), u64::from(view.weight));
+        let mut rate = BitRate::bps(self.rate);
+        if before != now {
+            rate = rate.scaled(now, before.max(1));
+        }
+        // The change of the own weight is no arrival.
+        let weights_seen = self.weights_seen.saturating_sub(before) + now;
+        if params.get(ARRIVAL) == SCALE && view.weights > weights_seen {
+            rate = rate.scaled(weights_seen, view.weights);
+        }
+        self.rate = rate.as_bps();
+        (self.weights_seen, self.weight_seen) = (view.weights, view.weight);
+    }
+
+    /// Moves the rate of a queue pair that uses all of it. Below its max-min rate it takes a step of what is left. Above
+    /// it, it gives a part of its excess back when less than a step is left: those that are below find something to
+    /// take, however often they decide, and no more of the link is idle than that.
     fn grow(&mut self, view: &ScheduleView, params: &Params) {
-        let step = params.get(STEP).min(view.capacity.as_bps() / STEP_DIVISOR);
         let headroom = view.headroom().as_bps();
-        let excess = match params.get(MAX_MIN) {
-            0 => 0,
-            _ => self.rate.saturating_sub(view.max_min_rate(BitRate::bps(self.rate)).as_bps()),
+        let goal = match params.get(MAX_MIN) {
+            0 => self.rate + headroom,
+            _ => view.max_min_rate(BitRate::bps(self.rate)).as_bps(),
         };
-        if excess <= step {
-            self.rate += step.min(headroom);
+        let step = params.get(STEP).min(view.capacity.as_bps() / STEP_DIVISOR);
+        // A small goal is approached by small steps: the sum of the members' steps must not be a large part of the link.
+        let step = step.min(goal / GOAL_DIVISOR).max(1);
+        if self.rate < goal {
+            self.rate += step.min(headroom).min(goal - self.rate);
         } else if headroom < step {
-            self.rate -= step;
+            self.rate -= step.min((self.rate - goal) / EXCESS_DIVISOR);
         }
     }
 

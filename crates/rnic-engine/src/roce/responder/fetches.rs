@@ -194,9 +194,6 @@ impl Responder {
             requester.shared.start(&verbs.head, core, in_flight);
         }
         let shared = &mut requester.shared;
-        if has_work {
-            shared.activate(&verbs.head, core, Half::Responder);
-        }
         if has_work && shared.waits_for_dequeue_rate(&verbs.head, core, Half::Responder) {
             return false;
         }

@@ -58,17 +58,21 @@ impl ConnShared {
         self.turn_left = self.turn_packets;
         let limiter = self.flow.take().map(|flow| flow.scheduling.limiter.without_scheduler());
         self.set_limiter(head, core, limiter.unwrap_or_default());
+        let needs_state = head.transport.scheduler_needs_state;
         // Without acknowledgements there are no events for congestion control.
         if head.transport.service == Service::ReliableConnection {
             let control = head.transport.profile.control;
             let view = self.control_view(head, core, in_flight);
             let (state, actions) = (control.policy.start)(&control.params, &view);
-            if control.policy.state_bytes > 0 || actions != ControlActions::default() || started.needs_state(head) {
+            if control.policy.state_bytes > 0 || actions != ControlActions::default() || needs_state {
                 self.flow.get_or_insert_default().control = Some(state);
                 self.apply_control(head, core, &actions);
             }
         }
-        if started.needs_state(head) || self.flow.as_ref().is_some_and(|flow| flow.control.is_some()) {
+        if needs_state {
+            self.flow.get_or_insert_default();
+        }
+        if needs_state || self.flow.as_ref().is_some_and(|flow| flow.control.is_some()) {
             self.with_scheduling(head, core, |scheduling, core| scheduling.start(head, core, &started));
         }
     }
@@ -169,14 +173,6 @@ impl ConnShared {
         })
     }
 
-    /// Counts the queue pair among the active ones when `half` gets work, and notifies the scheduler; has no effect if
-    /// it is already counted.
-    pub(crate) fn activate(&mut self, head: &Head, core: &mut Core, half: Half) {
-        if head.transport.scheduler_uses_events {
-            self.with_scheduling(head, core, |scheduling, core| scheduling.activate(head, core, half));
-        }
-    }
-
     /// See [`crate::qp::Qp::on_dispatch`].
     pub(crate) fn on_dispatch(&mut self, head: &Head, core: &mut Core, dispatch: &Dispatch) -> u32 {
         self.with_scheduling(head, core, |scheduling, core| scheduling.on_dispatch(head, core, dispatch))
@@ -201,7 +197,17 @@ impl ConnShared {
             flow.tick = Deadline::NEVER;
             self.on_event(head, core, in_flight, &ControlEvent::Tick);
         }
-        self.with_scheduling(head, core, |scheduling, core| scheduling.on_timeout(head, core));
+        let is_queued = self.can_send_in_turn(head, core);
+        self.with_scheduling(head, core, |scheduling, core| scheduling.on_timeout(head, core, is_queued));
+    }
+
+    /// Returns whether the queue pair waits for its turn only, and not for credit at its peer.
+    fn can_send_in_turn(&self, head: &Head, core: &Core) -> bool {
+        let has_credit = || {
+            // A datagram has a destination of its own.
+            head.transport.service == Service::UnreliableDatagram || core.peers.available(head.peer()) > 0
+        };
+        (self.requests_queued || self.responses_queued) && has_credit()
     }
 
     /// Returns the congestion window.
@@ -299,7 +305,7 @@ impl ConnShared {
 
     /// Returns whether the scheduler must be started before the next response is sent.
     pub(crate) fn needs_flow_for_turns(&self, head: &Head) -> bool {
-        head.transport.scheduler_uses_events && self.flow.as_ref().is_none_or(|flow| !flow.scheduling.is_started())
+        head.transport.scheduler_needs_state && self.flow.as_ref().is_none_or(|flow| !flow.scheduling.is_started())
     }
 
     /// Handles a packet of the peer that met congestion: notifies the peer, if the transport does so, by a separate
