@@ -131,13 +131,13 @@ fn check_tenant(tenant: &TenantPlan, until: Time, plan: &Plan) -> Result<(), Pla
         let stop = tenant.stop.since(Time::ZERO);
         return wrong("stagger", format!("makes the last queue pair join after `stop`, {stop}, with `jitter`"));
     }
-    if tenant.rate.is_some_and(|rate| rate.as_bps() == 0) {
-        return wrong("rate", "must be above zero".to_owned());
+    let line = plan.host_links.rate;
+    if tenant.rate.is_some_and(|rate| rate.as_bps() == 0 || rate > line) {
+        return wrong("rate", format!("must be above zero and at most {line}, the rate of a host's link"));
     }
     if !(1..=WEIGHT_MAX).contains(&tenant.weight) {
         return wrong("weight", format!("must be 1 to {WEIGHT_MAX}"));
     }
-    let line = plan.host_links.rate;
     if tenant.rate_limit.is_some_and(|limit| !(RATE_LIMIT_MIN..=line).contains(&limit)) {
         return wrong("rate_limit", format!("must be {RATE_LIMIT_MIN} to {line}, the rate of the hosts' links"));
     }
