@@ -1,14 +1,17 @@
-//! S-18 to S-22: schedulers that divide the link among queue pairs by rates (SCR, NSDI'25, section 5.1), over the
+//! S-2, S-3, S-18 to S-22, S-28: schedulers that divide the link among queue pairs by rates (SCR, NSDI'25, section 5.1), over the
 //! engine's ledger, limiter and ring. The network is ideal: packets and acknowledgements arrive at once, so only the
 //! sender's link is shared.
 
 mod common;
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use common::*;
 use rnic_base::{BitRate, Duration, Time};
 use rnic_engine::*;
+use rnic_policy::{Params, PolicyState, ScheduleActions, ScheduleEvent, SchedulePolicy, ScheduleView};
 use rnic_wire::Qpn;
 
 const LINE: BitRate = BitRate::gbps(100);
@@ -468,4 +471,47 @@ fn s28_a_rate_applies_after_the_latencies_of_the_loop() {
     });
     let changed_after = changed_after.expect("the rate changes");
     assert!((6..=14).contains(&changed_after), "{changed_after} us");
+}
+
+/// What a scheduler has been told and has answered, by queue pair.
+type ScheduleLog = BTreeMap<usize, Vec<(ScheduleEvent, ScheduleView, ScheduleActions)>>;
+
+thread_local! {
+    /// The scheduler that [`record`] calls, and its log.
+    static RECORDED: RefCell<(Option<SchedulePolicy>, ScheduleLog)> = const { RefCell::new((None, BTreeMap::new())) };
+}
+
+/// Forwards an event to the recorded scheduler, and logs it. The state of a queue pair is where it has been all along.
+fn record(state: &mut PolicyState, event: &ScheduleEvent, view: &ScheduleView, params: &Params) -> ScheduleActions {
+    let key = &raw const *state as usize;
+    RECORDED.with_borrow_mut(|(policy, log)| {
+        let actions = (policy.expect("a scheduler is recorded").on_event)(state, event, view, params);
+        log.entry(key).or_default().push((*event, *view, actions));
+        actions
+    })
+}
+
+/// The rates that a scheduler sets follow from what it is told: decisions that are made again from the log alone are the
+/// same, whether the scheduler has run at once or on processors (S-13).
+#[test]
+fn s2_rates_follow_from_what_the_scheduler_is_told() {
+    for processors in [None, Some(PoolConfig::figures(LINE))] {
+        let mut profile = rnic_transports::select("irn", [("cap_packets", "0"), WF]).expect("the transport exists");
+        let (policy, params) = (profile.schedule.policy, profile.schedule.params);
+        RECORDED.set((Some(policy), ScheduleLog::new()));
+        profile.schedule.policy.on_event = record;
+        let transport = Arc::new(Transport::new(profile).expect("the profile is valid"));
+        let setup = Setup { transport, processors, ..Setup::new("irn", &[]) };
+        let mut sharing = Sharing::with(setup, &[TENTH, Demand::Backlog(4), Demand::Backlog(64)]);
+        sharing.run_until(Time::from_us(2_000));
+        let (_, log) = RECORDED.take();
+        assert_eq!(log.len(), 3);
+        for events in log.values() {
+            assert!(events.len() > 50, "{} events", events.len());
+            let (mut state, _) = (policy.start)(&params, &ScheduleView::alone(Time::ZERO, LINE));
+            for (event, view, actions) in events {
+                assert_eq!((policy.on_event)(&mut state, event, view, &params), *actions, "{event:?}");
+            }
+        }
+    }
 }
