@@ -387,3 +387,38 @@ fn f35_targets_continue_when_another_releases_its_resources() {
     // Each had half of what those before it had left; the others hold as much as is free.
     assert!((3..6).all(|end| after[end] > before[end]), "{before:?} responses before, {after:?} after");
 }
+
+/// S-27: a scheduler divides the link between NVMe and RDMA, and neither the initiator nor the program knows of it: the
+/// commands are those of every other test here.
+#[test]
+fn s27_a_scheduler_divides_the_link_between_nvme_and_rdma() {
+    for schedule in ["static", "water-filling"] {
+        let setup = Setup { mtu: 4_096, depth: 64, ..Setup::new(&[("schedule", schedule)]) };
+        let (mut pair, [drive, _]) = with_drive(&setup, Reads::Push);
+        let rdma = pair.ends[0].qpn;
+        let capacity = BitRate::gbps(2);
+        let now = pair.now;
+        pair.ends[0].engine.sharing().set_capacity(Some(capacity));
+        pair.ends[0].engine.sharing().set_weight(now, drive, 3).expect("a valid weight");
+        for wr_id in 0..64 {
+            command(&mut pair, drive, wr_id, true, (0, 64), BASE);
+            let remote = pair.remote(0, BASE);
+            pair.ends[0].post_on(rdma, wr_id, SendOp::Write { remote, immediate: None }, BASE, 64 * BLOCK);
+        }
+        pair.run_for(Duration::from_ms(1));
+        let begin = pair.now;
+        pair.run_for(Duration::from_ms(3));
+        let data = || pair.log.iter().filter(|sent| sent.from == 0 && sent.at >= begin);
+        let bytes = |qpn: Qpn| -> u64 {
+            data().filter(|sent| sent.qpn == qpn).map(|sent| u64::from(sent.packet.payload_len)).sum()
+        };
+        let (three, one) = (bytes(drive), bytes(rdma));
+        assert!((5 * one / 2..=7 * one / 2).contains(&three), "{schedule}: {three} and {one}");
+        let total = capacity.bytes_in(Duration::from_ms(3));
+        assert!((one + three) * 10 >= total * 8, "{schedule}: {one} and {three} of {total}");
+        pair.run_for(Duration::from_ms(60));
+        let completions = pair.ends[0].take();
+        assert_eq!(completions.len(), 128, "{schedule}");
+        assert!(completions.iter().all(|(_, status)| *status == WcStatus::Success), "{schedule}");
+    }
+}
