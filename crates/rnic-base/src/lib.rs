@@ -16,6 +16,7 @@
 pub mod absence;
 pub mod bitmap;
 pub mod csig;
+pub mod fairness;
 pub mod lazy_queue;
 pub mod limits;
 pub mod prefetch;
@@ -30,6 +31,7 @@ pub mod units;
 pub use absence::Absence;
 pub use bitmap::{AnyRing, RingBitmap};
 pub use csig::Csig;
+pub use fairness::jain;
 pub use lazy_queue::LazyQueue;
 pub use prefetch::{prefetch, prefetch_all, prefetch_at, prefetch_whole, prefetch_whole_at};
 pub use rng::{Probability, RandomStream, RandomStreams};

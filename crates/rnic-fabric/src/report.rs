@@ -28,7 +28,6 @@ pub use queue_pairs::QueuePairs;
 pub use scr::ScrFigures;
 pub use slices::{FairnessSlices, HostSlices, QueuePairSlices, Slices, TenantSlices};
 pub use tail::{FlowFigures, TailPoint};
-pub(crate) use tenants::jain;
 pub use tenants::{BusFigures, Fairness, TenantFigures};
 
 /// A completed flow; for hosts that use a drive, a command.

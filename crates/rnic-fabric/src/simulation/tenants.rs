@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 
-use rnic_base::{BitRate, Duration, Time};
+use rnic_base::{BitRate, Duration, Time, jain};
 use rnic_engine::{Engine, LimitSource, RateLimit};
 use rnic_wire::Qpn;
 
@@ -10,7 +10,7 @@ use super::parts::Parts;
 use crate::host::{QueuePairCounter, TenantTally};
 use crate::plan::{Plan, RunPlan};
 use crate::report::{
-    BusFigures, Fairness, FairnessSlices, QueuePairSlices, Report, Slices, Spread, TenantFigures, TenantSlices, jain,
+    BusFigures, Fairness, FairnessSlices, QueuePairSlices, Report, Slices, Spread, TenantFigures, TenantSlices,
 };
 use crate::workload::tenants::{Membership, TenantPlan, TenantsPlan};
 use crate::workload::{FlowSpec, Operation, WorkloadPlan};
