@@ -4,13 +4,13 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use rnic_base::BitRate;
 use rnic_base::limits::{MTU_MAX, MTU_MIN};
-use rnic_engine::RATE_LIMIT_MIN;
+use rnic_engine::{RATE_LIMIT_MIN, WEIGHT_MAX};
 use rnic_wire::net::UDP_PORT;
 
 use crate::error::NicError;
 use crate::impair::Impairment;
 use crate::protection::Protection;
-use crate::share::{ShareConfig, WEIGHT_MAX};
+use crate::share::ShareConfig;
 
 /// Settings with which a NIC is opened.
 #[derive(Clone, Debug)]

@@ -80,13 +80,6 @@ impl TransportChoice {
         choice
     }
 
-    /// Returns whether the transport's scheduler holds queue pairs to a capacity; with the other schedulers, processes
-    /// meet at the shared link only.
-    pub fn holds_capacity(&self) -> bool {
-        let schedule = &self.profile.schedule;
-        self.profile.uses_scheduler() && (schedule.policy.uses_events)(&schedule.params)
-    }
-
     /// Returns whether the transport sends and processes congestion notifications (CNP).
     pub fn reacts_to_ecn(&self) -> bool {
         let control = &self.profile.control;

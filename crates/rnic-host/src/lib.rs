@@ -143,6 +143,6 @@ pub use notice::Notice;
 pub use protection::Protection;
 pub use secrets::{SecretStream, Secrets};
 pub use settings::{CaptureFile, Progress, Settings, SettingsError, VARIABLES, Variable};
-pub use share::{ShareConfig, ShareError, WEIGHT_MAX};
+pub use share::{ShareConfig, ShareError};
 pub use stats::{CM_ERRORS, NicStats, RxDrop, WIRE_ERRORS};
-pub use sys::shorten_slices;
+pub use sys::{monotonic_ns, shorten_slices};

@@ -203,6 +203,12 @@ impl Link {
         self.is_blocked_on_space() || self.share.as_ref().is_some_and(|share| share.is_full())
     }
 
+    /// Returns whether packets queue for a shared link.
+    #[inline]
+    pub(crate) fn has_shared_link(&self) -> bool {
+        self.share.as_ref().is_some_and(|share| share.has_link())
+    }
+
     /// Returns whether packets wait for buffer space of the kernel or for space in a shared-memory ring.
     #[inline]
     pub(crate) fn is_blocked_on_space(&self) -> bool {

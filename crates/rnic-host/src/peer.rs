@@ -35,15 +35,13 @@ pub(crate) struct Peer {
     /// this is set.
     pub(crate) fragmenting: Option<Time>,
     pub(crate) impairment: Option<Box<PeerImpairment>>,
-    /// True when packets to the peer draw from the shared link.
-    pub(crate) uses_shared_link: bool,
 }
 
 impl Peer {
-    /// Returns whether packets to the peer need special handling (impairment, the shared link, or fragmentation).
+    /// Returns whether packets to the peer need special handling (impairment or fragmentation).
     #[inline]
     pub(crate) fn is_special(&self) -> bool {
-        self.impairment.is_some() || self.fragmenting.is_some() || self.uses_shared_link
+        self.impairment.is_some() || self.fragmenting.is_some()
     }
 
     /// Returns the addresses for datagrams to the peer's UDP port `port`.
@@ -131,7 +129,6 @@ impl Peers {
             received: PrefixCache::default(),
             fragmenting: None,
             impairment: impairment(self.made),
-            uses_shared_link: false,
         };
         self.made += 1;
         let index = self.free.pop().unwrap_or_else(|| {

@@ -42,7 +42,7 @@ pub struct Settings {
     /// Rate of the link that the processes of the user share; `None` when this process draws from none.
     pub link_rate: Option<BitRate>,
     /// Weight of this process among those that share the link; `None` when it is not given.
-    pub weight: Option<u32>,
+    pub weight: Option<u16>,
     /// Largest wire MTU (payload bytes of a full packet); `None` uses the largest that the path carries.
     pub mtu_max_bytes: Option<u32>,
     /// Protection of Falcon packets.
@@ -329,14 +329,8 @@ impl Settings {
         (self.link_rate.is_some() || self.weight.is_some()).then(|| ShareConfig {
             weight: self.weight.unwrap_or(1),
             link_rate: self.link_rate,
-            holds_capacity: self.holds_capacity(),
             ..ShareConfig::default()
         })
-    }
-
-    /// Returns whether the scheduler of reliable connections holds its queue pairs to a capacity.
-    fn holds_capacity(&self) -> bool {
-        self.transport_choice().is_ok_and(|choice| choice.holds_capacity())
     }
 
     /// Returns whether reliable connections use Falcon.

@@ -8,7 +8,7 @@
 //!
 //! | in | out |
 //! |---|---|
-//! | bytes sent, waits ([`Activity`]), every [`INTERVAL`] while active | share of the capacity |
+//! | bytes sent, waits ([`Activity`]), every [`INTERVAL`] while active | share of the capacity, for `Engine::sharing` |
 //! | packets, at [`Share::enqueue`] | times at which they leave |
 //!
 //! The capacity is 95 % of the link's rate, so that the queue in front of the link stays short. Without a link rate
@@ -19,12 +19,13 @@ mod fair;
 mod link;
 mod offer;
 mod page;
+mod processes;
 
 use std::io;
 use std::sync::Arc;
 
 use rnic_base::{BitRate, Duration, Time};
-use rnic_engine::RATE_LIMIT_MIN;
+use rnic_engine::{RATE_LIMIT_MIN, WEIGHT_MAX};
 
 use crate::clock::Clock;
 use crate::sys;
@@ -33,30 +34,26 @@ use fair::{Claim, max_min};
 use link::SharedLink;
 use offer::{Keeper, Names};
 use page::{Line, Owner, Page};
+use processes::Process;
 
 /// Settings of a NIC's part in the sharing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ShareConfig {
     /// Weight of this NIC among those that share the link, from 1 to [`WEIGHT_MAX`].
-    pub weight: u32,
+    pub weight: u16,
     /// Rate of the link from which the packets of this NIC draw, framing included; all NICs of the user in the network
     /// namespace need the same. None when the NIC draws from no shared link.
     pub link_rate: Option<BitRate>,
-    /// True when the scheduler of the NIC's queue pairs holds them to a capacity.
-    pub holds_capacity: bool,
     /// Name of the group of NICs that share a page. The default, an empty name, is that of all NICs of the user; others
-    /// are for tests.
+    /// are for demonstrations and tests, which must not slow down the user's programs.
     pub group: String,
 }
 
 impl Default for ShareConfig {
     fn default() -> Self {
-        Self { weight: 1, link_rate: None, holds_capacity: false, group: String::new() }
+        Self { weight: 1, link_rate: None, group: String::new() }
     }
 }
-
-/// Largest weight.
-pub const WEIGHT_MAX: u32 = 1_000;
 
 /// Reason that a NIC cannot share a link with others.
 #[derive(Debug, thiserror::Error)]
@@ -82,6 +79,12 @@ pub enum ShareError {
         /// Number of lines.
         lines: usize,
     },
+    /// The page belongs to processes that read another monotonic clock.
+    #[error(
+        "the other processes that share the link are in another time namespace (time_namespaces(7)), so their clock \
+         differs; run all of them in one"
+    )]
+    OtherClock,
     /// A process of the user offers something else.
     #[error("the socket {0} offers no page of this version of OpenRNIC; end the process that has bound it (`ss -xlp`)")]
     NotAPage(String),
@@ -105,16 +108,19 @@ pub(crate) struct Activity {
     pub(crate) payload_bytes: u64,
     /// Number of times that a packet waited for the dequeue rate.
     pub(crate) dequeue_waits: u64,
+    /// True when queue pairs with data have a scheduler that divides a capacity among them.
+    pub(crate) divides_capacity: bool,
 }
 
 /// State of the sharing, for observers.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct ShareStatus {
-    pub(crate) weight: u32,
+    pub(crate) weight: u16,
     pub(crate) link_rate: Option<BitRate>,
     pub(crate) share: Option<BitRate>,
-    /// See [`Share::capacity`].
-    pub(crate) capacity: Option<BitRate>,
+    pub(crate) holds_share: bool,
+    /// See [`Page::number`].
+    pub(crate) page: u64,
     pub(crate) payload_rate: BitRate,
     pub(crate) wire_bytes: u64,
     pub(crate) payload_bytes: u64,
@@ -127,6 +133,7 @@ pub(crate) struct ShareStatus {
 pub(crate) struct Share {
     config: ShareConfig,
     owner: Owner,
+    process: Process,
     page: Arc<Page>,
     keeper: Keeper,
     /// Number of the line of this NIC; none when the page it moved to was full.
@@ -141,11 +148,34 @@ pub(crate) struct Share {
     is_active: bool,
     /// Activity and waits for the link at the last update.
     last: (Activity, u64),
-    rate: BitRate,
+    used: RecentRate,
     payload_rate: BitRate,
-    /// The own share of the capacity: the value for `Engine::set_capacity`.
+    /// The own share of the capacity.
     share: Option<BitRate>,
+    /// True when a scheduler held queue pairs to the share when they last had data.
+    holds_share: bool,
     neighbours: u32,
+}
+
+/// The highest rate that was measured lately: the longer ago, the less it counts, linearly to zero within
+/// [`RATE_MEMORY`]. So the share of a NIC that sends now and then does not vary.
+#[derive(Clone, Copy, Debug)]
+struct RecentRate {
+    rate: BitRate,
+    measured_at: Time,
+}
+
+impl RecentRate {
+    fn at(self, now: Time) -> BitRate {
+        let left = RATE_MEMORY.as_ps().saturating_sub(now.since(self.measured_at).as_ps());
+        self.rate.scaled(left, RATE_MEMORY.as_ps())
+    }
+
+    fn record(&mut self, rate: BitRate, now: Time) {
+        if rate >= self.at(now) {
+            *self = Self { rate, measured_at: now };
+        }
+    }
 }
 
 impl Share {
@@ -157,9 +187,11 @@ impl Share {
         let (keeper, page) = Keeper::start(&Names::of_user(&config.group))?;
         let now = clock.now();
         let random = sys::random_bits().map_err(ShareError::System)?;
+        let process = Process::own();
         let mut share = Self {
             config: config.clone(),
-            owner: Owner::new(std::process::id(), random),
+            owner: Owner::new(process.pid, random),
+            process,
             page,
             keeper,
             line: None,
@@ -170,9 +202,10 @@ impl Share {
             next_update: now + INTERVAL,
             is_active: true,
             last: (Activity::default(), 0),
-            rate: BitRate::ZERO,
+            used: RecentRate { rate: BitRate::ZERO, measured_at: now },
             payload_rate: BitRate::ZERO,
             share: None,
+            holds_share: false,
             neighbours: 0,
         };
         let now_ns = share.page_time(now);
@@ -180,7 +213,7 @@ impl Share {
         if share.line.is_none() {
             return Err(ShareError::Full { lines: page::LINES });
         }
-        // The own line is visible by now, so of two NICs that join with two rates at least one sees the other.
+        // The own line has been published, so of two NICs that join with two rates at least one sees the other.
         share.check_rate(now_ns)?;
         share.compute(now_ns);
         Ok(share)
@@ -254,14 +287,19 @@ impl Share {
             self.release_line();
             self.page = page;
         }
+        let was_absent = now.since(self.updated_at) > Duration::from_ns(page::ALIVE_NS);
         let is_hungry = self.measure(now, activity);
-        let had_line = self.line.is_some();
+        let line_before = self.line;
         self.publish(now_ns, is_hungry);
         self.compute(now_ns);
         self.next_update = now + if self.is_active { INTERVAL } else { IDLE_INTERVAL };
-        let has_no_line = (had_line || has_moved) && self.line.is_none();
-        let full = has_no_line.then_some(ShareError::Full { lines: page::LINES });
-        full.or_else(|| self.check_rate(now_ns).err().filter(|_| has_moved))
+        if self.line.is_none() {
+            let is_news = line_before.is_some() || has_moved;
+            return is_news.then_some(ShareError::Full { lines: page::LINES });
+        }
+        // While its line did not count, NICs with another rate may have joined.
+        let is_back = has_moved || was_absent || line_before != self.line;
+        is_back.then(|| self.check_rate(now_ns).err()).flatten()
     }
 
     /// Returns the state for observers.
@@ -272,7 +310,8 @@ impl Share {
             weight: self.config.weight,
             link_rate: self.config.link_rate,
             share: self.share,
-            capacity: self.capacity(),
+            holds_share: self.holds_share,
+            page: self.page.number(),
             payload_rate: self.payload_rate,
             wire_bytes,
             payload_bytes,
@@ -281,10 +320,10 @@ impl Share {
         }
     }
 
-    /// Returns the capacity that the NIC divides among its queue pairs: its share, if its scheduler uses a capacity. It
-    /// changes with [`Self::update`].
-    pub(crate) fn capacity(&self) -> Option<BitRate> {
-        self.share.filter(|_| self.config.holds_capacity)
+    /// Returns the own share of the link, if the NIC draws from one: the capacity that schedulers divide among queue
+    /// pairs, as far as they divide any. It changes with [`Self::update`].
+    pub(crate) fn share(&self) -> Option<BitRate> {
+        self.share
     }
 
     fn page_time(&self, now: Time) -> u64 {
@@ -303,12 +342,13 @@ impl Share {
         let (last, last_link_waits) = self.last;
         let sent = BitRate::from_transfer(activity.wire_bytes.saturating_sub(last.wire_bytes), span);
         let payload = BitRate::from_transfer(activity.payload_bytes.saturating_sub(last.payload_bytes), span);
-        self.is_active = sent > BitRate::ZERO || self.is_full();
-        // A burst is remembered for some intervals, so that the share of a NIC that sends now and then does not vary.
-        self.rate = sent.max(decayed(self.rate, span, RATE_MEMORY));
+        self.used.record(sent, now);
+        // Until its line shows a rate of zero, it is refreshed often: others give the NIC its share until then.
+        self.is_active = self.used.at(now) > BitRate::ZERO || self.is_full();
+        self.holds_share = activity.divides_capacity || (self.holds_share && sent == BitRate::ZERO);
         self.payload_rate = smoothed(self.payload_rate, payload, span);
         (self.updated_at, self.last) = (now, (activity, link_waits));
-        let waits_for_share = self.config.holds_capacity
+        let waits_for_share = self.holds_share
             && activity.dequeue_waits > last.dequeue_waits
             && self.share.is_some_and(|share| sent.as_bps() / 3 >= share.as_bps() / 4);
         link_waits > last_link_waits || self.is_full() || waits_for_share
@@ -316,16 +356,13 @@ impl Share {
 
     /// Writes the own line, taking one if there is none.
     fn publish(&mut self, now_ns: u64, is_hungry: bool) {
-        let (Activity { wire_bytes, payload_bytes, .. }, _) = self.last;
         let line = Line {
             owner: self.owner,
+            namespace: self.process.namespace,
             weight: self.config.weight,
             is_hungry,
-            rate: self.rate,
+            rate: self.used.at(self.updated_at),
             link_rate: self.config.link_rate,
-            allowed: self.share,
-            wire_bytes,
-            payload_bytes,
         };
         // A line is lost when it has not been refreshed for a second, and another NIC needed one.
         self.line = self.line.filter(|index| self.page.publish(*index, &line, now_ns)).or_else(|| {
@@ -336,17 +373,18 @@ impl Share {
 
     /// Computes the own share of the capacity.
     fn compute(&mut self, now_ns: u64) {
+        self.page.release_ended(self.process, now_ns);
         let others: Vec<Claim> = self
             .page
             .live(now_ns)
             .filter(|line| line.owner != self.owner && line.link_rate.is_some())
-            .map(|line| Claim { weight: line.weight, demand: (!line.is_hungry).then(|| demand(line.rate)) })
+            .map(|line| Claim { weight: line.weight.into(), demand: (!line.is_hungry).then(|| demand(line.rate)) })
             .collect();
         self.neighbours = u32::try_from(others.len()).unwrap_or(u32::MAX);
         self.share = self.config.link_rate.map(|rate| {
             // The own demand is unlimited: the share is what the NIC may use when it has data. The others do not notice
             // a claim that is not used.
-            let own = Claim { weight: self.config.weight, demand: None };
+            let own = Claim { weight: self.config.weight.into(), demand: None };
             let claims: Vec<Claim> = others.into_iter().chain([own]).collect();
             let share = max_min(capacity(rate).as_bps(), &claims).last().copied().unwrap_or_default();
             BitRate::bps(share).max(RATE_LIMIT_MIN)
@@ -356,13 +394,16 @@ impl Share {
     /// Returns an error if another NIC has set another rate of the link.
     fn check_rate(&self, now_ns: u64) -> Result<(), ShareError> {
         let Some(own) = self.config.link_rate else { return Ok(()) };
-        let other = self.page.live(now_ns).find(|line| line.link_rate.is_some_and(|theirs| theirs != own));
+        let differs = |line: &Line| line.link_rate.is_some_and(|theirs| theirs != own);
+        let other = self.page.live(now_ns).find(|line| differs(line) && !self.process.knows_ended(line.process()));
         let Some(Line { owner, link_rate: Some(theirs), .. }) = other else { return Ok(()) };
         Err(ShareError::RateDiffers { own, theirs, pid: owner.pid(), program: program_of(owner.pid()) })
     }
 
+    /// Frees the own line; a forked child leaves that of its parent alone.
     fn release_line(&mut self) {
-        if let Some(index) = self.line.take() {
+        let own = self.line.take().filter(|_| self.process.pid == std::process::id());
+        if let Some(index) = own {
             self.page.release(index, self.owner);
         }
     }
@@ -382,13 +423,6 @@ fn capacity(rate: BitRate) -> BitRate {
 /// Returns the demand of a NIC that had to wait for nothing: what it has sent, and a quarter more.
 fn demand(rate: BitRate) -> u64 {
     rate.as_bps().saturating_mul(5) / 4
-}
-
-/// Returns `rate` after it has decreased for `span`, linearly to zero within `memory`.
-fn decayed(rate: BitRate, span: Duration, memory: Duration) -> BitRate {
-    let left = memory.as_ps().saturating_sub(span.as_ps());
-    let bps = u128::from(rate.as_bps()) * u128::from(left) / u128::from(memory.as_ps());
-    BitRate::bps(u64::try_from(bps).unwrap_or(u64::MAX))
 }
 
 /// Returns the mean of rates over about [`SMOOTHED_OVER`], when `sample` was measured for `span`.
@@ -412,10 +446,11 @@ const NAME_CHARS_MAX: usize = 64;
 /// Interval between two updates of the line and the share of a NIC that sends.
 const INTERVAL: Duration = Duration::from_ms(5);
 
-/// Interval between two updates of the line of an idle NIC, which would otherwise be taken for one that has ended.
+/// Interval between two updates of the line of an idle NIC, which would otherwise be taken for one that has ended. Such a
+/// line shows a rate of zero.
 const IDLE_INTERVAL: Duration = Duration::from_ms(250);
 
-/// Time for which the highest measured rate counts, decreasing.
+/// Time for which a measured rate counts, decreasing.
 const RATE_MEMORY: Duration = Duration::from_ms(40);
 
 /// Time over which the rate that observers see is averaged.

@@ -233,10 +233,7 @@ pub extern "C" fn ibv_get_device_index(_device: *mut ibv_device) -> c_int {
 
 /// Returns the time of the clock used for time stamps, in nanoseconds.
 pub(crate) fn time_stamp() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: writes a local variable.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    rnic_host::monotonic_ns()
 }
 
 /// Returns the address with number `index` in the GID table of the port.

@@ -7,7 +7,7 @@ use rnic_host::{Nic, NicConfig, TransportChoice};
 
 use super::{address, listener_process};
 use crate::args::PerfArgs;
-use crate::args::values::{Peers, pairs};
+use crate::args::values::Peers;
 use crate::failure::Failure;
 use crate::{console, output};
 
@@ -49,11 +49,6 @@ fn reacts_to_ecn(args: &PerfArgs) -> Result<bool, Failure> {
     Ok(TransportChoice::for_roce_peers(&options).map_err(Failure::input)?.reacts_to_ecn())
 }
 
-/// Returns `true` if the scheduler of the queue pairs holds them to a capacity; an invalid transport is reported later.
-fn holds_capacity(args: &PerfArgs) -> bool {
-    TransportChoice::named(&args.transport, &pairs(&args.settings)).is_ok_and(|choice| choice.holds_capacity())
-}
-
 /// Opens a NIC at `bind`, or at the port of RoCEv2 when its peers are RoCE adapters, with a packet capture when
 /// requested.
 ///
@@ -68,10 +63,7 @@ pub fn open(name: &str, bind: SocketAddr, args: &PerfArgs) -> Result<Nic, Failur
         }
     };
     let config = NicConfig { name: name.to_owned(), mtu_max_bytes: args.mtu, protection, ..base };
-    let mut config = config.with_environment().map_err(Failure::input)?;
-    if let Some(share) = &mut config.share {
-        share.holds_capacity = holds_capacity(args);
-    }
+    let config = config.with_environment().map_err(Failure::input)?;
     rnic_host::shorten_slices();
     let mut nic = Nic::open(config).map_err(Failure::input)?;
     if let Some(path) = &args.pcap {

@@ -50,7 +50,7 @@ impl Link {
             None => ImpairmentOutcome { passes: true, ..ImpairmentOutcome::default() },
         };
         // Earlier packets may still be in the delay line although they have left the shared link.
-        let may_overtake = peer.uses_shared_link && delay_line.next_due().is_some();
+        let may_overtake = share.as_ref().is_some_and(|share| share.has_link()) && delay_line.next_due().is_some();
         if outcome.passes && (leaves > now || may_overtake) {
             outcome.passes = false;
             outcome.copies.push(DelayedCopy { due: leaves, flip: None, overtaken_by: None });

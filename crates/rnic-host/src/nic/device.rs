@@ -91,7 +91,7 @@ impl Device {
         // Enables the record of received packets, so that peers that were recently active are not probed, and `rnic
         // top` shows the activity of unmodified programs.
         engine.watch();
-        engine.sharing().set_capacity(link.share.as_ref().and_then(|share| share.capacity()));
+        engine.sharing().set_capacity(link.share.as_ref().and_then(|share| share.share()));
         Ok(Self {
             clock,
             engine,

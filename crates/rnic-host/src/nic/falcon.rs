@@ -43,7 +43,7 @@ impl Out<'_, '_> {
     #[inline]
     fn add(&mut self, now: Time, transmit: &FalconTransmit) -> Result<(), MemoryFault> {
         let peer = self.link.peers.get(transmit.peer);
-        let (is_local, is_special) = (peer.is_local, peer.is_special());
+        let (is_local, is_special) = (peer.is_local, peer.is_special() || self.link.has_shared_link());
         let len = self.falcon.datagram_len(&transmit.packet, peer.addresses.ip_version());
         let port = self.link.port_of(peer, Qpn::new(transmit.packet.cid.get()));
         if !self.falcon.can_write(transmit) {

@@ -49,9 +49,7 @@ impl Device {
         let Self { link, config, .. } = self;
         let from = link.source_of(addresses);
         let make = |number| make_impairment(config, number);
-        let peer = link.peers.acquire(addresses, from, make).ok_or(NicError::TooManyPeers)?;
-        link.peers.get_mut(peer).uses_shared_link = link.share.as_ref().is_some_and(|share| share.has_link());
-        Ok(peer)
+        link.peers.acquire(addresses, from, make).ok_or(NicError::TooManyPeers)
     }
 
     /// See [`Nic::set_impairment`](super::Nic::set_impairment).

@@ -20,11 +20,12 @@ impl Device {
             wire_bytes: bytes + packets * FRAMING_BYTES,
             payload_bytes: bytes.saturating_sub(packets * HEADER_BYTES),
             dequeue_waits: engine.stats().waits[WaitReason::Dequeue as usize],
+            divides_capacity: engine.shares().members > 0,
         };
         if let Some(error) = share.update(now, activity) {
             link.notices.push(Notice::NotShared(error.to_string()));
         }
-        engine.sharing().set_capacity(share.capacity());
+        engine.sharing().set_capacity(share.share());
     }
 }
 

@@ -129,7 +129,7 @@ fn add_packet(
     let len = transmit.packet.udp_payload_len(transmit.format);
     let peer = link.peers.get(transmit.peer);
     let port = link.port_of(peer, transmit.packet.dest_qpn);
-    if peer.is_special() {
+    if peer.is_special() || link.has_shared_link() {
         let copy = |addresses: &Addresses, bytes: &mut Vec<u8>| copy_to(bytes, transmit, payload, memory, addresses);
         let path = SendPath { peer: transmit.peer, port, path: 0, ip_fields: ip_fields_of(transmit) };
         if let Some(share) = &mut link.share {

@@ -207,7 +207,7 @@ fn parse_snapshot(endpoint: &Endpoint, text: &[u8]) -> Result<Snapshot, ObserveE
     let malformed = |error: serde_json::Error| ObserveError::Malformed { pid, reason: error.to_string() };
     let snapshot: Snapshot = serde_json::from_slice(text).map_err(malformed)?;
     // The snapshot is identified by the socket's name, regardless of its contents.
-    Ok(Snapshot { pid, context: endpoint.number, ..snapshot })
+    Ok(Snapshot { user: endpoint.user, pid, context: endpoint.number, ..snapshot })
 }
 
 fn read_all(mut stream: UnixStream, timeout: Duration) -> io::Result<Vec<u8>> {

@@ -55,7 +55,8 @@ impl Nic {
         Snapshot {
             device: identity.device.clone(),
             pid: std::process::id(),
-            // The client sets this field from the socket's name.
+            // The client sets these fields from the socket's name.
+            user: 0,
             context: 0,
             program: identity.program.clone(),
             uptime_us: self.now().since(rnic_base::Time::ZERO).as_ps() / 1_000_000,
@@ -102,10 +103,11 @@ impl Nic {
 
 fn share(status: &ShareStatus) -> ShareSnapshot {
     ShareSnapshot {
-        weight: status.weight,
+        weight: status.weight.into(),
+        page: status.page,
         link_gbps: status.link_rate.map(BitRate::as_gbps_f64),
         share_gbps: status.share.map(BitRate::as_gbps_f64),
-        holds_share: status.capacity.is_some(),
+        holds_share: status.holds_share,
         payload_gbps: status.payload_rate.as_gbps_f64(),
         wire_bytes_sent: status.wire_bytes,
         payload_bytes_sent: status.payload_bytes,

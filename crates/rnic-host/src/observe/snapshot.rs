@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 pub struct Snapshot {
     /// Name of the device, as shown to programs.
     pub device: String,
+    /// User ID of the owner of the process.
+    pub user: u32,
     /// Process ID.
     pub pid: u32,
     /// Index of the device within the process: a program may open several with the same name.
@@ -41,11 +43,13 @@ pub struct Snapshot {
 pub struct ShareSnapshot {
     /// Weight of the process.
     pub weight: u32,
+    /// Number of the page by which the processes share the link: those of one user with the same number share one.
+    pub page: u64,
     /// Rate of the shared link, in Gbit/s; none when the process draws from none.
     pub link_gbps: Option<f64>,
     /// Share of the link's capacity that the process may use when it has data, in Gbit/s.
     pub share_gbps: Option<f64>,
-    /// True when the scheduler of its queue pairs holds the process to its share.
+    /// True when the schedulers of the queue pairs that last had data hold them to this share.
     pub holds_share: bool,
     /// Mean rate of the payload that it sends, over some 200 ms, in Gbit/s.
     pub payload_gbps: f64,
@@ -53,7 +57,7 @@ pub struct ShareSnapshot {
     pub wire_bytes_sent: u64,
     /// Payload bytes sent; without a shared link these are what is left of the packets without their shortest headers.
     pub payload_bytes_sent: u64,
-    /// Number of times that packets had to wait because the queue of the shared link was full.
+    /// Number of times that the process had to wait because the queue of the shared link was full.
     pub link_waits: u64,
     /// Number of other processes that draw from the link.
     pub neighbours: u32,

@@ -5,11 +5,10 @@ use std::str::FromStr;
 
 use rnic_base::limits::{MTU_MAX, MTU_MIN};
 use rnic_base::{BitRate, Bytes};
-use rnic_engine::RATE_LIMIT_MIN;
+use rnic_engine::{RATE_LIMIT_MIN, WEIGHT_MAX};
 
 use crate::config::NicConfig;
 use crate::protection::Protection;
-use crate::share::WEIGHT_MAX;
 
 use super::{Progress, Settings, SettingsError};
 

@@ -3,17 +3,17 @@
 //! The queue is virtual. The page holds the time until which the link is paid; a packet advances it by its own time on
 //! the link, and leaves when that time has come. Until then it waits in the delay line of its NIC. No packet is lost:
 //! when the queue holds [`backlog_ns`], a NIC takes no more packets from its engine, until a timer resumes it. A NIC
-//! whose own packets in the queue are fewer than [`RESERVE_BYTES`] may always add one, so one with little to send waits
-//! for the queue as it stands, however much others want to add.
+//! whose own packets in the queue are fewer than its reserve ([`reserve_bytes`]) may always add one, so one with little
+//! to send waits for the queue as it stands, however much others want to add.
 //!
-//! A NIC that had to wait and was not driven in time (timers are late, its process was off its core) has not lost its
-//! time on the link, if no other NIC has used it: up to [`CATCH_UP_NS`] are made up for. In any time `t`, the link
-//! carries at most what its rate carries in `t` and that time.
+//! A NIC that has had packets for the link since it had to wait, but was not driven in time (timers are late, its
+//! process was off its core), has not lost its time on the link, if no other NIC has used it: up to [`CATCH_UP_NS`] are
+//! made up for. In any time `t`, the link carries at most what its rate carries in `t` and that time.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
-use rnic_base::BitRate;
+use rnic_base::{BitRate, Duration};
 
 use super::page::Page;
 
@@ -23,6 +23,8 @@ pub(crate) struct SharedLink {
     rate: BitRate,
     /// Length of the queue at which NICs take no more packets, in nanoseconds.
     backlog_ns: u64,
+    /// Bytes that every NIC may have in the queue, however long it is.
+    reserve_bytes: u64,
     /// Packets of this NIC that have not left yet: times at which they leave, and their bytes on the link.
     own: VecDeque<(u64, u32)>,
     own_bytes: u64,
@@ -30,8 +32,10 @@ pub(crate) struct SharedLink {
     remainder_ps: u64,
     /// Time at which a NIC that takes no packets tries again.
     full_until_ns: Option<u64>,
-    /// True when the NIC had to wait and has not caught up since.
-    is_late: bool,
+    /// True when the NIC had to wait and has had packets for the link ever since: time that has passed unused since is
+    /// its own.
+    may_catch_up: bool,
+    /// Number of times that the NIC had to wait, however often it tried again meanwhile.
     waits: u64,
     wire_bytes: u64,
 }
@@ -42,11 +46,12 @@ impl SharedLink {
         Self {
             rate,
             backlog_ns: backlog_ns(rate),
+            reserve_bytes: reserve_bytes(rate),
             own: VecDeque::new(),
             own_bytes: 0,
             remainder_ps: 0,
             full_until_ns: None,
-            is_late: false,
+            may_catch_up: false,
             waits: 0,
             wire_bytes: 0,
         }
@@ -73,25 +78,36 @@ impl SharedLink {
         let time_ps = self.rate.serialize(bytes.into()).as_ps() + self.remainder_ps;
         let time_ns = time_ps / 1_000;
         self.remainder_ps = time_ps % 1_000;
-        let earliest = if self.is_late { now_ns.saturating_sub(CATCH_UP_NS) } else { now_ns };
-        let paid = page.paid_until_ns();
-        let longest = self.longest_ns(page);
-        let mut before = paid.load(Ordering::Acquire);
-        let leaves = loop {
-            let start = believed(before, now_ns, longest).max(earliest);
-            let leaves = start.saturating_add(time_ns);
-            match paid.compare_exchange_weak(before, leaves, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => break leaves,
-                Err(present) => before = present,
-            }
-        };
+        let earliest = if self.may_catch_up { now_ns.saturating_sub(CATCH_UP_NS) } else { now_ns };
+        let leaves = self.pay(page, now_ns, earliest, time_ns);
         self.wire_bytes += u64::from(bytes);
         self.forget_left(now_ns);
         if leaves > now_ns {
             self.own.push_back((leaves, bytes));
             self.own_bytes += u64::from(bytes);
+            let was_full = self.is_full();
             self.stop_if_full(now_ns, leaves);
+            self.waits += u64::from(self.is_full() && !was_full);
         }
+        leaves
+    }
+
+    /// Pays for `time_ns` of the link behind all that is in the queue, but not before `earliest`; returns the end of
+    /// this time.
+    fn pay(&self, page: &Page, now_ns: u64, earliest: u64, time_ns: u64) -> u64 {
+        let paid = page.paid_until_ns();
+        let longest = self.longest_ns(page);
+        let mut before = paid.load(Ordering::Acquire);
+        let mut leaves = 0;
+        for _ in 0..PAY_TRIES {
+            leaves = believed(before, now_ns, longest).max(earliest).saturating_add(time_ns);
+            match paid.compare_exchange_weak(before, leaves, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return leaves,
+                Err(present) => before = present,
+            }
+        }
+        // A process writes without pause, which no NIC does.
+        paid.fetch_max(leaves, Ordering::AcqRel);
         leaves
     }
 
@@ -101,15 +117,15 @@ impl SharedLink {
             return;
         }
         self.full_until_ns = None;
-        self.is_late = true;
+        self.may_catch_up = true;
         self.forget_left(now_ns);
         let paid = believed(page.paid_until_ns().load(Ordering::Acquire), now_ns, self.longest_ns(page));
         self.stop_if_full(now_ns, paid);
     }
 
-    /// Records that the NIC has no more packets for the link: it does not use the time that passes from now on.
+    /// Records that the NIC has no packets for the link now: it does not make up for time that passes unused.
     pub(super) fn note_idle(&mut self) {
-        self.is_late = false;
+        self.may_catch_up = false;
     }
 
     fn forget_left(&mut self, now_ns: u64) {
@@ -119,26 +135,27 @@ impl SharedLink {
     }
 
     fn stop_if_full(&mut self, now_ns: u64, paid_ns: u64) {
-        if paid_ns.saturating_sub(now_ns) < self.backlog_ns || self.own_bytes < RESERVE_BYTES {
+        if paid_ns.saturating_sub(now_ns) < self.backlog_ns || self.own_bytes < self.reserve_bytes {
             return;
         }
-        self.waits += 1;
         // A quarter of the queue is refilled at a time, so that packets are sent in batches; the queue does not run
         // empty meanwhile, if the NIC is driven in time.
         let is_shorter = paid_ns - self.backlog_ns / 4 * 3;
         let mut left = self.own_bytes;
         let own_are_few = self.own.iter().find_map(|(leaves, bytes)| {
             left -= u64::from(*bytes);
-            (left < RESERVE_BYTES).then_some(*leaves)
+            (left < self.reserve_bytes).then_some(*leaves)
         });
         self.full_until_ns = Some(own_are_few.map_or(is_shorter, |leaves| leaves.min(is_shorter)));
     }
 
-    /// Returns the longest queue that is possible, in nanoseconds: what all NICs may add at the limit, each its reserve
-    /// and a packet, and this once more for NICs that are still adding.
+    /// Returns the longest queue that is believed, in nanoseconds: what all NICs may add at the limit, each its reserve
+    /// and a packet, and this once more for NICs that are still adding. The number of NICs is what any process has
+    /// written, so it counts up to a limit only, and so does the result.
     fn longest_ns(&self, page: &Page) -> u64 {
-        let reserves = (page.lines_used() as u64 + 1) * (RESERVE_BYTES + PACKET_BYTES_MAX);
-        2 * (self.backlog_ns + self.rate.serialize(reserves).as_ns())
+        let nics = (page.lines_used() as u64 + 1).min(NICS_COUNTED_MAX);
+        let reserves = self.rate.serialize(nics * (self.reserve_bytes + PACKET_BYTES_MAX));
+        (2 * (self.backlog_ns + reserves.as_ns())).min(LONGEST_NS_MAX)
     }
 }
 
@@ -156,11 +173,26 @@ fn backlog_ns(rate: BitRate) -> u64 {
 
 const BACKLOG_BYTES: u64 = 256 << 10;
 
-/// Bytes that every NIC may have in the queue, however long it is: some full packets, or many small ones.
-pub(super) const RESERVE_BYTES: u64 = 16 << 10;
+/// Returns the bytes that every NIC may have in the queue, however long it is: what the link carries in a millisecond,
+/// but at least one packet of any length, and at most 16 KiB, which are some full packets or many small ones.
+fn reserve_bytes(rate: BitRate) -> u64 {
+    rate.bytes_in(RESERVE_TIME).clamp(1, RESERVE_BYTES_MAX)
+}
+
+const RESERVE_TIME: Duration = Duration::from_ms(1);
+const RESERVE_BYTES_MAX: u64 = 16 << 10;
 
 /// Largest number of bytes of a packet on the link.
 const PACKET_BYTES_MAX: u64 = 66_000;
+
+/// Number of NICs whose reserves may be in the queue at once: more do not send at the same moment.
+const NICS_COUNTED_MAX: u64 = 64;
+
+/// Longest queue that is ever believed, in nanoseconds; transports have given up by then.
+const LONGEST_NS_MAX: u64 = 10_000_000_000;
+
+/// Number of attempts to add a packet to the queue, which fail while other NICs add theirs.
+const PAY_TRIES: u32 = 1_000;
 
 /// Time on the link that a NIC makes up for after it was driven too late, in nanoseconds: several scheduler ticks of a
 /// busy machine, as for rate limits.
@@ -169,7 +201,7 @@ const CATCH_UP_NS: u64 = 20_000_000;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::{Duration, Instant};
+    use std::time::Instant;
 
     use crate::sys::monotonic_ns;
 
@@ -287,16 +319,67 @@ mod tests {
         let page = page();
         let mut slow = SharedLink::new(BitRate::bps(1_000_000));
         assert_eq!(slow.enqueue(&page, START, 9_000), START + 72 * MS);
-        assert!(!slow.is_full(), "a NIC was stopped within its reserve");
-        slow.enqueue(&page, START, 9_000);
-        assert!(slow.is_full());
+        assert!(slow.is_full(), "a NIC may add a second packet to a long queue");
+    }
+
+    #[test]
+    fn a_wait_is_counted_once_however_often_the_nic_tries_again() {
+        let page = page();
+        let [mut held, mut other] = [RATE; 2].map(SharedLink::new);
+        fill(&mut held, &page, START);
+        let mut tries = 0;
+        while let Some(until) = held.full_until_ns() {
+            assert_eq!(held.counters().0, 1, "after {tries} tries");
+            // An acknowledgement is sent nevertheless.
+            held.enqueue(&page, until, 100);
+            other.resume(&page, until);
+            fill(&mut other, &page, until);
+            held.resume(&page, until);
+            tries += 1;
+        }
+        assert!(tries > 1, "the other NIC has not kept the queue full");
+        fill(&mut held, &page, START + 100 * MS);
+        assert_eq!(held.counters().0, 2);
+    }
+
+    #[test]
+    fn the_reserve_of_a_nic_takes_at_most_a_millisecond_or_one_packet() {
+        let reserve = |bps| reserve_bytes(BitRate::bps(bps));
+        assert_eq!([reserve(1_000_000), reserve(50_000_000), reserve(2_000_000_000)], [125, 6_250, 16 << 10]);
+        let page = page();
+        let slow = BitRate::bps(10_000_000);
+        let [mut bulk, mut other] = [slow; 2].map(SharedLink::new);
+        fill(&mut bulk, &page, START);
+        let mut packets = 0;
+        while !other.is_full() {
+            other.enqueue(&page, START, 1_500);
+            packets += 1;
+        }
+        assert_eq!(packets, 1, "1500 bytes take 1.2 ms");
+    }
+
+    #[test]
+    fn the_longest_queue_is_limited_whatever_the_page_says() {
+        let page = page();
+        for bps in [1_000_000, 10_000_000, 2_000_000_000] {
+            let link = SharedLink::new(BitRate::bps(bps));
+            page.forge_lines_used(0);
+            let few = link.longest_ns(&page);
+            assert!(few >= 2 * link.backlog_ns, "{few}");
+            page.forge_lines_used(u64::MAX);
+            let most = link.longest_ns(&page);
+            assert!(few <= most && most <= LONGEST_NS_MAX, "{most}");
+        }
+        page.paid_until_ns().store(START + 2_000 * MS, Ordering::Release);
+        let leaves = SharedLink::new(RATE).enqueue(&page, START, 1_000);
+        assert!(leaves < START + 100 * MS, "with 4096 NICs a packet waits for {} ms", (leaves - START) / MS);
     }
 
     /// Two NICs in two threads: one sends without pause, the other a small packet each time that its last has left.
     #[test]
     fn two_threads_share_the_rate_and_neither_starves() {
         let page = page();
-        let time = Duration::from_millis(300);
+        let time = std::time::Duration::from_millis(300);
         let sender = |size: u32, wants_all: bool| {
             let (mut link, start, mut sent, mut packets) = (SharedLink::new(RATE), Instant::now(), 0u64, 0u64);
             let mut leaves = 0;
@@ -316,7 +399,7 @@ mod tests {
             let small = scope.spawn(|| sender(300, false));
             (sender(4_000, true), small.join().expect("no panic"))
         });
-        let most = RATE.bytes_in(rnic_base::Duration::from_ms(300 + 21 + 2));
+        let most = RATE.bytes_in(Duration::from_ms(300 + 21 + 2));
         assert!(bulk + small <= most, "{bulk} and {small} bytes are more than {most}");
         // At most 1.1 ms of queue per packet, and the scheduling delays of a busy machine.
         assert!(packets >= 3, "the small sender sent {packets} packets in 300 ms");

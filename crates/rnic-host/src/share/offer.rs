@@ -66,11 +66,15 @@ fn ask(name: &[u8], patience: Duration) -> io::Result<Answer> {
     let own = format!("rnic-share-ask-{:016x}", sys::random_bits()?);
     let socket = unix::bind_control_socket(own.as_bytes())?;
     let request = [REQUEST.as_slice(), &nonce].concat();
-    if let Err(error) = unix::send_control_message(&socket, name, &request) {
-        let is_unbound = error.kind() == io::ErrorKind::ConnectionRefused;
-        return Ok(if is_unbound { Answer::Unbound } else { Answer::Silent });
-    }
     let until = Instant::now() + patience;
+    while let Err(error) = unix::send_control_message(&socket, name, &request) {
+        match error.kind() {
+            io::ErrorKind::ConnectionRefused => return Ok(Answer::Unbound),
+            // The queue of the socket is full (the kernel's default is ten messages): many NICs open at once.
+            io::ErrorKind::WouldBlock if Instant::now() < until => std::thread::sleep(FULL_DELAY),
+            _ => return Ok(Answer::Silent),
+        }
+    }
     loop {
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -104,6 +108,7 @@ fn join(names: &Names) -> Result<Joined, ShareError> {
         let mut free = None;
         for (number, name) in names.all().enumerate() {
             match ask(&name, OPEN_PATIENCE).map_err(ShareError::System)? {
+                Answer::Page(page) if page.has_other_clock() => return Err(ShareError::OtherClock),
                 Answer::Page(page) => return Ok(Joined { page, offer: None }),
                 Answer::Unbound => free = free.or(Some((number, name))),
                 Answer::Silent => {}
@@ -239,7 +244,7 @@ fn recheck(shared: &Shared, names: &Names, offer: &mut Option<(usize, UnixDatagr
     let mut free = None;
     for (number, name) in names.all().enumerate().take(before) {
         match ask(&name, RECHECK_PATIENCE) {
-            Ok(Answer::Page(page)) => {
+            Ok(Answer::Page(page)) if !page.has_other_clock() => {
                 if !page.is_same(&shared.page()) {
                     shared.replace(page);
                     *offer = None;
@@ -248,7 +253,7 @@ fn recheck(shared: &Shared, names: &Names, offer: &mut Option<(usize, UnixDatagr
             }
             Ok(Answer::Unbound) => free = free.or(Some((number, name))),
             // An invalid page is reported to those who open; this NIC has one that works.
-            Ok(Answer::Silent | Answer::NotAPage) | Err(_) => {}
+            Ok(Answer::Page(_) | Answer::Silent | Answer::NotAPage) | Err(_) => {}
         }
     }
     if offer.is_none()
@@ -276,6 +281,9 @@ const JOIN_TRIES: usize = 4;
 /// Time for which a NIC that opens waits for an answer: the scheduling delay of a thread on a busy machine.
 const OPEN_PATIENCE: Duration = Duration::from_millis(300);
 
+/// Pause before a request is sent again to a socket whose queue was full.
+const FULL_DELAY: Duration = Duration::from_millis(1);
+
 /// Time for which a thread that checks the offer waits; it delays the end of the thread.
 const RECHECK_PATIENCE: Duration = Duration::from_millis(100);
 
@@ -292,3 +300,31 @@ const REQUEST: &[u8; 8] = b"rnicshQ1";
 const REPLY: &[u8; 8] = b"rnicshA1";
 const NONCE_BYTES: usize = 8;
 const MESSAGE_BYTES: usize = REQUEST.len() + NONCE_BYTES;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_whose_queue_is_full_is_asked_again() {
+        let name = format!("rnic-share-{}-full-{}", unix::own_uid(), std::process::id()).into_bytes();
+        let page = Page::create().expect("memory");
+        let owner = unix::bind_control_socket(&name).expect("a name");
+        let other = unix::bind_control_socket(&[&name[..], b"-other"].concat()).expect("a name");
+        while unix::send_control_message(&other, &name, b"no request").is_ok() {}
+        assert!(matches!(ask(&name, Duration::from_millis(20)), Ok(Answer::Silent)), "it answers");
+        let is_done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(50));
+                while !is_done.load(Ordering::Acquire) {
+                    answer(&owner, &page);
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            });
+            let asked = ask(&name, Duration::from_secs(10));
+            is_done.store(true, Ordering::Release);
+            assert!(matches!(&asked, Ok(Answer::Page(found)) if found.is_same(&page)), "{asked:?}");
+        });
+    }
+}

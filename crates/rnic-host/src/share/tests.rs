@@ -15,7 +15,7 @@ fn group() -> String {
 }
 
 fn config(group: &str, link_rate: Option<BitRate>) -> ShareConfig {
-    ShareConfig { link_rate, holds_capacity: true, group: group.to_owned(), ..ShareConfig::default() }
+    ShareConfig { link_rate, group: group.to_owned(), ..ShareConfig::default() }
 }
 
 fn join(group: &str, gbps: u64) -> Share {
@@ -40,7 +40,7 @@ struct Rig {
 impl Rig {
     fn new(share: Share) -> Self {
         // The page's time is that of the machine; the tests' time begins with it.
-        Self { share, sent: Activity::default(), now: Time::ZERO }
+        Self { share, sent: Activity { divides_capacity: true, ..Activity::default() }, now: Time::ZERO }
     }
 
     /// Sends at `mbps` for the next interval, waiting for the link if `waits`.
@@ -61,7 +61,7 @@ impl Rig {
     }
 
     fn share_mbps(&self) -> u64 {
-        self.share.capacity().expect("a capacity").as_bps() / 1_000_000
+        self.share.share().expect("a share").as_bps() / 1_000_000
     }
 }
 
@@ -70,7 +70,7 @@ fn all_nics_of_a_group_use_one_page_and_equal_shares_until_demands_are_known() {
     let group = group();
     let [a, b, c] = [(); 3].map(|()| join(&group, 2));
     assert!(a.page.is_same(&b.page) && b.page.is_same(&c.page));
-    assert_eq!(c.capacity(), Some(BitRate::bps(1_900_000_000)), "idle NICs reduce a share");
+    assert_eq!(c.share(), Some(BitRate::bps(1_900_000_000)), "idle NICs reduce a share");
     let other = join(&self::group(), 2);
     assert!(!other.page.is_same(&a.page), "groups share a page");
 }
@@ -122,10 +122,132 @@ fn a_nic_without_a_link_rate_has_a_line_and_no_capacity() {
     let group = group();
     let weighted = Share::join(&config(&group, None), Clock::start()).expect("a share");
     let linked = join(&group, 2);
-    assert_eq!((weighted.capacity(), weighted.has_link()), (None, false));
-    assert_eq!((linked.capacity(), linked.status().neighbours), (Some(BitRate::bps(1_900_000_000)), 0));
-    let greedy = ShareConfig { holds_capacity: false, ..config(&group, Some(BitRate::gbps(2))) };
-    assert_eq!(Share::join(&greedy, Clock::start()).expect("a share").capacity(), None);
+    assert_eq!((weighted.share(), weighted.has_link()), (None, false));
+    assert_eq!((linked.share(), linked.status().neighbours), (Some(BitRate::bps(1_900_000_000)), 0));
+}
+
+#[test]
+fn a_nic_holds_its_share_from_the_first_data_under_a_scheduler_that_divides_a_capacity() {
+    let mut rig = Rig::new(join(&group(), 2));
+    assert!(!rig.share.status().holds_share);
+    rig.send(100, false);
+    assert!(rig.share.status().holds_share);
+    rig.sent.divides_capacity = false;
+    rig.send(0, false);
+    assert!(rig.share.status().holds_share, "it has sent nothing since");
+    rig.send(100, true);
+    assert!(!rig.share.status().holds_share, "it has sent data under another scheduler");
+}
+
+/// Updates a NIC that sends nothing, as its timer does, until `now`.
+fn idle_until(share: &mut Share, activity: Activity, now: Time) {
+    while share.next_update() <= now {
+        let at = share.next_update();
+        assert!(share.update(at, activity).is_none());
+    }
+}
+
+#[test]
+fn a_nic_that_sends_nothing_gives_up_its_share_within_45_milliseconds() {
+    let group = group();
+    let [mut idle, mut bulk] = [(); 2].map(|()| Rig::new(join(&group, 2)));
+    for _ in 0..20 {
+        idle.send(950, true);
+        bulk.send(950, true);
+    }
+    assert_eq!(bulk.share_mbps(), 950);
+    let stopped_at = idle.now;
+    let mut shares = Vec::new();
+    for _ in 0..9 {
+        idle_until(&mut idle.share, idle.sent, bulk.now + INTERVAL);
+        bulk.send(950, true);
+        shares.push(bulk.share_mbps());
+    }
+    assert_eq!(bulk.now.since(stopped_at), Duration::from_ms(45));
+    assert!(shares.is_sorted() && shares.last() == Some(&1_900), "{shares:?}");
+    let line = |rig: &Rig| rig.share.page.live(rig.share.page_time(rig.now)).find(|line| line.owner == rig.share.owner);
+    assert!(line(&idle).is_some_and(|line| line.rate == BitRate::ZERO && !line.is_hungry), "{:?}", line(&idle));
+    assert!(idle.share.next_update() > stopped_at + IDLE_INTERVAL, "an idle NIC is updated often");
+}
+
+#[test]
+fn a_measured_rate_counts_less_the_longer_ago_it_was_measured() {
+    let at = |ms: u64| Time::ZERO + Duration::from_ms(ms);
+    let mut used = RecentRate { rate: BitRate::ZERO, measured_at: at(0) };
+    used.record(BitRate::gbps(1), at(100));
+    for ms in (105..=140).step_by(5) {
+        used.record(BitRate::bps(1_000), at(ms));
+        let expected = 1_000_000_000 / 40 * (140 - ms);
+        assert_eq!(used.at(at(ms)).as_bps(), expected.max(1_000), "after {} ms", ms - 100);
+    }
+    assert_eq!(used.at(at(180)), BitRate::ZERO);
+}
+
+/// The NIC was off its core for more than a second, so the other one did not see its line.
+#[test]
+fn a_nic_that_comes_back_notices_another_rate_once() {
+    let group = group();
+    let mut first = join(&group, 2);
+    let line = first.line.expect("a line");
+    // As if the line were of another process that has not refreshed it for a second.
+    first.page.forge(line, 1, sys::monotonic_ns() - 2 * page::ALIVE_NS);
+    let second = join(&group, 3);
+    assert_eq!(second.line, Some(line));
+    let error = first.update(Time::ZERO + INTERVAL, Activity::default());
+    assert!(matches!(error, Some(ShareError::RateDiffers { .. })), "{error:?}");
+    assert!(first.update(Time::ZERO + INTERVAL + INTERVAL, Activity::default()).is_none(), "reported again");
+    // Now its own line is free: it keeps it and was absent only.
+    drop(second);
+    let now = Time::ZERO + Duration::from_secs(100);
+    let third = Owner::new(std::process::id(), 5);
+    let index = first.page.claim(third, first.page_time(now)).expect("a free line");
+    let link_rate = Some(BitRate::gbps(7));
+    let line = Line { owner: third, namespace: 0, weight: 1, is_hungry: false, rate: BitRate::ZERO, link_rate };
+    assert!(first.page.publish(index, &line, first.page_time(now)));
+    let error = first.update(now, Activity::default());
+    assert!(matches!(error, Some(ShareError::RateDiffers { .. })), "{error:?}");
+}
+
+#[test]
+fn a_page_of_another_time_namespace_is_refused_with_one_line() {
+    let group = group();
+    let first = join(&group, 2);
+    first.page.forge_time_namespace(1);
+    let text = refused(&config(&group, Some(BitRate::gbps(2))));
+    assert!(text.contains("another time namespace") && !text.contains('\n'), "{text}");
+    // Kernels before 5.6 have none.
+    first.page.forge_time_namespace(0);
+    join(&group, 2);
+}
+
+/// A forked child has a copy of its parent's NIC, and its end changes nothing for the parent.
+#[test]
+fn the_copy_of_a_nic_in_another_process_does_not_free_its_line() {
+    let group = group();
+    let parent = join(&group, 2);
+    let mut copy = join(&group, 2);
+    copy.release_line();
+    (copy.owner, copy.line) = (parent.owner, parent.line);
+    copy.process.pid += 1;
+    drop(copy);
+    let live: Vec<Owner> = parent.page.live(sys::monotonic_ns()).map(|line| line.owner).collect();
+    assert_eq!(live, [parent.owner]);
+}
+
+#[test]
+fn many_nics_that_open_at_once_share_one_page() {
+    let group = group();
+    let barrier = std::sync::Barrier::new(64);
+    let shares: Vec<Share> = std::thread::scope(|scope| {
+        let open = || {
+            barrier.wait();
+            join(&group, 2)
+        };
+        let threads: Vec<_> = (0..64).map(|_| scope.spawn(open)).collect();
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+    });
+    assert!(shares.iter().all(|share| share.page.is_same(&shares[0].page)), "there are several pages");
+    assert_eq!(shares[0].page.live(sys::monotonic_ns()).count(), 64);
 }
 
 #[test]
@@ -280,11 +402,12 @@ fn hostile_lines_cost_others_at_most_their_weight() {
         (0..8).for_each(|word| share.page.forge(line, word, u64::MAX));
         share.page.forge(line, 1, sys::monotonic_ns());
     }
+    share.page.forge_lines_used(u64::MAX);
     let error = share.update(Time::ZERO + INTERVAL, Activity::default());
     assert!(error.is_none(), "{error:?}");
     // Ten liars with the largest weight.
     let own = 1_900_000_000 / 10_001;
-    assert_eq!(share.capacity(), Some(BitRate::bps(own).max(RATE_LIMIT_MIN)));
+    assert_eq!(share.share(), Some(BitRate::bps(own).max(RATE_LIMIT_MIN)));
 }
 
 #[test]
