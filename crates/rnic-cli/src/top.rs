@@ -42,7 +42,7 @@ pub fn run(args: &TopArgs) -> Result<(), Failure> {
         thread::sleep(interval);
         let now = fetch_snapshots()?;
         let columns = columns();
-        let page = page::rates(&before, &now, args.qps, columns) + &shares::table(&before, &now, columns);
+        let page = page::rates(&before, &now, args.qps, columns) + &shares::tables(&before, &now, columns);
         let clear_code = if clears { CLEAR } else { "" };
         if !console::try_print(&format!("{clear_code}{page}")) || args.once {
             return Ok(());

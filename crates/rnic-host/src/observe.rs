@@ -19,7 +19,7 @@ mod snapshot;
 
 pub use client::{Endpoint, ObserveError, endpoints, fetch, fetch_all, set_limit};
 pub use collect::Identity;
-pub use fairness::{Fairness, fairness};
+pub use fairness::{Fairness, SharedLink, shared_links};
 pub use limit::{LimitReply, LimitRequest};
 pub use prometheus::{exposition, metrics};
 pub use server::{Observer, serve, serve_with_limits};

@@ -1,6 +1,21 @@
 //! Fairness between the processes that share a link.
 
+use std::collections::BTreeMap;
+
+use rnic_base::jain;
+
 use super::snapshot::{ShareSnapshot, Snapshot};
+
+/// A link that processes of one user share.
+#[derive(Clone, PartialEq, Debug)]
+pub struct SharedLink<'a> {
+    /// User ID of its processes.
+    pub user: u32,
+    /// Number of the page by which they share it; see [`ShareSnapshot::page`].
+    pub page: u64,
+    /// Its processes, with their parts, in the order of the snapshots.
+    pub members: Vec<(&'a Snapshot, &'a ShareSnapshot)>,
+}
 
 /// Jain's index of the processes that share a link.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -8,19 +23,31 @@ pub struct Fairness {
     /// Number of processes that send payload.
     pub senders: usize,
     /// Jain's index of their payload rates, each divided by the weight of its process: 1 when all are equal, and 1/n
-    /// when one of n gets everything (Jain, Chiu and Hawe, DEC-TR-301, 1984).
+    /// when one of n gets everything ([`rnic_base::jain`]).
     pub jain: f64,
 }
 
-/// Returns the fairness between the processes of `snapshots` that share a link and send payload; none when there are
-/// none. Processes that only receive are not counted.
-pub fn fairness(snapshots: &[Snapshot]) -> Option<Fairness> {
-    let sending = |share: &ShareSnapshot| share.link_gbps.is_some() && share.payload_gbps > SENDS_GBPS;
-    let shares = snapshots.iter().filter_map(|snapshot| snapshot.share).filter(sending);
-    let rates: Vec<f64> = shares.map(|share| share.payload_gbps / f64::from(share.weight.max(1))).collect();
-    let (sum, squares) = rates.iter().fold((0.0, 0.0), |(sum, squares), rate| (sum + rate, squares + rate * rate));
-    let senders = rates.len();
-    (senders > 0).then(|| Fairness { senders, jain: sum * sum / (senders as f64 * squares) })
+/// Returns the links that the processes of `snapshots` share, in order of user and page.
+pub fn shared_links(snapshots: &[Snapshot]) -> Vec<SharedLink<'_>> {
+    let mut links: BTreeMap<(u32, u64), Vec<_>> = BTreeMap::new();
+    for snapshot in snapshots {
+        if let Some(share) = &snapshot.share {
+            links.entry((snapshot.user, share.page)).or_default().push((snapshot, share));
+        }
+    }
+    links.into_iter().map(|((user, page), members)| SharedLink { user, page, members }).collect()
+}
+
+impl SharedLink<'_> {
+    /// Returns the fairness between the processes that draw from the link and send payload; none when there are none.
+    /// Processes that only receive are not counted.
+    pub fn fairness(&self) -> Option<Fairness> {
+        let shares = self.members.iter().map(|(_, share)| *share);
+        let sending = shares.filter(|share| share.link_gbps.is_some() && share.payload_gbps > SENDS_GBPS);
+        let rates: Vec<f64> = sending.map(|share| share.payload_gbps / f64::from(share.weight.max(1))).collect();
+        let senders = rates.len();
+        (senders > 0).then(|| Fairness { senders, jain: jain(rates.into_iter()) })
+    }
 }
 
 /// A process that sends more payload than this, in Gbit/s, takes part in the comparison: others answer at most.
@@ -37,12 +64,28 @@ mod tests {
 
     #[test]
     fn jains_index_compares_payload_rates_by_weight() {
-        let jain = |snapshots: &[Snapshot]| fairness(snapshots).map(|found| (found.senders, found.jain));
+        let jain = |snapshots: &[Snapshot]| {
+            let found = shared_links(snapshots).first().and_then(SharedLink::fairness);
+            found.map(|found| (found.senders, found.jain))
+        };
         assert_eq!(jain(&[]), None);
         assert_eq!(jain(&[Snapshot::default(), snapshot(0.0, 1)]), None);
         assert_eq!(jain(&[snapshot(1.0, 1), snapshot(1.0, 1), snapshot(0.0, 1)]), Some((2, 1.0)));
         assert_eq!(jain(&[snapshot(1.5, 3), snapshot(0.5, 1)]), Some((2, 1.0)));
         let (senders, unequal) = jain(&[snapshot(1.5, 1), snapshot(0.5, 1)]).expect("two senders");
         assert_eq!((senders, (unequal * 1_000.0).round()), (2, 800.0));
+    }
+
+    #[test]
+    fn users_and_pages_have_links_of_their_own() {
+        let of = |user: u32, page: u64, gbps: f64| {
+            let share = ShareSnapshot { page, ..snapshot(gbps, 1).share.expect("it takes part") };
+            Snapshot { user, share: Some(share), ..Snapshot::default() }
+        };
+        let snapshots = [of(7, 1, 1.0), of(5, 2, 0.1), of(7, 1, 1.0), of(5, 1, 0.3), Snapshot::default()];
+        let links = shared_links(&snapshots);
+        let shape: Vec<_> = links.iter().map(|link| (link.user, link.page, link.members.len())).collect();
+        assert_eq!(shape, [(5, 1, 1), (5, 2, 1), (7, 1, 2)]);
+        assert_eq!(links[2].fairness(), Some(Fairness { senders: 2, jain: 1.0 }));
     }
 }

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use super::fairness::{Fairness, fairness};
+use super::fairness::{Fairness, SharedLink, shared_links};
 use super::snapshot::{DeviceCounters, FlowSnapshot, QueuePairSnapshot, ShareSnapshot, Snapshot};
 
 /// A metric: name, type, help text, and a function that returns its value. By convention, names end in their unit,
@@ -38,9 +38,11 @@ pub fn exposition(snapshots: &[Snapshot]) -> String {
     for metric in SHARE_METRICS {
         family(&mut text, metric, shares.iter().map(|(labels, share)| (labels.as_str(), *share)));
     }
-    let fairness = fairness(snapshots);
+    let links = shared_links(snapshots);
+    let fairness: Vec<(String, Fairness)> =
+        links.iter().filter_map(|link| Some((link_labels(link), link.fairness()?))).collect();
     for metric in FAIRNESS_METRICS {
-        family(&mut text, metric, fairness.iter().map(|fairness| (FAIRNESS_LABELS, fairness)));
+        family(&mut text, metric, fairness.iter().map(|(labels, fairness)| (labels.as_str(), fairness)));
     }
     let pairs: Vec<(String, &QueuePairSnapshot)> = snapshots
         .iter()
@@ -106,6 +108,10 @@ fn pair_labels(snapshot: &Snapshot, pair: &QueuePairSnapshot) -> String {
         escaped(&pair.service),
         escaped(&pair.peer)
     )
+}
+
+fn link_labels(link: &SharedLink<'_>) -> String {
+    format!(r#"device="all",user="{}",link="{}""#, link.user, link.page)
 }
 
 /// Returns `text` escaped as a label value.
@@ -180,12 +186,9 @@ const SHARE_METRICS: &[Metric<ShareSnapshot>] = &[
 const FAIRNESS_METRICS: &[Metric<Fairness>] = &[(
     "rnic_fairness_jain",
     Kind::Gauge,
-    "Jain's index of the payload rates, by weight, of the processes that share a link.",
+    "Jain's index of the payload rates, by weight, of the processes of a user that share a link.",
     |of| Some(of.jain),
 )];
-
-/// The index is one for all processes.
-const FAIRNESS_LABELS: &str = r#"device="all""#;
 
 const PAIR_METRICS: &[Metric<QueuePairSnapshot>] = &[
     ("rnic_qp_packets_sent_total", Kind::Counter, "Data packets sent for the first time.", |of| count(of.packets_sent)),
@@ -313,14 +316,15 @@ mod tests {
 
     #[test]
     fn the_exposition_follows_the_prometheus_format() {
-        let two = [snapshot(), Snapshot { context: 1, ..snapshot() }];
+        let two = [snapshot(), Snapshot { user: 7, context: 1, ..snapshot() }];
         let text = exposition(&two);
         check_format(&text);
         for line in [
             "# TYPE rnic_packets_sent_total counter",
             r#"rnic_packets_sent_total{device="rnic0",pid="4711",context="0",program="a \"b\" \\c",transport=""} 9"#,
             r#",context="1",program="a \"b\" \\c",transport=""} 2000000000"#,
-            r#"rnic_fairness_jain{device="all"} 1"#,
+            r#"rnic_fairness_jain{device="all",user="0",link="0"} 1"#,
+            r#"rnic_fairness_jain{device="all",user="7",link="0"} 1"#,
             r#",qp="17",service="RC",peer="192.0.2.1:4800"} 0.00025"#,
             r#",qp="17",service="RC",peer="192.0.2.1:4800",flow="0"} 0.25"#,
             r#",qp="18",service="RC",peer="192.0.2.1:4800",flow="1"} 0.00009"#,
