@@ -4,15 +4,11 @@
 mod common;
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::sync::Arc;
 use std::time::Duration;
 
-use common::{HALF, SharedFile, Side, drive, drive_for};
+use common::{HALF, SharedFile, Side, chosen, drive, drive_for};
 use rnic_base::{Probability, Psn};
-use rnic_engine::{
-    DatagramAddress, PeerId, QpAttributes, QpConnection, QpTiming, RnrTimer, SendOp, Service, Transport, WcFlags,
-    WcStatus,
-};
+use rnic_engine::{DatagramAddress, PeerId, QpConnection, QpTiming, RnrTimer, SendOp, Service, WcFlags, WcStatus};
 use rnic_host::{Impairment, Nic, NicConfig, NicError, Notice, PackedIpFields, Protection, RxDrop, TransportChoice};
 use rnic_psp::{Secret, SecurityFormat};
 use rnic_wire::falcon::codec;
@@ -37,36 +33,8 @@ fn new_qp(side: &mut Side) -> Qpn {
     new_qp_of(side, &chosen("irn", &[]))
 }
 
-fn chosen(name: &str, options: &[(&str, &str)]) -> TransportChoice {
-    TransportChoice::named(name, options).expect("a transport that exists")
-}
-
 fn new_qp_of(side: &mut Side, choice: &TransportChoice) -> Qpn {
-    let choice = choice.clone();
-    let transport = Arc::new(Transport::new(choice.profile).expect("a complete profile"));
-    let (cq, pd) = (side.cq, side.pd);
-    let attributes = attributes(pd, cq, transport);
-    let qpn = side.nic.verbs().create_qp(&attributes).expect("a free number");
-    side.nic.verbs().modify_to_init(qpn).expect("the queue pair is new");
-    qpn
-}
-
-fn attributes(pd: rnic_engine::PdId, cq: rnic_engine::CqId, transport: Arc<Transport>) -> QpAttributes {
-    QpAttributes {
-        pd,
-        send_cq: cq,
-        recv_cq: cq,
-        srq: None,
-        max_send_wr: 128,
-        max_recv_wr: 128,
-        max_send_sge: 2,
-        max_recv_sge: 2,
-        signal_all: false,
-        service: Service::ReliableConnection,
-        transport,
-        number: None,
-        nvme: None,
-    }
+    common::new_qp_of(side, Service::ReliableConnection, choice, 128)
 }
 
 fn ready(side: &mut Side, qpn: Qpn, dest_qpn: Qpn, peer: PeerId) {
@@ -465,11 +433,7 @@ fn an_event_loop_gets_the_next_deadline() {
 
 /// A datagram queue pair with queue key 0x1111, ready, and receives posted for it: 40 bytes of route header, then 256.
 fn datagram_qp(side: &mut Side) -> Qpn {
-    let choice = TransportChoice::named("irn", &[]).expect("a transport that exists");
-    let transport = Arc::new(Transport::new(choice.profile).expect("a complete profile"));
-    let attributes = QpAttributes { service: Service::UnreliableDatagram, ..attributes(side.pd, side.cq, transport) };
-    let qpn = side.nic.verbs().create_qp(&attributes).expect("a free number");
-    side.nic.verbs().modify_to_init(qpn).expect("the queue pair is new");
+    let qpn = common::new_qp(side, Service::UnreliableDatagram, "irn", 128);
     side.nic.verbs().set_qkey(qpn, 0x1111).expect("datagram queue pairs have a queue key");
     side.nic.verbs().modify_to_rtr_unconnected(qpn, 4_096).expect("valid");
     let timing = QpTiming { sq_psn: Psn::new(0), retry_count: 0, rnr_retry: None, max_rd_atomic: 0 };

@@ -4,18 +4,15 @@
 mod common;
 
 use std::io::{BufRead, BufReader};
-use std::net::IpAddr;
-use std::process::{Command, Stdio};
-use std::sync::Arc;
+use std::process::{Child, Command, Stdio};
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{HALF, Side};
-use rnic_base::{BitRate, Psn};
-use rnic_engine::{
-    PeerId, QpAttributes, QpConnection, QpTiming, RnrTimer, SendOp, Service, Transport, WaitReason, WcStatus,
-};
-use rnic_host::observe::Identity;
+use common::{HALF, Side, chosen, connect_qps, new_qp_of};
+use rnic_base::BitRate;
+use rnic_engine::{SendOp, Service, WaitReason, WcStatus};
+use rnic_host::observe::{Identity, ShareSnapshot};
 use rnic_host::{Nic, NicConfig, NicError, Notice, Settings, ShareConfig, TransportChoice};
 use rnic_wire::Qpn;
 
@@ -33,85 +30,61 @@ fn config(group: &str, bypass: bool, is_falcon: bool) -> NicConfig {
     NicConfig { bypass, carries_falcon: is_falcon, share: Some(share), ..NicConfig::shared() }
 }
 
+/// Returns the configuration of a NIC with a weight on a slower link, on which two tenants can always send as much as it
+/// carries.
+fn weighted(group: &str, weight: u16) -> NicConfig {
+    let share = ShareConfig { weight, link_rate: Some(SLOW), group: group.to_owned() };
+    NicConfig { share: Some(share), ..NicConfig::shared() }
+}
+
+const SLOW: BitRate = BitRate::bps(100_000_000);
+
 /// Two NICs with a connected queue pair each, driven by one thread.
 struct Tenant {
     left: Side,
     right: Side,
     qpn: Qpn,
+    /// Times at which Writes were posted, and the number of those that have completed.
+    posts: Vec<Instant>,
+    done: usize,
 }
 
 impl Tenant {
-    fn open(config: &NicConfig, transport: &str) -> Self {
+    fn open(config: &NicConfig, transport: &TransportChoice) -> Self {
         let [mut left, mut right] = [(); 2].map(|()| Side::open(config.clone()));
-        let [from, to] = [&mut left, &mut right].map(|side| new_qp(side, transport));
-        let ip: IpAddr = "127.0.0.1".parse().expect("an address");
-        let there = left.nic.acquire_host(ip, None).expect("loopback");
-        let back = right.nic.acquire_host(ip, None).expect("loopback");
-        ready(&mut left, from, to, there);
-        ready(&mut right, to, from, back);
-        Self { left, right, qpn: from }
+        let new = |side: &mut Side| new_qp_of(side, Service::ReliableConnection, transport, 128);
+        let (from, to) = (new(&mut left), new(&mut right));
+        connect_qps(&mut left, &mut right, (from, to), 77);
+        Self { left, right, qpn: from, posts: Vec::new(), done: 0 }
+    }
+
+    fn share(&self) -> ShareSnapshot {
+        let identity = Identity::of_process("rnic0", "test", &Settings::default());
+        self.left.nic.snapshot(&identity).share.expect("it takes part")
     }
 
     /// Keeps `depth` Writes of `len` bytes in flight for `span`; returns the bytes written, and the median time of one.
-    fn write_for(&mut self, span: Duration, len: u32, depth: u64) -> (u64, Duration) {
-        let start = Instant::now();
-        let (mut posted, mut done, mut posts, mut times) = (0, 0, Vec::new(), Vec::new());
+    fn write_for(&mut self, span: Duration, len: u32, depth: usize) -> (u64, Duration) {
+        let (start, mut times) = (Instant::now(), Vec::new());
         while start.elapsed() < span {
-            while posted < done + depth {
+            while self.posts.len() < self.done + depth {
                 let (sge, remote) = (self.left.sge(0, len), self.right.region.remote(HALF));
-                self.left.post(self.qpn, posted, SendOp::Write { remote, immediate: None }, &[sge]);
-                posts.push(Instant::now());
-                posted += 1;
+                let op = SendOp::Write { remote, immediate: None };
+                self.left.post(self.qpn, self.posts.len() as u64, op, &[sge]);
+                self.posts.push(Instant::now());
             }
             if !(self.left.nic.progress() | self.right.nic.progress()) {
                 std::thread::yield_now();
             }
             for completion in self.left.completions() {
                 assert_eq!(completion.status, WcStatus::Success);
-                times.push(posts[completion.wr_id as usize].elapsed());
-                done += 1;
+                times.push(self.posts[completion.wr_id as usize].elapsed());
+                self.done += 1;
             }
         }
         times.sort_unstable();
-        (done * u64::from(len), times.get(times.len() / 2).copied().unwrap_or(span))
+        (times.len() as u64 * u64::from(len), times.get(times.len() / 2).copied().unwrap_or(span))
     }
-}
-
-fn new_qp(side: &mut Side, transport: &str) -> Qpn {
-    let choice = TransportChoice::named(transport, &[]).expect("a transport that exists");
-    let (cq, pd) = (side.cq, side.pd);
-    let attributes = QpAttributes {
-        pd,
-        send_cq: cq,
-        recv_cq: cq,
-        srq: None,
-        max_send_wr: 128,
-        max_recv_wr: 128,
-        max_send_sge: 2,
-        max_recv_sge: 2,
-        signal_all: false,
-        service: Service::ReliableConnection,
-        transport: Arc::new(Transport::new(choice.profile).expect("a complete profile")),
-        number: None,
-        nvme: None,
-    };
-    let qpn = side.nic.verbs().create_qp(&attributes).expect("a free number");
-    side.nic.verbs().modify_to_init(qpn).expect("the queue pair is new");
-    qpn
-}
-
-fn ready(side: &mut Side, qpn: Qpn, dest_qpn: Qpn, peer: PeerId) {
-    let connection = QpConnection {
-        peer,
-        dest_qpn,
-        rq_psn: Psn::new(77),
-        mtu: side.nic.wire_mtu_to(peer),
-        min_rnr_timer: RnrTimer::at_least(rnic_base::Duration::from_us(100)),
-        max_dest_rd_atomic: 16,
-    };
-    side.nic.verbs().modify_to_rtr(qpn, &connection).expect("legal attributes");
-    let timing = QpTiming { sq_psn: Psn::new(77), retry_count: 7, rnr_retry: None, max_rd_atomic: 16 };
-    side.nic.verbs().modify_to_rts(qpn, &timing).expect("legal attributes");
 }
 
 /// Has `tenants` pairs of NICs write as much as they can; returns the rate of their payload as a part of the link's.
@@ -121,7 +94,7 @@ fn use_of_link(tenants: usize, bypass: bool, transport: &str) -> f64 {
     let start = Instant::now();
     let bytes: u64 = std::thread::scope(|scope| {
         let tenant = || {
-            let mut tenant = Tenant::open(&config, transport);
+            let mut tenant = Tenant::open(&config, &chosen(transport, &[]));
             let (bytes, _) = tenant.write_for(span, 64 << 10, 16);
             assert_eq!(tenant.left.nic.bypass_rings() == 1, bypass);
             let stats = tenant.left.nic.stats();
@@ -142,13 +115,11 @@ fn use_of_link(tenants: usize, bypass: bool, transport: &str) -> f64 {
 fn the_rate_of_the_link_holds_over_udp_through_memory_and_with_falcon() {
     for (bypass, transport) in [(false, "irn"), (true, "irn"), (false, "roce-gbn"), (false, "falcon"), (true, "falcon")]
     {
-        for tenants in [1, 2] {
-            let used = use_of_link(tenants, bypass, transport);
-            println!("{tenants} x {transport}, memory {bypass}: payload is {:.1} % of the link", used * 100.0);
-            // Headers and acknowledgements take 3 %; the rest is what a machine that does other work leaves, so only a
-            // link that is stuck fails here.
-            assert!(used > 0.05, "{tenants} x {transport}, memory {bypass}: {used:.2} of the link is used");
-        }
+        let [one, two] = [1, 2].map(|tenants| use_of_link(tenants, bypass, transport));
+        println!("{transport}, memory {bypass}: payload is {one:.3} of the link with one tenant, {two:.3} with two");
+        // Headers and acknowledgements take 3 %; the rest is what a machine that does other work leaves.
+        assert!(one.min(two) > 0.3, "{transport}, memory {bypass}: {one:.2} and {two:.2} of the link are used");
+        assert!(two > one / 2.0, "{transport}, memory {bypass}: {one:.2}, and with two tenants {two:.2}");
     }
 }
 
@@ -158,24 +129,24 @@ fn a_tenant_with_little_to_send_is_not_starved_by_a_greedy_one() {
     let config = config(&group(), true, false);
     let span = Duration::from_millis(600);
     let ((bulk, _), (small, median)) = std::thread::scope(|scope| {
-        let small = scope.spawn(|| Tenant::open(&config, "irn").write_for(span, 256, 1));
-        let bulk = Tenant::open(&config, "irn").write_for(span, 64 << 10, 16);
+        let small = scope.spawn(|| Tenant::open(&config, &chosen("irn", &[])).write_for(span, 256, 1));
+        let bulk = Tenant::open(&config, &chosen("irn", &[])).write_for(span, 64 << 10, 16);
         (bulk, small.join().expect("no panic"))
     });
     println!("the bulk tenant wrote {bulk} bytes, the small one {} messages, median {median:?}", small / 256);
     // Four milliseconds of queue, for the message and for its acknowledgement, and a busy machine.
-    assert!(median < Duration::from_millis(100), "{median:?}");
-    assert!(bulk > 1_000_000, "{bulk}");
+    assert!(median < Duration::from_millis(20), "{median:?}");
+    let carried = RATE.bytes_in(rnic_base::Duration::from_ms(600));
+    assert!(bulk > carried / 4, "the bulk tenant wrote {bulk} bytes of {carried}");
 }
 
 #[test]
 fn a_nic_that_is_held_up_by_the_link_is_shown_with_its_share_and_waits() {
     let group = group();
     let config = config(&group, true, false);
-    let mut tenant = Tenant::open(&config, "irn");
+    let mut tenant = Tenant::open(&config, &chosen("irn", &[]));
     tenant.write_for(Duration::from_millis(300), 64 << 10, 16);
-    let identity = Identity::of_process("rnic0", "test", &Settings::default());
-    let share = tenant.left.nic.snapshot(&identity).share.expect("it takes part");
+    let share = tenant.share();
     assert_eq!((share.weight, share.link_gbps, share.neighbours), (1, Some(0.4), 1));
     let share_gbps = share.share_gbps.expect("a share");
     assert!((0.3..=0.38).contains(&share_gbps), "the other NIC only acknowledges: {share_gbps}");
@@ -218,31 +189,142 @@ fn another_rate_is_refused_while_a_nic_with_the_first_one_exists() {
     open(3).expect("the first has ended");
 }
 
+/// Has two tenants with these weights write as much as they can at the same time, under a scheduler; returns the bytes
+/// of each, and its part in the sharing at the end.
+fn divide(weights: [u16; 2], schedule: &str) -> [(u64, ShareSnapshot); 2] {
+    let (group, choice) = (group(), chosen("irn", &[("schedule", schedule)]));
+    let [start, end] = [(); 2].map(|()| Barrier::new(2));
+    let tenant = |weight| {
+        let mut tenant = Tenant::open(&weighted(&group, weight), &choice);
+        start.wait();
+        // The first shares are those of NICs of which nothing is known.
+        tenant.write_for(Duration::from_millis(200), 16 << 10, 16);
+        let (bytes, _) = tenant.write_for(Duration::from_millis(1_000), 16 << 10, 16);
+        let waits = tenant.left.nic.engine_stats().waits[WaitReason::Dequeue as usize];
+        let divides = ["water-filling", "static"].contains(&schedule);
+        assert_eq!(waits > 0, divides, "{waits} waits for the dequeue rate under {schedule}");
+        let share = tenant.share();
+        end.wait();
+        (bytes, share)
+    };
+    std::thread::scope(|scope| {
+        let threads = weights.map(|weight| scope.spawn(move || tenant(weight)));
+        threads.map(|thread| thread.join().expect("no panic"))
+    })
+}
+
+/// The weighted shares of two NICs hold with schedulers that divide a capacity, whichever of them has the larger weight.
+#[test]
+fn s19_weights_divide_the_link_between_nics_whose_schedulers_divide_a_capacity() {
+    for (weights, schedule) in [([1, 4], "water-filling"), ([4, 1], "water-filling"), ([1, 4], "static")] {
+        let [(first, of_first), (second, of_second)] = divide(weights, schedule);
+        let ratio = if weights[0] > weights[1] { first as f64 / second as f64 } else { second as f64 / first as f64 };
+        println!("{schedule} with weights {weights:?}: {first} and {second} bytes, {ratio:.2}");
+        assert!((3.0..5.3).contains(&ratio), "{schedule} with weights {weights:?}: {ratio:.2}");
+        for (share, weight) in [of_first, of_second].into_iter().zip(weights) {
+            assert!(share.holds_share, "{schedule}");
+            let gbps = share.share_gbps.expect("a share");
+            let least = f64::from(weight) / 5.0 * 0.095;
+            assert!((least * 0.95..0.0951).contains(&gbps), "weight {weight} has {gbps} under {schedule}");
+        }
+    }
+    let [(first, of_first), (second, _)] = divide([1, 4], "round-robin");
+    let ratio = second as f64 / first as f64;
+    println!("round-robin: {first} and {second} bytes, {ratio:.2}");
+    assert!(!of_first.holds_share && (0.6..1.7).contains(&ratio), "weights have an effect at the link: {ratio:.2}");
+}
+
+/// A process that runs a role of these tests in a group, and has printed that it is ready.
+struct Role(Child);
+
+impl Role {
+    fn start(role: &str, group: &str) -> Self {
+        let executable = std::env::current_exe().expect("a test has a file");
+        let mut command = Command::new(executable);
+        command.args([role, "--exact", "--ignored", "--nocapture"]).env("RNIC_TEST_GROUP", group);
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("this binary runs");
+        let mut output = BufReader::new(child.stdout.take().expect("it is piped"));
+        let role = Self(child);
+        let mut line = String::new();
+        while !line.contains("HOLDING") {
+            line.clear();
+            assert!(output.read_line(&mut line).expect("text") > 0, "it has ended");
+        }
+        role
+    }
+
+    fn group() -> String {
+        std::env::var("RNIC_TEST_GROUP").expect("the other test has set it")
+    }
+}
+
+impl Drop for Role {
+    fn drop(&mut self) {
+        let _ = (self.0.kill(), self.0.wait());
+    }
+}
+
+/// A tenant that is killed while it sends gives up its share before its line is too old, which takes a second, and does
+/// not prevent another rate of the link. Its parent has not waited for it yet.
+#[test]
+fn a_killed_tenant_gives_up_its_share_at_once() {
+    let group = group();
+    let mut role = Role::start("writes_to_the_link_role", &group);
+    let mut tenant = Tenant::open(&weighted(&group, 1), &chosen("irn", &[("schedule", "water-filling")]));
+    let mut share_after = |span: Duration| {
+        tenant.write_for(span, 16 << 10, 16);
+        tenant.share().share_gbps.expect("a share")
+    };
+    let shared = (0..50).map(|_| share_after(Duration::from_millis(20))).find(|share| *share < 0.06);
+    assert!(shared.is_some(), "the other tenant has no share");
+    role.0.kill().expect("it lives");
+    let killed = Instant::now();
+    let alone = (0..200).map(|_| share_after(Duration::from_millis(10))).find(|share| *share > 0.08);
+    let took = killed.elapsed();
+    println!("the share of a killed tenant was given to others after {took:?}");
+    assert!(alone.is_some() && took < Duration::from_millis(600), "after {took:?}: {alone:?}");
+    // A tenant that was idle when it was killed has no share, but a rate of the link.
+    drop(tenant);
+    let mut idle = Role::start("holds_the_link_role", &group);
+    let open = || {
+        let share = ShareConfig { link_rate: Some(BitRate::gbps(3)), group: group.clone(), ..ShareConfig::default() };
+        Nic::open(NicConfig { share: Some(share), ..NicConfig::shared() })
+    };
+    open().expect_err("another rate");
+    idle.0.kill().expect("it lives");
+    let killed = Instant::now();
+    while open().is_err() {
+        assert!(killed.elapsed() < Duration::from_millis(600), "the rate of a killed tenant holds");
+    }
+}
+
+#[test]
+#[ignore = "a role of another test"]
+fn writes_to_the_link_role() {
+    let mut tenant = Tenant::open(&weighted(&Role::group(), 1), &chosen("irn", &[("schedule", "water-filling")]));
+    println!("HOLDING");
+    loop {
+        tenant.write_for(Duration::from_millis(100), 16 << 10, 16);
+    }
+}
+
 /// The process that has created the page is killed; the others keep it and offer it to new ones.
 #[test]
 fn the_page_of_a_killed_process_is_taken_over() {
     let group = group();
-    let executable = std::env::current_exe().expect("a test has a file");
-    let mut command = Command::new(executable);
-    command.args(["holds_the_link_role", "--exact", "--ignored", "--nocapture"]).env("RNIC_TEST_GROUP", &group);
-    let mut owner = command.stdout(Stdio::piped()).spawn().expect("this binary runs");
-    let mut output = BufReader::new(owner.stdout.take().expect("it is piped"));
-    let mut line = String::new();
-    while !line.contains("HOLDING") {
-        line.clear();
-        assert!(output.read_line(&mut line).expect("text") > 0, "it has ended");
-    }
+    let mut owner = Role::start("holds_the_link_role", &group);
     let open = |rate| {
         let share = ShareConfig { link_rate: Some(rate), group: group.clone(), ..ShareConfig::default() };
         Nic::open(NicConfig { share: Some(share), ..NicConfig::shared() })
     };
     let refused = open(BitRate::gbps(3)).expect_err("another rate").to_string();
-    assert!(refused.contains(&format!("set by process {} (shared_link", owner.id())), "{refused}");
-    let mut tenant = Tenant::open(&config(&group, true, false), "irn");
-    owner.kill().expect("it lives");
-    owner.wait().expect("it was a child");
+    assert!(refused.contains(&format!("set by process {} (shared_link", owner.0.id())), "{refused}");
+    let mut tenant = Tenant::open(&config(&group, true, false), &chosen("irn", &[]));
+    owner.0.kill().expect("it lives");
+    owner.0.wait().expect("it was a child");
     let (bytes, _) = tenant.write_for(Duration::from_millis(1_500), 64 << 10, 16);
-    assert!(bytes > 1_000_000, "{bytes}");
+    let carried = RATE.bytes_in(rnic_base::Duration::from_ms(1_500));
+    assert!(bytes > carried / 4, "it wrote {bytes} bytes of {carried}");
     // Its line is too old by now, and the new process has been given the page of those that live.
     let refused = open(BitRate::gbps(3)).expect_err("another rate").to_string();
     assert!(refused.contains(&format!("set by process {} (", std::process::id())), "{refused}");
@@ -253,8 +335,7 @@ fn the_page_of_a_killed_process_is_taken_over() {
 #[test]
 #[ignore = "a role of another test"]
 fn holds_the_link_role() {
-    let group = std::env::var("RNIC_TEST_GROUP").expect("the other test has set it");
-    let mut nic = Nic::open(config(&group, true, false)).expect("a NIC");
+    let mut nic = Nic::open(config(&Role::group(), true, false)).expect("a NIC");
     println!("HOLDING");
     loop {
         nic.progress();

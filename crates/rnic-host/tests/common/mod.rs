@@ -164,10 +164,19 @@ impl Pair {
     }
 }
 
+/// Returns a transport with these options.
+pub fn chosen(name: &str, options: &[(&str, &str)]) -> TransportChoice {
+    TransportChoice::named(name, options).expect("a transport that exists")
+}
+
 /// Creates a queue pair that its program connects itself, with room for `depth` requests each in the send and the
 /// receive queue.
 pub fn new_qp(side: &mut Side, service: Service, transport: &str, depth: u32) -> Qpn {
-    let choice = TransportChoice::named(transport, &[]).expect("a transport that exists");
+    new_qp_of(side, service, &chosen(transport, &[]), depth)
+}
+
+/// Creates a queue pair as [`new_qp`] does, with a transport that has options.
+pub fn new_qp_of(side: &mut Side, service: Service, choice: &TransportChoice, depth: u32) -> Qpn {
     let attributes = QpAttributes {
         pd: side.pd,
         send_cq: side.cq,
@@ -179,7 +188,7 @@ pub fn new_qp(side: &mut Side, service: Service, transport: &str, depth: u32) ->
         max_recv_sge: 2,
         signal_all: false,
         service,
-        transport: Arc::new(Transport::new(choice.profile).expect("a complete profile")),
+        transport: Arc::new(Transport::new(choice.profile.clone()).expect("a complete profile")),
         number: None,
         nvme: None,
     };
