@@ -67,11 +67,16 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     fs::read(path).map_err(|error| Failure::file(path, error))
 }
 
-fn comparison(args: &DemoArgs, path: &Path, bytes: u64) -> Comparison {
+/// Returns the command that repeats the demonstration.
+fn words(args: &DemoArgs) -> Vec<String> {
     let mut words = vec!["rnic".to_owned(), "demo".to_owned()];
     words.extend(args.file.iter().flat_map(|file| ["--file".to_owned(), file.display().to_string()]));
     words.extend(["--loss".to_owned(), args.loss.to_string(), "--reorder".to_owned(), args.reorder.to_string()]);
     words.extend(["--seed".to_owned(), args.seed.to_string()]);
+    words
+}
+
+fn comparison(args: &DemoArgs, path: &Path, bytes: u64) -> Comparison {
     Comparison {
         file: path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned(),
         bytes,
@@ -81,7 +86,7 @@ fn comparison(args: &DemoArgs, path: &Path, bytes: u64) -> Comparison {
         write_bytes: WRITE_BYTES.into(),
         depth: DEPTH,
         mtu: MTU,
-        command: shell::join(&words),
+        command: shell::join(&words(args)),
         machine: Machine::local(),
         runs: Vec::new(),
     }
@@ -109,10 +114,38 @@ const FILE_BYTES_MAX: u64 = 1 << 30;
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
+    use clap::{CommandFactory, Parser};
 
     use super::*;
-    use crate::args::Cli;
+    use crate::args::{Cli, Command};
+
+    #[test]
+    fn the_printed_command_repeats_the_demonstration() {
+        let parsed = |words: &[String]| match Cli::try_parse_from(words).map(|cli| cli.command) {
+            Ok(Command::Demo(args)) => (args.file, args.loss, args.reorder, args.seed),
+            other => panic!("{words:?}: {other:?}"),
+        };
+        for options in [&[][..], &["--file", "a b", "--loss", "0.12%", "--reorder", "0", "--seed", "7"]] {
+            let given = [&["rnic", "demo"][..], options].concat().into_iter().map(str::to_owned).collect::<Vec<_>>();
+            let Ok(Cli { command: Command::Demo(args) }) = Cli::try_parse_from(&given) else { panic!("{given:?}") };
+            assert_eq!(parsed(&words(&args)), parsed(&given));
+        }
+    }
+
+    #[test]
+    fn the_examples_of_help_texts_are_commands() {
+        let mut command = Cli::command();
+        let demo = command.find_subcommand_mut("demo").expect("it exists");
+        let noisy = demo.find_subcommand("noisy-neighbour").and_then(|noisy| noisy.get_after_help()).cloned();
+        let texts = [demo.get_after_help().cloned(), noisy].map(|text| text.expect("it has examples").to_string());
+        let lines: Vec<&str> =
+            texts.iter().flat_map(|text| text.lines()).filter_map(|line| line.strip_prefix("  rnic ")).collect();
+        assert!(lines.len() >= 5, "{lines:?}");
+        for line in lines {
+            let words = line.split("  ").next().unwrap_or_default().split(' ');
+            assert!(Cli::try_parse_from(["rnic"].into_iter().chain(words)).is_ok(), "{line}");
+        }
+    }
 
     #[test]
     fn help_and_readme_name_the_transports_that_are_shown() {

@@ -24,6 +24,9 @@ pub use udp::bind_address_for;
 /// # Errors
 /// Bad input, a remote end that rejects the measurement or does not respond, or received data that was wrong.
 pub fn run(args: &PerfArgs) -> Result<(), Failure> {
+    if args.attached {
+        listener_process::end_with_parent();
+    }
     if args.peers == Peers::Roce {
         check_roce(args)?;
     }

@@ -3,6 +3,8 @@
 mod common;
 
 use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use common::rnic;
 
@@ -80,19 +82,78 @@ fn unsuitable_files_and_folders_are_refused() {
 fn two_tenants_share_a_link_under_every_scheduler() {
     let folder = tempfile::tempdir().expect("a folder for the test");
     let out = folder.path().join("out");
-    let options = ["--link-rate", "200Mbps", "--duration", "300ms", "--json"];
-    let output =
-        rnic(&[&["demo", "noisy-neighbour", "--out", out.to_str().expect("a plain path")], &options[..]].concat());
-    for shown in ["scheduler", "alone", "greedy", "round-robin", "noisy-neighbour.html"] {
+    let options = ["--link-rate", "200Mbps", "--duration", "200ms", "--json"];
+    let all = [&["demo", "noisy-neighbour", "--out", out.to_str().expect("a plain path")], &options[..]].concat();
+    // Settings of the user's programs, with which none would start.
+    let mut command = common::command(&all);
+    command.env("RNIC_SEGMENTATION", "perhaps").env("RNIC_WEIGHT", "0");
+    let output = common::finish(command.spawn().expect("the command starts"));
+    for shown in ["scheduler", "alone", "greedy", "round-robin", "water-filling", "noisy-neighbour.html"] {
         assert!(output.err.contains(shown), "{shown} is not shown: {output:#?}");
     }
     let neighbours = output.json();
     assert!(neighbours["alone"]["p50_us"].as_f64() > Some(0.0), "{neighbours}");
-    for case in neighbours["cases"].as_array().expect("schedulers") {
+    assert_eq!(neighbours["command"], "rnic demo noisy-neighbour --link-rate 200Mbps --duration 200ms");
+    let cases = neighbours["cases"].as_array().expect("schedulers");
+    assert_eq!(cases.len(), 3);
+    for case in cases {
         // Payload and headers are less than the link carries; NICs make up for 20 ms.
         let bulk = case["bulk_gbps"].as_f64().expect("a number");
         assert!(bulk > 0.0 && bulk < 0.21, "{case}");
         assert!(case["small"]["messages_per_s"].as_f64() > Some(0.0), "the small messages starved: {case}");
+        let rounds: Vec<f64> = serde_json::from_value(case["rounds_p50_us"].clone()).expect("numbers");
+        assert!(rounds.len() == 3 && rounds.contains(&case["small"]["p50_us"].as_f64().expect("a number")), "{case}");
     }
     assert!(fs::read_to_string(out.join("noisy-neighbour.html")).expect("the chart").contains("<svg"));
+}
+
+/// Returns the processes that `pid` has started, and those that they have started.
+fn descendants(pid: u32) -> Vec<u32> {
+    let parents: Vec<(u32, u32)> = fs::read_dir("/proc")
+        .expect("it is mounted")
+        .filter_map(|entry| {
+            let child: u32 = entry.ok()?.file_name().to_str()?.parse().ok()?;
+            let status = fs::read_to_string(format!("/proc/{child}/status")).ok()?;
+            let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()?;
+            Some((child, parent))
+        })
+        .collect();
+    let mut found = vec![pid];
+    let mut next = 0;
+    while let Some(of) = found.get(next).copied() {
+        found.extend(parents.iter().filter(|(_, parent)| *parent == of).map(|(child, _)| *child));
+        next += 1;
+    }
+    found.split_off(1)
+}
+
+/// Its tenants share a link of their own, which the user's programs do not use, and end with it.
+#[test]
+fn the_tenants_of_a_killed_demonstration_end() {
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let out = folder.path().join("out");
+    let all = ["demo", "noisy-neighbour", "--duration", "100s", "--out", out.to_str().expect("a plain path")];
+    let mut demo = common::command(&all).spawn().expect("the command starts");
+    let link = format!("-demo-{}", demo.id());
+    let wait = |what: &str, is_done: &dyn Fn() -> bool| {
+        let start = Instant::now();
+        while !is_done() {
+            assert!(start.elapsed() < common::COMMAND_TIMEOUT, "{what}");
+            thread::sleep(Duration::from_millis(10));
+        }
+    };
+    let id = demo.id();
+    let is_sharing = || {
+        let sockets = fs::read("/proc/net/unix").expect("it is mounted");
+        descendants(id).len() >= 2 && String::from_utf8_lossy(&sockets).contains(&link)
+    };
+    wait("the tenant shares no link of the demonstration", &is_sharing);
+    let tenants = descendants(id);
+    demo.kill().expect("it runs");
+    demo.wait().expect("it was a child");
+    let runs = |pid: &u32| {
+        let name = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        name.starts_with("Name:\trnic\n") && !name.contains("State:\tZ")
+    };
+    wait("a tenant survives the demonstration", &|| !tenants.iter().any(runs));
 }

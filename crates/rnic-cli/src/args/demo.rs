@@ -56,7 +56,7 @@ pub struct NoisyArgs {
     pub link_rate: BitRate,
 
     /// Duration of each measurement
-    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = positive_time)]
+    #[arg(long, value_name = "TIME", default_value = "800ms", value_parser = positive_time)]
     pub duration: Duration,
 
     /// Directory in which to write noisy-neighbour.html and noisy-neighbour.json
@@ -70,12 +70,12 @@ pub struct NoisyArgs {
 
 const NOISY_EXAMPLES: &str = "\
 One tenant writes 64 KiB messages, 32 at a time; the other sends 256 bytes and waits for the answer. Both are pairs of
-processes of their own, `rnic perf` over UDP, and their packets queue for one link. The latency of the second tenant is
-measured alone, and beside the first under each scheduler.
+processes of their own, `rnic perf` over UDP, and their packets queue for one link, which no other process shares. The
+latency of the second tenant is measured alone, and beside the first under each scheduler, three times in turns.
 
 Examples:
   rnic demo noisy-neighbour
-  rnic demo noisy-neighbour --link-rate 500Mbps --duration 5s";
+  rnic demo noisy-neighbour --link-rate 500Mbps --duration 3s";
 
 const EXAMPLES: &str = "\
 Moves a file by RDMA Write between two processes over UDP, through loss and reordering, with roce-gbn, irn and falcon,

@@ -110,9 +110,13 @@ pub struct PerfArgs {
     #[arg(long)]
     pub json: bool,
 
-    /// Print the address to connect to on standard output, and exit when standard input is closed
-    #[arg(long, hide = true, requires = "listen")]
+    /// Exit when standard input is closed; with `--listen`, print the address to connect to on standard output
+    #[arg(long, hide = true)]
     pub attached: bool,
+
+    /// Name of the group of processes that share a link, instead of all of this user
+    #[arg(long, hide = true, value_name = "NAME")]
+    pub link_group: Option<String>,
 }
 
 /// All local addresses, and the UDP port of RoCEv2.

@@ -1,11 +1,13 @@
 //! `rnic demo noisy-neighbour`: a tenant with large messages beside one with small messages, on a shared link.
 //!
 //! Each tenant is `rnic perf`, which is two processes, so four processes share the link. What the demonstration shows
-//! are ratios: absolute figures are those of this machine's software.
+//! are ratios: absolute figures are those of this machine's software. The median latency without rates is bimodal, as a
+//! message finds the queue full or empty, and what else the machine does changes: so all cases are measured in turns,
+//! several times, and their medians are shown.
 
 mod page;
+mod tenant;
 
-use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -18,6 +20,8 @@ use crate::failure::Failure;
 use crate::output::Folder;
 use crate::{console, shell, table};
 
+use tenant::{Tenant, exact_rate, exact_time};
+
 /// Results of the demonstration.
 #[derive(Clone, Debug, Serialize)]
 struct Neighbours {
@@ -25,17 +29,21 @@ struct Neighbours {
     link_gbps: f64,
     /// Duration of each measurement, in seconds.
     duration_s: f64,
+    /// Number of measurements of each case, in turns.
+    rounds: usize,
     /// Command that repeats the demonstration.
     command: String,
     /// Machine on which it ran.
     machine: Machine,
     /// The small messages alone on the link.
     alone: Small,
+    /// Their medians in each round, in microseconds.
+    alone_rounds_p50_us: Vec<f64>,
     /// Both tenants, once for each scheduler.
     cases: Vec<Case>,
 }
 
-/// Both tenants under one scheduler.
+/// Both tenants under one scheduler: medians over the rounds.
 #[derive(Clone, Debug, Serialize)]
 struct Case {
     /// Name of the scheduler.
@@ -43,6 +51,8 @@ struct Case {
     /// Goodput of the large messages, in Gbit/s.
     bulk_gbps: f64,
     small: Small,
+    /// Medians of the small messages in each round, in microseconds.
+    rounds_p50_us: Vec<f64>,
 }
 
 /// Figures of the tenant with small messages.
@@ -66,17 +76,22 @@ pub fn run(args: &NoisyArgs) -> Result<(), Failure> {
         "Two tenants on a shared link of {}: Writes of 64 KiB, and 256 bytes back and forth.\n",
         args.link_rate
     ));
-    let alone = follow("alone", || small(args, SCHEDULERS[0])?.small())?;
-    let known = SCHEDULERS.into_iter().filter(|name| rnic_transports::schedule::find(name).is_some());
-    let cases = known.map(|name| follow(name, || case(args, name))).collect::<Result<_, _>>()?;
-    let words = ["rnic", "demo", "noisy-neighbour", "--link-rate", &rate_text(args)].map(str::to_owned);
+    let (mut alone, mut cases) = (Vec::new(), SCHEDULERS.map(|_| Vec::new()));
+    for round in 1..=ROUNDS {
+        alone.push(follow("alone", round, || small(args, SCHEDULERS[0]))?);
+        for (scheduler, of_case) in SCHEDULERS.into_iter().zip(&mut cases) {
+            of_case.push(follow(scheduler, round, || both(args, scheduler))?);
+        }
+    }
     let neighbours = Neighbours {
         link_gbps: args.link_rate.as_gbps_f64(),
         duration_s: args.duration.as_secs_f64(),
-        command: shell::join(&words),
+        rounds: ROUNDS,
+        command: shell::join(&words(args)),
         machine: Machine::local(),
-        alone,
-        cases,
+        alone: Small::median(&alone),
+        alone_rounds_p50_us: alone.iter().map(|small| small.p50_us).collect(),
+        cases: SCHEDULERS.into_iter().zip(&cases).map(|(scheduler, rounds)| Case::new(scheduler, rounds)).collect(),
     };
     console::result(&neighbours.text(), args.json.then_some(&neighbours));
     let json = serde_json::to_string_pretty(&neighbours).map_err(Failure::input)?;
@@ -87,123 +102,134 @@ pub fn run(args: &NoisyArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the rate of the link as users write it.
-fn rate_text(args: &NoisyArgs) -> String {
-    format!("{}bps", args.link_rate.as_bps())
+/// Returns the command that repeats the demonstration.
+fn words(args: &NoisyArgs) -> Vec<String> {
+    let (rate, time) = (exact_rate(args.link_rate), exact_time(args.duration));
+    ["rnic", "demo", "noisy-neighbour", "--link-rate", &rate, "--duration", &time].map(str::to_owned).to_vec()
 }
 
-fn follow<T>(name: &str, measure: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
-    let spinner = console::spinner(name);
+fn follow<T>(name: &str, round: usize, measure: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+    let spinner = console::spinner(&format!("{name}, {round} of {ROUNDS}"));
     let result = measure();
     spinner.finish_and_clear();
     result
 }
 
-/// Measures both tenants under a scheduler. The tenant with large messages begins first and ends last.
-fn case(args: &NoisyArgs, scheduler: &str) -> Result<Case, Failure> {
+/// Measures both tenants under a scheduler: the goodput of large messages in Gbit/s, and the small ones. The tenant with
+/// large messages begins first and ends last.
+fn both(args: &NoisyArgs, scheduler: &str) -> Result<(f64, Small), Failure> {
     let span = args.duration + rnic_base::Duration::from_ms(2 * HEAD_START.as_millis() as u64);
-    let bulk = Tenant::start(args, scheduler, span, &["--op", "write", "--size", "64KiB", "--depth", "32"])?;
+    let bulk = Tenant::start(args.link_rate, scheduler, span, &["--op", "write", "--size", "64KiB", "--depth", "32"])?;
     thread::sleep(HEAD_START);
-    let small = small(args, scheduler)?.small()?;
-    let bulk_gbps = bulk.end()?.number(&["goodput_gbps"])?;
-    Ok(Case { scheduler: scheduler.to_owned(), bulk_gbps, small })
+    let small = small(args, scheduler)?;
+    Ok((bulk.end()?.number(&["goodput_gbps"])?, small))
 }
 
-fn small(args: &NoisyArgs, scheduler: &str) -> Result<Figures, Failure> {
-    Tenant::start(args, scheduler, args.duration, &["--op", "send", "--size", "256", "--depth", "1"])?.end()
+/// Measures the tenant with small messages. It compares their data as they arrive, because the round that would do so
+/// afterwards takes longer.
+fn small(args: &NoisyArgs, scheduler: &str) -> Result<Small, Failure> {
+    let options = ["--op", "send", "--size", "256", "--depth", "1", "--verify"];
+    let figures = Tenant::start(args.link_rate, scheduler, args.duration, &options)?.end()?;
+    Ok(Small {
+        p50_us: figures.number(&["latency_us", "p50"])?,
+        p99_us: figures.number(&["latency_us", "p99"])?,
+        messages_per_s: figures.number(&["ops_per_s"])?,
+    })
 }
 
-/// A tenant: `rnic perf`, which starts its other end itself.
-struct Tenant(Child);
-
-impl Tenant {
-    fn start(args: &NoisyArgs, scheduler: &str, span: rnic_base::Duration, options: &[&str]) -> Result<Self, Failure> {
-        let failed = |error: std::io::Error| Failure::input(format!("cannot start a tenant: {error}"));
-        let program = std::env::current_exe().map_err(failed)?;
-        let mut command = Command::new(program);
-        command.args(["perf", "--json", "--duration", &format!("{}us", span.as_ps() / 1_000_000)]).args(options);
-        command.args(["--set", &format!("schedule={scheduler}")]);
-        command.env("RNIC_LINK_RATE", rate_text(args));
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command.spawn().map(Self).map_err(failed)
-    }
-
-    /// Waits for the end of the measurement, and returns its figures.
-    fn end(self) -> Result<Figures, Failure> {
-        let output = self.0.wait_with_output().map_err(|error| Failure::input(format!("a tenant is lost: {error}")))?;
-        if !output.status.success() {
-            let why = String::from_utf8_lossy(&output.stderr);
-            return Err(Failure::input(format!("a tenant has failed: {}", why.trim())));
+impl Small {
+    /// Returns the median of each figure.
+    fn median(rounds: &[Self]) -> Self {
+        let of = |figure: fn(&Self) -> f64| median(rounds.iter().map(figure));
+        Self {
+            p50_us: of(|small| small.p50_us),
+            p99_us: of(|small| small.p99_us),
+            messages_per_s: of(|small| small.messages_per_s),
         }
-        serde_json::from_slice(&output.stdout).map(Figures).map_err(Failure::input)
     }
 }
 
-/// The JSON object that `rnic perf` has printed.
-struct Figures(serde_json::Value);
-
-impl Figures {
-    fn number(&self, path: &[&str]) -> Result<f64, Failure> {
-        let found = path.iter().try_fold(&self.0, |value, key| value.get(key)).and_then(serde_json::Value::as_f64);
-        found.ok_or_else(|| Failure::input(format!("a tenant has not reported {}", path.join("."))))
+impl Case {
+    fn new(scheduler: &str, rounds: &[(f64, Small)]) -> Self {
+        let small: Vec<Small> = rounds.iter().map(|(_, small)| *small).collect();
+        Self {
+            scheduler: scheduler.to_owned(),
+            bulk_gbps: median(rounds.iter().map(|(bulk_gbps, _)| *bulk_gbps)),
+            small: Small::median(&small),
+            rounds_p50_us: small.iter().map(|small| small.p50_us).collect(),
+        }
     }
+}
 
-    fn small(&self) -> Result<Small, Failure> {
-        Ok(Small {
-            p50_us: self.number(&["latency_us", "p50"])?,
-            p99_us: self.number(&["latency_us", "p99"])?,
-            messages_per_s: self.number(&["ops_per_s"])?,
-        })
-    }
+/// Returns the median of `values`, the lower one of two; zero when there are none.
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len().saturating_sub(1) / 2).copied().unwrap_or_default()
 }
 
 impl Neighbours {
     fn rows(&self) -> Vec<Vec<String>> {
-        let row = |name: &str, bulk: Option<f64>, small: &Small| {
+        let row = |name: &str, bulk: Option<f64>, small: &Small, rounds: &[f64]| {
+            let (least, most) = rounds.iter().fold((f64::INFINITY, 0.0_f64), |(a, b), p50| (a.min(*p50), b.max(*p50)));
             vec![
                 name.to_owned(),
                 bulk.map_or_else(|| "-".to_owned(), number::short),
                 number::micros(small.p50_us),
+                format!("{} to {}", number::micros(least), number::micros(most)),
                 number::micros(small.p99_us),
                 number::grouped(small.messages_per_s as u64),
             ]
         };
-        let alone = row("alone", None, &self.alone);
-        let cases = self.cases.iter().map(|case| row(&case.scheduler, Some(case.bulk_gbps), &case.small));
+        let alone = row("alone", None, &self.alone, &self.alone_rounds_p50_us);
+        let of_case = |case: &Case| row(&case.scheduler, Some(case.bulk_gbps), &case.small, &case.rounds_p50_us);
+        let cases = self.cases.iter().map(of_case);
         [alone].into_iter().chain(cases).collect()
     }
 
     fn text(&self) -> String {
         format!(
-            "{}Both tenants on a shared link of {} Gbit/s; software on {}, not RDMA hardware.\n",
+            "{}Medians of {} rounds on a shared link of {} Gbit/s; software on {}, not RDMA hardware.\n",
             table::results(&HEADS, self.rows()),
+            self.rounds,
             number::short(self.link_gbps),
             self.machine.summary()
         )
     }
 }
 
-const HEADS: [&str; 5] = ["scheduler", "bulk\nGbit/s", "256 bytes\np50", "256 bytes\np99", "messages/s"];
+const HEADS: [&str; 6] =
+    ["scheduler", "bulk\nGbit/s", "256 bytes\np50", "p50 of\nrounds", "256 bytes\np99", "messages/s"];
 
-/// Schedulers that are compared, as far as they exist: the greedy one of SCR's paper, ours, and its cure.
+/// Schedulers that are compared: the greedy one of SCR's paper, ours, and its cure.
 const SCHEDULERS: [&str; 3] = ["greedy", "round-robin", "water-filling"];
 
+/// Number of measurements of each case.
+const ROUNDS: usize = 3;
+
 /// Time for which the large messages are alone at the beginning and at the end: both processes have started by then.
-const HEAD_START: Duration = Duration::from_millis(500);
+const HEAD_START: Duration = Duration::from_millis(200);
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+    use crate::args::{Cli, Command, DemoArgs, OtherDemo};
 
     pub(super) fn neighbours() -> Neighbours {
         let small = |p50_us: f64| Small { p50_us, p99_us: 3.0 * p50_us, messages_per_s: 5e5 / p50_us };
-        let case = |name: &str, bulk_gbps, p50_us| Case { scheduler: name.to_owned(), bulk_gbps, small: small(p50_us) };
+        let case = |name: &str, bulk_gbps, p50_us| {
+            Case::new(name, &[(bulk_gbps, small(p50_us)), (0.0, small(3.0)), (9.0, small(4_000.0))])
+        };
         Neighbours {
             link_gbps: 2.0,
             duration_s: 3.0,
+            rounds: 3,
             command: "rnic demo noisy-neighbour".to_owned(),
             machine: Machine { cpu: "A CPU".into(), cpus: 2, system: "Linux 6".into(), load_average: Some(0.5) },
             alone: small(20.0),
+            alone_rounds_p50_us: vec![20.0, 19.0, 25.0],
             cases: vec![case("greedy", 1.9, 1_060.0), case("round-robin", 1.89, 1_050.0)],
         }
     }
@@ -211,8 +237,41 @@ mod tests {
     #[test]
     fn the_table_has_a_row_for_the_tenant_alone_and_one_for_each_scheduler() {
         let text = neighbours().text().replace(|c: char| c.is_whitespace() && c != '\n', " ");
-        for shown in ["alone", "greedy", "round-robin", "1.90", "20.0 us", "1.06 ms", "A CPU"] {
+        let ranges = ["19.0 us to 25.0 us", "3.00 us to 4.00 ms"];
+        for shown in
+            ["alone", "greedy", "round-robin", "1.90", "20.0 us", "1.06 ms", "3 rounds", "A CPU"].iter().chain(&ranges)
+        {
             assert!(text.contains(shown), "{shown}: {text}");
+        }
+    }
+
+    #[test]
+    fn a_case_shows_the_median_of_each_figure() {
+        let small = |figures: [f64; 3]| Small { p50_us: figures[0], p99_us: figures[1], messages_per_s: figures[2] };
+        let rounds =
+            [(1.0, small([30.0, 900.0, 7.0])), (3.0, small([840.0, 1.0, 9.0])), (2.0, small([20.0, 950.0, 8.0]))];
+        let case = Case::new("greedy", &rounds);
+        let Small { p50_us, p99_us, messages_per_s } = case.small;
+        assert_eq!((case.bulk_gbps, p50_us, p99_us, messages_per_s), (2.0, 30.0, 900.0, 8.0));
+        assert_eq!(case.rounds_p50_us, [30.0, 840.0, 20.0]);
+        assert_eq!(median([2.0, 1.0].into_iter()), 1.0);
+        assert_eq!(median([].into_iter()), 0.0);
+    }
+
+    fn parsed(words: &[String]) -> NoisyArgs {
+        match Cli::try_parse_from(words).map(|cli| cli.command) {
+            Ok(Command::Demo(DemoArgs { other: Some(OtherDemo::NoisyNeighbour(args)), .. })) => args,
+            other => panic!("{words:?}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_printed_command_repeats_the_demonstration() {
+        let of = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        for options in ["", " --link-rate 1234567bps --duration 1.5ms", " --link-rate 2.5Gbps --duration 1001ps"] {
+            let args = parsed(&of(&format!("rnic demo noisy-neighbour{options}")));
+            let again = parsed(&words(&args));
+            assert_eq!((args.link_rate, args.duration), (again.link_rate, again.duration), "{options}");
         }
     }
 }

@@ -34,7 +34,7 @@ pub fn transfer(content: &[u8], transport: &str, args: &DemoArgs) -> Result<Run,
 }
 
 fn transfer_once(content: &[u8], transport: &str, args: &DemoArgs, seed: u64) -> Result<Run, Failure> {
-    let listener_process = ListenerProcess::start(MTU, None)?;
+    let listener_process = ListenerProcess::start(MTU, None, None)?;
     let bind = bind_address_for(listener_process.address);
     let config = NicConfig { name: "demo".to_owned(), mtu_max_bytes: MTU, ..NicConfig::at(bind) };
     rnic_host::shorten_slices();

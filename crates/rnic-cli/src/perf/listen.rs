@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use rnic_host::perf::{ServeConfig, Served, serve};
 use rnic_host::{Nic, NicConfig, TransportChoice};
 
-use super::{address, listener_process};
+use super::address;
 use crate::args::PerfArgs;
 use crate::args::values::Peers;
 use crate::failure::Failure;
@@ -21,7 +21,6 @@ pub fn run(bind: &str, args: &PerfArgs) -> Result<(), Failure> {
     let at = if args.peers == Peers::Roce { bind } else { nic.local_addr() };
     if args.attached {
         console::print(&format!("{at}\n"));
-        listener_process::end_with_parent();
     } else {
         console::line(&format!("listening on {at}; stop with ctrl-c"));
     }
@@ -63,7 +62,10 @@ pub fn open(name: &str, bind: SocketAddr, args: &PerfArgs) -> Result<Nic, Failur
         }
     };
     let config = NicConfig { name: name.to_owned(), mtu_max_bytes: args.mtu, protection, ..base };
-    let config = config.with_environment().map_err(Failure::input)?;
+    let mut config = config.with_environment().map_err(Failure::input)?;
+    if let (Some(share), Some(group)) = (&mut config.share, &args.link_group) {
+        share.group.clone_from(group);
+    }
     rnic_host::shorten_slices();
     let mut nic = Nic::open(config).map_err(Failure::input)?;
     if let Some(path) = &args.pcap {

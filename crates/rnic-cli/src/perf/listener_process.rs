@@ -20,26 +20,28 @@ pub struct ListenerProcess {
 }
 
 impl ListenerProcess {
-    /// Starts the process, with packets of at most `mtu` payload bytes and the secret in `key`, and waits until it
-    /// listens. It uses the port of RoCEv2 on a loopback address of its own, so that captures show the protocol, or
+    /// Starts the process, with packets of at most `mtu` payload bytes, the secret in `key` and a link that it shares
+    /// with the processes of `link_group`, and waits until it listens. It uses the port of RoCEv2 on a loopback address of its own, so that captures show the protocol, or
     /// any free port if that fails.
     ///
     /// # Errors
     /// When the process cannot be started or does not begin to listen; the error includes the message of the process.
-    pub fn start(mtu: u32, key: Option<&Path>) -> Result<Self, Failure> {
+    pub fn start(mtu: u32, key: Option<&Path>, link_group: Option<&str>) -> Result<Self, Failure> {
         let [.., high, low] = process::id().to_be_bytes();
         let own = SocketAddr::from(([127, high, low, 2], PORT));
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        Self::start_at(own, mtu, key).or_else(|_| Self::start_at(any, mtu, key))
+        let start_at = |bind| Self::start_at(bind, mtu, key, link_group);
+        start_at(own).or_else(|_| start_at(any))
     }
 
-    fn start_at(bind: SocketAddr, mtu: u32, key: Option<&Path>) -> Result<Self, Failure> {
+    fn start_at(bind: SocketAddr, mtu: u32, key: Option<&Path>, link_group: Option<&str>) -> Result<Self, Failure> {
         let failed =
             |error: std::io::Error| Failure::input(format!("cannot start the process for the other end: {error}"));
         let program = std::env::current_exe().map_err(failed)?;
         let mut child = Command::new(program)
             .args(["perf", "--attached", "--listen", &bind.to_string(), "--mtu", &mtu.to_string()])
             .args(key.into_iter().flat_map(|key| [OsStr::new("--key"), key.as_os_str()]))
+            .args(link_group.into_iter().flat_map(|group| ["--link-group", group]))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

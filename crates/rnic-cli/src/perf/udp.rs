@@ -27,7 +27,7 @@ pub fn measure(args: &PerfArgs, machine: Machine) -> Result<Outcome, Failure> {
     let (listener_process, remote) = match &args.host {
         Some(host) => (None, address::resolve(host)?),
         None => {
-            let listener_process = ListenerProcess::start(args.mtu, args.key.as_deref())?;
+            let listener_process = ListenerProcess::start(args.mtu, args.key.as_deref(), args.link_group.as_deref())?;
             let address = listener_process.address;
             (Some(listener_process), address)
         }

@@ -2,7 +2,7 @@
 
 use rnic_page::{Bar, BarChart, BarGroup, Colour, Facts, Figure, Page, Width, number};
 
-use super::{Case, HEADS, Neighbours, Small};
+use super::{Case, HEAD_START, HEADS, Neighbours, Small};
 
 /// Returns the HTML page.
 pub(super) fn page(neighbours: &Neighbours) -> String {
@@ -36,7 +36,7 @@ fn headline(neighbours: &Neighbours) -> String {
     let slowdown = |case: &Case| case.small.p50_us / neighbours.alone.p50_us.max(f64::MIN_POSITIVE);
     let text = |case: &Case| format!("{:.1} times with {}", slowdown(case), case.scheduler);
     let all: Vec<String> = neighbours.cases.iter().map(text).collect();
-    format!("Beside 64 KiB Writes, 256 bytes take as long as alone: {}", all.join(", "))
+    format!("Time of 256 bytes beside 64 KiB Writes, compared with alone: {}", all.join(", "))
 }
 
 fn colour(scheduler: &str) -> Colour {
@@ -65,9 +65,11 @@ fn latency(neighbours: &Neighbours) -> Figure {
     let bars = [bar("alone", &neighbours.alone)].into_iter().chain(cases).collect();
     Figure {
         title: "Latency of 256 bytes".to_owned(),
-        caption: "Half of the time from a message to its answer. Bars show the median, the lines on them end at the \
-                  99th percentile."
-            .to_owned(),
+        caption: format!(
+            "Half of the time from a message to its answer. Bars show the median, the lines on them end at the 99th \
+             percentile; both are medians of {} rounds.",
+            neighbours.rounds
+        ),
         width: Width::Half,
         pictures: vec![chart("Latency of small messages alone and under each scheduler", bars).draw()],
     }
@@ -85,7 +87,9 @@ fn goodput(neighbours: &Neighbours) -> Figure {
     Figure {
         title: "Goodput of 64 KiB Writes".to_owned(),
         caption: format!(
-            "Payload by time, beside the small messages. Headers and acknowledgements take the rest of the {} Gbit/s.",
+            "Payload by time, beside the small messages but for {} s at the beginning and at the end. Headers and \
+             acknowledgements take the rest of the {} Gbit/s.",
+            HEAD_START.as_secs_f64(),
             number::short(neighbours.link_gbps)
         ),
         width: Width::Half,
@@ -96,7 +100,7 @@ fn goodput(neighbours: &Neighbours) -> Figure {
 }
 
 fn conditions(neighbours: &Neighbours) -> Facts {
-    let Neighbours { link_gbps, duration_s, command, machine, .. } = neighbours;
+    let Neighbours { link_gbps, duration_s, rounds, command, machine, .. } = neighbours;
     let pair = |name: &str, value: String| vec![name.to_owned(), value];
     Facts {
         title: "Conditions".to_owned(),
@@ -104,7 +108,7 @@ fn conditions(neighbours: &Neighbours) -> Facts {
         rows: vec![
             pair("command", command.clone()),
             pair("link", format!("{} Gbit/s, shared by four processes, UDP over loopback", number::short(*link_gbps))),
-            pair("duration", format!("{} s each", number::short(*duration_s))),
+            pair("duration", format!("{} s each, {rounds} times in turns", number::short(*duration_s))),
             pair("machine", machine.summary()),
         ],
     }
