@@ -21,8 +21,8 @@ pub struct ListenerProcess {
 
 impl ListenerProcess {
     /// Starts the process, with packets of at most `mtu` payload bytes, the secret in `key` and a link that it shares
-    /// with the processes of `link_group`, and waits until it listens. It uses the port of RoCEv2 on a loopback address of its own, so that captures show the protocol, or
-    /// any free port if that fails.
+    /// with the processes of `link_group`, and waits until it listens. It uses the port of RoCEv2 on a loopback address
+    /// of its own, so that captures show the protocol, or any free port if that fails.
     ///
     /// # Errors
     /// When the process cannot be started or does not begin to listen; the error includes the message of the process.

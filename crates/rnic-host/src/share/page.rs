@@ -418,7 +418,9 @@ mod tests {
             }
             // One of them notices the other's arrival later, by a time that differs between machines.
             let delay = if own == 0 { number % 64 } else { number / 64 % 64 };
-            (0..delay).for_each(|turn| drop(std::hint::black_box(turn)));
+            for turn in 0..delay {
+                std::hint::black_box(turn);
+            }
             assert!(page.publish(indices[own], &line(owners[own]), now));
             page.live(now).any(|line| line.owner == owners[1 - own])
         };

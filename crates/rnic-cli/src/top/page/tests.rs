@@ -100,6 +100,7 @@ fn endless() -> Snapshot {
     Snapshot {
         share: None,
         device: "rnic0".to_owned(),
+        user: u32::MAX,
         pid: u32::MAX,
         context: u32::MAX,
         program: "a-\x1b[31mprogram with a very long name, which the kernel would not allow".to_owned(),
