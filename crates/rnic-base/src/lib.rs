@@ -31,7 +31,7 @@ pub mod units;
 pub use absence::Absence;
 pub use bitmap::{AnyRing, RingBitmap};
 pub use csig::Csig;
-pub use fairness::jain;
+pub use fairness::jain_f64;
 pub use lazy_queue::LazyQueue;
 pub use prefetch::{prefetch, prefetch_all, prefetch_at, prefetch_whole, prefetch_whole_at};
 pub use rng::{Probability, RandomStream, RandomStreams};

@@ -446,8 +446,8 @@ const NAME_CHARS_MAX: usize = 64;
 /// Interval between two updates of the line and the share of a NIC that sends.
 const INTERVAL: Duration = Duration::from_ms(5);
 
-/// Interval between two updates of the line of an idle NIC, which would otherwise be taken for one that has ended. Such a
-/// line shows a rate of zero.
+/// Interval between two updates of the line of an idle NIC, which would otherwise be taken for one that has ended. Such
+/// a line shows a rate of zero.
 const IDLE_INTERVAL: Duration = Duration::from_ms(250);
 
 /// Time for which a measured rate counts, decreasing.

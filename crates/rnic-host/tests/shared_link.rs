@@ -30,8 +30,8 @@ fn config(group: &str, bypass: bool, is_falcon: bool) -> NicConfig {
     NicConfig { bypass, carries_falcon: is_falcon, share: Some(share), ..NicConfig::shared() }
 }
 
-/// Returns the configuration of a NIC with a weight on a slower link, on which two tenants can always send as much as it
-/// carries.
+/// Returns the configuration of a NIC with a weight on a slower link, on which two tenants can always send as much as
+/// it carries.
 fn weighted(group: &str, weight: u16) -> NicConfig {
     let share = ShareConfig { weight, link_rate: Some(SLOW), group: group.to_owned() };
     NicConfig { share: Some(share), ..NicConfig::shared() }
@@ -213,7 +213,7 @@ fn divide(weights: [u16; 2], schedule: &str) -> [(u64, ShareSnapshot); 2] {
     })
 }
 
-/// The weighted shares of two NICs hold with schedulers that divide a capacity, whichever of them has the larger weight.
+/// The weighted shares of two NICs hold with schedulers that divide a capacity, whichever has the larger weight.
 #[test]
 fn s19_weights_divide_the_link_between_nics_whose_schedulers_divide_a_capacity() {
     for (weights, schedule) in [([1, 4], "water-filling"), ([4, 1], "water-filling"), ([1, 4], "static")] {

@@ -115,8 +115,8 @@ fn follow<T>(name: &str, round: usize, measure: impl FnOnce() -> Result<T, Failu
     result
 }
 
-/// Measures both tenants under a scheduler: the goodput of large messages in Gbit/s, and the small ones. The tenant with
-/// large messages begins first and ends last.
+/// Measures both tenants under a scheduler: the goodput of large messages in Gbit/s, and the small ones. The tenant
+/// with large messages begins first and ends last.
 fn both(args: &NoisyArgs, scheduler: &str) -> Result<(f64, Small), Failure> {
     let span = args.duration + rnic_base::Duration::from_ms(2 * HEAD_START.as_millis() as u64);
     let bulk = Tenant::start(args.link_rate, scheduler, span, &["--op", "write", "--size", "64KiB", "--depth", "32"])?;

@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 
-use rnic_base::{BitRate, Duration, Time, jain};
+use rnic_base::{BitRate, Duration, Time, jain_f64};
 use rnic_engine::{Engine, LimitSource, RateLimit};
 use rnic_wire::Qpn;
 
@@ -135,8 +135,8 @@ impl Tenancy {
         };
         let of_tenant = |(figures, plan): (&TenantFigures, &TenantPlan)| figures.goodput_gbps / f64::from(plan.weight);
         report.fairness = Some(Fairness {
-            jain_queue_pairs: jain(self.queue_pairs.iter().map(of_pair)),
-            jain_tenants: jain(figures.iter().zip(tenants).map(of_tenant)),
+            jain_queue_pairs: jain_f64(self.queue_pairs.iter().map(of_pair)),
+            jain_tenants: jain_f64(figures.iter().zip(tenants).map(of_tenant)),
         });
         report.bus = self.bus_figures(parts);
         report.tenants = Some(tenants.iter().map(|tenant| tenant.name.clone()).zip(figures).collect());
@@ -204,10 +204,10 @@ impl Tenancy {
                 is_member[pair.membership.tenant as usize] = true;
                 pair.share(of_pair.goodput_gbps[index])
             });
-            fairness.jain_queue_pairs.push(jain(shares));
+            fairness.jain_queue_pairs.push(jain_f64(shares));
             let members = plan.tenants.iter().zip(&tenants).zip(is_member).filter(|(_, is_member)| *is_member);
             let shares = members.map(|((plan, tenant), _)| tenant.goodput_gbps[index] / f64::from(plan.weight));
-            fairness.jain_tenants.push(jain(shares));
+            fairness.jain_tenants.push(jain_f64(shares));
             fairness.goodput_gbps.push(tenants.iter().map(|tenant| tenant.goodput_gbps[index]).sum());
         }
         slices.tenants = plan.tenants.iter().map(|tenant| tenant.name.clone()).zip(tenants).collect();

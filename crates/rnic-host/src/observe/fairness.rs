@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rnic_base::jain;
+use rnic_base::jain_f64;
 
 use super::snapshot::{ShareSnapshot, Snapshot};
 
@@ -23,7 +23,7 @@ pub struct Fairness {
     /// Number of processes that send payload.
     pub senders: usize,
     /// Jain's index of their payload rates, each divided by the weight of its process: 1 when all are equal, and 1/n
-    /// when one of n gets everything ([`rnic_base::jain`]).
+    /// when one of n gets everything ([`rnic_base::jain_f64`]).
     pub jain: f64,
 }
 
@@ -46,7 +46,7 @@ impl SharedLink<'_> {
         let sending = shares.filter(|share| share.link_gbps.is_some() && share.payload_gbps > SENDS_GBPS);
         let rates: Vec<f64> = sending.map(|share| share.payload_gbps / f64::from(share.weight.max(1))).collect();
         let senders = rates.len();
-        (senders > 0).then(|| Fairness { senders, jain: jain(rates.into_iter()) })
+        (senders > 0).then(|| Fairness { senders, jain: jain_f64(rates.into_iter()) })
     }
 }
 

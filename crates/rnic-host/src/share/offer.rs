@@ -281,7 +281,7 @@ const JOIN_TRIES: usize = 4;
 /// Time for which a NIC that opens waits for an answer: the scheduling delay of a thread on a busy machine.
 const OPEN_PATIENCE: Duration = Duration::from_millis(300);
 
-/// Pause before a request is sent again to a socket whose queue was full.
+/// Pause before a request is repeated to a socket whose queue was full.
 const FULL_DELAY: Duration = Duration::from_millis(1);
 
 /// Time for which a thread that checks the offer waits; it delays the end of the thread.

@@ -300,8 +300,8 @@ pub(super) const ALIVE_NS: u64 = 1_000_000_000;
 pub(super) const BYTES: usize = WORDS * size_of::<AtomicU64>();
 const WORDS: usize = LINES_AT + LINES * LINE_WORDS;
 
-/// A line that counts and has not been refreshed for this time, in nanoseconds, may be that of a process that has ended:
-/// others are refreshed several times as often, except on a busy machine.
+/// A line that counts and has not been refreshed for this time, in nanoseconds, may be that of a process that has
+/// ended: others are refreshed several times as often, except on a busy machine.
 const LATE_NS: u64 = 20_000_000;
 
 /// Identifies a page, and the version of its layout.

@@ -1,7 +1,7 @@
-//! What one process knows of the others that share a page: whether they run, and whether they read the same clock.
+//! Knowledge of the other processes that share a page: whether they run, and whether they read the same clock.
 //!
-//! Processes of one user in one network namespace may still be in different namespaces of process IDs, in which the same
-//! number means another process, and of time, in which the monotonic clock differs (namespaces(7)). A namespace is
+//! Processes of one user in one network namespace may still be in different namespaces of process IDs, in which the
+//! same number means another process, and of time, in which the monotonic clock differs (namespaces(7)). A namespace is
 //! identified by the inode number of its file in `/proc`; zero stands for an unknown one.
 
 use std::fs;
