@@ -127,13 +127,14 @@ pub enum PathEvent {
 /// Largest number of paths of a queue pair that its path policy probes.
 pub const PROBED_MAX: usize = 6;
 
-/// A probe that a path policy requests.
+/// A probe that a path policy requests. Each request ends in a [`PathEvent::Probed`] or, when the probe is not answered
+/// in time or cannot be sent, in a [`PathEvent::ProbeLost`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PathProbe {
-    /// Number of the path, below [`PROBED_MAX`]. At most one probe is outstanding on each path, and a request while one
-    /// is has no effect.
+    /// Number of the path, below [`PROBED_MAX`]. At most one probe is outstanding on each path; a request while one is
+    /// ends in the same event as that one.
     pub path: u8,
-    /// Label of the path.
+    /// Label of the path. With another label than that of the outstanding probe, the new probe replaces it.
     pub label: PathLabel,
     /// Time after which the probe counts as lost.
     pub timeout: Duration,

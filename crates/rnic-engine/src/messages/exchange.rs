@@ -156,24 +156,28 @@ impl Exchange {
     #[cold]
     pub(crate) fn connect(&mut self, qpn: Qpn, peer: PeerId, dest_qpn: Qpn, now: Time) {
         self.disconnect(qpn);
-        if !self.partners.contains_key(&peer) {
-            let cookie = self.draw_cookie();
-            if !self.peers.add(peer, cookie) {
-                return;
-            }
-            let cadence = Cadence::new(self.config.modes, self.config.period, now, &mut self.random);
-            self.partners.insert(peer, Partner::new(cadence, self.config.round_trip));
-            self.push(Pending::Greeting(peer));
-            self.arm_partner(peer);
-        }
-        let Some(partner) = self.partners.get_mut(&peer) else { return };
-        partner.flows += 1;
         if self.flows.is_empty() {
             self.start_period(now);
         }
         let mut flow = Flow::new(peer, dest_qpn, self.config.pressure_bytes.unwrap_or(u64::MAX));
         flow.is_granted = self.config.credits == Credits::All;
         self.flows.insert(qpn, flow);
+        match self.partners.get_mut(&peer) {
+            Some(partner) => partner.flows += 1,
+            None => self.meet(peer, now),
+        }
+    }
+
+    /// Begins to exchange messages with `peer`, unless there are too many peers.
+    fn meet(&mut self, peer: PeerId, now: Time) {
+        let cookie = self.draw_cookie();
+        if !self.peers.add(peer, cookie) {
+            return;
+        }
+        let flows = self.flows.values().filter(|flow| flow.peer == peer).count() as u32;
+        let cadence = Cadence::new(self.config.modes, self.config.period, now, &mut self.random);
+        self.partners.insert(peer, Partner::new(flows, cadence));
+        self.greet(peer, now);
     }
 
     /// Records that a queue pair is no longer connected.
@@ -265,15 +269,15 @@ impl Exchange {
         }
     }
 
-    /// Asks for a probe of a path of `qpn`; it counts as lost after `timeout`.
+    /// Asks for a probe of a path of `qpn`; it counts as lost after `timeout`, also when it cannot be sent, because the
+    /// peer's cookie is not known or too many messages wait.
     #[cold]
-    pub(crate) fn ask(&mut self, qpn: Qpn, path: ProbePath, timeout: Duration) {
+    pub(crate) fn ask(&mut self, qpn: Qpn, path: ProbePath, timeout: Duration, now: Time) {
         let Some(flow) = self.flows.get_mut(&qpn) else { return };
-        if self.peers.knows(flow.peer) {
-            self.push(Pending::Probe(qpn, path, timeout));
-        } else {
-            flow.postpone(path, timeout);
+        if flow.prober.request(path, timeout, now) && self.peers.knows(flow.peer) {
+            self.push(Pending::Probe(qpn, path.index));
         }
+        self.arm_flow(qpn);
     }
 
     /// Sets the time at which the path policy of `qpn` is called.
@@ -383,9 +387,18 @@ impl Exchange {
     fn on_partner_timeout(&mut self, peer: PeerId, now: Time) {
         let Some(partner) = self.partners.get_mut(&peer) else { return };
         if partner.on_timeout(now) {
-            self.push(Pending::Greeting(peer));
+            self.greet(peer, now);
         }
         self.report_if_due(peer, now);
+    }
+
+    /// Sends a greeting to `peer`, unless one is outstanding.
+    fn greet(&mut self, peer: PeerId, now: Time) {
+        let configured = self.config.round_trip;
+        if self.partners.get_mut(&peer).is_some_and(|partner| partner.greet(configured, now)) {
+            self.push(Pending::Greeting(peer));
+        }
+        self.arm_partner(peer);
     }
 
     /// Reports the load to `peer` if it is time to.
@@ -419,7 +432,7 @@ impl Exchange {
         if flow.probe_at.is_some_and(|at| at <= now) {
             flow.probe_at = self.config.probe_interval.map(|interval| now + interval);
             let path = ProbePath { index: flow::DRIVER_PATH, label: flow.label.0 };
-            self.ask(qpn, path, self.config.probe_timeout);
+            self.ask(qpn, path, self.config.probe_timeout, now);
         }
         self.arm_flow(qpn);
     }

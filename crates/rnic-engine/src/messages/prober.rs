@@ -4,6 +4,9 @@
 //! and the answer gives the round trip. The time that the answering NIC takes is subtracted. With a probe sent at t1,
 //! received at t2, answered at t3, and the answer received at t4, the round trip is (t4 - t1) - (t3 - t2): the clocks
 //! of both ends need not be synchronized.
+//!
+//! Each request ends once: by an answer, or when its timeout, which begins with the request, is over. This holds for
+//! a probe that is never sent, too.
 
 use rnic_base::{Duration, Time};
 use rnic_wire::scr::{Answer, ProbePath};
@@ -11,23 +14,30 @@ use rnic_wire::scr::{Answer, ProbePath};
 /// Largest number of paths of a flow that are probed.
 pub const PATHS_MAX: usize = 8;
 
+/// Shortest and longest timeout; a value outside is replaced by the nearer one.
+const TIMEOUTS: [Duration; 2] = [Duration::from_us(1), Duration::from_secs(10)];
+
+/// Shortest round trip. The peer chooses the turn-around that is subtracted, and so could make a round trip zero.
+pub const ROUND_TRIP_MIN: Duration = Duration::from_ns(100);
+
+/// Longest turn-around that is subtracted: with a longer one, the answering NIC is part of the delay.
+pub const TURN_AROUND_MAX: Duration = Duration::from_ms(1);
+
 /// Measures the paths of one flow. At most one probe is outstanding on each path.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Default, Debug)]
 pub struct Prober {
-    timeout: Duration,
     /// Time in the last probe, of whichever path: probes are told apart by it.
     last_echo: u64,
     outstanding: [Option<Outstanding>; PATHS_MAX],
 }
 
-/// A probe that has not been answered.
+/// A probe that has been requested and has not been answered.
 #[derive(Clone, Copy, Debug)]
 struct Outstanding {
     label: u16,
-    /// Time that the probe carries, which the answer repeats.
-    echo: u64,
-    sent_at: Time,
     times_out_at: Time,
+    /// Time that the probe carries, which the answer repeats, and time of sending; `None` before it is sent.
+    sent: Option<(u64, Time)>,
 }
 
 /// A measured round trip.
@@ -37,8 +47,6 @@ pub struct Measured {
     pub path: ProbePath,
     /// Round trip without the turn-around.
     pub round_trip: Duration,
-    /// Time between the probe's arrival and the answer's departure, by the answering NIC's clock.
-    pub turn_around: Duration,
 }
 
 /// Reason why an answer is ignored.
@@ -53,26 +61,36 @@ pub enum Ignored {
 }
 
 impl Prober {
-    /// Creates a prober whose probes count as lost after `timeout`.
-    #[must_use]
-    pub const fn new(timeout: Duration) -> Self {
-        Self { timeout, last_echo: 0, outstanding: [None; PATHS_MAX] }
+    /// Requests a probe on `path`, which counts as lost `timeout` after `now`. Returns whether it is to be sent: not
+    /// when one is outstanding on the path, whose end is then that of both requests; with another label, the new probe
+    /// replaces that one and has its timeout.
+    pub fn request(&mut self, path: ProbePath, timeout: Duration, now: Time) -> bool {
+        let Some(slot) = self.outstanding.get_mut(usize::from(path.index)) else { return false };
+        let times_out_at = match *slot {
+            Some(probe) if probe.label == path.label => return false,
+            Some(probe) => probe.times_out_at,
+            None => now + timeout.clamp(TIMEOUTS[0], TIMEOUTS[1]),
+        };
+        *slot = Some(Outstanding { label: path.label, times_out_at, sent: None });
+        true
     }
 
-    /// Changes the timeout of later probes.
-    pub fn set_timeout(&mut self, timeout: Duration) {
-        self.timeout = timeout;
-    }
-
-    /// Starts a probe on `path`; returns the time to put into it. `None` when a probe is outstanding on the path, or
-    /// its number is not below [`PATHS_MAX`].
-    pub fn start(&mut self, path: ProbePath, now: Time) -> Option<u64> {
-        let slot = self.outstanding.get_mut(usize::from(path.index)).filter(|slot| slot.is_none())?;
+    /// Sends the probe that is requested on path `index`; returns its path, and the time to put into it. `None` when
+    /// none is requested, or it has been sent.
+    pub fn send(&mut self, index: u8, now: Time) -> Option<(ProbePath, u64)> {
+        let slot = self.outstanding.get_mut(usize::from(index))?;
+        let probe = slot.as_mut().filter(|probe| probe.sent.is_none())?;
         // Two probes at the same time differ, too.
         let echo = now.as_ps().max(self.last_echo.saturating_add(1));
         self.last_echo = echo;
-        *slot = Some(Outstanding { label: path.label, echo, sent_at: now, times_out_at: now + self.timeout });
-        Some(echo)
+        probe.sent = Some((echo, now));
+        Some((ProbePath { index, label: probe.label }, echo))
+    }
+
+    /// Returns the paths whose probes have been requested and not been sent.
+    pub fn unsent(&self) -> impl Iterator<Item = u8> + use<> {
+        let outstanding = self.outstanding;
+        (0..).zip(outstanding).filter(|(_, probe)| probe.is_some_and(|probe| probe.sent.is_none())).map(|(path, _)| path)
     }
 
     /// Processes an answer that arrived at `now`; returns the round trip.
@@ -83,15 +101,18 @@ impl Prober {
     pub fn answered(&mut self, answer: &Answer, now: Time) -> Result<Measured, Ignored> {
         let slot = self.outstanding.get_mut(usize::from(answer.path.index)).ok_or(Ignored::NotOutstanding)?;
         let probe = slot.ok_or(Ignored::NotOutstanding)?;
-        if answer.echoed != probe.echo || answer.path.label != probe.label {
+        let (echo, sent_at) = probe.sent.ok_or(Ignored::NotOutstanding)?;
+        if answer.echoed != echo || answer.path.label != probe.label {
             return Err(Ignored::OtherProbe);
         }
-        let elapsed = now.since(probe.sent_at).as_ps();
+        let elapsed = now.since(sent_at).as_ps();
         let turn_around = answer.sent.checked_sub(answer.received).ok_or(Ignored::Implausible)?;
-        let round_trip = elapsed.checked_sub(turn_around).ok_or(Ignored::Implausible)?;
+        if turn_around > elapsed {
+            return Err(Ignored::Implausible);
+        }
         *slot = None;
-        let (round_trip, turn_around) = (Duration::from_ps(round_trip), Duration::from_ps(turn_around));
-        Ok(Measured { path: answer.path, round_trip, turn_around })
+        let round_trip = Duration::from_ps(elapsed - turn_around.min(TURN_AROUND_MAX.as_ps())).max(ROUND_TRIP_MIN);
+        Ok(Measured { path: answer.path, round_trip })
     }
 
     /// Removes a probe that has timed out at `now`, the lowest path first; returns its path.
@@ -122,6 +143,14 @@ mod tests {
         Time::from_us(us)
     }
 
+    /// Requests a probe and sends it; returns the time in it, if it is sent.
+    fn start(prober: &mut Prober, path: ProbePath, now: Time) -> Option<u64> {
+        if !prober.request(path, TIMEOUT, now) {
+            return None;
+        }
+        prober.send(path.index, now).map(|(_, echo)| echo)
+    }
+
     fn answer(echoed: u64, received_us: u64, sent_us: u64) -> Answer {
         Answer { path: PATH, echoed, received: us(received_us).as_ps(), sent: us(sent_us).as_ps() }
     }
@@ -130,46 +159,93 @@ mod tests {
     #[test]
     fn s8_the_round_trip_is_that_of_four_times_and_two_clocks() {
         let hour = 3_600_000_000;
-        let mut prober = Prober::new(TIMEOUT);
-        let echo = prober.start(PATH, us(10)).expect("none is outstanding");
+        let mut prober = Prober::default();
+        let echo = start(&mut prober, PATH, us(10)).expect("none is outstanding");
         let measured = prober.answered(&answer(echo, hour + 8, hour + 15), us(37)).expect("an answer");
-        let (round_trip, turn_around) = (Duration::from_us(20), Duration::from_us(7));
-        assert_eq!(measured, Measured { path: PATH, round_trip, turn_around });
+        assert_eq!(measured, Measured { path: PATH, round_trip: Duration::from_us(20) });
         assert_eq!(prober.next_timeout(), None);
     }
 
     #[test]
     fn s8_one_probe_is_outstanding_on_each_path() {
-        let mut prober = Prober::new(TIMEOUT);
+        let mut prober = Prober::default();
         for index in 0..PATHS_MAX as u8 {
-            assert!(prober.start(ProbePath { index, label: 7 }, us(1)).is_some());
-            assert_eq!(prober.start(ProbePath { index, label: 8 }, us(2)), None, "path {index}");
+            assert!(start(&mut prober, ProbePath { index, label: 7 }, us(1)).is_some());
+            assert_eq!(start(&mut prober, ProbePath { index, label: 7 }, us(2)), None, "path {index}");
         }
-        assert_eq!(prober.start(ProbePath { index: PATHS_MAX as u8, label: 7 }, us(3)), None);
+        assert_eq!(start(&mut prober, ProbePath { index: PATHS_MAX as u8, label: 7 }, us(3)), None);
     }
 
     #[test]
     fn s8_a_probe_without_an_answer_is_lost_after_the_timeout_once() {
-        let mut prober = Prober::new(TIMEOUT);
-        let first = prober.start(PATH, us(10)).expect("none is outstanding");
+        let mut prober = Prober::default();
+        let first = start(&mut prober, PATH, us(10)).expect("none is outstanding");
         let other = ProbePath { index: 0, label: 1 };
-        prober.start(other, us(30)).expect("another path");
+        start(&mut prober, other, us(30)).expect("another path");
         assert_eq!((prober.next_timeout(), prober.take_lost(us(109))), (Some(us(110)), None));
         assert_eq!((prober.take_lost(us(110)), prober.take_lost(us(110))), (Some(PATH), None));
         assert_eq!(prober.next_timeout(), Some(us(130)));
         assert_eq!(prober.answered(&answer(first, 0, 0), us(111)), Err(Ignored::NotOutstanding), "late");
-        let second = prober.start(PATH, us(112)).expect("the first is lost");
+        let second = start(&mut prober, PATH, us(112)).expect("the first is lost");
         assert_eq!(prober.answered(&answer(first, 0, 0), us(113)), Err(Ignored::OtherProbe), "stale");
         assert!(prober.answered(&answer(second, 0, 0), us(114)).is_ok());
         assert_eq!(prober.answered(&answer(second, 0, 0), us(115)), Err(Ignored::NotOutstanding), "duplicate");
     }
 
+    /// A probe that cannot be sent, because the peer is not known yet or too many messages wait, ends too.
+    #[test]
+    fn s8_a_request_ends_although_its_probe_is_never_sent() {
+        let mut prober = Prober::default();
+        assert!(prober.request(PATH, TIMEOUT, us(10)));
+        assert!(prober.unsent().eq([PATH.index]) && !prober.request(PATH, TIMEOUT, us(50)), "one is outstanding");
+        assert_eq!(prober.answered(&answer(0, 0, 0), us(60)), Err(Ignored::NotOutstanding), "nothing was sent");
+        assert_eq!((prober.take_lost(us(109)), prober.take_lost(us(110))), (None, Some(PATH)));
+        assert_eq!((prober.send(PATH.index, us(111)), prober.unsent().count()), (None, 0));
+    }
+
+    /// With another label, the answer to the old probe says nothing of the path.
+    #[test]
+    fn s8_a_request_with_another_label_replaces_the_outstanding_one_and_ends_with_it() {
+        let mut prober = Prober::default();
+        let other = ProbePath { label: 0xc002, ..PATH };
+        let first = start(&mut prober, PATH, us(10)).expect("none is outstanding");
+        let second = start(&mut prober, other, us(60)).expect("it replaces the first");
+        assert_eq!(prober.answered(&answer(first, 0, 0), us(61)), Err(Ignored::OtherProbe));
+        assert_eq!((prober.next_timeout(), prober.take_lost(us(110))), (Some(us(110)), Some(other)));
+        assert_eq!(prober.answered(&Answer { path: other, ..answer(second, 0, 0) }, us(111)), Err(Ignored::NotOutstanding));
+    }
+
+    #[test]
+    fn s8_timeouts_are_bounded() {
+        for (timeout, expected) in [(Duration::ZERO, TIMEOUTS[0]), (Duration::MAX, TIMEOUTS[1])] {
+            let mut prober = Prober::default();
+            assert!(prober.request(PATH, timeout, us(10)));
+            assert_eq!(prober.next_timeout(), Some(us(10) + expected));
+        }
+    }
+
+    /// The answering peer says how long it took; what is subtracted, and what remains, are bounded.
+    #[test]
+    fn s8_the_turn_around_that_a_peer_announces_is_bounded() {
+        let ms = Duration::from_ms;
+        for (elapsed_ms, turn_around_ms, expected) in
+            [(5, 0, ms(5)), (5, 1, ms(4)), (5, 4, ms(4)), (5, 5, ms(4)), (1, 1, ROUND_TRIP_MIN)]
+        {
+            let mut prober = Prober::default();
+            assert!(prober.request(PATH, ms(10), us(0)));
+            let (_, echo) = prober.send(PATH.index, us(0)).expect("it is requested");
+            let answer = answer(echo, 7, 7 + 1_000 * turn_around_ms);
+            let measured = prober.answered(&answer, us(1_000 * elapsed_ms)).map(|measured| measured.round_trip);
+            assert_eq!(measured, Ok(expected), "{turn_around_ms} of {elapsed_ms} ms");
+        }
+    }
+
     #[test]
     fn s8_probes_of_one_instant_are_told_apart() {
-        let mut prober = Prober::new(TIMEOUT);
-        let first = prober.start(PATH, us(5)).expect("none is outstanding");
+        let mut prober = Prober::default();
+        let first = start(&mut prober, PATH, us(5)).expect("none is outstanding");
         assert!(prober.answered(&answer(first, 0, 0), us(5)).is_ok());
-        let second = prober.start(PATH, us(5)).expect("none is outstanding");
+        let second = start(&mut prober, PATH, us(5)).expect("none is outstanding");
         assert_eq!(prober.answered(&answer(first, 0, 0), us(6)), Err(Ignored::OtherProbe));
         assert_eq!(
             prober.answered(&answer(second, 0, 0), us(6)).map(|measured| measured.round_trip.as_ns()),
@@ -179,8 +255,8 @@ mod tests {
 
     #[test]
     fn s8_unknown_and_implausible_answers_are_ignored() {
-        let mut prober = Prober::new(TIMEOUT);
-        let echo = prober.start(PATH, us(10)).expect("none is outstanding");
+        let mut prober = Prober::default();
+        let echo = start(&mut prober, PATH, us(10)).expect("none is outstanding");
         let right = answer(echo, 100, 101);
         let at = |index, label| Answer { path: ProbePath { index, label }, ..right };
         assert_eq!(prober.answered(&at(3, 0xc001), us(20)), Err(Ignored::NotOutstanding));
@@ -199,7 +275,7 @@ mod tests {
         fn s8_hostile_answers_measure_nothing_twice(
             steps in prop::collection::vec((0..3u8, 0..4u8, 0..200u64, any::<(u64, u64)>(), any::<bool>()), 0..200)
         ) {
-            let mut prober = Prober::new(TIMEOUT);
+            let mut prober = Prober::default();
             let (mut now, mut started, mut ended) = (Time::ZERO, 0, 0);
             let mut echoes = [(0, Time::ZERO); 4];
             for (action, index, wait_us, (received, turn_around), is_right) in steps {
@@ -207,7 +283,7 @@ mod tests {
                 let path = ProbePath { index, label: 1 };
                 let (echo, sent_at) = echoes[usize::from(index)];
                 match action {
-                    0 => if let Some(echo) = prober.start(path, now) {
+                    0 => if let Some(echo) = start(&mut prober, path, now) {
                         echoes[usize::from(index)] = (echo, now);
                         started += 1;
                     },
@@ -216,7 +292,8 @@ mod tests {
                         let echoed = if is_right { echo } else { received };
                         let answer = Answer { path, echoed, received, sent: received.wrapping_add(turn_around) };
                         if let Ok(measured) = prober.answered(&answer, now) {
-                            prop_assert!(measured.round_trip <= now.since(sent_at));
+                            prop_assert!(measured.round_trip >= ROUND_TRIP_MIN);
+                            prop_assert!(measured.round_trip <= now.since(sent_at).max(ROUND_TRIP_MIN));
                             ended += 1;
                         }
                     }

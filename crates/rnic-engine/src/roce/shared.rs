@@ -141,7 +141,7 @@ impl ConnShared {
         head.label = actions.label.unwrap_or(head.label);
         let Some(exchange) = &mut core.exchange else { return };
         if let Some(PathProbe { path, label, timeout }) = actions.probe {
-            exchange.ask(head.number, ProbePath { index: path, label: label.0 }, timeout);
+            exchange.ask(head.number, ProbePath { index: path, label: label.0 }, timeout, core.now);
         }
         if let Some(after) = actions.tick_after {
             exchange.set_path_tick(head.number, core.now + after);

@@ -1,15 +1,13 @@
 //! The state of one connected queue pair.
 
-use rnic_base::{Duration, Time};
+use rnic_base::{BitRate, Duration, Time};
 use rnic_policy::PathLabel;
 use rnic_wire::Qpn;
-use rnic_wire::scr::ProbePath;
 
 use crate::PeerId;
 use crate::messages::limit::{Bounds, RemoteLimit};
 use crate::messages::pressure::PressureLaw;
 use crate::messages::prober::{PATHS_MAX, Prober};
-use rnic_base::BitRate;
 
 /// Path numbers of the probes of a queue pair: those below are of its path policy.
 pub(crate) const DRIVER_PATH: u8 = PATHS_MAX as u8 - 2;
@@ -36,8 +34,6 @@ pub(super) struct Flow {
     pub(super) prober: Prober,
     /// Last measured round trip.
     pub(super) round_trip: Option<Duration>,
-    /// Probes that wait for the peer's cookie: label and timeout by path number.
-    waiting: [Option<(u16, Duration)>; PATHS_MAX],
     /// Limit by messages of the peer.
     limit: RemoteLimit,
     /// The limit that the queue pair has been told.
@@ -58,9 +54,8 @@ impl Flow {
             is_granted: false,
             received_at: None,
             pressure: PressureLaw::new(dest_qpn, threshold_bytes),
-            prober: Prober::new(Duration::ZERO),
+            prober: Prober::default(),
             round_trip: None,
-            waiting: [None; PATHS_MAX],
             limit: RemoteLimit::default(),
             in_force: None,
             probe_at: None,
@@ -90,21 +85,5 @@ impl Flow {
         self.limit.advance(now, bounds);
         let limit = self.limit.limit(bounds);
         (std::mem::replace(&mut self.in_force, limit) != limit).then_some(limit)
-    }
-
-    /// Keeps a probe until the peer's cookie is known.
-    pub(super) fn postpone(&mut self, path: ProbePath, timeout: Duration) {
-        if let Some(slot) = self.waiting.get_mut(usize::from(path.index)) {
-            *slot = Some((path.label, timeout));
-        }
-    }
-
-    /// Removes and returns the probes that waited for the peer's cookie.
-    pub(super) fn take_postponed(&mut self) -> impl Iterator<Item = (ProbePath, Duration)> + use<> {
-        let waiting = std::mem::take(&mut self.waiting);
-        let probe = |(slot, index): (Option<(u16, Duration)>, u8)| {
-            slot.map(|(label, timeout)| (ProbePath { index, label }, timeout))
-        };
-        waiting.into_iter().zip(0..).filter_map(probe)
     }
 }

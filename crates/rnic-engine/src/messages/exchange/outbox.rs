@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 
-use rnic_base::Duration;
 use rnic_policy::PathLabel;
 use rnic_wire::Qpn;
 use rnic_wire::scr::{BackPressure, Cookie, Grant, ProbePath, Records};
@@ -16,8 +15,8 @@ pub(super) enum Pending {
     Answer(PendingAnswer),
     /// A probe of the path between the NICs, which announces our cookie.
     Greeting(PeerId),
-    /// A probe of a path of a queue pair, which counts as lost after the duration.
-    Probe(Qpn, ProbePath, Duration),
+    /// The probe that is requested on a path of a queue pair, by the number of the path.
+    Probe(Qpn, u8),
     /// A report of the load.
     Report(PeerId),
     /// Grants.

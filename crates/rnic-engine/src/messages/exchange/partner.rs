@@ -26,13 +26,13 @@ pub(super) struct Partner {
 }
 
 impl Partner {
-    pub(super) fn new(cadence: Cadence, round_trip: Duration) -> Self {
+    pub(super) fn new(flows: u32, cadence: Cadence) -> Self {
         Self {
-            flows: 0,
+            flows,
             cadence,
             report: None,
             round_trip: None,
-            greetings: Prober::new(greeting_timeout(round_trip, 0)),
+            greetings: Prober::default(),
             unanswered: 0,
             greet_at: None,
         }
@@ -44,11 +44,17 @@ impl Partner {
         times.into_iter().flatten().min()
     }
 
-    /// Starts a greeting at `now`; returns the time to put into it, or `None` when one is outstanding.
-    pub(super) fn greet(&mut self, round_trip: Duration, now: Time) -> Option<u64> {
-        self.greetings.set_timeout(greeting_timeout(round_trip, self.unanswered));
+    /// Requests a greeting at `now`, where the configured round trip is in force until one is measured. Returns whether
+    /// it is to be sent: not when one is outstanding.
+    pub(super) fn greet(&mut self, configured: Duration, now: Time) -> bool {
         self.greet_at = None;
-        self.greetings.start(GREETING_PATH, now)
+        let timeout = greeting_timeout(self.round_trip.unwrap_or(configured), self.unanswered);
+        self.greetings.request(GREETING_PATH, timeout, now)
+    }
+
+    /// Sends the greeting that is requested; returns the time to put into it.
+    pub(super) fn send_greeting(&mut self, now: Time) -> Option<u64> {
+        self.greetings.send(GREETING_PATH.index, now).map(|(_, echo)| echo)
     }
 
     /// Processes an answer to a greeting; returns the round trip if it is one.
@@ -62,7 +68,7 @@ impl Partner {
 
     /// Forgets an outstanding greeting, because the peer has announced its cookie instead of answering.
     pub(super) fn restart_greetings(&mut self) {
-        self.greetings = Prober::new(Duration::ZERO);
+        self.greetings = Prober::default();
         self.unanswered = 0;
     }
 
@@ -89,8 +95,11 @@ pub(super) const GREETING_LABEL: PathLabel = PathLabel(0);
 
 /// Returns the timeout of a greeting after so many that were not answered.
 fn greeting_timeout(round_trip: Duration, unanswered: u32) -> Duration {
-    round_trip.saturating_mul(4 << unanswered.min(20)).min(Duration::from_secs(1))
+    round_trip.saturating_mul(4 << unanswered.min(20)).clamp(GREETING_TIMEOUTS[0], GREETING_TIMEOUTS[1])
 }
+
+/// Shortest and longest timeout of a greeting.
+const GREETING_TIMEOUTS: [Duration; 2] = [Duration::from_us(4), Duration::from_secs(1)];
 
 /// Largest number of greetings without an answer.
 const GREETINGS_MAX: u32 = 12;

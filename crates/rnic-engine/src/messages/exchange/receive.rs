@@ -61,7 +61,7 @@ impl Exchange {
             }
         }
         if !knew {
-            self.on_announced(peer);
+            self.on_announced(peer, now);
         }
         match &message.body {
             Body::Probe(_) | Body::Hint(_) => {}
@@ -93,16 +93,15 @@ impl Exchange {
 
     /// Sends what has waited for the cookie of `peer`, which is known now, and greets it again, so that it knows
     /// ours.
-    fn on_announced(&mut self, peer: PeerId) {
+    fn on_announced(&mut self, peer: PeerId, now: Time) {
         let Some(partner) = self.partners.get_mut(&peer) else { return };
         partner.restart_greetings();
-        self.push(Pending::Greeting(peer));
-        let mut flows = std::mem::take(&mut self.flows);
-        for (qpn, flow) in flows.iter_mut().filter(|(_, flow)| flow.peer == peer) {
-            flow.take_postponed().for_each(|(path, timeout)| self.push(Pending::Probe(*qpn, path, timeout)));
+        self.greet(peer, now);
+        let flows = std::mem::take(&mut self.flows);
+        for (qpn, flow) in flows.iter().filter(|(_, flow)| flow.peer == peer) {
+            flow.prober.unsent().for_each(|path| self.push(Pending::Probe(*qpn, path)));
         }
         self.flows = flows;
-        self.arm_partner(peer);
     }
 
     fn on_answer(&mut self, peer: PeerId, qpn: Qpn, answer: &Answer, now: Time) {

@@ -7,7 +7,7 @@ use rnic_wire::scr::{Answer, Body, Grant, Message, NodeReport, RECORDS_MAX, Reco
 
 use super::outbox::{Pending, PendingAnswer};
 use super::partner::{GREETING_LABEL, GREETING_PATH};
-use super::{Exchange, Owner, Q20};
+use super::{Exchange, Q20};
 use crate::PeerId;
 use crate::messages::grants::NewGrant;
 use crate::messages::peer::Envelope;
@@ -83,18 +83,14 @@ impl Exchange {
         match pending {
             Pending::Answer(_) => None,
             Pending::Greeting(peer) => {
-                let round_trip = self.config.round_trip;
-                let time = self.partners.get_mut(&peer)?.greet(round_trip, now);
-                self.arm_partner(peer);
+                let time = self.partners.get_mut(&peer)?.send_greeting(now)?;
                 let body = Body::Probe(GREETING_PATH);
-                Some(Content { answer_wanted: true, time: time?, ..Content::of_nic(peer, now, body) })
+                Some(Content { answer_wanted: true, time, ..Content::of_nic(peer, now, body) })
             }
-            Pending::Probe(qpn, path, timeout) => {
+            Pending::Probe(qpn, index) => {
                 let flow = self.flows.get_mut(&qpn)?;
-                flow.prober.set_timeout(timeout);
-                let (time, peer, dest_qpn) = (flow.prober.start(path, now)?, flow.peer, flow.dest_qpn);
-                let next = flow.next_timeout();
-                self.alarms.set(Owner::Flow(qpn), next);
+                let (peer, dest_qpn) = (flow.peer, flow.dest_qpn);
+                let (path, time) = flow.prober.send(index, now)?;
                 let (label, body) = (PathLabel(path.label), Body::Probe(path));
                 Some(Content { peer, label, dest_qpn, source_qpn: qpn, answer_wanted: true, time, body })
             }

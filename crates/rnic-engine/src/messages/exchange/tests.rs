@@ -1,11 +1,12 @@
 //! Two NICs that exchange messages, without engines around them.
 
+use proptest::prelude::*;
 use rnic_base::Psn;
 use rnic_wire::scr::{Body, Grant, GrantKind, Message, Type};
 use rnic_wire::{Headers, PacketFlags, Position};
 
 use super::*;
-use crate::messages::peer::DropCause;
+use crate::messages::peer::{DropCause, PEERS_MAX};
 
 const LINE: BitRate = BitRate::gbps(100);
 const LEFT: PeerId = PeerId(0);
@@ -121,18 +122,93 @@ fn s6_messages_of_strangers_and_about_other_queue_pairs_change_nothing() {
 fn s8_a_probe_waits_for_the_cookie_and_is_answered_or_lost() {
     let mut pair = Pair::new(ExchangeConfig::default());
     let path = ProbePath { index: 2, label: 0xc123 };
-    pair.left.ask(LEFT_QPN, path, Duration::from_us(50));
+    pair.left.ask(LEFT_QPN, path, Duration::from_us(50), pair.now);
     pair.carry();
     let host = HostDelays::default();
     let measured = Effect::Measured { qpn: LEFT_QPN, path, round_trip: DELAY * 2, host };
     assert_eq!(effects(&mut pair.left), [measured]);
     assert_eq!(pair.left.round_trip(LEFT_QPN), Some(DELAY * 2));
-    pair.left.ask(LEFT_QPN, path, Duration::from_us(50));
+    pair.left.ask(LEFT_QPN, path, Duration::from_us(50), pair.now);
     assert!(pair.left.build_next(pair.now), "the probe is sent, and dropped on the way");
     pair.advance(Duration::from_us(49));
     assert!(effects(&mut pair.left).is_empty());
     pair.advance(Duration::from_us(1));
     assert_eq!(effects(&mut pair.left), [Effect::Lost(LEFT_QPN, path)]);
+}
+
+/// Returns whether an effect ends a probe of the path, and asserts that it is about it.
+fn ends(effect: &Effect, path: u8) -> bool {
+    match effect {
+        Effect::Measured { qpn: LEFT_QPN, path: measured, .. } => measured.index == path,
+        Effect::Lost(LEFT_QPN, lost) => lost.index == path,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn s8_a_request_ends_when_too_many_messages_wait_or_the_peer_is_unknown_or_one_peer_too_many() {
+    let path = ProbePath { index: CONTROL_PATH, label: 7 };
+    let timeout = Duration::from_us(50);
+    let lost = [Effect::Lost(LEFT_QPN, path)];
+    // Nobody answers the greetings.
+    let mut pair = Pair::new(ExchangeConfig::default());
+    pair.left.ask(LEFT_QPN, path, timeout, pair.now);
+    pair.advance(timeout);
+    assert_eq!(effects(&mut pair.left), lost, "the peer is unknown");
+
+    let mut pair = Pair::new(ExchangeConfig::default());
+    pair.carry();
+    while pair.left.stats.overflows == 0 {
+        pair.left.push(Pending::Report(RIGHT));
+    }
+    pair.left.ask(LEFT_QPN, path, timeout, pair.now);
+    assert_eq!(pair.left.stats.overflows, 2, "the probe is dropped");
+    pair.advance(timeout);
+    assert_eq!(effects(&mut pair.left), lost, "too many messages wait");
+
+    let mut left = Exchange::new(ExchangeConfig::default(), LINE, Time::ZERO);
+    for peer in 0..PEERS_MAX as u32 {
+        left.connect(Qpn::new(1_000 + peer), PeerId(peer), RIGHT_QPN, Time::ZERO);
+    }
+    left.connect(LEFT_QPN, PeerId(PEERS_MAX as u32), RIGHT_QPN, Time::ZERO);
+    left.ask(LEFT_QPN, path, timeout, Time::ZERO);
+    left.on_timeout(Time::ZERO + timeout);
+    assert_eq!(effects(&mut left), lost, "one peer too many");
+    left.disconnect(LEFT_QPN);
+}
+
+proptest! {
+    /// Whatever is lost, and whenever requests come: each request ends in one event, which ends all of its path that
+    /// were made until then, and no event comes without a request.
+    #[test]
+    fn s8_each_request_ends_once(
+        steps in prop::collection::vec((0..6u8, 0..8u8, 0..3u16, 0..60u64), 1..200)
+    ) {
+        let mut pair = Pair::new(ExchangeConfig::default());
+        let mut requested = [false; 8];
+        let mut check = |pair: &mut Pair, requested: &mut [bool; 8]| {
+            for effect in effects(&mut pair.left) {
+                let path = (0..8).find(|path| ends(&effect, *path)).expect("a path");
+                assert!(std::mem::take(&mut requested[usize::from(path)]), "{effect:?} without a request");
+            }
+        };
+        for (step, index, label, us) in steps {
+            match step {
+                0..2 => {
+                    pair.left.ask(LEFT_QPN, ProbePath { index, label }, Duration::from_us(us), pair.now);
+                    requested[usize::from(index)] = true;
+                }
+                // All messages are lost.
+                2 => while pair.left.build_next(pair.now) || pair.right.build_next(pair.now) {},
+                3 => drop(pair.carry()),
+                _ => pair.advance(Duration::from_us(us)),
+            }
+            check(&mut pair, &mut requested);
+        }
+        pair.advance(Duration::from_us(60));
+        check(&mut pair, &mut requested);
+        prop_assert_eq!(requested, [false; 8], "requests without an end");
+    }
 }
 
 #[test]

@@ -123,7 +123,7 @@ impl ConnShared {
             core.timers.arm(head.slot, flow.tick, &mut self.armed_deadline);
         }
         if let Some((timeout, exchange)) = actions.probe.zip(core.exchange.as_mut()) {
-            exchange.ask(head.number, ProbePath { index: CONTROL_PATH, label: head.label.0 }, timeout);
+            exchange.ask(head.number, ProbePath { index: CONTROL_PATH, label: head.label.0 }, timeout, core.now);
         }
     }
 
