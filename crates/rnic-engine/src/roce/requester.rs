@@ -215,6 +215,7 @@ impl Requester {
         }
         let is_built = match retransmit_seq {
             Some(seq) => self.retransmit(verbs, core, seq),
+            None if self.shared.is_draining() && self.waits_for_drain(verbs, core) => false,
             None if self.window.serves_responses => self.transmit_serving(verbs, core),
             None => self.transmit_new(verbs, core),
         };
@@ -222,6 +223,22 @@ impl Requester {
             self.end_of_turn(verbs, core);
         }
         is_built
+    }
+
+    /// Returns whether a new packet waits, as if the window were closed, because the path policy holds new packets until
+    /// those in flight are acknowledged. If the last one has not requested an acknowledgement, one more packet is sent,
+    /// which does; otherwise the peer would acknowledge it only after a timeout.
+    #[cold]
+    fn waits_for_drain(&mut self, verbs: &mut Verbs, core: &mut Core) -> bool {
+        if self.window.in_flight() == 0 {
+            self.shared.end_drain(&mut verbs.head, core);
+            return false;
+        }
+        let is_asked = verbs.head.transport.acks_every_packet || self.since_ack_request == 0;
+        if is_asked {
+            core.count_wait(WaitReason::Window);
+        }
+        is_asked
     }
 
     /// Returns whether packet `seq`, which is to be retransmitted, is still being fetched from memory (I-26). New
@@ -272,11 +289,6 @@ impl Requester {
 
     #[inline]
     fn transmit_new(&mut self, verbs: &mut Verbs, core: &mut Core) -> bool {
-        if !self.shared.optional.is_none() && self.shared.drains_path(&mut verbs.head, core, self.window.in_flight()) {
-            // As if the window were closed until all packets are acknowledged.
-            core.count_wait(WaitReason::Window);
-            return false;
-        }
         let (numbers, capacity) = match self.packets_allowed(verbs, core) {
             Ok(allowed) => allowed,
             Err(reason) => {

@@ -148,17 +148,19 @@ impl ConnShared {
         }
     }
 
-    /// Returns whether the path policy holds new packets until those in flight, `in_flight` of them, are acknowledged.
-    /// When they are, the policy is notified.
+    /// Returns whether the path policy holds new packets until those in flight are acknowledged.
+    #[inline]
+    pub(crate) fn is_draining(&mut self) -> bool {
+        !self.optional.is_none() && self.optional.path_mut().is_some_and(|path| path.is_draining)
+    }
+
+    /// Notifies the path policy, if it holds new packets, that those in flight are acknowledged.
     #[cold]
-    pub(crate) fn drains_path(&mut self, head: &mut Head, core: &mut Core, in_flight: u64) -> bool {
-        let Some(path) = self.optional.path_mut().filter(|path| path.is_draining) else { return false };
-        if in_flight > 0 {
-            return true;
+    pub(crate) fn end_drain(&mut self, head: &mut Head, core: &mut Core) {
+        if let Some(path) = self.optional.path_mut() {
+            path.is_draining = false;
+            self.ask_path(head, core, &PathEvent::Drained);
         }
-        path.is_draining = false;
-        self.ask_path(head, core, &PathEvent::Drained);
-        false
     }
 
     /// Addresses the request or response in `core.out`, whose type is set, and counts it. `in_flight` is the number of

@@ -55,6 +55,7 @@ impl Requester {
         self.since_ack_request += 1;
         let request_ack = force
             || self.since_ack_request >= head.transport.ack_every_packets
+            || self.shared.is_draining()
             || self.shared.pauses_after_next(head, core);
         if request_ack {
             self.since_ack_request = 0;
