@@ -3,7 +3,7 @@
 use rnic_fabric::plan::SCHEMA;
 use rnic_fabric::workload::Operation;
 use rnic_fabric::workload::distribution::BUILT_IN;
-use rnic_policy::{ParamSpec, ParamUnit, Profile};
+use rnic_policy::{ParamSpec, ParamUnit, Params, Profile, Signals};
 use rnic_transports::{control, paths, profiles, recovery, schedule};
 use serde::Serialize;
 
@@ -44,6 +44,8 @@ struct Policy {
     kind: &'static str,
     name: &'static str,
     summary: &'static str,
+    /// True when the policy needs probes, which only simulations with `[scr]` have.
+    needs_scr: bool,
     state_bytes: usize,
     options: Vec<OptionSpec>,
 }
@@ -128,6 +130,7 @@ fn policies() -> Vec<Policy> {
                 kind: stringify!($module),
                 name: policy.name,
                 summary: policy.summary,
+                needs_scr: probes(stringify!($module), policy.name),
                 state_bytes: policy.state_bytes,
                 options: policy.params.iter().map(|spec| option(spec, spec.default)).collect(),
             }));
@@ -135,6 +138,17 @@ fn policies() -> Vec<Policy> {
     }
     append!(recovery, control, paths, schedule);
     all
+}
+
+/// Returns whether the policy `name` requests probes.
+fn probes(kind: &str, name: &str) -> bool {
+    match kind {
+        "control" => control::find(name).is_some_and(|policy| {
+            (policy.interest)(&Params::defaults(policy.params)).needs.has(Signals::PROBES)
+        }),
+        "paths" => paths::find(name).is_some_and(|policy| policy.probes),
+        _ => false,
+    }
 }
 
 fn option(spec: &ParamSpec, value: u64) -> OptionSpec {
@@ -173,7 +187,8 @@ fn text(catalogue: &Catalogue) -> String {
     for kind in ["recovery", "control", "paths", "schedule"] {
         text += &format!("\n  {kind}\n");
         for policy in catalogue.policies.iter().filter(|policy| policy.kind == kind) {
-            text += &format!("    {}: {}\n", policy.name, policy.summary);
+            let only = if policy.needs_scr { "; only in simulations with [scr]" } else { "" };
+            text += &format!("    {}: {}{only}\n", policy.name, policy.summary);
             text += &table::explained(5, policy.options.iter().map(option_row).collect());
         }
     }

@@ -128,6 +128,8 @@ fn errors_are_one_line() {
     run(folder, &["--transport", "falcon", "--key", "", "--", "true"])
         .assert_refused(2, &["RNIC_KEY=: no file with a secret"]);
     run(folder, &["--transport", "quic", "--", "true"]).assert_refused(2, &["quic", "roce-gbn", "rnic list"]);
+    run(folder, &["--set", "control=swift-rate", "--", "true"])
+        .assert_refused(2, &["`swift-rate` needs probes", "simulations with [scr]"]);
     run(folder, &["--", "no-such-program"]).assert_refused(2, &["no-such-program", "PATH"]);
     run(folder, &["--", "/etc"]).assert_refused(2, &["/etc", "folder"]);
     run(folder, &[]).assert_refused(2, &["PROGRAM"]);

@@ -116,7 +116,11 @@ fn policies_that_probe_need_messages() {
     for transport in ["{ name = \"irn\", paths = \"probed\" }", "{ name = \"irn\", control = \"swift-rate\" }"] {
         let error = Plan::from_toml_with(STAR, &[("transport", transport)], &mut |_| Err(String::new()));
         let error = error.expect_err(transport).to_string();
-        assert!(error.contains("scr: is missing"), "{error}");
-        plan(STAR, &[("transport", transport), ("scr", "{}")]);
+        assert!(error.contains("needs probes") && error.contains("[scr]"), "{error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+        assert!(plan(STAR, &[("transport", transport), ("scr", "{}")]).transport.probes);
+        let mut without = plan(STAR, &[("transport", transport), ("scr", "{}")]);
+        without.scr = None;
+        assert!(without.check().is_err_and(|error| error.to_string().contains("scr: is missing")));
     }
 }

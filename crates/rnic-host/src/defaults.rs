@@ -242,6 +242,10 @@ mod tests {
         let unstamped = TransportChoice::named("falcon", &[("control", "bottleneck")]);
         let error = unstamped.expect_err("no switch writes csig on sockets").to_string();
         assert!(error.contains("`bottleneck` needs csig") && error.lines().count() == 1, "{error}");
+        for (option, policy) in [("control", "swift-rate"), ("paths", "probed")] {
+            let error = TransportChoice::named("irn", &[(option, policy)]).expect_err("no probes").to_string();
+            assert!(error.contains(&format!("`{policy}` needs probes")) && error.lines().count() == 1, "{error}");
+        }
     }
 
     #[test]

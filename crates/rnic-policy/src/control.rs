@@ -164,7 +164,7 @@ pub struct ControlActions {
     /// Delay after which a [`ControlEvent::Tick`] is delivered; replaces an earlier request. A datapath with flows has
     /// no ticks, and a response to [`ControlEvent::Reported`] requests none.
     pub tick_after: Option<Duration>,
-    /// Sends a probe on the current path. Each request ends in a [`ControlEvent::RoundTrip`] or, when the probe is not
+    /// Sends a probe on the current path, for controllers that need [`Signals::PROBES`]. Each request ends in a [`ControlEvent::RoundTrip`] or, when the probe is not
     /// answered within this time or cannot be sent, in a [`ControlEvent::ProbeLost`]. At most one probe is outstanding;
     /// a request while one is ends in the same event as that one.
     pub probe: Option<Duration>,
@@ -196,8 +196,6 @@ pub struct ControlInterest {
     pub times_retransmitted: bool,
     /// True when the controller processes [`ControlEvent::Reported`].
     pub reports: bool,
-    /// True when the controller requests probes, and so needs a NIC that exchanges messages with its peers.
-    pub probes: bool,
 }
 
 /// A congestion control algorithm, as its author writes it. The implementing type is the private state of one queue

@@ -93,6 +93,9 @@ fn check_actions(actions: &ControlActions, line_rate: BitRate) -> Result<(), Str
     if actions.tick_after.is_some_and(|after| after < Duration::from_us(1)) {
         return Err(format!("the policy requests a tick after {:?}, which is less than 1us", actions.tick_after));
     }
+    if actions.probe.is_some_and(|timeout| timeout < Duration::from_us(1)) {
+        return Err(format!("the policy requests a probe that is lost after {:?}, less than 1us", actions.probe));
+    }
     Ok(())
 }
 

@@ -152,6 +152,9 @@ pub struct Profile {
     pub end_to_end_credits: bool,
     /// See [`MEASURED_TIMEOUTS`].
     pub measured_timeouts: bool,
+    /// True when the NICs exchange messages, so that policies can probe paths ([`Signals::PROBES`]). Set by
+    /// [`Profile::set_network`].
+    pub probes: bool,
     /// Loss recovery.
     pub recovery: Configured<RecoveryPolicy>,
     /// Congestion control.
@@ -245,6 +248,12 @@ pub enum ProfileError {
          [switch.csig] have it"
     )]
     NotStamped(&'static str, &'static str, Signals),
+    /// The policy needs probes, and no messages are exchanged between NICs.
+    #[error(
+        "transport `{0}`: {1} `{2}` needs probes, which only NICs that exchange messages send; only simulations with \
+         [scr], and not with Falcon, have them"
+    )]
+    NoProbes(&'static str, &'static str, &'static str),
     /// The state exchanged between a datapath and a stateless engine must fit into a record of the adaptive engine,
     /// and this policy's state does not.
     #[error(
@@ -383,12 +392,20 @@ impl Profile {
         Err(ParamError::Unknown { name: name.to_owned(), known: known.join(", ") })
     }
 
-    /// Sets the signals that the network provides in addition to those that the ends measure on their own. A transport
-    /// whose packets have no space for a signal omits it.
+    /// Sets the signals that the network and messages between NICs provide in addition to those that the ends measure
+    /// on their own. A transport whose packets have no space for a signal omits it; policies on Falcon cannot probe.
     pub fn set_network(&mut self, available: Signals) {
         if let Protocol::Falcon(shape) = &mut self.protocol {
             shape.csig = available.has(Signals::CSIG);
+        } else {
+            self.probes = available.has(Signals::PROBES);
         }
+    }
+
+    /// Returns the signals that policies receive with this transport.
+    pub fn measures(&self) -> Signals {
+        let probes = if self.probes { Signals::PROBES } else { Signals::NONE };
+        self.protocol.measures().with(probes)
     }
 
     /// Does the same as [`Profile::set`], for a value the user has not chosen: a default of the program that runs the
@@ -502,9 +519,16 @@ impl Profile {
             return Err(ProfileError::NoCredits(self.name));
         }
         let Configured { policy, params } = &self.control;
-        let missing = (policy.interest)(params).needs.without(self.protocol.measures());
+        let missing = (policy.interest)(params).needs.without(self.measures());
         if missing == Signals::CSIG && self.protocol.falcon().is_some() {
             return Err(ProfileError::NotStamped(self.name, policy.name, missing));
+        }
+        if missing == Signals::PROBES {
+            return Err(ProfileError::NoProbes(self.name, "controller", policy.name));
+        }
+        let paths = &self.paths.policy;
+        if paths.probes && !self.probes {
+            return Err(ProfileError::NoProbes(self.name, "path policy", paths.name));
         }
         if !missing.is_empty() {
             return Err(ProfileError::NotMeasured(self.name, policy.name, missing));

@@ -89,7 +89,7 @@ pub fn select<'o>(
 }
 
 /// Does the same as [`select`], for a network that provides the signals `network` in addition to those that the
-/// endpoints measure themselves.
+/// endpoints measure themselves; [`Signals::PROBES`] stands for NICs that exchange messages.
 ///
 /// # Errors
 /// As [`select`].

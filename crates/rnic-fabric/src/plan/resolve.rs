@@ -99,7 +99,7 @@ pub(super) fn resolve(raw: Raw, files: &mut FileReader<'_>) -> Result<Plan, Plan
         slice: raw_run.slice.map(|slice| slice.0),
     };
     let name = transport_name(&raw.transport.0)?;
-    let network = network_signals(raw.switch.as_ref(), topology);
+    let network = network_signals(raw.switch.as_ref(), raw.scr.as_ref(), topology);
     let mut plan = Plan {
         name: raw.name(),
         mtu: raw.mtu(),
@@ -305,11 +305,14 @@ fn transport_name(options: &std::collections::BTreeMap<String, toml::Value>) -> 
     name.ok_or_else(|| PlanError::value("transport.name", "is missing; name a transport, such as \"irn\""))
 }
 
-/// Returns the signals that switches provide, in addition to what the hosts measure themselves.
-fn network_signals(switch: Option<&raw::Switch>, topology: TopologyPlan) -> Signals {
+/// Returns the signals that switches and messages between NICs provide, in addition to what the hosts measure
+/// themselves.
+fn network_signals(switch: Option<&raw::Switch>, scr: Option<&raw::Scr>, topology: TopologyPlan) -> Signals {
     let csig = switch.and_then(|switch| switch.csig.as_ref());
     let is_stamped = csig.is_some_and(raw::Csig::enabled) && topology != TopologyPlan::PointToPoint;
-    if is_stamped { Signals::CSIG } else { Signals::NONE }
+    let stamps = if is_stamped { Signals::CSIG } else { Signals::NONE };
+    let probes = if scr.is_some_and(raw::Scr::enabled) { Signals::PROBES } else { Signals::NONE };
+    stamps | probes
 }
 
 /// Selects the transport `name` for a network that provides the signals `network`: its frames are longer by a tag when

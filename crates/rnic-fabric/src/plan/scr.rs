@@ -59,15 +59,11 @@ pub(super) fn resolve(raw: &Scr, plan: &Plan) -> Option<ScrPlan> {
     })
 }
 
-/// Checks the constraints of the table, and that policies that probe have it.
+/// Checks the constraints of the table, and that it exists where the transport counts on it.
 pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
     let reject = |key, what: &str| Err(PlanError::value(key, what));
     let Some(scr) = &plan.scr else {
-        let control = &plan.transport.control;
-        if plan.transport.paths.policy.probes || (control.policy.interest)(&control.params).probes {
-            return reject("scr", "is missing; a policy of this transport probes its paths, which needs `[scr]`");
-        }
-        return Ok(());
+        return if plan.transport.probes { reject("scr", "is missing; the transport needs it for probes") } else { Ok(()) };
     };
     if plan.transport.protocol.falcon().is_some() {
         return reject("scr", "cannot be combined with Falcon; use a transport of the RoCE family");

@@ -35,9 +35,11 @@ impl Signals {
     pub const HOPS: Self = Self(1 << 9);
     /// Congestion of the most congested hop, which switches write into packets (CSIG).
     pub const CSIG: Self = Self(1 << 10);
+    /// Round-trip times of probes, and delays in the hosts: messages between NICs (SCR).
+    pub const PROBES: Self = Self(1 << 11);
 
     /// All signals, each as a set of one, with its name.
-    const ALL: [(Self, &'static str); 11] = [
+    const ALL: [(Self, &'static str); 12] = [
         (Self::ACKS, "acks"),
         (Self::ROUND_TRIP, "round-trip"),
         (Self::MARKS, "marks"),
@@ -49,6 +51,7 @@ impl Signals {
         (Self::HOST_DELAY, "host-delay"),
         (Self::HOPS, "hops"),
         (Self::CSIG, "csig"),
+        (Self::PROBES, "probes"),
     ];
 
     /// Returns the union.

@@ -12,8 +12,8 @@ use crate::paths::PathLabel;
 ///
 /// Checks that the controller needs the signals of the events it subscribes to, and subscribes to the events of the
 /// signals it needs; and after every event: equal events give equal actions; windows are above zero; rates are above
-/// zero and at most the line rate; ticks are at least a microsecond in the future, so that no queue pair can keep a
-/// core busy. It is also driven with the reports of a datapath with flows, which it reads itself or receives as events:
+/// zero and at most the line rate; ticks and the ends of probes are at least a microsecond in the future, so that no
+/// queue pair can keep a core busy. It is also driven with the reports of a datapath with flows, which it reads itself or receives as events:
 /// see [`super::reports`].
 ///
 /// # Errors
@@ -51,10 +51,10 @@ pub fn check_control(policy: &ControlPolicy, seed: u64, steps: u64) -> Result<()
                     format!("{event:?}: the policy requests a tick but does not declare that it needs ticks"),
                 ));
             }
-            if actions.probe.is_some() && !interest.probes {
+            if actions.probe.is_some() && !interest.needs.has(Signals::PROBES) {
                 return Err(violation(
                     step,
-                    format!("{event:?}: the policy requests a probe but does not declare that it probes"),
+                    format!("{event:?}: the policy requests a probe but does not declare that it needs probes"),
                 ));
             }
             if actions.flow.is_some() {

@@ -178,9 +178,12 @@ enum Claim {
     ReceivesAcksUndeclared,
     DeclaresUnusedMarks,
     NeedsNoTicks,
+    Probes,
+    NeedsNoProbes,
+    ProbesAtOnce,
 }
 
-/// Defines a controller that uses ticks, with one declaration.
+/// Defines a controller that uses ticks, and may use probes, with one declaration.
 macro_rules! claiming {
     ($name:ident, $claim:expr) => {
         #[derive(Clone, Copy, Pod, Zeroable)]
@@ -200,14 +203,20 @@ macro_rules! claiming {
                 let needs = match $claim {
                     Claim::DeclaresUnusedMarks => Signals::TICKS | Signals::MARKS,
                     Claim::NeedsNoTicks => Signals::NONE,
-                    Claim::Fits | Claim::ReceivesAcksUndeclared => Signals::TICKS,
+                    Claim::Fits | Claim::ReceivesAcksUndeclared | Claim::NeedsNoProbes => Signals::TICKS,
+                    Claim::Probes | Claim::ProbesAtOnce => Signals::TICKS | Signals::PROBES,
                 };
                 let acked = $claim == Claim::ReceivesAcksUndeclared;
                 ControlInterest { needs, acked, ..ControlInterest::default() }
             }
 
             fn on_event(&mut self, _: &ControlEvent, _: &ControlView, _: &Params) -> ControlActions {
-                ControlActions { tick_after: Some(Duration::from_us(10)), ..ControlActions::default() }
+                let probe = match $claim {
+                    Claim::Probes | Claim::NeedsNoProbes => Some(Duration::from_us(1)),
+                    Claim::ProbesAtOnce => Some(Duration::ZERO),
+                    _ => None,
+                };
+                ControlActions { tick_after: Some(Duration::from_us(10)), probe, ..ControlActions::default() }
             }
         }
     };
@@ -217,14 +226,19 @@ claiming!(Fits, Claim::Fits);
 claiming!(ReceivesAcksUndeclared, Claim::ReceivesAcksUndeclared);
 claiming!(DeclaresUnusedMarks, Claim::DeclaresUnusedMarks);
 claiming!(NeedsNoTicks, Claim::NeedsNoTicks);
+claiming!(Probes, Claim::Probes);
+claiming!(NeedsNoProbes, Claim::NeedsNoProbes);
+claiming!(ProbesAtOnce, Claim::ProbesAtOnce);
 
 #[test]
 fn check_control_compares_needed_signals_with_subscribed_events() {
-    assert_eq!(verdict::<Fits>(), Ok(()));
+    assert_eq!((verdict::<Fits>(), verdict::<Probes>()), (Ok(()), Ok(())));
     let cases = [
         (verdict::<ReceivesAcksUndeclared>(), "subscribes to the signal acks"),
         (verdict::<DeclaresUnusedMarks>(), "needs the signal marks but does not subscribe"),
         (verdict::<NeedsNoTicks>(), "does not declare that it needs ticks"),
+        (verdict::<NeedsNoProbes>(), "does not declare that it needs probes"),
+        (verdict::<ProbesAtOnce>(), "less than 1us"),
     ];
     for (verdict, expected) in cases {
         let what = verdict.expect_err(expected);

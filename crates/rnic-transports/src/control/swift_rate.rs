@@ -78,7 +78,7 @@ impl Control for SwiftRate {
     }
 
     fn interest(_: &Params) -> ControlInterest {
-        ControlInterest { needs: Signals::SENT, sent: true, probes: true, ..ControlInterest::default() }
+        ControlInterest { needs: Signals::SENT | Signals::PROBES, sent: true, ..ControlInterest::default() }
     }
 
     fn on_event(&mut self, event: &ControlEvent, view: &ControlView, params: &Params) -> ControlActions {

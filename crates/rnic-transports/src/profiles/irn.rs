@@ -41,6 +41,7 @@ pub(super) fn profile() -> Profile {
         fence_overlaps: false,
         end_to_end_credits: false,
         measured_timeouts: false,
+        probes: false,
         recovery: RecoveryPolicy::configured::<Irn>(),
         control: ControlPolicy::configured::<LineRate>(),
         paths: PathPolicy::configured::<Ecmp>(),

@@ -5,7 +5,7 @@ use rnic_policy::control::ControlInterest;
 use rnic_policy::{Configured, Control, ControlActions, ControlEvent, ControlPolicy, ControlView};
 use rnic_policy::{ParamSpec, Params, Signals};
 
-use crate::{control, profiles};
+use crate::{control, paths, profiles, select, select_on};
 
 /// A controller from outside the tree that requires signals which few networks provide.
 #[derive(Clone, Copy, Pod, Zeroable)]
@@ -39,6 +39,26 @@ fn a_signal_that_a_transport_does_not_measure_is_refused_by_name() {
         let missing = if profile.protocol.falcon().is_some() { "needs csig," } else { "needs host-delay, csig," };
         let names_both = error.contains(profile.name) && error.contains("`curious`");
         assert!(names_both && error.contains(missing) && error.lines().count() == 1, "{error}");
+    }
+}
+
+/// A policy that probes is refused where NICs exchange no messages, by name and in one line; Falcon has no probes at all.
+#[test]
+fn s8_policies_that_probe_are_refused_without_messages_between_nics() {
+    let interest = |policy: &ControlPolicy| (policy.interest)(&Params::defaults(policy.params));
+    let controls = control::ALL.iter().filter(|policy| interest(policy).needs.has(Signals::PROBES));
+    let paths = paths::ALL.iter().filter(|policy| policy.probes);
+    let named: Vec<_> =
+        controls.map(|policy| ("control", policy.name)).chain(paths.map(|policy| ("paths", policy.name))).collect();
+    assert_eq!(named, [("control", "swift-rate"), ("paths", "probed")]);
+    for option in named {
+        for transport in ["irn", "roce-gbn", "falcon"] {
+            let refused = select(transport, [option]).expect_err("no messages").to_string();
+            let is_clear = refused.contains(&format!("`{}` needs probes", option.1)) && refused.contains("[scr]");
+            assert!(is_clear && refused.lines().count() == 1, "{refused}");
+            let is_selected = select_on(Signals::PROBES, transport, [option]).is_ok();
+            assert_eq!(is_selected, transport != "falcon", "{transport} {option:?}");
+        }
     }
 }
 
