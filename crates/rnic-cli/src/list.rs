@@ -143,9 +143,8 @@ fn policies() -> Vec<Policy> {
 /// Returns whether the policy `name` requests probes.
 fn probes(kind: &str, name: &str) -> bool {
     match kind {
-        "control" => control::find(name).is_some_and(|policy| {
-            (policy.interest)(&Params::defaults(policy.params)).needs.has(Signals::PROBES)
-        }),
+        "control" => control::find(name)
+            .is_some_and(|policy| (policy.interest)(&Params::defaults(policy.params)).needs.has(Signals::PROBES)),
         "paths" => paths::find(name).is_some_and(|policy| policy.probes),
         _ => false,
     }

@@ -90,7 +90,10 @@ impl Prober {
     /// Returns the paths whose probes have been requested and not been sent.
     pub fn unsent(&self) -> impl Iterator<Item = u8> + use<> {
         let outstanding = self.outstanding;
-        (0..).zip(outstanding).filter(|(_, probe)| probe.is_some_and(|probe| probe.sent.is_none())).map(|(path, _)| path)
+        (0..)
+            .zip(outstanding)
+            .filter(|(_, probe)| probe.is_some_and(|probe| probe.sent.is_none()))
+            .map(|(path, _)| path)
     }
 
     /// Processes an answer that arrived at `now`; returns the round trip.
@@ -212,7 +215,10 @@ mod tests {
         let second = start(&mut prober, other, us(60)).expect("it replaces the first");
         assert_eq!(prober.answered(&answer(first, 0, 0), us(61)), Err(Ignored::OtherProbe));
         assert_eq!((prober.next_timeout(), prober.take_lost(us(110))), (Some(us(110)), Some(other)));
-        assert_eq!(prober.answered(&Answer { path: other, ..answer(second, 0, 0) }, us(111)), Err(Ignored::NotOutstanding));
+        assert_eq!(
+            prober.answered(&Answer { path: other, ..answer(second, 0, 0) }, us(111)),
+            Err(Ignored::NotOutstanding)
+        );
     }
 
     #[test]

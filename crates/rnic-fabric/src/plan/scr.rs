@@ -63,7 +63,11 @@ pub(super) fn resolve(raw: &Scr, plan: &Plan) -> Option<ScrPlan> {
 pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
     let reject = |key, what: &str| Err(PlanError::value(key, what));
     let Some(scr) = &plan.scr else {
-        return if plan.transport.probes { reject("scr", "is missing; the transport needs it for probes") } else { Ok(()) };
+        return if plan.transport.probes {
+            reject("scr", "is missing; the transport needs it for probes")
+        } else {
+            Ok(())
+        };
     };
     if plan.transport.protocol.falcon().is_some() {
         return reject("scr", "cannot be combined with Falcon; use a transport of the RoCE family");
