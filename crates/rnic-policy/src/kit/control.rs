@@ -35,7 +35,7 @@ pub fn check_control(policy: &ControlPolicy, seed: u64, steps: u64) -> Result<()
         for step in 1..=steps {
             view.now += Duration::from_ns(random.between(1, 100_000));
             view.in_flight = random.below(500);
-            let event = draw_event(&mut random);
+            let event = draw_event(&mut random, interest.needs.has(Signals::PROBES));
             let actions = (policy.on_event)(&mut state, &event, &view, &params);
             let repeated = (policy.on_event)(&mut state_copy, &event, &view, &params);
             if actions != repeated || state != state_copy {
@@ -75,8 +75,9 @@ pub fn check_control(policy: &ControlPolicy, seed: u64, steps: u64) -> Result<()
     Ok(())
 }
 
-fn draw_event(random: &mut RandomStream) -> ControlEvent {
-    match random.below(14) {
+/// Draws an event; those of probes only for controllers that request them.
+fn draw_event(random: &mut RandomStream, probes: bool) -> ControlEvent {
+    match random.below(if probes { 14 } else { 12 }) {
         0..5 => {
             let rtt = (random.below(2) == 0).then(|| Duration::from_ns(random.between(1, 2_000_000)));
             let packets = if rtt.is_some() { random.below(129) } else { random.between(1, 128) };
@@ -87,11 +88,11 @@ fn draw_event(random: &mut RandomStream) -> ControlEvent {
         7 => ControlEvent::Nacked { lost: random.below(2) == 0 },
         8 => ControlEvent::TimedOut,
         9..11 => ControlEvent::Tick,
-        11 => {
+        11 => ControlEvent::Cnp,
+        12 => {
             let [rtt, local, peer] = [2_000_000; 3].map(|max| Duration::from_ns(random.between(1, max)));
             ControlEvent::RoundTrip { path: PathLabel(random.bits() as u16), rtt, host: HostDelays { local, peer } }
         }
-        12 => ControlEvent::ProbeLost { path: PathLabel(random.bits() as u16) },
-        _ => ControlEvent::Cnp,
+        _ => ControlEvent::ProbeLost { path: PathLabel(random.bits() as u16) },
     }
 }
