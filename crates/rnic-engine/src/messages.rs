@@ -13,8 +13,10 @@
 //! - [`grants`], [`pressure`]: what a receiver grants, and when it sends back-pressure (S-25, S-26).
 //! - [`limit`]: how a sender limits a queue pair by grants and back-pressure (S-25, S-26).
 //!
-//! A peer is hostile: by whatever messages, it can slow only the traffic that it receives, never to zero, and not
-//! longer than it sends messages.
+//! A peer is hostile. By whatever messages, it can limit only the queue pairs that are connected to it: to no less than
+//! the floor ([`limit::Bounds`]), and after its last message for no longer than [`limit::VALID_MAX`] and the time in
+//! which a grant fades. What it announces or delays (round trips, turn-arounds, the latency of its bus) is bounded where
+//! it is used.
 
 pub mod cadence;
 pub mod config;

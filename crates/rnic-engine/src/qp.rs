@@ -450,6 +450,9 @@ impl Qp {
     fn settle_failure(&mut self, core: &mut Core, nic: Option<&mut FalconNic>) {
         let Self { verbs, protocol } = self;
         verbs.head.has_failed = false;
+        if let Some(exchange) = &mut core.exchange {
+            exchange.disconnect(verbs.head.number);
+        }
         match (protocol, nic) {
             (ProtocolState::Roce(connection), _) => connection.stop(verbs, core),
             (ProtocolState::Falcon(end), Some(nic)) => end.stop(verbs, core, nic),

@@ -74,11 +74,6 @@ impl Cadence {
         Self { modes, period, next_at, quiet_until: now, bytes, reported, loads }
     }
 
-    /// Changes the period from the next message on.
-    pub fn set_period(&mut self, period: Duration) {
-        self.period = clamp(period);
-    }
-
     /// Counts in-band bytes sent to the peer.
     pub fn count_bytes(&mut self, bytes: u64) {
         self.bytes = self.bytes.saturating_add(bytes);

@@ -4,7 +4,7 @@ use core::num::NonZeroU64;
 
 use rnic_base::{BitRate, Duration};
 
-use super::cadence::Modes;
+use super::cadence::{Modes, PERIODS};
 use super::limit::Bounds;
 use super::pressure;
 
@@ -95,6 +95,20 @@ impl Default for ExchangeConfig {
 }
 
 impl ExchangeConfig {
+    /// Returns the settings with all times between 1 us and 10 s: with a period of zero, a timeout would be due again as
+    /// soon as it is handled.
+    pub(super) fn bounded(self) -> Self {
+        let [shortest, longest] = PERIODS;
+        let bound = |time: Duration| time.clamp(shortest, longest);
+        Self {
+            period: bound(self.period),
+            round_trip: bound(self.round_trip),
+            probe_interval: self.probe_interval.map(bound),
+            probe_timeout: bound(self.probe_timeout),
+            ..self
+        }
+    }
+
     /// Bytes that may wait before back-pressure is sent, unless a driver chooses otherwise.
     pub const PRESSURE_BYTES: u64 = pressure::THRESHOLD_BYTES;
 }

@@ -25,7 +25,7 @@ use rnic_wire::{Format, Packet, Qpn};
 use super::cadence::{Cadence, Loads};
 use super::config::{Credits, ExchangeConfig};
 use super::grants::{GrantLaw, NewGrant};
-use super::limit::{Bounds, FLOOR_MIN};
+use super::limit::{Bounds, FLOOR_MIN, INTERVAL_MAX};
 use super::peer::Peers;
 use super::stats::{ExchangeStats, RoundTrip};
 use crate::PeerId;
@@ -59,8 +59,6 @@ pub struct HostLoad {
     pub bus_latency: Duration,
     /// Utilisation of the host bus, as a fraction of 2^16.
     pub bus_use: u16,
-    /// Utilisation of the NIC, as a fraction of 2^16.
-    pub nic_use: u16,
 }
 
 /// Messages with all peers of a NIC.
@@ -81,6 +79,8 @@ pub struct Exchange {
     load: HostLoad,
     /// Packets that the driver has dropped.
     drops: u64,
+    /// Queue pairs that have received data since [`Self::report_backlog`] last looked at them, in order of time.
+    recent: VecDeque<Qpn>,
     /// Grants of the period that ends; empty between periods.
     new_grants: Vec<NewGrant>,
     /// Round trips that the driver has not taken yet.
@@ -99,6 +99,9 @@ struct PortUse {
     rate: u32,
 }
 
+/// Largest number of queue pairs that are told of one backlog.
+const RECENT_MAX: usize = 64;
+
 /// Largest number of measured round trips that are kept for the driver.
 const MEASURED_MAX: usize = 1 << 12;
 
@@ -107,6 +110,7 @@ const Q20: u64 = 1 << 20;
 
 impl Exchange {
     pub(crate) fn new(config: ExchangeConfig, line: BitRate, now: Time) -> Self {
+        let config = config.bounded();
         Self {
             config,
             line,
@@ -122,6 +126,7 @@ impl Exchange {
             port: PortUse { since: now, ..PortUse::default() },
             load: HostLoad::default(),
             drops: 0,
+            recent: VecDeque::new(),
             new_grants: Vec::new(),
             measured: VecDeque::new(),
             out: MessageTransmit::BLANK,
@@ -140,18 +145,6 @@ impl Exchange {
         self.flows.get(&qpn)?.round_trip
     }
 
-    /// Returns the limit that messages of the peer put on the rate of a queue pair.
-    #[must_use]
-    pub fn limit(&self, qpn: Qpn) -> Option<BitRate> {
-        self.flows.get(&qpn)?.limit()
-    }
-
-    /// Returns the rate that is granted to each granted queue pair, if there are any.
-    #[must_use]
-    pub fn granted(&self) -> Option<BitRate> {
-        self.law.share()
-    }
-
     /// Records that a queue pair is connected to `dest_qpn` of `peer`.
     #[cold]
     pub(crate) fn connect(&mut self, qpn: Qpn, peer: PeerId, dest_qpn: Qpn, now: Time) {
@@ -159,7 +152,7 @@ impl Exchange {
         if self.flows.is_empty() {
             self.start_period(now);
         }
-        let mut flow = Flow::new(peer, dest_qpn, self.config.pressure_bytes.unwrap_or(u64::MAX));
+        let mut flow = Flow::new(peer, dest_qpn, self.config.pressure_bytes.unwrap_or(u64::MAX), self.drops);
         flow.is_granted = self.config.credits == Credits::All;
         self.flows.insert(qpn, flow);
         match self.partners.get_mut(&peer) {
@@ -185,9 +178,11 @@ impl Exchange {
     pub(crate) fn disconnect(&mut self, qpn: Qpn) {
         let Some(flow) = self.flows.remove(&qpn) else { return };
         self.alarms.set(Owner::Flow(qpn), None);
-        self.law.remove((flow.peer, flow.dest_qpn));
+        if let Some(lift) = self.law.remove((flow.peer, flow.dest_qpn)) {
+            self.send_grants(&[lift]);
+        }
         if let Some(partner) = self.partners.get_mut(&flow.peer) {
-            partner.flows -= 1;
+            partner.flows = partner.flows.saturating_sub(1);
             if partner.flows == 0 {
                 // The cookie is forgotten, too: the next connection has another one.
                 self.partners.remove(&flow.peer);
@@ -224,25 +219,21 @@ impl Exchange {
         }
     }
 
-    /// Returns the round trip of a queue pair: that of its own probes, or of the greetings, or the configured one.
+    /// Returns the round trip of a queue pair: that of its own probes, or of the greetings, or the configured one. A peer
+    /// that delays its answers does not prolong it above a bound.
     fn round_trip_of(&self, flow: &Flow) -> Duration {
         let partner = self.partners.get(&flow.peer).and_then(|partner| partner.round_trip);
-        flow.round_trip.or(partner).unwrap_or(self.config.round_trip)
+        flow.round_trip.or(partner).unwrap_or(self.config.round_trip).min(INTERVAL_MAX)
     }
 
     /// Counts a data packet that `qpn` has sent with `label`.
     #[cold]
     pub(crate) fn count_sent(&mut self, qpn: Qpn, label: PathLabel, payload_len: u32, now: Time) {
         let Some(flow) = self.flows.get_mut(&qpn) else { return };
-        flow.label = label;
-        if !flow.has_sent {
-            flow.has_sent = true;
-            flow.probe_at = self.config.probe_interval.map(|_| now);
-            flow.path_tick_at = Some(now);
-            let next = flow.next_timeout();
-            self.alarms.set(Owner::Flow(qpn), next);
-        }
         let peer = flow.peer;
+        if flow.count_sent(label, now, self.config.probe_interval) {
+            self.arm_flow(qpn);
+        }
         if self.config.modes.sampling_bytes.is_some() {
             if let Some(partner) = self.partners.get_mut(&peer) {
                 partner.cadence.count_bytes(u64::from(payload_len) + OVERHEAD_BYTES);
@@ -251,19 +242,23 @@ impl Exchange {
         }
     }
 
-    /// Counts a packet that has arrived for `qpn`, whatever becomes of it.
+    /// Counts a packet of `peer` that has arrived, whatever becomes of it. It counts as one of its queue pair only if
+    /// that is connected to this peer.
     #[cold]
-    pub(crate) fn count_received(&mut self, packet: &Packet, format: Format, now: Time) {
+    pub(crate) fn count_received(&mut self, packet: &Packet, format: Format, peer: PeerId, now: Time) {
         let wire_bytes = u64::from(link_len(IpVersion::V4, packet.udp_payload_len(format)));
         self.port.bytes += wire_bytes;
         let mut granted = None;
-        if let Some(flow) = self.flows.get_mut(&packet.dest_qpn)
-            && packet.payload_len > 0
-        {
+        let qpn = packet.dest_qpn;
+        if let Some(flow) = self.flows.get_mut(&qpn).filter(|flow| flow.peer == peer && packet.payload_len > 0) {
             flow.received_at = Some(now);
             let key = (flow.peer, flow.dest_qpn);
             granted = (flow.is_granted && self.law.add(key)).then_some(key);
+            if self.config.pressure_bytes.is_some() && !std::mem::replace(&mut flow.is_recent, true) {
+                self.recent.push_back(qpn);
+            }
         }
+        self.forget_oldest_senders();
         if self.config.credits != Credits::Off {
             self.law.count(granted, wire_bytes);
         }
@@ -284,14 +279,22 @@ impl Exchange {
     #[cold]
     pub(crate) fn set_path_tick(&mut self, qpn: Qpn, at: Time) {
         if let Some(flow) = self.flows.get_mut(&qpn) {
-            flow.path_tick_at = Some(at);
-            let next = flow.next_timeout();
-            self.alarms.set(Owner::Flow(qpn), next);
+            flow.set_tick(at);
+            self.arm_flow(qpn);
+        }
+    }
+
+    /// Limits the queue pairs that [`Self::report_backlog`] looks at to those that have received last.
+    fn forget_oldest_senders(&mut self) {
+        while self.recent.len() > RECENT_MAX {
+            let oldest = self.recent.pop_front().and_then(|qpn| self.flows.get_mut(&qpn));
+            oldest.into_iter().for_each(|flow| flow.is_recent = false);
         }
     }
 
     /// Records that `waiting_bytes` wait for the host, and that the driver has dropped `drops` packets since the start;
-    /// tells the senders of the last round trip if it is too much.
+    /// tells the senders of the last round trip if it is too much. Looks only at queue pairs that have received since
+    /// the last look: drivers call this for each packet.
     pub(crate) fn report_backlog(&mut self, waiting_bytes: u64, drops: u64, now: Time) {
         let has_dropped = drops > std::mem::replace(&mut self.drops, drops);
         let Some(threshold) = self.config.pressure_bytes else { return };
@@ -299,16 +302,16 @@ impl Exchange {
             return;
         }
         let mut notices: Vec<(PeerId, BackPressure)> = Vec::new();
-        let mut flows = std::mem::take(&mut self.flows);
-        for flow in flows.values_mut() {
-            let round_trip = self.round_trip_of(flow);
+        while let Some(qpn) = self.recent.pop_front() {
+            let Some(round_trip) = self.flows.get(&qpn).map(|flow| self.round_trip_of(flow)) else { continue };
+            let Some(flow) = self.flows.get_mut(&qpn) else { continue };
+            flow.is_recent = false;
             if flow.received_at.is_some_and(|at| now.since(at) <= round_trip)
                 && let Some(notice) = flow.pressure.observe(waiting_bytes, drops, round_trip, now)
             {
                 notices.push((flow.peer, notice));
             }
         }
-        self.flows = flows;
         notices.sort_by_key(|(peer, _)| *peer);
         for group in notices.chunk_by(|(one, _), (other, _)| one == other) {
             for chunk in group.chunks(rnic_wire::scr::RECORDS_MAX) {
@@ -425,14 +428,11 @@ impl Exchange {
             self.stats.probes_lost += 1;
             self.effects.push_back(Effect::Lost(qpn, path));
         }
-        if flow.path_tick_at.is_some_and(|at| at <= now) {
-            flow.path_tick_at = None;
+        if flow.takes_tick(now) {
             self.effects.push_back(Effect::PathTick(qpn));
         }
-        if flow.probe_at.is_some_and(|at| at <= now) {
-            flow.probe_at = self.config.probe_interval.map(|interval| now + interval);
-            let path = ProbePath { index: flow::DRIVER_PATH, label: flow.label.0 };
-            self.ask(qpn, path, self.config.probe_timeout, now);
+        if let Some(label) = flow.takes_probe(now, self.config.probe_interval) {
+            self.ask(qpn, ProbePath { index: DRIVER_PATH, label: label.0 }, self.config.probe_timeout, now);
         }
         self.arm_flow(qpn);
     }

@@ -6,6 +6,9 @@
 //! Each period, with U the smoothed bandwidth: grant = (98 % of the line - (U of the port - U of the granted queue
 //! pairs)) / number of granted queue pairs, and at least the floor. A grant is sent when it differs from the last one
 //! by more than 2 % of the line, and otherwise every four periods, so that the loss of a message costs little.
+//!
+//! A queue pair that sends nothing for as long as its grant is valid gets no share any more, and its limit is lifted. If
+//! that message is lost, the limit fades.
 
 use std::collections::BTreeMap;
 
@@ -40,6 +43,8 @@ struct Granted {
     bandwidth: Bandwidth,
     /// The last grant, and periods since it was sent.
     last: Option<(BitRate, u32)>,
+    /// Time since the period of the last packet.
+    idle: Duration,
 }
 
 /// A smoothed bandwidth.
@@ -78,9 +83,7 @@ impl GrantLaw {
 
     /// Removes a queue pair; returns the record that lifts its limit, if it had a grant.
     pub fn remove(&mut self, flow: Flow) -> Option<NewGrant> {
-        let (rate, _) = self.flows.remove(&flow)?.last?;
-        let grant = Grant { qpn: flow.1, kind: GrantKind::Lift, rate_kbps: kbps(rate), valid_us: 0, reason: 0 };
-        Some(NewGrant { peer: flow.0, grant })
+        self.flows.remove(&flow)?.lift(flow)
     }
 
     /// Counts received bytes on the wire, of any traffic.
@@ -91,18 +94,23 @@ impl GrantLaw {
         }
     }
 
-    /// Ends a period that took `elapsed`; adds the grants to send to `out`, ordered by peer, so that those to one peer
-    /// share messages.
+    /// Ends a period that took `elapsed`; adds the grants to send to `out`: first those that lift the limits of idle queue
+    /// pairs, each part ordered by peer, so that those to one peer share messages.
     pub fn end_period(&mut self, elapsed: Duration, out: &mut Vec<NewGrant>) {
         if elapsed == Duration::ZERO {
             return;
         }
         self.port.end_period(elapsed);
-        self.flows.values_mut().for_each(|flow| flow.bandwidth.end_period(elapsed));
+        self.flows.values_mut().for_each(|flow| flow.end_period(elapsed));
+        let valid = elapsed.saturating_mul(VALID_PERIODS);
+        self.flows.retain(|key, flow| {
+            let is_idle = flow.is_idle(valid);
+            out.extend(flow.lift(*key).filter(|_| is_idle));
+            !is_idle
+        });
         let Some(grant) = self.share() else { return };
         let threshold = self.line.as_bps() / 50;
-        let valid = elapsed.saturating_mul(VALID_PERIODS).as_ns() / 1_000;
-        let valid_us = u16::try_from(valid).unwrap_or(u16::MAX).max(1);
+        let valid_us = u16::try_from(valid.as_ns() / 1_000).unwrap_or(u16::MAX).max(1);
         for ((peer, qpn), flow) in &mut self.flows {
             let is_due = flow.last.is_none_or(|(rate, periods)| {
                 rate.as_bps().abs_diff(grant.as_bps()) > threshold || periods + 1 >= REPEAT_PERIODS
@@ -128,6 +136,27 @@ impl GrantLaw {
     }
 }
 
+impl Granted {
+    fn end_period(&mut self, elapsed: Duration) {
+        self.idle = if self.bandwidth.bytes > 0 { Duration::ZERO } else { self.idle + elapsed };
+        self.bandwidth.end_period(elapsed);
+    }
+
+    /// Returns whether nothing has arrived for the time `valid` of a grant, and for that of a few packets at the granted
+    /// rate, which may be low.
+    fn is_idle(&self, valid: Duration) -> bool {
+        let packets = self.last.map_or(Duration::ZERO, |(rate, _)| rate.serialize(IDLE_BYTES));
+        self.idle >= valid.max(packets)
+    }
+
+    /// Returns the record that lifts the limit, if there was a grant.
+    fn lift(&self, (peer, qpn): Flow) -> Option<NewGrant> {
+        let (rate, _) = self.last?;
+        let grant = Grant { qpn, kind: GrantKind::Lift, rate_kbps: kbps(rate), valid_us: 0, reason: 0 };
+        Some(NewGrant { peer, grant })
+    }
+}
+
 impl Bandwidth {
     fn count(&mut self, bytes: u64) {
         self.bytes = self.bytes.saturating_add(bytes);
@@ -145,6 +174,9 @@ impl Bandwidth {
 fn kbps(rate: BitRate) -> u32 {
     u32::try_from(rate.as_bps() / 1_000).unwrap_or(u32::MAX)
 }
+
+/// A queue pair is idle when the granted rate would have carried so many bytes: four large packets.
+const IDLE_BYTES: u64 = 4 * (4_096 + 78);
 
 /// A grant is repeated after so many periods.
 const REPEAT_PERIODS: u32 = 4;
@@ -223,7 +255,7 @@ mod tests {
     #[test]
     fn s25_no_grant_is_below_the_floor() {
         let mut law = law(&[FLOW]);
-        run(&mut law, 60, &[], 200);
+        run(&mut law, 60, &[(FLOW, 1)], 200);
         assert_eq!(law.share(), Some(FLOOR));
     }
 
@@ -258,6 +290,37 @@ mod tests {
         assert_eq!(run(&mut law, 5, &[], 0).len(), 2, "at once, because the share doubles, and repeated");
     }
 
+    /// After 8 periods without a packet, the limit is lifted, and the other queue pair gets the whole rate.
+    #[test]
+    fn s25_an_idle_queue_pair_is_lifted_and_gets_no_share() {
+        let mut law = law(&[FLOW, OTHER]);
+        run(&mut law, 60, &[(FLOW, 10), (OTHER, 10)], 0);
+        assert!(mbps(&law).abs_diff(49_000) <= 1, "{}", mbps(&law));
+        assert!(run(&mut law, 7, &[(FLOW, 10)], 0).iter().all(|new| new.grant.kind == GrantKind::Limit));
+        let sent = run(&mut law, 1, &[(FLOW, 10)], 0);
+        let lifts: Vec<_> = sent.iter().filter(|new| new.grant.kind == GrantKind::Lift).collect();
+        assert!(matches!(lifts[..], [NewGrant { peer, grant }] if (*peer, grant.qpn) == OTHER), "{sent:?}");
+        // What it sent until then counts as that of others for a while.
+        assert!(sent.iter().any(|new| new.peer == FLOW.0 && new.grant.rate_kbps > 96_000_000), "{sent:?}");
+        let none = run(&mut law, 30, &[(FLOW, 10)], 0);
+        assert!(none.iter().all(|new| new.peer == FLOW.0), "a lift is sent once");
+        assert!(mbps(&law).abs_diff(98_000) <= 1, "{}", mbps(&law));
+        assert!(law.add(OTHER), "it sends again");
+        assert!(mbps(&law).abs_diff(49_000) <= 1, "{}", mbps(&law));
+    }
+
+    /// At 10 Mbit/s, a large packet takes 3.3 ms: 166 periods.
+    #[test]
+    fn s25_a_queue_pair_with_a_low_grant_is_not_idle_between_two_packets() {
+        let mut law = GrantLaw::new(LINE, BitRate::bps(10_000_000));
+        assert!(law.add(FLOW));
+        run(&mut law, 60, &[(FLOW, 1)], 200);
+        assert!(run(&mut law, 400, &[], 200).iter().all(|new| new.grant.kind == GrantKind::Limit));
+        assert_eq!(law.share(), Some(BitRate::bps(10_000_000)));
+        run(&mut law, 400, &[], 200);
+        assert_eq!(law.share(), None);
+    }
+
     #[test]
     fn s25_the_number_of_granted_queue_pairs_is_bounded() {
         let mut law = GrantLaw::new(LINE, BitRate::bps(1_000_000));
@@ -279,7 +342,8 @@ mod tests {
             let mut out = Vec::new();
             for (flow_bytes, other_bytes, is_small, elapsed) in periods {
                 let shift = if is_small { 40 } else { 0 };
-                law.count(Some(FLOW), flow_bytes >> shift);
+                law.count(Some(FLOW), (flow_bytes >> shift).max(1));
+                law.count(Some(OTHER), 1);
                 law.count(None, other_bytes >> shift);
                 law.end_period(Duration::from_ps(elapsed >> shift), &mut out);
                 let share = law.share().expect("a granted queue pair");

@@ -6,16 +6,18 @@
 //! - The limit only lowers the rate that the local NIC would use, and never below [`Bounds::floor`].
 //! - At most one decrease for each round trip. A lower grant waits until then.
 //! - A grant that is not renewed while it is valid fades: the limit grows by a quarter each period until it is gone.
-//!   After back-pressure the limit grows by a step each round trip until it is gone.
-//! - A message with an older number than the last one changes nothing.
+//!   After back-pressure the limit grows by a step each round trip until it is gone, at the latest [`VALID_MAX`] after
+//!   the last notice.
+//!
+//! That messages are applied in the order of their numbers is checked before ([`super::peer`]).
 
-use rnic_base::{BitRate, Duration, Psn32, Time};
+use rnic_base::{BitRate, Duration, Time};
 use rnic_wire::scr::{Grant, GrantKind};
 
 /// Lowest floor.
 pub const FLOOR_MIN: BitRate = BitRate::bps(1_000_000);
 
-/// Longest time for which a grant is valid without another one.
+/// Longest time for which a grant is valid, or a notice of back-pressure has an effect, without another one.
 pub const VALID_MAX: Duration = Duration::from_ms(100);
 
 /// Longest round trip and period that count: a peer that delays its acknowledgements does not prolong a limit further.
@@ -52,12 +54,6 @@ impl Bounds {
         let (floor, step) = (floor.max(FLOOR_MIN), step.max(FLOOR_MIN));
         Self { capacity, floor, step, period: interval(period) }
     }
-
-    /// Returns the lowest limit.
-    #[must_use]
-    pub const fn floor(&self) -> BitRate {
-        self.floor
-    }
 }
 
 /// Limit of one queue pair by messages of its peer.
@@ -67,8 +63,6 @@ pub struct RemoteLimit {
     pressure: Option<Pressed>,
     /// Time from which the limit may be lowered again.
     may_fall_at: Time,
-    /// Number of the last message that was applied, while there is a limit.
-    last: Option<Psn32>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -86,18 +80,16 @@ struct Pressed {
     rate: BitRate,
     grows_at: Time,
     round_trip: Duration,
+    /// Time at which the limit ends, however slowly it grows: the peer determines the round trip, and the user the step.
+    ends_at: Time,
 }
 
 impl RemoteLimit {
-    /// Applies a grant that message number `sequence` carries and that arrived at `now`.
-    pub fn granted(&mut self, grant: &Grant, sequence: Psn32, round_trip: Duration, now: Time, bounds: &Bounds) {
+    /// Applies a grant that arrived at `now`.
+    pub fn granted(&mut self, grant: &Grant, round_trip: Duration, now: Time, bounds: &Bounds) {
         self.advance(now, bounds);
-        if !self.take_number(sequence) {
-            return;
-        }
         if grant.kind == GrantKind::Lift {
             self.grant = None;
-            self.forget_number();
             return;
         }
         let rate = BitRate::bps(u64::from(grant.rate_kbps) * 1_000).max(bounds.floor);
@@ -111,26 +103,24 @@ impl RemoteLimit {
             self.may_fall_at = now + interval(round_trip);
             Some(Granted { rate, lower: None, grows_at })
         };
-        self.forget_number();
     }
 
-    /// Applies a notice of back-pressure in message number `sequence`. `rate` is the rate of the queue pair at `now`,
-    /// by this and all local limits.
-    pub fn pressed(&mut self, rate: BitRate, sequence: Psn32, round_trip: Duration, now: Time, bounds: &Bounds) {
+    /// Applies a notice of back-pressure. `rate` is the rate of the queue pair at `now`, by this and all local limits.
+    pub fn pressed(&mut self, rate: BitRate, round_trip: Duration, now: Time, bounds: &Bounds) {
         self.advance(now, bounds);
-        if !self.take_number(sequence) {
-            return;
+        if let Some(pressed) = &mut self.pressure {
+            pressed.ends_at = now + VALID_MAX;
         }
         if now >= self.may_fall_at {
             let round_trip = interval(round_trip);
             let rate = self.apply(rate.min(bounds.capacity), bounds);
             let rate = BitRate::bps(rate.as_bps() / 2).max(bounds.floor);
             if rate < bounds.capacity {
-                self.pressure = Some(Pressed { rate, grows_at: now + round_trip, round_trip });
+                let (grows_at, ends_at) = (now + round_trip, now + VALID_MAX);
+                self.pressure = Some(Pressed { rate, grows_at, round_trip, ends_at });
                 self.may_fall_at = now + round_trip;
             }
         }
-        self.forget_number();
     }
 
     /// Brings the limit to `now`: grants fade, and the rate after back-pressure grows.
@@ -150,6 +140,7 @@ impl RemoteLimit {
             }
             self.grant = self.grant.filter(|granted| granted.rate < bounds.capacity || granted.lower.is_some());
         }
+        self.pressure = self.pressure.filter(|pressed| pressed.ends_at > now);
         if let Some(pressed) = &mut self.pressure
             && pressed.grows_at <= now
         {
@@ -159,7 +150,6 @@ impl RemoteLimit {
             pressed.grows_at += pressed.round_trip.saturating_mul(steps);
             self.pressure = self.pressure.filter(|pressed| pressed.rate < bounds.capacity);
         }
-        self.forget_number();
     }
 
     /// Returns the limit, if there is one; never less than the floor.
@@ -181,30 +171,13 @@ impl RemoteLimit {
     pub fn next_timeout(&self) -> Option<Time> {
         let lower = self.grant.and_then(|grant| grant.lower).map(|_| self.may_fall_at);
         let grant = self.grant.map(|grant| grant.grows_at);
-        let pressure = self.pressure.map(|pressed| pressed.grows_at);
+        let pressure = self.pressure.map(|pressed| pressed.grows_at.min(pressed.ends_at));
         lower.into_iter().chain(grant).chain(pressure).min()
-    }
-
-    /// Returns whether a message is newer than the last one, and records its number.
-    fn take_number(&mut self, sequence: Psn32) -> bool {
-        let is_newer = self.last.is_none_or(|last| last.is_before(sequence));
-        if is_newer {
-            self.last = Some(sequence);
-        }
-        is_newer
-    }
-
-    /// Forgets the number of the last message when there is no limit any more, so that a peer that started anew is not
-    /// held to it for ever.
-    fn forget_number(&mut self) {
-        if self.grant.is_none() && self.pressure.is_none() {
-            self.last = None;
-        }
     }
 }
 
 /// Returns an interval that is neither zero, which would make growth infinitely fast, nor too long.
-fn interval(interval: Duration) -> Duration {
+pub(super) fn interval(interval: Duration) -> Duration {
     interval.clamp(Duration::from_us(1), INTERVAL_MAX)
 }
 

@@ -157,25 +157,6 @@ impl Peers {
         self.peers.remove(&id);
     }
 
-    /// Replaces our cookie for a peer, as after the end of a connection. The peer learns the new one by its next probe.
-    pub fn renew(&mut self, id: PeerId, cookie: Cookie) {
-        if let Some(peer) = self.peers.get_mut(&id) {
-            peer.ours = cookie;
-        }
-    }
-
-    /// Returns the number of peers.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.peers.len()
-    }
-
-    /// Returns whether there are no peers.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.peers.is_empty()
-    }
-
     /// Returns the fields of the next message of type `kind` to a peer, and counts it. `None` when the peer is unknown,
     /// or its cookie is, without which only a probe can be sent. Probes and answers announce our cookie.
     pub fn address(&mut self, id: PeerId, kind: Type) -> Option<Envelope> {

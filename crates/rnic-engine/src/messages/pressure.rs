@@ -6,8 +6,11 @@ use rnic_base::{Duration, Time};
 use rnic_wire::Qpn;
 use rnic_wire::scr::BackPressure;
 
+use super::limit::interval;
+
 /// Decides when back-pressure is sent for one queue pair: while more bytes wait than the threshold, or when packets
-/// have been dropped, at most once each round trip.
+/// have been dropped, at most once each round trip, which counts as at least 1 us and at most
+/// [`INTERVAL_MAX`](super::limit::INTERVAL_MAX).
 #[derive(Clone, Copy, Debug)]
 pub struct PressureLaw {
     /// Queue pair of the sender.
@@ -22,10 +25,10 @@ pub struct PressureLaw {
 pub const THRESHOLD_BYTES: u64 = 32 << 10;
 
 impl PressureLaw {
-    /// Creates the law for the queue pair `qpn` of a peer.
+    /// Creates the law for the queue pair `qpn` of a peer, after `drops` packets have been dropped.
     #[must_use]
-    pub const fn new(qpn: Qpn, threshold_bytes: u64) -> Self {
-        Self { qpn, threshold_bytes, quiet_until: Time::ZERO, reported_drops: 0 }
+    pub const fn new(qpn: Qpn, threshold_bytes: u64, drops: u64) -> Self {
+        Self { qpn, threshold_bytes, quiet_until: Time::ZERO, reported_drops: drops }
     }
 
     /// Records that `waiting_bytes` wait for the host at `now`, and that `drops` packets have been dropped since the
@@ -36,7 +39,8 @@ impl PressureLaw {
             return None;
         }
         self.reported_drops = drops;
-        self.quiet_until = now + round_trip;
+        // The round trip depends on answers of the peer, which may be hostile.
+        self.quiet_until = now + interval(round_trip);
         let limited = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
         Some(BackPressure {
             qpn: self.qpn,
@@ -58,7 +62,7 @@ mod tests {
 
     #[test]
     fn s26_back_pressure_is_sent_above_the_threshold_once_a_round_trip() {
-        let mut law = PressureLaw::new(Qpn::new(0x11), THRESHOLD_BYTES);
+        let mut law = PressureLaw::new(Qpn::new(0x11), THRESHOLD_BYTES, 0);
         let sent: Vec<u64> = (0..100)
             .filter(|us| law.observe(32_768 + u64::from(*us >= 10), 0, ROUND_TRIP, Time::from_us(*us)).is_some())
             .collect();
@@ -67,14 +71,24 @@ mod tests {
 
     #[test]
     fn s26_back_pressure_is_sent_for_drops_and_counts_them() {
-        let mut law = PressureLaw::new(Qpn::new(0x11), THRESHOLD_BYTES);
+        let mut law = PressureLaw::new(Qpn::new(0x11), THRESHOLD_BYTES, 7);
         let mut observe = |us, drops| law.observe(100, drops, ROUND_TRIP, Time::from_us(us));
-        assert_eq!(observe(1, 0), None);
-        let notice = observe(2, 3).expect("three drops");
+        assert_eq!(observe(1, 7), None, "dropped before");
+        let notice = observe(2, 10).expect("three drops");
         let expected = BackPressure { qpn: Qpn::new(0x11), severity: 2, waiting_bytes: 100, count: 3 };
         assert_eq!(notice, expected);
-        assert_eq!(observe(3, 5), None, "within a round trip");
-        assert_eq!(observe(22, 5).map(|notice| notice.count), Some(2), "later");
-        assert_eq!(observe(50, 5), None, "no more drops");
+        assert_eq!(observe(3, 12), None, "within a round trip");
+        assert_eq!(observe(22, 12).map(|notice| notice.count), Some(2), "later");
+        assert_eq!(observe(50, 12), None, "no more drops");
+    }
+
+    /// A round trip of zero, or of hours, by answers of a hostile peer.
+    #[test]
+    fn s26_the_interval_of_notices_is_bounded() {
+        for (round_trip, expected) in [(Duration::ZERO, 1), (Duration::MAX, 100_000)] {
+            let mut law = PressureLaw::new(Qpn::new(0x11), THRESHOLD_BYTES, 0);
+            let mut observe = |us| law.observe(1 << 20, 0, round_trip, Time::from_us(us)).is_some();
+            assert_eq!((observe(5), observe(5 + expected - 1), observe(5 + expected)), (true, false, true));
+        }
     }
 }

@@ -5,7 +5,7 @@ mod credits;
 mod flow;
 pub(crate) mod optional;
 
-use rnic_base::Time;
+use rnic_base::{Duration, Time};
 use rnic_policy::{ControlEvent, PathEvent, PathLabel, PathProbe, PathView};
 use rnic_wire::scr::ProbePath;
 
@@ -144,7 +144,7 @@ impl ConnShared {
             exchange.ask(head.number, ProbePath { index: path, label: label.0 }, timeout, core.now);
         }
         if let Some(after) = actions.tick_after {
-            exchange.set_path_tick(head.number, core.now + after);
+            exchange.set_path_tick(head.number, core.now + after.max(PATH_TICK_MIN));
         }
     }
 
@@ -180,6 +180,9 @@ impl ConnShared {
         }
     }
 }
+
+/// Shortest delay until a tick of a path policy, so that no queue pair keeps a core busy.
+const PATH_TICK_MIN: Duration = Duration::from_us(1);
 
 /// Returns the conditions that determine how an expired timer of this queue pair is handled.
 pub(in crate::roce) fn timeout_conditions(verbs: &Verbs, core: &Core, may_probe: bool) -> TimeoutConditions {

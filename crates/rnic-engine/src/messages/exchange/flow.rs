@@ -23,13 +23,15 @@ pub(super) struct Flow {
     /// Queue pair of the peer.
     pub(super) dest_qpn: Qpn,
     /// Path label of the last data packet.
-    pub(super) label: PathLabel,
-    /// True when the queue pair has sent data.
-    pub(super) has_sent: bool,
+    label: PathLabel,
+    /// Time of the last data packet that it has sent.
+    sent_at: Option<Time>,
     /// True when the peer gets grants for it.
     pub(super) is_granted: bool,
     /// Time of the last received data.
     pub(super) received_at: Option<Time>,
+    /// True while it is in the list of those that have received last.
+    pub(super) is_recent: bool,
     pub(super) pressure: PressureLaw,
     pub(super) prober: Prober,
     /// Last measured round trip.
@@ -37,41 +39,95 @@ pub(super) struct Flow {
     /// Limit by messages of the peer.
     limit: RemoteLimit,
     /// The limit that the queue pair has been told.
-    in_force: Option<BitRate>,
-    /// Time of the driver's next probe.
-    pub(super) probe_at: Option<Time>,
-    /// Time of the next tick that the path policy has asked for.
-    pub(super) path_tick_at: Option<Time>,
+    pub(super) in_force: Option<BitRate>,
+    /// Time of the driver's next probe; `None` while the queue pair sends nothing.
+    probe_at: Option<Time>,
+    /// Next tick of the path policy.
+    tick: Tick,
 }
 
+/// When a path policy is called next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Tick {
+    /// Not: the policy has asked for no tick.
+    Never,
+    /// With the next data that the queue pair sends.
+    WithData,
+    At(Time),
+}
+
+/// Time after the last data from which a queue pair is not probed any more: more than any retransmission timeout that
+/// is in use while data waits.
+const IDLE_AFTER: Duration = Duration::from_secs(10);
+
 impl Flow {
-    pub(super) fn new(peer: PeerId, dest_qpn: Qpn, threshold_bytes: u64) -> Self {
+    /// Creates the state of a queue pair that is connected after the driver has dropped `drops` packets.
+    pub(super) fn new(peer: PeerId, dest_qpn: Qpn, threshold_bytes: u64, drops: u64) -> Self {
         Self {
             peer,
             dest_qpn,
             label: PathLabel::default(),
-            has_sent: false,
+            sent_at: None,
             is_granted: false,
             received_at: None,
-            pressure: PressureLaw::new(dest_qpn, threshold_bytes),
+            is_recent: false,
+            pressure: PressureLaw::new(dest_qpn, threshold_bytes, drops),
             prober: Prober::default(),
             round_trip: None,
             limit: RemoteLimit::default(),
             in_force: None,
             probe_at: None,
-            path_tick_at: None,
+            tick: Tick::WithData,
         }
     }
 
     /// Returns the earliest timeout.
     pub(super) fn next_timeout(&self) -> Option<Time> {
-        let times = [self.limit.next_timeout(), self.prober.next_timeout(), self.probe_at, self.path_tick_at];
+        let tick = if let Tick::At(at) = self.tick { Some(at) } else { None };
+        let times = [self.limit.next_timeout(), self.prober.next_timeout(), self.probe_at, tick];
         times.into_iter().flatten().min()
     }
 
-    /// Returns the limit that messages of the peer put on the rate.
-    pub(super) fn limit(&self) -> Option<BitRate> {
-        self.in_force
+    /// Counts a data packet that is sent with `label`. Returns whether probes of the driver, or ticks of the path policy,
+    /// start again.
+    pub(super) fn count_sent(&mut self, label: PathLabel, now: Time, probe_interval: Option<Duration>) -> bool {
+        (self.label, self.sent_at) = (label, Some(now));
+        let starts_probes = probe_interval.is_some() && self.probe_at.is_none();
+        if starts_probes {
+            self.probe_at = Some(now);
+        }
+        let starts_ticks = self.tick == Tick::WithData;
+        if starts_ticks {
+            self.tick = Tick::At(now);
+        }
+        starts_probes || starts_ticks
+    }
+
+    /// Returns whether it has sent nothing for so long that its paths are not probed any more: the peer may be gone.
+    fn is_idle(&self, now: Time) -> bool {
+        self.sent_at.is_none_or(|at| now.since(at) > IDLE_AFTER)
+    }
+
+    /// Sets the time at which the path policy is called.
+    pub(super) fn set_tick(&mut self, at: Time) {
+        self.tick = Tick::At(at);
+    }
+
+    /// Returns whether the path policy is to be called now. An idle queue pair's policy is called with its next data.
+    pub(super) fn takes_tick(&mut self, now: Time) -> bool {
+        if !matches!(self.tick, Tick::At(at) if at <= now) {
+            return false;
+        }
+        let is_idle = self.is_idle(now);
+        self.tick = if is_idle { Tick::WithData } else { Tick::Never };
+        !is_idle
+    }
+
+    /// Returns the label of the driver's probe that is to be sent now. An idle queue pair is probed with its next data.
+    pub(super) fn takes_probe(&mut self, now: Time, interval: Option<Duration>) -> Option<PathLabel> {
+        self.probe_at.filter(|at| *at <= now)?;
+        self.probe_at = interval.filter(|_| !self.is_idle(now)).map(|interval| now + interval);
+        self.probe_at.map(|_| self.label)
     }
 
     /// Changes the limit by `change`, and brings it to `now`; returns the limit if it is another one than before.

@@ -5,6 +5,7 @@ use rnic_policy::PathLabel;
 use rnic_wire::scr::{NodeReport, ProbePath};
 
 use crate::messages::cadence::Cadence;
+use crate::messages::limit::VALID_MAX;
 use crate::messages::prober::Prober;
 
 /// A NIC to which queue pairs are connected.
@@ -13,8 +14,8 @@ pub(super) struct Partner {
     /// Number of queue pairs that are connected to it.
     pub(super) flows: u32,
     pub(super) cadence: Cadence,
-    /// Last report of its load.
-    pub(super) report: Option<NodeReport>,
+    /// Latency of its bus by its last report, and the time of the report.
+    bus_latency: Option<(Duration, Time)>,
     /// Round trip of the last greeting that was answered.
     pub(super) round_trip: Option<Duration>,
     /// Greetings: probes between the NICs, which exchange cookies.
@@ -30,12 +31,24 @@ impl Partner {
         Self {
             flows,
             cadence,
-            report: None,
+            bus_latency: None,
             round_trip: None,
             greetings: Prober::default(),
             unanswered: 0,
             greet_at: None,
         }
+    }
+
+    /// Records a report of its load.
+    pub(super) fn note_report(&mut self, report: &NodeReport, now: Time) {
+        let latency = Duration::from_ns(report.bus_latency_ns.into()).min(BUS_LATENCY_MAX);
+        self.bus_latency = Some((latency, now));
+    }
+
+    /// Returns the latency of its bus; zero when it has not been reported lately.
+    pub(super) fn bus_latency(&self, now: Time) -> Duration {
+        let recent = self.bus_latency.filter(|(_, at)| now.since(*at) <= REPORT_VALID);
+        recent.map_or(Duration::ZERO, |(latency, _)| latency)
     }
 
     /// Returns the earliest timeout.
@@ -86,6 +99,12 @@ impl Partner {
         greets
     }
 }
+
+/// Longest latency of a bus that is believed: more than that of any bus, and no reason to send slower for longer.
+const BUS_LATENCY_MAX: Duration = Duration::from_ms(1);
+
+/// Time for which a report counts without another one, as for grants.
+const REPORT_VALID: Duration = VALID_MAX;
 
 /// Path of greetings.
 pub(super) const GREETING_PATH: ProbePath = ProbePath { index: 0, label: GREETING_LABEL.0 };

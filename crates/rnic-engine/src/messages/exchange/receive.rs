@@ -68,15 +68,15 @@ impl Exchange {
             Body::Answer(answer) => self.on_answer(peer, message.dest_qpn, answer, now),
             Body::NodeReport(report) => {
                 if let Some(partner) = self.partners.get_mut(&peer) {
-                    partner.report = Some(*report);
+                    partner.note_report(report, now);
                 }
             }
             Body::Grants(records) => {
-                records.as_slice().iter().for_each(|record| self.on_grant(peer, record, message, now));
+                records.as_slice().iter().for_each(|record| self.on_grant(peer, record, now));
             }
             Body::BackPressure(records) => {
                 for record in records.as_slice() {
-                    self.on_pressure(peer, record, message, rate(record.qpn), now);
+                    self.on_pressure(peer, record, rate(record.qpn), now);
                 }
             }
         }
@@ -111,7 +111,7 @@ impl Exchange {
             self.stats.answers_ignored += u64::from(partner.greeted(answer, again_at, now).is_none());
             return self.arm_partner(peer);
         }
-        let report = self.partners.get(&peer).and_then(|partner| partner.report);
+        let peer_delay = self.partners.get(&peer).map_or(Duration::ZERO, |partner| partner.bus_latency(now));
         let Some(flow) = self.flows.get_mut(&qpn) else { return };
         let Ok(measured) = flow.prober.answered(answer, now) else {
             self.stats.answers_ignored += 1;
@@ -124,14 +124,13 @@ impl Exchange {
             }
             self.measured.push_back(RoundTrip { qpn, at: now, round_trip: measured.round_trip });
         }
-        let peer_delay = report.map_or(Duration::ZERO, |report| Duration::from_ns(report.bus_latency_ns.into()));
         let host = HostDelays { local: self.load.bus_latency, peer: peer_delay };
         let (path, round_trip) = (measured.path, measured.round_trip);
         self.effects.push_back(Effect::Measured { qpn, path, round_trip, host });
         self.arm_flow(qpn);
     }
 
-    fn on_grant(&mut self, peer: PeerId, record: &Grant, message: &Message, now: Time) {
+    fn on_grant(&mut self, peer: PeerId, record: &Grant, now: Time) {
         let bounds = self.bounds(peer);
         let Some(flow) = self.flows.get(&record.qpn).filter(|flow| flow.peer == peer) else {
             self.stats.records_ignored += 1;
@@ -140,19 +139,12 @@ impl Exchange {
         let round_trip = self.round_trip_of(flow);
         let Some(flow) = self.flows.get_mut(&record.qpn) else { return };
         let change = flow.change_limit(now, &bounds, |limit| {
-            limit.granted(record, message.sequence, round_trip, now, &bounds);
+            limit.granted(record, round_trip, now, &bounds);
         });
         self.note_limit(record.qpn, change);
     }
 
-    fn on_pressure(
-        &mut self,
-        peer: PeerId,
-        record: &BackPressure,
-        message: &Message,
-        rate: Option<BitRate>,
-        now: Time,
-    ) {
+    fn on_pressure(&mut self, peer: PeerId, record: &BackPressure, rate: Option<BitRate>, now: Time) {
         let bounds = self.bounds(peer);
         let Some(flow) = self.flows.get(&record.qpn).filter(|flow| flow.peer == peer) else {
             self.stats.records_ignored += 1;
@@ -162,7 +154,7 @@ impl Exchange {
         let rate = rate.unwrap_or(self.line).min(self.line);
         let Some(flow) = self.flows.get_mut(&record.qpn) else { return };
         let change = flow.change_limit(now, &bounds, |limit| {
-            limit.pressed(rate, message.sequence, round_trip, now, &bounds);
+            limit.pressed(rate, round_trip, now, &bounds);
         });
         self.note_limit(record.qpn, change);
     }

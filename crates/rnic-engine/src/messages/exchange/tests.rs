@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use rnic_base::Psn;
-use rnic_wire::scr::{Body, Grant, GrantKind, Message, Type};
+use rnic_wire::scr::{Answer, Body, Grant, GrantKind, Message, Type};
 use rnic_wire::{Headers, PacketFlags, Position};
 
 use super::*;
@@ -96,6 +96,86 @@ fn s6_a_peer_without_messages_is_left_alone() {
     assert_eq!((sent, left.next_timeout()), (12, None));
 }
 
+/// The timeout of a greeting is that of the known round trip, however long the configured one is, and doubles.
+#[test]
+fn s6_the_timeout_of_greetings_follows_the_round_trip() {
+    let configured = Duration::from_ms(10);
+    let mut pair = Pair::new(ExchangeConfig { round_trip: configured, ..ExchangeConfig::default() });
+    let first = pair.left.next_timeout().expect("a greeting is outstanding");
+    assert_eq!(first, Time::ZERO + configured * 4);
+    pair.carry();
+    assert_eq!(pair.left.partners[&RIGHT].round_trip, Some(DELAY * 2));
+    // The next greeting is due after 64 periods; all are lost.
+    let mut at = pair.left.next_timeout().expect("the next greeting is due");
+    for doubled in 0..4 {
+        pair.left.on_timeout(at);
+        assert!(pair.left.build_next(at), "greeting {doubled}");
+        let next = pair.left.next_timeout().expect("a greeting is outstanding");
+        assert_eq!(next.since(at), DELAY * 2 * (4 << doubled));
+        at = next;
+    }
+}
+
+/// A greeting that cannot be sent, because too many messages wait, is repeated.
+#[test]
+fn s6_a_greeting_that_is_not_sent_is_repeated() {
+    let mut left = Exchange::new(ExchangeConfig::default(), LINE, Time::ZERO);
+    while left.stats.overflows == 0 {
+        left.push(Pending::Report(RIGHT));
+    }
+    left.connect(LEFT_QPN, RIGHT, RIGHT_QPN, Time::ZERO);
+    assert!(!left.build_next(Time::ZERO), "reports to a peer whose cookie is not known");
+    let at = left.next_timeout().expect("the greeting is repeated");
+    left.on_timeout(at);
+    assert!(left.build_next(at));
+}
+
+/// With periods of zero, the timeouts of one instant would never end.
+#[test]
+fn s7_times_of_zero_are_replaced() {
+    let config = ExchangeConfig {
+        modes: crate::messages::cadence::Modes { periodic: true, ..Default::default() },
+        period: Duration::ZERO,
+        round_trip: Duration::ZERO,
+        credits: Credits::All,
+        probe_interval: Some(Duration::ZERO),
+        probe_timeout: Duration::ZERO,
+        ..ExchangeConfig::default()
+    };
+    let mut pair = Pair::new(config);
+    pair.carry();
+    pair.left.count_sent(LEFT_QPN, PathLabel(5), 1_024, pair.now);
+    for _ in 0..10 {
+        pair.advance(Duration::from_us(1));
+        assert!(pair.left.next_timeout().is_some_and(|at| at > pair.now));
+        pair.carry();
+    }
+}
+
+/// The peer may be gone: a queue pair that sends nothing is not probed, neither by the driver nor by its path policy.
+#[test]
+fn s8_an_idle_queue_pair_is_not_probed_for_ever() {
+    let config = ExchangeConfig { probe_interval: Some(Duration::from_ms(1)), ..ExchangeConfig::default() };
+    let mut pair = Pair::new(config);
+    pair.carry();
+    for _ in 0..2 {
+        let start = pair.now;
+        pair.left.count_sent(LEFT_QPN, PathLabel(5), 1_024, pair.now);
+        while let Some(at) = pair.left.next_timeout() {
+            pair.now = at;
+            pair.left.on_timeout(at);
+            while pair.left.build_next(at) {}
+            for effect in effects(&mut pair.left) {
+                if effect == Effect::PathTick(LEFT_QPN) {
+                    pair.left.set_path_tick(LEFT_QPN, at + Duration::from_ms(1));
+                }
+            }
+            assert!(at.since(start) < Duration::from_secs(12), "probed for ever");
+        }
+        assert!(pair.now.since(start) > Duration::from_secs(9), "the probes end too early");
+    }
+}
+
 #[test]
 fn s6_messages_of_strangers_and_about_other_queue_pairs_change_nothing() {
     let mut pair = Pair::new(ExchangeConfig::default());
@@ -186,7 +266,7 @@ proptest! {
     ) {
         let mut pair = Pair::new(ExchangeConfig::default());
         let mut requested = [false; 8];
-        let mut check = |pair: &mut Pair, requested: &mut [bool; 8]| {
+        let check = |pair: &mut Pair, requested: &mut [bool; 8]| {
             for effect in effects(&mut pair.left) {
                 let path = (0..8).find(|path| ends(&effect, *path)).expect("a path");
                 assert!(std::mem::take(&mut requested[usize::from(path)]), "{effect:?} without a request");
@@ -219,9 +299,9 @@ fn s25_a_receiver_grants_what_is_left_and_the_limit_fades_without_news() {
     // Half of the link is taken by others.
     for _ in 0..40 {
         for _ in 0..114 {
-            pair.right.count_received(&data(Qpn::new(99), 1_024), Format::RoceV2, pair.now);
+            pair.right.count_received(&data(Qpn::new(99), 1_024), Format::RoceV2, LEFT, pair.now);
         }
-        pair.right.count_received(&data(RIGHT_QPN, 1_024), Format::RoceV2, pair.now);
+        pair.right.count_received(&data(RIGHT_QPN, 1_024), Format::RoceV2, LEFT, pair.now);
         pair.advance(Duration::from_us(20));
         pair.carry();
     }
@@ -235,6 +315,157 @@ fn s25_a_receiver_grants_what_is_left_and_the_limit_fades_without_news() {
     assert_eq!(effects(&mut pair.left).pop(), Some(Effect::Limit(LEFT_QPN, None)));
 }
 
+/// Packets of another peer to a granted queue pair are those of others: they cause no grants.
+type Hostile = (Body, u32, bool, u32, u64);
+
+fn hostile() -> impl Strategy<Value = Vec<Hostile>> {
+    let grant =
+        (any::<u32>(), any::<bool>(), any::<u32>(), any::<u16>()).prop_map(|(other, lifts, rate_kbps, valid_us)| {
+            let qpn = if other % 8 == 0 { Qpn::new(other >> 8) } else { LEFT_QPN };
+            let kind = if lifts { GrantKind::Lift } else { GrantKind::Limit };
+            let rate_kbps = if other % 2 == 0 { rate_kbps } else { rate_kbps % 200_000_000 };
+            Body::Grants(Records::new(&[Grant { qpn, kind, rate_kbps, valid_us, reason: 0 }]).expect("one record"))
+        });
+    let notice = any::<(u8, u32, u32)>().prop_map(|(severity, waiting_bytes, count)| {
+        let notice = BackPressure { qpn: LEFT_QPN, severity, waiting_bytes, count };
+        Body::BackPressure(Records::new(&[notice]).expect("one record"))
+    });
+    let report = any::<(u32, u16)>().prop_map(|(bus_latency_ns, bus_use)| {
+        Body::NodeReport(rnic_wire::scr::NodeReport { bus_latency_ns, bus_use, ..Default::default() })
+    });
+    let answer = any::<(u8, u64, u64)>().prop_map(|(index, received, turn_around)| {
+        let sent = received.saturating_add(turn_around >> 40);
+        Body::Answer(Answer { path: ProbePath { index, label: 7 }, echoed: 0, received, sent })
+    });
+    let probe = any::<(u8, u16)>().prop_map(|(index, label)| Body::Probe(ProbePath { index, label }));
+    let bodies = prop_oneof![4 => grant, 4 => notice, 1 => report, 2 => answer, 1 => probe];
+    let waits = prop_oneof![Just(0), 0..100u64, 0..200_000u64];
+    prop::collection::vec((bodies, 0..3u32, any::<bool>(), 0..8u32, waits), 1..100)
+}
+
+proptest! {
+    /// A connected peer with the right cookie sends anything, at any time. Nearly all of it is accepted, and yet: no limit
+    /// is below the floor, it is gone in time, requested probes end, what waits is bounded, and measured delays are.
+    #[test]
+    fn s6_s25_s26_a_hostile_peer_does_bounded_harm(attack in hostile()) {
+        let mut pair = Pair::new(ExchangeConfig::default());
+        pair.carry();
+        let floor = BitRate::gbps(1);
+        // A message of the peer has the cookie, and the number from which the attack goes on.
+        pair.right.push(Pending::Report(LEFT));
+        prop_assert!(pair.right.build_next(pair.now));
+        let template = pair.right.out().message;
+        let (mut sequence, mut accepted, all) = (template.sequence, 0, attack.len());
+        for (body, ahead, answer_wanted, path, wait) in attack {
+            pair.advance(Duration::from_us(wait));
+            pair.left.ask(LEFT_QPN, ProbePath { index: path as u8, label: 7 }, Duration::from_us(50), pair.now);
+            sequence = sequence.plus(1 + ahead);
+            let is_about_path = matches!(body, Body::Answer(_) | Body::Probe(_));
+            let (dest_qpn, source_qpn) = if is_about_path { (LEFT_QPN, RIGHT_QPN) } else { (Qpn::GSI, Qpn::GSI) };
+            let answer_wanted = answer_wanted && !matches!(body, Body::Answer(_));
+            let echoes: Vec<u64> = std::iter::from_fn(|| pair.left.build_next(pair.now).then(|| pair.left.out().message.time)).collect();
+            let body = match (body, echoes.last()) {
+                (Body::Answer(answer), Some(echoed)) => {
+                    let path = ProbePath { index: path as u8, label: 7 };
+                    Body::Answer(Answer { path, echoed: *echoed, ..answer })
+                }
+                (body, _) => body,
+            };
+            let message = Message { dest_qpn, source_qpn, answer_wanted, sequence, body, announced: None, ..template };
+            accepted += usize::from(pair.left.receive(RIGHT, PathLabel(7), &message, pair.now, |_| None));
+            prop_assert!(pair.left.flows[&LEFT_QPN].in_force.is_none_or(|limit| limit >= floor));
+            for effect in effects(&mut pair.left) {
+                if let Effect::Measured { round_trip, host, .. } = effect {
+                    prop_assert!(round_trip > Duration::ZERO && round_trip <= Duration::from_us(50));
+                    prop_assert!(host.peer <= Duration::from_ms(1));
+                }
+            }
+        }
+        prop_assert!(accepted * 2 >= all, "{} of {}", accepted, all);
+        pair.advance(Duration::from_ms(100));
+        // 21 quarters from 1 to 100 Gbit/s.
+        (0..30).for_each(|_| pair.advance(Duration::from_us(20)));
+        prop_assert_eq!(pair.left.flows[&LEFT_QPN].in_force, None);
+        prop_assert_eq!(pair.left.flows[&LEFT_QPN].prober.next_timeout(), None);
+    }
+}
+
+#[test]
+fn s25_packets_of_another_peer_are_not_those_of_the_queue_pair() {
+    let config = ExchangeConfig { credits: Credits::All, pressure_bytes: Some(32_768), ..ExchangeConfig::default() };
+    let mut pair = Pair::new(config);
+    pair.carry();
+    pair.right.count_received(&data(RIGHT_QPN, 1_024), Format::RoceV2, PeerId(7), pair.now);
+    assert_eq!(pair.right.law.share(), None);
+    pair.right.report_backlog(1 << 20, 0, pair.now);
+    assert!(!pair.right.has_messages(), "the connected peer has sent nothing");
+    pair.right.count_received(&data(RIGHT_QPN, 1_024), Format::RoceV2, LEFT, pair.now);
+    assert!(pair.right.law.share().is_some());
+}
+
+/// Makes the right side grant a rate to the left one, which sends a packet each period.
+fn grant(pair: &mut Pair, periods: u32) {
+    for _ in 0..periods {
+        pair.right.count_received(&data(RIGHT_QPN, 1_024), Format::RoceV2, LEFT, pair.now);
+        pair.advance(Duration::from_us(20));
+        pair.carry();
+    }
+}
+
+#[test]
+fn s25_a_sender_that_pauses_is_not_limited_any_more() {
+    let config = ExchangeConfig { credits: Credits::All, ..ExchangeConfig::default() };
+    let mut pair = Pair::new(config);
+    pair.carry();
+    grant(&mut pair, 4);
+    assert!(pair.left.flows[&LEFT_QPN].in_force.is_some());
+    for _ in 0..8 {
+        pair.advance(Duration::from_us(20));
+        pair.carry();
+    }
+    assert_eq!((pair.left.flows[&LEFT_QPN].in_force, pair.right.law.share()), (None, None));
+    assert_eq!(effects(&mut pair.left).pop(), Some(Effect::Limit(LEFT_QPN, None)));
+    grant(&mut pair, 2);
+    assert!(pair.left.flows[&LEFT_QPN].in_force.is_some(), "it sends again");
+}
+
+/// While another queue pair is connected to the peer, the limit of one that is gone is lifted at once.
+#[test]
+fn s25_the_limit_of_a_disconnected_queue_pair_is_lifted() {
+    let config = ExchangeConfig { credits: Credits::All, ..ExchangeConfig::default() };
+    let mut pair = Pair::new(config);
+    pair.right.connect(Qpn::new(21), LEFT, Qpn::new(11), pair.now);
+    pair.carry();
+    grant(&mut pair, 4);
+    pair.right.disconnect(RIGHT_QPN);
+    let carried = pair.carry();
+    assert!(matches!(carried[..], [Message { body: Body::Grants(_), .. }]), "{carried:?}");
+    assert_eq!(pair.left.flows[&LEFT_QPN].in_force, None);
+}
+
+/// A backlog costs no more than the queue pairs that have received since the last one, however many are connected.
+#[test]
+fn s26_a_backlog_looks_at_a_bounded_number_of_queue_pairs() {
+    let config = ExchangeConfig { pressure_bytes: Some(32_768), ..ExchangeConfig::default() };
+    let mut pair = Pair::new(config);
+    for number in 0..1_000 {
+        pair.right.connect(Qpn::new(1_000 + number), LEFT, Qpn::new(5_000 + number), pair.now);
+    }
+    pair.carry();
+    for number in 0..1_000 {
+        pair.right.count_received(&data(Qpn::new(1_000 + number), 1_024), Format::RoceV2, LEFT, pair.now);
+        assert!(pair.right.recent.len() <= RECENT_MAX);
+    }
+    pair.right.report_backlog(40_000, 0, pair.now);
+    assert_eq!((pair.right.stats().notices_sent, pair.right.recent.len()), (RECENT_MAX as u64, 0));
+    // One that was forgotten is told with its next packet.
+    pair.right.count_received(&data(Qpn::new(1_000), 1_024), Format::RoceV2, LEFT, pair.now);
+    pair.right.report_backlog(40_000, 0, pair.now);
+    assert_eq!(pair.right.stats().notices_sent, RECENT_MAX as u64 + 1);
+    pair.right.disconnect(Qpn::new(1_001));
+    pair.right.report_backlog(40_000, 0, pair.now);
+}
+
 #[test]
 fn s26_a_backlog_halves_the_rate_of_those_that_sent_lately() {
     let config = ExchangeConfig { pressure_bytes: Some(32_768), ..ExchangeConfig::default() };
@@ -242,7 +473,7 @@ fn s26_a_backlog_halves_the_rate_of_those_that_sent_lately() {
     pair.carry();
     pair.right.report_backlog(40_000, 0, pair.now);
     assert!(!pair.right.has_messages(), "no queue pair has sent anything");
-    pair.right.count_received(&data(RIGHT_QPN, 1_024), Format::RoceV2, pair.now);
+    pair.right.count_received(&data(RIGHT_QPN, 1_024), Format::RoceV2, LEFT, pair.now);
     pair.right.report_backlog(32_768, 0, pair.now);
     assert!(!pair.right.has_messages(), "not more than the threshold");
     pair.right.report_backlog(40_000, 0, pair.now);
@@ -262,5 +493,5 @@ fn s6_a_connection_that_ends_leaves_nothing_behind() {
     assert!(pair.left.next_timeout().is_some());
     pair.left.disconnect(LEFT_QPN);
     assert_eq!(pair.left.next_timeout(), None);
-    assert!(pair.left.partners.is_empty() && pair.left.peers.is_empty());
+    assert!(pair.left.partners.is_empty() && !pair.left.peers.knows(RIGHT));
 }
