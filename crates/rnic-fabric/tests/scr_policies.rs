@@ -1,15 +1,14 @@
 //! Policies that use probes between NICs (SCR): Swift by rates, and probed paths.
 
 mod common;
+#[path = "common/senders.rs"]
+mod senders;
 
 use common::{STAR, plan, simulation};
-use rnic_base::{BitRate, Duration, Time};
-use rnic_engine::{LimitSource, RateLimit};
-use rnic_fabric::{Plan, Simulation};
-use rnic_wire::Qpn;
-
-/// Number of the first queue pair of a host.
-const FIRST: Qpn = Qpn::new(2);
+use rnic_base::{Duration, Time};
+use rnic_engine::messages::exchange::Exchange;
+use rnic_fabric::Plan;
+use senders::{FIRST, limit_to, rate_until};
 
 /// Both hosts use Swift; host 1 is limited to less than half of the link.
 const SWIFT: &str = r#"
@@ -18,28 +17,13 @@ const SWIFT: &str = r#"
     topology = { kind = "star", hosts = 3 }
     links = { rate = "100Gbps", delay = "500ns" }
     switch = { model = "input-queued", buffer = "2MB", pfc = { enabled = false } }
-    transport = { name = "irn", cap_packets = 512, control = "swift-rate", rate_max = "96Gbps" }
+    transport = { name = "irn", cap_packets = 512, control = "swift-rate", rate_min = "32Gbps",
+                  rate_max = "96Gbps" }
     workload = { kind = "closed-loop", op = "write", message = "256KB", depth = 8, duration = "12ms",
                  clients = 2, servers = 1, to = 2, queue_pairs = 2 }
     scr = { }
     run = { limit = "12ms" }
 "#;
-
-fn limit_to(simulation: &mut Simulation, host: u32, gbps: u64) {
-    let limit = RateLimit { rate: BitRate::gbps(gbps), burst_bytes: None };
-    simulation.with_engine(host, |engine, now| {
-        engine.set_rate_limit(now, FIRST, LimitSource::Program, Some(limit)).expect("the queue pair exists");
-    });
-}
-
-/// Returns the rate at which `host` sends until `until`, with 78 bytes of headers for each packet.
-fn rate_until(simulation: &mut Simulation, host: u32, until: Time) -> f64 {
-    let sent = |simulation: &Simulation| simulation.engine(host).stats().packets_sent;
-    let (before, from) = (sent(simulation), simulation.now());
-    simulation.advance(until);
-    let bits = (sent(simulation) - before) * (1_024 + 78) * 8;
-    bits as f64 / until.since(from).as_us_f64() / 1_000.0
-}
 
 /// Beside a sender that takes 20 or 40 Gbit/s of the link, Swift finds the rest, and both get it.
 #[test]
@@ -53,7 +37,27 @@ fn s23_swift_uses_what_the_others_leave() {
         let rate = rate_until(&mut simulation, 0, start + Duration::from_us(900));
         let expected = 100.0 - background as f64;
         assert!((rate - expected).abs() < expected / 10.0, "{rate} Gbit/s beside {background}");
+        // Without congestion control, the window of 512 packets waits in the switch: 45 us.
+        let exchange = Exchange::of(simulation.engine(0)).expect("the plan has messages");
+        let round_trip = exchange.round_trip(FIRST).expect("probes are answered");
+        assert!(round_trip < Duration::from_us(8), "{round_trip} beside {background}");
     }
+    assert_eq!(common::finish(simulation).packets_retransmitted, 0);
+}
+
+/// On its own, a flow has nearly the whole link, with the defaults of the parameters, too.
+#[test]
+fn s23_swift_with_its_defaults_uses_the_link() {
+    let transport = "{ name = \"irn\", cap_packets = 512, control = \"swift-rate\" }";
+    let mut simulation = simulation(SWIFT, &[("transport", transport)], 5);
+    simulation.advance(Time::from_us(50));
+    limit_to(&mut simulation, 1, 1);
+    simulation.advance(Time::from_us(3_000));
+    let rate = rate_until(&mut simulation, 0, Time::from_us(4_000));
+    assert!(rate > 88.0, "{rate} Gbit/s");
+    let exchange = Exchange::of(simulation.engine(0)).expect("the plan has messages");
+    let round_trip = exchange.round_trip(FIRST).expect("probes are answered");
+    assert!(round_trip < Duration::from_us(8), "{round_trip}");
 }
 
 /// Two leaves and two spines; one spine is slower to reach, and then fails.
@@ -91,6 +95,29 @@ fn s24_a_flow_moves_to_the_faster_path_without_reordering() {
         slow_starts += u32::from(rate(&ecmp) < 0.7 * rate(&probed));
         assert_eq!(probed.packets_retransmitted, 0, "seed {seed}: packets were reordered");
         assert!(rate(&probed) > 0.9 * rate(&ecmp), "seed {seed}");
+    }
+    assert!(slow_starts > 0, "no flow has started on the slower path");
+}
+
+/// Where packets are acknowledged on request only, a drain asks for the acknowledgement that it waits for: without that,
+/// the flow stands still until a timeout.
+#[test]
+fn s24_a_drain_waits_for_no_timeout() {
+    let fault = r#"[{ kind = "delay", delay = "10us", links = "leaf-*>spine-0" }]"#;
+    let gbn = "{ name = \"roce-gbn\", rto = \"1ms\", cap_packets = 512, ack_every_packets = 1000";
+    let workload = r#"{ kind = "closed-loop", op = "write", message = "1MB", depth = 4, duration = "2ms" }"#;
+    let mut slow_starts = 0;
+    for seed in 1..=6 {
+        let [ecmp, probed] = ["", ", paths = \"probed\""].map(|paths| {
+            let transport = format!("{gbn}{paths} }}");
+            let changed = [("fault", fault), ("transport", &transport), ("workload", workload)];
+            let report = common::finish(simulation(SPINES, &changed, seed));
+            report.check().unwrap_or_else(|failure| panic!("{failure}"));
+            report
+        });
+        slow_starts += u32::from(ecmp.bytes < probed.bytes);
+        assert_eq!((probed.timeouts, probed.packets_retransmitted), (0, 0), "seed {seed}");
+        assert!(probed.bytes * 10 > ecmp.bytes * 9, "seed {seed}");
     }
     assert!(slow_starts > 0, "no flow has started on the slower path");
 }

@@ -81,6 +81,7 @@ impl Host {
             } else if start == now {
                 self.start_next(now);
             } else if self.timer == now {
+                self.report_load(now);
                 self.engine.tick(now);
                 self.take_completions(now);
             } else {

@@ -2,6 +2,7 @@
 //! arrive, before anything that waits for the host.
 
 use rnic_base::{Duration, Time};
+use rnic_engine::messages::exchange::Exchange;
 use rnic_engine::{Arrival, MessageArrival, MessageTransmit, Messages, NoDma, PeerId};
 use rnic_policy::PathLabel;
 
@@ -33,6 +34,7 @@ impl Host {
             None => self.stats.corrupt += 1,
             Some(message) => {
                 let (peer, label) = (PeerId(src), PathLabel(source_port));
+                self.report_load(now);
                 let arrival = Arrival::Message(MessageArrival { message: &message, peer, label });
                 let _ = self.engine.receive(now, arrival, &mut NoDma);
                 let measured = Messages::of(&mut self.engine).take_round_trips();
@@ -40,5 +42,13 @@ impl Host {
             }
         }
         network.messages.remove(entry.packet);
+    }
+
+    /// Reports the load of the bus to the engine, which messages may carry.
+    #[inline]
+    pub(super) fn report_load(&mut self, now: Time) {
+        if let Some(nic) = self.nic.as_mut().filter(|_| Exchange::of(&self.engine).is_some()) {
+            Messages::of(&mut self.engine).report_load(nic.host_load(now));
+        }
     }
 }

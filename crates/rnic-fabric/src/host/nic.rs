@@ -32,6 +32,7 @@ use core::ops::Range;
 use std::collections::VecDeque;
 
 use rnic_base::{BitRate, Duration, RandomStream, Time};
+use rnic_engine::messages::exchange::HostLoad;
 use serde::Serialize;
 
 use crate::entry::Entry;
@@ -129,6 +130,8 @@ pub(crate) struct NicModel {
     arrived: VecDeque<Arrived>,
     arrived_bytes: u64,
     paused_neighbour: bool,
+    /// Messages between NICs, which overtake everything that waits. Their receivers drop those that come out of order.
+    messages: VecDeque<Entry>,
     /// Acknowledgements, which bypass all packets that wait for the bus (FaSR section IV-C).
     acks: VecDeque<Entry>,
     /// Packets that wait for context and work request, in order.
@@ -156,6 +159,7 @@ impl NicModel {
             arrived: VecDeque::new(),
             arrived_bytes: 0,
             paused_neighbour: false,
+            messages: VecDeque::new(),
             acks: VecDeque::new(),
             awaiting_context: VecDeque::new(),
             awaiting_payload: VecDeque::new(),
@@ -193,6 +197,11 @@ impl NicModel {
     /// Returns the traffic of the bus in the measured time.
     pub(crate) fn bus_counts(&self) -> bus::BusCounts {
         self.bus.counts()
+    }
+
+    /// Returns the load of the bus at `now`, for messages between NICs (SCR mechanism S-4).
+    pub(super) fn host_load(&mut self, now: Time) -> HostLoad {
+        HostLoad { bus_latency: self.bus.latency(now), bus_use: self.bus.utilisation(now) }
     }
 
     /// Removes the state of a queue pair that was destroyed.

@@ -23,6 +23,11 @@ pub(crate) struct Bus {
     written: Time,
     /// Intervals in which memory accepts writes at a lower rate than that of the bus.
     pub(super) slow: Option<SlowHostPlan>,
+    /// Start of the interval in which utilisation is measured, the bytes read and written in it, and the utilisation in
+    /// the interval before, as a fraction of 2^16.
+    since: Time,
+    carried: [u64; 2],
+    utilisation: u16,
     /// Time in which `counts` are counted; empty by default.
     pub(super) measured: Range<Time>,
     counts: BusCounts,
@@ -49,6 +54,9 @@ impl Bus {
             last_read_end: Time::ZERO,
             written: Time::ZERO,
             slow: None,
+            since: Time::ZERO,
+            carried: [0; 2],
+            utilisation: 0,
             measured: Time::ZERO..Time::ZERO,
             counts: BusCounts::default(),
         }
@@ -76,6 +84,7 @@ impl Bus {
         if self.measured.contains(&now) {
             self.counts.read += carried(bytes);
         }
+        self.carried[0] += carried(bytes);
         // When the maximum number of reads, n, is in flight, this read is requested when the n-th read before it has
         // completed.
         let nth_before = self.reads.len().checked_sub(self.plan.reads as usize);
@@ -90,9 +99,29 @@ impl Bus {
         if self.measured.contains(&now) {
             self.counts.written += carried(bytes);
         }
+        self.carried[1] += carried(bytes);
         let slow = self.slow.as_ref().and_then(|slow| slow.rate(now));
         let time = self.transfer_time(bytes).max(slow.map_or(Duration::ZERO, |rate| rate.serialize(bytes)));
         self.written = self.written.max(now) + time;
+    }
+
+    /// Returns the time from now until memory has answered a read, or all bytes are written, whichever is longer.
+    pub(crate) fn latency(&self, now: Time) -> Duration {
+        let read = self.last_read_end.max(now + self.plan.latency).since(now);
+        read.max(self.written.since(now))
+    }
+
+    /// Returns the share of the bus's rate that the busier direction uses, as a fraction of 2^16: that of the last
+    /// interval of at least [`UTILISATION_INTERVAL`].
+    pub(crate) fn utilisation(&mut self, now: Time) -> u16 {
+        let elapsed = now.since(self.since);
+        if elapsed >= UTILISATION_INTERVAL {
+            let [read, written] = std::mem::take(&mut self.carried);
+            let busy = u128::from(self.plan.rate.serialize(read.max(written)).as_ps());
+            let share = (busy << 16) / u128::from(elapsed.as_ps());
+            (self.since, self.utilisation) = (now, u16::try_from(share).unwrap_or(u16::MAX));
+        }
+        self.utilisation
     }
 
     /// Returns the time at which all bytes are written.
@@ -109,6 +138,9 @@ impl Bus {
 fn carried(bytes: u64) -> u64 {
     bytes + bytes.div_ceil(TRANSACTION_BYTES) * HEADER_BYTES
 }
+
+/// Shortest interval in which the utilisation is measured.
+const UTILISATION_INTERVAL: Duration = Duration::from_us(10);
 
 const TRANSACTION_BYTES: u64 = 256;
 const HEADER_BYTES: u64 = 24;

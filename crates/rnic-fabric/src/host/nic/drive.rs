@@ -137,8 +137,7 @@ impl Host {
             let Some((entry, transmit)) = self.next_packet(now, network) else { return };
             match transmit {
                 Some(transmit) => self.nic_mut().process_transmit(now, &transmit, entry),
-                // A message overtakes everything that waits.
-                None => self.nic_mut().acks.push_front(entry),
+                None => self.nic_mut().messages.push_back(entry),
             }
         }
     }
@@ -148,8 +147,8 @@ impl Host {
         let nic = self.nic.as_ref().expect("the host has a modelled NIC");
         let mut wake = NEVER;
         if !self.port.is_paused() {
-            let ready =
-                if nic.acks.is_empty() { nic.awaiting_payload.front().map_or(NEVER, |first| first.ready) } else { now };
+            let bypasses = !nic.messages.is_empty() || !nic.acks.is_empty();
+            let ready = if bypasses { now } else { nic.awaiting_payload.front().map_or(NEVER, |first| first.ready) };
             if ready != NEVER {
                 wake = ready.max(self.port.free_at).max(nic.stalled_until);
             }
@@ -202,8 +201,8 @@ impl NicModel {
         if self.stalled_until > now {
             return None;
         }
-        if let Some(ack) = self.acks.pop_front() {
-            return Some(ack);
+        if let Some(entry) = self.messages.pop_front().or_else(|| self.acks.pop_front()) {
+            return Some(entry);
         }
         let first = self.awaiting_payload.pop_front_if(|first| first.ready <= now)?;
         self.queued_bytes -= u64::from(first.entry.frame_len);
