@@ -58,8 +58,8 @@ fn s8_probes_that_are_not_answered_count_as_lost() {
     let fault = r#"[{ kind = "down", links = "switch-0>host-1", from = "1ms", until = "1500us" }]"#;
     let report = probed(STAR, &[("fault", fault), ("transport", "{ name = \"roce-gbn\", rto = \"100us\" }")]);
     let scr = report.scr.expect("the plan has messages");
-    // A probe is sent when the one before counts as lost, after 100 us.
-    assert!((4..=7).contains(&scr.probes_lost), "{scr:?}");
+    // A probe is requested every 20 us, and sent when the one before counts as lost, after 100 us.
+    assert_eq!(scr.probes_lost, 5, "{scr:?}");
 }
 
 /// Host 0 has credits, host 1 has none; both send to host 2.
@@ -170,7 +170,7 @@ fn s26_back_pressure_halves_the_rate_which_then_grows_by_steps() {
         let growth = limit(&simulation).expect("the limit grows slowly").as_bps() - first;
         assert_eq!(growth % bps, 0, "{step}: the growth is not one of whole steps");
         let steps = growth / bps;
-        assert!((20..=97).contains(&steps), "{step}: {steps} steps in 200 us");
+        assert!((85..=97).contains(&steps), "{step}: {steps} steps in 200 us");
     }
 }
 

@@ -60,6 +60,32 @@ fn s23_swift_with_its_defaults_uses_the_link() {
     assert!(round_trip < Duration::from_us(8), "{round_trip}");
 }
 
+/// The memory of host 1 is slow for a millisecond.
+const SLOW: &str = r#"
+    name = "slow"
+    mtu = 1024
+    topology = { kind = "star", hosts = 2 }
+    links = { rate = "100Gbps", delay = "500ns" }
+    switch = { model = "input-queued", buffer = "2MB", pfc = { enabled = false } }
+    transport = { name = "irn", cap_packets = 512, control = "swift-rate" }
+    nic = { bus_rate = "200Gbps", bus_latency = "600ns", receive_buffer = "100KB" }
+    slow_host = { hosts = "host-1", rate = "40Gbps", from = "1ms", until = "2ms" }
+    workload = { kind = "closed-loop", op = "write", message = "256KB", depth = 8, duration = "3ms" }
+    scr = { mode = ["periodic"] }
+    run = { limit = "3ms" }
+"#;
+
+/// A receiver reports the delay of its bus, and Swift slows down for it. Without reports, packets are dropped as long as
+/// the memory is slow.
+#[test]
+fn s23_swift_slows_down_for_the_bus_of_the_receiver() {
+    let dropped = [r#"["periodic"]"#, "[]"].map(|mode| {
+        let report = common::finish(simulation(SLOW, &[("scr.mode", mode)], 5));
+        report.nic.expect("the plan has a NIC model").dropped
+    });
+    assert!(dropped[1] > 100 && dropped[0] * 4 < dropped[1], "{dropped:?}");
+}
+
 /// Two leaves and two spines; one spine is slower to reach, and then fails.
 const SPINES: &str = r#"
     name = "spines"

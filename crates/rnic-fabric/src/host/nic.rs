@@ -103,6 +103,7 @@ struct Stats {
 #[derive(Clone, Copy, Debug)]
 struct Arrived {
     entry: Entry,
+    at: Time,
     /// Time at which its context is available.
     ready: Time,
 }
@@ -129,6 +130,8 @@ pub(crate) struct NicModel {
     stalled_until: Time,
     arrived: VecDeque<Arrived>,
     arrived_bytes: u64,
+    /// When a received payload was last written, and its delay from arrival to the end of the write.
+    last_write: (Time, Duration),
     paused_neighbour: bool,
     /// Messages between NICs, which overtake everything that waits. Their receivers drop those that come out of order.
     messages: VecDeque<Entry>,
@@ -158,6 +161,7 @@ impl NicModel {
             stalled_until: Time::ZERO,
             arrived: VecDeque::new(),
             arrived_bytes: 0,
+            last_write: (Time::ZERO, Duration::ZERO),
             paused_neighbour: false,
             messages: VecDeque::new(),
             acks: VecDeque::new(),
@@ -199,9 +203,18 @@ impl NicModel {
         self.bus.counts()
     }
 
-    /// Returns the load of the bus at `now`, for messages between NICs (SCR mechanism S-4).
+    /// Returns the load of the bus at `now`, for messages between NICs (SCR mechanism S-4). Its latency is that of a read,
+    /// or that of the last write with the time that the packet waited before: whichever is longer.
     pub(super) fn host_load(&mut self, now: Time) -> HostLoad {
-        HostLoad { bus_latency: self.bus.latency(now), bus_use: self.bus.utilisation(now) }
+        let (written_at, delay) = self.last_write;
+        let write = if now.since(written_at) <= LOAD_RECENT { delay } else { Duration::ZERO };
+        HostLoad { bus_latency: self.bus.latency(now).max(write), bus_use: self.bus.utilisation(now) }
+    }
+
+    /// Writes the payload of a packet that arrived at `arrived_at` to memory.
+    fn write_payload(&mut self, now: Time, arrived_at: Time, payload: u64) {
+        self.bus.write(now, payload);
+        self.last_write = (now, self.bus.written().since(arrived_at));
     }
 
     /// Removes the state of a queue pair that was destroyed.
@@ -211,6 +224,9 @@ impl NicModel {
         self.falcon.forget(qpn);
     }
 }
+
+/// Time for which the delay of the last write counts as that of the bus.
+const LOAD_RECENT: Duration = Duration::from_us(10);
 
 #[cfg(test)]
 #[path = "nic/tests.rs"]

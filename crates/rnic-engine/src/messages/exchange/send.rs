@@ -100,7 +100,7 @@ impl Exchange {
         }
     }
 
-    fn node_report(&self) -> NodeReport {
+    pub(super) fn node_report(&self) -> NodeReport {
         let count = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
         NodeReport {
             bus_latency_ns: count(self.load.bus_latency.as_ns()),

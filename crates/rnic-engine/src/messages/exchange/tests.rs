@@ -390,6 +390,27 @@ proptest! {
     }
 }
 
+/// Reports carry the rate of all packets that the host has counted in the last period, of whichever queue pair.
+#[test]
+fn s5_the_rate_received_is_that_of_the_hosts_counters() {
+    let modes = crate::messages::cadence::Modes { periodic: true, ..Default::default() };
+    let mut right = Exchange::new(ExchangeConfig { modes, ..ExchangeConfig::default() }, LINE, Time::ZERO);
+    right.connect(RIGHT_QPN, LEFT, LEFT_QPN, Time::ZERO);
+    let mut now = Time::ZERO;
+    for packets in [0, 114, 57] {
+        for _ in 0..packets {
+            right.count_received(&data(Qpn::new(99), 1_024), Format::RoceV2, PeerId(7), now);
+        }
+        now += Duration::from_us(20);
+        right.on_timeout(now);
+        let report = right.node_report();
+        // 114 packets of 1,024 bytes and headers in 20 us are half of the link.
+        let expected = packets * (Q20 as u32) / 228;
+        assert!(report.rx_rate.abs_diff(expected) <= expected / 20, "{packets}: {report:?} instead of {expected}");
+        assert_eq!(report.headroom, (1 << 20) - report.rx_rate);
+    }
+}
+
 #[test]
 fn s25_packets_of_another_peer_are_not_those_of_the_queue_pair() {
     let config = ExchangeConfig { credits: Credits::All, pressure_bytes: Some(32_768), ..ExchangeConfig::default() };

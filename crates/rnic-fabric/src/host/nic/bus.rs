@@ -105,10 +105,9 @@ impl Bus {
         self.written = self.written.max(now) + time;
     }
 
-    /// Returns the time from now until memory has answered a read, or all bytes are written, whichever is longer.
+    /// Returns the time until memory would answer a read that is requested now.
     pub(crate) fn latency(&self, now: Time) -> Duration {
-        let read = self.last_read_end.max(now + self.plan.latency).since(now);
-        read.max(self.written.since(now))
+        self.last_read_end.max(now + self.plan.latency).since(now)
     }
 
     /// Returns the share of the bus's rate that the busier direction uses, as a fraction of 2^16: that of the last

@@ -56,7 +56,7 @@ impl Host {
         }
         // Damaged packets are detected without a context.
         let ready = packet.map_or(now, |packet| nic.contexts.access(now, packet.dest_qpn, &mut nic.bus));
-        nic.arrived.push_back(Arrived { entry: *entry, ready });
+        nic.arrived.push_back(Arrived { entry: *entry, at: now, ready });
         nic.arrived_bytes += len;
         nic.stats.waiting_max = nic.stats.waiting_max.max(nic.arrived_bytes);
         if nic.plan.pause.is_some_and(|(stop, _)| nic.arrived_bytes > stop) && !nic.paused_neighbour {
@@ -76,7 +76,7 @@ impl Host {
     /// Processes the received packet that has waited longest in the pipeline.
     fn process_received(&mut self, now: Time, network: &mut Network) {
         let nic = self.nic_mut();
-        let Some(Arrived { entry, .. }) = nic.arrived.pop_front() else { return };
+        let Some(Arrived { entry, at, .. }) = nic.arrived.pop_front() else { return };
         nic.arrived_bytes -= u64::from(entry.frame_len);
         if nic.plan.pause.is_some_and(|(_, go)| nic.arrived_bytes <= go) && nic.paused_neighbour {
             nic.paused_neighbour = false;
@@ -94,7 +94,7 @@ impl Host {
         if let Some(payload) = packet.filter(|_| accepted).map(|packet| u64::from(packet.payload_len))
             && payload > 0
         {
-            nic.bus.write(now, payload);
+            nic.write_payload(now, at, payload);
         }
         self.report_waiting(now);
         self.take_completions(now);

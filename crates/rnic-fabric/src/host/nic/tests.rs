@@ -38,6 +38,22 @@ fn writes_wait_for_earlier_writes_but_not_for_reads() {
     assert_eq!(bus.written(), ns(5_124));
 }
 
+/// The latency is that of a read behind those that wait; the utilisation is that of the busier direction.
+#[test]
+fn s23_the_load_of_a_bus_is_its_latency_and_utilisation() {
+    let mut bus = bus();
+    assert_eq!((bus.latency(ns(0)), bus.utilisation(ns(0))), (PLAN.latency, 0));
+    bus.read(ns(0), 10_240);
+    // 40 transactions of 280 bytes.
+    assert_eq!(bus.latency(ns(0)), Duration::from_ns(1_200 + 11_200));
+    assert_eq!(bus.latency(ns(11_500)), PLAN.latency);
+    bus.write(ns(0), 2_560);
+    assert_eq!(bus.utilisation(ns(9_000)), 0, "in less than 10 us");
+    assert_eq!(bus.utilisation(ns(22_400)), 1 << 15, "11,200 of 22,400 ns");
+    assert_eq!(bus.utilisation(ns(30_000)), 1 << 15, "until 10 us have passed");
+    assert_eq!(bus.utilisation(ns(33_000)), 0);
+}
+
 fn contexts(capacity: u32) -> Contexts {
     Contexts::new(Some(capacity), None, 276, RandomStreams::new(1).stream("nic/test"))
 }
