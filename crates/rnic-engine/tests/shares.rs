@@ -1,6 +1,6 @@
-//! S-2, S-3, S-18 to S-22, S-28: schedulers that divide the link among queue pairs by rates (SCR, NSDI'25, section 5.1), over the
-//! engine's ledger, limiter and ring. The network is ideal: packets and acknowledgements arrive at once, so only the
-//! sender's link is shared.
+//! S-2, S-3, S-18 to S-22, S-28: schedulers that divide the link among queue pairs by rates (SCR, NSDI'25, section
+//! 5.1), over the engine's ledger, limiter and ring. The network is ideal: packets and acknowledgements arrive at once,
+//! so only the sender's link is shared.
 
 mod common;
 
@@ -473,7 +473,7 @@ fn s28_a_rate_applies_after_the_latencies_of_the_loop() {
     assert!((6..=14).contains(&changed_after), "{changed_after} us");
 }
 
-/// What a scheduler has been told and has answered, by queue pair.
+/// Events that a scheduler has received and its actions, by queue pair.
 type ScheduleLog = BTreeMap<usize, Vec<(ScheduleEvent, ScheduleView, ScheduleActions)>>;
 
 thread_local! {
@@ -491,8 +491,8 @@ fn record(state: &mut PolicyState, event: &ScheduleEvent, view: &ScheduleView, p
     })
 }
 
-/// The rates that a scheduler sets follow from what it is told: decisions that are made again from the log alone are the
-/// same, whether the scheduler has run at once or on processors (S-13).
+/// The rates that a scheduler sets follow from what it is told: decisions that are made again from the log alone are
+/// the same, whether the scheduler has run at once or on processors (S-13).
 #[test]
 fn s2_rates_follow_from_what_the_scheduler_is_told() {
     for processors in [None, Some(PoolConfig::figures(LINE))] {

@@ -43,9 +43,9 @@ pub struct Served {
 ///
 /// A queue pair is a *member* of those that share the link from its first data on, until it has sent none for a time
 /// that the driver sets and waits neither for its dequeue rate nor its turn, or has failed. The scheduler of a queue
-/// pair that is no longer a member starts anew, and its dequeue rate is lifted. The sums over members include the rates that this scheduler has set
-/// until now, so a scheduler can divide the link although it never sees another queue pair: it adjusts its own rate to
-/// the sums with its next event.
+/// pair that is no longer a member starts anew, and its dequeue rate is lifted. The sums over members include the rates
+/// that this scheduler has set until now, so a scheduler can divide the link although it never sees another queue pair:
+/// it adjusts its own rate to the sums with its next event.
 #[derive(Clone, Copy, Debug)]
 pub struct ScheduleView {
     /// Current time.
@@ -139,8 +139,8 @@ pub struct ScheduleActions {
     pub tick_after: Option<Duration>,
 }
 
-/// Lowest dequeue rate of a queue pair, at which a packet of 4 KB takes 33 ms; at a lower rate, timeouts would interpret
-/// it as lost.
+/// Lowest dequeue rate of a queue pair, at which a packet of 4 KB takes 33 ms; at a lower rate, timeouts would
+/// interpret it as lost.
 pub const RATE_MIN: BitRate = BitRate::bps(1_000_000);
 
 /// Largest scheduling turn in packets: 1 MiB at the smallest MTU.

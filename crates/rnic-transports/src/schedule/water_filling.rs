@@ -193,8 +193,8 @@ impl WaterFilling {
         self.make_way(view);
     }
 
-    /// Scales the rate when the queue pair's own weight has changed and, if arrivals scale, when newcomers have made the
-    /// sum of weights larger.
+    /// Scales the rate when the queue pair's own weight has changed and, if arrivals scale, when newcomers have made
+    /// the sum of weights larger.
     fn scale(&mut self, view: &ScheduleView, params: &Params) {
         let (before, now) = (u64::from(self.weight_seen), u64::from(view.weight));
         let mut rate = BitRate::bps(self.rate);
@@ -210,9 +210,9 @@ impl WaterFilling {
         (self.weights_seen, self.weight_seen) = (view.weights, view.weight);
     }
 
-    /// Moves the rate of a queue pair that uses all of it. Below its max-min rate it takes a step of what is left. Above
-    /// it, it gives a part of its excess back when less than a step is left: those that are below find something to
-    /// take, however often they decide, and no more of the link is idle than that.
+    /// Moves the rate of a queue pair that uses all of it. Below its max-min rate it takes a step of what is left.
+    /// Above it, it gives a part of its excess back when less than a step is left: those that are below find something
+    /// to take, however often they decide, and no more of the link is idle than that.
     fn grow(&mut self, view: &ScheduleView, params: &Params) {
         let headroom = view.headroom().as_bps();
         let goal = match params.get(MAX_MIN) {
@@ -220,7 +220,8 @@ impl WaterFilling {
             _ => view.max_min_rate(BitRate::bps(self.rate)).as_bps(),
         };
         let step = params.get(STEP).min(view.capacity.as_bps() / STEP_DIVISOR);
-        // A small goal is approached by small steps: the sum of the members' steps must not be a large part of the link.
+        // A small goal is approached by small steps: the sum of the members' steps must not be a large part of the
+        // link.
         let step = step.min(goal / GOAL_DIVISOR).max(1);
         if self.rate < goal {
             self.rate += step.min(headroom).min(goal - self.rate);
