@@ -186,7 +186,7 @@ fn text(catalogue: &Catalogue) -> String {
     for kind in ["recovery", "control", "paths", "schedule"] {
         text += &format!("\n  {kind}\n");
         for policy in catalogue.policies.iter().filter(|policy| policy.kind == kind) {
-            let only = if policy.needs_scr { "; only in simulations with [scr]" } else { "" };
+            let only = if policy.needs_scr { "; needs [scr] of a plan" } else { "" };
             text += &format!("    {}: {}{only}\n", policy.name, policy.summary);
             text += &table::explained(5, policy.options.iter().map(option_row).collect());
         }

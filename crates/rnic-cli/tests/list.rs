@@ -18,7 +18,7 @@ fn the_list_shows_transports_with_options_and_policies_by_kind() {
     assert!(output.out.contains("over UDP, for software: measured_timeouts true, rto 8 ms"), "{}", output.out);
     for policy in ["swift-rate", "probed"] {
         let line = output.out.lines().find(|line| line.trim_start().starts_with(&format!("{policy}: ")));
-        assert!(line.is_some_and(|line| line.ends_with("only in simulations with [scr]")), "{policy}: {line:?}");
+        assert!(line.is_some_and(|line| line.ends_with("; needs [scr] of a plan")), "{policy}: {line:?}");
     }
     assert!(output.out.lines().all(|line| line.chars().count() <= 120), "a line has more than 120 columns");
 }
