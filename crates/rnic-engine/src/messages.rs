@@ -15,8 +15,8 @@
 //!
 //! A peer is hostile. By whatever messages, it can limit only the queue pairs that are connected to it: to no less than
 //! the floor ([`limit::Bounds`]), and after its last message for no longer than [`limit::VALID_MAX`] and the time in
-//! which a grant fades. What it announces or delays (round trips, turn-arounds, the latency of its bus) is bounded where
-//! it is used.
+//! which a grant fades. What it announces or delays (round trips, turn-arounds, the latency of its bus) is bounded
+//! where it is used.
 
 pub mod cadence;
 pub mod config;

@@ -75,8 +75,8 @@ const SLOW: &str = r#"
     run = { limit = "3ms" }
 "#;
 
-/// A receiver reports the delay of its bus, and Swift slows down for it. Without reports, packets are dropped as long as
-/// the memory is slow.
+/// A receiver reports the delay of its bus, and Swift slows down for it. Without reports, packets are dropped as long
+/// as the memory is slow.
 #[test]
 fn s23_swift_slows_down_for_the_bus_of_the_receiver() {
     let dropped = [r#"["periodic"]"#, "[]"].map(|mode| {
@@ -125,8 +125,8 @@ fn s24_a_flow_moves_to_the_faster_path_without_reordering() {
     assert!(slow_starts > 0, "no flow has started on the slower path");
 }
 
-/// Where packets are acknowledged on request only, a drain asks for the acknowledgement that it waits for: without that,
-/// the flow stands still until a timeout.
+/// Where packets are acknowledged on request only, a drain asks for the acknowledgement that it waits for: without
+/// that, the flow stands still until a timeout.
 #[test]
 fn s24_a_drain_waits_for_no_timeout() {
     let fault = r#"[{ kind = "delay", delay = "10us", links = "leaf-*>spine-0" }]"#;

@@ -164,9 +164,10 @@ pub struct ControlActions {
     /// Delay after which a [`ControlEvent::Tick`] is delivered; replaces an earlier request. A datapath with flows has
     /// no ticks, and a response to [`ControlEvent::Reported`] requests none.
     pub tick_after: Option<Duration>,
-    /// Sends a probe on the current path, for controllers that need [`Signals::PROBES`]. Each request ends in a [`ControlEvent::RoundTrip`] or, when the probe is not
-    /// answered within this time or cannot be sent, in a [`ControlEvent::ProbeLost`]. At most one probe is outstanding;
-    /// a request while one is ends in the same event as that one.
+    /// Sends a probe on the current path, for controllers that need [`Signals::PROBES`]. Each request ends in a
+    /// [`ControlEvent::RoundTrip`] or, when the probe is not answered within this time or cannot be sent, in a
+    /// [`ControlEvent::ProbeLost`]. At most one probe is outstanding; a request while one is ends in the same event as
+    /// that one.
     pub probe: Option<Duration>,
     /// New settings of the flow that an event is about, for datapaths with flows: set in the response to every
     /// [`ControlEvent::Reported`], and, when a connection is created, to the initial settings of all its flows. A

@@ -95,8 +95,8 @@ impl Default for ExchangeConfig {
 }
 
 impl ExchangeConfig {
-    /// Returns the settings with all times between 1 us and 10 s: with a period of zero, a timeout would be due again as
-    /// soon as it is handled.
+    /// Returns the settings with all times between 1 us and 10 s: with a period of zero, a timeout would be due again
+    /// as soon as it is handled.
     pub(super) fn bounded(self) -> Self {
         let [shortest, longest] = PERIODS;
         let bound = |time: Duration| time.clamp(shortest, longest);

@@ -219,8 +219,8 @@ impl Exchange {
         }
     }
 
-    /// Returns the round trip of a queue pair: that of its own probes, or of the greetings, or the configured one. A peer
-    /// that delays its answers does not prolong it above a bound.
+    /// Returns the round trip of a queue pair: that of its own probes, or of the greetings, or the configured one. A
+    /// peer that delays its answers does not prolong it above a bound.
     fn round_trip_of(&self, flow: &Flow) -> Duration {
         let partner = self.partners.get(&flow.peer).and_then(|partner| partner.round_trip);
         flow.round_trip.or(partner).unwrap_or(self.config.round_trip).min(INTERVAL_MAX)

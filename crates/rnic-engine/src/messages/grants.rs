@@ -7,8 +7,8 @@
 //! pairs)) / number of granted queue pairs, and at least the floor. A grant is sent when it differs from the last one
 //! by more than 2 % of the line, and otherwise every four periods, so that the loss of a message costs little.
 //!
-//! A queue pair that sends nothing for as long as its grant is valid gets no share any more, and its limit is lifted. If
-//! that message is lost, the limit fades.
+//! A queue pair that sends nothing for as long as its grant is valid gets no share any more, and its limit is lifted.
+//! If that message is lost, the limit fades.
 
 use std::collections::BTreeMap;
 
@@ -94,8 +94,8 @@ impl GrantLaw {
         }
     }
 
-    /// Ends a period that took `elapsed`; adds the grants to send to `out`: first those that lift the limits of idle queue
-    /// pairs, each part ordered by peer, so that those to one peer share messages.
+    /// Ends a period that took `elapsed`; adds the grants to send to `out`: first those that lift the limits of idle
+    /// queue pairs, each part ordered by peer, so that those to one peer share messages.
     pub fn end_period(&mut self, elapsed: Duration, out: &mut Vec<NewGrant>) {
         if elapsed == Duration::ZERO {
             return;
@@ -142,8 +142,8 @@ impl Granted {
         self.bandwidth.end_period(elapsed);
     }
 
-    /// Returns whether nothing has arrived for the time `valid` of a grant, and for that of a few packets at the granted
-    /// rate, which may be low.
+    /// Returns whether nothing has arrived for the time `valid` of a grant, and for that of a few packets at the
+    /// granted rate, which may be low.
     fn is_idle(&self, valid: Duration) -> bool {
         let packets = self.last.map_or(Duration::ZERO, |(rate, _)| rate.serialize(IDLE_BYTES));
         self.idle >= valid.max(packets)
@@ -300,7 +300,7 @@ mod tests {
         let sent = run(&mut law, 1, &[(FLOW, 10)], 0);
         let lifts: Vec<_> = sent.iter().filter(|new| new.grant.kind == GrantKind::Lift).collect();
         assert!(matches!(lifts[..], [NewGrant { peer, grant }] if (*peer, grant.qpn) == OTHER), "{sent:?}");
-        // What it sent until then counts as that of others for a while.
+        // Its use until then counts as that of others for a while.
         assert!(sent.iter().any(|new| new.peer == FLOW.0 && new.grant.rate_kbps > 96_000_000), "{sent:?}");
         let none = run(&mut law, 30, &[(FLOW, 10)], 0);
         assert!(none.iter().all(|new| new.peer == FLOW.0), "a lift is sent once");

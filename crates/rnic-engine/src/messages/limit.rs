@@ -80,7 +80,8 @@ struct Pressed {
     rate: BitRate,
     grows_at: Time,
     round_trip: Duration,
-    /// Time at which the limit ends, however slowly it grows: the peer determines the round trip, and the user the step.
+    /// Time at which the limit ends, however slowly it grows: the peer determines the round trip, and the user the
+    /// step.
     ends_at: Time,
 }
 

@@ -225,9 +225,9 @@ impl Requester {
         is_built
     }
 
-    /// Returns whether a new packet waits, as if the window were closed, because the path policy holds new packets until
-    /// those in flight are acknowledged. If the last one has not requested an acknowledgement, one more packet is sent,
-    /// which does; otherwise the peer would acknowledge it only after a timeout.
+    /// Returns whether a new packet waits, as if the window were closed, because the path policy holds new packets
+    /// until those in flight are acknowledged. If the last one has not requested an acknowledgement, one more packet is
+    /// sent, which does; otherwise the peer would acknowledge it only after a timeout.
     #[cold]
     fn waits_for_drain(&mut self, verbs: &mut Verbs, core: &mut Core) -> bool {
         if self.window.in_flight() == 0 {

@@ -6,7 +6,7 @@
 
 use rnic_base::Time;
 
-use super::Host;
+use super::{Host, messages};
 use crate::calendar::NEVER;
 use crate::entry::Entry;
 use crate::network::Network;
@@ -81,7 +81,7 @@ impl Host {
             } else if start == now {
                 self.start_next(now);
             } else if self.timer == now {
-                self.report_load(now);
+                messages::report_load(self, now);
                 self.engine.tick(now);
                 self.take_completions(now);
             } else {

@@ -34,7 +34,7 @@ impl Host {
             None => self.stats.corrupt += 1,
             Some(message) => {
                 let (peer, label) = (PeerId(src), PathLabel(source_port));
-                self.report_load(now);
+                report_load(self, now);
                 let arrival = Arrival::Message(MessageArrival { message: &message, peer, label });
                 let _ = self.engine.receive(now, arrival, &mut NoDma);
                 let measured = Messages::of(&mut self.engine).take_round_trips();
@@ -43,12 +43,12 @@ impl Host {
         }
         network.messages.remove(entry.packet);
     }
+}
 
-    /// Reports the load of the bus to the engine, which messages may carry.
-    #[inline]
-    pub(super) fn report_load(&mut self, now: Time) {
-        if let Some(nic) = self.nic.as_mut().filter(|_| Exchange::of(&self.engine).is_some()) {
-            Messages::of(&mut self.engine).report_load(nic.host_load(now));
-        }
+/// Reports the load of the bus to the engine, which messages may carry.
+#[inline]
+pub(super) fn report_load(host: &mut Host, now: Time) {
+    if let Some(nic) = host.nic.as_mut().filter(|_| Exchange::of(&host.engine).is_some()) {
+        Messages::of(&mut host.engine).report_load(nic.host_load(now));
     }
 }

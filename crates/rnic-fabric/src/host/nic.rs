@@ -203,8 +203,8 @@ impl NicModel {
         self.bus.counts()
     }
 
-    /// Returns the load of the bus at `now`, for messages between NICs (SCR mechanism S-4). Its latency is that of a read,
-    /// or that of the last write with the time that the packet waited before: whichever is longer.
+    /// Returns the load of the bus at `now`, for messages between NICs (SCR mechanism S-4). Its latency is that of a
+    /// read, or that of the last write with the time that the packet waited before: whichever is longer.
     pub(super) fn host_load(&mut self, now: Time) -> HostLoad {
         let (written_at, delay) = self.last_write;
         let write = if now.since(written_at) <= LOAD_RECENT { delay } else { Duration::ZERO };

@@ -13,8 +13,8 @@ use crate::paths::PathLabel;
 /// Checks that the controller needs the signals of the events it subscribes to, and subscribes to the events of the
 /// signals it needs; and after every event: equal events give equal actions; windows are above zero; rates are above
 /// zero and at most the line rate; ticks and the ends of probes are at least a microsecond in the future, so that no
-/// queue pair can keep a core busy. It is also driven with the reports of a datapath with flows, which it reads itself or receives as events:
-/// see [`super::reports`].
+/// queue pair can keep a core busy. It is also driven with the reports of a datapath with flows, which it reads itself
+/// or receives as events: see [`super::reports`].
 ///
 /// # Errors
 /// The first violation, with the values that reproduce it.

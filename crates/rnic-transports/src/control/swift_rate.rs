@@ -16,8 +16,8 @@
 //! * the source subtracts the hosts' delay from the round trip. Here the NIC answers probes, which do not cross the
 //!   buses: the round trip is the fabric's delay;
 //! * the next probe is sent with the first packet after one round trip. One that is not answered within four round
-//!   trips counts as a fabric delay of twice the target, and says nothing of the hosts; the time doubles until an answer
-//!   arrives, because the round trip may have grown;
+//!   trips counts as a fabric delay of twice the target, and says nothing of the hosts; the time doubles until an
+//!   answer arrives, because the round trip may have grown;
 //! * losses of packets do not change the rate: those of probes do;
 //! * the source's `rate_min` and `rate_max`, which limit the curve and the rate, are 32 and 96 Gbit/s on a link of 100
 //!   Gbit/s: with more than three flows, the link is overloaded. The defaults are 1 % of the link rate, and the link

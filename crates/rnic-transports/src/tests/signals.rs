@@ -42,7 +42,8 @@ fn a_signal_that_a_transport_does_not_measure_is_refused_by_name() {
     }
 }
 
-/// A policy that probes is refused where NICs exchange no messages, by name and in one line; Falcon has no probes at all.
+/// A policy that probes is refused where NICs exchange no messages, by name and in one line; Falcon has no probes at
+/// all.
 #[test]
 fn s8_policies_that_probe_are_refused_without_messages_between_nics() {
     let interest = |policy: &ControlPolicy| (policy.interest)(&Params::defaults(policy.params));

@@ -88,8 +88,8 @@ impl Flow {
         times.into_iter().flatten().min()
     }
 
-    /// Counts a data packet that is sent with `label`. Returns whether probes of the driver, or ticks of the path policy,
-    /// start again.
+    /// Counts a data packet that is sent with `label`. Returns whether probes of the driver, or ticks of the path
+    /// policy, start again.
     pub(super) fn count_sent(&mut self, label: PathLabel, now: Time, probe_interval: Option<Duration>) -> bool {
         (self.label, self.sent_at) = (label, Some(now));
         let starts_probes = probe_interval.is_some() && self.probe_at.is_none();

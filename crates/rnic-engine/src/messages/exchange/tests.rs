@@ -230,7 +230,7 @@ fn s8_a_request_ends_when_too_many_messages_wait_or_the_peer_is_unknown_or_one_p
     let path = ProbePath { index: CONTROL_PATH, label: 7 };
     let timeout = Duration::from_us(50);
     let lost = [Effect::Lost(LEFT_QPN, path)];
-    // Nobody answers the greetings.
+    // The greetings are not answered.
     let mut pair = Pair::new(ExchangeConfig::default());
     pair.left.ask(LEFT_QPN, path, timeout, pair.now);
     pair.advance(timeout);
@@ -258,7 +258,7 @@ fn s8_a_request_ends_when_too_many_messages_wait_or_the_peer_is_unknown_or_one_p
 }
 
 proptest! {
-    /// Whatever is lost, and whenever requests come: each request ends in one event, which ends all of its path that
+    /// With any losses, and requests at any time, each request ends in one event, which ends all of its path that
     /// were made until then, and no event comes without a request.
     #[test]
     fn s8_each_request_ends_once(
@@ -344,8 +344,9 @@ fn hostile() -> impl Strategy<Value = Vec<Hostile>> {
 }
 
 proptest! {
-    /// A connected peer with the right cookie sends anything, at any time. Nearly all of it is accepted, and yet: no limit
-    /// is below the floor, it is gone in time, requested probes end, what waits is bounded, and measured delays are.
+    /// A connected peer with the right cookie sends anything, at any time. Nearly all of it is accepted, and yet: no
+    /// limit is below the floor, it is gone in time, requested probes end, what waits is bounded, and measured delays
+    /// are.
     #[test]
     fn s6_s25_s26_a_hostile_peer_does_bounded_harm(attack in hostile()) {
         let mut pair = Pair::new(ExchangeConfig::default());
@@ -363,7 +364,10 @@ proptest! {
             let is_about_path = matches!(body, Body::Answer(_) | Body::Probe(_));
             let (dest_qpn, source_qpn) = if is_about_path { (LEFT_QPN, RIGHT_QPN) } else { (Qpn::GSI, Qpn::GSI) };
             let answer_wanted = answer_wanted && !matches!(body, Body::Answer(_));
-            let echoes: Vec<u64> = std::iter::from_fn(|| pair.left.build_next(pair.now).then(|| pair.left.out().message.time)).collect();
+            let mut echoes = Vec::new();
+            while pair.left.build_next(pair.now) {
+                echoes.push(pair.left.out().message.time);
+            }
             let body = match (body, echoes.last()) {
                 (Body::Answer(answer), Some(echoed)) => {
                     let path = ProbePath { index: path as u8, label: 7 };
