@@ -113,7 +113,8 @@ fn s2_the_order_of_work_follows_from_what_is_posted_and_the_turns() {
     const QUEUE_PAIRS: usize = 5;
     let mut random = RandomStreams::new(2).stream("schedulers/posts");
     let none = u32::MAX;
-    let cases: [(&[(&str, &str)], [u32; 3]); 4] = [
+    type Options = &'static [(&'static str, &'static str)];
+    let cases: [(Options, [u32; 3]); 4] = [
         (&[("schedule", "round-robin")], [1, none, none]),
         (&[("schedule", "round-robin"), ("turn_packets", "7")], [7, none, none]),
         (&[("schedule", "greedy"), ("calibration", "table-2")], [4_096, 64 << 10, 9]),
