@@ -26,8 +26,8 @@ pub struct EngineConfig {
     pub secret: u64,
     /// Burst of queue pairs whose dequeue rate is limited.
     pub burst: BurstDefault,
-    /// Time without work after which a queue pair no longer counts among those that share the link, if its scheduler
-    /// sets rates.
+    /// Time without data after which a queue pair no longer counts among those that share the link, if its scheduler
+    /// sets rates, unless it waits for its rate or its turn only.
     pub idle_after: Duration,
     /// Threads, in simulated time, on which schedulers run; with `None`, a scheduler processes each event at once.
     pub processors: Option<PoolConfig>,

@@ -195,6 +195,11 @@ impl Ledger {
 }
 
 impl Share {
+    /// Returns whether the queue pair is a member.
+    pub(crate) fn is_member(&self) -> bool {
+        self.is_member
+    }
+
     /// Returns the rate that is included in the sum of rates.
     pub(crate) fn allocated(&self) -> BitRate {
         self.allocated

@@ -31,6 +31,8 @@ pub(crate) struct Scheduling {
     tick: Deadline,
     /// True when the queue pair has had to wait for the policy's rate since the last event.
     was_held: bool,
+    /// True when the packet that is being sent is a retransmission.
+    is_retransmission: bool,
     share: Share,
     /// Rate that congestion control permits.
     control_rate: Option<BitRate>,
@@ -145,6 +147,11 @@ impl Scheduling {
         self.limits.packets
     }
 
+    /// Records whether the packet that is being sent is a retransmission.
+    pub(crate) fn note_retransmission(&mut self, is_retransmission: bool) {
+        self.is_retransmission = is_retransmission;
+    }
+
     /// Records the rate that congestion control permits.
     pub(crate) fn set_control_rate(&mut self, rate: Option<BitRate>) {
         self.control_rate = rate;
@@ -179,8 +186,9 @@ impl Scheduling {
         is_blocked
     }
 
-    /// Charges a transaction of `half` that has been submitted with `charged` bytes, and notifies the policy of the
-    /// `payload_len` bytes that this side sends.
+    /// Charges a transaction of `half` that has been submitted, and notifies the policy of the `payload_len` bytes that
+    /// this side sends. Limits of users and of the peer are charged with `charged` bytes, in either direction; the rate
+    /// of the scheduler, which divides this side's link, with those that are sent.
     pub(crate) fn on_submitted(
         &mut self,
         head: &Head,
@@ -189,6 +197,7 @@ impl Scheduling {
         half: Half,
         has_work: bool,
     ) {
+        let charged = if self.limiter.is_scheduler_in_force() { payload_len } else { charged };
         self.limiter.charge(core.now, charged);
         self.on_served(head, core, half, payload_len, true, has_work);
     }
@@ -219,9 +228,14 @@ impl Scheduling {
 
     fn report_served(&mut self, head: &Head, core: &mut Core, payload_len: u32) {
         // Packets without payload, such as requests of Reads, do not make a queue pair a member: the data come from
-        // the peer, whose scheduler divides the link that they use.
-        if payload_len > 0 && core.ledger.join(&mut self.share, core.now, head.weight) {
+        // the peer, whose scheduler divides the link that they use. Neither do retransmissions: a peer that is silent
+        // would get a share for them.
+        let is_data = payload_len > 0 && !std::mem::take(&mut self.is_retransmission);
+        if is_data && core.ledger.join(&mut self.share, core.now, head.weight) {
             self.on_event(head, core, &ScheduleEvent::Joined);
+        }
+        if !self.share.is_member() {
+            return;
         }
         let bytes = u64::from(payload_len);
         let wire_bytes = bytes + OVERHEAD_BYTES;
@@ -278,9 +292,9 @@ impl Scheduling {
     }
 
     fn leave_processors(&mut self, core: &mut Core) {
+        self.decided = Decided::default();
         if let (Some(flow), Some(processors)) = (self.flow.take(), &mut core.processors) {
             processors.forget(flow);
-            self.decided = Decided::default();
         }
     }
 

@@ -47,6 +47,8 @@ struct Sharing {
     op: fn(&Pair) -> SendOp,
     senders: Vec<Sender>,
     index: BTreeMap<u32, usize>,
+    /// Sender whose packets are lost.
+    cut_off: Option<Qpn>,
     now: Time,
 }
 
@@ -68,7 +70,8 @@ impl Sharing {
 
     fn with(setup: Setup, demands: &[Demand]) -> Self {
         let pair = Pair::new(&setup);
-        let mut sharing = Self { pair, setup, op: write, senders: Vec::new(), index: BTreeMap::new(), now: Time::ZERO };
+        let (senders, index) = (Vec::new(), BTreeMap::new());
+        let mut sharing = Self { pair, setup, op: write, senders, index, cut_off: None, now: Time::ZERO };
         for demand in demands {
             sharing.add(*demand);
         }
@@ -134,6 +137,9 @@ impl Sharing {
                     self.senders[*sender].bytes += wire;
                 }
                 self.now += LINE.serialize(wire);
+                if self.cut_off == Some(sent.from) {
+                    continue;
+                }
                 let payload = vec![0; sent.packet.payload_len as usize];
                 let meta = RxMeta { peer: PeerId(7), congested: false };
                 right.receive(self.now, sent.format, &sent.packet, meta, &payload);
@@ -293,6 +299,34 @@ fn s20_a_queue_pair_that_cannot_send_leaves() {
     sharing.run_until(sharing.now + Duration::from_ms(2));
     assert_eq!(sharing.pair.left.engine.shares().members, 1);
     near(&sharing.percent_in(Duration::from_ms(1)), &[0.0, 99.0], 2.5);
+}
+
+/// Retransmissions to a peer that is silent are no data, for which the others would have to make way.
+#[test]
+fn s20_a_queue_pair_whose_peer_is_silent_leaves_and_does_not_return() {
+    let mut sharing = Sharing::new(&[WF], &[Demand::Backlog(16); 2]);
+    sharing.run_until(Time::from_us(1_000));
+    sharing.cut_off = Some(sharing.senders[0].qpn);
+    sharing.run_until(sharing.now + Duration::from_us(1_500));
+    for _ in 0..20 {
+        sharing.run_until(sharing.now + Duration::from_us(100));
+        assert_eq!(sharing.pair.left.engine.shares().members, 1, "at {:?}", sharing.now);
+    }
+}
+
+/// Requests of Reads use the peer's link: no scheduler holds them.
+#[test]
+fn s22_a_queue_pair_that_only_reads_is_not_held_where_it_requests() {
+    for schedule in [WF, STATIC] {
+        let mut sharing = Sharing::new(&[schedule], &[Demand::Backlog(4), Demand::Backlog(64)]);
+        sharing.op = |pair| SendOp::Read { remote: pair.right.remote(0) };
+        sharing.run_until(Time::from_us(500));
+        assert_eq!(sharing.pair.left.engine.shares().members, 0);
+        for sender in &sharing.senders {
+            let info = sharing.pair.left.engine.query_qp(sender.qpn).expect("the queue pair exists");
+            assert_eq!(info.dequeue_rate, None, "{schedule:?}");
+        }
+    }
 }
 
 /// With its next data after it has left, a queue pair is a newcomer: no rate of the past holds it until then.

@@ -155,6 +155,8 @@ pub(crate) struct Share {
     /// True when a scheduler held queue pairs to the share when they last had data.
     holds_share: bool,
     neighbours: u32,
+    /// Line at which the search for the lines of ended processes continues.
+    next_examined: usize,
 }
 
 /// The highest rate that was measured lately: the longer ago, the less it counts, linearly to zero within
@@ -207,6 +209,7 @@ impl Share {
             share: None,
             holds_share: false,
             neighbours: 0,
+            next_examined: 0,
         };
         let now_ns = share.page_time(now);
         share.publish(now_ns, false);
@@ -373,7 +376,7 @@ impl Share {
 
     /// Computes the own share of the capacity.
     fn compute(&mut self, now_ns: u64) {
-        self.page.release_ended(self.process, now_ns);
+        self.page.release_ended(self.process, now_ns, &mut self.next_examined);
         let others: Vec<Claim> = self
             .page
             .live(now_ns)

@@ -20,7 +20,7 @@ pub enum ScheduleEvent {
     /// The queue pair has become a member of those that share the link; [`ScheduleView::members`] includes it.
     /// Delivered with its first data, and again when it sends after [`ScheduleView`] no longer counted it.
     Joined,
-    /// The queue pair has sent data: requests, or responses to the peer's Reads.
+    /// The queue pair, a member, has sent packets: requests, or responses to the peer's Reads.
     Served(Served),
     /// The time requested with [`ScheduleActions::tick_after`] is reached.
     Tick,
@@ -70,7 +70,8 @@ pub struct ScheduleView {
     pub is_saturated: bool,
     /// Number of times that a scheduler has requested [`ScheduleActions::restart_all`].
     pub epoch: u32,
-    /// True when this queue pair has had to wait for its dequeue rate since its last event, or waits now.
+    /// True when this queue pair has had to wait for the rate of its scheduler since its last event, or waits now. It is
+    /// false while a lower limit, of a user or of the peer, holds the queue pair.
     pub is_held: bool,
     /// Rate that congestion control permits this queue pair, if it sets one.
     pub control_rate: Option<BitRate>,

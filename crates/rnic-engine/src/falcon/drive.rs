@@ -95,7 +95,8 @@ impl FalconEnd {
             link.report_to_fae(core, nic);
         }
         if let Some(scheduling) = schedule.scheduling.as_mut().filter(|state| state.next_timeout().is_due(core.now)) {
-            scheduling.on_timeout(&verbs.head, core, true);
+            let has_work = link.mapping.has_to_submit(verbs, &link.connection);
+            scheduling.on_timeout(&verbs.head, core, has_work);
         }
         let mut has_answered = link.serve(schedule, verbs, core, nic);
         let scheduling = schedule.scheduling.as_deref_mut();
@@ -143,7 +144,8 @@ impl FalconEnd {
     pub(crate) fn on_timeout(&mut self, verbs: &mut Verbs, core: &mut Core, nic: &mut FalconNic) {
         let Self { schedule, link, .. } = self;
         if let Some(scheduling) = &mut schedule.scheduling {
-            scheduling.on_timeout(&verbs.head, core, schedule.queued);
+            let has_work = link.as_deref().is_some_and(|link| link.mapping.has_to_submit(verbs, &link.connection));
+            scheduling.on_timeout(&verbs.head, core, schedule.queued && has_work);
         }
         let Some(link) = link.as_deref_mut() else { return };
         // Most timeouts are for an acknowledgement, which is sent when the scheduler serves this queue pair.

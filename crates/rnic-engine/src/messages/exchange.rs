@@ -79,6 +79,8 @@ pub struct Exchange {
     load: HostLoad,
     /// Packets that the driver has dropped.
     drops: u64,
+    /// True while senders are to be told of drops at the end of the round trip since their last notice.
+    has_untold_drops: bool,
     /// Queue pairs that have received data since [`Self::report_backlog`] last looked at them, in order of time.
     recent: VecDeque<Qpn>,
     /// Grants of the period that ends; empty between periods.
@@ -126,6 +128,7 @@ impl Exchange {
             port: PortUse { since: now, ..PortUse::default() },
             load: HostLoad::default(),
             drops: 0,
+            has_untold_drops: false,
             recent: VecDeque::new(),
             new_grants: Vec::new(),
             measured: VecDeque::new(),
@@ -296,22 +299,32 @@ impl Exchange {
     /// tells the senders of the last round trip if it is too much. Looks only at queue pairs that have received since
     /// the last look: drivers call this for each packet.
     pub(crate) fn report_backlog(&mut self, waiting_bytes: u64, drops: u64, now: Time) {
-        let has_dropped = drops > std::mem::replace(&mut self.drops, drops);
+        self.has_untold_drops |= drops > std::mem::replace(&mut self.drops, drops);
         let Some(threshold) = self.config.pressure_bytes else { return };
-        if waiting_bytes <= threshold && !has_dropped {
+        if waiting_bytes <= threshold && !self.has_untold_drops {
             return;
         }
         let mut notices: Vec<(PeerId, BackPressure)> = Vec::new();
+        let mut untold = Vec::new();
         while let Some(qpn) = self.recent.pop_front() {
             let Some(round_trip) = self.flows.get(&qpn).map(|flow| self.round_trip_of(flow)) else { continue };
             let Some(flow) = self.flows.get_mut(&qpn) else { continue };
             flow.is_recent = false;
-            if flow.received_at.is_some_and(|at| now.since(at) <= round_trip)
-                && let Some(notice) = flow.pressure.observe(waiting_bytes, drops, round_trip, now)
-            {
-                notices.push((flow.peer, notice));
+            if flow.received_at.is_none_or(|at| now.since(at) > round_trip) {
+                continue;
+            }
+            match flow.pressure.observe(waiting_bytes, drops, round_trip, now) {
+                Some(notice) => notices.push((flow.peer, notice)),
+                // It is told of the drops when the round trip since its last notice is over.
+                None if self.has_untold_drops && flow.pressure.is_quiet(now) => {
+                    flow.is_recent = true;
+                    untold.push(qpn);
+                }
+                None => {}
             }
         }
+        self.has_untold_drops = !untold.is_empty();
+        self.recent.extend(untold);
         notices.sort_by_key(|(peer, _)| *peer);
         for group in notices.chunk_by(|(one, _), (other, _)| one == other) {
             for chunk in group.chunks(rnic_wire::scr::RECORDS_MAX) {
@@ -431,7 +444,9 @@ impl Exchange {
         if flow.takes_tick(now) {
             self.effects.push_back(Effect::PathTick(qpn));
         }
-        if let Some(label) = flow.takes_probe(now, self.config.probe_interval) {
+        // The label may be another one with each packet: a new probe would replace one whose answer is under way.
+        let is_outstanding = flow.prober.is_outstanding(DRIVER_PATH);
+        if let Some(label) = flow.takes_probe(now, self.config.probe_interval).filter(|_| !is_outstanding) {
             self.ask(qpn, ProbePath { index: DRIVER_PATH, label: label.0 }, self.config.probe_timeout, now);
         }
         self.arm_flow(qpn);

@@ -31,6 +31,11 @@ impl PressureLaw {
         Self { qpn, threshold_bytes, quiet_until: Time::ZERO, reported_drops: drops }
     }
 
+    /// Returns whether less than a round trip has passed since the last notice.
+    pub fn is_quiet(&self, now: Time) -> bool {
+        now < self.quiet_until
+    }
+
     /// Records that `waiting_bytes` wait for the host at `now`, and that `drops` packets have been dropped since the
     /// start; returns the record to send, if any.
     pub fn observe(&mut self, waiting_bytes: u64, drops: u64, round_trip: Duration, now: Time) -> Option<BackPressure> {

@@ -75,6 +75,11 @@ impl Prober {
         true
     }
 
+    /// Returns whether a probe on path `index` is outstanding.
+    pub fn is_outstanding(&self, index: u8) -> bool {
+        self.outstanding.get(usize::from(index)).is_some_and(Option::is_some)
+    }
+
     /// Sends the probe that is requested on path `index`; returns its path, and the time to put into it. `None` when
     /// none is requested, or it has been sent.
     pub fn send(&mut self, index: u8, now: Time) -> Option<(ProbePath, u64)> {

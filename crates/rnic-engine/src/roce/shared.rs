@@ -176,7 +176,7 @@ impl ConnShared {
         out.from = head.number;
         count_sent(stats, core, is_retransmission);
         if self.flow.is_some() {
-            self.on_sent(head, core, in_flight, core.out.packet.payload_len);
+            self.on_sent(head, core, in_flight, is_retransmission);
         }
     }
 }

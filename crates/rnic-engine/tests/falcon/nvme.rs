@@ -422,3 +422,19 @@ fn s27_a_scheduler_divides_the_link_between_nvme_and_rdma() {
         assert!(completions.iter().all(|(_, status)| *status == WcStatus::Success), "{schedule}");
     }
 }
+
+/// S-22, S-27: the data of Reads come from the drive's side, whose scheduler divides the link that they use. An initiator
+/// that only reads is not held, although its commands are for much data.
+#[test]
+fn s27_reads_of_a_drive_are_not_held_by_the_scheduler_of_the_initiator() {
+    let setup = Setup { mtu: 4_096, depth: 64, ..Setup::new(&[("schedule", "water-filling")]) };
+    let (mut pair, [drive, _]) = with_drive(&setup, Reads::Push);
+    pair.ends[0].engine.sharing().set_capacity(Some(BitRate::gbps(1)));
+    for wr_id in 0..32 {
+        command(&mut pair, drive, wr_id, false, (0, 64), BASE);
+    }
+    pair.run_for(Duration::from_ms(2));
+    // 1 MB of Reads: more than 8 ms at the capacity of the initiator's side.
+    assert_eq!(pair.ends[0].take().len(), 32);
+    assert_eq!(pair.ends[0].engine.shares().members, 0);
+}

@@ -256,7 +256,7 @@ const LAST_ACK_REPEATS: u32 = 3;
 /// Maximum number of engine events that wait for the program.
 const EVENTS_MAX: usize = 4_096;
 
-/// Time without work after which a queue pair no longer counts among those that share the link: programs sleep between
+/// Time without data after which a queue pair no longer counts among those that share the link: programs sleep between
 /// messages, and wake up late on a busy machine.
 const IDLE_AFTER: Duration = Duration::from_ms(100);
 

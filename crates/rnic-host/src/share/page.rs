@@ -220,14 +220,26 @@ impl Page {
     }
 
     /// Frees the lines of NICs with a rate whose processes have ended, as far as the process `own` can know. Only lines
-    /// that a running NIC would have refreshed since are examined, because that takes a system call or two for each.
-    pub(crate) fn release_ended(&self, own: Process, now_ns: u64) {
-        for index in 0..self.lines_used() {
+    /// that a running NIC would have refreshed since are examined, because that takes a system call or two for each, and
+    /// only some of them at a time: the examination continues at `next`.
+    pub(crate) fn release_ended(&self, own: Process, now_ns: u64, next: &mut usize) {
+        let lines = self.lines_used();
+        let first = if *next < lines { *next } else { 0 };
+        let mut examined = 0;
+        for index in (first..lines).chain(0..first) {
             let Some(line) = self.read(index, now_ns) else { continue };
             let is_late = now_ns.saturating_sub(self.line_word(index, ALIVE).load(Ordering::Acquire)) > LATE_NS;
             let counts = line.is_hungry || line.rate > BitRate::ZERO;
-            if is_late && counts && own.knows_ended(line.process()) {
+            if !is_late || !counts {
+                continue;
+            }
+            if own.knows_ended(line.process()) {
                 self.release(index, line.owner);
+            }
+            examined += 1;
+            *next = index + 1;
+            if examined == EXAMINED_MAX {
+                return;
             }
         }
     }
@@ -303,6 +315,9 @@ const WORDS: usize = LINES_AT + LINES * LINE_WORDS;
 /// A line that counts and has not been refreshed for this time, in nanoseconds, may be that of a process that has
 /// ended: others are refreshed several times as often, except on a busy machine.
 const LATE_NS: u64 = 20_000_000;
+
+/// Largest number of late lines that are examined at a time.
+const EXAMINED_MAX: usize = 4;
 
 /// Identifies a page, and the version of its layout.
 const MAGIC: u64 = u64::from_be_bytes(*b"rnicshr2");
@@ -453,9 +468,9 @@ mod tests {
         of(child.id(), 5, Line { namespace: own.namespace + 1, ..sends });
         of(child.id(), 7, Line { is_hungry: false, rate: BitRate::ZERO, ..sends });
         let count = |now: u64| page.live(now).count();
-        page.release_ended(own, NOW + LATE_NS);
+        page.release_ended(own, NOW + LATE_NS, &mut 0);
         assert_eq!(count(NOW), 4, "a line that is not late was examined");
-        page.release_ended(own, NOW + LATE_NS + 1);
+        page.release_ended(own, NOW + LATE_NS + 1, &mut 0);
         assert_eq!(count(NOW), 3);
         assert!(page.live(NOW).all(|line| line.process() != Process { pid: child.id(), ..own } || !line.is_hungry));
     }

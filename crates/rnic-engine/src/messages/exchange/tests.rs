@@ -491,6 +491,26 @@ fn s26_a_backlog_looks_at_a_bounded_number_of_queue_pairs() {
     pair.right.report_backlog(40_000, 0, pair.now);
 }
 
+/// Drops within a round trip of the last notice are told when it is over, although nothing waits by then.
+#[test]
+fn s26_drops_within_the_round_trip_of_a_notice_are_told_after_it() {
+    let mut pair = Pair::new(ExchangeConfig { pressure_bytes: Some(32_768), ..ExchangeConfig::default() });
+    pair.carry();
+    let mut notices_after = |us: u64, drops: u64, receives: bool| {
+        let now = pair.now + Duration::from_us(us);
+        if receives {
+            pair.right.count_received(&data(RIGHT_QPN, 1_024), Format::RoceV2, LEFT, now);
+        }
+        pair.right.report_backlog(100, drops, now);
+        pair.right.stats().notices_sent
+    };
+    assert_eq!(notices_after(0, 3, true), 1);
+    assert_eq!(notices_after(1, 5, true), 1, "within a round trip");
+    let told: Vec<u64> = (2..=7).map(|us| notices_after(us, 5, false)).collect();
+    assert_eq!((told.first(), told.last()), (Some(&1), Some(&2)), "{told:?}");
+    assert_eq!(notices_after(20, 5, true), 2, "told twice");
+}
+
 #[test]
 fn s26_a_backlog_halves_the_rate_of_those_that_sent_lately() {
     let config = ExchangeConfig { pressure_bytes: Some(32_768), ..ExchangeConfig::default() };

@@ -284,12 +284,14 @@ impl ConnShared {
     /// Handles a packet that is sent: sets the time of the next one from the current rate, and notifies the controller
     /// if it counts sent packets.
     #[inline(never)]
-    pub(crate) fn on_sent(&mut self, head: &Head, core: &mut Core, in_flight: u64, payload_len: u32) {
+    pub(crate) fn on_sent(&mut self, head: &Head, core: &mut Core, in_flight: u64, is_retransmission: bool) {
+        let payload_len = core.out.packet.payload_len;
         if head.transport.control_interest.sent {
             self.on_event(head, core, in_flight, &ControlEvent::Sent { bytes: u64::from(payload_len) });
         }
         let Some(flow) = &mut self.flow else { return };
         flow.scheduling.limiter.charge(core.now, payload_len);
+        flow.scheduling.note_retransmission(is_retransmission);
         if let Some(rate) = flow.rate {
             let gap = rate.serialize(u64::from(payload_len) + OVERHEAD_BYTES);
             flow.next_send = core.now.max(flow.next_send) + gap;

@@ -180,8 +180,10 @@ fn the_longest_queue_is_limited_whatever_the_page_says() {
 fn two_threads_share_the_rate_and_neither_starves() {
     let page = page();
     let time = std::time::Duration::from_millis(300);
+    // Both send in the same time, however late a thread is started.
+    let start = Instant::now();
     let sender = |size: u32, wants_all: bool| {
-        let (mut link, start, mut sent, mut packets) = (SharedLink::new(RATE), Instant::now(), 0u64, 0u64);
+        let (mut link, mut sent, mut packets) = (SharedLink::new(RATE), 0u64, 0u64);
         let mut leaves = 0;
         while start.elapsed() < time {
             let now = monotonic_ns();
