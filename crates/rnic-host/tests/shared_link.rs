@@ -227,7 +227,8 @@ fn divide(weights: [u16; 2], schedule: &str) -> [(u64, ShareSnapshot); 2] {
 fn s19_weights_divide_the_link_between_nics_whose_schedulers_divide_a_capacity() {
     let _measuring = measured_alone();
     for (weights, schedule) in [([1, 4], "water-filling"), ([4, 1], "water-filling"), ([1, 4], "static")] {
-        // A tenant that is kept off its processor for a while loses what it cannot send: the best of three tries counts.
+        // A tenant that is kept off its processor for a while loses what it cannot send: the best of three tries
+        // counts.
         let holds = |ratio: f64| (3.0..5.3).contains(&ratio);
         let tries = (0..3).map(|_| {
             let [of_first, of_second] = divide(weights, schedule);

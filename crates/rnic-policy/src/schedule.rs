@@ -70,8 +70,8 @@ pub struct ScheduleView {
     pub is_saturated: bool,
     /// Number of times that a scheduler has requested [`ScheduleActions::restart_all`].
     pub epoch: u32,
-    /// True when this queue pair has had to wait for the rate of its scheduler since its last event, or waits now. It is
-    /// false while a lower limit, of a user or of the peer, holds the queue pair.
+    /// True when this queue pair has had to wait for the rate of its scheduler since its last event, or waits now. It
+    /// is false while a lower limit, of a user or of the peer, holds the queue pair.
     pub is_held: bool,
     /// Rate that congestion control permits this queue pair, if it sets one.
     pub control_rate: Option<BitRate>,

@@ -444,7 +444,7 @@ impl Exchange {
         if flow.takes_tick(now) {
             self.effects.push_back(Effect::PathTick(qpn));
         }
-        // The label may be another one with each packet: a new probe would replace one whose answer is under way.
+        // The label may be another one with each packet: a new probe would replace one whose answer is in flight.
         let is_outstanding = flow.prober.is_outstanding(DRIVER_PATH);
         if let Some(label) = flow.takes_probe(now, self.config.probe_interval).filter(|_| !is_outstanding) {
             self.ask(qpn, ProbePath { index: DRIVER_PATH, label: label.0 }, self.config.probe_timeout, now);

@@ -423,8 +423,8 @@ fn s27_a_scheduler_divides_the_link_between_nvme_and_rdma() {
     }
 }
 
-/// S-22, S-27: the data of Reads come from the drive's side, whose scheduler divides the link that they use. An initiator
-/// that only reads is not held, although its commands are for much data.
+/// S-22, S-27: the data of Reads come from the drive's side, whose scheduler divides the link that they use. An
+/// initiator that only reads is not held, although its commands are for much data.
 #[test]
 fn s27_reads_of_a_drive_are_not_held_by_the_scheduler_of_the_initiator() {
     let setup = Setup { mtu: 4_096, depth: 64, ..Setup::new(&[("schedule", "water-filling")]) };

@@ -220,8 +220,8 @@ impl Page {
     }
 
     /// Frees the lines of NICs with a rate whose processes have ended, as far as the process `own` can know. Only lines
-    /// that a running NIC would have refreshed since are examined, because that takes a system call or two for each, and
-    /// only some of them at a time: the examination continues at `next`.
+    /// that a running NIC would have refreshed since are examined, because that takes a system call or two for each,
+    /// and only some of them at a time: the examination continues at `next`.
     pub(crate) fn release_ended(&self, own: Process, now_ns: u64, next: &mut usize) {
         let lines = self.lines_used();
         let first = if *next < lines { *next } else { 0 };
