@@ -62,7 +62,7 @@ impl LimitedDevice {
     /// Returns the operator's limit of a queue pair.
     fn limit_of(&self, qpn: Qpn) -> Option<BitRate> {
         let info = self.nic.lock().expect("no panic").query_qp(qpn).expect("the queue pair exists");
-        let [_, operator] = info.rate_limits;
+        let [_, operator, _] = info.rate_limits;
         operator.map(|RateLimit { rate, .. }| rate)
     }
 }

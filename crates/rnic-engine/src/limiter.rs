@@ -29,6 +29,13 @@ pub enum LimitSource {
     Program,
     /// The operator of the machine (`rnic limit`), whose limit the program cannot lift.
     Operator,
+    /// The program, for all queue pairs of its NIC, by a hint in shared memory (SCR, mechanism S-9).
+    Hint,
+}
+
+impl LimitSource {
+    /// Number of sources.
+    pub const COUNT: usize = 3;
 }
 
 /// Limit of a queue pair, set by a user.
@@ -44,7 +51,7 @@ pub struct RateLimit {
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Limiter {
     /// Limits of users, by [`LimitSource`].
-    users: [Option<RateLimit>; 2],
+    users: [Option<RateLimit>; LimitSource::COUNT],
     scheduler: Option<BitRate>,
     /// Limit by messages of the peer: grants and back-pressure.
     peer: Option<BitRate>,
@@ -144,7 +151,7 @@ impl Limiter {
     }
 
     /// Returns the limits of users, by [`LimitSource`].
-    pub(crate) fn users(&self) -> [Option<RateLimit>; 2] {
+    pub(crate) fn users(&self) -> [Option<RateLimit>; LimitSource::COUNT] {
         self.users
     }
 

@@ -55,7 +55,7 @@ pub struct QpInfo {
     /// Sequence number (rPSN) of the response expected next, in split sequence spaces; otherwise the same as `una`.
     pub response_expected: Seq,
     /// Limits of the dequeue rate that users have set, by [`LimitSource`].
-    pub rate_limits: [Option<RateLimit>; 2],
+    pub rate_limits: [Option<RateLimit>; LimitSource::COUNT],
     /// Limit that the peer has set by grants or back-pressure.
     pub peer_limit: Option<BitRate>,
     /// Dequeue rate in force: the lowest of these limits, the peer's and the scheduler's.
@@ -141,19 +141,22 @@ impl Qp {
         core.targets.insert(self.verbs.head.number.get(), Target::new(domain));
     }
 
-    /// Resets the queue pair to `Reset`, with the same queues. The operator's limit of the dequeue rate and
-    /// the weight remain.
+    /// Resets the queue pair to `Reset`, with the same queues. The weight and the limits of the dequeue rate remain,
+    /// except the program's, which is an attribute of the connection.
     pub(crate) fn reset(&mut self, core: &mut Core) {
         let (number, slot, attributes) = (self.verbs.head.number, self.verbs.head.slot, self.verbs.attributes());
         // Timers may still contain this slot: a spurious wake-up has no effect.
         let is_target = self.verbs.recv.is_target;
         let nvme = self.falcon().and_then(FalconEnd::nvme_role).copied();
         let weight = self.verbs.head.weight;
-        let operator_limit = self.limiter().and_then(|limiter| limiter.users()[LimitSource::Operator as usize]);
+        let limits = self.limiter().map_or([None; LimitSource::COUNT], Limiter::users);
         *self = Self::new(number, slot, &QpAttributes { nvme, ..attributes });
         (self.verbs.recv.is_target, self.verbs.head.weight) = (is_target, weight);
-        if operator_limit.is_some() {
-            self.set_rate_limit(core, LimitSource::Operator, operator_limit);
+        for source in [LimitSource::Operator, LimitSource::Hint] {
+            let limit = limits[source as usize];
+            if limit.is_some() {
+                self.set_rate_limit(core, source, limit);
+            }
         }
     }
 
@@ -545,7 +548,7 @@ impl Qp {
             expected,
             msn: recv.msn & 0xff_ffff,
             response_expected,
-            rate_limits: limiter.map_or([None; 2], Limiter::users),
+            rate_limits: limiter.map_or([None; LimitSource::COUNT], Limiter::users),
             peer_limit: limiter.and_then(Limiter::peer),
             dequeue_rate: limiter.and_then(Limiter::rate),
             dequeue_waits: limiter.map_or(0, Limiter::waits),

@@ -153,7 +153,7 @@ fn s1_limits_change_while_a_message_is_sent() {
         assert_eq!(pair.left.statuses(), [(1, WcStatus::Success)], "{transport}");
         let last = *data_times(&pair, From::Left).last().expect("packets were sent");
         assert!(last.since(lifted_at) < Duration::from_us(100), "{transport}: the limit was not lifted");
-        assert_eq!((pair.left.info().rate_limits, pair.left.info().dequeue_rate), ([None; 2], None));
+        assert_eq!((pair.left.info().rate_limits, pair.left.info().dequeue_rate), ([None; LimitSource::COUNT], None));
     }
 }
 
@@ -288,7 +288,7 @@ fn invalid_limits_change_nothing() {
         pair.left.engine.set_rate_limit(Time::ZERO, unknown, LimitSource::Program, None),
         Err(ModifyError::UnknownQp)
     );
-    assert_eq!(pair.left.info().rate_limits, [limit(mbps(100)), None]);
+    assert_eq!(pair.left.info().rate_limits, [limit(mbps(100)), None, None]);
 }
 
 /// A limit that is set before the queue pair is connected, and before its transport is negotiated, applies to the
@@ -303,7 +303,7 @@ fn limits_are_kept_through_the_set_up_of_a_connection() {
     pair.left.engine.set_transport(qpn, &other.transport).expect("valid in Reset");
     pair.left.connect_qp(qpn, &setup, Qpn::new(77));
     let info = pair.left.engine.query_qp(qpn).expect("the queue pair exists");
-    assert_eq!((info.rate_limits, info.dequeue_rate), ([limit(mbps(100)), None], Some(mbps(100))));
+    assert_eq!((info.rate_limits, info.dequeue_rate), ([limit(mbps(100)), None, None], Some(mbps(100))));
 }
 
 /// The lowest limit is in force, and a program cannot lift its operator's.
@@ -322,7 +322,32 @@ fn the_operator_limits_a_program_that_sets_no_limit_or_a_higher_one() {
     assert_eq!(set(LimitSource::Program, None), Some(mbps(200)));
     assert_eq!(set(LimitSource::Program, Some(100)), Some(mbps(100)));
     pair.left.engine.modify_to_reset(qpn).expect("from any state");
-    assert_eq!(pair.left.info().rate_limits, [None, limit(mbps(200))], "a reset removes the program's limit only");
+    assert_eq!(
+        pair.left.info().rate_limits,
+        [None, limit(mbps(200)), None],
+        "a reset removes the program's limit only"
+    );
+}
+
+/// The cap of a hint is one more limit: it lifts neither the operator's nor that of the queue pair, and remains when
+/// the queue pair is reset.
+#[test]
+fn s9_the_cap_of_a_hint_lowers_the_rate_and_lifts_no_limit() {
+    let mut pair = Pair::of("irn");
+    let qpn = pair.left.qpn;
+    let mut set = |source, megabits: Option<u64>| {
+        let limit = megabits.and_then(|megabits| limit(mbps(megabits)));
+        pair.left.engine.set_rate_limit(Time::ZERO, qpn, source, limit).expect("a valid limit");
+        pair.left.info().dequeue_rate
+    };
+    assert_eq!(set(LimitSource::Operator, Some(200)), Some(mbps(200)));
+    assert_eq!(set(LimitSource::Hint, Some(300)), Some(mbps(200)));
+    assert_eq!(set(LimitSource::Hint, Some(50)), Some(mbps(50)));
+    assert_eq!(set(LimitSource::Program, Some(100)), Some(mbps(50)));
+    assert_eq!(set(LimitSource::Hint, None), Some(mbps(100)));
+    assert_eq!(set(LimitSource::Hint, Some(150)), Some(mbps(100)));
+    pair.left.engine.modify_to_reset(qpn).expect("from any state");
+    assert_eq!(pair.left.info().rate_limits, [None, limit(mbps(200)), limit(mbps(150))]);
 }
 
 /// A program cannot lift the operator's limit by a burst that takes years.

@@ -38,7 +38,7 @@ impl Engine {
     /// Limits the rate at which the data of a queue pair is taken out of memory, whatever its service and transport:
     /// its requests, its responses to the peer's Reads, and retransmissions (SCR section 4.2, mechanism S-1). `None`
     /// removes the limit of `source`. Permitted in any state, and effective for the next packet. A reset removes the
-    /// program's limit.
+    /// limit of [`LimitSource::Program`].
     ///
     /// # Errors
     /// When the queue pair does not exist, or the rate is not between [`RATE_LIMIT_MIN`] and the rate of the link.
