@@ -59,6 +59,7 @@
 //!   rnic-engine                                hello     exchange of connection settings with the peer
 //!   |       ^                                  keepalive detection of peer processes that have exited
 //!   v       |                                  observe   counters for rnic top, served by a thread
+//!   |       |                                  hint      what the program says of itself, in memory
 //!   link/batch: headers, copy_crc (copies payload and computes the ICRC), memory (address translation)
 //!   |       |   for Falcon packets: falcon (guards, psp), one datagram at a time
 //!   share   |   a link that all NICs of the user share, and this NIC's share of it
@@ -100,6 +101,7 @@ mod error;
 mod falcon;
 mod grh;
 mod hello;
+mod hint;
 mod identification;
 mod impair;
 mod ip_fields;
@@ -135,6 +137,7 @@ pub use connection::{Connection, ConnectionConfig, ConnectionEvent, ConnectionRe
 pub use defaults::{ROCE_TRANSPORT, TransportChoice, default_transports, host_defaults};
 pub use error::{ConnectError, ListenError, NicError};
 pub use hello::SettingsDiffer;
+pub use hint::{Hint, HintLine};
 pub use impair::{Impairment, ImpairmentStats};
 pub use ip_fields::PackedIpFields;
 pub use memory::{Region, copy_from_program};

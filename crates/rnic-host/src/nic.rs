@@ -16,6 +16,7 @@ mod device;
 mod drive;
 mod falcon;
 mod hello;
+mod hint;
 mod keepalive;
 mod memory_grants;
 mod open;

@@ -146,6 +146,8 @@ pub(crate) struct Share {
     updated_at: Time,
     next_update: Time,
     is_active: bool,
+    /// True when data waited for the link or for the share before the last update.
+    is_hungry: bool,
     /// Activity and waits for the link at the last update.
     last: (Activity, u64),
     used: RecentRate,
@@ -203,6 +205,7 @@ impl Share {
             updated_at: now,
             next_update: now + INTERVAL,
             is_active: true,
+            is_hungry: false,
             last: (Activity::default(), 0),
             used: RecentRate { rate: BitRate::ZERO, measured_at: now },
             payload_rate: BitRate::ZERO,
@@ -212,7 +215,7 @@ impl Share {
             next_examined: 0,
         };
         let now_ns = share.page_time(now);
-        share.publish(now_ns, false);
+        share.publish(now_ns);
         if share.line.is_none() {
             return Err(ShareError::Full { lines: page::LINES });
         }
@@ -291,9 +294,9 @@ impl Share {
             self.page = page;
         }
         let was_absent = now.since(self.updated_at) > Duration::from_ns(page::ALIVE_NS);
-        let is_hungry = self.measure(now, activity);
+        self.is_hungry = self.measure(now, activity);
         let line_before = self.line;
-        self.publish(now_ns, is_hungry);
+        self.publish(now_ns);
         self.compute(now_ns);
         self.next_update = now + if self.is_active { INTERVAL } else { IDLE_INTERVAL };
         if self.line.is_none() {
@@ -303,6 +306,15 @@ impl Share {
         // While its line did not count, NICs with another rate may have joined.
         let is_back = has_moved || was_absent || line_before != self.line;
         is_back.then(|| self.check_rate(now_ns).err()).flatten()
+    }
+
+    /// Changes the own weight: the others see it in the own line at once, and the own share follows.
+    pub(crate) fn set_weight(&mut self, now: Time, weight: u16) {
+        self.config.weight = weight;
+        let now_ns = self.page_time(now);
+        // Without a line, or if another NIC has taken it, the next update takes one, and checks what that requires.
+        let _ = self.line.is_some_and(|index| self.page.publish(index, &self.contents(), now_ns));
+        self.compute(now_ns);
     }
 
     /// Returns the state for observers.
@@ -357,16 +369,21 @@ impl Share {
         link_waits > last_link_waits || self.is_full() || waits_for_share
     }
 
-    /// Writes the own line, taking one if there is none.
-    fn publish(&mut self, now_ns: u64, is_hungry: bool) {
-        let line = Line {
+    /// Returns the contents of the own line.
+    fn contents(&self) -> Line {
+        Line {
             owner: self.owner,
             namespace: self.process.namespace,
             weight: self.config.weight,
-            is_hungry,
+            is_hungry: self.is_hungry,
             rate: self.used.at(self.updated_at),
             link_rate: self.config.link_rate,
-        };
+        }
+    }
+
+    /// Writes the own line, taking one if there is none.
+    fn publish(&mut self, now_ns: u64) {
+        let line = self.contents();
         // A line is lost when it has not been refreshed for a second, and another NIC needed one.
         self.line = self.line.filter(|index| self.page.publish(*index, &line, now_ns)).or_else(|| {
             let claimed = self.page.claim(self.owner, now_ns)?;

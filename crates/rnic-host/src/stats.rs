@@ -87,6 +87,10 @@ pub struct NicStats {
     pub probes_received: u64,
     /// Peer processes of connected queue pairs that were found to no longer exist.
     pub peers_gone: u64,
+    /// Hints of the program that were applied.
+    pub hints_applied: u64,
+    /// Hints that were not applied, because they were invalid, or the program was writing them.
+    pub hints_rejected: u64,
     /// Packets sent through shared memory.
     pub bypass_sent: u64,
     /// Bytes of these packets.

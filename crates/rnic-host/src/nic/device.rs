@@ -16,6 +16,7 @@ use crate::clock::Clock;
 use crate::config::NicConfig;
 use crate::error::NicError;
 use crate::falcon::{Falcon, LossRecoveries};
+use crate::hint::{Hint, HintReader};
 use crate::keepalive::Keepalive;
 use crate::link::Link;
 use crate::link::batch::SLAB_BYTES;
@@ -48,6 +49,8 @@ pub(crate) struct Device {
     events: VecDeque<AsyncEvent>,
     /// Detects remote processes that have exited.
     pub(super) keepalive: Keepalive,
+    /// Line that the program writes.
+    pub(super) hint: HintReader,
     pub(super) secret: Secret,
 }
 
@@ -88,6 +91,7 @@ impl Device {
             processors: None,
             adaptive_thread: Some(background::start_adaptive),
         });
+        let weight = config.share.as_ref().map_or(1, |share| share.weight.into());
         // Enables the record of received packets, so that peers that were recently active are not probed, and `rnic
         // top` shows the activity of unmodified programs.
         engine.watch();
@@ -104,6 +108,7 @@ impl Device {
             receive_buffer_bytes: granted.into_iter().min().unwrap_or_default(),
             events: VecDeque::new(),
             keepalive: Keepalive::default(),
+            hint: HintReader::new(Hint { weight, cap_kbps: 0 }),
             secret: Secret {
                 keys: secrets.stream("keys"),
                 numbers: secrets.stream("numbers"),
@@ -151,6 +156,9 @@ impl Device {
             let limit = RateLimit { rate, burst_bytes: None };
             let limited = self.engine.set_rate_limit(self.clock.now(), qpn, LimitSource::Operator, Some(limit));
             limited.expect("the limit was checked when the NIC was opened");
+        }
+        if self.has_cap_of_hint() {
+            self.limit_by_hint(self.clock.now(), qpn);
         }
         if attributes.service == Service::UnreliableDatagram {
             // Reports of IP fields are enabled only when a queue pair needs them: they cost work for each packet.

@@ -54,6 +54,7 @@ impl Nic {
     pub fn progress(&mut self) -> bool {
         let now = self.device.clock.now();
         let gap = self.record_driven(now);
+        self.device.apply_hint(now);
         for timer in Timer::ALL {
             if self.due(timer).is_some_and(|due| due <= now) {
                 self.expire(timer, now, gap);
@@ -231,6 +232,7 @@ impl Nic {
     #[inline]
     pub fn doorbell(&mut self) {
         let now = self.device.clock.now();
+        self.device.apply_hint(now);
         self.flush(now);
     }
 

@@ -27,6 +27,14 @@ impl Device {
         }
         engine.sharing().set_capacity(share.share());
     }
+
+    /// Changes the weight of this NIC among those that share the link, if it takes part.
+    pub(super) fn set_share_weight(&mut self, now: Time, weight: u16) {
+        let Self { engine, link, .. } = self;
+        let Some(share) = &mut link.share else { return };
+        share.set_weight(now, weight);
+        engine.sharing().set_capacity(share.share());
+    }
 }
 
 impl Nic {

@@ -93,6 +93,8 @@ impl Nic {
             cnps_sent: engine.cnps_sent,
             cnps_received: engine.cnps_received,
             datagrams_refused: nic.datagrams_refused,
+            hints_applied: nic.hints_applied,
+            hints_rejected: nic.hints_rejected,
             impairment_lost: impairment.lost + impairment.queue_full,
             impairment_reordered: impairment.reordered,
             impairment_duplicated: impairment.duplicated,

@@ -151,6 +151,12 @@ const DEVICE_METRICS: &[Metric<DeviceCounters>] = &[
     ("rnic_datagrams_refused_total", Kind::Counter, "Datagrams that the kernel rejected permanently.", |of| {
         count(of.datagrams_refused)
     }),
+    ("rnic_hints_applied_total", Kind::Counter, "Hints of the program that were applied.", |of| {
+        count(of.hints_applied)
+    }),
+    ("rnic_hints_rejected_total", Kind::Counter, "Hints that were invalid or not complete.", |of| {
+        count(of.hints_rejected)
+    }),
     ("rnic_impairment_lost_total", Kind::Counter, "Packets dropped by impairment.", |of| count(of.impairment_lost)),
     ("rnic_impairment_reordered_total", Kind::Counter, "Packets delayed behind later ones by impairment.", |of| {
         count(of.impairment_reordered)

@@ -105,6 +105,10 @@ pub struct DeviceCounters {
     pub cnps_received: u64,
     /// Datagrams that the kernel permanently refused to send; for the peers they are lost.
     pub datagrams_refused: u64,
+    /// Hints of the program that were applied.
+    pub hints_applied: u64,
+    /// Hints that were not applied, because they were invalid, or the program was writing them.
+    pub hints_rejected: u64,
     /// Packets dropped by impairment.
     pub impairment_lost: u64,
     /// Packets delayed by impairment so that others overtake them.
@@ -146,6 +150,8 @@ impl DeviceCounters {
             cnps_sent,
             cnps_received,
             datagrams_refused,
+            hints_applied,
+            hints_rejected,
             impairment_lost,
             impairment_reordered,
             impairment_duplicated,

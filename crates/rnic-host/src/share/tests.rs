@@ -75,6 +75,24 @@ fn all_nics_of_a_group_use_one_page_and_equal_shares_until_demands_are_known() {
     assert!(!other.page.is_same(&a.page), "groups share a page");
 }
 
+/// The line and the shares follow at once; what the line says besides remains.
+#[test]
+fn s9_a_changed_weight_is_in_the_own_line_and_counts_for_the_others() {
+    let group = group();
+    let [mut a, mut b] = [(); 2].map(|()| Rig::new(join(&group, 2)));
+    a.send(1_000, true);
+    b.send(1_000, true);
+    assert_eq!([a.share_mbps(), b.share_mbps()], [1_900, 950]);
+    let line = |a: &Rig| a.share.page.live(sys::monotonic_ns()).find(|line| line.owner == a.share.owner);
+    let before = line(&a).expect("its line");
+    a.share.set_weight(a.now, 3);
+    assert_eq!(line(&a), Some(Line { weight: 3, ..before }));
+    assert!(before.is_hungry && a.share.status().weight == 3);
+    assert_eq!(a.share_mbps(), 1_425);
+    b.send(1_000, true);
+    assert_eq!(b.share_mbps(), 475);
+}
+
 #[test]
 fn a_nic_gets_what_the_others_do_not_use_and_its_weighted_share_of_what_they_want() {
     let group = group();
