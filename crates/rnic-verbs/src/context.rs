@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rnic_base::BitRate;
-use rnic_host::Settings;
 use rnic_host::observe::Observer;
+use rnic_host::{HintLine, Settings};
 
 use crate::abi::*;
 use crate::cancel::CancellationGuard;
@@ -39,6 +39,8 @@ pub(crate) struct Shared {
     pub(crate) queue_pairs_max: u32,
     /// Lowest and highest rate to which a queue pair can be limited.
     pub(crate) rate_limit_range: [BitRate; 2],
+    /// Memory that the program writes and the NIC reads; here too, so that it exists until the last context is closed.
+    pub(crate) hint: Arc<HintLine>,
 }
 
 /// The NIC with its objects, and the queue that receives its asynchronous events.
@@ -82,11 +84,12 @@ impl Shared {
     pub(crate) fn start(mut core: Core, settings: &Settings) -> Result<Arc<Self>> {
         let queue_pairs_max = core.nic.queue_pairs_max();
         let rate_limit_range = core.nic.verbs().rate_limit_range();
+        let hint = Arc::clone(core.nic.verbs().hint_line());
         let events = Arc::new(EventQueue::new()?);
         let driven = DrivenNic { core, events: Arc::clone(&events) };
         let driver = Driver::start(driven, settings.progress)
             .map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EAGAIN)))?;
-        Ok(Arc::new(Self { driver, events, process: Process::current(), queue_pairs_max, rate_limit_range }))
+        Ok(Arc::new(Self { driver, events, process: Process::current(), queue_pairs_max, rate_limit_range, hint }))
     }
 
     /// Returns `true` if this process has opened the device: a child process has only a copy of its parent's state.

@@ -34,6 +34,7 @@ mod event;
 mod file;
 mod fork;
 mod heap;
+mod hint;
 mod import;
 mod mr;
 mod mw;

@@ -6,6 +6,7 @@ mod cancel;
 mod datagrams;
 mod errors;
 mod events;
+mod hints;
 mod many;
 mod newer;
 mod outputs;

@@ -64,7 +64,10 @@ fn version_nodes_of_all_releases_and_no_other_symbols_are_exported() {
     for minor in (0..=18).filter(|minor| ![2, 3, 4].contains(minor)) {
         assert!(our_symbols.contains(&format!("IBVERBS_1.{minor}@IBVERBS_1.{minor}")), "node 1.{minor}");
     }
-    // Two functions of this project, which the path shim calls.
+    // Functions of this project: two that the path shim calls, one for hints of programs.
+    for name in ["rnic_list", "rnic_look", "rnic_hint_open"] {
+        assert!(our_symbols.contains(&format!("{name}@RNIC_1")), "{name}");
+    }
     let is_unversioned =
         |name: &&String| !name.contains("@IBVERBS_") && !name.contains("@RDMACM_") && !name.contains("@RNIC_1");
     let unexpected: Vec<_> = our_symbols.iter().filter(is_unversioned).collect();
