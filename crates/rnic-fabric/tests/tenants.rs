@@ -169,6 +169,18 @@ fn an_open_loop_offers_its_rate_and_ends_when_it_stops() {
     assert!(report.elapsed_us < 3_100.0, "the tenant sent until {} us", report.elapsed_us);
 }
 
+/// A rate at which messages of one byte would follow each other without any time between them.
+#[test]
+fn an_open_loop_far_above_the_link_ends() {
+    let with = [
+        ("workload.tenant", r#"{ all = { message = "1B", depth = 16 } }"#),
+        ("workload.tenant.all.rate", "100000Gbps"),
+        ("workload.duration", "50us"),
+        ("run.warmup", "0us"),
+    ];
+    assert!(tenant(&run(TENANTS, &with, 3), "all").completions > 16);
+}
+
 /// Sizes of a list are repeated; sizes of a distribution depend on the seed and the queue pair, and not on other
 /// tenants or on the number of queue pairs.
 #[test]

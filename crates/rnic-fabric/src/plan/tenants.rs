@@ -132,8 +132,8 @@ fn check_tenant(tenant: &TenantPlan, until: Time, plan: &Plan) -> Result<(), Pla
         return wrong("stagger", format!("makes the last queue pair join after `stop`, {stop}, with `jitter`"));
     }
     let line = plan.host_links.rate;
-    if tenant.rate.is_some_and(|rate| rate.as_bps() == 0 || rate > line) {
-        return wrong("rate", format!("must be above zero and at most {line}, the rate of a host's link"));
+    if tenant.rate.is_some_and(|rate| rate.as_bps() == 0) {
+        return wrong("rate", "must be above zero".to_owned());
     }
     if !(1..=WEIGHT_MAX).contains(&tenant.weight) {
         return wrong("weight", format!("must be 1 to {WEIGHT_MAX}"));

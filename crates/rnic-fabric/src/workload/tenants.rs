@@ -114,7 +114,8 @@ impl TenantPlan {
             // Mean gap: bytes * 8 * queue pairs / rate, in picoseconds.
             let bits = u128::from(message_bytes) * 8 * u128::from(self.between.queue_pairs);
             let gap = bits * 1_000_000_000_000 / u128::from(rate.as_bps());
-            Arrivals::new(stream, Duration::from_ps(u64::try_from(gap).unwrap_or(u64::MAX)), self.stop)
+            let gap = Duration::from_ps(u64::try_from(gap).unwrap_or(u64::MAX)).max(GAP_MIN);
+            Arrivals::new(stream, gap, self.stop)
         });
         let start = arrivals.as_mut().map_or(Some(join), |arrivals| arrivals.after(join))?;
         let (src, dst) = self.between.ends(index);
@@ -144,6 +145,10 @@ impl TenantPlan {
         })
     }
 }
+
+/// Shortest mean time between two messages of a queue pair. More would be far above any link's rate, and with none
+/// between them the messages of a picosecond would not end.
+const GAP_MIN: Duration = Duration::from_ns(1);
 
 #[cfg(test)]
 mod tests {
