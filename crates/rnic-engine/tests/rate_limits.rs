@@ -306,16 +306,19 @@ fn limits_are_kept_through_the_set_up_of_a_connection() {
     assert_eq!((info.rate_limits, info.dequeue_rate), ([limit(mbps(100)), None, None], Some(mbps(100))));
 }
 
+/// Sets the limit of a side's queue pair that `source` has, in Mbit/s; returns the rate in force.
+fn set_limit_of(side: &mut Side, source: LimitSource, megabits: Option<u64>) -> Option<BitRate> {
+    let limit = megabits.and_then(|megabits| limit(mbps(megabits)));
+    side.engine.set_rate_limit(Time::ZERO, side.qpn, source, limit).expect("a valid limit");
+    side.info().dequeue_rate
+}
+
 /// The lowest limit is in force, and a program cannot lift its operator's.
 #[test]
 fn the_operator_limits_a_program_that_sets_no_limit_or_a_higher_one() {
     let mut pair = Pair::of("irn");
     let qpn = pair.left.qpn;
-    let mut set = |source, megabits: Option<u64>| {
-        let limit = megabits.and_then(|megabits| limit(mbps(megabits)));
-        pair.left.engine.set_rate_limit(Time::ZERO, qpn, source, limit).expect("a valid limit");
-        pair.left.info().dequeue_rate
-    };
+    let mut set = |source, megabits| set_limit_of(&mut pair.left, source, megabits);
     assert_eq!(set(LimitSource::Operator, Some(200)), Some(mbps(200)));
     assert_eq!(set(LimitSource::Program, Some(300)), Some(mbps(200)));
     assert_eq!(set(LimitSource::Program, Some(100)), Some(mbps(100)));
@@ -335,11 +338,7 @@ fn the_operator_limits_a_program_that_sets_no_limit_or_a_higher_one() {
 fn s9_the_cap_of_a_hint_lowers_the_rate_and_lifts_no_limit() {
     let mut pair = Pair::of("irn");
     let qpn = pair.left.qpn;
-    let mut set = |source, megabits: Option<u64>| {
-        let limit = megabits.and_then(|megabits| limit(mbps(megabits)));
-        pair.left.engine.set_rate_limit(Time::ZERO, qpn, source, limit).expect("a valid limit");
-        pair.left.info().dequeue_rate
-    };
+    let mut set = |source, megabits| set_limit_of(&mut pair.left, source, megabits);
     assert_eq!(set(LimitSource::Operator, Some(200)), Some(mbps(200)));
     assert_eq!(set(LimitSource::Hint, Some(300)), Some(mbps(200)));
     assert_eq!(set(LimitSource::Hint, Some(50)), Some(mbps(50)));

@@ -446,7 +446,7 @@ fn s19_members_divide_the_capacity_that_the_driver_sets() {
 /// No queue pair that has work and an open window starves: each sends within 2 x (queue pairs) x (time of a packet at
 /// the lowest rate).
 #[test]
-fn s19_nobody_starves() {
+fn s19_no_queue_pair_starves() {
     for schedule in [WF, STATIC] {
         let demands = [Demand::Backlog(64), Demand::Backlog(1), TENTH, Demand::Backlog(256)];
         let mut sharing = Sharing::new(&[schedule, ("share_floor", "10Mbps")], &demands.repeat(8));

@@ -467,7 +467,7 @@ const PREPARE: &str = r#"{"prepare":{"version":3,"task":{"perf":{"op":"write","s
 /// Clients that connect and send nothing, and one that stops after an order: neither blocks other clients for the
 /// half minute after which a silent session ends.
 #[test]
-fn silent_clients_keep_nobody_out() {
+fn silent_clients_block_no_other_client() {
     let server = Server::start(ServeConfig::default());
     let mut silent = ByHand::connect(&server, None);
     let config = ConnectionConfig { private_data: [&b"C"[..], &[8; 12]].concat(), ..silent.config.clone() };

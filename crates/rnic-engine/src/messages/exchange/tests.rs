@@ -177,12 +177,12 @@ fn s8_an_idle_queue_pair_is_not_probed_for_ever() {
 }
 
 #[test]
-fn s6_messages_of_strangers_and_about_other_queue_pairs_change_nothing() {
+fn s6_messages_of_nics_without_a_connection_change_nothing() {
     let mut pair = Pair::new(ExchangeConfig::default());
     let carried = pair.carry();
     let probe = *carried.last().expect("messages were carried");
-    let stranger = PeerId(7);
-    assert!(!pair.left.receive(stranger, PathLabel(1), &probe, pair.now, |_| None));
+    let unconnected = PeerId(7);
+    assert!(!pair.left.receive(unconnected, PathLabel(1), &probe, pair.now, |_| None));
     assert_eq!(pair.left.stats().dropped(DropCause::UnknownPeer), 1);
     // The queue pair exists, but is connected to another one.
     let other = Message { dest_qpn: LEFT_QPN, source_qpn: Qpn::new(21), ..probe };
@@ -190,7 +190,7 @@ fn s6_messages_of_strangers_and_about_other_queue_pairs_change_nothing() {
     assert_eq!(pair.left.stats().dropped(DropCause::NotConnected), 1);
     assert!(!pair.left.has_messages(), "an answer to a message that is dropped");
     // A grant of a peer for a queue pair that is connected to another peer.
-    pair.left.connect(Qpn::new(11), stranger, Qpn::new(30), pair.now);
+    pair.left.connect(Qpn::new(11), unconnected, Qpn::new(30), pair.now);
     let grant = Grant { qpn: Qpn::new(11), kind: GrantKind::Limit, rate_kbps: 1, valid_us: 60_000, reason: 0 };
     pair.right.send_grants(&[NewGrant { peer: LEFT, grant }]);
     pair.carry();
