@@ -36,6 +36,9 @@ pub fn run(args: &PerfArgs) -> Result<(), Failure> {
     if let (Wire::Sim, Some(host)) = (args.wire, &args.host) {
         return Err(Failure::input(format!("{host}: a simulation (--wire sim) has no remote host; omit it")));
     }
+    if args.events && args.wire == Wire::Sim {
+        return Err(Failure::input("--events: a simulation (--wire sim) uses no processor; omit --events"));
+    }
     check_key(args)?;
     // Reads the secret here only so that errors are reported once: the code that needs it reads it again, partly in
     // the second process.

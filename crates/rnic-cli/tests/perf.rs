@@ -234,7 +234,7 @@ fn f42_encrypted_transfers_are_measured_and_verified() {
 
 #[test]
 fn bad_arguments_are_refused_with_one_line() {
-    let cases: [(&[&str], &[&str]); 32] = [
+    let cases: [(&[&str], &[&str]); 33] = [
         (&["--transport", "quic"], &["quic", "roce-gbn, irn"]),
         (&["--wire", "sim", "--transport", "quic"], &["quic", "roce-gbn, irn"]),
         (&["--set", "rto_hihg=1ms"], &["rto_hihg", "rto_high"]),
@@ -264,6 +264,7 @@ fn bad_arguments_are_refused_with_one_line() {
         (&["--count", "1", "--duration", "1s"], &["--count", "--duration"]),
         (&["--listen", "--op", "read"], &["--listen", "--op"]),
         (&["--wire", "sim", "10.0.0.1"], &["10.0.0.1", "sim"]),
+        (&["--wire", "sim", "--events"], &["--events", "sim"]),
         (&["--pcap", "/nowhere/x.pcap"], &["/nowhere/x.pcap"]),
         (&["no-such-host.invalid"], &["no-such-host.invalid"]),
         (&["--listen", "203.0.113.7:4791"], &["203.0.113.7:4791", "not an address of an interface of this machine"]),

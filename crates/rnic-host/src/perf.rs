@@ -143,6 +143,9 @@ pub struct PerfConfig {
     /// Time limit for connection setup. The time after which a silent remote end counts as failed is a multiple of
     /// it.
     pub timeout: Duration,
+    /// True to sleep while no packet arrives, instead of polling for some time first: latencies are longer by the time
+    /// of waking up, and the cores are left to other processes. The remote end has a setting of its own.
+    pub sleeps_at_once: bool,
 }
 
 impl Default for PerfConfig {
@@ -160,6 +163,7 @@ impl Default for PerfConfig {
             options: Vec::new(),
             impairment: Impairment::default(),
             timeout: Duration::from_secs(5),
+            sleeps_at_once: false,
         }
     }
 }

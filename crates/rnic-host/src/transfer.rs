@@ -212,7 +212,7 @@ impl Move {
         };
         let mut moved = Self::default();
         let start = nic.now();
-        let mut idle_backoff = IdleBackoff::new(start);
+        let mut idle_backoff = IdleBackoff::new(start, false);
         let (mut posted, mut done) = (0, 0);
         // Operations in flight, by `wr_id`: the time at which each was posted, and its bytes. They may complete in any
         // order; entries of the send queue become free in posting order.

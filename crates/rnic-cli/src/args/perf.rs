@@ -102,6 +102,11 @@ pub struct PerfArgs {
     #[arg(long)]
     pub verify: bool,
 
+    /// On udp, sleep while no packet arrives instead of polling, as programs do that wait for completion events: higher
+    /// latency, and the processors are free for others; without HOST, at both ends
+    #[arg(long)]
+    pub events: bool,
+
     /// Capture the packets that this end sends and receives in FILE, for tshark or Wireshark
     #[arg(long, value_name = "FILE")]
     pub pcap: Option<PathBuf>,

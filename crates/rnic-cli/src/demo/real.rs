@@ -11,7 +11,7 @@ use super::{DEPTH, MTU, WRITE_BYTES};
 use crate::args::DemoArgs;
 use crate::failure::Failure;
 use crate::perf::bind_address_for;
-use crate::perf::listener_process::ListenerProcess;
+use crate::perf::listener_process::{ListenerOptions, ListenerProcess};
 
 /// Transfers `content` to another process and compares the received data, several times, because real time varies
 /// between transfers. Returns the transfer with the median goodput, and the goodputs of all transfers. The result
@@ -34,7 +34,7 @@ pub fn transfer(content: &[u8], transport: &str, args: &DemoArgs) -> Result<Run,
 }
 
 fn transfer_once(content: &[u8], transport: &str, args: &DemoArgs, seed: u64) -> Result<Run, Failure> {
-    let listener_process = ListenerProcess::start(MTU, None, None)?;
+    let listener_process = ListenerProcess::start(ListenerOptions { mtu: MTU, ..ListenerOptions::default() })?;
     let bind = bind_address_for(listener_process.address);
     let config = NicConfig { name: "demo".to_owned(), mtu_max_bytes: MTU, ..NicConfig::at(bind) };
     rnic_host::shorten_slices();

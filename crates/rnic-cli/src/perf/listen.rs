@@ -25,7 +25,8 @@ pub fn run(bind: &str, args: &PerfArgs) -> Result<(), Failure> {
         console::line(&format!("listening on {at}; stop with ctrl-c"));
     }
     let quiet = args.attached;
-    serve(&mut nic, &ServeConfig::default(), || true, |served| report(served, quiet)).map_err(Failure::input)
+    let config = ServeConfig { sleeps_at_once: args.events, ..ServeConfig::default() };
+    serve(&mut nic, &config, || true, |served| report(served, quiet)).map_err(Failure::input)
 }
 
 fn report(served: &Served, quiet: bool) {

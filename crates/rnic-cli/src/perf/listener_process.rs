@@ -9,7 +9,29 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::address::PORT;
+use crate::args::PerfArgs;
 use crate::failure::Failure;
+
+/// Options of the process, which are those of the measuring end.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct ListenerOptions<'a> {
+    /// Largest number of payload bytes of a packet.
+    pub mtu: u32,
+    /// File with the secret of the packets.
+    pub key: Option<&'a Path>,
+    /// Name of the group of processes that share a link.
+    pub link_group: Option<&'a str>,
+    /// True to sleep while no packet arrives.
+    pub events: bool,
+}
+
+impl<'a> ListenerOptions<'a> {
+    /// Returns the options that `args` ask for.
+    pub fn of(args: &'a PerfArgs) -> Self {
+        let PerfArgs { mtu, key, link_group, events, .. } = args;
+        Self { mtu: *mtu, key: key.as_deref(), link_group: link_group.as_deref(), events: *events }
+    }
+}
 
 /// A listening process that exits when this process exits.
 #[derive(Debug)]
@@ -20,21 +42,20 @@ pub struct ListenerProcess {
 }
 
 impl ListenerProcess {
-    /// Starts the process, with packets of at most `mtu` payload bytes, the secret in `key` and a link that it shares
-    /// with the processes of `link_group`, and waits until it listens. It uses the port of RoCEv2 on a loopback address
-    /// of its own, so that captures show the protocol, or any free port if that fails.
+    /// Starts the process and waits until it listens. It uses the port of RoCEv2 on a loopback address of its own, so
+    /// that captures show the protocol, or any free port if that fails.
     ///
     /// # Errors
     /// When the process cannot be started or does not begin to listen; the error includes the message of the process.
-    pub fn start(mtu: u32, key: Option<&Path>, link_group: Option<&str>) -> Result<Self, Failure> {
+    pub fn start(options: ListenerOptions<'_>) -> Result<Self, Failure> {
         let [.., high, low] = process::id().to_be_bytes();
         let own = SocketAddr::from(([127, high, low, 2], PORT));
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        let start_at = |bind| Self::start_at(bind, mtu, key, link_group);
-        start_at(own).or_else(|_| start_at(any))
+        Self::start_at(own, options).or_else(|_| Self::start_at(any, options))
     }
 
-    fn start_at(bind: SocketAddr, mtu: u32, key: Option<&Path>, link_group: Option<&str>) -> Result<Self, Failure> {
+    fn start_at(bind: SocketAddr, options: ListenerOptions<'_>) -> Result<Self, Failure> {
+        let ListenerOptions { mtu, key, link_group, events } = options;
         let failed =
             |error: std::io::Error| Failure::input(format!("cannot start the process for the other end: {error}"));
         let program = std::env::current_exe().map_err(failed)?;
@@ -42,6 +63,7 @@ impl ListenerProcess {
             .args(["perf", "--attached", "--listen", &bind.to_string(), "--mtu", &mtu.to_string()])
             .args(key.into_iter().flat_map(|key| [OsStr::new("--key"), key.as_os_str()]))
             .args(link_group.into_iter().flat_map(|group| ["--link-group", group]))
+            .args(events.then_some("--events"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

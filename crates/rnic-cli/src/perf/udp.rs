@@ -8,7 +8,7 @@ use rnic_host::perf::{self, FlowReport, Length, PerfConfig, PerfReport};
 use rnic_host::{Impairment, Nic, Notice};
 use rnic_reproduce::machine::Machine;
 
-use super::listener_process::ListenerProcess;
+use super::listener_process::{ListenerOptions, ListenerProcess};
 use super::{Outcome, address, listen, size_bytes};
 use crate::args::PerfArgs;
 use crate::args::values::{Op, Wire};
@@ -27,7 +27,7 @@ pub fn measure(args: &PerfArgs, machine: Machine) -> Result<Outcome, Failure> {
     let (listener_process, remote) = match &args.host {
         Some(host) => (None, address::resolve(host)?),
         None => {
-            let listener_process = ListenerProcess::start(args.mtu, args.key.as_deref(), args.link_group.as_deref())?;
+            let listener_process = ListenerProcess::start(ListenerOptions::of(args))?;
             let address = listener_process.address;
             (Some(listener_process), address)
         }
@@ -123,6 +123,7 @@ fn config(args: &PerfArgs) -> PerfConfig {
             rate_queue_bytes: RATE_QUEUE_BYTES,
             ..Impairment::default()
         },
+        sleeps_at_once: args.events,
         ..PerfConfig::default()
     }
 }

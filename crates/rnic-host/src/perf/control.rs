@@ -255,19 +255,20 @@ impl Control {
 }
 
 /// Decides when a polling loop may sleep: only after it has been idle for some time, because waking up takes longer
-/// than most responses.
+/// than most responses; or at once, which leaves the cores to other processes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IdleBackoff {
     last_moved: Time,
+    sleeps_at_once: bool,
 }
 
 impl IdleBackoff {
-    pub(crate) fn new(now: Time) -> Self {
-        Self { last_moved: now }
+    pub(crate) fn new(now: Time, sleeps_at_once: bool) -> Self {
+        Self { last_moved: now, sleeps_at_once }
     }
 
     /// Processes one iteration of the loop; `moved` is true if it has processed packets. Sleeps when the loop has
-    /// been idle for long. Returns the time for which the loop has been idle.
+    /// been idle for long enough. Returns the time for which the loop has been idle.
     #[inline]
     pub(crate) fn sleep_if_idle(&mut self, nic: &mut Nic, moved: bool) -> Result<Duration, NicError> {
         let now = nic.now();
@@ -276,7 +277,7 @@ impl IdleBackoff {
             return Ok(Duration::ZERO);
         }
         let idle = now.since(self.last_moved);
-        if idle > YIELD_TIME {
+        if self.sleeps_at_once || idle > YIELD_TIME {
             nic.wait(IDLE_WAIT)?;
         } else if idle > SPIN_TIME {
             // The remote end may be waiting for the core on which this thread runs.
@@ -313,6 +314,23 @@ const YIELD_TIME: Duration = Duration::from_us(300);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::NicConfig;
+
+    #[test]
+    fn an_idle_loop_sleeps_at_once_only_if_it_is_told_to() {
+        let mut nic = Nic::open(NicConfig::at("127.0.0.1:0".parse().expect("an address"))).expect("a free port");
+        let mut idle_for = |sleeps_at_once: bool| {
+            let start = nic.now();
+            let mut backoff = IdleBackoff::new(start, sleeps_at_once);
+            backoff.sleep_if_idle(&mut nic, false).expect("it can wait");
+            let slept = nic.now().since(start);
+            assert_eq!(backoff.sleep_if_idle(&mut nic, true).expect("it need not wait"), Duration::ZERO);
+            slept
+        };
+        assert!(idle_for(true) >= IDLE_WAIT);
+        // It may be off its core meanwhile, but not each time.
+        assert!((0..20).any(|_| idle_for(false) < IDLE_WAIT));
+    }
 
     #[test]
     fn roles_round_trip_through_private_data() {

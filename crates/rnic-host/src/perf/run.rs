@@ -81,7 +81,7 @@ impl Run<'_> {
     pub(super) fn run_until_end(mut self, nic: &mut Nic, control: &mut Control) -> Result<Measured, PerfError> {
         let mut measured = Measured::default();
         let start = nic.now();
-        let (mut now, mut idle_backoff) = (start, IdleBackoff::new(start));
+        let (mut now, mut idle_backoff) = (start, IdleBackoff::new(start, self.config.sleeps_at_once));
         for qp in 0..self.flows.len() {
             self.fill_up(nic, qp, now, start)?;
         }
@@ -223,7 +223,7 @@ impl Run<'_> {
             Length::Time(_) => WARM_UP_ROUNDS,
         };
         let (mut start, mut sent_at) = (nic.now(), nic.now());
-        let mut idle_backoff = IdleBackoff::new(start);
+        let mut idle_backoff = IdleBackoff::new(start, self.config.sleeps_at_once);
         let mut is_warm = false;
         for round in 0.. {
             if !is_warm && (round == warm_up || sent_at.since(start) >= WARM_UP_MAX) {
@@ -259,7 +259,7 @@ impl Run<'_> {
                 }
             };
             let now = nic.now();
-            idle_backoff = IdleBackoff::new(now);
+            idle_backoff = IdleBackoff::new(now, self.config.sleeps_at_once);
             if is_warm {
                 measured.ops += 1;
                 measured.latency.record(now.since(sent_at) / 2);

@@ -181,7 +181,7 @@ impl Session {
         waiting: &mut Waiting,
         keep_serving: &mut impl FnMut() -> bool,
     ) -> Result<(), PerfError> {
-        let mut idle_backoff = IdleBackoff::new(nic.now());
+        let mut idle_backoff = IdleBackoff::new(nic.now(), config.sleeps_at_once);
         // Writes and Reads cause no events in this program, but their packets are counted, so received packets show
         // that the session is alive; connection requests of other clients do not.
         let (mut received, mut alive_at) = (0, nic.now());

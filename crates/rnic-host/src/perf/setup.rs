@@ -19,11 +19,19 @@ pub struct ServeConfig {
     pub memory_max_bytes: u64,
     /// Time without received packets after which a session is ended.
     pub patience: Duration,
+    /// True to sleep while no packet arrives, instead of polling for some time first.
+    pub sleeps_at_once: bool,
 }
 
 impl Default for ServeConfig {
     fn default() -> Self {
-        Self { port: PERF_PORT, once: false, memory_max_bytes: 4 << 30, patience: Duration::from_secs(30) }
+        Self {
+            port: PERF_PORT,
+            once: false,
+            memory_max_bytes: 4 << 30,
+            patience: Duration::from_secs(30),
+            sleeps_at_once: false,
+        }
     }
 }
 

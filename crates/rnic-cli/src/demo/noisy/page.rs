@@ -2,7 +2,7 @@
 
 use rnic_page::{Bar, BarChart, BarGroup, Colour, Facts, Figure, Page, Width, number};
 
-use super::{Case, HEAD_START, HEADS, Neighbours, Small};
+use super::{Case, HEADS, Neighbours, Small};
 
 /// Returns the HTML page.
 pub(super) fn page(neighbours: &Neighbours) -> String {
@@ -87,9 +87,8 @@ fn goodput(neighbours: &Neighbours) -> Figure {
     Figure {
         title: "Goodput of 64 KiB Writes".to_owned(),
         caption: format!(
-            "Payload by time, beside the small messages but for {} s at the beginning and at the end. Headers and \
-             acknowledgements take the rest of the {} Gbit/s.",
-            HEAD_START.as_secs_f64(),
+            "Payload by time, from before the small messages until after them. Headers and acknowledgements take the \
+             rest of the {} Gbit/s.",
             number::short(neighbours.link_gbps)
         ),
         width: Width::Half,

@@ -25,7 +25,14 @@ impl Tenant {
     ) -> Result<Self, Failure> {
         let failed = |error: std::io::Error| Failure::input(format!("cannot start a tenant: {error}"));
         let mut command = Command::new(std::env::current_exe().map_err(failed)?);
-        command.args(["perf", "--json", "--attached", "--link-group", &format!("demo-{}", std::process::id())]);
+        command.args([
+            "perf",
+            "--json",
+            "--attached",
+            "--events",
+            "--link-group",
+            &format!("demo-{}", std::process::id()),
+        ]);
         command.args(["--duration", &exact_time(span), "--set", &format!("schedule={scheduler}")]).args(options);
         // The settings of the user's programs are not those of this measurement.
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"RNIC_")) {
