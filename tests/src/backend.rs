@@ -7,7 +7,7 @@ mod sockets;
 
 use rnic_base::{BitRate, Duration, Time};
 use rnic_engine::{
-    Access, AsyncEvent, Completion, CqId, EngineStats, Key, NamespaceConfig, NamespaceId, PdId, PostError,
+    Access, AsyncEvent, Completion, CqId, Engine, EngineStats, Key, NamespaceConfig, NamespaceId, PdId, PostError,
     QpAttributes, QpConnection, QpInfo, QpTiming, RecvRequest, SendRequest, SrqId,
 };
 use rnic_wire::Qpn;
@@ -134,4 +134,17 @@ pub trait Backend {
     /// # Errors
     /// Describes what was left behind.
     fn finish(&mut self) -> Result<Option<String>, String>;
+}
+
+/// Checks that queue pairs which have nothing to send have given back their parts of the link.
+///
+/// # Errors
+/// When some have not.
+fn check_shares(host: usize, engine: &Engine) -> Result<(), String> {
+    let shares = engine.shares();
+    let is_free = shares.members == 0 && shares.weights == 0 && shares.saturated_weights == 0;
+    match is_free && shares.allocated == BitRate::ZERO {
+        true => Ok(()),
+        false => Err(format!("host {host} is quiet, and parts of its link are still given out: {shares:?}")),
+    }
 }

@@ -16,7 +16,7 @@ use rnic_engine::{
 use rnic_wire::falcon::{self, FlowLabel, codec};
 use rnic_wire::{Format, Packet, Qpn};
 
-use super::{Backend, RegionId};
+use super::{Backend, RegionId, check_shares};
 use crate::scenario::{Faults, Scenario};
 
 struct Region {
@@ -476,6 +476,7 @@ impl Backend for Engines {
             if !host.engine.falcon_stats().is_none_or(|stats| stats.is_idle) {
                 return Err(format!("host {number} is quiet, and holds resources: {:?}", host.engine.falcon_stats()));
             }
+            check_shares(number, &host.engine)?;
         }
         Ok(Some(format!("{:016x}", self.hash.finish())))
     }

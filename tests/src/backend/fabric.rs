@@ -12,7 +12,7 @@ use rnic_fabric::host::memory::Block;
 use rnic_fabric::{Plan, PlanError, Simulation};
 use rnic_wire::Qpn;
 
-use super::{Backend, RegionId};
+use super::{Backend, RegionId, check_shares};
 
 struct Region {
     block: Block,
@@ -254,6 +254,7 @@ impl Fabric {
             if pool.units_in_use + pool.blocks_in_use > 0 {
                 return Err(format!("host {host} is quiet, and its pool is in use: {pool:?}"));
             }
+            check_shares(host, engine)?;
         }
         Ok(())
     }
