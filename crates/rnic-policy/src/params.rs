@@ -65,6 +65,9 @@ pub struct ParamSpec {
     /// For a path policy: true when the parameter has an effect only where the policy chooses labels; it cannot be
     /// set where the policy chooses flows (Falcon).
     pub needs_labels: bool,
+    /// For a scheduling policy: true when the parameter limits a turn; it cannot be set where every turn is one packet
+    /// (Falcon).
+    pub needs_turns: bool,
 }
 
 impl ParamSpec {
@@ -85,6 +88,7 @@ impl ParamSpec {
             owner: ParamOwner::Policy,
             needs_reports: false,
             needs_labels: false,
+            needs_turns: false,
         }
     }
 
@@ -136,6 +140,12 @@ impl ParamSpec {
     #[must_use]
     pub const fn by_labels(self) -> Self {
         Self { needs_labels: true, ..self }
+    }
+
+    /// Returns the same parameter, marked as a limit of a turn.
+    #[must_use]
+    pub const fn by_turns(self) -> Self {
+        Self { needs_turns: true, ..self }
     }
 
     /// Returns whether the parameter is a retransmission timeout: the longest silence expected from a peer that is

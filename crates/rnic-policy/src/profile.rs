@@ -381,10 +381,11 @@ impl Profile {
         let of_control =
             self.control.policy.params.iter().any(|spec| spec.name == name && self.is_set_in_control(spec));
         let of_paths = self.paths.policy.params.iter().any(|spec| spec.name == name && self.is_in_use(spec));
+        let of_schedule = self.schedule.policy.params.iter().any(|spec| spec.name == name && self.is_in_use(spec));
         let found = of_control && self.control.params.set(self.control.policy.params, name, text)?
             || of_recovery
             || of_paths && self.paths.params.set(self.paths.policy.params, name, text)?
-            || self.uses_scheduler() && self.schedule.params.set(self.schedule.policy.params, name, text)?;
+            || of_schedule && self.schedule.params.set(self.schedule.policy.params, name, text)?;
         if found {
             return Ok(());
         }
@@ -436,9 +437,12 @@ impl Profile {
     }
 
     /// Returns whether a parameter of a policy has an effect: only Falcon's adaptive engine receives reports of
-    /// flows, and only Falcon's path policies choose flows instead of labels.
+    /// flows, only Falcon's path policies choose flows instead of labels, and Falcon's turns are one packet.
     fn is_in_use(&self, spec: &ParamSpec) -> bool {
-        if self.protocol.falcon().is_some() { !spec.needs_labels } else { !spec.needs_reports }
+        match self.protocol.falcon() {
+            Some(_) => !spec.needs_labels && !spec.needs_turns,
+            None => !spec.needs_reports,
+        }
     }
 
     /// Returns whether the scheduling policy is used: Falcon's connections send one packet per turn, in a separate
@@ -486,7 +490,7 @@ impl Profile {
             .chain(of(self.recovery.policy.params, self.recovery.params))
             .chain(of(self.control.policy.params, self.control.params).filter(is_listed))
             .chain(of(self.paths.policy.params, self.paths.params).filter(|(spec, _)| self.is_in_use(spec)))
-            .chain(of(self.schedule.policy.params, self.schedule.params).filter(|_| self.uses_scheduler()))
+            .chain(of(self.schedule.policy.params, self.schedule.params).filter(|(spec, _)| self.is_in_use(spec)))
     }
 
     /// Returns the timeout from which the time limit for a silent peer is derived: the longest retransmission

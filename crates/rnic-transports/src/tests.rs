@@ -116,7 +116,7 @@ fn select_replaces_policies_before_it_sets_their_parameters() {
 #[test]
 fn select_refuses_with_a_one_line_error() {
     type Case = (&'static str, &'static [(&'static str, &'static str)], &'static str);
-    let refused: [Case; 18] = [
+    let refused: [Case; 20] = [
         ("irn", &[("recovery", "rack-tlp")], "only Falcon's windows"),
         ("quic", &[], "roce-gbn, irn, roce-sr"),
         ("irn", &[("recovery", "magic")], "fasr, go-back-n, irn"),
@@ -131,6 +131,8 @@ fn select_refuses_with_a_one_line_error() {
         ("falcon", &[("paths", "spray"), ("spray_paths", "8")], "unknown parameter `spray_paths`"),
         ("falcon", &[("schedule", "round-robin")], "`round-robin`, which sets turns, has no effect"),
         ("falcon", &[("turn_packets", "1")], "unknown parameter `turn_packets`"),
+        ("falcon", &[("schedule", "water-filling"), ("turn_bytes", "4KiB")], "unknown parameter `turn_bytes`"),
+        ("falcon", &[("schedule", "static"), ("calibration", "figure-11")], "unknown parameter `calibration`"),
         ("falcon", &[("turn_packets", "256")], "unknown parameter `turn_packets`"),
         ("falcon", &[("flows", "4"), ("paths", "ecmp")], "path policy `ecmp` sends every packet on the first flow"),
         ("falcon", &[("paths", "ecmp"), ("flows", "2")], "largest-window, spray or scatter"),

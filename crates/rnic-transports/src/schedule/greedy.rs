@@ -50,9 +50,10 @@ pub(super) const fn turn_params(default: u64) -> [ParamSpec; TURN_PARAMS] {
             &CALIBRATIONS,
             default,
             "turn as of SCR's Table 2 (64 KiB or 9 messages), Figure 11 (64 KiB or 1), Figure 12 (1 MiB or 1)",
-        ),
-        ParamSpec::bytes("turn_bytes", 0, 0, 1 << 20, "bytes of a turn; 0 for those of the calibration"),
-        ParamSpec::count("turn_messages", 0, 0, 4_096, "messages of a turn; 0 for those of the calibration"),
+        )
+        .by_turns(),
+        ParamSpec::bytes("turn_bytes", 0, 0, 1 << 20, "bytes of a turn; 0 for those of the calibration").by_turns(),
+        ParamSpec::count("turn_messages", 0, 0, 4_096, "messages of a turn; 0 for those of the calibration").by_turns(),
     ]
 }
 

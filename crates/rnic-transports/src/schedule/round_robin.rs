@@ -20,7 +20,7 @@ impl Schedule for RoundRobin {
     const NAME: &'static str = "round-robin";
     const SUMMARY: &'static str = "queue pairs in a ring, a fixed number of packets a turn (Tonic 3.1)";
     const PARAMS: &'static [ParamSpec] =
-        &[ParamSpec::count("turn_packets", 1, 1, 256, "packets a queue pair sends in its turn")];
+        &[ParamSpec::count("turn_packets", 1, 1, 256, "packets a queue pair sends in its turn").by_turns()];
 
     fn start(params: &Params, _: &ScheduleView) -> (Self, ScheduleActions) {
         let turn_packets = Some(params.get(TURN_PACKETS_INDEX) as u32);
