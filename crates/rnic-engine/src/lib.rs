@@ -150,6 +150,24 @@ impl PeerId {
     pub const NONE: Self = Self(u32::MAX);
 }
 
+/// A NIC of a peer. The NICs that share one address differ by a number, which the driver derives from the numbers of
+/// their queue pairs ([`messages::config::ExchangeConfig::nic_of`]). Messages between NICs are sent to one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
+pub struct NicId {
+    /// The peer.
+    pub peer: PeerId,
+    /// Number among the NICs of the peer; 0 where each peer is one NIC.
+    pub number: u16,
+}
+
+impl NicId {
+    /// Returns the NIC of a peer that has only one.
+    #[must_use]
+    pub const fn of(peer: PeerId) -> Self {
+        Self { peer, number: 0 }
+    }
+}
+
 impl fmt::Debug for PeerId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "peer {}", self.0)

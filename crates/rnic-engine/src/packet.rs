@@ -6,7 +6,7 @@ use rnic_wire::falcon::{self, FlowLabel, PacketType};
 use rnic_wire::scr::{Body, Message, ProbePath};
 use rnic_wire::{Format, Headers, Packet, PacketFlags, Qpn};
 
-use crate::PeerId;
+use crate::{NicId, PeerId};
 
 /// Properties of a received packet that are not in its headers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -136,8 +136,8 @@ impl<'a> Departure<'a> {
 pub struct MessageArrival<'a> {
     /// The message.
     pub message: &'a Message,
-    /// Peer that has the address and the port of its sender.
-    pub peer: PeerId,
+    /// NIC that has the address and the port of its sender.
+    pub nic: NicId,
     /// Label with which it was sent, which its answer has, too.
     pub label: PathLabel,
 }
@@ -145,8 +145,8 @@ pub struct MessageArrival<'a> {
 /// A message to the NIC of a peer.
 #[derive(Clone, Copy, Debug)]
 pub struct MessageTransmit {
-    /// Peer to send it to.
-    pub peer: PeerId,
+    /// NIC to send it to.
+    pub nic: NicId,
     /// Value that the network must hash for path selection.
     pub label: PathLabel,
     /// The message.
@@ -156,7 +156,7 @@ pub struct MessageTransmit {
 impl MessageTransmit {
     /// Placeholder before the first message.
     pub(crate) const BLANK: Self = Self {
-        peer: PeerId::NONE,
+        nic: NicId::of(PeerId::NONE),
         label: PathLabel(0),
         message: Message {
             dest_qpn: Qpn::GSI,

@@ -84,7 +84,7 @@ pub fn carry(from: &mut Engine, to: &mut Engine, now: Time) -> bool {
                 Arrival::Falcon(FalconArrival { packet, peer, label: *label, congested: false, hops: 1, csig: None })
             }
             Departure::Message(MessageTransmit { message, label, .. }) => {
-                Arrival::Message(MessageArrival { message, peer, label: *label })
+                Arrival::Message(MessageArrival { message, nic: NicId::of(peer), label: *label })
             }
         };
         to.receive(now, arrival, &mut NoDma);

@@ -23,7 +23,7 @@ use crate::error::{DropReason, RxOutcome};
 use crate::messages::config::ExchangeConfig;
 use crate::messages::exchange::{CONTROL_PATH, DRIVER_PATH, Effect, Exchange, HostLoad};
 use crate::messages::stats::RoundTrip;
-use crate::packet::MessageArrival;
+use crate::packet::{MessageArrival, MessageTransmit};
 use crate::roce::ProbeOutcome;
 
 /// Enables messages with the NICs of peers, and takes what the driver measures for them.
@@ -46,10 +46,31 @@ impl<'e> Messages<'e> {
         for qp in qps.iter() {
             let head = &qp.verbs.head;
             if head.state.receives() && head.peer() != crate::PeerId::NONE {
-                exchange.connect(head.number, head.peer(), head.dest_qpn, now);
+                let nic = exchange.nic_of(head.peer(), head.dest_qpn);
+                exchange.connect(head.number, nic, head.dest_qpn, now);
             }
         }
         core.exchange = Some(exchange);
+    }
+
+    /// Reports that the peer of `qpn` exchanges messages, where the settings leave it to the driver to find out
+    /// ([`ExchangeConfig::waits_for_agreement`]).
+    pub fn agree(self, now: Time, qpn: Qpn) {
+        let core = &mut self.engine.core;
+        core.now = now;
+        if let Some(exchange) = &mut core.exchange {
+            exchange.agree(qpn, now);
+        }
+    }
+
+    /// Returns the next message to send, and nothing else: drivers that answer probes at once call this after they
+    /// have received them.
+    pub fn transmit(self, now: Time) -> Option<&'e MessageTransmit> {
+        self.engine.core.now = now;
+        if !transmit(self.engine) {
+            return None;
+        }
+        self.engine.core.exchange.as_deref().map(Exchange::out)
     }
 
     /// Grants rates to the peer of `qpn`, where the settings leave the choice to the driver
@@ -98,7 +119,7 @@ pub(super) fn receive(engine: &mut Engine, arrival: &MessageArrival<'_>) -> RxOu
     let now = core.now;
     let is_accepted = core.exchange.as_mut().is_some_and(|exchange| {
         let rate = |qpn| qps.find(qpn).and_then(|qp| qp.allowed_rate());
-        exchange.receive(arrival.peer, arrival.label, arrival.message, now, rate)
+        exchange.receive(arrival.nic, arrival.label, arrival.message, now, rate)
     });
     apply_effects(engine);
     if is_accepted { RxOutcome::Accepted } else { RxOutcome::Dropped(engine.core.drop_packet(DropReason::Message)) }

@@ -229,7 +229,8 @@ impl Engine {
         check_mtu_of(qp, connection.mtu)?;
         qp.begin_receiving(connection)?;
         if let Some(exchange) = &mut core.exchange {
-            exchange.connect(qpn, connection.peer, connection.dest_qpn, core.now);
+            let nic = exchange.nic_of(connection.peer, connection.dest_qpn);
+            exchange.connect(qpn, nic, connection.dest_qpn, core.now);
         }
         Ok(())
     }

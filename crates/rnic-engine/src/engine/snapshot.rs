@@ -1,6 +1,6 @@
 //! Monitoring of all queue pairs of an engine, outside the packet path.
 
-use rnic_base::Duration;
+use rnic_base::{BitRate, Duration};
 use rnic_falcon::delivery::{Delivery, FlowView};
 use rnic_policy::Profile;
 use rnic_wire::Qpn;
@@ -24,6 +24,9 @@ pub struct QpSnapshot {
     pub in_flight: u64,
     /// Maximum number of request packets in flight, according to the transport's limit or congestion control.
     pub window: u64,
+    /// Rate at which it may send: the lowest of those that congestion control and the limits set; `None` for the line
+    /// rate.
+    pub allowed_rate: Option<BitRate>,
     /// Traffic received from the peer; zeros when monitoring is off.
     pub traffic: Traffic,
     /// Last measured round-trip time: that of a request packet, only when monitoring is on; with Falcon, the time
@@ -67,6 +70,7 @@ impl Qp {
             peer: head.peer(),
             transport: head.transport.profile.name,
             in_flight,
+            allowed_rate: self.allowed_rate(),
             traffic: watched.map(|watched| watched.traffic).unwrap_or_default(),
             round_trip: delivery.map_or(timed, |delivery| delivery.round_trip()),
             window: window.map_or(cap, |window| window.min(cap)),

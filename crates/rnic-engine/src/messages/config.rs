@@ -3,6 +3,7 @@
 use core::num::NonZeroU64;
 
 use rnic_base::{BitRate, Duration};
+use rnic_wire::Qpn;
 
 use super::cadence::{Modes, PERIODS};
 use super::limit::Bounds;
@@ -61,6 +62,11 @@ pub struct ExchangeConfig {
     pub probe_interval: Option<Duration>,
     /// Time after which an unanswered probe of the driver counts as lost.
     pub probe_timeout: Duration,
+    /// Shortest such time for the probes that policies ask for: where NICs are processes, an answer takes as long as
+    /// another process has the processor.
+    pub probe_timeout_min: Duration,
+    /// Rate at which the port receives, which grants divide; `None` for that of the link.
+    pub receive_line: Option<BitRate>,
     /// Lowest rate that is granted, and to which a peer can limit a queue pair; `None` for 1 % of the link, divided by
     /// the queue pairs to the peer.
     pub floor: Option<BitRate>,
@@ -72,6 +78,11 @@ pub struct ExchangeConfig {
     pub seed: u64,
     /// Supplies cookies that cannot be predicted; `None` in simulations.
     pub draw_cookie: Option<fn() -> NonZeroU64>,
+    /// Returns the number of the NIC that a queue pair of a peer belongs to ([`crate::NicId`]), by its number.
+    pub nic_of: fn(Qpn) -> u16,
+    /// True when a queue pair takes part only from [`crate::Messages::agree`] on: peers that do not know these
+    /// messages are sent none.
+    pub waits_for_agreement: bool,
 }
 
 impl Default for ExchangeConfig {
@@ -85,11 +96,15 @@ impl Default for ExchangeConfig {
             pressure_bytes: None,
             probe_interval: None,
             probe_timeout: Duration::from_us(100),
+            probe_timeout_min: Duration::ZERO,
+            receive_line: None,
             floor: None,
             step: Bounds::STEP,
             answers: AnswerLimit::default(),
             seed: 0,
             draw_cookie: None,
+            nic_of: |_| 0,
+            waits_for_agreement: false,
         }
     }
 }

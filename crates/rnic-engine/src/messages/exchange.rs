@@ -28,9 +28,9 @@ use super::grants::{GrantLaw, NewGrant};
 use super::limit::{Bounds, FLOOR_MIN, INTERVAL_MAX};
 use super::peer::Peers;
 use super::stats::{ExchangeStats, RoundTrip};
-use crate::PeerId;
 use crate::limiter::OVERHEAD_BYTES;
 use crate::packet::MessageTransmit;
+use crate::{NicId, PeerId};
 
 use alarms::{Alarms, Owner};
 use flow::Flow;
@@ -67,7 +67,7 @@ pub struct Exchange {
     config: ExchangeConfig,
     line: BitRate,
     peers: Peers,
-    partners: BTreeMap<PeerId, Partner>,
+    partners: BTreeMap<NicId, Partner>,
     flows: BTreeMap<Qpn, Flow>,
     law: GrantLaw,
     alarms: Alarms,
@@ -119,7 +119,7 @@ impl Exchange {
             peers: Peers::new(config.answers),
             partners: BTreeMap::new(),
             flows: BTreeMap::new(),
-            law: GrantLaw::new(line, config.floor.unwrap_or(FLOOR_MIN).max(FLOOR_MIN)),
+            law: GrantLaw::new(config.receive_line.unwrap_or(line), config.floor.unwrap_or(FLOOR_MIN).max(FLOOR_MIN)),
             alarms: Alarms::default(),
             outbox: Outbox::default(),
             effects: VecDeque::new(),
@@ -148,9 +148,15 @@ impl Exchange {
         self.flows.get(&qpn)?.round_trip
     }
 
-    /// Records that a queue pair is connected to `dest_qpn` of `peer`.
+    /// Returns the NIC of queue pair `dest_qpn` of `peer`.
+    pub(crate) fn nic_of(&self, peer: PeerId, dest_qpn: Qpn) -> NicId {
+        NicId { peer, number: (self.config.nic_of)(dest_qpn) }
+    }
+
+    /// Records that a queue pair is connected to `dest_qpn` of the NIC `peer`. It takes part in messages at once, or
+    /// from [`Self::agree`] on.
     #[cold]
-    pub(crate) fn connect(&mut self, qpn: Qpn, peer: PeerId, dest_qpn: Qpn, now: Time) {
+    pub(crate) fn connect(&mut self, qpn: Qpn, peer: NicId, dest_qpn: Qpn, now: Time) {
         self.disconnect(qpn);
         if self.flows.is_empty() {
             self.start_period(now);
@@ -158,19 +164,31 @@ impl Exchange {
         let mut flow = Flow::new(peer, dest_qpn, self.config.pressure_bytes.unwrap_or(u64::MAX), self.drops);
         flow.is_granted = self.config.credits == Credits::All;
         self.flows.insert(qpn, flow);
+        if !self.config.waits_for_agreement {
+            self.agree(qpn, now);
+        }
+    }
+
+    /// Records that the peer of a queue pair exchanges messages, too; sends the probes that have waited for this.
+    #[cold]
+    pub(crate) fn agree(&mut self, qpn: Qpn, now: Time) {
+        let Some(flow) = self.flows.get_mut(&qpn).filter(|flow| !flow.is_agreed) else { return };
+        flow.is_agreed = true;
+        let (peer, held) = (flow.peer, flow.take_held());
         match self.partners.get_mut(&peer) {
             Some(partner) => partner.flows += 1,
             None => self.meet(peer, now),
         }
+        held.into_iter().for_each(|(path, timeout)| self.ask(qpn, path, timeout, now));
     }
 
     /// Begins to exchange messages with `peer`, unless there are too many peers.
-    fn meet(&mut self, peer: PeerId, now: Time) {
+    fn meet(&mut self, peer: NicId, now: Time) {
         let cookie = self.draw_cookie();
         if !self.peers.add(peer, cookie) {
             return;
         }
-        let flows = self.flows.values().filter(|flow| flow.peer == peer).count() as u32;
+        let flows = self.flows.values().filter(|flow| flow.peer == peer && flow.is_agreed).count() as u32;
         let cadence = Cadence::new(self.config.modes, self.config.period, now, &mut self.random);
         self.partners.insert(peer, Partner::new(flows, cadence));
         self.greet(peer, now);
@@ -181,6 +199,17 @@ impl Exchange {
     pub(crate) fn disconnect(&mut self, qpn: Qpn) {
         let Some(flow) = self.flows.remove(&qpn) else { return };
         self.alarms.set(Owner::Flow(qpn), None);
+        self.leave(&flow);
+        if self.flows.is_empty() {
+            self.alarms.set(Owner::Nic, None);
+        }
+    }
+
+    /// Ends the part of a queue pair that has been removed in the messages with its peer.
+    fn leave(&mut self, flow: &Flow) {
+        if !flow.is_agreed {
+            return;
+        }
         if let Some(lift) = self.law.remove((flow.peer, flow.dest_qpn)) {
             self.send_grants(&[lift]);
         }
@@ -192,9 +221,6 @@ impl Exchange {
                 self.peers.remove(flow.peer);
                 self.alarms.set(Owner::Partner(flow.peer), None);
             }
-        }
-        if self.flows.is_empty() {
-            self.alarms.set(Owner::Nic, None);
         }
     }
 
@@ -214,7 +240,7 @@ impl Exchange {
     }
 
     /// Returns the bounds of the limits that `peer` may set.
-    fn bounds(&self, peer: PeerId) -> Bounds {
+    fn bounds(&self, peer: NicId) -> Bounds {
         let flows = self.partners.get(&peer).map_or(1, |partner| partner.flows);
         match self.config.floor {
             Some(floor) => Bounds::with_floor(self.line, floor, self.config.step, self.config.period),
@@ -253,7 +279,9 @@ impl Exchange {
         self.port.bytes += wire_bytes;
         let mut granted = None;
         let qpn = packet.dest_qpn;
-        if let Some(flow) = self.flows.get_mut(&qpn).filter(|flow| flow.peer == peer && packet.payload_len > 0) {
+        if let Some(flow) =
+            self.flows.get_mut(&qpn).filter(|flow| flow.is_agreed && flow.peer.peer == peer && packet.payload_len > 0)
+        {
             flow.received_at = Some(now);
             let key = (flow.peer, flow.dest_qpn);
             granted = (flow.is_granted && self.law.add(key)).then_some(key);
@@ -268,10 +296,15 @@ impl Exchange {
     }
 
     /// Asks for a probe of a path of `qpn`; it counts as lost after `timeout`, also when it cannot be sent, because the
-    /// peer's cookie is not known or too many messages wait.
+    /// peer's cookie is not known or too many messages wait. Until the peer is known to exchange messages, requests
+    /// wait, because a probe that cannot be answered says nothing of the path.
     #[cold]
     pub(crate) fn ask(&mut self, qpn: Qpn, path: ProbePath, timeout: Duration, now: Time) {
+        let timeout = timeout.max(self.config.probe_timeout_min);
         let Some(flow) = self.flows.get_mut(&qpn) else { return };
+        if !flow.is_agreed {
+            return flow.hold(path, timeout);
+        }
         if flow.prober.request(path, timeout, now) && self.peers.knows(flow.peer) {
             self.push(Pending::Probe(qpn, path.index));
         }
@@ -304,7 +337,7 @@ impl Exchange {
         if waiting_bytes <= threshold && !self.has_untold_drops {
             return;
         }
-        let mut notices: Vec<(PeerId, BackPressure)> = Vec::new();
+        let mut notices: Vec<(NicId, BackPressure)> = Vec::new();
         let mut untold = Vec::new();
         while let Some(qpn) = self.recent.pop_front() {
             let Some(round_trip) = self.flows.get(&qpn).map(|flow| self.round_trip_of(flow)) else { continue };
@@ -389,7 +422,7 @@ impl Exchange {
         if self.config.modes.anomaly {
             let port = (self.port.rate >> 4).min(u32::from(u16::MAX)) as u16;
             let loads = Loads { bus: self.load.bus_use, port, drops: 0 };
-            let peers: Vec<PeerId> = self.partners.keys().copied().collect();
+            let peers: Vec<NicId> = self.partners.keys().copied().collect();
             for peer in peers {
                 if let Some(partner) = self.partners.get_mut(&peer) {
                     partner.cadence.observe(loads);
@@ -400,7 +433,7 @@ impl Exchange {
         self.start_period(now);
     }
 
-    fn on_partner_timeout(&mut self, peer: PeerId, now: Time) {
+    fn on_partner_timeout(&mut self, peer: NicId, now: Time) {
         let Some(partner) = self.partners.get_mut(&peer) else { return };
         if partner.on_timeout(now) {
             self.greet(peer, now);
@@ -409,7 +442,7 @@ impl Exchange {
     }
 
     /// Sends a greeting to `peer`, unless one is outstanding.
-    fn greet(&mut self, peer: PeerId, now: Time) {
+    fn greet(&mut self, peer: NicId, now: Time) {
         let configured = self.config.round_trip;
         if self.partners.get_mut(&peer).is_some_and(|partner| partner.greet(configured, now)) {
             self.push(Pending::Greeting(peer));
@@ -418,7 +451,7 @@ impl Exchange {
     }
 
     /// Reports the load to `peer` if it is time to.
-    fn report_if_due(&mut self, peer: PeerId, now: Time) {
+    fn report_if_due(&mut self, peer: NicId, now: Time) {
         if let Some(partner) = self.partners.get_mut(&peer)
             && partner.cadence.due(now).is_some()
         {
@@ -457,7 +490,7 @@ impl Exchange {
         self.alarms.set(Owner::Flow(qpn), next);
     }
 
-    fn arm_partner(&mut self, peer: PeerId) {
+    fn arm_partner(&mut self, peer: NicId) {
         let next = self.partners.get(&peer).and_then(Partner::next_timeout);
         self.alarms.set(Owner::Partner(peer), next);
     }

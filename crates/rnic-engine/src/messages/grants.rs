@@ -16,7 +16,7 @@ use rnic_base::{BitRate, Duration};
 use rnic_wire::Qpn;
 use rnic_wire::scr::{Grant, GrantKind};
 
-use crate::PeerId;
+use crate::NicId;
 
 /// Largest number of queue pairs to which a NIC grants rates.
 pub const GRANTED_MAX: usize = 1 << 12;
@@ -25,7 +25,7 @@ pub const GRANTED_MAX: usize = 1 << 12;
 pub const VALID_PERIODS: u64 = 8;
 
 /// A queue pair of a peer, by the number that the peer gave it.
-pub type Flow = (PeerId, Qpn);
+pub type Flow = (NicId, Qpn);
 
 /// Computes the grants of a receiver.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ struct Bandwidth {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NewGrant {
     /// Peer to which it is sent.
-    pub peer: PeerId,
+    pub peer: NicId,
     /// The record to send.
     pub grant: Grant,
 }
@@ -192,12 +192,13 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::PeerId;
 
     const LINE: BitRate = BitRate::gbps(100);
     const FLOOR: BitRate = BitRate::gbps(1);
     const PERIOD: Duration = Duration::from_us(20);
-    const FLOW: Flow = (PeerId(1), Qpn::new(0x11));
-    const OTHER: Flow = (PeerId(0), Qpn::new(0x22));
+    const FLOW: Flow = (NicId::of(PeerId(1)), Qpn::new(0x11));
+    const OTHER: Flow = (NicId::of(PeerId(0)), Qpn::new(0x22));
 
     /// Bytes that a rate of so many Gbit/s carries in a period: 2,500 for each.
     fn bytes(gbps: u64) -> u64 {
@@ -286,7 +287,7 @@ mod tests {
         assert_eq!(peers, [OTHER.0, FLOW.0]);
         let lifted = law.remove(FLOW).expect("it had a grant");
         assert_eq!((lifted.peer, lifted.grant.qpn, lifted.grant.kind), (FLOW.0, FLOW.1, GrantKind::Lift));
-        assert_eq!((law.remove(FLOW), law.remove((PeerId(9), FLOW.1))), (None, None));
+        assert_eq!((law.remove(FLOW), law.remove((NicId::of(PeerId(9)), FLOW.1))), (None, None));
         assert_eq!(run(&mut law, 5, &[], 0).len(), 2, "at once, because the share doubles, and repeated");
     }
 
@@ -325,9 +326,9 @@ mod tests {
     fn s25_the_number_of_granted_queue_pairs_is_bounded() {
         let mut law = GrantLaw::new(LINE, BitRate::bps(1_000_000));
         for number in 0..GRANTED_MAX as u32 {
-            assert!(law.add((PeerId(number), FLOW.1)));
+            assert!(law.add((NicId::of(PeerId(number)), FLOW.1)));
         }
-        assert!(!law.add((PeerId::NONE, FLOW.1)) && law.add((PeerId(3), FLOW.1)));
+        assert!(!law.add((NicId::of(PeerId::NONE), FLOW.1)) && law.add((NicId::of(PeerId(3)), FLOW.1)));
         law.end_period(Duration::ZERO, &mut Vec::new());
         assert_eq!(law.share(), Some(BitRate::bps(98_000_000_000 / 4_096)));
     }

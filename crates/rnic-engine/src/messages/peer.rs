@@ -26,7 +26,7 @@ use rnic_base::{Duration, Psn32, Time};
 use rnic_wire::scr::{Cookie, Message, Type};
 
 use super::config::AnswerLimit;
-use crate::PeerId;
+use crate::NicId;
 
 /// Largest number of peers with which messages are exchanged.
 pub const PEERS_MAX: usize = 1 << 12;
@@ -38,7 +38,7 @@ pub const SEQUENCE_WINDOW: i64 = 1 << 16;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Origin {
     /// Peer that has the address and port of the sender.
-    pub peer: PeerId,
+    pub peer: NicId,
     /// True when the queue pairs in the message are connected to each other; for a message to the whole NIC, when any
     /// queue pair is connected to the peer.
     pub is_connected: bool,
@@ -101,7 +101,7 @@ impl DropCause {
 /// All peers.
 #[derive(Debug, Default)]
 pub struct Peers {
-    peers: BTreeMap<PeerId, Peer>,
+    peers: BTreeMap<NicId, Peer>,
     /// Limit of the answers to a peer.
     answers: AnswerLimit,
 }
@@ -136,13 +136,13 @@ impl Peers {
 
     /// Returns whether the peer has announced its cookie, so that it can be sent any message.
     #[must_use]
-    pub fn knows(&self, id: PeerId) -> bool {
+    pub fn knows(&self, id: NicId) -> bool {
         self.peers.get(&id).is_some_and(|peer| peer.theirs.is_some())
     }
 
     /// Adds a peer, with a cookie drawn for it; returns false when there are [`PEERS_MAX`] peers, and then no messages
     /// are exchanged with this one. A known peer is unchanged.
-    pub fn add(&mut self, id: PeerId, cookie: Cookie) -> bool {
+    pub fn add(&mut self, id: NicId, cookie: Cookie) -> bool {
         if !self.peers.contains_key(&id) {
             if self.peers.len() >= PEERS_MAX {
                 return false;
@@ -153,13 +153,13 @@ impl Peers {
     }
 
     /// Removes a peer to which no queue pair is connected any more.
-    pub fn remove(&mut self, id: PeerId) {
+    pub fn remove(&mut self, id: NicId) {
         self.peers.remove(&id);
     }
 
     /// Returns the fields of the next message of type `kind` to a peer, and counts it. `None` when the peer is unknown,
     /// or its cookie is, without which only a probe can be sent. Probes and answers announce our cookie.
-    pub fn address(&mut self, id: PeerId, kind: Type) -> Option<Envelope> {
+    pub fn address(&mut self, id: NicId, kind: Type) -> Option<Envelope> {
         let peer = self.peers.get_mut(&id)?;
         if peer.theirs.is_none() && kind != Type::Probe {
             return None;
@@ -169,7 +169,7 @@ impl Peers {
     }
 
     /// Returns the sequence number of an announcement ([`Verdict::Announce`]) to a peer, and counts it.
-    pub fn number_announcement(&mut self, id: PeerId) -> Option<Psn32> {
+    pub fn number_announcement(&mut self, id: NicId) -> Option<Psn32> {
         self.peers.get_mut(&id).map(Peer::take_sequence)
     }
 

@@ -172,7 +172,7 @@ impl<D: Dma + Clone> BackToBack<D> {
                     Arrival::Falcon(FalconArrival { packet, peer, label: *label, congested, hops: 1, csig: None })
                 }
                 Departure::Message(MessageTransmit { message, label, .. }) => {
-                    Arrival::Message(MessageArrival { message, peer, label: *label })
+                    Arrival::Message(MessageArrival { message, nic: NicId::of(peer), label: *label })
                 }
             };
             to.engine.receive(*now, arrival, &mut to.dma);

@@ -3,7 +3,7 @@
 
 use rnic_base::{Duration, Time};
 use rnic_engine::messages::exchange::Exchange;
-use rnic_engine::{Arrival, MessageArrival, MessageTransmit, Messages, NoDma, PeerId};
+use rnic_engine::{Arrival, MessageArrival, MessageTransmit, Messages, NicId, NoDma, PeerId};
 use rnic_policy::PathLabel;
 
 use super::Host;
@@ -33,9 +33,9 @@ impl Host {
         match self.codec.decode_message(entry, &network.messages) {
             None => self.stats.corrupt += 1,
             Some(message) => {
-                let (peer, label) = (PeerId(src), PathLabel(source_port));
+                let (nic, label) = (NicId::of(PeerId(src)), PathLabel(source_port));
                 report_load(self, now);
-                let arrival = Arrival::Message(MessageArrival { message: &message, peer, label });
+                let arrival = Arrival::Message(MessageArrival { message: &message, nic, label });
                 let _ = self.engine.receive(now, arrival, &mut NoDma);
                 let measured = Messages::of(&mut self.engine).take_round_trips();
                 self.round_trips.extend(measured.map(|measured| (measured.at, measured.round_trip)));

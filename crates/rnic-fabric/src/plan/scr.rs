@@ -107,7 +107,7 @@ impl ScrPlan {
             step: self.step,
             answers: AnswerLimit::NONE,
             seed,
-            draw_cookie: None,
+            ..ExchangeConfig::default()
         }
     }
 }

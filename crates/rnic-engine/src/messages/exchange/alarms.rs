@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use rnic_base::Time;
 use rnic_wire::Qpn;
 
-use crate::PeerId;
+use crate::NicId;
 
 /// Owner of a timeout.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Owner {
     Nic,
-    Partner(PeerId),
+    Partner(NicId),
     Flow(Qpn),
 }
 

@@ -3,8 +3,9 @@
 use rnic_base::{BitRate, Duration, Time};
 use rnic_policy::PathLabel;
 use rnic_wire::Qpn;
+use rnic_wire::scr::ProbePath;
 
-use crate::PeerId;
+use crate::NicId;
 use crate::messages::limit::{Bounds, RemoteLimit};
 use crate::messages::pressure::PressureLaw;
 use crate::messages::prober::{PATHS_MAX, Prober};
@@ -19,9 +20,13 @@ const _: () = assert!(rnic_policy::paths::PROBED_MAX == DRIVER_PATH as usize);
 /// A queue pair that is connected to one of the peer.
 #[derive(Debug)]
 pub(super) struct Flow {
-    pub(super) peer: PeerId,
+    pub(super) peer: NicId,
     /// Queue pair of the peer.
     pub(super) dest_qpn: Qpn,
+    /// True when the peer exchanges messages, too.
+    pub(super) is_agreed: bool,
+    /// Probes that are asked for before that, by their paths; no more than there are paths.
+    held: Vec<(ProbePath, Duration)>,
     /// Path label of the last data packet.
     label: PathLabel,
     /// Time of the last data packet that it has sent.
@@ -62,10 +67,12 @@ const IDLE_AFTER: Duration = Duration::from_secs(10);
 
 impl Flow {
     /// Creates the state of a queue pair that is connected after the driver has dropped `drops` packets.
-    pub(super) fn new(peer: PeerId, dest_qpn: Qpn, threshold_bytes: u64, drops: u64) -> Self {
+    pub(super) fn new(peer: NicId, dest_qpn: Qpn, threshold_bytes: u64, drops: u64) -> Self {
         Self {
             peer,
             dest_qpn,
+            is_agreed: false,
+            held: Vec::new(),
             label: PathLabel::default(),
             sent_at: None,
             is_granted: false,
@@ -79,6 +86,21 @@ impl Flow {
             probe_at: None,
             tick: Tick::WithData,
         }
+    }
+
+    /// Keeps the request for a probe until the peer is known to exchange messages. A later request for the same path
+    /// replaces an earlier one: both end together.
+    pub(super) fn hold(&mut self, path: ProbePath, timeout: Duration) {
+        if let Some(held) = self.held.iter_mut().find(|(held, _)| held.index == path.index) {
+            *held = (path, timeout);
+        } else if self.held.len() < PATHS_MAX {
+            self.held.push((path, timeout));
+        }
+    }
+
+    /// Removes and returns the requests that have been kept.
+    pub(super) fn take_held(&mut self) -> Vec<(ProbePath, Duration)> {
+        std::mem::take(&mut self.held)
     }
 
     /// Returns the earliest timeout.

@@ -6,7 +6,7 @@ use rnic_policy::PathLabel;
 use rnic_wire::Qpn;
 use rnic_wire::scr::{BackPressure, Cookie, Grant, ProbePath, Records};
 
-use crate::PeerId;
+use crate::NicId;
 
 /// A message that waits to be sent.
 #[derive(Clone, Copy, Debug)]
@@ -14,21 +14,21 @@ pub(super) enum Pending {
     /// A probe answer.
     Answer(PendingAnswer),
     /// A probe of the path between the NICs, which announces our cookie.
-    Greeting(PeerId),
+    Greeting(NicId),
     /// The probe that is requested on a path of a queue pair, by the number of the path.
     Probe(Qpn, u8),
     /// A report of the load.
-    Report(PeerId),
+    Report(NicId),
     /// Grants.
-    Grants(PeerId, Records<Grant>),
+    Grants(NicId, Records<Grant>),
     /// Notices of back-pressure.
-    Pressure(PeerId, Records<BackPressure>),
+    Pressure(NicId, Records<BackPressure>),
 }
 
 /// A probe answer that waits to be sent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PendingAnswer {
-    pub(super) peer: PeerId,
+    pub(super) peer: NicId,
     /// Label of the probe, so that the answer takes the same path back where paths are symmetric.
     pub(super) label: PathLabel,
     /// Queue pair of the peer, and of this NIC.

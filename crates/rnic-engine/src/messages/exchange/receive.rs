@@ -8,7 +8,7 @@ use rnic_wire::scr::{Answer, BackPressure, Body, Grant, Message, ProbePath};
 use super::flow::DRIVER_PATH;
 use super::outbox::{Pending, PendingAnswer};
 use super::{Effect, Exchange, MEASURED_MAX, RoundTrip};
-use crate::PeerId;
+use crate::NicId;
 use crate::messages::peer::{Origin, Verdict};
 use rnic_base::Duration;
 
@@ -21,7 +21,7 @@ impl Exchange {
     #[cold]
     pub(crate) fn receive(
         &mut self,
-        peer: PeerId,
+        peer: NicId,
         label: PathLabel,
         message: &Message,
         now: Time,
@@ -84,7 +84,7 @@ impl Exchange {
     }
 
     /// Returns whether `qpn` is connected to `dest_qpn` of `peer`; the whole NIC is connected when any queue pair is.
-    fn connects(&self, peer: PeerId, qpn: Qpn, dest_qpn: Qpn) -> bool {
+    fn connects(&self, peer: NicId, qpn: Qpn, dest_qpn: Qpn) -> bool {
         if qpn == Qpn::GSI {
             return dest_qpn == Qpn::GSI && self.partners.contains_key(&peer);
         }
@@ -93,7 +93,7 @@ impl Exchange {
 
     /// Sends what has waited for the cookie of `peer`, which is known now, and greets it again, so that it knows
     /// ours.
-    fn on_announced(&mut self, peer: PeerId, now: Time) {
+    fn on_announced(&mut self, peer: NicId, now: Time) {
         let Some(partner) = self.partners.get_mut(&peer) else { return };
         partner.restart_greetings();
         self.greet(peer, now);
@@ -104,7 +104,7 @@ impl Exchange {
         self.flows = flows;
     }
 
-    fn on_answer(&mut self, peer: PeerId, qpn: Qpn, answer: &Answer, now: Time) {
+    fn on_answer(&mut self, peer: NicId, qpn: Qpn, answer: &Answer, now: Time) {
         if qpn == Qpn::GSI {
             let again_at = now + self.config.period.saturating_mul(GREETING_PERIODS);
             let Some(partner) = self.partners.get_mut(&peer) else { return };
@@ -130,7 +130,7 @@ impl Exchange {
         self.arm_flow(qpn);
     }
 
-    fn on_grant(&mut self, peer: PeerId, record: &Grant, now: Time) {
+    fn on_grant(&mut self, peer: NicId, record: &Grant, now: Time) {
         let bounds = self.bounds(peer);
         let Some(flow) = self.flows.get(&record.qpn).filter(|flow| flow.peer == peer) else {
             self.stats.records_ignored += 1;
@@ -144,7 +144,7 @@ impl Exchange {
         self.note_limit(record.qpn, change);
     }
 
-    fn on_pressure(&mut self, peer: PeerId, record: &BackPressure, rate: Option<BitRate>, now: Time) {
+    fn on_pressure(&mut self, peer: NicId, record: &BackPressure, rate: Option<BitRate>, now: Time) {
         let bounds = self.bounds(peer);
         let Some(flow) = self.flows.get(&record.qpn).filter(|flow| flow.peer == peer) else {
             self.stats.records_ignored += 1;

@@ -8,14 +8,14 @@ use rnic_wire::scr::{Answer, Body, Grant, Message, NodeReport, RECORDS_MAX, Reco
 use super::outbox::{Pending, PendingAnswer};
 use super::partner::{GREETING_LABEL, GREETING_PATH};
 use super::{Exchange, Q20};
-use crate::PeerId;
+use crate::NicId;
 use crate::messages::grants::NewGrant;
 use crate::messages::peer::Envelope;
 use crate::packet::MessageTransmit;
 
 /// The fields of a message that its type determines.
 struct Content {
-    peer: PeerId,
+    peer: NicId,
     label: PathLabel,
     dest_qpn: Qpn,
     source_qpn: Qpn,
@@ -26,7 +26,7 @@ struct Content {
 
 impl Content {
     /// Returns a message about whole NICs, which is not answered.
-    fn of_nic(peer: PeerId, now: Time, body: Body) -> Self {
+    fn of_nic(peer: NicId, now: Time, body: Body) -> Self {
         let (dest_qpn, source_qpn) = (Qpn::GSI, Qpn::GSI);
         Self { peer, label: GREETING_LABEL, dest_qpn, source_qpn, answer_wanted: false, time: now.as_ps(), body }
     }
@@ -34,7 +34,8 @@ impl Content {
 
 impl Exchange {
     /// Returns whether messages wait to be sent.
-    pub(crate) fn has_messages(&self) -> bool {
+    #[must_use]
+    pub fn has_messages(&self) -> bool {
         !self.outbox.is_empty()
     }
 
@@ -132,5 +133,5 @@ fn transmit(content: &Content, envelope: Envelope) -> MessageTransmit {
     let Envelope { cookie, announced, sequence } = envelope;
     let message =
         Message { dest_qpn, source_qpn, cookie, announced, answer_wanted, is_last: false, sequence, time, body };
-    MessageTransmit { peer, label, message }
+    MessageTransmit { nic: peer, label, message }
 }

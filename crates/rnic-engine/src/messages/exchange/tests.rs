@@ -9,8 +9,8 @@ use super::*;
 use crate::messages::peer::{DropCause, PEERS_MAX};
 
 const LINE: BitRate = BitRate::gbps(100);
-const LEFT: PeerId = PeerId(0);
-const RIGHT: PeerId = PeerId(1);
+const LEFT: NicId = NicId::of(PeerId(0));
+const RIGHT: NicId = NicId::of(PeerId(1));
 const LEFT_QPN: Qpn = Qpn::new(10);
 const RIGHT_QPN: Qpn = Qpn::new(20);
 /// Time of a message on the way.
@@ -94,6 +94,48 @@ fn s6_a_peer_without_messages_is_left_alone() {
         }
     }
     assert_eq!((sent, left.next_timeout()), (12, None));
+}
+
+/// Until the driver has reported that the peer exchanges messages, it is sent none, its messages are dropped, and
+/// probes that policies ask for wait: a probe that cannot be answered says nothing of the path.
+#[test]
+fn s6_nothing_is_exchanged_before_both_ends_have_agreed() {
+    let mut pair = Pair::new(ExchangeConfig { waits_for_agreement: true, ..ExchangeConfig::default() });
+    let path = ProbePath { index: CONTROL_PATH, label: 7 };
+    pair.left.ask(LEFT_QPN, path, Duration::from_us(50), pair.now);
+    for _ in 0..100 {
+        pair.advance(Duration::from_ms(1));
+        assert_eq!(pair.carry(), [], "a message was sent");
+    }
+    assert_eq!((pair.left.take_effect(), pair.left.next_timeout()), (None, None), "the probe was lost unsent");
+    pair.right.agree(RIGHT_QPN, pair.now);
+    assert_eq!(pair.carry().len(), 1, "the greeting of the end that agrees first");
+    assert_eq!(pair.left.stats().dropped(DropCause::UnknownPeer), 1);
+    pair.left.agree(LEFT_QPN, pair.now);
+    pair.left.agree(LEFT_QPN, pair.now);
+    assert_eq!(pair.left.partners[&RIGHT].flows, 1, "one queue pair was counted twice");
+    pair.carry();
+    let measured = |effect: &Effect| matches!(effect, Effect::Measured { path: measured, .. } if *measured == path);
+    assert!(effects(&mut pair.left).iter().any(measured), "the probe that waited was not sent");
+    pair.left.disconnect(LEFT_QPN);
+    assert!(pair.left.partners.is_empty());
+}
+
+/// NICs at one address have cookies and sequence numbers of their own.
+#[test]
+fn s6_nics_at_one_address_are_told_apart_by_their_queue_pairs() {
+    let nic_of = |qpn: Qpn| (qpn.get() >> 12) as u16;
+    let mut left = Exchange::new(ExchangeConfig { nic_of, ..ExchangeConfig::default() }, LINE, Time::ZERO);
+    let qpns = [Qpn::new(0x1_001), Qpn::new(0x1_002), Qpn::new(0x2_001)];
+    for (number, dest_qpn) in (1..).zip(qpns) {
+        let nic = left.nic_of(PeerId(1), dest_qpn);
+        left.connect(Qpn::new(number), nic, dest_qpn, Time::ZERO);
+    }
+    let greeted: Vec<NicId> = std::iter::from_fn(|| left.build_next(Time::ZERO).then(|| left.out().nic)).collect();
+    assert_eq!(greeted, [1, 2].map(|number| NicId { peer: PeerId(1), number }));
+    left.disconnect(Qpn::new(1));
+    left.disconnect(Qpn::new(3));
+    assert_eq!(left.partners.keys().map(|nic| nic.number).collect::<Vec<_>>(), [1]);
 }
 
 /// The timeout of a greeting is that of the known round trip, however long the configured one is, and doubles.
@@ -181,7 +223,7 @@ fn s6_messages_of_nics_without_a_connection_change_nothing() {
     let mut pair = Pair::new(ExchangeConfig::default());
     let carried = pair.carry();
     let probe = *carried.last().expect("messages were carried");
-    let unconnected = PeerId(7);
+    let unconnected = NicId::of(PeerId(7));
     assert!(!pair.left.receive(unconnected, PathLabel(1), &probe, pair.now, |_| None));
     assert_eq!(pair.left.stats().dropped(DropCause::UnknownPeer), 1);
     // The queue pair exists, but is connected to another one.
@@ -248,9 +290,9 @@ fn s8_a_request_ends_when_too_many_messages_wait_or_the_peer_is_unknown_or_one_p
 
     let mut left = Exchange::new(ExchangeConfig::default(), LINE, Time::ZERO);
     for peer in 0..PEERS_MAX as u32 {
-        left.connect(Qpn::new(1_000 + peer), PeerId(peer), RIGHT_QPN, Time::ZERO);
+        left.connect(Qpn::new(1_000 + peer), NicId::of(PeerId(peer)), RIGHT_QPN, Time::ZERO);
     }
-    left.connect(LEFT_QPN, PeerId(PEERS_MAX as u32), RIGHT_QPN, Time::ZERO);
+    left.connect(LEFT_QPN, NicId::of(PeerId(PEERS_MAX as u32)), RIGHT_QPN, Time::ZERO);
     left.ask(LEFT_QPN, path, timeout, Time::ZERO);
     left.on_timeout(Time::ZERO + timeout);
     assert_eq!(effects(&mut left), lost, "one peer too many");
@@ -299,9 +341,9 @@ fn s25_a_receiver_grants_what_is_left_and_the_limit_fades_without_news() {
     // Half of the link is taken by others.
     for _ in 0..40 {
         for _ in 0..114 {
-            pair.right.count_received(&data(Qpn::new(99), 1_024), Format::RoceV2, LEFT, pair.now);
+            pair.right.count_received(&data(Qpn::new(99), 1_024), Format::RoceV2, LEFT.peer, pair.now);
         }
-        pair.right.count_received(&data(RIGHT_QPN, 1_024), Format::RoceV2, LEFT, pair.now);
+        pair.right.count_received(&data(RIGHT_QPN, 1_024), Format::RoceV2, LEFT.peer, pair.now);
         pair.advance(Duration::from_us(20));
         pair.carry();
     }
@@ -424,14 +466,14 @@ fn s25_packets_of_another_peer_are_not_those_of_the_queue_pair() {
     assert_eq!(pair.right.law.share(), None);
     pair.right.report_backlog(1 << 20, 0, pair.now);
     assert!(!pair.right.has_messages(), "the connected peer has sent nothing");
-    pair.right.count_received(&data(RIGHT_QPN, 1_024), Format::RoceV2, LEFT, pair.now);
+    pair.right.count_received(&data(RIGHT_QPN, 1_024), Format::RoceV2, LEFT.peer, pair.now);
     assert!(pair.right.law.share().is_some());
 }
 
 /// Makes the right side grant a rate to the left one, which sends a packet each period.
 fn grant(pair: &mut Pair, periods: u32) {
     for _ in 0..periods {
-        pair.right.count_received(&data(RIGHT_QPN, 1_024), Format::RoceV2, LEFT, pair.now);
+        pair.right.count_received(&data(RIGHT_QPN, 1_024), Format::RoceV2, LEFT.peer, pair.now);
         pair.advance(Duration::from_us(20));
         pair.carry();
     }
@@ -478,13 +520,13 @@ fn s26_a_backlog_looks_at_a_bounded_number_of_queue_pairs() {
     }
     pair.carry();
     for number in 0..1_000 {
-        pair.right.count_received(&data(Qpn::new(1_000 + number), 1_024), Format::RoceV2, LEFT, pair.now);
+        pair.right.count_received(&data(Qpn::new(1_000 + number), 1_024), Format::RoceV2, LEFT.peer, pair.now);
         assert!(pair.right.recent.len() <= RECENT_MAX);
     }
     pair.right.report_backlog(40_000, 0, pair.now);
     assert_eq!((pair.right.stats().notices_sent, pair.right.recent.len()), (RECENT_MAX as u64, 0));
     // One that was forgotten is told with its next packet.
-    pair.right.count_received(&data(Qpn::new(1_000), 1_024), Format::RoceV2, LEFT, pair.now);
+    pair.right.count_received(&data(Qpn::new(1_000), 1_024), Format::RoceV2, LEFT.peer, pair.now);
     pair.right.report_backlog(40_000, 0, pair.now);
     assert_eq!(pair.right.stats().notices_sent, RECENT_MAX as u64 + 1);
     pair.right.disconnect(Qpn::new(1_001));
@@ -499,7 +541,7 @@ fn s26_drops_within_the_round_trip_of_a_notice_are_told_after_it() {
     let mut notices_after = |us: u64, drops: u64, receives: bool| {
         let now = pair.now + Duration::from_us(us);
         if receives {
-            pair.right.count_received(&data(RIGHT_QPN, 1_024), Format::RoceV2, LEFT, now);
+            pair.right.count_received(&data(RIGHT_QPN, 1_024), Format::RoceV2, LEFT.peer, now);
         }
         pair.right.report_backlog(100, drops, now);
         pair.right.stats().notices_sent
@@ -518,7 +560,7 @@ fn s26_a_backlog_halves_the_rate_of_those_that_sent_lately() {
     pair.carry();
     pair.right.report_backlog(40_000, 0, pair.now);
     assert!(!pair.right.has_messages(), "no queue pair has sent anything");
-    pair.right.count_received(&data(RIGHT_QPN, 1_024), Format::RoceV2, LEFT, pair.now);
+    pair.right.count_received(&data(RIGHT_QPN, 1_024), Format::RoceV2, LEFT.peer, pair.now);
     pair.right.report_backlog(32_768, 0, pair.now);
     assert!(!pair.right.has_messages(), "not more than the threshold");
     pair.right.report_backlog(40_000, 0, pair.now);

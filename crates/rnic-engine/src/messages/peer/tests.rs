@@ -6,8 +6,9 @@ use rnic_wire::Qpn;
 use rnic_wire::scr::{Answer, Body, Grant, Hint, NodeReport, ProbePath, Records};
 
 use super::*;
+use crate::PeerId;
 
-const PEER: PeerId = PeerId(7);
+const PEER: NicId = NicId::of(PeerId(7));
 const ORIGIN: Origin = Origin { peer: PEER, is_connected: true };
 const OURS: u64 = 0x1111_2222_3333_4444;
 const THEIRS: u64 = 0x5555_6666_7777_8888;
@@ -87,7 +88,7 @@ fn s6_two_nics_exchange_cookies_by_probes() {
 #[test]
 fn s6_messages_of_other_hosts_are_dropped_without_an_answer() {
     let mut peers = acquainted(1);
-    let unknown = Origin { peer: PeerId(8), ..ORIGIN };
+    let unknown = Origin { peer: NicId::of(PeerId(8)), ..ORIGIN };
     let not_connected = Origin { is_connected: false, ..ORIGIN };
     for message in [grants(OURS, 2), probe(OURS, 2), Message { announced: Some(cookie(9)), ..probe(0, 2) }] {
         assert_eq!(peers.judge(unknown, &message, Time::ZERO), Verdict::Drop(DropCause::UnknownPeer));
@@ -227,12 +228,15 @@ fn s6_a_report_is_accepted_without_a_token() {
 fn s6_the_number_of_peers_is_bounded() {
     let mut peers = Peers::default();
     for id in 0..PEERS_MAX as u32 {
-        assert!(peers.add(PeerId(id), cookie(OURS)));
+        assert!(peers.add(NicId::of(PeerId(id)), cookie(OURS)));
     }
-    assert!(!peers.add(PeerId(PEERS_MAX as u32), cookie(OURS)) && peers.add(PeerId(3), cookie(THEIRS)));
+    assert!(
+        !peers.add(NicId::of(PeerId(PEERS_MAX as u32)), cookie(OURS))
+            && peers.add(NicId::of(PeerId(3)), cookie(THEIRS))
+    );
     assert_eq!(peers.peers.len(), PEERS_MAX);
-    peers.remove(PeerId(3));
-    assert!(peers.add(PeerId(PEERS_MAX as u32), cookie(OURS)));
+    peers.remove(NicId::of(PeerId(3)));
+    assert!(peers.add(NicId::of(PeerId(PEERS_MAX as u32)), cookie(OURS)));
     assert!(size_of::<Peer>() <= 48);
 }
 

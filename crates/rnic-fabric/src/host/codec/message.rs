@@ -15,8 +15,8 @@ impl PacketCodec {
     /// Stores a message for transmission and returns its network entry.
     #[cold]
     pub(crate) fn store_message(&mut self, now: Time, transmit: &MessageTransmit, messages: &mut Messages) -> Entry {
-        let MessageTransmit { peer, label, message } = transmit;
-        let (dst, port) = (peer.0, source_port(*label));
+        let MessageTransmit { nic, label, message } = transmit;
+        let (dst, port) = (nic.peer.0, source_port(*label));
         let index = messages.insert(message, Ends { src: self.host, source_port: port, format: Format::RoceV2 });
         if self.wants_bytes() {
             let addresses = addresses(self.host, dst, port);
