@@ -127,6 +127,11 @@ pub(crate) struct Incoming {
 }
 
 impl Incoming {
+    /// Returns the port of the NIC that writes the ring.
+    pub(crate) fn writer_port(&self) -> u16 {
+        self.writer.port
+    }
+
     /// Returns `true` if the ring is empty and will remain empty, because no process owns the control socket of its
     /// writer any more.
     fn is_orphaned(&self) -> bool {

@@ -9,6 +9,7 @@ use rnic_wire::net::UDP_PORT;
 
 use crate::error::NicError;
 use crate::impair::Impairment;
+use crate::messages::MessagesConfig;
 use crate::protection::Protection;
 use crate::share::ShareConfig;
 
@@ -58,6 +59,9 @@ pub struct NicConfig {
     pub carries_falcon: bool,
     /// Protection of Falcon packets; `None` sends them unencrypted.
     pub protection: Option<Protection>,
+    /// Messages with the NICs of peers that exchange them, too; `None` exchanges none. Excludes
+    /// [`Self::protection`], which does not cover them, and [`Self::real_roce_peers`].
+    pub messages: Option<MessagesConfig>,
     /// Simulated network faults, applied to the packets that this NIC sends.
     pub impairment: Impairment,
     /// Seed that makes memory keys, queue pair numbers and all other random values reproducible. For tests only,
@@ -85,6 +89,7 @@ impl Default for NicConfig {
             receive_offload: true,
             carries_falcon: false,
             protection: None,
+            messages: None,
             impairment: Impairment::default(),
             secret: None,
         }
@@ -112,6 +117,10 @@ impl NicConfig {
         if !(MTU_MIN..=MTU_MAX).contains(&mtu) || !mtu.is_multiple_of(4) {
             let expected = "a multiple of 4 between 256 and 8192";
             return Err(NicError::Setting { what: "mtu_max_bytes", found: mtu.to_string(), expected });
+        }
+        if self.messages.is_some() && (self.protection.is_some() || self.real_roce_peers) {
+            let expected = "off for a NIC with a key, which would not protect them, and for RoCEv2 adapters as peers";
+            return Err(NicError::Setting { what: "messages between NICs", found: "on".to_owned(), expected });
         }
         let Some(ShareConfig { weight, link_rate, .. }) = &self.share else { return Ok(()) };
         if !(1..=WEIGHT_MAX).contains(weight) {

@@ -13,7 +13,7 @@
 //! the minimum whatever the state of the network. On paths with a round trip above 100 ms they still do.
 
 use rnic_base::Duration;
-use rnic_policy::{ParamError, Profile};
+use rnic_policy::{ParamError, Profile, Signals};
 use rnic_transports::SelectError;
 
 /// A transport to offer, with flags that allow its timeouts to be increased for slow paths.
@@ -34,7 +34,27 @@ impl TransportChoice {
     /// # Errors
     /// When a name is unknown, a value illegal, or the composition invalid.
     pub fn named(name: &str, options: &[(&str, &str)]) -> Result<Self, SelectError> {
-        let profile = rnic_transports::select(name, options.iter().copied())?;
+        Self::with_signals(Signals::NONE, name, options)
+    }
+
+    /// Does the same as [`Self::named`] for a NIC that exchanges messages with those of its peers
+    /// ([`crate::NicConfig::messages`]), so that controllers can measure round trips by probes.
+    ///
+    /// # Errors
+    /// As [`Self::named`]; and for a path policy that probes paths, because packets of RoCE are sent from one port.
+    pub fn with_messages(name: &str, options: &[(&str, &str)]) -> Result<Self, SelectError> {
+        let choice = Self::with_signals(Signals::PROBES, name, options)?;
+        let paths = &choice.profile.paths.policy;
+        if paths.probes {
+            let why = "a path policy that probes paths chooses source ports, and on sockets packets of RoCE have one";
+            let source = ParamError::Unused { name: "paths", why };
+            return Err(SelectError::Option { transport: choice.profile.name, source });
+        }
+        Ok(choice)
+    }
+
+    fn with_signals(signals: Signals, name: &str, options: &[(&str, &str)]) -> Result<Self, SelectError> {
+        let profile = rnic_transports::select_on(signals, name, options.iter().copied())?;
         let is_given = |option: &str| options.iter().any(|(given, _)| *given == option);
         if let Some(option) = SIMULATED.into_iter().find(|option| is_given(option)) {
             let source = ParamError::Unused { name: option, why: "it lengthens simulated frames only" };
@@ -109,7 +129,8 @@ pub fn default_transports() -> Vec<TransportChoice> {
 pub fn host_defaults(mut profile: Profile, given: impl Fn(&str) -> bool) -> Result<Profile, SelectError> {
     let falcons = if profile.protocol.falcon().is_some() { FALCON_DEFAULTS } else { &[] };
     let general = DEFAULTS.iter().filter(|(option, _)| falcons.iter().all(|(own, _)| own != option));
-    for (option, value) in falcons.iter().chain(general) {
+    let control = if profile.control.policy.name == SWIFT_RATE { SWIFT_RATE_DEFAULTS } else { &[] };
+    for (option, value) in falcons.iter().chain(control).chain(general) {
         let has = profile.options().any(|(spec, _)| spec.name == *option);
         let wanted = match *option {
             // Only a transport that is defined with a cap gets this default.
@@ -174,6 +195,19 @@ const FALCON_DEFAULTS: &[(&str, &str)] = &[
     // would only wake the process for the acknowledgement, 50 us later than set.
     ("coalesce_timeout", "0"),
 ];
+
+/// Defaults of the controller `swift-rate`. Its own are for NICs that answer a probe within a microsecond; here the
+/// round trip of a probe includes the time in which both processes handle what has arrived before.
+const SWIFT_RATE_DEFAULTS: &[(&str, &str)] = &[
+    // Target delay: several trains at each end, as for Falcon's controller, whose target is for data packets.
+    ("base", "300us"),
+    // A rate of 1 % of the link may wait as long again: many slow queue pairs share the processors.
+    ("range", "700us"),
+    // Target of the delay in the hosts: a process that is off its core for a scheduler tick exceeds it.
+    ("host_target", "1ms"),
+];
+
+const SWIFT_RATE: &str = "swift-rate";
 
 /// Transport used with adapters of other vendors.
 pub const ROCE_TRANSPORT: &str = "roce-gbn";

@@ -40,6 +40,8 @@ pub(crate) struct Hellos {
     requests: BTreeSet<(Time, Qpn)>,
     /// Time before which no requests are sent.
     pause_until: Time,
+    /// Version of the messages between NICs that this NIC exchanges; 0 for none.
+    messages: u8,
 }
 
 /// A queue pair and its remote end.
@@ -53,6 +55,19 @@ struct Pair {
     request_at: Option<Time>,
     request_count: u32,
     is_warned: bool,
+    /// True once the remote end has sent its settings.
+    has_heard: bool,
+}
+
+/// Result of a hello message.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct HelloOutcome {
+    /// The response, if one is needed.
+    pub(crate) answer: Option<OutgoingHello>,
+    /// The settings of the remote and of the local end, if they differ; reported once.
+    pub(crate) differs: Option<[Terms; 2]>,
+    /// True for the first message about a queue pair.
+    pub(crate) is_first: bool,
 }
 
 /// A message to be sent to the NIC of `to`.
@@ -74,11 +89,17 @@ pub struct SettingsDiffer {
 }
 
 impl Hellos {
+    /// Announces from now on that this NIC exchanges messages between NICs, of this version.
+    pub(crate) fn announce_messages(&mut self, version: u8) {
+        self.messages = version;
+    }
+
     /// Records that queue pair `qpn`, with the settings `ours`, has been connected to queue pair `remote_qpn` of
     /// `peer`.
     pub(crate) fn connected(&mut self, now: Time, qpn: Qpn, (peer, remote_qpn): (PeerId, Qpn), ours: Terms) {
         self.disconnected(qpn);
-        let pair = Pair { peer, remote_qpn, ours, request_at: Some(now), request_count: 0, is_warned: false };
+        let (is_warned, has_heard) = (false, false);
+        let pair = Pair { peer, remote_qpn, ours, request_at: Some(now), request_count: 0, is_warned, has_heard };
         self.pairs.insert(qpn, pair);
         self.requests.insert((now, qpn));
     }
@@ -107,7 +128,7 @@ impl Hellos {
             }
             let Some((_, qpn)) = self.requests.pop_first() else { break };
             let Some(pair) = self.pairs.get_mut(&qpn) else { continue };
-            due.push(pair.outgoing(qpn, false));
+            due.push(pair.outgoing(qpn, false, self.messages));
             pair.request_count += 1;
             pair.request_at = (pair.request_count < REQUESTS_MAX)
                 .then(|| now + REQUEST_INTERVAL.saturating_mul(1 << pair.request_count));
@@ -116,25 +137,26 @@ impl Hellos {
         due
     }
 
-    /// Processes a message from `peer`. Returns the response if one is needed, and the settings of both ends if they
-    /// differ; a difference is reported once.
-    pub(crate) fn on_message(&mut self, peer: PeerId, hello: &Hello) -> (Option<OutgoingHello>, Option<[Terms; 2]>) {
+    /// Processes a message from `peer`.
+    pub(crate) fn on_message(&mut self, peer: PeerId, hello: &Hello) -> HelloOutcome {
         let known = self.pairs.get_mut(&hello.to);
         let Some(pair) = known.filter(|pair| (pair.peer, pair.remote_qpn) == (peer, hello.from)) else {
-            return (None, None);
+            return HelloOutcome::default();
         };
         if let Some(at) = pair.request_at.take() {
             self.requests.remove(&(at, hello.to));
         }
         let differs = hello.terms != pair.ours && !std::mem::replace(&mut pair.is_warned, true);
-        let answer = (!hello.is_response).then(|| pair.outgoing(hello.to, true));
-        (answer, differs.then_some([hello.terms, pair.ours]))
+        let answer = (!hello.is_response).then(|| pair.outgoing(hello.to, true, self.messages));
+        let is_first = !std::mem::replace(&mut pair.has_heard, true);
+        HelloOutcome { answer, differs: differs.then_some([hello.terms, pair.ours]), is_first }
     }
 }
 
 impl Pair {
-    fn outgoing(&self, from: Qpn, is_response: bool) -> OutgoingHello {
-        OutgoingHello { peer: self.peer, hello: Hello { is_response, from, to: self.remote_qpn, terms: self.ours } }
+    fn outgoing(&self, from: Qpn, is_response: bool, messages: u8) -> OutgoingHello {
+        let hello = Hello { is_response, from, to: self.remote_qpn, terms: self.ours, messages };
+        OutgoingHello { peer: self.peer, hello }
     }
 }
 

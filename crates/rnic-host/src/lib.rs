@@ -59,6 +59,7 @@
 //!   rnic-engine                                hello     exchange of connection settings with the peer
 //!   |       ^                                  keepalive detection of peer processes that have exited
 //!   v       |                                  observe   counters for rnic top, served by a thread
+//!   |       |                                  messages  messages between NICs (SCR)
 //!   |       |                                  hint      what the program says of itself, in memory
 //!   link/batch: headers, copy_crc (copies payload and computes the ICRC), memory (address translation)
 //!   |       |   for Falcon packets: falcon (guards, psp), one datagram at a time
@@ -108,6 +109,7 @@ mod ip_fields;
 mod keepalive;
 mod link;
 mod memory;
+mod messages;
 mod mtu;
 mod nic;
 mod notice;
@@ -141,7 +143,8 @@ pub use hint::{Hint, HintLine};
 pub use impair::{Impairment, ImpairmentStats};
 pub use ip_fields::PackedIpFields;
 pub use memory::{Region, copy_from_program};
-pub use nic::{Nic, Verbs};
+pub use messages::MessagesConfig;
+pub use nic::{Nic, Verbs, messages_of};
 pub use notice::Notice;
 pub use protection::Protection;
 pub use secrets::{SecretStream, Secrets};

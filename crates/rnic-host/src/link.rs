@@ -13,6 +13,7 @@
 pub(crate) mod batch;
 mod delayed;
 pub(crate) mod lane;
+mod message;
 mod numbered;
 
 use std::collections::VecDeque;

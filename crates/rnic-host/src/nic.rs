@@ -19,6 +19,7 @@ mod hello;
 mod hint;
 mod keepalive;
 mod memory_grants;
+mod messages;
 mod open;
 mod peers;
 mod receive;
@@ -53,6 +54,7 @@ use crate::stats::NicStats;
 
 use connect::Connections;
 use device::Device;
+pub use messages::messages_of;
 use receive::Receiver;
 pub use verbs::Verbs;
 

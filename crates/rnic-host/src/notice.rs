@@ -33,6 +33,8 @@ pub enum Notice {
     RealRocePeer(IpAddr, Qpn),
     /// The peers are configured to be real RoCEv2 adapters, but this address belongs to an OpenRNIC process.
     PeerIsOpenRnic(IpAddr),
+    /// The transport of a connection needs messages between NICs, which the process at this address does not exchange.
+    PeerWithoutMessages(IpAddr),
     /// This NIC does not share as configured with the other NICs of the user, for this reason.
     NotShared(String),
     /// The capture could not be written and has stopped, for this reason.
@@ -74,6 +76,11 @@ impl std::fmt::Display for Notice {
                 f,
                 "the peer at {peer} is an OpenRNIC process without `--peers roce` (RNIC_PEERS=roce), which this end \
                  uses; set it at both ends or at neither"
+            ),
+            Self::PeerWithoutMessages(peer) => write!(
+                f,
+                "the process at {peer} exchanges no messages between NICs, which this transport needs to measure round \
+                 trips; set `--messages on` (RNIC_MESSAGES=on) at both ends"
             ),
             Self::NotShared(reason) => {
                 write!(f, "the weights and the shared link of this user's processes are not as configured: {reason}")

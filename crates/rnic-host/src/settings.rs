@@ -15,11 +15,13 @@ use std::path::PathBuf;
 use rnic_base::{BitRate, Probability};
 
 pub use capture::CaptureFile;
+use variables::MESSAGES;
 pub use variables::{VARIABLES, Variable};
 
 use crate::config::NicConfig;
 use crate::defaults::{ROCE_TRANSPORT, TransportChoice};
 use crate::impair::Impairment;
+use crate::messages::MessagesConfig;
 use crate::protection::Protection;
 use crate::share::ShareConfig;
 use crate::sys;
@@ -47,6 +49,8 @@ pub struct Settings {
     pub mtu_max_bytes: Option<u32>,
     /// Protection of Falcon packets.
     pub protection: Option<Protection>,
+    /// Messages with the NICs of peers; `None` exchanges none.
+    pub messages: Option<MessagesConfig>,
     /// Path of the capture file; see [`Settings::open_capture`].
     pub capture: Option<PathBuf>,
     /// True when the peers are adapters from other vendors.
@@ -79,6 +83,7 @@ impl Default for Settings {
             weight: None,
             mtu_max_bytes: None,
             protection: None,
+            messages: None,
             capture: None,
             real_roce_peers,
             lids_are_loopback: false,
@@ -255,6 +260,14 @@ impl Settings {
                     .to_owned(),
             });
         }
+        if self.messages.is_some() && (self.protection.is_some() || self.real_roce_peers) {
+            let reason = if self.real_roce_peers {
+                "RoCEv2 adapters of other vendors (RNIC_PEERS=roce) know no such messages; unset one of the two"
+            } else {
+                "a key (RNIC_KEY) does not protect these messages; unset one of the two"
+            };
+            return Err(SettingsError::Value { name: MESSAGES, value: "on".to_owned(), reason: reason.to_owned() });
+        }
         if self.real_roce_peers && self.transport != ROCE_TRANSPORT {
             return Err(SettingsError::Transport {
                 transport: self.transport.clone(),
@@ -295,6 +308,7 @@ impl Settings {
             self.options.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
         let choice = match self.real_roce_peers && self.transport == ROCE_TRANSPORT {
             true => TransportChoice::for_roce_peers(&options),
+            false if self.messages.is_some() => TransportChoice::with_messages(&self.transport, &options),
             false => TransportChoice::named(&self.transport, &options),
         };
         choice.map_err(|error| SettingsError::Transport {
@@ -319,6 +333,7 @@ impl Settings {
             receive_offload: self.receive_offload,
             carries_falcon: self.carries_falcon(),
             protection: self.protection.clone(),
+            messages: self.messages,
             impairment: self.impairment,
             ..config
         }

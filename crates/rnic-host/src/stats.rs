@@ -127,6 +127,12 @@ pub struct NicStats {
     pub credit_given_up: u64,
     /// Hello messages and responses to them that were sent.
     pub hellos_sent: u64,
+    /// Messages to the NICs of peers that were sent or queued.
+    pub nic_messages_sent: u64,
+    /// Messages of the NICs of peers that were passed to the engine, which decides about them.
+    pub nic_messages_received: u64,
+    /// Answers to such messages that were not sent, because data occupied half of the send buffer.
+    pub message_answers_withheld: u64,
     /// Packets written to the capture.
     pub captured: u64,
     /// Packets affected by impairment.

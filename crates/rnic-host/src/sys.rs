@@ -10,6 +10,7 @@
 //! network; `socket2` has no call for many datagrams. `socket2` is used to open and bind sockets and to set plain
 //! options.
 
+mod buffer_level;
 pub mod event;
 pub mod interfaces;
 mod monotonic;

@@ -13,8 +13,11 @@
 //! 40  |                 wire MTU: payload bytes                       |
 //! 44  |        Falcon settings that must be equal; 0 without Falcon   |
 //! 48  |        name of the transport: a to z, 0 to 9, hyphens, then zeros ... 24 bytes
-//! 72  | zeros ...
+//! 72  | messages      | zeros ...
 //! ```
+//!
+//! `messages` is the version of the messages between NICs ([`crate::scr`]) that the sender exchanges; 0 for none. NICs
+//! that do not know them send zeros.
 
 use crate::Qpn;
 use crate::bytes::{array, be24, be32, put, put24};
@@ -32,6 +35,9 @@ pub struct Hello {
     pub to: Qpn,
     /// Settings of `from`.
     pub terms: Terms,
+    /// Version of the messages between NICs that the sender exchanges; 0 for none. It need not be the same at both
+    /// ends.
+    pub messages: u8,
 }
 
 /// Settings that must be equal at both ends of a connection.
@@ -86,7 +92,8 @@ impl Hello {
         let transport = TransportName::parse(array(mad, NAME_AT))?;
         let terms = Terms { transport, mtu: be32(mad, DATA_AT), falcon: be32(mad, FALCON_AT) };
         let number = |at| Qpn::new(be24(mad, at));
-        Some(Self { is_response: method == Method::GetResp, from: number(9), to: number(13), terms })
+        let [messages] = array(mad, MESSAGES_AT);
+        Some(Self { is_response: method == Method::GetResp, from: number(9), to: number(13), terms, messages })
     }
 
     /// Encodes the message as a management datagram.
@@ -99,6 +106,7 @@ impl Hello {
         put(&mut out, DATA_AT, self.terms.mtu.to_be_bytes());
         put(&mut out, FALCON_AT, self.terms.falcon.to_be_bytes());
         put(&mut out, NAME_AT, self.terms.transport.0);
+        out[MESSAGES_AT] = self.messages;
         out
     }
 }
@@ -106,6 +114,7 @@ impl Hello {
 const ATTRIBUTE: u16 = 0x0011;
 const FALCON_AT: usize = DATA_AT + 4;
 const NAME_AT: usize = FALCON_AT + 4;
+const MESSAGES_AT: usize = NAME_AT + TransportName::LEN_MAX;
 
 #[cfg(test)]
 mod tests {
@@ -114,7 +123,7 @@ mod tests {
     fn hello(transport: &str) -> Hello {
         let transport = TransportName::new(transport).expect("a name");
         let terms = Terms { transport, mtu: 4_096, falcon: 0x3001_0000 };
-        Hello { is_response: false, from: Qpn::new(0x01_0203), to: Qpn::new(0xa0_b0c0), terms }
+        Hello { is_response: false, from: Qpn::new(0x01_0203), to: Qpn::new(0xa0_b0c0), terms, messages: 0 }
     }
 
     #[test]
@@ -126,7 +135,9 @@ mod tests {
         assert_eq!(mad[36..48], [0, 2, b'R', b'N', 0, 0, 0x10, 0, 0x30, 1, 0, 0]);
         assert_eq!(&mad[48..56], b"irn-plus");
         assert!(mad[56..].iter().all(|byte| *byte == 0));
-        let response = Hello { is_response: true, ..hello(&"x".repeat(TransportName::LEN_MAX)) };
+        let mad = Hello { messages: 1, ..request }.emit();
+        assert!(mad[56..72].iter().chain(&mad[73..]).all(|byte| *byte == 0) && mad[72] == 1);
+        let response = Hello { is_response: true, messages: 1, ..hello(&"x".repeat(TransportName::LEN_MAX)) };
         assert_eq!([request, response].map(|message| Hello::parse(&message.emit())), [Some(request), Some(response)]);
     }
 

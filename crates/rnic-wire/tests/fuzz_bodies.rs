@@ -129,7 +129,8 @@ fn seeds(name: &str) -> Vec<Vec<u8>> {
         "hello" => {
             let transport = TransportName::new("roce-gbn").expect("a name");
             let terms = Terms { transport, mtu: 4_096, falcon: 0x3001_0000 };
-            let question = Hello { is_response: false, from: Qpn::new(0x12_3456), to: Qpn::new(0x65_4321), terms };
+            let question =
+                Hello { is_response: false, from: Qpn::new(0x12_3456), to: Qpn::new(0x65_4321), terms, messages: 1 };
             [question, Hello { is_response: true, ..question }].map(|message| message.emit().to_vec()).to_vec()
         }
         "scr" => scr::all().into_iter().map(|golden| [&golden.bytes[..], &[0; 4]].concat()).collect(),

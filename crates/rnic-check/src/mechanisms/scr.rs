@@ -21,17 +21,17 @@ const MECHANISMS: &[Mechanism] = &[
     Mechanism {
         what: "messages between NICs: unreliable datagrams of 128 bytes that look like RoCEv2",
         section: "4.3.1",
-        left_out: "the simulated network carries them; the driver for sockets does not yet",
+        left_out: "on sockets, NICs with a key exchange none",
     },
     Mechanism {
         what: "messages are sent periodically, after a number of bytes, or when a utilisation changes",
         section: "4.3.1",
-        left_out: "in the simulated network only",
+        left_out: "in the simulated network only: on sockets, nodes send no reports",
     },
     Mechanism {
         what: "a probe measures the round trip of a chosen path",
         section: "4.3.1",
-        left_out: "in the simulated network only",
+        left_out: "on sockets, the path is the one of data: it is not chosen",
     },
     tested("4.3.1", "hints of applications through shared memory, without a system call; host signals are per node"),
     tested("4.3.2", "one queue per flow and type of event, with one producer and one consumer"),
@@ -49,16 +49,8 @@ const MECHANISMS: &[Mechanism] = &[
     tested("A.5", "a Read is scheduled at its responder, which sends the data"),
     tested("A.6", "Swift as a program: fabric delay from probes, host delay from the latency of the bus"),
     tested("A.7", "paths are UDP source ports; the one with the lowest probed round trip is used, a failed one left"),
-    Mechanism {
-        what: "a receiver grants credits from its unused bandwidth; a sender keeps its rate until the next grant",
-        section: "A.8",
-        left_out: "in the simulated network only",
-    },
-    Mechanism {
-        what: "back-pressure: a notification of the receiver halves the rate, which then grows again",
-        section: "A.8",
-        left_out: "in the simulated network only",
-    },
+    tested("A.8", "a receiver grants credits from its unused bandwidth; a sender keeps its rate until the next grant"),
+    tested("A.8", "back-pressure: a notification of the receiver halves the rate, which then grows again"),
     tested("A.9", "the same program works over NVMe and GPU memory, without a change of the initiator"),
     tested("A.11", "the control loop has latencies: trigger, handler, installation of a rate, messages"),
 ];

@@ -4,6 +4,8 @@
 //!   0 "ORN" and version 2         4 bytes of application data    5 bytes of names
 //!   6 wire MTU, bytes             8 receive window, packets      12 cap on packets in flight (0: none)
 //!  16 names of transports, best first, separated by commas; 20 bytes, padded with zeros
+//!  35 last of these bytes, if the names are shorter: version of the messages between NICs that this end exchanges; 0
+//!     for none, as NICs that do not know them send
 //!  36 settings of Falcon that must be equal ([`super::falcon_parameters`]), 0 without Falcon
 //!  40 private data of the application
 //! ```
@@ -42,6 +44,8 @@ pub(crate) struct Terms {
     /// Encoded parameters that must be equal at both ends for Falcon: [`super::falcon_parameters`]; 0 when this end
     /// does not support Falcon.
     pub(crate) falcon: u32,
+    /// Version of the messages between NICs that this end exchanges; 0 for none.
+    pub(crate) messages: u8,
     /// In a REQ, the transports that this end supports, best first; in a REP, the chosen transport.
     pub(crate) transports: Vec<String>,
 }
@@ -49,7 +53,14 @@ pub(crate) struct Terms {
 impl Terms {
     /// Returns the parameters that are assumed for another implementation, which sends none.
     pub(crate) fn of_other_stack(wire_mtu: u32) -> Self {
-        Self { wire_mtu, receive_window: None, cap_packets: None, falcon: 0, transports: vec![FALLBACK.to_owned()] }
+        Self {
+            wire_mtu,
+            receive_window: None,
+            cap_packets: None,
+            falcon: 0,
+            messages: 0,
+            transports: vec![FALLBACK.to_owned()],
+        }
     }
 
     /// Returns the block, followed by `data`.
@@ -67,6 +78,9 @@ impl Terms {
         block.extend_from_slice(&self.cap_packets.unwrap_or(0).to_be_bytes());
         block.extend_from_slice(names.as_bytes());
         block.resize(FALCON_AT, 0);
+        if names.len() < NAMES_LEN {
+            block[MESSAGES_AT] = self.messages;
+        }
         block.extend_from_slice(&self.falcon.to_be_bytes());
         block.extend_from_slice(data);
         block
@@ -96,6 +110,7 @@ impl Terms {
             receive_window: some(word(8)),
             cap_packets: some(word(12)),
             falcon: word(FALCON_AT),
+            messages: if names.len() < NAMES_LEN { block[MESSAGES_AT] } else { 0 },
             transports: names.split(',').map(str::to_owned).collect(),
         };
         Some((terms, data))
@@ -126,6 +141,8 @@ pub(crate) fn smaller(one: Option<u32>, other: Option<u32>) -> Option<u32> {
 const MAGIC: &[u8; 4] = b"ORN\x02";
 const NAMES_AT: usize = 16;
 const FALCON_AT: usize = 36;
+const NAMES_LEN: usize = FALCON_AT - NAMES_AT;
+const MESSAGES_AT: usize = FALCON_AT - 1;
 
 #[cfg(test)]
 mod tests {
@@ -133,7 +150,8 @@ mod tests {
 
     fn terms() -> Terms {
         let transports = vec!["irn".to_owned(), "roce-gbn".to_owned()];
-        Terms { wire_mtu: 1_424, receive_window: Some(700), cap_packets: Some(110), falcon: 0x0102_0084, transports }
+        let (wire_mtu, receive_window, cap_packets) = (1_424, Some(700), Some(110));
+        Terms { wire_mtu, receive_window, cap_packets, falcon: 0x0102_0084, messages: 0, transports }
     }
 
     #[test]
@@ -162,6 +180,20 @@ mod tests {
             bad[at] = value;
             assert_eq!(Terms::parse(&bad), None, "byte {at} = {value}");
         }
+    }
+
+    /// The version is in a byte that NICs without messages send as zero and do not read.
+    #[test]
+    fn the_version_of_messages_is_in_the_padding_of_the_names() {
+        let with = Terms { messages: 1, ..terms() };
+        let (bytes, before) = (with.emit(&[]), terms().emit(&[]));
+        assert_eq!((bytes[MESSAGES_AT], before[MESSAGES_AT]), (1, 0));
+        assert_eq!((&bytes[..MESSAGES_AT], &bytes[MESSAGES_AT + 1..]), (&before[..MESSAGES_AT], &before[FALCON_AT..]));
+        assert_eq!(Terms::parse(&bytes).map(|(terms, _)| terms), Some(with.clone()));
+        let transports = vec!["a-name-of-19-letters".to_owned()];
+        assert_eq!(transports[0].len(), NAMES_LEN);
+        let full = Terms::parse(&Terms { transports, ..with }.emit(&[])).map(|(terms, _)| terms.messages);
+        assert_eq!(full, Some(0), "a letter was taken for a version");
     }
 
     #[test]

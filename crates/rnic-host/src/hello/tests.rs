@@ -19,7 +19,7 @@ fn connected(ours: Terms) -> Hellos {
 }
 
 fn hello_with(terms: Terms, is_response: bool) -> Hello {
-    Hello { is_response, from: REMOTE, to: LOCAL, terms }
+    Hello { is_response, from: REMOTE, to: LOCAL, terms, messages: 0 }
 }
 
 #[test]
@@ -56,23 +56,37 @@ fn a_response_or_a_request_ends_the_hello_requests() {
     for is_response in [true, false] {
         let mut hellos = connected(terms("irn"));
         assert_eq!(hellos.take_due(Time::ZERO).len(), 1);
-        let (answer, differs) = hellos.on_message(PEER, &hello_with(terms("irn"), is_response));
+        let outcome = hellos.on_message(PEER, &hello_with(terms("irn"), is_response));
         assert_eq!(
-            (answer.map(|outgoing| outgoing.hello.is_response), differs),
+            (outcome.answer.map(|outgoing| outgoing.hello.is_response), outcome.differs),
             ((!is_response).then_some(true), None)
         );
         assert_eq!(hellos.next_due(), None);
     }
 }
 
+/// The version of messages between NICs that the remote end announces is taken from the first hello about a queue
+/// pair; this end announces its own in requests and answers.
+#[test]
+fn s6_hellos_carry_the_version_of_messages_between_nics() {
+    let mut hellos = connected(terms("irn"));
+    hellos.announce_messages(1);
+    assert_eq!(hellos.take_due(Time::ZERO)[0].hello.messages, 1);
+    let theirs = Hello { messages: 1, ..hello_with(terms("irn"), false) };
+    let outcome = hellos.on_message(PEER, &theirs);
+    assert_eq!((outcome.is_first, outcome.answer.map(|outgoing| outgoing.hello.messages)), (true, Some(1)));
+    assert!(!hellos.on_message(PEER, &theirs).is_first, "the second hello of a queue pair");
+    assert_eq!(hellos.on_message(PEER, &theirs).differs, None, "it need not be the same at both ends");
+}
+
 #[test]
 fn differing_settings_are_reported_once_per_connection() {
     let (ours, theirs) = (terms("irn"), terms("falcon"));
     let mut hellos = connected(ours);
-    assert_eq!(hellos.on_message(PEER, &hello_with(theirs, false)).1, Some([theirs, ours]));
-    assert_eq!(hellos.on_message(PEER, &hello_with(theirs, true)).1, None);
+    assert_eq!(hellos.on_message(PEER, &hello_with(theirs, false)).differs, Some([theirs, ours]));
+    assert_eq!(hellos.on_message(PEER, &hello_with(theirs, true)).differs, None);
     hellos.connected(Time::ZERO, LOCAL, (PEER, REMOTE), ours);
-    assert_eq!(hellos.on_message(PEER, &hello_with(theirs, true)).1, Some([theirs, ours]), "not reported again");
+    assert_eq!(hellos.on_message(PEER, &hello_with(theirs, true)).differs, Some([theirs, ours]), "not reported again");
 }
 
 #[test]
@@ -82,10 +96,14 @@ fn hellos_of_other_peers_and_queue_pairs_are_ignored() {
     let unknown_senders =
         [(PeerId(4), hello), (PEER, Hello { from: Qpn::new(7), ..hello }), (PEER, Hello { to: Qpn::new(7), ..hello })];
     for (peer, hello) in unknown_senders {
-        assert_eq!(hellos.on_message(peer, &hello), (None, None), "{peer:?} {hello:?}");
+        assert_eq!(hellos.on_message(peer, &hello), HelloOutcome::default(), "{peer:?} {hello:?}");
     }
     hellos.disconnected(LOCAL);
-    assert_eq!(hellos.on_message(PEER, &hello), (None, None), "a hello to a removed queue pair was processed");
+    assert_eq!(
+        hellos.on_message(PEER, &hello),
+        HelloOutcome::default(),
+        "a hello to a removed queue pair was processed"
+    );
     assert!(hellos.take_due(Time::ZERO).is_empty() && hellos.next_due().is_none());
 }
 

@@ -39,12 +39,15 @@ impl Lane {
     /// Returns the socket for sending on path number `path`: path 0 uses [`Lane::sender`].
     #[inline]
     pub(crate) fn sender_on(&self, path: u8) -> &UdpSocket {
-        let path = usize::from(path).checked_sub(1).and_then(|index| self.paths.get(index)?.as_ref());
-        path.unwrap_or(self.sender())
+        let further = usize::from(path).checked_sub(1).and_then(|index| self.paths.get(index)?.as_ref());
+        further.unwrap_or(if path == OWN_PORT { &self.receiver } else { self.sender() })
     }
 
     /// Returns the path whose packets are sent from `port`; 0 when there is none with this port.
     pub(crate) fn path_from(&self, port: u16) -> u8 {
+        if self.source.is_some() && self.receiver.local_addr().port() == port {
+            return OWN_PORT;
+        }
         let has_port = |path: &Option<UdpSocket>| path.as_ref().is_some_and(|path| path.local_addr().port() == port);
         self.paths.iter().position(has_port).map_or(0, |index| index as u8 + 1)
     }
@@ -140,6 +143,11 @@ impl Lane {
         self.empty_polls = self.empty_polls.min(IDLE_AFTER_POLLS - 1);
     }
 }
+
+/// Number of the path whose packets are sent from the port that belongs to the NIC alone.
+pub(crate) const OWN_PORT: u8 = u8::MAX;
+
+const _: () = assert!(PATHS_MAX < OWN_PORT as usize);
 
 /// Number of consecutive empty polls after which a lane counts as idle; these take some microseconds.
 const IDLE_AFTER_POLLS: u32 = 64;

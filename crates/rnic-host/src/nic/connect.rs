@@ -160,6 +160,7 @@ impl Connections {
                 .map(|choice| falcon_params_of(device, choice))
                 .find(|word| *word != 0)
                 .unwrap_or(0),
+            messages: device.messages_version(),
             transports: config.transports.iter().map(|choice| choice.profile.name.to_owned()).collect(),
         };
         let psn = self.draw_psn();
@@ -252,6 +253,7 @@ impl Connections {
             }
         };
         set_window(device, peer, theirs.receive_window);
+        device.note_messages_of(qpn, peer, theirs.messages);
         let reads_max = u32::from(config.reads().min(request.responder_resources));
         let timing = timing(config, &choice, request.starting_psn, reads_max);
         let ours = Terms {
@@ -259,6 +261,7 @@ impl Connections {
             receive_window: Some(window::share(device.receive_window(wire_mtu), device.link.peers.len())),
             cap_packets: choice.profile.cap_packets,
             falcon: falcon_params_of(device, &choice),
+            messages: device.messages_version(),
             transports: vec![choice.profile.name.to_owned()],
         };
         let now = device.clock.now();

@@ -22,6 +22,7 @@ use crate::link::Link;
 use crate::link::batch::SLAB_BYTES;
 use crate::link::lane::Lane;
 use crate::memory::Memory;
+use crate::messages::BacklogWatch;
 use crate::ports::{candidate_indices, number_on, port_of, queue_pairs_of};
 use crate::secrets::{SecretStream, Secrets};
 use crate::sys::UdpSocket;
@@ -44,11 +45,13 @@ pub(crate) struct Device {
     /// Buffer in which the packets of one batch are built.
     pub(super) slab: Box<[u8]>,
     /// Size of the receive buffer that the kernel granted, in bytes.
-    receive_buffer_bytes: usize,
+    pub(super) receive_buffer_bytes: usize,
     /// Engine events that the program has not polled yet.
     events: VecDeque<AsyncEvent>,
     /// Detects remote processes that have exited.
     pub(super) keepalive: Keepalive,
+    /// When the receive buffers are looked at for messages between NICs.
+    pub(super) backlog: BacklogWatch,
     /// Line that the program writes.
     pub(super) hint: HintReader,
     pub(super) secret: Secret,
@@ -96,7 +99,8 @@ impl Device {
         // top` shows the activity of unmodified programs.
         engine.watch();
         engine.sharing().set_capacity(link.share.as_ref().and_then(|share| share.share()));
-        Ok(Self {
+        let messages = config.messages;
+        let mut device = Self {
             clock,
             engine,
             memory: Memory::new(),
@@ -114,8 +118,11 @@ impl Device {
                 numbers: secrets.stream("numbers"),
                 cookies: secrets.stream("cookies"),
             },
+            backlog: BacklogWatch::default(),
             config,
-        })
+        };
+        device.enable_messages(messages.as_ref());
+        Ok(device)
     }
 
     /// See [`Nic::receive_window`](super::Nic::receive_window).

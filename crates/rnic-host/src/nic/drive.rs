@@ -70,6 +70,13 @@ impl Nic {
         if !received {
             self.device.engine.note_caught_up();
         }
+        if self.device.has_messages() {
+            // Probes are answered before data is sent.
+            self.device.send_messages(now);
+        }
+        if received {
+            self.device.report_backlog(now);
+        }
         let received_few = self.device.engine.stats().packets_received - packets_before <= LATENCY_PACKETS_MAX;
         self.acks_may_wait = received && received_few && !acks_wait;
         if std::mem::take(&mut self.device.link.has_responses) {

@@ -8,7 +8,7 @@ use rnic_wire::hello::{Hello, Terms, TransportName};
 use super::credit::send_mad;
 use super::device::Device;
 use crate::cm::falcon_params;
-use crate::hello::{OutgoingHello, SettingsDiffer};
+use crate::hello::{HelloOutcome, OutgoingHello, SettingsDiffer};
 use crate::link::{Link, Ports};
 use crate::notice::Notice;
 use crate::stats::RxDrop;
@@ -39,19 +39,20 @@ impl Device {
     }
 }
 
-/// Handles a received hello with a valid checksum.
-pub(super) fn receive_hello(link: &mut Link, now: Time, peer: Option<PeerId>, hello: &Hello) {
+/// Handles a received hello with a valid checksum; returns the peer if it is the first one about its queue pair.
+pub(super) fn receive_hello(link: &mut Link, now: Time, peer: Option<PeerId>, hello: &Hello) -> Option<PeerId> {
     if link.ports == Ports::RoceV2
         && let Some(known) = peer.and_then(|peer| link.peers.look_up(peer))
     {
         link.notices.push(Notice::PeerIsOpenRnic(known.addresses.dst().ip()));
     }
     if link.ports != Ports::OfQueuePair {
-        return link.stats.drop_datagram(RxDrop::Management);
+        link.stats.drop_datagram(RxDrop::Management);
+        return None;
     }
     // The end that is connected first sends its hello to a NIC that has not registered it as a peer yet.
-    let Some(peer) = peer else { return };
-    let (answer, differs) = link.hellos.on_message(peer, hello);
+    let peer = peer?;
+    let HelloOutcome { answer, differs, is_first } = link.hellos.on_message(peer, hello);
     if let Some(message) = answer.filter(|_| !link.has_many_queued_responses()) {
         link.has_responses = true;
         send(link, now, &message);
@@ -62,6 +63,7 @@ pub(super) fn receive_hello(link: &mut Link, now: Time, peer: Option<PeerId>, he
         let peer = known.addresses.dst().ip();
         link.notices.push(Notice::PeerSettingsDiffer(SettingsDiffer { peer, theirs, ours }));
     }
+    is_first.then_some(peer)
 }
 
 /// Sends a message to the NIC whose port is encoded in the number of the remote queue pair.

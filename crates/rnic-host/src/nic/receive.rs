@@ -3,16 +3,19 @@
 use std::net::SocketAddr;
 
 use rnic_base::Time;
-use rnic_engine::{Arrival, Engine, FalconArrival, PeerId, RxMeta};
+use rnic_engine::messages::exchange::Exchange;
+use rnic_engine::{Arrival, Engine, FalconArrival, NicId, PeerId, RxMeta};
 use rnic_wire::credit::Credit;
 use rnic_wire::header::bth;
 use rnic_wire::hello::Hello;
 use rnic_wire::net::UDP_PORT;
+use rnic_wire::scr::{self, MESSAGE_LEN, Message, is_message};
 use rnic_wire::{Addresses, Format, HEADERS_MAX, ICRC_LEN, IcrcPrefix, Qpn, cm, codec, gsi};
 
 use super::credit::receive_credit;
 use super::device::Device;
 use super::hello::receive_hello;
+use super::messages;
 use crate::bypass::{Broken, Incoming, Record};
 use crate::clock::Clock;
 use crate::cm::{GsiItem, Manager, gsi_addresses};
@@ -151,6 +154,7 @@ impl<'a> Arrivals<'a> {
     /// # Errors
     /// When the ring's indices or lengths are invalid.
     fn read_ring(&mut self, now: Time, incoming: &mut Incoming) -> Result<(), Broken> {
+        let writer_port = incoming.writer_port();
         let Incoming { consumer, source, local, .. } = incoming;
         let local = SocketAddr::new(*local, self.link.local_addr().port());
         // Time at which the Falcon packets in the ring count as received: Falcon compares the clocks of both ends.
@@ -165,7 +169,9 @@ impl<'a> Arrivals<'a> {
             let origin =
                 DatagramOrigin { source: *source, local, peer, congested: false, ip_fields: record.kind.ip_fields };
             self.link.stats.bypass_bytes_received += record.bytes.len() as u64;
-            if record.kind.is_sealed || self.link.capture.is_some() {
+            if is_message_record(&record) && Exchange::of(self.engine).is_some() {
+                self.receive_message_record(&origin, writer_port, record.bytes);
+            } else if record.kind.is_sealed || self.link.capture.is_some() {
                 let mut bytes = as_datagram(&record, &origin);
                 if crate::falcon::is_falcon(&bytes) {
                     let now = *received_at.get_or_insert_with(|| self.clock.now());
@@ -268,9 +274,45 @@ impl<'a> Arrivals<'a> {
         let _ = self.engine.receive(now, Arrival::Roce(decoded.format, &decoded.packet, meta), &mut dma);
     }
 
-    /// Receives a Falcon datagram.
+    /// Receives a message of the NIC of a peer.
+    #[cold]
+    fn receive_message(&mut self, origin: &DatagramOrigin, datagram: &[u8]) {
+        let now = self.clock.now();
+        let addresses = origin.addresses();
+        self.link.capture(now, &addresses, datagram);
+        match messages::read(self.link, origin.peer, &addresses, datagram) {
+            Ok((message, nic)) => self.pass_message(now, &message, nic, origin.source.port()),
+            Err(reason) => self.link.stats.drop_datagram(reason),
+        }
+    }
+
+    /// Receives a message that arrived through the ring of the NIC with the port `writer_port`.
+    #[cold]
+    fn receive_message_record(&mut self, origin: &DatagramOrigin, writer_port: u16, bytes: Arrived<'_>) {
+        let now = self.clock.now();
+        match messages::read_record(origin.peer, writer_port, bytes) {
+            Ok((message, nic)) => {
+                if self.link.capture.is_some()
+                    && let (addresses, Ok(bytes)) = (origin.addresses(), message.encode(&origin.addresses()))
+                {
+                    self.link.capture(now, &addresses, &bytes);
+                }
+                self.pass_message(now, &message, nic, origin.source.port());
+            }
+            Err(reason) => self.link.stats.drop_datagram(reason),
+        }
+    }
+
+    fn pass_message(&mut self, now: Time, message: &Message, nic: NicId, source_port: u16) {
+        messages::receive(self.engine, self.link, now, &messages::Received { message, nic, source_port });
+    }
+
+    /// Receives a Falcon datagram, or a message of the NIC of a peer, which begins with the same two bits.
     #[inline]
     fn receive_falcon(&mut self, now: Time, origin: &DatagramOrigin, datagram: &mut [u8]) {
+        if is_message(datagram) && Exchange::of(self.engine).is_some() {
+            return self.receive_message(origin, datagram);
+        }
         if self.link.capture.is_some()
             && let Ok(addresses) = Addresses::new(origin.source, origin.local)
         {
@@ -349,7 +391,11 @@ impl<'a> Arrivals<'a> {
             return receive_credit(self.link, now, origin.peer, &addresses, message);
         }
         if let Some(message) = Hello::parse(packet.mad) {
-            return receive_hello(self.link, now, origin.peer, &message);
+            if let Some(peer) = receive_hello(self.link, now, origin.peer, &message) {
+                let said = (peer, message.messages);
+                messages::note_version(self.engine, self.link, now, message.to, said);
+            }
+            return;
         }
         if self.link.ports == Ports::OfQueuePair {
             return self.link.stats.drop_datagram(RxDrop::Management);
@@ -439,6 +485,14 @@ fn as_datagram(record: &Record<'_>, origin: &DatagramOrigin) -> Vec<u8> {
         bytes.extend_from_slice(&icrc);
     }
     bytes
+}
+
+/// Returns whether a record is a message of a NIC: those have no ICRC.
+#[inline]
+fn is_message_record(record: &Record<'_>) -> bool {
+    !record.kind.is_sealed
+        && record.bytes.len() == MESSAGE_LEN - ICRC_LEN
+        && record.bytes.copy_front(&mut [0]) == [scr::OPCODE]
 }
 
 /// Peer number for unknown senders, to which no packets are sent. It differs from the engine's own value for "no

@@ -6,7 +6,7 @@ use rnic_wire::codec::encode_headers;
 use rnic_wire::{Addresses, Format, HEADERS_MAX, ICRC_LEN, IcrcPrefix};
 
 use super::device::Device;
-use super::falcon;
+use super::{falcon, messages};
 use crate::bypass::{RecordKind, RingResult};
 use crate::link::Link;
 use crate::link::batch::{Acks, Batch, SendPath, Wrapping, ip_fields_of, write_packet};
@@ -21,6 +21,9 @@ impl Device {
             self.process_credits(now);
         }
         let mut any = self.link.send_waiting(now);
+        if self.has_messages() {
+            any |= self.send_messages(now);
+        }
         if let Some(share) = &mut self.link.share {
             share.resume(now);
         }
@@ -73,8 +76,10 @@ impl Device {
                     }
                     continue;
                 }
-                // This driver does not enable messages.
-                Departure::Message(_) => continue,
+                Departure::Message(transmit) => {
+                    messages::put(link, now, transmit);
+                    continue;
+                }
             };
             if transmit.kind == TransmitKind::Ack {
                 link.stats.acks_joined += u64::from(acks.push(transmit, link.segmentation));

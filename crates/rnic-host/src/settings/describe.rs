@@ -64,6 +64,10 @@ impl Settings {
             SecurityFormat::Psp => "encrypted".to_owned(),
             SecurityFormat::Esp => "encrypted, in ESP".to_owned(),
         }));
+        parts.extend(self.messages.map(|messages| {
+            let grants = if messages.grants { " with grants" } else { "" };
+            format!("messages between NICs{grants}")
+        }));
         parts.extend(self.rate_limit.map(|rate| format!("each queue pair limited to {rate}")));
         parts.extend(self.link_rate.map(|rate| format!("shared link of {rate}")));
         parts.extend(self.weight.map(|weight| format!("weight {weight}")));

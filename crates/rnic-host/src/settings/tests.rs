@@ -98,6 +98,7 @@ fn every_variable_changes_a_setting() {
             ("RNIC_LIDS", "loopback"),
             ("RNIC_QUIET", "on"),
             ("RNIC_KEY", secret),
+            ("RNIC_MESSAGES", "on"),
         ];
         let given = value.iter().chain(&more).find(|(name, _)| *name == variable.name).map(|(_, value)| *value);
         let times = ["RNIC_DELAY", "RNIC_JITTER"];
@@ -112,6 +113,30 @@ fn every_variable_changes_a_setting() {
         variable.set(&mut one, given.unwrap_or(sample_value)).expect("it is legal");
         assert_ne!(one, default, "{} has no effect", variable.name);
     }
+}
+
+/// Controllers that need probes are available with messages only; messages exclude a key and adapters as peers.
+#[test]
+fn messages_are_off_by_default_and_checked_with_other_settings() {
+    let read = |variables: &[(&str, &str)]| Settings::from_variables(variables.iter().copied());
+    assert_eq!(read(&[]).map(|settings| settings.messages), Ok(None));
+    let granting = read(&[("RNIC_MESSAGES", "grants")]).expect("a legal value").messages.expect("on");
+    assert!(granting.grants && granting != read(&[("RNIC_MESSAGES", "on")]).expect("legal").messages.expect("on"));
+    let by_probes = [("RNIC_SET", "control=swift-rate"), ("RNIC_MESSAGES", "on")];
+    assert!(read(&by_probes).is_ok());
+    let text = |variables: &[(&str, &str)]| read(variables).expect_err("it is refused").to_string();
+    let without = text(&by_probes[..1]);
+    assert!(without.contains("--messages on (RNIC_MESSAGES=on)"), "{without}");
+    let paths = text(&[("RNIC_SET", "paths=probed"), ("RNIC_MESSAGES", "on")]);
+    assert!(paths.contains("`paths`") && paths.contains("one"), "{paths}");
+    let adapters = text(&[("RNIC_PEERS", "roce"), ("RNIC_MESSAGES", "on")]);
+    assert!(adapters.starts_with("RNIC_MESSAGES=on: RoCEv2 adapters"), "{adapters}");
+    let mut secret = tempfile::NamedTempFile::new().expect("a temporary file");
+    secret.write_all(&[7; 32]).expect("32 bytes");
+    let path = secret.path().to_str().expect("a plain path");
+    let keyed = text(&[("RNIC_KEY", path), ("RNIC_TRANSPORT", "falcon"), ("RNIC_MESSAGES", "on")]);
+    assert!(keyed.starts_with("RNIC_MESSAGES=on: a key (RNIC_KEY) does not protect"), "{keyed}");
+    assert!(text(&[("RNIC_MESSAGES", "yes")]).contains("expected off, on or grants"));
 }
 
 #[test]

@@ -8,6 +8,7 @@ use rnic_base::{BitRate, Bytes};
 use rnic_engine::{RATE_LIMIT_MIN, WEIGHT_MAX};
 
 use crate::config::NicConfig;
+use crate::messages::MessagesConfig;
 use crate::protection::Protection;
 
 use super::{Progress, Settings, SettingsError};
@@ -89,6 +90,24 @@ pub const VARIABLES: &[Variable] = &[
                 );
             }
             settings.protection = Some(Protection::from_option(Path::new(text.trim()))?);
+            Ok(())
+        },
+    },
+    Variable {
+        name: MESSAGES,
+        option: "messages",
+        value: "off|on|grants",
+        default: "off",
+        meaning: "Exchange messages with the NICs of peers that do so, too: probes of round trips, which \
+                  control=swift-rate needs, and back-pressure when packets wait to be received. With grants, also \
+                  limits for those that send to this process. Not with RNIC_KEY",
+        read: |settings, text| {
+            settings.messages = match text.trim() {
+                "off" => None,
+                "on" => Some(MessagesConfig::default()),
+                "grants" => Some(MessagesConfig { grants: true, ..MessagesConfig::default() }),
+                _ => return Err("expected off, on or grants".to_owned()),
+            };
             Ok(())
         },
     },
@@ -289,6 +308,9 @@ pub const VARIABLES: &[Variable] = &[
         read: |settings, text| switch(&mut settings.quiet, text),
     },
 ];
+
+/// Name of the variable of messages between NICs.
+pub(super) const MESSAGES: &str = "RNIC_MESSAGES";
 
 /// Maximum number of transports in a list: as many as fit into a connection request.
 const TRANSPORTS_MAX: usize = 4;

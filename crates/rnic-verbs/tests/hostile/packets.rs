@@ -278,7 +278,7 @@ impl PacketGenerator {
         let transport = TransportName::new(["irn", "falcon"][self.below(2) as usize]).expect("a name");
         let terms = Terms { transport, mtu: self.bits() as u32, falcon: self.bits() as u32 };
         let to = self.number(target);
-        Hello { is_response: self.below(2) == 0, from: self.number(target), to, terms }
+        Hello { is_response: self.below(2) == 0, from: self.number(target), to, terms, messages: self.bits() as u8 }
     }
 
     fn gsi_datagram(&mut self, target: &Target, mad: &[u8; rnic_wire::gsi::MAD_LEN]) -> Vec<u8> {

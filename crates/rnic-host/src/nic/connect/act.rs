@@ -151,6 +151,7 @@ impl Connections {
         let now = device.clock.now();
         device.engine.modify_to_rts(now, *qpn, &timing(config, &choice, reply.starting_psn, reads.into()))?;
         set_window(device, *peer, theirs.receive_window);
+        device.note_messages_of(*qpn, *peer, theirs.messages);
         Ok((choice.profile.name, wire_mtu, theirs, private_data))
     }
 

@@ -1,0 +1,55 @@
+//! Messages between NICs: queued and sent as packets are.
+
+use std::net::IpAddr;
+
+use rnic_base::Time;
+use rnic_engine::PeerId;
+use rnic_wire::{Addresses, ICRC_LEN};
+
+use super::Link;
+use super::batch::SendPath;
+use crate::bypass::{RecordKind, RingResult};
+use crate::datagram::Datagram;
+use crate::ip_fields::PackedIpFields;
+
+impl Link {
+    /// Sends `bytes`, a complete message, to `peer` on `path`, which `addresses` describe: through shared memory if
+    /// packets to the peer are sent through it, or else queued for the socket. Impairment is applied as to any packet.
+    pub(crate) fn send_message(&mut self, now: Time, peer: PeerId, addresses: &Addresses, path: u8, bytes: &[u8]) {
+        let send_path = SendPath { peer, port: addresses.dst().port(), path, ip_fields: PackedIpFields::NONE };
+        let passes = self.impair(now, send_path, bytes.len() as u32, |_, copy| {
+            copy.clear();
+            copy.extend_from_slice(bytes);
+            Ok(())
+        });
+        if !passes.expect("NIC memory is mapped") {
+            return;
+        }
+        self.capture(now, addresses, bytes);
+        if self.peers.get(peer).is_local && self.put_message_into_ring(now, peer, addresses, bytes) {
+            return;
+        }
+        let ip_fields = PackedIpFields::NONE;
+        self.tx_backlog.push_back(Datagram { addresses: *addresses, bytes: bytes.to_vec(), ip_fields });
+    }
+
+    /// Writes a message, without its ICRC, into the ring to its receiver; returns false when there is none.
+    fn put_message_into_ring(&mut self, now: Time, peer: PeerId, addresses: &Addresses, bytes: &[u8]) -> bool {
+        let target = (peer, addresses.dst().port());
+        let Self { bypass: Some(bypass), peers, stats, .. } = self else { return false };
+        let (bytes, kind) = (&bytes[..bytes.len() - ICRC_LEN], RecordKind::default());
+        let result = bypass.send_from_nic(now, target, bytes, kind);
+        stats.count_bypass(result, bytes.len());
+        match result {
+            RingResult::NoRing => bypass.prepare(now, peer, &peers.get(peer).path(target.1)),
+            RingResult::Full => self.queue_for_ring(now, target, bytes.to_vec(), kind),
+            RingResult::Sent | RingResult::Dropped => {}
+        }
+        result != RingResult::NoRing
+    }
+
+    /// Returns whether no more answers are to be sent on `path` to `ip`: half of the send buffer is reserved for data.
+    pub(crate) fn is_crowded(&self, ip: IpAddr, path: u8) -> bool {
+        self.has_many_queued_responses() || !self.lanes[self.lane_of(ip)].sender_on(path).is_half_free()
+    }
+}

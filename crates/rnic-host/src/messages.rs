@@ -1,0 +1,182 @@
+//! Messages between NICs (SCR): the settings with which a NIC exchanges them, and the NIC that sent a received one.
+//!
+//! The rules by which messages are accepted, answered and applied are the engine's ([`rnic_engine::messages`]); their
+//! form is in [`rnic_wire::scr`]. This crate carries them: `nic/messages` sends and receives them, and reports what
+//! waits in the receive buffers; `link/message` queues them as it does packets.
+//!
+//! **Agreement.** A peer is sent messages only after it has said that it exchanges them: in its hello
+//! ([`crate::hello`]), or in the REQ or REP of the connection manager ([`crate::cm`]).
+//!
+//! **Origin.** A message about a queue pair is sent from the port of data, so that a probe takes the path of the data;
+//! one about a whole NIC is sent from the NIC's own port, because all NICs of a user send data from port 4791. A
+//! receiver demands the same ([`sender_of`]). In shared memory the writer of the ring is the sender.
+//!
+//! **Same machine.** Where data takes shared memory, so do messages.
+//!
+//! **Not protected.** A NIC with a key exchanges no messages: they would not be encrypted.
+
+use core::num::NonZeroU64;
+
+use rnic_base::{BitRate, Duration, Time};
+use rnic_engine::messages::config::{AnswerLimit, Credits, ExchangeConfig};
+use rnic_wire::Qpn;
+use rnic_wire::net::UDP_PORT;
+use rnic_wire::scr::Message;
+
+use crate::link::Ports;
+use crate::ports::{is_port_of_nic, port_of};
+use crate::sys;
+
+/// Settings of the messages that a NIC exchanges with the NICs of its peers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MessagesConfig {
+    /// True to grant rates to the queue pairs that send to this NIC (SCR S-25). The rate that they divide is
+    /// that of the shared link ([`crate::ShareConfig::link_rate`]), or else the line rate.
+    pub grants: bool,
+    /// Bytes that may wait in the receive buffers before senders are sent back-pressure (S-26); `None` for a quarter of
+    /// the buffers.
+    pub pressure_bytes: Option<u64>,
+    /// Interval at which the path of each queue pair that sends is probed (S-8); `None` for no probes but those that
+    /// policies ask for.
+    pub probe_interval: Option<Duration>,
+}
+
+impl Default for MessagesConfig {
+    fn default() -> Self {
+        Self { grants: false, pressure_bytes: None, probe_interval: Some(PROBE_INTERVAL) }
+    }
+}
+
+impl MessagesConfig {
+    /// Returns the settings of the engine, for a NIC whose receive buffers have `buffer_bytes`, and which receives at
+    /// `receive_line` if that is not the rate of its line.
+    pub(crate) fn exchange(&self, ports: Ports, buffer_bytes: u64, receive_line: Option<BitRate>) -> ExchangeConfig {
+        ExchangeConfig {
+            period: PERIOD,
+            round_trip: ROUND_TRIP,
+            credits: if self.grants { Credits::All } else { Credits::Off },
+            pressure_bytes: Some(self.pressure_bytes.unwrap_or(buffer_bytes / 4)),
+            probe_interval: self.probe_interval,
+            probe_timeout: PROBE_TIMEOUT,
+            probe_timeout_min: PROBE_TIMEOUT_MIN,
+            receive_line,
+            answers: AnswerLimit::HOSTILE,
+            draw_cookie: Some(draw_cookie),
+            nic_of: if ports == Ports::OfQueuePair { port_of } else { |_| 0 },
+            waits_for_agreement: true,
+            ..ExchangeConfig::default()
+        }
+    }
+}
+
+/// Limits how often the receive buffers are looked at, which is a system call.
+#[derive(Debug, Default)]
+pub(crate) struct BacklogWatch {
+    next_at: Time,
+}
+
+impl BacklogWatch {
+    /// Returns whether it is time to look at them, and then counts this as done.
+    pub(crate) fn is_due(&mut self, now: Time) -> bool {
+        let is_due = now >= self.next_at;
+        if is_due {
+            self.next_at = now + BACKLOG_INTERVAL;
+        }
+        is_due
+    }
+}
+
+/// Returns a cookie from the system, even when the NIC has a seed: a cookie is a secret between two NICs.
+fn draw_cookie() -> NonZeroU64 {
+    loop {
+        // The system's generator has been used before, when the NIC was opened, and does not fail after that.
+        let bits = sys::random_bits().expect("the system provides random bits");
+        if let Some(bits) = NonZeroU64::new(bits) {
+            return bits;
+        }
+    }
+}
+
+/// Returns the number of the NIC ([`rnic_engine::NicId::number`]) that sent a message over UDP from `source_port` of a
+/// peer; `None` when the NIC that the message names does not send from this port.
+pub(crate) fn sender_of(ports: Ports, source_port: u16, message: &Message) -> Option<u16> {
+    match ports {
+        // The peer has been found by its port.
+        Ports::OfPeer => Some(0),
+        Ports::OfQueuePair if is_of_nic(message) => is_port_of_nic(source_port).then_some(source_port),
+        Ports::OfQueuePair => {
+            let port = port_of(message.source_qpn);
+            (source_port == port || source_port == UDP_PORT).then_some(port)
+        }
+        Ports::RoceV2 => None,
+    }
+}
+
+/// Returns whether a message is about a whole NIC, and not about a queue pair.
+pub(crate) fn is_of_nic(message: &Message) -> bool {
+    message.source_qpn == Qpn::GSI
+}
+
+/// Time between two looks at the receive buffers.
+const BACKLOG_INTERVAL: Duration = Duration::from_us(100);
+
+/// Period of grants: a grant is valid for eight of them, longer than a process waits for a processor.
+const PERIOD: Duration = Duration::from_ms(4);
+
+/// Round trip until one is measured: that of two busy processes.
+const ROUND_TRIP: Duration = Duration::from_ms(1);
+
+/// Interval of the probes of each queue pair, unless set: a NIC with hundreds of queue pairs to one peer stays below
+/// the number of answers that the peer gives in a second.
+const PROBE_INTERVAL: Duration = Duration::from_ms(100);
+
+/// Time after which a probe of this driver counts as lost.
+const PROBE_TIMEOUT: Duration = Duration::from_ms(100);
+
+/// Shortest time after which a probe that a policy asks for counts as lost: the peer may wait for a processor.
+const PROBE_TIMEOUT_MIN: Duration = Duration::from_ms(10);
+
+#[cfg(test)]
+mod tests {
+    use rnic_base::Psn32;
+    use rnic_wire::scr::{Body, Cookie, ProbePath};
+
+    use super::*;
+    use crate::ports::number_on;
+
+    fn probe(source_qpn: Qpn) -> Message {
+        let announced = Cookie::new(1);
+        Message {
+            dest_qpn: Qpn::new(7),
+            source_qpn,
+            cookie: None,
+            announced,
+            answer_wanted: true,
+            is_last: false,
+            sequence: Psn32::new(0),
+            time: 0,
+            body: Body::Probe(ProbePath::default()),
+        }
+    }
+
+    /// Rule 1 of scr.md section 5.4: a message comes from a port that the packets of its sender come from.
+    #[test]
+    fn s6_the_port_of_a_message_is_that_of_the_nic_that_it_names() {
+        let (mine, other) = (32_768, 32_784);
+        let of_queue_pair = probe(number_on(mine, 5));
+        let of_nic = probe(Qpn::GSI);
+        let sender = |port, message| sender_of(Ports::OfQueuePair, port, message);
+        assert_eq!(sender(mine, &of_queue_pair), Some(mine));
+        assert_eq!(sender(UDP_PORT, &of_queue_pair), Some(mine), "the port of data");
+        assert_eq!(sender(other, &of_queue_pair), None, "the port of another NIC");
+        assert_eq!(sender(mine, &of_nic), Some(mine));
+        assert_eq!(sender(UDP_PORT, &of_nic), None, "a port that all NICs of a user share");
+        assert_eq!(sender_of(Ports::OfPeer, 40_000, &of_nic), Some(0));
+        assert_eq!(sender_of(Ports::RoceV2, UDP_PORT, &of_queue_pair), None);
+    }
+
+    #[test]
+    fn s6_cookies_differ() {
+        assert_ne!(draw_cookie(), draw_cookie());
+    }
+}

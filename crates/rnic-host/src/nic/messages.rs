@@ -1,0 +1,180 @@
+//! Sends and receives messages between NICs: see [`crate::messages`].
+
+use std::net::SocketAddr;
+
+use rnic_base::Time;
+use rnic_engine::messages::exchange::Exchange;
+use rnic_engine::{Arrival, Engine, MessageArrival, MessageTransmit, Messages, NicId, NoDma, PeerId};
+use rnic_policy::{PathLabel, Signals};
+use rnic_wire::scr::{Body, MESSAGE_LEN, Message, VERSION};
+use rnic_wire::{Addresses, ICRC_LEN, Qpn};
+
+use super::Nic;
+use super::device::Device;
+use crate::link::Link;
+use crate::link::lane::{Lane, OWN_PORT};
+use crate::memory::Arrived;
+use crate::messages::{MessagesConfig, is_of_nic, sender_of};
+use crate::notice::Notice;
+use crate::stats::RxDrop;
+use crate::sys::UdpSocket;
+
+/// Returns the messages that a NIC exchanges with the NICs of its peers, if it does: their counters, and the round
+/// trips that they have measured.
+pub fn messages_of(nic: &Nic) -> Option<&Exchange> {
+    Exchange::of(&nic.device.engine)
+}
+
+impl Device {
+    /// Enables messages, if `config` requests them.
+    pub(super) fn enable_messages(&mut self, config: Option<&MessagesConfig>) {
+        let Some(config) = config else { return };
+        let link_rate = self.config.share.as_ref().and_then(|share| share.link_rate);
+        let lanes = self.link.lanes.len() as u64;
+        let exchange = config.exchange(self.link.ports, lanes * self.receive_buffer_bytes as u64, link_rate);
+        self.link.hellos.announce_messages(VERSION);
+        Messages::of(&mut self.engine).enable(self.clock.now(), exchange);
+    }
+
+    /// Returns the version of the messages that this NIC exchanges; 0 for none.
+    pub(super) fn messages_version(&self) -> u8 {
+        if self.config.messages.is_some() { VERSION } else { 0 }
+    }
+
+    /// Records the version of the messages that the peer of `qpn` exchanges, by the connection manager.
+    pub(super) fn note_messages_of(&mut self, qpn: Qpn, peer: PeerId, version: u8) {
+        note_version(&mut self.engine, &mut self.link, self.clock.now(), qpn, (peer, version));
+    }
+
+    /// Returns whether messages wait to be sent.
+    #[inline]
+    pub(super) fn has_messages(&self) -> bool {
+        Exchange::of(&self.engine).is_some_and(Exchange::has_messages)
+    }
+
+    /// Sends the messages that wait, up to a budget; returns whether any was sent or queued.
+    #[cold]
+    pub(super) fn send_messages(&mut self, now: Time) -> bool {
+        if self.link.is_blocked_on_space() {
+            return false;
+        }
+        let mut any = false;
+        for _ in 0..MESSAGES_PER_CALL {
+            // A probe carries the time at which it is sent.
+            let Some(transmit) = Messages::of(&mut self.engine).transmit(self.clock.now()) else { break };
+            put(&mut self.link, now, transmit);
+            any = true;
+        }
+        if let Some(bypass) = &mut self.link.bypass {
+            bypass.publish(now);
+        }
+        self.link.send_waiting(now) | any
+    }
+
+    /// Reports to the engine, at most once in an interval, what waits in the receive buffers, and what the kernel has
+    /// dropped because they were full.
+    pub(super) fn report_backlog(&mut self, now: Time) {
+        if Exchange::of(&self.engine).is_none() || !self.backlog.is_due(now) {
+            return;
+        }
+        let levels = self.link.lanes.iter().flat_map(Lane::receivers).filter_map(UdpSocket::buffer_level);
+        let (waiting, drops) = levels.fold((0, 0), |sum, level| (sum.0 + level.waiting_bytes, sum.1 + level.drops));
+        Messages::of(&mut self.engine).report_backlog(now, waiting, drops);
+    }
+}
+
+/// Sends or queues a message.
+pub(super) fn put(link: &mut Link, now: Time, transmit: &MessageTransmit) {
+    let MessageTransmit { nic: NicId { peer, number }, message, .. } = transmit;
+    // The program may have released the peer since it connected the queue pair.
+    let Some(known) = link.peers.look_up(*peer) else { return };
+    let to =
+        SocketAddr::new(known.addresses.dst().ip(), if *number == 0 { known.addresses.dst().port() } else { *number });
+    let own_port = link.local_addr().port();
+    let source_port = if is_of_nic(message) { own_port } else { known.addresses.src().port() };
+    let path = if source_port == known.addresses.src().port() { 0 } else { OWN_PORT };
+    let Ok(addresses) = Addresses::new(SocketAddr::new(known.addresses.src().ip(), source_port), to) else { return };
+    if matches!(message.body, Body::Answer(_)) && link.is_crowded(to.ip(), path) {
+        link.stats.message_answers_withheld += 1;
+        return;
+    }
+    let bytes = message.encode(&addresses).expect("the engine makes messages that can be encoded");
+    link.stats.nic_messages_sent += 1;
+    link.send_message(now, *peer, &addresses, path, &bytes);
+}
+
+/// A message that has arrived, with what is known of its sender.
+pub(super) struct Received<'a> {
+    pub(super) message: &'a Message,
+    pub(super) nic: NicId,
+    pub(super) source_port: u16,
+}
+
+/// Reads a message that arrived over UDP from `source_port` of `peer`, and finds the NIC that sent it.
+///
+/// # Errors
+/// The reason why it is dropped.
+pub(super) fn read(
+    link: &Link,
+    peer: Option<PeerId>,
+    addresses: &Addresses,
+    datagram: &[u8],
+) -> Result<(Message, NicId), RxDrop> {
+    let peer = peer.ok_or(RxDrop::UnknownPeer)?;
+    let message = Message::parse(datagram).map_err(|_| RxDrop::Malformed)?;
+    let number = sender_of(link.ports, addresses.src().port(), &message).ok_or(RxDrop::ForeignPort)?;
+    if !rnic_wire::icrc::verify(addresses, datagram) {
+        return Err(RxDrop::Icrc);
+    }
+    Ok((message, NicId { peer, number }))
+}
+
+/// Reads a message that arrived through the ring of the NIC with the port `writer_port`. It has no ICRC, and its bytes
+/// may change at any time, so it is copied first.
+///
+/// # Errors
+/// The reason why it is dropped.
+pub(super) fn read_record(
+    peer: Option<PeerId>,
+    writer_port: u16,
+    bytes: Arrived<'_>,
+) -> Result<(Message, NicId), RxDrop> {
+    let peer = peer.ok_or(RxDrop::UnknownPeer)?;
+    let mut copy = [0; MESSAGE_LEN];
+    bytes.copy_front(&mut copy[..MESSAGE_LEN - ICRC_LEN]);
+    let message = Message::parse(&copy).map_err(|_| RxDrop::Malformed)?;
+    // The ring belongs to one NIC, which can speak only for itself.
+    let is_own = is_of_nic(&message) || crate::ports::port_of(message.source_qpn) == writer_port;
+    if is_own { Ok((message, NicId { peer, number: writer_port })) } else { Err(RxDrop::ForeignPort) }
+}
+
+/// Passes a message to the engine.
+#[cold]
+pub(super) fn receive(engine: &mut Engine, link: &mut Link, now: Time, received: &Received<'_>) {
+    let Received { message, nic, source_port } = *received;
+    link.stats.nic_messages_received += 1;
+    let arrival = MessageArrival { message, nic, label: PathLabel(source_port) };
+    // The engine counts the result.
+    let _ = engine.receive(now, Arrival::Message(arrival), &mut NoDma);
+}
+
+/// Records what the peer of `qpn` has said of messages: the version that it exchanges, or 0.
+#[cold]
+pub(super) fn note_version(engine: &mut Engine, link: &mut Link, now: Time, qpn: Qpn, (peer, version): (PeerId, u8)) {
+    if Exchange::of(engine).is_none() {
+        return;
+    }
+    if version == VERSION {
+        return Messages::of(engine).agree(now, qpn);
+    }
+    let needs_probes = engine.profile_of(qpn).is_some_and(|profile| {
+        let control = &profile.control;
+        (control.policy.interest)(&control.params).needs.has(Signals::PROBES) || profile.paths.policy.probes
+    });
+    if let Some(known) = link.peers.look_up(peer).filter(|_| needs_probes) {
+        link.notices.push(Notice::PeerWithoutMessages(known.addresses.dst().ip()));
+    }
+}
+
+/// Maximum number of messages that are sent together.
+const MESSAGES_PER_CALL: u32 = 64;

@@ -1,0 +1,277 @@
+//! Messages between NICs (SCR) on sockets: round trips by probes, back-pressure, grants, and congestion control by
+//! probes. The rules against hostile senders are tested in `hostile_messages.rs`.
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::{HALF, Pair, SharedFile, Side, chosen, connect_qps, drive, drive_for, new_qp_of};
+use rnic_base::BitRate;
+use rnic_engine::{QpSnapshot, SendOp, Service};
+use rnic_host::{Impairment, MessagesConfig, NicConfig, NicError, Notice, Protection, TransportChoice, messages_of};
+use rnic_psp::Secret;
+use rnic_wire::Qpn;
+use rnic_wire::falcon::psp::Cipher;
+use rnic_wire::scr::Type;
+
+/// Messages with frequent probes, so that tests are short.
+const MESSAGES: MessagesConfig =
+    MessagesConfig { grants: false, pressure_bytes: None, probe_interval: Some(rnic_base::Duration::from_ms(5)) };
+
+fn at_loopback() -> NicConfig {
+    NicConfig { messages: Some(MESSAGES), ..NicConfig::at("127.0.0.1:0".parse().expect("an address")) }
+}
+
+fn pair_of(configs: [NicConfig; 2], choices: [TransportChoice; 2]) -> Pair {
+    let [left, right] = configs.map(Side::open);
+    let [from, to] = choices;
+    let (from, to) = (left.config("irn").with_transports(vec![from]), right.config("irn").with_transports(vec![to]));
+    Pair::connected_with(left, right, &from, &to)
+}
+
+/// Writes `len` bytes, at most half of a side's memory, and waits for the completion.
+fn write(left: &mut Side, right: &mut Side, qpn: Qpn, len: u32) {
+    let remote = right.region.remote(HALF);
+    let sge = left.sge(0, len);
+    left.post(qpn, 1, SendOp::Write { remote, immediate: None }, &[sge]);
+    drive(left, right, |left, _| left.completions().pop());
+}
+
+fn view(side: &Side, qpn: Qpn) -> QpSnapshot {
+    let mut views = side.nic.queue_pairs().map(|(view, _)| view);
+    views.find(|view| view.info.number == qpn).expect("the queue pair exists")
+}
+
+/// Waits until both ends know each other, and a probe of `qpn` has been answered.
+fn measured(left: &mut Side, right: &mut Side, qpn: Qpn) -> rnic_base::Duration {
+    let start = Instant::now();
+    loop {
+        write(left, right, qpn, 1_000);
+        drive_for(left, right, Duration::from_millis(2));
+        if let Some(round_trip) = messages_of(&left.nic).and_then(|messages| messages.round_trip(qpn)) {
+            return round_trip;
+        }
+        assert!(
+            start.elapsed() < common::TEST_TIMEOUT,
+            "no round trip: {:?}",
+            messages_of(&left.nic).map(|m| *m.stats())
+        );
+    }
+}
+
+fn assert_measured(left: &mut Side, right: &mut Side, qpn: Qpn) {
+    let round_trip = measured(left, right, qpn);
+    assert!(round_trip > rnic_base::Duration::ZERO && round_trip < rnic_base::Duration::from_secs(1), "{round_trip}");
+    let stats = messages_of(&left.nic).expect("messages are on").stats();
+    assert!(stats.sent(Type::Probe) > 1 && stats.accepted(Type::Answer) > 1, "{stats:?}");
+    let stats = messages_of(&right.nic).expect("messages are on").stats();
+    assert!(stats.accepted(Type::Probe) > 0 && stats.sent(Type::Answer) > 0, "{stats:?}");
+}
+
+#[test]
+fn s8_two_nics_measure_round_trips_by_probes() {
+    for transport in ["irn", "roce-gbn", "falcon"] {
+        let choice = || chosen(transport, &[]);
+        let Pair { mut left, mut right, from, .. } = pair_of([at_loopback(), at_loopback()], [choice(), choice()]);
+        assert_measured(&mut left, &mut right, from.qpn);
+    }
+}
+
+/// NICs that share their machine: the hello agrees on messages, over UDP, and in shared memory where data takes it.
+#[test]
+fn s8_nics_that_share_a_machine_measure_round_trips_on_the_path_of_data() {
+    for bypass in [false, true] {
+        let open = || Side::open(NicConfig { bypass, messages: Some(MESSAGES), ..NicConfig::shared() });
+        let (mut left, mut right) = (open(), open());
+        let choice = chosen("irn", &[]);
+        let numbers = [&mut left, &mut right].map(|side| new_qp_of(side, Service::ReliableConnection, &choice, 64));
+        connect_qps(&mut left, &mut right, numbers.into(), 77);
+        assert_measured(&mut left, &mut right, numbers[0]);
+        if bypass {
+            let probes = |side: &Side| messages_of(&side.nic).expect("on").stats().accepted(Type::Probe);
+            drive_for(&mut left, &mut right, Duration::from_millis(20));
+            let (udp, before) = (right.nic.stats().datagrams_received, probes(&right));
+            let start = Instant::now();
+            while probes(&right) < before + 5 {
+                write(&mut left, &mut right, numbers[0], 1_000);
+                drive_for(&mut left, &mut right, Duration::from_millis(2));
+                assert!(start.elapsed() < common::TEST_TIMEOUT, "probes do not arrive");
+            }
+            assert_eq!(right.nic.stats().datagrams_received, udp, "probes took another path than data");
+        }
+    }
+}
+
+/// Three NICs at one address: each has its own cookies, and none takes another's messages for its peer's.
+#[test]
+fn s6_nics_at_one_address_are_different_peers() {
+    let open = || Side::open(NicConfig { bypass: false, messages: Some(MESSAGES), ..NicConfig::shared() });
+    let (mut left, mut others) = (open(), [open(), open()]);
+    let choice = chosen("irn", &[]);
+    for (psn, other) in (1..).zip(&mut others) {
+        let numbers = [&mut left, &mut *other].map(|side| new_qp_of(side, Service::ReliableConnection, &choice, 64));
+        connect_qps(&mut left, other, numbers.into(), psn);
+        assert_measured(&mut left, other, numbers[0]);
+    }
+    assert_eq!(messages_of(&left.nic).expect("messages are on").stats().all_dropped(), 0);
+}
+
+#[test]
+fn s6_a_peer_that_exchanges_no_messages_is_sent_none() {
+    let silent = || NicConfig { messages: None, ..at_loopback() };
+    for configs in [[at_loopback(), silent()], [silent(), at_loopback()]] {
+        let mut pair = pair_of(configs, [chosen("irn", &[]), chosen("irn", &[])]);
+        for _ in 0..20 {
+            write(&mut pair.left, &mut pair.right, pair.from.qpn, 100_000);
+            drive_for(&mut pair.left, &mut pair.right, Duration::from_millis(2));
+        }
+        for side in [&pair.left, &pair.right] {
+            assert_eq!((side.nic.stats().nic_messages_sent, side.nic.stats().nic_messages_received), (0, 0));
+        }
+    }
+}
+
+/// A transport that cannot work without messages says so.
+#[test]
+fn s23_a_peer_without_messages_is_reported_when_congestion_control_needs_them() {
+    let by_probes = TransportChoice::with_messages("irn", &[("control", "swift-rate")]).expect("a composition");
+    let open = |messages| Side::open(NicConfig { bypass: false, messages, ..NicConfig::shared() });
+    let (mut left, mut right) = (open(Some(MESSAGES)), open(None));
+    let from = new_qp_of(&mut left, Service::ReliableConnection, &by_probes, 64);
+    let to = new_qp_of(&mut right, Service::ReliableConnection, &chosen("irn", &[]), 64);
+    connect_qps(&mut left, &mut right, (from, to), 77);
+    let is_report = |notice: &Notice| matches!(notice, Notice::PeerWithoutMessages(_));
+    drive(&mut left, &mut right, |left, _| left.nic.poll_notice().filter(is_report));
+    // Its rate is not cut for probes that cannot be answered.
+    write(&mut left, &mut right, from, 400_000);
+    assert_eq!(view(&left, from).allowed_rate, Some(BitRate::gbps(100)));
+}
+
+#[test]
+fn s6_a_capture_contains_messages() {
+    let file = SharedFile::default();
+    let mut pair = pair_of([at_loopback(), at_loopback()], [chosen("irn", &[]), chosen("irn", &[])]);
+    pair.left.nic.start_capture(Box::new(file.clone())).expect("memory");
+    measured(&mut pair.left, &mut pair.right, pair.from.qpn);
+    pair.left.nic.stop_capture();
+    let from_left = pair.left.addr().port().to_be_bytes();
+    // Ethernet 14, IPv4 20, UDP 8.
+    let (sent, received): (Vec<_>, Vec<_>) = file
+        .frames()
+        .into_iter()
+        .filter(|frame| frame.len() == 42 + 128 && frame[42] == 0xc0)
+        .partition(|frame| frame[34..36] == from_left);
+    assert!(!sent.is_empty() && !received.is_empty(), "{} sent, {} received", sent.len(), received.len());
+}
+
+/// The receiver is driven too rarely: what waits in its receive buffer exceeds the threshold, it sends back-pressure,
+/// and the sender is slowed down. When the buffer is empty again, the limit goes.
+#[test]
+fn s26_a_receiver_that_falls_behind_slows_its_sender_down_and_the_sender_recovers() {
+    let plain = NicConfig { receive_offload: false, segmentation: false, ..at_loopback() };
+    let pressed = MessagesConfig { pressure_bytes: Some(64 << 10), ..MESSAGES };
+    let right = NicConfig { messages: Some(pressed), ..plain.clone() };
+    let Pair { mut left, mut right, from, .. } = pair_of([plain, right], [chosen("irn", &[]), chosen("irn", &[])]);
+    measured(&mut left, &mut right, from.qpn);
+    assert_eq!(view(&left, from.qpn).info.peer_limit, None);
+    let (sge, remote) = (left.sge(0, HALF as u32), right.region.remote(HALF));
+    let start = Instant::now();
+    let mut posted = 0u32;
+    while view(&left, from.qpn).info.peer_limit.is_none() {
+        while left.nic.send_queue_space(from.qpn).is_some_and(|space| space > 0) && posted < 1_000 {
+            left.post(from.qpn, 1, SendOp::Write { remote, immediate: None }, &[sge]);
+            posted += 1;
+        }
+        (0..8).for_each(|_| {
+            left.nic.progress();
+        });
+        right.nic.progress();
+        posted -= left.completions().len() as u32;
+        assert!(
+            start.elapsed() < common::TEST_TIMEOUT,
+            "no back-pressure: {:?}",
+            messages_of(&right.nic).map(|m| *m.stats())
+        );
+    }
+    let limit = view(&left, from.qpn).info.peer_limit.expect("it is limited");
+    assert!(limit <= BitRate::gbps(50), "half of the line at most: {limit}");
+    assert!(messages_of(&right.nic).expect("messages are on").stats().notices_sent > 0);
+    drive(&mut left, &mut right, |left, _| {
+        posted -= left.completions().len() as u32;
+        (posted == 0).then_some(())
+    });
+    drive(&mut left, &mut right, |left, _| view(left, from.qpn).info.peer_limit.is_none().then_some(()));
+}
+
+/// A receiver with a line of 1 Gbit/s grants no more than that, and the sender keeps to it; an idle sender's limit is
+/// lifted.
+#[test]
+fn s25_a_receiver_grants_the_rate_of_its_line() {
+    let granting = MessagesConfig { grants: true, ..MESSAGES };
+    let right = NicConfig { messages: Some(granting), line_rate: BitRate::gbps(1), ..at_loopback() };
+    let choices = [chosen("irn", &[]), chosen("irn", &[])];
+    let Pair { mut left, mut right, from, .. } = pair_of([at_loopback(), right], choices);
+    measured(&mut left, &mut right, from.qpn);
+    let start = Instant::now();
+    while view(&left, from.qpn).info.peer_limit.is_none() {
+        write(&mut left, &mut right, from.qpn, HALF as u32);
+        assert!(start.elapsed() < common::TEST_TIMEOUT, "no grant: {:?}", messages_of(&right.nic).map(|m| *m.stats()));
+    }
+    let limit = view(&left, from.qpn).info.peer_limit.expect("it is limited");
+    assert!(limit <= BitRate::gbps(1), "{limit}");
+    let start = Instant::now();
+    let mut bits = 0;
+    while start.elapsed() < Duration::from_millis(500) {
+        write(&mut left, &mut right, from.qpn, HALF as u32);
+        bits += 8 * HALF as u64;
+    }
+    let rate = bits as f64 / start.elapsed().as_secs_f64() / 1e9;
+    assert!(rate < 1.1, "{rate} Gbit/s with a grant of {limit}");
+    drive(&mut left, &mut right, |left, _| view(left, from.qpn).info.peer_limit.is_none().then_some(()));
+}
+
+/// Each packet of the left end takes 5 ms longer than its target: the rate falls to the lowest. Without the delay it
+/// grows again.
+#[test]
+fn s23_swift_rate_follows_the_round_trips_of_probes_on_sockets() {
+    let options = [("control", "swift-rate"), ("rate_min", "2Gbps"), ("rate_max", "20Gbps"), ("base", "2ms")];
+    let choice = || TransportChoice::with_messages("irn", &options).expect("a composition");
+    let delay = rnic_base::Duration::from_ms(5);
+    let late = NicConfig { impairment: Impairment { delay, ..Impairment::default() }, ..at_loopback() };
+    let Pair { mut left, mut right, from, .. } = pair_of([late, at_loopback()], [choice(), choice()]);
+    let rate = |left: &Side| view(left, from.qpn).allowed_rate.expect("it is controlled");
+    assert_eq!(rate(&left), BitRate::gbps(20));
+    let start = Instant::now();
+    while rate(&left) > BitRate::gbps(2) {
+        write(&mut left, &mut right, from.qpn, 200_000);
+        assert!(start.elapsed() < common::TEST_TIMEOUT, "still {}", rate(&left));
+    }
+    assert!(
+        messages_of(&left.nic).expect("messages are on").stats().accepted(Type::Answer) > 1,
+        "by answers, not losses"
+    );
+    left.nic.set_impairment(Impairment::default());
+    let start = Instant::now();
+    while rate(&left) < BitRate::gbps(4) {
+        write(&mut left, &mut right, from.qpn, HALF as u32);
+        assert!(start.elapsed() < common::TEST_TIMEOUT, "still {}", rate(&left));
+    }
+}
+
+#[test]
+fn policies_that_need_messages_are_refused_without_them() {
+    let refused = TransportChoice::named("irn", &[("control", "swift-rate")]).expect_err("no messages").to_string();
+    assert!(refused.contains("controller `swift-rate` needs probes") && refused.contains("--messages on"), "{refused}");
+    let refused = TransportChoice::with_messages("irn", &[("paths", "probed")]).expect_err("one port").to_string();
+    assert!(refused.contains("`paths`") && refused.contains("source ports"), "{refused}");
+}
+
+#[test]
+fn messages_are_refused_where_they_would_not_be_protected_or_understood() {
+    let protection = Some(Protection::new(Secret::new([1; 32]), Cipher::Gcm128));
+    let roce = NicConfig { real_roce_peers: true, messages: Some(MESSAGES), ..NicConfig::shared() };
+    for config in [NicConfig { protection, ..at_loopback() }, roce] {
+        let error = rnic_host::Nic::open(config).expect_err("it has messages");
+        assert!(matches!(error, NicError::Setting { what: "messages between NICs", .. }), "{error}");
+    }
+}
