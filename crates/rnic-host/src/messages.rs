@@ -64,6 +64,8 @@ impl MessagesConfig {
             draw_cookie: Some(draw_cookie),
             nic_of: if ports == Ports::OfQueuePair { port_of } else { |_| 0 },
             waits_for_agreement: true,
+            greeting_interval: Some(GREETING_INTERVAL),
+            rests_when_idle: true,
             ..ExchangeConfig::default()
         }
     }
@@ -125,6 +127,9 @@ const PERIOD: Duration = Duration::from_ms(4);
 
 /// Round trip until one is measured: that of two busy processes.
 const ROUND_TRIP: Duration = Duration::from_ms(1);
+
+/// Time between two greetings of a peer, which wake an idle process.
+const GREETING_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Interval of the probes of each queue pair, unless set: a NIC with hundreds of queue pairs to one peer stays below
 /// the number of answers that the peer gives in a second.

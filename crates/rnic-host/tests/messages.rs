@@ -8,7 +8,10 @@ use std::time::{Duration, Instant};
 use common::{HALF, Pair, SharedFile, Side, chosen, connect_qps, drive, drive_for, new_qp_of};
 use rnic_base::BitRate;
 use rnic_engine::{QpSnapshot, SendOp, Service};
-use rnic_host::{Impairment, MessagesConfig, NicConfig, NicError, Notice, Protection, TransportChoice, messages_of};
+use rnic_host::observe::Identity;
+use rnic_host::{
+    Impairment, MessagesConfig, NicConfig, NicError, Notice, Protection, Settings, TransportChoice, messages_of,
+};
 use rnic_psp::Secret;
 use rnic_wire::Qpn;
 use rnic_wire::falcon::psp::Cipher;
@@ -145,6 +148,18 @@ fn s23_a_peer_without_messages_is_reported_when_congestion_control_needs_them() 
     // Its rate is not cut for probes that cannot be answered.
     write(&mut left, &mut right, from, 400_000);
     assert_eq!(view(&left, from).allowed_rate, Some(BitRate::gbps(100)));
+}
+
+#[test]
+fn s8_snapshots_for_watchers_show_messages_and_probed_round_trips() {
+    let mut pair = pair_of([at_loopback(), at_loopback()], [chosen("irn", &[]), chosen("irn", &[])]);
+    measured(&mut pair.left, &mut pair.right, pair.from.qpn);
+    let snapshot = pair.left.nic.snapshot(&Identity::of_process("rnic0", "UDP", &Settings::default()));
+    let counters = snapshot.counters;
+    assert!(counters.nic_messages_sent > 2 && counters.nic_messages_received > 2, "{counters:?}");
+    assert!(snapshot.queue_pairs[0].probed_round_trip_us.is_some_and(|us| us > 0.0), "{snapshot:?}");
+    let silent = Side::at("127.0.0.1:0").nic.snapshot(&Identity::of_process("rnic0", "UDP", &Settings::default()));
+    assert_eq!(silent.counters.nic_messages_sent, 0);
 }
 
 #[test]

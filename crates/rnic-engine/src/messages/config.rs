@@ -83,6 +83,10 @@ pub struct ExchangeConfig {
     /// True when a queue pair takes part only from [`crate::Messages::agree`] on: peers that do not know these
     /// messages are sent none.
     pub waits_for_agreement: bool,
+    /// Time between two greetings of a peer; `None` for 64 periods.
+    pub greeting_interval: Option<Duration>,
+    /// True when no period begins while nothing arrives and no grant is in force, so that an idle process sleeps.
+    pub rests_when_idle: bool,
 }
 
 impl Default for ExchangeConfig {
@@ -105,6 +109,8 @@ impl Default for ExchangeConfig {
             draw_cookie: None,
             nic_of: |_| 0,
             waits_for_agreement: false,
+            greeting_interval: None,
+            rests_when_idle: false,
         }
     }
 }

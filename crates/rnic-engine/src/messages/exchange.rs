@@ -81,6 +81,8 @@ pub struct Exchange {
     drops: u64,
     /// True while senders are to be told of drops at the end of the round trip since their last notice.
     has_untold_drops: bool,
+    /// True while no period is running, because nothing arrives.
+    is_resting: bool,
     /// Queue pairs that have received data since [`Self::report_backlog`] last looked at them, in order of time.
     recent: VecDeque<Qpn>,
     /// Grants of the period that ends; empty between periods.
@@ -129,6 +131,7 @@ impl Exchange {
             load: HostLoad::default(),
             drops: 0,
             has_untold_drops: false,
+            is_resting: false,
             recent: VecDeque::new(),
             new_grants: Vec::new(),
             measured: VecDeque::new(),
@@ -276,6 +279,9 @@ impl Exchange {
     #[cold]
     pub(crate) fn count_received(&mut self, packet: &Packet, format: Format, peer: PeerId, now: Time) {
         let wire_bytes = u64::from(link_len(IpVersion::V4, packet.udp_payload_len(format)));
+        if std::mem::take(&mut self.is_resting) {
+            self.start_period(now);
+        }
         self.port.bytes += wire_bytes;
         let mut granted = None;
         let qpn = packet.dest_qpn;
@@ -409,7 +415,7 @@ impl Exchange {
 
     /// Ends a period: computes the load and the grants.
     fn end_period(&mut self, now: Time) {
-        let elapsed = now.since(self.port.since);
+        let (elapsed, is_idle) = (now.since(self.port.since), self.port.bytes == 0);
         let rate = BitRate::from_transfer(self.port.bytes, elapsed).as_bps().min(self.line.as_bps());
         self.port.rate = (u128::from(rate) * u128::from(Q20) / u128::from(self.line.as_bps())) as u32;
         if self.config.credits != Credits::Off {
@@ -430,7 +436,10 @@ impl Exchange {
                 self.report_if_due(peer, now);
             }
         }
-        self.start_period(now);
+        self.is_resting = self.config.rests_when_idle && is_idle && self.law.is_empty();
+        if !self.is_resting {
+            self.start_period(now);
+        }
     }
 
     fn on_partner_timeout(&mut self, peer: NicId, now: Time) {

@@ -81,6 +81,12 @@ impl GrantLaw {
         has_room
     }
 
+    /// Returns whether no queue pair gets grants.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.flows.is_empty()
+    }
+
     /// Removes a queue pair; returns the record that lifts its limit, if it had a grant.
     pub fn remove(&mut self, flow: Flow) -> Option<NewGrant> {
         self.flows.remove(&flow)?.lift(flow)

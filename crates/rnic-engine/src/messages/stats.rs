@@ -54,6 +54,12 @@ impl ExchangeStats {
         self.sent.iter().sum()
     }
 
+    /// Returns all messages that were accepted.
+    #[must_use]
+    pub fn all_accepted(&self) -> u64 {
+        self.accepted.iter().sum()
+    }
+
     /// Returns all messages that were dropped.
     #[must_use]
     pub fn all_dropped(&self) -> u64 {

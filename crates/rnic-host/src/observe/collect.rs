@@ -2,11 +2,11 @@
 
 use std::net::SocketAddr;
 
-use rnic_base::BitRate;
+use rnic_base::{BitRate, Duration};
 use rnic_engine::{FlowView, QpSnapshot, QpState, Service};
 
 use super::snapshot::{DeviceCounters, FlowSnapshot, QueuePairSnapshot, ShareSnapshot, Snapshot};
-use crate::nic::Nic;
+use crate::nic::{Nic, messages_of};
 use crate::settings::Settings;
 use crate::share::ShareStatus;
 
@@ -46,7 +46,8 @@ impl Nic {
         let mut omitted = 0;
         for (view, peer) in self.queue_pairs() {
             if queue_pairs.len() < QUEUE_PAIRS_MAX {
-                queue_pairs.push(queue_pair(&view, peer));
+                let probed = messages_of(self).and_then(|messages| messages.round_trip(view.info.number));
+                queue_pairs.push(queue_pair(&view, peer, probed));
             } else {
                 omitted += 1;
             }
@@ -73,6 +74,7 @@ impl Nic {
     fn device_counters(&self) -> DeviceCounters {
         let (engine, nic) = (self.engine_stats(), self.stats());
         let impairment = nic.impairment;
+        let messages = messages_of(self).map(|messages| *messages.stats()).unwrap_or_default();
         DeviceCounters {
             packets_sent: engine.packets_sent,
             packets_retransmitted: engine.packets_retransmitted,
@@ -95,6 +97,9 @@ impl Nic {
             datagrams_refused: nic.datagrams_refused,
             hints_applied: nic.hints_applied,
             hints_rejected: nic.hints_rejected,
+            nic_messages_sent: nic.nic_messages_sent,
+            nic_messages_received: messages.all_accepted(),
+            nic_messages_dropped: messages.all_dropped(),
             impairment_lost: impairment.lost + impairment.queue_full,
             impairment_reordered: impairment.reordered,
             impairment_duplicated: impairment.duplicated,
@@ -118,7 +123,7 @@ fn share(status: &ShareStatus) -> ShareSnapshot {
     }
 }
 
-fn queue_pair(view: &QpSnapshot, peer: Option<SocketAddr>) -> QueuePairSnapshot {
+fn queue_pair(view: &QpSnapshot, peer: Option<SocketAddr>, probed: Option<Duration>) -> QueuePairSnapshot {
     let QpSnapshot { info, transport, in_flight, window, traffic, round_trip, flows, .. } = view;
     let is_connected = !matches!(info.state, QpState::Reset | QpState::Init);
     QueuePairSnapshot {
@@ -136,12 +141,14 @@ fn queue_pair(view: &QpSnapshot, peer: Option<SocketAddr>) -> QueuePairSnapshot 
         packets_dropped: traffic.packets_dropped,
         rnr_naks: info.stats.rnr_naks.into(),
         rnr_naks_sent: info.stats.rnr_naks_sent.into(),
-        round_trip_us: round_trip.map(rnic_base::Duration::as_us_f64),
+        round_trip_us: round_trip.map(Duration::as_us_f64),
         nacks: info.stats.nacks.into(),
         timeouts: info.stats.timeouts.into(),
         packets_in_flight: *in_flight,
         window_packets: Some(*window),
         dequeue_gbps: info.dequeue_rate.map(BitRate::as_gbps_f64),
+        peer_limit_gbps: info.peer_limit.map(BitRate::as_gbps_f64),
+        probed_round_trip_us: probed.map(Duration::as_us_f64),
         dequeue_waits: info.dequeue_waits,
         flows: flows.iter().map(flow).collect(),
     }
@@ -156,7 +163,7 @@ fn flow(view: &FlowView) -> FlowSnapshot {
         path_changes: counters.moves,
         packets_in_flight: u64::from(*outstanding),
         window_packets: fcwnd.as_packets_f64(),
-        round_trip_us: round_trip.map(rnic_base::Duration::as_us_f64),
+        round_trip_us: round_trip.map(Duration::as_us_f64),
     }
 }
 

@@ -157,6 +157,15 @@ const DEVICE_METRICS: &[Metric<DeviceCounters>] = &[
     ("rnic_hints_rejected_total", Kind::Counter, "Hints that were invalid or not complete.", |of| {
         count(of.hints_rejected)
     }),
+    ("rnic_nic_messages_sent_total", Kind::Counter, "Messages sent to the NICs of peers.", |of| {
+        count(of.nic_messages_sent)
+    }),
+    ("rnic_nic_messages_received_total", Kind::Counter, "Messages of the NICs of peers that were accepted.", |of| {
+        count(of.nic_messages_received)
+    }),
+    ("rnic_nic_messages_dropped_total", Kind::Counter, "Messages of the NICs of peers that were dropped.", |of| {
+        count(of.nic_messages_dropped)
+    }),
     ("rnic_impairment_lost_total", Kind::Counter, "Packets dropped by impairment.", |of| count(of.impairment_lost)),
     ("rnic_impairment_reordered_total", Kind::Counter, "Packets delayed behind later ones by impairment.", |of| {
         count(of.impairment_reordered)
@@ -230,6 +239,12 @@ const PAIR_METRICS: &[Metric<QueuePairSnapshot>] = &[
     }),
     ("rnic_qp_dequeue_bits_per_second", Kind::Gauge, "Dequeue rate in force, if it is limited.", |of| {
         of.dequeue_gbps.map(|gbps| gbps * 1e9)
+    }),
+    ("rnic_qp_peer_limit_bits_per_second", Kind::Gauge, "Limit by grants or back-pressure of the peer.", |of| {
+        of.peer_limit_gbps.map(|gbps| gbps * 1e9)
+    }),
+    ("rnic_qp_probed_round_trip_seconds", Kind::Gauge, "Round trip of the path by the last probe.", |of| {
+        of.probed_round_trip_us.map(|us| us / 1e6)
     }),
     ("rnic_qp_dequeue_waits_total", Kind::Counter, "Waits of packets for the dequeue rate.", |of| {
         count(of.dequeue_waits)

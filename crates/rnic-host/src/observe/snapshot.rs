@@ -109,6 +109,13 @@ pub struct DeviceCounters {
     pub hints_applied: u64,
     /// Hints that were not applied, because they were invalid, or the program was writing them.
     pub hints_rejected: u64,
+    /// Messages to the NICs of peers that were sent.
+    pub nic_messages_sent: u64,
+    /// Messages of the NICs of peers that were accepted.
+    pub nic_messages_received: u64,
+    /// Messages of the NICs of peers that were dropped, because a rule forbids them; those that were not even of a
+    /// peer count as dropped packets only.
+    pub nic_messages_dropped: u64,
     /// Packets dropped by impairment.
     pub impairment_lost: u64,
     /// Packets delayed by impairment so that others overtake them.
@@ -152,6 +159,9 @@ impl DeviceCounters {
             datagrams_refused,
             hints_applied,
             hints_rejected,
+            nic_messages_sent,
+            nic_messages_received,
+            nic_messages_dropped,
             impairment_lost,
             impairment_reordered,
             impairment_duplicated,
@@ -202,6 +212,12 @@ pub struct QueuePairSnapshot {
     pub window_packets: Option<u64>,
     /// Dequeue rate in force, in Gbit/s: the lowest of the limits that program, operator and scheduler have set.
     pub dequeue_gbps: Option<f64>,
+    /// Limit that the peer has set by grants or back-pressure, in Gbit/s; none when there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peer_limit_gbps: Option<f64>,
+    /// Round trip of the path by the last probe, in microseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub probed_round_trip_us: Option<f64>,
     /// Number of times that a packet had to wait for the dequeue rate.
     pub dequeue_waits: u64,
     /// The most recently measured round-trip time, in microseconds.

@@ -106,7 +106,8 @@ impl Exchange {
 
     fn on_answer(&mut self, peer: NicId, qpn: Qpn, answer: &Answer, now: Time) {
         if qpn == Qpn::GSI {
-            let again_at = now + self.config.period.saturating_mul(GREETING_PERIODS);
+            let interval = self.config.greeting_interval;
+            let again_at = now + interval.unwrap_or(self.config.period.saturating_mul(GREETING_PERIODS));
             let Some(partner) = self.partners.get_mut(&peer) else { return };
             self.stats.answers_ignored += u64::from(partner.greeted(answer, again_at, now).is_none());
             return self.arm_partner(peer);

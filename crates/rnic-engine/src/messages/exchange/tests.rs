@@ -121,6 +121,26 @@ fn s6_nothing_is_exchanged_before_both_ends_have_agreed() {
     assert!(pair.left.partners.is_empty());
 }
 
+/// A process that receives nothing is not woken for grants that nobody needs; the first packet starts them again.
+#[test]
+fn s25_no_period_runs_while_nothing_arrives() {
+    let config = ExchangeConfig { credits: Credits::All, rests_when_idle: true, ..ExchangeConfig::default() };
+    let mut pair = Pair::new(config);
+    pair.carry();
+    let granted = |pair: &mut Pair, now: Time| {
+        pair.right.count_received(&data(RIGHT_QPN, 1_024), Format::RoceV2, LEFT.peer, now);
+        (0..4).for_each(|_| pair.advance(config.period));
+        let before = pair.right.stats().grants_sent;
+        (0..100).for_each(|_| pair.advance(config.period));
+        assert_eq!(pair.right.alarms.pop_due(pair.now + config.period * 2), None, "a period runs");
+        before
+    };
+    for nth in 1..3 {
+        let (now, before) = (pair.now, pair.right.stats().grants_sent);
+        assert!(granted(&mut pair, now) > before, "no grant in burst {nth}");
+    }
+}
+
 /// NICs at one address have cookies and sequence numbers of their own.
 #[test]
 fn s6_nics_at_one_address_are_told_apart_by_their_queue_pairs() {
