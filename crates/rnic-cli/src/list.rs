@@ -44,7 +44,7 @@ struct Policy {
     kind: &'static str,
     name: &'static str,
     summary: &'static str,
-    /// True when the policy needs probes, which only simulations with `[scr]` have.
+    /// True when the policy needs probes: in simulations `[scr]`, on sockets messages between NICs.
     needs_scr: bool,
     state_bytes: usize,
     options: Vec<OptionSpec>,
@@ -186,7 +186,11 @@ fn text(catalogue: &Catalogue) -> String {
     for kind in ["recovery", "control", "paths", "schedule"] {
         text += &format!("\n  {kind}\n");
         for policy in catalogue.policies.iter().filter(|policy| policy.kind == kind) {
-            let only = if policy.needs_scr { "; needs [scr] of a plan" } else { "" };
+            let only = match (policy.needs_scr, policy.kind) {
+                (false, _) => "",
+                (true, "paths") => "; needs [scr] of a plan",
+                (true, _) => "; needs [scr] of a plan, or --messages on",
+            };
             text += &format!("    {}: {}{only}\n", policy.name, policy.summary);
             text += &table::explained(5, policy.options.iter().map(option_row).collect());
         }
