@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use rnic_base::{BitRate, Seq};
+use rnic_policy::PathLabel;
 use rnic_scr::Dispatch;
 use rnic_wire::{Format, Packet, Qpn};
 
@@ -62,8 +63,12 @@ pub struct QpInfo {
     pub dequeue_rate: Option<BitRate>,
     /// Number of times that a packet had to wait for this rate.
     pub dequeue_waits: u64,
+    /// Sending rate that congestion control has set.
+    pub control_rate: Option<BitRate>,
     /// Weight among the queue pairs that share the link.
     pub weight: u16,
+    /// Path label of the next packet, unless the path policy chooses one for each packet.
+    pub label: PathLabel,
     /// Counters.
     pub stats: QpStats,
 }
@@ -318,11 +323,15 @@ impl Qp {
     /// Returns the rate at which the queue pair may send, by all limits, if there are any.
     #[cold]
     pub(crate) fn allowed_rate(&self) -> Option<BitRate> {
-        let control = match &self.protocol {
+        [self.control_rate(), self.limiter().and_then(Limiter::rate)].into_iter().flatten().min()
+    }
+
+    /// Returns the sending rate that congestion control has set; none with Falcon, whose connection has it.
+    fn control_rate(&self) -> Option<BitRate> {
+        match &self.protocol {
             ProtocolState::Roce(connection) => connection.control_rate(),
             _ => None,
-        };
-        [control, self.limiter().and_then(Limiter::rate)].into_iter().flatten().min()
+        }
     }
 
     /// Passes the outcome of a probe, or a tick, to the policy that asked for it.
@@ -552,7 +561,9 @@ impl Qp {
             peer_limit: limiter.and_then(Limiter::peer),
             dequeue_rate: limiter.and_then(Limiter::rate),
             dequeue_waits: limiter.map_or(0, Limiter::waits),
+            control_rate: self.control_rate(),
             weight: head.weight,
+            label: head.label,
             stats: *stats,
         }
     }

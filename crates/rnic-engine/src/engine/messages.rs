@@ -96,8 +96,8 @@ impl<'e> Messages<'e> {
         }
     }
 
-    /// Returns the round trips that the driver's probes have measured since the last call, the last few thousand at
-    /// most.
+    /// Returns the round trips that the probes of queue pairs have measured since the last call, the last few thousand
+    /// at most.
     pub fn take_round_trips(self) -> impl Iterator<Item = RoundTrip> + use<> {
         self.engine.core.exchange.as_mut().map(|exchange| exchange.take_round_trips()).into_iter().flatten()
     }

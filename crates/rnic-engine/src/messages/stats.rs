@@ -79,7 +79,7 @@ impl ExchangeStats {
     }
 }
 
-/// A round trip that the driver's probes have measured.
+/// A round trip that a probe of a queue pair has measured, whether the driver or a policy asked for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RoundTrip {
     /// Queue pair.

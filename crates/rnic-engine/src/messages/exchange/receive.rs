@@ -5,7 +5,6 @@ use rnic_policy::{HostDelays, PathLabel};
 use rnic_wire::Qpn;
 use rnic_wire::scr::{Answer, BackPressure, Body, Grant, Message, ProbePath};
 
-use super::flow::DRIVER_PATH;
 use super::outbox::{Pending, PendingAnswer};
 use super::{Effect, Exchange, MEASURED_MAX, RoundTrip};
 use crate::NicId;
@@ -119,12 +118,10 @@ impl Exchange {
             return;
         };
         flow.round_trip = Some(measured.round_trip);
-        if measured.path.index == DRIVER_PATH {
-            if self.measured.len() == MEASURED_MAX {
-                self.measured.pop_front();
-            }
-            self.measured.push_back(RoundTrip { qpn, at: now, round_trip: measured.round_trip });
+        if self.measured.len() == MEASURED_MAX {
+            self.measured.pop_front();
         }
+        self.measured.push_back(RoundTrip { qpn, at: now, round_trip: measured.round_trip });
         let host = HostDelays { local: self.load.bus_latency, peer: peer_delay };
         let (path, round_trip) = (measured.path, measured.round_trip);
         self.effects.push_back(Effect::Measured { qpn, path, round_trip, host });
