@@ -162,15 +162,16 @@ fn s26_back_pressure_halves_the_rate_which_then_grows_by_steps() {
         }
         let halved = limit(&simulation).expect("the sender is told within 60 us");
         assert!(halved <= BitRate::gbps(50), "{step}: {halved}");
+        simulation.advance(Time::from_us(1_060));
+        let first = limit(&simulation).expect("the limit grows slowly");
+        assert!(first >= BitRate::gbps(50), "{step}: {first}, halved more than once for one backlog");
         // Growth: one step each round trip, that of the last probe before the host was slow: four links of an empty
         // network, and at most the packet that the probe waits for in the switch.
-        simulation.advance(Time::from_us(1_300));
-        let first = limit(&simulation).expect("the limit grows slowly").as_bps();
-        simulation.advance(Time::from_us(1_500));
-        let growth = limit(&simulation).expect("the limit grows slowly").as_bps() - first;
+        simulation.advance(Time::from_us(1_140));
+        let growth = limit(&simulation).expect("the limit grows slowly").as_bps() - first.as_bps();
         assert_eq!(growth % bps, 0, "{step}: the growth is not one of whole steps");
         let steps = growth / bps;
-        assert!((85..=97).contains(&steps), "{step}: {steps} steps in 200 us");
+        assert!((34..=39).contains(&steps), "{step}: {steps} steps in 80 us");
     }
 }
 

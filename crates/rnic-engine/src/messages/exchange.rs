@@ -79,7 +79,7 @@ pub struct Exchange {
     load: HostLoad,
     /// Packets that the driver has dropped.
     drops: u64,
-    /// True while senders are to be told of drops at the end of the round trip since their last notice.
+    /// True while senders are to be told of drops at the end of the time after their last notice.
     has_untold_drops: bool,
     /// True while no period is running, because nothing arrives.
     is_resting: bool,
@@ -354,7 +354,7 @@ impl Exchange {
             }
             match flow.pressure.observe(waiting_bytes, drops, round_trip, now) {
                 Some(notice) => notices.push((flow.peer, notice)),
-                // It is told of the drops when the round trip since its last notice is over.
+                // It is told of the drops when the time since its last notice is over.
                 None if self.has_untold_drops && flow.pressure.is_quiet(now) => {
                     flow.is_recent = true;
                     untold.push(qpn);
@@ -380,7 +380,7 @@ impl Exchange {
         self.load = load;
     }
 
-    /// Removes and returns the round trips that the driver's probes have measured.
+    /// Removes and returns the round trips that the probes of queue pairs have measured.
     pub(crate) fn take_round_trips(&mut self) -> impl Iterator<Item = RoundTrip> + use<> {
         std::mem::take(&mut self.measured).into_iter()
     }

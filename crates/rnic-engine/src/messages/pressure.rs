@@ -8,18 +8,27 @@ use rnic_wire::scr::BackPressure;
 
 use super::limit::interval;
 
-/// Decides when back-pressure is sent for one queue pair: while more bytes wait than the threshold, or when packets
-/// have been dropped, at most once each round trip, which counts as at least 1 us and at most
-/// [`INTERVAL_MAX`](super::limit::INTERVAL_MAX).
+/// Decides when back-pressure is sent for one queue pair: when more bytes wait than the threshold, again while they
+/// become more, and when packets have been dropped; at most once in a round trip and [`NIC_TIME`]. The round trip counts
+/// as at least 1 us and at most [`INTERVAL_MAX`](super::limit::INTERVAL_MAX).
+///
+/// A backlog that shrinks needs no second notice: the first one has had its effect. One that remains because a notice
+/// was lost, or was not enough, grows.
 #[derive(Clone, Copy, Debug)]
 pub struct PressureLaw {
     /// Queue pair of the sender.
     qpn: Qpn,
     threshold_bytes: u64,
+    /// The most bytes that have waited since there were more than the threshold.
+    peak_bytes: u64,
     quiet_until: Time,
     /// Dropped packets at the last notice.
     reported_drops: u64,
 }
+
+/// Time that a notice needs in addition to a round trip, before the backlog shows its effect: packets that the sender's
+/// NIC has taken from memory before, and those that wait at the receiver.
+pub const NIC_TIME: Duration = Duration::from_us(5);
 
 /// Bytes that may wait without back-pressure, unless a driver chooses otherwise.
 pub const THRESHOLD_BYTES: u64 = 32 << 10;
@@ -28,10 +37,10 @@ impl PressureLaw {
     /// Creates the law for the queue pair `qpn` of a peer, after `drops` packets have been dropped.
     #[must_use]
     pub const fn new(qpn: Qpn, threshold_bytes: u64, drops: u64) -> Self {
-        Self { qpn, threshold_bytes, quiet_until: Time::ZERO, reported_drops: drops }
+        Self { qpn, threshold_bytes, peak_bytes: 0, quiet_until: Time::ZERO, reported_drops: drops }
     }
 
-    /// Returns whether less than a round trip has passed since the last notice.
+    /// Returns whether it is too early for a notice, after the last one.
     pub fn is_quiet(&self, now: Time) -> bool {
         now < self.quiet_until
     }
@@ -40,12 +49,17 @@ impl PressureLaw {
     /// start; returns the record to send, if any.
     pub fn observe(&mut self, waiting_bytes: u64, drops: u64, round_trip: Duration, now: Time) -> Option<BackPressure> {
         let new_drops = drops.saturating_sub(self.reported_drops);
-        if (waiting_bytes <= self.threshold_bytes && new_drops == 0) || now < self.quiet_until {
+        let grows = waiting_bytes > self.threshold_bytes.max(self.peak_bytes);
+        self.peak_bytes = match waiting_bytes {
+            few if few <= self.threshold_bytes => 0,
+            many => self.peak_bytes.max(many),
+        };
+        if (!grows && new_drops == 0) || now < self.quiet_until {
             return None;
         }
         self.reported_drops = drops;
         // The round trip depends on answers of the peer, which may be hostile.
-        self.quiet_until = now + interval(round_trip);
+        self.quiet_until = now + interval(round_trip) + NIC_TIME;
         let limited = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
         Some(BackPressure {
             qpn: self.qpn,
@@ -65,13 +79,27 @@ mod tests {
 
     const ROUND_TRIP: Duration = Duration::from_us(20);
 
-    #[test]
-    fn s26_back_pressure_is_sent_above_the_threshold_once_a_round_trip() {
+    /// Returns the times, in microseconds, of notices for a backlog that is `waiting` at each microsecond.
+    fn notices(waiting: impl Fn(u64) -> u64) -> Vec<u64> {
         let mut law = PressureLaw::new(Qpn::new(0x11), THRESHOLD_BYTES, 0);
-        let sent: Vec<u64> = (0..100)
-            .filter(|us| law.observe(32_768 + u64::from(*us >= 10), 0, ROUND_TRIP, Time::from_us(*us)).is_some())
-            .collect();
-        assert_eq!(sent, [10, 30, 50, 70, 90]);
+        let sends = |us: &u64| law.observe(waiting(*us), 0, ROUND_TRIP, Time::from_us(*us)).is_some();
+        (0..100).filter(sends).collect()
+    }
+
+    /// A round trip of 20 us and 5 us for NICs between notices.
+    #[test]
+    fn s26_back_pressure_is_sent_while_the_backlog_above_the_threshold_grows() {
+        assert_eq!(notices(|us| 32_758 + us), [11, 36, 61, 86]);
+        assert_eq!(notices(|_| 32_768), [], "not above the threshold");
+    }
+
+    /// The sender has slowed down: a second notice would halve its rate twice for one backlog.
+    #[test]
+    fn s26_a_backlog_that_shrinks_needs_no_second_notice() {
+        assert_eq!(notices(|us| 32_768 + 20 - us.abs_diff(20)), [1]);
+        assert_eq!(notices(|us| 32_768 + (50 - us.abs_diff(50))), [1, 26]);
+        // It comes back after it was gone, and is then less than the first one.
+        assert_eq!(notices(|us| 32_768 + if us < 40 { 90 } else { us.saturating_sub(60).min(5) }), [0, 61]);
     }
 
     #[test]
@@ -83,16 +111,16 @@ mod tests {
         let expected = BackPressure { qpn: Qpn::new(0x11), severity: 2, waiting_bytes: 100, count: 3 };
         assert_eq!(notice, expected);
         assert_eq!(observe(3, 12), None, "within a round trip");
-        assert_eq!(observe(22, 12).map(|notice| notice.count), Some(2), "later");
-        assert_eq!(observe(50, 12), None, "no more drops");
+        assert_eq!(observe(27, 12).map(|notice| notice.count), Some(2), "later");
+        assert_eq!(observe(60, 12), None, "no more drops");
     }
 
     /// A round trip of zero, or of hours, by answers of a hostile peer.
     #[test]
     fn s26_the_interval_of_notices_is_bounded() {
-        for (round_trip, expected) in [(Duration::ZERO, 1), (Duration::MAX, 100_000)] {
+        for (round_trip, expected) in [(Duration::ZERO, 6), (Duration::MAX, 100_005)] {
             let mut law = PressureLaw::new(Qpn::new(0x11), THRESHOLD_BYTES, 0);
-            let mut observe = |us| law.observe(1 << 20, 0, round_trip, Time::from_us(us)).is_some();
+            let mut observe = |us| law.observe((1 << 20) + us, 0, round_trip, Time::from_us(us)).is_some();
             assert_eq!((observe(5), observe(5 + expected - 1), observe(5 + expected)), (true, false, true));
         }
     }

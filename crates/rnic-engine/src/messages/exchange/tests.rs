@@ -553,9 +553,10 @@ fn s26_a_backlog_looks_at_a_bounded_number_of_queue_pairs() {
     pair.right.report_backlog(40_000, 0, pair.now);
 }
 
-/// Drops within a round trip of the last notice are told when it is over, although nothing waits by then.
+/// Drops shortly after the last notice are told when a round trip and the time of NICs are over, although nothing waits by
+/// then.
 #[test]
-fn s26_drops_within_the_round_trip_of_a_notice_are_told_after_it() {
+fn s26_drops_shortly_after_a_notice_are_told_later() {
     let mut pair = Pair::new(ExchangeConfig { pressure_bytes: Some(32_768), ..ExchangeConfig::default() });
     pair.carry();
     let mut notices_after = |us: u64, drops: u64, receives: bool| {
@@ -568,9 +569,9 @@ fn s26_drops_within_the_round_trip_of_a_notice_are_told_after_it() {
     };
     assert_eq!(notices_after(0, 3, true), 1);
     assert_eq!(notices_after(1, 5, true), 1, "within a round trip");
-    let told: Vec<u64> = (2..=7).map(|us| notices_after(us, 5, false)).collect();
+    let told: Vec<u64> = (2..=12).map(|us| notices_after(us, 5, false)).collect();
     assert_eq!((told.first(), told.last()), (Some(&1), Some(&2)), "{told:?}");
-    assert_eq!(notices_after(20, 5, true), 2, "told twice");
+    assert_eq!(notices_after(30, 5, true), 2, "told twice");
 }
 
 #[test]
