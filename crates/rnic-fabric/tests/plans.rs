@@ -96,7 +96,7 @@ nic = { bitmap_latency = "1.4us" }
     r#"
 transport = "falcon"
 nic = { qp_cycle = "50ns" }
-slow_host = { hosts = "host-1", rate = "10Gbps", from = "1ms", until = "2ms" }
+slow_host = { hosts = "host-1", rate = "10Gbps", from = "1ms", until = "2ms", every = "5ms" }
 "#,
     r#"
 [nic]

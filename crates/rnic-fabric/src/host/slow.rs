@@ -52,7 +52,7 @@ mod tests {
     #[test]
     fn the_backlog_exists_only_while_memory_is_slow_and_drains_at_its_rate() {
         let (from, until) = (Time::from_us(10), Some(Time::from_us(20)));
-        let plan = SlowHostPlan { hosts: "*".to_owned(), rate: BitRate::gbps(8), from, until };
+        let plan = SlowHostPlan { hosts: "*".to_owned(), rate: BitRate::gbps(8), from, until, every: None };
         let mut memory = SlowMemory::new(&plan);
         assert_eq!(memory.write(Time::from_us(9), 5_000), 0, "a backlog before the slow interval");
         assert_eq!((memory.write(Time::from_us(10), 3_000), memory.write(Time::from_us(11), 3_000)), (3_000, 5_000));

@@ -404,7 +404,9 @@ table! {
         /// Time at which the hosts become slow.
         from: Unit<Duration> = 0,
         /// Time at which they stop being slow.
-        until: Option<Unit<Duration>> => "the end",
+        until: Option<Unit<Duration>> => "the end; needed with `every`",
+        /// Time after which they become slow again, for as long; more than from `from` to `until`.
+        every: Option<Unit<Duration>> => "they are slow once",
     }
 }
 

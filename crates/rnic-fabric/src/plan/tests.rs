@@ -643,6 +643,8 @@ fn a_slow_host_is_slow_in_the_given_interval() {
     for (wrong, what) in [
         (r#"{ rate = "1Gbps", from = "2ms", until = "1ms" }"#, "slow_host.until: must be after `from`"),
         (r#"{ rate = "1Gbps", from = "2ms", until = "2ms" }"#, "slow_host.until: must be after `from`"),
+        (r#"{ rate = "1Gbps", every = "2ms" }"#, "slow_host.every: requires `until`"),
+        (r#"{ rate = "1Gbps", from = "1ms", until = "2ms", every = "1ms" }"#, "slow_host.every: must be longer"),
         (r#"{ rate = "1Gbps", until = "0us" }"#, "slow_host.until: must be after `from`"),
         (r#"{ rate = "1Gbps", from = "99999999999s" }"#, "slow_host.from: "),
         (r#"{ rate = "1Gbps", from = "-1us" }"#, "slow_host.from: "),

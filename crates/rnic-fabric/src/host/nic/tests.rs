@@ -173,7 +173,7 @@ fn only_requests_fetched_on_demand_wait_for_their_fetch() {
 fn slow_memory_accepts_writes_below_the_bus_rate() {
     let mut bus = bus();
     let (from, until) = (Time::from_us(10), None);
-    bus.slow = Some(SlowHostPlan { hosts: "*".to_owned(), rate: BitRate::gbps(2), from, until });
+    bus.slow = Some(SlowHostPlan { hosts: "*".to_owned(), rate: BitRate::gbps(2), from, until, every: None });
     bus.write(ns(0), 1_000);
     assert_eq!(bus.written(), ns(1_000 + 4 * 24));
     bus.write(ns(10_000), 1_000);
