@@ -29,6 +29,7 @@ mod target;
 use std::collections::VecDeque;
 
 use rnic_base::{Time, TraceHash};
+use rnic_engine::messages::stats::RoundTrip;
 use rnic_engine::{
     Arrival, Completion, CqId, Departure, Engine, Key, NoDma, PdId, PeerId, RxMeta, RxOutcome, Transmit,
 };
@@ -100,8 +101,8 @@ pub struct Host {
     /// Trace hash of all completions, in order.
     pub(crate) completions: TraceHash,
     pub(crate) stats: HostStats,
-    /// Round trips that the driver's probes have measured.
-    pub(crate) round_trips: messages::RoundTrips,
+    /// Round trips that probes have measured, in order of time.
+    pub(crate) round_trips: Vec<RoundTrip>,
     pub(crate) recoveries: Box<recoveries::RecoveryTracker>,
     /// True while `recoveries` has recoveries in progress. A copy of that state, stored near the fields that are used
     /// for every packet.

@@ -26,7 +26,7 @@ pub use pool::PoolFigures;
 pub use processors::ProcessorFigures;
 pub use queue_pairs::QueuePairs;
 pub use scr::ScrFigures;
-pub use slices::{FairnessSlices, HostSlices, QueuePairSlices, Slices, TenantSlices};
+pub use slices::{FairnessSlices, HostSlices, ProbeSlices, QueuePairSlices, Slices, TenantSlices};
 pub use tail::{FlowFigures, TailPoint};
 pub use tenants::{BusFigures, Fairness, TenantFigures};
 
@@ -188,6 +188,8 @@ pub struct Report {
     pub timeouts: u64,
     /// NACKs processed by senders.
     pub nacks: u64,
+    /// Congestion notifications (CNP) processed by senders.
+    pub cnps: u64,
     /// Pause frames (XOFF) sent.
     pub pauses: u64,
     /// Time that ports were paused, summed over all ports, in microseconds.

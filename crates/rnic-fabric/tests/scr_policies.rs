@@ -164,6 +164,28 @@ fn s24_a_flow_leaves_a_path_that_fails() {
     assert!(stuck > 0, "no flow has started on the path that fails");
 }
 
+/// Slices show when a queue pair leaves the path that fails, at 1 ms.
+#[test]
+fn s24_slices_show_changes_of_the_path() {
+    let workload = r#"{ kind = "tenants", duration = "2ms", tenant = { all = { message = "64KB", depth = 4 } } }"#;
+    let run = r#"{ slice = "20us", limit = "20ms" }"#;
+    let fault = r#"[{ kind = "down", links = "leaf-0>spine-0", from = "1ms", until = "5ms" }]"#;
+    let mut changed = 0;
+    for seed in 1..=6 {
+        let [failed, whole] = [fault, "[]"].map(|fault| {
+            let with = [("transport", PROBED), ("workload", workload), ("run", run), ("fault", fault)];
+            let slices = common::finish(simulation(SPINES, &with, seed)).slices.expect("the plan has slices");
+            slices.queue_pairs["all-0"].path_changes.clone().expect("the plan has messages")
+        });
+        assert_eq!(whole.iter().sum::<f64>(), 0.0, "seed {seed}: both paths are alike");
+        let first = failed.iter().position(|change| *change > 0.0);
+        // Two timeouts of 100 us, and the probe that is sent before the first.
+        assert!(first.is_none_or(|slice| (59..63).contains(&slice)), "seed {seed}: {first:?}");
+        changed += u32::from(first.is_some());
+    }
+    assert!((1..6).contains(&changed), "{changed} of 6 queue pairs have used the path that fails");
+}
+
 #[test]
 fn policies_that_probe_need_messages() {
     for transport in ["{ name = \"irn\", paths = \"probed\" }", "{ name = \"irn\", control = \"swift-rate\" }"] {

@@ -142,3 +142,53 @@ fn no_slice_has_more_than_the_link_carries() {
         assert!(sum > 0.9 * report.bytes as f64 && sum <= report.bytes as f64 + 1.0, "{sum} of {}", report.bytes);
     }
 }
+
+/// A tenant whose packets are few, probed every 20 us, beside one that is not probed because it sends nothing.
+const PROBED: &str = r#"
+    name = "probed"
+    mtu = 1024
+    topology = { kind = "star", hosts = 2 }
+    links = { rate = "100Gbps", delay = "500ns" }
+    switch = { model = "shared-buffer", buffer = "9MB" }
+    transport = { name = "irn" }
+    scr = { probes = "20us" }
+    run = { slice = "40us", limit = "1ms" }
+    [workload]
+    kind = "tenants"
+    duration = "800us"
+    [workload.tenant.probed]
+    message = "64B"
+    rate = "100Mbps"
+    [workload.tenant.late]
+    message = "64B"
+    start = "790us"
+    depth = 1
+"#;
+
+/// Each slice has the round trips of its probes: of an empty network, and 10 us more where a link is longer. Slices do not
+/// change the trace.
+#[test]
+fn slices_have_the_round_trips_of_probes() {
+    let longer = ("fault", r#"[{ kind = "delay", delay = "10us", links = "host-0>switch-0" }]"#);
+    for (faults, added_us) in [(&[][..], 0.0), (&[longer][..], 10.0)] {
+        let report = run(PROBED, faults, 1);
+        let slices = report.slices.as_ref().expect("the plan has slices");
+        let probes = slices.queue_pairs["probed-0"].probes.as_ref().expect("it is probed");
+        // Four links: propagation, and a frame of 174 bytes with preamble and gap.
+        let expected = 4.0 * (0.5 + 194.0 * 8e-5) + added_us;
+        assert_eq!(probes.mean_us.len(), slices.queue_pairs["probed-0"].goodput_gbps.len());
+        for series in [&probes.min_us, &probes.median_us, &probes.mean_us, &probes.max_us] {
+            let is_right = |us: &f64| (us - expected).abs() < 0.1;
+            assert!(series[2..18].iter().all(is_right), "not {expected}: {series:?}");
+        }
+        assert!(probes.spread_us.iter().all(|spread| *spread < 0.1), "{:?}", probes.spread_us);
+        let scr = report.scr.as_ref().expect("the plan has messages");
+        assert!(scr.round_trip_us.is_some_and(|round_trips| round_trips.count >= 35), "{scr:?}");
+    }
+    let report = run(PROBED, &[], 1);
+    let without = run(PROBED, &[("run", r#"{ limit = "1ms" }"#)], 1);
+    assert_eq!((without.trace_hash, without.slices), (report.trace_hash.clone(), None));
+    assert_independent_of_order_and_parts(&report, PROBED, &[], 1, "probes");
+    let silent = run(PROBED, &[("scr", "{}")], 1).slices.expect("the plan has slices");
+    assert_eq!(silent.queue_pairs["probed-0"].probes, None, "without probes there is no series");
+}

@@ -263,3 +263,27 @@ fn tenants_are_deterministic() {
         assert!(report.tenants.expect("tenants").values().all(|tenant| tenant.goodput_gbps > 0.0), "{transport}");
     }
 }
+
+/// Every packet becomes a record of the threads on which a scheduler runs, those that are retransmitted too. Two senders
+/// at one receiver get notifications, and slices show the rate that congestion control then sets.
+#[test]
+fn signals_are_counted_by_kind() {
+    let transport = ("transport", r#"{ name = "roce-gbn", control = "dcqcn", schedule = "water-filling" }"#);
+    let marks = ("switch.ecn", r#"{ kmin = "20KB", kmax = "100KB", pmax = "10%" }"#);
+    let processors = ("processors", r#"{ coalesce = "none" }"#);
+    let other = ("workload.tenant.small.from", "2");
+    let loss = ("fault", r#"[{ kind = "drop", packets = "data", probability = "0.1%" }]"#);
+    let report = run(TENANTS, &[transport, marks, processors, other, loss], 1);
+    let figures = report.processors.expect("the plan has processors");
+    assert!((0.999..=1.0).contains(&figures.recorded_share), "{figures:?}");
+    assert!(report.packets_retransmitted > 0 && report.nacks > 0, "no packet was lost");
+    assert!(report.cnps > 0 && report.cnps < report.ecn_marks, "{} of {}", report.cnps, report.ecn_marks);
+    let slices = report.slices.expect("the plan has slices");
+    let rates = slices.queue_pairs["large-0"].control_gbps.as_ref().expect("notifications have set a rate");
+    assert!(rates.iter().any(|rate| (1.0..90.0).contains(rate)), "{rates:?}");
+    let alone = run(TENANTS, &[], 1);
+    assert_eq!((alone.cnps, alone.processors), (0, None));
+    let slices = alone.slices.expect("the plan has slices");
+    let pair = &slices.queue_pairs["large-0"];
+    assert_eq!((&pair.control_gbps, &pair.path_changes, &pair.probes), (&None, &None, &None));
+}

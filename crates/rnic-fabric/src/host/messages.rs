@@ -1,7 +1,7 @@
 //! Messages between the NICs of hosts (SCR mechanism S-6): carried like packets, and given to the engine when they
 //! arrive, before anything that waits for the host.
 
-use rnic_base::{Duration, Time};
+use rnic_base::Time;
 use rnic_engine::messages::exchange::Exchange;
 use rnic_engine::{Arrival, MessageArrival, MessageTransmit, Messages, NicId, NoDma, PeerId};
 use rnic_policy::PathLabel;
@@ -10,9 +10,6 @@ use super::Host;
 use crate::entry::Entry;
 use crate::network::Network;
 use crate::packets::Ends;
-
-/// Round trips that a host has measured by probes, and their times.
-pub(crate) type RoundTrips = Vec<(Time, Duration)>;
 
 impl Host {
     /// Stores a message for transmission and returns its entry.
@@ -38,7 +35,7 @@ impl Host {
                 let arrival = Arrival::Message(MessageArrival { message: &message, nic, label });
                 let _ = self.engine.receive(now, arrival, &mut NoDma);
                 let measured = Messages::of(&mut self.engine).take_round_trips();
-                self.round_trips.extend(measured.map(|measured| (measured.at, measured.round_trip)));
+                self.round_trips.extend(measured);
             }
         }
         network.messages.remove(entry.packet);

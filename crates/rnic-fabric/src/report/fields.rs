@@ -50,15 +50,22 @@ impl Report {
 
     /// Returns the names of the series that reports may contain, with one value per slice of a run: paths as in
     /// [`Report::numbers`], with `*` instead of the name of a host, a tenant or a queue pair.
-    pub fn series() -> [&'static str; 8] {
+    pub fn series() -> [&'static str; 15] {
         [
             "slices.fairness.goodput_gbps",
             "slices.fairness.jain_queue_pairs",
             "slices.fairness.jain_tenants",
             "slices.hosts.*.goodput_gbps",
             "slices.hosts.*.queue_mean_bytes",
+            "slices.queue_pairs.*.control_gbps",
             "slices.queue_pairs.*.dequeue_gbps",
             "slices.queue_pairs.*.goodput_gbps",
+            "slices.queue_pairs.*.path_changes",
+            "slices.queue_pairs.*.probes.max_us",
+            "slices.queue_pairs.*.probes.mean_us",
+            "slices.queue_pairs.*.probes.median_us",
+            "slices.queue_pairs.*.probes.min_us",
+            "slices.queue_pairs.*.probes.spread_us",
             "slices.tenants.*.goodput_gbps",
         ]
     }
@@ -91,14 +98,20 @@ fn collect(value: &serde_json::Value, path: &str, numbers: &mut Vec<String>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{FairnessSlices, HostSlices, QueuePairSlices, TenantSlices};
+    use super::super::{FairnessSlices, HostSlices, ProbeSlices, QueuePairSlices, TenantSlices};
     use super::*;
 
     /// Every series is a list with one value per slice, and every such list in a report is a series.
     #[test]
     fn every_list_of_a_slice_is_a_series() {
         let name = || "*".to_owned();
-        let pair = QueuePairSlices { dequeue_gbps: Some(Vec::new()), ..QueuePairSlices::default() };
+        let pair = QueuePairSlices {
+            goodput_gbps: Vec::new(),
+            dequeue_gbps: Some(Vec::new()),
+            control_gbps: Some(Vec::new()),
+            path_changes: Some(Vec::new()),
+            probes: Some(ProbeSlices::default()),
+        };
         let slices = Slices {
             slice_us: 1.0,
             hosts: [(name(), HostSlices::default())].into(),

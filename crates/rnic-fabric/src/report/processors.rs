@@ -11,6 +11,8 @@ pub struct ProcessorFigures {
     pub events_per_s: f64,
     /// Packets sent, of which each became a record or was added to one, per second.
     pub packets_per_s: f64,
+    /// Part of the packets sent, retransmissions included, that became records.
+    pub recorded_share: f64,
     /// Mean bytes on the wire of a record.
     pub bytes_per_event: f64,
     /// Part of the bytes sent whose records have been taken.
@@ -20,8 +22,9 @@ pub struct ProcessorFigures {
 }
 
 impl ProcessorFigures {
-    /// Returns the figures of `counters` of all hosts in a run of `length`; `None` without processors.
-    pub(crate) fn of(counters: impl Iterator<Item = KindCounters>, length: Duration) -> Option<Self> {
+    /// Returns the figures of `counters` of all hosts, which sent `packets` in a run of `length`; `None` without
+    /// processors.
+    pub(crate) fn of(counters: impl Iterator<Item = KindCounters>, packets: u64, length: Duration) -> Option<Self> {
         let add = |sum: KindCounters, other: KindCounters| KindCounters {
             pushed: sum.pushed + other.pushed,
             pushed_bytes: sum.pushed_bytes + other.pushed_bytes,
@@ -36,6 +39,7 @@ impl ProcessorFigures {
         Some(Self {
             events_per_s: sum.events as f64 / seconds,
             packets_per_s: sum.pushed as f64 / seconds,
+            recorded_share: ratio(sum.pushed, packets),
             bytes_per_event: ratio(sum.bytes, sum.events),
             processed_share: ratio(sum.bytes, sum.pushed_bytes),
             folded_share: ratio(sum.folded, sum.events),

@@ -61,7 +61,8 @@ impl Simulation {
         }
         report.summarise(self.counted_time(), u64::from(self.plan.mtu));
         let records = self.parts.hosts().filter_map(|host| host.engine.shares().records);
-        report.processors = ProcessorFigures::of(records, self.now.since(Time::ZERO));
+        let packets = report.packets_sent + report.packets_retransmitted;
+        report.processors = ProcessorFigures::of(records, packets, self.now.since(Time::ZERO));
         report.warnings = self.plan.warnings();
         report.warnings.extend(self.result_warnings(&report));
         let mut violations = self.violations.take();
@@ -169,6 +170,7 @@ impl Simulation {
             report.acks_sent += engine.acks_sent;
             report.timeouts += engine.timeouts;
             report.nacks += engine.nacks;
+            report.cnps += engine.cnps_received;
             let dropped_messages = engine.drops[DropReason::Message as usize];
             report.drops.unused += engine.drops.iter().sum::<u64>() - dropped_messages;
             report.drops.corrupt += host.stats.corrupt;
@@ -210,7 +212,7 @@ impl Simulation {
         let (mut figures, mut round_trips) = (ScrFigures::default(), Vec::new());
         for host in self.parts.hosts() {
             Exchange::of(&host.engine).into_iter().for_each(|exchange| figures.add(exchange));
-            round_trips.extend(host.round_trips.iter().map(|(_, round_trip)| round_trip.as_us_f64()));
+            round_trips.extend(host.round_trips.iter().map(|measured| measured.round_trip.as_us_f64()));
         }
         ScrFigures { round_trip_us: Spread::of(&mut round_trips), ..figures }
     }
@@ -369,6 +371,7 @@ impl Report {
             scr: None,
             timeouts: 0,
             nacks: 0,
+            cnps: 0,
             pauses: 0,
             pause_time_us: 0.0,
             ecn_marks: 0,

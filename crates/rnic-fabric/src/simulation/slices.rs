@@ -52,7 +52,7 @@ impl Simulation {
         while slicer.end <= until {
             self.measure_slice(&mut slicer);
             if let Some(tenancy) = &mut self.tenancy {
-                tenancy.measure_dequeue_rates(slicer.complete, &self.parts);
+                tenancy.measure_settings(slicer.complete, &self.parts);
             }
             slicer.complete += 1;
             slicer.end += slicer.slice;

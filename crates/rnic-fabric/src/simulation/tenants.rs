@@ -2,15 +2,19 @@
 
 use core::ops::Range;
 
+use std::collections::BTreeMap;
+
 use rnic_base::{BitRate, Duration, Time, jain_f64};
-use rnic_engine::{Engine, LimitSource, RateLimit};
+use rnic_engine::{Engine, LimitSource, QpInfo, RateLimit};
+use rnic_policy::PathLabel;
 use rnic_wire::Qpn;
 
 use super::parts::Parts;
 use crate::host::{QueuePairCounter, TenantTally};
 use crate::plan::{Plan, RunPlan};
 use crate::report::{
-    BusFigures, Fairness, FairnessSlices, QueuePairSlices, Report, Slices, Spread, TenantFigures, TenantSlices,
+    BusFigures, Fairness, FairnessSlices, ProbeSlices, QueuePairSlices, Report, Slices, Spread, TenantFigures,
+    TenantSlices,
 };
 use crate::workload::tenants::{Membership, TenantPlan, TenantsPlan};
 use crate::workload::{FlowSpec, Operation, WorkloadPlan};
@@ -22,10 +26,42 @@ struct TenantQueuePair {
     joined: Time,
     /// Host that sends the payload, and its queue pair, until that is destroyed.
     sending: Option<(u32, Qpn)>,
+    /// The same; after the queue pair has been destroyed, a later one may have its number.
+    sender: (u32, Qpn),
     /// Host that receives the payload, and the index of its counter.
     receiving: (u32, usize),
-    /// Dequeue rate at the end of each slice, in Gbit/s, up to the last slice in which there was one.
+    /// What was measured at the ends of slices.
+    settings: Settings,
+}
+
+/// Settings of the queue pair that sends the payload at the end of each slice, up to the last slice in which there was
+/// one.
+#[derive(Debug, Default)]
+struct Settings {
+    /// Dequeue rate, in Gbit/s.
     dequeue_gbps: Vec<f64>,
+    /// Rate of congestion control, in Gbit/s.
+    control_gbps: Vec<f64>,
+    /// 1 for slices in which the path label changed.
+    path_changes: Vec<f64>,
+    /// Path label at the end of the last slice.
+    label: Option<PathLabel>,
+}
+
+impl Settings {
+    /// Records the settings at the end of slice `slice`.
+    fn measure(&mut self, slice: usize, info: &QpInfo) {
+        let push = |values: &mut Vec<f64>, value: Option<f64>| {
+            if let Some(value) = value {
+                values.resize(slice, 0.0);
+                values.push(value);
+            }
+        };
+        push(&mut self.dequeue_gbps, info.dequeue_rate.map(|rate| rate.as_gbps_f64()));
+        push(&mut self.control_gbps, info.control_rate.map(|rate| rate.as_gbps_f64()));
+        let before = self.label.replace(info.label);
+        push(&mut self.path_changes, before.is_some_and(|before| before != info.label).then_some(1.0));
+    }
 }
 
 impl TenantQueuePair {
@@ -51,6 +87,8 @@ impl TenantQueuePair {
 pub(super) struct Tenancy {
     plan: TenantsPlan,
     run: RunPlan,
+    /// True when the plan has messages between NICs.
+    has_messages: bool,
     /// The queue pairs, in the order of flows: in this workload every flow is a queue pair of a tenant.
     queue_pairs: Vec<TenantQueuePair>,
 }
@@ -59,7 +97,8 @@ impl Tenancy {
     /// Prepares the hosts to measure tenants, when the workload has tenants.
     pub(super) fn new(plan: &Plan, parts: &mut Parts) -> Option<Box<Self>> {
         let WorkloadPlan::Tenants(tenants) = &plan.workload else { return None };
-        let tenancy = Self { plan: tenants.clone(), run: plan.run, queue_pairs: Vec::new() };
+        let has_messages = plan.scr.is_some();
+        let tenancy = Self { plan: tenants.clone(), run: plan.run, has_messages, queue_pairs: Vec::new() };
         let measured = tenants.tenants.iter().map(|tenant| tenancy.measured_time(tenant.start, tenant.stop));
         let measured: Vec<_> = measured.collect();
         for host in parts.hosts_mut() {
@@ -98,8 +137,9 @@ impl Tenancy {
             membership,
             joined: spec.start,
             sending: Some(sending),
+            sender: sending,
             receiving: (receiving.0, counter),
-            dequeue_gbps: Vec::new(),
+            settings: Settings::default(),
         });
     }
 
@@ -113,15 +153,35 @@ impl Tenancy {
         self.queue_pairs[flow as usize].membership.tenant
     }
 
-    /// Records the dequeue rate of each queue pair at the end of slice `slice`.
-    pub(super) fn measure_dequeue_rates(&mut self, slice: usize, parts: &Parts) {
+    /// Records the settings of each queue pair at the end of slice `slice`.
+    pub(super) fn measure_settings(&mut self, slice: usize, parts: &Parts) {
         for pair in &mut self.queue_pairs {
-            let info = pair.sending.and_then(|(host, qpn)| parts.host(host).engine.query_qp(qpn));
-            if let Some(rate) = info.and_then(|info| info.dequeue_rate) {
-                pair.dequeue_gbps.resize(slice, 0.0);
-                pair.dequeue_gbps.push(rate.as_gbps_f64());
+            if let Some(info) = pair.sending.and_then(|(host, qpn)| parts.host(host).engine.query_qp(qpn)) {
+                pair.settings.measure(slice, &info);
             }
         }
+    }
+
+    /// Returns the round trips of each queue pair that has been probed, by its index and by slice, in picoseconds.
+    fn round_trips(&self, slice: Duration, count: usize, parts: &Parts) -> BTreeMap<usize, Vec<Vec<u64>>> {
+        let mut users: BTreeMap<(u32, Qpn), Vec<usize>> = BTreeMap::new();
+        for (pair, index) in self.queue_pairs.iter().zip(0..) {
+            users.entry(pair.sender).or_default().push(index);
+        }
+        let mut found: BTreeMap<usize, Vec<Vec<u64>>> = BTreeMap::new();
+        for (host, number) in parts.hosts().zip(0..) {
+            for measured in &host.round_trips {
+                // Of the queue pairs that have had this number, the last one that had joined.
+                let joined = |index: &&usize| self.queue_pairs[**index].joined <= measured.at;
+                let user = users.get(&(number, measured.qpn)).and_then(|users| users.iter().rev().find(joined));
+                let index = (measured.at.as_ps() / slice.as_ps()) as usize;
+                if let Some(user) = user.filter(|_| index < count) {
+                    let slices = found.entry(*user).or_insert_with(|| vec![Vec::new(); count]);
+                    slices[index].push(measured.round_trip.as_ps());
+                }
+            }
+        }
+        found
     }
 
     /// Writes the results of each tenant, the fairness, and the traffic on buses to `report`.
@@ -183,13 +243,22 @@ impl Tenancy {
             let Membership { tenant, index, .. } = pair.membership;
             format!("{}-{index}", plan.tenants[tenant as usize].name)
         };
-        let of_pair = |pair: &TenantQueuePair| {
-            let counter = pair.counter(parts);
+        let mut round_trips = self.round_trips(slice, count, parts);
+        let mut of_pair = |(pair, index): (&TenantQueuePair, usize)| {
+            let (counter, settings) = (pair.counter(parts), &pair.settings);
             let goodput_gbps = (0..count).map(|index| gbps(counter.bytes_in(index), slice)).collect();
-            let dequeue_gbps = (!pair.dequeue_gbps.is_empty()).then(|| padded(pair.dequeue_gbps.clone(), count));
-            QueuePairSlices { goodput_gbps, dequeue_gbps }
+            let complete = |values: &Vec<f64>| padded(values.clone(), count);
+            let known = |values: &Vec<f64>| (!values.is_empty()).then(|| complete(values));
+            QueuePairSlices {
+                goodput_gbps,
+                dequeue_gbps: known(&settings.dequeue_gbps),
+                control_gbps: known(&settings.control_gbps),
+                path_changes: self.has_messages.then(|| complete(&settings.path_changes)),
+                probes: round_trips.remove(&index).map(|mut round_trips| ProbeSlices::of(&mut round_trips)),
+            }
         };
-        let pairs: Vec<_> = self.queue_pairs.iter().map(|pair| (pair, of_pair(pair))).collect();
+        let pairs: Vec<_> =
+            self.queue_pairs.iter().zip(0..).map(|(pair, index)| (pair, of_pair((pair, index)))).collect();
         let mut tenants = vec![TenantSlices { goodput_gbps: vec![0.0; count] }; plan.tenants.len()];
         for (pair, of_pair) in &pairs {
             let sums = &mut tenants[pair.membership.tenant as usize].goodput_gbps;
