@@ -199,10 +199,14 @@ fn unit(layout: &Layout<'_>, value: &Value) -> String {
             let first = experiment.measure.iter().find(|measure| measure.name == single.measures[0]);
             first.map(|measure| measure.unit.clone()).unwrap_or_default()
         }
-        Value::Ratio(_) | Value::Change(_) | Value::Order { .. } => "x".to_owned(),
+        Value::Ratio(_) | Value::Change(_) | Value::Order { .. } | Value::Rise { .. } => "x".to_owned(),
         Value::Percent(_) => "%".to_owned(),
         Value::Settling { .. } => "us".to_owned(),
         Value::Deviation { .. } | Value::Proportion { .. } => "%".to_owned(),
+        Value::Slope { measure, .. } => {
+            let unit = experiment.measure.iter().find(|known| known.name == *measure).map(|known| known.unit.as_str());
+            format!("{}/us", unit.unwrap_or_default())
+        }
         Value::Knee { .. }
         | Value::Crossing { .. }
         | Value::Trend { .. }

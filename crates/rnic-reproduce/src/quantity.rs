@@ -6,7 +6,8 @@ use rnic_base::{BitRate, Bytes, Duration, Probability};
 use rnic_fabric::message_frame_bytes;
 use rnic_fabric::workload::Operation;
 use rnic_policy::footprint::CONTEXT_BYTES;
-use rnic_policy::{FootprintField, Per, Profile};
+use rnic_policy::{Control, FootprintField, Per, Profile, Signals};
+use rnic_transports::control::swift_rate::SwiftRate;
 
 use crate::label::label_of;
 
@@ -61,6 +62,17 @@ pub const QUANTITIES: &[Quantity] = &[
         description: "percent that headers of a transport take of payload and themselves, beside those of RoCEv2: \
                       `transport`, `op`, `message`, `mtu`",
         compute: header_share,
+    },
+    Quantity {
+        name: "swift-target",
+        description: "target of Swift's delay in the network at a rate, in microseconds: `transport` with the control \
+                      `swift-rate`, `rate`, `line`",
+        compute: swift_target,
+    },
+    Quantity {
+        name: "flows-of-a-thread",
+        description: "flows to each of which a thread can send one message a period: `messages` per second, `period`",
+        compute: flows_of_a_thread,
     },
 ];
 
@@ -127,6 +139,22 @@ fn header_share(arguments: &Arguments) -> Result<f64, String> {
     Ok(added / (bytes as f64 + added) * 100.0)
 }
 
+/// Computes the delay that the law of `swift-rate` aims at.
+fn swift_target(arguments: &Arguments) -> Result<f64, String> {
+    let control = transport(arguments)?.control;
+    if control.policy.name != SwiftRate::NAME {
+        return Err(format!("the argument `transport.control` must be `{}`", SwiftRate::NAME));
+    }
+    let (rate, line) = (quantity(arguments, "rate")?, quantity(arguments, "line")?);
+    Ok(SwiftRate::target(rate, line, &control.params).as_us_f64())
+}
+
+/// Computes the number of flows as in SCR (NSDI'25) section 4.3.1: the messages that a thread sends in a period.
+fn flows_of_a_thread(arguments: &Arguments) -> Result<f64, String> {
+    let (messages, period) = (count(arguments, "messages")?, quantity::<Duration>(arguments, "period")?);
+    Ok((messages * period.as_us_f64() / 1e6).floor())
+}
+
 /// Reads the transport in the format of plans: a name, or a table with a name and options.
 fn transport(arguments: &Arguments) -> Result<Profile, String> {
     match arguments.get("transport") {
@@ -143,7 +171,8 @@ fn transport(arguments: &Arguments) -> Result<Profile, String> {
 }
 
 fn named<'o>(name: &str, options: impl IntoIterator<Item = (&'o str, &'o str)> + Clone) -> Result<Profile, String> {
-    rnic_transports::select(name, options).map_err(|error| error.to_string())
+    // A number of a policy that probes does not depend on the network that carries them.
+    rnic_transports::select_on(Signals::PROBES, name, options).map_err(|error| error.to_string())
 }
 
 fn count(arguments: &Arguments, key: &str) -> Result<f64, String> {
@@ -235,6 +264,34 @@ mod tests {
         assert_eq!(share("fasr", "send"), Ok(6.0 / 1_030.0 * 100.0));
         assert_eq!(share("roce-gbn", "write"), Ok(0.0));
         assert_eq!(share("irn", "jump"), Err("there is no operation `jump`".to_owned()));
+    }
+
+    /// SCR section 4.3.1: 1.8 million messages a second are 36 flows with a message each 20 us.
+    #[test]
+    fn s_r30_a_thread_serves_36_flows() {
+        let flows = |text: &str| flows_of_a_thread(&arguments(text));
+        assert_eq!(flows("messages = 1_800_000\nperiod = \"20us\""), Ok(36.0));
+        assert_eq!(flows("messages = 1_790_000\nperiod = \"20us\""), Ok(35.0), "a part of a flow is none");
+        assert!(flows("messages = 1_800_000").is_err());
+    }
+
+    /// SCR appendix A.6, with its rates: the curve from 5 us at 32 Gbit/s to 3 us at 96 Gbit/s.
+    #[test]
+    fn s_r20_the_target_is_that_of_the_law() {
+        let target = |control: &str, rate: u32| {
+            let transport = format!(
+                "{{ name = \"irn\", control = \"{control}\", {} }}",
+                match control {
+                    "swift-rate" => "rate_min = \"32Gbps\", rate_max = \"96Gbps\"",
+                    _ => "cap_packets = 64",
+                }
+            );
+            let text = format!("transport = {transport}\nrate = \"{rate}Gbps\"\nline = \"100Gbps\"");
+            swift_target(&arguments(&text))
+        };
+        assert_eq!((target("swift-rate", 32), target("swift-rate", 96)), (Ok(5.0), Ok(3.0)));
+        assert!(target("swift-rate", 64).is_ok_and(|us| (us - 3.614).abs() < 0.01));
+        assert_eq!(target("dcqcn", 64), Err("the argument `transport.control` must be `swift-rate`".to_owned()));
     }
 
     /// FaSR adds 8 bits for each connection, and 7380 bits that all connections share (docs/memory.md).

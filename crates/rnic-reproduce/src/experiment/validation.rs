@@ -164,7 +164,9 @@ impl Experiment {
     fn check_curve(&self, value: &Value) -> Result<(), Problem> {
         let at = |key: &str, what: String| (format!("value.{key}"), what);
         match value {
-            Value::Fit { measure, of, axis, at: place } => self.check_along(measure, of, None, axis, place),
+            Value::Fit { measure, of, axis, at: place } | Value::Rise { measure, of, axis, at: place } => {
+                self.check_along(measure, of, None, axis, place)
+            }
             Value::Proportion { factor, .. } if !(factor.is_finite() && *factor > 0.0) => {
                 Err(at("factor", "must be above zero".into()))
             }
@@ -182,7 +184,7 @@ impl Experiment {
             Value::Deviation { target, .. } if !(target.is_finite() && *target != 0.0) => {
                 Err(at("target", "must be another number than zero, because the deviation is a share of it".into()))
             }
-            Value::Deviation { measure, of, at: place, .. } => {
+            Value::Deviation { measure, of, at: place, .. } | Value::Slope { measure, of, at: place, .. } => {
                 self.whole_series(measure).map_err(|what| at("measure", what))?;
                 self.known_variant(of).map_err(|what| at("of", what))?;
                 self.check_place(place, &[]).map_err(|(key, what)| at(&key, what))

@@ -1,5 +1,5 @@
 //! The value that a check computes: a measure, a ratio, a percentage, a change, an order, a point or a trend along an
-//! axis, a time or a deviation in a series, or a quantity.
+//! axis, a time, a deviation or a slope in a series, or a quantity.
 
 use std::collections::BTreeMap;
 
@@ -114,6 +114,18 @@ pub enum Value {
         #[serde(default)]
         at: AxisValues,
     },
+    /// The least ratio of a measure at a point of an axis to that at the point before: 1 or above when it never falls.
+    Rise {
+        /// Name of the measure.
+        measure: String,
+        /// Name of the variant.
+        of: String,
+        /// Axis along which the ratios are computed.
+        axis: String,
+        /// Fixed values of the other axes.
+        #[serde(default)]
+        at: AxisValues,
+    },
     /// The time in microseconds after the start of `between` from which all `limits` hold, in every slice until the end
     /// of `between` or for `lasting`; that of the start of a slice, and infinite if there is none.
     Settling {
@@ -137,6 +149,19 @@ pub enum Value {
         of: String,
         /// Value from which the deviation is computed, in the unit of the measure.
         target: f64,
+        /// Interval of time.
+        between: Span,
+        /// Fixed values of axes.
+        #[serde(default)]
+        at: AxisValues,
+    },
+    /// The slope of the line that fits a series best (least squares) in the slices within `between`, in the measure's unit
+    /// for each microsecond.
+    Slope {
+        /// Name of the measure, which is a series.
+        measure: String,
+        /// Name of the variant.
+        of: String,
         /// Interval of time.
         between: Span,
         /// Fixed values of axes.

@@ -56,6 +56,22 @@ impl Series {
         let deviations = self.values[slices].iter().map(|value| ((value - target) / target).abs() * 100.0);
         Ok(largest(deviations).unwrap_or(f64::NAN))
     }
+
+    /// Returns the slope of the line with the least squares through the slices that lie in `span`, per microsecond.
+    pub(super) fn slope(&self, span: Span) -> Result<f64, String> {
+        let slices = self.slices(span)?;
+        let middle = (slices.len() - 1) as f64 / 2.0;
+        let (mut product, mut square) = (0.0, 0.0);
+        for (value, index) in self.values[slices].iter().zip(0u32..) {
+            let offset = f64::from(index) - middle;
+            product += offset * value;
+            square += offset * offset;
+        }
+        if square == 0.0 {
+            return Err(format!("a slope needs two complete slices from {} to {}", span.from, span.until));
+        }
+        Ok(product / square / self.slice_us)
+    }
 }
 
 /// Returns the time in microseconds after the start of `span` from which each of `series` lies in its band, to the end
@@ -145,6 +161,17 @@ mod tests {
         assert_eq!(settling(&both, span("60us", "70us"), lasting(20)), Ok(f64::INFINITY), "the span is too short");
         assert!(settling(&both, span("10us", "90us"), None).is_err());
         assert!(settling(&[], span("10us", "70us"), None).is_err());
+    }
+
+    #[test]
+    fn the_slope_is_that_of_the_slices_in_the_span() {
+        let series = Series { slice_us: 10.0, values: vec![50.0, 1.0, 3.0, 5.0, 7.0, 90.0] };
+        assert_eq!(series.slope(span("10us", "50us")), Ok(0.2));
+        // 1, 3 and 8: offsets -1, 0 and 1 give 7 / 2 for each slice.
+        let bent = Series { slice_us: 10.0, values: vec![1.0, 3.0, 8.0] };
+        assert_eq!(bent.slope(span("0us", "30us")), Ok(0.35));
+        assert!(series.slope(span("10us", "20us")).is_err(), "one slice has no slope");
+        assert!(series.slope(span("10us", "70us")).is_err());
     }
 
     #[test]

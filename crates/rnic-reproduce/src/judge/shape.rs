@@ -47,6 +47,7 @@ pub(super) fn compute(layout: &Layout<'_>, samples: &Samples, value: &Value) -> 
         Value::Crossing { measure, of, to, axis, at } => evaluator.crossing(measure, of, to, axis, at),
         Value::Trend { measure, of, to, axis, at } => evaluator.trend(measure, of, to.as_deref(), axis, at),
         Value::Fit { measure, of, axis, at } => evaluator.each_line(measure, of, axis, at, fit),
+        Value::Rise { measure, of, axis, at } => evaluator.each_line(measure, of, axis, at, |_, values| rise(values)),
         Value::Proportion { measure, of, axis, factor, at } => {
             evaluator.each_line(measure, of, axis, at, |x, values| proportion(x, values, *factor))
         }
@@ -56,6 +57,11 @@ pub(super) fn compute(layout: &Layout<'_>, samples: &Samples, value: &Value) -> 
         Value::Deviation { measure, of, target, between, at } => {
             let series = evaluator.series(measure, of, at)?;
             let values = series.iter().map(|series| series.deviation(*target, *between));
+            Ok(Found { values: values.collect::<Result<_, _>>()?, at: String::new() })
+        }
+        Value::Slope { measure, of, between, at } => {
+            let series = evaluator.series(measure, of, at)?;
+            let values = series.iter().map(|series| series.slope(*between));
             Ok(Found { values: values.collect::<Result<_, _>>()?, at: String::new() })
         }
         Value::Quantity { name, with } => {
@@ -327,6 +333,12 @@ fn proportion(x: &[f64], values: &[f64], factor: f64) -> f64 {
     largest(deviations).unwrap_or(f64::NAN)
 }
 
+/// Computes the least ratio of a value to the one before.
+fn rise(values: &[f64]) -> f64 {
+    let ratios: Vec<f64> = values.windows(2).map(|pair| pair[1] / pair[0]).collect();
+    Stat::of(&ratios).map_or(f64::NAN, |stat| stat.min)
+}
+
 /// Computes Kendall's tau-a: the number of pairs in order minus that of pairs out of order, divided by the number of
 /// all pairs.
 fn tau(x: &[f64], values: &[f64]) -> f64 {
@@ -382,6 +394,14 @@ mod tests {
         assert_eq!(tau(&[1.0, 2.0, 3.0], &[3.0, 2.0, 1.0]), -1.0);
         assert_eq!(tau(&[1.0, 2.0, 3.0], &[1.0, 1.0, 1.0]), 0.0);
         assert!((tau(&[1.0, 2.0, 3.0], &[1.0, 3.0, 2.0]) - 1.0 / 3.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_rise_is_the_least_ratio_of_neighbours() {
+        assert_eq!(rise(&[1.0, 2.0, 2.0, 8.0]), 1.0);
+        assert_eq!(rise(&[4.0, 8.0, 6.0, 9.0]), 0.75);
+        assert!(rise(&[4.0, f64::NAN, 6.0]).is_nan());
+        assert!(rise(&[4.0]).is_nan(), "one point");
     }
 
     #[test]

@@ -108,9 +108,15 @@ impl Control for SwiftRate {
 }
 
 impl SwiftRate {
+    /// Returns the target of the fabric's delay of a flow with `rate`, on a link of `line_rate`.
+    #[must_use]
+    pub fn target(rate: BitRate, line_rate: BitRate, params: &Params) -> Duration {
+        target_delay(rate, bounds(params, line_rate), params)
+    }
+
     /// Returns the target of the fabric's delay.
     fn fabric_target(&self, view: &ControlView, params: &Params) -> Duration {
-        target_delay(BitRate::bps(self.rates_bps[FABRIC]), bounds(params, view.line_rate), params)
+        Self::target(BitRate::bps(self.rates_bps[FABRIC]), view.line_rate, params)
     }
 
     /// Sends a probe when none is outstanding and it is time to.
