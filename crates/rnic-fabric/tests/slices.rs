@@ -165,8 +165,8 @@ const PROBED: &str = r#"
     depth = 1
 "#;
 
-/// Each slice has the round trips of its probes: of an empty network, and 10 us more where a link is longer. Slices do not
-/// change the trace.
+/// Each slice has the round trips of its probes: of an empty network, and 10 us more where a link is longer. Slices do
+/// not change the trace.
 #[test]
 fn slices_have_the_round_trips_of_probes() {
     let longer = ("fault", r#"[{ kind = "delay", delay = "10us", links = "host-0>switch-0" }]"#);

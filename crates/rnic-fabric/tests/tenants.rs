@@ -264,8 +264,8 @@ fn tenants_are_deterministic() {
     }
 }
 
-/// Every packet becomes a record of the threads on which a scheduler runs, those that are retransmitted too. Two senders
-/// at one receiver get notifications, and slices show the rate that congestion control then sets.
+/// Every packet becomes a record of the threads on which a scheduler runs, those that are retransmitted too. Two
+/// senders at one receiver get notifications, and slices show the rate that congestion control then sets.
 #[test]
 fn signals_are_counted_by_kind() {
     let transport = ("transport", r#"{ name = "roce-gbn", control = "dcqcn", schedule = "water-filling" }"#);

@@ -9,8 +9,8 @@ use rnic_wire::scr::BackPressure;
 use super::limit::interval;
 
 /// Decides when back-pressure is sent for one queue pair: when more bytes wait than the threshold, again while they
-/// become more, and when packets have been dropped; at most once in a round trip and [`NIC_TIME`]. The round trip counts
-/// as at least 1 us and at most [`INTERVAL_MAX`](super::limit::INTERVAL_MAX).
+/// become more, and when packets have been dropped; at most once in a round trip and [`NIC_TIME`]. The round trip
+/// counts as at least 1 us and at most [`INTERVAL_MAX`](super::limit::INTERVAL_MAX).
 ///
 /// A backlog that shrinks needs no second notice: the first one has had its effect. One that remains because a notice
 /// was lost, or was not enough, grows.

@@ -25,8 +25,8 @@ pub struct ScrFigures {
     pub messages_dropped: u64,
     /// Probes of queue pairs that were not answered in time.
     pub probes_lost: u64,
-    /// Round trips that the probes of queue pairs have measured, in microseconds, whether the plan or a policy asked for
-    /// them.
+    /// Round trips that the probes of queue pairs have measured, in microseconds, whether the plan or a policy asked
+    /// for them.
     pub round_trip_us: Option<Spread>,
 }
 

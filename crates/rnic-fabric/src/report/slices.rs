@@ -43,8 +43,8 @@ pub struct QueuePairSlices {
     /// Rate of congestion control at the end of the slice, as with `dequeue_gbps`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub control_gbps: Option<Vec<f64>>,
-    /// 1 in slices in which the path label of the queue pair that sends changed, 0 in others, when the plan has messages
-    /// between NICs. Measured as late as queues.
+    /// 1 in slices in which the path label of the queue pair that sends changed, 0 in others, when the plan has
+    /// messages between NICs. Measured as late as queues.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path_changes: Option<Vec<f64>>,
     /// Round trips that probes of the queue pair have measured, on any path, when there are any.
@@ -52,8 +52,8 @@ pub struct QueuePairSlices {
     pub probes: Option<ProbeSlices>,
 }
 
-/// Round trips by probes whose answers arrived in a slice, in microseconds; 0 in slices without an answer. One value per
-/// slice, in order.
+/// Round trips by probes whose answers arrived in a slice, in microseconds; 0 in slices without an answer. One value
+/// per slice, in order.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct ProbeSlices {
     /// Longest round trip.

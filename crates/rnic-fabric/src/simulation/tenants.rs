@@ -30,7 +30,7 @@ struct TenantQueuePair {
     sender: (u32, Qpn),
     /// Host that receives the payload, and the index of its counter.
     receiving: (u32, usize),
-    /// What was measured at the ends of slices.
+    /// Rates and path at the ends of slices.
     settings: Settings,
 }
 

@@ -155,8 +155,8 @@ pub enum Value {
         #[serde(default)]
         at: AxisValues,
     },
-    /// The slope of the line that fits a series best (least squares) in the slices within `between`, in the measure's unit
-    /// for each microsecond.
+    /// The slope of the line that fits a series best (least squares) in the slices within `between`, in the measure's
+    /// unit for each microsecond.
     Slope {
         /// Name of the measure, which is a series.
         measure: String,

@@ -553,8 +553,8 @@ fn s26_a_backlog_looks_at_a_bounded_number_of_queue_pairs() {
     pair.right.report_backlog(40_000, 0, pair.now);
 }
 
-/// Drops shortly after the last notice are told when a round trip and the time of NICs are over, although nothing waits by
-/// then.
+/// Drops shortly after the last notice are told when a round trip and the time of NICs are over, although nothing waits
+/// by then.
 #[test]
 fn s26_drops_shortly_after_a_notice_are_told_later() {
     let mut pair = Pair::new(ExchangeConfig { pressure_bytes: Some(32_768), ..ExchangeConfig::default() });
