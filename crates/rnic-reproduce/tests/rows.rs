@@ -26,8 +26,9 @@ fn every_row_has_an_experiment() {
     let catalogue = catalogue();
     let checks = catalogue.experiments.iter().flat_map(|experiment| &experiment.check);
     let rows: BTreeSet<&str> = checks.map(|check| check.row.as_str()).collect();
-    let expected =
-        IRN.map(|number| format!("I-R{number}")).into_iter().chain(FASR.map(|number| format!("R-R{number}")));
+    let expected = IRN.map(|number| format!("I-R{number}")).into_iter();
+    let expected = expected.chain(FASR.map(|number| format!("R-R{number}")));
+    let expected = expected.chain(SCR.map(|number| format!("S-R{number}")));
     for row in expected {
         assert!(rows.contains(row.as_str()), "{row} is in no experiment");
     }
@@ -37,3 +38,5 @@ fn every_row_has_an_experiment() {
 const IRN: [u32; 21] = [2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 25, 26];
 /// Numbers of FaSR's results that have an experiment.
 const FASR: [u32; 15] = [1, 2, 4, 5, 6, 7, 8, 10, 12, 15, 16, 17, 19, 20, 21];
+/// Numbers of SCR's results that have an experiment.
+const SCR: [u32; 23] = [2, 5, 6, 7, 8, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 30];
