@@ -189,7 +189,7 @@ fn text(catalogue: &Catalogue) -> String {
             let only = match (policy.needs_scr, policy.kind) {
                 (false, _) => "",
                 (true, "paths") => "; needs [scr] of a plan",
-                (true, _) => "; needs [scr] of a plan, or --messages on",
+                (true, _) => "; needs [scr] or --messages",
             };
             text += &format!("    {}: {}{only}\n", policy.name, policy.summary);
             text += &table::explained(5, policy.options.iter().map(option_row).collect());
