@@ -71,7 +71,9 @@ impl Transport {
             let value = pick(random, values);
             self = self.clone().with(name, value).expect("the scheduler has the option");
         };
-        set("calibration", &["packet", "table-2", "figure-11", "figure-12"]);
+        if !is_falcon {
+            set("calibration", &["packet", "table-2", "figure-11", "figure-12"]);
+        }
         if scheduler != "greedy" {
             set("share_floor", &["1Mbps", "10Mbps", "1Gbps"]);
         }
