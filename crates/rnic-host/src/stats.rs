@@ -19,7 +19,7 @@ pub enum RxDrop {
     /// The headers of the datagram are invalid; [`NicStats::wire_errors`] counts the reasons.
     Malformed,
     /// An invalid management datagram ([`NicStats::cm_errors`] counts the reasons), or any management datagram at a
-    /// NIC that does not run the connection manager itself.
+    /// NIC that does not run the connection manager itself; or a message of a NIC with which none are exchanged.
     Management,
     /// From the address of a known peer, but neither from port 4791 nor from that of the queue pair at the other end.
     ForeignPort,

@@ -145,6 +145,12 @@ impl Exchange {
         &self.stats
     }
 
+    /// Returns whether messages are exchanged with this NIC; all others are dropped ([`super::peer::DropCause`]).
+    #[must_use]
+    pub fn has_partner(&self, nic: NicId) -> bool {
+        self.partners.contains_key(&nic)
+    }
+
     /// Returns the last round trip of a queue pair that a probe has measured.
     #[must_use]
     pub fn round_trip(&self, qpn: Qpn) -> Option<Duration> {

@@ -110,12 +110,13 @@ pub(super) struct Received<'a> {
     pub(super) source_port: u16,
 }
 
-/// Reads a message that arrived over UDP from `source_port` of `peer`, and finds the NIC that sent it.
+/// Reads a message that arrived over UDP from `peer`, and finds the NIC that sent it. The cheap checks come first: a
+/// flood of forged messages costs little.
 ///
 /// # Errors
 /// The reason why it is dropped.
 pub(super) fn read(
-    link: &Link,
+    (engine, link): (&Engine, &Link),
     peer: Option<PeerId>,
     addresses: &Addresses,
     datagram: &[u8],
@@ -123,10 +124,11 @@ pub(super) fn read(
     let peer = peer.ok_or(RxDrop::UnknownPeer)?;
     let message = Message::parse(datagram).map_err(|_| RxDrop::Malformed)?;
     let number = sender_of(link.ports, addresses.src().port(), &message).ok_or(RxDrop::ForeignPort)?;
-    if !rnic_wire::icrc::verify(addresses, datagram) {
-        return Err(RxDrop::Icrc);
+    let nic = NicId { peer, number };
+    if !Exchange::of(engine).is_some_and(|exchange| exchange.has_partner(nic)) {
+        return Err(RxDrop::Management);
     }
-    Ok((message, NicId { peer, number }))
+    if rnic_wire::icrc::verify(addresses, datagram) { Ok((message, nic)) } else { Err(RxDrop::Icrc) }
 }
 
 /// Reads a message that arrived through the ring of the NIC with the port `writer_port`. It has no ICRC, and its bytes
@@ -178,3 +180,43 @@ pub(super) fn note_version(engine: &mut Engine, link: &mut Link, now: Time, qpn:
 
 /// Maximum number of messages that are sent together.
 const MESSAGES_PER_CALL: u32 = 64;
+
+#[cfg(test)]
+mod tests {
+    use rnic_base::Psn32;
+    use rnic_wire::scr::{Cookie, ProbePath};
+
+    use super::*;
+    use crate::ports::number_on;
+
+    /// Rule 8 of scr.md section 5.4: a message in shared memory comes from the NIC that writes the ring, whichever it
+    /// names.
+    #[test]
+    fn s6_rule_8_the_writer_of_a_ring_speaks_for_itself_only() {
+        let (writer, other, peer) = (32_768, 32_784, Some(PeerId(3)));
+        let local = SocketAddr::from(([127, 0, 0, 1], writer));
+        let addresses = Addresses::new(local, local).expect("both IPv4");
+        let record_of = |source_qpn| {
+            let message = Message {
+                dest_qpn: if source_qpn == Qpn::GSI { Qpn::GSI } else { Qpn::new(9) },
+                source_qpn,
+                cookie: Cookie::new(5),
+                announced: None,
+                answer_wanted: true,
+                is_last: false,
+                sequence: Psn32::new(1),
+                time: 2,
+                body: Body::Probe(ProbePath::default()),
+            };
+            message.encode(&addresses).expect("it can be encoded")
+        };
+        let read = |peer, bytes: &[u8]| read_record(peer, writer, bytes[..MESSAGE_LEN - ICRC_LEN].into());
+        let nic = NicId { peer: PeerId(3), number: writer };
+        for source_qpn in [number_on(writer, 7), Qpn::GSI] {
+            assert_eq!(read(peer, &record_of(source_qpn)).map(|(_, from)| from), Ok(nic));
+        }
+        assert_eq!(read(peer, &record_of(number_on(other, 7))), Err(RxDrop::ForeignPort));
+        assert_eq!(read(None, &record_of(Qpn::GSI)), Err(RxDrop::UnknownPeer));
+        assert_eq!(read(peer, &[0xc0; MESSAGE_LEN]), Err(RxDrop::Malformed));
+    }
+}

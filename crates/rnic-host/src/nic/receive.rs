@@ -276,12 +276,12 @@ impl<'a> Arrivals<'a> {
 
     /// Receives a message of the NIC of a peer.
     #[cold]
-    fn receive_message(&mut self, origin: &DatagramOrigin, datagram: &[u8]) {
-        let now = self.clock.now();
+    fn receive_message(&mut self, now: Time, origin: &DatagramOrigin, datagram: &[u8]) {
         let addresses = origin.addresses();
         self.link.capture(now, &addresses, datagram);
-        match messages::read(self.link, origin.peer, &addresses, datagram) {
-            Ok((message, nic)) => self.pass_message(now, &message, nic, origin.source.port()),
+        match messages::read((self.engine, self.link), origin.peer, &addresses, datagram) {
+            // The time of arrival is part of a measured round trip.
+            Ok((message, nic)) => self.pass_message(self.clock.now(), &message, nic, origin.source.port()),
             Err(reason) => self.link.stats.drop_datagram(reason),
         }
     }
@@ -311,7 +311,7 @@ impl<'a> Arrivals<'a> {
     #[inline]
     fn receive_falcon(&mut self, now: Time, origin: &DatagramOrigin, datagram: &mut [u8]) {
         if is_message(datagram) && Exchange::of(self.engine).is_some() {
-            return self.receive_message(origin, datagram);
+            return self.receive_message(now, origin, datagram);
         }
         if self.link.capture.is_some()
             && let Ok(addresses) = Addresses::new(origin.source, origin.local)
