@@ -205,6 +205,9 @@ const SWIFT_RATE_DEFAULTS: &[(&str, &str)] = &[
     ("range", "700us"),
     // Target of the delay in the hosts: a process that is off its core for a scheduler tick exceeds it.
     ("host_target", "1ms"),
+    // A NIC answers some 900 probes of a peer in a second, for all queue pairs to it. Further ones count as lost, which
+    // lowers the rate: with a probe in each round trip, one queue pair exceeded this.
+    ("period", "5ms"),
 ];
 
 const SWIFT_RATE: &str = "swift-rate";

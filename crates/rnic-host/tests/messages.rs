@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use common::{HALF, Pair, SharedFile, Side, chosen, connect_qps, drive, drive_for, new_qp_of};
 use rnic_base::BitRate;
+use rnic_engine::messages::peer::DropCause;
 use rnic_engine::{QpSnapshot, SendOp, Service};
 use rnic_host::observe::Identity;
 use rnic_host::{
@@ -271,6 +272,20 @@ fn s23_swift_rate_follows_the_round_trips_of_probes_on_sockets() {
         write(&mut left, &mut right, from.qpn, HALF as u32);
         assert!(start.elapsed() < common::TEST_TIMEOUT, "still {}", rate(&left));
     }
+}
+
+/// The answers of a NIC are limited; with the defaults, the probes of a queue pair that sends all the time are fewer.
+#[test]
+fn s23_no_probe_of_swift_rate_exceeds_the_answers_of_the_peer() {
+    let choice = || TransportChoice::with_messages("irn", &[("control", "swift-rate")]).expect("a composition");
+    let Pair { mut left, mut right, from, .. } = pair_of([at_loopback(), at_loopback()], [choice(), choice()]);
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_millis(1_500) {
+        write(&mut left, &mut right, from.qpn, 100_000);
+    }
+    let stats = messages_of(&right.nic).expect("messages are on").stats();
+    assert!(stats.accepted(Type::Probe) > 10, "{stats:?}");
+    assert_eq!(stats.dropped(DropCause::RateLimited), 0, "{stats:?}");
 }
 
 #[test]
