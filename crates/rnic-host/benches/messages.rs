@@ -4,8 +4,8 @@
 //! Each thread sends messages of 128 bytes to a socket of its own and receives them there: with headers and checksum as
 //! NICs exchange them, and as bytes that are not read, which is the floor. The paper's threads send and receive packets
 //! of 100 bytes. Beside them: a read of memory that is in the nearest cache; half of the time in which two threads
-//! answer each other through memory that both use; and the same through sockets. Each number of a round is the median of
-//! many short parts, and messages and bytes take turns, so that other programs disturb both alike or neither; each
+//! answer each other through memory that both use; and the same through sockets. Each number of a round is the median
+//! of many short parts, and messages and bytes take turns, so that other programs disturb both alike or neither; each
 //! result is the median over rounds.
 
 #[path = "common/figures.rs"]
