@@ -82,7 +82,7 @@ impl<'e> Messages<'e> {
     }
 
     /// Reports that `waiting_bytes` of received packets wait for the host, and that the driver has dropped `drops`
-    /// packets since its start. When that is too much, the senders of the last round trip are told (S-26).
+    /// packets since its start. When that is too much, the recent senders are told (S-26).
     pub fn report_backlog(self, now: Time, waiting_bytes: u64, drops: u64) {
         if let Some(exchange) = &mut self.engine.core.exchange {
             exchange.report_backlog(waiting_bytes, drops, now);

@@ -27,6 +27,7 @@ use super::config::{Credits, ExchangeConfig};
 use super::grants::{GrantLaw, NewGrant};
 use super::limit::{Bounds, FLOOR_MIN, INTERVAL_MAX};
 use super::peer::Peers;
+use super::pressure::reaction_time;
 use super::stats::{ExchangeStats, RoundTrip};
 use crate::limiter::OVERHEAD_BYTES;
 use crate::packet::MessageTransmit;
@@ -341,8 +342,8 @@ impl Exchange {
     }
 
     /// Records that `waiting_bytes` wait for the host, and that the driver has dropped `drops` packets since the start;
-    /// tells the senders of the last round trip if it is too much. Looks only at queue pairs that have received since
-    /// the last look: drivers call this for each packet.
+    /// tells the recent senders if it is too much: those of the last round trip, and of the time of NICs. Looks only at
+    /// queue pairs that have received since the last look: drivers call this for each packet.
     pub(crate) fn report_backlog(&mut self, waiting_bytes: u64, drops: u64, now: Time) {
         self.has_untold_drops |= drops > std::mem::replace(&mut self.drops, drops);
         let Some(threshold) = self.config.pressure_bytes else { return };
@@ -355,7 +356,7 @@ impl Exchange {
             let Some(round_trip) = self.flows.get(&qpn).map(|flow| self.round_trip_of(flow)) else { continue };
             let Some(flow) = self.flows.get_mut(&qpn) else { continue };
             flow.is_recent = false;
-            if flow.received_at.is_none_or(|at| now.since(at) > round_trip) {
+            if flow.received_at.is_none_or(|at| now.since(at) > reaction_time(round_trip)) {
                 continue;
             }
             match flow.pressure.observe(waiting_bytes, drops, round_trip, now) {

@@ -59,7 +59,7 @@ impl PressureLaw {
         }
         self.reported_drops = drops;
         // The round trip depends on answers of the peer, which may be hostile.
-        self.quiet_until = now + interval(round_trip) + NIC_TIME;
+        self.quiet_until = now + reaction_time(round_trip);
         let limited = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
         Some(BackPressure {
             qpn: self.qpn,
@@ -68,6 +68,12 @@ impl PressureLaw {
             count: limited(new_drops),
         })
     }
+}
+
+/// Returns the time from a notice until the backlog shows its effect. Packets that arrived longer ago have no part in a
+/// backlog.
+pub(super) fn reaction_time(round_trip: Duration) -> Duration {
+    interval(round_trip) + NIC_TIME
 }
 
 const SEVERITY_WAITING: u8 = 1;
