@@ -27,7 +27,7 @@ use super::config::{Credits, ExchangeConfig};
 use super::grants::{GrantLaw, NewGrant};
 use super::limit::{Bounds, FLOOR_MIN, INTERVAL_MAX};
 use super::peer::Peers;
-use super::pressure::reaction_time;
+use super::pressure::{Backlog, reaction_time};
 use super::stats::{ExchangeStats, RoundTrip};
 use crate::limiter::OVERHEAD_BYTES;
 use crate::packet::MessageTransmit;
@@ -82,6 +82,10 @@ pub struct Exchange {
     drops: u64,
     /// True while senders are to be told of drops at the end of the time after their last notice.
     has_untold_drops: bool,
+    /// True while more bytes wait than the threshold of back-pressure.
+    is_backlogged: bool,
+    /// Number of such times that are over.
+    backlogs: u32,
     /// True while no period is running, because nothing arrives.
     is_resting: bool,
     /// Queue pairs that have received data since [`Self::report_backlog`] last looked at them, in order of time.
@@ -132,6 +136,8 @@ impl Exchange {
             load: HostLoad::default(),
             drops: 0,
             has_untold_drops: false,
+            is_backlogged: false,
+            backlogs: 0,
             is_resting: false,
             recent: VecDeque::new(),
             new_grants: Vec::new(),
@@ -347,9 +353,13 @@ impl Exchange {
     pub(crate) fn report_backlog(&mut self, waiting_bytes: u64, drops: u64, now: Time) {
         self.has_untold_drops |= drops > std::mem::replace(&mut self.drops, drops);
         let Some(threshold) = self.config.pressure_bytes else { return };
-        if waiting_bytes <= threshold && !self.has_untold_drops {
+        let is_above = waiting_bytes > threshold;
+        let was_above = std::mem::replace(&mut self.is_backlogged, is_above);
+        self.backlogs = self.backlogs.wrapping_add(u32::from(was_above && !is_above));
+        if !is_above && !self.has_untold_drops {
             return;
         }
+        let backlog = Backlog { waiting_bytes, drops, number: self.backlogs };
         let mut notices: Vec<(NicId, BackPressure)> = Vec::new();
         let mut untold = Vec::new();
         while let Some(qpn) = self.recent.pop_front() {
@@ -359,7 +369,7 @@ impl Exchange {
             if flow.received_at.is_none_or(|at| now.since(at) > reaction_time(round_trip)) {
                 continue;
             }
-            match flow.pressure.observe(waiting_bytes, drops, round_trip, now) {
+            match flow.pressure.observe(backlog, round_trip, now) {
                 Some(notice) => notices.push((flow.peer, notice)),
                 // It is told of the drops when the time since its last notice is over.
                 None if self.has_untold_drops && flow.pressure.is_quiet(now) => {

@@ -8,6 +8,17 @@ use rnic_wire::scr::BackPressure;
 
 use super::limit::interval;
 
+/// Packets that wait for the host, and those that were dropped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Backlog {
+    /// Bytes that wait.
+    pub waiting_bytes: u64,
+    /// Packets that have been dropped since the start.
+    pub drops: u64,
+    /// Number of times that the bytes have exceeded the threshold and then not any more.
+    pub number: u32,
+}
+
 /// Decides when back-pressure is sent for one queue pair: when more bytes wait than the threshold, again while they
 /// become more, and when packets have been dropped; at most once in a round trip and [`NIC_TIME`]. The round trip
 /// counts as at least 1 us and at most [`INTERVAL_MAX`](super::limit::INTERVAL_MAX).
@@ -19,8 +30,9 @@ pub struct PressureLaw {
     /// Queue pair of the sender.
     qpn: Qpn,
     threshold_bytes: u64,
-    /// The most bytes that have waited since there were more than the threshold.
+    /// The most bytes that have waited in the backlog with number `backlog`.
     peak_bytes: u64,
+    backlog: u32,
     quiet_until: Time,
     /// Dropped packets at the last notice.
     reported_drops: u64,
@@ -37,7 +49,7 @@ impl PressureLaw {
     /// Creates the law for the queue pair `qpn` of a peer, after `drops` packets have been dropped.
     #[must_use]
     pub const fn new(qpn: Qpn, threshold_bytes: u64, drops: u64) -> Self {
-        Self { qpn, threshold_bytes, peak_bytes: 0, quiet_until: Time::ZERO, reported_drops: drops }
+        Self { qpn, threshold_bytes, peak_bytes: 0, backlog: 0, quiet_until: Time::ZERO, reported_drops: drops }
     }
 
     /// Returns whether it is too early for a notice, after the last one.
@@ -45,15 +57,15 @@ impl PressureLaw {
         now < self.quiet_until
     }
 
-    /// Records that `waiting_bytes` wait for the host at `now`, and that `drops` packets have been dropped since the
-    /// start; returns the record to send, if any.
-    pub fn observe(&mut self, waiting_bytes: u64, drops: u64, round_trip: Duration, now: Time) -> Option<BackPressure> {
+    /// Records what waits for the host at `now`; returns the record to send, if any.
+    pub fn observe(&mut self, backlog: Backlog, round_trip: Duration, now: Time) -> Option<BackPressure> {
+        let Backlog { waiting_bytes, drops, number } = backlog;
         let new_drops = drops.saturating_sub(self.reported_drops);
+        if number != self.backlog {
+            (self.backlog, self.peak_bytes) = (number, 0);
+        }
         let grows = waiting_bytes > self.threshold_bytes.max(self.peak_bytes);
-        self.peak_bytes = match waiting_bytes {
-            few if few <= self.threshold_bytes => 0,
-            many => self.peak_bytes.max(many),
-        };
+        self.peak_bytes = self.peak_bytes.max(waiting_bytes);
         if (!grows && new_drops == 0) || now < self.quiet_until {
             return None;
         }
@@ -88,7 +100,12 @@ mod tests {
     /// Returns the times, in microseconds, of notices for a backlog that is `waiting` at each microsecond.
     fn notices(waiting: impl Fn(u64) -> u64) -> Vec<u64> {
         let mut law = PressureLaw::new(Qpn::new(0x11), THRESHOLD_BYTES, 0);
-        let sends = |us: &u64| law.observe(waiting(*us), 0, ROUND_TRIP, Time::from_us(*us)).is_some();
+        let mut number = 0;
+        let sends = |us: &u64| {
+            let waiting_bytes = waiting(*us);
+            number += u32::from(waiting_bytes <= THRESHOLD_BYTES);
+            law.observe(Backlog { waiting_bytes, drops: 0, number }, ROUND_TRIP, Time::from_us(*us)).is_some()
+        };
         (0..100).filter(sends).collect()
     }
 
@@ -111,7 +128,8 @@ mod tests {
     #[test]
     fn s26_back_pressure_is_sent_for_drops_and_counts_them() {
         let mut law = PressureLaw::new(Qpn::new(0x11), THRESHOLD_BYTES, 7);
-        let mut observe = |us, drops| law.observe(100, drops, ROUND_TRIP, Time::from_us(us));
+        let backlog = |drops| Backlog { waiting_bytes: 100, drops, number: 0 };
+        let mut observe = |us, drops| law.observe(backlog(drops), ROUND_TRIP, Time::from_us(us));
         assert_eq!(observe(1, 7), None, "dropped before");
         let notice = observe(2, 10).expect("three drops");
         let expected = BackPressure { qpn: Qpn::new(0x11), severity: 2, waiting_bytes: 100, count: 3 };
@@ -126,7 +144,8 @@ mod tests {
     fn s26_the_interval_of_notices_is_bounded() {
         for (round_trip, expected) in [(Duration::ZERO, 6), (Duration::MAX, 100_005)] {
             let mut law = PressureLaw::new(Qpn::new(0x11), THRESHOLD_BYTES, 0);
-            let mut observe = |us| law.observe((1 << 20) + us, 0, round_trip, Time::from_us(us)).is_some();
+            let backlog = |us| Backlog { waiting_bytes: (1 << 20) + us, drops: 0, number: 0 };
+            let mut observe = |us| law.observe(backlog(us), round_trip, Time::from_us(us)).is_some();
             assert_eq!((observe(5), observe(5 + expected - 1), observe(5 + expected)), (true, false, true));
         }
     }

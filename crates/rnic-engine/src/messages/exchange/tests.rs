@@ -591,6 +591,21 @@ fn s26_a_backlog_halves_the_rate_of_those_that_sent_lately() {
     assert_eq!(effects(&mut pair.left), [Effect::Limit(LEFT_QPN, Some(BitRate::gbps(50)))]);
 }
 
+/// A second backlog is told, too, although it is not longer than the first.
+#[test]
+fn s26_each_backlog_is_told_once() {
+    let mut pair = Pair::new(ExchangeConfig { pressure_bytes: Some(32_768), ..ExchangeConfig::default() });
+    pair.carry();
+    for told in 1..=3 {
+        pair.now = pair.now + Duration::from_us(100);
+        pair.right.count_received(&data(RIGHT_QPN, 1_024), Format::RoceV2, LEFT.peer, pair.now);
+        pair.right.report_backlog(40_000, 0, pair.now);
+        pair.right.report_backlog(40_000, 0, pair.now);
+        pair.right.report_backlog(0, 0, pair.now);
+        assert_eq!(pair.right.stats().notices_sent, told);
+    }
+}
+
 /// With the last queue pair, everything about a peer is forgotten, and no timeout remains.
 #[test]
 fn s6_a_connection_that_ends_leaves_nothing_behind() {
