@@ -71,10 +71,30 @@ impl MessagesConfig {
     }
 }
 
-/// Limits how often the receive buffers are looked at, which is a system call.
+/// Examines the receive buffers, at most once in an interval, because that is a system call.
+///
+/// Everybody can send to the port of a NIC, and senders must not slow down for that: nothing is reported while most of
+/// what arrives is refused, and drops are only reported when peers had filled the buffers. The kernel counts datagrams
+/// with a wrong checksum as dropped, too.
 #[derive(Debug, Default)]
 pub(crate) struct BacklogWatch {
     next_at: Time,
+    last: BufferCounts,
+    /// Drops that have been reported.
+    drops: u64,
+}
+
+/// State of the receive buffers, and counters since the NIC was opened.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct BufferCounts {
+    /// Bytes in the buffers.
+    pub(crate) waiting_bytes: u64,
+    /// Datagrams that the kernel has dropped.
+    pub(crate) kernel_drops: u64,
+    /// Datagrams received.
+    pub(crate) received: u64,
+    /// Of these, the ones that this crate has refused.
+    pub(crate) refused: u64,
 }
 
 impl BacklogWatch {
@@ -85,6 +105,20 @@ impl BacklogWatch {
             self.next_at = now + BACKLOG_INTERVAL;
         }
         is_due
+    }
+
+    /// Returns the bytes that wait, and the number of drops since the start, of which senders are to be told.
+    /// `threshold_bytes` may wait.
+    pub(crate) fn examine(&mut self, now: BufferCounts, threshold_bytes: u64) -> (u64, u64) {
+        let before = std::mem::replace(&mut self.last, now);
+        let refused = now.refused.saturating_sub(before.refused);
+        if 2 * refused > now.received.saturating_sub(before.received) {
+            return (0, self.drops);
+        }
+        if now.waiting_bytes.max(before.waiting_bytes) > threshold_bytes {
+            self.drops += now.kernel_drops.saturating_sub(before.kernel_drops);
+        }
+        (now.waiting_bytes, self.drops)
     }
 }
 
@@ -178,6 +212,25 @@ mod tests {
         assert_eq!(sender(UDP_PORT, &of_nic), None, "a port that all NICs of a user share");
         assert_eq!(sender_of(Ports::OfPeer, 40_000, &of_nic), Some(0));
         assert_eq!(sender_of(Ports::RoceV2, UDP_PORT, &of_queue_pair), None);
+    }
+
+    /// Datagrams of strangers that fill the buffer, and datagrams with a wrong checksum, which the kernel counts as
+    /// dropped.
+    #[test]
+    fn s26_only_what_peers_send_is_told_to_senders() {
+        let mut watch = BacklogWatch::default();
+        let counts = |waiting_bytes, kernel_drops, received, refused| BufferCounts {
+            waiting_bytes,
+            kernel_drops,
+            received,
+            refused,
+        };
+        assert_eq!(watch.examine(counts(900, 0, 10, 0), 1_000), (900, 0));
+        assert_eq!(watch.examine(counts(900, 2, 20, 0), 1_000), (900, 0), "the buffers were not full");
+        assert_eq!(watch.examine(counts(5_000, 5, 30, 6), 1_000), (0, 0), "most of it was refused");
+        assert_eq!(watch.examine(counts(5_000, 9, 40, 8), 1_000), (5_000, 4));
+        assert_eq!(watch.examine(counts(0, 10, 50, 8), 1_000), (0, 5), "the buffers were full before");
+        assert_eq!(watch.examine(counts(0, 11, 50, 8), 1_000), (0, 5));
     }
 
     #[test]

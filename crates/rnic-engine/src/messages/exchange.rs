@@ -158,6 +158,12 @@ impl Exchange {
         self.partners.contains_key(&nic)
     }
 
+    /// Returns the bytes that may wait without back-pressure.
+    #[must_use]
+    pub fn threshold(&self) -> u64 {
+        self.config.pressure_bytes.unwrap_or(u64::MAX)
+    }
+
     /// Returns the last round trip of a queue pair that a probe has measured.
     #[must_use]
     pub fn round_trip(&self, qpn: Qpn) -> Option<Duration> {

@@ -14,7 +14,7 @@ use super::device::Device;
 use crate::link::Link;
 use crate::link::lane::{Lane, OWN_PORT};
 use crate::memory::Arrived;
-use crate::messages::{MessagesConfig, is_of_nic, sender_of};
+use crate::messages::{BufferCounts, MessagesConfig, is_of_nic, sender_of};
 use crate::notice::Notice;
 use crate::stats::RxDrop;
 use crate::sys::UdpSocket;
@@ -72,13 +72,24 @@ impl Device {
     }
 
     /// Reports to the engine, at most once in an interval, what waits in the receive buffers, and what the kernel has
-    /// dropped because they were full.
+    /// dropped because they were full ([`BacklogWatch`](crate::messages::BacklogWatch)).
     pub(super) fn report_backlog(&mut self, now: Time) {
         if Exchange::of(&self.engine).is_none() || !self.backlog.is_due(now) {
             return;
         }
         let levels = self.link.lanes.iter().flat_map(Lane::receivers).filter_map(UdpSocket::buffer_level);
-        let (waiting, drops) = levels.fold((0, 0), |sum, level| (sum.0 + level.waiting_bytes, sum.1 + level.drops));
+        let stats = &self.link.stats;
+        let counts = BufferCounts {
+            received: stats.datagrams_received,
+            refused: stats.drops.iter().sum(),
+            ..BufferCounts::default()
+        };
+        let counts = levels.fold(counts, |sum, level| BufferCounts {
+            waiting_bytes: sum.waiting_bytes + level.waiting_bytes,
+            kernel_drops: sum.kernel_drops + level.drops,
+            ..sum
+        });
+        let (waiting, drops) = self.backlog.examine(counts, Exchange::of(&self.engine).map_or(0, Exchange::threshold));
         Messages::of(&mut self.engine).report_backlog(now, waiting, drops);
     }
 }
