@@ -65,8 +65,9 @@ pub struct ExchangeConfig {
     /// Shortest such time for the probes that policies ask for: where NICs are processes, an answer takes as long as
     /// another process has the processor.
     pub probe_timeout_min: Duration,
-    /// Rate at which the port receives, which grants divide; `None` for that of the link.
-    pub receive_line: Option<BitRate>,
+    /// Rate of the link in front of the port, which grants divide and limits by messages begin at; `None` for that of
+    /// the engine.
+    pub shared_line: Option<BitRate>,
     /// Lowest rate that is granted, and to which a peer can limit a queue pair; `None` for 1 % of the link, divided by
     /// the queue pairs to the peer.
     pub floor: Option<BitRate>,
@@ -101,7 +102,7 @@ impl Default for ExchangeConfig {
             probe_interval: None,
             probe_timeout: Duration::from_us(100),
             probe_timeout_min: Duration::ZERO,
-            receive_line: None,
+            shared_line: None,
             floor: None,
             step: Bounds::STEP,
             answers: AnswerLimit::default(),

@@ -120,13 +120,14 @@ const Q20: u64 = 1 << 20;
 impl Exchange {
     pub(crate) fn new(config: ExchangeConfig, line: BitRate, now: Time) -> Self {
         let config = config.bounded();
+        let line = config.shared_line.map_or(line, |rate| rate.min(line));
         Self {
             config,
             line,
             peers: Peers::new(config.answers),
             partners: BTreeMap::new(),
             flows: BTreeMap::new(),
-            law: GrantLaw::new(config.receive_line.unwrap_or(line), config.floor.unwrap_or(FLOOR_MIN).max(FLOOR_MIN)),
+            law: GrantLaw::new(line, config.floor.unwrap_or(FLOOR_MIN).max(FLOOR_MIN)),
             alarms: Alarms::default(),
             outbox: Outbox::default(),
             effects: VecDeque::new(),
@@ -467,7 +468,7 @@ impl Exchange {
 
     fn on_partner_timeout(&mut self, peer: NicId, now: Time) {
         let Some(partner) = self.partners.get_mut(&peer) else { return };
-        if partner.on_timeout(now) {
+        if partner.on_timeout(now, self.config.greeting_interval) {
             self.greet(peer, now);
         }
         self.report_if_due(peer, now);

@@ -86,15 +86,18 @@ impl Partner {
     }
 
     /// Handles timeouts; returns whether a greeting is to be sent. A peer that never answers is greeted a limited
-    /// number of times, because it may not know these messages.
-    pub(super) fn on_timeout(&mut self, now: Time) -> bool {
+    /// number of times, because it may not know these messages; one that has agreed to them, after `interval` again.
+    pub(super) fn on_timeout(&mut self, now: Time, interval: Option<Duration>) -> bool {
         let mut greets = self.greet_at.is_some_and(|at| at <= now);
         if greets {
             self.greet_at = None;
         }
         while self.greetings.take_lost(now).is_some() {
-            self.unanswered += 1;
-            greets |= self.unanswered < GREETINGS_MAX;
+            self.unanswered = self.unanswered.saturating_add(1);
+            match self.unanswered < GREETINGS_MAX {
+                true => greets = true,
+                false => self.greet_at = interval.map(|interval| now + interval),
+            }
         }
         greets
     }
@@ -120,5 +123,5 @@ fn greeting_timeout(round_trip: Duration, unanswered: u32) -> Duration {
 /// Shortest and longest timeout of a greeting.
 const GREETING_TIMEOUTS: [Duration; 2] = [Duration::from_us(4), Duration::from_secs(1)];
 
-/// Largest number of greetings without an answer.
+/// Largest number of greetings without an answer, one soon after the other.
 const GREETINGS_MAX: u32 = 12;

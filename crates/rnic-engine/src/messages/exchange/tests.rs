@@ -83,7 +83,21 @@ fn s6_two_nics_learn_each_others_cookies_and_their_round_trip() {
 /// A peer that never answers is greeted a limited number of times.
 #[test]
 fn s6_a_peer_without_messages_is_left_alone() {
-    let mut left = Exchange::new(ExchangeConfig::default(), LINE, Time::ZERO);
+    let (sent, next) = greetings_in_100_s(ExchangeConfig::default());
+    assert_eq!((sent, next), (12, None));
+}
+
+/// One that has agreed to messages is greeted again: the network may have lost all greetings.
+#[test]
+fn s6_a_peer_that_has_agreed_is_greeted_again() {
+    let greeting_interval = Some(Duration::from_secs(10));
+    let (sent, next) = greetings_in_100_s(ExchangeConfig { greeting_interval, ..ExchangeConfig::default() });
+    assert!((18..=22).contains(&sent) && next.is_some(), "{sent}, {next:?}");
+}
+
+/// Returns the number of greetings that a peer gets in 100 s that does not answer, and the next timeout then.
+fn greetings_in_100_s(config: ExchangeConfig) -> (u32, Option<Time>) {
+    let mut left = Exchange::new(config, LINE, Time::ZERO);
     left.connect(LEFT_QPN, RIGHT, RIGHT_QPN, Time::ZERO);
     let mut sent = 0;
     for second in 0..100 {
@@ -93,7 +107,20 @@ fn s6_a_peer_without_messages_is_left_alone() {
             sent += 1;
         }
     }
-    assert_eq!((sent, left.next_timeout()), (12, None));
+    (sent, left.next_timeout())
+}
+
+/// On a shared link, a peer lowers rates from that of the link, and to 1 % of it.
+#[test]
+fn s25_s26_limits_by_messages_are_those_of_the_shared_link() {
+    let shared_line = Some(BitRate::gbps(2));
+    let config = ExchangeConfig { pressure_bytes: Some(32_768), shared_line, ..ExchangeConfig::default() };
+    let mut pair = Pair::new(config);
+    pair.carry();
+    pair.right.count_received(&data(RIGHT_QPN, 1_024), Format::RoceV2, LEFT.peer, pair.now);
+    pair.right.report_backlog(40_000, 0, pair.now);
+    pair.carry();
+    assert_eq!(effects(&mut pair.left), [Effect::Limit(LEFT_QPN, Some(BitRate::gbps(1)))]);
 }
 
 /// Until the driver has reported that the peer exchanges messages, it is sent none, its messages are dropped, and
