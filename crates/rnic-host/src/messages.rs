@@ -49,8 +49,8 @@ impl Default for MessagesConfig {
 
 impl MessagesConfig {
     /// Returns the settings of the engine, for a NIC whose receive buffers have `buffer_bytes`, and which receives at
-    /// `receive_line` if that is not the rate of its line.
-    pub(crate) fn exchange(&self, ports: Ports, buffer_bytes: u64, receive_line: Option<BitRate>) -> ExchangeConfig {
+    /// `shared_line` if that is not the rate of its line.
+    pub(crate) fn exchange(&self, ports: Ports, buffer_bytes: u64, shared_line: Option<BitRate>) -> ExchangeConfig {
         ExchangeConfig {
             period: PERIOD,
             round_trip: ROUND_TRIP,
@@ -59,7 +59,7 @@ impl MessagesConfig {
             probe_interval: self.probe_interval,
             probe_timeout: PROBE_TIMEOUT,
             probe_timeout_min: PROBE_TIMEOUT_MIN,
-            receive_line,
+            shared_line,
             answers: AnswerLimit::HOSTILE,
             draw_cookie: Some(draw_cookie),
             nic_of: if ports == Ports::OfQueuePair { port_of } else { |_| 0 },

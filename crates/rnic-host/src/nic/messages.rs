@@ -142,8 +142,9 @@ pub(super) fn read(
     if rnic_wire::icrc::verify(addresses, datagram) { Ok((message, nic)) } else { Err(RxDrop::Icrc) }
 }
 
-/// Reads a message that arrived through the ring of the NIC with the port `writer_port`. It has no ICRC, and its bytes
-/// may change at any time, so it is copied first.
+/// Reads a message that arrived through the ring of the NIC with the port `writer_port`. Its bytes may change at any
+/// time, so it is copied first. It has an ICRC only if it was delayed; `sealed` is then where data of the sender come
+/// from, and where they arrive.
 ///
 /// # Errors
 /// The reason why it is dropped.
@@ -151,14 +152,26 @@ pub(super) fn read_record(
     peer: Option<PeerId>,
     writer_port: u16,
     bytes: Arrived<'_>,
+    sealed: Option<(SocketAddr, SocketAddr)>,
 ) -> Result<(Message, NicId), RxDrop> {
     let peer = peer.ok_or(RxDrop::UnknownPeer)?;
     let mut copy = [0; MESSAGE_LEN];
-    bytes.copy_front(&mut copy[..MESSAGE_LEN - ICRC_LEN]);
+    let len = if sealed.is_some() { MESSAGE_LEN } else { MESSAGE_LEN - ICRC_LEN };
+    bytes.copy_front(&mut copy[..len]);
     let message = Message::parse(&copy).map_err(|_| RxDrop::Malformed)?;
     // The ring belongs to one NIC, which can speak only for itself.
-    let is_own = is_of_nic(&message) || crate::ports::port_of(message.source_qpn) == writer_port;
-    if is_own { Ok((message, NicId { peer, number: writer_port })) } else { Err(RxDrop::ForeignPort) }
+    let is_of_nic = is_of_nic(&message);
+    if !is_of_nic && crate::ports::port_of(message.source_qpn) != writer_port {
+        return Err(RxDrop::ForeignPort);
+    }
+    if let Some((source, local)) = sealed {
+        let port = if is_of_nic { writer_port } else { source.port() };
+        let addresses = Addresses::new(SocketAddr::new(source.ip(), port), local).map_err(|_| RxDrop::Malformed)?;
+        if !rnic_wire::icrc::verify(&addresses, &copy) {
+            return Err(RxDrop::Icrc);
+        }
+    }
+    Ok((message, NicId { peer, number: writer_port }))
 }
 
 /// Passes a message to the engine.
@@ -221,7 +234,7 @@ mod tests {
             };
             message.encode(&addresses).expect("it can be encoded")
         };
-        let read = |peer, bytes: &[u8]| read_record(peer, writer, bytes[..MESSAGE_LEN - ICRC_LEN].into());
+        let read = |peer, bytes: &[u8]| read_record(peer, writer, bytes[..MESSAGE_LEN - ICRC_LEN].into(), None);
         let nic = NicId { peer: PeerId(3), number: writer };
         for source_qpn in [number_on(writer, 7), Qpn::GSI] {
             assert_eq!(read(peer, &record_of(source_qpn)).map(|(_, from)| from), Ok(nic));
@@ -229,5 +242,19 @@ mod tests {
         assert_eq!(read(peer, &record_of(number_on(other, 7))), Err(RxDrop::ForeignPort));
         assert_eq!(read(None, &record_of(Qpn::GSI)), Err(RxDrop::UnknownPeer));
         assert_eq!(read(peer, &[0xc0; MESSAGE_LEN]), Err(RxDrop::Malformed));
+
+        // One that was delayed has an ICRC, over the port that it would have been sent from.
+        let sealed = |bytes: &[u8], data| {
+            let source = SocketAddr::new(local.ip(), data);
+            read_record(peer, writer, bytes.into(), Some((source, local))).map(|(_, from)| from)
+        };
+        let read = |bytes: &[u8]| sealed(bytes, writer);
+        let (of_queue_pair, of_nic) = (record_of(number_on(writer, 7)), record_of(Qpn::GSI));
+        assert_eq!((read(&of_queue_pair), read(&of_nic)), (Ok(nic), Ok(nic)));
+        assert_eq!((sealed(&of_queue_pair, 4_791), sealed(&of_nic, 4_791)), (Err(RxDrop::Icrc), Ok(nic)));
+        assert_eq!(read(&record_of(number_on(other, 7))), Err(RxDrop::ForeignPort));
+        let mut corrupt = of_queue_pair;
+        corrupt[40] ^= 1;
+        assert_eq!(read(&corrupt), Err(RxDrop::Icrc));
     }
 }

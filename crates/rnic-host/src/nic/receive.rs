@@ -170,7 +170,7 @@ impl<'a> Arrivals<'a> {
                 DatagramOrigin { source: *source, local, peer, congested: false, ip_fields: record.kind.ip_fields };
             self.link.stats.bypass_bytes_received += record.bytes.len() as u64;
             if is_message_record(&record) && Exchange::of(self.engine).is_some() {
-                self.receive_message_record(&origin, writer_port, record.bytes);
+                self.receive_message_record(&origin, writer_port, &record);
             } else if record.kind.is_sealed || self.link.capture.is_some() {
                 let mut bytes = as_datagram(&record, &origin);
                 if crate::falcon::is_falcon(&bytes) {
@@ -288,9 +288,10 @@ impl<'a> Arrivals<'a> {
 
     /// Receives a message that arrived through the ring of the NIC with the port `writer_port`.
     #[cold]
-    fn receive_message_record(&mut self, origin: &DatagramOrigin, writer_port: u16, bytes: Arrived<'_>) {
+    fn receive_message_record(&mut self, origin: &DatagramOrigin, writer_port: u16, record: &Record<'_>) {
         let now = self.clock.now();
-        match messages::read_record(origin.peer, writer_port, bytes) {
+        let sealed = record.kind.is_sealed.then_some((origin.source, origin.local));
+        match messages::read_record(origin.peer, writer_port, record.bytes, sealed) {
             Ok((message, nic)) => {
                 if self.link.capture.is_some()
                     && let (addresses, Ok(bytes)) = (origin.addresses(), message.encode(&origin.addresses()))
@@ -487,12 +488,11 @@ fn as_datagram(record: &Record<'_>, origin: &DatagramOrigin) -> Vec<u8> {
     bytes
 }
 
-/// Returns whether a record is a message of a NIC: those have no ICRC.
+/// Returns whether a record is a message of a NIC: those have an ICRC only if they were delayed.
 #[inline]
 fn is_message_record(record: &Record<'_>) -> bool {
-    !record.kind.is_sealed
-        && record.bytes.len() == MESSAGE_LEN - ICRC_LEN
-        && record.bytes.copy_front(&mut [0]) == [scr::OPCODE]
+    let icrc_len = if record.kind.is_sealed { 0 } else { ICRC_LEN };
+    record.bytes.len() == MESSAGE_LEN - icrc_len && record.bytes.copy_front(&mut [0]) == [scr::OPCODE]
 }
 
 /// Peer number for unknown senders, to which no packets are sent. It differs from the engine's own value for "no
