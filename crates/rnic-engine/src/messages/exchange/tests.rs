@@ -624,7 +624,7 @@ fn s26_each_backlog_is_told_once() {
     let mut pair = Pair::new(ExchangeConfig { pressure_bytes: Some(32_768), ..ExchangeConfig::default() });
     pair.carry();
     for told in 1..=3 {
-        pair.now = pair.now + Duration::from_us(100);
+        pair.now += Duration::from_us(100);
         pair.right.count_received(&data(RIGHT_QPN, 1_024), Format::RoceV2, LEFT.peer, pair.now);
         pair.right.report_backlog(40_000, 0, pair.now);
         pair.right.report_backlog(40_000, 0, pair.now);
