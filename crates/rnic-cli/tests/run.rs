@@ -129,7 +129,7 @@ fn errors_are_one_line() {
         .assert_refused(2, &["RNIC_KEY=: no file with a secret"]);
     run(folder, &["--transport", "quic", "--", "true"]).assert_refused(2, &["quic", "roce-gbn", "rnic list"]);
     run(folder, &["--set", "control=swift-rate", "--", "true"])
-        .assert_refused(2, &["`swift-rate` needs probes", "simulations with [scr]"]);
+        .assert_refused(2, &["`swift-rate` needs probes", "--messages on"]);
     run(folder, &["--", "no-such-program"]).assert_refused(2, &["no-such-program", "PATH"]);
     run(folder, &["--", "/etc"]).assert_refused(2, &["/etc", "folder"]);
     run(folder, &[]).assert_refused(2, &["PROGRAM"]);
