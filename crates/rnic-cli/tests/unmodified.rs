@@ -4,6 +4,7 @@
 mod common;
 
 use std::fs;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -55,7 +56,7 @@ fn type_in(script: &str, folder: &Path) -> common::CommandOutput {
     let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap_or_default());
     let mut shell = Command::new("sh");
     shell.args(["-e", "-c", &format!("{script}wait\n")]).env("PATH", path).current_dir(folder);
-    shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     finish(shell.spawn().expect("there is a shell"))
 }
 

@@ -8,6 +8,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process_group};
+
 /// Time limit for every process that these tests start; enough even on a busy machine.
 pub const COMMAND_TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -58,6 +60,8 @@ pub fn finish(mut child: Child) -> CommandOutput {
             break status;
         }
         if start.elapsed() > COMMAND_TIMEOUT {
+            // The processes that it has started hold its output open; they end with it if it leads a group.
+            let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
             child.kill().expect("a child can be killed");
             child.wait().expect("a killed child ends");
             let err = err.join().expect("no panic");
