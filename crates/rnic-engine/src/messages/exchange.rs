@@ -82,7 +82,7 @@ pub struct Exchange {
     drops: u64,
     /// True while senders are to be told of drops at the end of the time after their last notice.
     has_untold_drops: bool,
-    /// True while more bytes wait than the threshold of back-pressure.
+    /// True from when more bytes wait than the threshold of back-pressure until at most half of it does.
     is_backlogged: bool,
     /// Number of such times that are over.
     backlogs: u32,
@@ -360,10 +360,11 @@ impl Exchange {
     pub(crate) fn report_backlog(&mut self, waiting_bytes: u64, drops: u64, now: Time) {
         self.has_untold_drops |= drops > std::mem::replace(&mut self.drops, drops);
         let Some(threshold) = self.config.pressure_bytes else { return };
-        let is_above = waiting_bytes > threshold;
-        let was_above = std::mem::replace(&mut self.is_backlogged, is_above);
-        self.backlogs = self.backlogs.wrapping_add(u32::from(was_above && !is_above));
-        if !is_above && !self.has_untold_drops {
+        // A backlog that shrinks varies by some packets: it is over when half of the threshold is left.
+        let ends = self.is_backlogged && waiting_bytes <= threshold / 2;
+        self.is_backlogged = !ends && (self.is_backlogged || waiting_bytes > threshold);
+        self.backlogs = self.backlogs.wrapping_add(u32::from(ends));
+        if waiting_bytes <= threshold && !self.has_untold_drops {
             return;
         }
         let backlog = Backlog { waiting_bytes, drops, number: self.backlogs };

@@ -15,7 +15,7 @@ pub struct Backlog {
     pub waiting_bytes: u64,
     /// Packets that have been dropped since the start.
     pub drops: u64,
-    /// Number of times that the bytes have exceeded the threshold and then not any more.
+    /// Number of earlier backlogs: times from when the bytes exceeded the threshold until half of it was left.
     pub number: u32,
 }
 

@@ -627,8 +627,12 @@ fn s26_each_backlog_is_told_once() {
         pair.now += Duration::from_us(100);
         pair.right.count_received(&data(RIGHT_QPN, 1_024), Format::RoceV2, LEFT.peer, pair.now);
         pair.right.report_backlog(40_000, 0, pair.now);
-        pair.right.report_backlog(40_000, 0, pair.now);
-        pair.right.report_backlog(0, 0, pair.now);
+        // It shrinks, and some packets more arrive.
+        for waiting_bytes in [40_000, 32_000, 33_000, 16_385, 40_000, 16_384] {
+            pair.now += Duration::from_us(30);
+            pair.right.count_received(&data(RIGHT_QPN, 1_024), Format::RoceV2, LEFT.peer, pair.now);
+            pair.right.report_backlog(waiting_bytes, 0, pair.now);
+        }
         assert_eq!(pair.right.stats().notices_sent, told);
     }
 }
