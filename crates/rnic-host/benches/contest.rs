@@ -25,11 +25,7 @@ const RUN_TIME: Duration = Duration::from_ms(1_500);
 const WRITE_BYTES: u32 = 64 << 10;
 
 fn main() {
-    // `cargo test` builds benches too, and runs them without this argument.
-    if !std::env::args().any(|argument| argument == "--bench") {
-        return;
-    }
-    let rounds = std::env::args().filter_map(|argument| argument.parse().ok()).next().unwrap_or(5);
+    let Some(rounds) = figures::rounds(5) else { return };
     let mut figures = figures::Figures::default();
     for round in 1..=rounds {
         eprintln!("round {round} of {rounds}");

@@ -50,11 +50,7 @@ const RUN_TIME: rnic_base::Duration = rnic_base::Duration::from_ms(1_000);
 const OPERATIONS: u64 = 300;
 
 fn main() {
-    // `cargo test` builds benches too, and runs them without this argument.
-    if !std::env::args().any(|argument| argument == "--bench") {
-        return;
-    }
-    let rounds = std::env::args().filter_map(|argument| argument.parse().ok()).next().unwrap_or(5);
+    let Some(rounds) = figures::rounds(5) else { return };
     let mut figures = figures::Figures::default();
     for round in 1..=rounds {
         eprintln!("round {round} of {rounds}");

@@ -39,11 +39,7 @@ const FLOOD: u32 = 50_000;
 const FORGED_PORTS: std::ops::Range<u16> = 3_000..4_000;
 
 fn main() {
-    // `cargo test` builds benches too, and runs them without this argument.
-    if !std::env::args().any(|argument| argument == "--bench") {
-        return;
-    }
-    let rounds = std::env::args().filter_map(|argument| argument.parse().ok()).next().unwrap_or(15);
+    let Some(rounds) = figures::rounds(15) else { return };
     let mut figures = figures::Figures::default();
     let mut pair = Pair::connect();
     let receiver = SocketAddr::new(LOOPBACK, pair.receiver_port);

@@ -1,5 +1,14 @@
 //! Results of several rounds, printed as a table.
 
+/// Returns the number of rounds that the command line asks for, `default` unless it does; none when `cargo test`, which
+/// builds benches too, runs one.
+#[allow(dead_code, reason = "one bench has further arguments")]
+pub fn rounds(default: u32) -> Option<u32> {
+    let arguments: Vec<String> = std::env::args().collect();
+    let is_bench = arguments.iter().any(|argument| argument == "--bench");
+    is_bench.then(|| arguments.iter().find_map(|argument| argument.parse().ok()).unwrap_or(default))
+}
+
 /// Results by name, one value per round.
 #[derive(Default)]
 pub struct Figures(Vec<(String, Vec<f64>)>);
