@@ -47,6 +47,7 @@ use crate::impair::Impairment;
 pub use client::{check, measure};
 pub use latency::Latency;
 pub use report::{FlowReport, LatencyKind, LatencyUs, PerfReport};
+pub use run::WARM_UP_MAX;
 pub use serve::{Served, serve};
 pub use setup::ServeConfig;
 

@@ -11,6 +11,7 @@ mod tenant;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rnic_host::perf::WARM_UP_MAX;
 use rnic_page::number;
 use rnic_reproduce::machine::Machine;
 use serde::Serialize;
@@ -119,20 +120,20 @@ fn follow<T>(name: &str, round: usize, measure: impl FnOnce() -> Result<T, Failu
 /// with large messages begins first and ends last; a measurement in which it has ended too early is repeated with more
 /// time, because latencies without it would count as latencies beside it.
 fn both(args: &NoisyArgs, scheduler: &str) -> Result<(f64, Small), Failure> {
-    let mut extra = HEAD_START + WARM_UP + HEAD_START;
+    let wall = |span: rnic_base::Duration| Duration::from_secs_f64(span.as_secs_f64());
+    let mut span = args.duration + rnic_base::Duration::from_us(2 * HEAD_START.as_micros() as u64) + WARM_UP_MAX;
     for _ in 0..TRIES {
-        let span = args.duration + rnic_base::Duration::from_us(extra.as_micros() as u64);
         let start = Instant::now();
         let bulk = Tenant::start(args.link_rate, scheduler, span, &BULK)?;
         thread::sleep(HEAD_START);
         let small = small(args, scheduler)?;
         // The large messages begin after their process has started, so they last at least until then.
-        let late = start.elapsed().saturating_sub(Duration::from_secs_f64(span.as_secs_f64()));
+        let late = start.elapsed().saturating_sub(wall(span));
         let bulk_gbps = bulk.end()?.number(&["goodput_gbps"])?;
         if late == Duration::ZERO {
             return Ok((bulk_gbps, small));
         }
-        extra += 2 * late;
+        span += rnic_base::Duration::from_us(2 * late.as_micros() as u64);
     }
     Err(Failure::input(format!(
         "the small messages took longer than the large ones beside them, {TRIES} times; measure for longer \
@@ -227,9 +228,6 @@ const ROUNDS: usize = 3;
 
 /// Time for which the large messages are alone at the beginning: both processes have started by then.
 const HEAD_START: Duration = Duration::from_millis(200);
-
-/// Longest time for which the small messages are exchanged before their latencies count.
-const WARM_UP: Duration = Duration::from_millis(500);
 
 /// Number of attempts to measure small messages while there are large ones.
 const TRIES: u32 = 4;

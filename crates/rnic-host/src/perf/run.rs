@@ -310,4 +310,4 @@ const WARM_UP_ROUNDS: u64 = 1_000;
 
 /// Maximum duration of the warm-up: rounds on a slow path, or of long messages that suffer packet loss, may take a
 /// tenth of a second.
-const WARM_UP_MAX: Duration = Duration::from_ms(500);
+pub const WARM_UP_MAX: Duration = Duration::from_ms(500);
