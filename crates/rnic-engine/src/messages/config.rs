@@ -77,8 +77,9 @@ pub struct ExchangeConfig {
     pub answers: AnswerLimit,
     /// Seed of the jitter, and of the cookies where nothing else supplies them.
     pub seed: u64,
-    /// Supplies cookies that cannot be predicted; `None` in simulations.
-    pub draw_cookie: Option<fn() -> NonZeroU64>,
+    /// Supplies cookies that cannot be predicted, or none, and then no messages are exchanged with the peer; `None` in
+    /// simulations.
+    pub draw_cookie: Option<fn() -> Option<NonZeroU64>>,
     /// Returns the number of the NIC that a queue pair of a peer belongs to ([`crate::NicId`]), by its number.
     pub nic_of: fn(Qpn) -> u16,
     /// True when a queue pair takes part only from [`crate::Messages::agree`] on: peers that do not know these

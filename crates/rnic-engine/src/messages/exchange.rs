@@ -205,9 +205,9 @@ impl Exchange {
         held.into_iter().for_each(|(path, timeout)| self.ask(qpn, path, timeout, now));
     }
 
-    /// Begins to exchange messages with `peer`, unless there are too many peers.
+    /// Begins to exchange messages with `peer`, unless there are too many peers, or there is no cookie.
     fn meet(&mut self, peer: NicId, now: Time) {
-        let cookie = self.draw_cookie();
+        let Some(cookie) = self.draw_cookie() else { return };
         if !self.peers.add(peer, cookie) {
             return;
         }
@@ -254,12 +254,11 @@ impl Exchange {
         }
     }
 
-    fn draw_cookie(&mut self) -> Cookie {
-        let drawn = match self.config.draw_cookie {
-            Some(draw) => draw().get(),
-            None => self.random.bits(),
-        };
-        Cookie::new(drawn.max(1)).expect("the number is above zero")
+    fn draw_cookie(&mut self) -> Option<Cookie> {
+        match self.config.draw_cookie {
+            Some(draw) => Cookie::new(draw()?.get()),
+            None => Cookie::new(self.random.bits().max(1)),
+        }
     }
 
     /// Returns the bounds of the limits that `peer` may set.
