@@ -15,7 +15,8 @@
 //! only a few requests.
 //!
 //! Messages are not encrypted, and any process at the peer's address that knows both queue pair numbers can forge
-//! one: the worst effect is a wrong line on standard error, once for each queue pair.
+//! one: the worst effects are a wrong line on standard error, once for each queue pair, and messages between NICs
+//! ([`crate::messages`]) to a peer that exchanges none. It cannot turn these off: a later hello of the peer agrees.
 //!
 //! This is a state machine without a socket, like `credit`.
 
@@ -56,7 +57,9 @@ struct Pair {
     request_count: u32,
     is_warned: bool,
     /// True once the remote end has sent its settings.
-    has_heard: bool,
+    has_theirs: bool,
+    /// True once it has announced the version of messages between NICs that this NIC exchanges.
+    has_agreed: bool,
 }
 
 /// Result of a hello message.
@@ -66,8 +69,8 @@ pub(crate) struct HelloOutcome {
     pub(crate) answer: Option<OutgoingHello>,
     /// The settings of the remote and of the local end, if they differ; reported once.
     pub(crate) differs: Option<[Terms; 2]>,
-    /// True for the first message about a queue pair.
-    pub(crate) is_first: bool,
+    /// True for the first message about a queue pair, and for the first that agrees to messages between NICs.
+    pub(crate) is_news: bool,
 }
 
 /// A message to be sent to the NIC of `to`.
@@ -98,8 +101,16 @@ impl Hellos {
     /// `peer`.
     pub(crate) fn connected(&mut self, now: Time, qpn: Qpn, (peer, remote_qpn): (PeerId, Qpn), ours: Terms) {
         self.disconnected(qpn);
-        let (is_warned, has_heard) = (false, false);
-        let pair = Pair { peer, remote_qpn, ours, request_at: Some(now), request_count: 0, is_warned, has_heard };
+        let pair = Pair {
+            peer,
+            remote_qpn,
+            ours,
+            request_at: Some(now),
+            request_count: 0,
+            is_warned: false,
+            has_theirs: false,
+            has_agreed: false,
+        };
         self.pairs.insert(qpn, pair);
         self.requests.insert((now, qpn));
     }
@@ -148,8 +159,10 @@ impl Hellos {
         }
         let differs = hello.terms != pair.ours && !std::mem::replace(&mut pair.is_warned, true);
         let answer = (!hello.is_response).then(|| pair.outgoing(hello.to, true, self.messages));
-        let is_first = !std::mem::replace(&mut pair.has_heard, true);
-        HelloOutcome { answer, differs: differs.then_some([hello.terms, pair.ours]), is_first }
+        let agrees = self.messages != 0 && hello.messages == self.messages;
+        let is_news = !pair.has_theirs || agrees && !pair.has_agreed;
+        (pair.has_theirs, pair.has_agreed) = (true, pair.has_agreed || agrees);
+        HelloOutcome { answer, differs: differs.then_some([hello.terms, pair.ours]), is_news }
     }
 }
 

@@ -192,19 +192,19 @@ fn s6_messages_by_the_rules_are_accepted_and_answered() {
 #[test]
 fn s6_rule_1_a_message_from_another_port_is_dropped_and_not_answered() {
     let mut attack = Attack::begin();
-    let stranger = UdpSocket::bind("127.0.0.1:0").expect("a free port");
-    stranger.set_nonblocking(true).expect("a socket");
-    let addresses = Addresses::new(stranger.local_addr().expect("it is bound"), attack.addresses.dst()).expect("IPv4");
+    let outsider = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    outsider.set_nonblocking(true).expect("a socket");
+    let addresses = Addresses::new(outsider.local_addr().expect("it is bound"), attack.addresses.dst()).expect("IPv4");
     let (probe, grant) = (attack.probe(), attack.grant(2_000_000, 60_000));
     let before = attack.datagrams_dropped(RxDrop::UnknownPeer);
     for message in [probe, grant] {
         let bytes = message.encode(&addresses).expect("it can be encoded");
-        stranger.send_to(&bytes, addresses.dst()).expect("loopback carries it");
+        outsider.send_to(&bytes, addresses.dst()).expect("loopback carries it");
         attack.settle();
     }
     assert_eq!(attack.datagrams_dropped(RxDrop::UnknownPeer), before + 2);
     assert_eq!((attack.limit(), attack.received().len()), (None, 0));
-    assert!(stranger.recv_from(&mut [0; 256]).is_err(), "a stranger was answered");
+    assert!(outsider.recv_from(&mut [0; 256]).is_err(), "a sender without a connection was answered");
 }
 
 /// Rule 1, source, for NICs that share a machine: a message must come from the port that the queue pair named in it
@@ -225,9 +225,9 @@ fn s6_rule_1_a_message_from_a_port_of_no_queue_pair_is_dropped() {
     let own = SocketAddr::new("127.0.0.1".parse().expect("an address"), left.nic.port());
     let target = SocketAddr::new(own.ip(), right.nic.port());
     let (cookie, sequence) = learned(&file, own);
-    let stranger = UdpSocket::bind("127.0.0.1:0").expect("a free port");
-    stranger.set_nonblocking(true).expect("a socket");
-    let addresses = Addresses::new(stranger.local_addr().expect("it is bound"), target).expect("both IPv4");
+    let outsider = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    outsider.set_nonblocking(true).expect("a socket");
+    let addresses = Addresses::new(outsider.local_addr().expect("it is bound"), target).expect("both IPv4");
     let message = |dest_qpn, source_qpn, nth| Message {
         dest_qpn,
         source_qpn,
@@ -244,14 +244,14 @@ fn s6_rule_1_a_message_from_a_port_of_no_queue_pair_is_dropped() {
     let accepted = messages_of(&right.nic).expect("on").stats().accepted(Type::Probe);
     for message in [message(numbers[1], numbers[0], 1), message(Qpn::GSI, Qpn::GSI, 2)] {
         let bytes = message.encode(&addresses).expect("it can be encoded");
-        stranger.send_to(&bytes, target).expect("loopback carries it");
+        outsider.send_to(&bytes, target).expect("loopback carries it");
         while right.nic.progress() {}
     }
     let stats = messages_of(&right.nic).expect("on").stats();
     assert_eq!(stats.accepted(Type::Probe), accepted, "{stats:?}");
     let dropped: u64 = strange(&right).iter().sum::<u64>() - before.iter().sum::<u64>();
     assert_eq!(dropped, 2, "{stats:?}");
-    assert!(stranger.recv_from(&mut [0; 256]).is_err(), "a stranger was answered");
+    assert!(outsider.recv_from(&mut [0; 256]).is_err(), "a sender without a connection was answered");
 }
 
 /// Rule 1, queue pairs: those named must be connected to each other.

@@ -66,7 +66,7 @@ fn a_response_or_a_request_ends_the_hello_requests() {
 }
 
 /// The version of messages between NICs that the remote end announces is taken from the first hello about a queue
-/// pair; this end announces its own in requests and answers.
+/// pair, and from the first that agrees; this end announces its own in requests and answers.
 #[test]
 fn s6_hellos_carry_the_version_of_messages_between_nics() {
     let mut hellos = connected(terms("irn"));
@@ -74,9 +74,15 @@ fn s6_hellos_carry_the_version_of_messages_between_nics() {
     assert_eq!(hellos.take_due(Time::ZERO)[0].hello.messages, 1);
     let theirs = Hello { messages: 1, ..hello_with(terms("irn"), false) };
     let outcome = hellos.on_message(PEER, &theirs);
-    assert_eq!((outcome.is_first, outcome.answer.map(|outgoing| outgoing.hello.messages)), (true, Some(1)));
-    assert!(!hellos.on_message(PEER, &theirs).is_first, "the second hello of a queue pair");
+    assert_eq!((outcome.is_news, outcome.answer.map(|outgoing| outgoing.hello.messages)), (true, Some(1)));
+    assert!(!hellos.on_message(PEER, &theirs).is_news, "the second hello of a queue pair");
     assert_eq!(hellos.on_message(PEER, &theirs).differs, None, "it need not be the same at both ends");
+
+    // A forged hello that arrives before that of the peer turns nothing off.
+    let mut hellos = connected(terms("irn"));
+    hellos.announce_messages(1);
+    let mut is_news = |messages| hellos.on_message(PEER, &Hello { messages, ..theirs }).is_news;
+    assert_eq!([0, 0, 2, 1, 1, 0].map(&mut is_news), [true, false, false, true, false, false]);
 }
 
 #[test]

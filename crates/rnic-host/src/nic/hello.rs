@@ -39,7 +39,7 @@ impl Device {
     }
 }
 
-/// Handles a received hello with a valid checksum; returns the peer if it is the first one about its queue pair.
+/// Handles a received hello with a valid checksum; returns the peer if what it says of messages between NICs is new.
 pub(super) fn receive_hello(link: &mut Link, now: Time, peer: Option<PeerId>, hello: &Hello) -> Option<PeerId> {
     if link.ports == Ports::RoceV2
         && let Some(known) = peer.and_then(|peer| link.peers.look_up(peer))
@@ -52,7 +52,7 @@ pub(super) fn receive_hello(link: &mut Link, now: Time, peer: Option<PeerId>, he
     }
     // The end that is connected first sends its hello to a NIC that has not registered it as a peer yet.
     let peer = peer?;
-    let HelloOutcome { answer, differs, is_first } = link.hellos.on_message(peer, hello);
+    let HelloOutcome { answer, differs, is_news } = link.hellos.on_message(peer, hello);
     if let Some(message) = answer.filter(|_| !link.has_many_queued_responses()) {
         link.has_responses = true;
         send(link, now, &message);
@@ -63,7 +63,7 @@ pub(super) fn receive_hello(link: &mut Link, now: Time, peer: Option<PeerId>, he
         let peer = known.addresses.dst().ip();
         link.notices.push(Notice::PeerSettingsDiffer(SettingsDiffer { peer, theirs, ours }));
     }
-    is_first.then_some(peer)
+    is_news.then_some(peer)
 }
 
 /// Sends a message to the NIC whose port is encoded in the number of the remote queue pair.
