@@ -7,6 +7,7 @@ mod list;
 mod perf;
 mod reproduce;
 mod run;
+mod signals;
 mod sim;
 mod top;
 pub mod values;
@@ -23,6 +24,7 @@ pub use list::ListArgs;
 pub use perf::PerfArgs;
 pub use reproduce::ReproduceArgs;
 pub use run::RunArgs;
+pub use signals::SignalsArgs;
 pub use sim::SimArgs;
 pub use top::TopArgs;
 
@@ -57,6 +59,9 @@ pub enum Command {
     /// Limit the rate of a running process or of one of its queue pairs
     Limit(LimitArgs),
 
+    /// Print the signals of a running process, by which control programs decide
+    Signals(SignalsArgs),
+
     /// Measure one kind of operation, over UDP between processes or machines, or simulated
     Perf(PerfArgs),
 
@@ -72,7 +77,7 @@ pub enum Command {
 
 const EPILOGUE: &str = "\
 Quantities carry their unit: 64KiB, 240KB, 100Gbps, 20us, 1.5ms, 1%.
-Every command but run takes --json: one object on standard output, text for people on standard error.
+Every command but run and signals takes --json: one object on standard output, text for people on standard error.
 Exit codes: 0 done and checked, 1 a check failed, 2 bad input, 130 interrupted.";
 
 /// Prints help and version as clap does; every other error is reported as bad input, in one line.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rnic_host::observe::{self, LimitReply, LimitRequest, ObserveError};
+use rnic_host::observe::{self, ControlReply, LimitRequest, ObserveError};
 use serde::Serialize;
 
 use crate::args::LimitArgs;
@@ -26,20 +26,15 @@ struct Outcome {
 pub fn run(args: &LimitArgs) -> Result<(), Failure> {
     let LimitArgs { pid, qp, .. } = *args;
     let rate = args.rate.0;
-    let all = observe::endpoints().map_err(|error| Failure::input(format!("cannot read /proc/net/unix: {error}")))?;
-    let devices: Vec<_> = all.into_iter().filter(|endpoint| endpoint.pid == pid).collect();
-    if devices.is_empty() {
-        return Err(Failure::input(format!(
-            "no process {pid} of this user has opened the software device; `rnic top` lists those that have"
-        )));
-    }
+    let devices = observe::devices_of(pid).map_err(Failure::input)?;
     let request = LimitRequest { queue_pair: qp, rate_bps: rate.map(|rate| rate.as_bps()) };
     let mut limited = None;
     let mut reasons = Vec::new();
     for device in &devices {
         match observe::set_limit(device, &request, TIMEOUT) {
-            Ok(LimitReply::QueuePairs(count)) => *limited.get_or_insert(0) += count,
-            Ok(LimitReply::Refused(reason)) => reasons.push(format!("process {pid}: {reason}")),
+            Ok(ControlReply::QueuePairs(count)) => *limited.get_or_insert(0) += count,
+            Ok(ControlReply::Refused(reason)) => reasons.push(format!("process {pid}: {reason}")),
+            Ok(ControlReply::Signals(_)) => reasons.push(format!("process {pid}: it answers another request")),
             // Any process can choose any name, so a socket that belongs to another user says nothing of this process.
             Err(ObserveError::Impostor { .. }) => {}
             Err(error) => reasons.push(error.to_string()),

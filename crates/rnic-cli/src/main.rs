@@ -31,6 +31,7 @@ mod perf;
 mod reproduce;
 mod run;
 mod shell;
+mod signals;
 mod sim;
 mod table;
 mod top;
@@ -80,6 +81,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Perf(args) => perf::run(args),
         Command::Reproduce(args) => reproduce::run(args),
         Command::Run(args) => run::run(args),
+        Command::Signals(args) => signals::run(args),
         Command::Sim(args) => sim::run(args),
         Command::Top(args) => top::run(args),
     }

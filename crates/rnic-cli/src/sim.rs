@@ -4,12 +4,13 @@ mod page;
 mod summary;
 mod threads;
 
-use std::io;
+use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Instant;
 
+use rnic_fabric::simulation::SignalLog;
 use rnic_fabric::{Plan, Progress, Report, Simulation};
 use rnic_reproduce::input::{PLAN_BYTES_MAX, TRACE_BYTES_MAX, read_text};
 use rnic_reproduce::machine::Machine;
@@ -20,6 +21,7 @@ use crate::console;
 use crate::failure::Failure;
 use crate::output::{self, Folder};
 use crate::shell;
+use crate::signals::Line;
 
 /// Runs `rnic sim`.
 ///
@@ -29,7 +31,8 @@ pub fn run(args: &SimArgs) -> Result<(), Failure> {
     let text = read_text(&args.plan, PLAN_BYTES_MAX).map_err(|error| Failure::file(&args.plan, error))?;
     let plan = read_plan(&args.plan, &text, args)?;
     let folder = args.out.as_deref().map(Folder::make).transpose()?;
-    let report = simulate(&plan, args.seed, args.threads, args.pcap.as_deref())?;
+    let outputs = Outputs { pcap: args.pcap.as_deref(), signals: args.signals.as_deref() };
+    let report = simulate(&plan, args.seed, args.threads, outputs)?;
     let command = command(args);
     if let Some(folder) = &folder {
         write(folder, &plan, &text, &report, &command)?;
@@ -47,13 +50,26 @@ fn read_plan(path: &Path, text: &str, args: &SimArgs) -> Result<Plan, Failure> {
     Plan::from_toml_with(text, &pairs(&args.settings), &mut files).map_err(|error| Failure::file(path, error))
 }
 
+/// Files that a run writes while it lasts or when it has ended.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Outputs<'p> {
+    /// Capture of all packets.
+    pub pcap: Option<&'p Path>,
+    /// Signals of all hosts.
+    pub signals: Option<&'p Path>,
+}
+
 /// Runs `plan` on the given number of threads and shows its progress.
 ///
 /// # Errors
 /// When the plan cannot be run, threads are refused, or the capture cannot be written.
-pub fn simulate(plan: &Plan, seed: u64, threads: NonZeroUsize, pcap: Option<&Path>) -> Result<Report, Failure> {
+pub fn simulate(plan: &Plan, seed: u64, threads: NonZeroUsize, outputs: Outputs<'_>) -> Result<Report, Failure> {
     let mut simulation = Simulation::in_parts(plan, seed, threads.get()).map_err(Failure::input)?;
-    if let Some(path) = pcap {
+    let signals = outputs.signals.map(|path| Ok((path, output::capture(path)?))).transpose()?;
+    if signals.is_some() {
+        simulation.collect_signals();
+    }
+    if let Some(path) = outputs.pcap {
         simulation.capture_to(output::capture(path)?).map_err(|error| Failure::file(path, error))?;
     }
     let spinner = console::spinner("simulating");
@@ -67,10 +83,24 @@ pub fn simulate(plan: &Plan, seed: u64, threads: NonZeroUsize, pcap: Option<&Pat
     })?;
     report.wall_s = Some(start.elapsed().as_secs_f64());
     spinner.finish_and_clear();
-    match (pcap, simulation.capture_failure()) {
+    if let (Some((path, file)), Some(log)) = (signals, simulation.take_signals()) {
+        write_signals(&log, file).map_err(|error| Failure::file(path, error))?;
+    }
+    match (outputs.pcap, simulation.capture_failure()) {
         (Some(path), Some(error)) => Err(Failure::file(path, error)),
         _ => Ok(report),
     }
+}
+
+/// Writes the signals of a run, a line each.
+fn write_signals(log: &SignalLog, mut file: impl Write) -> io::Result<()> {
+    for (host, signal) in &log.records {
+        file.write_all(Line::new(Some(host), signal).to_text().as_bytes())?;
+    }
+    if log.lost > 0 {
+        console::line(&format!("rnic: {} signals are not in the log, which has at most four million lines", log.lost));
+    }
+    file.flush()
 }
 
 fn write(folder: &Folder, plan: &Plan, text: &str, report: &Report, command: &str) -> Result<(), Failure> {

@@ -28,7 +28,7 @@ fn device() -> LimitedDevice {
     let nic = Arc::new(Mutex::new(nic));
     let (shown, limited) = (Arc::clone(&nic), Arc::clone(&nic));
     let identity = Identity::of_process("rnic0", "RoCEv2 over UDP", &Settings::default());
-    let observer = observe::serve_with_limits(
+    let observer = observe::serve_with_control(
         move || Some(shown.lock().expect("no panic").snapshot(&identity)),
         move |request| Some(request.apply(&mut limited.lock().expect("no panic"))),
     );
@@ -107,4 +107,24 @@ fn an_invalid_limit_is_refused_in_one_line_and_changes_nothing() {
         rnic(&[&["limit"], &arguments[..]].concat()).assert_refused(2, &[expected]);
     }
     assert_eq!(device.limit_of(device.qpn), Some(BitRate::gbps(1)));
+}
+
+/// The process of another user or none at all is refused; one without traffic has no signals.
+#[test]
+fn signals_are_those_of_a_process_with_a_device() {
+    let _only = DEVICE.lock().unwrap_or_else(PoisonError::into_inner);
+    let device = device();
+    let pid = process::id().to_string();
+    let output = rnic(&["signals", &pid, "--for", "200ms"]).ok();
+    assert_eq!(output.out, "", "{output:#?}");
+    let cap_kbps = 700_000;
+    let hint = rnic_host::Hint { weight: 2, cap_kbps };
+    let mut nic = device.nic.lock().expect("no panic");
+    nic.verbs().hint_line().write(hint);
+    nic.progress();
+    drop(nic);
+    let output = rnic(&["signals", &pid, "--for", "300ms"]).ok();
+    assert!(output.out.contains(r#""signal":"hint""#) && output.out.contains("700000000"), "{output:#?}");
+    rnic(&["signals", "4294967295"]).assert_refused(2, &["rnic top"]);
+    rnic(&["signals", &pid, "--for", "0s"]).assert_refused(2, &["above zero"]);
 }

@@ -116,6 +116,21 @@ fn a_capture_holds_packets() {
     assert!(fs::metadata(&pcap).expect("the capture").len() > 100_000, "the capture is too small");
 }
 
+#[test]
+fn a_log_of_signals_has_a_line_of_json_for_each() {
+    let (folder, plan) = folder();
+    let log = folder.path().join("signals.jsonl");
+    let hash = run(&plan, &["--signals", log.to_str().expect("a plain path"), "--json"]).json()["trace_hash"].clone();
+    assert_eq!(run(&plan, &["--json"]).json()["trace_hash"], hash);
+    let text = fs::read_to_string(&log).expect("the log");
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let count = |kind: &str| lines.iter().filter(|line| line["signal"] == kind).count();
+    assert!(count("tx") > 100 && count("ack") > 10 && count("rx") > 0, "{} lines", lines.len());
+    assert!(lines.iter().all(|line| line["host"].is_string() && line["queue_pair"].is_u64()), "{}", lines[0]);
+    let refused = run(&plan, &["--signals", "/nowhere/at/all"]);
+    refused.assert_refused(2, &["/nowhere/at/all", "No such file"]);
+}
+
 /// Only completed flows are counted, so a run that ends at its time limit says so beside the zeros.
 #[test]
 fn a_run_that_ends_at_its_limit_reports_that() {

@@ -23,6 +23,7 @@ use crate::packet::Transmit;
 use crate::peer::Peers;
 use crate::processors::Processors;
 use crate::ready::Ready;
+use crate::signals::Collector;
 use crate::srq::Target;
 use crate::stats::{EngineStats, WaitReason};
 use crate::timer::Timers;
@@ -131,6 +132,10 @@ pub(crate) struct Core {
     pub(crate) processors: Option<Box<Processors>>,
     /// Messages with the NICs of peers, when the driver has enabled them.
     pub(crate) exchange: Option<Box<Exchange>>,
+    /// Collectors of signals, while there is a program or a log that uses them.
+    pub(crate) signals: Option<Box<Collector>>,
+    /// True when messages or signals need each packet that is sent; it stays true when they end.
+    pub(crate) counts_sent: bool,
     /// Completion queues that have overflowed and whose queue pairs must fail.
     pub(crate) overrun_cqs: Vec<CqId>,
     /// `true` if a queue pair has failed or a completion queue has overflowed while the current input was processed:
@@ -161,6 +166,8 @@ impl Core {
             stats: EngineStats::default(),
             watch: Monitor::default(),
             exchange: None,
+            signals: None,
+            counts_sent: false,
             overrun_cqs: Vec::new(),
             is_unsettled: false,
         }

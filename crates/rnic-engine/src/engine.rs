@@ -9,6 +9,7 @@ mod nvme;
 mod prefetch;
 mod setup;
 mod sharing;
+mod signals;
 mod snapshot;
 mod table;
 
@@ -32,6 +33,7 @@ pub use messages::Messages;
 pub use nvme::Nvme;
 pub use prefetch::{Hints, PREFETCH_STEPS};
 pub use sharing::Sharing;
+pub use signals::Signals;
 pub use snapshot::QpSnapshot;
 use table::QpTable;
 
@@ -120,7 +122,10 @@ impl Engine {
             _ => qp.receive_other(core, format, packet, meta.peer, dma),
         };
         let slot = qp.verbs.head.slot;
-        core.watch.count(slot, outcome);
+        if let Some(watched) = core.watch.of(slot) {
+            watched.count(outcome);
+            signals::received(core, qp, format, packet);
+        }
         if core.is_unsettled {
             self.settle_failures(slot);
         }
@@ -143,7 +148,7 @@ impl Engine {
             }
         }
         if self.falcon.is_some() && self.transmit_falcon() {
-            messages::count_sent_falcon(self);
+            count_sent_falcon(&mut self.core, self.falcon.as_deref());
             return self.falcon.as_deref().map(|nic| Departure::Falcon(&nic.out));
         }
         while let Some((half, slot)) = self.core.ready.pop() {
@@ -156,8 +161,8 @@ impl Engine {
             };
             qp.settle_if_failed(&mut self.core, None);
             if is_built {
-                if self.core.exchange.is_some() {
-                    messages::count_sent(&mut self.core);
+                if self.core.counts_sent {
+                    count_sent(&mut self.core);
                 }
                 return Some(Departure::Roce(&self.core.out));
             }
@@ -274,4 +279,22 @@ impl Engine {
         }
         self.core.is_unsettled = false;
     }
+}
+
+/// Counts the packet in `core.out`, for messages and signals.
+#[cold]
+#[inline(never)]
+fn count_sent(core: &mut Core) {
+    messages::count_sent(core);
+    let (from, payload_len) = (core.out.from, core.out.packet.payload_len);
+    signals::sent(core, from, payload_len);
+}
+
+/// Counts the Falcon packet that is sent.
+#[inline]
+fn count_sent_falcon(core: &mut Core, nic: Option<&FalconNic>) {
+    let Some(nic) = nic.filter(|_| core.counts_sent) else { return };
+    let (from, payload_len) = (nic.out.from, nic.out.packet.payload_len);
+    messages::count_sent_falcon(core, from, payload_len);
+    signals::sent(core, from, payload_len);
 }

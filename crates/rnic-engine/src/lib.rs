@@ -57,6 +57,7 @@ mod qp;
 mod ready;
 mod roce;
 mod scheduling;
+mod signals;
 mod srq;
 mod state;
 mod stats;
@@ -72,7 +73,7 @@ mod wr;
 pub use completion::{Completion, WcFlags, WcOpcode, WcStatus};
 pub use config::{EngineConfig, QpAttributes, QpConnection, QpTiming};
 pub use dma::{Dma, MemoryFault, NoDma, Segment};
-pub use engine::{Engine, Hints, Messages, Nvme, PREFETCH_STEPS, QpSnapshot, Sharing};
+pub use engine::{Engine, Hints, Messages, Nvme, PREFETCH_STEPS, QpSnapshot, Sharing, Signals};
 pub use error::{DropReason, MemoryError, ModifyError, PostError, ResourceError, RxOutcome};
 pub use event::AsyncEvent;
 pub use ledger::{Shares, WEIGHT_MAX};
@@ -90,9 +91,10 @@ pub use rnic_nvme::device::{DeviceConfig, Service as DeviceService};
 pub use rnic_nvme::initiator::Failure as NvmeFailure;
 pub use rnic_nvme::{Reads as NvmeReads, UNIT as NVME_UNIT, UNITS_MAX as NVME_UNITS_MAX};
 pub use rnic_scr::{
-    Kind as SignalKind, KindCounters, PoolConfig, PoolError, PoolSizes, PoolTimes, SteeringMode, Strategy,
+    Kind as SignalKind, KindCounters, PoolConfig, PoolError, PoolSizes, PoolTimes, Signal, SteeringMode, Strategy,
 };
 pub use rnic_wire::RnrTimer;
+pub use signals::SignalSettings;
 pub use srq::SrqInfo;
 pub use state::{QpState, Service};
 pub use stats::{EngineStats, FalconStats, PoolStats, QpStats, WaitReason};

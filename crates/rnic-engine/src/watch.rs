@@ -59,6 +59,13 @@ impl Monitor {
         }
     }
 
+    /// Starts to monitor the queue pair in `slot`, which may have existed before, unless it is monitored already.
+    pub(crate) fn ensure(&mut self, slot: u32) {
+        if self.get(slot).is_none() {
+            self.start(slot);
+        }
+    }
+
     /// Returns the statistics of the queue pair in `slot`.
     pub(crate) fn get(&self, slot: u32) -> Option<&MonitoredQp> {
         self.entries.get(slot as usize)
@@ -69,11 +76,13 @@ impl Monitor {
     pub(crate) fn of(&mut self, slot: u32) -> Option<&mut MonitoredQp> {
         self.entries.get_mut(slot as usize)
     }
+}
 
+impl MonitoredQp {
     /// Counts a packet from the peer.
     #[inline]
-    pub(crate) fn count(&mut self, slot: u32, outcome: RxOutcome) {
-        let Some(MonitoredQp { traffic, .. }) = self.of(slot) else { return };
+    pub(crate) fn count(&mut self, outcome: RxOutcome) {
+        let traffic = &mut self.traffic;
         match outcome {
             RxOutcome::Accepted => traffic.packets_received += 1,
             RxOutcome::OutOfOrder => {

@@ -34,6 +34,7 @@ mod manual;
 mod part;
 mod partition;
 mod parts;
+mod signals;
 mod slices;
 mod stall;
 mod tenants;
@@ -66,6 +67,7 @@ use tenants::Tenancy;
 pub use manual::{Capture, QueuePairSpec};
 pub use part::Part;
 pub use parts::PartRunner;
+pub use signals::SignalLog;
 
 /// Progress of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -229,6 +231,9 @@ impl Simulation {
         self.cut_slices(start);
         let horizon = start + self.lookahead;
         self.open_flows(horizon);
+        if let Some(tenancy) = &mut self.tenancy {
+            tenancy.give_hints(start, horizon, &mut self.parts);
+        }
         let is_falcon = self.plan.transport.protocol.falcon().is_some();
         let prefetches = is_falcon && self.active.len() > PREFETCH_FLOWS_MIN * self.parts.host_count();
         self.parts.run(Window { horizon, prefetches, order: self.order });

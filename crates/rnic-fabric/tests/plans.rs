@@ -184,6 +184,7 @@ clients = 2
 to = 4
 weight = 2
 rate_limit = "10Gbps"
+hints = [{ at = "2ms", weight = 3, cap = "5Gbps" }]
 "#,
     r#"workload = { kind = "tenants", duration = "5ms", tenant = { all = { messages = ["4KB", "64KB"] } } }"#,
     r#"

@@ -1,5 +1,5 @@
 //! Observation and control of a NIC while its program runs: a separate thread serves the NIC's counters on a socket,
-//! and takes limits from another one.
+//! and takes requests from another one: limits, and requests for the signals that the NIC collects.
 //!
 //! The socket is an abstract one (unix(7)), so no file remains when a process is killed, and observers find processes
 //! in the kernel's list of such sockets. Each client that connects receives one [`Snapshot`] as JSON, then the
@@ -10,27 +10,27 @@
 
 mod client;
 mod collect;
+mod control;
 mod credentials;
 mod fairness;
-mod limit;
 mod prometheus;
 mod server;
 mod snapshot;
 
-pub use client::{Endpoint, ObserveError, endpoints, fetch, fetch_all, set_limit};
+pub use client::{Endpoint, ObserveError, devices_of, endpoints, fetch, fetch_all, fetch_signals, set_limit};
 pub use collect::Identity;
+pub use control::{ControlReply, ControlRequest, LimitRequest, SignalBatch, SignalRecord, SignalsRequest};
 pub use fairness::{Fairness, SharedLink, shared_links};
-pub use limit::{LimitReply, LimitRequest};
 pub use prometheus::{exposition, metrics};
-pub use server::{Observer, serve, serve_with_limits};
+pub use server::{Observer, serve, serve_with_control};
 pub use snapshot::{DeviceCounters, FlowSnapshot, QueuePairSnapshot, ShareSnapshot, Snapshot};
 
 /// Prefix of the sockets' names: the IDs of user and process and the index of the device follow, as in
 /// `rnic-top-1000-4711-0`.
 const NAME_PREFIX: &str = "rnic-top-";
 
-/// Prefix of the names of the sockets that take one [`LimitRequest`] from each client and answer with a [`LimitReply`].
-/// The same numbers follow as after [`NAME_PREFIX`].
+/// Prefix of the names of the sockets that take one [`ControlRequest`] from each client and answer with a
+/// [`ControlReply`]. The same numbers follow as after [`NAME_PREFIX`].
 const CONTROL_PREFIX: &str = "rnic-ctl-";
 
 /// Maximum length of a request and of an answer, in bytes.

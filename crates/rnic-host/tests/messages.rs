@@ -3,15 +3,17 @@
 
 mod common;
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use common::{HALF, Pair, SharedFile, Side, chosen, connect_qps, drive, drive_for, new_qp_of};
 use rnic_base::BitRate;
 use rnic_engine::messages::peer::DropCause;
-use rnic_engine::{QpSnapshot, SendOp, Service};
-use rnic_host::observe::Identity;
+use rnic_engine::{QpSnapshot, SendOp, Service, Signal};
+use rnic_host::observe::{ControlReply, ControlRequest, Identity, SignalBatch, SignalRecord, SignalsRequest};
 use rnic_host::{
-    Impairment, MessagesConfig, NicConfig, NicError, Notice, Protection, RxDrop, Settings, TransportChoice, messages_of,
+    Hint, Impairment, MessagesConfig, NicConfig, NicError, Notice, Protection, RxDrop, Settings, TransportChoice,
+    messages_of,
 };
 use rnic_psp::Secret;
 use rnic_wire::Qpn;
@@ -328,4 +330,51 @@ fn messages_are_refused_where_they_would_not_be_protected_or_understood() {
         let error = rnic_host::Nic::open(config).expect_err("it has messages");
         assert!(matches!(error, NicError::Setting { what: "messages between NICs", .. }), "{error}");
     }
+}
+
+/// Returns the signals of `side` since the last call.
+fn take_signals(side: &mut Side) -> Vec<Signal> {
+    match ControlRequest::Signals(SignalsRequest { signals_max: 1_000 }).apply(&mut side.nic) {
+        ControlReply::Signals(SignalBatch { records, lost: 0 }) => {
+            records.iter().filter_map(SignalRecord::signal).collect()
+        }
+        reply => panic!("{reply:?}"),
+    }
+}
+
+/// The signals of a NIC whose packets are lost, with grants, probes and a hint.
+#[test]
+fn s4_a_nic_collects_signals_while_an_operator_asks_for_them() {
+    let config = || NicConfig { messages: Some(MessagesConfig { grants: true, ..MESSAGES }), ..at_loopback() };
+    let choice = || chosen("roce-gbn", &[]);
+    let Pair { mut left, mut right, from, .. } = pair_of([config(), config()], [choice(), choice()]);
+    assert_eq!(take_signals(&mut left), [], "nothing was collected before");
+    assert_eq!(take_signals(&mut right), []);
+    left.nic.set_impairment(Impairment { loss: "5%".parse().expect("a probability"), ..Impairment::default() });
+    left.nic.verbs().hint_line().write(Hint { weight: 3, cap_kbps: 500_000 });
+    let wanted = ["tx", "ack", "nack", "rtt", "credit", "hint", "rx"];
+    let mut seen: BTreeMap<&str, Vec<Signal>> = BTreeMap::new();
+    let start = Instant::now();
+    while !wanted.iter().all(|kind| seen.contains_key(kind)) {
+        assert!(start.elapsed() < common::TEST_TIMEOUT, "{:?}", seen.keys());
+        write(&mut left, &mut right, from.qpn, 50_000);
+        drive_for(&mut left, &mut right, Duration::from_millis(2));
+        let rx = take_signals(&mut right).into_iter().filter(|signal| signal.kind.name() == "rx");
+        let signals: Vec<_> = take_signals(&mut left).into_iter().chain(rx).collect();
+        signals.into_iter().for_each(|signal| seen.entry(signal.kind.name()).or_default().push(signal));
+    }
+    for kind in ["tx", "ack", "nack", "rtt", "credit"] {
+        assert!(seen[kind].iter().all(|signal| signal.subject == from.qpn.get()), "{kind}: {:?}", seen[kind]);
+    }
+    let hint = seen["hint"][0];
+    assert_eq!((hint.value, hint.level), (500_000_000, 3 << 16));
+    assert!(seen["credit"].iter().all(|signal| signal.value > 0) && seen["rtt"].iter().all(|signal| signal.value > 0));
+
+    // Two seconds after the last request, collecting ends.
+    let end = Instant::now() + Duration::from_millis(2_100);
+    while Instant::now() < end {
+        drive_for(&mut left, &mut right, Duration::from_millis(20));
+    }
+    write(&mut left, &mut right, from.qpn, 50_000);
+    assert_eq!(take_signals(&mut left), []);
 }

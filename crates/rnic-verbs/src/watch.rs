@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Once, Weak};
 
-use rnic_host::observe::{self, Identity, LimitReply, LimitRequest, Observer};
+use rnic_host::observe::{self, ControlReply, ControlRequest, Identity, Observer};
 use rnic_host::{CaptureFile, Nic, Settings, print_message};
 
 use crate::context::Shared;
@@ -36,21 +36,21 @@ extern "C" fn write_out() {
     CaptureFile::flush_all();
 }
 
-/// Serves observers, such as `rnic top`, and limits of `rnic limit`, until the result is dropped; returns `None` when
-/// the system does not permit it, in which case the program runs unobserved.
+/// Serves observers, such as `rnic top`, and requests of `rnic limit` and `rnic signals`, until the result is dropped;
+/// returns `None` when the system does not permit it, in which case the program runs unobserved.
 pub(crate) fn observe(shared: &Arc<Shared>, settings: &Settings, wire: &str) -> Option<Observer> {
     let identity = Identity::of_process(device::NAME, wire, settings);
     let shared = Arc::downgrade(shared);
-    let limited = Weak::clone(&shared);
+    let controlled = Weak::clone(&shared);
     let snapshot = move || shared.upgrade().map(|shared| shared.inspect(|core| core.nic.snapshot(&identity)));
-    observe::serve_with_limits(snapshot, move |request| limited.upgrade().map(|shared| set_limit(&shared, request)))
-        .ok()
+    let carry_out = move |request| controlled.upgrade().map(|shared| carry_out(&shared, request));
+    observe::serve_with_control(snapshot, carry_out).ok()
 }
 
-/// Sets the operator's limit of queue pairs, and lets those that may send now do so.
-fn set_limit(shared: &Shared, request: LimitRequest) -> LimitReply {
+/// Carries out an operator's request, and lets queue pairs that may send now do so.
+fn carry_out(shared: &Shared, request: ControlRequest) -> ControlReply {
     if !shared.is_of_this_process() {
-        return LimitReply::Refused("it is a copy of the process that opened the device".to_owned());
+        return ControlReply::Refused("it is a copy of the process that opened the device".to_owned());
     }
     shared.control(|core| request.apply(&mut core.nic))
 }

@@ -12,11 +12,7 @@ const MECHANISMS: &[Mechanism] = &[
     tested("4.2", "one knob: the dequeue rate of a queue pair bounds what is read from memory, sent and received"),
     tested("4.2", "the scheduler chooses work requests by metadata and rate; its input and output are separable"),
     tested("4.3", "collectors, queues and processors run beside the data path, which is the same with SCR off"),
-    Mechanism {
-        what: "twelve signals: TX, RX, CNP, ACK, NACK, RTT; hints, bus, NIC; credits, bus and NIC of the peer",
-        section: "4.3.1",
-        left_out: "catching them, because the engine has no collectors yet",
-    },
+    tested("4.3.1", "twelve signals: TX, RX, CNP, ACK, NACK, RTT; hints, bus, NIC; credits, bus and NIC of the peer"),
     tested("4.3.1", "the RX signal comes from the host's counters"),
     Mechanism {
         what: "messages between NICs: unreliable datagrams of 128 bytes that look like RoCEv2",

@@ -36,6 +36,10 @@ pub struct SimArgs {
     #[arg(long, value_name = "FILE")]
     pub pcap: Option<PathBuf>,
 
+    /// Write what happens at every host, as control programs see it (SCR), to FILE, a line of JSON each
+    #[arg(long, value_name = "FILE")]
+    pub signals: Option<PathBuf>,
+
     /// Print one JSON object on standard output
     #[arg(long)]
     pub json: bool,

@@ -43,7 +43,11 @@ impl Engine {
         };
         let outcome = end.receive(verbs, core, nic, arrival, dma);
         nic.wake_waiting(&mut core.ready);
-        core.watch.count(verbs.head.slot, outcome);
+        if let Some(watched) = core.watch.of(verbs.head.slot) {
+            watched.count(outcome);
+            let packet = arrival.packet;
+            super::signals::received_falcon(core, qp, packet.body.packet_type(), packet.payload_len);
+        }
         if !core.overrun_cqs.is_empty() {
             self.fail_overrun();
         }

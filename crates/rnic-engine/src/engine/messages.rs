@@ -17,7 +17,7 @@ use rnic_policy::{ControlEvent, PathEvent, PathLabel};
 use rnic_wire::Qpn;
 use rnic_wire::scr::ProbePath;
 
-use super::Engine;
+use super::{Engine, signals};
 use crate::core::Core;
 use crate::error::{DropReason, RxOutcome};
 use crate::messages::config::ExchangeConfig;
@@ -51,6 +51,7 @@ impl<'e> Messages<'e> {
             }
         }
         core.exchange = Some(exchange);
+        core.counts_sent = true;
     }
 
     /// Reports that the peer of `qpn` exchanges messages, where the settings leave it to the driver to find out
@@ -89,10 +90,14 @@ impl<'e> Messages<'e> {
         }
     }
 
-    /// Reports the load of the host, for reports to peers and for congestion control.
-    pub fn report_load(self, load: HostLoad) {
-        if let Some(exchange) = &mut self.engine.core.exchange {
+    /// Reports the load of the host, for reports to peers, for congestion control and as a signal.
+    pub fn report_load(self, now: Time, load: HostLoad) {
+        let core = &mut self.engine.core;
+        if let Some(exchange) = &mut core.exchange {
             exchange.report_load(load);
+        }
+        if let Some(collector) = &mut core.signals {
+            collector.on_load(now, load);
         }
     }
 
@@ -121,6 +126,9 @@ pub(super) fn receive(engine: &mut Engine, arrival: &MessageArrival<'_>) -> RxOu
         let rate = |qpn| qps.find(qpn).and_then(|qp| qp.allowed_rate());
         exchange.receive(arrival.nic, arrival.label, arrival.message, now, rate)
     });
+    if is_accepted {
+        signals::accepted(&mut engine.core, arrival.nic, arrival.message);
+    }
     apply_effects(engine);
     if is_accepted { RxOutcome::Accepted } else { RxOutcome::Dropped(engine.core.drop_packet(DropReason::Message)) }
 }
@@ -158,14 +166,11 @@ pub(super) fn count_sent(core: &mut Core) {
     }
 }
 
-/// Counts the Falcon packet that is sent.
-#[inline]
-pub(super) fn count_sent_falcon(engine: &mut Engine) {
-    let Engine { core, falcon, .. } = engine;
-    if let (Some(exchange), Some(nic)) = (&mut core.exchange, falcon)
-        && nic.out.packet.payload_len > 0
-    {
-        exchange.count_sent(nic.out.from, PathLabel::default(), nic.out.packet.payload_len, core.now);
+/// Counts a Falcon packet that queue pair `from` sends.
+#[cold]
+pub(super) fn count_sent_falcon(core: &mut Core, from: Qpn, payload_len: u32) {
+    if let Some(exchange) = core.exchange.as_mut().filter(|_| payload_len > 0) {
+        exchange.count_sent(from, PathLabel::default(), payload_len, core.now);
     }
 }
 
@@ -174,6 +179,9 @@ pub(super) fn count_sent_falcon(engine: &mut Engine) {
 pub(super) fn disconnect(core: &mut Core, qpn: Qpn) {
     if let Some(exchange) = &mut core.exchange {
         exchange.disconnect(qpn);
+    }
+    if let Some(collector) = &mut core.signals {
+        collector.forget(qpn);
     }
 }
 
@@ -191,6 +199,7 @@ fn apply_effects(engine: &mut Engine) {
             Effect::PathTick(qpn) => (qpn, Some(ProbeOutcome::Path(PathEvent::Tick))),
             Effect::Lost(qpn, path) => (qpn, lost(path)),
             Effect::Measured { qpn, path, round_trip: rtt, host } => {
+                signals::measured(core, qpn, path.label, rtt);
                 let outcome = match path.index {
                     CONTROL_PATH => {
                         let path = PathLabel(path.label);

@@ -60,6 +60,10 @@ pub struct HostLoad {
     pub bus_latency: Duration,
     /// Utilisation of the host bus, as a fraction of 2^16.
     pub bus_use: u16,
+    /// Utilisation of the NIC, as a fraction of 2^16.
+    pub nic_use: u16,
+    /// Number of times that the NIC had to read the context of a queue pair from memory.
+    pub context_misses: u64,
 }
 
 /// Messages with all peers of a NIC.
@@ -151,6 +155,11 @@ impl Exchange {
     #[must_use]
     pub const fn stats(&self) -> &ExchangeStats {
         &self.stats
+    }
+
+    /// Returns whether `qpn` is connected to a queue pair of `nic`.
+    pub(crate) fn has_flow_to(&self, nic: NicId, qpn: Qpn) -> bool {
+        self.flows.get(&qpn).is_some_and(|flow| flow.peer == nic)
     }
 
     /// Returns whether messages are exchanged with this NIC; all others are dropped ([`super::peer::DropCause`]).

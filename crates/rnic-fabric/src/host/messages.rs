@@ -46,6 +46,6 @@ impl Host {
 #[inline]
 pub(super) fn report_load(host: &mut Host, now: Time) {
     if let Some(nic) = host.nic.as_mut().filter(|_| Exchange::of(&host.engine).is_some()) {
-        Messages::of(&mut host.engine).report_load(nic.host_load(now));
+        Messages::of(&mut host.engine).report_load(now, nic.host_load(now));
     }
 }

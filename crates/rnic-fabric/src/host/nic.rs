@@ -38,7 +38,7 @@ use serde::Serialize;
 use crate::entry::Entry;
 use crate::plan::{NicPlan, SlowHostPlan};
 
-use bus::Bus;
+use bus::{Bus, Utilisation};
 use contexts::Contexts;
 pub(super) use drive::WithNic;
 pub(super) use falcon::WithFalconAndNic;
@@ -126,6 +126,8 @@ pub(crate) struct NicModel {
     work: WorkQueues,
     /// Time at which the pipeline accepts the next packet.
     pipeline_free_at: Time,
+    /// Share of the time in which the pipeline processes packets.
+    pipeline_use: Utilisation,
     /// Time until which the pipeline waits for the result of a bitmap query and no packet in it advances.
     stalled_until: Time,
     arrived: VecDeque<Arrived>,
@@ -158,6 +160,7 @@ impl NicModel {
             bus: Bus::new(&plan.bus),
             work: WorkQueues::new(plan.work),
             pipeline_free_at: Time::ZERO,
+            pipeline_use: Utilisation::default(),
             stalled_until: Time::ZERO,
             arrived: VecDeque::new(),
             arrived_bytes: 0,
@@ -180,6 +183,7 @@ impl NicModel {
     /// queried first.
     fn occupy(&mut self, now: Time, queries_bitmap: bool) {
         self.pipeline_free_at = now + self.plan.cycle;
+        self.pipeline_use.add(self.plan.cycle);
         if let Some(latency) = self.plan.bitmap.filter(|_| queries_bitmap) {
             self.pipeline_free_at += latency;
             self.stalled_until = self.pipeline_free_at;
@@ -203,12 +207,18 @@ impl NicModel {
         self.bus.counts()
     }
 
-    /// Returns the load of the bus at `now`, for messages between NICs (SCR mechanism S-4). Its latency is that of a
-    /// read, or that of the last write with the time that the packet waited before: whichever is longer.
+    /// Returns the load of the bus and of the pipeline at `now`, for messages between NICs (SCR mechanism S-4). The
+    /// latency of the bus is that of a read, or that of the last write with the time that the packet waited before:
+    /// whichever is longer.
     pub(super) fn host_load(&mut self, now: Time) -> HostLoad {
         let (written_at, delay) = self.last_write;
         let write = if now.since(written_at) <= LOAD_RECENT { delay } else { Duration::ZERO };
-        HostLoad { bus_latency: self.bus.latency(now).max(write), bus_use: self.bus.utilisation(now) }
+        HostLoad {
+            bus_latency: self.bus.latency(now).max(write),
+            bus_use: self.bus.utilisation(now),
+            nic_use: self.pipeline_use.share(now),
+            context_misses: self.contexts.misses,
+        }
     }
 
     /// Writes the payload of a packet that arrived at `arrived_at` to memory.

@@ -595,6 +595,20 @@ table! {
         weight: u32 = 1,
         /// Limit of each queue pair's rate, with headers, at the NIC that sends the payload: 1Mbps to `links.rate`.
         rate_limit: Option<Unit<BitRate>> => "none",
+        /// Hints that the application gives while it runs, as by shared memory (SCR mechanism S-9).
+        hints: Vec<Hint> = [],
+    }
+}
+
+table! {
+    /// A hint of a tenant's application, for all of its queue pairs.
+    Hint {
+        /// Time at which it is given.
+        at: Unit<Duration>,
+        /// Weight of each queue pair from then on, for the scheduler; 1 to 1000.
+        weight: u32 = 1,
+        /// Cap of each queue pair's rate from then on, with headers: 1Mbps to `links.rate`. The tenant's limit stays.
+        cap: Option<Unit<BitRate>> => "none",
     }
 }
 

@@ -10,7 +10,7 @@ use super::quantity::Unit;
 use super::raw;
 use super::traffic::{CONNECTIONS_MAX, check_between, check_traffic, named, named_sizes};
 use super::{FileReader, Plan, PlanError};
-use crate::workload::tenants::{TenantPlan, TenantSizes, TenantsPlan};
+use crate::workload::tenants::{HintPlan, TenantPlan, TenantSizes, TenantsPlan};
 use crate::workload::{Between, Operation, Traffic};
 
 pub(super) fn resolve(raw: &raw::Workload, files: &mut FileReader<'_>) -> Result<TenantsPlan, PlanError> {
@@ -64,7 +64,16 @@ fn resolve_tenant(
         rate: raw.rate.map(|Unit(rate)| rate),
         weight: u16::try_from(raw.weight()).unwrap_or(u16::MAX),
         rate_limit: raw.rate_limit.map(|Unit(limit)| limit),
+        hints: raw.hints().iter().map(resolve_hint).collect(),
     })
+}
+
+fn resolve_hint(raw: &raw::Hint) -> HintPlan {
+    HintPlan {
+        at: Time::ZERO + raw.at.0,
+        weight: u16::try_from(raw.weight()).unwrap_or(u16::MAX),
+        cap: raw.cap.map(|Unit(cap)| cap),
+    }
 }
 
 fn sizes(raw: &raw::Tenant, files: &mut FileReader<'_>) -> Result<TenantSizes, PlanError> {
@@ -141,6 +150,15 @@ fn check_tenant(tenant: &TenantPlan, until: Time, plan: &Plan) -> Result<(), Pla
     if tenant.rate_limit.is_some_and(|limit| !(RATE_LIMIT_MIN..=line).contains(&limit)) {
         return wrong("rate_limit", format!("must be {RATE_LIMIT_MIN} to {line}, the rate of the hosts' links"));
     }
+    if tenant.hints.iter().any(|hint| !(1..=WEIGHT_MAX).contains(&hint.weight)) {
+        return wrong("hints", format!("must have weights of 1 to {WEIGHT_MAX}"));
+    }
+    if tenant.hints.iter().any(|hint| hint.cap.is_some_and(|cap| !(RATE_LIMIT_MIN..=line).contains(&cap))) {
+        return wrong("hints", format!("must have caps of {RATE_LIMIT_MIN} to {line}, the rate of the hosts' links"));
+    }
+    if !tenant.hints.is_sorted_by(|one, next| one.at < next.at) || tenant.hints.len() > HINTS_MAX {
+        return wrong("hints", format!("must be at most {HINTS_MAX}, each later than the one before"));
+    }
     Ok(())
 }
 
@@ -172,6 +190,9 @@ fn check_slices(workload: &TenantsPlan, plan: &Plan) -> Result<(), PlanError> {
     );
     Err(PlanError::value("run.slice", what))
 }
+
+/// Largest number of hints of a tenant.
+const HINTS_MAX: usize = 1_000;
 
 /// Largest number of tenants, each of which has its own part of the report.
 const TENANTS_MAX: usize = 1_024;
@@ -219,6 +240,18 @@ mod tests {
         assert_eq!(large.sizes, TenantSizes::Listed([64_000, 1_000_000].into()));
         assert_eq!((large.between.from, large.between.to, large.between.queue_pairs), (1, 2, 3));
         assert_eq!((large.weight, large.rate_limit.map(|limit| limit.as_bps())), (4, Some(10_000_000_000)));
+    }
+
+    #[test]
+    fn hints_are_checked() {
+        for (hints, expected) in [
+            ("[{ at = \"1ms\", weight = 0 }]", "hints: must have weights of 1 to"),
+            ("[{ at = \"1ms\", cap = \"1kbps\" }]", "hints: must have caps of"),
+            ("[{ at = \"1ms\" }, { at = \"1ms\" }]", "hints: must be at most 1000, each later"),
+        ] {
+            let error = read(&[("workload.tenant.small.hints", hints)]).expect_err(hints).to_string();
+            assert!(error.contains(&format!("workload.tenant.small.{expected}")), "{error}");
+        }
     }
 
     #[test]

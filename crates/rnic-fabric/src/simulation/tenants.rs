@@ -1,11 +1,12 @@
 //! Tenants: queue pairs join and leave, and are measured.
 
+use core::cmp::Reverse;
 use core::ops::Range;
 
 use std::collections::BTreeMap;
 
 use rnic_base::{BitRate, Duration, Time, jain_f64};
-use rnic_engine::{Engine, LimitSource, QpInfo, RateLimit};
+use rnic_engine::{Engine, LimitSource, QpInfo, RateLimit, Signals};
 use rnic_policy::PathLabel;
 use rnic_wire::Qpn;
 
@@ -16,7 +17,7 @@ use crate::report::{
     BusFigures, Fairness, FairnessSlices, ProbeSlices, QueuePairSlices, Report, Slices, Spread, TenantFigures,
     TenantSlices,
 };
-use crate::workload::tenants::{Membership, TenantPlan, TenantsPlan};
+use crate::workload::tenants::{HintPlan, Membership, TenantPlan, TenantsPlan};
 use crate::workload::{FlowSpec, Operation, WorkloadPlan};
 
 /// A queue pair of a tenant; it remains after it has left.
@@ -91,6 +92,8 @@ pub(super) struct Tenancy {
     has_messages: bool,
     /// The queue pairs, in the order of flows: in this workload every flow is a queue pair of a tenant.
     queue_pairs: Vec<TenantQueuePair>,
+    /// Hints that have not been given yet, the last one first, with the numbers of their tenants.
+    hints: Vec<(HintPlan, u32)>,
 }
 
 impl Tenancy {
@@ -98,7 +101,13 @@ impl Tenancy {
     pub(super) fn new(plan: &Plan, parts: &mut Parts) -> Option<Box<Self>> {
         let WorkloadPlan::Tenants(tenants) = &plan.workload else { return None };
         let has_messages = plan.scr.is_some();
-        let tenancy = Self { plan: tenants.clone(), run: plan.run, has_messages, queue_pairs: Vec::new() };
+        let of_tenant = |(tenant, number): (&TenantPlan, u32)| {
+            let hints = tenant.hints.iter().map(move |hint| (*hint, number));
+            hints.collect::<Vec<_>>()
+        };
+        let mut hints: Vec<_> = tenants.tenants.iter().zip(0..).flat_map(of_tenant).collect();
+        hints.sort_by_key(|(hint, tenant)| Reverse((hint.at, *tenant)));
+        let tenancy = Self { plan: tenants.clone(), run: plan.run, has_messages, queue_pairs: Vec::new(), hints };
         let measured = tenants.tenants.iter().map(|tenant| tenancy.measured_time(tenant.start, tenant.stop));
         let measured: Vec<_> = measured.collect();
         for host in parts.hosts_mut() {
@@ -141,6 +150,33 @@ impl Tenancy {
             receiving: (receiving.0, counter),
             settings: Settings::default(),
         });
+    }
+
+    /// Gives the hints that are due before `horizon` to the NICs that send the payload, at `now`.
+    pub(super) fn give_hints(&mut self, now: Time, horizon: Time, parts: &mut Parts) {
+        while let Some((hint, tenant)) = self.hints.pop_if(|(hint, _)| hint.at < horizon) {
+            let pairs = self.queue_pairs.iter_mut().filter(|pair| pair.membership.tenant == tenant);
+            let mut hosts = Vec::new();
+            for pair in pairs {
+                let Some((host, qpn)) = pair.sending else { continue };
+                let engine = &mut parts.host_mut(host).engine;
+                let set = engine.sharing().set_weight(now, qpn, hint.weight);
+                set.expect("the queue pair exists, and the plan's weight is legal");
+                let limit = hint.cap.map(|rate| RateLimit { rate, burst_bytes: None });
+                let set = engine.set_rate_limit(now, qpn, LimitSource::Hint, limit);
+                set.expect("the queue pair exists, and the plan's cap is legal");
+                hosts.push(host);
+            }
+            hosts.sort_unstable();
+            hosts.dedup();
+            for host in hosts {
+                let node = parts.host_mut(host);
+                let cap = hint.cap.map_or(0, BitRate::as_bps);
+                Signals::of(&mut node.engine).note_hint(now, tenant, hint.weight, cap);
+                let wake = node.schedule_wake(now);
+                parts.lower(host, wake);
+            }
+        }
     }
 
     /// Notes that the queue pairs of `flow` have been destroyed.

@@ -51,6 +51,19 @@ pub struct TenantPlan {
     pub weight: u16,
     /// Limit of the rate at which each queue pair's payload is taken out of memory, in bits per second on the wire.
     pub rate_limit: Option<BitRate>,
+    /// Hints of the application, in order of time.
+    pub hints: Vec<HintPlan>,
+}
+
+/// A hint of a tenant's application, for all of its queue pairs (SCR, mechanism S-9).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HintPlan {
+    /// Time at which it is given.
+    pub at: Time,
+    /// Weight of each queue pair for the scheduler.
+    pub weight: u16,
+    /// Cap of the rate of each queue pair, in bits per second on the wire.
+    pub cap: Option<BitRate>,
 }
 
 /// Sizes of messages. All messages of a queue pair have the same size.
@@ -168,6 +181,7 @@ mod tests {
             rate: None,
             weight: 3,
             rate_limit: Some(BitRate::gbps(5)),
+            hints: Vec::new(),
         }
     }
 

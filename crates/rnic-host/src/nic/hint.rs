@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use rnic_base::{BitRate, Time};
-use rnic_engine::{LimitSource, RATE_LIMIT_MIN, RateLimit, WEIGHT_MAX};
+use rnic_engine::{LimitSource, RATE_LIMIT_MIN, RateLimit, Signals, WEIGHT_MAX};
 use rnic_wire::Qpn;
 
 use super::device::Device;
@@ -40,6 +40,8 @@ impl Device {
         let before = self.hint.in_force();
         self.hint.set_in_force(hint);
         self.link.stats.hints_applied += 1;
+        let cap_bps = cap_of(hint).map_or(0, BitRate::as_bps);
+        Signals::of(&mut self.engine).note_hint(now, 0, weight, cap_bps);
         if hint.weight != before.weight {
             self.set_share_weight(now, weight);
         }

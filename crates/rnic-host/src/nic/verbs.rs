@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use rnic_base::BitRate;
+use rnic_base::{BitRate, Duration, Time};
 use rnic_engine::{
     Access, AsyncEvent, Completion, CqId, LimitSource, ModifyError, PdId, PostError, QpAttributes, QpConnection,
-    QpTiming, RATE_LIMIT_MIN, RateLimit, RecvRequest, ResourceError, RnrTimer, SendRequest, SrqId,
+    QpTiming, RATE_LIMIT_MIN, RateLimit, RecvRequest, ResourceError, RnrTimer, SendRequest, Signal, SignalSettings,
+    Signals, SrqId,
 };
 use rnic_wire::Qpn;
 
@@ -190,6 +191,18 @@ impl Verbs<'_> {
         self.device.engine.sharing().set_capacity(capacity);
     }
 
+    /// Removes and returns at most `max` records of the signals that were collected since the last call, and the number
+    /// of signals that were lost. The first call starts to collect them; that ends without a call for some time.
+    pub(crate) fn take_signals(&mut self, max: usize) -> (Vec<Signal>, u64) {
+        let (now, engine) = (self.device.clock.now(), &mut self.device.engine);
+        let until = now + SIGNALS_KEPT;
+        if !Signals::of(engine).keep_until(now, until) {
+            Signals::of(engine).collect(SignalSettings { until, ..SIGNAL_SETTINGS });
+        }
+        let records = Signals::of(engine).take(now, max).collect();
+        (records, Signals::of(engine).lost())
+    }
+
     /// Sets or removes the operator's limit of queue pairs that are created from now on.
     pub(crate) fn set_rate_limit_of_new(&mut self, rate: Option<BitRate>) {
         self.device.config.rate_limit = rate;
@@ -311,3 +324,15 @@ impl Verbs<'_> {
         self.device.poll_event()
     }
 }
+
+/// Time without a call of [`Verbs::take_signals`] after which no signals are collected any more.
+const SIGNALS_KEPT: Duration = Duration::from_secs(2);
+
+/// Settings of the collectors, except the end. Within a millisecond signals of a kind and subject become one record: of
+/// a busy queue pair there are some thousand records in a second, and not some million.
+const SIGNAL_SETTINGS: SignalSettings = SignalSettings {
+    fold_within: Duration::from_ms(1),
+    fold_rx_within: Duration::from_ms(1),
+    records_max: 1 << 14,
+    until: Time::ZERO,
+};

@@ -10,10 +10,11 @@ use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use serde::Serialize;
 use socket2::{Domain, SockAddr, Socket, Type};
 
+use super::control::{ControlReply, LimitRequest, SignalBatch, SignalsRequest};
 use super::credentials::{own_user, peer_user};
-use super::limit::{LimitReply, LimitRequest};
 use super::snapshot::Snapshot;
 use super::{CONTROL_PREFIX, NAME_PREFIX};
 use crate::user::is_one_user;
@@ -103,6 +104,21 @@ pub fn endpoints() -> io::Result<Vec<Endpoint>> {
     Ok(found)
 }
 
+/// Returns the devices of process `pid`.
+///
+/// # Errors
+/// When it has none, or the kernel's list cannot be read: the text says so.
+pub fn devices_of(pid: u32) -> Result<Vec<Endpoint>, String> {
+    let all = endpoints().map_err(|error| format!("cannot read /proc/net/unix: {error}"))?;
+    let devices: Vec<_> = all.into_iter().filter(|endpoint| endpoint.pid == pid).collect();
+    if devices.is_empty() {
+        return Err(format!(
+            "no process {pid} of this user has opened the software device; `rnic top` lists those that have"
+        ));
+    }
+    Ok(devices)
+}
+
 /// Fetches one snapshot of a device.
 ///
 /// # Errors
@@ -119,7 +135,30 @@ pub fn fetch(endpoint: &Endpoint, timeout: Duration) -> Result<Snapshot, Observe
 ///
 /// # Errors
 /// As [`fetch`].
-pub fn set_limit(endpoint: &Endpoint, request: &LimitRequest, timeout: Duration) -> Result<LimitReply, ObserveError> {
+pub fn set_limit(endpoint: &Endpoint, request: &LimitRequest, timeout: Duration) -> Result<ControlReply, ObserveError> {
+    send_request(endpoint, request, timeout)
+}
+
+/// Fetches the signals that a device has collected since the last request, at most `max` records. The first request
+/// makes it collect them.
+///
+/// # Errors
+/// As [`fetch`], and when the device refuses, with its reason.
+pub fn fetch_signals(endpoint: &Endpoint, max: u32, timeout: Duration) -> Result<SignalBatch, ObserveError> {
+    match send_request(endpoint, &SignalsRequest { signals_max: max }, timeout)? {
+        ControlReply::Signals(batch) => Ok(batch),
+        ControlReply::Refused(reason) => Err(ObserveError::Malformed { pid: endpoint.pid, reason }),
+        ControlReply::QueuePairs(_) => {
+            Err(ObserveError::Malformed { pid: endpoint.pid, reason: "it answers another request".to_owned() })
+        }
+    }
+}
+
+fn send_request(
+    endpoint: &Endpoint,
+    request: &impl Serialize,
+    timeout: Duration,
+) -> Result<ControlReply, ObserveError> {
     let pid = endpoint.pid;
     let system = |error| ObserveError::System { pid, error };
     let mut stream = connect_to(endpoint, CONTROL_PREFIX)?;

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+use super::control::{ControlReply, ControlRequest};
 use super::credentials::{own_user, peer_user};
-use super::limit::{LimitReply, LimitRequest};
 use super::snapshot::Snapshot;
 use super::{CONTROL_LINE_MAX, CONTROL_PREFIX, NAME_PREFIX, client};
 use crate::user::is_one_user;
@@ -35,16 +35,16 @@ pub struct Observer {
 /// # Errors
 /// When the system provides no socket or no thread. The program can continue without being observed.
 pub fn serve(snapshot: impl Fn() -> Option<Snapshot> + Send + 'static) -> io::Result<Observer> {
-    serve_with_limits(snapshot, |_| Some(LimitReply::Refused("its queue pairs cannot be limited".to_owned())))
+    serve_with_control(snapshot, |_| Some(ControlReply::Refused("it takes no requests".to_owned())))
 }
 
-/// Does the same as [`serve`], and passes requests to limit queue pairs to `set_limit`.
+/// Does the same as [`serve`], and passes requests of operators to `request_to`.
 ///
 /// # Errors
 /// As [`serve`].
-pub fn serve_with_limits(
+pub fn serve_with_control(
     snapshot: impl Fn() -> Option<Snapshot> + Send + 'static,
-    set_limit: impl Fn(LimitRequest) -> Option<LimitReply> + Send + 'static,
+    request_to: impl Fn(ControlRequest) -> Option<ControlReply> + Send + 'static,
 ) -> io::Result<Observer> {
     let (name, listener, control) = listen()?;
     let stop_requested = Arc::new(AtomicBool::new(false));
@@ -59,7 +59,7 @@ pub fn serve_with_limits(
                 }
             }
             if let Some(stream) = accept(&control) {
-                match answer_request(stream, &set_limit) {
+                match answer_request(stream, &request_to) {
                     Ok(()) | Err(RequestError::Client) => {}
                     Err(RequestError::DeviceIsGone) => return,
                 }
@@ -136,10 +136,10 @@ enum RequestError {
     DeviceIsGone,
 }
 
-/// Reads a request, passes it to `set_limit`, and sends the answer.
+/// Reads a request, passes it to `request_to`, and sends the answer.
 fn answer_request(
     mut stream: UnixStream,
-    set_limit: &impl Fn(LimitRequest) -> Option<LimitReply>,
+    request_to: &impl Fn(ControlRequest) -> Option<ControlReply>,
 ) -> Result<(), RequestError> {
     let client = |_: io::Error| RequestError::Client;
     let (start, mut line) = (Instant::now(), Vec::new());
@@ -152,9 +152,9 @@ fn answer_request(
             count => line.extend_from_slice(&chunk[..count]),
         }
     }
-    let reply = match serde_json::from_slice(&line) {
-        Ok(request) => set_limit(request).ok_or(RequestError::DeviceIsGone)?,
-        Err(error) => LimitReply::Refused(format!("the request is invalid: {error}")),
+    let reply = match ControlRequest::parse(&line) {
+        Ok(request) => request_to(request).ok_or(RequestError::DeviceIsGone)?,
+        Err(error) => ControlReply::Refused(format!("the request is invalid: {error}")),
     };
     send_json(stream, &reply).map_err(client)
 }

@@ -123,9 +123,9 @@ fn requests_that_are_invalid_or_incomplete_change_nothing() {
     let (accepted_sender, accepted) = mpsc::channel();
     let set_limit = move |request| {
         accepted_sender.send(request).expect("the test receives");
-        Some(LimitReply::QueuePairs(1))
+        Some(ControlReply::QueuePairs(1))
     };
-    let observer = serve_with_limits(|| Some(Snapshot::default()), set_limit).expect("a socket and a thread");
+    let observer = serve_with_control(|| Some(Snapshot::default()), set_limit).expect("a socket and a thread");
     let invalid: [&[u8]; 7] = [
         b"",
         b"{}\n",
@@ -137,13 +137,16 @@ fn requests_that_are_invalid_or_incomplete_change_nothing() {
     ];
     for request in invalid {
         let answer = control(&observer, request);
-        let reply: Option<LimitReply> = serde_json::from_slice(&answer).ok();
-        assert!(!matches!(reply, Some(LimitReply::QueuePairs(_))), "{request:?}: {reply:?}");
+        let reply: Option<ControlReply> = serde_json::from_slice(&answer).ok();
+        assert!(!matches!(reply, Some(ControlReply::QueuePairs(_))), "{request:?}: {reply:?}");
     }
     assert!(accepted.try_recv().is_err(), "an invalid request was passed on");
     let answer = control(&observer, b"{\"queue_pair\":7,\"rate_bps\":null}\n");
-    assert_eq!(serde_json::from_slice::<LimitReply>(&answer).expect("a reply"), LimitReply::QueuePairs(1));
-    assert_eq!(accepted.try_recv(), Ok(LimitRequest { queue_pair: Some(7), rate_bps: None }));
+    assert_eq!(serde_json::from_slice::<ControlReply>(&answer).expect("a reply"), ControlReply::QueuePairs(1));
+    let limit = ControlRequest::Limit(LimitRequest { queue_pair: Some(7), rate_bps: None });
+    assert_eq!(accepted.try_recv(), Ok(limit));
+    control(&observer, b"{\"signals_max\":9}\n");
+    assert_eq!(accepted.try_recv(), Ok(ControlRequest::Signals(SignalsRequest { signals_max: 9 })));
 }
 
 /// A client of the control socket that sends nothing delays others only briefly, and observers are served.

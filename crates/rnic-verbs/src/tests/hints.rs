@@ -3,7 +3,7 @@
 use std::ptr;
 
 use rnic_base::BitRate;
-use rnic_host::observe::{LimitReply, LimitRequest};
+use rnic_host::observe::{ControlReply, LimitRequest};
 use rnic_host::{Hint, HintLine};
 use rnic_wire::Qpn;
 
@@ -41,7 +41,7 @@ fn s9_a_program_caps_its_queue_pairs_by_a_store_and_lifts_no_limit() {
     let shared = unsafe { &Context::of(bench.a.context).shared };
     let rate = BitRate::bps(20_000_000);
     let request = LimitRequest { queue_pair: None, rate_bps: Some(rate.as_bps()) };
-    assert_eq!(shared.control(|core| request.apply(&mut core.nic)), LimitReply::QueuePairs(1));
+    assert_eq!(shared.control(|core| request.apply(&mut core.nic)), ControlReply::QueuePairs(1));
     for (wr_id, cap_kbps) in [(2, 80_000), (3, 0), (4, 1)] {
         line(&bench.a).write(Hint { weight: 1, cap_kbps });
         completes(wr_id);

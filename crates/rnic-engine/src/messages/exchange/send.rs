@@ -106,7 +106,7 @@ impl Exchange {
         NodeReport {
             bus_latency_ns: count(self.load.bus_latency.as_ns()),
             bus_use: self.load.bus_use,
-            nic_use: 0,
+            nic_use: self.load.nic_use,
             rx_rate: self.port.rate,
             headroom: (Q20 as u32).saturating_sub(self.port.rate),
             members: count(self.flows.len() as u64),

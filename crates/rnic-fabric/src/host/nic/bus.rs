@@ -23,11 +23,9 @@ pub(crate) struct Bus {
     written: Time,
     /// Intervals in which memory accepts writes at a lower rate than that of the bus.
     pub(super) slow: Option<SlowHostPlan>,
-    /// Start of the interval in which utilisation is measured, the bytes read and written in it, and the utilisation in
-    /// the interval before, as a fraction of 2^16.
-    since: Time,
+    /// Bytes read and written since the utilisation was last measured.
     carried: [u64; 2],
-    utilisation: u16,
+    utilisation: Utilisation,
     /// Time in which `counts` are counted; empty by default.
     pub(super) measured: Range<Time>,
     counts: BusCounts,
@@ -54,9 +52,8 @@ impl Bus {
             last_read_end: Time::ZERO,
             written: Time::ZERO,
             slow: None,
-            since: Time::ZERO,
             carried: [0; 2],
-            utilisation: 0,
+            utilisation: Utilisation::default(),
             measured: Time::ZERO..Time::ZERO,
             counts: BusCounts::default(),
         }
@@ -110,17 +107,13 @@ impl Bus {
         self.last_read_end.max(now + self.plan.latency).since(now)
     }
 
-    /// Returns the share of the bus's rate that the busier direction uses, as a fraction of 2^16: that of the last
-    /// interval of at least [`UTILISATION_INTERVAL`].
+    /// Returns the share of the bus's rate that the busier direction uses ([`Utilisation::share`]).
     pub(crate) fn utilisation(&mut self, now: Time) -> u16 {
-        let elapsed = now.since(self.since);
-        if elapsed >= UTILISATION_INTERVAL {
+        if self.utilisation.is_due(now) {
             let [read, written] = std::mem::take(&mut self.carried);
-            let busy = u128::from(self.plan.rate.serialize(read.max(written)).as_ps());
-            let share = (busy << 16) / u128::from(elapsed.as_ps());
-            (self.since, self.utilisation) = (now, u16::try_from(share).unwrap_or(u16::MAX));
+            self.utilisation.add(self.plan.rate.serialize(read.max(written)));
         }
-        self.utilisation
+        self.utilisation.share(now)
     }
 
     /// Returns the time at which all bytes are written.
@@ -130,6 +123,39 @@ impl Bus {
 
     fn transfer_time(&self, bytes: u64) -> Duration {
         self.plan.rate.serialize(carried(bytes))
+    }
+}
+
+/// Share of the time in which a part of the NIC is busy.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Utilisation {
+    /// Start of the interval that is measured, and the busy time in it.
+    since: Time,
+    busy: Duration,
+    /// Share in the interval before.
+    share: u16,
+}
+
+impl Utilisation {
+    /// Adds busy time.
+    #[inline]
+    pub(crate) fn add(&mut self, busy: Duration) {
+        self.busy += busy;
+    }
+
+    /// Returns whether the interval is over.
+    fn is_due(&self, now: Time) -> bool {
+        now.since(self.since) >= UTILISATION_INTERVAL
+    }
+
+    /// Returns the share in the last interval of at least [`UTILISATION_INTERVAL`], as a fraction of 2^16.
+    pub(crate) fn share(&mut self, now: Time) -> u16 {
+        if self.is_due(now) {
+            let elapsed = now.since(self.since);
+            let share = (u128::from(self.busy.as_ps()) << 16) / u128::from(elapsed.as_ps());
+            *self = Self { since: now, busy: Duration::ZERO, share: u16::try_from(share).unwrap_or(u16::MAX) };
+        }
+        self.share
     }
 }
 

@@ -9,7 +9,7 @@ use super::*;
 use crate::config::NicConfig;
 use crate::defaults::default_transports;
 use crate::nic::Nic;
-use crate::observe::{Identity, LimitReply, LimitRequest};
+use crate::observe::{ControlReply, Identity, LimitRequest};
 use crate::settings::Settings;
 use crate::share::ShareConfig;
 
@@ -131,7 +131,7 @@ fn s9_no_hint_lifts_a_limit_of_the_operator() {
     let queue_pairs = create(&mut nic, 2);
     let limit = |nic: &mut Nic, mbps: Option<u64>| {
         let request = LimitRequest { queue_pair: None, rate_bps: mbps.map(|mbps| mbps * 1_000_000) };
-        assert_eq!(request.apply(nic), LimitReply::QueuePairs(2));
+        assert_eq!(request.apply(nic), ControlReply::QueuePairs(2));
     };
     limit(&mut nic, Some(100));
     for (cap_kbps, expected) in [(1_000_000, 100), (50_000, 50), (200_000, 100), (0, 100)] {

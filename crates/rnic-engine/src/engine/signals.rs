@@ -1,0 +1,149 @@
+//! Signals: the part of the engine that passes what happens at queue pairs to the collectors ([`crate::signals`]).
+
+use rnic_base::{Duration, Time};
+use rnic_scr::{Kind, Signal};
+use rnic_wire::falcon::PacketType;
+use rnic_wire::net::{IpVersion, link_len};
+use rnic_wire::scr::{Body, Message};
+use rnic_wire::{Format, Headers, Packet, Qpn, Syndrome};
+
+use super::Engine;
+use crate::NicId;
+use crate::core::Core;
+use crate::limiter::OVERHEAD_BYTES;
+use crate::qp::{ProtocolState, Qp};
+use crate::signals::{Collector, SignalSettings};
+
+/// Access to the signals of an engine.
+#[derive(Debug)]
+pub struct Signals<'e> {
+    engine: &'e mut Engine,
+}
+
+impl<'e> Signals<'e> {
+    /// Returns the access to the signals of `engine`.
+    pub fn of(engine: &'e mut Engine) -> Self {
+        Self { engine }
+    }
+
+    /// Starts to collect signals, and to watch queue pairs ([`Engine::watch`]), those that exist included.
+    pub fn collect(self, settings: SignalSettings) {
+        let Engine { core, qps, .. } = self.engine;
+        core.watch.begin();
+        for qp in qps.iter() {
+            core.watch.ensure(qp.verbs.head.slot);
+        }
+        core.signals = Some(Box::new(Collector::new(settings)));
+        core.counts_sent = true;
+    }
+
+    /// Collects until `until`; returns false if signals are not collected now.
+    pub fn keep_until(self, now: Time, until: Time) -> bool {
+        self.engine.core.signals.as_mut().is_some_and(|collector| collector.keep_until(now, until))
+    }
+
+    /// Returns whether signals are collected.
+    pub fn are_collected(&self) -> bool {
+        self.engine.core.signals.is_some()
+    }
+
+    /// Removes and returns the records that are complete at `now`, in the order of their completion, at most `max`.
+    pub fn take(self, now: Time, max: usize) -> impl Iterator<Item = Signal> + use<'e> {
+        let collector = self.engine.core.signals.as_deref_mut();
+        collector.into_iter().flat_map(move |collector| collector.take(now, max))
+    }
+
+    /// Returns the number of signals that were lost because too many records waited.
+    pub fn lost(&self) -> u64 {
+        self.engine.core.signals.as_ref().map_or(0, |collector| collector.lost())
+    }
+
+    /// Reports a hint of an application: its `weight`, and the cap of its rate in bits per second, 0 for none.
+    /// `subject` is a number of the driver's choice.
+    pub fn note_hint(self, now: Time, subject: u32, weight: u16, cap_bps: u64) {
+        if let Some(collector) = &mut self.engine.core.signals {
+            collector.on_hint(subject, now, weight, cap_bps);
+        }
+    }
+}
+
+/// Collects a packet of the RoCE family, or of an unreliable service, that `qp` has received.
+#[cold]
+#[inline(never)]
+pub(super) fn received(core: &mut Core, qp: &Qp, format: Format, packet: &Packet) {
+    let (now, number) = (core.now, qp.verbs.head.number);
+    let rtt = core.watch.get(qp.verbs.head.slot).and_then(|watched| watched.round_trip.last());
+    let Some(collector) = &mut core.signals else { return };
+    match &packet.headers {
+        Headers::Cnp => collector.on_flow(Kind::Cnp, number, now, 0),
+        Headers::Ack { aeth, .. } | Headers::ReadAck { aeth, .. } | Headers::LossAck { aeth, .. } => {
+            if matches!(aeth.syndrome, Syndrome::Ack { .. }) {
+                let bytes = acknowledged_bytes(collector, qp);
+                collector.on_ack(number, now, bytes, rtt);
+            } else {
+                collector.on_flow(Kind::Nack, number, now, 0);
+            }
+        }
+        _ if packet.payload_len > 0 => {
+            let bytes = link_len(IpVersion::V4, packet.udp_payload_len(format));
+            collector.on_flow(Kind::Rx, number, now, bytes.into());
+        }
+        _ => {}
+    }
+}
+
+/// Returns the bytes of the requests that the last packet has acknowledged, in full packets.
+fn acknowledged_bytes(collector: &mut Collector, qp: &Qp) -> u64 {
+    let ProtocolState::Roce(connection) = &qp.protocol else { return 0 };
+    let head = &qp.verbs.head;
+    let [una, ..] = connection.numbers(&head.transport);
+    collector.newly_acknowledged(head.number, qp.verbs.send.start, una).saturating_mul(head.mtu().into())
+}
+
+/// Collects a Falcon packet of `packet_type` with `payload_len` bytes that `qp` has received.
+#[cold]
+#[inline(never)]
+pub(super) fn received_falcon(core: &mut Core, qp: &Qp, packet_type: PacketType, payload_len: u32) {
+    let (now, number) = (core.now, qp.verbs.head.number);
+    let rtt = qp.falcon().and_then(|end| end.delivery()).and_then(|delivery| delivery.round_trip());
+    let Some(collector) = &mut core.signals else { return };
+    match packet_type {
+        PacketType::Ack | PacketType::ExtendedAck => collector.on_ack(number, now, 0, rtt),
+        PacketType::Nack => collector.on_flow(Kind::Nack, number, now, 0),
+        _ if payload_len > 0 => collector.on_flow(Kind::Rx, number, now, u64::from(payload_len) + OVERHEAD_BYTES),
+        _ => {}
+    }
+}
+
+/// Collects a packet with `payload_len` bytes that queue pair `from` has sent.
+#[cold]
+#[inline(never)]
+pub(super) fn sent(core: &mut Core, from: Qpn, payload_len: u32) {
+    let now = core.now;
+    if let Some(collector) = core.signals.as_mut().filter(|_| payload_len > 0) {
+        collector.on_flow(Kind::Tx, from, now, u64::from(payload_len) + OVERHEAD_BYTES);
+    }
+}
+
+/// Collects an accepted message of `peer`.
+pub(super) fn accepted(core: &mut Core, peer: NicId, message: &Message) {
+    let now = core.now;
+    let Core { signals: Some(collector), exchange: Some(exchange), .. } = core else { return };
+    match &message.body {
+        Body::NodeReport(report) => collector.on_report(peer, now, report),
+        Body::Grants(records) => {
+            for grant in records.as_slice().iter().filter(|grant| exchange.has_flow_to(peer, grant.qpn)) {
+                collector.on_credit(grant.qpn, now, u64::from(grant.rate_kbps) * 1_000);
+            }
+        }
+        Body::Probe(_) | Body::Answer(_) | Body::Hint(_) | Body::BackPressure(_) => {}
+    }
+}
+
+/// Collects the round trip of a probe of `qpn` on the path with `label`.
+pub(super) fn measured(core: &mut Core, qpn: Qpn, label: u16, rtt: Duration) {
+    let now = core.now;
+    if let Some(collector) = &mut core.signals {
+        collector.on_round_trip(qpn, now, label, rtt);
+    }
+}

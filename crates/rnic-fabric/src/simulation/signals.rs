@@ -1,0 +1,46 @@
+//! The signals of the hosts of a run (SCR mechanism S-4), for a log. Collecting changes neither the run nor its trace.
+
+use rnic_base::Time;
+use rnic_engine::{Signal, SignalSettings, Signals};
+
+use super::Simulation;
+
+/// Signals of a run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SignalLog {
+    /// Records with the names of their hosts, in the order of their last signals, then of hosts.
+    pub records: Vec<(String, Signal)>,
+    /// Number of signals that are not in `records`, because they were too many.
+    pub lost: u64,
+}
+
+impl Simulation {
+    /// Starts to collect the signals of all hosts.
+    pub fn collect_signals(&mut self) {
+        let settings = SignalSettings { records_max: RECORDS_MAX / self.parts.host_count(), ..Default::default() };
+        self.parts.hosts_mut().for_each(|host| Signals::of(&mut host.engine).collect(settings));
+    }
+
+    /// Removes and returns the signals that were collected, when they are.
+    pub fn take_signals(&mut self) -> Option<SignalLog> {
+        let mut records = Vec::new();
+        let mut lost = 0;
+        let topology = self.plan.topology.build();
+        for number in 0..self.parts.host_count() as u32 {
+            let name = topology.name(number);
+            let engine = &mut self.parts.host_mut(number).engine;
+            if !Signals::of(engine).are_collected() {
+                return None;
+            }
+            lost += Signals::of(engine).lost();
+            let of_host = Signals::of(engine).take(Time::from_ps(u64::MAX), usize::MAX);
+            records.extend(of_host.map(|record| (name.clone(), record)));
+        }
+        // The sort is stable: hosts remain in order.
+        records.sort_by_key(|(_, record)| record.last);
+        Some(SignalLog { records, lost })
+    }
+}
+
+/// Largest number of records of all hosts, which take 48 bytes each.
+const RECORDS_MAX: usize = 1 << 22;

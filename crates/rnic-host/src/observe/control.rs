@@ -1,0 +1,170 @@
+//! Requests of an operator while a program runs, and their answers, one line of JSON each: limits, and the signals of
+//! the NIC.
+
+use rnic_base::{BitRate, Duration, Time};
+use rnic_engine::{LimitSource, RateLimit, Signal, SignalKind};
+use rnic_wire::Qpn;
+use serde::{Deserialize, Serialize};
+
+use crate::nic::Nic;
+
+/// Request to limit queue pairs of a device. Both fields must be present.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LimitRequest {
+    /// Number of the queue pair; none stands for all queue pairs, and those that are created later.
+    #[serde(deserialize_with = "Option::deserialize")]
+    pub queue_pair: Option<u32>,
+    /// Limit in bits per second; none removes the limit.
+    #[serde(deserialize_with = "Option::deserialize")]
+    pub rate_bps: Option<u64>,
+}
+
+/// Request for the signals of a device (SCR mechanism S-4). With the first request the device starts to collect them,
+/// and it ends when there is no request for two seconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SignalsRequest {
+    /// Largest number of records to return; the others are returned to later requests.
+    pub signals_max: u32,
+}
+
+/// A request to a device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ControlRequest {
+    /// Limits queue pairs.
+    Limit(LimitRequest),
+    /// Returns signals.
+    Signals(SignalsRequest),
+}
+
+/// Records of signals, those of the same kind and subject within a millisecond in one.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SignalBatch {
+    /// The records, in the order in which they were complete.
+    pub records: Vec<SignalRecord>,
+    /// Number of signals since the first request that were lost because too many records waited.
+    pub lost: u64,
+}
+
+/// One record: see [`rnic_engine::Signal`].
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SignalRecord {
+    /// Name of the kind.
+    pub kind: String,
+    /// Number of the queue pair or the peer.
+    pub subject: u32,
+    /// Number of signals.
+    pub count: u32,
+    /// Bytes.
+    pub bytes: u64,
+    /// First and second value, by kind.
+    pub value: u64,
+    /// Second value, by kind.
+    pub level: u32,
+    /// Time of the first signal in nanoseconds, from the start of the device.
+    pub first_ns: u64,
+    /// Time of the last signal.
+    pub last_ns: u64,
+}
+
+impl Default for SignalRecord {
+    fn default() -> Self {
+        Self::from(&Signal::new(SignalKind::Tx, 0, Time::ZERO))
+    }
+}
+
+impl From<&Signal> for SignalRecord {
+    fn from(signal: &Signal) -> Self {
+        let Signal { kind, subject, count, level, bytes, value, first, last } = *signal;
+        let kind = kind.name().to_owned();
+        let ns = |time: Time| time.since(Time::ZERO).as_ns();
+        Self { kind, subject, count, level, bytes, value, first_ns: ns(first), last_ns: ns(last) }
+    }
+}
+
+impl SignalRecord {
+    /// Returns the signal, unless its kind is unknown, as that of another version may be.
+    pub fn signal(&self) -> Option<Signal> {
+        let kind = SignalKind::ALL.into_iter().find(|kind| kind.name() == self.kind)?;
+        let at = |ns| Time::ZERO + Duration::from_ns(ns);
+        let Self { subject, count, level, bytes, value, .. } = *self;
+        Some(Signal { kind, subject, count, level, bytes, value, first: at(self.first_ns), last: at(self.last_ns) })
+    }
+}
+
+/// Answer to a [`ControlRequest`].
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ControlReply {
+    /// Number of existing queue pairs that have the new limit.
+    QueuePairs(u32),
+    /// Signals that were collected since the last request.
+    Signals(SignalBatch),
+    /// The reason for which nothing was changed.
+    Refused(String),
+}
+
+impl ControlRequest {
+    /// Reads a request.
+    ///
+    /// # Errors
+    /// When it has a field of another version, or lacks one.
+    pub(super) fn parse(line: &[u8]) -> serde_json::Result<Self> {
+        // Fields tell the requests apart, so that an error names the field that is wrong.
+        match serde_json::from_slice::<SignalsRequest>(line) {
+            Ok(request) => Ok(Self::Signals(request)),
+            Err(_) => serde_json::from_slice(line).map(Self::Limit),
+        }
+    }
+
+    /// Carries out the request at `nic`.
+    pub fn apply(&self, nic: &mut Nic) -> ControlReply {
+        match self {
+            Self::Limit(request) => request.apply(nic),
+            Self::Signals(request) => request.apply(nic),
+        }
+    }
+}
+
+impl SignalsRequest {
+    /// Returns the signals of `nic` since the last request.
+    pub fn apply(&self, nic: &mut Nic) -> ControlReply {
+        let max = self.signals_max.min(SIGNALS_MAX) as usize;
+        let (records, lost) = nic.verbs().take_signals(max);
+        ControlReply::Signals(SignalBatch { records: records.iter().map(SignalRecord::from).collect(), lost })
+    }
+}
+
+impl LimitRequest {
+    /// Sets or removes the operator's limit of one or all queue pairs of `nic`. A refused request changes nothing.
+    pub fn apply(&self, nic: &mut Nic) -> ControlReply {
+        let rate = self.rate_bps.map(BitRate::bps);
+        let [min, max] = nic.verbs().rate_limit_range();
+        if let Some(rate) = rate.filter(|rate| !(min..=max).contains(rate)) {
+            return ControlReply::Refused(format!("the rate {rate} is not between {min} and {max}"));
+        }
+        let all = nic.queue_pairs().map(|(view, _)| view.info.number);
+        let concerned: Vec<Qpn> =
+            all.filter(|number| self.queue_pair.is_none_or(|wanted| number.get() == wanted)).collect();
+        match self.queue_pair {
+            Some(wanted) if concerned.is_empty() => {
+                return ControlReply::Refused(format!("it has no queue pair with the number {wanted:#x}"));
+            }
+            Some(_) => {}
+            None => nic.verbs().set_rate_limit_of_new(rate),
+        }
+        let limit = rate.map(|rate| RateLimit { rate, burst_bytes: None });
+        for qpn in &concerned {
+            // The queue pairs exist, and the rate is in range.
+            if let Err(error) = nic.verbs().set_rate_limit(*qpn, LimitSource::Operator, limit) {
+                return ControlReply::Refused(error.to_string());
+            }
+        }
+        ControlReply::QueuePairs(u32::try_from(concerned.len()).unwrap_or(u32::MAX))
+    }
+}
+
+/// Largest number of records in an answer.
+const SIGNALS_MAX: u32 = 1 << 14;
