@@ -110,7 +110,8 @@ impl Engine {
     fn receive_roce<D: Dma>(&mut self, format: Format, packet: &Packet, meta: RxMeta, dma: &mut D) -> RxOutcome {
         let Self { core, qps, .. } = self;
         if let Some(exchange) = &mut core.exchange {
-            exchange.count_received(packet, format, meta.peer, core.now);
+            let lengths = [packet.udp_payload_len(format), packet.payload_len];
+            exchange.count_received(packet.dest_qpn, meta.peer, lengths, core.now);
         }
         let Some(qp) = qps.find_mut(packet.dest_qpn) else {
             return RxOutcome::Dropped(core.drop_packet(DropReason::UnknownQp));

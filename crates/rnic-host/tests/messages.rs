@@ -209,10 +209,15 @@ fn s6_a_capture_contains_messages() {
 /// and the sender is slowed down. When the buffer is empty again, the limit goes.
 #[test]
 fn s26_a_receiver_that_falls_behind_slows_its_sender_down_and_the_sender_recovers() {
+    ["irn", "falcon"].into_iter().for_each(slows_its_sender_down);
+}
+
+fn slows_its_sender_down(transport: &str) {
     let plain = NicConfig { receive_offload: false, segmentation: false, ..at_loopback() };
     let pressed = MessagesConfig { pressure_bytes: Some(64 << 10), ..MESSAGES };
     let right = NicConfig { messages: Some(pressed), ..plain.clone() };
-    let Pair { mut left, mut right, from, .. } = pair_of([plain, right], [chosen("irn", &[]), chosen("irn", &[])]);
+    let Pair { mut left, mut right, from, .. } =
+        pair_of([plain, right], [chosen(transport, &[]), chosen(transport, &[])]);
     measured(&mut left, &mut right, from.qpn);
     assert_eq!(view(&left, from.qpn).info.peer_limit, None);
     let (sge, remote) = (left.sge(0, HALF as u32), right.region.remote(HALF));
@@ -249,9 +254,13 @@ fn s26_a_receiver_that_falls_behind_slows_its_sender_down_and_the_sender_recover
 /// lifted.
 #[test]
 fn s25_a_receiver_grants_the_rate_of_its_line() {
+    ["irn", "falcon"].into_iter().for_each(grants_the_rate_of_its_line);
+}
+
+fn grants_the_rate_of_its_line(transport: &str) {
     let granting = MessagesConfig { grants: true, ..MESSAGES };
     let right = NicConfig { messages: Some(granting), line_rate: BitRate::gbps(1), ..at_loopback() };
-    let choices = [chosen("irn", &[]), chosen("irn", &[])];
+    let choices = [chosen(transport, &[]), chosen(transport, &[])];
     let Pair { mut left, mut right, from, .. } = pair_of([at_loopback(), right], choices);
     measured(&mut left, &mut right, from.qpn);
     let start = Instant::now();

@@ -15,6 +15,8 @@
 //! * **timers**: as for all packets, [`Engine::next_timeout`] and [`Engine::tick`].
 
 use rnic_wire::Qpn;
+use rnic_wire::falcon::{Encapsulation, Form};
+use rnic_wire::net::IpVersion;
 
 use super::Engine;
 use crate::dma::Dma;
@@ -31,7 +33,13 @@ impl Engine {
     #[inline(never)]
     pub(super) fn receive_falcon<D: Dma>(&mut self, arrival: &FalconArrival<'_>, dma: &mut D) -> RxOutcome {
         let Self { core, falcon, qps, .. } = self;
-        let Some(qp) = qps.find_mut(Qpn::new(arrival.packet.cid.get())) else {
+        let qpn = Qpn::new(arrival.packet.cid.get());
+        if let Some(exchange) = &mut core.exchange {
+            let around = Encapsulation { ip: IpVersion::V4, form: Form::Psp };
+            let lengths = [arrival.packet.udp_payload_len(around), arrival.packet.payload_len];
+            exchange.count_received(qpn, arrival.peer, lengths, core.now);
+        }
+        let Some(qp) = qps.find_mut(qpn) else {
             return RxOutcome::Dropped(core.drop_packet(DropReason::UnknownQp));
         };
         let Some(nic) = falcon else {

@@ -18,9 +18,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use rnic_base::{BitRate, Duration, RandomStream, RandomStreams, Time};
 use rnic_policy::{HostDelays, PathLabel};
+use rnic_wire::Qpn;
 use rnic_wire::net::{IpVersion, link_len};
 use rnic_wire::scr::{BackPressure, Cookie, ProbePath, Records};
-use rnic_wire::{Format, Packet, Qpn};
 
 use super::cadence::{Cadence, Loads};
 use super::config::{Credits, ExchangeConfig};
@@ -302,19 +302,18 @@ impl Exchange {
         }
     }
 
-    /// Counts a packet of `peer` that has arrived, whatever becomes of it. It counts as one of its queue pair only if
-    /// that is connected to this peer.
+    /// Counts a packet of `peer` that has arrived for `qpn`, whatever becomes of it: `payload_len` bytes in a UDP
+    /// datagram of `udp_len`. It counts as one of its queue pair only if that is connected to this peer.
     #[cold]
-    pub(crate) fn count_received(&mut self, packet: &Packet, format: Format, peer: PeerId, now: Time) {
-        let wire_bytes = u64::from(link_len(IpVersion::V4, packet.udp_payload_len(format)));
+    pub(crate) fn count_received(&mut self, qpn: Qpn, peer: PeerId, [udp_len, payload_len]: [u32; 2], now: Time) {
+        let wire_bytes = u64::from(link_len(IpVersion::V4, udp_len));
         if std::mem::take(&mut self.is_resting) {
             self.start_period(now);
         }
         self.port.bytes += wire_bytes;
         let mut granted = None;
-        let qpn = packet.dest_qpn;
         if let Some(flow) =
-            self.flows.get_mut(&qpn).filter(|flow| flow.is_agreed && flow.peer.peer == peer && packet.payload_len > 0)
+            self.flows.get_mut(&qpn).filter(|flow| flow.is_agreed && flow.peer.peer == peer && payload_len > 0)
         {
             flow.received_at = Some(now);
             let key = (flow.peer, flow.dest_qpn);

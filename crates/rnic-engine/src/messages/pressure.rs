@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn s26_back_pressure_is_sent_while_the_backlog_above_the_threshold_grows() {
         assert_eq!(notices(|us| 32_758 + us), [11, 36, 61, 86]);
-        assert_eq!(notices(|_| 32_768), [], "not above the threshold");
+        assert_eq!(notices(|_| 32_768), [0_u64; 0], "not above the threshold");
     }
 
     /// The sender has slowed down: a second notice would halve its rate twice for one backlog.

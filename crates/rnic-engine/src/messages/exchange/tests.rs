@@ -1,9 +1,7 @@
 //! Two NICs that exchange messages, without engines around them.
 
 use proptest::prelude::*;
-use rnic_base::Psn;
 use rnic_wire::scr::{Answer, Body, Grant, GrantKind, Message, Type};
-use rnic_wire::{Headers, PacketFlags, Position};
 
 use super::*;
 use crate::messages::peer::{DropCause, PEERS_MAX};
@@ -62,10 +60,9 @@ fn effects(exchange: &mut Exchange) -> Vec<Effect> {
     std::iter::from_fn(|| exchange.take_effect()).collect()
 }
 
-fn data(dest_qpn: Qpn, payload_len: u32) -> Packet {
-    let headers = Headers::Write { position: Position::Middle, reth: None, immediate: None, recv_sn: None };
-    Packet { dest_qpn, psn: Psn::new(0), flags: PacketFlags::default(), payload_len, headers }
-}
+/// Length of the UDP datagram of a packet of RoCEv2 with a payload of 1024 bytes in the middle of a Write, and of its
+/// payload.
+const DATA: [u32; 2] = [12 + 1_024 + 4, 1_024];
 
 #[test]
 fn s6_two_nics_learn_each_others_cookies_and_their_round_trip() {
@@ -117,7 +114,7 @@ fn s25_s26_limits_by_messages_are_those_of_the_shared_link() {
     let config = ExchangeConfig { pressure_bytes: Some(32_768), shared_line, ..ExchangeConfig::default() };
     let mut pair = Pair::new(config);
     pair.carry();
-    pair.right.count_received(&data(RIGHT_QPN, 1_024), Format::RoceV2, LEFT.peer, pair.now);
+    pair.right.count_received(RIGHT_QPN, LEFT.peer, DATA, pair.now);
     pair.right.report_backlog(40_000, 0, pair.now);
     pair.carry();
     assert_eq!(effects(&mut pair.left), [Effect::Limit(LEFT_QPN, Some(BitRate::gbps(1)))]);
@@ -155,7 +152,7 @@ fn s25_no_period_runs_while_nothing_arrives() {
     let mut pair = Pair::new(config);
     pair.carry();
     let granted = |pair: &mut Pair, now: Time| {
-        pair.right.count_received(&data(RIGHT_QPN, 1_024), Format::RoceV2, LEFT.peer, now);
+        pair.right.count_received(RIGHT_QPN, LEFT.peer, DATA, now);
         (0..4).for_each(|_| pair.advance(config.period));
         let before = pair.right.stats().grants_sent;
         (0..100).for_each(|_| pair.advance(config.period));
@@ -388,9 +385,9 @@ fn s25_a_receiver_grants_what_is_left_and_the_limit_fades_without_news() {
     // Half of the link is taken by others.
     for _ in 0..40 {
         for _ in 0..114 {
-            pair.right.count_received(&data(Qpn::new(99), 1_024), Format::RoceV2, LEFT.peer, pair.now);
+            pair.right.count_received(Qpn::new(99), LEFT.peer, DATA, pair.now);
         }
-        pair.right.count_received(&data(RIGHT_QPN, 1_024), Format::RoceV2, LEFT.peer, pair.now);
+        pair.right.count_received(RIGHT_QPN, LEFT.peer, DATA, pair.now);
         pair.advance(Duration::from_us(20));
         pair.carry();
     }
@@ -492,7 +489,7 @@ fn s5_the_rate_received_is_that_of_the_hosts_counters() {
     let mut now = Time::ZERO;
     for packets in [0, 114, 57] {
         for _ in 0..packets {
-            right.count_received(&data(Qpn::new(99), 1_024), Format::RoceV2, PeerId(7), now);
+            right.count_received(Qpn::new(99), PeerId(7), DATA, now);
         }
         now += Duration::from_us(20);
         right.on_timeout(now);
@@ -509,18 +506,18 @@ fn s25_packets_of_another_peer_are_not_those_of_the_queue_pair() {
     let config = ExchangeConfig { credits: Credits::All, pressure_bytes: Some(32_768), ..ExchangeConfig::default() };
     let mut pair = Pair::new(config);
     pair.carry();
-    pair.right.count_received(&data(RIGHT_QPN, 1_024), Format::RoceV2, PeerId(7), pair.now);
+    pair.right.count_received(RIGHT_QPN, PeerId(7), DATA, pair.now);
     assert_eq!(pair.right.law.share(), None);
     pair.right.report_backlog(1 << 20, 0, pair.now);
     assert!(!pair.right.has_messages(), "the connected peer has sent nothing");
-    pair.right.count_received(&data(RIGHT_QPN, 1_024), Format::RoceV2, LEFT.peer, pair.now);
+    pair.right.count_received(RIGHT_QPN, LEFT.peer, DATA, pair.now);
     assert!(pair.right.law.share().is_some());
 }
 
 /// Makes the right side grant a rate to the left one, which sends a packet each period.
 fn grant(pair: &mut Pair, periods: u32) {
     for _ in 0..periods {
-        pair.right.count_received(&data(RIGHT_QPN, 1_024), Format::RoceV2, LEFT.peer, pair.now);
+        pair.right.count_received(RIGHT_QPN, LEFT.peer, DATA, pair.now);
         pair.advance(Duration::from_us(20));
         pair.carry();
     }
@@ -567,13 +564,13 @@ fn s26_a_backlog_looks_at_a_bounded_number_of_queue_pairs() {
     }
     pair.carry();
     for number in 0..1_000 {
-        pair.right.count_received(&data(Qpn::new(1_000 + number), 1_024), Format::RoceV2, LEFT.peer, pair.now);
+        pair.right.count_received(Qpn::new(1_000 + number), LEFT.peer, DATA, pair.now);
         assert!(pair.right.recent.len() <= RECENT_MAX);
     }
     pair.right.report_backlog(40_000, 0, pair.now);
     assert_eq!((pair.right.stats().notices_sent, pair.right.recent.len()), (RECENT_MAX as u64, 0));
     // One that was forgotten is told with its next packet.
-    pair.right.count_received(&data(Qpn::new(1_000), 1_024), Format::RoceV2, LEFT.peer, pair.now);
+    pair.right.count_received(Qpn::new(1_000), LEFT.peer, DATA, pair.now);
     pair.right.report_backlog(40_000, 0, pair.now);
     assert_eq!(pair.right.stats().notices_sent, RECENT_MAX as u64 + 1);
     pair.right.disconnect(Qpn::new(1_001));
@@ -589,7 +586,7 @@ fn s26_drops_shortly_after_a_notice_are_told_later() {
     let mut notices_after = |us: u64, drops: u64, receives: bool| {
         let now = pair.now + Duration::from_us(us);
         if receives {
-            pair.right.count_received(&data(RIGHT_QPN, 1_024), Format::RoceV2, LEFT.peer, now);
+            pair.right.count_received(RIGHT_QPN, LEFT.peer, DATA, now);
         }
         pair.right.report_backlog(100, drops, now);
         pair.right.stats().notices_sent
@@ -608,7 +605,7 @@ fn s26_a_backlog_halves_the_rate_of_those_that_sent_lately() {
     pair.carry();
     pair.right.report_backlog(40_000, 0, pair.now);
     assert!(!pair.right.has_messages(), "no queue pair has sent anything");
-    pair.right.count_received(&data(RIGHT_QPN, 1_024), Format::RoceV2, LEFT.peer, pair.now);
+    pair.right.count_received(RIGHT_QPN, LEFT.peer, DATA, pair.now);
     pair.right.report_backlog(32_768, 0, pair.now);
     assert!(!pair.right.has_messages(), "not more than the threshold");
     pair.right.report_backlog(40_000, 0, pair.now);
@@ -625,12 +622,12 @@ fn s26_each_backlog_is_told_once() {
     pair.carry();
     for told in 1..=3 {
         pair.now += Duration::from_us(100);
-        pair.right.count_received(&data(RIGHT_QPN, 1_024), Format::RoceV2, LEFT.peer, pair.now);
+        pair.right.count_received(RIGHT_QPN, LEFT.peer, DATA, pair.now);
         pair.right.report_backlog(40_000, 0, pair.now);
         // It shrinks, and some packets more arrive.
         for waiting_bytes in [40_000, 32_000, 33_000, 16_385, 40_000, 16_384] {
             pair.now += Duration::from_us(30);
-            pair.right.count_received(&data(RIGHT_QPN, 1_024), Format::RoceV2, LEFT.peer, pair.now);
+            pair.right.count_received(RIGHT_QPN, LEFT.peer, DATA, pair.now);
             pair.right.report_backlog(waiting_bytes, 0, pair.now);
         }
         assert_eq!(pair.right.stats().notices_sent, told);
