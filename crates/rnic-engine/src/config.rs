@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use rnic_base::{BitRate, Duration, Psn};
 use rnic_fae::Spawn;
-use rnic_scr::PoolConfig;
 use rnic_wire::{Qpn, RnrTimer};
 
 use crate::limiter::BurstDefault;
 use crate::namespace::NvmeRole;
+use crate::processors::ProcessorConfig;
 use crate::state::Service;
 use crate::transport::Transport;
 use crate::{CqId, PdId, PeerId, SrqId};
@@ -29,8 +29,8 @@ pub struct EngineConfig {
     /// Time without data after which a queue pair no longer counts among those that share the link, if its scheduler
     /// sets rates, unless it waits for its rate or its turn only.
     pub idle_after: Duration,
-    /// Threads, in simulated time, on which schedulers run; with `None`, a scheduler processes each event at once.
-    pub processors: Option<PoolConfig>,
+    /// Threads on which schedulers run; with `None`, a scheduler processes each event at once.
+    pub processors: Option<ProcessorConfig>,
     /// Starts the thread of a Falcon adaptive engine that is configured to run on one (`fae_place`). With `None`, the
     /// default, no thread is started, and queue pairs that require one are rejected. Simulations use `None`, because
     /// a thread must not influence their results.

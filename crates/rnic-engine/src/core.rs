@@ -147,7 +147,7 @@ impl Core {
     pub(crate) fn new(config: EngineConfig) -> Self {
         Self {
             objects: Objects::new(config.secret),
-            processors: config.processors.as_ref().map(|processors| Box::new(Processors::new(processors))),
+            processors: config.processors.as_ref().map(|place| Box::new(Processors::new(place, config.line_rate))),
             ledger: Ledger::new(config.line_rate, config.idle_after),
             config,
             now: Time::ZERO,

@@ -79,12 +79,12 @@ use rnic_base::Seq;
 use rnic_falcon::connection::Connection;
 use rnic_falcon::delivery::Delivery;
 use rnic_nvme::device::Io;
-use rnic_scr::Dispatch;
 
 use crate::core::Core;
 use crate::error::PostError;
 use crate::limiter::Limiter;
 use crate::namespace::NvmeRole;
+use crate::processors::Processed;
 use crate::scheduling::{Scheduling, Started};
 use crate::timer::Deadline;
 use crate::verbs::Verbs;
@@ -219,10 +219,10 @@ impl FalconEnd {
         }
     }
 
-    /// See [`crate::qp::Qp::on_dispatch`].
-    pub(crate) fn on_dispatch(&mut self, verbs: &Verbs, core: &mut Core, dispatch: &Dispatch) -> u32 {
+    /// See [`crate::qp::Qp::on_processed`].
+    pub(crate) fn on_processed(&mut self, verbs: &Verbs, core: &mut Core, processed: &Processed) -> u32 {
         let Some(scheduling) = &mut self.schedule.scheduling else { return 0 };
-        let share = scheduling.on_dispatch(&verbs.head, core, dispatch);
+        let share = scheduling.on_processed(&verbs.head, core, processed);
         // The timeout at which the rate applies is armed when the queue pair is served.
         self.schedule.enlist(verbs.head.slot, core);
         share

@@ -200,6 +200,11 @@ impl Share {
         self.is_member
     }
 
+    /// Returns whether the queue pair uses all of its rate.
+    pub(crate) fn is_saturated(&self) -> bool {
+        self.is_saturated
+    }
+
     /// Returns the rate that is included in the sum of rates.
     pub(crate) fn allocated(&self) -> BitRate {
         self.allocated

@@ -85,11 +85,14 @@ pub use objects::Objects;
 pub use packet::{
     Arrival, Departure, FalconArrival, FalconTransmit, MessageArrival, MessageTransmit, RxMeta, Transmit, TransmitKind,
 };
+pub use processors::ProcessorConfig;
+pub use processors::threads::SchedulerThreads;
 pub use qp::QpInfo;
 pub use rnic_falcon::delivery::FlowView;
 pub use rnic_nvme::device::{DeviceConfig, Service as DeviceService};
 pub use rnic_nvme::initiator::Failure as NvmeFailure;
 pub use rnic_nvme::{Reads as NvmeReads, UNIT as NVME_UNIT, UNITS_MAX as NVME_UNITS_MAX};
+pub use rnic_scr::thread::HOST_THREADS_MAX as SCHEDULE_THREADS_MAX;
 pub use rnic_scr::{
     Kind as SignalKind, KindCounters, PoolConfig, PoolError, PoolSizes, PoolTimes, Signal, SteeringMode, Strategy,
 };

@@ -1,87 +1,153 @@
-//! Processors: threads beside the data path on which schedulers run, in simulated time.
+//! Processors: threads beside the data path on which schedulers run, in simulated time or of the operating system.
 //!
 //! Source: SCR (NSDI'25), section 4.3 and appendix A.11, mechanisms S-3, S-10 to S-15 and S-28. Without processors, a
-//! scheduler processes each event at once. With them, packets that are sent become records in the coalescing queues of
-//! a [`rnic_scr::Pool`]; the scheduler runs when a thread has processed a record, and its rate applies when it has been
-//! installed. The scheduler is the same, and equal records give equal decisions in both places.
+//! scheduler processes each event at once. With them, packets that are sent become records in coalescing queues, and
+//! the scheduler runs when a thread has processed a record:
+//!
+//! * [`modelled`]: any number of threads as state in simulated time ([`rnic_scr::Pool`]); the owner of the engine runs
+//!   the scheduler when the modelled thread is done, and its rate applies when it has been installed;
+//! * [`threads`]: one or two real threads, which run the scheduler; its rate applies when the owner finds the decision.
+//!
+//! The scheduler is the same, and equal records and views give equal decisions in every place.
 
-use rnic_base::{Duration, Time};
-use rnic_policy::Served;
-use rnic_scr::{Dispatch, Kind, Pool, PoolConfig, PoolCounters, Signal};
+pub(crate) mod modelled;
+pub(crate) mod record;
+pub(crate) mod threads;
 
-use crate::limiter::OVERHEAD_BYTES;
+use rnic_base::{BitRate, Duration, Time};
+use rnic_policy::{Configured, PolicyState, ScheduleActions, SchedulePolicy, ScheduleView};
+use rnic_scr::{Dispatch, Kind, KindCounters, PoolConfig, Signal};
+
 use crate::timer::{Deadline, Timers};
+use modelled::Modelled;
+use threads::{OnThreads, SchedulerThreads};
 
 /// Entry of the processors in the timer heap, in place of the slot of a queue pair.
 pub(crate) const PROCESSORS_TIMER_SLOT: u32 = u32::MAX - 2;
 
+/// Place where schedulers run that set rates.
+#[derive(Clone, Copy, Debug)]
+pub enum ProcessorConfig {
+    /// Threads in simulated time.
+    Modelled(PoolConfig),
+    /// Threads of the operating system.
+    Threads(SchedulerThreads),
+}
+
 /// The processors of an engine.
 #[derive(Debug)]
 pub(crate) struct Processors {
-    pool: Pool,
-    /// Slot of the queue pair of each flow.
-    slots: Vec<u32>,
-    install: Duration,
+    place: Place,
     /// Deadline of the entry in the timer heap.
     armed: Deadline,
 }
 
+#[derive(Debug)]
+enum Place {
+    Modelled(Box<Modelled>),
+    Threads(Box<OnThreads>),
+}
+
+/// The result of a thread's work for one queue pair.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Processed {
+    /// A record, on which the scheduler is to run.
+    Record(Dispatch),
+    /// The decision of the scheduler, which ran on the thread.
+    Decision(ScheduleActions),
+}
+
 impl Processors {
-    /// Creates processors whose threads all exist from now on.
+    /// Creates processors. Modelled threads all exist from now on.
     ///
     /// # Panics
     /// When a number of threads is not valid; drivers check it when they read their settings.
-    pub(crate) fn new(config: &PoolConfig) -> Self {
-        let pool = Pool::new(config).expect("the driver has checked the numbers of threads");
-        Self { pool, slots: Vec::new(), install: config.times.install, armed: Deadline::NEVER }
+    pub(crate) fn new(config: &ProcessorConfig, line_rate: BitRate) -> Self {
+        let place = match config {
+            ProcessorConfig::Modelled(pool) => Place::Modelled(Box::new(Modelled::new(pool))),
+            ProcessorConfig::Threads(threads) => Place::Threads(Box::new(OnThreads::new(*threads, line_rate))),
+        };
+        Self { place, armed: Deadline::NEVER }
     }
 
-    /// Returns the time from a decision until its rate applies.
-    pub(crate) fn install(&self) -> Duration {
-        self.install
-    }
-
-    /// Returns the counters of the threads.
-    pub(crate) fn counters(&self) -> &PoolCounters {
-        self.pool.counters()
-    }
-
-    /// Adds the queue pair in `slot`; returns the number of its flow, or `None` when there are too many flows.
-    pub(crate) fn join(&mut self, slot: u32) -> Option<u32> {
-        let flow = self.pool.join(u64::from(slot))?;
-        if self.slots.len() <= flow as usize {
-            self.slots.resize(flow as usize + 1, 0);
+    /// Returns the time from a decision until its rate applies, where the owner runs the scheduler.
+    pub(crate) fn install(&self) -> Option<Duration> {
+        match &self.place {
+            Place::Modelled(modelled) => Some(modelled.install()),
+            Place::Threads(_) => None,
         }
-        self.slots[flow as usize] = slot;
-        Some(flow)
+    }
+
+    /// Returns the counters of sent packets, of modelled threads.
+    pub(crate) fn sent_counters(&self) -> Option<KindCounters> {
+        match &self.place {
+            Place::Modelled(modelled) => Some(*modelled.counters().of(Kind::Tx)),
+            Place::Threads(_) => None,
+        }
+    }
+
+    /// Adds the queue pair in `slot`, whose scheduler is in `state`; returns the number of its flow, or `None` when the
+    /// scheduler must run at once.
+    pub(crate) fn join(
+        &mut self,
+        slot: u32,
+        schedule: &Configured<SchedulePolicy>,
+        state: PolicyState,
+        is_saturated: bool,
+    ) -> Option<u32> {
+        match &mut self.place {
+            Place::Modelled(modelled) => modelled.join(slot),
+            Place::Threads(threads) => threads.join(slot, schedule, state, is_saturated),
+        }
     }
 
     /// Removes `flow` and its records.
     pub(crate) fn forget(&mut self, flow: u32) {
-        self.pool.forget(flow);
+        match &mut self.place {
+            Place::Modelled(modelled) => modelled.forget(flow),
+            Place::Threads(threads) => threads.forget(flow),
+        }
     }
 
-    /// Queues the record of a packet with `wire_bytes` that `flow` has sent.
-    pub(crate) fn push_sent(&mut self, now: Time, flow: u32, wire_bytes: u64, timers: &mut Timers) {
-        let pushed = self.pool.push(now, &Signal::new(Kind::Tx, flow, now).with_bytes(wire_bytes));
-        pushed.expect("the flow has joined");
-        self.arm(timers);
+    /// Returns whether threads run schedulers on their own, by a view that is queued with each record.
+    pub(crate) fn run_schedulers(&self) -> bool {
+        matches!(self.place, Place::Threads(_))
     }
 
-    /// Returns the next record whose decision is due, and the slot of its queue pair.
-    pub(crate) fn poll(&mut self, now: Time) -> Option<(u32, Dispatch)> {
-        let dispatch = self.pool.poll(now)?;
-        Some((self.slots[dispatch.record.subject as usize], dispatch))
+    /// Queues `record` of a flow, for which `view` is the present state where [`Self::run_schedulers`] is true.
+    pub(crate) fn push(&mut self, now: Time, record: &Signal, view: Option<&ScheduleView>, timers: &mut Timers) {
+        match &mut self.place {
+            Place::Modelled(modelled) => modelled.push(now, record),
+            Place::Threads(threads) => {
+                view.into_iter().for_each(|view| threads.push(record, view));
+            }
+        }
+        self.arm(now, timers);
     }
 
-    /// Reports the rate, in 2^-20 of the line's, that is in force after the scheduler has processed `dispatch`.
-    pub(crate) fn decided(&mut self, dispatch: &Dispatch, rate: u32) {
-        self.pool.decided(dispatch, rate);
+    /// Returns the next result that is due, and the slot of its queue pair.
+    pub(crate) fn poll(&mut self, now: Time) -> Option<(u32, Processed)> {
+        match &mut self.place {
+            Place::Modelled(modelled) => modelled.poll(now).map(|(slot, dispatch)| (slot, Processed::Record(dispatch))),
+            Place::Threads(threads) => {
+                threads.poll().map(|(slot, decision)| (slot, Processed::Decision(decision.answer.actions)))
+            }
+        }
+    }
+
+    /// Reports the rate, in 2^-20 of the line's, that is in force after the scheduler has run.
+    pub(crate) fn decided(&mut self, processed: &Processed, rate: u32) {
+        if let (Place::Modelled(modelled), Processed::Record(dispatch)) = (&mut self.place, processed) {
+            modelled.decided(dispatch, rate);
+        }
     }
 
     /// Declares all rates unstable, because every flow begins anew.
     pub(crate) fn restart(&mut self) {
-        self.pool.restart();
+        match &mut self.place {
+            Place::Modelled(modelled) => modelled.restart(),
+            Place::Threads(threads) => threads.restart(),
+        }
     }
 
     /// Returns whether `deadline`, which has expired in the timer heap, is the current one.
@@ -93,17 +159,17 @@ impl Processors {
         is_own
     }
 
-    /// Schedules the next event of a thread.
-    pub(crate) fn arm(&mut self, timers: &mut Timers) {
-        if let Some(next) = self.pool.next_at() {
+    /// Schedules the next event of a modelled thread, or the next poll of a real one that owes decisions.
+    pub(crate) fn arm(&mut self, now: Time, timers: &mut Timers) {
+        let next = match &self.place {
+            Place::Modelled(modelled) => modelled.next_at(),
+            Place::Threads(threads) => threads.are_owed().then(|| now + POLL_INTERVAL),
+        };
+        if let Some(next) = next {
             timers.arm(PROCESSORS_TIMER_SLOT, Deadline::at(next), &mut self.armed);
         }
     }
 }
 
-/// Returns the packets of a record as a scheduler's event.
-pub(crate) fn served_of(record: &Signal) -> Served {
-    let packets = u64::from(record.count);
-    let bytes = record.bytes.saturating_sub(packets * OVERHEAD_BYTES);
-    Served { bytes, wire_bytes: record.bytes, packets, last_at: record.last }
-}
+/// Time between two polls for decisions of real threads, while any are owed.
+const POLL_INTERVAL: Duration = Duration::from_us(5);

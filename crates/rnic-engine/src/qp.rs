@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use rnic_base::{BitRate, Seq};
 use rnic_policy::PathLabel;
-use rnic_scr::Dispatch;
 use rnic_wire::{Format, Packet, Qpn};
 
 use crate::PeerId;
@@ -15,6 +14,7 @@ use crate::error::{DropReason, ModifyError, PostError, RxOutcome};
 use crate::falcon::{FalconEnd, FalconNic};
 use crate::limiter::{LimitSource, Limiter, RateLimit};
 use crate::mr::Access;
+use crate::processors::Processed;
 use crate::roce::{ProbeOutcome, RoceConnection};
 use crate::srq::Target;
 use crate::state::{QpState, Service};
@@ -358,12 +358,12 @@ impl Qp {
     /// Runs the scheduler on a record that a thread has processed; returns the rate that it has set, in 2^-20 of the
     /// line's.
     #[cold]
-    pub(crate) fn on_dispatch(&mut self, core: &mut Core, dispatch: &Dispatch) -> u32 {
+    pub(crate) fn on_processed(&mut self, core: &mut Core, processed: &Processed) -> u32 {
         let Self { verbs, protocol } = self;
         match protocol {
-            ProtocolState::Roce(connection) => connection.on_dispatch(verbs, core, dispatch),
-            ProtocolState::Unreliable(end) => end.on_dispatch(verbs, core, dispatch),
-            ProtocolState::Falcon(end) => end.on_dispatch(verbs, core, dispatch),
+            ProtocolState::Roce(connection) => connection.on_processed(verbs, core, processed),
+            ProtocolState::Unreliable(end) => end.on_processed(verbs, core, processed),
+            ProtocolState::Falcon(end) => end.on_processed(verbs, core, processed),
         }
     }
 

@@ -19,7 +19,6 @@ mod target;
 
 use rnic_base::{BitRate, Seq};
 use rnic_policy::{ControlEvent, Cwnd, PathEvent};
-use rnic_scr::Dispatch;
 use rnic_wire::{Headers, Packet};
 
 use crate::completion::WcStatus;
@@ -28,6 +27,7 @@ use crate::dma::Dma;
 use crate::error::{DropReason, RxOutcome};
 use crate::limiter::Limiter;
 use crate::packet::TransmitKind;
+use crate::processors::Processed;
 use crate::ready::Half;
 use crate::state::QpState;
 use crate::timer::Deadline;
@@ -92,9 +92,9 @@ impl RoceConnection {
         self.requester.shared.set_weight(&verbs.head, core);
     }
 
-    /// See [`crate::qp::Qp::on_dispatch`].
-    pub(crate) fn on_dispatch(&mut self, verbs: &Verbs, core: &mut Core, dispatch: &Dispatch) -> u32 {
-        self.requester.shared.on_dispatch(&verbs.head, core, dispatch)
+    /// See [`crate::qp::Qp::on_processed`].
+    pub(crate) fn on_processed(&mut self, verbs: &Verbs, core: &mut Core, processed: &Processed) -> u32 {
+        self.requester.shared.on_processed(&verbs.head, core, processed)
     }
 
     /// Returns the limits of the dequeue rate, if it has ever been limited.

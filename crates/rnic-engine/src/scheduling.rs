@@ -7,12 +7,13 @@
 
 use rnic_base::{BitRate, Time};
 use rnic_policy::{PolicyState, SHARE_ONE, ScheduleActions, ScheduleEvent, ScheduleView, Served, TURN_PACKETS_MAX};
-use rnic_scr::Dispatch;
+use rnic_scr::{Dispatch, Kind, Signal};
 
 use crate::core::Core;
 use crate::ledger::Share;
 use crate::limiter::{Limiter, OVERHEAD_BYTES, RATE_LIMIT_MIN};
-use crate::processors::served_of;
+use crate::processors::Processed;
+use crate::processors::record::event_of;
 use crate::ready::Half;
 use crate::stats::WaitReason;
 use crate::timer::Deadline;
@@ -239,21 +240,45 @@ impl Scheduling {
         }
         let bytes = u64::from(payload_len);
         let wire_bytes = bytes + OVERHEAD_BYTES;
-        if let Some(processors) = &mut core.processors {
-            self.flow = self.flow.or_else(|| processors.join(head.slot));
-            if let Some(flow) = self.flow {
-                return processors.push_sent(core.now, flow, wire_bytes, &mut core.timers);
-            }
+        if core.processors.is_some() && self.queue_sent(head, core, wire_bytes) {
+            return;
         }
         self.on_event(head, core, &ScheduleEvent::Served(Served { bytes, wire_bytes, packets: 1, last_at: core.now }));
         self.was_held = false;
     }
 
-    /// Runs the policy on a record that a thread has processed. Returns the rate that the policy has set so far, in
-    /// 2^-20 of the line's.
-    pub(crate) fn on_dispatch(&mut self, head: &Head, core: &mut Core, dispatch: &Dispatch) -> u32 {
-        self.on_event_of(head, core, &ScheduleEvent::Served(served_of(&dispatch.record)), Some(dispatch.installs_at));
-        self.was_held = false;
+    /// Queues the record of a packet for the policy, which runs on processors; returns false when it must run at once.
+    fn queue_sent(&mut self, head: &Head, core: &mut Core, wire_bytes: u64) -> bool {
+        let (Some(state), Some(processors)) = (self.state, &mut core.processors) else { return false };
+        let (schedule, is_saturated) = (&head.transport.profile.schedule, self.share.is_saturated());
+        self.flow = self.flow.or_else(|| processors.join(head.slot, schedule, state, is_saturated));
+        let Some(flow) = self.flow else { return false };
+        self.push(head, core, &Signal::new(Kind::Tx, flow, core.now).with_bytes(wire_bytes));
+        true
+    }
+
+    /// Passes `record` to the processors.
+    fn push(&mut self, head: &Head, core: &mut Core, record: &Signal) {
+        let runs_there = core.processors.as_ref().is_some_and(|processors| processors.run_schedulers());
+        let view = runs_there.then(|| self.view(head, core));
+        if runs_there {
+            self.was_held = false;
+        }
+        if let Some(processors) = &mut core.processors {
+            processors.push(core.now, record, view.as_ref(), &mut core.timers);
+        }
+    }
+
+    /// Runs the policy on a record that a thread has processed, or applies what it has decided there. Returns the rate
+    /// that the policy has set so far, in 2^-20 of the line's.
+    pub(crate) fn on_processed(&mut self, head: &Head, core: &mut Core, processed: &Processed) -> u32 {
+        match processed {
+            Processed::Record(Dispatch { record, installs_at, .. }) => {
+                self.on_event_of(head, core, &event_of(record), Some(*installs_at));
+                self.was_held = false;
+            }
+            Processed::Decision(actions) => self.apply(head, core, actions, None),
+        }
         let rate = u128::from(self.share.allocated().as_bps());
         (rate * u128::from(SHARE_ONE) / u128::from(core.config.line_rate.as_bps())) as u32
     }
@@ -270,8 +295,18 @@ impl Scheduling {
         }
         if self.tick.is_due(core.now) {
             self.tick = Deadline::NEVER;
-            let installs_at = core.processors.as_ref().map(|processors| core.now + processors.install());
-            self.on_event_of(head, core, &ScheduleEvent::Tick, installs_at);
+            self.on_tick(head, core);
+        }
+    }
+
+    fn on_tick(&mut self, head: &Head, core: &mut Core) {
+        let install = core.processors.as_ref().map(|processors| processors.install());
+        match (self.flow, install) {
+            (Some(flow), Some(None)) => self.push(head, core, &Signal::wake_up(Kind::Tx, flow, core.now)),
+            (_, install) => {
+                let installs_at = install.flatten().map(|install| core.now + install);
+                self.on_event_of(head, core, &ScheduleEvent::Tick, installs_at);
+            }
         }
     }
 
@@ -305,14 +340,18 @@ impl Scheduling {
 
     /// Passes `event` to the policy, whose rate applies at `installs_at`, or at once.
     fn on_event_of(&mut self, head: &Head, core: &mut Core, event: &ScheduleEvent, installs_at: Option<Time>) {
+        let view = self.view(head, core);
         let Some(state) = &mut self.state else { return };
         let schedule = &head.transport.profile.schedule;
-        let waits = self.limiter.wake_after(core.now).is_set() && self.limiter.is_scheduler_in_force();
-        let is_held = self.was_held || waits;
-        let sums = core.ledger.view(core.now, &self.share, head.weight);
-        let view = ScheduleView { is_held, control_rate: self.control_rate, ..sums };
         let actions = (schedule.policy.on_event)(state, event, &view, &schedule.params);
         self.apply(head, core, &actions, installs_at);
+    }
+
+    /// Returns what the policy is told now.
+    fn view(&self, head: &Head, core: &Core) -> ScheduleView {
+        let waits = self.limiter.wake_after(core.now).is_set() && self.limiter.is_scheduler_in_force();
+        let sums = core.ledger.view(core.now, &self.share, head.weight);
+        ScheduleView { is_held: self.was_held || waits, control_rate: self.control_rate, ..sums }
     }
 
     fn apply(&mut self, head: &Head, core: &mut Core, actions: &ScheduleActions, installs_at: Option<Time>) {

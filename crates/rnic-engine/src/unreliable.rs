@@ -10,7 +10,6 @@ mod connection;
 mod datagram;
 
 use rnic_base::Seq;
-use rnic_scr::Dispatch;
 use rnic_wire::{Format, Headers, Packet, PacketFlags, Position, Qpn};
 
 use crate::PeerId;
@@ -20,6 +19,7 @@ use crate::dma::Dma;
 use crate::error::{DropReason, RxOutcome};
 use crate::limiter::Limiter;
 use crate::packet::TransmitKind;
+use crate::processors::Processed;
 use crate::ready::Half;
 use crate::roce::requester::{Piece, write_headers};
 use crate::roce::shared::ConnShared;
@@ -118,9 +118,9 @@ impl UnreliableEnd {
         self.shared.set_weight(&verbs.head, core);
     }
 
-    /// See [`crate::qp::Qp::on_dispatch`].
-    pub(crate) fn on_dispatch(&mut self, verbs: &Verbs, core: &mut Core, dispatch: &Dispatch) -> u32 {
-        self.shared.on_dispatch(&verbs.head, core, dispatch)
+    /// See [`crate::qp::Qp::on_processed`].
+    pub(crate) fn on_processed(&mut self, verbs: &Verbs, core: &mut Core, processed: &Processed) -> u32 {
+        self.shared.on_processed(&verbs.head, core, processed)
     }
 
     /// Continues the scheduling turn, or moves the queue pair to the end of the ring.

@@ -65,7 +65,7 @@ impl Sharing {
     /// As `new`, with schedulers that run on processors with the published latencies.
     fn on_processors(options: &[(&str, &str)], demands: &[Demand]) -> Self {
         let setup = Setup::new("irn", &[&[("cap_packets", "0")], options].concat());
-        Self::with(Setup { processors: Some(PoolConfig::figures(LINE)), ..setup }, demands)
+        Self::with(Setup { processors: Some(ProcessorConfig::Modelled(PoolConfig::figures(LINE))), ..setup }, demands)
     }
 
     fn with(setup: Setup, demands: &[Demand]) -> Self {
@@ -491,6 +491,30 @@ fn s3_processors_reach_the_shares_that_are_reached_at_once() {
     assert!(sent.events > 0 && sent.events * 2 < sent.pushed, "{sent:?}: records hold several packets");
 }
 
+/// Two threads of the operating system, with whatever time they take. The network is simulated, so only the shares can
+/// be judged.
+#[test]
+fn s12_threads_of_the_operating_system_reach_the_shares_that_are_reached_at_once() {
+    for count in [1, 2] {
+        let threads = SchedulerThreads { count, spawn: rnic_scr::thread::spawn };
+        let setup = Setup::new("irn", &[("cap_packets", "0"), WF]);
+        let setup = Setup { processors: Some(ProcessorConfig::Threads(threads)), ..setup };
+        let mut sharing = Sharing::with(setup, &[TENTH, Demand::Backlog(4), Demand::Backlog(64)]);
+        // The threads may wait for processors while simulated time goes on.
+        let reaches = |sharing: &mut Sharing, expected: [f64; 3]| {
+            let is_near = (0..100).any(|_| {
+                let measured = sharing.percent_in(Duration::from_ms(1));
+                measured.iter().zip(expected).all(|(one, other)| (one - other).abs() < 5.0)
+            });
+            assert!(is_near, "{count} threads: never near {expected:?}");
+        };
+        reaches(&mut sharing, [10.0, 43.0, 43.0]);
+        // A queue pair that has nothing more to send leaves, and the others divide its part.
+        sharing.senders[2].demand = Demand::None;
+        reaches(&mut sharing, [10.0, 86.0, 0.0]);
+    }
+}
+
 /// A thread that is busy works for 4 us on a record, and the rate that it decides applies 6 us after that. A change is
 /// seen by the record in work at the earliest, and by the next one at the latest.
 #[test]
@@ -529,7 +553,7 @@ fn record(state: &mut PolicyState, event: &ScheduleEvent, view: &ScheduleView, p
 /// the same, whether the scheduler has run at once or on processors (S-13).
 #[test]
 fn s2_rates_follow_from_what_the_scheduler_is_told() {
-    for processors in [None, Some(PoolConfig::figures(LINE))] {
+    for processors in [None, Some(ProcessorConfig::Modelled(PoolConfig::figures(LINE)))] {
         let mut profile = rnic_transports::select("irn", [("cap_packets", "0"), WF]).expect("the transport exists");
         let (policy, params) = (profile.schedule.policy, profile.schedule.params);
         RECORDED.set((Some(policy), ScheduleLog::new()));

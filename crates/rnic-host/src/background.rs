@@ -55,7 +55,20 @@ impl Drop for AbortOnPanic {
 /// Returns an error if the system cannot create the thread.
 pub(crate) fn start_adaptive(work: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>> {
     static REPORTED: Once = Once::new();
-    report_thread_failure(spawn("rnic-fae", work), |text| {
+    report_thread_failure(spawn("rnic-fae", work), "Falcon's adaptive engine (fae_place=thread)", |text| {
+        REPORTED.call_once(|| print_message(text));
+    })
+}
+
+/// Starts a thread, like [`spawn`], for schedulers that set rates ([`crate::NicConfig::schedule_threads`]). Without the
+/// thread, `rnic-engine` runs them on the threads that send and receive, and the failure is reported as that of the
+/// adaptive engine is.
+///
+/// # Errors
+/// Returns an error if the system cannot create the thread.
+pub(crate) fn start_scheduler(work: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>> {
+    static REPORTED: Once = Once::new();
+    report_thread_failure(spawn("rnic-schedule", work), "schedulers (schedule-threads)", |text| {
         REPORTED.call_once(|| print_message(text));
     })
 }
@@ -83,13 +96,11 @@ pub fn lock_at_exit<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
 /// Time for which process exit waits for a lock, in milliseconds (one attempt per millisecond).
 const EXIT_TRIES: u32 = 50;
 
-/// Returns `started` unchanged; if the thread for the adaptive engine could not be created, reports that through
-/// `report`.
-fn report_thread_failure<T>(started: io::Result<T>, report: impl FnOnce(&str)) -> io::Result<T> {
+/// Returns `started` unchanged; if the thread for `work` could not be created, reports that through `report`.
+fn report_thread_failure<T>(started: io::Result<T>, work: &str, report: impl FnOnce(&str)) -> io::Result<T> {
     started.inspect_err(|error| {
         report(&format!(
-            "cannot start a thread for Falcon's adaptive engine (fae_place=thread): {error}; the engine runs on the \
-             threads that send and receive instead"
+            "cannot start a thread for {work}: {error}; the threads that send and receive do its work instead"
         ));
     })
 }
@@ -153,13 +164,15 @@ mod tests {
     fn f40_a_failure_to_start_the_engine_thread_is_reported() {
         let reports = |started: io::Result<u8>| {
             let mut reports = Vec::new();
-            let result = report_thread_failure(started, |text| reports.push(text.to_owned()));
+            let result = report_thread_failure(started, "the adaptive engine (fae_place=thread)", |text| {
+                reports.push(text.to_owned());
+            });
             (result.map_err(|error| error.kind()), reports)
         };
         let (result, text) = reports(Err(io::Error::new(io::ErrorKind::WouldBlock, "all are taken")));
         assert_eq!(result, Err(io::ErrorKind::WouldBlock));
         let [text] = &text[..] else { panic!("{text:?}") };
-        let parts = ["adaptive engine (fae_place=thread)", "all are taken", "on the threads that send"];
+        let parts = ["adaptive engine (fae_place=thread)", "all are taken", "the threads that send"];
         assert!(parts.iter().all(|part| text.contains(part)), "{text}");
         assert_eq!(reports(Ok(1)), (Ok(1), Vec::new()));
     }

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use rnic_base::BitRate;
 use rnic_base::limits::{MTU_MAX, MTU_MIN};
-use rnic_engine::{RATE_LIMIT_MIN, WEIGHT_MAX};
+use rnic_engine::{RATE_LIMIT_MIN, SCHEDULE_THREADS_MAX, WEIGHT_MAX};
 use rnic_wire::net::UDP_PORT;
 
 use crate::error::NicError;
@@ -43,6 +43,9 @@ pub struct NicConfig {
     pub rate_limit: Option<BitRate>,
     /// Part of this NIC in sharing a link with the other NICs of the user; `None` when it takes no part.
     pub share: Option<ShareConfig>,
+    /// Number of threads, at most [`SCHEDULE_THREADS_MAX`], on which schedulers that set rates run; 0 runs them where
+    /// the NIC is driven.
+    pub schedule_threads: usize,
     /// Largest wire MTU to offer: payload bytes of a full packet, a multiple of 4.
     pub mtu_max_bytes: u32,
     /// Size of the receive buffer to request from the kernel, in bytes. The kernel grants at most
@@ -82,6 +85,7 @@ impl Default for NicConfig {
             line_rate: BitRate::gbps(100),
             rate_limit: None,
             share: None,
+            schedule_threads: 0,
             mtu_max_bytes: 4_096,
             receive_buffer_bytes: 4 << 20,
             send_buffer_bytes: 4 << 20,
@@ -121,6 +125,10 @@ impl NicConfig {
         if self.messages.is_some() && (self.protection.is_some() || self.real_roce_peers) {
             let expected = "off for a NIC with a key, which would not protect them, and for RoCEv2 adapters as peers";
             return Err(NicError::Setting { what: "messages between NICs", found: "on".to_owned(), expected });
+        }
+        if self.schedule_threads > SCHEDULE_THREADS_MAX {
+            let (found, expected) = (self.schedule_threads.to_string(), "0, 1 or 2");
+            return Err(NicError::Setting { what: "the number of threads of schedulers", found, expected });
         }
         let Some(ShareConfig { weight, link_rate, .. }) = &self.share else { return Ok(()) };
         if !(1..=WEIGHT_MAX).contains(weight) {

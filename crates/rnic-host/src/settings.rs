@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use rnic_base::{BitRate, Probability};
 
 pub use capture::CaptureFile;
-use variables::MESSAGES;
+use variables::{MESSAGES, SCHEDULE_THREADS};
 pub use variables::{VARIABLES, Variable};
 
 use crate::config::NicConfig;
@@ -45,6 +45,8 @@ pub struct Settings {
     pub link_rate: Option<BitRate>,
     /// Weight of this process among those that share the link; `None` when it is not given.
     pub weight: Option<u16>,
+    /// Number of threads on which schedulers that set rates run; 0 for those that send and receive.
+    pub schedule_threads: usize,
     /// Largest wire MTU (payload bytes of a full packet); `None` uses the largest that the path carries.
     pub mtu_max_bytes: Option<u32>,
     /// Protection of Falcon packets.
@@ -81,6 +83,7 @@ impl Default for Settings {
             rate_limit: None,
             link_rate: None,
             weight: None,
+            schedule_threads: 0,
             mtu_max_bytes: None,
             protection: None,
             messages: None,
@@ -260,6 +263,16 @@ impl Settings {
                     .to_owned(),
             });
         }
+        let schedule = &choice.profile.schedule;
+        if self.schedule_threads > 0 && !(schedule.policy.uses_events)(&schedule.params) {
+            let name = schedule.policy.name;
+            let reason = format!(
+                "the scheduler {name} sets no rates, so there is nothing to run on threads; set \
+                 RNIC_SCHEDULE=water-filling, or unset the threads"
+            );
+            let value = self.schedule_threads.to_string();
+            return Err(SettingsError::Value { name: SCHEDULE_THREADS, value, reason });
+        }
         if self.messages.is_some() && (self.protection.is_some() || self.real_roce_peers) {
             let reason = if self.real_roce_peers {
                 "RoCEv2 adapters of other vendors (RNIC_PEERS=roce) know no such messages; unset one of the two"
@@ -325,6 +338,7 @@ impl Settings {
             name: self.stream_name(&config.name),
             rate_limit: self.rate_limit,
             share: self.share(),
+            schedule_threads: self.schedule_threads,
             mtu_max_bytes: self.mtu_max_bytes.unwrap_or(config.mtu_max_bytes),
             real_roce_peers: self.real_roce_peers,
             marks_congestion: self.reacts_to_ecn(),

@@ -383,3 +383,41 @@ fn a_nic_with_only_a_weight_opens_without_a_page() {
     let notice = nic.poll_notice().expect("a notice");
     assert!(matches!(notice, Notice::NotShared(_)) && !notice.to_string().contains('\n'), "{notice}");
 }
+
+/// Returns the number of threads of this process with `name`.
+fn threads_named(name: &str) -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").expect("the threads of a process can be listed");
+    let has_name = |task: &std::fs::DirEntry| {
+        std::fs::read_to_string(task.path().join("comm")).is_ok_and(|comm| comm.trim_end() == name)
+    };
+    tasks.flatten().filter(has_name).count()
+}
+
+/// With threads, a scheduler that sets rates decides on them, and data arrive as before.
+#[test]
+fn s12_schedulers_run_on_threads_of_the_nic() {
+    let _alone = measured_alone();
+    for count in [1, 2] {
+        let config = NicConfig { schedule_threads: count, ..config(&group(), true, false) };
+        let mut tenant = Tenant::open(&config, &chosen("irn", &[("schedule", "water-filling")]));
+        assert_eq!(threads_named("rnic-schedule"), 0, "they start with the first data");
+        let start = Instant::now();
+        let rate = loop {
+            tenant.write_for(Duration::from_millis(50), 64 << 10, 8);
+            let mut views = tenant.left.nic.queue_pairs().map(|(view, _)| view);
+            let view = views.find(|view| view.info.number == tenant.qpn).expect("the queue pair exists");
+            // The first rate comes with the first data, inline; another one comes from a thread.
+            if let Some(rate) = view.info.dequeue_rate.filter(|rate| *rate > RATE.scaled(1, 2)) {
+                break rate;
+            }
+            assert!(start.elapsed() < common::TEST_TIMEOUT, "{:?}", view.info.dequeue_rate);
+        };
+        assert!(rate <= RATE, "{rate}");
+        assert_eq!(threads_named("rnic-schedule"), count);
+        drop(tenant);
+        assert_eq!(threads_named("rnic-schedule"), 0, "they end with the NIC");
+    }
+    let config = NicConfig { schedule_threads: 3, ..config(&group(), true, false) };
+    let error = Nic::open(config).expect_err("too many threads").to_string();
+    assert!(error.contains("threads of schedulers") && error.lines().count() == 1, "{error}");
+}

@@ -158,6 +158,9 @@ struct Laws(Vec<Law>);
 
 impl Handler for Laws {
     type Answer = u32;
+    type Flow = ();
+
+    fn join(&mut self, _: u32, (): ()) {}
 
     fn handle(&mut self, record: &Signal) -> u32 {
         self.0[record.subject as usize].handle(record)
@@ -175,7 +178,7 @@ fn real_rate(count: usize, strategy: Strategy, span: RealTime) -> f64 {
     const FLOWS: u64 = 64;
     let handlers = (0..count).map(|_| Laws(vec![Law::default(); FLOWS as usize])).collect();
     let mut threads = Threads::start(handlers, [strategy; Kind::COUNT], LINE, spawn).expect("threads start");
-    (0..FLOWS).for_each(|identity| assert!(threads.join(identity).is_some()));
+    (0..FLOWS).for_each(|identity| assert!(threads.join(identity, ()).is_some()));
     let gap = LINE.serialize(PACKET);
     let (started, mut number) = (Instant::now(), 0);
     while number % 4_096 != 0 || started.elapsed() < span {

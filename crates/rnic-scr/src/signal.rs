@@ -160,7 +160,8 @@ pub struct Signal {
     pub kind: Kind,
     /// Index of the flow, or number of the node, by [`Kind::scope`].
     pub subject: u32,
-    /// Number of signals in the record (packets, acknowledgements, answers), at least one.
+    /// Number of signals in the record (packets, acknowledgements, answers); zero for a wake-up, which tells a program
+    /// that time has passed.
     pub count: u32,
     /// Second value, by kind; zero if the kind has none.
     pub level: u32,
@@ -185,6 +186,11 @@ impl Signal {
         Self { kind, subject, count: 1, level: 0, bytes: 0, value: 0, first: at, last: at }
     }
 
+    /// Returns a wake-up at time `at`.
+    pub const fn wake_up(kind: Kind, subject: u32, at: Time) -> Self {
+        Self { count: 0, ..Self::new(kind, subject, at) }
+    }
+
     /// Returns the record with `bytes`.
     #[must_use]
     pub const fn with_bytes(self, bytes: u64) -> Self {
@@ -202,6 +208,14 @@ impl Signal {
     #[inline]
     pub fn fold(&mut self, newer: &Self, kept: KeptValue) {
         debug_assert!((self.kind, self.subject) == (newer.kind, newer.subject), "records of different queues");
+        if newer.count == 0 {
+            // A program that has a record to process needs no wake-up.
+            return;
+        }
+        if self.count == 0 {
+            *self = *newer;
+            return;
+        }
         self.count = self.count.saturating_add(newer.count);
         self.bytes = self.bytes.saturating_add(newer.bytes);
         self.last = newer.last;
@@ -271,6 +285,18 @@ mod tests {
         assert_eq!(nodes, [Kind::Hint, Kind::Bus, Kind::Nic, Kind::PeerBus, Kind::PeerNic]);
         let in_band: Vec<_> = Kind::ALL.into_iter().filter(|kind| kind.band() == Band::InBand).collect();
         assert_eq!(in_band, [Kind::Tx, Kind::Rx, Kind::Cnp, Kind::Ack, Kind::Nack]);
+    }
+
+    #[test]
+    fn s10_a_wake_up_is_lost_in_a_record_and_changes_none() {
+        let at = Time::from_us;
+        let packet = Signal::new(Kind::Tx, 3, at(5)).with_bytes(100);
+        let mut record = packet;
+        record.fold(&Signal::wake_up(Kind::Tx, 3, at(9)), KeptValue::Latest);
+        assert_eq!(record, packet, "the time is that of the last packet");
+        let mut record = Signal::wake_up(Kind::Tx, 3, at(2));
+        record.fold(&packet, KeptValue::Latest);
+        assert_eq!(record, packet);
     }
 
     #[test]

@@ -27,6 +27,7 @@
     reason = "simulations use the modelled pool, which has no thread"
 )]
 
+use core::fmt;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
@@ -78,6 +79,11 @@ const IDLE_POLLS_MAX: u32 = 1 << 14;
 pub trait Handler: Send + 'static {
     /// The decision for a record.
     type Answer: Copy + Send + 'static;
+    /// State that the program gets with a flow that joins.
+    type Flow: Send + 'static;
+
+    /// Adds a flow, before its first record.
+    fn join(&mut self, flow: u32, state: Self::Flow);
 
     /// Processes `record` to its end.
     fn handle(&mut self, record: &Signal) -> Self::Answer;
@@ -106,7 +112,8 @@ struct Letter<A> {
 }
 
 /// A command to a thread.
-enum Command {
+enum Command<F> {
+    Join { flow: u32, state: F },
     Open { position: u32, queue: Box<Opened> },
     Close { position: u32 },
     Forget { flow: u32 },
@@ -133,11 +140,11 @@ struct Shared {
 }
 
 /// The owner's side of one thread.
-struct Link<A> {
-    commands: Producer<Command>,
-    /// Commands for which the ring has no slot, oldest first: at most two per queue.
-    waiting: VecDeque<Command>,
-    mailbox: Consumer<Letter<A>>,
+struct Link<H: Handler> {
+    commands: Producer<Command<H::Flow>>,
+    /// Commands for which the ring has no slot, oldest first: at most three per queue.
+    waiting: VecDeque<Command<H::Flow>>,
+    mailbox: Consumer<Letter<H::Answer>>,
     shared: Arc<Shared>,
     thread: Thread,
     handle: Option<JoinHandle<()>>,
@@ -154,10 +161,10 @@ struct Entry {
 }
 
 /// The owner's side of a pool of threads.
-pub struct Threads<A> {
+pub struct Threads<H: Handler> {
     steering: Steering,
     strategies: [Strategy; Kind::COUNT],
-    links: Vec<Link<A>>,
+    links: Vec<Link<H>>,
     /// For each kind, the queue of each subject.
     queues: [Vec<Option<Entry>>; Kind::COUNT],
     queues_opened: u64,
@@ -165,7 +172,7 @@ pub struct Threads<A> {
     refused: u64,
 }
 
-impl<A: Copy + Send + 'static> Threads<A> {
+impl<H: Handler> Threads<H> {
     /// Starts a thread for each of `handlers`, one or two, with `spawn`. `strategies` are those of each kind, by
     /// [`Kind::index`]; `line_rate` is that of which [`Strategy::WhileStable`] measures shares.
     ///
@@ -174,7 +181,7 @@ impl<A: Copy + Send + 'static> Threads<A> {
     ///
     /// # Panics
     /// If there is no handler, or more than [`HOST_THREADS_MAX`].
-    pub fn start<H: Handler<Answer = A>>(
+    pub fn start(
         handlers: Vec<H>,
         strategies: [Strategy; Kind::COUNT],
         line_rate: BitRate,
@@ -193,9 +200,13 @@ impl<A: Copy + Send + 'static> Threads<A> {
         Ok(Self { steering, strategies, links, queues, queues_opened: 0, next_mailbox: 0, refused: 0 })
     }
 
-    /// See [`Steering::join`].
-    pub fn join(&mut self, identity: u64) -> Option<u32> {
-        self.steering.join(identity)
+    /// Adds a flow ([`Steering::join`]) and gives its `state` to the program.
+    pub fn join(&mut self, identity: u64, state: H::Flow) -> Option<u32> {
+        let flow = self.steering.join(identity)?;
+        if let Some(thread) = self.thread(flow, Kind::Tx) {
+            self.links[thread].command(Command::Join { flow, state });
+        }
+        Some(flow)
     }
 
     /// Removes a flow: its index is free, and no decision about it is returned any more.
@@ -251,7 +262,7 @@ impl<A: Copy + Send + 'static> Threads<A> {
     ///
     /// # Panics
     /// If a handler has panicked. A handler that runs inline panics in the owner too.
-    pub fn poll(&mut self) -> Option<Decision<A>> {
+    pub fn poll(&mut self) -> Option<Decision<H::Answer>> {
         for _ in 0..self.links.len() {
             let turn = self.next_mailbox;
             self.next_mailbox = (turn + 1) % self.links.len();
@@ -308,8 +319,14 @@ fn open(strategy: Strategy, number: u64, position: u32) -> (Entry, Opened) {
     (Entry { records: producer, number, position }, Opened { records: consumer, number, convergence })
 }
 
-impl<A: Copy + Send + 'static> Link<A> {
-    fn start<H: Handler<Answer = A>>(handler: H, scale: MeterScale, spawn: Spawn) -> io::Result<Self> {
+impl<H: Handler> fmt::Debug for Threads<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Threads").field("threads", &self.links.len()).finish_non_exhaustive()
+    }
+}
+
+impl<H: Handler> Link<H> {
+    fn start(handler: H, scale: MeterScale, spawn: Spawn) -> io::Result<Self> {
         let (commands, incoming) = RingBuffer::new(COMMANDS);
         let (outgoing, mailbox) = RingBuffer::new(MAILBOX);
         let shared = Arc::new(Shared {
@@ -347,7 +364,7 @@ impl<A: Copy + Send + 'static> Link<A> {
         })
     }
 
-    fn command(&mut self, command: Command) {
+    fn command(&mut self, command: Command<H::Flow>) {
         self.waiting.push_back(command);
         self.pass_commands();
     }
@@ -366,7 +383,7 @@ impl<A: Copy + Send + 'static> Link<A> {
     }
 
     /// Returns the next decision of the thread.
-    fn receive(&mut self) -> Option<Letter<A>> {
+    fn receive(&mut self) -> Option<Letter<H::Answer>> {
         let Ok(letter) = self.mailbox.pop() else {
             let is_dead = self.handle.as_ref().is_some_and(JoinHandle::is_finished);
             assert!(!is_dead, "a thread of SCR's pool has failed");
@@ -394,7 +411,7 @@ impl<A: Copy + Send + 'static> Link<A> {
     }
 }
 
-impl<A> Drop for Link<A> {
+impl<H: Handler> Drop for Link<H> {
     fn drop(&mut self) {
         self.shared.is_stopping.store(true, Ordering::Release);
         self.thread.unpark();
@@ -408,7 +425,7 @@ impl<A> Drop for Link<A> {
 struct Worker<H: Handler> {
     handler: H,
     scale: MeterScale,
-    incoming: Consumer<Command>,
+    incoming: Consumer<Command<H::Flow>>,
     outgoing: Producer<Letter<H::Answer>>,
     shared: Arc<Shared>,
     queues: Vec<Option<Box<Opened>>>,
@@ -482,6 +499,7 @@ impl<H: Handler> Worker<H> {
     fn execute_commands(&mut self) {
         while let Ok(command) = self.incoming.pop() {
             match command {
+                Command::Join { flow, state } => self.handler.join(flow, state),
                 Command::Open { position, queue } => {
                     if self.queues.len() <= position as usize {
                         self.queues.resize_with(position as usize + 1, || None);

@@ -30,6 +30,9 @@ impl Law {
 
 impl Handler for Law {
     type Answer = u64;
+    type Flow = ();
+
+    fn join(&mut self, _: u32, (): ()) {}
 
     fn handle(&mut self, record: &Signal) -> u64 {
         let node_or_kind = (self.by_kind || record.kind.scope() == Scope::Node).then_some(record.kind);
@@ -70,10 +73,10 @@ fn random_records(seed: u64, count: usize) -> Vec<Signal> {
         .collect()
 }
 
-fn threads(count: usize, law: fn() -> Law, strategies: [Strategy; Kind::COUNT]) -> Threads<u64> {
+fn threads(count: usize, law: fn() -> Law, strategies: [Strategy; Kind::COUNT]) -> Threads<Law> {
     let handlers = (0..count).map(|_| law()).collect();
     let mut threads = Threads::start(handlers, strategies, LINE, spawn).expect("threads start");
-    (0..FLOWS).for_each(|identity| assert_eq!(threads.join(identity), Some(identity as u32)));
+    (0..FLOWS).for_each(|identity| assert_eq!(threads.join(identity, ()), Some(identity as u32)));
     threads
 }
 
@@ -83,7 +86,7 @@ fn pool(strategies: [Strategy; Kind::COUNT]) -> Pool {
     pool
 }
 
-fn next_decision(threads: &mut Threads<u64>) -> Decision<u64> {
+fn next_decision<H: Handler<Answer = u64>>(threads: &mut Threads<H>) -> Decision<u64> {
     loop {
         if let Some(decision) = threads.poll() {
             return decision;
@@ -118,7 +121,7 @@ fn modelled(records: &[Signal], mut law: Law) -> Decisions {
 fn threaded(records: &[Signal], count: usize) -> Decisions {
     let mut threads = threads(count, Law::by_kind, [Strategy::None; Kind::COUNT]);
     let mut decisions = Decisions::new();
-    let mut receive = |threads: &mut Threads<u64>| {
+    let mut receive = |threads: &mut Threads<Law>| {
         let decision = next_decision(threads);
         note(&mut decisions, decision.record, decision.answer);
         (decision.record.subject, decision.record.kind)
@@ -230,7 +233,7 @@ fn s12_threads_start_with_their_pool_and_the_owner_alone_writes_rates() {
     assert_eq!((STARTED.load(Ordering::Relaxed), threads.threads()), (2, 2));
     let mut rates = Rates::default();
     for flow in 0..5_000 {
-        assert_eq!(threads.join(flow), Some(flow as u32));
+        assert_eq!(threads.join(flow, ()), Some(flow as u32));
         threads.push(&Signal::new(Kind::Tx, flow as u32, Time::from_us(flow))).expect("the flow has joined");
     }
     for _ in 0..5_000 {
@@ -252,12 +255,12 @@ fn s10_a_flow_that_left_is_decided_no_more_and_another_begins_without_its_state(
         });
         threads.forget(3);
         assert!(threads.push(&record(7)).is_err(), "no flow has the number");
-        assert_eq!(threads.join(99), Some(3));
+        assert_eq!(threads.join(99, ()), Some(3));
         threads.push(&record(round)).expect("the flow has joined");
         let decision = next_decision(&mut threads);
         assert_eq!((decision.record, decision.answer), (record(round), Law::default().handle(&record(round))));
         threads.forget(3);
-        assert_eq!(threads.join(100), Some(3));
+        assert_eq!(threads.join(100, ()), Some(3));
     }
     assert_eq!(threads.refused(), 1_999);
 }
@@ -279,6 +282,9 @@ struct Faulty;
 
 impl Handler for Faulty {
     type Answer = u64;
+    type Flow = ();
+
+    fn join(&mut self, _: u32, (): ()) {}
 
     fn handle(&mut self, record: &Signal) -> u64 {
         assert!(record.bytes < 5, "a fault of the program");

@@ -1,7 +1,6 @@
 //! Division of the link among the queue pairs of an engine, under schedulers that set rates.
 
 use rnic_base::{BitRate, Time};
-use rnic_scr::Kind;
 use rnic_wire::Qpn;
 
 use super::Engine;
@@ -24,7 +23,7 @@ impl Engine {
     /// Returns how many queue pairs share the link under schedulers that set rates, the sums of their rates, and the
     /// work of the processors.
     pub fn shares(&self) -> Shares {
-        let records = self.core.processors.as_ref().map(|processors| *processors.counters().of(Kind::Tx));
+        let records = self.core.processors.as_ref().and_then(|processors| processors.sent_counters());
         Shares { records, ..self.core.ledger.shares() }
     }
 }
@@ -37,14 +36,14 @@ pub(super) fn run_processors(engine: &mut Engine, deadline: Deadline) {
     if !core.processors.as_mut().is_some_and(|processors| processors.remove_expired(deadline)) {
         return;
     }
-    while let Some((slot, dispatch)) = core.processors.as_mut().and_then(|processors| processors.poll(now)) {
-        let share = qps.at_mut(slot).map_or(0, |qp| qp.on_dispatch(core, &dispatch));
+    while let Some((slot, processed)) = core.processors.as_mut().and_then(|processors| processors.poll(now)) {
+        let share = qps.at_mut(slot).map_or(0, |qp| qp.on_processed(core, &processed));
         if let Some(processors) = &mut core.processors {
-            processors.decided(&dispatch, share);
+            processors.decided(&processed, share);
         }
     }
     if let Some(processors) = &mut core.processors {
-        processors.arm(&mut core.timers);
+        processors.arm(now, &mut core.timers);
     }
 }
 

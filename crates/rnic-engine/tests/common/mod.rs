@@ -119,7 +119,7 @@ pub struct Setup {
     /// `true` if an observer is attached.
     pub watched: bool,
     /// Threads on which schedulers run.
-    pub processors: Option<PoolConfig>,
+    pub processors: Option<ProcessorConfig>,
 }
 
 impl Setup {

@@ -1,7 +1,7 @@
 //! Creates the parts of a network: nodes and their ports.
 
 use rnic_base::{BitRate, Duration, RandomStreams, Time};
-use rnic_engine::{BurstDefault, Engine, EngineConfig, Messages, PoolConfig, SteeringMode};
+use rnic_engine::{BurstDefault, Engine, EngineConfig, Messages, PoolConfig, ProcessorConfig, SteeringMode};
 
 use super::part::Part;
 use super::partition::Partition;
@@ -119,8 +119,13 @@ impl<'b> Builder<'b> {
         if let Some(PoolConfig { steering: SteeringMode::Hardware { key }, .. }) = &mut processors {
             *key = self.streams.stream(&format!("processors/host-{host}")).bits();
         }
-        let engine =
-            Engine::new(EngineConfig { line_rate, secret, burst: BURST, processors, ..EngineConfig::default() });
+        let engine = Engine::new(EngineConfig {
+            line_rate,
+            secret,
+            burst: BURST,
+            processors: processors.map(ProcessorConfig::Modelled),
+            ..EngineConfig::default()
+        });
         let extra_header = self.plan.transport.extra_header;
         let codec = PacketCodec::new(host, self.plan.encoded, self.plan.checked_payload, extra_header);
         let port = self.ports(host).pop().expect("a host has a port");

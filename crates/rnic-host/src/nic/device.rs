@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use rnic_base::limits::QUEUE_PAIRS_MAX;
 use rnic_base::{BitRate, Duration};
 use rnic_engine::{
-    AsyncEvent, BurstDefault, Engine, EngineConfig, LimitSource, ModifyError, PeerId, QpAttributes, QpConnection,
-    RATE_LIMIT_MIN, RateLimit, ResourceError, Service,
+    AsyncEvent, BurstDefault, Engine, EngineConfig, LimitSource, ModifyError, PeerId, ProcessorConfig, QpAttributes,
+    QpConnection, RATE_LIMIT_MIN, RateLimit, ResourceError, SchedulerThreads, Service,
 };
 use rnic_wire::Qpn;
 
@@ -91,7 +91,7 @@ impl Device {
             secret: secrets.stream("engine").bits(),
             burst: burst(config.share.as_ref().and_then(|share| share.link_rate)),
             idle_after: IDLE_AFTER,
-            processors: None,
+            processors: schedule_threads(config.schedule_threads),
             adaptive_thread: Some(background::start_adaptive),
         });
         let weight = config.share.as_ref().map_or(1, |share| share.weight.into());
@@ -274,6 +274,11 @@ const EVENTS_MAX: usize = 4_096;
 /// Time without data after which a queue pair no longer counts among those that share the link: programs sleep between
 /// messages, and wake up late on a busy machine.
 const IDLE_AFTER: Duration = Duration::from_ms(100);
+
+/// Returns `count` threads on which schedulers run, if there are to be any.
+fn schedule_threads(count: usize) -> Option<ProcessorConfig> {
+    (count > 0).then_some(ProcessorConfig::Threads(SchedulerThreads { count, spawn: background::start_scheduler }))
+}
 
 /// Returns the burst of queue pairs whose rate is limited. A burst waits in the queue of a shared link, where packets
 /// of other processes wait behind it: on such a link it is as short as the timers permit.

@@ -71,6 +71,10 @@ impl Settings {
         parts.extend(self.rate_limit.map(|rate| format!("each queue pair limited to {rate}")));
         parts.extend(self.link_rate.map(|rate| format!("shared link of {rate}")));
         parts.extend(self.weight.map(|weight| format!("weight {weight}")));
+        let threads = self.schedule_threads;
+        parts.extend(
+            (threads > 0).then(|| format!("scheduler on {threads} thread{}", if threads > 1 { "s" } else { "" })),
+        );
         parts.extend(self.mtu_max_bytes.map(|bytes| format!("packets of at most {bytes} bytes")));
         parts.extend(self.real_roce_peers.then(|| "RoCEv2 adapters as peers".to_owned()));
         parts.extend(self.lids_are_loopback.then(|| "addresses without a GID refer to this host".to_owned()));

@@ -99,6 +99,7 @@ fn every_variable_changes_a_setting() {
             ("RNIC_QUIET", "on"),
             ("RNIC_KEY", secret),
             ("RNIC_MESSAGES", "on"),
+            ("RNIC_SCHEDULE_THREADS", "1"),
         ];
         let given = value.iter().chain(&more).find(|(name, _)| *name == variable.name).map(|(_, value)| *value);
         let times = ["RNIC_DELAY", "RNIC_JITTER"];
@@ -260,6 +261,17 @@ fn the_option_schedule_is_the_option_of_the_transport() {
     assert!(error.contains("RNIC_SET=schedule=fast") && error.contains("greedy, round-robin"), "{error}");
     let falcon = read(&[("RNIC_TRANSPORT", "falcon"), ("RNIC_SCHEDULE", "greedy")]).expect_err("no effect").to_string();
     assert!(falcon.contains("the scheduler `greedy`") && falcon.lines().count() == 1, "{falcon}");
+}
+
+#[test]
+fn s12_threads_of_schedulers_need_a_scheduler_that_sets_rates() {
+    let water_filling = ("RNIC_SCHEDULE", "water-filling");
+    let settings = read(&[("RNIC_SCHEDULE_THREADS", "2"), water_filling]).expect("valid");
+    assert_eq!(settings.to_nic_config(NicConfig::default()).schedule_threads, 2);
+    let without = read(&[("RNIC_SCHEDULE_THREADS", "1")]).expect_err("nothing to run").to_string();
+    assert!(without.starts_with("RNIC_SCHEDULE_THREADS=1: the scheduler "), "{without}");
+    let many = read(&[("RNIC_SCHEDULE_THREADS", "3"), water_filling]).expect_err("too many").to_string();
+    assert!(many.contains("expected 0, 1 or 2"), "{many}");
 }
 
 #[test]

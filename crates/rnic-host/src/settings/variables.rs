@@ -202,6 +202,23 @@ pub const VARIABLES: &[Variable] = &[
         read: read_schedule,
     },
     Variable {
+        name: SCHEDULE_THREADS,
+        option: "schedule-threads",
+        value: "0|1|2",
+        default: "0",
+        meaning: "Threads on which a scheduler that sets rates (water-filling, static) runs, beside the one that sends \
+                  and receives; 0 runs it there. For machines with processors to spare",
+        read: |settings, text| {
+            settings.schedule_threads = match text.trim() {
+                "0" => 0,
+                "1" => 1,
+                "2" => 2,
+                _ => return Err("expected 0, 1 or 2".to_owned()),
+            };
+            Ok(())
+        },
+    },
+    Variable {
         name: "RNIC_SEED",
         option: "seed",
         value: "N",
@@ -308,6 +325,9 @@ pub const VARIABLES: &[Variable] = &[
         read: |settings, text| switch(&mut settings.quiet, text),
     },
 ];
+
+/// Name of the variable of the number of threads of schedulers.
+pub(super) const SCHEDULE_THREADS: &str = "RNIC_SCHEDULE_THREADS";
 
 /// Name of the variable of messages between NICs.
 pub(super) const MESSAGES: &str = "RNIC_MESSAGES";

@@ -6,13 +6,13 @@
 
 use rnic_base::{BitRate, Duration, Seq, Time};
 use rnic_policy::{ControlActions, ControlEvent, ControlView, Cwnd, PolicyState};
-use rnic_scr::Dispatch;
 use rnic_wire::scr::ProbePath;
 
 use super::ConnShared;
 use crate::core::{Control, ControlPacket, Core};
 use crate::limiter::{Limiter, OVERHEAD_BYTES};
 use crate::messages::exchange::CONTROL_PATH;
+use crate::processors::Processed;
 use crate::ready::Half;
 use crate::scheduling::{Scheduling, Started};
 use crate::state::Service;
@@ -173,9 +173,9 @@ impl ConnShared {
         })
     }
 
-    /// See [`crate::qp::Qp::on_dispatch`].
-    pub(crate) fn on_dispatch(&mut self, head: &Head, core: &mut Core, dispatch: &Dispatch) -> u32 {
-        self.with_scheduling(head, core, |scheduling, core| scheduling.on_dispatch(head, core, dispatch))
+    /// See [`crate::qp::Qp::on_processed`].
+    pub(crate) fn on_processed(&mut self, head: &Head, core: &mut Core, processed: &Processed) -> u32 {
+        self.with_scheduling(head, core, |scheduling, core| scheduling.on_processed(head, core, processed))
     }
 
     /// Removes the queue pair from those that share the link.

@@ -1,0 +1,300 @@
+//! Schedulers on one or two threads of the operating system, beside the one that drives the engine.
+//!
+//! Source: SCR (NSDI'25) sections 4.3.2 and 4.3.3, mechanisms S-12 to S-14. The thread of a queue pair has the state of
+//! its scheduler and processes records of what the queue pair has sent; its decisions come back through a mailbox, and
+//! only the owner of the engine puts rates into force.
+//!
+//! A scheduler decides by the record and by sums over all queue pairs ([`ScheduleView`]). The owner publishes the sums
+//! with each record, and the thread reads the latest ones when it processes the record; a decision contains the view
+//! that it was made by, so the same decisions can be made again from records and views alone.
+//!
+//! A thread is started when the first queue pair joins whose scheduler sets rates. If the system provides none,
+//! schedulers run at once, on the thread that drives the engine.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+
+use rnic_base::BitRate;
+use rnic_policy::{Configured, PolicyState, ScheduleActions, SchedulePolicy, ScheduleView};
+use rnic_scr::thread::{Decision, Handler, Spawn, Threads};
+use rnic_scr::{Kind, Signal, Strategy};
+
+use super::record::event_of;
+
+/// Threads on which schedulers run.
+#[derive(Clone, Copy, Debug)]
+pub struct SchedulerThreads {
+    /// Number of threads: 1 or 2 ([`rnic_scr::thread::HOST_THREADS_MAX`]).
+    pub count: usize,
+    /// Starts a thread.
+    pub spawn: Spawn,
+}
+
+/// The sums over all queue pairs, written by the owner and read by the threads: a seqlock.
+#[derive(Debug, Default)]
+struct Sums {
+    /// Odd while the words are being written.
+    sequence: AtomicU32,
+    words: [AtomicU64; SUMS],
+}
+
+/// Number of words of [`Sums`].
+const SUMS: usize = 7;
+
+impl Sums {
+    fn publish(&self, view: &ScheduleView) {
+        let sequence = self.sequence.load(Ordering::Relaxed).wrapping_add(1);
+        self.sequence.store(sequence, Ordering::Relaxed);
+        // The odd number must be visible before the words that it protects.
+        fence(Ordering::Release);
+        let words = [
+            view.line_rate.as_bps(),
+            view.capacity.as_bps(),
+            u64::from(view.members) | u64::from(view.epoch) << 32,
+            view.weights,
+            view.allocated.as_bps(),
+            view.saturated_weights,
+            view.saturated_rates.as_bps(),
+        ];
+        for (word, value) in self.words.iter().zip(words) {
+            word.store(value, Ordering::Relaxed);
+        }
+        self.sequence.store(sequence.wrapping_add(1), Ordering::Release);
+    }
+
+    fn read(&self) -> [u64; SUMS] {
+        loop {
+            let before = self.sequence.load(Ordering::Acquire);
+            let words = core::array::from_fn(|word| self.words[word].load(Ordering::Relaxed));
+            fence(Ordering::Acquire);
+            if before.is_multiple_of(2) && self.sequence.load(Ordering::Relaxed) == before {
+                return words;
+            }
+            core::hint::spin_loop();
+        }
+    }
+}
+
+/// The values of one queue pair, written by the owner and read by its thread.
+#[derive(Debug)]
+struct Own {
+    weight: AtomicU32,
+    /// True when the queue pair has had to wait for its rate; the thread clears it.
+    is_held: AtomicBool,
+    /// Rate of congestion control in bits per second; [`NO_RATE`] for none.
+    control_rate: AtomicU64,
+}
+
+/// Value that means that congestion control sets no rate.
+const NO_RATE: u64 = u64::MAX;
+
+impl Own {
+    fn publish(&self, view: &ScheduleView) {
+        self.weight.store(view.weight, Ordering::Relaxed);
+        self.control_rate.store(view.control_rate.map_or(NO_RATE, BitRate::as_bps), Ordering::Relaxed);
+        if view.is_held {
+            self.is_held.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A queue pair's scheduler, on its way to the thread that runs it, and there.
+#[derive(Debug)]
+pub(crate) struct Program {
+    schedule: Configured<SchedulePolicy>,
+    state: PolicyState,
+    own: Arc<Own>,
+    is_saturated: bool,
+}
+
+/// A decision of a thread, and what it was made by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answer {
+    pub(crate) actions: ScheduleActions,
+    #[cfg_attr(not(test), expect(dead_code, reason = "decisions are made again from it in tests"))]
+    view: ScheduleView,
+}
+
+/// The schedulers that one thread runs.
+#[derive(Debug)]
+struct Laws {
+    sums: Arc<Sums>,
+    programs: Vec<Option<Program>>,
+}
+
+impl Laws {
+    /// Returns the view of `program` for `record`.
+    fn view(&self, program: &Program, record: &Signal) -> ScheduleView {
+        let [line, capacity, counts, weights, allocated, saturated_weights, saturated_rates] = self.sums.read();
+        let own = &program.own;
+        let control_rate = own.control_rate.load(Ordering::Relaxed);
+        ScheduleView {
+            now: record.last,
+            line_rate: BitRate::bps(line),
+            capacity: BitRate::bps(capacity),
+            members: counts as u32,
+            weight: own.weight.load(Ordering::Relaxed),
+            weights,
+            allocated: BitRate::bps(allocated),
+            saturated_weights,
+            saturated_rates: BitRate::bps(saturated_rates),
+            is_saturated: program.is_saturated,
+            epoch: (counts >> 32) as u32,
+            is_held: own.is_held.swap(false, Ordering::Relaxed),
+            control_rate: (control_rate != NO_RATE).then(|| BitRate::bps(control_rate)),
+        }
+    }
+}
+
+impl Handler for Laws {
+    type Answer = Answer;
+    type Flow = Program;
+
+    fn join(&mut self, flow: u32, program: Program) {
+        let index = flow as usize;
+        if self.programs.len() <= index {
+            self.programs.resize_with(index + 1, || None);
+        }
+        self.programs[index] = Some(program);
+    }
+
+    fn handle(&mut self, record: &Signal) -> Answer {
+        let index = record.subject as usize;
+        let view = match self.programs.get(index).and_then(Option::as_ref) {
+            Some(program) => self.view(program, record),
+            None => ScheduleView::alone(record.last, BitRate::ZERO),
+        };
+        let Some(program) = self.programs.get_mut(index).and_then(Option::as_mut) else {
+            return Answer { actions: ScheduleActions::default(), view };
+        };
+        let schedule = &program.schedule;
+        let actions = (schedule.policy.on_event)(&mut program.state, &event_of(record), &view, &schedule.params);
+        program.is_saturated = actions.is_saturated.unwrap_or(program.is_saturated);
+        Answer { actions, view }
+    }
+
+    fn rate(_: &Answer) -> u32 {
+        // Records are accumulated, whether the rate is stable or not.
+        0
+    }
+
+    fn forget(&mut self, flow: u32) {
+        if let Some(program) = self.programs.get_mut(flow as usize) {
+            *program = None;
+        }
+    }
+}
+
+/// A queue pair, at the owner.
+#[derive(Debug)]
+struct Joined {
+    slot: u32,
+    own: Arc<Own>,
+    /// Packets for which no decision has come yet.
+    owed: u64,
+}
+
+/// The owner's side of the threads.
+#[derive(Debug)]
+pub(crate) struct OnThreads {
+    config: SchedulerThreads,
+    line_rate: BitRate,
+    /// None before the first queue pair joins, and when the system provides no threads.
+    threads: Option<Threads<Laws>>,
+    has_failed: bool,
+    sums: Arc<Sums>,
+    flows: Vec<Option<Joined>>,
+    /// Packets for which no decision has come yet, of all queue pairs.
+    owed: u64,
+}
+
+impl OnThreads {
+    /// Prepares threads for a link of `line_rate`.
+    pub(crate) fn new(config: SchedulerThreads, line_rate: BitRate) -> Self {
+        let (threads, sums) = (None, Arc::default());
+        Self { config, line_rate, threads, has_failed: false, sums, flows: Vec::new(), owed: 0 }
+    }
+
+    /// Returns whether decisions are expected.
+    pub(crate) fn are_owed(&self) -> bool {
+        self.owed > 0
+    }
+
+    /// Adds the queue pair in `slot`, whose scheduler is in `state`; returns the number of its flow, or `None` when the
+    /// scheduler must run at once.
+    pub(crate) fn join(
+        &mut self,
+        slot: u32,
+        schedule: &Configured<SchedulePolicy>,
+        state: PolicyState,
+        is_saturated: bool,
+    ) -> Option<u32> {
+        self.ensure_started();
+        let own = Arc::new(Own {
+            weight: AtomicU32::new(1),
+            is_held: AtomicBool::new(false),
+            control_rate: AtomicU64::new(NO_RATE),
+        });
+        let program = Program { schedule: *schedule, state, own: Arc::clone(&own), is_saturated };
+        let flow = self.threads.as_mut()?.join(u64::from(slot), program)?;
+        let index = flow as usize;
+        if self.flows.len() <= index {
+            self.flows.resize_with(index + 1, || None);
+        }
+        self.flows[index] = Some(Joined { slot, own, owed: 0 });
+        Some(flow)
+    }
+
+    fn ensure_started(&mut self) {
+        if self.threads.is_some() || self.has_failed {
+            return;
+        }
+        let laws = || Laws { sums: Arc::clone(&self.sums), programs: Vec::new() };
+        let handlers = (0..self.config.count).map(|_| laws()).collect();
+        let started = Threads::start(handlers, Kind::ALL.map(Strategy::of), self.line_rate, self.config.spawn);
+        // The driver's function for starting threads has reported the failure.
+        self.has_failed = started.is_err();
+        self.threads = started.ok();
+    }
+
+    /// Removes `flow` and its records.
+    pub(crate) fn forget(&mut self, flow: u32) {
+        let joined = self.flows.get_mut(flow as usize).and_then(Option::take);
+        self.owed -= joined.map_or(0, |joined| joined.owed);
+        if let Some(threads) = &mut self.threads {
+            threads.forget(flow);
+        }
+    }
+
+    /// Queues `record` of a flow, for which `view` is the present state.
+    pub(crate) fn push(&mut self, record: &Signal, view: &ScheduleView) {
+        let Some(joined) = self.flows.get_mut(record.subject as usize).and_then(Option::as_mut) else { return };
+        let Some(threads) = &mut self.threads else { return };
+        self.sums.publish(view);
+        joined.own.publish(view);
+        if threads.push(record).is_ok() {
+            joined.owed += u64::from(record.count);
+            self.owed += u64::from(record.count);
+        }
+    }
+
+    /// Returns the next decision that has come, and the slot of its queue pair.
+    pub(crate) fn poll(&mut self) -> Option<(u32, Decision<Answer>)> {
+        let decision = self.threads.as_mut()?.poll()?;
+        let joined = self.flows.get_mut(decision.record.subject as usize).and_then(Option::as_mut)?;
+        let paid = u64::from(decision.record.count).min(joined.owed);
+        joined.owed -= paid;
+        self.owed -= paid;
+        Some((joined.slot, decision))
+    }
+
+    /// See [`Threads::restart`].
+    pub(crate) fn restart(&mut self) {
+        if let Some(threads) = &mut self.threads {
+            threads.restart();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
