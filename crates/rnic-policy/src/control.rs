@@ -136,6 +136,9 @@ pub struct HostDelays {
     pub local: Duration,
     /// At the other end.
     pub peer: Duration,
+    /// True when probes have these delays, too: the round trip of a probe contains both. Otherwise NICs answer probes
+    /// before the host has any part in it.
+    pub are_in_round_trip: bool,
 }
 
 /// Read-only state that a controller receives with an event.

@@ -54,6 +54,8 @@ pub struct Cadence {
     period: Duration,
     /// Time of the next message of mode periodic.
     next_at: Time,
+    /// True while mode periodic sends nothing.
+    rests: bool,
     /// Time from which mode anomaly may send again.
     quiet_until: Time,
     /// Bytes sent to the peer since the last message.
@@ -71,7 +73,7 @@ impl Cadence {
         let period = clamp(period);
         let (bytes, reported, loads) = (0, None, None);
         let next_at = now + jittered(period, random);
-        Self { modes, period, next_at, quiet_until: now, bytes, reported, loads }
+        Self { modes, period, next_at, rests: false, quiet_until: now, bytes, reported, loads }
     }
 
     /// Counts in-band bytes sent to the peer.
@@ -88,7 +90,7 @@ impl Cadence {
     /// Returns the reason to send a message at `now`, if there is one.
     #[must_use]
     pub fn due(&self, now: Time) -> Option<Cause> {
-        if self.modes.periodic && now >= self.next_at {
+        if self.modes.periodic && !self.rests && now >= self.next_at {
             return Some(Cause::Period);
         }
         if self.modes.sampling_bytes.is_some_and(|bytes| self.bytes >= bytes.get().max(SAMPLING_BYTES_MIN)) {
@@ -100,7 +102,7 @@ impl Cadence {
     /// Returns the time at which [`Self::due`] has to be called again, if nothing else happens before.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Time> {
-        let periodic = self.modes.periodic.then_some(self.next_at);
+        let periodic = (self.modes.periodic && !self.rests).then_some(self.next_at);
         let change = self.has_changed().then_some(self.quiet_until);
         periodic.into_iter().chain(change).min()
     }
@@ -111,6 +113,26 @@ impl Cadence {
         self.quiet_until = now + self.period;
         self.bytes = 0;
         self.reported = self.loads;
+    }
+
+    /// Moves the next messages of modes periodic and anomaly back.
+    pub fn postpone(&mut self, by: Duration) {
+        self.next_at += by;
+        self.quiet_until += by;
+    }
+
+    /// Sends nothing in mode periodic until [`Self::resume`].
+    pub fn rest(&mut self) {
+        self.rests = true;
+    }
+
+    /// Begins a period at `now`, if mode periodic rests; returns whether it did.
+    pub fn resume(&mut self, now: Time, random: &mut RandomStream) -> bool {
+        let did_rest = std::mem::take(&mut self.rests);
+        if did_rest {
+            self.next_at = now + jittered(self.period, random);
+        }
+        did_rest
     }
 
     fn has_changed(&self) -> bool {

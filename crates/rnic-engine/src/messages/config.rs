@@ -87,8 +87,13 @@ pub struct ExchangeConfig {
     pub waits_for_agreement: bool,
     /// Time between two greetings of a peer; `None` for 64 periods.
     pub greeting_interval: Option<Duration>,
-    /// True when no period begins while nothing arrives and no grant is in force, so that an idle process sleeps.
+    /// True when no period begins while nothing arrives and no grant is in force, and a peer from which no data arrives
+    /// gets no periodic reports, so that an idle process sleeps.
     pub rests_when_idle: bool,
+    /// Longest delay in the host of a peer that is believed.
+    pub host_delay_max: Duration,
+    /// True when messages wait for the host as packets do, so that the round trips of probes contain the hosts' delays.
+    pub probes_wait_for_hosts: bool,
 }
 
 impl Default for ExchangeConfig {
@@ -113,9 +118,15 @@ impl Default for ExchangeConfig {
             waits_for_agreement: false,
             greeting_interval: None,
             rests_when_idle: false,
+            host_delay_max: HOST_DELAY_MAX,
+            probes_wait_for_hosts: false,
         }
     }
 }
+
+/// Longest delay in the host of a peer that is believed, unless a driver chooses otherwise: more than the latency of
+/// any bus, and no reason to send slower for longer.
+const HOST_DELAY_MAX: Duration = Duration::from_ms(1);
 
 impl ExchangeConfig {
     /// Returns the settings with all times between 1 us and 10 s: with a period of zero, a timeout would be due again

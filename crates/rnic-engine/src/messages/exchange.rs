@@ -22,7 +22,7 @@ use rnic_wire::Qpn;
 use rnic_wire::net::{IpVersion, link_len};
 use rnic_wire::scr::{BackPressure, Cookie, ProbePath, Records};
 
-use super::cadence::{Cadence, Loads};
+use super::cadence::{Cadence, Cause, Loads};
 use super::config::{Credits, ExchangeConfig};
 use super::grants::{GrantLaw, NewGrant};
 use super::limit::{Bounds, FLOOR_MIN, INTERVAL_MAX};
@@ -60,7 +60,7 @@ pub struct HostLoad {
     pub bus_latency: Duration,
     /// Utilisation of the host bus, as a fraction of 2^16.
     pub bus_use: u16,
-    /// Utilisation of the NIC, as a fraction of 2^16.
+    /// Part of the time in which the NIC is busy, as a fraction of 2^16; zero where it is not measured.
     pub nic_use: u16,
     /// Number of times that the NIC had to read the context of a queue pair from memory.
     pub context_misses: u64,
@@ -117,6 +117,9 @@ const RECENT_MAX: usize = 64;
 
 /// Largest number of measured round trips that are kept for the driver.
 const MEASURED_MAX: usize = 1 << 12;
+
+/// Number of peers of a process from which on reports to each of them are fewer: each is a system call.
+const CROWD: u64 = 16;
 
 /// One in the fractions of 2^20 that messages carry.
 const Q20: u64 = 1 << 20;
@@ -178,6 +181,13 @@ impl Exchange {
     #[must_use]
     pub fn round_trip(&self, qpn: Qpn) -> Option<Duration> {
         self.flows.get(&qpn)?.round_trip
+    }
+
+    /// Returns the delay in the host of the peer to which a queue pair is connected, if the peer has lately reported
+    /// it.
+    #[must_use]
+    pub fn host_delay_of_peer(&self, qpn: Qpn, now: Time) -> Option<Duration> {
+        self.partners.get(&self.flows.get(&qpn)?.peer)?.host_delay(now)
     }
 
     /// Returns the NIC of queue pair `dest_qpn` of `peer`.
@@ -311,16 +321,22 @@ impl Exchange {
             self.start_period(now);
         }
         self.port.bytes += wire_bytes;
-        let mut granted = None;
+        let (mut granted, mut heard) = (None, None);
         if let Some(flow) =
             self.flows.get_mut(&qpn).filter(|flow| flow.is_agreed && flow.peer.peer == peer && payload_len > 0)
         {
             flow.received_at = Some(now);
+            if self.config.rests_when_idle && self.config.modes.periodic && flow.tells(now, self.config.period / 2) {
+                heard = Some(flow.peer);
+            }
             let key = (flow.peer, flow.dest_qpn);
             granted = (flow.is_granted && self.law.add(key)).then_some(key);
             if self.config.pressure_bytes.is_some() && !std::mem::replace(&mut flow.is_recent, true) {
                 self.recent.push_back(qpn);
             }
+        }
+        if let Some(peer) = heard {
+            self.resume_reports(peer, now);
         }
         self.forget_oldest_senders();
         if self.config.credits != Credits::Off {
@@ -493,15 +509,34 @@ impl Exchange {
 
     /// Reports the load to `peer` if it is time to.
     fn report_if_due(&mut self, peer: NicId, now: Time) {
+        let rests = self.config.rests_when_idle;
+        let longer =
+            if rests { self.config.period.saturating_mul(self.partners.len() as u64 / CROWD) } else { Duration::ZERO };
+        // A period may be longer by its jitter: a single packet is reported, too.
+        let recent = (self.config.period + longer).saturating_mul(2);
         if let Some(partner) = self.partners.get_mut(&peer)
-            && partner.cadence.due(now).is_some()
+            && let Some(cause) = partner.cadence.due(now)
         {
-            partner.cadence.sent(now, &mut self.random);
-            if self.peers.knows(peer) {
-                self.push(Pending::Report(peer));
+            if cause == Cause::Period && rests && !partner.is_heard(now, recent) {
+                partner.cadence.rest();
+            } else {
+                partner.cadence.sent(now, &mut self.random);
+                partner.cadence.postpone(longer);
+                if self.peers.knows(peer) {
+                    self.push(Pending::Report(peer));
+                }
             }
         }
         self.arm_partner(peer);
+    }
+
+    /// Records that data of `peer` arrive; mode periodic goes on if it rests.
+    fn resume_reports(&mut self, peer: NicId, now: Time) {
+        let Some(partner) = self.partners.get_mut(&peer) else { return };
+        partner.heard_at = Some(now);
+        if partner.cadence.resume(now, &mut self.random) {
+            self.arm_partner(peer);
+        }
     }
 
     fn on_flow_timeout(&mut self, qpn: Qpn, now: Time) {

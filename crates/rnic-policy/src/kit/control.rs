@@ -91,7 +91,8 @@ fn draw_event(random: &mut RandomStream, probes: bool) -> ControlEvent {
         11 => ControlEvent::Cnp,
         12 => {
             let [rtt, local, peer] = [2_000_000; 3].map(|max| Duration::from_ns(random.between(1, max)));
-            ControlEvent::RoundTrip { path: PathLabel(random.bits() as u16), rtt, host: HostDelays { local, peer } }
+            let host = HostDelays { local, peer, are_in_round_trip: random.below(2) == 0 };
+            ControlEvent::RoundTrip { path: PathLabel(random.bits() as u16), rtt, host }
         }
         _ => ControlEvent::ProbeLost { path: PathLabel(random.bits() as u16) },
     }

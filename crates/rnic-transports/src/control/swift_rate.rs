@@ -1,4 +1,4 @@
-//! Swift with rates and probes: the fabric's delay from probes, the hosts' delay from their buses.
+//! Swift with rates and probes: the fabric's delay from probes, the hosts' delay from their reports.
 //!
 //! Source: SCR (NSDI'25) appendix A.6, mechanism S-23, on Swift (SIGCOMM'20). A target delay depends on the rate, so
 //! that many slow flows can share a queue: `base + hops * hop + clamp(a / sqrt(w) + b, 0, range)`, with the window w =
@@ -13,8 +13,8 @@
 //!
 //! * the increase and the decrease are those of Swift (its algorithm 1); the source names neither;
 //! * the target of the hosts' delay (`host_target`) is 4 us;
-//! * the source subtracts the hosts' delay from the round trip. Here the NIC answers probes, which do not cross the
-//!   buses: the round trip is the fabric's delay;
+//! * the source subtracts the hosts' delay from the round trip. Where the NIC answers probes, which do not cross the
+//!   buses, the round trip is the fabric's delay, and nothing is subtracted ([`HostDelays::are_in_round_trip`]);
 //! * the next probe is sent with the first packet after one round trip. One that is not answered within four round
 //!   trips counts as a fabric delay of twice the target, and says nothing of the hosts; the time doubles until an
 //!   answer arrives, because the round trip may have grown;
@@ -26,7 +26,7 @@
 use bytemuck::{Pod, Zeroable};
 use rnic_base::{BitRate, Duration};
 use rnic_policy::control::ControlInterest;
-use rnic_policy::{Control, ControlActions, ControlEvent, ControlView, ParamSpec, Params, Signals};
+use rnic_policy::{Control, ControlActions, ControlEvent, ControlView, HostDelays, ParamSpec, Params, Signals};
 
 /// Per-queue-pair state.
 #[derive(Clone, Copy, Pod, Zeroable)]
@@ -64,7 +64,7 @@ const PERIOD_INDEX: usize = 9;
 
 impl Control for SwiftRate {
     const NAME: &'static str = "swift-rate";
-    const SUMMARY: &'static str = "Swift with rates: fabric delay from probes, host delay from buses (SCR A.6)";
+    const SUMMARY: &'static str = "Swift with rates: fabric delay from probes, host delay from reports (SCR A.6)";
     const PARAMS: &'static [ParamSpec] = &[
         ParamSpec::duration("base", Duration::from_us(1), "target delay without switches"),
         ParamSpec::count("hops", 1, 0, 15, "switches on the path"),
@@ -96,7 +96,8 @@ impl Control for SwiftRate {
             }
             ControlEvent::RoundTrip { rtt, host, .. } => {
                 (self.rtt_ps, self.lost) = (rtt.as_ps().max(1), 0);
-                self.decide(rtt, Some(host.local + host.peer), view, params)
+                let (fabric, hosts) = delays(rtt, &host);
+                self.decide(fabric, Some(hosts), view, params)
             }
             ControlEvent::ProbeLost { .. } => {
                 self.lost = self.lost.saturating_add(1);
@@ -188,6 +189,13 @@ impl SwiftRate {
     }
 }
 
+/// Returns the delay of the fabric, and that of both hosts.
+fn delays(rtt: Duration, host: &HostDelays) -> (Duration, Duration) {
+    let hosts = host.local + host.peer;
+    let fabric = if host.are_in_round_trip { rtt.saturating_sub(hosts) } else { rtt };
+    (fabric, hosts)
+}
+
 /// Indices of the rates: by the delay of the fabric, and by that of the hosts.
 const FABRIC: usize = 0;
 const HOSTS: usize = 1;
@@ -234,7 +242,7 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(1);
 mod tests {
     use super::*;
     use rnic_base::Time;
-    use rnic_policy::{HostDelays, PathLabel};
+    use rnic_policy::PathLabel;
 
     const LINE: BitRate = BitRate::gbps(100);
 
@@ -250,7 +258,15 @@ mod tests {
 
     fn round_trip(rtt_us: u64, host_us: [u64; 2]) -> ControlEvent {
         let [local, peer] = host_us.map(Duration::from_us);
-        ControlEvent::RoundTrip { path: PathLabel(0), rtt: Duration::from_us(rtt_us), host: HostDelays { local, peer } }
+        let host = HostDelays { local, peer, are_in_round_trip: false };
+        ControlEvent::RoundTrip { path: PathLabel(0), rtt: Duration::from_us(rtt_us), host }
+    }
+
+    /// The same on sockets, where a probe waits for the hosts as data does.
+    fn round_trip_with_hosts(rtt_us: u64, host_us: [u64; 2]) -> ControlEvent {
+        let [local, peer] = host_us.map(Duration::from_us);
+        let host = HostDelays { local, peer, are_in_round_trip: true };
+        ControlEvent::RoundTrip { path: PathLabel(0), rtt: Duration::from_us(rtt_us), host }
     }
 
     /// Drives a new state with packets, and an answer of `event`, every 200 us.
@@ -303,6 +319,18 @@ mod tests {
         assert_eq!(fallen.as_bps(), 96_000_000_000 / 1_000 * 840);
         let hidden = rate_after(round_trip(4, [3, 1]), 1);
         assert_eq!(hidden.as_bps(), 96_000_000_000 / 1_000 * 800, "the fabric's delay is a third above its target");
+    }
+
+    /// The targets are 3 us for the fabric and 4 us for the hosts, as above.
+    #[test]
+    fn s23_the_hosts_delay_is_taken_out_of_a_round_trip_that_contains_it() {
+        assert_eq!(rate_after(round_trip_with_hosts(6, [2, 1]), 1).as_bps(), 96_000_000_000, "3 us each");
+        let fallen = rate_after(round_trip_with_hosts(7, [2, 1]), 1);
+        assert_eq!(fallen.as_bps(), 96_000_000_000 / 1_000 * 800, "the fabric's 4 us");
+        let fallen = rate_after(round_trip_with_hosts(7, [3, 2]), 1);
+        assert_eq!(fallen.as_bps(), 96_000_000_000 / 1_000 * 840, "the hosts' 5 us");
+        // The reported delays are older than the round trip, and may exceed it.
+        assert_eq!(rate_after(round_trip_with_hosts(2, [1, 2]), 1), BitRate::gbps(96));
     }
 
     /// Half of the delay is excess: 0.8 times one half. The rate by the hosts' delay, of which nothing is known, stays.

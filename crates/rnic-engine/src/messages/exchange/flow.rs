@@ -35,6 +35,8 @@ pub(super) struct Flow {
     pub(super) is_granted: bool,
     /// Time of the last received data.
     pub(super) received_at: Option<Time>,
+    /// Time at which the state of the peer was last told that data arrive.
+    told_at: Option<Time>,
     /// True while it is in the list of those that have received last.
     pub(super) is_recent: bool,
     pub(super) pressure: PressureLaw,
@@ -77,6 +79,7 @@ impl Flow {
             sent_at: None,
             is_granted: false,
             received_at: None,
+            told_at: None,
             is_recent: false,
             pressure: PressureLaw::new(dest_qpn, threshold_bytes, drops),
             prober: Prober::default(),
@@ -86,6 +89,15 @@ impl Flow {
             probe_at: None,
             tick: Tick::WithData,
         }
+    }
+
+    /// Returns whether the state of the peer is to be told of data that arrive: not when it was within `interval`.
+    pub(super) fn tells(&mut self, now: Time, interval: Duration) -> bool {
+        let tells = self.told_at.is_none_or(|at| now.since(at) >= interval);
+        if tells {
+            self.told_at = Some(now);
+        }
+        tells
     }
 
     /// Keeps the request for a probe until the peer is known to exchange messages. A later request for the same path

@@ -14,8 +14,10 @@ pub(super) struct Partner {
     /// Number of queue pairs that are connected to it.
     pub(super) flows: u32,
     pub(super) cadence: Cadence,
-    /// Latency of its bus by its last report, and the time of the report.
-    bus_latency: Option<(Duration, Time)>,
+    /// Time at which data of one of its queue pairs arrived, as far as those have told.
+    pub(super) heard_at: Option<Time>,
+    /// Delay in its host by its last report, and the time of the report.
+    host_delay: Option<(Duration, Time)>,
     /// Round trip of the last greeting that was answered.
     pub(super) round_trip: Option<Duration>,
     /// Greetings: probes between the NICs, which exchange cookies.
@@ -31,7 +33,8 @@ impl Partner {
         Self {
             flows,
             cadence,
-            bus_latency: None,
+            heard_at: None,
+            host_delay: None,
             round_trip: None,
             greetings: Prober::default(),
             unanswered: 0,
@@ -39,16 +42,21 @@ impl Partner {
         }
     }
 
-    /// Records a report of its load.
-    pub(super) fn note_report(&mut self, report: &NodeReport, now: Time) {
-        let latency = Duration::from_ns(report.bus_latency_ns.into()).min(BUS_LATENCY_MAX);
-        self.bus_latency = Some((latency, now));
+    /// Records a report of its load; no delay counts as longer than `delay_max`.
+    pub(super) fn note_report(&mut self, report: &NodeReport, delay_max: Duration, now: Time) {
+        let delay = Duration::from_ns(report.bus_latency_ns.into()).min(delay_max);
+        self.host_delay = Some((delay, now));
     }
 
-    /// Returns the latency of its bus; zero when it has not been reported lately.
-    pub(super) fn bus_latency(&self, now: Time) -> Duration {
-        let recent = self.bus_latency.filter(|(_, at)| now.since(*at) <= REPORT_VALID);
-        recent.map_or(Duration::ZERO, |(latency, _)| latency)
+    /// Returns the delay in its host, if it has been reported lately.
+    pub(super) fn host_delay(&self, now: Time) -> Option<Duration> {
+        let recent = self.host_delay.filter(|(_, at)| now.since(*at) <= REPORT_VALID);
+        recent.map(|(delay, _)| delay)
+    }
+
+    /// Returns whether data from it have arrived in the last `interval`.
+    pub(super) fn is_heard(&self, now: Time, interval: Duration) -> bool {
+        self.heard_at.is_some_and(|at| now.since(at) <= interval)
     }
 
     /// Returns the earliest timeout.
@@ -102,9 +110,6 @@ impl Partner {
         greets
     }
 }
-
-/// Longest latency of a bus that is believed: more than that of any bus, and no reason to send slower for longer.
-const BUS_LATENCY_MAX: Duration = Duration::from_ms(1);
 
 /// Time for which a report counts without another one, as for grants.
 const REPORT_VALID: Duration = VALID_MAX;

@@ -9,7 +9,6 @@ use super::outbox::{Pending, PendingAnswer};
 use super::{Effect, Exchange, MEASURED_MAX, RoundTrip};
 use crate::NicId;
 use crate::messages::peer::{Origin, Verdict};
-use rnic_base::Duration;
 
 /// Greetings are repeated after so many periods, so that a peer whose cookie has changed is known again.
 const GREETING_PERIODS: u64 = 64;
@@ -67,7 +66,7 @@ impl Exchange {
             Body::Answer(answer) => self.on_answer(peer, message.dest_qpn, answer, now),
             Body::NodeReport(report) => {
                 if let Some(partner) = self.partners.get_mut(&peer) {
-                    partner.note_report(report, now);
+                    partner.note_report(report, self.config.host_delay_max, now);
                 }
             }
             Body::Grants(records) => {
@@ -111,7 +110,11 @@ impl Exchange {
             self.stats.answers_ignored += u64::from(partner.greeted(answer, again_at, now).is_none());
             return self.arm_partner(peer);
         }
-        let peer_delay = self.partners.get(&peer).map_or(Duration::ZERO, |partner| partner.bus_latency(now));
+        let host = HostDelays {
+            local: self.load.bus_latency,
+            peer: self.partners.get(&peer).and_then(|partner| partner.host_delay(now)).unwrap_or_default(),
+            are_in_round_trip: self.config.probes_wait_for_hosts,
+        };
         let Some(flow) = self.flows.get_mut(&qpn) else { return };
         let Ok(measured) = flow.prober.answered(answer, now) else {
             self.stats.answers_ignored += 1;
@@ -122,7 +125,6 @@ impl Exchange {
             self.measured.pop_front();
         }
         self.measured.push_back(RoundTrip { qpn, at: now, round_trip: measured.round_trip });
-        let host = HostDelays { local: self.load.bus_latency, peer: peer_delay };
         let (path, round_trip) = (measured.path, measured.round_trip);
         self.effects.push_back(Effect::Measured { qpn, path, round_trip, host });
         self.arm_flow(qpn);

@@ -4,7 +4,11 @@ use proptest::prelude::*;
 use rnic_wire::scr::{Answer, Body, Grant, GrantKind, Message, Type};
 
 use super::*;
+use crate::messages::cadence::Modes;
 use crate::messages::peer::{DropCause, PEERS_MAX};
+
+/// The default of [`ExchangeConfig::host_delay_max`].
+const HOST_DELAY_MAX: Duration = Duration::from_ms(1);
 
 const LINE: BitRate = BitRate::gbps(100);
 const LEFT: NicId = NicId::of(PeerId(0));
@@ -645,4 +649,100 @@ fn s6_a_connection_that_ends_leaves_nothing_behind() {
     pair.left.disconnect(LEFT_QPN);
     assert_eq!(pair.left.next_timeout(), None);
     assert!(pair.left.partners.is_empty() && !pair.left.peers.knows(RIGHT));
+}
+
+/// Data from one end to the other at times in microseconds; returns the reports that the receiver has sent until
+/// `until_us`.
+fn reports(pair: &mut Pair, data_at_us: impl Fn(u64) -> bool, until_us: u64) -> u64 {
+    let begin = pair.now;
+    let before = pair.right.stats().sent(Type::NodeReport);
+    for us in 0..until_us {
+        pair.now = begin + Duration::from_us(us);
+        if data_at_us(us) {
+            pair.right.count_received(&data(RIGHT_QPN, 1_000), Format::RoceV2, LEFT.peer, pair.now);
+        }
+        pair.advance(Duration::ZERO);
+        let now = pair.now;
+        pair.carry();
+        pair.now = now;
+    }
+    pair.right.stats().sent(Type::NodeReport) - before
+}
+
+const PERIODIC: Modes = Modes { periodic: true, sampling_bytes: None, anomaly: false };
+
+/// With a period of 20 us, 1 ms has 50 of them, with a jitter of an eighth each.
+#[test]
+fn s7_a_nic_that_rests_reports_only_to_those_from_which_data_arrive() {
+    let greeting_interval = Some(Duration::from_secs(10));
+    let resting =
+        ExchangeConfig { modes: PERIODIC, rests_when_idle: true, greeting_interval, ..ExchangeConfig::default() };
+    let mut pair = Pair::new(resting);
+    pair.carry();
+    assert_eq!(reports(&mut pair, |_| false, 1_000), 0);
+    let sent = reports(&mut pair, |us| us % 5 == 0, 1_000);
+    assert!((44..=58).contains(&sent), "{sent}");
+    assert_eq!(pair.left.stats().sent(Type::NodeReport), 0, "only acknowledgements arrive there");
+    let sent = reports(&mut pair, |_| false, 1_000);
+    assert!(sent <= 3, "{sent} reports after the last data");
+    let timers = [&pair.left, &pair.right].map(|exchange| exchange.next_timeout());
+    let idle = pair.now + Duration::from_us(100);
+    assert!(timers.iter().flatten().all(|at| *at > idle), "an idle process is woken: {timers:?}");
+    // A packet now and then is reported each time.
+    let sent = reports(&mut pair, |us| us % 500 == 0, 2_000);
+    assert!((4..=12).contains(&sent), "{sent}");
+    let busy = ExchangeConfig { rests_when_idle: false, ..resting };
+    assert!(reports(&mut Pair::new(busy), |_| false, 1_000) >= 40);
+}
+
+/// A server with 1000 peers is not kept busy by its reports.
+#[test]
+fn s7_reports_to_many_peers_are_rarer() {
+    let period = Duration::from_ms(4);
+    let config = ExchangeConfig { modes: PERIODIC, rests_when_idle: true, period, ..ExchangeConfig::default() };
+    for (peers, most) in [(1, 290), (1_000, 5_000)] {
+        let mut nic = Exchange::new(config, LINE, Time::ZERO);
+        for peer in 0..peers {
+            nic.connect(Qpn::new(100 + peer), NicId::of(PeerId(peer)), Qpn::new(7), Time::ZERO);
+        }
+        let mut due = 0;
+        for ms in 0..1_000 {
+            let now = Time::ZERO + Duration::from_ms(ms);
+            for peer in 0..peers {
+                nic.count_received(&data(Qpn::new(100 + peer), 1_000), Format::RoceV2, PeerId(peer), now);
+            }
+            let quiet = |nic: &Exchange| nic.partners.values().map(|partner| partner.cadence.next_timeout()).collect();
+            let before: Vec<_> = quiet(&nic);
+            nic.on_timeout(now);
+            let after: Vec<_> = quiet(&nic);
+            due += before.iter().zip(&after).filter(|(before, after)| before < after).count();
+        }
+        assert!((200..most).contains(&due), "{due} reports to {peers} peers in a second");
+    }
+}
+
+/// The delay that a peer reports is bounded, and is forgotten without further reports.
+#[test]
+fn s23_the_reported_delay_of_a_host_is_bounded_and_expires() {
+    let mut pair = Pair::new(ExchangeConfig { probes_wait_for_hosts: true, ..ExchangeConfig::default() });
+    pair.carry();
+    let path = ProbePath { index: CONTROL_PATH, label: 7 };
+    let probed = |pair: &mut Pair| {
+        pair.left.ask(LEFT_QPN, path, Duration::from_us(50), pair.now);
+        pair.carry();
+        let Some(Effect::Measured { host, .. }) = pair.left.take_effect() else { panic!("it was not measured") };
+        host
+    };
+    pair.left.report_load(HostLoad { bus_latency: Duration::from_us(7), ..HostLoad::default() });
+    let local = Duration::from_us(7);
+    assert_eq!(probed(&mut pair), HostDelays { local, peer: Duration::ZERO, are_in_round_trip: true });
+    for (reported, believed) in [(Duration::from_us(300), Duration::from_us(300)), (Duration::MAX, HOST_DELAY_MAX)] {
+        pair.right.report_load(HostLoad { bus_latency: reported, ..HostLoad::default() });
+        pair.right.push(Pending::Report(LEFT));
+        pair.carry();
+        assert_eq!(probed(&mut pair).peer, believed);
+        assert_eq!(pair.left.host_delay_of_peer(LEFT_QPN, pair.now), Some(believed));
+    }
+    pair.now += Duration::from_ms(101);
+    assert_eq!(probed(&mut pair).peer, Duration::ZERO, "it is believed for ever");
 }
