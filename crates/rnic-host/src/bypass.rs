@@ -86,6 +86,8 @@ pub(crate) struct Bypass {
     turns_since_check: u32,
     /// Number of remaining turns in which a control message is considered likely to arrive.
     fast_poll_turns: u32,
+    /// True when the records of rings are stamped with the time of their publication.
+    stamps: bool,
     /// Index of the incoming ring whose writer is checked next for liveness, and the time of that check.
     checked_ring: (usize, Time),
 }
@@ -124,6 +126,8 @@ pub(crate) struct Incoming {
     /// True until the first packet is read from this ring: packets that were sent over UDP earlier must be processed
     /// first.
     pub(crate) is_fresh: bool,
+    /// Time at which it was last found empty.
+    pub(crate) empty_at: Time,
 }
 
 impl Incoming {
@@ -198,8 +202,14 @@ impl Bypass {
             is_asleep: false,
             turns_since_check: 0,
             fast_poll_turns: 0,
+            stamps: false,
             checked_ring: (0, Time::ZERO),
         })
+    }
+
+    /// Stamps the records of rings from now on with the time of their publication.
+    pub(crate) fn stamp_records(&mut self) {
+        self.stamps = true;
     }
 
     /// Returns the file descriptor that becomes readable when a peer has packets for this NIC while it sleeps.
@@ -257,7 +267,10 @@ impl Bypass {
     /// offers it.
     fn offer(&mut self, now: Time, name: &[u8], nonce: Nonce, ticket: Ticket) {
         let Some((probe, wake_socket)) = self.ownership_probes.on_reply(&nonce, name) else { return };
-        let Ok(producer) = Producer::create() else { return };
+        let Ok(mut producer) = Producer::create() else { return };
+        if self.stamps {
+            producer.stamp_records();
+        }
         let offer = Offer { from: self.address, source: probe.source, to: probe.to };
         let text = ControlMessage::Offer { offer, nonce, ticket };
         if unix::send_file(&wake_socket, &text.emit(), producer.file()).is_err() {
@@ -555,7 +568,7 @@ impl Bypass {
         let Some(file) = &message.file else { return };
         if let Ok(consumer) = Consumer::attach(file.as_fd()) {
             consumer.set_sleeping(self.is_asleep);
-            self.incoming.push(Incoming { consumer, source, local, writer, is_fresh: true });
+            self.incoming.push(Incoming { consumer, source, local, writer, is_fresh: true, empty_at: Time::ZERO });
         }
     }
 

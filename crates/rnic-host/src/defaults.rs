@@ -196,8 +196,9 @@ const FALCON_DEFAULTS: &[(&str, &str)] = &[
     ("coalesce_timeout", "0"),
 ];
 
-/// Defaults of the controller `swift-rate`. Its own are for NICs that answer a probe within a microsecond; here the
-/// round trip of a probe includes the time in which both processes handle what has arrived before.
+/// Defaults of the controller `swift-rate`. Its own are for NICs that answer a probe within a microsecond. Here a probe
+/// waits until both processes have handled what arrived before. The mean of such waits is taken out of its round trip,
+/// but its own wait may be longer.
 const SWIFT_RATE_DEFAULTS: &[(&str, &str)] = &[
     // Target delay: several trains at each end, as for Falcon's controller, whose target is for data packets.
     ("base", "300us"),

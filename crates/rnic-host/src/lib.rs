@@ -60,6 +60,7 @@
 //!   |       ^                                  keepalive detection of peer processes that have exited
 //!   v       |                                  observe   counters for rnic top, served by a thread
 //!   |       |                                  messages  messages between NICs (SCR)
+//!   |       |                                  host_load how long received packets wait for the process
 //!   |       |                                  hint      what the program says of itself, in memory
 //!   link/batch: headers, copy_crc (copies payload and computes the ICRC), memory (address translation)
 //!   |       |   for Falcon packets: falcon (guards, psp), one datagram at a time
@@ -103,6 +104,7 @@ mod falcon;
 mod grh;
 mod hello;
 mod hint;
+mod host_load;
 mod identification;
 mod impair;
 mod ip_fields;
@@ -144,7 +146,7 @@ pub use impair::{Impairment, ImpairmentStats};
 pub use ip_fields::PackedIpFields;
 pub use memory::{Region, copy_from_program};
 pub use messages::MessagesConfig;
-pub use nic::{Nic, Verbs, messages_of};
+pub use nic::{Nic, Verbs, host_delay_of, messages_of};
 pub use notice::Notice;
 pub use protection::Protection;
 pub use secrets::{SecretStream, Secrets};

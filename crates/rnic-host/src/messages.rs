@@ -18,6 +18,7 @@
 use core::num::NonZeroU64;
 
 use rnic_base::{BitRate, Duration, Time};
+use rnic_engine::messages::cadence::Modes;
 use rnic_engine::messages::config::{AnswerLimit, Credits, ExchangeConfig};
 use rnic_wire::Qpn;
 use rnic_wire::net::UDP_PORT;
@@ -39,11 +40,13 @@ pub struct MessagesConfig {
     /// Interval at which the path of each queue pair that sends is probed (S-8); `None` for no probes but those that
     /// policies ask for.
     pub probe_interval: Option<Duration>,
+    /// When the NIC reports its load to each peer (S-7); periodic reports go only to those from which data arrive.
+    pub reports: Modes,
 }
 
 impl Default for MessagesConfig {
     fn default() -> Self {
-        Self { grants: false, pressure_bytes: None, probe_interval: Some(PROBE_INTERVAL) }
+        Self { grants: false, pressure_bytes: None, probe_interval: Some(PROBE_INTERVAL), reports: REPORTS }
     }
 }
 
@@ -52,6 +55,7 @@ impl MessagesConfig {
     /// `shared_line` if that is not the rate of its line.
     pub(crate) fn exchange(&self, ports: Ports, buffer_bytes: u64, shared_line: Option<BitRate>) -> ExchangeConfig {
         ExchangeConfig {
+            modes: self.reports,
             period: PERIOD,
             round_trip: ROUND_TRIP,
             credits: if self.grants { Credits::All } else { Credits::Off },
@@ -66,6 +70,8 @@ impl MessagesConfig {
             waits_for_agreement: true,
             greeting_interval: Some(GREETING_INTERVAL),
             rests_when_idle: true,
+            host_delay_max: HOST_DELAY_MAX,
+            probes_wait_for_hosts: true,
             ..ExchangeConfig::default()
         }
     }
@@ -151,7 +157,14 @@ pub(crate) fn is_of_nic(message: &Message) -> bool {
 /// Time between two looks at the receive buffers.
 const BACKLOG_INTERVAL: Duration = Duration::from_us(100);
 
-/// Period of grants: a grant is valid for eight of them, longer than a process waits for a processor.
+/// Reports of the load: each period.
+const REPORTS: Modes = Modes { periodic: true, sampling_bytes: None, anomaly: false };
+
+/// Longest delay in the host of a peer that is believed. Twenty times the default target of `swift-rate`, which then
+/// halves its rate; what is reported in addition would have no effect but to hide the delay of the path.
+const HOST_DELAY_MAX: Duration = Duration::from_ms(20);
+
+/// Period of reports and grants: a grant is valid for eight of them, longer than a process waits for a processor.
 const PERIOD: Duration = Duration::from_ms(4);
 
 /// Round trip until one is measured: that of two busy processes.

@@ -54,7 +54,7 @@ use crate::stats::NicStats;
 
 use connect::Connections;
 use device::Device;
-pub use messages::messages_of;
+pub use messages::{host_delay_of, messages_of};
 use receive::Receiver;
 pub use verbs::Verbs;
 

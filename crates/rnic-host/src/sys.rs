@@ -11,6 +11,7 @@
 //! options.
 
 mod buffer_level;
+mod control;
 pub mod event;
 pub mod interfaces;
 mod monotonic;
@@ -29,7 +30,9 @@ use libc::{c_int, c_void};
 use socket2::{Domain, Protocol, SockAddr, Type};
 
 use crate::ip_fields::PackedIpFields;
-pub use monotonic::monotonic_ns;
+use control::{Control, RECEIVED_BYTES, control_messages};
+use monotonic::nanoseconds;
+pub use monotonic::{monotonic_ns, realtime_ns};
 pub use processor::OnProcessor;
 pub use slice::shorten_slices;
 
@@ -116,6 +119,9 @@ pub struct Incoming {
     pub congested: bool,
     /// Other fields of its IP header, if the socket reports them ([`UdpSocket::enable_ip_fields_reports`]).
     pub ip_fields: PackedIpFields,
+    /// Time at which the kernel received it, of the clock of the date, in nanoseconds, if the socket reports it
+    /// ([`UdpSocket::enable_time_stamps`]); 0 otherwise.
+    pub stamped_ns: u64,
 }
 
 /// An error that the network or the kernel reported about a datagram that was sent earlier.
@@ -246,6 +252,15 @@ impl UdpSocket {
         options.iter().try_for_each(|option| Raw(&self.socket).set(level, *option, 1))
     }
 
+    /// Enables [`Incoming::stamped_ns`]: from now on, it is filled in from received packets (socket(7),
+    /// `SO_TIMESTAMPNS`).
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn enable_time_stamps(&self) -> io::Result<()> {
+        Raw(&self.socket).set(libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)
+    }
+
     /// Sends `messages`, at most [`MESSAGES_MAX`]; returns the number that the kernel accepted.
     ///
     /// # Errors
@@ -307,7 +322,7 @@ impl UdpSocket {
 
     /// Takes one error from the socket's error queue.
     pub fn next_deferred_error(&self) -> Option<DeferredError> {
-        let mut control = Control::new();
+        let mut control: Control = Control::new();
         // SAFETY: an all-zero address is valid (family `AF_UNSPEC`).
         let mut name: libc::sockaddr_storage = unsafe { MaybeUninit::zeroed().assume_init() };
         // SAFETY: an all-zero header is valid: no address, no buffers.
@@ -456,7 +471,7 @@ pub struct ReceiveBatch {
     buffers: Box<[[u8; RECEIVE_BUFFER_BYTES]]>,
     names: Box<[libc::sockaddr_storage]>,
     parts: Box<[libc::iovec]>,
-    controls: Box<[Control]>,
+    controls: Box<[Control<RECEIVED_BYTES>]>,
     /// Pointers into the four fields above, which are on the heap and do not move.
     headers: Headers,
     incoming: ArrayVec<Incoming, MESSAGES_MAX>,
@@ -523,21 +538,9 @@ impl ReceiveBatch {
         let headers = &mut self.headers.0[..wanted];
         for header in headers.iter_mut() {
             header.msg_hdr.msg_namelen = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
-            header.msg_hdr.msg_controllen = CONTROL_BYTES as _;
+            header.msg_hdr.msg_controllen = RECEIVED_BYTES as _;
         }
         headers
-    }
-}
-
-/// Buffer for the control messages of one datagram, aligned as the kernel requires.
-#[repr(align(8))]
-struct Control {
-    bytes: [u8; CONTROL_BYTES],
-}
-
-impl Control {
-    const fn new() -> Self {
-        Self { bytes: [0; CONTROL_BYTES] }
     }
 }
 
@@ -576,99 +579,6 @@ fn message_header(message: &Outgoing<'_>, control: &mut Control) -> libc::msghdr
     header
 }
 
-impl Control {
-    /// Appends control messages for the IP header fields of `message`; returns the number of bytes used afterwards.
-    #[cold]
-    fn push_ip_fields(&mut self, mut used: usize, message: &Outgoing<'_>) -> usize {
-        let ip_fields = message.ip_fields;
-        let (class, hops) = (c_int::from(ip_fields.traffic_class()), c_int::from(ip_fields.hop_limit()));
-        if message.to.is_ipv4() {
-            used += self.push(used, libc::SOL_IP, libc::IP_TOS, &class);
-            return used + self.push(used, libc::SOL_IP, libc::IP_TTL, &hops);
-        }
-        used += self.push(used, libc::SOL_IPV6, libc::IPV6_TCLASS, &class);
-        used += self.push(used, libc::SOL_IPV6, libc::IPV6_HOPLIMIT, &hops);
-        match ip_fields.flow_label() {
-            0 => used,
-            label => used + self.push(used, libc::SOL_IPV6, IPV6_FLOWINFO, &label.to_be()),
-        }
-    }
-
-    /// Appends a control message after the `used` bytes; returns its size in bytes.
-    fn push<T: Copy>(&mut self, used: usize, level: c_int, kind: c_int, value: &T) -> usize {
-        // SAFETY: these two functions only compute sizes.
-        let (len, space) = unsafe {
-            (libc::CMSG_LEN(size_of::<T>() as u32) as usize, libc::CMSG_SPACE(size_of::<T>() as u32) as usize)
-        };
-        let buffer = &mut self.bytes[used..used + space];
-        // SAFETY: `buffer` has `space` bytes, enough for a header followed by a `T`; `used` is a sum of such spaces, so
-        // the header is aligned as the buffer is. The value is written unaligned.
-        unsafe {
-            let header: *mut libc::cmsghdr = buffer.as_mut_ptr().cast();
-            (*header).cmsg_len = len as _;
-            (*header).cmsg_level = level;
-            (*header).cmsg_type = kind;
-            libc::CMSG_DATA(header).cast::<T>().write_unaligned(*value);
-        }
-        space
-    }
-}
-
-/// One received control message.
-struct ControlMessage<'a> {
-    level: c_int,
-    kind: c_int,
-    data: &'a [u8],
-}
-
-impl ControlMessage<'_> {
-    /// Returns the data as a plain kernel structure, when they are complete.
-    fn read<T: KernelData>(&self) -> Option<T> {
-        let bytes = self.data.get(..size_of::<T>())?;
-        // SAFETY: the bytes exist, any bytes are a valid `T`, and the read is unaligned.
-        Some(unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
-    }
-}
-
-/// Marks kernel structures for which any bytes are valid.
-///
-/// # Safety
-/// Every bit pattern must be a valid value.
-unsafe trait KernelData: Copy {}
-// SAFETY: every bit pattern is a valid integer.
-unsafe impl KernelData for c_int {}
-// SAFETY: every bit pattern is a valid integer.
-unsafe impl KernelData for u8 {}
-// SAFETY: a structure of integers.
-unsafe impl KernelData for libc::sock_extended_err {}
-// SAFETY: a structure of integers.
-unsafe impl KernelData for libc::in_pktinfo {}
-// SAFETY: a structure of integers.
-unsafe impl KernelData for libc::in6_pktinfo {}
-
-/// Iterates over the control messages that the kernel wrote for `header`.
-fn control_messages(header: &libc::msghdr) -> impl Iterator<Item = ControlMessage<'_>> {
-    // SAFETY: the kernel has filled the control buffer that the header points to and has set its length to the bytes
-    // used.
-    let mut next = unsafe { libc::CMSG_FIRSTHDR(header) };
-    std::iter::from_fn(move || {
-        if next.is_null() {
-            return None;
-        }
-        // SAFETY: `next` came from CMSG_FIRSTHDR or CMSG_NXTHDR, which return headers inside the buffer or null. The
-        // kernel's `cmsg_len` counts header and data, all within the buffer.
-        let message = unsafe {
-            let overhead = libc::CMSG_LEN(0) as usize;
-            let len = ((*next).cmsg_len as usize).saturating_sub(overhead);
-            let data = std::slice::from_raw_parts(libc::CMSG_DATA(next), len);
-            ControlMessage { level: (*next).cmsg_level, kind: (*next).cmsg_type, data }
-        };
-        // SAFETY: as above.
-        next = unsafe { libc::CMSG_NXTHDR(header, next) };
-        Some(message)
-    })
-}
-
 fn read_header(header: &libc::mmsghdr) -> io::Result<Incoming> {
     let len = header.msg_len as usize;
     let (message, name) = (&header.msg_hdr, header.msg_hdr.msg_name.cast::<libc::sockaddr_storage>());
@@ -677,7 +587,9 @@ fn read_header(header: &libc::mmsghdr) -> io::Result<Incoming> {
     let truncated = message.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0;
     let (local, len_kept) = (None, len.min(RECEIVE_BUFFER_BYTES));
     let ip_fields = PackedIpFields::NONE;
-    let mut incoming = Incoming { source, local, len: len_kept, segment: len, truncated, congested: false, ip_fields };
+    let (congested, stamped_ns) = (false, 0);
+    let mut incoming =
+        Incoming { source, local, len: len_kept, segment: len, truncated, congested, ip_fields, stamped_ns };
     for control in control_messages(message) {
         match (control.level, control.kind) {
             (libc::SOL_UDP, libc::UDP_GRO) => {
@@ -693,6 +605,9 @@ fn read_header(header: &libc::mmsghdr) -> io::Result<Incoming> {
                 incoming.local = control
                     .read::<libc::in6_pktinfo>()
                     .map(|information| Ipv6Addr::from(information.ipi6_addr.s6_addr).into());
+            }
+            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
+                incoming.stamped_ns = control.read::<libc::timespec>().map_or(0, |time| nanoseconds(&time));
             }
             (libc::SOL_IP, libc::IP_TOS) => set_class(&mut incoming, control.read::<u8>()),
             (libc::SOL_IPV6, libc::IPV6_TCLASS) => {
@@ -778,7 +693,3 @@ const CONGESTED: u8 = 0b11;
 
 /// Option for sending and receiving the flow label (`linux/in6.h`; not in the C library's headers).
 const IPV6_FLOWINFO: c_int = 11;
-
-/// Size of the buffer for control messages, in bytes: sufficient for a segment size (24 bytes), an address (at most
-/// 40), traffic class, hop limit and flow label (24 each), or a reported error (16 + 16 + 28).
-const CONTROL_BYTES: usize = 144;

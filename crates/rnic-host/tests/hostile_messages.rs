@@ -7,18 +7,22 @@ mod common;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use common::{Pair, SharedFile, Side, chosen, connect, connect_qps, drive, new_qp_of};
+use common::{HALF, Pair, SharedFile, Side, chosen, connect, connect_qps, drive, new_qp_of};
 use rnic_base::{BitRate, Psn32};
+use rnic_engine::messages::cadence::Modes;
 use rnic_engine::messages::peer::DropCause;
 use rnic_engine::{LimitSource, RateLimit, SendOp, Service};
-use rnic_host::{Impairment, MessagesConfig, NicConfig, RxDrop, messages_of};
+use rnic_host::{Impairment, MessagesConfig, NicConfig, RxDrop, TransportChoice, messages_of};
 use rnic_wire::scr::{
-    Answer, BackPressure, Body, Cookie, Grant, GrantKind, MESSAGE_LEN, Message, ProbePath, Records, Type, is_message,
+    Answer, BackPressure, Body, Cookie, Grant, GrantKind, MESSAGE_LEN, Message, NodeReport, ProbePath, Records, Type,
+    is_message,
 };
 use rnic_wire::{Addresses, Qpn, icrc};
 
 /// No probes but greetings, so that tests know what is sent.
-const MESSAGES: MessagesConfig = MessagesConfig { grants: false, pressure_bytes: None, probe_interval: None };
+const MESSAGES: MessagesConfig =
+    MessagesConfig { grants: false, pressure_bytes: None, probe_interval: None, reports: NO_REPORTS };
+const NO_REPORTS: Modes = Modes { periodic: false, sampling_bytes: None, anomaly: false };
 
 /// The end that is attacked, and the place of its peer.
 struct Attack {
@@ -43,11 +47,18 @@ impl Attack {
 
     /// The same over a network with this impairment in both directions.
     fn over(impairment: Impairment) -> Self {
+        Self::on(&chosen("irn", &[]), impairment)
+    }
+
+    /// The same with this transport.
+    fn on(choice: &TransportChoice, impairment: Impairment) -> Self {
         let at_loopback = NicConfig::at("127.0.0.1:0".parse().expect("valid"));
         let config = || NicConfig { messages: Some(MESSAGES), impairment, ..at_loopback.clone() };
         let (mut left, file) = (Side::open(config()), SharedFile::default());
         left.nic.start_capture(Box::new(file.clone())).expect("memory");
-        let Pair { mut left, right: mut side, from, to } = Pair::connected(left, Side::open(config()), "irn");
+        let side = Side::open(config());
+        let [from, to] = [&left, &side].map(|side| side.config("irn").with_transports(vec![choice.clone()]));
+        let Pair { mut left, right: mut side, from, to } = Pair::connected_with(left, side, &from, &to);
         drive(&mut left, &mut side, |left, side| {
             let has_answers = |side: &Side| messages_of(&side.nic).expect("on").stats().accepted(Type::Answer) > 0;
             (has_answers(left) && has_answers(side)).then_some(())
@@ -92,6 +103,33 @@ impl Attack {
     fn pressure(&mut self) -> Message {
         let notice = BackPressure { qpn: self.ours, severity: 2, waiting_bytes: 1 << 20, count: 9 };
         self.message(Body::BackPressure(Records::new(&[notice]).expect("one record")))
+    }
+
+    /// Returns a report of this delay in the host of the peer.
+    fn report(&mut self, delay_ns: u32) -> Message {
+        self.message(Body::NodeReport(NodeReport { bus_latency_ns: delay_ns, ..NodeReport::default() }))
+    }
+
+    /// Answers the probes of the attacked queue pair that have arrived, as a correct peer does; returns their number.
+    fn answer_probes(&mut self) -> usize {
+        let mut probes = Vec::new();
+        let mut buffer = [0; 2_048];
+        while let Ok((len, _)) = self.peer.recv_from(&mut buffer) {
+            probes.extend(Message::parse(&buffer[..len]).ok().filter(|message| message.dest_qpn == self.theirs));
+        }
+        for probe in &probes {
+            let Body::Probe(path) = probe.body else { continue };
+            let answer = self.message(Body::Answer(Answer { path, echoed: probe.time, received: 7, sent: 7 }));
+            self.send(&Message { dest_qpn: self.ours, source_qpn: self.theirs, ..answer });
+        }
+        probes.len()
+    }
+
+    /// Returns the rate that congestion control permits a queue pair of the attacked end.
+    fn allowed_rate(&self, qpn: Qpn) -> BitRate {
+        let mut pairs = self.side.nic.queue_pairs().map(|(view, _)| view);
+        let view = pairs.find(|view| view.info.number == qpn).expect("the queue pair exists");
+        view.allowed_rate.expect("it is controlled")
     }
 
     /// Sends a message from the place of the peer.
@@ -274,10 +312,12 @@ fn s6_rule_1_a_message_of_queue_pairs_that_are_not_connected_is_dropped() {
 fn s6_rule_2_a_message_with_a_wrong_cookie_changes_nothing() {
     let mut attack = Attack::begin();
     let wrong = Cookie::new(attack.cookie.get() ^ 1);
-    for message in [attack.grant(2_000_000, 60_000), attack.pressure()] {
+    for message in [attack.grant(2_000_000, 60_000), attack.pressure(), attack.report(u32::MAX)] {
         attack.send(&Message { cookie: wrong, ..message });
     }
-    assert_eq!((attack.limit(), attack.dropped(DropCause::Cookie), attack.received().len()), (None, 2, 0));
+    assert_eq!((attack.limit(), attack.dropped(DropCause::Cookie), attack.received().len()), (None, 3, 0));
+    let messages = messages_of(&attack.side.nic).expect("messages are on");
+    assert_eq!(messages.host_delay_of_peer(attack.ours, attack.side.nic.now()), None);
 }
 
 /// Rule 2: no cookie at all is allowed in a first probe only, which is answered by an announcement and changes
@@ -361,6 +401,45 @@ fn s25_rule_5_a_limit_does_not_last_without_another_message() {
             attack.drive_for(Duration::from_millis(1));
             assert!(start.elapsed() < Duration::from_secs(2), "still {:?}", attack.limit());
         }
+    }
+}
+
+/// Rules 3 to 5: a peer that reports an endless delay in its host slows down its own connections only, to no less than
+/// 1 % of the line, and while it goes on to report that. Targets of 10 ms and 1 s leave room for a busy machine.
+#[test]
+fn s23_rules_3_to_5_a_huge_reported_delay_slows_its_own_connection_down_for_a_while() {
+    let options = [("control", "swift-rate"), ("rate_max", "8Gbps"), ("base", "1s"), ("host_target", "10ms")];
+    let choice = TransportChoice::with_messages("irn", &options).expect("a composition");
+    let mut attack = Attack::on(&choice, Impairment::default());
+    let mut other =
+        Side::open(NicConfig { messages: Some(MESSAGES), ..NicConfig::at("127.0.0.1:0".parse().expect("ok")) });
+    let [from, to] = [&other, &attack.side].map(|side| side.config("irn").with_transports(vec![choice.clone()]));
+    let (_, victim) = connect(&mut other, &mut attack.side, &from, &to);
+    let (ours, floor, highest) = (attack.ours, BitRate::gbps(1), BitRate::gbps(8));
+    assert_eq!((attack.allowed_rate(ours), attack.allowed_rate(victim.qpn)), (highest, highest));
+    let sge = attack.side.sge(0, 100_000);
+    let write = |attack: &mut Attack, qpn, remote| {
+        attack.side.post(qpn, 1, SendOp::Write { remote, immediate: None }, &[sge]);
+    };
+    let remote = other.region.remote(HALF);
+    write(&mut attack, ours, remote);
+    let start = Instant::now();
+    while attack.allowed_rate(ours) > floor {
+        let report = attack.report(u32::MAX);
+        attack.send(&report);
+        write(&mut attack, victim.qpn, remote);
+        drive(&mut other, &mut attack.side, |_, side| side.completions().pop());
+        attack.answer_probes();
+        assert!(start.elapsed() < common::TEST_TIMEOUT, "still {}", attack.allowed_rate(ours));
+    }
+    assert_eq!(attack.allowed_rate(ours), floor);
+    assert!(attack.allowed_rate(victim.qpn) > floor, "another connection is slowed down");
+    // Without further reports it grows again with the next probes.
+    let start = Instant::now();
+    while attack.allowed_rate(ours) == floor {
+        attack.drive_for(Duration::from_millis(1));
+        attack.answer_probes();
+        assert!(start.elapsed() < common::TEST_TIMEOUT, "it stays at the floor");
     }
 }
 

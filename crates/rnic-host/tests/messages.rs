@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use common::{HALF, Pair, SharedFile, Side, chosen, connect_qps, drive, drive_for, new_qp_of};
 use rnic_base::BitRate;
+use rnic_engine::messages::cadence::Modes;
 use rnic_engine::messages::peer::DropCause;
 use rnic_engine::{QpSnapshot, SendOp, Service, Signal};
 use rnic_host::observe::{ControlReply, ControlRequest, Identity, SignalBatch, SignalRecord, SignalsRequest};
@@ -21,8 +22,12 @@ use rnic_wire::falcon::psp::Cipher;
 use rnic_wire::scr::Type;
 
 /// Messages with frequent probes, so that tests are short.
-const MESSAGES: MessagesConfig =
-    MessagesConfig { grants: false, pressure_bytes: None, probe_interval: Some(rnic_base::Duration::from_ms(5)) };
+const MESSAGES: MessagesConfig = MessagesConfig {
+    grants: false,
+    pressure_bytes: None,
+    probe_interval: Some(rnic_base::Duration::from_ms(5)),
+    reports: Modes { periodic: true, sampling_bytes: None, anomaly: false },
+};
 
 fn at_loopback() -> NicConfig {
     NicConfig { messages: Some(MESSAGES), ..NicConfig::at("127.0.0.1:0".parse().expect("an address")) }

@@ -22,7 +22,7 @@ const MECHANISMS: &[Mechanism] = &[
     Mechanism {
         what: "messages are sent periodically, after a number of bytes, or when a utilisation changes",
         section: "4.3.1",
-        left_out: "in the simulated network only: on sockets, nodes send no reports",
+        left_out: "on sockets, programs cannot choose: a report each 4 ms to those from which data arrive",
     },
     Mechanism {
         what: "a probe measures the round trip of a chosen path",
@@ -43,7 +43,10 @@ const MECHANISMS: &[Mechanism] = &[
     tested("5.1", "a flow that arrives scales the others; the rate of one that ends is given to others"),
     tested("6.2", "no flow gets less than 1 Gbit/s"),
     tested("A.5", "a Read is scheduled at its responder, which sends the data"),
-    tested("A.6", "Swift as a program: fabric delay from probes, host delay from the latency of the bus"),
+    tested(
+        "A.6",
+        "Swift as a program: fabric delay from probes, host delay from the latency of the bus or of the process",
+    ),
     tested("A.7", "paths are UDP source ports; the one with the lowest probed round trip is used, a failed one left"),
     tested("A.8", "a receiver grants credits from its unused bandwidth; a sender keeps its rate until the next grant"),
     tested("A.8", "back-pressure: a notification of the receiver halves the rate, which then grows again"),

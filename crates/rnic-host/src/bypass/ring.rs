@@ -1,12 +1,16 @@
 //! A ring of packets in memory that two processes share: one writes, the other reads.
 //!
 //! ```text
-//!   page 0     state | head (bytes ever written) | tail (bytes ever read) | sleeping       each on its own cache line
+//!   page 0     state | head (bytes ever written) | tail (bytes ever read) | sleeping | stamp | stamped position
+//!              each on its own cache line
 //!   page 1..   records, each on its own cache lines: length, kind and IP fields (8 bytes), then the packet
 //! ```
 //!
 //! A record is never split: if it does not fit before the end of the ring, it is written at the front, and a record
 //! that marks the skip is written before the end.
+//!
+//! On request the writer stamps records with the time of their publication, one at a time: the stamp is that of the
+//! record at the stamped position, and 0 when the reader has taken it and the next record is to be stamped.
 //!
 //! No value that the other process writes is trusted: positions and lengths are read once and checked before they are
 //! used; packets are copied out before they are parsed, and payload is copied without being inspected. The memory is
@@ -23,7 +27,7 @@ use rnic_wire::falcon::psp;
 
 use crate::ip_fields::{self, PackedIpFields};
 use crate::memory::{Arrived, Pieces, ProgramBytes};
-use crate::sys::unix;
+use crate::sys::{self, unix};
 
 /// Error: the other process has written invalid values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -111,6 +115,8 @@ pub(crate) struct Producer {
     published: u64,
     /// Total number of bytes read, as last loaded from the shared memory.
     tail: u64,
+    /// True to stamp records.
+    stamps: bool,
 }
 
 impl Producer {
@@ -118,7 +124,12 @@ impl Producer {
     pub(crate) fn create() -> io::Result<Self> {
         let file = unix::sealed_memory(c"rnic-wire", FILE_BYTES)?;
         let shared = Shared::map(file.as_fd())?;
-        Ok(Self { shared, file, head: 0, published: 0, tail: 0 })
+        Ok(Self { shared, file, head: 0, published: 0, tail: 0, stamps: false })
+    }
+
+    /// Stamps records from now on with the time of their publication, one at a time.
+    pub(crate) fn stamp_records(&mut self) {
+        self.stamps = true;
     }
 
     /// Returns the memory's file descriptor, which the reader needs to attach the ring.
@@ -207,8 +218,21 @@ impl Producer {
     #[inline]
     pub(crate) fn publish(&mut self) {
         if self.published != self.head {
+            if self.stamps {
+                self.stamp();
+            }
             self.published = self.head;
             self.shared.word64(HEAD_AT).store(self.head, Ordering::Release);
+        }
+    }
+
+    /// Stamps the record that is published next, unless the reader has not taken the last stamp.
+    #[cold]
+    fn stamp(&self) {
+        let stamp = self.shared.word64(STAMP_AT);
+        if stamp.load(Ordering::Relaxed) == 0 {
+            self.shared.word64(STAMPED_AT).store(self.published, Ordering::Relaxed);
+            stamp.store(sys::monotonic_ns().max(1), Ordering::Release);
         }
     }
 
@@ -384,6 +408,22 @@ impl Consumer {
         Err(Broken)
     }
 
+    /// Returns the time, of the monotonic clock in nanoseconds, at which a record was published that has been read, or,
+    /// with `or_is_next`, that will be read next; the writer then stamps another one. Each stamp is returned once.
+    pub(crate) fn take_stamp(&self, or_is_next: bool) -> Option<u64> {
+        let word = self.shared.word64(STAMP_AT);
+        let stamp = word.load(Ordering::Acquire);
+        if stamp == 0 {
+            return None;
+        }
+        let position = self.shared.word64(STAMPED_AT).load(Ordering::Relaxed);
+        let is_reached = position < self.tail || or_is_next && position == self.tail;
+        if is_reached {
+            word.store(0, Ordering::Release);
+        }
+        is_reached.then_some(stamp)
+    }
+
     /// Returns the number of bytes read but not yet released to the writer.
     #[inline]
     pub(crate) fn unreleased(&self) -> u64 {
@@ -421,6 +461,8 @@ const STATE_AT: usize = 0;
 const HEAD_AT: usize = CACHE_LINE;
 const TAIL_AT: usize = 2 * CACHE_LINE;
 const SLEEPING_AT: usize = 3 * CACHE_LINE;
+const STAMP_AT: usize = 4 * CACHE_LINE;
+const STAMPED_AT: usize = 5 * CACHE_LINE;
 /// Offset of the records, which start on a separate page.
 const DATA_AT: usize = 4_096;
 

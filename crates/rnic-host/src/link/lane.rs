@@ -98,6 +98,12 @@ impl Lane {
         }
     }
 
+    /// Enables the delivery of the times at which the kernel received packets. If it cannot report them, packets are
+    /// received without them.
+    pub(crate) fn enable_time_stamps(&self) {
+        self.receivers().for_each(|socket| drop(socket.enable_time_stamps()));
+    }
+
     /// Returns the local address and port, as announced to peers.
     #[inline]
     pub(crate) fn local_addr(&self) -> SocketAddr {

@@ -17,6 +17,7 @@ use crate::config::NicConfig;
 use crate::error::NicError;
 use crate::falcon::{Falcon, LossRecoveries};
 use crate::hint::{Hint, HintReader};
+use crate::host_load::HostMeter;
 use crate::keepalive::Keepalive;
 use crate::link::Link;
 use crate::link::batch::SLAB_BYTES;
@@ -52,6 +53,8 @@ pub(crate) struct Device {
     pub(super) keepalive: Keepalive,
     /// When the receive buffers are looked at for messages between NICs.
     pub(super) backlog: BacklogWatch,
+    /// Load of this host, measured while messages are exchanged.
+    pub(super) host: Option<Box<HostMeter>>,
     /// Line that the program writes.
     pub(super) hint: HintReader,
     pub(super) secret: Secret,
@@ -112,6 +115,7 @@ impl Device {
             receive_buffer_bytes: granted.into_iter().min().unwrap_or_default(),
             events: VecDeque::new(),
             keepalive: Keepalive::default(),
+            host: None,
             hint: HintReader::new(Hint { weight, cap_kbps: 0 }),
             secret: Secret {
                 keys: secrets.stream("keys"),

@@ -87,6 +87,9 @@ impl Nic {
             self.handle_deferred_errors(now);
         }
         self.connections.run(now, &mut self.device);
+        if let Some(host) = &mut self.device.host {
+            host.note_call(now, received || sent);
+        }
         if received || sent {
             self.presence.note_work();
         }

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use rnic_base::Time;
+use rnic_base::{Duration, Time};
 use rnic_engine::messages::exchange::Exchange;
 use rnic_engine::{Arrival, Engine, MessageArrival, MessageTransmit, Messages, NicId, NoDma, PeerId};
 use rnic_policy::{PathLabel, Signals};
@@ -11,6 +11,7 @@ use rnic_wire::{Addresses, ICRC_LEN, Qpn};
 
 use super::Nic;
 use super::device::Device;
+use crate::host_load::HostMeter;
 use crate::link::Link;
 use crate::link::lane::{Lane, OWN_PORT};
 use crate::memory::Arrived;
@@ -25,6 +26,12 @@ pub fn messages_of(nic: &Nic) -> Option<&Exchange> {
     Exchange::of(&nic.device.engine)
 }
 
+/// Returns the mean time that received packets have lately waited until the NIC took them; `None` when that is not
+/// measured, because the NIC exchanges no messages, or none has arrived lately.
+pub fn host_delay_of(nic: &Nic) -> Option<Duration> {
+    nic.device.host.as_ref()?.delay(nic.now())
+}
+
 impl Device {
     /// Enables messages, if `config` requests them.
     pub(super) fn enable_messages(&mut self, config: Option<&MessagesConfig>) {
@@ -33,7 +40,14 @@ impl Device {
         let lanes = self.link.lanes.len() as u64;
         let exchange = config.exchange(self.link.ports, lanes * self.receive_buffer_bytes as u64, link_rate);
         self.link.hellos.announce_messages(VERSION);
-        Messages::of(&mut self.engine).enable(self.clock.now(), exchange);
+        let now = self.clock.now();
+        Messages::of(&mut self.engine).enable(now, exchange);
+        // How long packets wait is measured for reports; without messages nothing is stamped.
+        self.host = Some(Box::new(HostMeter::new(now)));
+        self.link.lanes.iter().for_each(Lane::enable_time_stamps);
+        if let Some(bypass) = &mut self.link.bypass {
+            bypass.stamp_records();
+        }
     }
 
     /// Returns the version of the messages that this NIC exchanges; 0 for none.
@@ -57,6 +71,9 @@ impl Device {
     pub(super) fn send_messages(&mut self, now: Time) -> bool {
         if self.link.is_blocked_on_space() {
             return false;
+        }
+        if let Some(host) = &mut self.host {
+            Messages::of(&mut self.engine).report_load(host.load(now));
         }
         let mut any = false;
         for _ in 0..MESSAGES_PER_CALL {

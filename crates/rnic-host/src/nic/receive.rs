@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use rnic_base::Time;
 use rnic_engine::messages::exchange::Exchange;
-use rnic_engine::{Arrival, Engine, FalconArrival, NicId, PeerId, RxMeta};
+use rnic_engine::{Arrival, Engine, FalconArrival, Messages, NicId, PeerId, RxMeta};
 use rnic_wire::credit::Credit;
 use rnic_wire::header::bth;
 use rnic_wire::hello::Hello;
@@ -21,13 +21,14 @@ use crate::clock::Clock;
 use crate::cm::{GsiItem, Manager, gsi_addresses};
 use crate::falcon::{Admitted, Falcon};
 use crate::grh::grh;
+use crate::host_load::HostMeter;
 use crate::ip_fields::PackedIpFields;
 use crate::keepalive;
 use crate::link::{Link, Ports};
 use crate::memory::{Arrived, Memory, Placement};
 use crate::ports::port_of;
 use crate::stats::RxDrop;
-use crate::sys::ReceiveBatch;
+use crate::sys::{self, ReceiveBatch};
 
 /// Receive buffers, and the number of them that the next call may fill.
 #[derive(Debug)]
@@ -85,6 +86,7 @@ impl Receiver {
         let mut any = false;
         bypass.incoming.retain_mut(|incoming| {
             if incoming.consumer.is_empty() {
+                incoming.empty_at = now;
                 return true;
             }
             any = true;
@@ -140,13 +142,14 @@ struct Arrivals<'a> {
     falcon: &'a mut Falcon,
     cm: &'a mut Manager,
     clock: &'a Clock,
+    host: Option<&'a mut HostMeter>,
 }
 
 impl<'a> Arrivals<'a> {
     #[inline]
     fn of(device: &'a mut Device, cm: &'a mut Manager) -> Self {
-        let Device { engine, memory, link, falcon, clock, .. } = device;
-        Self { engine, memory, link, falcon, cm, clock }
+        let Device { engine, memory, link, falcon, clock, host, .. } = device;
+        Self { engine, memory, link, falcon, cm, clock, host: host.as_deref_mut() }
     }
 
     /// Receives the records of a ring, up to a budget.
@@ -154,6 +157,7 @@ impl<'a> Arrivals<'a> {
     /// # Errors
     /// When the ring's indices or lengths are invalid.
     fn read_ring(&mut self, now: Time, incoming: &mut Incoming) -> Result<(), Broken> {
+        self.record_wait_in_ring(incoming, true);
         let writer_port = incoming.writer_port();
         let Incoming { consumer, source, local, .. } = incoming;
         let local = SocketAddr::new(*local, self.link.local_addr().port());
@@ -192,12 +196,25 @@ impl<'a> Arrivals<'a> {
             }
         }
         consumer.release();
+        self.record_wait_in_ring(incoming, false);
         Ok(())
+    }
+
+    /// Measures how long a record of a ring has waited that has been taken, or, with `or_is_next`, is taken next.
+    #[inline]
+    fn record_wait_in_ring(&mut self, incoming: &Incoming, or_is_next: bool) {
+        let Some(host) = &mut self.host else { return };
+        if let Some(stamp_ns) = incoming.consumer.take_stamp(or_is_next) {
+            // The writer may be another process with a wrong stamp.
+            let earliest_ns = self.clock.zero_ns().saturating_add(incoming.empty_at.as_ps() / 1_000);
+            host.record_wait(sys::monotonic_ns().saturating_sub(stamp_ns.max(earliest_ns)));
+        }
     }
 
     /// Processes a batch of trains that were received on the local address `socket_address`.
     fn receive_trains(&mut self, now: Time, socket_address: SocketAddr, batch: &mut ReceiveBatch) {
         self.link.stats.receive_calls += 1;
+        let mut taken_at_ns = 0;
         for (incoming, bytes) in batch.iter_mut() {
             self.link.stats.bytes_received += bytes.len() as u64;
             let local = SocketAddr::new(incoming.local.unwrap_or(socket_address.ip()), socket_address.port());
@@ -207,6 +224,14 @@ impl<'a> Arrivals<'a> {
                 continue;
             }
             let peer = self.link.peers.find(self.link.peer_at(incoming.source), local.ip());
+            if incoming.stamped_ns > 0
+                && let Some(host) = self.host.as_mut().filter(|_| peer.is_some())
+            {
+                if taken_at_ns == 0 {
+                    taken_at_ns = sys::realtime_ns();
+                }
+                host.record_wait(taken_at_ns.saturating_sub(incoming.stamped_ns));
+            }
             let (congested, ip_fields) = (incoming.congested, incoming.ip_fields);
             let origin = DatagramOrigin { source: incoming.source, local, peer, congested, ip_fields };
             if bytes.is_empty() {
@@ -305,6 +330,10 @@ impl<'a> Arrivals<'a> {
     }
 
     fn pass_message(&mut self, now: Time, message: &Message, nic: NicId, source_port: u16) {
+        if let Some(host) = &mut self.host {
+            // The answer to a probe is judged by what its packets have waited.
+            Messages::of(self.engine).report_load(host.load(now));
+        }
         messages::receive(self.engine, self.link, now, &messages::Received { message, nic, source_port });
     }
 

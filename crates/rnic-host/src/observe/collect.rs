@@ -6,7 +6,7 @@ use rnic_base::{BitRate, Duration};
 use rnic_engine::{FlowView, QpSnapshot, QpState, Service};
 
 use super::snapshot::{DeviceCounters, FlowSnapshot, QueuePairSnapshot, ShareSnapshot, Snapshot};
-use crate::nic::{Nic, messages_of};
+use crate::nic::{Nic, host_delay_of, messages_of};
 use crate::settings::Settings;
 use crate::share::ShareStatus;
 
@@ -47,7 +47,11 @@ impl Nic {
         for (view, peer) in self.queue_pairs() {
             if queue_pairs.len() < QUEUE_PAIRS_MAX {
                 let probed = messages_of(self).and_then(|messages| messages.round_trip(view.info.number));
-                queue_pairs.push(queue_pair(&view, peer, probed));
+                let mut pair = queue_pair(&view, peer, probed);
+                pair.peer_host_delay_us = messages_of(self)
+                    .and_then(|messages| messages.host_delay_of_peer(view.info.number, self.now()))
+                    .map(Duration::as_us_f64);
+                queue_pairs.push(pair);
             } else {
                 omitted += 1;
             }
@@ -65,6 +69,7 @@ impl Nic {
             wire: identity.wire.clone(),
             impairment: identity.impairment.clone(),
             share: self.share_status().map(|status| share(&status)),
+            host_delay_us: host_delay_of(self).map(Duration::as_us_f64),
             counters: self.device_counters(),
             queue_pairs,
             queue_pairs_omitted: omitted,
@@ -149,6 +154,7 @@ fn queue_pair(view: &QpSnapshot, peer: Option<SocketAddr>, probed: Option<Durati
         dequeue_gbps: info.dequeue_rate.map(BitRate::as_gbps_f64),
         peer_limit_gbps: info.peer_limit.map(BitRate::as_gbps_f64),
         probed_round_trip_us: probed.map(Duration::as_us_f64),
+        peer_host_delay_us: None,
         dequeue_waits: info.dequeue_waits,
         flows: flows.iter().map(flow).collect(),
     }

@@ -33,6 +33,11 @@ pub fn exposition(snapshots: &[Snapshot]) -> String {
     for metric in DEVICE_METRICS {
         family(&mut text, metric, devices.iter().map(|(labels, counters)| (labels.as_str(), *counters)));
     }
+    let states: Vec<(String, &Snapshot)> =
+        snapshots.iter().map(|snapshot| (device_labels(snapshot), snapshot)).collect();
+    for metric in STATE_METRICS {
+        family(&mut text, metric, states.iter().map(|(labels, snapshot)| (labels.as_str(), *snapshot)));
+    }
     let shares: Vec<(String, &ShareSnapshot)> =
         snapshots.iter().filter_map(|snapshot| Some((device_labels(snapshot), snapshot.share.as_ref()?))).collect();
     for metric in SHARE_METRICS {
@@ -69,8 +74,8 @@ pub fn metrics() -> impl Iterator<Item = (&'static str, &'static str, &'static s
     fn described<T>((name, kind, help, _): &Metric<T>) -> (&'static str, &'static str, &'static str) {
         (name, kind.name(), help)
     }
-    let device = DEVICE_METRICS.iter().map(described).chain(SHARE_METRICS.iter().map(described));
-    let device = device.chain(FAIRNESS_METRICS.iter().map(described));
+    let device = DEVICE_METRICS.iter().map(described).chain(STATE_METRICS.iter().map(described));
+    let device = device.chain(SHARE_METRICS.iter().map(described)).chain(FAIRNESS_METRICS.iter().map(described));
     device.chain(PAIR_METRICS.iter().map(described)).chain(FLOW_METRICS.iter().map(described))
 }
 
@@ -178,6 +183,13 @@ const DEVICE_METRICS: &[Metric<DeviceCounters>] = &[
     }),
 ];
 
+const STATE_METRICS: &[Metric<Snapshot>] = &[(
+    "rnic_host_delay_seconds",
+    Kind::Gauge,
+    "Mean time that received packets have lately waited until the NIC took them.",
+    |of| of.host_delay_us.map(|us| us / 1e6),
+)];
+
 const SHARE_METRICS: &[Metric<ShareSnapshot>] = &[
     ("rnic_share_weight", Kind::Gauge, "Weight of the process among those that share the link.", |of| {
         count(of.weight.into())
@@ -245,6 +257,9 @@ const PAIR_METRICS: &[Metric<QueuePairSnapshot>] = &[
     }),
     ("rnic_qp_probed_round_trip_seconds", Kind::Gauge, "Round trip of the path by the last probe.", |of| {
         of.probed_round_trip_us.map(|us| us / 1e6)
+    }),
+    ("rnic_qp_peer_host_delay_seconds", Kind::Gauge, "Host delay of the peer, as it has reported it lately.", |of| {
+        of.peer_host_delay_us.map(|us| us / 1e6)
     }),
     ("rnic_qp_dequeue_waits_total", Kind::Counter, "Waits of packets for the dequeue rate.", |of| {
         count(of.dequeue_waits)

@@ -29,6 +29,10 @@ pub struct Snapshot {
     /// Part of the process in sharing a link with others; none when it takes no part.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub share: Option<ShareSnapshot>,
+    /// Mean time that received packets have lately waited until the NIC took them, in microseconds; none when that is
+    /// not measured, because the NIC exchanges no messages with those of peers, or no packet has arrived lately.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host_delay_us: Option<f64>,
     /// Counters of the device.
     pub counters: DeviceCounters,
     /// Queue pairs of the device, in the order of their numbers.
@@ -218,6 +222,9 @@ pub struct QueuePairSnapshot {
     /// Round trip of the path by the last probe, in microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub probed_round_trip_us: Option<f64>,
+    /// Host delay of the peer as it has reported it lately, in microseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peer_host_delay_us: Option<f64>,
     /// Number of times that a packet had to wait for the dequeue rate.
     pub dequeue_waits: u64,
     /// The most recently measured round-trip time, in microseconds.

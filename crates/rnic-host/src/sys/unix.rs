@@ -10,7 +10,8 @@ use std::ptr;
 
 use libc::c_int;
 
-use super::{Control, KernelData, Raw, control_messages};
+use super::Raw;
+use super::control::{Control, KernelData, control_messages};
 
 /// Returns memory of `len` bytes that other processes may map, and whose size no process may change.
 ///
@@ -112,7 +113,7 @@ pub fn send_control_message(socket: &UnixDatagram, name: &[u8], bytes: &[u8]) ->
 /// The kernel's error.
 pub fn send_file(socket: &UnixDatagram, bytes: &[u8], file: BorrowedFd<'_>) -> io::Result<()> {
     let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-    let mut control = Control::new();
+    let mut control: Control = Control::new();
     // SAFETY: an all-zero header is valid: no address, no buffers.
     let mut header: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
     header.msg_iov = &mut part;
@@ -131,7 +132,7 @@ pub fn receive_control_message(socket: &UnixDatagram, into: &mut [u8]) -> Option
     // SAFETY: an all-zero address is valid (family `AF_UNSPEC`).
     let mut address: libc::sockaddr_un = unsafe { MaybeUninit::zeroed().assume_init() };
     let mut part = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
-    let mut control = Control::new();
+    let mut control: Control = Control::new();
     // SAFETY: an all-zero header is valid: no address, no buffers.
     let mut header: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
     header.msg_name = ptr::from_mut(&mut address).cast();

@@ -99,6 +99,7 @@ fn endless() -> Snapshot {
     };
     Snapshot {
         share: None,
+        host_delay_us: Some(123_456.789),
         device: "rnic0".to_owned(),
         user: u32::MAX,
         pid: u32::MAX,
@@ -133,6 +134,14 @@ fn the_share_of_shared_memory_traffic_is_shown() {
     now.counters.bytes_sent_by_memory = now.counters.bytes_sent / 4;
     let page = plain(&rates(&[], &[now], 1, 120));
     assert!(page.contains("rnic0, irn, UDP, 25.0 % through memory, loss 1%"), "{page}");
+}
+
+#[test]
+fn the_host_delay_is_shown_where_it_is_measured() {
+    let now = snapshot(3_000_000, 201_000);
+    assert!(!rates(&[], std::slice::from_ref(&now), 1, 120).contains("host delay"));
+    let page = plain(&rates(&[], &[Snapshot { host_delay_us: Some(12.5), ..now }], 1, 120));
+    assert!(page.contains("host delay 12.5 us"), "{page}");
 }
 
 #[test]

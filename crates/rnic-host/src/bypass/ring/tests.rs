@@ -29,7 +29,7 @@ fn ring_anywhere() -> (ManuallyDrop<Producer>, ManuallyDrop<Consumer>) {
     let start = unsafe { libc::mmap(ptr::null_mut(), FILE_BYTES, protection, flags, -1, 0) };
     let start = NonNull::new(start.cast::<u8>()).expect("memory");
     let file = std::fs::File::open("/dev/null").expect("/dev/null exists").into();
-    let producer = Producer { shared: Shared(start), file, head: 0, published: 0, tail: 0 };
+    let producer = Producer { shared: Shared(start), file, head: 0, published: 0, tail: 0, stamps: false };
     let consumer = Consumer { shared: Shared(start), tail: 0, released: 0, head: 0 };
     (ManuallyDrop::new(producer), ManuallyDrop::new(consumer))
 }
@@ -249,4 +249,61 @@ fn only_sealed_memory_of_the_right_size_is_attached() {
     assert!(Consumer::attach(right.as_fd()).is_ok());
     let right = std::fs::File::from(right);
     assert!(right.set_len(0).is_err(), "the sealed memory can be shrunk");
+}
+
+/// Returns a ring whose records are stamped.
+fn stamped_ring() -> (Producer, Consumer) {
+    let (mut producer, consumer) = ring();
+    producer.stamp_records();
+    (producer, consumer)
+}
+
+fn publish(producer: &mut Producer, number: u64) {
+    assert!(push(producer, &packet(number, 100)));
+    producer.publish();
+}
+
+#[test]
+fn s9_a_stamp_is_the_time_at_which_its_record_was_published() {
+    let (mut producer, mut consumer) = stamped_ring();
+    assert_eq!(consumer.take_stamp(true), None, "nothing has been published");
+    let before = sys::monotonic_ns();
+    publish(&mut producer, 1);
+    let after = sys::monotonic_ns();
+    publish(&mut producer, 2);
+    assert_eq!(consumer.take_stamp(false), None, "the record has not been read");
+    let stamp = consumer.take_stamp(true).expect("it is next");
+    assert!((before..=after).contains(&stamp), "{before} {stamp} {after}");
+    assert_eq!(consumer.take_stamp(true), None, "each stamp is returned once");
+    // The second record was published while a stamp waited; the third one is stamped.
+    let before = sys::monotonic_ns();
+    publish(&mut producer, 3);
+    for _ in 0..2 {
+        assert_eq!(consumer.take_stamp(true), None, "the third record is not next");
+        assert!(consumer.next().expect("valid").is_some());
+    }
+    assert_eq!(consumer.take_stamp(false), None);
+    assert!(consumer.next().expect("valid").is_some());
+    assert!(consumer.take_stamp(false).is_some_and(|stamp| stamp >= before), "it has been read");
+}
+
+#[test]
+fn s9_rings_are_not_stamped_unless_requested() {
+    let (mut producer, mut consumer) = ring();
+    publish(&mut producer, 1);
+    assert!(consumer.next().expect("valid").is_some());
+    assert_eq!((consumer.take_stamp(true), producer.shared.word64(STAMP_AT).load(Ordering::Relaxed)), (None, 0));
+}
+
+/// The other process writes what it likes: a stamp of a record that never comes is never taken.
+#[test]
+fn s9_a_stamp_with_a_wrong_position_is_no_measurement() {
+    let (mut producer, mut consumer) = stamped_ring();
+    producer.shared.word64(STAMP_AT).store(u64::MAX, Ordering::Relaxed);
+    producer.shared.word64(STAMPED_AT).store(u64::MAX, Ordering::Relaxed);
+    for number in 0..10 {
+        publish(&mut producer, number);
+        assert!(consumer.next().expect("valid").is_some());
+        assert_eq!(consumer.take_stamp(true), None);
+    }
 }
