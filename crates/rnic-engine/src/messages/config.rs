@@ -65,6 +65,15 @@ pub struct ExchangeConfig {
     /// Shortest such time for the probes that policies ask for: where NICs are processes, an answer takes as long as
     /// another process has the processor.
     pub probe_timeout_min: Duration,
+    /// Round trips of the queue pair that are added to this shortest time.
+    pub probe_timeout_round_trips: u64,
+    /// Time between two probes that the path policies of this NIC send to one peer NIC, whatever the number of its
+    /// queue pairs: the peer answers a limited number. The driver does not probe those queue pairs in addition. `None`
+    /// for no limit.
+    pub path_probe_spacing: Option<Duration>,
+    /// True where labels are source ports from which data is accepted only after the peer has announced them (rule 6 of
+    /// [`super::peer`]).
+    pub takes_labels: bool,
     /// Rate of the link in front of the port, which grants divide and limits by messages begin at; `None` for that of
     /// the engine.
     pub shared_line: Option<BitRate>,
@@ -108,6 +117,9 @@ impl Default for ExchangeConfig {
             probe_interval: None,
             probe_timeout: Duration::from_us(100),
             probe_timeout_min: Duration::ZERO,
+            probe_timeout_round_trips: 0,
+            path_probe_spacing: None,
+            takes_labels: false,
             shared_line: None,
             floor: None,
             step: Bounds::STEP,
@@ -139,6 +151,7 @@ impl ExchangeConfig {
             round_trip: bound(self.round_trip),
             probe_interval: self.probe_interval.map(bound),
             probe_timeout: bound(self.probe_timeout),
+            path_probe_spacing: self.path_probe_spacing.map(bound),
             ..self
         }
     }

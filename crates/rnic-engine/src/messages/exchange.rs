@@ -11,6 +11,7 @@ mod alarms;
 mod flow;
 mod outbox;
 mod partner;
+mod paths;
 mod receive;
 mod send;
 
@@ -349,7 +350,7 @@ impl Exchange {
     /// wait, because a probe that cannot be answered says nothing of the path.
     #[cold]
     pub(crate) fn ask(&mut self, qpn: Qpn, path: ProbePath, timeout: Duration, now: Time) {
-        let timeout = timeout.max(self.config.probe_timeout_min);
+        let timeout = timeout.max(self.probe_timeout_min(qpn));
         let Some(flow) = self.flows.get_mut(&qpn) else { return };
         if !flow.is_agreed {
             return flow.hold(path, timeout);
@@ -358,15 +359,6 @@ impl Exchange {
             self.push(Pending::Probe(qpn, path.index));
         }
         self.arm_flow(qpn);
-    }
-
-    /// Sets the time at which the path policy of `qpn` is called.
-    #[cold]
-    pub(crate) fn set_path_tick(&mut self, qpn: Qpn, at: Time) {
-        if let Some(flow) = self.flows.get_mut(&qpn) {
-            flow.set_tick(at);
-            self.arm_flow(qpn);
-        }
     }
 
     /// Limits the queue pairs that [`Self::report_backlog`] looks at to those that have received last.
@@ -552,9 +544,12 @@ impl Exchange {
         }
         if flow.takes_tick(now) {
             self.effects.push_back(Effect::PathTick(qpn));
+            // The policy is called after this, and then it is known whether it probes.
+            flow.defer_probe(now + self.config.path_probe_spacing.unwrap_or(Duration::ZERO));
         }
         // The label may be another one with each packet: a new probe would replace one whose answer is in flight.
-        let is_outstanding = flow.prober.is_outstanding(DRIVER_PATH);
+        let is_probed_by_policy = flow.is_ticking() && self.config.path_probe_spacing.is_some();
+        let is_outstanding = flow.prober.is_outstanding(DRIVER_PATH) || is_probed_by_policy;
         if let Some(label) = flow.takes_probe(now, self.config.probe_interval).filter(|_| !is_outstanding) {
             self.ask(qpn, ProbePath { index: DRIVER_PATH, label: label.0 }, self.config.probe_timeout, now);
         }

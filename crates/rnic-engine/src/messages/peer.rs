@@ -16,6 +16,11 @@
 //!    second and 64 at once, of which announcements are a part of their own: 64 per second and 4 at once. A flood of
 //!    probes without a cookie does not take the answers of probes with one.
 //! 5. The number of peers is bounded by [`PEERS_MAX`].
+//! 6. Where data of a queue pair comes from several source ports, its path labels, a peer announces each port by a
+//!    probe that comes from it, names it as its label, and carries the receiver's cookie ([`Exchange::announcer`]). At
+//!    most [`LABELS_MAX`] ports of a NIC are accepted, until its last queue pair is disconnected or it starts anew.
+//!
+//! [`Exchange::announcer`]: super::exchange::Exchange::announcer
 //!
 //! An announced cookie is recorded only when the message that announces it carries the receiver's cookie. A peer that
 //! announces another cookie than before has started anew, and its sequence numbers with it.
@@ -30,6 +35,9 @@ use crate::NicId;
 
 /// Largest number of peers with which messages are exchanged.
 pub const PEERS_MAX: usize = 1 << 12;
+
+/// Largest number of labels from which data of one NIC is accepted.
+pub const LABELS_MAX: usize = 16;
 
 /// Largest distance of a sequence number from the highest one.
 pub const SEQUENCE_WINDOW: i64 = 1 << 16;
@@ -137,7 +145,19 @@ impl Peers {
     /// Returns whether the peer has announced its cookie, so that it can be sent any message.
     #[must_use]
     pub fn knows(&self, id: NicId) -> bool {
-        self.peers.get(&id).is_some_and(|peer| peer.theirs.is_some())
+        self.announced_by(id).is_some()
+    }
+
+    /// Returns the cookie that the peer has announced, if it has.
+    #[must_use]
+    pub fn announced_by(&self, id: NicId) -> Option<Cookie> {
+        self.peers.get(&id)?.theirs
+    }
+
+    /// Returns whether a message carries our cookie for this peer.
+    #[must_use]
+    pub fn has_our_cookie(&self, id: NicId, message: &Message) -> bool {
+        message.cookie.is_some() && self.peers.get(&id).map(|peer| peer.ours) == message.cookie
     }
 
     /// Adds a peer, with a cookie drawn for it; returns false when there are [`PEERS_MAX`] peers, and then no messages

@@ -144,7 +144,7 @@ impl ConnShared {
             exchange.ask(head.number, ProbePath { index: path, label: label.0 }, timeout, core.now);
         }
         if let Some(after) = actions.tick_after {
-            exchange.set_path_tick(head.number, core.now + after.max(PATH_TICK_MIN));
+            exchange.set_path_tick(head.number, after.max(PATH_TICK_MIN), core.now);
         }
     }
 

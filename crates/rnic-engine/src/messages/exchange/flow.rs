@@ -51,6 +51,8 @@ pub(super) struct Flow {
     probe_at: Option<Time>,
     /// Next tick of the path policy.
     tick: Tick,
+    /// True once the path policy has chosen when it is called.
+    is_ticking: bool,
 }
 
 /// When a path policy is called next.
@@ -88,6 +90,7 @@ impl Flow {
             in_force: None,
             probe_at: None,
             tick: Tick::WithData,
+            is_ticking: false,
         }
     }
 
@@ -123,9 +126,13 @@ impl Flow {
     }
 
     /// Counts a data packet that is sent with `label`. Returns whether probes of the driver, or ticks of the path
-    /// policy, start again.
+    /// policy, start again. They start only when the peer is known to exchange messages: what is asked for before would
+    /// be sent at once then.
     pub(super) fn count_sent(&mut self, label: PathLabel, now: Time, probe_interval: Option<Duration>) -> bool {
         (self.label, self.sent_at) = (label, Some(now));
+        if !self.is_agreed {
+            return false;
+        }
         let starts_probes = probe_interval.is_some() && self.probe_at.is_none();
         if starts_probes {
             self.probe_at = Some(now);
@@ -142,9 +149,20 @@ impl Flow {
         self.sent_at.is_none_or(|at| now.since(at) > IDLE_AFTER)
     }
 
+    /// Returns whether the path policy chooses when it is called, so that it can probe paths.
+    pub(super) fn is_ticking(&self) -> bool {
+        self.is_ticking
+    }
+
     /// Sets the time at which the path policy is called.
     pub(super) fn set_tick(&mut self, at: Time) {
         self.tick = Tick::At(at);
+        self.is_ticking = true;
+    }
+
+    /// Defers the driver's next probe until `at`.
+    pub(super) fn defer_probe(&mut self, at: Time) {
+        self.probe_at = self.probe_at.map(|probe_at| probe_at.max(at));
     }
 
     /// Returns whether the path policy is to be called now. An idle queue pair's policy is called with its next data.

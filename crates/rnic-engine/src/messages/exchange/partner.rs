@@ -4,8 +4,9 @@ use rnic_base::{Duration, Time};
 use rnic_policy::PathLabel;
 use rnic_wire::scr::{NodeReport, ProbePath};
 
-use crate::messages::cadence::Cadence;
+use crate::messages::cadence::{Cadence, PERIODS};
 use crate::messages::limit::VALID_MAX;
+use crate::messages::peer::LABELS_MAX;
 use crate::messages::prober::Prober;
 
 /// A NIC to which queue pairs are connected.
@@ -13,6 +14,10 @@ use crate::messages::prober::Prober;
 pub(super) struct Partner {
     /// Number of queue pairs that are connected to it.
     pub(super) flows: u32,
+    /// Labels from which it sends data, at most [`LABELS_MAX`].
+    labels: Vec<u16>,
+    /// Time until which the probes of path policies are planned, one after the other.
+    probes_until: Time,
     pub(super) cadence: Cadence,
     /// Time at which data of one of its queue pairs arrived, as far as those have told.
     pub(super) heard_at: Option<Time>,
@@ -32,6 +37,8 @@ impl Partner {
     pub(super) fn new(flows: u32, cadence: Cadence) -> Self {
         Self {
             flows,
+            labels: Vec::new(),
+            probes_until: Time::ZERO,
             cadence,
             heard_at: None,
             host_delay: None,
@@ -40,6 +47,35 @@ impl Partner {
             unanswered: 0,
             greet_at: None,
         }
+    }
+
+    /// Returns whether data is accepted from `label`.
+    pub(super) fn has_label(&self, label: PathLabel) -> bool {
+        self.labels.contains(&label.0)
+    }
+
+    /// Returns whether data is or can be accepted from `label`: not when too many others have been announced.
+    pub(super) fn may_announce(&self, label: PathLabel) -> bool {
+        self.has_label(label) || self.labels.len() < LABELS_MAX
+    }
+
+    /// Accepts data from `label` from now on, unless too many others have been announced.
+    pub(super) fn announce(&mut self, label: PathLabel) {
+        if !self.has_label(label) && self.may_announce(label) {
+            self.labels.push(label.0);
+        }
+    }
+
+    /// Accepts data from no label any more, because the NIC has started anew.
+    pub(super) fn forget_labels(&mut self) {
+        self.labels.clear();
+    }
+
+    /// Plans another probe of a path policy, `spacing` after the last one that is planned; returns the time until then,
+    /// at most the longest period.
+    pub(super) fn plan_probe(&mut self, spacing: Duration, now: Time) -> Duration {
+        self.probes_until = (self.probes_until.max(now) + spacing).min(now + PERIODS[1]);
+        self.probes_until.since(now)
     }
 
     /// Records a report of its load; no delay counts as longer than `delay_max`.

@@ -26,7 +26,7 @@ impl Exchange {
         rate: impl Fn(Qpn) -> Option<BitRate>,
     ) -> bool {
         let origin = Origin { peer, is_connected: self.connects(peer, message.dest_qpn, message.source_qpn) };
-        let knew = self.peers.knows(peer);
+        let known = self.peers.announced_by(peer);
         let (path, echoed) = match message.body {
             Body::Probe(path) => (path, message.time),
             _ => (ProbePath::default(), message.time),
@@ -58,11 +58,15 @@ impl Exchange {
                 }
             }
         }
-        if !knew {
+        if self.peers.announced_by(peer) != known {
+            self.forget_labels(peer);
+        }
+        if known.is_none() {
             self.on_announced(peer, now);
         }
         match &message.body {
-            Body::Probe(_) | Body::Hint(_) => {}
+            Body::Probe(path) => self.take_label(peer, label, message, *path),
+            Body::Hint(_) => {}
             Body::Answer(answer) => self.on_answer(peer, message.dest_qpn, answer, now),
             Body::NodeReport(report) => {
                 if let Some(partner) = self.partners.get_mut(&peer) {

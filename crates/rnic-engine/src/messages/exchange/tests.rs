@@ -1,5 +1,7 @@
 //! Two NICs that exchange messages, without engines around them.
 
+mod paths;
+
 use proptest::prelude::*;
 use rnic_wire::scr::{Answer, Body, Grant, GrantKind, Message, Type};
 
@@ -257,7 +259,7 @@ fn s8_an_idle_queue_pair_is_not_probed_for_ever() {
             while pair.left.build_next(at) {}
             for effect in effects(&mut pair.left) {
                 if effect == Effect::PathTick(LEFT_QPN) {
-                    pair.left.set_path_tick(LEFT_QPN, at + Duration::from_ms(1));
+                    pair.left.set_path_tick(LEFT_QPN, Duration::from_ms(1), at);
                 }
             }
             assert!(at.since(start) < Duration::from_secs(12), "probed for ever");
