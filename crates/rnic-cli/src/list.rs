@@ -186,11 +186,7 @@ fn text(catalogue: &Catalogue) -> String {
     for kind in ["recovery", "control", "paths", "schedule"] {
         text += &format!("\n  {kind}\n");
         for policy in catalogue.policies.iter().filter(|policy| policy.kind == kind) {
-            let only = match (policy.needs_scr, policy.kind) {
-                (false, _) => "",
-                (true, "paths") => "; needs [scr] of a plan",
-                (true, _) => "; needs [scr] or --messages",
-            };
+            let only = if policy.needs_scr { "; needs [scr] or --messages" } else { "" };
             text += &format!("    {}: {}{only}\n", policy.name, policy.summary);
             text += &table::explained(5, policy.options.iter().map(option_row).collect());
         }

@@ -38,19 +38,13 @@ impl TransportChoice {
     }
 
     /// Does the same as [`Self::named`] for a NIC that exchanges messages with those of its peers
-    /// ([`crate::NicConfig::messages`]), so that controllers can measure round trips by probes.
+    /// ([`crate::NicConfig::messages`]), so that controllers can measure round trips by probes, and path policies can
+    /// choose paths.
     ///
     /// # Errors
-    /// As [`Self::named`]; and for a path policy that probes paths, because packets of RoCE are sent from one port.
+    /// As [`Self::named`].
     pub fn with_messages(name: &str, options: &[(&str, &str)]) -> Result<Self, SelectError> {
-        let choice = Self::with_signals(Signals::PROBES, name, options)?;
-        let paths = &choice.profile.paths.policy;
-        if paths.probes {
-            let why = "a path policy that probes paths chooses source ports, and on sockets packets of RoCE have one";
-            let source = ParamError::Unused { name: "paths", why };
-            return Err(SelectError::Option { transport: choice.profile.name, source });
-        }
-        Ok(choice)
+        Self::with_signals(Signals::PROBES, name, options)
     }
 
     fn with_signals(signals: Signals, name: &str, options: &[(&str, &str)]) -> Result<Self, SelectError> {
@@ -130,7 +124,8 @@ pub fn host_defaults(mut profile: Profile, given: impl Fn(&str) -> bool) -> Resu
     let falcons = if profile.protocol.falcon().is_some() { FALCON_DEFAULTS } else { &[] };
     let general = DEFAULTS.iter().filter(|(option, _)| falcons.iter().all(|(own, _)| own != option));
     let control = if profile.control.policy.name == SWIFT_RATE { SWIFT_RATE_DEFAULTS } else { &[] };
-    for (option, value) in falcons.iter().chain(control).chain(general) {
+    let paths = if profile.paths.policy.probes { PROBED_DEFAULTS } else { &[] };
+    for (option, value) in falcons.iter().chain(control).chain(paths).chain(general) {
         let has = profile.options().any(|(spec, _)| spec.name == *option);
         let wanted = match *option {
             // Only a transport that is defined with a cap gets this default.
@@ -209,6 +204,15 @@ const SWIFT_RATE_DEFAULTS: &[(&str, &str)] = &[
     // A NIC answers some 900 probes of a peer in a second, for all queue pairs to it. Further ones count as lost, which
     // lowers the rate: with a probe in each round trip, one queue pair exceeded this.
     ("period", "5ms"),
+];
+
+/// Defaults of the path policy `probed`. Its own are for NICs that answer a probe within a microsecond.
+const PROBED_DEFAULTS: &[(&str, &str)] = &[
+    // With four paths, a probe in 1.5 ms: two thirds of the answers that a NIC gives. With more queue pairs to that
+    // NIC, each probes less often.
+    ("probe_period", "6ms"),
+    // The peer may wait for a processor for longer than a scheduler tick; round trips are added to this.
+    ("probe_timeout", "10ms"),
 ];
 
 const SWIFT_RATE: &str = "swift-rate";

@@ -36,6 +36,7 @@ use crate::copy_crc::{self, CopyCrc};
 use crate::memory::kept::KeptPayloads;
 use crate::memory::{Arrived, Memory, Pieces, ProgramBytes};
 use crate::number::ByNumber;
+use crate::ports::PATHS_MAX;
 use crate::protection::Protection;
 use crate::stats::RxDrop;
 use crate::sys;
@@ -139,6 +140,10 @@ impl Falcon {
 
     /// Returns the index of the path on which a packet is sent to the peer: path 0 uses the NIC's own port, each of
     /// the others a separate source port.
+    ///
+    /// On a connection with several flows, the low bits of the flow label select the path, and the lowest of these bits
+    /// are the index of the flow. With two flows, each has eight paths of its own; with four flows, four paths; with
+    /// eight flows, two paths. A flow that is moved changes its path, because the bit above the index changes.
     #[inline]
     pub(crate) fn path_of(&self, transmit: &FalconTransmit) -> u8 {
         let spreads = self.guards.get(&transmit.from).is_some_and(Guard::spreads);
@@ -371,12 +376,6 @@ const PACKET_MATCHES_FORMAT: &str = "the packet matches its format";
 
 /// Offset of the CRC within the check value of an unencrypted datagram.
 const CRC_AT: usize = psp::ICV_LEN - size_of::<u32>();
-
-/// Number of paths for packets of connections with several flows. The low bits of the flow label select the path, and
-/// the lowest of these bits are the index of the flow. With two flows, each has eight paths of its own; with four
-/// flows, four paths; with eight flows, two paths. A flow that is moved changes its path, because the bit above the
-/// index changes.
-pub(crate) const PATHS_MAX: usize = 16;
 
 #[cfg(test)]
 #[path = "falcon/tests.rs"]

@@ -11,8 +11,11 @@
 //!
 //! The faults are applied in this order: loss, corruption, duplication; then the queue of the slow link, delay and
 //! jitter. A packet that is reordered also waits until some later packets have been sent.
+//!
+//! Where packets leave from several source ports, faults can be limited to some of them ([`PathSet`]).
 
 mod line;
+mod paths;
 
 use rnic_base::{BitRate, Duration, Probability, RandomStream, RandomStreams, Time};
 use rnic_wire::net;
@@ -20,6 +23,7 @@ use rnic_wire::net;
 use arrayvec::ArrayVec;
 
 pub(crate) use line::DelayLine;
+pub use paths::PathSet;
 
 /// Faults applied to the packets that this NIC sends. The default is none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,6 +51,8 @@ pub struct Impairment {
     pub rate: Option<BitRate>,
     /// Number of bytes that may wait for that link; packets that find the queue full are lost.
     pub rate_queue_bytes: u64,
+    /// Paths whose packets are impaired.
+    pub paths: PathSet,
 }
 
 impl Default for Impairment {
@@ -63,6 +69,7 @@ impl Default for Impairment {
             jitter: Duration::ZERO,
             rate: None,
             rate_queue_bytes: 256 << 10,
+            paths: PathSet::ALL,
         }
     }
 }
@@ -146,6 +153,11 @@ impl PeerImpairment {
             link_free: Time::ZERO,
             waiting: Vec::new(),
         })
+    }
+
+    /// Returns whether packets on this path are impaired.
+    pub(crate) fn concerns(&self, path: u8) -> bool {
+        self.config.paths.contains(path)
     }
 
     /// Decides the faults of the next packet, which has `udp_payload_len` bytes and is sent over `ip`.

@@ -117,6 +117,7 @@ mod nic;
 mod notice;
 mod number;
 pub mod observe;
+mod paths;
 mod peer;
 pub mod perf;
 mod ports;
@@ -142,7 +143,7 @@ pub use defaults::{ROCE_TRANSPORT, TransportChoice, default_transports, host_def
 pub use error::{ConnectError, ListenError, NicError};
 pub use hello::SettingsDiffer;
 pub use hint::{Hint, HintLine};
-pub use impair::{Impairment, ImpairmentStats};
+pub use impair::{Impairment, ImpairmentStats, PathSet};
 pub use ip_fields::PackedIpFields;
 pub use memory::{Region, copy_from_program};
 pub use messages::MessagesConfig;

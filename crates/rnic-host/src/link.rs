@@ -38,6 +38,7 @@ use crate::identification::Identifications;
 use crate::impair::DelayLine;
 use crate::ip_fields::PackedIpFields;
 use crate::notice::{Notice, Notices};
+use crate::paths::ProbedPaths;
 use crate::peer::{Peer, Peers};
 use crate::ports;
 use crate::share::Share;
@@ -60,6 +61,8 @@ pub(crate) struct Link {
     /// Flow control of unreliable packets.
     pub(crate) credits: Credits,
     pub(crate) hellos: Hellos,
+    /// Source ports of queue pairs whose path policy probes.
+    pub(crate) paths: ProbedPaths,
     /// Identifications of the packets received from real RoCEv2 peers over IPv4.
     identifications: Option<Box<Identifications>>,
     /// True when the kernel splits trains into packets (GSO).
@@ -170,6 +173,7 @@ impl Link {
             peers: Peers::default(),
             credits: Credits::default(),
             hellos: Hellos::default(),
+            paths: ProbedPaths::default(),
             ring_backlog: VecDeque::new(),
             claim: None,
             gsi: None,
@@ -195,6 +199,20 @@ impl Link {
         {
             bypass.release(now, target);
         }
+    }
+
+    /// Forgets a queue pair that is no longer connected.
+    pub(crate) fn disconnected(&mut self, qpn: Qpn) {
+        self.hellos.disconnected(qpn);
+        self.paths.disconnect(qpn);
+    }
+
+    /// Returns whether `addresses` lead from the host of `peer` to this one, whatever the ports.
+    pub(crate) fn is_between(&self, peer: PeerId, addresses: &Addresses) -> bool {
+        self.peers.look_up(peer).is_some_and(|known| {
+            let (own, its) = (known.addresses.src(), known.addresses.dst());
+            (addresses.src().ip(), addresses.dst().ip()) == (its.ip(), own.ip())
+        })
     }
 
     /// Returns whether no packets must be taken from the engine: earlier ones wait for space, or the queue of the
@@ -549,7 +567,7 @@ impl Link {
     }
 
     /// Returns the source and destination addresses of packets that are sent on `path`.
-    fn addresses_of(&self, path: SendPath) -> Addresses {
+    pub(crate) fn addresses_of(&self, path: SendPath) -> Addresses {
         let SendPath { peer, port, path, .. } = path;
         let addresses = self.peers.get(peer).path(port);
         if path == 0 {

@@ -9,7 +9,8 @@
 //!
 //! **Origin.** A message about a queue pair is sent from the port of data, so that a probe takes the path of the data;
 //! one about a whole NIC is sent from the NIC's own port, because all NICs of a user send data from port 4791. A
-//! receiver demands the same ([`sender_of`]). In shared memory the writer of the ring is the sender.
+//! receiver demands the same ([`sender_of`]). A probe may come from another port that it announces ([`crate::paths`]).
+//! In shared memory the writer of the ring is the sender.
 //!
 //! **Same machine.** Where data takes shared memory, so do messages.
 //!
@@ -63,6 +64,9 @@ impl MessagesConfig {
             probe_interval: self.probe_interval,
             probe_timeout: PROBE_TIMEOUT,
             probe_timeout_min: PROBE_TIMEOUT_MIN,
+            probe_timeout_round_trips: PROBE_TIMEOUT_ROUND_TRIPS,
+            path_probe_spacing: Some(PATH_PROBE_SPACING),
+            takes_labels: true,
             shared_line,
             answers: AnswerLimit::HOSTILE,
             draw_cookie: Some(draw_cookie),
@@ -180,8 +184,16 @@ const PROBE_INTERVAL: Duration = Duration::from_ms(100);
 /// Time after which a probe of this driver counts as lost.
 const PROBE_TIMEOUT: Duration = Duration::from_ms(100);
 
-/// Shortest time after which a probe that a policy asks for counts as lost: the peer may wait for a processor.
+/// Shortest time after which a probe that a policy asks for counts as lost, in addition to some round trips: the peer
+/// may wait for a processor.
 const PROBE_TIMEOUT_MIN: Duration = Duration::from_ms(10);
+
+/// Number of these round trips.
+const PROBE_TIMEOUT_ROUND_TRIPS: u64 = 3;
+
+/// Time between two probes that path policies send to one NIC: two thirds of the answers that it gives. The rest is for
+/// congestion control, and for queue pairs whose paths are not chosen.
+const PATH_PROBE_SPACING: Duration = Duration::from_us(1_500);
 
 #[cfg(test)]
 mod tests {

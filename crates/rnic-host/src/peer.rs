@@ -35,13 +35,15 @@ pub(crate) struct Peer {
     /// this is set.
     pub(crate) fragmenting: Option<Time>,
     pub(crate) impairment: Option<Box<PeerImpairment>>,
+    /// True when packets of some queue pairs to the peer may leave from other ports ([`crate::paths`]).
+    pub(crate) has_paths: bool,
 }
 
 impl Peer {
-    /// Returns whether packets to the peer need special handling (impairment or fragmentation).
+    /// Returns whether packets to the peer need special handling (impairment, fragmentation, or several source ports).
     #[inline]
     pub(crate) fn is_special(&self) -> bool {
-        self.impairment.is_some() || self.fragmenting.is_some()
+        self.impairment.is_some() || self.fragmenting.is_some() || self.has_paths
     }
 
     /// Returns the addresses for datagrams to the peer's UDP port `port`.
@@ -55,13 +57,20 @@ impl Peer {
     #[inline]
     pub(crate) fn sent_prefix(&mut self, len: u32, port: u16) -> IcrcPrefix {
         let addresses = &self.addresses;
-        self.sent.get(len, port, || IcrcPrefix::new(&addresses_to(addresses, port), len))
+        self.sent.get(len, port.into(), || IcrcPrefix::new(&addresses_to(addresses, port), len))
+    }
+
+    /// The same as `sent_prefix`, for a datagram that is sent on path number `path`, whose source port is that of
+    /// `addresses`.
+    pub(crate) fn sent_prefix_on(&mut self, len: u32, path: u8, addresses: &Addresses) -> IcrcPrefix {
+        let key = u32::from(path) << 16 | u32::from(addresses.dst().port());
+        self.sent.get(len, key, || IcrcPrefix::new(addresses, len))
     }
 
     /// The same as `sent_prefix`, for a datagram received from the peer's UDP port `port` with the addresses `path`.
     #[inline]
     pub(crate) fn received_prefix(&mut self, len: u32, port: u16, path: impl FnOnce() -> Addresses) -> IcrcPrefix {
-        self.received.get(len, port, || IcrcPrefix::new(&path(), len))
+        self.received.get(len, port.into(), || IcrcPrefix::new(&path(), len))
     }
 }
 
@@ -70,17 +79,18 @@ fn addresses_to(addresses: &Addresses, port: u16) -> Addresses {
     Addresses::new(addresses.src(), dst).expect("the IP versions are those of a peer")
 }
 
-/// Cache of the ICRC prefixes for recently used lengths. A connection uses few different lengths: full packets,
+/// Cache of the ICRC prefixes for recently used lengths and ports; for packets that are sent, a port has the number of
+/// the path in the upper bits. A connection uses few different lengths: full packets,
 /// acknowledgements, and the last packets of messages.
 #[derive(Debug, Default)]
-struct PrefixCache([Option<(u32, u16, IcrcPrefix)>; PREFIXES]);
+struct PrefixCache([Option<(u32, u32, IcrcPrefix)>; PREFIXES]);
 
 impl PrefixCache {
     #[inline]
-    fn get(&mut self, len: u32, port: u16, compute: impl FnOnce() -> IcrcPrefix) -> IcrcPrefix {
+    fn get(&mut self, len: u32, port: u32, compute: impl FnOnce() -> IcrcPrefix) -> IcrcPrefix {
         // Lengths are multiples of four, and the lengths of a connection are close to each other; ports are mostly
         // multiples of 16.
-        let slot = &mut self.0[(len / 4 + u32::from(port) / 16) as usize % PREFIXES];
+        let slot = &mut self.0[(len / 4 + port / 16) as usize % PREFIXES];
         match slot {
             Some((known_len, known_port, prefix)) if (*known_len, *known_port) == (len, port) => *prefix,
             _ => slot.insert((len, port, compute())).2,
@@ -129,6 +139,7 @@ impl Peers {
             received: PrefixCache::default(),
             fragmenting: None,
             impairment: impairment(self.made),
+            has_paths: false,
         };
         self.made += 1;
         let index = self.free.pop().unwrap_or_else(|| {
@@ -264,6 +275,10 @@ mod tests {
         for len in [24, 24 + 64, 24, 4_132, 24 + 64] {
             for port in [4_000, 4_016, 4_000] {
                 let path = addresses("10.0.0.1:4791", &format!("10.0.0.2:{port}"));
+                assert_eq!(peer.sent_prefix(len, port), IcrcPrefix::new(&path, len));
+                let other =
+                    Addresses::new("10.0.0.1:40000".parse().expect("an address"), path.dst()).expect("both IPv4");
+                assert_eq!(peer.sent_prefix_on(len, 3, &other), IcrcPrefix::new(&other, len));
                 assert_eq!(peer.sent_prefix(len, port), IcrcPrefix::new(&path, len));
                 let back = || path.reversed();
                 assert_eq!(peer.received_prefix(len, port, back), IcrcPrefix::new(&path.reversed(), len));

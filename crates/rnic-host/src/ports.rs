@@ -97,6 +97,9 @@ const PORT_MIN: u16 = 1_024;
 /// The kernel's default range of ephemeral ports.
 const EPHEMERAL: std::ops::RangeInclusive<u16> = 32_768..=60_999;
 
+/// Number of further ports from which a NIC sends: the paths of connections that have several.
+pub(crate) const PATHS_MAX: usize = 16;
+
 /// Multiples of this are round ports, which users like to choose.
 const ROUND_PORT_MULTIPLE: u16 = 1_000;
 

@@ -8,16 +8,16 @@ use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use common::{HALF, Pair, SharedFile, Side, chosen, connect, connect_qps, drive, new_qp_of};
-use rnic_base::{BitRate, Psn32};
+use rnic_base::{BitRate, Psn, Psn32};
 use rnic_engine::messages::cadence::Modes;
-use rnic_engine::messages::peer::DropCause;
+use rnic_engine::messages::peer::{DropCause, LABELS_MAX};
 use rnic_engine::{LimitSource, RateLimit, SendOp, Service};
 use rnic_host::{Impairment, MessagesConfig, NicConfig, RxDrop, TransportChoice, messages_of};
 use rnic_wire::scr::{
     Answer, BackPressure, Body, Cookie, Grant, GrantKind, MESSAGE_LEN, Message, NodeReport, ProbePath, Records, Type,
     is_message,
 };
-use rnic_wire::{Addresses, Qpn, icrc};
+use rnic_wire::{Addresses, Format, Headers, Packet, PacketFlags, Position, Qpn, codec, icrc};
 
 /// No probes but greetings, so that tests know what is sent.
 const MESSAGES: MessagesConfig =
@@ -71,6 +71,30 @@ impl Attack {
         peer.set_nonblocking(true).expect("a socket");
         let addresses = Addresses::new(address, target).expect("both IPv4");
         Self { side, ours: to.qpn, theirs: from.qpn, peer, addresses, cookie, sequence }
+    }
+
+    /// The same for NICs that share a machine, and send data from port 4791.
+    fn on_one_machine() -> Self {
+        let open = || Side::open(NicConfig { bypass: false, messages: Some(MESSAGES), ..NicConfig::shared() });
+        let (mut left, mut side, file) = (open(), open(), SharedFile::default());
+        left.nic.start_capture(Box::new(file.clone())).expect("memory");
+        let choice = chosen("irn", &[]);
+        let [theirs, ours] =
+            [&mut left, &mut side].map(|side| new_qp_of(side, Service::ReliableConnection, &choice, 64));
+        connect_qps(&mut left, &mut side, (theirs, ours), 77);
+        drive(&mut left, &mut side, |left, side| {
+            let has_answers = |side: &Side| messages_of(&side.nic).expect("on").stats().accepted(Type::Answer) > 0;
+            (has_answers(left) && has_answers(side)).then_some(())
+        });
+        left.nic.stop_capture();
+        let at_port = |port| SocketAddr::new("127.0.0.1".parse().expect("an address"), port);
+        let (address, target) = (at_port(left.nic.port()), at_port(side.nic.port()));
+        drop(left);
+        let (cookie, sequence) = learned(&file, address);
+        let peer = UdpSocket::bind(address).expect("the address of the NIC that is gone");
+        peer.set_nonblocking(true).expect("a socket");
+        let addresses = Addresses::new(address, target).expect("both IPv4");
+        Self { side, ours, theirs, peer, addresses, cookie, sequence }
     }
 
     /// Returns a message about the whole NIC with the right cookie and the next sequence number.
@@ -509,6 +533,117 @@ fn answer_that_asks(answer: &Message, addresses: &Addresses) -> Option<Message> 
     let mut bytes = answer.encode(addresses).expect("it can be encoded");
     bytes[14] |= 2;
     Message::parse_verified(&with_icrc(bytes, addresses), addresses).ok()
+}
+
+/// Sockets at the address of the peer, on other ports than its own.
+fn outsiders(addresses: &Addresses, count: usize) -> Vec<(UdpSocket, Addresses)> {
+    let bound = || {
+        let socket = UdpSocket::bind((addresses.src().ip(), 0)).expect("a free port");
+        socket.set_nonblocking(true).expect("a socket");
+        let port = socket.local_addr().expect("it is bound");
+        (socket, Addresses::new(port, addresses.dst()).expect("both IPv4"))
+    };
+    (0..count).map(|_| bound()).collect()
+}
+
+impl Attack {
+    /// Returns a probe of the attacked queue pair's peer, which announces the port of these addresses.
+    fn announcement(&mut self, addresses: &Addresses) -> Message {
+        let path = ProbePath { index: 1, label: addresses.src().port() };
+        Message { dest_qpn: self.ours, source_qpn: self.theirs, body: Body::Probe(path), ..self.probe() }
+    }
+
+    fn send_from(&mut self, (socket, addresses): &(UdpSocket, Addresses), message: &Message) {
+        let bytes = message.encode(addresses).expect("it can be encoded");
+        socket.send_to(&bytes, addresses.dst()).expect("loopback carries it");
+        self.settle();
+    }
+
+    /// Sends a data packet for the attacked queue pair; returns whether its NIC has passed it to the engine. If not, it
+    /// must have counted it.
+    fn takes_data_from(&mut self, (socket, addresses): &(UdpSocket, Addresses)) -> bool {
+        let headers = Headers::Write { position: Position::Middle, reth: None, immediate: None, recv_sn: None };
+        let (dest_qpn, psn) = (self.ours, Psn::new(7));
+        let packet = Packet { dest_qpn, psn, flags: PacketFlags::default(), payload_len: 64, headers };
+        let mut datagram = Vec::new();
+        codec::assemble(Format::RoceV2, &packet, &[&[7; 64]], addresses, &mut datagram).expect("a valid packet");
+        let counts = |attack: &Self| {
+            let dropped = [RxDrop::UnknownPeer, RxDrop::ForeignPort].map(|reason| attack.datagrams_dropped(reason));
+            (dropped.iter().sum::<u64>(), attack.side.nic.engine_stats().packets_received)
+        };
+        let (refused, passed) = counts(self);
+        socket.send_to(&datagram, addresses.dst()).expect("loopback carries it");
+        self.settle();
+        let (refused_now, passed_now) = counts(self);
+        assert_eq!(refused_now - refused + passed_now - passed, 1, "neither counted nor passed on");
+        passed_now > passed
+    }
+}
+
+/// Rule 7: data from another port is taken only after a probe from this port that names it and carries our cookie.
+#[test]
+fn s24_rule_7_a_port_is_announced_by_a_probe_with_our_cookie_that_names_it() {
+    for begin in [Attack::begin as fn() -> Attack, Attack::on_one_machine] {
+        let mut attack = begin();
+        let places = outsiders(&attack.addresses, 2);
+        let [place, other] = &places[..] else { unreachable!("two were asked for") };
+        assert!(!attack.takes_data_from(place), "before any announcement");
+        let right = attack.announcement(&place.1);
+        let path = |label| Body::Probe(ProbePath { index: 1, label });
+        let grants = attack.grant(2_000_000, 60_000).body;
+        let wrong = [
+            Message { cookie: Cookie::new(attack.cookie.get() ^ 1), ..right },
+            Message { cookie: None, announced: Cookie::new(77), ..right },
+            Message { body: path(other.1.src().port()), ..right },
+            Message { body: path(0), ..right },
+            Message { dest_qpn: Qpn::GSI, source_qpn: Qpn::GSI, ..right },
+            Message { source_qpn: Qpn::new(attack.theirs.get() ^ 1), ..right },
+            Message { dest_qpn: Qpn::new(attack.ours.get() ^ 1), ..right },
+            Message { body: grants, answer_wanted: false, ..right },
+        ];
+        for message in wrong {
+            let before: u64 = attack.side.nic.stats().drops.iter().sum();
+            attack.send_from(place, &message);
+            assert_eq!(attack.side.nic.stats().drops.iter().sum::<u64>(), before + 1, "not counted: {message:?}");
+            assert!(!attack.takes_data_from(place), "announced by {message:?}");
+        }
+        // One that was recorded, and is sent again from another port.
+        attack.send_from(place, &right);
+        attack.send_from(other, &right);
+        assert!(attack.takes_data_from(place), "a port that is announced by the rules is not taken");
+        assert!(!attack.takes_data_from(other), "a replay from another port");
+        assert_eq!((attack.limit(), attack.accepted(Type::Probe) > 0), (None, true));
+        assert!(places.iter().all(|(socket, _)| socket.recv_from(&mut [0; 256]).is_err()), "the NIC sent to a port");
+    }
+}
+
+/// Rule 7: a NIC takes data from a bounded number of ports of another one.
+#[test]
+fn s24_rule_7_no_more_ports_are_taken_than_a_nic_has_paths() {
+    let mut attack = Attack::begin();
+    let places = outsiders(&attack.addresses, LABELS_MAX + 3);
+    for place in &places {
+        let announcement = attack.announcement(&place.1);
+        attack.send_from(place, &announcement);
+    }
+    let taken: Vec<bool> = places.iter().map(|place| attack.takes_data_from(place)).collect();
+    assert_eq!(taken, [[true].repeat(LABELS_MAX), [false].repeat(3)].concat());
+    assert_eq!(attack.answers().len(), LABELS_MAX, "a probe was answered whose port is not taken");
+}
+
+/// Data from an announced port is for queue pairs that are connected to the NIC that announced it.
+#[test]
+fn s24_rule_7_a_port_of_one_nic_is_no_port_of_another() {
+    let mut attack = Attack::begin();
+    let places = outsiders(&attack.addresses, 1);
+    let announcement = attack.announcement(&places[0].1);
+    attack.send_from(&places[0], &announcement);
+    assert!(attack.takes_data_from(&places[0]));
+    let mut other = Side::at("127.0.0.1:0");
+    let (from, to) = (other.config("irn"), attack.side.config("irn"));
+    let (_, victim) = connect(&mut other, &mut attack.side, &from, &to);
+    attack.ours = victim.qpn;
+    assert!(!attack.takes_data_from(&places[0]), "data for a queue pair of another NIC");
 }
 
 /// Form: what is not exactly a message of a known type is dropped, whatever its ICRC.

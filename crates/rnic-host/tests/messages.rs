@@ -332,8 +332,13 @@ fn s23_no_probe_of_swift_rate_exceeds_the_answers_of_the_peer() {
 fn policies_that_need_messages_are_refused_without_them() {
     let refused = TransportChoice::named("irn", &[("control", "swift-rate")]).expect_err("no messages").to_string();
     assert!(refused.contains("controller `swift-rate` needs probes") && refused.contains("--messages on"), "{refused}");
-    let refused = TransportChoice::with_messages("irn", &[("paths", "probed")]).expect_err("one port").to_string();
-    assert!(refused.contains("`paths`") && refused.contains("source ports"), "{refused}");
+    let paths = [("paths", "probed")];
+    for refused in [TransportChoice::named("irn", &paths), TransportChoice::for_roce_peers(&paths)] {
+        let refused = refused.expect_err("no messages").to_string();
+        assert!(refused.contains("path policy `probed` needs probes") && refused.lines().count() == 1, "{refused}");
+    }
+    let falcon = TransportChoice::with_messages("falcon", &paths).expect_err("it has flows").to_string();
+    assert!(falcon.contains("`probed`") && falcon.lines().count() == 1, "{falcon}");
 }
 
 #[test]

@@ -27,7 +27,7 @@ const MECHANISMS: &[Mechanism] = &[
     Mechanism {
         what: "a probe measures the round trip of a chosen path",
         section: "4.3.1",
-        left_out: "on sockets, the path is the one of data: it is not chosen",
+        left_out: "on sockets, the answer returns on the default path",
     },
     tested("4.3.1", "hints of applications through shared memory, without a system call; host signals are per node"),
     tested("4.3.2", "one queue per flow and type of event, with one producer and one consumer"),

@@ -159,6 +159,31 @@ impl<'a> Batch<'a> {
         written
     }
 
+    /// Adds a packet that is sent on a further path.
+    ///
+    /// # Errors
+    /// When its payload is unmapped; the packet is not added then.
+    pub(crate) fn add_on_path(
+        &mut self,
+        path: SendPath,
+        transmit: &Transmit,
+        payload: &[Segment],
+        memory: &Memory,
+        wrapping: Wrapping,
+    ) -> Result<(), MemoryFault> {
+        let Wrapping { len, prefix, may_join_train, .. } = wrapping;
+        self.add_with(path, len, may_join_train, |out| {
+            if out.len() >= HEADERS_MAX {
+                return write_packet(out, transmit, payload, memory, prefix);
+            }
+            // Packets of other paths may follow at once: headers are written where there is space for the longest.
+            let mut small = [0; HEADERS_MAX];
+            write_packet(&mut small, transmit, payload, memory, prefix)?;
+            out.copy_from_slice(&small[..out.len()]);
+            Ok(())
+        })
+    }
+
     /// Adds a packet of `len` bytes, whose bytes `write` writes; `may_join_train` is true when it may be part of a
     /// train.
     ///

@@ -41,7 +41,7 @@ impl Link {
         let peer = peers.get_mut(path.peer);
         let version = peer.addresses.ip_version();
         let leaves = share.as_mut().map_or(now, |share| share.enqueue(now, net::link_len(version, len)));
-        let mut outcome = match &mut peer.impairment {
+        let mut outcome = match peer.impairment.as_mut().filter(|impairment| impairment.concerns(path.path)) {
             Some(impairment) => {
                 let outcome = impairment.decide_faults(leaves, version, len, &mut stats.impairment);
                 delay_line.overtake(impairment, now);

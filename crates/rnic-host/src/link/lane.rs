@@ -4,7 +4,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-use crate::falcon::PATHS_MAX;
+use crate::ports::PATHS_MAX;
 use crate::sys::{DeferredError, SocketOptions, UdpSocket};
 
 /// Sockets of one IP version.
@@ -15,7 +15,7 @@ pub(crate) struct Lane {
     source: Option<UdpSocket>,
     /// True when packets for this NIC also arrive on `source`.
     accepts_source: bool,
-    /// Sending sockets for the further paths of Falcon packets, opened at first use.
+    /// Sending sockets for further paths, of Falcon packets and of probed paths, opened at first use.
     paths: [Option<UdpSocket>; PATHS_MAX],
     /// True when the kernel reports the IP fields of received packets.
     reports_ip_fields: bool,
@@ -50,6 +50,12 @@ impl Lane {
         }
         let has_port = |path: &Option<UdpSocket>| path.as_ref().is_some_and(|path| path.local_addr().port() == port);
         self.paths.iter().position(has_port).map_or(0, |index| index as u8 + 1)
+    }
+
+    /// Returns the port of a further path, if it is open.
+    pub(crate) fn port_of(&self, path: u8) -> Option<u16> {
+        let index = usize::from(path).checked_sub(1)?;
+        Some(self.paths.get(index)?.as_ref()?.local_addr().port())
     }
 
     /// Opens path `path` if it is not open. When the system has no more sockets, the packets of this path are sent

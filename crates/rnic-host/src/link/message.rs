@@ -4,7 +4,8 @@ use std::net::IpAddr;
 
 use rnic_base::Time;
 use rnic_engine::PeerId;
-use rnic_wire::{Addresses, ICRC_LEN};
+use rnic_wire::scr::ProbePath;
+use rnic_wire::{Addresses, ICRC_LEN, Qpn};
 
 use super::Link;
 use super::batch::SendPath;
@@ -31,6 +32,17 @@ impl Link {
         }
         let ip_fields = PackedIpFields::NONE;
         self.tx_backlog.push_back(Datagram { addresses: *addresses, bytes: bytes.to_vec(), ip_fields });
+    }
+
+    /// Returns number and port of the path on which a probe of `qpn` to `ip` is sent, unless it leaves from the port of
+    /// other packets: then `None`, as when the system has no more sockets.
+    pub(crate) fn path_of_probe(&mut self, ip: IpAddr, qpn: Qpn, probe: ProbePath) -> Option<(u8, u16)> {
+        let path = self.paths.path_of_probe(qpn, probe);
+        let lane = self.lane_of(ip);
+        self.lanes[lane].open_path(path);
+        let port = self.lanes[lane].port_of(path)?;
+        self.paths.name_port(qpn, path, port);
+        Some((path, port))
     }
 
     /// Writes a message, without its ICRC, into the ring to its receiver; returns false when there is none.

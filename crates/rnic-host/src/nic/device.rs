@@ -183,7 +183,7 @@ impl Device {
         self.engine.destroy_qp(qpn)?;
         self.falcon.remove(qpn);
         self.leave_ring(qpn);
-        self.link.hellos.disconnected(qpn);
+        self.link.disconnected(qpn);
         Ok(())
     }
 
@@ -194,6 +194,7 @@ impl Device {
         if let Some(peer) = self.link.peers.look_up(connection.peer) {
             self.falcon.connect(qpn, connection, &peer.addresses);
         }
+        self.start_paths(qpn, connection);
         self.start_hello(qpn, connection);
         self.start_keepalive();
         Ok(())

@@ -4,19 +4,22 @@ use std::net::SocketAddr;
 
 use rnic_base::{Duration, Time};
 use rnic_engine::messages::exchange::Exchange;
-use rnic_engine::{Arrival, Engine, MessageArrival, MessageTransmit, Messages, NicId, NoDma, PeerId};
+use rnic_engine::{
+    Arrival, Engine, MessageArrival, MessageTransmit, Messages, NicId, NoDma, PeerId, QpConnection, RxOutcome,
+};
 use rnic_policy::{PathLabel, Signals};
-use rnic_wire::scr::{Body, MESSAGE_LEN, Message, VERSION};
+use rnic_wire::scr::{Body, MESSAGE_LEN, Message, ProbePath, VERSION};
 use rnic_wire::{Addresses, ICRC_LEN, Qpn};
 
 use super::Nic;
 use super::device::Device;
 use crate::host_load::HostMeter;
-use crate::link::Link;
 use crate::link::lane::{Lane, OWN_PORT};
+use crate::link::{Link, Ports};
 use crate::memory::Arrived;
 use crate::messages::{BufferCounts, MessagesConfig, is_of_nic, sender_of};
 use crate::notice::Notice;
+use crate::ports::port_of;
 use crate::stats::RxDrop;
 use crate::sys::UdpSocket;
 
@@ -58,6 +61,19 @@ impl Device {
     /// Records the version of the messages that the peer of `qpn` exchanges, by the connection manager.
     pub(super) fn note_messages_of(&mut self, qpn: Qpn, peer: PeerId, version: u8) {
         note_version(&mut self.engine, &mut self.link, self.clock.now(), qpn, (peer, version));
+    }
+
+    /// Prepares the source ports of a queue pair that has been connected, if its path policy probes paths and its
+    /// packets take UDP.
+    pub(super) fn start_paths(&mut self, qpn: Qpn, connection: &QpConnection) {
+        let probes = self.engine.profile_of(qpn).is_some_and(|profile| profile.paths.policy.probes);
+        let peer = self.link.peers.look_up(connection.peer);
+        if !probes || Exchange::of(&self.engine).is_none() || peer.is_none_or(|peer| peer.is_local) {
+            return;
+        }
+        let number = if self.link.ports == Ports::OfQueuePair { port_of(connection.dest_qpn) } else { 0 };
+        self.link.paths.connect(qpn, NicId { peer: connection.peer, number });
+        self.link.peers.get_mut(connection.peer).has_paths = true;
     }
 
     /// Returns whether messages wait to be sent.
@@ -121,7 +137,15 @@ pub(super) fn put(link: &mut Link, now: Time, transmit: &MessageTransmit) {
     let own_port = link.local_addr().port();
     let source_port = if is_of_nic(message) { own_port } else { known.addresses.src().port() };
     let path = if source_port == known.addresses.src().port() { 0 } else { OWN_PORT };
-    let Ok(addresses) = Addresses::new(SocketAddr::new(known.addresses.src().ip(), source_port), to) else { return };
+    let (mut path, mut source_port, mut message) = (path, source_port, *message);
+    let from = known.addresses.src().ip();
+    if let Body::Probe(probe) = message.body
+        && let Some((further, port)) = link.path_of_probe(to.ip(), message.source_qpn, probe)
+    {
+        (path, source_port) = (further, port);
+        message.body = Body::Probe(ProbePath { label: port, ..probe });
+    }
+    let Ok(addresses) = Addresses::new(SocketAddr::new(from, source_port), to) else { return };
     if matches!(message.body, Body::Answer(_)) && link.is_crowded(to.ip(), path) {
         link.stats.message_answers_withheld += 1;
         return;
@@ -149,10 +173,13 @@ pub(super) fn read(
     addresses: &Addresses,
     datagram: &[u8],
 ) -> Result<(Message, NicId), RxDrop> {
-    let peer = peer.ok_or(RxDrop::UnknownPeer)?;
     let message = Message::parse(datagram).map_err(|_| RxDrop::Malformed)?;
-    let number = sender_of(link.ports, addresses.src().port(), &message).ok_or(RxDrop::ForeignPort)?;
-    let nic = NicId { peer, number };
+    let source_port = addresses.src().port();
+    let from_its_port = peer.zip(sender_of(link.ports, source_port, &message));
+    let nic = from_its_port.map(|(peer, number)| NicId { peer, number });
+    let announcer = || Exchange::of(engine)?.announcer(&message, PathLabel(source_port));
+    let nic = nic.or_else(|| announcer().filter(|nic| link.is_between(nic.peer, addresses)));
+    let nic = nic.ok_or(if peer.is_none() { RxDrop::UnknownPeer } else { RxDrop::ForeignPort })?;
     if !Exchange::of(engine).is_some_and(|exchange| exchange.has_partner(nic)) {
         return Err(RxDrop::Management);
     }
@@ -196,9 +223,22 @@ pub(super) fn read_record(
 pub(super) fn receive(engine: &mut Engine, link: &mut Link, now: Time, received: &Received<'_>) {
     let Received { message, nic, source_port } = *received;
     link.stats.nic_messages_received += 1;
-    let arrival = MessageArrival { message, nic, label: PathLabel(source_port) };
+    let (mut message, mut answered_port) = (*message, None);
+    if let Body::Answer(answer) = &mut message.body
+        && let Some(label) = link.paths.label_of(message.dest_qpn, answer.path.label)
+    {
+        answered_port = Some(std::mem::replace(&mut answer.path.label, label.0));
+    }
+    let cookie_before = Exchange::of(engine).and_then(|exchange| exchange.announced_by(nic));
+    let arrival = MessageArrival { message: &message, nic, label: PathLabel(source_port) };
     // The engine counts the result.
-    let _ = engine.receive(now, Arrival::Message(arrival), &mut NoDma);
+    let outcome = engine.receive(now, Arrival::Message(arrival), &mut NoDma);
+    if Exchange::of(engine).and_then(|exchange| exchange.announced_by(nic)) != cookie_before {
+        link.paths.forget(nic);
+    }
+    if let Some(port) = answered_port.filter(|_| outcome == RxOutcome::Accepted) {
+        link.paths.accept(message.dest_qpn, port);
+    }
 }
 
 /// Records what the peer of `qpn` has said of messages: the version that it exchanges, or 0.
@@ -225,7 +265,7 @@ const MESSAGES_PER_CALL: u32 = 64;
 #[cfg(test)]
 mod tests {
     use rnic_base::Psn32;
-    use rnic_wire::scr::{Cookie, ProbePath};
+    use rnic_wire::scr::Cookie;
 
     use super::*;
     use crate::ports::number_on;

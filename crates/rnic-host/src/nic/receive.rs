@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use rnic_base::Time;
 use rnic_engine::messages::exchange::Exchange;
 use rnic_engine::{Arrival, Engine, FalconArrival, Messages, NicId, PeerId, RxMeta};
+use rnic_policy::PathLabel;
 use rnic_wire::credit::Credit;
 use rnic_wire::header::bth;
 use rnic_wire::hello::Hello;
@@ -277,7 +278,9 @@ impl<'a> Arrivals<'a> {
         if decoded.format == Format::UnreliableDatagram {
             return self.receive_unconnected(now, origin, datagram, &decoded);
         }
-        let Some(peer) = origin.peer else { return self.link.stats.drop_datagram(RxDrop::UnknownPeer) };
+        let Some(peer) = origin.peer.or_else(|| self.peer_on_path(origin, decoded.packet.dest_qpn)) else {
+            return self.link.stats.drop_datagram(RxDrop::UnknownPeer);
+        };
         let prefix = self
             .link
             .peers
@@ -289,6 +292,7 @@ impl<'a> Arrivals<'a> {
         if self.link.ports == Ports::OfQueuePair
             && origin.source.port() != UDP_PORT
             && !is_from_its_port(self.engine, decoded.packet.dest_qpn, origin.source.port())
+            && self.peer_on_path(origin, decoded.packet.dest_qpn).is_none()
         {
             return self.link.stats.drop_datagram(RxDrop::ForeignPort);
         }
@@ -297,6 +301,14 @@ impl<'a> Arrivals<'a> {
         let meta = RxMeta { peer, congested: origin.congested };
         // The engine counts the result.
         let _ = self.engine.receive(now, Arrival::Roce(decoded.format, &decoded.packet, meta), &mut dma);
+    }
+
+    /// Returns the peer of queue pair `qpn`, if it has announced the port from which a datagram has come
+    /// ([`crate::paths`]).
+    #[cold]
+    fn peer_on_path(&self, origin: &DatagramOrigin, qpn: Qpn) -> Option<PeerId> {
+        let nic = Exchange::of(self.engine)?.sender_from(qpn, PathLabel(origin.source.port()))?;
+        self.link.is_between(nic.peer, &origin.addresses()).then_some(nic.peer)
     }
 
     /// Receives a message of the NIC of a peer.

@@ -136,12 +136,16 @@ fn add_packet(
     let port = link.port_of(peer, transmit.packet.dest_qpn);
     if peer.is_special() || link.has_shared_link() {
         let copy = |addresses: &Addresses, bytes: &mut Vec<u8>| copy_to(bytes, transmit, payload, memory, addresses);
-        let path = SendPath { peer: transmit.peer, port, path: 0, ip_fields: ip_fields_of(transmit) };
+        let path = link.paths.path_of(transmit);
+        let path = SendPath { peer: transmit.peer, port, path, ip_fields: ip_fields_of(transmit) };
         if let Some(share) = &mut link.share {
             share.count_payload(payload.iter().map(|segment| u64::from(segment.len)).sum());
         }
         if !link.impair(now, path, len, copy)? {
             return Ok(false);
+        }
+        if path.path > 0 && !link.is_path_mtu_small(now, transmit.peer, len) {
+            return add_on_path(link, memory, batch, path, transmit, payload);
         }
     }
     if link.peers.get(transmit.peer).is_local && send_through_ring(link, memory, now, transmit, payload, port)? {
@@ -161,6 +165,27 @@ fn add_packet(
         memory,
         Wrapping { len, port, prefix, may_join_train: link.segmentation, is_numbered },
     )?;
+    Ok(false)
+}
+
+/// Adds a packet to the batch that leaves from the port of a further path.
+///
+/// # Errors
+/// As [`add_packet`].
+fn add_on_path(
+    link: &mut Link,
+    memory: &Memory,
+    batch: &mut Batch<'_>,
+    path: SendPath,
+    transmit: &Transmit,
+    payload: &[Segment],
+) -> Result<bool, MemoryFault> {
+    let len = transmit.packet.udp_payload_len(transmit.format);
+    let addresses = link.addresses_of(path);
+    let prefix = link.peers.get_mut(transmit.peer).sent_prefix_on(len, path.path, &addresses);
+    let (port, may_join_train) = (path.port, link.segmentation);
+    let wrapping = Wrapping { len, port, prefix, may_join_train, is_numbered: false };
+    batch.add_on_path(path, transmit, payload, memory, wrapping)?;
     Ok(false)
 }
 

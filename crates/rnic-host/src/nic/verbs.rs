@@ -247,7 +247,7 @@ impl Verbs<'_> {
     pub fn modify_to_reset(&mut self, qpn: Qpn) -> Result<(), ModifyError> {
         self.device.engine.modify_to_reset(qpn)?;
         self.device.leave_ring(qpn);
-        self.device.link.hellos.disconnected(qpn);
+        self.device.link.disconnected(qpn);
         Ok(())
     }
 

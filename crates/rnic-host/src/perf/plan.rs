@@ -4,7 +4,7 @@ use rnic_base::{BitRate, Duration, Probability};
 use serde::{Deserialize, Serialize};
 
 use super::Op;
-use crate::impair::Impairment;
+use crate::impair::{Impairment, PathSet};
 
 /// Message of the measuring end.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -183,6 +183,7 @@ impl From<ImpairmentOrder> for Impairment {
             // A rate of zero would never send a packet.
             rate: order.rate_bps.filter(|bps| *bps > 0).map(BitRate::bps),
             rate_queue_bytes: order.rate_queue_bytes,
+            paths: PathSet::ALL,
         }
     }
 }

@@ -5,7 +5,7 @@ use rnic_base::Duration;
 use rnic_psp::SecurityFormat;
 
 use super::Settings;
-use crate::impair::Impairment;
+use crate::impair::{Impairment, PathSet};
 
 impl Settings {
     /// Returns a description of `device` over `wire` (in a few words: `RoCEv2 over UDP from 192.0.2.1`), and of its
@@ -41,7 +41,7 @@ impl Settings {
 
     /// Returns the impairment as text, one element for each property; includes the seed when it has an effect.
     pub fn impairment_parts(&self) -> Vec<String> {
-        let Impairment { seed, loss, corrupt, duplicate, reorder, delay, jitter, rate, .. } = self.impairment;
+        let Impairment { seed, loss, corrupt, duplicate, reorder, delay, jitter, rate, paths, .. } = self.impairment;
         let chances = [("loss", loss), ("reordering", reorder), ("duplication", duplicate), ("corruption", corrupt)];
         let mut parts: Vec<String> = chances
             .iter()
@@ -53,6 +53,8 @@ impl Settings {
             times.iter().filter(|(_, time)| *time > Duration::ZERO).map(|(what, time)| format!("{what} {time}")),
         );
         parts.extend(rate.map(|rate| format!("rate {rate}")));
+        let is_partial = !parts.is_empty() && paths != PathSet::ALL;
+        parts.extend(is_partial.then(|| format!("on paths {paths} only")));
         parts.extend(self.is_impairment_random().then(|| format!("seed {seed}")));
         parts
     }

@@ -100,6 +100,7 @@ fn every_variable_changes_a_setting() {
             ("RNIC_KEY", secret),
             ("RNIC_MESSAGES", "on"),
             ("RNIC_SCHEDULE_THREADS", "1"),
+            ("RNIC_IMPAIR_PATHS", "0"),
         ];
         let given = value.iter().chain(&more).find(|(name, _)| *name == variable.name).map(|(_, value)| *value);
         let times = ["RNIC_DELAY", "RNIC_JITTER"];
@@ -123,13 +124,13 @@ fn messages_are_off_by_default_and_checked_with_other_settings() {
     assert_eq!(read(&[]).map(|settings| settings.messages), Ok(None));
     let granting = read(&[("RNIC_MESSAGES", "grants")]).expect("a legal value").messages.expect("on");
     assert!(granting.grants && granting != read(&[("RNIC_MESSAGES", "on")]).expect("legal").messages.expect("on"));
-    let by_probes = [("RNIC_SET", "control=swift-rate"), ("RNIC_MESSAGES", "on")];
-    assert!(read(&by_probes).is_ok());
     let text = |variables: &[(&str, &str)]| read(variables).expect_err("it is refused").to_string();
-    let without = text(&by_probes[..1]);
-    assert!(without.contains("--messages on (RNIC_MESSAGES=on)"), "{without}");
-    let paths = text(&[("RNIC_SET", "paths=probed"), ("RNIC_MESSAGES", "on")]);
-    assert!(paths.contains("`paths`") && paths.contains("one"), "{paths}");
+    for policy in ["control=swift-rate", "paths=probed"] {
+        let by_probes = [("RNIC_SET", policy), ("RNIC_MESSAGES", "on")];
+        assert!(read(&by_probes).is_ok());
+        let without = text(&by_probes[..1]);
+        assert!(without.contains("--messages on (RNIC_MESSAGES=on)"), "{without}");
+    }
     let adapters = text(&[("RNIC_PEERS", "roce"), ("RNIC_MESSAGES", "on")]);
     assert!(adapters.starts_with("RNIC_MESSAGES=on: RoCEv2 adapters"), "{adapters}");
     let mut secret = tempfile::NamedTempFile::new().expect("a temporary file");
@@ -217,12 +218,21 @@ fn the_description_names_the_device_and_its_impairment() {
         ("RNIC_SET", "rto_high=2ms"),
         ("RNIC_LOSS", "1%"),
         ("RNIC_DELAY", "5us"),
+        ("RNIC_IMPAIR_PATHS", "0,3-4"),
         ("RNIC_SEED", "7"),
         ("RNIC_BYPASS", "off"),
         ("RNIC_PCAP", "a.pcap"),
     ]);
     let line = settings.expect("valid").describe("rnic0", "UDP");
-    for part in ["irn (rto_high=2ms)", "loss 1%", "delay 5 us", "seed 7", "same-host bypass off", "a.pcap"] {
+    for part in [
+        "irn (rto_high=2ms)",
+        "loss 1%",
+        "delay 5 us",
+        "on paths 0,3,4 only",
+        "seed 7",
+        "same-host bypass off",
+        "a.pcap",
+    ] {
         assert!(line.contains(part), "{part}: {line}");
     }
     assert_eq!(line.lines().count(), 1);

@@ -99,7 +99,7 @@ pub const VARIABLES: &[Variable] = &[
         value: "off|on|grants",
         default: "off",
         meaning: "Exchange messages with the NICs of peers that do so, too: probes of round trips, which \
-                  control=swift-rate needs, reports of the time that packets wait for this process, and \
+                  control=swift-rate and paths=probed need, reports of the time that packets wait for this process, and \
                   back-pressure when too many wait. With grants, also limits for those that send to this process. \
                   Not with RNIC_KEY",
         read: |settings, text| {
@@ -167,6 +167,15 @@ pub const VARIABLES: &[Variable] = &[
         default: "no limit",
         meaning: "Rate of the slowest link of the path, framing included",
         read: read_rate,
+    },
+    Variable {
+        name: "RNIC_IMPAIR_PATHS",
+        option: "impair-paths",
+        value: "LIST",
+        default: "all",
+        meaning: "Source ports whose packets are dropped, delayed and so on: 0 is the port of most packets, 1 to 16 \
+                  are further ones, which paths=probed and Falcon's flows use. Numbers and ranges, such as 0,4-6",
+        read: |settings, text| put(&mut settings.impairment.paths, text),
     },
     Variable {
         name: "RNIC_RATE_LIMIT",
