@@ -291,8 +291,8 @@ impl<'a> Arrivals<'a> {
         }
         if self.link.ports == Ports::OfQueuePair
             && origin.source.port() != UDP_PORT
-            && !is_from_its_port(self.engine, decoded.packet.dest_qpn, origin.source.port())
             && self.peer_on_path(origin, decoded.packet.dest_qpn).is_none()
+            && !is_from_its_port(self.engine, decoded.packet.dest_qpn, origin.source.port())
         {
             return self.link.stats.drop_datagram(RxDrop::ForeignPort);
         }

@@ -141,7 +141,8 @@ fn add_packet(
         if let Some(share) = &mut link.share {
             share.count_payload(payload.iter().map(|segment| u64::from(segment.len)).sum());
         }
-        if !link.impair(now, path, len, copy)? {
+        let may_wait = link.peers.get(transmit.peer).impairment.is_some() || link.has_shared_link();
+        if may_wait && !link.impair(now, path, len, copy)? {
             return Ok(false);
         }
         if path.path > 0 && !link.is_path_mtu_small(now, transmit.peer, len) {
