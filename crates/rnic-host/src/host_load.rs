@@ -72,7 +72,12 @@ impl HostMeter {
     /// Returns the load. Without a packet for [`RECENT`], there is no delay.
     pub(crate) fn load(&mut self, now: Time) -> HostLoad {
         self.end_interval(now);
-        HostLoad { bus_latency: self.delay(now).unwrap_or_default(), bus_use: 0, nic_use: self.nic_use }
+        HostLoad {
+            bus_latency: self.delay(now).unwrap_or_default(),
+            bus_use: 0,
+            nic_use: self.nic_use,
+            context_misses: 0,
+        }
     }
 
     /// Returns the delay of the last interval in which packets were taken, if that was lately.

@@ -371,7 +371,7 @@ fn s4_a_nic_collects_signals_while_an_operator_asks_for_them() {
     assert_eq!(take_signals(&mut right), []);
     left.nic.set_impairment(Impairment { loss: "5%".parse().expect("a probability"), ..Impairment::default() });
     left.nic.verbs().hint_line().write(Hint { weight: 3, cap_kbps: 500_000 });
-    let wanted = ["tx", "ack", "nack", "rtt", "credit", "hint", "rx"];
+    let wanted = ["tx", "ack", "nack", "rtt", "credit", "hint", "rx", "bus", "nic", "peer-bus", "peer-nic"];
     let mut seen: BTreeMap<&str, Vec<Signal>> = BTreeMap::new();
     let start = Instant::now();
     while !wanted.iter().all(|kind| seen.contains_key(kind)) {

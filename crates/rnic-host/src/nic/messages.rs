@@ -89,7 +89,7 @@ impl Device {
             return false;
         }
         if let Some(host) = &mut self.host {
-            Messages::of(&mut self.engine).report_load(host.load(now));
+            Messages::of(&mut self.engine).report_load(now, host.load(now));
         }
         let mut any = false;
         for _ in 0..MESSAGES_PER_CALL {

@@ -344,7 +344,7 @@ impl<'a> Arrivals<'a> {
     fn pass_message(&mut self, now: Time, message: &Message, nic: NicId, source_port: u16) {
         if let Some(host) = &mut self.host {
             // The answer to a probe is judged by what its packets have waited.
-            Messages::of(self.engine).report_load(host.load(now));
+            Messages::of(self.engine).report_load(now, host.load(now));
         }
         messages::receive(self.engine, self.link, now, &messages::Received { message, nic, source_port });
     }

@@ -661,7 +661,7 @@ fn reports(pair: &mut Pair, data_at_us: impl Fn(u64) -> bool, until_us: u64) -> 
     for us in 0..until_us {
         pair.now = begin + Duration::from_us(us);
         if data_at_us(us) {
-            pair.right.count_received(&data(RIGHT_QPN, 1_000), Format::RoceV2, LEFT.peer, pair.now);
+            pair.right.count_received(RIGHT_QPN, LEFT.peer, DATA, pair.now);
         }
         pair.advance(Duration::ZERO);
         let now = pair.now;
@@ -711,7 +711,7 @@ fn s7_reports_to_many_peers_are_rarer() {
         for ms in 0..1_000 {
             let now = Time::ZERO + Duration::from_ms(ms);
             for peer in 0..peers {
-                nic.count_received(&data(Qpn::new(100 + peer), 1_000), Format::RoceV2, PeerId(peer), now);
+                nic.count_received(Qpn::new(100 + peer), PeerId(peer), DATA, now);
             }
             let quiet = |nic: &Exchange| nic.partners.values().map(|partner| partner.cadence.next_timeout()).collect();
             let before: Vec<_> = quiet(&nic);
