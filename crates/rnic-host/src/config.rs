@@ -122,8 +122,8 @@ impl NicConfig {
             let expected = "a multiple of 4 between 256 and 8192";
             return Err(NicError::Setting { what: "mtu_max_bytes", found: mtu.to_string(), expected });
         }
-        if self.messages.is_some() && (self.protection.is_some() || self.real_roce_peers) {
-            let expected = "off for a NIC with a key, which would not protect them, and for RoCEv2 adapters as peers";
+        if self.messages.is_some() && self.real_roce_peers {
+            let expected = "off for RoCEv2 adapters as peers";
             return Err(NicError::Setting { what: "messages between NICs", found: "on".to_owned(), expected });
         }
         if self.schedule_threads > SCHEDULE_THREADS_MAX {

@@ -18,6 +18,7 @@
 
 mod guard;
 mod loss_recovery;
+mod messages;
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -43,6 +44,7 @@ use crate::sys;
 
 use guard::Guard;
 pub(crate) use loss_recovery::LossRecoveries;
+pub(crate) use messages::Within;
 
 /// State of the Falcon queue pairs of a NIC, in addition to the state in the engine.
 #[derive(Debug)]
@@ -56,6 +58,22 @@ pub(crate) struct Falcon {
     pub(crate) kept: KeptPayloads,
     /// Number of times that a key was replaced by another.
     pub(crate) key_changes: u64,
+}
+
+/// An authentic datagram.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    /// Range of its content in the datagram.
+    message: Range<usize>,
+    timestamp: Timestamp,
+    /// Peer that has sent it.
+    pub(crate) peer: PeerId,
+    /// Queue pair that it is for, and the one to which this is connected.
+    qpn: Qpn,
+    pub(crate) dest_qpn: Qpn,
+    label: u8,
+    /// True when the encapsulation names the connection ([`esp`]), and not the content.
+    is_named_outside: bool,
 }
 
 /// A packet that may be passed to the engine.
@@ -104,7 +122,7 @@ impl Falcon {
     pub(crate) fn connect(&mut self, qpn: Qpn, connection: &QpConnection, addresses: &Addresses) {
         let Self { protection, guards, .. } = self;
         let Some(guard) = guards.get_mut(&qpn) else { return };
-        guard.connect(connection.peer, addresses.dst().ip());
+        guard.connect(connection.peer, addresses.dst().ip(), connection.dest_qpn);
         let Some(protection) = protection else { return };
         let cookie = sys::random_bits();
         if let Err(error) = &cookie {
@@ -234,32 +252,39 @@ impl Falcon {
     /// Checks a datagram received from `source`, decrypts it in place, and reads its headers.
     #[inline]
     pub(crate) fn admit(&mut self, source: IpAddr, datagram: &mut [u8]) -> Result<Admitted, RxDrop> {
+        self.open(source, datagram)?.read(datagram)
+    }
+
+    /// Checks a datagram received from `source`, and decrypts it in place.
+    #[inline]
+    pub(crate) fn open(&mut self, source: IpAddr, datagram: &mut [u8]) -> Result<Opened, RxDrop> {
         if self.form() == Some(SecurityFormat::Esp) {
-            return self.admit_esp(source, datagram);
+            return self.open_esp(source, datagram);
         }
         let (header, layout) = psp::parse(datagram).map_err(|_| RxDrop::Malformed)?;
         let message = layout.message();
         let is_protected = self.protects();
-        let (guard, peer) = self.guard_of(source, &datagram[message.clone()])?;
+        let (guard, qpn, peer) = self.guard_of(source, &datagram[message.clone()])?;
         let label = if is_protected {
             guard.open(&header, layout, datagram)?
         } else {
             check_in_clear(&header, datagram)?;
             Vector::read(header.iv).label
         };
-        Admitted::read(datagram, message, header.iv.timestamp, peer, label)
+        let (timestamp, dest_qpn) = (header.iv.timestamp, guard.dest_qpn());
+        Ok(Opened { message, timestamp, peer, qpn, dest_qpn, label, is_named_outside: false })
     }
 
-    /// The same as [`Self::admit`] for ESP: the security parameter index identifies the connection.
+    /// The same as [`Self::open`] for ESP: the security parameter index identifies the connection.
     #[inline]
-    fn admit_esp(&mut self, source: IpAddr, datagram: &mut [u8]) -> Result<Admitted, RxDrop> {
+    fn open_esp(&mut self, source: IpAddr, datagram: &mut [u8]) -> Result<Opened, RxDrop> {
         let (header, layout) = esp::parse(datagram).map_err(|_| RxDrop::Malformed)?;
-        let (guard, peer) = self.guard_at(source, Qpn::new(header.spi))?;
+        let qpn = Qpn::new(header.spi & Qpn::MAX.get());
+        let (guard, peer) = self.guard_at(source, qpn)?;
         let label = guard.open_esp(&header, layout, datagram)?;
         let message = layout.message(datagram).map_err(|_| RxDrop::Malformed)?;
-        let admitted = Admitted::read(datagram, message, header.iv.timestamp, peer, label)?;
-        // The index and the sender's connection id must identify the same connection.
-        if admitted.packet.cid.get() == header.spi & Qpn::MAX.get() { Ok(admitted) } else { Err(RxDrop::Malformed) }
+        let (timestamp, dest_qpn) = (header.iv.timestamp, guard.dest_qpn());
+        Ok(Opened { message, timestamp, peer, qpn, dest_qpn, label, is_named_outside: true })
     }
 
     /// Reads the headers of a packet that arrived through shared memory from `source`: a datagram without a key and
@@ -276,17 +301,20 @@ impl Falcon {
         }
         let message = layout.message();
         let headers = &front[message.start..];
-        let (_, peer) = self.guard_of(source, headers)?;
+        let (_, _, peer) = self.guard_of(source, headers)?;
         let decoded =
             codec::decode_front(headers, message.len(), header.iv.timestamp).map_err(|_| RxDrop::Malformed)?;
         Ok(Admitted::new(decoded, message.start, peer, Vector::read(header.iv).label))
     }
 
-    /// Returns the guard of the queue pair that `message` is for, and its peer, if the peer sends from `source`.
+    /// Returns the guard of the queue pair that `message` is for, its number, and its peer, if the peer sends from
+    /// `source`.
     #[inline]
-    fn guard_of(&mut self, source: IpAddr, message: &[u8]) -> Result<(&mut Guard, PeerId), RxDrop> {
+    fn guard_of(&mut self, source: IpAddr, message: &[u8]) -> Result<(&mut Guard, Qpn, PeerId), RxDrop> {
         let [_, high, middle, low] = *message.first_chunk().ok_or(RxDrop::Malformed)?;
-        self.guard_at(source, Qpn::new(u32::from_be_bytes([0, high, middle, low])))
+        let qpn = Qpn::new(u32::from_be_bytes([0, high, middle, low]));
+        let (guard, peer) = self.guard_at(source, qpn)?;
+        Ok((guard, qpn, peer))
     }
 
     #[inline]
@@ -297,21 +325,21 @@ impl Falcon {
     }
 }
 
-impl Admitted {
-    /// Reads the headers of the packet at `message` of a datagram.
+impl Opened {
+    /// Reads the headers of the packet in the datagram.
     #[inline]
-    fn read(
-        datagram: &[u8],
-        message: Range<usize>,
-        timestamp: Timestamp,
-        peer: PeerId,
-        label: u8,
-    ) -> Result<Self, RxDrop> {
-        let start = message.start;
-        let decoded = codec::decode(&datagram[message], timestamp).map_err(|_| RxDrop::Malformed)?;
-        Ok(Self::new(decoded, start, peer, label))
+    pub(crate) fn read(self, datagram: &[u8]) -> Result<Admitted, RxDrop> {
+        let start = self.message.start;
+        let decoded = codec::decode(&datagram[self.message], self.timestamp).map_err(|_| RxDrop::Malformed)?;
+        // The index and the sender's connection id must identify the same connection.
+        if self.is_named_outside && decoded.packet.cid.get() != self.qpn.get() {
+            return Err(RxDrop::Malformed);
+        }
+        Ok(Admitted::new(decoded, start, self.peer, self.label))
     }
+}
 
+impl Admitted {
     /// Creates the value from decoded headers; `start` is the offset in the datagram at which they begin.
     #[inline]
     fn new(decoded: Decoded, start: usize, peer: PeerId, label: u8) -> Self {

@@ -14,7 +14,8 @@
 //!
 //! **Same machine.** Where data takes shared memory, so do messages.
 //!
-//! **Not protected.** A NIC with a key exchanges no messages: they would not be encrypted.
+//! **Sealed.** A NIC with a key sends messages within connections that have a key, as their packets
+//! (`falcon/messages`), and drops all others as it drops other packets that are not sealed.
 
 use core::num::NonZeroU64;
 

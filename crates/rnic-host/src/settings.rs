@@ -273,12 +273,9 @@ impl Settings {
             let value = self.schedule_threads.to_string();
             return Err(SettingsError::Value { name: SCHEDULE_THREADS, value, reason });
         }
-        if self.messages.is_some() && (self.protection.is_some() || self.real_roce_peers) {
-            let reason = if self.real_roce_peers {
-                "RoCEv2 adapters of other vendors (RNIC_PEERS=roce) know no such messages; unset one of the two"
-            } else {
-                "a key (RNIC_KEY) does not protect these messages; unset one of the two"
-            };
+        if self.messages.is_some() && self.real_roce_peers {
+            let reason =
+                "RoCEv2 adapters of other vendors (RNIC_PEERS=roce) know no such messages; unset one of the two";
             return Err(SettingsError::Value { name: MESSAGES, value: "on".to_owned(), reason: reason.to_owned() });
         }
         if self.real_roce_peers && self.transport != ROCE_TRANSPORT {

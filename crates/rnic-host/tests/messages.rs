@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use common::{HALF, Pair, SharedFile, Side, chosen, connect_qps, drive, drive_for, new_qp_of};
-use rnic_base::BitRate;
+use rnic_base::{BitRate, Psn32};
 use rnic_engine::messages::cadence::Modes;
 use rnic_engine::messages::peer::DropCause;
 use rnic_engine::{QpSnapshot, SendOp, Service, Signal};
@@ -16,10 +16,10 @@ use rnic_host::{
     Hint, Impairment, MessagesConfig, NicConfig, NicError, Notice, Protection, RxDrop, Settings, TransportChoice,
     messages_of,
 };
-use rnic_psp::Secret;
-use rnic_wire::Qpn;
-use rnic_wire::falcon::psp::Cipher;
-use rnic_wire::scr::Type;
+use rnic_psp::{Secret, SecurityFormat};
+use rnic_wire::falcon::psp::{self, Cipher};
+use rnic_wire::scr::{Body, Cookie, Message, ProbePath, Type, is_message};
+use rnic_wire::{Addresses, Qpn};
 
 /// Messages with frequent probes, so that tests are short.
 const MESSAGES: MessagesConfig = MessagesConfig {
@@ -342,12 +342,33 @@ fn policies_that_need_messages_are_refused_without_them() {
 }
 
 #[test]
-fn messages_are_refused_where_they_would_not_be_protected_or_understood() {
-    let protection = Some(Protection::new(Secret::new([1; 32]), Cipher::Gcm128));
+fn messages_are_refused_where_they_would_not_be_understood() {
     let roce = NicConfig { real_roce_peers: true, messages: Some(MESSAGES), ..NicConfig::shared() };
-    for config in [NicConfig { protection, ..at_loopback() }, roce] {
-        let error = rnic_host::Nic::open(config).expect_err("it has messages");
-        assert!(matches!(error, NicError::Setting { what: "messages between NICs", .. }), "{error}");
+    let error = rnic_host::Nic::open(roce).expect_err("it has messages");
+    assert!(matches!(error, NicError::Setting { what: "messages between NICs", .. }), "{error}");
+}
+
+fn protection(form: SecurityFormat) -> Option<Protection> {
+    Some(Protection::new(Secret::new([1; 32]), Cipher::Gcm128).within(form))
+}
+
+/// Rule 2 of scr.md section 5.4: where packets are sealed, so are messages. No byte of them is visible, and those that
+/// are not sealed are dropped.
+#[test]
+fn s6_nics_with_a_key_seal_their_messages() {
+    for form in [SecurityFormat::Psp, SecurityFormat::Esp] {
+        let config = || NicConfig { protection: protection(form), ..at_loopback() };
+        let Pair { mut left, mut right, from, .. } =
+            pair_of([config(), config()], [chosen("falcon", &[]), chosen("falcon", &[])]);
+        let file = SharedFile::default();
+        right.nic.start_capture(Box::new(file.clone())).expect("memory");
+        assert_measured(&mut left, &mut right, from.qpn);
+        right.nic.stop_capture();
+        // Ethernet 14, IPv4 20, UDP 8.
+        let is_clear = |frame: &&Vec<u8>| is_message(&frame[42..]);
+        assert_eq!(file.frames().iter().filter(is_clear).count(), 0, "a message that is not sealed");
+        let stats = right.nic.stats();
+        assert_eq!(RxDrop::ALL.map(|reason| stats.dropped(reason)).iter().sum::<u64>(), 0, "{stats:?}");
     }
 }
 
@@ -396,4 +417,74 @@ fn s4_a_nic_collects_signals_while_an_operator_asks_for_them() {
     }
     write(&mut left, &mut right, from.qpn, 50_000);
     assert_eq!(take_signals(&mut left), []);
+}
+
+/// On one machine, with the port of data, and in shared memory.
+#[test]
+fn s6_nics_with_a_key_that_share_a_machine_exchange_messages() {
+    for (bypass, form) in [(false, SecurityFormat::Psp), (true, SecurityFormat::Psp), (true, SecurityFormat::Esp)] {
+        let open = || {
+            let protection = protection(form);
+            Side::open(NicConfig {
+                bypass,
+                protection,
+                messages: Some(MESSAGES),
+                carries_falcon: true,
+                ..NicConfig::shared()
+            })
+        };
+        let (mut left, mut right) = (open(), open());
+        let choice = chosen("falcon", &[]);
+        let numbers = [&mut left, &mut right].map(|side| new_qp_of(side, Service::ReliableConnection, &choice, 64));
+        connect_qps(&mut left, &mut right, numbers.into(), 77);
+        assert_measured(&mut left, &mut right, numbers[0]);
+        for side in [&left, &right] {
+            assert_eq!(messages_of(&side.nic).expect("on").stats().all_dropped(), 0);
+        }
+    }
+}
+
+/// Messages of a sender that has no key are dropped, whatever numbers it knows.
+#[test]
+fn s6_a_nic_with_a_key_drops_messages_that_are_not_sealed() {
+    [SecurityFormat::Psp, SecurityFormat::Esp].into_iter().for_each(drops_messages_that_are_not_sealed);
+}
+
+fn drops_messages_that_are_not_sealed(form: SecurityFormat) {
+    let config = || NicConfig { protection: protection(form), ..at_loopback() };
+    let Pair { mut left, mut right, from, to } =
+        pair_of([config(), config()], [chosen("falcon", &[]), chosen("falcon", &[])]);
+    measured(&mut left, &mut right, from.qpn);
+    let (address, target) = (left.addr(), right.addr());
+    drop(left);
+    let peer = std::net::UdpSocket::bind(address).expect("the address of the NIC that is gone");
+    let addresses = Addresses::new(address, target).expect("both IPv4");
+    let probe = Message {
+        dest_qpn: to.qpn,
+        source_qpn: from.qpn,
+        cookie: None,
+        announced: Cookie::new(7),
+        answer_wanted: true,
+        is_last: false,
+        sequence: Psn32::new(1 << 10),
+        time: 1,
+        body: Body::Probe(ProbePath::default()),
+    };
+    let drops = |side: &Side| side.nic.stats().drops.iter().sum::<u64>();
+    let (before, passed) = (drops(&right), right.nic.stats().nic_messages_received);
+    let clear = probe.encode(&addresses).expect("it can be encoded");
+    peer.send_to(&clear, target).expect("loopback carries it");
+    // The form within a seal, with a header that claims no key, and one that claims some key.
+    let [_, cid @ ..] = to.qpn.get().to_be_bytes();
+    let inner = [&[0xc0], &cid[..], &clear[..124]].concat();
+    for spi in [0, 1] {
+        let mut header = [0; psp::LEN_MAX];
+        let cookie = Some(5);
+        psp::Header { spi, cookie, ..psp::Header::default() }.emit(&mut header);
+        peer.send_to(&[&header[..], &inner, &[0; psp::ICV_LEN]].concat(), target).expect("loopback carries it");
+    }
+    while right.nic.progress() {}
+    let stats = right.nic.stats();
+    assert!(drops(&right) >= before + 3, "not counted: {stats:?}");
+    assert_eq!(stats.nic_messages_received, passed, "a forged message was passed on");
 }

@@ -137,6 +137,11 @@ impl Flow {
         self.right.nic.engine_stats().packets_out_of_order
     }
 
+    fn probes_lost(&self) -> u64 {
+        messages_of(&self.left.nic).expect("messages are on").stats().probes_lost
+    }
+
+    /// Returns the packets that the right end has dropped because of their source port.
     fn foreign(&self) -> u64 {
         [RxDrop::ForeignPort, RxDrop::UnknownPeer].map(|reason| self.right.nic.stats().dropped(reason)).iter().sum()
     }
@@ -164,21 +169,34 @@ fn s24_data_moves_to_the_faster_path_leaves_one_that_fails_and_returns() {
         ("irn", Flow::between_addresses),
         ("roce-gbn", Flow::on_one_machine),
     ] {
-        let mut flow = start(transport, delayed([0]));
-        assert!(flow.is_on_default_path(), "{transport}: not on the default port at first");
-        flow.write_until("the faster path is not used", Flow::is_on_further_path);
-        assert_eq!((flow.reordered(), flow.foreign()), (0, 0), "{transport}: by the change of the path");
-
-        flow.left.nic.set_impairment(lost(1..=16));
-        flow.write_until("the failed path is not left", Flow::is_on_default_path);
-
-        // Until what was lost has been repeated.
-        flow.finish();
-        flow.left.nic.set_impairment(delayed([0]));
-        let before = flow.reordered();
-        flow.write_until("the path that works again is not used", Flow::is_on_further_path);
-        assert_eq!((flow.reordered() - before, flow.foreign()), (0, 0), "{transport}: by the change of the path");
+        let is_undisturbed = (0..10).any(|_| moves_and_returns(transport, start));
+        assert!(is_undisturbed, "{transport}: this machine is too busy: probes are always lost");
     }
+}
+
+/// Returns whether no probe was lost but those on the path that fails. On a busy machine they are, and a path that
+/// works is left at once, which reorders packets.
+fn moves_and_returns(transport: &str, start: fn(&str, Impairment) -> Flow) -> bool {
+    let mut flow = start(transport, delayed([0]));
+    assert!(flow.is_on_default_path(), "{transport}: not on the default port at first");
+    flow.write_until("the faster path is not used", Flow::is_on_further_path);
+    let mut is_undisturbed = flow.probes_lost() == 0;
+    assert!(flow.reordered() == 0 || !is_undisturbed, "{transport}: {} packets by the change", flow.reordered());
+
+    flow.left.nic.set_impairment(lost(1..=16));
+    flow.write_until("the failed path is not left", Flow::is_on_default_path);
+
+    // Until what was lost has been repeated.
+    flow.finish();
+    flow.left.nic.set_impairment(delayed([0]));
+    let (reordered, lost) = (flow.reordered(), flow.probes_lost());
+    flow.write_until("the path that works again is not used", Flow::is_on_further_path);
+    // One on each of three paths was outstanding.
+    is_undisturbed &= flow.probes_lost() <= lost + 3;
+    let reordered = flow.reordered() - reordered;
+    assert!(reordered == 0 || !is_undisturbed, "{transport}: {reordered} packets by the change back");
+    assert_eq!(flow.foreign(), 0, "{transport}: data left from a port before it was accepted");
+    is_undisturbed
 }
 
 /// With more queue pairs, each probes less often: the peer answers a limited number of probes.

@@ -14,11 +14,7 @@ const MECHANISMS: &[Mechanism] = &[
     tested("4.3", "collectors, queues and processors run beside the data path, which is the same with SCR off"),
     tested("4.3.1", "twelve signals: TX, RX, CNP, ACK, NACK, RTT; hints, bus, NIC; credits, bus and NIC of the peer"),
     tested("4.3.1", "the RX signal comes from the host's counters"),
-    Mechanism {
-        what: "messages between NICs: unreliable datagrams of 128 bytes that look like RoCEv2",
-        section: "4.3.1",
-        left_out: "on sockets, NICs with a key exchange none",
-    },
+    tested("4.3.1", "messages between NICs: unreliable datagrams of 128 bytes that look like RoCEv2"),
     Mechanism {
         what: "messages are sent periodically, after a number of bytes, or when a utilisation changes",
         section: "4.3.1",

@@ -18,8 +18,8 @@ use crate::stats::RxDrop;
 pub(crate) struct Guard {
     /// True when the packets of the queue pair are sent on several paths.
     spreads: bool,
-    /// The connected peer, and the source address of its packets.
-    remote: Option<(PeerId, IpAddr)>,
+    /// The connected peer, the source address of its packets, and its queue pair.
+    remote: Option<(PeerId, IpAddr, Qpn)>,
     keys: Option<Box<Keys>>,
 }
 
@@ -50,8 +50,19 @@ impl Guard {
         self.spreads
     }
 
-    pub(super) fn connect(&mut self, peer: PeerId, source: IpAddr) {
-        self.remote = Some((peer, source));
+    pub(super) fn connect(&mut self, peer: PeerId, source: IpAddr, dest_qpn: Qpn) {
+        self.remote = Some((peer, source, dest_qpn));
+    }
+
+    /// Returns the connected peer and its queue pair.
+    pub(super) fn remote(&self) -> Option<(PeerId, Qpn)> {
+        self.remote.map(|(peer, _, dest_qpn)| (peer, dest_qpn))
+    }
+
+    /// Returns the peer's queue pair; 0 when none is connected.
+    #[inline]
+    pub(super) fn dest_qpn(&self) -> Qpn {
+        self.remote.map_or(Qpn::new(0), |(_, _, dest_qpn)| dest_qpn)
     }
 
     /// Creates the keys of both directions, for a queue pair and its remote queue pair. Both ends derive a
@@ -99,7 +110,7 @@ impl Guard {
     /// Returns the peer, if it may send packets from `source`.
     #[inline]
     pub(super) fn peer_at(&self, source: IpAddr) -> Option<PeerId> {
-        self.remote.filter(|(_, at)| *at == source).map(|(peer, _)| peer)
+        self.remote.filter(|(_, at, _)| *at == source).map(|(peer, ..)| peer)
     }
 
     /// Returns whether there is a key for encryption.

@@ -14,9 +14,17 @@ use crate::datagram::Datagram;
 use crate::ip_fields::PackedIpFields;
 
 impl Link {
-    /// Sends `bytes`, a complete message, to `peer` on `path`, which `addresses` describe: through shared memory if
-    /// packets to the peer are sent through it, or else queued for the socket. Impairment is applied as to any packet.
-    pub(crate) fn send_message(&mut self, now: Time, peer: PeerId, addresses: &Addresses, path: u8, bytes: &[u8]) {
+    /// Sends `bytes`, a complete message, to `peer` on `path`, which `addresses` describe: through shared memory, as
+    /// `kind` says, if packets to the peer are sent through it, or else queued for the socket. Impairment is applied as
+    /// to any packet.
+    pub(crate) fn send_message(
+        &mut self,
+        now: Time,
+        peer: PeerId,
+        addresses: &Addresses,
+        path: u8,
+        (bytes, kind): (&[u8], RecordKind),
+    ) {
         let send_path = SendPath { peer, port: addresses.dst().port(), path, ip_fields: PackedIpFields::NONE };
         let passes = self.impair(now, send_path, bytes.len() as u32, |_, copy| {
             copy.clear();
@@ -27,7 +35,8 @@ impl Link {
             return;
         }
         self.capture(now, addresses, bytes);
-        if self.peers.get(peer).is_local && self.put_message_into_ring(now, peer, addresses, bytes) {
+        if self.peers.get(peer).is_local && self.put_message_into_ring(now, (peer, addresses.dst().port()), bytes, kind)
+        {
             return;
         }
         let ip_fields = PackedIpFields::NONE;
@@ -45,11 +54,12 @@ impl Link {
         Some((path, port))
     }
 
-    /// Writes a message, without its ICRC, into the ring to its receiver; returns false when there is none.
-    fn put_message_into_ring(&mut self, now: Time, peer: PeerId, addresses: &Addresses, bytes: &[u8]) -> bool {
-        let target = (peer, addresses.dst().port());
+    /// Writes a message, without its ICRC unless it is sealed, into the ring to its receiver; returns false when there
+    /// is none.
+    fn put_message_into_ring(&mut self, now: Time, target: (PeerId, u16), bytes: &[u8], kind: RecordKind) -> bool {
+        let peer = target.0;
         let Self { bypass: Some(bypass), peers, stats, .. } = self else { return false };
-        let (bytes, kind) = (&bytes[..bytes.len() - ICRC_LEN], RecordKind::default());
+        let bytes = if kind.is_sealed { bytes } else { &bytes[..bytes.len() - ICRC_LEN] };
         let result = bypass.send_from_nic(now, target, bytes, kind);
         stats.count_bypass(result, bytes.len());
         match result {

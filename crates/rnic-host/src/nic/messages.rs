@@ -14,6 +14,8 @@ use rnic_wire::{Addresses, ICRC_LEN, Qpn};
 use super::Nic;
 use super::device::Device;
 use crate::host_load::HostMeter;
+use crate::bypass::RecordKind;
+use crate::falcon::{Falcon, Opened, Within};
 use crate::link::lane::{Lane, OWN_PORT};
 use crate::link::{Link, Ports};
 use crate::memory::Arrived;
@@ -95,7 +97,7 @@ impl Device {
         for _ in 0..MESSAGES_PER_CALL {
             // A probe carries the time at which it is sent.
             let Some(transmit) = Messages::of(&mut self.engine).transmit(self.clock.now()) else { break };
-            put(&mut self.link, now, transmit);
+            put(&mut self.link, &mut self.falcon, now, transmit);
             any = true;
         }
         if let Some(bypass) = &mut self.link.bypass {
@@ -127,15 +129,16 @@ impl Device {
     }
 }
 
-/// Sends or queues a message.
-pub(super) fn put(link: &mut Link, now: Time, transmit: &MessageTransmit) {
+/// Sends or queues a message: sealed, if the NIC has a key. Without a connection that has a key, it is not sent.
+pub(super) fn put(link: &mut Link, falcon: &mut Falcon, now: Time, transmit: &MessageTransmit) {
     let MessageTransmit { nic: NicId { peer, number }, message, .. } = transmit;
     // The program may have released the peer since it connected the queue pair.
     let Some(known) = link.peers.look_up(*peer) else { return };
     let to =
         SocketAddr::new(known.addresses.dst().ip(), if *number == 0 { known.addresses.dst().port() } else { *number });
     let own_port = link.local_addr().port();
-    let source_port = if is_of_nic(message) { own_port } else { known.addresses.src().port() };
+    let is_from_own_port = is_of_nic(message) && !falcon.protects();
+    let source_port = if is_from_own_port { own_port } else { known.addresses.src().port() };
     let path = if source_port == known.addresses.src().port() { 0 } else { OWN_PORT };
     let (mut path, mut source_port, mut message) = (path, source_port, *message);
     let from = known.addresses.src().ip();
@@ -151,8 +154,19 @@ pub(super) fn put(link: &mut Link, now: Time, transmit: &MessageTransmit) {
         return;
     }
     let bytes = message.encode(&addresses).expect("the engine makes messages that can be encoded");
-    link.stats.nic_messages_sent += 1;
-    link.send_message(now, *peer, &addresses, path, &bytes);
+    if !falcon.protects() {
+        link.stats.nic_messages_sent += 1;
+        return link.send_message(now, *peer, &addresses, path, (&bytes, RecordKind::default()));
+    }
+    let within = if is_of_nic(&message) {
+        Within::Nic(*peer, (link.ports == Ports::OfQueuePair).then_some(*number))
+    } else {
+        Within::QueuePair(message.source_qpn)
+    };
+    if let Some(datagram) = falcon.seal_message(now, within, &bytes) {
+        link.stats.nic_messages_sent += 1;
+        link.send_message(now, *peer, &addresses, path, (&datagram, RecordKind::SEALED));
+    }
 }
 
 /// A message that has arrived, with what is known of its sender.
@@ -216,6 +230,24 @@ pub(super) fn read_record(
         }
     }
     Ok((message, NicId { peer, number: writer_port }))
+}
+
+/// Finds the NIC that sent a message in an authentic datagram: that of the peer's queue pair.
+///
+/// # Errors
+/// The reason why it is dropped.
+pub(super) fn read_sealed(
+    (engine, link): (&Engine, &Link),
+    opened: &Opened,
+    message: Message,
+) -> Result<(Message, NicId), RxDrop> {
+    let number = |qpn| if link.ports == Ports::OfQueuePair { port_of(qpn) } else { 0 };
+    let nic = NicId { peer: opened.peer, number: number(opened.dest_qpn) };
+    if !is_of_nic(&message) && number(message.source_qpn) != nic.number {
+        return Err(RxDrop::ForeignPort);
+    }
+    let has_partner = Exchange::of(engine).is_some_and(|exchange| exchange.has_partner(nic));
+    if has_partner { Ok((message, nic)) } else { Err(RxDrop::Management) }
 }
 
 /// Passes a message to the engine.

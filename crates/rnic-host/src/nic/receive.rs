@@ -20,7 +20,7 @@ use super::messages;
 use crate::bypass::{Broken, Incoming, Record};
 use crate::clock::Clock;
 use crate::cm::{GsiItem, Manager, gsi_addresses};
-use crate::falcon::{Admitted, Falcon};
+use crate::falcon::{Admitted, Falcon, Opened};
 use crate::grh::grh;
 use crate::host_load::HostMeter;
 use crate::ip_fields::PackedIpFields;
@@ -174,7 +174,7 @@ impl<'a> Arrivals<'a> {
             let origin =
                 DatagramOrigin { source: *source, local, peer, congested: false, ip_fields: record.kind.ip_fields };
             self.link.stats.bypass_bytes_received += record.bytes.len() as u64;
-            if is_message_record(&record) && Exchange::of(self.engine).is_some() {
+            if is_message_record(&record) && self.takes_clear_messages() {
                 self.receive_message_record(&origin, writer_port, &record);
             } else if record.kind.is_sealed || self.link.capture.is_some() {
                 let mut bytes = as_datagram(&record, &origin);
@@ -352,7 +352,7 @@ impl<'a> Arrivals<'a> {
     /// Receives a Falcon datagram, or a message of the NIC of a peer, which begins with the same two bits.
     #[inline]
     fn receive_falcon(&mut self, now: Time, origin: &DatagramOrigin, datagram: &mut [u8]) {
-        if is_message(datagram) && Exchange::of(self.engine).is_some() {
+        if is_message(datagram) && self.takes_clear_messages() {
             return self.receive_message(now, origin, datagram);
         }
         if self.link.capture.is_some()
@@ -360,8 +360,33 @@ impl<'a> Arrivals<'a> {
         {
             self.link.capture(now, &addresses, datagram);
         }
-        let admitted = self.falcon.admit(origin.source.ip(), datagram);
+        let admitted = if self.falcon.protects() && Exchange::of(self.engine).is_some() {
+            match self.falcon.open(origin.source.ip(), datagram) {
+                Ok(opened) if opened.is_message(datagram) => {
+                    return self.receive_sealed_message(origin, &opened, datagram);
+                }
+                opened => opened.and_then(|opened| opened.read(datagram)),
+            }
+        } else {
+            self.falcon.admit(origin.source.ip(), datagram)
+        };
         self.pass_to_engine(now, admitted, (&*datagram).into());
+    }
+
+    /// Returns whether messages of NICs are received that are not sealed. With a key, a datagram that looks like one
+    /// may be a packet: an ESP index may begin with the same bytes.
+    fn takes_clear_messages(&self) -> bool {
+        !self.falcon.protects() && Exchange::of(self.engine).is_some()
+    }
+
+    /// Receives a message of the NIC of a peer in an authentic datagram.
+    #[cold]
+    fn receive_sealed_message(&mut self, origin: &DatagramOrigin, opened: &Opened, datagram: &[u8]) {
+        let message = opened.read_message(datagram);
+        match message.and_then(|message| messages::read_sealed((self.engine, self.link), opened, message)) {
+            Ok((message, nic)) => self.pass_message(self.clock.now(), &message, nic, origin.source.port()),
+            Err(reason) => self.link.stats.drop_datagram(reason),
+        }
     }
 
     /// Receives a packet that arrived through shared memory. The sender can change its bytes at any time, so its

@@ -77,7 +77,7 @@ impl Device {
                     continue;
                 }
                 Departure::Message(transmit) => {
-                    messages::put(link, now, transmit);
+                    messages::put(link, falcon, now, transmit);
                     continue;
                 }
             };

@@ -99,9 +99,9 @@ pub const VARIABLES: &[Variable] = &[
         value: "off|on|grants",
         default: "off",
         meaning: "Exchange messages with the NICs of peers that do so, too: probes of round trips, which \
-                  control=swift-rate and paths=probed need, reports of the time that packets wait for this process, and \
-                  back-pressure when too many wait. With grants, also limits for those that send to this process. \
-                  Not with RNIC_KEY",
+                  control=swift-rate and paths=probed need, reports of the time that packets wait for this process, \
+                  and back-pressure when too many wait. With grants, also limits for those that send to this \
+                  process. With RNIC_KEY they are sealed",
         read: |settings, text| {
             settings.messages = match text.trim() {
                 "off" => None,

@@ -1,0 +1,102 @@
+//! Messages between NICs ([`rnic_wire::scr`]) on a NIC with a key: sealed as packets are, within a connection to the
+//! NIC that they are for.
+//!
+//! ```text
+//!  0 | opcode of messages | destination connection | the word with which Falcon packets begin; the opcode is no
+//!                                                    version of Falcon, so other receivers drop it
+//!  4 | the message, 124 bytes, without its ICRC
+//! ```
+//!
+//! A message about a queue pair is sealed with the key of its connection, one about a whole NIC with that of any
+//! connection to the NIC. The key proves who has sent it; the cookies in messages only match them to connections.
+
+use std::ops::Range;
+
+use rnic_base::Time;
+use rnic_engine::PeerId;
+use rnic_psp::SecurityFormat;
+use rnic_wire::falcon::{FlowLabel, esp, psp};
+use rnic_wire::scr::{self, MESSAGE_LEN, Message};
+use rnic_wire::{ICRC_LEN, Qpn};
+
+use super::{Falcon, Opened};
+use crate::stats::RxDrop;
+
+/// Connection within which a message is sealed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Within {
+    /// That of this queue pair.
+    QueuePair(Qpn),
+    /// One to this peer, and to a queue pair on this port if numbers encode ports.
+    Nic(PeerId, Option<u16>),
+}
+
+impl Falcon {
+    /// Returns the datagram that carries the message in `bytes`, a complete one with its ICRC; `None` when there is no
+    /// such connection, or it has no key.
+    pub(crate) fn seal_message(&mut self, now: Time, within: Within, bytes: &[u8; MESSAGE_LEN]) -> Option<Vec<u8>> {
+        let form = self.form()?;
+        let qpn = match within {
+            Within::QueuePair(qpn) => qpn,
+            Within::Nic(peer, port) => {
+                let leads_there = |dest_qpn| port.is_none_or(|port| crate::ports::port_of(dest_qpn) == port);
+                let guards = self.guards.iter().filter(|(_, guard)| guard.has_keys());
+                let to_nic =
+                    guards.filter(|(_, guard)| guard.remote().is_some_and(|(at, to)| at == peer && leads_there(to)));
+                to_nic.map(|(qpn, _)| *qpn).min_by_key(|qpn| qpn.get())?
+            }
+        };
+        let guard = self.guards.get_mut(&qpn).filter(|guard| guard.has_keys())?;
+        let (_, dest_qpn) = guard.remote()?;
+        let start = match form {
+            SecurityFormat::Psp => psp::LEN_MAX,
+            SecurityFormat::Esp => esp::LEN,
+        };
+        let message = start..start + SEALED_LEN;
+        let end = match form {
+            SecurityFormat::Psp => message.end + psp::ICV_LEN,
+            SecurityFormat::Esp => esp::encapsulation_len(SEALED_LEN) + SEALED_LEN,
+        };
+        let mut datagram = vec![0; end];
+        let [_, cid @ ..] = dest_qpn.get().to_be_bytes();
+        datagram[start] = scr::OPCODE;
+        datagram[start + 1..start + WORD].copy_from_slice(&cid);
+        datagram[start + WORD..message.end].copy_from_slice(&bytes[..MESSAGE_LEN - ICRC_LEN]);
+        self.key_changes += u64::from(guard.seal(now, FlowLabel::new(0), message, &mut datagram));
+        Some(datagram)
+    }
+}
+
+impl Opened {
+    /// Returns whether an authentic datagram contains a message of a NIC.
+    #[inline]
+    pub(crate) fn is_message(&self, datagram: &[u8]) -> bool {
+        datagram.get(self.message.start) == Some(&scr::OPCODE)
+    }
+
+    /// Reads the message of a NIC in an authentic datagram.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub(crate) fn read_message(&self, datagram: &[u8]) -> Result<Message, RxDrop> {
+        let Range { start, end } = self.message.clone();
+        let inner: &[u8; SEALED_LEN] =
+            datagram.get(start..end).and_then(|inner| inner.try_into().ok()).ok_or(RxDrop::Malformed)?;
+        let (word, message) = inner.split_at(WORD);
+        // With ESP, the index must identify the same connection.
+        if word[1..] != self.qpn.get().to_be_bytes()[1..] {
+            return Err(RxDrop::Malformed);
+        }
+        let mut copy = [0; MESSAGE_LEN];
+        copy[..message.len()].copy_from_slice(message);
+        Message::parse(&copy).map_err(|_| RxDrop::Malformed)
+    }
+}
+
+/// Length in bytes of the first word.
+const WORD: usize = psp::CLEAR_LEN;
+
+/// Length in bytes of a message with this word, within its seal.
+const SEALED_LEN: usize = WORD + MESSAGE_LEN - ICRC_LEN;
+
+const _: () = assert!(scr::OPCODE >> 4 != 1, "a version of Falcon");
