@@ -13,9 +13,9 @@ use rnic_wire::{Addresses, ICRC_LEN, Qpn};
 
 use super::Nic;
 use super::device::Device;
-use crate::host_load::HostMeter;
 use crate::bypass::RecordKind;
 use crate::falcon::{Falcon, Opened, Within};
+use crate::host_load::HostMeter;
 use crate::link::lane::{Lane, OWN_PORT};
 use crate::link::{Link, Ports};
 use crate::memory::Arrived;
