@@ -50,8 +50,10 @@ pub(crate) use messages::Within;
 #[derive(Debug)]
 pub(crate) struct Falcon {
     protection: Option<Protection>,
-    /// Guards, indexed by queue pair. Never iterated.
+    /// Guards, indexed by queue pair. Iterated only where the order does not matter.
     guards: HashMap<Qpn, Guard, ByNumber>,
+    /// Connection that was last used for messages to a NIC as a whole.
+    to_nics: HashMap<(PeerId, Option<u16>), Qpn>,
     /// Values for the initialization vector field of packets that are sent unencrypted, on connections without a key.
     vectors: Vectors,
     /// Payload that has arrived out of order.
@@ -98,7 +100,7 @@ const _: () = assert!(esp::is_index(psp::NEXT_HEADER));
 impl Falcon {
     pub(crate) fn new(protection: Option<Protection>) -> Self {
         let (guards, vectors, kept) = (HashMap::default(), Vectors::default(), KeptPayloads::default());
-        Self { protection, guards, vectors, kept, key_changes: 0 }
+        Self { protection, guards, to_nics: HashMap::new(), vectors, kept, key_changes: 0 }
     }
 
     /// Adds a new queue pair if its transport is Falcon.

@@ -14,11 +14,13 @@ use std::ops::Range;
 
 use rnic_base::Time;
 use rnic_engine::PeerId;
+use rnic_engine::messages::peer::PEERS_MAX;
 use rnic_psp::SecurityFormat;
 use rnic_wire::falcon::{FlowLabel, esp, psp};
 use rnic_wire::scr::{self, MESSAGE_LEN, Message};
 use rnic_wire::{ICRC_LEN, Qpn};
 
+use super::guard::Guard;
 use super::{Falcon, Opened};
 use crate::stats::RxDrop;
 
@@ -38,13 +40,7 @@ impl Falcon {
         let form = self.form()?;
         let qpn = match within {
             Within::QueuePair(qpn) => qpn,
-            Within::Nic(peer, port) => {
-                let leads_there = |dest_qpn| port.is_none_or(|port| crate::ports::port_of(dest_qpn) == port);
-                let guards = self.guards.iter().filter(|(_, guard)| guard.has_keys());
-                let to_nic =
-                    guards.filter(|(_, guard)| guard.remote().is_some_and(|(at, to)| at == peer && leads_there(to)));
-                to_nic.map(|(qpn, _)| *qpn).min_by_key(|qpn| qpn.get())?
-            }
+            Within::Nic(peer, port) => self.connection_to((peer, port))?,
         };
         let guard = self.guards.get_mut(&qpn).filter(|guard| guard.has_keys())?;
         let (_, dest_qpn) = guard.remote()?;
@@ -64,6 +60,30 @@ impl Falcon {
         datagram[start + WORD..message.end].copy_from_slice(&bytes[..MESSAGE_LEN - ICRC_LEN]);
         self.key_changes += u64::from(guard.seal(now, FlowLabel::new(0), message, &mut datagram));
         Some(datagram)
+    }
+
+    /// Returns a queue pair that is connected to a NIC and has a key: the one that was used last, if it still is.
+    fn connection_to(&mut self, nic: (PeerId, Option<u16>)) -> Option<Qpn> {
+        let leads_there = |guard: &Guard| {
+            let (peer, port) = nic;
+            let is_on = |dest_qpn| port.is_none_or(|port| crate::ports::port_of(dest_qpn) == port);
+            guard.has_keys() && guard.remote().is_some_and(|(at, dest_qpn)| at == peer && is_on(dest_qpn))
+        };
+        let last = self.to_nics.get(&nic).copied();
+        if let Some(last) = last.filter(|qpn| self.guards.get(qpn).is_some_and(leads_there)) {
+            return Some(last);
+        }
+        let found =
+            self.guards.iter().filter(|(_, guard)| leads_there(guard)).map(|(qpn, _)| *qpn).min_by_key(|qpn| qpn.get());
+        // Entries of NICs to which nothing is connected any more are not needed.
+        if self.to_nics.len() >= PEERS_MAX {
+            self.to_nics.clear();
+        }
+        match found {
+            Some(qpn) => self.to_nics.insert(nic, qpn),
+            None => self.to_nics.remove(&nic),
+        };
+        found
     }
 }
 

@@ -9,6 +9,7 @@ use rnic_psp::Secret;
 use rnic_wire::falcon::psp::Cipher;
 use rnic_wire::falcon::rdma::{self, Operation};
 use rnic_wire::falcon::{Body, Cid, Ulp, UlpProtocol, WindowBases};
+use rnic_wire::scr::{self, Cookie, MESSAGE_LEN, Message, ProbePath};
 use rnic_wire::{Position, Reth};
 
 use super::*;
@@ -384,4 +385,68 @@ fn invalid_records_are_refused() {
         }
     }
     assert!(admitted > 1_000, "only {admitted} damaged records were admitted");
+}
+
+fn message() -> (Message, [u8; MESSAGE_LEN]) {
+    let message = Message {
+        dest_qpn: Qpn::new(RIGHT.1),
+        source_qpn: Qpn::new(LEFT.1),
+        cookie: Cookie::new(0x0102_0304_0506_0708),
+        announced: Cookie::new(0x1112_1314_1516_1718),
+        answer_wanted: true,
+        is_last: false,
+        sequence: Psn32::new(7),
+        time: 0x2122_2324_2526_2728,
+        body: scr::Body::Probe(ProbePath { index: 1, label: 2 }),
+    };
+    let addresses = Addresses::new(LEFT.0.parse().expect("an address"), RIGHT.0.parse().expect("an address"));
+    (message, message.encode(&addresses.expect("both IPv4")).expect("it can be encoded"))
+}
+
+#[test]
+fn s6_messages_are_sealed_within_a_connection_to_their_nic() {
+    let (sent, bytes) = message();
+    for (protection, len) in [(protection(Cipher::Gcm128), 168), (esp(Cipher::Gcm256), 164)] {
+        let (mut left, mut right) = ends(protection);
+        let to_nic = |port| Within::Nic(PeerId(7), port);
+        for within in [Within::QueuePair(Qpn::new(LEFT.1)), to_nic(None), to_nic(Some(0)), to_nic(None)] {
+            let sealed = left.seal_message(Time::from_us(9), within, &bytes).expect("there is a connection");
+            assert_eq!(sealed.len(), len);
+            assert!(!sealed.windows(8).any(|seen| seen == &bytes[16..24]), "a cookie is visible");
+            for bit in 0..sealed.len() * 8 {
+                let mut changed = sealed.clone();
+                changed[bit / 8] ^= 1 << (bit % 8);
+                assert!(right.open(source(), &mut changed).is_err(), "bit {bit} may be changed");
+            }
+            let mut opened = sealed.clone();
+            let content = right.open(source(), &mut opened).expect("it is authentic");
+            assert!(content.is_message(&opened));
+            assert_eq!((content.read_message(&opened), content.dest_qpn), (Ok(sent), Qpn::new(LEFT.1)));
+        }
+        let sealed = left.seal_message(Time::from_us(9), to_nic(None), &bytes).expect("there is a connection");
+        assert_eq!(right.admit(source(), &mut sealed.clone()).err(), Some(RxDrop::Malformed), "it is no packet");
+        let mut packet = datagram(&mut left, Time::from_us(10), 64);
+        let opened = right.open(source(), &mut packet).expect("it is authentic");
+        assert!(!opened.is_message(&packet), "a packet is no message");
+    }
+}
+
+#[test]
+fn s6_without_a_connection_that_has_a_key_no_message_is_sent() {
+    let (_, bytes) = message();
+    let sealed = |falcon: &mut Falcon, within| falcon.seal_message(Time::from_us(9), within, &bytes).is_some();
+    let (mut left, _) = ends(protection(Cipher::Gcm128));
+    let nic = Within::Nic(PeerId(7), None);
+    assert!(sealed(&mut left, nic));
+    for within in [
+        Within::QueuePair(Qpn::new(99)),
+        Within::Nic(PeerId(8), None),
+        Within::Nic(PeerId(7), Some(crate::ports::port_of(Qpn::MAX))),
+    ] {
+        assert!(!sealed(&mut left, within), "{within:?}");
+    }
+    left.remove(Qpn::new(LEFT.1));
+    assert!(!sealed(&mut left, nic), "the connection is gone");
+    let (mut left, _) = ends(None);
+    assert!(!sealed(&mut left, nic) && !sealed(&mut left, Within::QueuePair(Qpn::new(LEFT.1))), "there is no key");
 }
