@@ -34,7 +34,7 @@ pub struct Line<'h> {
     bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     rtt_us: Option<f64>,
-    /// Label of the path, which is a source port.
+    /// Label of the path, as the path policy names it: in simulations the source port.
     #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -106,17 +106,19 @@ impl<'h> Line<'h> {
 pub fn run(args: &SignalsArgs) -> Result<(), Failure> {
     let devices = observe::devices_of(args.pid).map_err(Failure::input)?;
     let end = args.time.map(|time| Instant::now() + Duration::from_nanos(time.as_ps() / 1_000));
-    let (mut lost, mut has_answered) = (0, false);
+    let (mut lost, mut has_answered) = (vec![0; devices.len()], false);
     loop {
-        let mut answers = 0;
-        for device in &devices {
-            match print_signals(device, &mut lost) {
+        let (mut answers, mut refusal) = (0, None);
+        for (device, lost) in devices.iter().zip(&mut lost) {
+            match print_signals(device, lost) {
                 Ok(true) => answers += 1,
                 Ok(false) => return Ok(()),
-                // The process has ended, or this one of its devices was closed.
-                Err(ObserveError::System { .. }) if has_answered => {}
-                Err(error) => return Err(Failure::input(error.to_string())),
+                // The process has ended, or this one of its devices was closed, or is a copy.
+                Err(error) => refusal = Some(error),
             }
+        }
+        if let Some(error) = refusal.filter(|_| answers == 0 && !has_answered) {
+            return Err(Failure::input(error.to_string()));
         }
         has_answered = true;
         if answers == 0 || end.is_some_and(|end| Instant::now() >= end) {
@@ -124,6 +126,7 @@ pub fn run(args: &SignalsArgs) -> Result<(), Failure> {
         }
         thread::sleep(INTERVAL);
     }
+    let lost: u64 = lost.iter().sum();
     if lost > 0 {
         console::line(&format!("rnic: {lost} signals were lost, because they came faster than they were read"));
     }
@@ -134,7 +137,7 @@ pub fn run(args: &SignalsArgs) -> Result<(), Failure> {
 /// output has no reader any more.
 fn print_signals(device: &Endpoint, lost: &mut u64) -> Result<bool, ObserveError> {
     let batch = observe::fetch_signals(device, RECORDS, TIMEOUT)?;
-    *lost = batch.lost.max(*lost);
+    *lost = batch.lost;
     let text: String = batch
         .records
         .iter()

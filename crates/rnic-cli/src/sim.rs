@@ -95,6 +95,7 @@ pub fn simulate(plan: &Plan, seed: u64, threads: NonZeroUsize, outputs: Outputs<
 /// Writes the signals of a run, a line each.
 fn write_signals(log: &SignalLog, mut file: impl Write) -> io::Result<()> {
     for (host, signal) in &log.records {
+        let host = log.hosts[*host as usize].as_str();
         file.write_all(Line::new(Some(host), signal).to_text().as_bytes())?;
     }
     if log.lost > 0 {

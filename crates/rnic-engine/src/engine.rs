@@ -125,7 +125,9 @@ impl Engine {
         let slot = qp.verbs.head.slot;
         if let Some(watched) = core.watch.of(slot) {
             watched.count(outcome);
-            signals::received(core, qp, format, packet);
+            if core.signals.is_some() && !matches!(outcome, RxOutcome::Dropped(_)) {
+                signals::received(core, qp, format, packet);
+            }
         }
         if core.is_unsettled {
             self.settle_failures(slot);

@@ -114,15 +114,24 @@ impl Processors {
         matches!(self.place, Place::Threads(_))
     }
 
-    /// Queues `record` of a flow, for which `view` is the present state where [`Self::run_schedulers`] is true.
-    pub(crate) fn push(&mut self, now: Time, record: &Signal, view: Option<&ScheduleView>, timers: &mut Timers) {
-        match &mut self.place {
-            Place::Modelled(modelled) => modelled.push(now, record),
-            Place::Threads(threads) => {
-                view.into_iter().for_each(|view| threads.push(record, view));
+    /// Queues `record` of a flow, for which `view` is the present state where [`Self::run_schedulers`] is true. Returns
+    /// false when its thread has too many flows.
+    pub(crate) fn push(
+        &mut self,
+        now: Time,
+        record: &Signal,
+        view: Option<&ScheduleView>,
+        timers: &mut Timers,
+    ) -> bool {
+        let is_queued = match &mut self.place {
+            Place::Modelled(modelled) => {
+                modelled.push(now, record);
+                true
             }
-        }
+            Place::Threads(threads) => view.is_some_and(|view| threads.push(record, view)),
+        };
         self.arm(now, timers);
+        is_queued
     }
 
     /// Returns the next result that is due, and the slot of its queue pair.

@@ -253,20 +253,22 @@ impl Scheduling {
         let (schedule, is_saturated) = (&head.transport.profile.schedule, self.share.is_saturated());
         self.flow = self.flow.or_else(|| processors.join(head.slot, schedule, state, is_saturated));
         let Some(flow) = self.flow else { return false };
-        self.push(head, core, &Signal::new(Kind::Tx, flow, core.now).with_bytes(wire_bytes));
-        true
+        let is_queued = self.push(head, core, &Signal::new(Kind::Tx, flow, core.now).with_bytes(wire_bytes));
+        if !is_queued {
+            self.leave_processors(core);
+        }
+        is_queued
     }
 
-    /// Passes `record` to the processors.
-    fn push(&mut self, head: &Head, core: &mut Core, record: &Signal) {
+    /// Passes `record` to the processors; returns false if they do not take it.
+    fn push(&mut self, head: &Head, core: &mut Core, record: &Signal) -> bool {
         let runs_there = core.processors.as_ref().is_some_and(|processors| processors.run_schedulers());
         let view = runs_there.then(|| self.view(head, core));
         if runs_there {
             self.was_held = false;
         }
-        if let Some(processors) = &mut core.processors {
-            processors.push(core.now, record, view.as_ref(), &mut core.timers);
-        }
+        let Some(processors) = &mut core.processors else { return false };
+        processors.push(core.now, record, view.as_ref(), &mut core.timers)
     }
 
     /// Runs the policy on a record that a thread has processed, or applies what it has decided there. Returns the rate
@@ -277,7 +279,8 @@ impl Scheduling {
                 self.on_event_of(head, core, &event_of(record), Some(*installs_at));
                 self.was_held = false;
             }
-            Processed::Decision(actions) => self.apply(head, core, actions, None),
+            // The rate is installed with the next timeout, which is due now, so that a queue pair that waits is woken.
+            Processed::Decision(actions) => self.apply(head, core, actions, Some(core.now)),
         }
         let rate = u128::from(self.share.allocated().as_bps());
         (rate * u128::from(SHARE_ONE) / u128::from(core.config.line_rate.as_bps())) as u32
@@ -302,7 +305,9 @@ impl Scheduling {
     fn on_tick(&mut self, head: &Head, core: &mut Core) {
         let install = core.processors.as_ref().map(|processors| processors.install());
         match (self.flow, install) {
-            (Some(flow), Some(None)) => self.push(head, core, &Signal::wake_up(Kind::Tx, flow, core.now)),
+            (Some(flow), Some(None)) => {
+                self.push(head, core, &Signal::wake_up(Kind::Tx, flow, core.now));
+            }
             (_, install) => {
                 let installs_at = install.flatten().map(|install| core.now + install);
                 self.on_event_of(head, core, &ScheduleEvent::Tick, installs_at);

@@ -77,13 +77,14 @@ impl Collector {
         }
     }
 
-    /// Collects until `until`; returns false if the end has passed at `now`.
-    pub(crate) fn keep_until(&mut self, now: Time, until: Time) -> bool {
-        let is_kept = now <= self.settings.until;
-        if is_kept {
-            self.settings.until = until;
-        }
-        is_kept
+    /// Returns whether the time in which signals are collected has passed at `now`.
+    pub(crate) fn is_over(&self, now: Time) -> bool {
+        now > self.settings.until
+    }
+
+    /// Collects until `until`.
+    pub(crate) fn keep_until(&mut self, until: Time) {
+        self.settings.until = until;
     }
 
     fn within(&self, kind: Kind) -> Duration {
@@ -91,9 +92,7 @@ impl Collector {
     }
 
     fn add(&mut self, signal: Signal) {
-        if signal.last > self.settings.until {
-            // The memory is given back when no driver takes the records any more.
-            *self = Self::new(self.settings);
+        if self.is_over(signal.last) {
             return;
         }
         let within = self.within(signal.kind);
@@ -258,10 +257,10 @@ mod tests {
     fn s4_nothing_is_collected_after_the_end() {
         let mut collector = collector(Duration::ZERO, 100);
         collector.settings.until = Time::from_us(5);
-        assert!(collector.keep_until(Time::from_us(5), Time::from_us(7)));
+        collector.keep_until(Time::from_us(7));
         (6..9).for_each(|us| collector.on_flow(Kind::Tx, FLOW, Time::from_us(us), 1));
-        assert_eq!(collector.take(Time::from_us(9), 9).count(), 0, "the records are discarded");
-        assert!(!collector.keep_until(Time::from_us(8), Time::from_us(20)), "collecting begins anew");
+        assert_eq!(collector.take(Time::from_us(9), 9).count(), 2, "those at 6 and 7 us");
+        assert!(collector.is_over(Time::from_us(8)) && !collector.is_over(Time::from_us(7)));
     }
 
     #[test]

@@ -41,7 +41,8 @@ fn simulate(plan: &Plan, parts: usize, collects: bool) -> (Report, Option<Signal
 }
 
 fn of<'l>(log: &'l SignalLog, host: &'l str, kind: SignalKind) -> impl Iterator<Item = &'l Signal> {
-    log.records.iter().filter(move |(name, record)| name == host && record.kind == kind).map(|(_, record)| record)
+    let is_wanted = move |(number, record): &&(u32, Signal)| log.hosts[*number as usize] == host && record.kind == kind;
+    log.records.iter().filter(is_wanted).map(|(_, record)| record)
 }
 
 #[test]
@@ -81,10 +82,20 @@ fn s3_s4_all_signals_are_collected_and_collecting_changes_nothing() {
 /// A hint applies while the tenant sends.
 #[test]
 fn s9_a_hint_of_a_plan_caps_the_queue_pairs_of_its_tenant() {
-    let slices = [("run", "{ limit = \"5ms\", slice = \"500us\" }"), ("fault", "[]"), ("scr", "{}")];
+    let slices = [slices_at_500us(), ("fault", "[]"), ("scr", "{}")];
     let report = finish(common::simulation(ALL, &slices, 7));
     let slices = report.slices.expect("the plan has slices");
     let rates = &slices.tenants["other"].goodput_gbps;
     assert!(rates[1] > 21.0, "without a cap: {rates:?}");
     assert!((17.0..20.0).contains(&rates[3]), "two queue pairs at 10 Gbit/s with headers: {rates:?}");
+
+    // A queue pair that joins after the hint has the cap, too.
+    let late = [("workload.tenant.other.start", "1500us"), slices_at_500us(), ("fault", "[]"), ("scr", "{}")];
+    let report = finish(common::simulation(ALL, &late, 7));
+    let rates = report.slices.expect("the plan has slices").tenants["other"].goodput_gbps.clone();
+    assert!((15.0..20.0).contains(&rates[3]), "two queue pairs that came later: {rates:?}");
+}
+
+fn slices_at_500us() -> (&'static str, &'static str) {
+    ("run", "{ limit = \"5ms\", slice = \"500us\" }")
 }

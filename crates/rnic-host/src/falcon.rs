@@ -53,7 +53,7 @@ pub(crate) struct Falcon {
     /// Guards, indexed by queue pair. Iterated only where the order does not matter.
     guards: HashMap<Qpn, Guard, ByNumber>,
     /// Connection that was last used for messages to a NIC as a whole.
-    to_nics: HashMap<(PeerId, Option<u16>), Qpn>,
+    to_nics: HashMap<(PeerId, Option<u16>), (Qpn, Time)>,
     /// Values for the initialization vector field of packets that are sent unencrypted, on connections without a key.
     vectors: Vectors,
     /// Payload that has arrived out of order.

@@ -106,18 +106,27 @@ impl ProbedPaths {
         labels.filter(|known| path > 0 && known.path == path).for_each(|known| known.port = port);
     }
 
-    /// Returns the policy's label of the port that an answer for `qpn` names; `None` when it is no port of this queue
-    /// pair, and so already the policy's label.
-    pub(crate) fn label_of(&self, qpn: Qpn, port: u16) -> Option<PathLabel> {
-        let labels = self.queue_pairs.get(&qpn)?.labels;
-        labels.iter().flatten().find(|known| port > 0 && known.port == port).map(|known| PathLabel(known.label))
+    /// Returns the policy's label of the path whose port an answer for `qpn` names as its label; `None` when that is
+    /// not the port of this path, and so already the policy's label.
+    pub(crate) fn label_of(&self, qpn: Qpn, answered: ProbePath) -> Option<PathLabel> {
+        let labels = &self.queue_pairs.get(&qpn)?.labels;
+        let has_port = |known: &&Label| answered.label > 0 && known.port == answered.label;
+        let known = match labels.get(usize::from(answered.index)) {
+            Some(of_path) => of_path.as_ref().filter(has_port),
+            // A probe of congestion control or of the driver, which took the path of data.
+            None => labels.iter().flatten().find(has_port),
+        };
+        known.map(|known| PathLabel(known.label))
     }
 
-    /// Records that the peer has answered a probe of `qpn` that named `port`: it accepts data from there.
-    pub(crate) fn accept(&mut self, qpn: Qpn, port: u16) {
-        let queue_pair = self.queue_pairs.get_mut(&qpn);
-        let labels = queue_pair.into_iter().flat_map(|queue_pair| queue_pair.labels.iter_mut().flatten());
-        labels.filter(|known| known.port == port).for_each(|known| known.is_accepted = true);
+    /// Records that the peer has answered a probe of `qpn` that named the port of a path as its label: it accepts data
+    /// from there.
+    pub(crate) fn accept(&mut self, qpn: Qpn, answered: ProbePath) {
+        let labels = self.queue_pairs.get_mut(&qpn).map(|queue_pair| &mut queue_pair.labels);
+        let known = labels.and_then(|labels| labels.get_mut(usize::from(answered.index))?.as_mut());
+        if let Some(known) = known.filter(|known| known.port == answered.label) {
+            known.is_accepted = true;
+        }
     }
 
     /// Records that `nic` has forgotten which ports it accepts: data leaves from the port with number 0 until it has
@@ -199,8 +208,12 @@ mod tests {
         let path = paths.path_of_probe(QPN, probe(index, label));
         paths.name_port(QPN, path, 40_000);
         assert_eq!(paths.path_with(QPN, PathLabel(label)), 0, "not answered");
-        assert_eq!((paths.label_of(QPN, 40_000), paths.label_of(QPN, 40_001)), (Some(PathLabel(label)), None));
-        paths.accept(QPN, 40_000);
+        let answers = [(index, 40_000), (9, 40_000), (index, 40_001), (1, 40_000)];
+        let labels = answers.map(|(index, port)| paths.label_of(QPN, probe(index, port)));
+        assert_eq!(labels, [Some(PathLabel(label)), Some(PathLabel(label)), None, None]);
+        paths.accept(QPN, probe(1, 40_000));
+        assert_eq!(paths.path_with(QPN, PathLabel(label)), 0, "an answer of another path");
+        paths.accept(QPN, probe(index, 40_000));
         assert_eq!((paths.path_with(QPN, PathLabel(label)), paths.path_with(QPN, PathLabel(0xc124))), (path, 0));
         assert_eq!(paths.path_of_probe(QPN, probe(7, label)), path, "congestion control probes the path of data");
         assert_eq!(paths.path_with(Qpn::new(8), PathLabel(label)), 0, "another queue pair");
@@ -208,9 +221,10 @@ mod tests {
         assert_eq!(paths.path_with(QPN, PathLabel(label)), path, "another NIC has forgotten");
         paths.forget(NIC);
         assert_eq!(paths.path_with(QPN, PathLabel(label)), 0, "it has forgotten the port");
-        paths.accept(QPN, 40_000);
+        paths.accept(QPN, probe(index, 40_000));
         paths.connect(QPN, NIC);
-        assert_eq!((paths.path_with(QPN, PathLabel(label)), paths.label_of(QPN, 40_000)), (0, None), "connected anew");
+        assert_eq!(paths.path_with(QPN, PathLabel(label)), 0, "connected anew");
+        assert_eq!(paths.label_of(QPN, probe(index, 40_000)), None);
         paths.disconnect(QPN);
         assert_eq!(paths.path_of_probe(QPN, probe(index, label)), 0);
     }

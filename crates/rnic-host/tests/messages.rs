@@ -417,6 +417,14 @@ fn s4_a_nic_collects_signals_while_an_operator_asks_for_them() {
     }
     write(&mut left, &mut right, from.qpn, 50_000);
     assert_eq!(take_signals(&mut left), []);
+
+    // What was acknowledged before collecting began again is no signal.
+    drive_for(&mut left, &mut right, Duration::from_millis(20));
+    write(&mut left, &mut right, from.qpn, 50_000);
+    drive_for(&mut left, &mut right, Duration::from_millis(20));
+    let acks: Vec<_> = take_signals(&mut left).into_iter().filter(|signal| signal.kind.name() == "ack").collect();
+    let bytes: u64 = acks.iter().map(|signal| signal.bytes).sum();
+    assert!((50_000..100_000).contains(&bytes), "{acks:?}");
 }
 
 /// On one machine, with the port of data, and in shared memory.

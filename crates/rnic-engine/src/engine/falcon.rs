@@ -53,8 +53,10 @@ impl Engine {
         nic.wake_waiting(&mut core.ready);
         if let Some(watched) = core.watch.of(verbs.head.slot) {
             watched.count(outcome);
-            let packet = arrival.packet;
-            super::signals::received_falcon(core, qp, packet.body.packet_type(), packet.payload_len);
+            if core.signals.is_some() && !matches!(outcome, RxOutcome::Dropped(_)) {
+                let packet = arrival.packet;
+                super::signals::received_falcon(core, qp, packet.body.packet_type(), packet.payload_len);
+            }
         }
         if !core.overrun_cqs.is_empty() {
             self.fail_overrun();

@@ -33,13 +33,26 @@ impl<'e> Signals<'e> {
         for qp in qps.iter() {
             core.watch.ensure(qp.verbs.head.slot);
         }
-        core.signals = Some(Box::new(Collector::new(settings)));
+        let mut collector = Box::new(Collector::new(settings));
+        for qp in qps.iter() {
+            if let ProtocolState::Roce(connection) = &qp.protocol {
+                let [una, ..] = connection.numbers(&qp.verbs.head.transport);
+                collector.newly_acknowledged(qp.verbs.head.number, una, una);
+            }
+        }
+        core.signals = Some(collector);
         core.counts_sent = true;
     }
 
     /// Collects until `until`; returns false if signals are not collected now.
     pub fn keep_until(self, now: Time, until: Time) -> bool {
-        self.engine.core.signals.as_mut().is_some_and(|collector| collector.keep_until(now, until))
+        self.engine.core.signals.as_mut().is_some_and(|collector| {
+            let is_over = collector.is_over(now);
+            if !is_over {
+                collector.keep_until(until);
+            }
+            !is_over
+        })
     }
 
     /// Returns whether signals are collected.
@@ -67,13 +80,22 @@ impl<'e> Signals<'e> {
     }
 }
 
+/// Returns the collector, unless its time is over: then it is removed, and packets cost what they did before.
+fn collector(core: &mut Core) -> Option<&mut Collector> {
+    if core.signals.as_ref().is_some_and(|collector| collector.is_over(core.now)) {
+        core.signals = None;
+        core.counts_sent = core.exchange.is_some();
+    }
+    core.signals.as_deref_mut()
+}
+
 /// Collects a packet of the RoCE family, or of an unreliable service, that `qp` has received.
 #[cold]
 #[inline(never)]
 pub(super) fn received(core: &mut Core, qp: &Qp, format: Format, packet: &Packet) {
     let (now, number) = (core.now, qp.verbs.head.number);
     let rtt = core.watch.get(qp.verbs.head.slot).and_then(|watched| watched.round_trip.last());
-    let Some(collector) = &mut core.signals else { return };
+    let Some(collector) = collector(core) else { return };
     match &packet.headers {
         Headers::Cnp => collector.on_flow(Kind::Cnp, number, now, 0),
         Headers::Ack { aeth, .. } | Headers::ReadAck { aeth, .. } | Headers::LossAck { aeth, .. } => {
@@ -106,7 +128,7 @@ fn acknowledged_bytes(collector: &mut Collector, qp: &Qp) -> u64 {
 pub(super) fn received_falcon(core: &mut Core, qp: &Qp, packet_type: PacketType, payload_len: u32) {
     let (now, number) = (core.now, qp.verbs.head.number);
     let rtt = qp.falcon().and_then(|end| end.delivery()).and_then(|delivery| delivery.round_trip());
-    let Some(collector) = &mut core.signals else { return };
+    let Some(collector) = collector(core) else { return };
     match packet_type {
         PacketType::Ack | PacketType::ExtendedAck => collector.on_ack(number, now, 0, rtt),
         PacketType::Nack => collector.on_flow(Kind::Nack, number, now, 0),
@@ -120,7 +142,7 @@ pub(super) fn received_falcon(core: &mut Core, qp: &Qp, packet_type: PacketType,
 #[inline(never)]
 pub(super) fn sent(core: &mut Core, from: Qpn, payload_len: u32) {
     let now = core.now;
-    if let Some(collector) = core.signals.as_mut().filter(|_| payload_len > 0) {
+    if let Some(collector) = collector(core).filter(|_| payload_len > 0) {
         collector.on_flow(Kind::Tx, from, now, u64::from(payload_len) + OVERHEAD_BYTES);
     }
 }

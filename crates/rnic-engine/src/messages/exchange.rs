@@ -322,13 +322,14 @@ impl Exchange {
             self.start_period(now);
         }
         self.port.bytes += wire_bytes;
-        let (mut granted, mut heard) = (None, None);
+        let (mut granted, mut sender) = (None, None);
         if let Some(flow) =
             self.flows.get_mut(&qpn).filter(|flow| flow.is_agreed && flow.peer.peer == peer && payload_len > 0)
         {
             flow.received_at = Some(now);
-            if self.config.rests_when_idle && self.config.modes.periodic && flow.tells(now, self.config.period / 2) {
-                heard = Some(flow.peer);
+            if self.config.rests_when_idle && self.config.modes.periodic && flow.notes_data(now, self.config.period / 2)
+            {
+                sender = Some(flow.peer);
             }
             let key = (flow.peer, flow.dest_qpn);
             granted = (flow.is_granted && self.law.add(key)).then_some(key);
@@ -336,7 +337,7 @@ impl Exchange {
                 self.recent.push_back(qpn);
             }
         }
-        if let Some(peer) = heard {
+        if let Some(peer) = sender {
             self.resume_reports(peer, now);
         }
         self.forget_oldest_senders();
@@ -509,7 +510,7 @@ impl Exchange {
         if let Some(partner) = self.partners.get_mut(&peer)
             && let Some(cause) = partner.cadence.due(now)
         {
-            if cause == Cause::Period && rests && !partner.is_heard(now, recent) {
+            if cause == Cause::Period && rests && !partner.has_recent_data(now, recent) {
                 partner.cadence.rest();
             } else {
                 partner.cadence.sent(now, &mut self.random);
@@ -525,7 +526,7 @@ impl Exchange {
     /// Records that data of `peer` arrive; mode periodic goes on if it rests.
     fn resume_reports(&mut self, peer: NicId, now: Time) {
         let Some(partner) = self.partners.get_mut(&peer) else { return };
-        partner.heard_at = Some(now);
+        partner.data_at = Some(now);
         if partner.cadence.resume(now, &mut self.random) {
             self.arm_partner(peer);
         }

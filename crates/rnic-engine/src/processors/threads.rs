@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use rnic_base::BitRate;
 use rnic_policy::{Configured, PolicyState, ScheduleActions, SchedulePolicy, ScheduleView};
 use rnic_scr::thread::{Decision, Handler, Spawn, Threads};
-use rnic_scr::{Kind, Signal, Strategy};
+use rnic_scr::{Kind, Pushed, Signal, Strategy};
 
 use super::record::event_of;
 
@@ -190,7 +190,7 @@ impl Handler for Laws {
 struct Joined {
     slot: u32,
     own: Arc<Own>,
-    /// Packets for which no decision has come yet.
+    /// Records for which no decision has come yet.
     owed: u64,
 }
 
@@ -204,7 +204,7 @@ pub(crate) struct OnThreads {
     has_failed: bool,
     sums: Arc<Sums>,
     flows: Vec<Option<Joined>>,
-    /// Packets for which no decision has come yet, of all queue pairs.
+    /// Records for which no decision has come yet, of all queue pairs.
     owed: u64,
 }
 
@@ -230,13 +230,14 @@ impl OnThreads {
         is_saturated: bool,
     ) -> Option<u32> {
         self.ensure_started();
+        let threads = self.threads.as_mut()?;
         let own = Arc::new(Own {
             weight: AtomicU32::new(1),
             is_held: AtomicBool::new(false),
             control_rate: AtomicU64::new(NO_RATE),
         });
         let program = Program { schedule: *schedule, state, own: Arc::clone(&own), is_saturated };
-        let flow = self.threads.as_mut()?.join(u64::from(slot), program)?;
+        let flow = threads.join(u64::from(slot), program)?;
         let index = flow as usize;
         if self.flows.len() <= index {
             self.flows.resize_with(index + 1, || None);
@@ -266,25 +267,26 @@ impl OnThreads {
         }
     }
 
-    /// Queues `record` of a flow, for which `view` is the present state.
-    pub(crate) fn push(&mut self, record: &Signal, view: &ScheduleView) {
-        let Some(joined) = self.flows.get_mut(record.subject as usize).and_then(Option::as_mut) else { return };
-        let Some(threads) = &mut self.threads else { return };
+    /// Queues `record` of a flow, for which `view` is the present state; returns false if its thread has too many
+    /// flows.
+    pub(crate) fn push(&mut self, record: &Signal, view: &ScheduleView) -> bool {
+        let joined = self.flows.get_mut(record.subject as usize).and_then(Option::as_mut);
+        let (Some(joined), Some(threads)) = (joined, &mut self.threads) else { return false };
         self.sums.publish(view);
         joined.own.publish(view);
-        if threads.push(record).is_ok() {
-            joined.owed += u64::from(record.count);
-            self.owed += u64::from(record.count);
-        }
+        let Ok(pushed) = threads.push(record) else { return false };
+        let is_new = u64::from(pushed == Pushed::Appended);
+        joined.owed += is_new;
+        self.owed += is_new;
+        true
     }
 
     /// Returns the next decision that has come, and the slot of its queue pair.
     pub(crate) fn poll(&mut self) -> Option<(u32, Decision<Answer>)> {
         let decision = self.threads.as_mut()?.poll()?;
         let joined = self.flows.get_mut(decision.record.subject as usize).and_then(Option::as_mut)?;
-        let paid = u64::from(decision.record.count).min(joined.owed);
-        joined.owed -= paid;
-        self.owed -= paid;
+        joined.owed -= 1;
+        self.owed -= 1;
         Some((joined.slot, decision))
     }
 

@@ -606,7 +606,7 @@ table! {
         /// Time at which it is given.
         at: Unit<Duration>,
         /// Weight of each queue pair from then on, for the scheduler; 1 to 1000.
-        weight: u32 = 1,
+        weight: Option<u32> => "that of the tenant",
         /// Cap of each queue pair's rate from then on, with headers: 1Mbps to `links.rate`. The tenant's limit stays.
         cap: Option<Unit<BitRate>> => "none",
     }

@@ -64,14 +64,14 @@ fn resolve_tenant(
         rate: raw.rate.map(|Unit(rate)| rate),
         weight: u16::try_from(raw.weight()).unwrap_or(u16::MAX),
         rate_limit: raw.rate_limit.map(|Unit(limit)| limit),
-        hints: raw.hints().iter().map(resolve_hint).collect(),
+        hints: raw.hints().iter().map(|hint| resolve_hint(hint, raw.weight())).collect(),
     })
 }
 
-fn resolve_hint(raw: &raw::Hint) -> HintPlan {
+fn resolve_hint(raw: &raw::Hint, weight_of_tenant: u32) -> HintPlan {
     HintPlan {
         at: Time::ZERO + raw.at.0,
-        weight: u16::try_from(raw.weight()).unwrap_or(u16::MAX),
+        weight: u16::try_from(raw.weight.unwrap_or(weight_of_tenant)).unwrap_or(u16::MAX),
         cap: raw.cap.map(|Unit(cap)| cap),
     }
 }

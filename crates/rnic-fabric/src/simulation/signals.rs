@@ -8,8 +8,10 @@ use super::Simulation;
 /// Signals of a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SignalLog {
-    /// Records with the names of their hosts, in the order of their last signals, then of hosts.
-    pub records: Vec<(String, Signal)>,
+    /// Names of the hosts, by their numbers.
+    pub hosts: Vec<String>,
+    /// Records with the numbers of their hosts, in the order of their last signals, then of hosts.
+    pub records: Vec<(u32, Signal)>,
     /// Number of signals that are not in `records`, because they were too many.
     pub lost: u64,
 }
@@ -23,24 +25,22 @@ impl Simulation {
 
     /// Removes and returns the signals that were collected, when they are.
     pub fn take_signals(&mut self) -> Option<SignalLog> {
-        let mut records = Vec::new();
-        let mut lost = 0;
-        let topology = self.plan.topology.build();
-        for number in 0..self.parts.host_count() as u32 {
-            let name = topology.name(number);
+        let (topology, mut records, mut lost) = (self.plan.topology.build(), Vec::new(), 0);
+        let numbers = 0..self.parts.host_count() as u32;
+        for number in numbers.clone() {
             let engine = &mut self.parts.host_mut(number).engine;
             if !Signals::of(engine).are_collected() {
                 return None;
             }
-            lost += Signals::of(engine).lost();
             let of_host = Signals::of(engine).take(Time::from_ps(u64::MAX), usize::MAX);
-            records.extend(of_host.map(|record| (name.clone(), record)));
+            records.extend(of_host.map(|record| (number, record)));
+            lost += Signals::of(engine).lost();
         }
         // The sort is stable: hosts remain in order.
         records.sort_by_key(|(_, record)| record.last);
-        Some(SignalLog { records, lost })
+        Some(SignalLog { hosts: numbers.map(|number| topology.name(number)).collect(), records, lost })
     }
 }
 
-/// Largest number of records of all hosts, which take 48 bytes each.
+/// Largest number of records of all hosts.
 const RECORDS_MAX: usize = 1 << 22;

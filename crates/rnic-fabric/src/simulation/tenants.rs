@@ -94,6 +94,8 @@ pub(super) struct Tenancy {
     queue_pairs: Vec<TenantQueuePair>,
     /// Hints that have not been given yet, the last one first, with the numbers of their tenants.
     hints: Vec<(HintPlan, u32)>,
+    /// The last hint that each tenant has given.
+    hints_in_force: Vec<Option<HintPlan>>,
 }
 
 impl Tenancy {
@@ -107,7 +109,14 @@ impl Tenancy {
         };
         let mut hints: Vec<_> = tenants.tenants.iter().zip(0..).flat_map(of_tenant).collect();
         hints.sort_by_key(|(hint, tenant)| Reverse((hint.at, *tenant)));
-        let tenancy = Self { plan: tenants.clone(), run: plan.run, has_messages, queue_pairs: Vec::new(), hints };
+        let tenancy = Self {
+            hints_in_force: vec![None; tenants.tenants.len()],
+            plan: tenants.clone(),
+            run: plan.run,
+            has_messages,
+            queue_pairs: Vec::new(),
+            hints,
+        };
         let measured = tenants.tenants.iter().map(|tenant| tenancy.measured_time(tenant.start, tenant.stop));
         let measured: Vec<_> = measured.collect();
         for host in parts.hosts_mut() {
@@ -138,7 +147,11 @@ impl Tenancy {
             Operation::Read => (destination, source),
             _ => (source, destination),
         };
-        set_share(&mut parts.host_mut(sending.0).engine, spec.start, sending.1, &membership);
+        let engine = &mut parts.host_mut(sending.0).engine;
+        set_share(engine, spec.start, sending.1, &membership);
+        if let Some(hint) = &self.hints_in_force[membership.tenant as usize] {
+            follow_hint(engine, spec.start, sending.1, hint);
+        }
         let measured = self.measured_time(spec.start, membership.stop);
         let meter = parts.host_mut(receiving.0).meter.as_mut().expect("hosts of tenants have a meter");
         let counter = meter.open(receiving.1, measured);
@@ -155,16 +168,12 @@ impl Tenancy {
     /// Gives the hints that are due before `horizon` to the NICs that send the payload, at `now`.
     pub(super) fn give_hints(&mut self, now: Time, horizon: Time, parts: &mut Parts) {
         while let Some((hint, tenant)) = self.hints.pop_if(|(hint, _)| hint.at < horizon) {
-            let pairs = self.queue_pairs.iter_mut().filter(|pair| pair.membership.tenant == tenant);
+            self.hints_in_force[tenant as usize] = Some(hint);
+            let pairs = self.queue_pairs.iter().filter(|pair| pair.membership.tenant == tenant);
             let mut hosts = Vec::new();
             for pair in pairs {
                 let Some((host, qpn)) = pair.sending else { continue };
-                let engine = &mut parts.host_mut(host).engine;
-                let set = engine.sharing().set_weight(now, qpn, hint.weight);
-                set.expect("the queue pair exists, and the plan's weight is legal");
-                let limit = hint.cap.map(|rate| RateLimit { rate, burst_bytes: None });
-                let set = engine.set_rate_limit(now, qpn, LimitSource::Hint, limit);
-                set.expect("the queue pair exists, and the plan's cap is legal");
+                follow_hint(&mut parts.host_mut(host).engine, now, qpn, &hint);
                 hosts.push(host);
             }
             hosts.sort_unstable();
@@ -331,6 +340,15 @@ fn set_share(engine: &mut Engine, now: Time, qpn: Qpn, membership: &Membership) 
         let set = engine.set_rate_limit(now, qpn, LimitSource::Operator, Some(limit));
         set.expect("the queue pair exists, and the plan's limit is legal");
     }
+}
+
+/// Changes the properties of `qpn` by which a NIC shares its link, as `hint` says.
+fn follow_hint(engine: &mut Engine, now: Time, qpn: Qpn, hint: &HintPlan) {
+    let set = engine.sharing().set_weight(now, qpn, hint.weight);
+    set.expect("the queue pair exists, and the plan's weight is legal");
+    let limit = hint.cap.map(|rate| RateLimit { rate, burst_bytes: None });
+    let set = engine.set_rate_limit(now, qpn, LimitSource::Hint, limit);
+    set.expect("the queue pair exists, and the plan's cap is legal");
 }
 
 fn gbps(bytes: u64, time: Duration) -> f64 {

@@ -12,7 +12,7 @@
 
 use std::ops::Range;
 
-use rnic_base::Time;
+use rnic_base::{Duration, Time};
 use rnic_engine::PeerId;
 use rnic_engine::messages::peer::PEERS_MAX;
 use rnic_psp::SecurityFormat;
@@ -40,7 +40,7 @@ impl Falcon {
         let form = self.form()?;
         let qpn = match within {
             Within::QueuePair(qpn) => qpn,
-            Within::Nic(peer, port) => self.connection_to((peer, port))?,
+            Within::Nic(peer, port) => self.connection_to((peer, port), now)?,
         };
         let guard = self.guards.get_mut(&qpn).filter(|guard| guard.has_keys())?;
         let (_, dest_qpn) = guard.remote()?;
@@ -62,25 +62,30 @@ impl Falcon {
         Some(datagram)
     }
 
-    /// Returns a queue pair that is connected to a NIC and has a key: the one that was used last, if it still is.
-    fn connection_to(&mut self, nic: (PeerId, Option<u16>)) -> Option<Qpn> {
+    /// Returns a queue pair that is connected to a NIC and has a key: the one that was used last, if it still is. After
+    /// some time it is the next one in order, because the peer may have ended its end of the last one.
+    fn connection_to(&mut self, nic: (PeerId, Option<u16>), now: Time) -> Option<Qpn> {
         let leads_there = |guard: &Guard| {
             let (peer, port) = nic;
             let is_on = |dest_qpn| port.is_none_or(|port| crate::ports::port_of(dest_qpn) == port);
             guard.has_keys() && guard.remote().is_some_and(|(at, dest_qpn)| at == peer && is_on(dest_qpn))
         };
         let last = self.to_nics.get(&nic).copied();
-        if let Some(last) = last.filter(|qpn| self.guards.get(qpn).is_some_and(leads_there)) {
+        let is_current = |(qpn, since): &(Qpn, Time)| {
+            now.since(*since) < CONNECTION_KEPT && self.guards.get(qpn).is_some_and(leads_there)
+        };
+        if let Some((last, _)) = last.filter(is_current) {
             return Some(last);
         }
-        let found =
-            self.guards.iter().filter(|(_, guard)| leads_there(guard)).map(|(qpn, _)| *qpn).min_by_key(|qpn| qpn.get());
+        let after = last.map_or(0, |(qpn, _)| qpn.get());
+        let leading = self.guards.iter().filter(|(_, guard)| leads_there(guard)).map(|(qpn, _)| *qpn);
+        let found = leading.min_by_key(|qpn| (qpn.get() <= after, qpn.get()));
         // Entries of NICs to which nothing is connected any more are not needed.
         if self.to_nics.len() >= PEERS_MAX {
             self.to_nics.clear();
         }
         match found {
-            Some(qpn) => self.to_nics.insert(nic, qpn),
+            Some(qpn) => self.to_nics.insert(nic, (qpn, now)),
             None => self.to_nics.remove(&nic),
         };
         found
@@ -112,6 +117,9 @@ impl Opened {
         Message::parse(&copy).map_err(|_| RxDrop::Malformed)
     }
 }
+
+/// Time after which messages about a NIC are sealed within another connection to it, if there is one.
+const CONNECTION_KEPT: Duration = Duration::from_secs(1);
 
 /// Length in bytes of the first word.
 const WORD: usize = psp::CLEAR_LEN;

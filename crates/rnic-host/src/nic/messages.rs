@@ -255,12 +255,15 @@ pub(super) fn read_sealed(
 pub(super) fn receive(engine: &mut Engine, link: &mut Link, now: Time, received: &Received<'_>) {
     let Received { message, nic, source_port } = *received;
     link.stats.nic_messages_received += 1;
-    let (mut message, mut answered_port) = (*message, None);
+    let (mut message, mut answered) = (*message, None);
     if let Body::Answer(answer) = &mut message.body
-        && let Some(label) = link.paths.label_of(message.dest_qpn, answer.path.label)
+        && let Some(label) = link.paths.label_of(message.dest_qpn, answer.path)
     {
-        answered_port = Some(std::mem::replace(&mut answer.path.label, label.0));
+        answered = Some(answer.path);
+        answer.path.label = label.0;
     }
+    let ignored = |engine: &Engine| Exchange::of(engine).map_or(0, |exchange| exchange.stats().answers_ignored);
+    let ignored_before = ignored(engine);
     let cookie_before = Exchange::of(engine).and_then(|exchange| exchange.announced_by(nic));
     let arrival = MessageArrival { message: &message, nic, label: PathLabel(source_port) };
     // The engine counts the result.
@@ -268,8 +271,10 @@ pub(super) fn receive(engine: &mut Engine, link: &mut Link, now: Time, received:
     if Exchange::of(engine).and_then(|exchange| exchange.announced_by(nic)) != cookie_before {
         link.paths.forget(nic);
     }
-    if let Some(port) = answered_port.filter(|_| outcome == RxOutcome::Accepted) {
-        link.paths.accept(message.dest_qpn, port);
+    // An answer that is late or came before says nothing of the port.
+    let is_answer = outcome == RxOutcome::Accepted && ignored(engine) == ignored_before;
+    if let Some(path) = answered.filter(|_| is_answer) {
+        link.paths.accept(message.dest_qpn, path);
     }
 }
 

@@ -1,7 +1,9 @@
 //! Requests of an operator while a program runs, and their answers, one line of JSON each: limits, and the signals of
 //! the NIC.
 
-use rnic_base::{BitRate, Duration, Time};
+use std::borrow::Cow;
+
+use rnic_base::{BitRate, Time};
 use rnic_engine::{LimitSource, RateLimit, Signal, SignalKind};
 use rnic_wire::Qpn;
 use serde::{Deserialize, Serialize};
@@ -52,14 +54,14 @@ pub struct SignalBatch {
 #[serde(default)]
 pub struct SignalRecord {
     /// Name of the kind.
-    pub kind: String,
+    pub kind: Cow<'static, str>,
     /// Number of the queue pair or the peer.
     pub subject: u32,
     /// Number of signals.
     pub count: u32,
     /// Bytes.
     pub bytes: u64,
-    /// First and second value, by kind.
+    /// First value, by kind.
     pub value: u64,
     /// Second value, by kind.
     pub level: u32,
@@ -78,7 +80,7 @@ impl Default for SignalRecord {
 impl From<&Signal> for SignalRecord {
     fn from(signal: &Signal) -> Self {
         let Signal { kind, subject, count, level, bytes, value, first, last } = *signal;
-        let kind = kind.name().to_owned();
+        let kind = Cow::Borrowed(kind.name());
         let ns = |time: Time| time.since(Time::ZERO).as_ns();
         Self { kind, subject, count, level, bytes, value, first_ns: ns(first), last_ns: ns(last) }
     }
@@ -88,7 +90,7 @@ impl SignalRecord {
     /// Returns the signal, unless its kind is unknown, as that of another version may be.
     pub fn signal(&self) -> Option<Signal> {
         let kind = SignalKind::ALL.into_iter().find(|kind| kind.name() == self.kind)?;
-        let at = |ns| Time::ZERO + Duration::from_ns(ns);
+        let at = |ns: u64| Time::from_ps(ns.saturating_mul(1_000));
         let Self { subject, count, level, bytes, value, .. } = *self;
         Some(Signal { kind, subject, count, level, bytes, value, first: at(self.first_ns), last: at(self.last_ns) })
     }
@@ -112,7 +114,7 @@ impl ControlRequest {
     /// # Errors
     /// When it has a field of another version, or lacks one.
     pub(super) fn parse(line: &[u8]) -> serde_json::Result<Self> {
-        // Fields tell the requests apart, so that an error names the field that is wrong.
+        // Fields tell the requests apart.
         match serde_json::from_slice::<SignalsRequest>(line) {
             Ok(request) => Ok(Self::Signals(request)),
             Err(_) => serde_json::from_slice(line).map(Self::Limit),

@@ -36,7 +36,7 @@ pub(super) struct Flow {
     /// Time of the last received data.
     pub(super) received_at: Option<Time>,
     /// Time at which the state of the peer was last told that data arrive.
-    told_at: Option<Time>,
+    noted_at: Option<Time>,
     /// True while it is in the list of those that have received last.
     pub(super) is_recent: bool,
     pub(super) pressure: PressureLaw,
@@ -81,7 +81,7 @@ impl Flow {
             sent_at: None,
             is_granted: false,
             received_at: None,
-            told_at: None,
+            noted_at: None,
             is_recent: false,
             pressure: PressureLaw::new(dest_qpn, threshold_bytes, drops),
             prober: Prober::default(),
@@ -95,10 +95,10 @@ impl Flow {
     }
 
     /// Returns whether the state of the peer is to be told of data that arrive: not when it was within `interval`.
-    pub(super) fn tells(&mut self, now: Time, interval: Duration) -> bool {
-        let tells = self.told_at.is_none_or(|at| now.since(at) >= interval);
+    pub(super) fn notes_data(&mut self, now: Time, interval: Duration) -> bool {
+        let tells = self.noted_at.is_none_or(|at| now.since(at) >= interval);
         if tells {
-            self.told_at = Some(now);
+            self.noted_at = Some(now);
         }
         tells
     }

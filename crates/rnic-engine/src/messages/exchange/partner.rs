@@ -20,7 +20,7 @@ pub(super) struct Partner {
     probes_until: Time,
     pub(super) cadence: Cadence,
     /// Time at which data of one of its queue pairs arrived, as far as those have told.
-    pub(super) heard_at: Option<Time>,
+    pub(super) data_at: Option<Time>,
     /// Delay in its host by its last report, and the time of the report.
     host_delay: Option<(Duration, Time)>,
     /// Round trip of the last greeting that was answered.
@@ -40,7 +40,7 @@ impl Partner {
             labels: Vec::new(),
             probes_until: Time::ZERO,
             cadence,
-            heard_at: None,
+            data_at: None,
             host_delay: None,
             round_trip: None,
             greetings: Prober::default(),
@@ -72,9 +72,11 @@ impl Partner {
     }
 
     /// Plans another probe of a path policy, `spacing` after the last one that is planned; returns the time until then,
-    /// at most the longest period.
+    /// at most the longest period. Each queue pair has one that is planned, so of those that have ended no more remain
+    /// than of those that exist.
     pub(super) fn plan_probe(&mut self, spacing: Duration, now: Time) -> Duration {
-        self.probes_until = (self.probes_until.max(now) + spacing).min(now + PERIODS[1]);
+        let of_all = spacing.saturating_mul(u64::from(self.flows)).min(PERIODS[1]);
+        self.probes_until = (self.probes_until.max(now) + spacing).min(now + of_all);
         self.probes_until.since(now)
     }
 
@@ -91,8 +93,8 @@ impl Partner {
     }
 
     /// Returns whether data from it have arrived in the last `interval`.
-    pub(super) fn is_heard(&self, now: Time, interval: Duration) -> bool {
-        self.heard_at.is_some_and(|at| now.since(at) <= interval)
+    pub(super) fn has_recent_data(&self, now: Time, interval: Duration) -> bool {
+        self.data_at.is_some_and(|at| now.since(at) <= interval)
     }
 
     /// Returns the earliest timeout.

@@ -59,11 +59,11 @@ fn random_view(random: &mut RandomStream, now: Time) -> ScheduleView {
 
 type Decisions = Vec<Decision<Answer>>;
 
-/// Packets for which decisions are owed: with a few, some records are coalesced and most are not.
+/// Records for which decisions are owed: with a few, some records are coalesced and most are not.
 const OWED_MAX: u64 = 12;
 
 #[expect(clippy::disallowed_methods, reason = "threads are one of the places")]
-/// Receives decisions until at most `owed` packets have none.
+/// Receives decisions until at most `owed` records have none.
 fn receive(threads: &mut OnThreads, owed: u64, decisions: &mut Decisions) {
     while threads.owed > owed {
         match threads.poll() {
@@ -155,6 +155,22 @@ fn s12_the_thread_reads_the_sums_and_the_values_of_the_record_it_processes() {
     };
     assert_eq!(format!("{:?}", decision.answer.view), format!("{view:?}"));
     assert!(!threads.are_owed());
+}
+
+/// A tick is a record of its own, for which a decision is owed as for packets.
+#[test]
+fn s12_the_decision_of_a_tick_is_owed() {
+    let [_, law, ..] = &laws()[..] else { panic!("four laws") };
+    let mut threads = on_threads(1);
+    threads.join(0, law, joined(law), false);
+    let now = Time::from_us(4);
+    let view = ScheduleView { is_held: true, members: 1, weights: 1, ..ScheduleView::alone(now, LINE) };
+    assert!(threads.push(&Signal::wake_up(Kind::Tx, 0, now), &view) && threads.are_owed());
+    let mut decisions = Decisions::new();
+    receive(&mut threads, 0, &mut decisions);
+    let [Decision { record, answer }] = &decisions[..] else { panic!("{decisions:?}") };
+    assert_eq!(record.count, 0);
+    assert!(answer.actions.dequeue_rate.is_some(), "a queue pair that is held takes a step");
 }
 
 #[test]
