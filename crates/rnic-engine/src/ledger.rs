@@ -87,6 +87,11 @@ impl Ledger {
         self.capacity = capacity.map_or(self.line_rate, |rate| rate.max(RATE_LIMIT_MIN).min(self.line_rate));
     }
 
+    /// Returns whether any queue pair shares the link.
+    pub(crate) fn has_members(&self) -> bool {
+        self.members > 0
+    }
+
     /// Returns the sums, without records.
     pub(crate) fn shares(&self) -> Shares {
         Shares {

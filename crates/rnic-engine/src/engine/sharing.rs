@@ -4,6 +4,7 @@ use rnic_base::{BitRate, Time};
 use rnic_wire::Qpn;
 
 use super::Engine;
+use crate::core::Core;
 use crate::error::ModifyError;
 use crate::ledger::{Shares, WEIGHT_MAX};
 use crate::timer::Deadline;
@@ -48,6 +49,14 @@ pub(super) fn run_processors(engine: &mut Engine, deadline: Deadline) {
 }
 
 impl Sharing<'_> {
+    /// Returns whether queue pairs wait for the driver to take their packets, while some share the link under
+    /// schedulers that set rates: the queue is in front of the schedulers then, and not behind them. Those that a rate
+    /// holds do not wait for the driver.
+    pub fn is_backlogged(&self) -> bool {
+        let Core { ledger, ready, .. } = &self.engine.core;
+        ledger.has_members() && (!ready.is_empty() || ready.has_falcon())
+    }
+
     /// Sets the weight by which a scheduler such as `water-filling` divides the link among queue pairs (SCR mechanism
     /// S-19); one at first. It remains after a reset.
     ///
