@@ -56,6 +56,7 @@ use connect::Connections;
 use device::Device;
 pub use messages::{host_delay_of, messages_of};
 use receive::Receiver;
+pub(crate) use share::measured_capacity;
 pub use verbs::Verbs;
 
 /// A NIC on a UDP socket. See the crate documentation for how to use it.

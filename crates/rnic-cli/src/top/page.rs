@@ -100,11 +100,14 @@ pub(super) fn process(snapshot: &Snapshot) -> String {
 /// Returns one text for each process, which describes its device and the impairments that the user has configured.
 fn device_descriptions(now: &[Snapshot], columns: usize) -> String {
     let line = |snapshot: &Snapshot| {
-        let Snapshot { device, transport, wire, impairment, counters, host_delay_us, .. } = snapshot;
+        let Snapshot { device, transport, wire, impairment, counters, host_delay_us, capacity_gbps, .. } = snapshot;
         let mut parts = vec![format!("{}: {device}", process(snapshot)), transport.clone(), wire.clone()];
         if counters.bytes_sent_by_memory > 0 {
             let share = counters.bytes_sent_by_memory as f64 / counters.bytes_sent.max(1) as f64 * 100.0;
             parts.push(format!("{} % through memory", number::short(share)));
+        }
+        if let Some(gbps) = capacity_gbps {
+            parts.push(format!("schedulers divide {} Gbit/s", number::short(*gbps)));
         }
         if let Some(delay_us) = host_delay_us {
             parts.push(format!("host delay {}", number::micros(*delay_us)));

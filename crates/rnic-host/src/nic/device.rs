@@ -26,6 +26,7 @@ use crate::memory::Memory;
 use crate::messages::BacklogWatch;
 use crate::ports::{candidate_indices, number_on, port_of, queue_pairs_of};
 use crate::secrets::{SecretStream, Secrets};
+use crate::share::capacity::CapacityMeter;
 use crate::sys::UdpSocket;
 use crate::window;
 
@@ -53,6 +54,8 @@ pub(crate) struct Device {
     pub(super) keepalive: Keepalive,
     /// When the receive buffers are looked at for messages between NICs.
     pub(super) backlog: BacklogWatch,
+    /// Measures what the NIC reaches, where schedulers divide that because no link has a known rate.
+    pub(super) capacity: Option<Box<CapacityMeter>>,
     /// Load of this host, measured while messages are exchanged.
     pub(super) host: Option<Box<HostMeter>>,
     /// Line that the program writes.
@@ -115,6 +118,7 @@ impl Device {
             receive_buffer_bytes: granted.into_iter().min().unwrap_or_default(),
             events: VecDeque::new(),
             keepalive: Keepalive::default(),
+            capacity: None,
             host: None,
             hint: HintReader::new(Hint { weight, cap_kbps: 0 }),
             secret: Secret {
@@ -163,6 +167,7 @@ impl Device {
             None => self.create_numbered_qp(attributes)?,
         };
         self.falcon.add(qpn, &attributes.transport);
+        self.start_measuring_capacity(&attributes.transport);
         if let Some(rate) = self.config.rate_limit {
             let limit = RateLimit { rate, burst_bytes: None };
             let limited = self.engine.set_rate_limit(self.clock.now(), qpn, LimitSource::Operator, Some(limit));

@@ -65,6 +65,9 @@ impl Nic {
         // waiting for the acknowledgements, so they are sent without delay.
         let acks_wait = std::mem::take(&mut self.acks_may_wait) && !self.device.has_work();
         let sent = acks_wait || self.flush(now);
+        if self.device.capacity.is_some() {
+            self.device.end_turn(!acks_wait);
+        }
         let packets_before = self.device.engine.stats().packets_received;
         let received = self.receive(now);
         if !received {
@@ -109,6 +112,9 @@ impl Nic {
             bypass.poll_control_socket(now, was_asleep);
         }
         let DriveGap { gap, absence } = self.presence.record_driven(now);
+        if self.device.capacity.is_some() {
+            self.device.begin_turn(now);
+        }
         if absence > Duration::ZERO {
             self.device.engine.note_absence(now, absence);
             // Packets that arrived during the absence may also wait at sockets that are polled less often.

@@ -1,11 +1,12 @@
 //! The part of a NIC in sharing a link with the other NICs of the user.
 
-use rnic_base::Time;
-use rnic_engine::WaitReason;
+use rnic_base::{BitRate, Time};
+use rnic_engine::{Transport, WaitReason};
 
 use super::Nic;
 use super::device::Device;
 use crate::notice::Notice;
+use crate::share::capacity::{CapacityMeter, Counts};
 use crate::share::{Activity, ShareStatus};
 
 impl Device {
@@ -25,16 +26,63 @@ impl Device {
         if let Some(error) = share.update(now, activity) {
             link.notices.push(Notice::NotShared(error.to_string()));
         }
-        engine.sharing().set_capacity(share.share());
+        self.apply_capacity();
     }
 
     /// Changes the weight of this NIC among those that share the link, if it takes part.
     pub(super) fn set_share_weight(&mut self, now: Time, weight: u16) {
-        let Self { engine, link, .. } = self;
-        let Some(share) = &mut link.share else { return };
+        let Some(share) = &mut self.link.share else { return };
         share.set_weight(now, weight);
-        engine.sharing().set_capacity(share.share());
+        self.apply_capacity();
     }
+
+    /// Measures what the NIC reaches from now on, if the scheduler of `transport` divides a capacity, and no link has a
+    /// known rate.
+    pub(super) fn start_measuring_capacity(&mut self, transport: &Transport) {
+        let schedule = &transport.profile().schedule;
+        if self.capacity.is_none() && !self.link.has_shared_link() && (schedule.policy.uses_events)(&schedule.params) {
+            self.capacity = Some(Box::new(CapacityMeter::new(self.clock.now(), self.counts(), self.config.line_rate)));
+        }
+    }
+
+    /// Begins a turn of the NIC's loop, for the measurement of the capacity.
+    pub(super) fn begin_turn(&mut self, now: Time) {
+        let bytes = self.counts().bytes;
+        if self.capacity.as_mut().is_some_and(|capacity| capacity.begin_turn(now, bytes)) {
+            self.apply_capacity();
+        }
+    }
+
+    /// Ends a turn, whose packets have been sent as far as they `were_sent` in it.
+    pub(super) fn end_turn(&mut self, were_sent: bool) {
+        let (counts, is_backlogged) = (self.counts(), were_sent && self.engine.sharing().is_backlogged());
+        if let Some(capacity) = &mut self.capacity {
+            capacity.end_turn(counts, is_backlogged);
+        }
+    }
+
+    /// Gives the engine's schedulers the share of the link, or else what the NIC reaches.
+    fn apply_capacity(&mut self) {
+        let share = self.link.share.as_ref().and_then(|share| share.share());
+        let capacity = share.or_else(|| self.capacity.as_ref()?.capacity());
+        self.engine.sharing().set_capacity(capacity);
+    }
+
+    /// Returns the bytes of all packets sent, counting their framing, and the waits for dequeue rates.
+    fn counts(&self) -> Counts {
+        let stats = &self.link.stats;
+        let packets = stats.datagrams_sent + stats.bypass_sent;
+        Counts {
+            bytes: stats.bytes_sent + stats.bypass_bytes_sent + packets * FRAMING_BYTES,
+            waits: self.engine.stats().waits[WaitReason::Dequeue as usize],
+        }
+    }
+}
+
+/// Returns the rate that schedulers may divide among the queue pairs of a NIC, as it has been measured; `None` when it
+/// is not measured, because no scheduler divides one or a link has a known rate, or has not been so far.
+pub(crate) fn measured_capacity(nic: &Nic) -> Option<BitRate> {
+    nic.device.capacity.as_ref()?.capacity()
 }
 
 impl Nic {

@@ -6,7 +6,7 @@ use rnic_base::{BitRate, Duration};
 use rnic_engine::{FlowView, QpSnapshot, QpState, Service};
 
 use super::snapshot::{DeviceCounters, FlowSnapshot, QueuePairSnapshot, ShareSnapshot, Snapshot};
-use crate::nic::{Nic, host_delay_of, messages_of};
+use crate::nic::{Nic, host_delay_of, measured_capacity, messages_of};
 use crate::settings::Settings;
 use crate::share::ShareStatus;
 
@@ -69,6 +69,7 @@ impl Nic {
             wire: identity.wire.clone(),
             impairment: identity.impairment.clone(),
             share: self.share_status().map(|status| share(&status)),
+            capacity_gbps: measured_capacity(self).map(BitRate::as_gbps_f64),
             host_delay_us: host_delay_of(self).map(Duration::as_us_f64),
             counters: self.device_counters(),
             queue_pairs,

@@ -183,12 +183,17 @@ const DEVICE_METRICS: &[Metric<DeviceCounters>] = &[
     }),
 ];
 
-const STATE_METRICS: &[Metric<Snapshot>] = &[(
-    "rnic_host_delay_seconds",
-    Kind::Gauge,
-    "Mean time that received packets have lately waited until the NIC took them.",
-    |of| of.host_delay_us.map(|us| us / 1e6),
-)];
+const STATE_METRICS: &[Metric<Snapshot>] = &[
+    ("rnic_capacity_bits_per_second", Kind::Gauge, "Measured rate that schedulers divide among queue pairs.", |of| {
+        of.capacity_gbps.map(|gbps| gbps * 1e9)
+    }),
+    (
+        "rnic_host_delay_seconds",
+        Kind::Gauge,
+        "Mean time that received packets have lately waited until the NIC took them.",
+        |of| of.host_delay_us.map(|us| us / 1e6),
+    ),
+];
 
 const SHARE_METRICS: &[Metric<ShareSnapshot>] = &[
     ("rnic_share_weight", Kind::Gauge, "Weight of the process among those that share the link.", |of| {

@@ -29,6 +29,10 @@ pub struct Snapshot {
     /// Part of the process in sharing a link with others; none when it takes no part.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub share: Option<ShareSnapshot>,
+    /// Rate that schedulers divide among the queue pairs, as far as it has been measured, in Gbit/s; none where a link
+    /// has a known rate, or no scheduler divides one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capacity_gbps: Option<f64>,
     /// Mean time that received packets have lately waited until the NIC took them, in microseconds; none when that is
     /// not measured, because the NIC exchanges no messages with those of peers, or no packet has arrived lately.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -100,6 +100,7 @@ fn endless() -> Snapshot {
     Snapshot {
         share: None,
         host_delay_us: Some(123_456.789),
+        capacity_gbps: Some(123.456),
         device: "rnic0".to_owned(),
         user: u32::MAX,
         pid: u32::MAX,
@@ -137,11 +138,12 @@ fn the_share_of_shared_memory_traffic_is_shown() {
 }
 
 #[test]
-fn the_host_delay_is_shown_where_it_is_measured() {
+fn capacity_and_host_delay_are_shown_where_they_are_measured() {
     let now = snapshot(3_000_000, 201_000);
     assert!(!rates(&[], std::slice::from_ref(&now), 1, 120).contains("host delay"));
-    let page = plain(&rates(&[], &[Snapshot { host_delay_us: Some(12.5), ..now }], 1, 120));
-    assert!(page.contains("host delay 12.5 us"), "{page}");
+    let now = Snapshot { host_delay_us: Some(12.5), capacity_gbps: Some(3.5), ..now };
+    let page = plain(&rates(&[], &[now], 1, 120));
+    assert!(page.contains("schedulers divide 3.50 Gbit/s, host delay 12.5 us"), "{page}");
 }
 
 #[test]
