@@ -418,7 +418,7 @@ fn s4_a_nic_collects_signals_while_an_operator_asks_for_them() {
     write(&mut left, &mut right, from.qpn, 50_000);
     assert_eq!(take_signals(&mut left), []);
 
-    // What was acknowledged before collecting began again is no signal.
+    // Acknowledgements from before collecting began again are no signals.
     drive_for(&mut left, &mut right, Duration::from_millis(20));
     write(&mut left, &mut right, from.qpn, 50_000);
     drive_for(&mut left, &mut right, Duration::from_millis(20));

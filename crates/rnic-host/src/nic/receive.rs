@@ -93,6 +93,8 @@ impl Receiver {
             any = true;
             if incoming.is_fresh {
                 incoming.is_fresh = false;
+                // A new writer may say anything of the time before.
+                incoming.empty_at = now;
                 let lanes = device.link.lanes.len();
                 let mut look = || (0..lanes).fold(false, |any, lane| self.receive_lane(now, lane, device, cm) | any);
                 (0..SOCKET_READS_MAX).all(|_| look());
