@@ -125,8 +125,8 @@ impl Engine {
         let slot = qp.verbs.head.slot;
         if let Some(watched) = core.watch.of(slot) {
             watched.count(outcome);
-            if core.signals.is_some() && !matches!(outcome, RxOutcome::Dropped(_)) {
-                signals::received(core, qp, format, packet);
+            if core.signals.is_some() {
+                signals::received(core, qp, format, packet, (meta.peer, outcome));
             }
         }
         if core.is_unsettled {

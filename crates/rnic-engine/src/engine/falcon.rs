@@ -53,9 +53,8 @@ impl Engine {
         nic.wake_waiting(&mut core.ready);
         if let Some(watched) = core.watch.of(verbs.head.slot) {
             watched.count(outcome);
-            if core.signals.is_some() && !matches!(outcome, RxOutcome::Dropped(_)) {
-                let packet = arrival.packet;
-                super::signals::received_falcon(core, qp, packet.body.packet_type(), packet.payload_len);
+            if core.signals.is_some() {
+                super::signals::received_falcon(core, qp, arrival, outcome);
             }
         }
         if !core.overrun_cqs.is_empty() {

@@ -8,11 +8,13 @@ use rnic_wire::scr::{Body, Message};
 use rnic_wire::{Format, Headers, Packet, Qpn, Syndrome};
 
 use super::Engine;
-use crate::NicId;
 use crate::core::Core;
+use crate::error::RxOutcome;
 use crate::limiter::OVERHEAD_BYTES;
+use crate::packet::FalconArrival;
 use crate::qp::{ProtocolState, Qp};
 use crate::signals::{Collector, SignalSettings};
+use crate::{NicId, PeerId};
 
 /// Access to the signals of an engine.
 #[derive(Debug)]
@@ -92,8 +94,18 @@ fn collector(core: &mut Core) -> Option<&mut Collector> {
 /// Collects a packet of the RoCE family, or of an unreliable service, that `qp` has received.
 #[cold]
 #[inline(never)]
-pub(super) fn received(core: &mut Core, qp: &Qp, format: Format, packet: &Packet) {
+pub(super) fn received(
+    core: &mut Core,
+    qp: &Qp,
+    format: Format,
+    packet: &Packet,
+    (peer, outcome): (PeerId, RxOutcome),
+) {
     let (now, number) = (core.now, qp.verbs.head.number);
+    // A go-back-N receiver drops packets of its peer that it has received. Packets of others are no signals.
+    if matches!(outcome, RxOutcome::Dropped(_)) && !qp.verbs.head.accepts(peer, format) {
+        return;
+    }
     let rtt = core.watch.get(qp.verbs.head.slot).and_then(|watched| watched.round_trip.last());
     let Some(collector) = collector(core) else { return };
     match &packet.headers {
@@ -122,14 +134,18 @@ fn acknowledged_bytes(collector: &mut Collector, qp: &Qp) -> u64 {
     collector.newly_acknowledged(head.number, qp.verbs.send.start, una).saturating_mul(head.mtu().into())
 }
 
-/// Collects a Falcon packet of `packet_type` with `payload_len` bytes that `qp` has received.
+/// Collects a Falcon packet that `qp` has received.
 #[cold]
 #[inline(never)]
-pub(super) fn received_falcon(core: &mut Core, qp: &Qp, packet_type: PacketType, payload_len: u32) {
+pub(super) fn received_falcon(core: &mut Core, qp: &Qp, arrival: &FalconArrival<'_>, outcome: RxOutcome) {
     let (now, number) = (core.now, qp.verbs.head.number);
+    if matches!(outcome, RxOutcome::Dropped(_)) && arrival.peer != qp.verbs.head.peer() {
+        return;
+    }
+    let payload_len = arrival.packet.payload_len;
     let rtt = qp.falcon().and_then(|end| end.delivery()).and_then(|delivery| delivery.round_trip());
     let Some(collector) = collector(core) else { return };
-    match packet_type {
+    match arrival.packet.body.packet_type() {
         PacketType::Ack | PacketType::ExtendedAck => collector.on_ack(number, now, 0, rtt),
         PacketType::Nack => collector.on_flow(Kind::Nack, number, now, 0),
         _ if payload_len > 0 => collector.on_flow(Kind::Rx, number, now, u64::from(payload_len) + OVERHEAD_BYTES),
