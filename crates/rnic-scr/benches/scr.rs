@@ -1,13 +1,16 @@
-//! Real cost of SCR's processors on one core, and rates of events of the modelled pool (S-R9, S-R10, S-R11).
+//! Real cost of SCR's processors on one core, and rates of events of the modelled pool (S-R9, S-R10, S-R11), and the
+//! latencies of its loop on real threads (S-R29).
 //!
 //! * time per event of TX, credit and bus records, from the queue to the decision, when the program processes each, and
 //!   when it waits while its rate is stable. The law is one of the cost of Swift by rate, in fixed point;
 //! * events a second of the modelled pool by its number of threads, with coalescing by hardware (accumulate) and by
 //!   hardware and software (wait while stable), and the same for one and two real threads;
+//! * the time from a record to its handler, of the handler, and from the decision to its owner, with a thread that
+//!   spins and one that sleeps; the paper's are up to 7 us, 4 us and 6 us, on other hardware;
 //! * tests a second of the bitmap and of the Bloom filter.
 //!
 //! Run `cargo bench -p rnic-scr` on a machine with nothing else to do; add `-- --quick` for a first look, and the names
-//! of parts (`events`, `model`, `threads`, `membership`) for those alone.
+//! of parts (`events`, `model`, `threads`, `loop`, `membership`) for those alone.
 
 #![expect(
     clippy::disallowed_methods,
@@ -206,6 +209,75 @@ fn real(rounds: u32, span: RealTime) {
     }
 }
 
+/// A law that notes when it began and ended, in nanoseconds from a common start.
+struct Timed {
+    law: Law,
+    start: Instant,
+}
+
+impl Handler for Timed {
+    type Answer = [u64; 2];
+    type Flow = ();
+
+    fn join(&mut self, _: u32, (): ()) {}
+
+    fn handle(&mut self, record: &Signal) -> [u64; 2] {
+        let begun = since(self.start);
+        black_box(self.law.handle(record));
+        [begun, since(self.start)]
+    }
+
+    fn rate(_: &[u64; 2]) -> u32 {
+        0
+    }
+
+    fn forget(&mut self, _: u32) {}
+}
+
+fn since(start: Instant) -> u64 {
+    start.elapsed().as_nanos() as u64
+}
+
+/// Returns the median times, in microseconds, from a record to its handler, of the handler, and from there to the
+/// owner, which polls without a pause. Between records the owner waits for `pause`.
+fn latencies(records: u32, pause: RealTime) -> [f64; 3] {
+    let start = Instant::now();
+    let timed = Timed { law: Law::default(), start };
+    let mut threads = Threads::start(vec![timed], [Strategy::Accumulate; Kind::COUNT], LINE, spawn).expect("a thread");
+    let flow = threads.join(1, ()).expect("a flow");
+    let mut times = [const { Vec::new() }; 3];
+    for number in 0..records {
+        let until = Instant::now() + pause;
+        while Instant::now() < until {
+            std::hint::spin_loop();
+        }
+        let pushed = since(start);
+        let record = Signal::new(Kind::Tx, flow, Time::from_us(number.into())).with_bytes(PACKET);
+        threads.push(&record).expect("the flow has joined");
+        let decision = loop {
+            if let Some(decision) = threads.poll() {
+                break decision;
+            }
+        };
+        let [begun, ended] = decision.answer;
+        let steps = [begun.saturating_sub(pushed), ended - begun, since(start).saturating_sub(ended)];
+        times.iter_mut().zip(steps).for_each(|(times, step)| times.push(step));
+    }
+    times.map(|mut times| {
+        times.sort_unstable();
+        times[times.len() / 2] as f64 / 1e3
+    })
+}
+
+fn latency_of_the_loop(rounds: u32) {
+    println!("microseconds of the loop on a real thread, medians (S-R29; the paper: up to 7, 4, up to 6)");
+    println!("{:>8} {:>11} {:>11} {:>11}", "thread", "to handler", "handler", "to owner");
+    for (what, pause) in [("spins", RealTime::from_micros(10)), ("sleeps", RealTime::from_millis(2))] {
+        let [trigger, work, install] = latencies(rounds * 100, pause);
+        println!("{what:>8} {trigger:>11.2} {work:>11.2} {install:>11.2}");
+    }
+}
+
 fn membership(rounds: u32) {
     let mut random = RandomStreams::new(1).stream("flows");
     let flows: Vec<u32> = (0..8_192).map(|_| random.below(1 << 24) as u32).collect();
@@ -236,10 +308,11 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let quick = arguments.iter().any(|argument| argument == "--quick");
     let (rounds, span) = if quick { (3, RealTime::from_millis(100)) } else { (9, RealTime::from_millis(500)) };
-    let parts: [(&str, &dyn Fn()); 4] = [
+    let parts: [(&str, &dyn Fn()); 5] = [
         ("events", &|| coalescing(rounds * 10)),
         ("model", &modelled),
         ("threads", &|| real(rounds, span)),
+        ("loop", &|| latency_of_the_loop(rounds)),
         ("membership", &|| membership(rounds * 10)),
     ];
     let is_chosen = |name: &str| arguments.iter().any(|argument| argument == name);
