@@ -13,8 +13,8 @@
 //!
 //! The capacity is 95 % of the link's rate, so that the queue in front of the link stays short. Without a link rate
 //! processes have no shares, because the rate that the machine's processors reach varies with all else that they do;
-//! the queue pairs of a NIC then divide what the NIC reaches by itself ([`mod@capacity`]). Source: scr.md 6.3 (capacity,
-//! demand); the paper's scheduler has all tenants on one NIC (NSDI'25, 5.1).
+//! the queue pairs of a NIC then divide what the NIC reaches by itself ([`mod@capacity`]). Source: scr.md 6.3
+//! (capacity, demand); the paper's scheduler has all tenants on one NIC (NSDI'25, 5.1).
 
 pub(crate) mod capacity;
 mod fair;
