@@ -60,7 +60,7 @@ fn random_view(random: &mut RandomStream, now: Time) -> ScheduleView {
 type Decisions = Vec<Decision<Answer>>;
 
 /// Records for which decisions are owed: with a few, some records are coalesced and most are not.
-const OWED_MAX: u64 = 12;
+const OWED_MAX: u64 = 3;
 
 #[expect(clippy::disallowed_methods, reason = "threads are one of the places")]
 /// Receives decisions until at most `owed` records have none.
