@@ -10,20 +10,17 @@
 
 #[path = "common/figures.rs"]
 mod figures;
+#[path = "common/hosts.rs"]
+mod hosts;
 
-use std::net::{IpAddr, Ipv4Addr};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use rnic_base::Psn;
-use rnic_engine::{
-    Access, CqId, PdId, QpAttributes, QpConnection, QpTiming, RemoteMemory, RnrTimer, SendFlags, SendOp, SendRequest,
-    Service, Transport, WcStatus,
-};
+use hosts::Host;
+use rnic_engine::{RemoteMemory, SendFlags, SendOp, SendRequest, WcStatus};
 use rnic_host::baseline::OnProcessor;
 use rnic_host::observe::Identity;
-use rnic_host::{Nic, NicConfig, Region, Settings, TransportChoice};
+use rnic_host::{Nic, Settings, TransportChoice};
 use rnic_wire::Qpn;
 
 const LENGTHS: [u32; 2] = [4 << 10, 1 << 20];
@@ -63,77 +60,23 @@ fn run_round(figures: &mut figures::Figures, threads: u32) {
     figures.add(&format!("{of}: water-filling / greedy, goodput"), sums[2] / sums[0]);
 }
 
-/// A NIC with memory.
-struct End {
-    nic: Nic,
-    pd: PdId,
-    cq: CqId,
-    region: Region,
-}
-
-impl End {
-    fn open() -> Self {
-        let mut nic = Nic::open(NicConfig::shared()).expect("a free port");
-        let pd = nic.verbs().create_pd().expect("a protection domain");
-        let cq = nic.verbs().create_cq(1_024).expect("a legal size");
-        let region = nic.verbs().register(pd, LENGTHS[1] as usize, Access::all()).expect("some memory");
-        Self { nic, pd, cq, region }
-    }
-
-    fn create_qp(&mut self, transport: &Arc<Transport>) -> Qpn {
-        let attributes = QpAttributes {
-            pd: self.pd,
-            send_cq: self.cq,
-            recv_cq: self.cq,
-            srq: None,
-            max_send_wr: DEPTHS[0] as u32,
-            max_recv_wr: 1,
-            max_send_sge: 1,
-            max_recv_sge: 1,
-            signal_all: true,
-            service: Service::ReliableConnection,
-            transport: Arc::clone(transport),
-            number: None,
-            nvme: None,
-        };
-        let qpn = self.nic.verbs().create_qp(&attributes).expect("a free number");
-        self.nic.verbs().modify_to_init(qpn).expect("the queue pair is new");
-        qpn
-    }
-
-    fn connect(&mut self, qpn: Qpn, dest_qpn: Qpn) {
-        let peer = self.nic.acquire_host(IpAddr::V4(Ipv4Addr::LOCALHOST), None).expect("loopback");
-        let connection = QpConnection {
-            peer,
-            dest_qpn,
-            rq_psn: Psn::new(0),
-            mtu: self.nic.wire_mtu_to(peer),
-            min_rnr_timer: RnrTimer::at_least(rnic_base::Duration::from_us(100)),
-            max_dest_rd_atomic: 16,
-        };
-        self.nic.verbs().modify_to_rtr(qpn, &connection).expect("legal attributes");
-        let timing = QpTiming { sq_psn: Psn::new(0), retry_count: 5_000, rnr_retry: None, max_rd_atomic: 16 };
-        self.nic.verbs().modify_to_rts(qpn, &timing).expect("legal attributes");
-    }
-}
-
 /// Two queue pairs of one NIC, connected to another NIC.
 struct Sender {
-    left: End,
-    right: End,
+    left: Host,
+    right: Host,
     qpns: [Qpn; 2],
     remote: RemoteMemory,
 }
 
 impl Sender {
     fn open(schedule: &str) -> Self {
-        let choice = TransportChoice::named("irn", &[("schedule", schedule)]).expect("a transport");
-        let transport = Arc::new(Transport::new(choice.profile).expect("a complete profile"));
-        let (mut left, mut right) = (End::open(), End::open());
+        let choice = || TransportChoice::named("irn", &[("schedule", schedule)]).expect("a transport");
+        let open = |name| Host::with(name, LENGTHS[1] as usize, choice(), DEPTHS[0] as u32);
+        let (mut left, mut right) = (open("left"), open("right"));
         let qpns = [0, 1].map(|_| {
-            let (from, to) = (left.create_qp(&transport), right.create_qp(&transport));
-            left.connect(from, to);
-            right.connect(to, from);
+            let (from, to) = (left.create_qp(), right.create_qp());
+            left.join(from, to);
+            right.join(to, from);
             from
         });
         let remote = right.region.remote(0);
@@ -166,7 +109,7 @@ impl Sender {
 
 /// Writes with both queue pairs of `left`, and drives `beside`, if it has no thread of its own.
 fn write(
-    left: &mut End,
+    left: &mut Host,
     qpns: [Qpn; 2],
     remote: RemoteMemory,
     mut beside: Option<&mut Nic>,

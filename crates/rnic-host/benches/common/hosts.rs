@@ -1,5 +1,6 @@
-//! Falcon ends on NICs that share one machine and exchange queue pair numbers as programs do: their packets go
-//! through shared memory.
+//! Ends on NICs that share one machine and exchange queue pair numbers as programs do: their packets go through shared
+//! memory.
+#![allow(dead_code, reason = "each bench uses its own part")]
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -21,10 +22,18 @@ pub struct Host {
     pub region: Region,
     pd: PdId,
     transport: Arc<Transport>,
+    /// Entries of each send queue.
+    depth: u32,
 }
 
 impl Host {
+    /// Opens a NIC for queue pairs of Falcon.
     pub fn open(name: &str, bytes: usize) -> Self {
+        Self::with(name, bytes, TransportChoice::named("falcon", &[]).expect("a transport"), 64)
+    }
+
+    /// Opens a NIC for queue pairs of a transport, each of which sends `depth` requests at a time.
+    pub fn with(name: &str, bytes: usize, choice: TransportChoice, depth: u32) -> Self {
         let config = NicConfig { name: name.to_owned(), ..NicConfig::shared() }.with_environment().expect("on or off");
         let mut nic = Nic::open(config).expect("a free port");
         let (pd, cq) = (
@@ -32,9 +41,8 @@ impl Host {
             nic.verbs().create_cq(1_024).expect("a legal size"),
         );
         let region = nic.verbs().register(pd, bytes, Access::all()).expect("some memory");
-        let choice = TransportChoice::named("falcon", &[]).expect("a transport");
         let transport = Arc::new(Transport::new(choice.profile).expect("a complete profile"));
-        Self { nic, cq, region, pd, transport }
+        Self { nic, cq, region, pd, transport, depth }
     }
 
     /// Creates a queue pair that is not connected.
@@ -44,7 +52,7 @@ impl Host {
             send_cq: self.cq,
             recv_cq: self.cq,
             srq: None,
-            max_send_wr: 64,
+            max_send_wr: self.depth,
             max_recv_wr: 64,
             max_send_sge: 1,
             max_recv_sge: 1,
