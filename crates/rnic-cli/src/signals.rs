@@ -74,7 +74,7 @@ impl<'h> Line<'h> {
             SignalKind::Credit => Self { rate_bps: Some(value), ..flow },
             SignalKind::Hint => Self {
                 queue_pair: None,
-                tenant: Some(subject),
+                tenant: host.map(|_| subject),
                 weight: Some(of_16_bits(level)),
                 rate_bps: (value > 0).then_some(value),
                 ..flow

@@ -134,7 +134,7 @@ pub(crate) struct Core {
     pub(crate) exchange: Option<Box<Exchange>>,
     /// Collectors of signals, while there is a program or a log that uses them.
     pub(crate) signals: Option<Box<Collector>>,
-    /// True when messages or signals need each packet that is sent.
+    /// True when messages or signals need each packet that is sent: a copy of that state, for one test a packet.
     pub(crate) counts_sent: bool,
     /// Completion queues that have overflowed and whose queue pairs must fail.
     pub(crate) overrun_cqs: Vec<CqId>,

@@ -48,13 +48,8 @@ impl<'e> Signals<'e> {
 
     /// Collects until `until`; returns false if signals are not collected now.
     pub fn keep_until(self, now: Time, until: Time) -> bool {
-        self.engine.core.signals.as_mut().is_some_and(|collector| {
-            let is_over = collector.is_over(now);
-            if !is_over {
-                collector.keep_until(until);
-            }
-            !is_over
-        })
+        let collector = self.engine.core.signals.as_mut().filter(|collector| !collector.is_over(now));
+        collector.map(|collector| collector.keep_until(until)).is_some()
     }
 
     /// Returns whether signals are collected.

@@ -5,8 +5,8 @@
 //! only the owner of the engine puts rates into force.
 //!
 //! A scheduler decides by the record and by sums over all queue pairs ([`ScheduleView`]). The owner publishes the sums
-//! with each record, and the thread reads the latest ones when it processes the record; a decision contains the view
-//! that it was made by, so the same decisions can be made again from records and views alone.
+//! with each record, and the thread reads the latest ones when it processes the record; the same
+//! decisions can be made again from records and views alone, as tests do.
 //!
 //! A thread is started when the first queue pair joins whose scheduler sets rates. If the system provides none,
 //! schedulers run at once, on the thread that drives the engine.
@@ -107,26 +107,27 @@ pub(crate) struct Program {
     is_saturated: bool,
 }
 
-/// A decision of a thread, and what it was made by.
+/// A decision of a thread.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answer {
     pub(crate) actions: ScheduleActions,
-    #[cfg_attr(not(test), expect(dead_code, reason = "decisions are made again from it in tests"))]
+    /// Kept where decisions are made again from it.
+    #[cfg(test)]
     view: ScheduleView,
 }
 
 /// The schedulers that one thread runs.
 #[derive(Debug)]
-struct Laws {
+struct Schedulers {
     sums: Arc<Sums>,
     programs: Vec<Option<Program>>,
 }
 
-impl Laws {
-    /// Returns the view of `program` for `record`.
-    fn view(&self, program: &Program, record: &Signal) -> ScheduleView {
-        let [line, capacity, counts, weights, allocated, saturated_weights, saturated_rates] = self.sums.read();
-        let own = &program.own;
+impl Program {
+    /// Returns the view for `record`.
+    fn view(&self, sums: &Sums, record: &Signal) -> ScheduleView {
+        let [line, capacity, counts, weights, allocated, saturated_weights, saturated_rates] = sums.read();
+        let own = &self.own;
         let control_rate = own.control_rate.load(Ordering::Relaxed);
         ScheduleView {
             now: record.last,
@@ -138,7 +139,7 @@ impl Laws {
             allocated: BitRate::bps(allocated),
             saturated_weights,
             saturated_rates: BitRate::bps(saturated_rates),
-            is_saturated: program.is_saturated,
+            is_saturated: self.is_saturated,
             epoch: (counts >> 32) as u32,
             is_held: own.is_held.swap(false, Ordering::Relaxed),
             control_rate: (control_rate != NO_RATE).then(|| BitRate::bps(control_rate)),
@@ -146,7 +147,7 @@ impl Laws {
     }
 }
 
-impl Handler for Laws {
+impl Handler for Schedulers {
     type Answer = Answer;
     type Flow = Program;
 
@@ -160,17 +161,16 @@ impl Handler for Laws {
 
     fn handle(&mut self, record: &Signal) -> Answer {
         let index = record.subject as usize;
-        let view = match self.programs.get(index).and_then(Option::as_ref) {
-            Some(program) => self.view(program, record),
-            None => ScheduleView::alone(record.last, BitRate::ZERO),
-        };
-        let Some(program) = self.programs.get_mut(index).and_then(Option::as_mut) else {
-            return Answer { actions: ScheduleActions::default(), view };
-        };
+        let program = self.programs.get_mut(index).and_then(Option::as_mut).expect("a flow joins before its records");
+        let view = program.view(&self.sums, record);
         let schedule = &program.schedule;
         let actions = (schedule.policy.on_event)(&mut program.state, &event_of(record), &view, &schedule.params);
         program.is_saturated = actions.is_saturated.unwrap_or(program.is_saturated);
-        Answer { actions, view }
+        Answer {
+            actions,
+            #[cfg(test)]
+            view,
+        }
     }
 
     fn rate(_: &Answer) -> u32 {
@@ -200,7 +200,7 @@ pub(crate) struct OnThreads {
     config: SchedulerThreads,
     line_rate: BitRate,
     /// None before the first queue pair joins, and when the system provides no threads.
-    threads: Option<Threads<Laws>>,
+    threads: Option<Threads<Schedulers>>,
     has_failed: bool,
     sums: Arc<Sums>,
     flows: Vec<Option<Joined>>,
@@ -250,8 +250,8 @@ impl OnThreads {
         if self.threads.is_some() || self.has_failed {
             return;
         }
-        let laws = || Laws { sums: Arc::clone(&self.sums), programs: Vec::new() };
-        let handlers = (0..self.config.count).map(|_| laws()).collect();
+        let schedulers = || Schedulers { sums: Arc::clone(&self.sums), programs: Vec::new() };
+        let handlers = (0..self.config.count).map(|_| schedulers()).collect();
         let started = Threads::start(handlers, Kind::ALL.map(Strategy::of), self.line_rate, self.config.spawn);
         // The driver's function for starting threads has reported the failure.
         self.has_failed = started.is_err();

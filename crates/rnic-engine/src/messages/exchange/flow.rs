@@ -35,7 +35,7 @@ pub(super) struct Flow {
     pub(super) is_granted: bool,
     /// Time of the last received data.
     pub(super) received_at: Option<Time>,
-    /// Time at which the state of the peer was last told that data arrive.
+    /// Time at which the arrival of data was last recorded at the peer's state.
     noted_at: Option<Time>,
     /// True while it is in the list of those that have received last.
     pub(super) is_recent: bool,
@@ -94,13 +94,13 @@ impl Flow {
         }
     }
 
-    /// Returns whether the state of the peer is to be told of data that arrive: not when it was within `interval`.
+    /// Returns whether the arrival of data is to be recorded at the peer's state: at most once in `interval`.
     pub(super) fn notes_data(&mut self, now: Time, interval: Duration) -> bool {
-        let tells = self.noted_at.is_none_or(|at| now.since(at) >= interval);
-        if tells {
+        let is_due = self.noted_at.is_none_or(|at| now.since(at) >= interval);
+        if is_due {
             self.noted_at = Some(now);
         }
-        tells
+        is_due
     }
 
     /// Keeps the request for a probe until the peer is known to exchange messages. A later request for the same path

@@ -19,7 +19,7 @@ pub(super) struct Partner {
     /// Time until which the probes of path policies are planned, one after the other.
     probes_until: Time,
     pub(super) cadence: Cadence,
-    /// Time at which data of one of its queue pairs arrived, as far as those have told.
+    /// Time at which data from it arrived, which each of its queue pairs records at most once in half a period.
     pub(super) data_at: Option<Time>,
     /// Delay in its host by its last report, and the time of the report.
     host_delay: Option<(Duration, Time)>,
