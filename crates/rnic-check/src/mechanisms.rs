@@ -9,6 +9,7 @@ mod falcon;
 mod fasr;
 mod irn;
 mod scr;
+mod tonic;
 
 use core::fmt::{self, Write as _};
 use std::collections::BTreeMap;
@@ -20,7 +21,7 @@ use crate::tree::Tree;
 pub const PAGE: &str = "docs/mechanisms.md";
 
 /// Every paper whose mechanisms must have tests.
-pub const PAPERS: &[Paper] = &[irn::PAPER, fasr::PAPER, falcon::PAPER, falcon::PROBES, scr::PAPER];
+pub const PAPERS: &[Paper] = &[irn::PAPER, fasr::PAPER, falcon::PAPER, falcon::PROBES, scr::PAPER, tonic::PAPER];
 
 /// A paper and its mechanisms.
 #[derive(Debug)]

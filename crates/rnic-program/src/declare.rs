@@ -1,0 +1,269 @@
+//! Declaration of a transport program: `transport!`.
+
+use crate::transport::Unit;
+
+/// Declares a transport program: its state, its parameters and how a flow starts. Its two functions,
+/// [`#[program]`](macro@crate::program) functions called `incoming` and `periodic`, stand in the same module:
+///
+/// ```
+/// # mod repeat {
+/// use rnic_program::prelude::*;
+///
+/// transport! {
+///     /// Repeats everything that is outstanding when the receiver reports a gap, or after a timeout.
+///     program Repeat("repeat") {
+///         scheme: window,
+///         start: { window: cap, rate: 0, timer: rto },
+///     }
+///     state State {
+///         repeats: 8,
+///     }
+///     parameters Parameters {
+///         /// Segments in flight at most.
+///         cap: 8 = 32 [1..=128],
+///         /// Time without progress after which segments are repeated.
+///         rto: 24 = 320 us,
+///     }
+/// }
+///
+/// #[program]
+/// pub fn incoming(i: &Incoming, p: &Parameters, s: &mut State, a: &mut Actions) {
+///     a.mark = i.nack;
+///     a.from = i.start;
+///     a.to = i.next;
+///     if i.nack {
+///         s.repeats = s.repeats.saturating_add(1);
+///     }
+/// }
+///
+/// #[program]
+/// pub fn periodic(v: &Periodic, p: &Parameters, s: &mut State, a: &mut Actions) {
+///     a.mark = v.expired;
+///     a.from = v.start;
+///     a.to = v.next;
+/// }
+/// # }
+/// # fn main() {
+/// # use rnic_program::Transport;
+/// # repeat::Repeat.graphs(rnic_program::Lowering::Joins).unwrap();
+/// # }
+/// ```
+///
+/// A field of the state is `name: width`, `name: flag`, with `= number` or `= parameter` for its initial value (zero
+/// otherwise), and `due time` or `due sent` when the periodic function has work from that time on, or once that many
+/// segments have been sent. A parameter is `name: width = default`, with the unit of times (`ns`, `us`, `ms`) and
+/// rates (`mbps`, `gbps`), and with its bounds.
+#[macro_export]
+macro_rules! transport {
+    (
+        #[doc = $summary:literal] $(#[doc = $more:literal])*
+        program $program:ident($name:literal) {
+            scheme: $scheme:ident,
+            start: { window: $window:tt, rate: $rate:tt, timer: $timer:tt } $(,)?
+        }
+        state $state:ident {
+            $($(#[$field_meta:meta])* $field:ident: $width:tt $(= $initial:tt)? $(due $due:ident)?),* $(,)?
+        }
+        parameters $parameters:ident {
+            $(#[doc = $help:literal] $parameter:ident: $bits:literal = $default:literal $($unit:ident)?
+                $([$min:literal..=$max:literal])?),* $(,)?
+        }
+    ) => {
+        #[doc = $summary] $(#[doc = $more])*
+        #[derive(Clone, Copy, Debug)]
+        pub struct $program;
+
+        $crate::bundle! {
+            /// State of a flow.
+            pub struct $state {
+                $($(#[$field_meta])* #[allow(missing_docs, reason = "fields may have comments only")]
+                $field: $crate::program_type!($width),)*
+            }
+        }
+
+        $crate::bundle! {
+            /// Parameters of the program.
+            pub struct $parameters {
+                $(#[doc = $help] $parameter: $crate::U<$bits>,)*
+            }
+        }
+
+        impl $crate::Transport for $program {
+            fn description(&self) -> $crate::Description {
+                $crate::Description {
+                    name: $name.into(),
+                    summary: $summary.trim().into(),
+                    scheme: $crate::program_scheme!($scheme),
+                    start: $crate::Start {
+                        window: $crate::program_initial!($window),
+                        rate: $crate::program_initial!($rate),
+                        timer: $crate::program_initial!($timer),
+                    },
+                    state: vec![$($crate::StateField {
+                        name: stringify!($field).into(),
+                        bits: $crate::declare::bits::<$crate::program_type!($width)>(),
+                        initial: $crate::program_initial!($($initial)?),
+                        due: $crate::program_due!($($due)?),
+                    },)*],
+                    parameters: vec![$($crate::declare::parameter(
+                        (stringify!($parameter), $help.trim(), $bits),
+                        stringify!($($unit)?),
+                        $default,
+                        $crate::program_bounds!($($min, $max)?),
+                    ),)*],
+                    lines: incoming::LINES + periodic::LINES + <$state as $crate::Bundle>::FIELDS.len() as u32,
+                }
+            }
+
+            #[inline]
+            fn incoming(
+                &self,
+                packet: &$crate::Incoming,
+                parameters: &[u64],
+                state: &mut [u8],
+                actions: &mut $crate::Actions,
+            ) {
+                let parameters = <$parameters as $crate::Bundle>::read_words(parameters);
+                let mut fields = <$state as $crate::Bundle>::load(state);
+                incoming(packet, &parameters, &mut fields, actions);
+                $crate::Bundle::store(&fields, state);
+            }
+
+            #[inline]
+            fn periodic(
+                &self,
+                visit: &$crate::Periodic,
+                parameters: &[u64],
+                state: &mut [u8],
+                actions: &mut $crate::Actions,
+            ) {
+                let parameters = <$parameters as $crate::Bundle>::read_words(parameters);
+                let mut fields = <$state as $crate::Bundle>::load(state);
+                periodic(visit, &parameters, &mut fields, actions);
+                $crate::Bundle::store(&fields, state);
+            }
+
+            fn graphs(&self, lowering: $crate::Lowering) -> Result<$crate::Graphs, $crate::RecordError> {
+                Ok($crate::Graphs {
+                    incoming: $crate::record::<$crate::Incoming, $parameters, $state>(lowering, incoming::record)?,
+                    periodic: $crate::record::<$crate::Periodic, $parameters, $state>(lowering, periodic::record)?,
+                })
+            }
+        }
+    };
+}
+
+/// The type of a field: `flag`, or a number of bits.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! program_type {
+    (flag) => { bool };
+    ($bits:literal) => { $crate::U<$bits> };
+}
+
+/// The credit scheme of this name.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! program_scheme {
+    (window) => {
+        $crate::Scheme::Window
+    };
+    (rate) => {
+        $crate::Scheme::Rate
+    };
+    (token) => {
+        $crate::Scheme::Token
+    };
+    ($other:ident) => {
+        compile_error!("the scheme is window, rate or token")
+    };
+}
+
+/// An initial value: nothing (zero), a number, or the name of a parameter.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! program_initial {
+    () => {
+        $crate::Initial::Constant(0)
+    };
+    ($value:literal) => {
+        $crate::Initial::Constant($value as u64)
+    };
+    ($parameter:ident) => {
+        $crate::Initial::Parameter(stringify!($parameter).into())
+    };
+}
+
+/// The deadline of this name.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! program_due {
+    () => {
+        $crate::Due::No
+    };
+    (time) => {
+        $crate::Due::Time
+    };
+    (sent) => {
+        $crate::Due::Sent
+    };
+    ($other:ident) => {
+        compile_error!("a deadline is `due time` or `due sent`")
+    };
+}
+
+/// The bounds of a parameter, if it has any of its own.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! program_bounds {
+    () => {
+        None
+    };
+    ($min:literal, $max:literal) => {
+        Some(($min, $max))
+    };
+}
+
+/// Returns the width of a field's type.
+#[doc(hidden)]
+pub const fn bits<T: crate::Leaf>() -> u8 {
+    match T::KIND {
+        crate::Kind::Bits(bits) => bits,
+        crate::Kind::Map => 0,
+    }
+}
+
+/// Builds a parameter from its declaration: name, help and width; unit; default; bounds.
+///
+/// # Panics
+/// When the unit is not known.
+#[doc(hidden)]
+pub fn parameter(
+    (name, help, bits): (&'static str, &'static str, u8),
+    unit: &str,
+    default: u64,
+    bounds: Option<(u64, u64)>,
+) -> crate::Parameter {
+    let (unit, scale): (Unit, fn(u64) -> u64) = match unit {
+        "" => (Unit::Count, |count| count),
+        "ns" => (Unit::Time, ticks),
+        "us" => (Unit::Time, |us| ticks(us * 1_000)),
+        "ms" => (Unit::Time, |ms| ticks(ms * 1_000_000)),
+        "mbps" => (Unit::Rate, |mbps| rate(mbps * 1_000_000)),
+        "gbps" => (Unit::Rate, |gbps| rate(gbps * 1_000_000_000)),
+        other => panic!("unit `{other}` of parameter {name}: use ns, us, ms, mbps, gbps or none"),
+    };
+    let (min, max) = bounds.map_or((0, crate::transport::mask(bits)), |(min, max)| (scale(min), scale(max)));
+    crate::Parameter { name: name.into(), help: help.into(), bits, unit, default: scale(default), min, max }
+}
+
+/// Returns the ticks nearest to a duration in nanoseconds.
+pub const fn ticks(ns: u64) -> u64 {
+    (ns + crate::interface::TICK_NS / 2) / crate::interface::TICK_NS
+}
+
+/// Returns the rate nearest to one in bits per second, in bytes per 65,536 cycles of 10 ns.
+pub const fn rate(bps: u64) -> u64 {
+    // A unit is 8 / (65536 * 10 ns) bit/s = 12,207.03125 bit/s = 390,625 / 32 bit/s.
+    (bps * 32 + 390_625 / 2) / 390_625
+}

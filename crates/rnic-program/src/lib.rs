@@ -1,0 +1,53 @@
+//! Transport programs: functions over bounded state that run as they stand, and are recorded as graphs of gates.
+//!
+//! ```text
+//! CRATE    rnic-program (red: what runs is what is emitted)
+//! Purpose  numbers of a width, recording of functions as graphs, checks, an interpreter, SystemVerilog, program files
+//! May use  rnic-program-macros
+//! Must not know packets or engines, read a clock, compute in floating point, trap, loop over anything unbounded
+//! Add here an operation that every form has (native, graph, interpreter, circuit); a field that programs are given
+//! Not here programs (rnic-transports), the template around them (rnic-tonic), where packets come from (rnic-engine)
+//! Proved by native code against the interpreter over random events, two recordings of each function, hostile files
+//! ```
+//!
+//! Source: Tonic, "Enabling Programmable Transport Protocols in High-Speed NICs" (NSDI'20): a transport is two small
+//! functions over bounded state in a fixed template (section 3.5).
+//!
+//! ```text
+//!   #[program] fn  --->  native code                          simulated, run on sockets
+//!        |
+//!        +-- recorded -> Graph --> Machine                     interpreted: loaded from a file
+//!                          +-----> SystemVerilog               synthesised
+//!                          +-----> report: state, levels, lines
+//! ```
+
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_macros))]
+
+// Macros name this crate by its name, in this crate too.
+extern crate self as rnic_program;
+
+pub mod bundle;
+pub mod declare;
+pub mod graph;
+pub mod interface;
+pub mod machine;
+pub mod record;
+pub mod transport;
+pub mod value;
+
+pub use bundle::{Bundle, Field};
+pub use graph::{Graph, GraphError, Kind, Node, Op, Port};
+pub use interface::{Actions, Id, Incoming, Periodic, Rate, Ticks};
+pub use machine::Machine;
+pub use record::{Bit, Form, Leaf, Lowering, MapSig, RecordError, Recorder, Sig, Value};
+pub use rnic_program_macros::program;
+pub use transport::{Description, Due, Graphs, Initial, Parameter, Scheme, Start, StateField, Transport, Unit, record};
+pub use value::{Map, Offset, U, Widen, u};
+
+/// Everything that a program uses.
+pub mod prelude {
+    pub use crate::{
+        Actions, Id, Incoming, Lowering, Map, Offset, Periodic, Rate, Ticks, Transport, U, Widen, program, transport, u,
+    };
+}

@@ -1,0 +1,662 @@
+//! Recording: a function that runs once on signals instead of numbers yields its graph.
+//!
+//! `#[program]` writes this second form of a function: `a + b` becomes `g.add(a, b)`, and `if` becomes two recordings
+//! and a join. Widths are const generics in both forms, so rustc checks them.
+
+use core::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+
+use crate::graph::{Graph, GraphError, Index, Kind, NODES_MAX, Node, OFFSET_BITS, Op, Port};
+use crate::value::{Map, U};
+
+/// How assignments within an `if` become gates. Both are the same function; that they are is proved for each program
+/// (tonic.md 5.3), since they share no code from the condition to the value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lowering {
+    /// Each branch starts from the values before the `if`; a multiplexer joins them at its end.
+    Joins,
+    /// Each assignment keeps the old value unless all conditions around it hold.
+    Predicated,
+}
+
+/// A number of `N` bits while a function is recorded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sig<const N: u32>(Index);
+
+/// A flag while a function is recorded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Bit(Index);
+
+/// A window map while a function is recorded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MapSig(Index);
+
+/// A value while a function is recorded: a signal, or a group of them.
+pub trait Form: Copy {
+    /// Returns `yes` where `condition` holds, and `no` elsewhere.
+    fn join(g: &Recorder, condition: Bit, yes: Self, no: Self) -> Self;
+}
+
+impl<const N: u32> Form for Sig<N> {
+    fn join(g: &Recorder, condition: Bit, yes: Self, no: Self) -> Self {
+        Self(g.mux(condition, yes.0, no.0, N))
+    }
+}
+
+impl Form for Bit {
+    fn join(g: &Recorder, condition: Bit, yes: Self, no: Self) -> Self {
+        Self(g.mux(condition, yes.0, no.0, 1))
+    }
+}
+
+impl Form for MapSig {
+    fn join(g: &Recorder, _: Bit, yes: Self, no: Self) -> Self {
+        g.require(yes == no, "maps cannot be selected");
+        yes
+    }
+}
+
+impl Form for () {
+    fn join(_: &Recorder, _: Bit, _: Self, _: Self) -> Self {}
+}
+
+impl<A: Form, B: Form> Form for (A, B) {
+    fn join(g: &Recorder, condition: Bit, yes: Self, no: Self) -> Self {
+        (A::join(g, condition, yes.0, no.0), B::join(g, condition, yes.1, no.1))
+    }
+}
+
+/// Most nodes while a function is recorded, before those that no output needs are left out.
+const RECORDED_MAX: usize = 16 * NODES_MAX;
+
+/// Something that is a number of `N` bits in a recording: a signal, or a literal.
+pub trait Number<const N: u32>: Copy {
+    /// Returns the signal.
+    fn signal(self, g: &Recorder) -> Sig<N>;
+}
+
+impl<const N: u32> Number<N> for Sig<N> {
+    fn signal(self, _: &Recorder) -> Self {
+        self
+    }
+}
+
+impl<const N: u32> Number<N> for u64 {
+    fn signal(self, g: &Recorder) -> Sig<N> {
+        g.u(self)
+    }
+}
+
+/// Operands of `&`, `|`, `^`, `==` and `!=`: two numbers, a number and a literal, or two flags.
+pub trait Logic<Other>: Copy {
+    /// Type of the result of `&`, `|` and `^`.
+    type Output;
+
+    /// Records `op` on both.
+    fn logic(self, g: &Recorder, op: Op, other: Other) -> Self::Output;
+}
+
+impl<const N: u32, Other: Number<N>> Logic<Other> for Sig<N> {
+    type Output = Self;
+
+    fn logic(self, g: &Recorder, op: Op, other: Other) -> Self {
+        let width = if op == Op::Eq { 1 } else { N };
+        Self(g.node(op, &[self.0, other.signal(g).0], width))
+    }
+}
+
+impl<Other: Flag> Logic<Other> for Bit {
+    type Output = Self;
+
+    fn logic(self, g: &Recorder, op: Op, other: Other) -> Self {
+        Self(g.node(op, &[self.0, other.bit(g).0], 1))
+    }
+}
+
+/// Something that is a flag in a recording: a signal, or `true` or `false`.
+pub trait Flag: Copy {
+    /// Returns the signal.
+    fn bit(self, g: &Recorder) -> Bit;
+}
+
+impl Flag for Bit {
+    fn bit(self, _: &Recorder) -> Bit {
+        self
+    }
+}
+
+impl Flag for bool {
+    fn bit(self, g: &Recorder) -> Bit {
+        Bit(g.node(Op::Constant(u64::from(self)), &[], 1))
+    }
+}
+
+/// Operands of `!` and `to`.
+pub trait Single: Copy {
+    /// Returns the node.
+    fn index(self) -> Index;
+    /// Returns the signal of this type at a node.
+    fn at(index: Index) -> Self;
+    /// Width in bits.
+    const WIDTH: u32;
+}
+
+impl<const N: u32> Single for Sig<N> {
+    fn index(self) -> Index {
+        self.0
+    }
+
+    fn at(index: Index) -> Self {
+        Self(index)
+    }
+
+    const WIDTH: u32 = N;
+}
+
+impl Single for Bit {
+    fn index(self) -> Index {
+        self.0
+    }
+
+    fn at(index: Index) -> Self {
+        Self(index)
+    }
+
+    const WIDTH: u32 = 1;
+}
+
+/// Records the operations of one function.
+#[derive(Debug)]
+pub struct Recorder {
+    lowering: Lowering,
+    nodes: RefCell<Vec<Node>>,
+    known: RefCell<BTreeMap<Node, Index>>,
+    inputs: RefCell<Vec<Port>>,
+    outputs: RefCell<Vec<(Port, Index)>>,
+    /// Conjunction of the conditions around the statement being recorded, innermost last.
+    conditions: RefCell<Vec<Bit>>,
+    fault: Cell<Option<&'static str>>,
+}
+
+/// The reason why a function is not a graph.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum RecordError {
+    /// A construct has no gates.
+    #[error("{0}")]
+    Construct(&'static str),
+    /// The graph has a fault.
+    #[error(transparent)]
+    Graph(#[from] GraphError),
+}
+
+impl Recorder {
+    /// Creates a recorder.
+    pub fn new(lowering: Lowering) -> Self {
+        Self {
+            lowering,
+            nodes: RefCell::default(),
+            known: RefCell::default(),
+            inputs: RefCell::default(),
+            outputs: RefCell::default(),
+            conditions: RefCell::default(),
+            fault: Cell::new(None),
+        }
+    }
+
+    /// Returns the graph: constants first, without operations that no output needs.
+    ///
+    /// # Errors
+    /// When a recorded construct has no gates, or the graph is too long or too deep.
+    pub fn finish(self) -> Result<Graph, RecordError> {
+        if let Some(fault) = self.fault.get() {
+            return Err(RecordError::Construct(fault));
+        }
+        let (nodes, mut outputs) = (self.nodes.into_inner(), self.outputs.into_inner());
+        let mut needed = vec![false; nodes.len()];
+        for (_, index) in &outputs {
+            needed[usize::from(*index)] = true;
+        }
+        for at in (0..nodes.len()).rev().filter(|&at| nodes[at].op.arity() > 0) {
+            if needed[at] {
+                nodes[at].args[..nodes[at].op.arity()].iter().for_each(|&arg| needed[usize::from(arg)] = true);
+            }
+        }
+        let rank = |node: &Node| match node.op {
+            Op::Constant(_) => 0,
+            Op::Input(position) => 1 + usize::from(position),
+            _ => usize::MAX,
+        };
+        let mut order: Vec<usize> = (0..nodes.len()).filter(|&at| needed[at]).collect();
+        order.sort_by_key(|&at| rank(&nodes[at]));
+        let mut moved = vec![0; nodes.len()];
+        order.iter().enumerate().for_each(|(new, &old)| moved[old] = new as Index);
+        let arranged = order.iter().map(|&old| {
+            let mut node = nodes[old];
+            node.args[..node.op.arity()].iter_mut().for_each(|arg| *arg = moved[usize::from(*arg)]);
+            node
+        });
+        let arranged = arranged.collect();
+        outputs.iter_mut().for_each(|(_, index)| *index = moved[usize::from(*index)]);
+        Ok(Graph::new(self.inputs.into_inner(), outputs, arranged)?)
+    }
+
+    /// Declares an input.
+    pub(crate) fn input(&self, name: String, kind: Kind) -> Index {
+        let mut inputs = self.inputs.borrow_mut();
+        inputs.push(Port { name, kind });
+        let width = if let Kind::Bits(bits) = kind { u32::from(bits) } else { 0 };
+        self.node(Op::Input(inputs.len() as u16 - 1), &[], width)
+    }
+
+    /// Declares an output.
+    pub(crate) fn output(&self, name: String, index: Index, width: u32) {
+        self.outputs.borrow_mut().push((Port { name, kind: Kind::Bits(width as u8) }, index));
+    }
+
+    fn require(&self, holds: bool, reason: &'static str) {
+        if !holds && self.fault.get().is_none() {
+            self.fault.set(Some(reason));
+        }
+    }
+
+    /// Returns the node of an operation: an earlier equal one if there is one.
+    fn node(&self, op: Op, arguments: &[Index], width: u32) -> Index {
+        let mut args = [0; 3];
+        args[..arguments.len()].copy_from_slice(arguments);
+        let node = Node { op, args, width: width as u8 };
+        let mut nodes = self.nodes.borrow_mut();
+        if let Some(&index) = self.known.borrow().get(&node) {
+            return index;
+        }
+        if nodes.len() == RECORDED_MAX {
+            self.require(false, "the function is too long");
+            return 0;
+        }
+        let index = nodes.len() as Index;
+        nodes.push(node);
+        self.known.borrow_mut().insert(node, index);
+        index
+    }
+
+    fn mux(&self, condition: Bit, yes: Index, no: Index, width: u32) -> Index {
+        if yes == no { yes } else { self.node(Op::Mux, &[condition.0, yes, no], width) }
+    }
+
+    fn two<const N: u32>(&self, op: Op, a: impl Number<N>, b: impl Number<N>) -> Sig<N> {
+        Sig(self.node(op, &[a.signal(self).0, b.signal(self).0], N))
+    }
+
+    /// Records a literal.
+    pub fn u<const N: u32>(&self, value: u64) -> Sig<N> {
+        self.require(value <= U::<N>::MASK, "a literal is wider than its variable");
+        Sig(self.node(Op::Constant(value & U::<N>::MASK), &[], N))
+    }
+
+    /// Records `true` or `false`, or passes a flag on.
+    pub fn flag(&self, value: impl Flag) -> Bit {
+        value.bit(self)
+    }
+
+    /// Records `a + b`.
+    pub fn add<const N: u32>(&self, a: impl Number<N>, b: impl Number<N>) -> Sig<N> {
+        self.two(Op::Add, a, b)
+    }
+
+    /// Records `a - b`.
+    pub fn sub<const N: u32>(&self, a: impl Number<N>, b: impl Number<N>) -> Sig<N> {
+        self.two(Op::Sub, a, b)
+    }
+
+    /// Records `a * b`; a literal has the width of `a`.
+    pub fn mul<const N: u32>(&self, a: Sig<N>, b: impl Factor<N>) -> Sig<N> {
+        Sig(self.node(Op::Mul, &[a.0, b.factor(self)], N))
+    }
+
+    /// Records `a / b`.
+    pub fn div<const N: u32>(&self, a: impl Number<N>, b: impl Number<N>) -> Sig<N> {
+        self.two(Op::Div, a, b)
+    }
+
+    /// Records `a & b`, or `a && b`.
+    pub fn and<A: Logic<B>, B>(&self, a: A, b: B) -> A::Output {
+        a.logic(self, Op::And, b)
+    }
+
+    /// Records `a | b`, or `a || b`.
+    pub fn or<A: Logic<B>, B>(&self, a: A, b: B) -> A::Output {
+        a.logic(self, Op::Or, b)
+    }
+
+    /// Records `a ^ b`.
+    pub fn xor<A: Logic<B>, B>(&self, a: A, b: B) -> A::Output {
+        a.logic(self, Op::Xor, b)
+    }
+
+    /// Records `!a`.
+    pub fn not<A: Single>(&self, a: A) -> A {
+        A::at(self.node(Op::Not, &[a.index()], A::WIDTH))
+    }
+
+    /// Records `a << bits`.
+    pub fn shl<const N: u32>(&self, a: Sig<N>, bits: u32) -> Sig<N> {
+        self.shift(Op::Shl, a, bits)
+    }
+
+    /// Records `a >> bits`.
+    pub fn shr<const N: u32>(&self, a: Sig<N>, bits: u32) -> Sig<N> {
+        self.shift(Op::Shr, a, bits)
+    }
+
+    fn shift<const N: u32>(&self, op: fn(u8) -> Op, a: Sig<N>, bits: u32) -> Sig<N> {
+        self.require(bits < 64, "a shift is by 64 bits or more");
+        Sig(self.node(op(bits.min(63) as u8), &[a.0], N))
+    }
+
+    /// Records `a == b`.
+    pub fn eq<A: Logic<B>, B>(&self, a: A, b: B) -> Bit
+    where
+        A::Output: Single,
+    {
+        Bit(a.logic(self, Op::Eq, b).index())
+    }
+
+    /// Records `a != b`.
+    pub fn ne<A: Logic<B>, B>(&self, a: A, b: B) -> Bit
+    where
+        A::Output: Single,
+    {
+        self.not(self.eq(a, b))
+    }
+
+    /// Records `a < b`.
+    pub fn lt<const N: u32>(&self, a: impl Number<N>, b: impl Number<N>) -> Bit {
+        Bit(self.node(Op::Lt, &[a.signal(self).0, b.signal(self).0], 1))
+    }
+
+    /// Records `a > b`.
+    pub fn gt<const N: u32>(&self, a: impl Number<N>, b: impl Number<N>) -> Bit {
+        self.lt(b, a)
+    }
+
+    /// Records `a <= b`.
+    pub fn le<const N: u32>(&self, a: impl Number<N>, b: impl Number<N>) -> Bit {
+        self.not(self.lt(b, a))
+    }
+
+    /// Records `a >= b`.
+    pub fn ge<const N: u32>(&self, a: impl Number<N>, b: impl Number<N>) -> Bit {
+        self.not(self.lt(a, b))
+    }
+
+    /// Records a change of width.
+    pub fn to<A: Single, const M: u32>(&self, a: A) -> Sig<M> {
+        if A::WIDTH == M { Sig(a.index()) } else { Sig(self.node(Op::Resize, &[a.index()], M)) }
+    }
+
+    /// Records `a.after(b)`.
+    pub fn after<const N: u32>(&self, a: impl Number<N>, b: impl Number<N>) -> Bit {
+        let distance = self.sub(a, b);
+        let differs = self.ne(distance, 0_u64);
+        self.and(differs, self.lt(distance, 1_u64 << (N - 1)))
+    }
+
+    /// Records `a.at_least(b)`.
+    pub fn at_least<const N: u32>(&self, a: impl Number<N>, b: impl Number<N>) -> Bit {
+        self.lt(self.sub(a, b), 1_u64 << (N - 1))
+    }
+
+    /// Records `a.at_most(b)`.
+    pub fn at_most<const N: u32>(&self, a: impl Number<N>, b: impl Number<N>) -> Bit {
+        self.at_least(b, a)
+    }
+
+    /// Records `a.min(b)`.
+    pub fn min<const N: u32>(&self, a: impl Number<N>, b: impl Number<N>) -> Sig<N> {
+        Sig::join(self, self.lt(b, a), b.signal(self), a.signal(self))
+    }
+
+    /// Records `a.max(b)`.
+    pub fn max<const N: u32>(&self, a: impl Number<N>, b: impl Number<N>) -> Sig<N> {
+        Sig::join(self, self.lt(a, b), b.signal(self), a.signal(self))
+    }
+
+    /// Records `a.saturating_add(b)`.
+    pub fn saturating_add<const N: u32>(&self, a: impl Number<N>, b: impl Number<N>) -> Sig<N> {
+        let sum = self.add(a, b);
+        Sig::join(self, self.lt(sum, a), self.u(U::<N>::MASK), sum)
+    }
+
+    /// Records `a.saturating_sub(b)`.
+    pub fn saturating_sub<const N: u32>(&self, a: impl Number<N>, b: impl Number<N>) -> Sig<N> {
+        Sig::join(self, self.lt(a, b), self.u(0), self.sub(a, b))
+    }
+
+    /// Records `map.test(offset)`.
+    pub fn test(&self, map: MapSig, offset: impl Number<9>) -> Bit {
+        Bit(self.node(Op::Test, &[map.0, offset.signal(self).0], 1))
+    }
+
+    /// Records `map.first_zero(from)`.
+    pub fn first_zero(&self, map: MapSig, from: impl Number<9>) -> Sig<9> {
+        Sig(self.node(Op::FirstZero, &[map.0, from.signal(self).0], OFFSET_BITS))
+    }
+
+    /// Records `map.first_one(from)`.
+    pub fn first_one(&self, map: MapSig, from: impl Number<9>) -> Sig<9> {
+        Sig(self.node(Op::FirstOne, &[map.0, from.signal(self).0], OFFSET_BITS))
+    }
+
+    /// Records `map.count()`.
+    pub fn count(&self, map: MapSig) -> Sig<9> {
+        Sig(self.node(Op::Count, &[map.0], OFFSET_BITS))
+    }
+
+    /// Records the assignment of `value` to `place`.
+    pub fn set<T: Form>(&self, place: &mut T, value: T) {
+        *place = match self.conditions.borrow().last() {
+            Some(&condition) if self.lowering == Lowering::Predicated => T::join(self, condition, value, *place),
+            _ => value,
+        };
+    }
+
+    /// Begins the branch of an `if` in which `condition` holds.
+    pub fn begin(&self, condition: Bit) {
+        let around = self.conditions.borrow().last().copied();
+        let both = around.map_or(condition, |around| self.and(around, condition));
+        self.conditions.borrow_mut().push(both);
+    }
+
+    /// Ends the first branch and begins the other one. Returns the values with which it starts, given those `before`
+    /// the `if` and those `after` the first branch.
+    pub fn flip<T: Form>(&self, condition: Bit, before: T, after: T) -> T {
+        self.conditions.borrow_mut().pop();
+        self.begin(self.not(condition));
+        match self.lowering {
+            Lowering::Joins => before,
+            Lowering::Predicated => after,
+        }
+    }
+
+    /// Ends an `if`. Returns the values after it, given those at the end of both branches.
+    pub fn end<T: Form>(&self, condition: Bit, yes: T, no: T) -> T {
+        self.conditions.borrow_mut().pop();
+        match self.lowering {
+            Lowering::Joins => T::join(self, condition, yes, no),
+            Lowering::Predicated => no,
+        }
+    }
+
+    /// Returns the value of an `if` with one.
+    pub fn select<T: Form>(&self, condition: Bit, yes: T, no: T) -> T {
+        T::join(self, condition, yes, no)
+    }
+}
+
+/// The second factor of a product: a number of any width, or a literal.
+pub trait Factor<const N: u32>: Copy {
+    /// Returns the node.
+    fn factor(self, g: &Recorder) -> Index;
+}
+
+impl<const N: u32, const M: u32> Factor<N> for Sig<M> {
+    fn factor(self, _: &Recorder) -> Index {
+        self.0
+    }
+}
+
+impl<const N: u32> Factor<N> for u64 {
+    fn factor(self, g: &Recorder) -> Index {
+        g.u::<N>(self).0
+    }
+}
+
+/// A value of native code that has a form in recordings.
+pub trait Value: Copy {
+    /// That form.
+    type Form: Form;
+}
+
+impl<const N: u32> Value for U<N> {
+    type Form = Sig<N>;
+}
+
+impl Value for bool {
+    type Form = Bit;
+}
+
+impl Value for Map {
+    type Form = MapSig;
+}
+
+impl Value for () {
+    type Form = ();
+}
+
+/// A single value: its type, its bytes in a state block, and its words in files and tests.
+pub trait Leaf: Value {
+    /// Type.
+    const KIND: Kind;
+    /// Bytes in a state block; none for maps, which are never part of a state.
+    const BYTES: usize;
+    /// Words in files and tests.
+    const WORDS: usize;
+
+    /// Declares an input of this type.
+    fn input(g: &Recorder, name: String) -> Self::Form;
+
+    /// Declares `form` as an output.
+    fn output(g: &Recorder, name: String, form: Self::Form);
+
+    /// Stores the value into the first [`Leaf::WORDS`] words.
+    fn write_words(self, words: &mut [u64]);
+
+    /// Reads a value from the first [`Leaf::WORDS`] words; excess bits are cut.
+    fn read_words(words: &[u64]) -> Self;
+
+    /// Stores the value into the first [`Leaf::BYTES`] bytes.
+    fn store(self, bytes: &mut [u8]);
+
+    /// Reads a value from the first [`Leaf::BYTES`] bytes.
+    fn load(bytes: &[u8]) -> Self;
+}
+
+/// Returns the bytes that a number of `bits` bits has in a state block: 1, 2, 4 or 8.
+pub const fn stored_bytes(bits: u32) -> usize {
+    (bits.div_ceil(8) as usize).next_power_of_two()
+}
+
+impl<const N: u32> Leaf for U<N> {
+    const KIND: Kind = Kind::Bits(N as u8);
+    const BYTES: usize = stored_bytes(N);
+    const WORDS: usize = 1;
+
+    fn input(g: &Recorder, name: String) -> Sig<N> {
+        Sig(g.input(name, Self::KIND))
+    }
+
+    fn output(g: &Recorder, name: String, form: Sig<N>) {
+        g.output(name, form.0, N);
+    }
+
+    fn write_words(self, words: &mut [u64]) {
+        words[0] = self.get();
+    }
+
+    fn read_words(words: &[u64]) -> Self {
+        Self::new(words[0])
+    }
+
+    #[inline]
+    fn store(self, bytes: &mut [u8]) {
+        bytes[..Self::BYTES].copy_from_slice(&self.get().to_le_bytes()[..Self::BYTES]);
+    }
+
+    #[inline]
+    fn load(bytes: &[u8]) -> Self {
+        let mut word = [0; 8];
+        word[..Self::BYTES].copy_from_slice(&bytes[..Self::BYTES]);
+        Self::new(u64::from_le_bytes(word))
+    }
+}
+
+impl Leaf for bool {
+    const KIND: Kind = Kind::Bits(1);
+    const BYTES: usize = 1;
+    const WORDS: usize = 1;
+
+    fn input(g: &Recorder, name: String) -> Bit {
+        Bit(g.input(name, Self::KIND))
+    }
+
+    fn output(g: &Recorder, name: String, form: Bit) {
+        g.output(name, form.0, 1);
+    }
+
+    fn write_words(self, words: &mut [u64]) {
+        words[0] = u64::from(self);
+    }
+
+    fn read_words(words: &[u64]) -> Self {
+        words[0] & 1 == 1
+    }
+
+    #[inline]
+    fn store(self, bytes: &mut [u8]) {
+        bytes[0] = u8::from(self);
+    }
+
+    #[inline]
+    fn load(bytes: &[u8]) -> Self {
+        bytes[0] & 1 == 1
+    }
+}
+
+impl Leaf for Map {
+    const KIND: Kind = Kind::Map;
+    const BYTES: usize = 0;
+    const WORDS: usize = crate::value::MAP_WORDS;
+
+    fn input(g: &Recorder, name: String) -> MapSig {
+        MapSig(g.input(name, Self::KIND))
+    }
+
+    fn output(g: &Recorder, _: String, _: MapSig) {
+        g.require(false, "functions return no maps");
+    }
+
+    fn write_words(self, words: &mut [u64]) {
+        words[..Self::WORDS].copy_from_slice(self.words());
+    }
+
+    fn read_words(words: &[u64]) -> Self {
+        let mut map = [0; Self::WORDS];
+        map.copy_from_slice(&words[..Self::WORDS]);
+        Self::new(map)
+    }
+
+    fn store(self, _: &mut [u8]) {}
+
+    fn load(_: &[u8]) -> Self {
+        Self::default()
+    }
+}
