@@ -1,8 +1,9 @@
-//! Names that a branch may assign, found by syntax: targets of assignments, and arguments passed as `&mut`.
+//! Names that a branch may assign, found by syntax: targets of assignments, and arguments of
+//! calls that are passed as `&mut`, or by the name of a reference.
 
 use proc_macro2::Ident;
 use syn::visit::{self, Visit};
-use syn::{BinOp, Block, Expr, ExprAssign, ExprBinary, ExprReference, ExprUnary, UnOp};
+use syn::{BinOp, Block, Expr, ExprAssign, ExprBinary, ExprCall, ExprReference, ExprUnary, UnOp};
 
 /// Returns the variable of a place: of `x`, `x.field` and `*x`.
 pub(crate) fn root(place: &Expr) -> Option<&Ident> {
@@ -57,6 +58,11 @@ impl<'a> Visit<'a> for Names {
             self.add(&binary.left);
         }
         visit::visit_expr_binary(self, binary);
+    }
+
+    fn visit_expr_call(&mut self, call: &'a ExprCall) {
+        call.args.iter().filter(|argument| matches!(argument, Expr::Path(_))).for_each(|argument| self.add(argument));
+        visit::visit_expr_call(self, call);
     }
 
     fn visit_expr_reference(&mut self, reference: &'a ExprReference) {

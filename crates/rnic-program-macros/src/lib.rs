@@ -22,7 +22,7 @@ use quote::{ToTokens, quote};
 use syn::{ItemFn, parse_macro_input};
 
 /// Keeps the function as it is, and adds a module of the same name with `record`, the same function on signals, and
-/// `LINES`, its number of lines without blank ones and comments.
+/// `LINES`, its number of lines without blank ones and comments, and those of the functions that it calls.
 ///
 /// The function is straight-line code: `let`, assignments, `if` as a statement or a value, arithmetic, comparisons,
 /// the methods of `U` and `Map`, and calls of other `#[program]` functions by a single name. Anything else is refused

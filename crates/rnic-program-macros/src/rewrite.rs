@@ -3,6 +3,8 @@
 //! `a + b` becomes `g.add(a, b)`, a method `x.f(y)` becomes `g.f(x, y)`, and `if` becomes two recordings and a join of
 //! the variables that either branch assigns.
 
+use std::collections::BTreeSet;
+
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
@@ -48,6 +50,8 @@ impl Variable {
 struct Rewriter {
     /// The recorder's name.
     g: Ident,
+    /// Other functions that are called.
+    callees: BTreeSet<Ident>,
     variables: Vec<Variable>,
 }
 
@@ -61,7 +65,8 @@ pub(crate) fn function(function: &ItemFn, lines: u32) -> Result<TokenStream> {
     if let Some(word) = signature.asyncness.as_ref() {
         return refuse(word, "a circuit ends within a cycle: a program is not async");
     }
-    let mut rewriter = Rewriter { g: Ident::new("__g", Span::mixed_site()), variables: Vec::new() };
+    let mut rewriter =
+        Rewriter { g: Ident::new("__g", Span::mixed_site()), callees: BTreeSet::new(), variables: Vec::new() };
     let mut parameters = TokenStream::new();
     for argument in &signature.inputs {
         parameters.extend(rewriter.parameter(argument)?);
@@ -71,6 +76,7 @@ pub(crate) fn function(function: &ItemFn, lines: u32) -> Result<TokenStream> {
         ReturnType::Type(_, of) => rewriter.form(of)?,
     };
     let body = rewriter.block(&function.block)?;
+    let callees = &rewriter.callees;
     let (g, name, visibility) = (&rewriter.g, &signature.ident, &function.vis);
     let inner = if matches!(visibility, syn::Visibility::Inherited) { quote!(pub(super)) } else { quote!(pub) };
     Ok(quote! {
@@ -79,7 +85,7 @@ pub(crate) fn function(function: &ItemFn, lines: u32) -> Result<TokenStream> {
         #visibility mod #name {
             use super::*;
 
-            #inner const LINES: u32 = #lines;
+            #inner const LINES: u32 = #lines #(+ #callees::LINES)*;
 
             #inner fn record(#g: &::rnic_program::Recorder, #parameters) -> #result #body
         }
@@ -163,7 +169,8 @@ impl Rewriter {
             self.variables.push(Variable { name: name.clone(), is_reference: false });
         }
         let of = of.map(|of| quote!(: #of));
-        Ok(quote!(let #mutability #name #of = #value;))
+        let (g, label) = (&self.g, name.to_string());
+        Ok(quote!(let #mutability #name #of = #g.label(#label, #value);))
     }
 
     fn expression(&mut self, expression: &Expr) -> Result<TokenStream> {
@@ -344,6 +351,7 @@ impl Rewriter {
             };
             arguments.extend(quote!(#recorded,));
         }
+        self.callees.insert(name.clone());
         Ok(quote_spanned!(call.span()=> #name::record(#g, #arguments)))
     }
 
@@ -351,15 +359,21 @@ impl Rewriter {
         let g = self.g.clone();
         let receiver = self.expression(&call.receiver)?;
         let name = &call.method;
-        if name == "to" && call.args.is_empty() {
-            let Some(width) = call.turbofish.as_ref().and_then(|turbofish| turbofish.args.first()) else {
-                return Ok(quote_spanned!(call.span()=> #g.to(#receiver)));
-            };
-            return Ok(quote_spanned!(call.span()=> #g.to::<_, #width>(#receiver)));
+        let width = call.turbofish.as_ref().and_then(|turbofish| turbofish.args.first());
+        match (name.to_string().as_str(), call.args.first()) {
+            ("to", None) => {
+                let width = width.map(|width| quote!(::<_, #width>));
+                return Ok(quote_spanned!(call.span()=> #g.to #width(#receiver)));
+            }
+            ("times", Some(factor)) => {
+                let (width, factor) = (width.map(|width| quote!(::<#width, _, _>)), self.expression(factor)?);
+                return Ok(quote_spanned!(call.span()=> #g.times #width(#receiver, #factor)));
+            }
+            _ => {}
         }
         if !METHODS.contains(&name.to_string().as_str()) {
             let known = METHODS.join(", ");
-            let text = format!("the method `{name}` cannot become gates; there are: to, {known}");
+            let text = format!("the method `{name}` cannot become gates; there are: to, times, {known}");
             return Err(Error::new_spanned(name, text));
         }
         let arguments: Result<Vec<TokenStream>> = call.args.iter().map(|argument| self.expression(argument)).collect();

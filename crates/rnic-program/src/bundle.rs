@@ -96,7 +96,9 @@ macro_rules! bundle {
         }
 
         const _: () = {
+            #[allow(unused_imports, reason = "a bundle without fields needs none of it")]
             use $crate::bundle::take;
+            #[allow(unused_imports, reason = "a bundle without fields needs none of it")]
             use $crate::{Bit, Bundle, Field, Form, Leaf, Recorder, Value};
 
             /// The structure while a function is recorded.

@@ -3,6 +3,8 @@
 //! A graph has no loop, call, memory or trap, so it is total, and its cost is its length. Constants come first, then
 //! operations; an operation refers only to nodes before it, so one pass checks a graph.
 
+use std::collections::BTreeMap;
+
 use crate::value::{DIVIDE_BITS_MAX, MAP_BITS_MAX, MULTIPLY_BITS_MAX};
 
 /// Position of a node in its graph.
@@ -55,7 +57,7 @@ pub enum Op {
     Add,
     /// `a - b`, wrapping.
     Sub,
-    /// `a * b`, cut to the width of `a`.
+    /// `a * b`, cut to the width of the node.
     Mul,
     /// `a / b`; all ones when `b` is zero.
     Div,
@@ -161,6 +163,7 @@ pub struct Graph {
     inputs: Vec<Port>,
     outputs: Vec<(Port, Index)>,
     nodes: Vec<Node>,
+    labels: BTreeMap<Index, &'static str>,
 }
 
 impl Graph {
@@ -180,7 +183,7 @@ impl Graph {
         for at in 0..nodes.len() {
             check_node(&nodes, at, &inputs)?;
         }
-        let graph = Self { inputs, outputs, nodes };
+        let graph = Self { inputs, outputs, nodes, labels: BTreeMap::new() };
         for (port, index) in &graph.outputs {
             let fault = |reason| GraphError::Output(port.name.clone(), reason);
             let node = graph.nodes.get(usize::from(*index)).ok_or_else(|| fault("it refers to no node"))?;
@@ -196,6 +199,16 @@ impl Graph {
             }
         }
         Ok(graph)
+    }
+
+    /// Returns the same graph with names for nodes.
+    pub(crate) fn labelled(self, labels: BTreeMap<Index, &'static str>) -> Self {
+        Self { labels, ..self }
+    }
+
+    /// Returns the name that the function's author gave to the value of a node.
+    pub fn label(&self, node: usize) -> Option<&'static str> {
+        self.labels.get(&(node as Index)).copied()
     }
 
     /// Returns the inputs, in the order in which they are passed.
@@ -279,7 +292,10 @@ fn check_node(nodes: &[Node], at: usize, inputs: &[Port]) -> Result<(), GraphErr
         Op::Constant(value) => value <= u64::MAX >> (64 - width),
         Op::Input(_) => true,
         Op::Add | Op::Sub | Op::And | Op::Or | Op::Xor => of(0) == width && of(1) == width,
-        Op::Mul => of(0) == width && !is_map(1) && width <= MULTIPLY_BITS_MAX && of(1) <= MULTIPLY_BITS_MAX,
+        Op::Mul => {
+            let factor = |arg| !is_map(arg) && of(arg) <= MULTIPLY_BITS_MAX;
+            factor(0) && factor(1) && width <= 2 * MULTIPLY_BITS_MAX
+        }
         Op::Div => of(0) == width && of(1) == width && width <= DIVIDE_BITS_MAX,
         Op::Not => of(0) == width,
         Op::Shl(bits) | Op::Shr(bits) => of(0) == width && u32::from(bits) < 64,

@@ -3,7 +3,7 @@
 //! ```text
 //! CRATE    rnic-program (red: what runs is what is emitted)
 //! Purpose  numbers of a width, recording of functions as graphs, checks, an interpreter, SystemVerilog, program files
-//! May use  rnic-program-macros
+//! May use  rnic-base, rnic-program-macros
 //! Must not know packets or engines, read a clock, compute in floating point, trap, loop over anything unbounded
 //! Add here an operation that every form has (native, graph, interpreter, circuit); a field that programs are given
 //! Not here programs (rnic-transports), the template around them (rnic-tonic), where packets come from (rnic-engine)
@@ -31,17 +31,23 @@ pub mod bundle;
 pub mod declare;
 pub mod graph;
 pub mod interface;
+pub mod loaded;
 pub mod machine;
+pub mod mutate;
 pub mod record;
+pub mod stimuli;
 pub mod transport;
 pub mod value;
+pub mod verilog;
 
 pub use bundle::{Bundle, Field};
 pub use graph::{Graph, GraphError, Kind, Node, Op, Port};
 pub use interface::{Actions, Id, Incoming, Periodic, Rate, Ticks};
+pub use loaded::{LoadError, Loaded};
 pub use machine::Machine;
 pub use record::{Bit, Form, Leaf, Lowering, MapSig, RecordError, Recorder, Sig, Value};
 pub use rnic_program_macros::program;
+pub use stimuli::Stimuli;
 pub use transport::{Description, Due, Graphs, Initial, Parameter, Scheme, Start, StateField, Transport, Unit, record};
 pub use value::{Map, Offset, U, Widen, u};
 

@@ -35,17 +35,30 @@ pub struct MapSig(Index);
 pub trait Form: Copy {
     /// Returns `yes` where `condition` holds, and `no` elsewhere.
     fn join(g: &Recorder, condition: Bit, yes: Self, no: Self) -> Self;
+
+    /// Returns the node of a single value.
+    fn index(&self) -> Option<Index> {
+        None
+    }
 }
 
 impl<const N: u32> Form for Sig<N> {
     fn join(g: &Recorder, condition: Bit, yes: Self, no: Self) -> Self {
         Self(g.mux(condition, yes.0, no.0, N))
     }
+
+    fn index(&self) -> Option<Index> {
+        Some(self.0)
+    }
 }
 
 impl Form for Bit {
     fn join(g: &Recorder, condition: Bit, yes: Self, no: Self) -> Self {
         Self(g.mux(condition, yes.0, no.0, 1))
+    }
+
+    fn index(&self) -> Option<Index> {
+        Some(self.0)
     }
 }
 
@@ -134,7 +147,7 @@ impl Flag for bool {
 /// Operands of `!` and `to`.
 pub trait Single: Copy {
     /// Returns the node.
-    fn index(self) -> Index;
+    fn place(self) -> Index;
     /// Returns the signal of this type at a node.
     fn at(index: Index) -> Self;
     /// Width in bits.
@@ -142,7 +155,7 @@ pub trait Single: Copy {
 }
 
 impl<const N: u32> Single for Sig<N> {
-    fn index(self) -> Index {
+    fn place(self) -> Index {
         self.0
     }
 
@@ -154,7 +167,7 @@ impl<const N: u32> Single for Sig<N> {
 }
 
 impl Single for Bit {
-    fn index(self) -> Index {
+    fn place(self) -> Index {
         self.0
     }
 
@@ -173,6 +186,7 @@ pub struct Recorder {
     known: RefCell<BTreeMap<Node, Index>>,
     inputs: RefCell<Vec<Port>>,
     outputs: RefCell<Vec<(Port, Index)>>,
+    labels: RefCell<BTreeMap<Index, &'static str>>,
     /// Conjunction of the conditions around the statement being recorded, innermost last.
     conditions: RefCell<Vec<Bit>>,
     fault: Cell<Option<&'static str>>,
@@ -198,6 +212,7 @@ impl Recorder {
             known: RefCell::default(),
             inputs: RefCell::default(),
             outputs: RefCell::default(),
+            labels: RefCell::default(),
             conditions: RefCell::default(),
             fault: Cell::new(None),
         }
@@ -237,7 +252,9 @@ impl Recorder {
         });
         let arranged = arranged.collect();
         outputs.iter_mut().for_each(|(_, index)| *index = moved[usize::from(*index)]);
-        Ok(Graph::new(self.inputs.into_inner(), outputs, arranged)?)
+        let labels = self.labels.into_inner().into_iter().filter(|(index, _)| needed[usize::from(*index)]);
+        let labels = labels.map(|(index, name)| (moved[usize::from(index)], name)).collect();
+        Ok(Graph::new(self.inputs.into_inner(), outputs, arranged)?.labelled(labels))
     }
 
     /// Declares an input.
@@ -251,6 +268,14 @@ impl Recorder {
     /// Declares an output.
     pub(crate) fn output(&self, name: String, index: Index, width: u32) {
         self.outputs.borrow_mut().push((Port { name, kind: Kind::Bits(width as u8) }, index));
+    }
+
+    /// Names a value, for readers of what is emitted from the graph.
+    pub fn label<T: Form>(&self, name: &'static str, value: T) -> T {
+        if let Some(index) = value.index() {
+            self.labels.borrow_mut().entry(index).or_insert(name);
+        }
+        value
     }
 
     fn require(&self, holds: bool, reason: &'static str) {
@@ -312,6 +337,11 @@ impl Recorder {
         Sig(self.node(Op::Mul, &[a.0, b.factor(self)], N))
     }
 
+    /// Records `a.times::<M>(b)`.
+    pub fn times<const M: u32, const N: u32, const K: u32>(&self, a: Sig<N>, b: Sig<K>) -> Sig<M> {
+        Sig(self.node(Op::Mul, &[a.0, b.0], M))
+    }
+
     /// Records `a / b`.
     pub fn div<const N: u32>(&self, a: impl Number<N>, b: impl Number<N>) -> Sig<N> {
         self.two(Op::Div, a, b)
@@ -334,7 +364,7 @@ impl Recorder {
 
     /// Records `!a`.
     pub fn not<A: Single>(&self, a: A) -> A {
-        A::at(self.node(Op::Not, &[a.index()], A::WIDTH))
+        A::at(self.node(Op::Not, &[a.place()], A::WIDTH))
     }
 
     /// Records `a << bits`.
@@ -357,7 +387,7 @@ impl Recorder {
     where
         A::Output: Single,
     {
-        Bit(a.logic(self, Op::Eq, b).index())
+        Bit(a.logic(self, Op::Eq, b).place())
     }
 
     /// Records `a != b`.
@@ -390,7 +420,7 @@ impl Recorder {
 
     /// Records a change of width.
     pub fn to<A: Single, const M: u32>(&self, a: A) -> Sig<M> {
-        if A::WIDTH == M { Sig(a.index()) } else { Sig(self.node(Op::Resize, &[a.index()], M)) }
+        if A::WIDTH == M { Sig(a.place()) } else { Sig(self.node(Op::Resize, &[a.place()], M)) }
     }
 
     /// Records `a.after(b)`.

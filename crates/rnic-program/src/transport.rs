@@ -258,6 +258,28 @@ impl Description {
         self.parameters.iter().map(|parameter| parameter.default).collect()
     }
 
+    /// Returns the fields of a state block as words.
+    pub fn state_words<'a>(&'a self, block: &'a [u8]) -> impl Iterator<Item = u64> + 'a {
+        let mut at = 0;
+        self.state.iter().map(move |field| {
+            let bytes = crate::record::stored_bytes(u32::from(field.bits));
+            let mut word = [0; 8];
+            word[..bytes].copy_from_slice(&block[at..at + bytes]);
+            at += bytes;
+            u64::from_le_bytes(word) & mask(field.bits)
+        })
+    }
+
+    /// Stores words into the fields of a state block.
+    pub fn store_state(&self, words: &[u64], block: &mut [u8]) {
+        let mut at = 0;
+        for (field, word) in self.state.iter().zip(words) {
+            let bytes = crate::record::stored_bytes(u32::from(field.bits));
+            block[at..at + bytes].copy_from_slice(&(word & mask(field.bits)).to_le_bytes()[..bytes]);
+            at += bytes;
+        }
+    }
+
     /// Returns the positions in a state block of the fields that are deadlines of kind `due`.
     pub fn deadlines(&self, due: Due) -> Vec<usize> {
         let mut at = 0;

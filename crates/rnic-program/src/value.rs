@@ -45,6 +45,13 @@ impl<const N: u32> U<N> {
         U::new(self.0)
     }
 
+    /// Returns the product with `M` bits. Both factors have at most 24 bits, so 48 hold any product.
+    #[inline]
+    pub fn times<const M: u32>(self, other: impl Factor) -> U<M> {
+        const { assert!(N <= MULTIPLY_BITS_MAX, "factors have at most 24 bits") };
+        U::new(self.0.wrapping_mul(other.factor()))
+    }
+
     /// Returns whether this sequence number follows `other`: serial arithmetic (RFC 1982), which has no order for
     /// numbers half a circle apart.
     #[inline]
@@ -120,6 +127,27 @@ impl<const N: u32> Operand<N> for u64 {
     #[inline]
     fn value(self) -> U<N> {
         u(self)
+    }
+}
+
+impl<const N: u32> From<u64> for U<N> {
+    /// The lowest `N` bits.
+    fn from(value: u64) -> Self {
+        Self::new(value)
+    }
+}
+
+/// The second factor of a product: a number of at most 24 bits.
+pub trait Factor: Copy {
+    /// Returns the value.
+    fn factor(self) -> u64;
+}
+
+impl<const N: u32> Factor for U<N> {
+    #[inline]
+    fn factor(self) -> u64 {
+        const { assert!(N <= MULTIPLY_BITS_MAX, "factors have at most 24 bits") };
+        self.0
     }
 }
 

@@ -1,0 +1,165 @@
+//! A program as its graphs: run by the interpreter, as when it was loaded from a file.
+
+use arrayvec::ArrayVec;
+
+use crate::bundle::Bundle;
+use crate::graph::{Graph, Kind, Port};
+use crate::interface::{Actions, Incoming, Periodic};
+use crate::machine::Machine;
+use crate::record::{Lowering, RecordError};
+use crate::transport::{Current, Description, DescriptionError, Graphs, Transport};
+
+/// Most words of the inputs or outputs of a function.
+const WORDS_MAX: usize = 160;
+
+/// Words of a function's inputs or outputs.
+pub type Words = ArrayVec<u64, WORDS_MAX>;
+
+/// A program that the interpreter runs.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    description: Description,
+    graphs: Graphs,
+    incoming: Machine,
+    periodic: Machine,
+}
+
+/// The reason why graphs and a description are not a program.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The description has a fault.
+    #[error(transparent)]
+    Description(#[from] DescriptionError),
+    /// The graphs could not be recorded.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// A graph has other inputs or outputs than its description.
+    #[error("function {function}: its {direction} are not those of this program: expected {expected}, found {found}")]
+    Ports {
+        /// `incoming` or `periodic`.
+        function: &'static str,
+        /// `inputs` or `outputs`.
+        direction: &'static str,
+        /// First port that differs, as it should be.
+        expected: String,
+        /// The same, as it is.
+        found: String,
+    },
+}
+
+impl Loaded {
+    /// Checks a description and its graphs, and prepares them.
+    ///
+    /// # Errors
+    /// When the description has a fault, or a graph does not have the inputs and outputs that follow from it.
+    pub fn new(description: Description, graphs: Graphs) -> Result<Self, LoadError> {
+        description.check()?;
+        check_ports::<Incoming>("incoming", &description, &graphs.incoming)?;
+        check_ports::<Periodic>("periodic", &description, &graphs.periodic)?;
+        let (incoming, periodic) = (Machine::new(&graphs.incoming), Machine::new(&graphs.periodic));
+        Ok(Self { description, graphs, incoming, periodic })
+    }
+
+    /// Records `program`, and prepares its graphs.
+    ///
+    /// # Errors
+    /// When a function has no graph.
+    pub fn of(program: &dyn Transport) -> Result<Self, LoadError> {
+        Self::new(program.description(), program.graphs(Lowering::Joins)?)
+    }
+
+    /// Returns the graphs.
+    pub const fn graphs_ref(&self) -> &Graphs {
+        &self.graphs
+    }
+
+    fn run<E: Bundle>(&self, machine: &Machine, event: &E, around: (&[u64], &mut [u8], &mut Actions)) {
+        let (parameters, state, actions) = around;
+        let inputs = input_words(&self.description, event, parameters, state, actions);
+        let fields = self.description.state.len();
+        let mut outputs = [0; WORDS_MAX];
+        machine.run(&inputs, &mut outputs);
+        self.description.store_state(&outputs[..fields], state);
+        *actions = Actions::read_words(&outputs[fields..]);
+    }
+}
+
+impl Transport for Loaded {
+    fn description(&self) -> Description {
+        self.description.clone()
+    }
+
+    fn incoming(&self, packet: &Incoming, parameters: &[u64], state: &mut [u8], actions: &mut Actions) {
+        self.run(&self.incoming, packet, (parameters, state, actions));
+    }
+
+    fn periodic(&self, visit: &Periodic, parameters: &[u64], state: &mut [u8], actions: &mut Actions) {
+        self.run(&self.periodic, visit, (parameters, state, actions));
+    }
+
+    fn graphs(&self, _: Lowering) -> Result<Graphs, RecordError> {
+        Ok(self.graphs.clone())
+    }
+}
+
+/// Returns the words of a function's inputs, in the order of its graph's ports.
+pub fn input_words<E: Bundle>(
+    program: &Description,
+    event: &E,
+    parameters: &[u64],
+    state: &[u8],
+    actions: &Actions,
+) -> Words {
+    let mut words = Words::new();
+    let mut buffer = [0; WORDS_MAX];
+    event.write_words(&mut buffer);
+    words.extend(buffer[..E::WORDS].iter().copied());
+    let parameter_words = program.parameters.iter().zip(parameters);
+    words.extend(parameter_words.map(|(parameter, word)| word & crate::transport::mask(parameter.bits)));
+    words.extend(program.state_words(state));
+    words.extend([actions.window.get(), actions.rate.get(), actions.timer.get()]);
+    words
+}
+
+/// Returns the words of a function's outputs, in the order of its graph's ports.
+pub fn output_words(program: &Description, state: &[u8], actions: &Actions) -> Words {
+    let mut words: Words = program.state_words(state).collect();
+    let mut buffer = [0; WORDS_MAX];
+    actions.write_words(&mut buffer);
+    words.extend(buffer[..Actions::WORDS].iter().copied());
+    words
+}
+
+fn check_ports<E: Bundle>(function: &'static str, program: &Description, graph: &Graph) -> Result<(), LoadError> {
+    let named = |group: &str, name: &str, bits| Port { name: format!("{group}_{name}"), kind: Kind::Bits(bits) };
+    let state = |group| program.state.iter().map(move |field| named(group, &field.name, field.bits));
+    let mut inputs = E::ports("in");
+    inputs.extend(program.parameters.iter().map(|parameter| named("cfg", &parameter.name, parameter.bits)));
+    inputs.extend(state("state"));
+    inputs.extend(Current::ports("cur"));
+    let mut outputs: Vec<Port> = state("next").collect();
+    outputs.extend(Actions::ports("act"));
+    compare(function, "inputs", &inputs, graph.inputs())?;
+    let found: Vec<Port> = graph.outputs().iter().map(|(port, _)| port.clone()).collect();
+    compare(function, "outputs", &outputs, &found)
+}
+
+fn compare(
+    function: &'static str,
+    direction: &'static str,
+    expected: &[Port],
+    found: &[Port],
+) -> Result<(), LoadError> {
+    let show = |port: Option<&Port>| match port {
+        Some(Port { name, kind: Kind::Bits(bits) }) => format!("{name} ({bits} bits)"),
+        Some(Port { name, kind: Kind::Map }) => format!("{name} (map)"),
+        None => "none".to_owned(),
+    };
+    match (0..expected.len().max(found.len())).find(|&at| expected.get(at) != found.get(at)) {
+        None => Ok(()),
+        Some(at) => {
+            let (expected, found) = (show(expected.get(at)), show(found.get(at)));
+            Err(LoadError::Ports { function, direction, expected, found })
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Native code, interpreter and circuit on the same events: answers and whole next states must be equal.
+
+use rnic_program::loaded::{Words, input_words, output_words};
+use rnic_program::{Actions, Description, Graphs, Loaded, Stimuli, Transport};
+
+use crate::verilated::Model;
+
+/// Events in a batch for the circuit.
+const BATCH: usize = 2_048;
+
+/// Beside a circuit, one of this many events is run by the interpreter; without one, every event.
+const INTERPRETED: u64 = 16;
+
+/// After this many events, parameters, state and settings are drawn at random.
+const RESTART: u64 = 512;
+
+/// A function of a transport program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Function {
+    /// The one for packets.
+    Incoming,
+    /// The one for visits.
+    Periodic,
+}
+
+impl Function {
+    /// Both functions.
+    pub const ALL: [Self; 2] = [Self::Incoming, Self::Periodic];
+
+    /// Returns its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Incoming => "incoming",
+            Self::Periodic => "periodic",
+        }
+    }
+
+    /// Returns its graph.
+    pub const fn of(self, graphs: &Graphs) -> &rnic_program::Graph {
+        match self {
+            Self::Incoming => &graphs.incoming,
+            Self::Periodic => &graphs.periodic,
+        }
+    }
+}
+
+/// A flow whose events come from a seed, run by native code.
+struct Flow<'a> {
+    native: &'a dyn Transport,
+    program: Description,
+    stimuli: Stimuli,
+    parameters: Vec<u64>,
+    state: Vec<u8>,
+    actions: Actions,
+    events: u64,
+}
+
+impl<'a> Flow<'a> {
+    fn new(native: &'a dyn Transport, seed: u64) -> Self {
+        let program = native.description();
+        let parameters = program.defaults();
+        let (state, actions) = (program.initial_state(&parameters), program.initial_actions(&parameters));
+        Self { native, program, stimuli: Stimuli::new(seed), parameters, state, actions, events: 0 }
+    }
+
+    /// Runs one event, also on `other` if there is one. Returns the words before and after it, and those after it by
+    /// `other`.
+    fn step(&mut self, function: Function, other: Option<&Loaded>) -> (Words, Words, Option<Words>) {
+        self.events += 1;
+        if self.events.is_multiple_of(RESTART) {
+            self.parameters = self.stimuli.parameters(&self.program.parameters);
+            self.state = self.stimuli.state(&self.program);
+            self.actions = self.stimuli.actions();
+        }
+        let (mut other_state, mut other_actions) = (self.state.clone(), self.actions);
+        let (parameters, state, actions) = (&self.parameters, &mut self.state, &mut self.actions);
+        let before = match function {
+            Function::Incoming => {
+                let packet = self.stimuli.incoming();
+                let before = input_words(&self.program, &packet, parameters, state, actions);
+                self.native.incoming(&packet, parameters, state, actions);
+                if let Some(other) = other {
+                    other.incoming(&packet, parameters, &mut other_state, &mut other_actions);
+                }
+                before
+            }
+            Function::Periodic => {
+                let visit = self.stimuli.periodic();
+                let before = input_words(&self.program, &visit, parameters, state, actions);
+                self.native.periodic(&visit, parameters, state, actions);
+                if let Some(other) = other {
+                    other.periodic(&visit, parameters, &mut other_state, &mut other_actions);
+                }
+                before
+            }
+        };
+        let after = output_words(&self.program, state, actions);
+        let by_other = other.map(|_| output_words(&self.program, &other_state, &other_actions));
+        self.stimuli.apply(actions);
+        let Actions { window, rate, timer, .. } = *actions;
+        *actions = Actions { window, rate, timer, ..Actions::default() };
+        (before, after, by_other)
+    }
+}
+
+/// The first event after which two forms of a function differ.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "{program} {function}: the {form} differs in event {event} of seed {seed}: {output} is {found}, not {expected}"
+)]
+pub struct Difference {
+    /// Name of the program.
+    pub program: String,
+    /// Name of the function.
+    pub function: &'static str,
+    /// `interpreter` or `circuit`.
+    pub form: &'static str,
+    /// Number of the event.
+    pub event: u64,
+    /// Seed of the events.
+    pub seed: u64,
+    /// The output that differs.
+    pub output: String,
+    /// Its value by native code.
+    pub expected: u64,
+    /// Its value by the other form.
+    pub found: u64,
+}
+
+/// Runs `events` events of one function by native code, by the circuit, and by the interpreter.
+///
+/// # Errors
+/// The first difference; or the end of the model's process, as a difference in the event that it did not answer.
+pub fn run(
+    native: &dyn Transport,
+    function: Function,
+    mut circuit: Option<&mut Model>,
+    interpreter: Option<&Loaded>,
+    (seed, events): (u64, u64),
+) -> Result<(), Box<Difference>> {
+    let mut flow = Flow::new(native, seed);
+    let names: Vec<String> = {
+        let state = flow.program.state.iter().map(|field| format!("next_{}", field.name));
+        let actions = <Actions as rnic_program::Bundle>::FIELDS.iter().map(|field| format!("act_{}", field.name));
+        state.chain(actions).collect()
+    };
+    let program = flow.program.name.to_string();
+    let compare = |form, event, expected: &[u64], found: &[u64]| {
+        let differs = expected.iter().zip(found).position(|(expected, found)| expected != found);
+        match differs.or((found.len() < expected.len()).then_some(found.len())) {
+            None => Ok(()),
+            Some(at) => Err(Box::new(Difference {
+                program: program.clone(),
+                function: function.name(),
+                form,
+                event,
+                seed,
+                output: names[at].clone(),
+                expected: expected[at],
+                found: found.get(at).copied().unwrap_or(u64::MAX),
+            })),
+        }
+    };
+    let mut done = 0;
+    while done < events {
+        let batch = BATCH.min((events - done) as usize) as u64;
+        let (mut records, mut expected) = (Vec::new(), Vec::new());
+        for event in done..done + batch {
+            let referee = interpreter.filter(|_| circuit.is_none() || event % INTERPRETED == 0);
+            let (before, after, by_other) = flow.step(function, referee);
+            if let Some(found) = by_other {
+                compare("interpreter", event, &after, &found)?;
+            }
+            records.extend(before);
+            expected.push(after);
+        }
+        if let Some(circuit) = circuit.as_deref_mut() {
+            let answers = circuit.run(&records).unwrap_or_default();
+            for (number, expected) in expected.iter().enumerate() {
+                let start = (number * expected.len()).min(answers.len());
+                let end = (start + expected.len()).min(answers.len());
+                compare("circuit", done + number as u64, expected, &answers[start..end])?;
+            }
+        }
+        done += batch;
+    }
+    Ok(())
+}
