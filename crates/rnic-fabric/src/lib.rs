@@ -40,6 +40,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_macros))]
 
+mod addresses;
 mod calendar;
 pub mod check;
 mod entry;

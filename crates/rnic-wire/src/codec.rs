@@ -44,7 +44,8 @@ pub struct Decoded {
 #[inline]
 pub fn encode_headers(format: Format, packet: &Packet, out: &mut [u8; HEADERS_MAX]) -> Result<usize, EncodeError> {
     let (opcode, len) = write::extended(format, &packet.headers, out)?;
-    if !opcode.payload().allows(packet.payload_len) {
+    let (rule, bytes) = (opcode.payload(), packet.payload_len);
+    if !rule.allows(bytes) && !rule.allows_trimmed(format, packet.flags, bytes) {
         return Err(EncodeError::PayloadLength { bytes: packet.payload_len });
     }
     write::base(format, opcode, packet, out);

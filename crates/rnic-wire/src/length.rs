@@ -71,6 +71,8 @@ impl Packet {
             }
             Headers::Ack { .. } | Headers::ReadAck { .. } => aeth::LEN + len_if(extended, irn::SACK_LEN),
             Headers::LossAck { .. } => aeth::LEN + fasr::LOSS_REPORT_LEN,
+            Headers::TrimNack { .. } => aeth::LEN + irn::SACK_LEN,
+            Headers::Pull { .. } => irn::PULL_LEN,
             Headers::Datagram { immediate, .. } => deth::LEN + len_if(immediate.is_some(), immdt::LEN),
             Headers::Cnp => cnp::LEN,
             Headers::SharedSend { .. } | Headers::SharedWrite { .. } => 0,

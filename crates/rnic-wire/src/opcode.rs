@@ -3,10 +3,10 @@
 //! Source: InfiniBand Architecture volume 1, table 38, annex A17 (CNP). The five low bits of an opcode give the
 //! packet's operation, the three high ones the transport service: 000 reliable connections, 001 unreliable connections,
 //! 011 unreliable datagrams. An [`Opcode`] is the low part; [`Opcode::byte`] adds the service of the format.
-//! [`Opcode::ReadAck`] is an extension of OpenRNIC for IRN (section 5.2); it has one of the values that the table
-//! leaves unused. Flush and atomic write are from annex A19.
+//! [`Opcode::ReadAck`] is an extension of OpenRNIC for IRN (section 5.2), [`Opcode::Pull`] one for NDP's pulls; they
+//! have two of the values that the table leaves unused. Flush and atomic write are from annex A19.
 
-use crate::packet::Format;
+use crate::packet::{Format, PacketFlags};
 
 /// Type of a packet, and its position in its message. The values are those of reliable connections.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -60,6 +60,8 @@ pub enum Opcode {
     SendOnlyInvalidate = 0x17,
     /// Acknowledgement of a Read or atomic response, positive or negative (IRN only).
     ReadAck = 0x18,
+    /// Grant of further packets (IRN with NDP's pulls only).
+    Pull = 0x19,
     /// Flush (annex A19).
     Flush = 0x1c,
     /// Atomic write (annex A19).
@@ -81,7 +83,7 @@ pub enum PayloadRule {
 
 impl Opcode {
     /// All opcodes, in numerical order.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 28] = [
         Self::SendFirst,
         Self::SendMiddle,
         Self::SendLast,
@@ -106,6 +108,7 @@ impl Opcode {
         Self::SendLastInvalidate,
         Self::SendOnlyInvalidate,
         Self::ReadAck,
+        Self::Pull,
         Self::Flush,
         Self::AtomicWrite,
         Self::Cnp,
@@ -131,7 +134,7 @@ impl Opcode {
     /// Returns whether packets of `format` can have this opcode.
     const fn is_of(self, format: Format) -> bool {
         match format {
-            Format::RoceV2 | Format::Fasr => !matches!(self, Self::ReadAck),
+            Format::RoceV2 | Format::Fasr => !matches!(self, Self::ReadAck | Self::Pull),
             Format::Irn => true,
             Format::UnreliableConnection => (self as u8) < Self::ReadRequest as u8,
             Format::UnreliableDatagram => matches!(self, Self::SendOnly | Self::SendOnlyImmediate),
@@ -166,6 +169,7 @@ impl Opcode {
             | Self::CompareSwap
             | Self::FetchAdd
             | Self::ReadAck
+            | Self::Pull
             | Self::Flush
             // Its eight bytes count as a header, because the engine compares and stores values and never accesses
             // payload.
@@ -184,6 +188,13 @@ impl PayloadRule {
             Self::Maybe => bytes <= rnic_base::limits::MTU_MAX,
             Self::Always => bytes > 0 && bytes <= rnic_base::limits::MTU_MAX,
         }
+    }
+
+    /// Returns whether a packet of `format` with `flags` may have no payload although the rule requires one: a switch
+    /// has cut the payload ([`crate::Packet::is_trimmed`]).
+    #[cold]
+    pub(crate) const fn allows_trimmed(self, format: Format, flags: PacketFlags, bytes: u32) -> bool {
+        matches!((self, format), (Self::Always, Format::Irn)) && flags.fecn && bytes == 0
     }
 }
 
@@ -232,12 +243,14 @@ const fn decode_table(format: Format) -> [Option<Opcode>; 256] {
 mod tests {
     use super::*;
 
+    const EXTENSIONS: [Opcode; 2] = [Opcode::ReadAck, Opcode::Pull];
+
     #[test]
     fn every_byte_has_one_meaning_or_none() {
         for format in [Format::RoceV2, Format::Irn, Format::Fasr] {
             for byte in 0..=u8::MAX {
                 let expected = Opcode::ALL.into_iter().find(|opcode| opcode.byte(format) == byte);
-                let expected = expected.filter(|opcode| format == Format::Irn || *opcode != Opcode::ReadAck);
+                let expected = expected.filter(|opcode| format == Format::Irn || !EXTENSIONS.contains(opcode));
                 assert_eq!(Opcode::from_byte(format, byte), expected, "{byte:#x} in {format:?}");
             }
         }
@@ -258,10 +271,10 @@ mod tests {
     }
 
     #[test]
-    fn read_ack_takes_an_unused_value() {
+    fn extensions_take_unused_values() {
         let used: Vec<u8> = (0..0x20).filter(|byte| Opcode::from_byte(Format::RoceV2, *byte).is_some()).collect();
         let expected: Vec<u8> = (0..=0x14).chain([0x16, 0x17, 0x1c, 0x1d]).collect();
         assert_eq!(used, expected, "table 38 and annex A19; 0x15 is reserved, six are unused");
-        assert_eq!(Opcode::ReadAck.byte(Format::Irn), 0x18);
+        assert_eq!(EXTENSIONS.map(|opcode| opcode.byte(Format::Irn)), [0x18, 0x19]);
     }
 }

@@ -96,7 +96,8 @@ pub struct PacketFlags {
     pub solicited: bool,
     /// True when the sender requests an acknowledgement of this packet.
     pub ack_request: bool,
-    /// Forward congestion notification (FECN): unused by RoCEv2, which has the IP header's ECN bits.
+    /// Forward congestion notification (FECN): unused by RoCEv2, which has the IP header's ECN bits. In a data packet
+    /// of [`Format::Irn`] without payload it means that a switch has cut the payload ([`Packet::is_trimmed`]).
     pub fecn: bool,
     /// Backward congestion notification (BECN): set in CNPs.
     pub becn: bool,
@@ -447,6 +448,23 @@ pub enum Headers {
         /// See `Ack`.
         sack: Option<Psn>,
     },
+    /// Negative acknowledgement of a packet whose payload a switch has cut ([`Packet::is_trimmed`]; [`Format::Irn`]
+    /// only). The packet's PSN is the packet expected next, as in a NAK.
+    TrimNack {
+        /// Acknowledgement header: a NAK for a missing packet.
+        aeth: Aeth,
+        /// Packet that arrived without its payload.
+        trimmed: Psn,
+        /// True when that packet is a Read response; the MSN field is then zero.
+        of_response: bool,
+    },
+    /// Grants the receiver of the pull the transmission of further packets ([`Format::Irn`] only). The packet's PSN is
+    /// zero.
+    Pull {
+        /// Number of packets granted since the connection exists, modulo 2^24, beyond those that may be sent without
+        /// any grant.
+        granted: Serial<24>,
+    },
     /// A message in one packet, to a queue pair with the same queue key ([`Format::UnreliableDatagram`] only).
     Datagram {
         /// Queue key; the receiver accepts the datagram only with its own key.
@@ -461,6 +479,19 @@ pub enum Headers {
 }
 
 impl Headers {
+    /// Returns whether packets with these headers can have payload on a reliable connection.
+    #[inline]
+    pub const fn carry_data(&self) -> bool {
+        matches!(
+            self,
+            Self::Send { .. }
+                | Self::Write { .. }
+                | Self::SharedSend { .. }
+                | Self::SharedWrite { .. }
+                | Self::ReadResponse { .. }
+        )
+    }
+
     /// Returns the shared receive queue named in the packet.
     #[inline]
     pub const fn srqn(&self) -> Option<Qpn> {
@@ -508,6 +539,25 @@ pub struct Packet {
     pub payload_len: u32,
     /// Extended headers.
     pub headers: Headers,
+}
+
+impl Packet {
+    /// Returns whether a switch has cut the packet's payload: a data packet of [`Format::Irn`], the only format with
+    /// such packets, that has no payload and the flag FECN.
+    #[inline]
+    pub const fn is_trimmed(&self) -> bool {
+        self.flags.fecn && self.payload_len == 0 && self.headers.carry_data()
+    }
+
+    /// Returns the packet as a switch forwards it after cutting its payload (NDP, SIGCOMM'17, section 3.1); `None`
+    /// for a packet without payload, or of a format whose receivers do not know such packets.
+    pub const fn trimmed(&self, format: Format) -> Option<Self> {
+        if !matches!(format, Format::Irn) || self.payload_len == 0 || !self.headers.carry_data() {
+            return None;
+        }
+        let flags = PacketFlags { fecn: true, ..self.flags };
+        Some(Self { payload_len: 0, flags, ..*self })
+    }
 }
 
 // One cache line, because the engine and the fabric pass packets by value.

@@ -66,7 +66,7 @@ fn keep_their_roce_headers(format: Format, name: &str) {
         frame.check_clean(&path);
         frame.check_numbers(&base_header(golden));
         let unknown_to_roce = match golden.packet.headers {
-            Headers::ReadAck { .. } => true,
+            Headers::ReadAck { .. } | Headers::Pull { .. } | Headers::TrimNack { of_response: true, .. } => true,
             Headers::Write { position, .. } => !position.starts(),
             _ => false,
         };
@@ -204,7 +204,7 @@ fn base_header(golden: &golden::Golden) -> Numbers {
 fn extended_headers(packet: &Packet) -> Numbers {
     match packet.headers {
         Headers::Send { .. } | Headers::Cnp | Headers::ReadAck { .. } | Headers::PlacementRequest { .. } => vec![],
-        Headers::SharedSend { .. } | Headers::SharedWrite { .. } => vec![],
+        Headers::SharedSend { .. } | Headers::SharedWrite { .. } | Headers::Pull { .. } => vec![],
         Headers::Write { reth, .. } => reth.as_ref().map(reth_fields).unwrap_or_default(),
         Headers::Datagram { queue_key, source_qpn, .. } => vec![
             ("infiniband.deth.q_key", u64::from(queue_key)),
@@ -212,7 +212,9 @@ fn extended_headers(packet: &Packet) -> Numbers {
         ],
         Headers::ReadRequest { reth, .. } => reth_fields(&reth),
         Headers::ReadResponse { aeth, .. } => aeth.as_ref().map(aeth_fields).unwrap_or_default(),
-        Headers::Ack { aeth, .. } | Headers::LossAck { aeth, .. } => aeth_fields(&aeth),
+        Headers::Ack { aeth, .. } | Headers::LossAck { aeth, .. } | Headers::TrimNack { aeth, .. } => {
+            aeth_fields(&aeth)
+        }
         Headers::AtomicRequest { va, rkey, op, .. } => {
             let (swap_or_add, compare) = match op {
                 AtomicOp::CompareSwap { compare, swap } => (swap, compare),

@@ -7,17 +7,17 @@
 mod falcon;
 mod message;
 
-use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::ops::Range;
 
 use rnic_base::Time;
 use rnic_engine::{Segment, Transmit, TransmitKind};
 use rnic_policy::PathLabel;
 use rnic_wire::codec::{assemble, decode};
-use rnic_wire::net::{IpFields, IpVersion, UDP_PORT};
+use rnic_wire::net::{IpFields, IpVersion};
 use rnic_wire::{Addresses, Format, Headers, Packet, icrc};
 
 use super::memory::Memory;
+use crate::addresses::addresses;
 use crate::entry::{Entry, Flags};
 use crate::packets::{Ends, Packets, Slab, StoredHeaders};
 use crate::route::flow_hash;
@@ -158,15 +158,6 @@ fn source_port(label: PathLabel) -> u16 {
     label.0 | 0xc000
 }
 
-/// Returns the addresses of a packet from host `src` to host `dst`: 10.0.0.1 is host 0.
-fn addresses(src: u32, dst: u32, source_port: u16) -> Addresses {
-    let ip = |host: u32| IpAddr::V4(Ipv4Addr::from_bits(FIRST_HOST_ADDRESS + host));
-    let source = SocketAddr::new(ip(src), source_port);
-    Addresses::new(source, SocketAddr::new(ip(dst), UDP_PORT)).expect("both addresses are IPv4")
-}
-
-const FIRST_HOST_ADDRESS: u32 = 0x0a00_0001;
-
 /// Returns the identity of a packet, from both hosts, queue pair, sequence number, type and length.
 #[inline]
 fn identity(src: u32, dst: u32, packet: &Packet, frame_len: u32) -> u64 {
@@ -195,5 +186,7 @@ fn kind(headers: &Headers) -> u64 {
         Headers::PlacementRequest { .. } => 12,
         Headers::SharedSend { .. } => 13,
         Headers::SharedWrite { .. } => 14,
+        Headers::TrimNack { .. } => 15,
+        Headers::Pull { .. } => 16,
     }
 }

@@ -90,7 +90,12 @@ impl RecoveryTracker {
     #[cold]
     pub(crate) fn note(&mut self, packet: &Packet, outcome: RxOutcome, expected: impl FnOnce() -> Psn) -> bool {
         let responses = match packet.headers {
-            Headers::Ack { .. } | Headers::ReadAck { .. } | Headers::Cnp | Headers::Datagram { .. } => return false,
+            Headers::Ack { .. }
+            | Headers::ReadAck { .. }
+            | Headers::TrimNack { .. }
+            | Headers::Pull { .. }
+            | Headers::Cnp
+            | Headers::Datagram { .. } => return false,
             Headers::ReadResponse { sink: None, .. } | Headers::AtomicResponse { sink: None, .. } => true,
             _ => false,
         };

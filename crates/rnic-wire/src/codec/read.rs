@@ -12,14 +12,14 @@ use crate::header::deth::DethView;
 use crate::header::fasr::{self, AddressView, ExpectedPsnView, FasrReadFieldsView, LossReportView};
 use crate::header::ieth::IethView;
 use crate::header::immdt::ImmDtView;
-use crate::header::irn::{PlacementView, SackView, WqeSnView};
+use crate::header::irn::{PlacementView, PullView, SackView, WqeSnView};
 use crate::header::reth::RethView;
 use crate::header::{placement, xrceth};
 use crate::length::ICRC_LEN;
 use crate::opcode::Opcode;
 use crate::packet::{
-    Aeth, AtomicOp, FasrReadFields, Format, Headers, PackedPsn, Packet, PlacementOp, Position, Reth, SendTail, Sink,
-    WqeSn,
+    Aeth, AtomicOp, FasrReadFields, Format, Headers, NakCode, PackedPsn, Packet, PlacementOp, Position, Reth, SendTail,
+    Sink, Syndrome, WqeSn,
 };
 
 /// The decoded value, and the bytes that follow it.
@@ -57,7 +57,8 @@ impl Start<'_> {
         }
         let payload_len = body_len - pad;
         let payload_bytes = u32::try_from(payload_len).map_err(|_| WireError::PayloadLength)?;
-        if !self.opcode.payload().allows(payload_bytes) {
+        let rule = self.opcode.payload();
+        if !rule.allows(payload_bytes) && !rule.allows_trimmed(self.format, self.base.flags(), payload_bytes) {
             return Err(WireError::PayloadLength);
         }
         let start = self.datagram_len - unread;
@@ -113,6 +114,7 @@ pub(super) fn extended(start: &Start<'_>) -> Result<Decoded, WireError> {
         Opcode::Flush => flush(start),
         Opcode::AtomicAcknowledge => atomic_response(start),
         Opcode::Acknowledge | Opcode::ReadAck => acknowledgement(start),
+        Opcode::Pull => pull(start),
         Opcode::Cnp => start.finish(Headers::Cnp, cnp::split_reserved(start.rest)?),
     }
 }
@@ -267,6 +269,12 @@ fn acknowledgement(start: &Start<'_>) -> Result<Decoded, WireError> {
     }
     let (sack, rest) = if start.format == Format::Irn {
         let (view, rest) = SackView::split(rest)?;
+        if let Some(trimmed) = view.trimmed()
+            && aeth.syndrome == Syndrome::Nak(NakCode::PsnSequenceError)
+        {
+            let of_response = start.opcode == Opcode::ReadAck;
+            return start.finish(Headers::TrimNack { aeth, trimmed, of_response }, rest);
+        }
         (view.sack(), rest)
     } else {
         (None, rest)
@@ -275,6 +283,12 @@ fn acknowledgement(start: &Start<'_>) -> Result<Decoded, WireError> {
         Opcode::ReadAck => start.finish(Headers::ReadAck { aeth, sack }, rest),
         _ => start.finish(Headers::Ack { aeth, sack }, rest),
     }
+}
+
+#[cold]
+fn pull(start: &Start<'_>) -> Result<Decoded, WireError> {
+    let (view, rest) = PullView::split(start.rest)?;
+    start.finish(Headers::Pull { granted: view.granted() }, rest)
 }
 
 fn fasr_acknowledgement(start: &Start<'_>, aeth: Aeth, rest: &[u8]) -> Result<Decoded, WireError> {

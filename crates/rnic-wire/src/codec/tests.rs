@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::packet::{
-    Aeth, AtomicOp, Headers, PackedPsn, PacketFlags, Position, Qpn, Reth, SendPlacement, SendTail, Syndrome, WqeSn,
+    Aeth, AtomicOp, Headers, NakCode, PackedPsn, PacketFlags, Position, Qpn, Reth, SendPlacement, SendTail, Syndrome,
+    WqeSn,
 };
 use rnic_base::{Psn, Serial};
 
@@ -118,6 +119,25 @@ fn encode_acknowledgements() {
         let refused = refusal(format, 0, Headers::AtomicResponse { aeth: credits, original: 0, sink: None });
         assert_eq!(refused, "the credit count is 32, which exceeds the maximum of 31");
     }
+}
+
+#[test]
+fn encode_trimmed_packets_and_pulls_only_in_irn() {
+    let trim_nack = |aeth| Headers::TrimNack { aeth, trimmed: Psn::new(3), of_response: false };
+    let nak = Aeth { syndrome: Syndrome::Nak(NakCode::PsnSequenceError), ..AETH };
+    let pull = Headers::Pull { granted: Serial::new(7) };
+    for format in [Format::RoceV2, Format::Fasr] {
+        assert_eq!(refusal(format, 0, trim_nack(nak)), unexpected(format, "the number of a trimmed packet"));
+        assert_eq!(refusal(format, 0, pull), unexpected(format, "a pull"));
+    }
+    assert_eq!(refusal(Format::Irn, 0, trim_nack(AETH)), missing(Format::Irn, "a NAK of the trimmed packet"));
+    assert_eq!(packet(0, pull).trimmed(Format::Irn), None, "a packet without payload is trimmed");
+    let data = |format: Format| packet(100, write(Position::First, true, false, false)).trimmed(format);
+    assert_eq!([Format::RoceV2, Format::Fasr].map(data), [None; 2], "receivers do not know trimmed packets");
+    let trimmed = data(Format::Irn).expect("a data packet");
+    assert!(trimmed.is_trimmed() && !packet(0, trimmed.headers).is_trimmed());
+    assert!(encode_headers(Format::Irn, &trimmed, &mut [0; HEADERS_MAX]).is_ok());
+    assert!(encode_headers(Format::RoceV2, &trimmed, &mut [0; HEADERS_MAX]).is_err(), "RoCE has no trimmed packets");
 }
 
 #[test]

@@ -5,10 +5,10 @@ use crate::header::{atomic_ack_eth, atomic_eth, bth, cnp, deth, fasr, ieth, immd
 use crate::length::HEADERS_MAX;
 use crate::opcode::Opcode;
 use crate::packet::{
-    Aeth, AtomicOp, FasrReadFields, Format, Headers, LossReportFields, PackedPsn, Packet, PlacementOp, Position, Reth,
-    SendPlacement, SendTail, Sink, WqeSn,
+    Aeth, AtomicOp, FasrReadFields, Format, Headers, LossReportFields, NakCode, PackedPsn, Packet, PlacementOp,
+    Position, Reth, SendPlacement, SendTail, Sink, Syndrome, WqeSn,
 };
-use rnic_base::Psn;
+use rnic_base::{Psn, Serial};
 
 /// Writes the extended headers after the space for the base header; returns the opcode and the length of both.
 #[inline]
@@ -59,9 +59,8 @@ pub(super) fn extended(
             Ok(Opcode::AtomicAcknowledge)
         }
         Headers::Ack { aeth, sack } => writer.acknowledgement(Opcode::Acknowledge, aeth, sack),
-        Headers::ReadAck { .. } if format != Format::Irn => {
-            Err(EncodeError::Unexpected { format, field: "a read acknowledgement" })
-        }
+        Headers::TrimNack { aeth, trimmed, of_response } => writer.trim_nack(aeth, trimmed, of_response),
+        Headers::Pull { granted } => writer.pull(granted),
         Headers::Datagram { .. } if format != Format::UnreliableDatagram => {
             Err(EncodeError::Unexpected { format, field: "a DETH" })
         }
@@ -72,7 +71,7 @@ pub(super) fn extended(
             }
             Ok(if immediate.is_some() { Opcode::SendOnlyImmediate } else { Opcode::SendOnly })
         }
-        Headers::ReadAck { aeth, sack } => writer.acknowledgement(Opcode::ReadAck, aeth, sack),
+        Headers::ReadAck { aeth, sack } => writer.read_ack(aeth, sack),
         Headers::LossAck { aeth, report } => writer.loss_ack(aeth, &report),
         Headers::Cnp => {
             cnp::emit(writer.next());
@@ -264,6 +263,29 @@ impl Writer<'_> {
             fasr::emit_loss_report(None, self.next());
         }
         Ok(opcode)
+    }
+
+    #[inline]
+    fn read_ack(&mut self, aeth: Aeth, sack: Option<Psn>) -> Result<Opcode, EncodeError> {
+        self.check(true, self.format == Format::Irn, "a read acknowledgement")?;
+        self.acknowledgement(Opcode::ReadAck, aeth, sack)
+    }
+
+    #[cold]
+    fn trim_nack(&mut self, aeth: Aeth, trimmed: Psn, of_response: bool) -> Result<Opcode, EncodeError> {
+        self.check(true, self.format == Format::Irn, "the number of a trimmed packet")?;
+        let is_nak = aeth.syndrome == Syndrome::Nak(NakCode::PsnSequenceError);
+        self.check(is_nak, true, "a NAK of the trimmed packet")?;
+        aeth.emit(self.next())?;
+        irn::emit_trimmed(trimmed, self.next());
+        Ok(if of_response { Opcode::ReadAck } else { Opcode::Acknowledge })
+    }
+
+    #[cold]
+    fn pull(&mut self, granted: Serial<24>) -> Result<Opcode, EncodeError> {
+        self.check(true, self.format == Format::Irn, "a pull")?;
+        irn::emit_pull(granted, self.next());
+        Ok(Opcode::Pull)
     }
 
     #[cold]

@@ -11,6 +11,9 @@
 //! | Read and atomic request | 5.3.2: `read_WQE_SN`, no size given | [`WqeSnView`], after RETH or AtomicETH |
 //! | ACK, NAK, RNR NAK | 3.1: cumulative acknowledgement and the PSN that triggered it | [`SackView`], after AETH |
 //! | read (N)ACK | 5.2: one of the eight unused RC opcodes | opcode 0x18, AETH and [`SackView`] |
+//! | data packet cut by a switch | NDP 3.1: the header without payload | no payload, FECN in the BTH |
+//! | NACK of such a packet | NDP 3.2: names the packet | as (read) NACK, T in [`SackView`] |
+//! | pull | NDP 3.2: a cumulative counter of pulls | opcode 0x19, [`PullView`] |
 //! | Read response, atomic response | 6.3: no addition | no addition |
 //!
 //! ```text
@@ -20,7 +23,9 @@
 //!  WQE sequence number, 4 bytes
 //!     |   reserved    |          recv_WQE_SN or read_WQE_SN           |
 //!  SACK, 4 bytes
-//!     |V|  reserved   |       selectively acknowledged PSN            |
+//!     |V|T| reserved  |       selectively acknowledged PSN            |
+//!  pull, 4 bytes
+//!     |   reserved    |   packets granted, modulo 2^24                |
 //! ```
 //!
 //! Reasons for choices where the paper is silent:
@@ -37,6 +42,14 @@
 //! - *V is needed*, because an in-order ACK acknowledges no packet selectively and every 24-bit number is a valid PSN.
 //!   Without V the PSN is reserved. The field is in every acknowledgement, so that its length does not depend on its
 //!   content.
+//! - *A trimmed packet* ("Re-architecting datacenter networks and stacks for low latency and high performance",
+//!   SIGCOMM'17, NDP) *keeps its headers*: they name the connection and the packet, which is all that the receiver
+//!   needs. FECN, which RoCEv2 does not use, says that a switch cut it; so a packet that its sender sent without
+//!   payload is not mistaken for one. The switch computes the ICRC again. Dissectors show a data packet without data.
+//! - *T, in a NAK for a missing packet without V*: the PSN is that of a packet which arrived without its payload. Other
+//!   acknowledgements ignore T. A receiver that does not know T sees a NAK that acknowledges no packet selectively.
+//! - *The counter of a pull is cumulative*, so that a pull repairs the loss of those before it. It counts packets, as
+//!   NDP's does; 24 bits are enough, because fewer than 2^23 packets are in flight.
 
 use rnic_base::{Psn, Serial};
 
@@ -55,6 +68,8 @@ pub const PLACEMENT_LEN: usize = 6;
 pub const WQE_SN_LEN: usize = 4;
 /// Length of the SACK field in bytes.
 pub const SACK_LEN: usize = 4;
+/// Length of a pull in bytes.
+pub const PULL_LEN: usize = 4;
 
 /// View of a Send packet's placement in the received bytes.
 #[derive(Clone, Copy, Debug)]
@@ -132,6 +147,40 @@ impl<'a> SackView<'a> {
     pub fn sack(self) -> Option<Psn> {
         (self.0[0] & SACK_VALID != 0).then(|| Psn::new(u32::from_be_bytes(*self.0)))
     }
+
+    /// Returns the packet that arrived without its payload, if the field names one. Valid in a NAK for a missing
+    /// packet.
+    #[inline]
+    pub fn trimmed(self) -> Option<Psn> {
+        (self.0[0] & (SACK_VALID | TRIMMED) == TRIMMED).then(|| Psn::new(u32::from_be_bytes(*self.0)))
+    }
+}
+
+/// View of a pull in the received bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct PullView<'a>(&'a [u8; PULL_LEN]);
+
+impl<'a> PullView<'a> {
+    /// Splits the header off the front of `bytes`; returns it and the bytes after it.
+    ///
+    /// # Errors
+    /// [`WireError::Short`] when `bytes` is too short.
+    #[inline]
+    pub fn split(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), WireError> {
+        split(bytes).map(|(header, rest)| (Self(header), rest))
+    }
+
+    /// Returns the number of packets granted, modulo 2^24.
+    #[inline]
+    pub fn granted(self) -> Serial<24> {
+        Serial::new(u32::from_be_bytes(*self.0))
+    }
+}
+
+/// Writes a pull.
+#[inline]
+pub fn emit_pull(granted: Serial<24>, out: &mut [u8; PULL_LEN]) {
+    *out = granted.value().to_be_bytes();
 }
 
 /// Writes a SACK field.
@@ -140,7 +189,14 @@ pub fn emit_sack(sack: Option<Psn>, out: &mut [u8; SACK_LEN]) {
     *out = sack.map_or(0, |psn| u32::from(SACK_VALID) << 24 | psn.value()).to_be_bytes();
 }
 
+/// Writes a SACK field that names a packet which arrived without its payload.
+#[inline]
+pub fn emit_trimmed(trimmed: Psn, out: &mut [u8; SACK_LEN]) {
+    *out = (u32::from(TRIMMED) << 24 | trimmed.value()).to_be_bytes();
+}
+
 const SACK_VALID: u8 = 0x80;
+const TRIMMED: u8 = 0x40;
 
 #[cfg(test)]
 mod tests {
@@ -179,5 +235,28 @@ mod tests {
         }
         assert_eq!(SackView::split(&[0x7f, 1, 2, 3]).map(|(view, _)| view.sack()), Ok(None), "reserved without V");
         assert_eq!(SackView::split(&[0x80]).err(), Some(WireError::Short));
+    }
+
+    #[test]
+    fn a_trimmed_packet_is_named_by_t_without_v() {
+        let mut bytes = [0xee; SACK_LEN];
+        emit_trimmed(Psn::new(0x01_0203), &mut bytes);
+        assert_eq!(bytes, [0x40, 1, 2, 3]);
+        for (first, trimmed) in [(0x40, Some(Psn::new(0x01_0203))), (0x7f, Some(Psn::new(0x01_0203))), (0xc0, None)] {
+            bytes[0] = first;
+            assert_eq!(SackView::split(&bytes).map(|(view, _)| view.trimmed()), Ok(trimmed), "{first:#x}");
+        }
+        assert_eq!(SackView::split(&[0x3f, 1, 2, 3]).map(|(view, _)| view.trimmed()), Ok(None));
+    }
+
+    #[test]
+    fn pull_golden() {
+        let mut bytes = [0xee; PULL_LEN];
+        emit_pull(Serial::new(0x01_0203), &mut bytes);
+        assert_eq!(bytes, [0, 1, 2, 3]);
+        bytes[0] = 0xff;
+        let split = PullView::split(&bytes).map(|(view, rest)| (view.granted(), rest.len()));
+        assert_eq!(split, Ok((Serial::new(0x01_0203), 0)), "the reserved byte is ignored");
+        assert_eq!(PullView::split(&bytes[..3]).err(), Some(WireError::Short));
     }
 }

@@ -224,6 +224,9 @@ fn acks(format: Format) -> Vec<Named> {
             cnp,
         ];
     }
+    let trim_nack = |aeth, of_response| Headers::TrimNack { aeth, trimmed: Psn::new(0xab_cdf7), of_response };
+    let write = Headers::Write { position: Position::Middle, reth: Some(RETH), immediate: None, recv_sn: None };
+    let trimmed = packet(256, write).trimmed(format);
     let (read_ack, read_nack) = (Aeth { msn: Serial::new(0), ..ACK }, Aeth { msn: Serial::new(0), ..nack });
     vec![
         ("ACK", ack(Syndrome::ACK)),
@@ -231,6 +234,10 @@ fn acks(format: Format) -> Vec<Named> {
         ("RNR NAK", ack(Syndrome::RnrNak { timer: 14 })),
         ("read ACK", packet(0, Headers::ReadAck { aeth: read_ack, sack: None })),
         ("read NACK", packet(0, Headers::ReadAck { aeth: read_nack, sack })),
+        ("NACK of a trimmed packet", packet(0, trim_nack(nack, false))),
+        ("read NACK of a trimmed packet", packet(0, trim_nack(read_nack, true))),
+        ("trimmed WRITE middle", trimmed.expect("IRN has trimmed packets")),
+        ("pull", packet(0, Headers::Pull { granted: Serial::new(0xab_cdf7) })),
         cnp,
     ]
 }

@@ -86,7 +86,8 @@ fn as_fasr((headers, (number, stamp, offset)): (Headers, (u32, u32, u64))) -> He
             Headers::Write { position, reth: Some(Reth { dma_len: 0, ..reth }), immediate: None, recv_sn }
         }
         Headers::Ack { aeth, .. } => Headers::Ack { aeth, sack: None },
-        Headers::ReadAck { aeth, .. } => Headers::Ack { aeth, sack: None },
+        Headers::ReadAck { aeth, .. } | Headers::TrimNack { aeth, .. } => Headers::Ack { aeth, sack: None },
+        Headers::Pull { .. } => Headers::Cnp,
         other => other,
     }
 }
@@ -212,8 +213,16 @@ fn placement_op() -> impl Strategy<Value = PlacementOp> {
 }
 
 fn acknowledgement(irn: bool) -> impl Strategy<Value = Headers> {
-    (any::<bool>(), aeth(), any::<Option<u32>>()).prop_map(move |(read, aeth, sack)| {
+    (any::<(bool, u8)>(), aeth(), any::<Option<u32>>()).prop_map(move |((read, choice), aeth, sack)| {
         let sack = sack.filter(|_| irn).map(Psn::new);
+        match (irn, choice % 8, sack) {
+            (true, 0, Some(trimmed)) => {
+                let aeth = Aeth { syndrome: Syndrome::Nak(NakCode::PsnSequenceError), ..aeth };
+                return Headers::TrimNack { aeth, trimmed, of_response: read };
+            }
+            (true, 1, Some(number)) => return Headers::Pull { granted: Serial::new(number.value()) },
+            _ => {}
+        }
         match read && irn {
             true => Headers::ReadAck { aeth, sack },
             false => Headers::Ack { aeth, sack },

@@ -52,7 +52,7 @@ pub(super) fn read(frame: &Frame<'_>, bytes: &[u8]) -> Result<Decoded, WireError
         Opcode::FetchAdd => reader.atomic_request(AtomicEthView::fetch_add, rest),
         Opcode::AtomicAcknowledge => reader.atomic_response(rest),
         // Falcon's own layers provide the function of these opcodes, or RDMA over Falcon does not have it.
-        Opcode::Acknowledge | Opcode::ReadAck | Opcode::Cnp | Opcode::Flush | Opcode::AtomicWrite => {
+        Opcode::Acknowledge | Opcode::ReadAck | Opcode::Pull | Opcode::Cnp | Opcode::Flush | Opcode::AtomicWrite => {
             Err(WireError::Opcode)
         }
     }
