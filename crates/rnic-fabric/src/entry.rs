@@ -49,6 +49,8 @@ impl Flags {
     pub(crate) const FALCON: Self = Self(1 << 29);
     /// A message between NICs: stored in a separate slab.
     pub(crate) const MESSAGE: Self = Self(1 << 30);
+    /// A switch has cut the payload.
+    pub(crate) const TRIMMED: Self = Self(1 << 31);
     /// A message as hosts send it. It counts as a notification: it is not marked, and its loss is not one of data.
     pub(crate) const SENT_MESSAGE: Self = Self(Self::MESSAGE.0 | Self::ACK.0);
     /// A Falcon packet that is an acknowledgement.

@@ -275,6 +275,11 @@ impl<L: StoredHeaders> Slab<L> {
         }
     }
 
+    /// Replaces the headers of a packet.
+    pub(crate) fn replace_headers(&mut self, index: u32, packet: &L::Packet) {
+        self.headers[index as usize] = L::of(packet);
+    }
+
     /// Replaces the headers of a packet with placeholders, so that only its encoded bytes remain.
     pub(crate) fn forget_headers(&mut self, index: u32) {
         self.headers[index as usize] = L::placeholder();

@@ -1,4 +1,4 @@
-//! A switch: store and forward, buffers, pauses, marks.
+//! A switch: store and forward, buffers, pauses, marks, trimming.
 //!
 //! A packet costs one event when its output is idle: the event of its arrival also routes it, sends it and computes
 //! its arrival at the next node. An output has a separate event only when packets wait, at the time at which its
@@ -13,6 +13,7 @@ mod csig;
 mod ecn;
 mod prefetch;
 mod queues;
+mod trimming;
 
 use rnic_base::{RandomStream, Time, TraceHash};
 
@@ -26,6 +27,7 @@ use crate::topology::Node;
 
 pub use admission::Alpha;
 pub use ecn::{EcnPlan, MarkDepth};
+pub use trimming::TrimPlan;
 
 use admission::{Admission, Pfc, Signal};
 use csig::Stamp;
@@ -33,6 +35,7 @@ pub(crate) use csig::TAG_LEN;
 use ecn::Marker;
 pub(crate) use prefetch::STEPS;
 use queues::Queues;
+use trimming::{Trimming, trim};
 
 /// The buffers of every switch of a plan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -73,6 +76,8 @@ pub struct SwitchPlan {
     pub ecn: Option<EcnPlan>,
     /// True when switches write the queueing delay of waiting packets into them (CSIG).
     pub csig: bool,
+    /// Parameters of trimming; `None` when switches drop packets for which they have no space.
+    pub trim: Option<TrimPlan>,
     /// Policy for choosing among up links.
     pub multipath: Multipath,
 }
@@ -126,6 +131,7 @@ pub(crate) struct Switch {
     queues: Queues,
     admission: Admission,
     signals: Option<CongestionSignals>,
+    trimming: Option<Box<Trimming>>,
 }
 
 /// Congestion signals that a switch writes into packets.
@@ -157,6 +163,7 @@ impl Switch {
             queues: Queues::new(count, per_input),
             admission,
             signals: None,
+            trimming: plan.trim.map(|trim| Box::new(Trimming::new(trim, count))),
         }
     }
 
@@ -219,22 +226,13 @@ impl Switch {
         self.enqueue(key, output, entry, network);
     }
 
-    fn enqueue(&mut self, key: Key, output: usize, mut entry: Entry, network: &mut Network) {
-        let (now, input, len) = (key.time(), key.port(), u64::from(entry.frame_len));
-        let waiting = self.queues.output(output).bytes;
-        if self.admission.take(input, len, waiting) {
-            if let Some(CongestionSignals { marker, stamp }) = &mut self.signals {
-                if let Some(marker) = marker {
-                    let depth = marker.on_enqueue(output, input, len, waiting, self.admission.held(input));
-                    if !entry.has(Flags::ACK) && marker.marks(depth) {
-                        entry.set(Flags::MARKED);
-                    }
-                }
-                if let Some(stamp) = stamp {
-                    stamp.write(now, &entry, self.queues.output(output), &self.ports[output], network);
-                }
-            }
-            self.queues.push(now, output, input, entry);
+    fn enqueue(&mut self, key: Key, output: usize, entry: Entry, network: &mut Network) {
+        let (now, input) = (key.time(), key.port());
+        let waits = match self.trimming {
+            None => self.store(key, output, entry, network),
+            Some(_) => self.store_or_trim(key, output, entry, network),
+        };
+        if waits {
             let port = &mut self.ports[output];
             port.open_at = NEVER;
             if !port.is_paused() && self.wakes[output / GROUP][output % GROUP] == Key::NEVER {
@@ -252,17 +250,70 @@ impl Switch {
         }
     }
 
+    /// Stores a packet until `output` can send it; returns false when there is no buffer space.
+    #[inline]
+    fn store(&mut self, key: Key, output: usize, mut entry: Entry, network: &mut Network) -> bool {
+        let (now, input, len) = (key.time(), key.port(), u64::from(entry.frame_len));
+        let waiting = self.queues.output(output).bytes;
+        if !self.admission.take(input, len, waiting) {
+            return false;
+        }
+        if let Some(CongestionSignals { marker, stamp }) = &mut self.signals {
+            if let Some(marker) = marker {
+                let depth = marker.on_enqueue(output, input, len, waiting, self.admission.held(input));
+                if !entry.has(Flags::ACK) && marker.marks(depth) {
+                    entry.set(Flags::MARKED);
+                }
+            }
+            if let Some(stamp) = stamp {
+                stamp.write(now, &entry, self.queues.output(output), &self.ports[output], network);
+            }
+        }
+        self.queues.push(now, output, input, entry);
+        true
+    }
+
+    /// Does the same as [`Self::store`] in a switch that trims: packets without data, and the headers of data packets
+    /// for which there is no space, wait in a queue of higher priority.
+    #[cold]
+    fn store_or_trim(&mut self, key: Key, output: usize, mut entry: Entry, network: &mut Network) -> bool {
+        let Some(trimming) = &self.trimming else { return false };
+        let is_data = !entry.has(Flags::ACK) && !entry.has(Flags::TRIMMED);
+        if is_data {
+            let has_space = trimming.has_space(self.queues.output(output).packets);
+            if has_space && self.store(key, output, entry, network) {
+                return true;
+            }
+            if !trim(&mut entry, &mut network.packets) {
+                return false;
+            }
+        }
+        let Some(trimming) = &mut self.trimming else { return false };
+        let waits = trimming.push(key.time(), output, entry);
+        if waits && is_data {
+            trimming.trimmed += 1;
+            self.trace.add_word(TRIMMED);
+        }
+        waits
+    }
+
+    /// Returns whether no packet waits for `output`.
+    #[inline]
+    fn is_idle(&self, output: usize) -> bool {
+        self.queues.is_empty(output) && self.trimming.as_ref().is_none_or(|trimming| trimming.is_empty(output))
+    }
+
     /// Handles the event of output `key.port()`, which may be free.
     fn wake(&mut self, key: Key, network: &mut Network) {
         let (now, output) = (key.time(), key.port());
         let mut next = Key::NEVER;
         let port = &self.ports[output];
-        if !port.is_paused() && !self.queues.is_empty(output) {
+        if !port.is_paused() && !self.is_idle(output) {
             if port.free_at <= now {
                 self.serve(now, output, network);
             }
             let free_at = self.ports[output].free_at;
-            if self.queues.is_empty(output) {
+            if self.is_idle(output) {
                 self.ports[output].open_at = free_at;
             } else {
                 next = Key::new(free_at, output);
@@ -275,6 +326,11 @@ impl Switch {
     /// Sends the next packet of `output`.
     #[inline]
     fn serve(&mut self, now: Time, output: usize, network: &mut Network) {
+        if let Some(trimming) = &mut self.trimming
+            && let Some(entry) = trimming.pop(now, output, !self.queues.is_empty(output))
+        {
+            return self.ports[output].send(now, entry, network);
+        }
         let entry = self.queues.pop(now, output);
         let (input, len) = (usize::from(entry.input), u64::from(entry.frame_len));
         self.ports[output].send(now, entry, network);
@@ -316,9 +372,14 @@ impl Switch {
         self.queues.output(output).byte_time_at(now)
     }
 
+    /// Returns the number of packets that were forwarded without their payload.
+    pub(crate) fn trimmed(&self) -> u64 {
+        self.trimming.as_ref().map_or(0, |trimming| trimming.trimmed)
+    }
+
     /// Returns the number of bytes waiting now.
     pub(crate) fn bytes_waiting(&self) -> u64 {
-        self.queues.bytes()
+        self.queues.bytes() + self.trimming.as_ref().map_or(0, |trimming| trimming.bytes())
     }
 
     /// Returns the difference between the bytes that inputs account for and the bytes that wait.
@@ -358,7 +419,7 @@ impl Switch {
         }
         self.ports[port].resume(now);
         let free_at = self.ports[port].free_at;
-        if self.queues.is_empty(port) {
+        if self.is_idle(port) {
             self.ports[port].open_at = free_at;
         } else if self.wakes[port / GROUP][port % GROUP] == Key::NEVER {
             self.set_wake(port, free_at.max(now));
@@ -368,3 +429,6 @@ impl Switch {
 
 /// Value recorded in the trace after a packet that was dropped.
 const DROPPED: u64 = u64::MAX;
+
+/// Value recorded in the trace after a packet whose payload was cut.
+const TRIMMED: u64 = u64::MAX - 1;

@@ -153,7 +153,10 @@ fn losses(report: &Report) -> Figure {
         bar("fault", drops.fault, Colour::WARM),
         bar("damage", drops.corrupt, Colour::WARM),
     ];
-    let signals = vec![bar("pauses", report.pauses, Colour::PLAIN), bar("marks", report.ecn_marks, Colour::PLAIN)];
+    let mut signals = vec![bar("pauses", report.pauses, Colour::PLAIN), bar("marks", report.ecn_marks, Colour::PLAIN)];
+    if report.trimmed > 0 {
+        signals.push(bar("trimmed", report.trimmed, Colour::PLAIN));
+    }
     let chart = BarChart {
         description: "Packets dropped by cause, retransmissions, pauses and marks".to_owned(),
         title: String::new(),

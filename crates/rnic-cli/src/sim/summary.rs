@@ -46,6 +46,7 @@ pub fn facts(report: &Report) -> Vec<(&'static str, String)> {
         ("queues", queues(report)),
         ("ECN marks", count(report.ecn_marks)),
     ];
+    facts.extend((report.trimmed > 0).then(|| ("trimmed", count(report.trimmed))));
     facts.extend(report.ops_per_s.map(|ops| ("operations", operations(report, ops))));
     facts.extend(report.fairness.map(|fairness| ("fairness", fairness_index(&fairness))));
     facts.extend(report.falcon.iter().flat_map(falcon));

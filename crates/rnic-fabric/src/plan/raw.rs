@@ -289,6 +289,20 @@ table! {
         ecn: Option<Ecn> => "none",
         /// Tags.
         csig: Option<Csig> => "none",
+        /// Packets without payload instead of losses.
+        trim: Option<Trim> => "none",
+    }
+}
+
+table! {
+    /// Trimming (NDP, SIGCOMM'17): a switch without space for a packet cuts its payload and forwards the headers, in a
+    /// queue of higher priority, which acknowledgements and pulls use too. Packets of IRN's format only; receivers of
+    /// transports without pulls do not use what is left. Without this table, packets are dropped.
+    Trim {
+        /// `false` disables trimming although the plan contains the table.
+        enabled: bool = true,
+        /// Packets that may wait for an output; the queue of headers holds as many bytes.
+        queue: u32 = 8,
     }
 }
 

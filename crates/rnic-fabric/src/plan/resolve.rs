@@ -12,7 +12,7 @@ use super::{
     slow_host, workloads,
 };
 use crate::link::{PLAN_TIME_MAX, PORTS_MAX};
-use crate::switch::{Alpha, BufferPlan, EcnPlan, MarkDepth, Multipath, PfcPlan, SwitchPlan, TAG_LEN};
+use crate::switch::{Alpha, BufferPlan, EcnPlan, MarkDepth, Multipath, PfcPlan, SwitchPlan, TAG_LEN, TrimPlan};
 
 /// Parses the text, with some keys replaced.
 pub(super) fn read(text: &str, overrides: &[(&str, &str)]) -> Result<Raw, PlanError> {
@@ -297,7 +297,11 @@ fn resolve_switch(raw: &raw::Switch, plan: &Plan) -> Result<SwitchPlan, PlanErro
         raw::Multipath::Ecmp => Multipath::Ecmp,
         raw::Multipath::Wcmp => Multipath::Wcmp,
     };
-    Ok(SwitchPlan { buffer, pfc, ecn, csig, multipath })
+    let trim = raw.trim.as_ref().filter(|trim| trim.enabled()).map(|trim| {
+        let header_bytes = u64::from(trim.queue()) * derived::largest_frame(plan);
+        TrimPlan { packets: trim.queue(), header_bytes }
+    });
+    Ok(SwitchPlan { buffer, pfc, ecn, csig, trim, multipath })
 }
 
 fn transport_name(options: &std::collections::BTreeMap<String, toml::Value>) -> Result<&str, PlanError> {
@@ -454,6 +458,16 @@ fn check_switch(switch: &SwitchPlan, ports: u64, frame: u64) -> Result<(), PlanE
             format!("is too small: {usable} bytes remain beside the PFC headroom, but a full packet has {frame} bytes");
         return Err(PlanError::value("switch.buffer", what));
     }
+    if let Some(trim) = switch.trim {
+        if !(1..=TRIM_QUEUE_MAX).contains(&trim.packets) {
+            return Err(PlanError::value("switch.trim.queue", format!("must be 1 to {TRIM_QUEUE_MAX} packets")));
+        }
+        if switch.pfc.is_some() {
+            let what = "cannot be combined with switch.pfc: a switch that pauses its neighbours has space for every \
+                        packet; disable one of them";
+            return Err(PlanError::value("switch.trim", what));
+        }
+    }
     if switch.ecn.is_some_and(|ecn| ecn.kmin >= ecn.kmax) {
         return Err(PlanError::value("switch.ecn.kmin", "must be below kmax"));
     }
@@ -467,6 +481,8 @@ fn check_switch(switch: &SwitchPlan, ports: u64, frame: u64) -> Result<(), PlanE
     Ok(())
 }
 
+/// Largest number of data packets that may wait in a switch that trims: far more than a buffer holds.
+const TRIM_QUEUE_MAX: u32 = 1 << 20;
 /// Largest number of ports of a fat-tree's switches: 64 ports give 65536 hosts.
 const K_MAX: u32 = 64;
 /// Largest number of hosts of a leaf-spine: that of the largest fat-tree; the

@@ -227,9 +227,20 @@ fn every_key_of_switch_and_run_sets_its_field() {
             depth: MarkDepth::Input,
         }),
         csig: true,
+        trim: None,
         multipath: Multipath::Wcmp,
     };
     assert_eq!(plan.switch, Some(expected));
+    let trims = read(&[("switch", r#"{ model = "input-queued", buffer = "240KB", trim = { queue = 5 } }"#)]);
+    let trim = trims.expect("the plan is valid").switch.and_then(|switch| switch.trim).expect("switches trim");
+    assert_eq!((trim.packets, trim.header_bytes % 5), (5, 0));
+    for (key, value) in [
+        ("switch.trim", "{ queue = 0 }"),
+        ("switch", r#"{ model = "input-queued", buffer = "240KB", pfc = {}, trim = {} }"#),
+    ] {
+        let refused = read(&[(key, value)]).expect_err("the plan is not valid").to_string();
+        assert!(refused.contains("switch.trim"), "{refused}");
+    }
     let run = RunPlan {
         limit: Time::ZERO + Duration::from_ms(3),
         stall_after: Duration::from_ms(2),

@@ -224,6 +224,7 @@ impl Simulation {
             report.drops.acks += switch.stats.dropped_acks;
             report.events += switch.stats.events;
             report.ecn_marks += switch.marked();
+            report.trimmed += switch.trimmed();
             report.queue_max_bytes = report.queue_max_bytes.max(switch.most_bytes_waiting());
             byte_time += switch.byte_time();
             for port in switch.ports() {
@@ -375,6 +376,7 @@ impl Report {
             pauses: 0,
             pause_time_us: 0.0,
             ecn_marks: 0,
+            trimmed: 0,
             queue_max_bytes: 0,
             queue_mean_bytes: 0.0,
             packet_hops: 0,
