@@ -22,6 +22,7 @@ use crate::objects::Objects;
 use crate::packet::Transmit;
 use crate::peer::Peers;
 use crate::processors::Processors;
+use crate::pulls::PullQueue;
 use crate::ready::Ready;
 use crate::signals::Collector;
 use crate::srq::Target;
@@ -116,6 +117,7 @@ pub(crate) struct Core {
     pub(crate) targets: BTreeMap<u32, Target>,
     pub(crate) control: Fifo<ControlPacket>,
     pub(crate) ready: Ready,
+    pub(crate) pulls: PullQueue,
     pub(crate) timers: Timers,
     pub(crate) peers: Peers,
     pub(crate) pools: Pools,
@@ -157,6 +159,7 @@ impl Core {
             targets: BTreeMap::new(),
             control: Fifo::new(ControlPacket::BLANK),
             ready: Ready::default(),
+            pulls: PullQueue::default(),
             timers: Timers::default(),
             peers: Peers::default(),
             pools: Pools::default(),
@@ -262,6 +265,7 @@ impl Core {
     pub(crate) fn forget(&mut self, slot: u32) {
         self.control.retain(|control| control.slot != slot);
         self.ready.forget(slot);
+        self.pulls.forget(slot);
         self.peers.forget(slot);
         // The queue pair may have been woken for credit that other queue pairs can now use.
         self.wake_for_all_credit();
@@ -289,6 +293,8 @@ pub(crate) enum AckKind {
     Nack(Psn),
     /// A packet before the current one is missing; the current one is dropped.
     Gap,
+    /// This packet arrived without its payload.
+    Trimmed(Psn),
     /// FaSR's acknowledgement of a packet, which also reports losses.
     Loss(LossCause, Psn, Lost),
     /// No receive is posted (RNR NAK).
@@ -301,7 +307,7 @@ impl AckKind {
     fn syndrome(self) -> Syndrome {
         match self {
             Self::Ack | Self::Loss(LossCause::Repaired, ..) => Syndrome::ACK,
-            Self::Nack(_) | Self::Gap | Self::Loss(..) => Syndrome::Nak(NakCode::PsnSequenceError),
+            Self::Nack(_) | Self::Gap | Self::Trimmed(_) | Self::Loss(..) => Syndrome::Nak(NakCode::PsnSequenceError),
             Self::NotReady(timer) => Syndrome::RnrNak { timer },
             Self::Refused(code) => Syndrome::Nak(code),
         }
@@ -322,6 +328,10 @@ pub(crate) fn write_ack(packet: &mut Packet, expected: Seq, msn: u32, kind: AckK
         AckKind::Loss(cause, psn, lost) => {
             let report = LossReportFields { cause, psn, lost: lost.count, overflow: lost.overflow };
             packet.headers = Headers::LossAck { aeth, report };
+            return;
+        }
+        AckKind::Trimmed(trimmed) => {
+            packet.headers = Headers::TrimNack { aeth, trimmed, of_response: acks_responses };
             return;
         }
         _ => None,

@@ -150,6 +150,9 @@ impl Engine {
                 return Some(Departure::Roce(&self.core.out));
             }
         }
+        if self.core.pulls.is_due(now) && transmit_pull(&mut self.core, &mut self.qps) {
+            return Some(Departure::Roce(&self.core.out));
+        }
         if self.falcon.is_some() && self.transmit_falcon() {
             count_sent_falcon(&mut self.core, self.falcon.as_deref());
             return self.falcon.as_deref().map(|nic| Departure::Falcon(&nic.out));
@@ -190,6 +193,7 @@ impl Engine {
     pub fn has_packets(&self) -> bool {
         !self.core.control.is_empty()
             || !self.core.ready.is_empty()
+            || self.core.pulls.is_due(self.core.now)
             || self.stamps_departures()
             || self.core.exchange.as_ref().is_some_and(|exchange| exchange.has_messages())
     }
@@ -205,7 +209,10 @@ impl Engine {
     /// necessary: a tick at which no timeout is due takes little time.
     #[inline]
     pub fn next_timeout(&self) -> Option<Time> {
-        let next = self.core.timers.next();
+        let mut next = self.core.timers.next();
+        if let Some(pull) = self.core.pulls.next_after(self.core.now) {
+            next = Some(next.map_or(pull, |next| next.min(pull)));
+        }
         match &self.core.exchange {
             None => next,
             Some(exchange) => next.into_iter().chain(exchange.next_timeout()).min(),
@@ -282,6 +289,20 @@ impl Engine {
         }
         self.core.is_unsettled = false;
     }
+}
+
+/// Builds the next pull, in `core.out`; returns whether there is one.
+#[cold]
+#[inline(never)]
+fn transmit_pull(core: &mut Core, qps: &mut QpTable) -> bool {
+    while let Some(slot) = core.pulls.pop() {
+        if let Some(Qp { verbs, protocol: ProtocolState::Roce(connection) }) = qps.at_mut(slot)
+            && connection.transmit_pull(verbs, core)
+        {
+            return true;
+        }
+    }
+    false
 }
 
 /// Counts the packet in `core.out`, for messages and signals.

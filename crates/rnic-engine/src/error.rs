@@ -273,9 +273,11 @@ pub enum DropReason {
     Duplicate,
     /// A message between NICs that is not accepted ([`crate::messages::stats`] has the causes).
     Message,
+    /// A switch has cut the packet's payload. A receiver that pulls answers with a NACK.
+    Trimmed,
 }
 
 impl DropReason {
     /// Number of drop reasons.
-    pub const COUNT: usize = 12;
+    pub const COUNT: usize = 13;
 }

@@ -53,6 +53,7 @@ mod objects;
 mod packet;
 mod peer;
 mod processors;
+mod pulls;
 mod qp;
 mod ready;
 mod roce;

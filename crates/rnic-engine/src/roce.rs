@@ -7,11 +7,13 @@
 //!   roce/requester.rs  the window of requests: packets, acknowledgements, responses, timeouts
 //!   roce/responder.rs  the peer's requests: order, acceptance, execution, acknowledgements
 //!   roce/target.rs     targets of extended reliable connections (XRC)
+//!   roce/pulls.rs      connections whose receivers pull (NDP)
 //! ```
 //!
 //! Each file may use those above it. The verbs half is stored beside the connection and passed as an argument.
 
 mod fetch;
+mod pulls;
 pub(crate) mod requester;
 pub(crate) mod responder;
 pub(crate) mod shared;
@@ -59,6 +61,7 @@ impl RoceConnection {
     /// Starts to accept packets, numbered from `start`.
     pub(crate) fn begin_receiving(&mut self, verbs: &mut Verbs, start: Seq) {
         self.responder = Responder::new(start);
+        self.requester.shared.start_tokens(&verbs.head);
         verbs.head.begin_accepting();
     }
 
@@ -145,6 +148,11 @@ impl RoceConnection {
     ) -> RxOutcome {
         core.packet_was_marked = congested && self.on_mark(verbs, core);
         core.ack_echoes_mark = packet.flags.becn;
+        if (verbs.head.transport.pulls > 0 || packet.flags.fecn)
+            && let Some(outcome) = self.receive_pulled(verbs, core, packet)
+        {
+            return outcome;
+        }
         let Self { requester, responder } = self;
         match packet.headers {
             Headers::Send { .. }

@@ -29,11 +29,13 @@ pub enum WaitReason {
     Credits,
     /// The dequeue rate, which the scheduler or the user has set, delays the packet.
     Dequeue,
+    /// The receiver has granted no further packet.
+    Tokens,
 }
 
 impl WaitReason {
     /// Number of wait reasons.
-    pub const COUNT: usize = 9;
+    pub const COUNT: usize = 10;
     /// All wait reasons, in the order of their numbers.
     pub const ALL: [Self; Self::COUNT] = [
         Self::Cap,
@@ -45,6 +47,7 @@ impl WaitReason {
         Self::ReceiverNotReady,
         Self::Credits,
         Self::Dequeue,
+        Self::Tokens,
     ];
 }
 
@@ -84,8 +87,8 @@ pub struct EngineStats {
     pub reads_resubmitted: u64,
     /// Timeouts that caused loss recovery to act.
     pub timeouts: u64,
-    /// Number of times that packets were retransmitted as probes before the timeout, to obtain a response from the
-    /// peer.
+    /// Number of times that packets were sent as probes, before a timeout or without a grant, to obtain a response from
+    /// the peer.
     pub probes: u64,
     /// NACKs accepted.
     pub nacks: u64,

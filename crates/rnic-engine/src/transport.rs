@@ -54,6 +54,10 @@ pub struct Transport {
     /// Interval, in packets, at which packets request an acknowledgement where not every packet is acknowledged.
     pub(crate) ack_every_packets: u32,
     pub(crate) in_flight_max: u64,
+    /// Number of packets that may be sent before the receiver grants any, where receivers pull; otherwise 0.
+    pub(crate) pulls: u32,
+    /// Time after which a sender that has nothing in flight sends a packet although the receiver has granted none.
+    pub(crate) pull_timeout: Duration,
     /// Width of the bitmaps in bits, rounded up to an available one.
     pub(crate) window_bits: u32,
     /// Distance from the expected packet, in packets, up to which a receiver keeps out-of-order packets; 1 where it
@@ -142,6 +146,8 @@ impl Transport {
             acks_every_packet: profile.acks == AckRule::EveryPacket,
             ack_every_packets: profile.ack_every_packets,
             in_flight_max: profile.in_flight_max(),
+            pulls: profile.pulls.unwrap_or(0),
+            pull_timeout: (recovery.policy.initial_rto)(&recovery.params).unwrap_or(PULL_TIMEOUT_DEFAULT),
             window_bits,
             response_timeout: silence_timeout((recovery.policy.initial_rto)(&recovery.params)),
             response_timeout_max: silence_timeout((recovery.policy.longest_rto)(&recovery.params)),
@@ -192,6 +198,7 @@ impl Transport {
             out_of_order_reach: 1,
             pool: None,
             acks_every_packet: false,
+            pulls: 0,
             ..self.clone()
         }
     }
@@ -233,6 +240,9 @@ fn silence_timeout(rto: Option<Duration>) -> Duration {
 /// Patience in units of the first timeout: IRN's longer timeout is 3.2 times its first one, so ten first timeouts
 /// cover three longer ones.
 const SILENCE_TIMEOUTS: u64 = 10;
+
+/// Time to wait for a pull with recovery policies that have no timeout.
+const PULL_TIMEOUT_DEFAULT: Duration = Duration::from_ms(100);
 
 /// Maximum number of doublings: enough to go from a microsecond to more than a week, which no timeout exceeds.
 const DOUBLINGS_MAX: u32 = 40;

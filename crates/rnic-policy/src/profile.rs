@@ -150,6 +150,11 @@ pub struct Profile {
     /// True when acknowledgements carry the number of posted receives, and a requester does not exceed it (InfiniBand
     /// Architecture volume 1, section 9.7.7.2; IRN section 5.4).
     pub end_to_end_credits: bool,
+    /// Number of packets that may be sent before the receiver grants any, where receivers pull: each packet that
+    /// arrives, with or without its payload, earns the grant of another one, which the receiver sends at the rate of
+    /// its link; a packet that arrives without its payload is answered by a NACK that names it (NDP, SIGCOMM'17,
+    /// section 3; Tonic's tokens, mechanism T-16). `None` where senders need no grants.
+    pub pulls: Option<u32>,
     /// See [`MEASURED_TIMEOUTS`].
     pub measured_timeouts: bool,
     /// True when the NICs exchange messages, so that policies can probe paths ([`Signals::PROBES`]). Set by
@@ -208,6 +213,18 @@ pub const POOL_PARAMS: &[ParamSpec] = &[
     ParamSpec::count("pool_blocks", 70, 1, POOL_BLOCKS_MAX as u64, "blocks of bitmaps that these queue pairs share"),
     ParamSpec::count("pool_block_bits", 10, 1, POOL_BLOCK_BITS_MAX as u64, "bits of a block"),
 ];
+
+/// Option of profiles whose receivers pull.
+pub const PULL_WINDOW: ParamSpec = ParamSpec::count(
+    "pull_window",
+    16,
+    1,
+    PULL_WINDOW_MAX,
+    "packets that may be sent before the receiver grants any (NDP 3.2)",
+);
+
+/// Largest number of packets that may be sent before the receiver grants any.
+pub const PULL_WINDOW_MAX: u64 = 1 << 14;
 
 /// The reason a composition is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -309,6 +326,12 @@ pub enum ProfileError {
     /// FaSR does not specify credits, and many of its response packets have no space for them.
     #[error("transport `{0}`: FaSR has no end-to-end credits; remove the option end_to_end_credits")]
     NoCredits(&'static str),
+    /// Pulls and NACKs of trimmed packets exist only in IRN's packets, and a receiver answers each packet.
+    #[error(
+        "transport `{0}`: receivers that pull need IRN's headers, split sequence spaces, an acknowledgement for every \
+         packet, a recovery policy whose receiver places out-of-order packets, and no end-to-end credits"
+    )]
+    PullsNeedIrn(&'static str),
     /// Every packet is acknowledged, whether or not the sender requests it.
     #[error(
         "transport `{0}`: the receiver acknowledges every packet, so ack_every_packets={1} has no effect; leave it \
@@ -343,6 +366,12 @@ impl Profile {
     pub fn set(&mut self, name: &str, text: &str) -> Result<(), ParamError> {
         if name == MEASURED_TIMEOUTS.name {
             self.measured_timeouts = MEASURED_TIMEOUTS.parse(text)? != 0;
+            return Ok(());
+        }
+        if name == PULL_WINDOW.name
+            && let Some(window) = &mut self.pulls
+        {
+            *window = PULL_WINDOW.parse(text)? as u32;
             return Ok(());
         }
         if let Protocol::Falcon(shape) = &mut self.protocol {
@@ -486,6 +515,7 @@ impl Profile {
         own.into_iter()
             .chain(falcon)
             .chain([(&MEASURED_TIMEOUTS, u64::from(self.measured_timeouts))])
+            .chain(self.pulls.map(|window| (&PULL_WINDOW, u64::from(window))))
             .chain(POOL_PARAMS.iter().zip(pool))
             .chain(of(self.recovery.policy.params, self.recovery.params))
             .chain(of(self.control.policy.params, self.control.params).filter(is_listed))
@@ -522,6 +552,7 @@ impl Profile {
         if self.end_to_end_credits && self.protocol == Protocol::Fasr {
             return Err(ProfileError::NoCredits(self.name));
         }
+        self.check_pulls()?;
         let Configured { policy, params } = &self.control;
         let missing = (policy.interest)(params).needs.without(self.measures());
         if missing == Signals::CSIG && self.protocol.falcon().is_some() {
@@ -572,6 +603,18 @@ impl Profile {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Refuses pulls without the headers and the receiver that they need.
+    fn check_pulls(&self) -> Result<(), ProfileError> {
+        let Some(window) = self.pulls else { return Ok(()) };
+        let is_irn = self.protocol == Protocol::Irn && self.spaces == SequenceSpaces::Split;
+        let places = self.placement() == Placement::PlaceOutOfOrder && self.recovery.policy.reports_gaps;
+        let acks = self.acks == AckRule::EveryPacket && !self.end_to_end_credits;
+        if is_irn && places && acks && (1..=PULL_WINDOW_MAX).contains(&u64::from(window)) {
+            return Ok(());
+        }
+        Err(ProfileError::PullsNeedIrn(self.name))
     }
 
     /// Refuses policies that Falcon's adaptive engine cannot run, or cannot run in the form given by `shape`.

@@ -53,6 +53,12 @@ pub enum RecoveryEvent {
         /// Number of packets that the receiver misses, where it counts them (FaSR section III-B).
         losses: Option<LossReport>,
     },
+    /// The receiver reports that packet `seq`, which is outstanding, arrived without its payload: a switch has cut it.
+    /// Only where receivers pull ([`crate::Profile::pulls`]).
+    Trimmed {
+        /// The packet.
+        seq: Seq,
+    },
     /// The timer expired.
     TimedOut {
         /// True when the timer was extended since it was last started.

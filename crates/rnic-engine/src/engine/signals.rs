@@ -105,7 +105,10 @@ pub(super) fn received(
     let Some(collector) = collector(core) else { return };
     match &packet.headers {
         Headers::Cnp => collector.on_flow(Kind::Cnp, number, now, 0),
-        Headers::Ack { aeth, .. } | Headers::ReadAck { aeth, .. } | Headers::LossAck { aeth, .. } => {
+        Headers::Ack { aeth, .. }
+        | Headers::ReadAck { aeth, .. }
+        | Headers::LossAck { aeth, .. }
+        | Headers::TrimNack { aeth, .. } => {
             if matches!(aeth.syndrome, Syndrome::Ack { .. }) {
                 let bytes = acknowledged_bytes(collector, qp);
                 collector.on_ack(number, now, bytes, rtt);

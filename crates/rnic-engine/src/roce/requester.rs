@@ -14,7 +14,7 @@
 //!   requester/peer_fetches.rs  responses to the peer's Reads, sent as packets of this requester (FaSR)
 //! ```
 
-mod acks;
+pub(super) mod acks;
 mod build;
 mod losses;
 pub(crate) mod peer_fetches;
@@ -209,7 +209,7 @@ impl Requester {
             }
         }
         if self.shared.waits_for_dequeue_rate(&verbs.head, core, Half::Requester)
-            || self.shared.waits_for_pacing(&verbs.head, core)
+            || self.shared.waits_for_pacing(&verbs.head, core, self.window.in_flight())
         {
             return false;
         }

@@ -21,7 +21,7 @@ mod execute;
 mod fetches;
 mod out_of_order;
 
-use rnic_base::Seq;
+use rnic_base::{Psn, Seq};
 use rnic_wire::{Headers, NakCode, Packet};
 
 use super::requester::Requester;
@@ -345,6 +345,27 @@ impl Responder {
             _ => self.schedule_ack(requester, verbs, core, AckKind::Ack),
         }
         RxOutcome::Duplicate
+    }
+
+    /// Answers a request that arrived without its payload.
+    #[cold]
+    pub(super) fn on_trimmed_request(
+        &mut self,
+        requester: &mut Requester,
+        verbs: &mut Verbs,
+        core: &mut Core,
+        psn: Psn,
+    ) {
+        let seq = psn.extend(self.window.expected);
+        if verbs.recv.refused.is_some() || seq < verbs.recv.start {
+            return;
+        }
+        let kind = match self.window.classify(seq, verbs.head.transport.out_of_order_reach) {
+            Arrival::Duplicate => AckKind::Ack,
+            Arrival::InOrder | Arrival::OutOfOrder => AckKind::Trimmed(psn),
+            Arrival::Outside => return,
+        };
+        self.acknowledge(requester, verbs, core, kind);
     }
 
     /// Sends an acknowledgement: immediately where every packet is acknowledged, otherwise when the responder is next

@@ -4,6 +4,7 @@
 mod credits;
 mod flow;
 pub(crate) mod optional;
+mod tokens;
 
 use rnic_base::{Duration, Time};
 use rnic_policy::{ControlEvent, PathEvent, PathLabel, PathProbe, PathView};

@@ -405,6 +405,20 @@ impl SendWindow {
         bits.note_selective(self.una, seq, lost)
     }
 
+    /// Returns whether packet `seq` is in flight and has not been reported as received.
+    pub(crate) fn is_missing(&self, seq: Seq) -> bool {
+        let is_sacked = |marks: &Marks| {
+            let offset = u32::try_from(seq.since(self.una)).unwrap_or(u32::MAX);
+            marks.sacked.as_ref().is_some_and(|sacked| offset < sacked.bits() && sacked.test(offset))
+        };
+        self.una <= seq && seq < self.next && !self.marks.as_deref().is_some_and(is_sacked)
+    }
+
+    /// Returns the number of packets marked for retransmission, where receivers place out-of-order packets.
+    pub(crate) fn marked(&self) -> u64 {
+        self.marks.as_deref().map_or(0, |marks| marks.marked.popcount().into())
+    }
+
     /// Marks all unacknowledged packets for retransmission, after a receiver that was not ready requested a pause.
     pub(crate) fn mark_all(&mut self, transport: &Transport, bits: &Bits<'_>) {
         self.mark(SeqRange::new(self.una, self.next), transport, bits);

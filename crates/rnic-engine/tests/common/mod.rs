@@ -12,6 +12,7 @@ use rnic_base::{Duration, Psn, Time};
 use rnic_engine::*;
 use rnic_wire::{Format, Headers, NakCode, Packet, Qpn, Syndrome};
 
+pub mod ndp;
 mod ram;
 use ram::Ram;
 
@@ -50,6 +51,8 @@ pub enum Fate {
     Twice,
     /// Delivered with a congestion mark.
     Marked,
+    /// Delivered without its payload.
+    Trim,
     /// Delivered twice, the copy this much later.
     TwiceLate(Duration),
 }
@@ -331,12 +334,18 @@ impl Pair {
             let fate = (self.fate)(&sent);
             let (first, second) = match fate {
                 Fate::Drop => (None, None),
-                Fate::Deliver | Fate::Marked => (Some(DELAY), None),
+                Fate::Deliver | Fate::Marked | Fate::Trim => (Some(DELAY), None),
                 Fate::Twice => (Some(DELAY), Some(DELAY)),
                 Fate::TwiceLate(extra) => (Some(DELAY), Some(DELAY + extra)),
                 Fate::Late(extra) => (Some(DELAY + extra), None),
             };
-            let flying = Flying { from, transmit, payload, congested: fate == Fate::Marked };
+            let mut flying = Flying { from, transmit, payload, congested: fate == Fate::Marked };
+            if fate == Fate::Trim
+                && let Some(packet) = transmit.packet.trimmed(transmit.format)
+            {
+                flying.transmit.packet = packet;
+                flying.payload.clear();
+            }
             for delay in first.into_iter().chain(second) {
                 self.order += 1;
                 self.wire.insert((self.now + delay, self.order), flying.clone());

@@ -124,6 +124,12 @@ impl<'p> Model<'p> {
 
     fn nack(&mut self, random: &mut RandomStream) -> Result<(), String> {
         let packets_above = self.next.since(self.una) - 1;
+        if self.policy.placement == Placement::PlaceOutOfOrder && random.below(4) == 0 {
+            // The receiver has the packets that it has reported, so it reports none of them as trimmed.
+            let seq = self.una + random.between(0, packets_above);
+            let is_missing = !self.sacked.contains(&seq);
+            return if is_missing { self.deliver(RecoveryEvent::Trimmed { seq }).map(|_| ()) } else { Ok(()) };
+        }
         let keeps_out_of_order = match self.policy.placement {
             Placement::Drop => false,
             Placement::PlaceOutOfOrder => true,

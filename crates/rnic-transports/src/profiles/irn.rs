@@ -40,6 +40,7 @@ pub(super) fn profile() -> Profile {
         extra_header: 0,
         fence_overlaps: false,
         end_to_end_credits: false,
+        pulls: None,
         measured_timeouts: false,
         probes: false,
         recovery: RecoveryPolicy::configured::<Irn>(),

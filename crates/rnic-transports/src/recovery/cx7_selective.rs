@@ -73,7 +73,10 @@ impl Recovery for Cx7Selective {
         let is_old = |seq: Seq| seq.get() < self.after || !params.is_on(RETRANSMIT_AGAIN_INDEX);
         let says_nothing_new = |seq: Seq| self.repaired == view.una.get() && is_old(seq);
         let retransmit = match event {
-            RecoveryEvent::Acked { .. } | RecoveryEvent::Delivered { .. } | RecoveryEvent::Quiet => {
+            RecoveryEvent::Acked { .. }
+            | RecoveryEvent::Delivered { .. }
+            | RecoveryEvent::Trimmed { .. }
+            | RecoveryEvent::Quiet => {
                 return RecoveryActions::default();
             }
             RecoveryEvent::Nacked { sack: Some(seq), .. } if says_nothing_new(*seq) => {

@@ -91,7 +91,7 @@ impl Recovery for Fasr {
             }
             RecoveryEvent::Nacked { sack: None, losses: None } => actions.retransmit = self.go_back(view),
             RecoveryEvent::TimedOut { extended } => self.on_timeout(extended, view, params, &mut actions),
-            RecoveryEvent::Delivered { .. } | RecoveryEvent::Quiet => {}
+            RecoveryEvent::Delivered { .. } | RecoveryEvent::Trimmed { .. } | RecoveryEvent::Quiet => {}
         }
         actions.recovering = self.recovering != 0;
         actions

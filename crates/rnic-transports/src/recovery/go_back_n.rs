@@ -57,7 +57,10 @@ impl Recovery for GoBackN {
     fn on_event(&mut self, event: &RecoveryEvent, view: &WindowView<'_>, _: &Params) -> RecoveryActions {
         let retransmit = match event {
             RecoveryEvent::Nacked { .. } | RecoveryEvent::TimedOut { .. } => Some(view.outstanding()),
-            RecoveryEvent::Acked { .. } | RecoveryEvent::Delivered { .. } | RecoveryEvent::Quiet => None,
+            RecoveryEvent::Acked { .. }
+            | RecoveryEvent::Delivered { .. }
+            | RecoveryEvent::Trimmed { .. }
+            | RecoveryEvent::Quiet => None,
         };
         RecoveryActions { retransmit, ..RecoveryActions::default() }
     }

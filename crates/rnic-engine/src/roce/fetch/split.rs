@@ -154,6 +154,33 @@ impl SplitServer {
         }
     }
 
+    /// Handles the report of a requester that expects response `psn` that response `trimmed` arrived without its
+    /// payload.
+    #[cold]
+    pub(in crate::roce) fn on_trim_nack(
+        &mut self,
+        shared: &mut ConnShared,
+        verbs: &mut Verbs,
+        core: &mut Core,
+        in_flight: u64,
+        (psn, trimmed): (Psn, Psn),
+    ) -> RxOutcome {
+        let cumulative = psn.extend(self.window.una);
+        if cumulative > self.window.next {
+            return RxOutcome::Dropped(core.drop_packet(DropReason::Unsolicited));
+        }
+        self.window.note_response();
+        if cumulative > self.window.una {
+            self.acknowledge(shared, verbs, core, in_flight, cumulative);
+        }
+        let seq = trimmed.extend(self.window.una);
+        if !self.window.is_missing(seq) {
+            return RxOutcome::Duplicate;
+        }
+        self.report_loss(shared, verbs, core, in_flight, &RecoveryEvent::Trimmed { seq });
+        RxOutcome::Accepted
+    }
+
     /// Handles the receiver's report of a gap at `una`.
     fn recover(
         &mut self,
@@ -166,12 +193,23 @@ impl SplitServer {
         if self.window.is_empty() {
             return;
         }
+        self.report_loss(shared, verbs, core, in_flight, &RecoveryEvent::Nacked { sack, losses: None });
+    }
+
+    /// Passes the receiver's report of a loss to the policies.
+    fn report_loss(
+        &mut self,
+        shared: &mut ConnShared,
+        verbs: &mut Verbs,
+        core: &mut Core,
+        in_flight: u64,
+        event: &RecoveryEvent,
+    ) {
         let Verbs { head, stats, .. } = verbs;
         stats.nacks += 1;
         core.stats.nacks += 1;
         let bits = Bits::in_rings(&mut shared.pool);
-        let event = RecoveryEvent::Nacked { sack, losses: None };
-        let actions = self.window.recover(&event, core.now, &head.transport, &bits);
+        let actions = self.window.recover(event, core.now, &head.transport, &bits);
         shared.arm(head, core, self.window.deadline);
         shared.on_event(head, core, in_flight, &ControlEvent::Nacked { lost: actions.retransmit.is_some() });
     }
@@ -300,6 +338,7 @@ impl SplitServer {
             TimeoutVerdict::NotDue | TimeoutVerdict::Extended | TimeoutVerdict::PeerUnresponsive => return false,
             TimeoutVerdict::Probe => {
                 core.stats.probes += 1;
+                shared.grant_for_probe();
                 return true;
             }
             TimeoutVerdict::Acted => self.retries += 1,
@@ -320,6 +359,7 @@ impl SplitServer {
             core.settle(verbs.head.peer(), self.window.in_flight() - self.granted);
             self.granted = self.window.in_flight();
         }
+        shared.grant_for_timeout(&verbs.head, self.window.marked());
         shared.count_timeout(verbs, core, in_flight);
         true
     }

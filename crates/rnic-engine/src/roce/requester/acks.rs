@@ -256,3 +256,35 @@ impl Requester {
         self.shared.on_cnp(&verbs.head, core, self.window.in_flight());
     }
 }
+
+/// Handles the report of a receiver that expects packet `psn` that packet `trimmed` arrived without its payload.
+#[cold]
+pub(in crate::roce) fn on_trim_nack(
+    requester: &mut Requester,
+    verbs: &mut Verbs,
+    core: &mut Core,
+    psn: Psn,
+    trimmed: Psn,
+) -> RxOutcome {
+    let cumulative = psn.extend(requester.window.una);
+    if cumulative > requester.window.next {
+        return RxOutcome::Dropped(core.drop_packet(DropReason::Unsolicited));
+    }
+    requester.window.note_response();
+    if cumulative > requester.window.una {
+        requester.acknowledge(verbs, core, cumulative);
+    }
+    let seq = trimmed.extend(requester.window.una);
+    // Processing the acknowledgement may have failed the queue pair.
+    if !verbs.head.transmits() || !requester.window.is_missing(seq) {
+        return RxOutcome::Duplicate;
+    }
+    verbs.stats.nacks += 1;
+    core.stats.nacks += 1;
+    let actions = requester.recover(verbs, core, &RecoveryEvent::Trimmed { seq });
+    requester.shared.arm(&verbs.head, core, requester.window.deadline);
+    let event = ControlEvent::Nacked { lost: actions.retransmit.is_some() };
+    requester.shared.on_event(&verbs.head, core, requester.window.in_flight(), &event);
+    requester.wake_to_retransmit(verbs, core);
+    RxOutcome::Accepted
+}

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use rnic_base::{Seq, Time};
+use rnic_base::{Psn, Seq, Time};
 use rnic_wire::{Headers, NakCode, Packet, WqeSn};
 
 use super::Requester;
@@ -127,6 +127,19 @@ impl ResponseWindow {
     /// Returns the response expected next, if an acknowledgement is owed, and clears that state.
     pub(in crate::roce) fn take_pending_ack(&mut self) -> Option<Seq> {
         std::mem::take(&mut self.ack_pending).then_some(self.window.expected)
+    }
+
+    /// Answers response `psn`, which arrived without its payload.
+    #[cold]
+    pub(in crate::roce) fn on_trimmed(&mut self, shared: &mut ConnShared, head: &Head, core: &mut Core, psn: Psn) {
+        let seq = psn.extend(self.window.expected);
+        let kind = match self.window.classify(seq, head.transport.out_of_order_reach) {
+            Arrival::Duplicate => AckKind::Ack,
+            Arrival::InOrder | Arrival::OutOfOrder if self.find(seq).is_some() => AckKind::Trimmed(psn),
+            _ => return,
+        };
+        self.note_response(core.now, &head.transport);
+        self.acknowledge(shared, head, core, kind);
     }
 
     /// Returns the response that is expected next.

@@ -60,6 +60,7 @@ impl Requester {
             TimeoutVerdict::NotDue | TimeoutVerdict::Extended => return,
             TimeoutVerdict::Probe => {
                 core.stats.probes += 1;
+                self.shared.grant_for_probe();
                 return self.wake_to_retransmit(verbs, core);
             }
             TimeoutVerdict::Acted => self.retries += 1,
@@ -73,6 +74,7 @@ impl Requester {
         }
         // A packet whose loss was inferred may be lost again.
         self.inferred_loss_at = Seq::UNSET;
+        self.shared.grant_for_timeout(&verbs.head, self.window.marked());
         self.shared.count_timeout(verbs, core, self.window.in_flight());
         self.wake_to_retransmit(verbs, core);
     }

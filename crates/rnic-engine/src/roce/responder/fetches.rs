@@ -197,7 +197,8 @@ impl Responder {
         if has_work && shared.waits_for_dequeue_rate(&verbs.head, core, Half::Responder) {
             return false;
         }
-        if shared.waits_for_pacing(&verbs.head, core) {
+        let needs_grant = has_work || verbs.head.transport.pulls == 0;
+        if needs_grant && shared.waits_for_pacing(&verbs.head, core, in_flight) {
             return false;
         }
         let is_built = match server {
@@ -239,6 +240,25 @@ impl Responder {
         if verbs.head.state.receives() && !matches!(outcome, RxOutcome::Dropped(_)) {
             self.wake_serving(requester, verbs, core);
         }
+        outcome
+    }
+
+    /// Handles the report of a requester that expects response `psn` that response `trimmed` arrived without its
+    /// payload.
+    #[cold]
+    pub(in crate::roce) fn on_response_trim_nack(
+        &mut self,
+        requester: &mut Requester,
+        verbs: &mut Verbs,
+        core: &mut Core,
+        (psn, trimmed): (Psn, Psn),
+    ) -> RxOutcome {
+        let in_flight = requester.in_flight();
+        let Some(FetchServer::Split(server)) = self.fetches.as_deref_mut() else {
+            return RxOutcome::Dropped(core.drop_packet(DropReason::Unsolicited));
+        };
+        let outcome = server.on_trim_nack(&mut requester.shared, verbs, core, in_flight, (psn, trimmed));
+        self.wake_serving(requester, verbs, core);
         outcome
     }
 

@@ -4,11 +4,12 @@
 //! pointer. The actions that policies return also set the connection's timer and the length of its scheduling turn,
 //! so they are applied in the state that both halves of a connection share, where those are stored.
 
-use rnic_base::{BitRate, Duration, Seq, Time};
+use rnic_base::{BitRate, Duration, Seq, Serial, Time};
 use rnic_policy::{ControlActions, ControlEvent, ControlView, Cwnd, PolicyState};
 use rnic_wire::scr::ProbePath;
 
 use super::ConnShared;
+use super::tokens::Tokens;
 use crate::core::{Control, ControlPacket, Core};
 use crate::limiter::{Limiter, OVERHEAD_BYTES};
 use crate::messages::exchange::CONTROL_PATH;
@@ -40,6 +41,8 @@ pub(crate) struct Flow {
     echo_pending: bool,
     /// Number of responses in flight in a separate space, which count towards the packets in flight.
     served: u64,
+    /// Grants of the receiver and to the peer, where receivers pull.
+    tokens: Option<Box<Tokens>>,
 }
 
 impl ConnShared {
@@ -56,8 +59,12 @@ impl ConnShared {
         let started = Started::new(head, core);
         self.turn_packets = started.turn_packets();
         self.turn_left = self.turn_packets;
-        let limiter = self.flow.take().map(|flow| flow.scheduling.limiter.without_scheduler());
-        self.set_limiter(head, core, limiter.unwrap_or_default());
+        let before = self.flow.take().map(|flow| (flow.scheduling.limiter.without_scheduler(), flow.tokens));
+        let (limiter, tokens) = before.unwrap_or_default();
+        self.set_limiter(head, core, limiter);
+        if tokens.is_some() {
+            self.flow.get_or_insert_default().tokens = tokens;
+        }
         let needs_state = head.transport.scheduler_needs_state;
         // Without acknowledgements there are no events for congestion control.
         if head.transport.service == Service::ReliableConnection {
@@ -193,6 +200,11 @@ impl ConnShared {
     /// Calls each policy whose requested tick is due.
     pub(crate) fn tick(&mut self, head: &Head, core: &mut Core, in_flight: u64) {
         let Some(flow) = &mut self.flow else { return };
+        if let Some(tokens) = flow.tokens.as_mut().filter(|tokens| tokens.deadline.is_due(core.now)) {
+            tokens.deadline = Deadline::NEVER;
+            tokens.ensure(1);
+            core.stats.probes += 1;
+        }
         if flow.tick.is_due(core.now) {
             flow.tick = Deadline::NEVER;
             self.on_event(head, core, in_flight, &ControlEvent::Tick);
@@ -218,7 +230,10 @@ impl ConnShared {
 
     /// Returns the earliest time at which a policy has requested a tick.
     pub(crate) fn next_tick(&self) -> Deadline {
-        self.flow.as_ref().map_or(Deadline::NEVER, |flow| flow.tick.min(flow.scheduling.next_timeout()))
+        self.flow.as_ref().map_or(Deadline::NEVER, |flow| {
+            let next = flow.tick.min(flow.scheduling.next_timeout());
+            flow.tokens.as_ref().map_or(next, |tokens| next.min(tokens.deadline))
+        })
     }
 
     /// Records that `served` responses are in flight in a separate space.
@@ -241,11 +256,98 @@ impl ConnShared {
         self.wait_until(head, core, blocked_until, WaitReason::Dequeue)
     }
 
-    /// Does the same as [`Self::waits_for_dequeue_rate`] for the rate of congestion control.
+    /// Does the same as [`Self::waits_for_dequeue_rate`] for the grants of the receiver and for the rate of congestion
+    /// control; `in_flight` requests are in flight.
     #[inline]
-    pub(crate) fn waits_for_pacing(&mut self, head: &Head, core: &mut Core) -> bool {
+    pub(crate) fn waits_for_pacing(&mut self, head: &Head, core: &mut Core, in_flight: u64) -> bool {
+        let Some(flow) = &self.flow else { return false };
+        if flow.tokens.is_some() && self.waits_for_tokens(head, core, in_flight) {
+            return true;
+        }
         let next_send = self.flow.as_ref().map(|flow| flow.next_send).filter(|at| *at > core.now);
         self.wait_until(head, core, next_send, WaitReason::Rate)
+    }
+
+    /// Returns whether the receiver has granted no further packet. If nothing is in flight, so that no timeout is
+    /// running, one packet is allowed after the time of a timeout.
+    #[cold]
+    fn waits_for_tokens(&mut self, head: &Head, core: &mut Core, in_flight: u64) -> bool {
+        let Some(flow) = &mut self.flow else { return false };
+        let is_idle = in_flight + flow.served == 0;
+        let Some(tokens) = &mut flow.tokens else { return false };
+        if tokens.available() > 0 {
+            return false;
+        }
+        core.count_wait(WaitReason::Tokens);
+        if is_idle {
+            let deadline = tokens.wait(core.now, head.transport.pull_timeout);
+            core.timers.arm(head.slot, deadline, &mut self.armed_deadline);
+        }
+        true
+    }
+
+    fn tokens(&mut self) -> Option<&mut Tokens> {
+        self.flow.as_mut()?.tokens.as_deref_mut()
+    }
+
+    /// Starts to count grants, where receivers pull.
+    pub(crate) fn start_tokens(&mut self, head: &Head) {
+        if head.transport.pulls > 0 {
+            self.flow.get_or_insert_default().tokens = Some(Box::new(Tokens::new(head.transport.pulls)));
+        }
+    }
+
+    /// Counts a packet of the peer that has arrived: it earns a grant.
+    pub(crate) fn earn_pull(&mut self, head: &Head, core: &mut Core) {
+        let most = head.transport.in_flight_max;
+        if self.tokens().is_some_and(|tokens| tokens.earn(most)) {
+            core.pulls.push(head.slot, core.now);
+        }
+    }
+
+    /// Returns the number of grants to send to the peer; `None` if there are none, or the queue pair no longer
+    /// receives.
+    pub(crate) fn owed_pulls(&mut self, head: &Head) -> Option<u32> {
+        let tokens = self.tokens()?;
+        tokens.leave_queue();
+        Some(tokens.owed()).filter(|owed| *owed > 0 && head.state.receives())
+    }
+
+    /// Sends `count` grants; returns the count to be written into the pull.
+    pub(crate) fn grant_pulls(&mut self, head: &Head, core: &mut Core, count: u32) -> Serial<24> {
+        let Some(tokens) = self.tokens() else { return Serial::new(0) };
+        let (granted, owes_more) = tokens.grant(count);
+        if owes_more {
+            core.pulls.push(head.slot, core.now);
+        }
+        granted
+    }
+
+    /// Processes a pull; returns whether it grants anything. `in_flight` requests are in flight.
+    pub(crate) fn on_pull(&mut self, in_flight: u64, granted: Serial<24>) -> bool {
+        let is_idle = in_flight + self.flow.as_ref().map_or(0, |flow| flow.served) == 0;
+        let Some(tokens) = self.tokens() else { return false };
+        let is_new = tokens.on_pull(granted);
+        if is_idle {
+            tokens.on_idle();
+        }
+        is_new
+    }
+
+    /// Allows the `marked` packets that a timeout has marked to be sent without grants.
+    #[inline]
+    pub(crate) fn grant_for_timeout(&mut self, head: &Head, marked: u64) {
+        if let Some(tokens) = self.tokens() {
+            tokens.on_timeout(marked, head.transport.in_flight_max);
+        }
+    }
+
+    /// Allows the packets of a probe to be sent without grants.
+    #[inline]
+    pub(crate) fn grant_for_probe(&mut self) {
+        if let Some(tokens) = self.tokens() {
+            tokens.ensure(PROBE_PACKETS);
+        }
     }
 
     #[inline]
@@ -290,6 +392,9 @@ impl ConnShared {
             self.on_event(head, core, in_flight, &ControlEvent::Sent { bytes: u64::from(payload_len) });
         }
         let Some(flow) = &mut self.flow else { return };
+        if let Some(tokens) = &mut flow.tokens {
+            tokens.charge();
+        }
         flow.scheduling.limiter.charge(core.now, payload_len);
         flow.scheduling.note_retransmission(is_retransmission);
         if let Some(rate) = flow.rate {
@@ -361,3 +466,6 @@ impl ConnShared {
         self.on_event(head, core, in_flight, &ControlEvent::Cnp);
     }
 }
+
+/// Number of packets of a probe: the oldest one in flight and the last one.
+const PROBE_PACKETS: u64 = 2;
