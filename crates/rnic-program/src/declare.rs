@@ -51,8 +51,9 @@ use crate::transport::Unit;
 ///
 /// A field of the state is `name: width`, `name: flag`, with `= number` or `= parameter` for its initial value (zero
 /// otherwise), and `due time` or `due sent` when the periodic function has work from that time on, or once that many
-/// segments have been sent. A parameter is `name: width = default`, with the unit of times (`ns`, `us`, `ms`) and
-/// rates (`mbps`, `gbps`), and with its bounds.
+/// segments have been sent. A parameter is `name: width = default`, with the unit of times (`ns`, `us`, `ms`) or rates
+/// (`mbps`, `gbps`), and with its bounds; without any, it is at least one of its base unit. The NIC sets a parameter
+/// called `line_rate`, and receivers send CNPs if there is one called `cnp_interval`.
 #[macro_export]
 macro_rules! transport {
     (
@@ -244,26 +245,36 @@ pub fn parameter(
     default: u64,
     bounds: Option<(u64, u64)>,
 ) -> crate::Parameter {
-    let (unit, scale): (Unit, fn(u64) -> u64) = match unit {
-        "" => (Unit::Count, |count| count),
-        "ns" => (Unit::Time, ticks),
-        "us" => (Unit::Time, |us| ticks(us * 1_000)),
-        "ms" => (Unit::Time, |ms| ticks(ms * 1_000_000)),
-        "mbps" => (Unit::Rate, |mbps| rate(mbps * 1_000_000)),
-        "gbps" => (Unit::Rate, |gbps| rate(gbps * 1_000_000_000)),
+    let (unit, scale) = match unit {
+        "" => (Unit::Count, 1),
+        "ns" => (Unit::Time, 1),
+        "us" => (Unit::Time, 1_000),
+        "ms" => (Unit::Time, 1_000_000),
+        "mbps" => (Unit::Rate, 1_000_000),
+        "gbps" => (Unit::Rate, 1_000_000_000),
         other => panic!("unit `{other}` of parameter {name}: use ns, us, ms, mbps, gbps or none"),
     };
-    let (min, max) = bounds.map_or((0, crate::transport::mask(bits)), |(min, max)| (scale(min), scale(max)));
-    crate::Parameter { name: name.into(), help: help.into(), bits, unit, default: scale(default), min, max }
+    let (min, max) = bounds.map_or((1, largest(unit, bits)), |(min, max)| (min * scale, max * scale));
+    crate::Parameter { name: name.into(), help: help.into(), bits, unit, default: default * scale, min, max }
+}
+
+/// Returns the largest value of a parameter of `bits` bits.
+const fn largest(unit: Unit, bits: u8) -> u64 {
+    let word = crate::transport::mask(bits);
+    match unit {
+        Unit::Count => word,
+        Unit::Time => (word - 1) * crate::interface::TICK_NS,
+        Unit::Rate => (word - 1) * 390_625 / 32,
+    }
 }
 
 /// Returns the ticks nearest to a duration in nanoseconds.
 pub const fn ticks(ns: u64) -> u64 {
-    (ns + crate::interface::TICK_NS / 2) / crate::interface::TICK_NS
+    (ns.saturating_add(crate::interface::TICK_NS / 2)) / crate::interface::TICK_NS
 }
 
 /// Returns the rate nearest to one in bits per second, in bytes per 65,536 cycles of 10 ns.
 pub const fn rate(bps: u64) -> u64 {
     // A unit is 8 / (65536 * 10 ns) bit/s = 12,207.03125 bit/s = 390,625 / 32 bit/s.
-    (bps * 32 + 390_625 / 2) / 390_625
+    (bps.saturating_mul(32).saturating_add(390_625 / 2)) / 390_625
 }

@@ -25,17 +25,19 @@ crate::bundle! {
     pub struct Incoming {
         /// Carries a cumulative acknowledgement, `cum`.
         ack: bool,
-        /// Reports a gap, or a packet that arrived without its payload.
+        /// Reports a gap: the segment `cum` is missing, and a later one has arrived.
         nack: bool,
+        /// Reports that the segment `sack` has arrived without its payload.
+        trimmed: bool,
         /// Is a congestion notification (CNP).
         cnp: bool,
-        /// Names one segment, `sack`.
+        /// Reports that the segment `sack` has arrived out of order.
         sacked: bool,
         /// That segment was not acknowledged before.
         sack_new: bool,
         /// The next segment that the receiver expects.
         cum: Id,
-        /// The segment that arrived (ack) or is missing (nack), where `sacked` is set.
+        /// A segment, where `sacked` or `trimmed` is set.
         sack: Id,
         /// The first segment not acknowledged, after this packet.
         start: Id,

@@ -58,10 +58,10 @@ impl Stimuli {
     pub fn parameters(&mut self, parameters: &[Parameter]) -> Vec<u64> {
         let usual = self.rng.below(2) == 0;
         let mut draw = |parameter: &Parameter| match self.rng.below(4) {
-            _ if usual => parameter.default,
-            0 => parameter.min,
-            1 => parameter.max,
-            _ => parameter.min + self.rng.below((parameter.max - parameter.min).saturating_add(1).max(1)),
+            _ if usual => parameter.word(parameter.default),
+            0 => parameter.word(parameter.min),
+            1 => parameter.word(parameter.max),
+            _ => parameter.word(parameter.min + self.rng.below(parameter.max - parameter.min + 1)),
         };
         self.parameters = parameters.iter().map(&mut draw).collect();
         self.parameters.clone()
@@ -106,6 +106,7 @@ impl Stimuli {
         let incoming = Incoming {
             ack: kind < 11,
             nack: kind >= 8,
+            trimmed: kind == 7 || kind == 15,
             cnp: self.rng.below(8) == 0,
             sacked,
             sack_new,

@@ -11,8 +11,12 @@ use crate::value::{MULTIPLY_BITS_MAX, Offset};
 /// Text of a description: a literal of a program in Rust, or a text of a program file.
 pub type Text = Cow<'static, str>;
 
-/// Largest state of a program, in bits: what the engine stores for a policy.
-pub const STATE_BITS_MAX: u32 = 512;
+/// Largest state of a program, in bytes of its block: the rest of what the engine stores for a policy holds the
+/// settings of the flow.
+pub const STATE_BYTES_MAX: usize = 48;
+
+/// Largest value of a parameter, so that its conversion cannot overflow.
+const VALUE_MAX: u64 = 1 << 50;
 
 /// Most parameters of a program: what a policy may have.
 pub const PARAMETERS_MAX: usize = 17;
@@ -84,9 +88,9 @@ pub struct StateField {
 pub enum Unit {
     /// None.
     Count,
-    /// Ticks of 160 ns.
+    /// Nanoseconds; ticks of 160 ns in the program.
     Time,
-    /// Bytes per 65,536 cycles.
+    /// Bits per second; bytes per 65,536 cycles in the program.
     Rate,
 }
 
@@ -100,7 +104,7 @@ pub struct Parameter {
     pub help: Text,
     /// Width.
     pub bits: u8,
-    /// Unit of the following values.
+    /// Unit of the following values, which a program gets as words.
     pub unit: Unit,
     /// Value when none is set.
     pub default: u64,
@@ -108,6 +112,18 @@ pub struct Parameter {
     pub min: u64,
     /// Largest legal value.
     pub max: u64,
+}
+
+impl Parameter {
+    /// Returns the word that a program gets for `value`: at most the largest one of its width.
+    pub fn word(&self, value: u64) -> u64 {
+        let word = match self.unit {
+            Unit::Count => value,
+            Unit::Time => crate::declare::ticks(value),
+            Unit::Rate => crate::declare::rate(value),
+        };
+        word.min(mask(self.bits))
+    }
 }
 
 /// A program as files, registries and reports describe it.
@@ -146,8 +162,8 @@ pub enum DescriptionError {
     #[error("`{0}` has {1} bits, 1 to 64 are possible")]
     Width(String, u8),
     /// The state is too large.
-    #[error("the state has {0} bits, at most {max} are possible", max = STATE_BITS_MAX)]
-    LargeState(u32),
+    #[error("the state has {0} bytes, at most {max} are possible", max = STATE_BYTES_MAX)]
+    LargeState(usize),
     /// Too many parameters.
     #[error("{0} parameters, at most {max} are possible", max = PARAMETERS_MAX)]
     ManyParameters(usize),
@@ -181,12 +197,13 @@ impl Description {
         }
         check_fields(self.parameters.iter().map(|parameter| (&parameter.name, parameter.bits)))?;
         check_fields(self.state.iter().map(|field| (&field.name, field.bits)))?;
-        if self.state_bits() > STATE_BITS_MAX || self.state_bytes() as u32 > STATE_BITS_MAX / 8 {
-            return Err(DescriptionError::LargeState(self.state_bits()));
+        if self.state_bytes() > STATE_BYTES_MAX {
+            return Err(DescriptionError::LargeState(self.state_bytes()));
         }
         for parameter in &self.parameters {
-            let Parameter { min, default, max, bits, .. } = parameter;
-            if min > default || default > max || *max > mask(*bits) {
+            let Parameter { min, default, max, unit, .. } = parameter;
+            let fits = parameter.word(*max) < mask(parameter.bits) || (*unit == Unit::Count && *max <= mask(parameter.bits));
+            if min > default || default > max || *max > VALUE_MAX || !fits {
                 return Err(DescriptionError::Bounds(parameter.name.to_string()));
             }
         }
@@ -206,7 +223,7 @@ impl Description {
         let fits = match initial {
             Initial::Constant(value) => *value <= mask(bits),
             Initial::Parameter(parameter) => {
-                self.parameters.iter().any(|known| known.name == *parameter && known.max <= mask(bits))
+                self.parameters.iter().any(|known| known.name == *parameter && known.word(known.max) <= mask(bits))
             }
         };
         if fits { Ok(()) } else { Err(DescriptionError::Initial(name.to_owned())) }
@@ -253,9 +270,9 @@ impl Description {
         }
     }
 
-    /// Returns the defaults of the parameters.
+    /// Returns the words of the defaults of the parameters.
     pub fn defaults(&self) -> Vec<u64> {
-        self.parameters.iter().map(|parameter| parameter.default).collect()
+        self.parameters.iter().map(|parameter| parameter.word(parameter.default)).collect()
     }
 
     /// Returns the fields of a state block as words.

@@ -38,6 +38,8 @@ rnic_program::transport! {
         rto: 24 = 320 us,
         /// rate of the link; set by the NIC
         line_rate: 23 = 100 gbps [1..=102],
+        /// at most one notification per connection in this time; sent by the receiver
+        cnp_interval: 24 = 50 us,
         /// lowest rate
         rate_min: 23 = 100 mbps [1..=100000],
         /// additive increase

@@ -33,7 +33,7 @@ rnic_program::transport! {
         /// timeout otherwise (section 4.1)
         rto_high: 24 = 320 us,
         /// N: rto_low holds with fewer segments in flight than this
-        rto_low_packets: 8 = 3,
+        rto_low_packets: 8 = 3 [0..=255],
     }
 }
 

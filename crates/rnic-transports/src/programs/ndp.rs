@@ -26,7 +26,7 @@ rnic_program::transport! {
 
 #[program]
 pub(super) fn incoming(i: &Incoming, _p: &Parameters, _s: &mut State, a: &mut Actions) {
-    a.mark = i.nack && i.sacked;
+    a.mark = i.trimmed;
     a.from = i.sack;
     a.to = i.sack + 1;
     a.restart = i.start != i.old_start;

@@ -13,7 +13,7 @@ rnic_program::transport! {
     /// fast recovery with partial acknowledgements (RFC 6582)
     program NewReno("new-reno") {
         scheme: window,
-        start: { window: first_window, rate: 0, timer: min_rto },
+        start: { window: first_window, rate: 0, timer: rto_min },
     }
     state State {
         /// Congestion window.
@@ -39,9 +39,9 @@ rnic_program::transport! {
         /// segments of the first window (RFC 6928)
         first_window: 8 = 10 [1..=128],
         /// first timeout, doubled at each expiry
-        min_rto: 24 = 320 us,
+        rto_min: 24 = 320 us,
         /// longest timeout
-        max_rto: 24 = 1000 ms,
+        rto_max: 24 = 1000 ms,
     }
 }
 
@@ -51,14 +51,14 @@ pub(super) fn incoming(i: &Incoming, p: &Parameters, s: &mut State, a: &mut Acti
     if i.start != i.old_start {
         s.dup_acks = u(0);
         a.restart = true;
-        a.timer = p.min_rto;
+        a.timer = p.rto_min;
         if s.recovering && s.recover.after(i.start) {
             a.mark = true;
             a.from = i.start;
             a.to = i.start + 1;
             a.restart = !s.partial;
             s.partial = true;
-            s.cwnd = s.cwnd.to::<9>().saturating_sub(i.newly).saturating_add(1).to::<8>();
+            s.cwnd = s.cwnd.saturating_sub((i.start - i.old_start).to::<8>()).saturating_add(1);
         } else if s.recovering {
             let flight = (i.next - i.start).to::<9>().max(1) + 1;
             s.cwnd = flight.min(s.ssthresh.to::<9>()).to::<8>();
@@ -70,7 +70,7 @@ pub(super) fn incoming(i: &Incoming, p: &Parameters, s: &mut State, a: &mut Acti
                 s.timed_out = s.recover.after(i.start);
             }
         }
-    } else if (i.ack || i.nack) && i.cum == i.start && i.next != i.start {
+    } else if i.ack && i.cum == i.start && i.next != i.start {
         s.dup_acks = s.dup_acks.saturating_add(1);
         if s.recovering {
             s.cwnd = s.cwnd.saturating_add(1);
@@ -102,6 +102,6 @@ pub(super) fn periodic(v: &Periodic, p: &Parameters, s: &mut State, a: &mut Acti
         a.from = v.start;
         a.to = v.start + 1;
         a.window = u(1);
-        a.timer = a.timer.saturating_add(a.timer).min(p.max_rto);
+        a.timer = a.timer.saturating_add(a.timer).min(p.rto_max);
     }
 }

@@ -14,7 +14,7 @@ rnic_program::transport! {
     /// fast retransmit and fast recovery (RFC 5681)
     program Reno("reno") {
         scheme: window,
-        start: { window: first_window, rate: 0, timer: min_rto },
+        start: { window: first_window, rate: 0, timer: rto_min },
     }
     state State {
         /// Congestion window.
@@ -38,9 +38,9 @@ rnic_program::transport! {
         /// segments of the first window (RFC 6928)
         first_window: 8 = 10 [1..=128],
         /// first timeout, doubled at each expiry
-        min_rto: 24 = 320 us,
+        rto_min: 24 = 320 us,
         /// longest timeout
-        max_rto: 24 = 1000 ms,
+        rto_max: 24 = 1000 ms,
     }
 }
 
@@ -60,8 +60,8 @@ pub(super) fn incoming(i: &Incoming, p: &Parameters, s: &mut State, a: &mut Acti
             s.timed_out = s.resend_end.after(i.start);
         }
         a.restart = true;
-        a.timer = p.min_rto;
-    } else if (i.ack || i.nack) && i.cum == i.start && i.next != i.start {
+        a.timer = p.rto_min;
+    } else if i.ack && i.cum == i.start && i.next != i.start {
         s.dup_acks = s.dup_acks.saturating_add(1);
         if s.recovering {
             s.cwnd = s.cwnd.saturating_add(1);
@@ -91,6 +91,6 @@ pub(super) fn periodic(v: &Periodic, p: &Parameters, s: &mut State, a: &mut Acti
         a.from = v.start;
         a.to = v.start + 1;
         a.window = u(1);
-        a.timer = a.timer.saturating_add(a.timer).min(p.max_rto);
+        a.timer = a.timer.saturating_add(a.timer).min(p.rto_max);
     }
 }

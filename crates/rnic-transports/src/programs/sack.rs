@@ -14,7 +14,7 @@ rnic_program::transport! {
     /// loss recovery by selective acknowledgements (RFC 6675)
     program Sack("sack") {
         scheme: window,
-        start: { window: first_window, rate: 0, timer: min_rto },
+        start: { window: first_window, rate: 0, timer: rto_min },
     }
     state State {
         /// Congestion window.
@@ -40,9 +40,9 @@ rnic_program::transport! {
         /// segments of the first window (RFC 6928)
         first_window: 8 = 10 [1..=128],
         /// first timeout, doubled at each expiry
-        min_rto: 24 = 320 us,
+        rto_min: 24 = 320 us,
         /// longest timeout
-        max_rto: 24 = 1000 ms,
+        rto_max: 24 = 1000 ms,
     }
 }
 
@@ -52,7 +52,7 @@ pub(super) fn incoming(i: &Incoming, p: &Parameters, s: &mut State, a: &mut Acti
     let moved = i.start != i.old_start;
     if moved {
         a.restart = true;
-        a.timer = p.min_rto;
+        a.timer = p.rto_min;
         let ended = !s.recover.after(i.start);
         if s.recovering {
             s.recovering = !ended;
@@ -107,6 +107,6 @@ pub(super) fn periodic(v: &Periodic, p: &Parameters, s: &mut State, a: &mut Acti
         a.from = v.start;
         a.to = v.start + 1;
         a.window = u(1);
-        a.timer = a.timer.saturating_add(a.timer).min(p.max_rto);
+        a.timer = a.timer.saturating_add(a.timer).min(p.rto_max);
     }
 }
