@@ -6,12 +6,13 @@ use rnic_base::{AnyRing, BitRate, Duration, Time};
 use rnic_policy::control::ControlInterest;
 use rnic_policy::recovery::Interest;
 use rnic_policy::{
-    AckRule, Configured, FalconOrdering, FalconShape, Placement, PoolShape, Profile, ProfileError, Protocol,
+    AckRule, Configured, FalconOrdering, FalconShape, Params, Placement, PoolShape, Profile, ProfileError, Protocol,
     ScheduleActions, SchedulePolicy, ScheduleView, SequenceSpaces, Store,
 };
 use rnic_wire::Format;
 
 use crate::state::Service;
+use crate::window::NO_WINDOW;
 use crate::wq::WqeOp;
 
 /// A [`Profile`] that has been checked and expanded. Queue pairs share one by reference.
@@ -76,6 +77,12 @@ pub struct Transport {
     /// Longest timeout configured for the transport, the unit in which the time that a peer may be silent is
     /// calculated.
     nominal_timeout: Duration,
+    /// Parameters of the recovery policy as it takes them.
+    pub(crate) recovery_words: Params,
+    /// Window that a program starts with; [`NO_WINDOW`] without a program.
+    pub(crate) program_window: u16,
+    /// Rate that a program starts with; `None` for the rate of the link.
+    pub(crate) program_rate: Option<BitRate>,
     pub(crate) recovery_interest: Interest,
     pub(crate) control_interest: ControlInterest,
     /// True when a policy uses round-trip times.
@@ -111,7 +118,12 @@ impl Transport {
         };
         let recovery = &profile.recovery;
         let recovery_interest = (recovery.policy.interest)(&recovery.params);
-        let control_interest = (profile.control.policy.interest)(&profile.control.params);
+        let mut control_interest = (profile.control.policy.interest)(&profile.control.params);
+        let of_program = recovery.policy.cnp_interval(&recovery.params);
+        control_interest.cnp_interval = control_interest.cnp_interval.or(of_program);
+        let recovery_words = recovery.policy.words(&recovery.params);
+        let first_timeout = recovery.policy.first_timeout(&recovery_words);
+        let program = recovery.policy.program.map(|program| program.first(&recovery_words));
         let window_bits = AnyRing::with_bits(profile.window_bits).bits();
         let mut transport = Self {
             format: match profile.protocol {
@@ -147,12 +159,15 @@ impl Transport {
             ack_every_packets: profile.ack_every_packets,
             in_flight_max: profile.in_flight_max(),
             pulls: profile.pulls.unwrap_or(0),
-            pull_timeout: (recovery.policy.initial_rto)(&recovery.params).unwrap_or(PULL_TIMEOUT_DEFAULT),
+            pull_timeout: first_timeout.unwrap_or(PULL_TIMEOUT_DEFAULT),
             window_bits,
-            response_timeout: silence_timeout((recovery.policy.initial_rto)(&recovery.params)),
-            response_timeout_max: silence_timeout((recovery.policy.longest_rto)(&recovery.params)),
+            response_timeout: silence_timeout(first_timeout),
+            response_timeout_max: silence_timeout(recovery.policy.longest_timeout(&recovery_words)),
             measured: profile.measured_timeouts,
             nominal_timeout: profile.silence_unit().unwrap_or(Duration::MAX),
+            recovery_words,
+            program_window: program.map_or(NO_WINDOW, |first| u16::try_from(first.window).unwrap_or(NO_WINDOW - 1)),
+            program_rate: program.and_then(|first| first.rate),
             recovery_interest,
             control_interest,
             times_packets: recovery_interest == Interest::Always || control_interest.acked || profile.measured_timeouts,

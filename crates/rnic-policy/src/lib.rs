@@ -3,7 +3,7 @@
 //! ```text
 //! CRATE    rnic-policy (red: every algorithm in the tree is written against this)
 //! Purpose  the extension point: events, views, actions, bounded state, parameters, profiles, the contract kit
-//! May use  rnic-base
+//! May use  rnic-base, rnic-program
 //! Must not know the engine, allocate per event, compute in floating point
 //! Add here an event or an action that several algorithms need
 //! Not here algorithms (rnic-transports)
@@ -36,6 +36,7 @@ pub mod meter;
 pub mod params;
 pub mod paths;
 pub mod profile;
+pub mod program;
 pub mod recovery;
 pub mod schedule;
 pub mod state;
@@ -50,6 +51,7 @@ pub use meter::{Meter, MeterScale, MeterWeight, SHARE_ONE};
 pub use params::{Configured, ParamError, ParamOwner, ParamSpec, ParamUnit, Params};
 pub use paths::{FlowWeights, OpenWindows, PathActions, PathEvent, PathLabel, PathPolicy, PathProbe, PathView, Paths};
 pub use profile::{AckRule, PoolShape, Profile, ProfileError, Protocol, SequenceSpaces, Store};
+pub use program::ProgramPolicy;
 pub use recovery::{
     LossCause, LossReport, LossRule, Placement, Recovery, RecoveryActions, RecoveryEvent, RecoveryPolicy, TimerChange,
     WindowView,

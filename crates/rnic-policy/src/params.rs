@@ -283,6 +283,15 @@ impl Params {
         self.0[index]
     }
 
+    /// Returns the words of the first `count` parameters.
+    ///
+    /// # Panics
+    /// When there are more than [`PARAMS_MAX`].
+    #[inline]
+    pub fn words(&self, count: usize) -> &[u64] {
+        &self.0[..count]
+    }
+
     /// Replaces the word of parameter `index`, without checking it against the table: for values from code, not from
     /// user input.
     #[must_use]

@@ -1,9 +1,9 @@
 //! Profiles: a transport is a composition of policies and protocol options, under a name.
 
 use rnic_base::limits::OUTSTANDING_PACKETS_MAX;
-use rnic_base::{AnyRing, Duration};
+use rnic_base::{AnyRing, BitRate, Duration};
 
-use crate::control::ControlPolicy;
+use crate::control::{ControlInterest, ControlPolicy};
 use crate::control::adapt::ADAPTED_STATE_MAX;
 use crate::control::signals::Signals;
 use crate::falcon::{
@@ -226,6 +226,9 @@ pub const PULL_WINDOW: ParamSpec = ParamSpec::count(
 /// Largest number of packets that may be sent before the receiver grants any.
 pub const PULL_WINDOW_MAX: u64 = 1 << 14;
 
+/// Parameter of programs that is the rate of the link.
+const LINE_RATE: &str = "line_rate";
+
 /// The reason a composition is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ProfileError {
@@ -332,6 +335,18 @@ pub enum ProfileError {
          packet, a recovery policy whose receiver places out-of-order packets, and no end-to-end credits"
     )]
     PullsNeedIrn(&'static str),
+    /// A program controls congestion itself.
+    #[error(
+        "transport `{0}`: the program `{1}` controls congestion itself, so the controller `{2}` would have no effect; \
+         leave control at line-rate"
+    )]
+    ProgramControls(&'static str, &'static str, &'static str),
+    /// Falcon's windows keep other state than a program is given.
+    #[error(
+        "transport `{0}`: the program `{1}` cannot decide for Falcon, whose loss recovery uses the transmit times of \
+         packets; use it with tonic-* or another transport of the RoCE family"
+    )]
+    ProgramOnFalcon(&'static str, &'static str),
     /// Every packet is acknowledged, whether or not the sender requests it.
     #[error(
         "transport `{0}`: the receiver acknowledges every packet, so ack_every_packets={1} has no effect; leave it \
@@ -553,6 +568,7 @@ impl Profile {
             return Err(ProfileError::NoCredits(self.name));
         }
         self.check_pulls()?;
+        self.check_program()?;
         let Configured { policy, params } = &self.control;
         let missing = (policy.interest)(params).needs.without(self.measures());
         if missing == Signals::CSIG && self.protocol.falcon().is_some() {
@@ -602,6 +618,34 @@ impl Profile {
                 Err(ProfileError::CapExceedsWindow(self.name, cap))
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Refuses a program beside a controller, and on Falcon.
+    fn check_program(&self) -> Result<(), ProfileError> {
+        let recovery = &self.recovery.policy;
+        if recovery.program.is_none() {
+            return Ok(());
+        }
+        if self.protocol.falcon().is_some() {
+            return Err(ProfileError::ProgramOnFalcon(self.name, recovery.name));
+        }
+        let control = &self.control.policy;
+        if control.state_bytes > 0 || (control.interest)(&self.control.params) != ControlInterest::default() {
+            return Err(ProfileError::ProgramControls(self.name, recovery.name, control.name));
+        }
+        Ok(())
+    }
+
+    /// Sets the rate of the link, for programs that have it as a parameter which has not been set.
+    pub fn set_line_rate(&mut self, rate: BitRate) {
+        let Configured { policy, params } = &mut self.recovery;
+        let position = policy.params.iter().position(|spec| spec.name == LINE_RATE);
+        if let Some((index, spec)) = position.map(|index| (index, &policy.params[index]))
+            && policy.program.is_some()
+            && params.get(index) == spec.default
+        {
+            *params = params.with(index, rate.as_bps().clamp(spec.min, spec.max));
         }
     }
 

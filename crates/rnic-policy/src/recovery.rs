@@ -8,10 +8,11 @@
 //! by time (RACK-TLP): they return a rule ([`LossRule`]), and the window searches for the packets to which it applies.
 
 use bytemuck::Pod;
-use rnic_base::{AnyRing, Duration, Seq, SeqRange, Time};
+use rnic_base::{AnyRing, BitRate, Duration, Seq, SeqRange, Time};
 
 use crate::field::FootprintField;
 use crate::params::{Configured, ParamSpec, Params};
+use crate::program::ProgramPolicy;
 use crate::state::PolicyState;
 
 /// The receiver's treatment of out-of-order packets, in which the papers differ.
@@ -52,6 +53,10 @@ pub enum RecoveryEvent {
         sack: Option<Seq>,
         /// Number of packets that the receiver misses, where it counts them (FaSR section III-B).
         losses: Option<LossReport>,
+        /// True when the sender did not know yet that the packet `sack` was kept.
+        is_new: bool,
+        /// True when the same packet has advanced the cumulative acknowledgement: an [`RecoveryEvent::Acked`] precedes.
+        advanced: bool,
     },
     /// The receiver reports that packet `seq`, which is outstanding, arrived without its payload: a switch has cut it.
     /// Only where receivers pull ([`crate::Profile::pulls`]).
@@ -75,6 +80,10 @@ pub enum RecoveryEvent {
     /// No packet was sent or acknowledged for the time given by [`RecoveryActions::probe`]. Only for policies with
     /// [`Recovery::TIMES_PACKETS`].
     Quiet,
+    /// The peer reports that packets of this window met congestion (a CNP). Only for programs.
+    Congested,
+    /// The time given by [`RecoveryActions::tick_after`] has passed. Only for programs.
+    Tick,
 }
 
 /// Loss information of FaSR's receivers in addition to the position of the gap (sections III-B and III-D).
@@ -115,6 +124,10 @@ pub struct WindowView<'a> {
     /// Selectively acknowledged packets, as offsets from `una`; `None` when the window keeps no bitmap. Where packets
     /// are reported as arrived before they are acknowledged (Falcon), the packets that have arrived.
     pub sacked: Option<&'a AnyRing>,
+    /// Packets marked for retransmission, as offsets from `una`; `None` when the window keeps no bitmap.
+    pub marked: Option<&'a AnyRing>,
+    /// Number of packets sent, repeats included, from any number on. Only for programs.
+    pub sent: u64,
 }
 
 impl WindowView<'_> {
@@ -143,6 +156,8 @@ pub enum TimerChange {
     /// The timer expired too early to act: it is extended by this duration. Legal only in response to
     /// [`RecoveryEvent::TimedOut`].
     Extend(Duration),
+    /// The timer continues, even if the cumulative acknowledgement has advanced.
+    Continue,
 }
 
 /// A rule that declares packets lost by time: all packets in `range` that have not arrived, whose last transmission was
@@ -175,6 +190,12 @@ pub struct RecoveryActions {
     /// Time without transmissions or acknowledgements after which a [`RecoveryEvent::Quiet`] is delivered from now on;
     /// `Some(None)` switches that off. Only from policies with [`Recovery::TIMES_PACKETS`].
     pub probe: Option<Option<Duration>>,
+    /// Packets from `una` on that may be outstanding from now on. Only from programs.
+    pub window: Option<u32>,
+    /// Sending rate from now on; `Some(None)` stands for the rate of the link. Only from programs.
+    pub rate: Option<Option<BitRate>>,
+    /// Time after which a [`RecoveryEvent::Tick`] is delivered; `None` cancels an earlier request. Only from programs.
+    pub tick_after: Option<Duration>,
 }
 
 /// The acknowledgements that are delivered to a policy. Not calling the policy for the others saves time in the
@@ -277,6 +298,9 @@ pub struct RecoveryPolicy {
     pub times_last_sent: fn(&Params) -> bool,
     /// See [`Recovery::tolerates_reordering`].
     pub tolerates_reordering: fn(&Params) -> bool,
+    /// The program that decides instead of `start`, `initial_rto`, `longest_rto` and `on_event`, and that controls
+    /// congestion too.
+    pub program: Option<&'static ProgramPolicy>,
 }
 
 impl RecoveryPolicy {
@@ -298,7 +322,73 @@ impl RecoveryPolicy {
             on_event: |state, event, view, params| state.get_mut::<T>().on_event(event, view, params),
             times_last_sent: T::times_last_sent,
             tolerates_reordering: T::tolerates_reordering,
+            program: None,
         }
+    }
+
+    /// Builds the policy of a program. Its receiver acknowledges as [`Placement`] requires; a gap is a loss unless the
+    /// receiver reports trimmed packets instead (NDP).
+    pub fn of_program(name: &'static str, program: &'static ProgramPolicy, placement: Placement) -> Self {
+        let specs: &'static [ParamSpec] = Vec::leak(program.specs());
+        let description = program.description();
+        Self {
+            name,
+            summary: crate::program::leak(&description.summary),
+            params: specs,
+            placement,
+            reports_gaps: true,
+            times_packets: false,
+            footprint: &[],
+            state_bytes: description.state_bytes(),
+            start: |_| PolicyState::default(),
+            initial_rto: |_| None,
+            longest_rto: |_| None,
+            interest: |_| Interest::Always,
+            on_event: |_, _, _, _| RecoveryActions::default(),
+            times_last_sent: |_| false,
+            tolerates_reordering: |_| false,
+            program: Some(program),
+        }
+    }
+
+    /// Returns the words that the functions below take for the values `params`.
+    pub fn words(&self, params: &Params) -> Params {
+        self.program.map_or(*params, |program| program.words(params))
+    }
+
+    /// Returns the state of a window in which nothing is outstanding.
+    pub fn new_state(&self, words: &Params) -> PolicyState {
+        self.program.map_or_else(|| (self.start)(words), |program| program.start(words))
+    }
+
+    /// Returns the initial timeout; `None` means that the timer never runs.
+    pub fn first_timeout(&self, words: &Params) -> Option<Duration> {
+        self.program.map_or_else(|| (self.initial_rto)(words), |program| Some(program.first(words).timeout))
+    }
+
+    /// Returns the longest timeout; `None` means unlimited.
+    pub fn longest_timeout(&self, words: &Params) -> Option<Duration> {
+        self.program.map_or_else(|| (self.longest_rto)(words), |_| None)
+    }
+
+    /// Passes an event to the policy and returns its actions.
+    #[inline]
+    pub fn answer(
+        &self,
+        state: &mut PolicyState,
+        event: &RecoveryEvent,
+        view: &WindowView<'_>,
+        words: &Params,
+    ) -> RecoveryActions {
+        match self.program {
+            None => (self.on_event)(state, event, view, words),
+            Some(program) => program.on_event(state, event, view, words),
+        }
+    }
+
+    /// Returns the interval in which receivers send at most one CNP, if the policy is a program that needs them.
+    pub fn cnp_interval(&self, params: &Params) -> Option<Duration> {
+        self.program?.value("cnp_interval", params).map(Duration::from_ps)
     }
 
     /// Returns the type-erased policy of `T` with the defaults of its parameters.

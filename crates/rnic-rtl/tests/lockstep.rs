@@ -6,7 +6,7 @@ use rnic_rtl::lockstep::{Function, run};
 use rnic_rtl::proof::{Verdict, compare};
 use rnic_rtl::tools::are_installed;
 use rnic_rtl::verilated::Verilated;
-use rnic_transports::programs::ALL;
+use rnic_transports::programs::all;
 
 /// Events for each function; `RNIC_LOCKSTEP_EVENTS` replaces it.
 const EVENTS: u64 = 1_000_000;
@@ -21,7 +21,7 @@ fn events() -> u64 {
 
 /// The functions of all programs.
 fn functions() -> impl Iterator<Item = (&'static dyn Transport, Graphs, Function)> {
-    ALL.iter().flat_map(|&program| {
+    all().flat_map(|program| {
         let graphs = program.graphs(Lowering::Joins).expect("every program has graphs");
         Function::ALL.map(|function| (program, graphs.clone(), function))
     })

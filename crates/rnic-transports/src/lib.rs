@@ -22,6 +22,24 @@ pub mod schedule;
 
 pub use profiles::{SelectError, profile, profiles, select, select_on};
 
+/// The policies of a type that are programs.
+pub(crate) trait OfPrograms: Sized + 'static {
+    /// Returns them.
+    fn of_programs() -> &'static [Self] {
+        &[]
+    }
+}
+
+impl OfPrograms for rnic_policy::RecoveryPolicy {
+    fn of_programs() -> &'static [Self] {
+        programs::policies()
+    }
+}
+
+impl OfPrograms for rnic_policy::ControlPolicy {}
+impl OfPrograms for rnic_policy::PathPolicy {}
+impl OfPrograms for rnic_policy::SchedulePolicy {}
+
 /// Declares the policies of one type: each line declares a module and a table entry.
 ///
 /// The file is named like the module; the type is the policy's state.
@@ -32,9 +50,14 @@ macro_rules! registry {
         /// All policies of this type, in the order of the registry.
         pub const ALL: &[$kind] = &[$(<$kind>::of::<$module::$policy>(),)+];
 
+        /// Returns all policies of this type: those of the registry, and those of programs.
+        pub fn all() -> impl Iterator<Item = $kind> {
+            ALL.iter().chain(<$kind as crate::OfPrograms>::of_programs()).copied()
+        }
+
         /// Returns the policy called `name`.
         pub fn find(name: &str) -> Option<$kind> {
-            ALL.iter().find(|policy| policy.name == name).copied()
+            all().find(|policy| policy.name == name)
         }
     };
 }

@@ -12,6 +12,7 @@ mod roce_rttcc;
 mod roce_sr;
 mod srnic;
 mod tcp;
+mod tonic;
 
 use rnic_policy::{Configured, ParamError, Params, Profile, ProfileError, Signals};
 
@@ -19,7 +20,7 @@ use crate::{control, paths, recovery, schedule};
 
 /// Returns every transport with its defaults, in the order in which they are listed.
 pub fn profiles() -> Vec<Profile> {
-    vec![
+    let profiles = vec![
         roce_gbn::profile(),
         irn::profile(),
         roce_sr::profile(),
@@ -32,7 +33,8 @@ pub fn profiles() -> Vec<Profile> {
         srnic::profile(),
         fasr::profile(),
         falcon::profile(),
-    ]
+    ];
+    profiles.into_iter().chain(tonic::profiles()).collect()
 }
 
 /// Returns the transport called `name`, with its defaults.
@@ -128,7 +130,7 @@ fn exchange_part(profile: &mut Profile, kind: &str, name: &str) -> Result<(), Se
                 transport: profile.name,
                 kind: stringify!($kind),
                 name: name.to_owned(),
-                known: $kind::ALL.iter().map(|policy| policy.name).collect::<Vec<_>>().join(", "),
+                known: $kind::all().map(|policy| policy.name).collect::<Vec<_>>().join(", "),
             })?;
             if policy.name != profile.$kind.policy.name {
                 profile.$kind = Configured { policy, params: Params::defaults(policy.params) };

@@ -268,7 +268,7 @@ impl Requester {
         let end = seq + u64::from(numbers);
         // When the last packet fills the window, no other packet is sent before it is acknowledged, so it requests an
         // acknowledgement.
-        let fills_window = self.window.remaining_path_limit().is_some_and(|capacity| capacity <= u64::from(numbers));
+        let fills_window = self.window.remaining_limit().is_some_and(|capacity| capacity <= u64::from(numbers));
         let request_ack = fills_window || end == self.window.next;
         let is_built = self.build(verbs, core, counter, Piece { index, numbers, request_ack, is_retransmission: true });
         // A request whose memory is no longer valid is not retransmitted; its entry fails instead, and the others
@@ -376,7 +376,7 @@ impl Requester {
                 tightest = (capacity, WaitReason::Window);
             }
         }
-        if let Some(capacity) = self.window.remaining_path_limit().filter(|capacity| *capacity < tightest.0) {
+        if let Some(capacity) = self.window.remaining_limit().filter(|capacity| *capacity < tightest.0) {
             tightest = (capacity, WaitReason::Window);
         }
         let capacity = core.peers.available(verbs.head.peer());

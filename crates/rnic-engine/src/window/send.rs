@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 
-use rnic_base::{Absence, AnyRing, Duration, Seq, SeqRange, Time};
+use rnic_base::{Absence, AnyRing, BitRate, Duration, Seq, SeqRange, Time};
 use rnic_policy::recovery::Interest;
 use rnic_policy::{PolicyState, RecoveryActions, RecoveryEvent, TimerChange, WindowView};
 
@@ -64,7 +64,12 @@ pub(crate) struct SendWindow {
     backs_off: bool,
     /// Limit on the packets in the path, if one has been found.
     limit: Limit,
+    /// Packets from `una` on that may be outstanding, as set by a program; [`NO_WINDOW`] without one.
+    window: u16,
 }
+
+/// Value of a window that no program limits.
+pub(crate) const NO_WINDOW: u16 = u16::MAX;
 
 /// State that only recovery needs.
 #[derive(Debug)]
@@ -78,6 +83,21 @@ struct Recovery {
     fetching: VecDeque<(SeqRange, Time)>,
     /// Timeout state, when timeouts are based on measured round trips.
     timing: Option<Box<Timing>>,
+    /// Settings by a program, where one decides instead of a policy.
+    program: Option<Box<ProgramSettings>>,
+}
+
+/// Settings of a window by a program, besides its packets and its timer.
+#[derive(Debug)]
+struct ProgramSettings {
+    /// Rate of the sender; `None` for the rate of the link.
+    rate: Option<BitRate>,
+    /// Time of the next [`RecoveryEvent::Tick`].
+    tick: Deadline,
+    /// Number of packets retransmitted.
+    repeats: u64,
+    /// Deadline of the timer before the last acknowledgement.
+    deadline_before: Deadline,
 }
 
 /// Bitmaps by offset from `una`.
@@ -100,7 +120,7 @@ impl SendWindow {
             cursor: start,
             marks: None,
             recovery: None,
-            rto: (recovery.policy.initial_rto)(&recovery.params).unwrap_or(Duration::MAX),
+            rto: recovery.policy.first_timeout(&transport.recovery_words).unwrap_or(Duration::MAX),
             deadline: Deadline::NEVER,
             extended: false,
             recovering: false,
@@ -109,19 +129,61 @@ impl SendWindow {
             response_seen: false,
             backs_off: false,
             limit: Limit::NONE,
+            window: transport.program_window,
         }
     }
 
-    /// Returns the number of packets that may be sent within the limit of the path; `None` while no limit is known.
+    /// Returns the number of packets that may be sent within the limit of the path and the window of a program; `None`
+    /// while there is neither.
     #[inline]
-    pub(crate) fn remaining_path_limit(&self) -> Option<u64> {
+    pub(crate) fn remaining_limit(&self) -> Option<u64> {
+        let by_path = self.remaining_path_limit();
+        if self.window == NO_WINDOW { by_path } else { Some(self.remaining_window(by_path)) }
+    }
+
+    #[cold]
+    fn remaining_window(&self, by_path: Option<u64>) -> u64 {
+        u64::from(self.window).saturating_sub(self.in_flight()).min(by_path.unwrap_or(u64::MAX))
+    }
+
+    #[inline]
+    fn remaining_path_limit(&self) -> Option<u64> {
         self.limit.packets().map(|limit| limit.saturating_sub(self.pipe()))
     }
 
-    /// Returns whether retransmissions have to wait because of the path's limit; probes do not wait.
+    /// Returns whether packet `seq`, which is to be retransmitted, has to wait: the path's limit is reached, or the
+    /// window of a program has shrunk. Probes do not wait.
     #[inline]
-    pub(crate) fn is_path_full(&self) -> bool {
-        !self.probing && self.remaining_path_limit() == Some(0)
+    pub(crate) fn blocks_retransmission(&self, seq: Seq) -> bool {
+        let is_beyond = self.window != NO_WINDOW && seq.since(self.una) >= self.window.into();
+        !self.probing && (self.remaining_path_limit() == Some(0) || is_beyond)
+    }
+
+    /// Returns the rate that a program has set; `None` for the rate of the link.
+    pub(crate) fn program_rate(&self) -> Option<BitRate> {
+        self.recovery.as_ref()?.program.as_ref()?.rate
+    }
+
+    /// Returns the time of the next [`RecoveryEvent::Tick`] of a program.
+    #[inline]
+    pub(crate) fn next_tick(&self) -> Deadline {
+        let program = self.recovery.as_ref().and_then(|recovery| recovery.program.as_ref());
+        program.map_or(Deadline::NEVER, |program| program.tick)
+    }
+
+    /// Returns the earlier one of the timer and the next tick.
+    #[inline]
+    pub(crate) fn next_deadline(&self) -> Deadline {
+        self.deadline.min(self.next_tick())
+    }
+
+    /// Passes the tick of a program to it, if it is due; returns whether it was.
+    pub(crate) fn tick(&mut self, now: Time, transport: &Transport, bits: &Bits<'_>) -> bool {
+        let is_due = self.next_tick().is_due(now);
+        if is_due {
+            self.recover(&RecoveryEvent::Tick, now, transport, bits);
+        }
+        is_due
     }
 
     #[inline]
@@ -172,12 +234,14 @@ impl SendWindow {
     fn recovery(&mut self, transport: &Transport) -> &mut Recovery {
         self.recovery.get_or_insert_with(|| {
             let recovery = &transport.profile.recovery;
-            let initial = (recovery.policy.initial_rto)(&recovery.params);
+            let words = &transport.recovery_words;
+            let initial = recovery.policy.first_timeout(words);
             Box::new(Recovery {
-                policy: (recovery.policy.start)(&recovery.params),
+                policy: recovery.policy.new_state(words),
                 timed: None,
                 fetching: VecDeque::new(),
                 timing: initial.filter(|_| transport.measured).map(|initial| Box::new(Timing::new(initial))),
+                program: recovery.policy.program.is_some().then(|| Box::new(ProgramSettings::new(transport))),
             })
         })
     }
@@ -242,6 +306,9 @@ impl SendWindow {
     ) {
         if let Some(recovery) = &mut self.recovery {
             recovery.timed = recovery.timed.filter(|(timed, _)| *timed < seq || end <= *timed);
+            if let Some(program) = &mut recovery.program {
+                program.repeats += end.since(seq);
+            }
         }
         if request_ack && transport.control_interest.times_retransmitted {
             self.recovery(transport).timed.get_or_insert((seq, now));
@@ -279,6 +346,7 @@ impl SendWindow {
         if packets == 0 {
             return (0, None);
         }
+        let deadline_before = self.deadline;
         if let Some(marks) = &mut self.marks {
             packets = marks.advance(packets);
         }
@@ -297,13 +365,17 @@ impl SendWindow {
         } else {
             self.restart_timer(now);
         }
-        let rtt = if self.recovery.is_some() { self.take_rtt(now) } else { None };
+        let rtt = if self.recovery.is_some() { self.take_rtt(now, deadline_before) } else { None };
         (packets, rtt)
     }
 
-    /// Returns the round-trip time, if the packet being timed has just been acknowledged.
-    fn take_rtt(&mut self, now: Time) -> Option<Duration> {
+    /// Returns the round-trip time, if the packet being timed has just been acknowledged. `deadline_before` is the
+    /// deadline of the timer before that.
+    fn take_rtt(&mut self, now: Time, deadline_before: Deadline) -> Option<Duration> {
         let recovery = self.recovery.as_mut()?;
+        if let Some(program) = &mut recovery.program {
+            program.deadline_before = deadline_before;
+        }
         let (_, at) = recovery.timed.take_if(|(seq, _)| *seq < self.una)?;
         Some(now.since(at))
     }
@@ -458,16 +530,19 @@ impl SendWindow {
         bits: &Bits<'_>,
     ) -> RecoveryActions {
         self.recovery(transport);
-        let profile = &transport.profile.recovery;
-        let state = &mut self.recovery.as_mut().expect("the recovery state exists").policy;
+        let policy = &transport.profile.recovery.policy;
+        let recovery = self.recovery.as_mut().expect("the recovery state exists");
+        let repeats = recovery.program.as_ref().map_or(0, |program| program.repeats);
         let view = WindowView {
             now,
             una: self.una,
             next: self.next,
             highest_sacked: self.marks.as_ref().map(|marks| marks.highest).filter(|seq| *seq > self.una),
             sacked: self.marks.as_ref().and_then(|marks| marks.sacked.as_ref()),
+            marked: self.marks.as_ref().map(|marks| &marks.marked),
+            sent: self.next.get() + repeats,
         };
-        let actions = (profile.policy.on_event)(state, event, &view, &profile.params);
+        let actions = policy.answer(&mut recovery.policy, event, &view, &transport.recovery_words);
         // When timeouts are based on measurements, those of the policy are not used.
         if let Some(rto) = actions.rto.filter(|_| !transport.measured) {
             self.rto = rto.unwrap_or(Duration::MAX);
@@ -488,9 +563,37 @@ impl SendWindow {
                 self.deadline = Deadline::after(now, by);
                 self.extended = true;
             }
+            TimerChange::Continue => self.continue_timer(event, transport),
+        }
+        if policy.program.is_some() {
+            self.follow_program(now, &actions);
         }
         self.recovering = actions.recovering;
         actions
+    }
+
+    /// Stores the settings that a program has returned.
+    fn follow_program(&mut self, now: Time, actions: &RecoveryActions) {
+        if let Some(window) = actions.window {
+            self.window = u16::try_from(window).unwrap_or(NO_WINDOW - 1);
+        }
+        if let Some(program) = self.recovery.as_mut().and_then(|recovery| recovery.program.as_mut()) {
+            program.rate = actions.rate.unwrap_or(program.rate);
+            program.tick = actions.tick_after.map_or(Deadline::NEVER, |after| Deadline::after(now, after));
+        }
+    }
+
+    /// Undoes the restart of the timer by an acknowledgement. Timeouts that are measured restart in any case.
+    fn continue_timer(&mut self, event: &RecoveryEvent, transport: &Transport) {
+        let program = self.recovery.as_ref().and_then(|recovery| recovery.program.as_ref());
+        if let Some(program) = program
+            && matches!(event, RecoveryEvent::Acked { .. })
+            && program.deadline_before.is_set()
+            && !self.is_empty()
+            && !transport.measured
+        {
+            self.deadline = program.deadline_before;
+        }
     }
 
     /// Updates the path's limit after a receiver's report has shown that `lost` packets are lost.
@@ -620,6 +723,13 @@ const RETRANSMIT_INTERVAL_MAX: Duration = Duration::from_secs(1);
 /// Maximum number of concurrent fetches: enough for a worst-case fetch time of 2 us and one loss in ten packets of 64
 /// bytes at 100 Gbit/s.
 const FETCHES_MAX: usize = 64;
+
+impl ProgramSettings {
+    fn new(transport: &Transport) -> Self {
+        let rate = transport.program_rate;
+        Self { rate, tick: Deadline::NEVER, repeats: 0, deadline_before: Deadline::NEVER }
+    }
+}
 
 impl Marks {
     fn new(transport: &Transport) -> Box<Self> {

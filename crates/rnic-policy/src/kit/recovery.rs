@@ -32,7 +32,7 @@ pub fn check_recovery(policy: &RecoveryPolicy, seed: u64, steps: u64) -> Result<
     let streams = RandomStreams::new(seed);
     for use_defaults in [true, false] {
         let mut random = streams.stream(if use_defaults { "kit/defaults" } else { "kit/drawn" });
-        let params = draw_params(policy.params, &mut random, use_defaults);
+        let params = policy.words(&draw_params(policy.params, &mut random, use_defaults));
         let mut model = Model::new(policy, params);
         for step in 0..steps {
             let violation = |what| Violation { policy: policy.name, seed, step, what };
@@ -67,7 +67,7 @@ struct Model<'p> {
 
 impl<'p> Model<'p> {
     fn new(policy: &'p RecoveryPolicy, params: Params) -> Self {
-        let state = (policy.start)(&params);
+        let state = policy.new_state(&params);
         let start = Seq::start(Psn::new(0xff_fff0));
         Self {
             policy,
@@ -78,7 +78,7 @@ impl<'p> Model<'p> {
             una: start,
             next: start,
             sacked: BTreeSet::new(),
-            rto: (policy.initial_rto)(&params),
+            rto: policy.first_timeout(&params),
             extensions: 0,
             probe: None,
             delivered_latest: Time::ZERO,
@@ -136,9 +136,9 @@ impl<'p> Model<'p> {
             Placement::PlaceWrites => random.below(2) == 0,
         };
         let sack = (keeps_out_of_order && packets_above > 0).then(|| self.una + random.between(1, packets_above));
-        self.sacked.extend(sack);
+        let is_new = sack.is_some_and(|sack| self.sacked.insert(sack));
         let losses = (keeps_out_of_order && random.below(2) == 0).then(|| draw_losses(random));
-        self.deliver(RecoveryEvent::Nacked { sack, losses }).map(|_| ())
+        self.deliver(RecoveryEvent::Nacked { sack, losses, is_new, advanced: false }).map(|_| ())
     }
 
     /// Delivers a packet that was sent recently; acknowledgements may be reordered.
@@ -203,9 +203,11 @@ impl<'p> Model<'p> {
             next: self.next,
             highest_sacked: self.sacked.last().copied(),
             sacked: (self.policy.placement == Placement::PlaceOutOfOrder).then_some(&ring),
+            marked: None,
+            sent: self.next.get(),
         };
-        let actions = (self.policy.on_event)(&mut self.state, &event, &view, &self.params);
-        let again = (self.policy.on_event)(&mut self.copy, &event, &view, &self.params);
+        let actions = self.policy.answer(&mut self.state, &event, &view, &self.params);
+        let again = self.policy.answer(&mut self.copy, &event, &view, &self.params);
         if actions != again || self.state != self.copy {
             return Err(format!("two identical calls for {event:?} had different results, {actions:?} and {again:?}"));
         }

@@ -2,7 +2,7 @@
 
 use rnic_program::{Actions, Loaded, Lowering, Stimuli, Transport};
 
-use super::ALL;
+use super::all;
 
 /// Events for each function of each program; the lock-step with circuits has a million.
 const EVENTS: u64 = 40_000;
@@ -43,24 +43,24 @@ fn compare(native: &dyn Transport, other: &dyn Transport, seed: u64, events: u64
 
 #[test]
 fn t19_t28_the_graph_of_each_program_decides_as_its_native_code() {
-    for (number, program) in ALL.iter().enumerate() {
-        let loaded = Loaded::of(*program).expect("every program has graphs");
-        compare(*program, &loaded, 70 + number as u64, EVENTS);
+    for (number, program) in all().enumerate() {
+        let loaded = Loaded::of(program).expect("every program has graphs");
+        compare(program, &loaded, 70 + number as u64, EVENTS);
     }
 }
 
 #[test]
 fn t19_both_lowerings_of_each_program_are_the_same_function() {
-    for program in ALL {
+    for program in all() {
         let graphs = program.graphs(Lowering::Predicated).expect("every program has graphs");
         let predicated = Loaded::new(program.description(), graphs).expect("the graphs are the program's");
-        compare(*program, &predicated, 90, EVENTS / 4);
+        compare(program, &predicated, 90, EVENTS / 4);
     }
 }
 
 #[test]
 fn t17_t28_programs_fit_into_the_papers_lines_state_and_a_cycle() {
-    for (program, (name, bytes, lines)) in ALL.iter().zip(PAPER) {
+    for (program, (name, bytes, lines)) in all().zip(PAPER) {
         let described = program.description();
         described.check().expect(name);
         let graphs = program.graphs(Lowering::Joins).expect(name);

@@ -76,7 +76,9 @@ impl Recovery for Cx7Selective {
             RecoveryEvent::Acked { .. }
             | RecoveryEvent::Delivered { .. }
             | RecoveryEvent::Trimmed { .. }
-            | RecoveryEvent::Quiet => {
+            | RecoveryEvent::Quiet
+            | RecoveryEvent::Congested
+            | RecoveryEvent::Tick => {
                 return RecoveryActions::default();
             }
             RecoveryEvent::Nacked { sack: Some(seq), .. } if says_nothing_new(*seq) => {

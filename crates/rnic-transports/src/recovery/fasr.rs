@@ -85,13 +85,17 @@ impl Recovery for Fasr {
         let mut actions = RecoveryActions::default();
         match *event {
             RecoveryEvent::Acked { .. } => self.on_ack(view),
-            RecoveryEvent::Nacked { sack: Some(sack), losses } => actions.retransmit = self.on_sack(sack, losses, view),
-            RecoveryEvent::Nacked { sack: None, losses: Some(report) } => {
+            RecoveryEvent::Nacked { sack: Some(sack), losses, .. } => actions.retransmit = self.on_sack(sack, losses, view),
+            RecoveryEvent::Nacked { sack: None, losses: Some(report), .. } => {
                 actions.retransmit = self.on_report(&report, view);
             }
-            RecoveryEvent::Nacked { sack: None, losses: None } => actions.retransmit = self.go_back(view),
+            RecoveryEvent::Nacked { sack: None, losses: None, .. } => actions.retransmit = self.go_back(view),
             RecoveryEvent::TimedOut { extended } => self.on_timeout(extended, view, params, &mut actions),
-            RecoveryEvent::Delivered { .. } | RecoveryEvent::Trimmed { .. } | RecoveryEvent::Quiet => {}
+            RecoveryEvent::Delivered { .. }
+            | RecoveryEvent::Trimmed { .. }
+            | RecoveryEvent::Quiet
+            | RecoveryEvent::Congested
+            | RecoveryEvent::Tick => {}
         }
         actions.recovering = self.recovering != 0;
         actions

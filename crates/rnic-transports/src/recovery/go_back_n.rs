@@ -60,7 +60,9 @@ impl Recovery for GoBackN {
             RecoveryEvent::Acked { .. }
             | RecoveryEvent::Delivered { .. }
             | RecoveryEvent::Trimmed { .. }
-            | RecoveryEvent::Quiet => None,
+            | RecoveryEvent::Quiet
+            | RecoveryEvent::Congested
+            | RecoveryEvent::Tick => None,
         };
         RecoveryActions { retransmit, ..RecoveryActions::default() }
     }

@@ -140,7 +140,11 @@ impl Recovery for Irn {
             }
             RecoveryEvent::Nacked { .. } => actions.retransmit = self.on_nack(view, params),
             RecoveryEvent::TimedOut { extended } => self.on_timeout(extended, view, params, &mut actions),
-            RecoveryEvent::Delivered { .. } | RecoveryEvent::Trimmed { .. } | RecoveryEvent::Quiet => {}
+            RecoveryEvent::Delivered { .. }
+            | RecoveryEvent::Trimmed { .. }
+            | RecoveryEvent::Quiet
+            | RecoveryEvent::Congested
+            | RecoveryEvent::Tick => {}
         }
         actions.recovering = self.recovering != 0;
         actions

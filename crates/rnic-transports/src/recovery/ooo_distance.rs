@@ -88,7 +88,11 @@ impl Recovery for OooDistance {
             }
             RecoveryEvent::TimedOut { .. } => actions.retransmit = Some(SeqRange::single(view.una)),
             RecoveryEvent::Quiet => actions.retransmit = Some(SeqRange::single(view.una)),
-            RecoveryEvent::Acked { .. } | RecoveryEvent::Nacked { .. } | RecoveryEvent::Trimmed { .. } => {}
+            RecoveryEvent::Acked { .. }
+            | RecoveryEvent::Nacked { .. }
+            | RecoveryEvent::Trimmed { .. }
+            | RecoveryEvent::Congested
+            | RecoveryEvent::Tick => {}
         }
         actions
     }

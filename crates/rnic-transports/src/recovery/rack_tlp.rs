@@ -124,7 +124,11 @@ impl Recovery for RackTlp {
             }
             RecoveryEvent::Quiet => actions.retransmit = Some(SeqRange::single(lowest_missing(view))),
             RecoveryEvent::TimedOut { .. } => actions.retransmit = Some(SeqRange::single(view.una)),
-            RecoveryEvent::Acked { .. } | RecoveryEvent::Nacked { .. } | RecoveryEvent::Trimmed { .. } => {}
+            RecoveryEvent::Acked { .. }
+            | RecoveryEvent::Nacked { .. }
+            | RecoveryEvent::Trimmed { .. }
+            | RecoveryEvent::Congested
+            | RecoveryEvent::Tick => {}
         }
         actions
     }

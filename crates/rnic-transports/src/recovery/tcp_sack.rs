@@ -107,7 +107,11 @@ impl Recovery for TcpSack {
                 actions.retransmit = self.on_ack(view, params);
             }
             RecoveryEvent::Nacked { .. } => actions.retransmit = self.on_nack(view, params),
-            RecoveryEvent::Delivered { .. } | RecoveryEvent::Trimmed { .. } | RecoveryEvent::Quiet => {}
+            RecoveryEvent::Delivered { .. }
+            | RecoveryEvent::Trimmed { .. }
+            | RecoveryEvent::Quiet
+            | RecoveryEvent::Congested
+            | RecoveryEvent::Tick => {}
             RecoveryEvent::TimedOut { .. } => {
                 actions.retransmit = Some(view.outstanding());
                 (self.recovering, self.recovers_to) = (1, view.next.get());

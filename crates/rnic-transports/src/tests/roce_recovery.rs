@@ -16,17 +16,17 @@ fn marks(policy: RecoveryPolicy, events: &[(u64, RecoveryEvent)]) -> Vec<Option<
     let params = Params::defaults(policy.params);
     let mut state = (policy.start)(&params);
     let mut mark = |(una, event): &(u64, RecoveryEvent)| {
-        let view = WindowView { now: Time::ZERO, una: seq(*una), next: seq(10), highest_sacked: None, sacked: None };
+        let view = WindowView { now: Time::ZERO, una: seq(*una), next: seq(10), highest_sacked: None, sacked: None, marked: None, sent: 0 };
         (policy.on_event)(&mut state, event, &view, &params).retransmit
     };
     events.iter().map(&mut mark).collect()
 }
 
 fn kept(index: u64) -> RecoveryEvent {
-    RecoveryEvent::Nacked { sack: Some(seq(index)), losses: None }
+    RecoveryEvent::Nacked { sack: Some(seq(index)), losses: None, is_new: true, advanced: false }
 }
 
-const DROPPED: RecoveryEvent = RecoveryEvent::Nacked { sack: None, losses: None };
+const DROPPED: RecoveryEvent = RecoveryEvent::Nacked { sack: None, losses: None, is_new: true, advanced: false };
 const TIMED_OUT: RecoveryEvent = RecoveryEvent::TimedOut { extended: false };
 
 fn range(start: u64, end: u64) -> Option<SeqRange> {
@@ -51,7 +51,7 @@ fn selective_repeat_retransmits_again_on_a_nack_caused_by_a_later_packet() {
     let marks = |params: &Params| {
         let mut state = (policy.start)(params);
         nacks.map(|(next, cause)| {
-            let view = WindowView { now: Time::ZERO, una: seq(2), next: seq(next), highest_sacked: None, sacked: None };
+            let view = WindowView { now: Time::ZERO, una: seq(2), next: seq(next), highest_sacked: None, sacked: None, marked: None, sent: 0 };
             (policy.on_event)(&mut state, &kept(cause), &view, params).retransmit
         })
     };

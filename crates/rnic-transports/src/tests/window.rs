@@ -39,14 +39,14 @@ impl Window {
         }
         let highest_sacked = ring.last_one().map(|offset| seq(self.una + u64::from(offset)));
         let (una, next) = (seq(self.una), seq(self.next));
-        let view = WindowView { now: Time::ZERO, una, next, highest_sacked, sacked: Some(&ring) };
+        let view = WindowView { now: Time::ZERO, una, next, highest_sacked, sacked: Some(&ring), marked: None, sent: 0 };
         (self.policy.on_event)(&mut self.state, &event, &view, &self.params)
     }
 
     /// Processes a NACK that reports the arrival of packet `sack`.
     pub(super) fn nack(&mut self, sack: u64) -> RecoveryActions {
         self.sacked.push(sack);
-        self.event(RecoveryEvent::Nacked { sack: Some(seq(sack)), losses: None })
+        self.event(RecoveryEvent::Nacked { sack: Some(seq(sack)), losses: None, is_new: true, advanced: false })
     }
 
     pub(super) fn ack_up_to(&mut self, una: u64) -> RecoveryActions {

@@ -78,7 +78,7 @@ impl SplitServer {
 
     /// Returns the deadline of the response timer.
     pub(in crate::roce) fn next_timeout(&self) -> Deadline {
-        self.window.deadline
+        self.window.next_deadline()
     }
 
     /// Returns whether a response is to be retransmitted.
@@ -123,7 +123,7 @@ impl SplitServer {
             return RxOutcome::Accepted;
         }
         if !is_ack {
-            self.on_nack(shared, verbs, core, in_flight, (sack, stale));
+            self.on_nack(shared, verbs, core, in_flight, (sack, stale, cumulative > una));
         }
         if stale { RxOutcome::Duplicate } else { RxOutcome::Accepted }
     }
@@ -135,12 +135,13 @@ impl SplitServer {
         verbs: &mut Verbs,
         core: &mut Core,
         in_flight: u64,
-        (sack, stale): (Option<Psn>, bool),
+        (sack, stale, advanced): (Option<Psn>, bool, bool),
     ) {
         let transport = &verbs.head.transport;
         let sack = sack.map(|psn| psn.extend(self.window.una));
+        let mut is_new = false;
         if let Some(seq) = sack {
-            self.window.acknowledge_selectively(seq, transport);
+            is_new = self.window.acknowledge_selectively(seq, transport);
             if shared.has_flow() || transport.measured {
                 let rtt = self.window.take_selective_rtt(seq, core.now);
                 if let Some(rtt) = rtt {
@@ -150,7 +151,8 @@ impl SplitServer {
             }
         }
         if !stale {
-            self.recover(shared, verbs, core, in_flight, sack);
+            let event = RecoveryEvent::Nacked { sack, losses: None, is_new, advanced };
+            self.recover(shared, verbs, core, in_flight, &event);
         }
     }
 
@@ -188,12 +190,12 @@ impl SplitServer {
         verbs: &mut Verbs,
         core: &mut Core,
         in_flight: u64,
-        sack: Option<Seq>,
+        event: &RecoveryEvent,
     ) {
         if self.window.is_empty() {
             return;
         }
-        self.report_loss(shared, verbs, core, in_flight, &RecoveryEvent::Nacked { sack, losses: None });
+        self.report_loss(shared, verbs, core, in_flight, event);
     }
 
     /// Passes the receiver's report of a loss to the policies.
@@ -311,7 +313,7 @@ impl SplitServer {
             return Some(WaitReason::Cap);
         }
         let is_closed = shared.window().is_some_and(|window| self.window.pipe() >= window.whole_packets());
-        if is_closed || self.window.remaining_path_limit() == Some(0) {
+        if is_closed || self.window.remaining_limit() == Some(0) {
             return Some(WaitReason::Window);
         }
         (core.peers.available(verbs.head.peer()) == 0).then_some(WaitReason::PeerWindow)
@@ -331,6 +333,7 @@ impl SplitServer {
         core: &mut Core,
         in_flight: u64,
     ) -> bool {
+        self.window.tick(core.now, &verbs.head.transport, &Bits::in_rings(&mut shared.pool));
         let bits = Bits::in_rings(&mut shared.pool);
         let mut timeout_conditions = timeout_conditions(verbs, core, true);
         timeout_conditions.silence_max = Duration::MAX;

@@ -5,7 +5,7 @@
 //! move the request window, responses the response window, and a read needs both.
 
 use rnic_base::{Psn, Seq};
-use rnic_policy::{ControlEvent, LossReport, RecoveryActions, RecoveryEvent};
+use rnic_policy::{ControlEvent, RecoveryActions, RecoveryEvent};
 use rnic_wire::{Aeth, NakCode, RnrTimer, Syndrome};
 
 use super::Requester;
@@ -61,6 +61,8 @@ impl Requester {
     ) -> RxOutcome {
         let sack = sack.map(|psn| psn.extend(self.window.una));
         let is_stale = expected < self.window.una;
+        let advanced = expected > self.window.una;
+        let mut is_new = false;
         self.window.note_response();
         if !is_stale {
             if matches!(syndrome, Syndrome::Nak(code) if code != NakCode::PsnSequenceError) {
@@ -70,19 +72,22 @@ impl Requester {
             self.acknowledge(verbs, core, expected);
         }
         if let Some(seq) = sack {
-            self.window.acknowledge_selectively(seq, &verbs.head.transport);
+            is_new = self.window.acknowledge_selectively(seq, &verbs.head.transport);
             self.on_out_of_order(verbs, core, seq);
         }
         // Processing the acknowledgement may have failed the queue pair, or stopped before a missing response.
         if is_stale || !verbs.head.transmits() || self.window.una != expected {
-            if self.shared.window().is_some() || self.window.remaining_path_limit().is_some() {
+            if self.shared.window().is_some() || self.window.remaining_limit().is_some() {
                 // Packets that are reported as received nevertheless free space in a congestion window.
                 self.wake(verbs, core);
             }
             return RxOutcome::Duplicate;
         }
         match syndrome {
-            Syndrome::Nak(NakCode::PsnSequenceError) => self.on_nack(verbs, core, sack, None),
+            Syndrome::Nak(NakCode::PsnSequenceError) => {
+                let event = RecoveryEvent::Nacked { sack, losses: None, is_new, advanced };
+                self.on_nack(verbs, core, &event);
+            }
             Syndrome::RnrNak { timer } => self.pause_for_receiver(verbs, core, RnrTimer::from_code(timer)),
             Syndrome::Nak(code) => self.on_fatal_nak(verbs, core, code),
             Syndrome::Ack { .. } => {}
@@ -109,17 +114,15 @@ impl Requester {
         &mut self,
         verbs: &mut Verbs,
         core: &mut Core,
-        sack: Option<Seq>,
-        losses: Option<LossReport>,
+        event: &RecoveryEvent,
     ) {
         if self.window.is_empty() {
             return;
         }
         verbs.stats.nacks += 1;
         core.stats.nacks += 1;
-        let event = RecoveryEvent::Nacked { sack, losses };
-        let actions = self.recover(verbs, core, &event);
-        self.shared.arm(&verbs.head, core, self.window.deadline);
+        let actions = self.recover(verbs, core, event);
+        self.shared.arm(&verbs.head, core, self.window.next_deadline());
         self.shared.on_event(
             &verbs.head,
             core,
@@ -141,7 +144,16 @@ impl Requester {
     fn recover(&mut self, verbs: &Verbs, core: &mut Core, event: &RecoveryEvent) -> RecoveryActions {
         let transport = &verbs.head.transport;
         let bits = core.pools.bits(transport.pool, &mut self.shared.pool, LaneId::RequestsOut);
-        self.window.recover(event, core.now, transport, &bits)
+        let actions = self.window.recover(event, core.now, transport, &bits);
+        self.follow_program(verbs);
+        actions
+    }
+
+    /// Takes over the rate that a program has set in its last answer, if there is one.
+    pub(super) fn follow_program(&mut self, verbs: &Verbs) {
+        if verbs.head.transport.profile.recovery.policy.program.is_some() {
+            self.shared.follow_program(self.window.program_rate());
+        }
     }
 
     /// Infers the loss of a response in a shared space, which no packet reports (IBA 9.7.5.2.4, implied NAK). Each
@@ -150,7 +162,8 @@ impl Requester {
         let una = self.window.una;
         if self.inferred_loss_at != una {
             self.inferred_loss_at = una;
-            self.on_nack(verbs, core, None, None);
+            let event = RecoveryEvent::Nacked { sack: None, losses: None, is_new: false, advanced: true };
+            self.on_nack(verbs, core, &event);
         }
     }
 
@@ -210,7 +223,7 @@ impl Requester {
             self.recover(verbs, core, &RecoveryEvent::Acked { packets, rtt });
             self.wake_to_retransmit(verbs, core);
         }
-        self.shared.arm(&verbs.head, core, self.window.deadline);
+        self.shared.arm(&verbs.head, core, self.window.next_deadline());
         if self.shared.has_flow() {
             self.shared.on_acked(&verbs.head, core, self.window.in_flight(), packets, rtt);
         }
@@ -254,6 +267,10 @@ impl Requester {
     /// Handles the peer's report that packets of this sender met congestion.
     pub(in crate::roce) fn on_cnp(&mut self, verbs: &Verbs, core: &mut Core) {
         self.shared.on_cnp(&verbs.head, core, self.window.in_flight());
+        if verbs.head.transport.profile.recovery.policy.program.is_some() {
+            self.recover(verbs, core, &RecoveryEvent::Congested);
+            self.shared.arm(&verbs.head, core, self.window.next_deadline());
+        }
     }
 }
 

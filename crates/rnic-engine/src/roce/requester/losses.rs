@@ -9,7 +9,7 @@
 //! another gap; a sender for which the pool has no free unit treats a SACK as go-back-N treats a NAK.
 
 use rnic_base::{Psn, Seq};
-use rnic_policy::LossReport;
+use rnic_policy::{LossReport, RecoveryEvent};
 use rnic_wire::{LossCause, LossReportFields};
 
 use super::Requester;
@@ -77,7 +77,8 @@ impl Requester {
         if let Some(seq) = sack {
             self.on_out_of_order(verbs, core, seq);
         }
-        self.on_nack(verbs, core, sack, losses);
+        let event = RecoveryEvent::Nacked { sack, losses, is_new: true, advanced: false };
+        self.on_nack(verbs, core, &event);
         RxOutcome::Accepted
     }
 }

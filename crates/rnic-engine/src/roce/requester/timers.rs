@@ -19,13 +19,14 @@ impl Requester {
     /// Handles the timers that are due; the responder expects packet `expected`.
     pub(in crate::roce) fn on_timeout(&mut self, verbs: &mut Verbs, core: &mut Core, expected: Seq) {
         self.end_pause(verbs, core);
+        self.run_tick(verbs, core);
         self.time_out(verbs, core);
         self.watch_responder(verbs, core, expected);
     }
 
     /// Returns the earliest deadline, except for the pacing deadline, which is armed when a packet is held back.
     pub(in crate::roce) fn next_timeout(&self) -> Deadline {
-        let next = self.window.deadline.min(self.rnr_deadline);
+        let next = self.window.next_deadline().min(self.rnr_deadline);
         match self.responses.as_ref().filter(|responses| responses.is_waiting()) {
             Some(responses) => next.min(responses.watch),
             None => next,
@@ -38,6 +39,15 @@ impl Requester {
             self.rnr_deadline = Deadline::NEVER;
             self.reclaim_credit(verbs, core, 0);
             self.window.restart_timer(core.now);
+            self.wake_to_retransmit(verbs, core);
+        }
+    }
+
+    /// Passes a tick to the program of the window, if it is due.
+    fn run_tick(&mut self, verbs: &mut Verbs, core: &mut Core) {
+        let bits = core.pools.bits(verbs.head.transport.pool, &mut self.shared.pool, LaneId::RequestsOut);
+        if self.window.tick(core.now, &verbs.head.transport, &bits) {
+            self.follow_program(verbs);
             self.wake_to_retransmit(verbs, core);
         }
     }
@@ -56,7 +66,9 @@ impl Requester {
             timeout_conditions.silence_max = Duration::MAX;
         }
         let bits = core.pools.bits(verbs.head.transport.pool, &mut self.shared.pool, LaneId::RequestsOut);
-        match self.window.check_timeout(core.now, &verbs.head.transport, &bits, &timeout_conditions) {
+        let verdict = self.window.check_timeout(core.now, &verbs.head.transport, &bits, &timeout_conditions);
+        self.follow_program(verbs);
+        match verdict {
             TimeoutVerdict::NotDue | TimeoutVerdict::Extended => return,
             TimeoutVerdict::Probe => {
                 core.stats.probes += 1;

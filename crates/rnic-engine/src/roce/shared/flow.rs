@@ -76,8 +76,9 @@ impl ConnShared {
                 self.apply_control(head, core, &actions);
             }
         }
-        if needs_state {
+        if needs_state || head.transport.profile.recovery.policy.program.is_some() {
             self.flow.get_or_insert_default();
+            self.follow_program(head.transport.program_rate);
         }
         if needs_state || self.flow.as_ref().is_some_and(|flow| flow.control.is_some()) {
             self.with_scheduling(head, core, |scheduling, core| scheduling.start(head, core, &started));
@@ -131,6 +132,16 @@ impl ConnShared {
         }
         if let Some((timeout, exchange)) = actions.probe.zip(core.exchange.as_mut()) {
             exchange.ask(head.number, ProbePath { index: CONTROL_PATH, label: head.label.0 }, timeout, core.now);
+        }
+    }
+
+    /// Takes over the rate that a program has set.
+    pub(crate) fn follow_program(&mut self, rate: Option<BitRate>) {
+        if let Some(flow) = &mut self.flow
+            && flow.rate != rate
+        {
+            flow.rate = rate;
+            flow.scheduling.set_control_rate(rate);
         }
     }
 
@@ -406,7 +417,8 @@ impl ConnShared {
     /// Returns whether congestion marks must be processed although there is no [`Flow`] yet.
     pub(crate) fn needs_flow_for_marks(&self, head: &Head) -> bool {
         let interest = head.transport.control_interest;
-        self.flow.as_ref().is_none_or(|flow| flow.control.is_none())
+        let is_program = head.transport.profile.recovery.policy.program.is_some();
+        self.flow.as_ref().is_none_or(|flow| flow.control.is_none() && !is_program)
             && (interest.cnp_interval.is_some() || interest.echo)
     }
 
@@ -457,7 +469,7 @@ impl ConnShared {
     pub(crate) fn blocks_retransmission(&self, window: &SendWindow, seq: Seq) -> bool {
         let limit = self.window();
         let is_window_full = |limit: Cwnd| window.pipe() >= limit.whole_packets();
-        seq != window.una && (limit.is_some_and(is_window_full) || window.is_path_full())
+        seq != window.una && (limit.is_some_and(is_window_full) || window.blocks_retransmission(seq))
     }
 
     /// Handles the peer's report that packets of this sender met congestion.

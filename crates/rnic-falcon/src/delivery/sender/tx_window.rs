@@ -444,6 +444,8 @@ impl TxWindow {
             next: self.next,
             highest_sacked: highest.map(|offset| self.base + u64::from(offset)),
             sacked: Some(&self.arrived),
+            marked: None,
+            sent: 0,
         }
     }
 }

@@ -1,0 +1,355 @@
+//! Transport programs as recovery policies that also control congestion.
+//!
+//! A program (`rnic-program`, Tonic section 3.5) stands where a recovery policy stands: each window of a connection has
+//! a state of its own, and the answer sets the window, the rate and the timer beside the packets to retransmit. Ids of
+//! programs are the lowest 24 bits of sequence numbers.
+//!
+//! | event of a window | call |
+//! |---|---|
+//! | the cumulative acknowledgement advanced | `incoming`: `ack`, with `start` after `old_start` |
+//! | NACK of a packet that did not advance it | `incoming`: `ack` (a duplicate one) and `nack` |
+//! | NACK of a packet that did | the two calls, the second without `ack` |
+//! | trimmed packet, CNP | `incoming`: `trimmed`, `cnp` |
+//! | timeout | `periodic`: `expired` |
+//! | a deadline of the state | `periodic`, at once when an event of another kind shows that it has passed |
+//!
+//! An answer is cut to the contract: packets to retransmit are outstanding and within the window, which has a packet at
+//! least; a timeout is at least one tick.
+
+use core::fmt;
+
+use bytemuck::{Pod, Zeroable};
+use rnic_base::{AnyRing, BitRate, Duration, Seq, SeqRange, Time};
+use rnic_program::transport::{STATE_BYTES_MAX, Text};
+use rnic_program::{Actions, Description, Due, Id, Incoming, Lowering, Map, Offset, Periodic, Rate, Ticks, Transport, U, Unit};
+
+use crate::params::{PARAMS_MAX, ParamSpec, ParamUnit, Params};
+use crate::recovery::{RecoveryActions, RecoveryEvent, TimerChange, WindowView};
+use crate::state::PolicyState;
+
+/// Picoseconds of a tick.
+const TICK_PS: u64 = rnic_program::interface::TICK_NS * 1_000;
+
+/// Words of a map that a window can fill.
+const WINDOW_WORDS: u32 = 4;
+
+/// A program and what is computed from its description once.
+pub struct ProgramPolicy {
+    transport: &'static dyn Transport,
+    description: Description,
+    /// Positions in the state of the deadlines that are times, and of those that are counts of sent packets.
+    times: Vec<usize>,
+    counts: Vec<usize>,
+    /// True when the program uses the map of acknowledged packets, or that of marked ones.
+    reads_acked: bool,
+    reads_marked: bool,
+}
+
+impl fmt::Debug for ProgramPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ProgramPolicy({})", self.description.name)
+    }
+}
+
+/// State of a window: the program's block, and the settings that answers change.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Running {
+    block: [u8; STATE_BYTES_MAX],
+    rate: u32,
+    timer: u32,
+    window: u32,
+    padding: u32,
+}
+
+/// Settings of a flow when it starts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FirstSettings {
+    /// Packets from the first unacknowledged one on that may be outstanding.
+    pub window: u32,
+    /// Sending rate; `None` for the rate of the link.
+    pub rate: Option<BitRate>,
+    /// Timeout.
+    pub timeout: Duration,
+}
+
+impl ProgramPolicy {
+    /// Prepares a program.
+    pub fn new(transport: &'static dyn Transport) -> Self {
+        let description = transport.description();
+        let (times, counts) = (description.deadlines(Due::Time), description.deadlines(Due::Sent));
+        let graphs = transport.graphs(Lowering::Joins).ok();
+        let reads = |name| {
+            graphs.as_ref().is_none_or(|graphs| graphs.incoming.reads(name) || graphs.periodic.reads(name))
+        };
+        let (reads_acked, reads_marked) = (reads("in_acked"), reads("in_marked"));
+        Self { transport, description, times, counts, reads_acked, reads_marked }
+    }
+
+    /// Returns the description of the program.
+    pub const fn description(&self) -> &Description {
+        &self.description
+    }
+
+    /// Returns the program.
+    pub const fn transport(&self) -> &'static dyn Transport {
+        self.transport
+    }
+
+    /// Returns the program's parameters as those of a policy.
+    pub fn specs(&self) -> Vec<ParamSpec> {
+        let spec = |parameter: &rnic_program::Parameter| {
+            let name: &'static str = leak(&parameter.name);
+            let scale = if parameter.unit == Unit::Time { 1_000 } else { 1 };
+            let unit = match parameter.unit {
+                Unit::Count => ParamUnit::Count,
+                Unit::Time => ParamUnit::Duration,
+                Unit::Rate => ParamUnit::Rate,
+            };
+            let help = leak(&parameter.help);
+            let default = parameter.default * scale;
+            ParamSpec { unit, default, ..ParamSpec::count(name, 0, parameter.min * scale, parameter.max * scale, help) }
+        };
+        self.description.parameters.iter().map(spec).collect()
+    }
+
+    /// Returns the words that the program gets for the values of a policy's parameters.
+    pub fn words(&self, params: &Params) -> Params {
+        let mut words = Params::defaults(&[]);
+        for (index, parameter) in self.description.parameters.iter().enumerate().take(PARAMS_MAX) {
+            let scale = if parameter.unit == Unit::Time { 1_000 } else { 1 };
+            words = words.with(index, parameter.word(params.get(index) / scale));
+        }
+        words
+    }
+
+    /// Returns the value of the parameter called `name`, if there is one.
+    pub fn value(&self, name: &str, params: &Params) -> Option<u64> {
+        let position = self.description.parameters.iter().position(|parameter| parameter.name == name);
+        position.map(|position| params.get(position))
+    }
+
+    fn parameters<'p>(&self, words: &'p Params) -> &'p [u64] {
+        words.words(self.description.parameters.len())
+    }
+
+    /// Returns the settings of a new flow, given the words of the parameters.
+    pub fn first(&self, words: &Params) -> FirstSettings {
+        let actions = self.description.initial_actions(self.parameters(words));
+        FirstSettings {
+            window: window_of(actions.window),
+            rate: rate_of(actions.rate),
+            timeout: timeout_of(actions.timer),
+        }
+    }
+
+    /// Returns the state of a new window, given the words of the parameters.
+    pub(crate) fn start(&self, words: &Params) -> PolicyState {
+        let parameters = self.parameters(words);
+        let actions = self.description.initial_actions(parameters);
+        let mut running = Running::zeroed();
+        running.keep(&actions);
+        let block = self.description.initial_state(parameters);
+        running.block[..block.len()].copy_from_slice(&block);
+        PolicyState::of(running)
+    }
+
+    /// Passes an event to the program, and returns its answer as actions of a policy.
+    pub(crate) fn on_event(
+        &self,
+        state: &mut PolicyState,
+        event: &RecoveryEvent,
+        view: &WindowView<'_>,
+        words: &Params,
+    ) -> RecoveryActions {
+        let running = state.get_mut::<Running>();
+        let parameters = self.parameters(words);
+        let view = &WindowView {
+            sacked: view.sacked.filter(|_| self.reads_acked),
+            marked: view.marked.filter(|_| self.reads_marked),
+            ..*view
+        };
+        let mut actions = running.actions();
+        match *event {
+            RecoveryEvent::TimedOut { extended } => {
+                let visit = visit(view, true);
+                self.transport.periodic(&visit, parameters, &mut running.block, &mut actions);
+                if extended && !actions.mark {
+                    // The timer has been extended already: the program, whose state tells so now, is asked again.
+                    self.transport.periodic(&visit, parameters, &mut running.block, &mut actions);
+                }
+            }
+            RecoveryEvent::Tick => {
+                self.transport.periodic(&visit(view, false), parameters, &mut running.block, &mut actions);
+            }
+            RecoveryEvent::Delivered { .. } | RecoveryEvent::Quiet => return RecoveryActions::default(),
+            _ => {
+                self.transport.incoming(&packet(event, view), parameters, &mut running.block, &mut actions);
+                if !actions.mark && self.is_due(running, view) {
+                    self.transport.periodic(&visit(view, false), parameters, &mut running.block, &mut actions);
+                }
+            }
+        }
+        let mut answer = answer(event, &actions, view);
+        answer.rate = (actions.rate.get() as u32 != running.rate).then(|| rate_of(actions.rate));
+        running.keep(&actions);
+        answer.tick_after = self.next_tick(running, view.now);
+        answer
+    }
+
+    /// Returns whether a deadline of the state has passed.
+    fn is_due(&self, running: &Running, view: &WindowView<'_>) -> bool {
+        let (now, sent) = (ticks(view.now), Id::new(view.sent));
+        let has_passed = |at: &usize, value: Id| running.deadline(*at).is_some_and(|deadline| value.at_least(deadline));
+        self.times.iter().any(|at| has_passed(at, now)) || self.counts.iter().any(|at| has_passed(at, sent))
+    }
+
+    /// Returns the time until the first deadline of the state that is a time.
+    fn next_tick(&self, running: &Running, now: Time) -> Option<Duration> {
+        let now = ticks(now);
+        let until = |at: &usize| {
+            let deadline = running.deadline(*at)?;
+            Some(if now.at_least(deadline) { 1 } else { (deadline - now).get() })
+        };
+        self.times.iter().filter_map(until).min().map(|ticks| Duration::from_ps(ticks * TICK_PS))
+    }
+}
+
+impl Running {
+    fn actions(&self) -> Actions {
+        Actions {
+            window: Offset::new(self.window.into()),
+            rate: Rate::new(self.rate.into()),
+            timer: Ticks::new(self.timer.into()),
+            ..Actions::default()
+        }
+    }
+
+    fn keep(&mut self, actions: &Actions) {
+        self.window = actions.window.get() as u32;
+        self.rate = actions.rate.get() as u32;
+        self.timer = actions.timer.get() as u32;
+    }
+
+    /// Returns the deadline at position `at` of the block; `None` when there is none.
+    fn deadline(&self, at: usize) -> Option<Id> {
+        let bytes: [u8; 4] = self.block[at..at + 4].try_into().ok()?;
+        Some(U::new(u32::from_le_bytes(bytes).into())).filter(|deadline| *deadline != 0)
+    }
+}
+
+/// Returns a text that lives as long as the process: registries name policies so.
+pub(crate) fn leak(text: &Text) -> &'static str {
+    match text {
+        Text::Borrowed(text) => text,
+        Text::Owned(text) => String::leak(text.clone()),
+    }
+}
+
+fn ticks(now: Time) -> Ticks {
+    Ticks::new(now.as_ps() / TICK_PS)
+}
+
+fn id(seq: Seq) -> Id {
+    Id::new(seq.get())
+}
+
+fn window_of(window: Offset) -> u32 {
+    window.get().max(1) as u32
+}
+
+fn rate_of(rate: Rate) -> Option<BitRate> {
+    (rate != 0).then(|| BitRate::bps(rate.get() * 390_625 / 32))
+}
+
+fn timeout_of(timer: Ticks) -> Duration {
+    Duration::from_ps(timer.get().max(1) * TICK_PS)
+}
+
+/// Returns the first bits of a ring as a map.
+fn map(ring: Option<&AnyRing>) -> Map {
+    ring.map_or(Map::default(), |ring| {
+        let mut words = [0; WINDOW_WORDS as usize];
+        let low = ring.first_128();
+        (words[0], words[1]) = (low as u64, (low >> 64) as u64);
+        if ring.bits() > 128 {
+            for offset in 128..ring.bits().min(256) {
+                words[(offset / 64) as usize] |= u64::from(ring.test(offset)) << (offset % 64);
+            }
+        }
+        Map::new(words)
+    })
+}
+
+/// Returns the packet of an event.
+fn packet(event: &RecoveryEvent, view: &WindowView<'_>) -> Incoming {
+    let una = id(view.una);
+    let quiet = Incoming {
+        cum: una,
+        start: una,
+        old_start: una,
+        next: id(view.next),
+        total_sent: Id::new(view.sent),
+        now: ticks(view.now),
+        acked: map(view.sacked),
+        marked: map(view.marked),
+        ..Incoming::default()
+    };
+    match *event {
+        RecoveryEvent::Acked { packets, .. } => {
+            Incoming { ack: true, old_start: id(view.una) - Id::new(packets), newly: Offset::new(packets), ..quiet }
+        }
+        RecoveryEvent::Nacked { sack, is_new, advanced, .. } => Incoming {
+            ack: !advanced,
+            nack: true,
+            sacked: sack.is_some(),
+            sack_new: is_new,
+            sack: sack.map_or(una, id),
+            newly: Offset::new(is_new.into()),
+            ..quiet
+        },
+        RecoveryEvent::Trimmed { seq } => Incoming { trimmed: true, sack: id(seq), ..quiet },
+        RecoveryEvent::Congested => Incoming { cnp: true, ..quiet },
+        RecoveryEvent::TimedOut { .. }
+        | RecoveryEvent::Tick
+        | RecoveryEvent::Delivered { .. }
+        | RecoveryEvent::Quiet => quiet,
+    }
+}
+
+fn visit(view: &WindowView<'_>, expired: bool) -> Periodic {
+    Periodic {
+        expired,
+        start: id(view.una),
+        next: id(view.next),
+        total_sent: Id::new(view.sent),
+        now: ticks(view.now),
+        acked: map(view.sacked),
+        marked: map(view.marked),
+    }
+}
+
+/// Returns the actions of a policy for a program's answer to `event`, cut to what the contract permits.
+fn answer(event: &RecoveryEvent, actions: &Actions, view: &WindowView<'_>) -> RecoveryActions {
+    let window = window_of(actions.window);
+    let (from, to) = ((actions.from - id(view.una)).get(), (actions.to - id(view.una)).get());
+    let to = to.min(view.in_flight()).min(window.into());
+    let range = (actions.mark && from < to).then(|| SeqRange::new(view.una + from, view.una + to));
+    let is_timeout = matches!(event, RecoveryEvent::TimedOut { .. });
+    let timer = if is_timeout && range.is_none() {
+        TimerChange::Extend(timeout_of(actions.timer))
+    } else if actions.restart {
+        TimerChange::Restart
+    } else if is_timeout {
+        TimerChange::Keep
+    } else {
+        TimerChange::Continue
+    };
+    RecoveryActions {
+        retransmit: range,
+        timer,
+        rto: Some(Some(timeout_of(actions.timer))),
+        window: Some(window),
+        ..RecoveryActions::default()
+    }
+}
