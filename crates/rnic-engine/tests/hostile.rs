@@ -36,7 +36,8 @@ mod world;
 
 use world::World;
 
-/// Transports of the connections under attack, with their options. The honest connections use the plain transports.
+/// Transports of the connections under attack, with their options; the receivers of `ndp-test` pull. The honest
+/// connections use the plain transports.
 const TRANSPORTS: &[(&str, &[(&str, &str)])] = &[
     ("roce-gbn", &[]),
     ("roce-gbn", &[("cap_packets", "3"), ("control", "dcqcn")]),
@@ -45,6 +46,7 @@ const TRANSPORTS: &[(&str, &[(&str, &str)])] = &[
     ("irn", &[("cap_packets", "0"), ("sack_bitmap", "false")]),
     ("irn", &[("cap_packets", "5"), ("control", "dcqcn"), ("nack_threshold", "3"), ("paths", "spray")]),
     ("irn", &[("dynamic_rto", "true")]),
+    ("ndp-test", &[]),
     ("fasr", &[]),
     ("fasr", &[("cap_packets", "64"), ("pool_units", "1"), ("pool_blocks", "2")]),
 ];

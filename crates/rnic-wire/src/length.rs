@@ -22,6 +22,7 @@ const _: () = assert!(DATA_HEADERS_MAX >= bth::LEN + aeth::LEN + fasr::ADDRESS_L
 const _: () = assert!(HEADERS_MAX >= bth::LEN + cnp::LEN);
 const _: () = assert!(placement::LEN_MAX <= atomic_eth::LEN);
 const _: () = assert!(irn::SACK_LEN == fasr::LOSS_REPORT_LEN);
+const _: () = assert!(irn::PULL_LEN == aeth::LEN + irn::SACK_LEN);
 
 impl Packet {
     /// Returns the length of the base and extended transport headers in bytes. For a packet that `format` can

@@ -133,7 +133,7 @@ fn headers(random: &mut RandomStream, aim: &Aim<'_>) -> (Headers, u32) {
     let maybe = |random: &mut RandomStream| random.below(4) > 0;
     let sack = maybe(random).then(|| psn(random, &aim.info));
     let sn = maybe(random).then(|| serial(random));
-    match random.below(13) {
+    match random.below(16) {
         0 | 1 => {
             let tail = match random.below(4) {
                 0 => SendTail::Immediate(7),
@@ -170,6 +170,11 @@ fn headers(random: &mut RandomStream, aim: &Aim<'_>) -> (Headers, u32) {
         8 => (Headers::Ack { aeth: aeth(random), sack }, 0),
         9 => (Headers::ReadAck { aeth: aeth(random), sack }, 0),
         10 | 11 => (Headers::LossAck { aeth: aeth(random), report: loss_report(random, aim) }, 0),
+        12 => {
+            let (trimmed, of_response) = (psn(random, &aim.info), random.below(4) == 0);
+            (Headers::TrimNack { aeth: aeth(random), trimmed, of_response }, 0)
+        }
+        13 => (Headers::Pull { granted: serial(random) }, 0),
         _ => (Headers::Cnp, 0),
     }
 }
@@ -207,7 +212,8 @@ pub fn invented(random: &mut RandomStream, aim: &Aim<'_>, format: Format) -> Tra
 pub fn mutated(random: &mut RandomStream, aim: &Aim<'_>, honest: &Transmit) -> Transmit {
     let mut transmit = *honest;
     let packet = &mut transmit.packet;
-    match random.below(8) {
+    match random.below(9) {
+        8 => *packet = packet.trimmed(transmit.format).unwrap_or(*packet),
         0 => packet.psn = psn(random, &aim.info),
         1 => packet.psn = packet.psn.plus(1),
         2 => packet.payload_len = length(random, aim.mtu),
@@ -259,6 +265,12 @@ fn mutate_headers(random: &mut RandomStream, aim: &Aim<'_>, packet: &mut Packet)
             _ => *report = loss_report(random, aim),
         },
         Headers::PlacementRequest { va: at, .. } => *at = va,
+        Headers::TrimNack { aeth: said, trimmed, of_response } => match random.below(3) {
+            0 => *said = aeth(random),
+            1 => *trimmed = psn(random, &aim.info),
+            _ => *of_response = !*of_response,
+        },
+        Headers::Pull { granted } => *granted = serial(random),
         Headers::AtomicResponse { .. }
         | Headers::Datagram { .. }
         | Headers::Cnp

@@ -81,7 +81,10 @@ impl World {
     }
 
     fn connect_new(&mut self, name: &str, options: &[(&str, &str)], domain: usize) -> Connection {
-        let profile = rnic_transports::select(name, options.iter().copied()).expect("the transport is registered");
+        let profile = match name {
+            "ndp-test" => crate::common::ndp::profile(4),
+            _ => rnic_transports::select(name, options.iter().copied()).expect("the transport is registered"),
+        };
         let transport = Arc::new(Transport::new(profile).expect("the profile is valid"));
         let format = transport.format();
         let numbers = [0, 1].map(|side: usize| {

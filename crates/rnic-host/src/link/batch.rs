@@ -368,28 +368,36 @@ impl Acks {
 }
 
 /// Returns whether `ack` makes `earlier` redundant: both are plain cumulative acknowledgements for the same queue
-/// pair and the same direction.
+/// pair and the same direction, or both are pulls for the same queue pair.
 #[inline]
 fn supersedes(ack: &Transmit, earlier: &Transmit) -> bool {
-    let (Some(of_responses), Some(earlier_of_responses)) = (plain_ack(&ack.packet), plain_ack(&earlier.packet)) else {
+    let (Some(count), Some(earlier_count)) = (cumulative(&ack.packet), cumulative(&earlier.packet)) else {
         return false;
     };
     ack.from == earlier.from
         && ack.peer == earlier.peer
-        && of_responses == earlier_of_responses
+        && count == earlier_count
         && ack.packet.flags == earlier.packet.flags
 }
 
-/// Returns `None` if the packet is not a plain cumulative acknowledgement; otherwise whether it acknowledges Read
-/// responses.
+/// The packets that a packet without data counts, where the latest such packet says as much as all before it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Cumulative {
+    Requests,
+    Responses,
+    Grants,
+}
+
+/// Returns the packets that `packet` counts, if it is a plain cumulative acknowledgement or a pull.
 #[inline]
-fn plain_ack(packet: &Packet) -> Option<bool> {
-    let (of_responses, aeth, sack) = match &packet.headers {
-        Headers::Ack { aeth, sack } => (false, aeth, sack),
-        Headers::ReadAck { aeth, sack } => (true, aeth, sack),
+fn cumulative(packet: &Packet) -> Option<Cumulative> {
+    let (counts, aeth, sack) = match &packet.headers {
+        Headers::Ack { aeth, sack } => (Cumulative::Requests, aeth, sack),
+        Headers::ReadAck { aeth, sack } => (Cumulative::Responses, aeth, sack),
+        Headers::Pull { .. } => return Some(Cumulative::Grants),
         _ => return None,
     };
-    (sack.is_none() && matches!(aeth.syndrome, Syndrome::Ack { .. })).then_some(of_responses)
+    (sack.is_none() && matches!(aeth.syndrome, Syndrome::Ack { .. })).then_some(counts)
 }
 
 /// Maximum number of acknowledgements in a batch: one full train.

@@ -195,6 +195,11 @@ impl PacketGenerator {
             7 => Headers::AtomicResponse { aeth: self.aeth(), original: a, sink: None },
             8 if irn => Headers::ReadAck { aeth: Aeth { msn: Serial::new(0), ..self.aeth() }, sack },
             9 if b & 3 == 0 => Headers::Cnp,
+            9 if irn && b & 3 == 1 => Headers::Pull { granted: Serial::new(b >> 2) },
+            9 if irn && b & 3 == 2 => {
+                let aeth = Aeth { syndrome: Syndrome::Nak(NakCode::PsnSequenceError), ..self.aeth() };
+                Headers::TrimNack { aeth, trimmed: Psn::new(b >> 3), of_response: b & 4 != 0 }
+            }
             _ => Headers::Ack { aeth: self.aeth(), sack },
         }
     }

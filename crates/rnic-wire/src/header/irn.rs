@@ -24,8 +24,9 @@
 //!     |   reserved    |          recv_WQE_SN or read_WQE_SN           |
 //!  SACK, 4 bytes
 //!     |V|T| reserved  |       selectively acknowledged PSN            |
-//!  pull, 4 bytes
-//!     |   reserved    |   packets granted, modulo 2^24                |
+//!  pull, 8 bytes
+//!     |   reserved    |   packets granted, modulo 2^24                |           reserved            |
+//!     |           reserved            |
 //! ```
 //!
 //! Reasons for choices where the paper is silent:
@@ -49,7 +50,8 @@
 //! - *T, in a NAK for a missing packet without V*: the PSN is that of a packet which arrived without its payload. Other
 //!   acknowledgements ignore T. A receiver that does not know T sees a NAK that acknowledges no packet selectively.
 //! - *The counter of a pull is cumulative*, so that a pull repairs the loss of those before it. It counts packets, as
-//!   NDP's does; 24 bits are enough, because fewer than 2^23 packets are in flight.
+//!   NDP's does; 24 bits are enough, because fewer than 2^23 packets are in flight. A pull is as long as an
+//!   acknowledgement, so that a system that sends trains of packets of one length can put both into one.
 
 use rnic_base::{Psn, Serial};
 
@@ -69,7 +71,7 @@ pub const WQE_SN_LEN: usize = 4;
 /// Length of the SACK field in bytes.
 pub const SACK_LEN: usize = 4;
 /// Length of a pull in bytes.
-pub const PULL_LEN: usize = 4;
+pub const PULL_LEN: usize = 8;
 
 /// View of a Send packet's placement in the received bytes.
 #[derive(Clone, Copy, Debug)]
@@ -173,14 +175,15 @@ impl<'a> PullView<'a> {
     /// Returns the number of packets granted, modulo 2^24.
     #[inline]
     pub fn granted(self) -> Serial<24> {
-        Serial::new(u32::from_be_bytes(*self.0))
+        Serial::new(be24(self.0, 1))
     }
 }
 
 /// Writes a pull.
 #[inline]
 pub fn emit_pull(granted: Serial<24>, out: &mut [u8; PULL_LEN]) {
-    *out = granted.value().to_be_bytes();
+    *out = [0; PULL_LEN];
+    put24(out, 1, granted.value());
 }
 
 /// Writes a SACK field.
@@ -253,10 +256,10 @@ mod tests {
     fn pull_golden() {
         let mut bytes = [0xee; PULL_LEN];
         emit_pull(Serial::new(0x01_0203), &mut bytes);
-        assert_eq!(bytes, [0, 1, 2, 3]);
-        bytes[0] = 0xff;
+        assert_eq!(bytes, [0, 1, 2, 3, 0, 0, 0, 0]);
+        (bytes[0], bytes[7]) = (0xff, 0xff);
         let split = PullView::split(&bytes).map(|(view, rest)| (view.granted(), rest.len()));
-        assert_eq!(split, Ok((Serial::new(0x01_0203), 0)), "the reserved byte is ignored");
-        assert_eq!(PullView::split(&bytes[..3]).err(), Some(WireError::Short));
+        assert_eq!(split, Ok((Serial::new(0x01_0203), 0)), "reserved bytes are ignored");
+        assert_eq!(PullView::split(&bytes[..7]).err(), Some(WireError::Short));
     }
 }

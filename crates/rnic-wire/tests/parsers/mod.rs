@@ -132,7 +132,10 @@ fn clear_reserved(headers: &mut [u8], decoded: &Decoded) {
             headers[end - irn::SACK_LEN] &= 0x80;
         }
         Headers::TrimNack { .. } => headers[end - irn::SACK_LEN] &= 0x40,
-        Headers::Pull { .. } => headers[end - irn::PULL_LEN] = 0,
+        Headers::Pull { .. } => {
+            headers[end - irn::PULL_LEN] = 0;
+            headers[end - irn::PULL_LEN + 4..].fill(0);
+        }
         Headers::Ack { .. } | Headers::ReadAck { .. } if irn => headers[end - irn::SACK_LEN..].fill(0),
         _ => {}
     }

@@ -281,6 +281,11 @@ fn a_plain_acknowledgement_is_replaced_by_a_later_one() {
             let Headers::Ack { aeth, .. } = ack.packet.headers else { return };
             ack.packet.headers = Headers::ReadAck { aeth, sack: None };
         }),
+        with(|ack| ack.packet.headers = pull(2)),
+        with(|ack| {
+            let Headers::Ack { aeth, .. } = ack.packet.headers else { return };
+            ack.packet.headers = Headers::TrimNack { aeth, trimmed: Psn::new(2), of_response: false };
+        }),
     ];
     for other in not_replaced {
         let mut acks = Acks::default();
@@ -293,4 +298,13 @@ fn a_plain_acknowledgement_is_replaced_by_a_later_one() {
     assert!(acks.push(ack(2), true) && acks.push(ack(3), true));
     let psns: Vec<u32> = acks.iter().map(|ack| ack.packet.psn.value()).collect();
     assert_eq!(psns, [3]);
+    let pull = |granted| Transmit { packet: Packet { headers: pull(granted), ..ack(0).packet }, ..ack(0) };
+    let mut acks = Acks::default();
+    assert!(!acks.push(pull(5), true) && acks.push(pull(8), true), "a pull includes those before it");
+    assert!(!acks.push(Transmit { from: Qpn::new(4), ..pull(9) }, true), "a pull of another queue pair was replaced");
+    assert_eq!(acks.iter().count(), 2);
+}
+
+fn pull(granted: u32) -> Headers {
+    Headers::Pull { granted: rnic_base::Serial::new(granted) }
 }
