@@ -75,7 +75,8 @@ pub struct Drops {
     pub acks: u64,
     /// Damaged packets that the receiving NIC detected.
     pub corrupt: u64,
-    /// Packets that the receiving NIC's engine did not use: out of order, unknown queue pair, and other reasons.
+    /// Packets that the receiving NIC's engine did not use: out of order, without their payload, unknown queue pair,
+    /// and other reasons.
     pub unused: u64,
 }
 

@@ -105,6 +105,15 @@ fn trimmed_packets_are_the_same_encoded_and_in_any_order() {
     }
 }
 
+/// A modelled NIC sends pulls and NACKs as it sends acknowledgements.
+#[test]
+fn t25_pulls_pass_through_a_modelled_nic() {
+    let nic = r#"{ qpc_entries = 4, bus_reads = 16 }"#;
+    let report = run_pulled(&[("nic", nic), ("payload", "checked")], 1);
+    assert!(report.trimmed > 50 && report.timeouts == 0, "{} trimmed, {} timeouts", report.trimmed, report.timeouts);
+    assert_eq!(report.drops.buffer, 0);
+}
+
 /// A read from many hosts at once is an incast of responses.
 #[test]
 fn t25_an_incast_of_responses_loses_payload_only() {

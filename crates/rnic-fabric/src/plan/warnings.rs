@@ -14,6 +14,7 @@ impl Plan {
             self.timeouts_under_pfc(),
             self.control_without_marks(),
             self.unused_tags(),
+            self.trimming_without_pulls(),
             self.cap_below_path(),
         ]
         .into_iter()
@@ -75,6 +76,17 @@ impl Plan {
             format!(
                 "switch.csig is on, but packets of transport `{name}` have no CSIG tag; only packets of falcon have \
                  one"
+            )
+        })
+    }
+
+    /// Warns about switches that trim when receivers drop what is left of packets.
+    fn trimming_without_pulls(&self) -> Option<String> {
+        let is_unused = self.switch.is_some_and(|switch| switch.trim.is_some()) && self.transport.pulls.is_none();
+        is_unused.then(|| {
+            format!(
+                "switch.trim is on, but receivers of transport `{}` do not pull, so trimmed packets count as lost",
+                self.transport.name
             )
         })
     }
