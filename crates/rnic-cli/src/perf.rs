@@ -36,6 +36,12 @@ pub fn run(args: &PerfArgs) -> Result<(), Failure> {
     if let (Wire::Sim, Some(host)) = (args.wire, &args.host) {
         return Err(Failure::input(format!("{host}: a simulation (--wire sim) has no remote host; omit it")));
     }
+    if args.wire == Wire::Sim && !(args.trim.is_never() && args.mark.is_never()) {
+        return Err(Failure::input(
+            "--trim and --mark: a simulated link (--wire sim) has no switch; omit them, or use `rnic sim` with \
+             [switch.trim] or [switch.ecn]",
+        ));
+    }
     if args.events && args.wire == Wire::Sim {
         return Err(Failure::input("--events: a simulation (--wire sim) uses no processor; omit --events"));
     }

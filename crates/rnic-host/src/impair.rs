@@ -1,4 +1,5 @@
-//! Simulated network faults: loss, duplication, corruption, reordering, delay and a slow link, packet by packet.
+//! Simulated network faults: loss, duplication, corruption, reordering, delay and a slow link, packet by packet; and
+//! what switches do to packets that they forward: cut their payload, mark them.
 //!
 //! The impairment is applied between the engine and the socket, on the sending side, to each packet separately. This
 //! position matters: a fault after segmentation offload would affect trains of packets instead, and the measurements
@@ -13,19 +14,23 @@
 //! jitter. A packet that is reordered also waits until some later packets have been sent.
 //!
 //! Where packets leave from several source ports, faults can be limited to some of them ([`PathSet`]).
+//!
+//! Trimming and marks are applied on the receiving side instead, to all packets with payload that pass the checks of
+//! their headers, as if the last switch of the path had made the change: the sending side would have to take packets
+//! apart that the kernel sends as one train. Where packets arrive through shared memory, it is the same.
 
 mod line;
 mod paths;
 
 use rnic_base::{BitRate, Duration, Probability, RandomStream, RandomStreams, Time};
-use rnic_wire::net;
+use rnic_wire::{Decoded, net};
 
 use arrayvec::ArrayVec;
 
 pub(crate) use line::DelayLine;
 pub use paths::PathSet;
 
-/// Faults applied to the packets that this NIC sends. The default is none.
+/// Faults applied to the packets that this NIC sends, and, where stated, receives. The default is none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Impairment {
     /// Seed of all random decisions.
@@ -53,6 +58,10 @@ pub struct Impairment {
     pub rate_queue_bytes: u64,
     /// Paths whose packets are impaired.
     pub paths: PathSet,
+    /// Probability that a received packet arrives without its payload. Packets of IRN's format only.
+    pub trim: Probability,
+    /// Probability that a received packet with payload arrives with a congestion mark (ECN).
+    pub mark: Probability,
 }
 
 impl Default for Impairment {
@@ -70,6 +79,8 @@ impl Default for Impairment {
             rate: None,
             rate_queue_bytes: 256 << 10,
             paths: PathSet::ALL,
+            trim: Probability::NEVER,
+            mark: Probability::NEVER,
         }
     }
 }
@@ -77,7 +88,7 @@ impl Default for Impairment {
 impl Impairment {
     /// Returns whether no faults are configured.
     pub fn is_none(&self) -> bool {
-        let chances = [self.loss, self.corrupt, self.duplicate, self.reorder];
+        let chances = [self.loss, self.corrupt, self.duplicate, self.reorder, self.trim, self.mark];
         chances.iter().all(|chance| chance.is_never())
             && self.delay == Duration::ZERO
             && self.jitter == Duration::ZERO
@@ -100,6 +111,10 @@ pub struct ImpairmentStats {
     pub duplicated: u64,
     /// Packets held back so that later ones overtake them.
     pub reordered: u64,
+    /// Packets received whose payload was cut.
+    pub trimmed: u64,
+    /// Packets received that were marked.
+    pub marked: u64,
 }
 
 /// Decision about one packet.
@@ -131,6 +146,8 @@ pub(crate) struct PeerImpairment {
     duplicate: RandomStream,
     reorder: RandomStream,
     jitter: RandomStream,
+    trim: RandomStream,
+    mark: RandomStream,
     /// Time at which the slow link has sent all its packets.
     link_free: Time,
     /// Keys in the delay line of packets that wait to be overtaken, with the number of packets that must still
@@ -150,6 +167,8 @@ impl PeerImpairment {
             duplicate: stream("duplicate"),
             reorder: stream("reorder"),
             jitter: stream("jitter"),
+            trim: stream("trim"),
+            mark: stream("mark"),
             link_free: Time::ZERO,
             waiting: Vec::new(),
         })
@@ -198,6 +217,25 @@ impl PeerImpairment {
             outcome.copies.push(DelayedCopy { due: now + delay_of_original + hold, flip, overtaken_by });
         }
         outcome
+    }
+
+    /// Applies the faults of received packets to `decoded`, whose payload may be cut; returns whether it is marked.
+    pub(crate) fn receive(&mut self, decoded: &mut Decoded, stats: &mut ImpairmentStats) -> bool {
+        let is_marked = self.marks(decoded.packet.payload_len, stats);
+        let is_trimmed = self.trim.chance(self.config.trim);
+        if is_trimmed && let Some(trimmed) = decoded.packet.trimmed(decoded.format) {
+            stats.trimmed += 1;
+            decoded.packet = trimmed;
+            decoded.payload.end = decoded.payload.start;
+        }
+        is_marked
+    }
+
+    /// Returns whether a received packet with `payload_len` bytes of payload is marked.
+    pub(crate) fn marks(&mut self, payload_len: u32, stats: &mut ImpairmentStats) -> bool {
+        let is_marked = self.mark.chance(self.config.mark) && payload_len > 0;
+        stats.marked += u64::from(is_marked);
+        is_marked
     }
 
     /// Returns the time that the packet spends in the queue of the slow link and on the link; `None` when the queue

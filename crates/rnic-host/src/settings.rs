@@ -390,8 +390,8 @@ impl Settings {
 
     /// Returns whether the impairment is random, so that the seed has an effect.
     fn is_impairment_random(&self) -> bool {
-        let Impairment { loss, corrupt, duplicate, reorder, jitter, .. } = self.impairment;
-        [loss, corrupt, duplicate, reorder].iter().any(|chance: &Probability| !chance.is_never())
+        let Impairment { loss, corrupt, duplicate, reorder, jitter, trim, mark, .. } = self.impairment;
+        [loss, corrupt, duplicate, reorder, trim, mark].iter().any(|chance: &Probability| !chance.is_never())
             || jitter > rnic_base::Duration::ZERO
     }
 }

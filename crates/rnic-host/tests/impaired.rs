@@ -3,10 +3,11 @@
 
 mod common;
 
-use common::{HALF, Pair};
-use rnic_base::{BitRate, Duration, Probability};
-use rnic_engine::{SendOp, WcOpcode, WcStatus};
-use rnic_host::{Impairment, RxDrop};
+use common::{HALF, Pair, Side};
+use rnic_base::{BitRate, Duration, Probability, SeqRange};
+use rnic_engine::{DropReason, SendOp, WcOpcode, WcStatus};
+use rnic_host::{ConnectionConfig, Impairment, NicConfig, RxDrop, TransportChoice};
+use rnic_policy::{Configured, Placement, RecoveryActions, RecoveryEvent, RecoveryPolicy};
 
 const ALL: [&str; 3] = ["irn", "roce-gbn", "falcon"];
 
@@ -232,5 +233,100 @@ fn invalidation_and_immediates_work_on_an_impaired_network() {
         let completion = pair.drive(|_, right| right.completions().pop());
         assert_eq!((completion.opcode, completion.word), (WcOpcode::Recv, region.key().0));
         pair.right.nic.verbs().deregister(region);
+    }
+}
+
+/// Returns IRN with receivers that pull, and a recovery policy for tests: a NACK of packet S marks S, and a timeout
+/// marks all outstanding packets.
+fn pulled() -> TransportChoice {
+    let mut choice = common::chosen("irn", &[]);
+    let timer = rnic_transports::select("roce-ar", [("rto", "20ms")]).expect("the transport is registered");
+    let policy = RecoveryPolicy {
+        name: "ndp-test",
+        placement: Placement::PlaceOutOfOrder,
+        reports_gaps: true,
+        on_event: |_, event, view, _| {
+            let retransmit = match event {
+                RecoveryEvent::Trimmed { seq } => Some(SeqRange::single(*seq)),
+                RecoveryEvent::TimedOut { .. } => Some(view.outstanding()),
+                _ => None,
+            };
+            RecoveryActions { retransmit, ..RecoveryActions::default() }
+        },
+        ..timer.recovery.policy
+    };
+    choice.profile.pulls = Some(16);
+    choice.profile.recovery = Configured { policy, ..timer.recovery };
+    choice
+}
+
+/// Connects two NICs with this transport and impairment.
+fn connected(choice: &TransportChoice, impairment: Impairment) -> Pair {
+    let side = |name: &str| {
+        let bind = "127.0.0.1:0".parse().expect("an address");
+        Side::open(NicConfig { impairment, name: name.to_owned(), ..NicConfig::at(bind) })
+    };
+    let (left, right) = (side("left"), side("right"));
+    let config = |side: &Side| ConnectionConfig::new(side.pd, side.cq).with_transports(vec![choice.clone()]);
+    let (from, to) = (config(&left), config(&right));
+    Pair::connected_with(left, right, &from, &to)
+}
+
+/// Packets arrive without payload: the receiver reports each of them, and they are retransmitted, without timeouts. A
+/// transport whose receivers do not pull recovers as from losses.
+#[test]
+fn trimmed_packets_are_reported_or_count_as_lost() {
+    for pulls in [true, false] {
+        let impairment = Impairment { trim: percent(20), ..Impairment::default() };
+        let choice = if pulls { pulled() } else { common::chosen("irn", &[]) };
+        let mut pair = connected(&choice, impairment);
+        write_slots(&mut pair, 8, 60_001);
+        send_slots(&mut pair, 50, 777);
+        send_slots(&mut pair, 20, 20_003);
+        read_slots(&mut pair, 20, 20_003);
+        count_up(&mut pair, 100);
+        for side in [&pair.left, &pair.right] {
+            let (trimmed, stats) = (side.nic.stats().impairment.trimmed, side.nic.engine_stats());
+            assert!(trimmed > 0, "pulls {pulls}: nothing was trimmed");
+            assert_eq!(stats.drops[DropReason::Trimmed as usize], trimmed, "pulls {pulls}");
+            assert!(stats.packets_retransmitted > 0);
+            // A busy machine may delay acknowledgements.
+            assert!(!pulls || stats.timeouts < trimmed / 4, "{} timeouts, {trimmed} trimmed", stats.timeouts);
+        }
+    }
+}
+
+/// Pulls, NACKs and everything else may be lost, too.
+#[test]
+fn every_operation_succeeds_with_pulls_on_an_impaired_network() {
+    for seed in 1..=3 {
+        let impairment = Impairment {
+            seed,
+            loss: percent(2),
+            duplicate: percent(2),
+            reorder: percent(5),
+            trim: percent(5),
+            ..Impairment::default()
+        };
+        let mut pair = connected(&pulled(), impairment);
+        write_slots(&mut pair, 8, 60_001);
+        send_slots(&mut pair, 100, 777);
+        read_slots(&mut pair, 20, 20_003);
+        count_up(&mut pair, 200);
+        assert!(pair.left.nic.stats().impairment.lost > 0);
+    }
+}
+
+/// Marks reach the engine as those of a switch do: receivers notify the sender, and DCQCN slows it down.
+#[test]
+fn marked_packets_cause_notifications() {
+    for transport in ["irn", "roce-gbn"] {
+        let impairment = Impairment { mark: percent(30), ..Impairment::default() };
+        let mut pair = connected(&common::chosen(transport, &[("control", "dcqcn")]), impairment);
+        write_slots(&mut pair, 8, 60_001);
+        let (stats, engine) = (pair.right.nic.stats(), pair.right.nic.engine_stats());
+        assert!(stats.impairment.marked > 0, "{stats:?}");
+        assert_eq!((engine.marks_received, stats.impairment.trimmed), (stats.impairment.marked, 0), "{transport}");
+        assert!(engine.cnps_sent > 0 && pair.left.nic.engine_stats().cnps_received > 0, "{transport}");
     }
 }

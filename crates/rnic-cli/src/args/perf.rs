@@ -20,7 +20,7 @@ pub struct PerfArgs {
     /// Serve measurements at ADDR:PORT until interrupted (port 0: any free port)
     #[arg(long, value_name = "ADDR:PORT", num_args = 0..=1, default_missing_value = DEFAULT_LISTEN)]
     #[arg(conflicts_with_all = ["host", "wire", "transport", "op", "size", "qps", "depth", "loss", "reorder", "delay"])]
-    #[arg(conflicts_with_all = ["rate", "duration", "count", "seed", "settings", "verify", "json"])]
+    #[arg(conflicts_with_all = ["rate", "duration", "count", "seed", "settings", "verify", "json", "trim", "mark"])]
     pub listen: Option<String>,
 
     /// Transport; see `rnic list` [default: irn; roce-gbn with `--peers roce`; falcon with NVMe]
@@ -64,6 +64,14 @@ pub struct PerfArgs {
     /// Probability that a packet is overtaken by later ones
     #[arg(long, value_name = "P", default_value = "0")]
     pub reorder: Probability,
+
+    /// On udp, probability that a packet of IRN's format arrives without its payload, as from a switch that trims
+    #[arg(long, value_name = "P", default_value = "0", value_parser = probability_below_one)]
+    pub trim: Probability,
+
+    /// On udp, probability that a packet with data arrives with a congestion mark (ECN)
+    #[arg(long, value_name = "P", default_value = "0")]
+    pub mark: Probability,
 
     /// Delay added to every packet; with `--wire sim`, the delay of the link [default: 0 on udp, 12us on sim]
     #[arg(long, value_name = "TIME")]

@@ -121,6 +121,8 @@ fn config(args: &PerfArgs) -> PerfConfig {
             delay: args.delay.unwrap_or_default(),
             rate: args.rate,
             rate_queue_bytes: RATE_QUEUE_BYTES,
+            trim: args.trim,
+            mark: args.mark,
             ..Impairment::default()
         },
         sleeps_at_once: args.events,

@@ -44,6 +44,40 @@ fn without_settings_no_packet_is_impaired() {
     assert_eq!(stats, ImpairmentStats { packets: 1_000, ..ImpairmentStats::default() });
 }
 
+/// Trimming and marks: at the configured rates, independently of each other, and only where there is something to cut
+/// or to mark.
+#[test]
+fn received_packets_are_trimmed_and_marked_at_the_configured_rates() {
+    use rnic_base::Psn;
+    use rnic_wire::{Format, Headers, Packet, PacketFlags, Position, Qpn, Reth};
+    let config = Impairment { trim: percent(4), mark: percent(7), ..Impairment::default() };
+    assert!(!config.is_none());
+    let packets = 100_000;
+    let mut counts = [Format::Irn, Format::RoceV2].map(|format| {
+        let (mut peer, mut stats) = (PeerImpairment::new(&config, "nic", 0), ImpairmentStats::default());
+        let headers =
+            Headers::Write { position: Position::Only, reth: Some(Reth::default()), immediate: None, recv_sn: None };
+        let flags = PacketFlags::default();
+        let packet = Packet { dest_qpn: Qpn::new(5), psn: Psn::new(1), flags, payload_len: 100, headers };
+        let (mut trimmed, mut marked) = (0, 0);
+        for _ in 0..packets {
+            let mut decoded = Decoded { format, packet, payload: 28..128 };
+            marked += u64::from(peer.receive(&mut decoded, &mut stats));
+            trimmed += u64::from(decoded.packet.is_trimmed());
+            assert_eq!(decoded.payload.len(), decoded.packet.payload_len as usize);
+            let ack = Packet { payload_len: 0, headers: Headers::Cnp, ..packet };
+            let mut decoded = Decoded { format, packet: ack, payload: 28..28 };
+            assert!(!peer.receive(&mut decoded, &mut stats) && !decoded.packet.is_trimmed());
+        }
+        assert_eq!((trimmed, marked), (stats.trimmed, stats.marked));
+        (trimmed, marked)
+    });
+    counts.sort_unstable();
+    let [(roce_trimmed, roce_marked), (trimmed, marked)] = counts;
+    assert_eq!((roce_trimmed, roce_marked), (0, marked), "RoCE has no trimmed packets");
+    assert!(is_within_3_sigma(trimmed, packets, 4) && is_within_3_sigma(marked, packets, 7), "{trimmed} {marked}");
+}
+
 #[test]
 fn any_jitter_value_is_accepted() {
     let config = Impairment { jitter: Duration::MAX, ..Impairment::default() };

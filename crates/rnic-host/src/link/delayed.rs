@@ -1,8 +1,8 @@
 //! Packets that are not sent at once, because impairment delays them or they queue for the shared link.
 
 use rnic_base::Time;
-use rnic_engine::MemoryFault;
-use rnic_wire::{Addresses, net};
+use rnic_engine::{MemoryFault, PeerId};
+use rnic_wire::{Addresses, Decoded, net};
 
 use crate::bypass::{RecordKind, RingResult};
 use crate::datagram::Datagram;
@@ -67,6 +67,23 @@ impl Link {
             insert(last, datagram);
         }
         Ok(outcome.passes)
+    }
+
+    /// Applies the impairment of received packets to a packet from `peer`: its payload may be cut. Returns whether it
+    /// is marked.
+    #[inline]
+    pub(crate) fn impair_received(&mut self, peer: PeerId, decoded: &mut Decoded) -> bool {
+        let Self { peers, stats, .. } = self;
+        let impairment = &mut peers.get_mut(peer).impairment;
+        impairment.as_mut().is_some_and(|impairment| impairment.receive(decoded, &mut stats.impairment))
+    }
+
+    /// Returns whether impairment marks a packet received from `peer` with `payload_len` bytes of payload.
+    #[inline]
+    pub(crate) fn marks_received(&mut self, peer: PeerId, payload_len: u32) -> bool {
+        let Self { peers, stats, .. } = self;
+        let impairment = &mut peers.get_mut(peer).impairment;
+        impairment.as_mut().is_some_and(|impairment| impairment.marks(payload_len, &mut stats.impairment))
     }
 
     /// Adds datagrams whose delay has expired to the batch, where they follow the packets that are already in it and

@@ -268,7 +268,7 @@ impl<'a> Arrivals<'a> {
         if gsi::is_gsi(datagram) {
             return self.receive_management(now, origin, datagram);
         }
-        let decoded = match codec::decode(datagram) {
+        let mut decoded = match codec::decode(datagram) {
             Ok(decoded) => decoded,
             Err(error) => return self.link.stats.drop_malformed(error),
         };
@@ -298,9 +298,10 @@ impl<'a> Arrivals<'a> {
         {
             return self.link.stats.drop_datagram(RxDrop::ForeignPort);
         }
+        let congested = self.link.impair_received(peer, &mut decoded) || origin.congested;
         let mut dma =
             Placement { memory: self.memory, grh: None, payload: datagram[decoded.payload].into(), kept: None };
-        let meta = RxMeta { peer, congested: origin.congested };
+        let meta = RxMeta { peer, congested };
         // The engine counts the result.
         let _ = self.engine.receive(now, Arrival::Roce(decoded.format, &decoded.packet, meta), &mut dma);
     }
@@ -402,7 +403,7 @@ impl<'a> Arrivals<'a> {
         }
         // The length is computed as if the ICRC followed.
         let len = bytes.len() + ICRC_LEN;
-        let decoded = match codec::decode_front(front, len) {
+        let mut decoded = match codec::decode_front(front, len) {
             Ok(decoded) => decoded,
             Err(error) => return self.link.stats.drop_malformed(error),
         };
@@ -411,9 +412,10 @@ impl<'a> Arrivals<'a> {
             return self.link.stats.drop_datagram(RxDrop::UnknownPeer);
         }
         let grh = is_datagram.then(|| grh(&origin.addresses(), origin.ip_fields, len as u32));
+        let congested = origin.peer.is_some_and(|peer| self.link.impair_received(peer, &mut decoded));
         let mut dma =
             Placement { memory: self.memory, grh: grh.as_ref(), payload: bytes.slice(decoded.payload), kept: None };
-        let meta = RxMeta { peer: origin.peer.unwrap_or(UNKNOWN_PEER), congested: false };
+        let meta = RxMeta { peer: origin.peer.unwrap_or(UNKNOWN_PEER), congested };
         // The engine counts the result.
         let _ = self.engine.receive(now, Arrival::Roce(decoded.format, &decoded.packet, meta), &mut dma);
     }
@@ -500,7 +502,8 @@ impl<'a> Arrivals<'a> {
             payload: bytes.slice(payload),
             kept: Some(&mut self.falcon.kept),
         };
-        let arrival = FalconArrival { packet: &packet, peer, label, congested: false, hops: 0, csig: None };
+        let congested = self.link.marks_received(peer, packet.payload_len);
+        let arrival = FalconArrival { packet: &packet, peer, label, congested, hops: 0, csig: None };
         // The engine counts the result.
         let _ = self.engine.receive(now, Arrival::Falcon(arrival), &mut dma);
     }

@@ -110,6 +110,8 @@ impl Nic {
             impairment_reordered: impairment.reordered,
             impairment_duplicated: impairment.duplicated,
             impairment_corrupted: impairment.corrupted,
+            impairment_trimmed: impairment.trimmed,
+            impairment_marked: impairment.marked,
         }
     }
 }

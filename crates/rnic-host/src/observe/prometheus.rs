@@ -181,6 +181,12 @@ const DEVICE_METRICS: &[Metric<DeviceCounters>] = &[
     ("rnic_impairment_corrupted_total", Kind::Counter, "Packets corrupted by impairment.", |of| {
         count(of.impairment_corrupted)
     }),
+    ("rnic_impairment_trimmed_total", Kind::Counter, "Received packets whose payload impairment cut.", |of| {
+        count(of.impairment_trimmed)
+    }),
+    ("rnic_impairment_marked_total", Kind::Counter, "Received packets that impairment marked.", |of| {
+        count(of.impairment_marked)
+    }),
 ];
 
 const STATE_METRICS: &[Metric<Snapshot>] = &[

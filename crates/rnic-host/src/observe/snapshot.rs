@@ -132,6 +132,10 @@ pub struct DeviceCounters {
     pub impairment_duplicated: u64,
     /// Packets in which impairment inverted a bit.
     pub impairment_corrupted: u64,
+    /// Received packets whose payload impairment cut.
+    pub impairment_trimmed: u64,
+    /// Received packets that impairment marked.
+    pub impairment_marked: u64,
 }
 
 impl DeviceCounters {
@@ -174,6 +178,8 @@ impl DeviceCounters {
             impairment_reordered,
             impairment_duplicated,
             impairment_corrupted,
+            impairment_trimmed,
+            impairment_marked,
         );
     }
 }

@@ -121,6 +121,16 @@ pub(crate) struct ImpairmentOrder {
     jitter_ps: u64,
     rate_bps: Option<u64>,
     rate_queue_bytes: u64,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    trim: u64,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    mark: u64,
+}
+
+/// Returns whether the field is omitted: servers without it then accept the order.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature is serde's")]
+fn is_zero(parts: &u64) -> bool {
+    *parts == 0
 }
 
 const PARTS_PER_ONE: u64 = 1_000_000_000_000;
@@ -148,6 +158,8 @@ impl From<&Impairment> for ImpairmentOrder {
             jitter_ps: impairment.jitter.as_ps(),
             rate_bps: impairment.rate.map(BitRate::as_bps),
             rate_queue_bytes: impairment.rate_queue_bytes,
+            trim: parts(impairment.trim),
+            mark: parts(impairment.mark),
         }
     }
 }
@@ -184,6 +196,8 @@ impl From<ImpairmentOrder> for Impairment {
             rate: order.rate_bps.filter(|bps| *bps > 0).map(BitRate::bps),
             rate_queue_bytes: order.rate_queue_bytes,
             paths: PathSet::ALL,
+            trim: probability(order.trim),
+            mark: probability(order.mark),
         }
     }
 }

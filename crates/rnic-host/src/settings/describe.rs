@@ -41,8 +41,16 @@ impl Settings {
 
     /// Returns the impairment as text, one element for each property; includes the seed when it has an effect.
     pub fn impairment_parts(&self) -> Vec<String> {
-        let Impairment { seed, loss, corrupt, duplicate, reorder, delay, jitter, rate, paths, .. } = self.impairment;
-        let chances = [("loss", loss), ("reordering", reorder), ("duplication", duplicate), ("corruption", corrupt)];
+        let Impairment { seed, loss, corrupt, duplicate, reorder, delay, jitter, rate, paths, trim, mark, .. } =
+            self.impairment;
+        let chances = [
+            ("loss", loss),
+            ("reordering", reorder),
+            ("duplication", duplicate),
+            ("corruption", corrupt),
+            ("trimming", trim),
+            ("marks", mark),
+        ];
         let mut parts: Vec<String> = chances
             .iter()
             .filter(|(_, chance)| !chance.is_never())

@@ -24,6 +24,8 @@ fn every_variable_is_read() {
         ("RNIC_REORDER", "5 %"),
         ("RNIC_DUPLICATE", "0.5%"),
         ("RNIC_CORRUPT", "0.001"),
+        ("RNIC_TRIM", "3%"),
+        ("RNIC_MARK", "4%"),
         ("RNIC_DELAY", "5us"),
         ("RNIC_JITTER", "1ms"),
         ("RNIC_RATE", "10Gbps"),
@@ -42,7 +44,9 @@ fn every_variable_is_read() {
         ("RNIC_QUIET", "on"),
     ])
     .expect("all are legal");
-    let Impairment { seed, loss, reorder, duplicate, corrupt, delay, jitter, rate, .. } = settings.impairment;
+    let Impairment { seed, loss, reorder, duplicate, corrupt, delay, jitter, rate, trim, mark, .. } =
+        settings.impairment;
+    assert_eq!((trim, mark), (Probability::ratio(3, 100), Probability::ratio(4, 100)));
     assert_eq!((settings.transport.as_str(), settings.options.len(), seed), ("roce-gbn", 3, 7));
     assert_eq!((loss, reorder), (Probability::ratio(1, 100), Probability::ratio(5, 100)));
     assert_eq!((duplicate, corrupt), (Probability::ratio(5, 1_000), Probability::ratio(1, 1_000)));

@@ -145,6 +145,24 @@ pub const VARIABLES: &[Variable] = &[
         read: |settings, text| put(&mut settings.impairment.corrupt, text),
     },
     Variable {
+        name: "RNIC_TRIM",
+        option: "trim",
+        value: "P",
+        default: "0",
+        meaning: "Probability that a packet of IRN's format arrives without its payload, as from a switch that trims, \
+                  independent for each packet that a process receives. Transports whose receivers do not pull lose it",
+        read: |settings, text| put(&mut settings.impairment.trim, text),
+    },
+    Variable {
+        name: "RNIC_MARK",
+        option: "mark",
+        value: "P",
+        default: "0",
+        meaning: "Probability that a packet with data arrives with a congestion mark (ECN), independent for each \
+                  packet that a process receives",
+        read: |settings, text| put(&mut settings.impairment.mark, text),
+    },
+    Variable {
         name: "RNIC_DELAY",
         option: "delay",
         value: "TIME",
@@ -233,7 +251,8 @@ pub const VARIABLES: &[Variable] = &[
         option: "seed",
         value: "N",
         default: "1",
-        meaning: "Seed that determines which packets are dropped, reordered, duplicated, corrupted and delayed",
+        meaning: "Seed that determines which packets are dropped, reordered, duplicated, corrupted, delayed, trimmed \
+                  and marked",
         read: |settings, text| {
             let seed = text.trim().parse().map_err(|_| "expected a whole number from 0 to 2^64-1".to_owned());
             settings.impairment.seed = seed?;
