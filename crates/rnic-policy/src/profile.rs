@@ -3,9 +3,9 @@
 use rnic_base::limits::OUTSTANDING_PACKETS_MAX;
 use rnic_base::{AnyRing, BitRate, Duration};
 
-use crate::control::{ControlInterest, ControlPolicy};
 use crate::control::adapt::ADAPTED_STATE_MAX;
 use crate::control::signals::Signals;
+use crate::control::{ControlInterest, ControlPolicy};
 use crate::falcon::{
     AdaptiveForm, AdaptivePlace, FALCON_PARAMS, FalconErrors, FalconIsolation, FalconOrdering, FalconShape,
 };
@@ -568,7 +568,6 @@ impl Profile {
             return Err(ProfileError::NoCredits(self.name));
         }
         self.check_pulls()?;
-        self.check_program()?;
         let Configured { policy, params } = &self.control;
         let missing = (policy.interest)(params).needs.without(self.measures());
         if missing == Signals::CSIG && self.protocol.falcon().is_some() {
@@ -610,6 +609,7 @@ impl Profile {
                 self.paths.policy.name,
             ));
         }
+        self.check_program()?;
         if self.acks == AckRule::EveryPacket && self.ack_every_packets != 1 {
             return Err(ProfileError::AckEveryNeedsRequests(self.name, self.ack_every_packets));
         }

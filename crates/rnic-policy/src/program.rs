@@ -21,8 +21,11 @@ use core::fmt;
 use bytemuck::{Pod, Zeroable};
 use rnic_base::{AnyRing, BitRate, Duration, Seq, SeqRange, Time};
 use rnic_program::transport::{STATE_BYTES_MAX, Text};
-use rnic_program::{Actions, Description, Due, Id, Incoming, Lowering, Map, Offset, Periodic, Rate, Ticks, Transport, U, Unit};
+use rnic_program::{
+    Actions, Bundle, Description, Due, Id, Incoming, Lowering, Map, Offset, Periodic, Rate, Ticks, Transport, U, Unit,
+};
 
+use crate::field::FootprintField;
 use crate::params::{PARAMS_MAX, ParamSpec, ParamUnit, Params};
 use crate::recovery::{RecoveryActions, RecoveryEvent, TimerChange, WindowView};
 use crate::state::PolicyState;
@@ -79,9 +82,8 @@ impl ProgramPolicy {
         let description = transport.description();
         let (times, counts) = (description.deadlines(Due::Time), description.deadlines(Due::Sent));
         let graphs = transport.graphs(Lowering::Joins).ok();
-        let reads = |name| {
-            graphs.as_ref().is_none_or(|graphs| graphs.incoming.reads(name) || graphs.periodic.reads(name))
-        };
+        let reads =
+            |name| graphs.as_ref().is_none_or(|graphs| graphs.incoming.reads(name) || graphs.periodic.reads(name));
         let (reads_acked, reads_marked) = (reads("in_acked"), reads("in_marked"));
         Self { transport, description, times, counts, reads_acked, reads_marked }
     }
@@ -111,6 +113,15 @@ impl ProgramPolicy {
             ParamSpec { unit, default, ..ParamSpec::count(name, 0, parameter.min * scale, parameter.max * scale, help) }
         };
         self.description.parameters.iter().map(spec).collect()
+    }
+
+    /// Returns the state that a circuit stores: that of the program, and the settings that it changes.
+    pub fn footprint(&self) -> Vec<FootprintField> {
+        let settings = u64::from(<Actions as Bundle>::bits()) - 2 * 24 - 2;
+        vec![
+            FootprintField::connection("state of the program", self.description.state_bits().into()),
+            FootprintField::connection("window, rate and timer, as the program sets them", settings),
+        ]
     }
 
     /// Returns the words that the program gets for the values of a policy's parameters.

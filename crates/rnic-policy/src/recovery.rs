@@ -338,7 +338,7 @@ impl RecoveryPolicy {
             placement,
             reports_gaps: true,
             times_packets: false,
-            footprint: &[],
+            footprint: Vec::leak(program.footprint()),
             state_bytes: description.state_bytes(),
             start: |_| PolicyState::default(),
             initial_rto: |_| None,

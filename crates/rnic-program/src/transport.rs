@@ -202,7 +202,8 @@ impl Description {
         }
         for parameter in &self.parameters {
             let Parameter { min, default, max, unit, .. } = parameter;
-            let fits = parameter.word(*max) < mask(parameter.bits) || (*unit == Unit::Count && *max <= mask(parameter.bits));
+            let fits =
+                parameter.word(*max) < mask(parameter.bits) || (*unit == Unit::Count && *max <= mask(parameter.bits));
             if min > default || default > max || *max > VALUE_MAX || !fits {
                 return Err(DescriptionError::Bounds(parameter.name.to_string()));
             }

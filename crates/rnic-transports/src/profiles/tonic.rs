@@ -9,8 +9,8 @@
 //! Deviations: the receivers of `tonic-reno` and `tonic-new-reno` report out-of-order packets, which those programs do
 //! not use; windows are at most 128 packets, as those of the paper's prototype.
 
-use rnic_policy::{ControlPolicy, Params, Profile, RecoveryPolicy};
 use rnic_policy::{Configured, PathPolicy, SchedulePolicy};
+use rnic_policy::{ControlPolicy, Params, Profile, RecoveryPolicy};
 
 use crate::control::line_rate::LineRate;
 use crate::paths::ecmp::Ecmp;

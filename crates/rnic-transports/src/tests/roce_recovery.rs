@@ -16,7 +16,15 @@ fn marks(policy: RecoveryPolicy, events: &[(u64, RecoveryEvent)]) -> Vec<Option<
     let params = Params::defaults(policy.params);
     let mut state = (policy.start)(&params);
     let mut mark = |(una, event): &(u64, RecoveryEvent)| {
-        let view = WindowView { now: Time::ZERO, una: seq(*una), next: seq(10), highest_sacked: None, sacked: None, marked: None, sent: 0 };
+        let view = WindowView {
+            now: Time::ZERO,
+            una: seq(*una),
+            next: seq(10),
+            highest_sacked: None,
+            sacked: None,
+            marked: None,
+            sent: 0,
+        };
         (policy.on_event)(&mut state, event, &view, &params).retransmit
     };
     events.iter().map(&mut mark).collect()
@@ -51,7 +59,15 @@ fn selective_repeat_retransmits_again_on_a_nack_caused_by_a_later_packet() {
     let marks = |params: &Params| {
         let mut state = (policy.start)(params);
         nacks.map(|(next, cause)| {
-            let view = WindowView { now: Time::ZERO, una: seq(2), next: seq(next), highest_sacked: None, sacked: None, marked: None, sent: 0 };
+            let view = WindowView {
+                now: Time::ZERO,
+                una: seq(2),
+                next: seq(next),
+                highest_sacked: None,
+                sacked: None,
+                marked: None,
+                sent: 0,
+            };
             (policy.on_event)(&mut state, &kept(cause), &view, params).retransmit
         })
     };

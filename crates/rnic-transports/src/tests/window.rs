@@ -39,7 +39,8 @@ impl Window {
         }
         let highest_sacked = ring.last_one().map(|offset| seq(self.una + u64::from(offset)));
         let (una, next) = (seq(self.una), seq(self.next));
-        let view = WindowView { now: Time::ZERO, una, next, highest_sacked, sacked: Some(&ring), marked: None, sent: 0 };
+        let view =
+            WindowView { now: Time::ZERO, una, next, highest_sacked, sacked: Some(&ring), marked: None, sent: 0 };
         (self.policy.on_event)(&mut self.state, &event, &view, &self.params)
     }
 

@@ -110,12 +110,7 @@ impl Requester {
     }
 
     /// Handles the receiver's report of a gap at `una`.
-    pub(super) fn on_nack(
-        &mut self,
-        verbs: &mut Verbs,
-        core: &mut Core,
-        event: &RecoveryEvent,
-    ) {
+    pub(super) fn on_nack(&mut self, verbs: &mut Verbs, core: &mut Core, event: &RecoveryEvent) {
         if self.window.is_empty() {
             return;
         }
