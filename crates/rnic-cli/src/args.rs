@@ -5,6 +5,7 @@ mod doctor;
 mod limit;
 mod list;
 mod perf;
+mod program;
 mod reproduce;
 mod run;
 mod signals;
@@ -22,6 +23,7 @@ pub use doctor::DoctorArgs;
 pub use limit::LimitArgs;
 pub use list::ListArgs;
 pub use perf::PerfArgs;
+pub use program::{Form, ProgramAction, ProgramArgs};
 pub use reproduce::ReproduceArgs;
 pub use run::RunArgs;
 pub use signals::SignalsArgs;
@@ -67,6 +69,9 @@ pub enum Command {
 
     /// Simulate a network from a plan
     Sim(SimArgs),
+
+    /// Show, emit, build and check transport programs
+    Program(ProgramArgs),
 
     /// Reproduce figures of papers and compare them with the published results
     Reproduce(ReproduceArgs),

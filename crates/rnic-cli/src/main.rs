@@ -3,8 +3,8 @@
 //! ```text
 //! CRATE    rnic-cli (green: a newcomer may change anything that keeps the tests green)
 //! Purpose  the rnic command: arguments in; tables, charts and JSON out; unmodified programs on our libraries
-//! May use  rnic-base, rnic-wire, rnic-policy, rnic-transports, rnic-engine, rnic-fabric, rnic-host, rnic-page,
-//!          rnic-reproduce
+//! May use  rnic-base, rnic-wire, rnic-program, rnic-policy, rnic-transports, rnic-engine, rnic-fabric, rnic-host,
+//!          rnic-page, rnic-reproduce
 //! Must not decide anything about transports; measure or simulate by itself
 //! Add here an option, a column, a figure
 //! Not here functions that other programs could use (rnic-host, rnic-fabric), drawing (rnic-page)
@@ -28,6 +28,7 @@ mod link;
 mod list;
 mod output;
 mod perf;
+mod program;
 mod reproduce;
 mod run;
 mod shell;
@@ -79,6 +80,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Limit(args) => limit::run(args),
         Command::List(args) => list::run(args),
         Command::Perf(args) => perf::run(args),
+        Command::Program(args) => program::run(args),
         Command::Reproduce(args) => reproduce::run(args),
         Command::Run(args) => run::run(args),
         Command::Signals(args) => signals::run(args),

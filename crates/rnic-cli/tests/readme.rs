@@ -88,7 +88,7 @@ fn every_documented_command_runs() {
         let there = fs::canonicalize(root().join(name)).expect("the folder is in the source tree");
         std::os::unix::fs::symlink(there, folder.path().join(name)).expect("a link");
     }
-    let help_examples = ["perf", "sim", "list", "demo", "reproduce"].into_iter().flat_map(examples);
+    let help_examples = ["perf", "sim", "list", "demo", "reproduce", "program"].into_iter().flat_map(examples);
     // The file that Falcon's page creates with a shell command.
     fs::write(folder.path().join("secret"), [7; 32]).expect("a file in a folder of ours");
     let pages = pages().into_iter().flat_map(|page| commands_of(&page));

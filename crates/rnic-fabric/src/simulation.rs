@@ -143,7 +143,8 @@ impl Simulation {
         plan.check()?;
         let streams = RandomStreams::new(seed);
         let topology = plan.topology.build();
-        let profile = plan.transport.clone();
+        let mut profile = plan.transport.clone();
+        profile.set_line_rate(plan.host_links.rate);
         let transport = Transport::new(profile).map_err(rnic_transports::SelectError::from)?;
         let partition = Partition::new(&topology, parts);
         let builder = Builder::new(plan, &streams, &topology, &partition);

@@ -9,6 +9,7 @@
 //! | the cumulative acknowledgement advanced | `incoming`: `ack`, with `start` after `old_start` |
 //! | NACK of a packet that did not advance it | `incoming`: `ack` (a duplicate one) and `nack` |
 //! | NACK of a packet that did | the two calls, the second without `ack` |
+//! | NACK that is older than the last acknowledgement | `incoming`: `sacked` only |
 //! | trimmed packet, CNP | `incoming`: `trimmed`, `cnp` |
 //! | timeout | `periodic`: `expired` |
 //! | a deadline of the state | `periodic`, at once when an event of another kind shows that it has passed |
@@ -320,6 +321,9 @@ fn packet(event: &RecoveryEvent, view: &WindowView<'_>) -> Incoming {
             ..quiet
         },
         RecoveryEvent::Trimmed { seq } => Incoming { trimmed: true, sack: id(seq), ..quiet },
+        RecoveryEvent::Arrived { seq } => {
+            Incoming { sacked: true, sack_new: true, sack: id(seq), newly: Offset::new(1), ..quiet }
+        }
         RecoveryEvent::Congested => Incoming { cnp: true, ..quiet },
         RecoveryEvent::TimedOut { .. }
         | RecoveryEvent::Tick
@@ -349,10 +353,9 @@ fn answer(event: &RecoveryEvent, actions: &Actions, view: &WindowView<'_>) -> Re
     let is_timeout = matches!(event, RecoveryEvent::TimedOut { .. });
     let timer = if is_timeout && range.is_none() {
         TimerChange::Extend(timeout_of(actions.timer))
-    } else if actions.restart {
+    } else if actions.restart || is_timeout {
+        // After a timeout, with the duration that the program has just set.
         TimerChange::Restart
-    } else if is_timeout {
-        TimerChange::Keep
     } else {
         TimerChange::Continue
     };

@@ -80,6 +80,12 @@ pub enum RecoveryEvent {
     /// No packet was sent or acknowledged for the time given by [`RecoveryActions::probe`]. Only for policies with
     /// [`Recovery::TIMES_PACKETS`].
     Quiet,
+    /// A report that is older than the last acknowledgement shows that this packet was kept, which was not known yet.
+    /// Only for programs.
+    Arrived {
+        /// That packet.
+        seq: Seq,
+    },
     /// The peer reports that packets of this window met congestion (a CNP). Only for programs.
     Congested,
     /// The time given by [`RecoveryActions::tick_after`] has passed. Only for programs.

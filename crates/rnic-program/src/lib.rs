@@ -29,6 +29,8 @@ extern crate self as rnic_program;
 
 pub mod bundle;
 pub mod declare;
+pub mod dot;
+pub mod file;
 pub mod graph;
 pub mod interface;
 pub mod loaded;

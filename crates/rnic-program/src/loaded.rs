@@ -130,18 +130,30 @@ pub fn output_words(program: &Description, state: &[u8], actions: &Actions) -> W
     words
 }
 
-fn check_ports<E: Bundle>(function: &'static str, program: &Description, graph: &Graph) -> Result<(), LoadError> {
-    let named = |group: &str, name: &str, bits| Port { name: format!("{group}_{name}"), kind: Kind::Bits(bits) };
-    let state = |group| program.state.iter().map(move |field| named(group, &field.name, field.bits));
+/// Returns the inputs of a function that takes `E`.
+pub(crate) fn inputs<E: Bundle>(program: &Description) -> Vec<Port> {
     let mut inputs = E::ports("in");
     inputs.extend(program.parameters.iter().map(|parameter| named("cfg", &parameter.name, parameter.bits)));
-    inputs.extend(state("state"));
+    inputs.extend(program.state.iter().map(|field| named("state", &field.name, field.bits)));
     inputs.extend(Current::ports("cur"));
-    let mut outputs: Vec<Port> = state("next").collect();
+    inputs
+}
+
+/// Returns the outputs of every function.
+pub(crate) fn outputs(program: &Description) -> Vec<Port> {
+    let mut outputs: Vec<Port> = program.state.iter().map(|field| named("next", &field.name, field.bits)).collect();
     outputs.extend(Actions::ports("act"));
-    compare(function, "inputs", &inputs, graph.inputs())?;
+    outputs
+}
+
+fn named(group: &str, name: &str, bits: u8) -> Port {
+    Port { name: format!("{group}_{name}"), kind: Kind::Bits(bits) }
+}
+
+fn check_ports<E: Bundle>(function: &'static str, program: &Description, graph: &Graph) -> Result<(), LoadError> {
+    compare(function, "inputs", &inputs::<E>(program), graph.inputs())?;
     let found: Vec<Port> = graph.outputs().iter().map(|(port, _)| port.clone()).collect();
-    compare(function, "outputs", &outputs, &found)
+    compare(function, "outputs", &outputs(program), &found)
 }
 
 fn compare(

@@ -558,6 +558,8 @@ impl SendWindow {
         }
         match actions.timer {
             TimerChange::Keep => {}
+            // The timer of an empty window does not run.
+            TimerChange::Restart if self.is_empty() => {}
             TimerChange::Restart => self.restart_timer(now),
             TimerChange::Extend(by) => {
                 self.deadline = Deadline::after(now, by);

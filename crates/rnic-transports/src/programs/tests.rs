@@ -1,6 +1,8 @@
 //! Properties of all programs.
 
-use rnic_program::{Actions, Loaded, Lowering, Stimuli, Transport};
+use rnic_base::{BitRate, Duration, RandomStreams, Time};
+use rnic_policy::{Control, ControlEvent, ControlView, Params};
+use rnic_program::{Actions, Due, Incoming, Loaded, Lowering, Periodic, Rate, Stimuli, Ticks, Transport};
 
 use super::all;
 
@@ -80,4 +82,52 @@ fn t17_t28_programs_fit_into_the_papers_lines_state_and_a_cycle() {
             "{name}: {incoming} and {periodic} levels"
         );
     }
+}
+
+/// The program and the controller written by hand get the same notifications, and their timers run at the same times:
+/// rates agree within a thousandth (the program's has steps of 12 kbit/s, and its timer of 160 ns).
+#[test]
+fn t17_dcqcn_sets_the_rates_of_the_controller_written_by_hand() {
+    use crate::control::dcqcn::Dcqcn as ByHand;
+    let params = Params::defaults(ByHand::PARAMS).with(6, 100_000_000);
+    let view = |now| ControlView { now, line_rate: BitRate::gbps(40), mtu: 1_024, in_flight: 0 };
+    let (mut by_hand, _) = ByHand::start(&params, &view(Time::ZERO));
+    let program = super::find("dcqcn").expect("it is registered");
+    let description = program.description();
+    let word = |name: &str, value: u64| {
+        let parameter = description.parameters.iter().find(|parameter| parameter.name == name).expect(name);
+        parameter.word(value)
+    };
+    let mut words = description.defaults();
+    let line = description.parameters.iter().position(|parameter| parameter.name == "line_rate").expect("it is one");
+    words[line] = word("line_rate", 40_000_000_000);
+    let (mut state, mut actions) = (description.initial_state(&words), description.initial_actions(&words));
+    let due = description.deadlines(Due::Time)[1];
+    let mut random = RandomStreams::new(4).stream("notifications");
+    let (mut rate, mut tick, mut next_cnp, mut compared) = (40e9, None, Time::from_ps(1_000_000), 0);
+    while compared < 20_000 {
+        // The next notification, or the next expiry of the timer.
+        let is_cnp = tick.is_none_or(|tick| next_cnp < tick);
+        let now = if is_cnp { next_cnp } else { tick.expect("there is one") };
+        let event = if is_cnp { ControlEvent::Cnp } else { ControlEvent::Tick };
+        let answer = by_hand.on_event(&event, &view(now), &params);
+        rate = answer.rate.map_or(rate, |rate| rate.as_bps() as f64);
+        let ticks = Ticks::new(now.as_ps() / 160_000);
+        if is_cnp {
+            let packet = Incoming { cnp: true, now: ticks, ..Incoming::default() };
+            program.incoming(&packet, &words, &mut state, &mut actions);
+            next_cnp = now + Duration::from_us(50 + random.below(3_000));
+            tick = tick.or(answer.tick_after.map(|after| now + after));
+        } else {
+            // Its own deadline, which rounding may have put up to a tick later.
+            let deadline = u32::from_le_bytes(state[due..due + 4].try_into().expect("four bytes"));
+            let visit = Periodic { now: Ticks::new(deadline.into()), ..Periodic::default() };
+            program.periodic(&visit, &words, &mut state, &mut actions);
+            tick = answer.tick_after.map(|after| now + after);
+        }
+        let by_program = (actions.rate.get() * 390_625 / 32) as f64;
+        assert!((by_program / rate - 1.0).abs() < 1e-3, "event {compared}: {by_program} and {rate} bit/s at {now:?}");
+        compared += 1;
+    }
+    assert_ne!(actions.rate, Rate::new(words[line]), "the rates are never cut");
 }

@@ -77,6 +77,7 @@ impl Recovery for Cx7Selective {
             | RecoveryEvent::Delivered { .. }
             | RecoveryEvent::Trimmed { .. }
             | RecoveryEvent::Quiet
+            | RecoveryEvent::Arrived { .. }
             | RecoveryEvent::Congested
             | RecoveryEvent::Tick => {
                 return RecoveryActions::default();

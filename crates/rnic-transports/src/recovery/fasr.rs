@@ -94,6 +94,7 @@ impl Recovery for Fasr {
             RecoveryEvent::Delivered { .. }
             | RecoveryEvent::Trimmed { .. }
             | RecoveryEvent::Quiet
+            | RecoveryEvent::Arrived { .. }
             | RecoveryEvent::Congested
             | RecoveryEvent::Tick => {}
         }

@@ -61,6 +61,7 @@ impl Recovery for GoBackN {
             | RecoveryEvent::Delivered { .. }
             | RecoveryEvent::Trimmed { .. }
             | RecoveryEvent::Quiet
+            | RecoveryEvent::Arrived { .. }
             | RecoveryEvent::Congested
             | RecoveryEvent::Tick => None,
         };

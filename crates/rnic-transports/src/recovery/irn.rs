@@ -143,6 +143,7 @@ impl Recovery for Irn {
             RecoveryEvent::Delivered { .. }
             | RecoveryEvent::Trimmed { .. }
             | RecoveryEvent::Quiet
+            | RecoveryEvent::Arrived { .. }
             | RecoveryEvent::Congested
             | RecoveryEvent::Tick => {}
         }

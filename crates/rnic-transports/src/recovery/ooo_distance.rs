@@ -91,6 +91,7 @@ impl Recovery for OooDistance {
             RecoveryEvent::Acked { .. }
             | RecoveryEvent::Nacked { .. }
             | RecoveryEvent::Trimmed { .. }
+            | RecoveryEvent::Arrived { .. }
             | RecoveryEvent::Congested
             | RecoveryEvent::Tick => {}
         }

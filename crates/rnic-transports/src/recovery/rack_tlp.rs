@@ -127,6 +127,7 @@ impl Recovery for RackTlp {
             RecoveryEvent::Acked { .. }
             | RecoveryEvent::Nacked { .. }
             | RecoveryEvent::Trimmed { .. }
+            | RecoveryEvent::Arrived { .. }
             | RecoveryEvent::Congested
             | RecoveryEvent::Tick => {}
         }

@@ -110,6 +110,7 @@ impl Recovery for TcpSack {
             RecoveryEvent::Delivered { .. }
             | RecoveryEvent::Trimmed { .. }
             | RecoveryEvent::Quiet
+            | RecoveryEvent::Arrived { .. }
             | RecoveryEvent::Congested
             | RecoveryEvent::Tick => {}
             RecoveryEvent::TimedOut { .. } => {

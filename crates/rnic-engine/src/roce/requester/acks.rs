@@ -77,6 +77,7 @@ impl Requester {
         }
         // Processing the acknowledgement may have failed the queue pair, or stopped before a missing response.
         if is_stale || !verbs.head.transmits() || self.window.una != expected {
+            self.note_arrived(verbs, core, sack.filter(|_| is_new));
             if self.shared.window().is_some() || self.window.remaining_limit().is_some() {
                 // Packets that are reported as received nevertheless free space in a congestion window.
                 self.wake(verbs, core);
@@ -93,6 +94,14 @@ impl Requester {
             Syndrome::Ack { .. } => {}
         }
         RxOutcome::Accepted
+    }
+
+    /// Tells a program of a packet that has arrived, where no other event does.
+    fn note_arrived(&mut self, verbs: &Verbs, core: &mut Core, seq: Option<Seq>) {
+        let is_program = verbs.head.transport.profile.recovery.policy.program.is_some();
+        if let Some(seq) = seq.filter(|seq| is_program && verbs.head.transmits() && *seq > self.window.una) {
+            self.recover(verbs, core, &RecoveryEvent::Arrived { seq });
+        }
     }
 
     /// Handles the report that packet `seq` has arrived out of order: it may yield a round-trip time sample.

@@ -1,0 +1,83 @@
+//! Arguments of `rnic program`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+/// Arguments of `rnic program`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct ProgramArgs {
+    /// What is done.
+    #[command(subcommand)]
+    pub action: ProgramAction,
+}
+
+const EXAMPLES: &str = "\
+A transport program decides on loss recovery and congestion control (Tonic, NSDI'20). It runs as native code, is
+loaded as a file, and is emitted as SystemVerilog; all forms decide equally.
+
+  rnic program list
+  rnic program explain new-reno
+  rnic program emit new-reno --as sv > new_reno.sv
+  rnic program build new-reno -o new-reno.rnicp && rnic program check new-reno.rnicp";
+
+/// Actions of `rnic program`.
+#[derive(Debug, Subcommand)]
+pub enum ProgramAction {
+    /// List the programs, with their state and depth
+    List {
+        /// Print one JSON object on standard output
+        #[arg(long)]
+        json: bool,
+    },
+
+    /// Show state, parameters and longest paths of a program
+    Explain {
+        /// Name of a program, or a program file (*.rnicp)
+        program: String,
+
+        /// Print one JSON object on standard output
+        #[arg(long)]
+        json: bool,
+    },
+
+    /// Print a program as a circuit or a picture
+    Emit {
+        /// Name of a program, or a program file (*.rnicp)
+        program: String,
+
+        /// Form
+        #[arg(long = "as", value_enum, default_value_t = Form::Sv)]
+        form: Form,
+    },
+
+    /// Write a program file
+    Build {
+        /// Name of a program
+        program: String,
+
+        /// File to write
+        #[arg(short, long, value_name = "FILE")]
+        output: PathBuf,
+    },
+
+    /// Check a program file: its form, its graphs, and a run of random events
+    Check {
+        /// Program file (*.rnicp)
+        file: PathBuf,
+
+        /// Print one JSON object on standard output
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Forms that a program is emitted in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Form {
+    /// SystemVerilog: a module for each function, and the modules that they instantiate
+    Sv,
+    /// Graphviz
+    Graph,
+}

@@ -1,0 +1,224 @@
+//! `rnic program`: transport programs as reports, circuits and files.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use rnic_program::transport::Text;
+use rnic_program::{Graph, Graphs, Initial, Loaded, Lowering, Scheme, Stimuli, Transport, Unit};
+use rnic_program::{dot, file, graph, verilog};
+use rnic_transports::programs;
+use serde::Serialize;
+
+use crate::args::{Form, ProgramAction, ProgramArgs};
+use crate::failure::Failure;
+use crate::{console, table};
+
+/// Random events of each function in a check.
+const CHECKED_EVENTS: u64 = 10_000;
+
+/// A program, as reports describe it.
+#[derive(Debug, Serialize)]
+struct Summary {
+    name: String,
+    summary: String,
+    scheme: Scheme,
+    state_bits: u32,
+    /// Lines of the source; none when unknown.
+    lines: Option<u32>,
+    incoming: Function,
+    periodic: Function,
+}
+
+/// A function of a program.
+#[derive(Debug, Serialize)]
+struct Function {
+    operations: usize,
+    /// Levels of logic on the longest path: an estimate.
+    levels: u32,
+}
+
+impl Function {
+    fn of(graph: &Graph) -> Self {
+        Self { operations: graph.operations(), levels: graph.levels().into_iter().max().unwrap_or(0) }
+    }
+}
+
+/// The JSON object of `rnic program list`.
+#[derive(Debug, Serialize)]
+struct Listed {
+    programs: Vec<Summary>,
+}
+
+/// The JSON object of `rnic program check`.
+#[derive(Debug, Serialize)]
+struct Checked {
+    program: Summary,
+    events: u64,
+}
+
+/// A program and its graphs.
+type Found = (&'static dyn Transport, Graphs);
+
+/// Runs `rnic program`.
+///
+/// # Errors
+/// When there is no such program, a file cannot be read or written, or its contents are not a program.
+pub fn run(args: &ProgramArgs) -> Result<(), Failure> {
+    match &args.action {
+        ProgramAction::List { json } => list(*json),
+        ProgramAction::Explain { program, json } => explain(&find(program)?, *json),
+        ProgramAction::Emit { program, form } => {
+            console::print(&emit(&find(program)?, *form));
+            Ok(())
+        }
+        ProgramAction::Build { program, output } => {
+            let (program, graphs) = find(program)?;
+            let text = file::write(&program.description(), &graphs).map_err(Failure::input)?;
+            std::fs::write(output, text).map_err(|reason| Failure::file(output, reason))
+        }
+        ProgramAction::Check { file, json } => check(file, *json),
+    }
+}
+
+/// Returns the program called `name`, or that of the file at this path.
+fn find(name: &str) -> Result<Found, Failure> {
+    if Path::new(name).extension().is_some_and(|extension| extension == "rnicp") {
+        let loaded = load(Path::new(name))?;
+        let graphs = loaded.graphs_ref().clone();
+        // A command uses one program until it ends.
+        return Ok((Box::leak(Box::new(loaded)), graphs));
+    }
+    let Some(program) = programs::find(name) else {
+        let known: Vec<String> = programs::all().map(|program| program.description().name.into_owned()).collect();
+        let known = known.join(", ");
+        return Err(Failure::input(format!("no program `{name}`; there are {known}, and files that end in .rnicp")));
+    };
+    let graphs = program.graphs(Lowering::Joins).map_err(Failure::input)?;
+    Ok((program, graphs))
+}
+
+fn load(path: &Path) -> Result<Loaded, Failure> {
+    let size = std::fs::metadata(path).map_err(|reason| Failure::file(path, reason))?.len();
+    if size > file::FILE_BYTES_MAX as u64 {
+        return Err(Failure::file(path, file::FileError::TooLarge(size as usize)));
+    }
+    let bytes = std::fs::read(path).map_err(|reason| Failure::file(path, reason))?;
+    file::read(&bytes).map_err(|reason| Failure::file(path, reason))
+}
+
+fn summary(program: &dyn Transport, graphs: &Graphs) -> Summary {
+    let description = program.description();
+    Summary {
+        state_bits: description.state_bits(),
+        name: description.name.into_owned(),
+        summary: description.summary.into_owned(),
+        scheme: description.scheme,
+        lines: Some(description.lines).filter(|lines| *lines > 0),
+        incoming: Function::of(&graphs.incoming),
+        periodic: Function::of(&graphs.periodic),
+    }
+}
+
+fn list(json: bool) -> Result<(), Failure> {
+    let mut programs = Vec::new();
+    for program in programs::all() {
+        let graphs = program.graphs(Lowering::Joins).map_err(Failure::input)?;
+        programs.push(summary(program, &graphs));
+    }
+    let rows = programs.iter().map(|program| {
+        vec![
+            program.name.clone(),
+            format!("{:?}", program.scheme).to_lowercase(),
+            program.state_bits.to_string(),
+            program.lines.map_or(String::new(), |lines| lines.to_string()),
+            format!("{} and {}", program.incoming.levels, program.periodic.levels),
+            program.summary.clone(),
+        ]
+    });
+    let head = ["program", "scheme", "state, bits", "lines", "levels", ""];
+    let text = format!("{}\n", table::results(&head, rows.collect()));
+    console::result(&text, json.then_some(&Listed { programs }));
+    Ok(())
+}
+
+fn explain((program, graphs): &Found, json: bool) -> Result<(), Failure> {
+    let summary = summary(*program, graphs);
+    let description = program.description();
+    let mut text = format!("{}: {}\n\n", summary.name, summary.summary);
+    let initial = |initial: &Initial| match initial {
+        Initial::Constant(value) => value.to_string(),
+        Initial::Parameter(name) => name.to_string(),
+    };
+    let start = &description.start;
+    let scheme = format!("{:?}", description.scheme).to_lowercase();
+    let _ = writeln!(text, "scheme      {scheme}; window {}, timer {}", initial(&start.window), initial(&start.timer));
+    let _ = writeln!(text, "state       {} bits", summary.state_bits);
+    for field in &description.state {
+        let _ = writeln!(text, "  {:<18} {:>2} bits, from {}", field.name, field.bits, initial(&field.initial));
+    }
+    let _ = writeln!(text, "parameters");
+    for parameter in &description.parameters {
+        let value = show(parameter.unit, parameter.default);
+        let _ = writeln!(text, "  {:<18} {value:>9}  {}", parameter.name, parameter.help);
+    }
+    for (name, graph) in [("incoming", &graphs.incoming), ("periodic", &graphs.periodic)] {
+        let Function { operations, levels } = Function::of(graph);
+        let of_a_cycle = graph::LEVELS_OF_A_CYCLE;
+        let _ =
+            writeln!(text, "{name}    {operations} operations, {levels} levels (estimate; a cycle has {of_a_cycle})");
+        let mut paths: Vec<(u32, &str)> =
+            graph.levels().into_iter().zip(graph.outputs().iter().map(|(port, _)| port.name.as_str())).collect();
+        paths.sort_by(|one, other| other.cmp(one));
+        for (levels, output) in paths.iter().take(3) {
+            let _ = writeln!(text, "  {output:<18} {levels:>2} levels");
+        }
+    }
+    console::result(&text, json.then_some(&summary));
+    Ok(())
+}
+
+/// Formats the value of a parameter.
+fn show(unit: Unit, value: u64) -> String {
+    match unit {
+        Unit::Count => value.to_string(),
+        Unit::Time => rnic_base::Duration::from_ns(value).to_string(),
+        Unit::Rate => rnic_base::BitRate::bps(value).to_string(),
+    }
+}
+
+fn emit((program, graphs): &Found, form: Form) -> String {
+    let name: Text = program.description().name;
+    let functions = [("incoming", &graphs.incoming), ("periodic", &graphs.periodic)];
+    let modules = functions.map(|(function, graph)| (verilog::module_name(&name, function), graph));
+    match form {
+        Form::Sv => {
+            let texts = modules.map(|(module, graph)| verilog::emit(&module, graph));
+            format!("{}\n{}", texts.join("\n"), verilog::LIBRARY)
+        }
+        Form::Graph => modules.map(|(module, graph)| dot::emit(&module, graph)).join("\n"),
+    }
+}
+
+fn check(path: &Path, json: bool) -> Result<(), Failure> {
+    let loaded = load(path)?;
+    let program = loaded.description();
+    let mut stimuli = Stimuli::new(1);
+    let mut state = program.initial_state(&program.defaults());
+    for _ in 0..CHECKED_EVENTS {
+        let parameters = stimuli.parameters(&program.parameters);
+        let mut actions = stimuli.actions();
+        loaded.incoming(&stimuli.incoming(), &parameters, &mut state, &mut actions);
+        loaded.periodic(&stimuli.periodic(), &parameters, &mut state, &mut actions);
+    }
+    let summary = summary(&loaded, loaded.graphs_ref());
+    let text = format!(
+        "{}: a program, `{}`; {} bits of state, {} and {} levels; {CHECKED_EVENTS} random events of each function\n",
+        path.display(),
+        summary.name,
+        summary.state_bits,
+        summary.incoming.levels,
+        summary.periodic.levels,
+    );
+    console::result(&text, json.then_some(&Checked { program: summary, events: CHECKED_EVENTS }));
+    Ok(())
+}

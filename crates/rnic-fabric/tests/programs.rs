@@ -1,0 +1,99 @@
+//! Transport programs (Tonic) in simulated networks, beside the policies written by hand.
+
+mod common;
+
+use common::*;
+use rnic_fabric::{Report, Simulation};
+
+/// The six programs, with timeouts that suit small networks.
+const PROGRAMS: [&str; 6] = [
+    "{ name = \"tonic-reno\", rto_min = \"100us\", rto_max = \"1ms\" }",
+    "{ name = \"tonic-new-reno\", rto_min = \"100us\", rto_max = \"1ms\" }",
+    "{ name = \"tonic-sack\", rto_min = \"100us\", rto_max = \"1ms\" }",
+    "{ name = \"tonic-ndp\", rto = \"100us\" }",
+    "{ name = \"tonic-dcqcn\", rto = \"100us\" }",
+    "{ name = \"tonic-irn\", cap = 64, rto_low = \"50us\", rto_high = \"200us\" }",
+];
+
+/// Runs a plan to its end; asserts that all checks pass and every flow is complete.
+fn run(text: &str, overrides: &[(&str, &str)], seed: u64) -> Report {
+    let report = finish(Simulation::new(&plan(text, overrides), seed).expect("the plan is valid"));
+    report.check().unwrap_or_else(|failure| panic!("{overrides:?}: {failure}"));
+    assert_eq!(report.flows_unfinished, 0, "{overrides:?}");
+    report
+}
+
+#[test]
+fn t28_every_program_delivers_everything_under_faults_of_every_kind() {
+    for transport in PROGRAMS {
+        for seed in 1..=3 {
+            run(WIRE, &[("transport", transport), FAULTS], seed);
+        }
+        run(STAR, &[("transport", transport)], 1);
+    }
+}
+
+/// The responder sends the data of Reads by a window of its own, with a program of its own (appendix A).
+#[test]
+fn t27_writes_sends_reads_and_atomics_run_over_every_program() {
+    for transport in PROGRAMS {
+        for op in ["\"write\"", "\"send\"", "\"read\"", "\"fetch-add\""] {
+            let message = if op == "\"fetch-add\"" { "\"8B\"" } else { "\"10KB\"" };
+            let overrides = [("transport", transport), ("workload.op", op), ("workload.message", message), FAULTS];
+            run(WIRE, &overrides, 2);
+        }
+    }
+}
+
+/// Equal decisions in every event, or the hashes of the traces would differ: the program and the hand-written policy,
+/// with the same cap and timeouts, under loss, reordering and bursts.
+#[test]
+fn t28_irn_as_a_program_decides_as_the_policy_written_by_hand() {
+    let by_hand = "{ name = \"irn\", cap_packets = 64, rto_low = \"50us\", rto_high = \"200us\" }";
+    let program = "{ name = \"tonic-irn\", cap_packets = 64, cap = 64, rto_low = \"50us\", rto_high = \"200us\" }";
+    for text in [WIRE, STAR, TREE] {
+        for seed in 1..=4 {
+            let [one, other] = [by_hand, program].map(|transport| run(text, &[("transport", transport), FAULTS], seed));
+            assert!(one.packets_retransmitted > 0, "nothing was repeated, so that nothing was compared");
+            assert_eq!(
+                one.trace_hash, other.trace_hash,
+                "seed {seed}: {} and {} timeouts",
+                one.timeouts, other.timeouts
+            );
+        }
+    }
+}
+
+/// Without congestion notifications, the program is go-back-N as written by hand.
+#[test]
+fn t28_dcqcn_without_notifications_decides_as_go_back_n() {
+    for seed in 1..=4 {
+        let faults = ("fault", "[{ kind = \"drop\", packets = \"data\", probability = \"1%\" }]");
+        let [one, other] = ["roce-gbn", "tonic-dcqcn"].map(|name| {
+            let transport = format!("{{ name = \"{name}\", rto = \"100us\" }}");
+            run(WIRE, &[("transport", &transport), faults], seed)
+        });
+        assert!(one.packets_retransmitted > 0);
+        assert_eq!(one.trace_hash, other.trace_hash, "seed {seed}");
+    }
+}
+
+/// Two flows share a link of 40 Gbit/s with ECN: both controllers divide it, and their rates agree.
+#[test]
+fn t28_dcqcn_as_a_program_shares_a_link_as_the_controller_written_by_hand() {
+    let text = r#"
+        name = "two into one"
+        mtu = 1024
+        topology = { kind = "star", hosts = 3 }
+        links = { rate = "40Gbps", delay = "1us" }
+        switch = { model = "input-queued", buffer = "500KB", ecn = { kmin = "5KB", kmax = "200KB", pmax = "1%" } }
+        transport = { name = "roce-gbn" }
+        workload = { kind = "incast", senders = 2, bytes = "20MB" }
+    "#;
+    let by_hand = "{ name = \"roce-gbn\", control = \"dcqcn\", cap_packets = 128, rto = \"1ms\", rate_min = \"100Mbps\" }";
+    let program = "{ name = \"tonic-dcqcn\", rto = \"1ms\" }";
+    let [one, other] = [by_hand, program].map(|transport| run(text, &[("transport", transport)], 3));
+    let times = [one.elapsed_us, other.elapsed_us];
+    assert!(one.cnps > 0 && other.cnps > 0, "no congestion notifications: {} and {}", one.cnps, other.cnps);
+    assert!((times[0] / times[1] - 1.0).abs() < 0.1, "{times:?} us until both flows are complete");
+}

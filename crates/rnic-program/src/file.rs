@@ -1,0 +1,283 @@
+//! Program files (`.rnicp`): a program as its graphs, to be loaded where no compiler is.
+//!
+//! A file is a TOML document: the version of the format, the inputs that programs have (so that a file of another version
+//! is refused by name), the description, and for each function its nodes in the order of evaluation and the nodes of
+//! its outputs. It has no loop, call, memory or trap; checking it is one pass, and its size bounds its cost.
+
+use serde::{Deserialize, Serialize};
+
+use crate::bundle::Bundle;
+use crate::graph::{Graph, GraphError, Index, Kind, NODES_MAX, Node, Op, PORTS_MAX, Port};
+use crate::interface::{Actions, Incoming, Periodic};
+use crate::loaded::{LoadError, Loaded};
+use crate::transport::{Current, Description, Graphs};
+
+/// Largest file, in bytes: a program of the greatest length has half of it.
+pub const FILE_BYTES_MAX: usize = 256 << 10;
+
+/// Version of the format.
+const VERSION: u32 = 1;
+
+/// Value of the field `format`.
+const FORMAT: &str = "rnic transport program";
+
+/// The reason why a file is not a program.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// It is too large.
+    #[error("the file has {0} bytes, at most {max} are possible", max = FILE_BYTES_MAX)]
+    TooLarge(usize),
+    /// It is not TOML of the right form.
+    #[error("not a program file: {0}; make one by: rnic program build NAME")]
+    Form(String),
+    /// It is of another version.
+    #[error("the file has version {found} of the format, this program reads version {VERSION}; build it again")]
+    Version {
+        /// The version of the file.
+        found: u32,
+    },
+    /// Programs had other inputs or outputs when it was built.
+    #[error("the file was built for programs with other inputs or outputs ({found}, not {expected}); build it again")]
+    Interface {
+        /// Hash of this interface.
+        expected: String,
+        /// Hash of the file's.
+        found: String,
+    },
+    /// Too many nodes or outputs.
+    #[error(
+        "function {function}: {nodes} nodes and {outputs} outputs, at most {NODES_MAX} and {PORTS_MAX} are possible"
+    )]
+    TooLong {
+        /// `incoming` or `periodic`.
+        function: &'static str,
+        /// Number of nodes.
+        nodes: usize,
+        /// Number of outputs.
+        outputs: usize,
+    },
+    /// A graph has a fault.
+    #[error("function {function}: {source}")]
+    Graph {
+        /// `incoming` or `periodic`.
+        function: &'static str,
+        /// The fault.
+        source: GraphError,
+    },
+    /// The parts do not fit together.
+    #[error(transparent)]
+    Program(#[from] LoadError),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Head {
+    format: String,
+    version: u32,
+    interface: String,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(rename = "file")]
+    head: Head,
+    program: Description,
+    incoming: Function,
+    periodic: Function,
+}
+
+/// The part of a file that says what the rest is: read first, so that a file of another version gets a clear answer.
+#[derive(Deserialize)]
+struct Opening {
+    #[serde(rename = "file")]
+    head: Head,
+}
+
+/// A function: its nodes as operation, arguments and width, and the nodes of its outputs.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Function {
+    nodes: Vec<(Op, [Index; 3], u8)>,
+    outputs: Vec<Index>,
+}
+
+/// Returns a hash of the names and widths of all inputs and outputs of programs (FNV-1a, 64 bits).
+pub fn interface_hash() -> String {
+    let groups = [Incoming::ports("in"), Periodic::ports("in"), Current::ports("cur"), Actions::ports("act")];
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for port in groups.iter().flatten() {
+        let bits = if let Kind::Bits(bits) = port.kind { bits } else { 0 };
+        for byte in port.name.bytes().chain([bits]) {
+            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+    format!("{hash:016x}")
+}
+
+/// Returns the text of the file of a program.
+///
+/// # Errors
+/// When the description cannot be written, which no checked one causes.
+pub fn write(program: &Description, graphs: &Graphs) -> Result<String, FileError> {
+    let function = |graph: &Graph| Function {
+        nodes: graph.nodes().iter().map(|node| (node.op, node.args, node.width)).collect(),
+        outputs: graph.outputs().iter().map(|(_, index)| *index).collect(),
+    };
+    let head = Head { format: FORMAT.to_owned(), version: VERSION, interface: interface_hash() };
+    let (incoming, periodic) = (function(&graphs.incoming), function(&graphs.periodic));
+    let file = File { head, program: program.clone(), incoming, periodic };
+    toml::to_string(&file).map_err(|error| FileError::Form(error.to_string()))
+}
+
+/// Reads and checks a file.
+///
+/// # Errors
+/// When it is too large, of another form or version, or has any fault; nothing is kept of it then.
+pub fn read(bytes: &[u8]) -> Result<Loaded, FileError> {
+    if bytes.len() > FILE_BYTES_MAX {
+        return Err(FileError::TooLarge(bytes.len()));
+    }
+    let form = |error: toml::de::Error| FileError::Form(error.message().chars().filter(|c| !c.is_control()).collect());
+    let text = str::from_utf8(bytes).map_err(|_| FileError::Form("it is not text".to_owned()))?;
+    let opening: Opening = toml::from_str(text).map_err(form)?;
+    if opening.head.version != VERSION || opening.head.format != FORMAT {
+        return Err(FileError::Version { found: opening.head.version });
+    }
+    if opening.head.interface != interface_hash() {
+        let found = opening.head.interface.chars().filter(char::is_ascii_hexdigit).take(16).collect();
+        return Err(FileError::Interface { expected: interface_hash(), found });
+    }
+    let file: File = toml::from_str(text).map_err(form)?;
+    file.program.check().map_err(LoadError::from)?;
+    let incoming = graph::<Incoming>("incoming", &file.program, file.incoming)?;
+    let periodic = graph::<Periodic>("periodic", &file.program, file.periodic)?;
+    Ok(Loaded::new(file.program, Graphs { incoming, periodic })?)
+}
+
+/// Builds the graph of a function whose ports follow from the description.
+fn graph<E: Bundle>(function: &'static str, program: &Description, read: Function) -> Result<Graph, FileError> {
+    let (nodes, outputs) = (read.nodes.len(), read.outputs.len());
+    let expected = crate::loaded::outputs(program);
+    if nodes > NODES_MAX || outputs != expected.len() {
+        return Err(FileError::TooLong { function, nodes, outputs });
+    }
+    let nodes = read.nodes.into_iter().map(|(op, args, width)| Node { op, args, width }).collect();
+    let outputs: Vec<(Port, Index)> = expected.into_iter().zip(read.outputs).collect();
+    Graph::new(crate::loaded::inputs::<E>(program), outputs, nodes)
+        .map_err(|source| FileError::Graph { function, source })
+}
+
+#[cfg(test)]
+mod tests {
+    use rnic_base::RandomStreams;
+
+    use super::*;
+    use crate::prelude::*;
+    use crate::{Lowering, Stimuli, Transport};
+
+    crate::transport! {
+        /// a test
+        program Repeat("repeat") {
+            scheme: window,
+            start: { window: cap, rate: 0, timer: rto },
+        }
+        state State {
+            /// Number of repeats.
+            repeats: 8,
+        }
+        parameters Parameters {
+            /// segments in flight at most
+            cap: 8 = 32 [1..=128],
+            /// time without progress
+            rto: 24 = 320 us,
+        }
+    }
+
+    #[program]
+    pub(super) fn incoming(i: &Incoming, p: &Parameters, s: &mut State, a: &mut Actions) {
+        a.mark = i.nack;
+        a.from = i.start;
+        a.to = i.start + i.acked.first_zero(1).to::<24>();
+        if i.nack && s.repeats < p.cap {
+            s.repeats += 1;
+        }
+    }
+
+    #[program]
+    pub(super) fn periodic(v: &Periodic, _p: &Parameters, _s: &mut State, a: &mut Actions) {
+        a.mark = v.expired;
+        a.from = v.start;
+        a.to = v.next;
+    }
+
+    fn text() -> String {
+        let graphs = Repeat.graphs(Lowering::Joins).expect("it has graphs");
+        write(&Repeat.description(), &graphs).expect("it is written")
+    }
+
+    #[test]
+    fn t19_a_program_file_is_the_program() {
+        let loaded = read(text().as_bytes()).expect("the file is valid");
+        assert_eq!(loaded.description(), Repeat.description());
+        let mut stimuli = Stimuli::new(5);
+        let (mut state, mut by_file) = (vec![0], vec![0]);
+        for _ in 0..2_000 {
+            let packet = stimuli.incoming();
+            let (mut actions, mut answers) = (Actions::default(), Actions::default());
+            Repeat.incoming(&packet, &[4, 2_000], &mut state, &mut actions);
+            loaded.incoming(&packet, &[4, 2_000], &mut by_file, &mut answers);
+            assert_eq!((state.clone(), actions), (by_file.clone(), answers));
+        }
+    }
+
+    #[test]
+    fn files_of_other_versions_and_forms_are_refused_with_the_reason() {
+        let reason = |text: &str| read(text.as_bytes()).expect_err("it is refused").to_string();
+        assert!(reason("hello").contains("not a program file"));
+        assert!(reason(&text().replace("version = 1", "version = 7")).contains("version 7"));
+        assert!(reason(&text().replace(&interface_hash(), "0123")).contains("other inputs or outputs"));
+        assert!(reason(&text().replace("bits = 8", "bits = 200")).contains("200 bits"));
+        assert!(reason(&text().replace("bits = 8", "bits = 9")).contains("width"));
+        assert!(reason(&" ".repeat(FILE_BYTES_MAX + 1)).contains("at most"));
+        for error in [reason("[a]"), reason(&text().replace("repeat", "a\\nb"))] {
+            assert_eq!(error.lines().count(), 1, "{error}");
+        }
+    }
+
+    /// Mutated files are refused, or are programs that run to their end; `RNIC_PROGRAM_FILES` sets how many.
+    #[test]
+    fn t19_hostile_files_are_refused_or_harmless() {
+        let wanted = option_env!("RNIC_PROGRAM_FILES").and_then(|text| text.parse().ok());
+        let original = text().into_bytes();
+        let mut random = RandomStreams::new(3).stream("files");
+        let (mut accepted, mut refused) = (0, 0);
+        for _ in 0..wanted.unwrap_or(20_000) {
+            let mut bytes = original.clone();
+            for _ in 0..random.between(1, 4) {
+                let at = random.below(bytes.len() as u64) as usize;
+                match random.below(4) {
+                    0 => bytes[at] = b"0123456789,[]{}\"=-"[random.below(18) as usize],
+                    1 => drop(bytes.remove(at)),
+                    2 => bytes.insert(at, b"0123456789"[random.below(10) as usize]),
+                    _ => bytes[at] = random.bits() as u8,
+                }
+            }
+            let Ok(loaded) = read(&bytes) else {
+                refused += 1;
+                continue;
+            };
+            accepted += 1;
+            let program = loaded.description();
+            let mut stimuli = Stimuli::with_lies(accepted, 128);
+            let mut state = program.initial_state(&program.defaults());
+            for _ in 0..16 {
+                let parameters = stimuli.parameters(&program.parameters);
+                let mut actions = stimuli.actions();
+                loaded.incoming(&stimuli.incoming(), &parameters, &mut state, &mut actions);
+                loaded.periodic(&stimuli.periodic(), &parameters, &mut state, &mut actions);
+            }
+        }
+        assert!(accepted > 0 && refused > 0, "{accepted} accepted, {refused} refused");
+    }
+}
