@@ -90,7 +90,8 @@ fn t28_dcqcn_as_a_program_shares_a_link_as_the_controller_written_by_hand() {
         transport = { name = "roce-gbn" }
         workload = { kind = "incast", senders = 2, bytes = "20MB" }
     "#;
-    let by_hand = "{ name = \"roce-gbn\", control = \"dcqcn\", cap_packets = 128, rto = \"1ms\", rate_min = \"100Mbps\" }";
+    let by_hand =
+        "{ name = \"roce-gbn\", control = \"dcqcn\", cap_packets = 128, rto = \"1ms\", rate_min = \"100Mbps\" }";
     let program = "{ name = \"tonic-dcqcn\", rto = \"1ms\" }";
     let [one, other] = [by_hand, program].map(|transport| run(text, &[("transport", transport)], 3));
     let times = [one.elapsed_us, other.elapsed_us];

@@ -12,8 +12,16 @@ use crate::rust_source::{RustSource, TokenKind};
 use crate::tree::Tree;
 
 /// Packages in which the rule applies.
-const INTEGER_CRATES: [&str; 7] =
-    ["rnic-base", "rnic-program", "rnic-policy", "rnic-engine", "rnic-transports", "rnic-fae", "rnic-scr"];
+const INTEGER_CRATES: [&str; 8] = [
+    "rnic-base",
+    "rnic-program",
+    "rnic-tonic",
+    "rnic-policy",
+    "rnic-engine",
+    "rnic-transports",
+    "rnic-fae",
+    "rnic-scr",
+];
 
 /// Reports every line with a floating-point type or literal.
 pub fn check(tree: &Tree) -> Vec<Finding> {

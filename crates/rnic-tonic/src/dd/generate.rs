@@ -1,0 +1,44 @@
+//! Segment Generation (Tonic, section 3.2.3): the lowest marked segment first, otherwise the next new one.
+
+use crate::bits::RingMap;
+use crate::shape::{SegmentId, Shape, forward};
+use crate::state::{Duty, Window};
+
+/// The segment that a flow generates next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Generated {
+    /// The segment.
+    pub(crate) id: SegmentId,
+    /// It has been generated before.
+    pub(crate) is_repeat: bool,
+    /// How many times before, at most 3.
+    pub(crate) times_sent: u8,
+    /// It is the short last one.
+    pub(crate) is_short: bool,
+}
+
+/// Returns the segment that the flow generates next, without regard to the ring; `None` when it has none within its
+/// window and limit.
+///
+/// A mark outside of the current window stays, and waits until the window covers it.
+pub(crate) fn next_segment(window: &Window, duty: &Duty, shape: &Shape) -> Option<Generated> {
+    let size = u32::from(window.size);
+    let head = shape.position(window.start);
+    let wanted = duty.marked & !window.acked & RingMap::range(head, size, shape.window());
+    let is_short = |id: SegmentId| window.has_short_last && id.plus(1) == window.limit;
+    if let Some(position) = wanted.first(head) {
+        let offset = position.wrapping_sub(head) & (shape.window() - 1);
+        let id = window.start.plus(offset);
+        // The bits of the count, incremented by this generation and saturating.
+        let before = u8::from(window.repeats_low.test(position)) | u8::from(window.repeats_high.test(position)) << 1;
+        return Some(Generated { id, is_repeat: true, times_sent: (before + 1).min(3), is_short: is_short(id) });
+    }
+    let is_within = forward(window.start, window.next) < size && window.next.is_before(window.limit);
+    is_within.then(|| Generated { id: window.next, is_repeat: false, times_sent: 0, is_short: is_short(window.next) })
+}
+
+/// Returns whether the flow may generate a segment.
+#[inline]
+pub(crate) fn is_eligible(window: &Window, duty: &Duty) -> bool {
+    window.in_use && !duty.idle && !duty.back_pressured
+}

@@ -1,0 +1,154 @@
+//! Conflicts in one cycle (Tonic, section 3.4): the events of one flow are merged into its next state.
+//!
+//! | variable | rule |
+//! |---|---|
+//! | start, acknowledged segments | the fixed stage's, else as before |
+//! | size, timer, rate | the program's for a packet, else for a visit, else as before |
+//! | next, repeats, total sent | generation's |
+//! | marked | before, without generation's; then the program's ranges, which win; sent and not acknowledged ones only |
+//! | outstanding | before, plus generation, minus transmission |
+//! | back-pressured, idle | from the merged values |
+//! | expiry | restarted for a packet or by a visit after expiry; else started by generation; off when none is sent |
+//!
+//! A visit is dropped whole when either stage of Incoming works on the flow in the same cycle: acknowledgements win
+//! over timeouts. Marks are kept for all segments that were sent, also those that a smaller window does not cover any
+//! more.
+
+use super::generate::{Generated, next_segment};
+use super::incoming::Acknowledged;
+use crate::bits::RingMap;
+use crate::program::{Answer, Installed};
+use crate::shape::{SegmentId, Shape, Ticks, forward};
+use crate::state::{Duty, Window};
+use crate::wires::{Command, FlowSetup};
+
+/// The events of one flow in one cycle.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Events {
+    /// The fixed stage of Incoming.
+    pub(crate) acknowledged: Option<Acknowledged>,
+    /// The program's answer to a packet.
+    pub(crate) incoming: Option<Answer>,
+    /// The program's answer to a visit, and whether the timer had expired.
+    pub(crate) periodic: Option<(Answer, bool)>,
+    /// Segment Generation.
+    pub(crate) generated: Option<Generated>,
+    /// Segment Transmitted.
+    pub(crate) transmitted: bool,
+    /// A command of the driver, in generation's slot.
+    pub(crate) command: Option<Command>,
+}
+
+/// The next state of a flow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Merged {
+    pub(crate) window: Window,
+    pub(crate) duty: Duty,
+    /// The visit was dropped.
+    pub(crate) is_visit_dropped: bool,
+    /// Segments that a timeout has marked and that were not marked before: a receiver that grants tokens knows nothing
+    /// of them.
+    pub(crate) timed_out: u16,
+}
+
+/// Merges the events of a flow.
+pub(crate) fn merge(window: &Window, duty: &Duty, events: &Events, now: Ticks, shape: &Shape) -> Merged {
+    let is_visit_dropped = events.periodic.is_some() && (events.acknowledged.is_some() || events.incoming.is_some());
+    let visit = events.periodic.filter(|_| !is_visit_dropped);
+    let answer = events.incoming.or(visit.map(|(answer, _)| answer));
+
+    let next_window = merge_window(window, events, answer.as_ref(), shape);
+    let sent = forward(next_window.start, next_window.next);
+    let may_be_marked = RingMap::range(shape.position(next_window.start), sent, shape.window()) & !next_window.acked;
+    let range = |answer: &Answer| answer.range(next_window.start, sent, shape);
+    let incoming_marks = events.incoming.as_ref().map_or(RingMap::EMPTY, range);
+    let visit_marks = visit.map_or(RingMap::EMPTY, |(answer, _)| range(&answer));
+    let mut marked = duty.marked;
+    if let Some(repeat) = events.generated.filter(|generated| generated.is_repeat) {
+        marked &= !RingMap::range(shape.position(repeat.id), 1, shape.window());
+    }
+    let is_timeout = visit.is_some_and(|(_, is_expired)| is_expired);
+    let timed_out = if is_timeout { (visit_marks & may_be_marked & !marked).count() as u16 } else { 0 };
+    marked = (marked | incoming_marks | visit_marks) & may_be_marked;
+
+    assert!(!events.transmitted || duty.outstanding > 0, "an address has left that was not generated");
+    let mut next_duty = Duty {
+        marked,
+        outstanding: duty.outstanding + u8::from(events.generated.is_some()) - u8::from(events.transmitted),
+        total_sent: duty.total_sent.plus(u32::from(events.generated.is_some())),
+        timer: answer.map_or(duty.timer, |answer| answer.timer),
+        rate: answer.map_or(duty.rate, |answer| answer.rate),
+        ..*duty
+    };
+    let is_restarted = events.incoming.is_some_and(|answer| answer.restart)
+        || visit.is_some_and(|(answer, is_expired)| answer.restart || is_expired);
+    set_timer(&mut next_duty, is_restarted, events.generated.is_some(), sent, now);
+    set_flags(&next_window, &mut next_duty, shape);
+    Merged { window: next_window, duty: next_duty, is_visit_dropped, timed_out }
+}
+
+fn merge_window(window: &Window, events: &Events, answer: Option<&Answer>, shape: &Shape) -> Window {
+    let mut next = *window;
+    if let Some(acknowledged) = &events.acknowledged {
+        next.start = acknowledged.start;
+        next.acked = acknowledged.acked;
+    }
+    if let Some(answer) = answer {
+        next.size = answer.window;
+    }
+    match events.generated {
+        Some(Generated { id, is_repeat: true, times_sent, .. }) => {
+            let position = RingMap::range(shape.position(id), 1, shape.window());
+            let bit = |map: RingMap, is_set: bool| if is_set { map | position } else { map & !position };
+            next.repeats_low = bit(window.repeats_low, times_sent & 1 == 1);
+            next.repeats_high = bit(window.repeats_high, times_sent & 2 == 2);
+        }
+        Some(generated) => next.next = generated.id.plus(1),
+        None => {}
+    }
+    if let Some(acknowledged) = &events.acknowledged {
+        next.repeats_low &= !acknowledged.passed;
+        next.repeats_high &= !acknowledged.passed;
+    }
+    if let Some(Command::Limit { limit, last_bytes }) = events.command {
+        next.limit = limit;
+        next.has_short_last = last_bytes != 0;
+    }
+    next
+}
+
+/// Starts, restarts or stops the timer. A duration of zero is no timer.
+fn set_timer(duty: &mut Duty, is_restarted: bool, is_generated: bool, sent: u32, now: Ticks) {
+    if is_restarted || (is_generated && !duty.timer_on) {
+        duty.timer_on = true;
+        duty.expiry = now.plus(duty.timer.value());
+    }
+    if sent == 0 || duty.timer.value() == 0 {
+        duty.timer_on = false;
+        // A stopped timer has one representation, so that equal states are equal bit by bit.
+        duty.expiry = Ticks::new(0);
+    }
+}
+
+/// Computes the flags that depend on merged values.
+fn set_flags(window: &Window, duty: &mut Duty, shape: &Shape) {
+    let sizes = shape.sizes();
+    if duty.outstanding >= sizes.stop {
+        duty.back_pressured = true;
+    } else if duty.outstanding < sizes.start {
+        duty.back_pressured = false;
+    }
+    duty.idle = next_segment(window, duty, shape).is_none();
+}
+
+/// Returns the state of a new flow.
+pub(crate) fn new_flow(setup: &FlowSetup, program: &Installed, shape: &Shape) -> (Window, Duty) {
+    let Answer { window, rate, timer, .. } = Answer::new(&program.initial(), shape);
+    let FlowSetup { first, .. } = *setup;
+    let group = Window { in_use: true, start: first, size: window, next: first, limit: first, ..Window::default() };
+    (group, Duty { idle: true, total_sent: SegmentId::new(0), timer, rate, ..Duty::default() })
+}
+
+#[cfg(test)]
+#[path = "merge/tests.rs"]
+mod tests;

@@ -1,0 +1,69 @@
+//! Tonic's template, cycle by cycle: the model with which circuits are compared.
+//!
+//! ```text
+//! CRATE    rnic-tonic (red: circuits and this model agree in every cycle)
+//! Purpose  data delivery, credit, sets, rings, timing wheel and receiver of Tonic, one step a cycle
+//! May use  rnic-base, rnic-program
+//! Must not know packets' formats or engines, read a clock, compute in floating point
+//! Add here a module of the template, a discipline of its sets, a kind of receiver
+//! Not here programs (rnic-transports), the network around a template (rnic-fabric), RTL
+//! Proved by a test for each mechanism, all conflicts of events, eager against lazy stepping over random traffic
+//! ```
+//!
+//! Source: Tonic, "Enabling Programmable Transport Protocols in High-Speed NICs" (NSDI'20).
+//!
+//! ```text
+//!   driver: add, remove, limit                                acknowledgements, grants, CNPs
+//!        |                                                            |
+//!   +----v------- data delivery: which segment ---------------------- v ----------+
+//!   |  Generation      Transmitted      Periodic (program)      Incoming (fixed, program)
+//!   +----|-----------------^------------------|--------------------------|---------+
+//!        | address         | departure        | parameters               |
+//!   +----v----------------- credit: when -----v--------------------------v---------+
+//!   |  Enqueue -> ring a flow -> Transmit      timing wheel, tokens                |
+//!   +-------------------------------|----------------------------------------------+
+//!                                   v one address a cycle
+//! ```
+//!
+//! What starts in a stage in cycle `c` is in the next one in `c + 1`; a module sees all writes of earlier cycles.
+//!
+//! | event | stages, one cycle each |
+//! |---|---|
+//! | turn of an active flow | set, memory, Generation, wire, memory, Enqueue (then the set of ready flows) |
+//! | turn of a ready flow | set, memory, Transmit, output register |
+//! | packet | port, memory, Incoming (fixed), Incoming (program), wire, memory, credit |
+//! | departure | Transmit, wire, memory, Segment Transmitted (then the active set) |
+//! | visit | round, memory, Periodic, wire, memory, credit |
+//! | command | queue, memory, Generation's slot, wire, memory, credit |
+//! | wait for a rate | Transmit or Enqueue, four of a division, wheel until due (then the set of ready flows) |
+//!
+//! A flow that enters an empty set is taken from it in the same cycle.
+//!
+//! * [`Tonic`] is the template with a program; [`Tonic::step`] runs a cycle, [`Tonic::advance_to`] only those in which
+//!   something can change, with the same outputs and state;
+//! * [`Receiver`] generates acknowledgements and grants, one packet a cycle.
+//!
+//! The state of flows stays in the template: exchanging it with memory outside, for more flows, is not modelled.
+
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_macros))]
+
+pub mod bits;
+pub mod cr;
+mod dd;
+pub mod program;
+pub mod receiver;
+pub mod sets;
+pub mod shape;
+pub mod state;
+mod tonic;
+pub mod wires;
+
+pub use cr::CreditCounters;
+pub use dd::{DeliveryCounters, Visits};
+pub use program::{InstallError, Installed};
+pub use receiver::{Arrival, Receiver, ReceiverKind, ReceiverSizes};
+pub use sets::{ActiveSet, Fifo, Priorities};
+pub use shape::{FlowId, SegmentId, SizeError, Sizes, Ticks};
+pub use tonic::{FlowView, Input, Refused, Tonic};
+pub use wires::{Address, FlowSetup, Packet};

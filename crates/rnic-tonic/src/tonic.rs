@@ -1,0 +1,354 @@
+//! The template: both engines, the driver's calls, one step a cycle, and stepping only where something changes.
+
+use std::collections::VecDeque;
+
+use crate::cr::{CreditCounters, CreditEngine};
+use crate::dd::{DataDelivery, DeliveryCounters, Visits};
+use crate::program::{Installed, Scheme};
+use crate::sets::{ActiveSet, Fifo};
+use crate::shape::{FlowId, LENGTH_MAX, STATE_WORDS_MAX, SegmentId, Shape, SizeError, Sizes, Ticks, forward};
+use crate::state::Packed;
+use crate::wires::{Address, Command, FlowSetup, Packet};
+
+/// Most commands of the driver that wait for their slot.
+pub const COMMANDS_MAX: usize = 64;
+
+/// Most segments that are announced ahead of the first unacknowledged one: ids are compared serially.
+pub const ANNOUNCED_MAX: u32 = 1 << 22;
+
+/// Inputs of a cycle.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Input {
+    /// A packet of a flow's receiver.
+    pub packet: Option<(FlowId, Packet)>,
+    /// The output is blocked: the address in the output register is not taken.
+    pub is_blocked: bool,
+}
+
+/// Error: a call of the driver that is refused; nothing has changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Refused {
+    /// No such flow in this template.
+    #[error("flow {flow} is outside of the template's {flows} flows")]
+    Outside {
+        /// The flow.
+        flow: FlowId,
+        /// Flows of the template.
+        flows: u16,
+    },
+    /// The flow exists.
+    #[error("flow {0} exists already")]
+    Exists(FlowId),
+    /// The flow does not exist.
+    #[error("flow {0} does not exist")]
+    Absent(FlowId),
+    /// Something of the flow is still in a stage.
+    #[error("flow {0} is being processed: call again some cycles later")]
+    InProgress(FlowId),
+    /// Too many commands wait.
+    #[error("{COMMANDS_MAX} commands wait: call again some cycles later")]
+    Commands,
+    /// No length of a segment.
+    #[error("a segment has 1 to {LENGTH_MAX} bytes, not {0}")]
+    Length(u16),
+    /// The limit does not go forward, or too far.
+    #[error("the limit of flow {flow} goes from {from} to {to}: at most {ANNOUNCED_MAX} segments may be outstanding")]
+    Limit {
+        /// The flow.
+        flow: FlowId,
+        /// The limit as it is.
+        from: SegmentId,
+        /// The wanted one.
+        to: SegmentId,
+    },
+    /// Segments are outstanding.
+    #[error("segments of flow {0} are outstanding: their lengths cannot change")]
+    Outstanding(FlowId),
+}
+
+/// The driver's last announcement of a flow; commands take some cycles to arrive.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Announced {
+    exists: bool,
+    limit: SegmentId,
+    last_bytes: u16,
+}
+
+/// The readable state of a flow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FlowView {
+    /// The flow exists.
+    pub exists: bool,
+    /// First segment that is not acknowledged.
+    pub start: SegmentId,
+    /// Next segment that has never been generated.
+    pub next: SegmentId,
+    /// End of the announced segments.
+    pub limit: SegmentId,
+    /// Segments of the window.
+    pub window: u16,
+    /// Addresses generated, modulo 2^24: retransmissions included.
+    pub total_sent: SegmentId,
+    /// Segments marked for retransmission.
+    pub marked: u32,
+    /// Segments acknowledged selectively.
+    pub acked: u32,
+    /// Addresses that have not left.
+    pub outstanding: u8,
+    /// Duration of the retransmission timer; zero for none.
+    pub timer: Ticks,
+    /// Rate in bytes per 2^16 cycles; zero without one.
+    pub rate: u32,
+}
+
+/// A template with a program.
+#[derive(Debug)]
+pub struct Tonic<S = Fifo> {
+    shape: Shape,
+    now: u64,
+    delivery: DataDelivery<S>,
+    credit: CreditEngine<S>,
+    commands: VecDeque<(FlowId, Command)>,
+    announced: Vec<Announced>,
+}
+
+impl Tonic {
+    /// Creates a template whose sets serve flows round robin.
+    ///
+    /// # Errors
+    /// A size that no circuit has.
+    pub fn new(sizes: Sizes, program: Installed) -> Result<Self, SizeError> {
+        let sets = [Fifo::new(sizes.flows), Fifo::new(sizes.flows)];
+        Self::with_sets(sizes, program, sets)
+    }
+}
+
+impl<S: ActiveSet> Tonic<S> {
+    /// Creates a template with other sets: the active set, and that of flows ready to transmit.
+    ///
+    /// # Errors
+    /// A size that no circuit has.
+    pub fn with_sets(sizes: Sizes, program: Installed, [active, ready]: [S; 2]) -> Result<Self, SizeError> {
+        let words = program.initial_state().len().div_ceil(8);
+        if words > STATE_WORDS_MAX {
+            return Err(SizeError::State(words));
+        }
+        let shape = Shape::new(sizes, program.scheme(), program.state_bits())?;
+        let initial_rate = program.initial().rate.get() as u32;
+        Ok(Self {
+            now: 0,
+            delivery: DataDelivery::new(shape, program, active),
+            credit: CreditEngine::new(shape, initial_rate, ready),
+            commands: VecDeque::with_capacity(COMMANDS_MAX),
+            announced: vec![Announced::default(); usize::from(sizes.flows)],
+            shape,
+        })
+    }
+
+    /// Returns the widths of the state.
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// Returns the number of the next cycle.
+    pub fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// Chooses the visits at which the program's periodic function runs; all by default. [`Tonic::advance_to`] passes
+    /// cycles with others in either case.
+    pub fn set_visits(&mut self, visits: Visits) {
+        self.delivery.set_visits(visits);
+    }
+
+    /// Returns the counters of both engines.
+    pub fn counters(&self) -> (DeliveryCounters, CreditCounters) {
+        (*self.delivery.counters(), *self.credit.counters())
+    }
+
+    /// Adds a flow without segments.
+    ///
+    /// # Errors
+    /// When the flow exists, or something of a removed flow of this number is still in a stage; a length of zero or of
+    /// more than 14 bits.
+    pub fn add_flow(&mut self, flow: FlowId, setup: FlowSetup) -> Result<(), Refused> {
+        if self.announced(flow)?.exists {
+            return Err(Refused::Exists(flow));
+        }
+        check_length(setup.segment_bytes)?;
+        if !self.is_quiet(flow) {
+            return Err(Refused::InProgress(flow));
+        }
+        self.command(flow, Command::Add(setup))?;
+        self.announced[usize::from(flow)] = Announced { exists: true, limit: setup.first, last_bytes: 0 };
+        Ok(())
+    }
+
+    /// Removes a flow. Addresses that have not left are dropped.
+    ///
+    /// # Errors
+    /// When it does not exist.
+    pub fn remove_flow(&mut self, flow: FlowId) -> Result<(), Refused> {
+        self.existing(flow)?;
+        self.command(flow, Command::Remove)?;
+        self.announced[usize::from(flow)] = Announced::default();
+        Ok(())
+    }
+
+    /// Announces that a flow has segments up to, and without, `limit`. The last one has `last_bytes` bytes, or as many
+    /// as the others when this is zero.
+    ///
+    /// # Errors
+    /// When the limit goes backwards or too far, or a short segment before it is not acknowledged yet (Tonic, section
+    /// 5).
+    pub fn set_limit(&mut self, flow: FlowId, limit: SegmentId, last_bytes: u16) -> Result<(), Refused> {
+        let announced = self.existing(flow)?;
+        if last_bytes > LENGTH_MAX {
+            return Err(Refused::Length(last_bytes));
+        }
+        let from = announced.limit;
+        let start = self.delivery.window(flow).start;
+        // A flow whose command to be added still waits has no state, and nothing outstanding.
+        let start = if self.delivery.window(flow).in_use { start } else { from };
+        if from.is_before(limit) && forward(start, limit) <= ANNOUNCED_MAX {
+            if announced.last_bytes != 0 && start != from {
+                return Err(Refused::Outstanding(flow));
+            }
+            self.command(flow, Command::Limit { limit, last_bytes })?;
+            self.announced[usize::from(flow)] = Announced { exists: true, limit, last_bytes };
+            return Ok(());
+        }
+        Err(Refused::Limit { flow, from, to: limit })
+    }
+
+    /// Changes the length of a flow's segments.
+    ///
+    /// # Errors
+    /// When announced segments are not acknowledged (Tonic, section 3.2.1), or addresses have not left.
+    pub fn set_segment_bytes(&mut self, flow: FlowId, segment_bytes: u16) -> Result<(), Refused> {
+        let announced = self.existing(flow)?;
+        check_length(segment_bytes)?;
+        if self.commands.iter().any(|(other, _)| *other == flow) || !self.delivery.window(flow).in_use {
+            return Err(Refused::InProgress(flow));
+        }
+        if self.delivery.window(flow).start != announced.limit || self.delivery.duty(flow).outstanding != 0 {
+            return Err(Refused::Outstanding(flow));
+        }
+        self.command(flow, Command::SegmentBytes(segment_bytes))
+    }
+
+    fn announced(&self, flow: FlowId) -> Result<Announced, Refused> {
+        let flows = self.shape.flows();
+        self.announced.get(usize::from(flow)).copied().ok_or(Refused::Outside { flow, flows })
+    }
+
+    fn existing(&self, flow: FlowId) -> Result<Announced, Refused> {
+        let announced = self.announced(flow)?;
+        if announced.exists { Ok(announced) } else { Err(Refused::Absent(flow)) }
+    }
+
+    fn command(&mut self, flow: FlowId, command: Command) -> Result<(), Refused> {
+        if self.commands.len() == COMMANDS_MAX {
+            return Err(Refused::Commands);
+        }
+        self.commands.push_back((flow, command));
+        Ok(())
+    }
+
+    fn is_quiet(&self, flow: FlowId) -> bool {
+        let is_commanded = self.commands.iter().any(|(other, _)| *other == flow);
+        !is_commanded && self.delivery.is_quiet(flow) && self.credit.is_quiet(flow)
+    }
+
+    /// Reads a flow.
+    ///
+    /// # Errors
+    /// When the number is outside of the template.
+    pub fn flow(&self, flow: FlowId) -> Result<FlowView, Refused> {
+        self.announced(flow)?;
+        let (window, duty) = (self.delivery.window(flow), self.delivery.duty(flow));
+        Ok(FlowView {
+            exists: window.in_use,
+            start: window.start,
+            next: window.next,
+            limit: window.limit,
+            window: window.size,
+            total_sent: duty.total_sent,
+            marked: duty.marked.count(),
+            acked: window.acked.count(),
+            outstanding: duty.outstanding,
+            timer: duty.timer,
+            rate: duty.rate,
+        })
+    }
+
+    /// Returns the whole state of a flow, packed: window, duty, ring, credit, then the program's block.
+    ///
+    /// # Errors
+    /// When the number is outside of the template.
+    pub fn context(&self, flow: FlowId) -> Result<(Packed, &[u8]), Refused> {
+        self.announced(flow)?;
+        let mut packed = Packed::default();
+        self.delivery.pack(flow, &mut packed);
+        self.credit.pack(flow, &mut packed);
+        Ok((packed, self.delivery.state(flow)))
+    }
+
+    /// Runs one cycle; returns the address in the output register, which is taken unless `is_blocked`.
+    ///
+    /// Packets for numbers outside of the template are ignored.
+    pub fn step(&mut self, input: &Input) -> Option<Address> {
+        let packet = input.packet.filter(|(flow, _)| *flow < self.shape.flows());
+        let command = self.commands.pop_front();
+        let (output, departed) = self.credit.step(self.now, !input.is_blocked);
+        let delivered = self.delivery.step(self.now, packet, command, departed);
+        self.credit.receive(delivered.forward, [delivered.from_incoming, delivered.from_periodic]);
+        self.now += 1;
+        output
+    }
+
+    /// Returns the first cycle from [`Tonic::now`] on, and before `end`, in which something can change without a
+    /// further input; `None` when nothing does.
+    pub fn next_event(&mut self, end: u64) -> Option<u64> {
+        if self.now >= end {
+            return None;
+        }
+        if !self.commands.is_empty() || self.credit.is_busy() || self.delivery.is_busy() {
+            return Some(self.now);
+        }
+        let expiry = match self.shape.scheme() {
+            Scheme::Rate => self.credit.next_expiry(self.now).filter(|expiry| *expiry < end),
+            Scheme::Window | Scheme::Token => None,
+        };
+        let end = expiry.unwrap_or(end);
+        self.delivery.next_visit(self.now, end).or(expiry)
+    }
+
+    /// Runs the cycles up to, and without, `end` in which something can change, without packets and with an open
+    /// output, until an address leaves; returns it with its cycle. [`Tonic::now`] is then the cycle after it, otherwise
+    /// `end`.
+    ///
+    /// Outputs and contexts are those of [`Tonic::step`] in every cycle.
+    pub fn advance_to(&mut self, end: u64) -> Option<(u64, Address)> {
+        while let Some(event) = self.next_event(end) {
+            self.skip_to(event);
+            if let Some(address) = self.step(&Input::default()) {
+                return Some((event, address));
+            }
+        }
+        self.skip_to(end);
+        None
+    }
+
+    /// Passes cycles in which nothing changes.
+    fn skip_to(&mut self, cycle: u64) {
+        if cycle > self.now {
+            self.delivery.skip(cycle - self.now);
+            self.now = cycle;
+        }
+    }
+}
+
+fn check_length(bytes: u16) -> Result<(), Refused> {
+    if bytes == 0 || bytes > LENGTH_MAX { Err(Refused::Length(bytes)) } else { Ok(()) }
+}
