@@ -12,8 +12,10 @@ use rnic_policy::{
 use rnic_wire::Format;
 
 use crate::state::Service;
-use crate::window::NO_WINDOW;
 use crate::wq::WqeOp;
+
+/// Value of a window that no program limits.
+pub(crate) const NO_WINDOW: u16 = u16::MAX;
 
 /// A [`Profile`] that has been checked and expanded. Queue pairs share one by reference.
 #[derive(Clone, Debug)]

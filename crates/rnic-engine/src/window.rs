@@ -12,5 +12,5 @@ mod timing;
 
 pub(crate) use pool::{Bits, LaneId, Lost, Pools, RxClass, SrPointer};
 pub(crate) use receive::{Arrival, ReceiveWindow};
-pub(crate) use send::{NO_WINDOW, SendWindow, TimeoutVerdict};
+pub(crate) use send::{SendWindow, TimeoutVerdict};
 pub(crate) use timing::TimeoutConditions;

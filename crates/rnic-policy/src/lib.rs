@@ -38,6 +38,7 @@ pub mod paths;
 pub mod profile;
 pub mod program;
 pub mod recovery;
+mod recovery_policy;
 pub mod schedule;
 pub mod state;
 
@@ -53,8 +54,8 @@ pub use paths::{FlowWeights, OpenWindows, PathActions, PathEvent, PathLabel, Pat
 pub use profile::{AckRule, PoolShape, Profile, ProfileError, Protocol, SequenceSpaces, Store};
 pub use program::ProgramPolicy;
 pub use recovery::{
-    LossCause, LossReport, LossRule, Placement, Recovery, RecoveryActions, RecoveryEvent, RecoveryPolicy, TimerChange,
-    WindowView,
+    LossCause, LossReport, LossRule, Placement, Recovery, RecoveryActions, RecoveryEvent, TimerChange, WindowView,
 };
+pub use recovery_policy::RecoveryPolicy;
 pub use schedule::{Schedule, ScheduleActions, ScheduleEvent, SchedulePolicy, ScheduleView, Served, TURN_PACKETS_MAX};
 pub use state::PolicyState;

@@ -11,7 +11,8 @@ use crate::falcon::{
 };
 use crate::params::{Configured, FLOOR, ParamError, ParamOwner, ParamSpec, Params};
 use crate::paths::PathPolicy;
-use crate::recovery::{Placement, RecoveryPolicy};
+use crate::recovery::Placement;
+use crate::recovery_policy::RecoveryPolicy;
 use crate::schedule::SchedulePolicy;
 
 /// The wire protocol of a profile.

@@ -267,14 +267,3 @@ const fn largest(unit: Unit, bits: u8) -> u64 {
         Unit::Rate => (word - 1) * 390_625 / 32,
     }
 }
-
-/// Returns the ticks nearest to a duration in nanoseconds.
-pub const fn ticks(ns: u64) -> u64 {
-    (ns.saturating_add(crate::interface::TICK_NS / 2)) / crate::interface::TICK_NS
-}
-
-/// Returns the rate nearest to one in bits per second, in bytes per 65,536 cycles of 10 ns.
-pub const fn rate(bps: u64) -> u64 {
-    // A unit is 8 / (65536 * 10 ns) bit/s = 12,207.03125 bit/s = 390,625 / 32 bit/s.
-    (bps.saturating_mul(32).saturating_add(390_625 / 2)) / 390_625
-}

@@ -1,8 +1,8 @@
 //! Program files (`.rnicp`): a program as its graphs, to be loaded where no compiler is.
 //!
-//! A file is a TOML document: the version of the format, the inputs that programs have (so that a file of another version
-//! is refused by name), the description, and for each function its nodes in the order of evaluation and the nodes of
-//! its outputs. It has no loop, call, memory or trap; checking it is one pass, and its size bounds its cost.
+//! A file is a TOML document: the version of the format, the inputs that programs have (so that a file of another
+//! version is refused by name), the description, and for each function its nodes in the order of evaluation and the
+//! nodes of its outputs. It has no loop, call, memory or trap; checking it is one pass, and its size bounds its cost.
 
 use serde::{Deserialize, Serialize};
 

@@ -20,6 +20,17 @@ pub const TICK_NS: u64 = 160;
 /// Cycles of a tick.
 pub const TICK_CYCLES: u64 = 16;
 
+/// Returns the ticks nearest to a duration in nanoseconds.
+pub const fn ticks(ns: u64) -> u64 {
+    (ns.saturating_add(TICK_NS / 2)) / TICK_NS
+}
+
+/// Returns the rate nearest to one in bits per second, in bytes per 65,536 cycles of 10 ns.
+pub const fn rate(bps: u64) -> u64 {
+    // A unit is 8 / (65536 * 10 ns) bit/s = 12,207.03125 bit/s = 390,625 / 32 bit/s.
+    (bps.saturating_mul(32).saturating_add(390_625 / 2)) / 390_625
+}
+
 crate::bundle! {
     /// A packet from the receiver, after the fixed part of the template has updated the window.
     pub struct Incoming {

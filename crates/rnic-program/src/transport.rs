@@ -119,8 +119,8 @@ impl Parameter {
     pub fn word(&self, value: u64) -> u64 {
         let word = match self.unit {
             Unit::Count => value,
-            Unit::Time => crate::declare::ticks(value),
-            Unit::Rate => crate::declare::rate(value),
+            Unit::Time => crate::interface::ticks(value),
+            Unit::Rate => crate::interface::rate(value),
         };
         word.min(mask(self.bits))
     }

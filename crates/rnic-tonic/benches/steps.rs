@@ -5,7 +5,7 @@
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use rnic_program::Transport;
-use rnic_program::declare::rate;
+use rnic_program::interface::rate;
 use rnic_tonic::{Address, FlowId, FlowSetup, Input, Installed, Packet, SegmentId, Sizes, Tonic, Visits};
 
 /// Programs of the cost of small ones: the first marks what is outstanding after a gap or a timeout; the second sends

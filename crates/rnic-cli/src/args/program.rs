@@ -8,7 +8,7 @@ use clap::{Args, Subcommand, ValueEnum};
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ProgramArgs {
-    /// What is done.
+    /// Action.
     #[command(subcommand)]
     pub action: ProgramAction,
 }

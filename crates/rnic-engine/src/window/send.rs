@@ -18,7 +18,7 @@ use super::limit::Limit;
 use super::pool::{Bits, Lost};
 use super::timing::{Expiry, Progress, TimeoutConditions, Timing};
 use crate::timer::Deadline;
-use crate::transport::Transport;
+use crate::transport::{NO_WINDOW, Transport};
 
 /// Result of a timeout check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,9 +67,6 @@ pub(crate) struct SendWindow {
     /// Packets from `una` on that may be outstanding, as set by a program; [`NO_WINDOW`] without one.
     window: u16,
 }
-
-/// Value of a window that no program limits.
-pub(crate) const NO_WINDOW: u16 = u16::MAX;
 
 /// State that only recovery needs.
 #[derive(Debug)]
@@ -572,6 +569,14 @@ impl SendWindow {
         }
         self.recovering = actions.recovering;
         actions
+    }
+
+    /// Tells a program that packet `seq` has arrived, where no other event does.
+    pub(crate) fn report_arrived(&mut self, seq: Option<Seq>, now: Time, transport: &Transport, bits: &Bits<'_>) {
+        let is_program = transport.profile.recovery.policy.program.is_some();
+        if let Some(seq) = seq.filter(|seq| is_program && *seq > self.una) {
+            self.recover(&RecoveryEvent::Arrived { seq }, now, transport, bits);
+        }
     }
 
     /// Stores the settings that a program has returned.

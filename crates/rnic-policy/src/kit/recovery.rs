@@ -7,7 +7,8 @@ use rnic_base::{AnyRing, Duration, Psn, RandomStream, RandomStreams, Seq, Time};
 use super::{Violation, check_specs, draw_params};
 use crate::params::Params;
 use crate::recovery::Placement;
-use crate::recovery::{LossCause, LossReport, RecoveryActions, RecoveryEvent, RecoveryPolicy, TimerChange, WindowView};
+use crate::recovery::{LossCause, LossReport, RecoveryActions, RecoveryEvent, TimerChange, WindowView};
+use crate::recovery_policy::RecoveryPolicy;
 use crate::state::PolicyState;
 
 /// Width of the model window, in packets.

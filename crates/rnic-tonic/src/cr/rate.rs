@@ -64,7 +64,7 @@ pub fn missing_bytes(credit: u64, segment_bytes: u16) -> u32 {
 #[cfg(test)]
 mod tests {
     use rnic_base::RandomStreams;
-    use rnic_program::declare::rate;
+    use rnic_program::interface::rate;
 
     use super::*;
 

@@ -1,6 +1,6 @@
 //! Windows, rates and tokens.
 
-use rnic_program::declare::rate;
+use rnic_program::interface::rate;
 use rnic_tonic::{FlowSetup, Input, Packet, SegmentId, Tonic};
 
 use crate::network::{Conditions, Network, flows, template};

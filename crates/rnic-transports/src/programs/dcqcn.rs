@@ -2,8 +2,8 @@
 //!
 //! Source: "Congestion Control for Large-Scale RDMA Deployments" (SIGCOMM'15) section 3, and its parameter table.
 //!
-//! Choices: alpha has 16 fractional bits; the rate and alpha timers are separate, and a notification starts those that do
-//! not run, as in the hand-written [`crate::control::dcqcn`], which has one timer; the byte counter counts segments;
+//! Choices: alpha has 16 fractional bits; the rate and alpha timers are separate, and a notification starts those that
+//! do not run, as in the hand-written [`crate::control::dcqcn`], which has one timer; the byte counter counts segments;
 //! when timer and byte counter expire in the same visit, both rounds are counted, and the rate is raised once; halving
 //! the distance to the target rounds up, so that the target is reached. A deadline of zero stands for none.
 

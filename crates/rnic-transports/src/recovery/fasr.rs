@@ -85,7 +85,9 @@ impl Recovery for Fasr {
         let mut actions = RecoveryActions::default();
         match *event {
             RecoveryEvent::Acked { .. } => self.on_ack(view),
-            RecoveryEvent::Nacked { sack: Some(sack), losses, .. } => actions.retransmit = self.on_sack(sack, losses, view),
+            RecoveryEvent::Nacked { sack: Some(sack), losses, .. } => {
+                actions.retransmit = self.on_sack(sack, losses, view);
+            }
             RecoveryEvent::Nacked { sack: None, losses: Some(report), .. } => {
                 actions.retransmit = self.on_report(&report, view);
             }

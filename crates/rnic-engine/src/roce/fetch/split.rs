@@ -151,11 +151,8 @@ impl SplitServer {
             }
         }
         if stale {
-            let is_program = verbs.head.transport.profile.recovery.policy.program.is_some();
-            if let Some(seq) = sack.filter(|seq| is_program && is_new && *seq > self.window.una) {
-                let bits = Bits::in_rings(&mut shared.pool);
-                self.window.recover(&RecoveryEvent::Arrived { seq }, core.now, &verbs.head.transport, &bits);
-            }
+            let bits = Bits::in_rings(&mut shared.pool);
+            self.window.report_arrived(sack.filter(|_| is_new), core.now, transport, &bits);
         } else {
             let event = RecoveryEvent::Nacked { sack, losses: None, is_new, advanced };
             self.recover(shared, verbs, core, in_flight, &event);

@@ -77,7 +77,8 @@ impl Requester {
         }
         // Processing the acknowledgement may have failed the queue pair, or stopped before a missing response.
         if is_stale || !verbs.head.transmits() || self.window.una != expected {
-            self.note_arrived(verbs, core, sack.filter(|_| is_new));
+            let bits = core.pools.bits(verbs.head.transport.pool, &mut self.shared.pool, LaneId::RequestsOut);
+            self.window.report_arrived(sack.filter(|_| is_new), core.now, &verbs.head.transport, &bits);
             if self.shared.window().is_some() || self.window.remaining_limit().is_some() {
                 // Packets that are reported as received nevertheless free space in a congestion window.
                 self.wake(verbs, core);
@@ -94,14 +95,6 @@ impl Requester {
             Syndrome::Ack { .. } => {}
         }
         RxOutcome::Accepted
-    }
-
-    /// Tells a program of a packet that has arrived, where no other event does.
-    fn note_arrived(&mut self, verbs: &Verbs, core: &mut Core, seq: Option<Seq>) {
-        let is_program = verbs.head.transport.profile.recovery.policy.program.is_some();
-        if let Some(seq) = seq.filter(|seq| is_program && verbs.head.transmits() && *seq > self.window.una) {
-            self.recover(verbs, core, &RecoveryEvent::Arrived { seq });
-        }
     }
 
     /// Handles the report that packet `seq` has arrived out of order: it may yield a round-trip time sample.
@@ -149,15 +142,8 @@ impl Requester {
         let transport = &verbs.head.transport;
         let bits = core.pools.bits(transport.pool, &mut self.shared.pool, LaneId::RequestsOut);
         let actions = self.window.recover(event, core.now, transport, &bits);
-        self.follow_program(verbs);
+        self.shared.follow_program(&verbs.head, self.window.program_rate());
         actions
-    }
-
-    /// Takes over the rate that a program has set in its last answer, if there is one.
-    pub(super) fn follow_program(&mut self, verbs: &Verbs) {
-        if verbs.head.transport.profile.recovery.policy.program.is_some() {
-            self.shared.follow_program(self.window.program_rate());
-        }
     }
 
     /// Infers the loss of a response in a shared space, which no packet reports (IBA 9.7.5.2.4, implied NAK). Each

@@ -19,7 +19,11 @@ impl Requester {
     /// Handles the timers that are due; the responder expects packet `expected`.
     pub(in crate::roce) fn on_timeout(&mut self, verbs: &mut Verbs, core: &mut Core, expected: Seq) {
         self.end_pause(verbs, core);
-        self.run_tick(verbs, core);
+        let bits = core.pools.bits(verbs.head.transport.pool, &mut self.shared.pool, LaneId::RequestsOut);
+        if self.window.tick(core.now, &verbs.head.transport, &bits) {
+            self.shared.follow_program(&verbs.head, self.window.program_rate());
+            self.wake_to_retransmit(verbs, core);
+        }
         self.time_out(verbs, core);
         self.watch_responder(verbs, core, expected);
     }
@@ -43,15 +47,6 @@ impl Requester {
         }
     }
 
-    /// Passes a tick to the program of the window, if it is due.
-    fn run_tick(&mut self, verbs: &mut Verbs, core: &mut Core) {
-        let bits = core.pools.bits(verbs.head.transport.pool, &mut self.shared.pool, LaneId::RequestsOut);
-        if self.window.tick(core.now, &verbs.head.transport, &bits) {
-            self.follow_program(verbs);
-            self.wake_to_retransmit(verbs, core);
-        }
-    }
-
     fn time_out(&mut self, verbs: &mut Verbs, core: &mut Core) {
         // The packet whose acknowledgement is missing waits for the dequeue rate: it has not been retransmitted yet.
         let sends_at = self.shared.rate_blocks_until(core.now);
@@ -67,7 +62,7 @@ impl Requester {
         }
         let bits = core.pools.bits(verbs.head.transport.pool, &mut self.shared.pool, LaneId::RequestsOut);
         let verdict = self.window.check_timeout(core.now, &verbs.head.transport, &bits, &timeout_conditions);
-        self.follow_program(verbs);
+        self.shared.follow_program(&verbs.head, self.window.program_rate());
         match verdict {
             TimeoutVerdict::NotDue | TimeoutVerdict::Extended => return,
             TimeoutVerdict::Probe => {

@@ -78,7 +78,7 @@ impl ConnShared {
         }
         if needs_state || head.transport.profile.recovery.policy.program.is_some() {
             self.flow.get_or_insert_default();
-            self.follow_program(head.transport.program_rate);
+            self.follow_program(head, head.transport.program_rate);
         }
         if needs_state || self.flow.as_ref().is_some_and(|flow| flow.control.is_some()) {
             self.with_scheduling(head, core, |scheduling, core| scheduling.start(head, core, &started));
@@ -135,9 +135,11 @@ impl ConnShared {
         }
     }
 
-    /// Takes over the rate that a program has set.
-    pub(crate) fn follow_program(&mut self, rate: Option<BitRate>) {
+    /// Takes over the rate that a program has set, if a program decides.
+    pub(crate) fn follow_program(&mut self, head: &Head, rate: Option<BitRate>) {
+        let is_program = head.transport.profile.recovery.policy.program.is_some();
         if let Some(flow) = &mut self.flow
+            && is_program
             && flow.rate != rate
         {
             flow.rate = rate;

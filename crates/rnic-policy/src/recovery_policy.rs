@@ -1,0 +1,141 @@
+//! Recovery policies without their types: algorithms written by hand, and programs.
+
+use rnic_base::Duration;
+
+use crate::field::FootprintField;
+use crate::params::{Configured, ParamSpec, Params};
+use crate::program::ProgramPolicy;
+use crate::recovery::{Interest, Placement, Recovery, RecoveryActions, RecoveryEvent, WindowView};
+use crate::state::PolicyState;
+
+/// A type-erased [`Recovery`] algorithm, as registries store and engines call it.
+#[derive(Clone, Copy, Debug)]
+pub struct RecoveryPolicy {
+    /// See [`Recovery::NAME`].
+    pub name: &'static str,
+    /// See [`Recovery::SUMMARY`].
+    pub summary: &'static str,
+    /// See [`Recovery::PARAMS`].
+    pub params: &'static [ParamSpec],
+    /// See [`Recovery::PLACEMENT`].
+    pub placement: Placement,
+    /// See [`Recovery::REPORTS_GAPS`].
+    pub reports_gaps: bool,
+    /// See [`Recovery::TIMES_PACKETS`].
+    pub times_packets: bool,
+    /// See [`Recovery::FOOTPRINT`].
+    pub footprint: &'static [FootprintField],
+    /// Bytes of private state per window.
+    pub state_bytes: usize,
+    /// See [`Recovery::start`].
+    pub start: fn(&Params) -> PolicyState,
+    /// See [`Recovery::initial_rto`].
+    pub initial_rto: fn(&Params) -> Option<Duration>,
+    /// See [`Recovery::longest_rto`].
+    pub longest_rto: fn(&Params) -> Option<Duration>,
+    /// See [`Recovery::interest`].
+    pub interest: fn(&Params) -> Interest,
+    /// See [`Recovery::on_event`].
+    pub on_event: fn(&mut PolicyState, &RecoveryEvent, &WindowView<'_>, &Params) -> RecoveryActions,
+    /// See [`Recovery::times_last_sent`].
+    pub times_last_sent: fn(&Params) -> bool,
+    /// See [`Recovery::tolerates_reordering`].
+    pub tolerates_reordering: fn(&Params) -> bool,
+    /// The program that decides instead of `start`, `initial_rto`, `longest_rto` and `on_event`, and that controls
+    /// congestion too.
+    pub program: Option<&'static ProgramPolicy>,
+}
+
+impl RecoveryPolicy {
+    /// Builds the type-erased policy of `T`.
+    pub const fn of<T: Recovery>() -> Self {
+        Self {
+            name: T::NAME,
+            summary: T::SUMMARY,
+            params: T::PARAMS,
+            placement: T::PLACEMENT,
+            reports_gaps: T::REPORTS_GAPS,
+            times_packets: T::TIMES_PACKETS,
+            footprint: T::FOOTPRINT,
+            state_bytes: size_of::<T>(),
+            start: |params| PolicyState::of(T::start(params)),
+            initial_rto: T::initial_rto,
+            longest_rto: T::longest_rto,
+            interest: T::interest,
+            on_event: |state, event, view, params| state.get_mut::<T>().on_event(event, view, params),
+            times_last_sent: T::times_last_sent,
+            tolerates_reordering: T::tolerates_reordering,
+            program: None,
+        }
+    }
+
+    /// Builds the policy of a program. Its receiver acknowledges as [`Placement`] requires; a gap is a loss unless the
+    /// receiver reports trimmed packets instead (NDP).
+    pub fn of_program(name: &'static str, program: &'static ProgramPolicy, placement: Placement) -> Self {
+        let specs: &'static [ParamSpec] = Vec::leak(program.specs());
+        let description = program.description();
+        Self {
+            name,
+            summary: crate::program::leak(&description.summary),
+            params: specs,
+            placement,
+            reports_gaps: true,
+            times_packets: false,
+            footprint: Vec::leak(program.footprint()),
+            state_bytes: description.state_bytes(),
+            start: |_| PolicyState::default(),
+            initial_rto: |_| None,
+            longest_rto: |_| None,
+            interest: |_| Interest::Always,
+            on_event: |_, _, _, _| RecoveryActions::default(),
+            times_last_sent: |_| false,
+            tolerates_reordering: |_| false,
+            program: Some(program),
+        }
+    }
+
+    /// Returns the words that the functions below take for the values `params`.
+    pub fn words(&self, params: &Params) -> Params {
+        self.program.map_or(*params, |program| program.words(params))
+    }
+
+    /// Returns the state of a window in which nothing is outstanding.
+    pub fn new_state(&self, words: &Params) -> PolicyState {
+        self.program.map_or_else(|| (self.start)(words), |program| program.start(words))
+    }
+
+    /// Returns the initial timeout; `None` means that the timer never runs.
+    pub fn first_timeout(&self, words: &Params) -> Option<Duration> {
+        self.program.map_or_else(|| (self.initial_rto)(words), |program| Some(program.first(words).timeout))
+    }
+
+    /// Returns the longest timeout; `None` means unlimited.
+    pub fn longest_timeout(&self, words: &Params) -> Option<Duration> {
+        self.program.map_or_else(|| (self.longest_rto)(words), |_| None)
+    }
+
+    /// Passes an event to the policy and returns its actions.
+    #[inline]
+    pub fn answer(
+        &self,
+        state: &mut PolicyState,
+        event: &RecoveryEvent,
+        view: &WindowView<'_>,
+        words: &Params,
+    ) -> RecoveryActions {
+        match self.program {
+            None => (self.on_event)(state, event, view, words),
+            Some(program) => program.on_event(state, event, view, words),
+        }
+    }
+
+    /// Returns the interval in which receivers send at most one CNP, if the policy is a program that needs them.
+    pub fn cnp_interval(&self, params: &Params) -> Option<Duration> {
+        self.program?.value("cnp_interval", params).map(Duration::from_ps)
+    }
+
+    /// Returns the type-erased policy of `T` with the defaults of its parameters.
+    pub const fn configured<T: Recovery>() -> Configured<Self> {
+        Configured { policy: Self::of::<T>(), params: Params::defaults(T::PARAMS) }
+    }
+}
