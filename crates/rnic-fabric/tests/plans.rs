@@ -74,7 +74,7 @@ pfc = { enabled = false, threshold = "200KB" }
 ecn = { enabled = false, kmin = "5KB", kmax = "200KB", pmax = "1%" }
 csig = { enabled = false }
 "#,
-    r#"switch = { model = "input-queued", buffer = "240KB", trim = { queue = 16 } }"#,
+    r#"switch = { model = "input-queued", buffer = "240KB", trim = { queue = 16, headers = "40KB" } }"#,
     r#"switch = { model = "input-queued", buffer = "240KB", trim = { enabled = false } }"#,
     r#"transport = { name = "irn", cap_packets = "bdp", rto_high = "auto" }"#,
     r#"transport = { name = "irn", recovery = "go-back-n" }"#,

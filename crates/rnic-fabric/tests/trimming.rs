@@ -124,12 +124,26 @@ fn t25_an_incast_of_responses_loses_payload_only() {
     assert_eq!((report.packets_dropped, report.timeouts, report.packets_retransmitted), (0, 0, report.trimmed));
 }
 
-/// The queue of headers has a bound too: a hundred first windows at once exceed it. What is lost is found by timeouts.
+/// A thousand packets at once lose payload only: the queue of headers holds almost as many.
+#[test]
+fn t25_a_wide_incast_loses_payload_only() {
+    let overrides = [
+        ("topology", r#"{ kind = "star", hosts = 65 }"#),
+        ("workload", r#"{ kind = "incast", senders = 64, bytes = "6.4MB" }"#),
+    ];
+    let report = run_pulled(&overrides, 1);
+    assert_eq!((report.packets_dropped, report.timeouts, report.packets_retransmitted), (0, 0, report.trimmed));
+    assert!(report.trimmed > 900, "{} trimmed", report.trimmed);
+    // 6.4 MB take 561.0 us, and two links 2 us.
+    assert!(report.elapsed_us < 563.0 * 1.1, "{} us", report.elapsed_us);
+}
+
+/// The queue of headers has a bound: many first windows at once exceed it. What is lost is found by timeouts.
 #[test]
 fn a_full_queue_of_headers_drops_them() {
     let overrides = [
         ("topology", r#"{ kind = "star", hosts = 65 }"#),
-        ("switch.trim", "{ queue = 2 }"),
+        ("switch.trim", r#"{ queue = 2, headers = "2KB" }"#),
         ("workload", r#"{ kind = "incast", senders = 64, bytes = "1.6MB" }"#),
     ];
     let report = run_pulled(&overrides, 1);

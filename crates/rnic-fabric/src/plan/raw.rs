@@ -301,8 +301,11 @@ table! {
     Trim {
         /// `false` disables trimming although the plan contains the table.
         enabled: bool = true,
-        /// Packets that may wait for an output; the queue of headers holds as many bytes.
+        /// Data packets that may wait for an output.
         queue: u32 = 8,
+        /// Bytes of headers, acknowledgements and pulls that may wait for an output: as many as NDP's queue of eight
+        /// packets holds.
+        headers: Unit<Bytes> = "72KB",
     }
 }
 

@@ -297,10 +297,8 @@ fn resolve_switch(raw: &raw::Switch, plan: &Plan) -> Result<SwitchPlan, PlanErro
         raw::Multipath::Ecmp => Multipath::Ecmp,
         raw::Multipath::Wcmp => Multipath::Wcmp,
     };
-    let trim = raw.trim.as_ref().filter(|trim| trim.enabled()).map(|trim| {
-        let header_bytes = u64::from(trim.queue()) * derived::largest_frame(plan);
-        TrimPlan { packets: trim.queue(), header_bytes }
-    });
+    let trim = raw.trim.as_ref().filter(|trim| trim.enabled());
+    let trim = trim.map(|trim| TrimPlan { packets: trim.queue(), header_bytes: trim.headers().0.get() });
     Ok(SwitchPlan { buffer, pfc, ecn, csig, trim, multipath })
 }
 
@@ -462,6 +460,10 @@ fn check_switch(switch: &SwitchPlan, ports: u64, frame: u64) -> Result<(), PlanE
         if !(1..=TRIM_QUEUE_MAX).contains(&trim.packets) {
             return Err(PlanError::value("switch.trim.queue", format!("must be 1 to {TRIM_QUEUE_MAX} packets")));
         }
+        if trim.header_bytes < TRIM_HEADERS_MIN {
+            let what = format!("must be at least {TRIM_HEADERS_MIN} bytes, so that a few headers fit");
+            return Err(PlanError::value("switch.trim.headers", what));
+        }
         if switch.pfc.is_some() {
             let what = "cannot be combined with switch.pfc: a switch that pauses its neighbours has space for every \
                         packet; disable one of them";
@@ -483,6 +485,8 @@ fn check_switch(switch: &SwitchPlan, ports: u64, frame: u64) -> Result<(), PlanE
 
 /// Largest number of data packets that may wait in a switch that trims: far more than a buffer holds.
 const TRIM_QUEUE_MAX: u32 = 1 << 20;
+/// Smallest queue of headers in bytes: a few of the longest headers.
+const TRIM_HEADERS_MIN: u64 = 1_000;
 /// Largest number of ports of a fat-tree's switches: 64 ports give 65536 hosts.
 const K_MAX: u32 = 64;
 /// Largest number of hosts of a leaf-spine: that of the largest fat-tree; the

@@ -231,15 +231,17 @@ fn every_key_of_switch_and_run_sets_its_field() {
         multipath: Multipath::Wcmp,
     };
     assert_eq!(plan.switch, Some(expected));
-    let trims = read(&[("switch", r#"{ model = "input-queued", buffer = "240KB", trim = { queue = 5 } }"#)]);
+    let trims =
+        read(&[("switch", r#"{ model = "input-queued", buffer = "240KB", trim = { queue = 5, headers = "9KB" } }"#)]);
     let mut trims = trims.expect("the plan is valid");
     let trim = trims.switch.and_then(|switch| switch.trim).expect("switches trim");
-    assert_eq!((trim.packets, trim.header_bytes % 5), (5, 0));
+    assert_eq!((trim.packets, trim.header_bytes), (5, 9_000));
     assert!(trims.warnings().iter().any(|warning| warning.contains("do not pull")), "{:?}", trims.warnings());
     trims.transport.pulls = Some(16);
     assert_eq!(trims.warnings(), Vec::<String>::new());
     for (key, value) in [
         ("switch.trim", "{ queue = 0 }"),
+        ("switch.trim", r#"{ headers = "999B" }"#),
         ("switch", r#"{ model = "input-queued", buffer = "240KB", pfc = {}, trim = {} }"#),
     ] {
         let refused = read(&[(key, value)]).expect_err("the plan is not valid").to_string();

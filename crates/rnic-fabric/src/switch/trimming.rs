@@ -1,10 +1,10 @@
 //! Trimming: a switch cuts the payload of a packet for which it has no space, and forwards the headers.
 //!
-//! Source: NDP (SIGCOMM'17) section 3.1. Each output has two queues. Data packets wait in the low one, which holds few
-//! of them (eight by default). The high one is for packets without data (acknowledgements, NACKs, pulls, notifications)
-//! and for the headers of trimmed packets; it holds as many bytes as the low one can. It is served first, but when data
-//! waits, one data packet is sent after every ten headers, so that headers alone cannot take all of a link. A header
-//! that finds its queue full is dropped.
+//! Source: NDP (SIGCOMM'17) section 3.1. Each output has two queues. Data packets wait in the low one, which holds
+//! few of them (eight by default). The high one is for packets without data (acknowledgements, NACKs, pulls,
+//! notifications) and for the headers of trimmed packets; the paper gives it as many bytes as eight packets of 9 KB.
+//! It is served first, but when data waits, one data packet is sent after every ten headers, so that headers alone
+//! cannot take all of a link. A header that finds its queue full is dropped.
 //!
 //! Choices: the paper trims, with probability one half, the last packet that waits instead of the one that arrives,
 //! to prevent the same senders from losing each time; here it is always the one that arrives. A header does not
