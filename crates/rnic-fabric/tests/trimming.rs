@@ -6,7 +6,8 @@
 mod common;
 
 use common::*;
-use rnic_base::SeqRange;
+use rayon::iter::{IntoParallelIterator, ParallelIterator};
+use rnic_base::{RandomStreams, SeqRange};
 use rnic_fabric::{NodeOrder, Plan, Report, Simulation};
 use rnic_policy::{Configured, Placement, RecoveryActions, RecoveryEvent, RecoveryPolicy};
 
@@ -155,4 +156,60 @@ fn a_full_queue_of_headers_drops_them() {
 fn packets_of_other_formats_are_not_trimmed() {
     let report = run(INCAST, &[("transport", r#"{ name = "roce-gbn", rto = "100us" }"#)], 1);
     assert!(report.trimmed == 0 && report.drops.buffer > 0, "{:?}", report.drops);
+}
+
+const TOPOLOGIES: [&str; 3] = [
+    "{ kind = \"star\", hosts = 9 }",
+    "{ kind = \"fat-tree\", k = 4 }",
+    "{ kind = \"leaf-spine\", spines = 2, leaves = 3, hosts_per_leaf = 3 }",
+];
+
+const SWITCHES: [&str; 3] = [
+    "{ model = \"input-queued\", buffer = \"30KB\", trim = { queue = 3, headers = \"2KB\" } }",
+    "{ model = \"shared-buffer\", buffer = \"200KB\", alpha = \"1/2\", trim = {} }",
+    "{ model = \"input-queued\", buffer = \"240KB\", trim = {} }",
+];
+
+const WORKLOADS: [&str; 8] = [
+    "{ kind = \"closed-loop\", op = \"write-imm\", message = \"9KB\", depth = 8, count = 30, from = 1, clients = 7, \
+       to = 0, queue_pairs = 14 }",
+    "{ kind = \"closed-loop\", op = \"send\", message = \"5KB\", depth = 4, count = 40, from = 1, clients = 7, to = 0, \
+       queue_pairs = 7 }",
+    "{ kind = \"closed-loop\", op = \"read\", message = \"70KB\", depth = 4, count = 10, from = 0, to = 1, servers = 7, \
+       queue_pairs = 7 }",
+    "{ kind = \"closed-loop\", op = \"fetch-add\", message = 8, depth = 20, count = 60, from = 1, clients = 7, to = 0, \
+       queue_pairs = 7 }",
+    "{ kind = \"closed-loop\", op = \"read-write\", message = \"6KB\", depth = 3, duration = \"60us\", from = 1, \
+       clients = 7, to = 0, queue_pairs = 14 }",
+    "{ kind = \"permutation\", bytes = \"150KB\", op = \"send\", message = \"40KB\", depth = 2 }",
+    "{ kind = \"poisson\", load = \"60%\", size = \"60KB\", duration = \"100us\" }",
+    "{ kind = \"collective\", collective = \"all-to-all\", bytes = \"400KB\", count = 2, connections = 2 }",
+];
+
+const FAULTS: [&str; 5] = [
+    "[]",
+    "[{ kind = \"drop\", probability = \"2%\" }]",
+    "[{ kind = \"burst\", probability = \"0.2%\", length = 5 }, { kind = \"duplicate\", probability = \"3%\" }]",
+    "[{ kind = \"reorder\", probability = \"2%\", displacement = 4 }, { kind = \"corrupt\", probability = \"1%\" }, \
+      { kind = \"drop\", probability = \"10%\", packets = \"acks\" }]",
+    "[{ kind = \"down\", from = \"15us\", until = \"45us\", links = \"host-1>*\" }]",
+];
+
+/// Random plans: whatever is trimmed or lost, every message arrives once and with its bytes, and encoding packets makes
+/// no difference.
+#[test]
+fn every_message_arrives_once_in_random_plans() {
+    (0..96u64).into_par_iter().for_each(|seed| {
+        let mut random = RandomStreams::new(seed).stream("plans");
+        let mut one_of = |choices: &[&'static str]| choices[random.below(choices.len() as u64) as usize];
+        let overrides = [
+            ("topology", one_of(&TOPOLOGIES)),
+            ("switch", one_of(&SWITCHES)),
+            ("workload", one_of(&WORKLOADS)),
+            ("fault", one_of(&FAULTS)),
+        ];
+        let direct = run_pulled(&overrides, seed);
+        let encoded = run_pulled(&[&overrides[..], &[("payload", "checked"), ("wire", "encoded")]].concat(), seed);
+        assert_eq!(direct.trace_hash, encoded.trace_hash, "seed {seed}: {overrides:?}");
+    });
 }
