@@ -175,8 +175,8 @@ const WORKLOADS: [&str; 8] = [
        to = 0, queue_pairs = 14 }",
     "{ kind = \"closed-loop\", op = \"send\", message = \"5KB\", depth = 4, count = 40, from = 1, clients = 7, to = 0, \
        queue_pairs = 7 }",
-    "{ kind = \"closed-loop\", op = \"read\", message = \"70KB\", depth = 4, count = 10, from = 0, to = 1, servers = 7, \
-       queue_pairs = 7 }",
+    "{ kind = \"closed-loop\", op = \"read\", message = \"70KB\", depth = 4, count = 10, from = 0, to = 1, \
+       servers = 7, queue_pairs = 7 }",
     "{ kind = \"closed-loop\", op = \"fetch-add\", message = 8, depth = 20, count = 60, from = 1, clients = 7, to = 0, \
        queue_pairs = 7 }",
     "{ kind = \"closed-loop\", op = \"read-write\", message = \"6KB\", depth = 3, duration = \"60us\", from = 1, \
@@ -195,8 +195,8 @@ const FAULTS: [&str; 5] = [
     "[{ kind = \"down\", from = \"15us\", until = \"45us\", links = \"host-1>*\" }]",
 ];
 
-/// Random plans: whatever is trimmed or lost, every message arrives once and with its bytes, and encoding packets makes
-/// no difference.
+/// Random plans: whatever is trimmed or lost, every message arrives once and with its bytes, and encoding packets
+/// makes no difference.
 #[test]
 fn every_message_arrives_once_in_random_plans() {
     (0..96u64).into_par_iter().for_each(|seed| {
