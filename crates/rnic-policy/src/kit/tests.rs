@@ -7,7 +7,8 @@ use rnic_base::{Duration, SeqRange};
 use super::*;
 use crate::recovery::Placement;
 use crate::recovery::{
-    Interest, LossRule, Recovery, RecoveryActions, RecoveryEvent, RecoveryPolicy, TimerChange, WindowView,
+    Interest, LossRule, Recovery, RecoveryActions, RecoveryEvent, TimerChange, WindowView,
+use crate::recovery_policy::RecoveryPolicy;
 };
 
 /// The defects that a go-back-N policy can have.
