@@ -86,8 +86,8 @@ struct Running {
 }
 
 impl Running {
-    fn new(program: impl Transport + 'static, parameters: Vec<u64>, flows: u16) -> Self {
-        let program = Installed::new(Box::new(program), parameters, 8_192_000).expect("the program is well formed");
+    fn new(program: &'static dyn Transport, parameters: Vec<u64>, flows: u16) -> Self {
+        let program = Installed::new(program, parameters, 8_192_000).expect("the program is well formed");
         let mut tonic = Tonic::new(Sizes::default(), program).expect("the sizes are the default");
         let first = SegmentId::new(0);
         for flow in 0..flows {
@@ -145,7 +145,7 @@ fn steps(c: &mut Criterion) {
     const CYCLES: u64 = 10_000;
     group.throughput(Throughput::Elements(CYCLES));
     for (flows, visits) in [(1, Visits::All), (1024, Visits::All), (1, Visits::Due), (1024, Visits::Due)] {
-        let mut running = Running::new(repeat::Repeat, vec![2_000], flows);
+        let mut running = Running::new(&repeat::Repeat, vec![2_000], flows);
         running.tonic.set_visits(visits);
         let name = format!("busy in each cycle, {flows} flows, visits: {visits:?}");
         group.bench_function(name, |b| {
@@ -153,11 +153,11 @@ fn steps(c: &mut Criterion) {
         });
         assert!(running.tonic.counters().1.transmitted > 1_000);
     }
-    let mut running = Running::new(rated::Rated, vec![rate(100_000_000)], 100);
+    let mut running = Running::new(&rated::Rated, vec![rate(100_000_000)], 100);
     group.bench_function("every cycle, 100 flows of 100 Mbit/s", |b| {
         b.iter(|| (0..CYCLES).for_each(|_| running.step()));
     });
-    let mut running = Running::new(rated::Rated, vec![rate(100_000_000)], 100);
+    let mut running = Running::new(&rated::Rated, vec![rate(100_000_000)], 100);
     running.tonic.set_visits(Visits::Due);
     group.bench_function("lazily, 100 flows of 100 Mbit/s", |b| {
         b.iter(|| {

@@ -25,7 +25,7 @@ pub enum InstallError {
 
 /// A program with the values of its parameters, as a template runs it.
 pub struct Installed {
-    transport: Box<dyn Transport>,
+    transport: &'static dyn Transport,
     parameters: Vec<u64>,
     scheme: Scheme,
     state_bits: u32,
@@ -42,7 +42,7 @@ impl Installed {
     ///
     /// # Errors
     /// When the description is not that of a program, or there are not as many parameters as it has.
-    pub fn new(transport: Box<dyn Transport>, parameters: Vec<u64>, link_rate: u32) -> Result<Self, InstallError> {
+    pub fn new(transport: &'static dyn Transport, parameters: Vec<u64>, link_rate: u32) -> Result<Self, InstallError> {
         let description = transport.description();
         description.check()?;
         if parameters.len() != description.parameters.len() {
@@ -102,8 +102,9 @@ impl Installed {
             let bytes = &state[position..position + 4];
             u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
         };
-        let is_due = |position: &usize| SegmentId::new(field(*position)).distance_to(total_sent) >= 0;
-        if self.due_counts.iter().any(is_due) {
+        // Zero stands for no deadline, of both kinds.
+        let is_due = |count: u32| count != 0 && SegmentId::new(count).distance_to(total_sent) >= 0;
+        if self.due_counts.iter().any(|position| is_due(field(*position))) {
             return Some(now);
         }
         let times = self.due_times.iter().map(|position| field(*position)).filter(|time| *time != 0);

@@ -6,10 +6,8 @@ use rnic_base::{Duration, SeqRange};
 
 use super::*;
 use crate::recovery::Placement;
-use crate::recovery::{
-    Interest, LossRule, Recovery, RecoveryActions, RecoveryEvent, TimerChange, WindowView,
+use crate::recovery::{Interest, LossRule, Recovery, RecoveryActions, RecoveryEvent, TimerChange, WindowView};
 use crate::recovery_policy::RecoveryPolicy;
-};
 
 /// The defects that a go-back-N policy can have.
 #[derive(Clone, Copy, PartialEq)]

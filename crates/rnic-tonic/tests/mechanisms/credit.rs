@@ -10,7 +10,7 @@ const FIRST: SegmentId = SegmentId::new(0xFF_FE00);
 
 /// A template with one flow that sends at `bps` bits per second, and a network that acknowledges everything.
 fn at_rate(bps: u64, segment_bytes: u16, segments: u32) -> (Tonic, Network) {
-    let mut tonic = template(flows(1), Rated, &[rate(bps), 0, 0]);
+    let mut tonic = template(flows(1), &Rated, &[rate(bps), 0, 0]);
     tonic.add_flow(0, FlowSetup { first: FIRST, segment_bytes }).expect("the flow exists");
     tonic.set_limit(0, FIRST.plus(segments), 0).expect("the flow exists");
     let mut network = Network::new(15, 1, Conditions { delay: 30, ..Conditions::default() });
@@ -79,7 +79,7 @@ fn t15_19_9_gigabit_are_exact_to_a_hundredth_of_a_percent() {
 fn t14_t15_a_rate_and_its_burst_bound_every_interval() {
     let bps = 7_300_000_000;
     let count = 5;
-    let mut tonic = template(flows(count), Rated, &[rate(bps), 0, 300]);
+    let mut tonic = template(flows(count), &Rated, &[rate(bps), 0, 300]);
     let conditions = Conditions { loss: 10, jitter: 50, has_nacks: true, ..Conditions::default() };
     let mut network = Network::new(14, count, conditions);
     for flow in 0..count {
@@ -139,7 +139,7 @@ fn t15_a_rate_that_changes_takes_effect() {
 #[test]
 fn t14_t16_what_leaves_is_bounded_by_grants_and_timeouts() {
     let count = 4;
-    let mut tonic = template(flows(count), Granted, &[120]);
+    let mut tonic = template(flows(count), &Granted, &[120]);
     let conditions =
         Conditions { loss: 12, trims: 12, ack_loss: 24, jitter: 40, has_grants: true, ..Conditions::default() };
     let mut network = Network::new(16, count, conditions);
@@ -160,7 +160,7 @@ fn t14_t16_what_leaves_is_bounded_by_grants_and_timeouts() {
 
 #[test]
 fn t16_without_grants_sixteen_segments_leave_and_after_a_timeout_those_that_it_marks() {
-    let mut tonic = template(flows(1), Granted, &[100]);
+    let mut tonic = template(flows(1), &Granted, &[100]);
     tonic.add_flow(0, FlowSetup { first: FIRST, segment_bytes: 900 }).unwrap();
     tonic.set_limit(0, FIRST.plus(1_000), 0).unwrap();
     let mut left = Vec::new();

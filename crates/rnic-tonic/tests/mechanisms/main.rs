@@ -6,3 +6,4 @@ mod lazy;
 mod network;
 mod programs;
 mod template;
+mod transports;

@@ -13,10 +13,10 @@ use rnic_tonic::{Address, FlowId, FlowSetup, Input, Installed, Packet, SegmentId
 pub const LINK: u32 = 8_192_000;
 
 /// Returns a template with `program`; `parameters` replace the first defaults.
-pub fn template(sizes: Sizes, program: impl Transport + 'static, parameters: &[u64]) -> Tonic {
+pub fn template(sizes: Sizes, program: &'static dyn Transport, parameters: &[u64]) -> Tonic {
     let mut values = program.description().defaults();
     values[..parameters.len()].copy_from_slice(parameters);
-    Tonic::new(sizes, Installed::new(Box::new(program), values, LINK).expect("the template is well formed"))
+    Tonic::new(sizes, Installed::new(program, values, LINK).expect("the template is well formed"))
         .expect("the template is well formed")
 }
 

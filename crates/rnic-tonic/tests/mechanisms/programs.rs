@@ -147,12 +147,12 @@ pub mod rated {
     #[program]
     pub fn periodic(v: &Periodic, p: &Parameters, s: &mut State, a: &mut Actions) {
         let is_time = s.raise_at != 0 && v.now.at_least(s.raise_at);
-        let is_count = v.total_sent.at_least(s.raise_count);
+        let is_count = s.raise_count != 0 && v.total_sent.at_least(s.raise_count);
         if is_time {
             s.raise_at = u(0);
         }
         if is_count {
-            s.raise_count = v.total_sent + 4_000_000;
+            s.raise_count = u(0);
         }
         if (is_time || is_count) && p.period != 0 {
             s.current = s.current.saturating_add(s.current).min(p.rate);

@@ -27,7 +27,7 @@ fn blocked(tonic: &mut Tonic, cycles: u64) {
 fn t1_addresses_cross_the_wrap_of_ids_and_all_segments_are_delivered() {
     for loss in [0, 20] {
         let first = SegmentId::new(0xFF_FFF0);
-        let mut tonic = template(flows(1), Repeat, &[64, 500]);
+        let mut tonic = template(flows(1), &Repeat, &[64, 500]);
         open(&mut tonic, 0, first, 64);
         let conditions = Conditions { loss, has_nacks: true, ..Conditions::default() };
         let mut network = Network::new(1, 1, conditions);
@@ -65,7 +65,7 @@ fn t2_the_engines_share_wires_only() {
 
 #[test]
 fn t3_with_blocked_credit_eleven_addresses_wait_and_never_more_than_the_ring() {
-    let mut tonic = template(flows(2), Repeat, &[128, 0]);
+    let mut tonic = template(flows(2), &Repeat, &[128, 0]);
     open(&mut tonic, 0, SegmentId::new(7), 100_000);
     blocked(&mut tonic, 60);
     let mut most = 0;
@@ -84,7 +84,7 @@ fn t3_with_blocked_credit_eleven_addresses_wait_and_never_more_than_the_ring() {
         tonic.step(&Input { packet, is_blocked });
     }
     assert_eq!(most, 11, "generation stops at 11");
-    let mut idle = template(flows(1), Repeat, &[128, 0]);
+    let mut idle = template(flows(1), &Repeat, &[128, 0]);
     open(&mut idle, 0, SegmentId::new(7), 100_000);
     blocked(&mut idle, 100);
     assert_eq!(idle.flow(0).unwrap().outstanding, 11);
@@ -93,7 +93,7 @@ fn t3_with_blocked_credit_eleven_addresses_wait_and_never_more_than_the_ring() {
 #[test]
 fn t4_t5_t23_each_of_k_flows_is_served_every_k_cycles() {
     for k in [1, 2, 3, 7, 1024] {
-        let mut tonic = template(flows(1024), Rated, &[]);
+        let mut tonic = template(flows(1024), &Rated, &[]);
         // Credit for many segments, so that only the sets decide.
         let setup = FlowSetup { first: SegmentId::new(0), segment_bytes: 1 };
         for flow in 0..k {
@@ -119,7 +119,7 @@ fn t4_t5_t23_each_of_k_flows_is_served_every_k_cycles() {
 #[test]
 fn t5_t23_an_address_leaves_in_every_cycle_while_a_packet_arrives_in_every_cycle() {
     for count in [1, 7, 1024] {
-        let mut tonic = template(flows(1024), Repeat, &[128, 0]);
+        let mut tonic = template(flows(1024), &Repeat, &[128, 0]);
         let first = SegmentId::new(0xFF_0000);
         let mut network = Network::new(5, 1024, Conditions { delay: 60, ..Conditions::default() });
         for flow in 0..count {
@@ -149,7 +149,9 @@ fn t5_t23_an_address_leaves_in_every_cycle_while_a_packet_arrives_in_every_cycle
 
 #[test]
 fn t23_the_first_address_leaves_within_twelve_cycles() {
-    for program in [template(flows(4), Repeat, &[]), template(flows(4), Rated, &[]), template(flows(4), Granted, &[])] {
+    for program in
+        [template(flows(4), &Repeat, &[]), template(flows(4), &Rated, &[]), template(flows(4), &Granted, &[])]
+    {
         let mut tonic = program;
         tonic.add_flow(3, FlowSetup { first: SegmentId::new(9), segment_bytes: 1_000 }).unwrap();
         run(&mut tonic, 20);
@@ -166,7 +168,7 @@ fn t23_the_first_address_leaves_within_twelve_cycles() {
 
 #[test]
 fn t6_t13_a_departure_makes_a_full_flow_active_within_six_cycles() {
-    let mut tonic = template(flows(1), Repeat, &[128, 0]);
+    let mut tonic = template(flows(1), &Repeat, &[128, 0]);
     open(&mut tonic, 0, SegmentId::new(0), 1_000);
     blocked(&mut tonic, 100);
     let before = tonic.flow(0).unwrap();
@@ -192,7 +194,7 @@ fn t6_t13_a_departure_makes_a_full_flow_active_within_six_cycles() {
 
 #[test]
 fn t6_an_acknowledgement_makes_a_waiting_flow_active() {
-    let mut tonic = template(flows(1), Repeat, &[4, 0]);
+    let mut tonic = template(flows(1), &Repeat, &[4, 0]);
     open(&mut tonic, 0, SegmentId::new(0xFF_FFFE), 1_000);
     assert_eq!(run(&mut tonic, 60).len(), 4, "the window is full");
     let ack = Packet { ack: true, cum: SegmentId::new(0), ..Packet::default() };
@@ -203,7 +205,7 @@ fn t6_an_acknowledgement_makes_a_waiting_flow_active() {
 #[test]
 fn t7_lengths_do_not_change_while_segments_are_outstanding() {
     let first = SegmentId::new(0xFF_FFFF);
-    let mut tonic = template(flows(2), Repeat, &[8, 0]);
+    let mut tonic = template(flows(2), &Repeat, &[8, 0]);
     open(&mut tonic, 0, first, 20);
     let mut network = Network::new(7, 2, Conditions::default());
     network.expect(0, first);
@@ -225,7 +227,7 @@ fn t7_lengths_do_not_change_while_segments_are_outstanding() {
 
 #[test]
 fn t9_the_driver_reads_a_flows_counters_and_is_told_what_it_cannot_do() {
-    let mut tonic = template(flows(4), Repeat, &[16, 100]);
+    let mut tonic = template(flows(4), &Repeat, &[16, 100]);
     let setup = FlowSetup { first: SegmentId::new(3), segment_bytes: 1_000 };
     let view = tonic.flow(2).unwrap();
     assert!(!view.exists);
@@ -264,7 +266,7 @@ fn t11_a_timeout_is_found_within_a_round_and_eight_cycles() {
         let mut latest = 0;
         for flow in [0, count / 2, count - 1] {
             for timer in [100_u64, 131, 197] {
-                let mut tonic = template(flows(count), Repeat, &[16, timer]);
+                let mut tonic = template(flows(count), &Repeat, &[16, timer]);
                 open(&mut tonic, flow, SegmentId::new(1), 1);
                 // The timer starts with the generation, and has steps of 16 cycles.
                 let mut total = 0;
@@ -290,7 +292,7 @@ fn t11_a_timeout_is_found_within_a_round_and_eight_cycles() {
 #[test]
 fn t11_acknowledgements_in_step_with_the_round_do_not_hide_a_timeout() {
     let count = 64_u16;
-    let mut tonic = template(flows(count), Repeat, &[16, 100]);
+    let mut tonic = template(flows(count), &Repeat, &[16, 100]);
     open(&mut tonic, 5, SegmentId::new(1), 4);
     // Duplicate acknowledgements, so that none restarts the timer; a phase of which one meets each visit.
     let mut dropped = 0;
@@ -309,7 +311,7 @@ fn t11_acknowledgements_in_step_with_the_round_do_not_hide_a_timeout() {
 }
 
 /// Runs `program` over a bad network, and checks in every cycle what must hold in every cycle.
-fn watch<P: Transport + 'static>(program: P, parameters: &[u64], is_window_fixed: bool) {
+fn watch(program: &'static dyn Transport, parameters: &[u64], is_window_fixed: bool) {
     let count = 6_u16;
     let mut tonic = template(flows(count), program, parameters);
     let conditions = Conditions {
@@ -391,16 +393,16 @@ fn assert_maps_are_inside(tonic: &Tonic, flow: FlowId) {
 
 #[test]
 fn t8_t12_t13_t14_marked_segments_come_first_within_the_window() {
-    watch(Repeat, &[64, 200], true);
-    watch(Adapt, &[128, 200], false);
-    watch(Rated, &[4_096_000, 0, 200], true);
-    watch(Granted, &[200], true);
+    watch(&Repeat, &[64, 200], true);
+    watch(&Adapt, &[128, 200], false);
+    watch(&Rated, &[4_096_000, 0, 200], true);
+    watch(&Granted, &[200], true);
 }
 
 #[test]
 fn t8_windows_of_64_to_256_segments_fill_completely() {
     for window in [64, 128, 256] {
-        let mut tonic = template(Sizes { window, ..flows(1) }, Repeat, &[256, 0]);
+        let mut tonic = template(Sizes { window, ..flows(1) }, &Repeat, &[256, 0]);
         let first = SegmentId::new(0xFF_FFC8);
         open(&mut tonic, 0, first, 1_000);
         let left = run(&mut tonic, 600);
@@ -422,7 +424,7 @@ fn t8_windows_of_64_to_256_segments_fill_completely() {
 #[test]
 fn t10_the_program_sees_the_window_as_the_fixed_stage_has_left_it() {
     let first = SegmentId::new(0xFF_FFFD);
-    let mut tonic = template(flows(1), Spy, &[]);
+    let mut tonic = template(flows(1), &Spy, &[]);
     open(&mut tonic, 0, first, 12);
     run(&mut tonic, 50);
     let mut give = |cum: u32, sack: u32| {
@@ -449,7 +451,7 @@ fn t10_the_program_sees_the_window_as_the_fixed_stage_has_left_it() {
 }
 
 /// Removes a flow at every phase of its traffic; `is_free` when nothing of it may wait afterwards.
-fn remove(program: impl Transport + Copy + 'static, parameters: &[u64], is_free: bool) {
+fn remove(program: &'static dyn Transport, parameters: &[u64], is_free: bool) {
     for phase in 0..40 {
         let mut tonic = template(flows(2), program, parameters);
         open(&mut tonic, 0, SegmentId::new(5), 5_000);
@@ -474,15 +476,15 @@ fn remove(program: impl Transport + Copy + 'static, parameters: &[u64], is_free:
 
 #[test]
 fn t9_a_removed_flow_leaves_nothing_behind() {
-    remove(Repeat, &[64, 40], true);
-    remove(Granted, &[40], true);
+    remove(&Repeat, &[64, 40], true);
+    remove(&Granted, &[40], true);
     // A number whose flow waits for its rate is free when the wait ends.
-    remove(Rated, &[800_000, 10, 40], false);
+    remove(&Rated, &[800_000, 10, 40], false);
 }
 
 #[test]
 fn t10_packets_of_segments_never_sent_and_of_other_flows_change_nothing() {
-    let mut tonic = template(flows(2), Repeat, &[16, 0]);
+    let mut tonic = template(flows(2), &Repeat, &[16, 0]);
     open(&mut tonic, 0, SegmentId::new(0), 8);
     run(&mut tonic, 50);
     let before = tonic.context(0).unwrap().0;
@@ -499,7 +501,7 @@ fn t10_packets_of_segments_never_sent_and_of_other_flows_change_nothing() {
 #[test]
 fn t24_templates_have_1024_flows_by_default_and_2048_at_most() {
     assert_eq!(Sizes::default().flows, 1024);
-    let mut tonic = template(flows(2048), Repeat, &[16, 0]);
+    let mut tonic = template(flows(2048), &Repeat, &[16, 0]);
     let mut network = Network::new(24, 2048, Conditions::default());
     for flow in (0..2048).rev() {
         // Two commands a flow, one a cycle.
@@ -511,7 +513,7 @@ fn t24_templates_have_1024_flows_by_default_and_2048_at_most() {
     assert_eq!(network.left.len(), 2048 * 20);
     assert!((0..2048).all(|flow| tonic.flow(flow).unwrap().start == SegmentId::new(20)));
     let parameters = Repeat.description().defaults();
-    let program = || rnic_tonic::Installed::new(Box::new(Repeat), parameters.clone(), 1).unwrap();
+    let program = || rnic_tonic::Installed::new(&Repeat, parameters.clone(), 1).unwrap();
     for (sizes, text) in [
         (flows(2049), "1 to 2048 flows, not 2049"),
         (flows(0), "not 0"),
@@ -522,6 +524,6 @@ fn t24_templates_have_1024_flows_by_default_and_2048_at_most() {
         let error = Tonic::new(sizes, program()).unwrap_err().to_string();
         assert!(error.contains(text), "{error}");
     }
-    let error = rnic_tonic::Installed::new(Box::new(Repeat), vec![1], 1).unwrap_err();
+    let error = rnic_tonic::Installed::new(&Repeat, vec![1], 1).unwrap_err();
     assert_eq!(error.to_string(), "1 values of parameters for a program that has 2");
 }
