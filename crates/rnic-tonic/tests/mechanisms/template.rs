@@ -1,9 +1,11 @@
 //! Flows, windows, sets and visits.
 
 use rnic_program::Transport;
-use rnic_tonic::{Address, FlowId, FlowSetup, Input, Packet, Refused, SegmentId, Sizes, Ticks, Tonic};
+use rnic_tonic::{
+    Address, FlowId, FlowSetup, Input, Installed, Packet, Priorities, Refused, SegmentId, Sizes, Ticks, Tonic,
+};
 
-use crate::network::{Conditions, Network, flows, open, template};
+use crate::network::{Conditions, LINK, Network, flows, open, template};
 use crate::programs::{adapt::Adapt, granted::Granted, rated::Rated, repeat::Repeat, spy::Spy};
 
 /// Runs `cycles` cycles without packets; returns what leaves, with its cycle.
@@ -145,6 +147,32 @@ fn t5_t23_an_address_leaves_in_every_cycle_while_a_packet_arrives_in_every_cycle
         assert!(tonic.counters().0.packets > 99_000);
         assert_eq!(tonic.counters().0.repeats, 0);
     }
+}
+
+#[test]
+fn t4_t5_sets_may_have_another_discipline() {
+    // Flow 1 is of the highest class, flows 0 and 2 of the next.
+    let set = || Priorities::new(vec![1, 0, 1]);
+    let program = Installed::new(&Repeat, Repeat.description().defaults(), LINK).unwrap();
+    let mut tonic = Tonic::with_sets(flows(3), program, [set(), set()]).unwrap();
+    for flow in 0..3 {
+        tonic.add_flow(flow, FlowSetup { first: SegmentId::new(0), segment_bytes: 100 }).unwrap();
+        tonic.set_limit(flow, SegmentId::new(40), 0).unwrap();
+    }
+    let mut served = Vec::new();
+    for cycle in 0..300 {
+        // All are ready before the first leaves.
+        let is_blocked = cycle < 60;
+        served.extend(tonic.step(&Input { packet: None, is_blocked }).filter(|_| !is_blocked));
+    }
+    let flows: Vec<_> = served.iter().map(|address| address.flow).collect();
+    assert_eq!(flows.len(), 120);
+    // One address waited in the output register, and a flow alone in its class is served every other cycle or oftener.
+    let first = flows.iter().filter(|flow| **flow == 1).count();
+    let place = flows.iter().rposition(|flow| *flow == 1).unwrap();
+    assert!(first == 40 && place < 90, "{flows:?}");
+    let others: Vec<_> = flows[place + 1..].to_vec();
+    assert!(others.windows(2).all(|pair| pair[0] != pair[1]), "{others:?}");
 }
 
 #[test]
@@ -513,7 +541,7 @@ fn t24_templates_have_1024_flows_by_default_and_2048_at_most() {
     assert_eq!(network.left.len(), 2048 * 20);
     assert!((0..2048).all(|flow| tonic.flow(flow).unwrap().start == SegmentId::new(20)));
     let parameters = Repeat.description().defaults();
-    let program = || rnic_tonic::Installed::new(&Repeat, parameters.clone(), 1).unwrap();
+    let program = || Installed::new(&Repeat, parameters.clone(), 1).unwrap();
     for (sizes, text) in [
         (flows(2049), "1 to 2048 flows, not 2049"),
         (flows(0), "not 0"),
@@ -524,6 +552,6 @@ fn t24_templates_have_1024_flows_by_default_and_2048_at_most() {
         let error = Tonic::new(sizes, program()).unwrap_err().to_string();
         assert!(error.contains(text), "{error}");
     }
-    let error = rnic_tonic::Installed::new(&Repeat, vec![1], 1).unwrap_err();
+    let error = Installed::new(&Repeat, vec![1], 1).unwrap_err();
     assert_eq!(error.to_string(), "1 values of parameters for a program that has 2");
 }
