@@ -16,11 +16,13 @@ pub(crate) struct PullQueue {
     ring: Fifo<u32>,
     /// Time from which the next pull may be sent.
     next_at: Time,
+    /// The same, while there is a pull; otherwise [`NEVER`]. So a NIC without pulls makes one comparison per packet.
+    due_at: Time,
 }
 
 impl Default for PullQueue {
     fn default() -> Self {
-        Self { ring: Fifo::new(0), next_at: Time::ZERO }
+        Self { ring: Fifo::new(0), next_at: Time::ZERO, due_at: NEVER }
     }
 }
 
@@ -31,24 +33,27 @@ impl PullQueue {
             self.next_at = self.next_at.max(now);
         }
         self.ring.push(slot);
+        self.due_at = self.next_at;
     }
 
     /// Returns whether a pull may be sent at `now`.
     #[inline]
     pub(crate) fn is_due(&self, now: Time) -> bool {
-        !self.ring.is_empty() && self.next_at <= now
+        self.due_at <= now
     }
 
     /// Returns the time after `now` at which the next pull may be sent; `None` when there is none, or it may be sent
     /// already.
     #[inline]
     pub(crate) fn next_after(&self, now: Time) -> Option<Time> {
-        (!self.ring.is_empty() && self.next_at > now).then_some(self.next_at)
+        (self.due_at != NEVER && self.due_at > now).then_some(self.due_at)
     }
 
     /// Removes and returns the queue pair whose turn it is.
     pub(crate) fn pop(&mut self) -> Option<u32> {
-        self.ring.pop()
+        let slot = self.ring.pop();
+        self.note_change();
+        slot
     }
 
     /// Returns how many of `owed` grants, each of which takes `gap` on the link, the queue pair that has just been
@@ -59,14 +64,23 @@ impl PullQueue {
         let due = 1 + now.since(self.next_at).as_ps() / gap.as_ps().max(1);
         let count = if self.ring.is_empty() { u64::from(owed).min(due).max(1) } else { 1 };
         self.next_at += gap.saturating_mul(count);
+        self.note_change();
         count as u32
     }
 
     /// Removes `slot`.
     pub(crate) fn forget(&mut self, slot: u32) {
         self.ring.retain(|queued| *queued != slot);
+        self.note_change();
+    }
+
+    fn note_change(&mut self) {
+        self.due_at = if self.ring.is_empty() { NEVER } else { self.next_at };
     }
 }
+
+/// A time that is never reached.
+const NEVER: Time = Time::from_ps(u64::MAX);
 
 /// Number of pulls that a receiver catches up when its link was busy, with acknowledgements for example, at the times
 /// at which they were due.

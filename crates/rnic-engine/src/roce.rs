@@ -148,7 +148,7 @@ impl RoceConnection {
     ) -> RxOutcome {
         core.packet_was_marked = congested && self.on_mark(verbs, core);
         core.ack_echoes_mark = packet.flags.becn;
-        if (verbs.head.transport.pulls > 0 || packet.flags.fecn)
+        if verbs.head.transport.pulls | u32::from(packet.flags.fecn) != 0
             && let Some(outcome) = self.receive_pulled(verbs, core, packet)
         {
             return outcome;

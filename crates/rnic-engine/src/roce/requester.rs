@@ -208,8 +208,9 @@ impl Requester {
                 return false;
             }
         }
-        if self.shared.waits_for_dequeue_rate(&verbs.head, core, Half::Requester)
-            || self.shared.waits_for_pacing(&verbs.head, core, self.window.in_flight())
+        if self.shared.has_flow()
+            && (self.shared.waits_for_dequeue_rate(&verbs.head, core, Half::Requester)
+                || self.shared.waits_for_pacing(&verbs.head, core, self.window.in_flight()))
         {
             return false;
         }
