@@ -46,11 +46,11 @@ fn t27_writes_sends_reads_and_atomics_run_over_every_program() {
 }
 
 /// Equal decisions in every event, or the hashes of the traces would differ: the program and the hand-written policy,
-/// with the same cap and timeouts, under loss, reordering and bursts.
+/// with the same cap and timeouts (multiples of a program's tick of 160 ns), under loss, reordering and bursts.
 #[test]
 fn t28_irn_as_a_program_decides_as_the_policy_written_by_hand() {
-    let by_hand = "{ name = \"irn\", cap_packets = 64, rto_low = \"50us\", rto_high = \"200us\" }";
-    let program = "{ name = \"tonic-irn\", cap_packets = 64, cap = 64, rto_low = \"50us\", rto_high = \"200us\" }";
+    let by_hand = "{ name = \"irn\", cap_packets = 64, rto_low = \"80us\", rto_high = \"240us\" }";
+    let program = "{ name = \"tonic-irn\", cap_packets = 64, cap = 64, rto_low = \"80us\", rto_high = \"240us\" }";
     for text in [WIRE, STAR, TREE] {
         for seed in 1..=4 {
             let [one, other] = [by_hand, program].map(|transport| run(text, &[("transport", transport), FAULTS], seed));
@@ -93,8 +93,11 @@ fn t28_dcqcn_as_a_program_shares_a_link_as_the_controller_written_by_hand() {
     let by_hand =
         "{ name = \"roce-gbn\", control = \"dcqcn\", cap_packets = 128, rto = \"1ms\", rate_min = \"100Mbps\" }";
     let program = "{ name = \"tonic-dcqcn\", rto = \"1ms\" }";
-    let [one, other] = [by_hand, program].map(|transport| run(text, &[("transport", transport)], 3));
-    let times = [one.elapsed_us, other.elapsed_us];
-    assert!(one.cnps > 0 && other.cnps > 0, "no congestion notifications: {} and {}", one.cnps, other.cnps);
-    assert!((times[0] / times[1] - 1.0).abs() < 0.1, "{times:?} us until both flows are complete");
+    // A mark more or less halves a rate, so single runs differ by a fifth.
+    let times = [by_hand, program].map(|transport| {
+        let reports = (1..=6).map(|seed| run(text, &[("transport", transport)], seed));
+        let times = reports.map(|report| if report.cnps > 0 { report.elapsed_us } else { f64::NAN });
+        times.sum::<f64>() / 6.0
+    });
+    assert!((times[0] / times[1] - 1.0).abs() < 0.1, "{times:?} us until both flows are complete, or no notification");
 }
