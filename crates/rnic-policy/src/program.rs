@@ -63,8 +63,12 @@ struct Running {
     rate: u32,
     timer: u32,
     window: u32,
-    padding: u32,
+    /// The first unacknowledged id after the last call; [`UNKNOWN`] before the first one.
+    start: u32,
 }
+
+/// Value of [`Running::start`] before the first call.
+const UNKNOWN: u32 = u32::MAX;
 
 /// Settings of a flow when it starts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -161,6 +165,7 @@ impl ProgramPolicy {
         let actions = self.description.initial_actions(parameters);
         let mut running = Running::zeroed();
         running.keep(&actions);
+        running.start = UNKNOWN;
         let block = self.description.initial_state(parameters);
         running.block[..block.len()].copy_from_slice(&block);
         PolicyState::of(running)
@@ -182,6 +187,16 @@ impl ProgramPolicy {
             ..*view
         };
         let mut actions = running.actions();
+        let old_start = running.old_start(event, view);
+        running.start = id(view.una).get() as u32;
+        let is_visit = matches!(event, RecoveryEvent::TimedOut { .. } | RecoveryEvent::Tick);
+        if is_visit && old_start != id(view.una) {
+            // An acknowledgement that came with the peer's next request, and was no event of its own.
+            let packets = (id(view.una) - old_start).get();
+            let packet = packet(&RecoveryEvent::Acked { packets, rtt: None }, view, old_start);
+            self.transport.incoming(&packet, parameters, &mut running.block, &mut actions);
+            actions = Actions { mark: false, ..actions };
+        }
         match *event {
             RecoveryEvent::TimedOut { extended } => {
                 let visit = visit(view, true);
@@ -196,7 +211,7 @@ impl ProgramPolicy {
             }
             RecoveryEvent::Delivered { .. } | RecoveryEvent::Quiet => return RecoveryActions::default(),
             _ => {
-                self.transport.incoming(&packet(event, view), parameters, &mut running.block, &mut actions);
+                self.transport.incoming(&packet(event, view, old_start), parameters, &mut running.block, &mut actions);
                 if !actions.mark && self.is_due(running, view) {
                     self.transport.periodic(&visit(view, false), parameters, &mut running.block, &mut actions);
                 }
@@ -234,6 +249,15 @@ impl Running {
             rate: Rate::new(self.rate.into()),
             timer: Ticks::new(self.timer.into()),
             ..Actions::default()
+        }
+    }
+
+    /// Returns the first unacknowledged id before `event`.
+    fn old_start(&self, event: &RecoveryEvent, view: &WindowView<'_>) -> Id {
+        match *event {
+            _ if self.start != UNKNOWN => Id::new(self.start.into()),
+            RecoveryEvent::Acked { packets, .. } => id(view.una) - Id::new(packets),
+            _ => id(view.una),
         }
     }
 
@@ -293,13 +317,13 @@ fn map(ring: Option<&AnyRing>) -> Map {
     })
 }
 
-/// Returns the packet of an event.
-fn packet(event: &RecoveryEvent, view: &WindowView<'_>) -> Incoming {
+/// Returns the packet of an event, before which `old_start` was the first unacknowledged id.
+fn packet(event: &RecoveryEvent, view: &WindowView<'_>, old_start: Id) -> Incoming {
     let una = id(view.una);
     let quiet = Incoming {
         cum: una,
         start: una,
-        old_start: una,
+        old_start,
         next: id(view.next),
         total_sent: Id::new(view.sent),
         now: ticks(view.now),
@@ -308,9 +332,7 @@ fn packet(event: &RecoveryEvent, view: &WindowView<'_>) -> Incoming {
         ..Incoming::default()
     };
     match *event {
-        RecoveryEvent::Acked { packets, .. } => {
-            Incoming { ack: true, old_start: id(view.una) - Id::new(packets), newly: Offset::new(packets), ..quiet }
-        }
+        RecoveryEvent::Acked { packets, .. } => Incoming { ack: true, newly: Offset::new(packets), ..quiet },
         RecoveryEvent::Nacked { sack, is_new, advanced, .. } => Incoming {
             ack: !advanced,
             nack: true,

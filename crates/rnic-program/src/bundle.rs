@@ -22,7 +22,7 @@ impl Field {
     }
 }
 
-/// A structure declared by [`bundle!`](crate::bundle).
+/// A structure declared by [`bundle!`](crate::bundle!).
 pub trait Bundle: Value + Default {
     /// Its fields, in the order of declaration.
     const FIELDS: &'static [Field];
