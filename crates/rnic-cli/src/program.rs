@@ -1,6 +1,7 @@
 //! `rnic program`: transport programs as reports, circuits and files.
 
 use std::fmt::Write as _;
+use std::io::Read as _;
 use std::path::Path;
 
 use rnic_program::transport::Text;
@@ -98,11 +99,11 @@ fn find(name: &str) -> Result<Found, Failure> {
 }
 
 fn load(path: &Path) -> Result<Loaded, Failure> {
-    let size = std::fs::metadata(path).map_err(|reason| Failure::file(path, reason))?.len();
-    if size > file::FILE_BYTES_MAX as u64 {
-        return Err(Failure::file(path, file::FileError::TooLarge(size as usize)));
-    }
-    let bytes = std::fs::read(path).map_err(|reason| Failure::file(path, reason))?;
+    let unreadable = |reason: std::io::Error| Failure::file(path, reason);
+    // One byte more than a file may have shows that it is too large, whatever length it claims.
+    let opened = std::fs::File::open(path).map_err(unreadable)?;
+    let mut bytes = Vec::new();
+    opened.take(file::FILE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;
     file::read(&bytes).map_err(|reason| Failure::file(path, reason))
 }
 

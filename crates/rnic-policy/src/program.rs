@@ -1,6 +1,6 @@
 //! Transport programs as recovery policies that also control congestion.
 //!
-//! A program (`rnic-program`, Tonic section 3.5) stands where a recovery policy stands: each window of a connection has
+//! A program (`rnic-program`, Tonic section 3.5) is used in place of a recovery policy: each window of a connection has
 //! a state of its own, and the answer sets the window, the rate and the timer beside the packets to retransmit. Ids of
 //! programs are the lowest 24 bits of sequence numbers.
 //!
@@ -12,10 +12,11 @@
 //! | NACK that is older than the last acknowledgement | `incoming`: `sacked` only |
 //! | trimmed packet, CNP | `incoming`: `trimmed`, `cnp` |
 //! | timeout | `periodic`: `expired` |
-//! | a deadline of the state | `periodic`, at once when an event of another kind shows that it has passed |
+//! | a deadline of the state | `periodic`; with another event that shows that it has passed, unless that marks packets |
 //!
-//! An answer is cut to the contract: packets to retransmit are outstanding and within the window, which has a packet at
-//! least; a timeout is at least one tick.
+//! An answer is cut to the contract: packets to retransmit are outstanding (those beyond a window that has shrunk wait
+//! until it covers them), a window has a packet at least, and a timeout that has been extended once marks the oldest
+//! packet. A timer of zero is none.
 
 use core::fmt;
 
@@ -23,7 +24,8 @@ use bytemuck::{Pod, Zeroable};
 use rnic_base::{AnyRing, BitRate, Duration, Seq, SeqRange, Time};
 use rnic_program::transport::{STATE_BYTES_MAX, Text};
 use rnic_program::{
-    Actions, Bundle, Description, Due, Id, Incoming, Lowering, Map, Offset, Periodic, Rate, Ticks, Transport, U, Unit,
+    Actions, Bundle, Description, Due, Id, Incoming, LoadError, Lowering, Map, Offset, Periodic, Rate, Ticks,
+    Transport, U, Unit,
 };
 
 use crate::field::FootprintField;
@@ -83,14 +85,17 @@ pub struct FirstSettings {
 
 impl ProgramPolicy {
     /// Prepares a program.
-    pub fn new(transport: &'static dyn Transport) -> Self {
+    ///
+    /// # Errors
+    /// When its description has a fault, or one of its functions has no graph.
+    pub fn new(transport: &'static dyn Transport) -> Result<Self, LoadError> {
         let description = transport.description();
+        description.check()?;
         let (times, counts) = (description.deadlines(Due::Time), description.deadlines(Due::Sent));
-        let graphs = transport.graphs(Lowering::Joins).ok();
-        let reads =
-            |name| graphs.as_ref().is_none_or(|graphs| graphs.incoming.reads(name) || graphs.periodic.reads(name));
+        let graphs = transport.graphs(Lowering::Joins)?;
+        let reads = |name| graphs.incoming.reads(name) || graphs.periodic.reads(name);
         let (reads_acked, reads_marked) = (reads("in_acked"), reads("in_marked"));
-        Self { transport, description, times, counts, reads_acked, reads_marked }
+        Ok(Self { transport, description, times, counts, reads_acked, reads_marked })
     }
 
     /// Returns the description of the program.
@@ -195,8 +200,9 @@ impl ProgramPolicy {
             let packets = (id(view.una) - old_start).get();
             let packet = packet(&RecoveryEvent::Acked { packets, rtt: None }, view, old_start);
             self.transport.incoming(&packet, parameters, &mut running.block, &mut actions);
-            actions = Actions { mark: false, ..actions };
         }
+        let silent = actions;
+        actions.mark = false;
         match *event {
             RecoveryEvent::TimedOut { extended } => {
                 let visit = visit(view, true);
@@ -216,6 +222,9 @@ impl ProgramPolicy {
                     self.transport.periodic(&visit(view, false), parameters, &mut running.block, &mut actions);
                 }
             }
+        }
+        if silent.mark && !actions.mark {
+            actions = Actions { mark: true, from: silent.from, to: silent.to, ..actions };
         }
         let mut answer = answer(event, &actions, view);
         answer.rate = (actions.rate.get() as u32 != running.rate).then(|| rate_of(actions.rate));
@@ -368,13 +377,16 @@ fn visit(view: &WindowView<'_>, expired: bool) -> Periodic {
 
 /// Returns the actions of a policy for a program's answer to `event`, cut to what the contract permits.
 fn answer(event: &RecoveryEvent, actions: &Actions, view: &WindowView<'_>) -> RecoveryActions {
-    let window = window_of(actions.window);
-    let (from, to) = ((actions.from - id(view.una)).get(), (actions.to - id(view.una)).get());
-    let to = to.min(view.in_flight()).min(window.into());
+    // An id before the first unacknowledged one stands for that one.
+    let distance = |of: Id| if of.at_least(id(view.una)) { (of - id(view.una)).get() } else { 0 };
+    let (from, to) = (distance(actions.from), distance(actions.to).min(view.in_flight()));
     let range = (actions.mark && from < to).then(|| SeqRange::new(view.una + from, view.una + to));
     let is_timeout = matches!(event, RecoveryEvent::TimedOut { .. });
-    let timer = if is_timeout && range.is_none() {
-        TimerChange::Extend(timeout_of(actions.timer))
+    let is_last = matches!(event, RecoveryEvent::TimedOut { extended: true }) && view.in_flight() > 0;
+    let range = range.or_else(|| is_last.then(|| SeqRange::single(view.una)));
+    let timeout = (actions.timer != 0).then(|| timeout_of(actions.timer));
+    let timer = if let (true, None, Some(timeout)) = (is_timeout, range, timeout) {
+        TimerChange::Extend(timeout)
     } else if actions.restart || is_timeout {
         // After a timeout, with the duration that the program has just set.
         TimerChange::Restart
@@ -384,8 +396,8 @@ fn answer(event: &RecoveryEvent, actions: &Actions, view: &WindowView<'_>) -> Re
     RecoveryActions {
         retransmit: range,
         timer,
-        rto: Some(Some(timeout_of(actions.timer))),
-        window: Some(window),
+        rto: Some(timeout),
+        window: Some(window_of(actions.window)),
         ..RecoveryActions::default()
     }
 }

@@ -11,6 +11,7 @@ pub(crate) fn root(place: &Expr) -> Option<&Ident> {
         Expr::Path(path) => path.path.get_ident(),
         Expr::Field(field) => root(&field.base),
         Expr::Paren(inner) => root(&inner.expr),
+        Expr::Group(inner) => root(&inner.expr),
         Expr::Unary(ExprUnary { op: UnOp::Deref(_), expr, .. }) => root(expr),
         _ => None,
     }
@@ -61,7 +62,7 @@ impl<'a> Visit<'a> for Names {
     }
 
     fn visit_expr_call(&mut self, call: &'a ExprCall) {
-        call.args.iter().filter(|argument| matches!(argument, Expr::Path(_))).for_each(|argument| self.add(argument));
+        call.args.iter().for_each(|argument| self.add(argument));
         visit::visit_expr_call(self, call);
     }
 

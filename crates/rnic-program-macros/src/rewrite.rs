@@ -264,8 +264,25 @@ impl Rewriter {
                 { let __value = #g.#method(#place, #right); #g.set(&mut #place, __value); }
             });
         }
+        if matches!(binary.op, BinOp::And(_) | BinOp::Or(_)) {
+            self.refuse_assignment(&binary.right)?;
+        }
         let left = self.expression(&binary.left)?;
         Ok(quote_spanned!(binary.span()=> #g.#method(#left, #right)))
+    }
+
+    /// Refuses the right operand of a logical operator if it assigns: gates evaluate it in any case.
+    fn refuse_assignment(&self, operand: &Expr) -> Result<()> {
+        let mut names = assigned::Names::default();
+        names.expression(operand);
+        let is_variable = |name: &Ident| self.variables.iter().any(|variable| variable.name == *name);
+        match names.into_iter().find(is_variable) {
+            None => Ok(()),
+            Some(_) => Err(Error::new_spanned(
+                operand,
+                "gates evaluate the right operand in any case, and this one may assign: use `if`, or a `let` before",
+            )),
+        }
     }
 
     fn shift(&mut self, binary: &ExprBinary) -> Result<TokenStream> {
@@ -346,6 +363,9 @@ impl Rewriter {
                 Expr::Reference(reference) => {
                     let (mutability, of) = (&reference.mutability, self.expression(&reference.expr)?);
                     quote!(&#mutability #of)
+                }
+                Expr::Block(block) => {
+                    return Err(Error::new_spanned(block, "an argument is a value, a variable or a reference to one"));
                 }
                 other => self.expression(other)?,
             };
@@ -462,6 +482,8 @@ mod tests {
             ("s.a *= 3;", "this operator cannot become gates"),
             ("s.a = u('x');", "only numbers and flags"),
             ("fn inner() {}", "nothing but constants"),
+            ("if s.a && bump(s) { s.b = u(1); }", "evaluate the right operand"),
+            ("if s.a { helper({ s }); }", "an argument is a value"),
         ] {
             let (text, line) = refused(body);
             assert!(text.contains(reason), "{body}: {text}");

@@ -52,8 +52,8 @@ use crate::transport::Unit;
 /// A field of the state is `name: width`, `name: flag`, with `= number` or `= parameter` for its initial value (zero
 /// otherwise), and `due time` or `due sent` when the periodic function has work from that time on, or once that many
 /// segments have been sent. A parameter is `name: width = default`, with the unit of times (`ns`, `us`, `ms`) or rates
-/// (`mbps`, `gbps`), and with its bounds; without any, it is at least one of its base unit. The NIC sets a parameter
-/// called `line_rate`, and receivers send CNPs if there is one called `cnp_interval`.
+/// (`mbps`, `gbps`), and with its bounds; without any, it is at least one, or one tick. Simulations set a
+/// parameter called `line_rate`, and receivers send CNPs if there is one called `cnp_interval`.
 #[macro_export]
 macro_rules! transport {
     (
@@ -254,8 +254,16 @@ pub fn parameter(
         "gbps" => (Unit::Rate, 1_000_000_000),
         other => panic!("unit `{other}` of parameter {name}: use ns, us, ms, mbps, gbps or none"),
     };
-    let (min, max) = bounds.map_or((1, largest(unit, bits)), |(min, max)| (min * scale, max * scale));
+    let (min, max) = bounds.map_or((least(unit), largest(unit, bits)), |(min, max)| (min * scale, max * scale));
     crate::Parameter { name: name.into(), help: help.into(), bits, unit, default: default * scale, min, max }
+}
+
+/// Returns the least value of a parameter without bounds: one, or one tick.
+const fn least(unit: Unit) -> u64 {
+    match unit {
+        Unit::Count | Unit::Rate => 1,
+        Unit::Time => crate::interface::TICK_NS,
+    }
 }
 
 /// Returns the largest value of a parameter of `bits` bits.
@@ -263,7 +271,7 @@ const fn largest(unit: Unit, bits: u8) -> u64 {
     let word = crate::transport::mask(bits);
     match unit {
         Unit::Count => word,
-        Unit::Time => (word - 1) * crate::interface::TICK_NS,
-        Unit::Rate => (word - 1) * 390_625 / 32,
+        Unit::Time => (word - 1).saturating_mul(crate::interface::TICK_NS),
+        Unit::Rate => (word - 1).saturating_mul(390_625) / 32,
     }
 }

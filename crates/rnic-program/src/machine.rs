@@ -1,6 +1,6 @@
 //! The interpreter of graphs: one pass over a flat list of operations.
 //!
-//! It is the referee between native code and circuits, and runs programs that were loaded from a file. `unsafe`-free:
+//! It is the reference for native code and circuits, and runs programs that were loaded from a file. `unsafe`-free:
 //! positions are checked when a graph is built, and once more by the slices.
 
 use arrayvec::ArrayVec;

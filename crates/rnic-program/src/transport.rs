@@ -150,7 +150,9 @@ pub struct Description {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DescriptionError {
     /// The name is not one.
-    #[error("the program's name has other characters than a-z, 0-9 and -, or is longer than 32")]
+    #[error(
+        "the program's name has other characters than a-z, 0-9 and -, does not begin with one of a-z, or is longer than 32"
+    )]
     ProgramName,
     /// A text is too long or has control characters.
     #[error("the summary or a help text is longer than 200 characters, or has control characters")]
@@ -185,7 +187,8 @@ impl Description {
     /// When a name, width, bound or initial value is not possible.
     pub fn check(&self) -> Result<(), DescriptionError> {
         let letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-        if self.name.is_empty() || self.name.len() > 32 || !self.name.bytes().all(letter) {
+        let begins = self.name.bytes().next().is_some_and(|first| first.is_ascii_lowercase());
+        if !begins || self.name.len() > 32 || !self.name.bytes().all(letter) {
             return Err(DescriptionError::ProgramName);
         }
         let texts = core::iter::once(&self.summary).chain(self.parameters.iter().map(|parameter| &parameter.help));

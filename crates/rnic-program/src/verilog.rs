@@ -48,14 +48,17 @@ struct Emitter<'a> {
 /// Returns the name of each node's value: a literal, a port, a name of the author's, or a number.
 fn names(graph: &Graph) -> Vec<String> {
     let mut names: Vec<String> = Vec::with_capacity(graph.nodes().len());
+    let is_port = |name: &str| {
+        let outputs = graph.outputs().iter().map(|(port, _)| port);
+        graph.inputs().iter().chain(outputs).any(|port| port.name == name)
+    };
     for (at, node) in graph.nodes().iter().enumerate() {
         let name = match node.op {
             Op::Constant(value) => format!("{}'d{value}", node.width),
             Op::Input(position) => graph.inputs()[usize::from(position)].name.clone(),
-            _ => match graph.label(at).map(|label| format!("{label}_v")) {
-                Some(label) if !names.contains(&label) => label,
-                Some(label) => format!("{label}{at}"),
-                None => format!("t{at}"),
+            _ => match graph.label(at).map(|label| format!("{}_v", label.trim_start_matches("r#"))) {
+                Some(label) if !names.contains(&label) && !is_port(&label) => label,
+                _ => format!("t{at}"),
             },
         };
         names.push(name);
@@ -77,7 +80,7 @@ impl Emitter<'_> {
         let name = &self.names[at];
         let wire = format!("  wire {}{name}", range(Kind::Bits(node.width)));
         let instance = |module: &str, parameter: &str, ports: &str, output: &str| {
-            format!("{wire};\n  {module} #(.K(K){parameter}) u_{name} (.map({}){ports}, .{output}({name}));\n", of(0))
+            format!("{wire};\n  {module} #(.K(K){parameter}) i{at} (.map({}){ports}, .{output}({name}));\n", of(0))
         };
         let from = |name: &str| format!(", .from({name})");
         let value = match node.op {

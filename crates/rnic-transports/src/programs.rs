@@ -46,7 +46,8 @@ pub fn find(name: &str) -> Option<&'static dyn Transport> {
 /// The policies of all programs, in the order in which they are listed.
 static POLICIES: LazyLock<Vec<RecoveryPolicy>> = LazyLock::new(|| {
     let policy = |registered: &Registered| {
-        let program = Box::leak(Box::new(ProgramPolicy::new(registered.program)));
+        let program = ProgramPolicy::new(registered.program).expect("tests check every registered program");
+        let program = Box::leak(Box::new(program));
         RecoveryPolicy::of_program(registered.policy, program, registered.placement)
     };
     REGISTRY.iter().map(policy).collect()

@@ -93,8 +93,8 @@ struct ProgramSettings {
     tick: Deadline,
     /// Number of packets retransmitted.
     repeats: u64,
-    /// Deadline of the timer before the last acknowledgement.
-    deadline_before: Deadline,
+    /// Deadline of the timer before the last acknowledgement, and if it had been extended.
+    timer_before: (Deadline, bool),
 }
 
 /// Bitmaps by offset from `una`.
@@ -343,7 +343,7 @@ impl SendWindow {
         if packets == 0 {
             return (0, None);
         }
-        let deadline_before = self.deadline;
+        let timer_before = (self.deadline, self.extended);
         if let Some(marks) = &mut self.marks {
             packets = marks.advance(packets);
         }
@@ -362,16 +362,16 @@ impl SendWindow {
         } else {
             self.restart_timer(now);
         }
-        let rtt = if self.recovery.is_some() { self.take_rtt(now, deadline_before) } else { None };
+        let rtt = if self.recovery.is_some() { self.take_rtt(now, timer_before) } else { None };
         (packets, rtt)
     }
 
-    /// Returns the round-trip time, if the packet being timed has just been acknowledged. `deadline_before` is the
-    /// deadline of the timer before that.
-    fn take_rtt(&mut self, now: Time, deadline_before: Deadline) -> Option<Duration> {
+    /// Returns the round-trip time, if the packet being timed has just been acknowledged. `timer_before` is the state
+    /// of the timer before that.
+    fn take_rtt(&mut self, now: Time, timer_before: (Deadline, bool)) -> Option<Duration> {
         let recovery = self.recovery.as_mut()?;
         if let Some(program) = &mut recovery.program {
-            program.deadline_before = deadline_before;
+            program.timer_before = timer_before;
         }
         let (_, at) = recovery.timed.take_if(|(seq, _)| *seq < self.una)?;
         Some(now.since(at))
@@ -595,11 +595,11 @@ impl SendWindow {
         let program = self.recovery.as_ref().and_then(|recovery| recovery.program.as_ref());
         if let Some(program) = program
             && matches!(event, RecoveryEvent::Acked { .. })
-            && program.deadline_before.is_set()
+            && program.timer_before.0.is_set()
             && !self.is_empty()
             && !transport.measured
         {
-            self.deadline = program.deadline_before;
+            (self.deadline, self.extended) = program.timer_before;
         }
     }
 
@@ -734,7 +734,7 @@ const FETCHES_MAX: usize = 64;
 impl ProgramSettings {
     fn new(transport: &Transport) -> Self {
         let rate = transport.program_rate;
-        Self { rate, tick: Deadline::NEVER, repeats: 0, deadline_before: Deadline::NEVER }
+        Self { rate, tick: Deadline::NEVER, repeats: 0, timer_before: (Deadline::NEVER, false) }
     }
 }
 

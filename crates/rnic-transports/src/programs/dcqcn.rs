@@ -38,7 +38,7 @@ rnic_program::transport! {
         window: 9 = 128 [1..=256],
         /// time without progress after which everything outstanding is repeated
         rto: 24 = 320 us,
-        /// rate of the link; set by the NIC
+        /// rate of the link, which simulations set
         line_rate: 23 = 100 gbps [1..=102],
         /// at most one notification per connection in this time; sent by the receiver
         cnp_interval: 24 = 50 us,
@@ -117,7 +117,7 @@ pub(super) fn periodic(v: &Periodic, p: &Parameters, s: &mut State, a: &mut Acti
         };
         let target = (s.target.to::<24>() + step.to::<24>()).min(p.line_rate.to::<24>());
         s.target = target.to::<23>();
-        a.rate = ((a.rate.to::<24>() + target + 1) >> 1).to::<23>().max(p.rate_min);
+        a.rate = ((a.rate.to::<24>() + target + 1) >> 1).to::<23>().max(p.rate_min).min(p.line_rate);
     }
     if timer && is_recovered {
         s.alpha_at = u(0);

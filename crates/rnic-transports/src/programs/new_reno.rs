@@ -76,7 +76,7 @@ pub(super) fn incoming(i: &Incoming, p: &Parameters, s: &mut State, a: &mut Acti
             s.cwnd = s.cwnd.saturating_add(1);
         } else if s.dup_acks == p.dup_threshold && !s.timed_out {
             s.ssthresh = half(i.start, i.next);
-            s.cwnd = s.ssthresh + p.dup_threshold;
+            s.cwnd = s.ssthresh.saturating_add(p.dup_threshold);
             s.recover = i.next;
             s.recovering = true;
             s.partial = false;

@@ -215,7 +215,7 @@ impl SplitServer {
         core.stats.nacks += 1;
         let bits = Bits::in_rings(&mut shared.pool);
         let actions = self.window.recover(event, core.now, &head.transport, &bits);
-        shared.arm(head, core, self.window.deadline);
+        shared.arm(head, core, self.window.next_deadline());
         shared.on_event(head, core, in_flight, &ControlEvent::Nacked { lost: actions.retransmit.is_some() });
     }
 
@@ -239,7 +239,7 @@ impl SplitServer {
             let bits = Bits::in_rings(&mut shared.pool);
             self.window.recover(&RecoveryEvent::Acked { packets, rtt }, core.now, &head.transport, &bits);
         }
-        shared.arm(head, core, self.window.deadline);
+        shared.arm(head, core, self.window.next_deadline());
         core.settle_acknowledged(head.peer(), packets);
         if shared.has_flow() {
             shared.on_acked(head, core, in_flight, packets, rtt);
@@ -303,7 +303,7 @@ impl SplitServer {
             self.window.sent(1, true, core.now, &head.transport);
             shared.note_served(self.window.in_flight());
             core.peers.sent(head.peer(), 1);
-            shared.arm(head, core, self.window.deadline);
+            shared.arm(head, core, self.window.next_deadline());
         }
         true
     }
