@@ -12,7 +12,7 @@
 //! | NACK that is older than the last acknowledgement | `incoming`: `sacked` only |
 //! | trimmed packet, CNP | `incoming`: `trimmed`, `cnp` |
 //! | timeout | `periodic`: `expired` |
-//! | a deadline of the state | `periodic`; with another event that shows that it has passed, unless that marks packets |
+//! | a deadline of the state | `periodic`; or after another event that shows that it has passed, unless that marks |
 //!
 //! An answer is cut to the contract: packets to retransmit are outstanding (those beyond a window that has shrunk wait
 //! until it covers them), a window has a packet at least, and a timeout that has been extended once marks the oldest

@@ -150,9 +150,7 @@ pub struct Description {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DescriptionError {
     /// The name is not one.
-    #[error(
-        "the program's name has other characters than a-z, 0-9 and -, does not begin with one of a-z, or is longer than 32"
-    )]
+    #[error("the program's name has other characters than a-z, 0-9 and -, begins with another than a-z, or exceeds 32")]
     ProgramName,
     /// A text is too long or has control characters.
     #[error("the summary or a help text is longer than 200 characters, or has control characters")]
