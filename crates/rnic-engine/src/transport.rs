@@ -15,7 +15,7 @@ use crate::state::Service;
 use crate::wq::WqeOp;
 
 /// Value of a window that no program limits.
-pub(crate) const NO_WINDOW: u16 = u16::MAX;
+pub(crate) const NO_WINDOW: u8 = 0;
 
 /// A [`Profile`] that has been checked and expanded. Queue pairs share one by reference.
 #[derive(Clone, Debug)]
@@ -82,7 +82,7 @@ pub struct Transport {
     /// Parameters of the recovery policy as it takes them.
     pub(crate) recovery_words: Params,
     /// Window that a program starts with; [`NO_WINDOW`] without a program.
-    pub(crate) program_window: u16,
+    pub(crate) program_window: u8,
     /// Rate that a program starts with; `None` for the rate of the link.
     pub(crate) program_rate: Option<BitRate>,
     pub(crate) recovery_interest: Interest,
@@ -168,7 +168,7 @@ impl Transport {
             measured: profile.measured_timeouts,
             nominal_timeout: profile.silence_unit().unwrap_or(Duration::MAX),
             recovery_words,
-            program_window: program.map_or(NO_WINDOW, |first| u16::try_from(first.window).unwrap_or(NO_WINDOW - 1)),
+            program_window: program.map_or(NO_WINDOW, |first| u8::try_from(first.window).unwrap_or(u8::MAX)),
             program_rate: program.and_then(|first| first.rate),
             recovery_interest,
             control_interest,

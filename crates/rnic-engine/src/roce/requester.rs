@@ -65,6 +65,8 @@ pub(crate) struct Requester {
     /// True while other QPs may use the credit of the packets in flight: during a pause, because the receiver has
     /// dropped them, or while responses are not acknowledged.
     has_granted_credit: bool,
+    /// Set while Read responses wait to be sent through the window, which they share with requests (FaSR).
+    serves_responses: bool,
 }
 
 impl Requester {
@@ -80,6 +82,7 @@ impl Requester {
             retries: 0,
             rnr_retries: 0,
             has_granted_credit: false,
+            serves_responses: false,
         }
     }
 
@@ -87,6 +90,7 @@ impl Requester {
     pub(crate) fn start_at(&mut self, send: &mut SendHalf, start: Seq, transport: &Transport) {
         send.start = start;
         self.window = SendWindow::new(start, transport);
+        self.serves_responses = false;
     }
 
     /// Sets the first sequence number of a queue pair that was not configured with one, from the number that the peer
@@ -118,7 +122,7 @@ impl Requester {
     /// Returns whether there are packets to send, regardless of whether they may be sent now.
     #[inline]
     pub(crate) fn has_work(&self, send: &SendHalf) -> bool {
-        send.queue.has_unsent() || self.window.first_to_retransmit().is_some() || self.window.serves_responses
+        send.queue.has_unsent() || self.window.first_to_retransmit().is_some() || self.serves_responses
     }
 
     /// Releases the NIC resources that the requester holds: credit at the peer, and its entry among the active flows.
@@ -204,7 +208,7 @@ impl Requester {
             if verbs.send.local_is_next() && !self.do_local_work(verbs, core) {
                 return false;
             }
-            if !verbs.send.queue.has_unsent() && !self.window.serves_responses {
+            if !verbs.send.queue.has_unsent() && !self.serves_responses {
                 return false;
             }
         }
@@ -217,7 +221,7 @@ impl Requester {
         let is_built = match retransmit_seq {
             Some(seq) => self.retransmit(verbs, core, seq),
             None if self.shared.is_draining() && self.waits_for_drain(verbs, core) => false,
-            None if self.window.serves_responses => self.transmit_serving(verbs, core),
+            None if self.serves_responses => self.transmit_serving(verbs, core),
             None => self.transmit_new(verbs, core),
         };
         if is_built {

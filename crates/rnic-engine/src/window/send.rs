@@ -53,9 +53,6 @@ pub(crate) struct SendWindow {
     extended: bool,
     /// Last value reported by the policy; see [`RecoveryActions::recovering`].
     recovering: bool,
-    /// Set while Read responses wait to be sent through this window, which they share with requests (FaSR). It is
-    /// used only by the requester, but stored here because it takes no extra space beside the other flags.
-    pub(crate) serves_responses: bool,
     /// Set while packets wait to be sent as probes.
     probing: bool,
     /// Set when any response has been received since the last timeout, even one without new information.
@@ -64,8 +61,9 @@ pub(crate) struct SendWindow {
     backs_off: bool,
     /// Limit on the packets in the path, if one has been found.
     limit: Limit,
-    /// Packets from `una` on that may be outstanding, as set by a program; [`NO_WINDOW`] without one.
-    window: u16,
+    /// Packets from `una` on that may be outstanding, at most 255, as set by a program; [`NO_WINDOW`] without one. A
+    /// byte, so that windows have no padding.
+    window: u8,
 }
 
 /// State that only recovery needs.
@@ -121,7 +119,6 @@ impl SendWindow {
             deadline: Deadline::NEVER,
             extended: false,
             recovering: false,
-            serves_responses: false,
             probing: false,
             response_seen: false,
             backs_off: false,
@@ -582,7 +579,7 @@ impl SendWindow {
     /// Stores the settings that a program has returned.
     fn follow_program(&mut self, now: Time, actions: &RecoveryActions) {
         if let Some(window) = actions.window {
-            self.window = u16::try_from(window).unwrap_or(NO_WINDOW - 1);
+            self.window = u8::try_from(window).unwrap_or(u8::MAX);
         }
         if let Some(program) = self.recovery.as_mut().and_then(|recovery| recovery.program.as_mut()) {
             program.rate = actions.rate.unwrap_or(program.rate);

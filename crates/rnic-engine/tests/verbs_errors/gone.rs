@@ -188,7 +188,8 @@ fn memory_may_be_deregistered_when_its_operation_is_complete() {
                 is_well(&mut pair, &what);
             }
         }
-        assert!(shares_numbers(transport) || resent > 20, "{transport}: only {resent} responses were retransmitted");
+        // With NDP a gap is no loss: only timeouts repeat here.
+        assert!(shares_numbers(transport) || resent > 15, "{transport}: only {resent} responses were retransmitted");
     }
 }
 

@@ -141,7 +141,7 @@ impl Requester {
     /// Starts the next fetch, which is now in order.
     pub(in crate::roce) fn schedule_response(&mut self, verbs: &mut Verbs, core: &mut Core) {
         self.peer_fetches.server().buffer.begin();
-        self.window.serves_responses = true;
+        self.serves_responses = true;
         self.wake(verbs, core);
     }
 
@@ -205,7 +205,7 @@ impl Requester {
         if server.sent == fetch.packets {
             (server.sending, server.sent, server.requests_next) = (sn.wrapping_add(1), 0, true);
         }
-        self.window.serves_responses = server.has_unsent();
+        self.serves_responses = server.has_unsent();
         if let Some(watched) = core.watch.of(verbs.head.slot) {
             watched.round_trip.sent(next, core.now);
         }
