@@ -76,8 +76,8 @@ impl Compiler {
 
     fn model(&self, name: &str) -> Result<(), ToolError> {
         let arguments = format!(
-            "--cc -O3 --no-timing --x-assign unique --x-initial unique -Wall -Wno-DECLFILENAME -Wno-UNUSEDSIGNAL -Wno-UNSIGNED \
-             --prefix V{name} --top-module {name} --Mdir {name} {name}.sv program_maps.sv"
+            "--cc -O3 --no-timing --x-assign unique --x-initial unique -Wall -Wno-DECLFILENAME -Wno-UNUSEDSIGNAL \
+             -Wno-UNSIGNED --prefix V{name} --top-module {name} --Mdir {name} {name}.sv program_maps.sv"
         );
         run(&self.folder, "verilator", &words(&arguments))?;
         let folder = self.folder.join(name);

@@ -142,7 +142,7 @@ fn code(name: &str) -> u32 {
 /// Returns the hash folded to eight bits; the values of the existing transports differ. Zero means no transport.
 fn short_code(name: &str) -> u8 {
     let code = code(name);
-    ((code ^ code >> 8 ^ code >> 16 ^ code >> 24) as u8).max(1)
+    ((code ^ code >> 9 ^ code >> 16 ^ code >> 24) as u8).max(1)
 }
 
 /// Returns a textual description of the transport of an end that announces `vendor`.
