@@ -63,7 +63,8 @@ fn mishaps(transport: &str) -> Vec<Vec<Mishap>> {
     for (left, right) in (0..4).flat_map(|left| (0..4).map(move |right| (left, right))) {
         all.push(vec![(From::Left, left, Fate::Drop), (From::Right, right, Fate::Drop)]);
     }
-    let is_its_own = matches!(transport, "irn" | "fasr" | "roce-gbn" | "roce-sr" | "tcp");
+    // Those whose packets or responses differ; with pulls, a gap alone repeats nothing.
+    let is_its_own = matches!(transport, "irn" | "fasr" | "roce-gbn" | "roce-sr" | "tcp" | "tonic-ndp");
     all.into_iter().step_by(if is_its_own { 1 } else { 4 }).collect()
 }
 
@@ -188,8 +189,7 @@ fn memory_may_be_deregistered_when_its_operation_is_complete() {
                 is_well(&mut pair, &what);
             }
         }
-        // With NDP a gap is no loss: only timeouts repeat here.
-        assert!(shares_numbers(transport) || resent > 15, "{transport}: only {resent} responses were retransmitted");
+        assert!(shares_numbers(transport) || resent > 20, "{transport}: only {resent} responses were retransmitted");
     }
 }
 

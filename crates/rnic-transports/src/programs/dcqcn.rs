@@ -5,7 +5,8 @@
 //! Choices: alpha has 16 fractional bits; the rate and alpha timers are separate, and a notification starts those that
 //! do not run, as in the hand-written [`crate::control::dcqcn`], which has one timer; the byte counter counts segments;
 //! when timer and byte counter expire in the same visit, both rounds are counted, and the rate is raised once; halving
-//! the distance to the target rounds up, so that the target is reached. A deadline of zero stands for none.
+//! the distance to the target rounds up, so that the target is reached. A deadline of zero stands for none;
+//! others are odd, so that none of them is zero.
 
 use rnic_program::prelude::*;
 
@@ -74,10 +75,10 @@ pub(super) fn incoming(i: &Incoming, p: &Parameters, s: &mut State, a: &mut Acti
         s.byte_rounds = u(0);
         s.notified = true;
         if s.rate_at == 0 {
-            s.alpha_at = (i.now + p.alpha_timer).max(1);
-            s.rate_at = (i.now + p.rate_timer).max(1);
+            s.alpha_at = (i.now + p.alpha_timer) | 1;
+            s.rate_at = (i.now + p.rate_timer) | 1;
         }
-        s.bytes_at = (i.total_sent + p.round_segments).max(1);
+        s.bytes_at = (i.total_sent + p.round_segments) | 1;
     }
 }
 
@@ -95,16 +96,16 @@ pub(super) fn periodic(v: &Periodic, p: &Parameters, s: &mut State, a: &mut Acti
             s.alpha = s.alpha - (s.alpha >> 8);
         }
         s.notified = false;
-        s.alpha_at = (v.now + p.alpha_timer).max(1);
+        s.alpha_at = (v.now + p.alpha_timer) | 1;
     }
     let slow_timer = s.timer_rounds > p.fast_rounds || (timer && s.timer_rounds == p.fast_rounds);
     let slow_bytes = s.byte_rounds > p.fast_rounds || (bytes && s.byte_rounds == p.fast_rounds);
     if timer {
-        s.rate_at = (v.now + p.rate_timer).max(1);
+        s.rate_at = (v.now + p.rate_timer) | 1;
         s.timer_rounds = s.timer_rounds.saturating_add(1);
     }
     if bytes {
-        s.bytes_at = (v.total_sent + p.round_segments).max(1);
+        s.bytes_at = (v.total_sent + p.round_segments) | 1;
         s.byte_rounds = s.byte_rounds.saturating_add(1);
     }
     if timer || bytes {
