@@ -1,15 +1,13 @@
 //! Switches that trim, and receivers that pull: an incast loses no packet, only payload.
 //!
-//! Source: NDP (SIGCOMM'17) sections 3.1 and 3.2; Tonic (NSDI'20) mechanisms T-14, T-16 and T-25. The recovery policy
-//! is the simplest one: a NACK of packet S marks S, and a timeout marks all outstanding packets.
+//! Source: NDP (SIGCOMM'17) sections 3.1 and 3.2; Tonic (NSDI'20) mechanisms T-14, T-16 and T-25.
 
 mod common;
 
 use common::*;
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
-use rnic_base::{RandomStreams, SeqRange};
-use rnic_fabric::{NodeOrder, Plan, Report, Simulation};
-use rnic_policy::{Configured, Placement, RecoveryActions, RecoveryEvent, RecoveryPolicy};
+use rnic_base::RandomStreams;
+use rnic_fabric::{NodeOrder, Report, Simulation};
 
 /// An incast of eight senders, in a network whose switch trims.
 const INCAST: &str = r#"
@@ -18,35 +16,13 @@ const INCAST: &str = r#"
     topology = { kind = "star", hosts = 9 }
     links = { rate = "100Gbps", delay = "1us" }
     switch = { model = "input-queued", buffer = "240KB", trim = {} }
-    transport = { name = "irn" }
+    transport = { name = "tonic-ndp" }
     workload = { kind = "incast", senders = 8, bytes = "800KB" }
 "#;
 
-/// Makes the receivers of `plan` pull.
-fn pulled(mut plan: Plan) -> Plan {
-    let timer = rnic_transports::select("roce-ar", [("rto", "320us")]).expect("the transport is registered");
-    let policy = RecoveryPolicy {
-        name: "ndp-test",
-        placement: Placement::PlaceOutOfOrder,
-        reports_gaps: true,
-        on_event: |_, event, view, _| {
-            let retransmit = match event {
-                RecoveryEvent::Trimmed { seq } => Some(SeqRange::single(*seq)),
-                RecoveryEvent::TimedOut { .. } => Some(view.outstanding()),
-                _ => None,
-            };
-            RecoveryActions { retransmit, ..RecoveryActions::default() }
-        },
-        ..timer.recovery.policy
-    };
-    plan.transport.pulls = Some(16);
-    plan.transport.recovery = Configured { policy, ..timer.recovery };
-    plan
-}
-
 /// Runs the plan with receivers that pull; asserts that all checks pass and every flow is complete.
 fn run_pulled(overrides: &[(&str, &str)], seed: u64) -> Report {
-    let plan = pulled(plan(INCAST, overrides));
+    let plan = plan(INCAST, overrides);
     let report = finish(Simulation::new(&plan, seed).expect("the plan is valid"));
     report.check().unwrap_or_else(|failure| panic!("{failure}"));
     assert_eq!(report.flows_unfinished, 0);
@@ -96,7 +72,7 @@ fn trimmed_packets_are_the_same_encoded_and_in_any_order() {
             let encoded = run_pulled(&[&overrides[..], extra].concat(), 7);
             assert_eq!(encoded.trace_hash, direct.trace_hash, "{op} {faults} {extra:?}");
         }
-        let plan = pulled(plan(INCAST, &overrides));
+        let plan = plan(INCAST, &overrides);
         let mut backwards = Simulation::new(&plan, 7).expect("the plan is valid");
         backwards.set_node_order(NodeOrder::Backward);
         assert_eq!(finish(backwards).to_json(), direct.to_json(), "{op}");

@@ -22,7 +22,6 @@ fn an_idle_delivery_layer_is_small() {
     assert!((1_000..1_200).contains(&size), "{size} bytes; docs/performance-log.md has 1.1 KB");
     // The registry of policies is built at its first use.
     let config = config_of("rack-tlp", "ecmp");
-    drop(config_of("rack-tlp", "ecmp"));
     let before = heap::live_bytes();
     let delivery = Delivery::new(config);
     let beside = heap::live_bytes() - before;

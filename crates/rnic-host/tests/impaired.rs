@@ -4,10 +4,9 @@
 mod common;
 
 use common::{HALF, Pair, Side};
-use rnic_base::{BitRate, Duration, Probability, SeqRange};
+use rnic_base::{BitRate, Duration, Probability};
 use rnic_engine::{DropReason, SendOp, WcOpcode, WcStatus};
 use rnic_host::{ConnectionConfig, Impairment, NicConfig, RxDrop, TransportChoice};
-use rnic_policy::{Configured, Placement, RecoveryActions, RecoveryEvent, RecoveryPolicy};
 
 const ALL: [&str; 3] = ["irn", "roce-gbn", "falcon"];
 
@@ -236,28 +235,9 @@ fn invalidation_and_immediates_work_on_an_impaired_network() {
     }
 }
 
-/// Returns IRN with receivers that pull, and a recovery policy for tests: a NACK of packet S marks S, and a timeout
-/// marks all outstanding packets.
+/// Returns the transport whose receivers pull.
 fn pulled() -> TransportChoice {
-    let mut choice = common::chosen("irn", &[]);
-    let timer = rnic_transports::select("roce-ar", [("rto", "20ms")]).expect("the transport is registered");
-    let policy = RecoveryPolicy {
-        name: "ndp-test",
-        placement: Placement::PlaceOutOfOrder,
-        reports_gaps: true,
-        on_event: |_, event, view, _| {
-            let retransmit = match event {
-                RecoveryEvent::Trimmed { seq } => Some(SeqRange::single(*seq)),
-                RecoveryEvent::TimedOut { .. } => Some(view.outstanding()),
-                _ => None,
-            };
-            RecoveryActions { retransmit, ..RecoveryActions::default() }
-        },
-        ..timer.recovery.policy
-    };
-    choice.profile.pulls = Some(16);
-    choice.profile.recovery = Configured { policy, ..timer.recovery };
-    choice
+    common::chosen("tonic-ndp", &[("rto", "20ms")])
 }
 
 /// Connects two NICs with this transport and impairment.

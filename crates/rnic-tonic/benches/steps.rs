@@ -8,74 +8,10 @@ use rnic_program::Transport;
 use rnic_program::interface::rate;
 use rnic_tonic::{Address, FlowId, FlowSetup, Input, Installed, Packet, SegmentId, Sizes, Tonic, Visits};
 
-/// Programs of the cost of small ones: the first marks what is outstanding after a gap or a timeout; the second sends
-/// at a rate.
-mod repeat {
-    use rnic_program::prelude::*;
-
-    transport! {
-        /// Retransmits everything outstanding when a gap is reported or the timer expires.
-        program Repeat("repeat") {
-            scheme: window,
-            start: { window: 128, rate: 0, timer: rto },
-        }
-        state State { nacks: 8, }
-        parameters Parameters {
-            /// Duration of the retransmission timer.
-            rto: 24 = 320 us,
-        }
-    }
-
-    #[program]
-    pub fn incoming(i: &Incoming, p: &Parameters, s: &mut State, a: &mut Actions) {
-        a.mark = i.nack;
-        a.from = i.start;
-        a.to = i.next;
-        a.restart = i.start.after(i.old_start);
-        a.timer = p.rto;
-        if i.nack {
-            s.nacks = s.nacks.saturating_add(1);
-        }
-    }
-
-    #[program]
-    pub fn periodic(v: &Periodic, p: &Parameters, s: &mut State, a: &mut Actions) {
-        a.mark = v.expired;
-        a.from = v.start;
-        a.to = v.next;
-        a.timer = p.rto;
-        s.nacks = s.nacks.max(0);
-    }
-}
-
-mod rated {
-    use rnic_program::prelude::*;
-
-    transport! {
-        /// Sends at a rate.
-        program Rated("rated") {
-            scheme: rate,
-            start: { window: 128, rate: rate, timer: 0 },
-        }
-        state State { nacks: 8, }
-        parameters Parameters {
-            /// The rate.
-            rate: 23 = 1 gbps,
-        }
-    }
-
-    #[program]
-    pub fn incoming(i: &Incoming, p: &Parameters, s: &mut State, a: &mut Actions) {
-        a.rate = p.rate;
-        s.nacks += i.nack.to::<8>();
-    }
-
-    #[program]
-    pub fn periodic(v: &Periodic, p: &Parameters, s: &mut State, a: &mut Actions) {
-        a.rate = p.rate;
-        s.nacks += v.expired.to::<8>();
-    }
-}
+/// Small programs: one marks what is outstanding after a gap or a timeout, one sends at a rate.
+#[allow(dead_code, reason = "the tests use more of them")]
+#[path = "../tests/mechanisms/programs.rs"]
+mod programs;
 
 /// A template with flows that never run out of segments, and what acknowledges them after a delay.
 struct Running {
@@ -145,7 +81,7 @@ fn steps(c: &mut Criterion) {
     const CYCLES: u64 = 10_000;
     group.throughput(Throughput::Elements(CYCLES));
     for (flows, visits) in [(1, Visits::All), (1024, Visits::All), (1, Visits::Due), (1024, Visits::Due)] {
-        let mut running = Running::new(&repeat::Repeat, vec![2_000], flows);
+        let mut running = Running::new(&programs::repeat::Repeat, vec![128, 2_000], flows);
         running.tonic.set_visits(visits);
         let name = format!("busy in each cycle, {flows} flows, visits: {visits:?}");
         group.bench_function(name, |b| {
@@ -153,11 +89,11 @@ fn steps(c: &mut Criterion) {
         });
         assert!(running.tonic.counters().1.transmitted > 1_000);
     }
-    let mut running = Running::new(&rated::Rated, vec![rate(100_000_000)], 100);
+    let mut running = Running::new(&programs::rated::Rated, vec![rate(100_000_000), 0, 0], 100);
     group.bench_function("every cycle, 100 flows of 100 Mbit/s", |b| {
         b.iter(|| (0..CYCLES).for_each(|_| running.step()));
     });
-    let mut running = Running::new(&rated::Rated, vec![rate(100_000_000)], 100);
+    let mut running = Running::new(&programs::rated::Rated, vec![rate(100_000_000), 0, 0], 100);
     running.tonic.set_visits(Visits::Due);
     group.bench_function("lazily, 100 flows of 100 Mbit/s", |b| {
         b.iter(|| {

@@ -14,6 +14,7 @@ use crate::program::Scheme;
 use crate::sets::{ActiveSet, Turns};
 use crate::shape::{FlowId, SegmentId, Shape};
 use crate::state::{Credit, Packed, Ring};
+use crate::touched::Touched;
 use crate::wires::{Address, Forward, Parameters};
 
 /// Cycles of the pipelined division that computes a time to wait.
@@ -57,21 +58,7 @@ pub(crate) struct CreditEngine<S> {
     output: Option<Address>,
     counters: CreditCounters,
     /// The events of a cycle; kept for its capacity.
-    touched: Touched,
-}
-
-/// The events of a cycle, by flow: at most one entry for each module.
-type Touched = Vec<(FlowId, Events)>;
-
-/// Returns the events of `flow`.
-#[inline]
-fn events_of(touched: &mut Touched, flow: FlowId) -> &mut Events {
-    let known = touched.iter().position(|(other, _)| *other == flow);
-    let index = known.unwrap_or_else(|| {
-        touched.push((flow, Events::default()));
-        touched.len() - 1
-    });
-    &mut touched[index].1
+    touched: Touched<Events>,
 }
 
 impl<S: ActiveSet> CreditEngine<S> {
@@ -89,7 +76,7 @@ impl<S: ActiveSet> CreditEngine<S> {
             parameters: Default::default(),
             output: None,
             counters: CreditCounters::default(),
-            touched: Vec::with_capacity(MODULES),
+            touched: Touched::for_modules(MODULES),
             shape,
         }
     }
@@ -126,14 +113,13 @@ impl<S: ActiveSet> CreditEngine<S> {
         let output = self.output;
         let is_blocked = output.is_some() && !is_ready;
         let cycle = SegmentId::new(now as u32);
-        let mut touched = core::mem::take(&mut self.touched);
-        touched.clear();
+        let mut touched = self.touched.take();
 
         // Read and compute. The order of the modules is that of their insertions into the ready set.
         let turn = self.ready.current().filter(|_| !is_blocked);
         let mut departed = None;
         if let Some(turn) = turn {
-            let events = events_of(&mut touched, turn.flow);
+            let events = touched.of(turn.flow);
             let ring = &self.rings[usize::from(turn.flow)];
             if verdict(ring, self.credit(turn.flow), cycle, &self.shape) == Verdict::Ready {
                 events.leaves = true;
@@ -143,20 +129,20 @@ impl<S: ActiveSet> CreditEngine<S> {
             }
         }
         if let Some((flow, forward)) = self.forward[2] {
-            events_of(&mut touched, flow).entered = Some(forward);
+            touched.of(flow).entered = Some(forward);
         }
         for (place, parameters) in self.parameters[2].iter().enumerate() {
             if let Some(parameters) = parameters {
-                events_of(&mut touched, parameters.flow).parameters[place] = Some(*parameters);
+                touched.of(parameters.flow).parameters[place] = Some(*parameters);
             }
         }
         if let Some(flow) = self.expire(now) {
-            events_of(&mut touched, flow).is_due = true;
+            touched.of(flow).is_due = true;
         }
 
         // Merge and write.
         let mut waits = [None; 2];
-        for (flow, events) in &touched {
+        for (flow, events) in touched.iter() {
             let index = usize::from(*flow);
             let (ring, credit) = (&self.rings[index], &self.credits[index]);
             (self.rings[index], self.credits[index]) =

@@ -20,6 +20,7 @@ use crate::program::{Answer, Incoming, Installed, Periodic, Scheme, cycle_of, nu
 use crate::sets::{ActiveSet, Turns};
 use crate::shape::{FlowId, Shape, Ticks, tick_of};
 use crate::state::{Duty, Entry, Packed, Window};
+use crate::touched::Touched;
 use crate::wires::{Command, Forward, Packet, Parameters};
 
 /// A packet between the two stages of Incoming.
@@ -32,20 +33,6 @@ struct Second {
 
 /// Most flows on which the modules work in one cycle.
 const MODULES: usize = 5;
-
-/// The events of a cycle, by flow: at most one entry for each module.
-type Touched = Vec<(FlowId, Events)>;
-
-/// Returns the events of `flow`.
-#[inline]
-fn events_of(touched: &mut Touched, flow: FlowId) -> &mut Events {
-    let known = touched.iter().position(|(other, _)| *other == flow);
-    let index = known.unwrap_or_else(|| {
-        touched.push((flow, Events::default()));
-        touched.len() - 1
-    });
-    &mut touched[index].1
-}
 
 /// Values that the engine puts on its wires in a cycle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -108,7 +95,7 @@ pub(crate) struct DataDelivery<S> {
     visits: Visits,
     counters: DeliveryCounters,
     /// The events of a cycle; kept for its capacity.
-    touched: Touched,
+    touched: Touched<Events>,
     /// State blocks that the program's two functions have computed in this cycle.
     next_states: [Vec<u8>; 2],
 }
@@ -132,7 +119,7 @@ impl<S: ActiveSet> DataDelivery<S> {
             departed: [None; 3],
             deadlines: Deadlines::new(shape.flows()),
             counters: DeliveryCounters::default(),
-            touched: Vec::with_capacity(MODULES),
+            touched: Touched::for_modules(MODULES),
             visits: Visits::All,
             next_states: [vec![0; state_bytes], vec![0; state_bytes]],
             program,
@@ -180,8 +167,7 @@ impl<S: ActiveSet> DataDelivery<S> {
         departed: Option<FlowId>,
     ) -> Delivered {
         let tick = tick_of(now);
-        let mut touched = core::mem::take(&mut self.touched);
-        touched.clear();
+        let mut touched = self.touched.take();
         let mut delivered = Delivered::default();
 
         // Read and compute. The order of the modules is that of their insertions into the active set.
@@ -189,15 +175,15 @@ impl<S: ActiveSet> DataDelivery<S> {
         // A flow that was removed in the cycle before has no second stage.
         let second = self.second.take().filter(|second| self.window(second.flow).in_use);
         if let Some(second) = &second {
-            events_of(&mut touched, second.flow).incoming = Some(self.run_incoming(second, tick));
+            touched.of(second.flow).incoming = Some(self.run_incoming(second, tick));
         }
         let visit = self.round.current();
         let is_visited = self.window(visit.flow).in_use;
         if is_visited && (self.visits == Visits::All || self.deadlines.is_due(visit.flow, now)) {
-            events_of(&mut touched, visit.flow).periodic = Some(self.run_periodic(visit.flow, tick));
+            touched.of(visit.flow).periodic = Some(self.run_periodic(visit.flow, tick));
         }
         if let Some(flow) = self.departed[2].filter(|flow| self.window(*flow).in_use) {
-            events_of(&mut touched, flow).transmitted = true;
+            touched.of(flow).transmitted = true;
         }
         self.first_stage(&mut touched);
         // A visit that changes nothing meets a packet too: circuits do not know which ones do.
@@ -208,7 +194,7 @@ impl<S: ActiveSet> DataDelivery<S> {
         self.counters.dropped_visits += u64::from(is_visit_dropped);
 
         // Merge and write.
-        for (flow, events) in &touched {
+        for (flow, events) in touched.iter() {
             self.write(*flow, events, second.as_ref(), now, &mut delivered);
         }
         self.touched = touched;
@@ -224,10 +210,10 @@ impl<S: ActiveSet> DataDelivery<S> {
     }
 
     /// Segment Generation, or the command that has its slot.
-    fn generation(&mut self, touched: &mut Touched, delivered: &mut Delivered) {
+    fn generation(&mut self, touched: &mut Touched<Events>, delivered: &mut Delivered) {
         if let Some((flow, command)) = self.command {
             if self.window(flow).in_use {
-                events_of(touched, flow).command = Some(command);
+                touched.of(flow).command = Some(command);
             }
             delivered.forward = Some((flow, Forward::Command(command)));
         }
@@ -237,7 +223,7 @@ impl<S: ActiveSet> DataDelivery<S> {
             return;
         }
         let (window, duty) = (self.window(turn.flow), self.duty(turn.flow));
-        let events = events_of(touched, turn.flow);
+        let events = touched.of(turn.flow);
         if is_eligible(window, duty) {
             events.generated = next_segment(window, duty, &self.shape);
         }
@@ -247,7 +233,7 @@ impl<S: ActiveSet> DataDelivery<S> {
     }
 
     /// The fixed stage of Incoming.
-    fn first_stage(&mut self, touched: &mut Touched) {
+    fn first_stage(&mut self, touched: &mut Touched<Events>) {
         let Some((flow, packet)) = self.packet else { return };
         if !self.window(flow).in_use {
             self.counters.unknown += 1;
@@ -256,7 +242,7 @@ impl<S: ActiveSet> DataDelivery<S> {
         self.counters.packets += 1;
         match acknowledge(self.window(flow), &packet, &self.shape) {
             Some(acknowledged) => {
-                events_of(touched, flow).acknowledged = Some(acknowledged);
+                touched.of(flow).acknowledged = Some(acknowledged);
                 self.second = Some(Second { flow, packet, acknowledged });
             }
             None => self.counters.ignored += 1,

@@ -57,6 +57,7 @@ pub mod sets;
 pub mod shape;
 pub mod state;
 mod tonic;
+mod touched;
 pub mod wires;
 
 pub use cr::CreditCounters;
