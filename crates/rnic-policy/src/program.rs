@@ -23,6 +23,7 @@ use core::fmt;
 use bytemuck::{Pod, Zeroable};
 use rnic_base::{AnyRing, BitRate, Duration, Seq, SeqRange, Time};
 use rnic_program::transport::{STATE_BYTES_MAX, Text};
+use rnic_program::value::MAP_WORDS;
 use rnic_program::{
     Actions, Bundle, Description, Due, Id, Incoming, LoadError, Lowering, Map, Offset, Periodic, Rate, Ticks,
     Transport, U, Unit,
@@ -36,9 +37,6 @@ use crate::state::PolicyState;
 /// Picoseconds of a tick.
 const TICK_PS: u64 = rnic_program::interface::TICK_NS * 1_000;
 
-/// Words of a map that a window can fill.
-const WINDOW_WORDS: u32 = 4;
-
 /// A program and what is computed from its description once.
 pub struct ProgramPolicy {
     transport: &'static dyn Transport,
@@ -46,9 +44,10 @@ pub struct ProgramPolicy {
     /// Positions in the state of the deadlines that are times, and of those that are counts of sent packets.
     times: Vec<usize>,
     counts: Vec<usize>,
-    /// True when the program uses the map of acknowledged packets, or that of marked ones.
+    /// True when the program uses the map of acknowledged packets, that of marked ones, or the count of new ones.
     reads_acked: bool,
     reads_marked: bool,
+    reads_newly: bool,
 }
 
 impl fmt::Debug for ProgramPolicy {
@@ -64,7 +63,9 @@ struct Running {
     block: [u8; STATE_BYTES_MAX],
     rate: u32,
     timer: u32,
-    window: u32,
+    window: u16,
+    /// Number of packets from there on that were selectively acknowledged after the last call, if the program counts.
+    sacked: u16,
     /// The first unacknowledged id after the last call; [`UNKNOWN`] before the first one.
     start: u32,
 }
@@ -79,8 +80,8 @@ pub struct FirstSettings {
     pub window: u32,
     /// Sending rate; `None` for the rate of the link.
     pub rate: Option<BitRate>,
-    /// Timeout.
-    pub timeout: Duration,
+    /// Timeout; `None` for none.
+    pub timeout: Option<Duration>,
 }
 
 impl ProgramPolicy {
@@ -94,18 +95,13 @@ impl ProgramPolicy {
         let (times, counts) = (description.deadlines(Due::Time), description.deadlines(Due::Sent));
         let graphs = transport.graphs(Lowering::Joins)?;
         let reads = |name| graphs.incoming.reads(name) || graphs.periodic.reads(name);
-        let (reads_acked, reads_marked) = (reads("in_acked"), reads("in_marked"));
-        Ok(Self { transport, description, times, counts, reads_acked, reads_marked })
+        let [reads_acked, reads_marked, reads_newly] = ["in_acked", "in_marked", "in_newly"].map(reads);
+        Ok(Self { transport, description, times, counts, reads_acked, reads_marked, reads_newly })
     }
 
     /// Returns the description of the program.
     pub const fn description(&self) -> &Description {
         &self.description
-    }
-
-    /// Returns the program.
-    pub const fn transport(&self) -> &'static dyn Transport {
-        self.transport
     }
 
     /// Returns the program's parameters as those of a policy.
@@ -160,7 +156,7 @@ impl ProgramPolicy {
         FirstSettings {
             window: window_of(actions.window),
             rate: rate_of(actions.rate),
-            timeout: timeout_of(actions.timer),
+            timeout: (actions.timer != 0).then(|| timeout_of(actions.timer)),
         }
     }
 
@@ -186,6 +182,7 @@ impl ProgramPolicy {
     ) -> RecoveryActions {
         let running = state.get_mut::<Running>();
         let parameters = self.parameters(words);
+        let sacked = view.sacked.filter(|_| self.reads_newly).map_or(0, AnyRing::popcount) as u16;
         let view = &WindowView {
             sacked: view.sacked.filter(|_| self.reads_acked),
             marked: view.marked.filter(|_| self.reads_marked),
@@ -193,12 +190,13 @@ impl ProgramPolicy {
         };
         let mut actions = running.actions();
         let old_start = running.old_start(event, view);
-        running.start = id(view.una).get() as u32;
+        let newly = running.newly(event, old_start, view, sacked);
+        (running.start, running.sacked) = (id(view.una).get() as u32, sacked);
         let is_visit = matches!(event, RecoveryEvent::TimedOut { .. } | RecoveryEvent::Tick);
         if is_visit && old_start != id(view.una) {
             // An acknowledgement that came with the peer's next request, and was no event of its own.
             let packets = (id(view.una) - old_start).get();
-            let packet = packet(&RecoveryEvent::Acked { packets, rtt: None }, view, old_start);
+            let packet = packet(&RecoveryEvent::Acked { packets, rtt: None }, view, (old_start, newly));
             self.transport.incoming(&packet, parameters, &mut running.block, &mut actions);
         }
         let silent = actions;
@@ -217,7 +215,12 @@ impl ProgramPolicy {
             }
             RecoveryEvent::Delivered { .. } | RecoveryEvent::Quiet => return RecoveryActions::default(),
             _ => {
-                self.transport.incoming(&packet(event, view, old_start), parameters, &mut running.block, &mut actions);
+                self.transport.incoming(
+                    &packet(event, view, (old_start, newly)),
+                    parameters,
+                    &mut running.block,
+                    &mut actions,
+                );
                 if !actions.mark && self.is_due(running, view) {
                     self.transport.periodic(&visit(view, false), parameters, &mut running.block, &mut actions);
                 }
@@ -270,8 +273,20 @@ impl Running {
         }
     }
 
+    /// Returns the number of packets that `event` acknowledges for the first time, given the number of packets that are
+    /// `sacked` after it: those that have left the window, without those among them that were acknowledged before.
+    fn newly(&self, event: &RecoveryEvent, old_start: Id, view: &WindowView<'_>, sacked: u16) -> Offset {
+        let left = (id(view.una) - old_start).get();
+        match *event {
+            RecoveryEvent::Acked { .. } => Offset::new((left + u64::from(sacked)).saturating_sub(self.sacked.into())),
+            RecoveryEvent::Nacked { is_new, .. } => Offset::new(is_new.into()),
+            RecoveryEvent::Arrived { .. } => Offset::new(1),
+            _ => Offset::new(0),
+        }
+    }
+
     fn keep(&mut self, actions: &Actions) {
-        self.window = actions.window.get() as u32;
+        self.window = actions.window.get() as u16;
         self.rate = actions.rate.get() as u32;
         self.timer = actions.timer.get() as u32;
     }
@@ -314,7 +329,7 @@ fn timeout_of(timer: Ticks) -> Duration {
 /// Returns the first bits of a ring as a map.
 fn map(ring: Option<&AnyRing>) -> Map {
     ring.map_or(Map::default(), |ring| {
-        let mut words = [0; WINDOW_WORDS as usize];
+        let mut words = [0; MAP_WORDS];
         let low = ring.first_128();
         (words[0], words[1]) = (low as u64, (low >> 64) as u64);
         if ring.bits() > 128 {
@@ -326,14 +341,16 @@ fn map(ring: Option<&AnyRing>) -> Map {
     })
 }
 
-/// Returns the packet of an event, before which `old_start` was the first unacknowledged id.
-fn packet(event: &RecoveryEvent, view: &WindowView<'_>, old_start: Id) -> Incoming {
+/// Returns the packet of an event, before which `old_start` was the first unacknowledged id, and which acknowledges
+/// `newly` packets for the first time.
+fn packet(event: &RecoveryEvent, view: &WindowView<'_>, (old_start, newly): (Id, Offset)) -> Incoming {
     let una = id(view.una);
     let quiet = Incoming {
         cum: una,
         start: una,
         old_start,
         next: id(view.next),
+        newly,
         total_sent: Id::new(view.sent),
         now: ticks(view.now),
         acked: map(view.sacked),
@@ -341,20 +358,17 @@ fn packet(event: &RecoveryEvent, view: &WindowView<'_>, old_start: Id) -> Incomi
         ..Incoming::default()
     };
     match *event {
-        RecoveryEvent::Acked { packets, .. } => Incoming { ack: true, newly: Offset::new(packets), ..quiet },
+        RecoveryEvent::Acked { .. } => Incoming { ack: true, ..quiet },
         RecoveryEvent::Nacked { sack, is_new, advanced, .. } => Incoming {
             ack: !advanced,
             nack: true,
             sacked: sack.is_some(),
             sack_new: is_new,
             sack: sack.map_or(una, id),
-            newly: Offset::new(is_new.into()),
             ..quiet
         },
         RecoveryEvent::Trimmed { seq } => Incoming { trimmed: true, sack: id(seq), ..quiet },
-        RecoveryEvent::Arrived { seq } => {
-            Incoming { sacked: true, sack_new: true, sack: id(seq), newly: Offset::new(1), ..quiet }
-        }
+        RecoveryEvent::Arrived { seq } => Incoming { sacked: true, sack_new: true, sack: id(seq), ..quiet },
         RecoveryEvent::Congested => Incoming { cnp: true, ..quiet },
         RecoveryEvent::TimedOut { .. }
         | RecoveryEvent::Tick

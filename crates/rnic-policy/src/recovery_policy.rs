@@ -106,7 +106,7 @@ impl RecoveryPolicy {
 
     /// Returns the initial timeout; `None` means that the timer never runs.
     pub fn first_timeout(&self, words: &Params) -> Option<Duration> {
-        self.program.map_or_else(|| (self.initial_rto)(words), |program| Some(program.first(words).timeout))
+        self.program.map_or_else(|| (self.initial_rto)(words), |program| program.first(words).timeout)
     }
 
     /// Returns the longest timeout; `None` means unlimited.

@@ -269,7 +269,7 @@ mod tests {
             };
             accepted += 1;
             let program = loaded.description();
-            let mut stimuli = Stimuli::with_lies(accepted, 128);
+            let mut stimuli = Stimuli::with_invalid(accepted, 128);
             let mut state = program.initial_state(&program.defaults());
             for _ in 0..16 {
                 let parameters = stimuli.parameters(&program.parameters);

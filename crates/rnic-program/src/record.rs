@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use crate::graph::{Graph, GraphError, Index, Kind, NODES_MAX, Node, OFFSET_BITS, Op, Port};
 use crate::value::{Map, U};
 
-/// How assignments within an `if` become gates. Both are the same function; that they are is proved for each program
-/// (tonic.md 5.3), since they share no code from the condition to the value.
+/// Translation of assignments within an `if` into gates. Both are the same function, which is proved for each program:
+/// they share no code from the condition to the value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lowering {
     /// Each branch starts from the values before the `if`; a multiplexer joins them at its end.

@@ -1,8 +1,8 @@
-//! Random events for programs: plausible histories of a flow, and lies.
+//! Random events for programs: plausible histories of a flow, and invalid events.
 //!
 //! They drive the comparison of native code, interpreter and circuits, and the check that a loaded program keeps the
 //! contract. A history is that of a window whose segments are acknowledged, lost and acknowledged out of order, from
-//! near the wrap of ids on; in a lie, some fields have extreme values, or those of other fields.
+//! near the wrap of ids on; in an invalid event, some fields have extreme values, or those of other fields.
 
 use rnic_base::{RandomStream, RandomStreams};
 
@@ -25,20 +25,20 @@ pub struct Stimuli {
     marked: u128,
     total_sent: u64,
     now: u64,
-    /// Values of the parameters, which numbers of lies are close to.
+    /// Values of the parameters, which numbers of invalid events are close to.
     parameters: Vec<u64>,
-    /// Share of events that are lies, in 1/256.
-    lies: u64,
+    /// Share of events that are invalid, in 1/256.
+    invalid: u64,
 }
 
 impl Stimuli {
-    /// Creates a source whose events depend on `seed` alone. One event in eight is a lie.
+    /// Creates a source whose events depend on `seed` alone. One event in eight is invalid.
     pub fn new(seed: u64) -> Self {
-        Self::with_lies(seed, 32)
+        Self::with_invalid(seed, 32)
     }
 
-    /// Creates a source in which `lies` of 256 events are lies.
-    pub fn with_lies(seed: u64, lies: u64) -> Self {
+    /// Creates a source in which `invalid` of 256 events are invalid.
+    pub fn with_invalid(seed: u64, invalid: u64) -> Self {
         let mut rng = RandomStreams::new(seed).stream("stimuli");
         let start = 0xFF_FF00 + rng.below(0x200);
         Self {
@@ -50,7 +50,7 @@ impl Stimuli {
             total_sent: start,
             now: 0,
             parameters: Vec::new(),
-            lies,
+            invalid,
         }
     }
 
@@ -122,7 +122,7 @@ impl Stimuli {
             acked: Map::from_u128(self.acked),
             marked: Map::from_u128(self.marked),
         };
-        self.lie(incoming)
+        self.distort(incoming)
     }
 
     /// Returns the next visit.
@@ -137,7 +137,7 @@ impl Stimuli {
             acked: Map::from_u128(self.acked),
             marked: Map::from_u128(self.marked),
         };
-        self.lie(visit)
+        self.distort(visit)
     }
 
     /// Marks what an answer marks, so that later events show it.
@@ -180,9 +180,9 @@ impl Stimuli {
         newly
     }
 
-    /// Replaces some fields of an event, if this one is a lie.
-    fn lie<E: Bundle>(&mut self, event: E) -> E {
-        if self.rng.below(256) >= self.lies {
+    /// Replaces some fields of an event, if this one is to be invalid.
+    fn distort<E: Bundle>(&mut self, event: E) -> E {
+        if self.rng.below(256) >= self.invalid {
             return event;
         }
         let mut words = vec![0; E::WORDS];

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! A model is a process: it reads events as words from its standard input, and writes the outputs of the circuit for
-//! each. So that a comparison needs Verilator and a C++ compiler, but nothing of either is linked.
+//! each. Therefore a comparison needs Verilator and a C++ compiler, but nothing of either is linked.
 
 #![forbid(unsafe_code)]
 

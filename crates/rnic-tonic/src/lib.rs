@@ -25,7 +25,7 @@
 //!                                   v one address a cycle
 //! ```
 //!
-//! What starts in a stage in cycle `c` is in the next one in `c + 1`; a module sees all writes of earlier cycles.
+//! An event that is in a stage in cycle `c` is in the next one in `c + 1`; a module sees all writes of earlier cycles.
 //!
 //! | event | stages, one cycle each |
 //! |---|---|

@@ -8,7 +8,7 @@ use crate::shape::{FlowId, SegmentId, Shape, SizeError, Sizes, Ticks, tick_of};
 use crate::state::{Field, Pack, Packed, group};
 use crate::wires::Packet;
 
-/// How a receiver acknowledges.
+/// Acknowledgement scheme of a receiver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReceiverKind {
     /// Cumulatively (Reno, NewReno). With a delay, in ticks, a segment that arrives in order is acknowledged with the
@@ -35,7 +35,7 @@ pub struct ReceiverSizes {
     pub flows: u16,
     /// Segments that are tracked, K: 64, 128 or 256.
     pub window: u16,
-    /// How it acknowledges.
+    /// Its acknowledgement scheme.
     pub kind: ReceiverKind,
     /// Least time in ticks between two congestion notifications of a flow, at least 1; 313 ticks are 50 us.
     pub cnp_interval: u32,
@@ -48,7 +48,7 @@ pub struct Arrival {
     pub flow: FlowId,
     /// The segment.
     pub segment: SegmentId,
-    /// How many times the segment had been sent before.
+    /// Number of times that the segment had been sent before.
     pub times_sent: u8,
     /// A switch has removed the payload.
     pub is_trimmed: bool,
@@ -203,7 +203,7 @@ impl Receiver {
     }
 }
 
-/// Where a segment lies.
+/// Position of a segment relative to the window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Place {
     /// It is the expected one.

@@ -78,9 +78,9 @@ pub enum SizeError {
     Ring {
         /// Addresses of a ring.
         ring: u8,
-        /// Where generation stops.
+        /// Number of outstanding addresses at which generation stops.
         stop: u8,
-        /// Where it continues.
+        /// Number of outstanding addresses below which it continues.
         start: u8,
     },
     /// State of the program.

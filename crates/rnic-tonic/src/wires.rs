@@ -10,7 +10,7 @@ pub struct Address {
     pub flow: FlowId,
     /// Segment: 24 bits.
     pub segment: SegmentId,
-    /// How many times the segment had been sent before, at most 3: 2 bits.
+    /// Number of times that the segment had been sent before, at most 3: 2 bits.
     pub times_sent: u8,
 }
 
@@ -31,7 +31,7 @@ pub struct Packet {
     pub cum: SegmentId,
     /// A segment, where `sacked` or `trimmed` is set.
     pub sack: SegmentId,
-    /// How many times the segment had been sent before, as echoed by the receiver: 2 bits.
+    /// Number of times that the segment had been sent before, as echoed by the receiver: 2 bits.
     pub times_sent: u8,
     /// Segments that the receiver has granted since the flow was added, in total.
     pub grant: Option<SegmentId>,

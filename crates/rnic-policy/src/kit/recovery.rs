@@ -93,6 +93,9 @@ impl<'p> Model<'p> {
         if self.policy.times_packets && outstanding > 0 && random.below(3) == 0 {
             return if random.below(8) == 0 { self.stop_acknowledging() } else { self.deliver_one(random) };
         }
+        if self.policy.program.is_some() && random.below(6) == 0 {
+            return self.notify_program(random);
+        }
         match random.below(10) {
             0..4 => {
                 self.next += random.below(capacity.min(20) + 1);
@@ -103,6 +106,23 @@ impl<'p> Model<'p> {
             7..9 => self.nack(random),
             _ => self.time_out(random),
         }
+    }
+
+    /// Delivers an event that only programs receive.
+    fn notify_program(&mut self, random: &mut RandomStream) -> Result<(), String> {
+        let above = self.next.since(self.una).saturating_sub(1);
+        let event = match random.below(3) {
+            0 => RecoveryEvent::Congested,
+            1 if self.policy.placement == Placement::PlaceOutOfOrder && above > 0 => {
+                let seq = self.una + random.between(1, above);
+                if !self.sacked.insert(seq) {
+                    return Ok(());
+                }
+                RecoveryEvent::Arrived { seq }
+            }
+            _ => RecoveryEvent::Tick,
+        };
+        self.deliver(event).map(drop)
     }
 
     fn acknowledge(&mut self, count: u64, random: &mut RandomStream) -> Result<(), String> {
@@ -139,7 +159,7 @@ impl<'p> Model<'p> {
         let sack = (keeps_out_of_order && packets_above > 0).then(|| self.una + random.between(1, packets_above));
         let is_new = sack.is_some_and(|sack| self.sacked.insert(sack));
         let losses = (keeps_out_of_order && random.below(2) == 0).then(|| draw_losses(random));
-        self.deliver(RecoveryEvent::Nacked { sack, losses, is_new, advanced: false }).map(|_| ())
+        self.deliver(RecoveryEvent::Nacked { sack, losses, is_new, advanced: random.below(4) == 0 }).map(|_| ())
     }
 
     /// Delivers a packet that was sent recently; acknowledgements may be reordered.

@@ -11,7 +11,7 @@ pub(crate) struct Generated {
     pub(crate) id: SegmentId,
     /// It has been generated before.
     pub(crate) is_repeat: bool,
-    /// How many times before, at most 3.
+    /// Number of times that it was sent before, at most 3.
     pub(crate) times_sent: u8,
     /// It is the short last one.
     pub(crate) is_short: bool,
