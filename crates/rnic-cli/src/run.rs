@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rnic_host::{Protection, Settings};
+use rnic_transports::profiles::FILE_EXTENSION;
 
 use crate::args::RunArgs;
 use crate::failure::Failure;
@@ -52,6 +53,9 @@ fn settings(args: &RunArgs) -> Result<Vec<(&'static str, OsString)>, Failure> {
         let value = match variable.option {
             // Makes the path absolute, because the program may change its working directory before it opens the device.
             "pcap" if !value.is_empty() => absolute(Path::new(value))?.into_os_string(),
+            "transport" if Path::new(value).extension().is_some_and(|extension| extension == FILE_EXTENSION) => {
+                absolute(Path::new(value))?.into_os_string()
+            }
             "key" if !value.is_empty() => {
                 let option = Path::new(value);
                 Protection::absolute(option).map_err(|error| Failure::file(option, error))?.into_os_string()

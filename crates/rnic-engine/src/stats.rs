@@ -100,6 +100,8 @@ pub struct EngineStats {
     pub cnps_sent: u64,
     /// Congestion notifications accepted.
     pub cnps_received: u64,
+    /// Windows whose transport program was replaced by a built-in one after an answer outside the contract.
+    pub programs_replaced: u64,
     /// Acknowledgements merged into later ones because the control queue was full.
     pub acks_folded: u64,
     /// Number of times that a queue pair had to wait, by [`WaitReason`].

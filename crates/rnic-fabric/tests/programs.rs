@@ -2,8 +2,11 @@
 
 mod common;
 
+use std::path::Path;
+
 use common::*;
 use rnic_fabric::{Report, Simulation};
+use rnic_transports::programs;
 
 /// The six programs, with timeouts that suit small networks.
 const PROGRAMS: [&str; 6] = [
@@ -100,4 +103,18 @@ fn t28_dcqcn_as_a_program_shares_a_link_as_the_controller_written_by_hand() {
         times.sum::<f64>() / 6.0
     });
     assert!((times[0] / times[1] - 1.0).abs() < 0.1, "{times:?} us until both flows are complete, or no notification");
+}
+
+/// A program that was loaded from its file decides as its native code: equal traces.
+#[test]
+fn t19_a_program_from_its_file_sends_the_same_packets() {
+    for (number, (transport, program)) in PROGRAMS.iter().zip(programs::all()).enumerate() {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{number}.rnicp"));
+        std::fs::write(&path, programs::to_file(program).expect("it has graphs")).expect("it is written");
+        let from_file = transport.replacen(',', &format!(", program = \"{}\",", path.display()), 1);
+        let [native, loaded] =
+            [*transport, &from_file].map(|transport| run(WIRE, &[("transport", transport), FAULTS], 3));
+        assert!(native.packets_retransmitted > 0, "nothing was repeated, so that nothing was compared");
+        assert_eq!(native.trace_hash, loaded.trace_hash, "{from_file}");
+    }
 }

@@ -17,6 +17,9 @@
 //! An answer is cut to the contract: packets to retransmit are outstanding (those beyond a window that has shrunk wait
 //! until it covers them), a window has a packet at least, and a timeout that has been extended once marks the oldest
 //! packet. A timer of zero is none.
+//!
+//! A program that was loaded from a file is not trusted: after its first answer outside the contract, a built-in
+//! program decides in that window, from its own initial state on, and the engine counts the event.
 
 use core::fmt;
 
@@ -48,6 +51,9 @@ pub struct ProgramPolicy {
     reads_acked: bool,
     reads_marked: bool,
     reads_newly: bool,
+    /// The program that takes over a window after an answer outside the contract, with the words of its parameters, if
+    /// this program is not trusted.
+    substitute: Option<(&'static ProgramPolicy, Params)>,
 }
 
 impl fmt::Debug for ProgramPolicy {
@@ -63,6 +69,7 @@ struct Running {
     block: [u8; STATE_BYTES_MAX],
     rate: u32,
     timer: u32,
+    /// The window in the lowest nine bits, and [`REPLACED`].
     window: u16,
     /// Number of packets from there on that were selectively acknowledged after the last call, if the program counts.
     sacked: u16,
@@ -72,6 +79,12 @@ struct Running {
 
 /// Value of [`Running::start`] before the first call.
 const UNKNOWN: u32 = u32::MAX;
+
+/// Bit of [`Running::window`]: the program's substitute decides.
+const REPLACED: u16 = 1 << 15;
+
+/// Largest window that an answer may set, in packets (Tonic, section 4.3: 256 segments).
+const WINDOW_MAX: u64 = 256;
 
 /// Settings of a flow when it starts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -96,7 +109,15 @@ impl ProgramPolicy {
         let graphs = transport.graphs(Lowering::Joins)?;
         let reads = |name| graphs.incoming.reads(name) || graphs.periodic.reads(name);
         let [reads_acked, reads_marked, reads_newly] = ["in_acked", "in_marked", "in_newly"].map(reads);
-        Ok(Self { transport, description, times, counts, reads_acked, reads_marked, reads_newly })
+        Ok(Self { transport, description, times, counts, reads_acked, reads_marked, reads_newly, substitute: None })
+    }
+
+    /// Makes this a program that is not trusted: `substitute`, with its defaults, takes over each window in which this
+    /// program answers outside the contract.
+    #[must_use]
+    pub fn with_substitute(self, substitute: &'static Self) -> Self {
+        let words = substitute.words(&Params::defaults(&substitute.specs()));
+        Self { substitute: Some((substitute, words)), ..self }
     }
 
     /// Returns the description of the program.
@@ -172,7 +193,7 @@ impl ProgramPolicy {
         PolicyState::of(running)
     }
 
-    /// Passes an event to the program, and returns its answer as actions of a policy.
+    /// Passes an event to the program, or to its substitute, and returns the answer as actions of a policy.
     pub(crate) fn on_event(
         &self,
         state: &mut PolicyState,
@@ -180,6 +201,35 @@ impl ProgramPolicy {
         view: &WindowView<'_>,
         words: &Params,
     ) -> RecoveryActions {
+        let Some((substitute, own_words)) = &self.substitute else {
+            return self.decide(state, event, view, words).0;
+        };
+        let before = *state.get_mut::<Running>();
+        if before.window & REPLACED != 0 {
+            return substitute.decide(state, event, view, own_words).0;
+        }
+        let (actions, is_within) = self.decide(state, event, view, words);
+        if is_within {
+            return actions;
+        }
+        *state = substitute.start(own_words);
+        let running = state.get_mut::<Running>();
+        (running.start, running.sacked) = (before.start, before.sacked);
+        running.window |= REPLACED;
+        let actions = substitute.decide(state, event, view, own_words).0;
+        let rate = actions.rate.unwrap_or_else(|| rate_of(state.get_mut::<Running>().actions().rate));
+        RecoveryActions { rate: Some(rate), replaced: true, ..actions }
+    }
+
+    /// Passes an event to the program, and returns its answer as actions of a policy, and whether it was within the
+    /// contract.
+    fn decide(
+        &self,
+        state: &mut PolicyState,
+        event: &RecoveryEvent,
+        view: &WindowView<'_>,
+        words: &Params,
+    ) -> (RecoveryActions, bool) {
         let running = state.get_mut::<Running>();
         let parameters = self.parameters(words);
         let sacked = view.sacked.filter(|_| self.reads_newly).map_or(0, AnyRing::popcount) as u16;
@@ -213,7 +263,7 @@ impl ProgramPolicy {
             RecoveryEvent::Tick => {
                 self.transport.periodic(&visit(view, false), parameters, &mut running.block, &mut actions);
             }
-            RecoveryEvent::Delivered { .. } | RecoveryEvent::Quiet => return RecoveryActions::default(),
+            RecoveryEvent::Delivered { .. } | RecoveryEvent::Quiet => return (RecoveryActions::default(), true),
             _ => {
                 self.transport.incoming(
                     &packet(event, view, (old_start, newly)),
@@ -233,7 +283,7 @@ impl ProgramPolicy {
         answer.rate = (actions.rate.get() as u32 != running.rate).then(|| rate_of(actions.rate));
         running.keep(&actions);
         answer.tick_after = self.next_tick(running, view.now);
-        answer
+        (answer, is_within(&actions, view))
     }
 
     /// Returns whether a deadline of the state has passed.
@@ -257,7 +307,7 @@ impl ProgramPolicy {
 impl Running {
     fn actions(&self) -> Actions {
         Actions {
-            window: Offset::new(self.window.into()),
+            window: Offset::new((self.window & !REPLACED).into()),
             rate: Rate::new(self.rate.into()),
             timer: Ticks::new(self.timer.into()),
             ..Actions::default()
@@ -286,7 +336,7 @@ impl Running {
     }
 
     fn keep(&mut self, actions: &Actions) {
-        self.window = actions.window.get() as u16;
+        self.window = (self.window & REPLACED) | actions.window.get() as u16;
         self.rate = actions.rate.get() as u32;
         self.timer = actions.timer.get() as u32;
     }
@@ -387,6 +437,14 @@ fn visit(view: &WindowView<'_>, expired: bool) -> Periodic {
         acked: map(view.sacked),
         marked: map(view.marked),
     }
+}
+
+/// Returns whether an answer is within the contract: it sets a window of 1 to [`WINDOW_MAX`] packets, and marks nothing
+/// that has not been sent. Packets that have been acknowledged may be marked, and are not sent.
+fn is_within(actions: &Actions, view: &WindowView<'_>) -> bool {
+    let is_sent = |end: Id| id(view.next).at_least(end);
+    (1..=WINDOW_MAX).contains(&actions.window.get())
+        && (!actions.mark || (is_sent(actions.to) && is_sent(actions.from)))
 }
 
 /// Returns the actions of a policy for a program's answer to `event`, cut to what the contract permits.

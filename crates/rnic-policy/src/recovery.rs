@@ -200,6 +200,8 @@ pub struct RecoveryActions {
     pub rate: Option<Option<BitRate>>,
     /// Time after which a [`RecoveryEvent::Tick`] is delivered; `None` cancels an earlier request. Only from programs.
     pub tick_after: Option<Duration>,
+    /// True when this answer is that of the program's substitute, which decides from now on.
+    pub replaced: bool,
 }
 
 /// The acknowledgements that are delivered to a policy. Not calling the policy for the others saves time in the

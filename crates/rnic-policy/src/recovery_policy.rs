@@ -2,6 +2,8 @@
 
 use rnic_base::Duration;
 
+use rnic_program::Receiver;
+
 use crate::field::FootprintField;
 use crate::params::{Configured, ParamSpec, Params};
 use crate::program::ProgramPolicy;
@@ -69,9 +71,12 @@ impl RecoveryPolicy {
         }
     }
 
-    /// Builds the policy of a program. Its receiver acknowledges as [`Placement`] requires; a gap is a loss unless the
-    /// receiver reports trimmed packets instead (NDP).
-    pub fn of_program(name: &'static str, program: &'static ProgramPolicy, placement: Placement) -> Self {
+    /// Builds the policy of a program, whose receiver acknowledges as the program's description requires.
+    pub fn of_program(name: &'static str, program: &'static ProgramPolicy) -> Self {
+        let placement = match program.description().receiver {
+            Receiver::Places => Placement::PlaceOutOfOrder,
+            Receiver::Drops => Placement::Drop,
+        };
         let specs: &'static [ParamSpec] = Vec::leak(program.specs());
         let description = program.description();
         Self {
@@ -91,6 +96,14 @@ impl RecoveryPolicy {
             times_last_sent: |_| false,
             tolerates_reordering: |_| false,
             program: Some(program),
+        }
+    }
+
+    /// Returns whether `self` and `other`, policies of the same name, run the same program, or none.
+    pub fn is_of(&self, other: &Self) -> bool {
+        match (self.program, other.program) {
+            (Some(one), Some(other)) => core::ptr::eq(one, other),
+            (one, other) => one.is_none() && other.is_none(),
         }
     }
 

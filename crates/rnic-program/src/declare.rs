@@ -49,6 +49,8 @@ use crate::transport::Unit;
 /// # }
 /// ```
 ///
+/// `receiver: drops`, after the scheme, asks for a receiver that drops packets out of order; without it they are
+/// placed.
 /// A field of the state is `name: width`, `name: flag`, with `= number` or `= parameter` for its initial value (zero
 /// otherwise), and `due time` or `due sent` when the periodic function has work from that time on, or once that many
 /// segments have been sent. A parameter is `name: width = default`, with the unit of times (`ns`, `us`, `ms`) or rates
@@ -60,6 +62,7 @@ macro_rules! transport {
         #[doc = $summary:literal] $(#[doc = $more:literal])*
         program $program:ident($name:literal) {
             scheme: $scheme:ident,
+            $(receiver: $receiver:ident,)?
             start: { window: $window:tt, rate: $rate:tt, timer: $timer:tt } $(,)?
         }
         state $state:ident {
@@ -95,6 +98,7 @@ macro_rules! transport {
                     name: $name.into(),
                     summary: $summary.trim().into(),
                     scheme: $crate::program_scheme!($scheme),
+                    receiver: $crate::program_receiver!($($receiver)?),
                     start: $crate::Start {
                         window: $crate::program_initial!($window),
                         rate: $crate::program_initial!($rate),
@@ -177,6 +181,24 @@ macro_rules! program_scheme {
     };
     ($other:ident) => {
         compile_error!("the scheme is window, rate or token")
+    };
+}
+
+/// The receiver of this name; nothing stands for one that places packets out of order.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! program_receiver {
+    () => {
+        $crate::Receiver::Places
+    };
+    (places) => {
+        $crate::Receiver::Places
+    };
+    (drops) => {
+        $crate::Receiver::Drops
+    };
+    ($other:ident) => {
+        compile_error!("the receiver places or drops packets that arrive out of order")
     };
 }
 

@@ -16,7 +16,7 @@ use crate::transport::{Current, Description, Graphs};
 pub const FILE_BYTES_MAX: usize = 256 << 10;
 
 /// Version of the format.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Value of the field `format`.
 const FORMAT: &str = "rnic transport program";
@@ -235,7 +235,7 @@ mod tests {
     fn files_of_other_versions_and_forms_are_refused_with_the_reason() {
         let reason = |text: &str| read(text.as_bytes()).expect_err("it is refused").to_string();
         assert!(reason("hello").contains("not a program file"));
-        assert!(reason(&text().replace("version = 1", "version = 7")).contains("version 7"));
+        assert!(reason(&text().replace("version = 2", "version = 7")).contains("version 7"));
         assert!(reason(&text().replace(&interface_hash(), "0123")).contains("other inputs or outputs"));
         assert!(reason(&text().replace("bits = 8", "bits = 200")).contains("200 bits"));
         assert!(reason(&text().replace("bits = 8", "bits = 9")).contains("width"));

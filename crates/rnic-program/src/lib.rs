@@ -50,7 +50,9 @@ pub use machine::Machine;
 pub use record::{Bit, Form, Leaf, Lowering, MapSig, RecordError, Recorder, Sig, Value};
 pub use rnic_program_macros::program;
 pub use stimuli::Stimuli;
-pub use transport::{Description, Due, Graphs, Initial, Parameter, Scheme, Start, StateField, Transport, Unit, record};
+pub use transport::{
+    Description, Due, Graphs, Initial, Parameter, Receiver, Scheme, Start, StateField, Transport, Unit, record,
+};
 pub use value::{Map, Offset, U, Widen, u};
 
 /// Everything that a program uses.

@@ -33,6 +33,17 @@ pub enum Scheme {
     Token,
 }
 
+/// How the receiver treats packets that arrive out of order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Receiver {
+    /// Places and reports them.
+    #[default]
+    Places,
+    /// Drops them and asks for the first missing one, as RoCEv2 does.
+    Drops,
+}
+
 /// An initial value.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -136,6 +147,8 @@ pub struct Description {
     pub summary: Text,
     /// Credit scheme.
     pub scheme: Scheme,
+    /// Receiver that it needs.
+    pub receiver: Receiver,
     /// Settings of a new flow.
     pub start: Start,
     /// State of a flow.

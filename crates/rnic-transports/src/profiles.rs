@@ -14,8 +14,11 @@ mod srnic;
 mod tcp;
 mod tonic;
 
-use rnic_policy::{Configured, ParamError, Params, Profile, ProfileError, Signals};
+use std::path::Path;
 
+use rnic_policy::{Configured, ParamError, Params, Profile, ProfileError, RecoveryPolicy, Signals};
+
+use crate::programs::{self, UseError};
 use crate::{control, paths, recovery, schedule};
 
 /// Returns every transport with its defaults, in the order in which they are listed.
@@ -65,6 +68,24 @@ pub enum SelectError {
         /// The existing names.
         known: String,
     },
+    /// A program file is not used.
+    #[error("program {path}: {why}")]
+    File {
+        /// The file.
+        path: String,
+        /// The fault.
+        why: String,
+    },
+    /// A program needs another transport.
+    #[error("transport `{transport}`: the program `{program}` does not run over it; name the transport `{needed}`")]
+    OtherTransport {
+        /// The requested transport.
+        transport: &'static str,
+        /// The program.
+        program: &'static str,
+        /// A transport over which it runs.
+        needed: &'static str,
+    },
     /// An option is unknown or its value is not valid.
     #[error("transport `{transport}`: {source}")]
     Option {
@@ -79,7 +100,9 @@ pub enum SelectError {
 }
 
 /// Returns the transport called `name` with `options` applied: `recovery`, `control`, `paths` or `schedule` replace a
-/// policy; every other name is a parameter of the profile or of one of its policies.
+/// policy, `program` is the path of a program file whose program decides instead of a `tonic-*` transport's own; every
+/// other name is a parameter of the profile or of one of its policies. A name that ends in `.rnicp` is such a path too:
+/// the program runs over the transport that it needs.
 ///
 /// # Errors
 /// When a name is unknown, a value is not valid, or the composition is not valid.
@@ -100,9 +123,59 @@ pub fn select_on<'o>(
     name: &str,
     options: impl IntoIterator<Item = (&'o str, &'o str)> + Clone,
 ) -> Result<Profile, SelectError> {
+    if Path::new(name).extension().is_some_and(|extension| extension == FILE_EXTENSION) {
+        let policy = program_of(name)?;
+        let profile = profile(transport_needed(&policy)).expect("the registry has it");
+        return compose(network, use_program(profile, policy)?, options);
+    }
     let known = || profiles().iter().map(|profile| profile.name).collect::<Vec<_>>().join(", ");
-    let mut profile =
+    let profile =
         profile(name).ok_or_else(|| SelectError::UnknownTransport { name: name.to_owned(), known: known() })?;
+    compose(network, profile, options)
+}
+
+/// Extension of program files.
+pub const FILE_EXTENSION: &str = "rnicp";
+
+/// Returns the policy of the program in the file at `path`.
+fn program_of(path: &str) -> Result<RecoveryPolicy, SelectError> {
+    let failed = |fault: UseError| SelectError::File {
+        path: path.chars().filter(|c| !c.is_control()).collect(),
+        why: fault.to_string(),
+    };
+    let bytes = programs::read(Path::new(path)).map_err(|error| failed(error.into()))?;
+    programs::load(&bytes).map_err(failed)
+}
+
+fn transport_needed(policy: &RecoveryPolicy) -> &'static str {
+    programs::transport_of(policy.program.expect("a loaded policy is a program").description())
+}
+
+/// Returns `profile` with the program `policy` in place of its own: for the flows of a transport that is a program
+/// itself, has the receiver that the program needs, and pulls when that does.
+///
+/// # Errors
+/// When it is not such a transport.
+pub fn use_program(mut profile: Profile, policy: RecoveryPolicy) -> Result<Profile, SelectError> {
+    let own = &profile.recovery.policy;
+    let is_token = transport_needed(&policy) == "tonic-ndp";
+    if own.program.is_none() || own.placement != policy.placement || profile.pulls.is_some() != is_token {
+        let needed = transport_needed(&policy);
+        return Err(SelectError::OtherTransport { transport: profile.name, program: policy.name, needed });
+    }
+    profile.recovery = Configured { policy, params: Params::defaults(policy.params) };
+    Ok(profile)
+}
+
+/// Applies `options` to `profile`, as [`select_on`] does.
+fn compose<'o>(
+    network: Signals,
+    mut profile: Profile,
+    options: impl IntoIterator<Item = (&'o str, &'o str)> + Clone,
+) -> Result<Profile, SelectError> {
+    if let Some((_, path)) = options.clone().into_iter().find(|(option, _)| *option == "program") {
+        profile = use_program(profile, program_of(path)?)?;
+    }
     // Policies are replaced first, regardless of the order in the plan, because the parameters of a policy only exist
     // after that.
     for (option, value) in options.clone() {
@@ -112,7 +185,7 @@ pub fn select_on<'o>(
         }
     }
     for (option, value) in options {
-        if !matches!(option, "recovery" | "control" | "paths" | "schedule") {
+        if !matches!(option, "recovery" | "control" | "paths" | "schedule" | "program") {
             let transport = profile.name;
             profile.set(option, value).map_err(|source| SelectError::Option { transport, source })?;
         }

@@ -11,27 +11,37 @@ mod reno;
 mod sack;
 mod tcp;
 
-use std::sync::LazyLock;
+use std::io::Read as _;
+use std::path::Path;
+use std::sync::{LazyLock, Mutex, PoisonError};
 
-use rnic_policy::{Placement, ProgramPolicy, RecoveryPolicy};
-use rnic_program::Transport;
+use rnic_policy::kit::{Violation, check_recovery};
+use rnic_policy::{ProgramPolicy, RecoveryPolicy};
+use rnic_program::file::{self, FileError};
+use rnic_program::{Description, LoadError, Lowering, Receiver, Scheme, Transport};
 
-/// A program of this crate: its name as a policy, and how its receiver treats out-of-order packets.
+/// A program of this crate and its name as a policy.
 struct Registered {
     policy: &'static str,
     program: &'static dyn Transport,
-    placement: Placement,
 }
 
 /// The programs of this crate: a new one has a line here.
 const REGISTRY: &[Registered] = &[
-    Registered { policy: "tonic-reno", program: &reno::Reno, placement: Placement::PlaceOutOfOrder },
-    Registered { policy: "tonic-new-reno", program: &new_reno::NewReno, placement: Placement::PlaceOutOfOrder },
-    Registered { policy: "tonic-sack", program: &sack::Sack, placement: Placement::PlaceOutOfOrder },
-    Registered { policy: "tonic-ndp", program: &ndp::Ndp, placement: Placement::PlaceOutOfOrder },
-    Registered { policy: "tonic-dcqcn", program: &dcqcn::Dcqcn, placement: Placement::Drop },
-    Registered { policy: "tonic-irn", program: &irn::Irn, placement: Placement::PlaceOutOfOrder },
+    Registered { policy: "tonic-reno", program: &reno::Reno },
+    Registered { policy: "tonic-new-reno", program: &new_reno::NewReno },
+    Registered { policy: "tonic-sack", program: &sack::Sack },
+    Registered { policy: "tonic-ndp", program: &ndp::Ndp },
+    Registered { policy: "tonic-dcqcn", program: &dcqcn::Dcqcn },
+    Registered { policy: "tonic-irn", program: &irn::Irn },
 ];
+
+/// Largest number of programs that a process loads from files: each stays in memory until the process ends, because a
+/// connection may use it.
+const LOADED_MAX: usize = 64;
+
+/// Seed and number of the events of the contract kit before a program is used.
+const KIT: (u64, u64) = (1, 10_000);
 
 /// Returns every program, in the order in which they are listed.
 pub fn all() -> impl Iterator<Item = &'static dyn Transport> {
@@ -47,8 +57,7 @@ pub fn find(name: &str) -> Option<&'static dyn Transport> {
 static POLICIES: LazyLock<Vec<RecoveryPolicy>> = LazyLock::new(|| {
     let policy = |registered: &Registered| {
         let program = ProgramPolicy::new(registered.program).expect("tests check every registered program");
-        let program = Box::leak(Box::new(program));
-        RecoveryPolicy::of_program(registered.policy, program, registered.placement)
+        RecoveryPolicy::of_program(registered.policy, Box::leak(Box::new(program)))
     };
     REGISTRY.iter().map(policy).collect()
 });
@@ -56,6 +65,93 @@ static POLICIES: LazyLock<Vec<RecoveryPolicy>> = LazyLock::new(|| {
 /// Returns the recovery policies of all programs.
 pub fn policies() -> &'static [RecoveryPolicy] {
     &POLICIES
+}
+
+/// Returns the built-in transport whose packets and receiver a program like `description` needs, and whose program
+/// takes over where it answers outside the contract.
+pub fn transport_of(description: &Description) -> &'static str {
+    match (description.receiver, description.scheme) {
+        (Receiver::Drops, _) => "tonic-dcqcn",
+        (Receiver::Places, Scheme::Window) => "tonic-new-reno",
+        (Receiver::Places, Scheme::Rate) => "tonic-irn",
+        (Receiver::Places, Scheme::Token) => "tonic-ndp",
+    }
+}
+
+/// The reason why a program file is not used.
+#[derive(Debug, thiserror::Error)]
+pub enum UseError {
+    /// The file cannot be read.
+    #[error("cannot be read: {0}")]
+    Unreadable(#[from] std::io::Error),
+    /// Its contents are not a program.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The program has a fault.
+    #[error(transparent)]
+    Program(#[from] LoadError),
+    /// The program violates the contract of policies.
+    #[error(transparent)]
+    Contract(#[from] Violation),
+    /// The process has loaded too many.
+    #[error("this process has loaded {LOADED_MAX} programs already; start it again")]
+    Many,
+}
+
+/// A program that was loaded: its file and its policy.
+struct Known {
+    bytes: Vec<u8>,
+    policy: RecoveryPolicy,
+}
+
+/// The programs that this process has loaded.
+static LOADED: Mutex<Vec<Known>> = Mutex::new(Vec::new());
+
+/// Returns the bytes of the program file at `path`, at most one more than a file may have.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn read(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)?.take(file::FILE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Returns the contents of the file of `program`.
+///
+/// # Errors
+/// When a function of it has no graph.
+pub fn to_file(program: &dyn Transport) -> Result<String, UseError> {
+    let graphs = program.graphs(Lowering::Joins).map_err(LoadError::from)?;
+    Ok(file::write(&program.description(), &graphs)?)
+}
+
+/// Checks the contents of a program file, runs the contract kit on the program, and returns it as a policy. Equal files
+/// give the same policy.
+///
+/// # Errors
+/// When the contents are not a program, or the program violates the contract.
+pub fn load(bytes: &[u8]) -> Result<RecoveryPolicy, UseError> {
+    let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = loaded.iter().find(|known| known.bytes == bytes) {
+        return Ok(known.policy);
+    }
+    if loaded.len() == LOADED_MAX {
+        return Err(UseError::Many);
+    }
+    let program = file::read(bytes)?;
+    let description = program.description();
+    let substitute = policies().iter().find(|policy| policy.name == transport_of(&description));
+    let substitute = substitute.and_then(|policy| policy.program).expect("the registry has the program");
+    // Connections keep the program for as long as they exist, and profiles are copied freely.
+    let program: &'static dyn Transport = Box::leak(Box::new(program));
+    let program = ProgramPolicy::new(program)?.with_substitute(substitute);
+    let name = String::leak(description.name.to_string());
+    let policy = RecoveryPolicy::of_program(name, Box::leak(Box::new(program)));
+    let (seed, events) = KIT;
+    check_recovery(&policy, seed, events)?;
+    loaded.push(Known { bytes: bytes.to_vec(), policy });
+    Ok(policy)
 }
 
 #[cfg(test)]

@@ -381,7 +381,10 @@ impl Connections {
         let equal = |known: &&Arc<Transport>| {
             let known = known.profile();
             // The protocol is compared as well, because it records whether a value was set explicitly.
-            parts(known) == parts(profile) && known.protocol == profile.protocol && values(known) == values(profile)
+            parts(known) == parts(profile)
+                && known.protocol == profile.protocol
+                && known.recovery.policy.is_of(&profile.recovery.policy)
+                && values(known) == values(profile)
         };
         if let Some(known) = self.transports.iter().find(equal) {
             return Ok(Arc::clone(known));

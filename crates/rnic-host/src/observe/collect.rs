@@ -100,6 +100,7 @@ impl Nic {
             marks_received: engine.marks_received,
             cnps_sent: engine.cnps_sent,
             cnps_received: engine.cnps_received,
+            programs_replaced: engine.programs_replaced,
             datagrams_refused: nic.datagrams_refused,
             hints_applied: nic.hints_applied,
             hints_rejected: nic.hints_rejected,

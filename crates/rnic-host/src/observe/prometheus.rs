@@ -153,6 +153,9 @@ const DEVICE_METRICS: &[Metric<DeviceCounters>] = &[
     ("rnic_cnps_received_total", Kind::Counter, "Congestion notification packets received.", |of| {
         count(of.cnps_received)
     }),
+    ("rnic_programs_replaced_total", Kind::Counter, "Windows whose program answered outside its contract.", |of| {
+        count(of.programs_replaced)
+    }),
     ("rnic_datagrams_refused_total", Kind::Counter, "Datagrams that the kernel rejected permanently.", |of| {
         count(of.datagrams_refused)
     }),

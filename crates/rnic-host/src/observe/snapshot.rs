@@ -111,6 +111,9 @@ pub struct DeviceCounters {
     pub cnps_sent: u64,
     /// Congestion notification packets received.
     pub cnps_received: u64,
+    /// Windows in which a loaded transport program was replaced by a built-in one, because it answered outside its
+    /// contract.
+    pub programs_replaced: u64,
     /// Datagrams that the kernel permanently refused to send; for the peers they are lost.
     pub datagrams_refused: u64,
     /// Hints of the program that were applied.
@@ -168,6 +171,7 @@ impl DeviceCounters {
             marks_received,
             cnps_sent,
             cnps_received,
+            programs_replaced,
             datagrams_refused,
             hints_applied,
             hints_rejected,

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use rnic_base::limits::{MTU_MAX, MTU_MIN};
 use rnic_base::{BitRate, Bytes};
 use rnic_engine::{RATE_LIMIT_MIN, WEIGHT_MAX};
+use rnic_transports::profiles::FILE_EXTENSION;
 
 use crate::config::NicConfig;
 use crate::messages::MessagesConfig;
@@ -54,11 +55,13 @@ pub const VARIABLES: &[Variable] = &[
         value: "NAME",
         default: "irn",
         meaning: "Transport of reliable connections (see `rnic list`); both ends need the same. If several are given, \
-                  separated by commas, rdma_cm connections use the first that the other end has too",
+                  separated by commas, rdma_cm connections use the first that the other end has too. The first may \
+                  be a program file (*.rnicp)",
         read: |settings, text| {
             let mut names = text.split(',').map(|name| name.trim().to_owned());
             settings.transport = names.next().unwrap_or_default();
             settings.fallbacks = names.collect();
+            name_transport_of_program(settings)?;
             settings.names_transport = true;
             if settings.fallbacks.len() >= TRANSPORTS_MAX {
                 return Err(format!("expected at most {TRANSPORTS_MAX} transports"));
@@ -375,6 +378,17 @@ fn switch(setting: &mut bool, text: &str) -> Result<(), String> {
         "off" => false,
         _ => return Err("expected on or off".to_owned()),
     };
+    Ok(())
+}
+
+/// Replaces a program file in place of a transport by the transport that it needs, which the other end may have too,
+/// and by the option that names the file.
+fn name_transport_of_program(settings: &mut Settings) -> Result<(), String> {
+    if Path::new(&settings.transport).extension().is_some_and(|extension| extension == FILE_EXTENSION) {
+        let profile = rnic_transports::select(&settings.transport, []).map_err(|error| error.to_string())?;
+        let path = std::mem::replace(&mut settings.transport, profile.name.to_owned());
+        settings.options.push(("program".to_owned(), path));
+    }
     Ok(())
 }
 

@@ -14,6 +14,7 @@ rnic_program::transport! {
     /// go-back-N with rates by DCQCN (IBA 9.7.5, SIGCOMM'15)
     program Dcqcn("dcqcn") {
         scheme: rate,
+        receiver: drops,
         start: { window: window, rate: line_rate, timer: rto },
     }
     state State {

@@ -1,7 +1,7 @@
 //! Properties of all programs.
 
-use rnic_base::{BitRate, Duration, RandomStreams, Time};
-use rnic_policy::{Control, ControlEvent, ControlView, Params};
+use rnic_base::{BitRate, Duration, Psn, RandomStreams, Seq, Time};
+use rnic_policy::{Control, ControlEvent, ControlView, Params, RecoveryEvent, WindowView};
 use rnic_program::{Actions, Due, Incoming, Loaded, Lowering, Periodic, Rate, Stimuli, Ticks, Transport};
 
 use super::all;
@@ -130,4 +130,95 @@ fn t17_dcqcn_sets_the_rates_of_the_controller_written_by_hand() {
         compared += 1;
     }
     assert_ne!(actions.rate, Rate::new(words[line]), "the rates are never cut");
+}
+
+mod wrong {
+    use rnic_program::prelude::*;
+
+    rnic_program::transport! {
+        /// Closes its window after the first loss, which the contract forbids.
+        program Wrong("wrong") {
+            scheme: window,
+            start: { window: cap, rate: 0, timer: rto },
+        }
+        state State {
+            losses: 8,
+        }
+        parameters Parameters {
+            /// Segments in flight at most.
+            cap: 8 = 32 [1..=128],
+            /// Time without progress after which the oldest segment is repeated.
+            rto: 24 = 320 us,
+        }
+    }
+
+    #[program]
+    pub(super) fn incoming(i: &Incoming, _p: &Parameters, s: &mut State, a: &mut Actions) {
+        if i.nack {
+            s.losses = s.losses.saturating_add(1);
+            a.window = u(0);
+        }
+    }
+
+    #[program]
+    pub(super) fn periodic(v: &Periodic, _p: &Parameters, _s: &mut State, a: &mut Actions) {
+        a.mark = v.expired;
+        a.from = v.start;
+        a.to = v.start + 1;
+    }
+}
+
+/// Returns the contents of the file of `program`.
+fn file_of(program: &dyn Transport) -> String {
+    super::to_file(program).expect("it has graphs")
+}
+
+#[test]
+fn a_loaded_program_that_answers_outside_its_contract_is_replaced_for_that_flow() {
+    let loaded = super::load(file_of(&wrong::Wrong).as_bytes()).expect("it passes the kit, which sees its substitute");
+    let built_in = super::policies().iter().find(|policy| policy.name == "tonic-new-reno").expect("registered");
+    let [words, own_words] = [&loaded, built_in].map(|policy| policy.words(&Params::defaults(policy.params)));
+    let una = Seq::start(Psn::new(0xff_ffff));
+    let view = WindowView {
+        now: Time::from_ps(1_000_000_000),
+        una,
+        next: una + 20,
+        highest_sacked: None,
+        sacked: None,
+        marked: None,
+        sent: 20,
+    };
+    let acked = RecoveryEvent::Acked { packets: 1, rtt: None };
+    let nacked = RecoveryEvent::Nacked { sack: Some(una + 5), losses: None, is_new: true, advanced: false };
+    let mut state = loaded.new_state(&words);
+    assert!(!loaded.answer(&mut state, &acked, &view, &words).replaced);
+    let first = loaded.answer(&mut state, &nacked, &view, &words);
+    assert!(first.replaced && first.window.is_some_and(|window| window > 0), "{first:?}");
+    let mut own_state = built_in.new_state(&own_words);
+    built_in.answer(&mut own_state, &nacked, &view, &own_words);
+    for _ in 0..3 {
+        let answer = loaded.answer(&mut state, &nacked, &view, &words);
+        assert_eq!(answer, built_in.answer(&mut own_state, &nacked, &view, &own_words), "not the substitute's answer");
+    }
+}
+
+#[test]
+fn a_program_file_is_a_transport_by_its_path_and_by_an_option() {
+    let path = std::env::temp_dir().join(format!("rnic-transports-{}.rnicp", std::process::id()));
+    std::fs::write(&path, file_of(&super::irn::Irn)).expect("it is written");
+    let text = path.to_str().expect("a path of letters");
+    let by_path = crate::select(text, [("cap", "40")]).expect("a transport");
+    assert_eq!((by_path.name, by_path.recovery.policy.name), ("tonic-irn", "irn"));
+    let by_option = crate::select("tonic-irn", [("program", text)]).expect("a transport");
+    assert!(by_option.recovery.policy.is_of(&by_path.recovery.policy), "one file was loaded twice");
+    for (transport, needed) in [("irn", "tonic-irn"), ("tonic-dcqcn", "tonic-irn"), ("tonic-ndp", "tonic-irn")] {
+        let error = crate::select(transport, [("program", text)]).expect_err("it does not run over it").to_string();
+        assert!(error.contains(&format!("`{needed}`")) && error.lines().count() == 1, "{error}");
+    }
+    std::fs::write(&path, "[file]").expect("it is written");
+    for text in [text, "absent.rnicp"] {
+        let error = crate::select(text, []).expect_err("it is no program").to_string();
+        assert!(error.contains(text) && error.lines().count() == 1, "{error}");
+    }
+    std::fs::remove_file(&path).expect("the file exists");
 }

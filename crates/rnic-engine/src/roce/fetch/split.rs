@@ -215,6 +215,7 @@ impl SplitServer {
         core.stats.nacks += 1;
         let bits = Bits::in_rings(&mut shared.pool);
         let actions = self.window.recover(event, core.now, &head.transport, &bits);
+        core.stats.programs_replaced += u64::from(actions.replaced);
         shared.arm(head, core, self.window.next_deadline());
         shared.on_event(head, core, in_flight, &ControlEvent::Nacked { lost: actions.retransmit.is_some() });
     }
@@ -237,7 +238,9 @@ impl SplitServer {
         self.buffer.free_acknowledged(self.window.una);
         if self.window.wants_acknowledgements(&head.transport) {
             let bits = Bits::in_rings(&mut shared.pool);
-            self.window.recover(&RecoveryEvent::Acked { packets, rtt }, core.now, &head.transport, &bits);
+            let acked = RecoveryEvent::Acked { packets, rtt };
+            let actions = self.window.recover(&acked, core.now, &head.transport, &bits);
+            core.stats.programs_replaced += u64::from(actions.replaced);
         }
         shared.arm(head, core, self.window.next_deadline());
         core.settle_acknowledged(head.peer(), packets);

@@ -142,6 +142,7 @@ impl Requester {
         let transport = &verbs.head.transport;
         let bits = core.pools.bits(transport.pool, &mut self.shared.pool, LaneId::RequestsOut);
         let actions = self.window.recover(event, core.now, transport, &bits);
+        core.stats.programs_replaced += u64::from(actions.replaced);
         self.shared.follow_program(&verbs.head, self.window.program_rate());
         actions
     }
