@@ -125,8 +125,9 @@ pub fn select_on<'o>(
 ) -> Result<Profile, SelectError> {
     if Path::new(name).extension().is_some_and(|extension| extension == FILE_EXTENSION) {
         let policy = program_of(name)?;
-        let profile = profile(transport_needed(&policy)).expect("the registry has it");
-        return compose(network, use_program(profile, policy)?, options);
+        if let Some(profile) = profile(transport_needed(&policy)) {
+            return compose(network, use_program(profile, policy)?, options);
+        }
     }
     let known = || profiles().iter().map(|profile| profile.name).collect::<Vec<_>>().join(", ");
     let profile =
@@ -147,8 +148,9 @@ fn program_of(path: &str) -> Result<RecoveryPolicy, SelectError> {
     programs::load(&bytes).map_err(failed)
 }
 
+/// Returns the built-in transport over which `policy` runs; nothing for one that is not a program.
 fn transport_needed(policy: &RecoveryPolicy) -> &'static str {
-    programs::transport_of(policy.program.expect("a loaded policy is a program").description())
+    policy.program.map_or("", |program| programs::transport_of(program.description()))
 }
 
 /// Returns `profile` with the program `policy` in place of its own: for the flows of a transport that is a program

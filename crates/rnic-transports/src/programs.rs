@@ -111,6 +111,7 @@ static LOADED: Mutex<Vec<Known>> = Mutex::new(Vec::new());
 ///
 /// # Errors
 /// When it cannot be read.
+#[expect(clippy::disallowed_types, reason = "a program file is an option of a transport, which is selected by texts")]
 pub fn read(path: &Path) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     std::fs::File::open(path)?.take(file::FILE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
@@ -142,10 +143,12 @@ pub fn load(bytes: &[u8]) -> Result<RecoveryPolicy, UseError> {
     let program = file::read(bytes)?;
     let description = program.description();
     let substitute = policies().iter().find(|policy| policy.name == transport_of(&description));
-    let substitute = substitute.and_then(|policy| policy.program).expect("the registry has the program");
     // Connections keep the program for as long as they exist, and profiles are copied freely.
     let program: &'static dyn Transport = Box::leak(Box::new(program));
-    let program = ProgramPolicy::new(program)?.with_substitute(substitute);
+    let mut program = ProgramPolicy::new(program)?;
+    if let Some(substitute) = substitute.and_then(|policy| policy.program) {
+        program = program.with_substitute(substitute);
+    }
     let name = String::leak(description.name.to_string());
     let policy = RecoveryPolicy::of_program(name, Box::leak(Box::new(program)));
     let (seed, events) = KIT;

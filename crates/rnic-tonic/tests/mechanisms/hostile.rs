@@ -42,6 +42,7 @@ impl Transport for Wild {
             name: "wild".into(),
             summary: "Answers anything.".into(),
             scheme: self.0,
+            receiver: rnic_program::Receiver::Places,
             start: Start { window: constant(300), rate: constant(0), timer: constant(50) },
             state: vec![StateField { name: "seed".into(), bits: 64, initial: constant(7), due: Default::default() }],
             parameters: Vec::new(),
