@@ -203,6 +203,7 @@ fn a_loaded_program_that_answers_outside_its_contract_is_replaced_for_that_flow(
 }
 
 #[test]
+#[allow(clippy::disallowed_methods, reason = "the test writes the file that it reads")]
 fn a_program_file_is_a_transport_by_its_path_and_by_an_option() {
     let path = std::env::temp_dir().join(format!("rnic-transports-{}.rnicp", std::process::id()));
     std::fs::write(&path, file_of(&super::irn::Irn)).expect("it is written");
