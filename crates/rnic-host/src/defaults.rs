@@ -96,8 +96,9 @@ impl TransportChoice {
 
     /// Returns whether the transport sends and processes congestion notifications (CNP).
     pub fn reacts_to_ecn(&self) -> bool {
-        let control = &self.profile.control;
-        (control.policy.interest)(&control.params).cnp_interval.is_some()
+        let (control, recovery) = (&self.profile.control, &self.profile.recovery);
+        let of_control = (control.policy.interest)(&control.params).cnp_interval;
+        of_control.or(recovery.policy.cnp_interval(&recovery.params)).is_some()
     }
 
     /// Returns the timeout that serves as the unit of the time until a peer is declared failed; `None` if the
@@ -258,6 +259,15 @@ mod tests {
         assert!(!fixed.profile.measured_timeouts);
         let gbn = TransportChoice::named("roce-gbn", &[]).expect("a transport");
         assert_eq!((option(&gbn, "rto"), gbn.profile.cap_packets), (Duration::from_ms(8).as_ps(), None));
+    }
+
+    #[test]
+    fn controllers_and_programs_react_to_congestion_marks() {
+        let reacts = |name: &str, options: &[(&str, &str)]| {
+            TransportChoice::named(name, options).expect("a transport").reacts_to_ecn()
+        };
+        assert!(reacts("roce-gbn", &[("control", "dcqcn")]) && reacts("tonic-dcqcn", &[]));
+        assert!(!reacts("roce-gbn", &[]) && !reacts("tonic-irn", &[]));
     }
 
     #[test]
