@@ -91,6 +91,8 @@ struct ProgramSettings {
     tick: Deadline,
     /// Number of packets retransmitted.
     repeats: u64,
+    /// True from the time at which the program was replaced until that is counted.
+    replaced: bool,
     /// Deadline of the timer before the last acknowledgement, and if it had been extended.
     timer_before: (Deadline, bool),
 }
@@ -156,6 +158,12 @@ impl SendWindow {
     /// Returns the rate that a program has set; `None` for the rate of the link.
     pub(crate) fn program_rate(&self) -> Option<BitRate> {
         self.recovery.as_ref()?.program.as_ref()?.rate
+    }
+
+    /// Returns 1 if the program has been replaced since the last call, for the engine's counter.
+    pub(crate) fn take_replaced(&mut self) -> u64 {
+        let program = self.recovery.as_mut().and_then(|recovery| recovery.program.as_mut());
+        program.map_or(0, |program| u64::from(std::mem::take(&mut program.replaced)))
     }
 
     /// Returns the time of the next [`RecoveryEvent::Tick`] of a program.
@@ -583,6 +591,7 @@ impl SendWindow {
         }
         if let Some(program) = self.recovery.as_mut().and_then(|recovery| recovery.program.as_mut()) {
             program.rate = actions.rate.unwrap_or(program.rate);
+            program.replaced |= actions.replaced;
             program.tick = actions.tick_after.map_or(Deadline::NEVER, |after| Deadline::after(now, after));
         }
     }
@@ -731,7 +740,7 @@ const FETCHES_MAX: usize = 64;
 impl ProgramSettings {
     fn new(transport: &Transport) -> Self {
         let rate = transport.program_rate;
-        Self { rate, tick: Deadline::NEVER, repeats: 0, timer_before: (Deadline::NEVER, false) }
+        Self { rate, tick: Deadline::NEVER, repeats: 0, replaced: false, timer_before: (Deadline::NEVER, false) }
     }
 }
 

@@ -19,12 +19,12 @@ const EXTENSIONS_MAX: u32 = 8;
 
 /// Drives `policy` through `steps` random events from `seed`.
 ///
-/// Checks, after every event: equal events give equal actions; packets it marks are outstanding; timeouts are
-/// positive and at most ten seconds; `Extend` is returned only for a timeout, and not indefinitely; a timeout on
-/// which the policy acts marks the oldest outstanding packet; when all packets are acknowledged, the policy is no
-/// longer recovering. For policies that use transmit times: a loss rule covers only outstanding packets, and no
-/// packet sent later than now or later than the latest packet known to have arrived; after a quiet period the policy
-/// retransmits exactly one packet; other policies never return such actions.
+/// Checks, after every event: equal events give equal actions; a loaded program is not replaced; packets it marks are
+/// outstanding; timeouts are positive and at most ten seconds; `Extend` is returned only for a timeout, and not
+/// indefinitely; a timeout on which the policy acts marks the oldest outstanding packet; when all packets are
+/// acknowledged, the policy is no longer recovering. For policies that use transmit times: a loss rule covers only
+/// outstanding packets, and no packet sent later than now or later than the latest packet known to have arrived; after
+/// a quiet period the policy retransmits exactly one packet; other policies never return such actions.
 ///
 /// # Errors
 /// The first violation, with the values that reproduce it.
@@ -231,6 +231,12 @@ impl<'p> Model<'p> {
         let again = self.policy.answer(&mut self.copy, &event, &view, &self.params);
         if actions != again || self.state != self.copy {
             return Err(format!("two identical calls for {event:?} had different results, {actions:?} and {again:?}"));
+        }
+        if actions.replaced {
+            return Err(format!(
+                "{event:?}: the program sets a window of 0 or of more than 256 packets, or marks packets that have not \
+                 been sent"
+            ));
         }
         if let Some(range) = actions.retransmit
             && (range.is_empty() || range.start < self.una || range.end > self.next)

@@ -136,35 +136,44 @@ mod wrong {
     use rnic_program::prelude::*;
 
     rnic_program::transport! {
-        /// Closes its window after the first loss, which the contract forbids.
+        /// Closes its window after as many events as its parameter says, which the contract forbids.
         program Wrong("wrong") {
             scheme: window,
             start: { window: cap, rate: 0, timer: rto },
         }
         state State {
-            losses: 8,
+            events: 16,
         }
         parameters Parameters {
             /// Segments in flight at most.
             cap: 8 = 32 [1..=128],
             /// Time without progress after which the oldest segment is repeated.
             rto: 24 = 320 us,
+            /// Events until the window is closed: more than the kit has.
+            patience: 16 = 20000 [20000..=65535],
         }
     }
 
     #[program]
-    pub(super) fn incoming(i: &Incoming, _p: &Parameters, s: &mut State, a: &mut Actions) {
-        if i.nack {
-            s.losses = s.losses.saturating_add(1);
+    pub(super) fn incoming(i: &Incoming, p: &Parameters, s: &mut State, a: &mut Actions) {
+        s.events = s.events.saturating_add(1);
+        a.mark = i.nack;
+        a.from = i.start;
+        a.to = i.start + 1;
+        if s.events >= p.patience {
             a.window = u(0);
         }
     }
 
     #[program]
-    pub(super) fn periodic(v: &Periodic, _p: &Parameters, _s: &mut State, a: &mut Actions) {
+    pub(super) fn periodic(v: &Periodic, p: &Parameters, s: &mut State, a: &mut Actions) {
+        s.events = s.events.saturating_add(1);
         a.mark = v.expired;
         a.from = v.start;
         a.to = v.start + 1;
+        if s.events >= p.patience {
+            a.window = u(0);
+        }
     }
 }
 
@@ -173,9 +182,26 @@ fn file_of(program: &dyn Transport) -> String {
     super::to_file(program).expect("it has graphs")
 }
 
+/// The file with which the engine's tests check that a replaced program is counted.
+const WRONG_FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../rnic-engine/tests/common/wrong.rnicp");
+
+#[test]
+fn the_file_of_the_engines_tests_is_current() {
+    let file = super::read(WRONG_FILE.as_ref()).expect("it is in the source tree");
+    assert!(file == file_of(&wrong::Wrong).into_bytes(), "run write_the_file_of_the_engines_tests");
+}
+
+#[test]
+#[ignore = "writes rnic-engine/tests/common/wrong.rnicp"]
+#[expect(clippy::disallowed_methods, reason = "it writes the file")]
+fn write_the_file_of_the_engines_tests() {
+    std::fs::write(WRONG_FILE, file_of(&wrong::Wrong)).expect("the folder is writable");
+}
+
 #[test]
 fn a_loaded_program_that_answers_outside_its_contract_is_replaced_for_that_flow() {
-    let loaded = super::load(file_of(&wrong::Wrong).as_bytes()).expect("it passes the kit, which sees its substitute");
+    let text = file_of(&wrong::Wrong);
+    let loaded = super::load(text.as_bytes()).expect("it passes the kit, which has not as many events");
     let built_in = super::policies().iter().find(|policy| policy.name == "tonic-new-reno").expect("registered");
     let [words, own_words] = [&loaded, built_in].map(|policy| policy.words(&Params::defaults(policy.params)));
     let una = Seq::start(Psn::new(0xff_ffff));
@@ -192,6 +218,7 @@ fn a_loaded_program_that_answers_outside_its_contract_is_replaced_for_that_flow(
     let nacked = RecoveryEvent::Nacked { sack: Some(una + 5), losses: None, is_new: true, advanced: false };
     let mut state = loaded.new_state(&words);
     assert!(!loaded.answer(&mut state, &acked, &view, &words).replaced);
+    assert!((2..20_000).all(|_| !loaded.answer(&mut state, &nacked, &view, &words).replaced));
     let first = loaded.answer(&mut state, &nacked, &view, &words);
     assert!(first.replaced && first.window.is_some_and(|window| window > 0), "{first:?}");
     let mut own_state = built_in.new_state(&own_words);
@@ -200,10 +227,14 @@ fn a_loaded_program_that_answers_outside_its_contract_is_replaced_for_that_flow(
         let answer = loaded.answer(&mut state, &nacked, &view, &words);
         assert_eq!(answer, built_in.answer(&mut own_state, &nacked, &view, &own_words), "not the substitute's answer");
     }
+    let impatient = text.replace("= 20000\n", "= 0\n");
+    assert_ne!(text, impatient);
+    let error = super::load(impatient.as_bytes()).expect_err("the kit sees the closed window").to_string();
+    assert!(error.contains("`wrong`") && error.contains("window of 0") && error.lines().count() == 1, "{error}");
 }
 
 #[test]
-#[allow(clippy::disallowed_methods, reason = "the test writes the file that it reads")]
+#[expect(clippy::disallowed_methods, reason = "the test writes the file that it reads")]
 fn a_program_file_is_a_transport_by_its_path_and_by_an_option() {
     let path = std::env::temp_dir().join(format!("rnic-transports-{}.rnicp", std::process::id()));
     std::fs::write(&path, file_of(&super::irn::Irn)).expect("it is written");

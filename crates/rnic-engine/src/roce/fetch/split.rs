@@ -153,6 +153,7 @@ impl SplitServer {
         if stale {
             let bits = Bits::in_rings(&mut shared.pool);
             self.window.report_arrived(sack.filter(|_| is_new), core.now, transport, &bits);
+            core.stats.programs_replaced += self.window.take_replaced();
         } else {
             let event = RecoveryEvent::Nacked { sack, losses: None, is_new, advanced };
             self.recover(shared, verbs, core, in_flight, &event);
@@ -215,7 +216,7 @@ impl SplitServer {
         core.stats.nacks += 1;
         let bits = Bits::in_rings(&mut shared.pool);
         let actions = self.window.recover(event, core.now, &head.transport, &bits);
-        core.stats.programs_replaced += u64::from(actions.replaced);
+        core.stats.programs_replaced += self.window.take_replaced();
         shared.arm(head, core, self.window.next_deadline());
         shared.on_event(head, core, in_flight, &ControlEvent::Nacked { lost: actions.retransmit.is_some() });
     }
@@ -238,9 +239,8 @@ impl SplitServer {
         self.buffer.free_acknowledged(self.window.una);
         if self.window.wants_acknowledgements(&head.transport) {
             let bits = Bits::in_rings(&mut shared.pool);
-            let acked = RecoveryEvent::Acked { packets, rtt };
-            let actions = self.window.recover(&acked, core.now, &head.transport, &bits);
-            core.stats.programs_replaced += u64::from(actions.replaced);
+            self.window.recover(&RecoveryEvent::Acked { packets, rtt }, core.now, &head.transport, &bits);
+            core.stats.programs_replaced += self.window.take_replaced();
         }
         shared.arm(head, core, self.window.next_deadline());
         core.settle_acknowledged(head.peer(), packets);
@@ -343,7 +343,9 @@ impl SplitServer {
         let bits = Bits::in_rings(&mut shared.pool);
         let mut timeout_conditions = timeout_conditions(verbs, core, true);
         timeout_conditions.silence_max = Duration::MAX;
-        match self.window.check_timeout(core.now, &verbs.head.transport, &bits, &timeout_conditions) {
+        let verdict = self.window.check_timeout(core.now, &verbs.head.transport, &bits, &timeout_conditions);
+        core.stats.programs_replaced += self.window.take_replaced();
+        match verdict {
             TimeoutVerdict::NotDue | TimeoutVerdict::Extended | TimeoutVerdict::PeerUnresponsive => return false,
             TimeoutVerdict::Probe => {
                 core.stats.probes += 1;

@@ -79,6 +79,7 @@ impl Requester {
         if is_stale || !verbs.head.transmits() || self.window.una != expected {
             let bits = core.pools.bits(verbs.head.transport.pool, &mut self.shared.pool, LaneId::RequestsOut);
             self.window.report_arrived(sack.filter(|_| is_new), core.now, &verbs.head.transport, &bits);
+            self.shared.follow_program(&verbs.head, core, &mut self.window);
             if self.shared.window().is_some() || self.window.remaining_limit().is_some() {
                 // Packets that are reported as received nevertheless free space in a congestion window.
                 self.wake(verbs, core);
@@ -142,8 +143,7 @@ impl Requester {
         let transport = &verbs.head.transport;
         let bits = core.pools.bits(transport.pool, &mut self.shared.pool, LaneId::RequestsOut);
         let actions = self.window.recover(event, core.now, transport, &bits);
-        core.stats.programs_replaced += u64::from(actions.replaced);
-        self.shared.follow_program(&verbs.head, self.window.program_rate());
+        self.shared.follow_program(&verbs.head, core, &mut self.window);
         actions
     }
 

@@ -21,7 +21,7 @@ impl Requester {
         self.end_pause(verbs, core);
         let bits = core.pools.bits(verbs.head.transport.pool, &mut self.shared.pool, LaneId::RequestsOut);
         if self.window.tick(core.now, &verbs.head.transport, &bits) {
-            self.shared.follow_program(&verbs.head, self.window.program_rate());
+            self.shared.follow_program(&verbs.head, core, &mut self.window);
             self.wake_to_retransmit(verbs, core);
         }
         self.time_out(verbs, core);
@@ -62,7 +62,7 @@ impl Requester {
         }
         let bits = core.pools.bits(verbs.head.transport.pool, &mut self.shared.pool, LaneId::RequestsOut);
         let verdict = self.window.check_timeout(core.now, &verbs.head.transport, &bits, &timeout_conditions);
-        self.shared.follow_program(&verbs.head, self.window.program_rate());
+        self.shared.follow_program(&verbs.head, core, &mut self.window);
         match verdict {
             TimeoutVerdict::NotDue | TimeoutVerdict::Extended => return,
             TimeoutVerdict::Probe => {

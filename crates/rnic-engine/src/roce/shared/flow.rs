@@ -45,6 +45,16 @@ pub(crate) struct Flow {
     tokens: Option<Box<Tokens>>,
 }
 
+impl Flow {
+    /// Takes over the rate that a program has set, if a program decides.
+    fn set_program_rate(&mut self, head: &Head, rate: Option<BitRate>) {
+        if head.transport.profile.recovery.policy.program.is_some() && self.rate != rate {
+            self.rate = rate;
+            self.scheduling.set_control_rate(rate);
+        }
+    }
+}
+
 impl ConnShared {
     /// Returns the input of a congestion controller: `in_flight` requests, and the responses in flight in a separate
     /// space.
@@ -77,8 +87,7 @@ impl ConnShared {
             }
         }
         if needs_state || head.transport.profile.recovery.policy.program.is_some() {
-            self.flow.get_or_insert_default();
-            self.follow_program(head, head.transport.program_rate);
+            self.flow.get_or_insert_default().set_program_rate(head, head.transport.program_rate);
         }
         if needs_state || self.flow.as_ref().is_some_and(|flow| flow.control.is_some()) {
             self.with_scheduling(head, core, |scheduling, core| scheduling.start(head, core, &started));
@@ -135,15 +144,11 @@ impl ConnShared {
         }
     }
 
-    /// Takes over the rate that a program has set, if a program decides.
-    pub(crate) fn follow_program(&mut self, head: &Head, rate: Option<BitRate>) {
-        let is_program = head.transport.profile.recovery.policy.program.is_some();
-        if let Some(flow) = &mut self.flow
-            && is_program
-            && flow.rate != rate
-        {
-            flow.rate = rate;
-            flow.scheduling.set_control_rate(rate);
+    /// Takes over the rate of `window`'s program, if a program decides, and counts its replacement.
+    pub(crate) fn follow_program(&mut self, head: &Head, core: &mut Core, window: &mut SendWindow) {
+        core.stats.programs_replaced += window.take_replaced();
+        if let Some(flow) = &mut self.flow {
+            flow.set_program_rate(head, window.program_rate());
         }
     }
 
