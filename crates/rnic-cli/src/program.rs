@@ -1,7 +1,6 @@
 //! `rnic program`: transport programs as reports, circuits and files.
 
 use std::fmt::Write as _;
-use std::io::Read as _;
 use std::path::Path;
 
 use rnic_program::transport::Text;
@@ -73,8 +72,7 @@ pub fn run(args: &ProgramArgs) -> Result<(), Failure> {
             Ok(())
         }
         ProgramAction::Build { program, output } => {
-            let (program, graphs) = find(program)?;
-            let text = file::write(&program.description(), &graphs).map_err(Failure::input)?;
+            let text = programs::to_file(find(program)?.0).map_err(Failure::input)?;
             std::fs::write(output, text).map_err(|reason| Failure::file(output, reason))
         }
         ProgramAction::Check { file, json } => check(file, *json),
@@ -83,7 +81,7 @@ pub fn run(args: &ProgramArgs) -> Result<(), Failure> {
 
 /// Returns the program called `name`, or that of the file at this path.
 fn find(name: &str) -> Result<Found, Failure> {
-    if Path::new(name).extension().is_some_and(|extension| extension == "rnicp") {
+    if programs::is_file(name) {
         let loaded = load(Path::new(name))?;
         let graphs = loaded.graphs_ref().clone();
         // A command uses one program until it ends.
@@ -99,11 +97,7 @@ fn find(name: &str) -> Result<Found, Failure> {
 }
 
 fn load(path: &Path) -> Result<Loaded, Failure> {
-    let unreadable = |reason: std::io::Error| Failure::file(path, reason);
-    // One byte more than a file may have shows that it is too large, whatever length it claims.
-    let opened = std::fs::File::open(path).map_err(unreadable)?;
-    let mut bytes = Vec::new();
-    opened.take(file::FILE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    let bytes = programs::read(path).map_err(|reason| Failure::file(path, reason))?;
     file::read(&bytes).map_err(|reason| Failure::file(path, reason))
 }
 

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rnic_host::{Protection, Settings};
-use rnic_transports::profiles::FILE_EXTENSION;
+use rnic_transports::programs;
 
 use crate::args::RunArgs;
 use crate::failure::Failure;
@@ -53,8 +53,15 @@ fn settings(args: &RunArgs) -> Result<Vec<(&'static str, OsString)>, Failure> {
         let value = match variable.option {
             // Makes the path absolute, because the program may change its working directory before it opens the device.
             "pcap" if !value.is_empty() => absolute(Path::new(value))?.into_os_string(),
-            "transport" if Path::new(value).extension().is_some_and(|extension| extension == FILE_EXTENSION) => {
-                absolute(Path::new(value))?.into_os_string()
+            "transport" => {
+                let (first, others) = value.split_at(value.find(',').unwrap_or(value.len()));
+                if programs::is_file(first) {
+                    let mut list = absolute(Path::new(first))?.into_os_string();
+                    list.push(others);
+                    list
+                } else {
+                    value.into()
+                }
             }
             "key" if !value.is_empty() => {
                 let option = Path::new(value);

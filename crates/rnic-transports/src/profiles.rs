@@ -123,7 +123,7 @@ pub fn select_on<'o>(
     name: &str,
     options: impl IntoIterator<Item = (&'o str, &'o str)> + Clone,
 ) -> Result<Profile, SelectError> {
-    if Path::new(name).extension().is_some_and(|extension| extension == FILE_EXTENSION) {
+    if programs::is_file(name) {
         let policy = program_of(name)?;
         if let Some(profile) = profile(transport_needed(&policy)) {
             return compose(network, use_program(profile, policy)?, options);
@@ -134,9 +134,6 @@ pub fn select_on<'o>(
         profile(name).ok_or_else(|| SelectError::UnknownTransport { name: name.to_owned(), known: known() })?;
     compose(network, profile, options)
 }
-
-/// Extension of program files.
-pub const FILE_EXTENSION: &str = "rnicp";
 
 /// Returns the policy of the program in the file at `path`.
 fn program_of(path: &str) -> Result<RecoveryPolicy, SelectError> {

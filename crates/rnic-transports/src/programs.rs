@@ -107,6 +107,11 @@ struct Known {
 /// The programs that this process has loaded.
 static LOADED: Mutex<Vec<Known>> = Mutex::new(Vec::new());
 
+/// Returns whether `name`, which stands for a transport or a program, is the path of a program file (`.rnicp`).
+pub fn is_file(name: &str) -> bool {
+    Path::new(name).extension().is_some_and(|extension| extension == "rnicp")
+}
+
 /// Returns the bytes of the program file at `path`, at most one more than a file may have.
 ///
 /// # Errors

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use rnic_base::limits::{MTU_MAX, MTU_MIN};
 use rnic_base::{BitRate, Bytes};
 use rnic_engine::{RATE_LIMIT_MIN, WEIGHT_MAX};
-use rnic_transports::profiles::FILE_EXTENSION;
+use rnic_transports::programs;
 
 use crate::config::NicConfig;
 use crate::messages::MessagesConfig;
@@ -381,10 +381,13 @@ fn switch(setting: &mut bool, text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Replaces a program file in place of a transport by the transport that it needs, which the other end may have too,
-/// and by the option that names the file.
+/// Replaces a program file that is given as the first transport by the transport that it needs, which the other end
+/// knows by name, and by the option that names the file.
 fn name_transport_of_program(settings: &mut Settings) -> Result<(), String> {
-    if Path::new(&settings.transport).extension().is_some_and(|extension| extension == FILE_EXTENSION) {
+    if let Some(file) = settings.fallbacks.iter().find(|name| programs::is_file(name)) {
+        return Err(format!("{file} is not the first transport; only the first one may be a program file"));
+    }
+    if programs::is_file(&settings.transport) {
         let profile = rnic_transports::select(&settings.transport, []).map_err(|error| error.to_string())?;
         let path = std::mem::replace(&mut settings.transport, profile.name.to_owned());
         settings.options.push(("program".to_owned(), path));
