@@ -107,7 +107,7 @@ fn t28_dcqcn_as_a_program_shares_a_link_as_the_controller_written_by_hand() {
 
 /// A program that was loaded from its file decides as its native code: equal traces.
 #[test]
-#[allow(clippy::disallowed_methods, reason = "a program file is an input of the run")]
+#[expect(clippy::disallowed_methods, reason = "a program file is an input of the run")]
 fn t19_a_program_from_its_file_sends_the_same_packets() {
     for (number, (transport, program)) in PROGRAMS.iter().zip(programs::all()).enumerate() {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{number}.rnicp"));
@@ -117,5 +117,6 @@ fn t19_a_program_from_its_file_sends_the_same_packets() {
             [*transport, &from_file].map(|transport| run(WIRE, &[("transport", transport), FAULTS], 3));
         assert!(native.packets_retransmitted > 0, "nothing was repeated, so that nothing was compared");
         assert_eq!(native.trace_hash, loaded.trace_hash, "{from_file}");
+        assert!(native.program.is_none() && loaded.program.is_some(), "the report does not tell them apart");
     }
 }

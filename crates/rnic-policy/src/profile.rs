@@ -638,6 +638,12 @@ impl Profile {
         Ok(())
     }
 
+    /// Returns the name of the program that decides, if it was loaded from a file.
+    pub fn loaded_program(&self) -> Option<&'static str> {
+        let policy = &self.recovery.policy;
+        policy.program.filter(|program| program.is_loaded()).map(|_| policy.name)
+    }
+
     /// Sets the rate of the link, for programs that have it as a parameter which has not been set.
     pub fn set_line_rate(&mut self, rate: BitRate) {
         let Configured { policy, params } = &mut self.recovery;

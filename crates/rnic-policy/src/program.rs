@@ -120,6 +120,11 @@ impl ProgramPolicy {
         Self { substitute: Some((substitute, words)), ..self }
     }
 
+    /// Returns whether the program was loaded from a file: it is interpreted, and not trusted.
+    pub const fn is_loaded(&self) -> bool {
+        self.substitute.is_some()
+    }
+
     /// Returns the description of the program.
     pub const fn description(&self) -> &Description {
         &self.description

@@ -25,7 +25,9 @@ pub fn text(report: &Report) -> String {
 /// Returns the title: what was simulated.
 pub fn title(report: &Report) -> String {
     let name = if report.plan.is_empty() { "plan" } else { &report.plan };
-    format!("{name}: {}, seed {}", report.transport, report.seed)
+    let program =
+        report.program.map_or_else(String::new, |program| format!(" with the program {program} (interpreted)"));
+    format!("{name}: {}{program}, seed {}", report.transport, report.seed)
 }
 
 /// Returns the names and values of results that are single numbers.

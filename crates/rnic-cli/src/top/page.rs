@@ -57,13 +57,17 @@ pub fn totals(now: &[Snapshot], columns: usize) -> String {
     }
     let line = |snapshot: &Snapshot| {
         let Snapshot { device, counters, queue_pairs, .. } = snapshot;
+        let replaced = (counters.programs_replaced > 0).then(|| {
+            format!("{} windows with a program out of its contract", number::grouped(counters.programs_replaced))
+        });
         let parts = [
             process(snapshot),
             format!("{device}: {} queue pairs", queue_pairs.len()),
             format!("{} packets sent", number::grouped(counters.packets_sent + counters.packets_retransmitted)),
             format!("{} of them again", number::grouped(counters.packets_retransmitted)),
         ];
-        fit::list(&parts.map(|part| fit::printable(&part)), columns)
+        let parts: Vec<_> = parts.into_iter().chain(replaced).map(|part| fit::printable(&part)).collect();
+        fit::list(&parts, columns)
     };
     now.iter().map(line).collect()
 }

@@ -30,6 +30,7 @@ impl Simulation {
         let mut report = Report::empty();
         report.plan.clone_from(&self.plan.name);
         report.transport = self.plan.transport.name;
+        report.program = self.plan.transport.loaded_program();
         report.seed = self.seed;
         report.trace_hash = self.trace_hash();
         report.records = self.records();
@@ -328,6 +329,7 @@ impl Report {
         Self {
             plan: String::new(),
             transport: "",
+            program: None,
             seed: 0,
             trace_hash: String::new(),
             flows: 0,
