@@ -12,9 +12,10 @@ use crate::rust_source::{RustSource, TokenKind};
 use crate::tree::Tree;
 
 /// Packages in which the rule applies.
-const INTEGER_CRATES: [&str; 8] = [
+const INTEGER_CRATES: [&str; 9] = [
     "rnic-base",
     "rnic-program",
+    "rnic-stream",
     "rnic-tonic",
     "rnic-policy",
     "rnic-engine",
