@@ -47,7 +47,7 @@ impl Flags {
     pub(crate) const RESUME: Self = Self(1 << 28);
     /// A Falcon packet: its headers are stored in a separate slab.
     pub(crate) const FALCON: Self = Self(1 << 29);
-    /// A message between NICs: stored in a separate slab.
+    /// A message between NICs, or a TCP segment: stored in a separate slab.
     pub(crate) const MESSAGE: Self = Self(1 << 30);
     /// A switch has cut the payload.
     pub(crate) const TRIMMED: Self = Self(1 << 31);
@@ -91,7 +91,7 @@ impl Entry {
         self.dst_and_flags & (Flags::PAUSE.0 | Flags::RESUME.0) != 0
     }
 
-    /// Returns whether the entry is no packet for a queue pair: a pause frame, or a message between NICs.
+    /// Returns whether the entry is no packet for a queue pair: a pause frame, a message between NICs, a TCP segment.
     #[inline]
     pub(crate) fn is_for_nic(&self) -> bool {
         self.dst_and_flags & (Flags::PAUSE.0 | Flags::RESUME.0 | Flags::MESSAGE.0) != 0

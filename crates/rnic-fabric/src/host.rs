@@ -5,10 +5,12 @@
 //!
 //! There are four types of hosts ([`event_loop`]): RoCE family or Falcon, each with or without a modelled NIC ([`nic`]:
 //! contexts, a PCIe bus). Without `[nic]` and `[slow_host]` in the plan, received packets are processed immediately.
+//! Apart from them, the link of a host may serve an endpoint that is no engine ([`attached`]), such as [`tcp`].
 //!
 //! At the same instant a host first receives, then does the work of its type (of its modelled NIC or of a slow host),
 //! then starts flows, then processes timers, then sends.
 
+pub(crate) mod attached;
 mod codec;
 mod event_loop;
 mod falcon;
@@ -25,6 +27,7 @@ mod session;
 pub(crate) mod slow;
 mod tally;
 mod target;
+pub mod tcp;
 
 use std::collections::VecDeque;
 
@@ -37,6 +40,7 @@ use rnic_wire::{Headers, Packet, Qpn};
 
 use crate::calendar::NEVER;
 use crate::check::Violations;
+use crate::endpoint::Endpoint;
 use crate::entry::{Entry, Flags};
 use crate::network::Network;
 use crate::packets::Ends;
@@ -113,10 +117,12 @@ pub struct Host {
     falcon: Option<Box<FalconState>>,
     /// NVMe commands of the host, when it uses a drive.
     pub(crate) nvme: Option<Box<NvmeUser>>,
+    /// User of the link in place of the engine, when the caller has attached one.
+    attached: Option<Box<dyn Endpoint>>,
     /// Counts received payload, when the plan sets a slice or has tenants.
     pub(crate) meter: Option<Box<Meter>>,
-    /// True when `nic` or `falcon` is set, so that the host has a separate event loop. A copy of that state, so that
-    /// only one test per scheduling turn is needed. Functions that set `nic` or `falcon` also set this.
+    /// True when `nic`, `falcon` or `attached` is set, so that the host has a separate event loop. A copy of that state,
+    /// so that only one test per scheduling turn is needed. Functions that set them also set this.
     has_model: bool,
 }
 
@@ -164,6 +170,7 @@ impl Host {
             nic: None,
             falcon: None,
             nvme: None,
+            attached: None,
             meter: None,
             has_model: false,
         }
@@ -181,6 +188,9 @@ impl Host {
     #[cold]
     #[inline(never)]
     fn run_model(&mut self, horizon: Time, network: &mut Network) {
+        if self.attached.is_some() {
+            return self.turn::<attached::WithEndpoint>(horizon, network);
+        }
         match self.falcon {
             Some(_) if self.nic.is_some() => self.turn::<nic::WithFalconAndNic>(horizon, network),
             Some(_) => self.turn::<falcon::WithFalcon>(horizon, network),

@@ -43,6 +43,7 @@
 mod addresses;
 mod calendar;
 pub mod check;
+pub mod endpoint;
 mod entry;
 mod falcon_counts;
 pub mod fault;

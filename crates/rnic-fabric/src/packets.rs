@@ -9,6 +9,8 @@ use rnic_wire::falcon::{self, FlowLabel};
 use rnic_wire::scr::{Body, Message, ProbePath};
 use rnic_wire::{Format, Headers, Packet, PacketFlags, Qpn};
 
+use crate::endpoint::TcpSegment;
+
 /// Source and format of a packet in flight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Ends {
@@ -146,24 +148,29 @@ impl StoredHeaders for FalconHeaders {
     }
 }
 
-/// Message between NICs.
+/// A packet that is neither of the RoCE family nor Falcon's.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct StoredMessage(Message);
+pub(crate) enum OtherPacket {
+    /// A message between NICs.
+    Message(Message),
+    /// A TCP segment of an endpoint that is no engine.
+    Tcp(TcpSegment),
+}
 
-impl StoredHeaders for StoredMessage {
-    type Packet = Message;
+impl StoredHeaders for OtherPacket {
+    type Packet = Self;
     type Ends = Ends;
 
-    fn of(message: &Message) -> Self {
-        Self(*message)
+    fn of(packet: &Self) -> Self {
+        *packet
     }
 
-    fn packet(&self) -> &Message {
-        &self.0
+    fn packet(&self) -> &Self {
+        self
     }
 
     fn placeholder() -> Self {
-        Self(Message {
+        Self::Message(Message {
             dest_qpn: Qpn::GSI,
             source_qpn: Qpn::GSI,
             cookie: None,
@@ -177,8 +184,8 @@ impl StoredHeaders for StoredMessage {
     }
 }
 
-/// All messages between NICs in flight.
-pub(crate) type Messages = Slab<StoredMessage>;
+/// All messages between NICs in flight, and TCP segments.
+pub(crate) type Messages = Slab<OtherPacket>;
 
 /// All packets of the RoCE family in flight.
 pub(crate) type Packets = Slab<RoceHeaders>;

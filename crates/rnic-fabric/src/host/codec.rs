@@ -51,6 +51,11 @@ impl PacketCodec {
         Self { host, encoded, with_payload, extra_header, payload: Vec::new(), datagram: Vec::new(), captured: None }
     }
 
+    /// Returns the host's number.
+    pub(crate) fn host(&self) -> u32 {
+        self.host
+    }
+
     /// Returns whether packets are represented by headers alone.
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {

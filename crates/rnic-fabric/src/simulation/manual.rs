@@ -5,6 +5,7 @@
 //! same as on real sockets, but time is simulated. Work posted between two calls of [`Simulation::advance`] is posted
 //! at [`Simulation::now`].
 
+use core::any::Any;
 use std::io::Write;
 
 use rnic_base::Time;
@@ -15,8 +16,9 @@ use rnic_wire::pcap::{self, CaptureError};
 use super::Simulation;
 use super::connect::QueueSizes;
 use crate::calendar::NEVER;
+use crate::endpoint::Endpoint;
 use crate::host::memory::{Block, Memory};
-use crate::host::{Host, MANUAL_WORK};
+use crate::host::{Host, MANUAL_WORK, attached};
 
 /// Queue sizes of a queue pair created by the caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -117,6 +119,24 @@ impl Simulation {
     /// Returns the protection domain of the memory of `host`.
     pub fn protection_domain(&self, host: u32) -> PdId {
         self.parts.host(host).pd
+    }
+
+    /// Puts `endpoint` behind the link of `host`, in place of its engine.
+    ///
+    /// # Panics
+    /// When the plan has packets carry bytes: endpoints have none.
+    pub fn attach(&mut self, host: u32, endpoint: Box<dyn Endpoint>) {
+        assert!(!self.plan.encoded && !self.plan.checked_payload, "endpoints exchange headers alone");
+        let node = self.parts.host_mut(host);
+        attached::attach(node, endpoint);
+        let wake = node.schedule_wake(self.now);
+        self.parts.lower(host, wake);
+    }
+
+    /// Returns the endpoint behind the link of `host`, when it is a `T`.
+    pub fn endpoint<T: Endpoint>(&self, host: u32) -> Option<&T> {
+        let endpoint: &dyn Any = attached::endpoint(self.parts.host(host))?;
+        endpoint.downcast_ref()
     }
 
     /// Disables all fault rules of the plan from now on. Packets in flight are not changed.

@@ -8,7 +8,7 @@ use rnic_wire::scr::{MESSAGE_LEN, Message};
 
 use super::{Captured, PacketCodec, addresses, source_port};
 use crate::entry::{Entry, Flags};
-use crate::packets::{Ends, Messages};
+use crate::packets::{Ends, Messages, OtherPacket};
 use crate::route::flow_hash;
 
 impl PacketCodec {
@@ -17,7 +17,10 @@ impl PacketCodec {
     pub(crate) fn store_message(&mut self, now: Time, transmit: &MessageTransmit, messages: &mut Messages) -> Entry {
         let MessageTransmit { nic, label, message } = transmit;
         let (dst, port) = (nic.peer.0, source_port(*label));
-        let index = messages.insert(message, Ends { src: self.host, source_port: port, format: Format::RoceV2 });
+        let index = messages.insert(
+            &OtherPacket::Message(*message),
+            Ends { src: self.host, source_port: port, format: Format::RoceV2 },
+        );
         if self.wants_bytes() {
             let addresses = addresses(self.host, dst, port);
             let datagram = message.encode(&addresses).expect("the engine makes messages that can be encoded");
@@ -38,10 +41,11 @@ impl PacketCodec {
         Entry::new(identity, flow_hash(self.host, dst, port), index, dst, frame_len, Flags::SENT_MESSAGE)
     }
 
-    /// Returns a received message; `None` when it is damaged.
+    /// Returns a received message; `None` when it is damaged, or a segment of another protocol.
     pub(crate) fn decode_message(&self, entry: &Entry, messages: &Messages) -> Option<Message> {
         if !self.encoded {
-            return (!entry.has(Flags::CORRUPT)).then(|| *messages.headers(entry.packet));
+            let OtherPacket::Message(message) = *messages.headers(entry.packet) else { return None };
+            return (!entry.has(Flags::CORRUPT)).then_some(message);
         }
         let Ends { src, source_port, .. } = messages.ends(entry.packet);
         Message::parse_verified(messages.bytes(entry.packet), &addresses(src, self.host, source_port)).ok()
