@@ -61,9 +61,11 @@ fn collect(dir: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
 }
 
 /// The sources of a run, simulated or as a trial.
-const SOURCES: [&str; 10] = [
+const SOURCES: [&str; 12] = [
     "rnic-base/src",
     "rnic-wire/src",
+    "rnic-program/src",
+    "rnic-tonic/src",
     "rnic-policy/src",
     "rnic-transports/src",
     "rnic-fae/src",

@@ -70,6 +70,7 @@ impl Experiment {
     pub fn origin(&self) -> Origin {
         match self.trial.as_deref().map(trial::find) {
             Some(Ok(trial)) if trial.kind == TrialKind::Measured => Origin::Measured,
+            Some(Ok(trial)) if trial.kind == TrialKind::Simulated => Origin::Simulated,
             Some(_) => Origin::Searched,
             None if self.needs_runs() => Origin::Simulated,
             None => Origin::Computed,

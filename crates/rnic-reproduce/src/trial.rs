@@ -1,15 +1,16 @@
-//! Trials for claims of papers that a simulated network cannot show: the speed of code on this machine, and the results
-//! of a search.
+//! Trials for claims of papers that a plan cannot show: the speed of code on this machine, the results of a search, and
+//! comparisons of simulations whose hosts have no engine.
 //!
 //! A [`Trial`] takes arguments, a TOML table, and a seed, and returns numbers. Those of a
-//! [searched](TrialKind::Searched) trial are a pure function of both; those of a [measured](TrialKind::Measured) trial
-//! depend on the machine too.
+//! [searched](TrialKind::Searched) trial are a pure function of both; as those of a
+//! [simulated](TrialKind::Simulated) one; those of a [measured](TrialKind::Measured) trial depend on the machine too.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_macros))]
 
 pub mod deadlock;
 pub mod fae;
+pub mod tonic;
 
 use serde::de::DeserializeOwned;
 
@@ -20,8 +21,10 @@ use crate::input::one_line;
 pub enum TrialKind {
     /// On the machine, because the results are times. No other work may run beside the trial.
     Measured,
-    /// On arguments and seed alone.
+    /// On arguments and seed alone: it searches.
     Searched,
+    /// On arguments and seed alone: it simulates networks.
+    Simulated,
 }
 
 /// A trial. Its function and arguments are described by its module and `docs/reproduce.md`.
@@ -57,7 +60,7 @@ impl Trial {
 }
 
 /// All trials.
-pub const TRIALS: &[Trial] = &[fae::TRIAL, deadlock::TRIAL];
+pub const TRIALS: &[Trial] = &[fae::TRIAL, deadlock::TRIAL, tonic::new_reno::TRIAL, tonic::rates::TRIAL];
 
 /// Returns the trial called `name`.
 ///
@@ -97,6 +100,9 @@ mod tests {
     fn a_trial_is_found_by_its_name() {
         assert_eq!(find("fae").map(|trial| trial.kind), Ok(TrialKind::Measured));
         assert_eq!(find("deadlock").map(|trial| trial.kind), Ok(TrialKind::Searched));
-        assert_eq!(find("luck").map(|_| ()), Err("there is no trial `luck`; there are: fae, deadlock".to_owned()));
+        assert_eq!(
+            find("luck").map(|_| ()),
+            Err("there is no trial `luck`; there are: fae, deadlock, tonic-new-reno, tonic-dcqcn".to_owned())
+        );
     }
 }

@@ -1,0 +1,150 @@
+//! Tonic's programs in their template against independent implementations, over the same simulated network (section
+//! 6.2).
+//!
+//! Each run simulates both sides, one after the other: hosts whose links serve the template ([`host`]), and hosts with
+//! an implementation that shares no code with programs: TCP ([`rnic_fabric::host::tcp`]), or an engine with go-back-N
+//! and DCQCN. Receivers are the same for both, and know nothing of the template. The numbers of a run say how far the
+//! sides differ ([`compare`]).
+//!
+//! Source: Tonic (NSDI'20), section 6.2 and figures 3 and 4.
+
+pub mod compare;
+pub mod host;
+pub mod new_reno;
+pub mod rates;
+pub mod wire;
+
+#[cfg(test)]
+mod tests;
+
+use rnic_base::{BitRate, Duration};
+use rnic_fabric::{Plan, Simulation};
+use rnic_program::Transport;
+use rnic_tonic::{Installed, Sizes, Tonic};
+use serde::Deserialize;
+
+use super::within;
+use host::HostSettings;
+
+/// The network of a run: hosts around one switch, the last of them the receiver.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Network {
+    /// Sending hosts.
+    pub senders: u32,
+    /// Flows of each of them.
+    pub flows: u16,
+    /// Rate of all links, as in plans.
+    pub rate: String,
+    /// Delay of a link; a round trip has four.
+    pub delay: String,
+    /// Buffer of the switch.
+    pub buffer: String,
+    /// Bytes of a segment.
+    pub segment: u16,
+    /// Simulated time.
+    pub duration: String,
+    /// Interval of samples.
+    pub sample: String,
+    /// Samples that are not compared, at the beginning.
+    pub skip: usize,
+    /// Length of a cycle of the template.
+    pub cycle: String,
+    /// Flows of the template.
+    pub template: u16,
+    /// Packets between the template and the link.
+    pub queue: usize,
+}
+
+impl Network {
+    fn check(&self) -> Result<(), String> {
+        within("senders", self.senders, 1, 64)?;
+        within("template", self.template, 1, 2_048)?;
+        within("flows", self.flows, 1, self.template)?;
+        within("segment", self.segment, 64, 8_192)?;
+        within("queue", self.queue, 1, 1 << 16)?;
+        let (duration, sample) = (self.duration()?, self.sample()?);
+        within("duration", duration, Duration::from_us(1), Duration::from_secs(60))?;
+        within("sample", sample, Duration::from_ns(100), duration)?;
+        within("cycle", duration_of_cycle(self)?, Duration::from_ns(1), Duration::from_us(1))?;
+        let rate: BitRate = parse("rate", &self.rate)?;
+        within("rate", rate.as_bps(), 1_000_000, 10_000_000_000_000)
+    }
+
+    fn duration(&self) -> Result<Duration, String> {
+        duration("duration", &self.duration)
+    }
+
+    fn sample(&self) -> Result<Duration, String> {
+        duration("sample", &self.sample)
+    }
+
+    /// Returns the payload that the receiver's link moves in the time of a run: a measure of the work of a run.
+    fn bytes(&self) -> Result<u64, String> {
+        let rate: BitRate = parse("rate", &self.rate)?;
+        Ok((u128::from(rate.as_bps()) * u128::from(self.duration()?.as_ps()) / 8_000_000_000_000) as u64)
+    }
+
+    fn host_settings(&self) -> Result<HostSettings, String> {
+        let cycle = duration_of_cycle(self)?;
+        Ok(HostSettings { cycle, segment_bytes: self.segment, queue: self.queue })
+    }
+
+    /// Returns the receiving host.
+    fn receiver(&self) -> u32 {
+        self.senders
+    }
+
+    /// Builds the simulation, without traffic; `more` has further lines of the plan.
+    fn simulation(&self, transport: &str, ecn: &str, seed: u64) -> Result<Simulation, String> {
+        let Self { senders, rate, delay, buffer, segment, .. } = self;
+        let (hosts, mtu) = (senders + 1, (*segment).max(256).next_multiple_of(4));
+        let text = format!(
+            "mtu = {mtu}\n\
+             topology = {{ kind = \"star\", hosts = {hosts} }}\n\
+             links = {{ rate = \"{rate}\", delay = \"{delay}\" }}\n\
+             switch = {{ model = \"shared-buffer\", buffer = \"{buffer}\", alpha = \"64\"{ecn} }}\n\
+             transport = {transport}\n\
+             workload = {{ kind = \"manual\" }}\n"
+        );
+        let plan = Plan::from_toml(&text).map_err(|error| error.to_string())?;
+        Simulation::new(&plan, seed).map_err(|error| error.to_string())
+    }
+
+    /// Returns a template with `program`, some of whose parameters have other values than the defaults.
+    fn template(&self, program: &str, parameters: &[(&str, u64)], window: u16) -> Result<Tonic, String> {
+        let program = program_named(program)?;
+        let description = program.description();
+        let mut words = description.defaults();
+        for (name, word) in parameters {
+            let place = description.parameters.iter().position(|parameter| &*parameter.name == *name);
+            words[place.ok_or_else(|| format!("the program has no parameter `{name}`"))?] = *word;
+        }
+        let rate: BitRate = parse("rate", &self.rate)?;
+        let installed = Installed::new(program, words, rate_word(rate)).map_err(|error| error.to_string())?;
+        let sizes = Sizes { flows: self.template, window, ..Sizes::default() };
+        Tonic::new(sizes, installed).map_err(|error| error.to_string())
+    }
+}
+
+fn program_named(name: &str) -> Result<&'static dyn Transport, String> {
+    rnic_transports::programs::find(name).ok_or_else(|| format!("there is no program `{name}`"))
+}
+
+/// Returns a rate in bytes per 2^16 cycles of 10 ns.
+fn rate_word(rate: BitRate) -> u32 {
+    // A unit is 390,625 / 32 bit/s.
+    u32::try_from(rate.as_bps().saturating_mul(32) / 390_625).unwrap_or(u32::MAX)
+}
+
+fn parse<T: core::str::FromStr<Err: core::fmt::Display>>(name: &str, text: &str) -> Result<T, String> {
+    text.parse().map_err(|error| format!("{name}: {error}"))
+}
+
+fn duration(name: &str, text: &str) -> Result<Duration, String> {
+    parse(name, text)
+}
+
+fn duration_of_cycle(network: &Network) -> Result<Duration, String> {
+    duration("cycle", &network.cycle)
+}
