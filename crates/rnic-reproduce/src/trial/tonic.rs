@@ -40,6 +40,9 @@ pub struct Network {
     pub delay: String,
     /// Buffer of the switch.
     pub buffer: String,
+    /// Largest random delay of data packets of senders on their links, less than the time of a packet: without any,
+    /// senders of equal rate are in step, and a full buffer drops always the packets of the same one.
+    pub jitter: String,
     /// Bytes of a segment.
     pub segment: u16,
     /// Simulated time.
@@ -97,15 +100,21 @@ impl Network {
 
     /// Builds the simulation, without traffic; `more` has further lines of the plan.
     fn simulation(&self, transport: &str, ecn: &str, seed: u64) -> Result<Simulation, String> {
-        let Self { senders, rate, delay, buffer, segment, .. } = self;
+        let Self { senders, rate, delay, buffer, segment, jitter, .. } = self;
         let (hosts, mtu) = (senders + 1, (*segment).max(256).next_multiple_of(4));
+        let fault = match duration("jitter", jitter)? {
+            Duration::ZERO => String::new(),
+            _ => format!(
+                "fault = [{{ kind = \"delay\", jitter = \"{jitter}\", packets = \"data\", links = \"host-*>*\" }}]\n"
+            ),
+        };
         let text = format!(
             "mtu = {mtu}\n\
              topology = {{ kind = \"star\", hosts = {hosts} }}\n\
              links = {{ rate = \"{rate}\", delay = \"{delay}\" }}\n\
              switch = {{ model = \"shared-buffer\", buffer = \"{buffer}\", alpha = \"64\"{ecn} }}\n\
              transport = {transport}\n\
-             workload = {{ kind = \"manual\" }}\n"
+             workload = {{ kind = \"manual\" }}\n{fault}"
         );
         let plan = Plan::from_toml(&text).map_err(|error| error.to_string())?;
         Simulation::new(&plan, seed).map_err(|error| error.to_string())

@@ -8,13 +8,14 @@ use rnic_engine::{
 use rnic_fabric::Simulation;
 use rnic_fabric::simulation::QueuePairSpec;
 use rnic_tonic::FlowId;
+use rnic_wire::net::{IpVersion, link_len};
 use rnic_wire::{Format, Qpn};
 use serde::Deserialize;
 
 use super::compare::{distance, mean, spread, trace_difference};
 use super::host::TonicHost;
 use super::wire::{Wire, WireFlow};
-use super::{Network, parse};
+use super::{Network, duration, parse, rate_word};
 use crate::trial::{Trial, TrialKind, read, within};
 
 /// The trial of DCQCN.
@@ -44,12 +45,14 @@ pub const TRIAL: Trial = Trial {
 pub struct Arguments {
     /// The network.
     pub network: Network,
-    /// Marking of the switch, as a table of a plan: `{ kmin = "5KB", kmax = "200KB", pmax = "1%" }`.
+    /// Marking of the switch, as a table of a plan: `{ kmin = "41KB", kmax = "1030KB", pmax = "100%" }`.
     pub ecn: String,
     /// Segments of the template's window, and packets in flight of the engine: 64, 128 or 256.
     pub window: u16,
     /// Segments of a message.
     pub message: u32,
+    /// Retransmission timeout of both sides.
+    pub rto: String,
 }
 
 fn checked(arguments: &toml::Table) -> Result<Arguments, String> {
@@ -57,11 +60,22 @@ fn checked(arguments: &toml::Table) -> Result<Arguments, String> {
     arguments.network.check()?;
     within("message", arguments.message, 1, 65_536)?;
     within("window", arguments.window, 64, 256)?;
+    within("rto", duration("rto", &arguments.rto)?, Duration::from_us(10), Duration::from_secs(1))?;
     Ok(arguments)
 }
 
-/// Least rate of both sides.
+/// Least rate, and steps of increase: the defaults of the engine's DCQCN.
 const RATE_MIN: BitRate = BitRate::bps(40_000_000);
+const RATE_AI: BitRate = BitRate::bps(40_000_000);
+const RATE_HAI: BitRate = BitRate::bps(200_000_000);
+
+/// Payload of a round of the byte counter: that of the paper's reference [44], as configured in its repository.
+const BYTE_COUNTER: u64 = 300_000;
+
+/// Lengths of headers in bytes (IBA 9.2 and 9.3.3, annex A17).
+const BTH_LEN: u32 = 12;
+const RETH_LEN: u32 = 16;
+const ICRC_LEN: u32 = 4;
 
 /// Packets after which an acknowledgement is requested, on both sides.
 const ACKNOWLEDGED: u32 = 16;
@@ -125,22 +139,32 @@ impl Arguments {
         }))
     }
 
-    /// Returns the payload that fits onto the link, whose packets have the headers of a message's middle ones.
+    /// Returns the payload that fits onto the link.
     fn payload_gbps(&self) -> Result<f64, String> {
         let rate: BitRate = parse("rate", &self.network.rate)?;
-        let segment = u32::from(self.network.segment);
-        // Ethernet with preamble and gap, IPv4, UDP, BTH, ICRC; 128-byte messages have a RETH too.
-        let reth = if self.message == 1 { 16 } else { 0 };
-        let on_wire = rnic_wire::net::link_len(rnic_wire::net::IpVersion::V4, 12 + reth + segment + 4);
-        Ok(rate.as_gbps_f64() * f64::from(segment) / f64::from(on_wire))
+        Ok(rate.as_gbps_f64() * f64::from(self.network.segment) / f64::from(self.on_wire()))
+    }
+
+    /// Returns the bytes that a segment occupies on a link: Ethernet with preamble and gap, IPv4, UDP, BTH, ICRC, and a
+    /// RETH in messages of one segment.
+    fn on_wire(&self) -> u32 {
+        let reth = if self.message == 1 { RETH_LEN } else { 0 };
+        link_len(IpVersion::V4, BTH_LEN + reth + u32::from(self.network.segment) + ICRC_LEN)
+    }
+
+    /// Returns the word of a rate on the link: rates of the template count the bytes of segments, those of the engine
+    /// whole packets.
+    fn payload_word(&self, rate: BitRate) -> u64 {
+        u64::from(rate_word(rate)) * u64::from(self.network.segment) / u64::from(self.on_wire())
     }
 
     fn transport(&self, program: &str) -> String {
-        let window = self.window;
+        let Self { window, rto, .. } = self;
         match program {
             "irn" => format!("{{ name = \"irn\", cap_packets = {window} }}"),
             _ => format!(
-                "{{ name = \"roce-gbn\", control = \"dcqcn\", cap_packets = {window}, rto = \"320us\", \
+                "{{ name = \"roce-gbn\", control = \"dcqcn\", cap_packets = {window}, rto = \"{rto}\", \
+                 byte_counter = {BYTE_COUNTER}, \
                  ack_every_packets = {ACKNOWLEDGED} }}"
             ),
         }
@@ -173,10 +197,14 @@ impl Arguments {
         let acknowledged = if program == "irn" { 1 } else { ACKNOWLEDGED };
         let wire = Wire::Roce { format, segments: self.message, acknowledged };
         let rate: BitRate = parse("rate", &self.network.rate)?;
-        let rates = [("line_rate", super::rate_word(rate)), ("rate_min", super::rate_word(RATE_MIN))];
-        let window = [("window", u64::from(self.window))];
+        let rates = [("line_rate", rate), ("rate_min", RATE_MIN), ("rate_ai", RATE_AI), ("rate_hai", RATE_HAI)];
+        let rates = rates.map(|(name, rate)| (name, self.payload_word(rate)));
+        // A tick of the template has 16 cycles of 10 ns.
+        let rto = duration("rto", &self.rto)?.as_ns() / 160;
+        let segments = BYTE_COUNTER / u64::from(self.network.segment);
+        let others = [("window", u64::from(self.window)), ("rto", rto), ("round_segments", segments)];
         let parameters: Vec<_> = match program {
-            "dcqcn" => rates.map(|(name, word)| (name, u64::from(word))).into_iter().chain(window).collect(),
+            "dcqcn" => rates.into_iter().chain(others).collect(),
             _ => Vec::new(),
         };
         for (sender, pairs) in (0..).zip(pairs.chunks(self.network.flows.into())) {
@@ -193,7 +221,7 @@ impl Arguments {
         }
         let mut side = self.sample(&mut simulation, &pairs, |simulation| {
             let view = simulation.endpoint::<TonicHost>(0)?.flow(0).ok()?;
-            Some(f64::from(view.rate) * RATE_UNIT_GBPS)
+            Some(f64::from(view.rate) * RATE_UNIT_GBPS * f64::from(self.on_wire()) / f64::from(self.network.segment))
         })?;
         let cnps = |sender, flow: FlowId| Some(simulation.endpoint::<TonicHost>(sender)?.counts(flow)?.cnps);
         side.cnps = self.of_flows(cnps).collect::<Option<_>>().ok_or("a flow is missing")?;

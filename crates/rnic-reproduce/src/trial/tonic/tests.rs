@@ -21,6 +21,7 @@ fn arguments(more: &[(&str, &str)]) -> toml::Table {
         cycle = "100ns"
         template = 1024
         queue = 128
+        jitter = "0ns"
         "#,
     )
     .expect("it is TOML");
@@ -39,7 +40,6 @@ fn arguments(more: &[(&str, &str)]) -> toml::Table {
 fn print_new_reno() {
     let _ = Duration::ZERO;
     for (loss, duration, queue, seed) in [
-        ("\"0.1%\"", "\"20ms\"", "128", 1),
         ("\"0.1%\"", "\"1s\"", "128", 1),
         ("\"0.1%\"", "\"1s\"", "2", 1),
         ("\"0.1%\"", "\"1s\"", "128", 2),
@@ -63,6 +63,7 @@ fn print_many() {
             ("network.duration", duration),
             ("network.queue", queue),
             ("network.senders", "2"),
+            ("network.jitter", "\"800ns\""),
             ("network.flows", "100"),
             ("network.sample", "\"1ms\""),
         ]);
@@ -85,9 +86,10 @@ fn dcqcn(more: &[(&str, &str)]) -> toml::Table {
     ]);
     ["loss", "rto_min", "first_window"].iter().for_each(|key| drop(table.remove(*key)));
     let all = [
-        ("ecn", "\"{ kmin = \\\"5KB\\\", kmax = \\\"200KB\\\", pmax = \\\"1%\\\" }\""),
+        ("ecn", "\"{ kmin = \\\"41KB\\\", kmax = \\\"1030KB\\\", pmax = \\\"100%\\\" }\""),
         ("window", "128"),
         ("message", "1000"),
+        ("rto", "\"100ms\""),
     ];
     for (key, value) in all.iter().chain(more) {
         let value: toml::Value = toml::from_str::<toml::Table>(&format!("v = {value}")).expect("a value")["v"].clone();
@@ -110,8 +112,15 @@ fn print_dcqcn() {
         ("message", "1"),
         ("network.duration", "\"2ms\""),
     ];
-    let many = [("network.flows", "100"), ("network.duration", "\"50ms\"")];
-    for (name, more) in [("two", &[][..]), ("saturate", &one[..]), ("many", &many[..])] {
+    let many = [
+        ("network.flows", "100"),
+        ("network.duration", "\"1s\""),
+        ("network.buffer", "\"32MB\""),
+        ("network.skip", "1000"),
+        ("network.template", "128"),
+    ];
+    let two = [("network.duration", "\"1s\"")];
+    for (name, more) in [("two", &two[..]), ("saturate", &one[..]), ("many", &many[..])] {
         let table = dcqcn(more);
         let start = std::time::Instant::now();
         let found = super::rates::TRIAL.run(&table, 1).expect("it runs");
