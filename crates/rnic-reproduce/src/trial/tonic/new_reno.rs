@@ -243,7 +243,7 @@ impl Arguments {
         let mut side = Side::default();
         let mut now = Time::ZERO;
         while now < end {
-            now = now + step;
+            now += step;
             simulation.advance(now);
             side.windows.push(window(simulation).ok_or("the first sender is missing")?);
             let receiver: &TcpHost = simulation.endpoint(self.network.receiver()).ok_or("the receiver is missing")?;

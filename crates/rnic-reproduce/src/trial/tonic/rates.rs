@@ -298,7 +298,7 @@ impl Arguments {
         let mut side = Side { cnps: vec![0; pairs.len()], ..Side::default() };
         let mut now = Time::ZERO;
         while now < end {
-            now = now + step;
+            now += step;
             while simulation.advance(now) {
                 for sender in 0..self.network.senders {
                     while let Some((_, completion)) = simulation.poll(sender) {
