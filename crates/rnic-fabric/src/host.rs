@@ -121,8 +121,8 @@ pub struct Host {
     attached: Option<Box<dyn Endpoint>>,
     /// Counts received payload, when the plan sets a slice or has tenants.
     pub(crate) meter: Option<Box<Meter>>,
-    /// True when `nic`, `falcon` or `attached` is set, so that the host has a separate event loop. A copy of that state,
-    /// so that only one test per scheduling turn is needed. Functions that set them also set this.
+    /// True when `nic`, `falcon` or `attached` is set, so that the host has a separate event loop. A copy of that
+    /// state, so that only one test per scheduling turn is needed. Functions that set them also set this.
     has_model: bool,
 }
 

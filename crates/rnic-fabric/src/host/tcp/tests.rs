@@ -30,7 +30,7 @@ impl Bench {
 
     /// An acknowledgement of all segments before `segment`, 100 us later; returns what is sent.
     fn ack(&mut self, segment: u32) -> Vec<u32> {
-        self.now = self.now + Duration::from_us(100);
+        self.now += Duration::from_us(100);
         let ack = TcpSegment { connection: 0, sequence: 0, acknowledgement: segment * SMSS, window: 1 << 30, len: 0 };
         self.sender.receive(self.now, &ack, &mut |number, _| self.sent.push(number / SMSS));
         self.take()

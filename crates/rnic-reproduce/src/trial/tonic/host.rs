@@ -42,7 +42,7 @@ pub struct FlowCounts<'f> {
     pub sent: u64,
     /// Congestion notifications received.
     pub cnps: u64,
-    /// Segments that were sent again, counted from the start of the flow, in that order.
+    /// Segments that were retransmitted, counted from the start of the flow, in that order.
     pub repeats: &'f [u64],
 }
 

@@ -1,3 +1,5 @@
+//! The two sides of each trial on small networks: both deliver, and the numbers that the trials compare are there.
+
 use rnic_base::Duration;
 
 use super::new_reno::TRIAL;
