@@ -20,7 +20,7 @@ pub mod programs;
 pub mod recovery;
 pub mod schedule;
 
-pub use profiles::{SelectError, profile, profiles, select, select_on};
+pub use profiles::{SelectError, profile, profiles, select, select_on, select_with_program};
 
 /// The policies of a type that are programs.
 pub(crate) trait OfPrograms: Sized + 'static {

@@ -123,16 +123,35 @@ pub fn select_on<'o>(
     name: &str,
     options: impl IntoIterator<Item = (&'o str, &'o str)> + Clone,
 ) -> Result<Profile, SelectError> {
-    if programs::is_file(name) {
+    let mut profile = if programs::is_file(name) {
         let policy = program_of(name)?;
-        if let Some(profile) = profile(transport_needed(&policy)) {
-            return compose(network, use_program(profile, policy)?, options);
-        }
+        use_program(known_profile(transport_needed(&policy))?, policy)?
+    } else {
+        known_profile(name)?
+    };
+    if let Some((_, path)) = options.clone().into_iter().find(|(option, _)| *option == "program") {
+        profile = use_program(profile, program_of(path)?)?;
     }
-    let known = || profiles().iter().map(|profile| profile.name).collect::<Vec<_>>().join(", ");
-    let profile =
-        profile(name).ok_or_else(|| SelectError::UnknownTransport { name: name.to_owned(), known: known() })?;
     compose(network, profile, options)
+}
+
+/// Does the same as [`select_on`] for the transport called `name`, with the program `policy`, which has been loaded
+/// already, in place of its own and of that of the option `program`.
+///
+/// # Errors
+/// As [`select`]; [`SelectError::OtherTransport`] when the program does not run over this transport.
+pub fn select_with_program<'o>(
+    network: Signals,
+    name: &str,
+    policy: RecoveryPolicy,
+    options: impl IntoIterator<Item = (&'o str, &'o str)> + Clone,
+) -> Result<Profile, SelectError> {
+    compose(network, use_program(known_profile(name)?, policy)?, options)
+}
+
+fn known_profile(name: &str) -> Result<Profile, SelectError> {
+    let known = || profiles().iter().map(|profile| profile.name).collect::<Vec<_>>().join(", ");
+    profile(name).ok_or_else(|| SelectError::UnknownTransport { name: name.to_owned(), known: known() })
 }
 
 /// Returns the policy of the program in the file at `path`.
@@ -155,7 +174,7 @@ fn transport_needed(policy: &RecoveryPolicy) -> &'static str {
 ///
 /// # Errors
 /// When it is not such a transport.
-pub fn use_program(mut profile: Profile, policy: RecoveryPolicy) -> Result<Profile, SelectError> {
+fn use_program(mut profile: Profile, policy: RecoveryPolicy) -> Result<Profile, SelectError> {
     let own = &profile.recovery.policy;
     let is_token = transport_needed(&policy) == "tonic-ndp";
     if own.program.is_none() || own.placement != policy.placement || profile.pulls.is_some() != is_token {
@@ -166,15 +185,12 @@ pub fn use_program(mut profile: Profile, policy: RecoveryPolicy) -> Result<Profi
     Ok(profile)
 }
 
-/// Applies `options` to `profile`, as [`select_on`] does.
+/// Applies `options` to `profile`, as [`select_on`] does; `program` has been applied.
 fn compose<'o>(
     network: Signals,
     mut profile: Profile,
     options: impl IntoIterator<Item = (&'o str, &'o str)> + Clone,
 ) -> Result<Profile, SelectError> {
-    if let Some((_, path)) = options.clone().into_iter().find(|(option, _)| *option == "program") {
-        profile = use_program(profile, program_of(path)?)?;
-    }
     // Policies are replaced first, regardless of the order in the plan, because the parameters of a policy only exist
     // after that.
     for (option, value) in options.clone() {

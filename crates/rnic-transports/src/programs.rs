@@ -15,6 +15,8 @@ use std::io::Read as _;
 use std::path::Path;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
+pub use rnic_program::file::FILE_BYTES_MAX;
+
 use rnic_policy::kit::{Violation, check_recovery};
 use rnic_policy::{ProgramPolicy, RecoveryPolicy};
 use rnic_program::file::{self, FileError};
@@ -94,14 +96,14 @@ pub enum UseError {
     #[error(transparent)]
     Contract(#[from] Violation),
     /// The process has loaded too many.
-    #[error("this process has loaded {LOADED_MAX} programs already; start it again")]
+    #[error("the process has loaded {LOADED_MAX} programs already, and can load more after a restart only")]
     Many,
 }
 
-/// A program that was loaded: its file and its policy.
+/// A program that was loaded: its file and its policy, or its violation of the contract.
 struct Known {
     bytes: Vec<u8>,
-    policy: RecoveryPolicy,
+    policy: Result<RecoveryPolicy, Violation>,
 }
 
 /// The programs that this process has loaded.
@@ -119,7 +121,7 @@ pub fn is_file(name: &str) -> bool {
 #[expect(clippy::disallowed_types, reason = "a program file is an option of a transport, which is selected by texts")]
 pub fn read(path: &Path) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    std::fs::File::open(path)?.take(file::FILE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
+    std::fs::File::open(path)?.take(FILE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
@@ -133,14 +135,14 @@ pub fn to_file(program: &dyn Transport) -> Result<String, UseError> {
 }
 
 /// Checks the contents of a program file, runs the contract kit on the program, and returns it as a policy. Equal files
-/// give the same policy.
+/// give the same policy. A program that violates the contract counts as a loaded one, as it stays in memory too.
 ///
 /// # Errors
 /// When the contents are not a program, or the program violates the contract.
 pub fn load(bytes: &[u8]) -> Result<RecoveryPolicy, UseError> {
     let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = loaded.iter().find(|known| known.bytes == bytes) {
-        return Ok(known.policy);
+        return Ok(known.policy.clone()?);
     }
     if loaded.len() == LOADED_MAX {
         return Err(UseError::Many);
@@ -157,9 +159,9 @@ pub fn load(bytes: &[u8]) -> Result<RecoveryPolicy, UseError> {
     let name = String::leak(description.name.to_string());
     let policy = RecoveryPolicy::of_program(name, Box::leak(Box::new(program)));
     let (seed, events) = KIT;
-    check_recovery(&policy, seed, events)?;
-    loaded.push(Known { bytes: bytes.to_vec(), policy });
-    Ok(policy)
+    let policy = check_recovery(&policy, seed, events).map(|()| policy);
+    loaded.push(Known { bytes: bytes.to_vec(), policy: policy.clone() });
+    Ok(policy?)
 }
 
 #[cfg(test)]
