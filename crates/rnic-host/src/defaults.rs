@@ -13,7 +13,7 @@
 //! the minimum whatever the state of the network. On paths with a round trip above 100 ms they still do.
 
 use rnic_base::Duration;
-use rnic_policy::{ParamError, Profile, Signals};
+use rnic_policy::{ParamError, Profile, RecoveryPolicy, Signals};
 use rnic_transports::SelectError;
 
 /// A transport to offer, with flags that allow its timeouts to be increased for slow paths.
@@ -48,7 +48,27 @@ impl TransportChoice {
     }
 
     fn with_signals(signals: Signals, name: &str, options: &[(&str, &str)]) -> Result<Self, SelectError> {
-        let profile = rnic_transports::select_on(signals, name, options.iter().copied())?;
+        Self::of_profile(rnic_transports::select_on(signals, name, options.iter().copied())?, options)
+    }
+
+    /// Does the same as [`Self::named`], or with `messages` as [`Self::with_messages`], with the loaded program
+    /// `policy` in place of the transport's own.
+    ///
+    /// # Errors
+    /// As [`rnic_transports::select_with_program`].
+    pub fn with_program(
+        messages: bool,
+        name: &str,
+        policy: RecoveryPolicy,
+        options: &[(&str, &str)],
+    ) -> Result<Self, SelectError> {
+        let signals = if messages { Signals::PROBES } else { Signals::NONE };
+        let given = options.iter().copied();
+        Self::of_profile(rnic_transports::select_with_program(signals, name, policy, given)?, options)
+    }
+
+    /// Adds this crate's defaults to a transport that was selected with `options`.
+    fn of_profile(profile: Profile, options: &[(&str, &str)]) -> Result<Self, SelectError> {
         let is_given = |option: &str| options.iter().any(|(given, _)| *given == option);
         if let Some(option) = SIMULATED.into_iter().find(|option| is_given(option)) {
             let source = ParamError::Unused { name: option, why: "it lengthens simulated frames only" };

@@ -1,11 +1,10 @@
 //! State that a context's lock protects: the NIC, and the library's tables of its objects.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use rnic_base::Duration;
-use rnic_engine::{AsyncEvent, CqId, PdId, PeerId, SendRequest, SrqId, Transport};
-use rnic_host::{Nic, PackedIpFields, Region, Settings};
+use rnic_engine::{AsyncEvent, CqId, PdId, PeerId, SendRequest, SrqId};
+use rnic_host::{Nic, Offers, PackedIpFields, Region, Settings};
 use rnic_wire::Qpn;
 use slab::Slab;
 
@@ -119,13 +118,8 @@ pub(crate) struct TargetParts {
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) nic: Nic,
-    /// Transport of reliable connections.
-    pub(crate) transport: Arc<Transport>,
-    /// Transports for connections whose peer does not support `transport`, best first.
-    pub(crate) fallbacks: Vec<Arc<Transport>>,
-    /// Retransmission timeout, the unit in which the waiting time for a peer that does not respond is counted:
-    /// [`rnic_policy::Profile::silence_unit`].
-    pub(crate) timeout: Duration,
+    /// Transports of reliable connections.
+    pub(crate) offers: Offers,
     pub(crate) pds: Slab<Pd>,
     pub(crate) mrs: Slab<Mr>,
     pub(crate) cqs: Slab<Cq>,
@@ -149,12 +143,10 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(nic: Nic, transport: Transport, fallbacks: Vec<Transport>, settings: &Settings) -> Self {
+    pub(crate) fn new(nic: Nic, offers: Offers, settings: &Settings) -> Self {
         Self {
             nic,
-            timeout: transport.profile().silence_unit().unwrap_or(TIMEOUT_UNKNOWN),
-            transport: Arc::new(transport),
-            fallbacks: fallbacks.into_iter().map(Arc::new).collect(),
+            offers,
             pds: Slab::new(),
             mrs: Slab::new(),
             cqs: Slab::new(),
@@ -172,13 +164,21 @@ impl Core {
         }
     }
 
+    /// Returns the retransmission timeout, the unit in which the waiting time for a peer that does not respond is
+    /// counted.
+    pub(crate) fn timeout(&self) -> Duration {
+        self.offers.silence_unit().unwrap_or(TIMEOUT_UNKNOWN)
+    }
+
     /// Selects for queue pair `qpn` the transport with number `index` in the list of offered transports.
     ///
     /// # Errors
     /// When there is no such queue pair, it is connected already, or it is not a reliable connection.
     pub(crate) fn select_transport(&mut self, qpn: Qpn, index: usize) -> Result<()> {
-        let Some(index) = index.checked_sub(1) else { return Ok(()) };
-        let transport = self.fallbacks.get(index).ok_or(Errno::INVALID)?;
+        if index == 0 {
+            return Ok(());
+        }
+        let transport = self.offers.get(index).ok_or(Errno::INVALID)?;
         self.nic.verbs().set_transport(qpn, transport)?;
         Ok(())
     }
@@ -317,5 +317,5 @@ const IMMEDIATE_POSTS: u32 = 4;
 /// Number of calls whose requests are sent together in a longer series; larger batches save no further time.
 const POSTS_PER_DOORBELL: u32 = 16;
 
-/// Value of `Core::timeout` when the transport has no retransmission timeout of its own.
+/// Result of [`Core::timeout`] when the transport has no retransmission timeout of its own.
 const TIMEOUT_UNKNOWN: Duration = Duration::from_ms(1);

@@ -4,8 +4,7 @@ use std::ffi::c_int;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use rnic_engine::Transport;
-use rnic_host::{Settings, TransportChoice, print_message};
+use rnic_host::{Offers, Settings, print_message};
 
 use crate::abi::*;
 use crate::cancel::CancellationGuard;
@@ -49,7 +48,10 @@ fn open(device: &'static Device) -> Result<*mut ibv_context> {
 }
 
 fn open_new(device: &'static Device, settings: &Settings) -> Result<*mut ibv_context> {
-    let (transport, fallbacks) = transports(settings)?;
+    let offers = Offers::of(settings).map_err(|error| {
+        print_message(&error);
+        Errno::INVALID
+    })?;
     let mut nic = wire::open(settings).map_err(|error| {
         print_message(&error);
         Errno::from(error)
@@ -58,7 +60,7 @@ fn open_new(device: &'static Device, settings: &Settings) -> Result<*mut ibv_con
     let wire = device::wire(settings, nic.port());
     device::announce(settings, &wire);
     let command = opened::command_channel()?;
-    let shared = Shared::start(Core::new(nic, transport, fallbacks, settings), settings)?;
+    let shared = Shared::start(Core::new(nic, offers, settings), settings)?;
     opened::announce(&command, &shared);
     let observer = watch::observe(&shared, settings, &wire);
     Ok(Context::make(structure(device), command, shared, observer))
@@ -68,16 +70,4 @@ fn open_new(device: &'static Device, settings: &Settings) -> Result<*mut ibv_con
 /// fetches first.
 pub(crate) fn import(command: OwnedFd, shared: Arc<Shared>) -> *mut ibv_context {
     Context::make(structure(Device::get()), command, shared, None)
-}
-
-/// Returns the offered transports: the preferred one, and the fallbacks for peers that do not support it.
-fn transports(settings: &Settings) -> Result<(Transport, Vec<Transport>)> {
-    let print_error = |error: &dyn std::fmt::Display| {
-        print_message(error);
-        Errno::INVALID
-    };
-    let new_transport = |choice: TransportChoice| Transport::new(choice.profile).map_err(|error| print_error(&error));
-    let first = settings.transport_choice().map_err(|error| print_error(&error))?;
-    let others = settings.fallback_choices().map_err(|error| print_error(&error))?;
-    Ok((new_transport(first)?, others.into_iter().map(new_transport).collect::<Result<_>>()?))
 }

@@ -7,6 +7,7 @@ mod target;
 
 use std::ffi::c_int;
 use std::ptr;
+use std::sync::Arc;
 
 use rnic_base::limits::{SGE_MAX, WORK_REQUESTS_MAX};
 use rnic_engine::{QpAttributes, QpState, Service};
@@ -89,7 +90,7 @@ fn create(pd: *mut ibv_pd, init: &mut ibv_qp_init_attr_ex) -> Result<*mut QpObje
         Some(handle) => Some(core.srqs.get(handle as usize).ok_or(Errno::INVALID)?.id),
         None => None,
     };
-    let transport = core.transport.clone();
+    let transport = Arc::clone(core.offers.preferred());
     if is_initiator && transport.falcon().is_some() {
         return Err(Errno::UNSUPPORTED);
     }

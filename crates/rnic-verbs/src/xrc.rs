@@ -23,7 +23,7 @@ pub(crate) struct XrcdObject {
 /// # Safety
 /// `xrcd` is null or a valid domain.
 pub(crate) unsafe fn join(core: &mut Core, xrcd: *mut ibv_xrcd) -> Result<u32> {
-    if core.transport.falcon().is_some() {
+    if core.offers.preferred().falcon().is_some() {
         rnic_host::print_message(
             "extended reliable connections (XRC) require a transport of the RoCE family; set --transport irn",
         );

@@ -195,7 +195,7 @@ fn packet_bytes(path_mtu: u32, path_bytes: u32) -> u32 {
 fn timing(core: &Core, qp_type: u32, attr: &ibv_qp_attr) -> QpTiming {
     if qp_type == IBV_QPT_XRC_RECV {
         // An XRC target sends only responses, and programs do not set how often those are retransmitted.
-        let retry_count = retries(attr.timeout, 7, core.timeout);
+        let retry_count = retries(attr.timeout, 7, core.timeout());
         return QpTiming { sq_psn: Psn::new(attr.sq_psn), retry_count, rnr_retry: None, max_rd_atomic: 0 };
     }
     if qp_type != IBV_QPT_RC && qp_type != IBV_QPT_XRC_SEND {
@@ -204,7 +204,7 @@ fn timing(core: &Core, qp_type: u32, attr: &ibv_qp_attr) -> QpTiming {
     }
     QpTiming {
         sq_psn: Psn::new(attr.sq_psn),
-        retry_count: retries(attr.timeout, attr.retry_cnt, core.timeout),
+        retry_count: retries(attr.timeout, attr.retry_cnt, core.timeout()),
         // Seven means unlimited.
         rnr_retry: (attr.rnr_retry < 7).then_some(u32::from(attr.rnr_retry)),
         max_rd_atomic: u32::from(attr.max_rd_atomic),

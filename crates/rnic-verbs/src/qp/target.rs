@@ -2,6 +2,7 @@
 //! shared receive queues that messages specify.
 
 use std::ptr;
+use std::sync::Arc;
 
 use rnic_base::limits::SGE_MAX;
 use rnic_engine::{QpAttributes, Service};
@@ -30,7 +31,7 @@ pub(super) unsafe fn create(context: *mut ibv_context, init: &mut ibv_qp_init_at
             return Err(errno);
         }
     };
-    let transport = core.transport.clone();
+    let transport = Arc::clone(core.offers.preferred());
     let created = core.nic.verbs().create_qp(&QpAttributes {
         pd: parts.pd,
         send_cq: parts.cq,
