@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use rnic_host::observe::{self, ControlReply, LimitRequest, ObserveError};
+use rnic_host::observe::{self, ControlReply, Endpoint, LimitRequest};
 use serde::Serialize;
 
 use crate::args::LimitArgs;
 use crate::console;
 use crate::failure::Failure;
+use crate::running::{self, Answers};
 
 /// The JSON object that `rnic limit --json` prints.
 #[derive(Debug, Serialize)]
@@ -26,28 +27,16 @@ struct Outcome {
 pub fn run(args: &LimitArgs) -> Result<(), Failure> {
     let LimitArgs { pid, qp, .. } = *args;
     let rate = args.rate.0;
-    let devices = observe::devices_of(pid).map_err(Failure::input)?;
     let request = LimitRequest { queue_pair: qp, rate_bps: rate.map(|rate| rate.as_bps()) };
-    let mut limited = None;
-    let mut reasons = Vec::new();
-    for device in &devices {
-        match observe::set_limit(device, &request, TIMEOUT) {
-            Ok(ControlReply::QueuePairs(count)) => *limited.get_or_insert(0) += count,
-            Ok(ControlReply::Refused(reason)) => reasons.push(format!("process {pid}: {reason}")),
-            Ok(ControlReply::Signals(_)) => reasons.push(format!("process {pid}: it answers another request")),
-            // Any process can choose any name, so a socket that belongs to another user says nothing of this process.
-            Err(ObserveError::Impostor { .. }) => {}
-            Err(error) => reasons.push(error.to_string()),
-        }
-    }
+    let send = |device: &Endpoint, timeout| observe::set_limit(device, &request, timeout);
+    let count = |reply| if let ControlReply::QueuePairs(count) = reply { Some(count) } else { None };
+    let Answers { done, mut reasons } = running::request(pid, TIMEOUT, send, count)?;
     // A queue pair belongs to a single device, and the others refuse it.
-    let refusals_matter = limited.is_none() || qp.is_none();
+    let refusals_matter = done.is_empty() || qp.is_none();
     if let Some(reason) = reasons.pop().filter(|_| refusals_matter) {
         return Err(Failure::input(reason));
     }
-    let Some(queue_pairs) = limited else {
-        return Err(Failure::input(format!("no device of process {pid} answers")));
-    };
+    let queue_pairs = done.into_iter().sum();
     let text = describe(pid, rate.map(|rate| rate.to_string()), qp, queue_pairs);
     console::result(&text, args.json.then_some(&Outcome { pid, rate_bps: request.rate_bps, queue_pairs }));
     Ok(())

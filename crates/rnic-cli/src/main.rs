@@ -31,6 +31,7 @@ mod perf;
 mod program;
 mod reproduce;
 mod run;
+mod running;
 mod shell;
 mod signals;
 mod sim;

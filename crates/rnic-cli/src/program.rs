@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 use std::path::Path;
+use std::time::Duration;
 
+use rnic_host::observe::{self, ControlReply, Endpoint, ProgramRequest};
 use rnic_program::transport::Text;
 use rnic_program::{Graph, Graphs, Initial, Loaded, Lowering, Scheme, Stimuli, Transport, Unit};
 use rnic_program::{dot, file, graph, verilog};
@@ -11,6 +13,7 @@ use serde::Serialize;
 
 use crate::args::{Form, ProgramAction, ProgramArgs};
 use crate::failure::Failure;
+use crate::running::{self, Answers};
 use crate::{console, table};
 
 /// Random events of each function in a check.
@@ -76,8 +79,59 @@ pub fn run(args: &ProgramArgs) -> Result<(), Failure> {
             std::fs::write(output, text).map_err(|reason| Failure::file(output, reason))
         }
         ProgramAction::Check { file, json } => check(file, *json),
+        ProgramAction::Load { pid, program, json } => load_into(*pid, program, *json),
     }
 }
+
+/// The JSON object of `rnic program load`.
+#[derive(Debug, Serialize)]
+struct LoadedInto {
+    pid: u32,
+    /// Name of the program; none for those with which the device was opened.
+    program: Option<String>,
+    /// Transports in which it decides, of all devices of the process.
+    transports: Vec<String>,
+}
+
+/// Loads the program file `name`, or with `none` takes out what was loaded, in process `pid`.
+fn load_into(pid: u32, name: &str, json: bool) -> Result<(), Failure> {
+    let program_file = match name {
+        "none" => None,
+        _ => {
+            let path = Path::new(name);
+            let bytes = programs::read(path).map_err(|reason| Failure::file(path, reason))?;
+            // A file that is no program is refused before the process is asked, with its name.
+            file::read(&bytes).map_err(|reason| Failure::file(path, reason))?;
+            Some(bytes)
+        }
+    };
+    let request = ProgramRequest { program_file };
+    let send = |device: &Endpoint, timeout| observe::load_program(device, &request, timeout);
+    let loaded = |reply| match reply {
+        ControlReply::Loaded { program, transports } => Some((program, transports)),
+        _ => None,
+    };
+    let Answers { done, mut reasons } = running::request(pid, LOAD_TIMEOUT, send, loaded)?;
+    // A process may have devices with other transports: one that takes the program is enough.
+    if let Some(reason) = reasons.pop().filter(|_| done.is_empty()) {
+        return Err(Failure::input(reason));
+    }
+    let program = done.first().and_then(|(program, _)| program.clone());
+    let transports: Vec<String> = done.into_iter().flat_map(|(_, transports)| transports).collect();
+    let text = match (&program, &transports[..]) {
+        (Some(program), _) => format!(
+            "process {pid}: `{program}` decides in new queue pairs of {}; those that exist keep theirs\n",
+            transports.join(", ")
+        ),
+        (None, []) => format!("process {pid}: no program was loaded\n"),
+        (None, _) => format!("process {pid}: new queue pairs of {} are as at the start\n", transports.join(", ")),
+    };
+    console::result(&text, json.then_some(&LoadedInto { pid, program, transports }));
+    Ok(())
+}
+
+/// Longest time for an answer: the process runs the contract kit on the program before.
+const LOAD_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Returns the program called `name`, or that of the file at this path.
 fn find(name: &str) -> Result<Found, Failure> {

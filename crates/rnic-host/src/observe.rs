@@ -1,5 +1,5 @@
 //! Observation and control of a NIC while its program runs: a separate thread serves the NIC's counters on a socket,
-//! and takes requests from another one: limits, and requests for the signals that the NIC collects.
+//! and takes requests from another one: limits, transport programs, and requests for the signals that the NIC collects.
 //!
 //! The socket is an abstract one (unix(7)), so no file remains when a process is killed, and observers find processes
 //! in the kernel's list of such sockets. Each client that connects receives one [`Snapshot`] as JSON, then the
@@ -17,9 +17,16 @@ mod prometheus;
 mod server;
 mod snapshot;
 
-pub use client::{Endpoint, ObserveError, devices_of, endpoints, fetch, fetch_all, fetch_signals, set_limit};
+use rnic_transports::programs::FILE_BYTES_MAX;
+
+pub use client::{
+    Endpoint, ObserveError, devices_of, endpoints, fetch, fetch_all, fetch_signals, load_program, set_limit,
+};
 pub use collect::Identity;
-pub use control::{ControlReply, ControlRequest, LimitRequest, SignalBatch, SignalRecord, SignalsRequest};
+pub use control::{
+    ControlReply, ControlRequest, LimitRequest, ProgramRequest, SignalBatch, SignalRecord, SignalsRequest,
+    apply_program,
+};
 pub use fairness::{Fairness, SharedLink, shared_links};
 pub use prometheus::{exposition, metrics};
 pub use server::{Observer, serve, serve_with_control};
@@ -33,8 +40,8 @@ const NAME_PREFIX: &str = "rnic-top-";
 /// [`ControlReply`]. The same numbers follow as after [`NAME_PREFIX`].
 const CONTROL_PREFIX: &str = "rnic-ctl-";
 
-/// Maximum length of a request and of an answer, in bytes.
-const CONTROL_LINE_MAX: usize = 4_096;
+/// Maximum length of a request in bytes: a program file as JSON, with three digits and a comma for a byte.
+const CONTROL_LINE_MAX: usize = 4 * FILE_BYTES_MAX + 1_024;
 
 #[cfg(test)]
 #[path = "observe/tests.rs"]

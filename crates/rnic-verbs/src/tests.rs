@@ -10,6 +10,7 @@ mod hints;
 mod many;
 mod newer;
 mod outputs;
+mod programs;
 mod rate_limits;
 mod sharing;
 mod srq;

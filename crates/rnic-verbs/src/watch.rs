@@ -36,7 +36,8 @@ extern "C" fn write_out() {
     CaptureFile::flush_all();
 }
 
-/// Serves observers, such as `rnic top`, and requests of `rnic limit` and `rnic signals`, until the result is dropped;
+/// Serves observers, such as `rnic top`, and requests of `rnic limit`, `rnic program load` and
+/// `rnic signals`, until the result is dropped;
 /// returns `None` when the system does not permit it, in which case the program runs unobserved.
 pub(crate) fn observe(shared: &Arc<Shared>, settings: &Settings, wire: &str) -> Option<Observer> {
     let identity = Identity::of_process(device::NAME, wire, settings);
@@ -48,9 +49,17 @@ pub(crate) fn observe(shared: &Arc<Shared>, settings: &Settings, wire: &str) -> 
 }
 
 /// Carries out an operator's request, and lets queue pairs that may send now do so.
-fn carry_out(shared: &Shared, request: ControlRequest) -> ControlReply {
+pub(crate) fn carry_out(shared: &Shared, request: ControlRequest) -> ControlReply {
     if !shared.is_of_this_process() {
         return ControlReply::Refused("it is a copy of the process that opened the device".to_owned());
     }
-    shared.control(|core| request.apply(&mut core.nic))
+    let ControlRequest::Program(request) = request else {
+        return shared.control(|core| request.apply(&mut core.nic));
+    };
+    // The check of a program takes some milliseconds, so the program of the process is not kept waiting for it.
+    let policy = match request.policy() {
+        Ok(policy) => policy,
+        Err(refused) => return refused,
+    };
+    shared.control(|core| observe::apply_program(policy, &mut core.offers))
 }

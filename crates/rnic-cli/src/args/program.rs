@@ -20,7 +20,8 @@ loaded as a file, and is emitted as SystemVerilog; all forms decide equally.
   rnic program list
   rnic program explain new-reno
   rnic program emit new-reno --as sv > new_reno.sv
-  rnic program build new-reno -o new-reno.rnicp && rnic program check new-reno.rnicp";
+  rnic program build new-reno -o new-reno.rnicp && rnic program check new-reno.rnicp
+  rnic program load 4711 new-reno.rnicp";
 
 /// Actions of `rnic program`.
 #[derive(Debug, Subcommand)]
@@ -60,6 +61,21 @@ pub enum ProgramAction {
         /// File to write
         #[arg(short, long, value_name = "FILE")]
         output: PathBuf,
+    },
+
+    /// Load a program file into a running process, for the queue pairs that it creates from then on
+    Load {
+        /// ID of the process, as `rnic top` shows it
+        #[arg(value_name = "PID")]
+        pid: u32,
+
+        /// Program file (*.rnicp), or `none` to take out the loaded programs
+        #[arg(value_name = "FILE")]
+        program: String,
+
+        /// Print one JSON object on standard output
+        #[arg(long)]
+        json: bool,
     },
 
     /// Check a program file: its form, its graphs, and a run of random events

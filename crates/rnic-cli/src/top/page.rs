@@ -1,5 +1,7 @@
 //! Snapshots formatted as tables.
 
+use std::collections::BTreeMap;
+
 use rnic_host::observe::{DeviceCounters, FlowSnapshot, QueuePairSnapshot, Snapshot};
 use rnic_page::number;
 
@@ -106,6 +108,7 @@ fn device_descriptions(now: &[Snapshot], columns: usize) -> String {
     let line = |snapshot: &Snapshot| {
         let Snapshot { device, transport, wire, impairment, counters, host_delay_us, capacity_gbps, .. } = snapshot;
         let mut parts = vec![format!("{}: {device}", process(snapshot)), transport.clone(), wire.clone()];
+        parts.extend(loaded_programs(snapshot));
         if counters.bytes_sent_by_memory > 0 {
             let share = counters.bytes_sent_by_memory as f64 / counters.bytes_sent.max(1) as f64 * 100.0;
             parts.push(format!("{} % through memory", number::short(share)));
@@ -123,6 +126,15 @@ fn device_descriptions(now: &[Snapshot], columns: usize) -> String {
         fit::list(&parts.iter().map(|part| fit::printable(part)).collect::<Vec<_>>(), columns)
     };
     now.iter().map(line).collect()
+}
+
+/// Returns the programs that were loaded from files, and the number of queue pairs in which each decides.
+fn loaded_programs(snapshot: &Snapshot) -> impl Iterator<Item = String> {
+    let mut count_of = BTreeMap::new();
+    for program in snapshot.queue_pairs.iter().filter_map(|pair| pair.program.clone()) {
+        *count_of.entry(program).or_insert(0_u32) += 1;
+    }
+    count_of.into_iter().map(|(program, count)| format!("program {program} in {count} queue pairs"))
 }
 
 /// Table rows of a queue pair and its flows, and a weight that states how active it is.

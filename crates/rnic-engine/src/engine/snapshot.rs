@@ -20,6 +20,8 @@ pub struct QpSnapshot {
     pub peer: PeerId,
     /// Name of the queue pair's transport.
     pub transport: &'static str,
+    /// Name of the transport program that was loaded from a file and decides; `None` for built-in ones.
+    pub program: Option<&'static str>,
     /// Number of request packets in flight; with Falcon, including responses to the peer's requests.
     pub in_flight: u64,
     /// Maximum number of request packets in flight, according to the transport's limit or congestion control.
@@ -69,6 +71,7 @@ impl Qp {
             info: self.info(),
             peer: head.peer(),
             transport: head.transport.profile.name,
+            program: head.transport.profile.loaded_program(),
             in_flight,
             allowed_rate: self.allowed_rate(),
             traffic: watched.map(|watched| watched.traffic).unwrap_or_default(),

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use super::control::{ControlReply, LimitRequest, SignalBatch, SignalsRequest};
+use super::control::{ControlReply, LimitRequest, ProgramRequest, SignalBatch, SignalsRequest};
 use super::credentials::{own_user, peer_user};
 use super::snapshot::Snapshot;
 use super::{CONTROL_PREFIX, NAME_PREFIX};
@@ -139,6 +139,18 @@ pub fn set_limit(endpoint: &Endpoint, request: &LimitRequest, timeout: Duration)
     send_request(endpoint, request, timeout)
 }
 
+/// Requests a device to load a program, or to take the loaded ones out.
+///
+/// # Errors
+/// As [`fetch`].
+pub fn load_program(
+    endpoint: &Endpoint,
+    request: &ProgramRequest,
+    timeout: Duration,
+) -> Result<ControlReply, ObserveError> {
+    send_request(endpoint, request, timeout)
+}
+
 /// Fetches the signals that a device has collected since the last request, at most `max` records. The first request
 /// makes it collect them.
 ///
@@ -148,7 +160,7 @@ pub fn fetch_signals(endpoint: &Endpoint, max: u32, timeout: Duration) -> Result
     match send_request(endpoint, &SignalsRequest { signals_max: max }, timeout)? {
         ControlReply::Signals(batch) => Ok(batch),
         ControlReply::Refused(reason) => Err(ObserveError::Malformed { pid: endpoint.pid, reason }),
-        ControlReply::QueuePairs(_) => {
+        ControlReply::QueuePairs(_) | ControlReply::Loaded { .. } => {
             Err(ObserveError::Malformed { pid: endpoint.pid, reason: "it answers another request".to_owned() })
         }
     }

@@ -133,13 +133,14 @@ fn share(status: &ShareStatus) -> ShareSnapshot {
 }
 
 fn queue_pair(view: &QpSnapshot, peer: Option<SocketAddr>, probed: Option<Duration>) -> QueuePairSnapshot {
-    let QpSnapshot { info, transport, in_flight, window, traffic, round_trip, flows, .. } = view;
+    let QpSnapshot { info, transport, program, in_flight, window, traffic, round_trip, flows, .. } = view;
     let is_connected = !matches!(info.state, QpState::Reset | QpState::Init);
     QueuePairSnapshot {
         number: info.number.get(),
         service: service(info.service).to_owned(),
         state: state(info.state).to_owned(),
         transport: (*transport).to_owned(),
+        program: program.map(str::to_owned),
         peer: peer.filter(|_| is_connected).map(|peer| peer.to_string()).unwrap_or_default(),
         peer_number: if is_connected { info.dest_qpn.get() } else { 0 },
         packets_sent: info.stats.packets_sent,

@@ -1,14 +1,17 @@
-//! Requests of an operator while a program runs, and their answers, one line of JSON each: limits, and the signals of
-//! the NIC.
+//! Requests of an operator while a program runs, and their answers, one line of JSON each: limits, transport programs,
+//! and the signals of the NIC.
 
 use std::borrow::Cow;
 
 use rnic_base::{BitRate, Time};
 use rnic_engine::{LimitSource, RateLimit, Signal, SignalKind};
+use rnic_policy::RecoveryPolicy;
+use rnic_transports::programs;
 use rnic_wire::Qpn;
 use serde::{Deserialize, Serialize};
 
 use crate::nic::Nic;
+use crate::offers::Offers;
 
 /// Request to limit queue pairs of a device. Both fields must be present.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -31,13 +34,24 @@ pub struct SignalsRequest {
     pub signals_max: u32,
 }
 
+/// Request to load a transport program, for the queue pairs that are created from then on (Tonic section 3.5).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProgramRequest {
+    /// Contents of the program file; none takes out the loaded programs.
+    #[serde(deserialize_with = "Option::deserialize")]
+    pub program_file: Option<Vec<u8>>,
+}
+
 /// A request to a device.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ControlRequest {
     /// Limits queue pairs.
     Limit(LimitRequest),
     /// Returns signals.
     Signals(SignalsRequest),
+    /// Loads a program.
+    Program(ProgramRequest),
 }
 
 /// Records of signals, those of the same kind and subject within a millisecond in one.
@@ -104,6 +118,13 @@ pub enum ControlReply {
     QueuePairs(u32),
     /// Signals that were collected since the last request.
     Signals(SignalBatch),
+    /// The offered transports in which the program decides now, for queue pairs that are created from now on.
+    Loaded {
+        /// Name of the program; none for the programs with which the device was opened.
+        program: Option<String>,
+        /// Names of the transports.
+        transports: Vec<String>,
+    },
     /// The reason for which nothing was changed.
     Refused(String),
 }
@@ -115,18 +136,48 @@ impl ControlRequest {
     /// When it has a field of another version, or lacks one.
     pub(super) fn parse(line: &[u8]) -> serde_json::Result<Self> {
         // Fields tell the requests apart.
-        match serde_json::from_slice::<SignalsRequest>(line) {
-            Ok(request) => Ok(Self::Signals(request)),
+        if let Ok(request) = serde_json::from_slice(line) {
+            return Ok(Self::Signals(request));
+        }
+        match serde_json::from_slice(line) {
+            Ok(request) => Ok(Self::Program(request)),
             Err(_) => serde_json::from_slice(line).map(Self::Limit),
         }
     }
 
-    /// Carries out the request at `nic`.
+    /// Carries out the request at `nic`, which has no list of transports to offer: the program that opened it chooses
+    /// the transport of each queue pair, so none can be loaded.
     pub fn apply(&self, nic: &mut Nic) -> ControlReply {
         match self {
             Self::Limit(request) => request.apply(nic),
             Self::Signals(request) => request.apply(nic),
+            Self::Program(_) => ControlReply::Refused(
+                "it chooses the transport of each queue pair itself, so no program is loaded into it".to_owned(),
+            ),
         }
+    }
+}
+
+impl ProgramRequest {
+    /// Checks the program, and returns it as a policy; none when the request takes programs out. This takes some
+    /// milliseconds, and needs no NIC.
+    ///
+    /// # Errors
+    /// When the file is not a program, or the program violates the contract: the answer to the request.
+    pub fn policy(&self) -> Result<Option<RecoveryPolicy>, ControlReply> {
+        let loaded = self.program_file.as_deref().map(programs::load).transpose();
+        loaded.map_err(|error| ControlReply::Refused(error.to_string()))
+    }
+}
+
+/// Puts the program `policy` into `offers`, or takes the loaded ones out, and returns the answer to the request.
+pub fn apply_program(policy: Option<RecoveryPolicy>, offers: &mut Offers) -> ControlReply {
+    let Some(policy) = policy else {
+        return ControlReply::Loaded { program: None, transports: offers.unload() };
+    };
+    match offers.load(policy) {
+        Ok(transports) => ControlReply::Loaded { program: Some(policy.name.to_owned()), transports },
+        Err(error) => ControlReply::Refused(error.to_string()),
     }
 }
 

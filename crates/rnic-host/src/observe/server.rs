@@ -143,10 +143,17 @@ fn answer_request(
 ) -> Result<(), RequestError> {
     let client = |_: io::Error| RequestError::Client;
     let (start, mut line) = (Instant::now(), Vec::new());
-    while !line.ends_with(b"\n") && line.len() < CONTROL_LINE_MAX {
+    let mut chunk = [0; CHUNK_BYTES];
+    loop {
+        if line.len() > CONTROL_LINE_MAX {
+            let reply = ControlReply::Refused(format!("the request is longer than {CONTROL_LINE_MAX} bytes"));
+            return send_json(stream, &reply).map_err(client);
+        }
+        if line.ends_with(b"\n") {
+            break;
+        }
         let left = CLIENT_TIME_MAX.checked_sub(start.elapsed()).filter(|left| !left.is_zero());
         stream.set_read_timeout(Some(left.ok_or(RequestError::Client)?)).map_err(client)?;
-        let mut chunk = [0; 256];
         match stream.read(&mut chunk).map_err(client)? {
             0 => break,
             count => line.extend_from_slice(&chunk[..count]),
@@ -178,6 +185,8 @@ fn send_json(mut stream: UnixStream, value: &impl Serialize) -> io::Result<()> {
 
 /// Maximum number of devices of one process: far more than programs open.
 const DEVICES_MAX: u32 = 256;
+/// Bytes of a request that are read at once.
+const CHUNK_BYTES: usize = 4_096;
 /// Maximum time for which one client may delay the next one.
 const CLIENT_TIME_MAX: Duration = Duration::from_millis(500);
 const RETRY_DELAY: Duration = Duration::from_millis(50);

@@ -200,6 +200,9 @@ pub struct QueuePairSnapshot {
     pub state: String,
     /// Name of the transport.
     pub transport: String,
+    /// Name of the transport program that was loaded from a file and decides; none for built-in ones.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
     /// Address of the peer; empty when the queue pair has none.
     pub peer: String,
     /// Number of the peer's queue pair.

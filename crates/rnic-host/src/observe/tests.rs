@@ -109,7 +109,7 @@ fn control(observer: &Observer, request: &[u8]) -> Vec<u8> {
     let name = observer.name().replace("rnic-top-", "rnic-ctl-");
     let address = SocketAddr::from_abstract_name(name).expect("a name");
     let mut stream = UnixStream::connect_addr(&address).expect("the control socket listens");
-    // The server closes the connection after 4 KiB, and so may refuse the rest.
+    // The server closes the connection after the largest request, and so may refuse the rest.
     let _ = std::io::Write::write_all(&mut stream, request);
     let _ = stream.shutdown(std::net::Shutdown::Write);
     let mut answer = Vec::new();
@@ -126,15 +126,22 @@ fn requests_that_are_invalid_or_incomplete_change_nothing() {
         Some(ControlReply::QueuePairs(1))
     };
     let observer = serve_with_control(|| Some(Snapshot::default()), set_limit).expect("a socket and a thread");
-    let invalid: [&[u8]; 7] = [
+    let invalid: [&[u8]; 9] = [
         b"",
         b"{}\n",
         br#"{"rate_bps":1000000}"#,
         br#"{"queue_pair":null,"rate_bps":-1}"#,
         br#"{"queue_pair":null,"rate_bps":null,"later":1}"#,
         b"\xff\xfe\n",
+        b"{\"program_file\":[91,102",
+        b"{\"program_file\":7}\n",
         &[b'['; 10_000],
     ];
+    let too_long = format!("{{\"program_file\":[{}1]}}\n", "1,".repeat(super::CONTROL_LINE_MAX / 2));
+    let answer = control(&observer, too_long.as_bytes());
+    if let Ok(reply) = serde_json::from_slice::<ControlReply>(&answer) {
+        assert!(matches!(&reply, ControlReply::Refused(reason) if reason.contains("longer than")), "{reply:?}");
+    }
     for request in invalid {
         let answer = control(&observer, request);
         let reply: Option<ControlReply> = serde_json::from_slice(&answer).ok();
@@ -145,6 +152,11 @@ fn requests_that_are_invalid_or_incomplete_change_nothing() {
     assert_eq!(serde_json::from_slice::<ControlReply>(&answer).expect("a reply"), ControlReply::QueuePairs(1));
     let limit = ControlRequest::Limit(LimitRequest { queue_pair: Some(7), rate_bps: None });
     assert_eq!(accepted.try_recv(), Ok(limit));
+    let file = vec![255; rnic_transports::programs::FILE_BYTES_MAX];
+    let request = ProgramRequest { program_file: Some(file) };
+    let line = serde_json::to_string(&request).expect("it is JSON") + "\n";
+    control(&observer, line.as_bytes());
+    assert_eq!(accepted.try_recv(), Ok(ControlRequest::Program(request)), "the largest file is not accepted");
     control(&observer, b"{\"signals_max\":9}\n");
     assert_eq!(accepted.try_recv(), Ok(ControlRequest::Signals(SignalsRequest { signals_max: 9 })));
 }
