@@ -34,6 +34,7 @@ pub mod file;
 pub mod graph;
 pub mod interface;
 pub mod loaded;
+pub mod lockstep;
 pub mod machine;
 pub mod mutate;
 pub mod record;

@@ -2,7 +2,7 @@
 
 use rnic_base::{BitRate, Duration, Psn, RandomStreams, Seq, Time};
 use rnic_policy::{Control, ControlEvent, ControlView, Params, RecoveryEvent, WindowView};
-use rnic_program::{Actions, Due, Incoming, Loaded, Lowering, Periodic, Rate, Stimuli, Ticks, Transport};
+use rnic_program::{Due, Incoming, Loaded, Lowering, Periodic, Rate, Ticks, Transport, lockstep};
 
 use super::all;
 
@@ -13,33 +13,10 @@ const EVENTS: u64 = 40_000;
 const PAPER: [(&str, u32, u32); 6] =
     [("reno", 8, 48), ("new-reno", 13, 74), ("sack", 19, 193), ("ndp", 1, 20), ("dcqcn", 30, 63), ("irn", 14, 54)];
 
-/// Runs `events` random events of both functions on `native` and on `other`, and compares all answers and states.
+/// Compares the answers and states of `native` and `other`, with `events` random events.
 fn compare(native: &dyn Transport, other: &dyn Transport, seed: u64, events: u64) {
-    let program = native.description();
-    let mut stimuli = Stimuli::new(seed);
-    let (mut parameters, mut state) = (program.defaults(), program.initial_state(&program.defaults()));
-    let mut actions = program.initial_actions(&parameters);
-    for event in 0..events {
-        if event % 512 == 511 {
-            parameters = stimuli.parameters(&program.parameters);
-            state = stimuli.state(&program);
-            actions = stimuli.actions();
-        }
-        let (mut other_state, mut other_actions) = (state.clone(), actions);
-        if event % 4 == 0 {
-            let visit = stimuli.periodic();
-            native.periodic(&visit, &parameters, &mut state, &mut actions);
-            other.periodic(&visit, &parameters, &mut other_state, &mut other_actions);
-        } else {
-            let packet = stimuli.incoming();
-            native.incoming(&packet, &parameters, &mut state, &mut actions);
-            other.incoming(&packet, &parameters, &mut other_state, &mut other_actions);
-        }
-        let name = &program.name;
-        assert_eq!(actions, other_actions, "{name}: answers differ in event {event} of seed {seed}");
-        assert_eq!(state, other_state, "{name}: states differ after event {event} of seed {seed}");
-        stimuli.apply(&actions);
-        actions = Actions { mark: false, from: 0.into(), to: 0.into(), restart: false, ..actions };
+    if let Err(difference) = lockstep::compare(native, other, seed, events) {
+        panic!("{difference}");
     }
 }
 
