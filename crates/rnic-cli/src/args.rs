@@ -4,6 +4,7 @@ mod demo;
 mod doctor;
 mod limit;
 mod list;
+mod new;
 mod perf;
 mod program;
 mod reproduce;
@@ -22,6 +23,7 @@ pub use demo::{DemoArgs, NoisyArgs, OtherDemo};
 pub use doctor::DoctorArgs;
 pub use limit::LimitArgs;
 pub use list::ListArgs;
+pub use new::{NewArgs, NewKind};
 pub use perf::PerfArgs;
 pub use program::{Form, ProgramAction, ProgramArgs};
 pub use reproduce::ReproduceArgs;
@@ -72,6 +74,9 @@ pub enum Command {
 
     /// Show, emit, build and check transport programs
     Program(ProgramArgs),
+
+    /// Make a package in which to write a transport or a controller
+    New(NewArgs),
 
     /// Reproduce figures of papers and compare them with the published results
     Reproduce(ReproduceArgs),

@@ -26,6 +26,7 @@ mod flows;
 mod limit;
 mod link;
 mod list;
+mod new;
 mod output;
 mod perf;
 mod program;
@@ -80,6 +81,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Doctor(args) => doctor::run(args),
         Command::Limit(args) => limit::run(args),
         Command::List(args) => list::run(args),
+        Command::New(args) => new::run(args),
         Command::Perf(args) => perf::run(args),
         Command::Program(args) => program::run(args),
         Command::Reproduce(args) => reproduce::run(args),

@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::args::{Form, ProgramAction, ProgramArgs};
 use crate::failure::Failure;
 use crate::running::{self, Answers};
-use crate::{console, table};
+use crate::{console, new, table};
 
 /// Random events of each function in a check.
 const CHECKED_EVENTS: u64 = 10_000;
@@ -74,6 +74,7 @@ pub fn run(args: &ProgramArgs) -> Result<(), Failure> {
             console::print(&emit(&find(program)?, *form));
             Ok(())
         }
+        ProgramAction::Build { program, output } if Path::new(program).is_dir() => new::build(program.as_ref(), output),
         ProgramAction::Build { program, output } => {
             let text = programs::to_file(find(program)?.0).map_err(Failure::input)?;
             std::fs::write(output, text).map_err(|reason| Failure::file(output, reason))

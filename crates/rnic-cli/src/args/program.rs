@@ -55,7 +55,7 @@ pub enum ProgramAction {
 
     /// Write a program file
     Build {
-        /// Name of a program
+        /// Name of a program, or the folder of a package of `rnic new transport`, which cargo builds
         program: String,
 
         /// File to write
