@@ -86,7 +86,7 @@ mod tests {
 
     /// Declares a program in `$module` that waits for `$count` NACKs and sets the window `$window`.
     macro_rules! waiting {
-        ($module:ident, $count:literal, $window:literal) => {
+        ($module:ident, $count:tt, $window:tt) => {
             mod $module {
                 use crate::prelude::*;
 
@@ -99,14 +99,16 @@ mod tests {
                     state State {
                         nacks: 8,
                     }
-                    parameters Parameters {}
+                    parameters Parameters {
+                        /// Steps of a NACK.
+                        step: 8 = 1 [1..=1],
+                    }
                 }
 
                 #[program]
                 pub fn incoming(i: &Incoming, p: &Parameters, s: &mut State, a: &mut Actions) {
-                    let _ = p;
                     if i.nack {
-                        s.nacks = s.nacks + 1;
+                        s.nacks += p.step;
                     }
                     if s.nacks == $count {
                         s.nacks = u(0);
@@ -116,8 +118,7 @@ mod tests {
 
                 #[program]
                 pub fn periodic(v: &Periodic, p: &Parameters, s: &mut State, a: &mut Actions) {
-                    let _ = (p, s);
-                    a.restart = v.expired;
+                    a.restart = v.expired && s.nacks >= p.step;
                 }
             }
         };
