@@ -3,7 +3,7 @@
 //! ```text
 //! CRATE    rnic-host (amber: change with a test on real sockets)
 //! Purpose  drives the engine on sockets: memory, connection manager, impairment, capture; perf and baselines on top
-//! May use  rnic-base, rnic-wire, rnic-policy, rnic-transports, rnic-engine, rnic-psp
+//! May use  rnic-base, rnic-wire, rnic-policy, rnic-transports, rnic-engine, rnic-psp, rnic-stream
 //! Must not trust a byte of a peer; allocate per packet; lose a packet that the engine has returned
 //! Add here a wire (shared memory), a socket option, a measurement
 //! Not here what a transport does (rnic-engine, rnic-transports), simulated networks (rnic-fabric)
@@ -48,6 +48,10 @@
 //! the path and their own receive buffer, and afterwards exchange their settings to detect differences (`hello`).
 //! Between NICs of one user on one machine packets go through shared memory
 //! ([`NicConfig::bypass`](NicConfig#structfield.bypass)). Such a NIC has at most 4096 queue pairs.
+//!
+//! # Streams of bytes
+//!
+//! [`stream`] carries streams, as sockets do, over connections of any transport: segments, flow ids and windows.
 //!
 //! # Path of a packet
 //!
@@ -130,6 +134,7 @@ mod settings;
 mod share;
 mod sockets;
 mod stats;
+pub mod stream;
 mod sys;
 pub mod transfer;
 mod user;

@@ -43,6 +43,7 @@ use crate::capture::CaptureTo;
 use crate::cm::{ConnectionId, GsiPort};
 use crate::config::NicConfig;
 use crate::connection::{Connection, ConnectionConfig, ConnectionEvent};
+use crate::defaults::TransportChoice;
 use crate::error::{ConnectError, ListenError, NicError};
 use crate::impair::Impairment;
 use crate::link::lane::Lane;
@@ -406,6 +407,18 @@ impl Nic {
     pub fn poll_connection_event(&mut self) -> Option<ConnectionEvent> {
         self.connections.poll_event()
     }
+}
+
+/// Returns the largest wire MTU that the path to `to` carries with any of `transports`.
+pub(crate) fn path_mtu(nic: &Nic, to: SocketAddr, transports: &[TransportChoice]) -> Result<u32, ConnectError> {
+    connect::path_to(&nic.device, to, transports).map(|(_, mtu)| mtu)
+}
+
+/// Counts a stream that has been made.
+pub(crate) fn note_stream(nic: &mut Nic, is_in_software: bool) {
+    let stats = &mut nic.device.link.stats;
+    stats.streams_opened += 1;
+    stats.streams_in_software += u64::from(is_in_software);
 }
 
 impl Drop for Nic {

@@ -133,6 +133,10 @@ pub struct NicStats {
     pub nic_messages_received: u64,
     /// Answers to such messages that were not sent, because data occupied half of the send buffer.
     pub message_answers_withheld: u64,
+    /// Streams of bytes that were made.
+    pub streams_opened: u64,
+    /// Streams among these that use the software transport, because an end had no flow id left.
+    pub streams_in_software: u64,
     /// Packets written to the capture.
     pub captured: u64,
     /// Packets affected by impairment.

@@ -37,13 +37,16 @@ impl Flows {
 
     /// Assigns a place to a new connection. A connection keeps its place, also when an id becomes free.
     pub fn assign(&mut self) -> Place {
-        let Some(id) = self.free.pop() else {
-            self.in_software += 1;
-            self.software_total += 1;
-            return Place::Software;
-        };
+        let Some(id) = self.free.pop() else { return self.assign_software() };
         self.is_taken[usize::from(id)] = true;
         Place::Template(id)
+    }
+
+    /// Places a new connection in software, for example because the other end has no id left for it.
+    pub fn assign_software(&mut self) -> Place {
+        self.in_software += 1;
+        self.software_total += 1;
+        Place::Software
     }
 
     /// Releases the place of a connection that has ended.

@@ -227,6 +227,11 @@ impl Sender {
         self.sub_segments
     }
 
+    /// Returns whether nothing more is written.
+    pub fn is_finished(&self) -> bool {
+        self.is_finished
+    }
+
     /// Returns whether the stream has ended and all of it is delivered.
     pub fn is_delivered(&self) -> bool {
         self.is_finished && self.head == self.tail

@@ -40,7 +40,7 @@ const MECHANISMS: &[Mechanism] = &[
     Mechanism {
         what: "sockets of bytes: segments, a rest that waits, flows beyond the template in software",
         section: "5, D",
-        left_out: "the stream layer alone: no driver carries streams yet",
+        left_out: "unmodified socket programs",
     },
     Mechanism {
         what: "RDMA: work requests are segments; Write, Send, Read at the source of data",

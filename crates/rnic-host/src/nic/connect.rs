@@ -148,7 +148,7 @@ impl Connections {
         check_private_data(config, REQUEST_DATA_BYTES)?;
         let first = config.transports.first().ok_or(ConnectError::NoCommonTransport { to, theirs: String::new() })?;
         let transport = self.transport_of(&first.profile)?;
-        let (addresses, wire_mtu) = path_to(device, to, config)?;
+        let (addresses, wire_mtu) = path_to(device, to, &config.transports)?;
         let peer = device.acquire_peer_at(&addresses)?;
         let terms = Terms {
             wire_mtu,
@@ -222,7 +222,7 @@ impl Connections {
         config: &ConnectionConfig,
     ) -> Result<Connection, ConnectError> {
         let to = addresses.dst();
-        let (_, mtu_here) = path_to(device, to, config)?;
+        let (_, mtu_here) = path_to(device, to, &config.transports)?;
         let (theirs, private_data) = terms_of_request(request);
         // Peers with another implementation cannot accept a smaller MTU.
         if theirs.wire_mtu == 0 || (theirs.wire_mtu > mtu_here && is_other_stack(request)) {
@@ -437,12 +437,16 @@ fn set_window(device: &mut Device, peer: PeerId, packets: Option<u32>) {
 }
 
 /// Returns the addresses of the path to `to`, and the largest wire MTU on it.
-fn path_to(device: &Device, to: SocketAddr, config: &ConnectionConfig) -> Result<(Addresses, u32), ConnectError> {
+pub(super) fn path_to(
+    device: &Device,
+    to: SocketAddr,
+    transports: &[TransportChoice],
+) -> Result<(Addresses, u32), ConnectError> {
     let (addresses, route) = device.addresses_to(to).map_err(|error| match error {
         NicError::System { error, .. } => ConnectError::Unreachable { to, reason: error.to_string() },
         error => error.into(),
     })?;
-    let offers_falcon = config.transports.iter().any(|choice| choice.profile.protocol.falcon().is_some());
+    let offers_falcon = transports.iter().any(|choice| choice.profile.protocol.falcon().is_some());
     let mtu_of = if offers_falcon { falcon_wire_mtu } else { wire_mtu };
     let mtu = mtu_of(route.mtu_bytes, addresses.ip_version(), device.config.mtu_max_bytes);
     let mtu = mtu.ok_or(ConnectError::PathMtuTooSmall { to, mtu_bytes: route.mtu_bytes })?;

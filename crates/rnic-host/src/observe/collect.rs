@@ -104,6 +104,8 @@ impl Nic {
             datagrams_refused: nic.datagrams_refused,
             hints_applied: nic.hints_applied,
             hints_rejected: nic.hints_rejected,
+            streams_opened: nic.streams_opened,
+            streams_in_software: nic.streams_in_software,
             nic_messages_sent: nic.nic_messages_sent,
             nic_messages_received: messages.all_accepted(),
             nic_messages_dropped: messages.all_dropped(),

@@ -165,6 +165,10 @@ const DEVICE_METRICS: &[Metric<DeviceCounters>] = &[
     ("rnic_hints_rejected_total", Kind::Counter, "Hints that were invalid or not complete.", |of| {
         count(of.hints_rejected)
     }),
+    ("rnic_streams_opened_total", Kind::Counter, "Streams of bytes that were made.", |of| count(of.streams_opened)),
+    ("rnic_streams_in_software_total", Kind::Counter, "Streams of these for which no flow id was left.", |of| {
+        count(of.streams_in_software)
+    }),
     ("rnic_nic_messages_sent_total", Kind::Counter, "Messages sent to the NICs of peers.", |of| {
         count(of.nic_messages_sent)
     }),

@@ -120,6 +120,12 @@ pub struct DeviceCounters {
     pub hints_applied: u64,
     /// Hints that were not applied, because they were invalid, or the program was writing them.
     pub hints_rejected: u64,
+    /// Streams of bytes that were made.
+    #[serde(default)]
+    pub streams_opened: u64,
+    /// Streams among these for which no flow id was left.
+    #[serde(default)]
+    pub streams_in_software: u64,
     /// Messages to the NICs of peers that were sent.
     pub nic_messages_sent: u64,
     /// Messages of the NICs of peers that were accepted.
@@ -175,6 +181,8 @@ impl DeviceCounters {
             datagrams_refused,
             hints_applied,
             hints_rejected,
+            streams_opened,
+            streams_in_software,
             nic_messages_sent,
             nic_messages_received,
             nic_messages_dropped,
