@@ -27,6 +27,11 @@ pub fn run(args: &PerfArgs) -> Result<(), Failure> {
     if args.attached {
         listener_process::end_with_parent();
     }
+    if args.stream && (args.wire == Wire::Sim || args.peers == Peers::Roce) {
+        return Err(Failure::input(
+            "--stream: streams run between two `rnic` processes over UDP; omit --wire sim and --peers roce",
+        ));
+    }
     if args.peers == Peers::Roce {
         check_roce(args)?;
     }

@@ -81,6 +81,21 @@ fn every_operation_between_two_processes_through_a_lossy_network() {
 }
 
 #[test]
+fn t26_a_stream_between_two_processes_through_a_lossy_network() {
+    let report = rnic(&["perf", "--stream", "--count", "500", "--size", "20000", "--loss", "1%", "--json"]).json();
+    assert_whole(&report);
+    assert_eq!((&report["transport"], &report["op"]), (&"tonic-new-reno".into(), &"stream".into()), "{report}");
+    assert_eq!((&report["ops"], &report["verified"]), (&500.into(), &true.into()), "{report}");
+    assert!(report["packets_retransmitted"].as_u64() > Some(0), "{report}");
+    let latency = ["perf", "--stream", "--depth", "1", "--size", "8", "--transport", "irn", "--count", "50", "--json"];
+    let report = rnic(&latency).json();
+    assert_eq!((&report["transport"], &report["latency_kind"]), (&"irn".into(), &"half-round-trip".into()), "{report}");
+    for other in [["--wire", "sim"], ["--peers", "roce"]] {
+        rnic(&[&["perf", "--stream"][..], &other].concat()).assert_refused(2, &["--stream: streams run between two"]);
+    }
+}
+
+#[test]
 fn every_operation_on_the_fabric() {
     for transport in ["irn", "roce-gbn"] {
         for op in ["write", "send", "read", "atomic"] {

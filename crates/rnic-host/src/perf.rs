@@ -11,6 +11,9 @@
 //! which is filled with a pattern that is unique to the operation and compared byte by byte at the receiving end
 //! (Writes then carry an immediate, so that the remote end is notified).
 //!
+//! **Streams** ([`crate::stream`]) are measured as they are: operations are writes, and their latency is the time until
+//! all their bytes are delivered, or half of the time until they have been returned.
+//!
 //! **NVMe** commands access a namespace at the serving end, which is stored in the memory of that end. To verify NVMe
 //! writes, each one is read back, because the program at a target is not notified when a command completes.
 //!
@@ -32,6 +35,7 @@ mod run;
 mod seen;
 mod serve;
 mod setup;
+mod stream;
 mod waiting;
 
 use std::net::SocketAddr;
@@ -43,8 +47,9 @@ use serde::{Deserialize, Serialize};
 use crate::defaults::ROCE_TRANSPORT;
 use crate::error::{ConnectError, ListenError, NicError};
 use crate::impair::Impairment;
+use crate::nic::Nic;
+use crate::stream::StreamError;
 
-pub use client::{check, measure};
 pub use latency::Latency;
 pub use report::{FlowReport, LatencyKind, LatencyUs, PerfReport};
 pub use run::WARM_UP_MAX;
@@ -133,7 +138,9 @@ pub struct PerfConfig {
     pub length: Length,
     /// True to verify every byte that arrives.
     pub verify: bool,
-    /// True for a ping-pong: Sends in both directions with one in flight.
+    /// True to measure a stream of bytes ([`crate::stream`]) instead of `op`: operations are writes to it.
+    pub stream: bool,
+    /// True for a ping-pong: Sends, or writes to a stream, in both directions with one in flight.
     pub ping_pong: bool,
     /// Name of the transport.
     pub transport: String,
@@ -159,6 +166,7 @@ impl Default for PerfConfig {
             depth: 32,
             length: Length::Time(Duration::from_secs(2)),
             verify: false,
+            stream: false,
             ping_pong: false,
             transport: "irn".to_owned(),
             options: Vec::new(),
@@ -174,6 +182,23 @@ impl PerfConfig {
     pub fn operation_bytes(&self) -> u32 {
         if self.op.is_atomic() { 8 } else { self.size_bytes }
     }
+}
+
+/// Measures a connection to the NIC at `to`, which [serves](serve()).
+///
+/// # Errors
+/// When the session cannot be set up, an operation fails, or no more packets arrive from the remote end.
+pub fn measure(nic: &mut Nic, to: SocketAddr, config: &PerfConfig) -> Result<PerfReport, PerfError> {
+    if config.stream { stream::measure(nic, to, config) } else { client::measure(nic, to, config) }
+}
+
+/// Checks whether `config` can be measured with packets of at most `mtu_bytes`, as far as this end can determine it
+/// without the remote end.
+///
+/// # Errors
+/// The setting that is invalid or cannot work.
+pub fn check(config: &PerfConfig, mtu_bytes: u32) -> Result<(), PerfError> {
+    if config.stream { stream::check(config) } else { client::check(config, mtu_bytes) }
 }
 
 /// Reason that a measurement failed.
@@ -288,6 +313,9 @@ pub enum PerfError {
         /// Reason of the failure.
         failure: NvmeFailure,
     },
+    /// The stream could not be made, or ended early.
+    #[error(transparent)]
+    Stream(#[from] StreamError),
     /// The service could not be offered.
     #[error(transparent)]
     Listen(#[from] ListenError),

@@ -117,6 +117,32 @@ fn every_operation_is_measured_and_verified_with_every_transport() {
 }
 
 #[test]
+fn t26_streams_are_measured_and_verified_at_one_percent_loss() {
+    let server = Server::start(ServeConfig::default());
+    let mut nic = open("client");
+    let impairment = Impairment { loss: Probability::ratio(1, 100), ..Impairment::default() };
+    let mut retransmitted = 0;
+    for (transport, ping_pong) in [("tonic-new-reno", false), ("tonic-new-reno", true), ("irn", false), ("tcp", true)] {
+        let depth = if ping_pong { 1 } else { 8 };
+        let config =
+            PerfConfig { stream: true, ping_pong, depth, impairment, transport: transport.into(), ..short(Op::Send) };
+        let report = measure(&mut nic, server.address, &config).expect("the server serves");
+        assert_eq!((report.transport.as_str(), report.op.as_str()), (transport, "stream"));
+        assert_eq!((report.ops, report.ops_verified, report.bytes), (200, 200, 1_000_000), "{report:?}");
+        assert!(report.verified && report.ops_wrong == 0, "{report:?}");
+        assert!(report.packets_sent >= 245 && report.latency_us.p50 > 0.0 && report.goodput_gbps > 0.0, "{report:?}");
+        assert_eq!(report.latency_kind == LatencyKind::HalfRoundTrip, ping_pong);
+        retransmitted += report.packets_retransmitted;
+    }
+    assert!(retransmitted > 0, "no packet was lost");
+    let refused = measure(&mut nic, server.address, &PerfConfig { stream: true, size_bytes: 0, ..short(Op::Send) });
+    assert!(refused.expect_err("no bytes").to_string().contains("at least 1"));
+    let sessions = server.stop();
+    assert_eq!(sessions.len(), 4);
+    assert!(sessions.iter().all(|session| session.problem.is_none() && session.task == "stream"), "{sessions:?}");
+}
+
+#[test]
 fn verification_succeeds_on_an_impaired_network() {
     let server = Server::start(ServeConfig::default());
     let mut nic = open("client");

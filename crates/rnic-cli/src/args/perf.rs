@@ -21,10 +21,13 @@ pub struct PerfArgs {
     #[arg(long, value_name = "ADDR:PORT", num_args = 0..=1, default_missing_value = DEFAULT_LISTEN)]
     #[arg(conflicts_with_all = ["host", "wire", "transport", "op", "size", "qps", "depth", "loss", "reorder", "delay"])]
     #[arg(conflicts_with_all = ["rate", "duration", "count", "seed", "settings", "verify", "json", "trim", "mark"])]
+    #[arg(conflicts_with = "stream")]
     pub listen: Option<String>,
 
-    /// Transport; see `rnic list` [default: irn; roce-gbn with `--peers roce`; falcon with NVMe]
+    /// Transport; see `rnic list` [default: irn; roce-gbn with `--peers roce`; falcon with NVMe; tonic-new-reno with
+    /// `--stream`]
     #[arg(long, value_name = "NAME", default_value = "irn", hide_default_value = true)]
+    #[arg(default_value_if("stream", "true", "tonic-new-reno"))]
     #[arg(default_value_if("peers", "roce", "roce-gbn"))]
     #[arg(default_value_if("op", "nvme-read", "falcon"), default_value_if("op", "nvme-write", "falcon"))]
     pub transport: String,
@@ -43,6 +46,11 @@ pub struct PerfArgs {
     /// Operation to repeat
     #[arg(long, value_enum, default_value = "write")]
     pub op: Op,
+
+    /// On udp, measure a stream of bytes, as sockets carry, instead of an operation: its throughput, or its latency
+    /// with `--depth 1`; operations are writes of `--size` bytes
+    #[arg(long, conflicts_with_all = ["op", "qps", "key"])]
+    pub stream: bool,
 
     /// Bytes per operation; atomics are always 8 bytes [default: 64KiB]
     #[arg(long, value_name = "BYTES", value_parser = message_bytes)]
@@ -145,6 +153,7 @@ Examples:
   rnic perf --loss 1% --transport roce-gbn      the same through a lossy network
   rnic perf --transport falcon --set flows=4    Falcon on four paths, Swift for congestion control
   rnic perf --op send --size 8 --depth 1        latency of small messages
+  rnic perf --stream --loss 1%                  a stream of bytes, as sockets carry, over a program of Tonic
   rnic perf --op nvme-read --loss 1%            blocks of the other end's namespace, by NVMe over Falcon
   rnic perf --wire sim --loss 1% --json         the same operations on a simulated 100 Gbit/s link
   rnic perf --listen 10.0.0.1:4791              on one machine, and on another:

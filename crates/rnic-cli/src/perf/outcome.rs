@@ -16,7 +16,7 @@ use crate::{flows, table};
 pub struct Outcome {
     /// Name of the transport.
     pub transport: String,
-    /// Operation that was repeated.
+    /// Operation that was repeated; `stream` for writes to a stream of bytes.
     pub op: &'static str,
     /// Carrier of the packets: `udp` or `sim`.
     pub wire: &'static str,
@@ -85,6 +85,9 @@ pub struct Outcome {
     pub capture_failure: Option<Failure>,
 }
 
+/// Name of a stream of bytes as an operation.
+const STREAM: &str = "stream";
+
 /// Latencies in microseconds.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
 pub struct LatencyUs {
@@ -109,7 +112,7 @@ impl Outcome {
     pub fn with_parameters(args: &PerfArgs, machine: Machine) -> Self {
         Self {
             transport: args.transport.clone(),
-            op: args.op.name(),
+            op: if args.stream { STREAM } else { args.op.name() },
             wire: args.wire.name(),
             simulated: false,
             size_bytes: size_bytes(args),
@@ -147,11 +150,13 @@ impl Outcome {
         let Self { transport, op, wire, qps, depth, latency_us: latency, .. } = self;
         let share = self.packets_retransmitted as f64 / self.packets_sent.max(1) as f64 * 100.0;
         let pairs = if *qps == 1 { "1 queue pair".to_owned() } else { format!("{qps} queue pairs") };
-        let mut text = format!(
-            "{transport}, {op} of {}, {pairs}, {depth} in flight, {} byte packets, over {wire}\n",
-            Bytes::new(self.size_bytes.into()),
-            self.mtu_bytes
-        );
+        let size = Bytes::new(self.size_bytes.into());
+        let shape = if *op == STREAM {
+            format!("a stream in writes of {size}, {depth} of them undelivered at most")
+        } else {
+            format!("{op} of {size}, {pairs}, {depth} in flight")
+        };
+        let mut text = format!("{transport}, {shape}, {} byte packets, over {wire}\n", self.mtu_bytes);
         text += &table::results(
             &["operations", "Gbit/s", "op/s", "p50", "p99", "p99.9", "max", "packets", "retransmitted", "verified"],
             vec![vec![

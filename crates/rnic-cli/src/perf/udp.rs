@@ -111,7 +111,8 @@ fn config(args: &PerfArgs) -> PerfConfig {
         depth: args.depth,
         length,
         verify: args.verify,
-        ping_pong: args.op == Op::Send && args.depth == 1 && args.qps == 1,
+        stream: args.stream,
+        ping_pong: (args.stream || args.op == Op::Send) && args.depth == 1 && args.qps == 1,
         transport: args.transport.clone(),
         options: args.settings.iter().map(|setting| (setting.key.clone(), setting.value.clone())).collect(),
         impairment: Impairment {

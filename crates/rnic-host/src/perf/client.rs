@@ -17,11 +17,8 @@ use crate::defaults::TransportChoice;
 use crate::memory::Region;
 use crate::nic::Nic;
 
-/// Measures a connection to the NIC at `to`, which [serves](super::serve()).
-///
-/// # Errors
-/// When the session cannot be set up, an operation fails, or no more packets arrive from the remote end.
-pub fn measure(nic: &mut Nic, to: SocketAddr, config: &PerfConfig) -> Result<PerfReport, PerfError> {
+/// Repeats an operation of verbs on connections to the NIC at `to`; see [`super::measure`].
+pub(super) fn measure(nic: &mut Nic, to: SocketAddr, config: &PerfConfig) -> Result<PerfReport, PerfError> {
     let terms = Terms { choice: choice_of(nic, config)?, ..Terms::of(config)? };
     check_against(config, &terms.choice, nic.config().mtu_max_bytes)?;
     let task = Task::Perf {
@@ -64,7 +61,7 @@ pub fn measure(nic: &mut Nic, to: SocketAddr, config: &PerfConfig) -> Result<Per
     Ok(PerfReport { flows, ..report })
 }
 
-fn choice_of(nic: &Nic, config: &PerfConfig) -> Result<TransportChoice, PerfError> {
+pub(super) fn choice_of(nic: &Nic, config: &PerfConfig) -> Result<TransportChoice, PerfError> {
     let options: Vec<(&str, &str)> = config.options.iter().map(|(name, value)| (&**name, &**value)).collect();
     peers::choice(nic, &config.transport, &options)
 }
@@ -84,12 +81,8 @@ fn flow_reports(nic: &Nic, connections: &[Connection]) -> Vec<FlowReport> {
     reports
 }
 
-/// Checks whether `config` can be measured with packets of at most `mtu_bytes`, as far as this end can determine it
-/// without the remote end.
-///
-/// # Errors
-/// The setting that is invalid or cannot work.
-pub fn check(config: &PerfConfig, mtu_bytes: u32) -> Result<(), PerfError> {
+/// See [`super::check`].
+pub(super) fn check(config: &PerfConfig, mtu_bytes: u32) -> Result<(), PerfError> {
     check_against(config, &Terms::of(config)?.choice, mtu_bytes)
 }
 
@@ -318,18 +311,19 @@ impl Session {
         let _ = nic.verbs().destroy_cq(cq);
         let _ = nic.verbs().destroy_pd(pd);
         nic.set_impairment(crate::impair::Impairment::default());
-        // Gives the remote end time to receive the disconnect before this program exits.
-        let start = nic.now();
-        while nic.now().since(start) < DISCONNECT_WAIT_MAX && nic.has_open_exchanges() {
-            if !nic.progress() && nic.wait(Duration::from_ms(1)).is_err() {
-                return;
-            }
-            while let Some(event) = nic.poll_connection_event() {
-                debug_assert!(
-                    !matches!(event, ConnectionEvent::Established(_)),
-                    "no client asks for connections any more"
-                );
-            }
+        wait_for_disconnect(nic);
+    }
+}
+
+/// Gives the remote end time to receive the disconnect before this program exits.
+pub(super) fn wait_for_disconnect(nic: &mut Nic) {
+    let start = nic.now();
+    while nic.now().since(start) < DISCONNECT_WAIT_MAX && nic.has_open_exchanges() {
+        if !nic.progress() && nic.wait(Duration::from_ms(1)).is_err() {
+            return;
+        }
+        while let Some(event) = nic.poll_connection_event() {
+            debug_assert!(!matches!(event, ConnectionEvent::Established(_)), "no client asks for connections any more");
         }
     }
 }

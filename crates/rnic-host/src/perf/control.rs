@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::plan::Answer;
-use super::setup::make_cq;
+use super::setup::{SILENCE_TIMEOUTS, make_cq};
 use super::{PerfError, protection};
 use crate::cm::ConnectionId;
 use crate::connection::{Connection, ConnectionConfig, ConnectionEvent};
@@ -295,10 +295,6 @@ const CQ_ENTRIES: u32 = 64;
 
 /// Maximum size of a message, in bytes.
 const MESSAGE_BYTES: usize = 4_096;
-
-/// Number of connection timeouts without any packet after which the remote end counts as stuck. (If the remote end no
-/// longer exists, operations fail.)
-const SILENCE_TIMEOUTS: u64 = 6;
 
 /// Longest sleep; it is limited so that a request to stop is noticed.
 pub(crate) const IDLE_WAIT: Duration = Duration::from_ms(10);

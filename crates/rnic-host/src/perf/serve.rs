@@ -16,13 +16,14 @@ use super::run::{PONG_QP, send_pong};
 use super::seen::SeenNumbers;
 use super::setup::{DEPTH_MAX, QPS_MAX, ServeConfig, make_cq, reject_client};
 use super::waiting::{BUSY, FIRST_ORDER_TIMEOUT, Waiting, WaitingClient};
-use super::{Op, PerfError, nvme, order, peers, protection};
+use super::{Op, PerfError, nvme, order, peers, protection, stream};
 use crate::cm::ConnectionId;
 use crate::connection::{ConnectionConfig, ConnectionEvent, ConnectionRequest};
 use crate::defaults::TransportChoice;
 use crate::impair::Impairment;
 use crate::memory::Region;
 use crate::nic::Nic;
+use crate::stream::Offer;
 
 /// Result of a session that has been served.
 #[derive(Clone, PartialEq, Debug)]
@@ -76,7 +77,12 @@ pub fn serve(
         let mut served = None;
         if let Some(event) = nic.poll_connection_event() {
             moved = true;
-            served = receive(nic, config, event, &mut waiting);
+            served = match event {
+                ConnectionEvent::Requested(request) if Offer::parse(&request.private_data).is_some() => {
+                    Some(serve_stream(nic, config, &request, &mut keep_serving))
+                }
+                event => receive(nic, config, event, &mut waiting),
+            };
         }
         if let Some((client, received)) = waiting.next(nic, config) {
             moved = true;
@@ -123,6 +129,20 @@ fn receive(nic: &mut Nic, config: &ServeConfig, event: ConnectionEvent, waiting:
         ConnectionEvent::Established(_) => {}
     }
     None
+}
+
+/// Serves one stream.
+fn serve_stream(
+    nic: &mut Nic,
+    config: &ServeConfig,
+    request: &ConnectionRequest,
+    keep_serving: &mut impl FnMut() -> bool,
+) -> Served {
+    let (outcome, error) = stream::serve(nic, config, request, keep_serving);
+    let Outcome { verified, wrong, packets_sent, packets_retransmitted, .. } = outcome;
+    let problem = error.map(|error| error.to_string());
+    let task = "stream".to_owned();
+    Served { peer: request.from, task, problem, verified, wrong, packets_sent, packets_retransmitted }
 }
 
 /// Serves one session, starting with its first order.

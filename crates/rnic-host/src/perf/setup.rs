@@ -52,3 +52,7 @@ pub(super) fn reject_client(nic: &mut Nic, id: ConnectionId, why: &str) {
     // The request may have been withdrawn meanwhile.
     let _ = nic.reject(id, why);
 }
+
+/// Number of connection timeouts without any packet after which the remote end counts as stuck. (If the remote end no
+/// longer exists, operations fail.)
+pub(super) const SILENCE_TIMEOUTS: u64 = 6;
