@@ -31,7 +31,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     Settings::from_variables(effective_variables(&settings)).map_err(Failure::input)?;
     let libraries = Libraries::find()?;
     let mut variables = settings;
-    variables.extend(loader_variables(&libraries, |name| std::env::var_os(name)));
+    variables.extend(loader_variables(&libraries, args.sockets, |name| std::env::var_os(name)));
     if args.show {
         show(&variables);
         return Ok(());
@@ -88,12 +88,14 @@ fn effective_variables(set: &[(&'static str, OsString)]) -> Vec<(String, String)
 }
 
 /// Returns the variables that make the dynamic linker load the project's libraries. Libraries that are already
-/// preloaded (a sanitizer, a tracer) stay first.
+/// preloaded (a sanitizer, a tracer) stay first. With `sockets`, they include the one for TCP sockets.
 pub fn loader_variables(
     libraries: &Libraries,
+    sockets: bool,
     inherited: impl Fn(&str) -> Option<OsString>,
 ) -> [(&'static str, OsString); 3] {
-    let preloads = [libraries.shim(), libraries.verbs()];
+    let mut preloads = vec![libraries.shim(), libraries.verbs()];
+    preloads.extend(sockets.then(|| libraries.sockets()));
     let join = |name: &str, own: &[PathBuf], is_own_first: bool| {
         let value = inherited(name).unwrap_or_default();
         let others = value.to_string_lossy().into_owned();
@@ -125,7 +127,7 @@ mod tests {
     fn with(inherited: &[(&str, &str)]) -> Vec<(&'static str, String)> {
         let libraries = Libraries::at("/opt/rnic");
         let look = |name: &str| inherited.iter().find(|(own, _)| *own == name).map(|(_, value)| value.into());
-        let set = loader_variables(&libraries, look);
+        let set = loader_variables(&libraries, false, look);
         set.into_iter().map(|(name, value)| (name, value.to_string_lossy().into_owned())).collect()
     }
 
@@ -137,6 +139,14 @@ mod tests {
         let beside = with(&[("LD_LIBRARY_PATH", "/a::/b"), ("LD_PRELOAD", "libasan.so /x.so")]);
         assert_eq!(beside[0].1, "/opt/rnic:/a:/b");
         assert_eq!(beside[1].1, "libasan.so:/x.so:/opt/rnic/librnic-shim.so:/opt/rnic/libibverbs.so.1");
+    }
+
+    #[test]
+    fn the_library_for_sockets_is_preloaded_only_on_request() {
+        let libraries = Libraries::at("/opt/rnic");
+        let set = loader_variables(&libraries, true, |_| None);
+        let preloads = "/opt/rnic/librnic-shim.so:/opt/rnic/libibverbs.so.1:/opt/rnic/librnic_sockets.so";
+        assert_eq!(set[1], ("LD_PRELOAD", preloads.into()));
     }
 
     #[test]

@@ -13,7 +13,7 @@ fn libraries(names: &[&str]) -> tempfile::TempDir {
     let source = folder.path().join("a.c");
     let text: String = names.iter().map(|name| format!("int {name}(void) {{ return 0; }}\n")).collect();
     std::fs::write(&source, text).expect("it is written");
-    for name in ["libibverbs.so.1", "librdmacm.so.1", "librnic-shim.so"] {
+    for name in ["libibverbs.so.1", "librdmacm.so.1", "librnic-shim.so", "librnic_sockets.so"] {
         let mut compiler = Command::new("cc");
         compiler.arg("-shared").arg("-o").arg(folder.path().join(name)).arg(&source);
         assert!(compiler.status().expect("there is a compiler").success());

@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 /// Creates a folder with libraries that have the names of ours but do nothing.
 fn libraries() -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a folder for the test");
-    for name in ["libibverbs.so.1", "librdmacm.so.1", "librnic-shim.so"] {
+    for name in ["libibverbs.so.1", "librdmacm.so.1", "librnic-shim.so", "librnic_sockets.so"] {
         let mut compiler = Command::new("cc");
         compiler.args(["-shared", "-x", "c", "/dev/null", "-o"]).arg(folder.path().join(name));
         assert!(compiler.status().expect("there is a compiler").success());
@@ -139,7 +139,7 @@ fn errors_are_one_line() {
     run(empty.path(), &["--", "true"]).assert_refused(2, &["librnic-shim.so", "missing"]);
     let folder_with_blank = folder.join("a b");
     std::fs::create_dir(&folder_with_blank).expect("a folder");
-    for name in ["libibverbs.so.1", "librdmacm.so.1", "librnic-shim.so"] {
+    for name in ["libibverbs.so.1", "librdmacm.so.1", "librnic-shim.so", "librnic_sockets.so"] {
         std::fs::copy(folder.join(name), folder_with_blank.join(name)).expect("a copy");
     }
     run(&folder_with_blank, &["--", "true"]).assert_refused(2, &["a b", "LD_PRELOAD", "spaces"]);

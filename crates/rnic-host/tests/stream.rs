@@ -137,3 +137,33 @@ fn t26_a_stream_that_is_closed_before_its_end_is_an_error_at_the_other_end() {
     let peer = pair.left.nic.local_addr();
     assert_eq!(pair.right.streams.broken(pair.to), Some(Broken::Reset(peer)));
 }
+
+/// The process at the other end exits after the end of its data: what has arrived can be read, and only a write is an
+/// error.
+#[test]
+fn t26_a_peer_that_closes_after_its_end_is_an_error_only_for_later_writes() {
+    for is_writing in [false, true] {
+        let mut pair = Pair::connected("tonic-new-reno", Impairment::default(), |config| config);
+        pair.left.streams.write(&mut pair.left.nic, pair.from, b"last words").expect("it is open");
+        pair.left.streams.finish(&mut pair.left.nic, pair.from);
+        let start = Instant::now();
+        while pair.left.streams.undelivered_bytes(pair.from) > 0 || pair.right.streams.buffered_bytes(pair.to) < 10 {
+            pair.progress();
+            assert!(start.elapsed() < TEST_TIMEOUT);
+        }
+        pair.left.streams.close(&mut pair.left.nic, pair.from);
+        while start.elapsed() < Duration::from_millis(50) {
+            pair.progress();
+        }
+        let mut buffer = [0; 100];
+        assert_eq!(pair.right.streams.read(&mut pair.right.nic, pair.to, &mut buffer).expect("data is left"), 10);
+        assert!(pair.right.streams.is_at_end(pair.to));
+        if is_writing {
+            pair.right.streams.write(&mut pair.right.nic, pair.to, b"answer").expect_err("the peer is gone");
+        } else {
+            pair.right.streams.finish(&mut pair.right.nic, pair.to);
+            assert!(pair.right.streams.is_over(pair.to));
+        }
+        assert_eq!(pair.right.streams.broken(pair.to).is_some(), is_writing);
+    }
+}

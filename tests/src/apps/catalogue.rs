@@ -23,6 +23,8 @@ pub struct Case {
     pub reliable: bool,
     /// True when the case is part of `make test`.
     pub quick: bool,
+    /// True when the programs use TCP sockets: `rnic run --sockets`.
+    pub sockets: bool,
     /// Programs that the scripts of the case run.
     pub needs: &'static [&'static str],
 }
@@ -69,6 +71,7 @@ const BASE: Case = Case {
     one_host: false,
     reliable: true,
     quick: false,
+    sockets: false,
     needs: &[],
 };
 
@@ -356,6 +359,32 @@ pub const CASES: &[Case] = &[
         check: Check::Says("every check passed"),
         needs: &["{mpirun}", "hpcc"],
         seconds: 120,
+        ..BASE
+    },
+    // TCP sockets.
+    Case {
+        name: "iperf3",
+        server: "iperf3 -s -1 -p {port}",
+        client: "iperf3 -c {host} -p {port} -t 2",
+        check: Check::Says("receiver"),
+        sockets: true,
+        ..BASE
+    },
+    Case {
+        name: "iperf3 --bidir -P 4",
+        server: "iperf3 -s -1 -p {port}",
+        client: "iperf3 -c {host} -p {port} -t 2 --bidir -P 4",
+        check: Check::Says("receiver"),
+        sockets: true,
+        ..BASE
+    },
+    Case {
+        name: "redis",
+        server: "sh {redis} server {port}",
+        client: "sh {redis} client {host} {port}",
+        check: Check::Says("every value right"),
+        sockets: true,
+        needs: &["redis-server", "redis-benchmark", "redis-cli"],
         ..BASE
     },
 ];

@@ -26,6 +26,7 @@ const fn endless(name: &'static str, server: &'static str, client: &'static str)
         one_host: false,
         reliable: true,
         quick: false,
+        sockets: false,
         needs: &[],
     }
 }

@@ -48,8 +48,8 @@ pub fn run(case: &Case, place: &Place) -> Outcome {
 }
 
 /// Starts one side of a case at `place`; `line` is the command line, with environment settings in front of the program.
-fn launch(name: &'static str, line: &str, place: &Place, is_server: bool) -> Result<Running, String> {
-    let mut command: Command = place.command(is_server);
+fn launch(name: &'static str, line: &str, place: &Place, case: &Case) -> Result<Running, String> {
+    let mut command: Command = place.command(name == "server", case.sockets);
     let (settings, words): (Vec<&str>, Vec<&str>) = split(line);
     command.envs(settings.iter().filter_map(|setting| setting.split_once('=')));
     command.args(words).stdin(Stdio::null());
@@ -77,12 +77,12 @@ impl Pair {
         let start = Instant::now();
         let mut server = match case.server {
             "" => None,
-            line => Some(launch("server", &fill(line)?, place, true)?),
+            line => Some(launch("server", &fill(line)?, place, case)?),
         };
         if let Some(server) = &mut server {
             wait_for_port(server, &port)?;
         }
-        let client = launch("client", &fill(case.client)?, place, false)?;
+        let client = launch("client", &fill(case.client)?, place, case)?;
         Ok(Self { server, client, start, results })
     }
 
@@ -225,10 +225,11 @@ fn compile_collective(compiler: &str, to: &std::path::Path) -> Result<(), String
 }
 
 /// Scripts that run applications.
-const SCRIPTS: [(&str, &str); 3] = [
+const SCRIPTS: [(&str, &str); 4] = [
     ("{lammps}", include_str!("../../apps/lammps.sh")),
     ("{gromacs}", include_str!("../../apps/gromacs.sh")),
     ("{hpcc}", include_str!("../../apps/hpcc.sh")),
+    ("{redis}", include_str!("../../apps/redis.sh")),
 ];
 
 fn which(program: &str) -> Option<std::path::PathBuf> {

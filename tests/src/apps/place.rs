@@ -89,7 +89,7 @@ impl Place {
         let libraries = programs.path().join("lib/rnic");
         fs::create_dir_all(&libraries)?;
         let built = bin.join("lib/rnic");
-        for name in ["libibverbs.so.1", "librnic-shim.so"] {
+        for name in ["libibverbs.so.1", "librnic-shim.so", "librnic_sockets.so"] {
             let from = built.join(name);
             fs::copy(&from, libraries.join(name)).map_err(|_| missing(&from))?;
         }
@@ -116,8 +116,9 @@ impl Place {
         self.programs.path()
     }
 
-    /// Returns a command that runs under `rnic run` in this environment, for the server's side or the client's.
-    pub fn command(&self, is_server: bool) -> Command {
+    /// Returns a command that runs under `rnic run` in this environment, for the server's side or the client's; with
+    /// `sockets`, for a program with TCP sockets.
+    pub fn command(&self, is_server: bool, sockets: bool) -> Command {
         let rnic = self.programs.path().join("rnic");
         let mut command = match &self.confinement {
             None => Command::new(rnic),
@@ -130,7 +131,11 @@ impl Place {
         };
         command.arg("run");
         let is_lossy = self.conditions == Conditions::Lossy;
-        if let Some(transport) = self.transport.as_deref().or(is_lossy.then_some("irn")) {
+        if sockets {
+            command.arg("--sockets");
+        }
+        let own = (is_lossy && !sockets).then_some("irn");
+        if let Some(transport) = self.transport.as_deref().or(own) {
             command.args(["--transport", transport]);
         }
         if is_lossy {

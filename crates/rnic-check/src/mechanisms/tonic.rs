@@ -37,11 +37,7 @@ const MECHANISMS: &[Mechanism] = &[
     tested("6.1", "one segment address a cycle of 10 ns"),
     tested("6.1", "1024 flows, 2048 at most"),
     tested("2.1", "receivers acknowledge cumulatively and selectively and grant tokens, at line rate"),
-    Mechanism {
-        what: "sockets of bytes: segments, a rest that waits, flows beyond the template in software",
-        section: "5, D",
-        left_out: "unmodified socket programs",
-    },
+    tested("5, D", "sockets of bytes: segments, a rest that waits, flows beyond the template in software"),
     Mechanism {
         what: "RDMA: work requests are segments; Write, Send, Read at the source of data",
         section: "A",

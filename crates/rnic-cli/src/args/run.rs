@@ -11,6 +11,11 @@ pub struct RunArgs {
     #[command(flatten)]
     pub settings: SettingFlags,
 
+    /// Carry the program's TCP connections, too, where the program at the other end has this option: over the transport
+    /// tonic-new-reno, unless `--transport` names another
+    #[arg(long)]
+    pub sockets: bool,
+
     /// Do not run a program; print the variables in the form that `env` and shells accept
     #[arg(long)]
     pub show: bool,
@@ -80,5 +85,7 @@ Examples:
   rnic run -- ib_write_bw                                on one side, and on the other:
   rnic run -- ib_write_bw 127.0.0.1
   rnic run --loss 1% --reorder 5% --seed 7 -- ib_send_lat 127.0.0.1
+  rnic run --sockets --loss 1% -- iperf3 -s              and on the other side:
+  rnic run --sockets --loss 1% -- iperf3 -c 127.0.0.1
   rnic run -- mpirun -n 2 --mca pml ucx ./program
   rnic run --show                                        what it sets, for containers and batch systems";

@@ -55,7 +55,7 @@ fn exported(path: &Path) -> Result<BTreeSet<String>, String> {
 /// program without them.
 fn loads(libraries: &Libraries) -> Check {
     const NAME: &str = "dynamic linker";
-    let variables = loader_variables(libraries, |_| None);
+    let variables = loader_variables(libraries, false, |_| None);
     let mut command = Command::new("true");
     command.envs(variables).env("LD_BIND_NOW", "1").stdin(Stdio::null()).stdout(Stdio::null());
     match command.output() {

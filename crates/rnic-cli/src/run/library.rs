@@ -28,7 +28,7 @@ impl Libraries {
             )));
         };
         let folder = std::path::absolute(folder).map_err(|error| Failure::file(folder, error))?;
-        let missing = [SHIM_FILE, CM_FILE].into_iter().find(|name| !folder.join(name).exists());
+        let missing = [SHIM_FILE, CM_FILE, SOCKETS_FILE].into_iter().find(|name| !folder.join(name).exists());
         if let Some(name) = missing {
             return Err(Failure::input(format!("{}: {name} is missing; build it with `make build`", folder.display())));
         }
@@ -55,6 +55,11 @@ impl Libraries {
         self.folder.join(VERBS_FILE)
     }
 
+    /// Returns the path of the library for TCP sockets.
+    pub fn sockets(&self) -> PathBuf {
+        self.folder.join(SOCKETS_FILE)
+    }
+
     /// Returns the path of the path shim.
     pub fn shim(&self) -> PathBuf {
         self.folder.join(SHIM_FILE)
@@ -77,3 +82,4 @@ const VARIABLE: &str = "RNIC_LIBRARY_DIR";
 const VERBS_FILE: &str = "libibverbs.so.1";
 const CM_FILE: &str = "librdmacm.so.1";
 const SHIM_FILE: &str = "librnic-shim.so";
+const SOCKETS_FILE: &str = "librnic_sockets.so";

@@ -41,6 +41,9 @@ pub(super) struct Single {
     credit: u64,
     is_end_posted: bool,
     is_end_delivered: bool,
+    is_confirmed: bool,
+    /// True when the peer has closed the connection after the end of its data.
+    is_peer_gone: bool,
     /// True while a message of kind [`Kind::Credit`] is not acknowledged.
     is_credit_out: bool,
     /// Time of the last message or acknowledgement of the peer.
@@ -67,6 +70,8 @@ impl Single {
             credit: parts.window.into(),
             is_end_posted: false,
             is_end_delivered: false,
+            is_confirmed: false,
+            is_peer_gone: false,
             is_credit_out: false,
             active_at: nic.now(),
             probe_after: config.probe_after,
@@ -90,12 +95,26 @@ impl Single {
         self.may_send = true;
     }
 
+    /// Does the same at the accepting end, and confirms it to the peer by a message.
+    pub(super) fn establish_and_confirm(&mut self, nic: &mut Nic) {
+        self.establish();
+        self.post_credit(nic);
+    }
+
+    /// Returns whether a message of the peer has arrived.
+    pub(super) fn is_confirmed(&self) -> bool {
+        self.is_confirmed
+    }
+
     pub(super) fn check(&self) -> Result<(), Broken> {
         self.broken.clone().map_or(Ok(()), Err)
     }
 
     /// Takes bytes to send, as many as there is space for; returns how many.
     pub(super) fn write(&mut self, nic: &mut Nic, bytes: &[u8]) -> Result<usize, Broken> {
+        if self.is_peer_gone && !bytes.is_empty() {
+            self.broken.get_or_insert(Broken::Reset(self.parts.peer));
+        }
         self.check()?;
         let from = self.sender.tail();
         let taken = self.sender.send(nic.now(), bytes.len() as u64) as usize;
@@ -175,7 +194,7 @@ impl Single {
 
     /// Returns the time at which [`Self::progress`] has work even if nothing arrives.
     pub(super) fn next_at(&self) -> Option<Time> {
-        if self.broken.is_some() || !self.may_send {
+        if self.broken.is_some() || !self.may_send || self.is_peer_gone {
             return None;
         }
         let probe = (!self.is_over() && !self.is_credit_out).then(|| self.active_at + self.probe_after);
@@ -246,6 +265,7 @@ impl Single {
         if !completion.flags.contains(rnic_engine::WcFlags::WITH_IMM) {
             return self.violated("a message has no immediate data".to_owned());
         }
+        self.is_confirmed = true;
         let (kind, low_bits) = message::parse(completion.word);
         let most = self.sent + u64::from(self.parts.window);
         match message::extend(low_bits, self.credit, most) {
@@ -266,7 +286,10 @@ impl Single {
 
     /// Sends what can be sent; returns whether anything was posted.
     fn send_ready(&mut self, nic: &mut Nic) -> bool {
-        if self.broken.is_some() || !self.may_send {
+        if self.is_peer_gone && self.sender.is_finished() {
+            self.is_end_delivered = true;
+        }
+        if self.broken.is_some() || !self.may_send || self.is_peer_gone {
             return false;
         }
         let now = nic.now();
@@ -287,11 +310,15 @@ impl Single {
         let is_probe_due = now >= self.active_at + self.probe_after && !self.is_over();
         let is_wanted = (is_announcement_due && !self.receiver.has_ended()) || is_probe_due;
         if is_wanted && !self.is_credit_out && self.has_space(nic) {
-            self.is_credit_out = true;
-            self.post(nic, Kind::Credit, CREDIT_ID, &[], SendFlags::SIGNALED);
+            self.post_credit(nic);
             has_posted = true;
         }
         has_posted
+    }
+
+    fn post_credit(&mut self, nic: &mut Nic) {
+        self.is_credit_out = true;
+        self.post(nic, Kind::Credit, CREDIT_ID, &[], SendFlags::SIGNALED);
     }
 
     fn has_credit(&self, nic: &Nic) -> bool {
@@ -321,14 +348,16 @@ impl Single {
         }
     }
 
-    /// Records that the connection has ended; this is no error after the peer has received the end of this direction
-    /// and has sent its own.
+    /// Records that the connection has ended. This is no error if the peer had ended its direction and everything that
+    /// was written has been delivered; further writes fail.
     fn note_reset(&mut self) {
-        if self.receiver.has_ended() && self.is_end_posted {
-            // The peer disconnects after all data has been delivered to it.
-            self.is_end_delivered = true;
-        } else if self.broken.is_none() {
-            self.broken = Some(Broken::Reset(self.parts.peer));
+        let is_delivered = self.sender.head() == self.sender.tail();
+        if self.receiver.has_ended() && (self.is_end_posted || is_delivered) {
+            self.is_peer_gone = true;
+            // The peer disconnects after the end of both directions has been delivered to it.
+            self.is_end_delivered |= self.is_end_posted;
+        } else {
+            self.broken.get_or_insert(Broken::Reset(self.parts.peer));
         }
     }
 

@@ -187,7 +187,7 @@ impl Streams {
         let transport = connection.transport;
         let (cq, offer) = match stage {
             Stage::Open(mut single) => {
-                single.establish();
+                single.establish_and_confirm(nic);
                 self.entries.insert(id, Entry { place, transport, stage: Stage::Open(single) });
                 return Some(StreamEvent::Established(id));
             }
@@ -272,6 +272,12 @@ impl Streams {
     /// Returns whether the peer has ended its direction and everything has been read.
     pub fn is_at_end(&self, id: StreamId) -> bool {
         self.single(id).is_some_and(Single::is_at_end)
+    }
+
+    /// Returns whether a message of the peer has arrived. The accepting end sends one when the stream is established
+    /// there.
+    pub fn is_confirmed(&self, id: StreamId) -> bool {
+        self.single(id).is_some_and(Single::is_confirmed)
     }
 
     /// Returns the number of bytes that can be written now.

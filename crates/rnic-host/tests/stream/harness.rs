@@ -156,9 +156,8 @@ pub fn transfer(pair: &mut Pair, bytes: [u64; 2], seed: u64) {
     let mut left_way = Way::new(seed, "left", bytes[1]);
     let start = Instant::now();
     let (from, to) = (pair.from, pair.to);
-    while !(pair.left.streams.is_over(from) && pair.right.streams.is_over(to))
-        || !(pair.left.streams.is_at_end(from) && pair.right.streams.is_at_end(to))
-    {
+    let is_over = |end: &End, id| end.streams.is_over(id) && end.streams.is_at_end(id);
+    while !(is_over(&pair.left, from) && is_over(&pair.right, to)) {
         right_way.move_on(&mut pair.left, from, &mut pair.right, to);
         left_way.move_on(&mut pair.right, to, &mut pair.left, from);
         pair.progress();
