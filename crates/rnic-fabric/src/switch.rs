@@ -26,7 +26,7 @@ use crate::route::Route;
 use crate::topology::Node;
 
 pub use admission::Alpha;
-pub use ecn::{EcnPlan, MarkDepth};
+pub use ecn::{EcnPlan, MarkDepth, MarkDraw};
 pub use trimming::TrimPlan;
 
 use admission::{Admission, Pfc, Signal};
@@ -261,7 +261,7 @@ impl Switch {
         if let Some(CongestionSignals { marker, stamp }) = &mut self.signals {
             if let Some(marker) = marker {
                 let depth = marker.on_enqueue(output, input, len, waiting, self.admission.held(input));
-                if !entry.has(Flags::ACK) && marker.marks(depth) {
+                if !entry.has(Flags::ACK) && marker.marks(depth, entry.identity) {
                     entry.set(Flags::MARKED);
                 }
             }

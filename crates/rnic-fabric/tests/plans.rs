@@ -63,7 +63,7 @@ model = "input-queued"
 buffer = "240KB"
 multipath = "wcmp"
 pfc = { threshold = "200KB" }
-ecn = { kmin = "5KB", kmax = "200KB", pmax = "1%", depth = "virtual-queue" }
+ecn = { kmin = "5KB", kmax = "200KB", pmax = "1%", depth = "virtual-queue", draw = "packet" }
 "#,
     r#"switch = { model = "shared-buffer", buffer = "8MB", alpha = "1/2", pfc = { headroom = "60KB" } }"#,
     r#"

@@ -344,6 +344,17 @@ words! {
     }
 }
 
+words! {
+    /// The random numbers that decide about marks between `kmin` and `kmax`.
+    EcnDraw {
+        /// One after the other, as packets come.
+        Sequence = "sequence",
+        /// A function of the packet's flow, its position in it and the seed: simulations that are compared mark the same
+        /// packets at the same depth, whenever they come.
+        Packet = "packet",
+    }
+}
+
 table! {
     /// Marks for congestion control. Without this table there are none.
     Ecn {
@@ -357,6 +368,8 @@ table! {
         pmax: Unit<Probability>,
         /// Measured queue depth.
         depth: EcnDepth = "output",
+        /// Random numbers of marks.
+        draw: EcnDraw = "sequence",
     }
 }
 

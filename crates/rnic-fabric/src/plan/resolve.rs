@@ -6,13 +6,15 @@ use rnic_policy::{AdaptivePlace, Profile, Signals};
 use serde::Deserialize;
 
 use super::quantity::{Fraction, OrAuto, Unit};
-use super::raw::{EcnDepth, Raw, SwitchModel, TopologyKind};
+use super::raw::{EcnDepth, EcnDraw, Raw, SwitchModel, TopologyKind};
 use super::{
     FileReader, LinkPlan, Plan, PlanError, RunPlan, TopologyPlan, derived, faults, fitted, nic, processors, raw, scr,
     slow_host, workloads,
 };
 use crate::link::{PLAN_TIME_MAX, PORTS_MAX};
-use crate::switch::{Alpha, BufferPlan, EcnPlan, MarkDepth, Multipath, PfcPlan, SwitchPlan, TAG_LEN, TrimPlan};
+use crate::switch::{
+    Alpha, BufferPlan, EcnPlan, MarkDepth, MarkDraw, Multipath, PfcPlan, SwitchPlan, TAG_LEN, TrimPlan,
+};
 
 /// Parses the text, with some keys replaced.
 pub(super) fn read(text: &str, overrides: &[(&str, &str)]) -> Result<Raw, PlanError> {
@@ -290,6 +292,10 @@ fn resolve_switch(raw: &raw::Switch, plan: &Plan) -> Result<SwitchPlan, PlanErro
             EcnDepth::Output => MarkDepth::Output,
             EcnDepth::VirtualQueue => MarkDepth::VirtualQueue,
             EcnDepth::Input => MarkDepth::Input,
+        },
+        draw: match ecn.draw() {
+            EcnDraw::Sequence => MarkDraw::Sequence,
+            EcnDraw::Packet => MarkDraw::Packet,
         },
     });
     let csig = raw.csig.as_ref().is_some_and(raw::Csig::enabled);

@@ -3,7 +3,7 @@
 use rnic_base::{BitRate, Duration, Time};
 
 use super::*;
-use crate::switch::{Alpha, BufferPlan, EcnPlan, MarkDepth, Multipath, PfcPlan};
+use crate::switch::{Alpha, BufferPlan, EcnPlan, MarkDepth, MarkDraw, Multipath, PfcPlan};
 
 const VALID_PLAN: &str = r#"
 name = "good"
@@ -209,7 +209,8 @@ fn a_transport_may_be_given_by_its_name_alone() {
 #[test]
 fn every_key_of_switch_and_run_sets_its_field() {
     let switch = r#"{ model = "shared-buffer", buffer = "2MB", alpha = "3/8", pfc = { headroom = "41KB" },
-        multipath = "wcmp", ecn = { kmin = "5KB", kmax = "200KB", pmax = "7%", depth = "input" }, csig = {} }"#;
+        multipath = "wcmp", ecn = { kmin = "5KB", kmax = "200KB", pmax = "7%", depth = "input",
+        draw = "packet" }, csig = {} }"#;
     let run = r#"{ limit = "3ms", stall_after = "2ms", warmup = "1ms", cooldown = "2ms", slice = "400us" }"#;
     let workload = r#"{ kind = "closed-loop", op = "write", message = "4KB", duration = "4ms", from = 1, to = 0 }"#;
     let plan = read(&[("switch", switch), ("run", run), ("workload", workload)]).expect("the plan is valid");
@@ -225,6 +226,7 @@ fn every_key_of_switch_and_run_sets_its_field() {
             kmax: 200_000,
             pmax: rnic_base::Probability::ratio(7, 100),
             depth: MarkDepth::Input,
+            draw: MarkDraw::Packet,
         }),
         csig: true,
         trim: None,

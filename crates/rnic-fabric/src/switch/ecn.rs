@@ -20,6 +20,8 @@ pub(super) struct Marker {
     pmax: u64,
     stream: RandomStream,
     depth: MarkDepth,
+    /// Seed of the random numbers of packets; `None` when they are taken from `stream` in sequence.
+    packet_seed: Option<u64>,
     /// Bytes in each virtual queue (`output * ports + input`), when virtual queues are measured.
     virtual_queues: Box<[u64]>,
     ports: usize,
@@ -38,6 +40,17 @@ pub enum MarkDepth {
     Input,
 }
 
+/// The random numbers that decide about marks between the thresholds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum MarkDraw {
+    /// One after the other, as packets come.
+    #[default]
+    Sequence,
+    /// A function of the packet and the seed, so that simulations that are compared mark the same packets at the same
+    /// depth, whenever they come.
+    Packet,
+}
+
 /// Thresholds of marking.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EcnPlan {
@@ -49,16 +62,19 @@ pub struct EcnPlan {
     pub pmax: rnic_base::Probability,
     /// The depth that is measured.
     pub depth: MarkDepth,
+    /// The random numbers.
+    pub draw: MarkDraw,
 }
 
 impl Marker {
     /// Creates the rule of a switch with `ports` ports.
-    pub(super) fn new(plan: &EcnPlan, ports: usize, stream: RandomStream) -> Self {
+    pub(super) fn new(plan: &EcnPlan, ports: usize, mut stream: RandomStream) -> Self {
         let pmax = (plan.pmax.as_f64() * (1u64 << 32) as f64) as u64;
-        let EcnPlan { kmin, kmax, depth, .. } = *plan;
+        let EcnPlan { kmin, kmax, depth, draw, .. } = *plan;
+        let packet_seed = (draw == MarkDraw::Packet).then(|| stream.bits());
         let queues = if depth == MarkDepth::VirtualQueue { ports * ports } else { 0 };
         let virtual_queues = vec![0; queues].into_boxed_slice();
-        Self { kmin, kmax, pmax, stream, depth, virtual_queues, ports, marked: 0 }
+        Self { kmin, kmax, pmax, stream, depth, packet_seed, virtual_queues, ports, marked: 0 }
     }
 
     /// Records that `len` bytes from `input` start to wait for `output`; returns the measured depth including them.
@@ -84,19 +100,28 @@ impl Marker {
         }
     }
 
-    /// Returns whether a packet that makes the queue `depth` bytes deep is marked.
+    /// Returns whether the packet with this identity is marked, which makes the queue `depth` bytes deep.
     #[inline]
-    pub(super) fn marks(&mut self, depth: u64) -> bool {
+    pub(super) fn marks(&mut self, depth: u64, identity: u64) -> bool {
         if depth <= self.kmin {
             return false;
         }
         let marks = depth > self.kmax || {
             // Marked for 2^32 * (depth - kmin) / (kmax - kmin) * pmax of the 2^32 random values.
             let share = u128::from(self.pmax) * u128::from(depth - self.kmin) / u128::from(self.kmax - self.kmin);
-            u128::from(self.stream.bits() >> 32) < share
+            u128::from(self.draw(identity) >> 32) < share
         };
         self.marked += u64::from(marks);
         marks
+    }
+
+    fn draw(&mut self, identity: u64) -> u64 {
+        let Some(seed) = self.packet_seed else { return self.stream.bits() };
+        // SplitMix64 of both.
+        let mixed = (seed ^ identity).wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
     }
 }
 
@@ -106,8 +131,12 @@ mod tests {
     use rnic_base::{Probability, RandomStreams};
 
     fn marker(depth: MarkDepth) -> Marker {
-        let plan = EcnPlan { kmin: 10_000, kmax: 110_000, pmax: Probability::ratio(1, 5), depth };
-        Marker::new(&plan, 3, RandomStreams::new(1).stream("ecn"))
+        marker_with(depth, MarkDraw::Sequence, 1)
+    }
+
+    fn marker_with(depth: MarkDepth, draw: MarkDraw, seed: u64) -> Marker {
+        let plan = EcnPlan { kmin: 10_000, kmax: 110_000, pmax: Probability::ratio(1, 5), depth, draw };
+        Marker::new(&plan, 3, RandomStreams::new(seed).stream("ecn"))
     }
 
     /// A packet of 700 bytes from port 1 for output 2, where 600 bytes wait; with it the input's buffer holds 1000.
@@ -126,11 +155,28 @@ mod tests {
 
     #[test]
     fn the_probability_rises_from_kmin_to_kmax() {
-        let mut marker = marker(MarkDepth::Output);
-        let mut rate = |depth: u64| (0..20_000).filter(|_| marker.marks(depth)).count();
-        assert_eq!((rate(10_000), rate(110_001)), (0, 20_000));
-        assert!((1_850..2_150).contains(&rate(60_000)), "not a tenth half way to kmax");
-        assert!((3_800..4_200).contains(&rate(110_000)), "not a fifth at kmax");
-        assert!(rate(11_000) < 100);
+        for draw in [MarkDraw::Sequence, MarkDraw::Packet] {
+            let mut marker = marker_with(MarkDepth::Output, draw, 1);
+            let mut rate = |depth: u64| (0..20_000).filter(|packet| marker.marks(depth, *packet)).count();
+            assert_eq!((rate(10_000), rate(110_001)), (0, 20_000));
+            assert!((1_850..2_150).contains(&rate(60_000)), "not a tenth half way to kmax");
+            assert!((3_800..4_200).contains(&rate(110_000)), "not a fifth at kmax");
+            assert!(rate(11_000) < 100);
+        }
+    }
+
+    #[test]
+    fn a_draw_by_packet_depends_on_packet_and_seed_and_not_on_the_sequence() {
+        let marked = |draw, seed, packets: &mut dyn Iterator<Item = u64>| {
+            let mut marker = marker_with(MarkDepth::Output, draw, seed);
+            let mut marked: Vec<u64> = packets.filter(|packet| marker.marks(60_000, *packet)).collect();
+            marked.sort_unstable();
+            marked
+        };
+        let by_packet = marked(MarkDraw::Packet, 1, &mut (0..1_000));
+        assert_eq!(by_packet, marked(MarkDraw::Packet, 1, &mut (0..1_000).rev()));
+        assert_ne!(by_packet, marked(MarkDraw::Packet, 2, &mut (0..1_000)));
+        let in_sequence = marked(MarkDraw::Sequence, 1, &mut (0..1_000));
+        assert_ne!(in_sequence, marked(MarkDraw::Sequence, 1, &mut (0..1_000).rev()));
     }
 }
