@@ -36,6 +36,8 @@ pub struct Trial {
     pub kind: TrialKind,
     /// The numbers that every run of it returns.
     pub numbers: &'static [&'static str],
+    /// Series over time that every run of it returns.
+    pub series: &'static [&'static str],
     cost: fn(&toml::Table) -> Result<u64, String>,
     run: fn(&toml::Table, u64) -> Result<serde_json::Value, String>,
 }

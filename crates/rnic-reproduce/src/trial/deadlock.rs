@@ -16,6 +16,7 @@ pub const TRIAL: Trial = Trial {
     name: "deadlock",
     kind: TrialKind::Searched,
     numbers: &["schedules", "deadlocks", "held", "transactions"],
+    series: &[],
     cost: |arguments| checked(arguments).map(|search| search.schedules * SCHEDULE_BYTES),
     run: |arguments, seed| {
         let search = checked(arguments)?;

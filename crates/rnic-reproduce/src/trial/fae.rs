@@ -34,6 +34,7 @@ pub const TRIAL: Trial = Trial {
     name: "fae",
     kind: TrialKind::Measured,
     numbers: &["million_events_per_s", "ns_per_event"],
+    series: &[],
     cost: |arguments| Ok(checked(arguments)?.events() * EVENT_BYTES),
     run: |arguments, seed| {
         let rate = checked(arguments)?.rate(seed)?;

@@ -49,7 +49,7 @@ pub struct Network {
     pub duration: String,
     /// Interval of samples.
     pub sample: String,
-    /// Samples that are not compared, at the beginning.
+    /// Samples, or round trips for windows, that are not compared, at the beginning.
     pub skip: usize,
     /// Length of a cycle of the template.
     pub cycle: String,
@@ -57,6 +57,18 @@ pub struct Network {
     pub template: u16,
     /// Packets between the template and the link.
     pub queue: usize,
+    /// Segments after which a flow of the template ends; none by default.
+    #[serde(default = "no_end")]
+    pub segments: u64,
+    /// The template runs every cycle, not only those in which something can change: slow, with the same numbers.
+    #[serde(default)]
+    pub every_cycle: bool,
+    /// Length of the traces in the result, from the start.
+    pub trace: String,
+}
+
+fn no_end() -> u64 {
+    u64::MAX
 }
 
 impl Network {
@@ -70,6 +82,7 @@ impl Network {
         within("duration", duration, Duration::from_us(1), Duration::from_secs(60))?;
         within("sample", sample, Duration::from_ns(100), duration)?;
         within("cycle", duration_of_cycle(self)?, Duration::from_ns(1), Duration::from_us(1))?;
+        within("trace", self.trace()?, sample, sample.saturating_mul(TRACE_MAX).min(duration))?;
         let rate: BitRate = parse("rate", &self.rate)?;
         within("rate", rate.as_bps(), 1_000_000, 10_000_000_000_000)
     }
@@ -82,6 +95,21 @@ impl Network {
         duration("sample", &self.sample)
     }
 
+    /// Returns the round trip without waiting.
+    fn round_trip(&self) -> Result<Duration, String> {
+        Ok(duration("delay", &self.delay)?.saturating_mul(4).max(Duration::from_ns(1)))
+    }
+
+    fn trace(&self) -> Result<Duration, String> {
+        duration("trace", &self.trace)
+    }
+
+    /// Returns the first samples of `values`, as many as traces have.
+    fn traced<'v>(&self, values: &'v [f64]) -> Result<&'v [f64], String> {
+        let count = self.trace()?.as_ps() / self.sample()?.as_ps().max(1);
+        Ok(&values[..values.len().min(count as usize)])
+    }
+
     /// Returns the payload that the receiver's link moves in the time of a run: a measure of the work of a run.
     fn bytes(&self) -> Result<u64, String> {
         let rate: BitRate = parse("rate", &self.rate)?;
@@ -90,7 +118,8 @@ impl Network {
 
     fn host_settings(&self) -> Result<HostSettings, String> {
         let cycle = duration_of_cycle(self)?;
-        Ok(HostSettings { cycle, segment_bytes: self.segment, queue: self.queue })
+        let Self { segment, queue, segments, every_cycle, .. } = *self;
+        Ok(HostSettings { cycle, segment_bytes: segment, queue, segments, every_cycle })
     }
 
     /// Returns the receiving host.
@@ -98,8 +127,8 @@ impl Network {
         self.senders
     }
 
-    /// Builds the simulation, without traffic; `more` has further lines of the plan.
-    fn simulation(&self, transport: &str, ecn: &str, seed: u64) -> Result<Simulation, String> {
+    /// Builds the simulation, without traffic; `switch` has further keys of the plan's switch.
+    fn simulation(&self, transport: &str, switch: &toml::Table, seed: u64) -> Result<Simulation, String> {
         let Self { senders, rate, delay, buffer, segment, jitter, .. } = self;
         let (hosts, mtu) = (senders + 1, (*segment).max(256).next_multiple_of(4));
         let fault = match duration("jitter", jitter)? {
@@ -108,11 +137,12 @@ impl Network {
                 "fault = [{{ kind = \"delay\", jitter = \"{jitter}\", packets = \"data\", links = \"host-*>*\" }}]\n"
             ),
         };
+        let switch: String = switch.iter().map(|(key, value)| format!(", {key} = {value}")).collect();
         let text = format!(
             "mtu = {mtu}\n\
              topology = {{ kind = \"star\", hosts = {hosts} }}\n\
              links = {{ rate = \"{rate}\", delay = \"{delay}\" }}\n\
-             switch = {{ model = \"shared-buffer\", buffer = \"{buffer}\", alpha = \"64\"{ecn} }}\n\
+             switch = {{ model = \"shared-buffer\", buffer = \"{buffer}\", alpha = \"64\"{switch} }}\n\
              transport = {transport}\n\
              workload = {{ kind = \"manual\" }}\n{fault}"
         );
@@ -153,6 +183,9 @@ fn parse<T: core::str::FromStr<Err: core::fmt::Display>>(name: &str, text: &str)
 fn duration(name: &str, text: &str) -> Result<Duration, String> {
     parse(name, text)
 }
+
+/// Most samples of a trace.
+const TRACE_MAX: u64 = 4_000;
 
 fn duration_of_cycle(network: &Network) -> Result<Duration, String> {
     duration("cycle", &network.cycle)

@@ -20,7 +20,7 @@ const ANNOUNCED: u32 = 1 << 21;
 /// Cycles ahead in which events are searched for.
 const FAR: u64 = 1 << 40;
 
-/// A flow of the host, whose data does not end.
+/// A flow of the host.
 #[derive(Debug)]
 struct Flow {
     wire: WireFlow,
@@ -55,6 +55,10 @@ pub struct HostSettings {
     pub segment_bytes: u16,
     /// Packets that wait for the link before the template's output is blocked, at least 1.
     pub queue: usize,
+    /// Segments of each flow.
+    pub segments: u64,
+    /// Runs every cycle, as a circuit does: the same packets at the same times, but slow.
+    pub every_cycle: bool,
 }
 
 /// A host with a template.
@@ -69,6 +73,9 @@ pub struct TonicHost {
     output: VecDeque<Outgoing>,
     /// Packets that `output` holds before the template's output is blocked.
     queue: usize,
+    /// Segments of each flow.
+    segments: u64,
+    every_cycle: bool,
     /// End of the next cycle that must be run.
     due: Option<Time>,
 }
@@ -79,8 +86,8 @@ impl TonicHost {
     /// # Errors
     /// The call of the template that was refused.
     pub fn new(mut tonic: Tonic, settings: HostSettings, wire: Wire, flows: Vec<WireFlow>) -> Result<Self, Refused> {
-        let HostSettings { cycle, segment_bytes, queue } = settings;
-        tonic.set_visits(Visits::Due);
+        let HostSettings { cycle, segment_bytes, queue, segments, every_cycle } = settings;
+        tonic.set_visits(if every_cycle { Visits::All } else { Visits::Due });
         let first = SegmentId::new(0);
         let flow = |wire| Flow { wire, start: (first, 0), announced: 0, sent: 0, cnps: 0, repeats: Vec::new() };
         let flows: Vec<Flow> = flows.into_iter().map(flow).collect();
@@ -94,14 +101,17 @@ impl TonicHost {
             arrivals: VecDeque::new(),
             output: VecDeque::new(),
             queue,
+            segments,
+            every_cycle,
             due: None,
         };
         for number in 0..count {
             host.call(|tonic| tonic.add_flow(number, FlowSetup { first, segment_bytes }))?;
         }
+        let announced = segments.min(u64::from(ANNOUNCED));
         for number in 0..count {
-            host.call(|tonic| tonic.set_limit(number, first.plus(ANNOUNCED), 0))?;
-            host.flows[usize::from(number)].announced = u64::from(ANNOUNCED);
+            host.call(|tonic| tonic.set_limit(number, first.plus(announced as u32), 0))?;
+            host.flows[usize::from(number)].announced = announced;
         }
         host.set_due();
         Ok(host)
@@ -127,8 +137,9 @@ impl TonicHost {
 
     /// Returns the counters of a flow; `None` when there is no such flow.
     pub fn counts(&self, flow: FlowId) -> Option<FlowCounts<'_>> {
-        let Flow { start, sent, cnps, repeats, .. } = self.flows.get(usize::from(flow))?;
-        Some(FlowCounts { acknowledged: start.1, sent: *sent, cnps: *cnps, repeats })
+        let Flow { sent, cnps, repeats, .. } = self.flows.get(usize::from(flow))?;
+        let acknowledged = self.position(flow, self.tonic.flow(flow).ok()?.start);
+        Some(FlowCounts { acknowledged, sent: *sent, cnps: *cnps, repeats })
     }
 
     /// Runs the cycles that have ended at `now`.
@@ -137,6 +148,10 @@ impl TonicHost {
         while self.tonic.now() < end {
             if let Some(packet) = self.arrivals.pop_front() {
                 self.step(Some(packet));
+                continue;
+            }
+            if self.every_cycle {
+                self.step(None);
                 continue;
             }
             match self.tonic.next_event(end) {
@@ -192,18 +207,20 @@ impl TonicHost {
         let position = self.position(number, view.start);
         let flow = &mut self.flows[usize::from(number)];
         flow.start = (view.start, position);
-        if flow.announced - position < u64::from(ANNOUNCED / 2) {
-            let limit = view.start.plus(ANNOUNCED);
+        if flow.announced < self.segments && flow.announced - position < u64::from(ANNOUNCED / 2) {
+            let announced = self.segments.min(position + u64::from(ANNOUNCED));
+            let limit = view.start.plus((announced - position) as u32);
             // Refused while commands wait: the next acknowledgement announces them.
             if self.tonic.set_limit(number, limit, 0).is_ok() {
-                flow.announced = position + u64::from(ANNOUNCED);
+                flow.announced = announced;
             }
         }
     }
 
     fn set_due(&mut self) {
         let next = self.tonic.now();
-        let event = if self.arrivals.is_empty() { self.tonic.next_event(next + FAR) } else { Some(next) };
+        let is_next = self.every_cycle || !self.arrivals.is_empty();
+        let event = if is_next { Some(next) } else { self.tonic.next_event(next + FAR) };
         self.due = event.map(|cycle| Time::ZERO + self.cycle.saturating_mul(cycle + 1));
     }
 }

@@ -18,6 +18,7 @@ pub const TRIAL: Trial = Trial {
     kind: TrialKind::Simulated,
     numbers: &[
         "window_difference_percent",
+        "whole_window_difference_percent",
         "window_difference_by_time_percent",
         "common_repeats_percent",
         "throughput_distance",
@@ -30,6 +31,12 @@ pub const TRIAL: Trial = Trial {
         "tonic_repeats",
         "independent_repeats",
         "independent_timeouts",
+    ],
+    series: &[
+        "slices.tonic_window",
+        "slices.independent_window",
+        "slices.tonic_segments",
+        "slices.independent_segments",
     ],
     cost: |arguments| Ok(2 * checked(arguments)?.network.bytes()?),
     run: |arguments, seed| checked(arguments)?.run(seed),
@@ -49,7 +56,7 @@ pub struct Arguments {
     pub first_window: u32,
 }
 
-fn checked(arguments: &toml::Table) -> Result<Arguments, String> {
+pub(super) fn checked(arguments: &toml::Table) -> Result<Arguments, String> {
     let arguments: Arguments = read(arguments)?;
     arguments.network.check()?;
     within("first_window", arguments.first_window, 1, u32::from(WINDOW))?;
@@ -62,30 +69,35 @@ fn checked(arguments: &toml::Table) -> Result<Arguments, String> {
 const WINDOW: u16 = 128;
 
 /// Measurements of one side.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct Side {
-    /// Usable window of the first flow in segments, by sample.
+    /// Window of the first flow in segments, by sample: TCP's, in bytes, has fractions of them.
     pub windows: Vec<f64>,
+    /// Bytes that the first flow's sender knew to have arrived, by sample.
+    pub positions: Vec<u64>,
     /// Bytes that each flow has delivered, by sample.
     pub delivered: Vec<Vec<u64>>,
     /// Repeated segments of each flow, counted from its start.
     pub repeats: Vec<Vec<u64>>,
+    /// Bytes of each flow of which the sender knows that they have arrived.
+    pub acknowledged: Vec<u64>,
     /// Expiries of timers, where they are known.
     pub timeouts: u64,
+    /// Hash of everything that was transmitted, and when.
+    pub trace_hash: String,
 }
 
 impl Side {
-    /// Returns the window of the first flow at each position in its stream that is a multiple of `step` bytes, when it
-    /// had been delivered up to there: the sides drift apart in time, not in position.
+    /// Returns the window of the first flow at each position in its stream that is a multiple of `step` bytes, when
+    /// its sender knew that everything before had arrived: the sides drift apart in time, not in position.
     fn windows_by_position(&self, step: u64) -> Vec<f64> {
-        let mut positions = Vec::new();
-        for (window, delivered) in self.windows.iter().zip(&self.delivered) {
-            let reached = delivered.first().map_or(0, |bytes| bytes / step.max(1));
-            while (positions.len() as u64) < reached {
-                positions.push(*window);
+        let mut windows = Vec::new();
+        for (window, position) in self.windows.iter().zip(&self.positions) {
+            while (windows.len() as u64) < position / step.max(1) {
+                windows.push(*window);
             }
         }
-        positions
+        windows
     }
 
     /// Returns the bytes that each flow has delivered in the whole run.
@@ -103,11 +115,12 @@ impl Side {
         mean(&(0..flows).map(of_flow).collect::<Vec<_>>())
     }
 
-    /// Returns the repeated segments of all flows, each with the number of its flow.
-    fn named_repeats(&self) -> Vec<u64> {
-        let of_flow =
-            |(flow, repeats): (u64, &Vec<u64>)| repeats.iter().map(move |segment| flow << 40 | segment).collect();
-        let all: Vec<Vec<u64>> = (0..).zip(&self.repeats).map(of_flow).collect();
+    /// Returns the repeated segments of each flow below `ends`, with the number of the flow.
+    fn repeats_below(&self, ends: &[u64]) -> Vec<u64> {
+        let of_flow = |(flow, (repeats, end)): (u64, (&Vec<u64>, &u64))| {
+            repeats.iter().filter(|segment| **segment < *end).map(|segment| flow << 40 | segment).collect()
+        };
+        let all: Vec<Vec<u64>> = (0..).zip(self.repeats.iter().zip(ends)).map(of_flow).collect();
         all.concat()
     }
 }
@@ -118,20 +131,28 @@ impl Arguments {
     }
 
     fn run(&self, seed: u64) -> Result<serde_json::Value, String> {
-        let (tonic, independent) = (self.tonic(seed)?, self.independent(seed)?);
+        let (tonic, independent) = (self.tonic("new-reno", seed)?, self.independent(seed)?);
         let skip = self.network.skip;
         let after = |windows: &[f64]| windows.get(skip..).unwrap_or_default().to_vec();
+        let samples = self.network.round_trip()?.as_ps().div_ceil(self.network.sample()?.as_ps()) as usize;
+        let by_round_trip = |windows: &[f64]| windows.iter().copied().step_by(samples).skip(skip).collect::<Vec<_>>();
         let seconds = self.network.duration()?.as_secs_f64();
         let gbps = |side: &Side| side.totals().iter().sum::<f64>() * 8e-9 / seconds;
         let counts = |side: &Side| side.repeats.iter().map(|repeats| repeats.len() as f64).collect::<Vec<_>>();
-        let (one, other) = (after(&independent.windows), after(&tonic.windows));
-        // A sample's worth of data at the rate of the link.
-        let step = self.network.bytes()? / (self.network.duration()?.as_ps() / self.network.sample()?.as_ps()).max(1);
+        let (one, other) = (by_round_trip(&independent.windows), by_round_trip(&tonic.windows));
+        // What the link carries in a round trip.
+        let step =
+            self.network.bytes()? / (self.network.duration()?.as_ps() / self.network.round_trip()?.as_ps()).max(1);
+        // The part of each flow that both sides have delivered.
+        let both = independent.acknowledged.iter().zip(&tonic.acknowledged);
+        let ends: Vec<u64> = both.map(|(one, other)| one.min(other) / u64::from(self.network.segment)).collect();
         let at = |side: &Side| after(&side.windows_by_position(step));
+        let whole = |side: &Side| at(side).into_iter().map(f64::floor).collect::<Vec<_>>();
         Ok(serde_json::json!({
             "window_difference_percent": trace_difference(&at(&independent), &at(&tonic)),
+            "whole_window_difference_percent": trace_difference(&whole(&independent), &whole(&tonic)),
             "window_difference_by_time_percent": trace_difference(&one, &other),
-            "common_repeats_percent": common(&independent.named_repeats(), &tonic.named_repeats()),
+            "common_repeats_percent": common(&independent.repeats_below(&ends), &tonic.repeats_below(&ends)),
             "throughput_distance": distance(&independent.totals(), &tonic.totals()),
             "repeats_distance": distance(&counts(&independent), &counts(&tonic)),
             "variation_ratio": independent.variation() / tonic.variation().max(f64::MIN_POSITIVE),
@@ -142,14 +163,27 @@ impl Arguments {
             "tonic_repeats": counts(&tonic).iter().sum::<f64>(),
             "independent_repeats": counts(&independent).iter().sum::<f64>(),
             "independent_timeouts": independent.timeouts,
+            "slices": {
+                "slice_us": self.network.sample()?.as_us_f64(),
+                "tonic_window": self.network.traced(&tonic.windows)?,
+                "independent_window": self.network.traced(&independent.windows)?,
+                "tonic_segments": self.network.traced(&self.segments(&tonic))?,
+                "independent_segments": self.network.traced(&self.segments(&independent))?,
+            },
         }))
     }
 
-    /// Simulates senders with the program in the template.
+    /// Returns the segments that the first flow has delivered, by sample.
+    fn segments(&self, side: &Side) -> Vec<f64> {
+        let first = |flows: &Vec<u64>| flows.first().map_or(0.0, |bytes| *bytes as f64);
+        side.delivered.iter().map(|flows| first(flows) / f64::from(self.network.segment)).collect()
+    }
+
+    /// Simulates senders with `program`, one of those with the parameters of NewReno's, in the template.
     ///
     /// # Errors
     /// An argument that no network or template can have.
-    pub fn tonic(&self, seed: u64) -> Result<Side, String> {
+    pub fn tonic(&self, program: &str, seed: u64) -> Result<Side, String> {
         let mut simulation = self.network_with_receiver(seed)?;
         let cycle = duration_of_cycle(&self.network)?;
         // A tick of the template has 16 cycles.
@@ -162,19 +196,22 @@ impl Arguments {
         for sender in 0..self.network.senders {
             let flow = |flow| WireFlow::tcp(self.network.receiver(), self.connection(sender, flow));
             let flows = (0..self.network.flows).map(flow).collect();
-            let template = self.network.template("new-reno", &parameters, WINDOW)?;
+            let template = self.network.template(program, &parameters, WINDOW)?;
             let host = TonicHost::new(template, self.network.host_settings()?, Wire::Tcp, flows);
             simulation.attach(sender, Box::new(host.map_err(|error| error.to_string())?));
         }
         let mut side = self.sample(&mut simulation, |simulation| {
             let host: &TonicHost = simulation.endpoint(0)?;
-            Some(f64::from(host.flow(0).ok()?.window))
+            let acknowledged = host.counts(0)?.acknowledged * u64::from(self.network.segment);
+            Some((f64::from(host.flow(0).ok()?.window), acknowledged))
         })?;
         let of_sender = |sender, flow: FlowId| {
             let host: &TonicHost = simulation.endpoint(sender)?;
-            Some(host.counts(flow)?.repeats.to_vec())
+            let counts = host.counts(flow)?;
+            Some((counts.repeats.to_vec(), counts.acknowledged * u64::from(self.network.segment)))
         };
-        side.repeats = self.of_flows(of_sender).collect::<Option<_>>().ok_or("a flow is missing")?;
+        let flows = self.of_flows(of_sender).collect::<Option<Vec<_>>>().ok_or("a flow is missing")?;
+        (side.repeats, side.acknowledged) = flows.into_iter().unzip();
         Ok(side)
     }
 
@@ -200,17 +237,18 @@ impl Arguments {
         }
         let mut side = self.sample(&mut simulation, |simulation| {
             let sender = simulation.endpoint::<TcpHost>(0)?.sender(self.connection(0, 0))?;
-            // Only full segments are sent.
-            Some((sender.cwnd.min(sender.receive_window) / u64::from(segment)) as f64)
+            let window = sender.cwnd.min(sender.receive_window) as f64 / f64::from(segment);
+            Some((window, sender.acknowledged))
         })?;
         let of_sender = |sender, flow| {
             let view = simulation.endpoint::<TcpHost>(sender)?.sender(self.connection(sender, flow))?;
             let repeats = view.repeats.iter().map(|position| position / u64::from(segment));
-            Some((repeats.collect::<Vec<_>>(), view.timeouts))
+            Some((repeats.collect::<Vec<_>>(), view.acknowledged, view.timeouts))
         };
         let flows: Vec<_> = self.of_flows(of_sender).collect::<Option<_>>().ok_or("a connection is missing")?;
-        side.timeouts = flows.iter().map(|(_, timeouts)| timeouts).sum();
-        side.repeats = flows.into_iter().map(|(repeats, _)| repeats).collect();
+        side.timeouts = flows.iter().map(|(.., timeouts)| timeouts).sum();
+        side.acknowledged = flows.iter().map(|(_, acknowledged, _)| *acknowledged).collect();
+        side.repeats = flows.into_iter().map(|(repeats, ..)| repeats).collect();
         Ok(side)
     }
 
@@ -224,7 +262,7 @@ impl Arguments {
 
     /// Builds the network with its receiver: TCP with delayed acknowledgements, in both cases.
     fn network_with_receiver(&self, seed: u64) -> Result<Simulation, String> {
-        let mut simulation = self.network.simulation("\"roce-gbn\"", "", seed)?;
+        let mut simulation = self.network.simulation("\"roce-gbn\"", &toml::Table::new(), seed)?;
         let mut host = TcpHost::new();
         for sender in 0..self.network.senders {
             for flow in 0..self.network.flows {
@@ -238,18 +276,25 @@ impl Arguments {
     }
 
     /// Runs the simulation, and samples the window that `window` reads and what the receiver has got.
-    fn sample(&self, simulation: &mut Simulation, window: impl Fn(&Simulation) -> Option<f64>) -> Result<Side, String> {
+    fn sample(
+        &self,
+        simulation: &mut Simulation,
+        window: impl Fn(&Simulation) -> Option<(f64, u64)>,
+    ) -> Result<Side, String> {
         let (step, end) = (self.network.sample()?, Time::ZERO + self.network.duration()?);
         let mut side = Side::default();
         let mut now = Time::ZERO;
         while now < end {
             now += step;
             simulation.advance(now);
-            side.windows.push(window(simulation).ok_or("the first sender is missing")?);
+            let (window, position) = window(simulation).ok_or("the first sender is missing")?;
+            side.windows.push(window);
+            side.positions.push(position);
             let receiver: &TcpHost = simulation.endpoint(self.network.receiver()).ok_or("the receiver is missing")?;
             let bytes = |sender, flow| Some(receiver.receiver(self.connection(sender, flow))?.bytes);
             side.delivered.push(self.of_flows(bytes).collect::<Option<_>>().ok_or("a connection is missing")?);
         }
+        side.trace_hash = simulation.trace_hash();
         Ok(side)
     }
 }

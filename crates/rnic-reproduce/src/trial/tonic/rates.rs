@@ -1,7 +1,7 @@
 //! RoCEv2 with DCQCN: the program against an engine with go-back-N and DCQCN (T-R12, T-R13, T-R14); and, for tests,
 //! other programs whose receivers are engines.
 
-use rnic_base::{BitRate, Duration, Time};
+use rnic_base::{BitRate, Bytes, Duration, Time};
 use rnic_engine::{
     Access, MemoryRegion, RemoteMemory, SendFlags, SendOp, SendRequest, Sge, SignalKind, SignalSettings, Signals,
 };
@@ -24,6 +24,7 @@ pub const TRIAL: Trial = Trial {
     kind: TrialKind::Simulated,
     numbers: &[
         "rate_difference_percent",
+        "throughput_difference_percent",
         "tonic_gbps",
         "independent_gbps",
         "tonic_convergence_percent",
@@ -35,6 +36,7 @@ pub const TRIAL: Trial = Trial {
         "independent_cnps",
         "tonic_utilization_percent",
     ],
+    series: &["slices.tonic_gbps", "slices.independent_gbps"],
     cost: |arguments| Ok(2 * checked(arguments)?.network.bytes()?),
     run: |arguments, seed| checked(arguments)?.run(seed),
 };
@@ -45,32 +47,39 @@ pub const TRIAL: Trial = Trial {
 pub struct Arguments {
     /// The network.
     pub network: Network,
-    /// Marking of the switch, as a table of a plan: `{ kmin = "41KB", kmax = "1030KB", pmax = "100%" }`.
-    pub ecn: String,
+    /// Further keys of the plan's switch, such as `ecn` and `pfc`.
+    pub switch: toml::Table,
     /// Segments of the template's window, and packets in flight of the engine: 64, 128 or 256.
     pub window: u16,
     /// Segments of a message.
     pub message: u32,
     /// Retransmission timeout of both sides.
     pub rto: String,
+    /// Least rate of both sides.
+    pub rate_min: String,
+    /// Payload of a round of the byte counter of both sides.
+    pub byte_counter: String,
+    /// Period of the rate and alpha timers of both sides. The template counts in 160 ns and visits flows in turn: a
+    /// multiple of the time of a round is exact.
+    pub timer: String,
 }
 
-fn checked(arguments: &toml::Table) -> Result<Arguments, String> {
+pub(super) fn checked(arguments: &toml::Table) -> Result<Arguments, String> {
     let arguments: Arguments = read(arguments)?;
     arguments.network.check()?;
     within("message", arguments.message, 1, 65_536)?;
     within("window", arguments.window, 64, 256)?;
+    within("rate_min", arguments.rate_min()?, BitRate::bps(1_000_000), BitRate::gbps(10))?;
+    let least = u64::from(arguments.network.segment);
+    within("timer", arguments.timer()?, Duration::from_us(1), Duration::from_ms(100))?;
+    within("byte_counter", arguments.byte_counter()?, least, least * 8_000_000)?;
     within("rto", duration("rto", &arguments.rto)?, Duration::from_us(10), Duration::from_secs(1))?;
     Ok(arguments)
 }
 
-/// Least rate, and steps of increase: the defaults of the engine's DCQCN.
-const RATE_MIN: BitRate = BitRate::bps(40_000_000);
+/// Steps of increase: the defaults of the engine's DCQCN, which are those of the paper's reference [44] too.
 const RATE_AI: BitRate = BitRate::bps(40_000_000);
 const RATE_HAI: BitRate = BitRate::bps(200_000_000);
-
-/// Payload of a round of the byte counter: that of the paper's reference [44], as configured in its repository.
-const BYTE_COUNTER: u64 = 300_000;
 
 /// Lengths of headers in bytes (IBA 9.2 and 9.3.3, annex A17).
 const BTH_LEN: u32 = 12;
@@ -90,7 +99,7 @@ type Pair = (Qpn, Qpn, u32, u32);
 const DEPTH: u32 = 4;
 
 /// Measurements of one side.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct Side {
     /// Rate of the first flow in Gbit/s, by sample.
     pub rates: Vec<f64>,
@@ -98,6 +107,12 @@ pub struct Side {
     pub delivered: Vec<Vec<u64>>,
     /// Congestion notifications of each flow.
     pub cnps: Vec<u64>,
+    /// Bytes of each flow of which the sender knows that they have arrived.
+    pub acknowledged: Vec<u64>,
+    /// Segments that the template has repeated.
+    pub repeats: u64,
+    /// Hash of everything that was transmitted, and when.
+    pub trace_hash: String,
 }
 
 impl Side {
@@ -124,7 +139,13 @@ impl Arguments {
             100.0 * (mean(late) / fair - 1.0).abs()
         };
         let counts = |side: &Side| side.cnps.iter().map(|count| *count as f64).collect::<Vec<_>>();
+        let throughput = |side: &Side| -> Vec<f64> {
+            let first = |flows: &Vec<u64>| flows.first().map_or(0.0, |bytes| *bytes as f64);
+            let steps = side.delivered.windows(2).map(|pair| first(&pair[1]) - first(&pair[0]));
+            steps.skip(skip.saturating_sub(1)).collect()
+        };
         Ok(serde_json::json!({
+            "throughput_difference_percent": trace_difference(&throughput(&independent), &throughput(&tonic)),
             "rate_difference_percent": trace_difference(&after(&independent.rates), &after(&tonic.rates)),
             "tonic_gbps": gbps(&tonic),
             "independent_gbps": gbps(&independent),
@@ -136,7 +157,24 @@ impl Arguments {
             "tonic_cnps": counts(&tonic).iter().sum::<f64>(),
             "independent_cnps": counts(&independent).iter().sum::<f64>(),
             "tonic_utilization_percent": 100.0 * gbps(&tonic) / self.payload_gbps()?,
+            "slices": {
+                "slice_us": self.network.sample()?.as_us_f64(),
+                "tonic_gbps": self.network.traced(&tonic.rates)?,
+                "independent_gbps": self.network.traced(&independent.rates)?,
+            },
         }))
+    }
+
+    fn rate_min(&self) -> Result<BitRate, String> {
+        parse("rate_min", &self.rate_min)
+    }
+
+    fn timer(&self) -> Result<Duration, String> {
+        duration("timer", &self.timer)
+    }
+
+    fn byte_counter(&self) -> Result<u64, String> {
+        Ok(parse::<Bytes>("byte_counter", &self.byte_counter)?.get())
     }
 
     /// Returns the payload that fits onto the link.
@@ -159,12 +197,13 @@ impl Arguments {
     }
 
     fn transport(&self, program: &str) -> String {
-        let Self { window, rto, .. } = self;
+        let Self { window, rto, rate_min, byte_counter, timer, .. } = self;
         match program {
-            "irn" => format!("{{ name = \"irn\", cap_packets = {window} }}"),
+            "irn" | "sack" => format!("{{ name = \"irn\", cap_packets = {window} }}"),
+            "ndp" => "\"tonic-ndp\"".to_owned(),
             _ => format!(
                 "{{ name = \"roce-gbn\", control = \"dcqcn\", cap_packets = {window}, rto = \"{rto}\", \
-                 byte_counter = {BYTE_COUNTER}, \
+                 dcqcn_timer = \"{timer}\", rate_min = \"{rate_min}\", byte_counter = \"{byte_counter}\", \
                  ack_every_packets = {ACKNOWLEDGED} }}"
             ),
         }
@@ -172,8 +211,7 @@ impl Arguments {
 
     /// Builds the network with its queue pairs, by sender and flow.
     fn connected(&self, program: &str, seed: u64) -> Result<(Simulation, Vec<Pair>), String> {
-        let ecn = format!(", ecn = {}", self.ecn);
-        let mut simulation = self.network.simulation(&self.transport(program), &ecn, seed)?;
+        let mut simulation = self.network.simulation(&self.transport(program), &self.switch, seed)?;
         let receiver = self.network.receiver();
         let keys: Vec<u32> = (0..=receiver).map(|host| memory_key(&mut simulation, host)).collect::<Result<_, _>>()?;
         let spec = QueuePairSpec { sends: DEPTH, receives: 0, sges: 1 };
@@ -193,18 +231,23 @@ impl Arguments {
     /// An argument that no network or template can have.
     pub fn tonic(&self, program: &str, seed: u64) -> Result<Side, String> {
         let (mut simulation, pairs) = self.connected(program, seed)?;
-        let format = if program == "irn" { Format::Irn } else { Format::RoceV2 };
-        let acknowledged = if program == "irn" { 1 } else { ACKNOWLEDGED };
+        let (format, acknowledged) = match program {
+            "dcqcn" => (Format::RoceV2, ACKNOWLEDGED),
+            _ => (Format::Irn, 1),
+        };
         let wire = Wire::Roce { format, segments: self.message, acknowledged };
         let rate: BitRate = parse("rate", &self.network.rate)?;
-        let rates = [("line_rate", rate), ("rate_min", RATE_MIN), ("rate_ai", RATE_AI), ("rate_hai", RATE_HAI)];
+        let rates = [("line_rate", rate), ("rate_min", self.rate_min()?), ("rate_ai", RATE_AI), ("rate_hai", RATE_HAI)];
         let rates = rates.map(|(name, rate)| (name, self.payload_word(rate)));
         // A tick of the template has 16 cycles of 10 ns.
-        let rto = duration("rto", &self.rto)?.as_ns() / 160;
-        let segments = BYTE_COUNTER / u64::from(self.network.segment);
-        let others = [("window", u64::from(self.window)), ("rto", rto), ("round_segments", segments)];
+        // Deadlines are odd; a tick earlier, so that one that is a multiple of the time of a round of visits is met by
+        // the visit at that time.
+        let (rto, timer) = (duration("rto", &self.rto)?.as_ns() / 160, self.timer()?.as_ns() / 160 - 1);
+        let segments = self.byte_counter()? / u64::from(self.network.segment);
+        let timers = [("rto", rto), ("rate_timer", timer), ("alpha_timer", timer)];
+        let others = [("window", u64::from(self.window)), ("round_segments", segments)];
         let parameters: Vec<_> = match program {
-            "dcqcn" => rates.into_iter().chain(others).collect(),
+            "dcqcn" => rates.into_iter().chain(timers).chain(others).collect(),
             _ => Vec::new(),
         };
         for (sender, pairs) in (0..).zip(pairs.chunks(self.network.flows.into())) {
@@ -223,8 +266,14 @@ impl Arguments {
             let view = simulation.endpoint::<TonicHost>(0)?.flow(0).ok()?;
             Some(f64::from(view.rate) * RATE_UNIT_GBPS * f64::from(self.on_wire()) / f64::from(self.network.segment))
         })?;
-        let cnps = |sender, flow: FlowId| Some(simulation.endpoint::<TonicHost>(sender)?.counts(flow)?.cnps);
-        side.cnps = self.of_flows(cnps).collect::<Option<_>>().ok_or("a flow is missing")?;
+        let of_sender = |sender, flow: FlowId| {
+            let counts = simulation.endpoint::<TonicHost>(sender)?.counts(flow)?;
+            let acknowledged = counts.acknowledged * u64::from(self.network.segment);
+            Some((counts.repeats.len() as u64, (counts.cnps, acknowledged)))
+        };
+        let flows = self.of_flows(of_sender).collect::<Option<Vec<_>>>().ok_or("a flow is missing")?;
+        side.repeats = flows.iter().map(|(repeats, _)| repeats).sum();
+        (side.cnps, side.acknowledged) = flows.into_iter().map(|(_, counts)| counts).unzip();
         Ok(side)
     }
 
@@ -295,14 +344,17 @@ impl Arguments {
         let receiver = self.network.receiver();
         let firsts = pairs.iter().map(|pair| Some(simulation.engine(receiver).query_qp(pair.1)?.expected));
         let firsts: Vec<_> = firsts.collect::<Option<_>>().ok_or("a queue pair is missing")?;
-        let mut side = Side { cnps: vec![0; pairs.len()], ..Side::default() };
+        let none = vec![0; pairs.len()];
+        let mut side = Side { cnps: none.clone(), acknowledged: none, ..Side::default() };
         let mut now = Time::ZERO;
         while now < end {
             now += step;
             while simulation.advance(now) {
                 for sender in 0..self.network.senders {
                     while let Some((_, completion)) = simulation.poll(sender) {
-                        let pair = pairs.get(completion.wr_id as usize).ok_or("a completion of no flow")?;
+                        let flow = completion.wr_id as usize;
+                        let pair = pairs.get(flow).ok_or("a completion of no flow")?;
+                        side.acknowledged[flow] += u64::from(self.message) * u64::from(self.network.segment);
                         self.post(simulation, completion.wr_id, pair)?;
                     }
                 }
@@ -315,6 +367,7 @@ impl Arguments {
             });
             side.delivered.push(delivered.collect::<Option<_>>().ok_or("a queue pair is missing")?);
         }
+        side.trace_hash = simulation.trace_hash();
         Ok(side)
     }
 }

@@ -85,6 +85,12 @@ impl Wire {
                 let id = |psn: Psn| SegmentId::new(psn.value().wrapping_sub(flow.first_psn.value()));
                 match packet.headers {
                     Headers::Cnp => Some(Answer { cnp: true, ..Answer::default() }),
+                    Headers::Pull { granted } => {
+                        Some(Answer { grant: Some(SegmentId::new(granted.value())), ..Answer::default() })
+                    }
+                    Headers::TrimNack { trimmed, .. } => {
+                        Some(Answer { trimmed: true, cum: id(packet.psn), sack: id(trimmed), ..Answer::default() })
+                    }
                     Headers::Ack { aeth, sack } => {
                         let selective = sack.map(id);
                         let next = id(packet.psn);
