@@ -299,7 +299,7 @@ pub struct Plot {
     pub title: String,
     /// Type of the plot.
     pub kind: PlotKind,
-    /// Measures, with a panel for each; for a `cdf`, one of `fct_us`, `slowdown`, `single_packet_fct_us`.
+    /// Measures, with a panel for each, or for `traces` with a line for each; for a `cdf`, one of `fct_us`, `slowdown`, `single_packet_fct_us`.
     pub measures: Vec<String>,
     /// Axis of the plot. `lines`: the horizontal axis. `bars`: one group per value. `cdf`: one panel per value.
     pub axis: Option<String>,
@@ -332,6 +332,8 @@ pub enum PlotKind {
     Cdf,
     /// A line for each variant over simulated time: measures are series, plotted slice by slice.
     Time,
+    /// A line for each measure, a series of the first seed over simulated time; a panel for each variant.
+    Traces,
 }
 
 impl Axis {

@@ -8,7 +8,6 @@ mod shape;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rnic_fabric::Report;
 use rnic_page::number::{short, with_unit};
 use serde::Serialize;
 
@@ -232,7 +231,11 @@ pub fn measured(
         let value = layout.quantity(name, variant, position);
         return value.map(|value| vec![value]).ok_or_else(|| format!("{variant}: `{name}` was not computed"));
     };
-    for_each_seed(layout, samples, variant, position, |sample| read(sample, path, measure))
+    let is_series = layout.selected.experiment.is_series(path);
+    for_each_seed(layout, samples, variant, position, |sample| match is_series {
+        true => series::read(sample, path, measure),
+        false => read(sample, path, measure),
+    })
 }
 
 /// Returns the series that measure `name` of `variant` names, at `position`, for each seed.
@@ -276,9 +279,6 @@ fn for_each_seed<T>(
 }
 
 fn read(sample: &Sample, path: &str, measure: &Measure) -> Result<f64, String> {
-    if Report::is_series(path) {
-        return series::read(sample, path, measure);
-    }
     let value = field(sample, path)?;
     if measure.per.is_empty() {
         return Ok(value * measure.scale);

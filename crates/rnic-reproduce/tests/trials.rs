@@ -109,6 +109,102 @@ at = { state = "128" }
 to_at = { state = "64" }
 "#;
 
+/// Windows of a flow of NewReno on both sides, over time.
+const TRACES: &str = r#"
+question = "How do windows go?"
+figure = "an example"
+caption = "Windows."
+trial = "tonic-new-reno"
+seeds = [1, 2, 3]
+[base]
+loss = "0.5%"
+rto_min = "1ms"
+first_window = 10
+[base.network]
+senders = 1
+flows = 1
+rate = "10Gbps"
+delay = "2500ns"
+buffer = "5500KB"
+jitter = "0ns"
+segment = 1000
+duration = "2ms"
+sample = "10us"
+skip = 10
+cycle = "100ns"
+template = 16
+queue = 16
+trace = "1ms"
+[fast]
+set = { "network.duration" = "1ms" }
+[[variant]]
+name = "new-reno"
+label = "NewReno"
+[[measure]]
+name = "tonic"
+label = "the window of Tonic"
+field = "slices.tonic_window"
+[[measure]]
+name = "tcp"
+label = "the window of TCP"
+field = "slices.independent_window"
+[[measure]]
+name = "early"
+label = "the first window"
+field = "slices.tonic_window"
+between = ["0us", "10us"]
+[[check]]
+row = "T-5"
+what = "window"
+paper = "nothing"
+value = { kind = "measure", measures = ["early"], of = "new-reno" }
+band = { min = 10, max = 10 }
+why = "The first window has ten segments."
+[[plot]]
+title = "Windows"
+kind = "traces"
+measures = ["tonic", "tcp"]
+"#;
+
+#[test]
+fn series_of_a_trial_are_judged_and_drawn_with_a_line_for_each() {
+    let catalogue = catalogue(TRACES).expect("the experiment is valid");
+    let work = all(&catalogue, Size::Full);
+    let mut samples = run(&work, 2);
+    let report_of = |samples: &Samples| {
+        let report = report(&work, samples);
+        (report.rows().concat(), report.html())
+    };
+    let (rows, page) = report_of(&samples);
+    assert!(rows[0].verdict == Verdict::Inside && rows[0].origin == Origin::Simulated, "{rows:?}");
+    assert!(page.contains("the window of Tonic") && page.contains("the window of TCP"), "a line has no name");
+    let lines = |page: &str| page.matches("<path class=\"line\"").count();
+    let drawn = lines(&page);
+    assert!(drawn >= 2, "{drawn} lines");
+    for sample in samples.values_mut() {
+        sample.report["slices"]["independent_window"] = serde_json::Value::Null;
+    }
+    assert_eq!(lines(&report_of(&samples).1), drawn - 1, "a missing series is drawn");
+    assert_errors(
+        TRACES,
+        refusal,
+        &[
+            ("slices.independent_window", "slices.other", "measure[1].field: no run of this trial has a number"),
+            (
+                "slices.tonic_window\"\nbetween",
+                "tonic_gbps\"\nbetween",
+                "measure[2].between: applies only to the series",
+            ),
+            (
+                "measures = [\"tonic\", \"tcp\"]",
+                "measures = [\"tonic\", \"tpc\"]",
+                "plot[0].measures: there is no measure",
+            ),
+            ("trace = \"1ms\"", "trace = \"3ms\"", "trace: 3 ms does not lie between"),
+        ],
+    );
+}
+
 #[test]
 fn a_search_does_not_depend_on_the_number_of_jobs() {
     let catalogue = catalogue(SEARCH).expect("the experiment is valid");
@@ -251,6 +347,11 @@ fn errors_in_trials_are_one_line_with_the_variant() {
         ),
         ("per = [\"schedules\"]", "per = [\"bytes\"]", "measure[0].per: no run of this trial has a number"),
         ("kind = \"bars\"\nmeasures = [\"share\"]", "kind = \"cdf\"\nmeasures = [\"fct_us\"]", "no distributions"),
+        (
+            "kind = \"bars\"\nmeasures = [\"share\"]\naxis = \"order\"",
+            "kind = \"traces\"\nmeasures = [\"share\"]\nat = { order = \"ordered\" }",
+            "plot[0].measures: `share` has one value per run; the series over time are none: this trial has only single",
+        ),
         ("reserve = false", "resrve = false", "variant `without` at order ordered: resrve: unknown field `resrve`"),
         ("schedules = 300", "", "variant `with` at order ordered: missing field `schedules`"),
         ("\"ordered\", \"unordered\"]", "\"ordered\", \"weak\"]", "at order weak: ordering: unknown variant `weak`"),

@@ -92,13 +92,7 @@ impl Experiment {
         let source = if trial.is_some() { "run of this trial" } else { "report" };
         let needs_runs = self.needs_runs();
         for (index, measure) in self.measure.iter().enumerate() {
-            if trial.is_some() && measure.field.as_deref().is_some_and(Report::is_series) {
-                return Err((
-                    format!("measure[{index}].field"),
-                    "names a series, but a trial has only single numbers".into(),
-                ));
-            }
-            check_measure(measure, needs_runs, (source, &numbers))
+            self.check_measure(measure, needs_runs, (source, &numbers))
                 .map_err(|(key, what)| (format!("measure[{index}].{key}"), what))?;
         }
         Ok(())
@@ -249,10 +243,11 @@ impl Experiment {
             PlotKind::Lines | PlotKind::Bars => {
                 self.known_measures(&plot.measures).map_err(|what| ("measures".to_owned(), what))
             }
-            PlotKind::Time if plot.axis.is_some() || plot.relative_to.is_some() => {
-                Err(("kind".into(), "is `time`, which allows neither `axis` nor `relative_to`; remove them".into()))
+            PlotKind::Time | PlotKind::Traces if plot.axis.is_some() || plot.relative_to.is_some() => {
+                let what = "is over time, which allows neither `axis` nor `relative_to`; remove them";
+                Err(("kind".into(), what.into()))
             }
-            PlotKind::Time => {
+            PlotKind::Time | PlotKind::Traces => {
                 self.known_measures(&plot.measures).map_err(|what| ("measures".to_owned(), what))?;
                 plot.measures
                     .iter()
@@ -291,8 +286,25 @@ impl Experiment {
         let field =
             self.measure.iter().find(|measure| measure.name == *name).and_then(|measure| measure.field.as_ref());
         match field {
-            Some(field) if Report::is_series(field) => Ok(()),
-            _ => Err(format!("`{name}` has one value per run; the series over time are {}", names(&Report::series()))),
+            Some(field) if self.is_series(field) => Ok(()),
+            _ => Err(format!("`{name}` has one value per run; the series over time are {}", self.series_names())),
+        }
+    }
+
+    /// Returns whether the runs have the series called `path`.
+    pub(crate) fn is_series(&self, path: &str) -> bool {
+        match self.trial.as_deref().map(trial::find) {
+            Some(trial) => trial.is_ok_and(|trial| trial.series.contains(&path)),
+            None => Report::is_series(path),
+        }
+    }
+
+    /// Returns the names of the series that runs have.
+    fn series_names(&self) -> String {
+        match self.trial.as_deref().map(trial::find) {
+            Some(Ok(Trial { series: [], .. }) | Err(_)) => "none: this trial has only single numbers".to_owned(),
+            Some(Ok(trial)) => names(trial.series),
+            None => names(&Report::series()),
         }
     }
 
@@ -307,6 +319,42 @@ impl Experiment {
         }
     }
 
+    /// Checks a measure: runs provide numbers of their report, and code provides quantities; an experiment has one or the
+    /// other.
+    fn check_measure(&self, measure: &Measure, needs_runs: bool, numbers: (&str, &[String])) -> Result<(), Problem> {
+        let is_timed = measure.between.is_some() || measure.relative_to.is_some();
+        match (&measure.field, &measure.quantity) {
+            (field, _) if is_timed && !field.as_deref().is_some_and(|field| self.is_series(field)) => {
+                let key = if measure.between.is_some() { "between" } else { "relative_to" };
+                Err((key.into(), format!("applies only to the series over time, which are {}", self.series_names())))
+            }
+            (Some(field), None) if self.is_series(field) => match measure.per.is_empty() {
+                true => Ok(()),
+                false => Err(("per".into(), "does not apply to a series; use `relative_to` instead".into())),
+            },
+            (Some(field), None) => {
+                known_number(field, numbers).map_err(|what| ("field".to_owned(), what))?;
+                measure
+                    .per
+                    .iter()
+                    .try_for_each(|name| known_number(name, numbers))
+                    .map_err(|what| ("per".to_owned(), what))
+            }
+            (None, Some(_)) if needs_runs => Err((
+                "quantity".into(),
+                "cannot be combined with other numbers of this experiment, which come from runs".into(),
+            )),
+            (None, Some(name)) if measure.per.is_empty() => {
+                crate::quantity::find(name).map(|_| ()).map_err(|what| ("quantity".to_owned(), what))
+            }
+            (None, Some(_)) => Err(("per".into(), "applies only to fields of a report; remove it".into())),
+            _ => Err((
+                "field".into(),
+                "is ambiguous or missing; give either `field` (the name of a report field) or `quantity`".into(),
+            )),
+        }
+    }
+
     fn known_axis(&self, name: &str) -> Result<&Axis, String> {
         known("axis", name, self.axis.iter().map(|axis| axis.name.as_str())).map(|index| &self.axis[index])
     }
@@ -314,38 +362,6 @@ impl Experiment {
     fn known_value(&self, axis: &str, label: &str) -> Result<(), String> {
         let labels = self.known_axis(axis)?.labels();
         known("value of that axis", label, labels.iter().map(String::as_str)).map(|_| ())
-    }
-}
-
-/// Checks a measure: runs provide numbers of their report, and code provides quantities; an experiment has one or the
-/// other.
-fn check_measure(measure: &Measure, needs_runs: bool, numbers: (&str, &[String])) -> Result<(), Problem> {
-    let is_timed = measure.between.is_some() || measure.relative_to.is_some();
-    match (&measure.field, &measure.quantity) {
-        (field, _) if is_timed && !field.as_deref().is_some_and(Report::is_series) => {
-            let key = if measure.between.is_some() { "between" } else { "relative_to" };
-            Err((key.into(), format!("applies only to the series over time, which are {}", names(&Report::series()))))
-        }
-        (Some(field), None) if Report::is_series(field) => match measure.per.is_empty() {
-            true => Ok(()),
-            false => Err(("per".into(), "does not apply to a series; use `relative_to` instead".into())),
-        },
-        (Some(field), None) => {
-            known_number(field, numbers).map_err(|what| ("field".to_owned(), what))?;
-            measure.per.iter().try_for_each(|name| known_number(name, numbers)).map_err(|what| ("per".to_owned(), what))
-        }
-        (None, Some(_)) if needs_runs => Err((
-            "quantity".into(),
-            "cannot be combined with other numbers of this experiment, which come from runs".into(),
-        )),
-        (None, Some(name)) if measure.per.is_empty() => {
-            crate::quantity::find(name).map(|_| ()).map_err(|what| ("quantity".to_owned(), what))
-        }
-        (None, Some(_)) => Err(("per".into(), "applies only to fields of a report; remove it".into())),
-        _ => Err((
-            "field".into(),
-            "is ambiguous or missing; give either `field` (the name of a report field) or `quantity`".into(),
-        )),
     }
 }
 

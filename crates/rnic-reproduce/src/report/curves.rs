@@ -13,13 +13,13 @@ pub(super) struct Panel {
     pub(super) title: String,
     /// Title of the horizontal axis.
     pub(super) x_title: String,
-    /// Curves, one for each variant, in order; empty for variants without data.
+    /// Curves, one for each variant or, for traces, measure, in order; empty for those without data.
     pub(super) curves: Vec<Curve>,
     /// Position and name of each group of bars, or of each tick on the horizontal axis.
     pub(super) points: Vec<(f64, String)>,
 }
 
-/// A variant's numbers in one panel.
+/// A variant's numbers in one panel; for traces, a measure's.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Curve {
     /// Index in the legend, which determines colour and mark.
@@ -44,6 +44,11 @@ pub(super) fn panels(layout: &Layout<'_>, samples: &Samples, plot: &Plot) -> Vec
     if plot.kind == PlotKind::Cdf {
         let panels = plot.measures.iter().flat_map(|name| positions.iter().map(move |position| (name, position)));
         return panels.map(|(name, position)| distribution(layout, samples, plot, name, position)).collect();
+    }
+    if plot.kind == PlotKind::Traces {
+        let variants = variants(layout.selected.experiment, plot);
+        let panels = variants.into_iter().flat_map(|variant| positions.iter().map(move |at| (variant, at)));
+        return panels.map(|(variant, position)| traces(layout, samples, plot, variant, position)).collect();
     }
     if plot.kind == PlotKind::Time {
         let panels = plot.measures.iter().flat_map(|name| positions.iter().map(move |position| (name, position)));
@@ -127,6 +132,31 @@ fn over_time(layout: &Layout<'_>, samples: &Samples, plot: &Plot, name: &str, po
     let title = if unit.is_empty() { label.to_owned() } else { format!("{label} ({unit})") };
     let points = whole_milliseconds(&points);
     Panel { title, x_title: "time (ms)".to_owned(), curves, points }
+}
+
+/// Returns a panel with the series of a variant over time, those of the first seed, each slice at its middle.
+fn traces(layout: &Layout<'_>, samples: &Samples, plot: &Plot, variant: usize, position: &AxisPosition) -> Panel {
+    let experiment = layout.selected.experiment;
+    let variant = &experiment.variant[variant];
+    let sample = layout.seeds.first().and_then(|seed| layout.sample(samples, &variant.name, position, *seed));
+    let curve = |(slot, name): (usize, &String)| {
+        let measure = experiment.measure.iter().find(|measure| measure.name == *name);
+        let series = sample
+            .zip(measure)
+            .and_then(|(sample, measure)| Some((Series::of(sample, measure.field.as_deref()?).ok()?, measure.scale)));
+        let point = |series: &Series, scale: f64| {
+            let at = |(index, value): (usize, &f64)| {
+                Some(((index as f64 + 0.5) * series.slice_us / 1e3, Stat::of(&[value * scale])?))
+            };
+            series.values.iter().enumerate().filter_map(at).collect()
+        };
+        Curve { slot, points: series.map_or_else(Vec::new, |(series, scale)| point(&series, scale)) }
+    };
+    let curves: Vec<Curve> = plot.measures.iter().enumerate().map(curve).collect();
+    let times: Vec<f64> = curves.iter().flat_map(|curve| curve.points.iter().map(|(x, _)| *x)).collect();
+    let at = layout.axis_position_name(position);
+    let title = if at.is_empty() { variant.label.clone() } else { format!("{}, {at}", variant.label) };
+    Panel { title, x_title: "time (ms)".to_owned(), curves, points: whole_milliseconds(&times) }
 }
 
 /// Returns tick labels for an axis that contains all of `times`.

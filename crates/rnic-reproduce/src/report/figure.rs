@@ -18,10 +18,15 @@ pub(super) fn figure(layout: &Layout<'_>, samples: &Samples, plot: &Plot) -> Fig
         2 => TWO_PANELS_WIDTH,
         _ => THREE_PANELS_WIDTH,
     };
-    let entries = variants(experiment, plot)
-        .into_iter()
-        .enumerate()
-        .map(|(slot, variant)| (Colour::of_entry(slot), stroke(plot.kind), experiment.variant[variant].label.as_str()));
+    let labels: Vec<&str> = match plot.kind {
+        PlotKind::Traces => {
+            let label = |name: &String| experiment.measure.iter().find(|measure| measure.name == *name);
+            plot.measures.iter().filter_map(label).map(|measure| measure.label.as_str()).collect()
+        }
+        _ => variants(experiment, plot).into_iter().map(|index| experiment.variant[index].label.as_str()).collect(),
+    };
+    let entries =
+        labels.into_iter().enumerate().map(|(slot, label)| (Colour::of_entry(slot), stroke(plot.kind), label));
     // Bars have their names above them.
     let legend = (plot.kind != PlotKind::Bars).then(|| legend(entries));
     let draw = |panel: &Panel| {
@@ -35,7 +40,7 @@ pub(super) fn figure(layout: &Layout<'_>, samples: &Samples, plot: &Plot) -> Fig
         }
         match plot.kind {
             PlotKind::Bars => bars(panel, experiment, plot, width),
-            PlotKind::Lines | PlotKind::Time => lines(panel, experiment, plot, width),
+            PlotKind::Lines | PlotKind::Time | PlotKind::Traces => lines(panel, experiment, plot, width),
             PlotKind::Cdf => distribution(panel, plot, width),
         }
     };
@@ -78,9 +83,10 @@ fn lines(panel: &Panel, experiment: &Experiment, plot: &Plot, width: f64) -> Mar
     let axis = plot.axis.as_ref().and_then(|name| experiment.axis.iter().find(|axis| axis.name == *name));
     let x = spacing(axis.map_or(Scale::Linear, |axis| axis.scale), Spacing::Linear);
     let is_ratio = plot.relative_to.is_some();
+    let has_range = |_: &&(f64, Stat)| plot.kind != PlotKind::Traces;
     let series = |curve: &Curve| Series {
         points: curve.points.iter().map(|(x, stat)| (*x, stat.mean)).collect(),
-        ranges: curve.points.iter().map(|(x, stat)| (*x, stat.min, stat.max)).collect(),
+        ranges: curve.points.iter().filter(has_range).map(|(x, stat)| (*x, stat.min, stat.max)).collect(),
         ..unnamed(curve.slot, plot.kind)
     };
     LineChart {
@@ -130,7 +136,8 @@ fn spacing(scale: Scale, linear: Spacing) -> Spacing {
 }
 
 fn stroke(kind: PlotKind) -> Stroke {
-    if kind == PlotKind::Cdf { Stroke::Dashed } else { Stroke::Marked }
+    // Traces have too many points for marks.
+    if matches!(kind, PlotKind::Cdf | PlotKind::Traces) { Stroke::Dashed } else { Stroke::Marked }
 }
 
 /// Width of a panel in pixels when a row has one, two or three panels.
