@@ -299,7 +299,8 @@ pub struct Plot {
     pub title: String,
     /// Type of the plot.
     pub kind: PlotKind,
-    /// Measures, with a panel for each, or for `traces` with a line for each; for a `cdf`, one of `fct_us`, `slowdown`, `single_packet_fct_us`.
+    /// Measures, with a panel for each, or for `traces` with a line for each; for a `cdf`, one of
+    /// `fct_us`, `slowdown`, `single_packet_fct_us`.
     pub measures: Vec<String>,
     /// Axis of the plot. `lines`: the horizontal axis. `bars`: one group per value. `cdf`: one panel per value.
     pub axis: Option<String>,

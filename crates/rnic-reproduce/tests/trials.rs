@@ -350,7 +350,7 @@ fn errors_in_trials_are_one_line_with_the_variant() {
         (
             "kind = \"bars\"\nmeasures = [\"share\"]\naxis = \"order\"",
             "kind = \"traces\"\nmeasures = [\"share\"]\nat = { order = \"ordered\" }",
-            "plot[0].measures: `share` has one value per run; the series over time are none: this trial has only single",
+            "plot[0].measures: `share` has one value per run; the series over time are none",
         ),
         ("reserve = false", "resrve = false", "variant `without` at order ordered: resrve: unknown field `resrve`"),
         ("schedules = 300", "", "variant `with` at order ordered: missing field `schedules`"),

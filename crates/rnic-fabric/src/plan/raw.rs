@@ -349,8 +349,7 @@ words! {
     EcnDraw {
         /// One after the other, as packets come.
         Sequence = "sequence",
-        /// A function of the packet's flow, its position in it and the seed: simulations that are compared mark the same
-        /// packets at the same depth, whenever they come.
+        /// A function of the packet and the seed: simulations that are compared mark the same packets at the same depth.
         Packet = "packet",
     }
 }

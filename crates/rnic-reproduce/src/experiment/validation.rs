@@ -319,8 +319,8 @@ impl Experiment {
         }
     }
 
-    /// Checks a measure: runs provide numbers of their report, and code provides quantities; an experiment has one or the
-    /// other.
+    /// Checks a measure: runs provide numbers of their report, and code provides quantities; an experiment has one or
+    /// the other.
     fn check_measure(&self, measure: &Measure, needs_runs: bool, numbers: (&str, &[String])) -> Result<(), Problem> {
         let is_timed = measure.between.is_some() || measure.relative_to.is_some();
         match (&measure.field, &measure.quantity) {

@@ -140,7 +140,7 @@ impl Arguments {
         let gbps = |side: &Side| side.totals().iter().sum::<f64>() * 8e-9 / seconds;
         let counts = |side: &Side| side.repeats.iter().map(|repeats| repeats.len() as f64).collect::<Vec<_>>();
         let (one, other) = (by_round_trip(&independent.windows), by_round_trip(&tonic.windows));
-        // What the link carries in a round trip.
+        // Bytes that the link carries in a round trip.
         let step =
             self.network.bytes()? / (self.network.duration()?.as_ps() / self.network.round_trip()?.as_ps()).max(1);
         // The part of each flow that both sides have delivered.
