@@ -244,8 +244,9 @@ impl Experiment {
                 self.known_measures(&plot.measures).map_err(|what| ("measures".to_owned(), what))
             }
             PlotKind::Time | PlotKind::Traces if plot.axis.is_some() || plot.relative_to.is_some() => {
-                let what = "is over time, which allows neither `axis` nor `relative_to`; remove them";
-                Err(("kind".into(), what.into()))
+                let name = if plot.kind == PlotKind::Time { "time" } else { "traces" };
+                let what = format!("is `{name}`, which allows neither `axis` nor `relative_to`; remove them");
+                Err(("kind".into(), what))
             }
             PlotKind::Time | PlotKind::Traces => {
                 self.known_measures(&plot.measures).map_err(|what| ("measures".to_owned(), what))?;
