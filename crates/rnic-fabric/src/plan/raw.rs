@@ -349,7 +349,7 @@ words! {
     EcnDraw {
         /// One after the other, as packets come.
         Sequence = "sequence",
-        /// A function of the packet and the seed: simulations that are compared mark the same packets at the same depth.
+        /// A function of the packet and the seed: two simulations mark the same packets at the same depth.
         Packet = "packet",
     }
 }
