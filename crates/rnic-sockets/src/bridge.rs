@@ -99,8 +99,8 @@ impl Bridge {
         if self.proof.is_some() {
             return Progress::Idle;
         }
-        let outcome = self.from_program(nic, streams, id).and_then(|sent| {
-            let received = self.to_program(nic, streams, id)?;
+        let outcome = self.forward_written(nic, streams, id).and_then(|sent| {
+            let received = self.deliver_arrived(nic, streams, id)?;
             Ok(sent | received)
         });
         match outcome {
@@ -112,7 +112,7 @@ impl Bridge {
     }
 
     /// Takes what the program has written, until its socket is empty or the stream has no space.
-    fn from_program(&mut self, nic: &mut Nic, streams: &mut Streams, id: StreamId) -> Result<bool, Progress> {
+    fn forward_written(&mut self, nic: &mut Nic, streams: &mut Streams, id: StreamId) -> Result<bool, Progress> {
         let mut moved = false;
         let mut buffer = [0; CHUNK];
         while self.may_read && !self.is_program_done {
@@ -141,7 +141,7 @@ impl Bridge {
     }
 
     /// Gives the program what has arrived, until its socket is full.
-    fn to_program(&mut self, nic: &mut Nic, streams: &mut Streams, id: StreamId) -> Result<bool, Progress> {
+    fn deliver_arrived(&mut self, nic: &mut Nic, streams: &mut Streams, id: StreamId) -> Result<bool, Progress> {
         let mut moved = false;
         while self.may_write {
             if self.taken == self.for_program.len() {
@@ -241,7 +241,7 @@ impl Bridge {
     /// The process exits: takes what the program has written, and ends this direction then.
     pub(crate) fn drain(&mut self, nic: &mut Nic, streams: &mut Streams, id: StreamId) {
         self.may_read = true;
-        let _ = self.from_program(nic, streams, id);
+        let _ = self.forward_written(nic, streams, id);
         if !self.may_read && !self.is_program_done {
             self.is_program_done = true;
             streams.finish(nic, id);
