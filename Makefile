@@ -17,7 +17,7 @@ SOAK_SECONDS ?= 600
 SOAK_SEED ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-pyverbs test-pyverbs-newest lint check generate book bench bench-timeouts fuzz fuzz-falcon sanitize soak test-apps test-interop long-test fresh fmt clean
+.PHONY: help build run test test-pyverbs test-pyverbs-newest lint check generate book bench bench-timeouts fuzz fuzz-falcon sanitize soak test-apps test-interop test-wasm long-test fresh fmt clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -90,6 +90,10 @@ sanitize: ## Miri, and the address and thread sanitizers, where there is `unsafe
 
 test-interop: build ## Linux's rdma_rxe in a virtual machine, both ways: make test-interop [SUITES="data cm loss"]
 	scripts/test-interop release $(SUITES)
+
+test-wasm: ## programs as WebAssembly modules (feature wasm), which other tests leave out
+	cargo clippy --package rnic-program --package rnic-transports --package rnic-cli --features rnic-cli/wasm --all-targets --locked -- --deny warnings
+	cargo test --package rnic-program --package rnic-transports --features rnic-program/wasm,rnic-transports/wasm --lib --locked
 
 long-test: ## every test in release, the long ones too
 	@scripts/setup test

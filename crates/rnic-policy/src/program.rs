@@ -28,8 +28,8 @@ use rnic_base::{AnyRing, BitRate, Duration, Seq, SeqRange, Time};
 use rnic_program::transport::{STATE_BYTES_MAX, Text};
 use rnic_program::value::MAP_WORDS;
 use rnic_program::{
-    Actions, Bundle, Description, Due, Id, Incoming, LoadError, Lowering, Map, Offset, Periodic, Rate, Ticks,
-    Transport, U, Unit,
+    Actions, Bundle, Description, Due, Id, Incoming, LoadError, Map, Offset, Periodic, Rate, Reads, Ticks, Transport,
+    U, Unit,
 };
 
 use crate::field::FootprintField;
@@ -47,10 +47,8 @@ pub struct ProgramPolicy {
     /// Positions in the state of the deadlines that are times, and of those that are counts of sent packets.
     times: Vec<usize>,
     counts: Vec<usize>,
-    /// True when the program uses the map of acknowledged packets, that of marked ones, or the count of new ones.
-    reads_acked: bool,
-    reads_marked: bool,
-    reads_newly: bool,
+    /// Inputs that the program uses.
+    reads: Reads,
     /// The program that takes over a window after an answer outside the contract, with the words of its parameters, if
     /// this program is not trusted.
     substitute: Option<(&'static ProgramPolicy, Params)>,
@@ -106,10 +104,8 @@ impl ProgramPolicy {
         let description = transport.description();
         description.check()?;
         let (times, counts) = (description.deadlines(Due::Time), description.deadlines(Due::Sent));
-        let graphs = transport.graphs(Lowering::Joins)?;
-        let reads = |name| graphs.incoming.reads(name) || graphs.periodic.reads(name);
-        let [reads_acked, reads_marked, reads_newly] = ["in_acked", "in_marked", "in_newly"].map(reads);
-        Ok(Self { transport, description, times, counts, reads_acked, reads_marked, reads_newly, substitute: None })
+        let reads = transport.reads()?;
+        Ok(Self { transport, description, times, counts, reads, substitute: None })
     }
 
     /// Makes this a program that is not trusted: `substitute`, with its defaults, takes over each window in which this
@@ -237,10 +233,10 @@ impl ProgramPolicy {
     ) -> (RecoveryActions, bool) {
         let running = state.get_mut::<Running>();
         let parameters = self.parameters(words);
-        let sacked = view.sacked.filter(|_| self.reads_newly).map_or(0, AnyRing::popcount) as u16;
+        let sacked = view.sacked.filter(|_| self.reads.newly).map_or(0, AnyRing::popcount) as u16;
         let view = &WindowView {
-            sacked: view.sacked.filter(|_| self.reads_acked),
-            marked: view.marked.filter(|_| self.reads_marked),
+            sacked: view.sacked.filter(|_| self.reads.acked),
+            marked: view.marked.filter(|_| self.reads.marked),
             ..*view
         };
         let mut actions = running.actions();

@@ -87,6 +87,15 @@ struct File {
     periodic: Function,
 }
 
+/// The description of a program without its functions: that of a WebAssembly module.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Described {
+    #[serde(rename = "file")]
+    head: Head,
+    program: Description,
+}
+
 /// The part of a file that says what the rest is: read first, so that a file of another version gets a clear answer.
 #[derive(Deserialize)]
 struct Opening {
@@ -100,6 +109,24 @@ struct Opening {
 struct Function {
     nodes: Vec<(Op, [Index; 3], u8)>,
     outputs: Vec<Index>,
+}
+
+impl Head {
+    fn current() -> Self {
+        Self { format: FORMAT.to_owned(), version: VERSION, interface: interface_hash() }
+    }
+
+    /// Refuses other versions.
+    fn check(&self) -> Result<(), FileError> {
+        if self.version != VERSION || self.format != FORMAT {
+            return Err(FileError::Version { found: self.version });
+        }
+        if self.interface != interface_hash() {
+            let found = self.interface.chars().filter(char::is_ascii_hexdigit).take(16).collect();
+            return Err(FileError::Interface { expected: interface_hash(), found });
+        }
+        Ok(())
+    }
 }
 
 /// Returns a hash of the names and widths of all inputs and outputs of programs (FNV-1a, 64 bits).
@@ -124,10 +151,44 @@ pub fn write(program: &Description, graphs: &Graphs) -> Result<String, FileError
         nodes: graph.nodes().iter().map(|node| (node.op, node.args, node.width)).collect(),
         outputs: graph.outputs().iter().map(|(_, index)| *index).collect(),
     };
-    let head = Head { format: FORMAT.to_owned(), version: VERSION, interface: interface_hash() };
+    let head = Head::current();
     let (incoming, periodic) = (function(&graphs.incoming), function(&graphs.periodic));
     let file = File { head, program: program.clone(), incoming, periodic };
     toml::to_string(&file).map_err(|error| FileError::Form(error.to_string()))
+}
+
+/// Returns the text of the description of a program: that of its file, without the functions.
+///
+/// # Errors
+/// When the description cannot be written, which no checked one causes.
+pub fn write_description(program: &Description) -> Result<String, FileError> {
+    let described = Described { head: Head::current(), program: program.clone() };
+    toml::to_string(&described).map_err(|error| FileError::Form(error.to_string()))
+}
+
+/// Reads and checks the description of a program; that of a program file has functions beside it, and is refused.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_description(bytes: &[u8]) -> Result<Description, FileError> {
+    let described: Described = toml::from_str(current(bytes)?).map_err(form)?;
+    described.program.check().map_err(LoadError::from)?;
+    Ok(described.program)
+}
+
+fn form(error: toml::de::Error) -> FileError {
+    FileError::Form(error.message().chars().filter(|c| !c.is_control()).collect())
+}
+
+/// Returns the text of a file of this version.
+fn current(bytes: &[u8]) -> Result<&str, FileError> {
+    if bytes.len() > FILE_BYTES_MAX {
+        return Err(FileError::TooLarge(bytes.len()));
+    }
+    let text = str::from_utf8(bytes).map_err(|_| FileError::Form("it is not text".to_owned()))?;
+    let opening: Opening = toml::from_str(text).map_err(form)?;
+    opening.head.check()?;
+    Ok(text)
 }
 
 /// Reads and checks a file.
@@ -135,19 +196,7 @@ pub fn write(program: &Description, graphs: &Graphs) -> Result<String, FileError
 /// # Errors
 /// When it is too large, of another form or version, or has any fault; nothing is kept of it then.
 pub fn read(bytes: &[u8]) -> Result<Loaded, FileError> {
-    if bytes.len() > FILE_BYTES_MAX {
-        return Err(FileError::TooLarge(bytes.len()));
-    }
-    let form = |error: toml::de::Error| FileError::Form(error.message().chars().filter(|c| !c.is_control()).collect());
-    let text = str::from_utf8(bytes).map_err(|_| FileError::Form("it is not text".to_owned()))?;
-    let opening: Opening = toml::from_str(text).map_err(form)?;
-    if opening.head.version != VERSION || opening.head.format != FORMAT {
-        return Err(FileError::Version { found: opening.head.version });
-    }
-    if opening.head.interface != interface_hash() {
-        let found = opening.head.interface.chars().filter(char::is_ascii_hexdigit).take(16).collect();
-        return Err(FileError::Interface { expected: interface_hash(), found });
-    }
+    let text = current(bytes)?;
     let file: File = toml::from_str(text).map_err(form)?;
     file.program.check().map_err(LoadError::from)?;
     let incoming = graph::<Incoming>("incoming", &file.program, file.incoming)?;
@@ -169,7 +218,7 @@ fn graph<E: Bundle>(function: &'static str, program: &Description, read: Functio
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use rnic_base::RandomStreams;
 
     use super::*;

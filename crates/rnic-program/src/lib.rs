@@ -17,6 +17,7 @@
 //!   #[program] fn  --->  native code                          simulated, run on sockets
 //!        |
 //!        +-- recorded -> Graph --> Machine                     interpreted: loaded from a file
+//!                          +-----> WebAssembly (feature wasm)   interpreted, as are modules in other languages
 //!                          +-----> SystemVerilog               synthesised
 //!                          +-----> report: state, levels, lines
 //! ```
@@ -27,6 +28,7 @@
 // Macros name this crate by its name, in this crate too.
 extern crate self as rnic_program;
 
+pub mod any;
 pub mod bundle;
 pub mod declare;
 pub mod dot;
@@ -42,6 +44,8 @@ pub mod stimuli;
 pub mod transport;
 pub mod value;
 pub mod verilog;
+#[cfg(feature = "wasm")]
+pub mod wasm;
 
 pub use bundle::{Bundle, Field};
 pub use graph::{Graph, GraphError, Kind, Node, Op, Port};
@@ -52,7 +56,7 @@ pub use record::{Bit, Form, Leaf, Lowering, MapSig, RecordError, Recorder, Sig, 
 pub use rnic_program_macros::program;
 pub use stimuli::Stimuli;
 pub use transport::{
-    Description, Due, Graphs, Initial, Parameter, Receiver, Scheme, Start, StateField, Transport, Unit, record,
+    Description, Due, Graphs, Initial, Parameter, Reads, Receiver, Scheme, Start, StateField, Transport, Unit, record,
 };
 pub use value::{Map, Offset, U, Widen, u};
 

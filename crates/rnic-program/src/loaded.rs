@@ -10,7 +10,7 @@ use crate::record::{Lowering, RecordError};
 use crate::transport::{Current, Description, DescriptionError, Graphs, Transport};
 
 /// Most words of the inputs or outputs of a function.
-const WORDS_MAX: usize = 160;
+pub const WORDS_MAX: usize = 160;
 
 /// Words of a function's inputs or outputs.
 pub type Words = ArrayVec<u64, WORDS_MAX>;
@@ -128,6 +128,17 @@ pub fn output_words(program: &Description, state: &[u8], actions: &Actions) -> W
     actions.write_words(&mut buffer);
     words.extend(buffer[..Actions::WORDS].iter().copied());
     words
+}
+
+/// Returns the number of output words of every function.
+#[cfg(feature = "wasm")]
+pub(crate) fn output_count(program: &Description) -> usize {
+    program.state.len() + Actions::WORDS
+}
+
+/// Returns the ports of a program: the inputs of `incoming`, those of `periodic`, and the outputs of both.
+pub fn ports(program: &Description) -> [Vec<Port>; 3] {
+    [inputs::<Incoming>(program), inputs::<Periodic>(program), outputs(program)]
 }
 
 /// Returns the inputs of a function that takes `E`.

@@ -370,6 +370,27 @@ pub trait Transport: Send + Sync {
     /// # Errors
     /// When a function has no graph: a construct without gates, or one that is too long or too deep.
     fn graphs(&self, lowering: Lowering) -> Result<Graphs, RecordError>;
+
+    /// Returns which costly inputs a function reads: the others need not be prepared.
+    ///
+    /// # Errors
+    /// As [`Transport::graphs`].
+    fn reads(&self) -> Result<Reads, RecordError> {
+        let Graphs { incoming, periodic } = self.graphs(Lowering::Joins)?;
+        let reads = |name| incoming.reads(name) || periodic.reads(name);
+        Ok(Reads { acked: reads("in_acked"), marked: reads("in_marked"), newly: reads("in_newly") })
+    }
+}
+
+/// Inputs of a program that cost time to prepare.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reads {
+    /// The map of acknowledged segments.
+    pub acked: bool,
+    /// The map of marked segments.
+    pub marked: bool,
+    /// The number of newly acknowledged segments.
+    pub newly: bool,
 }
 
 /// The recorded form of a function of a transport: of its event, parameters, state and actions.

@@ -19,6 +19,7 @@ pub use rnic_program::file::FILE_BYTES_MAX;
 
 use rnic_policy::kit::{Violation, check_recovery};
 use rnic_policy::{ProgramPolicy, RecoveryPolicy};
+use rnic_program::any::{self, ReadError};
 use rnic_program::file::{self, FileError};
 use rnic_program::{Description, LoadError, Lowering, Receiver, Scheme, Transport};
 
@@ -88,6 +89,9 @@ pub enum UseError {
     Unreadable(#[from] std::io::Error),
     /// Its contents are not a program.
     #[error(transparent)]
+    Read(#[from] ReadError),
+    /// A program cannot be written as a file.
+    #[error(transparent)]
     File(#[from] FileError),
     /// The program has a fault.
     #[error(transparent)]
@@ -109,9 +113,10 @@ struct Known {
 /// The programs that this process has loaded.
 static LOADED: Mutex<Vec<Known>> = Mutex::new(Vec::new());
 
-/// Returns whether `name`, which stands for a transport or a program, is the path of a program file (`.rnicp`).
+/// Returns whether `name`, which stands for a transport or a program, is the path of a program file (`.rnicp`) or of a
+/// program as a WebAssembly module (`.wasm`).
 pub fn is_file(name: &str) -> bool {
-    Path::new(name).extension().is_some_and(|extension| extension == "rnicp")
+    Path::new(name).extension().is_some_and(|extension| extension == "rnicp" || extension == "wasm")
 }
 
 /// Returns the bytes of the program file at `path`, at most one more than a file may have.
@@ -147,11 +152,11 @@ pub fn load(bytes: &[u8]) -> Result<RecoveryPolicy, UseError> {
     if loaded.len() == LOADED_MAX {
         return Err(UseError::Many);
     }
-    let program = file::read(bytes)?;
+    let program = any::read(bytes)?;
     let description = program.description();
     let substitute = policies().iter().find(|policy| policy.name == transport_of(&description));
     // Connections keep the program for as long as they exist, and profiles are copied freely.
-    let program: &'static dyn Transport = Box::leak(Box::new(program));
+    let program: &'static dyn Transport = Box::leak(program);
     let mut program = ProgramPolicy::new(program)?;
     if let Some(substitute) = substitute.and_then(|policy| policy.program) {
         program = program.with_substitute(substitute);
@@ -166,3 +171,5 @@ pub fn load(bytes: &[u8]) -> Result<RecoveryPolicy, UseError> {
 
 #[cfg(test)]
 mod tests;
+#[cfg(all(test, feature = "wasm"))]
+mod wasm_tests;
