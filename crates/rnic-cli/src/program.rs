@@ -1,13 +1,16 @@
 //! `rnic program`: transport programs as reports, circuits and files.
 
+mod header;
+mod module;
+
 use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
 use rnic_host::observe::{self, ControlReply, Endpoint, ProgramRequest};
 use rnic_program::transport::Text;
-use rnic_program::{Graph, Graphs, Initial, Loaded, Lowering, Scheme, Stimuli, Transport, Unit};
-use rnic_program::{dot, file, graph, verilog};
+use rnic_program::{Graph, Graphs, Initial, Lowering, Scheme, Stimuli, Transport, Unit};
+use rnic_program::{any, dot, file, graph, verilog};
 use rnic_transports::programs;
 use serde::Serialize;
 
@@ -28,8 +31,11 @@ struct Summary {
     state_bits: u32,
     /// Lines of the source; none when unknown.
     lines: Option<u32>,
-    incoming: Function,
-    periodic: Function,
+    /// The functions; none of a WebAssembly module, which has no graphs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    incoming: Option<Function>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    periodic: Option<Function>,
 }
 
 /// A function of a program.
@@ -59,8 +65,8 @@ struct Checked {
     events: u64,
 }
 
-/// A program and its graphs.
-type Found = (&'static dyn Transport, Graphs);
+/// A program and its graphs; a WebAssembly module has none.
+type Found = (&'static dyn Transport, Option<Graphs>);
 
 /// Runs `rnic program`.
 ///
@@ -71,14 +77,10 @@ pub fn run(args: &ProgramArgs) -> Result<(), Failure> {
         ProgramAction::List { json } => list(*json),
         ProgramAction::Explain { program, json } => explain(&find(program)?, *json),
         ProgramAction::Emit { program, form } => {
-            console::print(&emit(&find(program)?, *form));
+            console::print(&emit(&find(program)?, *form)?);
             Ok(())
         }
-        ProgramAction::Build { program, output } if Path::new(program).is_dir() => new::build(program.as_ref(), output),
-        ProgramAction::Build { program, output } => {
-            let text = programs::to_file(find(program)?.0).map_err(Failure::input)?;
-            std::fs::write(output, text).map_err(|reason| Failure::file(output, reason))
-        }
+        ProgramAction::Build { program, description, output } => build(program, description.as_deref(), output),
         ProgramAction::Check { file, json } => check(file, *json),
         ProgramAction::Load { pid, program, json } => load_into(*pid, program, *json),
     }
@@ -102,7 +104,7 @@ fn load_into(pid: u32, name: &str, json: bool) -> Result<(), Failure> {
             let path = Path::new(name);
             let bytes = programs::read(path).map_err(|reason| Failure::file(path, reason))?;
             // A file that is no program is refused before the process is asked, with its name.
-            file::read(&bytes).map_err(|reason| Failure::file(path, reason))?;
+            any::read(&bytes).map_err(|reason| Failure::file(path, reason))?;
             Some(bytes)
         }
     };
@@ -134,29 +136,48 @@ fn load_into(pid: u32, name: &str, json: bool) -> Result<(), Failure> {
 /// Longest time for an answer: the process runs the contract kit on the program before.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Writes the file of the program called `name`, of that in the package in this folder, or of that in the module at
+/// this path, with the description in the file `described`.
+fn build(name: &str, described: Option<&Path>, output: &Path) -> Result<(), Failure> {
+    if Path::new(name).is_dir() {
+        return new::build(name.as_ref(), output);
+    }
+    let is_module = |path: &Path| path.extension().is_some_and(|extension| extension == "wasm");
+    let bytes = match described {
+        Some(described) if is_module(Path::new(name)) => module::with_description(Path::new(name), described)?,
+        Some(_) => return Err(Failure::input("--description is for a WebAssembly module (FILE.wasm)")),
+        None if is_module(output) => module::emit(&find(name)?)?,
+        None => programs::to_file(find(name)?.0).map_err(Failure::input)?.into_bytes(),
+    };
+    std::fs::write(output, bytes).map_err(|reason| Failure::file(output, reason))
+}
+
 /// Returns the program called `name`, or that of the file at this path.
 fn find(name: &str) -> Result<Found, Failure> {
     if programs::is_file(name) {
         let loaded = load(Path::new(name))?;
-        let graphs = loaded.graphs_ref().clone();
+        // Only a module has no graphs.
+        let graphs = loaded.graphs(Lowering::Joins).ok();
         // A command uses one program until it ends.
-        return Ok((Box::leak(Box::new(loaded)), graphs));
+        return Ok((Box::leak(loaded), graphs));
     }
     let Some(program) = programs::find(name) else {
         let known: Vec<String> = programs::all().map(|program| program.description().name.into_owned()).collect();
         let known = known.join(", ");
-        return Err(Failure::input(format!("no program `{name}`; there are {known}, and files that end in .rnicp")));
+        return Err(Failure::input(format!(
+            "no program `{name}`; there are {known}, and files that end in .rnicp or .wasm"
+        )));
     };
     let graphs = program.graphs(Lowering::Joins).map_err(Failure::input)?;
-    Ok((program, graphs))
+    Ok((program, Some(graphs)))
 }
 
-fn load(path: &Path) -> Result<Loaded, Failure> {
+fn load(path: &Path) -> Result<Box<dyn Transport>, Failure> {
     let bytes = programs::read(path).map_err(|reason| Failure::file(path, reason))?;
-    file::read(&bytes).map_err(|reason| Failure::file(path, reason))
+    any::read(&bytes).map_err(|reason| Failure::file(path, reason))
 }
 
-fn summary(program: &dyn Transport, graphs: &Graphs) -> Summary {
+fn summary(program: &dyn Transport, graphs: Option<&Graphs>) -> Summary {
     let description = program.description();
     Summary {
         state_bits: description.state_bits(),
@@ -164,8 +185,8 @@ fn summary(program: &dyn Transport, graphs: &Graphs) -> Summary {
         summary: description.summary.into_owned(),
         scheme: description.scheme,
         lines: Some(description.lines).filter(|lines| *lines > 0),
-        incoming: Function::of(&graphs.incoming),
-        periodic: Function::of(&graphs.periodic),
+        incoming: graphs.map(|graphs| Function::of(&graphs.incoming)),
+        periodic: graphs.map(|graphs| Function::of(&graphs.periodic)),
     }
 }
 
@@ -173,7 +194,7 @@ fn list(json: bool) -> Result<(), Failure> {
     let mut programs = Vec::new();
     for program in programs::all() {
         let graphs = program.graphs(Lowering::Joins).map_err(Failure::input)?;
-        programs.push(summary(program, &graphs));
+        programs.push(summary(program, Some(&graphs)));
     }
     let rows = programs.iter().map(|program| {
         vec![
@@ -181,7 +202,7 @@ fn list(json: bool) -> Result<(), Failure> {
             format!("{:?}", program.scheme).to_lowercase(),
             program.state_bits.to_string(),
             program.lines.map_or(String::new(), |lines| lines.to_string()),
-            format!("{} and {}", program.incoming.levels, program.periodic.levels),
+            levels(program),
             program.summary.clone(),
         ]
     });
@@ -191,8 +212,16 @@ fn list(json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Returns the levels of both functions as text.
+fn levels(program: &Summary) -> String {
+    match (&program.incoming, &program.periodic) {
+        (Some(incoming), Some(periodic)) => format!("{} and {}", incoming.levels, periodic.levels),
+        _ => "unknown".to_owned(),
+    }
+}
+
 fn explain((program, graphs): &Found, json: bool) -> Result<(), Failure> {
-    let summary = summary(*program, graphs);
+    let summary = summary(*program, graphs.as_ref());
     let description = program.description();
     let mut text = format!("{}: {}\n\n", summary.name, summary.summary);
     let initial = |initial: &Initial| match initial {
@@ -211,7 +240,8 @@ fn explain((program, graphs): &Found, json: bool) -> Result<(), Failure> {
         let value = show(parameter.unit, parameter.default);
         let _ = writeln!(text, "  {:<18} {value:>9}  {}", parameter.name, parameter.help);
     }
-    for (name, graph) in [("incoming", &graphs.incoming), ("periodic", &graphs.periodic)] {
+    let functions = graphs.iter().flat_map(|graphs| [("incoming", &graphs.incoming), ("periodic", &graphs.periodic)]);
+    for (name, graph) in functions {
         let Function { operations, levels } = Function::of(graph);
         let of_a_cycle = graph::LEVELS_OF_A_CYCLE;
         let _ =
@@ -236,17 +266,26 @@ fn show(unit: Unit, value: u64) -> String {
     }
 }
 
-fn emit((program, graphs): &Found, form: Form) -> String {
-    let name: Text = program.description().name;
+fn emit((program, graphs): &Found, form: Form) -> Result<String, Failure> {
+    let description = program.description();
+    match form {
+        Form::Description => return file::write_description(&description).map_err(Failure::input),
+        Form::Header => return Ok(header::emit(&description)),
+        Form::Sv | Form::Graph => {}
+    }
+    let name: Text = description.name;
+    let Some(graphs) = graphs else {
+        return Err(Failure::input(format!("`{name}` is a WebAssembly module, which has no graph, and so no gates")));
+    };
     let functions = [("incoming", &graphs.incoming), ("periodic", &graphs.periodic)];
     let modules = functions.map(|(function, graph)| (verilog::module_name(&name, function), graph));
-    match form {
-        Form::Sv => {
+    Ok(match form {
+        Form::Graph => modules.map(|(module, graph)| dot::emit(&module, graph)).join("\n"),
+        _ => {
             let texts = modules.map(|(module, graph)| verilog::emit(&module, graph));
             format!("{}\n{}", texts.join("\n"), verilog::LIBRARY)
         }
-        Form::Graph => modules.map(|(module, graph)| dot::emit(&module, graph)).join("\n"),
-    }
+    })
 }
 
 fn check(path: &Path, json: bool) -> Result<(), Failure> {
@@ -260,14 +299,14 @@ fn check(path: &Path, json: bool) -> Result<(), Failure> {
         loaded.incoming(&stimuli.incoming(), &parameters, &mut state, &mut actions);
         loaded.periodic(&stimuli.periodic(), &parameters, &mut state, &mut actions);
     }
-    let summary = summary(&loaded, loaded.graphs_ref());
+    let graphs = loaded.graphs(Lowering::Joins).ok();
+    let summary = summary(&*loaded, graphs.as_ref());
     let text = format!(
-        "{}: a program, `{}`; {} bits of state, {} and {} levels; {CHECKED_EVENTS} random events of each function\n",
+        "{}: a program, `{}`; {} bits of state, {} levels; {CHECKED_EVENTS} random events of each function\n",
         path.display(),
         summary.name,
         summary.state_bits,
-        summary.incoming.levels,
-        summary.periodic.levels,
+        levels(&summary),
     );
     console::result(&text, json.then_some(&Checked { program: summary, events: CHECKED_EVENTS }));
     Ok(())

@@ -55,10 +55,15 @@ pub enum ProgramAction {
 
     /// Write a program file
     Build {
-        /// Name of a program, or the folder of a package of `rnic new transport`, which cargo builds
+        /// Name of a program; the folder of a package of `rnic new transport`, which cargo builds; or a WebAssembly
+        /// module (*.wasm) that was compiled from another language
         program: String,
 
-        /// File to write
+        /// Put this description (`emit --as description`) into the WebAssembly module
+        #[arg(long, value_name = "FILE")]
+        description: Option<PathBuf>,
+
+        /// File to write: with the name FILE.wasm, a WebAssembly module
         #[arg(short, long, value_name = "FILE")]
         output: PathBuf,
     },
@@ -96,4 +101,8 @@ pub enum Form {
     Sv,
     /// Graphviz
     Graph,
+    /// The description of the program (TOML), which a WebAssembly module needs
+    Description,
+    /// C: the positions of inputs and outputs of a WebAssembly module
+    Header,
 }

@@ -77,7 +77,7 @@ pub(super) fn checked(arguments: &toml::Table) -> Result<Arguments, String> {
     Ok(arguments)
 }
 
-/// Steps of increase: the defaults of the engine's DCQCN, which are those of the paper's reference [44] too.
+/// Steps of increase: the defaults of the engine's DCQCN, which are those of the paper's reference \[44\] too.
 const RATE_AI: BitRate = BitRate::bps(40_000_000);
 const RATE_HAI: BitRate = BitRate::bps(200_000_000);
 
