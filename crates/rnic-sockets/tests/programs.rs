@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use common::{Program, opened_streams};
 use rnic_base::Duration as NicDuration;
-use rnic_host::stream::{StreamConfig, Streams};
+use rnic_host::stream::{StreamConfig, StreamId, Streams};
 use rnic_host::{Nic, NicConfig, TransportChoice};
 
 /// Serves one connection without waiting for it in a call: epoll, non-blocking accept and receive.
@@ -172,18 +172,25 @@ fn t26_a_wrong_token_ends_the_connection_and_no_other() {
     let mut streams = Streams::new(&mut nic, config).expect("valid settings");
     let (socket, own) = common::bound_socket();
     let id = streams.connect(&mut nic, to, port, (own, 1)).expect("there is a route");
-    let start = Instant::now();
-    while !streams.is_confirmed(id) {
-        nic.progress();
-        while let Some(event) = nic.poll_connection_event() {
-            streams.process(&mut nic, event);
+    let drive = |nic: &mut Nic, streams: &mut Streams, is_done: fn(&Streams, StreamId) -> bool| {
+        let start = Instant::now();
+        while !is_done(streams, id) {
+            nic.progress();
+            while let Some(event) = nic.poll_connection_event() {
+                streams.process(nic, event);
+            }
+            streams.progress(nic);
+            assert!(start.elapsed() < Duration::from_secs(20), "neither established nor ended");
         }
-        streams.progress(&mut nic);
-        assert!(start.elapsed() < Duration::from_secs(20), "no stream");
-    }
+    };
+    drive(&mut nic, &mut streams, Streams::is_confirmed);
     socket.connect(&to.into()).expect("it listens");
     let mut shadow = TcpStream::from(socket);
     shadow.write_all(b"\x01rnic-s\x01\0\0\0\0\0\0\0\x02").expect("it is open");
+    // With the right token, the program would read these bytes and the end.
+    streams.write(&mut nic, id, b"forged").expect("it is open");
+    streams.finish(&mut nic, id);
+    drive(&mut nic, &mut streams, |streams, id| streams.broken(id).is_some() || streams.is_at_end(id));
     server.line("reset");
     drop(shadow);
     let mut plain = TcpStream::connect(to).expect("it listens");
