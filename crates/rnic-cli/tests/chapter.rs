@@ -77,7 +77,8 @@ impl Desk {
         desk
     }
 
-    /// Writes a `cargo` that builds with the features of all packages together, as the tests were built.
+    /// Writes a `cargo` that builds with the features of all packages together, as the tests were built. It runs the
+    /// tests called `program`, so only the template may have such a file.
     fn install_cargo(&self) {
         let profile = self.profile();
         let release = if profile.ends_with("release") { "--release" } else { "" };

@@ -68,6 +68,8 @@ fn shortening(typed: &str) -> Option<&'static str> {
         }
         // Does everything except the runs: see reproduce.rs.
         Some("reproduce") => Some("--write-runs runs.jsonl"),
+        // Needs a process with a device: see program_load.rs.
+        Some("program") if typed.contains(" load ") => None,
         // Tested in demo.rs.
         Some("demo") => None,
         _ => Some(""),
