@@ -61,9 +61,12 @@ impl End {
     }
 }
 
-/// Creates two ends with `transport` and connects their queue pairs.
+/// Creates two ends with `transport`, or for `transport+controller` with another controller, and connects their queue
+/// pairs.
 pub fn back_to_back(transport: &str, connections: usize, depth: u32, reads: u32) -> (End, End) {
-    let profile = rnic_transports::profile(transport).expect("the transport is registered");
+    let (name, control) = transport.split_once('+').map_or((transport, None), |(name, control)| (name, Some(control)));
+    let options = control.map(|control| ("control", control));
+    let profile = rnic_transports::select(name, options).expect("the transport is registered");
     let transport = Arc::new(Transport::new(profile).expect("the profile is valid"));
     let [mut left, mut right] = [1, 2].map(|secret| End::new(&transport, connections, depth, secret));
     left.connect(&right.qpns, reads);
