@@ -11,7 +11,23 @@ use clap::{Parser, ValueEnum};
 use rnic_conformance::Place;
 use rnic_conformance::campaign::{Campaign, LOOSE, ORDERINGS, Summary};
 
-const TRANSPORTS: [&str; 9] = ["irn", "roce-gbn", "roce-sr", "roce-ar", "tcp", "fasr", "srnic", "falcon", LOOSE];
+const TRANSPORTS: [&str; 15] = [
+    "irn",
+    "roce-gbn",
+    "roce-sr",
+    "roce-ar",
+    "tcp",
+    "fasr",
+    "srnic",
+    "falcon",
+    LOOSE,
+    "tonic-reno",
+    "tonic-new-reno",
+    "tonic-sack",
+    "tonic-ndp",
+    "tonic-dcqcn",
+    "tonic-irn",
+];
 
 /// Runs random verbs operations over faulty networks, checked independently of the engine.
 #[derive(Parser, Debug)]

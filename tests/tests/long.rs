@@ -153,3 +153,75 @@ fn roce_sr_on_sockets() {
 fn tcp_on_sockets() {
     run(Place::Sockets, "tcp", 1_000_000);
 }
+
+#[test]
+#[ignore = "minutes; see `make long-test`"]
+fn t27_tonic_reno_on_the_fabric() {
+    run(Place::Fabric, "tonic-reno", 10_000_000);
+}
+
+#[test]
+#[ignore = "minutes; see `make long-test`"]
+fn t27_tonic_reno_on_sockets() {
+    run(Place::Sockets, "tonic-reno", 1_000_000);
+}
+
+#[test]
+#[ignore = "minutes; see `make long-test`"]
+fn t27_tonic_new_reno_on_the_fabric() {
+    run(Place::Fabric, "tonic-new-reno", 10_000_000);
+}
+
+#[test]
+#[ignore = "minutes; see `make long-test`"]
+fn t27_tonic_new_reno_on_sockets() {
+    run(Place::Sockets, "tonic-new-reno", 1_000_000);
+}
+
+#[test]
+#[ignore = "minutes; see `make long-test`"]
+fn t27_tonic_sack_on_the_fabric() {
+    run(Place::Fabric, "tonic-sack", 10_000_000);
+}
+
+#[test]
+#[ignore = "minutes; see `make long-test`"]
+fn t27_tonic_sack_on_sockets() {
+    run(Place::Sockets, "tonic-sack", 1_000_000);
+}
+
+#[test]
+#[ignore = "minutes; see `make long-test`"]
+fn t27_tonic_ndp_on_the_fabric() {
+    run(Place::Fabric, "tonic-ndp", 10_000_000);
+}
+
+#[test]
+#[ignore = "minutes; see `make long-test`"]
+fn t27_tonic_ndp_on_sockets() {
+    run(Place::Sockets, "tonic-ndp", 1_000_000);
+}
+
+#[test]
+#[ignore = "minutes; see `make long-test`"]
+fn t27_tonic_dcqcn_on_the_fabric() {
+    run(Place::Fabric, "tonic-dcqcn", 10_000_000);
+}
+
+#[test]
+#[ignore = "minutes; see `make long-test`"]
+fn t27_tonic_dcqcn_on_sockets() {
+    run(Place::Sockets, "tonic-dcqcn", 1_000_000);
+}
+
+#[test]
+#[ignore = "minutes; see `make long-test`"]
+fn t27_tonic_irn_on_the_fabric() {
+    run(Place::Fabric, "tonic-irn", 10_000_000);
+}
+
+#[test]
+#[ignore = "minutes; see `make long-test`"]
+fn t27_tonic_irn_on_sockets() {
+    run(Place::Sockets, "tonic-irn", 1_000_000);
+}

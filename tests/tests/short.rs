@@ -10,6 +10,8 @@ use rnic_fabric::NodeOrder;
 
 const TRANSPORTS: [&str; 8] = ["irn", "roce-gbn", "roce-sr", "roce-ar", "tcp", "fasr", "srnic", "falcon"];
 
+const PROGRAMS: [&str; 6] = ["tonic-reno", "tonic-new-reno", "tonic-sack", "tonic-ndp", "tonic-dcqcn", "tonic-irn"];
+
 fn campaign(place: Place, transport: &str, seed: u64, runs: u64) -> Campaign {
     let transport = transport.to_owned();
     let (ordering, packets, packets_per_run, capture) = (None, u64::MAX, 2_000, None);
@@ -43,6 +45,17 @@ fn verbs_semantics_hold_on_the_fabric() {
     // Every kind of failure has occurred.
     for status in ["LocalProtection", "RemoteAccess", "RemoteInvalidRequest", "RetryExceeded", "WrFlushed"] {
         assert!(summaries.iter().any(|summary| summary.failures.contains_key(status)), "no {status}: {summaries:?}");
+    }
+}
+
+/// Write, Send, Read and atomics over transports whose programs decide (Tonic, appendix A).
+#[test]
+fn t27_verbs_semantics_hold_over_programs() {
+    for transport in PROGRAMS {
+        for (place, seed, runs) in [(Place::Fabric, 5_000, 12), (Place::Sockets, 2_000, 3)] {
+            let summary = campaign(place, transport, seed, runs).run(|_, _| {}).unwrap_or_else(|what| panic!("{what}"));
+            assert!(summary.packets > 1_000 && summary.requests > 100 && summary.receives > 10, "{summary:?}");
+        }
     }
 }
 

@@ -33,6 +33,7 @@ impl Transport {
             "fasr" => fasr(place, random),
             "falcon" => falcon(place, random),
             "tcp" => tcp(place, random),
+            _ if name.starts_with("tonic-") => tonic(place, name, random),
             _ => roce(place, random),
         };
         if name == "roce-ar" && one_in(random, 2) {
@@ -289,6 +290,37 @@ fn falcon_throttle(random: &mut RandomStream, options: &mut Vec<(&'static str, S
         options.push(("fae_queue", "8".to_owned()));
         options.push(("fae_throttle", pick(random, &["0", "25", "50"]).to_owned()));
     }
+}
+
+/// Generates options of a transport whose program decides: parameters of the program.
+fn tonic(place: Place, name: &str, random: &mut RandomStream) -> Vec<(&'static str, String)> {
+    let mut options = Vec::new();
+    let mut add = |name, values: &[&str]| {
+        if one_in(random, 2) {
+            options.push((name, pick(random, values).to_owned()));
+        }
+    };
+    match name {
+        "tonic-irn" => {
+            add("cap", &["1", "2", "3", "8", "64", "128"]);
+            two_timeouts(place, random, &mut options);
+        }
+        "tonic-ndp" | "tonic-dcqcn" => {
+            add("window", &["1", "2", "3", "8", "64"]);
+            match name {
+                "tonic-ndp" => add("pull_window", &["1", "2", "64"]),
+                _ => add("round_segments", &["3", "100"]),
+            }
+            options.push(("rto", time(place, random, &[40, 100, 320], &[3_000, 8_000])));
+        }
+        _ => {
+            add("first_window", &["1", "2", "64", "128"]);
+            add("dup_threshold", &["1", "2", "10"]);
+            options.push(("rto_min", time(place, random, &[40, 100, 320], &[1_000, 3_000])));
+            options.push(("rto_max", time(place, random, &[320, 1_000, 5_000], &[8_000, 100_000])));
+        }
+    }
+    options
 }
 
 fn roce(place: Place, random: &mut RandomStream) -> Vec<(&'static str, String)> {
