@@ -61,9 +61,10 @@ fn collect(dir: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
 }
 
 /// The sources of a run, simulated or as a trial.
-const SOURCES: [&str; 12] = [
+const SOURCES: [&str; 13] = [
     "rnic-base/src",
     "rnic-wire/src",
+    "rnic-program-macros/src",
     "rnic-program/src",
     "rnic-tonic/src",
     "rnic-policy/src",
