@@ -22,10 +22,10 @@ SOAK_SEED ?=
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-build: ## the rnic command, and the libraries that stand under unmodified programs
+build: ## the rnic command, and the libraries that stand under unmodified programs; with WASM=1, programs as WebAssembly
 	@scripts/setup build
-	cargo build --release --package rnic-cli --locked
-	scripts/link-verbs release
+	cargo build --release --package rnic-cli $(if $(WASM),--features wasm) --locked
+	RNIC_WASM=$(WASM) scripts/link-verbs release
 
 run: build ## build, then do the main job on real input: make run [FILE=path]
 	$(TARGET_DIR)/release/rnic $(RUN_CMD) $(if $(FILE),--file "$(FILE)")
