@@ -139,7 +139,7 @@ const LOAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// Writes the file of the program called `name`, of that in the package in this folder, or of that in the module at
 /// this path, with the description in the file `described`.
 fn build(name: &str, described: Option<&Path>, output: &Path) -> Result<(), Failure> {
-    if Path::new(name).is_dir() {
+    if Path::new(name).is_dir() && described.is_none() {
         return new::build(name.as_ref(), output);
     }
     let is_module = |path: &Path| path.extension().is_some_and(|extension| extension == "wasm");

@@ -87,6 +87,12 @@ fn t28_a_program_is_loaded_into_a_running_process_or_refused_in_one_line() {
     let _ = both.map(|loader| loader.join().expect("both are carried out"));
     assert!([Some("reno"), Some("sack")].contains(&loaded(&offers)));
 
+    // A description is for a module, and not ignored elsewhere.
+    for program in ["reno", folder.path().to_str().expect("a path of letters")] {
+        let arguments = ["program", "build", program, "--description", &reno, "--output", &reno];
+        rnic(&arguments).assert_refused(2, &["--description"]);
+    }
+
     let output = rnic(&["program", "load", &pid, "none"]).ok();
     assert!(output.out.contains("as at the start"), "{output:#?}");
     assert_eq!(loaded(&offers), None);
