@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use rnic_host::observe::{self, ControlReply, Endpoint, ProgramRequest};
-use rnic_program::transport::Text;
+use rnic_program::fields::{Fields as _, Text};
 use rnic_program::{Graph, Graphs, Initial, Lowering, Scheme, Stimuli, Transport, Unit};
 use rnic_program::{any, dot, file, graph, verilog};
 use rnic_transports::programs;

@@ -25,7 +25,7 @@ use core::fmt;
 
 use bytemuck::{Pod, Zeroable};
 use rnic_base::{AnyRing, BitRate, Duration, Seq, SeqRange, Time};
-use rnic_program::transport::{STATE_BYTES_MAX, Text};
+use rnic_program::fields::{Fields as _, STATE_BYTES_MAX, Text};
 use rnic_program::value::MAP_WORDS;
 use rnic_program::{
     Actions, Bundle, Description, Due, Id, Incoming, LoadError, Map, Offset, Periodic, Rate, Reads, Ticks, Transport,

@@ -2,7 +2,7 @@
 
 use rnic_base::Duration;
 
-use rnic_program::Receiver;
+use rnic_program::{Fields as _, Receiver};
 
 use crate::field::FootprintField;
 use crate::params::{Configured, ParamSpec, Params};

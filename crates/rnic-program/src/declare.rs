@@ -1,6 +1,6 @@
 //! Declaration of a transport program: `transport!`.
 
-use crate::transport::Unit;
+use crate::fields::Unit;
 
 /// Declares a transport program: its state, its parameters and how a flow starts. Its two functions,
 /// [`#[program]`](macro@crate::program) functions called `incoming` and `periodic`, stand in the same module:
@@ -290,7 +290,7 @@ const fn least(unit: Unit) -> u64 {
 
 /// Returns the largest value of a parameter of `bits` bits.
 const fn largest(unit: Unit, bits: u8) -> u64 {
-    let word = crate::transport::mask(bits);
+    let word = crate::fields::mask(bits);
     match unit {
         Unit::Count => word,
         Unit::Time => (word - 1).saturating_mul(crate::interface::TICK_NS),

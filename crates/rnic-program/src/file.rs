@@ -223,7 +223,7 @@ pub(crate) mod tests {
 
     use super::*;
     use crate::prelude::*;
-    use crate::{Lowering, Stimuli, Transport};
+    use crate::{Fields as _, Lowering, Stimuli, Transport};
 
     crate::transport! {
         /// a test

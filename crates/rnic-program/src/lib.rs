@@ -32,6 +32,7 @@ pub mod any;
 pub mod bundle;
 pub mod declare;
 pub mod dot;
+pub mod fields;
 pub mod file;
 pub mod graph;
 pub mod interface;
@@ -48,6 +49,7 @@ pub mod verilog;
 pub mod wasm;
 
 pub use bundle::{Bundle, Field};
+pub use fields::{Due, Fields, Initial, Parameter, StateField, Unit};
 pub use graph::{Graph, GraphError, Kind, Node, Op, Port};
 pub use interface::{Actions, Id, Incoming, Periodic, Rate, Ticks};
 pub use loaded::{LoadError, Loaded};
@@ -55,9 +57,7 @@ pub use machine::Machine;
 pub use record::{Bit, Form, Leaf, Lowering, MapSig, RecordError, Recorder, Sig, Value};
 pub use rnic_program_macros::program;
 pub use stimuli::Stimuli;
-pub use transport::{
-    Description, Due, Graphs, Initial, Parameter, Reads, Receiver, Scheme, Start, StateField, Transport, Unit, record,
-};
+pub use transport::{Description, Graphs, Reads, Receiver, Scheme, Start, Transport, record};
 pub use value::{Map, Offset, U, Widen, u};
 
 /// Everything that a program uses.

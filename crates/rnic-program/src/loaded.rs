@@ -3,11 +3,12 @@
 use arrayvec::ArrayVec;
 
 use crate::bundle::Bundle;
+use crate::fields::{DescriptionError, Fields as _};
 use crate::graph::{Graph, Kind, Port};
 use crate::interface::{Actions, Incoming, Periodic};
 use crate::machine::Machine;
 use crate::record::{Lowering, RecordError};
-use crate::transport::{Current, Description, DescriptionError, Graphs, Transport};
+use crate::transport::{Current, Description, Graphs, Transport};
 
 /// Most words of the inputs or outputs of a function.
 pub const WORDS_MAX: usize = 160;
@@ -115,7 +116,7 @@ pub fn input_words<E: Bundle>(
     event.write_words(&mut buffer);
     words.extend(buffer[..E::WORDS].iter().copied());
     let parameter_words = program.parameters.iter().zip(parameters);
-    words.extend(parameter_words.map(|(parameter, word)| word & crate::transport::mask(parameter.bits)));
+    words.extend(parameter_words.map(|(parameter, word)| word & crate::fields::mask(parameter.bits)));
     words.extend(program.state_words(state));
     words.extend([actions.window.get(), actions.rate.get(), actions.timer.get()]);
     words

@@ -2,9 +2,10 @@
 
 use core::fmt;
 
+use crate::fields::{Fields as _, Text};
 use crate::interface::{Actions, Id};
 use crate::stimuli::Stimuli;
-use crate::transport::{Text, Transport};
+use crate::transport::Transport;
 
 /// Events after which parameters, state and settings are drawn anew.
 const EVENTS_OF_A_FLOW: u64 = 512;

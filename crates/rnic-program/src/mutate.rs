@@ -35,7 +35,7 @@ fn faults(node: &Node) -> Vec<Node> {
         Op::FirstOne => vec![with(Op::FirstZero)],
         Op::Shl(bits) => vec![with(Op::Shr(bits))],
         Op::Shr(bits) => vec![with(Op::Shr(bits + 1))],
-        Op::Constant(value) => vec![with(Op::Constant(value.wrapping_add(1) & crate::transport::mask(node.width)))],
+        Op::Constant(value) => vec![with(Op::Constant(value.wrapping_add(1) & crate::fields::mask(node.width)))],
         Op::Input(_) | Op::Mul | Op::Div | Op::Resize | Op::Test | Op::Count => Vec::new(),
     }
 }

@@ -7,8 +7,9 @@
 use rnic_base::{RandomStream, RandomStreams};
 
 use crate::bundle::Bundle;
+use crate::fields::{Fields as _, Parameter, mask};
 use crate::interface::{Actions, Id, Incoming, Periodic, Rate, Ticks};
-use crate::transport::{Description, Parameter, mask};
+use crate::transport::Description;
 use crate::value::{MAP_WORDS, Map, Offset, U};
 
 /// Widest window of a history.

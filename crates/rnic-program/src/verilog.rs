@@ -132,7 +132,7 @@ impl Emitter<'_> {
     fn resized(&self, index: usize, width: u8) -> String {
         let (name, own) = (&self.names[index], self.graph.nodes()[index].width);
         match self.graph.nodes()[index].op {
-            Op::Constant(value) => format!("{width}'d{}", value & crate::transport::mask(width)),
+            Op::Constant(value) => format!("{width}'d{}", value & crate::fields::mask(width)),
             _ if own == width => name.clone(),
             _ if own < width => format!("{{{}'d0, {name}}}", width - own),
             _ if width == 1 => format!("{name}[0]"),

@@ -1,7 +1,7 @@
 //! Native code, interpreter and circuit on the same events: answers and whole next states must be equal.
 
 use rnic_program::loaded::{Words, input_words, output_words};
-use rnic_program::{Actions, Description, Graphs, Loaded, Stimuli, Transport};
+use rnic_program::{Actions, Description, Fields as _, Graphs, Loaded, Stimuli, Transport};
 
 use crate::verilated::Model;
 

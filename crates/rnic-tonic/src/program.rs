@@ -1,7 +1,7 @@
 //! The transport program of a template: credit scheme, initial values and two functions (Tonic, section 3.5).
 
 pub use rnic_program::Scheme;
-use rnic_program::{Actions, Due, Map, Transport, U};
+use rnic_program::{Actions, Due, Fields as _, Map, Transport, U};
 pub(crate) use rnic_program::{Incoming, Periodic};
 
 use crate::bits::RingMap;
@@ -12,7 +12,7 @@ use crate::shape::{SegmentId, Shape, TICK_SHIFT, Ticks, tick_of};
 pub enum InstallError {
     /// A fault of its description.
     #[error(transparent)]
-    Description(#[from] rnic_program::transport::DescriptionError),
+    Description(#[from] rnic_program::fields::DescriptionError),
     /// Too few or too many values of parameters.
     #[error("{given} values of parameters for a program that has {needed}")]
     Parameters {

@@ -8,6 +8,7 @@ use wasmi::{Config, Engine, Linker, Memory, Module, Store, StoreLimits, StoreLim
 use super::module::{self, printable};
 use super::{FUEL, INPUTS_AT, OUTPUTS_AT, WasmError};
 use crate::bundle::Bundle;
+use crate::fields::Fields as _;
 use crate::interface::{Actions, Incoming, Periodic};
 use crate::loaded::{WORDS_MAX, Words, input_words, output_count};
 use crate::record::{Lowering, RecordError};

@@ -6,6 +6,7 @@ use wasm_encoder::{
 };
 
 use super::*;
+use crate::fields::Fields as _;
 use crate::file::{self, tests::Repeat};
 use crate::{Actions, Lowering, Stimuli, Transport, lockstep};
 

@@ -19,7 +19,7 @@ mod tests;
 
 use rnic_base::{BitRate, Duration};
 use rnic_fabric::{Plan, Simulation};
-use rnic_program::Transport;
+use rnic_program::{Fields as _, Transport};
 use rnic_tonic::{Installed, Sizes, Tonic};
 use serde::Deserialize;
 

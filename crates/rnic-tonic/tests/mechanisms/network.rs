@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use rnic_base::{RandomStream, RandomStreams};
-use rnic_program::Transport;
+use rnic_program::{Fields as _, Transport};
 use rnic_tonic::{Address, FlowId, FlowSetup, Input, Installed, Packet, SegmentId, Sizes, Tonic};
 
 /// Link rate of tests: 100 Gbit/s.

@@ -1,6 +1,6 @@
 //! Flows, windows, sets and visits.
 
-use rnic_program::Transport;
+use rnic_program::{Fields as _, Transport};
 use rnic_tonic::{
     Address, FlowId, FlowSetup, Input, Installed, Packet, Priorities, Refused, SegmentId, Sizes, Ticks, Tonic,
 };

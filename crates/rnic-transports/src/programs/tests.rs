@@ -2,7 +2,7 @@
 
 use rnic_base::{BitRate, Duration, Psn, RandomStreams, Seq, Time};
 use rnic_policy::{Control, ControlEvent, ControlView, Params, RecoveryEvent, WindowView};
-use rnic_program::{Due, Incoming, Loaded, Lowering, Periodic, Rate, Ticks, Transport, lockstep};
+use rnic_program::{Due, Fields as _, Incoming, Loaded, Lowering, Periodic, Rate, Ticks, Transport, lockstep};
 
 use super::all;
 
