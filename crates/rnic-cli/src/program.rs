@@ -1,6 +1,7 @@
-//! `rnic program`: transport programs as reports, circuits and files.
+//! `rnic program`: transport programs and laws as reports, circuits and files.
 
 mod header;
+mod law;
 mod module;
 
 use std::fmt::Write as _;
@@ -8,10 +9,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use rnic_host::observe::{self, ControlReply, Endpoint, ProgramRequest};
-use rnic_program::fields::{Fields as _, Text};
-use rnic_program::{Graph, Graphs, Initial, Lowering, Scheme, Stimuli, Transport, Unit};
+use rnic_program::fields::Text;
+use rnic_program::{Fields, Graph, Graphs, Initial, Law, Lowering, Scheme, Stimuli, Transport, Unit};
 use rnic_program::{any, dot, file, graph, verilog};
-use rnic_transports::programs;
+use rnic_transports::{laws, programs};
 use serde::Serialize;
 
 use crate::args::{Form, ProgramAction, ProgramArgs};
@@ -56,6 +57,7 @@ impl Function {
 #[derive(Debug, Serialize)]
 struct Listed {
     programs: Vec<Summary>,
+    laws: Vec<law::Summary>,
 }
 
 /// The JSON object of `rnic program check`.
@@ -65,8 +67,13 @@ struct Checked {
     events: u64,
 }
 
-/// A program and its graphs; a WebAssembly module has none.
-type Found = (&'static dyn Transport, Option<Graphs>);
+/// A program of either sort.
+enum Found {
+    /// A transport program and its graphs; a WebAssembly module has none.
+    Transport(&'static dyn Transport, Option<Graphs>),
+    /// A law and its graph.
+    Law(law::Found),
+}
 
 /// Runs `rnic program`.
 ///
@@ -75,9 +82,18 @@ type Found = (&'static dyn Transport, Option<Graphs>);
 pub fn run(args: &ProgramArgs) -> Result<(), Failure> {
     match &args.action {
         ProgramAction::List { json } => list(*json),
-        ProgramAction::Explain { program, json } => explain(&find(program)?, *json),
+        ProgramAction::Explain { program, json } => {
+            match find(program)? {
+                Found::Transport(program, graphs) => explain(program, graphs.as_ref(), *json),
+                Found::Law(found) => law::explain(&found, *json),
+            }
+            Ok(())
+        }
         ProgramAction::Emit { program, form } => {
-            console::print(&emit(&find(program)?, *form)?);
+            console::print(&match find(program)? {
+                Found::Transport(program, graphs) => emit(program, graphs.as_ref(), *form)?,
+                Found::Law(found) => law::emit(&found, *form)?,
+            });
             Ok(())
         }
         ProgramAction::Build { program, description, output } => build(program, description.as_deref(), output),
@@ -104,7 +120,7 @@ fn load_into(pid: u32, name: &str, json: bool) -> Result<(), Failure> {
             let path = Path::new(name);
             let bytes = programs::read(path).map_err(|reason| Failure::file(path, reason))?;
             // A file that is no program is refused before the process is asked, with its name.
-            any::read(&bytes).map_err(|reason| Failure::file(path, reason))?;
+            read(path, &bytes)?;
             Some(bytes)
         }
     };
@@ -146,8 +162,14 @@ fn build(name: &str, described: Option<&Path>, output: &Path) -> Result<(), Fail
     let bytes = match described {
         Some(described) if is_module(Path::new(name)) => module::with_description(Path::new(name), described)?,
         Some(_) => return Err(Failure::input("--description is for a WebAssembly module (FILE.wasm)")),
-        None if is_module(output) => module::emit(&find(name)?)?,
-        None => programs::to_file(find(name)?.0).map_err(Failure::input)?.into_bytes(),
+        None => match find(name)? {
+            Found::Transport(program, graphs) if is_module(output) => module::emit(program, graphs)?,
+            Found::Transport(program, _) => programs::to_file(program).map_err(Failure::input)?.into_bytes(),
+            Found::Law(_) if is_module(output) => {
+                return Err(Failure::input("only transport programs become WebAssembly modules"));
+            }
+            Found::Law((law, _)) => laws::to_file(law).map_err(Failure::input)?.into_bytes(),
+        },
     };
     std::fs::write(output, bytes).map_err(|reason| Failure::file(output, reason))
 }
@@ -155,26 +177,39 @@ fn build(name: &str, described: Option<&Path>, output: &Path) -> Result<(), Fail
 /// Returns the program called `name`, or that of the file at this path.
 fn find(name: &str) -> Result<Found, Failure> {
     if programs::is_file(name) {
-        let loaded = load(Path::new(name))?;
-        // Only a module has no graphs.
-        let graphs = loaded.graphs(Lowering::Joins).ok();
-        // A command uses one program until it ends.
-        return Ok((Box::leak(loaded), graphs));
+        return load(Path::new(name));
+    }
+    if let Some(law) = law::find(name) {
+        return law.map(Found::Law);
     }
     let Some(program) = programs::find(name) else {
-        let known: Vec<String> = programs::all().map(|program| program.description().name.into_owned()).collect();
+        let known = programs::all().map(|program| program.description().name.into_owned());
+        let known: Vec<String> = known.chain(laws::all().map(|(policy, _)| policy.to_owned())).collect();
         let known = known.join(", ");
         return Err(Failure::input(format!(
             "no program `{name}`; there are {known}, and files that end in .rnicp or .wasm"
         )));
     };
     let graphs = program.graphs(Lowering::Joins).map_err(Failure::input)?;
-    Ok((program, Some(graphs)))
+    Ok(Found::Transport(program, Some(graphs)))
 }
 
-fn load(path: &Path) -> Result<Box<dyn Transport>, Failure> {
+/// Returns the program in the file at `path`.
+fn load(path: &Path) -> Result<Found, Failure> {
     let bytes = programs::read(path).map_err(|reason| Failure::file(path, reason))?;
-    any::read(&bytes).map_err(|reason| Failure::file(path, reason))
+    read(path, &bytes)
+}
+
+/// Returns the program in `bytes`, the contents of the file at `path`. A command uses one program until it ends, so it
+/// is not freed.
+fn read(path: &Path, bytes: &[u8]) -> Result<Found, Failure> {
+    if file::law_kind(bytes).is_some() {
+        let law: &'static dyn Law = Box::leak(Box::new(file::read_law(bytes).map_err(|why| Failure::file(path, why))?));
+        return Ok(Found::Law((law, law.graph(Lowering::Joins).map_err(Failure::input)?)));
+    }
+    let program: &'static dyn Transport = Box::leak(any::read(bytes).map_err(|why| Failure::file(path, why))?);
+    // Only a module has no graphs.
+    Ok(Found::Transport(program, program.graphs(Lowering::Joins).ok()))
 }
 
 fn summary(program: &dyn Transport, graphs: Option<&Graphs>) -> Summary {
@@ -207,8 +242,23 @@ fn list(json: bool) -> Result<(), Failure> {
         ]
     });
     let head = ["program", "scheme", "state, bits", "lines", "levels", ""];
-    let text = format!("{}\n", table::results(&head, rows.collect()));
-    console::result(&text, json.then_some(&Listed { programs }));
+    let mut text = format!("{}\n", table::results(&head, rows.collect()));
+    let laws = law::all()?;
+    let rows = laws.iter().map(|law| {
+        let lines = law.lines.map_or(String::new(), |lines| lines.to_string());
+        let Function { levels, .. } = law.decide;
+        vec![
+            law.name.clone(),
+            law.kind.name().to_owned(),
+            law.state_bits.to_string(),
+            lines,
+            levels.to_string(),
+            law.summary.clone(),
+        ]
+    });
+    let head = ["law", "option", "state, bits", "lines", "levels", ""];
+    text += &format!("\n{}\n", table::results(&head, rows.collect()));
+    console::result(&text, json.then_some(&Listed { programs, laws }));
     Ok(())
 }
 
@@ -220,53 +270,65 @@ fn levels(program: &Summary) -> String {
     }
 }
 
-fn explain((program, graphs): &Found, json: bool) -> Result<(), Failure> {
-    let summary = summary(*program, graphs.as_ref());
+fn explain(program: &dyn Transport, graphs: Option<&Graphs>, json: bool) {
+    let summary = summary(program, graphs);
     let description = program.description();
     let mut text = format!("{}: {}\n\n", summary.name, summary.summary);
-    let initial = |initial: &Initial| match initial {
+    let (window, timer) = (show_initial(&description.start.window), show_initial(&description.start.timer));
+    let scheme = format!("{:?}", description.scheme).to_lowercase();
+    let _ = writeln!(text, "scheme      {scheme}; window {window}, timer {timer}");
+    text += &parts(&description);
+    let functions = graphs.iter().flat_map(|graphs| [("incoming", &graphs.incoming), ("periodic", &graphs.periodic)]);
+    functions.for_each(|(name, graph)| text += &paths(name, graph));
+    console::result(&text, json.then_some(&summary));
+}
+
+fn show_initial(initial: &Initial) -> String {
+    match initial {
         Initial::Constant(value) => value.to_string(),
         Initial::Parameter(name) => name.to_string(),
-    };
-    let start = &description.start;
-    let scheme = format!("{:?}", description.scheme).to_lowercase();
-    let _ = writeln!(text, "scheme      {scheme}; window {}, timer {}", initial(&start.window), initial(&start.timer));
-    let _ = writeln!(text, "state       {} bits", summary.state_bits);
-    for field in &description.state {
-        let _ = writeln!(text, "  {:<18} {:>2} bits, from {}", field.name, field.bits, initial(&field.initial));
     }
-    let _ = writeln!(text, "parameters");
-    for parameter in &description.parameters {
+}
+
+/// Returns the lines about the state and the parameters of a program.
+fn parts(described: &impl Fields) -> String {
+    let mut text = format!("state       {} bits\n", described.state_bits());
+    for field in described.state() {
+        let initial = show_initial(&field.initial);
+        let _ = writeln!(text, "  {:<18} {:>2} bits, from {initial}", field.name, field.bits);
+    }
+    text += "parameters\n";
+    for parameter in described.parameters() {
         let value = show(parameter.unit, parameter.default);
         let _ = writeln!(text, "  {:<18} {value:>9}  {}", parameter.name, parameter.help);
     }
-    let functions = graphs.iter().flat_map(|graphs| [("incoming", &graphs.incoming), ("periodic", &graphs.periodic)]);
-    for (name, graph) in functions {
-        let Function { operations, levels } = Function::of(graph);
-        let of_a_cycle = graph::LEVELS_OF_A_CYCLE;
-        let _ =
-            writeln!(text, "{name}    {operations} operations, {levels} levels (estimate; a cycle has {of_a_cycle})");
-        let mut paths: Vec<(u32, &str)> =
-            graph.levels().into_iter().zip(graph.outputs().iter().map(|(port, _)| port.name.as_str())).collect();
-        paths.sort_by(|one, other| other.cmp(one));
-        for (levels, output) in paths.iter().take(3) {
-            let _ = writeln!(text, "  {output:<18} {levels:>2} levels");
-        }
+    text
+}
+
+/// Returns the lines about the longest paths of a function.
+fn paths(name: &str, graph: &Graph) -> String {
+    let Function { operations, levels } = Function::of(graph);
+    let of_a_cycle = graph::LEVELS_OF_A_CYCLE;
+    let mut text = format!("{name}    {operations} operations, {levels} levels (estimate; a cycle has {of_a_cycle})\n");
+    let mut paths: Vec<(u32, &str)> =
+        graph.levels().into_iter().zip(graph.outputs().iter().map(|(port, _)| port.name.as_str())).collect();
+    paths.sort_by(|one, other| other.cmp(one));
+    for (levels, output) in paths.iter().take(3) {
+        let _ = writeln!(text, "  {output:<18} {levels:>2} levels");
     }
-    console::result(&text, json.then_some(&summary));
-    Ok(())
+    text
 }
 
 /// Formats the value of a parameter.
 fn show(unit: Unit, value: u64) -> String {
     match unit {
         Unit::Count => value.to_string(),
-        Unit::Time => rnic_base::Duration::from_ns(value).to_string(),
-        Unit::Rate => rnic_base::BitRate::bps(value).to_string(),
+        Unit::Time | Unit::Nanoseconds => rnic_base::Duration::from_ns(value).to_string(),
+        Unit::Rate | Unit::Speed => rnic_base::BitRate::bps(value).to_string(),
     }
 }
 
-fn emit((program, graphs): &Found, form: Form) -> Result<String, Failure> {
+fn emit(program: &dyn Transport, graphs: Option<&Graphs>, form: Form) -> Result<String, Failure> {
     let description = program.description();
     match form {
         Form::Description => return file::write_description(&description).map_err(Failure::input),
@@ -289,7 +351,13 @@ fn emit((program, graphs): &Found, form: Form) -> Result<String, Failure> {
 }
 
 fn check(path: &Path, json: bool) -> Result<(), Failure> {
-    let loaded = load(path)?;
+    let (loaded, graphs) = match load(path)? {
+        Found::Transport(program, graphs) => (program, graphs),
+        Found::Law(found) => {
+            law::check(path, &found, json);
+            return Ok(());
+        }
+    };
     let program = loaded.description();
     let mut stimuli = Stimuli::new(1);
     let mut state = program.initial_state(&program.defaults());
@@ -299,8 +367,7 @@ fn check(path: &Path, json: bool) -> Result<(), Failure> {
         loaded.incoming(&stimuli.incoming(), &parameters, &mut state, &mut actions);
         loaded.periodic(&stimuli.periodic(), &parameters, &mut state, &mut actions);
     }
-    let graphs = loaded.graphs(Lowering::Joins).ok();
-    let summary = summary(&*loaded, graphs.as_ref());
+    let summary = summary(loaded, graphs.as_ref());
     let text = format!(
         "{}: a program, `{}`; {} bits of state, {} levels; {CHECKED_EVENTS} random events of each function\n",
         path.display(),

@@ -23,14 +23,14 @@ fn device(transports: &str) -> (Arc<Mutex<Offers>>, Observer) {
             return Some(ControlReply::Refused("no such request".to_owned()));
         };
         let changed = &mut changed.lock().expect("no panic");
-        Some(request.policy().map_or_else(|refused| refused, |policy| observe::apply_program(policy, changed)))
+        Some(request.program().map_or_else(|refused| refused, |program| observe::apply_program(program, changed)))
     };
     let observer = observe::serve_with_control(|| Some(Snapshot::default()), answer).expect("a socket and a thread");
     (offers, observer)
 }
 
-fn loaded(offers: &Mutex<Offers>) -> Option<&'static str> {
-    offers.lock().expect("no panic").preferred().profile().loaded_program()
+fn loaded(offers: &Mutex<Offers>) -> Option<String> {
+    offers.lock().expect("no panic").preferred().profile().loaded_programs().map(std::borrow::Cow::into_owned)
 }
 
 /// Builds the file of a program, by the command.
@@ -50,7 +50,7 @@ fn t28_a_program_is_loaded_into_a_running_process_or_refused_in_one_line() {
     let [reno, sack, dcqcn] = ["reno", "sack", "dcqcn"].map(|name| build(folder.path(), name));
     let report = rnic(&["program", "load", &pid, &reno, "--json"]).json();
     assert_eq!((&report["program"], &report["transports"][0]), (&"reno".into(), &"tonic-new-reno".into()), "{report}");
-    assert_eq!(loaded(&offers), Some("reno"));
+    assert_eq!(loaded(&offers).as_deref(), Some("reno"));
 
     // A refused file changes nothing.
     let text = fs::read_to_string(&reno).expect("it was written");
@@ -71,7 +71,7 @@ fn t28_a_program_is_loaded_into_a_running_process_or_refused_in_one_line() {
     for (pid, file, expected) in refusals {
         rnic(&["program", "load", pid, file]).assert_refused(2, &[expected]);
     }
-    assert_eq!(loaded(&offers), Some("reno"));
+    assert_eq!(loaded(&offers).as_deref(), Some("reno"));
 
     // A loader that is killed while it writes.
     let name = observer.name().replace("rnic-top-", "rnic-ctl-");
@@ -85,7 +85,15 @@ fn t28_a_program_is_loaded_into_a_running_process_or_refused_in_one_line() {
         thread::spawn(|| finish(child).ok())
     });
     let _ = both.map(|loader| loader.join().expect("both are carried out"));
-    assert!([Some("reno"), Some("sack")].contains(&loaded(&offers)));
+    let last = loaded(&offers);
+    assert!([Some("reno"), Some("sack")].contains(&last.as_deref()));
+
+    // A law takes the place of another part, and stands beside the program.
+    let law = build(folder.path(), "law-water-filling");
+    let report = rnic(&["program", "load", &pid, &law, "--json"]).json();
+    let transports = report["transports"].as_array().map(Vec::len);
+    assert_eq!((&report["program"], transports), (&"water-filling".into(), Some(2)), "{report}");
+    assert_eq!(loaded(&offers), last.map(|program| format!("{program}, water-filling")));
 
     // A description is for a module, and not ignored elsewhere.
     for program in ["reno", folder.path().to_str().expect("a path of letters")] {

@@ -12,6 +12,7 @@ mod tail;
 mod tenants;
 
 use core::ops::Range;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use rnic_base::{BitRate, Duration, Time};
@@ -89,7 +90,7 @@ pub struct Report {
     pub transport: &'static str,
     /// Transport program that decides instead of the transport's own: read from a file, and interpreted.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub program: Option<&'static str>,
+    pub program: Option<Cow<'static, str>>,
     /// Seed of the run.
     pub seed: u64,
     /// Hash of all events of the run, 16 hexadecimal digits.

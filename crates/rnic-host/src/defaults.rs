@@ -13,8 +13,8 @@
 //! the minimum whatever the state of the network. On paths with a round trip above 100 ms they still do.
 
 use rnic_base::Duration;
-use rnic_policy::{ParamError, Profile, RecoveryPolicy, Signals};
-use rnic_transports::SelectError;
+use rnic_policy::{ParamError, Profile, Signals};
+use rnic_transports::{LoadedProgram, SelectError};
 
 /// A transport to offer, with flags that allow its timeouts to be increased for slow paths.
 #[derive(Clone, Debug)]
@@ -51,20 +51,20 @@ impl TransportChoice {
         Self::of_profile(rnic_transports::select_on(signals, name, options.iter().copied())?, options)
     }
 
-    /// Does the same as [`Self::named`], or with `messages` as [`Self::with_messages`], with the loaded program
-    /// `policy` in place of the transport's own.
+    /// Does the same as [`Self::named`], or with `messages` as [`Self::with_messages`], with the programs `loaded` in
+    /// place of the transport's own.
     ///
     /// # Errors
-    /// As [`rnic_transports::select_with_program`].
-    pub fn with_program(
+    /// As [`rnic_transports::select_with`].
+    pub fn with_programs(
         messages: bool,
         name: &str,
-        policy: RecoveryPolicy,
+        loaded: &[LoadedProgram],
         options: &[(&str, &str)],
     ) -> Result<Self, SelectError> {
         let signals = if messages { Signals::PROBES } else { Signals::NONE };
         let given = options.iter().copied();
-        Self::of_profile(rnic_transports::select_with_program(signals, name, policy, given)?, options)
+        Self::of_profile(rnic_transports::select_with(signals, name, loaded, given)?, options)
     }
 
     /// Adds this crate's defaults to a transport that was selected with `options`.

@@ -1,4 +1,5 @@
-//! The transports that a device offers to its peers, and loading of programs into them while the device is open.
+//! The transports that a device offers to its peers, and loading of transport programs and laws into them while the
+//! device is open.
 //!
 //! A queue pair keeps the transport with which it was created: a program that is loaded decides in those that are
 //! created later (Tonic section 3.5, T-28).
@@ -7,8 +8,8 @@ use std::sync::Arc;
 
 use rnic_base::Duration;
 use rnic_engine::Transport;
-use rnic_policy::{ProfileError, RecoveryPolicy};
-use rnic_transports::SelectError;
+use rnic_policy::ProfileError;
+use rnic_transports::{LoadedProgram, SelectError};
 
 use crate::defaults::TransportChoice;
 use crate::settings::{Settings, SettingsError};
@@ -31,6 +32,8 @@ struct Offer {
     options: Vec<(String, String)>,
     /// As it was when the device was opened.
     first: Arc<Transport>,
+    /// Programs that have been loaded since, at most one for each option.
+    loaded: Vec<LoadedProgram>,
     /// As queue pairs get it now.
     current: Arc<Transport>,
 }
@@ -50,14 +53,16 @@ pub enum LoadError {
     },
     /// Its packets cannot be marked.
     #[error(
-        "the program `{program}` acts on congestion notifications, and its transport {transport} was started without; \
-         start it with --transport FILE"
+        "the program `{program}` acts on congestion marks, and its transport {transport} was started without; start it \
+         with the file: --transport FILE, or --set {option}=FILE for a law"
     )]
     NoMarks {
         /// Name of the program.
         program: &'static str,
         /// The offered transport.
         transport: String,
+        /// Option of the transport that such a program replaces.
+        option: &'static str,
     },
     /// An option that the user has set does not fit the program.
     #[error(transparent)]
@@ -98,34 +103,42 @@ impl Offers {
         self.preferred().profile().silence_unit()
     }
 
-    /// Puts the program `policy`, which was loaded from a file, into each offered transport over which it runs, for the
-    /// queue pairs that are created from now on, and returns the names of these transports.
+    /// Puts `program`, which was loaded from a file, into each offered transport over which it runs, for queue pairs
+    /// that are created from now on, and returns the names of these transports.
     ///
     /// # Errors
     /// When it runs over none, or an option that was set when the device was opened does not fit it.
-    pub fn load(&mut self, policy: RecoveryPolicy) -> Result<Vec<String>, LoadError> {
+    pub fn load(&mut self, program: LoadedProgram) -> Result<Vec<String>, LoadError> {
         let mut loaded = Vec::new();
-        let mut needed = "";
+        let (mut needed, mut refused) = ("", None);
         for (index, offer) in self.offers.iter().enumerate() {
             let options: Vec<_> = offer.options.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
             // The options and signals of fallbacks are the defaults.
             let has_messages = self.has_messages && index == 0;
-            match TransportChoice::with_program(has_messages, &offer.name, policy, &options) {
+            let mut programs = offer.loaded.clone();
+            programs.retain(|other| other.option() != program.option());
+            programs.push(program);
+            match TransportChoice::with_programs(has_messages, &offer.name, &programs, &options) {
                 Ok(choice) if choice.reacts_to_ecn() && !self.marks_congestion => {
-                    return Err(LoadError::NoMarks { program: policy.name, transport: offer.name.clone() });
+                    let (program, option) = (program.name(), program.option());
+                    return Err(LoadError::NoMarks { program, transport: offer.name.clone(), option });
                 }
-                Ok(choice) => loaded.push((index, Arc::new(Transport::new(choice.profile)?))),
+                Ok(choice) => loaded.push((index, programs, Arc::new(Transport::new(choice.profile)?))),
                 Err(SelectError::OtherTransport { needed: other, .. }) => needed = other,
+                // Another of the offered transports may have what a law needs.
+                Err(error @ SelectError::Composition(_)) => refused = Some(error),
                 Err(error) => return Err(error.into()),
             }
         }
         if loaded.is_empty() {
             let names: Vec<&str> = self.offers.iter().map(|offer| offer.name.as_str()).collect();
-            return Err(LoadError::OtherTransport { offered: names.join(", "), program: policy.name, needed });
+            let other = LoadError::OtherTransport { offered: names.join(", "), program: program.name(), needed };
+            return Err(refused.map_or(other, LoadError::from));
         }
-        let set = |(index, transport): (usize, Arc<Transport>)| {
-            self.offers[index].current = transport;
-            self.offers[index].name.clone()
+        let set = |(index, programs, transport): (usize, Vec<LoadedProgram>, Arc<Transport>)| {
+            let offer = &mut self.offers[index];
+            (offer.loaded, offer.current) = (programs, transport);
+            offer.name.clone()
         };
         Ok(loaded.into_iter().map(set).collect())
     }
@@ -134,6 +147,7 @@ impl Offers {
     pub fn unload(&mut self) -> Vec<String> {
         let changed = self.offers.iter_mut().filter(|offer| !Arc::ptr_eq(&offer.first, &offer.current));
         let reset = |offer: &mut Offer| {
+            offer.loaded.clear();
             offer.current = Arc::clone(&offer.first);
             offer.name.clone()
         };
@@ -154,13 +168,15 @@ impl Offer {
             reason: error.to_string(),
         })?);
         let current = Arc::clone(&first);
-        Ok(Self { name: name.to_owned(), options: options.to_vec(), first, current })
+        Ok(Self { name: name.to_owned(), options: options.to_vec(), first, loaded: Vec::new(), current })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use rnic_transports::programs;
+    use std::borrow::Cow;
+
+    use rnic_transports::{laws, programs};
 
     use super::*;
 
@@ -168,27 +184,45 @@ mod tests {
         Offers::of(&Settings::from_variables(variables.iter().copied()).expect("legal")).expect("transports")
     }
 
-    fn loaded(name: &str) -> RecoveryPolicy {
-        let text = programs::to_file(programs::find(name).expect("registered")).expect("it has graphs");
-        programs::load(text.as_bytes()).expect("a program")
+    fn loaded(name: &str) -> LoadedProgram {
+        let text = match laws::find(name) {
+            Some(law) => laws::to_file(law),
+            None => programs::to_file(programs::find(name).expect("registered")),
+        };
+        LoadedProgram::load(text.expect("it has graphs").as_bytes()).expect("a program")
     }
 
-    fn programs_of(offers: &Offers) -> Vec<Option<&'static str>> {
-        (0..).map_while(|index| offers.get(index)).map(|offer| offer.profile().loaded_program()).collect()
+    fn programs_of(offers: &Offers) -> Vec<Option<Cow<'static, str>>> {
+        (0..).map_while(|index| offers.get(index)).map(|offer| offer.profile().loaded_programs()).collect()
+    }
+
+    #[test]
+    fn t28_laws_are_loaded_beside_each_other_and_beside_a_program() {
+        let mut offers = offers(&[("RNIC_TRANSPORT", "irn,tonic-new-reno")]);
+        assert_eq!(offers.load(loaded("law-aimd")).expect("irn has no controller"), ["irn"]);
+        assert_eq!(offers.load(loaded("law-water-filling")).expect("both have a scheduler"), ["irn", "tonic-new-reno"]);
+        assert_eq!(offers.load(loaded("reno")).expect("it runs"), ["tonic-new-reno"]);
+        let both = |names: &[&'static str]| Some(Cow::from(names.join(", ")));
+        assert_eq!(programs_of(&offers), [both(&["aimd", "water-filling"]), both(&["reno", "water-filling"])]);
+        let error = offers.load(loaded("law-probed")).expect_err("the NIC exchanges no messages").to_string();
+        assert!(error.contains("messages") && error.lines().count() == 1, "{error}");
+        assert_eq!(programs_of(&offers), [both(&["aimd", "water-filling"]), both(&["reno", "water-filling"])]);
+        assert_eq!(offers.unload(), ["irn", "tonic-new-reno"]);
+        assert_eq!(programs_of(&offers), [None, None]);
     }
 
     #[test]
     fn t28_a_loaded_program_decides_in_the_transports_over_which_it_runs() {
         let mut offers = offers(&[("RNIC_TRANSPORT", "tonic-sack,irn,tonic-new-reno,tonic-ndp")]);
         assert_eq!(offers.load(loaded("reno")).expect("it runs"), ["tonic-sack", "tonic-new-reno"]);
-        assert_eq!(programs_of(&offers), [Some("reno"), None, Some("reno"), None]);
+        assert_eq!(programs_of(&offers), [Some("reno".into()), None, Some("reno".into()), None]);
         let kept = Arc::clone(offers.preferred());
         assert_eq!(offers.load(loaded("irn")).expect("it runs"), ["tonic-sack", "tonic-new-reno"]);
         assert_eq!(offers.load(loaded("ndp")).expect("it runs"), ["tonic-ndp"]);
-        assert_eq!(programs_of(&offers), [Some("irn"), None, Some("irn"), Some("ndp")]);
-        assert_eq!(kept.profile().loaded_program(), Some("reno"), "a queue pair lost its program");
+        assert_eq!(programs_of(&offers), [Some("irn".into()), None, Some("irn".into()), Some("ndp".into())]);
+        assert_eq!(kept.profile().loaded_programs(), Some("reno".into()), "a queue pair lost its program");
         assert_eq!(offers.unload(), ["tonic-sack", "tonic-new-reno", "tonic-ndp"]);
-        assert_eq!(programs_of(&offers), [None; 4]);
+        assert_eq!(programs_of(&offers), [const { None }; 4]);
         assert_eq!(offers.unload(), [""; 0]);
     }
 
@@ -224,6 +258,6 @@ mod tests {
         let error = reason(&[("RNIC_TRANSPORT", "tonic-new-reno"), ("RNIC_SET", "dup_threshold=4")], "irn");
         assert!(error.contains("dup_threshold"), "{error}");
         let error = reason(&[("RNIC_TRANSPORT", "tonic-ndp,tonic-dcqcn")], "dcqcn");
-        assert!(error.contains("congestion notifications"), "{error}");
+        assert!(error.contains("congestion marks"), "{error}");
     }
 }

@@ -1,5 +1,7 @@
 //! Profiles: a transport is a composition of policies and protocol options, under a name.
 
+use std::borrow::Cow;
+
 use rnic_base::limits::OUTSTANDING_PACKETS_MAX;
 use rnic_base::{AnyRing, BitRate, Duration};
 
@@ -9,6 +11,7 @@ use crate::control::{ControlInterest, ControlPolicy};
 use crate::falcon::{
     AdaptiveForm, AdaptivePlace, FALCON_PARAMS, FalconErrors, FalconIsolation, FalconOrdering, FalconShape,
 };
+use crate::law;
 use crate::params::{Configured, FLOOR, ParamError, ParamOwner, ParamSpec, Params};
 use crate::paths::PathPolicy;
 use crate::recovery::Placement;
@@ -638,10 +641,16 @@ impl Profile {
         Ok(())
     }
 
-    /// Returns the name of the program that decides, if it was loaded from a file.
-    pub fn loaded_program(&self) -> Option<&'static str> {
+    /// Returns the names of the programs that decide and were loaded from files, joined by commas; none if there are
+    /// none.
+    pub fn loaded_programs(&self) -> Option<Cow<'static, str>> {
         let policy = &self.recovery.policy;
-        policy.program.filter(|program| program.is_loaded()).map(|_| policy.name)
+        let transport = policy.program.filter(|program| program.is_loaded()).map(|_| policy.name);
+        let laws = [self.control.policy.name, self.schedule.policy.name, self.paths.policy.name];
+        let mut names = transport.into_iter().chain(laws.into_iter().filter(|name| law::is_loaded(name)));
+        let first = names.next()?;
+        let others: Vec<&str> = names.collect();
+        Some(if others.is_empty() { first.into() } else { [&[first], &others[..]].concat().join(", ").into() })
     }
 
     /// Sets the rate of the link, for programs that have it as a parameter which has not been set.

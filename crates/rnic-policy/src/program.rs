@@ -25,15 +25,15 @@ use core::fmt;
 
 use bytemuck::{Pod, Zeroable};
 use rnic_base::{AnyRing, BitRate, Duration, Seq, SeqRange, Time};
-use rnic_program::fields::{Fields as _, STATE_BYTES_MAX, Text};
+use rnic_program::fields::{Fields as _, STATE_BYTES_MAX};
 use rnic_program::value::MAP_WORDS;
 use rnic_program::{
-    Actions, Bundle, Description, Due, Id, Incoming, LoadError, Map, Offset, Periodic, Rate, Reads, Ticks, Transport,
-    U, Unit,
+    Actions, Bundle, Description, Due, Id, Incoming, LoadError, Map, Offset, Periodic, Rate, Reads, Ticks, Transport, U,
 };
 
 use crate::field::FootprintField;
-use crate::params::{PARAMS_MAX, ParamSpec, ParamUnit, Params};
+use crate::parameters;
+use crate::params::{ParamSpec, Params};
 use crate::recovery::{RecoveryActions, RecoveryEvent, TimerChange, WindowView};
 use crate::state::PolicyState;
 
@@ -128,19 +128,7 @@ impl ProgramPolicy {
 
     /// Returns the program's parameters as those of a policy.
     pub fn specs(&self) -> Vec<ParamSpec> {
-        let spec = |parameter: &rnic_program::Parameter| {
-            let name: &'static str = leak(&parameter.name);
-            let scale = if parameter.unit == Unit::Time { 1_000 } else { 1 };
-            let unit = match parameter.unit {
-                Unit::Count => ParamUnit::Count,
-                Unit::Time => ParamUnit::Duration,
-                Unit::Rate => ParamUnit::Rate,
-            };
-            let help = leak(&parameter.help);
-            let default = parameter.default * scale;
-            ParamSpec { unit, default, ..ParamSpec::count(name, 0, parameter.min * scale, parameter.max * scale, help) }
-        };
-        self.description.parameters.iter().map(spec).collect()
+        parameters::specs(&self.description.parameters)
     }
 
     /// Returns the state that a circuit stores: that of the program, and the settings that it changes.
@@ -154,12 +142,7 @@ impl ProgramPolicy {
 
     /// Returns the words that the program gets for the values of a policy's parameters.
     pub fn words(&self, params: &Params) -> Params {
-        let mut words = Params::defaults(&[]);
-        for (index, parameter) in self.description.parameters.iter().enumerate().take(PARAMS_MAX) {
-            let scale = if parameter.unit == Unit::Time { 1_000 } else { 1 };
-            words = words.with(index, parameter.word(params.get(index) / scale));
-        }
-        words
+        parameters::words(&self.description.parameters, params)
     }
 
     /// Returns the value of the parameter called `name`, if there is one.
@@ -346,14 +329,6 @@ impl Running {
     fn deadline(&self, at: usize) -> Option<Id> {
         let bytes: [u8; 4] = self.block[at..at + 4].try_into().ok()?;
         Some(U::new(u32::from_le_bytes(bytes).into())).filter(|deadline| *deadline != 0)
-    }
-}
-
-/// Returns a text that lives as long as the process: registries name policies so.
-pub(crate) fn leak(text: &Text) -> &'static str {
-    match text {
-        Text::Borrowed(text) => text,
-        Text::Owned(text) => String::leak(text.clone()),
     }
 }
 

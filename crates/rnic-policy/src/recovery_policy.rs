@@ -81,7 +81,7 @@ impl RecoveryPolicy {
         let description = program.description();
         Self {
             name,
-            summary: crate::program::leak(&description.summary),
+            summary: crate::parameters::leak(&description.summary),
             params: specs,
             placement,
             reports_gaps: true,

@@ -1,4 +1,4 @@
-//! Declaration of a transport program: `transport!`.
+//! Declarations of programs: `transport!` and `law!`.
 
 use crate::fields::Unit;
 
@@ -65,32 +65,14 @@ macro_rules! transport {
             $(receiver: $receiver:ident,)?
             start: { window: $window:tt, rate: $rate:tt, timer: $timer:tt } $(,)?
         }
-        state $state:ident {
-            $($(#[$field_meta:meta])* $field:ident: $width:tt $(= $initial:tt)? $(due $due:ident)?),* $(,)?
-        }
-        parameters $parameters:ident {
-            $(#[doc = $help:literal] $parameter:ident: $bits:literal = $default:literal $($unit:ident)?
-                $([$min:literal..=$max:literal])?),* $(,)?
-        }
+        state $state:ident { $($fields:tt)* }
+        parameters $parameters:ident { $($list:tt)* }
     ) => {
         #[doc = $summary] $(#[doc = $more])*
         #[derive(Clone, Copy, Debug)]
         pub struct $program;
 
-        $crate::bundle! {
-            /// State of a flow.
-            pub struct $state {
-                $($(#[$field_meta])* #[allow(missing_docs, reason = "fields may have comments only")]
-                $field: $crate::program_type!($width),)*
-            }
-        }
-
-        $crate::bundle! {
-            /// Parameters of the program.
-            pub struct $parameters {
-                $(#[doc = $help] $parameter: $crate::U<$bits>,)*
-            }
-        }
+        $crate::program_block! { state $state { $($fields)* } parameters $parameters { $($list)* } }
 
         impl $crate::Transport for $program {
             fn description(&self) -> $crate::Description {
@@ -104,18 +86,8 @@ macro_rules! transport {
                         rate: $crate::program_initial!($rate),
                         timer: $crate::program_initial!($timer),
                     },
-                    state: vec![$($crate::StateField {
-                        name: stringify!($field).into(),
-                        bits: $crate::declare::bits::<$crate::program_type!($width)>(),
-                        initial: $crate::program_initial!($($initial)?),
-                        due: $crate::program_due!($($due)?),
-                    },)*],
-                    parameters: vec![$($crate::declare::parameter(
-                        (stringify!($parameter), $help.trim(), $bits),
-                        stringify!($($unit)?),
-                        $default,
-                        $crate::program_bounds!($($min, $max)?),
-                    ),)*],
+                    state: <$state as $crate::declare::Block>::state(),
+                    parameters: <$state as $crate::declare::Block>::parameters($crate::declare::Units::OfTransports),
                     lines: incoming::LINES + periodic::LINES + <$state as $crate::Bundle>::FIELDS.len() as u32,
                 }
             }
@@ -156,6 +128,176 @@ macro_rules! transport {
             }
         }
     };
+}
+
+/// Declares a law: a controller (`control`), a scheduler (`schedule`) or a path policy (`paths`), its state and its
+/// parameters, declared as those of [`transport!`](crate::transport!). Its function, a
+/// [`#[program]`](macro@crate::program) function called `decide`, stands in the same module:
+///
+/// ```
+/// # mod halve {
+/// use rnic_program::prelude::*;
+///
+/// law! {
+///     /// Halves the rate when a congestion notification arrives.
+///     law Halve("halve") for control
+///     state State {
+///         rate: 24,
+///     }
+///     parameters Parameters {
+///         /// First rate.
+///         first: 24 = 10 gbps,
+///     }
+/// }
+///
+/// #[program]
+/// pub fn decide(e: &ControlInput, p: &Parameters, s: &mut State, a: &mut ControlOutput) {
+///     if e.started {
+///         s.rate = p.first;
+///     }
+///     if e.cnp {
+///         s.rate = (s.rate >> 1).max(u(1));
+///     }
+///     a.rate = s.rate;
+/// }
+/// # }
+/// # fn main() {
+/// # use rnic_program::Law;
+/// # halve::Halve.graph(rnic_program::Lowering::Joins).unwrap();
+/// # }
+/// ```
+///
+/// Rates are in units of 65,536 bit/s, times in nanoseconds.
+#[macro_export]
+macro_rules! law {
+    (
+        #[doc = $summary:literal] $(#[doc = $more:literal])*
+        law $law:ident($name:literal) for $kind:ident
+        state $state:ident { $($fields:tt)* }
+        parameters $parameters:ident { $($list:tt)* }
+    ) => {
+        #[doc = $summary] $(#[doc = $more])*
+        #[derive(Clone, Copy, Debug)]
+        pub struct $law;
+
+        $crate::program_block! { state $state { $($fields)* } parameters $parameters { $($list)* } }
+
+        impl $crate::Law for $law {
+            fn description(&self) -> $crate::law::LawDescription {
+                $crate::law::LawDescription {
+                    name: $name.into(),
+                    summary: $summary.trim().into(),
+                    kind: <$crate::law_input!($kind) as $crate::law::LawInput>::KIND,
+                    state: <$state as $crate::declare::Block>::state(),
+                    parameters: <$state as $crate::declare::Block>::parameters($crate::declare::Units::OfLaws),
+                    lines: decide::LINES + <$state as $crate::Bundle>::FIELDS.len() as u32,
+                }
+            }
+
+            fn decide(&self, event: &[u64], parameters: &[u64], state: &mut [u8], output: &mut [u64]) {
+                let event = <$crate::law_input!($kind) as $crate::Bundle>::read_words(event);
+                let parameters = <$parameters as $crate::Bundle>::read_words(parameters);
+                let mut fields = <$state as $crate::Bundle>::load(state);
+                let mut decision = $crate::law::LawInput::first(&event);
+                decide(&event, &parameters, &mut fields, &mut decision);
+                $crate::Bundle::store(&fields, state);
+                $crate::Bundle::write_words(&decision, output);
+            }
+
+            fn graph(&self, lowering: $crate::Lowering) -> Result<$crate::Graph, $crate::RecordError> {
+                $crate::law::record_law::<$crate::law_input!($kind), $parameters, $state>(lowering, decide::record)
+            }
+        }
+    };
+}
+
+/// The event of laws of this kind.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! law_input {
+    (control) => {
+        $crate::law::ControlInput
+    };
+    (schedule) => {
+        $crate::law::ScheduleInput
+    };
+    (paths) => {
+        $crate::law::PathInput
+    };
+    ($other:ident) => {
+        compile_error!("a law is for control, schedule or paths")
+    };
+}
+
+/// Declares the state and the parameters of a program.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! program_block {
+    (
+        state $state:ident {
+            $($(#[$field_meta:meta])* $field:ident: $width:tt $(= $initial:tt)? $(due $due:ident)?),* $(,)?
+        }
+        parameters $parameters:ident {
+            $(#[doc = $help:literal] $parameter:ident: $bits:literal = $default:literal $($unit:ident)?
+                $([$min:literal..=$max:literal])?),* $(,)?
+        }
+    ) => {
+        $crate::bundle! {
+            /// State of a flow.
+            pub struct $state {
+                $($(#[$field_meta])* #[allow(missing_docs, reason = "fields may have comments only")]
+                $field: $crate::program_type!($width),)*
+            }
+        }
+
+        $crate::bundle! {
+            /// Parameters of the program.
+            pub struct $parameters {
+                $(#[doc = $help] $parameter: $crate::U<$bits>,)*
+            }
+        }
+
+        impl $crate::declare::Block for $state {
+            fn state() -> Vec<$crate::StateField> {
+                vec![$($crate::StateField {
+                    name: stringify!($field).into(),
+                    bits: $crate::declare::bits::<$crate::program_type!($width)>(),
+                    initial: $crate::program_initial!($($initial)?),
+                    due: $crate::program_due!($($due)?),
+                },)*]
+            }
+
+            fn parameters(units: $crate::declare::Units) -> Vec<$crate::Parameter> {
+                let _ = units;
+                vec![$($crate::declare::parameter(
+                    (stringify!($parameter), $help.trim(), $bits),
+                    (units, stringify!($($unit)?)),
+                    $default,
+                    $crate::program_bounds!($($min, $max)?),
+                ),)*]
+            }
+        }
+    };
+}
+
+/// The state of a program and its parameters, as descriptions list them.
+#[doc(hidden)]
+pub trait Block {
+    /// Returns the fields of the state.
+    fn state() -> Vec<crate::StateField>;
+
+    /// Returns the parameters, whose times and rates have these units.
+    fn parameters(units: Units) -> Vec<crate::Parameter>;
+}
+
+/// Units in which a program gets times and rates.
+#[doc(hidden)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Units {
+    /// Ticks of 160 ns, and bytes per 65,536 cycles of 10 ns.
+    OfTransports,
+    /// Nanoseconds, and units of 65,536 bit/s.
+    OfLaws,
 }
 
 /// The type of a field: `flag`, or a number of bits.
@@ -256,34 +398,38 @@ pub const fn bits<T: crate::Leaf>() -> u8 {
     }
 }
 
-/// Builds a parameter from its declaration: name, help and width; unit; default; bounds.
+/// Builds a parameter from its declaration: name, help and width; units; default; bounds.
 ///
 /// # Panics
 /// When the unit is not known.
 #[doc(hidden)]
 pub fn parameter(
     (name, help, bits): (&'static str, &'static str, u8),
-    unit: &str,
+    (units, unit): (Units, &str),
     default: u64,
     bounds: Option<(u64, u64)>,
 ) -> crate::Parameter {
+    let (time, rate) = match units {
+        Units::OfTransports => (Unit::Time, Unit::Rate),
+        Units::OfLaws => (Unit::Nanoseconds, Unit::Speed),
+    };
     let (unit, scale) = match unit {
         "" => (Unit::Count, 1),
-        "ns" => (Unit::Time, 1),
-        "us" => (Unit::Time, 1_000),
-        "ms" => (Unit::Time, 1_000_000),
-        "mbps" => (Unit::Rate, 1_000_000),
-        "gbps" => (Unit::Rate, 1_000_000_000),
+        "ns" => (time, 1),
+        "us" => (time, 1_000),
+        "ms" => (time, 1_000_000),
+        "mbps" => (rate, 1_000_000),
+        "gbps" => (rate, 1_000_000_000),
         other => panic!("unit `{other}` of parameter {name}: use ns, us, ms, mbps, gbps or none"),
     };
     let (min, max) = bounds.map_or((least(unit), largest(unit, bits)), |(min, max)| (min * scale, max * scale));
     crate::Parameter { name: name.into(), help: help.into(), bits, unit, default: default * scale, min, max }
 }
 
-/// Returns the least value of a parameter without bounds: one, or one tick.
+/// Returns the least value of a parameter without bounds: one, or one unit of times.
 const fn least(unit: Unit) -> u64 {
     match unit {
-        Unit::Count | Unit::Rate => 1,
+        Unit::Count | Unit::Rate | Unit::Speed | Unit::Nanoseconds => 1,
         Unit::Time => crate::interface::TICK_NS,
     }
 }
@@ -295,5 +441,7 @@ const fn largest(unit: Unit, bits: u8) -> u64 {
         Unit::Count => word,
         Unit::Time => (word - 1).saturating_mul(crate::interface::TICK_NS),
         Unit::Rate => (word - 1).saturating_mul(390_625) / 32,
+        Unit::Nanoseconds => word - 1,
+        Unit::Speed => (word - 1).saturating_mul(crate::interface::SPEED_BPS),
     }
 }

@@ -61,10 +61,14 @@ pub struct StateField {
 pub enum Unit {
     /// None.
     Count,
-    /// Nanoseconds; ticks of 160 ns in the program.
+    /// Nanoseconds; ticks of 160 ns in a transport program.
     Time,
-    /// Bits per second; bytes per 65,536 cycles in the program.
+    /// Bits per second; bytes per 65,536 cycles in a transport program.
     Rate,
+    /// Nanoseconds, in a law too.
+    Nanoseconds,
+    /// Bits per second; units of 65,536 bit/s in a law.
+    Speed,
 }
 
 /// A parameter: constant while a flow exists; an input port of a circuit.
@@ -94,6 +98,8 @@ impl Parameter {
             Unit::Count => value,
             Unit::Time => crate::interface::ticks(value),
             Unit::Rate => crate::interface::rate(value),
+            Unit::Nanoseconds => value,
+            Unit::Speed => crate::interface::speed(value),
         };
         word.min(mask(self.bits))
     }

@@ -1,14 +1,16 @@
-//! Program files (`.rnicp`): a program as its graphs, to be loaded where no compiler is.
+//! Program files (`.rnicp`): a program or law as its graphs, to be loaded where no compiler is.
 //!
 //! A file is a TOML document: the version of the format, the inputs that programs have (so that a file of another
 //! version is refused by name), the description, and for each function its nodes in the order of evaluation and the
-//! nodes of its outputs. It has no loop, call, memory or trap; checking it is one pass, and its size bounds its cost.
+//! nodes of its outputs. That of a law has one function, `decide`. It has no loop, call, memory or trap; checking it is
+//! one pass, and its size bounds its cost.
 
 use serde::{Deserialize, Serialize};
 
 use crate::bundle::Bundle;
 use crate::graph::{Graph, GraphError, Index, Kind, NODES_MAX, Node, Op, PORTS_MAX, Port};
 use crate::interface::{Actions, Incoming, Periodic};
+use crate::law::{LawDescription, LawKind, LoadedLaw};
 use crate::loaded::{LoadError, Loaded};
 use crate::transport::{Current, Description, Graphs};
 
@@ -20,6 +22,9 @@ const VERSION: u32 = 2;
 
 /// Value of the field `format`.
 const FORMAT: &str = "rnic transport program";
+
+/// Value of the field `format` of the file of a law.
+const LAW_FORMAT: &str = "rnic law";
 
 /// The reason why a file is not a program.
 #[derive(Debug, thiserror::Error)]
@@ -44,12 +49,32 @@ pub enum FileError {
         /// Hash of the file's.
         found: String,
     },
+    /// It is a law, where a transport program is needed.
+    #[error("the file has a law for {kind}, not a transport program; use it as the option {kind}=FILE of a transport")]
+    Law {
+        /// Name of the option that takes it.
+        kind: &'static str,
+    },
+    /// It is a transport program, where a law is needed.
+    #[error("the file has a transport program, not a law for {kind}; name it as the transport")]
+    Transport {
+        /// Name of the option.
+        kind: &'static str,
+    },
+    /// It is a law of another kind.
+    #[error("the file has a law for {found}, not for {kind}; use it as the option {found}=FILE")]
+    OtherKind {
+        /// Kind that is needed.
+        kind: &'static str,
+        /// Kind of the file.
+        found: &'static str,
+    },
     /// Too many nodes or outputs.
     #[error(
         "function {function}: {nodes} nodes and {outputs} outputs, at most {NODES_MAX} and {PORTS_MAX} are possible"
     )]
     TooLong {
-        /// `incoming` or `periodic`.
+        /// `incoming`, `periodic` or `decide`.
         function: &'static str,
         /// Number of nodes.
         nodes: usize,
@@ -59,7 +84,7 @@ pub enum FileError {
     /// A graph has a fault.
     #[error("function {function}: {source}")]
     Graph {
-        /// `incoming` or `periodic`.
+        /// `incoming`, `periodic` or `decide`.
         function: &'static str,
         /// The fault.
         source: GraphError,
@@ -111,19 +136,51 @@ struct Function {
     outputs: Vec<Index>,
 }
 
+impl Function {
+    fn of(graph: &Graph) -> Self {
+        let nodes = graph.nodes().iter().map(|node| (node.op, node.args, node.width)).collect();
+        Self { nodes, outputs: graph.outputs().iter().map(|(_, index)| *index).collect() }
+    }
+}
+
+/// The file of a law.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LawFile {
+    #[serde(rename = "file")]
+    head: Head,
+    law: LawDescription,
+    decide: Function,
+}
+
+/// The part of a law's file that names its kind.
+#[derive(Deserialize)]
+struct LawOpening {
+    law: LawKindOnly,
+}
+
+#[derive(Deserialize)]
+struct LawKindOnly {
+    kind: LawKind,
+}
+
 impl Head {
     fn current() -> Self {
         Self { format: FORMAT.to_owned(), version: VERSION, interface: interface_hash() }
     }
 
-    /// Refuses other versions.
-    fn check(&self) -> Result<(), FileError> {
-        if self.version != VERSION || self.format != FORMAT {
+    fn of_law(kind: LawKind) -> Self {
+        Self { format: LAW_FORMAT.to_owned(), version: VERSION, interface: law_hash(kind) }
+    }
+
+    /// Refuses heads of other versions than `expected`.
+    fn check(&self, expected: &Self) -> Result<(), FileError> {
+        if self.version != expected.version || self.format != expected.format {
             return Err(FileError::Version { found: self.version });
         }
-        if self.interface != interface_hash() {
+        if self.interface != expected.interface {
             let found = self.interface.chars().filter(char::is_ascii_hexdigit).take(16).collect();
-            return Err(FileError::Interface { expected: interface_hash(), found });
+            return Err(FileError::Interface { expected: expected.interface.clone(), found });
         }
         Ok(())
     }
@@ -131,9 +188,17 @@ impl Head {
 
 /// Returns a hash of the names and widths of all inputs and outputs of programs (FNV-1a, 64 bits).
 pub fn interface_hash() -> String {
-    let groups = [Incoming::ports("in"), Periodic::ports("in"), Current::ports("cur"), Actions::ports("act")];
+    hash(&[Incoming::ports("in"), Periodic::ports("in"), Current::ports("cur"), Actions::ports("act")].concat())
+}
+
+/// Does the same for the laws of a kind.
+fn law_hash(kind: LawKind) -> String {
+    hash(&kind.all_ports())
+}
+
+fn hash(ports: &[Port]) -> String {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    for port in groups.iter().flatten() {
+    for port in ports {
         let bits = if let Kind::Bits(bits) = port.kind { bits } else { 0 };
         for byte in port.name.bytes().chain([bits]) {
             hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
@@ -147,12 +212,8 @@ pub fn interface_hash() -> String {
 /// # Errors
 /// When the description cannot be written, which no checked one causes.
 pub fn write(program: &Description, graphs: &Graphs) -> Result<String, FileError> {
-    let function = |graph: &Graph| Function {
-        nodes: graph.nodes().iter().map(|node| (node.op, node.args, node.width)).collect(),
-        outputs: graph.outputs().iter().map(|(_, index)| *index).collect(),
-    };
     let head = Head::current();
-    let (incoming, periodic) = (function(&graphs.incoming), function(&graphs.periodic));
+    let (incoming, periodic) = (Function::of(&graphs.incoming), Function::of(&graphs.periodic));
     let file = File { head, program: program.clone(), incoming, periodic };
     toml::to_string(&file).map_err(|error| FileError::Form(error.to_string()))
 }
@@ -180,15 +241,71 @@ fn form(error: toml::de::Error) -> FileError {
     FileError::Form(error.message().chars().filter(|c| !c.is_control()).collect())
 }
 
-/// Returns the text of a file of this version.
-fn current(bytes: &[u8]) -> Result<&str, FileError> {
+/// Returns the text of a file, and its head.
+fn opening(bytes: &[u8]) -> Result<(&str, Head), FileError> {
     if bytes.len() > FILE_BYTES_MAX {
         return Err(FileError::TooLarge(bytes.len()));
     }
     let text = str::from_utf8(bytes).map_err(|_| FileError::Form("it is not text".to_owned()))?;
     let opening: Opening = toml::from_str(text).map_err(form)?;
-    opening.head.check()?;
+    Ok((text, opening.head))
+}
+
+/// Returns the text of a file of this version.
+fn current(bytes: &[u8]) -> Result<&str, FileError> {
+    let (text, head) = opening(bytes)?;
+    if head.format == LAW_FORMAT {
+        return Err(FileError::Law { kind: kind_of(text)?.name() });
+    }
+    head.check(&Head::current())?;
     Ok(text)
+}
+
+/// Returns the kind of the law in a file.
+fn kind_of(text: &str) -> Result<LawKind, FileError> {
+    let LawOpening { law } = toml::from_str(text).map_err(form)?;
+    Ok(law.kind)
+}
+
+/// Returns the kind of the law in a file; nothing for a file of another form, and for a transport program.
+pub fn law_kind(bytes: &[u8]) -> Option<LawKind> {
+    let (text, head) = opening(bytes).ok()?;
+    kind_of(text).ok().filter(|_| head.format == LAW_FORMAT)
+}
+
+/// Returns the text of the file of a law.
+///
+/// # Errors
+/// When the description cannot be written, which no checked one causes.
+pub fn write_law(law: &LawDescription, graph: &Graph) -> Result<String, FileError> {
+    let file = LawFile { head: Head::of_law(law.kind), law: law.clone(), decide: Function::of(graph) };
+    toml::to_string(&file).map_err(|error| FileError::Form(error.to_string()))
+}
+
+/// Reads and checks the file of a law.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_law(bytes: &[u8]) -> Result<LoadedLaw, FileError> {
+    let (text, head) = opening(bytes)?;
+    head.check(&Head::of_law(kind_of(text)?))?;
+    let LawFile { law, decide, .. } = toml::from_str(text).map_err(form)?;
+    law.check().map_err(LoadError::from)?;
+    let graph = graph("decide", law.inputs(), law.outputs(), decide)?;
+    Ok(LoadedLaw::new(law, graph)?)
+}
+
+/// Checks that a file has a law of this kind, as far as its first lines tell.
+///
+/// # Errors
+/// When it is of another kind, a transport program, or no program file.
+pub fn check_law_kind(kind: LawKind, bytes: &[u8]) -> Result<(), FileError> {
+    let (text, head) = opening(bytes)?;
+    if head.format == FORMAT {
+        return Err(FileError::Transport { kind: kind.name() });
+    }
+    let found = kind_of(text)?;
+    if found == kind { Ok(()) } else { Err(FileError::OtherKind { kind: kind.name(), found: found.name() }) }
 }
 
 /// Reads and checks a file.
@@ -199,22 +316,21 @@ pub fn read(bytes: &[u8]) -> Result<Loaded, FileError> {
     let text = current(bytes)?;
     let file: File = toml::from_str(text).map_err(form)?;
     file.program.check().map_err(LoadError::from)?;
-    let incoming = graph::<Incoming>("incoming", &file.program, file.incoming)?;
-    let periodic = graph::<Periodic>("periodic", &file.program, file.periodic)?;
+    let function = |name, inputs, read| graph(name, inputs, crate::loaded::outputs(&file.program), read);
+    let incoming = function("incoming", crate::loaded::inputs::<Incoming>(&file.program), file.incoming)?;
+    let periodic = function("periodic", crate::loaded::inputs::<Periodic>(&file.program), file.periodic)?;
     Ok(Loaded::new(file.program, Graphs { incoming, periodic })?)
 }
 
-/// Builds the graph of a function whose ports follow from the description.
-fn graph<E: Bundle>(function: &'static str, program: &Description, read: Function) -> Result<Graph, FileError> {
+/// Builds the graph of a function with the ports that follow from its description.
+fn graph(function: &'static str, inputs: Vec<Port>, expected: Vec<Port>, read: Function) -> Result<Graph, FileError> {
     let (nodes, outputs) = (read.nodes.len(), read.outputs.len());
-    let expected = crate::loaded::outputs(program);
     if nodes > NODES_MAX || outputs != expected.len() {
         return Err(FileError::TooLong { function, nodes, outputs });
     }
     let nodes = read.nodes.into_iter().map(|(op, args, width)| Node { op, args, width }).collect();
     let outputs: Vec<(Port, Index)> = expected.into_iter().zip(read.outputs).collect();
-    Graph::new(crate::loaded::inputs::<E>(program), outputs, nodes)
-        .map_err(|source| FileError::Graph { function, source })
+    Graph::new(inputs, outputs, nodes).map_err(|source| FileError::Graph { function, source })
 }
 
 #[cfg(test)]

@@ -31,6 +31,14 @@ pub const fn rate(bps: u64) -> u64 {
     (bps.saturating_mul(32).saturating_add(390_625 / 2)) / 390_625
 }
 
+/// Bits per second of a unit in which laws get rates.
+pub const SPEED_BPS: u64 = 1 << 16;
+
+/// Returns the rate in units of [`SPEED_BPS`] nearest to one in bits per second.
+pub const fn speed(bps: u64) -> u64 {
+    bps.saturating_add(SPEED_BPS / 2) / SPEED_BPS
+}
+
 crate::bundle! {
     /// A packet from the receiver, after the fixed part of the template has updated the window.
     pub struct Incoming {

@@ -36,6 +36,7 @@ pub mod fields;
 pub mod file;
 pub mod graph;
 pub mod interface;
+pub mod law;
 pub mod loaded;
 pub mod lockstep;
 pub mod machine;
@@ -52,6 +53,7 @@ pub use bundle::{Bundle, Field};
 pub use fields::{Due, Fields, Initial, Parameter, StateField, Unit};
 pub use graph::{Graph, GraphError, Kind, Node, Op, Port};
 pub use interface::{Actions, Id, Incoming, Periodic, Rate, Ticks};
+pub use law::{Law, LawDescription, LawKind, LoadedLaw};
 pub use loaded::{LoadError, Loaded};
 pub use machine::Machine;
 pub use record::{Bit, Form, Leaf, Lowering, MapSig, RecordError, Recorder, Sig, Value};
@@ -62,7 +64,11 @@ pub use value::{Map, Offset, U, Widen, u};
 
 /// Everything that a program uses.
 pub mod prelude {
+    pub use crate::law::{
+        Clock, ControlInput, ControlOutput, PathInput, PathOutput, ScheduleInput, ScheduleOutput, Span, Speed, Window,
+    };
     pub use crate::{
-        Actions, Id, Incoming, Lowering, Map, Offset, Periodic, Rate, Ticks, Transport, U, Widen, program, transport, u,
+        Actions, Id, Incoming, Law, Lowering, Map, Offset, Periodic, Rate, Ticks, Transport, U, Widen, law, program,
+        transport, u,
     };
 }

@@ -37,7 +37,7 @@ pub enum LoadError {
     /// A graph has other inputs or outputs than its description.
     #[error("function {function}: its {direction} are not those of this program: expected {expected}, found {found}")]
     Ports {
-        /// `incoming` or `periodic`.
+        /// `incoming`, `periodic` or `decide`.
         function: &'static str,
         /// `inputs` or `outputs`.
         direction: &'static str,
@@ -158,7 +158,8 @@ pub(crate) fn outputs(program: &Description) -> Vec<Port> {
     outputs
 }
 
-fn named(group: &str, name: &str, bits: u8) -> Port {
+/// Returns the port of a number.
+pub(crate) fn named(group: &str, name: &str, bits: u8) -> Port {
     Port { name: format!("{group}_{name}"), kind: Kind::Bits(bits) }
 }
 
@@ -168,7 +169,11 @@ fn check_ports<E: Bundle>(function: &'static str, program: &Description, graph: 
     compare(function, "outputs", &outputs(program), &found)
 }
 
-fn compare(
+/// Compares the ports of a function with those that it should have.
+///
+/// # Errors
+/// The first one that differs.
+pub(crate) fn compare(
     function: &'static str,
     direction: &'static str,
     expected: &[Port],

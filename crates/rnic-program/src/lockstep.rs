@@ -4,6 +4,7 @@ use core::fmt;
 
 use crate::fields::{Fields as _, Text};
 use crate::interface::{Actions, Id};
+use crate::law::Law;
 use crate::stimuli::Stimuli;
 use crate::transport::Transport;
 
@@ -77,6 +78,38 @@ pub fn compare(one: &dyn Transport, other: &dyn Transport, seed: u64, events: u6
         }
         stimuli.apply(&actions);
         actions = Actions { mark: false, from: Id::new(0), to: Id::new(0), restart: false, ..actions };
+    }
+    Ok(())
+}
+
+/// Passes `events` random events to two forms of a law, and compares every output and every state. Both get the same
+/// state in each event.
+///
+/// # Errors
+/// The first difference.
+pub fn compare_laws(one: &dyn Law, other: &dyn Law, seed: u64, events: u64) -> Result<(), Difference> {
+    let law = one.description();
+    let ports = law.kind.event_ports();
+    let mut stimuli = Stimuli::new(seed);
+    let (mut parameters, mut state) = (law.defaults(), law.initial_state(&law.defaults()));
+    let mut outputs = vec![0; law.kind.output_words()];
+    let mut other_outputs = outputs.clone();
+    for event in 0..events {
+        if event % EVENTS_OF_A_FLOW == EVENTS_OF_A_FLOW - 1 {
+            parameters = stimuli.parameters(&law.parameters);
+            state = stimuli.state(&law);
+        }
+        let mut other_state = state.clone();
+        let words = stimuli.words(&ports);
+        one.decide(&words, &parameters, &mut state, &mut outputs);
+        other.decide(&words, &parameters, &mut other_state, &mut other_outputs);
+        let differs = |part| Difference { program: law.name.clone(), event, seed, part };
+        if outputs != other_outputs {
+            return Err(differs(Part::Actions));
+        }
+        if state != other_state {
+            return Err(differs(Part::State));
+        }
     }
     Ok(())
 }

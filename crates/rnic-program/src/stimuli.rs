@@ -7,9 +7,9 @@
 use rnic_base::{RandomStream, RandomStreams};
 
 use crate::bundle::Bundle;
-use crate::fields::{Fields as _, Parameter, mask};
+use crate::fields::{Fields, Parameter, mask};
+use crate::graph::{Kind, Port};
 use crate::interface::{Actions, Id, Incoming, Periodic, Rate, Ticks};
-use crate::transport::Description;
 use crate::value::{MAP_WORDS, Map, Offset, U};
 
 /// Widest window of a history.
@@ -69,15 +69,25 @@ impl Stimuli {
     }
 
     /// Returns a state block with any contents.
-    pub fn state(&mut self, program: &Description) -> Vec<u8> {
+    pub fn state(&mut self, program: &impl Fields) -> Vec<u8> {
         let mut block = Vec::with_capacity(program.state_bytes());
         let mut others = self.parameters.clone();
         others.extend([self.start, self.start + self.outstanding, self.now]);
-        for field in &program.state {
+        for field in program.state() {
             let value = self.number(u32::from(field.bits), &others);
             block.extend(&value.to_le_bytes()[..crate::record::stored_bytes(u32::from(field.bits))]);
         }
         block
+    }
+
+    /// Returns any words for these ports, of which none is a map.
+    pub fn words(&mut self, ports: &[Port]) -> Vec<u64> {
+        let others = self.parameters.clone();
+        let mut word = |port: &Port| match port.kind {
+            Kind::Bits(bits) => self.number(u32::from(bits), &others),
+            Kind::Map => 0,
+        };
+        ports.iter().map(&mut word).collect()
     }
 
     /// Returns any settings of a flow, often close to a parameter.

@@ -21,7 +21,9 @@ pub fn emit(name: &str, graph: &Graph) -> String {
         .map(|port| format!("    input  logic {}{}", range(port.kind), port.name))
         .chain(graph.outputs().iter().map(|(port, _)| format!("    output logic {}{}", range(port.kind), port.name)))
         .collect();
-    let _ = write!(text, "module {name} #(\n    parameter int unsigned K = 128\n) (\n{}\n);\n", ports.join(",\n"));
+    let has_maps = graph.inputs().iter().any(|port| port.kind == Kind::Map);
+    let parameter = if has_maps { " #(\n    parameter int unsigned K = 128\n)" } else { "" };
+    let _ = write!(text, "module {name}{parameter} (\n{}\n);\n", ports.join(",\n"));
     for (at, node) in graph.nodes().iter().enumerate() {
         if node.op.arity() > 0 {
             emitter.node(at, node, &mut text);

@@ -1,7 +1,7 @@
 //! Native code, interpreter and circuit on the same events: answers and whole next states must be equal.
 
 use rnic_program::loaded::{Words, input_words, output_words};
-use rnic_program::{Actions, Description, Fields as _, Graphs, Loaded, Stimuli, Transport};
+use rnic_program::{Actions, Description, Fields as _, Graphs, Law, Loaded, Lowering, Stimuli, Transport};
 
 use crate::verilated::Model;
 
@@ -17,9 +17,9 @@ const RESTART: u64 = 512;
 /// A function of a transport program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Function {
-    /// The one for packets.
+    /// The function that is called for each packet from the receiver.
     Incoming,
-    /// The one for visits.
+    /// The function that is called when a timer may have expired.
     Periodic,
 }
 
@@ -139,28 +139,10 @@ pub fn run(
     (seed, events): (u64, u64),
 ) -> Result<(), Box<Difference>> {
     let mut flow = Flow::new(native, seed);
-    let names: Vec<String> = {
-        let state = flow.program.state.iter().map(|field| format!("next_{}", field.name));
-        let actions = <Actions as rnic_program::Bundle>::FIELDS.iter().map(|field| format!("act_{}", field.name));
-        state.chain(actions).collect()
-    };
-    let program = flow.program.name.to_string();
-    let compare = |form, event, expected: &[u64], found: &[u64]| {
-        let differs = expected.iter().zip(found).position(|(expected, found)| expected != found);
-        match differs.or((found.len() < expected.len()).then_some(found.len())) {
-            None => Ok(()),
-            Some(at) => Err(Box::new(Difference {
-                program: program.clone(),
-                function: function.name(),
-                form,
-                event,
-                seed,
-                output: names[at].clone(),
-                expected: expected[at],
-                found: found.get(at).copied().unwrap_or(u64::MAX),
-            })),
-        }
-    };
+    let state = flow.program.state.iter().map(|field| format!("next_{}", field.name));
+    let actions = <Actions as rnic_program::Bundle>::FIELDS.iter().map(|field| format!("act_{}", field.name));
+    let names = state.chain(actions).collect();
+    let outputs = Outputs { program: flow.program.name.to_string(), function: function.name(), seed, names };
     let mut done = 0;
     while done < events {
         let batch = BATCH.min((events - done) as usize) as u64;
@@ -169,20 +151,93 @@ pub fn run(
             let referee = interpreter.filter(|_| circuit.is_none() || event % INTERPRETED == 0);
             let (before, after, by_other) = flow.step(function, referee);
             if let Some(found) = by_other {
-                compare("interpreter", event, &after, &found)?;
+                outputs.compare("interpreter", event, &after, &found)?;
             }
             records.extend(before);
             expected.push(after);
         }
         if let Some(circuit) = circuit.as_deref_mut() {
-            let answers = circuit.run(&records).unwrap_or_default();
-            for (number, expected) in expected.iter().enumerate() {
-                let start = (number * expected.len()).min(answers.len());
-                let end = (start + expected.len()).min(answers.len());
-                compare("circuit", done + number as u64, expected, &answers[start..end])?;
-            }
+            outputs.compare_circuit(circuit, done, &records, &expected)?;
         }
         done += batch;
     }
     Ok(())
+}
+
+/// Runs `events` events of a law by native code and by the circuit.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_law(law: &dyn Law, circuit: &mut Model, (seed, events): (u64, u64)) -> Result<(), Box<Difference>> {
+    let described = law.description();
+    let ports = described.kind.event_ports();
+    let graph = law.graph(Lowering::Joins).expect("a circuit was built from it");
+    let names = graph.outputs().iter().map(|(port, _)| port.name.clone()).collect();
+    let outputs = Outputs { program: described.name.to_string(), function: "decide", seed, names };
+    let mut stimuli = Stimuli::new(seed);
+    let (mut parameters, mut state) = (described.defaults(), described.initial_state(&described.defaults()));
+    let mut decision = vec![0; described.kind.output_words()];
+    let mut done = 0;
+    while done < events {
+        let batch = BATCH.min((events - done) as usize) as u64;
+        let (mut records, mut expected) = (Vec::new(), Vec::new());
+        for event in done..done + batch {
+            if event.is_multiple_of(RESTART) {
+                parameters = stimuli.parameters(&described.parameters);
+                state = stimuli.state(&described);
+            }
+            let words = stimuli.words(&ports);
+            records.extend(words.iter().chain(&parameters).copied().chain(described.state_words(&state)));
+            law.decide(&words, &parameters, &mut state, &mut decision);
+            expected.push(described.state_words(&state).chain(decision.iter().copied()).collect());
+        }
+        outputs.compare_circuit(circuit, done, &records, &expected)?;
+        done += batch;
+    }
+    Ok(())
+}
+
+/// The outputs of a function whose forms are compared.
+struct Outputs {
+    program: String,
+    function: &'static str,
+    seed: u64,
+    names: Vec<String>,
+}
+
+impl Outputs {
+    /// Compares the outputs of `form` in an event with those expected.
+    fn compare(&self, form: &'static str, event: u64, expected: &[u64], found: &[u64]) -> Result<(), Box<Difference>> {
+        let differs = expected.iter().zip(found).position(|(expected, found)| expected != found);
+        match differs.or((found.len() < expected.len()).then_some(found.len())) {
+            None => Ok(()),
+            Some(at) => Err(Box::new(Difference {
+                program: self.program.clone(),
+                function: self.function,
+                form,
+                event,
+                seed: self.seed,
+                output: self.names[at].clone(),
+                expected: expected[at],
+                found: found.get(at).copied().unwrap_or(u64::MAX),
+            })),
+        }
+    }
+
+    /// Passes a batch of inputs, of the events from number `first` on, to the circuit, and compares its outputs.
+    fn compare_circuit(
+        &self,
+        circuit: &mut Model,
+        first: u64,
+        records: &[u64],
+        expected: &[Words],
+    ) -> Result<(), Box<Difference>> {
+        let answers = circuit.run(records).unwrap_or_default();
+        for (number, expected) in expected.iter().enumerate() {
+            let start = (number * expected.len()).min(answers.len());
+            let end = (start + expected.len()).min(answers.len());
+            self.compare("circuit", first + number as u64, expected, &answers[start..end])?;
+        }
+        Ok(())
+    }
 }

@@ -14,13 +14,14 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_macros))]
 
 pub mod control;
+pub mod laws;
 pub mod paths;
 pub mod profiles;
 pub mod programs;
 pub mod recovery;
 pub mod schedule;
 
-pub use profiles::{SelectError, profile, profiles, select, select_on, select_with_program};
+pub use profiles::{LoadedProgram, SelectError, profile, profiles, select, select_on, select_with};
 
 /// The policies of a type that are programs.
 pub(crate) trait OfPrograms: Sized + 'static {
@@ -35,10 +36,6 @@ impl OfPrograms for rnic_policy::RecoveryPolicy {
         programs::policies()
     }
 }
-
-impl OfPrograms for rnic_policy::ControlPolicy {}
-impl OfPrograms for rnic_policy::PathPolicy {}
-impl OfPrograms for rnic_policy::SchedulePolicy {}
 
 /// Declares the policies of one type: each line declares a module and a table entry.
 ///

@@ -16,10 +16,11 @@ mod tonic;
 
 use std::path::Path;
 
-use rnic_policy::{Configured, ParamError, Params, Profile, ProfileError, RecoveryPolicy, Signals};
+use rnic_policy::{Configured, LawPolicy, ParamError, Params, Profile, ProfileError, RecoveryPolicy, Signals};
+use rnic_program::{LawKind, file};
 
 use crate::programs::{self, UseError};
-use crate::{control, paths, recovery, schedule};
+use crate::{control, laws, paths, recovery, schedule};
 
 /// Returns every transport with its defaults, in the order in which they are listed.
 pub fn profiles() -> Vec<Profile> {
@@ -100,9 +101,9 @@ pub enum SelectError {
 }
 
 /// Returns the transport called `name` with `options` applied: `recovery`, `control`, `paths` or `schedule` replace a
-/// policy, `program` is the path of a program file whose program decides instead of a `tonic-*` transport's own; every
-/// other name is a parameter of the profile or of one of its policies. A name that ends in `.rnicp` is such a path too:
-/// the program runs over the transport that it needs.
+/// policy, by its name or by the path of the file of a law; `program` is the path of a program file whose program
+/// decides instead of a `tonic-*` transport's own; every other name is a parameter of the profile or of one of its
+/// policies. A name that ends in `.rnicp` is such a path too: the program runs over the transport that it needs.
 ///
 /// # Errors
 /// When a name is unknown, a value is not valid, or the composition is not valid.
@@ -123,30 +124,103 @@ pub fn select_on<'o>(
     name: &str,
     options: impl IntoIterator<Item = (&'o str, &'o str)> + Clone,
 ) -> Result<Profile, SelectError> {
+    let profile = base(name, options.clone().into_iter())?;
+    compose(network, profile, options)
+}
+
+/// A program that was loaded from a file, to be put into transports.
+#[derive(Clone, Copy, Debug)]
+pub enum LoadedProgram {
+    /// A transport program.
+    Transport(RecoveryPolicy),
+    /// A law.
+    Law(LawPolicy),
+}
+
+impl LoadedProgram {
+    /// Checks the contents of a program file, and runs the contract kit on the program.
+    ///
+    /// # Errors
+    /// When the contents are not a program, or the program violates the contract.
+    pub fn load(bytes: &[u8]) -> Result<Self, UseError> {
+        match file::law_kind(bytes) {
+            Some(_) => laws::load(bytes).map(Self::Law),
+            None => programs::load(bytes).map(Self::Transport),
+        }
+    }
+
+    /// Returns the name of the program.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Transport(policy) => policy.name,
+            Self::Law(law) => law.name(),
+        }
+    }
+
+    /// Returns the option of transports that such a program replaces.
+    pub const fn option(&self) -> &'static str {
+        match self {
+            Self::Transport(_) => "program",
+            Self::Law(law) => law.kind().name(),
+        }
+    }
+}
+
+/// Does the same as [`select_on`], with the programs `loaded`, which have been loaded already, in place of those that
+/// the transport and its options name.
+///
+/// # Errors
+/// As [`select`]; [`SelectError::OtherTransport`] when a program does not run over this transport.
+pub fn select_with<'o>(
+    network: Signals,
+    name: &str,
+    loaded: &[LoadedProgram],
+    options: impl IntoIterator<Item = (&'o str, &'o str)> + Clone,
+) -> Result<Profile, SelectError> {
+    let is_replaced = |option: &str| loaded.iter().any(|program| program.option() == option);
+    let options: Vec<_> = options.into_iter().filter(|(option, _)| !is_replaced(option)).collect();
+    let options = options.iter().copied();
+    let named = if programs::is_file(name) && is_replaced("program") { needed_by(name)? } else { name.to_owned() };
+    let mut profile = base(&named, options.clone())?;
+    for program in loaded {
+        match *program {
+            LoadedProgram::Transport(policy) => profile = use_program(profile, policy)?,
+            LoadedProgram::Law(law) => put(&mut profile, law),
+        }
+    }
+    compose(network, profile, options)
+}
+
+/// Returns the built-in transport that the program in the file at `path` needs.
+fn needed_by(path: &str) -> Result<String, SelectError> {
+    program_of(path).map(|policy| transport_needed(&policy).to_owned())
+}
+
+/// Returns the transport called `name` with the program that `name` or the option `program` stands for.
+fn base<'o>(name: &str, options: impl Iterator<Item = (&'o str, &'o str)>) -> Result<Profile, SelectError> {
     let mut profile = if programs::is_file(name) {
         let policy = program_of(name)?;
         use_program(known_profile(transport_needed(&policy))?, policy)?
     } else {
         known_profile(name)?
     };
-    if let Some((_, path)) = options.clone().into_iter().find(|(option, _)| *option == "program") {
+    if let Some((_, path)) = options.into_iter().find(|(option, _)| *option == "program") {
         profile = use_program(profile, program_of(path)?)?;
     }
-    compose(network, profile, options)
+    Ok(profile)
 }
 
-/// Does the same as [`select_on`] for the transport called `name`, with the program `policy`, which has been loaded
-/// already, in place of its own and of that of the option `program`.
-///
-/// # Errors
-/// As [`select`]; [`SelectError::OtherTransport`] when the program does not run over this transport.
-pub fn select_with_program<'o>(
-    network: Signals,
-    name: &str,
-    policy: RecoveryPolicy,
-    options: impl IntoIterator<Item = (&'o str, &'o str)> + Clone,
-) -> Result<Profile, SelectError> {
-    compose(network, use_program(known_profile(name)?, policy)?, options)
+/// Puts `law` into `profile`, with its defaults.
+fn put(profile: &mut Profile, law: LawPolicy) {
+    match law {
+        LawPolicy::Control(policy) => {
+            profile.control = Configured { policy, params: Params::defaults(policy.params) };
+        }
+        LawPolicy::Schedule(policy) => {
+            profile.schedule = Configured { policy, params: Params::defaults(policy.params) };
+        }
+        LawPolicy::Paths(policy) => profile.paths = Configured { policy, params: Params::defaults(policy.params) },
+    }
 }
 
 fn known_profile(name: &str) -> Result<Profile, SelectError> {
@@ -154,14 +228,15 @@ fn known_profile(name: &str) -> Result<Profile, SelectError> {
     profile(name).ok_or_else(|| SelectError::UnknownTransport { name: name.to_owned(), known: known() })
 }
 
+/// Returns the error of the program file at `path`.
+fn of_file(path: &str, fault: &UseError) -> SelectError {
+    SelectError::File { path: path.chars().filter(|c| !c.is_control()).collect(), why: fault.to_string() }
+}
+
 /// Returns the policy of the program in the file at `path`.
 fn program_of(path: &str) -> Result<RecoveryPolicy, SelectError> {
-    let failed = |fault: UseError| SelectError::File {
-        path: path.chars().filter(|c| !c.is_control()).collect(),
-        why: fault.to_string(),
-    };
-    let bytes = programs::read(Path::new(path)).map_err(|error| failed(error.into()))?;
-    programs::load(&bytes).map_err(failed)
+    let bytes = programs::read(Path::new(path)).map_err(|error| of_file(path, &error.into()))?;
+    programs::load(&bytes).map_err(|fault| of_file(path, &fault))
 }
 
 /// Returns the built-in transport over which `policy` runs; nothing for one that is not a program.
@@ -211,6 +286,11 @@ fn compose<'o>(
 }
 
 fn exchange_part(profile: &mut Profile, kind: &str, name: &str) -> Result<(), SelectError> {
+    let law_kind = [LawKind::Control, LawKind::Schedule, LawKind::Paths].into_iter().find(|law| law.name() == kind);
+    if let Some(law_kind) = law_kind.filter(|_| programs::is_file(name)) {
+        put(profile, laws::load_file(law_kind, Path::new(name)).map_err(|fault| of_file(name, &fault))?);
+        return Ok(());
+    }
     /// Finds the policy `name` in the registry of `$kind` and stores it in the field of that kind, with its defaults.
     macro_rules! exchange {
         ($kind:ident) => {{

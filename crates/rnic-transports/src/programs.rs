@@ -18,7 +18,7 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 pub use rnic_program::file::FILE_BYTES_MAX;
 
 use rnic_policy::kit::{Violation, check_recovery};
-use rnic_policy::{ProgramPolicy, RecoveryPolicy};
+use rnic_policy::{LawError, ProgramPolicy, RecoveryPolicy};
 use rnic_program::any::{self, ReadError};
 use rnic_program::file::{self, FileError};
 use rnic_program::{Description, LoadError, Lowering, Receiver, Scheme, Transport};
@@ -44,7 +44,7 @@ const REGISTRY: &[Registered] = &[
 const LOADED_MAX: usize = 64;
 
 /// Seed and number of the events of the contract kit before a program is used.
-const KIT: (u64, u64) = (1, 10_000);
+pub(crate) const KIT: (u64, u64) = (1, 10_000);
 
 /// Returns every program, in the order in which they are listed.
 pub fn all() -> impl Iterator<Item = &'static dyn Transport> {
@@ -96,6 +96,9 @@ pub enum UseError {
     /// The program has a fault.
     #[error(transparent)]
     Program(#[from] LoadError),
+    /// A law cannot be used.
+    #[error(transparent)]
+    Law(#[from] LawError),
     /// The program violates the contract of policies.
     #[error(transparent)]
     Contract(#[from] Violation),

@@ -57,9 +57,9 @@ pub(crate) fn carry_out(shared: &Shared, request: ControlRequest) -> ControlRepl
         return shared.control(|core| request.apply(&mut core.nic));
     };
     // The check of a program takes some milliseconds, so the program of the process is not kept waiting for it.
-    let policy = match request.policy() {
-        Ok(policy) => policy,
+    let program = match request.program() {
+        Ok(program) => program,
         Err(refused) => return refused,
     };
-    shared.control(|core| observe::apply_program(policy, &mut core.offers))
+    shared.control(|core| observe::apply_program(program, &mut core.offers))
 }

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use super::Found;
+use rnic_program::{Graphs, Transport};
+
 use crate::failure::Failure;
 
 /// Returns a program as a module.
@@ -10,12 +11,12 @@ use crate::failure::Failure;
 /// # Errors
 /// When it is a module already, or this build knows no modules.
 #[cfg(feature = "wasm")]
-pub fn emit((program, graphs): &Found) -> Result<Vec<u8>, Failure> {
+pub fn emit(program: &dyn Transport, graphs: Option<Graphs>) -> Result<Vec<u8>, Failure> {
     let description = program.description();
     let Some(graphs) = graphs else {
         return Err(Failure::input(format!("`{}` is a WebAssembly module already", description.name)));
     };
-    rnic_program::wasm::emit(&description, graphs).map_err(Failure::input)
+    rnic_program::wasm::emit(&description, &graphs).map_err(Failure::input)
 }
 
 /// Returns the module at `path` with the description in the file `described`; both must fit together.
@@ -41,7 +42,7 @@ pub fn with_description(path: &Path, described: &Path) -> Result<Vec<u8>, Failur
 /// # Errors
 /// Always.
 #[cfg(not(feature = "wasm"))]
-pub fn emit(_: &Found) -> Result<Vec<u8>, Failure> {
+pub fn emit(_: &dyn Transport, _: Option<Graphs>) -> Result<Vec<u8>, Failure> {
     Err(Failure::input(MISSING))
 }
 

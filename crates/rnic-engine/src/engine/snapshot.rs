@@ -1,5 +1,7 @@
 //! Monitoring of all queue pairs of an engine, outside the packet path.
 
+use std::borrow::Cow;
+
 use rnic_base::{BitRate, Duration};
 use rnic_falcon::delivery::{Delivery, FlowView};
 use rnic_policy::Profile;
@@ -21,7 +23,7 @@ pub struct QpSnapshot {
     /// Name of the queue pair's transport.
     pub transport: &'static str,
     /// Name of the transport program that was loaded from a file and decides; `None` for built-in ones.
-    pub program: Option<&'static str>,
+    pub program: Option<Cow<'static, str>>,
     /// Number of request packets in flight; with Falcon, including responses to the peer's requests.
     pub in_flight: u64,
     /// Maximum number of request packets in flight, according to the transport's limit or congestion control.
@@ -71,7 +73,7 @@ impl Qp {
             info: self.info(),
             peer: head.peer(),
             transport: head.transport.profile.name,
-            program: head.transport.profile.loaded_program(),
+            program: head.transport.profile.loaded_programs(),
             in_flight,
             allowed_rate: self.allowed_rate(),
             traffic: watched.map(|watched| watched.traffic).unwrap_or_default(),

@@ -30,7 +30,7 @@ impl Simulation {
         let mut report = Report::empty();
         report.plan.clone_from(&self.plan.name);
         report.transport = self.plan.transport.name;
-        report.program = self.plan.transport.loaded_program();
+        report.program = self.plan.transport.loaded_programs();
         report.seed = self.seed;
         report.trace_hash = self.trace_hash();
         report.records = self.records();

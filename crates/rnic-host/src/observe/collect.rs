@@ -142,7 +142,7 @@ fn queue_pair(view: &QpSnapshot, peer: Option<SocketAddr>, probed: Option<Durati
         service: service(info.service).to_owned(),
         state: state(info.state).to_owned(),
         transport: (*transport).to_owned(),
-        program: program.map(str::to_owned),
+        program: program.as_deref().map(str::to_owned),
         peer: peer.filter(|_| is_connected).map(|peer| peer.to_string()).unwrap_or_default(),
         peer_number: if is_connected { info.dest_qpn.get() } else { 0 },
         packets_sent: info.stats.packets_sent,

@@ -5,8 +5,7 @@ use std::borrow::Cow;
 
 use rnic_base::{BitRate, Time};
 use rnic_engine::{LimitSource, RateLimit, Signal, SignalKind};
-use rnic_policy::RecoveryPolicy;
-use rnic_transports::programs;
+use rnic_transports::LoadedProgram;
 use rnic_wire::Qpn;
 use serde::{Deserialize, Serialize};
 
@@ -34,7 +33,7 @@ pub struct SignalsRequest {
     pub signals_max: u32,
 }
 
-/// Request to load a transport program, for the queue pairs that are created from then on (Tonic section 3.5).
+/// Request to load a transport program or a law, for the queue pairs that are created from then on (Tonic section 3.5).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProgramRequest {
@@ -159,24 +158,24 @@ impl ControlRequest {
 }
 
 impl ProgramRequest {
-    /// Checks the program, and returns it as a policy; none when the request takes programs out. This takes some
+    /// Checks the program, and returns it; none when the request takes programs out. This takes some
     /// milliseconds, and needs no NIC.
     ///
     /// # Errors
     /// When the file is not a program, or the program violates the contract: the answer to the request.
-    pub fn policy(&self) -> Result<Option<RecoveryPolicy>, ControlReply> {
-        let loaded = self.program_file.as_deref().map(programs::load).transpose();
+    pub fn program(&self) -> Result<Option<LoadedProgram>, ControlReply> {
+        let loaded = self.program_file.as_deref().map(LoadedProgram::load).transpose();
         loaded.map_err(|error| ControlReply::Refused(error.to_string()))
     }
 }
 
-/// Puts the program `policy` into `offers`, or takes the loaded ones out, and returns the answer to the request.
-pub fn apply_program(policy: Option<RecoveryPolicy>, offers: &mut Offers) -> ControlReply {
-    let Some(policy) = policy else {
+/// Puts `program` into `offers`, or takes the loaded ones out, and returns the answer to the request.
+pub fn apply_program(program: Option<LoadedProgram>, offers: &mut Offers) -> ControlReply {
+    let Some(program) = program else {
         return ControlReply::Loaded { program: None, transports: offers.unload() };
     };
-    match offers.load(policy) {
-        Ok(transports) => ControlReply::Loaded { program: Some(policy.name.to_owned()), transports },
+    match offers.load(program) {
+        Ok(transports) => ControlReply::Loaded { program: Some(program.name().to_owned()), transports },
         Err(error) => ControlReply::Refused(error.to_string()),
     }
 }
