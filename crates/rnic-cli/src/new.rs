@@ -1,4 +1,4 @@
-//! `rnic new`: packages outside of our source tree, in which users write a transport or a controller.
+//! `rnic new`: packages outside of our source tree, in which users write a transport, a controller or a law.
 
 mod build;
 mod name;
@@ -36,6 +36,7 @@ pub fn run(args: &NewArgs) -> Result<(), Failure> {
     let template = match args.kind {
         NewKind::Transport => &template::TRANSPORT,
         NewKind::Controller => &template::CONTROLLER,
+        NewKind::Law => &template::LAW,
     };
     let name = args.name.as_str();
     name::check(name, args.kind).map_err(|why| Failure::input(format!("{name}: {why}")))?;

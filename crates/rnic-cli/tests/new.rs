@@ -30,7 +30,7 @@ fn files(folder: &Path) -> Vec<String> {
 #[test]
 fn every_file_of_a_template_is_in_the_package() {
     let folder = tempfile::tempdir().expect("a folder for the test");
-    for kind in ["transport", "controller"] {
+    for kind in ["transport", "controller", "law"] {
         let name = format!("own-{kind}");
         let made = rnic_in(folder.path(), &["new", kind, &name, "--json"]).json();
         let made: Vec<&str> =

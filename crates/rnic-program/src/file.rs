@@ -35,6 +35,12 @@ pub enum FileError {
     /// It is not TOML of the right form.
     #[error("not a program file: {0}; make one by: rnic program build NAME")]
     Form(String),
+    /// It is of another sort.
+    #[error("the file is a `{found}`, which this version does not read; use one of the version that wrote it")]
+    Format {
+        /// Its sort.
+        found: String,
+    },
     /// It is of another version.
     #[error("the file has version {found} of the format, this program reads version {VERSION}; build it again")]
     Version {
@@ -175,7 +181,11 @@ impl Head {
 
     /// Refuses heads of other versions than `expected`.
     fn check(&self, expected: &Self) -> Result<(), FileError> {
-        if self.version != expected.version || self.format != expected.format {
+        if self.format != expected.format {
+            let found = self.format.chars().filter(|c| !c.is_control()).take(40).collect();
+            return Err(FileError::Format { found });
+        }
+        if self.version != expected.version {
             return Err(FileError::Version { found: self.version });
         }
         if self.interface != expected.interface {
@@ -401,6 +411,7 @@ pub(crate) mod tests {
         let reason = |text: &str| read(text.as_bytes()).expect_err("it is refused").to_string();
         assert!(reason("hello").contains("not a program file"));
         assert!(reason(&text().replace("version = 2", "version = 7")).contains("version 7"));
+        assert!(reason(&text().replace(FORMAT, "rnic wire")).contains("`rnic wire`"));
         assert!(reason(&text().replace(&interface_hash(), "0123")).contains("other inputs or outputs"));
         assert!(reason(&text().replace("bits = 8", "bits = 200")).contains("200 bits"));
         assert!(reason(&text().replace("bits = 8", "bits = 9")).contains("width"));

@@ -32,6 +32,8 @@ pub enum NewKind {
     Transport,
     /// A congestion controller
     Controller,
+    /// A law: a controller, scheduler or path policy as a program, which is loaded from a file
+    Law,
 }
 
 const EXAMPLES: &str = "\
@@ -40,4 +42,5 @@ commands to type. Nothing that exists is overwritten.
 
 Examples:
   rnic new transport my-reno
-  rnic new controller my-aimd";
+  rnic new controller my-aimd
+  rnic new law my-law";

@@ -86,7 +86,7 @@ pub fn check(name: &str, kind: NewKind) -> Result<(), String> {
     }
     let is_known = match kind {
         NewKind::Transport => programs::find(name).is_some() || profiles::profile(name).is_some(),
-        NewKind::Controller => control::find(name).is_some(),
+        NewKind::Controller | NewKind::Law => control::find(name).is_some(),
     };
     if is_known {
         return Err("`rnic list` has this name already; choose another".to_owned());

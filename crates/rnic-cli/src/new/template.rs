@@ -44,6 +44,10 @@ pub static CONTROLLER: Template = template!(
     ["Cargo.toml", "README.md", "plan.toml", "src/lib.rs", "src/main.rs", "tests/controller.rs"]
 );
 
+/// A law: a controller as a program.
+pub static LAW: Template =
+    template!("law", "my-law", ["Cargo.toml", "README.md", "plan.toml", "src/lib.rs", "src/main.rs", "tests/law.rs"]);
+
 /// End of a manifest: cargo would take a package in a folder of another workspace for a member that is missing there.
 /// Simulations in tests without optimization take ten times as long.
 const MANIFEST_END: &str = "
@@ -82,7 +86,7 @@ mod tests {
 
     #[test]
     fn no_name_of_a_template_and_nothing_of_its_workspace_remains() {
-        for template in [&TRANSPORT, &CONTROLLER] {
+        for template in [&TRANSPORT, &CONTROLLER, &LAW] {
             for source in [Source::Tree("/there".to_owned()), Source::Repository("https://example.org/x")] {
                 for file in template.files {
                     let text = template.fill(file, "other-name", &source);
