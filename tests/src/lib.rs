@@ -8,7 +8,7 @@
 //! Must not know in the driver which network it runs on; inspect an engine to decide what is right
 //! Add here an operation, a fault, a way to fail, a network
 //! Not here tests of one mechanism (its crate's tests/), performance
-//! Proved by its own runs: a defect put into the engine must be found (tests/short.rs says how)
+//! Tested by its own runs: a defect put into the engine must be found (tests/short.rs says how)
 //! ```
 //!
 //! A run is a [`Scenario`], generated completely from one seed: transport and options, network and faults, connections,

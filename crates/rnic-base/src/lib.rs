@@ -3,11 +3,11 @@
 //! ```text
 //! CRATE    rnic-base (red: a change here affects every other crate)
 //! Purpose  types whose misuse does not compile, and arithmetic that is exact on every machine
-//! May use  nothing of ours
+//! May use  no other crate here
 //! Must not read a clock, draw entropy, use floating point where a result depends on it
 //! Add here a unit, a counter width, a bound that two crates share
 //! Not here protocol formats (rnic-wire), decisions (rnic-transports)
-//! Proved by unit and property tests beside each module, against naive models
+//! Tested by unit and property tests beside each module, against naive models
 //! ```
 
 #![forbid(unsafe_code)]

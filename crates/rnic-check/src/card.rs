@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 /// The six headings, in order, below the line `CRATE name (colour: note)`.
-pub const HEADINGS: [&str; 6] = ["Purpose", "May use", "Must not", "Add here", "Not here", "Proved by"];
+pub const HEADINGS: [&str; 6] = ["Purpose", "May use", "Must not", "Add here", "Not here", "Tested by"];
 
 /// Colours: how much care a change to a crate needs.
 pub const COLOURS: [&str; 3] = ["green", "amber", "red"];

@@ -102,7 +102,8 @@ pub fn report(error: &clap::Error) -> ExitCode {
             ExitCode::from(2)
         }
         kind => {
-            let below_zero = if kind == ErrorKind::UnknownArgument { below_zero(error, &words()) } else { None };
+            let below_zero =
+                if kind == ErrorKind::UnknownArgument { below_zero(error, &command_line_words()) } else { None };
             console::line(&format!("rnic: {}", below_zero.unwrap_or_else(|| complaint(&error.to_string()))));
             ExitCode::from(2)
         }
@@ -110,7 +111,7 @@ pub fn report(error: &clap::Error) -> ExitCode {
 }
 
 /// Returns the words of the command line. Invalid UTF-8 is replaced, because the words are only displayed.
-fn words() -> Vec<String> {
+fn command_line_words() -> Vec<String> {
     std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect()
 }
 

@@ -24,7 +24,7 @@ pub fn end_on_interrupt() {
         process::exit(INTERRUPTED);
     };
     if let Err(error) = ctrlc::set_handler(handler) {
-        line(&format!("rnic: cannot handle interrupts, so ctrl-c ends the process without the usual message: {error}"));
+        line(&format!("rnic: cannot handle SIGINT, so Ctrl-C ends the process without the usual message: {error}"));
     }
 }
 

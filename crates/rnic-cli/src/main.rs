@@ -8,7 +8,7 @@
 //! Must not decide anything about transports; measure or simulate by itself
 //! Add here an option, a column, a figure
 //! Not here functions that other programs could use (rnic-host, rnic-fabric), drawing (rnic-page)
-//! Proved by tests/, which run the command: every subcommand, every error line, the README's examples
+//! Tested by tests/, which run the command: every subcommand, every error line, the README's examples
 //! ```
 //!
 //! Exit codes: 0 done and checked, 1 a failed check, 2 bad input (one line on standard error), 130 interrupted. With

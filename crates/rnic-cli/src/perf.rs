@@ -111,10 +111,10 @@ fn check_key(args: &PerfArgs) -> Result<(), Failure> {
     }
 }
 
-/// Returns the protection with the secret in the file that `--key` names, if it was given.
+/// Returns the packet protection for the key in the file that `--key` names; `None` without `--key`.
 ///
 /// # Errors
-/// When the file contains no valid secret.
+/// When the file contains no valid key.
 fn protection(args: &PerfArgs) -> Result<Option<Protection>, Failure> {
     let Some(option) = &args.key else { return Ok(None) };
     Protection::from_option(option).map(Some).map_err(|reason| Failure::file(Protection::split(option).1, reason))

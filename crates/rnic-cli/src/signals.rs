@@ -52,7 +52,7 @@ pub struct Line<'h> {
 }
 
 impl<'h> Line<'h> {
-    /// Returns the line of `signal` of `host`, if there are several.
+    /// Returns the output line for `signal`; `host` is `None` when there is only one host.
     pub fn new(host: Option<&'h str>, signal: &Signal) -> Self {
         let Signal { kind, subject, count, level, bytes, value, first, last } = *signal;
         let us = |ps: u64| ps as f64 / 1e6;

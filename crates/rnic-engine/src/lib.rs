@@ -7,7 +7,7 @@
 //! Must not read a clock, open a socket, start a thread, touch payload, use floating point, allocate per packet
 //! Add here what every transport needs: a verb, a window rule, a reason to wait
 //! Not here algorithms (rnic-transports), networks (rnic-fabric), sockets and memory (rnic-host)
-//! Proved by tests/ here (verbs, mechanisms by id, packet scripts), the semantics fuzz in tests/ of the repository
+//! Tested by tests/ here (verbs, mechanisms by id, packet scripts), the semantics fuzz in tests/ of the repository
 //! ```
 //!
 //! # The contract

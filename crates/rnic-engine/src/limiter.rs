@@ -57,11 +57,13 @@ pub(crate) struct Limiter {
     peer: Option<BitRate>,
     /// The lowest of the limits.
     in_force: Option<InForce>,
-    /// Time at which the packets charged so far are paid for at the rate in force.
+    /// Time at which the packets sent so far will have drained at the current rate (the theoretical arrival time of
+    /// GCRA).
     paid_at: Time,
     /// Time at which a packet that had to wait may be sent.
     wake_at: Deadline,
-    /// True for each half ([`Half`]) that has work. With work, the queue pair is late when it does not send.
+    /// True for each half ([`Half`]) that has packets to send. Only then does not sending count as falling behind the
+    /// permitted rate.
     has_work: [bool; 2],
     /// True for each half that had to wait since it last sent.
     is_waiting: [bool; 2],
@@ -140,7 +142,7 @@ impl Limiter {
         self.wake_at = Deadline::NEVER;
     }
 
-    /// Returns a limiter with the same limits of users and of the peer, and without the scheduler's.
+    /// Returns a limiter with the rate limits set by users and by the peer, but no scheduler limit.
     pub(crate) fn without_scheduler(&self) -> Self {
         Self { users: self.users, peer: self.peer, ..Self::default() }
     }

@@ -145,9 +145,9 @@ impl Processors {
     }
 
     /// Reports the rate, in 2^-20 of the line's, that is in force after the scheduler has run.
-    pub(crate) fn decided(&mut self, processed: &Processed, rate: u32) {
+    pub(crate) fn on_decision(&mut self, processed: &Processed, rate: u32) {
         if let (Place::Modelled(modelled), Processed::Record(dispatch)) = (&mut self.place, processed) {
-            modelled.decided(dispatch, rate);
+            modelled.on_decision(dispatch, rate);
         }
     }
 
@@ -159,7 +159,7 @@ impl Processors {
         }
     }
 
-    /// Returns whether `deadline`, which has expired in the timer heap, is the current one.
+    /// Disarms `deadline`, which has expired in the timer heap, if it is the armed one; returns whether it was.
     pub(crate) fn remove_expired(&mut self, deadline: Deadline) -> bool {
         let is_own = self.armed == deadline;
         if is_own {

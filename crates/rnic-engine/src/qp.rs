@@ -270,7 +270,7 @@ impl Qp {
         verbs.head.state = QpState::SendQueueDrained;
         match protocol {
             ProtocolState::Roce(connection) => connection.drain(verbs, core),
-            ProtocolState::Unreliable(_) | ProtocolState::Falcon(_) => verbs.send.notice_drained(&verbs.head, core),
+            ProtocolState::Unreliable(_) | ProtocolState::Falcon(_) => verbs.send.report_if_drained(&verbs.head, core),
         }
     }
 

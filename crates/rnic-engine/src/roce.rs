@@ -307,7 +307,7 @@ impl RoceConnection {
         let head = verbs.send.queue.head;
         verbs.complete_through(core, self.requester.una());
         if verbs.send.queue.head == head {
-            verbs.send.notice_drained(&verbs.head, core);
+            verbs.send.report_if_drained(&verbs.head, core);
         }
     }
 

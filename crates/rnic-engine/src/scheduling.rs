@@ -1,9 +1,9 @@
 //! Scheduling of one queue pair: the policy that decides, and what it has decided.
 //!
 //! A policy ([`rnic_policy::Schedule`]) sets the length of a queue pair's turn and its dequeue rate. Policies that
-//! process events receive them from here, with the sums of the [`Ledger`](crate::ledger::Ledger). Requests and
-//! responses to the peer's Reads are scheduled alike: the sender of the data is the one to hold (SCR mechanism S-22).
-//! The same state serves every protocol of a queue pair.
+//! process events receive them from here, with the totals of the [`Ledger`](crate::ledger::Ledger). Requests and
+//! responses to the peer's Reads are scheduled alike, as the limit applies to whichever side sends the payload (SCR
+//! mechanism S-22). One scheduling state serves all protocols of a queue pair.
 
 use rnic_base::{BitRate, Time};
 use rnic_policy::{PolicyState, SHARE_ONE, ScheduleActions, ScheduleEvent, ScheduleView, Served, TURN_PACKETS_MAX};

@@ -28,7 +28,7 @@ use rnic_wire::scr::NodeReport;
 use crate::NicId;
 use crate::messages::exchange::HostLoad;
 
-/// Settings of the collectors of signals.
+/// Settings for collecting the congestion signals (RTT, ECN marks, queue delay ...) that processors and observers read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SignalSettings {
     /// Time within which signals of a kind and subject become one record; with zero, each is a record.

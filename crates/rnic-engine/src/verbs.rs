@@ -137,7 +137,7 @@ impl Verbs {
         if let Some(status) = failed_status {
             self.complete_failed_head(core, status);
         } else if head.state == QpState::SendQueueDrained && send.queue.head != old_head {
-            send.notice_drained(head, core);
+            send.report_if_drained(head, core);
         }
     }
 

@@ -5,7 +5,7 @@ mod back_to_back;
 
 use back_to_back::{BackToBack, Shape};
 use rnic_base::Duration;
-use rnic_engine::messages::config::{Credits, ExchangeConfig};
+use rnic_engine::messages::config::{ExchangeConfig, GrantScope};
 use rnic_engine::messages::exchange::Exchange;
 use rnic_engine::messages::stats::ExchangeStats;
 use rnic_engine::*;
@@ -15,7 +15,7 @@ use rnic_wire::scr::Type;
 fn pair() -> BackToBack<NoDma> {
     let mut pair = BackToBack::new(&Shape::new("irn", &[]), NoDma);
     let probe_interval = Some(Duration::from_us(20));
-    let config = ExchangeConfig { credits: Credits::All, probe_interval, ..ExchangeConfig::default() };
+    let config = ExchangeConfig { credits: GrantScope::All, probe_interval, ..ExchangeConfig::default() };
     for side in [&mut pair.left, &mut pair.right] {
         Messages::of(&mut side.engine).enable(pair.now, config);
     }

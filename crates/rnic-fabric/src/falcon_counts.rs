@@ -14,7 +14,7 @@ pub struct FalconFigures {
     pub pull_data: u64,
     /// Push Data.
     pub push_data: u64,
-    /// Resyncs.
+    /// Number of Resync packets.
     pub resyncs: u64,
     /// Packets of any type that request an immediate acknowledgement.
     pub ack_requests: u64,

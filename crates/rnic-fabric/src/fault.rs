@@ -96,7 +96,7 @@ impl Target {
 pub enum FaultKind {
     /// See [`Drop`].
     Drop(Probability),
-    /// See [`Burst`].
+    /// Losses in bursts, by a two-state model; see [`Burst`].
     Burst {
         /// Probability per packet that a burst starts.
         begin: Probability,

@@ -43,7 +43,7 @@ use crate::check::Violations;
 use crate::endpoint::Endpoint;
 use crate::entry::{Entry, Flags};
 use crate::network::Network;
-use crate::packets::Ends;
+use crate::packets::Endpoints;
 use crate::port::{Port, PortStats};
 use crate::topology::Node;
 
@@ -346,7 +346,7 @@ impl Host {
                 self.stats.corrupt += 1;
                 return None;
             }
-            let Ends { src, format, .. } = packets.ends(entry.packet);
+            let Endpoints { src, format, .. } = packets.ends(entry.packet);
             let meta = RxMeta { peer: PeerId(src), congested };
             let packet = packets.headers(entry.packet);
             let outcome = self.engine.receive(now, Arrival::Roce(format, packet, meta), &mut NoDma);

@@ -7,7 +7,7 @@
 //! Must not read a clock, draw entropy, open a file or a socket, start a thread; allocate per packet in steady state
 //! Add here a topology, a workload, a fault rule, a switch model, a measurement (each says how in its module)
 //! Not here what a NIC does (rnic-engine), algorithms (rnic-transports), reading files and printing (rnic-cli)
-//! Proved by tests/ here: determinism, conservation under random faults, PFC, ECMP, round robin, workloads, plans
+//! Tested by tests/ here: determinism, conservation under random faults, PFC, ECMP, round robin, workloads, plans
 //! ```
 //!
 //! A [`Plan`] and a seed make a [`Simulation`]; running it gives a [`Report`]. The same plan and seed give the same

@@ -13,7 +13,7 @@ use crate::endpoint::TcpSegment;
 
 /// Source and format of a packet in flight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Ends {
+pub(crate) struct Endpoints {
     /// The source host, which represents the IP source address.
     pub(crate) src: u32,
     /// UDP source port.
@@ -21,23 +21,23 @@ pub(crate) struct Ends {
     pub(crate) format: Format,
 }
 
-const _: () = assert!(size_of::<Ends>() == 8);
+const _: () = assert!(size_of::<Endpoints>() == 8);
 
 /// Source and flow label of a Falcon packet in flight, and the tag that switches wrote into its frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct FalconEnds {
+pub(crate) struct FalconEndpoints {
     /// The source host, which represents the IPv6 source address.
     src: u32,
     /// IPv6 flow label in the low 20 bits; above it the value of the CSIG tag ([`Csig::value`]).
     label_and_tag: u32,
 }
 
-const _: () = assert!(size_of::<FalconEnds>() == 8);
+const _: () = assert!(size_of::<FalconEndpoints>() == 8);
 const _: () = assert!(LABEL_BITS + Csig::VALUE_BITS == u32::BITS);
 
 const LABEL_BITS: u32 = 20;
 
-impl FalconEnds {
+impl FalconEndpoints {
     /// Combines the values of a packet that host `src` sends with flow label `label`.
     #[inline]
     pub(crate) fn new(src: u32, label: FlowLabel) -> Self {
@@ -76,7 +76,7 @@ pub(crate) trait StoredHeaders: Copy {
     /// The headers.
     type Packet;
     /// The source data stored next to the headers.
-    type Ends: Copy;
+    type Endpoints: Copy;
 
     fn of(packet: &Self::Packet) -> Self;
 
@@ -95,7 +95,7 @@ const _: () = assert!(size_of::<RoceHeaders>() == 64);
 
 impl StoredHeaders for RoceHeaders {
     type Packet = Packet;
-    type Ends = Ends;
+    type Endpoints = Endpoints;
 
     #[inline]
     fn of(packet: &Packet) -> Self {
@@ -122,7 +122,7 @@ const _: () = assert!(size_of::<FalconHeaders>() == 128);
 
 impl StoredHeaders for FalconHeaders {
     type Packet = falcon::Packet;
-    type Ends = FalconEnds;
+    type Endpoints = FalconEndpoints;
 
     #[inline]
     fn of(packet: &falcon::Packet) -> Self {
@@ -159,7 +159,7 @@ pub(crate) enum OtherPacket {
 
 impl StoredHeaders for OtherPacket {
     type Packet = Self;
-    type Ends = Ends;
+    type Endpoints = Endpoints;
 
     fn of(packet: &Self) -> Self {
         *packet
@@ -200,7 +200,7 @@ pub(crate) struct Slab<L: StoredHeaders> {
     /// Headers, by slot; not valid when packets are encoded to bytes.
     headers: Vec<L>,
     /// Source data, by slot.
-    ends: Vec<L::Ends>,
+    ends: Vec<L::Endpoints>,
     free: Vec<u32>,
     /// Payload, or the complete datagram when packets are encoded, by slot; empty when neither is carried.
     bytes: Vec<Vec<u8>>,
@@ -217,7 +217,7 @@ impl<L: StoredHeaders> Slab<L> {
     /// Adds a packet and returns its slot; until the caller writes its bytes, they are those of the slot's previous
     /// packet.
     #[inline]
-    pub(crate) fn insert(&mut self, packet: &L::Packet, ends: L::Ends) -> u32 {
+    pub(crate) fn insert(&mut self, packet: &L::Packet, ends: L::Endpoints) -> u32 {
         if let Some(index) = self.free.pop() {
             self.headers[index as usize] = L::of(packet);
             self.ends[index as usize] = ends;
@@ -227,7 +227,7 @@ impl<L: StoredHeaders> Slab<L> {
     }
 
     #[cold]
-    fn append(&mut self, packet: &L::Packet, ends: L::Ends) -> u32 {
+    fn append(&mut self, packet: &L::Packet, ends: L::Endpoints) -> u32 {
         let index = self.headers.len() as u32;
         assert!(index < PACKETS_MAX, "more than {PACKETS_MAX} packets in flight");
         self.headers.push(L::of(packet));
@@ -244,12 +244,12 @@ impl<L: StoredHeaders> Slab<L> {
     }
 
     #[inline]
-    pub(crate) fn ends(&self, index: u32) -> L::Ends {
+    pub(crate) fn ends(&self, index: u32) -> L::Endpoints {
         self.ends[index as usize]
     }
 
     /// Returns mutable access to the source data of a packet.
-    pub(crate) fn ends_mut(&mut self, index: u32) -> &mut L::Ends {
+    pub(crate) fn ends_mut(&mut self, index: u32) -> &mut L::Endpoints {
         &mut self.ends[index as usize]
     }
 
@@ -335,7 +335,7 @@ const PACKETS_MAX: u32 = 1 << 28;
 mod tests {
     use super::*;
 
-    const ENDS: Ends = Ends { src: 3, source_port: 0xc000, format: Format::Irn };
+    const ENDS: Endpoints = Endpoints { src: 3, source_port: 0xc000, format: Format::Irn };
 
     fn packet(psn: u32) -> Packet {
         let flags = PacketFlags::default();

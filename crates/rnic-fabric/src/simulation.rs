@@ -176,7 +176,7 @@ impl Simulation {
         };
         simulation.start_nvme();
         simulation.tenancy = Tenancy::new(plan, &mut simulation.parts);
-        let steady = simulation.steady_time();
+        let steady = simulation.steady_interval();
         simulation.parts.hosts_mut().for_each(|host| host.sessions.steady = steady);
         Ok(simulation)
     }

@@ -7,7 +7,7 @@
 //! Must not know packets or algorithms, allocate per event, compute in floating point; one file may start a thread
 //! Add here a signal or result in the records; a place to run; a form of state
 //! Not here what is decided (rnic-transports), what is measured and enforced (rnic-falcon)
-//! Proved by golden records, one test over all places and forms, a counting allocator; benches/fae.rs for the rate
+//! Tested by golden records, one test over all places and forms, a counting allocator; benches/fae.rs for the rate
 //! ```
 //!
 //! Sources: OCP Falcon Transport Protocol, Rev 0.9, section 10.6; Falcon (SIGCOMM'25) section 5.3.

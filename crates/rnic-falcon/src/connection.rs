@@ -144,9 +144,9 @@ impl Connection {
         self.delivery.set_attempts_max(attempts_max);
     }
 
-    /// Records the last period in which the connection was not driven: if timeouts are based on measured round trips,
-    /// timers that were running during it are extended. To be called before [`Connection::receive`] and
-    /// [`Connection::expire`].
+    /// Records the last period in which the driver did not call the connection. If timeouts are based on measured round
+    /// trips, the timers that were running in this period are extended by it. Call this before [`Connection::receive`]
+    /// and [`Connection::expire`].
     #[inline]
     pub fn note_absence(&mut self, absence: Absence) {
         self.delivery.note_absence(absence);

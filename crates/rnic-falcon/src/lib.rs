@@ -7,7 +7,7 @@
 //! Must not know a verb, read a clock, touch payload, allocate per packet, compute in floating point
 //! Add here a mechanism of one of the two layers, in its own file; what passes between them goes into interface.rs
 //! Not here algorithms (rnic-transports), where control policies run (rnic-fae), queues and memory (rnic-engine)
-//! Proved by mechanism tests named after the ids of the paper's mechanisms, and a two-ended run over a bad link
+//! Tested by mechanism tests named after the ids of the paper's mechanisms, and a two-ended run over a bad link
 //! ```
 //!
 //! Sources: Falcon (SIGCOMM'25) sections 3 to 5, and the "OCP Falcon Transport Protocol, Rev 0.9" specification.

@@ -32,7 +32,7 @@ mod manager;
 pub(crate) mod negotiate;
 mod suspects;
 
-pub use endpoint::{Binding, Endpoint, EndpointStats, Inbox, roce_mtu_towards, source_towards};
+pub use endpoint::{Binding, Endpoint, EndpointStats, Inbox, roce_mtu_towards, source_address_for};
 pub(crate) use exchange::{Exchange, State};
 pub use falcon_parameters::{falcon_key_hint, falcon_params, falcon_params_text};
 pub(crate) use gsi::gsi_addresses;

@@ -7,7 +7,7 @@
 //! Must not trust a byte of a peer; allocate per packet; lose a packet that the engine has returned
 //! Add here a wire (shared memory), a socket option, a measurement
 //! Not here what a transport does (rnic-engine, rnic-transports), simulated networks (rnic-fabric)
-//! Proved by tests/ here on loopback, between processes and in network namespaces; hostile datagrams at a live NIC
+//! Tested by tests/ here on loopback, between processes and in network namespaces; hostile datagrams at a live NIC
 //! ```
 //!
 //! # How to use it

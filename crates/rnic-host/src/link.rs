@@ -654,7 +654,7 @@ impl Link {
 
     /// Returns whether packets to `peer` must still be fragmented; checks from time to time whether the path MTU has
     /// increased.
-    pub(crate) fn is_path_mtu_small(&mut self, now: Time, peer: PeerId, len: u32) -> bool {
+    pub(crate) fn exceeds_path_mtu(&mut self, now: Time, peer: PeerId, len: u32) -> bool {
         let peer = self.peers.get_mut(peer);
         let Some(since) = peer.fragmenting else { return false };
         if now.since(since) < PATH_MTU_CHECK_INTERVAL {

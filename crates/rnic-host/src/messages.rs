@@ -21,7 +21,7 @@ use core::num::NonZeroU64;
 
 use rnic_base::{BitRate, Duration, Time};
 use rnic_engine::messages::cadence::Modes;
-use rnic_engine::messages::config::{AnswerLimit, Credits, ExchangeConfig};
+use rnic_engine::messages::config::{AnswerLimit, ExchangeConfig, GrantScope};
 use rnic_wire::Qpn;
 use rnic_wire::net::UDP_PORT;
 use rnic_wire::scr::Message;
@@ -60,7 +60,7 @@ impl MessagesConfig {
             modes: self.reports,
             period: PERIOD,
             round_trip: ROUND_TRIP,
-            credits: if self.grants { Credits::All } else { Credits::Off },
+            credits: if self.grants { GrantScope::All } else { GrantScope::Off },
             pressure_bytes: Some(self.pressure_bytes.unwrap_or(buffer_bytes / 4)),
             probe_interval: self.probe_interval,
             probe_timeout: PROBE_TIMEOUT,

@@ -383,7 +383,7 @@ impl Share {
         }
     }
 
-    /// Writes the own line, taking one if there is none.
+    /// Publishes this NIC's entry (line) in the shared page, claiming one first if it has none.
     fn publish(&mut self, now_ns: u64) {
         let line = self.contents();
         // A line is lost when it has not been refreshed for a second, and another NIC needed one.
@@ -400,7 +400,10 @@ impl Share {
             .page
             .live(now_ns)
             .filter(|line| line.owner != self.owner && line.link_rate.is_some())
-            .map(|line| Claim { weight: line.weight.into(), demand: (!line.is_hungry).then(|| demand(line.rate)) })
+            .map(|line| Claim {
+                weight: line.weight.into(),
+                demand: (!line.is_hungry).then(|| demand_with_headroom(line.rate)),
+            })
             .collect();
         self.neighbours = u32::try_from(others.len()).unwrap_or(u32::MAX);
         self.share = self.config.link_rate.map(|rate| {
@@ -443,7 +446,7 @@ fn capacity(rate: BitRate) -> BitRate {
 }
 
 /// Returns the demand of a NIC that had to wait for nothing: what it has sent, and a quarter more.
-fn demand(rate: BitRate) -> u64 {
+fn demand_with_headroom(rate: BitRate) -> u64 {
     rate.as_bps().saturating_mul(5) / 4
 }
 

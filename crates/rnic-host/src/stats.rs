@@ -89,7 +89,8 @@ pub struct NicStats {
     pub peers_gone: u64,
     /// Hints of the program that were applied.
     pub hints_applied: u64,
-    /// Hints that were not applied, because they were invalid, or the program was writing them.
+    /// Number of hints that were rejected because they were invalid, or because the program was changing them while
+    /// they were read.
     pub hints_rejected: u64,
     /// Packets sent through shared memory.
     pub bypass_sent: u64,

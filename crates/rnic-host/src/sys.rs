@@ -686,7 +686,7 @@ fn ip_options(address: SocketAddr) -> (c_int, c_int, c_int, c_int) {
 const DO_NOT_FRAGMENT: c_int = libc::IP_PMTUDISC_DO;
 const FRAGMENT: c_int = libc::IP_PMTUDISC_DONT;
 
-/// The ECN bits of a traffic class: "ECN-capable transport" and "congestion experienced" (RFC 3168, section 5).
+/// Mask of the ECN field in the traffic class (RFC 3168, section 5).
 const ECN: u8 = 0b11;
 const ECT_0: c_int = 0b10;
 const CONGESTED: u8 = 0b11;

@@ -167,7 +167,7 @@ pub fn send_bytes(
         let packets = (after.0 - before.0 + outcome.packets_sent, after.1 - before.1 + outcome.packets_retransmitted);
         Ok((written, packets, sha256, verified))
     });
-    let (transport, wire_mtu_bytes) = session.agreed();
+    let (transport, wire_mtu_bytes) = session.negotiated();
     session.close(nic);
     let (written, packets, sha256, verified) = result?;
     let elapsed_s = written.elapsed.as_secs_f64();

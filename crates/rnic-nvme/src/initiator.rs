@@ -73,7 +73,7 @@ pub enum SubmitError {
     /// The block addresses are invalid.
     #[error(transparent)]
     Address(#[from] TranslateError),
-    /// Longer than the maximum length of a command.
+    /// The command is longer than the maximum; the value is its length in units.
     #[error("an NVMe command of {0} units exceeds the maximum of {UNITS_MAX} units")]
     TooLong(u32),
     /// A connection that the command needs is lost.

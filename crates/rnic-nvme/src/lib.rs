@@ -7,7 +7,7 @@
 //! Must not know a PSN or a verb, read a clock, touch payload, allocate per unit, compute in floating point
 //! Add here another command; another model of a device; target work before a command reaches its device
 //! Not here packet formats (rnic-wire), delivery and order of transactions (rnic-falcon), memory (the caller)
-//! Proved by packet traces per command, data compared with a model over a bad network, and a hostile peer
+//! Tested by packet traces per command, data compared with a model over a bad network, and a hostile peer
 //! ```
 //!
 //! Sources: "OCP NVMe over Falcon Transport, Rev 0.9" sections 6 to 8; Falcon (SIGCOMM'25) table 2. Mechanism F-2.

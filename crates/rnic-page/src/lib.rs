@@ -3,11 +3,11 @@
 //! ```text
 //! CRATE    rnic-page (green: a newcomer may change anything that keeps the tests green)
 //! Purpose  one format of numbers, one kind of axis, charts as SVG, one template of HTML pages
-//! May use  nothing of ours
+//! May use  no other crate here
 //! Must not know the meaning of a number; refer to a resource outside the page
 //! Add here a kind of chart, a format of numbers
 //! Not here the contents of a page (rnic-cli, rnic-reproduce)
-//! Proved by tests in each module, and tests of the commands that write pages
+//! Tested by tests in each module, and tests of the commands that write pages
 //! ```
 //!
 //! A page is one file, readable without network, script or server. Its charts are inline SVG that takes its colours

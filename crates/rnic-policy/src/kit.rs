@@ -44,7 +44,8 @@ pub struct Violation {
     pub what: String,
 }
 
-/// Generates parameter values for a run: the defaults at first, then random values allowed by the table.
+/// Returns parameter values for a run: the defaults if `use_defaults`, otherwise random values within the ranges of
+/// `specs`, often at a bound.
 fn draw_params(specs: &[ParamSpec], random: &mut RandomStream, use_defaults: bool) -> Params {
     let mut params = Params::defaults(specs);
     if !use_defaults {

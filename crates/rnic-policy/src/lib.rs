@@ -7,7 +7,7 @@
 //! Must not know the engine, allocate per event, compute in floating point
 //! Add here an event or an action that several algorithms need
 //! Not here algorithms (rnic-transports)
-//! Proved by kit tests here on deliberately broken policies; every registered policy passes the kit in rnic-transports
+//! Tested by kit tests here on deliberately broken policies; every registered policy passes the kit in rnic-transports
 //! ```
 //!
 //! Four types of policy share one structure, at which Tonic (section 3.5), Linux (`tcp_congestion_ops`) and CCP

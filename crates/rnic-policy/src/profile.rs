@@ -274,8 +274,8 @@ pub enum ProfileError {
     NotStamped(&'static str, &'static str, Signals),
     /// The policy needs probes, and no messages are exchanged between NICs.
     #[error(
-        "transport `{0}`: {1} `{2}` needs probes, which only NICs that exchange messages send; enable them by [scr] in \
-         simulations, or --messages on (RNIC_MESSAGES=on) on sockets; Falcon has none"
+        "transport `{0}`: {1} `{2}` needs probes, which require messages between NICs: enable these by [scr] in a plan, or \
+         on sockets by --messages on (RNIC_MESSAGES=on); Falcon does not support probes"
     )]
     NoProbes(&'static str, &'static str, &'static str),
     /// The state exchanged between a datapath and a stateless engine must fit into a record of the adaptive engine,

@@ -35,7 +35,7 @@ pub struct Served {
     pub wire_bytes: u64,
     /// Number of packets.
     pub packets: u64,
-    /// Time at which the last of them was sent.
+    /// Time at which the last packet was sent.
     pub last_at: Time,
 }
 
@@ -98,7 +98,7 @@ impl ScheduleView {
     }
 
     /// Returns this queue pair's part of the capacity by weight, if all members used theirs.
-    pub fn equal_rate(&self) -> BitRate {
+    pub fn weighted_fair_rate(&self) -> BitRate {
         self.capacity.scaled(u64::from(self.weight), self.weights.max(u64::from(self.weight)))
     }
 

@@ -5,7 +5,7 @@ use proc_macro2::Ident;
 use syn::visit::{self, Visit};
 use syn::{BinOp, Block, Expr, ExprAssign, ExprBinary, ExprCall, ExprReference, ExprUnary, UnOp};
 
-/// Returns the variable of a place: of `x`, `x.field` and `*x`.
+/// Returns the variable of a place expression: that of `x`, `x.field` or `*x`.
 pub(crate) fn root(place: &Expr) -> Option<&Ident> {
     match place {
         Expr::Path(path) => path.path.get_ident(),

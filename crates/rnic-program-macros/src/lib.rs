@@ -3,11 +3,11 @@
 //! ```text
 //! CRATE    rnic-program-macros (red: with rnic-program, what runs is what is emitted)
 //! Purpose  #[program]: a second form of a function, which records it
-//! May use  nothing of ours
+//! May use  no other crate here
 //! Must not infer types or widths: rustc does, in both forms
 //! Add here a construct of the language that becomes gates; a reason why one cannot
 //! Not here operations and their meaning (rnic-program)
-//! Proved by unit tests of what is refused and where, and by rnic-program: both forms agree on random events
+//! Tested by unit tests of what is refused and where, and by rnic-program: both forms agree on random events
 //! ```
 
 #![forbid(unsafe_code)]
@@ -21,12 +21,13 @@ use proc_macro::TokenStream;
 use quote::{ToTokens, quote};
 use syn::{ItemFn, parse_macro_input};
 
-/// Keeps the function as it is, and adds a module of the same name with `record`, the same function on signals, and
-/// `LINES`, its number of lines without blank ones and comments, and those of the functions that it calls.
+/// Makes a function usable both as Rust and as hardware. The function is unchanged; a module of the same name is added
+/// with `record`, which builds the function's dataflow graph from symbolic inputs, and `LINES`, the number of lines
+/// (without blank ones and comments) of the function and of all functions that it calls.
 ///
-/// The function is straight-line code: `let`, assignments, `if` as a statement or a value, arithmetic, comparisons,
-/// the methods of `U` and `Map`, and calls of other `#[program]` functions by a single name. Anything else is refused
-/// with the reason, at its line.
+/// The function is straight-line code: `let`, assignments, `if` as a statement or a value, arithmetic, comparisons, the
+/// methods of `U` and `Map`, and calls of other `#[program]` functions by a single name. Anything else is refused with
+/// the reason, at its line.
 #[proc_macro_attribute]
 pub fn program(attribute: TokenStream, item: TokenStream) -> TokenStream {
     let function = parse_macro_input!(item as ItemFn);

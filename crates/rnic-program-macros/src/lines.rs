@@ -1,4 +1,4 @@
-//! Lines of a function: those that have a token, without attributes and comments.
+//! Counts the lines of a function: those with at least one token, without attributes and comments.
 
 use std::collections::BTreeSet;
 

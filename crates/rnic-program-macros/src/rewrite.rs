@@ -1,4 +1,4 @@
-//! Rewriting of a function into the one that records it: purely by syntax.
+//! Rewrites a function, purely by syntax, into the one that builds its graph.
 //!
 //! `a + b` becomes `g.add(a, b)`, a method `x.f(y)` becomes `g.f(x, y)`, and `if` becomes two recordings and a join of
 //! the variables that either branch assigns.
@@ -17,7 +17,7 @@ use crate::assigned;
 
 type Result<T> = core::result::Result<T, Error>;
 
-/// Methods of numbers and maps, each of which the recorder has too.
+/// Methods of numbers and maps; the recorder has methods of the same names.
 const METHODS: [&str; 11] = [
     "after",
     "at_least",
@@ -32,7 +32,7 @@ const METHODS: [&str; 11] = [
     "count",
 ];
 
-/// A variable that may be assigned: its name, and if it is a reference.
+/// A variable that may be assigned: its name, and whether it is a reference.
 #[derive(Clone)]
 struct Variable {
     name: Ident,
@@ -116,7 +116,7 @@ impl Rewriter {
         Ok(quote!(#mutability #name: #form,))
     }
 
-    /// Returns the type that `of` has in a recording.
+    /// Returns the symbolic form of the type `of`.
     fn form(&self, of: &Type) -> Result<TokenStream> {
         match of {
             Type::Path(_) => Ok(quote_spanned!(of.span()=> <#of as ::rnic_program::Value>::Form)),
@@ -271,7 +271,7 @@ impl Rewriter {
         Ok(quote_spanned!(binary.span()=> #g.#method(#left, #right)))
     }
 
-    /// Refuses the right operand of a logical operator if it assigns: gates evaluate it in any case.
+    /// Rejects the right operand of a logical operator if it contains an assignment, because gates always evaluate it.
     fn refuse_assignment(&self, operand: &Expr) -> Result<()> {
         let mut names = assigned::Names::default();
         names.expression(operand);
@@ -320,7 +320,7 @@ impl Rewriter {
         let pattern = nest(&taken.iter().map(|name| quote!(#name)).collect::<Vec<_>>());
         Ok(quote_spanned! {branch.span()=> {
             let __condition = #condition;
-            #g.begin(__condition);
+            #g.begin_if(__condition);
             let __before = #snapshot;
             let __yes_value = #yes;
             let __yes = #snapshot;
@@ -402,7 +402,7 @@ impl Rewriter {
     }
 }
 
-/// Returns whether `expression` is a literal, or a path to a constant: upper case by its last name.
+/// Returns whether `expression` is a literal, or a path to a constant (whose last name is in upper case).
 fn is_constant(expression: &Expr) -> bool {
     match expression {
         Expr::Lit(_) => true,
@@ -419,7 +419,7 @@ fn nest(items: &[TokenStream]) -> TokenStream {
     items.iter().rev().fold(quote!(()), |inner, item| quote!((#item, #inner)))
 }
 
-/// Returns the reason why an expression cannot become gates.
+/// Returns the reason why an expression cannot be translated into gates.
 fn refusal(expression: &Expr) -> &'static str {
     match expression {
         Expr::While(_) | Expr::ForLoop(_) | Expr::Loop(_) => {

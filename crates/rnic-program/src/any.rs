@@ -1,4 +1,4 @@
-//! Programs in any form in which they are loaded: program files, and with the feature `wasm` WebAssembly modules.
+//! Loading of programs in every supported form: program files, and, with the feature `wasm`, WebAssembly modules.
 
 use crate::file::{self, FileError};
 use crate::transport::Transport;
@@ -8,17 +8,17 @@ use crate::wasm::{WasmError, WasmProgram};
 /// First bytes of a WebAssembly module.
 const WASM_MAGIC: &[u8] = b"\0asm";
 
-/// The reason why bytes are not a program.
+/// Reason why bytes cannot be loaded as a program.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// They are not a program file.
+    /// The bytes are not a valid program file.
     #[error(transparent)]
     File(#[from] FileError),
-    /// They are a WebAssembly module, which is not a program.
+    /// The bytes are a WebAssembly module, but not a valid program.
     #[cfg(feature = "wasm")]
     #[error(transparent)]
     Wasm(#[from] WasmError),
-    /// They are a WebAssembly module, and nothing here runs those.
+    /// The bytes are a WebAssembly module, and this build does not include the interpreter for them (feature `wasm`).
     #[cfg(not(feature = "wasm"))]
     #[error("it is a WebAssembly module, which this build does not run; build OpenRNIC with the feature wasm")]
     NoWasm,
@@ -27,7 +27,7 @@ pub enum ReadError {
 /// Reads and checks a program.
 ///
 /// # Errors
-/// When the bytes have no known form, or any fault; nothing is kept of them then.
+/// When the bytes have no known form or are invalid; the program is then not loaded.
 pub fn read(bytes: &[u8]) -> Result<Box<dyn Transport>, ReadError> {
     if bytes.starts_with(WASM_MAGIC) {
         return module(bytes);

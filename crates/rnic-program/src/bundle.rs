@@ -1,9 +1,10 @@
-//! Bundles: structures whose fields are numbers, flags and maps, in native code and in recordings.
+//! Bundles: structures whose fields are numbers, flags and maps, both in native code and while a function is traced
+//! into a graph.
 
 use crate::graph::{Kind, Port};
 use crate::record::{Recorder, Value};
 
-/// A field of a bundle, as files, circuits and reports describe it.
+/// A field of a bundle, as described in files, circuits and reports.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Field {
     /// Name.
@@ -24,11 +25,11 @@ impl Field {
 
 /// A structure declared by [`bundle!`](crate::bundle!).
 pub trait Bundle: Value + Default {
-    /// Its fields, in the order of declaration.
+    /// The fields, in the order of declaration.
     const FIELDS: &'static [Field];
-    /// Bytes in a state block.
+    /// Number of bytes that the fields occupy in a state block.
     const BYTES: usize;
-    /// Words in files and tests.
+    /// Number of words that the fields occupy in stimulus files and tests.
     const WORDS: usize;
 
     /// Declares an input for each field, named after `group` and the field.
@@ -40,13 +41,13 @@ pub trait Bundle: Value + Default {
     /// Stores all fields, in order, as words.
     ///
     /// # Panics
-    /// When there are fewer than [`Bundle::WORDS`].
+    /// When `words` has fewer than [`Bundle::WORDS`] elements.
     fn write_words(&self, words: &mut [u64]);
 
     /// Reads all fields from words.
     ///
     /// # Panics
-    /// When there are fewer than [`Bundle::WORDS`].
+    /// When `words` has fewer than [`Bundle::WORDS`] elements.
     fn read_words(words: &[u64]) -> Self;
 
     /// Stores all fields into a state block.
@@ -61,7 +62,7 @@ pub trait Bundle: Value + Default {
     /// When it has fewer than [`Bundle::BYTES`] bytes.
     fn load(bytes: &[u8]) -> Self;
 
-    /// Returns the number of bits of all numbers.
+    /// Returns the total number of bits of all number fields.
     fn bits() -> u32 {
         Self::FIELDS.iter().map(Field::bits).sum()
     }
@@ -83,7 +84,7 @@ pub fn take(at: &mut usize, length: usize) -> usize {
 }
 
 /// Declares a structure whose fields are numbers ([`U`](crate::U)), flags (`bool`) and maps ([`Map`](crate::Map)), and
-/// the form that it has in recordings.
+/// the symbolic form that it has while a function is traced.
 #[macro_export]
 macro_rules! bundle {
     ($(#[$meta:meta])* $visibility:vis struct $name:ident {
@@ -101,7 +102,7 @@ macro_rules! bundle {
             #[allow(unused_imports, reason = "a bundle without fields needs none of it")]
             use $crate::{Bit, Bundle, Field, Form, Leaf, Recorder, Value};
 
-            /// The structure while a function is recorded.
+            /// The symbolic form of the structure, while a function is traced.
             #[derive(Clone, Copy)]
             pub struct Recorded {
                 $($(#[$field_meta])* pub $field: <$type as Value>::Form,)*

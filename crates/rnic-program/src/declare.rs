@@ -308,7 +308,7 @@ macro_rules! program_type {
     ($bits:literal) => { $crate::U<$bits> };
 }
 
-/// The credit scheme of this name.
+/// The credit scheme with this name.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! program_scheme {
@@ -326,7 +326,7 @@ macro_rules! program_scheme {
     };
 }
 
-/// The receiver of this name; nothing stands for one that places packets out of order.
+/// The receiver with this name; without a name, one that places packets out of order.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! program_receiver {
@@ -344,7 +344,7 @@ macro_rules! program_receiver {
     };
 }
 
-/// An initial value: nothing (zero), a number, or the name of a parameter.
+/// An initial value: zero if nothing is given, a number, or the name of a parameter.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! program_initial {
@@ -359,7 +359,7 @@ macro_rules! program_initial {
     };
 }
 
-/// The deadline of this name.
+/// The kind of deadline with this name.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! program_due {
@@ -373,11 +373,11 @@ macro_rules! program_due {
         $crate::Due::Sent
     };
     ($other:ident) => {
-        compile_error!("a deadline is `due time` or `due sent`")
+        compile_error!("expected `due time` or `due sent`")
     };
 }
 
-/// The bounds of a parameter, if it has any of its own.
+/// The explicit bounds of a parameter, if it has any.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! program_bounds {
@@ -434,7 +434,7 @@ const fn least(unit: Unit) -> u64 {
     }
 }
 
-/// Returns the largest value of a parameter of `bits` bits.
+/// Returns the maximum of a parameter of `bits` bits.
 const fn largest(unit: Unit, bits: u8) -> u64 {
     let word = crate::fields::mask(bits);
     match unit {

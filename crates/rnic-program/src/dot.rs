@@ -1,4 +1,4 @@
-//! Graphviz text of a graph: an operation is a box, a value an arrow.
+//! Graphviz output of a graph: an operation is a box, a value an arrow.
 
 use core::fmt::Write as _;
 

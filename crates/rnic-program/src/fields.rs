@@ -1,43 +1,43 @@
-//! State and parameters of a program, as files, registries and reports describe them.
+//! State and parameters of a program, as described in files, registries and reports.
 
 use std::borrow::Cow;
 
 use crate::graph::is_name;
 use crate::value::MULTIPLY_BITS_MAX;
 
-/// Text of a description: a literal of a program in Rust, or a text of a program file.
+/// Text of a description: a literal in a Rust program, or text read from a program file.
 pub type Text = Cow<'static, str>;
 
-/// Largest state of a program, in bytes of its block: the rest of what the engine stores for a policy holds the
-/// settings of the flow.
+/// Maximum size of a program's state block in bytes: the engine needs the rest of a policy's storage for the settings
+/// of the flow.
 pub const STATE_BYTES_MAX: usize = 48;
 
-/// Largest value of a parameter, so that its conversion cannot overflow.
+/// Maximum value of a parameter, so that its conversion cannot overflow.
 const VALUE_MAX: u64 = 1 << 50;
 
-/// Most parameters of a program: what a policy may have.
+/// Maximum number of parameters of a program, as of every policy.
 pub const PARAMETERS_MAX: usize = 17;
 
 /// An initial value.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Initial {
-    /// This number.
+    /// A constant.
     Constant(u64),
-    /// The value of the parameter of this name.
+    /// The value of the parameter with this name.
     Parameter(Text),
 }
 
-/// When the periodic function has work that depends on a field of the state.
+/// Condition on a state field under which the periodic function has to run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Due {
-    /// Never.
+    /// The field is no deadline.
     #[default]
     No,
-    /// From the time in the field on; zero stands for no time.
+    /// The periodic function has to run at the time in the field; zero means no deadline.
     Time,
-    /// Once `total_sent` has reached the field.
+    /// The periodic function has to run when `total_sent` reaches the value of the field.
     Sent,
 }
 
@@ -47,11 +47,11 @@ pub enum Due {
 pub struct StateField {
     /// Name.
     pub name: Text,
-    /// Width.
+    /// Width in bits.
     pub bits: u8,
     /// Value for a new flow.
     pub initial: Initial,
-    /// Deadlines of the periodic function.
+    /// Kind of deadline of the periodic function that the field holds, if any.
     pub due: Due,
 }
 
@@ -59,7 +59,7 @@ pub struct StateField {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Unit {
-    /// None.
+    /// No unit.
     Count,
     /// Nanoseconds; ticks of 160 ns in a transport program.
     Time,
@@ -71,28 +71,28 @@ pub enum Unit {
     Speed,
 }
 
-/// A parameter: constant while a flow exists; an input port of a circuit.
+/// A parameter: constant during the life of a flow, and an input port of the circuit.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Parameter {
     /// Name.
     pub name: Text,
-    /// One line: effect, and source of the default.
+    /// One line of help: the effect, and the source of the default.
     pub help: Text,
-    /// Width.
+    /// Width in bits.
     pub bits: u8,
-    /// Unit of the following values, which a program gets as words.
+    /// Unit of the following values; the program receives them converted to words.
     pub unit: Unit,
-    /// Value when none is set.
+    /// Default value.
     pub default: u64,
-    /// Smallest legal value.
+    /// Minimum value.
     pub min: u64,
-    /// Largest legal value.
+    /// Maximum value.
     pub max: u64,
 }
 
 impl Parameter {
-    /// Returns the word that a program gets for `value`: at most the largest one of its width.
+    /// Returns the word that a program receives for `value`, limited to the maximum of the parameter's width.
     pub fn word(&self, value: u64) -> u64 {
         let word = match self.unit {
             Unit::Count => value,
@@ -105,35 +105,35 @@ impl Parameter {
     }
 }
 
-/// A fault of a description.
+/// An error in a description.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DescriptionError {
-    /// The name is not one.
-    #[error("the program's name has other characters than a-z, 0-9 and -, begins with another than a-z, or exceeds 32")]
+    /// The program's name is invalid.
+    #[error("invalid program name: it must begin with a-z and have at most 32 characters a-z, 0-9 and -")]
     ProgramName,
-    /// A text is too long or has control characters.
+    /// A text is too long or contains control characters.
     #[error("the summary or a help text is longer than 200 characters, or has control characters")]
     LongText,
-    /// A field's name is not one, or occurs twice.
-    #[error("`{0}` is not a name, or occurs twice")]
+    /// A field's name is invalid, or used twice.
+    #[error("the field name `{0}` is invalid or used twice")]
     Name(String),
-    /// A width is not possible.
+    /// A width is out of range.
     #[error("`{0}` has {1} bits, 1 to 64 are possible")]
     Width(String, u8),
     /// The state is too large.
     #[error("the state has {0} bytes, at most {max} are possible", max = STATE_BYTES_MAX)]
     LargeState(usize),
-    /// Too many parameters.
+    /// There are too many parameters.
     #[error("{0} parameters, at most {max} are possible", max = PARAMETERS_MAX)]
     ManyParameters(usize),
-    /// An initial value is not possible.
+    /// An initial value is invalid.
     #[error("the initial value of `{0}` exceeds its width, or names no parameter of at most its width")]
     Initial(String),
-    /// The bounds of a parameter are not possible.
+    /// The bounds of a parameter are invalid.
     #[error("parameter `{0}`: not min <= default <= max, or max exceeds the width")]
     Bounds(String),
-    /// A deadline is not a time or a count.
-    #[error("`{0}` is a deadline and has not 24 bits")]
+    /// The field declared as a deadline is neither a time nor a count.
+    #[error("`{0}` is a deadline, so it must have 24 bits")]
     Due(String),
 }
 
@@ -155,7 +155,7 @@ fn check_names<'a>(fields: impl Iterator<Item = (&'a Text, u8)> + Clone) -> Resu
     Ok(())
 }
 
-/// The state and the parameters of a program: of a transport program, or of a law.
+/// State and parameters of a program: of a transport program, or of a control law.
 pub trait Fields {
     /// Returns the fields of the state, in the order of the state block.
     fn state(&self) -> &[StateField];
@@ -163,10 +163,10 @@ pub trait Fields {
     /// Returns the parameters.
     fn parameters(&self) -> &[Parameter];
 
-    /// Checks names, widths, bounds and initial values, of a program with these texts.
+    /// Checks names, widths, bounds and initial values of a program called `name`.
     ///
     /// # Errors
-    /// When one of them is not possible.
+    /// When one of them is invalid.
     fn check_fields(&self, name: &str, summary: &str) -> Result<(), DescriptionError> {
         let letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         let begins = name.bytes().next().is_some_and(|first| first.is_ascii_lowercase());
@@ -202,10 +202,10 @@ pub trait Fields {
         Ok(())
     }
 
-    /// Checks that the initial value of `name` has at most `bits` bits.
+    /// Checks that the initial value of the field `name` fits into `bits` bits.
     ///
     /// # Errors
-    /// When it is wider, or names no parameter of at most that width.
+    /// When it is wider, or names no parameter that fits.
     fn check_initial(&self, name: &str, initial: &Initial, bits: u8) -> Result<(), DescriptionError> {
         let fits = match initial {
             Initial::Constant(value) => *value <= mask(bits),
@@ -216,17 +216,17 @@ pub trait Fields {
         if fits { Ok(()) } else { Err(DescriptionError::Initial(name.to_owned())) }
     }
 
-    /// Returns the bits of a flow's state.
+    /// Returns the number of bits of a flow's state.
     fn state_bits(&self) -> u32 {
         self.state().iter().map(|field| u32::from(field.bits)).sum()
     }
 
-    /// Returns the bytes of a flow's state block: each field has 1, 2, 4 or 8.
+    /// Returns the size of a flow's state block in bytes: each field has 1, 2, 4 or 8.
     fn state_bytes(&self) -> usize {
         self.state().iter().map(|field| crate::record::stored_bytes(u32::from(field.bits))).sum()
     }
 
-    /// Returns the value of `initial`, given the values of the parameters in their order.
+    /// Returns the number that `initial` stands for, given the values of all parameters.
     fn initial(&self, initial: &Initial, parameters: &[u64]) -> u64 {
         match initial {
             Initial::Constant(value) => *value,
@@ -247,7 +247,7 @@ pub trait Fields {
         block
     }
 
-    /// Returns the words of the defaults of the parameters.
+    /// Returns the default values of the parameters, as words.
     fn defaults(&self) -> Vec<u64> {
         self.parameters().iter().map(|parameter| parameter.word(parameter.default)).collect()
     }

@@ -14,13 +14,13 @@ use crate::law::{LawDescription, LawKind, LoadedLaw};
 use crate::loaded::{LoadError, Loaded};
 use crate::transport::{Current, Description, Graphs};
 
-/// Largest file, in bytes: a program of the greatest length has half of it.
+/// Maximum size of a file in bytes; the largest possible program needs half of it.
 pub const FILE_BYTES_MAX: usize = 256 << 10;
 
 /// Version of the format.
 const VERSION: u32 = 2;
 
-/// Value of the field `format`.
+/// Required value of the field `format`.
 const FORMAT: &str = "rnic transport program";
 
 /// Value of the field `format` of the file of a law.
@@ -29,10 +29,10 @@ const LAW_FORMAT: &str = "rnic law";
 /// The reason why a file is not a program.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// It is too large.
+    /// The file is too large.
     #[error("the file has {0} bytes, at most {max} are possible", max = FILE_BYTES_MAX)]
     TooLarge(usize),
-    /// It is not TOML of the right form.
+    /// The file is not TOML, or has missing or unknown fields.
     #[error("not a program file: {0}; make one by: rnic program build NAME")]
     Form(String),
     /// It is of another sort.
@@ -44,15 +44,15 @@ pub enum FileError {
     /// It is of another version.
     #[error("the file has version {found} of the format, this program reads version {VERSION}; build it again")]
     Version {
-        /// The version of the file.
+        /// The version in the file.
         found: u32,
     },
-    /// Programs had other inputs or outputs when it was built.
+    /// The file was built for other inputs or outputs of programs than this version has.
     #[error("the file was built for programs with other inputs or outputs ({found}, not {expected}); build it again")]
     Interface {
-        /// Hash of this interface.
+        /// Hash of the inputs and outputs of this version.
         expected: String,
-        /// Hash of the file's.
+        /// Hash in the file.
         found: String,
     },
     /// It is a law, where a transport program is needed.
@@ -87,15 +87,15 @@ pub enum FileError {
         /// Number of outputs.
         outputs: usize,
     },
-    /// A graph has a fault.
+    /// A graph is invalid.
     #[error("function {function}: {source}")]
     Graph {
         /// `incoming`, `periodic` or `decide`.
         function: &'static str,
-        /// The fault.
+        /// The error.
         source: GraphError,
     },
-    /// The parts do not fit together.
+    /// The graphs and the description do not agree.
     #[error(transparent)]
     Program(#[from] LoadError),
 }
@@ -118,7 +118,7 @@ struct File {
     periodic: Function,
 }
 
-/// The description of a program without its functions: that of a WebAssembly module.
+/// The description of a program without its functions, as in a WebAssembly module.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Described {
@@ -127,7 +127,7 @@ struct Described {
     program: Description,
 }
 
-/// The part of a file that says what the rest is: read first, so that a file of another version gets a clear answer.
+/// The first fields of a file, which are read before the rest so that a file of another version is reported as such.
 #[derive(Deserialize)]
 struct Opening {
     #[serde(rename = "file")]
@@ -217,10 +217,10 @@ fn hash(ports: &[Port]) -> String {
     format!("{hash:016x}")
 }
 
-/// Returns the text of the file of a program.
+/// Returns the text of a program file.
 ///
 /// # Errors
-/// When the description cannot be written, which no checked one causes.
+/// When the description cannot be written; this does not happen for one that has been checked.
 pub fn write(program: &Description, graphs: &Graphs) -> Result<String, FileError> {
     let head = Head::current();
     let (incoming, periodic) = (Function::of(&graphs.incoming), Function::of(&graphs.periodic));
@@ -228,19 +228,19 @@ pub fn write(program: &Description, graphs: &Graphs) -> Result<String, FileError
     toml::to_string(&file).map_err(|error| FileError::Form(error.to_string()))
 }
 
-/// Returns the text of the description of a program: that of its file, without the functions.
+/// Returns the text of a program's description, without its functions.
 ///
 /// # Errors
-/// When the description cannot be written, which no checked one causes.
+/// When the description cannot be written; this does not happen for one that has been checked.
 pub fn write_description(program: &Description) -> Result<String, FileError> {
     let described = Described { head: Head::current(), program: program.clone() };
     toml::to_string(&described).map_err(|error| FileError::Form(error.to_string()))
 }
 
-/// Reads and checks the description of a program; that of a program file has functions beside it, and is refused.
+/// Reads and checks the description of a program, without its functions.
 ///
 /// # Errors
-/// As [`read`].
+/// As [`read`]; also when the text contains functions.
 pub fn read_description(bytes: &[u8]) -> Result<Description, FileError> {
     let described: Described = toml::from_str(current(bytes)?).map_err(form)?;
     described.program.check().map_err(LoadError::from)?;
@@ -321,7 +321,7 @@ pub fn check_law_kind(kind: LawKind, bytes: &[u8]) -> Result<(), FileError> {
 /// Reads and checks a file.
 ///
 /// # Errors
-/// When it is too large, of another form or version, or has any fault; nothing is kept of it then.
+/// When the file is too large, has another form or version, or is invalid; the program is then not loaded.
 pub fn read(bytes: &[u8]) -> Result<Loaded, FileError> {
     let text = current(bytes)?;
     let file: File = toml::from_str(text).map_err(form)?;

@@ -10,19 +10,19 @@ use crate::value::{DIVIDE_BITS_MAX, MAP_BITS_MAX, MULTIPLY_BITS_MAX};
 /// Position of a node in its graph.
 pub type Index = u16;
 
-/// Most nodes of a graph. Tonic's six programs need at most half of them.
+/// Maximum number of nodes of a graph. Tonic's six programs need at most half of them.
 pub const NODES_MAX: usize = 512;
 
-/// Most inputs or outputs of a graph.
+/// Maximum number of inputs, and of outputs, of a graph.
 pub const PORTS_MAX: usize = 96;
 
-/// Longest path that is accepted, in levels of logic (Tonic section 6.1 finds 31 possible in 10 ns).
+/// Maximum depth of a graph in levels of logic (Tonic, section 6.1: 31 fit into 10 ns).
 pub const LEVELS_MAX: u32 = 64;
 
-/// Longest path that fits into a cycle of 10 ns (Tonic section 6.1).
+/// Levels of logic that fit into a cycle of 10 ns (Tonic, section 6.1).
 pub const LEVELS_OF_A_CYCLE: u32 = 31;
 
-/// Width of offsets and counts of a map.
+/// Width in bits of offsets into a map, and of counts of its bits.
 pub(crate) const OFFSET_BITS: u32 = 9;
 
 /// Type of a value.
@@ -57,17 +57,17 @@ pub enum Op {
     Add,
     /// `a - b`, wrapping.
     Sub,
-    /// `a * b`, cut to the width of the node.
+    /// `a * b`, truncated to the width of the node.
     Mul,
     /// `a / b`; all ones when `b` is zero.
     Div,
-    /// Bits of both.
+    /// Bitwise AND.
     And,
-    /// Bits of either.
+    /// Bitwise OR.
     Or,
-    /// Bits of one of them.
+    /// Bitwise XOR.
     Xor,
-    /// `a` inverted.
+    /// Bitwise inverse of `a`.
     Not,
     /// `a` shifted to the left by a constant.
     Shl(u8),
@@ -79,15 +79,15 @@ pub enum Op {
     Lt,
     /// `b` if `a`, else `c`.
     Mux,
-    /// `a` with the width of the node: extended by zeros or cut.
+    /// `a` with the width of the node: zero-extended or truncated.
     Resize,
     /// Bit `b` of map `a`.
     Test,
-    /// First zero of map `a` at or after `b`.
+    /// Offset of the first zero bit of map `a` at or after `b`.
     FirstZero,
-    /// First one of map `a` at or after `b`.
+    /// Offset of the first one bit of map `a` at or after `b`.
     FirstOne,
-    /// Number of ones of map `a`.
+    /// Number of one bits of map `a`.
     Count,
 }
 
@@ -103,8 +103,8 @@ impl Op {
         }
     }
 
-    /// Returns the delay in half levels of logic, for operands of `bits` bits: an estimate, compared with synthesis by
-    /// row T-R4 of the reference.
+    /// Returns the estimated delay, in half levels of logic, for operands of `bits` bits; row T-R4 of `rnic reproduce
+    /// tonic` compares it with synthesis.
     const fn half_levels(self, bits: u32) -> u32 {
         match self {
             Self::Constant(_) | Self::Input(_) | Self::Shl(_) | Self::Shr(_) | Self::Resize => 0,
@@ -131,33 +131,33 @@ pub struct Node {
     pub width: u8,
 }
 
-/// A fault of a graph: the node or port, and the reason.
+/// An error in a graph: the node or port, and the reason.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum GraphError {
-    /// Too many nodes.
+    /// The graph has too many nodes.
     #[error("{0} nodes, at most {max} are possible", max = NODES_MAX)]
     TooLong(usize),
-    /// Too many inputs or outputs.
+    /// The graph has too many inputs or outputs.
     #[error("{0} inputs or outputs, at most {max} are possible", max = PORTS_MAX)]
     TooManyPorts(usize),
     /// An argument does not refer to an earlier node.
-    #[error("node {0} refers to a node that is not before it")]
+    #[error("node {0} refers to a node that does not precede it")]
     Forward(usize),
-    /// A type is not the one that the operation requires.
+    /// An operand has another type than the operation requires.
     #[error("node {0} ({1:?}): {2}")]
     Type(usize, Op, &'static str),
-    /// An output has the type of no node, or of another one.
+    /// An output refers to a node that does not exist, or to one of another type.
     #[error("output {0}: {1}")]
     Output(String, &'static str),
-    /// A name is not one.
-    #[error("the name `{0}` has other characters than a-z, 0-9 and _, or is longer than 48, or occurs twice")]
+    /// The name of an input or output is invalid.
+    #[error("the name `{0}` is used twice or invalid: 1 to 48 of the characters a-z, 0-9 and _")]
     Name(String),
     /// The longest path does not fit into a pipeline stage.
     #[error("the path to output {0} has {1} levels of logic, at most {max} are possible", max = LEVELS_MAX)]
     TooDeep(String, u32),
 }
 
-/// A function as a graph. Every value of this type has passed [`Graph::new`].
+/// A function as a dataflow graph. Every value of this type has passed the checks of [`Graph::new`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Graph {
     inputs: Vec<Port>,
@@ -167,10 +167,10 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// Builds a graph after checking all of it.
+    /// Builds a graph and checks all of it.
     ///
     /// # Errors
-    /// When it is too long or too deep, an argument is not before its node, or a type or name is not valid.
+    /// When it is too long or too deep, an argument does not precede its node, or a type or name is invalid.
     pub fn new(inputs: Vec<Port>, outputs: Vec<(Port, Index)>, nodes: Vec<Node>) -> Result<Self, GraphError> {
         if nodes.len() > NODES_MAX {
             return Err(GraphError::TooLong(nodes.len()));
@@ -201,12 +201,12 @@ impl Graph {
         Ok(graph)
     }
 
-    /// Returns the same graph with names for nodes.
+    /// Returns the same graph with names for some nodes.
     pub(crate) fn labelled(self, labels: BTreeMap<Index, &'static str>) -> Self {
         Self { labels, ..self }
     }
 
-    /// Returns the name that the function's author gave to the value of a node.
+    /// Returns the name that the author of the function gave to the value of a node.
     pub fn label(&self, node: usize) -> Option<&'static str> {
         self.labels.get(&(node as Index)).copied()
     }
@@ -231,7 +231,7 @@ impl Graph {
         self.nodes.iter().filter(|node| node.op.arity() > 0).count()
     }
 
-    /// Returns, for each output, the levels of logic on its longest path.
+    /// Returns, for each output, the number of levels of logic on its longest path.
     pub fn levels(&self) -> Vec<u32> {
         let mut depths: Vec<u32> = Vec::with_capacity(self.nodes.len());
         for node in &self.nodes {

@@ -14,18 +14,18 @@ pub type Ticks = U<24>;
 /// A sending rate.
 pub type Rate = U<23>;
 
-/// Nanoseconds of a tick.
+/// Duration of a tick in nanoseconds.
 pub const TICK_NS: u64 = 160;
 
-/// Cycles of a tick.
+/// Duration of a tick in cycles.
 pub const TICK_CYCLES: u64 = 16;
 
-/// Returns the ticks nearest to a duration in nanoseconds.
+/// Converts a duration in nanoseconds to ticks, rounding to nearest.
 pub const fn ticks(ns: u64) -> u64 {
     (ns.saturating_add(TICK_NS / 2)) / TICK_NS
 }
 
-/// Returns the rate nearest to one in bits per second, in bytes per 65,536 cycles of 10 ns.
+/// Converts a rate in bits per second to bytes per 65,536 cycles of 10 ns, rounding to nearest.
 pub const fn rate(bps: u64) -> u64 {
     // A unit is 8 / (65536 * 10 ns) bit/s = 12,207.03125 bit/s = 390,625 / 32 bit/s.
     (bps.saturating_mul(32).saturating_add(390_625 / 2)) / 390_625
@@ -40,31 +40,31 @@ pub const fn speed(bps: u64) -> u64 {
 }
 
 crate::bundle! {
-    /// A packet from the receiver, after the fixed part of the template has updated the window.
+    /// A packet from the receiver, after the fixed logic of the NIC has updated the window.
     pub struct Incoming {
-        /// Carries a cumulative acknowledgement, `cum`.
+        /// The packet carries a cumulative acknowledgement, `cum`.
         ack: bool,
-        /// Reports a gap: the segment `cum` is missing, and a later one has arrived.
+        /// The packet reports a gap: the segment `cum` is missing, and a later one has arrived.
         nack: bool,
-        /// Reports that the segment `sack` has arrived without its payload.
+        /// The packet reports that the segment `sack` has arrived without its payload.
         trimmed: bool,
-        /// Is a congestion notification (CNP).
+        /// The packet is a congestion notification (CNP).
         cnp: bool,
-        /// Reports that the segment `sack` has arrived out of order.
+        /// The packet reports that the segment `sack` has arrived out of order.
         sacked: bool,
-        /// That segment was not acknowledged before.
+        /// The segment `sack` was not acknowledged before.
         sack_new: bool,
-        /// The next segment that the receiver expects.
+        /// Next segment that the receiver expects.
         cum: Id,
-        /// A segment, where `sacked` or `trimmed` is set.
+        /// Segment to which `sacked` or `trimmed` refers.
         sack: Id,
-        /// The first segment not acknowledged, after this packet.
+        /// First unacknowledged segment, after this packet.
         start: Id,
-        /// The first segment not acknowledged, before this packet.
+        /// First unacknowledged segment, before this packet.
         old_start: Id,
-        /// The next segment that has never been generated.
+        /// Next segment to be sent for the first time.
         next: Id,
-        /// Number of segments generated, repeats included.
+        /// Number of segments sent, retransmissions included.
         total_sent: Id,
         /// The current time.
         now: Ticks,
@@ -80,15 +80,15 @@ crate::bundle! {
 }
 
 crate::bundle! {
-    /// The visit of a flow by the periodic module.
+    /// A run of the periodic function for a flow: its inputs.
     pub struct Periodic {
         /// The retransmission timer has expired.
         expired: bool,
-        /// The first segment not acknowledged.
+        /// First unacknowledged segment.
         start: Id,
-        /// The next segment that has never been generated.
+        /// Next segment to be sent for the first time.
         next: Id,
-        /// Number of segments generated, repeats included.
+        /// Number of segments sent, retransmissions included.
         total_sent: Id,
         /// The current time.
         now: Ticks,
@@ -100,15 +100,16 @@ crate::bundle! {
 }
 
 crate::bundle! {
-    /// The answer of a program. `window`, `rate` and `timer` enter with their current values, the others with zero.
+    /// The outputs of a program. `window`, `rate` and `timer` are initialized with their current values, the others
+    /// with zero.
     pub struct Actions {
-        /// Marks the segments from `from` up to, and without, `to` for retransmission, except acknowledged ones.
+        /// If true, marks the unacknowledged segments from `from` (inclusive) to `to` (exclusive) for retransmission.
         mark: bool,
         /// First segment to mark.
         from: Id,
-        /// End of the range to mark.
+        /// End (exclusive) of the range to mark.
         to: Id,
-        /// Segments of the window.
+        /// Window in segments.
         window: Offset,
         /// Sending rate.
         rate: Rate,

@@ -7,7 +7,7 @@
 //! Must not know packets or engines, read a clock, compute in floating point, trap, loop over anything unbounded
 //! Add here an operation that every form has (native, graph, interpreter, circuit); a field that programs are given
 //! Not here programs (rnic-transports), the template around them (rnic-tonic), where packets come from (rnic-engine)
-//! Proved by native code against the interpreter over random events, two recordings of each function, hostile files
+//! Tested by native code against the interpreter over random events, two recordings of each function, hostile files
 //! ```
 //!
 //! Source: Tonic, "Enabling Programmable Transport Protocols in High-Speed NICs" (NSDI'20): a transport is two small
@@ -62,7 +62,7 @@ pub use stimuli::Stimuli;
 pub use transport::{Description, Graphs, Reads, Receiver, Scheme, Start, Transport, record};
 pub use value::{Map, Offset, U, Widen, u};
 
-/// Everything that a program uses.
+/// Names that programs import.
 pub mod prelude {
     pub use crate::law::{
         Clock, ControlInput, ControlOutput, PathInput, PathOutput, ScheduleInput, ScheduleOutput, Span, Speed, Window,

@@ -1,4 +1,4 @@
-//! A program as its graphs: run by the interpreter, as when it was loaded from a file.
+//! A program given by its graphs, such as one loaded from a file: it is run by the interpreter.
 
 use arrayvec::ArrayVec;
 
@@ -10,7 +10,7 @@ use crate::machine::Machine;
 use crate::record::{Lowering, RecordError};
 use crate::transport::{Current, Description, Graphs, Transport};
 
-/// Most words of the inputs or outputs of a function.
+/// Maximum number of words of the inputs, and of the outputs, of a function.
 pub const WORDS_MAX: usize = 160;
 
 /// Words of a function's inputs or outputs.
@@ -25,34 +25,34 @@ pub struct Loaded {
     periodic: Machine,
 }
 
-/// The reason why graphs and a description are not a program.
+/// Reason why graphs and a description are not a valid program.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LoadError {
-    /// The description has a fault.
+    /// The description is invalid.
     #[error(transparent)]
     Description(#[from] DescriptionError),
-    /// The graphs could not be recorded.
+    /// A function could not be traced into a graph.
     #[error(transparent)]
     Record(#[from] RecordError),
-    /// A graph has other inputs or outputs than its description.
+    /// A graph has other inputs or outputs than the description requires.
     #[error("function {function}: its {direction} are not those of this program: expected {expected}, found {found}")]
     Ports {
         /// `incoming`, `periodic` or `decide`.
         function: &'static str,
         /// `inputs` or `outputs`.
         direction: &'static str,
-        /// First port that differs, as it should be.
+        /// First port that differs, as required.
         expected: String,
-        /// The same, as it is.
+        /// First port that differs, as found.
         found: String,
     },
 }
 
 impl Loaded {
-    /// Checks a description and its graphs, and prepares them.
+    /// Builds a program from a description and its graphs, after checking both.
     ///
     /// # Errors
-    /// When the description has a fault, or a graph does not have the inputs and outputs that follow from it.
+    /// When the description is invalid, or a graph does not have the inputs and outputs that follow from it.
     pub fn new(description: Description, graphs: Graphs) -> Result<Self, LoadError> {
         description.check()?;
         check_ports::<Incoming>("incoming", &description, &graphs.incoming)?;
@@ -61,10 +61,10 @@ impl Loaded {
         Ok(Self { description, graphs, incoming, periodic })
     }
 
-    /// Records `program`, and prepares its graphs.
+    /// Traces the functions of `program` into dataflow graphs, and prepares these for execution.
     ///
     /// # Errors
-    /// When a function has no graph.
+    /// When a function cannot be represented as a graph.
     pub fn of(program: &dyn Transport) -> Result<Self, LoadError> {
         Self::new(program.description(), program.graphs(Lowering::Joins)?)
     }

@@ -8,10 +8,10 @@ use crate::law::Law;
 use crate::stimuli::Stimuli;
 use crate::transport::Transport;
 
-/// Events after which parameters, state and settings are drawn anew.
+/// Number of events after which parameters, state and settings are drawn anew.
 const EVENTS_OF_A_FLOW: u64 = 512;
 
-/// Part of an answer in which two forms of a program differ.
+/// Part of the outputs in which two forms of a program differ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Part {
     /// The range to retransmit, the window, the rate or the timer.
@@ -29,22 +29,22 @@ impl fmt::Display for Part {
     }
 }
 
-/// The first event to which two forms of a program answer differently.
+/// The first event for which two forms of a program have different outputs.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("`{program}`: the {part} differ in event {event} of seed {seed}")]
 pub struct Difference {
     /// Name of the program.
     pub program: Text,
-    /// Number of the event, from zero on.
+    /// Number of the event, from zero.
     pub event: u64,
-    /// Seed of the events.
+    /// Seed from which the events were drawn.
     pub seed: u64,
     /// The part that differs.
     pub part: Part,
 }
 
-/// Passes `events` random events to `one` and to `other`, three of four to `incoming`, and compares every answer and
-/// every state. Both get the same state in each event.
+/// Passes `events` random events to `one` and to `other`, three quarters of them to `incoming`, and compares all
+/// outputs and states. Both start each event with the same state.
 ///
 /// # Errors
 /// The first difference.

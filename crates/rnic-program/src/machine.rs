@@ -8,7 +8,7 @@ use arrayvec::ArrayVec;
 use crate::graph::{Graph, Kind, NODES_MAX, Op};
 use crate::value::{MAP_WORDS, Map, Offset, U};
 
-/// An operation with its mask.
+/// An operation and the mask of its result.
 #[derive(Clone, Copy, Debug)]
 struct Step {
     op: Op,
@@ -18,7 +18,7 @@ struct Step {
     mask: u64,
 }
 
-/// A graph, ready to run.
+/// A graph that is prepared for execution.
 #[derive(Clone, Debug)]
 pub struct Machine {
     constants: Vec<u64>,
@@ -29,7 +29,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Prepares `graph`.
+    /// Prepares `graph` for execution.
     pub fn new(graph: &Graph) -> Self {
         let mut at = 0;
         let words = graph.inputs().iter().map(|port| {

@@ -1,9 +1,9 @@
-//! Mutants of a graph: single faults that a comparison must notice.
+//! Mutants of a graph: single errors that a comparison must detect.
 
 use crate::graph::{Graph, Node, Op};
 
-/// Returns every mutant of `graph` that has one fault: another operation, exchanged arguments, an inverted condition,
-/// or a constant that is off by one.
+/// Returns every mutant of `graph` that differs in one place: another operation, exchanged arguments, an inverted
+/// condition, or a constant that is off by one.
 pub fn mutants(graph: &Graph) -> Vec<Graph> {
     let mut found = Vec::new();
     for (at, node) in graph.nodes().iter().enumerate() {

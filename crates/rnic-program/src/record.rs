@@ -1,6 +1,7 @@
-//! Recording: a function that runs once on signals instead of numbers yields its graph.
+//! Tracing of functions into graphs: a function that is executed once with symbolic values instead of numbers yields
+//! its graph.
 //!
-//! `#[program]` writes this second form of a function: `a + b` becomes `g.add(a, b)`, and `if` becomes two recordings
+//! `#[program]` generates this second form of a function: `a + b` becomes `g.add(a, b)`, and `if` becomes two traces
 //! and a join. Widths are const generics in both forms, so rustc checks them.
 
 use core::cell::{Cell, RefCell};
@@ -9,8 +10,8 @@ use std::collections::BTreeMap;
 use crate::graph::{Graph, GraphError, Index, Kind, NODES_MAX, Node, OFFSET_BITS, Op, Port};
 use crate::value::{Map, U};
 
-/// Translation of assignments within an `if` into gates. Both are the same function, which is proved for each program:
-/// they share no code from the condition to the value.
+/// Translation of assignments within an `if` into gates. Both translations compute the same function, which is checked
+/// for each program: they share no code from the condition to the value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lowering {
     /// Each branch starts from the values before the `if`; a multiplexer joins them at its end.
@@ -19,21 +20,21 @@ pub enum Lowering {
     Predicated,
 }
 
-/// A number of `N` bits while a function is recorded.
+/// A symbolic number of `N` bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sig<const N: u32>(Index);
 
-/// A flag while a function is recorded.
+/// A symbolic flag.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bit(Index);
 
-/// A window map while a function is recorded.
+/// A symbolic window map.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MapSig(Index);
 
-/// A value while a function is recorded: a signal, or a group of them.
+/// A symbolic value, or a group of them.
 pub trait Form: Copy {
-    /// Returns `yes` where `condition` holds, and `no` elsewhere.
+    /// Returns a value that is `yes` where `condition` holds, and `no` elsewhere.
     fn join(g: &Recorder, condition: Bit, yes: Self, no: Self) -> Self;
 
     /// Returns the node of a single value.
@@ -79,10 +80,10 @@ impl<A: Form, B: Form> Form for (A, B) {
     }
 }
 
-/// Most nodes while a function is recorded, before those that no output needs are left out.
+/// Maximum number of nodes during tracing, before those that no output needs are removed.
 const RECORDED_MAX: usize = 16 * NODES_MAX;
 
-/// Something that is a number of `N` bits in a recording: a signal, or a literal.
+/// A symbolic number of `N` bits, or a literal.
 pub trait Number<const N: u32>: Copy {
     /// Returns the signal.
     fn signal(self, g: &Recorder) -> Sig<N>;
@@ -105,7 +106,7 @@ pub trait Logic<Other>: Copy {
     /// Type of the result of `&`, `|` and `^`.
     type Output;
 
-    /// Records `op` on both.
+    /// Adds the node of `op` with both operands.
     fn logic(self, g: &Recorder, op: Op, other: Other) -> Self::Output;
 }
 
@@ -126,7 +127,7 @@ impl<Other: Flag> Logic<Other> for Bit {
     }
 }
 
-/// Something that is a flag in a recording: a signal, or `true` or `false`.
+/// A symbolic flag, or `true` or `false`.
 pub trait Flag: Copy {
     /// Returns the signal.
     fn bit(self, g: &Recorder) -> Bit;
@@ -148,7 +149,7 @@ impl Flag for bool {
 pub trait Single: Copy {
     /// Returns the node.
     fn place(self) -> Index;
-    /// Returns the signal of this type at a node.
+    /// Returns the symbolic value of this type for a node.
     fn at(index: Index) -> Self;
     /// Width in bits.
     const WIDTH: u32;
@@ -178,7 +179,7 @@ impl Single for Bit {
     const WIDTH: u32 = 1;
 }
 
-/// Records the operations of one function.
+/// Builds the graph of one function while it is traced.
 #[derive(Debug)]
 pub struct Recorder {
     lowering: Lowering,
@@ -192,13 +193,13 @@ pub struct Recorder {
     fault: Cell<Option<&'static str>>,
 }
 
-/// The reason why a function is not a graph.
+/// Reason why a function cannot be represented as a graph.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RecordError {
-    /// A construct has no gates.
+    /// The function contains a construct that has no equivalent in gates.
     #[error("{0}")]
     Construct(&'static str),
-    /// The graph has a fault.
+    /// The resulting graph is invalid.
     #[error(transparent)]
     Graph(#[from] GraphError),
 }
@@ -221,7 +222,7 @@ impl Recorder {
     /// Returns the graph: constants first, without operations that no output needs.
     ///
     /// # Errors
-    /// When a recorded construct has no gates, or the graph is too long or too deep.
+    /// When a construct has no equivalent in gates, or the graph is too long or too deep.
     pub fn finish(self) -> Result<Graph, RecordError> {
         if let Some(fault) = self.fault.get() {
             return Err(RecordError::Construct(fault));
@@ -270,7 +271,7 @@ impl Recorder {
         self.outputs.borrow_mut().push((Port { name, kind: Kind::Bits(width as u8) }, index));
     }
 
-    /// Names a value, for readers of what is emitted from the graph.
+    /// Names a value, for the readers of emitted code.
     pub fn label<T: Form>(&self, name: &'static str, value: T) -> T {
         if let Some(index) = value.index() {
             self.labels.borrow_mut().entry(index).or_insert(name);
@@ -311,68 +312,68 @@ impl Recorder {
         Sig(self.node(op, &[a.signal(self).0, b.signal(self).0], N))
     }
 
-    /// Records a literal.
+    /// Adds a literal.
     pub fn u<const N: u32>(&self, value: u64) -> Sig<N> {
         self.require(value <= U::<N>::MASK, "a literal is wider than its variable");
         Sig(self.node(Op::Constant(value & U::<N>::MASK), &[], N))
     }
 
-    /// Records `true` or `false`, or passes a flag on.
+    /// Adds `true` or `false`; returns a symbolic flag unchanged.
     pub fn flag(&self, value: impl Flag) -> Bit {
         value.bit(self)
     }
 
-    /// Records `a + b`.
+    /// Adds the nodes of `a + b`.
     pub fn add<const N: u32>(&self, a: impl Number<N>, b: impl Number<N>) -> Sig<N> {
         self.two(Op::Add, a, b)
     }
 
-    /// Records `a - b`.
+    /// Adds the nodes of `a - b`.
     pub fn sub<const N: u32>(&self, a: impl Number<N>, b: impl Number<N>) -> Sig<N> {
         self.two(Op::Sub, a, b)
     }
 
-    /// Records `a * b`; a literal has the width of `a`.
+    /// Adds the nodes of `a * b`; a literal has the width of `a`.
     pub fn mul<const N: u32>(&self, a: Sig<N>, b: impl Factor<N>) -> Sig<N> {
         Sig(self.node(Op::Mul, &[a.0, b.factor(self)], N))
     }
 
-    /// Records `a.times::<M>(b)`.
+    /// Adds the nodes of `a.times::<M>(b)`.
     pub fn times<const M: u32, const N: u32, const K: u32>(&self, a: Sig<N>, b: Sig<K>) -> Sig<M> {
         Sig(self.node(Op::Mul, &[a.0, b.0], M))
     }
 
-    /// Records `a / b`.
+    /// Adds the nodes of `a / b`.
     pub fn div<const N: u32>(&self, a: impl Number<N>, b: impl Number<N>) -> Sig<N> {
         self.two(Op::Div, a, b)
     }
 
-    /// Records `a & b`, or `a && b`.
+    /// Adds the nodes of `a & b`, or `a && b`.
     pub fn and<A: Logic<B>, B>(&self, a: A, b: B) -> A::Output {
         a.logic(self, Op::And, b)
     }
 
-    /// Records `a | b`, or `a || b`.
+    /// Adds the nodes of `a | b`, or `a || b`.
     pub fn or<A: Logic<B>, B>(&self, a: A, b: B) -> A::Output {
         a.logic(self, Op::Or, b)
     }
 
-    /// Records `a ^ b`.
+    /// Adds the nodes of `a ^ b`.
     pub fn xor<A: Logic<B>, B>(&self, a: A, b: B) -> A::Output {
         a.logic(self, Op::Xor, b)
     }
 
-    /// Records `!a`.
+    /// Adds the nodes of `!a`.
     pub fn not<A: Single>(&self, a: A) -> A {
         A::at(self.node(Op::Not, &[a.place()], A::WIDTH))
     }
 
-    /// Records `a << bits`.
+    /// Adds the nodes of `a << bits`.
     pub fn shl<const N: u32>(&self, a: Sig<N>, bits: u32) -> Sig<N> {
         self.shift(Op::Shl, a, bits)
     }
 
-    /// Records `a >> bits`.
+    /// Adds the nodes of `a >> bits`.
     pub fn shr<const N: u32>(&self, a: Sig<N>, bits: u32) -> Sig<N> {
         self.shift(Op::Shr, a, bits)
     }
@@ -382,7 +383,7 @@ impl Recorder {
         Sig(self.node(op(bits.min(63) as u8), &[a.0], N))
     }
 
-    /// Records `a == b`.
+    /// Adds the nodes of `a == b`.
     pub fn eq<A: Logic<B>, B>(&self, a: A, b: B) -> Bit
     where
         A::Output: Single,
@@ -390,7 +391,7 @@ impl Recorder {
         Bit(a.logic(self, Op::Eq, b).place())
     }
 
-    /// Records `a != b`.
+    /// Adds the nodes of `a != b`.
     pub fn ne<A: Logic<B>, B>(&self, a: A, b: B) -> Bit
     where
         A::Output: Single,
@@ -398,90 +399,90 @@ impl Recorder {
         self.not(self.eq(a, b))
     }
 
-    /// Records `a < b`.
+    /// Adds the nodes of `a < b`.
     pub fn lt<const N: u32>(&self, a: impl Number<N>, b: impl Number<N>) -> Bit {
         Bit(self.node(Op::Lt, &[a.signal(self).0, b.signal(self).0], 1))
     }
 
-    /// Records `a > b`.
+    /// Adds the nodes of `a > b`.
     pub fn gt<const N: u32>(&self, a: impl Number<N>, b: impl Number<N>) -> Bit {
         self.lt(b, a)
     }
 
-    /// Records `a <= b`.
+    /// Adds the nodes of `a <= b`.
     pub fn le<const N: u32>(&self, a: impl Number<N>, b: impl Number<N>) -> Bit {
         self.not(self.lt(b, a))
     }
 
-    /// Records `a >= b`.
+    /// Adds the nodes of `a >= b`.
     pub fn ge<const N: u32>(&self, a: impl Number<N>, b: impl Number<N>) -> Bit {
         self.not(self.lt(a, b))
     }
 
-    /// Records a change of width.
+    /// Adds a change of width.
     pub fn to<A: Single, const M: u32>(&self, a: A) -> Sig<M> {
         if A::WIDTH == M { Sig(a.place()) } else { Sig(self.node(Op::Resize, &[a.place()], M)) }
     }
 
-    /// Records `a.after(b)`.
+    /// Adds the nodes of `a.after(b)`.
     pub fn after<const N: u32>(&self, a: impl Number<N>, b: impl Number<N>) -> Bit {
         let distance = self.sub(a, b);
         let differs = self.ne(distance, 0_u64);
         self.and(differs, self.lt(distance, 1_u64 << (N - 1)))
     }
 
-    /// Records `a.at_least(b)`.
+    /// Adds the nodes of `a.at_least(b)`.
     pub fn at_least<const N: u32>(&self, a: impl Number<N>, b: impl Number<N>) -> Bit {
         self.lt(self.sub(a, b), 1_u64 << (N - 1))
     }
 
-    /// Records `a.at_most(b)`.
+    /// Adds the nodes of `a.at_most(b)`.
     pub fn at_most<const N: u32>(&self, a: impl Number<N>, b: impl Number<N>) -> Bit {
         self.at_least(b, a)
     }
 
-    /// Records `a.min(b)`.
+    /// Adds the nodes of `a.min(b)`.
     pub fn min<const N: u32>(&self, a: impl Number<N>, b: impl Number<N>) -> Sig<N> {
         Sig::join(self, self.lt(b, a), b.signal(self), a.signal(self))
     }
 
-    /// Records `a.max(b)`.
+    /// Adds the nodes of `a.max(b)`.
     pub fn max<const N: u32>(&self, a: impl Number<N>, b: impl Number<N>) -> Sig<N> {
         Sig::join(self, self.lt(a, b), b.signal(self), a.signal(self))
     }
 
-    /// Records `a.saturating_add(b)`.
+    /// Adds the nodes of `a.saturating_add(b)`.
     pub fn saturating_add<const N: u32>(&self, a: impl Number<N>, b: impl Number<N>) -> Sig<N> {
         let sum = self.add(a, b);
         Sig::join(self, self.lt(sum, a), self.u(U::<N>::MASK), sum)
     }
 
-    /// Records `a.saturating_sub(b)`.
+    /// Adds the nodes of `a.saturating_sub(b)`.
     pub fn saturating_sub<const N: u32>(&self, a: impl Number<N>, b: impl Number<N>) -> Sig<N> {
         Sig::join(self, self.lt(a, b), self.u(0), self.sub(a, b))
     }
 
-    /// Records `map.test(offset)`.
+    /// Adds the nodes of `map.test(offset)`.
     pub fn test(&self, map: MapSig, offset: impl Number<9>) -> Bit {
         Bit(self.node(Op::Test, &[map.0, offset.signal(self).0], 1))
     }
 
-    /// Records `map.first_zero(from)`.
+    /// Adds the nodes of `map.first_zero(from)`.
     pub fn first_zero(&self, map: MapSig, from: impl Number<9>) -> Sig<9> {
         Sig(self.node(Op::FirstZero, &[map.0, from.signal(self).0], OFFSET_BITS))
     }
 
-    /// Records `map.first_one(from)`.
+    /// Adds the nodes of `map.first_one(from)`.
     pub fn first_one(&self, map: MapSig, from: impl Number<9>) -> Sig<9> {
         Sig(self.node(Op::FirstOne, &[map.0, from.signal(self).0], OFFSET_BITS))
     }
 
-    /// Records `map.count()`.
+    /// Adds the nodes of `map.count()`.
     pub fn count(&self, map: MapSig) -> Sig<9> {
         Sig(self.node(Op::Count, &[map.0], OFFSET_BITS))
     }
 
-    /// Records the assignment of `value` to `place`.
+    /// Sets `place` to `value`, under the conditions of the enclosing `if`.
     pub fn set<T: Form>(&self, place: &mut T, value: T) {
         *place = match self.conditions.borrow().last() {
             Some(&condition) if self.lowering == Lowering::Predicated => T::join(self, condition, value, *place),
@@ -489,25 +490,25 @@ impl Recorder {
         };
     }
 
-    /// Begins the branch of an `if` in which `condition` holds.
-    pub fn begin(&self, condition: Bit) {
+    /// Begins the branch of an `if` that is taken when `condition` holds.
+    pub fn begin_if(&self, condition: Bit) {
         let around = self.conditions.borrow().last().copied();
         let both = around.map_or(condition, |around| self.and(around, condition));
         self.conditions.borrow_mut().push(both);
     }
 
-    /// Ends the first branch and begins the other one. Returns the values with which it starts, given those `before`
-    /// the `if` and those `after` the first branch.
+    /// Ends the first branch and begins the other. Returns the value with which the second branch starts, given those
+    /// `before` the `if` and `after` the first branch.
     pub fn flip<T: Form>(&self, condition: Bit, before: T, after: T) -> T {
         self.conditions.borrow_mut().pop();
-        self.begin(self.not(condition));
+        self.begin_if(self.not(condition));
         match self.lowering {
             Lowering::Joins => before,
             Lowering::Predicated => after,
         }
     }
 
-    /// Ends an `if`. Returns the values after it, given those at the end of both branches.
+    /// Ends an `if`. Returns the value after it, given those at the end of both branches.
     pub fn end<T: Form>(&self, condition: Bit, yes: T, no: T) -> T {
         self.conditions.borrow_mut().pop();
         match self.lowering {
@@ -516,13 +517,13 @@ impl Recorder {
         }
     }
 
-    /// Returns the value of an `if` with one.
+    /// Returns the value of an `if` expression.
     pub fn select<T: Form>(&self, condition: Bit, yes: T, no: T) -> T {
         T::join(self, condition, yes, no)
     }
 }
 
-/// The second factor of a product: a number of any width, or a literal.
+/// Second factor of a product: a symbolic number of any width, or a literal.
 pub trait Factor<const N: u32>: Copy {
     /// Returns the node.
     fn factor(self, g: &Recorder) -> Index;
@@ -540,9 +541,9 @@ impl<const N: u32> Factor<N> for u64 {
     }
 }
 
-/// A value of native code that has a form in recordings.
+/// A value of native code that has a symbolic form.
 pub trait Value: Copy {
-    /// That form.
+    /// The symbolic form.
     type Form: Form;
 }
 
@@ -562,13 +563,13 @@ impl Value for () {
     type Form = ();
 }
 
-/// A single value: its type, its bytes in a state block, and its words in files and tests.
+/// A single value: its type, its bytes in a state block, and its words in stimulus files and tests.
 pub trait Leaf: Value {
     /// Type.
     const KIND: Kind;
-    /// Bytes in a state block; none for maps, which are never part of a state.
+    /// Number of bytes in a state block; none for maps, which are never part of a state.
     const BYTES: usize;
-    /// Words in files and tests.
+    /// Number of words that a value of this type occupies in stimulus files and tests.
     const WORDS: usize;
 
     /// Declares an input of this type.
@@ -580,7 +581,7 @@ pub trait Leaf: Value {
     /// Stores the value into the first [`Leaf::WORDS`] words.
     fn write_words(self, words: &mut [u64]);
 
-    /// Reads a value from the first [`Leaf::WORDS`] words; excess bits are cut.
+    /// Reads a value from the first [`Leaf::WORDS`] words, and truncates it to its width.
     fn read_words(words: &[u64]) -> Self;
 
     /// Stores the value into the first [`Leaf::BYTES`] bytes.
@@ -590,7 +591,7 @@ pub trait Leaf: Value {
     fn load(bytes: &[u8]) -> Self;
 }
 
-/// Returns the bytes that a number of `bits` bits has in a state block: 1, 2, 4 or 8.
+/// Returns the number of bytes that a number of `bits` bits occupies in a state block: 1, 2, 4 or 8.
 pub const fn stored_bytes(bits: u32) -> usize {
     (bits.div_ceil(8) as usize).next_power_of_two()
 }

@@ -12,33 +12,33 @@ use crate::graph::{Kind, Port};
 use crate::interface::{Actions, Id, Incoming, Periodic, Rate, Ticks};
 use crate::value::{MAP_WORDS, Map, Offset, U};
 
-/// Widest window of a history.
+/// Maximum window of a generated history, in segments.
 const WINDOW: u64 = 128;
 
-/// A source of events for one flow.
+/// A generator of events for one flow.
 #[derive(Debug)]
 pub struct Stimuli {
     rng: RandomStream,
     start: u64,
-    /// Segments between `start` and the next new one.
+    /// Number of segments in flight.
     outstanding: u64,
     acked: u128,
     marked: u128,
     total_sent: u64,
     now: u64,
-    /// Values of the parameters, which numbers of invalid events are close to.
+    /// Values of the parameters; numbers in invalid events are drawn near them.
     parameters: Vec<u64>,
-    /// Share of events that are invalid, in 1/256.
+    /// Share of invalid events, in 1/256.
     invalid: u64,
 }
 
 impl Stimuli {
-    /// Creates a source whose events depend on `seed` alone. One event in eight is invalid.
+    /// Creates a generator whose events depend on `seed` alone. One event in eight is invalid.
     pub fn new(seed: u64) -> Self {
         Self::with_invalid(seed, 32)
     }
 
-    /// Creates a source in which `invalid` of 256 events are invalid.
+    /// Creates a generator of which `invalid` in 256 events are invalid.
     pub fn with_invalid(seed: u64, invalid: u64) -> Self {
         let mut rng = RandomStreams::new(seed).stream("stimuli");
         let start = 0xFF_FF00 + rng.below(0x200);
@@ -55,7 +55,7 @@ impl Stimuli {
         }
     }
 
-    /// Returns values for the parameters: often the defaults, else anything within their bounds.
+    /// Returns values for the parameters: often the defaults, otherwise random values within their bounds.
     pub fn parameters(&mut self, parameters: &[Parameter]) -> Vec<u64> {
         let usual = self.rng.below(2) == 0;
         let mut draw = |parameter: &Parameter| match self.rng.below(4) {
@@ -151,7 +151,7 @@ impl Stimuli {
         self.distort(visit)
     }
 
-    /// Marks what an answer marks, so that later events show it.
+    /// Applies the outputs of a program, so that later events contain the marks.
     pub fn apply(&mut self, actions: &Actions) {
         let (from, to) = (actions.from - Id::new(self.start), actions.to - Id::new(self.start));
         if actions.mark && from < to && to <= self.outstanding {
@@ -160,7 +160,7 @@ impl Stimuli {
         }
     }
 
-    /// Sends some segments, new ones and marked ones, and lets some time pass.
+    /// Sends some new and some marked segments, and advances the time.
     fn pass_time(&mut self) {
         self.now += if self.rng.below(16) == 0 { self.rng.below(1 << 23) } else { self.rng.below(64) };
         let new = self.rng.below(8).min(WINDOW - self.outstanding);
@@ -191,7 +191,7 @@ impl Stimuli {
         newly
     }
 
-    /// Replaces some fields of an event, if this one is to be invalid.
+    /// Replaces some fields of an event with random values, if this event is to be invalid.
     fn distort<E: Bundle>(&mut self, event: E) -> E {
         if self.rng.below(256) >= self.invalid {
             return event;
@@ -214,7 +214,7 @@ impl Stimuli {
         E::read_words(&words)
     }
 
-    /// Returns a number of `bits` bits: extreme, close to one of `others`, its negative or its opposite, or any.
+    /// Returns a random number of `bits` bits: extreme, near one of `others`, its negative or its inverse, or uniform.
     fn number(&mut self, bits: u32, others: &[u64]) -> u64 {
         let mask = mask(bits as u8);
         let value = match self.rng.below(8) {

@@ -7,34 +7,34 @@ use crate::interface::{Actions, Incoming, Periodic, Rate, Ticks};
 use crate::record::{Lowering, RecordError, Recorder, Value};
 use crate::value::Offset;
 
-/// Limit that decides when a flow sends (Tonic section 3.3.1).
+/// Scheme that decides when a flow may send (Tonic, section 3.3.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scheme {
-    /// The window alone.
+    /// Whenever the window permits.
     Window,
-    /// A rate: credit grows with time.
+    /// By a rate: credit grows with time.
     Rate,
-    /// Tokens granted by the receiver.
+    /// By tokens that the receiver grants.
     Token,
 }
 
-/// How the receiver treats packets that arrive out of order.
+/// Treatment of packets that arrive out of order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Receiver {
-    /// Places and reports them.
+    /// The receiver places them and reports them.
     #[default]
     Places,
-    /// Drops them and asks for the first missing one, as RoCEv2 does.
+    /// The receiver drops them and requests the first missing one, as RoCEv2 does.
     Drops,
 }
 
-/// Settings of a new flow. A rate of zero stands for the rate of the link.
+/// Initial settings of a flow. A rate of zero means the rate of the link.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Start {
-    /// Segments of the window.
+    /// Window in segments.
     pub window: Initial,
     /// Sending rate.
     pub rate: Initial,
@@ -42,7 +42,7 @@ pub struct Start {
     pub timer: Initial,
 }
 
-/// A program as files, registries and reports describe it.
+/// A program as described in files, registries and reports.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Description {
@@ -52,15 +52,15 @@ pub struct Description {
     pub summary: Text,
     /// Credit scheme.
     pub scheme: Scheme,
-    /// Receiver that it needs.
+    /// Receiver that the program needs.
     pub receiver: Receiver,
-    /// Settings of a new flow.
+    /// Initial settings of a flow.
     pub start: Start,
     /// State of a flow.
     pub state: Vec<StateField>,
     /// Parameters.
     pub parameters: Vec<Parameter>,
-    /// Lines of its source without blank ones and comments; zero when unknown.
+    /// Number of lines of source code without blank lines and comments; zero if unknown.
     pub lines: u32,
 }
 
@@ -75,10 +75,10 @@ impl Fields for Description {
 }
 
 impl Description {
-    /// Checks all of it.
+    /// Checks the whole description.
     ///
     /// # Errors
-    /// When a name, width, bound or initial value is not possible.
+    /// When a name, width, bound or initial value is invalid.
     pub fn check(&self) -> Result<(), DescriptionError> {
         self.check_fields(&self.name, &self.summary)?;
         let Start { window, rate, timer } = &self.start;
@@ -101,31 +101,32 @@ impl Description {
 /// The graphs of both functions.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Graphs {
-    /// The function for packets.
+    /// The function that runs for each packet from the receiver.
     pub incoming: Graph,
-    /// The function for visits.
+    /// The function that runs periodically for each flow.
     pub periodic: Graph,
 }
 
-/// A transport program, native or loaded. The state block has [`Description::state_bytes`] bytes at least, and there
-/// are as many parameters as described; implementations may panic otherwise.
+/// A transport program, native or loaded. The callers pass a state block of at least [`Description::state_bytes`] bytes
+/// and as many parameters as described; implementations may panic otherwise.
 pub trait Transport: Send + Sync {
     /// Returns the description.
     fn description(&self) -> Description;
 
-    /// Reacts to a packet.
+    /// Processes a packet from the receiver.
     fn incoming(&self, packet: &Incoming, parameters: &[u64], state: &mut [u8], actions: &mut Actions);
 
-    /// Reacts to a visit.
+    /// Runs the periodic function of a flow.
     fn periodic(&self, visit: &Periodic, parameters: &[u64], state: &mut [u8], actions: &mut Actions);
 
     /// Returns the graphs of both functions.
     ///
     /// # Errors
-    /// When a function has no graph: a construct without gates, or one that is too long or too deep.
+    /// When a function cannot be represented as a graph: a construct without gates, or one that is too long or too
+    /// deep.
     fn graphs(&self, lowering: Lowering) -> Result<Graphs, RecordError>;
 
-    /// Returns which costly inputs a function reads: the others need not be prepared.
+    /// Returns which inputs that are costly to prepare the functions read.
     ///
     /// # Errors
     /// As [`Transport::graphs`].
@@ -136,7 +137,7 @@ pub trait Transport: Send + Sync {
     }
 }
 
-/// Inputs of a program that cost time to prepare.
+/// Inputs that are costly to prepare: true for those that a program reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reads {
     /// The map of acknowledged segments.
@@ -147,17 +148,17 @@ pub struct Reads {
     pub newly: bool,
 }
 
-/// The recorded form of a function of a transport: of its event, parameters, state and actions.
+/// The symbolic form of a function of a transport: its event, parameters, state and actions.
 pub type Recorded<E, P, S> =
     fn(&Recorder, &<E as Value>::Form, &<P as Value>::Form, &mut <S as Value>::Form, &mut <Actions as Value>::Form);
 
 type ActionForm = <Actions as Value>::Form;
 
-/// Records one function of a transport as a graph. Inputs are named `in_`, `cfg_` (parameters), `state_` and `cur_`
-/// (window, rate and timer as they are), outputs `next_` (state) and `act_`.
+/// Traces one function of a transport into a graph. Inputs are named `in_`, `cfg_` (parameters), `state_` and `cur_`
+/// (current window, rate and timer), outputs `next_` (state) and `act_`.
 ///
 /// # Errors
-/// When the function is not a graph.
+/// When the function cannot be represented as a graph.
 pub fn record<E: Bundle, P: Bundle, S: Bundle>(
     lowering: Lowering,
     function: Recorded<E, P, S>,
@@ -183,9 +184,9 @@ pub fn record<E: Bundle, P: Bundle, S: Bundle>(
 }
 
 crate::bundle! {
-    /// The settings of a flow that actions may change.
+    /// The current settings of a flow, which actions may change.
     pub(crate) struct Current {
-        /// Segments of the window.
+        /// Window in segments.
         window: Offset,
         /// Sending rate.
         rate: Rate,

@@ -1,4 +1,4 @@
-//! Values of programs as native code computes with them: unsigned integers of a fixed width, and window maps.
+//! Values of programs in native code: unsigned integers of a fixed width, and window maps.
 //!
 //! Arithmetic wraps at the width, as wires do. No operation panics: a division by zero yields all ones, and a position
 //! outside a map reads as zero. Operands have equal widths; [`U::to`] changes a width.
@@ -39,7 +39,7 @@ impl<const N: u32> U<N> {
         self.0
     }
 
-    /// Returns the value with another width: extended by zeros, or cut to its lowest bits.
+    /// Returns the value with another width: zero-extended, or truncated to its lowest bits.
     #[inline]
     pub const fn to<const M: u32>(self) -> U<M> {
         U::new(self.0)
@@ -84,14 +84,14 @@ impl<const N: u32> U<N> {
         Self(self.0.max(other.value().0))
     }
 
-    /// Returns the sum, at most the largest value of the width.
+    /// Returns the sum, limited to the maximum of the width.
     #[inline]
     pub fn saturating_add(self, other: impl Operand<N>) -> Self {
         let (sum, carry) = self.0.overflowing_add(other.value().0);
         if carry || sum > Self::MASK { Self(Self::MASK) } else { Self(sum) }
     }
 
-    /// Returns the difference, at least zero.
+    /// Returns the difference, or zero if it would be negative.
     #[inline]
     pub fn saturating_sub(self, other: impl Operand<N>) -> Self {
         Self(self.0.saturating_sub(other.value().0))
@@ -137,7 +137,7 @@ impl<const N: u32> From<u64> for U<N> {
     }
 }
 
-/// The second factor of a product: a number of at most 24 bits.
+/// Second factor of a product: a number of at most 24 bits.
 pub trait Factor: Copy {
     /// Returns the value.
     fn factor(self) -> u64;
@@ -235,10 +235,10 @@ impl<const N: u32> Div<u64> for U<N> {
     }
 }
 
-/// Largest width of a factor: one DSP block multiplies 27 by 18 bits, two are enough for this.
+/// Maximum width of a factor in bits: one DSP block multiplies 27 by 18 bits, so two suffice.
 pub const MULTIPLY_BITS_MAX: u32 = 24;
 
-/// Largest width of a dividend or divisor: what can be divided within a cycle (Tonic section 3.2.3).
+/// Maximum width of a dividend or divisor in bits: a division of this width fits into a cycle (Tonic, section 3.2.3).
 pub const DIVIDE_BITS_MAX: u32 = 8;
 
 impl<const N: u32> Not for U<N> {
@@ -282,7 +282,7 @@ impl<const N: u32, T: Operand<N>> SubAssign<T> for U<N> {
     }
 }
 
-/// A flag as a number.
+/// Conversion of a flag to a number.
 pub trait Widen {
     /// Returns 1 for true and 0 for false.
     fn to<const N: u32>(self) -> U<N>;
@@ -295,10 +295,10 @@ impl Widen for bool {
     }
 }
 
-/// Widest window map, in bits.
+/// Maximum number of bits of a window map.
 pub const MAP_BITS_MAX: u32 = 256;
 
-/// Words of a [`Map`].
+/// Number of words of a [`Map`].
 pub const MAP_WORDS: usize = (MAP_BITS_MAX / u64::BITS) as usize;
 
 /// A window map: one bit for each packet of a window, read-only for programs. Offset 0 is the packet at the start of
@@ -310,7 +310,7 @@ pub struct Map([u64; MAP_WORDS]);
 pub type Offset = U<9>;
 
 impl Map {
-    /// The answer of a search that found nothing.
+    /// Result of a search that finds nothing.
     pub const NONE: u64 = MAP_BITS_MAX as u64;
 
     /// Builds a map from words, the lowest offsets first.

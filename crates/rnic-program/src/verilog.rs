@@ -47,7 +47,7 @@ struct Emitter<'a> {
     names: Vec<String>,
 }
 
-/// Returns the name of each node's value: a literal, a port, a name of the author's, or a number.
+/// Returns the name of each node's value: a literal, a port, a name given by the author, or a number.
 fn names(graph: &Graph) -> Vec<String> {
     let mut names: Vec<String> = Vec::with_capacity(graph.nodes().len());
     let is_port = |name: &str| {

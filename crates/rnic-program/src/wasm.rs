@@ -19,10 +19,11 @@ pub use run::WasmProgram;
 use crate::file::FileError;
 use crate::loaded::LoadError;
 
-/// Operations of a call, as `wasmi` counts them: several times those of the longest of Tonic's six programs.
+/// Maximum number of operations of a call, as `wasmi` counts them: several times that of the longest of Tonic's six
+/// programs.
 pub const FUEL: u64 = 20_000;
 
-/// Largest module, in bytes.
+/// Maximum size of a module in bytes.
 pub const MODULE_BYTES_MAX: usize = 64 << 10;
 
 /// Name of the custom section with the description.
@@ -34,25 +35,25 @@ const INPUTS_AT: usize = 0xf000;
 /// Address for the output words.
 const OUTPUTS_AT: usize = 0xf800;
 
-/// The reason why a WebAssembly module is not a program.
+/// Reason why a WebAssembly module is not a valid program.
 #[derive(Debug, thiserror::Error)]
 pub enum WasmError {
-    /// It is too large.
+    /// The module is too large.
     #[error("the module has {0} bytes, at most {MODULE_BYTES_MAX} are possible")]
     TooLarge(usize),
-    /// It is no valid module, or uses an extension that programs do not have.
+    /// The module is invalid, or uses a WebAssembly extension that programs must not use.
     #[error("not a WebAssembly module for programs: {0}")]
     Invalid(String),
-    /// It has no description.
+    /// The module has no description.
     #[error("the module has no custom section `{SECTION}`; add it by: rnic program build FILE.wasm --description FILE")]
     NoDescription,
-    /// A part that programs may not have.
+    /// The module contains something that programs must not contain.
     #[error("the module has {0}; {1}")]
     Forbidden(&'static str, &'static str),
     /// An export is missing or of another type.
     #[error("the module does not export {0}")]
     Export(&'static str),
-    /// The description is of another version, or has a fault.
+    /// The description has another version, or is invalid.
     #[error(transparent)]
     Description(Box<FileError>),
 }

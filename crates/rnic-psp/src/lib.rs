@@ -7,7 +7,7 @@
 //! Must not allocate or loop per packet, draw random bits, read a clock, trust a byte before it is authenticated
 //! Add here a cipher, another way to agree on keys
 //! Not here the headers' layouts (rnic-wire), secrets and sockets (rnic-host)
-//! Proved by PSP's and NIST's vectors, vectors of another implementation, every bit flipped, random histories
+//! Tested by PSP's and NIST's vectors, vectors of another implementation, every bit flipped, random histories
 //! ```
 //!
 //! Sources: "PSP Architecture Specification" (Google, 2022): header, key derivation, AES-GCM; "OCP Falcon Transport

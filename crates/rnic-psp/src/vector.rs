@@ -65,9 +65,9 @@ pub struct Vectors {
 }
 
 impl Vectors {
-    /// Returns the vector of a packet with the flow label `label` that is sent at `now`.
+    /// Returns the initialization vector (IV) of a packet with flow label `label` sent at `now`.
     ///
-    /// When the clock goes backwards, the last time is used again.
+    /// If the clock goes backwards, the time part stays at its last value; the serial number keeps vectors unique.
     #[inline]
     pub fn next(&mut self, now: Time, label: FlowLabel) -> Vector {
         let units = now.as_ps() >> Timestamp::UNIT_SHIFT;

@@ -24,7 +24,7 @@ pub enum CatalogueError {
         /// Error text of the system.
         what: String,
     },
-    /// An experiment file, or the plan in it, that is invalid.
+    /// A key of an experiment file, or of the plan in it, is invalid.
     #[error("{path}{}: {key}: {what}", line.map_or_else(String::new, |line| format!(", line {line}")))]
     Key {
         /// Path of the file.

@@ -166,7 +166,7 @@ pub enum Scale {
     /// Linear: proportional to differences.
     #[default]
     Linear,
-    /// Logarithmic: proportional to ratios.
+    /// Logarithmic: equal ratios have equal distances.
     Log,
 }
 

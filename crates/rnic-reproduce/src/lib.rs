@@ -8,7 +8,7 @@
 //! Must not know a paper or a transport by name (experiments/, trials do); change a number between a run and the report
 //! Add here a shape of check, a kind of plot, a quantity that is computed without a run, a trial (line in TRIALS)
 //! Not here what a simulation does (rnic-fabric), numbers and bands (experiments/), arguments (rnic-cli)
-//! Proved by tests/, on small experiments: every shape of check, every error line, cache, report
+//! Tested by tests/, on small experiments: every shape of check, every error line, cache, report
 //! ```
 //!
 //! Processing of an experiment: [`Catalogue`] reads the folders; [`Work`] builds the list of runs, each once however

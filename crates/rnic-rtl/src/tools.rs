@@ -6,7 +6,7 @@ use std::process::Command;
 /// Variable that makes the absence of a tool an error.
 const REQUIRE: &str = "RNIC_REQUIRE_VERILATOR";
 
-/// The reason why a tool did not do its work.
+/// Reason why an external tool failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ToolError {
     /// It could not be started.

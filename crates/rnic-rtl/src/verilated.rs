@@ -9,7 +9,7 @@ use rnic_program::{Graph, verilog};
 use crate::shim;
 use crate::tools::{ToolError, run, write};
 
-/// A program that runs the models of several modules.
+/// An executable, built with Verilator, that simulates several SystemVerilog modules.
 #[derive(Debug)]
 pub struct Verilated {
     folder: tempfile::TempDir,

@@ -94,7 +94,7 @@ fn nanoseconds_per_event(kind: Kind, strategy: Strategy, rounds: u32) -> (f64, f
                 Some(sum) => {
                     let rate = black_box(laws[index].handle(&sum));
                     if strategy == Strategy::WhileStable {
-                        states[index].decided(rate);
+                        states[index].on_decision(rate);
                     }
                 }
                 None => folded += 1,
@@ -129,7 +129,7 @@ fn modelled_rate(threads: u16, flows: u64, strategy: Strategy) -> f64 {
         let at = Time::ZERO + gap * number;
         while let Some(due) = pool.next_at().filter(|due| *due <= at) {
             while let Some(dispatch) = pool.poll(due) {
-                pool.decided(&dispatch, 1_000);
+                pool.on_decision(&dispatch, 1_000);
             }
         }
         let signal = Signal::new(Kind::Tx, (number % flows) as u32, at).with_bytes(PACKET);

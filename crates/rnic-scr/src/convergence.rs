@@ -44,7 +44,7 @@ pub struct Convergence {
 
 impl Convergence {
     /// Counts `rate`, which the program decided for a record, or left in force.
-    pub fn decided(&mut self, rate: u32) {
+    pub fn on_decision(&mut self, rate: u32) {
         self.rates[usize::from(self.next)] = rate;
         self.next = (self.next + 1) % STABLE_RATES as u8;
         if usize::from(self.decided) < STABLE_RATES {
@@ -135,7 +135,7 @@ mod tests {
         let mut convergence = Convergence::default();
         for us in 0..8 {
             assert_eq!(convergence.offer(&tx(us), 0, &SCALE), Some(tx(us)), "not stable yet");
-            convergence.decided(1_000);
+            convergence.on_decision(1_000);
         }
         (convergence, 8)
     }
@@ -152,7 +152,7 @@ mod tests {
             let processed = convergence.offer(&tx(us), 0, &SCALE).expect("it is the sixteenth");
             assert_eq!((processed.count, processed.bytes), (16, 16 * 6_250));
             assert_eq!((processed.first, processed.last), (Time::from_us(first), Time::from_us(us)));
-            convergence.decided(1_000);
+            convergence.on_decision(1_000);
             us += 1;
         }
     }
@@ -161,11 +161,11 @@ mod tests {
     fn s11_rates_that_differ_by_more_than_2_percent_are_not_stable() {
         for (rate, is_stable) in [(1_000, true), (981, true), (979, false), (1_020, true), (1_021, false)] {
             let (mut convergence, _) = stable();
-            convergence.decided(rate);
+            convergence.on_decision(rate);
             assert_eq!(convergence.is_stable(), is_stable, "{rate}");
         }
         let mut convergence = Convergence::default();
-        (0..7).for_each(|_| convergence.decided(5));
+        (0..7).for_each(|_| convergence.on_decision(5));
         assert!(!convergence.is_stable(), "seven rates");
     }
 
@@ -194,7 +194,7 @@ mod tests {
         let mut convergence = Convergence::default();
         for us in 0..8 {
             assert!(convergence.offer(&bus(us, 600_000, 32_768), 0, &SCALE).is_some());
-            convergence.decided(7);
+            convergence.on_decision(7);
         }
         assert_eq!(convergence.offer(&bus(9, 650_000, 32_768), 0, &SCALE), None);
         let slower = bus(10, 661_000, 32_768);
@@ -213,7 +213,7 @@ mod tests {
             offered += record.bytes;
             if let Some(sum) = convergence.offer(&record, u32::from(step > 5_000), &SCALE) {
                 processed += sum.bytes;
-                convergence.decided(1_000);
+                convergence.on_decision(1_000);
             }
         }
         assert_eq!(offered, processed + convergence.folded().map_or(0, |folded| folded.bytes));

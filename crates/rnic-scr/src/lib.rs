@@ -7,7 +7,7 @@
 //! Must not know packets or algorithms, read a clock, compute in floating point; one file may start a thread
 //! Add here a signal, a way of coalescing, a place to run, a tool that programs share
 //! Not here what is decided (rnic-transports), where signals are caught and rates enforced (rnic-engine)
-//! Proved by lists as models of queues, tests of timing by hand, one test over all places; benches/scr.rs
+//! Tested by lists as models of queues, tests of timing by hand, one test over all places; benches/scr.rs
 //! ```
 //!
 //! Source: SCR, "White-Boxing RDMA with Packet-Granular Software Control" (NSDI'25), section 4.3.

@@ -119,7 +119,7 @@ pub enum Refused {
         /// Its subject.
         subject: u32,
     },
-    /// A thread of a real pool has as many queues as it can.
+    /// A thread of the pool has reached its maximum number of queues.
     #[error("a thread has no queue for number {subject} (signal `{kind}`): use fewer flows, or more threads")]
     TooManyQueues {
         /// Kind of the record.
@@ -264,9 +264,9 @@ impl Pool {
 
     /// Counts the rate that is in force after the program has processed `dispatch`: [`Strategy::WhileStable`] folds
     /// records while rates are equal.
-    pub fn decided(&mut self, dispatch: &Dispatch, rate: u32) {
+    pub fn on_decision(&mut self, dispatch: &Dispatch, rate: u32) {
         if let Some(convergence) = self.queues.convergence_mut(dispatch.record.subject, dispatch.record.kind) {
-            convergence.decided(rate);
+            convergence.on_decision(rate);
         }
     }
 

@@ -477,7 +477,7 @@ impl<H: Handler> Worker<H> {
         let Some(record) = record else { return true };
         let answer = self.handler.handle(&record);
         if let Some(convergence) = &mut opened.convergence {
-            convergence.decided(H::rate(&answer));
+            convergence.on_decision(H::rate(&answer));
         }
         let letter = Letter { queue: opened.number, decision: Decision { record, answer } };
         let pushed = self.outgoing.push(letter);

@@ -30,7 +30,7 @@ impl Turns {
         self.ready[word] |= bits;
     }
 
-    /// Removes `position`.
+    /// Marks the queue at `position` as not ready, so that it gets no turn.
     #[inline]
     pub(crate) fn remove(&mut self, position: u32) {
         if let Some(word) = self.ready.get_mut((position / WORD_BITS) as usize) {

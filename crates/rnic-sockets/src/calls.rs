@@ -254,7 +254,7 @@ fn offer_streams(fd: RawFd) {
     }
 }
 
-/// How a listening socket of the program accepts streams.
+/// Ways in which a listening socket of the program accepts incoming streams.
 #[derive(Clone, Debug)]
 enum Listener {
     /// By a service of this process.

@@ -300,7 +300,7 @@ pub(crate) fn receive(fd: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<usize> 
     usize::try_from(len).map_err(|_| io::Error::last_os_error())
 }
 
-/// Sends bytes without waiting, and without a signal when the other end is closed.
+/// Sends bytes without blocking, and without raising SIGPIPE if the peer has closed the connection.
 pub(crate) fn send(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
     // SAFETY: the buffer has this length.

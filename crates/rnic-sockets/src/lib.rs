@@ -8,7 +8,7 @@
 //! Must not trust a byte of a peer; change the behaviour of other sockets; keep a program from its TCP connection
 //! Add here a call of programs that must be intercepted
 //! Not here how bytes become segments and messages (rnic-host, rnic-stream)
-//! Proved by tests/programs.rs: a client and a server in Python, with and without the library at either end
+//! Tested by tests/programs.rs: a client and a server in Python, with and without the library at either end
 //! ```
 //!
 //! # How a connection is made

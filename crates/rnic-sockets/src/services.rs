@@ -43,8 +43,8 @@ impl Services {
         self.listeners.get(&inode).cloned().flatten()
     }
 
-    /// Sets the service of a listening socket. A service has one listening socket: an earlier one has been closed,
-    /// because the address was free.
+    /// Makes `service` the one that accepts streams for the listening socket `inode`. Any other socket registered for
+    /// the service is forgotten: that its address could be bound again shows that it has been closed.
     pub(crate) fn set_listener(&mut self, inode: u64, service: &Arc<Service>) {
         self.listeners.retain(|_, other| !other.as_ref().is_some_and(|other| Arc::ptr_eq(other, service)));
         self.listeners.insert(inode, Some(Arc::clone(service)));

@@ -3,7 +3,7 @@
 /// Where a connection's data is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place {
-    /// In the template, as the flow of this id.
+    /// In the hardware transport (Tonic), as the flow with this id.
     Template(u16),
     /// In software: all ids were taken.
     Software,

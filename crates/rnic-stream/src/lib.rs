@@ -7,7 +7,7 @@
 //! Must not know packets, sockets or payload, read a clock, allocate per segment
 //! Add here a rule of the stream layer that every driver follows
 //! Not here how segments are carried (rnic-tonic, rnic-engine), sockets and threads (rnic-host)
-//! Proved by tests/t26.rs: random writes over a path with a delay, every size and time
+//! Tested by tests/t26.rs: random writes over a path with a delay, every size and time
 //! ```
 //!
 //! Source: Tonic, "Enabling Programmable Transport Protocols in High-Speed NICs" (NSDI'20), section 5 and appendix D.

@@ -6,7 +6,7 @@
 
 use core::ops::{BitAnd, BitAndAssign, BitOr, BitOrAssign, Not};
 
-/// Widest map, in bits.
+/// Maximum width of a map in bits.
 pub const MAP_BITS_MAX: u32 = 256;
 
 const WORDS: usize = (MAP_BITS_MAX / u64::BITS) as usize;
@@ -19,12 +19,12 @@ impl RingMap {
     /// All bits zero.
     pub const EMPTY: Self = Self([0; WORDS]);
 
-    /// Builds a map from its words, position 0 lowest.
+    /// Builds a map from its words; position 0 is the lowest bit.
     pub const fn new(words: [u64; WORDS]) -> Self {
         Self(words)
     }
 
-    /// Returns the words, position 0 lowest.
+    /// Returns the words; position 0 is the lowest bit.
     pub const fn words(&self) -> &[u64; WORDS] {
         &self.0
     }
@@ -43,7 +43,7 @@ impl RingMap {
         }
     }
 
-    /// Returns the map in which the positions below `count` are set: the thermometer code of `count`.
+    /// Returns the map whose positions below `count` are set: the thermometer code of `count`.
     #[inline]
     pub fn below(count: u32) -> Self {
         let word = |index: u32| match count.saturating_sub(index * 64) {
@@ -54,7 +54,7 @@ impl RingMap {
         Self([word(0), word(1), word(2), word(3)])
     }
 
-    /// Returns the map of `count` positions from `from` on, in a ring of `width` bits.
+    /// Returns the map with `count` set positions, beginning with `from`, in a ring of `width` bits.
     #[inline]
     pub fn range(from: u32, count: u32, width: u32) -> Self {
         let count = count.min(width);
@@ -92,7 +92,8 @@ impl RingMap {
         self.0 == [0; WORDS]
     }
 
-    /// Returns the words of a ring of `width` bits turned so that `head` is at position 0: the view of a program.
+    /// Returns the words of a ring of `width` bits, rotated so that `head` is at position 0: the form that programs
+    /// read.
     #[inline]
     pub fn from_head(&self, head: u32, width: u32) -> [u64; WORDS] {
         let count = (width / 64) as usize;
@@ -130,7 +131,7 @@ impl BitOr for RingMap {
 impl Not for RingMap {
     type Output = Self;
 
-    /// All 256 bits are inverted; callers mask with a range afterwards.
+    /// Inverts all 256 bits; callers then mask the result with a range.
     #[inline]
     fn not(self) -> Self {
         Self(self.0.map(|word| !word))
@@ -190,7 +191,8 @@ mod tests {
         assert_eq!(cases, 32 * (32 * 33 / 2));
     }
 
-    /// Compares a ring of `64 * N` bits with the engine's bitmap, which keeps its head, and with a naive search.
+    /// Compares a ring of `64 * N` bits with the transport engine's bitmap, which stores its head, and with a naive
+    /// search.
     fn compare_with_engine<const N: usize>() {
         let width = 64 * N as u32;
         let mut random = RandomStreams::new(21).stream("find-first");

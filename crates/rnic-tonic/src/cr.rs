@@ -1,4 +1,4 @@
-//! The credit engine: when the next address of a flow leaves (Tonic, section 3.3).
+//! The credit engine, which decides when the next packet (segment address) of a flow is sent (Tonic, section 3.3).
 //!
 //! Enqueue puts addresses into the ring of their flow, Transmit takes the oldest of the next ready flow. With a rate, a
 //! flow that lacks credit waits in the timing wheel; with tokens, until its receiver grants more or a timeout does. Of
@@ -17,24 +17,25 @@ use crate::state::{Credit, Packed, Ring};
 use crate::touched::Touched;
 use crate::wires::{Address, Forward, Parameters};
 
-/// Cycles of the pipelined division that computes a time to wait.
+/// Duration in cycles of the pipelined division that computes a waiting time.
 const DIVIDE_CYCLES: usize = 4;
 
-/// Cycles from the reinsertion of a flow until it is processed: a flow that waits no longer stays in the ready set.
+/// Number of cycles from the reinsertion of a flow until it is processed: a flow that would wait no longer stays in the
+/// ready set.
 const REINSERT_CYCLES: u64 = 2;
 
-/// Most flows on which the modules work in one cycle.
+/// Maximum number of flows that the modules process in one cycle.
 const MODULES: usize = 5;
 
-/// A flow and the cycle until which it waits.
+/// A flow and the cycle until which it has to wait.
 type Waiting = Option<(FlowId, u64)>;
 
-/// Counters of the engine since it was created.
+/// Counters of the credit engine since its creation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CreditCounters {
-    /// Addresses that have left.
+    /// Number of addresses passed on to the link.
     pub transmitted: u64,
-    /// Times that a flow has waited for its rate.
+    /// Number of times that a flow had to wait because of its rate.
     pub waits: u64,
 }
 
@@ -47,17 +48,17 @@ pub(crate) struct CreditEngine<S> {
     credits: Vec<Credit>,
     ready: Turns<S>,
     wheel: Wheel,
-    /// Flows that wait for their rate: in the division, or in the wheel.
+    /// True for each flow that has to wait because of its rate: it is in the division or in the timing wheel.
     is_waiting: Vec<bool>,
-    /// Times in the stages of the two divisions, Transmit's and Enqueue's.
+    /// Flows in the pipeline stages of the two divisions, Transmit's and Enqueue's.
     dividing: [[Waiting; 2]; DIVIDE_CYCLES],
-    /// Addresses and commands: on the wire, at the memory, processed.
+    /// Addresses and commands from data delivery, by pipeline stage: on the wires, reading memory, being processed.
     forward: [Option<(FlowId, Forward)>; 3],
-    /// Parameters of a packet and of a visit, in the same stages.
+    /// Parameters set for a packet and by a periodic run, in the same stages.
     parameters: [[Option<Parameters>; 2]; 3],
     output: Option<Address>,
     counters: CreditCounters,
-    /// The events of a cycle; kept for its capacity.
+    /// Events of a cycle; reused for its allocation.
     touched: Touched<Events>,
 }
 
@@ -93,7 +94,7 @@ impl<S: ActiveSet> CreditEngine<S> {
         &self.counters
     }
 
-    /// Returns whether no stage holds anything of the flow.
+    /// Returns whether no pipeline stage holds anything of the flow.
     pub(crate) fn is_quiet(&self, flow: FlowId) -> bool {
         let forward = self.forward.iter().flatten().map(|(flow, _)| *flow);
         let parameters = self.parameters.iter().flatten().flatten().map(|parameters| parameters.flow);
@@ -107,8 +108,8 @@ impl<S: ActiveSet> CreditEngine<S> {
         self.credit(flow).pack(&self.shape, packed);
     }
 
-    /// Runs one cycle. Returns the address in the output register, which is taken when `is_ready`, and the flow whose
-    /// address goes into the register at the end of the cycle.
+    /// Runs one cycle. Returns the address in the output register, which is consumed if `is_ready`, and the flow whose
+    /// address enters the register at the end of the cycle.
     pub(crate) fn step(&mut self, now: u64, is_ready: bool) -> (Option<Address>, Option<FlowId>) {
         let output = self.output;
         let is_blocked = output.is_some() && !is_ready;
@@ -166,7 +167,7 @@ impl<S: ActiveSet> CreditEngine<S> {
         (output, departed.map(|address| address.flow))
     }
 
-    /// Runs the wheel; returns the flow whose time has come.
+    /// Advances the timing wheel; returns the flow whose timer has expired.
     fn expire(&mut self, now: u64) -> Option<FlowId> {
         if self.shape.scheme() != Scheme::Rate {
             return None;
@@ -181,7 +182,7 @@ impl<S: ActiveSet> CreditEngine<S> {
         expired
     }
 
-    /// Decides once, from merged values, whether the flow is in the ready set or waits.
+    /// Decides, once per cycle and from merged values, whether the flow is in the ready set or has to wait.
     fn membership(&mut self, flow: FlowId, is_main: bool, is_due: bool, now: u64, waits: &mut [Waiting; 2]) {
         let verdict = verdict(self.ring(flow), self.credit(flow), SegmentId::new(now as u32), &self.shape);
         let index = usize::from(flow);
@@ -206,13 +207,13 @@ impl<S: ActiveSet> CreditEngine<S> {
         }
     }
 
-    /// Puts what data delivery sends on the wires.
+    /// Accepts the outputs of data delivery.
     pub(crate) fn receive(&mut self, forward: Option<(FlowId, Forward)>, parameters: [Option<Parameters>; 2]) {
         self.forward[0] = forward;
         self.parameters[0] = parameters;
     }
 
-    /// Returns whether a stage, the output or the ready set holds anything, so that the next cycle must be run.
+    /// Returns whether a stage, the output or the ready set is occupied, so that the next cycle has to be run.
     #[inline]
     pub(crate) fn is_busy(&self) -> bool {
         let is_moving = self.forward.iter().any(Option::is_some)
@@ -221,7 +222,7 @@ impl<S: ActiveSet> CreditEngine<S> {
         is_moving || self.output.is_some() || !self.ready.is_idle()
     }
 
-    /// Returns the first cycle from `now` on in which the wheel changes something.
+    /// Returns the first cycle, from `now` on, in which the timing wheel changes.
     pub(crate) fn next_expiry(&self, now: u64) -> Option<u64> {
         self.wheel.next_event(now)
     }

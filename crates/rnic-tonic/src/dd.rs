@@ -1,4 +1,4 @@
-//! The data delivery engine: which segment a flow sends next (Tonic, section 3.2).
+//! The data delivery engine, which decides which segment a flow sends next (Tonic, section 3.2).
 //!
 //! Five modules work side by side, each on a flow of its own choice: both stages of Incoming, Periodic Updates, Segment
 //! Generation, Segment Transmitted. In a cycle all of them read, all compute, the results of one flow are merged, and
@@ -23,7 +23,7 @@ use crate::state::{Duty, Entry, Packed, Window};
 use crate::touched::Touched;
 use crate::wires::{Command, Forward, Packet, Parameters};
 
-/// A packet between the two stages of Incoming.
+/// A packet between the two pipeline stages of the Incoming module.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Second {
     flow: FlowId,
@@ -31,10 +31,10 @@ struct Second {
     acknowledged: Acknowledged,
 }
 
-/// Most flows on which the modules work in one cycle.
+/// Maximum number of flows that the modules process in one cycle.
 const MODULES: usize = 5;
 
-/// Values that the engine puts on its wires in a cycle.
+/// Outputs of the engine in a cycle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Delivered {
     pub(crate) forward: Option<(FlowId, Forward)>,
@@ -42,33 +42,33 @@ pub(crate) struct Delivered {
     pub(crate) from_periodic: Option<Parameters>,
 }
 
-/// Visits at which the program's periodic function runs.
+/// Selection of the runs of the program's periodic function that are executed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Visits {
     /// All, as in a circuit.
     #[default]
     All,
-    /// Only those at which the timer has expired or a deadline of the program has come. Others change nothing, because
-    /// a program declares its deadlines: this is several times faster.
+    /// Only those in which the timer has expired or a deadline of the program has passed. The others change nothing,
+    /// because a program declares its deadlines; this is several times faster.
     Due,
 }
 
-/// Counters of the engine since it was created.
+/// Counters of the data delivery engine since its creation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DeliveryCounters {
-    /// Addresses generated.
+    /// Number of addresses generated.
     pub generated: u64,
-    /// Of these, of segments that had been generated before.
+    /// Number of these that are retransmissions.
     pub repeats: u64,
-    /// Packets of existing flows.
+    /// Number of packets for existing flows.
     pub packets: u64,
-    /// Of these, ignored: they acknowledge segments that were never generated.
+    /// Number of these that were ignored, because they acknowledge segments that were never sent.
     pub ignored: u64,
-    /// Packets for flows that do not exist.
+    /// Number of packets for flows that do not exist.
     pub unknown: u64,
-    /// Visits at which the timer had expired.
+    /// Number of periodic runs in which the timer had expired.
     pub timeouts: u64,
-    /// Visits that met a packet of their flow.
+    /// Number of periodic runs that were dropped because a packet of the same flow was processed.
     pub dropped_visits: u64,
 }
 
@@ -79,7 +79,7 @@ pub(crate) struct DataDelivery<S> {
     program: Installed,
     windows: Vec<Window>,
     duties: Vec<Duty>,
-    /// State blocks of the program, one behind the other.
+    /// State blocks of the program, of all flows.
     states: Vec<u8>,
     state_bytes: usize,
     active: Turns<S>,
@@ -89,14 +89,15 @@ pub(crate) struct DataDelivery<S> {
     packet: Option<(FlowId, Packet)>,
     second: Option<Second>,
     round: Round,
-    /// Departed addresses: on the wire, at the memory, processed.
+    /// Flows whose addresses have been passed on to the link, by pipeline stage: on the wires, reading memory, being
+    /// processed.
     departed: [Option<FlowId>; 3],
     deadlines: Deadlines,
     visits: Visits,
     counters: DeliveryCounters,
-    /// The events of a cycle; kept for its capacity.
+    /// Events of a cycle; reused for its allocation.
     touched: Touched<Events>,
-    /// State blocks that the program's two functions have computed in this cycle.
+    /// New state blocks, computed by the program's two functions in this cycle.
     next_states: [Vec<u8>; 2],
 }
 
@@ -144,7 +145,7 @@ impl<S: ActiveSet> DataDelivery<S> {
         &self.counters
     }
 
-    /// Returns whether no stage holds anything of the flow.
+    /// Returns whether no pipeline stage holds anything of the flow.
     pub(crate) fn is_quiet(&self, flow: FlowId) -> bool {
         let packets = [self.packet_fetch, self.packet].into_iter().flatten().map(|(flow, _)| flow);
         let commands = [self.command_fetch, self.command].into_iter().flatten().map(|(flow, _)| flow);
@@ -209,7 +210,7 @@ impl<S: ActiveSet> DataDelivery<S> {
         delivered
     }
 
-    /// Segment Generation, or the command that has its slot.
+    /// Runs the Segment Generation module, or the command that uses its slot.
     fn generation(&mut self, touched: &mut Touched<Events>, delivered: &mut Delivered) {
         if let Some((flow, command)) = self.command {
             if self.window(flow).in_use {
@@ -232,7 +233,7 @@ impl<S: ActiveSet> DataDelivery<S> {
         }
     }
 
-    /// The fixed stage of Incoming.
+    /// Runs the fixed stage of the Incoming module.
     fn first_stage(&mut self, touched: &mut Touched<Events>) {
         let Some((flow, packet)) = self.packet else { return };
         if !self.window(flow).in_use {
@@ -249,7 +250,7 @@ impl<S: ActiveSet> DataDelivery<S> {
         }
     }
 
-    /// The programmable stage of Incoming.
+    /// Runs the programmable stage of the Incoming module.
     fn run_incoming(&mut self, second: &Second, now: Ticks) -> Answer {
         let Second { flow, packet, acknowledged } = second;
         let (window, duty) = (self.window(*flow), self.duty(*flow));
@@ -280,7 +281,7 @@ impl<S: ActiveSet> DataDelivery<S> {
         Answer::new(&actions, &self.shape)
     }
 
-    /// Periodic Updates. Returns the answer, and whether the timer has expired.
+    /// Runs the Periodic Updates module. Returns the program's outputs, and whether the timer has expired.
     fn run_periodic(&mut self, flow: FlowId, now: Ticks) -> (Answer, bool) {
         let (window, duty) = (self.window(flow), self.duty(flow));
         let is_expired = duty.timer_on && duty.expiry.distance_to(now) >= 0;
@@ -301,7 +302,7 @@ impl<S: ActiveSet> DataDelivery<S> {
         (Answer::new(&actions, &self.shape), is_expired)
     }
 
-    /// Merges and writes the events of a flow.
+    /// Merges the events of a flow into its next state, and stores it.
     fn write(&mut self, flow: FlowId, events: &Events, second: Option<&Second>, now: u64, delivered: &mut Delivered) {
         let (window, duty) = (*self.window(flow), *self.duty(flow));
         let merged = merge(&window, &duty, events, tick_of(now), &self.shape);
@@ -338,7 +339,7 @@ impl<S: ActiveSet> DataDelivery<S> {
         counters.timeouts += u64::from(has_expired && !is_visit_dropped);
     }
 
-    /// Decides once, from merged values, whether the flow is in the active set.
+    /// Decides, once per cycle and from merged values, whether the flow is in the active set.
     fn membership(&mut self, flow: FlowId, events: &Events, is_visited: bool) {
         let is_removed = matches!(events.command, Some(Command::Remove));
         let is_wanted = is_eligible(self.window(flow), self.duty(flow)) && !is_removed;
@@ -352,7 +353,7 @@ impl<S: ActiveSet> DataDelivery<S> {
         }
     }
 
-    /// Adds or removes the flow of this cycle's command.
+    /// Adds or removes a flow, if this cycle has such a command.
     fn initialize(&mut self, delivered: &Delivered) {
         let Some((flow, Forward::Command(command))) = delivered.forward else { return };
         let index = usize::from(flow);
@@ -373,7 +374,7 @@ impl<S: ActiveSet> DataDelivery<S> {
         }
     }
 
-    /// Computes from which cycle on, but not before `from`, a visit of the flow may change something.
+    /// Computes the first cycle, from `from` on, in which the periodic function of the flow may change anything.
     fn set_deadline(&mut self, flow: FlowId, from: u64) {
         let duty = self.duty(flow);
         let expiry = duty.timer_on.then(|| cycle_of(duty.expiry, from));
@@ -382,12 +383,12 @@ impl<S: ActiveSet> DataDelivery<S> {
         self.deadlines.set(flow, deadline);
     }
 
-    /// Chooses the visits at which the program runs.
+    /// Selects the runs of the periodic function that are executed.
     pub(crate) fn set_visits(&mut self, visits: Visits) {
         self.visits = visits;
     }
 
-    /// Returns whether a stage or the active set holds anything, so that the next cycle must be run.
+    /// Returns whether a stage or the active set is occupied, so that the next cycle has to be run.
     #[inline]
     pub(crate) fn is_busy(&self) -> bool {
         let is_packet = self.packet_fetch.is_some() || self.packet.is_some() || self.second.is_some();
@@ -396,18 +397,19 @@ impl<S: ActiveSet> DataDelivery<S> {
         is_packet || is_command || is_departed || !self.active.is_idle() || !self.round.is_regular()
     }
 
-    /// Returns the first cycle from `now` on, and before `end`, in which a visit may change something.
-    pub(crate) fn next_visit(&mut self, now: u64, end: u64) -> Option<u64> {
-        self.deadlines.next_visit(&self.round, now, end)
+    /// Returns the first cycle in `now..end` in which the periodic function of a flow may change its state; `None` if
+    /// there is none.
+    pub(crate) fn next_service_cycle(&mut self, now: u64, end: u64) -> Option<u64> {
+        self.deadlines.next_service_cycle(&self.round, now, end)
     }
 
-    /// Passes `cycles` cycles in which nothing changes.
+    /// Skips `cycles` cycles in which nothing changes.
     pub(crate) fn skip(&mut self, cycles: u64) {
         self.round.skip(cycles);
     }
 }
 
-/// Returns the actions with which a program's functions start: everything stays as it is.
+/// Returns the initial outputs of a program's functions: the current settings, and no marks.
 fn current_actions(window: &Window, duty: &Duty) -> Actions {
     Actions {
         window: U::new(u64::from(window.size)),

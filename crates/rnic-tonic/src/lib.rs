@@ -1,13 +1,13 @@
-//! Tonic's template, cycle by cycle: the model with which circuits are compared.
+//! Model of the hardware of Tonic, a NIC for transport programs, cycle by cycle: the reference for circuits.
 //!
 //! ```text
 //! CRATE    rnic-tonic (red: circuits and this model agree in every cycle)
 //! Purpose  data delivery, credit, sets, rings, timing wheel and receiver of Tonic, one step a cycle
 //! May use  rnic-base, rnic-program
 //! Must not know packets' formats or engines, read a clock, compute in floating point
-//! Add here a module of the template, a discipline of its sets, a kind of receiver
-//! Not here programs (rnic-transports), the network around a template (rnic-fabric), RTL
-//! Proved by a test for each mechanism, all conflicts of events, eager against lazy stepping over random traffic
+//! Add here a module of the NIC, a service discipline, a kind of receiver
+//! Not here programs (rnic-transports), the network around the NIC (rnic-fabric), RTL
+//! Tested by a test for each mechanism, all conflicts of events, eager against lazy stepping over random traffic
 //! ```
 //!
 //! Source: Tonic, "Enabling Programmable Transport Protocols in High-Speed NICs" (NSDI'20).
@@ -39,11 +39,11 @@
 //!
 //! A flow that enters an empty set is taken from it in the same cycle.
 //!
-//! * [`Tonic`] is the template with a program; [`Tonic::step`] runs a cycle, [`Tonic::advance_to`] only those in which
-//!   something can change, with the same outputs and state;
+//! * [`Tonic`] is the NIC (the paper calls its fixed part *template*) with a program; [`Tonic::step`] runs a cycle,
+//!   [`Tonic::advance_to`] only those in which something can change, with the same outputs and state;
 //! * [`Receiver`] generates acknowledgements and grants, one packet a cycle.
 //!
-//! The state of flows stays in the template: exchanging it with memory outside, for more flows, is not modelled.
+//! The state of all flows stays in the NIC: exchanging it with memory outside, for more flows, is not modelled.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_macros))]

@@ -1,4 +1,4 @@
-//! The transport program of a template: credit scheme, initial values and two functions (Tonic, section 3.5).
+//! The transport program of a Tonic NIC: credit scheme, initial values and two functions (Tonic, section 3.5).
 
 pub use rnic_program::Scheme;
 use rnic_program::{Actions, Due, Fields as _, Map, Transport, U};
@@ -7,23 +7,23 @@ pub(crate) use rnic_program::{Incoming, Periodic};
 use crate::bits::RingMap;
 use crate::shape::{SegmentId, Shape, TICK_SHIFT, Ticks, tick_of};
 
-/// Error: a program that a template cannot run.
+/// Error: a program that the Tonic NIC cannot run.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum InstallError {
-    /// A fault of its description.
+    /// The description is invalid.
     #[error(transparent)]
     Description(#[from] rnic_program::fields::DescriptionError),
-    /// Too few or too many values of parameters.
-    #[error("{given} values of parameters for a program that has {needed}")]
+    /// The number of parameter values is wrong.
+    #[error("the program has {needed} parameters, but {given} values were given")]
     Parameters {
-        /// Values given.
+        /// Number of values given.
         given: usize,
-        /// Parameters of the program.
+        /// Number of parameters of the program.
         needed: usize,
     },
 }
 
-/// A program with the values of its parameters, as a template runs it.
+/// A program with the values of its parameters.
 pub struct Installed {
     transport: &'static dyn Transport,
     parameters: Vec<u64>,
@@ -31,9 +31,10 @@ pub struct Installed {
     state_bits: u32,
     initial_state: Vec<u8>,
     initial: Actions,
-    /// Positions in a state block of times at which the periodic function has work.
+    /// Positions in a state block of the fields that are times at which the periodic function has to run.
     due_times: Vec<usize>,
-    /// Positions of numbers of generated segments at which it has.
+    /// Positions in a state block of the fields that are numbers of sent segments at which the periodic function has to
+    /// run.
     due_counts: Vec<usize>,
 }
 
@@ -41,7 +42,7 @@ impl Installed {
     /// Prepares a program. A flow whose initial rate is zero starts at `link_rate`, in bytes per 2^16 cycles.
     ///
     /// # Errors
-    /// When the description is not that of a program, or there are not as many parameters as it has.
+    /// When the description is invalid, or the number of parameter values is wrong.
     pub fn new(transport: &'static dyn Transport, parameters: Vec<u64>, link_rate: u32) -> Result<Self, InstallError> {
         let description = transport.description();
         description.check()?;
@@ -69,7 +70,7 @@ impl Installed {
         self.scheme
     }
 
-    /// Returns the bits of a flow's state.
+    /// Returns the number of bits of a flow's state.
     pub fn state_bits(&self) -> u32 {
         self.state_bits
     }
@@ -79,24 +80,25 @@ impl Installed {
         &self.initial_state
     }
 
-    /// Returns window, rate and timer of a new flow.
+    /// Returns the window, rate and timer of a new flow.
     pub(crate) fn initial(&self) -> Actions {
         self.initial
     }
 
-    /// Runs the function for packets; `state` is updated.
+    /// Runs the function for packets, which updates `state`.
     #[inline]
     pub(crate) fn incoming(&self, packet: &Incoming, state: &mut [u8], actions: &mut Actions) {
         self.transport.incoming(packet, &self.parameters, state, actions);
     }
 
-    /// Runs the function for visits; `state` is updated.
+    /// Runs the periodic function, which updates `state`.
     #[inline]
     pub(crate) fn periodic(&self, visit: &Periodic, state: &mut [u8], actions: &mut Actions) {
         self.transport.periodic(visit, &self.parameters, state, actions);
     }
 
-    /// Returns the cycle from which a visit may change something, given the program's state; `None` for never.
+    /// Returns the first cycle in which the periodic function may change anything, given the program's state; `None` if
+    /// never.
     pub(crate) fn due(&self, state: &[u8], now: u64, total_sent: SegmentId) -> Option<u64> {
         let field = |position: usize| {
             let bytes = &state[position..position + 4];
@@ -127,22 +129,22 @@ pub(crate) fn cycle_of(tick: Ticks, now: u64) -> u64 {
     ((now >> TICK_SHIFT) + ahead as u64) << TICK_SHIFT
 }
 
-/// Returns a segment id, or a time, as programs see it.
+/// Converts a segment id, or a time, to the type that programs use.
 #[inline]
 pub(crate) fn number(id: SegmentId) -> U<24> {
     U::new(u64::from(id.value()))
 }
 
-/// Returns a map as programs see it: from `start`, the first segment of the window.
+/// Converts a map to the form that programs read, which begins with `start`, the first segment of the window.
 #[inline]
 pub(crate) fn view(map: &RingMap, start: SegmentId, shape: &Shape) -> Map {
     Map::new(map.from_head(shape.position(start), shape.window()))
 }
 
-/// The answer of a program, within the bounds of the template: circuits do the same to its outputs.
+/// The outputs of a program, limited to the ranges of the NIC; circuits limit their outputs in the same way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Answer {
-    /// First segment to mark, and the first one behind those to mark.
+    /// Range to mark: the first segment, and the first one after the range.
     pub(crate) mark: Option<(SegmentId, SegmentId)>,
     pub(crate) window: u16,
     pub(crate) rate: u32,
@@ -151,7 +153,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// Bounds `actions`. Durations of half the circle or more would lie in the past.
+    /// Limits `actions` to the permitted ranges. Durations of half the range of ticks or more would lie in the past.
     pub(crate) fn new(actions: &Actions, shape: &Shape) -> Self {
         let id = |number: U<24>| SegmentId::new(number.get() as u32);
         Self {
@@ -163,7 +165,7 @@ impl Answer {
         }
     }
 
-    /// Returns the segments to mark among `count` segments from `start`, as a map.
+    /// Returns the segments to mark, among `count` segments from `start`, as a map.
     pub(crate) fn range(&self, start: SegmentId, count: u32, shape: &Shape) -> RingMap {
         let Some((from, to)) = self.mark else { return RingMap::EMPTY };
         let first = start.distance_to(from).max(0);
@@ -175,5 +177,5 @@ impl Answer {
     }
 }
 
-/// Longest timer, in ticks: times are compared serially, so a timer lasts less than half the circle (1.3 s).
+/// Maximum timer in ticks: times are compared in serial arithmetic, so a timer is shorter than half the range (1.3 s).
 pub const TIMER_MAX: u32 = (1 << 23) - 1;

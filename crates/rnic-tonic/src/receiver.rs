@@ -1,6 +1,6 @@
 //! The receiver: acknowledgements, grants and congestion notifications for one packet a cycle (Tonic, section 2.1).
 //!
-//! It places no data. What it generates are the packets that [`Tonic`](crate::Tonic) takes.
+//! It does not place data. It generates the packets that [`Tonic`](crate::Tonic) receives.
 
 use crate::bits::RingMap;
 use crate::program::Scheme;
@@ -11,33 +11,33 @@ use crate::wires::Packet;
 /// Acknowledgement scheme of a receiver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReceiverKind {
-    /// Cumulatively (Reno, NewReno). With a delay, in ticks, a segment that arrives in order is acknowledged with the
-    /// next one or after the delay; segments out of order and repeats are acknowledged at once.
+    /// Cumulatively (Reno, NewReno). With a delay, a segment that arrives in order is acknowledged with the next one or
+    /// after the delay; segments out of order and repeats are acknowledged at once.
     Cumulative {
-        /// The delay; zero to acknowledge every segment at once.
+        /// The delay in ticks; zero to acknowledge every segment at once.
         delay: u32,
     },
-    /// Cumulatively, naming an early segment (SACK).
+    /// Cumulatively, with the number of an out-of-order segment (SACK).
     Selective,
-    /// The same; early segments are reported as a gap too (IRN).
+    /// As [`ReceiverKind::Selective`]; out-of-order segments are also reported as a gap (IRN).
     SelectiveNack,
-    /// The same as [`ReceiverKind::Selective`]; segments without payload are reported missing, and every arrival grants
-    /// one more segment (NDP).
+    /// As [`ReceiverKind::Selective`]; segments without payload are reported missing, and every arrival grants one more
+    /// segment (NDP).
     Trimmed,
     /// Cumulatively; segments out of order are dropped, and the first of them is reported (RoCE).
     GoBackN,
 }
 
-/// Sizes of a receiver.
+/// Configuration of a receiver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReceiverSizes {
     /// Number of flows.
     pub flows: u16,
-    /// Segments that are tracked, K: 64, 128 or 256.
+    /// Width K of the window in segments: 64, 128 or 256.
     pub window: u16,
-    /// Its acknowledgement scheme.
+    /// Acknowledgement scheme.
     pub kind: ReceiverKind,
-    /// Least time in ticks between two congestion notifications of a flow, at least 1; 313 ticks are 50 us.
+    /// Minimum time in ticks between two congestion notifications for a flow, at least 1; 313 ticks are 50 us.
     pub cnp_interval: u32,
 }
 
@@ -48,11 +48,11 @@ pub struct Arrival {
     pub flow: FlowId,
     /// The segment.
     pub segment: SegmentId,
-    /// Number of times that the segment had been sent before.
+    /// Number of times that the segment has been sent before.
     pub times_sent: u8,
-    /// A switch has removed the payload.
+    /// A switch has removed (trimmed) the payload.
     pub is_trimmed: bool,
-    /// A switch has marked congestion.
+    /// A switch has set the congestion mark.
     pub is_marked: bool,
 }
 
@@ -61,17 +61,17 @@ group! {
     Reception of shape {
         /// The flow exists.
         in_use: bool = 1,
-        /// Next segment in order.
+        /// Next segment expected in order.
         expected: SegmentId = 24,
-        /// Segments that have arrived early.
+        /// Segments that have arrived out of order.
         seen: RingMap = shape.window(),
         /// An acknowledgement is delayed.
         is_delayed: bool = 1,
-        /// Time of the segment whose acknowledgement is delayed.
+        /// Arrival time of the segment whose acknowledgement is delayed.
         delayed_at: Ticks = 24,
         /// The gap before the arrived segments has been reported.
         is_reported: bool = 1,
-        /// Segments granted in total.
+        /// Number of segments granted since the flow was added.
         granted: SegmentId = 24,
         /// A notification was sent less than an interval ago.
         is_notified: bool = 1,
@@ -80,10 +80,10 @@ group! {
     }
 }
 
-/// The receiver of a template's flows.
+/// The receiver of all flows of a Tonic NIC.
 ///
-/// A round visits one flow a cycle: it sends delayed acknowledgements in cycles without another response, and forgets
-/// notifications older than the interval, so that times are only compared while they are recent.
+/// It visits one flow per cycle, in turn: it sends delayed acknowledgements in cycles without another response, and
+/// forgets notifications older than the interval, so that times are only compared while they are recent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Receiver {
     shape: Shape,
@@ -92,7 +92,7 @@ pub struct Receiver {
     flows: Vec<Reception>,
     round: FlowId,
     now: u64,
-    /// The response that leaves in the next cycle.
+    /// The response that is sent in the next cycle.
     output: Option<(FlowId, Packet)>,
     dropped: u64,
 }
@@ -101,7 +101,7 @@ impl Receiver {
     /// Creates a receiver without flows.
     ///
     /// # Errors
-    /// A size that no circuit has.
+    /// When a size is out of range.
     pub fn new(sizes: ReceiverSizes) -> Result<Self, SizeError> {
         let ReceiverSizes { flows, window, kind, cnp_interval } = sizes;
         let shape = Shape::new(Sizes { flows, window, ..Sizes::default() }, Scheme::Window, 0)?;
@@ -109,7 +109,7 @@ impl Receiver {
         Ok(Self { shape, kind, cnp_interval: cnp_interval.max(1), flows, round: 0, now: 0, output: None, dropped: 0 })
     }
 
-    /// Adds a flow, or starts it anew: the first segment is `first`. Numbers outside of the template are ignored.
+    /// Adds a flow, or restarts it, with `first` as its first segment. Flow numbers that are out of range are ignored.
     pub fn add_flow(&mut self, flow: FlowId, first: SegmentId) {
         if let Some(state) = self.flows.get_mut(usize::from(flow)) {
             *state = Reception { in_use: true, expected: first, ..Reception::default() };
@@ -123,30 +123,30 @@ impl Receiver {
         }
     }
 
-    /// Returns the number of bits of a flow.
+    /// Returns the number of bits of state per flow.
     pub fn bits(&self) -> u32 {
         Reception::bits(&self.shape)
     }
 
-    /// Returns the state of a flow, packed; `None` outside of the template.
+    /// Returns the state of a flow, packed; `None` if its number is out of range.
     pub fn context(&self, flow: FlowId) -> Option<Packed> {
         let mut packed = Packed::default();
         self.flows.get(usize::from(flow))?.pack(&self.shape, &mut packed);
         Some(packed)
     }
 
-    /// Returns the next segment that a flow expects; `None` when it does not exist.
+    /// Returns the next segment that `flow` expects; `None` if there is no such flow.
     pub fn expected(&self, flow: FlowId) -> Option<SegmentId> {
         self.flows.get(usize::from(flow)).filter(|state| state.in_use).map(|state| state.expected)
     }
 
-    /// Returns the number of arrivals that changed nothing: outside of the window, out of order where order is
-    /// required, without payload where that is not understood, of flows that do not exist.
+    /// Returns the number of arrivals that were ignored: outside of the window, out of order for a receiver that
+    /// requires order, without payload for a receiver that does not support trimming, or for flows that do not exist.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
 
-    /// Runs one cycle; returns the response to the arrival of the cycle before.
+    /// Runs one cycle; returns the response to the arrival of the previous cycle.
     pub fn step(&mut self, arrival: Option<&Arrival>) -> Option<(FlowId, Packet)> {
         let tick = tick_of(self.now);
         let response = arrival.and_then(|arrival| self.arrive(arrival, tick));
@@ -178,7 +178,7 @@ impl Receiver {
         packet.map(|packet| (arrival.flow, packet))
     }
 
-    /// Visits the next flow of the round, unless it has something to send and the response of this cycle is another.
+    /// Visits the next flow, unless its response would collide with another in this cycle.
     fn visit(&mut self, response: Option<(FlowId, Packet)>, now: Ticks) -> Option<(FlowId, Packet)> {
         let state = &mut self.flows[usize::from(self.round)];
         if state.is_notified && !is_recent(state, self.cnp_interval, now) {
@@ -206,20 +206,20 @@ impl Receiver {
 /// Position of a segment relative to the window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Place {
-    /// It is the expected one.
+    /// The segment is the expected one.
     InOrder {
-        /// Others have arrived early, and it closes the gap before the first of them.
+        /// Later segments have arrived already, and this one closes the gap before the first of them.
         closes_gap: bool,
     },
-    /// It has arrived before.
+    /// The segment has arrived before.
     Repeat,
-    /// It is early, and kept.
+    /// The segment is out of order, and is kept.
     Early,
-    /// It is early, and dropped because the order is required.
+    /// The segment is out of order, and is dropped because the receiver requires order.
     OutOfOrder,
-    /// It is beyond the window.
+    /// The segment is beyond the window.
     Outside,
-    /// It has no payload.
+    /// The segment has no payload.
     Trimmed,
 }
 
@@ -235,7 +235,7 @@ fn place_of(state: &Reception, arrival: &Arrival, kind: ReceiverKind, shape: &Sh
     }
 }
 
-/// Moves behind the expected segment and those that have arrived after it.
+/// Advances the expected segment past all segments that have arrived in sequence.
 fn advance(state: &mut Reception, shape: &Shape) {
     let head = shape.position(state.expected);
     // The run of early segments depends on stored state alone; the expected segment's own bit is clear and ends it.
@@ -295,7 +295,7 @@ fn acknowledgement(
     Some(packet)
 }
 
-/// Returns whether the last notification is less than `interval` old.
+/// Returns whether the last notification was sent less than `interval` ago.
 fn is_recent(state: &Reception, interval: u32, now: Ticks) -> bool {
     state.is_notified && state.notified_at.distance_to(now) < i64::from(interval)
 }

@@ -1,4 +1,4 @@
-//! Sets of flows whose turn may come: the active set and the ready-to-transmit set (Tonic, section 3.1).
+//! Sets of flows that are eligible for service: the active set and the ready-to-transmit set (Tonic, section 3.1).
 //!
 //! A flow is in a set at most once ([`Turns`] keeps a bit per flow), so a set needs as many entries as there are flows.
 //! Up to four modules insert in one cycle, and all are accepted in that cycle: four interleaved banks, in a circuit. A
@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 
 use crate::shape::FlowId;
 
-/// A discipline of serving flows: which of the inserted flows is served next.
+/// A service discipline: selects which of the inserted flows is served next.
 pub trait ActiveSet {
     /// Inserts `flow`, which is not in the set.
     fn insert(&mut self, flow: FlowId);
@@ -51,7 +51,7 @@ impl ActiveSet for Fifo {
 }
 
 /// Strict priorities, round robin within each: an example of another discipline. A flow of a lower class is served only
-/// while no flow of a higher one can be.
+/// while no flow of a higher class is in the set.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Priorities {
     /// Class of each flow, 0 highest.
@@ -84,12 +84,12 @@ impl ActiveSet for Priorities {
     }
 }
 
-/// The turn of a flow, on its way through the two stages of a module.
+/// A turn of a flow, in the two pipeline stages of a module.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Turn {
     /// The flow.
     pub flow: FlowId,
-    /// A second turn of a flow that is alone: it is never reinserted.
+    /// A second turn of a flow that is alone in the set; it is never reinserted.
     pub is_extra: bool,
 }
 
@@ -132,7 +132,7 @@ impl<S: ActiveSet> Turns<S> {
         self.has_turn(flow) || [self.fetch, self.process].into_iter().flatten().any(|turn| turn.flow == flow)
     }
 
-    /// Inserts a flow that has become eligible, unless it has a turn already.
+    /// Inserts a flow that has become eligible, unless it is already in the set or in a stage.
     #[inline]
     pub fn activate(&mut self, flow: FlowId) {
         if !core::mem::replace(&mut self.has_turn[usize::from(flow)], true) {
@@ -151,7 +151,8 @@ impl<S: ActiveSet> Turns<S> {
         }
     }
 
-    /// Ends the cycle: turns move to the next stage. A flow is taken from the set unless another command uses the slot.
+    /// Ends the cycle: turns move to the next stage. If `is_slot_free`, that is, no command uses the slot, the next
+    /// flow is removed from the set.
     #[inline]
     pub fn advance(&mut self, is_slot_free: bool) {
         let last = self.fetch;

@@ -1,97 +1,97 @@
-//! Sizes of a template, and the numbers that all modules use.
+//! Sizes of a Tonic NIC, and the types of numbers that all modules use.
 
 use rnic_base::Serial;
 
 use crate::program::Scheme;
 
-/// Number of a flow.
+/// Number that identifies a flow.
 pub type FlowId = u16;
 
-/// A segment id, and a counter of segments: 24 bits, compared serially.
+/// A segment id, or a counter of segments: 24 bits, in serial arithmetic.
 pub type SegmentId = Serial<24>;
 
 /// A time in ticks of 16 cycles, modulo 2^24.
 pub type Ticks = Serial<24>;
 
-/// Cycles of a tick, as a power of two.
+/// Number of cycles of a tick, as a power of two.
 pub const TICK_SHIFT: u32 = 4;
 
-/// Largest number of flows (Tonic, table 4).
+/// Maximum number of flows (Tonic, table 4).
 pub const FLOWS_MAX: u16 = 2048;
 
-/// Largest ring of addresses of a flow.
+/// Maximum number of addresses in a flow's ring.
 pub const RING_MAX: u8 = 32;
 
-/// Bits of the length of a segment in bytes.
+/// Width in bits of the length of a segment in bytes.
 pub const LENGTH_BITS: u32 = 14;
 
-/// Longest segment in bytes.
+/// Maximum length of a segment in bytes.
 pub const LENGTH_MAX: u16 = (1 << LENGTH_BITS) - 1;
 
-/// Returns the tick in which `cycle` lies.
+/// Returns the tick that contains `cycle`.
 #[inline]
 pub const fn tick_of(cycle: u64) -> Ticks {
     Ticks::new((cycle >> TICK_SHIFT) as u32)
 }
 
-/// Returns the number of steps forward from `from` to `to`, modulo 2^24.
+/// Returns the distance from `from` to `to` in forward direction, modulo 2^24.
 #[inline]
 pub const fn forward(from: SegmentId, to: SegmentId) -> u32 {
     to.value().wrapping_sub(from.value()) & SegmentId::MAX.value()
 }
 
-/// Sizes of a template: parameters of the circuit.
+/// Sizes of a Tonic NIC: parameters of the circuit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sizes {
     /// Number of flows, at most [`FLOWS_MAX`].
     pub flows: u16,
-    /// Segments of a window, K: 64, 128 or 256.
+    /// Width K of the window in segments: 64, 128 or 256.
     pub window: u16,
-    /// Addresses that wait for credit, per flow: N, at most [`RING_MAX`].
+    /// Size N of a flow's ring: the maximum number of addresses that wait for credit, at most [`RING_MAX`].
     pub ring: u8,
-    /// Generation of a flow stops when so many of its addresses wait.
+    /// Number of waiting addresses at which a flow stops generating more.
     pub stop: u8,
-    /// A stopped flow continues when fewer of its addresses wait than this.
+    /// Number of waiting addresses below which a stopped flow continues.
     pub start: u8,
 }
 
 impl Default for Sizes {
-    /// The sizes of Tonic's evaluation (section 6.1); the ring and its thresholds are those of its public circuits.
+    /// Returns the sizes of Tonic's evaluation (section 6.1), and the ring and thresholds of its public circuits.
     fn default() -> Self {
         Self { flows: 1024, window: 128, ring: 16, stop: 11, start: 10 }
     }
 }
 
-/// Error: sizes that no circuit has.
+/// Error: a size is out of range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SizeError {
-    /// Number of flows.
-    #[error("a template has 1 to {FLOWS_MAX} flows, not {0}")]
+    /// The number of flows is out of range.
+    #[error("the number of flows is {0}, but must be 1 to {FLOWS_MAX}")]
     Flows(u16),
-    /// Window.
+    /// The width of the window is not supported.
     #[error("a window has 64, 128 or 256 segments, not {0}")]
     Window(u16),
-    /// Ring and its thresholds.
+    /// The size of the ring and its thresholds do not fit together.
     #[error(
         "a ring of {ring} addresses, stop at {stop}, start below {start}: not 1 <= start <= stop <= ring <= {RING_MAX}"
     )]
     Ring {
-        /// Addresses of a ring.
+        /// Number of addresses of a ring.
         ring: u8,
-        /// Number of outstanding addresses at which generation stops.
+        /// Number of waiting addresses at which generation stops.
         stop: u8,
-        /// Number of outstanding addresses below which it continues.
+        /// Number of waiting addresses below which it continues.
         start: u8,
     },
-    /// State of the program.
+    /// The state of the program is too large.
     #[error("the program has {0} words of state; a flow has at most {STATE_WORDS_MAX}")]
     State(usize),
 }
 
-/// Largest number of words of a program's state: 448 bytes (Tonic, table 4).
+/// Maximum number of words of a program's state: 448 bytes (Tonic, table 4).
 pub const STATE_WORDS_MAX: usize = 56;
 
-/// Sizes that were checked, with what the program adds to them: determines the width of every field.
+/// Valid sizes and the needs of the program, which together determine the width of every field.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shape {
     sizes: Sizes,
@@ -100,10 +100,11 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Checks `sizes` for a program with a credit scheme and so many bits of state.
+    /// Checks whether hardware of `sizes` is possible for a program with `state_bits` bits of state and the credit
+    /// scheme `scheme`.
     ///
     /// # Errors
-    /// The size that no circuit has.
+    /// The first size that is out of range.
     pub fn new(sizes: Sizes, scheme: Scheme, state_bits: u32) -> Result<Self, SizeError> {
         let Sizes { flows, window, ring, stop, start } = sizes;
         if flows == 0 || flows > FLOWS_MAX {
@@ -129,12 +130,12 @@ impl Shape {
         self.scheme
     }
 
-    /// Returns the bits of the program's state.
+    /// Returns the number of bits of the program's state.
     pub const fn state_bits(&self) -> u32 {
         self.state_bits
     }
 
-    /// Returns the segments of a window, K.
+    /// Returns the width K of the window in segments.
     #[inline]
     pub const fn window(&self) -> u32 {
         self.sizes.window as u32
@@ -146,13 +147,13 @@ impl Shape {
         self.sizes.flows
     }
 
-    /// Returns the position of a segment in a map: its id mod K.
+    /// Returns the position of a segment in a map: its id modulo K.
     #[inline]
     pub const fn position(&self, id: SegmentId) -> u32 {
         id.value() & (self.window() - 1)
     }
 
-    /// Returns the bits that hold the numbers 0 to `largest`.
+    /// Returns the number of bits needed for the numbers 0 to `largest`.
     pub const fn bits_for(largest: u32) -> u32 {
         u32::BITS - largest.leading_zeros()
     }

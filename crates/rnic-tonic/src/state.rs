@@ -39,7 +39,7 @@ impl Packed {
     /// Appends the lowest `bits` bits of `value`.
     ///
     /// # Panics
-    /// When the value is wider: the declaration of its field is wrong.
+    /// When the value is wider: the declared width of its field is then wrong.
     fn put(&mut self, value: u64, bits: u32) {
         assert!(bits >= 64 || value >> bits == 0, "{value:#x} does not fit into {bits} bits");
         if bits == 0 {
@@ -58,7 +58,7 @@ impl Packed {
     }
 }
 
-/// A value that a field can hold.
+/// A value that can be stored in a field.
 pub(crate) trait Pack {
     fn pack(&self, bits: u32, packed: &mut Packed);
 }
@@ -110,7 +110,7 @@ impl Pack for [Entry; RING_MAX as usize] {
     }
 }
 
-/// Declares a group with the width of each field, in a template of the given shape.
+/// Declares a group of fields with the width of each field, for a given shape.
 macro_rules! group {
     ($(#[$meta:meta])* $name:ident of $shape:ident {
         $($(#[$field_meta:meta])* $field:ident: $type:ty = $bits:expr,)*
@@ -122,7 +122,7 @@ macro_rules! group {
         }
 
         impl $name {
-            /// Returns the fields, the lowest first.
+            /// Returns the fields, lowest bits first.
             pub fn fields($shape: &Shape) -> Vec<Field> {
                 let _ = $shape;
                 vec![$(Field { name: stringify!($field), bits: $bits },)*]
@@ -144,65 +144,65 @@ macro_rules! group {
 
 pub(crate) use group;
 
-/// Returns `bits` in templates with the credit scheme `scheme`, and zero in others.
+/// Returns `bits` if the credit scheme is `scheme`, otherwise zero.
 fn only(shape: &Shape, scheme: Scheme, bits: u32) -> u32 {
     if shape.scheme() == scheme { bits } else { 0 }
 }
 
 group! {
-    /// Group A: the window. Written by Segment Generation, both stages of Incoming, and Periodic Updates.
+    /// Group A, the window: written by Segment Generation, both stages of Incoming, and Periodic Updates.
     Window of shape {
         /// The flow exists.
         in_use: bool = 1,
-        /// First segment that is not acknowledged.
+        /// First unacknowledged segment.
         start: SegmentId = 24,
-        /// Segments that may be sent, from `start`: at most K.
+        /// Size of the window in segments, from `start`: at most K.
         size: u16 = Shape::bits_for(shape.window()),
-        /// Next segment that has never been generated (Tonic: highest-sent, plus one).
+        /// Next segment to be sent for the first time (Tonic: highest-sent, plus one).
         next: SegmentId = 24,
-        /// End of the segments that the driver has announced.
+        /// End (exclusive) of the segments that the driver has announced.
         limit: SegmentId = 24,
-        /// The segment before `limit` is shorter than the others.
+        /// The last segment before `limit` is shorter than the others.
         has_short_last: bool = 1,
         /// Selectively acknowledged segments.
         acked: RingMap = shape.window(),
         /// Lower bit of the number of retransmissions of each segment, which saturates at 3 (Tonic: rtx-cnt).
         repeats_low: RingMap = shape.window(),
-        /// Upper bit of it.
+        /// Upper bit of the number of retransmissions of each segment.
         repeats_high: RingMap = shape.window(),
     }
 }
 
 group! {
-    /// Group B: duty. Written by all modules except the first stage of Incoming.
+    /// Group B, the duty (pending work) of a flow: written by all modules except the first stage of Incoming.
     Duty of shape {
         /// Segments marked for retransmission.
         marked: RingMap = shape.window(),
-        /// Generated addresses that have not left the credit engine.
+        /// Number of generated addresses that have not left the credit engine.
         outstanding: u8 = Shape::bits_for(u32::from(shape.sizes().ring)),
-        /// Generation has stopped because too many addresses are outstanding.
+        /// Generation has stopped because too many addresses wait for credit.
         back_pressured: bool = 1,
-        /// The flow has no segment to generate.
+        /// The flow has no segment to send.
         idle: bool = 1,
         /// Number of addresses generated, modulo 2^24.
         total_sent: SegmentId = 24,
-        /// The retransmission timer runs.
+        /// The retransmission timer is running.
         timer_on: bool = 1,
-        /// Time at which it expires.
+        /// Time at which the retransmission timer expires.
         expiry: Ticks = 24,
-        /// Its duration in ticks; zero for none.
+        /// Duration of the retransmission timer in ticks; zero for none.
         timer: Ticks = 24,
-        /// Rate that the program has chosen: a copy, because the credit engine's state is out of reach.
+        /// Rate chosen by the program: a copy, because the credit engine's state cannot be accessed from here.
         rate: u32 = only(shape, Scheme::Rate, 23),
     }
 }
 
-/// An address in a ring: segment (24 bits), times sent before (2), short (1).
+/// An address in a ring: segment (24 bits), number of earlier transmissions (2), short (1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Entry(u32);
 
 impl Entry {
-    /// Width in bits.
+    /// Width of an entry in bits.
     pub const BITS: u32 = 27;
 
     /// Builds an entry.
@@ -216,13 +216,13 @@ impl Entry {
         SegmentId::new(self.0)
     }
 
-    /// Returns how many times the segment had been generated before, at most 3.
+    /// Returns how many times the segment has been sent before, at most 3.
     #[inline]
     pub fn times_sent(self) -> u8 {
         (self.0 >> 24 & 3) as u8
     }
 
-    /// Returns whether it is a short last segment.
+    /// Returns whether the segment is the short last one.
     #[inline]
     pub fn is_short(self) -> bool {
         self.0 >> 26 & 1 == 1
@@ -230,11 +230,11 @@ impl Entry {
 }
 
 group! {
-    /// The ring: addresses that wait for credit. Entries are written by Enqueue, the head by Transmit.
+    /// The ring of addresses that wait for credit. Entries are written by Enqueue, the head by Transmit.
     Ring of shape {
         /// The addresses; the oldest is at `head`.
         entries: [Entry; RING_MAX as usize] = Entry::BITS * u32::from(shape.sizes().ring),
-        /// Position of the oldest.
+        /// Position of the oldest address.
         head: u8 = Shape::bits_for(u32::from(shape.sizes().ring) - 1),
         /// Number of addresses.
         count: u8 = Shape::bits_for(u32::from(shape.sizes().ring)),
@@ -242,23 +242,23 @@ group! {
 }
 
 group! {
-    /// Credit: what determines when the next address may leave.
+    /// Credit: determines when the next address may be passed on to the link.
     Credit of shape {
-        /// Bytes of a segment.
+        /// Length of a segment in bytes.
         segment_bytes: u16 = LENGTH_BITS,
-        /// Bytes of the short last segment; zero for none.
+        /// Length of the short last segment in bytes; zero if there is none.
         last_bytes: u16 = LENGTH_BITS,
-        /// Bytes per 2^16 cycles.
+        /// Rate in bytes per 2^16 cycles.
         rate: u32 = only(shape, Scheme::Rate, 23),
         /// Credit at `since`, in bytes, with 16 fractional bits.
         credit: u64 = only(shape, Scheme::Rate, 40),
-        /// Cycle in which the credit was brought up to date, modulo 2^24.
+        /// Cycle in which `credit` was computed, modulo 2^24.
         since: SegmentId = only(shape, Scheme::Rate, 24),
-        /// Segments that the receiver has granted.
+        /// Number of segments that the receiver has granted.
         granted: SegmentId = only(shape, Scheme::Token, 24),
-        /// Segments that timeouts have granted.
+        /// Number of segments that timeouts have granted.
         extra: SegmentId = only(shape, Scheme::Token, 24),
-        /// Segments that have left.
+        /// Number of segments passed on to the link.
         sent: SegmentId = only(shape, Scheme::Token, 24),
     }
 }

@@ -1,4 +1,5 @@
-//! The template: both engines, the driver's calls, one step a cycle, and stepping only where something changes.
+//! The Tonic NIC as a whole: both engines, the driver's calls, one step per cycle, and skipping of cycles in which
+//! nothing changes.
 
 use std::collections::VecDeque;
 
@@ -10,63 +11,67 @@ use crate::shape::{FlowId, LENGTH_MAX, STATE_WORDS_MAX, SegmentId, Shape, SizeEr
 use crate::state::Packed;
 use crate::wires::{Address, Command, FlowSetup, Packet};
 
-/// Most commands of the driver that wait for their slot.
+/// Maximum number of commands of the driver that wait for their slot.
 pub const COMMANDS_MAX: usize = 64;
 
-/// Most segments that are announced ahead of the first unacknowledged one: ids are compared serially.
+/// Maximum distance of the announced limit from the first unacknowledged segment: ids are compared in serial
+/// arithmetic.
 pub const ANNOUNCED_MAX: u32 = 1 << 22;
 
 /// Inputs of a cycle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Input {
-    /// A packet of a flow's receiver.
+    /// A packet from a flow's receiver.
     pub packet: Option<(FlowId, Packet)>,
-    /// The output is blocked: the address in the output register is not taken.
+    /// The output is blocked: the address in the output register is not consumed.
     pub is_blocked: bool,
 }
 
-/// Error: a call of the driver that is refused; nothing has changed.
+/// Error: a call of the driver was rejected, and nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Refused {
-    /// No such flow in this template.
-    #[error("flow {flow} is outside of the template's {flows} flows")]
+    /// The flow number is out of range.
+    #[error("flow number {flow} is out of range: there are {flows} flows")]
     Outside {
-        /// The flow.
+        /// The flow number.
         flow: FlowId,
-        /// Flows of the template.
+        /// Number of flows of this NIC.
         flows: u16,
     },
-    /// The flow exists.
+    /// The flow already exists.
     #[error("flow {0} exists already")]
     Exists(FlowId),
     /// The flow does not exist.
     #[error("flow {0} does not exist")]
     Absent(FlowId),
-    /// Something of the flow is still in a stage.
+    /// A pipeline stage still holds something of the flow.
     #[error("flow {0} is being processed: call again some cycles later")]
     InProgress(FlowId),
-    /// Too many commands wait.
-    #[error("{COMMANDS_MAX} commands wait: call again some cycles later")]
+    /// Too many commands wait for their slot.
+    #[error("the queue of {COMMANDS_MAX} commands is full: call again some cycles later")]
     Commands,
-    /// No length of a segment.
-    #[error("a segment has 1 to {LENGTH_MAX} bytes, not {0}")]
+    /// The length of a segment is out of range.
+    #[error("the segment length is {0} bytes, but must be 1 to {LENGTH_MAX}")]
     Length(u16),
-    /// The limit does not go forward, or too far.
-    #[error("the limit of flow {flow} goes from {from} to {to}: at most {ANNOUNCED_MAX} segments may be outstanding")]
+    /// The limit does not advance, or advances too far.
+    #[error(
+        "cannot move the limit of flow {flow} from {from} to {to}: it must advance, and at most {ANNOUNCED_MAX} segments \
+         may be outstanding"
+    )]
     Limit {
         /// The flow.
         flow: FlowId,
-        /// The limit as it is.
+        /// Current limit.
         from: SegmentId,
-        /// The wanted one.
+        /// Requested limit.
         to: SegmentId,
     },
-    /// Segments are outstanding.
-    #[error("segments of flow {0} are outstanding: their lengths cannot change")]
+    /// Segments of the flow are in flight.
+    #[error("cannot change the segment length of flow {0} while segments are in flight")]
     Outstanding(FlowId),
 }
 
-/// The driver's last announcement of a flow; commands take some cycles to arrive.
+/// The driver's last announcement for a flow; commands take some cycles to take effect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Announced {
     exists: bool,
@@ -79,29 +84,29 @@ struct Announced {
 pub struct FlowView {
     /// The flow exists.
     pub exists: bool,
-    /// First segment that is not acknowledged.
+    /// First unacknowledged segment.
     pub start: SegmentId,
-    /// Next segment that has never been generated.
+    /// Next segment to be sent for the first time.
     pub next: SegmentId,
-    /// End of the announced segments.
+    /// End (exclusive) of the announced segments.
     pub limit: SegmentId,
-    /// Segments of the window.
+    /// Window in segments.
     pub window: u16,
-    /// Addresses generated, modulo 2^24: retransmissions included.
+    /// Number of addresses generated, modulo 2^24, retransmissions included.
     pub total_sent: SegmentId,
-    /// Segments marked for retransmission.
+    /// Number of segments marked for retransmission.
     pub marked: u32,
-    /// Segments acknowledged selectively.
+    /// Number of selectively acknowledged segments.
     pub acked: u32,
-    /// Addresses that have not left.
+    /// Number of addresses that have not been passed on to the link.
     pub outstanding: u8,
     /// Duration of the retransmission timer; zero for none.
     pub timer: Ticks,
-    /// Rate in bytes per 2^16 cycles; zero without one.
+    /// Rate in bytes per 2^16 cycles; zero if the program does not use rates.
     pub rate: u32,
 }
 
-/// A template with a program.
+/// A Tonic NIC with a transport program (the paper calls the fixed part *template*).
 #[derive(Debug)]
 pub struct Tonic<S = Fifo> {
     shape: Shape,
@@ -113,10 +118,10 @@ pub struct Tonic<S = Fifo> {
 }
 
 impl Tonic {
-    /// Creates a template whose sets serve flows round robin.
+    /// Creates a Tonic NIC that serves its flows round robin.
     ///
     /// # Errors
-    /// A size that no circuit has.
+    /// When a size is out of range.
     pub fn new(sizes: Sizes, program: Installed) -> Result<Self, SizeError> {
         let sets = [Fifo::new(sizes.flows), Fifo::new(sizes.flows)];
         Self::with_sets(sizes, program, sets)
@@ -124,10 +129,11 @@ impl Tonic {
 }
 
 impl<S: ActiveSet> Tonic<S> {
-    /// Creates a template with other sets: the active set, and that of flows ready to transmit.
+    /// Creates a Tonic NIC with other service disciplines: of the active set, and of the set of flows that are ready to
+    /// transmit.
     ///
     /// # Errors
-    /// A size that no circuit has.
+    /// When a size is out of range.
     pub fn with_sets(sizes: Sizes, program: Installed, [active, ready]: [S; 2]) -> Result<Self, SizeError> {
         let words = program.initial_state().len().div_ceil(8);
         if words > STATE_WORDS_MAX {
@@ -145,7 +151,7 @@ impl<S: ActiveSet> Tonic<S> {
         })
     }
 
-    /// Returns the widths of the state.
+    /// Returns the widths of all fields of the state.
     pub fn shape(&self) -> &Shape {
         &self.shape
     }
@@ -155,13 +161,13 @@ impl<S: ActiveSet> Tonic<S> {
         self.now
     }
 
-    /// Chooses the visits at which the program's periodic function runs; all by default. [`Tonic::advance_to`] passes
-    /// cycles with others in either case.
+    /// Selects the runs of the program's periodic function that are executed; all by default. [`Tonic::advance_to`]
+    /// skips cycles in which only other runs would occur in either case.
     pub fn set_visits(&mut self, visits: Visits) {
         self.delivery.set_visits(visits);
     }
 
-    /// Returns the counters of both engines.
+    /// Returns the counters of data delivery and of credit.
     pub fn counters(&self) -> (DeliveryCounters, CreditCounters) {
         (*self.delivery.counters(), *self.credit.counters())
     }
@@ -169,8 +175,8 @@ impl<S: ActiveSet> Tonic<S> {
     /// Adds a flow without segments.
     ///
     /// # Errors
-    /// When the flow exists, or something of a removed flow of this number is still in a stage; a length of zero or of
-    /// more than 14 bits.
+    /// When the flow exists, or a stage still holds something of a removed flow with this number, or the length is zero
+    /// or has more than 14 bits.
     pub fn add_flow(&mut self, flow: FlowId, setup: FlowSetup) -> Result<(), Refused> {
         if self.announced(flow)?.exists {
             return Err(Refused::Exists(flow));
@@ -184,10 +190,10 @@ impl<S: ActiveSet> Tonic<S> {
         Ok(())
     }
 
-    /// Removes a flow. Addresses that have not left are dropped.
+    /// Removes a flow. Addresses that have not been passed on to the link are dropped.
     ///
     /// # Errors
-    /// When it does not exist.
+    /// When the flow does not exist.
     pub fn remove_flow(&mut self, flow: FlowId) -> Result<(), Refused> {
         self.existing(flow)?;
         self.command(flow, Command::Remove)?;
@@ -195,8 +201,8 @@ impl<S: ActiveSet> Tonic<S> {
         Ok(())
     }
 
-    /// Announces that a flow has segments up to, and without, `limit`. The last one has `last_bytes` bytes, or as many
-    /// as the others when this is zero.
+    /// Announces that a flow has segments up to `limit` (exclusive). The last one has `last_bytes` bytes, or as many as
+    /// the others when this is zero.
     ///
     /// # Errors
     /// When the limit goes backwards or too far, or a short segment before it is not acknowledged yet (Tonic, section
@@ -224,7 +230,8 @@ impl<S: ActiveSet> Tonic<S> {
     /// Changes the length of a flow's segments.
     ///
     /// # Errors
-    /// When announced segments are not acknowledged (Tonic, section 3.2.1), or addresses have not left.
+    /// When announced segments are not acknowledged (Tonic, section 3.2.1), or addresses have not been passed on to the
+    /// link.
     pub fn set_segment_bytes(&mut self, flow: FlowId, segment_bytes: u16) -> Result<(), Refused> {
         let announced = self.existing(flow)?;
         check_length(segment_bytes)?;
@@ -260,10 +267,10 @@ impl<S: ActiveSet> Tonic<S> {
         !is_commanded && self.delivery.is_quiet(flow) && self.credit.is_quiet(flow)
     }
 
-    /// Reads a flow.
+    /// Returns the readable state of a flow.
     ///
     /// # Errors
-    /// When the number is outside of the template.
+    /// When the flow number is out of range.
     pub fn flow(&self, flow: FlowId) -> Result<FlowView, Refused> {
         self.announced(flow)?;
         let (window, duty) = (self.delivery.window(flow), self.delivery.duty(flow));
@@ -282,10 +289,10 @@ impl<S: ActiveSet> Tonic<S> {
         })
     }
 
-    /// Returns the whole state of a flow, packed: window, duty, ring, credit, then the program's block.
+    /// Returns the whole state of a flow, packed: window, duty, ring and credit; and the program's state block.
     ///
     /// # Errors
-    /// When the number is outside of the template.
+    /// When the flow number is out of range.
     pub fn context(&self, flow: FlowId) -> Result<(Packed, &[u8]), Refused> {
         self.announced(flow)?;
         let mut packed = Packed::default();
@@ -294,9 +301,9 @@ impl<S: ActiveSet> Tonic<S> {
         Ok((packed, self.delivery.state(flow)))
     }
 
-    /// Runs one cycle; returns the address in the output register, which is taken unless `is_blocked`.
+    /// Runs one cycle; returns the address in the output register, which is consumed unless `is_blocked`.
     ///
-    /// Packets for numbers outside of the template are ignored.
+    /// Packets for flow numbers that are out of range are ignored.
     pub fn step(&mut self, input: &Input) -> Option<Address> {
         let packet = input.packet.filter(|(flow, _)| *flow < self.shape.flows());
         let command = self.commands.pop_front();
@@ -307,8 +314,8 @@ impl<S: ActiveSet> Tonic<S> {
         output
     }
 
-    /// Returns the first cycle from [`Tonic::now`] on, and before `end`, in which something can change without a
-    /// further input; `None` when nothing does.
+    /// Returns the first cycle from [`Tonic::now`] on, and before `end`, in which anything can change without further
+    /// input; `None` if there is none.
     pub fn next_event(&mut self, end: u64) -> Option<u64> {
         if self.now >= end {
             return None;
@@ -321,12 +328,11 @@ impl<S: ActiveSet> Tonic<S> {
             Scheme::Window | Scheme::Token => None,
         };
         let end = expiry.unwrap_or(end);
-        self.delivery.next_visit(self.now, end).or(expiry)
+        self.delivery.next_service_cycle(self.now, end).or(expiry)
     }
 
-    /// Runs the cycles up to, and without, `end` in which something can change, without packets and with an open
-    /// output, until an address leaves; returns it with its cycle. [`Tonic::now`] is then the cycle after it, otherwise
-    /// `end`.
+    /// Runs those cycles before `end` in which anything can change, without packets and with an open output, until an
+    /// address leaves; returns it with its cycle. [`Tonic::now`] is then the cycle after it, otherwise `end`.
     ///
     /// Outputs and contexts are those of [`Tonic::step`] in every cycle.
     pub fn advance_to(&mut self, end: u64) -> Option<(u64, Address)> {
@@ -340,7 +346,7 @@ impl<S: ActiveSet> Tonic<S> {
         None
     }
 
-    /// Passes cycles in which nothing changes.
+    /// Skips the cycles before `cycle`, in which nothing changes.
     fn skip_to(&mut self, cycle: u64) {
         if cycle > self.now {
             self.delivery.skip(cycle - self.now);

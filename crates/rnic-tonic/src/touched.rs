@@ -1,9 +1,9 @@
-//! The events of a cycle, by flow.
+//! The events of a cycle, grouped by flow.
 
 use crate::shape::FlowId;
 
-/// Events of the flows on which modules work in one cycle: at most one entry for each module, so that a search is
-/// short.
+/// Events of the flows that the modules process in one cycle: at most one entry for each module, so that a linear
+/// search is fast.
 #[derive(Clone, Debug)]
 pub(crate) struct Touched<E>(Vec<(FlowId, E)>);
 
@@ -13,14 +13,14 @@ impl<E: Default> Touched<E> {
         Self(Vec::with_capacity(modules))
     }
 
-    /// Returns no events, with the same capacity, and leaves none.
+    /// Takes the capacity for reuse: returns an empty set of events with the same allocation.
     pub(crate) fn take(&mut self) -> Self {
         let mut taken = core::mem::take(&mut self.0);
         taken.clear();
         Self(taken)
     }
 
-    /// Returns the events of `flow`.
+    /// Returns the events of `flow`, creating an entry if there is none.
     #[inline]
     pub(crate) fn of(&mut self, flow: FlowId) -> &mut E {
         let known = self.0.iter().position(|(other, _)| *other == flow);

@@ -1,39 +1,39 @@
-//! Inputs and outputs of the template, and the wires between its two engines (Tonic, section 3).
+//! Inputs and outputs of the Tonic NIC, and the connections between its two engines (Tonic, section 3).
 
 use crate::shape::{FlowId, SegmentId};
 use crate::state::Entry;
 
-/// The address of a segment, as it leaves the template: the payload is fetched by what follows.
+/// The address of a segment, as output by the NIC's transport logic: later stages fetch the payload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Address {
-    /// Flow: 10 bits, 11 in templates with more than 1024 flows.
+    /// Flow number: 10 bits, or 11 with more than 1024 flows.
     pub flow: FlowId,
     /// Segment: 24 bits.
     pub segment: SegmentId,
-    /// Number of times that the segment had been sent before, at most 3: 2 bits.
+    /// Number of times that the segment has been sent before, at most 3: 2 bits.
     pub times_sent: u8,
 }
 
-/// A packet of a flow's receiver.
+/// A packet from a flow's receiver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Packet {
-    /// Carries the cumulative acknowledgement `cum`.
+    /// The packet carries the cumulative acknowledgement `cum`.
     pub ack: bool,
-    /// Reports a gap: `cum`, which it carries too, is missing, and a later segment has arrived.
+    /// The packet reports a gap: `cum`, which it also carries, is missing, and a later segment has arrived.
     pub nack: bool,
-    /// Reports that the segment `sack` has arrived without its payload; carries `cum` too.
+    /// The packet reports that the segment `sack` has arrived without its payload; it also carries `cum`.
     pub trimmed: bool,
-    /// Is a congestion notification.
+    /// The packet is a congestion notification (CNP).
     pub cnp: bool,
-    /// Reports that the segment `sack` has arrived out of order.
+    /// The packet reports that the segment `sack` has arrived out of order.
     pub sacked: bool,
     /// Next segment that the receiver expects.
     pub cum: SegmentId,
-    /// A segment, where `sacked` or `trimmed` is set.
+    /// Segment to which `sacked` or `trimmed` refers.
     pub sack: SegmentId,
     /// Number of times that the segment had been sent before, as echoed by the receiver: 2 bits.
     pub times_sent: u8,
-    /// Segments that the receiver has granted since the flow was added, in total.
+    /// Total number of segments that the receiver has granted since the flow was added.
     pub grant: Option<SegmentId>,
 }
 
@@ -42,30 +42,30 @@ pub struct Packet {
 pub struct FlowSetup {
     /// Id of the first segment.
     pub first: SegmentId,
-    /// Bytes of each segment except a short last one: 1 to 16383.
+    /// Length in bytes of each segment except a short last one: 1 to 16383.
     pub segment_bytes: u16,
 }
 
-/// A command of the driver. It takes the slot of one generation, and reaches the credit engine behind the addresses
-/// that were generated before it.
+/// A command of the driver. It uses the slot of one generation, and reaches the credit engine after the addresses that
+/// were generated before it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Command {
     /// Adds a flow.
     Add(FlowSetup),
-    /// Removes a flow; its addresses that have not left are dropped.
+    /// Removes a flow; its addresses that have not been passed on to the link are dropped.
     Remove,
-    /// Announces segments.
+    /// Announces segments that may be sent.
     Limit {
-        /// End of the announced segments.
+        /// End (exclusive) of the announced segments.
         limit: SegmentId,
-        /// Bytes of the last one; zero when it is as long as the others.
+        /// Length of the last segment in bytes; zero if it is as long as the others.
         last_bytes: u16,
     },
     /// Changes the length of segments.
     SegmentBytes(u16),
 }
 
-/// From data delivery to credit: an address or a command for the flow.
+/// Output of data delivery to credit: an address or a command for the flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Forward {
     /// A generated address.
@@ -74,22 +74,22 @@ pub enum Forward {
     Command(Command),
 }
 
-/// From data delivery to credit: what a program or a packet has changed. From credit to data delivery goes only the
-/// number of the flow whose address has left.
+/// Output of data delivery to credit: settings changed by a program or a packet. In the other direction only the number
+/// of the flow whose address was passed on is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Parameters {
     /// The flow.
     pub flow: FlowId,
     /// New rate.
     pub rate: Option<u32>,
-    /// Segments granted in total.
+    /// Total number of segments granted by the receiver.
     pub grant: Option<SegmentId>,
-    /// Further segments granted by a timeout.
+    /// Number of additional segments granted by a timeout.
     pub extra: u16,
 }
 
 impl Parameters {
-    /// Returns whether the credit engine learns anything.
+    /// Returns whether there is nothing to send to the credit engine.
     pub(crate) fn is_empty(&self) -> bool {
         self.rate.is_none() && self.grant.is_none() && self.extra == 0
     }

@@ -7,7 +7,7 @@
 //! Must not know the engine, allocate per event, compute in floating point
 //! Add here a policy: one file in its folder and one line in that folder's registry
 //! Not here what every transport needs (rnic-engine)
-//! Proved by the contract kit, on every registered policy; mechanism tests in rnic-engine and tests/
+//! Tested by the contract kit, on every registered policy; mechanism tests in rnic-engine and tests/
 //! ```
 
 #![forbid(unsafe_code)]

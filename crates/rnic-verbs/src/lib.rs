@@ -8,7 +8,7 @@
 //! Must not panic across the boundary; block with the lock held; report success for what it does not do
 //! Add here a verb, a query, a version node (symbols.txt)
 //! Not here what a queue pair does (rnic-engine), sockets (rnic-host), settings (rnic-host), the launcher (rnic-cli)
-//! Proved by tests: header layout, the system library's symbols, calls through C, Debian's programs and hostile packets
+//! Tested by tests: header layout, the system library's symbols, calls through C, Debian's programs and hostile packets
 //! ```
 //!
 //! A program holds pointers to C structures. Each C structure is the first part of a larger structure of this library

@@ -178,9 +178,9 @@ impl Builder {
         self.inline_max
     }
 
-    /// Waits until no other thread builds requests, and excludes others until [`Builder::give_back`].
+    /// Waits until no other thread builds requests, and excludes others until [`Builder::release`].
     #[inline]
-    pub(crate) fn take(&self) {
+    pub(crate) fn acquire(&self) {
         while self.taken.compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
             std::thread::yield_now();
         }
@@ -188,14 +188,14 @@ impl Builder {
 
     /// Allows other threads to build requests.
     #[inline]
-    pub(crate) fn give_back(&self) {
+    pub(crate) fn release(&self) {
         self.taken.store(false, Ordering::Release);
     }
 
     /// Returns the batch that is being built.
     ///
     /// # Safety
-    /// The caller is between `take` and `give_back`, and creates one reference at a time.
+    /// The caller is between `acquire` and `release`, and creates one reference at a time.
     #[inline]
     #[expect(clippy::mut_from_ref, reason = "`taken` is the lock of the batch")]
     pub(crate) unsafe fn batch(&self) -> &mut Batch {

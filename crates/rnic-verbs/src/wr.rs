@@ -177,7 +177,7 @@ unsafe extern "C" fn wr_set_ud_addr(qp: *mut ibv_qp_ex, ah: *mut ibv_ah, remote_
 unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
     // SAFETY: C passes a valid queue pair.
     let builder = unsafe { &object::qp_ex(qp).builder };
-    builder.take();
+    builder.acquire();
     // SAFETY: this thread holds the lock.
     unsafe { builder.batch() }.clear();
 }
@@ -185,7 +185,7 @@ unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
 // SAFETY: C calls it through the pointer in the structure, with the arguments that the header specifies.
 unsafe extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
     // SAFETY: C passes a valid queue pair.
-    unsafe { object::qp_ex(qp) }.builder.give_back();
+    unsafe { object::qp_ex(qp) }.builder.release();
 }
 
 // SAFETY: C calls it through the pointer in the structure, with the arguments that the header specifies.
@@ -194,7 +194,7 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
     let object = unsafe { object::qp_ex(qp) };
     // SAFETY: C calls it after `wr_start`, which took the lock.
     let posted = post_all(object, unsafe { object.builder.batch() });
-    object.builder.give_back();
+    object.builder.release();
     posted.err().map_or(0, |errno| errno.0)
 }
 

@@ -30,7 +30,7 @@ mod write;
 pub struct Decoded {
     /// Format indicated by its headers.
     pub format: Format,
-    /// Its headers.
+    /// Headers of the datagram.
     pub packet: Packet,
     /// Byte range of the payload in the datagram, without padding.
     pub payload: Range<usize>,

@@ -7,7 +7,7 @@
 //! Must not know a queue pair, a socket, a clock; panic on any input
 //! Add here a header, an opcode, a protocol's codec (one file each)
 //! Not here reactions to a packet (rnic-engine)
-//! Proved by golden byte vectors, round-trip properties, a fuzz of every parser (tests/parsers), tshark on our captures
+//! Tested by golden byte vectors, round-trip properties, a fuzz of every parser (tests/parsers), tshark on our captures
 //! ```
 
 #![forbid(unsafe_code)]

@@ -71,6 +71,6 @@ fn violation(dependency: &Dependency, rule: &CrateRule) -> Option<(String, Strin
 fn allowed(rule: &CrateRule, is_dev: bool) -> String {
     let mut names = rule.may_use.clone();
     names.extend(rule.tests_may_use.iter().filter(|_| is_dev).cloned());
-    let names = if names.is_empty() { "nothing of ours".to_owned() } else { names.join(", ") };
+    let names = if names.is_empty() { "no other crate here".to_owned() } else { names.join(", ") };
     format!("arrows go down only, it may use {names} ({TABLE}); move the code to the crate that may")
 }

@@ -52,7 +52,7 @@ fn wrong_may_use(package: &Package, card: &Card) -> Option<(String, String)> {
     let stated: BTreeSet<&str> = card.may_use().into_iter().collect();
     let list = |names: &BTreeSet<&str>| {
         if names.is_empty() {
-            "nothing of ours".to_owned()
+            "no other crate here".to_owned()
         } else {
             names.iter().copied().collect::<Vec<_>>().join(", ")
         }

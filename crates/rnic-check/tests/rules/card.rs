@@ -12,7 +12,7 @@ fn a_card_is_read_with_continued_lines() {
     assert_eq!((card.name.as_str(), card.colour_word()), ("rnic-x", "amber"));
     assert_eq!(card.text("Purpose"), "to be an example");
     assert_eq!(card.may_use(), ["rnic-base", "rnic-wire"]);
-    assert_eq!(card.text("Proved by"), "");
+    assert_eq!(card.text("Tested by"), "");
     assert_eq!(card.lines["May use"], 7);
 }
 

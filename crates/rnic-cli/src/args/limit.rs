@@ -24,7 +24,7 @@ pub struct LimitArgs {
     pub json: bool,
 }
 
-/// A limit as users write it.
+/// A rate limit given on the command line; `None` (`none`) means unlimited.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limit(pub Option<BitRate>);
 

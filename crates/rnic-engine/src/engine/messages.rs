@@ -75,7 +75,7 @@ impl<'e> Messages<'e> {
     }
 
     /// Grants rates to the peer of `qpn`, where the settings leave the choice to the driver
-    /// ([`Credits::Chosen`](crate::messages::config::Credits::Chosen)).
+    /// ([`GrantScope::Chosen`](crate::messages::config::GrantScope::Chosen)).
     pub fn grant_to(self, qpn: Qpn) {
         if let Some(exchange) = &mut self.engine.core.exchange {
             exchange.grant_to(qpn);

@@ -40,7 +40,7 @@ pub(super) fn run_processors(engine: &mut Engine, deadline: Deadline) {
     while let Some((slot, processed)) = core.processors.as_mut().and_then(|processors| processors.poll(now)) {
         let share = qps.at_mut(slot).map_or(0, |qp| qp.on_processed(core, &processed));
         if let Some(processors) = &mut core.processors {
-            processors.decided(&processed, share);
+            processors.on_decision(&processed, share);
         }
     }
     if let Some(processors) = &mut core.processors {

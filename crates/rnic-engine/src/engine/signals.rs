@@ -28,7 +28,7 @@ impl<'e> Signals<'e> {
         Self { engine }
     }
 
-    /// Starts to collect signals, and to watch queue pairs ([`Engine::watch`]), those that exist included.
+    /// Starts collecting congestion signals, and watching all queue pairs ([`Engine::watch`]), including existing ones.
     pub fn collect(self, settings: SignalSettings) {
         let Engine { core, qps, .. } = self.engine;
         core.watch.begin();

@@ -59,7 +59,7 @@ impl Mapping {
             }
             Self::Nvme(end) => {
                 let reception = connection.receive(now, arrival, resources, &mut end.upper(verbs, core, dma));
-                end.settle(verbs, core);
+                end.deliver_results(verbs, core);
                 reception
             }
         }

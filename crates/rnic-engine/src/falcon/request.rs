@@ -248,7 +248,7 @@ impl Requests {
     /// the target then uses only its number; a Push of a failed queue pair that still responds is replaced by a
     /// Resync, so its headers are not sent (`drive.rs`).
     #[inline(always)]
-    pub(super) fn headers(&self, verbs: &Verbs, tag: u64) -> Header {
+    pub(super) fn header(&self, verbs: &Verbs, tag: u64) -> Header {
         let (counter, index) = untag(tag);
         if !verbs.send.is_pending(counter) {
             let (reth, sink, placeholder) = (Reth::default(), SinkTag::default(), rnic_base::Serial::new(0));
@@ -331,7 +331,7 @@ impl Requests {
             verbs.send.queue.head = counter.wrapping_add(1);
         }
         if verbs.head.state == QpState::SendQueueDrained && verbs.send.queue.head != head {
-            verbs.send.notice_drained(&verbs.head, core);
+            verbs.send.report_if_drained(&verbs.head, core);
         }
     }
 

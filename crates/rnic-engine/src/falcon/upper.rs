@@ -52,7 +52,7 @@ impl<D: Dma> UpperLayer for Upper<'_, D> {
 
     #[inline]
     fn headers(&self, tag: u64) -> Ulp {
-        Ulp::Rdma(self.requests.headers(self.verbs, tag))
+        Ulp::Rdma(self.requests.header(self.verbs, tag))
     }
 
     fn complete(&mut self, _: Time, completion: &Completion) {

@@ -9,9 +9,9 @@ use super::cadence::{Modes, PERIODS};
 use super::limit::Bounds;
 use super::pressure;
 
-/// The queue pairs to which a receiver grants rates (S-25).
+/// Selection of the queue pairs to which a receiver grants sending rates (SCR mechanism S-25).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum Credits {
+pub enum GrantScope {
     /// None: no grants are sent.
     #[default]
     Off,
@@ -54,7 +54,7 @@ pub struct ExchangeConfig {
     /// Round trip of a path until one is measured.
     pub round_trip: Duration,
     /// Queue pairs to which rates are granted.
-    pub credits: Credits,
+    pub credits: GrantScope,
     /// Bytes that may wait for the host before senders are told; `None` sends no back-pressure (S-26).
     pub pressure_bytes: Option<u64>,
     /// Interval at which the path of each queue pair that sends is probed; `None` for no probes but those that
@@ -112,7 +112,7 @@ impl Default for ExchangeConfig {
             modes: Modes::default(),
             period: Duration::from_us(20),
             round_trip: Duration::from_us(20),
-            credits: Credits::Off,
+            credits: GrantScope::Off,
             pressure_bytes: None,
             probe_interval: None,
             probe_timeout: Duration::from_us(100),

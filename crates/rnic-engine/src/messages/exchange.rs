@@ -24,7 +24,7 @@ use rnic_wire::net::{IpVersion, link_len};
 use rnic_wire::scr::{BackPressure, Cookie, ProbePath, Records};
 
 use super::cadence::{Cadence, Cause, Loads};
-use super::config::{Credits, ExchangeConfig};
+use super::config::{ExchangeConfig, GrantScope};
 use super::grants::{GrantLaw, NewGrant};
 use super::limit::{Bounds, FLOOR_MIN, INTERVAL_MAX};
 use super::peer::Peers;
@@ -205,7 +205,7 @@ impl Exchange {
             self.start_period(now);
         }
         let mut flow = Flow::new(peer, dest_qpn, self.config.pressure_bytes.unwrap_or(u64::MAX), self.drops);
-        flow.is_granted = self.config.credits == Credits::All;
+        flow.is_granted = self.config.credits == GrantScope::All;
         self.flows.insert(qpn, flow);
         if !self.config.waits_for_agreement {
             self.agree(qpn, now);
@@ -270,7 +270,7 @@ impl Exchange {
     /// Grants rates to the sender of `qpn`'s data from now on.
     pub(crate) fn grant_to(&mut self, qpn: Qpn) {
         if let Some(flow) = self.flows.get_mut(&qpn) {
-            flow.is_granted = self.config.credits != Credits::Off;
+            flow.is_granted = self.config.credits != GrantScope::Off;
         }
     }
 
@@ -341,7 +341,7 @@ impl Exchange {
             self.resume_reports(peer, now);
         }
         self.forget_oldest_senders();
-        if self.config.credits != Credits::Off {
+        if self.config.credits != GrantScope::Off {
             self.law.count(granted, wire_bytes);
         }
     }
@@ -449,7 +449,7 @@ impl Exchange {
 
     fn start_period(&mut self, now: Time) {
         self.port = PortUse { bytes: 0, since: now, rate: self.port.rate };
-        if self.config.credits != Credits::Off || self.config.modes != super::cadence::Modes::default() {
+        if self.config.credits != GrantScope::Off || self.config.modes != super::cadence::Modes::default() {
             self.alarms.set(Owner::Nic, Some(now + self.config.period));
         }
     }
@@ -459,7 +459,7 @@ impl Exchange {
         let (elapsed, is_idle) = (now.since(self.port.since), self.port.bytes == 0);
         let rate = BitRate::from_transfer(self.port.bytes, elapsed).as_bps().min(self.line.as_bps());
         self.port.rate = (u128::from(rate) * u128::from(Q20) / u128::from(self.line.as_bps())) as u32;
-        if self.config.credits != Credits::Off {
+        if self.config.credits != GrantScope::Off {
             let mut grants = std::mem::take(&mut self.new_grants);
             self.law.end_period(elapsed, &mut grants);
             self.send_grants(&grants);

@@ -43,7 +43,7 @@ struct Granted {
     bandwidth: Bandwidth,
     /// The last grant, and periods since it was sent.
     last: Option<(BitRate, u32)>,
-    /// Time since the period of the last packet.
+    /// Time since the end of the measurement period in which the last packet arrived.
     idle: Duration,
 }
 

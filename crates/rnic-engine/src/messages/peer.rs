@@ -42,7 +42,7 @@ pub const LABELS_MAX: usize = 16;
 /// Largest distance of a sequence number from the highest one.
 pub const SEQUENCE_WINDOW: i64 = 1 << 16;
 
-/// Where a message comes from, by the driver's knowledge of addresses and connections.
+/// Origin of a message, which the driver derives from the source address and the connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Origin {
     /// Peer that has the address and port of the sender.

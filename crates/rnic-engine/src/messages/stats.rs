@@ -25,7 +25,7 @@ pub struct ExchangeStats {
     pub probes_lost: u64,
     /// Probe answers that answered no outstanding probe.
     pub answers_ignored: u64,
-    /// Messages that were not sent because too many waited.
+    /// Number of messages that were not sent because the queue of outgoing messages was full.
     pub overflows: u64,
 }
 

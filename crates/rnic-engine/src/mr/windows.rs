@@ -129,7 +129,8 @@ impl Windows {
         bound.map(|bound| &bound.grant).ok_or(Refused)
     }
 
-    /// Returns the grant of `key`, regardless of which queue pair uses it.
+    /// Returns the memory range and access rights of the memory window with R_Key `key`, without checking which queue
+    /// pair it is bound to; `None` if it is not bound.
     pub(crate) fn grant(&self, key: u32) -> Option<&MemoryRegion> {
         let window = self.by_prefix.get(&prefix(key)).filter(|window| window.key == key)?;
         window.bound.as_ref().map(|bound| &bound.grant)

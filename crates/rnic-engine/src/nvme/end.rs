@@ -129,7 +129,7 @@ impl NvmeEnd {
                 connection.work(now, |transactions| target.advance(transactions, resources, &mut medium))
             }
         };
-        self.settle(verbs, core);
+        self.deliver_results(verbs, core);
         let is_full = connection.transactions().is_full();
         match &self.role {
             Role::Initiator { initiator, .. } => {
@@ -176,7 +176,7 @@ impl NvmeEnd {
     }
 
     /// Delivers the results of the last input: completions to the program, and requests to the device.
-    pub(crate) fn settle(&mut self, verbs: &mut Verbs, core: &mut Core) {
+    pub(crate) fn deliver_results(&mut self, verbs: &mut Verbs, core: &mut Core) {
         match &mut self.role {
             Role::Initiator { initiator, .. } => {
                 while let Some(done) = initiator.poll() {
@@ -224,7 +224,7 @@ impl NvmeEnd {
     pub(crate) fn expire(&mut self, verbs: &mut Verbs, core: &mut Core) {
         if let Role::Initiator { initiator, .. } = &mut self.role {
             initiator.expire(core.now);
-            self.settle(verbs, core);
+            self.deliver_results(verbs, core);
         }
     }
 
@@ -291,7 +291,7 @@ fn complete(verbs: &mut Verbs, core: &mut Core, counter: u32, result: Result<(),
         core.complete(verbs.head.send_cq, completion);
     }
     if verbs.head.state == QpState::SendQueueDrained {
-        verbs.send.notice_drained(&verbs.head, core);
+        verbs.send.report_if_drained(&verbs.head, core);
     }
 }
 

@@ -59,8 +59,8 @@ impl Modelled {
     }
 
     /// Reports the rate, in 2^-20 of the line's, that is in force after the scheduler has processed `dispatch`.
-    pub(crate) fn decided(&mut self, dispatch: &Dispatch, rate: u32) {
-        self.pool.decided(dispatch, rate);
+    pub(crate) fn on_decision(&mut self, dispatch: &Dispatch, rate: u32) {
+        self.pool.on_decision(dispatch, rate);
     }
 
     /// Declares all rates unstable, because every flow begins anew.

@@ -185,7 +185,7 @@ impl Handler for Schedulers {
     }
 }
 
-/// A queue pair, at the owner.
+/// State of a queue pair at the thread that runs its engine.
 #[derive(Debug)]
 struct Joined {
     slot: u32,

@@ -113,7 +113,7 @@ impl Responder {
         self.on_any_request(requester, verbs, core, packet, dma)
     }
 
-    /// Handles a response that is sent as a request packet of the peer (FaSR).
+    /// Handles a response that the peer has sent as a request packet (FaSR).
     #[inline(never)]
     pub(crate) fn on_scheduled_response<D: Dma>(
         &mut self,

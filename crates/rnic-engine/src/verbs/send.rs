@@ -287,12 +287,12 @@ impl SendHalf {
         queue.head = queue.next;
         self.queue.packets_sent_of_next = 0;
         if head.state == QpState::SendQueueDrained {
-            self.notice_drained(head, core);
+            self.report_if_drained(head, core);
         }
     }
 
     /// Notifies the program if the send queue is drained.
-    pub(crate) fn notice_drained(&self, head: &Head, core: &mut Core) {
+    pub(crate) fn report_if_drained(&self, head: &Head, core: &mut Core) {
         let queue = &self.queue;
         if queue.head == queue.next && self.queue.packets_sent_of_next == 0 {
             core.raise_event(AsyncEvent::SendQueueDrained(head.number));

@@ -113,7 +113,7 @@ impl Pools {
             self.0.len() - 1
         });
         let small_index = u16::try_from(index).ok().filter(|index| *index < POOLS_MAX);
-        *pointer = SrPointer(small_index.expect("the number of pool shapes is below the limit") << UNIT_BITS);
+        *pointer = SrPointer(small_index.expect("there are fewer pool sizes than POOLS_MAX") << UNIT_BITS);
         index
     }
 

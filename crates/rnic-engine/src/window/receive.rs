@@ -49,7 +49,7 @@ enum Arrived {
     Pooled {
         /// Set when the missing packet has arrived but the pool has not been updated yet.
         repaired: bool,
-        /// End of the range in which no out-of-order packet is kept, because there was no free unit.
+        /// End of the sequence range whose out-of-order packets are dropped, because the bitmap pool had no free unit.
         refused_before: Seq,
     },
 }
@@ -174,7 +174,7 @@ impl ReceiveWindow {
         self.expected = seq;
     }
 
-    /// Moves the expected packet by `packets`, in a space where one request uses several sequence numbers.
+    /// Advances the next expected sequence number by `packets`, for requests that use several sequence numbers each.
     #[inline]
     pub(crate) fn advance_by(&mut self, packets: u64) {
         self.expected += packets;

@@ -147,8 +147,8 @@ impl SendWindow {
         self.limit.packets().map(|limit| limit.saturating_sub(self.pipe()))
     }
 
-    /// Returns whether packet `seq`, which is to be retransmitted, has to wait: the path's limit is reached, or the
-    /// window of a program has shrunk. Probes do not wait.
+    /// Returns whether the retransmission of `seq` has to wait, because the path's limit is reached or `seq` is outside
+    /// the window set by the transport program. Probes never wait.
     #[inline]
     pub(crate) fn blocks_retransmission(&self, seq: Seq) -> bool {
         let is_beyond = self.window != NO_WINDOW && seq.since(self.una) >= self.window.into();

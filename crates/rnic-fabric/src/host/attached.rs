@@ -11,7 +11,7 @@ use crate::calendar::NEVER;
 use crate::endpoint::{Datagram, Endpoint, Incoming, Outgoing, TcpSegment};
 use crate::entry::{Entry, Flags};
 use crate::network::Network;
-use crate::packets::{Ends, Messages, OtherPacket};
+use crate::packets::{Endpoints, Messages, OtherPacket};
 use crate::route::flow_hash;
 
 /// A host with an attached endpoint.
@@ -87,7 +87,7 @@ fn read(entry: &Entry, network: &Network) -> Option<Incoming> {
     }
     let is_marked = entry.has(Flags::MARKED);
     if !entry.has(Flags::MESSAGE) {
-        let Ends { src, format, .. } = network.packets.ends(entry.packet);
+        let Endpoints { src, format, .. } = network.packets.ends(entry.packet);
         let datagram = Datagram::Roce(format, *network.packets.headers(entry.packet));
         return Some(Incoming { from: src, datagram, is_marked });
     }
@@ -109,7 +109,7 @@ fn transmit(to: u32, format: Format, packet: Packet) -> Transmit {
 /// Stores a segment for transmission and returns its network entry.
 fn store(host: u32, outgoing: &Outgoing, segment: &TcpSegment, messages: &mut Messages) -> Entry {
     let port = segment.connection as u16;
-    let ends = Ends { src: host, source_port: port, format: Format::RoceV2 };
+    let ends = Endpoints { src: host, source_port: port, format: Format::RoceV2 };
     let index = messages.insert(&OtherPacket::Tcp(*segment), ends);
     let flags = if segment.len == 0 { Flags::SENT_MESSAGE } else { Flags::MESSAGE };
     let numbers = u64::from(segment.sequence) << 32 | u64::from(segment.acknowledgement);

@@ -19,7 +19,7 @@ use rnic_wire::{Addresses, Format, Headers, Packet, icrc};
 use super::memory::Memory;
 use crate::addresses::addresses;
 use crate::entry::{Entry, Flags};
-use crate::packets::{Ends, Packets, Slab, StoredHeaders};
+use crate::packets::{Endpoints, Packets, Slab, StoredHeaders};
 use crate::route::flow_hash;
 
 /// The representation of a host's packets in the network.
@@ -74,7 +74,7 @@ impl PacketCodec {
         let (packet, format, dst) = (&transmit.packet, transmit.format, transmit.peer.0);
         let label = source_port(transmit.label);
         let frame_len = packet.frame_len(format, IpVersion::V4) + self.extra_header;
-        let index = packets.insert(packet, Ends { src: self.host, source_port: label, format });
+        let index = packets.insert(packet, Endpoints { src: self.host, source_port: label, format });
         let flags = if transmit.kind == TransmitKind::Ack { Flags::ACK } else { Flags::NONE };
         let identity = identity(self.host, dst, packet, frame_len);
         Entry::new(identity, flow_hash(self.host, dst, label), index, dst, frame_len, flags)
@@ -142,7 +142,7 @@ impl PacketCodec {
     /// Decodes a received packet: returns its format, its headers, and the range of its bytes that is payload. Returns
     /// `None` when it is damaged.
     pub(crate) fn decode(&self, entry: &Entry, packets: &Packets) -> Option<(Format, Packet, Range<usize>)> {
-        let Ends { src, source_port, format } = packets.ends(entry.packet);
+        let Endpoints { src, source_port, format } = packets.ends(entry.packet);
         let bytes = packets.bytes(entry.packet);
         if !self.encoded {
             let intact = !entry.has(Flags::CORRUPT);

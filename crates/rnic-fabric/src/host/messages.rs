@@ -9,7 +9,7 @@ use rnic_policy::PathLabel;
 use super::Host;
 use crate::entry::Entry;
 use crate::network::Network;
-use crate::packets::Ends;
+use crate::packets::Endpoints;
 
 impl Host {
     /// Stores a message for transmission and returns its entry.
@@ -26,7 +26,7 @@ impl Host {
         if entry.is_pause_frame() {
             return self.on_pause_frame(now, entry);
         }
-        let Ends { src, source_port, .. } = network.messages.ends(entry.packet);
+        let Endpoints { src, source_port, .. } = network.messages.ends(entry.packet);
         match self.codec.decode_message(entry, &network.messages) {
             None => self.stats.corrupt += 1,
             Some(message) => {

@@ -4,7 +4,7 @@ use core::num::NonZeroU64;
 
 use rnic_base::{BitRate, Duration};
 use rnic_engine::messages::cadence::Modes;
-use rnic_engine::messages::config::{AnswerLimit, Credits, ExchangeConfig};
+use rnic_engine::messages::config::{AnswerLimit, ExchangeConfig, GrantScope};
 
 use super::quantity::Unit;
 use super::raw::{Mode, Scr};
@@ -99,7 +99,7 @@ impl ScrPlan {
             modes: self.modes,
             period: self.period,
             round_trip: self.round_trip,
-            credits: if self.credits.is_some() { Credits::Chosen } else { Credits::Off },
+            credits: if self.credits.is_some() { GrantScope::Chosen } else { GrantScope::Off },
             pressure_bytes: self.back_pressure,
             probe_interval: self.probes,
             probe_timeout: self.probe_timeout,

@@ -233,8 +233,8 @@ pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
     }
 }
 
-/// Returns the bytes that a host's link carries in the longest run; the duration of larger transfers could not be
-/// represented.
+/// Returns the number of bytes that a host's link carries in the longest simulated time that a plan may have. Larger
+/// transfers are refused, because their duration could not be represented.
 fn bytes_in_longest_run(plan: &Plan) -> u64 {
     plan.host_links.rate.bytes_in(PLAN_TIME_MAX)
 }

@@ -200,12 +200,14 @@ impl Simulation {
             host.sessions.rates().map(rate).collect()
         }));
         report.recoveries = Some(recoveries).filter(|recoveries| recoveries.count > 0);
-        report.steady_goodput_gbps =
-            self.steady_time().map(|(start, end)| BitRate::from_transfer(steady_bytes, end.since(start)).as_gbps_f64());
+        report.steady_goodput_gbps = self
+            .steady_interval()
+            .map(|(start, end)| BitRate::from_transfer(steady_bytes, end.since(start)).as_gbps_f64());
         if let WorkloadPlan::Nvme(nvme) = &self.plan.workload {
             // All commands have the same length.
             let commands = steady_bytes / nvme.bytes;
-            report.ops_per_s = self.steady_time().map(|(start, end)| commands as f64 / end.since(start).as_secs_f64());
+            report.ops_per_s =
+                self.steady_interval().map(|(start, end)| commands as f64 / end.since(start).as_secs_f64());
         }
     }
 
@@ -277,7 +279,7 @@ impl Simulation {
     }
 
     /// Returns the time between the warm-up and the cooldown, for a workload that ends at a given time.
-    pub(super) fn steady_time(&self) -> Option<(Time, Time)> {
+    pub(super) fn steady_interval(&self) -> Option<(Time, Time)> {
         let (run, until) = (&self.plan.run, self.plan.workload.until()?);
         let (start, end) = (Time::ZERO + run.warmup, until - run.cooldown);
         (start < end).then_some((start, end))

@@ -9,7 +9,8 @@ use crate::host::{self, FlowEvent, Host};
 use crate::network::Network;
 use crate::switch::{self, Switch};
 
-/// A part of the network; a [`PartRunner`](super::PartRunner) runs the windows of all parts.
+/// A partition of the network for parallel simulation; a [`PartRunner`](super::PartRunner) advances all partitions, one
+/// time window after another.
 #[derive(Debug)]
 pub struct Part {
     pub(super) hosts: Vec<Host>,

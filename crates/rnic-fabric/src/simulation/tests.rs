@@ -9,7 +9,7 @@ use rnic_wire::{Format, Headers, Packet, PacketFlags, Qpn};
 use super::Simulation;
 use crate::Plan;
 use crate::host::memory::Block;
-use crate::packets::Ends;
+use crate::packets::Endpoints;
 
 /// Creates a run with one flow of ten messages from host 1 to host 0, which takes 80 us.
 const PLAN: &str = r#"
@@ -112,7 +112,7 @@ fn a_leaked_packet_is_found() {
         .part_mut(0)
         .network
         .packets
-        .insert(&packet, Ends { src: 0, source_port: 0xc000, format: Format::Irn });
+        .insert(&packet, Endpoints { src: 0, source_port: 0xc000, format: Format::Irn });
     let found = failure_of(simulation);
     assert!(found.contains("1 packets in no queue"), "{found}");
 }

@@ -20,7 +20,8 @@ pub(super) struct Marker {
     pmax: u64,
     stream: RandomStream,
     depth: MarkDepth,
-    /// Seed of the random numbers of packets; `None` when they are taken from `stream` in sequence.
+    /// Seed from which each packet's marking decision is drawn; with `None`, decisions are drawn from `stream` in the
+    /// order of arrival.
     packet_seed: Option<u64>,
     /// Bytes in each virtual queue (`output * ports + input`), when virtual queues are measured.
     virtual_queues: Box<[u64]>,

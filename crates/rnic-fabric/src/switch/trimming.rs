@@ -18,7 +18,7 @@ use rnic_wire::{Headers, Packet};
 use super::queues::Queues;
 use crate::addresses::addresses;
 use crate::entry::{Entry, Flags};
-use crate::packets::{Ends, Packets};
+use crate::packets::{Endpoints, Packets};
 
 /// Parameters of trimming.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,7 +45,7 @@ impl Trimming {
         Self { plan, queues: Queues::new(ports, false), in_succession, trimmed: 0 }
     }
 
-    /// Returns whether a data packet may wait for an output for which `waiting` packets wait.
+    /// Returns whether a data packet may be queued at an output port that already has `waiting` packets queued.
     pub(super) fn has_space(&self, waiting: u32) -> bool {
         waiting < self.plan.packets
     }
@@ -92,7 +92,7 @@ pub(super) fn trim(entry: &mut Entry, packets: &mut Packets) -> bool {
         return false;
     }
     let index = entry.packet;
-    let Ends { src, source_port, format } = packets.ends(index);
+    let Endpoints { src, source_port, format } = packets.ends(index);
     // When packets are encoded, the stored headers are placeholders.
     let is_encoded = matches!(packets.headers(index).headers, Headers::Cnp);
     let whole = if is_encoded { decode(packets.bytes(index)).ok().map(|decoded| decoded.packet) } else { None };

@@ -60,7 +60,7 @@ impl CollectiveKind {
 pub struct CollectivePlan {
     /// The operation.
     pub kind: CollectiveKind,
-    /// Number of hosts that take part: the first ones.
+    /// Number of ranks: hosts 0 to `ranks - 1` take part.
     pub ranks: u32,
     /// Size of the buffer of each rank in bytes.
     pub bytes: u64,

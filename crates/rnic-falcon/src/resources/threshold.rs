@@ -56,7 +56,7 @@ pub enum Isolation {
     /// No isolation: connections pause only when no resources are left.
     #[default]
     None,
-    /// Each connection may hold a fixed amount of each part.
+    /// Each connection may hold at most a fixed amount of each resource.
     Static {
         /// Limit for sending.
         tx: Amount,

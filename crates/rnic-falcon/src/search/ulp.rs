@@ -137,8 +137,8 @@ impl Recorder {
         }
     }
 
-    /// Records the next transaction submitted by the peer: a Pull, a Push that starts a message, or one that continues
-    /// the message before.
+    /// Records the next transaction submitted by the peer: a Pull, the first Push of a message, or a Push that
+    /// continues the previous message.
     pub fn announce(&mut self, announced: Announced) {
         let Some(inbox) = &mut self.inbox else { return };
         if let Announced::Begins(pushes) = announced {
@@ -157,7 +157,7 @@ impl Recorder {
     }
 }
 
-/// The role of a transaction for the upper layer.
+/// Position of a transaction in a message of the upper layer: outside any message, first, or continuation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Announced {
     /// A transaction outside any message.

@@ -374,7 +374,7 @@ fn open(bind: SocketAddr, drops_all_input: bool) -> io::Result<UdpSocket> {
 ///
 /// # Errors
 /// Returns the kernel's error: `NetworkUnreachable`, `HostUnreachable`.
-pub fn source_towards(to: IpAddr, from: Option<IpAddr>) -> io::Result<IpAddr> {
+pub fn source_address_for(to: IpAddr, from: Option<IpAddr>) -> io::Result<IpAddr> {
     let unspecified: IpAddr = match to {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         IpAddr::V6(_) => std::net::Ipv6Addr::UNSPECIFIED.into(),
@@ -387,7 +387,7 @@ pub fn source_towards(to: IpAddr, from: Option<IpAddr>) -> io::Result<IpAddr> {
 /// that fits into the MTU of the path.
 ///
 /// # Errors
-/// See [`source_towards`].
+/// See [`source_address_for`].
 pub fn roce_mtu_towards(to: IpAddr, from: IpAddr) -> io::Result<u32> {
     let route = sys::route(SocketAddr::new(from, 0), SocketAddr::new(to, rnic_wire::net::UDP_PORT))?;
     let version = if to.is_ipv4() { IpVersion::V4 } else { IpVersion::V6 };

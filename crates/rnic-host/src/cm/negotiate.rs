@@ -71,7 +71,7 @@ impl Terms {
         let names = self.names();
         let mut block = Vec::with_capacity(BLOCK_BYTES + data.len());
         block.extend_from_slice(MAGIC);
-        block.push(u8::try_from(data.len()).expect("application data are short"));
+        block.push(u8::try_from(data.len()).expect("callers check that private data has at most 255 bytes"));
         block.push(names.len() as u8);
         block.extend_from_slice(&(self.wire_mtu as u16).to_be_bytes());
         block.extend_from_slice(&self.receive_window.unwrap_or(0).to_be_bytes());

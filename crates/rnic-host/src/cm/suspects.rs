@@ -65,7 +65,7 @@ impl Suspects {
 /// Number of consecutive reports after which a port is treated as closed.
 const REFUSALS_UNTIL_CLOSED: u32 = 3;
 
-/// Time between a report and the next probe.
+/// Time between an ICMP error about a peer's port and the next probe of that port.
 const PROBE_RETRY_INTERVAL: Duration = Duration::from_ms(150);
 
 /// Reports closer together than this were caused by messages that were sent together, and count as one.

@@ -173,7 +173,7 @@ impl Device {
             let limited = self.engine.set_rate_limit(self.clock.now(), qpn, LimitSource::Operator, Some(limit));
             limited.expect("the limit was checked when the NIC was opened");
         }
-        if self.has_cap_of_hint() {
+        if self.is_capped_by_hint() {
             self.limit_by_hint(self.clock.now(), qpn);
         }
         if attributes.service == Service::UnreliableDatagram {

@@ -64,7 +64,7 @@ impl Out<'_, '_> {
         if is_local && self.send_through_ring(now, transmit, len, port)? {
             return Ok(());
         }
-        if is_special && self.link.is_path_mtu_small(now, transmit.peer, len) {
+        if is_special && self.link.exceeds_path_mtu(now, transmit.peer, len) {
             let addresses = self.link.peers.get(transmit.peer).path(port);
             let bytes = self.whole(now, transmit, len)?;
             self.link.send_fragmentable(now, &addresses, bytes, PackedIpFields::NONE);

@@ -59,7 +59,7 @@ impl Device {
     }
 
     /// Returns whether a hint limits queue pairs.
-    pub(super) fn has_cap_of_hint(&self) -> bool {
+    pub(super) fn is_capped_by_hint(&self) -> bool {
         self.hint.in_force().cap_kbps != 0
     }
 }

@@ -82,8 +82,8 @@ impl Device {
     pub(super) fn acquire_host(&mut self, remote: IpAddr, local: Option<IpAddr>) -> Result<PeerId, NicError> {
         if !self.config.shared {
             return Err(NicError::Mode(
-                "this call requires a shared NIC (NicConfig::shared); the peers of a NIC with its own address have \
-                 an address and a port (acquire_peer)",
+                "this call requires a shared NIC (NicConfig::shared); on a NIC with its own address use acquire_peer, \
+                 with the peer's address and port",
             ));
         }
         let to = SocketAddr::new(remote.to_canonical(), UDP_PORT);

@@ -145,14 +145,14 @@ fn add_packet(
         if may_wait && !link.impair(now, path, len, copy)? {
             return Ok(false);
         }
-        if path.path > 0 && !link.is_path_mtu_small(now, transmit.peer, len) {
+        if path.path > 0 && !link.exceeds_path_mtu(now, transmit.peer, len) {
             return add_on_path(link, memory, batch, path, transmit, payload);
         }
     }
     if link.peers.get(transmit.peer).is_local && send_through_ring(link, memory, now, transmit, payload, port)? {
         return Ok(true);
     }
-    if link.is_path_mtu_small(now, transmit.peer, len) {
+    if link.exceeds_path_mtu(now, transmit.peer, len) {
         let addresses = link.peers.get(transmit.peer).path(port);
         let bytes = transmit_copy(transmit, payload, memory, &addresses)?;
         link.send_fragmentable(now, &addresses, bytes, ip_fields_of(transmit));

@@ -129,10 +129,10 @@ pub enum ControlReply {
 }
 
 impl ControlRequest {
-    /// Reads a request.
+    /// Parses a request.
     ///
     /// # Errors
-    /// When it has a field of another version, or lacks one.
+    /// When the line is no valid request: a field is missing, or unknown (for example, sent by another version).
     pub(super) fn parse(line: &[u8]) -> serde_json::Result<Self> {
         // Fields tell the requests apart.
         if let Ok(request) = serde_json::from_slice(line) {

@@ -38,7 +38,7 @@ pub(super) fn measure(nic: &mut Nic, to: SocketAddr, config: &PerfConfig) -> Res
     let wanted = Wanted { task, local_bytes, qps: config.qps, queue, nvme };
     let mut session = Session::open(nic, to, &terms, &wanted)?;
     // The MTU of the path may be smaller than this end's limit, which was checked before.
-    if let Err(error) = order::check(config, &terms.choice, session.agreed().1) {
+    if let Err(error) = order::check(config, &terms.choice, session.negotiated().1) {
         session.close(nic);
         return Err(error);
     }
@@ -54,7 +54,7 @@ pub(super) fn measure(nic: &mut Nic, to: SocketAddr, config: &PerfConfig) -> Res
     };
     let (after, flows) = (sent(nic), flow_reports(nic, &session.connections));
     let finished = measured.and_then(|measured| Ok((measured, session.finish(nic, config.timeout)?)));
-    let agreed = session.agreed();
+    let agreed = session.negotiated();
     session.close(nic);
     let (measured, outcome) = finished?;
     let report = report(nic, config, &measured, &outcome, (after.0 - before.0, after.1 - before.1), agreed);
@@ -270,7 +270,7 @@ impl Session {
     }
 
     /// Returns the transport and the wire MTU on which the ends have agreed.
-    pub(crate) fn agreed(&self) -> (&'static str, u32) {
+    pub(crate) fn negotiated(&self) -> (&'static str, u32) {
         self.connections.first().map_or(("", 0), |first| (first.transport, first.wire_mtu_bytes))
     }
 

@@ -8,7 +8,7 @@ use super::{PERF_PORT, PerfError};
 use crate::cm::ConnectionId;
 use crate::nic::Nic;
 
-/// Settings of the serving end.
+/// Settings of the server.
 #[derive(Clone, Debug)]
 pub struct ServeConfig {
     /// Service to listen on.

@@ -117,5 +117,6 @@ pub(super) fn control_messages(header: &libc::msghdr) -> impl Iterator<Item = Co
 /// shorter.
 pub(super) const SENT_BYTES: usize = 144;
 
-/// The same for a received datagram, which may have a time stamp (32), too.
+/// Space for the control messages of a received datagram in bytes: as for a sent one ([`SENT_BYTES`]), and 32 for a
+/// timestamp.
 pub(super) const RECEIVED_BYTES: usize = SENT_BYTES + 32;

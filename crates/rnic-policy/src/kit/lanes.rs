@@ -10,7 +10,7 @@ use crate::control::{ControlEvent, ControlPolicy};
 use crate::params::Params;
 use crate::state::PolicyState;
 
-/// Number of flows of a connection, with the name of the random stream used for it.
+/// Numbers of flows per connection that the check uses, each with the name of its random stream.
 const FLOW_COUNTS: [(u64, &str); 4] =
     [(1, "kit/lanes/one"), (4, "kit/lanes/four"), (5, "kit/lanes/five"), (8, "kit/lanes/eight")];
 

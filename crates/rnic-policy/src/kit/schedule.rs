@@ -79,7 +79,7 @@ fn check_actions(actions: &ScheduleActions, view: &ScheduleView) -> Result<(), S
     if let Some(turn) = actions.turn_packets
         && !(1..=TURN_PACKETS_MAX).contains(&turn)
     {
-        return Err(format!("the policy sets a turn of {turn} packets; allowed are 1 to {TURN_PACKETS_MAX} packets"));
+        return Err(format!("the policy sets a turn of {turn} packets; the allowed range is 1 to {TURN_PACKETS_MAX}"));
     }
     if [actions.turn_bytes, actions.turn_messages].contains(&Some(0)) {
         return Err("the policy sets a turn without bytes or messages".to_owned());

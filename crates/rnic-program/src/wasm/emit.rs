@@ -23,7 +23,7 @@ const SCRATCH: u32 = 2;
 /// Returns a program as a module.
 ///
 /// # Errors
-/// When the description cannot be written, which no checked one causes.
+/// When the description cannot be written; this does not happen for one that has been checked.
 pub fn emit(program: &Description, graphs: &Graphs) -> Result<Vec<u8>, FileError> {
     let mut module = Module::new();
     let mut types = TypeSection::new();
@@ -48,10 +48,10 @@ pub fn emit(program: &Description, graphs: &Graphs) -> Result<Vec<u8>, FileError
     Ok(module.finish())
 }
 
-/// Returns the module `bytes` with the description of a program in place of the one that it may have.
+/// Returns the module `bytes` with `program` as its description, in place of any earlier one.
 ///
 /// # Errors
-/// When it is not a module.
+/// When `bytes` are not a module.
 pub fn with_description(bytes: &[u8], program: &Description) -> Result<Vec<u8>, WasmError> {
     let mut module = Module::new();
     for payload in Parser::new(0).parse_all(bytes) {
@@ -161,7 +161,7 @@ fn emit_node(code: &mut InstructionSink<'_>, node: &Node, places: &[u64], scratc
     }
 }
 
-/// Pushes bit `offset` of the map, zero outside of it.
+/// Pushes bit `offset` of the map; zero outside of it.
 fn test(code: &mut InstructionSink<'_>, map: u32, offset: u32) {
     code.local_get(offset).i64_const(Map::NONE as i64).i64_lt_u().if_(BlockType::Result(ValType::I64));
     code.local_get(map).local_get(offset).i64_const(6).i64_shr_u().i64_const(3).i64_shl().i64_add().i32_wrap_i64();

@@ -1,4 +1,4 @@
-//! Checks of a module before it is run.
+//! Validation of modules before execution.
 
 use wasmparser::{Operator, Parser, Payload};
 
@@ -6,7 +6,8 @@ use super::{MODULE_BYTES_MAX, SECTION, WasmError};
 use crate::file;
 use crate::transport::Description;
 
-/// Refuses what could keep a value from one call to the next, or reach outside, and returns the description.
+/// Returns the description of a module, after checking that the module can neither keep a value from one call to the
+/// next nor access anything outside.
 pub(super) fn description(bytes: &[u8]) -> Result<Description, WasmError> {
     if bytes.len() > MODULE_BYTES_MAX {
         return Err(WasmError::TooLarge(bytes.len()));

@@ -1,4 +1,4 @@
-//! The interpreter of modules: `wasmi`.
+//! The interpreter of WebAssembly modules: `wasmi`.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -14,10 +14,10 @@ use crate::loaded::{WORDS_MAX, Words, input_words, output_count};
 use crate::record::{Lowering, RecordError};
 use crate::transport::{Description, Graphs, Reads, Transport};
 
-/// Bytes of the memory: a page.
+/// Size of the memory in bytes: one page.
 const MEMORY_BYTES: usize = 64 << 10;
 
-/// Levels of calls inside a module.
+/// Maximum depth of calls inside a module.
 const RECURSION_MAX: usize = 64;
 
 /// A program that is a WebAssembly module.
@@ -31,7 +31,7 @@ type Function = TypedFunc<(u32, u32), ()>;
 struct Running {
     store: Store<StoreLimits>,
     memory: Memory,
-    /// The memory at the beginning of each call.
+    /// Contents of the memory at the beginning of each call.
     initial: Box<[u8]>,
     incoming: Function,
     periodic: Function,
@@ -44,10 +44,10 @@ impl fmt::Debug for WasmProgram {
 }
 
 impl WasmProgram {
-    /// Checks a module, and prepares it.
+    /// Checks a module and prepares it for execution.
     ///
     /// # Errors
-    /// When it is not a program.
+    /// When it is not a valid program.
     pub fn new(bytes: &[u8]) -> Result<Self, WasmError> {
         let description = module::description(bytes)?;
         description.check().map_err(crate::loaded::LoadError::from)?;
@@ -97,7 +97,7 @@ impl Running {
         Ok(Self { memory, initial, incoming, periodic, store })
     }
 
-    /// Runs a function; returns `None` when it has trapped, or used up its fuel.
+    /// Runs a function; returns `None` if it trapped or exceeded its limit of operations.
     fn call(&mut self, is_incoming: bool, inputs: &[u64], count: usize) -> Option<Words> {
         let bytes = self.memory.data_mut(&mut self.store);
         bytes.copy_from_slice(&self.initial);
@@ -112,7 +112,7 @@ impl Running {
     }
 }
 
-/// Returns the settings of the interpreter: plain WebAssembly without floating point, with a bound on operations.
+/// Returns the settings of the interpreter: plain WebAssembly without floating point, with a limit of operations.
 fn config() -> Config {
     const { assert!(INPUTS_AT + 8 * WORDS_MAX <= OUTPUTS_AT && OUTPUTS_AT + 8 * WORDS_MAX <= MEMORY_BYTES) };
     let mut config = Config::default();

@@ -113,7 +113,7 @@ impl Experiment {
         let at = |key: &str, what: String| (format!("value.{key}"), what);
         match &check.value {
             Value::Measure(single) => {
-                self.known_measures(&single.measures).map_err(|what| at("measures", what))?;
+                self.check_measures_exist(&single.measures).map_err(|what| at("measures", what))?;
                 self.known_variant(&single.of).map_err(|what| at("of", what))?;
                 self.check_place(&single.at, &single.over).map_err(|(key, what)| at(&key, what))?;
                 check_take(single.measures.len(), &single.over, single.take.is_some()).map_err(|what| at("take", what))
@@ -122,7 +122,7 @@ impl Experiment {
                 Err(at("to_at", "is missing; name the axis values from which the change is computed".into()))
             }
             Value::Ratio(pair) | Value::Percent(pair) | Value::Change(pair) => {
-                self.known_measures(&pair.measures).map_err(|what| at("measures", what))?;
+                self.check_measures_exist(&pair.measures).map_err(|what| at("measures", what))?;
                 self.known_variant(&pair.of).map_err(|what| at("of", what))?;
                 self.known_variant(&pair.to).map_err(|what| at("to", what))?;
                 self.check_place(&pair.at, &pair.over).map_err(|(key, what)| at(&key, what))?;
@@ -132,7 +132,7 @@ impl Experiment {
                 check_take(pair.measures.len(), &pair.over, pair.take.is_some()).map_err(|what| at("take", what))
             }
             Value::Order { measure, variants, at: place, over } => {
-                self.known_measure(measure).map_err(|what| at("measure", what))?;
+                self.check_measure_exists(measure).map_err(|what| at("measure", what))?;
                 variants.iter().try_for_each(|name| self.known_variant(name)).map_err(|what| at("variants", what))?;
                 if variants.len() < 2 {
                     return Err(at("variants", "must name at least two variants".into()));
@@ -196,7 +196,7 @@ impl Experiment {
         place: &AxisValues,
     ) -> Result<(), Problem> {
         let at = |key: &str, what: String| (format!("value.{key}"), what);
-        self.known_measure(measure).map_err(|what| at("measure", what))?;
+        self.check_measure_exists(measure).map_err(|what| at("measure", what))?;
         self.known_variant(of).map_err(|what| at("of", what))?;
         to.map_or(Ok(()), |to| self.known_variant(to)).map_err(|what| at("to", what))?;
         self.known_axis(axis).map_err(|what| at("axis", what))?;
@@ -241,7 +241,7 @@ impl Experiment {
                 Err(("axis".into(), "is missing; a line plot needs an axis".into()))
             }
             PlotKind::Lines | PlotKind::Bars => {
-                self.known_measures(&plot.measures).map_err(|what| ("measures".to_owned(), what))
+                self.check_measures_exist(&plot.measures).map_err(|what| ("measures".to_owned(), what))
             }
             PlotKind::Time | PlotKind::Traces if plot.axis.is_some() || plot.relative_to.is_some() => {
                 let name = if plot.kind == PlotKind::Time { "time" } else { "traces" };
@@ -249,7 +249,7 @@ impl Experiment {
                 Err(("kind".into(), what))
             }
             PlotKind::Time | PlotKind::Traces => {
-                self.known_measures(&plot.measures).map_err(|what| ("measures".to_owned(), what))?;
+                self.check_measures_exist(&plot.measures).map_err(|what| ("measures".to_owned(), what))?;
                 plot.measures
                     .iter()
                     .try_for_each(|name| self.known_series(name))
@@ -272,14 +272,14 @@ impl Experiment {
         known("variant", name, self.variant.iter().map(|variant| variant.name.as_str())).map(|_| ())
     }
 
-    fn known_measures(&self, names: &[String]) -> Result<(), String> {
+    fn check_measures_exist(&self, names: &[String]) -> Result<(), String> {
         if names.is_empty() {
             return Err("is empty; name at least one".into());
         }
-        names.iter().try_for_each(|name| self.known_measure(name))
+        names.iter().try_for_each(|name| self.check_measure_exists(name))
     }
 
-    fn known_measure(&self, name: &str) -> Result<(), String> {
+    fn check_measure_exists(&self, name: &str) -> Result<(), String> {
         known("measure", name, self.measure.iter().map(|measure| measure.name.as_str())).map(|_| ())
     }
 
@@ -311,7 +311,7 @@ impl Experiment {
 
     /// Checks that the measure called `name` is a series, and not the mean of an interval of it.
     fn whole_series(&self, name: &str) -> Result<(), String> {
-        self.known_measure(name)?;
+        self.check_measure_exists(name)?;
         self.known_series(name)?;
         let is_timed = |measure: &&Measure| measure.between.is_some() || measure.relative_to.is_some();
         match self.measure.iter().filter(is_timed).find(|measure| measure.name == *name) {

@@ -188,7 +188,7 @@ fn distribution(layout: &Layout<'_>, samples: &Samples, plot: &Plot, name: &str,
         _ => ("flow completion time", " (us)"),
     };
     let at = layout.axis_position_name(position);
-    let title = if at.is_empty() { format!("share of flows at or below a {label}") } else { at };
+    let title = if at.is_empty() { format!("CDF of {label} over flows") } else { at };
     Panel {
         title,
         x_title: format!("{label}{unit}"),

@@ -34,7 +34,7 @@ fn run(pool: &mut Pool, end: Time, mut decide: impl FnMut(&Dispatch) -> u32) {
     while let Some(at) = pool.next_at().filter(|at| *at <= end) {
         while let Some(dispatch) = pool.poll(at) {
             let rate = decide(&dispatch);
-            pool.decided(&dispatch, rate);
+            pool.on_decision(&dispatch, rate);
         }
     }
 }

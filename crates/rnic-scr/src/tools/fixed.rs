@@ -1,10 +1,11 @@
-//! FPX-16: numbers of 32 bits, 16 of them after the point.
+//! FPX-16: signed fixed-point numbers of 32 bits with 16 fractional bits (Q16.16).
 //!
-//! Source: SCR (NSDI'25), section 4.3.3: its processor has no floating point. Rounding and bounds of errors are ours.
+//! Source: SCR (NSDI'25), section 4.3.3: its processor has no floating point. The paper specifies neither rounding nor
+//! error bounds; those here are defined by OpenRNIC.
 //!
-//! Restrictions: results that do not fit are the largest or smallest number. Products and sums are rounded to the
-//! nearest number, quotients and roots are at most one unit of 2^-16 off. [`Fpx16::div_by_bits`] and
-//! [`Fpx16::sqrt_by_bits`] compute the same with shifts and subtractions alone, as hardware does.
+//! Restrictions: results that overflow saturate. Products and sums are rounded to nearest; quotients and roots have an
+//! error of at most 2^-16. [`Fpx16::div_by_bits`] and [`Fpx16::sqrt_by_bits`] compute the same with shifts and
+//! subtractions alone, as hardware does.
 
 use core::fmt;
 use core::ops::{Add, Div, Mul, Neg, Sub};

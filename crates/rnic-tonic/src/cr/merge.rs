@@ -19,20 +19,20 @@ use crate::shape::{SegmentId, Shape, forward};
 use crate::state::{Credit, Entry, Ring};
 use crate::wires::{Command, FlowSetup, Forward, Parameters};
 
-/// Segments that a flow may send before its receiver has granted any: a full ring.
+/// Number of segments that a flow may send before its receiver has granted any: a full ring.
 pub const FIRST_GRANT: u32 = 16;
 
-/// Most segments that a receiver can grant at once.
+/// Maximum number of segments that a receiver can grant at once.
 pub const GRANT_STEP_MAX: u32 = 1 << 12;
 
 /// The events of one flow in one cycle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Events {
-    /// Enqueue: an address, or a command.
+    /// Enqueue: an address or a command that arrives from data delivery.
     pub(crate) entered: Option<Forward>,
-    /// Transmit: the oldest address leaves.
+    /// Transmit: the oldest address is passed on to the link.
     pub(crate) leaves: bool,
-    /// Parameters of a packet and of a visit.
+    /// Parameters set for a packet and by a periodic run.
     pub(crate) parameters: [Option<Parameters>; 2],
     /// The flow's timer has expired.
     pub(crate) is_due: bool,
@@ -43,11 +43,11 @@ pub(crate) struct Events {
 pub(crate) enum Verdict {
     /// The ring is empty.
     Empty,
-    /// It may leave.
+    /// The oldest address may be passed on now.
     Ready,
-    /// It may leave in so many cycles.
+    /// The oldest address may be passed on after this number of cycles.
     Wait(u64),
-    /// It may leave when the receiver has granted more.
+    /// The oldest address may be passed on when the receiver has granted more.
     Hold,
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn oldest(ring: &Ring) -> Entry {
     ring.entries[usize::from(ring.head)]
 }
 
-/// Returns the bytes of the segment at an address.
+/// Returns the length in bytes of the segment at an address.
 #[inline]
 fn bytes(entry: Entry, credit: &Credit) -> u16 {
     if entry.is_short() && credit.last_bytes != 0 { credit.last_bytes } else { credit.segment_bytes }
@@ -69,13 +69,13 @@ fn credit_now(credit: &Credit, now: SegmentId) -> u64 {
     rate::credit_at(credit.credit, credit.since, now, credit.rate, credit.segment_bytes)
 }
 
-/// Returns the number of segments that the receiver and timeouts have granted and that have not left.
+/// Returns the number of tokens left: segments granted by the receiver and by timeouts, less those sent.
 #[inline]
 fn tokens(credit: &Credit) -> i64 {
     credit.sent.distance_to(credit.granted.plus(credit.extra.value()).plus(FIRST_GRANT))
 }
 
-/// Decides whether the oldest address may leave in cycle `now`.
+/// Decides whether the oldest address may be passed on in cycle `now`.
 pub(crate) fn verdict(ring: &Ring, credit: &Credit, now: SegmentId, shape: &Shape) -> Verdict {
     if ring.count == 0 {
         return Verdict::Empty;

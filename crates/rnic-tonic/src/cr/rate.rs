@@ -11,19 +11,20 @@ use crate::shape::SegmentId;
 /// Fractional bits of a credit.
 pub const FRACTION_BITS: u32 = 16;
 
-/// Bits by which a rate is shortened in each representation: bytes in 1, 16, 256, 4096 and 65536 cycles.
+/// Number of bits by which a rate is shortened in each representation: bytes in 1, 16, 256, 4096 and 65536 cycles.
 const SHIFTS: [u32; 5] = [16, 12, 8, 4, 0];
 
-/// Widest divisor in bits. A wider prefix is left out: a shorter one is precise enough.
+/// Maximum width of a divisor in bits. Wider prefixes are not used: a shorter one is precise enough.
 const DIVISOR_BITS: u32 = 12;
 
-/// Most cycles that are credited at once.
+/// Maximum number of cycles that are credited at once.
 const ELAPSED_MAX: u32 = 1 << 22;
 
-/// Segments of credit that a flow can save: the bound on its bursts.
+/// Maximum credit of a flow in segments, which limits its bursts.
 pub const BURST_SEGMENTS: u64 = 4;
 
-/// Returns the cycles after which a flow that lacks `bytes` has them, rounded up; `None` when the rate is zero.
+/// Returns the number of cycles, rounded up, after which a flow that lacks `bytes` bytes of credit has them; `None` if
+/// the rate is zero.
 #[inline]
 pub fn cycles_for(bytes: u32, rate: u32) -> Option<u64> {
     let cycles = |shift: u32| {
@@ -34,12 +35,13 @@ pub fn cycles_for(bytes: u32, rate: u32) -> Option<u64> {
     SHIFTS.into_iter().filter_map(cycles).min()
 }
 
-/// Returns what an exact divider answers, given the missing credit with its fraction: the reference for [`cycles_for`].
+/// Returns the result of an exact division, given the missing credit with its fraction: the reference for
+/// [`cycles_for`].
 pub fn exact_cycles_for(missing: u64, rate: u32) -> Option<u64> {
     (rate != 0).then(|| missing.div_ceil(u64::from(rate)))
 }
 
-/// Returns the largest credit of a flow with segments of so many bytes.
+/// Returns the maximum credit of a flow with segments of `segment_bytes` bytes.
 #[inline]
 pub fn credit_max(segment_bytes: u16) -> u64 {
     (BURST_SEGMENTS * u64::from(segment_bytes)) << FRACTION_BITS
@@ -47,14 +49,14 @@ pub fn credit_max(segment_bytes: u16) -> u64 {
 
 /// Returns the credit in cycle `now` of a flow that had `credit` in cycle `since`; both cycles modulo 2^24.
 ///
-/// A flow that was not served for 2^24 cycles (168 ms) or longer gets too little, never too much.
+/// A flow that was not served for 2^24 cycles (168 ms) or longer receives too little credit, never too much.
 #[inline]
 pub fn credit_at(credit: u64, since: SegmentId, now: SegmentId, rate: u32, segment_bytes: u16) -> u64 {
     let elapsed = crate::shape::forward(since, now).min(ELAPSED_MAX);
     (credit + u64::from(elapsed) * u64::from(rate)).min(credit_max(segment_bytes))
 }
 
-/// Returns the whole bytes by which `credit` falls short of a segment, rounded up; zero when it suffices.
+/// Returns the number of bytes, rounded up, that `credit` lacks for a segment; zero if it suffices.
 #[inline]
 pub fn missing_bytes(credit: u64, segment_bytes: u16) -> u32 {
     let missing = (u64::from(segment_bytes) << FRACTION_BITS).saturating_sub(credit);

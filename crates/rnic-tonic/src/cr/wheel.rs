@@ -13,18 +13,18 @@ use crate::shape::FlowId;
 
 const SLOTS: usize = 2048;
 
-/// Cycles of a slot of the second level, as a power of two.
+/// Number of cycles of a slot in the second level, as a power of two.
 const PERIOD_SHIFT: u32 = 10;
 
 const PERIOD: u64 = 1 << PERIOD_SHIFT;
 
-/// Most cycles from arming to expiry.
+/// Maximum number of cycles from arming to expiry.
 pub const WAIT_MAX: u64 = (SLOTS as u64 - 3) << PERIOD_SHIFT;
 
 /// No flow.
 const NONE: FlowId = FlowId::MAX;
 
-/// First and last flow of a list.
+/// First and last flow of a linked list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct List {
     first: FlowId,
@@ -33,7 +33,7 @@ struct List {
 
 const EMPTY: List = List { first: NONE, last: NONE };
 
-/// A level: its lists, and the bits of those that have flows.
+/// A level of the wheel: its lists, and one bit for each list that is not empty.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Level {
     lists: Vec<List>,
@@ -55,7 +55,7 @@ impl Level {
         core::mem::replace(&mut self.lists[slot], EMPTY)
     }
 
-    /// Returns how many slots after `from` the first used one is.
+    /// Returns the distance from `from` to the first slot after it that is not empty.
     fn first_used(&self, from: usize) -> Option<usize> {
         // The word of `from` comes twice: its upper bits first, its lower ones last.
         let words = SLOTS / 64;
@@ -85,19 +85,19 @@ fn append(list: &mut List, more: List, next: &mut [FlowId]) {
     }
 }
 
-/// The wheel.
+/// Timing wheel that releases flows at the times set by their rates.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Wheel {
-    /// The flow behind each flow in its list.
+    /// For each flow, the next flow in its list.
     next: Vec<FlowId>,
-    /// The cycle for which each flow waits.
+    /// For each flow, the cycle in which its timer expires.
     due_at: Vec<u64>,
     is_armed: Vec<bool>,
     cycles: Level,
     periods: Level,
-    /// Flows on their way from the second level to the first.
+    /// Flows that are being moved from the second level to the first.
     falling: List,
-    /// Flows whose time has come.
+    /// Flows whose timers have expired and that have not been returned yet.
     due: List,
 }
 
@@ -116,13 +116,13 @@ impl Wheel {
         }
     }
 
-    /// Returns whether the flow waits.
+    /// Returns whether the flow's timer is armed.
     #[inline]
     pub fn is_armed(&self, flow: FlowId) -> bool {
         self.is_armed[usize::from(flow)]
     }
 
-    /// Arms the timer of a flow that does not wait, in cycle `now`, after [`Wheel::advance`].
+    /// Arms the timer of a flow, which must not be armed, in cycle `now`, after [`Wheel::advance`].
     pub fn arm(&mut self, flow: FlowId, due: u64, now: u64) {
         let due = due.clamp(now + 1, now + WAIT_MAX);
         self.is_armed[usize::from(flow)] = true;
@@ -130,7 +130,7 @@ impl Wheel {
         self.place(flow, now);
     }
 
-    /// Puts a flow whose time is after `now` into its list.
+    /// Inserts a flow whose expiry is after `now` into its list.
     fn place(&mut self, flow: FlowId, now: u64) {
         let due = self.due_at[usize::from(flow)];
         self.next[usize::from(flow)] = NONE;
@@ -143,7 +143,7 @@ impl Wheel {
         }
     }
 
-    /// Runs cycle `now`; returns the flow whose time has come and whose turn it is.
+    /// Runs cycle `now`; returns the next flow whose timer has expired.
     pub fn advance(&mut self, now: u64) -> Option<FlowId> {
         let expired = self.cycles.take(now as usize % SLOTS);
         append(&mut self.due, expired, &mut self.next);
@@ -168,7 +168,7 @@ impl Wheel {
         Some(flow)
     }
 
-    /// Returns the first cycle, not before `now`, in which [`Wheel::advance`] changes something.
+    /// Returns the first cycle, not before `now`, in which [`Wheel::advance`] changes anything.
     pub fn next_event(&self, now: u64) -> Option<u64> {
         if self.falling != EMPTY || self.due != EMPTY {
             return Some(now);

@@ -1,26 +1,26 @@
-//! Segment Generation (Tonic, section 3.2.3): the lowest marked segment first, otherwise the next new one.
+//! Segment Generation (Tonic, section 3.2.3): sends the lowest marked segment first, otherwise the next new one.
 
 use crate::bits::RingMap;
 use crate::shape::{SegmentId, Shape, forward};
 use crate::state::{Duty, Window};
 
-/// The segment that a flow generates next.
+/// The segment that a flow sends next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Generated {
-    /// The segment.
+    /// Id of the segment.
     pub(crate) id: SegmentId,
-    /// It has been generated before.
+    /// The segment is a retransmission.
     pub(crate) is_repeat: bool,
-    /// Number of times that it was sent before, at most 3.
+    /// Number of times that the segment has been sent before, at most 3.
     pub(crate) times_sent: u8,
-    /// It is the short last one.
+    /// The segment is the short last one.
     pub(crate) is_short: bool,
 }
 
-/// Returns the segment that the flow generates next, without regard to the ring; `None` when it has none within its
+/// Returns the segment that the flow sends next, regardless of free entries in the ring; `None` if none is within its
 /// window and limit.
 ///
-/// A mark outside of the current window stays, and waits until the window covers it.
+/// A mark outside of the current window remains until the window covers it.
 pub(crate) fn next_segment(window: &Window, duty: &Duty, shape: &Shape) -> Option<Generated> {
     let size = u32::from(window.size);
     let head = shape.position(window.start);
@@ -37,7 +37,7 @@ pub(crate) fn next_segment(window: &Window, duty: &Duty, shape: &Shape) -> Optio
     is_within.then(|| Generated { id: window.next, is_repeat: false, times_sent: 0, is_short: is_short(window.next) })
 }
 
-/// Returns whether the flow may generate a segment.
+/// Returns whether the flow may send a segment.
 #[inline]
 pub(crate) fn is_eligible(window: &Window, duty: &Duty) -> bool {
     window.in_use && !duty.idle && !duty.back_pressured

@@ -1,4 +1,5 @@
-//! The fixed stage of Incoming (Tonic, section 3.2.3): the window moves, and a selective acknowledgement is noted.
+//! The fixed stage of the Incoming module (Tonic, section 3.2.3): advances the window, and records a selective
+//! acknowledgement.
 
 use crate::bits::RingMap;
 use crate::shape::{SegmentId, Shape, forward};
@@ -8,21 +9,21 @@ use crate::wires::Packet;
 /// Result of the fixed stage for a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Acknowledged {
-    /// Start of the window before and after the packet.
+    /// First segment of the window before the packet.
     pub(crate) old_start: SegmentId,
     pub(crate) start: SegmentId,
-    /// Acknowledged segments after the packet; those that the window has passed are cleared.
+    /// Acknowledged segments after the packet, without those that the window has passed.
     pub(crate) acked: RingMap,
     /// Positions that the window has passed.
     pub(crate) passed: RingMap,
-    /// Segments that the packet acknowledges for the first time.
+    /// Number of segments that the packet acknowledges for the first time.
     pub(crate) newly: u32,
-    /// The named segment is outstanding and was not acknowledged before.
+    /// The packet selectively acknowledges a segment in flight that was not acknowledged before.
     pub(crate) sack_new: bool,
 }
 
-/// Computes the fixed part of a packet; `None` when the packet acknowledges segments that were never generated, and is
-/// ignored.
+/// Computes the effect of a packet on the window; `None` if the packet acknowledges segments that were never sent, and
+/// is therefore ignored.
 pub(crate) fn acknowledge(window: &Window, packet: &Packet, shape: &Shape) -> Option<Acknowledged> {
     let outstanding = forward(window.start, window.next);
     let has_cum = packet.ack || packet.nack || packet.trimmed;

@@ -25,17 +25,17 @@ use crate::wires::{Command, FlowSetup};
 /// The events of one flow in one cycle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Events {
-    /// The fixed stage of Incoming.
+    /// Result of the fixed stage of Incoming.
     pub(crate) acknowledged: Option<Acknowledged>,
-    /// The program's answer to a packet.
+    /// The program's outputs for a packet.
     pub(crate) incoming: Option<Answer>,
-    /// The program's answer to a visit, and whether the timer had expired.
+    /// The program's outputs for a periodic run, and whether the timer had expired.
     pub(crate) periodic: Option<(Answer, bool)>,
-    /// Segment Generation.
+    /// The segment sent by Segment Generation.
     pub(crate) generated: Option<Generated>,
-    /// Segment Transmitted.
+    /// The credit engine has passed an address of the flow on to the link.
     pub(crate) transmitted: bool,
-    /// A command of the driver, in generation's slot.
+    /// A command of the driver, which uses the slot of Segment Generation.
     pub(crate) command: Option<Command>,
 }
 
@@ -44,10 +44,10 @@ pub(crate) struct Events {
 pub(crate) struct Merged {
     pub(crate) window: Window,
     pub(crate) duty: Duty,
-    /// The visit was dropped.
+    /// The periodic run was dropped.
     pub(crate) is_visit_dropped: bool,
-    /// Segments that a timeout has marked and that were not marked before: a receiver that grants tokens knows nothing
-    /// of them.
+    /// Number of segments that a timeout has marked and that were not marked before: a receiver that grants tokens does
+    /// not know of them.
     pub(crate) timed_out: u16,
 }
 
@@ -117,7 +117,7 @@ fn merge_window(window: &Window, events: &Events, answer: Option<&Answer>, shape
     next
 }
 
-/// Starts, restarts or stops the timer. A duration of zero is no timer.
+/// Starts, restarts or stops the timer. A duration of zero means no timer.
 fn set_timer(duty: &mut Duty, is_restarted: bool, is_generated: bool, sent: u32, now: Ticks) {
     if is_restarted || (is_generated && !duty.timer_on) {
         duty.timer_on = true;

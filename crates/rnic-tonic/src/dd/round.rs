@@ -1,20 +1,21 @@
-//! The round of Periodic Updates: one flow a cycle, all flows in turn; and when a visit may next change something.
+//! The schedule of the Periodic Updates module: it visits all flows in turn, one per cycle. Also the next cycle in
+//! which a visit may change anything.
 
 use crate::shape::FlowId;
 
-/// A visit on its way through the stages.
+/// A visit of a flow in the pipeline stages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Visit {
     pub(crate) flow: FlowId,
-    /// The flow's visit in its turn met a packet of the same flow.
+    /// True for a repeated visit: the first one coincided with a packet of the same flow.
     pub(crate) is_retry: bool,
 }
 
-/// The round and its two stages.
+/// The round-robin schedule and its two pipeline stages.
 ///
-/// A visit that meets a packet of its flow is repeated two cycles later, in the slot of the next flow, which the round
-/// serves one cycle later. Without that, acknowledgements in step with the round could hide a timeout for ever. A
-/// repeated visit that meets a packet again waits for the next round.
+/// A visit that coincides with a packet of its flow is repeated two cycles later, in the slot of the next flow, which
+/// the round serves one cycle later. Without that, acknowledgements in step with the round could hide a timeout for
+/// ever. A repeated visit that coincides with a packet again is dropped until the next round.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Round {
     flows: u16,
@@ -24,7 +25,7 @@ pub(crate) struct Round {
 }
 
 impl Round {
-    /// Creates the round in the state in which it has just passed the last flow.
+    /// Creates the schedule in the state in which it has just visited the last flow.
     pub(crate) fn new(flows: u16) -> Self {
         let visit = |flow| Visit { flow, is_retry: false };
         Self { flows, next: 1 % flows, fetch: visit(0), process: visit(flows - 1) }
@@ -36,7 +37,7 @@ impl Round {
         self.process
     }
 
-    /// Ends the cycle; `is_dropped` when this cycle's visit met a packet of its flow.
+    /// Ends the cycle; `is_dropped` if this cycle's visit coincided with a packet of its flow.
     #[inline]
     pub(crate) fn advance(&mut self, is_dropped: bool) {
         let last = self.process;
@@ -49,13 +50,13 @@ impl Round {
         }
     }
 
-    /// Returns whether all visits in the stages are in their turn, so that later ones can be computed.
+    /// Returns whether all visits in the stages are in regular order, so that later ones can be computed.
     #[inline]
     pub(crate) fn is_regular(&self) -> bool {
         !self.fetch.is_retry && !self.process.is_retry
     }
 
-    /// Passes `cycles` cycles without visits that change anything. The stages are regular.
+    /// Skips `cycles` cycles whose visits change nothing. The visits in the stages must be in regular order.
     pub(crate) fn skip(&mut self, cycles: u64) {
         let steps = (cycles % u64::from(self.flows)) as u16;
         for flow in [&mut self.process.flow, &mut self.fetch.flow, &mut self.next] {
@@ -76,14 +77,14 @@ impl Round {
     }
 }
 
-/// A deadline that never comes.
+/// Value of a deadline that never expires.
 const NEVER: u64 = u64::MAX;
 
-/// For each flow the cycle from which a visit may change something.
+/// For each flow the first cycle in which a visit may change anything.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Deadlines {
     at: Vec<u64>,
-    /// No deadline is earlier. May be too early, as deadlines mostly move to later times.
+    /// Lower bound of all deadlines. It may be too early, because deadlines mostly move to later times.
     soonest: u64,
 }
 
@@ -100,14 +101,15 @@ impl Deadlines {
         self.soonest = self.soonest.min(deadline);
     }
 
-    /// Returns whether the deadline of a flow has come.
+    /// Returns whether the deadline of a flow has passed.
     #[inline]
     pub(crate) fn is_due(&self, flow: FlowId, now: u64) -> bool {
         self.at[usize::from(flow)] <= now
     }
 
-    /// Returns the first cycle from `now` on, and before `end`, in which a visit may change something.
-    pub(crate) fn next_visit(&mut self, round: &Round, now: u64, end: u64) -> Option<u64> {
+    /// Returns the first cycle in `now..end` in which visiting a flow may change its state, so that the cycles before
+    /// it can be skipped; `None` if there is none.
+    pub(crate) fn next_service_cycle(&mut self, round: &Round, now: u64, end: u64) -> Option<u64> {
         if self.soonest >= end {
             return None;
         }

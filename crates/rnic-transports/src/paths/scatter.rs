@@ -11,7 +11,7 @@
 use bytemuck::{Pod, Zeroable};
 use rnic_policy::{ParamSpec, Params, PathActions, PathEvent, PathLabel, PathView, Paths};
 
-/// State of the random generator.
+/// Per-flow state of the path policy that scatters packets at random: the state of its random number generator.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub struct Scatter {

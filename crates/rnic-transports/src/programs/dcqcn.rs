@@ -36,7 +36,7 @@ rnic_program::transport! {
         notified: flag,
     }
     parameters Parameters {
-        /// segments from the first unacknowledged one on that may be outstanding
+        /// maximum number of outstanding segments, counted from the first unacknowledged one
         window: 9 = 128 [1..=256],
         /// time without progress after which everything outstanding is repeated
         rto: 24 = 320 us,

@@ -56,10 +56,11 @@ pub struct Irn {
     recovering: u32,
 }
 
-/// Bits of state besides bitmaps and sequence numbers (section 6.1): the constants below are the flags of each end,
-/// the additional state for Reads at the responder, and three values that all queue pairs share.
+/// Bits of flags at each end (IRN, section 6.1).
 const FLAG_BITS: u64 = 4;
+/// Bits of additional state for Reads at the responder (IRN, section 6.1).
 const READ_STATE_BITS: u64 = 56;
+/// Bits of the three values that all queue pairs share (IRN, section 6.1).
 const SHARED_BITS: u64 = 10 * 8;
 
 const RTO_LOW_INDEX: usize = 0;

@@ -57,7 +57,7 @@ pub(super) const fn turn_params(default: u64) -> [ParamSpec; TURN_PARAMS] {
     ]
 }
 
-/// Returns the actions that set the turn of `params`.
+/// Returns the actions that set how much a queue pair may send per turn, as given by `params`.
 pub(super) fn turn_actions(params: &Params) -> ScheduleActions {
     let (mut packets, bytes, messages) = TURNS[params.get(0) as usize];
     if params.get(1) + params.get(2) > 0 {

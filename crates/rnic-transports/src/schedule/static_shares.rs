@@ -55,7 +55,7 @@ impl Schedule for StaticShares {
             return ScheduleActions::default();
         }
         let floor = BitRate::bps(params.get(FLOOR)).min(view.capacity);
-        let rate = view.equal_rate().max(floor);
+        let rate = view.weighted_fair_rate().max(floor);
         let is_new = *event == ScheduleEvent::Joined || rate.as_bps() != self.rate;
         self.rate = rate.as_bps();
         ScheduleActions { dequeue_rate: is_new.then_some(Some(rate)), ..ScheduleActions::default() }

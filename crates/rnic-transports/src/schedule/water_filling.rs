@@ -87,7 +87,8 @@ const FULL_PERCENT: u64 = 95;
 /// Use of the rate below which some of it is given back, in hundredths.
 const SLACK_PERCENT: u64 = 80;
 
-/// Number of measurements below `SLACK_PERCENT` after which rate is given back.
+/// Number of measurements with a utilization below `SLACK_PERCENT` after which a queue pair releases part of its unused
+/// rate.
 const PATIENCE: u32 = 4;
 
 /// Rate that is kept, in quarters of the average.
@@ -145,7 +146,7 @@ impl WaterFilling {
     /// Returns the actions for a queue pair that has become a member, and sets its first rate.
     fn join(&mut self, view: &ScheduleView, params: &Params) -> ScheduleActions {
         let arrival = params.get(ARRIVAL);
-        let rate = if arrival == SCALE { view.equal_rate().as_bps() } else { params.get(START) };
+        let rate = if arrival == SCALE { view.weighted_fair_rate().as_bps() } else { params.get(START) };
         let restart_all = arrival == RESTART;
         *self = Self {
             rate,
@@ -236,7 +237,7 @@ impl WaterFilling {
         let excess = view.allocated.saturating_sub(view.capacity);
         if excess > BitRate::ZERO {
             let part = BitRate::bps(self.rate).scaled(excess.as_bps(), view.allocated.as_bps()).as_bps();
-            self.rate -= part.min(self.rate.saturating_sub(view.equal_rate().as_bps()));
+            self.rate -= part.min(self.rate.saturating_sub(view.weighted_fair_rate().as_bps()));
         }
     }
 }

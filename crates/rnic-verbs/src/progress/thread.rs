@@ -170,7 +170,8 @@ impl Wake {
 /// scheduled. A program whose last call is longer ago is doing something else.
 const CALL_INTERVAL_MAX_NS: u64 = 30_000;
 
-/// Time in ns without a call that a polling program never exceeds; signals are only considered beyond it.
+/// Interval in ns that is longer than any between two calls of a polling program; only after that long without a call
+/// may POSIX signals be used.
 const LONG_SILENCE_NS: u64 = 100_000;
 
 /// Initial and maximum delay after which the thread checks again while the program makes calls. The maximum is also

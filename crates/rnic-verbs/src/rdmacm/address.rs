@@ -7,7 +7,7 @@ use std::ffi::c_int;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::ptr;
 
-use rnic_host::cm::{roce_mtu_towards, source_towards};
+use rnic_host::cm::{roce_mtu_towards, source_address_for};
 
 use rnic_wire::cm::PathMtu;
 
@@ -200,7 +200,7 @@ fn bind_towards(this: &mut IdObject, to: SocketAddr) -> Result<()> {
         return Err(Errno(libc::EAFNOSUPPORT));
     }
     let errno = |error: std::io::Error| Errno(error.raw_os_error().unwrap_or(libc::EHOSTUNREACH));
-    let source = source_towards(to.ip(), from).map_err(errno)?;
+    let source = source_address_for(to.ip(), from).map_err(errno)?;
     devices::index_of(gid(source))?;
     devices::prepare_peers()?;
     let mut cm = Cm::lock()?;

@@ -91,7 +91,8 @@ pub unsafe extern "C" fn rdma_free_devices(list: *mut *mut ibv_context) {
     unsafe { libc::free(list.cast()) };
 }
 
-/// Returns the numbers of Reads and atomics that the device can serve and issue at a time.
+/// Returns the maximum numbers of outstanding Reads and atomics of a queue pair: as responder (`max_qp_rd_atom`) and as
+/// initiator (`max_qp_init_rd_atom`).
 pub(super) fn read_limits() -> Result<(u8, u8)> {
     let (context, _) = open()?;
     let attributes = calls::query_device(context)?;

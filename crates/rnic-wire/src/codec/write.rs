@@ -103,7 +103,7 @@ pub(super) fn base(format: Format, opcode: Opcode, packet: &Packet, out: &mut [u
     header.emit(out.first_chunk_mut().expect("HEADERS_MAX holds a BTH"));
 }
 
-/// Appends headers at the front of a buffer that is large enough for any packet.
+/// Writes headers one after another from the start of a buffer that is large enough for any packet's headers.
 struct Writer<'a> {
     format: Format,
     out: &'a mut [u8; HEADERS_MAX],

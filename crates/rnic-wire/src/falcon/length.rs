@@ -247,21 +247,21 @@ impl Packet {
 
     /// Returns the length of the UDP payload in bytes: PSP's or ESP's header through check value.
     #[inline]
-    pub const fn udp_payload_len(&self, around: Encapsulation) -> u32 {
+    pub const fn udp_payload_len(&self, encapsulation: Encapsulation) -> u32 {
         let message_len = self.message_len();
-        around.encapsulation_len(message_len) + message_len
+        encapsulation.encapsulation_len(message_len) + message_len
     }
 
     /// Returns the length of the Ethernet frame in bytes, header to frame check sequence; see [`net::frame_len`].
     #[inline]
-    pub const fn frame_len(&self, around: Encapsulation) -> u32 {
-        net::frame_len(around.ip, self.udp_payload_len(around))
+    pub const fn frame_len(&self, encapsulation: Encapsulation) -> u32 {
+        net::frame_len(encapsulation.ip, self.udp_payload_len(encapsulation))
     }
 
     /// Returns the number of byte times for which the packet occupies a link; see [`net::link_len`].
     #[inline]
-    pub const fn link_len(&self, around: Encapsulation) -> u32 {
-        net::link_len(around.ip, self.udp_payload_len(around))
+    pub const fn link_len(&self, encapsulation: Encapsulation) -> u32 {
+        net::link_len(encapsulation.ip, self.udp_payload_len(encapsulation))
     }
 
     /// Returns whether the packet may carry a payload of `payload_len` bytes: an empty one is always allowed.

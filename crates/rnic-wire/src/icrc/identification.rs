@@ -59,7 +59,7 @@ const fn multiply(a: u32, b: u32) -> u32 {
     product
 }
 
-/// Returns `base` to the power of `exponent`.
+/// Returns `base` to the power of `exponent`, modulo the polynomial of the CRC.
 const fn power(base: u32, exponent: u32) -> u32 {
     let (mut product, mut square, mut exponent_left) = (X_0, base, exponent);
     while exponent_left > 0 {

@@ -154,7 +154,7 @@ fn s6_nothing_is_exchanged_before_both_ends_have_agreed() {
 /// A process that receives nothing is not woken for grants that nobody needs; the first packet starts them again.
 #[test]
 fn s25_no_period_runs_while_nothing_arrives() {
-    let config = ExchangeConfig { credits: Credits::All, rests_when_idle: true, ..ExchangeConfig::default() };
+    let config = ExchangeConfig { credits: GrantScope::All, rests_when_idle: true, ..ExchangeConfig::default() };
     let mut pair = Pair::new(config);
     pair.carry();
     let granted = |pair: &mut Pair, now: Time| {
@@ -229,7 +229,7 @@ fn s7_times_of_zero_are_replaced() {
         modes: crate::messages::cadence::Modes { periodic: true, ..Default::default() },
         period: Duration::ZERO,
         round_trip: Duration::ZERO,
-        credits: Credits::All,
+        credits: GrantScope::All,
         probe_interval: Some(Duration::ZERO),
         probe_timeout: Duration::ZERO,
         ..ExchangeConfig::default()
@@ -385,7 +385,8 @@ proptest! {
 
 #[test]
 fn s25_a_receiver_grants_what_is_left_and_the_limit_fades_without_news() {
-    let config = ExchangeConfig { credits: Credits::All, floor: Some(BitRate::gbps(1)), ..ExchangeConfig::default() };
+    let config =
+        ExchangeConfig { credits: GrantScope::All, floor: Some(BitRate::gbps(1)), ..ExchangeConfig::default() };
     let mut pair = Pair::new(config);
     pair.carry();
     // Half of the link is taken by others.
@@ -509,7 +510,7 @@ fn s5_the_rate_received_is_that_of_the_hosts_counters() {
 
 #[test]
 fn s25_packets_of_another_peer_are_not_those_of_the_queue_pair() {
-    let config = ExchangeConfig { credits: Credits::All, pressure_bytes: Some(32_768), ..ExchangeConfig::default() };
+    let config = ExchangeConfig { credits: GrantScope::All, pressure_bytes: Some(32_768), ..ExchangeConfig::default() };
     let mut pair = Pair::new(config);
     pair.carry();
     pair.right.count_received(RIGHT_QPN, PeerId(7), DATA, pair.now);
@@ -531,7 +532,7 @@ fn grant(pair: &mut Pair, periods: u32) {
 
 #[test]
 fn s25_a_sender_that_pauses_is_not_limited_any_more() {
-    let config = ExchangeConfig { credits: Credits::All, ..ExchangeConfig::default() };
+    let config = ExchangeConfig { credits: GrantScope::All, ..ExchangeConfig::default() };
     let mut pair = Pair::new(config);
     pair.carry();
     grant(&mut pair, 4);
@@ -549,7 +550,7 @@ fn s25_a_sender_that_pauses_is_not_limited_any_more() {
 /// While another queue pair is connected to the peer, the limit of one that is gone is lifted at once.
 #[test]
 fn s25_the_limit_of_a_disconnected_queue_pair_is_lifted() {
-    let config = ExchangeConfig { credits: Credits::All, ..ExchangeConfig::default() };
+    let config = ExchangeConfig { credits: GrantScope::All, ..ExchangeConfig::default() };
     let mut pair = Pair::new(config);
     pair.right.connect(Qpn::new(21), LEFT, Qpn::new(11), pair.now);
     pair.carry();
@@ -643,7 +644,7 @@ fn s26_each_backlog_is_told_once() {
 /// With the last queue pair, everything about a peer is forgotten, and no timeout remains.
 #[test]
 fn s6_a_connection_that_ends_leaves_nothing_behind() {
-    let config = ExchangeConfig { credits: Credits::All, probe_interval: Some(DELAY), ..ExchangeConfig::default() };
+    let config = ExchangeConfig { credits: GrantScope::All, probe_interval: Some(DELAY), ..ExchangeConfig::default() };
     let mut pair = Pair::new(config);
     pair.carry();
     pair.left.count_sent(LEFT_QPN, PathLabel(5), 1_024, pair.now);

@@ -22,7 +22,7 @@ use crate::window::{Bits, SendWindow, TimeoutVerdict};
 
 /// The Read WQE buffer and the sending side of the response space.
 #[derive(Debug)]
-pub(crate) struct SplitServer {
+pub(crate) struct SplitSpaceServer {
     buffer: ReadBuffer,
     window: SendWindow,
     /// First response number of the next fetch.
@@ -34,7 +34,7 @@ pub(crate) struct SplitServer {
     granted: u64,
 }
 
-impl SplitServer {
+impl SplitSpaceServer {
     pub(in crate::roce) fn new(limit: u32, start: Seq, transport: &Transport) -> Self {
         Self {
             buffer: ReadBuffer::new(limit),
@@ -60,7 +60,7 @@ impl SplitServer {
     }
 }
 
-impl SplitServer {
+impl SplitSpaceServer {
     /// Returns the Read WQE buffer.
     pub(in crate::roce) fn buffer(&mut self) -> &mut ReadBuffer {
         &mut self.buffer

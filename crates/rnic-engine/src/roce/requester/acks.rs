@@ -186,7 +186,8 @@ impl Requester {
         }
     }
 
-    /// Moves the cumulative acknowledgement of requests and processes all consequences.
+    /// Advances the cumulative acknowledgement of requests to `una`: takes an RTT sample, releases the acknowledged
+    /// packets, and completes their requests.
     #[inline(always)]
     pub(crate) fn advance(&mut self, verbs: &mut Verbs, core: &mut Core, una: Seq) {
         let (packets, rtt) = self.window.acknowledge(una, core.now);

@@ -13,7 +13,7 @@ use crate::error::{DropReason, RxOutcome};
 use crate::mr::Access;
 use crate::ready::Half;
 use crate::roce::fetch::shared::SharedServer;
-use crate::roce::fetch::split::SplitServer;
+use crate::roce::fetch::split::SplitSpaceServer;
 use crate::roce::fetch::{Fetch, FetchRequest};
 use crate::roce::requester::Requester;
 use crate::roce::shared::send_ack;
@@ -23,7 +23,7 @@ use crate::verbs::Verbs;
 #[derive(Debug)]
 pub(super) enum FetchServer {
     /// Responses have a separate sequence space.
-    Split(SplitServer),
+    Split(SplitSpaceServer),
     /// Responses use the sequence numbers of their request.
     Shared(SharedServer),
 }
@@ -58,7 +58,7 @@ impl Responder {
         let limit = u32::from(recv.fetches_max);
         self.fetches.get_or_insert_with(|| {
             Box::new(if head.transport.split {
-                FetchServer::Split(SplitServer::new(limit, recv.start, &head.transport))
+                FetchServer::Split(SplitSpaceServer::new(limit, recv.start, &head.transport))
             } else {
                 FetchServer::Shared(SharedServer::new(limit))
             })

@@ -176,7 +176,8 @@ impl Lane {
         self.open
     }
 
-    /// Returns whether the highest received packet describes the complete state.
+    /// Returns whether the lane has no bitmap block: the missing packet and the highest received one are its whole
+    /// state (FaSR mechanism R-2).
     pub(super) fn is_fast(&self) -> bool {
         self.blocks == 0
     }

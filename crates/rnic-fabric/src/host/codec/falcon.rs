@@ -19,7 +19,7 @@ use rnic_wire::net::IpFields;
 use super::{Captured, PacketCodec};
 use crate::entry::{Entry, Flags};
 use crate::host::memory::Memory;
-use crate::packets::{FalconEnds, FalconPackets};
+use crate::packets::{FalconEndpoints, FalconPackets};
 use crate::route::falcon_flow_hash;
 
 impl PacketCodec {
@@ -29,7 +29,7 @@ impl PacketCodec {
         let FalconTransmit { packet, label, .. } = transmit;
         let dst = transmit.peer.0;
         let frame_len = packet.frame_len(Encapsulation::IPV6) + self.extra_header;
-        let index = packets.insert(packet, FalconEnds::new(self.host, *label));
+        let index = packets.insert(packet, FalconEndpoints::new(self.host, *label));
         let flags = if transmit.kind == TransmitKind::Ack { Flags::FALCON_ACK } else { Flags::FALCON };
         let identity = identity(self.host, dst, packet, frame_len) ^ u64::from(label.get()) << 40;
         Entry::new(identity, falcon_flow_hash(self.host, dst, *label), index, dst, frame_len, flags)
@@ -172,7 +172,7 @@ mod tests {
                     (entry.dst(), entry.has(Flags::ACK)),
                     (3, packet.payload_len == 0 && packet.body.psn().is_none())
                 );
-                assert_eq!(packets.ends(entry.packet), FalconEnds::new(1, LABEL));
+                assert_eq!(packets.ends(entry.packet), FalconEndpoints::new(1, LABEL));
                 if codec.wants_bytes() {
                     codec.load_falcon_bytes(Time::ZERO, &transmit, None, entry.packet, &mut packets);
                 }

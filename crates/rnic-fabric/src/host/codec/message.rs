@@ -8,7 +8,7 @@ use rnic_wire::scr::{MESSAGE_LEN, Message};
 
 use super::{Captured, PacketCodec, addresses, source_port};
 use crate::entry::{Entry, Flags};
-use crate::packets::{Ends, Messages, OtherPacket};
+use crate::packets::{Endpoints, Messages, OtherPacket};
 use crate::route::flow_hash;
 
 impl PacketCodec {
@@ -19,7 +19,7 @@ impl PacketCodec {
         let (dst, port) = (nic.peer.0, source_port(*label));
         let index = messages.insert(
             &OtherPacket::Message(*message),
-            Ends { src: self.host, source_port: port, format: Format::RoceV2 },
+            Endpoints { src: self.host, source_port: port, format: Format::RoceV2 },
         );
         if self.wants_bytes() {
             let addresses = addresses(self.host, dst, port);
@@ -47,7 +47,7 @@ impl PacketCodec {
             let OtherPacket::Message(message) = *messages.headers(entry.packet) else { return None };
             return (!entry.has(Flags::CORRUPT)).then_some(message);
         }
-        let Ends { src, source_port, .. } = messages.ends(entry.packet);
+        let Endpoints { src, source_port, .. } = messages.ends(entry.packet);
         Message::parse_verified(messages.bytes(entry.packet), &addresses(src, self.host, source_port)).ok()
     }
 }

@@ -52,13 +52,13 @@ impl SecondLevel {
 #[derive(Debug)]
 struct Level {
     capacity: u32,
-    resident: Vec<Resident>,
+    resident: Vec<ResidentContext>,
     /// Index in `resident` by queue pair number, counted from 1; zero when the context is not resident.
     slots: Vec<u32>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Resident {
+struct ResidentContext {
     qpn: u32,
     /// Time from which the context is available.
     since: Time,
@@ -80,7 +80,7 @@ impl Level {
         if self.slots.len() <= qpn as usize {
             self.slots.resize(qpn as usize + 1, 0);
         }
-        let resident = Resident { qpn, since };
+        let resident = ResidentContext { qpn, since };
         if self.resident.len() < self.capacity as usize {
             self.resident.push(resident);
             self.slots[qpn as usize] = self.resident.len() as u32;

@@ -85,7 +85,7 @@ impl HostModel for WithFalconAndNic {
     fn step(host: &mut Host, now: Time, network: &mut Network) {
         let waiting = host.nic.as_mut().and_then(|nic| nic.falcon.arrived.pop_first());
         let (_, entry) = waiting.expect("a packet is waiting");
-        host.arrive_with_state(now, &entry, network);
+        host.receive_with_context(now, &entry, network);
     }
 
     #[inline]
@@ -101,7 +101,7 @@ impl HostModel for WithFalconAndNic {
 
 impl Host {
     #[inline(never)]
-    fn arrive_with_state(&mut self, now: Time, entry: &Entry, network: &mut Network) {
+    fn receive_with_context(&mut self, now: Time, entry: &Entry, network: &mut Network) {
         self.arrive_with_falcon(now, entry, network);
     }
 
@@ -109,7 +109,7 @@ impl Host {
         // A damaged packet has no usable connection number, whether it is encoded to bytes or only marked.
         let packet = entry.has(Flags::FALCON).then(|| self.codec.decode_falcon(entry, &network.falcon_packets));
         let (Some(nic), Some((packet, _))) = (&mut self.nic, packet.flatten()) else {
-            return self.arrive_with_state(now, entry, network);
+            return self.receive_with_context(now, entry, network);
         };
         let ready = nic.contexts.access(now, Qpn::new(packet.cid.get()), &mut nic.bus);
         nic.falcon.order += 1;

@@ -80,7 +80,7 @@ impl Channel {
     }
 
     /// Returns the transport and the segment size on which the ends have agreed.
-    pub(super) fn agreed(&self) -> (&'static str, u32) {
+    pub(super) fn negotiated(&self) -> (&'static str, u32) {
         (self.streams.transport(self.id).unwrap_or(""), self.streams.segment_bytes(self.id).unwrap_or(0))
     }
 

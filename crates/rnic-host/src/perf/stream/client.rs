@@ -50,7 +50,7 @@ pub(in crate::perf) fn measure(nic: &mut Nic, to: SocketAddr, config: &PerfConfi
             let patience = config.timeout.saturating_mul(SILENCE_TIMEOUTS);
             let mut channel = Channel::new(nic, (streams, id, to), patience, config.sleeps_at_once);
             let result = run(nic, &mut channel, config);
-            let agreed = channel.agreed();
+            let agreed = channel.negotiated();
             channel.close(nic);
             result.map(|measured| (measured, agreed))
         });

@@ -53,7 +53,7 @@ pub struct HostSettings {
     pub cycle: Duration,
     /// Bytes of each segment.
     pub segment_bytes: u16,
-    /// Packets that wait for the link before the template's output is blocked, at least 1.
+    /// Maximum number of packets queued for the link before Tonic's output is blocked; at least 1.
     pub queue: usize,
     /// Segments of each flow.
     pub segments: u64,
@@ -127,10 +127,10 @@ impl TonicHost {
         }
     }
 
-    /// Returns the state of a flow in the template.
+    /// Returns the state of a flow held by the modelled Tonic NIC.
     ///
     /// # Errors
-    /// When the template has no such flow.
+    /// When the NIC has no such flow.
     pub fn flow(&self, flow: FlowId) -> Result<FlowView, Refused> {
         self.tonic.flow(flow)
     }

@@ -55,7 +55,7 @@ pub struct Arguments {
     pub message: u32,
     /// Retransmission timeout of both sides.
     pub rto: String,
-    /// Least rate of both sides.
+    /// Minimum sending rate, the same for both sides.
     pub rate_min: String,
     /// Payload of a round of the byte counter of both sides.
     pub byte_counter: String,
@@ -81,9 +81,11 @@ pub(super) fn checked(arguments: &toml::Table) -> Result<Arguments, String> {
 const RATE_AI: BitRate = BitRate::bps(40_000_000);
 const RATE_HAI: BitRate = BitRate::bps(200_000_000);
 
-/// Lengths of headers in bytes (IBA 9.2 and 9.3.3, annex A17).
+/// Length of the base transport header in bytes (IBA 9.2).
 const BTH_LEN: u32 = 12;
+/// Length of the RETH in bytes (IBA 9.3.3).
 const RETH_LEN: u32 = 16;
+/// Length of the ICRC in bytes (IBA 9.2).
 const ICRC_LEN: u32 = 4;
 
 /// Packets after which an acknowledgement is requested, on both sides.
@@ -225,10 +227,10 @@ impl Arguments {
         Ok((simulation, pairs))
     }
 
-    /// Simulates senders with `program` in the template; the receiver is an engine.
+    /// Simulates senders that run `program` on the Tonic model; the receiver is OpenRNIC's transport engine.
     ///
     /// # Errors
-    /// An argument that no network or template can have.
+    /// When an argument is invalid for the network or for the Tonic model.
     pub fn tonic(&self, program: &str, seed: u64) -> Result<Side, String> {
         let (mut simulation, pairs) = self.connected(program, seed)?;
         let (format, acknowledged) = match program {

@@ -16,7 +16,7 @@ fn shape() -> Shape {
     Shape::new(Sizes::default(), Scheme::Token, 0).unwrap()
 }
 
-/// A state as the template can reach it, near the wrap of ids now and then.
+/// A state that the NIC can reach, near the wrap of ids now and then.
 fn draw_state(random: &mut RandomStream, shape: &Shape) -> (Window, Duty) {
     let start =
         SegmentId::new(if random.below(2) == 0 { 0xFF_FFF0 + random.below(32) as u32 } else { random.bits() as u32 });

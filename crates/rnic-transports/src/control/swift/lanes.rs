@@ -39,7 +39,7 @@ struct LaneStates {
 
 /// [`Quotients`] of all lanes as a structure of arrays: one array per field.
 #[derive(Default)]
-struct Prepared {
+struct PreparedQuotients {
     target: [Ticks; LANES],
     up: Lanes,
     inverse: Lanes,
@@ -80,7 +80,7 @@ fn process_lanes<L: StateLanes<Swift> + ?Sized>(
         let is_known = lane_states.read(lane, state, index(acks, lane), acks.flows[lane]);
         done |= LaneSet::from(is_known) << lane;
     }
-    let mut prepared = Prepared::default();
+    let mut prepared = PreparedQuotients::default();
     for lane in 0..LANES {
         let fcwnd = lane_states.window[lane] & state::WINDOW_MAX;
         prepared.target[lane] = target_delay(fcwnd, acks.hops[lane], params);
@@ -195,7 +195,7 @@ impl LaneStates {
     }
 }
 
-impl Prepared {
+impl PreparedQuotients {
     #[inline(always)]
     fn divide(&mut self, lane_states: &LaneStates, acks: &Acks, params: &Params) {
         let increase = params.get(INCREASE_INDEX);

@@ -33,7 +33,7 @@ pub(super) fn message(packet: &Packet, out: &mut [u8; HEADERS_MAX]) -> Result<us
         Body::Resync { psn, rsn, code, of, vendor } => {
             base::emit_numbers(*psn, *rsn, writer.next());
             if of.window().is_none() {
-                return Err(writer.unexpected("the type of a packet without a sequence number"));
+                return Err(writer.unexpected("a Resync for a packet type without a sequence number"));
             }
             resync::emit(*code, *of, *vendor, writer.next());
         }

@@ -10,7 +10,7 @@
 //!  5 |                            RSN                                |
 //! ```
 //!
-//! Acknowledgements have words 0, 2 and 3, and of word 1 only the type: these four words are [`StartView`].
+//! Every packet begins with words 0 to 3 ([`StartView`]). Acknowledgements end there, and in their word 1 only the\n//! type is meaningful. In word 1 the upper layer, the type and A (acknowledgement request) have 3, 4 and 1 bits.
 
 use rnic_base::Psn32;
 
