@@ -55,8 +55,8 @@ pub enum Refused {
     Length(u16),
     /// The limit does not advance, or advances too far.
     #[error(
-        "cannot move the limit of flow {flow} from {from} to {to}: it must advance, and at most {ANNOUNCED_MAX} segments \
-         may be outstanding"
+        "cannot move the limit of flow {flow} from {from} to {to}: it must advance, and at most \
+         {ANNOUNCED_MAX} segments may be outstanding"
     )]
     Limit {
         /// The flow.

@@ -553,5 +553,5 @@ fn t24_templates_have_1024_flows_by_default_and_2048_at_most() {
         assert!(error.contains(text), "{error}");
     }
     let error = Installed::new(&Repeat, vec![1], 1).unwrap_err();
-    assert_eq!(error.to_string(), "1 values of parameters for a program that has 2");
+    assert_eq!(error.to_string(), "the program has 2 parameters, but 1 values were given");
 }
