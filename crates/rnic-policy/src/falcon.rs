@@ -11,7 +11,7 @@ use crate::paths::FLOWS_MAX;
 /// The ordering guarantee of a queue pair (RDMA over Falcon, section 6.2).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum FalconOrdering {
-    /// Verbs ordering, on an ordered connection: requests are executed one after the other.
+    /// Verbs ordering, on an ordered connection: requests are executed in order.
     #[default]
     Ordered,
     /// On an unordered connection: data is placed as it arrives, completions are in order at both ends.
@@ -30,23 +30,23 @@ pub enum FalconErrors {
     CompleteInError,
 }
 
-/// The mechanism that keeps a connection from using all resources (F-34 to F-36).
+/// The mechanism that keeps a connection from using all resources (Falcon mechanisms F-34 to F-36).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum FalconIsolation {
     /// No isolation.
     #[default]
     None,
-    /// Each connection may hold a fixed number of packets of each resource, and buffers for the same number of full
+    /// Each connection may hold a fixed number of packets of each resource, and buffers for that number of full
     /// packets.
     Static,
     /// Each connection may hold a share of the free resources, as set by the adaptive engine.
     Dynamic,
 }
 
-/// The location of the adaptive engine's per-connection state (F-40).
+/// The location of the adaptive engine's per-connection state (Falcon mechanism F-40).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum AdaptiveForm {
-    /// In a table of the engine.
+    /// In a table of the adaptive engine.
     #[default]
     Table,
     /// In the connections: the state is sent with each event and returned with the response; the engine keeps none.
@@ -90,9 +90,9 @@ pub struct FalconShape {
     pub request_window: u32,
     /// Width of the receiver's data window in bits: 64, 128, 256 or 512.
     pub data_window: u32,
-    /// Largest number of packets in flight in each window; a power of two.
+    /// Maximum number of packets in flight in each window; a power of two.
     pub tx_window: u32,
-    /// Largest number of transactions in flight; a power of two.
+    /// Maximum number of transactions in flight; a power of two.
     pub outstanding: u32,
     /// Isolation mechanism.
     pub isolation: FalconIsolation,
@@ -105,7 +105,7 @@ pub struct FalconShape {
     pub resources_given: bool,
     /// Number of packets of a flow after which a receiver sends an acknowledgement.
     pub coalesce_count: u32,
-    /// Largest delay of an acknowledgement after the first of the packets that it covers.
+    /// Maximum delay of an acknowledgement after the first packet that it covers.
     pub coalesce_timeout: Duration,
     /// Latency between the datapath and the adaptive engine, both directions together.
     pub fae_interface: Duration,
@@ -154,7 +154,7 @@ impl FalconShape {
         csig: false,
     };
 
-    /// Returns every option with its present value, in the order of [`FALCON_PARAMS`].
+    /// Returns the current value of every option, in the order of [`FALCON_PARAMS`].
     pub fn values(&self) -> [u64; FALCON_PARAMS.len()] {
         [
             self.ordering as u64,
@@ -183,7 +183,7 @@ impl FalconShape {
     /// Sets the option `name` from text; returns whether an option of that name exists.
     ///
     /// # Errors
-    /// When the value is not legal.
+    /// When the value is invalid.
     pub fn set(&mut self, name: &str, text: &str) -> Result<bool, ParamError> {
         let Some(spec) = FALCON_PARAMS.iter().find(|spec| spec.name == name) else { return Ok(false) };
         let value = spec.parse(text)?;

@@ -1,13 +1,13 @@
 //! A field that a policy stores on a NIC, with its size in bits.
 
-/// The object that has one instance of a field.
+/// The object that a field is stored for: there is one instance of the field for each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Per {
-    /// One for each queue pair, both directions together.
+    /// A queue pair (both directions together).
     Connection,
-    /// One for each work request.
+    /// A work request.
     Wqe,
-    /// One for each NIC.
+    /// A NIC.
     Nic,
 }
 
@@ -18,22 +18,22 @@ pub struct FootprintField {
     pub name: &'static str,
     /// Total size in bits.
     pub bits: u64,
-    /// The object that has one instance of the field.
+    /// The object that the field is stored for.
     pub per: Per,
 }
 
 impl FootprintField {
-    /// Returns a field of a connection.
+    /// Returns a field stored for each connection.
     pub const fn connection(name: &'static str, bits: u64) -> Self {
         Self { name, bits, per: Per::Connection }
     }
 
-    /// Returns a field of a work request.
+    /// Returns a field stored for each work request.
     pub const fn wqe(name: &'static str, bits: u64) -> Self {
         Self { name, bits, per: Per::Wqe }
     }
 
-    /// Returns a field that all connections share.
+    /// Returns a field that all connections of a NIC share.
     pub const fn shared(name: &'static str, bits: u64) -> Self {
         Self { name, bits, per: Per::Nic }
     }

@@ -15,7 +15,7 @@ use crate::recovery::Placement;
 /// Width of a packet sequence number in bits.
 pub const PSN_BITS: u64 = Psn::MAX.value().count_ones() as u64;
 
-/// Bytes of a queue pair's context that every adapter has, independent of its loss recovery (FaSR section V-A).
+/// Size in bytes of the queue pair context that every adapter stores, whatever its loss recovery (FaSR section V-A).
 pub const CONTEXT_BYTES: u64 = 256;
 
 /// Bits that SRNIC stores on the NIC for a queue pair; its bitmaps are in host memory (FaSR section V-A).
@@ -28,11 +28,12 @@ const SENDER_BITMAPS: u64 = 2;
 
 /// Lanes of a queue pair in FaSR's pool, each with a list of blocks and two counters (section III-D counts five).
 const POOL_LANES: u64 = 5;
-/// Bits of other state of a unit (section III-D: 20 bytes).
+/// Number of bits of a unit's other state (FaSR section III-D: 20 bytes).
 const UNIT_STATE_BITS: u64 = 20 * 8;
-/// Bits of a pointer to a block at either end of a list, or from a connection to its unit (section III-D: a byte each).
+/// Number of bits of a pointer to a block at either end of a list, or from a connection to its unit (FaSR section
+/// III-D: a byte each).
 const POINTER_BITS: u64 = 8;
-/// Bits of the compression counter of a lane, up to 1 K packets, and of its `lost-cnt`.
+/// Number of bits of the compression counter of a lane, up to 1 K packets, and of its `lost-cnt` (FaSR).
 const COMPRESSION_BITS: u64 = 10;
 const LOST_BITS: u64 = 3;
 
@@ -50,7 +51,7 @@ impl Profile {
         }
     }
 
-    /// Returns the total bits of the fields for `per`.
+    /// Returns the total number of bits of the fields stored for each `per`.
     pub fn footprint_bits(&self, per: Per) -> u64 {
         self.footprint().iter().filter(|field| field.per == per).map(|field| field.bits).sum()
     }
@@ -73,7 +74,7 @@ fn falcon(shape: &FalconShape) -> [FootprintField; 2] {
     ]
 }
 
-/// Returns the fields of FaSR's pool (section III-D): units for connections that recover, and blocks of bitmaps.
+/// Returns the fields of FaSR's pool (section III-D): units (per-connection recovery state), and blocks of bitmaps.
 fn pool(shape: PoolShape) -> Vec<FootprintField> {
     let (units, blocks) = (u64::from(shape.units), u64::from(shape.blocks));
     let unit = UNIT_STATE_BITS + POOL_LANES * (2 * POINTER_BITS + COMPRESSION_BITS + LOST_BITS);

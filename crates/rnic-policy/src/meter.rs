@@ -1,54 +1,55 @@
 //! A meter of a flow's bandwidth: bytes by time since the last event, smoothed.
 //!
 //! Source: SCR (NSDI'25), section 5.1, whose scheduler compares the bandwidth of each queue pair with its rate. The
-//! weights and the extra bits are ours.
+//! weights and the extra bits are not specified by SCR.
 //!
 //! An event gives bytes and the time of the *last* packet in it; the time of the event itself would include the time
-//! that it waited. Bandwidths are shares of the line rate in Q20: 2^20 is the line rate, steps are 95 kbit/s at
-//! 100 Gbit/s. The average has 16 more bits: without them its steps are rounded to zero 7 units below the truth.
+//! that it waited. Bandwidths are shares of the line rate in Q20: 2^20 is the line rate, steps are 95 kbit/s at 100
+//! Gbit/s. The average has 16 more bits: without them its steps are rounded to zero 7 units below the truth.
 
 use bytemuck::{Pod, Zeroable};
 use rnic_base::{BitRate, Duration, Time};
 
-/// The line rate as a share of itself: shares are in Q20.
+/// The line rate in the unit of shares (Q20).
 pub const SHARE_ONE: u32 = 1 << 20;
 
-/// Share that no interval reaches: twice the line rate. Packets that were held back together can be faster than the
-/// line for a moment.
+/// Maximum share of an interval: twice the line rate. Packets that were held back can be sent faster than the line rate
+/// for a moment.
 const SHARE_MAX: u64 = 2 << 20;
 
-/// Bits of the average below one unit of a share.
+/// Number of fractional bits of the average beyond those of a share.
 const EXTRA_BITS: u32 = 16;
 
-/// Bits of a weight by time.
+/// Number of bits of a weight by time.
 const WEIGHT_BITS: u32 = 24;
 
-/// Interval after which half of the average is new, with weights by time.
+/// Interval length with which, weighted by time, a new value counts one half.
 const TIME_CONSTANT_PS: u64 = Duration::from_us(32).as_ps();
 
-/// Longest interval that weights distinguish, 0.55 s: it replaces the average but for 1/17,000.
+/// Maximum interval that is distinguished, 0.55 s: a longer one has the same weight, 1 - 1/17,000.
 const INTERVAL_MAX_PS: u64 = 1 << 39;
 
 /// The weight of an interval in the average.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum MeterWeight {
-    /// Every interval counts 1/8, however long it is. If events are folded irregularly, short intervals count too much.
+    /// Every interval has weight 1/8, whatever its length. If events are merged irregularly, short intervals count too
+    /// much.
     #[default]
     Event,
-    /// An interval of `dt` counts `dt / (dt + 32 us)`.
+    /// An interval of length `dt` has weight `dt / (dt + 32 us)`.
     Time,
 }
 
-/// The settings of a meter, from which the division by the line rate was taken out.
+/// The settings of a meter, with the division by the line rate done in advance.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MeterScale {
-    /// Picoseconds that the line takes for a byte, in Q20.
+    /// Picoseconds that a byte takes on the link, in Q20.
     ps_per_byte: u64,
     weight: MeterWeight,
 }
 
 impl MeterScale {
-    /// Returns the scale of meters on a line of `line_rate`, at least 1 bit/s.
+    /// Returns the scale of meters for a link of `line_rate`, at least 1 bit/s.
     #[inline]
     pub const fn new(line_rate: BitRate, weight: MeterWeight) -> Self {
         const PS_PER_S: u64 = 1_000_000_000_000;
@@ -69,24 +70,24 @@ impl MeterScale {
     }
 }
 
-/// The meter of one flow: plain data of 24 bytes, all zero at the start, so that it fits into a policy's state.
+/// The meter of one flow: 24 bytes of plain data, initially zero, so that it fits into a policy's state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
 pub struct Meter {
     /// Time of the last packet, in picoseconds.
     last: u64,
-    /// Average share with `EXTRA_BITS` more bits.
+    /// Average share with `EXTRA_BITS` additional fractional bits.
     average: i64,
     /// Bytes since the last interval ended.
     bytes: u32,
-    /// Number of events that had a later time than the one before: none, one (no interval yet), or more.
+    /// Number of events that were later than the preceding one: none, one (no interval yet), or more.
     instants: u32,
 }
 
 const _: () = assert!(size_of::<Meter>() <= 32);
 
 impl Meter {
-    /// Counts `bytes`, of which the last were sent at `last_sent`, and returns `true` if the average is new.
+    /// Counts `bytes`, the last of which were sent at `last_sent`; returns `true` if the average was updated.
     ///
     /// The first event only starts the first interval: one time gives no bandwidth, and its bytes were sent before it.
     /// Bytes of an event at the same time as the last one, or earlier, count in the next interval, and an interval goes
@@ -96,7 +97,8 @@ impl Meter {
         self.measure(bytes, last_sent, scale).is_some()
     }
 
-    /// As [`Meter::record`]; returns the share of the line rate in the interval that the event ends, if it ends one.
+    /// As [`Meter::record`], but returns the share of the line rate in the interval that ends with the event, if one
+    /// ends.
     #[inline]
     pub fn measure(&mut self, bytes: u64, last_sent: Time, scale: &MeterScale) -> Option<u32> {
         let now = last_sent.as_ps();
@@ -134,7 +136,7 @@ impl Meter {
         ((self.average + (1 << (EXTRA_BITS - 1))) >> EXTRA_BITS) as u32
     }
 
-    /// Returns the average on a line of `line_rate`.
+    /// Returns the average as a rate, for a link of `line_rate`.
     #[inline]
     pub const fn rate(&self, line_rate: BitRate) -> BitRate {
         BitRate::bps(((line_rate.as_bps() as u128 * self.share() as u128) >> 20) as u64)
@@ -165,14 +167,14 @@ mod tests {
     const PACKET: u64 = 1_102;
     const WEIGHTS: [MeterWeight; 2] = [MeterWeight::Event, MeterWeight::Time];
 
-    /// Sends packets at a percentage of the line rate, and reports them folded.
+    /// Sends packets at a percentage of the line rate, and reports several of them per event.
     struct Sender {
         now: Time,
         percent: u64,
     }
 
     impl Sender {
-        /// Returns bytes and last time of the next `packets` packets.
+        /// Returns the bytes and the last transmit time of the next `packets` packets.
         fn fold(&mut self, packets: u64) -> (u64, Time) {
             self.now += LINE.serialize(PACKET * packets) * 100 / self.percent;
             (PACKET * packets, self.now)
@@ -270,7 +272,7 @@ mod tests {
         assert_eq!(meter.rate(LINE), BitRate::gbps(50));
     }
 
-    /// A NIC takes bursts of packets within a few nanoseconds: their bytes count as any others.
+    /// A NIC accepts bursts of packets within a few nanoseconds: their bytes are counted like all others.
     #[test]
     fn s18_bursts_faster_than_the_line_do_not_bias_the_average() {
         let scale = MeterScale::new(LINE, MeterWeight::Time);

@@ -7,10 +7,10 @@ use core::str::FromStr;
 
 use rnic_base::{BitRate, Bytes, Duration, UnitError};
 
-/// Largest number of tunables of one policy.
+/// Maximum number of parameters of one policy.
 pub const PARAMS_MAX: usize = 17;
 
-/// The meaning of a parameter's word and its text form.
+/// The meaning of a parameter's value, and its text form.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ParamUnit {
     /// A [`Duration`], in picoseconds. Written `100us`.
@@ -23,7 +23,7 @@ pub enum ParamUnit {
     Count,
     /// On or off. Written `true` or `false`.
     Switch,
-    /// One of these words, stored as its index.
+    /// One of these words; the value is its index.
     Choice(&'static [&'static str]),
 }
 
@@ -34,26 +34,26 @@ pub enum ParamOwner {
     /// The parameter belongs to its policy alone.
     #[default]
     Policy,
-    /// The parameter belongs to both policies: setting one sets the other. When the recovery policy has no parameter
-    /// of that name, the parameter belongs to the control policy.
+    /// The parameter belongs to both policies: setting one sets the other. If the recovery policy has no parameter of
+    /// that name, it belongs to the control policy.
     Both,
     /// Like [`ParamOwner::Both`]; when the recovery policy has no parameter of that name, the parameter has no effect
     /// and cannot be set.
     Recovery,
 }
 
-/// One tunable: its name, meaning, default and bounds, in the base unit of `unit`.
+/// The declaration of one parameter: its name, meaning, default and bounds, in the base unit of `unit`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ParamSpec {
     /// Name in plans: lower case with underscores.
     pub name: &'static str,
     /// Interpretation of the stored 64-bit value.
     pub unit: ParamUnit,
-    /// Value when none is set.
+    /// Default value.
     pub default: u64,
-    /// Smallest legal value.
+    /// Minimum value.
     pub min: u64,
-    /// Largest legal value.
+    /// Maximum value.
     pub max: u64,
     /// One line of text: the effect, and the source of the default.
     pub help: &'static str,
@@ -65,8 +65,8 @@ pub struct ParamSpec {
     /// For a path policy: true when the parameter has an effect only where the policy chooses labels; it cannot be
     /// set where the policy chooses flows (Falcon).
     pub needs_labels: bool,
-    /// For a scheduling policy: true when the parameter limits a turn; it cannot be set where every turn is one packet
-    /// (Falcon).
+    /// For a scheduling policy: true when the parameter limits the length of a turn; it cannot be set where every turn
+    /// is one packet (Falcon).
     pub needs_turns: bool,
 }
 
@@ -142,16 +142,16 @@ impl ParamSpec {
         Self { needs_labels: true, ..self }
     }
 
-    /// Returns the same parameter, marked as a limit of a turn.
+    /// Returns the same parameter, marked as a limit of the length of a turn.
     #[must_use]
     pub const fn by_turns(self) -> Self {
         Self { needs_turns: true, ..self }
     }
 
-    /// Returns whether the parameter is a retransmission timeout: the longest silence expected from a peer that is
-    /// alive. Code that expresses time limits as multiples of a timeout, or that lengthens timeouts for a slow path,
-    /// uses this function. It compares the name; a test of the registry ensures that every recovery policy with a
-    /// timeout uses these names.
+    /// Returns whether the parameter is a retransmission timeout: the longest time without packets that is expected
+    /// from a live peer. Code that expresses time limits as multiples of a timeout, or that lengthens timeouts for a
+    /// slow path, uses this function. It compares the name; a test of the registry ensures that every recovery policy
+    /// with a timeout uses these names.
     pub fn is_timeout(&self) -> bool {
         TIMEOUT_PARAMS.contains(&self.name)
     }
@@ -199,17 +199,17 @@ impl ParamSpec {
     }
 }
 
-/// Names of retransmission timeouts. A minimum or an initial value counts as one; an upper bound for doubling
-/// (`rto_max`) does not.
+/// Names of parameters that are retransmission timeouts. A minimum or an initial value is one; an upper bound for
+/// doubling (`rto_max`) is not.
 const TIMEOUT_PARAMS: [&str; 4] = ["rto_low", "rto_high", "rto", FLOOR];
 
-/// Name of the minimum timeout, for policies that compute the timeout.
+/// Name of the parameter for the minimum timeout, for policies that compute the timeout.
 pub(crate) const FLOOR: &str = "rto_min";
 
-/// The reason a parameter could not be set.
+/// Reason why a parameter could not be set.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ParamError {
-    /// No parameter of that name exists.
+    /// No parameter has this name.
     #[error("unknown parameter `{name}`; the valid parameters are: {known}")]
     Unknown {
         /// The requested name.
@@ -217,7 +217,7 @@ pub enum ParamError {
         /// The existing names.
         known: String,
     },
-    /// The quantity could not be parsed.
+    /// The text is not a quantity with a unit.
     #[error("parameter `{name}`: {source}")]
     Unit {
         /// The parameter.
@@ -225,12 +225,12 @@ pub enum ParamError {
         /// The error in the quantity.
         source: UnitError,
     },
-    /// The text is not of the right type.
+    /// The text is not a valid value of the parameter's type.
     #[error("parameter `{name}`: `{text}` is not {expected}")]
     NotA {
         /// The parameter.
         name: &'static str,
-        /// The text that was read.
+        /// The rejected text.
         text: String,
         /// Description of a valid value.
         expected: String,
@@ -243,21 +243,21 @@ pub enum ParamError {
         /// The reason it has no effect.
         why: &'static str,
     },
-    /// A valid quantity outside the bounds.
+    /// The value is outside the bounds.
     #[error("parameter `{name}`: {value} is outside the allowed range of {min} to {max}")]
     OutOfBounds {
         /// The parameter.
         name: &'static str,
-        /// The value that was read.
+        /// The rejected value.
         value: String,
-        /// Smallest legal value.
+        /// Minimum value.
         min: String,
-        /// Largest legal value.
+        /// Maximum value.
         max: String,
     },
 }
 
-/// The values of one policy's parameters, in the order of its table.
+/// The values of one policy's parameters, in the order of their declaration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Params([u64; PARAMS_MAX]);
 

@@ -13,12 +13,11 @@ use crate::state::PolicyState;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct PathLabel(pub u16);
 
-/// Largest number of flows of a connection: three bits of a flow label identify the flow.
+/// Maximum number of flows of a connection: three bits of a flow label identify the flow.
 pub const FLOWS_MAX: usize = 8;
 
 /// Free congestion window of each flow: its `fcwnd` minus its unacknowledged packets (Falcon, SIGCOMM'25, section 4.3),
-/// in [parts](Self::PARTS_PER_PACKET) of a packet. Negative where the window has shrunk, or where another flow's share
-/// was sent on this flow.
+/// in [parts](Self::PARTS_PER_PACKET) of a packet. Negative if more packets are in flight than the window allows now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OpenWindows {
     open: [i32; FLOWS_MAX],
@@ -30,11 +29,11 @@ impl OpenWindows {
     /// less, whole packets would make all flows look equal.
     pub const PARTS_PER_PACKET: i32 = 256;
 
-    /// Builds the windows from `open`: by flow, the number of packets that its window still allows; negative when
-    /// more are in flight than it allows.
+    /// Builds the windows from `open`: by flow, the number of packets that its window still allows; negative when more
+    /// are in flight than it allows.
     ///
     /// # Panics
-    /// When there are none, or more than [`FLOWS_MAX`].
+    /// When `open` is empty or longer than [`FLOWS_MAX`].
     pub fn new(open: &[i32]) -> Self {
         assert!((1..=FLOWS_MAX).contains(&open.len()), "a connection has 1 to {FLOWS_MAX} flows, not {}", open.len());
         let mut windows = Self { open: [0; FLOWS_MAX], count: open.len() as u8 };
@@ -97,12 +96,12 @@ pub enum PathEvent {
     /// A packet is about to be sent on one of several flows of the connection: choose one. Falcon delivers it for every
     /// packet that is sent for the first time, and no other event; the response is [`PathActions::flow`].
     Choosing {
-        /// Free window of each flow.
+        /// Free congestion window of each flow.
         open: OpenWindows,
         /// Weights for dividing packets, for policies that request them ([`Paths::WEIGHS`]); all equal for others.
         weights: FlowWeights,
     },
-    /// The retransmission timer expired. Delivered by the RoCE family.
+    /// The retransmission timer has expired. Delivered by the RoCE family.
     TimedOut,
     /// A probe that was requested with [`PathActions::probe`] has been answered. This and the following events are
     /// delivered by the RoCE family, on NICs that exchange messages with their peers (SCR mechanisms S-8, S-24).
@@ -124,17 +123,17 @@ pub enum PathEvent {
     Drained,
 }
 
-/// Largest number of paths of a queue pair that its path policy probes.
+/// Maximum number of paths that the path policy of a queue pair can probe.
 pub const PROBED_MAX: usize = 6;
 
 /// A probe that a path policy requests. Each request ends in a [`PathEvent::Probed`] or, when the probe is not answered
 /// in time or cannot be sent, in a [`PathEvent::ProbeLost`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PathProbe {
-    /// Number of the path, below [`PROBED_MAX`]. At most one probe is outstanding on each path; a request while one is
-    /// ends in the same event as that one.
+    /// Number of the path, below [`PROBED_MAX`]. At most one probe is in flight on each path; another request for the
+    /// path then ends with the same event.
     pub path: u8,
-    /// Label of the path. With another label than that of the outstanding probe, the new probe replaces it.
+    /// Label of the path. If it differs from that of the probe in flight, the new probe replaces it.
     pub label: PathLabel,
     /// Time after which the probe counts as lost.
     pub timeout: Duration,
@@ -152,7 +151,7 @@ pub struct PathView {
 /// Actions that a path policy requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PathActions {
-    /// New label, from this packet on; `None` continues with the last one.
+    /// New label, from this packet on; `None` keeps the current one.
     pub label: Option<PathLabel>,
     /// The index of the flow for this packet, in response to [`PathEvent::Choosing`]; `None` means flow 0. A policy
     /// with [`Paths::REORDERS`] must return a flow; a policy without it is rejected for connections with several
@@ -162,12 +161,12 @@ pub struct PathActions {
     pub probe: Option<PathProbe>,
     /// Delay after which a [`PathEvent::Tick`] is delivered; replaces an earlier request.
     pub tick_after: Option<Duration>,
-    /// Holds new packets until all earlier ones are acknowledged; [`PathEvent::Drained`] is delivered then. A label
-    /// that changes in response to it reorders nothing.
+    /// Holds new packets until all earlier ones are acknowledged; then [`PathEvent::Drained`] is delivered. A label
+    /// that is changed in response to it causes no reordering.
     pub drain: bool,
 }
 
-/// A path policy, as its author writes it. The implementing type is the private state of one queue pair.
+/// A path policy. The implementing type is the private state of one queue pair.
 pub trait Paths: Pod {
     /// Name in plans and tables.
     const NAME: &'static str;

@@ -75,7 +75,7 @@ pub enum SequenceSpaces {
     Scheduled,
 }
 
-/// When a receiver sends an acknowledgement.
+/// Condition under which a receiver sends an acknowledgement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AckRule {
     /// For every packet: IRN (section 5.2).
@@ -112,13 +112,13 @@ impl PoolShape {
     pub const FASR: Self = Self { units: 20, blocks: 70, block_bits: 10 };
 }
 
-/// Largest number of units in a pool: the range of a queue pair's pointer.
+/// Maximum number of units in a pool: the range of a queue pair's pointer.
 pub const POOL_UNITS_MAX: u32 = 4_095;
 
-/// Largest number of blocks in a pool.
+/// Maximum number of blocks in a pool.
 pub const POOL_BLOCKS_MAX: u32 = 32_768;
 
-/// Largest size of a block in bits: one machine word in this implementation.
+/// Maximum size of a block in bits: one machine word in this implementation.
 pub const POOL_BLOCK_BITS_MAX: u32 = 64;
 
 /// A transport: all properties of a connection except its verbs semantics.
@@ -134,7 +134,7 @@ pub struct Profile {
     pub spaces: SequenceSpaces,
     /// Acknowledgement rule.
     pub acks: AckRule,
-    /// With [`AckRule::OnRequest`]: an acknowledgement is requested at least once in this many packets.
+    /// With [`AckRule::OnRequest`]: maximum number of packets between two requested acknowledgements.
     pub ack_every_packets: u32,
     /// Static bound on the packets in flight (IRN's BDP-FC, section 3.2); `None` leaves only `window_bits`.
     pub cap_packets: Option<u32>,
@@ -227,13 +227,13 @@ pub const PULL_WINDOW: ParamSpec = ParamSpec::count(
     "packets that may be sent before the receiver grants any (NDP 3.2)",
 );
 
-/// Largest number of packets that may be sent before the receiver grants any.
+/// Maximum number of packets that may be sent before the receiver grants any.
 pub const PULL_WINDOW_MAX: u64 = 1 << 14;
 
-/// Parameter of programs that is the rate of the link.
+/// Name of the parameter of programs that is the rate of the link.
 const LINE_RATE: &str = "line_rate";
 
-/// The reason a composition is refused.
+/// Reason why a composition is rejected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ProfileError {
     /// Out-of-order placement needs headers that allow each packet to be placed independently of others, and sequence
@@ -274,12 +274,12 @@ pub enum ProfileError {
     NotStamped(&'static str, &'static str, Signals),
     /// The policy needs probes, and no messages are exchanged between NICs.
     #[error(
-        "transport `{0}`: {1} `{2}` needs probes, which require messages between NICs: enable these by [scr] in a plan, or \
-         on sockets by --messages on (RNIC_MESSAGES=on); Falcon does not support probes"
+        "transport `{0}`: {1} `{2}` needs probes, which require messages between NICs: enable these by [scr] in a plan, \
+         or by --messages on (RNIC_MESSAGES=on) on sockets; Falcon does not support probes"
     )]
     NoProbes(&'static str, &'static str, &'static str),
-    /// The state exchanged between a datapath and a stateless engine must fit into a record of the adaptive engine,
-    /// and this policy's state does not.
+    /// With a stateless adaptive engine, the policy's state is exchanged between datapath and engine, and must fit into
+    /// the engine's record; this policy's state does not.
     #[error(
         "transport `{0}`: controller `{1}` needs memory for its state, so fae_form=stateless is not possible; use \
          table or prefetching"
@@ -345,7 +345,7 @@ pub enum ProfileError {
          leave control at line-rate"
     )]
     ProgramControls(&'static str, &'static str, &'static str),
-    /// Falcon's windows keep other state than a program is given.
+    /// Falcon's windows do not keep the state that is passed to a program.
     #[error(
         "transport `{0}`: the program `{1}` cannot decide for Falcon, whose loss recovery uses the transmit times of \
          packets; use it with tonic-* or another transport of the RoCE family"
@@ -366,7 +366,7 @@ impl Profile {
         self.recovery.policy.placement
     }
 
-    /// Returns the largest number of packets in flight, independent of the controller.
+    /// Returns the maximum number of packets in flight, independent of the controller.
     #[inline]
     pub fn in_flight_max(&self) -> u64 {
         let cap = self.cap_packets.map_or(OUTSTANDING_PACKETS_MAX, u64::from);
@@ -381,7 +381,7 @@ impl Profile {
     /// Sets the option `name` from text: an option of the profile itself, or a parameter of one of its policies.
     ///
     /// # Errors
-    /// When neither the profile nor one of its policies has an option of this name, or the value is not legal.
+    /// When neither the profile nor one of its policies has an option of this name, or the value is invalid.
     pub fn set(&mut self, name: &str, text: &str) -> Result<(), ParamError> {
         if name == MEASURED_TIMEOUTS.name {
             self.measured_timeouts = MEASURED_TIMEOUTS.parse(text)? != 0;
@@ -504,7 +504,7 @@ impl Profile {
         self.recovery.policy.params.iter().any(|own| own.name == spec.name)
     }
 
-    /// Returns every option with its present value.
+    /// Returns every option with its current value.
     pub fn options(&self) -> impl Iterator<Item = (&'static ParamSpec, u64)> {
         let own = [
             self.cap_packets.map_or(0, u64::from),
@@ -542,9 +542,9 @@ impl Profile {
             .chain(of(self.schedule.policy.params, self.schedule.params).filter(|(spec, _)| self.is_in_use(spec)))
     }
 
-    /// Returns the timeout from which the time limit for a silent peer is derived: the longest retransmission
-    /// timeout; with Falcon, the minimum of the timeout that its adaptive engine computes, because the configured
-    /// timeout is in force only until the engine has responded. `None` where there is no timeout.
+    /// Returns the timeout from which the time limit for a peer that does not respond is derived: the longest
+    /// retransmission timeout; with Falcon, the minimum of the timeout that its adaptive engine computes, because the
+    /// configured timeout is in force only until the engine has responded. `None` where there is no timeout.
     pub fn silence_unit(&self) -> Option<Duration> {
         let is_falcon = self.protocol.falcon().is_some();
         let timeouts: Vec<_> = self.options().filter(|(spec, _)| spec.is_timeout()).collect();
@@ -625,7 +625,7 @@ impl Profile {
         }
     }
 
-    /// Refuses a program beside a controller, and on Falcon.
+    /// Rejects a transport program in combination with a controller, or on Falcon.
     fn check_program(&self) -> Result<(), ProfileError> {
         let recovery = &self.recovery.policy;
         if recovery.program.is_none() {
@@ -653,7 +653,7 @@ impl Profile {
         Some(if others.is_empty() { first.into() } else { [&[first], &others[..]].concat().join(", ").into() })
     }
 
-    /// Sets the rate of the link, for programs that have it as a parameter which has not been set.
+    /// Sets the rate of the link, for programs with a parameter for it that the user has not set.
     pub fn set_line_rate(&mut self, rate: BitRate) {
         let Configured { policy, params } = &mut self.recovery;
         let position = policy.params.iter().position(|spec| spec.name == LINE_RATE);
@@ -665,7 +665,7 @@ impl Profile {
         }
     }
 
-    /// Refuses pulls without the headers and the receiver that they need.
+    /// Rejects pulls without the headers and the receiver that they need.
     fn check_pulls(&self) -> Result<(), ProfileError> {
         let Some(window) = self.pulls else { return Ok(()) };
         let is_irn = self.protocol == Protocol::Irn && self.spaces == SequenceSpaces::Split;
@@ -677,7 +677,7 @@ impl Profile {
         Err(ProfileError::PullsNeedIrn(self.name))
     }
 
-    /// Refuses policies that Falcon's adaptive engine cannot run, or cannot run in the form given by `shape`.
+    /// Rejects policies that Falcon's adaptive engine cannot run, or cannot run with the options `shape`.
     fn check_adaptive(&self, shape: &FalconShape) -> Result<(), ProfileError> {
         let Configured { policy, params } = &self.control;
         if !policy.takes_reports(params) {

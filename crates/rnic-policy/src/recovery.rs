@@ -56,8 +56,8 @@ pub enum RecoveryEvent {
         /// True when the same packet has advanced the cumulative acknowledgement: an [`RecoveryEvent::Acked`] precedes.
         advanced: bool,
     },
-    /// The receiver reports that packet `seq`, which is outstanding, arrived without its payload: a switch has cut it.
-    /// Only where receivers pull ([`crate::Profile::pulls`]).
+    /// The receiver reports that packet `seq`, which is outstanding, arrived without its payload: a switch has trimmed
+    /// it. Only where receivers pull ([`crate::Profile::pulls`]).
     Trimmed {
         /// The packet.
         seq: Seq,
@@ -93,7 +93,7 @@ pub enum RecoveryEvent {
 /// Loss information of FaSR's receivers in addition to the position of the gap (sections III-B and III-D).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LossReport {
-    /// Packets missing at the receiver below the highest received: `lost-cnt`.
+    /// Number of packets missing at the receiver below the highest received one: `lost-cnt`.
     pub lost: u8,
     /// True when more are missing than the counter can hold; the counter then stays unchanged until the recovery is
     /// complete.
@@ -121,27 +121,28 @@ pub struct WindowView<'a> {
     pub now: Time,
     /// The oldest packet not yet cumulatively acknowledged.
     pub una: Seq,
-    /// The next packet that has never been sent.
+    /// The next packet to be sent for the first time.
     pub next: Seq,
     /// The highest selectively acknowledged packet, if there is one above `una`.
     pub highest_sacked: Option<Seq>,
-    /// Selectively acknowledged packets, as offsets from `una`; `None` when the window keeps no bitmap. Where packets
-    /// are reported as arrived before they are acknowledged (Falcon), the packets that have arrived.
+    /// Selectively acknowledged packets, as offsets from `una`; `None` when the window keeps no bitmap. With Falcon,
+    /// which reports arrivals before it acknowledges them: packets that have arrived.
     pub sacked: Option<&'a AnyRing>,
     /// Packets marked for retransmission, as offsets from `una`; `None` when the window keeps no bitmap.
     pub marked: Option<&'a AnyRing>,
-    /// Number of packets sent, repeats included, from any number on. Only for programs.
+    /// Number of packets sent, retransmissions included, counted from an arbitrary start. Only for programs.
     pub sent: u64,
 }
 
 impl WindowView<'_> {
-    /// Returns the packets in flight as counted by IRN (section 3.2): next sequence number minus last acknowledged one.
+    /// Returns the number of packets in flight as counted by IRN (section 3.2): next sequence number minus last
+    /// acknowledged one.
     #[inline]
     pub fn in_flight(&self) -> u64 {
         self.next.since(self.una)
     }
 
-    /// Returns the range of outstanding packets.
+    /// Returns the range of unacknowledged packets.
     #[inline]
     pub fn outstanding(&self) -> SeqRange {
         SeqRange::new(self.una, self.next)
@@ -157,7 +158,7 @@ pub enum TimerChange {
     Keep,
     /// The timer restarts now.
     Restart,
-    /// The timer expired too early to act: it is extended by this duration. Legal only in response to
+    /// The timer expired too early to act: it is extended by this duration. Permitted only in response to
     /// [`RecoveryEvent::TimedOut`].
     Extend(Duration),
     /// The timer continues, even if the cumulative acknowledgement has advanced.
@@ -180,27 +181,27 @@ pub struct LossRule {
 /// Actions that a recovery policy requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RecoveryActions {
-    /// Packets to retransmit, except those acknowledged in the meantime. Must lie within the outstanding range.
+    /// Packets to retransmit, except those acknowledged in the meantime. Must lie within the range in flight.
     pub retransmit: Option<SeqRange>,
     /// Change of the timer.
     pub timer: TimerChange,
-    /// Timeout from now on; `Some(None)` switches the timer off.
+    /// New timeout; `Some(None)` switches the timer off.
     pub rto: Option<Option<Duration>>,
     /// True while the sender is recovering from a loss: policies that declare [`Interest::Recovering`] receive
     /// acknowledgements only then.
     pub recovering: bool,
-    /// Loss rule from now on; replaces an earlier rule. Only from policies with [`Recovery::TIMES_PACKETS`].
+    /// New loss rule; replaces an earlier rule. Only from policies with [`Recovery::TIMES_PACKETS`].
     pub lost: Option<LossRule>,
-    /// Time without transmissions or acknowledgements after which a [`RecoveryEvent::Quiet`] is delivered from now on;
+    /// New time without transmissions or acknowledgements after which a [`RecoveryEvent::Quiet`] is delivered;
     /// `Some(None)` switches that off. Only from policies with [`Recovery::TIMES_PACKETS`].
     pub probe: Option<Option<Duration>>,
-    /// Packets from `una` on that may be outstanding from now on. Only from programs.
+    /// New window: maximum number of packets in flight, counted from `una`. Only from programs.
     pub window: Option<u32>,
-    /// Sending rate from now on; `Some(None)` stands for the rate of the link. Only from programs.
+    /// New sending rate; `Some(None)` means the rate of the link. Only from programs.
     pub rate: Option<Option<BitRate>>,
     /// Time after which a [`RecoveryEvent::Tick`] is delivered; `None` cancels an earlier request. Only from programs.
     pub tick_after: Option<Duration>,
-    /// True when this answer is that of the program's substitute, which decides from now on.
+    /// True when these actions are those of the program's substitute, which has replaced the program for good.
     pub replaced: bool,
 }
 
@@ -216,7 +217,7 @@ pub enum Interest {
     Always,
 }
 
-/// A loss recovery algorithm, as its author writes it. The implementing type is the private state of one window.
+/// A loss recovery algorithm. The implementing type is the private state of one window.
 pub trait Recovery: Pod {
     /// Name in plans and tables.
     const NAME: &'static str;
@@ -239,7 +240,7 @@ pub trait Recovery: Pod {
     /// and the windows' bitmaps.
     const FOOTPRINT: &'static [FootprintField] = &[];
 
-    /// Required: returns the state of a window in which nothing is outstanding.
+    /// Required: returns the state of a window without packets in flight.
     fn start(params: &Params) -> Self;
 
     /// Required: returns the initial timeout; `None` means that the timer never runs.

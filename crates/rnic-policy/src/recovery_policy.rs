@@ -1,4 +1,4 @@
-//! Recovery policies without their types: algorithms written by hand, and programs.
+//! Type-erased recovery policies: algorithms written in Rust, and transport programs.
 
 use rnic_base::Duration;
 
@@ -43,8 +43,8 @@ pub struct RecoveryPolicy {
     pub times_last_sent: fn(&Params) -> bool,
     /// See [`Recovery::tolerates_reordering`].
     pub tolerates_reordering: fn(&Params) -> bool,
-    /// The program that decides instead of `start`, `initial_rto`, `longest_rto` and `on_event`, and that controls
-    /// congestion too.
+    /// The transport program that is used instead of `start`, `initial_rto`, `longest_rto` and `on_event`, and that
+    /// also controls congestion.
     pub program: Option<&'static ProgramPolicy>,
 }
 
@@ -71,7 +71,7 @@ impl RecoveryPolicy {
         }
     }
 
-    /// Builds the policy of a program, whose receiver acknowledges as the program's description requires.
+    /// Builds the policy of a transport program; the receiver acknowledges as the program's description requires.
     pub fn of_program(name: &'static str, program: &'static ProgramPolicy) -> Self {
         let placement = match program.description().receiver {
             Receiver::Places => Placement::PlaceOutOfOrder,
@@ -99,7 +99,7 @@ impl RecoveryPolicy {
         }
     }
 
-    /// Returns whether `self` and `other`, policies of the same name, run the same program, or none.
+    /// Returns whether `self` and `other`, policies of the same name, run the same program, or both none.
     pub fn is_of(&self, other: &Self) -> bool {
         match (self.program, other.program) {
             (Some(one), Some(other)) => core::ptr::eq(one, other),
@@ -107,12 +107,12 @@ impl RecoveryPolicy {
         }
     }
 
-    /// Returns the words that the functions below take for the values `params`.
+    /// Converts the parameter values `params` to the words that the functions below use.
     pub fn words(&self, params: &Params) -> Params {
         self.program.map_or(*params, |program| program.words(params))
     }
 
-    /// Returns the state of a window in which nothing is outstanding.
+    /// Returns the state of a window without packets in flight.
     pub fn new_state(&self, words: &Params) -> PolicyState {
         self.program.map_or_else(|| (self.start)(words), |program| program.start(words))
     }

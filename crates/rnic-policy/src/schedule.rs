@@ -17,8 +17,8 @@ use crate::state::PolicyState;
 /// An event for a scheduler, about one queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ScheduleEvent {
-    /// The queue pair has become a member of those that share the link; [`ScheduleView::members`] includes it.
-    /// Delivered with its first data, and again when it sends after [`ScheduleView`] no longer counted it.
+    /// The queue pair has become a member of the group that shares the link; [`ScheduleView::members`] includes it.
+    /// Delivered with its first data, and again when it sends after it had stopped being a member.
     Joined,
     /// The queue pair, a member, has sent packets: requests, or responses to the peer's Reads.
     Served(Served),
@@ -52,7 +52,7 @@ pub struct ScheduleView {
     pub now: Time,
     /// Rate of the local link.
     pub line_rate: BitRate,
-    /// Rate that the members may use in total: that of the link, or less if the driver shares the link with others.
+    /// Total rate that the members may use: that of the link, or less if the driver shares the link with other NICs.
     pub capacity: BitRate,
     /// Number of members.
     pub members: u32,
@@ -66,12 +66,12 @@ pub struct ScheduleView {
     pub saturated_weights: u64,
     /// Sum of the dequeue rates of these members.
     pub saturated_rates: BitRate,
-    /// True when this queue pair is one of them.
+    /// True when this queue pair is one of the saturated members.
     pub is_saturated: bool,
     /// Number of times that a scheduler has requested [`ScheduleActions::restart_all`].
     pub epoch: u32,
-    /// True when this queue pair has had to wait for the rate of its scheduler since its last event, or waits now. It
-    /// is false while a lower limit, of a user or of the peer, holds the queue pair.
+    /// True when this queue pair has had to wait for its dequeue rate since its last event, or waits now. False while a
+    /// lower limit, set by a user or the peer, applies.
     pub is_held: bool,
     /// Rate that congestion control permits this queue pair, if it sets one.
     pub control_rate: Option<BitRate>,
@@ -97,12 +97,12 @@ impl ScheduleView {
         }
     }
 
-    /// Returns this queue pair's part of the capacity by weight, if all members used theirs.
+    /// Returns this queue pair's share of the capacity in proportion to its weight, if all members used theirs.
     pub fn weighted_fair_rate(&self) -> BitRate {
         self.capacity.scaled(u64::from(self.weight), self.weights.max(u64::from(self.weight)))
     }
 
-    /// Returns this queue pair's part, by weight, of the capacity that the unsaturated members leave to the saturated
+    /// Returns this queue pair's share, by weight, of the capacity that the unsaturated members leave to the saturated
     /// ones: its rate in the weighted max-min allocation, if it is saturated. `rate` is its current dequeue rate.
     pub fn max_min_rate(&self, rate: BitRate) -> BitRate {
         let weight = u64::from(self.weight);
@@ -123,14 +123,14 @@ impl ScheduleView {
 /// Actions that a scheduler requests for the queue pair that the event is about; `None` leaves a setting unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ScheduleActions {
-    /// Packets in a turn from now on, 1 to [`TURN_PACKETS_MAX`].
+    /// New number of packets in a turn, 1 to [`TURN_PACKETS_MAX`].
     pub turn_packets: Option<u32>,
-    /// Payload bytes after which a turn ends, from now on, at least one; no such limit at the start.
+    /// New number of payload bytes after which a turn ends, at least one; initially unlimited.
     pub turn_bytes: Option<u32>,
-    /// Messages after which a turn ends, from now on, at least one; no such limit at the start.
+    /// New number of messages after which a turn ends, at least one; initially unlimited.
     pub turn_messages: Option<u32>,
-    /// Dequeue rate from now on; `Some(None)` lifts the limit. The engine raises it to 1 Mbit/s and lowers it to the
-    /// rate of the link.
+    /// New dequeue rate; `Some(None)` removes the limit. The engine limits it to the range from 1 Mbit/s to the rate of
+    /// the link.
     pub dequeue_rate: Option<Option<BitRate>>,
     /// True when the queue pair uses all of its dequeue rate, and would use more.
     pub is_saturated: Option<bool>,
@@ -140,14 +140,14 @@ pub struct ScheduleActions {
     pub tick_after: Option<Duration>,
 }
 
-/// Lowest dequeue rate of a queue pair, at which a packet of 4 KB takes 33 ms; at a lower rate, timeouts would
-/// interpret it as lost.
+/// Minimum dequeue rate of a queue pair, at which a packet of 4 KB takes 33 ms; at a lower rate, timeouts would treat
+/// it as lost.
 pub const RATE_MIN: BitRate = BitRate::bps(1_000_000);
 
-/// Largest scheduling turn in packets: 1 MiB at the smallest MTU.
+/// Maximum length of a turn in packets: 1 MiB at the smallest MTU.
 pub const TURN_PACKETS_MAX: u32 = 4_096;
 
-/// A scheduler, as its author writes it. The implementing type is the private state of one queue pair.
+/// A scheduler. The implementing type is the private state of one queue pair.
 pub trait Schedule: Pod {
     /// Name in plans and tables.
     const NAME: &'static str;

@@ -7,7 +7,8 @@
 
 use bytemuck::{Pod, Zeroable};
 
-/// Words of one policy's state: 64 bytes, one cache line. Tonic's six programs need 1 to 30 bytes, Swift about 50.
+/// Number of words of one policy's state: 64 bytes, one cache line. Tonic's six programs need 1 to 30 bytes, Swift
+/// about 50.
 pub const STATE_WORDS: usize = 8;
 
 /// The state block as the engine keeps it: opaque bytes.
@@ -26,7 +27,7 @@ impl PolicyState {
 
     /// Returns the policy's typed view of its block.
     ///
-    /// A `T` larger or more aligned than the block does not compile.
+    /// If `T` is larger or more aligned than the block, the code does not compile.
     #[inline]
     pub fn get_mut<T: Pod>(&mut self) -> &mut T {
         const { assert!(size_of::<T>() <= size_of::<Self>(), "policy state exceeds STATE_WORDS") };

@@ -264,7 +264,7 @@ pub const NACK_RESOURCES: u8 = 1;
 pub enum DelaySelect {
     /// The round trip, including the receiver's delay.
     Full,
-    /// The round trip minus the receiver's delay (F-17).
+    /// The round trip minus the receiver's delay (Falcon mechanism F-17).
     #[default]
     Fabric,
     /// The forward one-way delay; needs synchronised clocks.
@@ -412,7 +412,7 @@ impl Times {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FlowActions {
     /// The flow's window, in packets: 11 integer bits, 10 fractional bits. The datapath limits a connection by the sum
-    /// of its flows' windows (F-25).
+    /// of its flows' windows (Falcon mechanism F-25).
     pub fcwnd: Cwnd,
     /// The connection's window towards the receiving NIC, in packets, 1 to 2047.
     pub ncwnd: u16,

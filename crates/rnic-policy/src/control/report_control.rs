@@ -13,8 +13,8 @@ pub trait ReportControl: Control {
     /// True when the controller processes several reports in a batch ([`ReportControl::on_acks`]).
     const LANES: bool = false;
 
-    /// Optional, with [`ReportControl::LANES`]: reacts to the acknowledgements `acks` of the lanes in `set` as to the
-    /// same number of reports, and writes its settings to `answers`. Returns the lanes that it has processed; the state
+    /// Optional, with [`ReportControl::LANES`]: processes the acknowledgements `acks` of the lanes in `set` like as
+    /// many separate reports, and writes the settings to `answers`. Returns the lanes that it has processed; the state
     /// of all others is unchanged, and they are reported one by one.
     fn on_acks<L: StateLanes<Self> + ?Sized>(
         _states: &mut L,

@@ -19,7 +19,7 @@ impl Signals {
     pub const ROUND_TRIP: Self = Self(1 << 1);
     /// Number of packets that switches marked (ECN).
     pub const MARKS: Self = Self(1 << 2);
-    /// Congestion notification packets, at most one in an interval (CNP).
+    /// Congestion notification packets (CNP), at most one per interval.
     pub const CNP: Self = Self(1 << 3);
     /// Losses that are detected before a timeout.
     pub const NACKS: Self = Self(1 << 4);
@@ -29,16 +29,16 @@ impl Signals {
     pub const TICKS: Self = Self(1 << 6);
     /// Bytes sent.
     pub const SENT: Self = Self(1 << 7);
-    /// Delay at the receiver, and the level of its buffers.
+    /// Delay at the receiver, and occupancy of its buffers.
     pub const HOST_DELAY: Self = Self(1 << 8);
     /// Number of switches on the path.
     pub const HOPS: Self = Self(1 << 9);
-    /// Congestion of the most congested hop, which switches write into packets (CSIG).
+    /// Congestion of the most congested hop, written into packets by switches (CSIG).
     pub const CSIG: Self = Self(1 << 10);
     /// Round-trip times of probes, and delays in the hosts: messages between NICs (SCR).
     pub const PROBES: Self = Self(1 << 11);
 
-    /// All signals, each as a set of one, with its name.
+    /// All signals with their names, each as a set of one element.
     const ALL: [(Self, &'static str); 12] = [
         (Self::ACKS, "acks"),
         (Self::ROUND_TRIP, "round-trip"),

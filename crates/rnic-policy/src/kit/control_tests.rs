@@ -30,7 +30,7 @@ enum Fault {
     LanesIgnoreSet,
 }
 
-/// Defines a controller that counts reports, requests a window of that many packets, and has one defect.
+/// Defines a controller that counts reports, requests a window of that number of packets, and has one defect.
 macro_rules! faulty {
     ($name:ident, $fault:expr) => {
         #[derive(Clone, Copy, Pod, Zeroable)]
@@ -183,7 +183,7 @@ enum Claim {
     ProbesAtOnce,
 }
 
-/// Defines a controller that uses ticks, and may use probes, with one declaration.
+/// Defines a controller that uses ticks, may use probes, and declares some of what it uses.
 macro_rules! claiming {
     ($name:ident, $claim:expr) => {
         #[derive(Clone, Copy, Pod, Zeroable)]

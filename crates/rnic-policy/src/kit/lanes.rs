@@ -14,7 +14,7 @@ use crate::state::PolicyState;
 const FLOW_COUNTS: [(u64, &str); 4] =
     [(1, "kit/lanes/one"), (4, "kit/lanes/four"), (5, "kit/lanes/five"), (8, "kit/lanes/eight")];
 
-/// Drives [`LANES`] connections through `steps` reports each.
+/// Passes `steps` random reports to each of [`LANES`] connections.
 ///
 /// Checks: lanes that are not in the set, or that the controller does not process, keep their state; in all others,
 /// state and response are the same as for the report alone.

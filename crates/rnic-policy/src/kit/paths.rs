@@ -7,7 +7,7 @@ use crate::paths::{
     FLOWS_MAX, FlowWeights, OpenWindows, PROBED_MAX, PathActions, PathEvent, PathPolicy, PathProbe, PathView,
 };
 
-/// Generates windows of one to all flows, some of them closed, and arbitrary weights.
+/// Draws an event with one to the maximum number of flows, some without free window, and random weights.
 fn draw_choosing(random: &mut RandomStream) -> PathEvent {
     let mut open = [0; FLOWS_MAX];
     let count = random.between(1, FLOWS_MAX as u64) as usize;
@@ -32,7 +32,7 @@ fn may_move(event: &PathEvent) -> bool {
     matches!(event, PathEvent::TimedOut | PathEvent::Drained | PathEvent::ProbeLost { .. })
 }
 
-/// Checks that probes are declared, and that no queue pair can keep a core busy.
+/// Checks that probes are declared, and that ticks and probes of one queue pair cannot use a whole CPU core.
 fn check_probe(policy: &PathPolicy, actions: &PathActions) -> Result<(), String> {
     if !policy.probes && (actions.probe.is_some() || actions.tick_after.is_some()) {
         return Err("the policy requests a probe or a tick although it does not declare that it probes".to_owned());
@@ -47,7 +47,7 @@ fn check_probe(policy: &PathPolicy, actions: &PathActions) -> Result<(), String>
     }
 }
 
-/// Shortest time between two ticks.
+/// Minimum time between two ticks.
 const TICK_MIN: Duration = Duration::from_us(1);
 
 /// Drives `policy` through `steps` random events from `seed`.

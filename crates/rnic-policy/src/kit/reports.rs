@@ -10,7 +10,7 @@ use crate::control::{ControlEvent, ControlPolicy, ControlView, Cwnd};
 use crate::params::Params;
 use crate::state::PolicyState;
 
-/// Number of flows of a connection, and the random stream that its events come from.
+/// Numbers of flows of a connection, each with the name of the random stream from which its events are drawn.
 const FLOW_COUNTS: [(u64, &str); 3] = [(1, "kit/reports/one"), (4, "kit/reports/four"), (5, "kit/reports/five")];
 
 /// Drives `policy` through `steps` random reports from `seed`, on one flow and on several.
@@ -140,7 +140,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// The settings in force on the flows of a connection, for a datapath that applies all actions.
+/// The current settings of the flows of a connection, for a datapath that applies all actions.
 #[derive(Clone, Debug)]
 pub struct Flows(Vec<CurrentSettings>);
 
@@ -151,12 +151,12 @@ impl Flows {
         Self((0..count as u8).map(|flow| CurrentSettings { fcwnd: share(flow), ..first.in_force() }).collect())
     }
 
-    /// Returns the settings in force on flow `index`.
+    /// Returns the current settings of flow `index`.
     pub fn of(&self, index: usize) -> CurrentSettings {
         self.0[index]
     }
 
-    /// Applies the response to a report on flow `index`: windows apply to the flow, all else to the connection.
+    /// Applies the response to a report on flow `index`: windows apply to the flow, everything else to the connection.
     pub fn apply(&mut self, index: usize, actions: &FlowActions) {
         let shared = actions.in_force();
         for other in &mut self.0 {
@@ -166,8 +166,8 @@ impl Flows {
     }
 }
 
-/// Returns a report of an acknowledgement received at `now`, in which only the timestamps are set: the packet took
-/// `there` ticks, its acknowledgement was delayed by `wait` and took `back`. Both ends have the same clock, and
+/// Returns a report of an acknowledgement received at `now` in which only the timestamps are set: the packet took
+/// `there` ticks, its acknowledgement was delayed by `wait` and took `back`. The clocks of both ends are equal, and
 /// `flow` is the last flow of the connection.
 pub fn report(flow: u8, now: Ticks, [there, wait, back]: [u32; 3], in_force: CurrentSettings) -> FlowReport {
     let ticks_before = |span: u32| Ticks::new(now.get().wrapping_sub(span));

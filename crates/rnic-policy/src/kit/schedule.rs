@@ -47,7 +47,7 @@ pub fn check_schedule(policy: &SchedulePolicy, seed: u64, steps: u64) -> Result<
     Ok(())
 }
 
-/// Advances the time of `view`, and draws the sums of a ledger that is consistent in itself.
+/// Advances the time of `view`, and draws consistent totals of all members.
 fn draw_view(view: &mut ScheduleView, random: &mut RandomStream) {
     view.now += Duration::from_ns(random.between(1, 10_000));
     view.members = random.between(1, 1_024) as u32;
@@ -68,7 +68,7 @@ fn draw_view(view: &mut ScheduleView, random: &mut RandomStream) {
     view.control_rate = (random.below(2) == 0).then(|| BitRate::bps(random.between(1, view.line_rate.as_bps())));
 }
 
-/// Returns an event of packets that were sent until the time of `view`.
+/// Returns an event about packets sent up to the time of `view`.
 fn draw_served(view: &ScheduleView, random: &mut RandomStream) -> ScheduleEvent {
     let packets = random.between(1, 64);
     let bytes = packets * random.between(0, 4_096);
