@@ -33,7 +33,7 @@ pub enum WcStatus {
 }
 
 impl WcStatus {
-    /// Returns the status of a request that the responder has refused with `code`.
+    /// Returns the status of a request that the responder has rejected with `code`.
     pub(crate) const fn refused(code: NakCode) -> Self {
         match code {
             NakCode::InvalidRequest => Self::RemoteInvalidRequest,

@@ -26,8 +26,8 @@ pub struct EngineConfig {
     pub secret: u64,
     /// Burst of queue pairs whose dequeue rate is limited.
     pub burst: BurstDefault,
-    /// Time without data after which a queue pair no longer counts among those that share the link, if its scheduler
-    /// sets rates, unless it waits for its rate or its turn only.
+    /// Time without data after which a queue pair is no longer counted among those that share the link, if its
+    /// scheduler sets rates. A queue pair that only waits for its rate or its turn stays counted.
     pub idle_after: Duration,
     /// Threads on which schedulers run; with `None`, a scheduler processes each event at once.
     pub processors: Option<ProcessorConfig>,
@@ -59,7 +59,7 @@ pub struct QpAttributes {
     pub send_cq: CqId,
     /// Completion queue of the receive queue.
     pub recv_cq: CqId,
-    /// Shared receive queue that receives are taken from, instead of a receive queue of its own.
+    /// Shared receive queue from which receives are taken; without one, the queue pair has its own receive queue.
     pub srq: Option<SrqId>,
     /// Maximum number of send queue entries; 64 bytes each, plus 16 per scatter/gather entry.
     pub max_send_wr: u32,

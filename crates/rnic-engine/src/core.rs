@@ -130,13 +130,14 @@ pub(crate) struct Core {
     pub(crate) watch: Monitor,
     /// Sums over the queue pairs whose scheduler processes events.
     pub(crate) ledger: Ledger,
-    /// Threads on which schedulers run, if they do not run at once.
+    /// Threads on which schedulers run; `None` if schedulers run immediately.
     pub(crate) processors: Option<Box<Processors>>,
-    /// Messages with the NICs of peers, when the driver has enabled them.
+    /// Messages exchanged with the NICs of peers, if the driver has enabled them.
     pub(crate) exchange: Option<Box<Exchange>>,
-    /// Collectors of signals, while there is a program or a log that uses them.
+    /// Collectors of signals, while a program or a log uses them.
     pub(crate) signals: Option<Box<Collector>>,
-    /// True when messages or signals need each packet that is sent: a copy of that state, for one test a packet.
+    /// True when messages or signals have to count each sent packet: a copy of that state, so that each packet costs
+    /// one test.
     pub(crate) counts_sent: bool,
     /// Completion queues that have overflowed and whose queue pairs must fail.
     pub(crate) overrun_cqs: Vec<CqId>,

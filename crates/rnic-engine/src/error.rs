@@ -219,11 +219,11 @@ pub enum ModifyError {
         what: &'static str,
         /// Requested value.
         requested: u64,
-        /// Smallest legal value.
+        /// Smallest valid value.
         min: u64,
-        /// Largest legal value.
+        /// Smallest valid value.
         max: u64,
-        /// Step: legal values are multiples of it.
+        /// Step: valid values are multiples of it.
         step: u64,
     },
 }
@@ -271,9 +271,9 @@ pub enum DropReason {
     QueueKey,
     /// A duplicate, or a packet overtaken by later ones, in an unreliable connection.
     Duplicate,
-    /// A message between NICs that is not accepted ([`crate::messages::stats`] has the causes).
+    /// A message between NICs was rejected ([`crate::messages::stats`] counts the causes).
     Message,
-    /// A switch has cut the packet's payload. A receiver that pulls answers with a NACK.
+    /// A switch has trimmed the packet's payload. A receiver that pulls answers with a NACK.
     Trimmed,
 }
 

@@ -35,7 +35,7 @@ pub(crate) struct Ledger {
     epoch: u32,
 }
 
-/// A queue pair's entry in the [`Ledger`].
+/// A queue pair's share of the link, and its membership in the [`Ledger`].
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Share {
     is_member: bool,
@@ -50,7 +50,7 @@ pub(crate) struct Share {
     check_at: Deadline,
 }
 
-/// Members of an engine, and the rates that its schedulers have given them.
+/// Totals over the members of an engine: weights, and the rates set by its schedulers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shares {
     /// Rate that the members may use in total.
@@ -63,7 +63,7 @@ pub struct Shares {
     pub allocated: BitRate,
     /// Sum of the weights of the members that use all of their rate.
     pub saturated_weights: u64,
-    /// Records of sent packets on the processors, if schedulers run on any.
+    /// Number of records of sent packets at the processors, if schedulers run on any.
     pub records: Option<KindCounters>,
 }
 
@@ -82,7 +82,7 @@ impl Ledger {
         }
     }
 
-    /// Sets the rate that the members may use in total, at least [`RATE_LIMIT_MIN`]; `None` for that of the link.
+    /// Sets the total rate that the members may use, at least [`RATE_LIMIT_MIN`]; `None` for that of the link.
     pub(crate) fn set_capacity(&mut self, capacity: Option<BitRate>) {
         self.capacity = capacity.map_or(self.line_rate, |rate| rate.max(RATE_LIMIT_MIN).min(self.line_rate));
     }
@@ -92,7 +92,7 @@ impl Ledger {
         self.members > 0
     }
 
-    /// Returns the sums, without records.
+    /// Returns the totals, without the numbers of records.
     pub(crate) fn shares(&self) -> Shares {
         Shares {
             capacity: self.capacity,
@@ -123,7 +123,7 @@ impl Ledger {
         }
     }
 
-    /// Records that a queue pair sends data at `now`, which makes it a member; returns whether it was none before.
+    /// Records that a queue pair sends data at `now`, which makes it a member; returns whether it has become one.
     pub(crate) fn join(&mut self, share: &mut Share, now: Time, weight: u16) -> bool {
         share.last_data = now;
         if share.is_member {
@@ -157,8 +157,8 @@ impl Ledger {
         }
     }
 
-    /// Replaces a member's part of the sums: the `rate` that a scheduler has set, and whether it uses all of it. `None`
-    /// leaves a part as it is.
+    /// Replaces a member's contribution to the totals: the `rate` that a scheduler has set, and whether it uses all of
+    /// it. `None` leaves a value unchanged.
     pub(crate) fn allot(&mut self, share: &mut Share, rate: Option<BitRate>, is_saturated: Option<bool>) {
         if !share.is_member {
             return;
@@ -181,8 +181,8 @@ impl Ledger {
         self.epoch = self.epoch.wrapping_add(1);
     }
 
-    /// Checks, if it is time to, whether a queue pair has sent no data for so long that it is no longer to be a member.
-    /// One that `waits`, for its dequeue rate or its turn only, remains one.
+    /// Returns whether a queue pair has sent no data for so long that its membership must end; checks this only at
+    /// intervals. A queue pair that `waits` only for its dequeue rate or its turn remains a member.
     pub(crate) fn is_idle(&self, share: &mut Share, now: Time, waits: bool) -> bool {
         if !share.check_at.is_due(now) {
             return false;

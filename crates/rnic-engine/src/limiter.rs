@@ -15,11 +15,11 @@ use rnic_base::{BitRate, Duration, Time};
 use crate::ready::Half;
 use crate::timer::Deadline;
 
-/// Bytes that a packet occupies on the wire beside its payload: Ethernet preamble and gap 20, header and FCS 18,
-/// IPv4 20, UDP 8, BTH 12.
+/// Number of bytes that a packet occupies on the wire besides its payload: Ethernet preamble and gap 20, header and FCS
+/// 18, IPv4 20, UDP 8, BTH 12.
 pub(crate) const OVERHEAD_BYTES: u64 = 78;
 
-/// Lowest dequeue rate.
+/// Minimum dequeue rate.
 pub const RATE_LIMIT_MIN: BitRate = rnic_policy::schedule::RATE_MIN;
 
 /// Origin of a limit that a user has set.
@@ -27,9 +27,9 @@ pub const RATE_LIMIT_MIN: BitRate = rnic_policy::schedule::RATE_MIN;
 pub enum LimitSource {
     /// The program that uses the queue pair (`ibv_modify_qp_rate_limit`).
     Program,
-    /// The operator of the machine (`rnic limit`), whose limit the program cannot lift.
+    /// The operator of the machine (`rnic limit`), whose limit the program cannot remove.
     Operator,
-    /// The program, for all queue pairs of its NIC, by a hint in shared memory (SCR, mechanism S-9).
+    /// The program, for all queue pairs of its NIC, by a hint in shared memory (SCR mechanism S-9).
     Hint,
 }
 
@@ -47,15 +47,15 @@ pub struct RateLimit {
     pub burst_bytes: Option<u32>,
 }
 
-/// Limits of a queue pair, and the time from which its next packet may be sent.
+/// Rate limits of a queue pair, and the time from which its next packet may be sent.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Limiter {
     /// Limits of users, by [`LimitSource`].
     users: [Option<RateLimit>; LimitSource::COUNT],
     scheduler: Option<BitRate>,
-    /// Limit by messages of the peer: grants and back-pressure.
+    /// Limit set by messages of the peer: grants and back-pressure.
     peer: Option<BitRate>,
-    /// The lowest of the limits.
+    /// The lowest of the limits, which applies.
     in_force: Option<InForce>,
     /// Time at which the packets sent so far will have drained at the current rate (the theoretical arrival time of
     /// GCRA).
@@ -65,7 +65,7 @@ pub(crate) struct Limiter {
     /// True for each half ([`Half`]) that has packets to send. Only then does not sending count as falling behind the
     /// permitted rate.
     has_work: [bool; 2],
-    /// True for each half that had to wait since it last sent.
+    /// True for each half ([`Half`]) that has had to wait since it last sent.
     is_waiting: [bool; 2],
     /// Half that sent last.
     last_half: usize,
@@ -73,7 +73,7 @@ pub(crate) struct Limiter {
     waits: u64,
 }
 
-/// A rate, and the durations that follow from it.
+/// A rate, and durations derived from it.
 #[derive(Clone, Copy, Debug)]
 struct InForce {
     rate: BitRate,
@@ -85,13 +85,13 @@ struct InForce {
     train: Duration,
 }
 
-/// The burst of queue pairs whose user sets none: by default two full packets, each sent as soon as it may be.
+/// Burst size of queue pairs whose user sets none: by default two full packets, each sent as soon as it may be.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct BurstDefault {
     /// Bytes that may be sent at once; at least two full packets are allowed in any case.
     pub bytes: u32,
-    /// Bytes that a queue pair accumulates once it has to wait. Zero lets every packet be sent as soon as it may be;
-    /// a driver that sends packets in trains needs more.
+    /// Number of bytes that a queue pair accumulates when it has to wait. With zero, each packet is sent as soon as it
+    /// may be; drivers that send packets in trains (GSO) use more.
     pub train_bytes: u32,
     /// Longest delay that a queue pair with work catches up, if this is more than a burst.
     pub catch_up: Duration,
@@ -103,25 +103,24 @@ impl Limiter {
         self.users[source as usize] = limit;
     }
 
-    /// Sets or removes the scheduler's limit; returns whether it changes, and so has to take effect with
-    /// [`Self::update`].
+    /// Sets or removes the scheduler's limit; returns whether it changed, so that [`Self::update`] has to be called.
     pub(crate) fn set_scheduler(&mut self, rate: Option<BitRate>) -> bool {
         std::mem::replace(&mut self.scheduler, rate) != rate
     }
 
-    /// Returns whether the scheduler's limit is the one that holds the queue pair: a lower one of others would hold it
-    /// at any rate of the scheduler.
+    /// Returns whether the scheduler's limit is the lowest: otherwise another limit applies whatever the scheduler
+    /// sets.
     pub(crate) fn is_scheduler_in_force(&self) -> bool {
         let others = self.users.iter().flatten().map(|limit| limit.rate).chain(self.peer).min();
         self.scheduler.is_some_and(|rate| others.is_none_or(|other| rate < other))
     }
 
-    /// Sets or removes the limit by messages of the peer, as [`Self::set_scheduler`] does.
+    /// Sets or removes the limit by messages of the peer; returns whether it changed, as [`Self::set_scheduler`] does.
     pub(crate) fn set_peer(&mut self, rate: Option<BitRate>) -> bool {
         std::mem::replace(&mut self.peer, rate) != rate
     }
 
-    /// Puts the lowest of the limits into force. `mtu` is the payload of a full packet.
+    /// Applies the lowest of the limits. `mtu` is the payload length of a full packet.
     pub(crate) fn update(&mut self, now: Time, mtu: u32, default: BurstDefault) {
         let lowest = self.users.iter().flatten().min_by_key(|limit| limit.rate);
         let user = lowest.map(|limit| limit.rate);
@@ -167,8 +166,8 @@ impl Limiter {
         self.in_force.map(|limit| limit.rate)
     }
 
-    /// Returns the time from which the next packet of `half` may be sent, if it may not be sent now. When both halves
-    /// had to wait, they take turns; the half whose turn it is not may then send at `now`, after the other one.
+    /// Returns the time from which the next packet of `half` may be sent, or `None` if it may be sent now. When both
+    /// halves had to wait, they alternate.
     pub(crate) fn blocked_until(&mut self, now: Time, half: Half) -> Option<Time> {
         let (own, other) = (half as usize, 1 - half as usize);
         if let Some(until) = self.rate_blocks_until(now) {
@@ -204,7 +203,7 @@ impl Limiter {
         }
     }
 
-    /// Records whether `half` has more to send.
+    /// Records whether `half` has more packets to send.
     pub(crate) fn note_work(&mut self, half: Half, has_work: bool) {
         self.has_work[half as usize] = has_work;
     }

@@ -7,11 +7,11 @@
 //!
 //! - [`exchange`]: owns the state of all peers and queue pairs, and applies the rules.
 //! - [`config`], [`stats`]: settings and counters.
-//! - [`cadence`]: when a NIC sends a message (S-7).
-//! - [`prober`]: round trips of paths (S-8).
-//! - [`peer`]: which messages are accepted, and which are answered (S-6).
-//! - [`grants`], [`pressure`]: what a receiver grants, and when it sends back-pressure (S-25, S-26).
-//! - [`limit`]: how a sender limits a queue pair by grants and back-pressure (S-25, S-26).
+//! - [`cadence`]: when a NIC sends a message (SCR mechanism S-7).
+//! - [`prober`]: round trips of paths (SCR mechanism S-8).
+//! - [`peer`]: which messages are accepted, and which are answered (SCR mechanism S-6).
+//! - [`grants`], [`pressure`]: what a receiver grants, and when it sends back-pressure (SCR mechanisms S-25, S-26).
+//! - [`limit`]: how a sender limits a queue pair by grants and back-pressure (SCR mechanisms S-25, S-26).
 //!
 //! A peer is hostile. By whatever messages, it can limit only the queue pairs that are connected to it: to no less than
 //! the floor ([`limit::Bounds`]), and after its last message for no longer than [`limit::VALID_MAX`] and the time in

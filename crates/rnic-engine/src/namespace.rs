@@ -1,4 +1,4 @@
-//! Roles of queue pairs in NVMe, the namespaces of a NIC, and the devices behind them.
+//! NVMe roles of queue pairs, the namespaces of a NIC, and their devices.
 
 use std::collections::BTreeSet;
 

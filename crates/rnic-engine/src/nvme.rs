@@ -3,7 +3,7 @@
 //! A queue pair on Falcon may have NVMe as its upper layer instead of RDMA, in one of two roles ([`crate::NvmeRole`]):
 //! an initiator, whose Reads and Writes address a namespace, or a target that serves one. Everything else is as for
 //! every queue pair: states, send queue, completions, memory, credits, pacing, its position in the NIC's rings, and its
-//! use of shared resources (F-35). Units, tags and statuses are implemented in `rnic-nvme`.
+//! use of shared resources (Falcon mechanism F-35). Units, tags and statuses are implemented in `rnic-nvme`.
 //!
 //! ```text
 //!   nvme/end.rs     initiator: commands to units, completions; target: units to device operations

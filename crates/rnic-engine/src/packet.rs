@@ -96,7 +96,7 @@ pub enum Arrival<'a> {
     Roce(Format, &'a Packet, RxMeta),
     /// A Falcon packet.
     Falcon(FalconArrival<'a>),
-    /// A message of the NIC of a peer, whose ICRC the driver has checked.
+    /// A message from the NIC of a peer, whose ICRC the driver has checked.
     Message(MessageArrival<'a>),
 }
 
@@ -131,14 +131,14 @@ impl<'a> Departure<'a> {
     }
 }
 
-/// A received message of the NIC of a peer.
+/// A received message from the NIC of a peer.
 #[derive(Clone, Copy, Debug)]
 pub struct MessageArrival<'a> {
     /// The message.
     pub message: &'a Message,
-    /// NIC that has the address and the port of its sender.
+    /// NIC with the address and the port of the sender.
     pub nic: NicId,
-    /// Label with which it was sent, which its answer has, too.
+    /// Label with which the message was sent; the answer is sent with the same one.
     pub label: PathLabel,
 }
 

@@ -25,7 +25,7 @@ use threads::{OnThreads, SchedulerThreads};
 /// Entry of the processors in the timer heap, in place of the slot of a queue pair.
 pub(crate) const PROCESSORS_TIMER_SLOT: u32 = u32::MAX - 2;
 
-/// Place where schedulers run that set rates.
+/// Place where schedulers that set rates run.
 #[derive(Clone, Copy, Debug)]
 pub enum ProcessorConfig {
     /// Threads in simulated time.
@@ -51,17 +51,17 @@ enum Place {
 /// The result of a thread's work for one queue pair.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Processed {
-    /// A record, on which the scheduler is to run.
+    /// A record for which the caller has to run the scheduler.
     Record(Dispatch),
     /// The decision of the scheduler, which ran on the thread.
     Decision(ScheduleActions),
 }
 
 impl Processors {
-    /// Creates processors. Modelled threads all exist from now on.
+    /// Creates processors. For modelled threads, all threads are created immediately.
     ///
     /// # Panics
-    /// When a number of threads is not valid; drivers check it when they read their settings.
+    /// When a number of threads is invalid; drivers check it when they read their settings.
     pub(crate) fn new(config: &ProcessorConfig, line_rate: BitRate) -> Self {
         let place = match config {
             ProcessorConfig::Modelled(pool) => Place::Modelled(Box::new(Modelled::new(pool))),
@@ -70,7 +70,7 @@ impl Processors {
         Self { place, armed: Deadline::NEVER }
     }
 
-    /// Returns the time from a decision until its rate applies, where the owner runs the scheduler.
+    /// Returns the time from a decision until its rate applies, if the caller runs the scheduler.
     pub(crate) fn install(&self) -> Option<Duration> {
         match &self.place {
             Place::Modelled(modelled) => Some(modelled.install()),
@@ -86,8 +86,8 @@ impl Processors {
         }
     }
 
-    /// Adds the queue pair in `slot`, whose scheduler is in `state`; returns the number of its flow, or `None` when the
-    /// scheduler must run at once.
+    /// Adds the queue pair in `slot`, whose scheduler has the state `state`; returns its flow number, or `None` if its
+    /// scheduler must be run immediately.
     pub(crate) fn join(
         &mut self,
         slot: u32,
@@ -101,7 +101,7 @@ impl Processors {
         }
     }
 
-    /// Removes `flow` and its records.
+    /// Removes `flow` and its queued records.
     pub(crate) fn forget(&mut self, flow: u32) {
         match &mut self.place {
             Place::Modelled(modelled) => modelled.forget(flow),
@@ -109,13 +109,13 @@ impl Processors {
         }
     }
 
-    /// Returns whether threads run schedulers on their own, by a view that is queued with each record.
+    /// Returns whether the threads run the schedulers themselves, with a view that is queued with each record.
     pub(crate) fn run_schedulers(&self) -> bool {
         matches!(self.place, Place::Threads(_))
     }
 
-    /// Queues `record` of a flow, for which `view` is the present state where [`Self::run_schedulers`] is true. Returns
-    /// false when its thread has too many flows.
+    /// Queues `record` of a flow; `view` is the current state, used if [`Self::run_schedulers`]. Returns false if its
+    /// thread has too many flows.
     pub(crate) fn push(
         &mut self,
         now: Time,
@@ -151,7 +151,7 @@ impl Processors {
         }
     }
 
-    /// Declares all rates unstable, because every flow begins anew.
+    /// Marks all rates as unstable, because every flow starts anew.
     pub(crate) fn restart(&mut self) {
         match &mut self.place {
             Place::Modelled(modelled) => modelled.restart(),

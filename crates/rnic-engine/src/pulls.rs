@@ -9,14 +9,15 @@ use rnic_base::{Duration, Time};
 
 use crate::fifo::Fifo;
 
-/// The queue of pulls of a NIC.
+/// The queue of grants (pulls) that a NIC has to send.
 #[derive(Debug)]
 pub(crate) struct PullQueue {
-    /// Slots of queue pairs that owe grants, each once.
+    /// Slots of queue pairs with grants to send, each once.
     ring: Fifo<u32>,
     /// Time from which the next pull may be sent.
     next_at: Time,
-    /// The same, while there is a pull; otherwise [`NEVER`]. So a NIC without pulls makes one comparison per packet.
+    /// Time at which the next pull may be sent, while there is one; otherwise [`NEVER`], so that a NIC without pulls
+    /// needs one comparison per packet.
     due_at: Time,
 }
 
@@ -27,7 +28,7 @@ impl Default for PullQueue {
 }
 
 impl PullQueue {
-    /// Appends `slot`, which has started to owe grants.
+    /// Appends `slot`, which now has grants to send.
     pub(crate) fn push(&mut self, slot: u32, now: Time) {
         if self.ring.is_empty() {
             self.next_at = self.next_at.max(now);
@@ -42,22 +43,22 @@ impl PullQueue {
         self.due_at <= now
     }
 
-    /// Returns the time after `now` at which the next pull may be sent; `None` when there is none, or it may be sent
+    /// Returns the time after `now` at which the next pull may be sent; `None` if there is none, or it may be sent
     /// already.
     #[inline]
     pub(crate) fn next_after(&self, now: Time) -> Option<Time> {
         (self.due_at != NEVER && self.due_at > now).then_some(self.due_at)
     }
 
-    /// Removes and returns the queue pair whose turn it is.
+    /// Removes and returns the next queue pair.
     pub(crate) fn pop(&mut self) -> Option<u32> {
         let slot = self.ring.pop();
         self.note_change();
         slot
     }
 
-    /// Returns how many of `owed` grants, each of which takes `gap` on the link, the queue pair that has just been
-    /// removed sends at `now` in one pull: those that are due, when no other queue pair waits, and one otherwise.
+    /// Returns how many of `owed` grants, each of which takes `gap` on the link, the queue pair that was just removed
+    /// sends at `now` in one pull: those that are due if no other queue pair waits, otherwise one.
     pub(crate) fn take(&mut self, now: Time, owed: u32, gap: Duration, catch_up_min: Duration) -> u32 {
         let catch_up = gap.saturating_mul(CATCH_UP_PULLS).max(catch_up_min);
         self.next_at = self.next_at.max(Time::from_ps(now.as_ps().saturating_sub(catch_up.as_ps())));
@@ -82,8 +83,8 @@ impl PullQueue {
 /// A time that is never reached.
 const NEVER: Time = Time::from_ps(u64::MAX);
 
-/// Number of pulls that a receiver catches up when its link was busy, with acknowledgements for example, at the times
-/// at which they were due.
+/// Maximum number of due pulls that a receiver may send at once after its link was busy, for example with
+/// acknowledgements.
 const CATCH_UP_PULLS: u64 = 8;
 
 #[cfg(test)]
@@ -92,7 +93,7 @@ mod tests {
 
     const GAP: Duration = Duration::from_ns(100);
 
-    /// Sends what is due at each of the times `at`; returns the slots and counts.
+    /// Sends the pulls that are due at each of the times `at`; returns slots and counts.
     fn drive(queue: &mut PullQueue, owed: &mut [u32], at: impl Iterator<Item = u64>) -> Vec<(u64, u32, u32)> {
         let mut sent = Vec::new();
         for ns in at {

@@ -326,7 +326,7 @@ impl Qp {
         [self.control_rate(), self.limiter().and_then(Limiter::rate)].into_iter().flatten().min()
     }
 
-    /// Returns the sending rate that congestion control has set; none with Falcon, whose connection has it.
+    /// Returns the sending rate set by congestion control; `None` with Falcon, whose connection stores it.
     fn control_rate(&self) -> Option<BitRate> {
         match &self.protocol {
             ProtocolState::Roce(connection) => connection.control_rate(),
@@ -334,7 +334,7 @@ impl Qp {
         }
     }
 
-    /// Passes the outcome of a probe, or a tick, to the policy that asked for it.
+    /// Passes the outcome of a probe, or a tick, to the policy that requested it.
     #[cold]
     pub(crate) fn on_probe(&mut self, core: &mut Core, outcome: &ProbeOutcome) {
         if let Self { verbs, protocol: ProtocolState::Roce(connection) } = self {
@@ -355,8 +355,8 @@ impl Qp {
         }
     }
 
-    /// Runs the scheduler on a record that a thread has processed; returns the rate that it has set, in 2^-20 of the
-    /// line's.
+    /// Runs the scheduler for a record that a thread has processed; returns the rate that it has set, in 2^-20 of the
+    /// line rate.
     #[cold]
     pub(crate) fn on_processed(&mut self, core: &mut Core, processed: &Processed) -> u32 {
         let Self { verbs, protocol } = self;

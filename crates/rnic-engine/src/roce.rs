@@ -39,7 +39,7 @@ use crate::verbs::Verbs;
 use requester::Requester;
 use responder::Responder;
 
-/// Event of a probe, by the policy that is to get it.
+/// Event of a probe, for the policy that receives it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ProbeOutcome {
     Control(ControlEvent),
@@ -105,12 +105,12 @@ impl RoceConnection {
         self.requester.shared.limiter()
     }
 
-    /// Returns the rate of congestion control, if it sets one.
+    /// Returns the rate set by congestion control, if any.
     pub(crate) fn control_rate(&self) -> Option<BitRate> {
         self.requester.shared.control_rate()
     }
 
-    /// Passes the outcome of a probe, or a tick, to the policy that asked for it.
+    /// Passes the outcome of a probe, or a tick, to the policy that requested it.
     pub(crate) fn on_probe(&mut self, verbs: &mut Verbs, core: &mut Core, outcome: &ProbeOutcome) {
         let in_flight = self.requester.in_flight();
         let shared = &mut self.requester.shared;

@@ -37,7 +37,7 @@ pub(crate) struct Scheduling {
     share: Share,
     /// Rate that congestion control permits.
     control_rate: Option<BitRate>,
-    /// Number of the queue pair's flow, where the policy runs on processors.
+    /// Number of the queue pair's flow, if the policy runs on processors.
     flow: Option<u32>,
     /// Rates that are not installed yet.
     decided: Decided,
@@ -50,8 +50,8 @@ struct Decided {
     len: usize,
 }
 
-/// Largest number of rates of a queue pair that wait for their installation. With more, the last one is replaced: it
-/// would be in force for the shortest time.
+/// Maximum number of decided rates that wait to be applied. Beyond it the last one is replaced, as it would be in force
+/// for the shortest time.
 const DECIDED_MAX: usize = 4;
 
 impl Decided {
@@ -84,7 +84,7 @@ struct TurnLimits {
     messages: Option<u32>,
 }
 
-/// The part of a turn that is used.
+/// What has been sent in the current turn.
 #[derive(Clone, Copy, Default, Debug)]
 struct Turn {
     packets: u16,
@@ -132,7 +132,7 @@ impl Started {
 }
 
 impl Scheduling {
-    /// Takes over the first decisions of the policy.
+    /// Applies the initial decisions of the policy.
     pub(crate) fn start(&mut self, head: &Head, core: &mut Core, started: &Started) {
         self.state = Some(started.state);
         self.apply(head, core, &started.actions, None);
@@ -153,7 +153,7 @@ impl Scheduling {
         self.is_retransmission = is_retransmission;
     }
 
-    /// Records the rate that congestion control permits.
+    /// Records the rate permitted by congestion control.
     pub(crate) fn set_control_rate(&mut self, rate: Option<BitRate>) {
         self.control_rate = rate;
     }
@@ -168,8 +168,8 @@ impl Scheduling {
         self.tick.min(self.share.check_at()).min(self.decided.next())
     }
 
-    /// Returns whether the dequeue rate blocks the next packet of `half`, and until when. The wait ends the turn of
-    /// the half: the queue pair goes behind the others.
+    /// Returns the time until which the dequeue rate blocks the next packet of `half`, if it does. Waiting ends the
+    /// turn of the half: the queue pair is moved to the end of the ring.
     #[inline]
     pub(crate) fn blocked_until(&mut self, core: &Core, half: Half) -> Option<Time> {
         let until = self.limiter.blocked_until(core.now, half)?;
@@ -187,9 +187,9 @@ impl Scheduling {
         is_blocked
     }
 
-    /// Charges a transaction of `half` that has been submitted, and notifies the policy of the `payload_len` bytes that
-    /// this side sends. Limits of users and of the peer are charged with `charged` bytes, in either direction; the rate
-    /// of the scheduler, which divides this side's link, with those that are sent.
+    /// Counts a submitted transaction of `half` against the rate limits, and notifies the policy of the `payload_len`
+    /// bytes that this side sends. The limits of users and of the peer count `charged` bytes, in either direction; the
+    /// rate of the scheduler, which divides this side's link, counts only the bytes sent.
     pub(crate) fn on_submitted(
         &mut self,
         head: &Head,
@@ -203,9 +203,9 @@ impl Scheduling {
         self.on_served(head, core, half, payload_len, true, has_work);
     }
 
-    /// Handles a packet of `half` that has been sent and charged: counts it in the half's turn, and notifies the
-    /// policy. `ends_message` is true for the last packet of a message, `has_work` when the half has more to send.
-    /// Returns whether the turn is over.
+    /// Handles a packet of `half` that has been sent, and counted against the rate limits: counts it in the half's
+    /// turn, and notifies the policy. `ends_message` is true for the last packet of a message, `has_work` when the half
+    /// has more to send. Returns whether the turn is over.
     pub(crate) fn on_served(
         &mut self,
         head: &Head,
@@ -247,7 +247,8 @@ impl Scheduling {
         self.was_held = false;
     }
 
-    /// Queues the record of a packet for the policy, which runs on processors; returns false when it must run at once.
+    /// Queues the record of a packet for the policy, which runs on processors; returns false if it has to run
+    /// immediately.
     fn queue_sent(&mut self, head: &Head, core: &mut Core, wire_bytes: u64) -> bool {
         let (Some(state), Some(processors)) = (self.state, &mut core.processors) else { return false };
         let (schedule, is_saturated) = (&head.transport.profile.schedule, self.share.is_saturated());
@@ -260,7 +261,7 @@ impl Scheduling {
         is_queued
     }
 
-    /// Passes `record` to the processors; returns false if they do not take it.
+    /// Passes `record` to the processors; returns false if they do not accept it.
     fn push(&mut self, head: &Head, core: &mut Core, record: &Signal) -> bool {
         let runs_there = core.processors.as_ref().is_some_and(|processors| processors.run_schedulers());
         let view = runs_there.then(|| self.view(head, core));
@@ -272,7 +273,7 @@ impl Scheduling {
     }
 
     /// Runs the policy on a record that a thread has processed, or applies what it has decided there. Returns the rate
-    /// that the policy has set so far, in 2^-20 of the line's.
+    /// that the policy has set, in 2^-20 of the line rate.
     pub(crate) fn on_processed(&mut self, head: &Head, core: &mut Core, processed: &Processed) -> u32 {
         match processed {
             Processed::Record(Dispatch { record, installs_at, .. }) => {
@@ -287,7 +288,7 @@ impl Scheduling {
     }
 
     /// Handles the timeouts that are due: a tick that the policy has requested, and the end of membership. `is_queued`
-    /// is whether the queue pair waits for its turn, and could send then.
+    /// is true if the queue pair only waits for its turn.
     pub(crate) fn on_timeout(&mut self, head: &Head, core: &mut Core, is_queued: bool) {
         let waits = is_queued || self.limiter.wake_after(core.now).is_set();
         if core.ledger.is_idle(&mut self.share, core.now, waits) {
@@ -315,8 +316,8 @@ impl Scheduling {
         }
     }
 
-    /// Ends the membership of a queue pair that has been idle. With its next data it is a newcomer, whose policy has no
-    /// past: until then no rate holds it, since the one that it had may be far too low.
+    /// Ends the membership of a queue pair that has been idle. With its next data it becomes a new member, with a new
+    /// state of the policy; until then its rate is not limited, because its old rate may be far too low.
     fn restart(&mut self, head: &Head, core: &mut Core) {
         self.leave(core);
         self.install(head, core, None);
@@ -324,7 +325,7 @@ impl Scheduling {
         self.start(head, core, &started);
     }
 
-    /// Removes the queue pair from the ledger, because it has failed, is reset or starts anew.
+    /// Removes the queue pair from the ledger, because it has failed, is reset or is restarted.
     pub(crate) fn leave(&mut self, core: &mut Core) {
         core.ledger.leave(&mut self.share);
         self.leave_processors(core);
@@ -352,7 +353,7 @@ impl Scheduling {
         self.apply(head, core, &actions, installs_at);
     }
 
-    /// Returns what the policy is told now.
+    /// Returns the view that is passed to the policy.
     fn view(&self, head: &Head, core: &Core) -> ScheduleView {
         let waits = self.limiter.wake_after(core.now).is_set() && self.limiter.is_scheduler_in_force();
         let sums = core.ledger.view(core.now, &self.share, head.weight);
@@ -386,7 +387,7 @@ impl Scheduling {
         }
     }
 
-    /// Puts a rate of the policy into force.
+    /// Applies a rate set by the policy.
     fn install(&mut self, head: &Head, core: &Core, rate: Option<BitRate>) {
         if self.limiter.set_scheduler(rate) {
             self.limiter.update(core.now, head.mtu(), core.config.burst);

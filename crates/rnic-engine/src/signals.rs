@@ -1,7 +1,7 @@
 //! Signals: events of queue pairs and of the host, as the records by which programs decide.
 //!
-//! Source: SCR (NSDI'25) section 4.3.1, mechanisms S-4 (twelve signals) and S-5 (RX by counters). Collectors observe
-//! (S-3): they add no packet and draw no random number, and no decision of the engine depends on them.
+//! Source: SCR (NSDI'25) section 4.3.1, mechanism S-4 (twelve signals) and S-5 (RX by counters). Collectors observe
+//! (SCR mechanism S-3): they add no packet and draw no random number, and no decision of the engine depends on them.
 //!
 //! | kind | collected |
 //! |---|---|
@@ -31,13 +31,14 @@ use crate::messages::exchange::HostLoad;
 /// Settings for collecting the congestion signals (RTT, ECN marks, queue delay ...) that processors and observers read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SignalSettings {
-    /// Time within which signals of a kind and subject become one record; with zero, each is a record.
+    /// Time within which signals of a kind and subject are merged into one record; with zero, each is a separate
+    /// record.
     pub fold_within: Duration,
-    /// The same for RX, which adapters report by counters (S-5).
+    /// The same for signals about received packets (RX), which adapters report by counters (SCR mechanism S-5).
     pub fold_rx_within: Duration,
-    /// Number of records that may wait to be taken. Further ones are counted as lost.
+    /// Maximum number of records that wait to be read. Further ones are counted as lost.
     pub records_max: usize,
-    /// Time after which nothing is collected.
+    /// Time at which collecting stops.
     pub until: Time,
 }
 
@@ -52,11 +53,11 @@ impl Default for SignalSettings {
     }
 }
 
-/// The collectors of an engine and the records that wait to be taken.
+/// The collectors of an engine, and the records that wait to be read.
 #[derive(Debug)]
 pub(crate) struct Collector {
     settings: SignalSettings,
-    /// Records to which signals are still added.
+    /// Records into which signals are still merged.
     open: BTreeMap<(Kind, u32), Signal>,
     complete: VecDeque<Signal>,
     /// Number of the first request of each queue pair that was not acknowledged at the last ACK.
@@ -77,12 +78,12 @@ impl Collector {
         }
     }
 
-    /// Returns whether the time in which signals are collected has passed at `now`.
+    /// Returns whether collecting has stopped at `now`.
     pub(crate) fn is_over(&self, now: Time) -> bool {
         now > self.settings.until
     }
 
-    /// Collects until `until`.
+    /// Extends the time of collecting to `until`.
     pub(crate) fn keep_until(&mut self, until: Time) {
         self.settings.until = until;
     }
@@ -121,7 +122,7 @@ impl Collector {
         }
     }
 
-    /// Completes the records to which nothing is added any more at `now`.
+    /// Completes the records that can no longer change at `now`.
     fn complete_until(&mut self, now: Time) {
         let ended = |(kind, _): &(Kind, u32), record: &Signal| now.since(record.first) >= self.within(*kind);
         let ended: Vec<_> = self.open.iter().filter(|(key, record)| ended(key, record)).map(|(key, _)| *key).collect();
@@ -143,14 +144,14 @@ impl Collector {
         self.add(signal.with_value(rtt.map_or(0, Duration::as_ps), 0));
     }
 
-    /// Returns the number of requests of a queue pair that were acknowledged since the last call: those before `una`,
-    /// of all from `start` on.
+    /// Returns the number of requests of a queue pair acknowledged since the last call: those before `una`, counted
+    /// from `start`.
     pub(crate) fn newly_acknowledged(&mut self, qpn: Qpn, start: Seq, una: Seq) -> u64 {
         let before = self.acknowledged.insert(qpn, una).unwrap_or(start);
         una.get().saturating_sub(before.get())
     }
 
-    /// Collects a rate that a peer grants to a queue pair, in bits per second.
+    /// Collects a rate grant of a peer to a queue pair, in bits per second.
     pub(crate) fn on_credit(&mut self, qpn: Qpn, now: Time, rate_bps: u64) {
         self.add(Signal::new(Kind::Credit, qpn.get(), now).with_value(rate_bps, 0));
     }
@@ -185,14 +186,15 @@ impl Collector {
         }
     }
 
-    /// Removes and returns the records that are complete at `now`, in the order of their completion, at most `max`.
+    /// Removes and returns the records that are complete at `now`, in the order of their completion, at most `max` of
+    /// them.
     pub(crate) fn take(&mut self, now: Time, max: usize) -> impl Iterator<Item = Signal> {
         self.complete_until(now);
         let count = max.min(self.complete.len());
         self.complete.drain(..count)
     }
 
-    /// Returns the number of signals that were lost because too many records waited.
+    /// Returns the number of signals that were lost because too many records were waiting.
     pub(crate) fn lost(&self) -> u64 {
         self.lost
     }

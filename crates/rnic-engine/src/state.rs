@@ -43,7 +43,7 @@ pub enum QpState {
     Error,
 }
 
-/// Legal transitions other than those to `Reset` and `Error`, which are always legal.
+/// Permitted transitions other than those to `Reset` and `Error`, which are always permitted.
 const TRANSITIONS: &[(QpState, QpState)] = &[
     (QpState::Reset, QpState::Init),
     (QpState::Init, QpState::Init),
@@ -57,7 +57,7 @@ const TRANSITIONS: &[(QpState, QpState)] = &[
 ];
 
 impl QpState {
-    /// Returns whether the transition to `to` is legal.
+    /// Returns whether the transition to `to` is permitted.
     pub fn may_become(self, to: Self) -> bool {
         matches!(to, Self::Reset | Self::Error) || TRANSITIONS.contains(&(self, to))
     }

@@ -100,7 +100,7 @@ pub struct EngineStats {
     pub cnps_sent: u64,
     /// Congestion notifications accepted.
     pub cnps_received: u64,
-    /// Windows whose transport program was replaced by a built-in one after an answer outside the contract.
+    /// Number of windows whose transport program was replaced by a built-in one, because its outputs were invalid.
     pub programs_replaced: u64,
     /// Acknowledgements merged into later ones because the control queue was full.
     pub acks_folded: u64,
@@ -139,7 +139,7 @@ pub struct PoolStats {
     pub traversals: u64,
     /// Blocks read to find the next missing packet.
     pub blocks_visited: u64,
-    /// Units in use now.
+    /// Number of units in use.
     pub units_in_use: u64,
     /// Maximum number of units in use.
     pub units_in_use_max: u64,
@@ -183,9 +183,10 @@ pub struct FalconStats {
     pub refused: u64,
     /// Occupancy of the buffer space for the requests of peers, 0 to 31.
     pub rx_level: u8,
-    /// Number of times that a queue pair had to wait for resources (Xoff, F-34).
+    /// Number of times that a queue pair had to wait for resources (Xoff, Falcon mechanism F-34).
     pub pauses: u64,
-    /// Highest occupancy so far of the fullest partition, in thousandths: of its contexts, and of its buffers (F-31).
+    /// Highest occupancy so far of the fullest partition, in thousandths: of its contexts, and of its buffers (Falcon
+    /// mechanism F-31).
     pub fullest: Amount,
     /// Counters of events for adaptive engines.
     pub events: EventCounts,

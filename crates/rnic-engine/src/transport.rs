@@ -48,7 +48,7 @@ pub struct Transport {
     pub(crate) credits: bool,
     /// True when receivers report gaps.
     pub(crate) reports_gaps: bool,
-    /// Minimum time between the decision to retransmit a packet and its transmission.
+    /// Minimum time between the decision to retransmit a packet and its transmission (fetch from host memory).
     pub(crate) retransmit_fetch: Duration,
     /// True when timeouts are measured from the last packet sent.
     pub(crate) times_last_sent: bool,
@@ -57,9 +57,9 @@ pub struct Transport {
     /// Interval, in packets, at which packets request an acknowledgement where not every packet is acknowledged.
     pub(crate) ack_every_packets: u32,
     pub(crate) in_flight_max: u64,
-    /// Number of packets that may be sent before the receiver grants any, where receivers pull; otherwise 0.
+    /// Number of packets that may be sent before the receiver grants any, if receivers pull; otherwise 0.
     pub(crate) pulls: u32,
-    /// Time after which a sender that has nothing in flight sends a packet although the receiver has granted none.
+    /// Time after which a sender without packets in flight sends a packet although the receiver has granted none.
     pub(crate) pull_timeout: Duration,
     /// Width of the bitmaps in bits, rounded up to an available one.
     pub(crate) window_bits: u32,
@@ -79,7 +79,7 @@ pub struct Transport {
     /// Longest timeout configured for the transport, the unit in which the time that a peer may be silent is
     /// calculated.
     nominal_timeout: Duration,
-    /// Parameters of the recovery policy as it takes them.
+    /// Parameters of the recovery policy, converted to the words that it uses.
     pub(crate) recovery_words: Params,
     /// Window that a program starts with; [`NO_WINDOW`] without a program.
     pub(crate) program_window: u8,
@@ -233,17 +233,17 @@ impl Transport {
         })
     }
 
-    /// Returns the profile from which it was built.
+    /// Returns the profile from which the transport was built.
     pub fn profile(&self) -> &Profile {
         &self.profile
     }
 
-    /// Returns the Falcon parameters of its reliable connections, if they use Falcon.
+    /// Returns the Falcon parameters of reliable connections, if they use Falcon.
     pub fn falcon(&self) -> Option<&FalconShape> {
         self.profile.protocol.falcon().filter(|_| self.service == Service::ReliableConnection)
     }
 
-    /// Returns the header format of the packets of its reliable connections, when they are of the RoCE family.
+    /// Returns the header format of reliable connections of the RoCE family.
     pub fn format(&self) -> Format {
         self.format
     }
@@ -254,8 +254,8 @@ fn silence_timeout(rto: Option<Duration>) -> Duration {
     rto.map_or(Duration::MAX, |rto| rto.saturating_mul(SILENCE_TIMEOUTS))
 }
 
-/// Patience in units of the first timeout: IRN's longer timeout is 3.2 times its first one, so ten first timeouts
-/// cover three longer ones.
+/// Time that a peer may be silent, in units of the first timeout: IRN's longer timeout is 3.2 times its first one, so
+/// ten first timeouts cover three longer ones.
 const SILENCE_TIMEOUTS: u64 = 10;
 
 /// Time to wait for a pull with recovery policies that have no timeout.

@@ -108,7 +108,7 @@ impl UnreliableEnd {
         self.shared.limiter()
     }
 
-    /// Releases what the queue pair holds of the NIC, because it has failed, is reset or destroyed.
+    /// Releases the NIC resources that the queue pair holds, because it has failed, is reset or destroyed.
     pub(crate) fn stop(&mut self, core: &mut Core) {
         self.shared.leave_ledger(core);
     }

@@ -13,7 +13,7 @@ use round_trip::RoundTrip;
 pub struct Traffic {
     /// Packets from the peer that were accepted: data, responses, acknowledgements.
     pub packets_received: u64,
-    /// Those of the accepted packets that arrived out of order and were kept.
+    /// Number of accepted packets that arrived out of order and were kept.
     pub packets_out_of_order: u64,
     /// Packets from the peer that had been received before.
     pub packets_duplicate: u64,

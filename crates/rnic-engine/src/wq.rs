@@ -73,7 +73,7 @@ impl WqeOp {
     pub(crate) const CARRIED_BY_FALCON: u16 =
         Self::allowed(Service::ReliableConnection) & !(Self::AtomicWrite.bit() | Self::Flush.bit());
 
-    /// Returns the bit of the operation among those of [`WqeOp::allowed`].
+    /// Returns the bit of the operation in [`WqeOp::allowed`].
     #[inline]
     pub(crate) const fn bit(self) -> u16 {
         1 << self as u8
@@ -104,7 +104,7 @@ pub(crate) enum WqeState {
     Posted,
     /// A read or atomic whose data has been received completely.
     Fetched,
-    /// Its completion has been written, although it is not the oldest entry.
+    /// The completion has been generated, although the entry is not the oldest.
     Completed,
 }
 
@@ -181,7 +181,7 @@ impl<T: Copy> Ring<T> {
         Self { entries: Box::default(), sges: Box::default(), sges_each, capacity }
     }
 
-    /// Allocates the ring when the first entry is posted: a queue that is never used takes no memory.
+    /// Allocates the ring when the first entry is posted: a queue that is never used uses no memory.
     #[cold]
     fn allocate(&mut self, blank: T) {
         let slots = self.capacity.next_power_of_two() as usize;

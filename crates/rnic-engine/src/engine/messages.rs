@@ -26,7 +26,7 @@ use crate::messages::stats::RoundTrip;
 use crate::packet::{MessageArrival, MessageTransmit};
 use crate::roce::ProbeOutcome;
 
-/// Enables messages with the NICs of peers, and takes what the driver measures for them.
+/// Access to the messages between NICs: enables them, and accepts the measurements of the driver for them.
 #[derive(Debug)]
 pub struct Messages<'e> {
     engine: &'e mut Engine,
@@ -54,7 +54,7 @@ impl<'e> Messages<'e> {
         core.counts_sent = true;
     }
 
-    /// Reports that the peer of `qpn` exchanges messages, where the settings leave it to the driver to find out
+    /// Reports that the peer of `qpn` supports messages, if the settings leave it to the driver to find out
     /// ([`ExchangeConfig::waits_for_agreement`]).
     pub fn agree(self, now: Time, qpn: Qpn) {
         let core = &mut self.engine.core;
@@ -64,8 +64,8 @@ impl<'e> Messages<'e> {
         }
     }
 
-    /// Returns the next message to send, and nothing else: drivers that answer probes at once call this after they
-    /// have received them.
+    /// Returns the next message to send, but no other packet: drivers that answer probes immediately call this after
+    /// receiving them.
     pub fn transmit(self, now: Time) -> Option<&'e MessageTransmit> {
         self.engine.core.now = now;
         if !transmit(self.engine) {
@@ -74,7 +74,7 @@ impl<'e> Messages<'e> {
         self.engine.core.exchange.as_deref().map(Exchange::out)
     }
 
-    /// Grants rates to the peer of `qpn`, where the settings leave the choice to the driver
+    /// Grants rates to the peer of `qpn`, if the settings leave the choice to the driver
     /// ([`GrantScope::Chosen`](crate::messages::config::GrantScope::Chosen)).
     pub fn grant_to(self, qpn: Qpn) {
         if let Some(exchange) = &mut self.engine.core.exchange {
@@ -82,15 +82,16 @@ impl<'e> Messages<'e> {
         }
     }
 
-    /// Reports that `waiting_bytes` of received packets wait for the host, and that the driver has dropped `drops`
-    /// packets since its start. When that is too much, the recent senders are told (S-26).
+    /// Reports that `waiting_bytes` of received packets are queued for the host, and that the driver has dropped
+    /// `drops` packets since its start. If these exceed the limits, the recent senders are notified (SCR mechanism
+    /// S-26).
     pub fn report_backlog(self, now: Time, waiting_bytes: u64, drops: u64) {
         if let Some(exchange) = &mut self.engine.core.exchange {
             exchange.report_backlog(waiting_bytes, drops, now);
         }
     }
 
-    /// Reports the load of the host, for reports to peers, for congestion control and as a signal.
+    /// Reports the load of the host, which is used in reports to peers, for congestion control and as a signal.
     pub fn report_load(self, now: Time, load: HostLoad) {
         let core = &mut self.engine.core;
         if let Some(exchange) = &mut core.exchange {

@@ -26,7 +26,7 @@ impl Engine {
 }
 
 impl Nvme<'_> {
-    /// Creates a namespace in registered memory, which targets of this NIC may serve.
+    /// Creates a namespace in registered memory, which NVMe targets of this NIC may serve.
     ///
     /// # Errors
     /// When a size is out of range, or there are too many namespaces.

@@ -9,7 +9,7 @@ use crate::error::ModifyError;
 use crate::ledger::{Shares, WEIGHT_MAX};
 use crate::timer::Deadline;
 
-/// Changes how the queue pairs of an engine share its link ([`Engine::sharing`]).
+/// Access to the settings by which the queue pairs of an engine share its link ([`Engine::sharing`]).
 #[derive(Debug)]
 pub struct Sharing<'e> {
     engine: &'e mut Engine,
@@ -29,7 +29,7 @@ impl Engine {
     }
 }
 
-/// Runs the schedulers whose records threads have processed. `deadline` has expired in the timer heap.
+/// Runs the schedulers for records that threads have processed. `deadline` has expired in the timer heap.
 #[cold]
 pub(super) fn run_processors(engine: &mut Engine, deadline: Deadline) {
     let Engine { core, qps, .. } = engine;
@@ -49,16 +49,15 @@ pub(super) fn run_processors(engine: &mut Engine, deadline: Deadline) {
 }
 
 impl Sharing<'_> {
-    /// Returns whether queue pairs wait for the driver to take their packets, while some share the link under
-    /// schedulers that set rates: the queue is in front of the schedulers then, and not behind them. Those that a rate
-    /// holds do not wait for the driver.
+    /// Returns whether packets wait for the driver while queue pairs share the link under schedulers that set rates:
+    /// the schedulers then do not control the bottleneck. Queue pairs that wait for their rate do not count.
     pub fn is_backlogged(&self) -> bool {
         let Core { ledger, ready, .. } = &self.engine.core;
         ledger.has_members() && (!ready.is_empty() || ready.has_falcon())
     }
 
-    /// Sets the weight by which a scheduler such as `water-filling` divides the link among queue pairs (SCR mechanism
-    /// S-19); one at first. It remains after a reset.
+    /// Sets the weight with which a scheduler such as `water-filling` divides the link among queue pairs (SCR mechanism
+    /// S-19); initially one. It is unchanged by a reset.
     ///
     /// # Errors
     /// When the queue pair does not exist, or the weight is not between 1 and [`WEIGHT_MAX`].
@@ -74,8 +73,8 @@ impl Sharing<'_> {
         Ok(())
     }
 
-    /// Sets the rate that queue pairs whose scheduler sets rates may use in total, in bits per second on the wire;
-    /// `None` for the rate of the link. A driver that shares the link with other senders sets its part of it.
+    /// Sets the total rate that queue pairs whose schedulers set rates may use, in bits per second on the wire; `None`
+    /// for the rate of the link. A driver that shares the link with other NICs sets its share.
     pub fn set_capacity(self, capacity: Option<BitRate>) {
         self.engine.core.ledger.set_capacity(capacity);
     }

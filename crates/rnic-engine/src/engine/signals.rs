@@ -1,4 +1,4 @@
-//! Signals: the part of the engine that passes what happens at queue pairs to the collectors ([`crate::signals`]).
+//! Signals: passes events at queue pairs to the collectors ([`crate::signals`]).
 
 use rnic_base::{Duration, Time};
 use rnic_scr::{Kind, Signal};
@@ -23,7 +23,7 @@ pub struct Signals<'e> {
 }
 
 impl<'e> Signals<'e> {
-    /// Returns the access to the signals of `engine`.
+    /// Returns access to the signals of `engine`.
     pub fn of(engine: &'e mut Engine) -> Self {
         Self { engine }
     }
@@ -46,7 +46,7 @@ impl<'e> Signals<'e> {
         core.counts_sent = true;
     }
 
-    /// Collects until `until`; returns false if signals are not collected now.
+    /// Collects signals until `until`; returns false if collecting has not been started.
     pub fn keep_until(self, now: Time, until: Time) -> bool {
         let collector = self.engine.core.signals.as_mut().filter(|collector| !collector.is_over(now));
         collector.map(|collector| collector.keep_until(until)).is_some()
@@ -57,19 +57,20 @@ impl<'e> Signals<'e> {
         self.engine.core.signals.is_some()
     }
 
-    /// Removes and returns the records that are complete at `now`, in the order of their completion, at most `max`.
+    /// Removes and returns the records that are complete at `now`, in the order of their completion, at most `max` of
+    /// them.
     pub fn take(self, now: Time, max: usize) -> impl Iterator<Item = Signal> + use<'e> {
         let collector = self.engine.core.signals.as_deref_mut();
         collector.into_iter().flat_map(move |collector| collector.take(now, max))
     }
 
-    /// Returns the number of signals that were lost because too many records waited.
+    /// Returns the number of signals that were lost because too many records were waiting.
     pub fn lost(&self) -> u64 {
         self.engine.core.signals.as_ref().map_or(0, |collector| collector.lost())
     }
 
-    /// Reports a hint of an application: its `weight`, and the cap of its rate in bits per second, 0 for none.
-    /// `subject` is a number of the driver's choice.
+    /// Reports a hint of an application: its `weight`, and its rate limit in bits per second, or 0 for none. `subject`
+    /// is a number chosen by the driver.
     pub fn note_hint(self, now: Time, subject: u32, weight: u16, cap_bps: u64) {
         if let Some(collector) = &mut self.engine.core.signals {
             collector.on_hint(subject, now, weight, cap_bps);
@@ -77,7 +78,7 @@ impl<'e> Signals<'e> {
     }
 }
 
-/// Returns the collector, unless its time is over: then it is removed, and packets cost what they did before.
+/// Returns the collector. When its time has expired, it is removed first, so that packets no longer cost anything.
 fn collector(core: &mut Core) -> Option<&mut Collector> {
     if core.signals.as_ref().is_some_and(|collector| collector.is_over(core.now)) {
         core.signals = None;

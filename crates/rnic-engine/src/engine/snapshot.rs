@@ -28,7 +28,7 @@ pub struct QpSnapshot {
     pub in_flight: u64,
     /// Maximum number of request packets in flight, according to the transport's limit or congestion control.
     pub window: u64,
-    /// Rate at which it may send: the lowest of those that congestion control and the limits set; `None` for the line
+    /// Rate at which the queue pair may send: the lowest limit of congestion control and of users; `None` for the line
     /// rate.
     pub allowed_rate: Option<BitRate>,
     /// Traffic received from the peer; zeros when monitoring is off.

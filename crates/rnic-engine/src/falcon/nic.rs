@@ -37,8 +37,9 @@ pub(crate) enum BlockedOn {
     /// Buffer space in the [reserve](ResourceConfig::reserve), all of which is in use.
     Reserve,
     /// The queue pair's share of the resources, which it has used up: it may not use the resources that are free
-    /// (F-34). Queue pairs that wait for resources are not blocked by it. Of the queue pairs that have used up their
-    /// share, one at a time tries again, because each of them mainly waits for acknowledgements of its own packets.
+    /// (Falcon mechanism F-34). Queue pairs that wait for resources are not blocked by it. Of the queue pairs that have
+    /// used up their share, one at a time tries again, because each of them mainly waits for acknowledgements of its
+    /// own packets.
     Share,
 }
 

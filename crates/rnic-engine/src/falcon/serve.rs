@@ -6,8 +6,8 @@
 //! that fails at execution is refused at that time, and so is one that failed its checks when it arrived out of
 //! order, so that errors are reported in order. Without order, requests are checked, placed and executed on arrival.
 //!
-//! This module never refuses a request for lack of resources: an accepted Pull waits for space for its response (F-8,
-//! and RDMA over Falcon 6.5).
+//! This module never refuses a request for lack of resources: an accepted Pull waits for space for its response (Falcon
+//! mechanism F-8, and RDMA over Falcon 6.5).
 
 use rnic_base::{LazyQueue, Seq};
 use rnic_falcon::transaction::{PullResponse, PushReply, Request};

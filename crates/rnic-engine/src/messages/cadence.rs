@@ -1,7 +1,8 @@
-//! When a NIC sends a message to a peer: three modes.
+//! The times at which a NIC sends a message to a peer: three modes.
 //!
 //! Source: SCR (NSDI'25) section 4.3.1, mechanism S-7: periodically, after a number of in-band bytes, or when a
-//! utilisation changes. Modes can be combined: the first reason causes a message, after which all modes start anew.
+//! utilisation changes. Modes can be combined: the first condition that is met causes a message, and all modes then
+//! restart.
 
 use core::num::NonZeroU64;
 
@@ -10,16 +11,17 @@ use rnic_base::{Duration, RandomStream, Time};
 /// Modes that are on.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Modes {
-    /// Sends a message each period, with a jitter of an eighth of it, so that peers do not synchronize.
+    /// Sends a message each period, with a jitter of 1/8 of the period, so that peers do not synchronize.
     pub periodic: bool,
-    /// Sends a message after so many bytes to the peer, at least [`SAMPLING_BYTES_MIN`].
+    /// Sends a message each time this number of bytes has been sent to the peer, at least [`SAMPLING_BYTES_MIN`].
     pub sampling_bytes: Option<NonZeroU64>,
-    /// Sends a message when a load has changed by more than 10 points since the last message, at most one each period.
+    /// Sends a message when a load has changed by more than 10 percentage points since the last message, but at most
+    /// one per period.
     pub anomaly: bool,
 }
 
-/// Fewest bytes between two messages of mode sampling: a message takes 194 bytes on the wire, so they take no more than
-/// 5 % of the link.
+/// Minimum number of bytes between two messages in mode sampling: a message takes 194 bytes on the wire, so they use at
+/// most 5 % of the link.
 pub const SAMPLING_BYTES_MIN: u64 = 4_096;
 
 /// Shortest and longest period; a value outside is replaced by the nearer one.
@@ -39,11 +41,11 @@ pub struct Loads {
 /// Reason to send a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cause {
-    /// A period has passed.
+    /// The period has ended.
     Period,
     /// Enough bytes have been sent.
     Bytes,
-    /// A load has changed.
+    /// A load has changed by more than the threshold.
     Change,
 }
 
@@ -54,20 +56,20 @@ pub struct Cadence {
     period: Duration,
     /// Time of the next message of mode periodic.
     next_at: Time,
-    /// True while mode periodic sends nothing.
+    /// True while mode periodic is paused.
     rests: bool,
     /// Time from which mode anomaly may send again.
     quiet_until: Time,
     /// Bytes sent to the peer since the last message.
     bytes: u64,
-    /// Loads at the last message; before the first message, the first ones.
+    /// Loads at the time of the last message; before the first message, the first loads recorded.
     reported: Option<Loads>,
     /// Latest loads.
     loads: Option<Loads>,
 }
 
 impl Cadence {
-    /// Starts at `now`. The first period is drawn from `random`, too.
+    /// Starts at `now`. The first period also has a jitter drawn from `random`.
     #[must_use]
     pub fn new(modes: Modes, period: Duration, now: Time, random: &mut RandomStream) -> Self {
         let period = clamp(period);
@@ -81,7 +83,7 @@ impl Cadence {
         self.bytes = self.bytes.saturating_add(bytes);
     }
 
-    /// Records the current loads. The first ones are those that later ones are compared with.
+    /// Records the current loads. The first ones are the reference for later ones.
     pub fn observe(&mut self, loads: Loads) {
         self.reported.get_or_insert(loads);
         self.loads = Some(loads);
@@ -107,7 +109,7 @@ impl Cadence {
         periodic.into_iter().chain(change).min()
     }
 
-    /// Records that a message was sent at `now`. All modes start anew.
+    /// Records that a message was sent at `now`; all modes restart.
     pub fn sent(&mut self, now: Time, random: &mut RandomStream) {
         self.next_at = now + jittered(self.period, random);
         self.quiet_until = now + self.period;
@@ -121,12 +123,12 @@ impl Cadence {
         self.quiet_until += by;
     }
 
-    /// Sends nothing in mode periodic until [`Self::resume`].
+    /// Pauses mode periodic until [`Self::resume`].
     pub fn rest(&mut self) {
         self.rests = true;
     }
 
-    /// Begins a period at `now`, if mode periodic rests; returns whether it did.
+    /// Starts a period at `now`, if mode periodic is paused; returns whether it was.
     pub fn resume(&mut self, now: Time, random: &mut RandomStream) -> bool {
         let did_rest = std::mem::take(&mut self.rests);
         if did_rest {
@@ -296,7 +298,7 @@ mod tests {
     }
 
     proptest! {
-        /// A peer gets at most one message for 7/8 of a period and one for each number of bytes.
+        /// A peer receives at most one message per 7/8 of a period, and one per number of bytes.
         #[test]
         fn s7_the_number_of_messages_is_bounded(
             steps in prop::collection::vec((0..50u64, 0..100_000u64, any::<u16>()), 0..300)

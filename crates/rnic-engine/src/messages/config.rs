@@ -15,23 +15,23 @@ pub enum GrantScope {
     /// None: no grants are sent.
     #[default]
     Off,
-    /// Those that the driver has chosen ([`crate::Messages::grant_to`]).
+    /// The queue pairs that the driver has chosen ([`crate::Messages::grant_to`]).
     Chosen,
-    /// All that send data.
+    /// All queue pairs that receive data.
     All,
 }
 
-/// Largest number of messages with our cookie that a NIC answers per peer.
+/// Rate limit of the messages of one peer that a NIC answers, although they carry the right cookie.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AnswerLimit {
-    /// Time in which one more answer is permitted.
+    /// Time after which another answer is permitted.
     pub interval: Duration,
-    /// Answers that may be sent at once.
+    /// Maximum number of answers sent at once.
     pub burst: u64,
 }
 
 impl AnswerLimit {
-    /// The limit on a real network: 936 answers per second, 60 at once. Announcements have a limit of their own.
+    /// The limit on a real network: 936 answers per second, at most 60 at once. Announcements have a separate limit.
     pub const HOSTILE: Self = Self { interval: Duration::from_ps(1_000_000_000_000 / (1_000 - 64)), burst: 60 };
 
     /// No limit, for a network whose NICs are all known: simulations.
@@ -47,7 +47,7 @@ impl Default for AnswerLimit {
 /// Settings of the messages that a NIC exchanges with its peers.
 #[derive(Clone, Copy, Debug)]
 pub struct ExchangeConfig {
-    /// When the NIC reports its load to each peer (S-7).
+    /// Times at which the NIC reports its load to each peer (SCR mechanism S-7).
     pub modes: Modes,
     /// Period of reports and grants.
     pub period: Duration,
@@ -55,49 +55,50 @@ pub struct ExchangeConfig {
     pub round_trip: Duration,
     /// Queue pairs to which rates are granted.
     pub credits: GrantScope,
-    /// Bytes that may wait for the host before senders are told; `None` sends no back-pressure (S-26).
+    /// Number of bytes queued for the host above which senders are notified (SCR mechanism S-26); `None` sends no
+    /// back-pressure.
     pub pressure_bytes: Option<u64>,
-    /// Interval at which the path of each queue pair that sends is probed; `None` for no probes but those that
-    /// policies ask for (S-8).
+    /// Interval between probes of the path of each queue pair that sends; `None` to send only probes that policies
+    /// request (SCR mechanism S-8).
     pub probe_interval: Option<Duration>,
     /// Time after which an unanswered probe of the driver counts as lost.
     pub probe_timeout: Duration,
-    /// Shortest such time for the probes that policies ask for: where NICs are processes, an answer takes as long as
-    /// another process has the processor.
+    /// Minimum timeout of probes that policies request: between NICs in processes, an answer is delayed until the other
+    /// process is scheduled.
     pub probe_timeout_min: Duration,
     /// Round trips of the queue pair that are added to this shortest time.
     pub probe_timeout_round_trips: u64,
-    /// Time between two probes that the path policies of this NIC send to one peer NIC, whatever the number of its
-    /// queue pairs: the peer answers a limited number. The driver does not probe those queue pairs in addition. `None`
-    /// for no limit.
+    /// Minimum time between two probes that the path policies of this NIC send to one peer NIC, whatever the number of
+    /// queue pairs, because the peer limits its answers. The driver does not probe these queue pairs in addition.
+    /// `None` for no limit.
     pub path_probe_spacing: Option<Duration>,
-    /// True where labels are source ports from which data is accepted only after the peer has announced them (rule 6 of
+    /// True if labels are source ports from which data is accepted only after the peer has announced them (rule 6 of
     /// [`super::peer`]).
     pub takes_labels: bool,
-    /// Rate of the link in front of the port, which grants divide and limits by messages begin at; `None` for that of
-    /// the engine.
+    /// Rate of the link in front of the port, which grants divide, and at which limits by messages start; `None` for
+    /// the rate of the engine.
     pub shared_line: Option<BitRate>,
     /// Lowest rate that is granted, and to which a peer can limit a queue pair; `None` for 1 % of the link, divided by
     /// the queue pairs to the peer.
     pub floor: Option<BitRate>,
     /// Growth of a rate in each round trip after back-pressure.
     pub step: BitRate,
-    /// Limit of the answers to a peer.
+    /// Rate limit of the answers to a peer.
     pub answers: AnswerLimit,
-    /// Seed of the jitter, and of the cookies where nothing else supplies them.
+    /// Seed of the jitter, and of the cookies if the driver does not supply them.
     pub seed: u64,
     /// Supplies cookies that cannot be predicted, or none, and then no messages are exchanged with the peer; `None` in
     /// simulations.
     pub draw_cookie: Option<fn() -> Option<NonZeroU64>>,
-    /// Returns the number of the NIC that a queue pair of a peer belongs to ([`crate::NicId`]), by its number.
+    /// Maps the number of a peer's queue pair to the number of its NIC ([`crate::NicId`]).
     pub nic_of: fn(Qpn) -> u16,
-    /// True when a queue pair takes part only from [`crate::Messages::agree`] on: peers that do not know these
-    /// messages are sent none.
+    /// True if a queue pair exchanges messages only after [`crate::Messages::agree`]: peers that do not support them
+    /// receive none.
     pub waits_for_agreement: bool,
     /// Time between two greetings of a peer; `None` for 64 periods.
     pub greeting_interval: Option<Duration>,
-    /// True when no period begins while nothing arrives and no grant is in force, and a peer from which no data arrives
-    /// gets no periodic reports, so that an idle process sleeps.
+    /// True if no period starts while nothing arrives and no grant is valid, and if peers that send no data receive no
+    /// periodic reports, so that an idle process can sleep.
     pub rests_when_idle: bool,
     /// Longest delay in the host of a peer that is believed.
     pub host_delay_max: Duration,
@@ -141,8 +142,8 @@ impl Default for ExchangeConfig {
 const HOST_DELAY_MAX: Duration = Duration::from_ms(1);
 
 impl ExchangeConfig {
-    /// Returns the settings with all times between 1 us and 10 s: with a period of zero, a timeout would be due again
-    /// as soon as it is handled.
+    /// Returns the settings with all times limited to 1 us to 10 s: with a period of zero, a timeout would be due again
+    /// immediately.
     pub(super) fn bounded(self) -> Self {
         let [shortest, longest] = PERIODS;
         let bound = |time: Duration| time.clamp(shortest, longest);

@@ -41,27 +41,27 @@ use partner::Partner;
 
 pub(crate) use flow::{CONTROL_PATH, DRIVER_PATH};
 
-/// A change at a queue pair that the engine has to make.
+/// A change at a queue pair that the engine has to apply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Effect {
-    /// The limit by messages of the peer has changed.
+    /// The limit set by messages of the peer has changed.
     Limit(Qpn, Option<BitRate>),
     /// A probe has been answered.
     Measured { qpn: Qpn, path: ProbePath, round_trip: Duration, host: HostDelays },
-    /// A probe has not been answered in time.
+    /// A probe has timed out.
     Lost(Qpn, ProbePath),
-    /// The tick that a path policy has asked for is due.
+    /// The tick that a path policy has requested is due.
     PathTick(Qpn),
 }
 
-/// Load of the host and its NIC, as the driver measures it.
+/// Load of the host and its NIC, as measured by the driver.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct HostLoad {
-    /// Latency of a read over the host bus, or what takes its place.
+    /// Latency of a read over the host bus, or a substitute for it.
     pub bus_latency: Duration,
     /// Utilisation of the host bus, as a fraction of 2^16.
     pub bus_use: u16,
-    /// Part of the time in which the NIC is busy, as a fraction of 2^16; zero where it is not measured.
+    /// Utilisation of the NIC, as a fraction of 2^16; zero if it is not measured.
     pub nic_use: u16,
     /// Number of times that the NIC had to read the context of a queue pair from memory.
     pub context_misses: u64,
@@ -85,17 +85,18 @@ pub struct Exchange {
     load: HostLoad,
     /// Packets that the driver has dropped.
     drops: u64,
-    /// True while senders are to be told of drops at the end of the time after their last notice.
+    /// True while senders still have to be notified of drops, once their last notice is old enough.
     has_untold_drops: bool,
-    /// True from when more bytes wait than the threshold of back-pressure until at most half of it does.
+    /// True from the time at which the waiting bytes exceed the threshold of back-pressure until they fall to half of
+    /// it.
     is_backlogged: bool,
     /// Number of such times that are over.
     backlogs: u32,
     /// True while no period is running, because nothing arrives.
     is_resting: bool,
-    /// Queue pairs that have received data since [`Self::report_backlog`] last looked at them, in order of time.
+    /// Queue pairs that have received data since [`Self::report_backlog`] last processed them, in order of time.
     recent: VecDeque<Qpn>,
-    /// Grants of the period that ends; empty between periods.
+    /// Grants of the period that is ending; empty between periods.
     new_grants: Vec<NewGrant>,
     /// Round trips that the driver has not taken yet.
     measured: VecDeque<RoundTrip>,
@@ -106,20 +107,20 @@ pub struct Exchange {
 /// Bytes that the port has received.
 #[derive(Clone, Copy, Default, Debug)]
 struct PortUse {
-    /// In the current period, and its start.
+    /// Number of bytes in the current period, and its start.
     bytes: u64,
     since: Time,
     /// Rate in the last period, as a fraction of 2^20 of the line rate.
     rate: u32,
 }
 
-/// Largest number of queue pairs that are told of one backlog.
+/// Maximum number of queue pairs whose senders are notified of one backlog.
 const RECENT_MAX: usize = 64;
 
-/// Largest number of measured round trips that are kept for the driver.
+/// Maximum number of measured round trips stored for the driver.
 const MEASURED_MAX: usize = 1 << 12;
 
-/// Number of peers of a process from which on reports to each of them are fewer: each is a system call.
+/// Number of peers above which a process sends fewer reports to each, because each is a system call.
 const CROWD: u64 = 16;
 
 /// One in the fractions of 2^20 that messages carry.
@@ -184,8 +185,8 @@ impl Exchange {
         self.flows.get(&qpn)?.round_trip
     }
 
-    /// Returns the delay in the host of the peer to which a queue pair is connected, if the peer has lately reported
-    /// it.
+    /// Returns the delay in the host of the peer to which a queue pair is connected, if the peer has reported it
+    /// recently.
     #[must_use]
     pub fn host_delay_of_peer(&self, qpn: Qpn, now: Time) -> Option<Duration> {
         self.partners.get(&self.flows.get(&qpn)?.peer)?.host_delay(now)
@@ -196,7 +197,7 @@ impl Exchange {
         NicId { peer, number: (self.config.nic_of)(dest_qpn) }
     }
 
-    /// Records that a queue pair is connected to `dest_qpn` of the NIC `peer`. It takes part in messages at once, or
+    /// Records that a queue pair is connected to `dest_qpn` of the NIC `peer`. It exchanges messages immediately, or
     /// from [`Self::agree`] on.
     #[cold]
     pub(crate) fn connect(&mut self, qpn: Qpn, peer: NicId, dest_qpn: Qpn, now: Time) {
@@ -212,7 +213,7 @@ impl Exchange {
         }
     }
 
-    /// Records that the peer of a queue pair exchanges messages, too; sends the probes that have waited for this.
+    /// Records that the peer of a queue pair supports messages; sends the probes that have waited for this.
     #[cold]
     pub(crate) fn agree(&mut self, qpn: Qpn, now: Time) {
         let Some(flow) = self.flows.get_mut(&qpn).filter(|flow| !flow.is_agreed) else { return };
@@ -225,7 +226,7 @@ impl Exchange {
         held.into_iter().for_each(|(path, timeout)| self.ask(qpn, path, timeout, now));
     }
 
-    /// Begins to exchange messages with `peer`, unless there are too many peers, or there is no cookie.
+    /// Starts exchanging messages with `peer`, unless there are too many peers, or no cookie is available.
     fn meet(&mut self, peer: NicId, now: Time) {
         let Some(cookie) = self.draw_cookie() else { return };
         if !self.peers.add(peer, cookie) {
@@ -248,7 +249,7 @@ impl Exchange {
         }
     }
 
-    /// Ends the part of a queue pair that has been removed in the messages with its peer.
+    /// Removes a queue pair from the messages with its peer, after it has been destroyed or disconnected.
     fn leave(&mut self, flow: &Flow) {
         if !flow.is_agreed {
             return;
@@ -267,7 +268,7 @@ impl Exchange {
         }
     }
 
-    /// Grants rates to the sender of `qpn`'s data from now on.
+    /// Starts granting rates to the sender of `qpn`'s data.
     pub(crate) fn grant_to(&mut self, qpn: Qpn) {
         if let Some(flow) = self.flows.get_mut(&qpn) {
             flow.is_granted = self.config.credits != GrantScope::Off;
@@ -290,8 +291,8 @@ impl Exchange {
         }
     }
 
-    /// Returns the round trip of a queue pair: that of its own probes, or of the greetings, or the configured one. A
-    /// peer that delays its answers does not prolong it above a bound.
+    /// Returns the round trip of a queue pair: measured by its own probes, or by greetings, or the configured one. It
+    /// is bounded, so that a peer cannot prolong it by delaying its answers.
     fn round_trip_of(&self, flow: &Flow) -> Duration {
         let partner = self.partners.get(&flow.peer).and_then(|partner| partner.round_trip);
         flow.round_trip.or(partner).unwrap_or(self.config.round_trip).min(INTERVAL_MAX)
@@ -313,8 +314,8 @@ impl Exchange {
         }
     }
 
-    /// Counts a packet of `peer` that has arrived for `qpn`, whatever becomes of it: `payload_len` bytes in a UDP
-    /// datagram of `udp_len`. It counts as one of its queue pair only if that is connected to this peer.
+    /// Counts a packet of `peer` that has arrived for `qpn`, whether or not it is accepted: `payload_len` bytes in a
+    /// UDP datagram of `udp_len`. It is counted for the queue pair only if that is connected to this peer.
     #[cold]
     pub(crate) fn count_received(&mut self, qpn: Qpn, peer: PeerId, [udp_len, payload_len]: [u32; 2], now: Time) {
         let wire_bytes = u64::from(link_len(IpVersion::V4, udp_len));
@@ -346,9 +347,9 @@ impl Exchange {
         }
     }
 
-    /// Asks for a probe of a path of `qpn`; it counts as lost after `timeout`, also when it cannot be sent, because the
-    /// peer's cookie is not known or too many messages wait. Until the peer is known to exchange messages, requests
-    /// wait, because a probe that cannot be answered says nothing of the path.
+    /// Requests a probe of a path of `qpn`, which counts as lost after `timeout`, even if it could not be sent because
+    /// the peer's cookie is unknown or too many messages are queued. Until the peer is known to support messages,
+    /// requests wait, because the loss of such a probe would say nothing about the path.
     #[cold]
     pub(crate) fn ask(&mut self, qpn: Qpn, path: ProbePath, timeout: Duration, now: Time) {
         let timeout = timeout.max(self.probe_timeout_min(qpn));
@@ -362,7 +363,7 @@ impl Exchange {
         self.arm_flow(qpn);
     }
 
-    /// Limits the queue pairs that [`Self::report_backlog`] looks at to those that have received last.
+    /// Limits the queue pairs that [`Self::report_backlog`] processes to those that have received most recently.
     fn forget_oldest_senders(&mut self) {
         while self.recent.len() > RECENT_MAX {
             let oldest = self.recent.pop_front().and_then(|qpn| self.flows.get_mut(&qpn));
@@ -370,9 +371,10 @@ impl Exchange {
         }
     }
 
-    /// Records that `waiting_bytes` wait for the host, and that the driver has dropped `drops` packets since the start;
-    /// tells the recent senders if it is too much: those of the last round trip, and of the time of NICs. Looks only at
-    /// queue pairs that have received since the last look: drivers call this for each packet.
+    /// Records that `waiting_bytes` are queued for the host, and that the driver has dropped `drops` packets since the
+    /// start; if these exceed the limits, notifies the recent senders: those of the last round trip and of the time
+    /// that NICs need to react. Processes only queue pairs that have received data since the previous call, because
+    /// drivers call this for each packet.
     pub(crate) fn report_backlog(&mut self, waiting_bytes: u64, drops: u64, now: Time) {
         self.has_untold_drops |= drops > std::mem::replace(&mut self.drops, drops);
         let Some(threshold) = self.config.pressure_bytes else { return };
@@ -426,7 +428,7 @@ impl Exchange {
         std::mem::take(&mut self.measured).into_iter()
     }
 
-    /// Removes and returns the next thing to do at a queue pair.
+    /// Removes and returns the next change to be applied at a queue pair.
     pub(crate) fn take_effect(&mut self) -> Option<Effect> {
         self.effects.pop_front()
     }
@@ -500,7 +502,7 @@ impl Exchange {
         self.arm_partner(peer);
     }
 
-    /// Reports the load to `peer` if it is time to.
+    /// Reports the load to `peer` if a report is due.
     fn report_if_due(&mut self, peer: NicId, now: Time) {
         let rests = self.config.rests_when_idle;
         let longer =
@@ -523,7 +525,7 @@ impl Exchange {
         self.arm_partner(peer);
     }
 
-    /// Records that data of `peer` arrive; mode periodic goes on if it rests.
+    /// Records that data of `peer` arrives; resumes mode periodic if it is paused.
     fn resume_reports(&mut self, peer: NicId, now: Time) {
         let Some(partner) = self.partners.get_mut(&peer) else { return };
         partner.data_at = Some(now);

@@ -18,16 +18,16 @@ use rnic_wire::scr::{Grant, GrantKind};
 
 use crate::NicId;
 
-/// Largest number of queue pairs to which a NIC grants rates.
+/// Maximum number of queue pairs to which a NIC grants rates.
 pub const GRANTED_MAX: usize = 1 << 12;
 
-/// Periods for which a grant is valid.
+/// Number of periods for which a grant is valid.
 pub const VALID_PERIODS: u64 = 8;
 
-/// A queue pair of a peer, by the number that the peer gave it.
+/// A queue pair of a peer, identified by the peer's number for it.
 pub type Flow = (NicId, Qpn);
 
-/// Computes the grants of a receiver.
+/// Computes the rates that a receiver grants.
 #[derive(Debug)]
 pub struct GrantLaw {
     line: BitRate,
@@ -41,7 +41,7 @@ pub struct GrantLaw {
 #[derive(Clone, Copy, Default, Debug)]
 struct Granted {
     bandwidth: Bandwidth,
-    /// The last grant, and periods since it was sent.
+    /// The last grant, and the number of periods since it was sent.
     last: Option<(BitRate, u32)>,
     /// Time since the end of the measurement period in which the last packet arrived.
     idle: Duration,
@@ -59,20 +59,20 @@ struct Bandwidth {
 /// The next grant to a queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NewGrant {
-    /// Peer to which it is sent.
+    /// Peer to which the grant is sent.
     pub peer: NicId,
-    /// The record to send.
+    /// The content of the grant.
     pub grant: Grant,
 }
 
 impl GrantLaw {
-    /// Creates the law of a NIC whose port receives at `line`; no grant is less than `floor`.
+    /// Creates the grants of a NIC whose port receives at `line`; no grant is below `floor`.
     #[must_use]
     pub fn new(line: BitRate, floor: BitRate) -> Self {
         Self { line, floor, port: Bandwidth::default(), flows: BTreeMap::new() }
     }
 
-    /// Adds a queue pair that gets grants; returns false when there are [`GRANTED_MAX`].
+    /// Adds a queue pair that receives grants; returns false if there are already [`GRANTED_MAX`].
     pub fn add(&mut self, flow: Flow) -> bool {
         let has_room = self.flows.len() < GRANTED_MAX || self.flows.contains_key(&flow);
         if has_room {
@@ -87,7 +87,7 @@ impl GrantLaw {
         self.flows.is_empty()
     }
 
-    /// Removes a queue pair; returns the record that lifts its limit, if it had a grant.
+    /// Removes a queue pair; returns the grant that removes its limit, if it had one.
     pub fn remove(&mut self, flow: Flow) -> Option<NewGrant> {
         self.flows.remove(&flow)?.lift(flow)
     }
@@ -100,8 +100,8 @@ impl GrantLaw {
         }
     }
 
-    /// Ends a period that took `elapsed`; adds the grants to send to `out`: first those that lift the limits of idle
-    /// queue pairs, each part ordered by peer, so that those to one peer share messages.
+    /// Ends a period that took `elapsed`; adds the grants to send to `out`: first those that remove the limits of idle
+    /// queue pairs, then the others, each group ordered by peer, so that grants to one peer share messages.
     pub fn end_period(&mut self, elapsed: Duration, out: &mut Vec<NewGrant>) {
         if elapsed == Duration::ZERO {
             return;
@@ -131,7 +131,8 @@ impl GrantLaw {
         }
     }
 
-    /// Returns the share of one queue pair in what others do not use; `None` without granted queue pairs.
+    /// Returns the rate for one queue pair: its share of what other traffic does not use; `None` without granted queue
+    /// pairs.
     #[must_use]
     pub fn share(&self) -> Option<BitRate> {
         let count = u64::try_from(self.flows.len()).ok().filter(|count| *count > 0)?;
@@ -148,14 +149,14 @@ impl Granted {
         self.bandwidth.end_period(elapsed);
     }
 
-    /// Returns whether nothing has arrived for the time `valid` of a grant, and for that of a few packets at the
-    /// granted rate, which may be low.
+    /// Returns whether nothing has arrived for `valid`, the validity of a grant, and for the time of a few packets at
+    /// the granted rate, which may be low.
     fn is_idle(&self, valid: Duration) -> bool {
         let packets = self.last.map_or(Duration::ZERO, |(rate, _)| rate.serialize(IDLE_BYTES));
         self.idle >= valid.max(packets)
     }
 
-    /// Returns the record that lifts the limit, if there was a grant.
+    /// Returns the grant that removes the limit, if there was one.
     fn lift(&self, (peer, qpn): Flow) -> Option<NewGrant> {
         let (rate, _) = self.last?;
         let grant = Grant { qpn, kind: GrantKind::Lift, rate_kbps: kbps(rate), valid_us: 0, reason: 0 };
@@ -176,21 +177,21 @@ impl Bandwidth {
     }
 }
 
-/// Returns a rate in kbit/s, at most what a record can hold.
+/// Returns a rate in kbit/s, limited to the range of the message field.
 fn kbps(rate: BitRate) -> u32 {
     u32::try_from(rate.as_bps() / 1_000).unwrap_or(u32::MAX)
 }
 
-/// A queue pair is idle when the granted rate would have carried so many bytes: four large packets.
+/// A queue pair is idle when this number of bytes could have arrived at the granted rate: four large packets.
 const IDLE_BYTES: u64 = 4 * (4_096 + 78);
 
-/// A grant is repeated after so many periods.
+/// Number of periods after which a grant is sent again.
 const REPEAT_PERIODS: u32 = 4;
 
 /// Bytes of a period above this are not counted, and a shorter period counts as this one, so that no rate overflows.
 const BYTES_MAX: u64 = 1 << 40;
 const PERIOD_MIN: Duration = Duration::from_us(1);
-/// Largest measured bandwidth: the sum of [`GRANTED_MAX`] does not overflow.
+/// Maximum measured bandwidth: the sum of [`GRANTED_MAX`] of them does not overflow.
 const BPS_MAX: u64 = 1 << 50;
 
 #[cfg(test)]
@@ -206,7 +207,7 @@ mod tests {
     const FLOW: Flow = (NicId::of(PeerId(1)), Qpn::new(0x11));
     const OTHER: Flow = (NicId::of(PeerId(0)), Qpn::new(0x22));
 
-    /// Bytes that a rate of so many Gbit/s carries in a period: 2,500 for each.
+    /// Returns the bytes that `gbps` Gbit/s carry in a period: 2,500 for each Gbit/s.
     fn bytes(gbps: u64) -> u64 {
         gbps * 2_500
     }
@@ -217,7 +218,7 @@ mod tests {
         law
     }
 
-    /// Runs periods in which the port receives `others` Gbit/s beside what each granted queue pair sends.
+    /// Runs periods in which the port receives `others` Gbit/s in addition to the traffic of each granted queue pair.
     fn run(law: &mut GrantLaw, periods: u32, flows: &[(Flow, u64)], others: u64) -> Vec<NewGrant> {
         let mut out = Vec::new();
         for _ in 0..periods {
@@ -297,7 +298,7 @@ mod tests {
         assert_eq!(run(&mut law, 5, &[], 0).len(), 2, "at once, because the share doubles, and repeated");
     }
 
-    /// After 8 periods without a packet, the limit is lifted, and the other queue pair gets the whole rate.
+    /// After 8 periods without a packet, the limit is removed, and the other queue pair receives the whole rate.
     #[test]
     fn s25_an_idle_queue_pair_is_lifted_and_gets_no_share() {
         let mut law = law(&[FLOW, OTHER]);

@@ -1,6 +1,6 @@
 //! The limit that grants and back-pressure of a peer put on the rate of a queue pair.
 //!
-//! Source: SCR (NSDI'25) section A.8, mechanisms S-25 (a sender keeps a granted rate until the next grant) and S-26
+//! Source: SCR (NSDI'25) section A.8, mechanism S-25 (a sender keeps a granted rate until the next grant) and S-26
 //! (a notice halves the rate, which then grows again). The bounds are OpenRNIC's, because the peer may be hostile:
 //!
 //! - The limit only lowers the rate that the local NIC would use, and never below [`Bounds::floor`].
@@ -14,13 +14,13 @@
 use rnic_base::{BitRate, Duration, Time};
 use rnic_wire::scr::{Grant, GrantKind};
 
-/// Lowest floor.
+/// Minimum of the floor.
 pub const FLOOR_MIN: BitRate = BitRate::bps(1_000_000);
 
-/// Longest time for which a grant is valid, or a notice of back-pressure has an effect, without another one.
+/// Maximum time for which a grant is valid, or a notice of back-pressure has an effect, without another one.
 pub const VALID_MAX: Duration = Duration::from_ms(100);
 
-/// Longest round trip and period that count: a peer that delays its acknowledgements does not prolong a limit further.
+/// Maximum round trip and period: a peer cannot prolong a limit further by delaying its acknowledgements.
 pub const INTERVAL_MAX: Duration = Duration::from_ms(100);
 
 /// Bounds of a limit, which the local NIC sets.
@@ -28,11 +28,11 @@ pub const INTERVAL_MAX: Duration = Duration::from_ms(100);
 pub struct Bounds {
     /// Rate from which on there is no limit.
     capacity: BitRate,
-    /// Lowest limit.
+    /// Minimum of the limit.
     floor: BitRate,
     /// Growth after back-pressure in one round trip.
     step: BitRate,
-    /// Time in which a grant that is no longer valid grows by a quarter.
+    /// Time in which the limit of an expired grant grows by a quarter.
     period: Duration,
 }
 
@@ -61,15 +61,15 @@ impl Bounds {
 pub struct RemoteLimit {
     grant: Option<Granted>,
     pressure: Option<Pressed>,
-    /// Time from which the limit may be lowered again.
+    /// Time from which the limit may be reduced again.
     may_fall_at: Time,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Granted {
-    /// Limit in force.
+    /// Current limit.
     rate: BitRate,
-    /// A lower rate that has been granted and waits for the end of the round trip, and the round trip.
+    /// A lower granted rate that is applied after a round trip, and the round trip.
     lower: Option<(BitRate, Duration)>,
     /// Time of the next growth: the end of validity, and later periods.
     grows_at: Time,
@@ -80,8 +80,8 @@ struct Pressed {
     rate: BitRate,
     grows_at: Time,
     round_trip: Duration,
-    /// Time at which the limit ends, however slowly it grows: the peer determines the round trip, and the user the
-    /// step.
+    /// Time at which the limit ends in any case, however slowly it grows: the peer determines the round trip, and the
+    /// user the step.
     ends_at: Time,
 }
 
@@ -124,7 +124,7 @@ impl RemoteLimit {
         }
     }
 
-    /// Brings the limit to `now`: grants fade, and the rate after back-pressure grows.
+    /// Advances the limit to `now`: it grows after a grant has expired, and after back-pressure.
     pub fn advance(&mut self, now: Time, bounds: &Bounds) {
         if let Some(granted) = &mut self.grant {
             if granted.grows_at <= now {
@@ -177,7 +177,7 @@ impl RemoteLimit {
     }
 }
 
-/// Returns an interval that is neither zero, which would make growth infinitely fast, nor too long.
+/// Returns an interval that is neither zero, which would make growth infinitely fast, nor above the maximum.
 pub(super) fn interval(interval: Duration) -> Duration {
     interval.clamp(Duration::from_us(1), INTERVAL_MAX)
 }

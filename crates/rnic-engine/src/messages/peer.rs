@@ -57,10 +57,10 @@ pub struct Origin {
 pub enum Verdict {
     /// The message is valid.
     Accept {
-        /// True when an answer is to be sent.
+        /// True when an answer has to be sent.
         answer: bool,
     },
-    /// The message is ignored, and a probe answer without further content is to be sent, which announces our cookie.
+    /// The message is ignored, but a probe answer without further content is sent, which announces this NIC's cookie.
     Announce {
         /// Cookie of the peer, for the answer.
         cookie: Cookie,
@@ -76,17 +76,17 @@ pub enum Verdict {
 pub enum DropCause {
     /// The sender is not a peer.
     UnknownPeer,
-    /// The queue pairs are not connected to each other.
+    /// The queue pairs in the message are not connected to each other.
     NotConnected,
-    /// The message does not carry our cookie.
+    /// The message does not carry this NIC's cookie.
     Cookie,
     /// The peer has not announced its cookie.
     NotAnnounced,
-    /// The sequence number is old.
+    /// The sequence number is too old.
     Old,
     /// The sequence number is too far ahead.
     Ahead,
-    /// The peer has asked too often.
+    /// The peer has exceeded its rate of requests.
     RateLimited,
 }
 
@@ -95,7 +95,7 @@ pub enum DropCause {
 pub struct Envelope {
     /// Cookie of the peer; `None` in a first probe.
     pub cookie: Option<Cookie>,
-    /// Our cookie, if it is announced.
+    /// This NIC's cookie, if it is announced.
     pub announced: Option<Cookie>,
     /// Sequence number.
     pub sequence: Psn32,
@@ -110,7 +110,7 @@ impl DropCause {
 #[derive(Debug, Default)]
 pub struct Peers {
     peers: BTreeMap<NicId, Peer>,
-    /// Limit of the answers to a peer.
+    /// Rate limit of the answers to a peer.
     answers: AnswerLimit,
 }
 
@@ -119,7 +119,7 @@ pub struct Peers {
 struct Peer {
     /// Our cookie for this peer.
     ours: Cookie,
-    /// The peer's cookie for us, once it has been announced. The sequence numbers are valid from then on.
+    /// The cookie that the peer has announced to this NIC. The sequence numbers are valid from then on.
     theirs: Option<Cookie>,
     /// Highest sequence number of the peer.
     highest: Psn32,
@@ -136,13 +136,13 @@ struct Peer {
 const _: () = assert!(size_of::<Peer>() <= 48);
 
 impl Peers {
-    /// Creates an empty set of peers; each gets at most the answers that `answers` permits.
+    /// Creates an empty set of peers; `answers` limits the answers to each.
     #[must_use]
     pub const fn new(answers: AnswerLimit) -> Self {
         Self { peers: BTreeMap::new(), answers }
     }
 
-    /// Returns whether the peer has announced its cookie, so that it can be sent any message.
+    /// Returns whether the peer has announced its cookie, so that any message can be sent to it.
     #[must_use]
     pub fn knows(&self, id: NicId) -> bool {
         self.announced_by(id).is_some()
@@ -160,8 +160,8 @@ impl Peers {
         message.cookie.is_some() && self.peers.get(&id).map(|peer| peer.ours) == message.cookie
     }
 
-    /// Adds a peer, with a cookie drawn for it; returns false when there are [`PEERS_MAX`] peers, and then no messages
-    /// are exchanged with this one. A known peer is unchanged.
+    /// Adds a peer, and draws a cookie for it; returns false if there are already [`PEERS_MAX`] peers, in which case no
+    /// messages are exchanged with this one. A known peer is unchanged.
     pub fn add(&mut self, id: NicId, cookie: Cookie) -> bool {
         if !self.peers.contains_key(&id) {
             if self.peers.len() >= PEERS_MAX {
@@ -178,7 +178,8 @@ impl Peers {
     }
 
     /// Returns the fields of the next message of type `kind` to a peer, and counts it. `None` when the peer is unknown,
-    /// or its cookie is, without which only a probe can be sent. Probes and answers announce our cookie.
+    /// or when it has not announced its cookie and the message is not a probe. Probes and answers announce this NIC's
+    /// cookie.
     pub fn address(&mut self, id: NicId, kind: Type) -> Option<Envelope> {
         let peer = self.peers.get_mut(&id)?;
         if peer.theirs.is_none() && kind != Type::Probe {
@@ -227,7 +228,7 @@ impl Peer {
         sequence
     }
 
-    /// Decides about a message without our cookie. Nothing changes but the number of announcements.
+    /// Returns the verdict on a message without this NIC's cookie. Only the number of announcements changes.
     fn judge_unverified(&mut self, message: &Message, now: Time) -> Verdict {
         // The cookie in the message is used for this answer only: if it is a forged one, the peer drops the answer.
         let cookie = message.announced.or(self.theirs);
@@ -292,7 +293,7 @@ struct Bucket {
 impl Bucket {
     const NEW: Self = Self { full_at: Time::ZERO };
 
-    /// Takes a token; returns false when there is none.
+    /// Takes a token; returns false if there is none.
     fn take(&mut self, now: Time, limit: AnswerLimit) -> bool {
         let full_at = self.full_at.max(now) + limit.interval;
         let has_token = full_at.since(now) <= limit.interval.saturating_mul(limit.burst);

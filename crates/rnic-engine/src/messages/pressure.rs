@@ -1,6 +1,7 @@
-//! Back-pressure: when a receiver tells a sender that its packets wait or are dropped.
+//! Back-pressure: a receiver notifies a sender that its packets are queued for the host or dropped.
 //!
-//! Source: SCR (NSDI'25) section A.8, mechanism S-26. The threshold and the interval are OpenRNIC's.
+//! Source: SCR (NSDI'25) section A.8, mechanism S-26. The paper does not specify the threshold and the interval; those
+//! here are defined by OpenRNIC.
 
 use rnic_base::{Duration, Time};
 use rnic_wire::Qpn;
@@ -8,14 +9,15 @@ use rnic_wire::scr::BackPressure;
 
 use super::limit::interval;
 
-/// Packets that wait for the host, and those that were dropped.
+/// Packets that are queued for the host, and packets that were dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Backlog {
-    /// Bytes that wait.
+    /// Number of queued bytes.
     pub waiting_bytes: u64,
     /// Packets that have been dropped since the start.
     pub drops: u64,
-    /// Number of earlier backlogs: times from when the bytes exceeded the threshold until half of it was left.
+    /// Number of earlier backlogs. A backlog lasts from the time at which the bytes exceed the threshold until they
+    /// fall to half of it.
     pub number: u32,
 }
 
@@ -30,7 +32,7 @@ pub struct PressureLaw {
     /// Queue pair of the sender.
     qpn: Qpn,
     threshold_bytes: u64,
-    /// The most bytes that have waited in the backlog with number `backlog`.
+    /// Maximum number of bytes queued in the backlog with number `backlog`.
     peak_bytes: u64,
     backlog: u32,
     quiet_until: Time,
@@ -38,8 +40,8 @@ pub struct PressureLaw {
     reported_drops: u64,
 }
 
-/// Time that a notice needs in addition to a round trip, before the backlog shows its effect: packets that the sender's
-/// NIC has taken from memory before, and those that wait at the receiver.
+/// Time after which a notice reduces the backlog, in addition to a round trip: for packets that the sender's NIC has
+/// already fetched from memory, and for those queued at the receiver.
 pub const NIC_TIME: Duration = Duration::from_us(5);
 
 /// Bytes that may wait without back-pressure, unless a driver chooses otherwise.
@@ -52,12 +54,12 @@ impl PressureLaw {
         Self { qpn, threshold_bytes, peak_bytes: 0, backlog: 0, quiet_until: Time::ZERO, reported_drops: drops }
     }
 
-    /// Returns whether it is too early for a notice, after the last one.
+    /// Returns whether it is too early for another notice.
     pub fn is_quiet(&self, now: Time) -> bool {
         now < self.quiet_until
     }
 
-    /// Records what waits for the host at `now`; returns the record to send, if any.
+    /// Records the backlog at `now`; returns the notice to send, if any.
     pub fn observe(&mut self, backlog: Backlog, round_trip: Duration, now: Time) -> Option<BackPressure> {
         let Backlog { waiting_bytes, drops, number } = backlog;
         let new_drops = drops.saturating_sub(self.reported_drops);
@@ -82,7 +84,7 @@ impl PressureLaw {
     }
 }
 
-/// Returns the time from a notice until the backlog shows its effect. Packets that arrived longer ago have no part in a
+/// Returns the time from a notice until it reduces the backlog. Packets that arrived earlier are not part of the
 /// backlog.
 pub(super) fn reaction_time(round_trip: Duration) -> Duration {
     interval(round_trip) + NIC_TIME

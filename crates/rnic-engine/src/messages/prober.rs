@@ -20,23 +20,23 @@ const TIMEOUTS: [Duration; 2] = [Duration::from_us(1), Duration::from_secs(10)];
 /// Shortest round trip. The peer chooses the turn-around that is subtracted, and so could make a round trip zero.
 pub const ROUND_TRIP_MIN: Duration = Duration::from_ns(100);
 
-/// Longest turn-around that is subtracted: with a longer one, the answering NIC is part of the delay.
+/// Maximum turn-around time that is subtracted: if it is longer, the answering NIC counts as part of the delay.
 pub const TURN_AROUND_MAX: Duration = Duration::from_ms(1);
 
-/// Measures the paths of one flow. At most one probe is outstanding on each path.
+/// Measures the paths of one flow. At most one probe is in flight on each path.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Prober {
-    /// Time in the last probe, of whichever path: probes are told apart by it.
+    /// Time in the last probe, on any path: probes are distinguished by it.
     last_echo: u64,
     outstanding: [Option<Outstanding>; PATHS_MAX],
 }
 
-/// A probe that has been requested and has not been answered.
+/// A probe that has been requested and not answered.
 #[derive(Clone, Copy, Debug)]
 struct Outstanding {
     label: u16,
     times_out_at: Time,
-    /// Time that the probe carries, which the answer repeats, and time of sending; `None` before it is sent.
+    /// Time carried by the probe, which the answer echoes, and the actual transmit time; `None` before it is sent.
     sent: Option<(u64, Time)>,
 }
 
@@ -52,18 +52,18 @@ pub struct Measured {
 /// Reason why an answer is ignored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ignored {
-    /// No probe is outstanding on the path: the answer is a duplicate or late, or no probe was sent.
+    /// No probe is in flight on the path: the answer is a duplicate or late, or no probe was sent.
     NotOutstanding,
-    /// The answer is to another probe than the outstanding one.
+    /// The answer belongs to another probe than the one in flight.
     OtherProbe,
-    /// The turn-around is negative, or longer than the time since the probe was sent.
+    /// The turn-around time is negative, or longer than the time since the probe was sent.
     Implausible,
 }
 
 impl Prober {
-    /// Requests a probe on `path`, which counts as lost `timeout` after `now`. Returns whether it is to be sent: not
-    /// when one is outstanding on the path, whose end is then that of both requests; with another label, the new probe
-    /// replaces that one and has its timeout.
+    /// Requests a probe on `path`, which counts as lost `timeout` after `now`. Returns whether it has to be sent: not
+    /// if a probe is in flight on the path, whose outcome is then that of both requests. If that has another label, the
+    /// new probe replaces it, and keeps its timeout.
     pub fn request(&mut self, path: ProbePath, timeout: Duration, now: Time) -> bool {
         let Some(slot) = self.outstanding.get_mut(usize::from(path.index)) else { return false };
         let times_out_at = match *slot {
@@ -80,8 +80,8 @@ impl Prober {
         self.outstanding.get(usize::from(index)).is_some_and(Option::is_some)
     }
 
-    /// Sends the probe that is requested on path `index`; returns its path, and the time to put into it. `None` when
-    /// none is requested, or it has been sent.
+    /// Marks the probe that is requested on path `index` as sent; returns its path, and the time that it has to carry.
+    /// `None` if none is requested, or it has already been sent.
     pub fn send(&mut self, index: u8, now: Time) -> Option<(ProbePath, u64)> {
         let slot = self.outstanding.get_mut(usize::from(index))?;
         let probe = slot.as_mut().filter(|probe| probe.sent.is_none())?;
@@ -104,8 +104,8 @@ impl Prober {
     /// Processes an answer that arrived at `now`; returns the round trip.
     ///
     /// # Errors
-    /// [`Ignored`] when the answer is not a plausible one to the outstanding probe of its path. The probe then stays
-    /// outstanding.
+    /// [`Ignored`] when the answer is not plausible, or not to the probe in flight on its path, which then stays in
+    /// flight.
     pub fn answered(&mut self, answer: &Answer, now: Time) -> Result<Measured, Ignored> {
         let slot = self.outstanding.get_mut(usize::from(answer.path.index)).ok_or(Ignored::NotOutstanding)?;
         let probe = slot.ok_or(Ignored::NotOutstanding)?;
@@ -151,7 +151,7 @@ mod tests {
         Time::from_us(us)
     }
 
-    /// Requests a probe and sends it; returns the time in it, if it is sent.
+    /// Requests and sends a probe; returns the time in it, if it was sent.
     fn start(prober: &mut Prober, path: ProbePath, now: Time) -> Option<u64> {
         if !prober.request(path, TIMEOUT, now) {
             return None;
@@ -200,7 +200,8 @@ mod tests {
         assert_eq!(prober.answered(&answer(second, 0, 0), us(115)), Err(Ignored::NotOutstanding), "duplicate");
     }
 
-    /// A probe that cannot be sent, because the peer is not known yet or too many messages wait, ends too.
+    /// A request ends even if its probe cannot be sent, because the peer is not known yet or too many messages are
+    /// queued.
     #[test]
     fn s8_a_request_ends_although_its_probe_is_never_sent() {
         let mut prober = Prober::default();
@@ -211,7 +212,7 @@ mod tests {
         assert_eq!((prober.send(PATH.index, us(111)), prober.unsent().count()), (None, 0));
     }
 
-    /// With another label, the answer to the old probe says nothing of the path.
+    /// With another label, the answer to the old probe does not apply to the path.
     #[test]
     fn s8_a_request_with_another_label_replaces_the_outstanding_one_and_ends_with_it() {
         let mut prober = Prober::default();
@@ -235,7 +236,7 @@ mod tests {
         }
     }
 
-    /// The answering peer says how long it took; what is subtracted, and what remains, are bounded.
+    /// The answering peer states how long it took; the time that is subtracted is bounded, and so is the result.
     #[test]
     fn s8_the_turn_around_that_a_peer_announces_is_bounded() {
         let ms = Duration::from_ms;

@@ -15,15 +15,15 @@ pub struct ExchangeStats {
     accepted: [u64; Type::COUNT],
     /// Messages dropped, by cause.
     dropped: [u64; DropCause::COUNT],
-    /// Grants sent: records, not messages.
+    /// Number of grants sent; a message may contain several.
     pub grants_sent: u64,
-    /// Notices of back-pressure sent: records, not messages.
+    /// Number of notices of back-pressure sent; a message may contain several.
     pub notices_sent: u64,
-    /// Records of grants and notices that named a queue pair which is not connected to their sender.
+    /// Number of received grants and notices for queue pairs that are not connected to their sender.
     pub records_ignored: u64,
     /// Probes of queue pairs that were not answered in time.
     pub probes_lost: u64,
-    /// Probe answers that answered no outstanding probe.
+    /// Number of received probe answers that did not belong to a probe in flight.
     pub answers_ignored: u64,
     /// Number of messages that were not sent because the queue of outgoing messages was full.
     pub overflows: u64,
@@ -79,7 +79,7 @@ impl ExchangeStats {
     }
 }
 
-/// A round trip that a probe of a queue pair has measured, whether the driver or a policy asked for it.
+/// A round trip measured by a probe of a queue pair, requested by the driver or a policy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RoundTrip {
     /// Queue pair.

@@ -13,10 +13,10 @@ pub(crate) struct Modelled {
 }
 
 impl Modelled {
-    /// Creates threads that all exist from now on.
+    /// Creates all threads.
     ///
     /// # Panics
-    /// When a number of threads is not valid; drivers check it when they read their settings.
+    /// When a number of threads is invalid; drivers check it when they read their settings.
     pub(crate) fn new(config: &PoolConfig) -> Self {
         let pool = Pool::new(config).expect("the driver has checked the numbers of threads");
         Self { pool, slots: Vec::new(), install: config.times.install }
@@ -32,7 +32,7 @@ impl Modelled {
         self.pool.counters()
     }
 
-    /// Adds the queue pair in `slot`; returns the number of its flow, or `None` when there are too many flows.
+    /// Adds the queue pair in `slot`; returns its flow number, or `None` if there are too many flows.
     pub(crate) fn join(&mut self, slot: u32) -> Option<u32> {
         let flow = self.pool.join(u64::from(slot))?;
         if self.slots.len() <= flow as usize {
@@ -42,7 +42,7 @@ impl Modelled {
         Some(flow)
     }
 
-    /// Removes `flow` and its records.
+    /// Removes `flow` and its queued records.
     pub(crate) fn forget(&mut self, flow: u32) {
         self.pool.forget(flow);
     }
@@ -63,7 +63,7 @@ impl Modelled {
         self.pool.on_decision(dispatch, rate);
     }
 
-    /// Declares all rates unstable, because every flow begins anew.
+    /// Marks all rates as unstable, because every flow starts anew.
     pub(crate) fn restart(&mut self) {
         self.pool.restart();
     }

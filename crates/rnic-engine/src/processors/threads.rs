@@ -26,14 +26,14 @@ use super::record::event_of;
 pub struct SchedulerThreads {
     /// Number of threads: 1 or 2 ([`rnic_scr::thread::HOST_THREADS_MAX`]).
     pub count: usize,
-    /// Starts a thread.
+    /// Function that starts a thread.
     pub spawn: Spawn,
 }
 
-/// The sums over all queue pairs, written by the owner and read by the threads: a seqlock.
+/// Totals over all queue pairs, written by the engine's thread and read by the others: a seqlock.
 #[derive(Debug, Default)]
 struct Sums {
-    /// Odd while the words are being written.
+    /// Odd while the values are being written.
     sequence: AtomicU32,
     words: [AtomicU64; SUMS],
 }
@@ -75,11 +75,11 @@ impl Sums {
     }
 }
 
-/// The values of one queue pair, written by the owner and read by its thread.
+/// Values of one queue pair, written by the engine's thread and read by the thread that runs its scheduler.
 #[derive(Debug)]
 struct Own {
     weight: AtomicU32,
-    /// True when the queue pair has had to wait for its rate; the thread clears it.
+    /// True when the queue pair has had to wait for its rate; cleared by the scheduler's thread.
     is_held: AtomicBool,
     /// Rate of congestion control in bits per second; [`NO_RATE`] for none.
     control_rate: AtomicU64,
@@ -98,7 +98,7 @@ impl Own {
     }
 }
 
-/// A queue pair's scheduler, on its way to the thread that runs it, and there.
+/// A queue pair's scheduler, as passed to the thread that runs it.
 #[derive(Debug)]
 pub(crate) struct Program {
     schedule: Configured<SchedulePolicy>,
@@ -107,11 +107,11 @@ pub(crate) struct Program {
     is_saturated: bool,
 }
 
-/// A decision of a thread.
+/// A decision made by a thread.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answer {
     pub(crate) actions: ScheduleActions,
-    /// Kept where decisions are made again from it.
+    /// View on which the decision was based, if it may have to be made again.
     #[cfg(test)]
     view: ScheduleView,
 }
@@ -190,11 +190,11 @@ impl Handler for Schedulers {
 struct Joined {
     slot: u32,
     own: Arc<Own>,
-    /// Records for which no decision has come yet.
+    /// Number of records without a decision yet.
     owed: u64,
 }
 
-/// The owner's side of the threads.
+/// The engine's side of the threads.
 #[derive(Debug)]
 pub(crate) struct OnThreads {
     config: SchedulerThreads,
@@ -204,7 +204,7 @@ pub(crate) struct OnThreads {
     has_failed: bool,
     sums: Arc<Sums>,
     flows: Vec<Option<Joined>>,
-    /// Records for which no decision has come yet, of all queue pairs.
+    /// Number of records without a decision yet, of all queue pairs.
     owed: u64,
 }
 
@@ -220,8 +220,8 @@ impl OnThreads {
         self.owed > 0
     }
 
-    /// Adds the queue pair in `slot`, whose scheduler is in `state`; returns the number of its flow, or `None` when the
-    /// scheduler must run at once.
+    /// Adds the queue pair in `slot`, whose scheduler has the state `state`; returns its flow number, or `None` if its
+    /// scheduler must be run immediately.
     pub(crate) fn join(
         &mut self,
         slot: u32,
@@ -258,7 +258,7 @@ impl OnThreads {
         self.threads = started.ok();
     }
 
-    /// Removes `flow` and its records.
+    /// Removes `flow` and its queued records.
     pub(crate) fn forget(&mut self, flow: u32) {
         let joined = self.flows.get_mut(flow as usize).and_then(Option::take);
         self.owed -= joined.map_or(0, |joined| joined.owed);
@@ -267,8 +267,7 @@ impl OnThreads {
         }
     }
 
-    /// Queues `record` of a flow, for which `view` is the present state; returns false if its thread has too many
-    /// flows.
+    /// Queues `record` of a flow; `view` is the current state. Returns false if its thread has too many flows.
     pub(crate) fn push(&mut self, record: &Signal, view: &ScheduleView) -> bool {
         let joined = self.flows.get_mut(record.subject as usize).and_then(Option::as_mut);
         let (Some(joined), Some(threads)) = (joined, &mut self.threads) else { return false };
@@ -281,7 +280,7 @@ impl OnThreads {
         true
     }
 
-    /// Returns the next decision that has come, and the slot of its queue pair.
+    /// Returns the next decision made by a thread, and the slot of its queue pair.
     pub(crate) fn poll(&mut self) -> Option<(u32, Decision<Answer>)> {
         let decision = self.threads.as_mut()?.poll()?;
         let joined = self.flows.get_mut(decision.record.subject as usize).and_then(Option::as_mut)?;

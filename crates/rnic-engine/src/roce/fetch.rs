@@ -33,7 +33,7 @@ pub(crate) enum FetchRequest {
     Read {
         /// Address of the first byte.
         va: u64,
-        /// Key that grants access.
+        /// R_Key of the memory.
         rkey: u32,
         /// Length in bytes.
         length: u32,
@@ -42,7 +42,7 @@ pub(crate) enum FetchRequest {
     Atomic {
         /// Address of the eight bytes.
         va: u64,
-        /// Key that grants access.
+        /// R_Key of the memory.
         rkey: u32,
         /// The atomic operation.
         op: AtomicOp,
@@ -51,20 +51,20 @@ pub(crate) enum FetchRequest {
     Placement {
         /// Address of the first byte.
         va: u64,
-        /// Key that grants access.
+        /// R_Key of the memory.
         rkey: u32,
         /// The operation.
         op: PlacementOp,
     },
 }
 
-/// A read or atomic in progress.
+/// A Read or atomic in progress.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fetch {
     pub(super) request: FetchRequest,
     /// Sequence number of the request packet.
     pub(super) seq: Seq,
-    /// Its `read_WQE_SN`, where it has one.
+    /// The request's `read_WQE_SN`, if it has one.
     pub(super) sn: u32,
     /// The latest timestamp that the request carried (FaSR).
     pub(crate) stamp: u32,

@@ -16,8 +16,8 @@ use crate::limiter::OVERHEAD_BYTES;
 use crate::verbs::Verbs;
 
 impl RoceConnection {
-    /// Handles what is specific to receivers that pull, and to packets without payload; returns `None` for a packet
-    /// that is to be processed as with every other transport.
+    /// Handles a packet that is specific to receivers that pull, or arrived without payload; returns `None` for any
+    /// other packet, which has to be processed as with other transports.
     #[cold]
     #[inline(never)]
     pub(super) fn receive_pulled(&mut self, verbs: &mut Verbs, core: &mut Core, packet: &Packet) -> Option<RxOutcome> {
@@ -89,8 +89,8 @@ impl RoceConnection {
         RxOutcome::Accepted
     }
 
-    /// Builds the pull whose turn it is, in `core.out`; returns whether there is one. The queue pair has been removed
-    /// from the queue of pulls.
+    /// Builds the next pull of the queue pair in `core.out`; returns whether there is one. The queue pair has been
+    /// removed from the queue of pulls.
     pub(crate) fn transmit_pull(&mut self, verbs: &mut Verbs, core: &mut Core) -> bool {
         let shared = &mut self.requester.shared;
         let Some(owed) = shared.owed_pulls(&verbs.head) else { return false };

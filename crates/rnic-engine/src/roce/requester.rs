@@ -246,8 +246,8 @@ impl Requester {
         is_asked
     }
 
-    /// Returns whether packet `seq`, which is to be retransmitted, is still being fetched from memory (I-26). New
-    /// packets do not wait for it.
+    /// Returns whether packet `seq`, which is to be retransmitted, is still being fetched from memory (IRN mechanism
+    /// I-26). New packets do not wait for it.
     #[cold]
     fn is_being_fetched(&mut self, verbs: &mut Verbs, core: &mut Core, seq: Seq) -> bool {
         if verbs.head.transport.retransmit_fetch == Duration::ZERO {
@@ -428,12 +428,12 @@ impl Requester {
     }
 }
 
-/// The packet to build of a send queue entry.
+/// The packet of a send queue entry that is to be built.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Piece {
     /// Index of the packet's first sequence number among the entry's.
     pub(crate) index: u32,
-    /// Number of sequence numbers it takes: one, except for reads in a shared space.
+    /// Number of sequence numbers that the packet uses: one, except for Reads in a shared space.
     pub(crate) numbers: u32,
     /// True when the window requires that the packet requests an acknowledgement.
     pub(crate) request_ack: bool,

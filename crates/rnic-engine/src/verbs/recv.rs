@@ -329,7 +329,7 @@ impl RecvHalf {
         Ok(counter)
     }
 
-    /// Defers the completion of receive `counter` until every packet up to `last` has arrived (I-18).
+    /// Defers the completion of receive `counter` until every packet up to `last` has arrived (IRN mechanism I-18).
     fn finish_receive(
         &mut self,
         counter: u32,
@@ -359,7 +359,7 @@ impl RecvHalf {
         }
     }
 
-    /// Ends a complete message: counts it (I-17), and completes its receive, if it uses one.
+    /// Ends a complete message: counts it (IRN mechanism I-17), and completes its receive, if it uses one.
     #[inline]
     pub(crate) fn end_message(
         &mut self,

@@ -17,9 +17,9 @@
 //! * a lane stores full sequence numbers, of which hardware stores 24 bits; the cost of the paper's layout in bits is
 //!   computed by the footprint;
 //! * two of the paper's five bitmaps are lanes. Responses to Reads are request packets in the responder's sequence
-//!   space, so the bitmaps for responses are never used. The record of which out-of-order packets require an
-//!   action once they are in order (the second half of IRN's 2-bitmap) is kept in host memory, beside the data that
-//!   waits there, on both paths: on the fast path there would be no bitmap for it;
+//!   space (FaSR mechanism R-20), so the bitmaps for responses are never used. The record of which out-of-order packets
+//!   require an action once they are in order (the second half of IRN's 2-bitmap) is kept in host memory, beside the
+//!   data that waits there (FaSR mechanism R-26), on both paths: on the fast path there would be no bitmap for it;
 //! * free space is checked before a packet is placed: a packet for which there is none is dropped completely, and the
 //!   queue pair falls back to go-back-N until this recovery is over; recorded state is kept (section III-D). If no
 //!   unit was free, the fallback ends when the gap itself is closed;
@@ -48,7 +48,7 @@ pub(crate) enum LaneId {
 /// Number of lanes in a unit.
 pub(crate) const LANES: usize = 2;
 
-/// A queue pair's pointer to its unit: null when no packet is missing.
+/// A queue pair's pointer to its unit (its recovery state in the pool): null while no packet is missing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SrPointer(u16);
 
@@ -62,7 +62,7 @@ impl SrPointer {
         self.0 & UNITS_MAX != 0
     }
 
-    /// Returns the unit that is held.
+    /// Returns the unit that the queue pair uses.
     fn unit(self) -> Option<usize> {
         usize::from(self.0 & UNITS_MAX).checked_sub(1)
     }

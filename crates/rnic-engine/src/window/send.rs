@@ -40,7 +40,7 @@ pub(crate) enum TimeoutVerdict {
 pub(crate) struct SendWindow {
     /// The oldest packet that is not cumulatively acknowledged.
     pub(crate) una: Seq,
-    /// The next packet that has never been sent.
+    /// The next packet to be sent for the first time.
     pub(crate) next: Seq,
     /// All packets from this one up to `next` are to be retransmitted; equal to `next` when there are none.
     cursor: Seq,
@@ -61,8 +61,8 @@ pub(crate) struct SendWindow {
     backs_off: bool,
     /// Limit on the packets in the path, if one has been found.
     limit: Limit,
-    /// Packets from `una` on that may be outstanding, at most 255, as set by a program; [`NO_WINDOW`] without one. A
-    /// byte, so that windows have no padding.
+    /// Maximum number of packets in flight, counted from `una`, at most 255, as set by a transport program;
+    /// [`NO_WINDOW`] without one. A byte, so that windows have no padding.
     window: u8,
 }
 
@@ -78,11 +78,11 @@ struct Recovery {
     fetching: VecDeque<(SeqRange, Time)>,
     /// Timeout state, when timeouts are based on measured round trips.
     timing: Option<Box<Timing>>,
-    /// Settings by a program, where one decides instead of a policy.
+    /// Settings of a transport program, if one is used instead of a policy.
     program: Option<Box<ProgramSettings>>,
 }
 
-/// Settings of a window by a program, besides its packets and its timer.
+/// Settings of a window by a transport program, besides its packets and its timer.
 #[derive(Debug)]
 struct ProgramSettings {
     /// Rate of the sender; `None` for the rate of the link.
@@ -93,7 +93,7 @@ struct ProgramSettings {
     repeats: u64,
     /// True from the time at which the program was replaced until that is counted.
     replaced: bool,
-    /// Deadline of the timer before the last acknowledgement, and if it had been extended.
+    /// Deadline of the timer before the last acknowledgement, and whether it had been extended.
     timer_before: (Deadline, bool),
 }
 
@@ -179,7 +179,7 @@ impl SendWindow {
         self.deadline.min(self.next_tick())
     }
 
-    /// Passes the tick of a program to it, if it is due; returns whether it was.
+    /// Passes a tick to the transport program, if it is due; returns whether it was.
     pub(crate) fn tick(&mut self, now: Time, transport: &Transport, bits: &Bits<'_>) -> bool {
         let is_due = self.next_tick().is_due(now);
         if is_due {
@@ -210,8 +210,7 @@ impl SendWindow {
         self.una == self.next
     }
 
-    /// Records that `packets` new packets have been sent; `request_ack` is set when they request an acknowledgement of
-    /// their own.
+    /// Records that `packets` new packets have been sent; `request_ack` is set if they request an acknowledgement.
     #[inline]
     pub(crate) fn sent(&mut self, packets: u64, request_ack: bool, now: Time, transport: &Transport) {
         if self.is_empty() || transport.times_last_sent {
@@ -274,7 +273,7 @@ impl SendWindow {
     }
 
     /// Returns the time when packet `seq`, which is to be retransmitted, will have been fetched, if it has not been
-    /// fetched yet (I-26).
+    /// fetched yet (IRN mechanism I-26).
     pub(crate) fn fetched_at(&mut self, seq: Seq, now: Time) -> Option<Time> {
         let fetching = &mut self.recovery.as_mut()?.fetching;
         while fetching.front().is_some_and(|(_, at)| *at <= now) {
@@ -335,7 +334,7 @@ impl SendWindow {
         self.probing = !is_over;
     }
 
-    /// Moves the cumulative acknowledgement to `una`, or further when packets after it have already been selectively
+    /// Advances the cumulative acknowledgement to `una`, or further if packets after it have already been selectively
     /// acknowledged; returns the number of packets acknowledged for the first time, and the round-trip time if one of
     /// them was being timed.
     ///
@@ -576,7 +575,7 @@ impl SendWindow {
         actions
     }
 
-    /// Tells a program that packet `seq` has arrived, where no other event does.
+    /// Notifies a transport program that packet `seq` has arrived, if no other event does.
     pub(crate) fn report_arrived(&mut self, seq: Option<Seq>, now: Time, transport: &Transport, bits: &Bits<'_>) {
         let is_program = transport.profile.recovery.policy.program.is_some();
         if let Some(seq) = seq.filter(|seq| is_program && *seq > self.una) {
@@ -753,7 +752,7 @@ impl Marks {
 
     /// Moves the heads of both bitmaps by `packets`, and past directly following packets that were received out of
     /// order: a receiver never discards packets that it has kept, so they count as acknowledged. Returns the total
-    /// number of packets. With a pool, it is determined by the acknowledgement alone.
+    /// number of packets. With a pool, it is determined by the acknowledgement alone (FaSR mechanism R-7).
     fn advance(&mut self, packets: u64) -> u64 {
         let count = u32::try_from(packets).unwrap_or(u32::MAX);
         // An empty ring has no head to move.

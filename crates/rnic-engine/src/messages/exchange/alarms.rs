@@ -1,4 +1,4 @@
-//! Timeouts of the NIC, of its peers, and of its queue pairs: at most one of each.
+//! Timeouts of the NIC, of its peers, and of its queue pairs: at most one each.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ pub(super) enum Owner {
     Flow(Qpn),
 }
 
-/// All timeouts, in order of time and owner.
+/// All timeouts, ordered by time and owner.
 #[derive(Debug, Default)]
 pub(super) struct Alarms {
     due: BTreeSet<(Time, Owner)>,
@@ -45,7 +45,7 @@ impl Alarms {
         self.due.first().map(|(at, _)| *at)
     }
 
-    /// Removes the earliest timeout if it is due; returns its owner.
+    /// Removes the earliest timeout if it is due, and returns its owner.
     pub(super) fn pop_due(&mut self, now: Time) -> Option<Owner> {
         self.due.first().filter(|(at, _)| *at <= now)?;
         let (_, owner) = self.due.pop_first()?;

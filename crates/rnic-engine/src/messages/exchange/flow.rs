@@ -10,34 +10,34 @@ use crate::messages::limit::{Bounds, RemoteLimit};
 use crate::messages::pressure::PressureLaw;
 use crate::messages::prober::{PATHS_MAX, Prober};
 
-/// Path numbers of the probes of a queue pair: those below are of its path policy.
+/// Path number of the driver's probes of a queue pair; lower numbers are used by its path policy.
 pub(crate) const DRIVER_PATH: u8 = PATHS_MAX as u8 - 2;
-/// Path number of the probes of its congestion control.
+/// Path number of the probes of congestion control.
 pub(crate) const CONTROL_PATH: u8 = PATHS_MAX as u8 - 1;
 
 const _: () = assert!(rnic_policy::paths::PROBED_MAX == DRIVER_PATH as usize);
 
-/// A queue pair that is connected to one of the peer.
+/// A queue pair that is connected to a queue pair of the peer.
 #[derive(Debug)]
 pub(super) struct Flow {
     pub(super) peer: NicId,
     /// Queue pair of the peer.
     pub(super) dest_qpn: Qpn,
-    /// True when the peer exchanges messages, too.
+    /// True when the peer supports messages.
     pub(super) is_agreed: bool,
-    /// Probes that are asked for before that, by their paths; no more than there are paths.
+    /// Probes requested before the peer was known to support messages; at most one per path.
     held: Vec<(ProbePath, Duration)>,
     /// Path label of the last data packet.
     label: PathLabel,
-    /// Time of the last data packet that it has sent.
+    /// Time at which the queue pair last sent a data packet.
     sent_at: Option<Time>,
-    /// True when the peer gets grants for it.
+    /// True when the peer receives rate grants for this queue pair.
     pub(super) is_granted: bool,
     /// Time of the last received data.
     pub(super) received_at: Option<Time>,
     /// Time at which the arrival of data was last recorded at the peer's state.
     noted_at: Option<Time>,
-    /// True while it is in the list of those that have received last.
+    /// True while the queue pair is in the list of those that have received data recently.
     pub(super) is_recent: bool,
     pub(super) pressure: PressureLaw,
     pub(super) prober: Prober,
@@ -45,20 +45,20 @@ pub(super) struct Flow {
     pub(super) round_trip: Option<Duration>,
     /// Limit by messages of the peer.
     limit: RemoteLimit,
-    /// The limit that the queue pair has been told.
+    /// The limit that was last passed to the queue pair.
     pub(super) in_force: Option<BitRate>,
     /// Time of the driver's next probe; `None` while the queue pair sends nothing.
     probe_at: Option<Time>,
     /// Next tick of the path policy.
     tick: Tick,
-    /// True once the path policy has chosen when it is called.
+    /// True once the path policy has requested a tick.
     is_ticking: bool,
 }
 
-/// When a path policy is called next.
+/// Time at which a path policy is called next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Tick {
-    /// Not: the policy has asked for no tick.
+    /// Never: the policy has requested no tick.
     Never,
     /// With the next data that the queue pair sends.
     WithData,
@@ -94,7 +94,7 @@ impl Flow {
         }
     }
 
-    /// Returns whether the arrival of data is to be recorded at the peer's state: at most once in `interval`.
+    /// Returns whether the arrival of data has to be recorded in the peer's state: at most once per `interval`.
     pub(super) fn notes_data(&mut self, now: Time, interval: Duration) -> bool {
         let is_due = self.noted_at.is_none_or(|at| now.since(at) >= interval);
         if is_due {
@@ -113,7 +113,7 @@ impl Flow {
         }
     }
 
-    /// Removes and returns the requests that have been kept.
+    /// Removes and returns the requests for probes that were kept.
     pub(super) fn take_held(&mut self) -> Vec<(ProbePath, Duration)> {
         std::mem::take(&mut self.held)
     }
@@ -126,8 +126,8 @@ impl Flow {
     }
 
     /// Counts a data packet that is sent with `label`. Returns whether probes of the driver, or ticks of the path
-    /// policy, start again. They start only when the peer is known to exchange messages: what is asked for before would
-    /// be sent at once then.
+    /// policy, start again. They start only when the peer is known to support messages, because requests made earlier
+    /// would all be sent at that time.
     pub(super) fn count_sent(&mut self, label: PathLabel, now: Time, probe_interval: Option<Duration>) -> bool {
         (self.label, self.sent_at) = (label, Some(now));
         if !self.is_agreed {
@@ -144,12 +144,13 @@ impl Flow {
         starts_probes || starts_ticks
     }
 
-    /// Returns whether it has sent nothing for so long that its paths are not probed any more: the peer may be gone.
+    /// Returns whether the queue pair has sent nothing for so long that its paths are no longer probed: the peer may be
+    /// gone.
     fn is_idle(&self, now: Time) -> bool {
         self.sent_at.is_none_or(|at| now.since(at) > IDLE_AFTER)
     }
 
-    /// Returns whether the path policy chooses when it is called, so that it can probe paths.
+    /// Returns whether the path policy requests ticks, so that it can probe paths.
     pub(super) fn is_ticking(&self) -> bool {
         self.is_ticking
     }
@@ -165,7 +166,8 @@ impl Flow {
         self.probe_at = self.probe_at.map(|probe_at| probe_at.max(at));
     }
 
-    /// Returns whether the path policy is to be called now. An idle queue pair's policy is called with its next data.
+    /// Returns whether the path policy has to be called now, and clears its tick. An idle queue pair's policy is called
+    /// with its next data.
     pub(super) fn takes_tick(&mut self, now: Time) -> bool {
         if !matches!(self.tick, Tick::At(at) if at <= now) {
             return false;
@@ -175,14 +177,15 @@ impl Flow {
         !is_idle
     }
 
-    /// Returns the label of the driver's probe that is to be sent now. An idle queue pair is probed with its next data.
+    /// Returns the label of the driver's probe that has to be sent now, if any, and schedules the next one. An idle
+    /// queue pair is probed with its next data.
     pub(super) fn takes_probe(&mut self, now: Time, interval: Option<Duration>) -> Option<PathLabel> {
         self.probe_at.filter(|at| *at <= now)?;
         self.probe_at = interval.filter(|_| !self.is_idle(now)).map(|interval| now + interval);
         self.probe_at.map(|_| self.label)
     }
 
-    /// Changes the limit by `change`, and brings it to `now`; returns the limit if it is another one than before.
+    /// Applies `change` to the limit, advanced to `now`; returns the limit if it has changed.
     pub(super) fn change_limit(
         &mut self,
         now: Time,

@@ -1,4 +1,4 @@
-//! Messages that wait to be sent. Their numbers and times are set when they are sent.
+//! The queue of outgoing messages. Sequence numbers and times are set when a message is sent.
 
 use std::collections::VecDeque;
 
@@ -8,28 +8,28 @@ use rnic_wire::scr::{BackPressure, Cookie, Grant, ProbePath, Records};
 
 use crate::NicId;
 
-/// A message that waits to be sent.
+/// A message in the queue.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Pending {
     /// A probe answer.
     Answer(PendingAnswer),
-    /// A probe of the path between the NICs, which announces our cookie.
+    /// A probe of the path between the NICs, which announces this NIC's cookie.
     Greeting(NicId),
-    /// The probe that is requested on a path of a queue pair, by the number of the path.
+    /// The requested probe of a path of a queue pair, with the number of the path.
     Probe(Qpn, u8),
-    /// A report of the load.
+    /// A report of this NIC's load.
     Report(NicId),
-    /// Grants.
+    /// Rate grants.
     Grants(NicId, Records<Grant>),
     /// Notices of back-pressure.
     Pressure(NicId, Records<BackPressure>),
 }
 
-/// A probe answer that waits to be sent.
+/// A probe answer in the queue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PendingAnswer {
     pub(super) peer: NicId,
-    /// Label of the probe, so that the answer takes the same path back where paths are symmetric.
+    /// Label of the probe, so that the answer takes the same path in the other direction, where paths are symmetric.
     pub(super) label: PathLabel,
     /// Queue pair of the peer, and of this NIC.
     pub(super) dest_qpn: Qpn,
@@ -39,22 +39,22 @@ pub(super) struct PendingAnswer {
     pub(super) echoed: u64,
     /// Time at which the probe arrived, in ps.
     pub(super) received: u64,
-    /// The cookies of an announcement: the peer's and ours; `None` for an answer to an accepted message.
+    /// The cookies of an announcement: the peer's and this NIC's; `None` for an answer to an accepted message.
     pub(super) announcement: Option<(Cookie, Cookie)>,
 }
 
-/// All messages that wait, answers first.
+/// All queued messages; answers are sent first.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     answers: VecDeque<PendingAnswer>,
     others: VecDeque<Pending>,
 }
 
-/// Largest number of messages that wait, of answers and of others: four for each of the peers that a NIC may have.
+/// Maximum number of queued messages, of answers and of others: four for each of the maximum number of peers.
 const WAITING_MAX: usize = 1 << 14;
 
 impl Outbox {
-    /// Adds a message; returns false, and drops it, when too many wait.
+    /// Queues a message; returns false, and drops it, if the queue is full.
     pub(super) fn push(&mut self, message: Pending) -> bool {
         let waiting = if let Pending::Answer(_) = message { self.answers.len() } else { self.others.len() };
         if waiting >= WAITING_MAX {

@@ -14,20 +14,20 @@ use crate::messages::prober::Prober;
 pub(super) struct Partner {
     /// Number of queue pairs that are connected to it.
     pub(super) flows: u32,
-    /// Labels from which it sends data, at most [`LABELS_MAX`].
+    /// Labels from which the peer sends data, at most [`LABELS_MAX`].
     labels: Vec<u16>,
-    /// Time until which the probes of path policies are planned, one after the other.
+    /// Time up to which probes of path policies are scheduled, one after another.
     probes_until: Time,
     pub(super) cadence: Cadence,
-    /// Time at which data from it arrived, which each of its queue pairs records at most once in half a period.
+    /// Time at which data of the peer last arrived; each of its queue pairs records it at most once in half a period.
     pub(super) data_at: Option<Time>,
-    /// Delay in its host by its last report, and the time of the report.
+    /// Delay in the peer's host as last reported, and the time of the report.
     host_delay: Option<(Duration, Time)>,
     /// Round trip of the last greeting that was answered.
     pub(super) round_trip: Option<Duration>,
     /// Greetings: probes between the NICs, which exchange cookies.
     greetings: Prober,
-    /// Number of greetings that have not been answered since the last answer.
+    /// Number of greetings without an answer since the last answer.
     unanswered: u32,
     /// Time of the next greeting.
     greet_at: Option<Time>,
@@ -54,45 +54,45 @@ impl Partner {
         self.labels.contains(&label.0)
     }
 
-    /// Returns whether data is or can be accepted from `label`: not when too many others have been announced.
+    /// Returns whether data is or can be accepted from `label`: not if too many others have been announced.
     pub(super) fn may_announce(&self, label: PathLabel) -> bool {
         self.has_label(label) || self.labels.len() < LABELS_MAX
     }
 
-    /// Accepts data from `label` from now on, unless too many others have been announced.
+    /// Accepts data from `label` from now on, unless too many labels have been announced.
     pub(super) fn announce(&mut self, label: PathLabel) {
         if !self.has_label(label) && self.may_announce(label) {
             self.labels.push(label.0);
         }
     }
 
-    /// Accepts data from no label any more, because the NIC has started anew.
+    /// Forgets all labels, because the peer has been restarted.
     pub(super) fn forget_labels(&mut self) {
         self.labels.clear();
     }
 
-    /// Plans another probe of a path policy, `spacing` after the last one that is planned; returns the time until then,
-    /// at most the longest period. Each queue pair has one that is planned, so of those that have ended no more remain
-    /// than of those that exist.
+    /// Schedules another probe of a path policy, `spacing` after the last scheduled one; returns the time until then,
+    /// limited to the maximum period. Each queue pair schedules one at a time, so closed queue pairs can leave only
+    /// few.
     pub(super) fn plan_probe(&mut self, spacing: Duration, now: Time) -> Duration {
         let of_all = spacing.saturating_mul(u64::from(self.flows)).min(PERIODS[1]);
         self.probes_until = (self.probes_until.max(now) + spacing).min(now + of_all);
         self.probes_until.since(now)
     }
 
-    /// Records a report of its load; no delay counts as longer than `delay_max`.
+    /// Records a report of the peer's load; delays are limited to `delay_max`.
     pub(super) fn note_report(&mut self, report: &NodeReport, delay_max: Duration, now: Time) {
         let delay = Duration::from_ns(report.bus_latency_ns.into()).min(delay_max);
         self.host_delay = Some((delay, now));
     }
 
-    /// Returns the delay in its host, if it has been reported lately.
+    /// Returns the delay in the peer's host, if it has been reported recently.
     pub(super) fn host_delay(&self, now: Time) -> Option<Duration> {
         let recent = self.host_delay.filter(|(_, at)| now.since(*at) <= REPORT_VALID);
         recent.map(|(delay, _)| delay)
     }
 
-    /// Returns whether data from it have arrived in the last `interval`.
+    /// Returns whether data of the peer has arrived in the last `interval`.
     pub(super) fn has_recent_data(&self, now: Time, interval: Duration) -> bool {
         self.data_at.is_some_and(|at| now.since(at) <= interval)
     }
@@ -103,20 +103,20 @@ impl Partner {
         times.into_iter().flatten().min()
     }
 
-    /// Requests a greeting at `now`, where the configured round trip is in force until one is measured. Returns whether
-    /// it is to be sent: not when one is outstanding.
+    /// Requests a greeting at `now`; `configured` is the round trip used until one is measured. Returns whether the
+    /// greeting has to be sent: not if one is in flight.
     pub(super) fn greet(&mut self, configured: Duration, now: Time) -> bool {
         self.greet_at = None;
         let timeout = greeting_timeout(self.round_trip.unwrap_or(configured), self.unanswered);
         self.greetings.request(GREETING_PATH, timeout, now)
     }
 
-    /// Sends the greeting that is requested; returns the time to put into it.
+    /// Marks the requested greeting as sent; returns the time that it has to carry.
     pub(super) fn send_greeting(&mut self, now: Time) -> Option<u64> {
         self.greetings.send(GREETING_PATH.index, now).map(|(_, echo)| echo)
     }
 
-    /// Processes an answer to a greeting; returns the round trip if it is one.
+    /// Processes an answer to a probe; if that was a greeting, returns the round trip.
     pub(super) fn greeted(&mut self, answer: &rnic_wire::scr::Answer, again_at: Time, now: Time) -> Option<Duration> {
         let measured = self.greetings.answered(answer, now).ok()?;
         self.round_trip = Some(measured.round_trip);
@@ -125,14 +125,14 @@ impl Partner {
         Some(measured.round_trip)
     }
 
-    /// Forgets an outstanding greeting, because the peer has announced its cookie instead of answering.
+    /// Forgets a greeting in flight, because the peer has announced its cookie instead of answering.
     pub(super) fn restart_greetings(&mut self) {
         self.greetings = Prober::default();
         self.unanswered = 0;
     }
 
-    /// Handles timeouts; returns whether a greeting is to be sent. A peer that never answers is greeted a limited
-    /// number of times, because it may not know these messages; one that has agreed to them, after `interval` again.
+    /// Handles timeouts; returns whether a greeting has to be sent. The number of greetings to a peer that never
+    /// answers is limited, because it may not support messages; a peer that does is greeted again after `interval`.
     pub(super) fn on_timeout(&mut self, now: Time, interval: Option<Duration>) -> bool {
         let mut greets = self.greet_at.is_some_and(|at| at <= now);
         if greets {
@@ -149,16 +149,16 @@ impl Partner {
     }
 }
 
-/// Time for which a report counts without another one, as for grants.
+/// Time for which a report is valid, as for grants.
 const REPORT_VALID: Duration = VALID_MAX;
 
-/// Path of greetings.
+/// Path on which greetings are sent.
 pub(super) const GREETING_PATH: ProbePath = ProbePath { index: 0, label: GREETING_LABEL.0 };
 
 /// Label of messages that are about a whole NIC.
 pub(super) const GREETING_LABEL: PathLabel = PathLabel(0);
 
-/// Returns the timeout of a greeting after so many that were not answered.
+/// Returns the timeout of a greeting after `unanswered` greetings without an answer.
 fn greeting_timeout(round_trip: Duration, unanswered: u32) -> Duration {
     round_trip.saturating_mul(4 << unanswered.min(20)).clamp(GREETING_TIMEOUTS[0], GREETING_TIMEOUTS[1])
 }
@@ -166,5 +166,5 @@ fn greeting_timeout(round_trip: Duration, unanswered: u32) -> Duration {
 /// Shortest and longest timeout of a greeting.
 const GREETING_TIMEOUTS: [Duration; 2] = [Duration::from_us(4), Duration::from_secs(1)];
 
-/// Largest number of greetings without an answer, one soon after the other.
+/// Maximum number of greetings without an answer that are sent in quick succession.
 const GREETINGS_MAX: u32 = 12;

@@ -1,4 +1,4 @@
-//! Paths that policies choose: how often they are probed, and from which labels data of a peer is accepted.
+//! Paths chosen by policies: the rate at which they are probed, and the labels from which a peer's data is accepted.
 
 use rnic_base::{Duration, Time};
 use rnic_policy::PathLabel;
@@ -9,8 +9,8 @@ use super::Exchange;
 use crate::NicId;
 
 impl Exchange {
-    /// Sets the time at which the path policy of `qpn` is called: `after` from now, or later where policies to the same
-    /// peer NIC together send a limited number of probes.
+    /// Sets the time at which the path policy of `qpn` is called: `after` from now, or later if the policies of all
+    /// queue pairs to that peer NIC would otherwise exceed the limit of probes.
     #[cold]
     pub(crate) fn set_path_tick(&mut self, qpn: Qpn, after: Duration, now: Time) {
         let Some(flow) = self.flows.get_mut(&qpn) else { return };
@@ -21,7 +21,7 @@ impl Exchange {
         self.arm_flow(qpn);
     }
 
-    /// Returns the shortest time after which a probe that a policy of `qpn` asks for counts as lost.
+    /// Returns the minimum time after which a probe requested by a policy of `qpn` counts as lost.
     pub(super) fn probe_timeout_min(&self, qpn: Qpn) -> Duration {
         let round_trips = self.config.probe_timeout_round_trips;
         let flow = self.flows.get(&qpn).filter(|_| round_trips > 0);
@@ -52,14 +52,14 @@ impl Exchange {
         self.partners.get(&peer).filter(|partner| partner.has_label(label)).map(|_| peer)
     }
 
-    /// Returns the cookie that a NIC has announced. With another one than before, it has forgotten what it has been
-    /// sent: the labels that this NIC has announced to it, for instance.
+    /// Returns the cookie that a NIC has announced. When it changes, the NIC has been restarted, and has forgotten, for
+    /// example, the labels that this NIC announced.
     #[must_use]
     pub fn announced_by(&self, nic: NicId) -> Option<Cookie> {
         self.peers.announced_by(nic)
     }
 
-    /// Records the label of a probe of `peer` that has been accepted, if the probe announces it.
+    /// Records the label of an accepted probe of `peer`, if the probe announces it.
     pub(super) fn take_label(&mut self, peer: NicId, label: PathLabel, message: &Message, path: ProbePath) {
         let is_announced = self.config.takes_labels && message.dest_qpn != Qpn::GSI && path.label == label.0;
         if let Some(partner) = self.partners.get_mut(&peer).filter(|_| is_announced) {

@@ -1,4 +1,4 @@
-//! Received messages.
+//! Processing of received messages.
 
 use rnic_base::{BitRate, Time};
 use rnic_policy::{HostDelays, PathLabel};
@@ -10,12 +10,12 @@ use super::{Effect, Exchange, MEASURED_MAX, RoundTrip};
 use crate::NicId;
 use crate::messages::peer::{Origin, Verdict};
 
-/// Greetings are repeated after so many periods, so that a peer whose cookie has changed is known again.
+/// Number of periods after which greetings are repeated, so that a peer whose cookie has changed is found.
 const GREETING_PERIODS: u64 = 64;
 
 impl Exchange {
-    /// Processes a message of `peer` that arrived with `label` at `now`; returns whether it was accepted.
-    /// `rate` returns the rate at which a queue pair may send now, if it has one.
+    /// Processes a message of `peer` that arrived with `label` at `now`; returns whether it was accepted. `rate`
+    /// returns the current sending rate of a queue pair, if it has one.
     #[cold]
     pub(crate) fn receive(
         &mut self,
@@ -93,8 +93,8 @@ impl Exchange {
         self.flows.get(&qpn).is_some_and(|flow| flow.peer == peer && flow.dest_qpn == dest_qpn)
     }
 
-    /// Sends what has waited for the cookie of `peer`, which is known now, and greets it again, so that it knows
-    /// ours.
+    /// Sends the messages that have waited for the cookie of `peer`, and greets it again, so that it knows this NIC's
+    /// cookie.
     fn on_announced(&mut self, peer: NicId, now: Time) {
         let Some(partner) = self.partners.get_mut(&peer) else { return };
         partner.restart_greetings();

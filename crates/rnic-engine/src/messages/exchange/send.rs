@@ -79,7 +79,7 @@ impl Exchange {
         Some((Content { peer, label, dest_qpn, source_qpn, answer_wanted, time, body }, envelope))
     }
 
-    /// Returns the content of a message other than an answer; `None` when it need not be sent any more.
+    /// Returns the content of a message other than an answer; `None` when it is obsolete.
     fn content(&mut self, pending: Pending, now: Time) -> Option<Content> {
         match pending {
             Pending::Answer(_) => None,
@@ -114,7 +114,7 @@ impl Exchange {
         }
     }
 
-    /// Queues grants, those to one peer in as few messages as possible. They are in the order of peers.
+    /// Queues grants, in as few messages as possible for each peer. `grants` is ordered by peer.
     pub(super) fn send_grants(&mut self, grants: &[NewGrant]) {
         for group in grants.chunk_by(|one, other| one.peer == other.peer) {
             for chunk in group.chunks(RECORDS_MAX) {

@@ -1,9 +1,9 @@
 //! Responses in a separate sequence space: IRN's rPSN.
 //!
 //! Requests wait in the *Read WQE buffer*, in the slot that their `read_WQE_SN` selects, until everything before them
-//! has arrived (I-16). Then their responses get sequence numbers and are handled like any other data: limited by a
-//! window and a cap, acknowledged packet by packet, and recovered by the responder's timer (I-11). A slot is free
-//! again when its responses are acknowledged.
+//! has arrived (IRN mechanism I-16). Then their responses get sequence numbers and are handled like any other data:
+//! limited by a window and a cap, acknowledged packet by packet, and recovered by the responder's timer (IRN mechanism
+//! I-11). A slot is free again when its responses are acknowledged.
 
 use rnic_base::{Duration, Psn, Seq};
 use rnic_policy::{ControlEvent, RecoveryEvent};

@@ -22,7 +22,7 @@ use crate::window::{LaneId, Lost, RxClass};
 enum Verdict {
     /// Place and keep it.
     Keep,
-    /// Duplicate of a packet that was kept: acknowledge it again.
+    /// Duplicate of a packet that was kept: acknowledge the packet again.
     Copy,
     /// Drop and report it: it belongs between the gap and the highest packet.
     Misplaced,

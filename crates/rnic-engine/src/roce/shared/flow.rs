@@ -46,7 +46,7 @@ pub(crate) struct Flow {
 }
 
 impl Flow {
-    /// Takes over the rate that a program has set, if a program decides.
+    /// Applies the rate that a transport program has set, if one is used.
     fn set_program_rate(&mut self, head: &Head, rate: Option<BitRate>) {
         if head.transport.profile.recovery.policy.program.is_some() && self.rate != rate {
             self.rate = rate;
@@ -120,8 +120,8 @@ impl ConnShared {
         }
     }
 
-    /// Passes to congestion control the round-trip time of a packet and its selective acknowledgement, if it was
-    /// measured.
+    /// Passes the round-trip time of a selectively acknowledged packet, if it was measured, and the acknowledgement to
+    /// congestion control.
     pub(crate) fn on_out_of_order(&mut self, head: &Head, core: &mut Core, in_flight: u64, rtt: Option<Duration>) {
         if rtt.is_some() {
             self.on_acked(head, core, in_flight, 0, rtt);
@@ -144,7 +144,7 @@ impl ConnShared {
         }
     }
 
-    /// Takes over the rate of `window`'s program, if a program decides, and counts its replacement.
+    /// Applies the rate of `window`'s transport program, if one is used, and counts it if it has been replaced.
     pub(crate) fn follow_program(&mut self, head: &Head, core: &mut Core, window: &mut SendWindow) {
         core.stats.programs_replaced += window.take_replaced();
         if let Some(flow) = &mut self.flow {
@@ -157,7 +157,7 @@ impl ConnShared {
         self.flow.as_ref()?.rate
     }
 
-    /// Calls `work` with the scheduler, and takes over the turn and the timeout that it then asks for.
+    /// Calls `work` with the scheduler, and applies the turn and the timeout that it requests.
     fn with_scheduling<T: Default>(
         &mut self,
         head: &Head,
@@ -231,7 +231,7 @@ impl ConnShared {
         self.with_scheduling(head, core, |scheduling, core| scheduling.on_timeout(head, core, is_queued));
     }
 
-    /// Returns whether the queue pair waits for its turn only, and not for credit at its peer.
+    /// Returns whether the queue pair only waits for its turn, and not for credit at its peer.
     fn can_send_in_turn(&self, head: &Head, core: &Core) -> bool {
         let has_credit = || {
             // A datagram has a destination of its own.
@@ -308,14 +308,14 @@ impl ConnShared {
         self.flow.as_mut()?.tokens.as_deref_mut()
     }
 
-    /// Starts to count grants, where receivers pull.
+    /// Starts counting grants, if receivers pull.
     pub(crate) fn start_tokens(&mut self, head: &Head) {
         if head.transport.pulls > 0 {
             self.flow.get_or_insert_default().tokens = Some(Box::new(Tokens::new(head.transport.pulls)));
         }
     }
 
-    /// Counts a packet of the peer that has arrived: it earns a grant.
+    /// Counts a received packet of the peer, for which a grant has to be sent.
     pub(crate) fn earn_pull(&mut self, head: &Head, core: &mut Core) {
         let most = head.transport.in_flight_max;
         if self.tokens().is_some_and(|tokens| tokens.earn(most)) {

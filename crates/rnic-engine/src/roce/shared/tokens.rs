@@ -21,7 +21,7 @@ use crate::timer::Deadline;
 /// Both ends of a connection's tokens.
 #[derive(Debug)]
 pub(crate) struct Tokens {
-    /// Packets that may be sent without any grant.
+    /// Number of packets that may be sent without a grant.
     initial: u64,
     sent: u64,
     granted: u64,
@@ -30,11 +30,11 @@ pub(crate) struct Tokens {
     last_pull: Serial<24>,
     /// Time at which a packet may be sent although no pull has arrived.
     pub(super) deadline: Deadline,
-    /// Grants that this end owes as a receiver.
+    /// Number of grants that this end has to send as a receiver.
     owed: u32,
-    /// Grants that it has sent.
+    /// Number of grants that this end has sent.
     pulled: Serial<24>,
-    /// True while it is in the queue of pulls.
+    /// True while the queue pair is in the queue of pulls.
     is_queued: bool,
 }
 
@@ -63,7 +63,7 @@ impl Tokens {
         self.sent += 1;
     }
 
-    /// Processes a pull; returns whether it grants anything.
+    /// Processes a pull; returns whether it grants any packets.
     pub(super) fn on_pull(&mut self, granted: Serial<24>) -> bool {
         let newly = self.last_pull.distance_to(granted);
         if newly <= 0 {
@@ -76,7 +76,7 @@ impl Tokens {
         self.granted > before
     }
 
-    /// Adds the packets that a timeout has marked, but not more than `most` may then be sent.
+    /// Permits the packets that a timeout has marked to be sent, up to a total of `most` permitted packets.
     pub(super) fn on_timeout(&mut self, marked: u64, most: u64) {
         let limit = most.max(self.initial).saturating_sub(self.available());
         self.extra += marked.min(limit);
@@ -87,12 +87,12 @@ impl Tokens {
         self.extra += packets.saturating_sub(self.available());
     }
 
-    /// Takes back what exceeds the first window, when nothing is in flight.
+    /// Discards grants beyond the first window, when nothing is in flight.
     pub(super) fn on_idle(&mut self) {
         self.extra = self.extra.min(self.sent - self.granted);
     }
 
-    /// Waits until `now + patience` for a pull, unless it waits already.
+    /// Starts waiting for a pull until `now + patience`, unless the queue pair already waits; returns the deadline.
     pub(super) fn wait(&mut self, now: Time, patience: Duration) -> Deadline {
         if !self.deadline.is_set() {
             self.deadline = Deadline::after(now, patience);
@@ -100,19 +100,20 @@ impl Tokens {
         self.deadline
     }
 
-    /// Counts a packet of the peer that has arrived, when fewer than `most` grants are owed; returns whether this end
-    /// has to enter the queue of pulls, and records that it does.
+    /// Counts a received packet of the peer, if fewer than `most` grants have to be sent; returns whether the queue
+    /// pair has to be added to the queue of pulls, and records that it is.
     pub(super) fn earn(&mut self, most: u64) -> bool {
         self.owed = (self.owed + 1).min(u32::try_from(most).unwrap_or(u32::MAX));
         !std::mem::replace(&mut self.is_queued, true)
     }
 
-    /// Returns the grants that this end owes.
+    /// Returns the number of grants that this end has to send.
     pub(super) fn owed(&self) -> u32 {
         self.owed
     }
 
-    /// Sends `count` of the grants that are owed; returns the number in the pull, and whether more are owed.
+    /// Records that `count` of these grants are sent; returns the number to be carried in the pull, and whether more
+    /// have to be sent.
     pub(super) fn grant(&mut self, count: u32) -> (Serial<24>, bool) {
         self.owed -= count.min(self.owed);
         self.pulled = self.pulled.plus(count);
@@ -120,7 +121,7 @@ impl Tokens {
         (self.pulled, self.is_queued)
     }
 
-    /// Records that this end has left the queue of pulls.
+    /// Records that the queue pair has left the queue of pulls.
     pub(super) fn leave_queue(&mut self) {
         self.is_queued = false;
     }
@@ -158,7 +159,7 @@ mod tests {
         assert_eq!((tokens.available(), count), (1, Serial::new(100)));
     }
 
-    /// A peer that grants more than can be outstanding gets no more than the first window.
+    /// A peer that grants more than can be in flight is limited to the first window.
     #[test]
     fn t16_grants_of_what_was_never_sent_are_clamped() {
         let mut tokens = spent(16, 10);

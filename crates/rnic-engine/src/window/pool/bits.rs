@@ -70,7 +70,7 @@ impl Bits<'_> {
         }
     }
 
-    /// Returns whether the queue pair holds a unit or one is free.
+    /// Returns whether the queue pair has a unit, or one is free.
     fn can_open(&self) -> bool {
         self.pointer.is_held() || self.pool.as_deref().is_none_or(|pool| pool.units_taken.free_count() > 0)
     }
@@ -103,7 +103,7 @@ impl Bits<'_> {
         needed_blocks <= u64::from(pool.blocks.taken.free_count())
     }
 
-    /// Falls back to go-back-N until this recovery is over, because there was no free space.
+    /// Falls back to go-back-N until this recovery is over, because there was no free space (FaSR mechanism R-14).
     pub(crate) fn fall_back(&mut self) {
         if let Some((lane, _, _)) = self.working_lane() {
             lane.fallen_back = true;
@@ -148,7 +148,7 @@ impl Bits<'_> {
         self.open_lane().is_some_and(|(lane, blocks)| lane.test(seq, blocks))
     }
 
-    /// Records that the missing packet was received, and that `expected` is the next one.
+    /// Records that the missing packet was received, and that `expected` is now the next one.
     pub(crate) fn repaired(&mut self, expected: Seq) {
         if let Some((lane, _, counters)) = self.working_lane() {
             *(if lane.is_fast() { &mut counters.fast_path } else { &mut counters.slow_path }) += 1;

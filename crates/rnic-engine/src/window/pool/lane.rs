@@ -16,7 +16,8 @@ pub(super) const COMPRESSION_MAX: u64 = 1_023;
 pub(crate) struct Lost {
     /// Number of missing packets, at most [`LOST_MAX`]: `lost-cnt`.
     pub(crate) count: u8,
-    /// Set when more were missing than the counter can hold; the counter then no longer changes.
+    /// Set when more packets were missing than the counter can hold; the counter then no longer changes (FaSR mechanism
+    ///
     pub(crate) overflow: bool,
 }
 
@@ -202,8 +203,8 @@ impl Lane {
         (seq.since(base) + 1).div_ceil(bits).saturating_sub(u64::from(self.blocks))
     }
 
-    /// Returns the packet at which the blocks would start if they were needed now: after the run, unless the run
-    /// is shorter than a block.
+    /// Returns the packet at which the blocks would start if they were needed now (FaSR mechanism R-13): after the run,
+    /// unless the run is shorter than a block.
     fn first_block_base(&self, bits: u64) -> Seq {
         let run = self.run_end.since(self.hole) - 1;
         self.hole + 1 + if run < bits { 0 } else { run.min(COMPRESSION_MAX) }
