@@ -14,7 +14,8 @@
 //!
 //! Deviations and choices:
 //!
-//! * there is no separate window towards the receiving NIC: a receiver whose buffers are full rejects packets (F-34);
+//! * there is no separate window towards the receiving NIC: a receiver whose buffers are full rejects packets (Falcon
+//!   mechanism F-34);
 //! * the windows of all flows of a connection add up to at least one packet, so no connection needs pacing;
 //! * losses that are detected before a timeout do not cut the window: the delay is the signal. Timeouts cut the
 //!   window, as Swift's do;
@@ -37,7 +38,7 @@ use super::timeouts::{self, SHARED, Timeouts};
 pub struct Bottleneck {
     /// Smoothed round-trip times.
     srtt: [u32; FLOWS_MAX],
-    /// Time of the last cut of each flow's window.
+    /// Time of the last reduction of each flow's window.
     marker: [u32; FLOWS_MAX],
 }
 
@@ -55,7 +56,7 @@ const PACKET: u64 = 1 << 10;
 const STEP_LOG2: u32 = 6;
 /// Factor applied to the excess share of the delay to compute the cut: 0.8, in 1/1024.
 const DECREASE: u64 = 819;
-/// Number of retransmissions of a packet from which on the window of its flow is set to the minimum.
+/// Number of retransmissions of a packet at which the window of its flow is set to the minimum.
 const RETRANSMIT_LIMIT: u8 = 3;
 impl Control for Bottleneck {
     const NAME: &'static str = "bottleneck";
@@ -125,7 +126,7 @@ impl Bottleneck {
         }
     }
 
-    /// Returns the new window of flow `index` after `report`; if that is a cut, records its time.
+    /// Returns the new window of flow `index` after `report`; records the time if the window is reduced.
     fn window(&mut self, index: usize, report: &FlowReport, params: &Params) -> u64 {
         let least = PACKET.div_ceil(report.flows.max(1).into());
         let largest = params.get(WINDOW_MAX_INDEX) * PACKET;
@@ -143,8 +144,8 @@ impl Bottleneck {
         if next >= window || self.may_cut(index, report.t4) { next } else { window }
     }
 
-    /// Returns `true` if the last cut of flow `index` was at least a round trip ago; in that case also records a cut
-    /// at `now`.
+    /// Returns `true` if the last reduction for flow `index` was at least a round trip ago, and then records one at
+    /// `now`.
     fn may_cut(&mut self, index: usize, now: Ticks) -> bool {
         let srtt = self.srtt[index];
         let passed = now.since(Ticks::new(self.marker[index])).get();

@@ -49,9 +49,9 @@ pub struct Dcqcn {
     timer_rounds: u32,
     /// 1 from a CNP until the rate and alpha have recovered from it.
     active: u32,
-    /// 1 if a CNP was received since the last tick.
+    /// 1 if a CNP has been received since the last tick.
     cnp_since_tick: u32,
-    /// 1 if a loss has ever cut the rate.
+    /// 1 if a loss has ever reduced the rate.
     has_cut: u32,
     /// Time of the last cut of the rate by a loss, in picoseconds.
     cut_at_ps: u64,
@@ -157,7 +157,7 @@ impl Dcqcn {
         ControlActions { rate: Some(BitRate::bps(self.current_bps)), tick_after, ..ControlActions::default() }
     }
 
-    /// Returns `true` if a loss now is treated as a CNP.
+    /// Returns `true` if a loss at this time is treated as a CNP.
     fn reacts_to_loss(&mut self, view: &ControlView, params: &Params) -> bool {
         let since = view.now.as_ps().saturating_sub(self.cut_at_ps);
         if !params.is_on(CUT_ON_LOSS_INDEX) || (self.has_cut != 0 && since < params.get(CNP_INTERVAL_INDEX)) {

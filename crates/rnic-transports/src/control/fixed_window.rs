@@ -1,13 +1,13 @@
 //! A window that never changes: Falcon without congestion control, or any transport with a fixed number of packets in
 //! flight.
 //!
-//! Source: none. It is the baseline to compare controllers with, and the shortest program for Falcon's adaptive
-//! engine (SIGCOMM'25, section 3: the engine is programmable, F-1). The timeouts that such a program must return are
-//! computed as in Swift ([`timeouts`], specification Rev 0.9, section 10.3.4) with the same parameters, so that the two
-//! programs differ only in their windows.
+//! Source: none. It is the baseline to compare controllers with, and the shortest program for Falcon's adaptive engine
+//! (SIGCOMM'25, section 3: the engine is programmable, Falcon mechanism F-1). The timeouts that such a program must
+//! return are computed as in Swift ([`timeouts`], specification Rev 0.9, section 10.3.4) with the same parameters, so
+//! that the two programs differ only in their windows.
 //!
-//! Deviations: neither window reacts to anything, so a receiver whose buffers are full rejects packets (F-34); paths
-//! are never changed (F-30).
+//! Deviations: neither window reacts to anything, so a receiver whose buffers are full rejects packets (Falcon
+//! mechanism F-34); paths are never changed (Falcon mechanism F-30).
 
 use bytemuck::{Pod, Zeroable};
 use rnic_policy::control::ControlInterest;
@@ -63,8 +63,8 @@ impl Control for FixedWindow {
 }
 
 impl FixedWindow {
-    /// Returns the response to `report`: the flow keeps its share of the window; timeouts are computed from the
-    /// measured round trips.
+    /// Returns the response to `report`: the flow keeps its share of the window, and timeouts follow the measured round
+    /// trips.
     fn respond(&mut self, report: &FlowReport, first: FlowActions, params: &Params) -> FlowActions {
         let flow_srtt = &mut self.srtt[usize::from(report.flow) % FLOWS_MAX];
         let mut srtt = Ticks::new(*flow_srtt);

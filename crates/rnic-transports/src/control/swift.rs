@@ -223,7 +223,7 @@ impl ReportControl for Swift {
     }
 }
 
-/// Results of an event other than the windows.
+/// Results of an event besides the windows.
 #[derive(Clone, Copy)]
 struct Outcome {
     repath: bool,

@@ -8,8 +8,8 @@
 //! | test bed (section V-A): 1600 bytes, 16-bit blocks | `pool_block_bits = 16`, `pool_blocks`, `pool_units` |
 //! | another network | `cap_packets`, `rto_low`, `rto_high` |
 //!
-//! Responses to Reads are Writes that the responder schedules, in its own sequence space. As a
-//! consequence, unlike in RoCE, responses wait when a Send before them has no posted receive at their receiver.
+//! Responses to Reads are Writes that the responder schedules, in its own sequence space (FaSR mechanisms ).
+//! As a consequence, unlike in RoCE, responses wait when a Send before them has no posted receive at their receiver.
 //!
 //! Deviations: congestion control is off, as in the paper's tests, and packets in flight are bounded by the cap (our
 //! choice: the paper does not specify it). The deviations of the policies and of the engine are in their own

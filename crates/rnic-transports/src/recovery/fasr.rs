@@ -3,15 +3,17 @@
 //! Source: FaSR (2025) sections III-B.2 (fast and slow path), III-D (FNACK, overflow). Mechanisms,
 //! R-16, and the sender's part of R-14.
 //!
-//! * A SACK that starts a recovery retransmits all packets from the cumulative acknowledgement up to the SACK's
-//!   packet, regardless of its count. Later ones retransmit the packets between the highest SACK so far and the
-//!   new one, if there is a gap and the receiver counts more losses than before: without the second condition, the
-//!   gap may be due to lost SACKs.
-//! * The count always comes from the receiver: the sender compares it, and never computes it. After an overflow
-//!   the receiver's count stays unchanged, and a gap alone is sufficient.
-//! * A timeout retransmits the oldest packet if one packet is missing; if more are, also every packet below the
-//!   highest SACK that is not known to have arrived; all outstanding packets if nothing is known about them.
-//! * An FNACK acts as a timeout, once until the next new acknowledgement.
+//! * A SACK that starts a recovery retransmits all packets from the cumulative acknowledgement up to the SACK's packet,
+//!   regardless of its count (FaSR mechanism R-6). Later ones retransmit the packets between the highest SACK so far
+//!   and the new one, if there is a gap and the receiver counts more losses than before: without the second condition,
+//!   the gap may be due to lost SACKs.
+//! * The count always comes from the receiver: the sender compares it, and never computes it (FaSR mechanism R-5).
+//!   After an overflow
+//!   the receiver's count stays unchanged, and a gap alone is sufficient (FaSR mechanism R-16).
+//! * A timeout retransmits the oldest packet if one packet is missing; if more are, also every packet below the highest
+//!   SACK that is not known to have arrived; all outstanding packets if nothing is known about them (FaSR mechanism
+//!
+//! * An FNACK acts as a timeout, once until the next new acknowledgement (FaSR mechanism R-15).
 //!
 //! Deviations and choices, where the paper does not specify the behaviour:
 //!
@@ -113,7 +115,7 @@ impl Fasr {
         }
     }
 
-    /// Handles a SACK.
+    /// Handles a SACK (FaSR mechanisms ).
     fn on_sack(&mut self, sack: Seq, losses: Option<LossReport>, view: &WindowView<'_>) -> Option<SeqRange> {
         if sack <= view.una || sack >= view.next {
             // A packet outside this window: the report is not valid.
@@ -166,7 +168,7 @@ impl Fasr {
         (self.recovering, self.acted_on) = (1, 1);
     }
 
-    /// Returns the range of packets that are missing at the receiver, as far as is known.
+    /// Returns the range of packets that are missing at the receiver, as far as is known (FaSR mechanism R-8).
     fn missing_from_una(&self, view: &WindowView<'_>) -> SeqRange {
         let una = view.una;
         let several = self.lost > 1 || self.overflow != 0;

@@ -154,8 +154,8 @@ impl Recovery for Irn {
 }
 
 impl Irn {
-    /// Handles an advance of the cumulative acknowledgement: recovery may be complete (I-6), or there is another gap at
-    /// the new position.
+    /// Handles an advance of the cumulative acknowledgement: recovery may be complete (IRN mechanism I-6), or there is
+    /// another gap at the new position.
     fn on_ack(&mut self, view: &WindowView<'_>, params: &Params) -> Option<SeqRange> {
         self.nacks = 0;
         if self.recovering == 0 {
@@ -170,8 +170,8 @@ impl Irn {
         if overtaken || view.una.get() < self.presumed_lost_below { self.new_holes(view, params) } else { None }
     }
 
-    /// Handles a NACK: enters recovery with the packet at the cumulative acknowledgement (I-4), or searches for new
-    /// gaps.
+    /// Handles a NACK: enters recovery with the packet at the cumulative acknowledgement (IRN mechanism I-4), or
+    /// searches for new gaps.
     fn on_nack(&mut self, view: &WindowView<'_>, params: &Params) -> Option<SeqRange> {
         if self.recovering == 0 {
             self.nacks += 1;
@@ -192,8 +192,8 @@ impl Irn {
     }
 
     /// Returns the gaps that have not been retransmitted in this recovery: the packet at `una`, and the unacknowledged
-    /// packets below the highest selectively acknowledged packet (I-4). The engine skips acknowledged packets in
-    /// between.
+    /// packets below the highest selectively acknowledged packet (IRN mechanism I-4). The engine skips acknowledged
+    /// packets in between.
     fn new_holes(&mut self, view: &WindowView<'_>, params: &Params) -> Option<SeqRange> {
         let una = view.una;
         let from = una + self.retransmitted_below.saturating_sub(una.get());
@@ -210,8 +210,8 @@ impl Irn {
         Some(SeqRange::new(start, end))
     }
 
-    /// Handles a timeout: when many packets are in flight, extends the timer (I-24); otherwise retransmits the oldest
-    /// packet (I-7).
+    /// Handles a timeout: when many packets are in flight, extends the timer (IRN mechanism I-24); otherwise
+    /// retransmits the oldest packet (IRN mechanism I-7).
     fn on_timeout(&mut self, extended: bool, view: &WindowView<'_>, params: &Params, actions: &mut RecoveryActions) {
         let extension = self.rto_high(params).saturating_sub(params.duration(RTO_LOW_INDEX));
         let few_in_flight = view.in_flight() < params.get(RTO_LOW_PACKETS_INDEX);

@@ -4,7 +4,7 @@
 //! 9.2.3 ("early retransmission"). A packet that has not arrived is lost when a packet with a sequence number more
 //! than a threshold above it has arrived, and its last transmission was at least a round trip ago: the second
 //! condition prevents retransmitting the same packet with each acknowledgement. A loss at the end of a burst is
-//! detected only by the timeout (F-13): the paper compares RACK-TLP with this heuristic.
+//! detected only by the timeout (Falcon mechanism F-13): the paper compares RACK-TLP with this heuristic.
 //!
 //! Deviations and choices: with `tail_probe` it sends probes under the same conditions as RACK-TLP, to separate the
 //! contribution of TLP to RACK-TLP's gain; the round trip is smoothed as in Swift (three quarters of the old value);

@@ -3,9 +3,9 @@
 //! Source: Falcon (SIGCOMM'25) sections 4.1 and 4.3, which adapts RFC 8985; the specification (Rev 0.9) has one line
 //! about it. The rule: when a packet sent at `xmit_ts` is known to have arrived, packets that were sent before it and
 //! have not arrived are lost once `rack_rto` has passed since their transmission; packets sent later are not judged.
-//! The state is that of one flow (F-29): arrivals on a fast path carry no information about a slow one. After a time
-//! without packets or acknowledgements, the lowest missing packet is retransmitted as a probe; its acknowledgement
-//! triggers the first rule.
+//! The state is that of one flow (Falcon mechanism F-29): arrivals on a fast path carry no information about a slow
+//! one. After a time without packets or acknowledgements, the lowest missing packet is retransmitted as a probe; its
+//! acknowledgement triggers the first rule.
 //!
 //! Choices where the paper does not specify the behaviour:
 //!
@@ -17,13 +17,13 @@
 //!   acknowledged, because acknowledgements can be lost too;
 //! * acknowledgements without bitmaps are treated like bitmaps of zeros: according to specification 3.3 an EACK is sent
 //!   whenever a packet arrived beyond the base. A probe that fills the only known gap causes an acknowledgement without
-//!   a bitmap, and losses after it must not wait for a timeout (F-12).
+//!   a bitmap, and losses after it must not wait for a timeout (Falcon mechanism F-12).
 //!
 //! Deviations from RFC 8985: the reordering window does not grow with duplicates (there is no D-SACK here); more than
 //! one probe may follow a flight, each after twice the wait of the one before (implemented by the window) and none
 //! later than the timeout, so that after a lost probe the sender does not have to wait for the timeout. The adaptive
-//! engine may replace all three times (F-15); Swift then computes them with the same parameters ([`REORDER`],
-//! [`PROBE`]).
+//! engine may replace all three times (Falcon mechanism F-15); Swift then computes them with the same parameters
+//! ([`REORDER`], [`PROBE`]).
 
 use bytemuck::{Pod, Zeroable};
 use rnic_base::{Duration, SeqRange, Time};

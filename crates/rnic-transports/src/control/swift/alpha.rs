@@ -6,9 +6,9 @@
 //! retransmissions, and values that are powers of two.
 //!
 //! The formula here is the simulator's, with an additional term for each of the two windows that the paper mentions:
-//! `window / initial window`, where that is below one; responses are not gated by ncwnd (F-19), so only fcwnd is used
-//! for them. Ratios are rounded down to powers of two of their inverse, that is, alpha is rounded up, as the
-//! simulator does; no division is needed.
+//! `window / initial window`, where that is below one; responses are not gated by ncwnd (Falcon mechanism F-19), so
+//! only fcwnd is used for them. Ratios are rounded down to powers of two of their inverse, that is, alpha is rounded
+//! up, as the simulator does; no division is needed.
 //!
 //! With several flows, delay is that of the flow that reported last, as in the simulator; windows are those of all
 //! flows. The share thus depends on the path of the latest report, and one congested path does not permanently reduce

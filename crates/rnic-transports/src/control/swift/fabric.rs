@@ -23,7 +23,7 @@ pub(super) const FCWND_MIN: u32 = 10;
 const DECREASE: u32 = 819;
 /// Largest cut of a window, max_md = 0.5, as the base-2 logarithm of its inverse.
 const DECREASE_MAX_LOG2: u32 = 1;
-/// Number of retransmissions of a packet from which on the window of its flow is set to the minimum.
+/// Number of retransmissions of a packet at which the window of its flow is set to the minimum.
 const RETRANSMIT_LIMIT: u32 = 3;
 /// Denominator of `increase`, which is given in thousandths.
 pub(super) const THOUSAND: u64 = 1_000;
