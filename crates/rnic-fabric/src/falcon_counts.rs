@@ -28,21 +28,23 @@ pub struct FalconFigures {
     pub rnr_nacks: u64,
     /// NACKs of other types.
     pub other_nacks: u64,
-    /// Probes at the end of a burst (F-12).
+    /// Probes at the end of a burst (Falcon mechanism F-12).
     pub probes: u64,
     /// Packets retransmitted before their timeout, because loss recovery considered them lost.
     pub early_retransmissions: u64,
     /// Packets dropped because their sequence number was beyond the window.
     pub out_of_window: u64,
-    /// Number of times that a flow changed its path (F-30).
+    /// Number of times that a flow changed its path (Falcon mechanism F-30).
     pub path_changes: u64,
-    /// Number of times that a queue pair had to wait for resources of its NIC (Xoff, F-34); a host with NVMe has none.
+    /// Number of times that a queue pair had to wait for resources of its NIC (Xoff, Falcon mechanism F-34); a host
+    /// with NVMe has none.
     pub pauses: u64,
     /// Events that Falcon adaptive engines (FAE) processed.
     pub fae_events: u64,
     /// Events that were held back because the queue of an adaptive engine was too full (`fae_queue`, `fae_throttle`).
     pub fae_held_back: u64,
-    /// Largest share of the contexts in any one partition of any NIC's resources that was in use (F-31).
+    /// Largest share of the contexts in any one partition of any NIC's resources that was in use (Falcon mechanism
+    /// F-31).
     pub contexts_max_share: f64,
     /// Largest share of the buffers in use, in the same sense.
     pub buffers_max_share: f64,

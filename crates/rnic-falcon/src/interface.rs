@@ -17,7 +17,8 @@
 //! Decisions:
 //!
 //! - A packet gets its PSN when it is sent, not before: a Push blocked by `ncwnd` must not precede Pull Data in the
-//!   same window (F-19). Therefore the transaction layer's queues are queried with the set of open gates.
+//!   same window (Falcon mechanism F-19). Therefore the transaction layer's queues are queried with the set of open
+//!   gates.
 //! - Packet contents are not stored twice: for each retransmission the delivery layer queries the transaction layer
 //!   again. This is also how a Resync replaces a packet: from some time on the transaction layer returns the Resync,
 //!   with the same RSN; the PSN is filled in by the delivery layer.
@@ -77,7 +78,7 @@ pub struct Gates {
     pub pull_request: bool,
     /// Gate of Push Data: `fcwnd` and `ncwnd`.
     pub push_data: bool,
-    /// Gate of Pull Data: `fcwnd` alone (F-19).
+    /// Gate of Pull Data: `fcwnd` alone (Falcon mechanism F-19).
     pub pull_data: bool,
 }
 

@@ -15,9 +15,10 @@
 //! it waits for these messages, whose remaining packets in turn wait for contexts. Neither paper nor specification
 //! defines how this deadlock is resolved.
 //!
-//! Lifetime of held resources (F-33): accepting a request from the upper layer reserves resources for the packet to
-//! send *and* for its response; a target allocates resources as packets arrive and as its upper layer responds.
-//! Receive resources are released on delivery to the upper layer, send resources when the packet is acknowledged.
+//! Lifetime of held resources (Falcon mechanism F-33): accepting a request from the upper layer reserves resources for
+//! the packet to send *and* for its response; a target allocates resources as packets arrive and as its upper layer
+//! responds. Receive resources are released on delivery to the upper layer, send resources when the packet is
+//! acknowledged.
 //!
 //! Deviations and choices:
 //!
@@ -400,9 +401,9 @@ impl Resources {
         self.free_min[pool] = self.free_min[pool].min(self.free[pool].minus(need));
     }
 
-    /// Sets the number of `buffers` filled with payload that upper layers have accepted and that is not yet written
-    /// to the host's memory (F-18). They count as held by requests from the network, up to the number of free
-    /// buffers.
+    /// Sets the number of `buffers` filled with payload that upper layers have accepted and that is not yet written to
+    /// the host's memory (Falcon mechanism F-18). They count as held by requests from the network, up to the number of
+    /// free buffers.
     pub fn set_backlog(&mut self, buffers: u32) {
         let pool = self.pool(ResourcePart::RequestRx);
         let free = &mut self.free[pool].buffers;
@@ -422,7 +423,7 @@ impl Resources {
     }
 
     /// Returns the smoothed occupancy of the resources for requests from the network, 0 to 31, which acknowledgements
-    /// carry (F-18).
+    /// carry (Falcon mechanism F-18).
     #[inline]
     pub fn rx_level(&self) -> u8 {
         self.level.of(self.config.capacity[ResourcePart::RequestRx as usize])

@@ -1,5 +1,5 @@
 //! A search for schedules that end in a deadlock: with all of Falcon's mechanisms against resource deadlocks there are
-//! none; without any one of them there are (F-4, F-32, F-33; rank 19 of the targets).
+//! none; without any one of them there are (Falcon mechanisms F-4, F-32, F-33; rank 19 of the targets).
 //!
 //! The setup has tiny pools and windows, two to eight connections between two NICs, and a network that loses,
 //! duplicates and reorders packets. A schedule is a few hundred random steps; then nothing more is submitted except the

@@ -42,8 +42,8 @@ pub use layer::Layer;
 use target::Target;
 pub use ulp::{Completion, PullReply, PullResponse, PushReply, Request, UpperLayer};
 
-/// Ordering guarantee of a connection (F-6). Weak order (data placed on arrival, completions in order) is implemented
-/// by the upper layer on an unordered connection.
+/// Ordering guarantee of a connection (Falcon mechanism F-6). Weak order (data placed on arrival, completions in order)
+/// is implemented by the upper layer on an unordered connection.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Ordering {
     /// Requests are delivered to the target's upper layer, and completions to the initiator's, in the order in which
@@ -61,7 +61,7 @@ pub struct TransactionConfig {
     pub ordering: Ordering,
     /// Upper-layer protocol.
     pub protocol: UlpProtocol,
-    /// Maximum size of a transaction in bytes: headers of the upper layer, data and padding (F-3).
+    /// Maximum size of a transaction in bytes: headers of the upper layer, data and padding (Falcon mechanism F-3).
     pub mtu: u16,
     /// Maximum number of transactions in flight; a power of two.
     pub outstanding: u32,
@@ -78,7 +78,7 @@ pub const OUTSTANDING_MAX: u32 = 1 << 16;
 /// A time later than any event: the value of a timer that is not set.
 const NEVER: Time = Time::from_ps(u64::MAX);
 
-/// The two types of transactions (F-2), by direction of data flow.
+/// The two types of transactions (Falcon mechanism F-2), by direction of data flow.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Kind {
     /// Data flows to the target: RDMA Write and Send; NVMe requests.
@@ -110,7 +110,8 @@ pub struct Submission {
 /// Reason for which a submission is rejected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SubmitError {
-    /// Xoff (F-34): to be submitted again when [`Transactions::paused`] returns `false`. No resources were allocated.
+    /// Xoff (Falcon mechanism F-34): to be submitted again when [`Transactions::paused`] returns `false`. No resources
+    /// were allocated.
     #[error("no resources are available for another transaction; submit it again later")]
     Paused,
     /// The transaction is longer than the agreed maximum size.
@@ -185,7 +186,7 @@ pub struct Transactions {
     target: Target,
     usage: Usage,
     stats: TransactionStats,
-    /// State of the round-robin selection among queues that all have a packet to send (F-41).
+    /// State of the round-robin selection among queues that all have a packet to send (Falcon mechanism F-41).
     round_robin: u8,
     terminated: bool,
     /// NACK code with which all received requests are refused; set when the target's upper layer has failed.
@@ -235,7 +236,7 @@ impl Transactions {
         &self.usage
     }
 
-    /// Sets the shares of free resources assigned by the adaptive engine (F-36).
+    /// Sets the shares of free resources assigned by the adaptive engine (Falcon mechanism F-36).
     pub fn set_alphas(&mut self, request: Alpha, data: Alpha) {
         (self.usage.request_alpha, self.usage.data_alpha) = (request, data);
     }
@@ -252,7 +253,7 @@ impl Transactions {
         self.terminated
     }
 
-    /// Returns `true` if the upper layer must not submit more requests: Xoff (F-34, F-35).
+    /// Returns `true` if the upper layer must not submit more requests: Xoff (Falcon mechanisms F-34, F-35).
     #[inline]
     pub fn paused(&self, resources: &Resources) -> bool {
         self.terminated || self.initiator.is_full() || self.requests_exceed_share(resources)
@@ -278,8 +279,8 @@ impl Transactions {
         self.initiator.expect(transactions);
     }
 
-    /// Accepts a transaction from the upper layer, and allocates all resources that it will need (F-33); returns its
-    /// RSN.
+    /// Accepts a transaction from the upper layer, and allocates all resources that it will need (Falcon mechanism
+    /// F-33); returns its RSN.
     ///
     /// # Errors
     /// Returns a [`SubmitError`] if the transaction is not accepted; no resources are allocated then.

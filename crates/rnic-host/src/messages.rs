@@ -36,13 +36,14 @@ pub struct MessagesConfig {
     /// True to grant rates to the queue pairs that send to this NIC (SCR S-25). The rate that they divide is
     /// that of the shared link ([`crate::ShareConfig::link_rate`]), or else the line rate.
     pub grants: bool,
-    /// Bytes that may wait in the receive buffers before senders are sent back-pressure (S-26); `None` for a quarter of
-    /// the buffers.
+    /// Bytes that may wait in the receive buffers before senders are sent back-pressure (SCR mechanism S-26); `None`
+    /// for a quarter of the buffers.
     pub pressure_bytes: Option<u64>,
-    /// Interval at which the path of each queue pair that sends is probed (S-8); `None` for no probes but those that
-    /// policies ask for.
+    /// Interval at which the path of each queue pair that sends is probed (SCR mechanism S-8); `None` for no probes but
+    /// those that policies ask for.
     pub probe_interval: Option<Duration>,
-    /// When the NIC reports its load to each peer (S-7); periodic reports go only to those from which data arrive.
+    /// When the NIC reports its load to each peer (SCR mechanism S-7); periodic reports go only to those from which
+    /// data arrive.
     pub reports: Modes,
 }
 

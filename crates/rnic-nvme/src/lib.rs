@@ -36,7 +36,8 @@
 //! - Both ends agree on the maximum number of units in flight on a connection. An initiator does not exceed it; a
 //!   target refuses units beyond it. It must not report "not ready" instead: repeatedly retransmitted requests would
 //!   fill the window that Write Data needs.
-//! - An invalid request is completed in error (CIE, F-8), with the number of a [`PeerError`]. An operation that a
+//! - An invalid request is completed in error (CIE, Falcon mechanism F-8), with the number of a [`PeerError`]. An
+//!   operation that a
 //!   namespace or device cannot perform results in an NVMe status in an ordinary response ([`status`]). A Pull cannot
 //!   be refused: instead the response indicates that the data is invalid, or, if the Pull is a Read, that a field is
 //!   invalid.

@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(irn.udp_payload_len(Format::Irn), roce.udp_payload_len(Format::RoceV2) + 6);
     }
 
-    /// Header overhead of FaSR (FaSR mechanisms R-20 and R-R17; paper, section IV-D: 6 to 14 bytes, 0.58 % to 1.3 %
+    /// Header overhead of FaSR (FaSR mechanism R-20 and R-R17; paper, section IV-D: 6 to 14 bytes, 0.58 % to 1.3 %
     /// less goodput at 1024 bytes). A Send has 6 additional bytes. A later packet of a Write has 12: the paper's 8, and
     /// 4 for an R_Key that OpenRNIC adds. A packet with both a placement and an address would have 14.
     #[test]

@@ -98,8 +98,8 @@ impl Plan {
         of_link(&self.host_links).max(of_link(&self.fabric_links))
     }
 
-    /// Returns IRN's RTO_high (section 4.1, I-8): the propagation delay of the longest path in both directions, plus
-    /// the wait behind one switch buffer that is full with packets for one link.
+    /// Returns IRN's RTO_high (section 4.1, IRN mechanism I-8): the propagation delay of the longest path in both
+    /// directions, plus the wait behind one switch buffer that is full with packets for one link.
     pub(super) fn auto_timeout(&self) -> Duration {
         let path = Self::longest_path(self.topology);
         let propagation = path.iter().fold(Duration::ZERO, |sum, class| sum + self.link(*class).delay * 2);

@@ -1,8 +1,8 @@
 //! Decides when a sender requests an acknowledgement: the AR bit.
 //!
-//! Source: Falcon (SIGCOMM'25) table 3 and section 4.3 (F-21); specification Rev 0.9, section 9.1.3.1: every packet
-//! has the AR bit when `fcwnd` is at most a threshold, otherwise only a share of the packets. The share is spread
-//! evenly, without randomness.
+//! Source: Falcon (SIGCOMM'25) table 3 and section 4.3 (Falcon mechanism F-21); specification Rev 0.9, section 9.1.3.1:
+//! every packet has the AR bit when `fcwnd` is at most a threshold, otherwise only a share of the packets. The share is
+//! spread evenly, without randomness.
 //!
 //! Addition: retransmissions always request an acknowledgement, because an earlier acknowledgement speeds up
 //! recovery; the reference simulator also sets the bit on the last packet of an operation, which this layer does not

@@ -1,9 +1,10 @@
 //! The paths of a connection: labels, windows, and the assignment of packets to paths.
 //!
-//! Source: Falcon (SIGCOMM'25) section 4.3 (F-24 to F-28). Flows share the sequence space and the connection's
-//! window, which is the sum of the flows' windows; the window of a single flow is only used to choose a flow (F-25).
-//! Acknowledged packets are attributed to flows by the sender's records, because one acknowledgement may cover
-//! several flows (F-28). The index of a flow is in the low bits of its label, and is the same in both directions.
+//! Source: Falcon (SIGCOMM'25) section 4.3 (Falcon mechanisms F-24 to F-28). Flows share the sequence space and the
+//! connection's window, which is the sum of the flows' windows; the window of a single flow is only used to choose a
+//! flow (Falcon mechanism F-25). Acknowledged packets are attributed to flows by the sender's records, because one
+//! acknowledgement may cover several flows (Falcon mechanism F-28). The index of a flow is in the low bits of its
+//! label, and is the same in both directions.
 //!
 //! Choice: a retransmission stays on the packet's flow (as in the reference simulator), with the flow's current
 //! label.

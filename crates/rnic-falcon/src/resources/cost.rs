@@ -11,7 +11,7 @@ pub struct Units {
     pub rx: u32,
 }
 
-/// Resources needed for a request of the local upper layer (F-33).
+/// Resources needed for a request of the local upper layer (Falcon mechanism F-33).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Transaction {
     /// Resources for sending the request.

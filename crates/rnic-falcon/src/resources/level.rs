@@ -1,5 +1,5 @@
 //! Occupancy of the receive side, as one of 32 levels carried in acknowledgements (specification Rev 0.9, section
-//! 10.2; F-18).
+//! 10.2; Falcon mechanism F-18).
 //!
 //! Occupancy is smoothed (each new value counts half, as in the public simulator) and compared with 31 thresholds,
 //! here at equal distances. The level is the higher of the levels of packets and of buffers.

@@ -1,4 +1,5 @@
-//! Limit on the resources that one connection may hold before its upper layer is paused: Xoff (F-34 to F-36).
+//! Limit on the resources that one connection may hold before its upper layer is paused: Xoff (Falcon mechanisms F-34
+//! to F-36).
 //!
 //! Source: Falcon (SIGCOMM'25) section 4.6. The dynamic thresholds are those known from shared switch buffers: a
 //! connection may hold T = alpha x the free amount. A slow connection holds its resources for longer, reaches its

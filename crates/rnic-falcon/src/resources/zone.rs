@@ -1,4 +1,5 @@
-//! Admission of requests from the network in a shortage of resources (specification Rev 0.9, CR#3; F-32).
+//! Admission of requests from the network in a shortage of resources (specification Rev 0.9, CR#3; Falcon mechanism
+//! F-32).
 //!
 //! On an ordered connection, a request is at the head of its line when all requests before it have arrived and none
 //! of them has to be retransmitted: its delivery allows the delivery of the requests that wait for it. If requests

@@ -131,7 +131,7 @@ pub(super) struct Initiator {
     next_deadline: Time,
 }
 
-/// Requests not sent yet, one queue per type (F-41), oldest first.
+/// Requests not sent yet, one queue per type (Falcon mechanism F-41), oldest first.
 #[derive(Debug, Default)]
 struct Queues {
     pulls: VecDeque<Seq>,

@@ -100,7 +100,7 @@ impl<U: UpperLayer> Layer<'_, U> {
     }
 
     /// Selects the next packet to send. There is one queue per type, each in order, and the queues are served round
-    /// robin (F-41).
+    /// robin (Falcon mechanism F-41).
     #[inline]
     fn choose(&mut self, now: Time, open: Gates) -> Option<Context> {
         let connection = &mut *self.transactions;

@@ -9,15 +9,15 @@
 //! On an ordered connection, an out-of-order request is stored until all requests before it were delivered, in
 //! buffers that are accounted for in the resources.
 //!
-//! Requests for which the upper layer is not ready (F-7): a Push is recorded, and its sender is requested to
-//! retransmit it. When the retransmission arrives, the Push is offered to the upper layer again. A Pull is offered
-//! again when its wait has elapsed, without notifying the peer. While the upper layer is not ready for a request of
-//! an ordered connection, all later Pushes count as not ready too (specification 8.5.3.4). They are stored while
-//! there are resources beyond those reserved for requests at the head of their line; otherwise they are retransmitted
-//! like the first one, because the upper layer may be waiting for packets of another connection.
+//! Requests for which the upper layer is not ready (Falcon mechanism F-7): a Push is recorded, and its sender is
+//! requested to retransmit it. When the retransmission arrives, the Push is offered to the upper layer again. A Pull is
+//! offered again when its wait has elapsed, without notifying the peer. While the upper layer is not ready for a
+//! request of an ordered connection, all later Pushes count as not ready too (specification 8.5.3.4). They are stored
+//! while there are resources beyond those reserved for requests at the head of their line; otherwise they are
+//! retransmitted like the first one, because the upper layer may be waiting for packets of another connection.
 //!
-//! Requests completed in error (F-8): a Push that the upper layer completes in error is refused, on each
-//! retransmission, until a Resync has replaced it; processing of later requests continues.
+//! Requests completed in error (Falcon mechanism F-8): a Push that the upper layer completes in error is refused, on
+//! each retransmission, until a Resync has replaced it; processing of later requests continues.
 
 use rnic_base::{LazyQueue, Psn32, Seq, Time};
 use rnic_wire::falcon::{Body, NackCode, Packet, PacketType, ResyncCode, RnrTimer, Rsn, Ulp, Window};

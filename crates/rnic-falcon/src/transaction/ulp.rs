@@ -1,4 +1,4 @@
-//! Interface between the transaction layer and an upper layer: RDMA, NVMe, or a test (F-1, F-43).
+//! Interface between the transaction layer and an upper layer: RDMA, NVMe, or a test (Falcon mechanisms F-1, F-43).
 //!
 //! Payload does not pass through this interface. The driver of the connection stores the payload of received
 //! requests, by RSN, until the upper layer has accepted the request; on unordered connections the upper layer accepts
@@ -27,12 +27,13 @@ pub enum PushReply {
     Done,
     /// The Push is accepted; a call of [`super::Transactions::acknowledge`] follows.
     Later,
-    /// The path into the host is full (F-18): the Push is to be stored, and offered again after
+    /// The path into the host is full (Falcon mechanism F-18): the Push is to be stored, and offered again after
     /// [`super::Layer::resume`].
     Busy,
-    /// RNR (F-7): the Push is to be offered again, no sooner than after this time.
+    /// RNR (Falcon mechanism F-7): the Push is to be offered again, no sooner than after this time.
     NotReady(RnrTimer),
-    /// CIE (F-8): this Push ends in error, with the upper layer's reason, and processing of later ones continues.
+    /// CIE (Falcon mechanism F-8): this Push ends in error, with the upper layer's reason, and processing of later ones
+    /// continues.
     CompleteInError(u8),
     /// NRE: like CIE, but the upper layer has failed permanently.
     NonRecoverable(u8),

@@ -1,6 +1,6 @@
 //! A host with Falcon, a cache of connection state and a pipeline: every packet, received or sent, waits until the
-//! state of its connection is on the chip (F-38); a sent packet also waits for the scheduling turn of its queue pair
-//! and for the pipeline.
+//! state of its connection is on the chip (Falcon mechanism F-38); a sent packet also waits for the scheduling turn of
+//! its queue pair and for the pipeline.
 //!
 //! Source: Falcon (SIGCOMM'25) section 5.2, "Connection State Caching", and figure 21: state that is not on the chip
 //! is read from a larger memory of the NIC itself, with so much bandwidth that throughput does not collapse even when

@@ -1,8 +1,8 @@
 //! Per-flow pending acknowledgements, and the path information that they echo.
 //!
 //! Source: specification Rev 0.9, sections 9.1.6 and 10.1; Falcon (SIGCOMM'25) section 4.3: coalescing and timestamps
-//! are per flow (F-21, F-27). An acknowledgement carries T1 and T2 of the last packet received on its flow, so
-//! waiting for more packets does not look like delay (F-17).
+//! are per flow (Falcon mechanisms F-21, F-27). An acknowledgement carries T1 and T2 of the last packet received on its
+//! flow, so waiting for more packets does not look like delay (Falcon mechanism F-17).
 //!
 //! Choices:
 //!
@@ -11,16 +11,15 @@
 //!   simulator).
 //! - A duplicate counts both halves immediately. When it requests an acknowledgement, it is acknowledged immediately
 //!   (specification 11 over 9.2.2.4: the sender repeats the request because an acknowledgement was lost).
-//! - A packet that fills a gap, that is, a later packet of its flow was already received, is acknowledged
-//!   immediately, even if it does not request it. TCP does so (RFC 5681, section 4.2), and RACK relies on it: its
-//!   reordering window, a quarter of a round trip, covers the delay of a packet, not the delay of its
-//!   acknowledgement. Waiting for the ten packets that share an acknowledgement can take longer than that, even on a
-//!   fast link, and packets that arrived out of order but in time would be retransmitted unnecessarily. The
-//!   specification allows a receiver to acknowledge sooner than required. Retransmissions request an acknowledgement
-//!   anyway, so this costs acknowledgements only when there is reordering without loss. Flows have different delays,
-//!   so a gap caused by packets of other flows is not considered (F-29). Packets that arrive ahead of a gap are
-//!   acknowledged with the usual coalescing. TCP acknowledges those immediately too, but only for senders that count
-//!   duplicate acknowledgements.
+//! - A packet that fills a gap, that is, a later packet of its flow was already received, is acknowledged immediately,
+//!   even if it does not request it. TCP does so (RFC 5681, section 4.2), and RACK relies on it: its reordering window,
+//!   a quarter of a round trip, covers the delay of a packet, not the delay of its acknowledgement. Waiting for the ten
+//!   packets that share an acknowledgement can take longer than that, even on a fast link, and packets that arrived out
+//!   of order but in time would be retransmitted unnecessarily. The specification allows a receiver to acknowledge
+//!   sooner than required. Retransmissions request an acknowledgement anyway, so this costs acknowledgements only when
+//!   there is reordering without loss. Flows have different delays, so a gap caused by packets of other flows is not
+//!   considered (Falcon mechanism F-29). Packets that arrive ahead of a gap are acknowledged with the usual coalescing.
+//!   TCP acknowledges those immediately too, but only for senders that count duplicate acknowledgements.
 //! - An acknowledgement is sent with the label of the packet that it echoes, so when a flow changes its path, its
 //!   acknowledgements do too.
 

@@ -1,7 +1,8 @@
 //! One window of the receiver: the packets that were received, and those that are acknowledged, which the sender may
 //! release.
 //!
-//! Source: specification Rev 0.9, sections 9.2.1 and 9.2.2.4; Falcon (SIGCOMM'25) section 4.1 (F-9, F-10).
+//! Source: specification Rev 0.9, sections 9.2.1 and 9.2.2.4; Falcon (SIGCOMM'25) section 4.1 (Falcon mechanisms F-9,
+//! F-10).
 //!
 //! Contradictions of the specification, and the alternative chosen:
 //!
@@ -11,8 +12,9 @@
 //!   (according to section 11, not 9.2.2.4).
 //! - 9.2.1: the base is the oldest packet that is not *acknowledged*.
 //!
-//! The paper keeps packets beyond the window (F-10), up to the width of the widest bitmap; packets further beyond
-//! cannot be recorded and are dropped. Acknowledgements carry the first 64 or 128 bits, independent of the width.
+//! The paper keeps packets beyond the window (Falcon mechanism F-10), up to the width of the widest bitmap; packets
+//! further beyond cannot be recorded and are dropped. Acknowledgements carry the first 64 or 128 bits, independent of
+//! the width.
 //!
 //! Bitmaps are allocated when the first packet beyond the base is recorded, and doubled when needed: a connection
 //! whose packets arrive in order has none.

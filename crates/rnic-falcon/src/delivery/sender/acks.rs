@@ -6,19 +6,19 @@
 //!   (9.2.3), unless `accept_stale` is set: with several flows acknowledgements overtake each other, and packets that
 //!   an old one reports as received have been received.
 //! - Acknowledged packets are attributed to the flow on which they were sent, according to the sender's records
-//!   (F-28).
+//!   (Falcon mechanism F-28).
 //! - The recovery policy of a flow is notified when one of the flow's packets has arrived. For the flow of the
 //!   acknowledgement, this is derived from T1, which is coarse (the start of its unit is used, so packets sent later
-//!   within the unit are not considered lost). For all flows, it is derived from the records of packets that were
-//!   sent once and are newly acknowledged or reported in the bitmaps. This is the addition that allows a loss on one
-//!   path to be recovered by acknowledgements on another (F-29). For a packet that was sent twice it is unknown which
-//!   copy arrived.
+//!   within the unit are not considered lost). For all flows, it is derived from the records of packets that were sent
+//!   once and are newly acknowledged or reported in the bitmaps. This is the addition that allows a loss on one path to
+//!   be recovered by acknowledgements on another (Falcon mechanism F-29). For a packet that was sent twice it is
+//!   unknown which copy arrived.
 //! - With several flows, each flow measures a round trip by the first acknowledgement that echoes a packet. A packet
-//!   that waited, for ordering, for a packet on another flow is acknowledged separately (F-28), and that
-//!   acknowledgement echoes a packet that was echoed before, so its T1 is too old by the length of that time. It is
-//!   reported to the adaptive engine like a packet that arrived with the same delay and was acknowledged immediately
-//!   (F-17). RACK (RFC 8985) does not use a T1 twice either. If the first acknowledgement was lost, the next one is
-//!   used, although its round trip includes that time.
+//!   that waited, for ordering, for a packet on another flow is acknowledged separately (Falcon mechanism F-28), and
+//!   that acknowledgement echoes a packet that was echoed before, so its T1 is too old by the length of that time. It
+//!   is reported to the adaptive engine like a packet that arrived with the same delay and was acknowledged immediately
+//!   (Falcon mechanism F-17). RACK (RFC 8985) does not use a T1 twice either. If the first acknowledgement was lost,
+//!   the next one is used, although its round trip includes that time.
 //! - Out of window notification: packets that have not arrived and were last sent more than a round trip ago are
 //!   retransmitted (9.2.3).
 //! - Pull Data acknowledges its Pull Request (RSN), which is then not retransmitted; its sequence number remains in

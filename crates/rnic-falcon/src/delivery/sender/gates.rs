@@ -1,6 +1,7 @@
 //! Conditions for sending a packet: `fcwnd`, `ncwnd`, pacing, and available space for its context.
 //!
-//! Source: specification Rev 0.9, section 9.1.2; Falcon (SIGCOMM'25) sections 4.2 and 4.4 (F-16, F-19, F-20).
+//! Source: specification Rev 0.9, section 9.1.2; Falcon (SIGCOMM'25) sections 4.2 and 4.4 (Falcon mechanisms F-16,
+//! F-19, F-20).
 //!
 //! | packet | first transmission | retransmission |
 //! |---|---|---|
@@ -19,10 +20,11 @@
 //! acknowledge the packet that ends the pause.
 //!
 //! Both windows count per sequence space (as do the specification's formulas; up to twice `fcwnd` may be in flight),
-//! and `fcwnd` is the sum over the flows (F-25). A window below one packet admits one packet, and pacing limits the
-//! rate: a packet is sent at least the packet gap after its window was last opened by an acknowledgement, and at
-//! least the packet gap after the previous packet. The specification uses the current time plus the gap (now + gap)
-//! because its hardware records neither time; for a connection that always has packets to send the two are the same.
+//! and `fcwnd` is the sum over the flows (Falcon mechanism F-25). A window below one packet admits one packet, and
+//! pacing limits the rate: a packet is sent at least the packet gap after its window was last opened by an
+//! acknowledgement, and at least the packet gap after the previous packet. The specification uses the current time plus
+//! the gap (now + gap) because its hardware records neither time; for a connection that always has packets to send the
+//! two are the same.
 
 use rnic_base::{Duration, Seq, Time};
 use rnic_policy::Cwnd;

@@ -1,7 +1,7 @@
 //! Loss detection: invokes the recovery policies, and applies the rules that they return to the contexts of packets.
 //!
-//! Source: Falcon (SIGCOMM'25) sections 4.1 and 4.3 (F-11, F-12, F-15, F-29). A policy has a state for each flow and
-//! window, but no access to packets; contexts, marks and deadlines belong to this layer.
+//! Source: Falcon (SIGCOMM'25) sections 4.1 and 4.3 (Falcon mechanisms F-11, F-12, F-15, F-29). A policy has a state
+//! for each flow and window, but no access to packets; contexts, marks and deadlines belong to this layer.
 //!
 //! The scan of a window covers only packets that acknowledgements can describe ("within the Rx bitmap's range"). It
 //! stops at the first packet whose first transmission is later than the send times covered by the rules of all flows:

@@ -1,8 +1,9 @@
 //! Reports to the adaptive engine, and settings applied from it.
 //!
-//! Source: Falcon (SIGCOMM'25) table 3 (F-22, F-23); specification Rev 0.9, section 10.6.2 (field lists of the event
-//! and the result). Each acknowledgement, NACK and timeout of a flow adds a report to a queue of fixed length. If the
-//! queue is full, the counts of an acknowledgement are not lost: the flow's next report includes them (specification
+//! Source: Falcon (SIGCOMM'25) table 3 (Falcon mechanisms F-22, F-23); specification Rev 0.9, section 10.6.2 (field
+//! lists of the event and the result). Each acknowledgement, NACK and timeout of a flow adds a report to a queue of
+//! fixed length. If the queue is full, the counts of an acknowledgement are not lost: the flow's next report includes
+//! them (specification
 //! 10.6.1: `num_packets_acked` saturates). Packets retransmitted before their timeout are not reported (as in the
 //! reference simulator), but the acknowledgement that revealed the loss is.
 //!

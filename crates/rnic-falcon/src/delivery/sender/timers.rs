@@ -1,7 +1,7 @@
 //! Timeouts of packets, and the next time at which a packet is due.
 //!
-//! Source: Falcon (SIGCOMM'25) section 5.2 (F-14: each packet has its own timeout; a thread scans the contexts);
-//! specification Rev 0.9, sections 9.1.4 and 11.
+//! Source: Falcon (SIGCOMM'25) section 5.2 (Falcon mechanism F-14: each packet has its own timeout; a thread scans the
+//! contexts); specification Rev 0.9, sections 9.1.4 and 11.
 //!
 //! One lower bound per window replaces the timers of all its packets: when that time is reached, the contexts are
 //! scanned and the bound is set again. The first of these conditions that applies determines when a packet is due. If

@@ -5,7 +5,7 @@
 //! On ordered connections packets are retransmitted in RSN order across both windows ("UR rule"), and in PSN order
 //! within one window. The RSNs of Pull Data are those of the other direction, so Pull Data is sent first. On
 //! unordered connections, the packet with the oldest last transmission is sent first. Packets blocked by `ncwnd` do
-//! not block later Pull Data (F-19).
+//! not block later Pull Data (Falcon mechanism F-19).
 
 use rnic_base::{Seq, Time};
 use rnic_wire::falcon::{Body, FlowLabel, Packet, Timestamp, Window};

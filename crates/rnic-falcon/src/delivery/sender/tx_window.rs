@@ -1,6 +1,7 @@
 //! One window of the sender: a context for every outstanding packet, and marks on the packets to be retransmitted.
 //!
-//! Source: Falcon (SIGCOMM'25) section 5.2 (contexts per packet, F-14); specification Rev 0.9, sections 9.1.1 and
+//! Source: Falcon (SIGCOMM'25) section 5.2 (contexts per packet, Falcon mechanism F-14); specification Rev 0.9,
+//! sections 9.1.1 and
 //! 9.1.2.
 //!
 //! Contradiction 11 of the specification: an EACK is to be recorded in an "Rx bitmap" that is missing from its list of
@@ -28,7 +29,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Returns `true` if the packet counts towards `ncwnd`: all but Pull Data (F-19).
+    /// Returns `true` if the packet counts towards `ncwnd`: all but Pull Data (Falcon mechanism F-19).
     #[inline]
     pub(crate) fn is_request(self) -> bool {
         self != Self::PullData

@@ -10,7 +10,8 @@
 //!  5 |                            RSN                                |
 //! ```
 //!
-//! Every packet begins with words 0 to 3 ([`StartView`]). Acknowledgements end there, and in their word 1 only the\n//! type is meaningful. In word 1 the upper layer, the type and A (acknowledgement request) have 3, 4 and 1 bits.
+//! Every packet begins with words 0 to 3 ([`StartView`]). Acknowledgements end there, and in their word 1 only the
+//! type is meaningful. In word 1 the upper layer, the type and A (acknowledgement request) have 3, 4 and 1 bits.
 
 use rnic_base::Psn32;
 
