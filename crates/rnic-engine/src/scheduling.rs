@@ -84,7 +84,7 @@ struct TurnLimits {
     messages: Option<u32>,
 }
 
-/// What has been sent in the current turn.
+/// Amount sent in the current turn.
 #[derive(Clone, Copy, Default, Debug)]
 struct Turn {
     packets: u16,

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, Once, TryLockError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Starts a thread with all signals blocked, so that the program's signal handlers run on its own threads.
+/// Starts a thread with all POSIX signals blocked, so that the program's signal handlers run on its own threads.
 ///
 /// # Errors
 /// Returns an error if the system cannot create the thread.

@@ -86,7 +86,7 @@ pub(crate) struct Bypass {
     turns_since_check: u32,
     /// Number of remaining turns in which a control message is considered likely to arrive.
     fast_poll_turns: u32,
-    /// True when the records of rings are stamped with the time of their publication.
+    /// True when records in rings carry the time of their publication.
     stamps: bool,
     /// Index of the incoming ring whose writer is checked next for liveness, and the time of that check.
     checked_ring: (usize, Time),
@@ -95,7 +95,7 @@ pub(crate) struct Bypass {
 #[derive(Clone, Copy, Debug)]
 enum RingTarget {
     Channel(usize),
-    /// There is no reading process at this target; it is to be probed again at this time.
+    /// No process at this target reads rings; it is probed again at this time.
     Absent(Time),
 }
 
@@ -126,7 +126,7 @@ pub(crate) struct Incoming {
     /// True until the first packet is read from this ring: packets that were sent over UDP earlier must be processed
     /// first.
     pub(crate) is_fresh: bool,
-    /// Time at which it was last found empty.
+    /// Time at which the ring was last found empty.
     pub(crate) empty_at: Time,
 }
 
@@ -147,13 +147,13 @@ impl Incoming {
 /// Result of sending a packet through shared memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum RingResult {
-    /// The packet is in the ring.
+    /// The packet has been written to the ring.
     Sent,
     /// The ring is full; the packet may be sent later.
     Full,
     /// The ring has been full for too long; the packet is dropped.
     Dropped,
-    /// There is no ring; the packet must be sent in another way.
+    /// There is no ring; the packet must be sent over UDP.
     NoRing,
 }
 
@@ -207,7 +207,7 @@ impl Bypass {
         })
     }
 
-    /// Stamps the records of rings from now on with the time of their publication.
+    /// Starts writing the time of publication into the records of rings.
     pub(crate) fn stamp_records(&mut self) {
         self.stamps = true;
     }

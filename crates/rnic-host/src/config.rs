@@ -41,28 +41,28 @@ pub struct NicConfig {
     pub line_rate: BitRate,
     /// Operator's limit of the dequeue rate of each queue pair; `None` for none.
     pub rate_limit: Option<BitRate>,
-    /// Part of this NIC in sharing a link with the other NICs of the user; `None` when it takes no part.
+    /// Settings by which this NIC shares a link with the other NICs of the user; `None` if it does not.
     pub share: Option<ShareConfig>,
-    /// Number of threads, at most [`SCHEDULE_THREADS_MAX`], on which schedulers that set rates run; 0 runs them where
-    /// the NIC is driven.
+    /// Number of threads, at most [`SCHEDULE_THREADS_MAX`], on which schedulers that set rates run; with 0 they run on
+    /// the threads that use the NIC.
     pub schedule_threads: usize,
     /// Largest wire MTU to offer: payload bytes of a full packet, a multiple of 4.
     pub mtu_max_bytes: u32,
-    /// Size of the receive buffer to request from the kernel, in bytes. The kernel grants at most
+    /// Size of the receive buffer that is requested from the kernel, in bytes. The kernel grants at most
     /// `net.core.rmem_max`; the receive window is computed from the granted size.
     pub receive_buffer_bytes: usize,
     /// Size of the send buffer to request from the kernel, in bytes.
     pub send_buffer_bytes: usize,
-    /// True when the kernel shall split trains into packets (GSO), if it can.
+    /// True when the kernel is to split trains into packets (GSO), if it supports that.
     pub segmentation: bool,
-    /// True when the kernel shall deliver trains of packets (GRO), if it can.
+    /// True when the kernel is to deliver packets as trains (GRO), if it supports that.
     pub receive_offload: bool,
     /// With `shared`: true when Falcon packets, which have longer headers, will be sent to the NIC's peers. Such
     /// peers do not negotiate an MTU, so the wire MTU must allow for these headers before any queue pair exists.
     pub carries_falcon: bool,
     /// Protection of Falcon packets; `None` sends them unencrypted.
     pub protection: Option<Protection>,
-    /// Messages with the NICs of peers that exchange them, too; `None` exchanges none. Excludes
+    /// Settings of messages with the NICs of peers that support them; `None` disables messages. Excludes
     /// [`Self::protection`], which does not cover them, and [`Self::real_roce_peers`].
     pub messages: Option<MessagesConfig>,
     /// Simulated network faults, applied to the packets that this NIC sends.

@@ -123,8 +123,8 @@ impl Credits {
         }
     }
 
-    /// Records a packet to `peer` that is treated as received immediately, because its path is lossless or its target
-    /// is not tracked.
+    /// Counts a packet to `peer` that is treated as received immediately, because its path is lossless or its target is
+    /// not tracked.
     #[inline]
     pub(crate) fn arrived(&mut self, peer: PeerId) {
         self.settle(peer, 1);

@@ -32,7 +32,7 @@ impl TransportChoice {
     /// [`rnic_transports::select`] does.
     ///
     /// # Errors
-    /// When a name is unknown, a value illegal, or the composition invalid.
+    /// When a name is unknown, a value is invalid, or the composition is invalid.
     pub fn named(name: &str, options: &[(&str, &str)]) -> Result<Self, SelectError> {
         Self::with_signals(Signals::NONE, name, options)
     }
@@ -83,7 +83,7 @@ impl TransportChoice {
     /// expect unless `options` override them.
     ///
     /// # Errors
-    /// When a value is illegal.
+    /// When a value is invalid.
     pub fn for_roce_peers(options: &[(&str, &str)]) -> Result<Self, SelectError> {
         let is_given = |option: &str| options.iter().any(|(given, _)| *given == option);
         let own = ROCE_OPTIONS.iter().filter(|(option, _)| !is_given(option));
@@ -121,8 +121,8 @@ impl TransportChoice {
         of_control.or(recovery.policy.cnp_interval(&recovery.params)).is_some()
     }
 
-    /// Returns the timeout that serves as the unit of the time until a peer is declared failed; `None` if the
-    /// transport has none.
+    /// Returns the timeout from which the time until a peer is declared failed is derived; `None` if the transport has
+    /// none.
     pub(crate) fn timeout(&self) -> Option<Duration> {
         self.profile.silence_unit()
     }
@@ -189,9 +189,9 @@ const DEFAULTS: &[(&str, &str)] = &[
     ("cap_packets", "256"),
 ];
 
-/// Defaults that differ for Falcon. The round trip between two busy processes takes 200 us, ten times as long as in
-/// the hardware for which Falcon's own defaults were chosen, and some milliseconds when one of them is off its core.
-/// That delay is not caused by congestion: no sender can reduce it by sending less.
+/// Defaults that differ for Falcon. The round trip between two busy processes takes 200 us, ten times as long as in the
+/// hardware for which Falcon's defaults were chosen, and some milliseconds when one of them is off its core. That delay
+/// is not caused by congestion: no sender can reduce it by sending less.
 const FALCON_DEFAULTS: &[(&str, &str)] = &[
     // Target delay: the time of a few trains at each end. With hardware's value of 25 us, goodput is a fiftieth.
     ("base_target", "1ms"),
@@ -212,9 +212,9 @@ const FALCON_DEFAULTS: &[(&str, &str)] = &[
     ("coalesce_timeout", "0"),
 ];
 
-/// Defaults of the controller `swift-rate`. Its own are for NICs that answer a probe within a microsecond. Here a probe
-/// waits until both processes have handled what arrived before. The mean of such waits is taken out of its round trip,
-/// but its own wait may be longer.
+/// Defaults of the controller `swift-rate`. The controller's own defaults are for NICs that answer a probe within a
+/// microsecond. Here a probe waits until both processes have handled earlier packets. The mean of these waits is
+/// subtracted from its round trip, but its own wait may be longer.
 const SWIFT_RATE_DEFAULTS: &[(&str, &str)] = &[
     // Target delay: several trains at each end, as for Falcon's controller, whose target is for data packets.
     ("base", "300us"),
@@ -227,7 +227,8 @@ const SWIFT_RATE_DEFAULTS: &[(&str, &str)] = &[
     ("period", "5ms"),
 ];
 
-/// Defaults of the path policy `probed`. Its own are for NICs that answer a probe within a microsecond.
+/// Defaults of the path policy `probed`. The policy's own defaults are for NICs that answer a probe within a
+/// microsecond.
 const PROBED_DEFAULTS: &[(&str, &str)] = &[
     // With four paths, a probe in 1.5 ms: two thirds of the answers that a NIC gives. With more queue pairs to that
     // NIC, each probes less often.

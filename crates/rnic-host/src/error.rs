@@ -43,10 +43,10 @@ pub enum NicError {
         /// The reason.
         reason: String,
     },
-    /// The engine refused to register memory.
+    /// The engine rejected the registration of memory.
     #[error(transparent)]
     Registration(#[from] MemoryError),
-    /// The engine refused to create a resource.
+    /// The engine rejected the creation of a resource.
     #[error(transparent)]
     Resource(#[from] ResourceError),
     /// The NIC has no space for more peers.
@@ -70,7 +70,7 @@ pub enum NicError {
         /// Largest IP packet that the path carries, in bytes.
         mtu_bytes: u32,
     },
-    /// The NIC cannot draw from the shared link.
+    /// The NIC cannot use the shared link.
     #[error(transparent)]
     Share(#[from] ShareError),
     /// A system call failed.

@@ -70,7 +70,7 @@ pub(crate) struct Opened {
     timestamp: Timestamp,
     /// Peer that has sent it.
     pub(crate) peer: PeerId,
-    /// Queue pair that it is for, and the one to which this is connected.
+    /// Queue pair that receives the packet, and the peer's queue pair to which it is connected.
     qpn: Qpn,
     pub(crate) dest_qpn: Qpn,
     label: u8,
@@ -309,8 +309,8 @@ impl Falcon {
         Ok(Admitted::new(decoded, message.start, peer, Vector::read(header.iv).label))
     }
 
-    /// Returns the guard of the queue pair that `message` is for, its number, and its peer, if the peer sends from
-    /// `source`.
+    /// Returns the guard and the number of the queue pair to which `message` is addressed, and its peer, if the peer
+    /// sends from `source`.
     #[inline]
     fn guard_of(&mut self, source: IpAddr, message: &[u8]) -> Result<(&mut Guard, Qpn, PeerId), RxDrop> {
         let [_, high, middle, low] = *message.first_chunk().ok_or(RxDrop::Malformed)?;

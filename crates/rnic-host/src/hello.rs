@@ -45,7 +45,7 @@ pub(crate) struct Hellos {
     messages: u8,
 }
 
-/// A queue pair and its remote end.
+/// A queue pair and the remote end of its connection.
 #[derive(Clone, Copy, Debug)]
 struct Pair {
     peer: PeerId,
@@ -58,7 +58,7 @@ struct Pair {
     is_warned: bool,
     /// True once the remote end has sent its settings.
     has_theirs: bool,
-    /// True once it has announced the version of messages between NICs that this NIC exchanges.
+    /// True once the remote end has announced that it supports this NIC's version of messages between NICs.
     has_agreed: bool,
 }
 

@@ -19,7 +19,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-/// Memory that a program writes and its NIC reads. See [`crate::Verbs::hint_line`].
+/// Memory that a program writes and its NIC reads; see [`crate::Verbs::hint_line`].
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct HintLine {
@@ -33,7 +33,7 @@ pub struct HintLine {
 // A line is one cache line, so that a turn without a hint costs one load from the first level of the cache.
 const _: () = assert!(size_of::<HintLine>() == 64 && align_of::<HintLine>() == 64);
 
-/// Contents of a hint, as the program has written them: any values.
+/// Contents of a hint, as written by the program: any values are possible.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hint {
     /// Weight of the process at the shared link, from 1 to [`rnic_engine::WEIGHT_MAX`].
@@ -45,9 +45,9 @@ pub struct Hint {
 /// Reason that a line has no hint to apply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Unreadable {
-    /// The program was writing it.
+    /// The program was changing the hint while it was read.
     Torn,
-    /// It is not a line of this version.
+    /// The memory is not a hint line of this version.
     Foreign,
 }
 
@@ -62,7 +62,7 @@ impl HintLine {
         }
     }
 
-    /// Writes a hint, as programs in C do: by stores alone. One thread at a time may write.
+    /// Writes a hint, as programs in C do: with plain stores. Only one thread at a time may write.
     pub fn write(&self, hint: Hint) {
         let odd = self.begin(hint);
         self.sequence.store(odd.wrapping_add(1), Ordering::Release);
@@ -80,13 +80,13 @@ impl HintLine {
     }
 }
 
-/// The NIC's end of a hint line.
+/// The NIC's side of a hint line.
 #[derive(Debug)]
 pub(crate) struct HintReader {
     line: Arc<HintLine>,
     /// Sequence number when the line was last read.
     seen: u32,
-    /// The hint in force.
+    /// The hint that is applied.
     in_force: Hint,
 }
 
@@ -106,21 +106,21 @@ impl HintReader {
         self.in_force
     }
 
-    /// Records that `hint` is in force.
+    /// Records that `hint` is applied.
     pub(crate) fn set_in_force(&mut self, hint: Hint) {
         self.in_force = hint;
     }
 
-    /// Returns whether the line has been written since it was last read: one load.
+    /// Returns whether the line has been written since it was last read; this costs one load.
     #[inline]
     pub(crate) fn has_changed(&self) -> bool {
         self.line.sequence.load(Ordering::Relaxed) != self.seen
     }
 
-    /// Reads the line. A torn one is read again when its sequence number has changed once more.
+    /// Reads the line. If the program was changing it, it is read again once its sequence number has changed.
     ///
     /// # Errors
-    /// When the line has no hint to apply.
+    /// When the line contains no valid hint.
     pub(crate) fn read(&mut self) -> Result<Hint, Unreadable> {
         let line = &*self.line;
         self.seen = line.sequence.load(Ordering::Acquire);

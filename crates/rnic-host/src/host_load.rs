@@ -25,17 +25,17 @@ use rnic_engine::messages::exchange::HostLoad;
 pub(crate) struct HostMeter {
     /// Start of the current interval.
     began: Time,
-    /// Sum of the waits in it, and their number.
+    /// Sum of the waiting times in the current interval, and their number.
     waited: Duration,
     waits: u64,
-    /// Time in it after calls that had work.
+    /// Time in the current interval that followed calls with work.
     busy: Duration,
     /// Time of the last call of the NIC's loop, and whether it had work.
     called_at: Time,
     had_work: bool,
-    /// Mean of the waits in the last interval that had any, and its end.
+    /// Mean waiting time in the last interval with any, and the end of that interval.
     delay: Option<(Duration, Time)>,
-    /// Part of the last interval in which the NIC was busy, as a fraction of 2^16.
+    /// Utilisation of the NIC in the last interval, as a fraction of 2^16.
     nic_use: u16,
 }
 
@@ -53,7 +53,7 @@ impl HostMeter {
         }
     }
 
-    /// Counts packets that have waited for `waited_ns` nanoseconds until they are taken.
+    /// Counts packets that waited for `waited_ns` nanoseconds until the NIC read them.
     pub(crate) fn record_wait(&mut self, waited_ns: u64) {
         self.waited += Duration::from_ns(waited_ns.min(DELAY_MAX.as_ns()));
         self.waits += 1;
@@ -106,7 +106,7 @@ pub(crate) const INTERVAL: Duration = Duration::from_ms(4);
 /// Longest delay that counts: the process was stopped, or a clock was set.
 pub(crate) const DELAY_MAX: Duration = Duration::from_ms(100);
 
-/// Time for which a delay counts without further packets.
+/// Time for which a delay is valid without further packets.
 const RECENT: Duration = Duration::from_ms(100);
 
 #[cfg(test)]
@@ -149,7 +149,7 @@ mod tests {
         assert_eq!(meter.load(at(4_000)).bus_latency, DELAY_MAX);
     }
 
-    /// Calls each 100 us, of which the first 10 of each 40 have work.
+    /// Calls every 100 us, of which the first 10 in 40 have work.
     #[test]
     fn s9_the_use_of_a_nic_is_the_time_after_calls_with_work() {
         let mut meter = HostMeter::new(at(0));

@@ -219,7 +219,8 @@ impl PeerImpairment {
         outcome
     }
 
-    /// Applies the faults of received packets to `decoded`, whose payload may be cut; returns whether it is marked.
+    /// Applies the faults of received packets to `decoded`, whose payload may be trimmed; returns whether the packet is
+    /// congestion-marked.
     pub(crate) fn receive(&mut self, decoded: &mut Decoded, stats: &mut ImpairmentStats) -> bool {
         let is_marked = self.marks(decoded.packet.payload_len, stats);
         let is_trimmed = self.trim.chance(self.config.trim);

@@ -74,7 +74,7 @@ pub(crate) struct Link {
     pub(crate) gsi: Option<Arc<GsiPort>>,
     /// Shared memory through which packets to NICs of the same host are sent.
     pub(crate) bypass: Option<Box<Bypass>>,
-    /// Link and capacity that the NICs of the user share, if this NIC takes part.
+    /// The sharing of a link or of capacity with the other NICs of the user, if enabled.
     pub(crate) share: Option<Box<Share>>,
     /// Packets that wait for space in a shared-memory ring, oldest first.
     ring_backlog: VecDeque<WaitingForRing>,
@@ -706,8 +706,8 @@ fn submit_datagrams(socket: &UdpSocket, queue: &VecDeque<Datagram>, is_wildcard:
 }
 
 /// Time that a packet waits for another NIC of this machine to read its ring: a scheduler tick of a busy machine. All
-/// other packets wait too, so the time is limited: there is no further wait for a NIC that has not read its ring in
-/// this time.
+/// other packets wait too, so the time is limited; later packets do not wait again for a NIC that has not read its ring
+/// in this time.
 const RING_SPACE_TIMEOUT: Duration = Duration::from_ms(5);
 
 /// Number of queued datagrams at which no more responses to unknown senders are created; a sender that gets no

@@ -33,17 +33,17 @@ use crate::sys;
 /// Settings of the messages that a NIC exchanges with the NICs of its peers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MessagesConfig {
-    /// True to grant rates to the queue pairs that send to this NIC (SCR S-25). The rate that they divide is
-    /// that of the shared link ([`crate::ShareConfig::link_rate`]), or else the line rate.
+    /// True to grant sending rates to the queue pairs that send to this NIC (SCR mechanism S-25). The rate that is
+    /// divided is that of the shared link ([`crate::ShareConfig::link_rate`]), otherwise the line rate.
     pub grants: bool,
-    /// Bytes that may wait in the receive buffers before senders are sent back-pressure (SCR mechanism S-26); `None`
-    /// for a quarter of the buffers.
+    /// Number of bytes queued in the receive buffers above which back-pressure is sent to senders (SCR mechanism S-26);
+    /// `None` for a quarter of the buffers.
     pub pressure_bytes: Option<u64>,
-    /// Interval at which the path of each queue pair that sends is probed (SCR mechanism S-8); `None` for no probes but
-    /// those that policies ask for.
+    /// Interval between probes of the path of each queue pair that sends (SCR mechanism S-8); `None` to send only
+    /// probes that policies request.
     pub probe_interval: Option<Duration>,
-    /// When the NIC reports its load to each peer (SCR mechanism S-7); periodic reports go only to those from which
-    /// data arrive.
+    /// Times at which the NIC reports its load to each peer (SCR mechanism S-7); periodic reports are sent only to
+    /// peers from which data arrives.
     pub reports: Modes,
 }
 
@@ -55,7 +55,7 @@ impl Default for MessagesConfig {
 
 impl MessagesConfig {
     /// Returns the settings of the engine, for a NIC whose receive buffers have `buffer_bytes`, and which receives at
-    /// `shared_line` if that is not the rate of its line.
+    /// `shared_line` if that differs from its line rate.
     pub(crate) fn exchange(&self, ports: Ports, buffer_bytes: u64, shared_line: Option<BitRate>) -> ExchangeConfig {
         ExchangeConfig {
             modes: self.reports,
@@ -83,11 +83,11 @@ impl MessagesConfig {
     }
 }
 
-/// Examines the receive buffers, at most once in an interval, because that is a system call.
+/// Measures the occupancy of the receive buffers, at most once per interval, because that is a system call.
 ///
-/// Everybody can send to the port of a NIC, and senders must not slow down for that: nothing is reported while most of
-/// what arrives is refused, and drops are only reported when peers had filled the buffers. The kernel counts datagrams
-/// with a wrong checksum as dropped, too.
+/// Any host can send to the port of a NIC, and that must not slow down the peers: nothing is reported while most of the
+/// received datagrams are rejected, and drops are only reported when peers had filled the buffers. The kernel counts
+/// datagrams with a wrong checksum as dropped, too.
 #[derive(Debug, Default)]
 pub(crate) struct BacklogWatch {
     next_at: Time,
@@ -103,14 +103,14 @@ pub(crate) struct BufferCounts {
     pub(crate) waiting_bytes: u64,
     /// Datagrams that the kernel has dropped.
     pub(crate) kernel_drops: u64,
-    /// Datagrams received.
+    /// Number of datagrams received.
     pub(crate) received: u64,
-    /// Of these, the ones that this crate has refused.
+    /// Number of these that were rejected by this crate.
     pub(crate) refused: u64,
 }
 
 impl BacklogWatch {
-    /// Returns whether it is time to look at them, and then counts this as done.
+    /// Returns whether the buffers have to be measured now, and starts the next interval if so.
     pub(crate) fn is_due(&mut self, now: Time) -> bool {
         let is_due = now >= self.next_at;
         if is_due {
@@ -119,8 +119,8 @@ impl BacklogWatch {
         is_due
     }
 
-    /// Returns the bytes that wait, and the number of drops since the start, of which senders are to be told.
-    /// `threshold_bytes` may wait.
+    /// Returns the number of queued bytes, and the number of drops since the start, if senders have to be notified.
+    /// `threshold_bytes` may be queued without a notice.
     pub(crate) fn examine(&mut self, now: BufferCounts, threshold_bytes: u64) -> (u64, u64) {
         let before = std::mem::replace(&mut self.last, now);
         let refused = now.refused.saturating_sub(before.refused);
@@ -134,14 +134,14 @@ impl BacklogWatch {
     }
 }
 
-/// Returns a cookie from the system, even when the NIC has a seed: a cookie is a secret between two NICs. None when the
-/// program has forbidden itself the system call since the NIC was opened.
+/// Returns a random cookie from the system, even when the NIC has a seed, because a cookie is a secret between two
+/// NICs; `None` if the system call is no longer permitted.
 fn draw_cookie() -> Option<NonZeroU64> {
     sys::random_bits().ok().and_then(NonZeroU64::new)
 }
 
 /// Returns the number of the NIC ([`rnic_engine::NicId::number`]) that sent a message over UDP from `source_port` of a
-/// peer; `None` when the NIC that the message names does not send from this port.
+/// peer; `None` if the NIC named in the message does not send from this port.
 pub(crate) fn sender_of(ports: Ports, source_port: u16, message: &Message) -> Option<u16> {
     match ports {
         // The peer has been found by its port.
@@ -166,11 +166,11 @@ const BACKLOG_INTERVAL: Duration = Duration::from_us(100);
 /// Reports of the load: each period.
 const REPORTS: Modes = Modes { periodic: true, sampling_bytes: None, anomaly: false };
 
-/// Longest delay in the host of a peer that is believed. Twenty times the default target of `swift-rate`, which then
-/// halves its rate; what is reported in addition would have no effect but to hide the delay of the path.
+/// Maximum delay in the host of a peer that is accepted: twenty times the default target of `swift-rate`, which then
+/// halves its rate; a larger value would only hide the delay of the path.
 const HOST_DELAY_MAX: Duration = Duration::from_ms(20);
 
-/// Period of reports and grants: a grant is valid for eight of them, longer than a process waits for a processor.
+/// Period of reports and grants. A grant is valid for eight of them, longer than a process waits for a processor.
 const PERIOD: Duration = Duration::from_ms(4);
 
 /// Round trip until one is measured: that of two busy processes.
@@ -179,22 +179,22 @@ const ROUND_TRIP: Duration = Duration::from_ms(1);
 /// Time between two greetings of a peer, which wake an idle process.
 const GREETING_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Interval of the probes of each queue pair, unless set: a NIC with hundreds of queue pairs to one peer stays below
-/// the number of answers that the peer gives in a second.
+/// Default interval between the probes of each queue pair: with hundreds of queue pairs to one peer, a NIC stays below
+/// the number of answers that the peer sends per second.
 const PROBE_INTERVAL: Duration = Duration::from_ms(100);
 
 /// Time after which a probe of this driver counts as lost.
 const PROBE_TIMEOUT: Duration = Duration::from_ms(100);
 
-/// Shortest time after which a probe that a policy asks for counts as lost, in addition to some round trips: the peer
-/// may wait for a processor.
+/// Minimum timeout of a probe requested by a policy, in addition to some round trips: the peer may have to wait for a
+/// processor.
 const PROBE_TIMEOUT_MIN: Duration = Duration::from_ms(10);
 
 /// Number of these round trips.
 const PROBE_TIMEOUT_ROUND_TRIPS: u64 = 3;
 
-/// Time between two probes that path policies send to one NIC: two thirds of the answers that it gives. The rest is for
-/// congestion control, and for queue pairs whose paths are not chosen.
+/// Time between two probes that path policies send to one NIC: two thirds of the answers that the peer sends. The rest
+/// is for congestion control, and for queue pairs without path selection.
 const PATH_PROBE_SPACING: Duration = Duration::from_us(1_500);
 
 #[cfg(test)]
@@ -220,7 +220,7 @@ mod tests {
         }
     }
 
-    /// Rule 1 of scr.md section 5.4: a message comes from a port that the packets of its sender come from.
+    /// Rule 1 of scr.md section 5.4: a message comes from a port from which packets of its sender come.
     #[test]
     fn s6_the_port_of_a_message_is_that_of_the_nic_that_it_names() {
         let (mine, other) = (32_768, 32_784);

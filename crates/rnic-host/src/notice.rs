@@ -1,5 +1,4 @@
-//! Notices to the program about changed operating conditions that it did not request: the NIC continues, but in a
-//! degraded or different mode.
+//! Notices to the program about changed operating conditions: the NIC continues, but in a degraded or different mode.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -33,9 +32,9 @@ pub enum Notice {
     RealRocePeer(IpAddr, Qpn),
     /// The peers are configured to be real RoCEv2 adapters, but this address belongs to an OpenRNIC process.
     PeerIsOpenRnic(IpAddr),
-    /// The transport of a connection needs messages between NICs, which the process at this address does not exchange.
+    /// The transport of a connection needs messages between NICs, which the process at this address does not support.
     PeerWithoutMessages(IpAddr),
-    /// This NIC does not share as configured with the other NICs of the user, for this reason.
+    /// This NIC could not share with the other NICs of the user as configured, for this reason.
     NotShared(String),
     /// The capture could not be written and has stopped, for this reason.
     CaptureEnded(String),

@@ -29,7 +29,7 @@ use crate::ports::PATHS_MAX;
 const _: () = assert!(PATHS_MAX <= LABELS_MAX, "a peer accepts fewer ports than a NIC has");
 const _: () = assert!(PROBED_MAX < PATHS_MAX, "labels of a queue pair need different ports, and a new one another");
 
-/// The labels of all queue pairs whose path policy probes.
+/// The labels (source ports) of all queue pairs whose path policy probes.
 #[derive(Debug, Default)]
 pub(crate) struct ProbedPaths {
     /// Never iterated in an order that matters.
@@ -39,9 +39,9 @@ pub(crate) struct ProbedPaths {
 /// The labels of a queue pair.
 #[derive(Debug)]
 struct QueuePair {
-    /// NIC of its peer.
+    /// NIC of the peer.
     nic: NicId,
-    /// Labels by the numbers that the policy gives to paths.
+    /// Labels, indexed by the policy's path numbers.
     labels: [Option<Label>; PROBED_MAX],
 }
 
@@ -51,14 +51,14 @@ struct Label {
     label: u16,
     /// Number of the path.
     path: u8,
-    /// Source port, once a probe has left from it on a path other than number 0; 0 before.
+    /// Source port, once a probe has been sent from it on a path other than number 0; otherwise 0.
     port: u16,
     /// True once the peer has answered a probe from this port.
     is_accepted: bool,
 }
 
 impl ProbedPaths {
-    /// Adds a queue pair that has been connected to one of `nic`; its labels are new.
+    /// Adds a queue pair that has been connected to a queue pair of `nic`; all its labels are new.
     pub(crate) fn connect(&mut self, qpn: Qpn, nic: NicId) {
         self.queue_pairs.insert(qpn, QueuePair { nic, labels: [None; PROBED_MAX] });
     }
@@ -82,7 +82,7 @@ impl ProbedPaths {
         accepted.map_or(0, |known| known.path)
     }
 
-    /// Returns the path on which a probe of `qpn` is sent. A label of the path policy that is new gets a path.
+    /// Returns the path on which a probe of `qpn` is sent. A new label of the path policy is assigned a path.
     pub(crate) fn path_of_probe(&mut self, qpn: Qpn, probe: ProbePath) -> u8 {
         let Some(queue_pair) = self.queue_pairs.get_mut(&qpn) else { return 0 };
         match queue_pair.labels.get(usize::from(probe.index)).copied() {
@@ -99,15 +99,15 @@ impl ProbedPaths {
         }
     }
 
-    /// Records the port from which a probe of `qpn` leaves on `path`, and which it names: the answer will name it, too.
+    /// Records the port from which a probe of `qpn` is sent on `path`, and which the probe and its answer carry.
     pub(crate) fn name_port(&mut self, qpn: Qpn, path: u8, port: u16) {
         let queue_pair = self.queue_pairs.get_mut(&qpn);
         let labels = queue_pair.into_iter().flat_map(|queue_pair| queue_pair.labels.iter_mut().flatten());
         labels.filter(|known| path > 0 && known.path == path).for_each(|known| known.port = port);
     }
 
-    /// Returns the policy's label of the path whose port an answer for `qpn` names as its label; `None` when that is
-    /// not the port of this path, and so already the policy's label.
+    /// Returns the policy's label of the path whose port is the label in an answer for `qpn`; `None` if it is not the
+    /// port of this path, and so is the policy's label itself.
     pub(crate) fn label_of(&self, qpn: Qpn, answered: ProbePath) -> Option<PathLabel> {
         let labels = &self.queue_pairs.get(&qpn)?.labels;
         let has_port = |known: &&Label| answered.label > 0 && known.port == answered.label;
@@ -119,8 +119,8 @@ impl ProbedPaths {
         known.map(|known| PathLabel(known.label))
     }
 
-    /// Records that the peer has answered a probe of `qpn` that named the port of a path as its label: it accepts data
-    /// from there.
+    /// Records that the peer has answered a probe of `qpn` that carried the port of a path as its label: it accepts
+    /// data from this port.
     pub(crate) fn accept(&mut self, qpn: Qpn, answered: ProbePath) {
         let labels = self.queue_pairs.get_mut(&qpn).map(|queue_pair| &mut queue_pair.labels);
         let known = labels.and_then(|labels| labels.get_mut(usize::from(answered.index))?.as_mut());
@@ -129,7 +129,7 @@ impl ProbedPaths {
         }
     }
 
-    /// Records that `nic` has forgotten which ports it accepts: data leaves from the port with number 0 until it has
+    /// Records that `nic` has forgotten which ports it accepts: data is sent from the port with number 0 until it has
     /// answered again.
     pub(crate) fn forget(&mut self, nic: NicId) {
         let queue_pairs = self.queue_pairs.values_mut().filter(|queue_pair| queue_pair.nic == nic);
@@ -188,7 +188,7 @@ mod tests {
         }
     }
 
-    /// A path that stays dead gets another label, and with it another port; so does the first one.
+    /// A path that remains unusable is assigned another label, and with it another port; so is the first one.
     #[test]
     fn s24_a_new_label_has_another_port() {
         let mut paths = connected();

@@ -14,7 +14,7 @@
 //! **Streams** ([`crate::stream`]) are measured as they are: operations are writes, and their latency is the time until
 //! all their bytes are delivered, or half of the time until they have been returned.
 //!
-//! **NVMe** commands access a namespace at the serving end, which is stored in the memory of that end. To verify NVMe
+//! **NVMe** commands access a namespace at the server, which is stored in the memory of that end. To verify NVMe
 //! writes, each one is read back, because the program at a target is not notified when a command completes.
 //!
 //! **Latency** is a ping-pong of Sends with one in flight: both sides post Sends, and half of the round-trip time is

@@ -24,10 +24,10 @@ pub struct Protection {
     pub form: SecurityFormat,
     /// The cipher.
     pub cipher: Cipher,
-    /// Number of packets that a key seals before the next key replaces it, counted at each end independently: at
-    /// least one and at most [`rnic_psp::PACKETS_PER_KEY`], or [`rnic_psp::esp::PACKETS_PER_KEY`] with ESP. Small
-    /// values are for tests: a connection does not survive an outage in which one end seals 32 times this number of
-    /// packets, and a packet that is delayed by more than one key change is lost.
+    /// Number of packets that are encrypted with a key before the next key replaces it, counted at each end
+    /// independently: at least one and at most [`rnic_psp::PACKETS_PER_KEY`], or [`rnic_psp::esp::PACKETS_PER_KEY`]
+    /// with ESP. Small values are for tests: a connection does not survive an outage in which one end seals 32 times
+    /// this number of packets, and a packet that is delayed by more than one key change is lost.
     pub packets_per_key: u64,
 }
 

@@ -61,7 +61,7 @@ pub struct Settings {
     pub lids_are_loopback: bool,
     /// True when packets between processes on one host may go through shared memory instead of UDP.
     pub bypass: bool,
-    /// Progress mode: drives the NIC while the program does not call the library.
+    /// Mechanism that drives the NIC while the program does not call the library.
     pub progress: Progress,
     /// True to let the kernel segment trains into packets (GSO), if it can.
     pub segmentation: bool,
@@ -350,7 +350,7 @@ impl Settings {
         }
     }
 
-    /// Returns the part of this process in sharing a link; none if the user has requested nothing of it.
+    /// Returns the settings by which this process shares a link; `None` if the user has requested none.
     fn share(&self) -> Option<ShareConfig> {
         (self.link_rate.is_some() || self.weight.is_some()).then(|| ShareConfig {
             weight: self.weight.unwrap_or(1),

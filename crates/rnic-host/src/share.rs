@@ -38,7 +38,7 @@ use offer::{Keeper, Names};
 use page::{Line, Owner, Page};
 use processes::Process;
 
-/// Settings of a NIC's part in the sharing.
+/// Settings by which a NIC shares a link with the other NICs of the user.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ShareConfig {
     /// Weight of this NIC among those that share the link, from 1 to [`WEIGHT_MAX`].
@@ -66,13 +66,13 @@ pub enum ShareError {
          processes the same --link-rate (RNIC_LINK_RATE)"
     )]
     RateDiffers {
-        /// Rate that this process asks for.
+        /// Rate requested by this process.
         own: BitRate,
         /// Rate that the other process has set.
         theirs: BitRate,
         /// The other process.
         pid: u32,
-        /// Its name in parentheses, with a space before it; empty when it is not known.
+        /// Name of the other process in parentheses, with a space before it; empty if unknown.
         program: String,
     },
     /// No line of the page is free.
@@ -87,7 +87,7 @@ pub enum ShareError {
          differs; run all of them in one"
     )]
     OtherClock,
-    /// A process of the user offers something else.
+    /// A process of the user offers a file that is not such a page.
     #[error("the socket {0} offers no page of this version of OpenRNIC; end the process that has bound it (`ss -xlp`)")]
     NotAPage(String),
     /// No name of the socket can be used.
@@ -104,7 +104,7 @@ pub enum ShareError {
 /// Counters of a NIC since it was opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Activity {
-    /// Bytes sent, counting Ethernet framing; ignored for NICs that draw from a shared link, which counts them.
+    /// Bytes sent, counting Ethernet framing; ignored for NICs on a shared link, which counts them itself.
     pub(crate) wire_bytes: u64,
     /// Bytes of messages sent.
     pub(crate) payload_bytes: u64,
@@ -130,7 +130,7 @@ pub(crate) struct ShareStatus {
     pub(crate) neighbours: u32,
 }
 
-/// The part of a NIC in the sharing.
+/// The sharing state of a NIC.
 #[derive(Debug)]
 pub(crate) struct Share {
     config: ShareConfig,
@@ -138,7 +138,7 @@ pub(crate) struct Share {
     process: Process,
     page: Arc<Page>,
     keeper: Keeper,
-    /// Number of the line of this NIC; none when the page it moved to was full.
+    /// Index of this NIC's entry (line) in the page; `None` if the page to which it moved was full.
     line: Option<usize>,
     link: Option<SharedLink>,
     /// Monotonic time of the NIC's time zero, in nanoseconds.
@@ -154,17 +154,17 @@ pub(crate) struct Share {
     last: (Activity, u64),
     used: RecentRate,
     payload_rate: BitRate,
-    /// The own share of the capacity.
+    /// This NIC's share of the capacity.
     share: Option<BitRate>,
-    /// True when a scheduler held queue pairs to the share when they last had data.
+    /// True when a scheduler limited queue pairs to the share when they last had data.
     holds_share: bool,
     neighbours: u32,
     /// Line at which the search for the lines of ended processes continues.
     next_examined: usize,
 }
 
-/// The highest rate that was measured lately: the longer ago, the less it counts, linearly to zero within
-/// [`RATE_MEMORY`]. So the share of a NIC that sends now and then does not vary.
+/// The highest rate measured recently: its weight decreases linearly with age, to zero within [`RATE_MEMORY`], so that
+/// the share of a NIC that sends intermittently does not vary.
 #[derive(Clone, Copy, Debug)]
 struct RecentRate {
     rate: BitRate,
@@ -185,7 +185,7 @@ impl RecentRate {
 }
 
 impl Share {
-    /// Joins the page of the group that `config` names. `clock` is the NIC's.
+    /// Joins the page of the group that `config` names. `clock` is the NIC's clock.
     ///
     /// # Errors
     /// When there is no page to join, it has no free line, or another NIC has set another rate of the link.
@@ -232,20 +232,21 @@ impl Share {
         self.link.is_some()
     }
 
-    /// Returns whether the NIC must take no packets from its engine now.
+    /// Returns whether the NIC must not take packets from its engine at this time.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.link.as_ref().is_some_and(SharedLink::is_full)
     }
 
-    /// Returns the time at which the NIC may take packets again, if it must not now.
+    /// Returns the time at which the NIC may take packets again; `None` if it may take them now.
     #[inline]
     pub(crate) fn full_until(&self) -> Option<Time> {
         let until_ns = self.link.as_ref()?.full_until_ns()?;
         Some(Time::from_ps(until_ns.saturating_sub(self.zero_ns).saturating_mul(1_000)))
     }
 
-    /// Adds a packet of `bytes` on the wire to the queue of the shared link; returns the time at which it leaves.
+    /// Adds a packet of `bytes` on the wire to the queue of the shared link; returns the time at which it has been
+    /// sent.
     #[inline]
     pub(crate) fn enqueue(&mut self, now: Time, bytes: u32) -> Time {
         let now_ns = self.page_time(now);
@@ -263,7 +264,7 @@ impl Share {
         self.payload_bytes += bytes;
     }
 
-    /// Checks whether a NIC that must take no packets may do so again.
+    /// Checks whether a NIC that had to stop taking packets may resume.
     pub(crate) fn resume(&mut self, now: Time) {
         let now_ns = self.page_time(now);
         if let Some(link) = &mut self.link {
@@ -285,8 +286,8 @@ impl Share {
         self.next_update
     }
 
-    /// Writes the own line and computes the own share from all lines. Returns an error that the user should know about,
-    /// if there is one: the NIC continues nevertheless.
+    /// Publishes this NIC's entry and computes its share from all entries. Returns an error that the user should know
+    /// about, if there is one; the NIC continues in any case.
     pub(crate) fn update(&mut self, now: Time, activity: Activity) -> Option<ShareError> {
         let now_ns = self.page_time(now);
         let moved = self.keeper.take_replaced();
@@ -310,7 +311,7 @@ impl Share {
         is_back.then(|| self.check_rate(now_ns).err()).flatten()
     }
 
-    /// Changes the own weight: the others see it in the own line at once, and the own share follows.
+    /// Changes this NIC's weight: the others see it in the entry immediately, and the share follows.
     pub(crate) fn set_weight(&mut self, now: Time, weight: u16) {
         self.config.weight = weight;
         let now_ns = self.page_time(now);
@@ -337,8 +338,8 @@ impl Share {
         }
     }
 
-    /// Returns the own share of the link, if the NIC draws from one: the capacity that schedulers divide among queue
-    /// pairs, as far as they divide any. It changes with [`Self::update`].
+    /// Returns this NIC's share of the link, if it uses a shared link: the capacity that schedulers divide among queue
+    /// pairs, if they do. It changes with [`Self::update`].
     pub(crate) fn share(&self) -> Option<BitRate> {
         self.share
     }
@@ -347,8 +348,8 @@ impl Share {
         self.zero_ns.saturating_add(now.as_ps() / 1_000)
     }
 
-    /// Measures the rates since the last update; returns whether the NIC is hungry: its data waited for the link, or
-    /// for the dequeue rate although it used most of its share, so that its share is what it waited for.
+    /// Measures the rates since the last update; returns whether the NIC is hungry, that is, limited by its share: its
+    /// data waited for the link, or for the dequeue rate although it used most of its share.
     fn measure(&mut self, now: Time, mut activity: Activity) -> bool {
         let mut link_waits = 0;
         if let Some(link) = &self.link {
@@ -371,7 +372,7 @@ impl Share {
         link_waits > last_link_waits || self.is_full() || waits_for_share
     }
 
-    /// Returns the contents of the own line.
+    /// Returns the contents of this NIC's entry.
     fn contents(&self) -> Line {
         Line {
             owner: self.owner,
@@ -393,7 +394,7 @@ impl Share {
         });
     }
 
-    /// Computes the own share of the capacity.
+    /// Computes this NIC's share of the capacity.
     fn compute(&mut self, now_ns: u64) {
         self.page.release_ended(self.process, now_ns, &mut self.next_examined);
         let others: Vec<Claim> = self
@@ -425,7 +426,7 @@ impl Share {
         Err(ShareError::RateDiffers { own, theirs, pid: owner.pid(), program: program_of(owner.pid()) })
     }
 
-    /// Frees the own line; a forked child leaves that of its parent alone.
+    /// Frees this NIC's entry; a forked child does not free that of its parent.
     fn release_line(&mut self) {
         let own = self.line.take().filter(|_| self.process.pid == std::process::id());
         if let Some(index) = own {
@@ -440,12 +441,13 @@ impl Drop for Share {
     }
 }
 
-/// Returns the capacity of a link: 95 % of its rate.
+/// Returns the capacity of a link that may be divided: 95 % of its rate.
 fn capacity(rate: BitRate) -> BitRate {
     BitRate::bps(rate.as_bps() / 100 * 95)
 }
 
-/// Returns the demand of a NIC that had to wait for nothing: what it has sent, and a quarter more.
+/// Returns the demand of a NIC that was not limited, with headroom for growth: the rate that it has sent, plus a
+/// quarter.
 fn demand_with_headroom(rate: BitRate) -> u64 {
     rate.as_bps().saturating_mul(5) / 4
 }
@@ -458,7 +460,7 @@ fn smoothed(mean: BitRate, sample: BitRate, span: Duration) -> BitRate {
     BitRate::bps(u64::try_from(bps).unwrap_or(u64::MAX))
 }
 
-/// Returns the name of a process in parentheses, with a space before it; empty when it is not known.
+/// Returns the name of a process in parentheses, with a space before it; empty if unknown.
 fn program_of(pid: u32) -> String {
     let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     let name: String = name.trim().chars().filter(|c| !c.is_control()).take(NAME_CHARS_MAX).collect();
@@ -475,7 +477,7 @@ const INTERVAL: Duration = Duration::from_ms(5);
 /// a line shows a rate of zero.
 const IDLE_INTERVAL: Duration = Duration::from_ms(250);
 
-/// Time for which a measured rate counts, decreasing.
+/// Time for which a measured rate counts, with decreasing weight.
 const RATE_MEMORY: Duration = Duration::from_ms(40);
 
 /// Time over which the rate that observers see is averaged.

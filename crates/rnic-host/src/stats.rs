@@ -23,7 +23,7 @@ pub enum RxDrop {
     Management,
     /// From the address of a known peer, but neither from port 4791 nor from that of the queue pair at the other end.
     ForeignPort,
-    /// A Falcon packet that is not protected as agreed on, or is sealed with another key.
+    /// A Falcon packet that is not protected as agreed, or is encrypted with another key.
     Protection,
     /// A Falcon packet that was sent too long ago: it may be a recording that an attacker replays.
     Replay,
@@ -126,11 +126,11 @@ pub struct NicStats {
     pub credit_answers: u64,
     /// Number of times that credit of an unresponsive NIC was reclaimed.
     pub credit_given_up: u64,
-    /// Hello messages and responses to them that were sent.
+    /// Number of hello messages sent, including responses to hello messages.
     pub hellos_sent: u64,
     /// Messages to the NICs of peers that were sent or queued.
     pub nic_messages_sent: u64,
-    /// Messages of the NICs of peers that were passed to the engine, which decides about them.
+    /// Messages from the NICs of peers that were passed to the engine, which decides whether to accept them.
     pub nic_messages_received: u64,
     /// Answers to such messages that were not sent, because data occupied half of the send buffer.
     pub message_answers_withheld: u64,

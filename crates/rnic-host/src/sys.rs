@@ -119,7 +119,7 @@ pub struct Incoming {
     pub congested: bool,
     /// Other fields of its IP header, if the socket reports them ([`UdpSocket::enable_ip_fields_reports`]).
     pub ip_fields: PackedIpFields,
-    /// Time at which the kernel received it, of the clock of the date, in nanoseconds, if the socket reports it
+    /// Time at which the kernel received it, of the real-time clock, in nanoseconds, if the socket reports it
     /// ([`UdpSocket::enable_time_stamps`]); 0 otherwise.
     pub stamped_ns: u64,
 }
@@ -320,7 +320,7 @@ impl UdpSocket {
         Ok(received as usize)
     }
 
-    /// Takes one error from the socket's error queue.
+    /// Returns the next error in the socket's error queue.
     pub fn next_deferred_error(&self) -> Option<DeferredError> {
         let mut control: Control = Control::new();
         // SAFETY: an all-zero address is valid (family `AF_UNSPEC`).

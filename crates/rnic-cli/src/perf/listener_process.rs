@@ -12,7 +12,7 @@ use super::address::PORT;
 use crate::args::PerfArgs;
 use crate::failure::Failure;
 
-/// Options of the process, which are those of the measuring end.
+/// Options of the process, which are those of the client.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct ListenerOptions<'a> {
     /// Largest number of payload bytes of a packet.

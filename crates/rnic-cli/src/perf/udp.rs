@@ -1,4 +1,4 @@
-//! The measuring end, over UDP sockets.
+//! The client, over UDP sockets.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 

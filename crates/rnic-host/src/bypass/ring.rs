@@ -127,7 +127,7 @@ impl Producer {
         Ok(Self { shared, file, head: 0, published: 0, tail: 0, stamps: false })
     }
 
-    /// Stamps records from now on with the time of their publication, one at a time.
+    /// Starts writing the time of publication into records, one at a time.
     pub(crate) fn stamp_records(&mut self) {
         self.stamps = true;
     }
@@ -226,7 +226,7 @@ impl Producer {
         }
     }
 
-    /// Stamps the record that is published next, unless the reader has not taken the last stamp.
+    /// Writes the time into the record that is published next, unless the reader has not read the previous one.
     #[cold]
     fn stamp(&self) {
         let stamp = self.shared.word64(STAMP_AT);
@@ -408,8 +408,9 @@ impl Consumer {
         Err(Broken)
     }
 
-    /// Returns the time, of the monotonic clock in nanoseconds, at which a record was published that has been read, or,
-    /// with `or_is_next`, that will be read next; the writer then stamps another one. Each stamp is returned once.
+    /// Returns the time of publication, in nanoseconds of the monotonic clock, of a record that has been read, or, if
+    /// `or_is_next`, that will be read next; the writer then writes the time into another record. Each time is returned
+    /// once.
     pub(crate) fn take_stamp(&self, or_is_next: bool) -> Option<u64> {
         let word = self.shared.word64(STAMP_AT);
         let stamp = word.load(Ordering::Acquire);

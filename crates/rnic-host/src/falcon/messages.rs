@@ -27,14 +27,14 @@ use crate::stats::RxDrop;
 /// Connection within which a message is sealed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Within {
-    /// That of this queue pair.
+    /// The connection of this queue pair.
     QueuePair(Qpn),
     /// One to this peer, and to a queue pair on this port if numbers encode ports.
     Nic(PeerId, Option<u16>),
 }
 
 impl Falcon {
-    /// Returns the datagram that carries the message in `bytes`, a complete one with its ICRC; `None` when there is no
+    /// Returns the datagram that carries the complete message in `bytes`, including its ICRC; `None` if there is no
     /// such connection, or it has no key.
     pub(crate) fn seal_message(&mut self, now: Time, within: Within, bytes: &[u8; MESSAGE_LEN]) -> Option<Vec<u8>> {
         let form = self.form()?;
@@ -62,8 +62,8 @@ impl Falcon {
         Some(datagram)
     }
 
-    /// Returns a queue pair that is connected to a NIC and has a key: the one that was used last, if it still is. After
-    /// some time it is the next one in order, because the peer may have ended its end of the last one.
+    /// Returns a queue pair that is connected to a NIC and has a key: the one that was used last, if it still exists.
+    /// After some time, the next one is returned, because the peer may have closed its end of the last one.
     fn connection_to(&mut self, nic: (PeerId, Option<u16>), now: Time) -> Option<Qpn> {
         let leads_there = |guard: &Guard| {
             let (peer, port) = nic;
@@ -99,10 +99,10 @@ impl Opened {
         datagram.get(self.message.start) == Some(&scr::OPCODE)
     }
 
-    /// Reads the message of a NIC in an authentic datagram.
+    /// Parses the message of a NIC in an authentic datagram.
     ///
     /// # Errors
-    /// When it is none.
+    /// When it is not a message.
     pub(crate) fn read_message(&self, datagram: &[u8]) -> Result<Message, RxDrop> {
         let Range { start, end } = self.message.clone();
         let inner: &[u8; SEALED_LEN] =
@@ -118,13 +118,13 @@ impl Opened {
     }
 }
 
-/// Time after which messages about a NIC are sealed within another connection to it, if there is one.
+/// Time after which messages about a NIC use another connection to it, if there is one.
 const CONNECTION_KEPT: Duration = Duration::from_secs(1);
 
 /// Length in bytes of the first word.
 const WORD: usize = psp::CLEAR_LEN;
 
-/// Length in bytes of a message with this word, within its seal.
+/// Length in bytes of a message with this word, in encrypted form.
 const SEALED_LEN: usize = WORD + MESSAGE_LEN - ICRC_LEN;
 
 const _: () = assert!(scr::OPCODE >> 4 != 1, "a version of Falcon");

@@ -1,4 +1,4 @@
-//! The paths that an impairment concerns, where packets leave from several source ports.
+//! Selection of the paths to which an impairment applies, if packets are sent from several source ports.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,7 +11,7 @@ use crate::ports::PATHS_MAX;
 pub struct PathSet(u32);
 
 impl PathSet {
-    /// All paths, and all packets that take none.
+    /// All paths, and packets that use none.
     pub const ALL: Self = Self(u32::MAX);
 
     /// Returns the set of these paths; a number above 16 is ignored.

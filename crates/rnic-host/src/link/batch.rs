@@ -86,7 +86,7 @@ pub(crate) struct Wrapping {
     pub(crate) len: u32,
     /// The peer's UDP port.
     pub(crate) port: u16,
-    /// Start of the ICRC: the part that covers the IP and UDP headers.
+    /// Partial ICRC over the IP and UDP headers.
     pub(crate) prefix: IcrcPrefix,
     /// True when the packet may be part of a train.
     pub(crate) may_join_train: bool,
@@ -380,7 +380,8 @@ fn supersedes(ack: &Transmit, earlier: &Transmit) -> bool {
         && ack.packet.flags == earlier.packet.flags
 }
 
-/// The packets that a packet without data counts, where the latest such packet says as much as all before it.
+/// Kind of packets that a packet without data counts cumulatively, so that the latest such packet replaces all earlier
+/// ones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Cumulative {
     Requests,
@@ -388,7 +389,7 @@ enum Cumulative {
     Grants,
 }
 
-/// Returns the packets that `packet` counts, if it is a plain cumulative acknowledgement or a pull.
+/// Returns what `packet` counts, if it is a plain cumulative acknowledgement or a pull.
 #[inline]
 fn cumulative(packet: &Packet) -> Option<Cumulative> {
     let (counts, aeth, sack) = match &packet.headers {

@@ -1,4 +1,4 @@
-//! Packets that are not sent at once, because impairment delays them or they queue for the shared link.
+//! Packets that are not sent immediately, because impairment delays them or they are queued for the shared link.
 
 use rnic_base::Time;
 use rnic_engine::{MemoryFault, PeerId};
@@ -25,7 +25,7 @@ impl Link {
 
     /// Queues a packet of `len` bytes that is sent on `path` for the shared link, if there is one, and then applies
     /// impairment to it. When a copy is needed, `copy` writes the datagram to a buffer, which may contain old data.
-    /// Returns whether the packet itself is to be sent now.
+    /// Returns whether the packet itself has to be sent now.
     ///
     /// # Errors
     /// When `copy` fails: no copy of the packet is queued then.
@@ -69,8 +69,8 @@ impl Link {
         Ok(outcome.passes)
     }
 
-    /// Applies the impairment of received packets to a packet from `peer`: its payload may be cut. Returns whether it
-    /// is marked.
+    /// Applies the impairment of received packets to a packet from `peer`, whose payload may be trimmed. Returns
+    /// whether the packet is congestion-marked.
     #[inline]
     pub(crate) fn impair_received(&mut self, peer: PeerId, decoded: &mut Decoded) -> bool {
         let Self { peers, stats, .. } = self;

@@ -167,7 +167,7 @@ const IDLE_AFTER_POLLS: u32 = 64;
 /// Receive buffer of the socket of a path, in bytes: only error reports arrive on it.
 const PATH_RECEIVE_BYTES: usize = 64 << 10;
 
-/// Send buffer of the socket of a path, in bytes: the maximum size of its packets that are queued in the kernel.
+/// Send buffer of the socket of a path, in bytes: the maximum amount of its packets queued in the kernel.
 const PATH_SEND_BYTES: usize = 4 << 20;
 
 /// Number of turns in which an idle lane is polled once: the first packet after a pause is received some microseconds

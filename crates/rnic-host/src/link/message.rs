@@ -14,8 +14,8 @@ use crate::datagram::Datagram;
 use crate::ip_fields::PackedIpFields;
 
 impl Link {
-    /// Sends `bytes`, a complete message, to `peer` on `path`, which `addresses` describe: through shared memory, as
-    /// `kind` says, if packets to the peer are sent through it, or else queued for the socket. Impairment is applied as
+    /// Sends `bytes`, a complete message, to `peer` on `path` with the given `addresses`: through shared memory, as a
+    /// record of `kind`, if packets to the peer use it; otherwise it is queued for the socket. Impairment is applied as
     /// to any packet.
     pub(crate) fn send_message(
         &mut self,
@@ -43,8 +43,8 @@ impl Link {
         self.tx_backlog.push_back(Datagram { addresses: *addresses, bytes: bytes.to_vec(), ip_fields });
     }
 
-    /// Returns number and port of the path on which a probe of `qpn` to `ip` is sent, unless it leaves from the port of
-    /// other packets: then `None`, as when the system has no more sockets.
+    /// Returns number and port of the path on which a probe of `qpn` to `ip` is sent; `None` if it is sent from the
+    /// default port, as it is when the system has no more sockets.
     pub(crate) fn path_of_probe(&mut self, ip: IpAddr, qpn: Qpn, probe: ProbePath) -> Option<(u8, u16)> {
         let path = self.paths.path_of_probe(qpn, probe);
         let lane = self.lane_of(ip);
@@ -54,8 +54,8 @@ impl Link {
         Some((path, port))
     }
 
-    /// Writes a message, without its ICRC unless it is sealed, into the ring to its receiver; returns false when there
-    /// is none.
+    /// Writes a message, without its ICRC unless it is encrypted, into the ring to its receiver; returns false if there
+    /// is no ring.
     fn put_message_into_ring(&mut self, now: Time, target: (PeerId, u16), bytes: &[u8], kind: RecordKind) -> bool {
         let peer = target.0;
         let Self { bypass: Some(bypass), peers, stats, .. } = self else { return false };
@@ -70,7 +70,8 @@ impl Link {
         result != RingResult::NoRing
     }
 
-    /// Returns whether no more answers are to be sent on `path` to `ip`: half of the send buffer is reserved for data.
+    /// Returns whether no more answers are sent on `path` to `ip`, because half of the send buffer is reserved for
+    /// data.
     pub(crate) fn is_crowded(&self, ip: IpAddr, path: u8) -> bool {
         self.has_many_queued_responses() || !self.lanes[self.lane_of(ip)].sender_on(path).is_half_free()
     }

@@ -52,9 +52,9 @@ pub(crate) struct Device {
     events: VecDeque<AsyncEvent>,
     /// Detects remote processes that have exited.
     pub(super) keepalive: Keepalive,
-    /// When the receive buffers are looked at for messages between NICs.
+    /// Schedule of measurements of the receive buffers, for messages between NICs.
     pub(super) backlog: BacklogWatch,
-    /// Measures what the NIC reaches, where schedulers divide that because no link has a known rate.
+    /// Measures the NIC's throughput, if schedulers divide it because no link has a known rate.
     pub(super) capacity: Option<Box<CapacityMeter>>,
     /// Load of this host, measured while messages are exchanged.
     pub(super) host: Option<Box<HostMeter>>,
@@ -66,11 +66,11 @@ pub(crate) struct Device {
 /// Streams of unpredictable random numbers, one for each use ([`crate::secrets`]).
 #[derive(Debug)]
 pub(super) struct Secret {
-    /// Memory keys.
+    /// Generator of memory keys.
     pub(super) keys: SecretStream,
-    /// Queue pair numbers.
+    /// Generator of queue pair numbers.
     numbers: SecretStream,
-    /// Cookies of credit requests and probes, which responses to them must contain.
+    /// Generator of cookies for credit requests and probes, which responses to them must contain.
     pub(super) cookies: SecretStream,
 }
 
@@ -281,8 +281,8 @@ const LAST_ACK_REPEATS: u32 = 3;
 /// Maximum number of engine events that wait for the program.
 const EVENTS_MAX: usize = 4_096;
 
-/// Time without data after which a queue pair no longer counts among those that share the link: programs sleep between
-/// messages, and wake up late on a busy machine.
+/// Time without data after which a queue pair is no longer counted among those that share the link: programs sleep
+/// between messages, and wake up late on a busy machine.
 const IDLE_AFTER: Duration = Duration::from_ms(100);
 
 /// Returns `count` threads on which schedulers run, if there are to be any.
@@ -290,8 +290,8 @@ fn schedule_threads(count: usize) -> Option<ProcessorConfig> {
     (count > 0).then_some(ProcessorConfig::Threads(SchedulerThreads { count, spawn: background::start_scheduler }))
 }
 
-/// Returns the burst of queue pairs whose rate is limited. A burst waits in the queue of a shared link, where packets
-/// of other processes wait behind it: on such a link it is as short as the timers permit.
+/// Returns the burst of queue pairs whose rate is limited. A burst is queued for the shared link, and delays packets of
+/// other processes: on such a link it is as short as the timers permit.
 fn burst(link_rate: Option<BitRate>) -> BurstDefault {
     let Some(rate) = link_rate else { return BURST };
     let bytes = (rate.bytes_in(SHARED_BURST) as u32).min(BURST.bytes);

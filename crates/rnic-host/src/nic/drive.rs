@@ -27,7 +27,7 @@ enum Timer {
     Delayed,
     /// Packets of the engine that wait for space in the queue of the shared link.
     SharedLink,
-    /// The line of this NIC in the page that NICs share, and its share.
+    /// Update of this NIC's entry in the shared page, and of its share.
     Share,
 }
 

@@ -39,7 +39,8 @@ impl Device {
     }
 }
 
-/// Handles a received hello with a valid checksum; returns the peer if what it says of messages between NICs is new.
+/// Handles a received hello with a valid checksum; returns the peer if its support of messages between NICs is new
+/// information.
 pub(super) fn receive_hello(link: &mut Link, now: Time, peer: Option<PeerId>, hello: &Hello) -> Option<PeerId> {
     if link.ports == Ports::RoceV2
         && let Some(known) = peer.and_then(|peer| link.peers.look_up(peer))

@@ -15,8 +15,8 @@ use super::verbs::Verbs;
 use crate::hint::{Hint, HintLine};
 
 impl Device {
-    /// Applies the hint of the program, if it has written one. When it has not, this costs one load, whatever the
-    /// number of queue pairs.
+    /// Applies the hint of the program, if it has written a new one. Otherwise this costs one load, whatever the number
+    /// of queue pairs.
     #[inline]
     pub(super) fn apply_hint(&mut self, now: Time) {
         if self.hint.has_changed() {
@@ -24,7 +24,7 @@ impl Device {
         }
     }
 
-    /// Reads the line; a torn or invalid hint changes nothing.
+    /// Reads the line; an incomplete or invalid hint changes nothing.
     #[cold]
     fn read_hint(&mut self, now: Time) {
         let Ok(hint) = self.hint.read() else {
@@ -51,7 +51,7 @@ impl Device {
         }
     }
 
-    /// Puts the cap of the hint in force for a queue pair, which exists.
+    /// Applies the rate limit of the hint to an existing queue pair.
     pub(super) fn limit_by_hint(&mut self, now: Time, qpn: Qpn) {
         let limit = cap_of(self.hint.in_force()).map(|rate| RateLimit { rate, burst_bytes: None });
         let limited = self.engine.set_rate_limit(now, qpn, LimitSource::Hint, limit);
@@ -65,17 +65,16 @@ impl Device {
 }
 
 impl Verbs<'_> {
-    /// Returns the line by which the program may tell this NIC its weight and a cap of its queue pairs, by stores
-    /// alone. The NIC applies a hint with its next turn: the next [`Nic::progress`] or [`Nic::doorbell`].
+    /// Returns the memory in which the program may set its weight and a rate limit for its queue pairs, by plain
+    /// stores. The NIC applies a hint with its next turn: the next [`Nic::progress`] or [`Nic::doorbell`].
     ///
-    /// [`Nic::progress`]: super::Nic::progress
-    /// [`Nic::doorbell`]: super::Nic::doorbell
+    /// [`Nic::progress`]: super::Nic::progress [`Nic::doorbell`]: super::Nic::doorbell
     pub fn hint_line(&self) -> &Arc<HintLine> {
         self.device.hint.line()
     }
 }
 
-/// Returns the cap of a hint, if it has one.
+/// Returns the rate limit of a hint, if it has one.
 fn cap_of(hint: Hint) -> Option<BitRate> {
     (hint.cap_kbps > 0).then(|| BitRate::bps(u64::from(hint.cap_kbps) * 1_000))
 }

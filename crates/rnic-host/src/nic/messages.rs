@@ -25,14 +25,14 @@ use crate::ports::port_of;
 use crate::stats::RxDrop;
 use crate::sys::UdpSocket;
 
-/// Returns the messages that a NIC exchanges with the NICs of its peers, if it does: their counters, and the round
-/// trips that they have measured.
+/// Returns the state of the messages that a NIC exchanges with the NICs of its peers, if enabled: counters, and
+/// measured round trips.
 pub fn messages_of(nic: &Nic) -> Option<&Exchange> {
     Exchange::of(&nic.device.engine)
 }
 
-/// Returns the mean time that received packets have lately waited until the NIC took them; `None` when that is not
-/// measured, because the NIC exchanges no messages, or none has arrived lately.
+/// Returns the mean time that recently received packets waited until the NIC read them; `None` if it is not measured,
+/// because the NIC exchanges no messages, or no packet has arrived recently.
 pub fn host_delay_of(nic: &Nic) -> Option<Duration> {
     nic.device.host.as_ref()?.delay(nic.now())
 }
@@ -60,13 +60,13 @@ impl Device {
         if self.config.messages.is_some() { VERSION } else { 0 }
     }
 
-    /// Records the version of the messages that the peer of `qpn` exchanges, by the connection manager.
+    /// Records which version of messages the peer of `qpn` supports, as learned by the connection manager.
     pub(super) fn note_messages_of(&mut self, qpn: Qpn, peer: PeerId, version: u8) {
         note_version(&mut self.engine, &mut self.link, self.clock.now(), qpn, (peer, version));
     }
 
-    /// Prepares the source ports of a queue pair that has been connected, if its path policy probes paths and its
-    /// packets take UDP.
+    /// Opens the source ports of a queue pair that has been connected, if its path policy probes paths and its packets
+    /// use UDP.
     pub(super) fn start_paths(&mut self, qpn: Qpn, connection: &QpConnection) {
         let probes = self.engine.profile_of(qpn).is_some_and(|profile| profile.paths.policy.probes);
         let peer = self.link.peers.look_up(connection.peer);
@@ -106,8 +106,8 @@ impl Device {
         self.link.send_waiting(now) | any
     }
 
-    /// Reports to the engine, at most once in an interval, what waits in the receive buffers, and what the kernel has
-    /// dropped because they were full ([`BacklogWatch`](crate::messages::BacklogWatch)).
+    /// Reports to the engine, at most once per interval, the bytes queued in the receive buffers and the packets that
+    /// the kernel dropped because they were full ([`BacklogWatch`](crate::messages::BacklogWatch)).
     pub(super) fn report_backlog(&mut self, now: Time) {
         if Exchange::of(&self.engine).is_none() || !self.backlog.is_due(now) {
             return;
@@ -129,7 +129,8 @@ impl Device {
     }
 }
 
-/// Sends or queues a message: sealed, if the NIC has a key. Without a connection that has a key, it is not sent.
+/// Sends or queues a message; encrypts it if the NIC has a key. Without a connection that has a key, it is then not
+/// sent.
 pub(super) fn put(link: &mut Link, falcon: &mut Falcon, now: Time, transmit: &MessageTransmit) {
     let MessageTransmit { nic: NicId { peer, number }, message, .. } = transmit;
     // The program may have released the peer since it connected the queue pair.
@@ -169,18 +170,18 @@ pub(super) fn put(link: &mut Link, falcon: &mut Falcon, now: Time, transmit: &Me
     }
 }
 
-/// A message that has arrived, with what is known of its sender.
+/// A received message, with what is known about its sender.
 pub(super) struct Received<'a> {
     pub(super) message: &'a Message,
     pub(super) nic: NicId,
     pub(super) source_port: u16,
 }
 
-/// Reads a message that arrived over UDP from `peer`, and finds the NIC that sent it. The cheap checks come first: a
-/// flood of forged messages costs little.
+/// Parses a message that arrived over UDP from `peer`, and determines the NIC that sent it. The cheap checks come
+/// first, so that a flood of forged messages costs little.
 ///
 /// # Errors
-/// The reason why it is dropped.
+/// The reason why the message is dropped.
 pub(super) fn read(
     (engine, link): (&Engine, &Link),
     peer: Option<PeerId>,
@@ -200,9 +201,9 @@ pub(super) fn read(
     if rnic_wire::icrc::verify(addresses, datagram) { Ok((message, nic)) } else { Err(RxDrop::Icrc) }
 }
 
-/// Reads a message that arrived through the ring of the NIC with the port `writer_port`. Its bytes may change at any
-/// time, so it is copied first. It has an ICRC only if it was delayed; `sealed` is then where data of the sender come
-/// from, and where they arrive.
+/// Parses a message that arrived through the ring of the NIC with the port `writer_port`. Its bytes may change at any
+/// time, so it is copied first. It has an ICRC only if it was delayed; `sealed` then has the source and the destination
+/// of the sender's data.
 ///
 /// # Errors
 /// The reason why it is dropped.
@@ -232,10 +233,10 @@ pub(super) fn read_record(
     Ok((message, NicId { peer, number: writer_port }))
 }
 
-/// Finds the NIC that sent a message in an authentic datagram: that of the peer's queue pair.
+/// Determines the NIC that sent a message in an authentic datagram: that of the peer's queue pair.
 ///
 /// # Errors
-/// The reason why it is dropped.
+/// The reason why the message is dropped.
 pub(super) fn read_sealed(
     (engine, link): (&Engine, &Link),
     opened: &Opened,
@@ -278,7 +279,7 @@ pub(super) fn receive(engine: &mut Engine, link: &mut Link, now: Time, received:
     }
 }
 
-/// Records what the peer of `qpn` has said of messages: the version that it exchanges, or 0.
+/// Records the version of messages that the peer of `qpn` supports, or 0.
 #[cold]
 pub(super) fn note_version(engine: &mut Engine, link: &mut Link, now: Time, qpn: Qpn, (peer, version): (PeerId, u8)) {
     if Exchange::of(engine).is_none() {
@@ -307,8 +308,8 @@ mod tests {
     use super::*;
     use crate::ports::number_on;
 
-    /// Rule 8 of scr.md section 5.4: a message in shared memory comes from the NIC that writes the ring, whichever it
-    /// names.
+    /// Rule 8 of scr.md section 5.4: a message in shared memory comes from the NIC that writes the ring, whichever NIC
+    /// it names.
     #[test]
     fn s6_rule_8_the_writer_of_a_ring_speaks_for_itself_only() {
         let (writer, other, peer) = (32_768, 32_784, Some(PeerId(3)));

@@ -58,7 +58,7 @@ pub(super) fn open_link(config: &NicConfig, secrets: &Secrets) -> Result<Link, N
 /// none, because a weight changes nothing but shares.
 ///
 /// # Errors
-/// When the NIC shall draw from a shared link and cannot.
+/// When the NIC has to use a shared link and cannot.
 pub(super) fn join_share(config: &NicConfig, clock: Clock, link: &mut Link) -> Result<(), NicError> {
     let Some(wanted) = &config.share else { return Ok(()) };
     match Share::join(wanted, clock) {

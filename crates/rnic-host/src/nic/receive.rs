@@ -203,7 +203,7 @@ impl<'a> Arrivals<'a> {
         Ok(())
     }
 
-    /// Measures how long a record of a ring has waited that has been taken, or, with `or_is_next`, is taken next.
+    /// Measures how long a record of a ring has waited: one that has been read, or, if `or_is_next`, the one read next.
     #[inline]
     fn record_wait_in_ring(&mut self, incoming: &Incoming, or_is_next: bool) {
         let Some(host) = &mut self.host else { return };
@@ -306,7 +306,7 @@ impl<'a> Arrivals<'a> {
         let _ = self.engine.receive(now, Arrival::Roce(decoded.format, &decoded.packet, meta), &mut dma);
     }
 
-    /// Returns the peer of queue pair `qpn`, if it has announced the port from which a datagram has come
+    /// Returns the peer of queue pair `qpn`, if the peer has announced the port from which a datagram was sent
     /// ([`crate::paths`]).
     #[cold]
     fn peer_on_path(&self, origin: &DatagramOrigin, qpn: Qpn) -> Option<PeerId> {

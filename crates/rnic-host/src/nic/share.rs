@@ -1,4 +1,4 @@
-//! The part of a NIC in sharing a link with the other NICs of the user.
+//! Sharing of a link with the other NICs of the user.
 
 use rnic_base::{BitRate, Time};
 use rnic_engine::{Transport, WaitReason};
@@ -10,7 +10,7 @@ use crate::share::capacity::{CapacityMeter, Counts};
 use crate::share::{Activity, ShareStatus};
 
 impl Device {
-    /// Updates the line of this NIC in the shared page, and its share.
+    /// Updates this NIC's entry in the shared page, and its share.
     pub(super) fn update_share(&mut self, now: Time) {
         let Self { engine, link, .. } = self;
         let Some(share) = &mut link.share else { return };
@@ -29,14 +29,14 @@ impl Device {
         self.apply_capacity();
     }
 
-    /// Changes the weight of this NIC among those that share the link, if it takes part.
+    /// Changes the weight of this NIC among those that share the link, if it does.
     pub(super) fn set_share_weight(&mut self, now: Time, weight: u16) {
         let Some(share) = &mut self.link.share else { return };
         share.set_weight(now, weight);
         self.apply_capacity();
     }
 
-    /// Measures what the NIC reaches from now on, if the scheduler of `transport` divides a capacity, and no link has a
+    /// Starts measuring the NIC's throughput, if the scheduler of `transport` divides a capacity and no link has a
     /// known rate.
     pub(super) fn start_measuring_capacity(&mut self, transport: &Transport) {
         let schedule = &transport.profile().schedule;
@@ -53,7 +53,7 @@ impl Device {
         }
     }
 
-    /// Ends a turn, whose packets have been sent as far as they `were_sent` in it.
+    /// Ends a turn of the NIC's loop; `were_sent` tells whether all of its packets have been sent.
     pub(super) fn end_turn(&mut self, were_sent: bool) {
         let (counts, is_backlogged) = (self.counts(), were_sent && self.engine.sharing().is_backlogged());
         if let Some(capacity) = &mut self.capacity {
@@ -61,7 +61,7 @@ impl Device {
         }
     }
 
-    /// Gives the engine's schedulers the share of the link, or else what the NIC reaches.
+    /// Passes the NIC's share of the link, or else its measured throughput, to the engine's schedulers.
     fn apply_capacity(&mut self) {
         let share = self.link.share.as_ref().and_then(|share| share.share());
         let capacity = share.or_else(|| self.capacity.as_ref()?.capacity());
@@ -79,22 +79,22 @@ impl Device {
     }
 }
 
-/// Returns the rate that schedulers may divide among the queue pairs of a NIC, as it has been measured; `None` when it
-/// is not measured, because no scheduler divides one or a link has a known rate, or has not been so far.
+/// Returns the measured rate that schedulers may divide among the queue pairs of a NIC; `None` if it has not been
+/// measured, because no scheduler divides a rate, a link has a known rate, or it is too early.
 pub(crate) fn measured_capacity(nic: &Nic) -> Option<BitRate> {
     nic.device.capacity.as_ref()?.capacity()
 }
 
 impl Nic {
-    /// Returns the state of the sharing with the other NICs of the user, if this NIC takes part.
+    /// Returns the state of the sharing with the other NICs of the user, if enabled.
     pub(crate) fn share_status(&self) -> Option<ShareStatus> {
         self.device.link.share.as_ref().map(|share| share.status())
     }
 }
 
-/// Bytes of a packet on the link besides its UDP payload, of which the counters of NICs without a shared link have only
-/// the sum: Ethernet with its gap, IPv4 and UDP.
+/// Number of bytes of a packet on the link besides its UDP payload: Ethernet with its gap, IPv4 and UDP. The counters
+/// of NICs without a shared link include only UDP payload.
 const FRAMING_BYTES: u64 = 66;
 
-/// Bytes of a packet's headers inside its UDP payload, approximately: base transport header and ICRC.
+/// Approximate number of bytes of a packet's headers inside its UDP payload: base transport header and ICRC.
 const HEADER_BYTES: u64 = 16;

@@ -192,7 +192,8 @@ impl Verbs<'_> {
     }
 
     /// Removes and returns at most `max` records of the signals that were collected since the last call, and the number
-    /// of signals that were lost. The first call starts to collect them; that ends without a call for some time.
+    /// of signals that were lost. The first call starts collecting them; collecting stops if there is no call for some
+    /// time.
     pub(crate) fn take_signals(&mut self, max: usize) -> (Vec<Signal>, u64) {
         let (now, engine) = (self.device.clock.now(), &mut self.device.engine);
         let until = now + SIGNALS_KEPT;
@@ -325,11 +326,11 @@ impl Verbs<'_> {
     }
 }
 
-/// Time without a call of [`Verbs::take_signals`] after which no signals are collected any more.
+/// Time without a call of [`Verbs::take_signals`] after which collecting stops.
 const SIGNALS_KEPT: Duration = Duration::from_secs(2);
 
-/// Settings of the collectors, except the end. Within a millisecond signals of a kind and subject become one record: of
-/// a busy queue pair there are some thousand records in a second, and not some million.
+/// Settings of the collectors, except their end. Signals of a kind and subject within a millisecond are merged into one
+/// record: a busy queue pair has some thousand records per second instead of some million.
 const SIGNAL_SETTINGS: SignalSettings = SignalSettings {
     fold_within: Duration::from_ms(1),
     fold_rx_within: Duration::from_ms(1),

@@ -107,7 +107,7 @@ pub fn endpoints() -> io::Result<Vec<Endpoint>> {
 /// Returns the devices of process `pid`.
 ///
 /// # Errors
-/// When it has none, or the kernel's list cannot be read: the text says so.
+/// When it has none, or the kernel's list cannot be read; the text gives the reason.
 pub fn devices_of(pid: u32) -> Result<Vec<Endpoint>, String> {
     let all = endpoints().map_err(|error| format!("cannot read /proc/net/unix: {error}"))?;
     let devices: Vec<_> = all.into_iter().filter(|endpoint| endpoint.pid == pid).collect();
@@ -139,7 +139,7 @@ pub fn set_limit(endpoint: &Endpoint, request: &LimitRequest, timeout: Duration)
     send_request(endpoint, request, timeout)
 }
 
-/// Requests a device to load a program, or to take the loaded ones out.
+/// Requests a device to load a program, or to unload the loaded ones.
 ///
 /// # Errors
 /// As [`fetch`].
@@ -152,7 +152,7 @@ pub fn load_program(
 }
 
 /// Fetches the signals that a device has collected since the last request, at most `max` records. The first request
-/// makes it collect them.
+/// starts collecting.
 ///
 /// # Errors
 /// As [`fetch`], and when the device refuses, with its reason.

@@ -16,7 +16,7 @@ use crate::offers::Offers;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LimitRequest {
-    /// Number of the queue pair; none stands for all queue pairs, and those that are created later.
+    /// Number of the queue pair; `None` for all queue pairs, including those created later.
     #[serde(deserialize_with = "Option::deserialize")]
     pub queue_pair: Option<u32>,
     /// Limit in bits per second; none removes the limit.
@@ -24,12 +24,12 @@ pub struct LimitRequest {
     pub rate_bps: Option<u64>,
 }
 
-/// Request for the signals of a device (SCR mechanism S-4). With the first request the device starts to collect them,
-/// and it ends when there is no request for two seconds.
+/// Request for the signals of a device (SCR mechanism S-4). The first request starts collecting them; collecting stops
+/// when there is no request for two seconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SignalsRequest {
-    /// Largest number of records to return; the others are returned to later requests.
+    /// Maximum number of records to return; the others are returned to later requests.
     pub signals_max: u32,
 }
 
@@ -37,7 +37,7 @@ pub struct SignalsRequest {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProgramRequest {
-    /// Contents of the program file; none takes out the loaded programs.
+    /// Contents of the program file; `None` to unload the loaded programs.
     #[serde(deserialize_with = "Option::deserialize")]
     pub program_file: Option<Vec<u8>>,
 }
@@ -53,16 +53,16 @@ pub enum ControlRequest {
     Program(ProgramRequest),
 }
 
-/// Records of signals, those of the same kind and subject within a millisecond in one.
+/// Records of signals; those of the same kind and subject within a millisecond are merged into one.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SignalBatch {
-    /// The records, in the order in which they were complete.
+    /// The records, in the order in which they were completed.
     pub records: Vec<SignalRecord>,
-    /// Number of signals since the first request that were lost because too many records waited.
+    /// Number of signals since the first request that were lost because too many records were waiting.
     pub lost: u64,
 }
 
-/// One record: see [`rnic_engine::Signal`].
+/// A record: see [`rnic_engine::Signal`].
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SignalRecord {
@@ -80,7 +80,7 @@ pub struct SignalRecord {
     pub level: u32,
     /// Time of the first signal in nanoseconds, from the start of the device.
     pub first_ns: u64,
-    /// Time of the last signal.
+    /// Time of the last signal in nanoseconds, from the start of the device.
     pub last_ns: u64,
 }
 
@@ -100,7 +100,7 @@ impl From<&Signal> for SignalRecord {
 }
 
 impl SignalRecord {
-    /// Returns the signal, unless its kind is unknown, as that of another version may be.
+    /// Returns the signal, or `None` if its kind is unknown, as one from another version may be.
     pub fn signal(&self) -> Option<Signal> {
         let kind = SignalKind::ALL.into_iter().find(|kind| kind.name() == self.kind)?;
         let at = |ns: u64| Time::from_ps(ns.saturating_mul(1_000));
@@ -115,16 +115,16 @@ impl SignalRecord {
 pub enum ControlReply {
     /// Number of existing queue pairs that have the new limit.
     QueuePairs(u32),
-    /// Signals that were collected since the last request.
+    /// The signals collected since the last request.
     Signals(SignalBatch),
-    /// The offered transports in which the program decides now, for queue pairs that are created from now on.
+    /// The offered transports that use the program from now on, for queue pairs created later.
     Loaded {
         /// Name of the program; none for the programs with which the device was opened.
         program: Option<String>,
         /// Names of the transports.
         transports: Vec<String>,
     },
-    /// The reason for which nothing was changed.
+    /// The request was rejected, and nothing was changed; with the reason.
     Refused(String),
 }
 
@@ -144,8 +144,8 @@ impl ControlRequest {
         }
     }
 
-    /// Carries out the request at `nic`, which has no list of transports to offer: the program that opened it chooses
-    /// the transport of each queue pair, so none can be loaded.
+    /// Applies the request at `nic`, which has no list of offered transports: the program that opened it chooses the
+    /// transport of each queue pair, so that no program can be loaded.
     pub fn apply(&self, nic: &mut Nic) -> ControlReply {
         match self {
             Self::Limit(request) => request.apply(nic),
@@ -190,7 +190,7 @@ impl SignalsRequest {
 }
 
 impl LimitRequest {
-    /// Sets or removes the operator's limit of one or all queue pairs of `nic`. A refused request changes nothing.
+    /// Sets or removes the operator's limit of one or all queue pairs of `nic`. A rejected request changes nothing.
     pub fn apply(&self, nic: &mut Nic) -> ControlReply {
         let rate = self.rate_bps.map(BitRate::bps);
         let [min, max] = nic.verbs().rate_limit_range();
@@ -218,5 +218,5 @@ impl LimitRequest {
     }
 }
 
-/// Largest number of records in an answer.
+/// Maximum number of records in an answer.
 const SIGNALS_MAX: u32 = 1 << 14;

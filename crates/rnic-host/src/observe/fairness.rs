@@ -9,11 +9,11 @@ use super::snapshot::{ShareSnapshot, Snapshot};
 /// A link that processes of one user share.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SharedLink<'a> {
-    /// User ID of its processes.
+    /// User ID of the processes.
     pub user: u32,
-    /// Number of the page by which they share it; see [`ShareSnapshot::page`].
+    /// Number of the page through which the processes share the link; see [`ShareSnapshot::page`].
     pub page: u64,
-    /// Its processes, with their parts, in the order of the snapshots.
+    /// The processes, with their shares, in the order of the snapshots.
     pub members: Vec<(&'a Snapshot, &'a ShareSnapshot)>,
 }
 
@@ -23,7 +23,7 @@ pub struct Fairness {
     /// Number of processes that send payload.
     pub senders: usize,
     /// Jain's index of their payload rates, each divided by the weight of its process: 1 when all are equal, and 1/n
-    /// when one of n gets everything ([`rnic_base::jain_f64`]).
+    /// when one of n has everything ([`rnic_base::jain_f64`]).
     pub jain: f64,
 }
 
@@ -50,7 +50,7 @@ impl SharedLink<'_> {
     }
 }
 
-/// A process that sends more payload than this, in Gbit/s, takes part in the comparison: others answer at most.
+/// Payload rate in Gbit/s above which a process is part of the comparison: others only send responses.
 const SENDS_GBPS: f64 = 1e-5;
 
 #[cfg(test)]

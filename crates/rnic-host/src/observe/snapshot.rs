@@ -26,15 +26,15 @@ pub struct Snapshot {
     pub wire: String,
     /// The configured impairment of the network, as text; empty for none.
     pub impairment: Vec<String>,
-    /// Part of the process in sharing a link with others; none when it takes no part.
+    /// State of the process in sharing a link with others; `None` if it does not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub share: Option<ShareSnapshot>,
-    /// Rate that schedulers divide among the queue pairs, as far as it has been measured, in Gbit/s; none where a link
-    /// has a known rate, or no scheduler divides one.
+    /// Measured rate that schedulers divide among the queue pairs, in Gbit/s; `None` where a link has a known rate, or
+    /// no scheduler divides one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capacity_gbps: Option<f64>,
-    /// Mean time that received packets have lately waited until the NIC took them, in microseconds; none when that is
-    /// not measured, because the NIC exchanges no messages with those of peers, or no packet has arrived lately.
+    /// Mean time that recently received packets waited until the NIC read them, in microseconds; `None` when that is
+    /// not measured, because the NIC exchanges no messages with those of peers, or no packet has arrived recently.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_delay_us: Option<f64>,
     /// Counters of the device.
@@ -45,25 +45,26 @@ pub struct Snapshot {
     pub queue_pairs_omitted: u64,
 }
 
-/// Part of a process in sharing a link with the other processes of its user.
+/// State of a process in sharing a link with the other processes of its user.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ShareSnapshot {
     /// Weight of the process.
     pub weight: u32,
-    /// Number of the page by which the processes share the link: those of one user with the same number share one.
+    /// Number of the page through which the processes share the link: processes of one user with the same number share
+    /// one link.
     pub page: u64,
     /// Rate of the shared link, in Gbit/s; none when the process draws from none.
     pub link_gbps: Option<f64>,
     /// Share of the link's capacity that the process may use when it has data, in Gbit/s.
     pub share_gbps: Option<f64>,
-    /// True when the schedulers of the queue pairs that last had data hold them to this share.
+    /// True when the schedulers of the queue pairs limited them to this share when they last had data.
     pub holds_share: bool,
-    /// Mean rate of the payload that it sends, over some 200 ms, in Gbit/s.
+    /// Mean rate of sent payload over some 200 ms, in Gbit/s.
     pub payload_gbps: f64,
     /// Bytes sent, counting Ethernet framing.
     pub wire_bytes_sent: u64,
-    /// Payload bytes sent; without a shared link these are what is left of the packets without their shortest headers.
+    /// Payload bytes sent; without a shared link, the packets' bytes without their shortest headers.
     pub payload_bytes_sent: u64,
     /// Number of times that the process had to wait because the queue of the shared link was full.
     pub link_waits: u64,
@@ -111,14 +112,14 @@ pub struct DeviceCounters {
     pub cnps_sent: u64,
     /// Congestion notification packets received.
     pub cnps_received: u64,
-    /// Windows in which a loaded transport program was replaced by a built-in one, because it answered outside its
-    /// contract.
+    /// Windows in which a loaded transport program was replaced by a built-in one, because its outputs were invalid.
     pub programs_replaced: u64,
     /// Datagrams that the kernel permanently refused to send; for the peers they are lost.
     pub datagrams_refused: u64,
     /// Hints of the program that were applied.
     pub hints_applied: u64,
-    /// Hints that were not applied, because they were invalid, or the program was writing them.
+    /// Hints that were rejected because they were invalid, or because the program was changing them while they were
+    /// read.
     pub hints_rejected: u64,
     /// Streams of bytes that were made.
     #[serde(default)]
@@ -130,8 +131,8 @@ pub struct DeviceCounters {
     pub nic_messages_sent: u64,
     /// Messages of the NICs of peers that were accepted.
     pub nic_messages_received: u64,
-    /// Messages of the NICs of peers that were dropped, because a rule forbids them; those that were not even of a
-    /// peer count as dropped packets only.
+    /// Messages of the NICs of peers that were dropped because a rule forbids them; those from unknown senders count as
+    /// dropped packets only.
     pub nic_messages_dropped: u64,
     /// Packets dropped by impairment.
     pub impairment_lost: u64,
@@ -208,7 +209,7 @@ pub struct QueuePairSnapshot {
     pub state: String,
     /// Name of the transport.
     pub transport: String,
-    /// Name of the transport program that was loaded from a file and decides; none for built-in ones.
+    /// Name of the transport program in use, if it was loaded from a file; `None` for built-in ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
     /// Address of the peer; empty when the queue pair has none.
@@ -241,13 +242,13 @@ pub struct QueuePairSnapshot {
     pub window_packets: Option<u64>,
     /// Dequeue rate in force, in Gbit/s: the lowest of the limits that program, operator and scheduler have set.
     pub dequeue_gbps: Option<f64>,
-    /// Limit that the peer has set by grants or back-pressure, in Gbit/s; none when there is none.
+    /// Limit that the peer has set by grants or back-pressure, in Gbit/s; `None` if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peer_limit_gbps: Option<f64>,
     /// Round trip of the path by the last probe, in microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub probed_round_trip_us: Option<f64>,
-    /// Host delay of the peer as it has reported it lately, in microseconds.
+    /// Host delay of the peer as it has recently reported, in microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peer_host_delay_us: Option<f64>,
     /// Number of times that a packet had to wait for the dequeue rate.

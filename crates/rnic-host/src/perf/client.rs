@@ -1,4 +1,4 @@
-//! The measuring end: sets up a session, runs it, and assembles the report.
+//! The client: sets up a session, runs it, and assembles the report.
 
 use std::net::SocketAddr;
 

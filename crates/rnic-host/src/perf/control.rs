@@ -201,7 +201,7 @@ impl Control {
     }
 
     /// Processes the events of the connection manager: records whether the remote end has disconnected, and ignores
-    /// other events, which have no meaning for the measuring end.
+    /// other events, which have no meaning for the client.
     pub(crate) fn process_events(&mut self, nic: &mut Nic) {
         while let Some(event) = nic.poll_connection_event() {
             self.is_over |= matches!(event, ConnectionEvent::Disconnected(id) if id == self.id);

@@ -1,4 +1,4 @@
-//! NVMe commands: the namespace at the serving end, and those of its parameters that the measuring end needs.
+//! NVMe commands: the namespace at the server, and those of its parameters that the client needs.
 
 use rnic_base::limits::WORK_REQUESTS_MAX;
 use rnic_base::{BitRate, Duration};
@@ -59,7 +59,7 @@ pub(super) fn check(config: &PerfConfig, choice: &TransportChoice, mtu_bytes: u3
     Ok(())
 }
 
-/// Returns the role of a queue pair at the measuring end.
+/// Returns the role of a queue pair at the client.
 pub(super) fn initiator(op: Op) -> Option<NvmeRole> {
     let role = NvmeInitiator {
         namespace: NAMESPACE_NUMBER,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::Op;
 use crate::impair::{Impairment, PathSet};
 
-/// Message of the measuring end.
+/// Message of the client.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Order {
@@ -29,7 +29,7 @@ pub(crate) enum Order {
     Finish,
 }
 
-/// Message of the serving end.
+/// Message of the server.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Answer {
@@ -43,7 +43,7 @@ pub(crate) enum Answer {
         /// Reason of the refusal.
         reason: String,
     },
-    /// Results of the session at the serving end.
+    /// Results of the session at the server.
     Outcome(Outcome),
 }
 
@@ -70,7 +70,7 @@ pub(crate) enum Task {
     Transfer(TransferTask),
 }
 
-/// Transfer of a file to the serving end.
+/// Transfer of a file to the server.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct TransferTask {
     /// Length of the file.
@@ -84,7 +84,7 @@ pub(crate) struct TransportOrder {
     pub(crate) options: Vec<(String, String)>,
 }
 
-/// Registered memory at the serving end.
+/// Registered memory at the server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct MemoryAt {
     pub(crate) addr: u64,
@@ -92,7 +92,7 @@ pub(crate) struct MemoryAt {
     pub(crate) len: u64,
 }
 
-/// Results that the serving end has observed.
+/// Results that the server has observed.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Outcome {
     /// Operations whose data were compared and correct.
@@ -207,7 +207,7 @@ impl From<ImpairmentOrder> for Impairment {
 pub(crate) struct Layout {
     /// Distance between the starts of two slots, in bytes.
     stride: u64,
-    /// Number of slots of a queue pair: at the measuring end in `local_slots`, at the serving end in `remote_slots`.
+    /// Number of slots of a queue pair: at the client in `local_slots`, at the server in `remote_slots`.
     local_slots: u64,
     remote_slots: u64,
 }
@@ -221,7 +221,7 @@ impl Layout {
             Op::Atomic | Op::CompareSwap => (depth, 1),
             // One slot more at the remote end, so that a local slot never receives the same data twice in a row.
             Op::Read | Op::NvmeRead if verify => (depth, depth + 1),
-            // The serving end compares written data after acknowledging them. It has a receive for each operation in
+            // The server compares written data after acknowledging them. It has a receive for each operation in
             // flight, and posts one again only after comparing. With twice the depth, an operation that reuses a slot
             // can only start after one that itself needed that reposted receive; without order, three times the depth
             // is needed.
@@ -234,27 +234,27 @@ impl Layout {
         Self { stride: size.next_multiple_of(SLOT_ALIGNMENT), local_slots, remote_slots }
     }
 
-    /// Returns the number of bytes that `qps` queue pairs need at the measuring end.
+    /// Returns the number of bytes that `qps` queue pairs need at the client.
     pub(crate) fn local_bytes(&self, qps: u32) -> u64 {
         u64::from(qps) * self.local_slots * self.stride
     }
 
-    /// Returns the number of bytes that `qps` queue pairs need at the serving end.
+    /// Returns the number of bytes that `qps` queue pairs need at the server.
     pub(crate) fn remote_bytes(&self, qps: u32) -> u64 {
         u64::from(qps) * self.remote_slots * self.stride
     }
 
-    /// Returns the offset of the data of operation `index` of queue pair `qp` at the measuring end.
+    /// Returns the offset of the data of operation `index` of queue pair `qp` at the client.
     pub(crate) fn local_offset(&self, qp: u32, index: u64) -> usize {
         ((u64::from(qp) * self.local_slots + index % self.local_slots) * self.stride) as usize
     }
 
-    /// Returns the offset of the data of operation `index` of queue pair `qp` at the serving end.
+    /// Returns the offset of the data of operation `index` of queue pair `qp` at the server.
     pub(crate) fn remote_offset(&self, qp: u32, index: u64) -> usize {
         ((u64::from(qp) * self.remote_slots + self.remote_slot(index)) * self.stride) as usize
     }
 
-    /// Returns the index of the slot at the serving end that operation `index` of a queue pair uses.
+    /// Returns the index of the slot at the server that operation `index` of a queue pair uses.
     pub(crate) fn remote_slot(&self, index: u64) -> u64 {
         index % self.remote_slots
     }
@@ -274,7 +274,7 @@ pub(crate) const VERSION: u32 = 3;
 mod tests {
     use super::*;
 
-    /// The serving end has a slot for each message that may be in flight and for each one that has arrived and waits
+    /// The server has a slot for each message that may be in flight and for each one that has arrived and waits
     /// for comparison; without ordering, it has half as many again.
     #[test]
     fn verified_writes_have_separate_slots_until_they_are_compared() {

@@ -1,11 +1,11 @@
-//! Requirements on a session at a NIC that has a secret: all its connections are sealed.
+//! Requirements on a session at a NIC that has a secret: all its connections are encrypted.
 
 use super::PerfError;
 use crate::connection::ConnectionRequest;
 use crate::defaults::TransportChoice;
 use crate::nic::Nic;
 
-/// The transport whose packets are sealed.
+/// The transport whose packets are encrypted.
 pub(super) const TRANSPORT: &str = "falcon";
 
 /// Returns whether Falcon packets are sealed at this end.

@@ -1,4 +1,4 @@
-//! The serving end: serves measurements and receives files, one session at a time. Clients that have not sent their
+//! The server: serves measurements and receives files, one session at a time. Clients that have not sent their
 //! first order wait in parallel (`waiting.rs`).
 
 use std::net::SocketAddr;
@@ -179,7 +179,7 @@ fn serve_session(
     served
 }
 
-/// A session, at the serving end.
+/// A session, at the server.
 struct Session {
     /// Protection domain of the data connections and their memory.
     pd: PdId,

@@ -40,7 +40,7 @@ pub(super) fn make_cq(nic: &mut Nic, capacity: u32) -> Result<CqId, PerfError> {
     nic.verbs().create_cq(capacity).map_err(|error| PerfError::Nic(error.into()))
 }
 
-/// Maximum number of queue pairs of a session: the serving end creates the same number.
+/// Maximum number of queue pairs of a session: the server creates the same number.
 pub(super) const QPS_MAX: u64 = 1_024;
 
 /// Maximum number of operations in flight on a queue pair: half of the entries of a queue, because the other half is

@@ -2,8 +2,8 @@
 //! and the outcome are sent on the stream, before and behind the data.
 //!
 //! ```text
-//!   measuring end   order   data of all operations, end of stream
-//!   serving end     answer  the same data (ping-pong only), outcome, end of stream
+//!   client   order   data of all operations, end of stream
+//!   server     answer  the same data (ping-pong only), outcome, end of stream
 //! ```
 
 mod channel;
@@ -18,7 +18,7 @@ use super::plan::{ImpairmentOrder, Outcome};
 pub(super) use client::{check, measure};
 pub(super) use service::serve;
 
-/// First message of the measuring end.
+/// First message of the client.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 struct Order {
     /// Version of these messages.
@@ -29,11 +29,11 @@ struct Order {
     ping_pong: bool,
     /// True to compare the data that arrive.
     verify: bool,
-    /// Impairment of the serving end's packets.
+    /// Impairment of the server's packets.
     impairment: ImpairmentOrder,
 }
 
-/// Message of the serving end.
+/// Message of the server.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Answer {
@@ -44,7 +44,7 @@ enum Answer {
         /// Reason of the refusal.
         reason: String,
     },
-    /// Results at the serving end, after all data.
+    /// Results at the server, after all data.
     Outcome(Outcome),
 }
 

@@ -22,15 +22,15 @@ use rnic_base::{BitRate, Duration, Time};
 /// Measures the rate that a NIC reaches.
 #[derive(Debug)]
 pub(crate) struct CapacityMeter {
-    /// Start of the current turn, and what it has ended with.
+    /// Start of the current turn, and how the last one ended.
     turned_at: Time,
     turn: Turn,
-    /// Time until which a queue pair that has to wait for its dequeue rate waits, at the latest.
+    /// Latest time until which a queue pair has to wait for its dequeue rate.
     held_until: Time,
     /// The counts at the end of the last turn, and the bytes sent at its start.
     latest: Counts,
     bytes_at_turn: u64,
-    /// Start of the current window, and its time by the kinds of turns.
+    /// Start of the current window, and its time by kind of turn.
     began: Time,
     backlogged: Duration,
     other: Duration,
@@ -41,9 +41,9 @@ pub(crate) struct CapacityMeter {
     samples: [BitRate; SAMPLES],
     /// Rate that the NIC reaches; zero before the first sample.
     reached: BitRate,
-    /// Rate of the line, which is the most.
+    /// Rate of the line, which is the upper bound.
     line: BitRate,
-    /// Growth of the search, and time from which it is twice as much.
+    /// Growth of the search, and the time from which it is doubled.
     search: u64,
     faster_at: Time,
 }
@@ -107,7 +107,8 @@ impl CapacityMeter {
         now.since(self.began) >= WINDOW && self.end_window()
     }
 
-    /// Records the counts after the packets of a turn have been sent, and whether queue pairs could send more.
+    /// Records the counts after the packets of a turn have been sent; `is_backlogged` tells whether queue pairs had
+    /// more to send.
     #[inline]
     pub(crate) fn end_turn(&mut self, counts: Counts, is_backlogged: bool) {
         let before = std::mem::replace(&mut self.latest, counts);
@@ -150,7 +151,7 @@ impl CapacityMeter {
 /// Longest wait for a dequeue rate without another packet.
 const HELD_MAX: Duration = Duration::from_ms(10);
 
-/// Longest time of a turn that counts. A process that waits for a processor again and again is slower for that; one
+/// Maximum time of a turn that counts: a process that repeatedly waits for a processor is slower because of that; one
 /// that was stopped, or did something else, is not.
 const TURN_MAX: Duration = Duration::from_ms(20);
 
@@ -160,13 +161,14 @@ const WINDOW: Duration = Duration::from_ms(100);
 /// Backlogged time in a window that is enough for a sample.
 const ENOUGH: Duration = Duration::from_ms(10);
 
-/// Number of samples of which the highest counts: half a second, for which other programs may take the processor.
+/// Number of samples, of which the highest counts: half a second, for which other programs may use the processor.
 const SAMPLES: usize = 5;
 
-/// Part of the rate that schedulers may divide, so that the queue in front of them stays short.
+/// Share in percent of the measured rate that schedulers may divide, so that the queue in front of the kernel stays
+/// short.
 const USED_PERCENT: u64 = 95;
 
-/// Growth of the search in a second, in thousandths, at first and at most.
+/// Growth of the search per second in thousandths: initial value and maximum.
 const SEARCH: u64 = 10;
 const SEARCH_MAX: u64 = 1_000;
 

@@ -7,12 +7,12 @@
 pub(crate) struct Claim {
     /// Weight, at least 1.
     pub(crate) weight: u32,
-    /// Largest rate that the claimant uses, in bit/s; none when it uses whatever it gets.
+    /// Maximum rate that the claimant uses, in bit/s; `None` if it uses any rate that it is allotted.
     pub(crate) demand: Option<u64>,
 }
 
-/// Returns the share of each claim, in bit/s and in the order of `claims`: no claimant gets more than its demand, and
-/// what is left is divided in proportion to the weights among those that want more. The shares add up to `capacity`
+/// Returns the share of each claim, in bit/s and in the order of `claims`: no claimant receives more than its demand,
+/// and the rest is divided in proportion to the weights among those that want more. The shares add up to `capacity`
 /// exactly if the demands do so or exceed it, and to the sum of the demands otherwise.
 pub(crate) fn max_min(capacity: u64, claims: &[Claim]) -> Vec<u64> {
     let mut order: Vec<usize> = (0..claims.len()).collect();

@@ -17,25 +17,26 @@ use rnic_base::{BitRate, Duration};
 
 use super::page::Page;
 
-/// The end of a NIC at the shared link.
+/// A NIC's access to the shared link: a queue whose length all NICs compute from a common page.
 #[derive(Debug)]
 pub(crate) struct SharedLink {
     rate: BitRate,
     /// Length of the queue at which NICs take no more packets, in nanoseconds.
     backlog_ns: u64,
-    /// Bytes that every NIC may have in the queue, however long it is.
+    /// Number of bytes that every NIC may have in the queue, whatever its length.
     reserve_bytes: u64,
-    /// Packets of this NIC that have not left yet: times at which they leave, and their bytes on the link.
+    /// Packets of this NIC that are still in the queue: times at which they have been sent, and their bytes on the
+    /// link.
     own: VecDeque<(u64, u32)>,
     own_bytes: u64,
-    /// Part of a nanosecond that earlier packets have taken in addition, in picoseconds.
+    /// Fraction of a nanosecond used by earlier packets, in picoseconds.
     remainder_ps: u64,
-    /// Time at which a NIC that takes no packets tries again.
+    /// Time at which a NIC that had to stop taking packets tries again.
     full_until_ns: Option<u64>,
-    /// True when the NIC had to wait and has had packets for the link ever since: time that has passed unused since is
-    /// its own.
+    /// True when the NIC had to wait and has had packets for the link ever since: it may then use link time that has
+    /// passed unused.
     may_catch_up: bool,
-    /// Number of times that the NIC had to wait, however often it tried again meanwhile.
+    /// Number of times that the NIC had to wait, not counting repeated attempts.
     waits: u64,
     wire_bytes: u64,
 }
@@ -68,12 +69,12 @@ impl SharedLink {
         self.full_until_ns.is_some()
     }
 
-    /// Returns the time at which the NIC may take packets again, if it must not now.
+    /// Returns the time at which the NIC may take packets again; `None` if it may take them now.
     pub(super) fn full_until_ns(&self) -> Option<u64> {
         self.full_until_ns
     }
 
-    /// Adds a packet of `bytes` to the queue; returns the time at which it leaves, which may be over.
+    /// Adds a packet of `bytes` to the queue; returns the time at which it has been sent, which may be in the past.
     pub(super) fn enqueue(&mut self, page: &Page, now_ns: u64, bytes: u32) -> u64 {
         let time_ps = self.rate.serialize(bytes.into()).as_ps() + self.remainder_ps;
         let time_ns = time_ps / 1_000;
@@ -92,7 +93,7 @@ impl SharedLink {
         leaves
     }
 
-    /// Pays for `time_ns` of the link behind all that is in the queue, but not before `earliest`; returns the end of
+    /// Reserves `time_ns` of link time after everything in the queue, but not before `earliest`; returns the end of
     /// this time.
     fn pay(&self, page: &Page, now_ns: u64, earliest: u64, time_ns: u64) -> u64 {
         let paid = page.paid_until_ns();
@@ -123,7 +124,7 @@ impl SharedLink {
         self.stop_if_full(now_ns, paid);
     }
 
-    /// Records that the NIC has no packets for the link now: it does not make up for time that passes unused.
+    /// Records that the NIC has no packets for the link: it must then not use link time that passes unused.
     pub(super) fn note_idle(&mut self) {
         self.may_catch_up = false;
     }
@@ -149,9 +150,9 @@ impl SharedLink {
         self.full_until_ns = Some(own_are_few.map_or(is_shorter, |leaves| leaves.min(is_shorter)));
     }
 
-    /// Returns the longest queue that is believed, in nanoseconds: what all NICs may add at the limit, each its reserve
-    /// and a packet, and this once more for NICs that are still adding. The number of NICs is what any process has
-    /// written, so it counts up to a limit only, and so does the result.
+    /// Returns the maximum plausible length of the queue in nanoseconds: what all NICs may add at the limit, each its
+    /// reserve and a packet, and the same again for NICs that are still adding. The number of NICs was written by
+    /// untrusted processes, so it is limited, and so is the result.
     fn longest_ns(&self, page: &Page) -> u64 {
         let nics = (page.lines_used() as u64 + 1).min(NICS_COUNTED_MAX);
         let reserves = self.rate.serialize(nics * (self.reserve_bytes + PACKET_BYTES_MAX));
@@ -159,8 +160,8 @@ impl SharedLink {
     }
 }
 
-/// Returns `paid_ns`, unless it is too far ahead to be true: then a process has written nonsense, and the queue counts
-/// as empty.
+/// Returns `paid_ns`, unless it is implausibly far ahead: then a process has written an invalid value, and the queue
+/// counts as empty.
 fn believed(paid_ns: u64, now_ns: u64, longest_ns: u64) -> u64 {
     if paid_ns > now_ns.saturating_add(longest_ns) { now_ns } else { paid_ns }
 }
@@ -194,8 +195,8 @@ const LONGEST_NS_MAX: u64 = 10_000_000_000;
 /// Number of attempts to add a packet to the queue, which fail while other NICs add theirs.
 const PAY_TRIES: u32 = 1_000;
 
-/// Time on the link that a NIC makes up for after it was driven too late, in nanoseconds: several scheduler ticks of a
-/// busy machine, as for rate limits.
+/// Maximum unused link time that a NIC may use after it was driven too late, in nanoseconds: several scheduler ticks of
+/// a busy machine, as for rate limits.
 const CATCH_UP_NS: u64 = 20_000_000;
 
 #[cfg(test)]

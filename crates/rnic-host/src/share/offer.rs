@@ -45,7 +45,7 @@ impl Names {
     }
 }
 
-/// Answer of the owner of a name.
+/// Answer of the process that owns a name.
 #[derive(Debug)]
 enum Answer {
     Page(Page),
@@ -53,14 +53,14 @@ enum Answer {
     Unbound,
     /// The owner belongs to another user, or does not answer in time.
     Silent,
-    /// A process of this user has offered something that is not a page.
+    /// A process of this user has offered a file that is not such a page.
     NotAPage,
 }
 
-/// Asks the owner of `name` for its page.
+/// Requests the page from the owner of `name`.
 ///
 /// # Errors
-/// The kernel's error, when this process can have no socket.
+/// The kernel's error, when this process cannot open a socket.
 fn ask(name: &[u8], patience: Duration) -> io::Result<Answer> {
     let nonce = sys::random_bits()?.to_be_bytes();
     let own = format!("rnic-share-ask-{:016x}", sys::random_bits()?);
@@ -95,7 +95,7 @@ fn ask(name: &[u8], patience: Duration) -> io::Result<Answer> {
     }
 }
 
-/// A page, with the socket on which this process offers it, if it does, and the number of the socket's name.
+/// A page; and, if this process offers it, the socket for that and the number of the socket's name.
 #[derive(Debug)]
 struct Joined {
     page: Page,
@@ -129,7 +129,7 @@ fn join(names: &Names) -> Result<Joined, ShareError> {
     Err(ShareError::NamesTaken(names.0.clone()))
 }
 
-/// Offers a page in a thread, or watches that another process does so, until it is dropped.
+/// Thread that offers a page, or monitors that another process does so, until this is dropped.
 #[derive(Debug)]
 pub(super) struct Keeper {
     shared: Arc<Shared>,
@@ -142,7 +142,7 @@ pub(super) struct Keeper {
 struct Shared {
     /// The page in use.
     page: Mutex<Arc<Page>>,
-    /// True when `page` has been replaced since the NIC last took it.
+    /// True when `page` has been replaced since the NIC last read it.
     is_replaced: AtomicBool,
     is_stopping: AtomicBool,
     wake: OwnedFd,
@@ -200,7 +200,7 @@ impl Drop for Keeper {
     }
 }
 
-/// Answers requests, if this process offers the page, and checks from time to time who offers it.
+/// Answers requests, if this process offers the page, and checks at intervals which process offers it.
 fn keep(shared: &Shared, names: &Names, mut offer: Option<(usize, UnixDatagram)>) {
     let mut checked_at = Instant::now();
     while !shared.is_stopping.load(Ordering::Acquire) {
@@ -223,7 +223,7 @@ fn keep(shared: &Shared, names: &Names, mut offer: Option<(usize, UnixDatagram)>
     }
 }
 
-/// Sends the page to the processes of this user that have asked for it.
+/// Sends the page to the processes of this user that have requested it.
 fn answer(socket: &UnixDatagram, page: &Page) {
     for _ in 0..ANSWERS_PER_CALL {
         let mut bytes = [0; MESSAGE_BYTES + 1];
@@ -237,8 +237,8 @@ fn answer(socket: &UnixDatagram, page: &Page) {
     }
 }
 
-/// Moves to the page of the first name that answers, or offers the present page if none does. If this process offers
-/// a page, only the names before its own matter.
+/// Changes to the page of the first name that answers, or offers the current page if none does. If this process offers
+/// a page, only the names before its own are checked.
 fn recheck(shared: &Shared, names: &Names, offer: &mut Option<(usize, UnixDatagram)>) {
     let before = offer.as_ref().map_or(NAMES, |(number, _)| *number);
     let mut free = None;

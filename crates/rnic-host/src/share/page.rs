@@ -26,7 +26,7 @@ use super::WEIGHT_MAX;
 use super::processes::{Process, time_namespace};
 use crate::sys::unix;
 
-/// A page that is mapped in this process.
+/// A page that is mapped into this process.
 #[derive(Debug)]
 pub(crate) struct Page {
     words: NonNull<[AtomicU64; WORDS]>,
@@ -61,7 +61,7 @@ impl Owner {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Line {
     pub(crate) owner: Owner,
-    /// Namespace of the owner's process ID; zero when it is not known.
+    /// Namespace of the owner's process ID; zero if unknown.
     pub(crate) namespace: u64,
     /// Weight, from 1 to 1000.
     pub(crate) weight: u16,
@@ -69,7 +69,7 @@ pub(crate) struct Line {
     pub(crate) is_hungry: bool,
     /// Measured rate of the NIC, counting Ethernet framing.
     pub(crate) rate: BitRate,
-    /// Rate of the link that the NIC draws from; none when it draws from none.
+    /// Rate of the link that the NIC uses; `None` if it does not use a shared link.
     pub(crate) link_rate: Option<BitRate>,
 }
 
@@ -153,19 +153,19 @@ impl Page {
         self.word(LINES_AT + line * LINE_WORDS + word)
     }
 
-    /// Returns the word that holds the time until which the link is paid, in nanoseconds of the monotonic clock.
+    /// Returns the word that holds the time until which the link is reserved, in nanoseconds of the monotonic clock.
     #[inline]
     pub(super) fn paid_until_ns(&self) -> &AtomicU64 {
         self.word(PAID_AT)
     }
 
-    /// Returns the number of lines that have ever been used: those behind them are empty.
+    /// Returns the number of lines that have ever been used: all later lines are empty.
     pub(crate) fn lines_used(&self) -> usize {
         usize::try_from(self.word(USED_AT).load(Ordering::Acquire)).unwrap_or(LINES).min(LINES)
     }
 
     /// Takes a line that is free, or whose owner has not refreshed it for a second; returns `None` if there is none. It
-    /// does not count before [`Self::publish`].
+    /// is not counted before [`Self::publish`].
     pub(crate) fn claim(&self, owner: Owner, now_ns: u64) -> Option<usize> {
         (0..LINES).find(|line| {
             let word = self.line_word(*line, OWNER);
@@ -270,7 +270,7 @@ impl Page {
         is_of_owner().then_some(line)
     }
 
-    /// Returns whether a line was refreshed within the last second. A time that lies far ahead is not believed.
+    /// Returns whether a line was refreshed within the last second. A time far in the future is ignored.
     fn is_alive(&self, index: usize, now_ns: u64) -> bool {
         now_ns.abs_diff(self.line_word(index, ALIVE).load(Ordering::Acquire)) <= ALIVE_NS
     }
@@ -305,14 +305,14 @@ impl Drop for Page {
 /// Number of lines: far more NICs than a user has on one machine.
 pub(crate) const LINES: usize = 4_096;
 
-/// A line that has not been refreshed for this time, in nanoseconds, does not count and may be taken.
+/// A line that has not been refreshed for this time, in nanoseconds, is not counted and may be claimed.
 pub(super) const ALIVE_NS: u64 = 1_000_000_000;
 
 /// Size of the page in bytes: a header of one page of memory, and the lines.
 pub(super) const BYTES: usize = WORDS * size_of::<AtomicU64>();
 const WORDS: usize = LINES_AT + LINES * LINE_WORDS;
 
-/// A line that counts and has not been refreshed for this time, in nanoseconds, may be that of a process that has
+/// A line that is counted and has not been refreshed for this time, in nanoseconds, may be that of a process that has
 /// ended: others are refreshed several times as often, except on a busy machine.
 const LATE_NS: u64 = 20_000_000;
 
@@ -331,7 +331,7 @@ const LINES_AT: usize = 4_096 / size_of::<AtomicU64>();
 const LINE_WORDS: usize = 8;
 const OWNER: usize = 0;
 const ALIVE: usize = 1;
-/// Identity of the NIC that has written the words below.
+/// Identity of the NIC that has written the following words.
 const CONTENTS_OF: usize = 2;
 const WEIGHT: usize = 3;
 const RATE: usize = 4;
@@ -389,7 +389,7 @@ mod tests {
         assert_eq!(page.live(now).count(), 1, "a line of another NIC was released");
     }
 
-    /// Otherwise a NIC could be refused because of the rate of one that has left.
+    /// Otherwise a NIC could be rejected because of the rate of one that no longer exists.
     #[test]
     fn a_line_that_was_taken_does_not_count_with_the_contents_of_its_former_owner() {
         let page = Page::create().expect("memory");

@@ -12,7 +12,7 @@ use std::os::unix::fs::MetadataExt;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Process {
     pub(crate) pid: u32,
-    /// Namespace of `pid`; zero when it is not known.
+    /// Namespace of `pid`; zero if unknown.
     pub(crate) namespace: u64,
 }
 

@@ -1,4 +1,5 @@
-//! The receiving half of a stream: its receives, the data in them, and the receives that the peer knows of.
+//! The receiving half of a stream: its posted receives, the data in them, and how many receives have been announced to
+//! the peer.
 
 use std::collections::VecDeque;
 
@@ -35,13 +36,13 @@ pub(super) struct Receiver {
     messages: u64,
     /// Receives for data that have been posted since the beginning.
     posted: u64,
-    /// Receives among these that the peer knows of.
+    /// Number of receives that have been announced to the peer.
     announced: u64,
     has_ended: bool,
 }
 
 impl Receiver {
-    /// Returns a receiver with `window` receives for data, of which the peer knows.
+    /// Returns a receiver with `window` receives for data, which the peer knows from the start.
     pub(super) fn new(segment_bytes: u32, window: u32) -> Self {
         let window = u64::from(window);
         Self {
@@ -55,7 +56,7 @@ impl Receiver {
         }
     }
 
-    /// Takes a message that has arrived in `slot`; returns whether the slot is to be posted again at once.
+    /// Takes a message that has arrived in `slot`; returns whether the slot has to be posted again immediately.
     ///
     /// # Errors
     /// The violation of the protocol, as text.
@@ -88,7 +89,7 @@ impl Receiver {
         Some(Piece { slot, at, len: (len - at).min(u32::try_from(most).unwrap_or(u32::MAX)) })
     }
 
-    /// Records that the first `bytes` bytes have been read, which must be in one slot; returns the slot if it is to be
+    /// Records that the first `bytes` bytes have been read, which must be in one slot; returns the slot if it has to be
     /// posted again.
     pub(super) fn consume(&mut self, bytes: u32) -> Option<u32> {
         let part = self.parts.front_mut()?;
@@ -101,13 +102,13 @@ impl Receiver {
         self.parts.pop_front().map(|part| part.slot)
     }
 
-    /// Returns the number of posted receives, for a message to the peer, which knows of them from then on.
+    /// Returns the number of posted receives, for a message that announces them to the peer.
     pub(super) fn announce(&mut self) -> u64 {
         self.announced = self.posted;
         self.posted
     }
 
-    /// Returns the number of receives that the peer does not know of.
+    /// Returns the number of receives that have not been announced to the peer.
     pub(super) fn unannounced(&self) -> u64 {
         self.posted - self.announced
     }

@@ -7,7 +7,7 @@ use super::error::StreamError;
 use super::limits::{SEGMENT_BYTES_LEAST, WINDOW_BYTES};
 use crate::defaults::TransportChoice;
 
-/// Transport of streams for which no flow id is left.
+/// Transport of streams for which no hardware flow id is left.
 pub const SOFTWARE_TRANSPORT: &str = "tcp";
 
 /// Settings of the streams of a NIC.
@@ -19,7 +19,7 @@ pub struct StreamConfig {
     pub flows: u16,
     /// Largest segment size to offer, in bytes; the path and the other end may require a smaller one.
     pub segment_bytes: u32,
-    /// Time for which fewer bytes than a segment wait for more.
+    /// Time for which less than a segment of data waits for more.
     pub hold: Duration,
     /// Number of segments after which a Send is signaled, so that its completion frees a part of the buffer.
     pub ack_every: u32,
@@ -66,5 +66,5 @@ impl StreamConfig {
     }
 }
 
-/// Default number of flow ids: those of Tonic's template (section 4).
+/// Default number of flow ids: that of Tonic (section 4).
 const FLOWS: u16 = 1_024;

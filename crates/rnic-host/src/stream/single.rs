@@ -15,7 +15,7 @@ use super::settings::StreamConfig;
 use crate::memory::Region;
 use crate::nic::Nic;
 
-/// Resources of a stream, and the values on which its ends have agreed.
+/// Resources of a stream, and the values agreed between its ends.
 #[derive(Debug)]
 pub(super) struct Parts {
     pub(super) qpn: Qpn,
@@ -26,7 +26,7 @@ pub(super) struct Parts {
     pub(super) window: u32,
 }
 
-/// One established stream. Its region holds the ring of bytes to send, and behind it the slots of the receives.
+/// An established stream. Its region holds the ring of bytes to send, followed by the slots of the receives.
 #[derive(Debug)]
 pub(super) struct Single {
     parts: Parts,
@@ -50,7 +50,7 @@ pub(super) struct Single {
     active_at: Time,
     probe_after: Duration,
     broken: Option<Broken>,
-    /// True when the caller has been told that the stream is broken.
+    /// True when the caller has been notified that the stream is broken.
     is_end_told: bool,
 }
 
@@ -95,7 +95,7 @@ impl Single {
         self.may_send = true;
     }
 
-    /// Does the same at the accepting end, and confirms it to the peer by a message.
+    /// Posts the receives at the accepting end, and confirms the stream to the peer by a message.
     pub(super) fn establish_and_confirm(&mut self, nic: &mut Nic) {
         self.establish();
         self.post_credit(nic);
@@ -110,7 +110,7 @@ impl Single {
         self.broken.clone().map_or(Ok(()), Err)
     }
 
-    /// Takes bytes to send, as many as there is space for; returns how many.
+    /// Accepts bytes to send, as many as there is space for; returns how many.
     pub(super) fn write(&mut self, nic: &mut Nic, bytes: &[u8]) -> Result<usize, Broken> {
         if self.is_peer_gone && !bytes.is_empty() {
             self.broken.get_or_insert(Broken::Reset(self.parts.peer));
@@ -149,7 +149,7 @@ impl Single {
         self.send_ready(nic);
     }
 
-    /// Processes completions, and sends what can be sent; returns whether anything was done.
+    /// Processes completions, and sends what can be sent; returns whether there was any work.
     pub(super) fn progress(&mut self, nic: &mut Nic) -> bool {
         let moved = self.take_completions(nic);
         self.send_ready(nic) | moved
@@ -375,11 +375,11 @@ fn ring_offset(position: u64) -> usize {
     (position % u64::from(WINDOW_BYTES)) as usize
 }
 
-/// Identifiers of Sends without data. Those of segments are positions in the stream, which do not reach 2^62.
+/// Identifiers of Sends without data. Those of segments are positions in the stream, which are below 2^62.
 const END_ID: u64 = 1 << 62;
 const CREDIT_ID: u64 = 1 << 63;
 
-/// Part of the window after which its receives are announced in a message of their own.
+/// Fraction of the window after which its receives are announced in a separate message.
 const ANNOUNCED_PART: u32 = 4;
 
 /// Completions that are polled together.

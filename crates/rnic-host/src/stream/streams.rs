@@ -212,7 +212,7 @@ impl Streams {
         }
     }
 
-    /// Processes completions of all streams and sends what can be sent; returns whether anything was done. Call it
+    /// Processes completions of all streams and sends what can be sent; returns whether there was any work. Call it
     /// after [`Nic::progress`].
     pub fn progress(&mut self, nic: &mut Nic) -> bool {
         let mut moved = false;
@@ -227,7 +227,7 @@ impl Streams {
         moved
     }
 
-    /// Takes bytes to send, as many as there is space for; returns how many.
+    /// Accepts bytes to send, as many as there is space for; returns how many.
     ///
     /// # Errors
     /// When the stream does not exist or has ended with an error.
@@ -368,7 +368,7 @@ impl Streams {
         self.entries.insert(id, entry);
     }
 
-    /// Removes a stream whose connection has ended, and releases what it used.
+    /// Removes a stream whose connection has ended, and releases its resources.
     fn forget(&mut self, nic: &mut Nic, id: StreamId) -> Option<()> {
         let Entry { place, stage, .. } = self.entries.remove(&id)?;
         let cq = match stage {

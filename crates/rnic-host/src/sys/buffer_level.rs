@@ -8,14 +8,14 @@ use super::UdpSocket;
 /// State of the receive buffer of a socket.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct BufferLevel {
-    /// Bytes of memory that the datagrams in it occupy.
+    /// Bytes of memory that the datagrams in the buffer occupy.
     pub waiting_bytes: u64,
-    /// Datagrams that were dropped since the socket was opened, modulo 2^32: because it was full, for instance.
+    /// Number of datagrams dropped since the socket was opened, for example because the buffer was full, modulo 2^32.
     pub drops: u64,
 }
 
 impl UdpSocket {
-    /// Returns the state of the receive buffer; `None` when the kernel does not tell.
+    /// Returns the state of the receive buffer; `None` if the kernel does not report it.
     pub fn buffer_level(&self) -> Option<BufferLevel> {
         let mut values = [0u32; VALUES];
         let mut len = size_of_val(&values) as libc::socklen_t;
@@ -32,7 +32,7 @@ impl UdpSocket {
 /// Option that returns the memory in use (linux/socket.h).
 const SO_MEMINFO: c_int = 55;
 
-/// Number of values that it returns, and the indices of two (linux/sock_diag.h).
+/// Number of values that the kernel returns, and the indices of two of them (linux/sock_diag.h).
 const VALUES: usize = 9;
 const RECEIVE: usize = 0;
 const DROPS: usize = 8;

@@ -1,4 +1,4 @@
-//! The machine's clocks (clock_gettime(2)). All processes read the monotonic one alike; `Instant` does not show its
+//! The machine's clocks (clock_gettime(2)). All processes see the same monotonic clock; `Instant` does not show its
 //! value.
 
 use std::mem::MaybeUninit;
@@ -8,8 +8,8 @@ pub fn monotonic_ns() -> u64 {
     read(libc::CLOCK_MONOTONIC)
 }
 
-/// Returns the time of the clock of the date in nanoseconds, of which time stamps of received packets are. It jumps
-/// when the date is set.
+/// Returns the time of the real-time clock in nanoseconds, which the time stamps of received packets use. It jumps when
+/// the date is set.
 pub fn realtime_ns() -> u64 {
     read(libc::CLOCK_REALTIME)
 }

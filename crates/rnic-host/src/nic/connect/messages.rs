@@ -170,7 +170,7 @@ pub(super) fn reason_of(error: &ConnectError) -> (RejectReason, RejectInfo) {
     }
 }
 
-/// Returns the error as text for the other end to display: "the other end" in it is this end.
+/// Returns the error as text for display at the other end, from that end's point of view.
 pub(super) fn detail_of(error: &ConnectError, config: &ConnectionConfig) -> String {
     match error {
         ConnectError::NoCommonTransport { .. } => {

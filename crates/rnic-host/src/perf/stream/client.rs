@@ -1,4 +1,4 @@
-//! The measuring end.
+//! The client.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -114,7 +114,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Returns whether another operation starts after `started` of them.
+    /// Returns whether another operation has to be started after `started` of them.
     fn goes_on(&self, now: Time, started: u64) -> bool {
         match self.config.length {
             Length::Count(count) => started < count,

@@ -11,7 +11,7 @@ impl Data {
         Self((0..2 * PERIOD).map(|at| byte(at % PERIOD)).collect())
     }
 
-    /// Returns at most `most` bytes, at least one, of those at this position of the stream.
+    /// Returns between one and `most` bytes at this position of the stream.
     pub(super) fn at(&self, position: u64, most: u64) -> &[u8] {
         let from = (position % PERIOD as u64) as usize;
         &self.0[from..from + (PERIOD as u64).min(most) as usize]
@@ -33,7 +33,7 @@ impl Data {
     }
 }
 
-/// A prime number.
+/// Period of the data in bytes: a prime number, so that a shift is detected.
 const PERIOD: usize = 65_521;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The serving end.
+//! The server.
 
 use super::channel::Channel;
 use super::data::Data;
@@ -14,7 +14,7 @@ use crate::perf::{PerfError, peers, protection};
 use crate::stream::{SOFTWARE_TRANSPORT, StreamConfig, Streams};
 
 /// Serves the stream that a client requests, until its end; returns the outcome and, if it ended early, the reason.
-/// `keep_serving` is asked whether to go on.
+/// Stops when `keep_serving` returns false.
 pub(in crate::perf) fn serve(
     nic: &mut Nic,
     config: &ServeConfig,
