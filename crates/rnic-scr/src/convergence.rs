@@ -18,10 +18,10 @@ use crate::signal::{Kind, Signal};
 /// Rates in a row that must be equal for a flow to be stable.
 const STABLE_RATES: usize = 8;
 
-/// Records that are coalesced at most, with the one that is processed.
+/// Maximum number of records that are merged into one, including the one that is processed.
 const RECORDS_MAX: u8 = 16;
 
-/// Age from which folded records are processed.
+/// Age at which merged records are processed in any case.
 const AGE_MAX: Duration = Duration::from_us(100);
 
 /// State of one queue that waits while the rate is stable.
@@ -30,20 +30,20 @@ pub struct Convergence {
     /// The last rates, as a ring.
     rates: [u32; STABLE_RATES],
     next: u8,
-    /// Number of rates, at most [`STABLE_RATES`].
+    /// Number of decided rates, at most [`STABLE_RATES`].
     decided: u8,
     is_stable: bool,
-    /// Number of records in `folded`.
+    /// Number of records merged into `folded`.
     records: u8,
     epoch: u32,
     meter: Meter,
-    /// Value and level of the last record that was processed.
+    /// Value and level of the last processed record.
     processed: Option<(u64, u32)>,
     folded: Option<Signal>,
 }
 
 impl Convergence {
-    /// Counts `rate`, which the program decided for a record, or left in force.
+    /// Records `rate`, which the program decided for a record, or left unchanged.
     pub fn on_decision(&mut self, rate: u32) {
         self.rates[usize::from(self.next)] = rate;
         self.next = (self.next + 1) % STABLE_RATES as u8;
@@ -60,7 +60,7 @@ impl Convergence {
         self.is_stable
     }
 
-    /// Returns the record that the program must process, with all that was folded; `None` if `record` was folded.
+    /// Returns the record that the program must process, including all merged ones; `None` if `record` was merged.
     /// `epoch` is the number of restarts.
     pub fn offer(&mut self, record: &Signal, epoch: u32, scale: &MeterScale) -> Option<Signal> {
         let is_near = self.is_near_average(record, scale);
@@ -85,7 +85,7 @@ impl Convergence {
         Some(sum)
     }
 
-    /// Returns the record with all that was folded and not processed.
+    /// Returns the merged records that have not been processed.
     pub const fn folded(&self) -> Option<&Signal> {
         self.folded.as_ref()
     }
@@ -94,8 +94,8 @@ impl Convergence {
         self.folded.as_ref().map_or(record.first, |folded| folded.first)
     }
 
-    /// Counts the bytes of `record`, and returns `true` if it differs by at most 10 % from what the program knows: its
-    /// bandwidth from the average before it, or its values from those processed last.
+    /// Counts the bytes of `record`, and returns `true` if it differs by at most 10 % from what the program has seen:
+    /// its bandwidth from the average before it, or its values from those processed last.
     fn is_near_average(&mut self, record: &Signal, scale: &MeterScale) -> bool {
         if is_counted_in_bytes(record.kind) {
             let (was_measured, average) = (self.meter.is_measured(), self.meter.share());
@@ -125,12 +125,12 @@ mod tests {
     const LINE: BitRate = BitRate::gbps(100);
     const SCALE: MeterScale = MeterScale::new(LINE, MeterWeight::Event);
 
-    /// TX records of 6250 bytes each microsecond: half of the line rate.
+    /// Returns TX records of 6250 bytes each microsecond: half of the line rate.
     fn tx(us: u64) -> Signal {
         Signal::new(Kind::Tx, 3, Time::from_us(us)).with_bytes(6_250)
     }
 
-    /// Returns a state whose eight last rates were equal, and the time of its next record in microseconds.
+    /// Returns a state whose last eight rates were equal, and the time of its next record in microseconds.
     fn stable() -> (Convergence, u64) {
         let mut convergence = Convergence::default();
         for us in 0..8 {

@@ -33,22 +33,22 @@ use crate::turns::Turns;
 pub use counters::{KindCounters, PoolCounters};
 use queues::Queues;
 
-/// Times of a thread.
+/// Latencies of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PoolTimes {
-    /// From a record to the start of an idle thread.
+    /// Latency from a record to the start of an idle thread.
     pub trigger: Duration,
-    /// For a record that the program processes.
+    /// Time to process a record with the program.
     pub work: Duration,
-    /// For a record that is folded because the rate is stable.
+    /// Time to merge a record that is not processed because the rate is stable.
     pub fold: Duration,
-    /// From a decision to the time when the new rate applies.
+    /// Latency from a decision until the new rate applies.
     pub install: Duration,
 }
 
 impl PoolTimes {
-    /// The published latencies: up to 7 us to the handler, 4 us in it (Swift's), up to 6 us to install a rate. The time
-    /// to fold is derived: 51 % more events on four threads, with 15 of 16 records folded.
+    /// The published latencies: up to 7 us until the handler runs, 4 us in the handler (Swift's), up to 6 us to install
+    /// a rate. The time to merge a record is derived: 51 % more events on four threads, with 15 of 16 records folded.
     pub const PUBLISHED: Self = Self {
         trigger: Duration::from_us(7),
         work: Duration::from_us(4),
@@ -64,7 +64,7 @@ pub struct PoolConfig {
     pub sizes: PoolSizes,
     /// Distribution of flows over threads.
     pub steering: SteeringMode,
-    /// Times of every thread.
+    /// Latencies of every thread.
     pub times: PoolTimes,
     /// Strategy of each kind, by [`Kind::index`].
     pub strategies: [Strategy; Kind::COUNT],
@@ -92,14 +92,14 @@ impl PoolConfig {
     }
 }
 
-/// A record for the program, with the times of its processing.
+/// A record to be processed by the program, with the times of its processing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Dispatch {
-    /// The record; its kind and subject name the queue.
+    /// The record; its kind and subject identify the queue.
     pub record: Signal,
     /// Thread that processes it.
     pub thread: usize,
-    /// Time at which the record was taken from its queue.
+    /// Time at which the thread took the record from its queue.
     pub started_at: Time,
     /// Time of the decision.
     pub decided_at: Time,
@@ -107,10 +107,10 @@ pub struct Dispatch {
     pub installs_at: Time,
 }
 
-/// The reason why a record was not queued.
+/// Reason why a record was rejected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Refused {
-    /// No flow has the index, or the number of the node is too large.
+    /// There is no flow with this index, or the number of the NIC is too large.
     #[error("no flow or node has number {subject} (signal `{kind}`): join it, or number nodes below {max}",
         max = crate::steering::NODES_MAX)]
     UnknownSubject {
@@ -132,11 +132,12 @@ pub enum Refused {
 /// Activity of a thread.
 #[derive(Clone, Copy, Debug)]
 enum Activity {
-    /// It waits for a record.
+    /// The thread waits for a record.
     Idle,
-    /// It takes a record when its event is due.
+    /// The thread takes a record at its next event.
     Starting,
-    /// It is busy until its event is due; with a record for the program, unless that was folded or forgotten.
+    /// The thread is busy until its next event. `record` is the record for the program, unless it was merged or its
+    /// flow was removed.
     Running { started_at: Time, record: Option<Signal> },
     /// Its dispatch waits to be polled.
     Decided,
@@ -194,8 +195,9 @@ impl Pool {
         self.steering.join(identity)
     }
 
-    /// Removes a flow: its index is free, its queues are removed at once with their records, and no dispatch of it is
-    /// returned any more. A thread that was working for it stays busy until its work would have ended.
+    /// Removes a flow: its index becomes free, its queues are removed immediately together with their records, and no
+    /// more dispatches for it are returned. A thread that was processing one of its records stays busy until it would
+    /// have finished.
     pub fn forget(&mut self, flow: u32) {
         for kind in Kind::ALL.into_iter().filter(|kind| kind.scope() == Scope::Flow) {
             let Some(thread) = self.steering.thread(flow, kind) else { continue };
@@ -253,7 +255,7 @@ impl Pool {
     }
 
     /// Returns the next record whose decision is due by `now`. The driver runs the program on it, calls
-    /// [`Pool::decided`], and applies the decision at [`Dispatch::installs_at`].
+    /// [`Pool::on_decision`], and applies the decision at [`Dispatch::installs_at`].
     pub fn poll(&mut self, now: Time) -> Option<Dispatch> {
         self.now = self.now.max(now);
         while self.decided.is_empty() && self.step() {}
@@ -262,7 +264,7 @@ impl Pool {
         Some(dispatch)
     }
 
-    /// Counts the rate that is in force after the program has processed `dispatch`: [`Strategy::WhileStable`] folds
+    /// Records the rate that applies after the program has processed `dispatch`: [`Strategy::WhileStable`] merges
     /// records while rates are equal.
     pub fn on_decision(&mut self, dispatch: &Dispatch, rate: u32) {
         if let Some(convergence) = self.queues.convergence_mut(dispatch.record.subject, dispatch.record.kind) {
@@ -270,7 +272,7 @@ impl Pool {
         }
     }
 
-    /// Declares all rates unstable, because every flow begins anew (SCR's "restart" when a flow arrives).
+    /// Marks all rates as unstable, because every flow starts anew (SCR's "restart" when a flow arrives).
     pub const fn restart(&mut self) {
         self.epoch = self.epoch.wrapping_add(1);
     }
@@ -295,7 +297,7 @@ impl Pool {
         self.queues.waiting()
     }
 
-    /// Returns the memory of all queues and their records in bytes.
+    /// Returns the memory used by all queues and their records in bytes.
     pub fn memory(&self) -> usize {
         self.queues.memory()
     }
@@ -334,7 +336,7 @@ impl Pool {
         }
     }
 
-    /// Takes the next record of a thread at time `at`.
+    /// Takes the next record for a thread at time `at`.
     fn start(&mut self, thread: usize, at: Time) {
         let turns = &mut self.threads[thread].turns;
         let Some(taken) = turns.serve().and_then(|position| self.queues.take(thread, position)) else {

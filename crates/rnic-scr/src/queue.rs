@@ -9,31 +9,31 @@
 
 use crate::signal::{KeptValue, Kind, Signal};
 
-/// Records that a queue holds before it folds into the newest.
+/// Number of records in a queue at which further ones are merged into the newest.
 pub const QUEUE_DEPTH: u32 = 64;
 
-/// Bytes of a folded TX record from which on another record begins. Without this bound the record of a flow could
-/// contain megabytes, and its rate would be decided once a millisecond.
+/// Number of bytes in a merged TX record at which another record is started. Without this limit a record could contain
+/// megabytes, and the rate of the flow would be decided once per millisecond.
 pub const FOLDED_BYTES_MAX: u64 = 64 << 10;
 
-/// The way in which records of a queue are coalesced.
+/// Strategy for merging the records of a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Strategy {
-    /// Records are kept apart, until the queue is full.
+    /// Records are merged only when the queue is full.
     None,
     /// Bytes and counts are summed.
     Accumulate,
-    /// The latest value is kept.
+    /// Records are merged, and the latest value is kept.
     Latest,
-    /// The oldest value is kept.
+    /// Records are merged, and the oldest value is kept.
     Oldest,
-    /// As [`Strategy::Accumulate`]; moreover the processor does not run the program while the rate is stable
+    /// As [`Strategy::Accumulate`]; in addition, the processor does not run the program while the rate is stable
     /// ([`crate::Convergence`]).
     WhileStable,
 }
 
 impl Strategy {
-    /// Returns the strategy that a kind has if none is chosen: counted signals are summed, measured ones are replaced.
+    /// Returns the default strategy of a kind: counted signals are summed, measured ones are replaced.
     pub const fn of(kind: Kind) -> Self {
         match kind {
             Kind::Tx | Kind::Rx | Kind::Cnp | Kind::Ack | Kind::Nack => Self::Accumulate,
@@ -43,7 +43,7 @@ impl Strategy {
         }
     }
 
-    /// Returns the value that a folded record has.
+    /// Returns which value a merged record keeps.
     #[inline]
     pub const fn kept_value(self) -> KeptValue {
         match self {
@@ -52,7 +52,7 @@ impl Strategy {
         }
     }
 
-    /// Returns `true` if `newer` is folded into `newest`, the newest record of a queue that is not full.
+    /// Returns `true` if `newer` is merged into `newest`, the newest record of a queue that is not full.
     #[inline]
     pub const fn folds(self, newest: &Signal, newer: &Signal) -> bool {
         match self {
@@ -67,9 +67,9 @@ impl Strategy {
 /// The effect of a record on its queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pushed {
-    /// The queue has one record more.
+    /// The record was appended to the queue.
     Appended,
-    /// The record became a part of the newest one.
+    /// The record was merged into the newest one.
     Folded,
 }
 
@@ -82,8 +82,8 @@ struct Node {
     next: u32,
 }
 
-/// The records of many queues. Its memory grows to the largest number of records that waited at the same time, and is
-/// used again.
+/// The records of many queues. Its memory grows to the maximum number of records that were queued at the same time, and
+/// is reused.
 #[derive(Debug)]
 pub struct Backlog {
     nodes: Vec<Node>,
@@ -108,7 +108,7 @@ impl Backlog {
         self.waiting
     }
 
-    /// Returns the memory of the records in bytes.
+    /// Returns the memory used by the records in bytes.
     pub const fn memory(&self) -> usize {
         self.nodes.capacity() * size_of::<Node>()
     }
@@ -135,7 +135,7 @@ impl Backlog {
     }
 }
 
-/// The head of a queue, whose records are in a [`Backlog`]; every call gets the same one.
+/// The head of a queue, whose records are stored in a [`Backlog`]; all calls for a queue must pass the same backlog.
 #[derive(Debug)]
 pub struct Queue {
     oldest: u32,
@@ -150,7 +150,7 @@ impl Queue {
         Self { oldest: NO_RECORD, newest: NO_RECORD, len: 0, strategy }
     }
 
-    /// Appends `record`, or folds it into the newest record.
+    /// Appends `record`, or merges it into the newest record.
     #[inline]
     pub fn push(&mut self, backlog: &mut Backlog, record: &Signal) -> Pushed {
         if self.len > 0 {

@@ -1,4 +1,4 @@
-//! The rates in force, which only the owner of the engine writes.
+//! The current rates, which only the thread of the engine writes.
 //!
 //! Source: SCR (NSDI'25), section 4.3.2: one writer of rates; other threads send it what they decided.
 //!

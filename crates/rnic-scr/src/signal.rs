@@ -17,11 +17,11 @@ pub enum Kind {
     Tx,
     /// Packets were received, by the counters of the host: bytes on the wire.
     Rx,
-    /// Congestion notifications arrived.
+    /// Congestion notifications (CNPs) were received.
     Cnp,
     /// Acknowledgements arrived: bytes acknowledged, `value` is the round trip in picoseconds, zero if not measured.
     Ack,
-    /// Negative acknowledgements arrived.
+    /// Negative acknowledgements were received.
     Nack,
     /// A probe was answered: `value` is its round trip in picoseconds, `level` its path.
     Rtt,
@@ -39,7 +39,7 @@ pub enum Kind {
     PeerNic,
 }
 
-/// The part of the network that a signal tells about.
+/// The part of the network about which a signal informs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Domain {
     /// The path of a flow: TX, RX, CNP, ACK, NACK, RTT.
@@ -50,7 +50,7 @@ pub enum Domain {
     Peer,
 }
 
-/// The subject of a signal.
+/// The type of subject of a signal: a flow, a NIC, or the host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scope {
     /// One flow, which is a queue pair at this NIC.
@@ -59,12 +59,12 @@ pub enum Scope {
     Node,
 }
 
-/// The way in which a signal reaches the NIC.
+/// The way in which the NIC receives a signal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Band {
-    /// With the flow's own packets, or measured at them.
+    /// In the flow's own packets, or measured from them.
     InBand,
-    /// With packets of its own (probes, messages between NICs), or read by the host.
+    /// In separate packets (probes, messages between NICs), or read by the host.
     OutOfBand,
 }
 
@@ -127,7 +127,7 @@ impl Kind {
         }
     }
 
-    /// Returns the type of subject that signals of the kind have.
+    /// Returns the type of subject of signals of the kind.
     pub const fn scope(self) -> Scope {
         match self {
             Self::Hint | Self::Bus | Self::Nic | Self::PeerBus | Self::PeerNic => Scope::Node,
@@ -135,7 +135,7 @@ impl Kind {
         }
     }
 
-    /// Returns the way in which signals of the kind reach the NIC. A round trip that an acknowledgement measured in
+    /// Returns the way in which the NIC receives signals of the kind. A round trip that an acknowledgement measured in
     /// band is the value of [`Kind::Ack`]; [`Kind::Rtt`] is the answer to a probe.
     pub const fn band(self) -> Band {
         match self {
@@ -153,21 +153,21 @@ impl fmt::Display for Kind {
     }
 }
 
-/// One signal, or several of the same subject and kind that were folded into one.
+/// A record: one signal, or several of the same subject and kind that were merged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Signal {
     /// Kind of the signal.
     pub kind: Kind,
     /// Index of the flow, or number of the node, by [`Kind::scope`].
     pub subject: u32,
-    /// Number of signals in the record (packets, acknowledgements, answers); zero for a wake-up, which tells a program
-    /// that time has passed.
+    /// Number of signals in the record (packets, acknowledgements, answers); zero for a wake-up, which only informs a
+    /// program that time has passed.
     pub count: u32,
     /// Second value, by kind; zero if the kind has none.
     pub level: u32,
-    /// Bytes that the signals are about.
+    /// Number of bytes to which the signals refer.
     pub bytes: u64,
-    /// Value, by kind.
+    /// Value, whose meaning depends on the kind.
     pub value: u64,
     /// Time of the first signal in the record.
     pub first: Time,
@@ -177,11 +177,11 @@ pub struct Signal {
 
 const _: () = assert!(size_of::<Signal>() <= 64);
 
-/// Words of a [`Signal`] in memory that two threads share.
+/// Number of words of a [`Signal`] in memory shared by two threads.
 pub(crate) const SIGNAL_WORDS: usize = 6;
 
 impl Signal {
-    /// Returns the record of one signal at time `at`, without bytes and values.
+    /// Returns a record of one signal at time `at`, without bytes and value.
     pub const fn new(kind: Kind, subject: u32, at: Time) -> Self {
         Self { kind, subject, count: 1, level: 0, bytes: 0, value: 0, first: at, last: at }
     }
@@ -203,8 +203,8 @@ impl Signal {
         Self { value, level, ..self }
     }
 
-    /// Adds `newer`, a record of the same subject and kind: bytes and counts are summed and the time of the last signal
-    /// is the newer one's, whichever value is kept. So no way of folding loses bytes.
+    /// Merges `newer`, a record of the same subject and kind: bytes and counts are summed, and the time of the last
+    /// signal is that of `newer`, whichever value is kept. Merging therefore never loses bytes.
     #[inline]
     pub fn fold(&mut self, newer: &Self, kept: KeptValue) {
         debug_assert!((self.kind, self.subject) == (newer.kind, newer.subject), "records of different queues");
@@ -254,12 +254,12 @@ impl Signal {
     }
 }
 
-/// The signal of several whose value a folded record has.
+/// Selection of the signal whose value a merged record keeps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KeptValue {
-    /// The last one.
+    /// The last signal.
     Latest,
-    /// The first one.
+    /// The first signal.
     Oldest,
 }
 

@@ -34,7 +34,7 @@ const FULL: u32 = 2;
 /// The consumer owns the slot.
 const READING: u32 = 3;
 
-/// A record and the state that says which thread owns it, in a cache line.
+/// A record, and the state that determines which thread owns it, in a cache line.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Slot {
@@ -72,7 +72,7 @@ impl Slot {
     }
 }
 
-/// The end of a queue into which records go.
+/// The writing end of a queue.
 #[derive(Debug)]
 pub struct Producer {
     slots: Arc<[Slot]>,
@@ -81,7 +81,7 @@ pub struct Producer {
     newest: usize,
 }
 
-/// The end of a queue from which records are taken.
+/// The reading end of a queue.
 #[derive(Debug)]
 pub struct Consumer {
     slots: Arc<[Slot]>,
@@ -102,7 +102,7 @@ pub fn queue(strategy: Strategy) -> (Producer, Consumer) {
 }
 
 impl Producer {
-    /// Appends `record`, or folds it into the newest record.
+    /// Appends `record`, or merges it into the newest record.
     ///
     /// # Panics
     /// Never: while the newest record is not available, the slot after it is empty.

@@ -22,16 +22,16 @@ use rnic_base::Duration;
 use crate::signal::{Kind, Scope};
 use crate::tools::hash::keyed_hash;
 
-/// Largest number of threads of one pool.
+/// Maximum number of threads of one pool.
 pub const THREADS_MAX: u16 = 1_024;
 
-/// Largest number of flows: the queue pairs of a NIC.
+/// Maximum number of flows: the queue pairs of a NIC.
 pub const FLOWS_MAX: u32 = 1 << 20;
 
-/// Largest number of a node: peers, tenants.
+/// Maximum number of a node: peers, tenants.
 pub const NODES_MAX: u32 = 1 << 12;
 
-/// Invalid sizes of pools.
+/// Error: the sizes of the pools are invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PoolError {
     /// A pool has no thread, or too many.
@@ -44,7 +44,7 @@ pub enum PoolError {
     },
 }
 
-/// Numbers of threads.
+/// Numbers of threads for each kind of signal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PoolSizes {
     /// Threads for TX, RX, CNP, ACK and NACK.
@@ -60,7 +60,7 @@ pub struct PoolSizes {
 pub enum HostThreads {
     /// A pool for each of the three.
     Each(u16),
-    /// One pool for all.
+    /// One pool for all signals of the host.
     Shared(u16),
 }
 

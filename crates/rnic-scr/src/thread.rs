@@ -52,21 +52,21 @@ pub type Spawn = fn(Work) -> io::Result<JoinHandle<()>>;
 /// The work that a thread executes.
 pub type Work = Box<dyn FnOnce() + Send>;
 
-/// Starts a thread with default settings, for drivers that need no settings of their own.
+/// Starts a thread with default settings, for drivers that do not need other settings.
 ///
 /// # Errors
-/// Returns an error if the system provides no thread.
+/// Returns an error if the system cannot create the thread.
 pub fn spawn(work: Work) -> io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name("rnic-scr".to_owned()).spawn(work)
 }
 
-/// Largest number of threads: a host has few cores to spare.
+/// Maximum number of threads: a host has few cores to spare.
 pub const HOST_THREADS_MAX: usize = 2;
 
-/// Largest number of queues of a thread. Records that would need another queue are refused.
+/// Maximum number of queues of a thread. Records that would need another queue are rejected.
 pub const QUEUES_MAX: u32 = 1 << 14;
 
-/// Decisions that wait in a mailbox before its thread takes no more records.
+/// Maximum number of decisions in a mailbox; its thread takes no more records until some are read.
 const MAILBOX: usize = 1_024;
 
 /// Commands that a thread can have before the owner keeps them back.
@@ -79,7 +79,7 @@ const IDLE_POLLS_MAX: u32 = 1 << 14;
 pub trait Handler: Send + 'static {
     /// The decision for a record.
     type Answer: Copy + Send + 'static;
-    /// State that the program gets with a flow that joins.
+    /// State passed to the program with a flow that joins.
     type Flow: Send + 'static;
 
     /// Adds a flow, before its first record.
@@ -88,7 +88,7 @@ pub trait Handler: Send + 'static {
     /// Processes `record` to its end.
     fn handle(&mut self, record: &Signal) -> Self::Answer;
 
-    /// Returns the rate that is in force with `answer`, by which [`Strategy::WhileStable`] recognises a stable flow.
+    /// Returns the rate that applies with `answer`, by which [`Strategy::WhileStable`] recognises a stable flow.
     fn rate(answer: &Self::Answer) -> u32;
 
     /// Removes the state of a flow that left.
@@ -104,7 +104,7 @@ pub struct Decision<A> {
     pub answer: A,
 }
 
-/// A decision and the number of the queue from which its record was.
+/// A decision, and the number of the queue of its record.
 #[derive(Clone, Copy)]
 struct Letter<A> {
     queue: u64,
@@ -130,10 +130,10 @@ struct Opened {
 /// State that the owner and one thread share.
 #[derive(Debug)]
 struct Shared {
-    /// A bit for each queue that received a record.
+    /// One bit for each queue: set if it has received a record.
     ready: Box<[AtomicU64]>,
     epoch: AtomicU32,
-    /// Records that the thread took.
+    /// Number of records taken by the thread.
     events: AtomicU64,
     is_stopping: AtomicBool,
     is_sleeping: AtomicBool,
@@ -142,7 +142,7 @@ struct Shared {
 /// The owner's side of one thread.
 struct Link<H: Handler> {
     commands: Producer<Command<H::Flow>>,
-    /// Commands for which the ring has no slot, oldest first: at most three per queue.
+    /// Commands for which the ring has no free slot, oldest first: at most three per queue.
     waiting: VecDeque<Command<H::Flow>>,
     mailbox: Consumer<Letter<H::Answer>>,
     shared: Arc<Shared>,
@@ -200,7 +200,7 @@ impl<H: Handler> Threads<H> {
         Ok(Self { steering, strategies, links, queues, queues_opened: 0, next_mailbox: 0, refused: 0 })
     }
 
-    /// Adds a flow ([`Steering::join`]) and gives its `state` to the program.
+    /// Adds a flow ([`Steering::join`]) and passes its `state` to the program.
     pub fn join(&mut self, identity: u64, state: H::Flow) -> Option<u32> {
         let flow = self.steering.join(identity)?;
         if let Some(thread) = self.thread(flow, Kind::Tx) {
@@ -257,8 +257,8 @@ impl<H: Handler> Threads<H> {
         Ok(pushed)
     }
 
-    /// Returns the next decision that arrived. While records are queued the owner calls this every few microseconds, as
-    /// it has no other way to learn of decisions.
+    /// Returns the next decision. While records are queued, the owner must call this every few microseconds, because it
+    /// is not notified of decisions.
     ///
     /// # Panics
     /// If a handler has panicked. A handler that runs inline panics in the owner too.
@@ -289,7 +289,7 @@ impl<H: Handler> Threads<H> {
         self.links.len()
     }
 
-    /// Returns the number of records that threads took, with those that were folded while a rate was stable.
+    /// Returns the number of records taken by threads, including those that were merged while a rate was stable.
     pub fn events(&self) -> u64 {
         self.links.iter().map(|link| link.shared.events.load(Ordering::Relaxed)).sum()
     }
@@ -304,8 +304,8 @@ impl<H: Handler> Threads<H> {
     }
 }
 
-/// Returns `true` if the queue from which the record was still exists: its subject may have left, and another may have
-/// its number.
+/// Returns `true` if the queue of the record still exists: its subject may have been removed, and its number may have
+/// been reused.
 fn is_current<A>(queues: &[Vec<Option<Entry>>; Kind::COUNT], letter: &Letter<A>) -> bool {
     let Signal { kind, subject, .. } = letter.decision.record;
     let entry = queues[kind.index()].get(subject as usize).and_then(Option::as_ref);
@@ -394,7 +394,7 @@ impl<H: Handler> Link<H> {
         Some(letter)
     }
 
-    /// Tells the thread that the queue at `position` has a record.
+    /// Notifies the thread that the queue at `position` has a record.
     fn announce(&mut self, position: u32) {
         self.shared.ready[(position / 64) as usize].fetch_or(1 << (position % 64), Ordering::Release);
         self.wake();
@@ -450,7 +450,7 @@ impl<H: Handler> Worker<H> {
         }
     }
 
-    /// Handles the next record; returns `false` if there is none, or no room in the mailbox.
+    /// Handles the next record; returns `false` if there is none, or the mailbox is full.
     fn handle_next(&mut self) -> bool {
         if self.outgoing.is_full() {
             return false;

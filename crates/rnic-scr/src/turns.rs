@@ -1,6 +1,6 @@
 //! The queues of one thread that have records, served in cyclic order.
 //!
-//! Source: SCR (NSDI'25), section 4.3.3: the multiplexer takes the next queue that has events, without priorities.
+//! Source: SCR (NSDI'25), section 4.3.3: the multiplexer serves the next queue that has events, without priorities.
 //!
 //! Restrictions: a queue that has records is served after at most one turn of every other queue of its thread.
 
@@ -15,13 +15,13 @@ pub(crate) struct Turns {
 }
 
 impl Turns {
-    /// Adds `position`.
+    /// Marks the queue at `position` as ready.
     #[inline]
     pub(crate) fn insert(&mut self, position: u32) {
         self.insert_word((position / WORD_BITS) as usize, 1 << (position % WORD_BITS));
     }
 
-    /// Adds the positions in `bits`, of which the lowest is `64 * word`.
+    /// Adds the positions whose bits are set in `bits`; bit 0 is position `64 * word`.
     #[inline]
     pub(crate) fn insert_word(&mut self, word: usize, bits: u64) {
         if word >= self.ready.len() {

@@ -5,17 +5,17 @@ use crate::signal::Kind;
 /// Counters of one kind of signal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct KindCounters {
-    /// Signals that were queued.
+    /// Number of signals queued.
     pub pushed: u64,
-    /// Bytes in these signals.
+    /// Number of bytes in these signals.
     pub pushed_bytes: u64,
-    /// Records that threads took: runs of a handler.
+    /// Number of records taken by threads, each of which runs a handler.
     pub events: u64,
     /// Events that were folded, because the rate was stable.
     pub folded: u64,
-    /// Bytes in the records of all events.
+    /// Number of bytes in these records.
     pub bytes: u64,
-    /// Signals that were removed with their flow.
+    /// Number of signals that were removed because their flow was removed.
     pub forgotten: u64,
 }
 
@@ -33,7 +33,7 @@ impl KindCounters {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PoolCounters {
     kinds: [KindCounters; Kind::COUNT],
-    /// Records of unknown subjects.
+    /// Number of records rejected because of an unknown subject.
     pub refused: u64,
 }
 

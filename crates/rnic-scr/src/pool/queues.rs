@@ -1,7 +1,7 @@
-//! The queues of a pool, by subject and kind, and by their position in the cycle of their thread.
+//! The queues of a pool, indexed by subject and kind, and by position in the round-robin order of their thread.
 //!
-//! A queue is made at the first record of its subject and kind, and takes the smallest free position. Records of all
-//! queues are in one backlog.
+//! A queue is created for the first record of its subject and kind, at the lowest free position. The records of all
+//! queues are stored in one backlog.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -20,7 +20,7 @@ struct Entry {
     convergence: Option<Box<Convergence>>,
 }
 
-/// No queue.
+/// Value that stands for no queue.
 const NONE: u32 = u32::MAX;
 
 /// The cycle of one thread: numbers of queues by position.
@@ -57,7 +57,7 @@ pub(super) struct Queues {
     cycles: Vec<Cycle>,
 }
 
-/// A record that was taken from its queue.
+/// A record taken from its queue.
 #[derive(Debug)]
 pub(super) struct Taken {
     pub(super) record: Signal,
@@ -85,7 +85,7 @@ impl Queues {
         }
     }
 
-    /// Queues `record` for `thread`, which is that of its subject and kind; returns the position of the queue.
+    /// Queues `record` for `thread`, the thread of its subject and kind; returns the position of the queue.
     #[inline]
     pub(super) fn push(&mut self, thread: usize, record: &Signal) -> (u32, Pushed) {
         let entry = match self.find(record.subject, record.kind) {
@@ -96,7 +96,7 @@ impl Queues {
         (*position, queue.push(&mut self.backlog, record))
     }
 
-    /// Takes the oldest record of the queue at `position` of `thread`.
+    /// Removes and returns the oldest record of the queue at `position` of `thread`.
     #[inline]
     pub(super) fn take(&mut self, thread: usize, position: u32) -> Option<Taken> {
         let entry = *self.cycles[thread].entries.get(position as usize)?;
@@ -112,7 +112,7 @@ impl Queues {
         self.entries[entry].convergence.as_deref_mut()
     }
 
-    /// Removes a queue with its records.
+    /// Removes a queue and its records.
     pub(super) fn remove(&mut self, subject: u32, kind: Kind) -> Option<Removed> {
         let number = self.find(subject, kind)?;
         self.by_subject[kind.index()][subject as usize] = NONE;

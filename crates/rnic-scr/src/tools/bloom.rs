@@ -7,7 +7,7 @@
 
 use crate::tools::hash::keyed_hash;
 
-/// Bits of a filter.
+/// Number of bits of a filter.
 const FILTER_BITS: usize = 1 << 16;
 
 /// Bits of a bitmap: the number of queue pair numbers.
@@ -59,12 +59,12 @@ impl BloomFilter {
         self.left = self.left.saturating_add(1);
     }
 
-    /// Returns `true` if a quarter of all items have left, so that the filter must be made again.
+    /// Returns `true` if a quarter of all items have been removed, so that the filter has to be rebuilt.
     pub const fn is_stale(&self) -> bool {
         self.left > 0 && self.left as u64 * 4 >= self.inserted as u64
     }
 
-    /// Makes the filter again from the items that are present.
+    /// Rebuilds the filter from the items that are present.
     pub fn rebuild(&mut self, items: impl IntoIterator<Item = u64>) {
         self.words.fill(0);
         (self.inserted, self.left) = (0, 0);

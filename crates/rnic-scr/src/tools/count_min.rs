@@ -11,10 +11,10 @@ use crate::tools::hash::keyed_hash;
 
 const ROWS: usize = 4;
 
-/// Counters of a row.
+/// Number of counters in a row.
 const COLUMNS: usize = 1_024;
 
-/// Counts of items.
+/// Estimated counts of items (count-min sketch).
 #[derive(Clone, Debug)]
 pub struct CountMin {
     counters: Box<[u32]>,
@@ -32,8 +32,8 @@ impl CountMin {
         ROWS * COLUMNS * size_of::<u32>()
     }
 
-    /// Adds `amount` to the count of `item`, and returns its estimate. Only counters below the new estimate grow. A
-    /// counter stays at its largest value.
+    /// Adds `amount` to the count of `item`, and returns its estimate. Only counters below the new estimate grow
+    /// (conservative update). Counters saturate.
     #[inline]
     pub fn add(&mut self, item: u64, amount: u32) -> u32 {
         let places = places(self.key, item);
@@ -50,7 +50,7 @@ impl CountMin {
         self.least(&places(self.key, item))
     }
 
-    /// Ends an epoch: halves all counts, rounded up, so that none is too small.
+    /// Ends an epoch: halves all counts, rounding up, so that no count becomes too small.
     pub fn halve(&mut self) {
         for counter in &mut self.counters {
             *counter = counter.div_ceil(2);

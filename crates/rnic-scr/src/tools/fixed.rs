@@ -10,7 +10,7 @@
 use core::fmt;
 use core::ops::{Add, Div, Mul, Neg, Sub};
 
-/// Bits after the point.
+/// Number of fractional bits.
 const FRACTION_BITS: u32 = 16;
 
 /// A number from -32768 to 32767.99998, in steps of 2^-16.
@@ -46,7 +46,7 @@ impl Fpx16 {
         saturate((value as i64) << FRACTION_BITS)
     }
 
-    /// Returns `numerator / denominator` as a division does.
+    /// Returns `numerator / denominator`, rounded and limited like a division.
     #[inline]
     pub const fn ratio(numerator: i32, denominator: i32) -> Self {
         quotient(numerator, denominator)
@@ -162,7 +162,7 @@ const fn quotient(dividend: i32, divisor: i32) -> Fpx16 {
 
 impl Add for Fpx16 {
     type Output = Self;
-    /// Limited to the range.
+    /// Adds; the result saturates.
     #[inline]
     fn add(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
@@ -171,7 +171,7 @@ impl Add for Fpx16 {
 
 impl Sub for Fpx16 {
     type Output = Self;
-    /// Limited to the range.
+    /// Subtracts; the result saturates.
     #[inline]
     fn sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
@@ -180,7 +180,7 @@ impl Sub for Fpx16 {
 
 impl Neg for Fpx16 {
     type Output = Self;
-    /// Limited to the range.
+    /// Negates; the result saturates.
     #[inline]
     fn neg(self) -> Self {
         Self(self.0.saturating_neg())
@@ -199,7 +199,7 @@ impl Mul for Fpx16 {
 
 impl Div for Fpx16 {
     type Output = Self;
-    /// Rounded to the nearest number, limited to the range. Division by zero gives the largest number with the sign of
+    /// Divides, rounding to nearest; the result saturates. Division by zero returns the largest number with the sign of
     /// the dividend, and zero for zero.
     #[inline]
     fn div(self, divisor: Self) -> Self {

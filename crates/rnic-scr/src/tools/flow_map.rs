@@ -9,7 +9,7 @@
 
 use crate::tools::hash::keyed_hash;
 
-/// Largest number of slots that are probed for a key.
+/// Maximum number of slots that are probed for a key.
 const PROBES_MAX: usize = 64;
 
 /// The reason why a key was not inserted.
@@ -33,7 +33,7 @@ pub struct FlowMap<V> {
 }
 
 impl<V: Copy> FlowMap<V> {
-    /// Creates a map for `flows` flows, at least one; `key` is the driver's secret.
+    /// Creates a map for `flows` flows, at least one; `key` is a secret of the driver.
     pub fn new(flows: usize, key: u64) -> Self {
         let slots = (flows.max(1) * 2).next_power_of_two();
         Self { slots: vec![None; slots].into_boxed_slice(), key, len: 0, refused: 0 }
