@@ -15,7 +15,7 @@ use crate::label::label_of;
 pub use span::{Length, Span};
 pub use value::{AxisValues, Pair, Selection, SeriesLimit, Single, Value};
 
-/// Replacement values by the dotted path of the plan key that they replace; a table replaces a table.
+/// Replacement values, by the dotted path of the plan key that is replaced; a table replaces a table.
 pub type Overrides = BTreeMap<String, toml::Value>;
 
 /// An experiment file.
@@ -33,8 +33,8 @@ pub struct Experiment {
     pub caption: String,
     /// Plan to which all overrides apply: a path relative to the folder of this file.
     pub plan: Option<String>,
-    /// The plan itself, as an alternative to `plan`. When every measure is a quantity, or a trial is run, this has
-    /// the arguments of the quantities or the trial.
+    /// The plan itself, as an alternative to `plan`. If every measure is a quantity, or a trial is run, it contains the
+    /// arguments of the quantities or the trial.
     pub base: Option<toml::Table>,
     /// Trial to run instead of simulations; its arguments are `base` with the overrides.
     pub trial: Option<String>,
@@ -105,7 +105,7 @@ pub enum Sweep {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Variant {
-    /// Name that checks use.
+    /// Name by which checks refer to it.
     pub name: String,
     /// Label for readers.
     pub label: String,
@@ -124,7 +124,7 @@ pub struct Variant {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Axis {
-    /// Name that checks use.
+    /// Name by which checks refer to it.
     pub name: String,
     /// Label for readers, with the unit.
     pub label: String,
@@ -163,7 +163,7 @@ pub struct AxisPoint {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scale {
-    /// Linear: proportional to differences.
+    /// Linear: equal differences have equal distances.
     #[default]
     Linear,
     /// Logarithmic: equal ratios have equal distances.
@@ -174,7 +174,7 @@ pub enum Scale {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Measure {
-    /// Name that checks use.
+    /// Name by which checks refer to it.
     pub name: String,
     /// Label for readers.
     pub label: String,
@@ -203,7 +203,7 @@ fn default_scale() -> f64 {
     1.0
 }
 
-/// A row of the report: the paper's value beside the value obtained.
+/// A row of the report: the paper's value, and the value obtained.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Check {
@@ -233,9 +233,9 @@ pub enum SeedChoice {
     /// The mean over the seeds.
     #[default]
     Mean,
-    /// The least, for a paper that shows its worst draw of many.
+    /// The smallest value, for a paper that shows its worst of several random topologies or seeds.
     Min,
-    /// The largest.
+    /// The largest value.
     Max,
 }
 
@@ -266,9 +266,9 @@ pub struct FastCheck {
 #[derive(Clone, Copy, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Band {
-    /// Lower end.
+    /// Lower bound.
     pub min: Option<f64>,
-    /// Upper end.
+    /// Upper bound.
     pub max: Option<f64>,
 }
 
@@ -314,7 +314,7 @@ pub struct Plot {
     /// Spacing of the axis of values.
     #[serde(default)]
     pub scale: Scale,
-    /// For `cdf`: the cumulative share from which the plot starts (0.9).
+    /// For `cdf`: the cumulative share at which the plot starts (0.9).
     pub from: Option<f64>,
     /// Note below the plot, for what the title does not explain.
     #[serde(default)]

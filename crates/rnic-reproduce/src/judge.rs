@@ -1,7 +1,7 @@
 //! Computes rows from samples: the value obtained, the paper's value and a verdict.
 //!
 //! Every value is computed for each seed, with the same seed on both sides of a ratio. The verdict is on the mean over
-//! the seeds, unless the check chooses the least or the largest value; these two are shown beside it.
+//! the seeds, unless the check selects the smallest or the largest value; both are also shown.
 
 pub(crate) mod series;
 mod shape;
@@ -23,7 +23,7 @@ use shape::NoValue;
 pub struct Stat {
     /// Mean of the values.
     pub mean: f64,
-    /// Least value.
+    /// Smallest value.
     pub min: f64,
     /// Largest value.
     pub max: f64,
@@ -74,18 +74,18 @@ impl Row {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "verdict", content = "reason")]
 pub enum Verdict {
-    /// The value, that of the check's choice of seed, lies in the band.
+    /// The value, selected as the check requires, lies in the band.
     Inside,
-    /// The value lies outside the band.
+    /// The value lies outside of the band.
     Outside,
-    /// No number could be computed, for this reason; this is a failure too.
+    /// No number could be computed, for this reason; this counts as a failure.
     Unjudged(String),
     /// The row is omitted in the small version, for this reason.
     LeftOut(String),
 }
 
 impl Verdict {
-    /// Returns the verdict in a word or two.
+    /// Returns the verdict as one or two words.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Inside => "inside",
@@ -258,7 +258,7 @@ fn series_of(
     for_each_seed(layout, samples, variant, position, of)
 }
 
-/// Returns what `read` finds in the sample of `variant` at `position`, for each seed.
+/// Returns the result of `read` for the sample of `variant` at `position`, for each seed.
 fn for_each_seed<T>(
     layout: &Layout<'_>,
     samples: &Samples,

@@ -18,7 +18,7 @@ pub struct Machine {
     pub cpus: usize,
     /// Operating system and its release.
     pub system: String,
-    /// Load of all processes in the last minute, in processors; `None` when the system does not report it.
+    /// Load of all processes in the last minute, in processors; `None` if the system does not report it.
     pub load_average: Option<f64>,
 }
 

@@ -19,7 +19,7 @@ use crate::input::one_line;
 /// The inputs on which the results of a trial depend.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TrialKind {
-    /// On the machine, because the results are times. No other work may run beside the trial.
+    /// Measured on the machine, because the results are times. No other work may run at the same time.
     Measured,
     /// On arguments and seed alone: it searches.
     Searched,
@@ -32,7 +32,7 @@ pub enum TrialKind {
 pub struct Trial {
     /// Name used by experiments.
     pub name: &'static str,
-    /// Dependencies of its numbers.
+    /// Source of its numbers.
     pub kind: TrialKind,
     /// The numbers that every run of it returns.
     pub numbers: &'static [&'static str],
@@ -86,7 +86,7 @@ fn read<T: DeserializeOwned>(arguments: &toml::Table) -> Result<T, String> {
     })
 }
 
-/// Returns an error for an argument that is not between `least` and `most`.
+/// Returns an error if an argument is not between `least` and `most`.
 fn within<N: PartialOrd + Copy + core::fmt::Display>(name: &str, value: N, least: N, most: N) -> Result<(), String> {
     if value >= least && value <= most {
         return Ok(());

@@ -48,7 +48,7 @@ pub struct Layout<'c> {
     quantities: BTreeMap<(usize, usize, AxisPosition), f64>,
 }
 
-/// A point of the axes: for each axis the index of a value, or `None` for the plan's own value.
+/// A point of the axes: for each axis the index of a value, or `None` for the value in the plan.
 pub type AxisPosition = Vec<Option<usize>>;
 
 impl<'c> Work<'c> {

@@ -366,8 +366,8 @@ impl Experiment {
     }
 }
 
-/// Checks that a report, or another `source`, can have the number called `path`; the error names the most similar
-/// numbers.
+/// Checks that a report, or another `source`, can contain the number called `path`; the error suggests the most similar
+/// names.
 fn known_number(path: &str, (source, numbers): (&str, &[String])) -> Result<(), String> {
     if numbers.iter().any(|number| Report::is_instance(path, number)) {
         return Ok(());
@@ -423,7 +423,7 @@ fn names(names: &[&str]) -> String {
     names.join(", ")
 }
 
-/// Values of a run that are kept completely, for distributions.
+/// Values of a run that are kept individually, for distributions.
 pub(crate) const DISTRIBUTIONS: [&str; 3] = ["fct_us", "slowdown", "single_packet_fct_us"];
 /// Minimum number of seeds: fewer show no spread.
 const SEEDS_MIN: usize = 3;

@@ -28,17 +28,17 @@ pub enum Value {
     /// The factor by which a measure of variant `of` changes from the point `to_at` of the axes to the point `at`,
     /// divided by that factor for variant `to`: above 1, the measure of `of` falls by less or rises by more.
     Change(Pair),
-    /// For variants that should be in ascending order of a measure: the least ratio of one variant's measure to that
-    /// of the variant before it. 1 or above when they are in order.
+    /// For variants that should be in ascending order of a measure: the smallest ratio of one variant's measure to that
+    /// of the preceding variant; at least 1 if they are in order.
     Order {
         /// Name of the measure.
         measure: String,
-        /// Variants, in the expected order: the one with the least value first.
+        /// Variants, in the expected order: the one with the smallest value first.
         variants: Vec<String>,
         /// Fixed values of axes.
         #[serde(default)]
         at: AxisValues,
-        /// Axes of which all values are evaluated; the least result applies.
+        /// Axes of which all values are evaluated; the smallest result counts.
         #[serde(default)]
         over: Vec<String>,
     },
@@ -114,7 +114,8 @@ pub enum Value {
         #[serde(default)]
         at: AxisValues,
     },
-    /// The least ratio of a measure at a point of an axis to that at the point before: 1 or above when it never falls.
+    /// The smallest ratio of a measure at a point of an axis to that at the preceding point: at least 1 if the measure
+    /// never falls.
     Rise {
         /// Name of the measure.
         measure: String,
@@ -156,7 +157,7 @@ pub enum Value {
         at: AxisValues,
     },
     /// The slope of the line that fits a series best (least squares) in the slices within `between`, in the measure's
-    /// unit for each microsecond.
+    /// unit per microsecond.
     Slope {
         /// Name of the measure, which is a series.
         measure: String,
@@ -178,15 +179,15 @@ pub enum Value {
     },
 }
 
-/// Limits of a series: in a slice in which they hold, its value lies in the band.
+/// Limits of a series: in slices in which they hold, the value must lie in this interval.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SeriesLimit {
     /// Name of the measure, which is a series.
     pub measure: String,
-    /// Lower end.
+    /// Lower bound.
     pub min: Option<f64>,
-    /// Upper end.
+    /// Upper bound.
     pub max: Option<f64>,
 }
 
@@ -228,8 +229,8 @@ pub struct Pair {
     /// Fixed values of axes.
     #[serde(default)]
     pub at: AxisValues,
-    /// Values of axes for the denominator variant, where they differ from the numerator's; for a change, the point
-    /// from which it is computed.
+    /// Values of axes for the denominator variant, where they differ from the numerator's; for a change, the reference
+    /// point.
     #[serde(default)]
     pub to_at: AxisValues,
     /// Axes of which all values are evaluated.
@@ -243,12 +244,12 @@ pub struct Pair {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Selection {
-    /// The least value.
+    /// The smallest value.
     Min,
     /// The largest value.
     Max,
     /// The mean of all values.
     Mean,
-    /// The largest value divided by the least: 1 when all are equal.
+    /// The largest value divided by the smallest: 1 if all are equal.
     Spread,
 }

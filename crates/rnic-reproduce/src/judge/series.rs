@@ -57,7 +57,7 @@ impl Series {
         Ok(largest(deviations).unwrap_or(f64::NAN))
     }
 
-    /// Returns the slope of the line with the least squares through the slices that lie in `span`, per microsecond.
+    /// Returns the slope per microsecond of the least-squares line through the slices that lie in `span`.
     pub(super) fn slope(&self, span: Span) -> Result<f64, String> {
         let slices = self.slices(span)?;
         let middle = (slices.len() - 1) as f64 / 2.0;

@@ -277,7 +277,7 @@ struct Line {
     seeds: Vec<Vec<f64>>,
 }
 
-/// Returns the element of `all` whose mean is the least or the largest; or the mean or spread of all elements, for
+/// Returns the element of `all` whose mean is the smallest or the largest; or the mean or spread of all elements, for
 /// each seed. If an element contains a NaN, returns that element, because the others cannot be compared with it.
 fn select(all: Vec<Found>, take: Option<Selection>) -> Option<Found> {
     if let Some(index) = all.iter().position(|found| found.values.iter().any(|value| value.is_nan())) {
@@ -317,8 +317,8 @@ fn crossing(x: &[f64], values: &[f64]) -> f64 {
     }
 }
 
-/// Computes R^2 of the line through zero with the least squares; not a number when the values do not differ, since
-/// then there is nothing to explain.
+/// Returns R^2 of the least-squares line through zero; NaN if all values are equal, because there is then nothing to
+/// explain.
 fn fit(x: &[f64], values: &[f64]) -> f64 {
     let sum = |of: &dyn Fn(f64, f64) -> f64| x.iter().zip(values).map(|(x, value)| of(*x, *value)).sum::<f64>();
     let slope = sum(&|x, value| x * value) / sum(&|x, _| x * x);
@@ -333,7 +333,7 @@ fn proportion(x: &[f64], values: &[f64], factor: f64) -> f64 {
     largest(deviations).unwrap_or(f64::NAN)
 }
 
-/// Computes the least ratio of a value to the one before.
+/// Returns the smallest ratio of a value to the preceding one.
 fn rise(values: &[f64]) -> f64 {
     let ratios: Vec<f64> = values.windows(2).map(|pair| pair[1] / pair[0]).collect();
     Stat::of(&ratios).map_or(f64::NAN, |stat| stat.min)

@@ -42,7 +42,7 @@ struct Search {
     #[serde(with = "OrderingName")]
     ordering: Ordering,
     schedules: u64,
-    /// Parts of the resources that have pools of their own.
+    /// Division of the resources into separate pools.
     #[serde(default, with = "CarvingName")]
     carving: Carving,
     /// True when, if resources are scarce, only requests at the head of the line are admitted.
@@ -51,7 +51,8 @@ struct Search {
     /// True when the two windows have separate sequence spaces.
     #[serde(default = "default_true")]
     separate_spaces: bool,
-    /// True when a context is reserved for messages that have started; has no effect where the parts share a pool.
+    /// True when a context is reserved for messages that have started; has no effect if the types of resources share a
+    /// pool.
     #[serde(default = "default_true")]
     reserve: bool,
     /// Isolation mechanism that limits the resources of a connection.
@@ -129,5 +130,5 @@ fn checked(arguments: &toml::Table) -> Result<Search, String> {
 /// Cost of a schedule in bytes: the fabric simulates about 8 GB per second on a core, and here it is 20 thousand
 /// schedules per second.
 const SCHEDULE_BYTES: u64 = 400_000;
-/// Largest number of schedules: about a day's search.
+/// Maximum number of schedules: about a day's search.
 const SCHEDULES_MAX: u64 = 1 << 32;

@@ -52,7 +52,7 @@ pub struct Load {
     pub connections: u32,
     /// Bytes of state of each connection: 64, 128, 256 or 512; 64 for the stateless form.
     pub state: u32,
-    /// Way in which the engine calls its program.
+    /// Way in which the engine calls the program.
     #[serde(default)]
     pub program: Call,
     /// Number of rounds, after one that is not counted; the best counts.
@@ -152,8 +152,8 @@ const BATCH_EVENTS: usize = 4_096;
 /// Cost of an event in bytes, with all overhead: the fabric simulates about 8 GB per second on a core, and here it is 8
 /// million events.
 const EVENT_BYTES: u64 = 1_000;
-/// Available state sizes in bytes; the first is Swift's own.
+/// Available state sizes in bytes; the first is that of Swift.
 pub const STATE_BYTES: [u32; 4] = [64, 128, 256, 512];
-/// Largest number of rounds; more would only take longer.
+/// Maximum number of rounds; more would only take longer.
 const ROUNDS_MAX: u32 = 1_000;
 const BATCHES_MAX: u32 = 100_000;

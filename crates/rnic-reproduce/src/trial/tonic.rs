@@ -43,24 +43,25 @@ pub struct Network {
     /// Largest random delay of data packets of senders on their links, less than the time of a packet: without any,
     /// senders of equal rate are in step, and a full buffer drops always the packets of the same one.
     pub jitter: String,
-    /// Bytes of a segment.
+    /// Length of a segment in bytes.
     pub segment: u16,
     /// Simulated time.
     pub duration: String,
-    /// Interval of samples.
+    /// Interval between samples.
     pub sample: String,
     /// Samples, or round trips for windows, that are not compared, at the beginning.
     pub skip: usize,
     /// Length of a cycle of the template.
     pub cycle: String,
-    /// Flows of the template.
+    /// Number of flows of the Tonic NIC.
     pub template: u16,
     /// Packets between the template and the link.
     pub queue: usize,
     /// Segments after which a flow of the template ends; none by default.
     #[serde(default = "no_end")]
     pub segments: u64,
-    /// The template runs every cycle, not only those in which something can change: slow, with the same numbers.
+    /// True to run the Tonic NIC in every cycle, not only in those in which something can change: slow, with the same
+    /// results.
     #[serde(default)]
     pub every_cycle: bool,
     /// Length of the traces in the result, from the start.
@@ -184,7 +185,7 @@ fn duration(name: &str, text: &str) -> Result<Duration, String> {
     parse(name, text)
 }
 
-/// Most samples of a trace.
+/// Maximum number of samples in a trace.
 const TRACE_MAX: u64 = 4_000;
 
 fn duration_of_cycle(network: &Network) -> Result<Duration, String> {

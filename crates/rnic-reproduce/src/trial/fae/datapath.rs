@@ -1,5 +1,4 @@
-//! The datapath's part of the trial: creates events, and stores the per-connection state that events and
-//! responses carry.
+//! The datapath side of the trial: creates events, and stores the per-connection state carried in events and responses.
 
 use rnic_base::{RandomStream, RandomStreams};
 use rnic_fae::{Event, EventRecord, ResponseRecord, StateLocation};

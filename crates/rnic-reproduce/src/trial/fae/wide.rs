@@ -86,7 +86,7 @@ const BUCKETS: usize = 8;
 /// Width of a counter's range in ticks; round trips of the datapath, 120 to 380 ticks, fall into several of them.
 const BUCKET_TICKS: u32 = 64;
 
-/// Access to Swift's part of the larger states.
+/// Access to the part of a larger state that Swift uses.
 struct Narrow<L, S>(L, PhantomData<S>);
 
 wide!(Wide128, 128, 1);

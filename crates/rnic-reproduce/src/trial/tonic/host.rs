@@ -38,7 +38,7 @@ struct Flow {
 pub struct FlowCounts<'f> {
     /// Segments acknowledged in order.
     pub acknowledged: u64,
-    /// Packets sent, repeats included.
+    /// Number of packets sent, retransmissions included.
     pub sent: u64,
     /// Congestion notifications received.
     pub cnps: u64,
@@ -55,9 +55,9 @@ pub struct HostSettings {
     pub segment_bytes: u16,
     /// Maximum number of packets queued for the link before Tonic's output is blocked; at least 1.
     pub queue: usize,
-    /// Segments of each flow.
+    /// Number of segments of each flow.
     pub segments: u64,
-    /// Runs every cycle, as a circuit does: the same packets at the same times, but slow.
+    /// True to run every cycle, as a circuit does: the same packets at the same times, but slow.
     pub every_cycle: bool,
 }
 
@@ -73,7 +73,7 @@ pub struct TonicHost {
     output: VecDeque<Outgoing>,
     /// Packets that `output` holds before the template's output is blocked.
     queue: usize,
-    /// Segments of each flow.
+    /// Number of segments of each flow.
     segments: u64,
     every_cycle: bool,
     /// End of the next cycle that must be run.
@@ -81,10 +81,10 @@ pub struct TonicHost {
 }
 
 impl TonicHost {
-    /// Puts `flows` into a template; the flow with number `n` of the template is the n-th of them.
+    /// Adds `flows` to a Tonic NIC; flow number `n` of the NIC is the n-th of them.
     ///
     /// # Errors
-    /// The call of the template that was refused.
+    /// The call of the NIC that was rejected.
     pub fn new(mut tonic: Tonic, settings: HostSettings, wire: Wire, flows: Vec<WireFlow>) -> Result<Self, Refused> {
         let HostSettings { cycle, segment_bytes, queue, segments, every_cycle } = settings;
         tonic.set_visits(if every_cycle { Visits::All } else { Visits::Due });

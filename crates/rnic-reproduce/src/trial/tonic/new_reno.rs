@@ -50,7 +50,7 @@ pub struct Arguments {
     pub network: Network,
     /// Share of arriving segments that the receiving NIC loses, by their positions.
     pub loss: String,
-    /// Least retransmission timeout.
+    /// Minimum retransmission timeout.
     pub rto_min: String,
     /// Segments of the first window.
     pub first_window: u32,
@@ -68,7 +68,7 @@ pub(super) fn checked(arguments: &toml::Table) -> Result<Arguments, String> {
 /// Segments of the template's window, and of the receive window of TCP, so that both have the same limit.
 const WINDOW: u16 = 128;
 
-/// Measurements of one side.
+/// Measurements of one of the two implementations.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Side {
     /// Window of the first flow in segments, by sample: TCP's, in bytes, has fractions of them.
@@ -79,17 +79,17 @@ pub struct Side {
     pub delivered: Vec<Vec<u64>>,
     /// Repeated segments of each flow, counted from its start.
     pub repeats: Vec<Vec<u64>>,
-    /// Bytes of each flow of which the sender knows that they have arrived.
+    /// Number of bytes of each flow that have been acknowledged.
     pub acknowledged: Vec<u64>,
-    /// Expiries of timers, where they are known.
+    /// Number of expired timers, where this is known.
     pub timeouts: u64,
     /// Hash of everything that was transmitted, and when.
     pub trace_hash: String,
 }
 
 impl Side {
-    /// Returns the window of the first flow at each position in its stream that is a multiple of `step` bytes, when
-    /// its sender knew that everything before had arrived: the sides drift apart in time, not in position.
+    /// Returns the window of the first flow when each multiple of `step` bytes of its stream was acknowledged: the two
+    /// implementations drift apart in time, but can be compared by position.
     fn windows_by_position(&self, step: u64) -> Vec<f64> {
         let mut windows = Vec::new();
         for (window, position) in self.windows.iter().zip(&self.positions) {
@@ -275,7 +275,7 @@ impl Arguments {
         Ok(simulation)
     }
 
-    /// Runs the simulation, and samples the window that `window` reads and what the receiver has got.
+    /// Runs the simulation, and samples the window returned by `window` and the bytes that the receivers have received.
     fn sample(
         &self,
         simulation: &mut Simulation,
@@ -299,5 +299,5 @@ impl Arguments {
     }
 }
 
-/// Longest timeout of both sides: half of the circle of the template's times with cycles of 100 ns is 13 s.
+/// Maximum timeout of both sides: half of the circle of the template's times with cycles of 100 ns is 13 s.
 const RTO_MAX: Duration = Duration::from_secs(10);

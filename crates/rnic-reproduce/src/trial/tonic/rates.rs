@@ -51,7 +51,7 @@ pub struct Arguments {
     pub switch: toml::Table,
     /// Segments of the template's window, and packets in flight of the engine: 64, 128 or 256.
     pub window: u16,
-    /// Segments of a message.
+    /// Number of segments of a message.
     pub message: u32,
     /// Retransmission timeout of both sides.
     pub rto: String,
@@ -77,7 +77,7 @@ pub(super) fn checked(arguments: &toml::Table) -> Result<Arguments, String> {
     Ok(arguments)
 }
 
-/// Steps of increase: the defaults of the engine's DCQCN, which are those of the paper's reference \[44\] too.
+/// Step of the additive increase: the default of OpenRNIC's DCQCN, and of the paper's reference \[44\].
 const RATE_AI: BitRate = BitRate::bps(40_000_000);
 const RATE_HAI: BitRate = BitRate::bps(200_000_000);
 
@@ -100,7 +100,7 @@ type Pair = (Qpn, Qpn, u32, u32);
 /// Work requests of a queue pair of the independent side.
 const DEPTH: u32 = 4;
 
-/// Measurements of one side.
+/// Measurements of one of the two implementations.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Side {
     /// Rate of the first flow in Gbit/s, by sample.
@@ -109,7 +109,7 @@ pub struct Side {
     pub delivered: Vec<Vec<u64>>,
     /// Congestion notifications of each flow.
     pub cnps: Vec<u64>,
-    /// Bytes of each flow of which the sender knows that they have arrived.
+    /// Number of bytes of each flow that have been acknowledged.
     pub acknowledged: Vec<u64>,
     /// Segments that the template has repeated.
     pub repeats: u64,
@@ -192,8 +192,8 @@ impl Arguments {
         link_len(IpVersion::V4, BTH_LEN + reth + u32::from(self.network.segment) + ICRC_LEN)
     }
 
-    /// Returns the word of a rate on the link: rates of the template count the bytes of segments, those of the engine
-    /// whole packets.
+    /// Converts a rate on the link to the program's unit: rates of the Tonic model count the bytes of segments, those
+    /// of the transport engine whole packets.
     fn payload_word(&self, rate: BitRate) -> u64 {
         u64::from(rate_word(rate)) * u64::from(self.network.segment) / u64::from(self.on_wire())
     }
@@ -334,8 +334,8 @@ impl Arguments {
         }
     }
 
-    /// Runs the simulation, posts a message for each one that is complete, and samples the rate that `rate` reads and
-    /// what the receiver has got.
+    /// Runs the simulation, posts a message whenever one completes, and samples the rate returned by `rate` and the
+    /// bytes that the receivers have received.
     fn sample(
         &self,
         simulation: &mut Simulation,
@@ -382,5 +382,5 @@ fn memory_key(simulation: &mut Simulation, host: u32) -> Result<u32, String> {
     key.map(|key| key.0).map_err(|error| error.to_string())
 }
 
-/// Unit of the template's rates in Gbit/s: a byte in 2^16 cycles of 10 ns.
+/// Unit of Tonic's rates in Gbit/s: a byte in 2^16 cycles of 10 ns.
 const RATE_UNIT_GBPS: f64 = 390_625.0 / 32.0 * 1e-9;

@@ -1,4 +1,4 @@
-//! Packets of a template's segments, and what their receivers answer.
+//! Packets that carry the segments of a Tonic NIC, and the answers of their receivers.
 
 use rnic_base::Psn;
 use rnic_fabric::endpoint::{Datagram, TcpSegment};
@@ -10,13 +10,14 @@ use rnic_wire::{Format, Headers, NakCode, Packet, PacketFlags, Position, Qpn, Re
 pub enum Wire {
     /// TCP: segment `n` has the bytes from `n` times its length on.
     Tcp,
-    /// The RoCE family: messages of so many segments are written to the receiver's memory.
+    /// The RoCE family: messages of `segments` segments are written to the receiver's memory.
     Roce {
         /// Format of packets.
         format: Format,
-        /// Segments of a message, at least 1.
+        /// Number of segments of a message, at least 1.
         segments: u32,
-        /// An acknowledgement is requested of every so many segments, and of the last one of a message; at least 1.
+        /// Interval in segments at which an acknowledgement is requested, also requested for the last segment of a
+        /// message; at least 1.
         acknowledged: u32,
     },
 }
@@ -28,7 +29,7 @@ pub struct WireFlow {
     pub to: u32,
     /// TCP: the connection.
     pub connection: u32,
-    /// RoCE: queue pair to which answers are addressed.
+    /// RoCE: queue pair to which answers are sent.
     pub own_qpn: Qpn,
     /// RoCE: queue pair of the receiver.
     pub peer_qpn: Qpn,
@@ -71,8 +72,8 @@ impl Wire {
         Datagram::Roce(format, packet)
     }
 
-    /// Returns what an arriving packet says of `flow`, whose first unacknowledged segment is `start`; `None` when it is
-    /// no answer of a receiver.
+    /// Returns the information for `flow` in an arriving packet; `start` is the first unacknowledged segment. `None` if
+    /// the packet is not an answer of a receiver.
     pub(super) fn read(&self, flow: &WireFlow, start: u64, datagram: &Datagram, bytes: u16) -> Option<Answer> {
         match (self, datagram) {
             (Self::Tcp, Datagram::Tcp(segment)) => {
