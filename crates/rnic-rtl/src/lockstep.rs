@@ -1,4 +1,4 @@
-//! Native code, interpreter and circuit on the same events: answers and whole next states must be equal.
+//! Runs native code, interpreter and circuit on the same events: outputs and complete next states must be equal.
 
 use rnic_program::loaded::{Words, input_words, output_words};
 use rnic_program::{Actions, Description, Fields as _, Graphs, Law, Loaded, Lowering, Stimuli, Transport};
@@ -8,7 +8,7 @@ use crate::verilated::Model;
 /// Events in a batch for the circuit.
 const BATCH: usize = 2_048;
 
-/// Beside a circuit, one of this many events is run by the interpreter; without one, every event.
+/// When a circuit is tested, one event in this many is also run by the interpreter; otherwise every event is.
 const INTERPRETED: u64 = 16;
 
 /// After this many events, parameters, state and settings are drawn at random.
@@ -27,7 +27,7 @@ impl Function {
     /// Both functions.
     pub const ALL: [Self; 2] = [Self::Incoming, Self::Periodic];
 
-    /// Returns its name.
+    /// Returns the name of the function.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Incoming => "incoming",
@@ -35,7 +35,7 @@ impl Function {
         }
     }
 
-    /// Returns its graph.
+    /// Returns the graph of the function.
     pub const fn of(self, graphs: &Graphs) -> &rnic_program::Graph {
         match self {
             Self::Incoming => &graphs.incoming,
@@ -44,7 +44,7 @@ impl Function {
     }
 }
 
-/// A flow whose events come from a seed, run by native code.
+/// A flow whose events are drawn from a seed, run by native code.
 struct Flow<'a> {
     native: &'a dyn Transport,
     program: Description,
@@ -63,8 +63,8 @@ impl<'a> Flow<'a> {
         Self { native, program, stimuli: Stimuli::new(seed), parameters, state, actions, events: 0 }
     }
 
-    /// Runs one event, also on `other` if there is one. Returns the words before and after it, and those after it by
-    /// `other`.
+    /// Runs one event, also on `other` if there is one. Returns the words before and after it, and the words after it
+    /// on `other`.
     fn step(&mut self, function: Function, other: Option<&Loaded>) -> (Words, Words, Option<Words>) {
         self.events += 1;
         if self.events.is_multiple_of(RESTART) {
@@ -130,7 +130,7 @@ pub struct Difference {
 /// Runs `events` events of one function by native code, by the circuit, and by the interpreter.
 ///
 /// # Errors
-/// The first difference; or the end of the model's process, as a difference in the event that it did not answer.
+/// The first difference; or, if the model's process has ended, a difference at the first event without an answer.
 pub fn run(
     native: &dyn Transport,
     function: Function,

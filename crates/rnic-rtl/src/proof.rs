@@ -9,11 +9,11 @@ use crate::tools::{ToolError, run, write};
 pub enum Verdict {
     /// Outputs are equal for all inputs.
     Equal,
-    /// There are inputs for which they differ.
+    /// There are inputs for which the graphs differ.
     Different,
 }
 
-/// Proves that two graphs with the same ports are the same function, or finds that they are not.
+/// Proves that two graphs with the same ports compute the same function, or finds that they do not.
 ///
 /// # Errors
 /// When yosys is missing or fails.

@@ -1,7 +1,7 @@
-//! The C++ program around Verilator's models: words in, words out.
+//! The C++ program around Verilator's models: reads input words and writes output words.
 //!
 //! It is called with the number of a module. It reads a count and that many records of input words, and then writes as
-//! many records of output words; so neither side ever waits for the other to read.
+//! many records of output words; so neither process waits for the other to read.
 
 use core::fmt::Write as _;
 
@@ -34,7 +34,7 @@ pub(crate) fn input_words(graph: &Graph) -> usize {
     graph.inputs().iter().map(|port| if port.kind == Kind::Map { rnic_program::value::MAP_WORDS } else { 1 }).sum()
 }
 
-/// Returns the function that passes one record to a model.
+/// Returns the C++ function that passes one record to a model.
 fn step(name: &str, graph: &Graph) -> String {
     let mut text = format!("static void step_{name}(V{name}& m, const uint64_t* in, uint64_t* out) {{\n");
     let mut at = 0;

@@ -1,4 +1,4 @@
-//! Tools of hardware design: if they are installed, and calls of them.
+//! Calls of external tools for hardware design, and checks whether they are installed.
 
 use std::path::Path;
 use std::process::Command;
@@ -14,7 +14,7 @@ pub enum ToolError {
     Start {
         /// Name of the tool.
         tool: String,
-        /// The system's reason.
+        /// The system's error.
         source: std::io::Error,
     },
     /// It ended with an error.
@@ -30,7 +30,7 @@ pub enum ToolError {
     File {
         /// The file.
         path: String,
-        /// The system's reason.
+        /// The system's error.
         source: std::io::Error,
     },
 }

@@ -56,7 +56,7 @@ impl Verilated {
     }
 }
 
-/// Compiles models.
+/// Compiles SystemVerilog modules with Verilator.
 struct Compiler {
     folder: PathBuf,
     include: PathBuf,
@@ -125,8 +125,8 @@ pub struct Model {
 }
 
 impl Model {
-    /// Runs the circuit on `records`, which have as many words each as the module has inputs, and returns the words of
-    /// the outputs.
+    /// Runs the circuit on `records`, each of which has one word per input of the module, and returns the words of the
+    /// outputs.
     ///
     /// # Errors
     /// When the process has ended.
