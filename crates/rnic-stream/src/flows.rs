@@ -1,4 +1,4 @@
-//! Flow ids of a template, first come first served.
+//! Assignment of the hardware transport's flow ids to connections, first come, first served.
 
 /// Where a connection's data is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,7 +49,7 @@ impl Flows {
         Place::Software
     }
 
-    /// Releases the place of a connection that has ended.
+    /// Frees the place of a connection that has ended.
     ///
     /// # Errors
     /// When no connection has this place; nothing has changed then.

@@ -2,7 +2,7 @@
 
 use rnic_base::{Duration, Time};
 
-/// Largest size of a segment, in bytes: lengths have 14 bits in the template.
+/// Maximum size of a segment, in bytes: lengths have 14 bits in the template.
 pub const SEGMENT_BYTES_MAX: u32 = (1 << 14) - 1;
 
 /// Settings of a connection.
@@ -31,7 +31,7 @@ pub enum ConfigError {
     /// A segment cannot have this size.
     #[error("a segment has 1 to {SEGMENT_BYTES_MAX} bytes, not {0}")]
     SegmentBytes(u32),
-    /// The buffer could fill before the transport reports that a part of it was delivered.
+    /// The buffer could fill up before the transport reports that some of it was delivered.
     #[error(
         "a buffer of {buffer_bytes} bytes is too small: it must hold twice the {ack_every} segments of {segment_bytes} \
          bytes that are acknowledged together, and at least one is"
@@ -52,7 +52,7 @@ pub enum ConfigError {
 pub struct NotSent {
     /// Bytes that are acknowledged, from the beginning of the stream.
     pub to: u64,
-    /// Bytes that were sent.
+    /// Number of bytes sent.
     pub sent: u64,
 }
 
@@ -63,10 +63,10 @@ pub enum State {
     Whole,
     /// Fewer bytes than a segment wait for more until this time.
     Holding {
-        /// When they are sent in a segment that is too short.
+        /// Time at which they are sent in a segment that is shorter than the others.
         until: Time,
     },
-    /// A sub-segment is outstanding: nothing is sent until it is delivered.
+    /// A sub-segment is in flight: nothing is sent until it is delivered.
     SubSegment,
 }
 
@@ -75,7 +75,7 @@ pub enum State {
 pub struct Segment {
     /// Position of its first byte in the stream.
     pub at: u64,
-    /// Its length in bytes.
+    /// Length in bytes.
     pub bytes: u32,
     /// True for a sub-segment, which is shorter than the others.
     pub is_sub: bool,
@@ -89,11 +89,11 @@ pub struct Sender {
     config: StreamConfig,
     /// First byte that is not known to be delivered.
     head: u64,
-    /// First byte that the transport does not know.
+    /// First byte that has not been passed to the transport.
     tonic_tail: u64,
     /// First byte that is not written yet.
     tail: u64,
-    /// When the first byte was written of those that fill no segment.
+    /// Time at which the first byte was written that does not yet fill a segment.
     rest_since: Time,
     is_sub_out: bool,
     is_finished: bool,
@@ -144,7 +144,7 @@ impl Sender {
         taken
     }
 
-    /// Ends the stream: nothing more is written, and what waits for more is sent.
+    /// Ends the stream: nothing more can be written, and a partial segment is sent.
     pub fn finish(&mut self) {
         self.is_finished = true;
     }
@@ -182,7 +182,7 @@ impl Sender {
         }
     }
 
-    /// Takes an acknowledgement that the transport forwards: all bytes up to, and without, `to` are delivered.
+    /// Processes an acknowledgement forwarded by the transport: all bytes before `to` are delivered.
     ///
     /// # Errors
     /// When such bytes were not sent; nothing has changed then.
@@ -212,7 +212,7 @@ impl Sender {
         self.head
     }
 
-    /// Returns the position of the first byte that the transport does not know.
+    /// Returns the position of the first byte that has not been passed to the transport.
     pub fn tonic_tail(&self) -> u64 {
         self.tonic_tail
     }
