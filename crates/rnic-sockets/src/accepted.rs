@@ -9,7 +9,7 @@ use rnic_host::stream::StreamId;
 #[derive(Debug, Default)]
 pub(crate) struct Accepted(BTreeMap<SocketAddr, Waiting>);
 
-/// A stream that waits.
+/// A stream that waits to be accepted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waiting {
     pub(crate) id: StreamId,

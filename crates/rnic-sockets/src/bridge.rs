@@ -11,7 +11,7 @@ use crate::kernel;
 
 /// First bytes on the TCP connection of a stream: a mark, and a random number that the request of the stream names.
 pub(crate) const PREAMBLE_BYTES: usize = 16;
-/// The mark.
+/// The first bytes of a TCP connection that accompanies a stream.
 pub(crate) const MARK: [u8; 8] = *b"\x01rnic-s\x01";
 
 /// Returns the first bytes on the TCP connection of a stream.
@@ -57,7 +57,7 @@ pub(crate) struct Bridge {
     may_write: bool,
     /// True when the program has ended its direction.
     is_program_done: bool,
-    /// True when the program has been told the end of the other direction.
+    /// True when the program has been notified of the end of the other direction.
     is_end_told: bool,
     /// Time at which the shadow has ended.
     shadow_ended: Option<Instant>,
@@ -111,7 +111,8 @@ impl Bridge {
         }
     }
 
-    /// Takes what the program has written, until its socket is empty or the stream has no space.
+    /// Reads what the program has written and writes it to the stream, until its socket is empty or the stream has no
+    /// space.
     fn forward_written(&mut self, nic: &mut Nic, streams: &mut Streams, id: StreamId) -> Result<bool, Progress> {
         let mut moved = false;
         let mut buffer = [0; CHUNK];
@@ -140,7 +141,7 @@ impl Bridge {
         Ok(moved)
     }
 
-    /// Gives the program what has arrived, until its socket is full.
+    /// Writes received data to the program's socket, until the socket is full.
     fn deliver_arrived(&mut self, nic: &mut Nic, streams: &mut Streams, id: StreamId) -> Result<bool, Progress> {
         let mut moved = false;
         while self.may_write {
@@ -222,7 +223,7 @@ impl Bridge {
         into.push(libc::pollfd { fd: shadow, events: of_shadow, revents: 0 });
     }
 
-    /// Takes the results for the descriptors of [`Bridge::wanted`].
+    /// Records the poll results for the descriptors of [`Bridge::wanted`].
     pub(crate) fn note(&mut self, end: &libc::pollfd, shadow: &libc::pollfd) {
         self.may_read |= end.revents & (libc::POLLIN | libc::POLLERR | libc::POLLHUP) != 0;
         self.may_write |= end.revents & (libc::POLLOUT | libc::POLLERR | libc::POLLHUP) != 0;
@@ -231,14 +232,14 @@ impl Bridge {
         }
     }
 
-    /// Returns the time after which [`Bridge::serve`] has work even if nothing happens.
+    /// Returns the time after which [`Bridge::serve`] has work even if nothing arrives.
     pub(crate) fn next_in(&self) -> Option<Duration> {
         let shadow = self.shadow_ended.map(|at| at + SHADOW_GRACE);
         let at = self.proof.map(|(_, _, deadline)| deadline).or(shadow)?;
         Some(at.saturating_duration_since(Instant::now()) + Duration::from_millis(1))
     }
 
-    /// The process exits: takes what the program has written, and ends this direction then.
+    /// Called when the process exits: forwards what the program has written, and then ends this direction.
     pub(crate) fn drain(&mut self, nic: &mut Nic, streams: &mut Streams, id: StreamId) {
         self.may_read = true;
         let _ = self.forward_written(nic, streams, id);
@@ -259,7 +260,7 @@ impl Bridge {
     }
 }
 
-/// Returns what an error of a call means for a bridge.
+/// Returns how a bridge continues after an error of a call.
 fn end_by(error: &StreamError) -> Progress {
     match error {
         StreamError::Broken(Broken::Reset(_)) => Progress::Reset,

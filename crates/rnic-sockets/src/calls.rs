@@ -162,7 +162,7 @@ fn can_reach_loopback(fd: RawFd, family: c_int) -> bool {
         || kernel::option(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY).is_ok_and(|only_v6| only_v6 == 0)
 }
 
-/// Connects the program's socket by a stream; returns false if the other end does not offer one.
+/// Connects the program's socket through a stream; returns false if the other end does not offer one.
 ///
 /// # Errors
 /// The kernel's error about the TCP connection.
@@ -257,9 +257,9 @@ fn offer_streams(fd: RawFd) {
 /// Ways in which a listening socket of the program accepts incoming streams.
 #[derive(Clone, Debug)]
 enum Listener {
-    /// By a service of this process.
+    /// A service of this process accepts them.
     Own(Arc<Service>),
-    /// By a service of the parent process, which cannot give them to this one.
+    /// A service of the parent process accepts them, and cannot pass them to this process.
     OfParent,
 }
 
@@ -274,7 +274,7 @@ enum Identity {
     Plain,
     /// The shadow of a stream.
     Stream(Waiting, Arc<Service>),
-    /// The shadow of a stream that this process does not have.
+    /// The socket belongs to a stream that this process does not have.
     Lost,
 }
 
@@ -343,7 +343,7 @@ extern "C" fn deliver() {
     }
 }
 
-/// Time limit of the TCP connection beside a stream.
+/// Time limit for the TCP connection that accompanies a stream.
 const TCP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Time for which a child process waits for the mark of a stream's connection at a socket of its parent.

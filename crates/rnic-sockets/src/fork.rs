@@ -1,5 +1,5 @@
-//! Child processes: the parent's thread goes on carrying the bytes of all streams, and the child closes its copies of
-//! the library's descriptors, because a connection ends only when its last copy is closed.
+//! Child processes: the parent's thread continues to forward the bytes of all streams, and the child closes its copies
+//! of the library's descriptors, because a connection ends only when its last copy is closed.
 
 use std::cell::UnsafeCell;
 use std::sync::{MutexGuard, Once};
@@ -20,7 +20,7 @@ unsafe impl Sync for Held {}
 
 static HELD: Held = Held(UnsafeCell::new(None));
 
-/// Installs the handlers.
+/// Installs the fork handlers.
 pub(crate) fn watch() {
     static WATCH: Once = Once::new();
     WATCH.call_once(|| {

@@ -368,14 +368,15 @@ pub(crate) fn duplicate(fd: RawFd) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(copy) })
 }
 
-/// Makes `fd`, which the program does not know yet, a descriptor of the socket `by`, with the flags of `accept4`.
+/// Replaces `fd`, which the program has not received yet, by a descriptor of the socket `by`, with the flags of
+/// `accept4`.
 pub(crate) fn replace(fd: RawFd, by: OwnedFd, flags: c_int) -> io::Result<RawFd> {
     let flags = if flags & libc::SOCK_CLOEXEC == 0 { 0 } else { libc::O_CLOEXEC };
     // SAFETY: a system call without pointers; `fd` belongs to the caller.
     check(unsafe { libc::dup3(by.as_raw_fd(), fd, flags) })
 }
 
-/// Returns whether the first bytes that arrive within `timeout` are `mark`. They stay unread.
+/// Returns whether the first bytes that arrive within `timeout` are `mark`. The bytes are not consumed.
 pub(crate) fn begins_with(connection: BorrowedFd<'_>, mark: &[u8], timeout: std::time::Duration) -> bool {
     let fd = connection.as_raw_fd();
     if !timeout.is_zero() && !wait_readable(fd, timeout.as_millis() as c_int).unwrap_or(false) {
@@ -396,7 +397,7 @@ pub(crate) fn random() -> io::Result<u64> {
     if len == size_of::<u64>() as isize { Ok(bits) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Starts a thread that handles no signals of the program.
+/// Starts a thread with all of the program's POSIX signals blocked.
 pub(crate) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     // SAFETY: signal sets are plain bits, initialized before they are read.
     let previous = unsafe {
@@ -425,5 +426,5 @@ const ACCEPT_TRIES: usize = 8;
 /// Time limit of a loopback connection, in milliseconds.
 const CONNECT_MS: c_int = 1_000;
 
-/// Least number of a copied descriptor: programs that use `select` have small ones.
+/// Lowest number of a duplicated descriptor: programs that use `select` need small numbers for theirs.
 const FIRST_COPY: c_int = 3;

@@ -14,7 +14,7 @@ pub(crate) struct Names {
     pub(crate) remote: SocketAddr,
 }
 
-/// State of the process.
+/// State of the library in this process.
 #[derive(Debug)]
 pub(crate) struct Registry {
     /// Addresses by the identity of the program's socket.
@@ -25,7 +25,7 @@ pub(crate) struct Registry {
 
 static REGISTRY: Mutex<Registry> = Mutex::new(Registry { names: BTreeMap::new(), descriptors: BTreeSet::new() });
 
-/// Number of names, so that programs without streams pay nothing for looking one up.
+/// Number of names, so that a lookup costs nothing in programs without streams.
 static NAMES: AtomicUsize = AtomicUsize::new(0);
 
 /// Returns the state, locked. It is held briefly, and across a fork.

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use rnic_host::stream::StreamConfig;
 use rnic_host::{Settings, TransportChoice, print_message};
 
-/// Returns the settings of the process; `None` if they are invalid, which has then been reported, and the library does
+/// Returns the settings of the process; `None` if they are invalid, which has then been reported: the library then does
 /// nothing.
 pub(crate) fn settings() -> Option<&'static Settings> {
     static SETTINGS: OnceLock<Option<Settings>> = OnceLock::new();
@@ -31,7 +31,7 @@ pub(crate) fn stream_config(settings: &Settings) -> Result<StreamConfig, String>
     Ok(StreamConfig { connect_timeout: CONNECT_TIMEOUT, ..StreamConfig::over(choice) })
 }
 
-/// Prints a message unless the user wants none.
+/// Prints a message, unless the user has disabled messages.
 pub(crate) fn note(text: impl Display) {
     if !settings().is_some_and(|settings| settings.quiet) {
         print_message(text);
@@ -41,6 +41,6 @@ pub(crate) fn note(text: impl Display) {
 /// Default transport of sockets.
 const TRANSPORT: &str = "tonic-new-reno";
 
-/// Time within which a stream must be made; afterwards the connection is plain TCP. A host without this library answers
+/// Time limit for establishing a stream; after it the connection uses plain TCP. A host without this library answers
 /// within a round trip, unless it discards packets to closed ports.
 pub(crate) const CONNECT_TIMEOUT: rnic_base::Duration = rnic_base::Duration::from_ms(1_500);

@@ -20,7 +20,7 @@ enum Command {
     Connect { to: SocketAddr, shadow: (u16, u64), reply: mpsc::Sender<Result<StreamId, String>> },
     /// Connects a stream to the program.
     Attach { id: StreamId, bridge: Box<Bridge> },
-    /// Gives up a stream.
+    /// Closes a stream without delivering the rest of its data.
     Close { id: StreamId },
     /// The process exits: delivers what the program has written.
     Drain { done: mpsc::Sender<()> },
@@ -90,7 +90,7 @@ impl Service {
         self.send(Command::Attach { id, bridge: Box::new(bridge) });
     }
 
-    /// Gives up a stream.
+    /// Closes a stream without delivering the rest of its data.
     pub(crate) fn close(&self, id: StreamId) {
         self.send(Command::Close { id });
     }
@@ -100,7 +100,7 @@ impl Service {
         lock(&self.accepted).take(from)
     }
 
-    /// Delivers what the program has written; returns what reports the end of that.
+    /// Delivers what the program has written; the returned channel reports the end of that.
     pub(crate) fn drain(&self) -> mpsc::Receiver<()> {
         let (done, result) = mpsc::channel();
         self.send(Command::Drain { done });
@@ -347,13 +347,13 @@ const BACKLOG: usize = 128;
 /// Maximum number of streams of a service, each with the memory of its windows. Further connections use TCP.
 const STREAMS_MAX: usize = 4_096;
 
-/// Time limit of an answer to `rnic top`.
+/// Time limit for answering `rnic top`.
 const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Time for which the exit of the process waits until its data is delivered.
 const DRAIN_MAX: Duration = Duration::from_secs(3);
 
-/// Time for which it waits in addition until the other end has ended its direction, too.
+/// Additional time to wait until the other end has ended its direction.
 const LINGER: Duration = Duration::from_millis(50);
 
 /// Time between two checks of that.

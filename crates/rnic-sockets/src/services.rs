@@ -17,7 +17,7 @@ pub(crate) struct Services {
 
 static SERVICES: Mutex<Services> = Mutex::new(Services { listeners: BTreeMap::new(), all: BTreeMap::new() });
 
-/// Returns the services, locked. They are held briefly, and across a fork.
+/// Locks the services and returns them. The lock is held briefly, and across a fork.
 pub(crate) fn lock() -> MutexGuard<'static, Services> {
     SERVICES.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -65,8 +65,8 @@ impl Services {
         self.all.insert((bind, accepts), Arc::clone(service));
     }
 
-    /// Removes the services in a child process, which are those of its parent. They are not dropped, because their
-    /// descriptors are closed already.
+    /// Removes the services in a child process, which belong to its parent. They are not dropped, because their
+    /// descriptors are already closed.
     pub(crate) fn leave_to_parent(&mut self) {
         std::mem::forget(std::mem::take(&mut self.all));
         self.listeners.values_mut().for_each(|service| std::mem::forget(service.take()));
