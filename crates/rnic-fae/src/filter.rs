@@ -14,7 +14,7 @@ use rnic_policy::control::report::Ticks;
 
 use crate::record::Event;
 
-/// Largest number of acknowledged packets that an event record can hold.
+/// Maximum number of acknowledged packets that an event record can hold.
 const ACKED_MAX: u16 = 1_023;
 
 /// The admission rules of a queue.
@@ -75,7 +75,7 @@ impl Filter {
     }
 }
 
-/// The reason for which an event is refused.
+/// Reason why an event is rejected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Refusal {
     /// The flow's last event has no response yet.

@@ -16,11 +16,12 @@ use crate::table::{States, Table};
 /// The location of the program's state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StateLocation {
-    /// In events and responses.
+    /// The state is in events and responses.
     Stateless,
-    /// In a table of the engine.
+    /// The state is in a table of the engine.
     Table,
-    /// In a table. The state for the event that is `ahead` positions after the current one is prefetched.
+    /// The state is in a table, and the state for the event that is `ahead` positions after the current one is
+    /// prefetched.
     Prefetching {
         /// Prefetch distance in events, at most [`PREFETCH_DISTANCE_MAX`].
         ahead: usize,
@@ -66,7 +67,7 @@ pub enum FaeError {
          converts reports to events"
     )]
     NoReports,
-    /// The state is to travel in events and responses, which the program does not support.
+    /// The state has to be carried in events and responses, which the program does not support.
     #[error("the control policy needs memory for its state, so it cannot run in the stateless form")]
     NotStateless,
     /// There are more connections than 24 bits can number.
