@@ -27,7 +27,7 @@ const _: () = assert!(size_of::<Option<Csig>>() == 2);
 impl Csig {
     /// Tag that a sender writes: no hop has delayed the packet yet.
     pub const NO_DELAY: Self = Self::from_value(0);
-    /// Longest delay that a tag can represent.
+    /// Maximum delay that a tag can represent.
     pub const DELAY_MAX: Duration = Duration::from_ps(448 << UNIT_PS_LOG2);
     /// Number of bits that differ between tags with a delay: level and locator.
     pub const VALUE_BITS: u32 = TYPE_SHIFT - 1;

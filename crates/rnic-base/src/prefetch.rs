@@ -12,7 +12,7 @@ use branches::prefetch_read_data;
 /// Length of a cache line in bytes on most processors.
 const LINE_BYTES: usize = 64;
 
-/// Largest number of bytes that still counts as few cache lines: queue entries and headers, of which several are
+/// Maximum number of bytes that still counts as few cache lines: queue entries and headers, of which several are
 /// prefetched at a time, are smaller; connections are larger.
 const FIRST_LEVEL_BYTES_MAX: usize = 2 * LINE_BYTES;
 

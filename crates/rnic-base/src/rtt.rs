@@ -60,7 +60,7 @@ impl RttEstimator {
     }
 }
 
-/// Largest value of a sample: longer ones are limited to it, so that no sum overflows.
+/// Maximum value of a sample: longer ones are limited to it, so that no sum overflows.
 const SAMPLE_MAX: Duration = Duration::from_secs(60);
 
 /// Divisor of the longest sample's excess over the smoothed round-trip time: the quotient is removed with each

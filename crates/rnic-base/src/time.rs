@@ -65,7 +65,7 @@ impl Time {
 impl Duration {
     /// A duration of zero.
     pub const ZERO: Self = Self(0);
-    /// Longest duration, longer than any run.
+    /// Maximum duration, longer than any run.
     pub const MAX: Self = Self(u64::MAX);
 
     /// Returns a duration of `ps` picoseconds.

@@ -50,5 +50,5 @@ fn describe(pid: u32, rate: Option<String>, qp: Option<u32>, queue_pairs: u32) -
     }
 }
 
-/// Longest time for an answer: a process that is stopped does not answer.
+/// Maximum time for an answer: a process that is stopped does not answer.
 const TIMEOUT: Duration = Duration::from_secs(1);

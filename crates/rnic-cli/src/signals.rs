@@ -150,8 +150,8 @@ fn print_signals(device: &Endpoint, lost: &mut u64) -> Result<bool, ObserveError
 /// Time between two requests.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// Largest number of records of an answer.
+/// Maximum number of records of an answer.
 const RECORDS: u32 = 1 << 14;
 
-/// Longest time for an answer: a process that is stopped does not answer.
+/// Maximum time for an answer: a process that is stopped does not answer.
 const TIMEOUT: Duration = Duration::from_secs(1);

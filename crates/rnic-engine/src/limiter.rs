@@ -79,7 +79,7 @@ struct InForce {
     rate: BitRate,
     /// Duration of a burst at the rate.
     burst: Duration,
-    /// Longest delay that a queue pair with work catches up; not less than `burst`.
+    /// Maximum delay that a queue pair with work catches up; not less than `burst`.
     catch_up: Duration,
     /// Additional time that a queue pair waits once it has to wait, so that it then sends several packets together.
     train: Duration,
@@ -93,7 +93,7 @@ pub struct BurstDefault {
     /// Number of bytes that a queue pair accumulates when it has to wait. With zero, each packet is sent as soon as it
     /// may be; drivers that send packets in trains (GSO) use more.
     pub train_bytes: u32,
-    /// Longest delay that a queue pair with work catches up, if this is more than a burst.
+    /// Maximum delay that a queue pair with work catches up, if this is more than a burst.
     pub catch_up: Duration,
 }
 
@@ -228,5 +228,5 @@ impl Limiter {
     }
 }
 
-/// Longest time that a queue pair waits in order to send a train.
+/// Maximum time that a queue pair waits in order to send a train.
 const TRAIN_MAX: Duration = Duration::from_us(500);

@@ -76,7 +76,7 @@ pub struct Transport {
     /// True when timeouts are derived from measurements, and the capacity of a path is determined from the losses on
     /// it.
     pub(crate) measured: bool,
-    /// Longest timeout configured for the transport, the unit in which the time that a peer may be silent is
+    /// Maximum timeout configured for the transport, the unit in which the time that a peer may be silent is
     /// calculated.
     nominal_timeout: Duration,
     /// Parameters of the recovery policy, converted to the words that it uses.

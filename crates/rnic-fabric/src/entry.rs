@@ -57,7 +57,7 @@ impl Flags {
     pub(crate) const FALCON_ACK: Self = Self(Self::FALCON.0 | Self::ACK.0);
 }
 
-/// Largest number of hosts that an entry can address.
+/// Maximum number of hosts that an entry can address.
 pub(crate) const HOSTS_MAX: u32 = 1 << 24;
 
 impl Entry {

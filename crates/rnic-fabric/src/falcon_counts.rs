@@ -48,7 +48,7 @@ pub struct FalconFigures {
     pub contexts_max_share: f64,
     /// Largest share of the buffers in use, in the same sense.
     pub buffers_max_share: f64,
-    /// Largest number of bytes that were in flight to the memory of one host, where some hosts are slow.
+    /// Maximum number of bytes that were in flight to the memory of one host, where some hosts are slow.
     pub host_backlog_max_bytes: u64,
     /// Share of the packets with data or requests that the most used flow index carried. Flow 0 of every connection
     /// counts as one index, flow 1 of every connection as the next, and so on.

@@ -9,7 +9,7 @@ use rnic_base::{Duration, Time, prefetch_at};
 use crate::calendar::EventCalendar;
 use crate::entry::{Entry, NO_PACKET};
 
-/// Largest number of ports of a node: the values that the low bits of a [`Key`] can hold.
+/// Maximum number of ports of a node: the values that the low bits of a [`Key`] can hold.
 pub(crate) const PORTS_MAX: usize = 1 << PORT_BITS;
 
 const PORT_BITS: u32 = 10;

@@ -327,7 +327,7 @@ impl<L: StoredHeaders> Slab<L> {
     }
 }
 
-/// Largest number of packets in flight: 2^28 packets of 72 bytes take 19 GB, of 136 bytes twice as much; when more
+/// Maximum number of packets in flight: 2^28 packets of 72 bytes take 19 GB, of 136 bytes twice as much; when more
 /// are in flight, some sender has no limit.
 const PACKETS_MAX: u32 = 1 << 28;
 

@@ -125,7 +125,7 @@ pub struct Plan {
     pub name: String,
     /// Payload bytes of a full packet.
     pub mtu: u32,
-    /// Largest number of Reads and atomics of a queue pair in flight.
+    /// Maximum number of Reads and atomics of a queue pair in flight.
     pub reads: u32,
     /// True when packets carry real bytes, which are verified.
     pub checked_payload: bool,

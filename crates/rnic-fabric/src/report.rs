@@ -204,7 +204,7 @@ pub struct Report {
     /// Packets whose payload switches cut, so that only their headers were forwarded; omitted when there are none.
     #[serde(skip_serializing_if = "is_zero")]
     pub trimmed: u64,
-    /// Largest number of bytes that waited for one output of a switch.
+    /// Maximum number of bytes that waited for one output of a switch.
     pub queue_max_bytes: u64,
     /// Bytes that waited for an output, averaged over time and over all outputs of switches.
     pub queue_mean_bytes: f64,
@@ -212,7 +212,7 @@ pub struct Report {
     pub packet_hops: u64,
     /// Number of simulation events.
     pub events: u64,
-    /// Largest number of packets in flight, as measured between windows of time.
+    /// Maximum number of packets in flight, as measured between windows of time.
     pub packets_under_way_max: u64,
     /// Simulated time at the end of the run, in microseconds.
     pub simulated_us: f64,

@@ -116,7 +116,7 @@ pub struct Simulation {
     windows: u64,
     /// Set when the plan's limit has ended the run.
     is_truncated: bool,
-    /// Largest number of packets in flight: measured between windows, so that it is the same for every order and any
+    /// Maximum number of packets in flight: measured between windows, so that it is the same for every order and any
     /// number of parts.
     in_flight_max: usize,
     capture: Option<Box<dyn manual::CaptureSink>>,

@@ -153,5 +153,5 @@ impl Paths {
     }
 }
 
-/// Largest number of links of a path: a fat-tree has 6; networks with more than 8 layers are not built.
+/// Maximum number of links of a path: a fat-tree has 6; networks with more than 8 layers are not built.
 const HOPS_MAX: usize = 16;

@@ -78,9 +78,9 @@ impl Operation {
 pub struct Traffic {
     /// Operation of each message.
     pub op: Operation,
-    /// Largest number of bytes of a message.
+    /// Maximum number of bytes of a message.
     pub message_bytes: u64,
-    /// Largest number of messages in flight.
+    /// Maximum number of messages in flight.
     pub depth: u32,
     /// Number of messages, all of `message_bytes`; `None`: as many as the flow's bytes need.
     pub count: Option<u32>,

@@ -103,7 +103,7 @@ impl HostMeter {
 /// Shortest interval over which is measured: that of reports, so that each report is of another interval.
 pub(crate) const INTERVAL: Duration = Duration::from_ms(4);
 
-/// Longest delay that counts: the process was stopped, or a clock was set.
+/// Maximum delay that counts: the process was stopped, or a clock was set.
 pub(crate) const DELAY_MAX: Duration = Duration::from_ms(100);
 
 /// Time for which a delay is valid without further packets.

@@ -156,7 +156,7 @@ const STREAMS_MAX: usize = 4;
 /// numbered from 0, and has fewer packets than this.
 const IDENTIFICATION_DISTANCE_MAX: u16 = 256;
 
-/// Largest number of skipped identifications that is accepted, after a pause of any length.
+/// Maximum number of skipped identifications that is accepted, after a pause of any length.
 const SKIPPED_MAX: u16 = 1 << 14;
 
 /// In a pause, Linux skips at most one number per clock tick; the highest tick rate is 1000 a second.

@@ -378,7 +378,7 @@ fn mac(key: &[u8; MASTER_KEY_BYTES], parts: &[&[u8]]) -> [u8; MAC_BYTES] {
     mac.finalize().into_bytes().into()
 }
 
-/// Largest length of the context in bytes: two IPv6 addresses, ports, connections and sequence numbers take 48.
+/// Maximum length of the context in bytes: two IPv6 addresses, ports, connections and sequence numbers take 48.
 pub const CONTEXT_BYTES_MAX: usize = 64;
 
 /// Output length of one derivation step in bytes.

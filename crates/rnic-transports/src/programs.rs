@@ -39,7 +39,7 @@ const REGISTRY: &[Registered] = &[
     Registered { policy: "tonic-irn", program: &irn::Irn },
 ];
 
-/// Largest number of programs that a process loads from files: each stays in memory until the process ends, because a
+/// Maximum number of programs that a process loads from files: each stays in memory until the process ends, because a
 /// connection may use it.
 const LOADED_MAX: usize = 64;
 

@@ -9,10 +9,10 @@ use crate::packet::{Format, Headers, Packet, SendTail};
 /// Length of the invariant CRC at the end of every packet, in bytes.
 pub const ICRC_LEN: usize = 4;
 
-/// Largest length of a packet's headers in bytes: that of an atomic request in [`Format::Fasr`].
+/// Maximum length of a packet's headers in bytes: that of an atomic request in [`Format::Fasr`].
 pub const HEADERS_MAX: usize = bth::LEN + atomic_eth::LEN + irn::WQE_SN_LEN + fasr::EXPECTED_PSN_LEN;
 
-/// Largest length of the headers of a packet with payload, in bytes, plus eight bytes in reserve. The payload that
+/// Maximum length of the headers of a packet with payload, in bytes, plus eight bytes in reserve. The payload that
 /// fits on a path is computed from this: both ends must get the same result, so the value stays the same when the
 /// headers of a packet without payload grow.
 pub const DATA_HEADERS_MAX: usize = bth::LEN + reth::LEN + immdt::LEN + irn::WQE_SN_LEN + 8;

@@ -144,7 +144,7 @@ impl Default for IpFields {
     }
 }
 
-/// Largest number of bytes that [`write_ip_udp`] writes.
+/// Maximum number of bytes that [`write_ip_udp`] writes.
 pub(crate) const IP_UDP_MAX: usize = (IPV6_LEN + UDP_LEN) as usize;
 
 /// Writes the IP and UDP headers for a payload of `udp_payload_len` bytes, both checksums zero; returns their length in

@@ -15,7 +15,7 @@ use crate::failure::Failure;
 /// Options of the process, which are those of the client.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct ListenerOptions<'a> {
-    /// Largest number of payload bytes of a packet.
+    /// Maximum number of payload bytes of a packet.
     pub mtu: u32,
     /// File with the secret of the packets.
     pub key: Option<&'a Path>,

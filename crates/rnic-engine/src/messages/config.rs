@@ -100,7 +100,7 @@ pub struct ExchangeConfig {
     /// True if no period starts while nothing arrives and no grant is valid, and if peers that send no data receive no
     /// periodic reports, so that an idle process can sleep.
     pub rests_when_idle: bool,
-    /// Longest delay in the host of a peer that is believed.
+    /// Maximum delay in the host of a peer that is believed.
     pub host_delay_max: Duration,
     /// True when messages wait for the host as packets do, so that the round trips of probes contain the hosts' delays.
     pub probes_wait_for_hosts: bool,
@@ -137,7 +137,7 @@ impl Default for ExchangeConfig {
     }
 }
 
-/// Longest delay in the host of a peer that is believed, unless a driver chooses otherwise: more than the latency of
+/// Maximum delay in the host of a peer that is believed, unless a driver chooses otherwise: more than the latency of
 /// any bus, and no reason to send slower for longer.
 const HOST_DELAY_MAX: Duration = Duration::from_ms(1);
 

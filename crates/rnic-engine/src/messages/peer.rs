@@ -33,10 +33,10 @@ use rnic_wire::scr::{Cookie, Message, Type};
 use super::config::AnswerLimit;
 use crate::NicId;
 
-/// Largest number of peers with which messages are exchanged.
+/// Maximum number of peers with which messages are exchanged.
 pub const PEERS_MAX: usize = 1 << 12;
 
-/// Largest number of labels from which data of one NIC is accepted.
+/// Maximum number of labels from which data of one NIC is accepted.
 pub const LABELS_MAX: usize = 16;
 
 /// Largest distance of a sequence number from the highest one.

@@ -11,7 +11,7 @@
 use rnic_base::{Duration, Time};
 use rnic_wire::scr::{Answer, ProbePath};
 
-/// Largest number of paths of a flow that are probed.
+/// Maximum number of paths of a flow that are probed.
 pub const PATHS_MAX: usize = 8;
 
 /// Shortest and longest timeout; a value outside is replaced by the nearer one.

@@ -182,7 +182,7 @@ impl ConnShared {
     }
 }
 
-/// Shortest delay until a tick of a path policy, so that no queue pair keeps a core busy.
+/// Minimum delay until a tick of a path policy, so that no queue pair keeps a core busy.
 const PATH_TICK_MIN: Duration = Duration::from_us(1);
 
 /// Returns the conditions that determine how an expired timer of this queue pair is handled.

@@ -67,7 +67,7 @@ pub struct NicFigures {
     pub bitmap_wait_us: f64,
     /// Packets dropped because the receive buffer in front of the pipeline was full.
     pub dropped: u64,
-    /// Largest number of bytes that waited in a receive buffer.
+    /// Maximum number of bytes that waited in a receive buffer.
     pub receive_buffer_max_bytes: u64,
 }
 

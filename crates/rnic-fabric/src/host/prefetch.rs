@@ -19,7 +19,7 @@ use crate::network::Network;
 /// Number of turns of other hosts, before its own turn, at which prefetching for a host starts.
 pub(crate) const STEPS: u32 = PREFETCH_STEPS + 1;
 
-/// Largest number of arriving packets whose data is prefetched: as many as a 100 Gbit/s link carries in a
+/// Maximum number of arriving packets whose data is prefetched: as many as a 100 Gbit/s link carries in a
 /// microsecond, plus as many acknowledgements.
 const ARRIVING_PACKETS_MAX: u32 = 8;
 

@@ -57,7 +57,7 @@ struct Recovery {
     highest: Psn,
     /// Number of packets now missing below it.
     missing: u32,
-    /// Largest number of packets missing at the same time.
+    /// Maximum number of packets missing at the same time.
     missing_at_once_max: u32,
     /// Total number of packets that were missing.
     missed: u32,

@@ -17,7 +17,7 @@ pub(crate) struct SlowMemory {
     plan: SlowHostPlan,
     /// Time at which all bytes are written.
     written: Time,
-    /// Largest number of bytes that were in flight to memory.
+    /// Maximum number of bytes that were in flight to memory.
     pub(crate) bytes_max: u64,
 }
 

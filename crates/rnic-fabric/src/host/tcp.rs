@@ -223,7 +223,7 @@ impl Endpoint for TcpHost {
     }
 }
 
-/// Largest number of connections of a host: bounds the table of their places.
+/// Maximum number of connections of a host: bounds the table of their places.
 pub const CONNECTIONS_MAX: u32 = 1 << 16;
 
 /// Delay of acknowledgements: RFC 5681 allows 500 ms, Linux and ns-3 use tens of milliseconds.

@@ -70,9 +70,9 @@ pub(super) fn check(collective: &CollectivePlan, plan: &Plan) -> Result<(), Plan
     })
 }
 
-/// Largest number of connections of a run: the specification of each is kept in memory.
+/// Maximum number of connections of a run: the specification of each is kept in memory.
 const ALL_CONNECTIONS_MAX: u64 = 1 << 24;
 
-/// Largest number of collectives of a run: with this number, the steps around the longest ring of hosts can be counted
+/// Maximum number of collectives of a run: with this number, the steps around the longest ring of hosts can be counted
 /// in 32 bits.
 const COUNT_MAX: u32 = 10_000;

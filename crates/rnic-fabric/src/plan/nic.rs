@@ -16,7 +16,7 @@ use super::{Plan, PlanError, derived};
 pub struct BusPlan {
     /// Time from the request to the first byte.
     pub latency: Duration,
-    /// Largest number of reads in flight.
+    /// Maximum number of reads in flight.
     pub reads: u32,
     /// Rate of each direction, headers of the bus included.
     pub rate: BitRate,
@@ -27,7 +27,7 @@ pub struct BusPlan {
 pub enum WorkFetch {
     /// Fetched in batches when a queue pair needs one.
     OnDemand {
-        /// Largest number of work requests in a batch.
+        /// Maximum number of work requests in a batch.
         batch: u32,
     },
     /// Fetched before they are needed.
@@ -53,7 +53,7 @@ pub struct NicPlan {
     pub cycle: Duration,
     /// With Falcon: shortest time between two sent packets of a queue pair.
     pub qp_cycle: Duration,
-    /// Largest number of bytes that wait for the pipeline; packets beyond are dropped.
+    /// Maximum number of bytes that wait for the pipeline; packets beyond are dropped.
     pub receive_buffer: u64,
     /// Number of waiting bytes above which the neighbour is paused, and number below which it is resumed.
     pub pause: Option<(u64, u64)>,
@@ -212,7 +212,7 @@ fn context_bits(profile: &Profile) -> u64 {
 /// Default pipeline cycle: FaSR section V-D2: a packet takes one or two cycles of 5 ns, 181 million per second in one
 /// pipeline.
 const DEFAULT_CYCLE: Duration = Duration::from_ps(5_525);
-/// Largest number of reads in flight: the tags of a bus (ten bits, PCI Express 4.0).
+/// Maximum number of reads in flight: the tags of a bus (ten bits, PCI Express 4.0).
 const BUS_READS_MAX: u32 = 1_024;
 const TIME_MAX: Duration = Duration::from_ms(1);
 

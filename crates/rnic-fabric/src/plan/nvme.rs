@@ -106,5 +106,5 @@ pub(super) fn check(nvme: &NvmePlan, plan: &Plan) -> Result<(), PlanError> {
 
 /// Largest latency of a drive: twice the time that a host waits for a command before it fails.
 const LATENCY_MAX: Duration = Duration::from_secs(60);
-/// Largest number of commands in flight: the capacity of a client's send queue.
+/// Maximum number of commands in flight: the capacity of a client's send queue.
 const DEPTH_MAX: u32 = WORK_REQUESTS_MAX;

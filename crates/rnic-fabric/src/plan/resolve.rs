@@ -489,20 +489,20 @@ fn check_switch(switch: &SwitchPlan, ports: u64, frame: u64) -> Result<(), PlanE
     Ok(())
 }
 
-/// Largest number of data packets that may wait in a switch that trims: far more than a buffer holds.
+/// Maximum number of data packets that may wait in a switch that trims: far more than a buffer holds.
 const TRIM_QUEUE_MAX: u32 = 1 << 20;
 /// Smallest queue of headers in bytes: a few of the longest headers.
 const TRIM_HEADERS_MIN: u64 = 1_000;
-/// Largest number of ports of a fat-tree's switches: 64 ports give 65536 hosts.
+/// Maximum number of ports of a fat-tree's switches: 64 ports give 65536 hosts.
 const K_MAX: u32 = 64;
-/// Largest number of hosts of a leaf-spine: that of the largest fat-tree; the
+/// Maximum number of hosts of a leaf-spine: that of the largest fat-tree; the
 /// multiplication that replaces a division in [`crate::route`] is exact up to this number.
 const LEAF_SPINE_HOSTS_MAX: u32 = 1 << 16;
 const RATE_MIN: u64 = 1_000_000;
 const RATE_MAX: u64 = 10_000_000_000_000;
-/// Largest number of slices: a report contains a few numbers per host for each.
+/// Maximum number of slices: a report contains a few numbers per host for each.
 const SLICES_MAX: u64 = 100_000;
-/// Shortest delay of a link. The shortest delay is the time by which nodes may advance independently of each other:
+/// Minimum delay of a link. The shortest delay is the time by which nodes may advance independently of each other:
 /// with a much shorter one, a run would mostly wait for synchronization.
 const DELAY_MIN: Duration = Duration::from_ns(1);
 const DELAY_MAX: Duration = Duration::from_secs(1);

@@ -191,14 +191,14 @@ fn check_slices(workload: &TenantsPlan, plan: &Plan) -> Result<(), PlanError> {
     Err(PlanError::value("run.slice", what))
 }
 
-/// Largest number of hints of a tenant.
+/// Maximum number of hints of a tenant.
 const HINTS_MAX: usize = 1_000;
 
-/// Largest number of tenants, each of which has its own part of the report.
+/// Maximum number of tenants, each of which has its own part of the report.
 const TENANTS_MAX: usize = 1_024;
-/// Largest number of bytes of a name.
+/// Maximum number of bytes of a name.
 const NAME_LEN_MAX: usize = 32;
-/// Largest number of slices of all queue pairs together: each has a few numbers of eight bytes.
+/// Maximum number of slices of all queue pairs together: each has a few numbers of eight bytes.
 const SLICE_VALUES_MAX: u64 = 1 << 22;
 
 #[cfg(test)]

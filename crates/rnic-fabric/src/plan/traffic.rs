@@ -116,6 +116,6 @@ pub(super) fn known_host(key: &'static str, number: u32, hosts: u32) -> Result<(
 /// Largest memory of one end of a flow with checked bytes, in bytes.
 const CHECKED_MEMORY_MAX: u64 = 4 << 30;
 
-/// Largest number of connections of a host in a permutation or a collective: more than a NIC is required to hold
+/// Maximum number of connections of a host in a permutation or a collective: more than a NIC is required to hold
 /// (Falcon, SIGCOMM'25, section 5.2).
 pub(super) const CONNECTIONS_MAX: u32 = 1 << 17;

@@ -244,5 +244,5 @@ fn check_load(key: &'static str, load_ppm: u64) -> Result<(), PlanError> {
     if in_range { Ok(()) } else { Err(PlanError::value(key, "must be above 0 and at most 100%")) }
 }
 
-/// Largest number of flows that are created in advance and kept in memory.
+/// Maximum number of flows that are created in advance and kept in memory.
 const FLOWS_MAX: u64 = 1 << 24;

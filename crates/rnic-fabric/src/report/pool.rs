@@ -27,9 +27,9 @@ pub struct PoolFigures {
     pub traversals: u64,
     /// Blocks read to find the next missing packet.
     pub blocks_visited: u64,
-    /// Largest number of units in use in one pool.
+    /// Maximum number of units in use in one pool.
     pub units_in_use_max: u64,
-    /// Largest number of blocks in use in one pool.
+    /// Maximum number of blocks in use in one pool.
     pub blocks_in_use_max: u64,
 }
 

@@ -15,7 +15,7 @@ use crate::workload::nvme::{BLOCK_LOG2, NvmePlan};
 const NAMESPACE_NUMBER: u16 = 1;
 /// Timeout of a command: the default of NVMe hosts.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
-/// Largest number of transmissions of a packet: Falcon's default limit.
+/// Maximum number of transmissions of a packet: Falcon's default limit.
 const TRANSMISSIONS_MAX: u32 = 64;
 
 impl Simulation {

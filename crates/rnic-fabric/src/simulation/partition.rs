@@ -88,7 +88,7 @@ fn parts_of_nodes(topology: &Topology, count: usize) -> Vec<u16> {
     part_of.into_iter().map(|part| part.unwrap_or(0)).collect()
 }
 
-/// Largest number of parts; limited because every window moves packets between each pair of parts.
+/// Maximum number of parts; limited because every window moves packets between each pair of parts.
 const PARTS_MAX: usize = 64;
 
 #[cfg(test)]

@@ -42,5 +42,5 @@ impl Simulation {
     }
 }
 
-/// Largest number of records of all hosts.
+/// Maximum number of records of all hosts.
 const RECORDS_MAX: usize = 1 << 22;

@@ -65,7 +65,7 @@ pub(super) struct Output {
     pub(super) bytes: u64,
     pub(super) packets: u32,
     last_served: u32,
-    /// Largest number of bytes that waited.
+    /// Maximum number of bytes that waited.
     pub(super) bytes_max: u64,
     last_change: Time,
     /// Integral of the depth over time, in bytes times picoseconds.

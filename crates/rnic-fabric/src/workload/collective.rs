@@ -75,7 +75,7 @@ pub struct CollectivePlan {
     pub op: Operation,
 }
 
-/// Largest number of messages of a connection in flight: a step continues when its data has arrived, without waiting
+/// Maximum number of messages of a connection in flight: a step continues when its data has arrived, without waiting
 /// for acknowledgements.
 const MESSAGES_IN_FLIGHT_MAX: u32 = 4;
 

@@ -35,7 +35,7 @@ pub struct TenantPlan {
     pub op: Operation,
     /// Sizes of messages, by queue pair.
     pub sizes: TenantSizes,
-    /// Largest number of messages of a queue pair in flight.
+    /// Maximum number of messages of a queue pair in flight.
     pub depth: u32,
     /// Time at which the first queue pair joins.
     pub start: Time,

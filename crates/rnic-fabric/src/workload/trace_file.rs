@@ -131,5 +131,5 @@ fn shown(text: &str) -> String {
 const LINE_FORMAT: &str = "a line is start,src,dst,bytes, such as 1.5us,0,3,64KiB";
 const SHOWN_CHARS_MAX: usize = 60;
 const BYTE_ORDER_MARK: char = '\u{feff}';
-/// Largest size of a flow in bytes: as many as the fastest link, 10 Tbit/s, carries in the longest run.
+/// Maximum size of a flow in bytes: as many as the fastest link, 10 Tbit/s, carries in the longest run.
 const FLOW_BYTES_MAX: u64 = 10_000_000_000_000 / 8 * 5 * 3_600;

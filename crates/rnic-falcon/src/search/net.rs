@@ -28,15 +28,15 @@ pub struct Scenario {
     pub manners: UpperLayerBehaviour,
     /// Pushes per thousand transactions.
     pub pushes: u64,
-    /// Largest number of Pulls that an end has in flight; 0 for no limit but the resources.
+    /// Maximum number of Pulls that an end has in flight; 0 for no limit but the resources.
     pub pulls_out: usize,
-    /// Largest number of Pushes of a message, at least 1.
+    /// Maximum number of Pushes of a message, at least 1.
     pub message: u32,
     /// Receives that the connections of a NIC share, one for each message in flight; 0 for as many as needed.
     pub receives: u32,
     /// Number of connections, all between the same two NICs.
     pub connections: usize,
-    /// Largest number of packets of a window not yet acknowledged.
+    /// Maximum number of packets of a window not yet acknowledged.
     pub window: usize,
     /// True for one sequence space for both windows (which F-4 forbids).
     pub shared_space: bool,

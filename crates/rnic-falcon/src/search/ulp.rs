@@ -21,7 +21,7 @@ pub struct UpperLayerBehaviour {
     pub not_ready: u64,
     /// Probability of completing a Push in error.
     pub in_error: u64,
-    /// Largest number of Pulls held; 0 for no limit.
+    /// Maximum number of Pulls held; 0 for no limit.
     pub pulls_held: usize,
 }
 

@@ -301,7 +301,7 @@ fn burst(link_rate: Option<BitRate>) -> BurstDefault {
 /// Duration of a burst on a shared link, at its rate.
 const SHARED_BURST: Duration = Duration::from_us(64);
 
-/// Longest delay that is caught up on a shared link.
+/// Maximum delay that is caught up on a shared link.
 const SHARED_CATCH_UP: Duration = Duration::from_ms(2);
 
 /// Burst of queue pairs whose rate is limited. Packets are sent in trains, and timers are late by some 50 us, or, on a

@@ -186,7 +186,7 @@ static OPEN: Mutex<Vec<Weak<Mutex<OpenCapture>>>> = Mutex::new(Vec::new());
 const PLACEHOLDER: &str = "%p";
 /// Buffer size in bytes: large enough that the cost of the write system call per packet is small.
 const BUFFER_BYTES: usize = 64 << 10;
-/// Longest time that bytes stay in the buffer: it limits the amount that is lost when the process is killed.
+/// Maximum time that bytes stay in the buffer: it limits the amount that is lost when the process is killed.
 const BUFFER_TIME_MAX: Duration = Duration::from_millis(20);
 /// Maximum number of devices that one process captures at the same time.
 const FILES_MAX: u32 = 64;

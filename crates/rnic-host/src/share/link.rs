@@ -183,7 +183,7 @@ fn reserve_bytes(rate: BitRate) -> u64 {
 const RESERVE_TIME: Duration = Duration::from_ms(1);
 const RESERVE_BYTES_MAX: u64 = 16 << 10;
 
-/// Largest number of bytes of a packet on the link.
+/// Maximum number of bytes of a packet on the link.
 const PACKET_BYTES_MAX: u64 = 66_000;
 
 /// Number of NICs whose reserves may be in the queue at once: more do not send at the same moment.

@@ -316,7 +316,7 @@ const WORDS: usize = LINES_AT + LINES * LINE_WORDS;
 /// ended: others are refreshed several times as often, except on a busy machine.
 const LATE_NS: u64 = 20_000_000;
 
-/// Largest number of late lines that are examined at a time.
+/// Maximum number of late lines that are examined at a time.
 const EXAMINED_MAX: usize = 4;
 
 /// Identifies a page, and the version of its layout.

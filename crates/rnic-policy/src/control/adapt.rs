@@ -36,7 +36,7 @@ use crate::state::{PolicyState, STATE_WORDS};
 /// Largest state, in bytes, of a controller that can be adapted: the rest of the block holds the adapter's own state.
 pub const ADAPTED_STATE_MAX: usize = (STATE_WORDS - 1) * size_of::<u64>();
 
-/// Largest number of overdue ticks that are delivered with one report.
+/// Maximum number of overdue ticks that are delivered with one report.
 const TICKS_MAX: u32 = 64;
 
 /// Window for a controller that sets none: equal to the datapath's largest window, so that only the datapath limits

@@ -97,7 +97,7 @@ const ALPHA_INDEX: usize = 11;
 /// Index of the first parameter that is [`SHARED`] with recovery.
 const SHARED_FIRST_INDEX: usize = 12;
 
-/// Largest value of a time parameter: with it, the sum of 15 hop delays, base and range fits into 24 bits of ticks
+/// Maximum value of a time parameter: with it, the sum of 15 hop delays, base and range fits into 24 bits of ticks
 /// without a check.
 const TIME_MAX: Duration = Duration::from_ms(100);
 

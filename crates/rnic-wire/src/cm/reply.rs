@@ -49,7 +49,7 @@ pub struct Reply {
     pub responder_resources: u8,
     /// Number of Reads and atomics that the sender wants to have outstanding as initiator.
     pub initiator_depth: u8,
-    /// Longest time that the sender may delay an acknowledgement, encoded as 4.096 us * 2^n.
+    /// Maximum time that the sender may delay an acknowledgement, encoded as 4.096 us * 2^n.
     pub target_ack_delay: Bits<5>,
     /// Result for the alternate path.
     pub failover: Failover,

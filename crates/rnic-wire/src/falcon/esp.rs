@@ -30,7 +30,7 @@ use crate::falcon::{Timestamp, WireError};
 
 /// Length of the header in bytes: index, sequence number, vector.
 pub const LEN: usize = 16;
-/// Largest length of the trailer in bytes: padding, its length, next header.
+/// Maximum length of the trailer in bytes: padding, its length, next header.
 pub const TRAILER_LEN_MAX: usize = 5;
 /// Bits that are set in every index that OpenRNIC assigns.
 pub const SPI_MARK: u32 = 0xc000_0000;

@@ -8,7 +8,7 @@ use crate::header::{atomic_ack_eth, atomic_eth, deth, ieth, immdt, reth};
 use crate::net::{self, IpVersion};
 use crate::packet::SendTail;
 
-/// Largest length of a packet's headers in bytes, including the upper layer's: that of an NVMe Read as a Pull.
+/// Maximum length of a packet's headers in bytes, including the upper layer's: that of an NVMe Read as a Pull.
 pub const HEADERS_MAX: usize = base::LEN + request_length::PULL_LEN + nbth::LEN + nvme_command::LEN;
 
 const _: () = assert!(

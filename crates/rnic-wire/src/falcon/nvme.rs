@@ -2,7 +2,7 @@
 //!
 //! A command of a host (iCMD) is split into commands of one 4 KiB unit (nCMD), each of one or two transactions.
 
-/// Largest number of data bytes in a packet: a unit of 4 KiB and its protection information.
+/// Maximum number of data bytes in a packet: a unit of 4 KiB and its protection information.
 pub const PAYLOAD_MAX: u32 = 4096 + 128;
 
 /// NBTH: fields of every packet.

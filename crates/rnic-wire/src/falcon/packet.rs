@@ -86,7 +86,7 @@ impl FlowLabel {
         (self.0 & ((1 << index_bits) - 1)) as u8
     }
 
-    /// Largest number of bits of a flow index: eight flows, twice the number in the paper's hardware.
+    /// Maximum number of bits of a flow index: eight flows, twice the number in the paper's hardware.
     pub const INDEX_BITS_MAX: u32 = 3;
 }
 

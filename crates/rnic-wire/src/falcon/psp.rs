@@ -42,7 +42,7 @@ pub const NEXT_HEADER: u8 = 252;
 pub const LEN: usize = 16;
 /// Length of the virtualization cookie in bytes.
 pub const COOKIE_LEN: usize = 8;
-/// Largest length of the header in bytes.
+/// Maximum length of the header in bytes.
 pub const LEN_MAX: usize = LEN + COOKIE_LEN;
 /// Length of the integrity check value at the end of the datagram, in bytes.
 pub const ICV_LEN: usize = 16;

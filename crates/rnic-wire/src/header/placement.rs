@@ -16,7 +16,7 @@ use crate::packet::PlacementOp;
 /// Length of a FETH in bytes.
 pub const FETH_LEN: usize = 4;
 
-/// Largest length of an operation's headers in bytes, without the additions of IRN and FaSR.
+/// Maximum length of an operation's headers in bytes, without the additions of IRN and FaSR.
 pub const LEN_MAX: usize = reth::LEN + 8;
 
 const SELECTIVITY_SHIFT: u32 = 4;

@@ -19,7 +19,7 @@ use super::MessageError;
 use crate::bytes::{array, be16, be24, be32, be64, put, put24};
 use crate::packet::Qpn;
 
-/// Largest number of records in a message.
+/// Maximum number of records in a message.
 pub const RECORDS_MAX: usize = 6;
 
 /// Type of a message. The values are those in the packet.

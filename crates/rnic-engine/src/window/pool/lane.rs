@@ -5,10 +5,10 @@ use rnic_base::Seq;
 /// Marks the end of the list.
 const NIL: u16 = u16::MAX;
 
-/// Largest value of the 3-bit loss counter (section III-D).
+/// Maximum value of the 3-bit loss counter (section III-D).
 pub(super) const LOST_MAX: u64 = 7;
 
-/// Largest value of the 10-bit compression counter (section III-D).
+/// Maximum value of the 10-bit compression counter (section III-D).
 pub(super) const COMPRESSION_MAX: u64 = 1_023;
 
 /// Number of packets that a receiver misses below the highest one received.

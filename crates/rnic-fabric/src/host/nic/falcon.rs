@@ -64,7 +64,7 @@ impl Waiting {
     }
 }
 
-/// Largest number of packets that wait to be sent: with 4 KB each, the packets that a 100 Gbit/s link sends in twenty
+/// Maximum number of packets that wait to be sent: with 4 KB each, the packets that a 100 Gbit/s link sends in twenty
 /// microseconds; with 8 bytes each, the packets of half a microsecond at 120 million packets per second.
 const WAITING_DEPARTURES_MAX: usize = 64;
 

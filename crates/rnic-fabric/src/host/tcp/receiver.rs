@@ -12,7 +12,7 @@ use crate::endpoint::TcpSegment;
 pub struct DelayedAcks {
     /// So many segments are acknowledged together: two at most (RFC 5681), one for none delayed.
     pub every: u32,
-    /// Longest delay of an acknowledgement.
+    /// Maximum delay of an acknowledgement.
     pub delay: Duration,
 }
 

@@ -7,7 +7,7 @@ use rnic_base::Duration;
 pub struct RtoLimits {
     /// Before the first measurement: 1 s (RFC 6298, 2.1).
     pub initial: Duration,
-    /// Least timeout: 1 s in RFC 6298 (2.4), 200 ms in Linux.
+    /// Minimum timeout: 1 s in RFC 6298 (2.4), 200 ms in Linux.
     pub min: Duration,
     /// Largest timeout, at least 60 s (2.5).
     pub max: Duration,

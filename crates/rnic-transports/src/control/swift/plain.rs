@@ -14,7 +14,7 @@ use super::{
     INCREASE_INDEX, cwnd, fabric, initial_window, target_delay, timeouts, timers, window_max_fixed, window_min,
 };
 
-/// Largest number of packets that the 10 bits of a report hold.
+/// Maximum number of packets that the 10 bits of a report hold.
 const ACKED_MAX: u64 = 1_023;
 
 impl Swift {

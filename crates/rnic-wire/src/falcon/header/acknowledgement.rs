@@ -21,15 +21,15 @@ use crate::falcon::{Acknowledgement, OutOfWindow, Timestamp, WireError};
 /// Length of words 4 to 7 in bytes.
 pub const LEN: usize = 16;
 
-/// Largest number of switches that the field can hold.
+/// Maximum number of switches that the field can hold.
 pub const HOPS_MAX: u8 = 15;
 /// Largest buffer level.
 pub const LEVEL_MAX: u8 = 31;
 /// Largest count of congestion marks, before it wraps.
 pub const ECN_MAX: u16 = 0x3fff;
-/// Largest value of the engine's bits in acknowledgements.
+/// Maximum value of the engine's bits in acknowledgements.
 pub const METADATA_MAX: u32 = 0x3f_ffff;
-/// Largest value of the adaptive engine's metadata in a NACK (24 bits).
+/// Maximum value of the adaptive engine's metadata in a NACK (24 bits).
 pub const NACK_METADATA_MAX: u32 = 0xff_ffff;
 
 /// View of words 4 to 7 in the received bytes.
