@@ -28,7 +28,7 @@ pub struct CrateRule {
     pub name: String,
     /// True if it determines what happens in a run, false if it interacts with the outside world.
     pub core: bool,
-    /// Its directory, when that is not under `crates/`.
+    /// Directory of the crate, when that is not under `crates/`.
     pub dir: Option<String>,
     /// Crates on which it may depend.
     pub may_use: Vec<String>,

@@ -4,11 +4,11 @@
 //! CRATE    rnic-check (red: a rule here binds every other crate)
 //! Purpose  rules of structure, style and language over the tree; texts generated from one declaration
 //! May use  no other crate here
-//! Must not know what the code means, build it or run it; write outside the generated places
+//! Must not interpret what the code does, build it or run it; write outside the generated places
 //! Add here a rule: one file in checks/, one line in CHECKS, one line in tests/real_tree.rs; one about single lines: a
 //!          row in patterns.toml
-//! Not here what rustc, clippy or rustfmt can hold (Cargo.toml lints; clippy.toml)
-//! Tested by every rule on small invented trees that break it (tests/rules), and on the real tree (tests/real_tree.rs)
+//! Not here what rustc, clippy or rustfmt can enforce (Cargo.toml lints; clippy.toml)
+//! Tested by every rule on small synthetic trees that violate it (tests/rules), and on the tree (tests/real_tree.rs)
 //! ```
 //!
 //! In the spirit of TigerBeetle's `tidy.zig` and rust-analyzer's `tidy.rs`. A rule is a function from a [`Tree`] to

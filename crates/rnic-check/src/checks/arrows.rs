@@ -72,5 +72,5 @@ fn allowed(rule: &CrateRule, is_dev: bool) -> String {
     let mut names = rule.may_use.clone();
     names.extend(rule.tests_may_use.iter().filter(|_| is_dev).cloned());
     let names = if names.is_empty() { "no other crate here".to_owned() } else { names.join(", ") };
-    format!("arrows go down only, it may use {names} ({TABLE}); move the code to the crate that may")
+    format!("dependencies go down only, and it may use {names} ({TABLE}); move the code to a crate that may")
 }

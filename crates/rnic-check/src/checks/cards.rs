@@ -25,20 +25,24 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
 fn check_crate(package: &Package, file: &SourceFile) -> Vec<Finding> {
     let finding = |line, what: String, instead: &str| Finding::new(&file.path, line, RULE, what, instead);
     let Some(card) = Card::read(file.text().unwrap_or_default()) else {
-        return vec![finding(1, "the crate has no card".to_owned(), &format!("begin the file with one, {EXAMPLE}"))];
+        return vec![finding(
+            1,
+            "the crate has no header".to_owned(),
+            &format!("begin the file with a header, {EXAMPLE}"),
+        )];
     };
     let title = card.lines["CRATE"];
     let mut findings = Vec::new();
     if card.name != package.name {
-        let what = format!("the card is for `{}`, the package is {}", card.name, package.name);
-        findings.push(finding(title, what, "name the package"));
+        let what = format!("the header names crate `{}`, but the package is {}", card.name, package.name);
+        findings.push(finding(title, what, "write the name of the package into the line `CRATE`"));
     }
     if !COLOURS.contains(&card.colour_word()) {
         let what = format!("the crate's colour is `{}`", card.colour_word());
         findings.push(finding(title, what, "write `CRATE name (green|amber|red: how it is changed)`"));
     }
     for heading in HEADINGS.iter().filter(|heading| card.text(heading).is_empty()) {
-        findings.push(finding(title, format!("the card says nothing under `{heading}`"), EXAMPLE));
+        findings.push(finding(title, format!("the header has no text under `{heading}`"), EXAMPLE));
     }
     findings.extend(wrong_may_use(package, &card).map(|(what, instead)| {
         let line = card.lines.get("May use").copied().unwrap_or(title);
@@ -58,7 +62,11 @@ fn wrong_may_use(package: &Package, card: &Card) -> Option<(String, String)> {
         }
     };
     (stated != allowed && !card.text("May use").is_empty()).then(|| {
-        let what = format!("the card says `May use` {}, the table of crates says {}", list(&stated), list(&allowed));
+        let what = format!(
+            "the header permits {} under `May use`, but the table of crates permits {}",
+            list(&stated),
+            list(&allowed)
+        );
         (what, "make them agree (the table is crates/rnic-check/crates.toml)".to_owned())
     })
 }

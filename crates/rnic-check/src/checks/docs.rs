@@ -1,7 +1,7 @@
 //! Checks that every Rust file and every public item is documented.
 //!
 //! rustc's `missing_docs` covers items exported from a library; this check also covers `pub` items of programs and of
-//! private modules. Clippy's `missing_docs_in_private_items` does not tell these from others.
+//! private modules. Clippy's `missing_docs_in_private_items` does not distinguish these from others.
 
 use proc_macro2::Delimiter;
 

@@ -1,7 +1,8 @@
 //! Checks the wording: standard terms of the field, one term for each thing, and the first word of comments.
 //!
 //! `words.toml` in this crate's directory lists the words to avoid and their replacements. A comment states a fact,
-//! so its first word must not be a question word; this holds for tests too.
+//! so its first word must not be a question word, nor, in documentation, a pronoun that refers to another item; this
+//! holds for tests too.
 
 use serde::Deserialize;
 
@@ -17,6 +18,9 @@ pub const WORDS: &str = "crates/rnic-check/words.toml";
 /// Words with which a comment must not begin: they begin a question or leave the subject open.
 const FORBIDDEN_OPENINGS: [&str; 9] =
     ["what", "who", "whom", "whose", "whether", "whoever", "whatever", "nobody", "somebody"];
+
+/// Words with which documentation must not begin: they refer to another item, which pages and tooltips do not show.
+const FORBIDDEN_DOC_OPENINGS: [&str; 6] = ["it", "its", "they", "their", "them", "ours"];
 
 /// Path of this file, which is skipped because it contains the words that it searches for.
 const THIS_FILE: &str = "crates/rnic-check/src/checks/language.rs";
@@ -84,11 +88,13 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Reports a comment that begins with a question word.
+/// Reports a comment that begins with a question word, and documentation that begins with a pronoun.
 fn check_opening(file: &SourceFile, line: usize, piece: &Piece<'_>, findings: &mut Vec<Finding>) {
     let Piece::Comment(text, true) = piece else { return };
     let text = words_of(&without_code(text));
-    if let Some(first) = text.split(' ').next().filter(|first| FORBIDDEN_OPENINGS.contains(first)) {
+    let first = text.split(' ').next().unwrap_or_default();
+    let is_doc = || file.lines().nth(line - 1).is_some_and(|(_, line)| is_doc_line(line));
+    if FORBIDDEN_OPENINGS.contains(&first) || FORBIDDEN_DOC_OPENINGS.contains(&first) && is_doc() {
         let what = format!("a comment that opens with `{first}`");
         findings.push(Finding::new(&file.path, line, RULE, what, "state the fact: \"Returns ...\", \"Number of ...\""));
     }
@@ -159,6 +165,12 @@ fn comments(file: &SourceFile, is_included: impl Fn(usize) -> bool) -> Vec<(usiz
 /// Returns `true` if a line is a comment: the parser returns doc comments as literals.
 fn is_doc(source: &RustSource, line: usize) -> bool {
     source.line(line).trim_start().starts_with("//")
+}
+
+/// Returns `true` for a line of documentation.
+fn is_doc_line(line: &str) -> bool {
+    let line = line.trim_start();
+    line.starts_with("///") || line.starts_with("//!")
 }
 
 /// Returns the lines of a page that are outside code blocks.

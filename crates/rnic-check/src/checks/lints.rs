@@ -1,7 +1,7 @@
 //! Checks that every crate inherits the workspace's lints, and that the lints of the core apply to every core crate.
 //!
-//! Clippy holds the bans (`clippy.toml` at the root), rustc that there is no unsafe code. Cargo reports neither a crate
-//! that does not inherit the lints nor a clippy.toml that replaces the root's.
+//! Clippy enforces the bans (`clippy.toml` at the root), and rustc that there is no unsafe code. Cargo reports neither
+//! a crate that does not inherit the lints nor a clippy.toml that replaces the root's.
 
 use crate::crates::{is_crate_dir, rule};
 use crate::finding::Finding;

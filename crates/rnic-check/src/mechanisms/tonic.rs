@@ -2,7 +2,7 @@
 
 use super::{Mechanism, Paper};
 
-/// Mechanisms of which nothing is built yet.
+/// Mechanisms that are not implemented.
 const GAPS: &[usize] = &[22];
 
 pub(super) const PAPER: Paper = Paper { mark: "T", name: "Tonic (NSDI'20)", mechanisms: MECHANISMS, gaps: GAPS };

@@ -28,15 +28,16 @@ fn a_program_without_library_carries_the_card_itself() {
 
 #[test]
 fn every_error_of_a_card_is_found() {
-    assert_eq!(findings("//! About.\n"), ["the crate has no card"]);
+    assert_eq!(findings("//! About.\n"), ["the crate has no header"]);
     assert_eq!(findings(&GOOD.replace("rnic-wire", "rnic-wine")).len(), 1);
     assert_eq!(findings(&GOOD.replace("amber", "mauve")), ["the crate's colour is `mauve`"]);
-    assert_eq!(findings(&GOOD.replace("//! Not here n\n", "")), ["the card says nothing under `Not here`"]);
+    assert_eq!(findings(&GOOD.replace("//! Not here n\n", "")), ["the header has no text under `Not here`"]);
 }
 
 #[test]
 fn may_use_must_be_what_the_table_says() {
-    let expected = "the card says `May use` rnic-base, rnic-policy, the table of crates says rnic-base";
+    let expected =
+        "the header permits rnic-base, rnic-policy under `May use`, but the table of crates permits rnic-base";
     assert_eq!(findings(&GOOD.replace("May use  rnic-base", "May use  rnic-base, rnic-policy")), [expected]);
     assert_eq!(findings(&GOOD.replace("May use  rnic-base", "May use  no other crate here")).len(), 1);
 }
