@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! CRATE    rnic-cli (green: a newcomer may change anything that keeps the tests green)
-//! Purpose  the rnic command: arguments in; tables, charts and JSON out; unmodified programs on our libraries
+//! Purpose  the rnic command: arguments in; tables, charts and JSON out; unmodified programs on OpenRNIC's libraries
 //! May use  rnic-base, rnic-wire, rnic-program, rnic-policy, rnic-transports, rnic-engine, rnic-fabric, rnic-host,
 //!          rnic-page, rnic-reproduce
 //! Must not decide anything about transports; measure or simulate by itself

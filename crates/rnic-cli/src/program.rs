@@ -149,7 +149,7 @@ fn load_into(pid: u32, name: &str, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Maximum time for an answer: the process runs the contract kit on the program before.
+/// Longest time for an answer: the process runs the contract kit on the program before.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Writes the file of the program called `name`, of that in the package in this folder, or of that in the module at

@@ -9,17 +9,17 @@ use crate::failure::Failure;
 /// Answers of the devices of a process.
 #[derive(Debug)]
 pub struct Answers<T> {
-    /// Answers of the devices that carried out the request.
+    /// Answers of the devices that executed the request.
     pub done: Vec<T>,
-    /// One line for each device that refused it, or did not answer.
+    /// One line for each device that rejected the request, or did not answer.
     pub reasons: Vec<String>,
 }
 
-/// Sends a request to each device of process `pid` by `send`, which has at most the time that is passed to it; `read`
-/// returns the contents of the right kind of answer.
+/// Sends a request to each device of process `pid` with `send`, which receives a time limit; `read` returns the
+/// contents of an answer of the expected kind.
 ///
 /// # Errors
-/// When the process has not opened the device, or none of its devices is its own.
+/// When the process has not opened a device itself.
 pub fn request<T>(
     pid: u32,
     timeout: Duration,
@@ -32,7 +32,7 @@ pub fn request<T>(
             Ok(ControlReply::Refused(reason)) => answers.reasons.push(format!("process {pid}: {reason}")),
             Ok(reply) => match read(reply) {
                 Some(done) => answers.done.push(done),
-                None => answers.reasons.push(format!("process {pid}: it answers another request")),
+                None => answers.reasons.push(format!("process {pid}: the answer does not match the request")),
             },
             // Any process can choose any name, so a socket that belongs to another user says nothing of this process.
             Err(ObserveError::Impostor { .. }) => {}

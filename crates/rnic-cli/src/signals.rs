@@ -1,4 +1,4 @@
-//! `rnic signals`: prints the signals that a running process collects; and the form of a signal in a log.
+//! `rnic signals`: prints the signals that a running process collects. Also the format of a signal in a log.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use crate::args::SignalsArgs;
 use crate::console;
 use crate::failure::Failure;
 
-/// A line of a log: the fields that signals of this kind have.
+/// A line of a log, with the fields of this kind of signal.
 #[derive(Debug, Default, Serialize)]
 pub struct Line<'h> {
     /// Time of the last signal in the record, in microseconds.
@@ -27,7 +27,7 @@ pub struct Line<'h> {
     tenant: Option<u32>,
     /// Number of signals in the record.
     count: u32,
-    /// Time of the first signal, where it is another one.
+    /// Time of the first signal, if it differs from that of the last.
     #[serde(skip_serializing_if = "Option::is_none")]
     since_us: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -39,7 +39,7 @@ pub struct Line<'h> {
     path: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     weight: Option<f64>,
-    /// Cap or grant in bits per second.
+    /// Rate limit or grant in bits per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     rate_bps: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -134,7 +134,7 @@ pub fn run(args: &SignalsArgs) -> Result<(), Failure> {
 }
 
 /// Prints the signals of `device` since the last call, and stores the number of those lost; returns false when the
-/// output has no reader any more.
+/// output has been closed.
 fn print_signals(device: &Endpoint, lost: &mut u64) -> Result<bool, ObserveError> {
     let batch = observe::fetch_signals(device, RECORDS, TIMEOUT)?;
     *lost = batch.lost;

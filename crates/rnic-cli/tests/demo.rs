@@ -130,7 +130,7 @@ fn descendants(pid: u32) -> Vec<u32> {
     found.split_off(1)
 }
 
-/// Its tenants share a link of their own, which the user's programs do not use, and end with it.
+/// The tenants of the demonstration share a separate link, which the user's programs do not use, and end with it.
 #[test]
 fn the_tenants_of_a_killed_demonstration_end() {
     let folder = tempfile::tempdir().expect("a folder for the test");

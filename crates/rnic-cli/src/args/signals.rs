@@ -13,7 +13,7 @@ pub struct SignalsArgs {
     #[arg(value_name = "PID")]
     pub pid: u32,
 
-    /// Time after which to end (default: when the process ends or the reader of the output does)
+    /// Time after which to stop (default: when the process ends or the reader of the output does)
     #[arg(long = "for", value_name = "TIME", value_parser = positive_time)]
     pub time: Option<Duration>,
 }

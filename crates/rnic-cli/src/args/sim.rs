@@ -36,7 +36,7 @@ pub struct SimArgs {
     #[arg(long, value_name = "FILE")]
     pub pcap: Option<PathBuf>,
 
-    /// Write what happens at every host, as control programs see it (SCR), to FILE, a line of JSON each
+    /// Write the events at every host, as control programs see them (SCR), to FILE, one line of JSON for each
     #[arg(long, value_name = "FILE")]
     pub signals: Option<PathBuf>,
 

@@ -38,7 +38,7 @@ struct Neighbours {
     machine: Machine,
     /// The small messages alone on the link.
     alone: Small,
-    /// Their medians in each round, in microseconds.
+    /// Medians of the latencies of the small messages in each round, in microseconds.
     alone_rounds_p50_us: Vec<f64>,
     /// Both tenants, once for each scheduler.
     cases: Vec<Case>,
@@ -117,8 +117,8 @@ fn follow<T>(name: &str, round: usize, measure: impl FnOnce() -> Result<T, Failu
 }
 
 /// Measures both tenants under a scheduler: the goodput of large messages in Gbit/s, and the small ones. The tenant
-/// with large messages begins first and ends last; a measurement in which it has ended too early is repeated with more
-/// time, because latencies without it would count as latencies beside it.
+/// with large messages starts first and ends last; a measurement in which it ended too early is repeated with more
+/// time, because latencies without its load would otherwise be included.
 fn both(args: &NoisyArgs, scheduler: &str) -> Result<(f64, Small), Failure> {
     let wall = |span: rnic_base::Duration| Duration::from_secs_f64(span.as_secs_f64());
     let mut span = args.duration + rnic_base::Duration::from_us(2 * HEAD_START.as_micros() as u64) + WARM_UP_MAX;
@@ -144,8 +144,8 @@ fn both(args: &NoisyArgs, scheduler: &str) -> Result<(f64, Small), Failure> {
 /// Options of the tenant with large messages.
 const BULK: [&str; 6] = ["--op", "write", "--size", "64KiB", "--depth", "32"];
 
-/// Measures the tenant with small messages. It compares their data as they arrive, because the round that would do so
-/// afterwards takes longer.
+/// Measures the tenant with small messages. Data is compared as it arrives, because a separate verification round would
+/// take longer.
 fn small(args: &NoisyArgs, scheduler: &str) -> Result<Small, Failure> {
     let options = ["--op", "send", "--size", "256", "--depth", "1", "--verify"];
     let figures = Tenant::start(args.link_rate, scheduler, args.duration, &options)?.end()?;
@@ -220,7 +220,7 @@ impl Neighbours {
 const HEADS: [&str; 6] =
     ["scheduler", "bulk\nGbit/s", "256 bytes\np50", "p50 of\nrounds", "256 bytes\np99", "messages/s"];
 
-/// Schedulers that are compared: the greedy one of SCR's paper, ours, and its cure.
+/// Schedulers that are compared: the greedy one of SCR's paper, OpenRNIC's default, and SCR's solution.
 const SCHEDULERS: [&str; 3] = ["greedy", "round-robin", "water-filling"];
 
 /// Number of measurements of each case.
@@ -229,7 +229,7 @@ const ROUNDS: usize = 3;
 /// Time for which the large messages are alone at the beginning: both processes have started by then.
 const HEAD_START: Duration = Duration::from_millis(200);
 
-/// Number of attempts to measure small messages while there are large ones.
+/// Number of attempts to measure small messages while large ones are being sent.
 const TRIES: u32 = 4;
 
 #[cfg(test)]

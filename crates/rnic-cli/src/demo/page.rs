@@ -68,8 +68,9 @@ fn headline(comparison: &Comparison) -> String {
 fn summary_text(comparison: &Comparison) -> String {
     let Comparison { write_bytes, depth, .. } = comparison;
     format!(
-        "The same engine drives both bodies. Go-back-N throws away all that follows a gap and sends it again; IRN \
-         keeps what arrives and repeats only what is missing; Falcon does so too, by time, under congestion control. \
+        "The same engine runs on sockets and in the simulator. Go-back-N discards everything after a gap and \
+         retransmits it; IRN keeps what arrives and retransmits only what is missing; so does Falcon, by time, and \
+         with congestion control. \
          The file crosses in Writes of {}, {depth} at a time, and {}. Loss and reordering strike packet by packet, in \
          both directions.",
         Bytes::new(*write_bytes),
@@ -217,7 +218,7 @@ fn latency(comparison: &Comparison) -> Figure {
     Figure {
         title: "How long a Write takes".to_owned(),
         caption: format!(
-            "From posting to completion, with {} Writes in flight: most of it is waiting in line. Bars show the \
+            "From posting to completion, with {} Writes in flight: most of it is queueing. Bars show the \
              median, the lines on them end at the 99th percentile.",
             comparison.depth
         ),

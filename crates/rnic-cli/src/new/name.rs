@@ -7,7 +7,7 @@ use crate::args::NewKind;
 /// Longest name, that of a program file.
 const LENGTH_MAX: usize = 32;
 
-/// Names that a package cannot have: words of the language, and crates that every program or template has.
+/// Names that a package must not have: keywords of the language, and crates on which every program or template depends.
 const TAKEN: &[&str] = &[
     "abstract",
     "alloc",
@@ -77,19 +77,19 @@ pub fn check(name: &str, kind: NewKind) -> Result<(), String> {
     let is_name = name.starts_with(|c: char| c.is_ascii_lowercase()) && name.chars().all(is_letter);
     if !is_name || name.ends_with('-') || name.contains("--") || name.len() > LENGTH_MAX {
         return Err(format!(
-            "not a name; choose another, of at most {LENGTH_MAX} lower-case letters and digits, with single hyphens \
+            "not a valid name; choose one of at most {LENGTH_MAX} lower-case letters and digits, with single hyphens \
              between them and a letter first"
         ));
     }
     if TAKEN.contains(&name) || name.starts_with("rnic-") {
-        return Err("a package cannot have this name, which Rust or one of our crates has; choose another".to_owned());
+        return Err("Rust, or one of the crates of OpenRNIC, uses this name; choose another".to_owned());
     }
     let is_known = match kind {
         NewKind::Transport => programs::find(name).is_some() || profiles::profile(name).is_some(),
         NewKind::Controller | NewKind::Law => control::find(name).is_some(),
     };
     if is_known {
-        return Err("`rnic list` has this name already; choose another".to_owned());
+        return Err("an item of `rnic list` has this name; choose another".to_owned());
     }
     Ok(())
 }

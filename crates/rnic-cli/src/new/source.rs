@@ -14,7 +14,7 @@ const BUILT_FROM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 /// Address of the repository.
 const REPOSITORY: &str = env!("CARGO_PKG_REPOSITORY");
 
-/// Place of our crates.
+/// Source of OpenRNIC's crates for a package.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Source {
     /// Root of a source tree, absolute.

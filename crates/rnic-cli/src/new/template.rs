@@ -4,9 +4,9 @@ use super::source::Source;
 
 /// A package that is copied with another name.
 pub struct Template {
-    /// Its name.
+    /// Name of the template.
     pub name: &'static str,
-    /// Its files.
+    /// Files of the template.
     pub files: &'static [TemplateFile],
 }
 
@@ -59,7 +59,7 @@ opt-level = 1
 ";
 
 impl Template {
-    /// Returns the text of `file` for a package called `name` that takes our crates from `source`.
+    /// Returns the text of `file` for a package called `name` that uses OpenRNIC's crates from `source`.
     pub fn fill(&self, file: &TemplateFile, name: &str, source: &Source) -> String {
         // A package's name, and that of its library.
         let text = file.text.replace(self.name, name).replace(&self.name.replace('-', "_"), &name.replace('-', "_"));

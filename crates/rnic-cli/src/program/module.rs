@@ -9,7 +9,7 @@ use crate::failure::Failure;
 /// Returns a program as a module.
 ///
 /// # Errors
-/// When it is a module already, or this build knows no modules.
+/// When it already is a module, or this build does not support modules.
 #[cfg(feature = "wasm")]
 pub fn emit(program: &dyn Transport, graphs: Option<Graphs>) -> Result<Vec<u8>, Failure> {
     let description = program.description();
@@ -19,10 +19,10 @@ pub fn emit(program: &dyn Transport, graphs: Option<Graphs>) -> Result<Vec<u8>, 
     rnic_program::wasm::emit(&description, &graphs).map_err(Failure::input)
 }
 
-/// Returns the module at `path` with the description in the file `described`; both must fit together.
+/// Returns the module at `path` with the description in the file `described`; both must match.
 ///
 /// # Errors
-/// When one of them cannot be read, or they are no program.
+/// When one of them cannot be read, or they are not a valid program.
 #[cfg(feature = "wasm")]
 pub fn with_description(path: &Path, described: &Path) -> Result<Vec<u8>, Failure> {
     use rnic_program::{file, wasm};
@@ -37,7 +37,7 @@ pub fn with_description(path: &Path, described: &Path) -> Result<Vec<u8>, Failur
     Ok(module)
 }
 
-/// Refuses: this build knows no modules.
+/// Rejects the request, because this build does not support modules.
 ///
 /// # Errors
 /// Always.
@@ -46,7 +46,7 @@ pub fn emit(_: &dyn Transport, _: Option<Graphs>) -> Result<Vec<u8>, Failure> {
     Err(Failure::input(MISSING))
 }
 
-/// Refuses: this build knows no modules.
+/// Rejects the request, because this build does not support modules.
 ///
 /// # Errors
 /// Always.

@@ -60,7 +60,7 @@ pub fn totals(now: &[Snapshot], columns: usize) -> String {
     let line = |snapshot: &Snapshot| {
         let Snapshot { device, counters, queue_pairs, .. } = snapshot;
         let replaced = (counters.programs_replaced > 0).then(|| {
-            format!("{} windows with a program out of its contract", number::grouped(counters.programs_replaced))
+            format!("{} windows whose program violated its contract", number::grouped(counters.programs_replaced))
         });
         let parts = [
             process(snapshot),

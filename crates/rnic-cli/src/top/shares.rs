@@ -7,8 +7,8 @@ use super::page::{omission_note, process, rate, seconds_between};
 use crate::table::Fit;
 use crate::{fit, table};
 
-/// Formats the shares of the processes that take part, a table for each link, and how the link was used between two
-/// snapshots, in lines of at most `columns`; empty when no process takes part.
+/// Formats the shares of the processes that share a link, a table for each link, and how the link was used between two
+/// snapshots, in lines of at most `columns`; empty when no process shares a link.
 pub fn tables(before: &[Snapshot], now: &[Snapshot], columns: usize) -> String {
     let links = shared_links(now);
     let name = |link: &SharedLink<'_>| match links.len() {
@@ -37,7 +37,7 @@ fn table(name: &str, link: &SharedLink<'_>, before: &[Snapshot], columns: usize)
     text
 }
 
-/// A process that takes part.
+/// A process that shares a link.
 struct Sharing<'a> {
     snapshot: &'a Snapshot,
     share: &'a ShareSnapshot,
