@@ -14,7 +14,7 @@ use rnic_wire::{Format, Packet};
 /// A TCP segment: the fields of its header that a simulation needs (RFC 9293 section 3.1).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct TcpSegment {
-    /// Connection: stands for both ports.
+    /// Number of the connection: it stands for both ports.
     pub connection: u32,
     /// Sequence number of the first byte of data.
     pub sequence: u32,
@@ -67,7 +67,7 @@ pub struct Incoming {
 
 /// The end of a link, in place of an engine.
 pub trait Endpoint: Any + Send + core::fmt::Debug {
-    /// Returns the time of the endpoint's next own event; `None` for none until something arrives.
+    /// Returns the time of the endpoint's next event; `None` if it has none until a packet arrives.
     fn next_event(&self) -> Option<Time>;
 
     /// Processes the events that are due at `now`.

@@ -43,7 +43,7 @@ impl Flags {
     pub(crate) const CORRUPT: Self = Self(1 << 26);
     /// A pause frame that stops the neighbour.
     pub(crate) const PAUSE: Self = Self(1 << 27);
-    /// A pause frame that lets the neighbour resume.
+    /// A pause frame that permits the neighbour to resume (XON).
     pub(crate) const RESUME: Self = Self(1 << 28);
     /// A Falcon packet: its headers are stored in a separate slab.
     pub(crate) const FALCON: Self = Self(1 << 29);

@@ -8,19 +8,19 @@ use serde::Serialize;
 /// Counts over all hosts; each retransmission is counted as a separate packet.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct FalconFigures {
-    /// Pull Requests.
+    /// Number of Pull Request packets.
     pub pull_requests: u64,
-    /// Pull Data.
+    /// Number of Pull Data packets.
     pub pull_data: u64,
-    /// Push Data.
+    /// Number of Push Data packets.
     pub push_data: u64,
     /// Number of Resync packets.
     pub resyncs: u64,
     /// Packets of any type that request an immediate acknowledgement.
     pub ack_requests: u64,
-    /// Acknowledgements without bitmaps.
+    /// Number of acknowledgements without bitmaps.
     pub acks: u64,
-    /// Acknowledgements with bitmaps.
+    /// Number of acknowledgements with bitmaps.
     pub extended_acks: u64,
     /// NACKs because of missing resources.
     pub resource_nacks: u64,
@@ -50,10 +50,10 @@ pub struct FalconFigures {
     pub buffers_max_share: f64,
     /// Maximum number of bytes that were in flight to the memory of one host, where some hosts are slow.
     pub host_backlog_max_bytes: u64,
-    /// Share of the packets with data or requests that the most used flow index carried. Flow 0 of every connection
-    /// counts as one index, flow 1 of every connection as the next, and so on.
+    /// Share of the packets with data or requests that were sent on the most used flow index. Flow 0 of every
+    /// connection counts as one index, flow 1 of every connection as the next, and so on.
     pub busiest_flow_share: f64,
-    /// Share that the least used flow index carried, in the same sense.
+    /// Share of these packets that were sent on the least used flow index.
     pub idlest_flow_share: f64,
     /// Counts per flow index (flow 0 of every connection, flow 1 of every connection, and so on), where connections
     /// have several flows.

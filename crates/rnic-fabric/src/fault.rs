@@ -134,7 +134,7 @@ pub enum FaultKind {
     Down {
         /// Time at which the link goes down.
         from: Time,
-        /// Time at which the link is up again.
+        /// Time at which the link is restored.
         until: Time,
     },
     /// See [`Slow`].

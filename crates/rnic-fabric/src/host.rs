@@ -68,8 +68,8 @@ pub(crate) struct HostStats {
     pub(crate) events: u64,
     /// Received packets that were damaged.
     pub(crate) corrupt: u64,
-    /// Useful packets: received packets that the engine accepted, in order or out of order. They show progress, as
-    /// opposed to traffic.
+    /// Number of useful packets: received packets that the engine accepted, in order or out of order. They indicate
+    /// progress, as opposed to traffic.
     pub(crate) useful: u64,
     /// Packets that filled a gap in front of packets received out of order.
     pub(crate) holes_filled: u64,
@@ -245,7 +245,7 @@ impl Host {
         !self.manual_completions.is_empty()
     }
 
-    /// Starts to record sent packets for the capture.
+    /// Starts recording sent packets for the capture.
     pub(crate) fn start_capture(&mut self) {
         self.codec.captured = Some(Vec::new());
     }

@@ -4,7 +4,7 @@
 //! CRATE    rnic-fabric (amber: change with a scenario or property test)
 //! Purpose  clock, links, switches, PFC and ECN, topologies, workloads, faults, host models, checkers, metrics
 //! May use  rnic-base, rnic-wire, rnic-policy, rnic-transports, rnic-engine, rnic-nvme
-//! Must not read a clock, draw entropy, open a file or a socket, start a thread; allocate per packet in steady state
+//! Must not read a clock, use the system's random numbers, open a file or a socket, start a thread; allocate per packet
 //! Add here a topology, a workload, a fault rule, a switch model, a measurement (each says how in its module)
 //! Not here what a NIC does (rnic-engine), algorithms (rnic-transports), reading files and printing (rnic-cli)
 //! Tested by tests/ here: determinism, conservation under random faults, PFC, ECMP, round robin, workloads, plans

@@ -189,7 +189,7 @@ impl Port {
 mod tests {
     use super::*;
 
-    /// A packet waits as long as the port takes to send those before it: each with its preamble and the gap after it.
+    /// A packet waits as long as the port needs to send those before it, each with its preamble and the gap after it.
     #[test]
     fn a_wait_is_as_long_as_the_frames_before_it_keep_the_link_busy() {
         let mut port =

@@ -143,7 +143,7 @@ mod tests {
         assert!(pairs.iter().flatten().all(even), "pairs of choices are not equally likely: {pairs:?}");
     }
 
-    /// Of 100,000 flows, each port gets its share by weight to within two percent.
+    /// Each port is chosen for its share, by weight, of 100,000 flows to within two percent.
     #[test]
     fn weighted_ports_have_their_shares_and_equal_weights_are_ecmp() {
         let spec = RouteSpec { first_host: 0, hosts_per_port: 1, down_ports: 4, up_ports: 4 };

@@ -32,7 +32,7 @@ pub enum LinkClass {
 pub struct LinkPoint {
     /// The node.
     pub node: Node,
-    /// Its port.
+    /// Port of the node.
     pub port: u32,
 }
 
@@ -50,9 +50,9 @@ pub struct LinkSpec {
 /// A switch.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SwitchSpec {
-    /// Its name in plans and reports.
+    /// Name of the switch in plans and reports.
     pub name: String,
-    /// Its routing table.
+    /// Routing table of the switch.
     pub route: RouteSpec,
 }
 

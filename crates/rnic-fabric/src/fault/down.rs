@@ -12,7 +12,7 @@ pub struct Down {
 }
 
 impl Down {
-    /// Creates a rule for a link that goes down at `from` and is up again at `until`.
+    /// Creates a rule for a link that fails at `from` and is restored at `until`.
     pub fn new(from: Time, until: Time) -> Self {
         Self { from, until }
     }

@@ -69,13 +69,13 @@ impl HostModel for WithEndpoint {
     }
 }
 
-/// Puts `endpoint` behind the link of `host`, in place of its engine.
+/// Connects `endpoint` to the link of `host`, in place of the host's engine.
 pub(crate) fn attach(host: &mut Host, endpoint: Box<dyn Endpoint>) {
     host.attached = Some(endpoint);
     host.has_model = true;
 }
 
-/// Returns the endpoint behind the link of `host`, if there is one.
+/// Returns the endpoint that is connected to the link of `host`, if there is one.
 pub(crate) fn endpoint(host: &Host) -> Option<&dyn Endpoint> {
     host.attached.as_deref()
 }

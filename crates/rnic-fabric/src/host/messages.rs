@@ -1,5 +1,5 @@
-//! Messages between the NICs of hosts (SCR mechanism S-6): carried like packets, and given to the engine when they
-//! arrive, before anything that waits for the host.
+//! Messages between the NICs of hosts (SCR mechanism S-6): transported like packets, and passed to the engine when they
+//! arrive, before any packet that waits for the host.
 
 use rnic_base::Time;
 use rnic_engine::messages::exchange::Exchange;

@@ -12,7 +12,7 @@ use rnic_wire::Qpn;
 
 use crate::entry::LINK_OVERHEAD;
 
-/// Received payload bytes.
+/// Counts received payload bytes.
 #[derive(Debug)]
 pub(crate) struct Meter {
     /// Length of a slice, when the plan has slices; above zero.
@@ -41,7 +41,7 @@ pub(crate) struct QueuePairCounter {
     slices: SliceBytes,
 }
 
-/// Bytes by slice.
+/// Number of bytes in each time slice.
 #[derive(Debug, Default)]
 struct SliceBytes(Vec<u64>);
 
@@ -81,8 +81,8 @@ impl Meter {
         }
     }
 
-    /// Starts to count what arrives for queue pair `qpn`; totals include what arrives in `measured`. Returns the index
-    /// of the counter.
+    /// Starts counting the bytes that arrive for queue pair `qpn`; totals include those that arrive in `measured`.
+    /// Returns the index of the counter.
     pub(crate) fn open(&mut self, qpn: Qpn, measured: Range<Time>) -> usize {
         let number = qpn.get() as usize;
         if self.counter_of.len() <= number {
@@ -181,8 +181,8 @@ mod tests {
         assert!(slices.iter().all(|bytes| *bytes <= 360), "{slices:?}");
     }
 
-    /// Totals of a queue pair include what arrives in the measured time, its slices what arrives at any time, and a
-    /// destroyed queue pair's number counts for its successor alone.
+    /// The totals of a queue pair include bytes that arrive in the measured time, its slices bytes that arrive at any
+    /// time; and bytes for a reused queue pair number count only for the new queue pair.
     #[test]
     fn queue_pairs_are_counted_separately() {
         let mut meter = meter();

@@ -135,7 +135,8 @@ pub(crate) struct NicModel {
     /// When a received payload was last written, and its delay from arrival to the end of the write.
     last_write: (Time, Duration),
     paused_neighbour: bool,
-    /// Messages between NICs, which overtake everything that waits. Their receivers drop those that come out of order.
+    /// Messages between NICs, which are sent before all waiting packets. Their receivers drop messages that arrive out
+    /// of order.
     messages: VecDeque<Entry>,
     /// Acknowledgements, which bypass all packets that wait for the bus (FaSR section IV-C).
     acks: VecDeque<Entry>,
@@ -197,7 +198,7 @@ impl NicModel {
         self.bus.slow = slow;
     }
 
-    /// Starts to count what the bus carries in `measured`.
+    /// Starts measuring the bus traffic in `measured`.
     pub(crate) fn measure_bus(&mut self, measured: Range<Time>) {
         self.bus.measured = measured;
     }

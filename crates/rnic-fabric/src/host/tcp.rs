@@ -60,7 +60,7 @@ enum Place {
 pub struct ReceiverView {
     /// Bytes that have arrived in order.
     pub bytes: u64,
-    /// Segments with data that have arrived, repeats included, without lost ones.
+    /// Number of received data segments, retransmissions included, without those that were dropped as lost.
     pub segments: u64,
     /// Acknowledgements sent.
     pub acknowledgements: u64,
@@ -72,7 +72,7 @@ impl TcpHost {
         Self::default()
     }
 
-    /// Adds the sending end of a connection to host `to`: its first segments leave as soon as the link is free.
+    /// Adds the sending end of a connection to host `to`: its first segments are sent as soon as the link is free.
     ///
     /// # Panics
     /// When the number is at least [`CONNECTIONS_MAX`], or taken.

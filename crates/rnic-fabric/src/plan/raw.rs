@@ -95,7 +95,7 @@ typed! {
 }
 
 table! {
-    /// These keys are in no table; TOML requires them before all tables.
+    /// Keys outside of all tables; TOML requires them before all tables.
     Raw {
         /// Name of the run in the report.
         name: String = "",
@@ -195,13 +195,13 @@ words! {
 }
 
 words! {
-    /// The way in which records of a flow wait for its thread.
+    /// Merging of the records of a flow that wait for its thread.
     Coalesce {
-        /// Apart, up to 64 of them.
+        /// Not merged, up to 64 records.
         None = "none",
         /// As one, with the sum of the bytes, up to 64 KiB.
         Accumulate = "accumulate",
-        /// As `accumulate`; moreover the scheduler does not run while the flow's rate is stable.
+        /// As `accumulate`; in addition, the scheduler does not run while the flow's rate is stable.
         WhileStable = "while-stable",
     }
 }
@@ -214,13 +214,13 @@ table! {
         threads: u32 = 64,
         /// Distribution of flows over threads.
         steering: Steering = "software",
-        /// The way in which records of a flow wait for its thread.
+        /// Merging of the records of a flow that wait for its thread.
         coalesce: Coalesce = "accumulate",
         /// Time from a record to the start of an idle thread.
         trigger: Unit<Duration> = "7us",
         /// Time in which the scheduler processes a record.
         work: Unit<Duration> = "4us",
-        /// Time for a record on which the scheduler does not run, because the rate is stable.
+        /// Time for a record for which the scheduler does not run, because the rate is stable.
         fold: Unit<Duration> = "2500ns",
         /// Time from a decision until the rate applies.
         install: Unit<Duration> = "6us",
@@ -255,7 +255,7 @@ table! {
 words! {
     /// The distribution of flows over the links that are up.
     Multipath {
-        /// Over all links alike.
+        /// Over all links equally.
         Ecmp = "ecmp",
         /// In proportion to their rates.
         Wcmp = "wcmp",
@@ -279,7 +279,7 @@ table! {
         model: SwitchModel,
         /// Buffer of each input port, or of the switch when it is shared.
         buffer: Unit<Bytes>,
-        /// For a shared buffer: a queue may use this times the free buffer.
+        /// For a shared buffer: a queue may use the free buffer times this.
         alpha: Unit<Fraction> = "1",
         /// Distribution of flows over the links that are up.
         multipath: Multipath = "ecmp",
@@ -347,7 +347,7 @@ words! {
 words! {
     /// The random numbers that decide about marks between `kmin` and `kmax`.
     EcnDraw {
-        /// One after the other, as packets come.
+        /// From one stream, in the order in which packets arrive.
         Sequence = "sequence",
         /// A function of the packet and the seed: two simulations mark the same packets at the same depth.
         Packet = "packet",
@@ -404,7 +404,7 @@ table! {
         /// Reads over the bus in flight, 1 to 1024, the tags of PCI Express 4.0 (default: the tags of PCI Express 3.0,
         /// extended to eight bits).
         bus_reads: u32 = 256,
-        /// How work requests are fetched from the host's memory.
+        /// Time at which work requests are fetched from the host's memory.
         wqe_fetch: WqeFetch = "on-demand",
         /// Work requests of a batch, with `on-demand` (default: FaSR section V-D1).
         wqe_batch: u32 = 8,
@@ -414,7 +414,7 @@ table! {
         /// packets; at most 1 ms (default: FaSR section V-D2: a packet takes one or two cycles of 5 ns, 181 million per
         /// second in one pipeline).
         cycle: Option<Unit<Duration>> => "5.525 ns; with Falcon 0, since that of its pipeline is not published",
-        /// For Falcon: shortest time between two sent packets of a queue pair; at most 1 ms.
+        /// For Falcon: minimum time between two sent packets of a queue pair; at most 1 ms.
         qp_cycle: Unit<Duration> = 0,
         /// Bytes that may wait for the pipeline; with PFC the NIC pauses its neighbour before (default: FaSR section
         /// V-A).
@@ -442,7 +442,7 @@ table! {
 words! {
     /// The reasons to report the load to a peer.
     Mode {
-        /// A period has passed.
+        /// When a period has ended.
         Periodic = "periodic",
         /// `sampling` bytes have been sent to the peer.
         Sampling = "sampling",
@@ -483,7 +483,7 @@ words! {
     WorkloadKind {
         /// Flows arrive at random, to random hosts; sizes or size.
         Poisson = "poisson",
-        /// Many hosts send to one at the same time, beside background traffic if the plan has any.
+        /// Many hosts send to one at the same time, in addition to background traffic if the plan has any.
         ///
         /// The report lists requests and background separately: `rct_us` has the completion times of requests,
         /// `background` those of the other flows.
@@ -512,7 +512,7 @@ words! {
         Nvme = "nvme",
         /// Flows as listed in a file of lines start,src,dst,bytes.
         Trace = "trace",
-        /// No traffic of its own: programs post work.
+        /// No traffic: the caller of the simulator posts work.
         Manual = "manual",
     }
 }
@@ -549,7 +549,7 @@ table! {
         interval: Unit<Duration> [Incast] = 0,
         /// Time of the first request.
         start: Unit<Duration> [Incast] = 0,
-        /// Other traffic.
+        /// Background traffic.
         background: Option<Background> [Incast] => "none",
         /// `write`, `write-imm`, `send`, `read`, `fetch-add`, `compare-swap`. Closed-loop: also `read-write`: every
         /// other queue pair of a client reads, the others write. Collective: `write-imm`, `send`. NVMe: `read`,
@@ -624,7 +624,7 @@ table! {
         weight: u32 = 1,
         /// Limit of each queue pair's rate, with headers, at the NIC that sends the payload: 1Mbps to `links.rate`.
         rate_limit: Option<Unit<BitRate>> => "none",
-        /// Hints that the application gives while it runs, as by shared memory (SCR mechanism S-9).
+        /// Hints that the application gives during the run, as through shared memory (SCR mechanism S-9).
         hints: Vec<Hint> = [],
     }
 }
@@ -636,13 +636,14 @@ table! {
         at: Unit<Duration>,
         /// Weight of each queue pair from then on, for the scheduler; 1 to 1000.
         weight: Option<u32> => "that of the tenant",
-        /// Cap of each queue pair's rate from then on, with headers: 1Mbps to `links.rate`. The tenant's limit stays.
+        /// Limit of each queue pair's rate from then on, with headers: 1Mbps to `links.rate`. The tenant's limit
+        /// remains.
         cap: Option<Unit<BitRate>> => "none",
     }
 }
 
 table! {
-    /// Poisson traffic between all hosts beside the requests of an incast.
+    /// Poisson traffic between all hosts in addition to the requests of an incast.
     Background {
         /// Load of the hosts' links; above 0.
         load: Unit<Probability>,
@@ -665,7 +666,7 @@ table! {
         write_rate: Unit<BitRate>,
         /// Time of each write.
         write_latency: Unit<Duration>,
-        /// Units of up to 4096 bytes that it serves at the same time.
+        /// Maximum number of units of up to 4096 bytes that the drive serves at the same time.
         queue_depth: u32,
         /// Messages of a Read: `push`, a Push to the drive and a Push back (the specification), or `pull`, a Pull (the
         /// paper).
@@ -731,7 +732,7 @@ table! {
         loss: Unit<Probability> [Burst] = "100%",
         /// Time by which packets are late; at most 1 s.
         delay: Option<Unit<Duration>> [Reorder Delay] => "reorder: needed, or `displacement`; delay: 0",
-        /// The same, in full packets.
+        /// Delay of reordered packets in transmission times of full packets.
         displacement: Option<u32> [Reorder] => "reorder: needed, or `delay`",
         /// Largest additional time, at random.
         jitter: Unit<Duration> [Delay] = 0,

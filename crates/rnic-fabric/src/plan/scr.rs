@@ -18,11 +18,11 @@ pub struct ScrPlan {
     pub period: Duration,
     /// Round trip of the longest path of an empty network.
     pub round_trip: Duration,
-    /// When hosts report their load to each other.
+    /// Times at which hosts report their load to each other.
     pub modes: Modes,
     /// A pattern for the names of the hosts to whose queue pairs receivers grant rates; `*` matches any characters.
     pub credits: Option<String>,
-    /// Bytes that may wait for a host before its senders are told.
+    /// Number of bytes queued for a host above which its senders are notified.
     pub back_pressure: Option<u64>,
     /// Interval of the probes of each queue pair that sends.
     pub probes: Option<Duration>,
@@ -112,7 +112,7 @@ impl ScrPlan {
     }
 }
 
-/// Shortest period, unless a plan gives one.
+/// Minimum period, unless the plan sets one.
 const PERIOD_MIN: Duration = Duration::from_us(20);
 
 /// Lowest rate in bits per second, as for links.

@@ -103,7 +103,7 @@ pub(super) fn check(workload: &TenantsPlan, plan: &Plan) -> Result<(), PlanError
     }
     if let Some(pair) = tenants.windows(2).find(|pair| pair[0].name >= pair[1].name) {
         let what =
-            format!("must be ordered by name, each with another name: `{}` follows `{}`", pair[1].name, pair[0].name);
+            format!("must be ordered by name, without duplicates: `{}` follows `{}`", pair[1].name, pair[0].name);
         return Err(PlanError::value("workload.tenant", what));
     }
     for tenant in tenants {

@@ -1,4 +1,4 @@
-//! Warnings about plans that are legal but probably not intended.
+//! Warnings about plans that are valid but probably not intended.
 
 use rnic_base::Duration;
 
@@ -6,7 +6,7 @@ use super::{Plan, fitted};
 use crate::switch::BufferPlan;
 
 impl Plan {
-    /// Returns warnings about legal values of this plan that are probably not intended, one line each. They do not
+    /// Returns warnings about values of this plan that are valid but probably not intended, one line each. They do not
     /// prevent the run.
     pub fn warnings(&self) -> Vec<String> {
         [
@@ -80,7 +80,7 @@ impl Plan {
         })
     }
 
-    /// Warns about switches that trim when receivers drop what is left of packets.
+    /// Warns about switches that trim packets when receivers drop the trimmed packets.
     fn trimming_without_pulls(&self) -> Option<String> {
         let is_unused = self.switch.is_some_and(|switch| switch.trim.is_some()) && self.transport.pulls.is_none();
         is_unused.then(|| {

@@ -7,17 +7,17 @@ use serde::Serialize;
 /// Work of the threads on which schedulers run, over all hosts.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
 pub struct ProcessorFigures {
-    /// Records that threads took, per second.
+    /// Number of records taken by threads per second.
     pub events_per_s: f64,
-    /// Packets sent, of which each became a record or was added to one, per second.
+    /// Number of packets sent per second, each of which was recorded.
     pub packets_per_s: f64,
-    /// Part of the packets sent, retransmissions included, that became records.
+    /// Number of records as a share of the packets sent, retransmissions included.
     pub recorded_share: f64,
-    /// Mean bytes on the wire of a record.
+    /// Mean number of bytes on the wire per record.
     pub bytes_per_event: f64,
-    /// Part of the bytes sent whose records have been taken.
+    /// Share of the bytes sent whose records have been taken by a thread.
     pub processed_share: f64,
-    /// Part of the records on which the scheduler did not run, because the rate was stable.
+    /// Share of the records for which the scheduler did not run, because the rate was stable.
     pub folded_share: f64,
 }
 

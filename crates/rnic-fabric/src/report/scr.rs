@@ -17,16 +17,15 @@ pub struct ScrFigures {
     pub answers_sent: u64,
     /// Reports of load sent.
     pub reports_sent: u64,
-    /// Grants sent: records, of which a message has up to six.
+    /// Number of grants sent; a message contains up to six.
     pub grants_sent: u64,
-    /// Notices of back-pressure sent: records, as with grants.
+    /// Number of notices of back-pressure sent; a message contains up to six.
     pub notices_sent: u64,
     /// Messages dropped by their receivers, because their connection has ended or for another reason.
     pub messages_dropped: u64,
     /// Probes of queue pairs that were not answered in time.
     pub probes_lost: u64,
-    /// Round trips that the probes of queue pairs have measured, in microseconds, whether the plan or a policy asked
-    /// for them.
+    /// Round trips measured by the probes of queue pairs, in microseconds, requested by the plan or by a policy.
     pub round_trip_us: Option<Spread>,
 }
 

@@ -12,7 +12,7 @@ pub struct TenantFigures {
     pub queue_pairs: u64,
     /// Payload that arrived, in Gbit/s; duplicates are not counted.
     pub goodput_gbps: f64,
-    /// The same packets with their headers, preambles and gaps, in Gbit/s.
+    /// Rate of the same packets with their headers, preambles and gaps, in Gbit/s.
     pub wire_gbps: f64,
     /// Messages that completed at their senders.
     pub completions: u64,
@@ -27,7 +27,7 @@ pub struct TenantFigures {
 pub struct Fairness {
     /// Index over the queue pairs of all tenants, each measured from when it joined, if that is after the warm-up.
     pub jain_queue_pairs: f64,
-    /// Index over tenants.
+    /// Jain's index over tenants.
     pub jain_tenants: f64,
 }
 

@@ -194,7 +194,7 @@ impl Simulation {
         (qpns[0], qpns[1])
     }
 
-    /// Grants rates to the senders that the plan names, and makes both hosts send their first messages.
+    /// Enables rate grants to the senders that the plan names, and makes both hosts send their first messages.
     fn exchange_messages(&mut self, now: Time, hosts: [u32; 2], qpns: [Qpn; 2]) {
         let Some(scr) = &self.plan.scr else { return };
         for (side, &host) in hosts.iter().enumerate() {

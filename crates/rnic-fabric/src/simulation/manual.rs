@@ -121,10 +121,10 @@ impl Simulation {
         self.parts.host(host).pd
     }
 
-    /// Puts `endpoint` behind the link of `host`, in place of its engine.
+    /// Connects `endpoint` to the link of `host`, in place of the host's engine.
     ///
     /// # Panics
-    /// When the plan has packets carry bytes: endpoints have none.
+    /// When packets carry bytes in this plan: those of endpoints have none.
     pub fn attach(&mut self, host: u32, endpoint: Box<dyn Endpoint>) {
         assert!(!self.plan.encoded && !self.plan.checked_payload, "endpoints exchange headers alone");
         let node = self.parts.host_mut(host);
@@ -133,7 +133,7 @@ impl Simulation {
         self.parts.lower(host, wake);
     }
 
-    /// Returns the endpoint behind the link of `host`, when it is a `T`.
+    /// Returns the endpoint that is connected to the link of `host`, if it is a `T`.
     pub fn endpoint<T: Endpoint>(&self, host: u32) -> Option<&T> {
         let endpoint: &dyn Any = attached::endpoint(self.parts.host(host))?;
         endpoint.downcast_ref()

@@ -102,7 +102,7 @@ impl Bus {
         self.written = self.written.max(now) + time;
     }
 
-    /// Returns the time until memory would answer a read that is requested now.
+    /// Returns the latency of a read from memory that is requested now.
     pub(crate) fn latency(&self, now: Time) -> Duration {
         self.last_read_end.max(now + self.plan.latency).since(now)
     }
@@ -126,7 +126,7 @@ impl Bus {
     }
 }
 
-/// Share of the time in which a part of the NIC is busy.
+/// Utilisation of a part of the NIC.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Utilisation {
     /// Start of the interval that is measured, and the busy time in it.
@@ -137,7 +137,7 @@ pub(crate) struct Utilisation {
 }
 
 impl Utilisation {
-    /// Adds busy time.
+    /// Adds a time in which the part is busy.
     #[inline]
     pub(crate) fn add(&mut self, busy: Duration) {
         self.busy += busy;

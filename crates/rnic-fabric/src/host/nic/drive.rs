@@ -66,7 +66,7 @@ impl Host {
         self.report_waiting(now);
     }
 
-    /// Reports to the engine what waits for the pipeline, for back-pressure (SCR mechanism S-26).
+    /// Reports the packets that wait for the pipeline to the engine, for back-pressure (SCR mechanism S-26).
     fn report_waiting(&mut self, now: Time) {
         let nic = self.nic.as_ref().expect("the host has a modelled NIC");
         let (waiting_bytes, drops) = (nic.arrived_bytes, nic.stats.dropped);

@@ -16,7 +16,7 @@ pub(crate) struct Load {
     random: RandomStream,
     /// Commands in flight, by cookie.
     posted: Box<[Posted]>,
-    /// First block of this client's part of the drive.
+    /// First block of the range of the drive that this client uses.
     first_block: u64,
     /// Number of commands posted and number ended so far.
     event_count: u64,
@@ -37,14 +37,14 @@ struct Posted {
 }
 
 impl Load {
-    /// Returns the commands of the client whose part of the drive starts with `first_block`.
+    /// Returns the commands of the client whose range of the drive starts at `first_block`.
     pub(crate) fn new(plan: NvmePlan, random: RandomStream, first_block: u64) -> Self {
         let posted = vec![Posted::default(); plan.depth as usize].into_boxed_slice();
         let free = (0..plan.depth).rev().collect();
         Self { plan, random, posted, first_block, event_count: 0, written: None, free, done: Vec::new() }
     }
 
-    /// Starts to record the blocks of completed commands.
+    /// Starts recording the blocks of completed commands.
     pub(crate) fn record_written(&mut self) {
         self.written = Some(WriteHistory::default());
     }

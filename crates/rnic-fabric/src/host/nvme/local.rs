@@ -1,4 +1,4 @@
-//! A drive that its own host uses: commands are served in units, like those from the network.
+//! A drive used by its own host: commands are served in units, like those from the network.
 
 use rnic_base::Time;
 use rnic_nvme::device::Io;
@@ -7,7 +7,7 @@ use rnic_nvme::{DeviceConfig, Drive, Extent, UNIT};
 
 use crate::workload::nvme::BLOCK_LOG2;
 
-/// A drive that its own host uses without the network.
+/// A drive used by its own host, without the network.
 #[derive(Debug)]
 pub(super) struct LocalDrive {
     drive: Drive,
@@ -35,7 +35,7 @@ impl LocalDrive {
         }
     }
 
-    /// Returns a command whose last unit has completed by `now`, if there is one.
+    /// Returns a command whose last unit has completed by `now`, if there is one, and removes it.
     pub(super) fn done(&mut self, now: Time) -> Option<u64> {
         loop {
             let io = self.drive.done(now)?;

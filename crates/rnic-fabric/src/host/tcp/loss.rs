@@ -1,4 +1,4 @@
-//! Loss by position: the same segments are lost however fast they arrive, so that two senders can be compared.
+//! Loss by position in the stream: the same segments are lost at any sending rate, so that two senders can be compared.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,13 @@ use rnic_base::{Probability, RandomStreams};
 use super::is_after;
 use crate::endpoint::TcpSegment;
 
-/// Loses arrivals of segments, decided by connection, position in the stream and number of earlier losses at this
-/// position. A repeat of a segment that has arrived is never lost.
+/// Drops arriving segments, depending on the connection, the position in the stream and the number of earlier losses at
+/// this position. A retransmission of a segment that has arrived is never dropped.
 #[derive(Debug)]
 pub struct PositionLoss {
     probability: Probability,
     seed: u64,
-    /// By connection: the number behind the last byte that has arrived or was lost.
+    /// For each connection, the number after the last byte that has arrived or was dropped.
     ends: BTreeMap<u32, u32>,
     /// Positions at which all arrivals were lost, by connection and sequence number: how many.
     missing: BTreeMap<(u32, u32), u32>,

@@ -10,7 +10,8 @@ use crate::endpoint::TcpSegment;
 /// Rule for the acknowledgement of segments that arrive in order; all others are acknowledged at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DelayedAcks {
-    /// So many segments are acknowledged together: two at most (RFC 5681), one for none delayed.
+    /// Number of segments that are acknowledged together: at most two (RFC 5681); with one, no acknowledgement is
+    /// delayed.
     pub every: u32,
     /// Maximum delay of an acknowledgement.
     pub delay: Duration,
@@ -31,9 +32,10 @@ pub(super) struct Acknowledgement(u32);
 pub(super) struct Receiver {
     acks: DelayedAcks,
     window: u32,
-    /// Next byte in order.
+    /// Next byte expected in order.
     expected: u32,
-    /// Data behind a gap: the numbers of its first byte and of the byte behind its last one. The window bounds it.
+    /// Data received after a gap: the number of its first byte, and that of the byte after its last one. Limited by the
+    /// window.
     early: BTreeMap<u32, u32>,
     /// Segments in order that are not acknowledged yet.
     unacknowledged: u32,
@@ -55,7 +57,7 @@ impl Receiver {
         self.deadline
     }
 
-    /// Takes a segment of data; returns the acknowledgement that it causes at once.
+    /// Processes a data segment; returns the acknowledgement that has to be sent immediately, if any.
     pub(super) fn receive(&mut self, now: Time, segment: &TcpSegment) -> Option<Acknowledgement> {
         let (start, end) = (segment.sequence, segment.sequence.wrapping_add(u32::from(segment.len)));
         if segment.len == 0 {
@@ -108,7 +110,7 @@ impl Receiver {
         }
     }
 
-    /// Removes early data that begins at or before the expected byte; returns its end.
+    /// Removes out-of-order data that begins at or before the expected byte; returns its end.
     fn take_next(&mut self) -> Option<u32> {
         let expected = self.expected;
         let start = *self.early.keys().find(|start| !is_after(**start, expected))?;

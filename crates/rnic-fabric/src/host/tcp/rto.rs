@@ -9,7 +9,7 @@ pub struct RtoLimits {
     pub initial: Duration,
     /// Minimum timeout: 1 s in RFC 6298 (2.4), 200 ms in Linux.
     pub min: Duration,
-    /// Largest timeout, at least 60 s (2.5).
+    /// Maximum timeout, at least 60 s (2.5).
     pub max: Duration,
 }
 
@@ -38,7 +38,7 @@ impl Rto {
         self.current
     }
 
-    /// Takes a measurement (2.2, 2.3), which ends a back-off (5.7 and Karn's algorithm).
+    /// Processes a round-trip measurement (2.2, 2.3), which ends a back-off (5.7 and Karn's algorithm).
     pub(super) fn measure(&mut self, round_trip: Duration) {
         let sample = round_trip.as_ps();
         let (smoothed, variation) = match self.estimate {

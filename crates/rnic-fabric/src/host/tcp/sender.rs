@@ -15,7 +15,7 @@ pub struct TcpParameters {
     pub segment: u16,
     /// First congestion window in segments (RFC 6928: 10).
     pub first_window: u32,
-    /// Receive window in bytes until the first acknowledgement says it.
+    /// Receive window in bytes that is assumed until the first acknowledgement carries it.
     pub receive_window: u32,
     /// Bounds of the timeout.
     pub rto: RtoLimits,
@@ -44,13 +44,13 @@ pub struct SenderView<'s> {
     pub receive_window: u64,
     /// Bytes acknowledged.
     pub acknowledged: u64,
-    /// In fast recovery.
+    /// True during fast recovery.
     pub is_recovering: bool,
-    /// Segments sent, repeats included.
+    /// Number of segments sent, retransmissions included.
     pub segments: u64,
-    /// Expiries of the timer.
+    /// Number of expiries of the retransmission timer.
     pub timeouts: u64,
-    /// Positions of the repeated segments in the stream, in the order in which they were repeated.
+    /// Positions in the stream of retransmitted segments, in the order of the retransmissions.
     pub repeats: &'s [u64],
 }
 
@@ -65,7 +65,7 @@ struct Sent {
 #[derive(Debug)]
 pub(super) struct Sender {
     parameters: TcpParameters,
-    /// SND.UNA and SND.NXT; the number behind the last byte ever sent.
+    /// SND.UNA, SND.NXT, and the number after the last byte ever sent.
     una: u32,
     next: u32,
     end: u32,
@@ -78,7 +78,7 @@ pub(super) struct Sender {
     is_recovering: bool,
     /// A partial acknowledgement has been received in this recovery.
     had_partial: bool,
-    /// The timer has repeated the first segment, and nothing was acknowledged since.
+    /// True when the timer has retransmitted the first segment, and nothing has been acknowledged since.
     is_timed_out: bool,
     rto: Rto,
     deadline: Option<Time>,
@@ -90,7 +90,7 @@ pub(super) struct Sender {
     repeats: Vec<u64>,
 }
 
-/// Takes a segment to send: its sequence number and length.
+/// Function that sends a segment, given its sequence number and length.
 type Emit<'e> = dyn FnMut(u32, u16) + 'e;
 
 impl Sender {
@@ -139,7 +139,7 @@ impl Sender {
         self.next.wrapping_sub(self.una).into()
     }
 
-    /// Sends what the window allows.
+    /// Sends as much as the window permits.
     pub(super) fn send(&mut self, now: Time, emit: &mut Emit<'_>) {
         let window = self.cwnd.min(self.receive_window);
         while self.flight() + self.smss() <= window {
@@ -149,7 +149,7 @@ impl Sender {
         }
     }
 
-    /// Sends the segment at `number`, for the first time or again.
+    /// Sends the segment at `number`, which may be a retransmission.
     fn emit(&mut self, now: Time, number: u32, emit: &mut Emit<'_>) {
         let segment = u32::from(self.parameters.segment);
         let index = (number.wrapping_sub(self.una) / segment) as usize;
@@ -170,7 +170,7 @@ impl Sender {
         emit(number, self.parameters.segment);
     }
 
-    /// Takes an acknowledgement.
+    /// Processes an acknowledgement.
     pub(super) fn receive(&mut self, now: Time, segment: &TcpSegment, emit: &mut Emit<'_>) {
         let number = segment.acknowledgement;
         // All segments are full, so a receiver acknowledges no part of one.
@@ -246,7 +246,7 @@ impl Sender {
         self.cwnd += if self.cwnd < self.ssthresh { bytes.min(smss) } else { (smss * smss / self.cwnd).max(1) };
     }
 
-    /// Half of what is in flight, at least two segments (RFC 5681, equation 4).
+    /// Returns half of the data in flight, at least two segments (RFC 5681, equation 4).
     fn half_of_flight(&self) -> u64 {
         (self.flight() / 2).max(2 * self.smss())
     }
