@@ -55,12 +55,12 @@ pub struct Connection {
 #[derive(Debug)]
 struct CarriedState {
     flows: PerFlow<Carried>,
-    /// The NIC window belongs to the connection, and so do the time and the direction of its last change; these
-    /// fields of `flows` are ignored. If each flow considered only the changes made by its own responses, each flow
-    /// would change the window once per round trip.
+    /// The window towards the NIC belongs to the connection, and so do the time and the direction of its last change;
+    /// these fields of `flows` are ignored. If each flow considered only the changes made by its own responses, each
+    /// flow would change the window once per round trip.
     nic_marker: Ticks,
     nic_grew: bool,
-    /// Common to all flows too, because Swift uses it for the shares of resources.
+    /// Also common to all flows, because Swift uses it for the shares of resources.
     metadata: u32,
 }
 

@@ -1,10 +1,10 @@
 //! Falcon below the verbs: transactions of at most one MTU, and the reliable delivery of their packets.
 //!
 //! ```text
-//! CRATE    rnic-falcon (red: two layers that must not know each other)
+//! CRATE    rnic-falcon (red: two layers that must not depend on each other)
 //! Purpose  the transaction layer (RSN order, resources, errors) and the packet delivery layer (windows, gates, flows)
 //! May use  rnic-base, rnic-wire, rnic-policy, rnic-fae
-//! Must not know a verb, read a clock, touch payload, allocate per packet, compute in floating point
+//! Must not depend on verbs, read a clock, touch payload, allocate per packet, compute in floating point
 //! Add here a mechanism of one of the two layers, in its own file; what passes between them goes into interface.rs
 //! Not here algorithms (rnic-transports), where control policies run (rnic-fae), queues and memory (rnic-engine)
 //! Tested by mechanism tests named after the ids of the paper's mechanisms, and a two-ended run over a bad link

@@ -132,7 +132,7 @@ pub enum Carving {
 }
 
 impl Carving {
-    /// Returns the index of the pool that `part` uses.
+    /// Returns the index of the pool used by `part`.
     const fn pool(self, part: ResourcePart) -> usize {
         match (self, part) {
             (Self::Full, _) => part as usize,

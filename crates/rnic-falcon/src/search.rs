@@ -107,7 +107,8 @@ impl Scenario {
         self
     }
 
-    /// Returns this scenario with pools divided in this way; where parts share a pool, there is no reserve.
+    /// Returns this scenario with resources divided into pools by `carving`; if parts share a pool, there is no
+    /// reserve.
     #[must_use]
     pub fn with_carving(mut self, carving: Carving) -> Self {
         self.resources.carving = carving;
@@ -121,7 +122,8 @@ impl Scenario {
         self
     }
 
-    /// Returns this scenario with requests admitted wherever they are in their line, even when resources are scarce.
+    /// Returns this scenario with requests admitted regardless of their position in the queue, even when resources are
+    /// scarce.
     #[must_use]
     pub const fn without_head_of_line(mut self) -> Self {
         self.resources.zones.head_of_line_only = false;
@@ -180,7 +182,7 @@ fn run_schedule(scenario: Scenario, number: u64) -> (bool, Net) {
 const MTU: u16 = 512;
 const UNITS: Units = Units { tx: 256, rx: 256 };
 
-/// Amount of each part that a connection may hold, with static shares.
+/// Amount of each resource that a connection may hold, with static shares.
 const STATIC_SHARE: Amount = Amount { packets: 2, buffers: 4 };
 
 const STEPS_MIN: u64 = 60;

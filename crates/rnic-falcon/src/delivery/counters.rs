@@ -28,7 +28,7 @@ pub struct DeliveryCounters {
     pub peer_errors: u64,
     /// Events rejected because the queue to the adaptive engine was full.
     pub signals_refused: u64,
-    /// Path changes of flows.
+    /// Number of path changes of flows.
     pub moves: u64,
 }
 

@@ -125,7 +125,7 @@ impl Net {
         }
     }
 
-    /// Submits a transaction; a Push is a message of its own.
+    /// Submits a transaction; a Push is a complete message.
     ///
     /// # Errors
     /// When it is not accepted.
@@ -368,7 +368,7 @@ impl Net {
         done
     }
 
-    /// Advances the time.
+    /// Advances the simulated time.
     pub fn pass_time(&mut self, by: Duration) {
         self.now += by;
         let now = self.now;

@@ -25,8 +25,8 @@ pub struct UpperLayerBehaviour {
     pub pulls_held: usize,
 }
 
-/// Receives that the connections of a NIC share, as in a shared receive queue: a message consumes one, and it is posted
-/// again immediately when the last of the message's Pushes is complete.
+/// Receives that the connections of a NIC share, as in a shared receive queue: a message consumes one, which is posted
+/// again immediately when the last Push of the message is complete.
 #[derive(Clone, Debug)]
 pub struct Receives(Rc<Cell<u32>>);
 
@@ -108,7 +108,7 @@ pub struct Recorder {
     pub requests: Vec<Rsn>,
     /// Requests completed in error.
     pub refused: Vec<Rsn>,
-    /// Completions of its own transactions.
+    /// Completions of the transactions that it submitted.
     pub completions: Vec<Completion>,
     /// Pushes to be acknowledged.
     pub pushes: VecDeque<Rsn>,

@@ -133,8 +133,8 @@ impl MeasuredTimes {
 /// Minimum number of timeouts of a packet before the connection can fail, however short the patience is.
 const TIMEOUTS_MIN: u16 = 3;
 
-/// A timeout grows to at most one part in this many of the patience: verbs allows one first try and at most seven
-/// retries.
+/// Divisor of the maximum time without a response: a timeout grows to at most this fraction of it, because verbs allow
+/// one transmission and at most seven retries.
 const SILENCE_DIVISOR: u64 = 8;
 
 /// Absolute maximum of a timeout after back-off, unless the measured round trips require a longer one.
