@@ -30,7 +30,7 @@ pub enum NicError {
     Setting {
         /// The setting.
         what: &'static str,
-        /// Its value.
+        /// Value of the setting.
         found: String,
         /// Accepted values.
         expected: &'static str,

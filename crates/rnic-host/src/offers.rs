@@ -1,8 +1,8 @@
 //! The transports that a device offers to its peers, and loading of transport programs and laws into them while the
 //! device is open.
 //!
-//! A queue pair keeps the transport with which it was created: a loaded program is used by those created later (Tonic
-//! section 3.5, mechanism T-28).
+//! A queue pair keeps the transport with which it was created: a program that is loaded decides in those that are
+//! created later (Tonic section 3.5, T-28).
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::settings::{Settings, SettingsError};
 #[derive(Clone, Debug)]
 pub struct Offers {
     offers: Vec<Offer>,
-    /// True when the NIC exchanges messages with the NICs of its peers.
+    /// True when the NIC exchanges messages with those of its peers.
     has_messages: bool,
     /// True when the device was opened to send and to count congestion marks.
     marks_congestion: bool,
@@ -30,7 +30,7 @@ struct Offer {
     name: String,
     /// Options by the user.
     options: Vec<(String, String)>,
-    /// The transport with which the device was opened.
+    /// As it was when the device was opened.
     first: Arc<Transport>,
     /// Programs that have been loaded since, at most one for each option.
     loaded: Vec<LoadedProgram>,
@@ -38,7 +38,7 @@ struct Offer {
     current: Arc<Transport>,
 }
 
-/// Reason why a program was not loaded; nothing has changed.
+/// The reason why a program was not loaded; nothing has changed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LoadError {
     /// No offered transport has the packets and the receiver that the program needs.
@@ -48,7 +48,7 @@ pub enum LoadError {
         offered: String,
         /// Name of the program.
         program: &'static str,
-        /// A transport with these features.
+        /// A transport that has them.
         needed: &'static str,
     },
     /// The transport's packets cannot be congestion-marked.
@@ -64,7 +64,7 @@ pub enum LoadError {
         /// Option of the transport that such a program replaces.
         option: &'static str,
     },
-    /// An option that the user has set is not supported by the program.
+    /// An option that the user has set does not fit the program.
     #[error(transparent)]
     Option(#[from] SelectError),
     /// The parts of the transport do not fit together.
@@ -143,7 +143,7 @@ impl Offers {
         Ok(loaded.into_iter().map(set).collect())
     }
 
-    /// Unloads what has been loaded since the device was opened, and returns the names of the transports that change.
+    /// Takes out what has been loaded since the device was opened, and returns the names of the transports that change.
     pub fn unload(&mut self) -> Vec<String> {
         let changed = self.offers.iter_mut().filter(|offer| !Arc::ptr_eq(&offer.first, &offer.current));
         let reset = |offer: &mut Offer| {

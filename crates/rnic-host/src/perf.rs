@@ -233,7 +233,7 @@ pub enum PerfError {
     Plan {
         /// The quantity that is out of range.
         what: &'static str,
-        /// Its value.
+        /// Value of the quantity.
         given: u64,
         /// The permitted values.
         expected: &'static str,

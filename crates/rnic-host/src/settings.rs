@@ -146,7 +146,7 @@ pub enum SettingsError {
         reason: String,
     },
     /// A variable that is set does not exist, but its name is similar to one that does.
-    #[error("{found} is not a setting; the most similar one is {meant}; `rnic doctor` lists all settings")]
+    #[error("unknown setting {found}; the most similar one is {meant}; `rnic doctor` lists all settings")]
     Unknown {
         /// The name that was set.
         found: String,

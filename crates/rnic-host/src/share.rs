@@ -221,7 +221,7 @@ impl Share {
         if share.line.is_none() {
             return Err(ShareError::Full { lines: page::LINES });
         }
-        // The own line has been published, so of two NICs that join with two rates at least one sees the other.
+        // The entry of this NIC has been published, so at least one of two NICs with two rates sees the other.
         share.check_rate(now_ns)?;
         share.compute(now_ns);
         Ok(share)
@@ -408,7 +408,7 @@ impl Share {
             .collect();
         self.neighbours = u32::try_from(others.len()).unwrap_or(u32::MAX);
         self.share = self.config.link_rate.map(|rate| {
-            // The own demand is unlimited: the share is what the NIC may use when it has data. The others do not notice
+            // The demand of this NIC is unlimited: the share is what the NIC may use when it has data. Others do not notice
             // a claim that is not used.
             let own = Claim { weight: self.config.weight.into(), demand: None };
             let claims: Vec<Claim> = others.into_iter().chain([own]).collect();

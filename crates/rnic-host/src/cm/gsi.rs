@@ -1,4 +1,4 @@
-//! The general services interface, as real RoCEv2 peers use it: all connection management messages of a host are
+//! The general services interface, as used by real RoCEv2 peers: all connection management messages of a host are
 //! received on its port 4791 and sent from there, regardless of the ports on which its programs exchange data.
 //!
 //! The port belongs to the NIC, which receives the packets. Messages about connections are queued here for the

@@ -202,7 +202,7 @@ impl LimitRequest {
             all.filter(|number| self.queue_pair.is_none_or(|wanted| number.get() == wanted)).collect();
         match self.queue_pair {
             Some(wanted) if concerned.is_empty() => {
-                return ControlReply::Refused(format!("it has no queue pair with the number {wanted:#x}"));
+                return ControlReply::Refused(format!("the device has no queue pair with the number {wanted:#x}"));
             }
             Some(_) => {}
             None => nic.verbs().set_rate_limit_of_new(rate),

@@ -295,7 +295,7 @@ impl Session {
         match self.control.receive(nic, patience)? {
             Answer::Outcome(outcome) => Ok(outcome),
             answer => {
-                let what = format!("it sent {answer:?} instead of an outcome");
+                let what = format!("the peer sent {answer:?} instead of an outcome");
                 Err(PerfError::Protocol { peer: self.control.peer, what })
             }
         }

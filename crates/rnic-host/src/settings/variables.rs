@@ -17,15 +17,15 @@ use super::{Progress, Settings, SettingsError};
 /// A user setting.
 #[derive(Clone, Copy, Debug)]
 pub struct Variable {
-    /// Its name in the environment.
+    /// Name of the environment variable.
     pub name: &'static str,
-    /// Its name as an option of `rnic run`, without the dashes.
+    /// Name of the option of `rnic run`, without the dashes.
     pub option: &'static str,
     /// Placeholder for its value in help texts.
     pub value: &'static str,
     /// Default value, as users write it.
     pub default: &'static str,
-    /// Its meaning.
+    /// Meaning of the setting.
     pub meaning: &'static str,
     /// Reads a value into the settings, or returns a description of valid values.
     read: fn(&mut Settings, &str) -> Result<(), String>,

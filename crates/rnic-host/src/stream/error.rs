@@ -28,7 +28,7 @@ pub enum StreamError {
     #[error(transparent)]
     Config(#[from] rnic_stream::ConfigError),
     /// The segment size is out of range.
-    #[error("a segment has {SEGMENT_BYTES_LEAST} to {SEGMENT_BYTES_MAX} bytes, not {0}")]
+    #[error("the segment size is {0} bytes, but must be {SEGMENT_BYTES_LEAST} to {SEGMENT_BYTES_MAX}")]
     SegmentBytes(u32),
     /// The request of a peer has no valid description of a stream.
     #[error("{0} requested a connection that is not a stream of this version; use the same release at both ends")]

@@ -71,7 +71,10 @@ impl Receiver {
             return Err(format!("a message of kind {kind:?} followed the end of its data"));
         }
         if self.messages >= self.announced {
-            return Err(format!("it sent more messages with data than the {} receives it knew of", self.announced));
+            return Err(format!(
+                "the peer sent more messages with data than the {} receives announced to it",
+                self.announced
+            ));
         }
         self.messages += 1;
         if kind == Kind::End {

@@ -242,7 +242,7 @@ impl Single {
             // disconnected.
             WcStatus::WrFlushed => return self.note_reset(),
             status if completion.opcode == WcOpcode::Recv => {
-                return self.violated(format!("its message could not be received: {status:?}"));
+                return self.violated(format!("a message of the peer could not be received: {status:?}"));
             }
             status => {
                 self.broken = Some(Broken::Undelivered { peer: self.parts.peer, status });
@@ -272,7 +272,7 @@ impl Single {
             Some(credit) => self.credit = credit,
             None => {
                 let window = self.parts.window;
-                return self.violated(format!("it announced receives beyond the window of {window} messages"));
+                return self.violated(format!("the peer announced receives beyond the window of {window} messages"));
             }
         }
         // Receives are posted with the numbers of slots.

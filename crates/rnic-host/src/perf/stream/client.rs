@@ -87,7 +87,7 @@ fn run(nic: &mut Nic, channel: &mut Channel, config: &PerfConfig) -> Result<Meas
     match receive(nic, channel)? {
         Answer::Ready => {}
         Answer::Refused { reason } => return Err(PerfError::Refused { peer: channel.peer(), reason }),
-        Answer::Outcome(_) => return Err(channel.violation("it sent an outcome before any data".to_owned())),
+        Answer::Outcome(_) => return Err(channel.violation("the peer sent an outcome before any data".to_owned())),
     }
     let run = Run { config, data: Data::new(), start: nic.now() };
     if config.ping_pong { run.ping_pong(nic, channel) } else { run.bulk(nic, channel) }
@@ -209,7 +209,7 @@ impl Run<'_> {
 fn outcome(channel: &Channel, answer: Answer) -> Result<Outcome, PerfError> {
     match answer {
         Answer::Outcome(outcome) => Ok(outcome),
-        other => Err(channel.violation(format!("it sent {other:?} instead of an outcome"))),
+        other => Err(channel.violation(format!("the peer sent {other:?} instead of an outcome"))),
     }
 }
 
