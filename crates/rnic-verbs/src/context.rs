@@ -39,7 +39,8 @@ pub(crate) struct Shared {
     pub(crate) queue_pairs_max: u32,
     /// Lowest and highest rate to which a queue pair can be limited.
     pub(crate) rate_limit_range: [BitRate; 2],
-    /// Memory that the program writes and the NIC reads; here too, so that it exists until the last context is closed.
+    /// Memory that the program writes and the NIC reads; also referenced here, so that it exists until the last context
+    /// is closed.
     pub(crate) hint: Arc<HintLine>,
 }
 
@@ -115,8 +116,8 @@ impl Shared {
         self.driver.inspect(|driven| inspect(&driven.core))
     }
 
-    /// Calls `change` with the NIC, and lets the progress thread do what follows from it; this does not count as a call
-    /// of the program.
+    /// Calls `change` with the NIC, and then lets the progress thread process its consequences; this does not count as
+    /// a call of the program.
     pub(crate) fn control<R>(&self, change: impl FnOnce(&mut Core) -> R) -> R {
         self.driver.control(|driven| change(&mut driven.core))
     }

@@ -317,5 +317,5 @@ const IMMEDIATE_POSTS: u32 = 4;
 /// Number of calls whose requests are sent together in a longer series; larger batches save no further time.
 const POSTS_PER_DOORBELL: u32 = 16;
 
-/// Result of [`Core::timeout`] when the transport has no retransmission timeout of its own.
+/// Result of [`Core::timeout`] when the transport has no retransmission timeout.
 const TIMEOUT_UNKNOWN: Duration = Duration::from_ms(1);

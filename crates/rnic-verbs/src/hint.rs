@@ -1,4 +1,5 @@
-//! Hints: the memory by which a program tells its NIC about itself, without a system call (SCR, mechanism S-9).
+//! Hints: memory through which a program sets its weight and its rate limit at its NIC, without a system call (SCR
+//! mechanism S-9).
 //!
 //! `include/rnic_hint.h` finds the function by `dlsym`, so that a program works without this library too.
 

@@ -149,8 +149,8 @@ impl<M: Machine> Driver<M> {
 }
 
 impl<M: Machine> Driver<M> {
-    /// Calls `change` with the locked machine, and wakes the thread, because it may have work now; this does not count
-    /// as a call of the program.
+    /// Calls `change` with the locked machine, and wakes the thread, because the machine may have work now; this does
+    /// not count as a call of the program.
     pub(crate) fn control<R>(&self, change: impl FnOnce(&mut M) -> R) -> R {
         let _cancellation_guard = CancellationGuard::begin();
         let mut machine = self.shared.machine.lock().unwrap_or_else(PoisonError::into_inner);
@@ -212,7 +212,7 @@ impl<M: Machine> Shared<M> {
         }
     }
 
-    /// Called after unlocking: does the work that others attempted while this caller held the lock.
+    /// Called after unlocking: does the work that other threads attempted while the lock was held.
     #[inline]
     fn do_pending_work(&self) {
         while self.pending.load(Ordering::SeqCst) && self.pending.swap(false, Ordering::SeqCst) {

@@ -48,7 +48,7 @@ pub(crate) fn observe(shared: &Arc<Shared>, settings: &Settings, wire: &str) -> 
     observe::serve_with_control(snapshot, carry_out).ok()
 }
 
-/// Carries out an operator's request, and lets queue pairs that may send now do so.
+/// Applies an operator's request, and wakes queue pairs that may send now.
 pub(crate) fn carry_out(shared: &Shared, request: ControlRequest) -> ControlReply {
     if !shared.is_of_this_process() {
         return ControlReply::Refused("it is a copy of the process that opened the device".to_owned());
