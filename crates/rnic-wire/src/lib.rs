@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! CRATE    rnic-wire (amber: change a header together with its golden vector and property test)
-//! Purpose  bytes <-> meaning, for every supported protocol; checksums; captures
+//! Purpose  encoding and decoding of the headers of every supported protocol; checksums; captures
 //! May use  rnic-base
-//! Must not know a queue pair, a socket, a clock; panic on any input
+//! Must not depend on queue pairs, sockets or a clock; panic on any input
 //! Add here a header, an opcode, a protocol's codec (one file each)
 //! Not here reactions to a packet (rnic-engine)
-//! Tested by golden byte vectors, round-trip properties, a fuzz of every parser (tests/parsers), tshark on our captures
+//! Tested by golden byte vectors, round-trip properties, a fuzz of every parser (tests/parsers), tshark on captures
 //! ```
 
 #![forbid(unsafe_code)]

@@ -57,13 +57,13 @@ pub const OPCODE: u8 = 0xc0;
 /// Version of the messages that this module reads and writes.
 pub const VERSION: u8 = 1;
 
-/// A secret of a NIC, one for each of its peers. A message that carries the receiver's cookie comes from a sender that
-/// has received a message of the receiver.
+/// A secret of a NIC, a different one for each of its peers. A sender whose message carries the receiver's cookie has
+/// received a message of the receiver before.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Cookie(NonZeroU64);
 
 impl Cookie {
-    /// Returns the cookie with these bits; `None` for zero, which stands for no cookie.
+    /// Returns the cookie with these bits; `None` for zero, which means no cookie.
     #[must_use]
     pub const fn new(bits: u64) -> Option<Self> {
         match NonZeroU64::new(bits) {
@@ -95,15 +95,15 @@ pub struct Message {
     pub source_qpn: Qpn,
     /// Cookie of the receiver; `None` only in a probe that announces the sender's cookie.
     pub cookie: Option<Cookie>,
-    /// Cookie of the sender, which it announces in probes and probe answers only.
+    /// Cookie of the sender, which is announced only in probes and probe answers.
     pub announced: Option<Cookie>,
-    /// True when the sender asks for an answer; never in a probe answer.
+    /// True when the sender requests an answer; never in a probe answer.
     pub answer_wanted: bool,
     /// True for the last message of a burst.
     pub is_last: bool,
     /// Number of the message among those from this NIC to the receiver.
     pub sequence: Psn32,
-    /// Time of sending, by the sender's clock in a unit that only the sender knows.
+    /// Transmit time, by the sender's clock, in a unit that only the sender knows.
     pub time: u64,
     /// Content.
     pub body: Body,
@@ -253,8 +253,8 @@ impl Message {
         if icrc::verify(addresses, datagram) { Ok(message) } else { Err(MessageError::Icrc) }
     }
 
-    /// Checks that the type can have the cookies and flags. Without these rules an answer could cause an answer, and
-    /// a sender that knows no cookie could send anything but a first probe.
+    /// Checks that the cookies and flags are permitted for the type. Without these rules an answer could cause an
+    /// answer, and a sender that knows no cookie could send anything but a first probe.
     fn check(&self) -> Result<(), MessageError> {
         let kind = self.body.kind();
         if self.announced.is_some() && !matches!(kind, Type::Probe | Type::Answer) {

@@ -24,7 +24,7 @@ mod writer;
 /// A decoded message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Decoded {
-    /// Its headers.
+    /// Headers of the message.
     pub packet: Packet,
     /// Byte range of the payload in the given bytes, without padding.
     pub payload: Range<usize>,

@@ -102,7 +102,7 @@ pub enum EncodeError {
     Range {
         /// Name of the field.
         field: &'static str,
-        /// Its value.
+        /// Value of the field.
         value: u32,
         /// Largest value that fits.
         max: u32,

@@ -93,7 +93,7 @@ impl rdma::Operation {
 
 impl nvme::Operation {
     /// Returns whether a Falcon packet of `packet_type` may carry the operation. A Read is a Push in each direction in
-    /// the specification (section 7.1), and a Pull in the paper (Falcon, SIGCOMM'25, table 2): both are legal here.
+    /// the specification (section 7.1), and a Pull in the paper (Falcon, SIGCOMM'25, table 2): both are supported here.
     #[inline]
     pub const fn may_be(&self, packet_type: PacketType) -> bool {
         match self {

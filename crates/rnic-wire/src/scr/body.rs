@@ -32,9 +32,9 @@ pub enum Type {
     Answer = 2,
     /// Reports the load of the sender's bus and NIC.
     NodeReport = 3,
-    /// Grants rates to queue pairs of the receiver of the message.
+    /// Grants sending rates to queue pairs of the receiver of the message.
     Grants = 4,
-    /// Tells queue pairs of the receiver of the message that their packets wait or are dropped.
+    /// Notifies queue pairs of the receiver of the message that their packets are queued or dropped.
     BackPressure = 5,
     /// Passes on an application's hint.
     Hint = 6,
@@ -96,7 +96,7 @@ pub struct ProbePath {
 pub struct Answer {
     /// Path of the probe.
     pub path: ProbePath,
-    /// Time of sending of the probe, as the probe gives it.
+    /// Transmit time of the probe, as carried in the probe.
     pub echoed: u64,
     /// Time at which the probe arrived, by the answering NIC's clock, in ps.
     pub received: u64,
@@ -142,9 +142,9 @@ pub struct Grant {
     pub kind: GrantKind,
     /// Rate in kbit/s.
     pub rate_kbps: u32,
-    /// Time for which the grant is valid without another one, in us.
+    /// Time in us for which the grant is valid without another one.
     pub valid_us: u16,
-    /// Why the rate is what it is, for diagnosis only.
+    /// Reason for the rate, for diagnosis only.
     pub reason: u16,
 }
 
@@ -153,11 +153,11 @@ pub struct Grant {
 pub struct BackPressure {
     /// Queue pair of the NIC that receives the message.
     pub qpn: Qpn,
-    /// How bad it is, for diagnosis only.
+    /// Severity of the congestion, for diagnosis only.
     pub severity: u8,
-    /// Bytes that wait.
+    /// Number of queued bytes.
     pub waiting_bytes: u32,
-    /// Packets dropped, modulo 2^32.
+    /// Number of packets dropped, modulo 2^32.
     pub count: u32,
 }
 
