@@ -322,7 +322,7 @@ macro_rules! program_scheme {
         $crate::Scheme::Token
     };
     ($other:ident) => {
-        compile_error!("the scheme is window, rate or token")
+        compile_error!("expected a scheme: `window`, `rate` or `token`")
     };
 }
 
@@ -340,7 +340,7 @@ macro_rules! program_receiver {
         $crate::Receiver::Drops
     };
     ($other:ident) => {
-        compile_error!("the receiver places or drops packets that arrive out of order")
+        compile_error!("expected `places` or `drops`: what the receiver does with out-of-order packets")
     };
 }
 

@@ -118,7 +118,7 @@ pub enum DescriptionError {
     #[error("the field name `{0}` is invalid or used twice")]
     Name(String),
     /// A width is out of range.
-    #[error("`{0}` has {1} bits, 1 to 64 are possible")]
+    #[error("the width of `{0}` is {1} bits, but must be 1 to 64")]
     Width(String, u8),
     /// The state is too large.
     #[error("the state has {0} bytes, at most {max} are possible", max = STATE_BYTES_MAX)]

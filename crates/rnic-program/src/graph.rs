@@ -189,7 +189,7 @@ impl Graph {
             let node = graph.nodes.get(usize::from(*index)).ok_or_else(|| fault("it refers to no node"))?;
             match port.kind {
                 Kind::Bits(width) if width == node.width && width > 0 => {}
-                Kind::Bits(_) => return Err(fault("its width is not that of its node")),
+                Kind::Bits(_) => return Err(fault("the width of the port differs from that of the node")),
                 Kind::Map => return Err(fault("functions return no maps")),
             }
         }

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! CRATE    rnic-program (red: what runs is what is emitted)
-//! Purpose  numbers of a width, recording of functions as graphs, checks, an interpreter, SystemVerilog, program files
+//! Purpose  numbers of a given width, tracing of functions into graphs, checks, an interpreter, SystemVerilog, files
 //! May use  rnic-base, rnic-program-macros
-//! Must not know packets or engines, read a clock, compute in floating point, trap, loop over anything unbounded
-//! Add here an operation that every form has (native, graph, interpreter, circuit); a field that programs are given
-//! Not here programs (rnic-transports), the template around them (rnic-tonic), where packets come from (rnic-engine)
-//! Tested by native code against the interpreter over random events, two recordings of each function, hostile files
+//! Must not depend on packets or engines, read a clock, compute in floating point, trap, loop over anything unbounded
+//! Add here an operation of every form (native, graph, interpreter, circuit); an input of programs
+//! Not here programs (rnic-transports), the NIC around them (rnic-tonic), where packets come from (rnic-engine)
+//! Tested by native code against the interpreter over random events, two traces of each function, hostile files
 //! ```
 //!
 //! Source: Tonic, "Enabling Programmable Transport Protocols in High-Speed NICs" (NSDI'20): a transport is two small
