@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! CRATE    rnic-reproduce (amber: change with a test of what a check computes, or of what a report shows)
-//! Purpose  experiments (folders of data) into runs, runs into samples, samples into verdicts and a report
+//! Purpose  turns experiments (folders of data) into runs, these into samples, and these into verdicts and a report
 //! May use  rnic-base, rnic-wire, rnic-program, rnic-tonic, rnic-policy, rnic-transports, rnic-fae, rnic-falcon,
 //!          rnic-engine, rnic-fabric, rnic-page
-//! Must not know a paper or a transport by name (experiments/, trials do); change a number between a run and the report
+//! Must not name a paper or a transport (experiments/, trials do); change a number between a run and the report
 //! Add here a shape of check, a kind of plot, a quantity that is computed without a run, a trial (line in TRIALS)
 //! Not here what a simulation does (rnic-fabric), numbers and bands (experiments/), arguments (rnic-cli)
 //! Tested by tests/, on small experiments: every shape of check, every error line, cache, report

@@ -219,9 +219,9 @@ fn a_search_does_not_depend_on_the_number_of_jobs() {
     assert!(rows.iter().all(|row| row.verdict == Verdict::Inside && row.origin == Origin::Searched), "{rows:?}");
     let page = report.html();
     assert!(page.contains("found, counted in a search") && page.contains("<svg") && !page.contains("found, simulated"));
-    assert!(page.contains("Every number of ours on this page is counted in a search of many cases. Beside"));
+    assert!(page.contains("Every number of OpenRNIC's on this page is counted in a search of many cases. Beside"));
     let table = report.markdown();
-    assert!(table.contains("All numbers of ours are counted in a search; in brackets"), "{table}");
+    assert!(table.contains("All of OpenRNIC's numbers are counted in a search; in brackets"), "{table}");
     assert!(rows_with(&table, " (searched) |") == 2 && page.contains(" (searched)"), "{table}");
     let mut csv = Vec::new();
     report.write_csv(&mut csv).expect("writing to memory succeeds");
@@ -286,7 +286,7 @@ fn a_report_contains_the_load_average_of_the_measurement() {
     };
     let (conditions_line, table, page) = report_of(&samples);
     assert_eq!(conditions_line.as_ref(), Some(&conditions));
-    assert!(table.contains(&format!("All numbers of ours are measured on {conditions};")), "{table}");
+    assert!(table.contains(&format!("All of OpenRNIC's numbers are measured on {conditions};")), "{table}");
     assert!(page.contains(&format!("<dt>measured on</dt><dd>{conditions}</dd>")));
     assert!(page.contains(&format!("<strong>measured</strong> on {conditions}. Beside")));
     samples.values_mut().for_each(|sample| sample.load_average = None);

@@ -49,7 +49,7 @@ fn lead(report: &Report<'_>, rows: &[&Row]) -> Markup {
     let origins: BTreeSet<Origin> = rows.iter().map(|row| row.origin).chain(shown).collect();
     html! {
         p {
-            "Every number of ours on this page is "
+            "Every number of OpenRNIC's on this page is "
             @for (index, origin) in origins.iter().enumerate() {
                 @if index > 0 { @if index + 1 < origins.len() { ", " } @else { ", or " } }
                 (origin_description(report, *origin))

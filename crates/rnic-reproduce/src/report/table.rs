@@ -15,7 +15,7 @@ pub(super) fn table(report: &Report<'_>) -> String {
     let size = if report.work.size == Size::Fast { "small version" } else { "full size" };
     let mut text = format!(
         "Written by `{}`, {size}: {inside} rows inside their bands, {outside} outside, {not_judged} not judged.\n\
-         All numbers of ours are {}; in brackets the least and the largest over the seeds.\n\n\
+         All of OpenRNIC's numbers are {}; in brackets the least and the largest over the seeds.\n\n\
          | row | experiment | what | the paper | found | band | |\n|---|---|---|---|---|---|---|\n",
         report.command,
         report.origins(&rows)
