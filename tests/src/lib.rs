@@ -5,7 +5,7 @@
 //! CRATE    rnic-conformance (green: a check that finds a defect is always welcome)
 //! Purpose  one random test driver and its checks, on four networks: fabric, engines alone, UDP sockets, memory
 //! May use  rnic-base, rnic-wire, rnic-policy, rnic-transports, rnic-engine, rnic-fabric, rnic-host
-//! Must not know in the driver which network it runs on; inspect an engine to decide what is right
+//! Must not depend in the driver on the network that it runs on; inspect an engine to decide what is right
 //! Add here an operation, a fault, a way to fail, a network
 //! Not here tests of one mechanism (its crate's tests/), performance
 //! Tested by its own runs: a defect put into the engine must be found (tests/short.rs says how)

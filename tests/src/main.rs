@@ -44,7 +44,7 @@ struct Args {
     /// Seed of the first run; each further run uses the next one
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Start no further run after so many packets
+    /// Number of packets after which no further run is started
     #[arg(long, default_value_t = 1_000_000)]
     packets: u64,
     /// Maximum number of runs

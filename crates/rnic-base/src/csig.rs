@@ -18,7 +18,7 @@ use core::num::NonZeroU16;
 use crate::time::Duration;
 
 /// The 16 bits of a tag. All received bits are kept; a tag that is not a delay in this format yields no delay. Zero
-/// means no tag; read as a tag, zero would be of another signal and yield no delay either.
+/// means no tag; as a tag it would not be a delay either.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Csig(NonZeroU16);
 

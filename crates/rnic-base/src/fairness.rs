@@ -1,4 +1,4 @@
-//! Fairness of a division.
+//! Jain's index: the fairness of a division.
 
 /// Returns Jain's index of `shares`: (sum x)^2 / (n sum x^2), which is 1 when all are equal, and 1/n when one of n has
 /// everything (Jain, Chiu and Hawe, DEC-TR-301, 1984). 1 for no shares, and 0 when all are zero. For reports only.

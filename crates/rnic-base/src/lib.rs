@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! CRATE    rnic-base (red: a change here affects every other crate)
-//! Purpose  types whose misuse does not compile, and arithmetic that is exact on every machine
+//! Purpose  types that make misuse a compile error, and arithmetic that is exact on every machine
 //! May use  no other crate here
-//! Must not read a clock, draw entropy, use floating point where a result depends on it
+//! Must not read a clock, use the system's random numbers, use floating point where a result depends on it
 //! Add here a unit, a counter width, a bound that two crates share
 //! Not here protocol formats (rnic-wire), decisions (rnic-transports)
 //! Tested by unit and property tests beside each module, against naive models

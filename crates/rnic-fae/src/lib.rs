@@ -4,7 +4,7 @@
 //! CRATE    rnic-fae (amber: with a test that equal events give equal actions in every place)
 //! Purpose  event and response records, the event queue, the engine in three places with three forms of state
 //! May use  rnic-base, rnic-policy
-//! Must not know packets or algorithms, allocate per event, compute in floating point; one file may start a thread
+//! Must not depend on packets or algorithms, allocate per event, use floating point; start threads but in one file
 //! Add here a signal or result in the records; a place to run; a form of state
 //! Not here what is decided (rnic-transports), what is measured and enforced (rnic-falcon)
 //! Tested by golden records, one test over all places and forms, a counting allocator; benches/fae.rs for the rate

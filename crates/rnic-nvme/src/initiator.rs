@@ -39,7 +39,7 @@ pub enum Reads {
 pub struct InitiatorConfig {
     /// Function number of the initiator, 24 bits: carried in every packet.
     pub function: u32,
-    /// Namespace ID, in the initiator's own numbering.
+    /// Namespace ID that the initiator uses.
     pub namespace: u16,
     /// Maximum number of commands accepted whose completions have not been polled yet.
     pub commands: u32,
@@ -102,7 +102,7 @@ pub enum Failure {
     /// The command took longer than [`InitiatorConfig::timeout`].
     #[error("the command timed out")]
     TimedOut,
-    /// The command's own memory cannot be read or written.
+    /// The command's memory at the initiator cannot be read or written.
     #[error("the memory of the command cannot be read or written")]
     Memory,
 }
@@ -303,7 +303,7 @@ impl Initiator {
         self.units.len()
     }
 
-    /// Accepts a command. [`Self::advance`] is to be called for the connections of its parts.
+    /// Accepts a command. The caller then calls [`Self::advance`] for the connections of its parts.
     ///
     /// # Errors
     /// [`SubmitError`]; the state is unchanged in that case.

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! CRATE    rnic-nvme (amber: an upper layer; its state is bounded by what both ends have agreed)
-//! Purpose  commands into units, tags, translation of block addresses, a target, an emulated block device
+//! Purpose  division of commands into units, tags, translation of block addresses, a target, an emulated block device
 //! May use  rnic-base, rnic-wire, rnic-falcon
-//! Must not know a PSN or a verb, read a clock, touch payload, allocate per unit, compute in floating point
+//! Must not depend on PSNs or verbs, read a clock, touch payload, allocate per unit, compute in floating point
 //! Add here another command; another model of a device; target work before a command reaches its device
 //! Not here packet formats (rnic-wire), delivery and order of transactions (rnic-falcon), memory (the caller)
 //! Tested by packet traces per command, data compared with a model over a bad network, and a hostile peer

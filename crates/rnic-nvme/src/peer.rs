@@ -49,7 +49,7 @@ pub enum PeerError {
     /// The tag is known, but belongs to another unit, command or function.
     #[error("the tag belongs to another unit, command or function")]
     Mismatch = 4,
-    /// More or fewer bytes than the unit has.
+    /// The packet has more or fewer bytes than the unit.
     #[error("the data length differs from the length of the unit")]
     WrongLength = 5,
     /// More units in flight than were agreed.
@@ -58,7 +58,7 @@ pub enum PeerError {
     /// The tag belongs to a unit that is still in flight.
     #[error("the tag is already in use by a unit in flight")]
     TagInUse = 7,
-    /// Number of blocks, number of units and the unit's own number are inconsistent.
+    /// Number of blocks, number of units and index of the unit are inconsistent.
     #[error("the number of blocks, the number of units and the unit number are inconsistent")]
     BadUnits = 8,
     /// Data reported as written that was never fetched.

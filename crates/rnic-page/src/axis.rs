@@ -5,7 +5,7 @@ use crate::number;
 /// Spacing of the values on an axis.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Spacing {
-    /// Linear, from the least to the largest value.
+    /// Linear, from the smallest to the largest value.
     Linear,
     /// Linear, with zero on the axis.
     FromZero,
@@ -78,7 +78,7 @@ impl Axis {
         Self { label, from, to, is_log: true, ticks: ticks.collect() }
     }
 
-    /// Returns the axis with `suffix` behind the text of every tick.
+    /// Returns the axis with `suffix` appended to the text of every tick.
     #[must_use]
     pub fn with_suffix(mut self, suffix: &str) -> Self {
         self.ticks.iter_mut().for_each(|(_, text)| text.push_str(suffix));

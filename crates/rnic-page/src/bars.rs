@@ -36,7 +36,7 @@ pub struct Bar {
     pub label: String,
     /// Value that the length of the bar shows.
     pub value: f64,
-    /// Ends of the line that is drawn over the bar, such as the least and the largest of several values.
+    /// Interval of the line drawn over the bar, such as the smallest and the largest of several values.
     pub range: Option<(f64, f64)>,
     /// Value as text.
     pub text: String,

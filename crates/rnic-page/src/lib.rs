@@ -4,7 +4,7 @@
 //! CRATE    rnic-page (green: a newcomer may change anything that keeps the tests green)
 //! Purpose  one format of numbers, one kind of axis, charts as SVG, one template of HTML pages
 //! May use  no other crate here
-//! Must not know the meaning of a number; refer to a resource outside the page
+//! Must not depend on the meaning of a number; refer to a resource outside the page
 //! Add here a kind of chart, a format of numbers
 //! Not here the contents of a page (rnic-cli, rnic-reproduce)
 //! Tested by tests in each module, and tests of the commands that write pages

@@ -35,7 +35,7 @@ pub struct Series {
     pub stroke: Stroke,
     /// Points (x, y), ordered by x.
     pub points: Vec<(f64, f64)>,
-    /// Vertical lines (x, least y, largest y), such as from the least to the largest of several values.
+    /// Vertical lines (x, smallest y, largest y), such as from the smallest to the largest of several values.
     pub ranges: Vec<(f64, f64, f64)>,
 }
 

@@ -12,9 +12,9 @@ impl Colour {
     pub const COOL: Self = Self(0);
     /// The subject that performs badly, such as go-back-N under loss.
     pub const WARM: Self = Self(1);
-    /// A third subject.
+    /// Colour of a third subject.
     pub const THIRD: Self = Self(3);
-    /// A reference.
+    /// Colour of a reference.
     pub const PLAIN: Self = Self(6);
 
     /// Returns the colour of entry `index` of a legend.
@@ -70,7 +70,7 @@ impl Stroke {
     }
 }
 
-/// Returns a legend: names behind samples of their lines.
+/// Returns a legend: names next to samples of their lines.
 pub fn legend<'n>(entries: impl IntoIterator<Item = (Colour, Stroke, &'n str)>) -> Markup {
     html! {
         div.legend { @for (colour, stroke, name) in entries {

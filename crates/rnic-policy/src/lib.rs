@@ -4,7 +4,7 @@
 //! CRATE    rnic-policy (red: every algorithm in the tree is written against this)
 //! Purpose  the extension point: events, views, actions, bounded state, parameters, profiles, the contract kit
 //! May use  rnic-base, rnic-program
-//! Must not know the engine, allocate per event, compute in floating point
+//! Must not depend on the engine, allocate per event, compute in floating point
 //! Add here an event or an action that several algorithms need
 //! Not here algorithms (rnic-transports)
 //! Tested by kit tests here on deliberately broken policies; every registered policy passes the kit in rnic-transports

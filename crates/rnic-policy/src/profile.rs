@@ -274,8 +274,8 @@ pub enum ProfileError {
     NotStamped(&'static str, &'static str, Signals),
     /// The policy needs probes, and no messages are exchanged between NICs.
     #[error(
-        "transport `{0}`: {1} `{2}` needs probes, which require messages between NICs: enable these by [scr] in a plan, \
-         or by --messages on (RNIC_MESSAGES=on) on sockets; Falcon does not support probes"
+        "transport `{0}`: {1} `{2}` needs probes, which require messages between NICs: enable these by [scr] in a \
+         plan, or by --messages on (RNIC_MESSAGES=on) on sockets; Falcon does not support probes"
     )]
     NoProbes(&'static str, &'static str, &'static str),
     /// With a stateless adaptive engine, the policy's state is exchanged between datapath and engine, and must fit into
@@ -347,7 +347,7 @@ pub enum ProfileError {
     ProgramControls(&'static str, &'static str, &'static str),
     /// Falcon's windows do not keep the state that is passed to a program.
     #[error(
-        "transport `{0}`: the program `{1}` cannot decide for Falcon, whose loss recovery uses the transmit times of \
+        "transport `{0}`: the program `{1}` cannot run on Falcon, whose loss recovery uses the transmit times of \
          packets; use it with tonic-* or another transport of the RoCE family"
     )]
     ProgramOnFalcon(&'static str, &'static str),

@@ -1,8 +1,8 @@
 //! Transport programs as recovery policies that also control congestion.
 //!
 //! A program (`rnic-program`, Tonic section 3.5) is used in place of a recovery policy: each window of a connection has
-//! its own state, and the program's outputs set the window, the rate and the timer, as well as the packets to
-//! retransmit. Ids of programs are the lowest 24 bits of sequence numbers.
+//! a state of its own, and the answer sets the window, the rate and the timer beside the packets to retransmit. Ids of
+//! programs are the lowest 24 bits of sequence numbers.
 //!
 //! | event of a window | call |
 //! |---|---|

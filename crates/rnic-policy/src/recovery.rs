@@ -81,7 +81,7 @@ pub enum RecoveryEvent {
     /// A report that is older than the last acknowledgement shows that this packet was kept, which was not known yet.
     /// Only for programs.
     Arrived {
-        /// That packet.
+        /// The packet that was kept.
         seq: Seq,
     },
     /// The peer reports that packets of this window met congestion (a CNP). Only for programs.

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! CRATE    rnic-program-macros (red: with rnic-program, what runs is what is emitted)
-//! Purpose  #[program]: a second form of a function, which records it
+//! Purpose  #[program]: a second form of a function, which traces it into a graph
 //! May use  no other crate here
 //! Must not infer types or widths: rustc does, in both forms
 //! Add here a construct of the language that becomes gates; a reason why one cannot
 //! Not here operations and their meaning (rnic-program)
-//! Tested by unit tests of what is refused and where, and by rnic-program: both forms agree on random events
+//! Tested by unit tests of which code is rejected, and where, and by rnic-program: both forms agree on random events
 //! ```
 
 #![forbid(unsafe_code)]

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! CRATE    rnic-psp (red: quote PSP's or Falcon's specification)
-//! Purpose  keys from a secret, vectors that never repeat, sealing and opening datagrams, replays, rotation
+//! Purpose  keys from a secret, unique initialization vectors, encryption of datagrams, replay protection, key rotation
 //! May use  rnic-base, rnic-wire
 //! Must not allocate or loop per packet, draw random bits, read a clock, trust a byte before it is authenticated
 //! Add here a cipher, another way to agree on keys

@@ -24,7 +24,7 @@ use rnic_wire::falcon::{FlowLabel, Timestamp};
 /// Number of bits of the flow label in a vector.
 pub const LABEL_BITS: u32 = 7;
 
-/// Content of a vector.
+/// Content of an initialization vector.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Vector {
     /// Send time of the packet in units of [`Timestamp::UNIT`] since the start of the sender's clock; 47 bits.
@@ -83,7 +83,8 @@ impl Vectors {
 }
 
 const LABEL_MAX: u8 = (1 << LABEL_BITS) - 1;
-/// Bits of the serial number. They suffice: a thousand packets in 131 ns are more than a memory bus can carry.
+/// Number of bits of the serial number. They suffice: a thousand packets in 131 ns are more than a memory bus can
+/// transfer.
 const SERIAL_BITS: u32 = 10;
 const SERIAL_MAX: u32 = (1 << SERIAL_BITS) - 1;
 const EPOCH_SHIFT: u32 = SERIAL_BITS + LABEL_BITS;

@@ -121,9 +121,9 @@ pub struct Difference {
     pub seed: u64,
     /// The output that differs.
     pub output: String,
-    /// Its value by native code.
+    /// Value computed by native code.
     pub expected: u64,
-    /// Its value by the other form.
+    /// Value computed by the other form.
     pub found: u64,
 }
 

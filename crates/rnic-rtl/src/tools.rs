@@ -9,7 +9,7 @@ const REQUIRE: &str = "RNIC_REQUIRE_VERILATOR";
 /// Reason why an external tool failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ToolError {
-    /// It could not be started.
+    /// The tool could not be started.
     #[error("{tool} cannot be started ({source}); install it by: apt-get install verilator yosys g++")]
     Start {
         /// Name of the tool.
@@ -17,7 +17,7 @@ pub enum ToolError {
         /// The system's error.
         source: std::io::Error,
     },
-    /// It ended with an error.
+    /// The tool ended with an error.
     #[error("{tool} failed:\n{output}")]
     Failed {
         /// Name of the tool.

@@ -4,9 +4,9 @@
 //! CRATE    rnic-scr (amber: with a test that equal records give equal results in every place)
 //! Purpose  signals, coalescing queues, steering, pools of threads (modelled and real), tools for compact state
 //! May use  rnic-base, rnic-policy
-//! Must not know packets or algorithms, read a clock, compute in floating point; one file may start a thread
+//! Must not depend on packets or algorithms, read a clock, compute in floating point; start threads but in one file
 //! Add here a signal, a way of coalescing, a place to run, a tool that programs share
-//! Not here what is decided (rnic-transports), where signals are caught and rates enforced (rnic-engine)
+//! Not here what is decided (rnic-transports), where signals are collected and rates enforced (rnic-engine)
 //! Tested by lists as models of queues, tests of timing by hand, one test over all places; benches/scr.rs
 //! ```
 //!

@@ -116,7 +116,7 @@ pub enum Refused {
     UnknownSubject {
         /// Kind of the record.
         kind: Kind,
-        /// Its subject.
+        /// Subject of the record.
         subject: u32,
     },
     /// A thread of the pool has reached its maximum number of queues.
@@ -124,7 +124,7 @@ pub enum Refused {
     TooManyQueues {
         /// Kind of the record.
         kind: Kind,
-        /// Its subject.
+        /// Subject of the record.
         subject: u32,
     },
 }
@@ -139,7 +139,7 @@ enum Activity {
     /// The thread is busy until its next event. `record` is the record for the program, unless it was merged or its
     /// flow was removed.
     Running { started_at: Time, record: Option<Signal> },
-    /// Its dispatch waits to be polled.
+    /// The decision has been made, and its dispatch waits to be polled.
     Decided,
 }
 

@@ -39,7 +39,7 @@ pub enum PoolError {
     Threads {
         /// Name of the pool.
         pool: &'static str,
-        /// Its number of threads.
+        /// Number of threads of the pool.
         threads: u16,
     },
 }

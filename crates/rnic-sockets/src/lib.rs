@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! CRATE    rnic-sockets (amber: change with a test that runs a program)
-//! Purpose  connect, listen, accept, getpeername and getsockname of programs; a thread that carries bytes
+//! Purpose  connect, listen, accept, getpeername and getsockname of programs; a thread that forwards bytes
 //! May use  rnic-base, rnic-host
 //! Must not trust a byte of a peer; change the behaviour of other sockets; keep a program from its TCP connection
 //! Add here a call of programs that must be intercepted

@@ -1,6 +1,6 @@
 //! Assignment of the hardware transport's flow ids to connections, first come, first served.
 
-/// Where a connection's data is sent.
+/// Place at which a connection's data is sent: in hardware or in software.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place {
     /// In the hardware transport (Tonic), as the flow with this id.
@@ -25,7 +25,7 @@ pub struct Flows {
 }
 
 impl Flows {
-    /// Returns the ids from zero up to, and without, `flows`.
+    /// Returns the ids from zero to `flows - 1`.
     pub fn new(flows: u16) -> Self {
         Self {
             is_taken: vec![false; usize::from(flows)],

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! CRATE    rnic-stream (red: simulations, sockets and circuits follow it)
-//! Purpose  segments of one size from writes of any size, a rest that waits, flow ids first come first served
+//! Purpose  segments of one size from writes of any size, delay of partial segments, assignment of flow ids
 //! May use  rnic-base
-//! Must not know packets, sockets or payload, read a clock, allocate per segment
+//! Must not depend on packets, sockets or payload, read a clock, allocate per segment
 //! Add here a rule of the stream layer that every driver follows
 //! Not here how segments are carried (rnic-tonic, rnic-engine), sockets and threads (rnic-host)
 //! Tested by tests/t26.rs: random writes over a path with a delay, every size and time

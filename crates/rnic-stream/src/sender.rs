@@ -29,7 +29,7 @@ impl Default for StreamConfig {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ConfigError {
     /// A segment cannot have this size.
-    #[error("a segment has 1 to {SEGMENT_BYTES_MAX} bytes, not {0}")]
+    #[error("the segment size is {0} bytes, but must be 1 to {SEGMENT_BYTES_MAX}")]
     SegmentBytes(u32),
     /// The buffer could fill up before the transport reports that some of it was delivered.
     #[error(

@@ -4,7 +4,7 @@
 //! CRATE    rnic-tonic (red: circuits and this model agree in every cycle)
 //! Purpose  data delivery, credit, sets, rings, timing wheel and receiver of Tonic, one step a cycle
 //! May use  rnic-base, rnic-program
-//! Must not know packets' formats or engines, read a clock, compute in floating point
+//! Must not depend on packet formats or engines, read a clock, compute in floating point
 //! Add here a module of the NIC, a service discipline, a kind of receiver
 //! Not here programs (rnic-transports), the network around the NIC (rnic-fabric), RTL
 //! Tested by a test for each mechanism, all conflicts of events, eager against lazy stepping over random traffic

@@ -47,7 +47,7 @@ pub enum Refused {
     /// A pipeline stage still holds something of the flow.
     #[error("flow {0} is being processed: call again some cycles later")]
     InProgress(FlowId),
-    /// Too many commands wait for their slot.
+    /// The queue of commands is full.
     #[error("the queue of {COMMANDS_MAX} commands is full: call again some cycles later")]
     Commands,
     /// The length of a segment is out of range.

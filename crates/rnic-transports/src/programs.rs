@@ -39,7 +39,7 @@ const REGISTRY: &[Registered] = &[
     Registered { policy: "tonic-irn", program: &irn::Irn },
 ];
 
-/// Maximum number of programs that a process loads from files: each stays in memory until the process ends, because a
+/// Largest number of programs that a process loads from files: each stays in memory until the process ends, because a
 /// connection may use it.
 const LOADED_MAX: usize = 64;
 
@@ -87,7 +87,7 @@ pub enum UseError {
     /// The file cannot be read.
     #[error("cannot be read: {0}")]
     Unreadable(#[from] std::io::Error),
-    /// Its contents are not a program.
+    /// The file is not a program.
     #[error(transparent)]
     Read(#[from] ReadError),
     /// A program cannot be written as a file.

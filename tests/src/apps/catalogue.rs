@@ -17,7 +17,7 @@ pub struct Case {
     pub seconds: u64,
     /// Port on which the server listens, when it cannot be configured.
     pub port: Option<u16>,
-    /// True when the program uses addresses without GIDs, which reach the own host only.
+    /// True when the program uses addresses without GIDs, which reach only the same host.
     pub one_host: bool,
     /// False for unreliable services, which lose messages by design: such cases are not run where packets are lost.
     pub reliable: bool,

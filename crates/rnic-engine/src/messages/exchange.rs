@@ -397,7 +397,7 @@ impl Exchange {
             }
             match flow.pressure.observe(backlog, round_trip, now) {
                 Some(notice) => notices.push((flow.peer, notice)),
-                // It is told of the drops when the time since its last notice is over.
+                // The sender is notified of the drops once its last notice is old enough.
                 None if self.has_untold_drops && flow.pressure.is_quiet(now) => {
                     flow.is_recent = true;
                     untold.push(qpn);

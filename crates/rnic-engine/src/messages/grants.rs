@@ -185,7 +185,7 @@ fn kbps(rate: BitRate) -> u32 {
 /// A queue pair is idle when this number of bytes could have arrived at the granted rate: four large packets.
 const IDLE_BYTES: u64 = 4 * (4_096 + 78);
 
-/// Number of periods after which a grant is sent again.
+/// Number of periods after which a grant is repeated.
 const REPEAT_PERIODS: u32 = 4;
 
 /// Bytes of a period above this are not counted, and a shorter period counts as this one, so that no rate overflows.

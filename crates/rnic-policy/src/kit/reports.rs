@@ -83,7 +83,7 @@ impl<'a> Run<'a> {
         let flow = actions.flow.ok_or_else(|| format!("{event:?}: the policy returns no flow actions"))?;
         check_flow(&flow, self.reads_reports).map_err(|what| format!("{event:?}: {what}"))?;
         if let Some(carried) = self.carried {
-            let restore_error = || format!("{event:?}: the state that was carried in a record cannot be restored");
+            let restore_error = || format!("{event:?}: the state carried in a record cannot be restored");
             let mut restored =
                 (self.policy.reports.restore)(&carried, &report, self.params).ok_or_else(restore_error)?;
             let stateless = (self.policy.on_event)(&mut restored, &event, &self.view, self.params);

@@ -202,7 +202,7 @@ impl WaterFilling {
         if before != now {
             rate = rate.scaled(now, before.max(1));
         }
-        // The change of the own weight is no arrival.
+        // A change of this queue pair's weight is no arrival.
         let weights_seen = self.weights_seen.saturating_sub(before) + now;
         if params.get(ARRIVAL) == SCALE && view.weights > weights_seen {
             rate = rate.scaled(weights_seen, view.weights);
