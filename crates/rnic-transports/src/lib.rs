@@ -25,7 +25,7 @@ pub use profiles::{LoadedProgram, SelectError, profile, profiles, select, select
 
 /// The policies of a type that are programs.
 pub(crate) trait OfPrograms: Sized + 'static {
-    /// Returns them.
+    /// Returns the recovery policies of all transport programs.
     fn of_programs() -> &'static [Self] {
         &[]
     }

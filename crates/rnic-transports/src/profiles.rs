@@ -1,4 +1,4 @@
-//! Transports by name: the parts of which each is composed.
+//! Transports by name: the parts of which each one is composed.
 
 mod falcon;
 mod fasr;
@@ -74,7 +74,7 @@ pub enum SelectError {
     File {
         /// The file.
         path: String,
-        /// The fault.
+        /// The error.
         why: String,
     },
     /// A program needs another transport.
@@ -115,7 +115,7 @@ pub fn select<'o>(
 }
 
 /// Does the same as [`select`], for a network that provides the signals `network` in addition to those that the
-/// endpoints measure themselves; [`Signals::PROBES`] stands for NICs that exchange messages.
+/// endpoints measure themselves; [`Signals::PROBES`] means that the NICs exchange messages.
 ///
 /// # Errors
 /// As [`select`].
@@ -239,16 +239,16 @@ fn program_of(path: &str) -> Result<RecoveryPolicy, SelectError> {
     programs::load(&bytes).map_err(|fault| of_file(path, &fault))
 }
 
-/// Returns the built-in transport over which `policy` runs; nothing for one that is not a program.
+/// Returns the built-in transport that `policy` needs; `None` if it is not a transport program.
 fn transport_needed(policy: &RecoveryPolicy) -> &'static str {
     policy.program.map_or("", |program| programs::transport_of(program.description()))
 }
 
-/// Returns `profile` with the program `policy` in place of its own: for the flows of a transport that is a program
-/// itself, has the receiver that the program needs, and pulls when that does.
+/// Returns `profile` with the program `policy` instead of its own. The profile must be a transport with a program and
+/// the receiver that `policy` needs, with pulls if `policy` uses them.
 ///
 /// # Errors
-/// When it is not such a transport.
+/// When `profile` is not such a transport.
 fn use_program(mut profile: Profile, policy: RecoveryPolicy) -> Result<Profile, SelectError> {
     let own = &profile.recovery.policy;
     let is_token = transport_needed(&policy) == "tonic-ndp";

@@ -44,7 +44,7 @@ pub struct SwiftRate {
     sent_bytes: u32,
     /// 1 while a probe is outstanding.
     is_outstanding: u16,
-    /// Lost probes since the last answer.
+    /// Number of lost probes since the last answer.
     lost: u16,
 }
 
@@ -262,14 +262,14 @@ mod tests {
         ControlEvent::RoundTrip { path: PathLabel(0), rtt: Duration::from_us(rtt_us), host }
     }
 
-    /// The same on sockets, where a probe waits for the hosts as data does.
+    /// As the preceding helper, but on sockets, where a probe waits for the hosts as data does.
     fn round_trip_with_hosts(rtt_us: u64, host_us: [u64; 2]) -> ControlEvent {
         let [local, peer] = host_us.map(Duration::from_us);
         let host = HostDelays { local, peer, are_in_round_trip: true };
         ControlEvent::RoundTrip { path: PathLabel(0), rtt: Duration::from_us(rtt_us), host }
     }
 
-    /// Drives a new state with packets, and an answer of `event`, every 200 us.
+    /// Passes packets, and an answer of `event` every 200 us, to a new state.
     fn rate_after(event: ControlEvent, answers: u64) -> BitRate {
         let (mut state, first) = SwiftRate::start(&params(), &view(0));
         let mut rate = first.rate.expect("a rate is set");
@@ -310,7 +310,7 @@ mod tests {
         assert_eq!(grown.as_bps(), 40_000_000_000 + 4_096_000_000);
     }
 
-    /// The delays of both hosts limit the rate by a target of their own, and do not hide the fabric's delay.
+    /// The delays of both hosts are compared with a separate target, and do not hide the fabric's delay.
     #[test]
     fn s23_the_hosts_delay_is_judged_by_itself() {
         assert_eq!(rate_after(round_trip(2, [2, 1]), 1), BitRate::gbps(96), "both are below their targets");
@@ -333,7 +333,8 @@ mod tests {
         assert_eq!(rate_after(round_trip_with_hosts(2, [1, 2]), 1), BitRate::gbps(96));
     }
 
-    /// Half of the delay is excess: 0.8 times one half. The rate by the hosts' delay, of which nothing is known, stays.
+    /// Half of the delay is excess, so the rate is reduced by 0.8 times one half. The limit by the hosts' delay, about
+    /// which a lost probe says nothing, is unchanged.
     #[test]
     fn s23_a_lost_probe_counts_as_twice_the_targets_delay_in_the_fabric() {
         let lost = ControlEvent::ProbeLost { path: PathLabel(0) };
@@ -345,7 +346,7 @@ mod tests {
         assert_eq!(state.rates_bps[HOSTS], 50_000_000_000);
     }
 
-    /// A path may be longer than a timeout: then it doubles until there is an answer.
+    /// A path's round trip may exceed the timeout, which then doubles until there is an answer.
     #[test]
     fn s23_the_timeout_of_probes_is_four_round_trips_and_doubles_with_each_loss() {
         let (mut state, _) = SwiftRate::start(&params(), &view(0));

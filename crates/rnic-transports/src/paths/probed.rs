@@ -22,16 +22,16 @@ use rnic_policy::{ParamSpec, Params, PathActions, PathEvent, PathLabel, PathProb
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub struct Probed {
-    /// Source of labels.
+    /// State of the generator of labels.
     random: u64,
     /// Smoothed round trips, in units of 64 ps; 0 before the first answer.
     rtts: [u32; PROBED_MAX],
     labels: [u16; PROBED_MAX],
     /// Lost probes in a row.
     lost: [u8; PROBED_MAX],
-    /// Answers in a row of a path that has failed, plus one; 0 for a path that works.
+    /// Number of consecutive answers on a path that has failed, plus one; 0 for a path that works.
     recovering: [u8; PROBED_MAX],
-    /// Path in use.
+    /// Index of the path in use.
     current: u8,
     /// Path that is probed next.
     next: u8,
@@ -48,9 +48,9 @@ const TIMEOUT_INDEX: usize = 2;
 
 /// Lost probes in a row after which a path has failed.
 const FAILED_AFTER: u8 = 2;
-/// Answers in a row after which a failed path works again.
+/// Number of consecutive answers after which a failed path is considered working.
 const RECOVERED_AFTER: u8 = 3;
-/// Lost probes in a row after which a path gets another label.
+/// Number of consecutive lost probes after which a path is assigned another label.
 const RELABELLED_AFTER: u8 = 8;
 /// Rounds in a row in which a path must be better.
 const BETTER_ROUNDS: u8 = 3;
@@ -220,7 +220,7 @@ mod tests {
             actions
         }
 
-        /// Probes each path once; those with a round trip answer. Returns whether the policy drains.
+        /// Probes each path once; paths with a round trip answer. Returns whether the policy requests a drain.
         fn round(&mut self, rtts_us: [Option<u64>; 4]) -> bool {
             let mut drains = false;
             for (path, rtt) in rtts_us.into_iter().enumerate() {

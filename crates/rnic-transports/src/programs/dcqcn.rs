@@ -42,13 +42,13 @@ rnic_program::transport! {
         rto: 24 = 320 us,
         /// rate of the link, which simulations set
         line_rate: 23 = 100 gbps [1..=102],
-        /// at most one notification per connection in this time; sent by the receiver
+        /// minimum interval of notifications for a connection, sent by the receiver
         cnp_interval: 24 = 50 us,
-        /// lowest rate
+        /// minimum rate
         rate_min: 23 = 100 mbps [1..=100000],
-        /// additive increase
+        /// step of the additive increase
         rate_ai: 23 = 40 mbps [1..=100000],
-        /// hyper increase
+        /// step of the hyper increase
         rate_hai: 23 = 200 mbps [1..=100000],
         /// period of the rate timer
         rate_timer: 24 = 55 us [1..=1000000],
@@ -56,7 +56,7 @@ rnic_program::transport! {
         alpha_timer: 24 = 55 us [1..=1000000],
         /// segments of a round of the byte counter (10 MB of 1000 bytes)
         round_segments: 24 = 10000 [1..=8000000],
-        /// rounds of fast recovery
+        /// number of rounds of fast recovery
         fast_rounds: 8 = 5 [1..=254],
     }
 }

@@ -26,7 +26,7 @@ rnic_program::transport! {
         extended: flag,
     }
     parameters Parameters {
-        /// segments in flight at most: one bandwidth-delay product (section 3.2)
+        /// maximum number of segments in flight: one bandwidth-delay product (section 3.2)
         cap: 9 = 110 [1..=256],
         /// timeout when few segments are in flight (section 4.1)
         rto_low: 24 = 100 us,

@@ -10,7 +10,7 @@
 use rnic_program::prelude::*;
 
 rnic_program::transport! {
-    /// repeats what switches have trimmed, paced by the receiver's pulls (NDP)
+    /// retransmits packets that switches have trimmed, paced by the receiver's pulls (NDP)
     program Ndp("ndp") {
         scheme: token,
         start: { window: window, rate: 0, timer: rto },

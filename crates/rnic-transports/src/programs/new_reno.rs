@@ -26,11 +26,11 @@ rnic_program::transport! {
         acks: 8,
         /// First segment that had not been sent when recovery began, or at the last timeout.
         recover: 24,
-        /// In fast recovery.
+        /// True during fast recovery.
         recovering: flag,
         /// A partial acknowledgement has been received in this recovery.
         partial: flag,
-        /// Repeating what was outstanding at a timeout.
+        /// True while retransmitting what was in flight at a timeout.
         timed_out: flag,
     }
     parameters Parameters {
@@ -40,7 +40,7 @@ rnic_program::transport! {
         first_window: 8 = 10 [1..=128],
         /// first timeout, doubled at each expiry
         rto_min: 24 = 320 us,
-        /// longest timeout
+        /// maximum timeout
         rto_max: 24 = 1000 ms,
     }
 }

@@ -27,9 +27,9 @@ rnic_program::transport! {
         acks: 8,
         /// First segment that had not been sent at the last timeout.
         resend_end: 24,
-        /// In fast recovery.
+        /// True during fast recovery.
         recovering: flag,
-        /// Repeating what was outstanding at a timeout.
+        /// True while retransmitting what was in flight at a timeout.
         timed_out: flag,
     }
     parameters Parameters {
@@ -39,7 +39,7 @@ rnic_program::transport! {
         first_window: 8 = 10 [1..=128],
         /// first timeout, doubled at each expiry
         rto_min: 24 = 320 us,
-        /// longest timeout
+        /// maximum timeout
         rto_max: 24 = 1000 ms,
     }
 }

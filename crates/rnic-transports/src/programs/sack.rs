@@ -29,9 +29,9 @@ rnic_program::transport! {
         marked: 9,
         /// Segments that have arrived from there on.
         above: 9,
-        /// In recovery.
+        /// True during recovery.
         recovering: flag,
-        /// Repeating what was outstanding at a timeout.
+        /// True while retransmitting what was in flight at a timeout.
         timed_out: flag,
     }
     parameters Parameters {
@@ -41,7 +41,7 @@ rnic_program::transport! {
         first_window: 8 = 10 [1..=128],
         /// first timeout, doubled at each expiry
         rto_min: 24 = 320 us,
-        /// longest timeout
+        /// maximum timeout
         rto_max: 24 = 1000 ms,
     }
 }

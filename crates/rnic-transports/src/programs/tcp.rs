@@ -2,8 +2,8 @@
 
 use rnic_program::prelude::*;
 
-/// Lets a window grow for an acknowledgement: by one below the threshold, else by one for each window of
-/// acknowledgements (RFC 5681 section 3.1). `acks` counts them.
+/// Increases a window for an acknowledgement: by one below the threshold, otherwise by one per window of
+/// acknowledgements (RFC 5681 section 3.1). `acks` counts these.
 #[program]
 pub(super) fn grow(cwnd: &mut U<8>, ssthresh: U<8>, acks: &mut U<8>) {
     if *cwnd < ssthresh {
@@ -17,7 +17,7 @@ pub(super) fn grow(cwnd: &mut U<8>, ssthresh: U<8>, acks: &mut U<8>) {
     }
 }
 
-/// Returns the threshold after a loss: half of what is in flight, at least two segments (RFC 5681, equation 4).
+/// Returns the threshold after a loss: half of the segments in flight, at least two (RFC 5681, equation 4).
 #[program]
 pub(super) fn half(start: Id, next: Id) -> U<8> {
     let flight = (next - start).to::<9>();

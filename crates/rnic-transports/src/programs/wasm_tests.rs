@@ -1,4 +1,4 @@
-//! The six programs as WebAssembly modules: each decides as its native code, and the kit takes it.
+//! The six programs as WebAssembly modules: each has the same outputs as its native code, and passes the contract kit.
 #![expect(clippy::disallowed_types, reason = "a test measures the cost of an event")]
 
 use std::time::Instant;

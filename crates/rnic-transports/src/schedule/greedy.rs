@@ -36,7 +36,7 @@ const TURNS: [(u32, u32, u32); 4] = [
     (1, u32::MAX, u32::MAX),
 ];
 
-/// Number of parameters that describe a turn; they are a policy's first ones.
+/// Number of parameters that describe a turn; a policy's first parameters.
 pub(super) const TURN_PARAMS: usize = 3;
 
 /// Turns below the rates that a scheduler sets: one packet.

@@ -3,7 +3,7 @@
 //!
 //! Source: SCR (NSDI'25) section 5.1 and mechanisms S-18 to S-21: a meter per queue pair, one decision an event, steps
 //! of 0.02 to 0.10 GB/s, three ways to treat arrivals, a floor of 1 Gbit/s. The thresholds `full`, `slack` and
-//! `margin`, and the average itself, are ours.
+//! `margin`, and the average itself, are OpenRNIC's.
 //!
 //! Deviations, each with a switch or a value that restores the paper's behaviour:
 //!
@@ -91,19 +91,19 @@ const SLACK_PERCENT: u64 = 80;
 /// rate.
 const PATIENCE: u32 = 4;
 
-/// Rate that is kept, in quarters of the average.
+/// Rate that a queue pair keeps, in quarters of its average rate.
 const MARGIN_QUARTERS: u64 = 5;
 
-/// Part of the capacity below which a rate is low: packets are then rare.
+/// Divisor of the capacity that gives the rate below which a rate counts as low, because packets are rare.
 const LOW_RATE_DIVISOR: u64 = 25;
 
-/// Largest step, as a part of the capacity.
+/// Divisor of the capacity that gives the maximum step.
 const STEP_DIVISOR: u64 = 64;
 
-/// Largest step, as a part of the rate that is the goal.
+/// Divisor of the target rate that gives the maximum step.
 const GOAL_DIVISOR: u64 = 4;
 
-/// Part of its excess that a queue pair above its max-min rate gives back at once, at most.
+/// Divisor of the excess that gives the maximum by which a queue pair above its max-min rate is reduced at once.
 const EXCESS_DIVISOR: u64 = 8;
 
 impl Schedule for WaterFilling {
@@ -194,8 +194,8 @@ impl WaterFilling {
         self.make_way(view);
     }
 
-    /// Scales the rate when the queue pair's own weight has changed and, if arrivals scale, when newcomers have made
-    /// the sum of weights larger.
+    /// Scales the rate when this queue pair's weight has changed and, if arrivals scale rates, when new members have
+    /// increased the sum of weights.
     fn scale(&mut self, view: &ScheduleView, params: &Params) {
         let (before, now) = (u64::from(self.weight_seen), u64::from(view.weight));
         let mut rate = BitRate::bps(self.rate);
@@ -211,9 +211,9 @@ impl WaterFilling {
         (self.weights_seen, self.weight_seen) = (view.weights, view.weight);
     }
 
-    /// Moves the rate of a queue pair that uses all of it. Below its max-min rate it takes a step of what is left.
-    /// Above it, it gives a part of its excess back when less than a step is left: those that are below find something
-    /// to take, however often they decide, and no more of the link is idle than that.
+    /// Changes the rate of a queue pair that uses all of it. Below the max-min rate, it is increased by a step, if that
+    /// much capacity is unallocated. Above it, it is reduced by a part of the excess when less than a step is
+    /// unallocated, so that queue pairs below theirs can grow, and no more of the link is idle than that.
     fn grow(&mut self, view: &ScheduleView, params: &Params) {
         let headroom = view.headroom().as_bps();
         let goal = match params.get(MAX_MIN) {
@@ -231,8 +231,8 @@ impl WaterFilling {
         }
     }
 
-    /// Lowers the rate of a queue pair with more than its part, in proportion, when more is allocated than there is:
-    /// because a newcomer got its part at once, or the capacity has shrunk.
+    /// Reduces the rate of a queue pair above its share, in proportion, when more is allocated than the capacity:
+    /// because a new member received its share at once, or the capacity has shrunk.
     fn make_way(&mut self, view: &ScheduleView) {
         let excess = view.allocated.saturating_sub(view.capacity);
         if excess > BitRate::ZERO {

@@ -1,6 +1,6 @@
 //! Acknowledgements on several connections in one batch.
 //!
-//! The batching is our own and has no source. The rules are those of [`super`]. Each of a sequence of loops over the
+//! The batching is OpenRNIC's and has no source. The rules are those of [`super`]. Each of a sequence of loops over the
 //! lanes (one lane per connection) does one type of work: read state from memory; compute the target delay; the
 //! quotients; the results that depend on them, without a branch; the gap, which needs a division where a window is
 //! below one; the timeouts; write state back to memory. On processors with suitable instructions (AVX2), the compiler

@@ -15,8 +15,8 @@ pub(super) fn is_gate_open(now: Ticks, marker: Ticks, srtt: Ticks) -> bool {
     (srtt == Ticks::ZERO) | (now.since(marker) >= srtt)
 }
 
-/// Sets `marker` to `now` after a change; otherwise limits its age to one round trip, so that the 24-bit time does
-/// not wrap unnoticed while acknowledgements arrive.
+/// Sets `marker` to `now` if the window has changed; otherwise limits its age to one round trip, so that the 24-bit
+/// time does not wrap unnoticed while acknowledgements arrive.
 #[inline(always)]
 pub(super) fn settle(marker: &mut Ticks, now: Ticks, srtt: Ticks, changed: bool) {
     let old = select_unpredictable(now.since(*marker) > srtt, now.since(srtt), *marker);
