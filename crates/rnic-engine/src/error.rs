@@ -221,7 +221,7 @@ pub enum ModifyError {
         requested: u64,
         /// Smallest valid value.
         min: u64,
-        /// Smallest valid value.
+        /// Largest valid value.
         max: u64,
         /// Step: valid values are multiples of it.
         step: u64,

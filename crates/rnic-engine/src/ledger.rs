@@ -16,7 +16,7 @@ use rnic_scr::KindCounters;
 use crate::limiter::RATE_LIMIT_MIN;
 use crate::timer::Deadline;
 
-/// Largest weight of a queue pair.
+/// Maximum weight of a queue pair.
 pub const WEIGHT_MAX: u16 = 1_000;
 
 /// Sums over the queue pairs of an engine whose schedulers process events.
@@ -57,9 +57,9 @@ pub struct Shares {
     pub capacity: BitRate,
     /// Number of queue pairs that share the link under a scheduler that sets rates.
     pub members: u32,
-    /// Sum of their weights.
+    /// Sum of the members' weights.
     pub weights: u64,
-    /// Sum of their dequeue rates.
+    /// Sum of the members' dequeue rates.
     pub allocated: BitRate,
     /// Sum of the weights of the members that use all of their rate.
     pub saturated_weights: u64,

@@ -79,7 +79,7 @@ struct InForce {
     rate: BitRate,
     /// Duration of a burst at the rate.
     burst: Duration,
-    /// Maximum delay that a queue pair with work catches up; not less than `burst`.
+    /// Maximum time for which a queue pair that was held up may send above its rate to catch up; not less than `burst`.
     catch_up: Duration,
     /// Additional time that a queue pair waits once it has to wait, so that it then sends several packets together.
     train: Duration,
@@ -93,7 +93,8 @@ pub struct BurstDefault {
     /// Number of bytes that a queue pair accumulates when it has to wait. With zero, each packet is sent as soon as it
     /// may be; drivers that send packets in trains (GSO) use more.
     pub train_bytes: u32,
-    /// Maximum delay that a queue pair with work catches up, if this is more than a burst.
+    /// Maximum time for which a queue pair that was held up may send above its rate to catch up, if this is more than a
+    /// burst.
     pub catch_up: Duration,
 }
 
@@ -161,7 +162,7 @@ impl Limiter {
         self.waits
     }
 
-    /// Returns the rate in force.
+    /// Returns the rate limit that applies.
     pub(crate) fn rate(&self) -> Option<BitRate> {
         self.in_force.map(|limit| limit.rate)
     }

@@ -144,7 +144,7 @@ impl Processors {
         }
     }
 
-    /// Reports the rate, in 2^-20 of the line's, that is in force after the scheduler has run.
+    /// Reports the rate that applies after the scheduler has run, in 2^-20 of the line rate.
     pub(crate) fn on_decision(&mut self, processed: &Processed, rate: u32) {
         if let (Place::Modelled(modelled), Processed::Record(dispatch)) = (&mut self.place, processed) {
             modelled.on_decision(dispatch, rate);
@@ -168,7 +168,7 @@ impl Processors {
         is_own
     }
 
-    /// Schedules the next event of a modelled thread, or the next poll of a real one that owes decisions.
+    /// Schedules the next event of a modelled thread, or the next poll of a real one with outstanding decisions.
     pub(crate) fn arm(&mut self, now: Time, timers: &mut Timers) {
         let next = match &self.place {
             Place::Modelled(modelled) => modelled.next_at(),
@@ -180,5 +180,5 @@ impl Processors {
     }
 }
 
-/// Time between two polls for decisions of real threads, while any are owed.
+/// Time between two polls of real threads, while any decisions are outstanding.
 const POLL_INTERVAL: Duration = Duration::from_us(5);

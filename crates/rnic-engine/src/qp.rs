@@ -59,7 +59,7 @@ pub struct QpInfo {
     pub rate_limits: [Option<RateLimit>; LimitSource::COUNT],
     /// Limit that the peer has set by grants or back-pressure.
     pub peer_limit: Option<BitRate>,
-    /// Dequeue rate in force: the lowest of these limits, the peer's and the scheduler's.
+    /// Dequeue rate that applies: the lowest of these limits, the peer's and the scheduler's.
     pub dequeue_rate: Option<BitRate>,
     /// Number of times that a packet had to wait for this rate.
     pub dequeue_waits: u64,
@@ -456,7 +456,8 @@ impl Qp {
         }
     }
 
-    /// Frees the NIC resources that its protocol holds. A Falcon connection ends, unless it owes its peer a refusal.
+    /// Frees the NIC resources that the protocol holds. A Falcon connection ends, unless it still has to send its peer
+    /// a refusal.
     #[cold]
     #[inline(never)]
     fn settle_failure(&mut self, core: &mut Core, nic: Option<&mut FalconNic>) {

@@ -68,8 +68,8 @@ pub struct Transport {
     pub(crate) out_of_order_reach: u32,
     /// Shape of the pool that stores the bits of out-of-order packets, where the receiver counts missing packets: FaSR.
     pub(crate) pool: Option<PoolShape>,
-    /// Time that a requester waits for any packet from a responder that owes it data, per retry: many timeouts of the
-    /// responder, so that its own recovery can act first.
+    /// Time that a requester waits for any packet from a responder that still has to send data, per retry: many
+    /// timeouts of the responder, so that its own recovery can act first.
     pub(crate) response_timeout: Duration,
     /// Same as `response_timeout`, for a responder whose timeouts have reached their maximum.
     response_timeout_max: Duration,
@@ -249,7 +249,7 @@ impl Transport {
     }
 }
 
-/// Returns the response patience that corresponds to a timeout.
+/// Returns the maximum time without a response, derived from a timeout.
 fn silence_timeout(rto: Option<Duration>) -> Duration {
     rto.map_or(Duration::MAX, |rto| rto.saturating_mul(SILENCE_TIMEOUTS))
 }

@@ -8,7 +8,7 @@ use core::num::NonZeroU64;
 
 use rnic_base::{Duration, RandomStream, Time};
 
-/// Modes that are on.
+/// The enabled modes.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Modes {
     /// Sends a message each period, with a jitter of 1/8 of the period, so that peers do not synchronize.
@@ -117,7 +117,7 @@ impl Cadence {
         self.reported = self.loads;
     }
 
-    /// Moves the next messages of modes periodic and anomaly back.
+    /// Defers the next messages of modes periodic and anomaly.
     pub fn postpone(&mut self, by: Duration) {
         self.next_at += by;
         self.quiet_until += by;

@@ -90,7 +90,7 @@ pub struct Exchange {
     /// True from the time at which the waiting bytes exceed the threshold of back-pressure until they fall to half of
     /// it.
     is_backlogged: bool,
-    /// Number of such times that are over.
+    /// Number of backlogs that have ended.
     backlogs: u32,
     /// True while no period is running, because nothing arrives.
     is_resting: bool,

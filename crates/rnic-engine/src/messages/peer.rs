@@ -64,7 +64,7 @@ pub enum Verdict {
     Announce {
         /// Cookie of the peer, for the answer.
         cookie: Cookie,
-        /// Our cookie, to be announced.
+        /// This NIC's cookie, to be announced.
         announced: Cookie,
     },
     /// The message is ignored.
@@ -117,7 +117,7 @@ pub struct Peers {
 /// State of one peer.
 #[derive(Clone, Copy, Debug)]
 struct Peer {
-    /// Our cookie for this peer.
+    /// This NIC's cookie for the peer.
     ours: Cookie,
     /// The cookie that the peer has announced to this NIC. The sequence numbers are valid from then on.
     theirs: Option<Cookie>,
@@ -127,7 +127,7 @@ struct Peer {
     applied: Psn32,
     /// The number after that of the last message that was too far ahead.
     resumes_at: Psn32,
-    /// Sequence number of our next message.
+    /// Sequence number of the next message to the peer.
     next: Psn32,
     answers: Bucket,
     announcements: Bucket,
@@ -154,7 +154,7 @@ impl Peers {
         self.peers.get(&id)?.theirs
     }
 
-    /// Returns whether a message carries our cookie for this peer.
+    /// Returns whether a message carries this NIC's cookie for this peer.
     #[must_use]
     pub fn has_our_cookie(&self, id: NicId, message: &Message) -> bool {
         message.cookie.is_some() && self.peers.get(&id).map(|peer| peer.ours) == message.cookie
@@ -304,7 +304,7 @@ impl Bucket {
     }
 }
 
-/// Announcements to senders without our cookie.
+/// Announcements to senders without this NIC's cookie.
 const ANNOUNCEMENTS: AnswerLimit = AnswerLimit { interval: Duration::from_us(1_000_000 / 64), burst: 4 };
 
 #[cfg(test)]

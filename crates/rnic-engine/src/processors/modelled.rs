@@ -58,7 +58,7 @@ impl Modelled {
         Some((self.slots[dispatch.record.subject as usize], dispatch))
     }
 
-    /// Reports the rate, in 2^-20 of the line's, that is in force after the scheduler has processed `dispatch`.
+    /// Reports the rate that applies after the scheduler has processed `dispatch`, in 2^-20 of the line rate.
     pub(crate) fn on_decision(&mut self, dispatch: &Dispatch, rate: u32) {
         self.pool.on_decision(dispatch, rate);
     }

@@ -384,8 +384,8 @@ impl Responder {
         }
     }
 
-    /// Records that the requester is owed an acknowledgement, until it is sent. A receiver-not-ready NAK or a refusal
-    /// stays pending until the packet that caused it is accepted after all.
+    /// Records that an acknowledgement has to be sent to the requester. A receiver-not-ready NAK or a refusal stays
+    /// pending until the packet that caused it is accepted after all.
     fn schedule_ack(&mut self, requester: &mut Requester, verbs: &mut Verbs, core: &mut Core, kind: AckKind) {
         let stays_pending = |kind| matches!(kind, AckKind::NotReady(_) | AckKind::Refused(_));
         // A pending report of dropped packets, which is sent only once, is not replaced by a report of kept packets,

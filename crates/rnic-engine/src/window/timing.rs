@@ -261,12 +261,12 @@ impl Timing {
 /// peer has read the packets queued before those of this window.
 const PEER_FULL_TIMEOUT: Duration = Duration::from_ms(4);
 
-/// Minimum number of timeouts without a response before the window may give up on a peer, however short the patience:
-/// on a lossy path one or two responses may be lost.
+/// Minimum number of timeouts without a response before the window may give up on a peer, however short the maximum
+/// time without a response: on a lossy path one or two responses may be lost.
 const TIMEOUTS_MIN: u32 = 3;
 
-/// Divisor of the patience: a timeout may grow to this fraction of the patience with the peer, because verbs allow
-/// one transmission and at most seven retries.
+/// Divisor of the maximum time without a response: a timeout may grow to this fraction of it, because verbs allow one
+/// transmission and at most seven retries.
 const SILENCE_PARTS: u64 = 8;
 
 /// Maximum timeout, unless round trips are longer.

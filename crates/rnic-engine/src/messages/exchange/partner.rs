@@ -155,7 +155,7 @@ const REPORT_VALID: Duration = VALID_MAX;
 /// Path on which greetings are sent.
 pub(super) const GREETING_PATH: ProbePath = ProbePath { index: 0, label: GREETING_LABEL.0 };
 
-/// Label of messages that are about a whole NIC.
+/// Label of messages that concern a whole NIC.
 pub(super) const GREETING_LABEL: PathLabel = PathLabel(0);
 
 /// Returns the timeout of a greeting after `unanswered` greetings without an answer.

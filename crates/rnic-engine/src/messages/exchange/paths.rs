@@ -30,8 +30,8 @@ impl Exchange {
     }
 
     /// Returns the NIC that announces a label by `message`, a probe that has come from this label: the peer of the
-    /// queue pairs that the probe names. `None` when the probe names another label or does not carry our cookie, or
-    /// when the NIC has announced too many others. The driver compares the sender's address with that of the NIC
+    /// queue pairs that the probe names. `None` when the probe names another label or does not carry this NIC's cookie,
+    /// or when the NIC has announced too many others. The driver compares the sender's address with that of the NIC
     /// before it passes the message to the engine, which records the label.
     #[must_use]
     pub fn announcer(&self, message: &Message, label: PathLabel) -> Option<NicId> {

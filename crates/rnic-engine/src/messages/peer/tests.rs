@@ -291,8 +291,8 @@ fn s6_hostile_messages_reach_every_rule() {
 }
 
 proptest! {
-    /// A sender that does not know our cookie gets nothing accepted. Afterwards the peer's next messages, and our
-    /// messages to it, are the same as without the attack.
+    /// A sender that does not know this NIC's cookie gets nothing accepted. Afterwards the peer's next messages, and
+    /// our messages to it, are the same as without the attack.
     #[test]
     fn s6_a_sender_off_the_path_changes_nothing(attack in forged()) {
         let (mut attacked, mut other) = (acquainted(100), acquainted(100));

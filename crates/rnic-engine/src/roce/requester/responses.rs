@@ -124,7 +124,7 @@ impl ResponseWindow {
         }
     }
 
-    /// Returns the response expected next, if an acknowledgement is owed, and clears that state.
+    /// Returns the response expected next, if an acknowledgement has to be sent, and clears that state.
     pub(in crate::roce) fn take_pending_ack(&mut self) -> Option<Seq> {
         std::mem::take(&mut self.ack_pending).then_some(self.window.expected)
     }

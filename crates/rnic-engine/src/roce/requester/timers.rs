@@ -86,7 +86,7 @@ impl Requester {
         self.wake_to_retransmit(verbs, core);
     }
 
-    /// Checks a responder that owes data and has been silent for a long time.
+    /// Checks a responder that still has to send data and has been silent for a long time.
     fn watch_responder(&mut self, verbs: &mut Verbs, core: &mut Core, expected: Seq) {
         let Some(responses) = self.responses.as_mut().filter(|responses| responses.is_waiting()) else { return };
         if !responses.watch.is_due(core.now) {
