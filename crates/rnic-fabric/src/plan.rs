@@ -101,7 +101,7 @@ impl TopologyPlan {
     }
 }
 
-/// Time limits of a run, and what is measured.
+/// Time limits of a run, and selection of the measurements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RunPlan {
     /// Simulated time at which the run is cut off.

@@ -326,8 +326,8 @@ table! {
         enabled: bool = true,
         /// For input-queued switches: a longer queue pauses the sender; `auto` leaves space for bytes in flight.
         threshold: OrAuto<Bytes> = "auto",
-        /// For a shared buffer: bytes reserved for each port, for bytes in flight when it pauses; `auto`: what they
-        /// need.
+        /// For a shared buffer: bytes reserved for each port, for bytes in flight when it pauses; `auto`: as many as
+        /// are needed.
         headroom: OrAuto<Bytes> = "auto",
     }
 }

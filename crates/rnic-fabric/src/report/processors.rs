@@ -9,9 +9,9 @@ use serde::Serialize;
 pub struct ProcessorFigures {
     /// Number of records taken by threads per second.
     pub events_per_s: f64,
-    /// Number of packets sent per second, each of which was recorded.
+    /// Number of recorded packets sent per second.
     pub packets_per_s: f64,
-    /// Number of records as a share of the packets sent, retransmissions included.
+    /// Share of the packets sent, retransmissions included, that were recorded.
     pub recorded_share: f64,
     /// Mean number of bytes on the wire per record.
     pub bytes_per_event: f64,

@@ -71,7 +71,7 @@ impl TenantQueuePair {
         self.joined <= slice.start && slice.end <= self.membership.stop
     }
 
-    /// Returns the counter of what arrived.
+    /// Returns the counter of the bytes that arrived at the receiver.
     fn counter<'p>(&self, parts: &'p Parts) -> &'p QueuePairCounter {
         let (host, counter) = self.receiving;
         parts.host(host).meter.as_ref().expect("hosts of tenants have a meter").counter(counter)

@@ -23,7 +23,7 @@ impl Default for RtoLimits {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Rto {
     limits: RtoLimits,
-    /// Smoothed round trip and its variation, in picoseconds; none before the first measurement.
+    /// Smoothed round trip and its variation, in picoseconds; `None` before the first measurement.
     estimate: Option<(u64, u64)>,
     current: Duration,
 }

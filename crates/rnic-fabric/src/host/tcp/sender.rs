@@ -73,7 +73,7 @@ pub(super) struct Sender {
     ssthresh: u64,
     receive_window: u64,
     duplicates: u32,
-    /// RFC 6582's variable; none before the first loss.
+    /// RFC 6582's variable; `None` before the first loss.
     recover: Option<u32>,
     is_recovering: bool,
     /// A partial acknowledgement has been received in this recovery.
