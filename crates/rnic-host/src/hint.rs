@@ -91,7 +91,7 @@ pub(crate) struct HintReader {
 }
 
 impl HintReader {
-    /// Returns a reader of a new line that holds `hint`, which is in force.
+    /// Returns a reader of a new line that contains `hint`, which is already applied.
     pub(crate) fn new(hint: Hint) -> Self {
         Self { line: Arc::new(HintLine::new(hint)), seen: 0, in_force: hint }
     }
@@ -101,7 +101,7 @@ impl HintReader {
         &self.line
     }
 
-    /// Returns the hint in force.
+    /// Returns the hint that is applied.
     pub(crate) fn in_force(&self) -> Hint {
         self.in_force
     }

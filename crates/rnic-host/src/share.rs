@@ -408,7 +408,7 @@ impl Share {
             .collect();
         self.neighbours = u32::try_from(others.len()).unwrap_or(u32::MAX);
         self.share = self.config.link_rate.map(|rate| {
-            // The demand of this NIC is unlimited: the share is what the NIC may use when it has data. Others do not notice
+            // The demand of this NIC is unlimited: the share is the maximum that it may use. Others do not notice
             // a claim that is not used.
             let own = Claim { weight: self.config.weight.into(), demand: None };
             let claims: Vec<Claim> = others.into_iter().chain([own]).collect();

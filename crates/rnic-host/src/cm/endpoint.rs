@@ -256,7 +256,7 @@ impl Endpoint {
         self.manager.poll_cm_event()
     }
 
-    /// Returns the time at which [`Endpoint::tick`] is to be called next.
+    /// Returns the time at which [`Endpoint::tick`] must be called next.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Time> {
         self.manager.next_timeout()

@@ -1,4 +1,4 @@
-//! The part of a NIC that applies the hints of its program (SCR, mechanism S-9).
+//! The part of a NIC that applies the hints of its program (SCR mechanism S-9).
 //!
 //! A hint changes the weight of the process at the shared link, as `--weight` sets it, and adds a limit to every queue
 //! pair of this NIC, so it affects its own process only: the share of the others changes as if the process had been

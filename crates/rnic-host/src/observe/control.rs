@@ -119,7 +119,7 @@ pub enum ControlReply {
     Signals(SignalBatch),
     /// The offered transports that use the program from now on, for queue pairs created later.
     Loaded {
-        /// Name of the program; none for the programs with which the device was opened.
+        /// Name of the program; `None` for the programs with which the device was opened.
         program: Option<String>,
         /// Names of the transports.
         transports: Vec<String>,

@@ -39,7 +39,7 @@ pub fn shared_links(snapshots: &[Snapshot]) -> Vec<SharedLink<'_>> {
 }
 
 impl SharedLink<'_> {
-    /// Returns the fairness between the processes that draw from the link and send payload; none when there are none.
+    /// Returns the fairness between the processes that draw from the link and send payload; `None` when there are none.
     /// Processes that only receive are not counted.
     pub fn fairness(&self) -> Option<Fairness> {
         let shares = self.members.iter().map(|(_, share)| *share);

@@ -54,7 +54,7 @@ pub struct ShareSnapshot {
     /// Number of the page through which the processes share the link: processes of one user with the same number share
     /// one link.
     pub page: u64,
-    /// Rate of the shared link, in Gbit/s; none when the process draws from none.
+    /// Rate of the shared link, in Gbit/s; `None` when the process draws from none.
     pub link_gbps: Option<f64>,
     /// Share of the link's capacity that the process may use when it has data, in Gbit/s.
     pub share_gbps: Option<f64>,
@@ -238,9 +238,9 @@ pub struct QueuePairSnapshot {
     pub timeouts: u64,
     /// Packets in flight.
     pub packets_in_flight: u64,
-    /// Maximum number of packets in flight; none when only the limit of the peer applies.
+    /// Maximum number of packets in flight; `None` when only the limit of the peer applies.
     pub window_packets: Option<u64>,
-    /// Dequeue rate in force, in Gbit/s: the lowest of the limits that program, operator and scheduler have set.
+    /// Dequeue rate that applies, in Gbit/s: the lowest of the limits set by program, operator and scheduler.
     pub dequeue_gbps: Option<f64>,
     /// Limit that the peer has set by grants or back-pressure, in Gbit/s; `None` if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
