@@ -345,7 +345,7 @@ impl Connection {
         self.delivery.is_terminated()
     }
 
-    /// Returns the time at which [`Connection::expire`] is to be called, including due times of acknowledgements.
+    /// Returns the time at which [`Connection::expire`] must be called, including due times of acknowledgements.
     #[inline]
     pub fn timeout(&self) -> Option<Time> {
         match (self.delivery.timeout(), self.transactions.next_timeout()) {
@@ -354,7 +354,7 @@ impl Connection {
         }
     }
 
-    /// Returns the time at which [`Connection::expire`] is to be called even if [`Connection::transmit`] is called
+    /// Returns the time at which [`Connection::expire`] must be called even if [`Connection::transmit`] is called
     /// earlier.
     #[inline]
     pub fn expiry(&self) -> Option<Time> {

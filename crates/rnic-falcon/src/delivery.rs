@@ -163,7 +163,7 @@ impl Delivery {
         self.sender.open_gates(&self.shared.flows)
     }
 
-    /// Returns the time at which [`Delivery::expire`] or [`Delivery::transmit`] is to be called next, if no other
+    /// Returns the time at which [`Delivery::expire`] or [`Delivery::transmit`] must be called next, if no other
     /// event occurs before. It is never later than necessary, but may be earlier.
     #[inline]
     pub fn deadline(&self) -> Option<Time> {
@@ -194,7 +194,7 @@ impl Delivery {
         if self.is_terminated() { None } else { self.receiver.acknowledgement_due() }
     }
 
-    /// Returns the time at which [`Delivery::expire`] is to be called even if packets are sent earlier.
+    /// Returns the time at which [`Delivery::expire`] must be called even if packets are sent earlier.
     #[inline]
     pub fn expiry(&self) -> Option<Time> {
         self.sender.expiry(&self.shared.flows)

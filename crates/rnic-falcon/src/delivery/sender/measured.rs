@@ -18,7 +18,7 @@ pub(super) struct MeasuredTimes {
     rtt: RttEstimator,
     /// The last timeout set by the adaptive engine; before that, the connection's initial timeout.
     engine_timeout: Duration,
-    /// The transport's fixed timeout; the patience is a multiple of it.
+    /// The transport's fixed timeout; the maximum time without a response is a multiple of it.
     nominal: Duration,
     /// Number of timeouts since the last response.
     backoff: u32,
@@ -43,8 +43,7 @@ impl MeasuredTimes {
         }
     }
 
-    /// Returns the patience: how long the peer may be silent before the connection fails, if `attempts` attempts are
-    /// allowed.
+    /// Returns how long the peer may be silent before the connection fails, if `attempts` attempts are allowed.
     fn silence_max(&self, attempts: u16) -> Duration {
         self.nominal.saturating_mul(attempts.into())
     }
@@ -130,7 +129,8 @@ impl MeasuredTimes {
     }
 }
 
-/// Minimum number of timeouts of a packet before the connection can fail, however short the patience is.
+/// Minimum number of timeouts of a packet before the connection can fail, however short the maximum time without a
+/// response.
 const TIMEOUTS_MIN: u16 = 3;
 
 /// Divisor of the maximum time without a response: a timeout grows to at most this fraction of it, because verbs allow
