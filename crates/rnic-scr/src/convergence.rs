@@ -1,6 +1,6 @@
 //! Waiting while the rate is stable: the program does not run for records that tell it nothing new.
 //!
-//! Source: SCR (NSDI'25), section 4.3.2 ("convergence-aware" coalescing by software). All bounds are ours.
+//! Source: SCR (NSDI'25), section 4.3.2 ("convergence-aware" coalescing by software). All bounds are OpenRNIC's.
 //!
 //! A record is *folded* if the last eight rates were equal within 2 %, no restart was requested since, fewer than 15
 //! were folded before it, the first of them is less than 100 us old, and the record itself is within 10 % of the

@@ -1,6 +1,6 @@
 //! Pools of threads in simulated time: state without threads, which time passed in moves on.
 //!
-//! Source: SCR (NSDI'25), section 4.3 and appendix A.11 (latencies). Times that the paper does not give are ours.
+//! Source: SCR (NSDI'25), section 4.3 and appendix A.11 (latencies). Times that the paper does not give are OpenRNIC's.
 //!
 //! ```text
 //!   push --> queue of (subject, kind) --> its thread: take the next record in cyclic order

@@ -1,7 +1,7 @@
 //! The queue of one subject and one kind of signal, for a producer and a consumer in the same thread.
 //!
 //! Source: SCR (NSDI'25), section 4.3.2: one queue per flow and type; coalescing by accumulating, by keeping the latest
-//! and by keeping the oldest. The depth, the bound of bytes and the behaviour of a full queue are ours.
+//! and by keeping the oldest. The depth, the bound of bytes and the behaviour of a full queue are OpenRNIC's.
 //!
 //! Restrictions: a record is never lost. A queue that is full folds into its newest record, whichever strategy it has.
 //! A queue without records has no memory but its head: the records of all queues are in one [`Backlog`], so a thousand

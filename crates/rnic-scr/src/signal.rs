@@ -1,6 +1,6 @@
 //! The twelve signals, as records of 48 bytes.
 //!
-//! Source: SCR (NSDI'25), section 4.3.1 (the three domains and their signals). The fields of a record are ours.
+//! Source: SCR (NSDI'25), section 4.3.1 (the three domains and their signals). The fields of a record are OpenRNIC's.
 //!
 //! Restrictions: a record has no reference to a queue pair or a packet. It names its subject by a number that the
 //! driver assigned: the index of a flow, or, for kinds that belong to a node, the number of a peer, a tenant or a bus.

@@ -1,6 +1,6 @@
 //! The queue of one subject and one kind of signal between two threads: one producer, one consumer, no lock.
 //!
-//! Source: SCR (NSDI'25), section 4.3.2. The protocol of the slots is ours.
+//! Source: SCR (NSDI'25), section 4.3.2. The protocol of the slots is OpenRNIC's.
 //!
 //! A queue has slots for records, used in a cycle: record `n` is in slot `n` modulo their number. The state of a slot
 //! says which thread owns its words, and changes hands as follows:

@@ -1,7 +1,7 @@
 //! Steering: the thread of a pool that handles the signals of a flow and kind.
 //!
 //! Source: SCR (NSDI'25), sections 4.3.2 (by software and by hardware) and 4.3.3, appendix A.10 (sizes of pools). The
-//! numbers of flows are ours.
+//! numbers of flows are OpenRNIC's.
 //!
 //! ```text
 //! thread(flow, kind) = first thread of the kind's pool + (software: flow mod T | hardware: hash of the flow mod T)

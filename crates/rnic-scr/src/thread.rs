@@ -2,7 +2,7 @@
 //!
 //! Source: SCR (NSDI'25), sections 4.3.2 and 4.3.3: threads start with their pool, run handlers to completion, share
 //! nothing, and send decisions to the one writer of rates through a mailbox. The rings and the sleep of an idle thread
-//! are ours, and as in `rnic-fae`.
+//! are OpenRNIC's, and as in `rnic-fae`.
 //!
 //! ```text
 //!   owner of the engine                                     thread

@@ -1,6 +1,6 @@
 //! Tools for programs on a small processor: compact state, and numbers with 16 fractional bits.
 //!
-//! Source: SCR (NSDI'25), section 4.3.3. Sizes and bounds of errors are ours, and tested.
+//! Source: SCR (NSDI'25), section 4.3.3. Sizes and bounds of errors are OpenRNIC's, and tested.
 //!
 //! | tool | memory | answer |
 //! |---|---|---|

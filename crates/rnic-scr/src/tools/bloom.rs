@@ -29,7 +29,7 @@ impl BloomFilter {
         Self { words: vec![0; FILTER_BITS / 64].into_boxed_slice(), key, inserted: 0, left: 0 }
     }
 
-    /// Returns its memory in bytes.
+    /// Returns the memory that it uses, in bytes.
     pub const fn memory() -> usize {
         FILTER_BITS / 8
     }
@@ -94,7 +94,7 @@ impl Default for FlowBitmap {
 }
 
 impl FlowBitmap {
-    /// Returns its memory in bytes.
+    /// Returns the memory that it uses, in bytes.
     pub const fn memory() -> usize {
         BITMAP_BITS / 8
     }

@@ -27,7 +27,7 @@ impl CountMin {
         Self { counters: vec![0; ROWS * COLUMNS].into_boxed_slice(), key }
     }
 
-    /// Returns its memory in bytes.
+    /// Returns the memory that it uses, in bytes.
     pub const fn memory() -> usize {
         ROWS * COLUMNS * size_of::<u32>()
     }

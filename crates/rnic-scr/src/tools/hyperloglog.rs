@@ -32,7 +32,7 @@ impl HyperLogLog {
         Self { registers: vec![0; REGISTERS].into_boxed_slice(), key }
     }
 
-    /// Returns its memory in bytes.
+    /// Returns the memory that it uses, in bytes.
     pub const fn memory() -> usize {
         REGISTERS
     }
