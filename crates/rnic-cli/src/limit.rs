@@ -14,7 +14,7 @@ use crate::running::{self, Answers};
 #[derive(Debug, Serialize)]
 struct Outcome {
     pid: u32,
-    /// Limit in bits per second; none when it was removed.
+    /// Limit in bits per second; `None` when it was removed.
     rate_bps: Option<u64>,
     /// Number of existing queue pairs that have the limit now.
     queue_pairs: u32,

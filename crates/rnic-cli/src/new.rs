@@ -23,7 +23,7 @@ use template::Template;
 struct Made {
     folder: String,
     files: Vec<&'static str>,
-    /// The source tree or the repository that has our crates.
+    /// The source tree or the repository that has OpenRNIC's crates.
     depends_on: String,
 }
 

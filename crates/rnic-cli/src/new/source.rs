@@ -1,4 +1,4 @@
-//! The place of our crates, on which new packages depend.
+//! The place of OpenRNIC's crates, on which new packages depend.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -53,7 +53,7 @@ impl Source {
         }
     }
 
-    /// Returns the entry of a manifest for our crate called `name`.
+    /// Returns the entry of a manifest for OpenRNIC's crate called `name`.
     pub fn dependency(&self, name: &str) -> String {
         match self {
             Self::Tree(root) => format!("{name} = {{ path = \"{root}/crates/{name}\" }}"),

@@ -72,7 +72,7 @@ impl Template {
     }
 }
 
-/// Returns a line of a manifest, with the source of our crates where the template has that of the workspace.
+/// Returns a line of a manifest, with the source of OpenRNIC's crates where the template has that of the workspace.
 fn dependency(line: &str, source: &Source) -> String {
     match line.split_once(" = { workspace = true }") {
         Some((name, "")) if name.starts_with("rnic-") => source.dependency(name),

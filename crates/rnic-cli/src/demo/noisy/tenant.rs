@@ -43,7 +43,7 @@ impl Tenant {
         command.spawn().map(Self).map_err(failed)
     }
 
-    /// Waits for the end of the measurement, and returns its figures.
+    /// Waits for the end of the measurement, and returns the figures.
     ///
     /// # Errors
     /// When the process has failed.
