@@ -240,7 +240,7 @@ impl Target {
         matches!(unit.state, State::ResponseInFlight(status::SUCCESS)).then_some(unit.extent)
     }
 
-    /// Handles the device's completion of `io`, which belongs to this target. [`Self::advance`] is to be called
+    /// Handles the device's completion of `io`, which belongs to this target. [`Self::advance`] must be called
     /// afterwards.
     pub fn served(&mut self, io: &Io) {
         // The connection may have been lost in the meantime.

@@ -1,7 +1,7 @@
 //! Reports in batches, stored field by field, for controllers that process independent connections in parallel.
 //!
-//! This design is ours and has no published source. The speed of processing one report after the other is limited by
-//! the dependency chain of its own steps; in a batch, the same step of several reports is stored contiguously, and
+//! This design is OpenRNIC's and has no published source. The speed of processing one report after the other is limited
+//! by the dependency chain of its own steps; in a batch, the same step of several reports is stored contiguously, and
 //! one instruction executes several of them. Decisions must not depend on batching: the response in a lane that a
 //! controller has processed must be the same as the response to [`ControlEvent::Reported`].
 //!
