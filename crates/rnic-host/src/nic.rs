@@ -414,7 +414,7 @@ pub(crate) fn path_mtu(nic: &Nic, to: SocketAddr, transports: &[TransportChoice]
     connect::path_to(&nic.device, to, transports).map(|(_, mtu)| mtu)
 }
 
-/// Counts a stream that has been made.
+/// Counts a stream that has been established.
 pub(crate) fn note_stream(nic: &mut Nic, is_in_software: bool) {
     let stats = &mut nic.device.link.stats;
     stats.streams_opened += 1;

@@ -29,7 +29,7 @@ pub struct TrimPlan {
     pub header_bytes: u64,
 }
 
-/// The queues of high priority of a switch.
+/// The high-priority queues of a switch.
 #[derive(Debug)]
 pub(super) struct Trimming {
     plan: TrimPlan,

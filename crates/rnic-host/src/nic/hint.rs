@@ -68,7 +68,8 @@ impl Verbs<'_> {
     /// Returns the memory in which the program may set its weight and a rate limit for its queue pairs, by plain
     /// stores. The NIC applies a hint with its next turn: the next [`Nic::progress`] or [`Nic::doorbell`].
     ///
-    /// [`Nic::progress`]: super::Nic::progress [`Nic::doorbell`]: super::Nic::doorbell
+    /// [`Nic::progress`]: super::Nic::progress
+    /// [`Nic::doorbell`]: super::Nic::doorbell
     pub fn hint_line(&self) -> &Arc<HintLine> {
         self.device.hint.line()
     }

@@ -26,7 +26,7 @@ pub struct Snapshot {
     pub wire: String,
     /// The configured impairment of the network, as text; empty for none.
     pub impairment: Vec<String>,
-    /// State of the process in sharing a link with others; `None` if it does not.
+    /// Weight, share and rates of the process on a link that it shares with others; `None` if it shares none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub share: Option<ShareSnapshot>,
     /// Measured rate that schedulers divide among the queue pairs, in Gbit/s; `None` where a link has a known rate, or
@@ -45,7 +45,7 @@ pub struct Snapshot {
     pub queue_pairs_omitted: u64,
 }
 
-/// State of a process in sharing a link with the other processes of its user.
+/// Weight, share and rates of a process on a link that it shares with other processes of its user.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ShareSnapshot {

@@ -18,9 +18,9 @@ pub(crate) struct ibv_device {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ibv_device_attr {
     pub(crate) fw_ver: [c_char; 64],
-    /// In network byte order.
+    /// GUID of the node, in network byte order.
     pub(crate) node_guid: u64,
-    /// In network byte order.
+    /// GUID of the system image, in network byte order.
     pub(crate) sys_image_guid: u64,
     pub(crate) max_mr_size: u64,
     pub(crate) page_size_cap: u64,

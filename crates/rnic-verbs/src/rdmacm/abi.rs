@@ -47,18 +47,18 @@ pub(crate) const RDMA_OPTION_IB_PATH: c_int = 1;
 pub(crate) struct ibv_sa_path_rec {
     pub(crate) dgid: ibv_gid,
     pub(crate) sgid: ibv_gid,
-    /// In network byte order.
+    /// Destination local identifier, in network byte order.
     pub(crate) dlid: u16,
-    /// In network byte order.
+    /// Source local identifier, in network byte order.
     pub(crate) slid: u16,
     pub(crate) raw_traffic: c_int,
-    /// In network byte order.
+    /// Flow label, in network byte order.
     pub(crate) flow_label: u32,
     pub(crate) hop_limit: u8,
     pub(crate) traffic_class: u8,
     pub(crate) reversible: c_int,
     pub(crate) numb_path: u8,
-    /// In network byte order.
+    /// Partition key, in network byte order.
     pub(crate) pkey: u16,
     pub(crate) sl: u8,
     pub(crate) mtu_selector: u8,
@@ -75,7 +75,7 @@ pub(crate) struct ibv_sa_path_rec {
 pub(crate) struct rdma_ib_addr {
     pub(crate) sgid: ibv_gid,
     pub(crate) dgid: ibv_gid,
-    /// In network byte order.
+    /// Partition key, in network byte order.
     pub(crate) pkey: u16,
 }
 
