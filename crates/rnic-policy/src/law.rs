@@ -45,7 +45,7 @@ static TAKING: Mutex<()> = Mutex::new(());
 /// The reason why a law is not used.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LawError {
-    /// Its description or its graph has a fault.
+    /// The description or the graph has a fault.
     #[error(transparent)]
     Load(#[from] LoadError),
     /// All slots are taken.
@@ -132,8 +132,8 @@ pub fn policy_of(name: &'static str, law: &'static dyn Law, is_loaded: bool) -> 
     })
 }
 
-/// Returns whether `name`, that of a policy, is the name of a law that was loaded from a file. Names of other policies
-/// with the same letters are told apart from it.
+/// Returns whether `name`, that of a policy, is the name of a law that was loaded from a file. Another policy
+/// with the same letters has another name in memory.
 pub fn is_loaded(name: &'static str) -> bool {
     SLOTS.iter().filter_map(OnceLock::get).any(|law| law.is_loaded && core::ptr::eq(law.name, name))
 }

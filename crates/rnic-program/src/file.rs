@@ -35,13 +35,13 @@ pub enum FileError {
     /// The file is not TOML, or has missing or unknown fields.
     #[error("not a program file: {0}; make one by: rnic program build NAME")]
     Form(String),
-    /// It is of another sort.
+    /// The file has another value of `format`.
     #[error("the file is a `{found}`, which this version does not read; use one of the version that wrote it")]
     Format {
-        /// Its sort.
+        /// Value in the file.
         found: String,
     },
-    /// It is of another version.
+    /// The file has another format version.
     #[error("the file has version {found} of the format, this program reads version {VERSION}; build it again")]
     Version {
         /// The version in the file.
@@ -55,19 +55,19 @@ pub enum FileError {
         /// Hash in the file.
         found: String,
     },
-    /// It is a law, where a transport program is needed.
+    /// The file has a law, where a transport program is needed.
     #[error("the file has a law for {kind}, not a transport program; use it as the option {kind}=FILE of a transport")]
     Law {
         /// Name of the option that takes it.
         kind: &'static str,
     },
-    /// It is a transport program, where a law is needed.
+    /// The file has a transport program, where a law is needed.
     #[error("the file has a transport program, not a law for {kind}; name it as the transport")]
     Transport {
         /// Name of the option.
         kind: &'static str,
     },
-    /// It is a law of another kind.
+    /// The file has a law of another kind.
     #[error("the file has a law for {found}, not for {kind}; use it as the option {found}=FILE")]
     OtherKind {
         /// Kind that is needed.

@@ -136,9 +136,9 @@ crate::bundle! {
     pub struct ScheduleInput {
         /// The queue pair is created.
         started: bool,
-        /// It has data for the first time, or again after a pause.
+        /// The queue pair has data for the first time, or again after a pause.
         joined: bool,
-        /// It has sent packets.
+        /// The queue pair has sent packets.
         served: bool,
         /// The requested tick is due.
         tick: bool,
@@ -156,9 +156,9 @@ crate::bundle! {
         capacity: Speed,
         /// Present dequeue rate of this queue pair; zero for none.
         rate: Speed,
-        /// Its part of the capacity by weight.
+        /// Part of the capacity by weight of this queue pair.
         equal: Speed,
-        /// Its part by weight of what the queue pairs that do not use their rate leave (weighted max-min).
+        /// Part by weight of this queue pair of what those that do not use their rate leave (weighted max-min).
         max_min: Speed,
         /// Capacity that is not allocated to any queue pair.
         headroom: Speed,
@@ -168,7 +168,7 @@ crate::bundle! {
         members: U<16>,
         /// The queue pair is saturated, as the law has set last.
         saturated: bool,
-        /// It had to wait for its dequeue rate since the last event.
+        /// The queue pair had to wait for its dequeue rate since the last event.
         held: bool,
     }
 }
