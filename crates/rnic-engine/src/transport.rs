@@ -6,8 +6,8 @@ use rnic_base::{AnyRing, BitRate, Duration, Time};
 use rnic_policy::control::ControlInterest;
 use rnic_policy::recovery::Interest;
 use rnic_policy::{
-    AckRule, Configured, FalconOrdering, FalconShape, Params, Placement, PoolShape, Profile, ProfileError, Protocol,
-    ScheduleActions, SchedulePolicy, ScheduleView, SequenceSpaces, Store,
+    AckRule, Configured, FalconOrdering, FalconShape, Params, Placement, PoolShape, Profile, ProfileError,
+    ProgramPolicy, Protocol, RecoveryPolicy, ScheduleActions, SchedulePolicy, ScheduleView, SequenceSpaces, Store,
 };
 use rnic_wire::Format;
 
@@ -81,10 +81,8 @@ pub struct Transport {
     nominal_timeout: Duration,
     /// Parameters of the recovery policy, converted to the words that it uses.
     pub(crate) recovery_words: Params,
-    /// Window that a program starts with; [`NO_WINDOW`] without a program.
-    pub(crate) program_window: u8,
-    /// Rate that a program starts with; `None` for the rate of the link.
-    pub(crate) program_rate: Option<BitRate>,
+    /// Settings of a program.
+    pub(crate) program: ProgramSetup,
     pub(crate) recovery_interest: Interest,
     pub(crate) control_interest: ControlInterest,
     /// True when a policy uses round-trip times.
@@ -94,6 +92,31 @@ pub struct Transport {
     /// True when the scheduler needs state in each queue pair, because it processes events or limits more than the
     /// packets of a turn.
     pub(crate) scheduler_needs_state: bool,
+}
+
+/// Settings of new connections and windows by a program.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ProgramSetup {
+    /// Window that it starts with; [`NO_WINDOW`] without a program.
+    pub(crate) window: u8,
+    /// Rate that it starts with; `None` for the rate of the link.
+    pub(crate) rate: Option<BitRate>,
+    /// True when it sets rates, or takes congestion notifications.
+    pub(crate) paces: bool,
+    /// True when acknowledgements are events of a new window, with [`Interest::Recovering`].
+    pub(crate) starts_recovering: bool,
+}
+
+impl ProgramSetup {
+    fn of(policy: &RecoveryPolicy, words: &Params) -> Self {
+        let first = policy.program.map(|program| program.first(words));
+        Self {
+            window: first.map_or(NO_WINDOW, |first| u8::try_from(first.window).unwrap_or(u8::MAX)),
+            rate: first.and_then(|first| first.rate),
+            paces: policy.program.is_some_and(ProgramPolicy::paces),
+            starts_recovering: policy.starts_recovering(words),
+        }
+    }
 }
 
 /// Returns whether `schedule` processes events, or its first decisions limit more than the packets of a turn.
@@ -125,7 +148,7 @@ impl Transport {
         control_interest.cnp_interval = control_interest.cnp_interval.or(of_program);
         let recovery_words = recovery.policy.words(&recovery.params);
         let first_timeout = recovery.policy.first_timeout(&recovery_words);
-        let program = recovery.policy.program.map(|program| program.first(&recovery_words));
+        let program = ProgramSetup::of(&recovery.policy, &recovery_words);
         let window_bits = AnyRing::with_bits(profile.window_bits).bits();
         let mut transport = Self {
             format: match profile.protocol {
@@ -168,8 +191,7 @@ impl Transport {
             measured: profile.measured_timeouts,
             nominal_timeout: profile.silence_unit().unwrap_or(Duration::MAX),
             recovery_words,
-            program_window: program.map_or(NO_WINDOW, |first| u8::try_from(first.window).unwrap_or(u8::MAX)),
-            program_rate: program.and_then(|first| first.rate),
+            program,
             recovery_interest,
             control_interest,
             times_packets: recovery_interest == Interest::Always || control_interest.acked || profile.measured_timeouts,

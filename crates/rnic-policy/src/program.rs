@@ -18,6 +18,9 @@
 //! until it covers them), a window has a packet at least, and a timeout that has been extended once marks the oldest
 //! packet. A timer of zero is none.
 //!
+//! Acknowledgements that the program ignores by its graph ([`rnic_program::ignored`]) are no events: an answer says by
+//! [`RecoveryActions::recovering`] if acknowledgements after it are events, until the next answer.
+//!
 //! A program that was loaded from a file is not trusted: after its first answer outside the contract, a built-in
 //! program decides in that window, from its own initial state on, and the engine counts the event.
 
@@ -25,10 +28,12 @@ use core::fmt;
 
 use bytemuck::{Pod, Zeroable};
 use rnic_base::{AnyRing, BitRate, Duration, Seq, SeqRange, Time};
-use rnic_program::fields::{Fields as _, STATE_BYTES_MAX};
+use rnic_program::fields::{Fields as _, STATE_BYTES_MAX, Text};
+use rnic_program::transport::{Condition, Setting};
 use rnic_program::value::MAP_WORDS;
 use rnic_program::{
-    Actions, Bundle, Description, Due, Id, Incoming, LoadError, Map, Offset, Periodic, Rate, Reads, Ticks, Transport, U,
+    Actions, Bundle, Description, Due, Id, Incoming, Initial, LoadError, Map, Needs, Offset, Periodic, Rate, Ticks,
+    Transport, U,
 };
 
 use crate::field::FootprintField;
@@ -47,8 +52,10 @@ pub struct ProgramPolicy {
     /// Positions in the state of the deadlines that are times, and of those that are counts of sent packets.
     times: Vec<usize>,
     counts: Vec<usize>,
-    /// Inputs that the program uses.
-    reads: Reads,
+    /// Parts of the window and of the answer that the program uses.
+    needs: Needs,
+    /// Values of settings while the program ignores acknowledgements; `None` for one that never does.
+    ignored: Option<Vec<Held>>,
     /// The program that takes over a window after an answer outside the contract, with the words of its parameters, if
     /// this program is not trusted.
     substitute: Option<(&'static ProgramPolicy, Params)>,
@@ -71,12 +78,40 @@ struct Running {
     window: u16,
     /// Number of packets from there on that were selectively acknowledged after the last call, if the program counts.
     sacked: u16,
-    /// The first unacknowledged id after the last call; [`UNKNOWN`] before the first one.
+    /// The first unacknowledged id after the last call; [`UNKNOWN`] before the first one, and while the program ignores
+    /// acknowledgements.
     start: u32,
 }
 
-/// Value of [`Running::start`] before the first call.
+/// A setting of a flow, and the value that it has while the program ignores acknowledgements.
+#[derive(Clone, Copy)]
+struct Held {
+    place: Place,
+    value: Word,
+}
+
+/// Where a setting is stored.
+#[derive(Clone, Copy)]
+enum Place {
+    /// In the block, from this position on, in this number of bytes.
+    Block(usize, usize),
+    Window,
+    Rate,
+    Timer,
+}
+
+/// A value that is constant for a flow.
+#[derive(Clone, Copy)]
+enum Word {
+    Constant(u64),
+    Parameter(usize),
+}
+
+/// Value of [`Running::start`] when it is not known.
 const UNKNOWN: u32 = u32::MAX;
+
+/// Parameter of programs that take congestion notifications.
+pub(crate) const CNP_INTERVAL: &str = "cnp_interval";
 
 /// Bit of [`Running::window`]: the program's substitute decides.
 const REPLACED: u16 = 1 << 15;
@@ -104,8 +139,11 @@ impl ProgramPolicy {
         let description = transport.description();
         description.check()?;
         let (times, counts) = (description.deadlines(Due::Time), description.deadlines(Due::Sent));
-        let reads = transport.reads()?;
-        Ok(Self { transport, description, times, counts, reads, substitute: None })
+        let needs = transport.needs()?;
+        // The number of newly acknowledged packets is that since the last call.
+        let conditions = needs.ignored.as_ref().filter(|_| !needs.newly);
+        let ignored = conditions.map(|all| all.iter().map(|one| Held::of(one, &description)).collect());
+        Ok(Self { transport, description, times, counts, needs, ignored, substitute: None })
     }
 
     /// Makes this a program that is not trusted: `substitute`, with its defaults, takes over each window in which this
@@ -177,6 +215,29 @@ impl ProgramPolicy {
         PolicyState::of(running)
     }
 
+    /// Returns whether connections are paced, or notify their peers of congestion: whether the program or its
+    /// substitute sets rates, or takes notifications.
+    pub fn paces(&self) -> bool {
+        let sets_rate = |program: &Self| program.needs.rate || program.description.start.rate != Initial::Constant(0);
+        let takes_notifications = self.description.parameters.iter().any(|one| one.name == CNP_INTERVAL);
+        sets_rate(self) || takes_notifications || self.substitute.as_ref().is_some_and(|(other, _)| sets_rate(other))
+    }
+
+    /// Returns whether acknowledgements are events of a new window, given the words of the parameters.
+    pub(crate) fn starts_with_acknowledgements(&self, words: &Params) -> bool {
+        let mut state = self.start(words);
+        !self.ignores(state.get_mut::<Running>(), self.parameters(words))
+    }
+
+    /// Records that the first unacknowledged packet was `una`, before an acknowledgement that was no event although the
+    /// program ignores none from now on.
+    pub(crate) fn note_start(state: &mut PolicyState, una: Seq) {
+        let running = state.get_mut::<Running>();
+        if running.start == UNKNOWN {
+            running.start = id(una).get() as u32;
+        }
+    }
+
     /// Passes an event to the program, or to its substitute, and returns the answer as actions of a policy.
     pub(crate) fn on_event(
         &self,
@@ -185,89 +246,178 @@ impl ProgramPolicy {
         view: &WindowView<'_>,
         words: &Params,
     ) -> RecoveryActions {
-        let Some((substitute, own_words)) = &self.substitute else {
-            return self.decide(state, event, view, words).0;
-        };
+        match &self.substitute {
+            None => self.decide(state, event, view, words),
+            Some(substitute) => self.decide_untrusted(state, event, view, (words, substitute)),
+        }
+    }
+
+    /// Does the same as [`ProgramPolicy::on_event`] for a program that is not trusted, given its substitute.
+    fn decide_untrusted(
+        &self,
+        state: &mut PolicyState,
+        event: &RecoveryEvent,
+        view: &WindowView<'_>,
+        (words, (substitute, own_words)): (&Params, &(&'static Self, Params)),
+    ) -> RecoveryActions {
         let before = *state.get_mut::<Running>();
         if before.window & REPLACED != 0 {
-            return substitute.decide(state, event, view, own_words).0;
+            return substitute.decide(state, event, view, own_words);
         }
-        let (actions, is_within) = self.decide(state, event, view, words);
-        if is_within {
+        let actions = self.decide(state, event, view, words);
+        if !actions.replaced {
             return actions;
         }
         *state = substitute.start(own_words);
         let running = state.get_mut::<Running>();
         (running.start, running.sacked) = (before.start, before.sacked);
         running.window |= REPLACED;
-        let actions = substitute.decide(state, event, view, own_words).0;
+        let actions = substitute.decide(state, event, view, own_words);
         let rate = actions.rate.unwrap_or_else(|| rate_of(state.get_mut::<Running>().actions().rate));
         RecoveryActions { rate: Some(rate), replaced: true, ..actions }
     }
 
-    /// Passes an event to the program, and returns its answer as actions of a policy, and whether it was within the
-    /// contract.
+    /// Passes an event to the program, and returns its answer as actions of a policy; those of a program that is not
+    /// trusted say by [`RecoveryActions::replaced`] whether the answer was outside the contract.
     fn decide(
         &self,
         state: &mut PolicyState,
         event: &RecoveryEvent,
         view: &WindowView<'_>,
         words: &Params,
-    ) -> (RecoveryActions, bool) {
+    ) -> RecoveryActions {
         let running = state.get_mut::<Running>();
         let parameters = self.parameters(words);
-        let sacked = view.sacked.filter(|_| self.reads.newly).map_or(0, AnyRing::popcount) as u16;
-        let view = &WindowView {
-            sacked: view.sacked.filter(|_| self.reads.acked),
-            marked: view.marked.filter(|_| self.reads.marked),
-            ..*view
-        };
+        let sacked = view.sacked.filter(|_| self.needs.newly).map_or(0, AnyRing::popcount) as u16;
         let mut actions = running.actions();
         let old_start = running.old_start(event, view);
         let newly = running.newly(event, old_start, view, sacked);
         (running.start, running.sacked) = (id(view.una).get() as u32, sacked);
-        let is_visit = matches!(event, RecoveryEvent::TimedOut { .. } | RecoveryEvent::Tick);
-        if is_visit && old_start != id(view.una) {
-            // An acknowledgement that came with the peer's next request, and was no event of its own.
-            let packets = (id(view.una) - old_start).get();
-            let packet = packet(&RecoveryEvent::Acked { packets, rtt: None }, view, (old_start, newly));
-            self.transport.incoming(&packet, parameters, &mut running.block, &mut actions);
-        }
-        let silent = actions;
-        actions.mark = false;
         match *event {
-            RecoveryEvent::TimedOut { extended } => {
-                let visit = visit(view, true);
-                self.transport.periodic(&visit, parameters, &mut running.block, &mut actions);
-                if extended && !actions.mark {
-                    // The timer has been extended already: the program, whose state tells so now, is asked again.
+            RecoveryEvent::TimedOut { .. } | RecoveryEvent::Tick => {
+                self.visit(running, (event, old_start, newly), view, parameters, &mut actions);
+            }
+            RecoveryEvent::Delivered { .. } | RecoveryEvent::Quiet => {
+                return RecoveryActions { recovering: true, ..RecoveryActions::default() };
+            }
+            _ => {
+                let packet = self.packet(event, view, (old_start, newly));
+                self.transport.incoming(&packet, parameters, &mut running.block, &mut actions);
+                if !actions.mark && self.is_due(running, view) {
+                    let visit = self.periodic(view, false);
                     self.transport.periodic(&visit, parameters, &mut running.block, &mut actions);
                 }
             }
-            RecoveryEvent::Tick => {
-                self.transport.periodic(&visit(view, false), parameters, &mut running.block, &mut actions);
-            }
-            RecoveryEvent::Delivered { .. } | RecoveryEvent::Quiet => return (RecoveryActions::default(), true),
-            _ => {
-                self.transport.incoming(
-                    &packet(event, view, (old_start, newly)),
-                    parameters,
-                    &mut running.block,
-                    &mut actions,
-                );
-                if !actions.mark && self.is_due(running, view) {
-                    self.transport.periodic(&visit(view, false), parameters, &mut running.block, &mut actions);
-                }
-            }
+        }
+        let rate = actions.rate.get() as u32 != running.rate;
+        running.keep(&actions);
+        let recovering = !self.ignores(running, parameters);
+        if !recovering {
+            running.start = UNKNOWN;
+        }
+        let (retransmit, timer) = answer(event, &actions, view);
+        RecoveryActions {
+            retransmit,
+            timer,
+            rto: Some((actions.timer != 0).then(|| timeout_of(actions.timer))),
+            recovering,
+            window: Some(window_of(actions.window)),
+            rate: rate.then(|| rate_of(actions.rate)),
+            tick_after: self.next_tick(running, view.now),
+            replaced: self.substitute.is_some() && !is_within(&actions, view),
+            ..RecoveryActions::default()
+        }
+    }
+
+    /// Passes a timeout or tick, before which `old_start` was the first unacknowledged id, to the program.
+    fn visit(
+        &self,
+        running: &mut Running,
+        (event, old_start, newly): (&RecoveryEvent, Id, Offset),
+        view: &WindowView<'_>,
+        parameters: &[u64],
+        actions: &mut Actions,
+    ) {
+        if old_start != id(view.una) {
+            // An acknowledgement that came with the peer's next request, and was no event of its own.
+            let packets = (id(view.una) - old_start).get();
+            let packet = self.packet(&RecoveryEvent::Acked { packets, rtt: None }, view, (old_start, newly));
+            self.transport.incoming(&packet, parameters, &mut running.block, actions);
+        }
+        let silent = *actions;
+        actions.mark = false;
+        let extended = matches!(event, RecoveryEvent::TimedOut { extended: true });
+        let visit = self.periodic(view, matches!(event, RecoveryEvent::TimedOut { .. }));
+        self.transport.periodic(&visit, parameters, &mut running.block, actions);
+        if extended && !actions.mark {
+            // The timer has been extended already: the program, whose state tells so now, is asked again.
+            self.transport.periodic(&visit, parameters, &mut running.block, actions);
         }
         if silent.mark && !actions.mark {
-            actions = Actions { mark: true, from: silent.from, to: silent.to, ..actions };
+            *actions = Actions { mark: true, from: silent.from, to: silent.to, ..*actions };
         }
-        let mut answer = answer(event, &actions, view);
-        answer.rate = (actions.rate.get() as u32 != running.rate).then(|| rate_of(actions.rate));
-        running.keep(&actions);
-        answer.tick_after = self.next_tick(running, view.now);
-        (answer, is_within(&actions, view))
+    }
+
+    /// Returns the packet of an event, before which `old_start` was the first unacknowledged id, and which acknowledges
+    /// `newly` packets for the first time.
+    #[inline]
+    fn packet(&self, event: &RecoveryEvent, view: &WindowView<'_>, (old_start, newly): (Id, Offset)) -> Incoming {
+        let una = id(view.una);
+        let mut packet = Incoming {
+            cum: una,
+            start: una,
+            old_start,
+            next: id(view.next),
+            newly,
+            total_sent: Id::new(view.sent),
+            now: ticks(view.now),
+            acked: map(view.sacked.filter(|_| self.needs.acked)),
+            marked: map(view.marked.filter(|_| self.needs.marked)),
+            ..Incoming::default()
+        };
+        match *event {
+            RecoveryEvent::Acked { .. } => packet.ack = true,
+            RecoveryEvent::Nacked { sack, is_new, advanced, .. } => {
+                (packet.ack, packet.nack) = (!advanced, true);
+                (packet.sacked, packet.sack_new) = (sack.is_some(), is_new);
+                packet.sack = sack.map_or(una, id);
+            }
+            RecoveryEvent::Trimmed { seq } => (packet.trimmed, packet.sack) = (true, id(seq)),
+            RecoveryEvent::Arrived { seq } => {
+                (packet.sacked, packet.sack_new, packet.sack) = (true, true, id(seq));
+            }
+            RecoveryEvent::Congested => packet.cnp = true,
+            RecoveryEvent::TimedOut { .. }
+            | RecoveryEvent::Tick
+            | RecoveryEvent::Delivered { .. }
+            | RecoveryEvent::Quiet => {}
+        }
+        packet
+    }
+
+    fn periodic(&self, view: &WindowView<'_>, expired: bool) -> Periodic {
+        Periodic {
+            expired,
+            start: id(view.una),
+            next: id(view.next),
+            total_sent: Id::new(view.sent),
+            now: ticks(view.now),
+            acked: map(view.sacked.filter(|_| self.needs.acked)),
+            marked: map(view.marked.filter(|_| self.needs.marked)),
+        }
+    }
+
+    /// Returns whether the program ignores acknowledgements, and has no periodic work that one would show to be due.
+    #[inline]
+    fn ignores(&self, running: &Running, parameters: &[u64]) -> bool {
+        self.ignored.as_ref().is_some_and(|held| self.holds(held, running, parameters))
+    }
+
+    #[inline(never)]
+    fn holds(&self, held: &[Held], running: &Running, parameters: &[u64]) -> bool {
+        held.iter().all(|one| one.holds(running, parameters))
+            && (1..=WINDOW_MAX).contains(&u64::from(running.window & !REPLACED))
+            && self.times.iter().chain(&self.counts).all(|at| running.deadline(*at).is_none())
     }
 
     /// Returns whether a deadline of the state has passed.
@@ -285,6 +435,42 @@ impl ProgramPolicy {
             Some(if now.at_least(deadline) { 1 } else { (deadline - now).get() })
         };
         self.times.iter().filter_map(until).min().map(|ticks| Duration::from_ps(ticks * TICK_PS))
+    }
+}
+
+impl Held {
+    fn of(condition: &Condition, description: &Description) -> Self {
+        let place = match condition.setting {
+            Setting::State(at) => {
+                let (position, bytes) = description.place(at);
+                Place::Block(position, bytes)
+            }
+            Setting::Window => Place::Window,
+            Setting::Rate => Place::Rate,
+            Setting::Timer => Place::Timer,
+        };
+        let position = |name: &Text| description.parameters.iter().position(|parameter| parameter.name == *name);
+        let value = match &condition.value {
+            Initial::Constant(value) => Word::Constant(*value),
+            Initial::Parameter(name) => position(name).map_or(Word::Constant(0), Word::Parameter),
+        };
+        Self { place, value }
+    }
+
+    fn holds(self, running: &Running, parameters: &[u64]) -> bool {
+        let value = match self.place {
+            Place::Block(at, bytes) => {
+                running.block[at..at + bytes].iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte))
+            }
+            Place::Window => (running.window & !REPLACED).into(),
+            Place::Rate => running.rate.into(),
+            Place::Timer => running.timer.into(),
+        };
+        value
+            == match self.value {
+                Word::Constant(value) => value,
+                Word::Parameter(at) => parameters[at],
+            }
     }
 }
 
@@ -353,66 +539,22 @@ fn timeout_of(timer: Ticks) -> Duration {
 }
 
 /// Returns the first bits of a ring as a map.
+#[inline]
 fn map(ring: Option<&AnyRing>) -> Map {
-    ring.map_or(Map::default(), |ring| {
-        let mut words = [0; MAP_WORDS];
-        let low = ring.first_128();
-        (words[0], words[1]) = (low as u64, (low >> 64) as u64);
-        if ring.bits() > 128 {
-            for offset in 128..ring.bits().min(256) {
-                words[(offset / 64) as usize] |= u64::from(ring.test(offset)) << (offset % 64);
-            }
+    ring.map_or(Map::default(), map_of)
+}
+
+#[inline(never)]
+fn map_of(ring: &AnyRing) -> Map {
+    let mut words = [0; MAP_WORDS];
+    let low = ring.first_128();
+    (words[0], words[1]) = (low as u64, (low >> 64) as u64);
+    if ring.bits() > 128 {
+        for offset in 128..ring.bits().min(256) {
+            words[(offset / 64) as usize] |= u64::from(ring.test(offset)) << (offset % 64);
         }
-        Map::new(words)
-    })
-}
-
-/// Returns the packet of an event, before which `old_start` was the first unacknowledged id, and which acknowledges
-/// `newly` packets for the first time.
-fn packet(event: &RecoveryEvent, view: &WindowView<'_>, (old_start, newly): (Id, Offset)) -> Incoming {
-    let una = id(view.una);
-    let quiet = Incoming {
-        cum: una,
-        start: una,
-        old_start,
-        next: id(view.next),
-        newly,
-        total_sent: Id::new(view.sent),
-        now: ticks(view.now),
-        acked: map(view.sacked),
-        marked: map(view.marked),
-        ..Incoming::default()
-    };
-    match *event {
-        RecoveryEvent::Acked { .. } => Incoming { ack: true, ..quiet },
-        RecoveryEvent::Nacked { sack, is_new, advanced, .. } => Incoming {
-            ack: !advanced,
-            nack: true,
-            sacked: sack.is_some(),
-            sack_new: is_new,
-            sack: sack.map_or(una, id),
-            ..quiet
-        },
-        RecoveryEvent::Trimmed { seq } => Incoming { trimmed: true, sack: id(seq), ..quiet },
-        RecoveryEvent::Arrived { seq } => Incoming { sacked: true, sack_new: true, sack: id(seq), ..quiet },
-        RecoveryEvent::Congested => Incoming { cnp: true, ..quiet },
-        RecoveryEvent::TimedOut { .. }
-        | RecoveryEvent::Tick
-        | RecoveryEvent::Delivered { .. }
-        | RecoveryEvent::Quiet => quiet,
     }
-}
-
-fn visit(view: &WindowView<'_>, expired: bool) -> Periodic {
-    Periodic {
-        expired,
-        start: id(view.una),
-        next: id(view.next),
-        total_sent: Id::new(view.sent),
-        now: ticks(view.now),
-        acked: map(view.sacked),
-        marked: map(view.marked),
-    }
+    Map::new(words)
 }
 
 /// Returns whether an answer is within the contract: it sets a window of 1 to [`WINDOW_MAX`] packets, and marks nothing
@@ -423,29 +565,29 @@ fn is_within(actions: &Actions, view: &WindowView<'_>) -> bool {
         && (!actions.mark || (is_sent(actions.to) && is_sent(actions.from)))
 }
 
-/// Returns the actions of a policy for a program's answer to `event`, cut to what the contract permits.
-fn answer(event: &RecoveryEvent, actions: &Actions, view: &WindowView<'_>) -> RecoveryActions {
-    // An id before the first unacknowledged one stands for that one.
-    let distance = |of: Id| if of.at_least(id(view.una)) { (of - id(view.una)).get() } else { 0 };
-    let (from, to) = (distance(actions.from), distance(actions.to).min(view.in_flight()));
-    let range = (actions.mark && from < to).then(|| SeqRange::new(view.una + from, view.una + to));
+/// Returns the packets to retransmit and the change of the timer by a program's answer to `event`, cut to what the
+/// contract permits.
+#[inline]
+fn answer(event: &RecoveryEvent, actions: &Actions, view: &WindowView<'_>) -> (Option<SeqRange>, TimerChange) {
     let is_timeout = matches!(event, RecoveryEvent::TimedOut { .. });
     let is_last = matches!(event, RecoveryEvent::TimedOut { extended: true }) && view.in_flight() > 0;
+    let range = if actions.mark { marked(actions, view) } else { None };
     let range = range.or_else(|| is_last.then(|| SeqRange::single(view.una)));
-    let timeout = (actions.timer != 0).then(|| timeout_of(actions.timer));
-    let timer = if let (true, None, Some(timeout)) = (is_timeout, range, timeout) {
-        TimerChange::Extend(timeout)
+    let timer = if is_timeout && range.is_none() && actions.timer != 0 {
+        TimerChange::Extend(timeout_of(actions.timer))
     } else if actions.restart || is_timeout {
         // After a timeout, with the duration that the program has just set.
         TimerChange::Restart
     } else {
         TimerChange::Continue
     };
-    RecoveryActions {
-        retransmit: range,
-        timer,
-        rto: Some(timeout),
-        window: Some(window_of(actions.window)),
-        ..RecoveryActions::default()
-    }
+    (range, timer)
+}
+
+/// Returns the outstanding packets of the range that an answer marks, if there are any.
+fn marked(actions: &Actions, view: &WindowView<'_>) -> Option<SeqRange> {
+    // An id before the first unacknowledged one stands for that one.
+    let distance = |of: Id| if of.at_least(id(view.una)) { (of - id(view.una)).get() } else { 0 };
+    let (from, to) = (distance(actions.from), distance(actions.to).min(view.in_flight()));
+    (from < to).then(|| SeqRange::new(view.una + from, view.una + to))
 }

@@ -188,7 +188,8 @@ pub struct RecoveryActions {
     /// New timeout; `Some(None)` switches the timer off.
     pub rto: Option<Option<Duration>>,
     /// True while the sender is recovering from a loss: policies that declare [`Interest::Recovering`] receive
-    /// acknowledgements only then.
+    /// acknowledgements only then. Programs, for which it may be true from the beginning: while an acknowledgement may
+    /// change anything.
     pub recovering: bool,
     /// New loss rule; replaces an earlier rule. Only from policies with [`Recovery::TIMES_PACKETS`].
     pub lost: Option<LossRule>,

@@ -1,12 +1,12 @@
 //! Type-erased recovery policies: algorithms written in Rust, and transport programs.
 
-use rnic_base::Duration;
+use rnic_base::{Duration, Seq};
 
 use rnic_program::{Fields as _, Receiver};
 
 use crate::field::FootprintField;
 use crate::params::{Configured, ParamSpec, Params};
-use crate::program::ProgramPolicy;
+use crate::program::{CNP_INTERVAL, ProgramPolicy};
 use crate::recovery::{Interest, Placement, Recovery, RecoveryActions, RecoveryEvent, WindowView};
 use crate::state::PolicyState;
 
@@ -91,7 +91,7 @@ impl RecoveryPolicy {
             start: |_| PolicyState::default(),
             initial_rto: |_| None,
             longest_rto: |_| None,
-            interest: |_| Interest::Always,
+            interest: |_| Interest::Recovering,
             on_event: |_, _, _, _| RecoveryActions::default(),
             times_last_sent: |_| false,
             tolerates_reordering: |_| false,
@@ -115,6 +115,19 @@ impl RecoveryPolicy {
     /// Returns the state of a window without packets in flight.
     pub fn new_state(&self, words: &Params) -> PolicyState {
         self.program.map_or_else(|| (self.start)(words), |program| program.start(words))
+    }
+
+    /// Returns [`RecoveryActions::recovering`] as it is before the first answer.
+    pub fn starts_recovering(&self, words: &Params) -> bool {
+        self.program.is_some_and(|program| program.starts_with_acknowledgements(words))
+    }
+
+    /// Records that acknowledgements are events from now on, because one that was none has advanced the window from
+    /// `una` on.
+    pub fn note_start(&self, state: &mut PolicyState, una: Seq) {
+        if self.program.is_some() {
+            ProgramPolicy::note_start(state, una);
+        }
     }
 
     /// Returns the initial timeout; `None` means that the timer never runs.
@@ -144,7 +157,7 @@ impl RecoveryPolicy {
 
     /// Returns the interval in which receivers send at most one CNP, if the policy is a program that needs them.
     pub fn cnp_interval(&self, params: &Params) -> Option<Duration> {
-        self.program?.value("cnp_interval", params).map(Duration::from_ps)
+        self.program?.value(CNP_INTERVAL, params).map(Duration::from_ps)
     }
 
     /// Returns the type-erased policy of `T` with the defaults of its parameters.

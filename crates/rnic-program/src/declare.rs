@@ -120,6 +120,10 @@ macro_rules! transport {
                 $crate::Bundle::store(&fields, state);
             }
 
+            fn needs(&self) -> Result<$crate::Needs, $crate::RecordError> {
+                $crate::ignored::needs(self)
+            }
+
             fn graphs(&self, lowering: $crate::Lowering) -> Result<$crate::Graphs, $crate::RecordError> {
                 Ok($crate::Graphs {
                     incoming: $crate::record::<$crate::Incoming, $parameters, $state>(lowering, incoming::record)?,

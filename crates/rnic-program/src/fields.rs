@@ -274,16 +274,18 @@ pub trait Fields {
         }
     }
 
+    /// Returns the position of a field, given by its number, in a state block, and its bytes.
+    ///
+    /// # Panics
+    /// When there is no such field.
+    fn place(&self, field: usize) -> (usize, usize) {
+        let bytes = |field: &StateField| crate::record::stored_bytes(u32::from(field.bits));
+        (self.state()[..field].iter().map(bytes).sum(), bytes(&self.state()[field]))
+    }
+
     /// Returns the positions in a state block of the fields that are deadlines of kind `due`.
     fn deadlines(&self, due: Due) -> Vec<usize> {
-        let mut at = 0;
-        let mut positions = Vec::new();
-        for field in self.state() {
-            if field.due == due {
-                positions.push(at);
-            }
-            at += crate::record::stored_bytes(u32::from(field.bits));
-        }
-        positions
+        let fields = (0..self.state().len()).filter(|&field| self.state()[field].due == due);
+        fields.map(|field| self.place(field).0).collect()
     }
 }

@@ -248,6 +248,13 @@ impl Graph {
         let position = self.inputs.iter().position(|port| port.name == name);
         position.is_some_and(|position| self.nodes.iter().any(|node| node.op == Op::Input(position as u16)))
     }
+
+    /// Returns whether the output called `output` is always the input called `input`.
+    pub fn passes_on(&self, input: &str, output: &str) -> bool {
+        let position = self.inputs.iter().position(|port| port.name == input);
+        let node = self.outputs.iter().find(|(port, _)| port.name == output).map(|(_, index)| usize::from(*index));
+        node.zip(position).is_some_and(|(node, position)| self.nodes[node].op == Op::Input(position as u16))
+    }
 }
 
 fn check_names<'a>(ports: impl Iterator<Item = &'a Port> + Clone) -> Result<(), GraphError> {

@@ -35,6 +35,7 @@ pub mod dot;
 pub mod fields;
 pub mod file;
 pub mod graph;
+pub mod ignored;
 pub mod interface;
 pub mod law;
 pub mod loaded;
@@ -59,7 +60,7 @@ pub use machine::Machine;
 pub use record::{Bit, Form, Leaf, Lowering, MapSig, RecordError, Recorder, Sig, Value};
 pub use rnic_program_macros::program;
 pub use stimuli::Stimuli;
-pub use transport::{Description, Graphs, Reads, Receiver, Scheme, Start, Transport, record};
+pub use transport::{Description, Graphs, Needs, Receiver, Scheme, Start, Transport, record};
 pub use value::{Map, Offset, U, Widen, u};
 
 /// Names that programs import.

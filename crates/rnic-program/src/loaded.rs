@@ -5,10 +5,11 @@ use arrayvec::ArrayVec;
 use crate::bundle::Bundle;
 use crate::fields::{DescriptionError, Fields as _};
 use crate::graph::{Graph, Kind, Port};
+use crate::ignored;
 use crate::interface::{Actions, Incoming, Periodic};
 use crate::machine::Machine;
 use crate::record::{Lowering, RecordError};
-use crate::transport::{Current, Description, Graphs, Transport};
+use crate::transport::{Current, Description, Graphs, Needs, Transport};
 
 /// Maximum number of words of the inputs, and of the outputs, of a function.
 pub const WORDS_MAX: usize = 160;
@@ -100,6 +101,10 @@ impl Transport for Loaded {
 
     fn graphs(&self, _: Lowering) -> Result<Graphs, RecordError> {
         Ok(self.graphs.clone())
+    }
+
+    fn needs(&self) -> Result<Needs, RecordError> {
+        ignored::needs(self)
     }
 }
 

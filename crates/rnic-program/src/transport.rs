@@ -126,26 +126,53 @@ pub trait Transport: Send + Sync {
     /// deep.
     fn graphs(&self, lowering: Lowering) -> Result<Graphs, RecordError>;
 
-    /// Returns which inputs that are costly to prepare the functions read.
+    /// Returns which parts of its surroundings the program uses: the others cost nothing.
     ///
     /// # Errors
     /// As [`Transport::graphs`].
-    fn reads(&self) -> Result<Reads, RecordError> {
-        let Graphs { incoming, periodic } = self.graphs(Lowering::Joins)?;
-        let reads = |name| incoming.reads(name) || periodic.reads(name);
-        Ok(Reads { acked: reads("in_acked"), marked: reads("in_marked"), newly: reads("in_newly") })
-    }
+    fn needs(&self) -> Result<Needs, RecordError>;
 }
 
-/// Inputs that are costly to prepare: true for those that a program reads.
+/// A value of a flow that a program may change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Reads {
+pub enum Setting {
+    /// The field of the state at this position.
+    State(usize),
+    /// The window.
+    Window,
+    /// The sending rate.
+    Rate,
+    /// The duration of the retransmission timer.
+    Timer,
+}
+
+/// A setting and the value that it must have.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Condition {
+    /// The setting.
+    pub setting: Setting,
+    /// Value that a new flow has.
+    pub value: Initial,
+}
+
+/// Parts of the template that a program uses.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Needs {
     /// The map of acknowledged segments.
     pub acked: bool,
     /// The map of marked segments.
     pub marked: bool,
     /// The number of newly acknowledged segments.
     pub newly: bool,
+    /// True if the program sets the sending rate.
+    pub rate: bool,
+    /// The conditions under which it [ignores](crate::ignored) acknowledgements; `None` when none are known.
+    pub ignored: Option<Vec<Condition>>,
+}
+
+impl Needs {
+    /// Everything: for a program without graphs.
+    pub const ALL: Self = Self { acked: true, marked: true, newly: true, rate: true, ignored: None };
 }
 
 /// The symbolic form of a function of a transport: its event, parameters, state and actions.

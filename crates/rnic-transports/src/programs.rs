@@ -173,6 +173,8 @@ pub fn load(bytes: &[u8]) -> Result<RecoveryPolicy, UseError> {
 }
 
 #[cfg(test)]
+mod ignored_tests;
+#[cfg(test)]
 mod tests;
 #[cfg(all(test, feature = "wasm"))]
 mod wasm_tests;

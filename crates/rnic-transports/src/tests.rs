@@ -9,7 +9,7 @@ const STEPS_PER_SEED: u64 = 20_000;
 
 #[test]
 fn every_recovery_policy_passes_the_kit() {
-    for policy in recovery::ALL {
+    for policy in recovery::ALL.iter().chain(programs::policies()) {
         for seed in SEEDS {
             assert_eq!(kit::check_recovery(policy, seed, STEPS_PER_SEED), Ok(()));
         }

@@ -120,12 +120,12 @@ impl SendWindow {
             rto: recovery.policy.first_timeout(&transport.recovery_words).unwrap_or(Duration::MAX),
             deadline: Deadline::NEVER,
             extended: false,
-            recovering: false,
+            recovering: transport.program.starts_recovering,
             probing: false,
             response_seen: false,
             backs_off: false,
             limit: Limit::NONE,
-            window: transport.program_window,
+            window: transport.program.window,
         }
     }
 
@@ -215,6 +215,10 @@ impl SendWindow {
     pub(crate) fn sent(&mut self, packets: u64, request_ack: bool, now: Time, transport: &Transport) {
         if self.is_empty() || transport.times_last_sent {
             self.restart_timer(now);
+            if self.recovering {
+                // Acknowledgements are events of a program, for which the timer's state before them is stored.
+                self.recovery(transport);
+            }
         }
         if request_ack && transport.times_packets {
             self.time_packet(now, transport);
@@ -429,9 +433,15 @@ impl SendWindow {
 
     /// Does the same as [`SendWindow::acknowledge`] when the time of the acknowledgement is unknown: the timer
     /// continues to run. Returns the number of packets acknowledged.
-    pub(crate) fn acknowledge_untimed(&mut self, una: Seq) -> u64 {
-        let deadline = self.deadline;
+    pub(crate) fn acknowledge_untimed(&mut self, una: Seq, transport: &Transport) -> u64 {
+        let (deadline, before) = (self.deadline, self.una);
         let (packets, _) = self.acknowledge(una, Time::ZERO);
+        if transport.profile.recovery.policy.program.is_some() && !self.recovering {
+            // The next event shows the program this acknowledgement too.
+            let policy = &transport.profile.recovery.policy;
+            policy.note_start(&mut self.recovery(transport).policy, before);
+            self.recovering = true;
+        }
         if !self.is_empty() {
             self.deadline = deadline;
         }
@@ -738,7 +748,7 @@ const FETCHES_MAX: usize = 64;
 
 impl ProgramSettings {
     fn new(transport: &Transport) -> Self {
-        let rate = transport.program_rate;
+        let rate = transport.program.rate;
         Self { rate, tick: Deadline::NEVER, repeats: 0, replaced: false, timer_before: (Deadline::NEVER, false) }
     }
 }

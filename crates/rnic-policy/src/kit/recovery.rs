@@ -19,7 +19,8 @@ const EXTENSIONS_MAX: u32 = 8;
 
 /// Drives `policy` through `steps` random events from `seed`.
 ///
-/// Checks, after every event: equal events give equal actions; a loaded program is not replaced; packets it marks are
+/// Checks, after every event: equal events give equal actions; a loaded program is not replaced; a program changes
+/// nothing when it has said that it ignores acknowledgements; packets it marks are
 /// outstanding; timeouts are positive and at most ten seconds; `Extend` is returned only for a timeout, and not
 /// indefinitely; a timeout on which the policy acts marks the oldest outstanding packet; when all packets are
 /// acknowledged, the policy is no longer recovering. For policies that use transmit times: a loss rule covers only
@@ -61,6 +62,8 @@ struct Model<'p> {
     next: Seq,
     sacked: BTreeSet<Seq>,
     rto: Option<Duration>,
+    /// See [`RecoveryActions::recovering`].
+    recovering: bool,
     extensions: u32,
     probe: Option<Duration>,
     delivered_latest: Time,
@@ -80,6 +83,7 @@ impl<'p> Model<'p> {
             next: start,
             sacked: BTreeSet::new(),
             rto: policy.first_timeout(&params),
+            recovering: policy.starts_recovering(&params),
             extensions: 0,
             probe: None,
             delivered_latest: Time::ZERO,
@@ -137,7 +141,7 @@ impl<'p> Model<'p> {
         let rtt = (random.below(3) == 0).then(|| Duration::from_ns(random.between(1, 1_000_000)));
         self.extensions = 0;
         let actions = self.deliver(RecoveryEvent::Acked { packets, rtt })?;
-        if self.una == self.next && actions.recovering {
+        if self.una == self.next && actions.recovering && self.policy.program.is_none() {
             return Err("the policy is still in recovery although no packet is outstanding".to_owned());
         }
         Ok(())
@@ -227,6 +231,7 @@ impl<'p> Model<'p> {
             marked: None,
             sent: self.next.get(),
         };
+        let before = (self.state, self.rto);
         let actions = self.policy.answer(&mut self.state, &event, &view, &self.params);
         let again = self.policy.answer(&mut self.copy, &event, &view, &self.params);
         if actions != again || self.state != self.copy {
@@ -250,6 +255,14 @@ impl<'p> Model<'p> {
         if let Some(rto) = actions.rto {
             self.rto = rto;
         }
+        let is_ignored = matches!(event, RecoveryEvent::Acked { .. }) && !self.recovering;
+        let changes = (self.state, self.rto) != before
+            || (actions.retransmit, actions.rate, actions.tick_after) != (None, None, None)
+            || actions.timer != TimerChange::Restart;
+        if self.policy.program.is_some() && is_ignored && changes {
+            return Err(format!("{event:?}: the program should ignore it, but answers {actions:?}"));
+        }
+        self.recovering = actions.recovering;
         self.check_time_actions(&event, &actions, &view)?;
         if self.rto.is_some_and(|rto| rto == Duration::ZERO || rto > Duration::from_secs(10)) {
             return Err(format!(

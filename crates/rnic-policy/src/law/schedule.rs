@@ -75,7 +75,7 @@ fn at(rate: u64, view: &ScheduleView) -> ScheduleInput {
         line_rate: speed(view.line_rate),
         capacity: speed(view.capacity),
         rate: speed(rate),
-        equal: speed(view.equal_rate()),
+        equal: speed(view.weighted_fair_rate()),
         max_min: speed(view.max_min_rate(rate)),
         headroom: speed(view.headroom()),
         permitted: view.control_rate.map_or(cut(0), speed),

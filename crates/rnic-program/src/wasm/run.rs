@@ -12,7 +12,7 @@ use crate::fields::Fields as _;
 use crate::interface::{Actions, Incoming, Periodic};
 use crate::loaded::{WORDS_MAX, Words, input_words, output_count};
 use crate::record::{Lowering, RecordError};
-use crate::transport::{Description, Graphs, Reads, Transport};
+use crate::transport::{Description, Graphs, Needs, Transport};
 
 /// Size of the memory in bytes: one page.
 const MEMORY_BYTES: usize = 64 << 10;
@@ -140,7 +140,7 @@ impl Transport for WasmProgram {
         Err(RecordError::Construct("a WebAssembly module has no graph, and so no gates"))
     }
 
-    fn reads(&self) -> Result<Reads, RecordError> {
-        Ok(Reads { acked: true, marked: true, newly: true })
+    fn needs(&self) -> Result<Needs, RecordError> {
+        Ok(Needs::ALL)
     }
 }

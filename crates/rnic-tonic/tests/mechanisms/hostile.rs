@@ -2,8 +2,8 @@
 
 use rnic_base::RandomStreams;
 use rnic_program::{
-    Actions, Description, Graphs, Id, Incoming, Initial, Lowering, Offset, Periodic, Rate, RecordError, Scheme, Start,
-    StateField, Ticks, Transport,
+    Actions, Description, Graphs, Id, Incoming, Initial, Lowering, Needs, Offset, Periodic, Rate, RecordError, Scheme,
+    Start, StateField, Ticks, Transport,
 };
 use rnic_tonic::{Address, FlowSetup, Input, Installed, Packet, SegmentId, Sizes, Tonic};
 
@@ -60,6 +60,10 @@ impl Transport for Wild {
 
     fn graphs(&self, _: Lowering) -> Result<Graphs, RecordError> {
         unreachable!("the template runs it as it stands")
+    }
+
+    fn needs(&self) -> Result<Needs, RecordError> {
+        Ok(Needs::ALL)
     }
 }
 

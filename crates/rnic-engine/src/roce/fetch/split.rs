@@ -252,7 +252,7 @@ impl SplitSpaceServer {
     /// Handles the acknowledgement of responses up to `una` that the peer's next request implies.
     pub(in crate::roce) fn advance(&mut self, shared: &mut ConnShared, verbs: &Verbs, core: &mut Core, una: Seq) {
         if una > self.window.una {
-            let packets = self.window.acknowledge_untimed(una);
+            let packets = self.window.acknowledge_untimed(una, &verbs.head.transport);
             shared.note_served(self.window.in_flight());
             core.peers.sent(verbs.head.peer(), std::mem::take(&mut self.granted));
             core.settle(verbs.head.peer(), packets);

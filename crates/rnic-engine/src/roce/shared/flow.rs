@@ -86,8 +86,8 @@ impl ConnShared {
                 self.apply_control(head, core, &actions);
             }
         }
-        if needs_state || head.transport.profile.recovery.policy.program.is_some() {
-            self.flow.get_or_insert_default().set_program_rate(head, head.transport.program_rate);
+        if needs_state || head.transport.program.paces {
+            self.flow.get_or_insert_default().set_program_rate(head, head.transport.program.rate);
         }
         if needs_state || self.flow.as_ref().is_some_and(|flow| flow.control.is_some()) {
             self.with_scheduling(head, core, |scheduling, core| scheduling.start(head, core, &started));
