@@ -23,6 +23,9 @@ pub struct Campaign {
     /// Ordering mode of all Falcon queue pairs ([`ORDERINGS`]); when it is given, no queue pairs of another transport
     /// are used.
     pub ordering: Option<String>,
+    /// Number of flows of a queue pair that deliver messages in any order (Tonic, appendix A); when it is given, no
+    /// queue pairs of another transport are used.
+    pub flows: Option<u8>,
     /// Seed of the first run; each further run uses the next number.
     pub seed: u64,
     /// Maximum number of runs.
@@ -109,11 +112,18 @@ impl Campaign {
     /// # Errors
     /// The reason, when it is not.
     pub fn check(&self) -> Result<(), String> {
+        if self.flows.is_some_and(|flows| !(1..=8).contains(&flows)) || self.flows.is_some() && !self.has_flows() {
+            return Err(format!("--flows is for the transports tonic-*, from 1 to 8, not for {}", self.transport));
+        }
         match (self.transport.as_str(), self.ordering.as_deref()) {
             (_, None) | (LOOSE, _) | ("falcon", Some("ordered" | "weak")) => Ok(()),
             ("falcon", Some(_)) => Err(format!("verbs' errors need an order: use {LOOSE}")),
             (other, Some(_)) => Err(format!("{other} has one order only")),
         }
+    }
+
+    fn has_flows(&self) -> bool {
+        self.transport.starts_with("tonic-")
     }
 
     /// Returns the scenario of one seed.
@@ -126,9 +136,10 @@ impl Campaign {
         } else {
             Scenario::draw(self.place, &self.transport, seed, self.packets_per_run)
         };
-        match &self.ordering {
-            Some(ordering) => generated.alone_with("ordering", ordering),
-            None => generated,
+        match (&self.ordering, self.flows) {
+            (Some(ordering), _) => generated.alone_with("ordering", ordering),
+            (None, Some(flows)) => generated.alone_with("flows", &flows.to_string()),
+            (None, None) => generated,
         }
     }
 
@@ -189,9 +200,10 @@ impl Campaign {
             Place::Memory => "memory",
         };
         let ordering = self.ordering.as_ref().map_or(String::new(), |ordering| format!(" --ordering {ordering}"));
+        let flows = self.flows.map_or(String::new(), |flows| format!(" --flows {flows}"));
         format!(
-            "cargo run -p rnic-conformance --release -- --backend {place} --transport {}{ordering} --seed {seed} \
-             --runs 1 --packets-per-run {}",
+            "cargo run -p rnic-conformance --release -- --backend {place} --transport {}{ordering}{flows} \
+             --seed {seed} --runs 1 --packets-per-run {}",
             self.transport, self.packets_per_run
         )
     }

@@ -38,6 +38,9 @@ struct Args {
     /// Name of the transport
     #[arg(long, value_parser = TRANSPORTS, default_value = "irn")]
     transport: String,
+    /// Number of flows of a queue pair that deliver messages in any order (transports tonic-*)
+    #[arg(long)]
+    flows: Option<u8>,
     /// Use only this ordering mode for Falcon's queue pairs
     #[arg(long, value_parser = ORDERINGS)]
     ordering: Option<String>,
@@ -84,8 +87,8 @@ fn main() -> ExitCode {
         Backend::Sockets => Place::Sockets,
         Backend::Memory => Place::Memory,
     };
-    let Args { transport, ordering, seed, runs, packets, packets_per_run, pcap, .. } = args;
-    let campaign = Campaign { place, transport, ordering, seed, runs, packets, packets_per_run, capture: pcap };
+    let Args { transport, ordering, flows, seed, runs, packets, packets_per_run, pcap, .. } = args;
+    let campaign = Campaign { place, transport, ordering, flows, seed, runs, packets, packets_per_run, capture: pcap };
     if let Err(why) = campaign.check() {
         eprintln!("{why}");
         return ExitCode::FAILURE;

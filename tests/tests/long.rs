@@ -13,7 +13,7 @@ fn run(place: Place, transport: &str, packets: u64) {
 fn run_with(place: Place, transport: &str, ordering: Option<&str>, packets: u64) {
     let (transport, ordering) = (transport.to_owned(), ordering.map(str::to_owned));
     let (seed, runs, packets_per_run, capture) = (1 << 32, u64::MAX, 40_000, None);
-    let campaign = Campaign { place, transport, ordering, seed, runs, packets, packets_per_run, capture };
+    let campaign = Campaign { place, transport, ordering, flows: None, seed, runs, packets, packets_per_run, capture };
     let summary = campaign.run(|_, _| {}).unwrap_or_else(|what| panic!("{what}"));
     assert!(summary.packets >= packets, "{summary:?}");
     println!("{summary:?}");

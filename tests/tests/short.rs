@@ -14,8 +14,8 @@ const PROGRAMS: [&str; 6] = ["tonic-reno", "tonic-new-reno", "tonic-sack", "toni
 
 fn campaign(place: Place, transport: &str, seed: u64, runs: u64) -> Campaign {
     let transport = transport.to_owned();
-    let (ordering, packets, packets_per_run, capture) = (None, u64::MAX, 2_000, None);
-    Campaign { place, transport, ordering, seed, runs, packets, packets_per_run, capture }
+    let (ordering, flows, packets, packets_per_run, capture) = (None, None, u64::MAX, 2_000, None);
+    Campaign { place, transport, ordering, flows, seed, runs, packets, packets_per_run, capture }
 }
 
 fn run(place: Place, seed: u64, runs: u64) -> Vec<Summary> {
@@ -54,6 +54,18 @@ fn t27_verbs_semantics_hold_over_programs() {
     for transport in PROGRAMS {
         for (place, seed, runs) in [(Place::Fabric, 5_000, 12), (Place::Sockets, 2_000, 3)] {
             let summary = campaign(place, transport, seed, runs).run(|_, _| {}).unwrap_or_else(|what| panic!("{what}"));
+            assert!(summary.packets > 1_000 && summary.requests > 100 && summary.receives > 10, "{summary:?}");
+        }
+    }
+}
+
+/// The same over queue pairs that use several flows, which deliver Writes and Reads in any order.
+#[test]
+fn t27_verbs_semantics_hold_over_several_flows() {
+    for (transport, flows) in [("tonic-sack", 4), ("tonic-dcqcn", 2), ("tonic-irn", 8)] {
+        for (place, seed, runs) in [(Place::Fabric, 6_000, 12), (Place::Sockets, 2_000, 3)] {
+            let campaign = Campaign { flows: Some(flows), ..campaign(place, transport, seed, runs) };
+            let summary = campaign.run(|_, _| {}).unwrap_or_else(|what| panic!("{what}"));
             assert!(summary.packets > 1_000 && summary.requests > 100 && summary.receives > 10, "{summary:?}");
         }
     }

@@ -141,8 +141,11 @@ pub(crate) struct Core {
     pub(crate) counts_sent: bool,
     /// Completion queues that have overflowed and whose queue pairs must fail.
     pub(crate) overrun_cqs: Vec<CqId>,
-    /// `true` if a queue pair has failed or a completion queue has overflowed while the current input was processed:
-    /// the failures must be handled after the input.
+    /// Slots of the queue pairs with several flows that the engine must serve: a request for a flow is next, a flow has
+    /// completed one, or one of them has failed.
+    pub(crate) flows_due: Vec<u32>,
+    /// `true` if a queue pair has failed, a completion queue has overflowed, or flows are due, while the current input
+    /// was processed: these must be handled after the input.
     pub(crate) is_unsettled: bool,
 }
 
@@ -173,6 +176,7 @@ impl Core {
             signals: None,
             counts_sent: false,
             overrun_cqs: Vec::new(),
+            flows_due: Vec::new(),
             is_unsettled: false,
         }
     }
@@ -196,12 +200,28 @@ impl Core {
 
     #[cold]
     fn raise_completion_event(&mut self, cq: CqId, added: Added) {
-        if added == Added::Overrun {
+        if let Added::ForFlows(slot) = added {
+            self.serve_flows_later(slot);
+        } else if added == Added::Overrun {
             self.overrun_cqs.push(cq);
             self.is_unsettled = true;
             self.raise_event(AsyncEvent::CqOverrun(cq));
         } else {
             self.raise_event(AsyncEvent::CqNotify(cq));
+        }
+    }
+
+    /// Has the engine serve the flows of the queue pair in `slot`, or of that of which it is a flow, after the current
+    /// input. Its requests complete in `send_cq`.
+    #[cold]
+    pub(crate) fn note_flows(&mut self, send_cq: CqId, slot: u32) {
+        self.serve_flows_later(self.objects.flows_of(send_cq).unwrap_or(slot));
+    }
+
+    fn serve_flows_later(&mut self, slot: u32) {
+        self.is_unsettled = true;
+        if self.flows_due.last() != Some(&slot) {
+            self.flows_due.push(slot);
         }
     }
 

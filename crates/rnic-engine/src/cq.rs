@@ -14,6 +14,8 @@ pub(crate) enum Notify {
     Solicited,
     /// Notification of the next completion.
     Next,
+    /// The queue is that of the flows of the queue pair in this slot: the engine takes each completion at once.
+    Flows(u32),
 }
 
 /// A completion queue: completions in the order in which they were generated.
@@ -34,6 +36,8 @@ pub(crate) enum Added {
     Quietly,
     Notify,
     Overrun,
+    /// The engine takes the completion, for the queue pair in this slot.
+    ForFlows(u32),
 }
 
 impl Cq {
@@ -55,6 +59,7 @@ impl Cq {
             Notify::Off => return Added::Quietly,
             Notify::Next => true,
             Notify::Solicited => solicited || completion.status != WcStatus::Success,
+            Notify::Flows(slot) => return Added::ForFlows(slot),
         };
         if is_requested {
             self.notify = Notify::Off;
@@ -104,6 +109,19 @@ impl Cq {
     /// Sets the capacity of the queue; the caller ensures that the queue does not already contain more completions.
     pub(crate) fn set_capacity(&mut self, capacity: u32) {
         self.capacity = capacity as usize;
+    }
+
+    /// Passes the completions to the engine from now on, for the queue pair in `slot`.
+    pub(crate) fn serve_flows_of(&mut self, slot: u32) {
+        self.notify = Notify::Flows(slot);
+    }
+
+    /// Returns the slot of the queue pair whose flows use the queue, if it is such a queue.
+    pub(crate) fn flows_of(&self) -> Option<u32> {
+        match self.notify {
+            Notify::Flows(slot) => Some(slot),
+            Notify::Off | Notify::Solicited | Notify::Next => None,
+        }
     }
 
     pub(crate) fn is_overrun(&self) -> bool {

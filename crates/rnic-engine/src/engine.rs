@@ -4,6 +4,7 @@ mod change;
 mod falcon;
 mod fault;
 mod final_ack;
+mod flows;
 mod messages;
 mod nvme;
 mod prefetch;
@@ -29,6 +30,7 @@ use crate::roce::RoceConnection;
 use crate::stats::{EngineStats, PoolStats};
 use crate::wr::{RecvRequest, SendRequest};
 
+use flows::Groups;
 pub use messages::Messages;
 pub use nvme::Nvme;
 pub use prefetch::{Hints, PREFETCH_STEPS};
@@ -45,12 +47,14 @@ pub struct Engine {
     /// State that all Falcon connections share; created with the first Falcon queue pair.
     falcon: Option<Box<FalconNic>>,
     qps: QpTable,
+    /// Flows of queue pairs that use several.
+    groups: Groups,
 }
 
 impl Engine {
     /// Returns an engine without any objects.
     pub fn new(config: EngineConfig) -> Self {
-        Self { qps: QpTable::new(config.secret), core: Core::new(config), falcon: None }
+        Self { qps: QpTable::new(config.secret), core: Core::new(config), falcon: None, groups: Groups::default() }
     }
 
     /// Returns read access to the verbs objects other than queue pairs.
@@ -172,6 +176,9 @@ impl Engine {
                 }
                 return Some(Departure::Roce(&self.core.out));
             }
+            if self.core.is_unsettled && !self.core.flows_due.is_empty() {
+                flows::serve(self);
+            }
         }
         // Requests may have failed in this call, and the completion queue may have overflowed, which makes its queue
         // pairs fail.
@@ -250,6 +257,9 @@ impl Engine {
         if !self.core.overrun_cqs.is_empty() {
             self.fail_overrun();
         }
+        if !self.core.flows_due.is_empty() {
+            flows::serve(self);
+        }
     }
 
     /// Returns the statistics collected so far.
@@ -263,8 +273,8 @@ impl Engine {
     }
 
     /// Handles failures after the current input, which was for the queue pair in `slot`, has been processed: frees
-    /// the NIC resources that the protocol of a failed queue pair holds, and fails the queue pairs of overflowed
-    /// completion queues.
+    /// the NIC resources that the protocol of a failed queue pair holds, fails the queue pairs of overflowed completion
+    /// queues, and serves flows.
     #[cold]
     #[inline(never)]
     fn settle_failures(&mut self, slot: u32) {
@@ -272,6 +282,7 @@ impl Engine {
         if let Some(qp) = qps.at_mut(slot) {
             qp.settle_if_failed(core, falcon.as_deref_mut());
         }
+        flows::serve(self);
         self.fail_overrun();
     }
 
@@ -286,6 +297,7 @@ impl Engine {
                     qp.settle_if_failed(&mut self.core, self.falcon.as_deref_mut());
                 }
             }
+            flows::serve(self);
         }
         self.core.is_unsettled = false;
     }

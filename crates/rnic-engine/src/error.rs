@@ -209,6 +209,9 @@ pub enum ModifyError {
         /// Requested state.
         to: QpState,
     },
+    /// The flows of the transport could not be created. The queue pair keeps the transport that it had.
+    #[error("the flows of the transport could not be created: {0}")]
+    Flows(ResourceError),
     /// The queue pair's service does not have this attribute, or requires another function to connect it.
     #[error("the attribute or transition does not apply to a queue pair of service {0:?} and its transport")]
     Service(Service),

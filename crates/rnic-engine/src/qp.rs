@@ -14,6 +14,7 @@ use crate::error::{DropReason, ModifyError, PostError, RxOutcome};
 use crate::falcon::{FalconEnd, FalconNic};
 use crate::limiter::{LimitSource, Limiter, RateLimit};
 use crate::mr::Access;
+use crate::objects::Objects;
 use crate::processors::Processed;
 use crate::roce::{ProbeOutcome, RoceConnection};
 use crate::srq::Target;
@@ -113,6 +114,12 @@ impl Qp {
             None => ProtocolState::new(&transport),
         };
         Self { verbs: Verbs::new(Head::new(number, slot, attributes, transport), attributes), protocol }
+    }
+
+    /// Returns whether it is a flow of another queue pair, by its completion queue.
+    #[cold]
+    pub(crate) fn is_flow(&self, objects: &Objects) -> bool {
+        self.verbs.head.transport.flows > 1 && objects.flows_of(self.verbs.head.send_cq).is_some()
     }
 
     /// Returns the Falcon part of a queue pair on Falcon.
@@ -463,6 +470,9 @@ impl Qp {
     fn settle_failure(&mut self, core: &mut Core, nic: Option<&mut FalconNic>) {
         let Self { verbs, protocol } = self;
         verbs.head.has_failed = false;
+        if verbs.head.transport.flows > 1 {
+            core.note_flows(verbs.head.send_cq, verbs.head.slot);
+        }
         if let Some(exchange) = &mut core.exchange {
             exchange.disconnect(verbs.head.number);
         }

@@ -68,6 +68,20 @@ pub struct QpStats {
     pub rnr_naks_sent: u32,
 }
 
+impl QpStats {
+    /// Returns the sums with the counters of a flow of the same queue pair.
+    pub(crate) fn plus(&self, flow: &Self) -> Self {
+        Self {
+            packets_sent: self.packets_sent + flow.packets_sent,
+            packets_retransmitted: self.packets_retransmitted + flow.packets_retransmitted,
+            timeouts: self.timeouts.saturating_add(flow.timeouts),
+            nacks: self.nacks.saturating_add(flow.nacks),
+            rnr_naks: self.rnr_naks.saturating_add(flow.rnr_naks),
+            rnr_naks_sent: self.rnr_naks_sent.saturating_add(flow.rnr_naks_sent),
+        }
+    }
+}
+
 /// Counters of the whole engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct EngineStats {

@@ -27,7 +27,8 @@ pub struct Transport {
     /// True when the headers include extensions of IRN or FaSR. Set for Falcon too, where it is not used.
     pub(crate) extended: bool,
     pub(crate) service: Service,
-    /// Permitted operations: a bit for each type of send queue entry.
+    /// Operations that a queue pair sends itself: a bit for each type of send queue entry. Writes and Reads that go to
+    /// other flows are not among them.
     pub(crate) operations: u16,
     /// Variants of this transport for unreliable connections and for unreliable datagrams.
     unreliable: Option<[Arc<Self>; 2]>,
@@ -44,6 +45,11 @@ pub struct Transport {
     /// True when a Write waits for earlier Writes that overlap it. False where packets, and therefore bytes, are
     /// placed in order.
     pub(crate) fences_overlaps: bool,
+    /// Number of flows for messages that may be delivered in any order; 1 without such flows.
+    pub(crate) flows: u8,
+    /// True when a request may have to wait for earlier ones: where Writes wait for those that they overlap, or there
+    /// are several flows.
+    pub(crate) orders_messages: bool,
     /// True when acknowledgements carry the number of posted receives, which requesters do not exceed.
     pub(crate) credits: bool,
     /// True when receivers report gaps.
@@ -130,6 +136,27 @@ fn scheduler_needs_state(schedule: &Configured<SchedulePolicy>) -> bool {
         || turn_messages.is_some()
 }
 
+/// Returns the format of the packets of reliable connections.
+fn format_of(profile: &Profile) -> Format {
+    match profile.protocol {
+        Protocol::Roce => Format::RoceV2,
+        Protocol::Irn => Format::Irn,
+        Protocol::Fasr => Format::Fasr,
+        // Placeholder: it is never compared with the format of a packet of a reliable connection.
+        Protocol::Falcon(_) => Format::RoceV2,
+    }
+}
+
+/// Returns the operations that the queue pair of a reliable connection sends itself, a bit for each.
+fn operations_of(profile: &Profile) -> u16 {
+    let all = WqeOp::allowed(Service::ReliableConnection);
+    match profile.protocol.falcon() {
+        None if profile.flow_count() > 1 => all & !(WqeOp::Write.bit() | WqeOp::Read.bit()),
+        None => all,
+        Some(_) => WqeOp::CARRIED_BY_FALCON,
+    }
+}
+
 impl Transport {
     /// Prepares `profile`.
     ///
@@ -150,28 +177,23 @@ impl Transport {
         let first_timeout = recovery.policy.first_timeout(&recovery_words);
         let program = ProgramSetup::of(&recovery.policy, &recovery_words);
         let window_bits = AnyRing::with_bits(profile.window_bits).bits();
+        let flows = profile.flow_count();
+        let fences_overlaps = profile.fence_overlaps && places_out_of_order;
         let mut transport = Self {
-            format: match profile.protocol {
-                Protocol::Roce => Format::RoceV2,
-                Protocol::Irn => Format::Irn,
-                Protocol::Fasr => Format::Fasr,
-                // Placeholder: it is never compared with the format of a packet of a reliable connection.
-                Protocol::Falcon(_) => Format::RoceV2,
-            },
+            format: format_of(&profile),
             short_addresses: profile.protocol == Protocol::Fasr,
             extended: profile.protocol != Protocol::Roce,
             service: Service::ReliableConnection,
-            operations: match profile.protocol.falcon() {
-                None => WqeOp::allowed(Service::ReliableConnection),
-                Some(_) => WqeOp::CARRIED_BY_FALCON,
-            },
+            operations: operations_of(&profile),
             unreliable: None,
             split: profile.protocol.falcon().is_none() && profile.spaces != SequenceSpaces::Shared,
             scheduled: profile.protocol.falcon().is_none() && profile.spaces == SequenceSpaces::Scheduled,
             places_out_of_order,
             places_writes_only: profile.placement() == Placement::PlaceWrites,
             retransmit_fetch: profile.retransmit_fetch,
-            fences_overlaps: profile.fence_overlaps && places_out_of_order,
+            fences_overlaps,
+            flows,
+            orders_messages: fences_overlaps || flows > 1,
             credits: profile.end_to_end_credits,
             reports_gaps: recovery.policy.reports_gaps,
             times_last_sent: (recovery.policy.times_last_sent)(&recovery.params),
@@ -233,6 +255,8 @@ impl Transport {
             scheduled: false,
             places_out_of_order: false,
             fences_overlaps: false,
+            flows: 1,
+            orders_messages: false,
             credits: false,
             out_of_order_reach: 1,
             pool: None,

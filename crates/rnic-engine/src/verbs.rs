@@ -105,7 +105,7 @@ impl Verbs {
     }
 
     /// Completes the finished entries at the head of the send queue: those acknowledged up to `una` and, for a fetch
-    /// with separate sequence spaces, whose response has been received.
+    /// with separate sequence spaces, whose response has been received; and those that other flows have completed.
     #[inline(always)]
     pub(crate) fn complete_through(&mut self, core: &mut Core, una: Seq) {
         let Self { head, send, .. } = self;
@@ -123,11 +123,12 @@ impl Verbs {
             if counter == send.queue.next || wqe.end() > una {
                 break;
             }
-            if wqe.op.is_fetch() {
-                if head.transport.split && wqe.state != WqeState::Fetched {
+            if wqe.op.completes_later() {
+                let is_on_flow = wqe.op.is_on_flow();
+                if (head.transport.split || is_on_flow) && wqe.state != WqeState::Fetched {
                     break;
                 }
-                send.fetches -= 1;
+                send.fetches -= u8::from(!is_on_flow);
             }
             if wqe.flags.contains(SendFlags::SIGNALED) {
                 core.complete(head.send_cq, send_completion(head.number, wqe, WcStatus::Success));
@@ -152,6 +153,16 @@ impl Verbs {
     pub(crate) fn complete_failed_head(&mut self, core: &mut Core, status: WcStatus) {
         self.send.fail_oldest(&self.head, core, status);
         self.fail(core);
+    }
+
+    /// Fails entry `counter` of the send queue, which the peer has refused on another flow, and with it the queue pair.
+    /// The peer answers no flow any more, so the result of earlier entries remains unknown: they are flushed.
+    #[cold]
+    pub(crate) fn fail_behind_unfinished(&mut self, core: &mut Core, counter: u32, status: WcStatus) {
+        while self.send.queue.head != counter {
+            self.send.fail_oldest(&self.head, core, WcStatus::WrFlushed);
+        }
+        self.complete_failed_head(core, status);
     }
 
     /// Fails the queue pair because of a request from the peer, and notifies the program.

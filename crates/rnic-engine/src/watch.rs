@@ -21,6 +21,18 @@ pub struct Traffic {
     pub packets_dropped: u64,
 }
 
+impl Traffic {
+    /// Returns the sums with the counters of a flow of the same queue pair.
+    pub(crate) fn plus(&self, flow: &Self) -> Self {
+        Self {
+            packets_received: self.packets_received + flow.packets_received,
+            packets_out_of_order: self.packets_out_of_order + flow.packets_out_of_order,
+            packets_duplicate: self.packets_duplicate + flow.packets_duplicate,
+            packets_dropped: self.packets_dropped + flow.packets_dropped,
+        }
+    }
+}
+
 /// Statistics of one queue pair.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MonitoredQp {

@@ -27,6 +27,10 @@ pub(crate) enum WqeOp {
     LocalInvalidate,
     AtomicWrite,
     Flush,
+    /// A Write that another flow of the queue pair carries.
+    WriteOnFlow,
+    /// A Read that another flow of the queue pair carries.
+    ReadOnFlow,
 }
 
 impl WqeOp {
@@ -47,10 +51,30 @@ impl WqeOp {
         matches!(self, Self::Read | Self::AtomicWrite | Self::Flush)
     }
 
-    /// Returns whether the operation is executed locally, without sending packets.
+    /// Returns whether the queue pair itself sends no packets for the operation: it is executed locally, or another
+    /// flow carries it.
     #[inline]
     pub(crate) const fn is_local(self) -> bool {
-        matches!(self, Self::BindWindow | Self::LocalInvalidate)
+        matches!(self, Self::BindWindow | Self::LocalInvalidate) || self.is_on_flow()
+    }
+
+    /// Returns whether another flow of the queue pair carries the operation.
+    #[inline]
+    pub(crate) const fn is_on_flow(self) -> bool {
+        matches!(self, Self::WriteOnFlow | Self::ReadOnFlow)
+    }
+
+    /// Returns whether the operation completes later than its packets are acknowledged: after a response, or by another
+    /// flow.
+    #[inline]
+    pub(crate) const fn completes_later(self) -> bool {
+        self.is_fetch() || self.is_on_flow()
+    }
+
+    /// Returns whether the completion contains the length of the data.
+    #[inline]
+    pub(crate) const fn reports_length(self) -> bool {
+        self.is_fetch() || matches!(self, Self::ReadOnFlow)
     }
 
     /// Returns the operations that may be posted to a queue pair of `service`, as a bit mask.
@@ -102,7 +126,7 @@ impl WqeOp {
 pub(crate) enum WqeState {
     /// Waiting, or partly or completely sent.
     Posted,
-    /// A read or atomic whose data has been received completely.
+    /// A read or atomic whose data has been received completely, or a request that another flow has completed.
     Fetched,
     /// The completion has been generated, although the entry is not the oldest.
     Completed,
@@ -131,7 +155,7 @@ pub(crate) struct SendWqe {
     /// Immediate data, or the key to invalidate; key of the region of a binding; placement type and selectivity of a
     /// flush.
     pub(crate) word: u32,
-    /// `recv_WQE_SN` or `read_WQE_SN`; destination queue pair of a datagram.
+    /// `recv_WQE_SN` or `read_WQE_SN`; destination queue pair of a datagram; flow that carries the request.
     pub(crate) sn: u32,
     pub(crate) op: WqeOp,
     pub(crate) flags: SendFlags,

@@ -48,6 +48,45 @@ fn t27_writes_sends_reads_and_atomics_run_over_every_program() {
     }
 }
 
+/// Several flows for messages in any order, under faults of every kind; the checks of the fabric hold, and the result
+/// does not depend on the order of nodes.
+#[test]
+fn t27_every_program_delivers_everything_over_several_flows() {
+    for transport in PROGRAMS {
+        for (op, flows) in [("\"write\"", 4), ("\"read\"", 2), ("\"write-imm\"", 8)] {
+            let transport = transport.replacen(',', &format!(", flows = {flows},"), 1);
+            let overrides = [("transport", &*transport), ("workload.op", op), FAULTS];
+            let report = run(WIRE, &overrides, 2);
+            assert_independent_of_order_and_parts(&report, WIRE, &overrides, 2, &transport);
+        }
+    }
+}
+
+/// With 1 % loss a program that halves its window at each loss delays all messages of a queue pair behind it; over four
+/// flows only those of one. The 99th percentile of the time from arrival to completion falls to less than two thirds,
+/// although completions are reported in order.
+#[test]
+fn t27_several_flows_shorten_the_tail_of_messages_at_one_percent_loss() {
+    let text = r#"
+        name = "several flows"
+        mtu = 4096
+        topology = { kind = "point-to-point" }
+        links = { rate = "100Gbps", delay = "5us" }
+        transport = { name = "tonic-new-reno" }
+        workload = { kind = "open-loop", op = "write", message = "16KB", depth = 1024, load = "30%", duration = "10ms" }
+        fault = [{ kind = "drop", packets = "data", probability = "1%" }]
+    "#;
+    for name in ["tonic-reno", "tonic-new-reno"] {
+        let tail = |flows: u8| {
+            let transport = format!("{{ name = \"{name}\", rto_min = \"100us\", rto_max = \"1ms\", flows = {flows} }}");
+            let reports = (1..=3).map(|seed| run(text, &[("transport", &transport)], seed));
+            reports.map(|report| report.latency_us.expect("an open loop measures it").p99).sum::<f64>() / 3.0
+        };
+        let (one, four) = (tail(1), tail(4));
+        assert!(four < one * 2.0 / 3.0, "{name}: {four} us over four flows, {one} us over one");
+    }
+}
+
 /// Equal decisions in every event, or the hashes of the traces would differ: the program and the hand-written policy,
 /// with the same cap and timeouts (multiples of a program's tick of 160 ns), under loss, reordering and bursts.
 #[test]

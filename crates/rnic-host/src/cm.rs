@@ -34,7 +34,7 @@ mod suspects;
 
 pub use endpoint::{Binding, Endpoint, EndpointStats, Inbox, roce_mtu_towards, source_address_for};
 pub(crate) use exchange::{Exchange, State};
-pub use falcon_parameters::{falcon_key_hint, falcon_params, falcon_params_text};
+pub use falcon_parameters::{falcon_key_hint, falcon_params, falcon_params_text, is_flow_count};
 pub(crate) use gsi::gsi_addresses;
 pub use gsi::{GsiItem, GsiPort};
 pub(crate) use manager::Manager;

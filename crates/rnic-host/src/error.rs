@@ -148,7 +148,7 @@ pub enum ConnectError {
         /// Transports of the remote end.
         theirs: String,
     },
-    /// Both ends use Falcon, with different parameters.
+    /// Both ends use Falcon with different parameters, or a transport with different numbers of flows.
     #[error("{to} uses {theirs}, but this end uses {ours}{hint}; use the same transport options and key at both ends")]
     FalconMismatch {
         /// Address of the remote end, regardless of which end sent the request.

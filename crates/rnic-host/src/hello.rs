@@ -29,7 +29,7 @@ use rnic_engine::PeerId;
 use rnic_wire::Qpn;
 use rnic_wire::hello::{Hello, Terms};
 
-use crate::cm::{falcon_key_hint, falcon_params_text};
+use crate::cm::{falcon_key_hint, falcon_params_text, is_flow_count};
 
 /// State of the settings exchange for all connected queue pairs.
 #[derive(Debug, Default)]
@@ -181,6 +181,14 @@ impl Display for SettingsDiffer {
             return write!(
                 f,
                 "the other end at {peer} uses transport {there}, but this end uses {here}; set the same --transport \
+                 at both ends"
+            );
+        }
+        if theirs.falcon != ours.falcon && is_flow_count(theirs.falcon) && is_flow_count(ours.falcon) {
+            let [there, here] = [theirs, ours].map(|terms| terms.falcon.max(1));
+            return write!(
+                f,
+                "the other end at {peer} uses flows={there}, but this end uses flows={here}; set the same --set flows \
                  at both ends"
             );
         }

@@ -150,6 +150,26 @@ fn i27_transports_are_negotiated_or_refused() {
     }
 }
 
+/// Flows have no field in packets, so both ends need the same number of them.
+#[test]
+fn t27_ends_with_different_numbers_of_flows_do_not_connect() {
+    for (ours, theirs) in [("4", "1"), ("1", "4"), ("2", "3")] {
+        let (mut left, mut right) = (Side::at("127.0.0.1:0"), Side::at("127.0.0.1:0"));
+        right.nic.listen(PORT, 8).expect("a free service");
+        let config = |side: &Side, flows| {
+            let choice = common::chosen("tonic-irn", &[("flows", flows)]);
+            ConnectionConfig::new(side.pd, side.cq).with_transports(vec![choice])
+        };
+        let (from, to) = (config(&left, ours), config(&right, theirs));
+        left.nic.start_connect(right.addr(), PORT, &from).expect("there is a route to the peer");
+        let id = drive(&mut left, &mut right, |_, right| requested(right.event()));
+        let error = right.nic.accept(id, &to).expect_err("other flows").to_string();
+        assert!(error.contains(&format!("uses flows={ours}, but this end uses flows={theirs};")), "{error}");
+        let error = drive(&mut left, &mut right, |left, _| failure(left.event())).to_string();
+        assert!(error.contains(&format!("the other end uses flows={theirs}")), "{error}");
+    }
+}
+
 #[test]
 fn the_smaller_cap_and_mtu_apply() {
     let open = |mtu_max_bytes| {

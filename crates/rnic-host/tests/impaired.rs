@@ -252,6 +252,26 @@ fn connected(choice: &TransportChoice, impairment: Impairment) -> Pair {
     Pair::connected_with(left, right, &from, &to)
 }
 
+/// Messages in any order over several flows, each with its own losses; what has an order keeps it.
+#[test]
+fn t27_every_operation_succeeds_over_several_flows_on_an_impaired_network() {
+    for (name, flows) in [("tonic-new-reno", "4"), ("tonic-dcqcn", "3")] {
+        let impairment = Impairment {
+            loss: percent(2),
+            duplicate: percent(2),
+            reorder: percent(5),
+            corrupt: percent(1),
+            ..Impairment::default()
+        };
+        let mut pair = connected(&common::chosen(name, &[("flows", flows)]), impairment);
+        write_slots(&mut pair, 16, 30_001);
+        send_slots(&mut pair, 50, 777);
+        read_slots(&mut pair, 16, 30_001);
+        count_up(&mut pair, 100);
+        assert_eq!(pair.left.nic.queue_pairs().count(), 1, "flows are listed as queue pairs");
+    }
+}
+
 /// Packets arrive without payload: the receiver reports each of them, and they are retransmitted, without timeouts. A
 /// transport whose receivers do not pull recovers as from losses.
 #[test]

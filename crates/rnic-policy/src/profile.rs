@@ -13,7 +13,7 @@ use crate::falcon::{
 };
 use crate::law;
 use crate::params::{Configured, FLOOR, ParamError, ParamOwner, ParamSpec, Params};
-use crate::paths::PathPolicy;
+use crate::paths::{FLOWS_MAX, PathPolicy};
 use crate::recovery::Placement;
 use crate::recovery_policy::RecoveryPolicy;
 use crate::schedule::SchedulePolicy;
@@ -159,6 +159,10 @@ pub struct Profile {
     /// its link; a packet that arrives without its payload is answered by a NACK that names it (NDP, SIGCOMM'17,
     /// section 3; Tonic's tokens, mechanism T-16). `None` where senders need no grants.
     pub pulls: Option<u32>,
+    /// Number of flows, at most [`FLOWS_MAX`](crate::paths::FLOWS_MAX), that a queue pair uses at the same time for
+    /// messages that may be delivered in any order; 1 for one flow that delivers everything in order (Tonic, appendix
+    /// A). Both ends need the same number. `None` where a queue pair has no such flows.
+    pub flows: Option<u8>,
     /// See [`MEASURED_TIMEOUTS`].
     pub measured_timeouts: bool,
     /// True when the NICs exchange messages, so that policies can probe paths ([`Signals::PROBES`]). Set by
@@ -230,7 +234,16 @@ pub const PULL_WINDOW: ParamSpec = ParamSpec::count(
 /// Maximum number of packets that may be sent before the receiver grants any.
 pub const PULL_WINDOW_MAX: u64 = 1 << 14;
 
-/// Name of the parameter of programs that is the rate of the link.
+/// Option of profiles whose queue pairs may use several flows.
+pub const FLOWS: ParamSpec = ParamSpec::count(
+    "flows",
+    1,
+    1,
+    FLOWS_MAX as u64,
+    "flows that deliver Writes and Reads in any order, both ends alike; 1 keeps the order (Tonic A)",
+);
+
+/// Parameter of programs that is the rate of the link.
 const LINE_RATE: &str = "line_rate";
 
 /// Reason why a composition is rejected.
@@ -339,6 +352,12 @@ pub enum ProfileError {
          packet, a recovery policy whose receiver places out-of-order packets, and no end-to-end credits"
     )]
     PullsNeedIrn(&'static str),
+    /// Credits count the messages of one sequence; messages between NICs grant rates to, and probe the path of, one.
+    #[error(
+        "transport `{0}`: flows={1} can be used neither with end_to_end_credits nor with messages between NICs ([scr], \
+         --messages on); remove them, or set flows=1"
+    )]
+    FlowsAreIndependent(&'static str, u8),
     /// A program controls congestion itself.
     #[error(
         "transport `{0}`: the program `{1}` controls congestion itself, so the controller `{2}` would have no effect; \
@@ -366,7 +385,13 @@ impl Profile {
         self.recovery.policy.placement
     }
 
-    /// Returns the maximum number of packets in flight, independent of the controller.
+    /// Returns the number of flows ([`Profile::flows`]).
+    #[inline]
+    pub fn flow_count(&self) -> u8 {
+        self.flows.unwrap_or(1)
+    }
+
+    /// Returns the largest number of packets in flight, independent of the controller.
     #[inline]
     pub fn in_flight_max(&self) -> u64 {
         let cap = self.cap_packets.map_or(OUTSTANDING_PACKETS_MAX, u64::from);
@@ -391,6 +416,12 @@ impl Profile {
             && let Some(window) = &mut self.pulls
         {
             *window = PULL_WINDOW.parse(text)? as u32;
+            return Ok(());
+        }
+        if name == FLOWS.name
+            && let Some(flows) = &mut self.flows
+        {
+            *flows = FLOWS.parse(text)? as u8;
             return Ok(());
         }
         if let Protocol::Falcon(shape) = &mut self.protocol {
@@ -535,6 +566,7 @@ impl Profile {
             .chain(falcon)
             .chain([(&MEASURED_TIMEOUTS, u64::from(self.measured_timeouts))])
             .chain(self.pulls.map(|window| (&PULL_WINDOW, u64::from(window))))
+            .chain(self.flows.map(|flows| (&FLOWS, u64::from(flows))))
             .chain(POOL_PARAMS.iter().zip(pool))
             .chain(of(self.recovery.policy.params, self.recovery.params))
             .chain(of(self.control.policy.params, self.control.params).filter(is_listed))
@@ -572,6 +604,9 @@ impl Profile {
             return Err(ProfileError::NoCredits(self.name));
         }
         self.check_pulls()?;
+        if self.flow_count() > 1 && (self.end_to_end_credits || self.probes) {
+            return Err(ProfileError::FlowsAreIndependent(self.name, self.flow_count()));
+        }
         let Configured { policy, params } = &self.control;
         let missing = (policy.interest)(params).needs.without(self.measures());
         if missing == Signals::CSIG && self.protocol.falcon().is_some() {

@@ -10,6 +10,9 @@ use crate::backend::Backend;
 use crate::log::Happened;
 use crate::scenario::{Op, PlannedFailure};
 
+/// Statuses of requests that the other end has refused.
+const REFUSALS: [WcStatus; 2] = [WcStatus::RemoteAccess, WcStatus::RemoteInvalidRequest];
+
 /// Marks the work request ids of receives.
 pub(super) const RECEIVE: u64 = 1 << 63;
 
@@ -36,9 +39,12 @@ impl<B: Backend> Body<'_, B> {
         }
         if self.ends[end].failed {
             let next = self.ends[end].ops.pop_front().ok_or("nothing is posted")?;
-            if next.index != index || completion.status != WcStatus::WrFlushed {
+            // The cause is behind requests of other flows whose result is unknown.
+            let is_cause = self.has_flows(end) && next.planned.is_some_and(|of| of.status() == completion.status);
+            if next.index != index || completion.status != WcStatus::WrFlushed && !is_cause {
                 return Err(format!("behind a failure, request {} must be flushed next", next.index));
             }
+            self.ends[end].was_refused |= is_cause && REFUSALS.contains(&completion.status);
             return self.record_failed(end, next);
         }
         // Unsignalled requests before this one have succeeded.
@@ -61,8 +67,7 @@ impl<B: Backend> Body<'_, B> {
         if completion.status != WcStatus::Success {
             self.check_failure(end, &request, completion.status)?;
             self.ends[end].failed = true;
-            let refusals = [WcStatus::RemoteAccess, WcStatus::RemoteInvalidRequest];
-            self.ends[end].was_refused = refusals.contains(&completion.status);
+            self.ends[end].was_refused = REFUSALS.contains(&completion.status);
             *self.tally.failures.entry(format!("{:?}", completion.status)).or_default() += 1;
             self.begin_teardown(end);
             return self.record_failed(end, request);
@@ -94,6 +99,9 @@ impl<B: Backend> Body<'_, B> {
         let [own, other] = [end, end ^ 1].map(|end| self.ends[end].met_failure());
         // A refusal at the other end, or a program that gives up, also ends this direction, at any request.
         let is_flushed = status == WcStatus::WrFlushed;
+        if is_flushed && self.has_flows(end) && own.is_some_and(|planned| !planned.is_local()) {
+            return Ok(());
+        }
         if is_flushed
             && (other.is_some()
                 || own.is_some_and(|planned| PlannedFailure::GIVEN_UP.contains(&planned) && !planned.is_local()))
@@ -107,6 +115,12 @@ impl<B: Backend> Body<'_, B> {
             return Ok(());
         }
         Err(format!("of request {} ({:?}), whose planned failure is {:?}", request.index, request.op, request.planned))
+    }
+
+    /// Returns whether the queue pair of `end` uses several flows, on which a refusal leaves the results of earlier
+    /// requests unknown.
+    fn has_flows(&self, end: usize) -> bool {
+        self.scenario.profile(end / 2).flow_count() > 1
     }
 
     /// Handles the success of a request: checks the effect that it promises.

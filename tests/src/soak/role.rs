@@ -65,6 +65,7 @@ impl Role {
                     place,
                     transport,
                     ordering: None,
+                    flows: None,
                     seed,
                     runs: RUNS,
                     packets,

@@ -38,11 +38,10 @@ const MECHANISMS: &[Mechanism] = &[
     tested("6.1", "1024 flows, 2048 at most"),
     tested("2.1", "receivers acknowledge cumulatively and selectively and grant tokens, at line rate"),
     tested("5, D", "sockets of bytes: segments, a rest that waits, flows beyond the template in software"),
-    Mechanism {
-        what: "RDMA: work requests are segments; Write, Send, Read at the source of data",
-        section: "A",
-        left_out: "messages out of order over several flows",
-    },
+    tested(
+        "A",
+        "RDMA: work requests are segments; Write, Send, Read at the source of data; messages in any order over flows",
+    ),
     tested("6.1.1", "six programs: Reno, NewReno, SACK, NDP, RoCEv2 with DCQCN, IRN"),
     tested("6", "a model by cycles in a simulated network, with receivers that do not know it"),
 ];

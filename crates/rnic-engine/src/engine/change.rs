@@ -6,13 +6,21 @@ use std::sync::Arc;
 use rnic_base::Time;
 use rnic_wire::Qpn;
 
-use super::Engine;
-use crate::error::{ModifyError, PostError};
+use super::{Engine, flows};
+use crate::error::{ModifyError, PostError, ResourceError};
 use crate::limiter::{LimitSource, RATE_LIMIT_MIN, RateLimit};
 use crate::state::QpState;
 use crate::state::Service;
 use crate::transport::Transport;
 use crate::wr::SendRequest;
+
+/// Gives queue pair `qpn`, which has no flows now, another transport and its flows.
+fn replace_transport(engine: &mut Engine, qpn: Qpn, transport: &Arc<Transport>) -> Result<(), ResourceError> {
+    let Some(qp) = engine.qps.find_mut(qpn) else { return Ok(()) };
+    qp.set_transport(&mut engine.core, transport);
+    let attributes = qp.verbs.attributes();
+    flows::create(engine, qpn, &attributes)
+}
 
 impl Engine {
     /// Replaces the transport of a reliable connection before it is connected, with the one that both ends have
@@ -20,7 +28,8 @@ impl Engine {
     ///
     /// # Errors
     /// When the queue pair does not exist, is connected or has another service; or when the old or the new transport
-    /// is Falcon, whose queue pairs have a different structure.
+    /// is Falcon, whose queue pairs have a different structure; or when the flows of the new transport cannot be
+    /// created. Nothing has changed then.
     pub fn set_transport(&mut self, qpn: Qpn, transport: &Arc<Transport>) -> Result<(), ModifyError> {
         let qp = self.qps.find_mut(qpn).ok_or(ModifyError::UnknownQp)?;
         let from = qp.verbs.head.state;
@@ -31,8 +40,13 @@ impl Engine {
         if transport.falcon().is_some() {
             return Err(ModifyError::Service(Service::ReliableConnection));
         }
-        qp.set_transport(&mut self.core, transport);
-        Ok(())
+        let former = Arc::clone(&qp.verbs.head.transport);
+        flows::destroy(self, qpn);
+        replace_transport(self, qpn, transport).or_else(|error| {
+            // The numbers of its flows are free again.
+            let _ = replace_transport(self, qpn, &former);
+            Err(ModifyError::Flows(error))
+        })
     }
 
     /// Limits the rate at which the data of a queue pair is taken out of memory, whatever its service and transport:
@@ -49,14 +63,17 @@ impl Engine {
         source: LimitSource,
         limit: Option<RateLimit>,
     ) -> Result<(), ModifyError> {
-        let qp = self.qps.find_mut(qpn).ok_or(ModifyError::UnknownQp)?;
+        self.qps.find(qpn).ok_or(ModifyError::UnknownQp)?;
         let (min, max) = (RATE_LIMIT_MIN, self.core.config.line_rate);
         if let Some(limit) = limit.filter(|limit| limit.rate < min || limit.rate > max) {
             let [requested, min, max] = [limit.rate, min, max].map(|rate| rate.as_bps() / 1_000);
             return Err(ModifyError::Attribute { what: "rate limit in kbit/s", requested, min, max, step: 1 });
         }
         self.core.now = now;
-        qp.set_rate_limit(&mut self.core, source, limit);
+        let part = flows::divide_limit(self, qpn, source, limit);
+        if let Some(qp) = self.qps.find_mut(qpn) {
+            qp.set_rate_limit(&mut self.core, source, part);
+        }
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! Handling of packets whose payload the driver cannot read.
 
-use super::Engine;
+use super::{Engine, flows};
 use crate::packet::Departure;
 use crate::qp::{ProtocolState, Qp};
 
@@ -21,6 +21,7 @@ impl Engine {
         if !self.core.overrun_cqs.is_empty() {
             self.fail_overrun();
         }
+        flows::serve(self);
         let Self { core, falcon, .. } = self;
         match falcon {
             Some(nic) if is_falcon => is_built.then_some(Departure::Falcon(&nic.out)),
@@ -30,8 +31,16 @@ impl Engine {
 }
 
 fn fault_roce(engine: &mut Engine) -> bool {
+    let (from, to) = (engine.core.out.from, engine.core.out.packet.dest_qpn);
+    let mut outcome = None;
+    // A flow is distinguished from its queue pair by its destination.
+    flows::for_each(engine, from, |core, qp, _| {
+        if qp.verbs.head.dest_qpn == to {
+            outcome = Some(qp.fault_payload(core));
+        }
+    });
     let Engine { core, qps, .. } = engine;
-    qps.find_mut(core.out.from).is_some_and(|qp| qp.fault_payload(core))
+    outcome.unwrap_or_else(|| qps.find_mut(from).is_some_and(|qp| qp.fault_payload(core)))
 }
 
 fn fault_falcon(engine: &mut Engine) -> bool {

@@ -2,7 +2,7 @@
 
 use rnic_wire::Qpn;
 
-use super::Engine;
+use super::{Engine, flows};
 
 impl Engine {
     /// Retransmits the acknowledgements of all requests that `qpn` has executed and of all responses that it has
@@ -16,6 +16,8 @@ impl Engine {
     /// informed of the end of the connection first, the completion reports only that the request was flushed.
     pub fn repeat_acks(&mut self, qpn: Qpn) -> bool {
         let Self { qps, core, .. } = self;
-        qps.find_mut(qpn).is_some_and(|qp| qp.repeat_acks(core))
+        let mut has_any = qps.find_mut(qpn).is_some_and(|qp| qp.repeat_acks(core));
+        flows::for_each(self, qpn, |core, qp, _| has_any |= qp.repeat_acks(core));
+        has_any
     }
 }

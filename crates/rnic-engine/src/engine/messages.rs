@@ -43,7 +43,7 @@ impl<'e> Messages<'e> {
         let Engine { core, qps, .. } = self.engine;
         core.now = now;
         let mut exchange = Box::new(Exchange::new(config, core.config.line_rate, now));
-        for qp in qps.iter() {
+        for qp in qps.iter().filter(|qp| !qp.is_flow(&core.objects)) {
             let head = &qp.verbs.head;
             if head.state.receives() && head.peer() != crate::PeerId::NONE {
                 let nic = exchange.nic_of(head.peer(), head.dest_qpn);

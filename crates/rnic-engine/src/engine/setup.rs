@@ -5,8 +5,10 @@ use rnic_base::limits::{MTU_MAX, MTU_MIN, READS_IN_PROGRESS_MAX, SGE_MAX, WORK_R
 use rnic_policy::AdaptivePlace;
 use rnic_wire::{Qpn, RnrTimer};
 
+use super::flows::NUMBERS_TRIED;
 use super::nvme::{check_mtu_of, check_role, namespace_of};
-use super::{Engine, messages};
+use super::snapshot::with_flows;
+use super::{Engine, flows, messages};
 use crate::config::{QpAttributes, QpConnection, QpTiming};
 use crate::core::Core;
 use crate::error::{ModifyError, ResourceError};
@@ -37,6 +39,54 @@ fn check_mtu(mtu: u32) -> Result<(), ModifyError> {
     if is_valid { Ok(()) } else { Err(ModifyError::Attribute { what: "path MTU", requested, min, max, step }) }
 }
 
+/// Creates a queue pair as [`Engine::create_qp`] does, without the flows of its transport.
+fn create_without_flows(engine: &mut Engine, attributes: &QpAttributes) -> Result<Qpn, ResourceError> {
+    engine.core.objects.check_pd(attributes.pd)?;
+    check_size("number of send queue entries", attributes.max_send_wr, 0, WORK_REQUESTS_MAX)?;
+    check_size("number of receive queue entries", attributes.max_recv_wr, 0, WORK_REQUESTS_MAX)?;
+    check_size("number of send scatter/gather entries", attributes.max_send_sge, 0, SGE_MAX as u32)?;
+    check_size("number of receive scatter/gather entries", attributes.max_recv_sge, 0, SGE_MAX as u32)?;
+    let falcon = attributes.transport.falcon().filter(|_| attributes.service == Service::ReliableConnection);
+    if let (Some(shape), Some(nic)) = (falcon, &engine.falcon) {
+        nic.check(shape)?;
+    }
+    let needs_thread = falcon.is_some_and(|shape| shape.fae_place == AdaptivePlace::Thread);
+    if needs_thread && engine.core.config.adaptive_thread.is_none() {
+        return Err(ResourceError::NoAdaptiveThread);
+    }
+    check_role(&engine.core, attributes)?;
+    let mut attributes = attributes.clone();
+    let exists = |cq: CqId| engine.core.objects.cqs.get(cq.0 as usize).is_some_and(Option::is_some);
+    if !exists(attributes.send_cq) || !exists(attributes.recv_cq) {
+        return Err(ResourceError::Unknown("completion queue"));
+    }
+    if let Some(id) = attributes.srq {
+        let srq = engine.core.objects.srqs.get_mut(id.index()).and_then(Option::as_mut);
+        let srq = srq.filter(|srq| srq.pd == attributes.pd).ok_or(ResourceError::Unknown("shared receive queue"))?;
+        // Receives are consumed with their complete scatter/gather list.
+        attributes.max_recv_sge = srq.sges_max() as u32;
+        srq.users += 1;
+    }
+    let watch = &mut engine.core.watch;
+    let number = engine.qps.insert(attributes.number, |number, slot| {
+        watch.start(slot);
+        Qp::new(number, slot, &attributes)
+    });
+    match number {
+        Ok(_) => {
+            engine.core.objects.count_cq_users(attributes.send_cq, attributes.recv_cq, 1);
+            if let Some(NvmeRole::Target(namespace)) = attributes.nvme {
+                engine.core.namespaces.count_user(namespace, 1);
+            }
+            if let Some(shape) = falcon {
+                engine.falcon.get_or_insert_with(|| Box::new(FalconNic::new(shape))).join(shape);
+            }
+        }
+        Err(_) => engine.core.objects.release_srq(attributes.srq),
+    }
+    number
+}
+
 impl Engine {
     /// Destroys a protection domain.
     ///
@@ -57,51 +107,19 @@ impl Engine {
     /// transport is configured with other resources than the Falcon queue pairs of this engine have, or with a thread
     /// that is not available; when it has an NVMe role that its attributes do not permit.
     pub fn create_qp(&mut self, attributes: &QpAttributes) -> Result<Qpn, ResourceError> {
-        self.core.objects.check_pd(attributes.pd)?;
-        check_size("number of send queue entries", attributes.max_send_wr, 0, WORK_REQUESTS_MAX)?;
-        check_size("number of receive queue entries", attributes.max_recv_wr, 0, WORK_REQUESTS_MAX)?;
-        check_size("number of send scatter/gather entries", attributes.max_send_sge, 0, SGE_MAX as u32)?;
-        check_size("number of receive scatter/gather entries", attributes.max_recv_sge, 0, SGE_MAX as u32)?;
-        let falcon = attributes.transport.falcon().filter(|_| attributes.service == Service::ReliableConnection);
-        if let (Some(shape), Some(nic)) = (falcon, &self.falcon) {
-            nic.check(shape)?;
-        }
-        let needs_thread = falcon.is_some_and(|shape| shape.fae_place == AdaptivePlace::Thread);
-        if needs_thread && self.core.config.adaptive_thread.is_none() {
-            return Err(ResourceError::NoAdaptiveThread);
-        }
-        check_role(&self.core, attributes)?;
-        let mut attributes = attributes.clone();
-        let exists = |cq: CqId| self.core.objects.cqs.get(cq.0 as usize).is_some_and(Option::is_some);
-        if !exists(attributes.send_cq) || !exists(attributes.recv_cq) {
-            return Err(ResourceError::Unknown("completion queue"));
-        }
-        if let Some(id) = attributes.srq {
-            let srq = self.core.objects.srqs.get_mut(id.index()).and_then(Option::as_mut);
-            let srq =
-                srq.filter(|srq| srq.pd == attributes.pd).ok_or(ResourceError::Unknown("shared receive queue"))?;
-            // Receives are consumed with their complete scatter/gather list.
-            attributes.max_recv_sge = srq.sges_max() as u32;
-            srq.users += 1;
-        }
-        let watch = &mut self.core.watch;
-        let number = self.qps.insert(attributes.number, |number, slot| {
-            watch.start(slot);
-            Qp::new(number, slot, &attributes)
-        });
-        match number {
-            Ok(_) => {
-                self.core.objects.count_cq_users(attributes.send_cq, attributes.recv_cq, 1);
-                if let Some(NvmeRole::Target(namespace)) = attributes.nvme {
-                    self.core.namespaces.count_user(namespace, 1);
-                }
-                if let Some(shape) = falcon {
-                    self.falcon.get_or_insert_with(|| Box::new(FalconNic::new(shape))).join(shape);
+        for _ in 0..NUMBERS_TRIED {
+            let qpn = create_without_flows(self, attributes)?;
+            match flows::create(self, qpn, attributes) {
+                Ok(()) => return Ok(qpn),
+                Err(error) => {
+                    self.destroy_qp(qpn)?;
+                    if attributes.number.is_some() || !matches!(error, ResourceError::NumberInUse(_)) {
+                        return Err(error);
+                    }
                 }
             }
-            Err(_) => self.core.objects.release_srq(attributes.srq),
         }
-        number
+        Err(ResourceError::Exhausted { what: "numbers of queue pairs with flows", limit: u64::from(NUMBERS_TRIED) })
     }
 
     /// Destroys a queue pair in any state. Posted requests are discarded, without completions, as in verbs.
@@ -109,6 +127,7 @@ impl Engine {
     /// # Errors
     /// When the queue pair does not exist.
     pub fn destroy_qp(&mut self, qpn: Qpn) -> Result<(), ResourceError> {
+        flows::destroy(self, qpn);
         let mut qp = self.qps.remove(qpn).ok_or(ResourceError::Unknown("queue pair"))?;
         qp.detach(&mut self.core, self.falcon.as_deref_mut());
         messages::disconnect(&mut self.core, qpn);
@@ -128,7 +147,8 @@ impl Engine {
 
     /// Returns the attributes of a queue pair.
     pub fn query_qp(&self, qpn: Qpn) -> Option<QpInfo> {
-        self.qps.find(qpn).map(Qp::info)
+        let info = self.qps.find(qpn).map(Qp::info)?;
+        Some(with_flows(self, info))
     }
 
     /// Returns the number of further requests that fit into the send queue of `qpn`.
@@ -173,6 +193,7 @@ impl Engine {
     /// When the queue pair does not exist or is in another state.
     pub fn modify_to_init(&mut self, qpn: Qpn) -> Result<(), ModifyError> {
         self.check_transition(qpn, QpState::Init)?.1.verbs.head.state = QpState::Init;
+        flows::for_each(self, qpn, |_, qp, _| qp.verbs.head.state = QpState::Init);
         Ok(())
     }
 
@@ -183,6 +204,7 @@ impl Engine {
     /// When the queue pair does not exist.
     pub fn set_access(&mut self, qpn: Qpn, access: Access) -> Result<(), ModifyError> {
         self.qps.find_mut(qpn).ok_or(ModifyError::UnknownQp)?.verbs.head.access = access;
+        flows::for_each(self, qpn, |_, qp, _| qp.verbs.head.access = access);
         Ok(())
     }
 
@@ -232,7 +254,12 @@ impl Engine {
             let nic = exchange.nic_of(connection.peer, connection.dest_qpn);
             exchange.connect(qpn, nic, connection.dest_qpn, core.now);
         }
-        Ok(())
+        let mut result = Ok(());
+        flows::for_each(self, qpn, |_, qp, bits| {
+            let connection = QpConnection { dest_qpn: Qpn::new(connection.dest_qpn.get() ^ bits), ..*connection };
+            result = result.and_then(|()| qp.begin_receiving(&connection));
+        });
+        result
     }
 
     /// Changes a queue pair from `ReadyToReceive`, `SendQueueDrained` or `SendQueueError` to `ReadyToSend`: the queue
@@ -245,6 +272,7 @@ impl Engine {
         let (core, qp) = self.check_transition(qpn, QpState::ReadyToSend)?;
         core.now = now;
         qp.begin_sending(core, timing);
+        flows::for_each(self, qpn, |core, qp, _| qp.begin_sending(core, timing));
         Ok(())
     }
 
@@ -269,6 +297,7 @@ impl Engine {
         let qp = qps.find_mut(qpn).ok_or(ModifyError::UnknownQp)?;
         qp.fail(core);
         qp.settle_if_failed(core, falcon.as_deref_mut());
+        flows::serve(self);
         Ok(())
     }
 
@@ -284,6 +313,7 @@ impl Engine {
         let qp = qps.find_mut(qpn).ok_or(ModifyError::UnknownQp)?;
         qp.on_peer_gone(core);
         qp.settle_if_failed(core, falcon.as_deref_mut());
+        flows::serve(self);
         Ok(())
     }
 
@@ -297,6 +327,7 @@ impl Engine {
         qp.detach(core, falcon.as_deref_mut());
         messages::disconnect(core, qpn);
         qp.reset(&mut self.core);
+        flows::reset(self, qpn);
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use rnic_base::{BitRate, Time};
 use rnic_wire::Qpn;
 
-use super::Engine;
+use super::{Engine, flows};
 use crate::core::Core;
 use crate::error::ModifyError;
 use crate::ledger::{Shares, WEIGHT_MAX};
@@ -70,6 +70,7 @@ impl Sharing<'_> {
         }
         core.now = now;
         qp.set_weight(core, weight);
+        flows::for_each(self.engine, qpn, |core, qp, _| qp.set_weight(core, weight));
         Ok(())
     }
 

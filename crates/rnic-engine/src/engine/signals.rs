@@ -36,7 +36,7 @@ impl<'e> Signals<'e> {
             core.watch.ensure(qp.verbs.head.slot);
         }
         let mut collector = Box::new(Collector::new(settings));
-        for qp in qps.iter() {
+        for qp in qps.iter().filter(|qp| !qp.is_flow(&core.objects)) {
             if let ProtocolState::Roce(connection) = &qp.protocol {
                 let [una, ..] = connection.numbers(&qp.verbs.head.transport);
                 collector.newly_acknowledged(qp.verbs.head.number, una, una);
@@ -103,6 +103,8 @@ pub(super) fn received(
         return;
     }
     let rtt = core.watch.get(qp.verbs.head.slot).and_then(|watched| watched.round_trip.last());
+    // The collector follows one sequence of a queue pair.
+    let is_flow = qp.is_flow(&core.objects);
     let Some(collector) = collector(core) else { return };
     match &packet.headers {
         Headers::Cnp => collector.on_flow(Kind::Cnp, number, now, 0),
@@ -111,7 +113,7 @@ pub(super) fn received(
         | Headers::LossAck { aeth, .. }
         | Headers::TrimNack { aeth, .. } => {
             if matches!(aeth.syndrome, Syndrome::Ack { .. }) {
-                let bytes = acknowledged_bytes(collector, qp);
+                let bytes = if is_flow { 0 } else { acknowledged_bytes(collector, qp) };
                 collector.on_ack(number, now, bytes, rtt);
             } else {
                 collector.on_flow(Kind::Nack, number, now, 0);

@@ -8,7 +8,7 @@ use rnic_policy::Profile;
 use rnic_wire::Qpn;
 
 use crate::PeerId;
-use crate::engine::Engine;
+use crate::engine::{Engine, flows};
 use crate::qp::{ProtocolState, Qp, QpInfo};
 use crate::watch::{MonitoredQp, Traffic};
 
@@ -49,13 +49,34 @@ impl Engine {
 
     /// Returns all queue pairs, in no particular order.
     pub fn queue_pairs(&self) -> impl Iterator<Item = QpSnapshot> {
-        self.qps.iter().map(|qp| qp.view(self.core.watch.get(qp.verbs.head.slot)))
+        let queue_pairs = self.qps.iter().filter(|qp| !qp.is_flow(&self.core.objects));
+        queue_pairs.map(|qp| {
+            let watched = |qp: &Qp| self.core.watch.get(qp.verbs.head.slot);
+            let mut view = qp.view(watched(qp));
+            for flow in flows::of(self, view.info.number).map(|qp| qp.view(watched(qp))) {
+                view.in_flight += flow.in_flight;
+                view.window = view.window.saturating_add(flow.window);
+                view.traffic = view.traffic.plus(&flow.traffic);
+                view.round_trip = view.round_trip.or(flow.round_trip);
+            }
+            view.info = with_flows(self, view.info);
+            view
+        })
     }
 
     /// Returns the profile from which queue pair `qpn` is composed, if it exists.
     pub fn profile_of(&self, qpn: Qpn) -> Option<&Profile> {
         self.qps.find(qpn).map(|qp| qp.verbs.head.transport.profile())
     }
+}
+
+/// Returns `info` of a queue pair with the counters of its flows, and the limits of all of them together.
+pub(super) fn with_flows(engine: &Engine, mut info: QpInfo) -> QpInfo {
+    for flow in flows::of(engine, info.number) {
+        info.stats = info.stats.plus(&flow.verbs.stats);
+    }
+    info.rate_limits = flows::limits_of(engine, info.number).unwrap_or(info.rate_limits);
+    info
 }
 
 impl Qp {

@@ -112,6 +112,12 @@ impl QpTable {
         self.slots.get_mut(slot as usize)?.as_mut()
     }
 
+    /// Returns the queue pairs in two different slots.
+    pub(super) fn pair_mut(&mut self, one: u32, other: u32) -> Option<(&mut Qp, &mut Qp)> {
+        let [one, other] = self.slots.get_disjoint_mut([one as usize, other as usize]).ok()?;
+        one.as_mut().zip(other.as_mut())
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = &Qp> {
         self.slots.iter().flatten()
     }

@@ -48,6 +48,7 @@ pub(super) fn operation(wqe: &SendWqe, sges: &[Sge], location: &MessagePosition)
         WqeOp::CompareSwap => atomic(AtomicOp::CompareSwap { compare: wqe.operand, swap: wqe.swap }),
         WqeOp::FetchAdd => atomic(AtomicOp::FetchAdd { add: wqe.operand }),
         WqeOp::BindWindow | WqeOp::LocalInvalidate => unreachable!("local operations have no packets"),
+        WqeOp::WriteOnFlow | WqeOp::ReadOnFlow => unreachable!("Falcon's flows are paths of one connection"),
         WqeOp::AtomicWrite | WqeOp::Flush => unreachable!("refused when it was posted"),
         WqeOp::Datagram | WqeOp::DatagramImm => unreachable!("reliable connections have no datagrams"),
     }

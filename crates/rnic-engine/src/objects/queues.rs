@@ -78,6 +78,20 @@ impl Objects {
         }
     }
 
+    /// Creates the completion queue of the flows of the queue pair in `slot`.
+    pub(crate) fn create_cq_of_flows(&mut self, capacity: u32, slot: u32) -> Result<CqId, ResourceError> {
+        let id = self.create_cq(capacity)?;
+        if let Some(Some(cq)) = self.cqs.get_mut(id.0 as usize) {
+            cq.serve_flows_of(slot);
+        }
+        Ok(id)
+    }
+
+    /// Returns the slot of the queue pair whose flows use `cq`, if it is the queue of flows.
+    pub(crate) fn flows_of(&self, cq: CqId) -> Option<u32> {
+        self.cqs.get(cq.0 as usize)?.as_ref()?.flows_of()
+    }
+
     pub(crate) fn count_cq_users(&mut self, send_cq: CqId, recv_cq: CqId, delta: i32) {
         for cq in [send_cq, recv_cq] {
             self.count_cq_user(cq, delta);

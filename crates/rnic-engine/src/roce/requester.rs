@@ -401,12 +401,16 @@ impl Requester {
     }
 
     /// Executes local work at the head of the queue until the next entry needs a packet; returns false when no
-    /// further entry may start.
+    /// further entry may start, or the next one is for another flow, to which the engine passes it.
     #[cold]
     fn do_local_work(&mut self, verbs: &mut Verbs, core: &mut Core) -> bool {
         while verbs.send.local_is_next() {
             let Verbs { head, send, .. } = verbs;
             if send.known_failure.is_some() {
+                return false;
+            }
+            if send.next_is_on_flow() {
+                core.note_flows(head.send_cq, head.slot);
                 return false;
             }
             if let Err(reason) = send.may_begin(head, self.window.una) {

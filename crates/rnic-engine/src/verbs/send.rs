@@ -3,6 +3,7 @@
 //! This module follows a send queue entry up to its completion, for every protocol: when it may start, its sequence
 //! numbers, how much of it has been sent and acknowledged, and its failure.
 
+mod flows;
 mod local;
 
 use rnic_base::Seq;
@@ -24,6 +25,8 @@ use crate::wq::{SendQueue, SendWqe, WqeOp, WqeState};
 use crate::wr::{SendFlags, SendOp, SendRequest};
 use local::bind_entry;
 
+pub(crate) use flows::Course;
+
 /// The sending half of the verbs state of a queue pair.
 #[derive(Debug)]
 pub(crate) struct SendHalf {
@@ -39,6 +42,8 @@ pub(crate) struct SendHalf {
     /// Number of reads and atomics in flight.
     pub(crate) fetches: u8,
     pub(crate) fetches_max: u8,
+    /// Number of requests that other flows carry and have not completed.
+    on_flows: u32,
     /// See [`QpTiming`]; larger values saturate at the maximum of this type.
     retry_count: u16,
     rnr_retry: Option<u16>,
@@ -54,6 +59,7 @@ impl SendHalf {
             next_read_sn: 0,
             fetches: 0,
             fetches_max: 0,
+            on_flows: 0,
             retry_count: RETRY_COUNT_UNSET,
             rnr_retry: None,
         }
@@ -96,7 +102,7 @@ impl SendHalf {
             wqe.flags |= SendFlags::SIGNALED;
         }
         if head.transport.operations & wqe.op.bit() == 0 {
-            return Err(PostError::Unsupported(head.transport.service));
+            return flows::entry_on_flow(&head.transport, wqe);
         }
         if head.transport.split && wqe.op == WqeOp::Read {
             // The response has separate sequence numbers.
@@ -133,27 +139,31 @@ impl SendHalf {
         if wqe.op.is_fetch() && self.fetches >= self.fetches_max {
             return Err(Some(WaitReason::ReadLimit));
         }
-        if head.transport.fences_overlaps && self.overlaps_unarrived(wqe, una) {
+        if head.transport.orders_messages && self.waits_for_earlier(head, wqe, una) {
             return Err(Some(WaitReason::Fence));
         }
         Ok(())
+    }
+
+    /// Returns whether `wqe` waits for earlier requests: for those that other flows carry, because it keeps the order
+    /// in which requests were posted; or for Writes to the same memory.
+    #[cold]
+    fn waits_for_earlier(&self, head: &Head, wqe: &SendWqe, una: Seq) -> bool {
+        let waits_for_flows = self.on_flows > 0 && !wqe.op.is_on_flow();
+        waits_for_flows || head.transport.fences_overlaps && self.overlaps_unarrived(wqe, una)
     }
 
     /// Returns whether `wqe` is a Write to memory that is also the target of an earlier, unacknowledged Write of this
     /// queue pair: a lost and retransmitted packet of the earlier Write would overwrite the newer data (IRN section
     /// 5.3.4). The comparison uses addresses; overlap of memory that two keys map at different addresses is not
     /// detected. Every entry in flight is checked, so at most as many as the send queue holds.
-    #[cold]
     fn overlaps_unarrived(&self, wqe: &SendWqe, una: Seq) -> bool {
         let queue = &self.queue;
         let in_progress = (0..queue.next.wrapping_sub(queue.head)).map(|age| queue.get(queue.head.wrapping_add(age)));
         wqe.op.is_write()
-            && in_progress.filter(|earlier| earlier.op.is_write() && earlier.end() > una).any(|earlier| {
-                let (offset_in_earlier, offset_of_earlier) =
-                    (wqe.remote.wrapping_sub(earlier.remote), earlier.remote.wrapping_sub(wqe.remote));
-                offset_in_earlier < u64::from(earlier.length) && wqe.length > 0
-                    || offset_of_earlier < u64::from(wqe.length) && earlier.length > 0
-            })
+            && in_progress
+                .filter(|earlier| earlier.op.is_write() && earlier.end() > una)
+                .any(|earlier| flows::overlap(wqe, earlier))
     }
 
     /// Assigns entry `counter` its numbers: `first` is the number of its first packet, which is about to be built. A
@@ -321,9 +331,9 @@ impl SendHalf {
 impl WqeOp {
     pub(crate) fn wc_opcode(self) -> WcOpcode {
         match self {
-            Self::Write | Self::WriteImm => WcOpcode::RdmaWrite,
+            Self::Write | Self::WriteImm | Self::WriteOnFlow => WcOpcode::RdmaWrite,
             Self::Send | Self::SendImm | Self::SendInvalidate | Self::Datagram | Self::DatagramImm => WcOpcode::Send,
-            Self::Read => WcOpcode::RdmaRead,
+            Self::Read | Self::ReadOnFlow => WcOpcode::RdmaRead,
             Self::CompareSwap => WcOpcode::CompareSwap,
             Self::FetchAdd => WcOpcode::FetchAdd,
             Self::BindWindow => WcOpcode::BindWindow,
@@ -342,7 +352,7 @@ pub(crate) fn send_completion(qpn: rnic_wire::Qpn, wqe: &SendWqe, status: WcStat
         qpn,
         status,
         opcode: wqe.op.wc_opcode(),
-        byte_len: if wqe.op.is_fetch() { wqe.length } else { 0 },
+        byte_len: if wqe.op.reports_length() { wqe.length } else { 0 },
         word: 0,
         flags: WcFlags::empty(),
         source: rnic_wire::Qpn::default(),

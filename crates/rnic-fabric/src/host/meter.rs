@@ -27,6 +27,8 @@ pub(crate) struct Meter {
     counters: Vec<QueuePairCounter>,
     /// By queue pair number: index of its counter, plus 1; 0 for a queue pair that is not counted.
     counter_of: Vec<u32>,
+    /// Bits of the number of a flow that are those of its queue pair.
+    number_bits: u32,
 }
 
 /// Received bytes of one queue pair.
@@ -78,11 +80,18 @@ impl Meter {
             slices: SliceBytes::default(),
             counters: Vec::new(),
             counter_of: Vec::new(),
+            number_bits: u32::MAX,
         }
     }
 
-    /// Starts counting the bytes that arrive for queue pair `qpn`; totals include those that arrive in `measured`.
-    /// Returns the index of the counter.
+    /// Counts what arrives for the flows of a queue pair as its own from now on; the numbers of queue pairs are
+    /// multiples of `spacing`, a power of two.
+    pub(crate) fn join_flows(&mut self, spacing: u32) {
+        self.number_bits = !(spacing - 1);
+    }
+
+    /// Starts to count what arrives for queue pair `qpn`; totals include what arrives in `measured`. Returns the index
+    /// of the counter.
     pub(crate) fn open(&mut self, qpn: Qpn, measured: Range<Time>) -> usize {
         let number = qpn.get() as usize;
         if self.counter_of.len() <= number {
@@ -110,7 +119,8 @@ impl Meter {
         if payload == 0 {
             return;
         }
-        let counter = self.counter_of.get(qpn.get() as usize).and_then(|index| (*index as usize).checked_sub(1));
+        let number = (qpn.get() & self.number_bits) as usize;
+        let counter = self.counter_of.get(number).and_then(|index| (*index as usize).checked_sub(1));
         let mut counter = counter.map(|index| &mut self.counters[index]);
         let link_len = frame_len + LINK_OVERHEAD;
         if let Some(counter) = counter.as_mut().filter(|counter| counter.measured.contains(&now)) {

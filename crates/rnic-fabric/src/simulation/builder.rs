@@ -3,6 +3,7 @@
 use rnic_base::{BitRate, Duration, RandomStreams, Time};
 use rnic_engine::{BurstDefault, Engine, EngineConfig, Messages, PoolConfig, ProcessorConfig, SteeringMode};
 
+use super::connect::NUMBERS_OF_FLOWS;
 use super::part::Part;
 use super::partition::Partition;
 use crate::fault::{FaultChain, matches};
@@ -143,7 +144,11 @@ impl<'b> Builder<'b> {
         }
         let (slice, has_tenants) = (self.plan.run.slice, matches!(self.plan.workload, WorkloadPlan::Tenants(_)));
         if slice.is_some() || has_tenants {
-            node.meter = Some(Box::new(Meter::new(slice, self.plan.host_links.rate)));
+            let mut meter = Box::new(Meter::new(slice, self.plan.host_links.rate));
+            if self.plan.transport.flow_count() > 1 {
+                meter.join_flows(NUMBERS_OF_FLOWS);
+            }
+            node.meter = Some(meter);
         }
         if let Some(scr) = &self.plan.scr {
             let seed = self.streams.stream(&format!("scr/host-{host}")).bits();

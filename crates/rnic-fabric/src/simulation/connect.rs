@@ -53,8 +53,8 @@ pub(crate) struct QpNumbers {
 }
 
 impl QpNumbers {
-    /// Returns a number that has never been used, or has not been used for a long time.
-    pub(crate) fn next_flow(&mut self) -> Qpn {
+    /// Returns a number that has never been used, or has not been used for a long time; a multiple of `spacing`.
+    pub(crate) fn next_flow(&mut self, spacing: u32) -> Qpn {
         if self.returned.len() > QUARANTINED_NUMBERS
             && let Some(number) = self.returned.pop_front()
         {
@@ -62,13 +62,16 @@ impl QpNumbers {
         }
         self.allocated += 1;
         // Queue pair numbers 0 and 1 are reserved for management.
-        Qpn::new(self.allocated + 1)
+        Qpn::new((self.allocated + 1) * spacing)
     }
 
     pub(crate) fn release(&mut self, number: Qpn) {
         self.returned.push_back(number.get());
     }
 }
+
+/// Numbers of a queue pair that uses several flows: they differ in the low bits.
+pub(crate) const NUMBERS_OF_FLOWS: u32 = 16;
 
 /// Number of released queue pair numbers that are not reused yet, so that no old packet of a previous connection
 /// arrives at a new one.
@@ -152,7 +155,8 @@ impl Simulation {
         roles: [Option<NvmeRole>; 2],
         retry_count: u32,
     ) -> (Qpn, Qpn) {
-        let qpns = [a.0, b.0].map(|host| self.qp_numbers[host as usize].next_flow());
+        let spacing = if self.plan.transport.flow_count() > 1 { NUMBERS_OF_FLOWS } else { 1 };
+        let qpns = [a.0, b.0].map(|host| self.qp_numbers[host as usize].next_flow(spacing));
         let psns = [(); 2].map(|()| Psn::new(self.first_psns.bits() as u32));
         for (side, (host, sizes)) in [a, b].into_iter().enumerate() {
             let other = 1 - side;

@@ -1,20 +1,25 @@
-//! Parameters on which both ends of a Falcon connection must agree, encoded in one 32-bit value that they exchange when
-//! they connect.
+//! Parameters on which both ends of a connection must agree, encoded in one 32-bit value that they exchange when they
+//! connect: those of Falcon, and the number of flows of other transports.
 //!
 //! ```text
 //!   28 version   26 ordering   25 errors   24 has a key   22 cipher   21 ESP   16 flows   0 fingerprint of the key
 //! ```
+//!
+//! Without Falcon the value is the number of flows, or 0 for one.
 
 use rnic_policy::Profile;
+use rnic_policy::paths::FLOWS_MAX;
 use rnic_psp::SecurityFormat;
 use rnic_wire::falcon::psp::Cipher;
 
 use crate::protection::Protection;
 
-/// Returns the encoded parameters of a transport whose packets have this protection; 0 for all transports except
-/// Falcon.
+/// Returns the encoded parameters of a transport whose packets have this protection; 0 for a transport of the RoCE
+/// family with one flow.
 pub fn falcon_params(profile: &Profile, protection: Option<&Protection>) -> u32 {
-    let Some(shape) = profile.protocol.falcon() else { return 0 };
+    let Some(shape) = profile.protocol.falcon() else {
+        return if profile.flow_count() > 1 { profile.flow_count().into() } else { 0 };
+    };
     let head = VERSION << 4 | (shape.ordering as u8) << 2 | (shape.errors as u8) << 1 | u8::from(protection.is_some());
     let fingerprint = protection.map_or(0, |protection| protection.secret.fingerprint());
     let [high, low] = fingerprint.to_be_bytes();
@@ -26,6 +31,9 @@ pub fn falcon_params(profile: &Profile, protection: Option<&Protection>) -> u32 
 
 /// Describes a value of [`falcon_params`] as readable text.
 pub fn falcon_params_text(word: u32) -> String {
+    if is_flow_count(word) {
+        return format!("flows={}", word.max(1));
+    }
     let [head, body, high, low] = word.to_be_bytes();
     if head >> 4 != VERSION {
         return "falcon of an incompatible version".to_owned();
@@ -49,6 +57,11 @@ pub fn falcon_key_hint(ours: u32, theirs: u32) -> &'static str {
     let has_key = |word: u32| word >> 28 == u32::from(VERSION) && word >> 24 & 1 == 1;
     let is_other = has_key(ours) && has_key(theirs) && ours as u16 != theirs as u16;
     if is_other { "; the --key secrets differ" } else { "" }
+}
+
+/// Returns whether `word` is the number of flows of a transport of the RoCE family.
+pub fn is_flow_count(word: u32) -> bool {
+    word <= FLOWS_MAX as u32
 }
 
 /// Version of this encoding.
@@ -93,6 +106,12 @@ mod tests {
         }
         assert_eq!(word(&[("coalesce_count", "3")], None), plain, "an option of one end changes the encoding");
         assert_eq!(falcon_params(&rnic_transports::select("irn", []).expect("a transport"), None), 0);
+        let flows = |count: &str| {
+            let profile = rnic_transports::select("tonic-irn", [("flows", count)]).expect("a transport");
+            falcon_params(&profile, None)
+        };
+        assert_eq!([flows("1"), flows("4")].map(falcon_params_text), ["flows=1", "flows=4"]);
+        assert!(!is_flow_count(plain) && is_flow_count(flows("8")));
         assert_eq!(falcon_params_text(0x0100_0001), "falcon of an incompatible version");
     }
 }

@@ -131,6 +131,8 @@ fn the_report_names_the_setting_to_change() {
         flows.contains("flows=4, no key, but this end uses falcon with") && flows.contains("--set and --key"),
         "{flows}"
     );
+    let flows = text(Terms { falcon: 4, ..terms("tonic-irn") }, terms("tonic-irn"));
+    assert!(flows.contains("uses flows=4, but this end uses flows=1; set the same --set flows"), "{flows}");
     let keys = text(Terms { falcon: 0x3101_0001, ..falcon }, Terms { falcon: 0x3101_0002, ..falcon });
     assert!(keys.contains("the --key secrets differ"), "{keys}");
 }

@@ -374,7 +374,9 @@ fn supersedes(ack: &Transmit, earlier: &Transmit) -> bool {
     let (Some(count), Some(earlier_count)) = (cumulative(&ack.packet), cumulative(&earlier.packet)) else {
         return false;
     };
+    // Flows of one queue pair differ in their destination.
     ack.from == earlier.from
+        && ack.packet.dest_qpn == earlier.packet.dest_qpn
         && ack.peer == earlier.peer
         && count == earlier_count
         && ack.packet.flags == earlier.packet.flags

@@ -16,7 +16,9 @@ use rnic_wire::{Addresses, Qpn};
 
 use super::device::Device;
 use crate::cm::negotiate::{REPLY_DATA_BYTES, REQUEST_DATA_BYTES, Terms};
-use crate::cm::{ConnectionId, Manager, ServiceKind, falcon_key_hint, falcon_params, falcon_params_text};
+use crate::cm::{
+    ConnectionId, Manager, ServiceKind, falcon_key_hint, falcon_params, falcon_params_text, is_flow_count,
+};
 use crate::connection::{Connection, ConnectionConfig, ConnectionEvent};
 use crate::defaults::TransportChoice;
 use crate::error::{ConnectError, ListenError, NicError};
@@ -458,10 +460,13 @@ fn falcon_params_of(device: &Device, choice: &TransportChoice) -> u32 {
     falcon_params(&choice.profile, device.config.protection.as_ref())
 }
 
-/// Checks that both ends have the same Falcon settings; `theirs` is the value of [`falcon_params`] at the other end.
+/// Checks that both ends have the same Falcon settings, or the same number of flows; `theirs` is the value of
+/// [`falcon_params`] at the other end.
 fn check_falcon(device: &Device, to: SocketAddr, choice: &TransportChoice, theirs: u32) -> Result<(), ConnectError> {
     let ours = falcon_params_of(device, choice);
-    if ours == 0 || ours == theirs {
+    // The other end's value may be that of another transport that it offers.
+    let says_nothing = ours == 0 && !(choice.profile.flows.is_some() && is_flow_count(theirs));
+    if ours == theirs || says_nothing {
         return Ok(());
     }
     let hint = falcon_key_hint(ours, theirs);

@@ -41,6 +41,7 @@ pub(super) fn profile() -> Profile {
         fence_overlaps: false,
         end_to_end_credits: false,
         pulls: None,
+        flows: None,
         measured_timeouts: false,
         probes: false,
         recovery: RecoveryPolicy::configured::<Irn>(),

@@ -4,7 +4,7 @@
 //! and verbs are IRN's, so that only the sender's decisions differ: every packet is acknowledged, out-of-order packets
 //! are placed and reported, and the responder sends the data of Reads by a window of its own, as appendix A requires.
 //! `tonic-dcqcn` is RoCEv2 as it is: its receiver drops out-of-order packets, and responses share the requests'
-//! sequence numbers.
+//! sequence numbers. Option `flows`: messages that may be delivered in any order use several flows (appendix A).
 //!
 //! Deviations: the receivers of `tonic-reno` and `tonic-new-reno` report out-of-order packets, which those programs do
 //! not use; windows are at most 128 packets, as those of the paper's prototype.
@@ -36,6 +36,7 @@ pub(super) fn profiles() -> impl Iterator<Item = Profile> {
             summary: policy.summary,
             cap_packets: None,
             pulls: (policy.name == "tonic-ndp").then_some(PULL_WINDOW),
+            flows: Some(1),
             recovery: configured(*policy),
             control: ControlPolicy::configured::<LineRate>(),
             paths: PathPolicy::configured::<Ecmp>(),

@@ -114,7 +114,9 @@ pub(crate) fn write_headers(head: &Head, wqe: &SendWqe, position: Position, piec
             read_sn: sn,
             expected_psn: PackedPsn::default(),
         },
-        WqeOp::BindWindow | WqeOp::LocalInvalidate => unreachable!("local operations have no packets"),
+        WqeOp::BindWindow | WqeOp::LocalInvalidate | WqeOp::WriteOnFlow | WqeOp::ReadOnFlow => {
+            unreachable!("local operations and those of other flows have no packets")
+        }
         WqeOp::Datagram | WqeOp::DatagramImm => Headers::Datagram {
             queue_key: wqe.rkey,
             source_qpn: head.number,

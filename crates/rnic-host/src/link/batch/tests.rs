@@ -271,6 +271,8 @@ fn a_plain_acknowledgement_is_replaced_by_a_later_one() {
     let not_replaced = [
         with(|ack| ack.peer = OTHER),
         with(|ack| ack.from = Qpn::new(4)),
+        // Of another flow of the same queue pair.
+        with(|ack| ack.packet.dest_qpn = Qpn::new(ack.packet.dest_qpn.get() ^ 1)),
         with(|ack| ack.packet.headers = Headers::Cnp),
         Transmit { packet: Packet { headers: nak, ..ack(2).packet }, ..ack(2) },
         with(|ack| {
