@@ -1,5 +1,7 @@
 //! Transport programs that are loaded while a device is open (Tonic section 3.5).
 
+use std::borrow::Cow;
+
 use rnic_engine::QpSnapshot;
 use rnic_host::observe::{ControlReply, ControlRequest, ProgramRequest};
 use rnic_host::{Offers, Settings};
@@ -26,16 +28,16 @@ fn load(side: &Side, program: Option<String>) -> ControlReply {
 }
 
 /// Returns transport and loaded program of the queue pair with this number.
-fn program_of(side: &Side, number: u32) -> (&'static str, Option<&'static str>) {
+fn program_of(side: &Side, number: u32) -> (&'static str, Option<String>) {
     let is_it = |pair: &(QpSnapshot, _)| pair.0.info.number.get() == number;
     // SAFETY: an open device.
     let found = unsafe { Context::of(side.context) }.shared.inspect(|core| core.nic.queue_pairs().find(is_it));
     let (pair, _) = found.expect("the queue pair exists");
-    (pair.transport, pair.program)
+    (pair.transport, pair.program.map(Cow::into_owned))
 }
 
 /// Creates a queue pair, which does nothing, and returns its transport and loaded program.
-fn program_of_new(side: &Side) -> (&'static str, Option<&'static str>) {
+fn program_of_new(side: &Side) -> (&'static str, Option<String>) {
     let qp = side.another_qp().expect("fewer than the limit exist");
     // SAFETY: a valid queue pair, which is destroyed once.
     unsafe {
@@ -64,7 +66,7 @@ fn t28_new_queue_pairs_take_a_loaded_program_and_others_keep_theirs() {
     assert_eq!(load(&bench.a, None), loaded(None));
     let third = program_of_new(&bench.a);
     let found = [program_of(&bench.a, bench.a.qpn()), first, second, third];
-    let of_sack = |program| ("tonic-sack", program);
+    let of_sack = |program: Option<&str>| ("tonic-sack", program.map(str::to_owned));
     assert_eq!(found, [("irn", None), of_sack(Some("reno")), of_sack(Some("new-reno")), of_sack(None)]);
     // The connection that existed before is not disturbed.
     assert_eq!(bench.a.post(&mut bench.write(7, 5)), Ok(()));
