@@ -36,6 +36,8 @@ pub enum LimitSource {
 impl LimitSource {
     /// Number of sources.
     pub const COUNT: usize = 3;
+    /// All sources, in the order of their numbers.
+    pub(crate) const ALL: [Self; Self::COUNT] = [Self::Program, Self::Operator, Self::Hint];
 }
 
 /// Limit of a queue pair, set by a user.

@@ -316,13 +316,45 @@ fn t27_a_send_queue_with_flows_drains() {
     assert_eq!(pair.left.statuses(), [(6, WcStatus::Success)]);
 }
 
+/// Rights that a queue pair has when it gets a transport with flows hold on these: a Write is refused.
+#[test]
+fn t27_flows_have_the_rights_of_their_queue_pair() {
+    for early in [true, false] {
+        let (one, four) = (setup(PROGRAMS[5], "1"), setup(PROGRAMS[5], "4"));
+        let mut pair = Pair::new(&one);
+        let ids = [pair.right.qpn, pair.left.qpn];
+        for (side, to) in [&mut pair.left, &mut pair.right].into_iter().zip(ids) {
+            side.engine.modify_to_reset(side.qpn).expect("it exists");
+            if early {
+                side.engine.set_access(side.qpn, Access::REMOTE_READ).expect("it exists");
+            }
+            side.engine.set_transport(side.qpn, &four.transport).expect("it is not connected");
+            side.connect_qp(side.qpn, &four, to);
+            if !early {
+                side.engine.set_access(side.qpn, Access::REMOTE_READ).expect("it exists");
+            }
+        }
+        post(&mut pair, 0, 800, READ);
+        post(&mut pair, 1, 800, WRITE);
+        pair.run();
+        assert_eq!(pair.left.statuses(), [(0, WcStatus::Success), (1, WcStatus::RemoteInvalidRequest)], "{early}");
+    }
+}
+
 /// A transport that is replaced before the connection brings its own flows; a limit of the rate is divided.
 #[test]
 fn t27_flows_follow_the_transport_and_share_the_limit_of_the_rate() {
     let (one, four) = (setup(PROGRAMS[5], "1"), setup(PROGRAMS[5], "4"));
     let mut pair = Pair::new(&one);
+    let operator = Some(RateLimit { rate: rnic_base::BitRate::gbps(3), burst_bytes: None });
     for side in [&mut pair.left, &mut pair.right] {
         side.engine.modify_to_reset(side.qpn).expect("it exists");
+        side.engine.set_rate_limit(Time::ZERO, side.qpn, LimitSource::Operator, operator).expect("a legal rate");
+        let of = |side: &Side| (side.info().rate_limits[LimitSource::Operator as usize], side.info().dequeue_rate);
+        side.engine.set_transport(side.qpn, &four.transport).expect("it is not connected");
+        assert_eq!(of(side), (operator, Some(rnic_base::BitRate::bps(600_000_000))));
+        side.engine.set_transport(side.qpn, &one.transport).expect("it is not connected");
+        assert_eq!(of(side), (operator, operator.map(|limit| limit.rate)));
         side.engine.set_transport(side.qpn, &four.transport).expect("it is not connected");
     }
     let ids = [pair.right.qpn, pair.left.qpn];

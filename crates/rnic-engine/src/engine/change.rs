@@ -14,6 +14,14 @@ use crate::state::Service;
 use crate::transport::Transport;
 use crate::wr::SendRequest;
 
+/// Limits the rate of queue pair `qpn` and its flows together.
+fn set_rate_limit(engine: &mut Engine, qpn: Qpn, source: LimitSource, limit: Option<RateLimit>) {
+    let part = flows::divide_limit(engine, qpn, source, limit);
+    if let Some(qp) = engine.qps.find_mut(qpn) {
+        qp.set_rate_limit(&mut engine.core, source, part);
+    }
+}
+
 /// Gives queue pair `qpn`, which has no flows now, another transport and its flows.
 fn replace_transport(engine: &mut Engine, qpn: Qpn, transport: &Arc<Transport>) -> Result<(), ResourceError> {
     let Some(qp) = engine.qps.find_mut(qpn) else { return Ok(()) };
@@ -41,12 +49,20 @@ impl Engine {
             return Err(ModifyError::Service(Service::ReliableConnection));
         }
         let former = Arc::clone(&qp.verbs.head.transport);
+        let limits = self.query_qp(qpn).map(|info| info.rate_limits).unwrap_or_default();
         flows::destroy(self, qpn);
-        replace_transport(self, qpn, transport).or_else(|error| {
+        let result = replace_transport(self, qpn, transport).map_err(|error| {
             // The numbers of its flows are free again.
             let _ = replace_transport(self, qpn, &former);
-            Err(ModifyError::Flows(error))
-        })
+            ModifyError::Flows(error)
+        });
+        if limits.iter().any(Option::is_some) {
+            // They have been divided among other flows, or not at all.
+            for (source, limit) in LimitSource::ALL.into_iter().zip(limits) {
+                set_rate_limit(self, qpn, source, limit);
+            }
+        }
+        result
     }
 
     /// Limits the rate at which the data of a queue pair is taken out of memory, whatever its service and transport:
@@ -70,10 +86,7 @@ impl Engine {
             return Err(ModifyError::Attribute { what: "rate limit in kbit/s", requested, min, max, step: 1 });
         }
         self.core.now = now;
-        let part = flows::divide_limit(self, qpn, source, limit);
-        if let Some(qp) = self.qps.find_mut(qpn) {
-            qp.set_rate_limit(&mut self.core, source, part);
-        }
+        set_rate_limit(self, qpn, source, limit);
         Ok(())
     }
 

@@ -76,7 +76,8 @@ impl Groups {
     }
 }
 
-/// Creates the flows of queue pair `qpn`, which has been created with `attributes`, in the state that it has.
+/// Creates the flows of queue pair `qpn`, which has been created with `attributes`, with the state, rights and weight
+/// that it has now.
 ///
 /// # Errors
 /// When a number is in use, or there are too many queue pairs or completion queues. There are no flows then.
@@ -87,6 +88,8 @@ pub(super) fn create(engine: &mut Engine, qpn: Qpn, attributes: &QpAttributes) -
     }
     let Engine { core, qps, groups, .. } = engine;
     let slot = qps.slot_of(qpn);
+    let head = |qp: &Qp| (qp.verbs.head.state, qp.verbs.head.access, qp.verbs.head.weight);
+    let (state, access, weight) = qps.at(slot).map(head).ok_or(ResourceError::Unknown("queue pair"))?;
     let requests = attributes.max_send_wr.clamp(1, REQUESTS_MAX);
     let cq = core.objects.create_cq_of_flows(requests * count as u32, slot)?;
     groups.0.insert(slot, Group { cq, flows: Vec::with_capacity(count), limits: [None; LimitSource::COUNT] });
@@ -99,14 +102,14 @@ pub(super) fn create(engine: &mut Engine, qpn: Qpn, attributes: &QpAttributes) -
         signal_all: true,
         ..attributes.clone()
     };
-    let state = qps.at(slot).map_or(QpState::Reset, |qp| qp.verbs.head.state);
     for index in 0..count {
         let mut of_flow = 0;
         let created = qps.insert(Some(number_of(qpn, index)), |_, slot| {
             core.watch.start(slot);
             of_flow = slot;
             let mut qp = Qp::new(qpn, slot, &attributes);
-            qp.verbs.head.state = state;
+            let head = &mut qp.verbs.head;
+            (head.state, head.access, head.weight) = (state, access, weight);
             qp
         });
         if let Err(error) = created {
