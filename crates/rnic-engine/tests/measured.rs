@@ -98,6 +98,24 @@ fn a_lost_retransmission_costs_a_few_round_trips() {
     }
 }
 
+/// A peer that is silent for less than the timer of a program, and for longer than the measured time, causes no
+/// timeout. Probes do not reach the program.
+#[test]
+fn the_timer_of_a_program_is_the_least_timeout() {
+    for transport in ["tonic-reno", "tonic-new-reno", "tonic-sack", "tonic-dcqcn"] {
+        let mut pair = pair(transport);
+        warm_up(&mut pair);
+        let silent_until = pair.now + Duration::from_ms(6);
+        pair.wire(
+            move |sent| if sent.at < silent_until { Fate::Late(silent_until.since(sent.at)) } else { Fate::Deliver },
+        );
+        write(&mut pair, 1, PACKETS);
+        pair.run();
+        succeeds(&mut pair, [1], transport);
+        assert_eq!(pair.left.info().stats.timeouts, 0, "{transport}");
+    }
+}
+
 /// The initial timeout was 8 ms. After a measurement, a silence costs the measured time plus a granule of one
 /// millisecond.
 #[test]

@@ -13,7 +13,7 @@
 //! the minimum whatever the state of the network. On paths with a round trip above 100 ms they still do.
 
 use rnic_base::Duration;
-use rnic_policy::{ParamError, Profile, Signals};
+use rnic_policy::{ParamError, ParamSpec, ParamUnit, Profile, Signals};
 use rnic_transports::{LoadedProgram, SelectError};
 
 /// A transport to offer, with flags that allow its timeouts to be increased for slow paths.
@@ -74,7 +74,7 @@ impl TransportChoice {
             let source = ParamError::Unused { name: option, why: "it lengthens simulated frames only" };
             return Err(SelectError::Option { transport: profile.name, source });
         }
-        let adapts = !profile.options().any(|(spec, _)| spec.is_timeout() && is_given(spec.name));
+        let adapts = !profile.options().any(|(spec, _)| is_timeout(&profile, spec) && is_given(spec.name));
         let adapts_target = !is_given(TARGET_DELAY_OPTION);
         Ok(Self { profile: host_defaults(profile, is_given)?, adapts, adapts_target })
     }
@@ -146,25 +146,51 @@ pub fn host_defaults(mut profile: Profile, given: impl Fn(&str) -> bool) -> Resu
     let general = DEFAULTS.iter().filter(|(option, _)| falcons.iter().all(|(own, _)| own != option));
     let control = if profile.control.policy.name == SWIFT_RATE { SWIFT_RATE_DEFAULTS } else { &[] };
     let paths = if profile.paths.policy.probes { PROBED_DEFAULTS } else { &[] };
-    for (option, value) in falcons.iter().chain(control).chain(paths).chain(general) {
+    let timer = program_timer(&profile).filter(|name| *name != IRN_TIMER).map(|name| (name, PROGRAM_TIMER));
+    let general = general.filter(|(option, _)| timer.is_none_or(|(name, _)| name != *option));
+    for (option, value) in falcons.iter().chain(control).chain(paths).chain(general).chain(timer.as_ref()) {
         let has = profile.options().any(|(spec, _)| spec.name == *option);
         let wanted = match *option {
             // Only a transport that is defined with a cap gets this default.
             "cap_packets" => profile.cap_packets.is_some(),
             // A timeout that was set explicitly is not replaced by measured ones.
             "measured_timeouts" => {
-                let is_fixed = profile.options().any(|(spec, _)| spec.is_timeout() && given(spec.name));
+                let is_fixed = profile.options().any(|(spec, _)| is_timeout(&profile, spec) && given(spec.name));
                 !is_fixed
             }
             _ => has,
         };
         if wanted && !given(option) {
             let transport = profile.name;
+            let raised = raised(&profile, option, value);
+            let value = raised.as_deref().unwrap_or(value);
             profile.set_default(option, value).map_err(|source| SelectError::Option { transport, source })?;
         }
     }
     profile.check()?;
     Ok(profile)
+}
+
+/// Returns the name of the parameter of `profile`'s program that is its first timer, if it has a program.
+fn program_timer(profile: &Profile) -> Option<&'static str> {
+    profile.recovery.policy.program?.timer_parameter()
+}
+
+/// Returns whether the option `spec` is a timeout of `profile`.
+fn is_timeout(profile: &Profile, spec: &ParamSpec) -> bool {
+    spec.is_timeout() || program_timer(profile) == Some(spec.name)
+}
+
+/// Returns the value of a program's parameter `option` for which the default in software is `value`: it is raised to
+/// that, as far as the program permits, and never lowered. `None` for other options.
+fn raised(profile: &Profile, option: &str, value: &str) -> Option<String> {
+    let specs = profile.recovery.policy.program?.specs();
+    let spec = specs.iter().find(|spec| spec.name == option && spec.unit == ParamUnit::Duration)?;
+    let (_, present) = profile.options().find(|(known, _)| known.name == option)?;
+    let wanted: Duration = value.parse().ok()?;
+    // A timer of zero is none.
+    let least = if present == 0 { 0 } else { wanted.as_ps().min(spec.max) };
+    Some(spec.show(present.max(least)))
 }
 
 /// Default values by the name of the option; measured with the benchmarks in `benches/` on two cores, which are
@@ -189,9 +215,17 @@ const DEFAULTS: &[(&str, &str)] = &[
     ("cap_packets", "256"),
 ];
 
-/// Defaults that differ for Falcon. The round trip between two busy processes takes 200 us, ten times as long as in the
-/// hardware for which Falcon's defaults were chosen, and some milliseconds when one of them is off its core. That delay
-/// is not caused by congestion: no sender can reduce it by sending less.
+/// Default of the first timer of a program, whatever its parameter is called: two scheduler ticks, as for go-back-N. A
+/// measured timeout is never below it. Where the window closes after a timeout, round trips become short, and so would
+/// timeouts; with 1 ms, a peer that is off its core for longer than that caused the next one.
+const PROGRAM_TIMER: &str = "8ms";
+
+/// Timer of programs after IRN, whose window does not close after a timeout: the default is that of [`DEFAULTS`].
+const IRN_TIMER: &str = "rto_low";
+
+/// Defaults that differ for Falcon. The round trip between two busy processes takes 200 us, ten times as long as in
+/// the hardware for which Falcon's own defaults were chosen, and some milliseconds when one of them is off its core.
+/// That delay is not caused by congestion: no sender can reduce it by sending less.
 const FALCON_DEFAULTS: &[(&str, &str)] = &[
     // Target delay: the time of a few trains at each end. With hardware's value of 25 us, goodput is a fiftieth.
     ("base_target", "1ms"),
@@ -280,6 +314,40 @@ mod tests {
         assert!(!fixed.profile.measured_timeouts);
         let gbn = TransportChoice::named("roce-gbn", &[]).expect("a transport");
         assert_eq!((option(&gbn, "rto"), gbn.profile.cap_packets), (Duration::from_ms(8).as_ps(), None));
+    }
+
+    /// The first timer of a program is raised to two scheduler ticks, whatever its parameter is called, as far as the
+    /// program permits.
+    #[test]
+    fn timers_of_programs_are_raised() {
+        let ms = |ms| Duration::from_ms(ms).as_ps();
+        for name in ["tonic-reno", "tonic-new-reno", "tonic-sack"] {
+            let plain = TransportChoice::named(name, &[]).expect("a transport");
+            assert_eq!((option(&plain, "rto_min"), plain.profile.measured_timeouts), (ms(8), true), "{name}");
+        }
+        for (name, timer) in [("tonic-ndp", "rto"), ("tonic-dcqcn", "rto")] {
+            assert_eq!(option(&TransportChoice::named(name, &[]).expect("a transport"), timer), ms(8), "{name}");
+        }
+        let irn = TransportChoice::named("tonic-irn", &[]).expect("a transport");
+        assert_eq!((option(&irn, "rto_low"), option(&irn, "rto_high")), (ms(1), ms(1)));
+        let given = TransportChoice::named("tonic-reno", &[("rto_min", "400us")]).expect("valid");
+        assert_eq!(option(&given, "rto_min"), Duration::from_us(400).as_ps());
+        assert!(!given.profile.measured_timeouts && !given.adapts, "a given timer was replaced");
+    }
+
+    #[test]
+    fn timers_of_program_files_are_raised() {
+        let reno = rnic_transports::programs::find("reno").expect("built in");
+        let text = rnic_transports::programs::to_file(reno).expect("it has graphs").replace("rto_min", "patience");
+        let named = |text: &str, options: &[(&str, &str)]| {
+            let policy = rnic_transports::programs::load(text.as_bytes()).expect("a program");
+            TransportChoice::with_programs(false, "tonic-reno", &[LoadedProgram::Transport(policy)], options)
+        };
+        let plain = named(&text, &[]).expect("valid");
+        assert_eq!(option(&plain, "patience"), Duration::from_ms(8).as_ps());
+        let given = named(&text, &[("patience", "400us")]).expect("valid");
+        assert_eq!(option(&given, "patience"), Duration::from_us(400).as_ps());
+        assert!(!given.profile.measured_timeouts && !given.adapts, "a given timer was replaced");
     }
 
     #[test]

@@ -164,6 +164,14 @@ impl ProgramPolicy {
         &self.description
     }
 
+    /// Returns the name of the parameter that is the first timer of a flow, if a parameter is.
+    pub fn timer_parameter(&self) -> Option<&str> {
+        match &self.description.start.timer {
+            Initial::Parameter(name) => Some(name),
+            Initial::Constant(_) => None,
+        }
+    }
+
     /// Returns the program's parameters as those of a policy.
     pub fn specs(&self) -> Vec<ParamSpec> {
         parameters::specs(&self.description.parameters)

@@ -554,9 +554,12 @@ impl SendWindow {
             sent: self.next.get() + repeats,
         };
         let actions = policy.answer(&mut recovery.policy, event, &view, &transport.recovery_words);
-        // When timeouts are based on measurements, those of the policy are not used.
-        if let Some(rto) = actions.rto.filter(|_| !transport.measured) {
-            self.rto = rto.unwrap_or(Duration::MAX);
+        // When timeouts are based on measurements, those of the policy are not used, except that the timer of a program
+        // is their minimum.
+        match actions.rto {
+            Some(rto) if !transport.measured => self.rto = rto.unwrap_or(Duration::MAX),
+            Some(rto) if policy.program.is_some() => self.set_timeout_floor(rto.unwrap_or(Duration::ZERO)),
+            _ => {}
         }
         if let Some(range) = actions.retransmit {
             if transport.retransmit_fetch != Duration::ZERO {
@@ -590,6 +593,14 @@ impl SendWindow {
         let is_program = transport.profile.recovery.policy.program.is_some();
         if let Some(seq) = seq.filter(|seq| is_program && *seq > self.una) {
             self.recover(&RecoveryEvent::Arrived { seq }, now, transport, bits);
+        }
+    }
+
+    /// Makes the timer of a program the minimum of the timeout that is based on measurements.
+    fn set_timeout_floor(&mut self, floor: Duration) {
+        let Some(timing) = self.timing() else { return };
+        if timing.set_floor(floor) {
+            self.rto = timing.first_wait();
         }
     }
 

@@ -71,6 +71,8 @@ pub(super) struct Timing {
     rtt: RttEstimator,
     /// Timeout used until there is a sample.
     initial: Duration,
+    /// Minimum of the timeout before it is doubled: the timer that a program has set. Zero without a program.
+    floor: Duration,
     /// Current retransmission timeout, counted from the last progress.
     timeout: Duration,
     /// Duration of the current wait and, in the next field, the time that had passed before it.
@@ -102,6 +104,7 @@ impl Timing {
         Self {
             rtt: RttEstimator::NEW,
             initial,
+            floor: Duration::ZERO,
             timeout: initial,
             wait: initial,
             waited: Duration::ZERO,
@@ -138,7 +141,20 @@ impl Timing {
     }
 
     fn base(&self) -> Duration {
-        self.rtt.timeout().unwrap_or(self.initial)
+        self.rtt.timeout().unwrap_or(self.initial).max(self.floor)
+    }
+
+    /// Makes `floor` the minimum of the timeout. It is ignored between a timeout and the progress after it, because a
+    /// program has doubled its timer then, and the timeout is doubled here. Returns whether the timeout has changed.
+    pub(super) fn set_floor(&mut self, floor: Duration) -> bool {
+        let floor = floor.min(BACKOFF_MAX);
+        if self.backoff != 0 || floor == self.floor {
+            return false;
+        }
+        let before = self.base();
+        self.floor = floor;
+        self.timeout = self.base();
+        self.timeout != before
     }
 
     fn reset_backoff(&mut self) {

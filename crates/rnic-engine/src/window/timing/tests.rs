@@ -49,6 +49,23 @@ fn probes_come_after_two_round_trips_and_double_until_the_timeout() {
     assert!(matches!(silent[..], [(200, Expiry::Wait(_)), (1_100, Expiry::TimedOut)]), "{silent:?}");
 }
 
+/// A program's timer is the minimum of the timeout. It doubles once at each timeout, not here and in the program.
+#[test]
+fn the_timer_of_a_program_is_the_minimum_of_the_timeout() {
+    let mut timing = steady(100);
+    assert!(timing.set_floor(us(5_000)), "the timeout is still {}", timing.timeout);
+    assert_eq!(waits(&mut timing, false).last(), Some(&(5_000, Expiry::TimedOut)));
+    timing.add_rtt(at(2_000_000), us(100), Absence::default());
+    assert_eq!(timing.timeout, us(5_000), "a sample has lowered the timeout below the timer");
+    assert_eq!(time_out(&mut timing, 1, true, us(80_000)), [10_000]);
+    assert!(!timing.set_floor(us(10_000)));
+    assert_eq!(time_out(&mut timing, 1, true, us(80_000)), [20_000]);
+    timing.add_rtt(at(2_000_000), us(100), Absence::default());
+    assert_eq!(timing.timeout, us(5_000));
+    assert!(timing.set_floor(us(500)), "a timer below the measured timeout");
+    assert_eq!(timing.timeout, us(1_100));
+}
+
 /// While the peer's buffer is full no packet is retransmitted for four milliseconds.
 #[test]
 fn while_the_peer_buffer_is_full_the_timeout_is_at_least_4_ms() {
