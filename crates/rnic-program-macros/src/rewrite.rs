@@ -79,6 +79,7 @@ pub(crate) fn function(function: &ItemFn, lines: u32) -> Result<TokenStream> {
     let callees = &rewriter.callees;
     let (g, name, visibility) = (&rewriter.g, &signature.ident, &function.vis);
     let inner = if matches!(visibility, syn::Visibility::Inherited) { quote!(pub(super)) } else { quote!(pub) };
+    let text = name.to_string();
     Ok(quote! {
         #[doc(hidden)]
         #[allow(unused, clippy::all, reason = "written by a macro; the function itself is linted")]
@@ -87,7 +88,12 @@ pub(crate) fn function(function: &ItemFn, lines: u32) -> Result<TokenStream> {
 
             #inner const LINES: u32 = #lines #(+ #callees::LINES)*;
 
-            #inner fn record(#g: &::rnic_program::Recorder, #parameters) -> #result #body
+            #inner fn record(#g: &::rnic_program::Recorder, #parameters) -> #result {
+                #g.enter(#text, ::core::file!());
+                let __result: #result = #body;
+                #g.leave();
+                __result
+            }
         }
     })
 }
@@ -133,6 +139,21 @@ impl Rewriter {
     }
 
     fn statement(&mut self, statement: &Stmt) -> Result<TokenStream> {
+        let recorded = self.recorded(statement)?;
+        if matches!(statement, Stmt::Item(_)) {
+            return Ok(recorded);
+        }
+        let place = self.line(statement.span());
+        Ok(quote!(#place #recorded))
+    }
+
+    /// Returns the statement that tells the recorder the line of what follows.
+    fn line(&self, span: Span) -> TokenStream {
+        let (g, line) = (&self.g, span.start().line as u32);
+        quote!(#g.line(#line);)
+    }
+
+    fn recorded(&mut self, statement: &Stmt) -> Result<TokenStream> {
         match statement {
             Stmt::Local(local) => self.local(local),
             Stmt::Expr(expression, None) => self.expression(expression),
@@ -196,6 +217,9 @@ impl Rewriter {
             }
             Expr::Binary(binary) => self.binary(binary),
             Expr::Assign(ExprAssign { left, right, .. }) => {
+                if let Expr::Lit(ExprLit { lit: Lit::Int(number), .. }) = &**right {
+                    return Err(Error::new_spanned(number, format!("a number has no width: write u({number})")));
+                }
                 let (place, value) = (self.place(left)?, self.expression(right)?);
                 Ok(quote_spanned!(expression.span()=> { let __value = #value; #g.set(&mut #place, __value); }))
             }
@@ -298,7 +322,7 @@ impl Rewriter {
 
     fn branch(&mut self, branch: &ExprIf) -> Result<TokenStream> {
         let g = self.g.clone();
-        let condition = self.expression(&branch.cond)?;
+        let (condition, place) = (self.expression(&branch.cond)?, self.line(branch.span()));
         let mut names = assigned::Names::default();
         names.block(&branch.then_branch);
         if let Some((_, other)) = &branch.else_branch {
@@ -319,6 +343,7 @@ impl Rewriter {
         let snapshot = nest(&places);
         let pattern = nest(&taken.iter().map(|name| quote!(#name)).collect::<Vec<_>>());
         Ok(quote_spanned! {branch.span()=> {
+            #place
             let __condition = #condition;
             #g.begin_if(__condition);
             let __before = #snapshot;
@@ -339,7 +364,10 @@ impl Rewriter {
         let Expr::Path(path) = &*call.func else {
             return Err(Error::new_spanned(&call.func, "only functions can be called"));
         };
-        let Some(name) = path.path.get_ident() else {
+        let single = (path.path.segments.len() == 1).then(|| path.path.segments.first()).flatten();
+        let width = single.map(|segment| &segment.arguments).filter(|arguments| !arguments.is_none());
+        let name = single.map(|segment| &segment.ident);
+        let Some(name) = name.filter(|name| width.is_none() || *name == "u") else {
             return Err(Error::new_spanned(
                 path,
                 "calls cannot become gates, except u(...) and other #[program] functions, by a single name",
@@ -349,10 +377,10 @@ impl Rewriter {
             return match call.args.first() {
                 Some(Expr::Lit(literal)) => {
                     let number = self.literal(literal)?;
-                    Ok(quote_spanned!(call.span()=> #g.u(#number)))
+                    Ok(quote_spanned!(call.span()=> #g.u #width(#number)))
                 }
                 Some(constant @ Expr::Path(_)) if is_constant(constant) => {
-                    Ok(quote_spanned!(call.span()=> #g.u(#constant)))
+                    Ok(quote_spanned!(call.span()=> #g.u #width(#constant)))
                 }
                 _ => Err(Error::new_spanned(call, "u(...) is for literals and constants: use .to::<N>() for values")),
             };
@@ -474,6 +502,9 @@ mod tests {
             ("let f = |x| x;", "closures cannot become gates"),
             ("println!(\"{}\", s.a);", "macros cannot become gates"),
             ("let x = 3;", "write u(...)"),
+            ("s.a = 3;", "write u(3)"),
+            ("s.a = u::<8>(s.b);", "use .to::<N>() for values"),
+            ("s.a = half::<8>(s.b);", "calls cannot become gates"),
             ("let x;", "a wire always has a value"),
             ("let (a, b) = s.pair;", "declares one name"),
             ("s.a = -s.b;", "numbers have no sign"),

@@ -53,7 +53,7 @@ use crate::fields::Unit;
 /// placed.
 /// A field of the state is `name: width`, `name: flag`, with `= number` or `= parameter` for its initial value (zero
 /// otherwise), and `due time` or `due sent` when the periodic function has work from that time on, or once that many
-/// segments have been sent. A parameter is `name: width = default`, with the unit of times (`ns`, `us`, `ms`) or rates
+/// segments have been sent. A parameter is `name: width = default`, with the unit of times (`ns`, `us`, `ms`, `s`) or rates
 /// (`mbps`, `gbps`), and with its bounds; without any, it is at least one, or one tick. Simulations set a
 /// parameter called `line_rate`, and receivers send CNPs if there is one called `cnp_interval`.
 #[macro_export]
@@ -275,12 +275,42 @@ macro_rules! program_block {
                 let _ = units;
                 vec![$($crate::declare::parameter(
                     (stringify!($parameter), $help.trim(), $bits),
-                    (units, stringify!($($unit)?)),
+                    (units, $crate::program_unit!($($unit)?)),
                     $default,
                     $crate::program_bounds!($($min, $max)?),
                 ),)*]
             }
         }
+    };
+}
+
+/// Returns the unit of a parameter as text.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! program_unit {
+    () => {
+        ""
+    };
+    (ns) => {
+        "ns"
+    };
+    (us) => {
+        "us"
+    };
+    (ms) => {
+        "ms"
+    };
+    (s) => {
+        "s"
+    };
+    (mbps) => {
+        "mbps"
+    };
+    (gbps) => {
+        "gbps"
+    };
+    ($other:ident) => {
+        compile_error!(concat!("`", stringify!($other), "` is no unit of a parameter: use ns, us, ms, s, mbps or gbps"))
     };
 }
 
@@ -405,7 +435,7 @@ pub const fn bits<T: crate::Leaf>() -> u8 {
 /// Builds a parameter from its declaration: name, help and width; units; default; bounds.
 ///
 /// # Panics
-/// When the unit is not known.
+/// When the unit is none of [`program_unit!`](crate::program_unit!).
 #[doc(hidden)]
 pub fn parameter(
     (name, help, bits): (&'static str, &'static str, u8),
@@ -422,12 +452,14 @@ pub fn parameter(
         "ns" => (time, 1),
         "us" => (time, 1_000),
         "ms" => (time, 1_000_000),
+        "s" => (time, 1_000_000_000),
         "mbps" => (rate, 1_000_000),
         "gbps" => (rate, 1_000_000_000),
-        other => panic!("unit `{other}` of parameter {name}: use ns, us, ms, mbps, gbps or none"),
+        other => unreachable!("`{other}` is refused when the program is compiled"),
     };
-    let (min, max) = bounds.map_or((least(unit), largest(unit, bits)), |(min, max)| (min * scale, max * scale));
-    crate::Parameter { name: name.into(), help: help.into(), bits, unit, default: default * scale, min, max }
+    let scaled = |value: u64| value.saturating_mul(scale);
+    let (min, max) = bounds.map_or((least(unit), largest(unit, bits)), |(min, max)| (scaled(min), scaled(max)));
+    crate::Parameter { name: name.into(), help: help.into(), bits, unit, default: scaled(default), min, max }
 }
 
 /// Returns the least value of a parameter without bounds: one, or one unit of times.

@@ -103,6 +103,35 @@ impl Parameter {
         };
         word.min(mask(self.bits))
     }
+
+    /// Formats `value` with its unit.
+    pub fn show(&self, value: u64) -> String {
+        match self.unit {
+            Unit::Count => value.to_string(),
+            Unit::Time | Unit::Nanoseconds => rnic_base::Duration::from_ps(value.saturating_mul(1_000)).to_string(),
+            Unit::Rate | Unit::Speed => rnic_base::BitRate::bps(value).to_string(),
+        }
+    }
+
+    /// Returns what is wrong with its bounds.
+    fn fault(&self) -> Option<String> {
+        let [min, default, max] = [self.min, self.default, self.max].map(|value| self.show(value));
+        let (largest, bits) = (mask(self.bits), self.bits);
+        let fits = self.word(self.max) < largest || (self.unit == Unit::Count && self.max <= largest);
+        if self.default < self.min {
+            let tick = if self.unit == Unit::Time { ", where a tick is 160 ns" } else { "" };
+            return Some(format!("the default, {default}, is less than the minimum, {min}{tick}"));
+        }
+        if self.max > VALUE_MAX || (self.default <= self.max && !fits) {
+            return Some(format!("the maximum, {max}, does not fit into {bits} bits"));
+        }
+        (self.default > self.max).then(|| format!("the default, {default}, exceeds the maximum, {max}"))
+    }
+}
+
+/// Returns the first characters of a text from a file.
+fn truncated(text: &str) -> String {
+    text.chars().take(40).collect()
 }
 
 /// An error in a description.
@@ -126,14 +155,17 @@ pub enum DescriptionError {
     /// There are too many parameters.
     #[error("{0} parameters, at most {max} are possible", max = PARAMETERS_MAX)]
     ManyParameters(usize),
-    /// An initial value is invalid.
-    #[error("the initial value of `{0}` exceeds its width, or names no parameter of at most its width")]
-    Initial(String),
-    /// The bounds of a parameter are invalid.
-    #[error("parameter `{0}`: not min <= default <= max, or max exceeds the width")]
-    Bounds(String),
-    /// The field declared as a deadline is neither a time nor a count.
-    #[error("`{0}` is a deadline, so it must have 24 bits")]
+    /// The initial value of this field is not possible, for this reason.
+    #[error("the initial value of `{0}` {1}")]
+    Initial(String, String),
+    /// The bounds of this parameter are not possible, for this reason.
+    #[error("parameter `{0}`: {1}")]
+    Bounds(String, String),
+    /// A parameter that the NIC reads is no time.
+    #[error("parameter `{0}` is a time and has no unit: write one, as in `{0}: 24 = 4 us`")]
+    NoTime(&'static str),
+    /// A deadline is not a time or a count.
+    #[error("`{0}` is a deadline and has not 24 bits")]
     Due(String),
 }
 
@@ -186,11 +218,8 @@ pub trait Fields {
             return Err(DescriptionError::LargeState(self.state_bytes()));
         }
         for parameter in self.parameters() {
-            let Parameter { min, default, max, unit, .. } = parameter;
-            let fits =
-                parameter.word(*max) < mask(parameter.bits) || (*unit == Unit::Count && *max <= mask(parameter.bits));
-            if min > default || default > max || *max > VALUE_MAX || !fits {
-                return Err(DescriptionError::Bounds(parameter.name.to_string()));
+            if let Some(fault) = parameter.fault() {
+                return Err(DescriptionError::Bounds(parameter.name.to_string(), fault));
             }
         }
         for field in self.state() {
@@ -207,13 +236,22 @@ pub trait Fields {
     /// # Errors
     /// When it is wider, or names no parameter that fits.
     fn check_initial(&self, name: &str, initial: &Initial, bits: u8) -> Result<(), DescriptionError> {
-        let fits = match initial {
-            Initial::Constant(value) => *value <= mask(bits),
+        let fault = match initial {
+            Initial::Constant(value) if *value <= mask(bits) => return Ok(()),
+            Initial::Constant(value) => format!("is {value}, which does not fit into {bits} bits"),
             Initial::Parameter(parameter) => {
-                self.parameters().iter().any(|known| known.name == *parameter && known.word(known.max) <= mask(bits))
+                let parameter = truncated(parameter);
+                match self.parameters().iter().find(|known| known.name == parameter) {
+                    Some(known) if known.word(known.max) <= mask(bits) => return Ok(()),
+                    Some(known) => format!(
+                        "is the parameter `{parameter}`, whose maximum, {}, does not fit into {bits} bits",
+                        known.show(known.max)
+                    ),
+                    None => format!("is the parameter `{parameter}`, which does not exist"),
+                }
             }
         };
-        if fits { Ok(()) } else { Err(DescriptionError::Initial(name.to_owned())) }
+        Err(DescriptionError::Initial(name.to_owned(), fault))
     }
 
     /// Returns the number of bits of a flow's state.

@@ -32,8 +32,8 @@ pub enum FileError {
     /// The file is too large.
     #[error("the file has {0} bytes, at most {max} are possible", max = FILE_BYTES_MAX)]
     TooLarge(usize),
-    /// The file is not TOML, or has missing or unknown fields.
-    #[error("not a program file: {0}; make one by: rnic program build NAME")]
+    /// It is not TOML of the right form.
+    #[error("not a program file: {0}; make one by: rnic program build NAME --output FILE")]
     Form(String),
     /// The file has another value of `format`.
     #[error("the file is a `{found}`, which this version does not read; use one of the version that wrote it")]
@@ -242,13 +242,27 @@ pub fn write_description(program: &Description) -> Result<String, FileError> {
 /// # Errors
 /// As [`read`]; also when the text contains functions.
 pub fn read_description(bytes: &[u8]) -> Result<Description, FileError> {
-    let described: Described = toml::from_str(current(bytes)?).map_err(form)?;
+    let described: Described = parse(current(bytes)?)?;
     described.program.check().map_err(LoadError::from)?;
     Ok(described.program)
 }
 
-fn form(error: toml::de::Error) -> FileError {
-    FileError::Form(error.message().chars().filter(|c| !c.is_control()).collect())
+/// Returns the error of TOML about `text`, with its line, and whether the text may have been cut off: every file that is
+/// written ends with a line.
+fn form(text: &str, error: &toml::de::Error) -> FileError {
+    let mut reason: String = error.message().chars().filter(|c| !c.is_control()).collect();
+    if let Some(before) = error.span().and_then(|span| text.get(..span.start)) {
+        reason += &format!(", line {}", before.matches('\n').count() + 1);
+    }
+    if !text.is_empty() && !text.ends_with('\n') {
+        reason += "; it ends within a line, and may have been cut off";
+    }
+    FileError::Form(reason)
+}
+
+/// Reads a part of a file, or all of it.
+fn parse<'t, T: Deserialize<'t>>(text: &'t str) -> Result<T, FileError> {
+    toml::from_str(text).map_err(|error| form(text, &error))
 }
 
 /// Returns the text of a file, and its head.
@@ -257,7 +271,7 @@ fn opening(bytes: &[u8]) -> Result<(&str, Head), FileError> {
         return Err(FileError::TooLarge(bytes.len()));
     }
     let text = str::from_utf8(bytes).map_err(|_| FileError::Form("it is not text".to_owned()))?;
-    let opening: Opening = toml::from_str(text).map_err(form)?;
+    let opening: Opening = parse(text)?;
     Ok((text, opening.head))
 }
 
@@ -273,7 +287,7 @@ fn current(bytes: &[u8]) -> Result<&str, FileError> {
 
 /// Returns the kind of the law in a file.
 fn kind_of(text: &str) -> Result<LawKind, FileError> {
-    let LawOpening { law } = toml::from_str(text).map_err(form)?;
+    let LawOpening { law } = parse(text)?;
     Ok(law.kind)
 }
 
@@ -299,7 +313,7 @@ pub fn write_law(law: &LawDescription, graph: &Graph) -> Result<String, FileErro
 pub fn read_law(bytes: &[u8]) -> Result<LoadedLaw, FileError> {
     let (text, head) = opening(bytes)?;
     head.check(&Head::of_law(kind_of(text)?))?;
-    let LawFile { law, decide, .. } = toml::from_str(text).map_err(form)?;
+    let LawFile { law, decide, .. } = parse(text)?;
     law.check().map_err(LoadError::from)?;
     let graph = graph("decide", law.inputs(), law.outputs(), decide)?;
     Ok(LoadedLaw::new(law, graph)?)
@@ -324,7 +338,7 @@ pub fn check_law_kind(kind: LawKind, bytes: &[u8]) -> Result<(), FileError> {
 /// When the file is too large, has another form or version, or is invalid; the program is then not loaded.
 pub fn read(bytes: &[u8]) -> Result<Loaded, FileError> {
     let text = current(bytes)?;
-    let file: File = toml::from_str(text).map_err(form)?;
+    let file: File = parse(text)?;
     file.program.check().map_err(LoadError::from)?;
     let function = |name, inputs, read| graph(name, inputs, crate::loaded::outputs(&file.program), read);
     let incoming = function("incoming", crate::loaded::inputs::<Incoming>(&file.program), file.incoming)?;
@@ -410,6 +424,11 @@ pub(crate) mod tests {
     fn files_of_other_versions_and_forms_are_refused_with_the_reason() {
         let reason = |text: &str| read(text.as_bytes()).expect_err("it is refused").to_string();
         assert!(reason("hello").contains("not a program file"));
+        assert!(reason("hello").ends_with("make one by: rnic program build NAME --output FILE"));
+        let whole = text();
+        let (half, cut) = (reason(&whole[..whole.len() / 2]), "it ends within a line, and may have been cut off");
+        assert!(half.contains(cut) && half.contains(", line "), "{half}");
+        assert!(!reason("a = 1\nb = \n").contains(cut) && reason("a = 1\nb = \n").contains(", line 2"));
         assert!(reason(&text().replace("version = 2", "version = 7")).contains("version 7"));
         assert!(reason(&text().replace(FORMAT, "rnic wire")).contains("`rnic wire`"));
         assert!(reason(&text().replace(&interface_hash(), "0123")).contains("other inputs or outputs"));

@@ -8,7 +8,7 @@ use core::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
 use crate::graph::{Graph, GraphError, Index, Kind, NODES_MAX, Node, OFFSET_BITS, Op, Port};
-use crate::value::{Map, U};
+use crate::value::{Divides, Map, U};
 
 /// Translation of assignments within an `if` into gates. Both translations compute the same function, which is checked
 /// for each program: they share no code from the condition to the value.
@@ -190,18 +190,35 @@ pub struct Recorder {
     labels: RefCell<BTreeMap<Index, &'static str>>,
     /// Conjunction of the conditions around the statement being recorded, innermost last.
     conditions: RefCell<Vec<Bit>>,
-    fault: Cell<Option<&'static str>>,
+    /// Functions being recorded, innermost last, and the line of each.
+    places: RefCell<Vec<Place>>,
+    /// The first function that was recorded.
+    function: Cell<Option<&'static str>>,
+    fault: RefCell<Option<String>>,
+}
+
+/// A line of the source of a function.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    function: &'static str,
+    file: &'static str,
+    line: u32,
 }
 
 /// Reason why a function cannot be represented as a graph.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RecordError {
-    /// The function contains a construct that has no equivalent in gates.
+    /// A construct has no gates; with its place in the source, if that is known.
     #[error("{0}")]
-    Construct(&'static str),
-    /// The resulting graph is invalid.
-    #[error(transparent)]
-    Graph(#[from] GraphError),
+    Construct(String),
+    /// The graph of a function, which is named if it has a name, has a fault.
+    #[error("{}{fault}", function.map_or(String::new(), |name| format!("function `{name}`: ")))]
+    Graph {
+        /// The function.
+        function: Option<&'static str>,
+        /// The fault.
+        fault: GraphError,
+    },
 }
 
 impl Recorder {
@@ -215,7 +232,29 @@ impl Recorder {
             outputs: RefCell::default(),
             labels: RefCell::default(),
             conditions: RefCell::default(),
-            fault: Cell::new(None),
+            places: RefCell::default(),
+            function: Cell::new(None),
+            fault: RefCell::default(),
+        }
+    }
+
+    /// Begins to record a function of the source file `file`.
+    pub fn enter(&self, function: &'static str, file: &'static str) {
+        if self.function.get().is_none() {
+            self.function.set(Some(function));
+        }
+        self.places.borrow_mut().push(Place { function, file, line: 0 });
+    }
+
+    /// Ends the recording of a function.
+    pub fn leave(&self) {
+        self.places.borrow_mut().pop();
+    }
+
+    /// Sets the line of what is recorded next.
+    pub fn line(&self, line: u32) {
+        if let Some(place) = self.places.borrow_mut().last_mut() {
+            place.line = line;
         }
     }
 
@@ -224,9 +263,10 @@ impl Recorder {
     /// # Errors
     /// When a construct has no equivalent in gates, or the graph is too long or too deep.
     pub fn finish(self) -> Result<Graph, RecordError> {
-        if let Some(fault) = self.fault.get() {
+        if let Some(fault) = self.fault.take() {
             return Err(RecordError::Construct(fault));
         }
+        let function = self.function.get();
         let (nodes, mut outputs) = (self.nodes.into_inner(), self.outputs.into_inner());
         let mut needed = vec![false; nodes.len()];
         for (_, index) in &outputs {
@@ -255,7 +295,8 @@ impl Recorder {
         outputs.iter_mut().for_each(|(_, index)| *index = moved[usize::from(*index)]);
         let labels = self.labels.into_inner().into_iter().filter(|(index, _)| needed[usize::from(*index)]);
         let labels = labels.map(|(index, name)| (moved[usize::from(index)], name)).collect();
-        Ok(Graph::new(self.inputs.into_inner(), outputs, arranged)?.labelled(labels))
+        let graph = Graph::new(self.inputs.into_inner(), outputs, arranged);
+        Ok(graph.map_err(|fault| RecordError::Graph { function, fault })?.labelled(labels))
     }
 
     /// Declares an input.
@@ -279,9 +320,13 @@ impl Recorder {
         value
     }
 
-    fn require(&self, holds: bool, reason: &'static str) {
-        if !holds && self.fault.get().is_none() {
-            self.fault.set(Some(reason));
+    fn require(&self, holds: bool, reason: &str) {
+        if !holds && self.fault.borrow().is_none() {
+            let place = self.places.borrow().last().copied();
+            let place = place.map_or(String::new(), |Place { function, file, line }| {
+                format!("{file}, line {line}, function `{function}`: ")
+            });
+            self.fault.replace(Some(place + reason));
         }
     }
 
@@ -314,7 +359,9 @@ impl Recorder {
 
     /// Adds a literal.
     pub fn u<const N: u32>(&self, value: u64) -> Sig<N> {
-        self.require(value <= U::<N>::MASK, "a literal is wider than its variable");
+        if value > U::<N>::MASK {
+            self.require(false, &format!("the literal {value} does not fit into {N} bits (at most {})", U::<N>::MASK));
+        }
         Sig(self.node(Op::Constant(value & U::<N>::MASK), &[], N))
     }
 
@@ -343,8 +390,11 @@ impl Recorder {
         Sig(self.node(Op::Mul, &[a.0, b.0], M))
     }
 
-    /// Adds the nodes of `a / b`.
-    pub fn div<const N: u32>(&self, a: impl Number<N>, b: impl Number<N>) -> Sig<N> {
+    /// Records `a / b`.
+    pub fn div<const N: u32>(&self, a: impl Number<N>, b: impl Number<N>) -> Sig<N>
+    where
+        U<N>: Divides,
+    {
         self.two(Op::Div, a, b)
     }
 
@@ -691,3 +741,6 @@ impl Leaf for Map {
         Self::default()
     }
 }
+
+#[cfg(test)]
+mod tests;

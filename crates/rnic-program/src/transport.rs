@@ -1,13 +1,16 @@
 //! Transport programs: two functions, their state and parameters, and how a flow starts.
 
 use crate::bundle::Bundle;
-use crate::fields::{DescriptionError, Fields, Initial, Parameter, StateField, Text};
+use crate::fields::{DescriptionError, Fields, Initial, Parameter, StateField, Text, Unit};
 use crate::graph::Graph;
 use crate::interface::{Actions, Incoming, Periodic, Rate, Ticks};
 use crate::record::{Lowering, RecordError, Recorder, Value};
 use crate::value::Offset;
 
-/// Scheme that decides when a flow may send (Tonic, section 3.3.1).
+/// Name of the parameter that makes receivers notify senders of congestion marks.
+pub const CNP_INTERVAL: &str = "cnp_interval";
+
+/// Limit that decides when a flow sends (Tonic section 3.3.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scheme {
@@ -81,6 +84,9 @@ impl Description {
     /// When a name, width, bound or initial value is invalid.
     pub fn check(&self) -> Result<(), DescriptionError> {
         self.check_fields(&self.name, &self.summary)?;
+        if self.parameters.iter().any(|known| known.name == CNP_INTERVAL && known.unit != Unit::Time) {
+            return Err(DescriptionError::NoTime(CNP_INTERVAL));
+        }
         let Start { window, rate, timer } = &self.start;
         self.check_initial("window", window, 9)?;
         self.check_initial("rate", rate, 23)?;

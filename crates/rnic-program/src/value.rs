@@ -215,18 +215,40 @@ impl<const N: u32> Mul<u64> for U<N> {
     }
 }
 
-impl<const N: u32> Div for U<N> {
+/// A number that can be divided within a cycle: of at most [`DIVIDE_BITS_MAX`] bits.
+#[diagnostic::on_unimplemented(
+    message = "only numbers of at most 8 bits are divided within a cycle",
+    label = "this has more bits",
+    note = "a shift divides by a power of two: `x >> 2` is a quarter of x"
+)]
+pub trait Divides {}
+
+impl Divides for U<1> {}
+impl Divides for U<2> {}
+impl Divides for U<3> {}
+impl Divides for U<4> {}
+impl Divides for U<5> {}
+impl Divides for U<6> {}
+impl Divides for U<7> {}
+impl Divides for U<8> {}
+
+impl<const N: u32> Div for U<N>
+where
+    Self: Divides,
+{
     type Output = Self;
 
-    /// The quotient; all ones when the divisor is zero. Both have at most 8 bits.
+    /// The quotient; all ones when the divisor is zero.
     #[inline]
     fn div(self, other: Self) -> Self {
-        const { assert!(N <= DIVIDE_BITS_MAX, "only numbers of at most 8 bits are divided within a cycle") };
         self.0.checked_div(other.0).map_or(Self(Self::MASK), Self)
     }
 }
 
-impl<const N: u32> Div<u64> for U<N> {
+impl<const N: u32> Div<u64> for U<N>
+where
+    Self: Divides,
+{
     type Output = Self;
 
     #[inline]

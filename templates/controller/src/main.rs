@@ -2,12 +2,24 @@
 
 use std::error::Error;
 use std::ops::ControlFlow;
+use std::process::ExitCode;
 
 use my_controller::Controller;
 use rnic_fabric::{Plan, Simulation};
 use rnic_policy::ControlPolicy;
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> ExitCode {
+    match compare() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(reason) => {
+            eprintln!("error: {reason}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Prints a line for each transport, without and with the controller.
+fn compare() -> Result<(), Box<dyn Error>> {
     println!("transport  controller        goodput       mean queue   retransmitted");
     for transport in ["irn", "falcon"] {
         for is_own in [false, true] {

@@ -4,9 +4,32 @@
 //! called for each packet from the receiver, `periodic` when the timer has expired. The NIC has the rest: it keeps the
 //! window and its bitmaps, sends what is marked, then new segments, and runs the timer.
 //!
-//! Values are numbers of a width, `U<N>`, that wrap as wires do: `u(3)` is a literal, `x.to::<9>()` another width. Ids
-//! of segments have 24 bits and are compared with `after`, never with `>`. Loops, references and floating point cannot
-//! become gates; the compiler refuses them at their line.
+//! Values are numbers of a width, `U<N>`, that wrap as wires do: `u(3)` is a literal, `x.to::<9>()` another width. Both
+//! operands of an operation have the same width: `(i.next - i.start).to::<8>() + s.cwnd`. Ids of segments and times have
+//! 24 bits, and wrap too: compare them with `after`, `at_least`, `at_most`, `==` and `!=`, never with `<`, `<=`, `>` and
+//! `>=`, which the compiler accepts and which are wrong after the wrap. A shift divides: `x >> 2` is a quarter of `x`.
+//! Loops, references and floating point cannot become gates; the compiler refuses them at their line.
+//!
+//! | in `incoming` | bits | meaning |
+//! |---|---|---|
+//! | `i.ack` | flag | carries a cumulative acknowledgement, `i.cum` |
+//! | `i.nack` | flag | reports that `i.cum` is missing and a later segment has arrived |
+//! | `i.cnp` | flag | is a notification of congestion marks; with the parameter `cnp_interval` only |
+//! | `i.trimmed` | flag | reports that `i.sack` has arrived without its payload |
+//! | `i.sacked`, `i.sack_new` | flag | reports that `i.sack` has arrived out of order; and that this is new |
+//! | `i.cum`, `i.sack` | 24 | the next segment that the receiver expects; the segment of a report |
+//! | `i.start`, `i.old_start` | 24 | the first segment that is not acknowledged, after and before the packet |
+//! | `i.next` | 24 | the next segment that has never been sent |
+//! | `i.total_sent` | 24 | number of segments sent, repeats included |
+//! | `i.now` | 24 | the time, in ticks of 160 ns |
+//! | `i.newly` | 9 | number of segments that the packet acknowledges for the first time |
+//! | `i.times_sent` | 2 | how often the segment had been sent, as the receiver has seen |
+//! | `i.acked`, `i.marked` | map | acknowledged segments, and those to be retransmitted, from `i.start` on |
+//!
+//! `periodic` has `v.expired`, `v.start`, `v.next`, `v.total_sent`, `v.now`, `v.acked` and `v.marked`. Both set `a.mark`
+//! with `a.from` and `a.to` (retransmits the segments from the one up to the other, without that), `a.window` (9 bits, 1
+//! to 256), `a.rate` (23 bits), `a.timer` (24 bits, ticks) and `a.restart` (starts the timer again). Window, rate and
+//! timer keep their values unless they are set.
 
 use rnic_program::prelude::*;
 

@@ -137,7 +137,7 @@ impl Transport for WasmProgram {
     }
 
     fn graphs(&self, _: Lowering) -> Result<Graphs, RecordError> {
-        Err(RecordError::Construct("a WebAssembly module has no graph, and so no gates"))
+        Err(RecordError::Construct("a WebAssembly module has no graph, and so no gates".to_owned()))
     }
 
     fn needs(&self) -> Result<Needs, RecordError> {
