@@ -285,6 +285,49 @@ impl ProgramPolicy {
         RecoveryActions { rate: Some(rate), replaced: true, ..actions }
     }
 
+    /// Returns how the answer of the program to an event is outside the contract, if it is.
+    pub(crate) fn breach(
+        &self,
+        mut state: PolicyState,
+        event: &RecoveryEvent,
+        view: &WindowView<'_>,
+        words: &Params,
+    ) -> Option<Breach> {
+        let actions = self.ask(state.get_mut(), event, view, self.parameters(words))?;
+        breach_of(&actions, view)
+    }
+
+    /// Passes an event to the program, and returns its answer; `None` for events that programs do not get.
+    #[inline]
+    fn ask(
+        &self,
+        running: &mut Running,
+        event: &RecoveryEvent,
+        view: &WindowView<'_>,
+        parameters: &[u64],
+    ) -> Option<Actions> {
+        let sacked = view.sacked.filter(|_| self.needs.newly).map_or(0, AnyRing::popcount) as u16;
+        let mut actions = running.actions();
+        let old_start = running.old_start(event, view);
+        let newly = running.newly(event, old_start, view, sacked);
+        (running.start, running.sacked) = (id(view.una).get() as u32, sacked);
+        match *event {
+            RecoveryEvent::TimedOut { .. } | RecoveryEvent::Tick => {
+                self.visit(running, (event, old_start, newly), view, parameters, &mut actions);
+            }
+            RecoveryEvent::Delivered { .. } | RecoveryEvent::Quiet => return None,
+            _ => {
+                let packet = self.packet(event, view, (old_start, newly));
+                self.transport.incoming(&packet, parameters, &mut running.block, &mut actions);
+                if !actions.mark && self.is_due(running, view) {
+                    let visit = self.periodic(view, false);
+                    self.transport.periodic(&visit, parameters, &mut running.block, &mut actions);
+                }
+            }
+        }
+        Some(actions)
+    }
+
     /// Passes an event to the program, and returns its answer as actions of a policy; those of a program that is not
     /// trusted say by [`RecoveryActions::replaced`] whether the answer was outside the contract.
     fn decide(
@@ -296,27 +339,9 @@ impl ProgramPolicy {
     ) -> RecoveryActions {
         let running = state.get_mut::<Running>();
         let parameters = self.parameters(words);
-        let sacked = view.sacked.filter(|_| self.needs.newly).map_or(0, AnyRing::popcount) as u16;
-        let mut actions = running.actions();
-        let old_start = running.old_start(event, view);
-        let newly = running.newly(event, old_start, view, sacked);
-        (running.start, running.sacked) = (id(view.una).get() as u32, sacked);
-        match *event {
-            RecoveryEvent::TimedOut { .. } | RecoveryEvent::Tick => {
-                self.visit(running, (event, old_start, newly), view, parameters, &mut actions);
-            }
-            RecoveryEvent::Delivered { .. } | RecoveryEvent::Quiet => {
-                return RecoveryActions { recovering: true, ..RecoveryActions::default() };
-            }
-            _ => {
-                let packet = self.packet(event, view, (old_start, newly));
-                self.transport.incoming(&packet, parameters, &mut running.block, &mut actions);
-                if !actions.mark && self.is_due(running, view) {
-                    let visit = self.periodic(view, false);
-                    self.transport.periodic(&visit, parameters, &mut running.block, &mut actions);
-                }
-            }
-        }
+        let Some(actions) = self.ask(running, event, view, parameters) else {
+            return RecoveryActions { recovering: true, ..RecoveryActions::default() };
+        };
         let rate = actions.rate.get() as u32 != running.rate;
         running.keep(&actions);
         let recovering = !self.ignores(running, parameters);
@@ -332,7 +357,7 @@ impl ProgramPolicy {
             window: Some(window_of(actions.window)),
             rate: rate.then(|| rate_of(actions.rate)),
             tick_after: self.next_tick(running, view.now),
-            replaced: self.substitute.is_some() && !is_within(&actions, view),
+            replaced: self.substitute.is_some() && breach_of(&actions, view).is_some(),
             ..RecoveryActions::default()
         }
     }
@@ -565,12 +590,59 @@ fn map_of(ring: &AnyRing) -> Map {
     Map::new(words)
 }
 
-/// Returns whether an answer is within the contract: it sets a window of 1 to [`WINDOW_MAX`] packets, and marks nothing
-/// that has not been sent. Packets that have been acknowledged may be marked, and are not sent.
-fn is_within(actions: &Actions, view: &WindowView<'_>) -> bool {
-    let is_sent = |end: Id| id(view.next).at_least(end);
-    (1..=WINDOW_MAX).contains(&actions.window.get())
-        && (!actions.mark || (is_sent(actions.to) && is_sent(actions.from)))
+/// Returns how an answer is outside the contract, if it is. Packets that have been acknowledged may be marked, and are
+/// not sent.
+fn breach_of(actions: &Actions, view: &WindowView<'_>) -> Option<Breach> {
+    let next = id(view.next);
+    let unsent = |end: Id| (!next.at_least(end)).then(|| (end - next).get());
+    if !(1..=WINDOW_MAX).contains(&actions.window.get()) {
+        return Some(Breach::Window(actions.window.get()));
+    }
+    let marked = |name, end| unsent(end).map(|beyond| Breach::Unsent { name, beyond });
+    if actions.mark { marked("a.from", actions.from).or_else(|| marked("a.to", actions.to)) } else { None }
+}
+
+/// How an answer of a program is outside the contract.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Breach {
+    /// The window is zero or too large.
+    Window(u64),
+    /// It marks packets that have not been sent.
+    Unsent {
+        /// The action with the end of the marked packets.
+        name: &'static str,
+        /// Number of packets from the first that has not been sent to that end.
+        beyond: u64,
+    },
+}
+
+impl fmt::Display for Breach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Window(window) => write!(f, "a.window is {window}: from 1 to {WINDOW_MAX} packets are possible"),
+            Self::Unsent { name, beyond } => {
+                write!(
+                    f,
+                    "a.mark is set, and {name} is {beyond} beyond i.next: only packets that were sent can be marked"
+                )
+            }
+        }
+    }
+}
+
+/// Returns an event as the inputs of a program that tell it.
+pub(crate) fn inputs_of(event: &RecoveryEvent) -> &'static str {
+    match event {
+        RecoveryEvent::Acked { .. } => "incoming with i.ack",
+        RecoveryEvent::Nacked { sack: Some(_), .. } => "incoming with i.nack and i.sacked",
+        RecoveryEvent::Nacked { .. } => "incoming with i.nack",
+        RecoveryEvent::Trimmed { .. } => "incoming with i.trimmed",
+        RecoveryEvent::Arrived { .. } => "incoming with i.sacked",
+        RecoveryEvent::Congested => "incoming with i.cnp",
+        RecoveryEvent::TimedOut { .. } => "periodic with v.expired",
+        RecoveryEvent::Tick => "periodic without v.expired",
+        RecoveryEvent::Delivered { .. } | RecoveryEvent::Quiet => "no call",
+    }
 }
 
 /// Returns the packets to retransmit and the change of the timer by a program's answer to `event`, cut to what the

@@ -84,13 +84,17 @@ struct Known {
 /// The laws that this process has loaded.
 static LOADED: Mutex<Vec<Known>> = Mutex::new(Vec::new());
 
-/// Returns the contents of the file of `law`.
+/// Returns the contents of the file of `law`, which [`load`] accepts.
 ///
 /// # Errors
-/// When its function has no graph.
+/// When its function has no graph, its description has a fault, or it violates the contract.
 pub fn to_file(law: &dyn Law) -> Result<String, UseError> {
     let graph = law.graph(Lowering::Joins).map_err(LoadError::from)?;
-    Ok(file::write_law(&law.description(), &graph)?)
+    let description = law.description();
+    description.check().map_err(LoadError::from)?;
+    let text = file::write_law(&description, &graph)?;
+    load(text.as_bytes())?;
+    Ok(text)
 }
 
 /// Checks the contents of the file of a law, runs the contract kit on it, and returns it as a policy. Equal files give

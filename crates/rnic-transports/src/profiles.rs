@@ -50,7 +50,10 @@ pub fn profile(name: &str) -> Option<Profile> {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SelectError {
     /// No transport of that name exists.
-    #[error("unknown transport `{name}`; the available transports are: {known}")]
+    #[error(
+        "unknown transport `{name}`; the available transports are: {known}; and files with a program, whose names end \
+         in .rnicp, such as {name}.rnicp"
+    )]
     UnknownTransport {
         /// The requested name.
         name: String,
@@ -230,7 +233,11 @@ fn known_profile(name: &str) -> Result<Profile, SelectError> {
 
 /// Returns the error of the program file at `path`.
 fn of_file(path: &str, fault: &UseError) -> SelectError {
-    SelectError::File { path: path.chars().filter(|c| !c.is_control()).collect(), why: fault.to_string() }
+    let mut why = fault.to_string();
+    if matches!(fault, UseError::Unreadable(_)) && Path::new(path).is_relative() {
+        why += "; the path is relative to the folder in which the command runs";
+    }
+    SelectError::File { path: path.chars().filter(|c| !c.is_control()).collect(), why }
 }
 
 /// Returns the policy of the program in the file at `path`.

@@ -51,9 +51,10 @@ pub fn all() -> impl Iterator<Item = &'static dyn Transport> {
     REGISTRY.iter().map(|registered| registered.program)
 }
 
-/// Returns the program called `name`.
+/// Returns the program called `name`, or the one that is the policy of this name.
 pub fn find(name: &str) -> Option<&'static dyn Transport> {
-    all().find(|program| program.description().name == name)
+    let is_it = |registered: &&Registered| registered.policy == name || registered.program.description().name == name;
+    REGISTRY.iter().find(is_it).map(|registered| registered.program)
 }
 
 /// The policies of all programs, in the order in which they are listed.
@@ -133,13 +134,17 @@ pub fn read(path: &Path) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Returns the contents of the file of `program`.
+/// Returns the contents of the file of `program`, which [`load`] accepts.
 ///
 /// # Errors
-/// When a function of it has no graph.
+/// When a function of it has no graph, its description has a fault, or it violates the contract.
 pub fn to_file(program: &dyn Transport) -> Result<String, UseError> {
     let graphs = program.graphs(Lowering::Joins).map_err(LoadError::from)?;
-    Ok(file::write(&program.description(), &graphs)?)
+    let description = program.description();
+    description.check().map_err(LoadError::from)?;
+    let text = file::write(&description, &graphs)?;
+    load(text.as_bytes())?;
+    Ok(text)
 }
 
 /// Checks the contents of a program file, runs the contract kit on the program, and returns it as a policy. Equal files

@@ -6,6 +6,7 @@ use rnic_base::{AnyRing, Duration, Psn, RandomStream, RandomStreams, Seq, Time};
 
 use super::{Violation, check_specs, draw_params};
 use crate::params::Params;
+use crate::program;
 use crate::recovery::Placement;
 use crate::recovery::{LossCause, LossReport, RecoveryActions, RecoveryEvent, TimerChange, WindowView};
 use crate::recovery_policy::RecoveryPolicy;
@@ -238,10 +239,10 @@ impl<'p> Model<'p> {
             return Err(format!("two identical calls for {event:?} had different results, {actions:?} and {again:?}"));
         }
         if actions.replaced {
-            return Err(format!(
-                "{event:?}: the program sets a window of 0 or of more than 256 packets, or marks packets that have not \
-                 been sent"
-            ));
+            let breach = self.policy.program.and_then(|program| program.breach(before.0, &event, &view, &self.params));
+            let breach =
+                breach.map_or_else(|| "an answer outside the contract".to_owned(), |breach| breach.to_string());
+            return Err(format!("{}: {breach}", program::inputs_of(&event)));
         }
         if let Some(range) = actions.retransmit
             && (range.is_empty() || range.start < self.una || range.end > self.next)

@@ -207,7 +207,13 @@ fn a_loaded_program_that_answers_outside_its_contract_is_replaced_for_that_flow(
     let impatient = text.replace("= 20000\n", "= 0\n");
     assert_ne!(text, impatient);
     let error = super::load(impatient.as_bytes()).expect_err("the kit sees the closed window").to_string();
-    assert!(error.contains("`wrong`") && error.contains("window of 0") && error.lines().count() == 1, "{error}");
+    assert!(
+        error.contains("`wrong`")
+            && error.contains("incoming with i.")
+            && error.contains("a.window is 0")
+            && error.lines().count() == 1,
+        "{error}"
+    );
 }
 
 #[test]
@@ -230,4 +236,60 @@ fn a_program_file_is_a_transport_by_its_path_and_by_an_option() {
         assert!(error.contains(text) && error.lines().count() == 1, "{error}");
     }
     std::fs::remove_file(&path).expect("the file exists");
+}
+
+/// Declares a program in `$module` that marks up to `i.next + $beyond`, and whose interval of notifications is `$ns`.
+macro_rules! marking {
+    ($module:ident, $beyond:literal, $ns:literal) => {
+        mod $module {
+            use rnic_program::prelude::*;
+
+            rnic_program::transport! {
+                /// Marks what is outstanding.
+                program Marking("marking") {
+                    scheme: window,
+                    start: { window: 32, rate: 0, timer: rto },
+                }
+                state State {
+                    events: 16,
+                }
+                parameters Parameters {
+                    /// Time without progress after which segments are repeated.
+                    rto: 24 = 320 us,
+                    /// At most one notification in this time.
+                    cnp_interval: 24 = $ns ns,
+                }
+            }
+
+            #[program]
+            pub(super) fn incoming(i: &Incoming, p: &Parameters, s: &mut State, a: &mut Actions) {
+                a.mark = i.cnp;
+                a.from = i.start;
+                a.to = i.next + $beyond;
+                a.timer = p.rto;
+                s.events = s.events.saturating_add(1);
+            }
+
+            #[program]
+            pub(super) fn periodic(v: &Periodic, p: &Parameters, s: &mut State, a: &mut Actions) {
+                a.mark = v.expired;
+                a.from = v.start;
+                a.to = v.next;
+                a.timer = p.rto;
+                s.events = u(0);
+            }
+        }
+    };
+}
+
+marking!(hasty, 7, 4000);
+marking!(frequent, 0, 100);
+
+#[test]
+fn no_file_is_written_that_is_refused_when_it_is_used() {
+    let error = super::to_file(&hasty::Marking).expect_err("it marks what was not sent").to_string();
+    let expected = "incoming with i.cnp: a.mark is set, and a.to is 7 beyond i.next";
+    assert!(error.contains(expected) && error.lines().count() == 1, "{error}");
+    let error = super::to_file(&frequent::Marking).expect_err("the interval is too short").to_string();
+    assert!(error.contains("the default, 100 ns, is less than the minimum, 160 ns"), "{error}");
 }
