@@ -116,6 +116,16 @@ fn the_timer_of_a_program_is_the_least_timeout() {
     }
 }
 
+/// What monitoring shows as the window is that of the program, which starts with ten packets.
+#[test]
+fn the_window_of_a_program_is_monitored() {
+    let mut pair = pair("tonic-reno");
+    let window = |pair: &Pair| pair.left.engine.queue_pairs().next().expect("a queue pair").window;
+    assert_eq!(window(&pair), 10);
+    warm_up(&mut pair);
+    assert!((20..=128).contains(&window(&pair)), "{} packets", window(&pair));
+}
+
 /// The initial timeout was 8 ms. After a measurement, a silence costs the measured time plus a granule of one
 /// millisecond.
 #[test]

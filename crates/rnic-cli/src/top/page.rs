@@ -113,6 +113,11 @@ fn device_descriptions(now: &[Snapshot], columns: usize) -> String {
             let share = counters.bytes_sent_by_memory as f64 / counters.bytes_sent.max(1) as f64 * 100.0;
             parts.push(format!("{} % through memory", number::short(share)));
         }
+        if counters.marks_received + counters.cnps_sent + counters.cnps_received > 0 {
+            let [marks, sent, received] =
+                [counters.marks_received, counters.cnps_sent, counters.cnps_received].map(number::grouped);
+            parts.push(format!("{marks} marks received, {sent} CNPs sent, {received} received"));
+        }
         if let Some(gbps) = capacity_gbps {
             parts.push(format!("schedulers divide {} Gbit/s", number::short(*gbps)));
         }

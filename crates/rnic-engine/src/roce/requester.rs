@@ -119,6 +119,11 @@ impl Requester {
         self.window.in_flight()
     }
 
+    /// Returns the window of a program.
+    pub(crate) fn program_window(&self) -> Option<u64> {
+        self.window.program_window()
+    }
+
     /// Returns whether there are packets to send, regardless of whether they may be sent now.
     #[inline]
     pub(crate) fn has_work(&self, send: &SendHalf) -> bool {

@@ -37,7 +37,11 @@ impl RoundTrip {
     #[inline]
     pub(crate) fn acknowledged(&mut self, una: Seq, now: Time) {
         if self.sent_at != NONE_TIMED && self.timed_seq < una {
-            self.last_rtt = now.since(self.sent_at);
+            let rtt = now.since(self.sent_at);
+            // A driver sends and receives trains, and has one time for both: no time between them is no measurement.
+            if rtt > Duration::ZERO {
+                self.last_rtt = rtt;
+            }
             self.sent_at = NONE_TIMED;
         }
     }
@@ -72,5 +76,8 @@ mod tests {
         round_trip.forget();
         round_trip.acknowledged(first + 3, at(90));
         assert_eq!(round_trip.last(), Some(Duration::from_us(5)));
+        round_trip.sent(first + 3, at(95));
+        round_trip.acknowledged(first + 4, at(95));
+        assert_eq!(round_trip.last(), Some(Duration::from_us(5)), "no time has passed: nothing was measured");
     }
 }

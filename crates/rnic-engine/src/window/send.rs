@@ -155,6 +155,11 @@ impl SendWindow {
         !self.probing && (self.remaining_path_limit() == Some(0) || is_beyond)
     }
 
+    /// Returns the window of a program.
+    pub(crate) fn program_window(&self) -> Option<u64> {
+        (self.window != NO_WINDOW).then(|| self.window.into())
+    }
+
     /// Returns the rate that a program has set; `None` for the rate of the link.
     pub(crate) fn program_rate(&self) -> Option<BitRate> {
         self.recovery.as_ref()?.program.as_ref()?.rate

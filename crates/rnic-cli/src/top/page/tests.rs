@@ -51,6 +51,16 @@ fn rates_are_differences_by_the_clock_of_the_device() {
 }
 
 #[test]
+fn marks_and_notifications_are_shown_once_there_are_any() {
+    let (first, mut second) = (snapshot(1_000_000, 1_000), snapshot(3_000_000, 201_000));
+    let page = plain(&rates(&[first.clone()], &[second.clone()], 2, 120));
+    assert!(!page.contains("CNPs"), "{page}");
+    (second.counters.marks_received, second.counters.cnps_sent) = (1_234, 56);
+    let page = plain(&rates(&[first], &[second], 2, 120));
+    assert!(page.contains("1234 marks received, 56 CNPs sent, 0 received"), "{page}");
+}
+
+#[test]
 fn the_flows_of_shown_queue_pairs_are_listed_below() {
     let flow = |nth: u64| FlowSnapshot { label: 0x77 + nth as u32, packets_sent: nth, ..FlowSnapshot::default() };
     let with_flows = |uptime_us, packets| {
