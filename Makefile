@@ -17,15 +17,15 @@ SOAK_SECONDS ?= 600
 SOAK_SEED ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-pyverbs test-pyverbs-newest lint check generate book bench bench-timeouts fuzz fuzz-falcon sanitize soak test-apps test-interop test-wasm long-test fresh fmt clean
+.PHONY: help build run test test-pyverbs test-pyverbs-newest lint check generate book bench bench-timeouts fuzz fuzz-falcon sanitize soak test-apps test-interop test-jit test-wasm long-test fresh fmt clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-build: ## the rnic command, and the libraries that stand under unmodified programs; with WASM=1, programs as WebAssembly
+build: ## the rnic command, and the libraries that stand under unmodified programs; with WASM=1, programs as WebAssembly; with JIT=1, as machine code
 	@scripts/setup build
-	cargo build --release --package rnic-cli $(if $(WASM),--features wasm) --locked
-	RNIC_WASM=$(WASM) scripts/link-verbs release
+	cargo build --release --package rnic-cli $(if $(WASM),--features wasm) $(if $(JIT),--features jit) --locked
+	RNIC_WASM=$(WASM) RNIC_JIT=$(JIT) scripts/link-verbs release
 
 run: build ## build, then do the main job on real input: make run [FILE=path]
 	$(TARGET_DIR)/release/rnic $(RUN_CMD) $(if $(FILE),--file "$(FILE)")
@@ -94,6 +94,10 @@ test-interop: build ## Linux's rdma_rxe in a virtual machine, both ways: make te
 test-wasm: ## programs as WebAssembly modules (feature wasm), which other tests leave out
 	cargo clippy --package rnic-program --package rnic-transports --package rnic-cli --features rnic-cli/wasm --all-targets --locked -- --deny warnings
 	cargo test --package rnic-program --package rnic-transports --features rnic-program/wasm,rnic-transports/wasm --lib --locked
+
+test-jit: ## program files as machine code (feature jit), which other tests leave out
+	cargo clippy --package rnic-jit --package rnic-transports --package rnic-cli --features rnic-jit/cranelift,rnic-cli/jit --all-targets --locked -- --deny warnings
+	cargo test --package rnic-jit --package rnic-transports --features rnic-jit/cranelift,rnic-transports/jit --lib --locked
 
 long-test: ## every test in release, the long ones too
 	@scripts/setup test

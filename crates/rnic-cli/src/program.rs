@@ -64,6 +64,8 @@ struct Listed {
 #[derive(Debug, Serialize)]
 struct Checked {
     program: Summary,
+    /// How it is carried out.
+    executor: &'static str,
     events: u64,
 }
 
@@ -207,7 +209,8 @@ fn read(path: &Path, bytes: &[u8]) -> Result<Found, Failure> {
         let law: &'static dyn Law = Box::leak(Box::new(file::read_law(bytes).map_err(|why| Failure::file(path, why))?));
         return Ok(Found::Law((law, law.graph(Lowering::Joins).map_err(Failure::input)?)));
     }
-    let program: &'static dyn Transport = Box::leak(any::read(bytes).map_err(|why| Failure::file(path, why))?);
+    let program = any::read(bytes).map_err(|why| Failure::file(path, why))?;
+    let program: &'static dyn Transport = Box::leak(programs::prepared(program));
     // Only a module has no graphs.
     Ok(Found::Transport(program, program.graphs(Lowering::Joins).ok()))
 }
@@ -367,14 +370,17 @@ fn check(path: &Path, json: bool) -> Result<(), Failure> {
         loaded.incoming(&stimuli.incoming(), &parameters, &mut state, &mut actions);
         loaded.periodic(&stimuli.periodic(), &parameters, &mut state, &mut actions);
     }
+    let executor = loaded.executor();
     let summary = summary(loaded, graphs.as_ref());
     let text = format!(
-        "{}: a program, `{}`; {} bits of state, {} levels; {CHECKED_EVENTS} random events of each function\n",
+        "{}: a program, `{}`; {} bits of state, {} levels, {}; {CHECKED_EVENTS} random events of each function\n",
         path.display(),
         summary.name,
         summary.state_bits,
         levels(&summary),
+        executor.name(),
     );
-    console::result(&text, json.then_some(&Checked { program: summary, events: CHECKED_EVENTS }));
+    let checked = Checked { program: summary, executor: executor.name(), events: CHECKED_EVENTS };
+    console::result(&text, json.then_some(&checked));
     Ok(())
 }

@@ -88,9 +88,12 @@ pub struct Report {
     pub plan: String,
     /// Name of the transport.
     pub transport: &'static str,
-    /// Transport program that decides instead of the transport's own: read from a file, and interpreted.
+    /// Transport program that decides instead of the transport's own: read from a file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub program: Option<Cow<'static, str>>,
+    /// How that program was carried out: `interpreted`, or `compiled` (feature `jit`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub executor: Option<&'static str>,
     /// Seed of the run.
     pub seed: u64,
     /// Hash of all events of the run, 16 hexadecimal digits.

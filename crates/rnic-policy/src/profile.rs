@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use rnic_base::limits::OUTSTANDING_PACKETS_MAX;
 use rnic_base::{AnyRing, BitRate, Duration};
+use rnic_program::Executor;
 
 use crate::control::adapt::ADAPTED_STATE_MAX;
 use crate::control::signals::Signals;
@@ -686,6 +687,16 @@ impl Profile {
         let first = names.next()?;
         let others: Vec<&str> = names.collect();
         Some(if others.is_empty() { first.into() } else { [&[first], &others[..]].concat().join(", ").into() })
+    }
+
+    /// Returns how the programs that were loaded from files are carried out: laws are interpreted.
+    pub fn executor(&self) -> Option<&'static str> {
+        let laws = [self.control.policy.name, self.schedule.policy.name, self.paths.policy.name];
+        if laws.into_iter().any(law::is_loaded) {
+            return Some(Executor::Interpreted.name());
+        }
+        let program = self.recovery.policy.program.filter(|program| program.is_loaded());
+        program.map(|program| program.executor().name())
     }
 
     /// Sets the rate of the link, for programs with a parameter for it that the user has not set.

@@ -32,8 +32,8 @@ use rnic_program::fields::{Fields as _, STATE_BYTES_MAX, Text};
 use rnic_program::transport::{Condition, Setting};
 use rnic_program::value::MAP_WORDS;
 use rnic_program::{
-    Actions, Bundle, Description, Due, Id, Incoming, Initial, LoadError, Map, Needs, Offset, Periodic, Rate, Ticks,
-    Transport, U,
+    Actions, Bundle, Description, Due, Executor, Id, Incoming, Initial, LoadError, Map, Needs, Offset, Periodic, Rate,
+    Ticks, Transport, U,
 };
 
 use crate::field::FootprintField;
@@ -154,7 +154,12 @@ impl ProgramPolicy {
         Self { substitute: Some((substitute, words)), ..self }
     }
 
-    /// Returns whether the program was loaded from a file: it is interpreted, and not trusted.
+    /// Returns how the program is carried out.
+    pub fn executor(&self) -> Executor {
+        self.transport.executor()
+    }
+
+    /// Returns whether the program was loaded from a file: it is not trusted.
     pub const fn is_loaded(&self) -> bool {
         self.substitute.is_some()
     }

@@ -17,6 +17,7 @@
 //!   #[program] fn  --->  native code                          simulated, run on sockets
 //!        |
 //!        +-- recorded -> Graph --> Machine                     interpreted: loaded from a file
+//!                          +-----> machine code                compiled when loaded (rnic-jit)
 //!                          +-----> WebAssembly (feature wasm)   interpreted, as are modules in other languages
 //!                          +-----> SystemVerilog               synthesised
 //!                          +-----> report: state, levels, lines
@@ -60,7 +61,7 @@ pub use machine::Machine;
 pub use record::{Bit, Form, Leaf, Lowering, MapSig, RecordError, Recorder, Sig, Value};
 pub use rnic_program_macros::program;
 pub use stimuli::Stimuli;
-pub use transport::{Description, Graphs, Needs, Receiver, Scheme, Start, Transport, record};
+pub use transport::{Description, Executor, Graphs, Needs, Receiver, Scheme, Start, Transport, record};
 pub use value::{Map, Offset, U, Widen, u};
 
 /// Names that programs import.

@@ -9,7 +9,7 @@ use crate::ignored;
 use crate::interface::{Actions, Incoming, Periodic};
 use crate::machine::Machine;
 use crate::record::{Lowering, RecordError};
-use crate::transport::{Current, Description, Graphs, Needs, Transport};
+use crate::transport::{Current, Description, Executor, Graphs, Needs, Transport};
 
 /// Maximum number of words of the inputs, and of the outputs, of a function.
 pub const WORDS_MAX: usize = 160;
@@ -105,6 +105,10 @@ impl Transport for Loaded {
 
     fn needs(&self) -> Result<Needs, RecordError> {
         ignored::needs(self)
+    }
+
+    fn executor(&self) -> Executor {
+        Executor::Interpreted
     }
 }
 

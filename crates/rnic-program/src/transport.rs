@@ -137,6 +137,33 @@ pub trait Transport: Send + Sync {
     /// # Errors
     /// As [`Transport::graphs`].
     fn needs(&self) -> Result<Needs, RecordError>;
+
+    /// Returns how the program is carried out.
+    fn executor(&self) -> Executor {
+        Executor::Native
+    }
+}
+
+/// Way to carry out a program; figures that were measured with it name it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Executor {
+    /// Code that rustc has made of it.
+    Native,
+    /// An interpreter.
+    Interpreted,
+    /// Machine code that was made of its graph when it was loaded.
+    Compiled,
+}
+
+impl Executor {
+    /// Returns its name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::Interpreted => "interpreted",
+            Self::Compiled => "compiled",
+        }
+    }
 }
 
 /// A value of a flow that a program may change.

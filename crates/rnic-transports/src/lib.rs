@@ -3,7 +3,7 @@
 //! ```text
 //! CRATE    rnic-transports (green: a newcomer may change anything that keeps the tests green)
 //! Purpose  recovery, control, paths and schedule policies; profiles
-//! May use  rnic-base, rnic-program, rnic-policy
+//! May use  rnic-base, rnic-program, rnic-policy, rnic-jit
 //! Must not depend on the engine, allocate per event, compute in floating point
 //! Add here a policy: one file in its folder and one line in that folder's registry
 //! Not here what every transport needs (rnic-engine)

@@ -19,6 +19,8 @@ pub use rnic_program::file::FILE_BYTES_MAX;
 
 use rnic_policy::kit::{Violation, check_recovery};
 use rnic_policy::{LawError, ProgramPolicy, RecoveryPolicy};
+#[cfg(feature = "jit")]
+use rnic_program::Loaded;
 use rnic_program::any::{self, ReadError};
 use rnic_program::file::{self, FileError};
 use rnic_program::{Description, LoadError, Lowering, Receiver, Scheme, Transport};
@@ -160,7 +162,7 @@ pub fn load(bytes: &[u8]) -> Result<RecoveryPolicy, UseError> {
     if loaded.len() == LOADED_MAX {
         return Err(UseError::Many);
     }
-    let program = any::read(bytes)?;
+    let program = prepared(any::read(bytes)?);
     let description = program.description();
     let substitute = policies().iter().find(|policy| policy.name == transport_of(&description));
     // Connections keep the program for as long as they exist, and profiles are copied freely.
@@ -177,8 +179,27 @@ pub fn load(bytes: &[u8]) -> Result<RecoveryPolicy, UseError> {
     Ok(policy?)
 }
 
+/// Returns `program` as machine code if it has graphs, and this processor has a compiler; otherwise `program`.
+#[cfg(feature = "jit")]
+pub fn prepared(program: Box<dyn Transport>) -> Box<dyn Transport> {
+    let graphs = program.graphs(Lowering::Joins).ok();
+    let graph = graphs.and_then(|graphs| Loaded::new(program.description(), graphs).ok());
+    match graph.map(rnic_jit::Compiled::new) {
+        Some(Ok(compiled)) => Box::new(compiled),
+        _ => program,
+    }
+}
+
+/// Returns `program`: this build has no compiler for graphs (feature `jit`).
+#[cfg(not(feature = "jit"))]
+pub fn prepared(program: Box<dyn Transport>) -> Box<dyn Transport> {
+    program
+}
+
 #[cfg(test)]
 mod ignored_tests;
+#[cfg(all(test, feature = "jit"))]
+mod jit_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(all(test, feature = "wasm"))]

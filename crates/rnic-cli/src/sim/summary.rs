@@ -25,10 +25,8 @@ pub fn text(report: &Report) -> String {
 /// Returns the title: what was simulated.
 pub fn title(report: &Report) -> String {
     let name = if report.plan.is_empty() { "plan" } else { &report.plan };
-    let program = report
-        .program
-        .as_ref()
-        .map_or_else(String::new, |program| format!(" with the program {program} (interpreted)"));
+    let program = report.program.as_ref().zip(report.executor);
+    let program = program.map_or_else(String::new, |(name, how)| format!(" with the program {name} ({how})"));
     format!("{name}: {}{program}, seed {}", report.transport, report.seed)
 }
 

@@ -31,6 +31,7 @@ impl Simulation {
         report.plan.clone_from(&self.plan.name);
         report.transport = self.plan.transport.name;
         report.program = self.plan.transport.loaded_programs();
+        report.executor = self.plan.transport.executor();
         report.seed = self.seed;
         report.trace_hash = self.trace_hash();
         report.records = self.records();
@@ -332,6 +333,7 @@ impl Report {
             plan: String::new(),
             transport: "",
             program: None,
+            executor: None,
             seed: 0,
             trace_hash: String::new(),
             flows: 0,

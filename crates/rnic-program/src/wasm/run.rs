@@ -12,7 +12,7 @@ use crate::fields::Fields as _;
 use crate::interface::{Actions, Incoming, Periodic};
 use crate::loaded::{WORDS_MAX, Words, input_words, output_count};
 use crate::record::{Lowering, RecordError};
-use crate::transport::{Description, Graphs, Needs, Transport};
+use crate::transport::{Description, Executor, Graphs, Needs, Transport};
 
 /// Size of the memory in bytes: one page.
 const MEMORY_BYTES: usize = 64 << 10;
@@ -142,5 +142,9 @@ impl Transport for WasmProgram {
 
     fn needs(&self) -> Result<Needs, RecordError> {
         Ok(Needs::ALL)
+    }
+
+    fn executor(&self) -> Executor {
+        Executor::Interpreted
     }
 }
