@@ -543,8 +543,8 @@ fn t24_templates_have_1024_flows_by_default_and_2048_at_most() {
     let parameters = Repeat.description().defaults();
     let program = || Installed::new(&Repeat, parameters.clone(), 1).unwrap();
     for (sizes, text) in [
-        (flows(2049), "1 to 2048 flows, not 2049"),
-        (flows(0), "not 0"),
+        (flows(2049), "the number of flows is 2049, but must be 1 to 2048"),
+        (flows(0), "the number of flows is 0,"),
         (Sizes { window: 100, ..Sizes::default() }, "64, 128 or 256 segments, not 100"),
         (Sizes { stop: 17, ..Sizes::default() }, "stop at 17"),
         (Sizes { start: 12, ..Sizes::default() }, "start below 12"),
