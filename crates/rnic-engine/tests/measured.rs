@@ -116,7 +116,7 @@ fn the_timer_of_a_program_is_the_least_timeout() {
     }
 }
 
-/// What monitoring shows as the window is that of the program, which starts with ten packets.
+/// Monitoring shows the window of the program, which starts with ten packets.
 #[test]
 fn the_window_of_a_program_is_monitored() {
     let mut pair = pair("tonic-reno");

@@ -7,7 +7,7 @@
 //! Must not decide anything that a graph does not; contain unsafe code outside of `code.rs`
 //! Add here an operation that graphs have got
 //! Not here checks of graphs, their interpreter (rnic-program); which programs are compiled (rnic-transports)
-//! Proved by lock-step with the interpreter, over the six programs and their mutants (rnic-transports, feature `jit`)
+//! Tested by lock-step with the interpreter, over the six programs and their mutants (rnic-transports, feature `jit`)
 //! ```
 //!
 //! Without the feature `cranelift` the crate is empty.

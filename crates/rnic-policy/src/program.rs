@@ -612,7 +612,7 @@ fn breach_of(actions: &Actions, view: &WindowView<'_>) -> Option<Breach> {
 pub(crate) enum Breach {
     /// The window is zero or too large.
     Window(u64),
-    /// It marks packets that have not been sent.
+    /// The answer marks packets that have not been sent.
     Unsent {
         /// The action with the end of the marked packets.
         name: &'static str,

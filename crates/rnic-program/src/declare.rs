@@ -53,8 +53,8 @@ use crate::fields::Unit;
 /// placed.
 /// A field of the state is `name: width`, `name: flag`, with `= number` or `= parameter` for its initial value (zero
 /// otherwise), and `due time` or `due sent` when the periodic function has work from that time on, or once that many
-/// segments have been sent. A parameter is `name: width = default`, with the unit of times (`ns`, `us`, `ms`, `s`) or rates
-/// (`mbps`, `gbps`), and with its bounds; without any, it is at least one, or one tick. Simulations set a
+/// segments have been sent. A parameter is `name: width = default`, with the unit of times (`ns`, `us`, `ms`, `s`) or
+/// rates (`mbps`, `gbps`), and with its bounds; without any, it is at least one, or one tick. Simulations set a
 /// parameter called `line_rate`, and receivers send CNPs if there is one called `cnp_interval`.
 #[macro_export]
 macro_rules! transport {

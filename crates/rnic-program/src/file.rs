@@ -32,7 +32,7 @@ pub enum FileError {
     /// The file is too large.
     #[error("the file has {0} bytes, at most {max} are possible", max = FILE_BYTES_MAX)]
     TooLarge(usize),
-    /// It is not TOML of the right form.
+    /// The file is not TOML, or has missing or unknown fields.
     #[error("not a program file: {0}; make one by: rnic program build NAME --output FILE")]
     Form(String),
     /// The file has another value of `format`.
@@ -247,8 +247,8 @@ pub fn read_description(bytes: &[u8]) -> Result<Description, FileError> {
     Ok(described.program)
 }
 
-/// Returns the error of TOML about `text`, with its line, and whether the text may have been cut off: every file that is
-/// written ends with a line.
+/// Returns the error of TOML about `text`, with its line, and whether the text may have been cut off: every file that
+/// is written ends with a line.
 fn form(text: &str, error: &toml::de::Error) -> FileError {
     let mut reason: String = error.message().chars().filter(|c| !c.is_control()).collect();
     if let Some(before) = error.span().and_then(|span| text.get(..span.start)) {
