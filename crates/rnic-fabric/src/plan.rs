@@ -29,7 +29,7 @@ mod workloads;
 
 use rnic_base::{BitRate, Duration, Time};
 use rnic_engine::PoolConfig;
-use rnic_policy::Profile;
+use rnic_policy::{ParamError, Profile};
 use rnic_transports::SelectError;
 
 use crate::fault::FaultPlan;
@@ -185,15 +185,28 @@ impl Plan {
         overrides: &[(&str, &str)],
         files: &mut FileReader<'_>,
     ) -> Result<Self, PlanError> {
-        let raw = resolve::read(text, overrides)?;
-        let plan = resolve::resolve(raw, files).map_err(|error| Self::explain(error, overrides))?;
+        let raw = resolve::read(text, overrides).map_err(|error| Self::explain_key(error, overrides))?;
+        let plan = resolve::resolve(raw, files).map_err(|error| Self::explain(error, text, overrides))?;
         plan.check()?;
         Ok(plan)
     }
 
-    /// Extends the error about a transport option: overriding only the transport's name keeps the options of the plan's
-    /// transport, which the new one may not have.
-    fn explain(error: PlanError, overrides: &[(&str, &str)]) -> PlanError {
+    /// Extends the error about an unknown key that was given without a table: it may be an option of the transport.
+    fn explain_key(error: PlanError, overrides: &[(&str, &str)]) -> PlanError {
+        match error {
+            PlanError::Key { key, line: None, what }
+                if !key.contains('.') && overrides.iter().any(|(given, _)| *given == key) =>
+            {
+                let what = format!("{what}; an option of the transport is `transport.{key}`");
+                PlanError::Key { key, line: None, what }
+            }
+            error => error,
+        }
+    }
+
+    /// Extends the error about a transport option by the line of the option. Overriding only the transport's name keeps
+    /// the options of the plan's transport, which the new one may not have.
+    fn explain(error: PlanError, text: &str, overrides: &[(&str, &str)]) -> PlanError {
         let mut of_transport = overrides.iter().filter(|(key, _)| key.starts_with("transport.")).map(|(key, _)| *key);
         let is_name_alone = of_transport.next() == Some("transport.name") && of_transport.next().is_none();
         match error {
@@ -201,6 +214,13 @@ impl Plan {
                 let what =
                     format!("{source}; to drop the plan's options of `transport` too, set transport=NAME instead");
                 PlanError::Value { key: "transport.name", what }
+            }
+            PlanError::Transport(SelectError::Option { transport, source: ParamError::Unknown { name, known } }) => {
+                let line = line_of_option(text, &name);
+                let what = format!(
+                    "unknown parameter `{name}` of the transport `{transport}`; the valid parameters are: {known}"
+                );
+                PlanError::Key { key: format!("transport.{name}"), line, what }
             }
             error => error,
         }
@@ -214,6 +234,20 @@ impl Plan {
     pub fn check(&self) -> Result<(), PlanError> {
         resolve::check(self)
     }
+}
+
+/// Returns the line of the option `name` in the table `[transport]` of a plan, if it is written there.
+fn line_of_option(text: &str, name: &str) -> Option<usize> {
+    let mut is_transport = false;
+    let is_option = |line: &str| line.strip_prefix(name).is_some_and(|rest| rest.trim_start().starts_with('='));
+    let mut lines = text.lines().map(str::trim_start).enumerate();
+    let found = lines.find(|(_, line)| {
+        if line.starts_with('[') {
+            is_transport = line.trim_end() == "[transport]";
+        }
+        is_transport && is_option(line)
+    });
+    found.map(|(at, _)| at + 1)
 }
 
 #[cfg(test)]

@@ -371,7 +371,10 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("transport.name", "quic", "unknown transport `quic`; the available transports are: roce-gbn, "),
     ("transport", "{}", "transport.name: is missing; name a transport"),
     ("transport", "3", "expected the name of a transport, or a table such as"),
-    ("transport.cap", "3", "unknown parameter `cap`"),
+    ("transport.name", "quic", "files with a program, whose names end in .rnicp, such as quic.rnicp"),
+    ("transport.name", "none.rnicp", "the path is relative to the folder in which the command runs"),
+    ("cnp_interval", "4us", "an option of the transport is `transport.cnp_interval`"),
+    ("transport.cap", "3", "plan: transport.cap: unknown parameter `cap` of the transport `irn`"),
     ("transport.cap_packets", "many", "parameter `cap_packets`: `many` is not a whole number"),
     ("transport.rto_high", "3", "parameter `rto_high`: `3` has no unit"),
     ("transport.paths", "spray", "treats every gap as a loss"),
@@ -625,6 +628,15 @@ fn every_error_is_one_line_that_names_the_key() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn an_unknown_option_of_the_transport_is_named_with_its_line() {
+    let option = "cap_packets = \"bdp\"\n";
+    let line = VALID_PLAN[..VALID_PLAN.find(option).expect("an option")].matches('\n').count() + 1;
+    let text = VALID_PLAN.replace(option, "cap_pakets = 3\n");
+    let error = Plan::from_toml(&text).expect_err("no such option").to_string();
+    assert!(error.starts_with(&format!("plan, line {line}: transport.cap_pakets: unknown parameter")), "{error}");
 }
 
 #[test]
