@@ -12,7 +12,7 @@ use rnic_host::observe::{self, ControlReply, Endpoint, ProgramRequest};
 use rnic_program::fields::Text;
 use rnic_program::{Fields, Graph, Graphs, Initial, Law, Lowering, Scheme, Stimuli, Transport, Unit};
 use rnic_program::{any, dot, file, graph, verilog};
-use rnic_transports::{laws, programs};
+use rnic_transports::{LoadedProgram, laws, programs};
 use serde::Serialize;
 
 use crate::args::{Form, ProgramAction, ProgramArgs};
@@ -112,6 +112,8 @@ struct LoadedInto {
     program: Option<String>,
     /// Transports in which it decides, of all devices of the process.
     transports: Vec<String>,
+    /// Queue pairs that exist, and keep the program with which they were created.
+    queue_pairs_kept: u64,
 }
 
 /// Loads the program file `name`, or with `none` takes out what was loaded, in process `pid`.
@@ -139,15 +141,19 @@ fn load_into(pid: u32, name: &str, json: bool) -> Result<(), Failure> {
     }
     let program = done.first().and_then(|(program, _)| program.clone());
     let transports: Vec<String> = done.into_iter().flat_map(|(_, transports)| transports).collect();
-    let text = match (&program, &transports[..]) {
-        (Some(program), _) => format!(
-            "process {pid}: `{program}` decides in new queue pairs of {}; those that exist keep theirs\n",
-            transports.join(", ")
-        ),
-        (None, []) => format!("process {pid}: no program was loaded\n"),
-        (None, _) => format!("process {pid}: new queue pairs of {} are as at the start\n", transports.join(", ")),
+    let queue_pairs_kept = running::queue_pairs(pid)?;
+    let kept = match queue_pairs_kept {
+        0 => "it has none yet".to_owned(),
+        1 => "the one that exists keeps its own".to_owned(),
+        count => format!("the {count} that exist keep theirs"),
     };
-    console::result(&text, json.then_some(&LoadedInto { pid, program, transports }));
+    let new = format!("new queue pairs of {}", transports.join(", "));
+    let text = match (&program, &transports[..]) {
+        (Some(program), _) => format!("process {pid}: `{program}` decides in {new}; {kept}\n"),
+        (None, []) => format!("process {pid}: no program was loaded\n"),
+        (None, _) => format!("process {pid}: {new} are as at the start; {kept}\n"),
+    };
+    console::result(&text, json.then_some(&LoadedInto { pid, program, transports, queue_pairs_kept }));
     Ok(())
 }
 
@@ -347,14 +353,44 @@ fn emit(program: &dyn Transport, graphs: Option<&Graphs>, form: Form) -> Result<
     Ok(match form {
         Form::Graph => modules.map(|(module, graph)| dot::emit(&module, graph)).join("\n"),
         _ => {
-            let texts = modules.map(|(module, graph)| verilog::emit(&module, graph));
-            format!("{}\n{}", texts.join("\n"), verilog::LIBRARY)
+            let mut text = circuit_head(&format!("The transport program `{name}`: {}", description.summary));
+            text += "// Units: segments (window), bytes per 65,536 cycles of 10 ns (rate), ticks of 160 ns (timer).\n";
+            let modules = modules.map(|(module, graph)| (verilog::emit(&module, graph), verilog::uses_library(graph)));
+            text + &circuit(&modules)
         }
     })
 }
 
+/// Returns the comments at the head of a circuit.
+fn circuit_head(about: &str) -> String {
+    format!(
+        "// {about}\n// Emitted by rnic {}. Inputs: in_ (event), cfg_ (parameters), state_ (state), cur_ (present \
+         settings).\n// Outputs: next_ (state), act_ (actions).\n",
+        env!("CARGO_PKG_VERSION")
+    )
+}
+
+/// Joins the texts of modules, and adds those that they instantiate, if they do.
+fn circuit(modules: &[(String, bool)]) -> String {
+    let mut texts: Vec<&str> = modules.iter().map(|(text, _)| text.as_str()).collect();
+    texts.extend(modules.iter().any(|(_, uses_library)| *uses_library).then_some(verilog::LIBRARY));
+    texts.join("\n")
+}
+
 fn check(path: &Path, json: bool) -> Result<(), Failure> {
-    let (loaded, graphs) = match load(path)? {
+    let bytes = match programs::read(path) {
+        Ok(bytes) => bytes,
+        Err(_) if path.to_str().is_some_and(|name| find(name).is_ok()) => {
+            let name = path.display();
+            let build = format!("a built-in program; make a file of it by: rnic program build {name} --output FILE");
+            return Err(Failure::file(path, build));
+        }
+        Err(reason) => return Err(Failure::file(path, reason)),
+    };
+    let found = read(path, &bytes)?;
+    // As before every use of the file, with the contract kit.
+    LoadedProgram::load(&bytes).map_err(|reason| Failure::file(path, reason))?;
+    let (loaded, graphs) = match found {
         Found::Transport(program, graphs) => (program, graphs),
         Found::Law(found) => {
             law::check(path, &found, json);
@@ -373,7 +409,8 @@ fn check(path: &Path, json: bool) -> Result<(), Failure> {
     let executor = loaded.executor();
     let summary = summary(loaded, graphs.as_ref());
     let text = format!(
-        "{}: a program, `{}`; {} bits of state, {} levels, {}; {CHECKED_EVENTS} random events of each function\n",
+        "{}: a program, `{}`; {} bits of state, {} levels, {}; {CHECKED_EVENTS} random events of each function, and the \
+         contract kit\n",
         path.display(),
         summary.name,
         summary.state_bits,

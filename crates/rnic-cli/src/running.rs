@@ -44,3 +44,16 @@ pub fn request<T>(
     }
     Ok(answers)
 }
+
+/// Returns the number of queue pairs of the devices of process `pid` that answer.
+///
+/// # Errors
+/// When the process has not opened the device.
+pub fn queue_pairs(pid: u32) -> Result<u64, Failure> {
+    let devices = observe::devices_of(pid).map_err(Failure::input)?;
+    let snapshots = observe::fetch_all(&devices, SNAPSHOT_TIMEOUT);
+    Ok(snapshots.iter().map(|device| device.queue_pairs.len() as u64 + device.queue_pairs_omitted).sum())
+}
+
+/// Longest time for a snapshot.
+const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(1);

@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex};
 use std::{fs, process, thread};
 
 use common::{command, finish, rnic};
-use rnic_host::observe::{self, ControlReply, ControlRequest, Observer, Snapshot};
+use rnic_host::observe::{self, ControlReply, ControlRequest, Observer, QueuePairSnapshot, Snapshot};
 use rnic_host::{Offers, Settings};
 
-/// Serves requests of this process as a device does that offers `transports`.
+/// Serves requests of this process as a device with three queue pairs does that offers `transports`.
 fn device(transports: &str) -> (Arc<Mutex<Offers>>, Observer) {
     let settings = Settings::from_variables([("RNIC_TRANSPORT", transports)]).expect("legal settings");
     let offers = Arc::new(Mutex::new(Offers::of(&settings).expect("transports")));
@@ -25,7 +25,8 @@ fn device(transports: &str) -> (Arc<Mutex<Offers>>, Observer) {
         let changed = &mut changed.lock().expect("no panic");
         Some(request.program().map_or_else(|refused| refused, |program| observe::apply_program(program, changed)))
     };
-    let observer = observe::serve_with_control(|| Some(Snapshot::default()), answer).expect("a socket and a thread");
+    let snapshot = || Snapshot { queue_pairs: vec![QueuePairSnapshot::default(); 3], ..Snapshot::default() };
+    let observer = observe::serve_with_control(move || Some(snapshot()), answer).expect("a socket and a thread");
     (offers, observer)
 }
 
@@ -50,7 +51,9 @@ fn t28_a_program_is_loaded_into_a_running_process_or_refused_in_one_line() {
     let [reno, sack, dcqcn] = ["reno", "sack", "dcqcn"].map(|name| build(folder.path(), name));
     let report = rnic(&["program", "load", &pid, &reno, "--json"]).json();
     assert_eq!((&report["program"], &report["transports"][0]), (&"reno".into(), &"tonic-new-reno".into()), "{report}");
-    assert_eq!(loaded(&offers).as_deref(), Some("reno"));
+    assert_eq!((loaded(&offers).as_deref(), &report["queue_pairs_kept"]), (Some("reno"), &3.into()));
+    let output = rnic(&["program", "load", &pid, &reno]).ok();
+    assert!(output.out.contains("; the 3 that exist keep theirs"), "{output:#?}");
 
     // A refused file changes nothing.
     let text = fs::read_to_string(&reno).expect("it was written");
@@ -104,4 +107,32 @@ fn t28_a_program_is_loaded_into_a_running_process_or_refused_in_one_line() {
     let output = rnic(&["program", "load", &pid, "none"]).ok();
     assert!(output.out.contains("as at the start"), "{output:#?}");
     assert_eq!(loaded(&offers), None);
+}
+
+/// What a simulation or a device would refuse, `check` refuses too, with the action at fault.
+#[test]
+fn a_file_is_checked_with_the_contract_kit() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("impatient.rnicp");
+    let wrong = fs::read_to_string(common::root().join("crates/rnic-engine/tests/common/wrong.rnicp")).expect("a file");
+    // Its window is closed at once, and not after more events than the kit has.
+    fs::write(&path, wrong.replace("= 20000\n", "= 0\n")).expect("it is written");
+    let path = path.to_str().expect("a path of letters");
+    rnic(&["program", "check", path]).assert_refused(2, &["impatient.rnicp", "contract", "a.window is 0"]);
+    let reno = build(folder.path(), "reno");
+    assert!(rnic(&["program", "check", &reno]).ok().out.contains("contract kit"));
+    for name in ["reno", "tonic-reno", "law-aimd"] {
+        rnic(&["program", "check", name]).assert_refused(2, &[&format!("rnic program build {name} --output FILE")]);
+    }
+    rnic(&["program", "load", "ib_write_bw", &reno]).assert_refused(2, &["`rnic top`"]);
+}
+
+#[test]
+fn a_circuit_has_a_head_and_the_modules_that_it_instantiates() {
+    let reno = rnic(&["program", "emit", "tonic-reno"]).ok().out;
+    assert!(reno.starts_with("// The transport program `reno`: ") && reno.contains("\nmodule reno_periodic"), "{reno}");
+    assert!(!reno.contains("program_map_"), "a module that is not instantiated: {reno}");
+    let sack = rnic(&["program", "emit", "sack"]).ok().out;
+    assert!(sack.contains("\nmodule program_map_first"), "{sack}");
+    assert!(rnic(&["program", "emit", "law-aimd"]).ok().out.starts_with("// The law `aimd` for control: "));
 }

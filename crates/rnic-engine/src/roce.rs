@@ -397,7 +397,7 @@ impl RoceConnection {
     /// Returns the number of requests in flight, and the congestion window, if there is one.
     pub(crate) fn in_flight(&self) -> (u64, Option<u64>) {
         let by_control = self.requester.shared.window().map(Cwnd::whole_packets);
-        let both = [by_control, self.requester.program_window()];
+        let both = [by_control, self.requester.window.program_window()];
         (self.requester.in_flight(), both.into_iter().flatten().min())
     }
 }

@@ -48,21 +48,21 @@ pub enum LoadError {
         offered: String,
         /// Name of the program.
         program: &'static str,
-        /// A transport that has them.
+        /// Value of the option `--transport` that has them: a transport, or `FILE`.
         needed: &'static str,
     },
     /// The transport's packets cannot be congestion-marked.
     #[error(
-        "the program `{program}` acts on congestion marks, and its transport {transport} was started without; start it \
-         with the file: --transport FILE, or --set {option}=FILE for a law"
+        "the program `{program}` acts on congestion marks, and the process was started with {transport} and nothing \
+         that acts on them; start it with a file that does, such as this one: {option}"
     )]
     NoMarks {
         /// Name of the program.
         program: &'static str,
         /// The offered transport.
         transport: String,
-        /// Option of the transport that such a program replaces.
-        option: &'static str,
+        /// Option with which a process is started with such a program.
+        option: String,
     },
     /// An option that the user has set does not fit the program.
     #[error(transparent)]
@@ -120,8 +120,14 @@ impl Offers {
             programs.push(program);
             match TransportChoice::with_programs(has_messages, &offer.name, &programs, &options) {
                 Ok(choice) if choice.reacts_to_ecn() && !self.marks_congestion => {
-                    let (program, option) = (program.name(), program.option());
-                    return Err(LoadError::NoMarks { program, transport: offer.name.clone(), option });
+                    return Err(LoadError::NoMarks {
+                        program: program.name(),
+                        transport: self.offers[0].name.clone(),
+                        option: match program {
+                            LoadedProgram::Transport(_) => "--transport FILE".to_owned(),
+                            LoadedProgram::Law(law) => format!("--set {}=FILE", law.kind().name()),
+                        },
+                    });
                 }
                 Ok(choice) => loaded.push((index, programs, Arc::new(Transport::new(choice.profile)?))),
                 Err(SelectError::OtherTransport { needed: other, .. }) => needed = other,
@@ -132,6 +138,7 @@ impl Offers {
         }
         if loaded.is_empty() {
             let names: Vec<&str> = self.offers.iter().map(|offer| offer.name.as_str()).collect();
+            let needed = if self.lacks_marks(&program, needed) { "FILE" } else { needed };
             let other = LoadError::OtherTransport { offered: names.join(", "), program: program.name(), needed };
             return Err(refused.map_or(other, LoadError::from));
         }
@@ -141,6 +148,16 @@ impl Offers {
             offer.name.clone()
         };
         Ok(loaded.into_iter().map(set).collect())
+    }
+
+    /// Returns whether `program` acts on congestion marks, and a process that is started with the transport `needed`
+    /// would not send and count them.
+    fn lacks_marks(&self, program: &LoadedProgram, needed: &str) -> bool {
+        let reacts = |programs: &[LoadedProgram]| {
+            TransportChoice::with_programs(self.has_messages, needed, programs, &[])
+                .is_ok_and(|choice| choice.reacts_to_ecn())
+        };
+        reacts(&[*program]) && !reacts(&[])
     }
 
     /// Takes out what has been loaded since the device was opened, and returns the names of the transports that change.
@@ -242,6 +259,21 @@ mod tests {
     }
 
     #[test]
+    fn a_process_for_a_program_that_acts_on_marks_is_started_with_a_file() {
+        let reno = programs::to_file(programs::find("reno").expect("registered")).expect("it has graphs");
+        let marked = reno.replace("rto_max", "cnp_interval").replace("name = \"reno\"", "name = \"marked\"");
+        let marked = LoadedProgram::load(marked.as_bytes()).expect("a program");
+        for transport in ["irn", "tonic-new-reno"] {
+            let mut offers = offers(&[("RNIC_TRANSPORT", transport)]);
+            let error = offers.load(marked).expect_err("it was started without marks").to_string();
+            assert!(error.contains("`marked`") && error.ends_with("--transport FILE"), "{transport}: {error}");
+        }
+        // This transport acts on marks.
+        let mut with_marks = offers(&[("RNIC_TRANSPORT", "tonic-dcqcn,tonic-new-reno")]);
+        assert_eq!(with_marks.load(marked).expect("marks are on"), ["tonic-new-reno"]);
+    }
+
+    #[test]
     fn a_program_that_does_not_fit_is_refused_and_changes_nothing() {
         let reason = |variables: &[(&str, &str)], program: &str| {
             let mut offers = offers(variables);
@@ -258,6 +290,6 @@ mod tests {
         let error = reason(&[("RNIC_TRANSPORT", "tonic-new-reno"), ("RNIC_SET", "dup_threshold=4")], "irn");
         assert!(error.contains("dup_threshold"), "{error}");
         let error = reason(&[("RNIC_TRANSPORT", "tonic-ndp,tonic-dcqcn")], "dcqcn");
-        assert!(error.contains("congestion marks"), "{error}");
+        assert!(error.contains("congestion marks") && error.ends_with("--transport FILE"), "{error}");
     }
 }

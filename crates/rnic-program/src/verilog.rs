@@ -36,6 +36,11 @@ pub fn emit(name: &str, graph: &Graph) -> String {
     text
 }
 
+/// Returns whether the module of `graph` instantiates modules of [`LIBRARY`].
+pub fn uses_library(graph: &Graph) -> bool {
+    graph.nodes().iter().any(|node| matches!(node.op, Op::Test | Op::FirstZero | Op::FirstOne | Op::Count))
+}
+
 /// Returns the name of the module of a program's function: `<program>_<function>`.
 pub fn module_name(program: &str, function: &str) -> String {
     format!("{}_{function}", program.replace('-', "_"))

@@ -1,15 +1,15 @@
 //! `my-transport`: two functions that decide when segments are retransmitted, and how many may be in flight.
 //!
 //! The program to start from: TCP Reno's window (RFC 5681), with one repaired segment a round trip. `incoming` is
-//! called for each packet from the receiver, `periodic` when the timer has expired. The NIC has the rest: it keeps the
-//! window and its bitmaps, sends what is marked, then new segments, and runs the timer.
+//! called for each packet from the receiver, `periodic` when the timer has expired. The NIC has the rest: it keeps
+//! the window and its bitmaps, sends what is marked, then new segments, and runs the timer.
 //!
-//! Values are numbers of a width, `U<N>`, that wrap as wires do: `u(3)` is a literal, `x.to::<9>()` another width. Both
-//! operands of an operation have the same width: `(i.next - i.start).to::<8>() + s.cwnd`. Ids of segments and times
-//! have 24 bits, and wrap too: compare them with `after`, `at_least`, `at_most`, `==` and `!=`, never with `<`, `<=`,
-//! `>` and `>=`, which the compiler accepts and which are wrong after the wrap. A shift divides: `x >> 2` is a quarter
-//! of `x`.
-//! Loops, references and floating point cannot become gates; the compiler refuses them at their line.
+//! Values are numbers of a width, `U<N>`, that wrap as wires do: `u(3)` is a literal, `x.to::<9>()` another width.
+//! Both operands of an operation have the same width: `(i.next - i.start).to::<8>() + s.cwnd`. Ids of segments and
+//! times have 24 bits, and wrap too: compare them with `after`, `at_least`, `at_most`, `==` and `!=`, never with
+//! `<`, `<=`, `>` and `>=`, which the compiler accepts and which are wrong after the wrap. A shift divides:
+//! `x >> 2` is a quarter of `x`. Loops, references and floating point cannot become gates; the compiler refuses
+//! them at their line.
 //!
 //! | in `incoming` | bits | meaning |
 //! |---|---|---|
@@ -28,9 +28,9 @@
 //! | `i.acked`, `i.marked` | map | acknowledged segments, and those to be retransmitted, from `i.start` on |
 //!
 //! `periodic` has `v.expired`, `v.start`, `v.next`, `v.total_sent`, `v.now`, `v.acked` and `v.marked`. Both set
-//! `a.mark` with `a.from` and `a.to` (retransmits the segments from the one up to the other, without that), `a.window`
-//! (9 bits, 1 to 256), `a.rate` (23 bits), `a.timer` (24 bits, ticks) and `a.restart` (starts the timer again). Window, rate and
-//! timer keep their values unless they are set.
+//! `a.mark` with `a.from` and `a.to` (retransmits the segments from the one up to the other, without that),
+//! `a.window` (9 bits, 1 to 256), `a.rate` (23 bits), `a.timer` (24 bits, ticks) and `a.restart` (starts the timer
+//! again). Window, rate and timer keep their values unless they are set.
 
 use rnic_program::prelude::*;
 

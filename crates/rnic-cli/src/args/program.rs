@@ -72,7 +72,7 @@ pub enum ProgramAction {
     /// Load a program file into a running process, for the queue pairs that it creates from then on
     Load {
         /// ID of the process, as `rnic top` shows it
-        #[arg(value_name = "PID")]
+        #[arg(value_name = "PID", value_parser = process_id)]
         pid: u32,
 
         /// Program file (*.rnicp), or `none` to take out the loaded programs
@@ -84,7 +84,7 @@ pub enum ProgramAction {
         json: bool,
     },
 
-    /// Check a program file: its form, its graphs, and a run of random events
+    /// Check a program file: its form, its graphs, a run of random events, and the contract kit
     Check {
         /// Program file (*.rnicp)
         file: PathBuf,
@@ -95,10 +95,15 @@ pub enum ProgramAction {
     },
 }
 
+/// Reads the ID of a process.
+fn process_id(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| "not the ID of a process; `rnic top` shows those of processes with a device".to_owned())
+}
+
 /// Forms that a program is emitted in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Form {
-    /// SystemVerilog: a module for each function, and the modules that they instantiate
+    /// SystemVerilog: a module for each function, and the modules that they instantiate, if any
     Sv,
     /// Graphviz
     Graph,

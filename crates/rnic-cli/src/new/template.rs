@@ -34,14 +34,14 @@ macro_rules! template {
 pub static TRANSPORT: Template = template!(
     "transport",
     "my-transport",
-    ["Cargo.toml", "README.md", "plan.toml", "src/lib.rs", "src/main.rs", "tests/program.rs"]
+    [".gitignore", "Cargo.toml", "README.md", "plan.toml", "src/lib.rs", "src/main.rs", "tests/program.rs"]
 );
 
 /// A congestion controller.
 pub static CONTROLLER: Template = template!(
     "controller",
     "my-controller",
-    ["Cargo.toml", "README.md", "plan.toml", "src/lib.rs", "src/main.rs", "tests/controller.rs"]
+    [".gitignore", "Cargo.toml", "README.md", "plan.toml", "src/lib.rs", "src/main.rs", "tests/controller.rs"]
 );
 
 /// A law: a controller as a program.
@@ -94,7 +94,8 @@ mod tests {
                     assert!(!text.contains(template.name) && !text.contains(&as_library), "{}: {text}", file.path);
                     assert!(!text.contains("workspace = true"), "{}: {text}", file.path);
                 }
-                let manifest = template.fill(&template.files[0], "other-name", &source);
+                let manifest = template.files.iter().find(|file| file.path == "Cargo.toml").expect("a manifest");
+                let manifest = template.fill(manifest, "other-name", &source);
                 let expected = match source {
                     Source::Tree(_) => "\nrnic-policy = { path = \"/there/crates/rnic-policy\" }\n",
                     Source::Repository(_) => "\nrnic-policy = { git = \"https://example.org/x\" }\n",

@@ -7,7 +7,7 @@ use rnic_program::{Fields as _, Graph, Law, LawKind, Lowering, Stimuli, dot, ver
 use rnic_transports::laws;
 use serde::Serialize;
 
-use super::{CHECKED_EVENTS, Function, parts, paths};
+use super::{CHECKED_EVENTS, Function, circuit, circuit_head, parts, paths};
 use crate::args::Form;
 use crate::console;
 use crate::failure::Failure;
@@ -87,7 +87,12 @@ pub(super) fn explain(found: &Found, json: bool) {
 pub(super) fn emit((law, graph): &Found, form: Form) -> Result<String, Failure> {
     let module = verilog::module_name(&law.description().name, "decide");
     match form {
-        Form::Sv => Ok(format!("{}\n{}", verilog::emit(&module, graph), verilog::LIBRARY)),
+        Form::Sv => {
+            let description = law.description();
+            let kind = description.kind.name();
+            let head = circuit_head(&format!("The law `{}` for {kind}: {}", description.name, description.summary));
+            Ok(head + &circuit(&[(verilog::emit(&module, graph), verilog::uses_library(graph))]))
+        }
         Form::Graph => Ok(dot::emit(&module, graph)),
         Form::Description | Form::Header => {
             Err(Failure::input("only transport programs become WebAssembly modules; a law has the forms sv and graph"))
@@ -108,7 +113,7 @@ pub(super) fn check(path: &Path, found: &Found, json: bool) {
     }
     let law = summary(found);
     let text = format!(
-        "{}: a law for {}, `{}`; {} bits of state, {} levels; {CHECKED_EVENTS} random events\n",
+        "{}: a law for {}, `{}`; {} bits of state, {} levels; {CHECKED_EVENTS} random events, and the contract kit\n",
         path.display(),
         description.kind.name(),
         law.name,

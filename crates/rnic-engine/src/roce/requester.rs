@@ -46,7 +46,7 @@ use responses::ResponseWindow;
 pub(crate) struct Requester {
     /// State that the responder uses too; responder functions take the requester as an argument.
     pub(super) shared: ConnShared,
-    window: SendWindow,
+    pub(super) window: SendWindow,
     /// State of the responses to local reads, where they do not use the requests' sequence numbers; allocated with
     /// the first read.
     pub(super) responses: Option<Box<ResponseWindow>>,
@@ -117,11 +117,6 @@ impl Requester {
     #[inline]
     pub(crate) fn in_flight(&self) -> u64 {
         self.window.in_flight()
-    }
-
-    /// Returns the window of a program.
-    pub(crate) fn program_window(&self) -> Option<u64> {
-        self.window.program_window()
     }
 
     /// Returns whether there are packets to send, regardless of whether they may be sent now.
