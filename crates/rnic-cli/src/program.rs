@@ -409,8 +409,8 @@ fn check(path: &Path, json: bool) -> Result<(), Failure> {
     let executor = loaded.executor();
     let summary = summary(loaded, graphs.as_ref());
     let text = format!(
-        "{}: a program, `{}`; {} bits of state, {} levels, {}; {CHECKED_EVENTS} random events of each function, and the \
-         contract kit\n",
+        "{}: a program, `{}`; {} bits of state, {} levels, {}; {CHECKED_EVENTS} random events of each function, and \
+         the contract kit\n",
         path.display(),
         summary.name,
         summary.state_bits,

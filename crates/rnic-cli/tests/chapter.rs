@@ -209,7 +209,7 @@ fn can_run(script: &str) -> bool {
 fn the_chapter_works_as_it_stands() {
     let mut desk = Desk::new();
     let (mut commands, mut edits, mut comparisons) = (0, 0, 0);
-    // Whether the last commands were run, and have output.
+    // True if the last commands were run, and have output.
     let mut has_run = true;
     for block in blocks() {
         match block.kind.as_str() {

@@ -109,7 +109,7 @@ fn t28_a_program_is_loaded_into_a_running_process_or_refused_in_one_line() {
     assert_eq!(loaded(&offers), None);
 }
 
-/// What a simulation or a device would refuse, `check` refuses too, with the action at fault.
+/// `check` refuses the programs that a simulation or a device would refuse, with the action at fault.
 #[test]
 fn a_file_is_checked_with_the_contract_kit() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -45,8 +45,11 @@ pub static CONTROLLER: Template = template!(
 );
 
 /// A law: a controller as a program.
-pub static LAW: Template =
-    template!("law", "my-law", ["Cargo.toml", "README.md", "plan.toml", "src/lib.rs", "src/main.rs", "tests/law.rs"]);
+pub static LAW: Template = template!(
+    "law",
+    "my-law",
+    [".gitignore", "Cargo.toml", "README.md", "plan.toml", "src/lib.rs", "src/main.rs", "tests/law.rs"]
+);
 
 /// End of a manifest: cargo would take a package in a folder of another workspace for a member that is missing there.
 /// Simulations in tests without optimization take ten times as long.
