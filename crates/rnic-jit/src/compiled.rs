@@ -1,6 +1,6 @@
 //! A program that runs as machine code.
 
-use rnic_program::loaded::{WORDS_MAX, input_words};
+use rnic_program::loaded::{Words, input_words, output_count};
 use rnic_program::{
     Actions, Bundle, Description, Executor, Graphs, Incoming, Loaded, Lowering, Needs, Periodic, RecordError, Transport,
 };
@@ -30,7 +30,7 @@ impl Compiled {
         let (parameters, state, actions) = around;
         let inputs = input_words(&self.description, event, parameters, state, actions);
         let fields = self.description.state.len();
-        let mut outputs = [0; WORDS_MAX];
+        let mut outputs: Words = std::iter::repeat_n(0, output_count(&self.description)).collect();
         self.code.run(function, &inputs, &mut outputs);
         self.description.store_state(&outputs[..fields], state);
         *actions = Actions::read_words(&outputs[fields..]);

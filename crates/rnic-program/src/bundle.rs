@@ -132,12 +132,14 @@ macro_rules! bundle {
                     $(<$type as Leaf>::output(g, format!("{group}_{}", stringify!($field)), form.$field);)*
                 }
 
+                #[inline]
                 fn write_words(&self, words: &mut [u64]) {
                     let mut at = 0;
                     let _ = &mut at;
                     $(Leaf::write_words(self.$field, &mut words[take(&mut at, <$type as Leaf>::WORDS)..]);)*
                 }
 
+                #[inline]
                 fn read_words(words: &[u64]) -> Self {
                     let mut at = 0;
                     let _ = &mut at;

@@ -55,6 +55,14 @@ pub struct StateField {
     pub due: Due,
 }
 
+impl StateField {
+    /// Returns the number of bytes of the field in a state block: 1, 2, 4 or 8.
+    #[inline]
+    fn bytes(&self) -> usize {
+        crate::record::stored_bytes(self.bits.into())
+    }
+}
+
 /// Unit of a parameter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -261,7 +269,7 @@ pub trait Fields {
 
     /// Returns the size of a flow's state block in bytes: each field has 1, 2, 4 or 8.
     fn state_bytes(&self) -> usize {
-        self.state().iter().map(|field| crate::record::stored_bytes(u32::from(field.bits))).sum()
+        self.state().iter().map(StateField::bytes).sum()
     }
 
     /// Returns the number that `initial` stands for, given the values of all parameters.
@@ -280,7 +288,7 @@ pub trait Fields {
         let mut block = Vec::with_capacity(self.state_bytes());
         for field in self.state() {
             let value = self.initial(&field.initial, parameters) & mask(field.bits);
-            block.extend(&value.to_le_bytes()[..crate::record::stored_bytes(u32::from(field.bits))]);
+            block.extend(&value.to_le_bytes()[..field.bytes()]);
         }
         block
     }
@@ -294,11 +302,15 @@ pub trait Fields {
     fn state_words<'a>(&'a self, block: &'a [u8]) -> impl Iterator<Item = u64> + 'a {
         let mut at = 0;
         self.state().iter().map(move |field| {
-            let bytes = crate::record::stored_bytes(u32::from(field.bits));
-            let mut word = [0; 8];
-            word[..bytes].copy_from_slice(&block[at..at + bytes]);
+            let (bytes, rest) = (field.bytes(), &block[at..]);
             at += bytes;
-            u64::from_le_bytes(word) & mask(field.bits)
+            let word = match bytes {
+                1 => rest[0].into(),
+                2 => u16::from_le_bytes([rest[0], rest[1]]).into(),
+                4 => u32::from_le_bytes([rest[0], rest[1], rest[2], rest[3]]).into(),
+                _ => rest.first_chunk().map_or(0, |word| u64::from_le_bytes(*word)),
+            };
+            word & mask(field.bits)
         })
     }
 
@@ -306,8 +318,13 @@ pub trait Fields {
     fn store_state(&self, words: &[u64], block: &mut [u8]) {
         let mut at = 0;
         for (field, word) in self.state().iter().zip(words) {
-            let bytes = crate::record::stored_bytes(u32::from(field.bits));
-            block[at..at + bytes].copy_from_slice(&(word & mask(field.bits)).to_le_bytes()[..bytes]);
+            let (bytes, word) = (field.bytes(), word & mask(field.bits));
+            let rest = &mut block[at..at + bytes];
+            match rest {
+                [one] => *one = word as u8,
+                [one, two] => [*one, *two] = (word as u16).to_le_bytes(),
+                _ => rest.copy_from_slice(&word.to_le_bytes()[..bytes]),
+            }
             at += bytes;
         }
     }
@@ -317,8 +334,7 @@ pub trait Fields {
     /// # Panics
     /// When there is no such field.
     fn place(&self, field: usize) -> (usize, usize) {
-        let bytes = |field: &StateField| crate::record::stored_bytes(u32::from(field.bits));
-        (self.state()[..field].iter().map(bytes).sum(), bytes(&self.state()[field]))
+        (self.state()[..field].iter().map(StateField::bytes).sum(), self.state()[field].bytes())
     }
 
     /// Returns the positions in a state block of the fields that are deadlines of kind `due`.

@@ -79,7 +79,7 @@ impl Loaded {
         let (parameters, state, actions) = around;
         let inputs = input_words(&self.description, event, parameters, state, actions);
         let fields = self.description.state.len();
-        let mut outputs = [0; WORDS_MAX];
+        let mut outputs: Words = core::iter::repeat_n(0, output_count(&self.description)).collect();
         machine.run(&inputs, &mut outputs);
         self.description.store_state(&outputs[..fields], state);
         *actions = Actions::read_words(&outputs[fields..]);
@@ -120,10 +120,8 @@ pub fn input_words<E: Bundle>(
     state: &[u8],
     actions: &Actions,
 ) -> Words {
-    let mut words = Words::new();
-    let mut buffer = [0; WORDS_MAX];
-    event.write_words(&mut buffer);
-    words.extend(buffer[..E::WORDS].iter().copied());
+    let mut words: Words = core::iter::repeat_n(0, E::WORDS).collect();
+    event.write_words(&mut words);
     let parameter_words = program.parameters.iter().zip(parameters);
     words.extend(parameter_words.map(|(parameter, word)| word & crate::fields::mask(parameter.bits)));
     words.extend(program.state_words(state));
@@ -134,15 +132,14 @@ pub fn input_words<E: Bundle>(
 /// Returns the words of a function's outputs, in the order of its graph's ports.
 pub fn output_words(program: &Description, state: &[u8], actions: &Actions) -> Words {
     let mut words: Words = program.state_words(state).collect();
-    let mut buffer = [0; WORDS_MAX];
-    actions.write_words(&mut buffer);
-    words.extend(buffer[..Actions::WORDS].iter().copied());
+    let fields = words.len();
+    words.extend(core::iter::repeat_n(0, Actions::WORDS));
+    actions.write_words(&mut words[fields..]);
     words
 }
 
 /// Returns the number of output words of every function.
-#[cfg(feature = "wasm")]
-pub(crate) fn output_count(program: &Description) -> usize {
+pub fn output_count(program: &Description) -> usize {
     program.state.len() + Actions::WORDS
 }
 

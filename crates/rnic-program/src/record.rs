@@ -643,7 +643,12 @@ pub trait Leaf: Value {
 
 /// Returns the number of bytes that a number of `bits` bits occupies in a state block: 1, 2, 4 or 8.
 pub const fn stored_bytes(bits: u32) -> usize {
-    (bits.div_ceil(8) as usize).next_power_of_two()
+    match bits {
+        0..=8 => 1,
+        9..=16 => 2,
+        17..=32 => 4,
+        _ => 8,
+    }
 }
 
 impl<const N: u32> Leaf for U<N> {
@@ -659,10 +664,12 @@ impl<const N: u32> Leaf for U<N> {
         g.output(name, form.0, N);
     }
 
+    #[inline]
     fn write_words(self, words: &mut [u64]) {
         words[0] = self.get();
     }
 
+    #[inline]
     fn read_words(words: &[u64]) -> Self {
         Self::new(words[0])
     }
@@ -693,10 +700,12 @@ impl Leaf for bool {
         g.output(name, form.0, 1);
     }
 
+    #[inline]
     fn write_words(self, words: &mut [u64]) {
         words[0] = u64::from(self);
     }
 
+    #[inline]
     fn read_words(words: &[u64]) -> Self {
         words[0] & 1 == 1
     }
@@ -725,10 +734,12 @@ impl Leaf for Map {
         g.require(false, "functions return no maps");
     }
 
+    #[inline]
     fn write_words(self, words: &mut [u64]) {
         words[..Self::WORDS].copy_from_slice(self.words());
     }
 
+    #[inline]
     fn read_words(words: &[u64]) -> Self {
         let mut map = [0; Self::WORDS];
         map.copy_from_slice(&words[..Self::WORDS]);
