@@ -21,6 +21,7 @@ use rnic_program::law::{LawInput, is_unset};
 use rnic_program::{Bundle, Fields, Graph, Law, LawDescription, LawKind, LoadError, Lowering, U};
 
 use crate::control::ControlPolicy;
+use crate::control::signals::Signals;
 use crate::parameters;
 use crate::params::{ParamSpec, Params};
 use crate::paths::PathPolicy;
@@ -57,7 +58,7 @@ pub enum LawError {
 struct Prepared {
     law: &'static dyn Law,
     description: LawDescription,
-    graph: Graph,
+    uses: Uses,
     name: &'static str,
     summary: &'static str,
     specs: &'static [ParamSpec],
@@ -124,7 +125,8 @@ pub fn policy_of(name: &'static str, law: &'static dyn Law, is_loaded: bool) -> 
     let specs: &'static [ParamSpec] = Vec::leak(parameters::specs(&description.parameters));
     let _guard = TAKING.lock().unwrap_or_else(PoisonError::into_inner);
     let free = SLOTS.iter().position(|slot| slot.get().is_none()).ok_or(LawError::Many)?;
-    SLOTS[free].get_or_init(|| Prepared { law, description, graph, name, summary, specs, is_loaded });
+    let uses = Uses::of(&graph);
+    SLOTS[free].get_or_init(|| Prepared { law, description, uses, name, summary, specs, is_loaded });
     Ok(match kind {
         LawKind::Control => LawPolicy::Control(CONTROLLERS[free]()),
         LawKind::Schedule => LawPolicy::Schedule(SCHEDULERS[free]()),
@@ -178,15 +180,41 @@ impl<const N: usize> InSlot<N> {
     }
 }
 
-impl Prepared {
-    /// Returns whether the law reads this input.
-    fn reads(&self, input: &str) -> bool {
-        self.graph.reads(input)
-    }
+/// Signals and services that a law uses, by its graph.
+#[derive(Clone, Copy, Debug)]
+struct Uses {
+    /// Signals that a controller needs.
+    signals: Signals,
+    /// True for a path law that is called before each packet.
+    sending: bool,
+    /// True for a path law that may choose another path, or flow, for each packet.
+    reorders: bool,
+    /// True for a path law that requests probes or ticks.
+    probes: bool,
+}
 
-    /// Returns whether the law ever sets this output.
-    fn sets(&self, output: &str) -> bool {
-        !is_unset(&self.graph, output)
+impl Uses {
+    fn of(graph: &Graph) -> Self {
+        let reads = |input: &str| graph.reads(input);
+        let sets = |output: &str| !is_unset(graph, output);
+        let signals = [
+            (Signals::ACKS, reads("in_acked") || reads("in_packets")),
+            (Signals::ROUND_TRIP, reads("in_timed") || reads("in_rtt") && !sets("act_probe")),
+            (Signals::MARKS, reads("in_marked")),
+            (Signals::CNP, reads("in_cnp")),
+            (Signals::NACKS, reads("in_lost")),
+            (Signals::TIMEOUTS, reads("in_timed_out")),
+            (Signals::TICKS, sets("act_tick")),
+            (Signals::SENT, reads("in_bytes")),
+            (Signals::PROBES, sets("act_probe")),
+        ];
+        let used = signals.iter().filter(|(_, is_used)| *is_used);
+        Self {
+            signals: used.fold(Signals::NONE, |all, (signal, _)| all | *signal),
+            sending: reads("in_sending"),
+            reorders: reads("in_sending") || sets("act_flow"),
+            probes: sets("act_probe") || sets("act_tick"),
+        }
     }
 }
 

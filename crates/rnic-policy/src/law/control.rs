@@ -33,19 +33,7 @@ impl<const N: usize> Control for InSlot<N> {
 
     fn interest(params: &Params) -> ControlInterest {
         let law = Self::law();
-        let probes = law.sets("act_probe");
-        let signals = [
-            (Signals::ACKS, law.reads("in_acked") || law.reads("in_packets")),
-            (Signals::ROUND_TRIP, law.reads("in_timed") || law.reads("in_rtt") && !probes),
-            (Signals::MARKS, law.reads("in_marked")),
-            (Signals::CNP, law.reads("in_cnp")),
-            (Signals::NACKS, law.reads("in_lost")),
-            (Signals::TIMEOUTS, law.reads("in_timed_out")),
-            (Signals::TICKS, law.sets("act_tick")),
-            (Signals::SENT, law.reads("in_bytes")),
-            (Signals::PROBES, probes),
-        ];
-        let needs = signals.iter().filter(|(_, needed)| *needed).fold(Signals::NONE, |all, (one, _)| all | *one);
+        let needs = law.uses.signals;
         let interval = law.specs.iter().position(|spec| spec.name == "cnp_interval");
         let cnp_interval = interval.map_or(CNP_INTERVAL, |index| params.duration(index).max(Duration::from_us(1)));
         ControlInterest {

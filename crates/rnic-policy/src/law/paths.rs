@@ -15,8 +15,8 @@ pub(super) fn policy<const N: usize>() -> PathPolicy {
         name: law.name,
         summary: law.summary,
         params: law.specs,
-        reorders: InSlot::<N>::may_reorder(),
-        probes: law.sets("act_probe") || law.sets("act_tick"),
+        reorders: law.uses.reorders,
+        probes: law.uses.probes,
         ..PathPolicy::of::<InSlot<N>>()
     }
 }
@@ -34,12 +34,12 @@ impl<const N: usize> Paths for InSlot<N> {
     }
 
     fn per_packet(_: &Params) -> bool {
-        Self::law().reads("in_sending")
+        Self::law().uses.sending
     }
 
     fn on_event(&mut self, event: &PathEvent, view: &PathView, params: &Params) -> PathActions {
         let output = self.decide(&input(event, view), params);
-        let reorders = Self::may_reorder();
+        let reorders = Self::law().uses.reorders;
         let may_move =
             reorders || matches!(event, PathEvent::TimedOut | PathEvent::Drained | PathEvent::ProbeLost { .. });
         let flow = match event {
@@ -55,13 +55,6 @@ impl<const N: usize> Paths for InSlot<N> {
             tick_after: duration(output.tick),
             drain: output.drain,
         }
-    }
-}
-
-impl<const N: usize> InSlot<N> {
-    /// Returns whether the law may choose another path, or flow, for each packet.
-    fn may_reorder() -> bool {
-        Self::law().reads("in_sending") || Self::law().sets("act_flow")
     }
 }
 
