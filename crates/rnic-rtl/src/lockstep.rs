@@ -168,6 +168,9 @@ pub fn run(
 ///
 /// # Errors
 /// As [`run`].
+///
+/// # Panics
+/// When the law has no graph, from which its circuit would have been built.
 pub fn run_law(law: &dyn Law, circuit: &mut Model, (seed, events): (u64, u64)) -> Result<(), Box<Difference>> {
     let described = law.description();
     let ports = described.kind.event_ports();
