@@ -1,5 +1,7 @@
 //! Tests of the text of pages.
 
+use std::slice;
+
 use super::*;
 
 fn snapshot(uptime_us: u64, packets: u64) -> Snapshot {
@@ -53,7 +55,7 @@ fn rates_are_differences_by_the_clock_of_the_device() {
 #[test]
 fn marks_and_notifications_are_shown_once_there_are_any() {
     let (first, mut second) = (snapshot(1_000_000, 1_000), snapshot(3_000_000, 201_000));
-    let page = plain(&rates(&[first.clone()], &[second.clone()], 2, 120));
+    let page = plain(&rates(slice::from_ref(&first), slice::from_ref(&second), 2, 120));
     assert!(!page.contains("CNPs"), "{page}");
     (second.counters.marks_received, second.counters.cnps_sent) = (1_234, 56);
     let page = plain(&rates(&[first], &[second], 2, 120));
