@@ -160,7 +160,7 @@ pub struct Profile {
     /// its link; a packet that arrives without its payload is answered by a NACK that names it (NDP, SIGCOMM'17,
     /// section 3; Tonic's tokens, mechanism T-16). `None` where senders need no grants.
     pub pulls: Option<u32>,
-    /// Number of flows, at most [`FLOWS_MAX`](crate::paths::FLOWS_MAX), that a queue pair uses at the same time for
+    /// Number of flows, at most [`FLOWS_MAX`], that a queue pair uses at the same time for
     /// messages that may be delivered in any order; 1 for one flow that delivers everything in order (Tonic, appendix
     /// A). Both ends need the same number. `None` where a queue pair has no such flows.
     pub flows: Option<u8>,
