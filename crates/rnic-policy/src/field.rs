@@ -1,6 +1,6 @@
 //! A field that a policy stores on a NIC, with its size in bits.
 
-/// The object that a field is stored for: there is one instance of the field for each.
+/// Kind of object to which a field belongs; each object of this kind has its own instance of the field.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Per {
     /// A queue pair (both directions together).

@@ -96,7 +96,7 @@ pub enum PathEvent {
     /// A packet is about to be sent on one of several flows of the connection: choose one. Falcon delivers it for every
     /// packet that is sent for the first time, and no other event; the response is [`PathActions::flow`].
     Choosing {
-        /// Free congestion window of each flow.
+        /// Available congestion window of each flow: the window minus the packets in flight.
         open: OpenWindows,
         /// Weights for dividing packets, for policies that request them ([`Paths::WEIGHS`]); all equal for others.
         weights: FlowWeights,

@@ -67,7 +67,7 @@ impl fmt::Debug for ProgramPolicy {
     }
 }
 
-/// State of a window: the program's block, and the settings that answers change.
+/// State of a window-based program at run time: its private state block, and the settings that its results can change.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Running {
@@ -76,7 +76,8 @@ struct Running {
     timer: u32,
     /// The window in the lowest nine bits, and [`REPLACED`].
     window: u16,
-    /// Number of packets from there on that were selectively acknowledged after the last call, if the program counts.
+    /// Number of packets beyond the first unacknowledged one that were selectively acknowledged after the last call of
+    /// the program; maintained only if the program uses this count.
     sacked: u16,
     /// The first unacknowledged id after the last call; [`UNKNOWN`] before the first one, and while the program ignores
     /// acknowledgements.

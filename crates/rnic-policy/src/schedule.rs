@@ -54,7 +54,7 @@ pub struct ScheduleView {
     pub line_rate: BitRate,
     /// Total rate that the members may use: that of the link, or less if the driver shares the link with other NICs.
     pub capacity: BitRate,
-    /// Number of members.
+    /// Number of queue pairs that share the link (members).
     pub members: u32,
     /// Weight of this queue pair, at least one.
     pub weight: u32,
@@ -64,7 +64,7 @@ pub struct ScheduleView {
     pub allocated: BitRate,
     /// Sum of the weights of the members that have reported [`ScheduleActions::is_saturated`].
     pub saturated_weights: u64,
-    /// Sum of the dequeue rates of these members.
+    /// Sum of the dequeue rates of the members that have reported [`ScheduleActions::is_saturated`].
     pub saturated_rates: BitRate,
     /// True when this queue pair is one of the saturated members.
     pub is_saturated: bool,

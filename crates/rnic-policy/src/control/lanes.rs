@@ -58,7 +58,8 @@ impl Acks {
     }
 }
 
-/// Responses of a controller: [`FlowActions`], field by field.
+/// Responses of a controller to events of [`LANES`] connections, which are processed together, as a structure of
+/// arrays: one array for each field of [`FlowActions`].
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(64))]
 pub struct ResponseLanes {

@@ -87,7 +87,7 @@ pub fn check_paths(policy: &PathPolicy, seed: u64, steps: u64) -> Result<(), Vio
             if let PathEvent::Choosing { open, .. } = &event {
                 if policy.reorders && actions.flow.is_none() {
                     return Err(violation(format!(
-                        "{event:?}: the policy selects no flow although it declares that it reorders"
+                        "{event:?}: the policy declares that it reorders, so it must select a flow, but selects none"
                     )));
                 }
                 let flow = usize::from(actions.flow.unwrap_or(0));
@@ -102,7 +102,7 @@ pub fn check_paths(policy: &PathPolicy, seed: u64, steps: u64) -> Result<(), Vio
             let moved = actions.label.is_some_and(|new| new != label);
             if moved && !policy.reorders && !may_move(&event) {
                 return Err(violation(format!(
-                    "{event:?}: the policy changes the path although it declares that it does not reorder"
+                    "{event:?}: the policy declares that it does not reorder, but changes the path here"
                 )));
             }
             label = actions.label.unwrap_or(label);

@@ -1,4 +1,5 @@
-//! Contract checks for a controller that processes the reports of a datapath with flows.
+//! Contract checks for congestion controllers that process the reports of a datapath whose connections have several
+//! flows (multipath).
 
 use rnic_base::{BitRate, Csig, Duration, RandomStream, RandomStreams, Time};
 
