@@ -18,9 +18,9 @@ use crate::{Direction, Extent};
 /// Service time parameters of a direction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Service {
-    /// Latency in addition to the time in the channel.
+    /// Latency in addition to the transfer time on the device's channel, which all requests share.
     pub latency: Duration,
-    /// Bandwidth of the channel.
+    /// Bandwidth of the device's channel, which all requests share.
     pub bandwidth: BitRate,
 }
 

@@ -639,7 +639,7 @@ impl Initiator {
         Ok(())
     }
 
-    /// Processes the data of a Read mapped to a Pull, which ends its unit.
+    /// Processes the data that a Pull has returned for a part (unit) of an NVMe Read command, and completes that part.
     fn pulled(&mut self, connection: usize, transaction: u64, data: &PulledData, memory: &mut impl HostMemory) {
         let (tag, serial) = split_transaction_tag(transaction);
         let Some(unit) = self.units.get(tag).filter(|unit| unit.serial == serial) else {

@@ -46,10 +46,10 @@ pub enum PeerError {
     /// No unit has that tag, or none on this connection: it never existed, or is finished.
     #[error("the tag belongs to no unit in flight on this connection")]
     UnknownTag = 3,
-    /// The tag is known, but belongs to another unit, command or function.
+    /// The tag is known, but belongs to the transfer of another part of the data, or to another command or function.
     #[error("the tag belongs to another unit, command or function")]
     Mismatch = 4,
-    /// The packet has more or fewer bytes than the unit.
+    /// The packet has more or fewer bytes than the part of the command's data to which its tag belongs.
     #[error("the data length differs from the length of the unit")]
     WrongLength = 5,
     /// More units in flight than were agreed.

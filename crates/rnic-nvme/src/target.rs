@@ -340,7 +340,7 @@ impl Target {
 
     /// Frees the tag `initiator_tag`, which the initiator may use again.
     fn close(&mut self, initiator_tag: u32) {
-        let index = self.in_use.binary_search(&initiator_tag).expect("the tag of an open unit is in use");
+        let index = self.in_use.binary_search(&initiator_tag).expect("the tag of an unfinished transfer is in use");
         self.in_use.remove(index);
     }
 
@@ -436,7 +436,7 @@ impl Target {
         self.stats.resubmitted_responses += 1;
     }
 
-    /// Processes `data`, received for the Pull of a unit's data.
+    /// Processes `data`, the response to the Pull Request for the part of a command's write data that `tag` identifies.
     fn on_fetched_data(&mut self, tag: u32, data: &PulledData, media: &mut impl Media) {
         // The connection may have been lost in the meantime.
         let Some(unit) = self.units.get_mut(tag).filter(|unit| unit.state == State::FetchInFlight) else { return };
