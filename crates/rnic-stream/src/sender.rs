@@ -61,9 +61,9 @@ pub struct NotSent {
 pub enum State {
     /// All data is in whole segments, sent or ready to be sent.
     Whole,
-    /// Fewer bytes than a segment wait for more until this time.
+    /// Bytes that do not fill a segment are held back, so that more bytes can be sent with them.
     Holding {
-        /// Time at which they are sent in a segment that is shorter than the others.
+        /// Time at which the bytes held back are sent, although they do not fill a segment.
         until: Time,
     },
     /// A sub-segment is in flight: nothing is sent until it is delivered.
