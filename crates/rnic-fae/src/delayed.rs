@@ -29,7 +29,7 @@ impl Latency {
     pub const FALCON: Self = Self { interface: Duration::from_ns(234), processing: Duration::from_ns(66) };
 }
 
-/// An engine that responds after a latency.
+/// An adaptive engine that responds after a delay.
 pub struct Delayed<P: Program> {
     processor: Processor<P>,
     latency: Latency,

@@ -57,11 +57,11 @@ pub struct Response {
     pub flow: u8,
     /// Queue index of the event.
     pub queue: u8,
-    /// Selects the delay measure that congestion control reports.
+    /// Delay that the datapath measures for congestion control, as selected in the event that is answered.
     pub delay: DelaySelect,
     /// Settings that apply from now on.
     pub actions: FlowActions,
-    /// The program's state, if it travels in responses.
+    /// The program's state, if the NIC stores it and events and responses carry it.
     pub carried: Carried,
 }
 
@@ -321,8 +321,8 @@ pub(crate) fn acks(events: &[EventRecord; LANES]) -> Acks {
     acks
 }
 
-/// Returns the records of `answers` to `events`, without carried state. The record of a lane that was not processed
-/// has undefined contents.
+/// Encodes `answers`, the responses to `events`, as response records, without the state of the program. The record of
+/// an event that was not processed has unspecified contents.
 #[multiversion(targets("x86_64+avx2+bmi1+bmi2+lzcnt"))]
 pub(crate) fn responses(
     events: &[EventRecord; LANES],

@@ -14,7 +14,7 @@ use rnic_base::prefetch_all;
 #[repr(C, align(64))]
 pub(crate) struct Line([u64; 8]);
 
-/// States, indexed by number.
+/// State of each connection, or of each flow, indexed by its number.
 #[derive(Debug)]
 pub(crate) struct Table {
     memory: Memory,
