@@ -1,9 +1,10 @@
-//! The state of a flow, in four groups: window and duty in the data delivery engine, ring and credit in the credit
-//! engine (Tonic, table 2 and section 4).
+//! The state of a flow, in four groups (Tonic, table 2 and section 4). The data delivery engine stores the *window*
+//! (range of segments, and which are acknowledged) and the *duty* (what is to be done: retransmissions, timer, rate);
+//! the credit engine stores the *ring* of segments to be transmitted and the *credit*.
 //!
-//! Each field is declared once, with its width: the number of bits of a group, its packed form, which circuits are
-//! compared with, and the list of fields come from this declaration. Two fields are not in Tonic's table: `limit`, up
-//! to where the driver has announced segments, and the length of a short last segment.
+//! Each field is declared once, with its width. From this declaration follow the number of bits of a group, its packed
+//! form, with which generated hardware is compared, and the list of fields. Two fields are not in Tonic's table:
+//! `limit`, the end of the segments that the driver has announced, and the length of a short last segment.
 
 use crate::bits::RingMap;
 use crate::program::Scheme;
@@ -197,7 +198,8 @@ group! {
     }
 }
 
-/// An address in a ring: segment (24 bits), number of earlier transmissions (2), short (1).
+/// An entry in the ring of segments to be transmitted: segment number (24 bits), number of earlier transmissions (2),
+/// and a flag for the short last segment (1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Entry(u32);
 

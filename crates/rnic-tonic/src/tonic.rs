@@ -129,8 +129,8 @@ impl Tonic {
 }
 
 impl<S: ActiveSet> Tonic<S> {
-    /// Creates a Tonic NIC with other service disciplines: of the active set, and of the set of flows that are ready to
-    /// transmit.
+    /// Creates a Tonic NIC with given service disciplines for the set of active flows and for the set of flows that are
+    /// ready to transmit; [`Tonic::new`] uses the default ones.
     ///
     /// # Errors
     /// When a size is out of range.
@@ -172,11 +172,11 @@ impl<S: ActiveSet> Tonic<S> {
         (*self.delivery.counters(), *self.credit.counters())
     }
 
-    /// Adds a flow without segments.
+    /// Adds a flow that has no segments yet.
     ///
     /// # Errors
-    /// When the flow exists, or a stage still holds something of a removed flow with this number, or the length is zero
-    /// or has more than 14 bits.
+    /// If the flow already exists, a pipeline stage still holds state of a removed flow with this number, or the
+    /// segment length is zero or does not fit into 14 bits.
     pub fn add_flow(&mut self, flow: FlowId, setup: FlowSetup) -> Result<(), Refused> {
         if self.announced(flow)?.exists {
             return Err(Refused::Exists(flow));

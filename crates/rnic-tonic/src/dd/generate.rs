@@ -13,7 +13,7 @@ pub(crate) struct Generated {
     pub(crate) is_repeat: bool,
     /// Number of times that the segment has been sent before, at most 3.
     pub(crate) times_sent: u8,
-    /// The segment is the short last one.
+    /// True if this is the last segment, and shorter than the others.
     pub(crate) is_short: bool,
 }
 

@@ -1,18 +1,22 @@
-//! Conflicts in one cycle (Tonic, section 3.4): the events of one flow are merged into its next state.
+//! Conflicts between updates of one flow in the same cycle (Tonic, section 3.4).
 //!
-//! | variable | rule |
+//! Up to four sources update a flow in one cycle: the fixed-function stage, which processes acknowledgements; the
+//! transport program, called for a received packet or periodically (a *visit*); Segment Generation; and transmission.
+//! Their results are merged into the next state:
+//!
+//! | variable | next value |
 //! |---|---|
-//! | start, acknowledged segments | the fixed stage's, else as before |
-//! | size, timer, rate | the program's for a packet, else for a visit, else as before |
-//! | next, repeats, total sent | generation's |
-//! | marked | before, without generation's; then the program's ranges, which win; sent and not acknowledged ones only |
-//! | outstanding | before, plus generation, minus transmission |
-//! | back-pressured, idle | from the merged values |
-//! | expiry | restarted for a packet or by a visit after expiry; else started by generation; off when none is sent |
+//! | start, acknowledged segments | that of the fixed-function stage if it ran, otherwise unchanged |
+//! | size, timer, rate | the program's for a packet, otherwise the program's for a visit, otherwise unchanged |
+//! | next, repeats, total sent | that of Segment Generation |
+//! | marked | without the segment just repeated, plus the program's ranges: of sent, unacknowledged segments only |
+//! | outstanding | the previous value, plus the segment generated, minus the segment transmitted |
+//! | back-pressured, idle | computed from the merged values |
+//! | expiry | restarted by the program or after expiry, otherwise started by generation; off if no segment is sent |
 //!
-//! A visit is dropped whole when either stage of Incoming works on the flow in the same cycle: acknowledgements win
-//! over timeouts. Marks are kept for all segments that were sent, also those that a smaller window does not cover any
-//! more.
+//! A visit is discarded if the fixed-function stage or the program processes a packet of the same flow in this cycle:
+//! acknowledgements take precedence over timeouts. Marks are kept for all segments that were sent, also those that a
+//! smaller window does not cover any more.
 
 use super::generate::{Generated, next_segment};
 use super::incoming::Acknowledged;

@@ -80,7 +80,8 @@ impl Round {
 /// Value of a deadline that never expires.
 const NEVER: u64 = u64::MAX;
 
-/// For each flow the first cycle in which a visit may change anything.
+/// For each flow the earliest cycle in which a call of the program's periodic function can change its state; calls in
+/// earlier cycles can be skipped.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Deadlines {
     at: Vec<u64>,
