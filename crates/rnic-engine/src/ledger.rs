@@ -50,7 +50,8 @@ pub(crate) struct Share {
     check_at: Deadline,
 }
 
-/// Totals over the members of an engine: weights, and the rates set by its schedulers.
+/// Totals over the members of an engine, the active queue pairs that share its link: their weights, and the rates set
+/// by schedulers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shares {
     /// Rate that the members may use in total.

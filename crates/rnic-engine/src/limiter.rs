@@ -87,7 +87,8 @@ struct InForce {
     train: Duration,
 }
 
-/// Burst size of queue pairs whose user sets none: by default two full packets, each sent as soon as it may be.
+/// Burst size of rate-limited queue pairs whose user sets none: by default two full packets, with each packet that has
+/// to wait sent as soon as the rate permits.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct BurstDefault {
     /// Bytes that may be sent at once; at least two full packets are allowed in any case.

@@ -272,8 +272,9 @@ impl Scheduling {
         processors.push(core.now, record, view.as_ref(), &mut core.timers)
     }
 
-    /// Runs the policy on a record that a thread has processed, or applies what it has decided there. Returns the rate
-    /// that the policy has set, in 2^-20 of the line rate.
+    /// Processes the output of a thread that handles scheduling events: runs the scheduler on an event record, or
+    /// applies the decision of a scheduler that has run on that thread. Returns the rate that the scheduler has set, in
+    /// 2^-20 of the line rate.
     pub(crate) fn on_processed(&mut self, head: &Head, core: &mut Core, processed: &Processed) -> u32 {
         match processed {
             Processed::Record(Dispatch { record, installs_at, .. }) => {

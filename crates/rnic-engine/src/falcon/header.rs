@@ -12,7 +12,7 @@ pub(super) struct MessagePosition {
     /// Number of transactions of the message before this one.
     pub(super) index: u32,
     pub(super) position: Position,
-    /// Number of bytes of the message before this transaction.
+    /// Offset in bytes of this transaction's data in the message.
     pub(super) offset: u32,
     /// Number of bytes of the message in this transaction.
     pub(super) part: u32,

@@ -71,7 +71,7 @@ struct Granted {
     rate: BitRate,
     /// A lower granted rate that is applied after a round trip, and the round trip.
     lower: Option<(BitRate, Duration)>,
-    /// Time of the next growth: the end of validity, and later periods.
+    /// Time at which the limit is next raised: first at the end of the grant's validity, then once per period.
     grows_at: Time,
 }
 

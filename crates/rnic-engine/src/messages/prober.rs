@@ -45,11 +45,11 @@ struct Outstanding {
 pub struct Measured {
     /// Path of the probe.
     pub path: ProbePath,
-    /// Round trip without the turn-around.
+    /// Round-trip time of the probe, without the time that the peer took to respond.
     pub round_trip: Duration,
 }
 
-/// Reason why an answer is ignored.
+/// Reason why a response to a probe is ignored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ignored {
     /// No probe is in flight on the path: the answer is a duplicate or late, or no probe was sent.

@@ -23,7 +23,7 @@ pub struct ExchangeStats {
     pub records_ignored: u64,
     /// Probes of queue pairs that were not answered in time.
     pub probes_lost: u64,
-    /// Number of received probe answers that did not belong to a probe in flight.
+    /// Number of received probe responses that did not belong to an outstanding probe.
     pub answers_ignored: u64,
     /// Number of messages that were not sent because the queue of outgoing messages was full.
     pub overflows: u64,
@@ -84,8 +84,8 @@ impl ExchangeStats {
 pub struct RoundTrip {
     /// Queue pair.
     pub qpn: Qpn,
-    /// Time at which the answer arrived.
+    /// Time at which the probe response arrived.
     pub at: Time,
-    /// The round trip, without the time that the answering NIC took.
+    /// Round-trip time of the probe, without the processing time of the responding NIC.
     pub round_trip: Duration,
 }

@@ -238,8 +238,8 @@ impl Responder {
         }
     }
 
-    /// Returns whether packets behind `seq`, just accepted in order, had already arrived: the acknowledgements they
-    /// requested are due now.
+    /// Returns whether packets that follow `seq`, which was just accepted in order, had been received before. If so,
+    /// the acknowledgements that they requested are due now.
     fn has_out_of_order_behind(&self, head: &Head, seq: Seq) -> bool {
         head.transport.places_out_of_order && self.window.expected > seq + 1
     }

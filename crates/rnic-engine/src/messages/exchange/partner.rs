@@ -19,7 +19,8 @@ pub(super) struct Partner {
     /// Time up to which probes of path policies are scheduled, one after another.
     probes_until: Time,
     pub(super) cadence: Cadence,
-    /// Time at which data of the peer last arrived; each of its queue pairs records it at most once in half a period.
+    /// Time at which data from the peer last arrived; each queue pair records it at most once in half a period of the
+    /// message exchange.
     pub(super) data_at: Option<Time>,
     /// Delay in the peer's host as last reported, and the time of the report.
     host_delay: Option<(Duration, Time)>,

@@ -1,14 +1,15 @@
-//! Responses as Writes that the responder schedules: FaSR.
+//! FaSR's Read responses: the responder schedules and sends them like RDMA Writes.
 //!
 //! Source: FaSR (2025) section IV-D ("R-READ, similar to the WRITE operation, is scheduled on the responder") and
 //! IV-B (which side runs which timer); mechanisms. The paper contains only these two sentences; the
 //! following is this project's design:
 //!
-//! * *Sequence numbers*: a response takes numbers of the request space of the responder's own requester, when its
-//!   first packet is sent, and all of them contiguously. From then on its packets are handled like those of any
-//!   Write: one window, cap, congestion control, credit at the peer, timer, recovery and unit of the pool for both.
-//!   The send queue and the requested responses alternate, one message each; while a message must wait for a fence or
-//!   for Reads, responses are sent before it. The queue pair state "send queue drained" stops the send queue only.
+//! * *Sequence numbers*: when the first packet of a response is sent, the response is given a contiguous range of PSNs
+//!   of the send direction of the responder's queue pair. From then on its packets are handled like those of a Write:
+//!   both share the window, the limit of packets in flight, congestion control, the receive credit of the peer, the
+//!   retransmission timer, loss recovery and, if the engine has a shared pool, one unit of it. The send queue and the
+//!   requested responses alternate, one message each; while a message waits for a fence or for outstanding Reads,
+//!   responses are sent before it. The queue pair state SQD stops the send queue only.
 //! * *State and bound*: the request waits in the Read WQE buffer (`fetch/buffer.rs`) from its arrival until its
 //!   response is acknowledged: as many as the peer may have outstanding (`max_dest_rd_atomic`), never more. The
 //!   buffer gives the location of the data of a packet that must be retransmitted; no other state is kept.
@@ -31,9 +32,9 @@
 //!
 //! * responses wait behind a Send for which the requester of the Read has posted no receive: its RNR pause applies to
 //!   both. A program that posts a receive only when its Read is complete, while the remote end sends, waits
-//!   indefinitely. With RoCE and IRN it would not;
-//! * a responder that was never moved to the ready-to-send state does not know its first sequence number yet:
-//!   requests therefore carry the response number that is expected.
+//!   indefinitely. With RoCE and IRN, such a program does not;
+//! * a responder that was never moved to the RTS state does not know its first PSN yet: requests therefore carry the
+//!   PSN of the response that the requester expects.
 
 use rnic_base::Seq;
 use rnic_wire::NakCode;

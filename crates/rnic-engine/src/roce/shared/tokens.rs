@@ -58,7 +58,7 @@ impl Tokens {
         (self.initial + self.granted + self.extra).saturating_sub(self.sent)
     }
 
-    /// Counts a packet that is sent.
+    /// Counts a sent packet against the number of packets that pulls have granted.
     pub(super) fn charge(&mut self) {
         self.sent += 1;
     }

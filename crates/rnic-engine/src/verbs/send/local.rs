@@ -41,7 +41,7 @@ impl SendHalf {
         self.queue.packets_sent_of_next == 0 && self.queue.has_unsent() && self.queue.get(self.queue.next).op.is_local()
     }
 
-    /// Executes entry `counter`.
+    /// Executes the local operation in entry `counter` of the send queue, such as Bind MW or Local Invalidate.
     pub(crate) fn do_local(&self, head: &Head, core: &mut Core, counter: u32) -> Result<(), WcStatus> {
         let wqe = self.queue.get(counter);
         match wqe.op {
