@@ -1,10 +1,9 @@
-//! IP fields of a datagram: those of its IP header other than the addresses, which are traffic class, hop limit and
-//! flow label.
+//! Traffic class, hop limit and flow label in the IP header of a datagram.
 //!
-//! A program specifies these fields for each datagram ([`rnic_engine::DatagramAddress::mark`]); they are passed in
-//! control messages of the socket, or in front of a packet in shared memory, and are delivered in the header that the
-//! receiver finds before the payload. All datagrams of a train have the same fields. All other packets have the
-//! kernel's defaults, which need no control message.
+//! A program specifies these fields for each datagram ([`rnic_engine::DatagramAddress::mark`]); they are passed to the
+//! socket in control messages, or in front of the packet in shared memory, and are delivered to the receiver in the
+//! global routing header (GRH) before the payload. All datagrams that are passed to the kernel in one batch (GSO) have
+//! the same fields. All other packets have the kernel's defaults, which need no control message.
 
 use rnic_wire::IpFields;
 

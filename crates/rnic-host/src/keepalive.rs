@@ -191,7 +191,7 @@ pub(crate) fn is_probe(packet: &Packet) -> bool {
 /// process can use.
 const PROBE_DEST_QPN: Qpn = Qpn::new(2);
 
-/// Offset of the nonce: after the base transport header.
+/// Byte range of the nonce in the packet: directly after the base transport header (BTH).
 const NONCE_RANGE: std::ops::Range<usize> = 12..28;
 
 /// Time without packets after which a process is probed, and interval of the probes after that. An idle program is

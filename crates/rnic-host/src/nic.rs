@@ -248,8 +248,8 @@ impl Nic {
         self.device.port()
     }
 
-    /// Returns the maximum number of queue pairs of this NIC. If the NIC shares its machine, this is the number of
-    /// queue pair numbers that encode its port.
+    /// Returns the maximum number of queue pairs of this NIC. If other NICs run on the same machine, each NIC uses only
+    /// the queue pair numbers that encode its own UDP port, and this is their number.
     pub fn queue_pairs_max(&self) -> u32 {
         self.device.queue_pairs_max()
     }

@@ -103,11 +103,12 @@ impl Offers {
         self.preferred().profile().silence_unit()
     }
 
-    /// Puts `program`, which was loaded from a file, into each offered transport over which it runs, for queue pairs
-    /// that are created from now on, and returns the names of these transports.
+    /// Installs `program`, which was loaded from a file, in every offered transport that supports it, for queue pairs
+    /// that are created from now on. Returns the names of these transports.
     ///
     /// # Errors
-    /// When it runs over none, or an option that was set when the device was opened does not fit it.
+    /// If no offered transport supports the program, or an option that was set when the device was opened is not valid
+    /// with it.
     pub fn load(&mut self, program: LoadedProgram) -> Result<Vec<String>, LoadError> {
         let mut loaded = Vec::new();
         let (mut needed, mut refused) = ("", None);

@@ -32,7 +32,7 @@ const _: () = assert!(PROBED_MAX < PATHS_MAX, "labels of a queue pair need diffe
 /// The labels (source ports) of all queue pairs whose path policy probes.
 #[derive(Debug, Default)]
 pub(crate) struct ProbedPaths {
-    /// Never iterated in an order that matters.
+    /// Path state of each queue pair. The order of iteration affects no result.
     queue_pairs: HashMap<Qpn, QueuePair, ByNumber>,
 }
 

@@ -138,7 +138,8 @@ pub(crate) struct Share {
     process: Process,
     page: Arc<Page>,
     keeper: Keeper,
-    /// Index of this NIC's entry (line) in the page; `None` if the page to which it moved was full.
+    /// Index of this NIC's entry (line) in the shared page; `None` if the NIC had to change to another page, and that
+    /// page was full.
     line: Option<usize>,
     link: Option<SharedLink>,
     /// Monotonic time of the NIC's time zero, in nanoseconds.

@@ -295,11 +295,12 @@ impl UdpSocket {
         known && usize::try_from(waiting).is_ok_and(|waiting| waiting <= granted / 2)
     }
 
-    /// Receives up to `wanted` datagrams or trains into `batch`; returns their number.
+    /// Receives up to `wanted` datagrams into `batch`, where datagrams that the kernel has merged (GRO) count as one;
+    /// returns the number received.
     ///
     /// # Errors
-    /// The kernel's error, except `WouldBlock`, which is returned as 0 datagrams. The error may be a pending one about
-    /// an earlier sent datagram.
+    /// The kernel's error, except `WouldBlock`, for which 0 is returned. It may be a pending error of the socket that
+    /// was caused by a datagram sent earlier.
     pub fn receive(&self, batch: &mut ReceiveBatch, wanted: usize) -> io::Result<usize> {
         batch.incoming.clear();
         let headers = batch.prepare(wanted);

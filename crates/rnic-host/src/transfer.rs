@@ -36,7 +36,7 @@ pub struct TransferConfig {
     pub options: Vec<(String, String)>,
     /// Impairment of packets, in both directions.
     pub impairment: Impairment,
-    /// Time limit for connection setup, and for the remote end's computation.
+    /// Time limit for connection setup, and for the remote end to compute the SHA-256 of the data.
     pub timeout: Duration,
     /// True to read all data back and compare them.
     pub read_back: bool,

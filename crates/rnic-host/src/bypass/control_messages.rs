@@ -121,7 +121,7 @@ fn mapped(ip: IpAddr) -> Ipv6Addr {
     }
 }
 
-/// Number of names that a control socket may have: another process may have bound one or two of them.
+/// Number of candidate names for a control socket: if another process has bound a name, the next one is tried.
 pub(super) const NAMES: u8 = 4;
 
 /// Version of the control messages and of the ring layout.

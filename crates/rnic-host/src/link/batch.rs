@@ -129,13 +129,13 @@ impl<'a> Batch<'a> {
         self.trains.last().is_some_and(|train| train.path == 0 && train.has_room(train.segment))
     }
 
-    /// Adds a packet.
+    /// Adds a packet to the batch.
     ///
     /// # Errors
-    /// When its payload is unmapped; the packet is not added then.
+    /// If the memory of its payload is no longer mapped; the packet is then not added.
     ///
     /// # Panics
-    /// When the packet does not match its format, which the engine ensures.
+    /// If the packet does not match its format; the engine creates no such packets.
     #[inline]
     pub(crate) fn add(
         &mut self,
@@ -162,7 +162,7 @@ impl<'a> Batch<'a> {
     /// Adds a packet that is sent on a further path.
     ///
     /// # Errors
-    /// When its payload is unmapped; the packet is not added then.
+    /// If the memory of its payload is no longer mapped; the packet is then not added.
     pub(crate) fn add_on_path(
         &mut self,
         path: SendPath,
@@ -295,7 +295,7 @@ impl<'a> Batch<'a> {
 /// length.
 ///
 /// # Errors
-/// When its payload is unmapped.
+/// If the memory of its payload is no longer mapped.
 #[inline]
 pub(crate) fn write_packet(
     free: &mut [u8],

@@ -43,8 +43,8 @@ impl Link {
         self.tx_backlog.push_back(Datagram { addresses: *addresses, bytes: bytes.to_vec(), ip_fields });
     }
 
-    /// Returns number and port of the path on which a probe of `qpn` to `ip` is sent; `None` if it is sent from the
-    /// default port, as it is when the system has no more sockets.
+    /// Returns the number and the source port of the path on which a probe of `qpn` to `ip` is sent; `None` if the
+    /// probe is sent from the default port, for example because no further socket could be opened.
     pub(crate) fn path_of_probe(&mut self, ip: IpAddr, qpn: Qpn, probe: ProbePath) -> Option<(u8, u16)> {
         let path = self.paths.path_of_probe(qpn, probe);
         let lane = self.lane_of(ip);

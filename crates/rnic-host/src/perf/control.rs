@@ -40,7 +40,7 @@ pub(crate) enum Role {
 }
 
 impl Role {
-    /// Returns the purpose as private data.
+    /// Encodes the purpose of the connection as private data of the connection request.
     pub(crate) fn emit(self) -> Vec<u8> {
         let (tag, session, index) = match self {
             Self::Control { session } => (CONTROL_TAG, session, 0),

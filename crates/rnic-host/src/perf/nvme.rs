@@ -26,7 +26,8 @@ const DEPTH_EXPECTED: &str = "at most 8192, because a command may use 4 of the 3
 const _: () = assert!(DEPTH_MAX == 8_192 && WORK_REQUESTS_MAX == 32_768);
 /// Time limit of a command: the default of NVMe hosts.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
-/// The device model is backed by memory: almost no latency, and a queue deep enough for all units in flight.
+/// Model of the NVMe device: backed by memory, with almost no latency, and with a queue deep enough for all requests in
+/// flight.
 const DEVICE: DeviceConfig = {
     let service = DeviceService { latency: Duration::ZERO, bandwidth: BitRate::gbps(10_000) };
     DeviceConfig { read: service, write: service, queue_depth: 1 << 16, block_log2: BLOCK_LOG2 }

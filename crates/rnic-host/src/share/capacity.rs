@@ -164,8 +164,8 @@ const ENOUGH: Duration = Duration::from_ms(10);
 /// Number of samples, of which the highest counts: half a second, for which other programs may use the processor.
 const SAMPLES: usize = 5;
 
-/// Share in percent of the measured rate that schedulers may divide, so that the queue in front of the kernel stays
-/// short.
+/// Share in percent of the measured rate that schedulers may divide, so that the queue of packets that wait to be
+/// passed to the kernel stays short.
 const USED_PERCENT: u64 = 95;
 
 /// Growth of the search per second in thousandths: initial value and maximum.

@@ -40,13 +40,13 @@ unsafe impl Send for Page {}
 // SAFETY: as above; atomics may be accessed by several threads.
 unsafe impl Sync for Page {}
 
-/// Identity of the owner of a line: a process ID in the upper half, and a random number that distinguishes NICs and
-/// processes with reused IDs. Never zero.
+/// Identity of the NIC to which a line of the shared page belongs: a process ID in the upper half, and a random number
+/// that distinguishes NICs and processes with reused IDs. Never zero.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Owner(u64);
 
 impl Owner {
-    /// Returns the identity of a NIC of the process `pid` that has drawn the number `random`.
+    /// Returns the identity of a NIC of the process `pid`; `random` distinguishes it from other NICs of that process.
     pub(crate) fn new(pid: u32, random: u64) -> Self {
         Self(u64::from(pid) << 32 | random & u64::from(u32::MAX) | 1)
     }
@@ -57,7 +57,7 @@ impl Owner {
     }
 }
 
-/// Contents of a line.
+/// One NIC's entry (line) in the memory page that the NICs of a host share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Line {
     pub(crate) owner: Owner,

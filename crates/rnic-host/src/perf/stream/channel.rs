@@ -39,11 +39,11 @@ impl Channel {
         Self { streams, id, peer, is_established: false, backoff, patience, pending: Vec::new() }
     }
 
-    /// Drives the NIC and the stream once; sleeps if nothing is done for some time. Passes requests of other clients to
-    /// `refuse`.
+    /// Polls the NIC and the stream once; sleeps if both have been idle for some time. Passes stream requests of other
+    /// clients to `refuse`.
     ///
     /// # Errors
-    /// When the stream could not be made, has ended with an error, or no packet has arrived for too long.
+    /// If the stream could not be established or has failed, or no packet has arrived within the time limit.
     pub(super) fn step(&mut self, nic: &mut Nic, mut refuse: impl FnMut(&mut Nic, StreamId)) -> Result<(), PerfError> {
         let mut moved = nic.progress();
         // One event at a time: after the end of the stream, the next may be the request of another client, which is
