@@ -1,10 +1,11 @@
 //! Opcodes of the base transport header, and the payload rule of each.
 //!
-//! Source: InfiniBand Architecture volume 1, table 38, annex A17 (CNP). The five low bits of an opcode give the
-//! packet's operation, the three high ones the transport service: 000 reliable connections, 001 unreliable connections,
-//! 011 unreliable datagrams. An [`Opcode`] is the low part; [`Opcode::byte`] adds the service of the format.
-//! [`Opcode::ReadAck`] is an extension of OpenRNIC for IRN (section 5.2), [`Opcode::Pull`] one for NDP's pulls; they
-//! have two of the values that the table leaves unused. Flush and atomic write are from annex A19.
+//! Source: InfiniBand Architecture volume 1, table 38; annex A17 (CNP); annex A19 (Flush, Atomic Write). The five low
+//! bits of the opcode byte select the operation, the three high bits the transport service: 000 reliable connections
+//! (RC), 001 unreliable connections (UC), 011 unreliable datagrams (UD). An [`Opcode`] has the value for RC;
+//! [`Opcode::byte`] sets the service bits of a packet's format. [`Opcode::Cnp`] is the exception: it is the complete
+//! byte. Two values that the table leaves unused are extensions of OpenRNIC: [`Opcode::ReadAck`] for IRN (section 5.2),
+//! and [`Opcode::Pull`] for NDP's pulls.
 
 use crate::packet::{Format, PacketFlags};
 

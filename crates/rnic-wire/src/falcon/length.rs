@@ -137,7 +137,7 @@ impl Ulp {
         }
     }
 
-    /// Returns whether a Falcon packet of `packet_type` may carry these headers; without headers, none may.
+    /// Returns whether a Falcon packet of `packet_type` may carry these headers; always false for [`Self::None`].
     #[inline]
     pub const fn may_be(&self, packet_type: PacketType) -> bool {
         match self {

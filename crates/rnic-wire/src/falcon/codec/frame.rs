@@ -92,8 +92,8 @@ impl Frame<'_> {
         self.start.bytes_from(rest)
     }
 
-    /// Decodes the frame as a Pull Request; fails if the packet type in the Falcon header is another, or the payload
-    /// length is not allowed.
+    /// Decodes the frame as a Pull Request; fails if the packet type in the Falcon header is not Pull Request, or the
+    /// payload length is not allowed.
     #[inline(always)]
     pub(super) fn pull_request(&self, ulp: Ulp, tail: Tail) -> Result<Decoded, WireError> {
         let Self { psn, rsn, length, .. } = *self;

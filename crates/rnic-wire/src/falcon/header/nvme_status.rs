@@ -15,7 +15,7 @@ pub const LEN: usize = 4;
 /// Largest status: 15 bits.
 pub const STATUS_MAX: u16 = 0x7fff;
 
-/// Reads the status.
+/// Returns the NVMe status, and the bytes that follow its header.
 ///
 /// # Errors
 /// [`WireError::Short`] when `bytes` is too short.
