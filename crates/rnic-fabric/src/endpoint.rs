@@ -61,7 +61,7 @@ pub struct Incoming {
     pub from: u32,
     /// The datagram.
     pub datagram: Datagram,
-    /// A switch has marked congestion.
+    /// True if a switch has marked the packet (ECN CE).
     pub is_marked: bool,
 }
 

@@ -20,11 +20,11 @@ pub(crate) struct Network {
     pub(crate) packets: Packets,
     pub(crate) falcon_packets: FalconPackets,
     pub(crate) messages: Messages,
-    /// Number of this part.
+    /// Number of this part of the simulated network.
     part: u16,
-    /// Packets for other parts, by part.
+    /// Packets to be passed to other parts of the network, indexed by part.
     outgoing: Vec<PartTransfer>,
-    /// Packets received from other parts, by part.
+    /// Packets received from other parts of the network, indexed by part.
     arrived: Vec<PartTransfer>,
 }
 

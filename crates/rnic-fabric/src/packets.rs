@@ -194,7 +194,7 @@ pub(crate) type Packets = Slab<RoceHeaders>;
 /// as those for Falcon's.
 pub(crate) type FalconPackets = Slab<FalconHeaders>;
 
-/// Packets in flight of one family.
+/// Slab of the packets in flight that have the same type of headers (RoCE or Falcon).
 #[derive(Debug)]
 pub(crate) struct Slab<L: StoredHeaders> {
     /// Headers, by slot; not valid when packets are encoded to bytes.

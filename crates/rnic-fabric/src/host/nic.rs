@@ -209,8 +209,8 @@ impl NicModel {
     }
 
     /// Returns the load of the bus and of the pipeline at `now`, for messages between NICs (SCR mechanism S-4). The
-    /// latency of the bus is that of a read, or that of the last write with the time that the packet waited before:
-    /// whichever is longer.
+    /// reported latency of the bus is the longer of two: that of a read, and that of the last write including the time
+    /// that its packet waited before.
     pub(super) fn host_load(&mut self, now: Time) -> HostLoad {
         let (written_at, delay) = self.last_write;
         let write = if now.since(written_at) <= LOAD_RECENT { delay } else { Duration::ZERO };

@@ -24,8 +24,9 @@ pub(crate) const STEPS: u32 = PREFETCH_STEPS + 1;
 const ARRIVING_PACKETS_MAX: u32 = 8;
 
 impl Host {
-    /// Prefetches data that this host needs before `horizon`, when `turns` other hosts are scheduled before it; the
-    /// results of one step are passed to the following steps in `expected`.
+    /// Prefetches the memory that this host will access before `horizon`. This is called several times for a host, each
+    /// time with a smaller number `turns` of other hosts that run before it: each call follows pointers that an earlier
+    /// one has prefetched, and stores in `expected` what later calls need.
     #[inline]
     pub(crate) fn prefetch_ahead(&self, turns: u32, horizon: Time, network: &Network, expected: &mut Hints) {
         match turns {

@@ -145,7 +145,7 @@ words! {
 words! {
     /// The representation of packets on links.
     Wire {
-        /// The packet itself.
+        /// The packet as a data structure, without encoding it to bytes.
         Direct = "direct",
         /// Bytes, encoded by the sender and decoded by the receiver.
         Encoded = "encoded",
@@ -279,7 +279,7 @@ table! {
         model: SwitchModel,
         /// Buffer of each input port, or of the switch when it is shared.
         buffer: Unit<Bytes>,
-        /// For a shared buffer: a queue may use the free buffer times this.
+        /// For a shared buffer (dynamic threshold): a queue may occupy at most `alpha` times the free buffer.
         alpha: Unit<Fraction> = "1",
         /// Distribution of flows over the links that are up.
         multipath: Multipath = "ecmp",

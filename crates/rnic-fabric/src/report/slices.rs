@@ -27,7 +27,7 @@ pub struct Slices {
 /// Results of one tenant: one value per slice, in order.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct TenantSlices {
-    /// Payload of the tenant that arrived in this slice, in Gbit/s; duplicates are not counted.
+    /// Goodput of the tenant in each slice, in Gbit/s: payload received, without duplicates.
     pub goodput_gbps: Vec<f64>,
 }
 

@@ -26,7 +26,7 @@ pub(crate) struct Flow {
     /// Completion time: of the last message at the receiver; for Reads and other operations without a completion at the
     /// receiver, at the sender.
     pub(crate) done: Option<Time>,
-    /// Number of the request to which the flow belongs, in an incast.
+    /// Number of the incast request to which the flow belongs; `None` in other workloads.
     pub(crate) request: Option<u32>,
     /// Slot of the flow in the table of flows in progress.
     active: u32,

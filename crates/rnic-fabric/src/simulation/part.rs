@@ -50,7 +50,7 @@ impl Part {
         self.window.is_none()
     }
 
-    /// Processes all events in the window.
+    /// Processes all events in the time window that has been set; does nothing without one.
     pub fn run(&mut self) {
         let Some(window) = self.window.take() else { return };
         let Window { horizon, prefetches, order } = window;

@@ -60,7 +60,7 @@ impl Simulation {
         self.slicer = Some(slicer);
     }
 
-    /// Returns the slices, when the plan has them.
+    /// Returns the results of each time slice; `None` if the plan does not request slices.
     pub(super) fn slices(&self) -> Option<Slices> {
         let slicer = self.slicer.as_deref()?;
         let of_host = |(host, number): (&HostSlicer, u32)| {

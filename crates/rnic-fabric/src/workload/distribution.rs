@@ -201,7 +201,7 @@ impl Distribution {
         self.at(stream.below(SHARE_ONE))
     }
 
-    /// Returns the size below which `share` of [`SHARE_ONE`] flows are.
+    /// Returns the quantile of the flow size at `share` / [`SHARE_ONE`]: the inverse of the distribution function.
     fn at(&self, share: u64) -> u64 {
         let upper = self.points.partition_point(|point| point.share <= share);
         if upper == 0 {

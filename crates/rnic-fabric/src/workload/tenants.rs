@@ -113,8 +113,8 @@ impl TenantPlan {
         self.start + self.stagger.saturating_mul(joins) + self.jitter
     }
 
-    /// Returns the flow of queue pair `index`. What is random about it depends on the seed, the tenant's name and the
-    /// index alone, so that a tenant keeps its queue pairs when others are added.
+    /// Returns the flow of queue pair `index`. Its random parameters depend only on the seed, the tenant's name and the
+    /// index, so that the flows of a tenant do not change when other tenants are added.
     fn flow(&self, tenant: u32, index: u32, streams: &RandomStreams) -> Option<FlowSpec> {
         let mut stream = streams.stream(&format!("workload/tenant-{}-{index}", self.name));
         let message_bytes = match &self.sizes {

@@ -19,12 +19,12 @@ pub(super) struct LocalDrive {
 const UNIT_BLOCKS: u32 = UNIT >> BLOCK_LOG2;
 
 impl LocalDrive {
-    /// Returns a drive for commands with cookies below `depth`.
+    /// Returns a drive that accepts commands whose identifiers (cookies) are below `depth`.
     pub(super) fn new(config: DeviceConfig, depth: u32) -> Self {
         Self { drive: Drive::new(config), remaining_units: vec![0; depth as usize].into_boxed_slice() }
     }
 
-    /// Accepts a command. Its units wait while the drive has no free slot.
+    /// Accepts a command. The parts into which its data is divided wait while the drive has no free slot.
     pub(super) fn submit(&mut self, now: Time, command: &Command) {
         let Command { direction, first_block, blocks, cookie } = *command;
         self.remaining_units[cookie as usize] = blocks.div_ceil(UNIT_BLOCKS);
