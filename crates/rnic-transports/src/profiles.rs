@@ -141,10 +141,11 @@ pub enum LoadedProgram {
 }
 
 impl LoadedProgram {
-    /// Checks the contents of a program file, and runs the contract kit on the program.
+    /// Loads a program from `bytes`, the contents of a program file, and checks that it fulfils the contract of its
+    /// interface ([`rnic_policy::kit`]).
     ///
     /// # Errors
-    /// When the contents are not a program, or the program violates the contract.
+    /// If the contents are not a valid program, or the program violates the contract.
     pub fn load(bytes: &[u8]) -> Result<Self, UseError> {
         match file::law_kind(bytes) {
             Some(_) => laws::load(bytes).map(Self::Law),

@@ -1,4 +1,5 @@
-//! Transport programs: recovery and congestion control as two functions each, which also become circuits.
+//! Transport programs: each is a pair of functions that implement recovery and congestion control, and from which
+//! SystemVerilog can be generated.
 //!
 //! Source: Tonic (NSDI'20) section 6.1.1, whose six programs these are. Each is a recovery policy too, called
 //! `tonic-<program>`.

@@ -24,7 +24,7 @@ rnic_program::law! {
         next: flag,
         /// Rounds in a row in which the other path was better.
         better: 2,
-        /// Waits until all packets are acknowledged, to change the path then.
+        /// True while all outstanding packets have to be acknowledged before the path is changed.
         draining: flag,
     }
     parameters Parameters {

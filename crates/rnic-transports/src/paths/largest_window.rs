@@ -10,7 +10,8 @@
 use bytemuck::{Pod, Zeroable};
 use rnic_policy::{ParamSpec, Params, PathActions, PathEvent, PathLabel, PathView, Paths};
 
-/// Flow at which the search starts, so that it wins ties.
+/// Path policy that sends each packet on the flow with the most open congestion window. `last` is the flow of the
+/// previous packet: the search starts at the flow after it, which therefore wins ties.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub struct LargestWindow {

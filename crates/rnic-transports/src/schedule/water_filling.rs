@@ -194,8 +194,9 @@ impl WaterFilling {
         self.make_way(view);
     }
 
-    /// Scales the rate when this queue pair's weight has changed and, if arrivals scale rates, when new members have
-    /// increased the sum of weights.
+    /// Scales the rate in proportion to this queue pair's weight when the weight has changed. If the parameter
+    /// `arrival` is `scale`, also reduces the rate when queue pairs that have become active have increased the sum of
+    /// the weights.
     fn scale(&mut self, view: &ScheduleView, params: &Params) {
         let (before, now) = (u64::from(self.weight_seen), u64::from(view.weight));
         let mut rate = BitRate::bps(self.rate);

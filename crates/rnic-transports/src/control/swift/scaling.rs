@@ -18,7 +18,7 @@ use super::unit::WINDOW_ONE;
 const STEPS_PER_UNIT: usize = 64;
 /// Bits of the argument below one step of the table.
 const LOW_BITS: u32 = 14;
-/// Fractional bits of 1/sqrt.
+/// Number of fractional bits of 1/sqrt(x), as the table stores it.
 const ROOT_BITS: u32 = 16;
 
 /// Length of the table: a power of two, so that no index needs a check. Entries above argument 4 are never read.

@@ -1,4 +1,4 @@
-//! The unit of windows.
+//! Unit in which Swift's congestion windows are stored: 2^-10 packets.
 
-/// One packet of a window.
+/// A congestion window of one packet.
 pub(super) const WINDOW_ONE: u32 = 1 << 10;
