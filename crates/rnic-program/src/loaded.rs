@@ -175,10 +175,10 @@ fn check_ports<E: Bundle>(function: &'static str, program: &Description, graph: 
     compare(function, "outputs", &outputs(program), &found)
 }
 
-/// Compares the ports of a function with those that it should have.
+/// Compares the inputs or the outputs of a loaded function with those that it should have.
 ///
 /// # Errors
-/// The first one that differs.
+/// An error that names the first one that differs.
 pub(crate) fn compare(
     function: &'static str,
     direction: &'static str,

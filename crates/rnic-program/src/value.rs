@@ -131,7 +131,7 @@ impl<const N: u32> Operand<N> for u64 {
 }
 
 impl<const N: u32> From<u64> for U<N> {
-    /// The lowest `N` bits.
+    /// Keeps the lowest `N` bits of `value`.
     fn from(value: u64) -> Self {
         Self::new(value)
     }
