@@ -122,7 +122,7 @@ impl Rewriter {
         Ok(quote!(#mutability #name: #form,))
     }
 
-    /// Returns the symbolic form of the type `of`.
+    /// Returns the type that represents a value of type `of` while the function's circuit is built.
     fn form(&self, of: &Type) -> Result<TokenStream> {
         match of {
             Type::Path(_) => Ok(quote_spanned!(of.span()=> <#of as ::rnic_program::Value>::Form)),
@@ -475,7 +475,7 @@ fn refusal(expression: &Expr) -> &'static str {
 mod tests {
     use super::*;
 
-    /// Returns the reason for which `body` is refused, and its line.
+    /// Returns the error message with which `body` is rejected, and its line.
     fn refused(body: &str) -> (String, usize) {
         let text = format!("fn f(i: &Incoming, s: &mut State) {{\n{body}\n}}");
         let parsed: ItemFn = syn::parse_str(&text).expect("the text is a function");
