@@ -1,4 +1,4 @@
-//! `rnic limit`: limits queue pairs of a running process.
+//! `rnic limit`: sets rate limits for the queue pairs of a running process.
 
 use std::time::Duration;
 

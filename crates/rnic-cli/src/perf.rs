@@ -48,7 +48,7 @@ pub fn run(args: &PerfArgs) -> Result<(), Failure> {
         ));
     }
     if args.events && args.wire == Wire::Sim {
-        return Err(Failure::input("--events: a simulation (--wire sim) uses no processor; omit --events"));
+        return Err(Failure::input("--events: a simulation (--wire sim) neither polls nor sleeps; omit --events"));
     }
     check_key(args)?;
     // Reads the secret here only so that errors are reported once: the code that needs it reads it again, partly in

@@ -75,7 +75,7 @@ pub enum ProgramAction {
         #[arg(value_name = "PID", value_parser = process_id)]
         pid: u32,
 
-        /// Program file (*.rnicp), or `none` to take out the loaded programs
+        /// Program file (*.rnicp), or `none` to unload the loaded programs
         #[arg(value_name = "FILE")]
         program: String,
 

@@ -67,7 +67,7 @@ impl Op {
     }
 }
 
-/// Carrier of the packets.
+/// Medium over which packets are sent: UDP sockets or a simulated link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Wire {
     /// UDP sockets: real packets in real time

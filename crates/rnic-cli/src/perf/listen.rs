@@ -1,4 +1,4 @@
-//! The end that responds to measurements.
+//! The server side of `rnic perf`.
 
 use std::net::SocketAddr;
 

@@ -6,10 +6,10 @@ use rnic_program::{Graphs, Transport};
 
 use crate::failure::Failure;
 
-/// Returns a program as a module.
+/// Returns `program` compiled to a WebAssembly module.
 ///
 /// # Errors
-/// When it already is a module, or this build does not support modules.
+/// If `program` was itself loaded from a WebAssembly module, or this build does not support such modules.
 #[cfg(feature = "wasm")]
 pub fn emit(program: &dyn Transport, graphs: Option<Graphs>) -> Result<Vec<u8>, Failure> {
     let description = program.description();

@@ -33,7 +33,7 @@ pub fn experiments(catalogue: &Catalogue, json: bool) {
     console::result(&text, json.then(|| serde_json::json!({ "experiments": entries })).as_ref());
 }
 
-/// Prints every quantity.
+/// Prints every quantity that an experiment can measure.
 pub fn quantities(json: bool) {
     let text =
         table::explained(0, QUANTITIES.iter().map(|one| vec![one.name.into(), one.description.into()]).collect());
