@@ -309,7 +309,7 @@ pub struct Plot {
     pub at: BTreeMap<String, String>,
     /// Variants to show, in this order; all when absent.
     pub variants: Option<Vec<String>>,
-    /// Variant to which all values are shown as ratios.
+    /// Variant by whose values all values are divided.
     pub relative_to: Option<String>,
     /// Spacing of the axis of values.
     #[serde(default)]

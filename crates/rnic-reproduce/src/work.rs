@@ -167,7 +167,7 @@ fn wrong(experiment: &Experiment, key: String, what: String) -> CatalogueError {
 }
 
 impl Layout<'_> {
-    /// Returns the value of the quantity of `measure` for `variant` at `position`.
+    /// Returns the value measured by `measure` for `variant` at `position`; `None` if there is none.
     pub fn quantity(&self, measure: &str, variant: &str, position: &AxisPosition) -> Option<f64> {
         let experiment = self.selected.experiment;
         let measure = experiment.measure.iter().position(|other| other.name == measure)?;

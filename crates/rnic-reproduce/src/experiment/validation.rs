@@ -423,7 +423,7 @@ fn names(names: &[&str]) -> String {
     names.join(", ")
 }
 
-/// Values of a run that are kept individually, for distributions.
+/// Metrics of a run whose individual samples are kept, so that their distributions can be shown.
 pub(crate) const DISTRIBUTIONS: [&str; 3] = ["fct_us", "slowdown", "single_packet_fct_us"];
 /// Minimum number of seeds: fewer show no spread.
 const SEEDS_MIN: usize = 3;

@@ -1,4 +1,5 @@
-//! The search for schedules that end in a deadlock, by arguments ([`rnic_falcon::search`]).
+//! Runs the search for schedules that end in a deadlock ([`rnic_falcon::search`]), with the parameters of an
+//! experiment.
 
 #[cfg(test)]
 mod tests;
