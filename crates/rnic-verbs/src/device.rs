@@ -131,7 +131,7 @@ pub(crate) fn announce(settings: &Settings, wire: &str) {
     });
 }
 
-/// Reported maximum of RDMA Reads and atomics in progress, fewer than the engine supports, because programs often
+/// Reported maximum of outstanding RDMA Reads and atomics, fewer than the engine supports, because programs often
 /// request the maximum.
 pub(crate) const READS_OFFERED: u32 = 16;
 
@@ -156,9 +156,9 @@ pub(crate) fn port() -> ibv_port_attr {
     }
 }
 
-/// Returns the MTU code that programs use as the payload size of a packet: the largest MTU that every interface
-/// carries. Between OpenRNIC processes, packets are as large as the path allows; with real RoCEv2 peers, they are as
-/// large as the programs agree on, based on this value.
+/// Returns the active MTU of the port as a value of `ibv_mtu`. With real RoCEv2 peers it is the largest one that fits
+/// into the MTU of every interface except loopback, because programs choose the path MTU from it. Otherwise it is
+/// `IBV_MTU_4096`: between OpenRNIC processes, packets are as large as the path allows, whatever this value is.
 fn active_mtu() -> u32 {
     if !settings().is_some_and(|settings| settings.real_roce_peers) {
         return IBV_MTU_4096;

@@ -1,5 +1,5 @@
-//! Queue pairs of identifiers: created together with missing objects, and moved through their states as the handshake
-//! proceeds.
+//! Queue pairs of an `rdma_cm_id`: their creation, together with a protection domain and completion queues if the
+//! caller passed none, and their state transitions during the connection management handshake.
 
 use std::ffi::{c_int, c_void};
 use std::mem::offset_of;
