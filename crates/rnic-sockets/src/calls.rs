@@ -257,9 +257,9 @@ fn offer_streams(fd: RawFd) {
 /// Ways in which a listening socket of the program accepts incoming streams.
 #[derive(Clone, Debug)]
 enum Listener {
-    /// A service of this process accepts them.
+    /// A service of this process accepts the listener's connections.
     Own(Arc<Service>),
-    /// A service of the parent process accepts them, and cannot pass them to this process.
+    /// A service of the parent process accepts the listener's connections, and cannot pass them to this process.
     OfParent,
 }
 

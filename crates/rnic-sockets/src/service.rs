@@ -75,10 +75,10 @@ impl Service {
         kernel::signal(&self.event);
     }
 
-    /// Requests a stream, and waits until the other end has confirmed it.
+    /// Requests a stream to `to`, and waits until the other end has confirmed it.
     ///
     /// # Errors
-    /// The reason that there is none, as text.
+    /// A description of why the stream could not be established.
     pub(crate) fn connect(&self, to: SocketAddr, shadow: (u16, u64)) -> Result<StreamId, String> {
         let (reply, result) = mpsc::channel();
         self.send(Command::Connect { to, shadow, reply });
@@ -356,5 +356,5 @@ const DRAIN_MAX: Duration = Duration::from_secs(3);
 /// Additional time to wait until the other end has ended its direction.
 const LINGER: Duration = Duration::from_millis(50);
 
-/// Time between two checks of that.
+/// Interval between checks of whether all connections have been drained.
 const DRAIN_POLL: Duration = Duration::from_millis(5);
