@@ -133,9 +133,9 @@ pub enum Exhausted {
 
 /// Interface of the transaction layer to the delivery layer.
 pub trait Upper {
-    /// Returns the next packet to be sent for the first time, through one of the `open` gates; `None` when there is
-    /// none. In RSN order within requests (Pull Requests and Push Data together) and within Pull Data, on ordered
-    /// connections.
+    /// Returns the next packet to be sent for the first time, of a type that one of the `open` [`Gates`] permits;
+    /// `None` if there is none. In RSN order within requests (Pull Requests and Push Data together) and within Pull
+    /// Data, on ordered connections.
     fn next(&mut self, now: Time, open: Gates) -> Option<Outgoing>;
 
     /// Returns the packet of `context`, to be retransmitted.

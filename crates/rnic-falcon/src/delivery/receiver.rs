@@ -29,7 +29,7 @@ pub(crate) struct DeliveryReceiver {
     rx: Windows<RxWindow>,
     echo: Echo,
     nacks: Nacks,
-    /// See [`DeliveryConfig`] for the meaning of the following fields.
+    /// [`DeliveryConfig`] describes this field and the other two settings, `coalesce_count` and `extended`.
     coalesce_timeout: Duration,
     coalesce_count: u32,
     extended: ExtendedRule,

@@ -173,7 +173,7 @@ impl Net {
         true
     }
 
-    /// Returns the number of Pulls that are not complete.
+    /// Returns the number of outstanding Pulls of a connection at a NIC.
     fn pulls_out(&self, nic: usize, connection: usize) -> usize {
         let end = &self.ends[nic][connection];
         let is_complete = |tag: &&u64| end.ulp.completions.iter().any(|completion| completion.tag == **tag);
