@@ -83,7 +83,7 @@ impl Sealer {
         let trailer_len = trailer_len(message_len);
         assert_eq!(datagram.len(), LEN + message_len + trailer_len + ICV_LEN, "wrong datagram length");
         let (key, spi, sequence) = self.keys.next();
-        let sequence = u32::try_from(sequence).expect("a key seals fewer than 2^32 packets");
+        let sequence = u32::try_from(sequence).expect("a key must be replaced before it has encrypted 2^32 packets");
         let counter = self.session.wrapping_add(sequence) & SESSION_MASK;
         let iv = Iv { salt: label.get() << SESSION_BITS | counter, timestamp: Timestamp::at(now) };
         let header = Header { spi, sequence, iv };

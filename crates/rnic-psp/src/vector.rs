@@ -36,7 +36,7 @@ pub struct Vector {
 }
 
 impl Vector {
-    /// Returns the content of `iv`.
+    /// Decodes the fields of the initialization vector `iv`.
     #[inline]
     pub const fn read(iv: Iv) -> Self {
         Self {
