@@ -10,7 +10,7 @@ use crate::tools::hash::keyed_hash;
 /// Number of bits of a filter.
 const FILTER_BITS: usize = 1 << 16;
 
-/// Bits of a bitmap: the number of queue pair numbers.
+/// Number of bits of a bitmap with one bit for each of the 2^24 queue pair numbers.
 const BITMAP_BITS: usize = 1 << 24;
 
 /// A Bloom filter for 8192 flows in 8 KiB. Of items that were not inserted, `(1 - e^(-3 n / 2^16))^3` are found

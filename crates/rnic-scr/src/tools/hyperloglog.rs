@@ -16,7 +16,7 @@ const REGISTERS: usize = 1 << PRECISION;
 /// `alpha * m^2`, with `alpha = 0.7213 / (1 + 1.079 / m)` for `m` registers.
 const ALPHA_M_SQUARED: u64 = 3_023_758;
 
-/// Estimates up to which empty registers are counted instead: `2.5 m`.
+/// Largest raw estimate that is replaced by linear counting, which uses the number of empty registers: `2.5 m`.
 const LINEAR_MAX: u64 = 5 * REGISTERS as u64 / 2;
 
 /// The number of distinct items that were inserted.
