@@ -16,7 +16,7 @@ const REQUIRED_PARTS: &[(&str, &str)] = &[
     ("//! Deviations", "say how it differs from its source, and why; `none` is an answer"),
 ];
 
-/// Reports files whose head lacks one of these parts.
+/// Reports files of algorithms and transports whose module documentation lacks a part of [`REQUIRED_PARTS`].
 pub fn check(tree: &Tree) -> Vec<Finding> {
     tree.files_ending(".rs").filter(|file| is_algorithm(&file.path)).flat_map(missing).collect()
 }
