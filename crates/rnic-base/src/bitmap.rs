@@ -89,7 +89,8 @@ impl<const WORDS: usize> RingBitmap<WORDS> {
         None
     }
 
-    /// Returns the first clear bit at or after `from`, as an offset; `None` when all are set.
+    /// Returns the offset from the head of the first clear bit at or after offset `from`; `None` if all bits from there
+    /// on are set.
     #[inline]
     pub fn first_zero(&self, from: u32) -> Option<u32> {
         self.scan(from, u64::MAX)

@@ -56,7 +56,8 @@ impl<const BITS: u32> Serial<BITS> {
         self.distance_to(other) > 0
     }
 
-    /// Returns the non-wrapping number nearest to `reference` whose low bits are these.
+    /// Extends this serial number to a sequence number that does not wrap: the one nearest to `reference` whose low
+    /// `BITS` bits equal `self`.
     #[inline]
     pub const fn extend(self, reference: Seq) -> Seq {
         let distance = reference.wire::<BITS>().distance_to(self);
