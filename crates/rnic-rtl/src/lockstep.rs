@@ -8,7 +8,7 @@ use crate::verilated::Model;
 /// Events in a batch for the circuit.
 const BATCH: usize = 2_048;
 
-/// When a circuit is tested, one event in this many is also run by the interpreter; otherwise every event is.
+/// When a circuit is tested, one event in this many is also run by the interpreter. Without a circuit, every event is.
 const INTERPRETED: u64 = 16;
 
 /// After this many events, parameters, state and settings are drawn at random.
