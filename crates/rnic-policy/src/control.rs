@@ -30,7 +30,7 @@ use crate::state::PolicyState;
 pub struct Cwnd(u64);
 
 impl Cwnd {
-    /// One packet.
+    /// A window of one packet.
     pub const ONE: Self = Self(1 << 16);
     /// Number of fractional bits of a window beyond the 10 that the adaptive engine's records have.
     const STEP_LOG2: u32 = 6;
@@ -104,14 +104,14 @@ pub enum ControlEvent {
     Cnp,
     /// Packets were sent. Delivered only to controllers with [`ControlInterest::sent`].
     Sent {
-        /// Payload bytes.
+        /// Number of payload bytes sent.
         bytes: u64,
     },
     /// The time requested with [`ControlActions::tick_after`] is reached.
     Tick,
     /// A probe that was requested with [`ControlActions::probe`] has been answered (SCR mechanism S-8).
     RoundTrip {
-        /// Path of the probe.
+        /// Path on which the probe was sent.
         path: PathLabel,
         /// Round-trip time, without the time that the answering NIC took.
         rtt: Duration,
@@ -120,7 +120,7 @@ pub enum ControlEvent {
     },
     /// A probe that was requested with [`ControlActions::probe`] has not been answered in time.
     ProbeLost {
-        /// Path of the probe.
+        /// Path on which the probe was sent.
         path: PathLabel,
     },
     /// A datapath with flows reports on one of them. Delivered instead of the other events, and only to controllers
@@ -132,9 +132,9 @@ pub enum ControlEvent {
 /// takes its place. Zero where it is not measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct HostDelays {
-    /// At this end.
+    /// Delay at this end of the connection.
     pub local: Duration,
-    /// At the other end.
+    /// Delay at the other end of the connection.
     pub peer: Duration,
     /// True when probes have these delays, too: the round trip of a probe contains both. Otherwise NICs answer probes
     /// before the host has any part in it.
@@ -160,7 +160,7 @@ pub struct ControlView {
 /// Actions that a controller requests; `None` leaves a setting unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ControlActions {
-    /// New window, in packets.
+    /// New congestion window, in packets.
     pub window: Option<Cwnd>,
     /// New sending rate, above zero and at most the line rate.
     pub rate: Option<BitRate>,
@@ -237,7 +237,7 @@ pub struct ControlPolicy {
     pub state_bytes: usize,
     /// See [`Control::start`].
     pub start: fn(&Params, &ControlView) -> (PolicyState, ControlActions),
-    /// The same as `start` on a datapath that reports on flows: the returned actions include the flows' settings.
+    /// Like [`Control::start`], on a datapath that reports on flows: the returned actions include the flows' settings.
     pub start_on_flows: fn(&Params, &ControlView) -> (PolicyState, ControlActions),
     /// See [`Control::interest`].
     pub interest: fn(&Params) -> ControlInterest,

@@ -33,7 +33,7 @@ pub enum FalconErrors {
 /// The mechanism that keeps a connection from using all resources (Falcon mechanisms F-34 to F-36).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum FalconIsolation {
-    /// No isolation.
+    /// No isolation of connections from each other.
     #[default]
     None,
     /// Each connection may hold a fixed number of packets of each resource, and buffers for that number of full
@@ -51,7 +51,7 @@ pub enum AdaptiveForm {
     Table,
     /// In the connections: the state is sent with each event and returned with the response; the engine keeps none.
     Stateless,
-    /// In a table whose lines are prefetched before the events that need them.
+    /// In a table of which the cache lines are prefetched before the events that access them.
     Prefetching,
 }
 
@@ -62,15 +62,15 @@ pub enum AdaptivePlace {
     /// and [`FalconShape::fae_work`].
     #[default]
     Datapath,
-    /// On a separate thread, with the real latency of that thread. Not available in simulations, because they would not
-    /// be repeatable.
+    /// On a separate thread, with the real latency of that thread. Not available in simulations, whose results would
+    /// otherwise not be repeatable.
     Thread,
 }
 
 /// The options of a Falcon connection, as values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FalconShape {
-    /// Ordering guarantee.
+    /// Ordering guarantee of the connection's transactions.
     pub ordering: FalconOrdering,
     /// Error handling. [`FalconErrors::Verbs`] needs an order, so that one request is the first that fails; therefore
     /// an unordered connection completes requests in error (Rev 0.9, RDMA section 6) unless the user sets another
@@ -94,11 +94,11 @@ pub struct FalconShape {
     pub tx_window: u32,
     /// Maximum number of transactions in flight; a power of two.
     pub outstanding: u32,
-    /// Isolation mechanism.
+    /// Mechanism that isolates connections from each other.
     pub isolation: FalconIsolation,
     /// With [`FalconIsolation::Static`]: packets that a connection may hold of each resource.
     pub isolation_packets: u32,
-    /// The NIC's resources, in percent of those of the public simulator's NIC of 200 Gbit/s.
+    /// Resources of the NIC, in percent of those of the public simulator's NIC of 200 Gbit/s.
     pub resources_percent: u32,
     /// True when the user set `resources_percent` explicitly. Otherwise the setting of the NIC's previous queue pair
     /// remains in use.

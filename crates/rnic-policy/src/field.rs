@@ -5,18 +5,18 @@
 pub enum Per {
     /// A queue pair (both directions together).
     Connection,
-    /// A work request.
+    /// A work queue entry.
     Wqe,
-    /// A NIC.
+    /// A NIC, shared by its queue pairs.
     Nic,
 }
 
 /// A field and its size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FootprintField {
-    /// Description of the field.
+    /// Name and meaning of the field.
     pub name: &'static str,
-    /// Total size in bits.
+    /// Total size of the field in bits.
     pub bits: u64,
     /// The object that the field is stored for.
     pub per: Per,

@@ -28,12 +28,12 @@ const SENDER_BITMAPS: u64 = 2;
 
 /// Lanes of a queue pair in FaSR's pool, each with a list of blocks and two counters (section III-D counts five).
 const POOL_LANES: u64 = 5;
-/// Number of bits of a unit's other state (FaSR section III-D: 20 bytes).
+/// Number of bits of the other state that a queue pair in recovery holds in FaSR's pool (section III-D: 20 bytes).
 const UNIT_STATE_BITS: u64 = 20 * 8;
-/// Number of bits of a pointer to a block at either end of a list, or from a connection to its unit (FaSR section
-/// III-D: a byte each).
+/// Number of bits of a pointer to a block at either end of a list, or from a queue pair to its recovery state in FaSR's
+/// pool (section III-D: a byte each).
 const POINTER_BITS: u64 = 8;
-/// Number of bits of the compression counter of a lane, up to 1 K packets, and of its `lost-cnt` (FaSR).
+/// Number of bits of the compression counter of a bitmap, up to 1 K packets, and of its `lost-cnt` (FaSR).
 const COMPRESSION_BITS: u64 = 10;
 const LOST_BITS: u64 = 3;
 

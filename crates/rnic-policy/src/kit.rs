@@ -34,7 +34,7 @@ use crate::params::{ParamSpec, Params};
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("policy `{policy}` violates its contract at step {step} of seed {seed}: {what}")]
 pub struct Violation {
-    /// Name of the policy.
+    /// Name of the policy that violates the contract.
     pub policy: &'static str,
     /// The seed of the run.
     pub seed: u64,

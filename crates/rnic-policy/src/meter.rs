@@ -10,14 +10,14 @@
 use bytemuck::{Pod, Zeroable};
 use rnic_base::{BitRate, Duration, Time};
 
-/// The line rate in the unit of shares (Q20).
+/// The line rate, in the unit in which a meter returns shares of it (Q20).
 pub const SHARE_ONE: u32 = 1 << 20;
 
 /// Maximum share of an interval: twice the line rate. Packets that were held back can be sent faster than the line rate
 /// for a moment.
 const SHARE_MAX: u64 = 2 << 20;
 
-/// Number of fractional bits of the average beyond those of a share.
+/// Number of fractional bits of the average in addition to those of a returned share.
 const EXTRA_BITS: u32 = 16;
 
 /// Number of bits of a weight by time.
@@ -97,8 +97,8 @@ impl Meter {
         self.measure(bytes, last_sent, scale).is_some()
     }
 
-    /// As [`Meter::record`], but returns the share of the line rate in the interval that ends with the event, if one
-    /// ends.
+    /// Like [`Meter::record`], but returns the share of the line rate in the interval that ends with the event, if an
+    /// interval ends.
     #[inline]
     pub fn measure(&mut self, bytes: u64, last_sent: Time, scale: &MeterScale) -> Option<u32> {
         let now = last_sent.as_ps();

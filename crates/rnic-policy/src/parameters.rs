@@ -1,12 +1,12 @@
-//! Parameters of programs as those of policies.
+//! Converts parameters of transport programs to parameters of policies.
 
 use rnic_program::Unit;
 use rnic_program::fields::{Parameter, Text};
 
 use crate::params::{PARAMS_MAX, ParamSpec, ParamUnit, Params};
 
-/// Returns the number of a policy's units in one of a program's: times are in picoseconds in one and in nanoseconds in
-/// the other.
+/// Returns the factor between the unit of a program's parameter and that of a policy's: times are in nanoseconds in
+/// programs and in picoseconds in policies.
 const fn scale(unit: Unit) -> u64 {
     match unit {
         Unit::Time | Unit::Nanoseconds => 1_000,

@@ -34,8 +34,8 @@ pub enum ParamOwner {
     /// The parameter belongs to its policy alone.
     #[default]
     Policy,
-    /// The parameter belongs to both policies: setting one sets the other. If the recovery policy has no parameter of
-    /// that name, it belongs to the control policy.
+    /// The parameter belongs to the recovery and the control policy: setting it for one sets it for the other. If the
+    /// recovery policy has no parameter of that name, it belongs to the control policy.
     Both,
     /// Like [`ParamOwner::Both`]; when the recovery policy has no parameter of that name, the parameter has no effect
     /// and cannot be set.
@@ -65,8 +65,8 @@ pub struct ParamSpec {
     /// For a path policy: true when the parameter has an effect only where the policy chooses labels; it cannot be
     /// set where the policy chooses flows (Falcon).
     pub needs_labels: bool,
-    /// For a scheduling policy: true when the parameter limits the length of a turn; it cannot be set where every turn
-    /// is one packet (Falcon).
+    /// For a scheduling policy: true when the parameter limits how much a queue pair sends in one turn; it cannot be
+    /// set where every turn is one packet (Falcon).
     pub needs_turns: bool,
 }
 
@@ -142,7 +142,7 @@ impl ParamSpec {
         Self { needs_labels: true, ..self }
     }
 
-    /// Returns the same parameter, marked as a limit of the length of a turn.
+    /// Returns the same parameter, marked as a limit of how much a queue pair sends in one turn.
     #[must_use]
     pub const fn by_turns(self) -> Self {
         Self { needs_turns: true, ..self }
@@ -212,9 +212,9 @@ pub enum ParamError {
     /// No parameter has this name.
     #[error("unknown parameter `{name}`; the valid parameters are: {known}")]
     Unknown {
-        /// The requested name.
+        /// Requested name of a parameter.
         name: String,
-        /// The existing names.
+        /// Names of the parameters that exist.
         known: String,
     },
     /// The text is not a quantity with a unit.
@@ -230,7 +230,7 @@ pub enum ParamError {
     NotA {
         /// The parameter.
         name: &'static str,
-        /// The rejected text.
+        /// Text that was rejected.
         text: String,
         /// Description of a valid value.
         expected: String,
@@ -248,7 +248,7 @@ pub enum ParamError {
     OutOfBounds {
         /// The parameter.
         name: &'static str,
-        /// The rejected value.
+        /// Value that was rejected.
         value: String,
         /// Minimum value.
         min: String,

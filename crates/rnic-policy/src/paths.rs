@@ -58,12 +58,12 @@ impl OpenWindows {
 pub struct FlowWeights([u8; FLOWS_MAX]);
 
 impl FlowWeights {
-    /// The largest weight.
+    /// The largest weight of a flow.
     pub const MAX: u8 = 15;
     /// Equal weights for all flows.
     pub const EQUAL: Self = Self([1; FLOWS_MAX]);
 
-    /// Returns the weights of flows with `windows`, in any unit.
+    /// Returns the weights of flows with the congestion windows `windows`, which may be in any unit.
     pub fn of(windows: impl Iterator<Item = u64>) -> Self {
         let mut window_sizes = [0; FLOWS_MAX];
         window_sizes.iter_mut().zip(windows).for_each(|(window_size, window)| *window_size = window);
@@ -98,7 +98,8 @@ pub enum PathEvent {
     Choosing {
         /// Available congestion window of each flow: the window minus the packets in flight.
         open: OpenWindows,
-        /// Weights for dividing packets, for policies that request them ([`Paths::WEIGHS`]); all equal for others.
+        /// Weights for dividing packets among flows, for policies that request them ([`Paths::WEIGHS`]); for other
+        /// policies all weights are equal.
         weights: FlowWeights,
     },
     /// The retransmission timer has expired. Delivered by the RoCE family.

@@ -113,7 +113,7 @@ impl PoolShape {
     pub const FASR: Self = Self { units: 20, blocks: 70, block_bits: 10 };
 }
 
-/// Maximum number of units in a pool: the range of a queue pair's pointer.
+/// Maximum number of queue pairs whose recovery state fits into a shared pool: the range of a queue pair's pointer.
 pub const POOL_UNITS_MAX: u32 = 4_095;
 
 /// Maximum number of blocks in a pool.
@@ -129,7 +129,7 @@ pub struct Profile {
     pub name: &'static str,
     /// One line for `rnic list`.
     pub summary: &'static str,
-    /// Wire protocol.
+    /// Format of the packets on the wire.
     pub protocol: Protocol,
     /// Sequence spaces.
     pub spaces: SequenceSpaces,
@@ -141,7 +141,7 @@ pub struct Profile {
     pub cap_packets: Option<u32>,
     /// Width of the bitmaps, for recovery policies that need bitmaps.
     pub window_bits: u32,
-    /// Storage of those bitmaps.
+    /// Storage of the bitmaps of received or acknowledged packets.
     pub store: Store,
     /// Delay between the detection of a loss and the earliest retransmission: the packet has to be fetched from host
     /// memory (IRN section 6.3, mechanism I-26).
@@ -319,7 +319,7 @@ pub enum ProfileError {
         "transport `{0}`: recovery `{1}` needs the transmit time of each packet, which only Falcon's windows store"
     )]
     NoTransmitTimes(&'static str, &'static str),
-    /// Falcon's connections are served round robin: turns have no meaning.
+    /// Falcon's connections send one packet at a time, round robin, so settings for longer turns have no meaning.
     #[error(
         "transport `{0}`: connections are served round robin, one packet at a time, so the scheduler `{1}`, which sets \
          turns, has no effect; choose one that sets rates, such as water-filling, or remove it"
@@ -711,7 +711,7 @@ impl Profile {
         }
     }
 
-    /// Rejects pulls without the headers and the receiver that they need.
+    /// Rejects a profile with NDP's pulls if its packets have no headers for them or its receiver does not send them.
     fn check_pulls(&self) -> Result<(), ProfileError> {
         let Some(window) = self.pulls else { return Ok(()) };
         let is_irn = self.protocol == Protocol::Irn && self.spaces == SequenceSpaces::Split;

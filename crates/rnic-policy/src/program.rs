@@ -49,7 +49,7 @@ const TICK_PS: u64 = rnic_program::interface::TICK_NS * 1_000;
 pub struct ProgramPolicy {
     transport: &'static dyn Transport,
     description: Description,
-    /// Positions in the state of the deadlines that are times, and of those that are counts of sent packets.
+    /// Positions, in the program's state, of the deadlines that are times and of those that are counts of sent packets.
     times: Vec<usize>,
     counts: Vec<usize>,
     /// Parts of the window and of the answer that the program uses.
@@ -127,7 +127,7 @@ pub struct FirstSettings {
     pub window: u32,
     /// Sending rate; `None` for the rate of the link.
     pub rate: Option<BitRate>,
-    /// Timeout; `None` for none.
+    /// Retransmission timeout; `None` for none.
     pub timeout: Option<Duration>,
 }
 
@@ -178,7 +178,7 @@ impl ProgramPolicy {
         }
     }
 
-    /// Returns the program's parameters as those of a policy.
+    /// Returns the parameters of the program as parameters of a policy.
     pub fn specs(&self) -> Vec<ParamSpec> {
         parameters::specs(&self.description.parameters)
     }
@@ -334,8 +334,8 @@ impl ProgramPolicy {
         Some(actions)
     }
 
-    /// Passes an event to the program, and returns its answer as actions of a policy; those of a program that is not
-    /// trusted say by [`RecoveryActions::replaced`] whether the answer was outside the contract.
+    /// Passes an event to the program, and returns the program's result as actions of a policy. For a program that is
+    /// not trusted, [`RecoveryActions::replaced`] reports whether the result violated the contract.
     fn decide(
         &self,
         state: &mut PolicyState,
@@ -532,8 +532,9 @@ impl Running {
         }
     }
 
-    /// Returns the number of packets that `event` acknowledges for the first time, given the number of packets that are
-    /// `sacked` after it: those that have left the window, without those among them that were acknowledged before.
+    /// Returns the number of packets that `event` acknowledges for the first time. `sacked` packets are selectively
+    /// acknowledged after it: the result is the packets that have left the window, without those among them that were
+    /// acknowledged before.
     fn newly(&self, event: &RecoveryEvent, old_start: Id, view: &WindowView<'_>, sacked: u16) -> Offset {
         let left = (id(view.una) - old_start).get();
         match *event {
@@ -550,7 +551,7 @@ impl Running {
         self.timer = actions.timer.get() as u32;
     }
 
-    /// Returns the deadline at position `at` of the block; `None` when there is none.
+    /// Returns the deadline at position `at` of the program's state; `None` when it is not set.
     fn deadline(&self, at: usize) -> Option<Id> {
         let bytes: [u8; 4] = self.block[at..at + 4].try_into().ok()?;
         Some(U::new(u32::from_le_bytes(bytes).into())).filter(|deadline| *deadline != 0)
@@ -670,7 +671,7 @@ fn answer(event: &RecoveryEvent, actions: &Actions, view: &WindowView<'_>) -> (O
     (range, timer)
 }
 
-/// Returns the outstanding packets of the range that an answer marks, if there are any.
+/// Returns the outstanding packets of the range that the program's result marks for retransmission, if there are any.
 fn marked(actions: &Actions, view: &WindowView<'_>) -> Option<SeqRange> {
     // An id before the first unacknowledged one stands for that one.
     let distance = |of: Id| if of.at_least(id(view.una)) { (of - id(view.una)).get() } else { 0 };

@@ -16,9 +16,10 @@ use crate::params::{ParamSpec, Params};
 /// The receiver's treatment of out-of-order packets, in which the papers differ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Placement {
-    /// Drops them: go-back-N.
+    /// Drops packets that arrive out of order: go-back-N.
     Drop,
-    /// Writes them to their final location and completes in order: IRN (section 5.3).
+    /// Writes packets that arrive out of order to their final location in memory, and completes messages in order: IRN
+    /// (section 5.3).
     PlaceOutOfOrder,
     /// Places out-of-order Writes (except a last packet with immediate data, which consumes a receive) and Read
     /// responses in the same way, and drops out-of-order Sends and requests: RoCE's selective repeat. Its
@@ -49,7 +50,8 @@ pub enum RecoveryEvent {
     Nacked {
         /// The out-of-order packet that was kept; `None` when the receiver keeps none.
         sack: Option<Seq>,
-        /// Number of packets that the receiver misses, where it counts them (FaSR section III-B).
+        /// Number of packets that the receiver is missing, for transports whose receiver counts them (FaSR section
+        /// III-B).
         losses: Option<LossReport>,
         /// True when the sender did not know yet that the packet `sack` was kept.
         is_new: bool,
@@ -59,18 +61,18 @@ pub enum RecoveryEvent {
     /// The receiver reports that packet `seq`, which is outstanding, arrived without its payload: a switch has trimmed
     /// it. Only where receivers pull ([`crate::Profile::pulls`]).
     Trimmed {
-        /// The packet.
+        /// Sequence number of the packet.
         seq: Seq,
     },
-    /// The timer expired.
+    /// The retransmission timer expired.
     TimedOut {
         /// True when the timer was extended since it was last started.
         extended: bool,
     },
     /// A packet, last transmitted at `sent`, has arrived. Only for policies with [`Recovery::TIMES_PACKETS`].
     Delivered {
-        /// Transmit time of the packet; where the peer echoes times of coarser resolution, the start of the time unit
-        /// that contains it.
+        /// Transmit time of the packet. If the peer echoes times of coarser resolution, the beginning of the interval
+        /// of that resolution that contains it.
         sent: Time,
         /// Time from the transmission to its acknowledgement, if the acknowledgement carries it.
         rtt: Option<Duration>,
@@ -156,7 +158,7 @@ pub enum TimerChange {
     /// continues.
     #[default]
     Keep,
-    /// The timer restarts now.
+    /// Starts the timer anew from the current time.
     Restart,
     /// The timer expired too early to act: it is extended by this duration. Permitted only in response to
     /// [`RecoveryEvent::TimedOut`].
@@ -202,12 +204,12 @@ pub struct RecoveryActions {
     pub rate: Option<Option<BitRate>>,
     /// Time after which a [`RecoveryEvent::Tick`] is delivered; `None` cancels an earlier request. Only from programs.
     pub tick_after: Option<Duration>,
-    /// True when these actions are those of the program's substitute, which has replaced the program for good.
+    /// True when the program has been replaced for good by a trusted substitute, from which these actions are.
     pub replaced: bool,
 }
 
-/// The acknowledgements that are delivered to a policy. Not calling the policy for the others saves time in the
-/// common case.
+/// The acknowledgements that are delivered to a policy. Not calling a policy for acknowledgements that it ignores saves
+/// time in the common case.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Interest {
     /// None: NACKs and timeouts are sufficient.

@@ -17,10 +17,10 @@ use crate::state::PolicyState;
 /// An event for a scheduler, about one queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ScheduleEvent {
-    /// The queue pair has become a member of the group that shares the link; [`ScheduleView::members`] includes it.
-    /// Delivered with its first data, and again when it sends after it had stopped being a member.
+    /// The queue pair is now a member of the group of queue pairs that share the link; [`ScheduleView::members`]
+    /// includes it. Delivered with its first data, and again when it sends after it had left the group.
     Joined,
-    /// The queue pair, a member, has sent packets: requests, or responses to the peer's Reads.
+    /// The queue pair has sent packets: requests, or responses to the peer's Reads.
     Served(Served),
     /// The time requested with [`ScheduleActions::tick_after`] is reached.
     Tick,
@@ -29,11 +29,11 @@ pub enum ScheduleEvent {
 /// Packets that a queue pair has sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Served {
-    /// Payload bytes.
+    /// Number of payload bytes sent.
     pub bytes: u64,
     /// Bytes on the wire: payload, headers and framing.
     pub wire_bytes: u64,
-    /// Number of packets.
+    /// Number of packets sent.
     pub packets: u64,
     /// Time at which the last packet was sent.
     pub last_at: Time,
@@ -52,21 +52,22 @@ pub struct ScheduleView {
     pub now: Time,
     /// Rate of the local link.
     pub line_rate: BitRate,
-    /// Total rate that the members may use: that of the link, or less if the driver shares the link with other NICs.
+    /// Total rate that all queue pairs may use: that of the link, or less if the driver shares the link with other
+    /// NICs.
     pub capacity: BitRate,
     /// Number of queue pairs that share the link (members).
     pub members: u32,
     /// Weight of this queue pair, at least one.
     pub weight: u32,
-    /// Sum of the weights of the members.
+    /// Sum of the weights of all queue pairs that share the link.
     pub weights: u64,
-    /// Sum of the members' dequeue rates, as set by schedulers.
+    /// Sum of the dequeue rates, as set by schedulers, of all queue pairs that share the link.
     pub allocated: BitRate,
-    /// Sum of the weights of the members that have reported [`ScheduleActions::is_saturated`].
+    /// Sum of the weights of the queue pairs that have reported [`ScheduleActions::is_saturated`].
     pub saturated_weights: u64,
-    /// Sum of the dequeue rates of the members that have reported [`ScheduleActions::is_saturated`].
+    /// Sum of the dequeue rates of the queue pairs that have reported [`ScheduleActions::is_saturated`].
     pub saturated_rates: BitRate,
-    /// True when this queue pair is one of the saturated members.
+    /// True when this queue pair has reported [`ScheduleActions::is_saturated`].
     pub is_saturated: bool,
     /// Number of times that a scheduler has requested [`ScheduleActions::restart_all`].
     pub epoch: u32,
@@ -97,7 +98,8 @@ impl ScheduleView {
         }
     }
 
-    /// Returns this queue pair's share of the capacity in proportion to its weight, if all members used theirs.
+    /// Returns this queue pair's share of the capacity in proportion to its weight, if all queue pairs used their
+    /// shares.
     pub fn weighted_fair_rate(&self) -> BitRate {
         self.capacity.scaled(u64::from(self.weight), self.weights.max(u64::from(self.weight)))
     }
@@ -114,7 +116,7 @@ impl ScheduleView {
         self.capacity.saturating_sub(unsaturated).scaled(weight, others_weights + weight)
     }
 
-    /// Returns the part of the capacity that is not allocated to any member.
+    /// Returns the part of the capacity that is not allocated to any queue pair.
     pub fn headroom(&self) -> BitRate {
         self.capacity.saturating_sub(self.allocated)
     }
@@ -123,11 +125,11 @@ impl ScheduleView {
 /// Actions that a scheduler requests for the queue pair that the event is about; `None` leaves a setting unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ScheduleActions {
-    /// New number of packets in a turn, 1 to [`TURN_PACKETS_MAX`].
+    /// New number of packets that the queue pair may send in a turn, 1 to [`TURN_PACKETS_MAX`].
     pub turn_packets: Option<u32>,
-    /// New number of payload bytes after which a turn ends, at least one; initially unlimited.
+    /// New number of payload bytes after which a turn of the queue pair ends, at least one; initially unlimited.
     pub turn_bytes: Option<u32>,
-    /// New number of messages after which a turn ends, at least one; initially unlimited.
+    /// New number of messages after which a turn of the queue pair ends, at least one; initially unlimited.
     pub turn_messages: Option<u32>,
     /// New dequeue rate; `Some(None)` removes the limit. The engine limits it to the range from 1 Mbit/s to the rate of
     /// the link.
@@ -144,7 +146,7 @@ pub struct ScheduleActions {
 /// it as lost.
 pub const RATE_MIN: BitRate = BitRate::bps(1_000_000);
 
-/// Maximum length of a turn in packets: 1 MiB at the smallest MTU.
+/// Maximum number of packets that a queue pair may send in one turn: 1 MiB at the smallest MTU.
 pub const TURN_PACKETS_MAX: u32 = 4_096;
 
 /// A scheduler. The implementing type is the private state of one queue pair.
@@ -156,7 +158,7 @@ pub trait Schedule: Pod {
     /// Tunable parameters.
     const PARAMS: &'static [ParamSpec];
 
-    /// Required: returns the state of a new queue pair and its first turn and rate.
+    /// Required: returns the state of a new queue pair, its initial rate, and how much it may send in its first turn.
     fn start(params: &Params, view: &ScheduleView) -> (Self, ScheduleActions);
 
     /// Required: returns whether the scheduler receives events; a static scheduler returns `false` and costs nothing at
@@ -167,7 +169,7 @@ pub trait Schedule: Pod {
     fn on_event(&mut self, event: &ScheduleEvent, view: &ScheduleView, params: &Params) -> ScheduleActions;
 }
 
-/// A type-erased [`Schedule`].
+/// A type-erased [`Schedule`] policy.
 #[derive(Clone, Copy, Debug)]
 pub struct SchedulePolicy {
     /// See [`Schedule::NAME`].

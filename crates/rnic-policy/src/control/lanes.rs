@@ -17,12 +17,13 @@ use super::report::{AckRate, Alpha, FlowActions, FlowReport, Gap, RateLimit, Tic
 /// batch stays in the first-level cache and that two reports of one connection are rare.
 pub const LANES: usize = 16;
 
-/// A set of lanes, one bit for each.
+/// A set of lanes (positions in a batch of events that are processed together), one bit for each.
 pub type LaneSet = u32;
 
 const _: () = assert!(LANES <= LaneSet::BITS as usize);
 
-/// Acknowledgements, each on a different connection. The contents of a lane outside the set are undefined.
+/// Acknowledgements in a batch, each on a different connection and at its own position (lane). The contents of a lane
+/// that is not in the set are undefined.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(64))]
 pub struct Acks {
@@ -45,7 +46,7 @@ pub struct Acks {
 }
 
 impl Acks {
-    /// Writes the fields of `report` into lane `lane`.
+    /// Writes the fields of `report` to position `lane` of each array.
     pub fn put(&mut self, lane: usize, report: &FlowReport) {
         self.flow[lane] = report.flow.into();
         self.flows[lane] = report.flows.into();
@@ -67,7 +68,7 @@ pub struct ResponseLanes {
     pub fcwnd: [u32; LANES],
     /// The window towards the receiving NIC, in packets.
     pub ncwnd: [u32; LANES],
-    /// Pacing gap, in slots of the timing wheel.
+    /// Gap between packets for pacing, in slots of Falcon's timing wheel.
     pub gap: [u32; LANES],
     /// Retransmission timeout, in ticks.
     pub rto: [Ticks; LANES],
@@ -86,7 +87,7 @@ pub struct ResponseLanes {
 }
 
 impl ResponseLanes {
-    /// Returns the actions in lane `lane`.
+    /// Returns the actions at position `lane` of the batch.
     pub fn actions(&self, lane: usize) -> FlowActions {
         FlowActions {
             fcwnd: Cwnd::from_fixed(u64::from(self.fcwnd[lane]) << 6),
@@ -104,8 +105,9 @@ impl ResponseLanes {
     }
 }
 
-/// Access to the controller state of each lane.
+/// Access to the controller state of each connection in a batch of events.
 pub trait StateLanes<S> {
-    /// Returns the state of lane `lane`, below [`LANES`]. No two lanes of a set share one.
+    /// Returns the state of the connection at position `lane` of the batch, below [`LANES`]. No two positions of a set
+    /// share a state.
     fn state(&mut self, lane: usize) -> &mut S;
 }

@@ -198,7 +198,8 @@ impl Alpha {
         self.0
     }
 
-    /// Returns the threshold when `free` units are free: at least one, so that no connection is excluded indefinitely.
+    /// Returns the threshold when `free` entries of a resource are free: at least one, so that no connection is
+    /// excluded indefinitely.
     #[inline]
     pub const fn threshold_for_free(self, free: u64) -> u64 {
         let share = (free << 3) >> self.0;
@@ -282,7 +283,7 @@ pub struct CurrentSettings {
     pub ncwnd: u16,
     /// Pacing gap of the connection.
     pub gap: Gap,
-    /// The connection's rate limit.
+    /// Rate limit of the connection.
     pub rate: RateLimit,
     /// The retransmission timeout.
     pub rto: Ticks,
@@ -293,9 +294,9 @@ pub struct CurrentSettings {
 /// A datapath's report on one flow of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FlowReport {
-    /// Type of event.
+    /// Type of event that is reported.
     pub kind: ReportKind,
-    /// Index of the flow.
+    /// Index of the flow in its connection.
     pub flow: u8,
     /// Flows of the connection, 1 to 8.
     pub flows: u8,
@@ -338,12 +339,12 @@ pub struct FlowReport {
     pub window_drop: bool,
     /// The delay to use for congestion control.
     pub delay: DelaySelect,
-    /// The settings in force.
+    /// Settings of the datapath currently in force.
     pub in_force: CurrentSettings,
 }
 
 impl FlowReport {
-    /// Returns the four timestamps.
+    /// Returns the four timestamps of a packet and its acknowledgement.
     #[inline]
     pub const fn times(&self) -> Times {
         Times { t1: self.t1, t2: self.t2, t3: self.t3, t4: self.t4 }
@@ -460,10 +461,10 @@ impl FlowActions {
 pub struct Carried {
     /// 24 bits for any use; one value for the connection.
     pub metadata: u32,
-    /// Time of the last reduction of the flow's window; if there was none recently, the time one round trip ago.
+    /// Time of the last reduction of the flow's window; if it was not reduced recently, the time one round trip ago.
     pub fabric_marker: Ticks,
-    /// Time of the last change of the window towards the NIC; if there was none recently, the time one round trip
-    /// ago. One value for the connection.
+    /// Time of the last change of the window towards the receiving NIC; if it was not changed recently, the time one
+    /// round trip ago. One value for the connection.
     pub nic_marker: Ticks,
     /// True when that change was an increase; one value for the connection.
     pub nic_grew: bool,

@@ -73,7 +73,7 @@ impl ReportPolicy {
     }
 }
 
-/// Access to the lanes' states with their type restored.
+/// Access to the states of a batch of connections, with their type restored.
 struct Typed<'a>(&'a mut dyn StateLanes<PolicyState>);
 
 impl<T: bytemuck::Pod> StateLanes<T> for Typed<'_> {

@@ -6,7 +6,7 @@
 use core::fmt;
 use core::ops::BitOr;
 
-/// A set of signals.
+/// A set of congestion signals that a network or transport provides, or a controller requires.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Signals(u16);
 
@@ -54,7 +54,7 @@ impl Signals {
         (Self::PROBES, "probes"),
     ];
 
-    /// Returns the union.
+    /// Returns the union of the two sets.
     #[inline]
     pub const fn with(self, others: Self) -> Self {
         Self(self.0 | others.0)

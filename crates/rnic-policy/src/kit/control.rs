@@ -75,7 +75,7 @@ pub fn check_control(policy: &ControlPolicy, seed: u64, steps: u64) -> Result<()
     Ok(())
 }
 
-/// Draws a random event; those of probes only for controllers that request them.
+/// Draws a random event; events of probes only for controllers that request probes.
 fn draw_event(random: &mut RandomStream, probes: bool) -> ControlEvent {
     match random.below(if probes { 14 } else { 12 }) {
         0..5 => {

@@ -37,7 +37,7 @@ pub(super) fn check_lanes(policy: &ControlPolicy, params: &Params, seed: u64, st
     Ok(())
 }
 
-/// Copies of the lanes' states.
+/// Copies of the controller states of a batch of connections.
 struct Copies(Vec<PolicyState>);
 
 impl StateLanes<PolicyState> for Copies {

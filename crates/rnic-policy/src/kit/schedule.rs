@@ -47,7 +47,7 @@ pub fn check_schedule(policy: &SchedulePolicy, seed: u64, steps: u64) -> Result<
     Ok(())
 }
 
-/// Advances the time of `view`, and draws consistent totals of all members.
+/// Advances the time of `view`, and draws consistent totals of all queue pairs that share the link.
 fn draw_view(view: &mut ScheduleView, random: &mut RandomStream) {
     view.now += Duration::from_ns(random.between(1, 10_000));
     view.members = random.between(1, 1_024) as u32;

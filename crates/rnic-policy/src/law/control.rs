@@ -1,4 +1,4 @@
-//! Laws as controllers.
+//! Laws (policies as one function that also becomes a circuit) as congestion controllers.
 
 use rnic_base::{BitRate, Duration};
 use rnic_program::law::ControlInput;

@@ -1,4 +1,4 @@
-//! Laws as path policies.
+//! Laws (policies as one function that also becomes a circuit) as path policies.
 
 use rnic_program::law::{PathInput, PathOutput};
 

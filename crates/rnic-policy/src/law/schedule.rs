@@ -1,4 +1,4 @@
-//! Laws as schedulers.
+//! Laws (policies as one function that also becomes a circuit) as schedulers.
 
 use rnic_base::BitRate;
 use rnic_program::law::{ScheduleInput, ScheduleOutput};
