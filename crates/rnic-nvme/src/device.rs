@@ -24,12 +24,12 @@ pub struct Service {
     pub bandwidth: BitRate,
 }
 
-/// Parameters of a device.
+/// Parameters of an emulated block device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DeviceConfig {
-    /// Service of reads.
+    /// Latency and bandwidth of reads.
     pub read: Service,
-    /// Service of writes.
+    /// Latency and bandwidth of writes.
     pub write: Service,
     /// Number of requests served concurrently.
     pub queue_depth: u32,
@@ -108,8 +108,8 @@ impl Device {
         Ok(done)
     }
 
-    /// Removes all requests of `owner`, which then never complete. The channel time that they have used is not
-    /// returned.
+    /// Removes all requests of `owner`, which then never complete. The transfer time that they have already been given
+    /// on the device's channel remains used.
     pub fn forget(&mut self, owner: u32) {
         self.in_flight.retain(|Reverse((.., io))| io.owner != owner);
     }

@@ -13,7 +13,7 @@ use crate::device::{Device, DeviceConfig, Io};
 #[derive(Debug)]
 pub struct Drive {
     device: Device,
-    /// Waiting requests, by owner.
+    /// Requests that wait for a free queue entry of the device, by owner.
     waiting: BTreeMap<u32, VecDeque<Io>>,
     /// Owners with waiting requests, each once: the first one gets the next free entry.
     round_robin: VecDeque<u32>,
@@ -51,8 +51,8 @@ impl Drive {
         self.device.next_done()
     }
 
-    /// Returns a request completed by `now`, if there is one; the freed entry is assigned to the owner whose turn is
-    /// next.
+    /// Returns a request completed by `now`, if there is one. The queue entry that this frees is assigned to the next
+    /// owner in round-robin order.
     pub fn done(&mut self, now: Time) -> Option<Io> {
         let io = self.device.done(now)?;
         self.fill(now);
@@ -72,7 +72,7 @@ impl Drive {
         self.waited
     }
 
-    /// Assigns free entries, one request per owner and turn.
+    /// Assigns free queue entries of the device to owners in round-robin order, one request at a time.
     fn fill(&mut self, now: Time) {
         while !self.device.is_full()
             && let Some(owner) = self.round_robin.pop_front()
@@ -104,7 +104,8 @@ mod tests {
         Io { owner, tag, direction: Direction::Read, extent: Extent { first_block: 0, blocks } }
     }
 
-    /// An owner whose commands are longer, or that has more units waiting, does not get more entries.
+    /// Owners get equally many queue entries of the device, also if the commands of one are longer or it has more
+    /// requests waiting.
     #[test]
     fn queue_entries_are_assigned_round_robin() {
         let mut drive = drive(4);

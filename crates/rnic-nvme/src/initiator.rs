@@ -34,7 +34,7 @@ pub enum Reads {
     Pull,
 }
 
-/// Parameters of an initiator, and its limits on commands and units in flight.
+/// Parameters of an initiator, and its limits on the commands and units (4 KiB parts of a command's data) in flight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InitiatorConfig {
     /// Function number of the initiator, 24 bits: carried in every packet.
@@ -43,7 +43,8 @@ pub struct InitiatorConfig {
     pub namespace: u16,
     /// Maximum number of commands accepted whose completions have not been polled yet.
     pub commands: u32,
-    /// Maximum number of units in flight on each connection, as agreed with its target.
+    /// Maximum number of units (4 KiB parts of a command's data) in flight on each connection, as agreed with its
+    /// target.
     pub units: u32,
     /// Maximum duration of a command, from [`Initiator::submit`] on.
     pub timeout: Duration,
@@ -56,9 +57,9 @@ pub struct InitiatorConfig {
 pub struct Command {
     /// Direction of the transfer.
     pub direction: Direction,
-    /// The first block.
+    /// First logical block of the command.
     pub first_block: u64,
-    /// Number of blocks.
+    /// Number of logical blocks of the command.
     pub blocks: u32,
     /// Identifier that is returned with the completion and identifies the command's memory in [`HostMemory`].
     pub cookie: u64,
@@ -73,7 +74,7 @@ pub enum SubmitError {
     /// The block addresses are invalid.
     #[error(transparent)]
     Address(#[from] TranslateError),
-    /// The command is longer than the maximum; the value is its length in units.
+    /// The command is longer than the maximum; the value is its length in units (4 KiB parts of its data).
     #[error("an NVMe command of {0} units exceeds the maximum of {UNITS_MAX} units")]
     TooLong(u32),
     /// A connection that the command needs is lost.
@@ -138,7 +139,7 @@ impl Failure {
     }
 }
 
-/// Completion of a command.
+/// Completion of an NVMe command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Completion {
     /// Cookie of the command.
@@ -147,7 +148,7 @@ pub struct Completion {
     pub result: Result<(), Failure>,
 }
 
-/// Counters of commands, units, and waits of units.
+/// Counters of commands, of units (4 KiB parts of a command's data), and of the times that units had to wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct InitiatorStats {
     /// Commands accepted.
@@ -160,7 +161,8 @@ pub struct InitiatorStats {
     pub waited_for_units: u64,
     /// Units and data that reached the front of their queue and waited because the transaction layer had no resources.
     pub waited_for_resources: u64,
-    /// Responses, Pulls and completions of requests that arrived for units that had ended already.
+    /// Responses, Pulls and completions of requests that arrived for units (parts of a command's data) that had ended
+    /// already.
     pub late: u64,
 }
 
@@ -177,7 +179,7 @@ struct ActiveCommand {
     failure: Option<(u32, Failure)>,
 }
 
-/// State of the data transfer of a Write, for one unit.
+/// State of the data transfer of a Write command, for one unit (4 KiB part of its data).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fetch {
     NotRequested,
@@ -194,7 +196,8 @@ struct Unit {
     base: Base,
     span: Span,
     fetch: Fetch,
-    /// Serial number over all units: distinguishes the unit from all earlier ones with the same tag.
+    /// Serial number over all units (parts of a command's data): distinguishes a unit from all earlier ones with the
+    /// same tag.
     serial: u64,
 }
 
@@ -243,7 +246,8 @@ pub struct Initiator {
 /// Mask of a unit's table tag in a transaction's tag; the bits above are its serial number.
 const TAG_MASK: u64 = (1 << crate::tags::TAG_BITS) - 1;
 
-/// Returns the table tag and the serial number of the unit whose transaction has the tag `transaction`.
+/// Splits the tag of a transaction into the table tag and the serial number of the unit (part of a command's data) that
+/// it moves.
 const fn split_transaction_tag(transaction: u64) -> (u32, u64) {
     ((transaction & TAG_MASK) as u32, transaction >> crate::tags::TAG_BITS)
 }
@@ -298,7 +302,7 @@ impl Initiator {
         self.commands.is_empty() && self.connections.iter().all(|connection| connection.pulls.is_empty())
     }
 
-    /// Returns the number of unit tags in use, which a target may refer to.
+    /// Returns the number of tags in use for units (4 KiB parts of a command's data), which a target may refer to.
     pub fn units_in_flight(&self) -> usize {
         self.units.len()
     }
@@ -454,7 +458,7 @@ impl Initiator {
         }
     }
 
-    /// Fails the units of `queued`, which were not sent.
+    /// Fails the units of the part of a command in `queued`, which were not sent.
     fn fail_queued(&mut self, queued: Queued, failure: Failure) {
         let command = self.command(queued.command);
         let (_, first, units) = self.part(command, queued.second);
@@ -482,7 +486,7 @@ impl Initiator {
         }
     }
 
-    /// Submits the request of the unit at the front of the connection's queue.
+    /// Submits the request for the unit (4 KiB part of a command's data) at the front of the connection's queue.
     fn submit_unit(
         &mut self,
         connection: usize,
@@ -597,7 +601,7 @@ impl Initiator {
         }
     }
 
-    /// Processes a response of the target, which ends its unit.
+    /// Processes a response of the target, which ends one unit (4 KiB part of a command's data).
     fn on_response(
         &mut self,
         connection: usize,
@@ -727,7 +731,7 @@ impl Initiator {
         }
     }
 
-    /// Ends a unit with `result`.
+    /// Ends a unit (4 KiB part of a command's data) with `result`.
     fn finish(&mut self, tag: u32, result: Result<(), Failure>) {
         let unit = self.units.remove(tag).expect("the unit is in the table");
         self.connections[unit.connection as usize].in_flight -= 1;

@@ -15,7 +15,7 @@
 /// A piece of a target's namespace: 2^C GB.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Chunk {
-    /// Connection to its target.
+    /// Number of the connection to the target of this part of the namespace.
     pub connection: u32,
     /// Namespace ID, in the target's numbering.
     pub namespace: u16,
@@ -23,7 +23,7 @@ pub struct Chunk {
     pub first_block: u64,
 }
 
-/// Sizes, as base-2 logarithms.
+/// Sizes of blocks and stripes, as base-2 logarithms.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Geometry {
     /// C: a chunk has 2^C GB.
@@ -48,7 +48,7 @@ pub struct Layout {
 pub struct Part {
     /// Connection to the target.
     pub connection: u32,
-    /// Namespace at the target.
+    /// Namespace ID at the target.
     pub namespace: u16,
     /// First block at the target.
     pub first_block: u64,
@@ -119,7 +119,7 @@ impl Layout {
         Ok(Self { geometry, chunks: chunks.into() })
     }
 
-    /// Returns the sizes.
+    /// Returns the sizes of the layout.
     pub const fn geometry(&self) -> Geometry {
         self.geometry
     }

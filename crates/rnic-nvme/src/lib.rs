@@ -78,16 +78,16 @@ pub use unit::{UNIT, UNITS_MAX, no_nvme_response};
 /// Direction in which blocks are moved.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Direction {
-    /// From the device.
+    /// Transfer from the device to the host.
     Read,
-    /// To the device.
+    /// Transfer from the host to the device.
     Write,
 }
 
 /// Range of bytes of the data of a command, at its initiator.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Span {
-    /// Cookie of the command.
+    /// Identifier that the caller has given to the command.
     pub cookie: u64,
     /// Offset from the command's first byte, in bytes.
     pub offset: u32,
@@ -108,7 +108,7 @@ pub struct Extent {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fault;
 
-/// The transaction that moves a unit's data to the initiator.
+/// Falcon transaction that moves a unit (4 KiB part of a command's data) to the initiator.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum UnitTransaction {
     /// A local Push with this RSN.
@@ -117,7 +117,7 @@ pub enum UnitTransaction {
     Response(Rsn),
 }
 
-/// Memory of an initiator.
+/// Access to the memory of an initiator, from or into which commands transfer data.
 pub trait HostMemory {
     /// Stores the payload of the current packet at `to`.
     ///
@@ -134,7 +134,7 @@ pub trait HostMemory {
     fn gather(&mut self, connection: usize, rsn: Rsn, from: Span) -> Result<(), Fault>;
 }
 
-/// Medium of a target.
+/// Storage medium of a target.
 pub trait Media {
     /// Sets `from` as the source of the payload of `moved`, which was submitted to the transaction layer.
     fn read(&mut self, moved: UnitTransaction, from: Extent);

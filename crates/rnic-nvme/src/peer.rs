@@ -43,7 +43,7 @@ pub enum PeerError {
     /// Packet of a type that this end never receives, or that does not belong to the command of its tag.
     #[error("the packet type is not valid here, or not valid for the command that its tag identifies")]
     Unexpected = 2,
-    /// No unit has that tag, or none on this connection: it never existed, or is finished.
+    /// No unit (part of a command's data) on this connection has that tag: it never existed, or is finished.
     #[error("the tag belongs to no unit in flight on this connection")]
     UnknownTag = 3,
     /// The tag is known, but belongs to the transfer of another part of the data, or to another command or function.
@@ -52,19 +52,19 @@ pub enum PeerError {
     /// The packet has more or fewer bytes than the part of the command's data to which its tag belongs.
     #[error("the data length differs from the length of the unit")]
     WrongLength = 5,
-    /// More units in flight than were agreed.
+    /// More units (4 KiB parts of a command's data) are in flight than were agreed.
     #[error("more units are in flight than were agreed")]
     TooManyUnits = 6,
-    /// The tag belongs to a unit that is still in flight.
+    /// The tag belongs to a unit (4 KiB part of a command's data) that is still in flight.
     #[error("the tag is already in use by a unit in flight")]
     TagInUse = 7,
-    /// Number of blocks, number of units and index of the unit are inconsistent.
+    /// Number of blocks of the command, number of its units (4 KiB parts) and index of this unit are inconsistent.
     #[error("the number of blocks, the number of units and the unit number are inconsistent")]
     BadUnits = 8,
     /// Data reported as written that was never fetched.
     #[error("a write was reported as complete before its data was fetched")]
     Early = 9,
-    /// Data requested twice.
+    /// The target has requested the same data twice.
     #[error("the same data was requested twice")]
     Repeated = 10,
     /// The queue pair at the other end does not support NVMe.

@@ -49,14 +49,14 @@ pub struct TargetConfig {
     pub blocks: u64,
     /// Base-2 logarithm of the block size in bytes.
     pub block_log2: u32,
-    /// Maximum number of units in flight: agreed with the initiator.
+    /// Maximum number of units (4 KiB parts of a command's data) in flight, as agreed with the initiator.
     pub units: u32,
 }
 
-/// Counters of units, and of their waits.
+/// Counters of units (4 KiB parts of a command's data), and of the times that they had to wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TargetStats {
-    /// Units accepted.
+    /// Units (4 KiB parts of a command's data) accepted.
     pub units: u64,
     /// Units that the device served.
     pub served: u64,
@@ -69,7 +69,8 @@ pub struct TargetStats {
     pub resubmitted_responses: u64,
     /// Responses that reached the front of their queue and waited because the agreed number was in flight.
     pub waited_for_response_slots: u64,
-    /// Units that could not be completed because the initiator had abandoned them and no longer had the data.
+    /// Units (parts of a command's data) that could not be completed because the initiator had abandoned them and no
+    /// longer had the data.
     pub abandoned: u64,
 }
 
@@ -114,7 +115,7 @@ pub struct Target {
     config: TargetConfig,
     /// Open units, and up to the same number of other units, whose response is in flight or is to be submitted again.
     units: Tags<Unit>,
-    /// The initiator's tags of the open units, sorted.
+    /// The initiator's tags of the units whose first response has not been submitted yet, sorted.
     in_use: Vec<u32>,
     /// Number of responses in flight.
     responses_in_flight: u32,
@@ -265,12 +266,13 @@ impl Target {
         self.counted = Counted::default();
     }
 
-    /// Returns a unit that waits in a queue.
+    /// Returns a unit (part of a command's data) that waits in a queue.
     fn unit(&self, tag: u32) -> &Unit {
         self.units.get(tag).expect("a queued unit is in the table")
     }
 
-    /// Submits the next message of the unit; after the unit's first response, the initiator may use the tag again.
+    /// Submits the next message of a unit (part of a command's data); after its first response, the initiator may use
+    /// the tag again.
     fn send(
         &mut self,
         tag: u32,
@@ -312,7 +314,8 @@ impl Target {
         Ok(())
     }
 
-    /// Responds with `status` to a Read mapped to a Pull, which ends the unit.
+    /// Responds with `status` to a Read that is mapped to a Pull, which ends the unit (part of a command's data) that
+    /// it reads.
     fn respond_to_pull(
         &mut self,
         tag: u32,
@@ -344,7 +347,8 @@ impl Target {
         self.in_use.remove(index);
     }
 
-    /// Processes a request and accepts its unit. A Read may be a Pull.
+    /// Processes a request of the initiator, and accepts the unit (part of a command's data) that it describes. A Read
+    /// may be a Pull.
     fn on_request(&mut self, request: &Request, kind: Kind) -> Result<(), PeerError> {
         let Ulp::Nvme(Header { base, operation }) = request.ulp else { return Err(PeerError::NotNvme) };
         let (direction, command) = match operation {
@@ -455,7 +459,7 @@ impl Target {
         unit.state = State::Fetched(status);
     }
 
-    /// Handles the completion of the Pull of a unit's data.
+    /// Handles the completion of the Pull that requested a unit of a Write's data.
     fn on_fetch_completed(&mut self, tag: u32) {
         // The connection may have been lost in the meantime.
         let Some(unit) = self.units.get_mut(tag) else { return };
@@ -479,7 +483,7 @@ impl Target {
     }
 }
 
-/// Reason for which a Pull did not return a unit's data.
+/// Reason for which a Pull did not return the requested part of a Write's data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum FetchError {
     /// The initiator itself marks the data as invalid: it has abandoned the unit.
@@ -488,7 +492,7 @@ enum FetchError {
     PeerError(PeerError),
 }
 
-/// Checks that `data` is that of the unit.
+/// Checks that `data` is the part of a Write's data that was requested.
 fn check_fetched_data(data: &PulledData, requested: &Base, bytes: u32) -> Result<(), FetchError> {
     let Ulp::Nvme(Header { base, operation }) = data.ulp else { return Err(FetchError::PeerError(PeerError::NotNvme)) };
     if operation != Operation::WriteData {

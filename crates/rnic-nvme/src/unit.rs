@@ -9,18 +9,18 @@ use rnic_wire::falcon::nvme::{Base, Header, Operation};
 
 use crate::peer::status;
 
-/// Maximum size of a unit in bytes.
+/// Maximum size of a unit, the part of a command's data that one transaction moves, in bytes.
 pub const UNIT: u32 = 4096;
 
-/// Maximum number of units of a command: the field that contains their number minus one has 8 bits.
+/// Maximum number of units (4 KiB parts) of a command: the field that contains their number minus one has 8 bits.
 pub const UNITS_MAX: u32 = 256;
 
-/// Returns the maximum number of blocks of a unit.
+/// Returns the maximum number of blocks of a unit (4 KiB part of a command's data).
 pub(crate) const fn blocks_of_unit(block_log2: u32) -> u32 {
     UNIT >> block_log2
 }
 
-/// Returns the number of units for this number of blocks.
+/// Returns the number of units (4 KiB parts) into which `blocks` blocks of a command are divided.
 pub(crate) const fn units_of(blocks: u32, block_log2: u32) -> u32 {
     blocks.div_ceil(blocks_of_unit(block_log2))
 }
@@ -59,7 +59,7 @@ const fn write_data(base: Base) -> Ulp {
     Ulp::Nvme(Header { base, operation: Operation::WriteData })
 }
 
-/// Returns the response with the data of a Write's unit.
+/// Returns the response that carries a unit (4 KiB part) of a Write's data.
 pub(crate) const fn data(base: Base, payload_len: u32) -> PullResponse {
     let ulp = write_data(base);
     PullResponse { payload_len, length: ulp.request_len(payload_len), ulp }
