@@ -14,7 +14,7 @@ pub enum Place {
 #[error("{0:?} is released, but no connection has it")]
 pub struct NotAssigned(pub Place);
 
-/// The flow ids of a template, and the number of connections beyond them.
+/// Allocation of the flow ids of a hardware template to connections, and counters of the connections that have none.
 #[derive(Clone, Debug)]
 pub struct Flows {
     is_taken: Vec<bool>,

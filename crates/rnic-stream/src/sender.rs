@@ -5,7 +5,7 @@ use rnic_base::{Duration, Time};
 /// Maximum size of a segment, in bytes: lengths have 14 bits in the template.
 pub const SEGMENT_BYTES_MAX: u32 = (1 << 14) - 1;
 
-/// Settings of a connection.
+/// Settings of the sending half of a stream connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StreamConfig {
     /// Bytes of a segment, C.
@@ -37,11 +37,11 @@ pub enum ConfigError {
          bytes that are acknowledged together, and at least one is"
     )]
     Buffer {
-        /// Bytes of the buffer.
+        /// Size of the send buffer in bytes.
         buffer_bytes: u64,
         /// Segments that are acknowledged together.
         ack_every: u32,
-        /// Bytes of a segment.
+        /// Size of a segment in bytes.
         segment_bytes: u32,
     },
 }
@@ -70,14 +70,14 @@ pub enum State {
     SubSegment,
 }
 
-/// A segment to send.
+/// A segment of the stream to be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Segment {
     /// Position of its first byte in the stream.
     pub at: u64,
-    /// Length in bytes.
+    /// Length of the segment in bytes.
     pub bytes: u32,
-    /// True for a sub-segment, which is shorter than the others.
+    /// True for a sub-segment, which is shorter than the segment size of the stream.
     pub is_sub: bool,
     /// True when the transport shall forward its acknowledgement, which covers all segments before it.
     pub reports: bool,
@@ -197,7 +197,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Returns the state.
+    /// Returns the state of the sending half.
     pub fn state(&self) -> State {
         match (self.is_sub_out, self.rest()) {
             (true, _) => State::SubSegment,
