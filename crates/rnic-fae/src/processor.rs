@@ -35,7 +35,7 @@ pub const PREFETCH_DISTANCE_MAX: usize = 64;
 /// flight while one batch ends and the next starts.
 const PREFETCH_BATCH_MIN: usize = LANES + LANES / 2;
 
-/// Number of events up to which processing them in a batch is not faster than one by one.
+/// Number of events up to which processing them in one batch is not faster than one by one.
 const SMALL_BATCH_MAX: u32 = 4;
 
 impl StateLocation {
@@ -44,14 +44,14 @@ impl StateLocation {
     pub const PREFETCHING: Self = Self::Prefetching { ahead: 8 };
 }
 
-/// Configuration of an engine.
+/// Configuration of an adaptive engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ProcessorConfig {
-    /// Location of the state.
+    /// Location of the program's state.
     pub form: StateLocation,
     /// Number of connections; connection numbers range from zero to one less than this.
     pub connections: u32,
-    /// Link rate.
+    /// Rate of the link, to which the controller's rates are relative.
     pub line_rate: BitRate,
     /// Payload bytes of a full packet.
     pub mtu: u32,
@@ -314,7 +314,8 @@ impl<P: Program> Processor<P> {
         }
     }
 
-    /// Writes the responses of the lanes in `set` into `responses`; returns the set of lanes that were processed.
+    /// Writes the responses to the events of a batch whose positions (lanes) are in `set` into `responses`; returns the
+    /// set of those that were processed.
     #[inline(always)]
     fn handle_lanes(
         &mut self,
@@ -394,8 +395,8 @@ impl<S: bytemuck::Pod> StateLanes<S> for TableLanes<'_> {
     }
 }
 
-/// Finds the events that can be handled in one batch: no two of them belong to the same connection. About one in a
-/// hundred suitable events is not found.
+/// Finds events of different connections, which can be handled in one batch. About one in a hundred suitable events is
+/// not found.
 struct DistinctConnections {
     /// Batch number in which a connection last occurred, indexed by the low bits of the connection.
     seen: [u16; Self::ENTRIES],

@@ -30,7 +30,8 @@ pub trait Program {
     /// Reacts to a report and returns the actions.
     fn on_event(&self, state: &mut Self::State, event: &ControlEvent, view: &ControlView) -> ControlActions;
 
-    /// Reacts to the acknowledgements of the lanes in `set`; returns the set of lanes that it has processed.
+    /// Reacts to the acknowledgements of a batch whose positions (lanes) are in `set`; returns the set of those that it
+    /// has processed.
     fn on_acks(
         &self,
         states: &mut impl StateLanes<Self::State>,
@@ -46,7 +47,7 @@ pub trait Program {
     fn restore(&self, carried: &Carried, report: &FlowReport) -> Option<Self::State>;
 }
 
-/// A type-erased policy.
+/// A type-erased congestion control policy.
 #[derive(Clone, Copy, Debug)]
 pub struct ErasedPolicy(pub Configured<ControlPolicy>);
 

@@ -207,7 +207,7 @@ impl EventRecord {
         get::<263, 2>(&self.0) as u8
     }
 
-    /// Returns only [`FlowReport::t4`].
+    /// Returns the time of the report ([`FlowReport::t4`]) alone.
     #[inline(always)]
     pub(crate) fn now(&self) -> Ticks {
         Ticks::new(get_short::<98, 24>(&self.0))
@@ -295,7 +295,7 @@ impl EventRecord {
     }
 }
 
-/// Returns the reports of `events`: those fields that batches use.
+/// Returns the reports of a batch of `events`, with only those fields that processing in batches uses.
 #[multiversion(targets("x86_64+avx2+bmi1+bmi2+lzcnt"))]
 pub(crate) fn acks(events: &[EventRecord; LANES]) -> Acks {
     let mut acks = Acks::default();

@@ -38,7 +38,7 @@ const fn lines<S>() -> usize {
 pub(crate) struct States<'a>(&'a mut [Line]);
 
 impl States<'_> {
-    /// Returns state `number`.
+    /// Returns the state with index `number`.
     #[inline(always)]
     pub(crate) fn get_mut<S: Pod>(&mut self, number: usize) -> &mut S {
         state_mut(self.0, number)
@@ -66,7 +66,7 @@ impl Table {
         table
     }
 
-    /// Returns state `number`.
+    /// Returns the state with index `number`.
     #[inline(always)]
     pub(crate) fn get_mut<S: Pod>(&mut self, number: usize) -> &mut S {
         state_mut(self.lines_mut(), number)

@@ -215,8 +215,7 @@ impl<P: Program> Worker<P> {
         }
     }
 
-    /// Handles the events that have arrived, as long as there are free slots for responses; returns the number of
-    /// events handled.
+    /// Handles the events that have arrived, as long as there are free slots for responses; returns their number.
     fn handle_arrived(&mut self) -> usize {
         let count = self.incoming.slots().min(self.outgoing.slots());
         if count == 0 {

@@ -25,7 +25,7 @@ pub(super) fn get_short<const AT: usize, const WIDTH: usize>(words: &[u64; 8]) -
     word >> (AT % 8) & ((1 << WIDTH) - 1)
 }
 
-/// Writes the low `WIDTH` bits of `value` at bit position `AT`; the bits there must be zero before.
+/// Writes the low `WIDTH` bits of `value` at bit position `AT` of `words`; those bits must be zero before.
 #[inline(always)]
 pub(super) const fn put<const AT: usize, const WIDTH: usize>(words: &mut [u64; 8], value: u64) {
     const { assert!(WIDTH < 64 && AT + WIDTH <= 512) };
@@ -37,11 +37,11 @@ pub(super) const fn put<const AT: usize, const WIDTH: usize>(words: &mut [u64; 8
     }
 }
 
-/// 32-bit words of a batch of records, each word as an array over the lanes.
+/// 32-bit words of a batch of records: for each word, an array with its value in each record (lane).
 pub(super) type LaneWords<const WORDS: usize> = [[u32; LANES]; WORDS];
 
-/// Writes the low `WIDTH` bits of each lane of `values` at bit position `AT` of that lane; the bits there must be
-/// zero before.
+/// Writes the low `WIDTH` bits of each of `values` at bit position `AT` of the record with the same index (lane); those
+/// bits must be zero before.
 #[inline(always)]
 pub(super) fn put_lanes<const AT: usize, const WIDTH: usize, const WORDS: usize>(
     words: &mut LaneWords<WORDS>,
