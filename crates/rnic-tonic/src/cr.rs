@@ -39,7 +39,7 @@ pub struct CreditCounters {
     pub waits: u64,
 }
 
-/// The credit engine.
+/// The credit engine: it passes segments on to the link as the flows' credit permits.
 #[derive(Debug)]
 pub(crate) struct CreditEngine<S> {
     shape: Shape,
@@ -48,7 +48,8 @@ pub(crate) struct CreditEngine<S> {
     credits: Vec<Credit>,
     ready: Turns<S>,
     wheel: Wheel,
-    /// True for each flow that has to wait because of its rate: it is in the division or in the timing wheel.
+    /// True for each flow that has to wait because of its rate. Its waiting time is being computed, or it is in the
+    /// timing wheel.
     is_waiting: Vec<bool>,
     /// Flows in the pipeline stages of the two divisions, Transmit's and Enqueue's.
     dividing: [[Waiting; 2]; DIVIDE_CYCLES],
@@ -167,7 +168,7 @@ impl<S: ActiveSet> CreditEngine<S> {
         (output, departed.map(|address| address.flow))
     }
 
-    /// Advances the timing wheel; returns the flow whose timer has expired.
+    /// Advances the timing wheel of rate-limited flows by one cycle; returns the flow whose waiting time has ended.
     fn expire(&mut self, now: u64) -> Option<FlowId> {
         if self.shape.scheme() != Scheme::Rate {
             return None;
@@ -222,7 +223,7 @@ impl<S: ActiveSet> CreditEngine<S> {
         is_moving || self.output.is_some() || !self.ready.is_idle()
     }
 
-    /// Returns the first cycle, from `now` on, in which the timing wheel changes.
+    /// Returns the first cycle, from `now` on, in which the timing wheel of rate-limited flows changes.
     pub(crate) fn next_expiry(&self, now: u64) -> Option<u64> {
         self.wheel.next_event(now)
     }

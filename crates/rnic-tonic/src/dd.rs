@@ -48,21 +48,21 @@ pub enum Visits {
     /// All, as in a circuit.
     #[default]
     All,
-    /// Only those in which the timer has expired or a deadline of the program has passed. The others change nothing,
-    /// because a program declares its deadlines; this is several times faster.
+    /// The periodic function is called only if the flow's timer has expired or a deadline of the program has passed.
+    /// Other calls change nothing, because a program declares its deadlines; omitting them is several times faster.
     Due,
 }
 
 /// Counters of the data delivery engine since its creation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DeliveryCounters {
-    /// Number of addresses generated.
+    /// Number of segments generated for transmission.
     pub generated: u64,
     /// Number of these that are retransmissions.
     pub repeats: u64,
     /// Number of packets for existing flows.
     pub packets: u64,
-    /// Number of these that were ignored, because they acknowledge segments that were never sent.
+    /// Number of received packets that were ignored, because they acknowledge segments that were never sent.
     pub ignored: u64,
     /// Number of packets for flows that do not exist.
     pub unknown: u64,
@@ -72,7 +72,7 @@ pub struct DeliveryCounters {
     pub dropped_visits: u64,
 }
 
-/// The data delivery engine.
+/// The data delivery engine: it processes acknowledgements and timeouts, and selects the segments to be sent.
 #[derive(Debug)]
 pub(crate) struct DataDelivery<S> {
     shape: Shape,
@@ -159,7 +159,7 @@ impl<S: ActiveSet> DataDelivery<S> {
         self.duty(flow).pack(&self.shape, packed);
     }
 
-    /// Runs one cycle.
+    /// Simulates one clock cycle.
     pub(crate) fn step(
         &mut self,
         now: u64,

@@ -10,7 +10,7 @@ use crate::shape::{SegmentId, Shape, TICK_SHIFT, Ticks, tick_of};
 /// Error: a program that the Tonic NIC cannot run.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum InstallError {
-    /// The description is invalid.
+    /// The description of the program's inputs, outputs and state is invalid.
     #[error(transparent)]
     Description(#[from] rnic_program::fields::DescriptionError),
     /// The number of parameter values is wrong.
@@ -65,7 +65,7 @@ impl Installed {
         })
     }
 
-    /// Returns the credit scheme.
+    /// Returns the credit scheme that the program uses.
     pub fn scheme(&self) -> Scheme {
         self.scheme
     }

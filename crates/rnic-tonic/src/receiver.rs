@@ -24,7 +24,7 @@ pub enum ReceiverKind {
     /// As [`ReceiverKind::Selective`]; segments without payload are reported missing, and every arrival grants one more
     /// segment (NDP).
     Trimmed,
-    /// Cumulatively; segments out of order are dropped, and the first of them is reported (RoCE).
+    /// Cumulative acknowledgements; segments out of order are dropped, and the first of them is reported (RoCE).
     GoBackN,
 }
 
@@ -178,7 +178,8 @@ impl Receiver {
         packet.map(|packet| (arrival.flow, packet))
     }
 
-    /// Visits the next flow, unless its response would collide with another in this cycle.
+    /// Processes the next flow in turn: the interval between its congestion notifications and its delayed
+    /// acknowledgement, unless that would coincide with another response in this cycle.
     fn visit(&mut self, response: Option<(FlowId, Packet)>, now: Ticks) -> Option<(FlowId, Packet)> {
         let state = &mut self.flows[usize::from(self.round)];
         if state.is_notified && !is_recent(state, self.cnp_interval, now) {
@@ -208,7 +209,7 @@ impl Receiver {
 enum Place {
     /// The segment is the expected one.
     InOrder {
-        /// Later segments have arrived already, and this one closes the gap before the first of them.
+        /// True if later segments have arrived already, and this one closes the gap before the first of them.
         closes_gap: bool,
     },
     /// The segment has arrived before.

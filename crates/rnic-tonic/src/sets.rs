@@ -50,8 +50,8 @@ impl ActiveSet for Fifo {
     }
 }
 
-/// Strict priorities, round robin within each: an example of another discipline. A flow of a lower class is served only
-/// while no flow of a higher class is in the set.
+/// Strict priorities, and round robin within each priority: an example of a service discipline. A flow of a lower class
+/// is served only while no flow of a higher class is in the set.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Priorities {
     /// Class of each flow, 0 highest.
@@ -60,7 +60,7 @@ pub struct Priorities {
 }
 
 impl Priorities {
-    /// Number of classes.
+    /// Number of priority classes.
     pub const CLASSES: u8 = 4;
 
     /// Creates an empty set; `class` holds the class of each flow, 0 highest, and larger values mean the lowest.
@@ -84,12 +84,12 @@ impl ActiveSet for Priorities {
     }
 }
 
-/// A turn of a flow, in the two pipeline stages of a module.
+/// Service of one flow (a turn), in the two pipeline stages of a module.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Turn {
-    /// The flow.
+    /// Flow that is served.
     pub flow: FlowId,
-    /// A second turn of a flow that is alone in the set; it is never reinserted.
+    /// True if the flow is alone in the set and is served a second time; after this turn it is never reinserted.
     pub is_extra: bool,
 }
 
@@ -115,13 +115,13 @@ impl<S: ActiveSet> Turns<S> {
         Self { set, has_turn: vec![false; usize::from(flows)], fetch: None, process: None }
     }
 
-    /// Returns the turn that is processed in this cycle.
+    /// Returns the flow that is served in this cycle.
     #[inline]
     pub fn current(&self) -> Option<Turn> {
         self.process
     }
 
-    /// Returns whether the flow is in the set or has a turn in a stage that may be reinserted.
+    /// Returns whether the flow is in the set, or is served in a pipeline stage and may be reinserted.
     #[inline]
     pub fn has_turn(&self, flow: FlowId) -> bool {
         self.has_turn[usize::from(flow)]
@@ -140,7 +140,8 @@ impl<S: ActiveSet> Turns<S> {
         }
     }
 
-    /// Ends the turn of this cycle: the flow is reinserted if `is_eligible`. An extra turn ends without effect.
+    /// Ends the service of this cycle's flow: it is reinserted into the set if `is_eligible`. A second turn of a flow
+    /// that is alone ends without effect.
     #[inline]
     pub fn settle(&mut self, is_eligible: bool) {
         let Some(turn) = self.process.filter(|turn| !turn.is_extra) else { return };
@@ -165,7 +166,7 @@ impl<S: ActiveSet> Turns<S> {
         };
     }
 
-    /// Returns whether no flow has a turn.
+    /// Returns whether no flow is served in any pipeline stage.
     #[inline]
     pub fn is_idle(&self) -> bool {
         self.fetch.is_none() && self.process.is_none() && self.set.is_empty()

@@ -119,7 +119,7 @@ impl Shape {
         Ok(Self { sizes, scheme, state_bits })
     }
 
-    /// Returns the sizes.
+    /// Returns the sizes of the NIC.
     pub const fn sizes(&self) -> &Sizes {
         &self.sizes
     }

@@ -13,7 +13,7 @@ use crate::shape::{LENGTH_BITS, RING_MAX, SegmentId, Shape, Ticks};
 /// A field of a group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Field {
-    /// Name.
+    /// Name of the field.
     pub name: &'static str,
     /// Width in bits; zero when the credit scheme does not use it.
     pub bits: u32,
@@ -207,12 +207,12 @@ impl Entry {
     /// Width of an entry in bits.
     pub const BITS: u32 = 27;
 
-    /// Builds an entry.
+    /// Builds a ring entry.
     pub fn new(segment: SegmentId, times_sent: u8, is_short: bool) -> Self {
         Self(segment.value() | u32::from(times_sent & 3) << 24 | u32::from(is_short) << 26)
     }
 
-    /// Returns the segment.
+    /// Returns the number of the segment.
     #[inline]
     pub fn segment(self) -> SegmentId {
         SegmentId::new(self.0)
@@ -238,7 +238,7 @@ group! {
         entries: [Entry; RING_MAX as usize] = Entry::BITS * u32::from(shape.sizes().ring),
         /// Position of the oldest address.
         head: u8 = Shape::bits_for(u32::from(shape.sizes().ring) - 1),
-        /// Number of addresses.
+        /// Number of entries in the ring.
         count: u8 = Shape::bits_for(u32::from(shape.sizes().ring)),
     }
 }

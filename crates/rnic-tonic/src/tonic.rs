@@ -18,7 +18,7 @@ pub const COMMANDS_MAX: usize = 64;
 /// arithmetic.
 pub const ANNOUNCED_MAX: u32 = 1 << 22;
 
-/// Inputs of a cycle.
+/// Inputs of the NIC in one clock cycle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Input {
     /// A packet from a flow's receiver.
@@ -61,9 +61,9 @@ pub enum Refused {
     Limit {
         /// The flow.
         flow: FlowId,
-        /// Current limit.
+        /// Current end of the announced segments.
         from: SegmentId,
-        /// Requested limit.
+        /// Requested end of the announced segments.
         to: SegmentId,
     },
     /// Segments of the flow are in flight.
@@ -90,7 +90,7 @@ pub struct FlowView {
     pub next: SegmentId,
     /// End (exclusive) of the announced segments.
     pub limit: SegmentId,
-    /// Window in segments.
+    /// Size of the window in segments.
     pub window: u16,
     /// Number of addresses generated, modulo 2^24, retransmissions included.
     pub total_sent: SegmentId,

@@ -8,7 +8,7 @@ use crate::state::Entry;
 pub struct Address {
     /// Flow number: 10 bits, or 11 with more than 1024 flows.
     pub flow: FlowId,
-    /// Segment: 24 bits.
+    /// Number of the segment: 24 bits.
     pub segment: SegmentId,
     /// Number of times that the segment has been sent before, at most 3: 2 bits.
     pub times_sent: u8,
@@ -58,7 +58,7 @@ pub enum Command {
     Limit {
         /// End (exclusive) of the announced segments.
         limit: SegmentId,
-        /// Length of the last segment in bytes; zero if it is as long as the others.
+        /// Length of the last segment in bytes; zero if it is as long as all other segments.
         last_bytes: u16,
     },
     /// Changes the length of segments.
@@ -68,14 +68,14 @@ pub enum Command {
 /// Output of data delivery to credit: an address or a command for the flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Forward {
-    /// A generated address.
+    /// A segment that was generated for transmission.
     Address(Entry),
-    /// A command.
+    /// A command of the driver.
     Command(Command),
 }
 
-/// Output of data delivery to credit: settings changed by a program or a packet. In the other direction only the number
-/// of the flow whose address was passed on is sent.
+/// Settings changed by a program or a packet, which the data delivery engine passes to the credit engine. In the other
+/// direction only the number of the flow whose segment was passed on is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Parameters {
     /// The flow.

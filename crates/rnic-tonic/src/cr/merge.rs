@@ -41,7 +41,7 @@ pub(crate) struct Events {
 /// Decision about the oldest address of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
-    /// The ring is empty.
+    /// The ring of segments to be transmitted is empty.
     Empty,
     /// The oldest address may be passed on now.
     Ready,
@@ -51,7 +51,7 @@ pub(crate) enum Verdict {
     Hold,
 }
 
-/// Returns the oldest address.
+/// Returns the oldest entry of the ring of segments to be transmitted.
 #[inline]
 pub(crate) fn oldest(ring: &Ring) -> Entry {
     ring.entries[usize::from(ring.head)]

@@ -21,7 +21,7 @@ const PERIOD: u64 = 1 << PERIOD_SHIFT;
 /// Maximum number of cycles from arming to expiry.
 pub const WAIT_MAX: u64 = (SLOTS as u64 - 3) << PERIOD_SHIFT;
 
-/// No flow.
+/// Value of an index that refers to no flow.
 const NONE: FlowId = FlowId::MAX;
 
 /// First and last flow of a linked list.
@@ -33,7 +33,7 @@ struct List {
 
 const EMPTY: List = List { first: NONE, last: NONE };
 
-/// A level of the wheel: its lists, and one bit for each list that is not empty.
+/// A level of the hierarchical timing wheel: its lists of flows, and one bit for each list that is not empty.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Level {
     lists: Vec<List>,
@@ -72,7 +72,7 @@ impl Level {
     }
 }
 
-/// Appends `more` to `list`.
+/// Appends the flows of `more` to `list`.
 fn append(list: &mut List, more: List, next: &mut [FlowId]) {
     if more.first == NONE {
         return;
@@ -102,7 +102,7 @@ pub struct Wheel {
 }
 
 impl Wheel {
-    /// Creates an empty wheel for `flows` flows.
+    /// Creates an empty timing wheel for `flows` flows.
     pub fn new(flows: u16) -> Self {
         let flows = usize::from(flows);
         Self {

@@ -7,7 +7,7 @@ use crate::state::{Duty, Window};
 /// The segment that a flow sends next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Generated {
-    /// Id of the segment.
+    /// Number of the segment.
     pub(crate) id: SegmentId,
     /// The segment is a retransmission.
     pub(crate) is_repeat: bool,

@@ -12,7 +12,7 @@ pub(crate) struct Acknowledged {
     /// First segment of the window before the packet.
     pub(crate) old_start: SegmentId,
     pub(crate) start: SegmentId,
-    /// Acknowledged segments after the packet, without those that the window has passed.
+    /// Segments in the window that are acknowledged after the packet.
     pub(crate) acked: RingMap,
     /// Positions that the window has passed.
     pub(crate) passed: RingMap,

@@ -50,8 +50,8 @@ pub(crate) struct Merged {
     pub(crate) duty: Duty,
     /// The periodic run was dropped.
     pub(crate) is_visit_dropped: bool,
-    /// Number of segments that a timeout has marked and that were not marked before: a receiver that grants tokens does
-    /// not know of them.
+    /// Number of segments that a timeout has marked and that were not marked before: a receiver that grants tokens has
+    /// to be informed of them.
     pub(crate) timed_out: u16,
 }
 

@@ -3,11 +3,11 @@
 
 use crate::shape::FlowId;
 
-/// A visit of a flow in the pipeline stages.
+/// A call of the program's periodic function for a flow (visit), in the pipeline stages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Visit {
     pub(crate) flow: FlowId,
-    /// True for a repeated visit: the first one coincided with a packet of the same flow.
+    /// True if the call is repeated because the first one coincided with a packet of the same flow.
     pub(crate) is_retry: bool,
 }
 
@@ -31,13 +31,14 @@ impl Round {
         Self { flows, next: 1 % flows, fetch: visit(0), process: visit(flows - 1) }
     }
 
-    /// Returns the visit that is processed in this cycle.
+    /// Returns the flow whose periodic function is called in this cycle.
     #[inline]
     pub(crate) fn current(&self) -> Visit {
         self.process
     }
 
-    /// Ends the cycle; `is_dropped` if this cycle's visit coincided with a packet of its flow.
+    /// Ends the cycle. `is_dropped` is true if the result of this cycle's periodic call was discarded, because it
+    /// coincided with a packet of the same flow.
     #[inline]
     pub(crate) fn advance(&mut self, is_dropped: bool) {
         let last = self.process;
@@ -50,13 +51,15 @@ impl Round {
         }
     }
 
-    /// Returns whether all visits in the stages are in regular order, so that later ones can be computed.
+    /// Returns whether all periodic calls in the pipeline stages are in regular order, so that later ones can be
+    /// computed.
     #[inline]
     pub(crate) fn is_regular(&self) -> bool {
         !self.fetch.is_retry && !self.process.is_retry
     }
 
-    /// Skips `cycles` cycles whose visits change nothing. The visits in the stages must be in regular order.
+    /// Skips `cycles` cycles whose periodic calls change nothing. Those in the pipeline stages must be in regular
+    /// order.
     pub(crate) fn skip(&mut self, cycles: u64) {
         let steps = (cycles % u64::from(self.flows)) as u16;
         for flow in [&mut self.process.flow, &mut self.fetch.flow, &mut self.next] {
@@ -108,8 +111,8 @@ impl Deadlines {
         self.at[usize::from(flow)] <= now
     }
 
-    /// Returns the first cycle in `now..end` in which visiting a flow may change its state, so that the cycles before
-    /// it can be skipped; `None` if there is none.
+    /// Returns the first cycle in `now..end` in which the periodic function of a flow may change its state, so that
+    /// earlier cycles can be skipped; `None` if there is none.
     pub(crate) fn next_service_cycle(&mut self, round: &Round, now: u64, end: u64) -> Option<u64> {
         if self.soonest >= end {
             return None;
