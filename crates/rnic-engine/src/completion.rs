@@ -50,7 +50,7 @@ pub enum WcOpcode {
     RdmaWrite,
     /// A Send of any type.
     Send,
-    /// A Read.
+    /// RDMA Read.
     RdmaRead,
     /// Compare and swap.
     CompareSwap,
@@ -62,7 +62,7 @@ pub enum WcOpcode {
     LocalInvalidate,
     /// An atomic write.
     AtomicWrite,
-    /// A flush.
+    /// Flush operation.
     Flush,
     /// A receive request, filled by a Send.
     Recv,
@@ -97,7 +97,7 @@ pub struct Completion {
     pub wr_id: u64,
     /// The queue pair that the request was posted to, or, for a shared receive queue, that consumed it.
     pub qpn: Qpn,
-    /// Completion status.
+    /// Status with which the request completed.
     pub status: WcStatus,
     /// Operation type. Unlike in verbs, it is also valid when `status` is an error.
     pub opcode: WcOpcode,

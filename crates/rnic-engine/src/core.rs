@@ -68,7 +68,7 @@ pub(crate) enum Control {
     ReadAck {
         /// Content of the acknowledgement.
         kind: AckKind,
-        /// As `echo` of [`Control::Ack`].
+        /// True if the congestion mark of a response is echoed, as `echo` of [`Control::Ack`].
         echo: bool,
     },
     /// A congestion notification.
@@ -250,7 +250,7 @@ impl Core {
         }
     }
 
-    /// As [`Core::settle`], for packets that `peer` has acknowledged.
+    /// Frees the credit of `packets` packets that `peer` has acknowledged, like [`Core::settle`].
     #[inline(always)]
     pub(crate) fn settle_acknowledged(&mut self, peer: PeerId, packets: u64) {
         if self.peers.acknowledged(peer, packets) {
@@ -273,8 +273,8 @@ impl Core {
         self.settle(peer, 0);
     }
 
-    /// As [`Core::wake_for_credit`], for all peers. Used when the peer concerned is no longer known: an unreliable
-    /// queue pair was woken, but its requests, which named the peer, no longer exist.
+    /// Like [`Core::wake_for_credit`], for all peers. Used when the peer is no longer known: an unreliable queue pair
+    /// was woken, but its requests, which named the peer, no longer exist.
     #[cold]
     pub(crate) fn wake_for_all_credit(&mut self) {
         for peer in self.peers.limited() {
@@ -314,7 +314,7 @@ pub(crate) enum AckKind {
     Nack(Psn),
     /// A packet before the current one is missing; the current one is dropped.
     Gap,
-    /// This packet arrived without its payload.
+    /// A packet that arrived without its payload, because a switch has trimmed it.
     Trimmed(Psn),
     /// FaSR's acknowledgement of a packet, which also reports losses.
     Loss(LossCause, Psn, Lost),

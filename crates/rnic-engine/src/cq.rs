@@ -97,7 +97,7 @@ impl Cq {
         self.entries.len()
     }
 
-    /// Drops the completions of `qpn`; the others keep their order.
+    /// Removes the completions of `qpn`; the order of all other completions is kept.
     pub(crate) fn forget(&mut self, qpn: Qpn) {
         for _ in 0..self.entries.len() {
             if let Some(completion) = self.entries.pop().filter(|completion| completion.qpn != qpn) {

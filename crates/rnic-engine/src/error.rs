@@ -20,9 +20,9 @@ pub enum ResourceError {
         what: &'static str,
         /// Requested size.
         requested: u64,
-        /// Minimum.
+        /// Minimum size.
         minimum: u64,
-        /// Maximum.
+        /// Maximum size.
         limit: u64,
     },
     /// The queue holds more entries than would fit.
@@ -204,9 +204,9 @@ pub enum ModifyError {
     /// There is no transition between these states.
     #[error("a queue pair cannot change from state {from:?} to state {to:?}")]
     Transition {
-        /// Current state.
+        /// State of the queue pair.
         from: QpState,
-        /// Requested state.
+        /// Requested state of the queue pair.
         to: QpState,
     },
     /// The flows of the transport could not be created. The queue pair keeps the transport that it had.

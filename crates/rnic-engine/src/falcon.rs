@@ -97,11 +97,11 @@ use nic::BlockedSet;
 pub(crate) use drive::tick_nic;
 pub(crate) use nic::{BlockedOn, FalconNic, NIC_TIMER_SLOT};
 
-/// Maximum number of valid entries of a queue pair in the timer heap: about one for each type of timeout. When more
-/// are needed, one of them is removed and armed again later.
+/// Maximum number of valid entries of a queue pair in the timer heap: about one for each type of timeout. When more are
+/// needed, a valid entry is removed and armed again later.
 const ARMED_DEADLINES_MAX: usize = 4;
 
-/// Maximum number of entries of a queue pair in the timer heap, including those that are no longer valid.
+/// Maximum number of entries of a queue pair in the timer heap, including entries that are no longer valid.
 const TIMER_ENTRIES: usize = 4 * ARMED_DEADLINES_MAX;
 
 /// A queue pair's Falcon connection, and its state in the rings of the NIC.
@@ -209,7 +209,8 @@ impl FalconEnd {
         }
     }
 
-    /// Starts the scheduler, if it processes events: turns, which other schedulers set, have no meaning here.
+    /// Starts the scheduler if it processes events. The lengths of turns that other schedulers set have no meaning for
+    /// Falcon.
     pub(crate) fn start_scheduler(&mut self, verbs: &Verbs, core: &mut Core) {
         if verbs.head.transport.scheduler_uses_events {
             let started = Started::new(&verbs.head, core);

@@ -23,9 +23,9 @@ pub const WEIGHT_MAX: u16 = 1_000;
 #[derive(Debug)]
 pub(crate) struct Ledger {
     line_rate: BitRate,
-    /// Rate that the members may use in total.
+    /// Total rate that the queue pairs that share the link may use.
     capacity: BitRate,
-    /// Time without data after which a queue pair is no longer a member.
+    /// Time without data after which a queue pair is no longer counted among those that share the link.
     idle_after: Duration,
     members: u32,
     weights: u64,
@@ -54,15 +54,15 @@ pub(crate) struct Share {
 /// by schedulers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shares {
-    /// Rate that the members may use in total.
+    /// Total rate that the queue pairs that share the link may use.
     pub capacity: BitRate,
     /// Number of queue pairs that share the link under a scheduler that sets rates.
     pub members: u32,
-    /// Sum of the members' weights.
+    /// Sum of the weights of the queue pairs that share the link.
     pub weights: u64,
-    /// Sum of the members' dequeue rates.
+    /// Sum of the dequeue rates of the queue pairs that share the link.
     pub allocated: BitRate,
-    /// Sum of the weights of the members that use all of their rate.
+    /// Sum of the weights of the queue pairs that use all of their rate.
     pub saturated_weights: u64,
     /// Number of records of sent packets at the processors, if schedulers run on any.
     pub records: Option<KindCounters>,
@@ -83,7 +83,8 @@ impl Ledger {
         }
     }
 
-    /// Sets the total rate that the members may use, at least [`RATE_LIMIT_MIN`]; `None` for that of the link.
+    /// Sets the total rate that the queue pairs may use, at least [`RATE_LIMIT_MIN`]; with `None` it is that of the
+    /// link.
     pub(crate) fn set_capacity(&mut self, capacity: Option<BitRate>) {
         self.capacity = capacity.map_or(self.line_rate, |rate| rate.max(RATE_LIMIT_MIN).min(self.line_rate));
     }
@@ -124,7 +125,8 @@ impl Ledger {
         }
     }
 
-    /// Records that a queue pair sends data at `now`, which makes it a member; returns whether it has become one.
+    /// Records that a queue pair sends data at `now`, and so is one of those that share the link (members); returns
+    /// whether it was not before.
     pub(crate) fn join(&mut self, share: &mut Share, now: Time, weight: u16) -> bool {
         share.last_data = now;
         if share.is_member {
@@ -137,7 +139,7 @@ impl Ledger {
         true
     }
 
-    /// Ends a queue pair's membership, if it is a member.
+    /// Removes a queue pair from those that share the link (members), if it is one of them.
     pub(crate) fn leave(&mut self, share: &mut Share) {
         self.allot(share, Some(BitRate::ZERO), Some(false));
         if share.is_member {
@@ -158,8 +160,8 @@ impl Ledger {
         }
     }
 
-    /// Replaces a member's contribution to the totals: the `rate` that a scheduler has set, and whether it uses all of
-    /// it. `None` leaves a value unchanged.
+    /// Replaces the contribution of a queue pair to the totals: the `rate` that a scheduler has set, and whether the
+    /// queue pair uses all of it. `None` leaves a value unchanged.
     pub(crate) fn allot(&mut self, share: &mut Share, rate: Option<BitRate>, is_saturated: Option<bool>) {
         if !share.is_member {
             return;
@@ -182,8 +184,8 @@ impl Ledger {
         self.epoch = self.epoch.wrapping_add(1);
     }
 
-    /// Returns whether a queue pair has sent no data for so long that its membership must end; checks this only at
-    /// intervals. A queue pair that `waits` only for its dequeue rate or its turn remains a member.
+    /// Returns whether a queue pair has sent no data for so long that it no longer counts as sharing the link; checks
+    /// this only at intervals. A queue pair that `waits` only for its dequeue rate or its turn still counts.
     pub(crate) fn is_idle(&self, share: &mut Share, now: Time, waits: bool) -> bool {
         if !share.check_at.is_due(now) {
             return false;
@@ -201,7 +203,7 @@ impl Ledger {
 }
 
 impl Share {
-    /// Returns whether the queue pair is a member.
+    /// Returns whether the queue pair is a member of the group that shares the link.
     pub(crate) fn is_member(&self) -> bool {
         self.is_member
     }

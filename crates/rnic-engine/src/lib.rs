@@ -160,7 +160,7 @@ impl PeerId {
 /// their queue pairs ([`messages::config::ExchangeConfig::nic_of`]). Messages between NICs are sent to one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct NicId {
-    /// The peer.
+    /// Peer to which the NIC belongs.
     pub peer: PeerId,
     /// Number among the NICs of the peer; 0 where each peer is one NIC.
     pub number: u16,

@@ -94,7 +94,7 @@ pub struct BurstDefault {
     /// Bytes that may be sent at once; at least two full packets are allowed in any case.
     pub bytes: u32,
     /// Number of bytes that a queue pair accumulates when it has to wait. With zero, each packet is sent as soon as it
-    /// may be; drivers that send packets in trains (GSO) use more.
+    /// may be; drivers that pass several packets to the kernel in one call (GSO) use more.
     pub train_bytes: u32,
     /// Maximum time for which a queue pair that was held up may send above its rate to catch up, if this is more than a
     /// burst.
@@ -170,8 +170,8 @@ impl Limiter {
         self.in_force.map(|limit| limit.rate)
     }
 
-    /// Returns the time from which the next packet of `half` may be sent, or `None` if it may be sent now. When both
-    /// halves had to wait, they alternate.
+    /// Returns the time from which the next packet of `half` (requester or responder) may be sent, or `None` if it may
+    /// be sent now. When both halves had to wait, they alternate.
     pub(crate) fn blocked_until(&mut self, now: Time, half: Half) -> Option<Time> {
         let (own, other) = (half as usize, 1 - half as usize);
         if let Some(until) = self.rate_blocks_until(now) {
@@ -232,5 +232,6 @@ impl Limiter {
     }
 }
 
-/// Maximum time that a queue pair waits in order to send a train.
+/// Maximum time that a queue pair waits to accumulate packets that the driver passes to the kernel in one call (a
+/// train).
 const TRAIN_MAX: Duration = Duration::from_us(500);

@@ -50,7 +50,7 @@ pub struct MemoryRegion {
     pub len: u64,
     /// The driver's address of the first byte, as used in [`crate::Segment`]s.
     pub local: u64,
-    /// Access rights.
+    /// Access rights that the region grants.
     pub access: Access,
 }
 

@@ -30,6 +30,6 @@ mod memory;
 
 pub(crate) use end::NvmeEnd;
 
-/// Maximum number of units in flight on a connection, fixed at both ends: 128 commands of 16 KB, which fill the queue
-/// of a device four times.
+/// Maximum number of units (4 KiB parts of commands) in flight on a connection, fixed at both ends: 128 commands of 16
+/// KB, which fill the queue of a device four times.
 const UNITS_IN_FLIGHT_MAX: u32 = 512;

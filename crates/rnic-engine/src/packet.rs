@@ -54,9 +54,9 @@ impl TransmitKind {
 /// A packet of the RoCE family, or of an unreliable service, to send. Its payload is in [`crate::Engine::segments`].
 #[derive(Clone, Copy, Debug)]
 pub struct Transmit {
-    /// Headers.
+    /// Headers of the packet.
     pub packet: Packet,
-    /// Format in which they are encoded.
+    /// Format in which the headers are encoded.
     pub format: Format,
     /// Peer to send it to.
     pub peer: PeerId,
@@ -134,7 +134,7 @@ impl<'a> Departure<'a> {
 /// A received message from the NIC of a peer.
 #[derive(Clone, Copy, Debug)]
 pub struct MessageArrival<'a> {
-    /// The message.
+    /// Message received from another NIC.
     pub message: &'a Message,
     /// NIC with the address and the port of the sender.
     pub nic: NicId,
@@ -149,7 +149,7 @@ pub struct MessageTransmit {
     pub nic: NicId,
     /// Value that the network must hash for path selection.
     pub label: PathLabel,
-    /// The message.
+    /// Message to send to another NIC.
     pub message: Message,
 }
 
@@ -192,7 +192,7 @@ pub struct FalconArrival<'a> {
 /// A Falcon packet to send. Its payload is in [`crate::Engine::segments`].
 #[derive(Clone, Copy, Debug)]
 pub struct FalconTransmit {
-    /// The packet.
+    /// Falcon packet.
     pub packet: falcon::Packet,
     /// Peer to send it to.
     pub peer: PeerId,

@@ -67,8 +67,8 @@ impl Peers {
         }
     }
 
-    /// Records that this number of packets is no longer in flight: they have arrived, or their queue pair no longer
-    /// exists. Returns whether queue pairs may be waiting for the credit.
+    /// Records that `packets` packets to `peer` are no longer in flight: they have arrived, or their queue pair no
+    /// longer exists. Returns whether queue pairs may be waiting for the credit.
     #[inline]
     pub(crate) fn settled(&mut self, peer: PeerId, packets: u64) -> bool {
         // Most engines have no limited peer at all.
@@ -100,8 +100,8 @@ impl Peers {
         }
     }
 
-    /// Removes the requester or the responder of `slot` from the waiting queue; returns whether it was there.
-    /// Searches the queue, so it is used on the slow path only.
+    /// Removes the requester or the responder of `slot` from the queue of those that wait for credit; returns whether
+    /// it was in the queue. Searches the queue, so it is used on the slow path only.
     pub(crate) fn stop_waiting(&mut self, peer: PeerId, half: Half, slot: u32) -> bool {
         let Some(peer) = self.0.get_mut(peer.0 as usize) else { return false };
         let found = peer.waiting.iter().position(|waiting| *waiting == (half, slot));

@@ -69,7 +69,7 @@ impl PullQueue {
         count as u32
     }
 
-    /// Removes `slot`.
+    /// Removes the queue pair in `slot` from those that send pulls.
     pub(crate) fn forget(&mut self, slot: u32) {
         self.ring.retain(|queued| *queued != slot);
         self.note_change();

@@ -35,7 +35,7 @@ pub struct QpInfo {
     pub number: Qpn,
     /// Queue pair state.
     pub state: QpState,
-    /// Service type.
+    /// Service type of the queue pair.
     pub service: Service,
     /// Access that the queue pair itself grants to its peer.
     pub access: Access,
@@ -70,7 +70,7 @@ pub struct QpInfo {
     pub weight: u16,
     /// Path label of the next packet, unless the path policy chooses one for each packet.
     pub label: PathLabel,
-    /// Counters.
+    /// Counters of the queue pair.
     pub stats: QpStats,
 }
 
@@ -116,7 +116,7 @@ impl Qp {
         Self { verbs: Verbs::new(Head::new(number, slot, attributes, transport), attributes), protocol }
     }
 
-    /// Returns whether it is a flow of another queue pair, by its completion queue.
+    /// Returns whether this queue pair is a flow of another one, which is recognised by its completion queue.
     #[cold]
     pub(crate) fn is_flow(&self, objects: &Objects) -> bool {
         self.verbs.head.transport.flows > 1 && objects.flows_of(self.verbs.head.send_cq).is_some()
@@ -131,8 +131,8 @@ impl Qp {
         }
     }
 
-    /// Replaces the transport by another one for reliable connections of the RoCE family, before the queue pair is
-    /// connected.
+    /// Replaces the transport of the queue pair by another transport for reliable connections of the RoCE family,
+    /// before the queue pair is connected.
     pub(crate) fn set_transport(&mut self, core: &mut Core, transport: &Arc<Transport>) {
         self.verbs.head.transport = Arc::clone(transport);
         let limiter = self.limiter().copied();
@@ -438,7 +438,7 @@ impl Qp {
     }
 
     /// Handles unreadable payload of the packet in `core.out`, the last one that this queue pair has built. Returns
-    /// whether a packet without payload replaces it there.
+    /// whether a packet without payload is sent instead.
     #[cold]
     pub(crate) fn fault_payload(&mut self, core: &mut Core) -> bool {
         let Self { verbs, protocol } = self;

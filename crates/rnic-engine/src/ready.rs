@@ -21,7 +21,8 @@ pub(crate) enum Half {
 pub(crate) struct Ready {
     requesters: Fifo<u32>,
     responders: Fifo<u32>,
-    /// Falcon queue pairs that can send; the bits above the slot hold the resource that they waited for.
+    /// Falcon queue pairs that can send. The bits of an entry above the slot number hold the resource for which the
+    /// queue pair waited.
     falcon: Fifo<u32>,
     /// Falcon queue pairs that waited for credit at their peer and have been granted it; they are about to be moved
     /// to the Falcon ring.
@@ -38,7 +39,8 @@ impl Default for Ready {
 }
 
 impl Ready {
-    /// Appends `slot` to its ring, unless `queued` is set because it is already there.
+    /// Appends the queue pair in `slot` to the ring of its `half` (requester or responder), unless `queued` states that
+    /// it is in the ring already.
     #[inline]
     pub(crate) fn push(&mut self, half: Half, slot: u32, queued: &mut bool) {
         if !*queued {
@@ -124,7 +126,7 @@ impl Ready {
         self.with_credit.retain(|queued| *queued != slot);
     }
 
-    /// Inserts `slot` at the front again, because its turn is not over.
+    /// Inserts the queue pair in `slot` at the front of its ring again, because its scheduling turn is not over.
     #[inline]
     pub(crate) fn push_front(&mut self, half: Half, slot: u32) {
         match half {
@@ -144,7 +146,7 @@ const fn slot_of(entry: u32) -> u32 {
 const TAG_SHIFT: u32 = 29;
 
 /// Number of queue pairs inspected in advance: the number of data packets that a 100 Gbit/s link sends in a
-/// microsecond, as many acknowledgements, and some queue pairs that turn out to have nothing to send.
+/// microsecond, as many acknowledgements, and some more, because some queue pairs turn out to have nothing to send.
 const SENDERS_MAX: u32 = 8;
 
 #[cfg(test)]

@@ -311,8 +311,8 @@ impl RoceConnection {
         }
     }
 
-    /// Frees the NIC resources that the connection holds: credit at the peer, a unit of the window pool, an entry
-    /// among the active queue pairs.
+    /// Frees the NIC resources that the connection holds: credit at the peer, recovery state in the shared pool, and
+    /// its place among the active queue pairs.
     pub(crate) fn stop(&mut self, verbs: &mut Verbs, core: &mut Core) {
         let Self { requester, responder } = self;
         core.pools.release(&mut requester.shared.pool);

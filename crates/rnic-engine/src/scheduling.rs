@@ -27,7 +27,7 @@ pub(crate) struct Scheduling {
     /// Dequeue rate, set by the policy and by users.
     pub(crate) limiter: Limiter,
     limits: TurnLimits,
-    /// The current turn of each half.
+    /// Current scheduling turn of each half (requester and responder).
     turns: [Turn; 2],
     tick: Deadline,
     /// True when the queue pair has had to wait for the policy's rate since the last event.
@@ -76,7 +76,7 @@ impl Decided {
     }
 }
 
-/// Limits of a scheduling turn.
+/// Limits of what a queue pair may send in one scheduling turn.
 #[derive(Clone, Copy, Debug)]
 struct TurnLimits {
     packets: u16,
@@ -84,7 +84,7 @@ struct TurnLimits {
     messages: Option<u32>,
 }
 
-/// Amount sent in the current turn.
+/// Amount that a queue pair has sent in its current scheduling turn.
 #[derive(Clone, Copy, Default, Debug)]
 struct Turn {
     packets: u16,
@@ -99,7 +99,7 @@ impl Default for TurnLimits {
 }
 
 impl TurnLimits {
-    /// Counts a packet of `turn`; returns whether the turn is over.
+    /// Counts a packet that is sent in scheduling turn `turn`; returns whether the turn is over.
     fn count(&self, turn: &mut Turn, payload_len: u32, ends_message: bool) -> bool {
         turn.packets = turn.packets.saturating_add(1);
         turn.bytes = turn.bytes.saturating_add(payload_len);
@@ -125,7 +125,7 @@ impl Started {
         Self { state, actions }
     }
 
-    /// Returns the packets of a turn.
+    /// Returns the number of packets that may be sent in a scheduling turn.
     pub(crate) fn turn_packets(&self) -> u16 {
         stored_turn(self.actions.turn_packets).unwrap_or(1)
     }
@@ -143,7 +143,7 @@ impl Scheduling {
         self.state.is_some()
     }
 
-    /// Returns the packets of a turn.
+    /// Returns the number of packets that may be sent in a scheduling turn.
     pub(crate) fn turn_packets(&self) -> u16 {
         self.limits.packets
     }
@@ -168,8 +168,8 @@ impl Scheduling {
         self.tick.min(self.share.check_at()).min(self.decided.next())
     }
 
-    /// Returns the time until which the dequeue rate blocks the next packet of `half`, if it does. Waiting ends the
-    /// turn of the half: the queue pair is moved to the end of the ring.
+    /// Returns the time until which the dequeue rate blocks the next packet of `half` (requester or responder), if it
+    /// does. Waiting ends the turn of that half: the queue pair is moved to the end of the ring.
     #[inline]
     pub(crate) fn blocked_until(&mut self, core: &Core, half: Half) -> Option<Time> {
         let until = self.limiter.blocked_until(core.now, half)?;
@@ -261,7 +261,7 @@ impl Scheduling {
         is_queued
     }
 
-    /// Passes `record` to the processors; returns false if they do not accept it.
+    /// Passes the event `record` to the processors that run schedulers; returns false if they do not accept it.
     fn push(&mut self, head: &Head, core: &mut Core, record: &Signal) -> bool {
         let runs_there = core.processors.as_ref().is_some_and(|processors| processors.run_schedulers());
         let view = runs_there.then(|| self.view(head, core));
@@ -288,8 +288,8 @@ impl Scheduling {
         (rate * u128::from(SHARE_ONE) / u128::from(core.config.line_rate.as_bps())) as u32
     }
 
-    /// Handles the timeouts that are due: a tick that the policy has requested, and the end of membership. `is_queued`
-    /// is true if the queue pair only waits for its turn.
+    /// Handles the timeouts that are due: a tick that the scheduler has requested, and the end of the queue pair's
+    /// share of the link after inactivity. `is_queued` is true if the queue pair only waits for its turn.
     pub(crate) fn on_timeout(&mut self, head: &Head, core: &mut Core, is_queued: bool) {
         let waits = is_queued || self.limiter.wake_after(core.now).is_set();
         if core.ledger.is_idle(&mut self.share, core.now, waits) {
@@ -396,7 +396,7 @@ impl Scheduling {
     }
 }
 
-/// Converts a turn length to the stored form.
+/// Converts the number of packets of a scheduling turn to the stored form.
 fn stored_turn(packets: Option<u32>) -> Option<u16> {
     packets.map(|packets| packets.clamp(1, TURN_PACKETS_MAX) as u16)
 }

@@ -34,7 +34,8 @@ pub struct SignalSettings {
     /// Time within which signals of a kind and subject are merged into one record; with zero, each is a separate
     /// record.
     pub fold_within: Duration,
-    /// The same for signals about received packets (RX), which adapters report by counters (SCR mechanism S-5).
+    /// Time within which signals about received packets (RX), which adapters report by counters, are combined into one
+    /// (SCR mechanism S-5).
     pub fold_rx_within: Duration,
     /// Maximum number of records that wait to be read. Further ones are counted as lost.
     pub records_max: usize,

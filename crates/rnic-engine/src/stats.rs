@@ -25,7 +25,7 @@ pub enum WaitReason {
     Fence,
     /// The receiver has sent a receiver-not-ready NAK.
     ReceiverNotReady,
-    /// The messages in flight have reached the number of receives posted at the other end.
+    /// The number of messages in flight has reached the number of receives posted at the other end.
     Credits,
     /// The dequeue rate, which the scheduler or the user has set, delays the packet.
     Dequeue,
@@ -60,7 +60,7 @@ pub struct QpStats {
     pub packets_retransmitted: u64,
     /// Timeouts that caused loss recovery to act.
     pub timeouts: u32,
-    /// NACKs accepted.
+    /// NACKs accepted by the sender.
     pub nacks: u32,
     /// Receiver-not-ready NAKs accepted.
     pub rnr_naks: u32,
@@ -104,7 +104,7 @@ pub struct EngineStats {
     /// Number of times that packets were sent as probes, before a timeout or without a grant, to obtain a response from
     /// the peer.
     pub probes: u64,
-    /// NACKs accepted.
+    /// NACKs accepted by the sender.
     pub nacks: u64,
     /// Receiver-not-ready NAKs sent.
     pub rnr_naks_sent: u64,
@@ -153,9 +153,10 @@ pub struct PoolStats {
     pub traversals: u64,
     /// Blocks read to find the next missing packet.
     pub blocks_visited: u64,
-    /// Number of units in use.
+    /// Number of units in use: entries of the shared pool, each with the recovery state of a queue pair.
     pub units_in_use: u64,
-    /// Maximum number of units in use.
+    /// Maximum number of units in use at the same time: entries of the shared pool, each with the recovery state of a
+    /// queue pair.
     pub units_in_use_max: u64,
     /// Blocks in use now.
     pub blocks_in_use: u64,
@@ -204,7 +205,7 @@ pub struct FalconStats {
     pub fullest: Amount,
     /// Counters of events for adaptive engines.
     pub events: EventCounts,
-    /// Sums over all connections, including those that no longer exist.
+    /// Sums over all Falcon connections, including those that no longer exist.
     pub delivery: DeliveryCounters,
     /// Number of times that a flow changed its path, by flow index, summed over all connections.
     pub moves: [u64; FLOWS_MAX],

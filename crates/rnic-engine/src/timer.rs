@@ -52,7 +52,7 @@ impl Deadline {
 /// Wake-ups of all queue pairs.
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
-    /// Heap of (deadline, queue pair slot). Entries of queue pairs that have since been armed for another time are
+    /// Heap of (deadline, queue pair slot). Entries of queue pairs whose timer has since been set to another time are
     /// stale and ignored.
     heap: BinaryHeap<Reverse<(Deadline, u32)>>,
     /// Number of entries for which space is reserved.

@@ -27,8 +27,8 @@ pub struct Transport {
     /// True when the headers include extensions of IRN or FaSR. Set for Falcon too, where it is not used.
     pub(crate) extended: bool,
     pub(crate) service: Service,
-    /// Operations that a queue pair sends itself: a bit for each type of send queue entry. Writes and Reads that go to
-    /// other flows are not among them.
+    /// Operations that a queue pair sends itself, one bit for each type of send queue entry. Writes and Reads that are
+    /// passed to other flows are not included.
     pub(crate) operations: u16,
     /// Variants of this transport for unreliable connections and for unreliable datagrams.
     unreliable: Option<[Arc<Self>; 2]>,
@@ -47,8 +47,8 @@ pub struct Transport {
     pub(crate) fences_overlaps: bool,
     /// Number of flows for messages that may be delivered in any order; 1 without such flows.
     pub(crate) flows: u8,
-    /// True when a request may have to wait for earlier ones: where Writes wait for those that they overlap, or there
-    /// are several flows.
+    /// True when a request may have to wait for earlier ones: if Writes wait for earlier Writes to the same memory, or
+    /// the queue pair has several flows.
     pub(crate) orders_messages: bool,
     /// True when acknowledgements carry the number of posted receives, which requesters do not exceed.
     pub(crate) credits: bool,
@@ -82,8 +82,7 @@ pub struct Transport {
     /// True when timeouts are derived from measurements, and the capacity of a path is determined from the losses on
     /// it.
     pub(crate) measured: bool,
-    /// Maximum timeout configured for the transport, the unit in which the time that a peer may be silent is
-    /// calculated.
+    /// Maximum timeout configured for the transport. The time for which a peer may be silent is a multiple of it.
     nominal_timeout: Duration,
     /// Parameters of the recovery policy, converted to the words that it uses.
     pub(crate) recovery_words: Params,
@@ -96,7 +95,7 @@ pub struct Transport {
     pub(crate) path_per_packet: bool,
     pub(crate) scheduler_uses_events: bool,
     /// True when the scheduler needs state in each queue pair, because it processes events or limits more than the
-    /// packets of a turn.
+    /// number of packets of a turn.
     pub(crate) scheduler_needs_state: bool,
 }
 
@@ -125,7 +124,7 @@ impl ProgramSetup {
     }
 }
 
-/// Returns whether `schedule` processes events, or its first decisions limit more than the packets of a turn.
+/// Returns whether `schedule` processes events, or initially limits more than the number of packets of a turn.
 fn scheduler_needs_state(schedule: &Configured<SchedulePolicy>) -> bool {
     let view = ScheduleView::alone(Time::ZERO, BitRate::gbps(100));
     let (_, actions) = (schedule.policy.start)(&schedule.params, &view);

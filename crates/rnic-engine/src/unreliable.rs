@@ -35,7 +35,7 @@ use crate::wr::SendFlags;
 /// Protocol state of a queue pair of an unreliable service.
 #[derive(Debug)]
 pub(crate) struct UnreliableEnd {
-    /// State of path selection and the scheduling turn; congestion control is not used.
+    /// State of path selection, and of the scheduling turn. Congestion control is not used.
     shared: ConnShared,
     /// Sequence number of the next packet to send.
     next: Seq,

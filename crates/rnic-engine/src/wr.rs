@@ -22,7 +22,7 @@ pub struct Sge {
 pub struct RemoteMemory {
     /// Virtual address of the first byte.
     pub addr: u64,
-    /// Remote key.
+    /// Key of the remote memory (R_Key).
     pub rkey: u32,
 }
 
@@ -65,14 +65,14 @@ pub enum SendOp {
         /// Remote memory to read from.
         remote: RemoteMemory,
     },
-    /// Compare and swap on eight remote bytes: stores `swap` if they equal `compare`; returns the previous value in
-    /// either case.
+    /// Compare and swap on eight remote bytes: stores `swap` if the bytes equal `compare`; returns the previous value
+    /// in either case.
     CompareSwap {
         /// Address of the bytes; 8-byte aligned.
         remote: RemoteMemory,
-        /// Expected value.
+        /// Value with which the remote bytes are compared.
         compare: u64,
-        /// New value.
+        /// Value that is stored if the comparison succeeds.
         swap: u64,
     },
     /// Fetch and add on eight remote bytes: adds `add` with wrap-around; returns the previous value.
@@ -113,7 +113,7 @@ pub enum SendOp {
     /// Sends local data, at most one packet, to a queue pair of the service [`crate::Service::UnreliableDatagram`].
     /// This is the only operation of that service, and no other service supports it.
     Datagram {
-        /// Destination.
+        /// Destination of the datagram.
         to: DatagramAddress,
         /// Four bytes of immediate data for the receiver's completion.
         immediate: Option<u32>,
@@ -138,7 +138,7 @@ bitflags! {
 pub struct SendRequest<'a> {
     /// Identifier returned in the completion.
     pub wr_id: u64,
-    /// The operation.
+    /// Operation to execute.
     pub op: SendOp,
     /// Local memory: data to send, or the destination of responses.
     pub sges: &'a [Sge],

@@ -22,7 +22,7 @@ fn set_rate_limit(engine: &mut Engine, qpn: Qpn, source: LimitSource, limit: Opt
     }
 }
 
-/// Gives queue pair `qpn`, which has no flows now, another transport and its flows.
+/// Gives queue pair `qpn`, which has no flows at present, another transport, with as many flows as that has.
 fn replace_transport(engine: &mut Engine, qpn: Qpn, transport: &Arc<Transport>) -> Result<(), ResourceError> {
     let Some(qp) = engine.qps.find_mut(qpn) else { return Ok(()) };
     qp.set_transport(&mut engine.core, transport);

@@ -63,8 +63,7 @@ impl Engine {
         outcome
     }
 
-    /// Builds the next Falcon packet, in the NIC's `out`, if there is one that may be sent now; returns `true` if
-    /// there is.
+    /// Builds the next Falcon packet that may be sent now, in the NIC's `out`; returns false if there is none.
     #[inline(never)]
     pub(super) fn transmit_falcon(&mut self) -> bool {
         let Self { core, falcon, qps, .. } = self;

@@ -46,7 +46,7 @@ struct Group {
     limits: [Option<RateLimit>; LimitSource::COUNT],
 }
 
-/// A flow.
+/// A flow of a queue pair whose requests are divided among several flows.
 #[derive(Debug)]
 struct Flow {
     slot: u32,
@@ -58,7 +58,7 @@ struct Flow {
 /// with a packet each. Beyond that, requests wait for the first flow that has completed some.
 const REQUESTS_MAX: u32 = 128;
 
-/// Load of a request, besides its data: roughly its headers and those of its acknowledgement.
+/// Load that a request adds to a flow besides its data: roughly the bytes of its headers and of its acknowledgement's.
 const REQUEST_BYTES: u64 = 128;
 
 /// Numbers that are tried for a queue pair with flows, if the engine chooses it. Each is free unless the engine has
@@ -271,7 +271,7 @@ impl Group {
         }
     }
 
-    /// Passes requests to flows, in the order in which they were posted, until one has to wait.
+    /// Passes requests of the queue pair to its flows, in the order in which they were posted, until one has to wait.
     fn pass_on(&mut self, core: &mut Core, qps: &mut QpTable, slot: u32) {
         loop {
             let Some(Qp { verbs, protocol: ProtocolState::Roce(connection) }) = qps.at(slot) else { return };

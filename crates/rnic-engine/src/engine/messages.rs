@@ -26,7 +26,7 @@ use crate::messages::stats::RoundTrip;
 use crate::packet::{MessageArrival, MessageTransmit};
 use crate::roce::ProbeOutcome;
 
-/// Access to the messages between NICs: enables them, and accepts the measurements of the driver for them.
+/// Access to the messages between NICs: enables them, and takes the measurements that the driver provides for them.
 #[derive(Debug)]
 pub struct Messages<'e> {
     engine: &'e mut Engine,
@@ -110,7 +110,7 @@ impl<'e> Messages<'e> {
 }
 
 impl Exchange {
-    /// Returns the messages of `engine`, if they are enabled.
+    /// Returns the messages between NICs of `engine`, if they are enabled.
     #[must_use]
     pub fn of(engine: &Engine) -> Option<&Self> {
         engine.core.exchange.as_deref()

@@ -58,7 +58,7 @@ impl QpTable {
         prefetch(&self.pages);
     }
 
-    /// Prefetches the first entries of the list of pages, which are those of small numbers; the step after
+    /// Prefetches the first entries of the list of pages, which are those of small numbers; to be called after
     /// [`Self::prefetch`].
     #[inline]
     pub(super) fn prefetch_pages(&self) {

@@ -1,4 +1,4 @@
-//! Conversion between the headers of RDMA over Falcon and those of the engine.
+//! Conversion between the headers of RDMA over Falcon and the engine's own representation of headers.
 
 use rnic_base::{Psn, Serial};
 use rnic_wire::falcon::rdma::{Header, Operation, SinkTag, WriteTail};

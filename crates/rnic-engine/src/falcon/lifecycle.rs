@@ -33,7 +33,7 @@ const TRANSACTION_TIMEOUT: rnic_base::Duration = rnic_base::Duration::from_secs(
 /// Maximum number of bytes of a transaction beyond its payload.
 const HEADERS_MAX: u32 = 64;
 
-/// As [`HEADERS_MAX`], for NVMe with protection information.
+/// Maximum length of headers, as [`HEADERS_MAX`], for NVMe with protection information.
 const NVME_HEADERS_MAX: u32 = 256;
 
 impl FalconEnd {

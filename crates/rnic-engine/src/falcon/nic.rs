@@ -26,8 +26,8 @@ use crate::transport::Transport;
 /// Slot value that represents the NIC itself in the timers.
 pub(crate) const NIC_TIMER_SLOT: u32 = u32::MAX;
 
-/// Resources that a queue pair may be blocked on. Each has a ring of its own, because a queue pair blocked on one of
-/// them cannot proceed when another is freed.
+/// Resources that a queue pair may be blocked on. Each resource has a ring of its own, because a queue pair that is
+/// blocked on one cannot proceed when another is freed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum BlockedOn {
     /// Buffer space for a response.
@@ -47,7 +47,7 @@ impl BlockedOn {
     const ALL: [Self; 4] = [Self::Response, Self::Request, Self::Reserve, Self::Share];
 
     /// Returns the resource for which a queue pair waited before it entered the ring of queue pairs that can send,
-    /// given the `tag` of its entry there.
+    /// given the `tag` of its ring entry.
     #[inline]
     pub(crate) fn of_tag(tag: u32) -> Option<Self> {
         tag.checked_sub(1).map(|blocked_on| Self::ALL[blocked_on as usize])
@@ -272,7 +272,8 @@ impl FalconNic {
         }
     }
 
-    /// Removes `slot` from all rings and from the wheel, so that no entry applies to the next queue pair in `slot`.
+    /// Removes the queue pair in `slot` from all rings and from the timing wheel, so that no entry applies to the next
+    /// queue pair in that slot.
     pub(super) fn forget(&mut self, slot: u32) {
         self.waiting.iter_mut().for_each(|ring| ring.retain(|other| *other != slot));
         if let Some(wheel) = &mut self.wheel {
@@ -296,5 +297,5 @@ fn make_adaptive(transport: &Transport, config: &EngineConfig, mtu: u32) -> Adap
     engine.expect("the profile has been checked")
 }
 
-/// Initial number of queue pairs that a wheel has space for.
+/// Initial number of queue pairs for which a timing wheel has space.
 const WHEEL_SLOTS_MIN: usize = 16;

@@ -416,8 +416,8 @@ impl Requests {
     }
 }
 
-/// Returns the version of the table of regions with which the keys of entry `counter` cover all its local memory;
-/// `None` when they do not.
+/// Returns the version of the table of regions with which the keys of send queue entry `counter` cover all its local
+/// memory; `None` when they do not.
 fn check_entry(verbs: &Verbs, core: &mut Core, counter: u32) -> Option<u64> {
     let wqe = verbs.send.queue.get(counter);
     let checked_at_version = wqe.op.is_fetch() || verbs.send.gather(&verbs.head, core, counter, 0, wqe.length);

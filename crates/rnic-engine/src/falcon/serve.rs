@@ -218,7 +218,7 @@ impl Serving {
         PushReply::Later
     }
 
-    /// With weak order: marks `rsn` as skipped, so that the requests after it need not wait for it.
+    /// With weak order: marks `rsn` as skipped, so that later requests need not wait for it.
     fn skip_deferred<D: Dma>(&mut self, verbs: &mut Verbs, core: &mut Core, rsn: Rsn, dma: &mut D) {
         if self.ordering == FalconOrdering::Weak {
             *self.deferred(rsn) = DeferredAction::Passed;
@@ -370,7 +370,7 @@ impl Serving {
     }
 
     /// Without order: processes a packet that is a complete message, or a part of a Write, which does not depend on
-    /// the other parts.
+    /// other parts of the message.
     fn push_unordered<D: Dma>(
         &mut self,
         verbs: &mut Verbs,

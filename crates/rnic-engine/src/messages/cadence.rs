@@ -20,8 +20,8 @@ pub struct Modes {
     pub anomaly: bool,
 }
 
-/// Minimum number of bytes between two messages in mode sampling: a message takes 194 bytes on the wire, so they use at
-/// most 5 % of the link.
+/// Minimum number of bytes between two messages in mode sampling. A message takes 194 bytes on the wire, so messages
+/// use at most 5 % of the link.
 pub const SAMPLING_BYTES_MIN: u64 = 4_096;
 
 /// Shortest and longest period; a value outside is replaced by the nearer one.
@@ -34,7 +34,7 @@ pub struct Loads {
     pub bus: u16,
     /// Utilisation of the port.
     pub port: u16,
-    /// Packets dropped, as a fraction of those received.
+    /// Packets dropped, as a fraction of the packets received.
     pub drops: u16,
 }
 
@@ -64,7 +64,7 @@ pub struct Cadence {
     bytes: u64,
     /// Loads at the time of the last message; before the first message, the first loads recorded.
     reported: Option<Loads>,
-    /// Latest loads.
+    /// Loads of this NIC as last measured.
     loads: Option<Loads>,
 }
 

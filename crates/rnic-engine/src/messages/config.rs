@@ -21,10 +21,10 @@ pub enum GrantScope {
     All,
 }
 
-/// Rate limit of the messages of one peer that a NIC answers, although they carry the right cookie.
+/// Limit of the rate at which a NIC responds to the messages of one peer, although they carry the right cookie.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AnswerLimit {
-    /// Time after which another answer is permitted.
+    /// Time after which another response is permitted.
     pub interval: Duration,
     /// Maximum number of answers sent at once.
     pub burst: u64,
@@ -63,8 +63,8 @@ pub struct ExchangeConfig {
     pub probe_interval: Option<Duration>,
     /// Time after which an unanswered probe of the driver counts as lost.
     pub probe_timeout: Duration,
-    /// Minimum timeout of probes that policies request: between NICs in processes, an answer is delayed until the other
-    /// process is scheduled.
+    /// Minimum timeout of probes that policies request: between NICs in processes, a response is delayed until the
+    /// other process is scheduled.
     pub probe_timeout_min: Duration,
     /// Round trips of the queue pair that are added to this shortest time.
     pub probe_timeout_round_trips: u64,
@@ -85,15 +85,15 @@ pub struct ExchangeConfig {
     pub step: BitRate,
     /// Rate limit of the answers to a peer.
     pub answers: AnswerLimit,
-    /// Seed of the jitter, and of the cookies if the driver does not supply them.
+    /// Seed of the random jitter, and of the cookies if the driver does not supply cookies.
     pub seed: u64,
     /// Supplies cookies that cannot be predicted, or none, and then no messages are exchanged with the peer; `None` in
     /// simulations.
     pub draw_cookie: Option<fn() -> Option<NonZeroU64>>,
     /// Maps the number of a peer's queue pair to the number of its NIC ([`crate::NicId`]).
     pub nic_of: fn(Qpn) -> u16,
-    /// True if a queue pair exchanges messages only after [`crate::Messages::agree`]: peers that do not support them
-    /// receive none.
+    /// True if a queue pair exchanges messages only after [`crate::Messages::agree`]: peers that do not support the
+    /// messages receive none.
     pub waits_for_agreement: bool,
     /// Time between two greetings of a peer; `None` for 64 periods.
     pub greeting_interval: Option<Duration>,

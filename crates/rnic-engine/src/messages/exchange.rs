@@ -226,7 +226,8 @@ impl Exchange {
         held.into_iter().for_each(|(path, timeout)| self.ask(qpn, path, timeout, now));
     }
 
-    /// Starts exchanging messages with `peer`, unless there are too many peers, or no cookie is available.
+    /// Starts exchanging messages with `peer`, unless messages are exchanged with too many peers already, or no cookie
+    /// is available.
     fn meet(&mut self, peer: NicId, now: Time) {
         let Some(cookie) = self.draw_cookie() else { return };
         if !self.peers.add(peer, cookie) {
@@ -363,7 +364,8 @@ impl Exchange {
         self.arm_flow(qpn);
     }
 
-    /// Limits the queue pairs that [`Self::report_backlog`] processes to those that have received most recently.
+    /// Removes the oldest entries from the queue pairs that [`Self::report_backlog`] processes, so that those that have
+    /// received most recently remain.
     fn forget_oldest_senders(&mut self) {
         while self.recent.len() > RECENT_MAX {
             let oldest = self.recent.pop_front().and_then(|qpn| self.flows.get_mut(&qpn));

@@ -17,7 +17,7 @@ use rnic_wire::scr::{Grant, GrantKind};
 /// Minimum of the floor.
 pub const FLOOR_MIN: BitRate = BitRate::bps(1_000_000);
 
-/// Maximum time for which a grant is valid, or a notice of back-pressure has an effect, without another one.
+/// Maximum time for which a grant is valid, or a notice of back-pressure has an effect, unless it is repeated.
 pub const VALID_MAX: Duration = Duration::from_ms(100);
 
 /// Maximum round trip and period: a peer cannot prolong a limit further by delaying its acknowledgements.
@@ -67,7 +67,7 @@ pub struct RemoteLimit {
 
 #[derive(Clone, Copy, Debug)]
 struct Granted {
-    /// Current limit.
+    /// Rate limit in force.
     rate: BitRate,
     /// A lower granted rate that is applied after a round trip, and the round trip.
     lower: Option<(BitRate, Duration)>,

@@ -64,7 +64,7 @@ pub enum Verdict {
     Announce {
         /// Cookie of the peer, for the answer.
         cookie: Cookie,
-        /// This NIC's cookie, to be announced.
+        /// Cookie of this NIC, which the response announces.
         announced: Cookie,
     },
     /// The message is ignored.
@@ -95,7 +95,7 @@ pub enum DropCause {
 pub struct Envelope {
     /// Cookie of the peer; `None` in a first probe.
     pub cookie: Option<Cookie>,
-    /// This NIC's cookie, if it is announced.
+    /// Cookie of the sending NIC, if the message announces it.
     pub announced: Option<Cookie>,
     /// Sequence number.
     pub sequence: Psn32,
@@ -106,7 +106,7 @@ impl DropCause {
     pub const COUNT: usize = 7;
 }
 
-/// All peers.
+/// All NICs with which messages are exchanged.
 #[derive(Debug, Default)]
 pub struct Peers {
     peers: BTreeMap<NicId, Peer>,

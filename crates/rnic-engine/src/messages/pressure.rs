@@ -40,8 +40,8 @@ pub struct PressureLaw {
     reported_drops: u64,
 }
 
-/// Time after which a notice reduces the backlog, in addition to a round trip: for packets that the sender's NIC has
-/// already fetched from memory, and for those queued at the receiver.
+/// Time after which a notice reduces the backlog, in addition to a round trip: allows for packets that the sender's NIC
+/// has already fetched from memory, and for packets queued at the receiver.
 pub const NIC_TIME: Duration = Duration::from_us(5);
 
 /// Bytes that may wait without back-pressure, unless a driver chooses otherwise.
@@ -54,7 +54,7 @@ impl PressureLaw {
         Self { qpn, threshold_bytes, peak_bytes: 0, backlog: 0, quiet_until: Time::ZERO, reported_drops: drops }
     }
 
-    /// Returns whether it is too early for another notice.
+    /// Returns whether it is too early to send another notice of back-pressure.
     pub fn is_quiet(&self, now: Time) -> bool {
         now < self.quiet_until
     }

@@ -17,10 +17,12 @@ pub const PATHS_MAX: usize = 8;
 /// Shortest and longest timeout; a value outside is replaced by the nearer one.
 const TIMEOUTS: [Duration; 2] = [Duration::from_us(1), Duration::from_secs(10)];
 
-/// Shortest round trip. The peer chooses the turn-around that is subtracted, and so could make a round trip zero.
+/// Shortest round-trip time that is reported. The peer determines the turn-around time that is subtracted, and so could
+/// make the round-trip time zero.
 pub const ROUND_TRIP_MIN: Duration = Duration::from_ns(100);
 
-/// Maximum turn-around time that is subtracted: if it is longer, the answering NIC counts as part of the delay.
+/// Maximum turn-around time that is subtracted from a round trip: if it is longer, the responding NIC counts as part of
+/// the delay.
 pub const TURN_AROUND_MAX: Duration = Duration::from_ms(1);
 
 /// Measures the paths of one flow. At most one probe is in flight on each path.
@@ -54,9 +56,9 @@ pub struct Measured {
 pub enum Ignored {
     /// No probe is in flight on the path: the answer is a duplicate or late, or no probe was sent.
     NotOutstanding,
-    /// The answer belongs to another probe than the one in flight.
+    /// The response belongs to another probe than the outstanding one.
     OtherProbe,
-    /// The turn-around time is negative, or longer than the time since the probe was sent.
+    /// The turn-around time in the response is negative, or longer than the time since the probe was sent.
     Implausible,
 }
 

@@ -82,7 +82,7 @@ impl ExchangeStats {
 /// A round trip measured by a probe of a queue pair, requested by the driver or a policy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RoundTrip {
-    /// Queue pair.
+    /// Queue pair that sent the probe.
     pub qpn: Qpn,
     /// Time at which the probe response arrived.
     pub at: Time,

@@ -143,7 +143,7 @@ impl Windows {
         if window.bound.as_ref().is_some_and(|bound| bound.qpn == qpn) { Ok(()) } else { Err(Refused) }
     }
 
-    /// Invalidates `key`.
+    /// Invalidates the memory window with key `key`.
     pub(crate) fn invalidate(&mut self, pd: PdId, qpn: Qpn, key: u32) -> Result<(), Refused> {
         self.check_invalidate(pd, qpn, key)?;
         self.by_prefix.get_mut(&prefix(key)).ok_or(Refused)?.bound = None;

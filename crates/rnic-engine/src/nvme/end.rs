@@ -1,4 +1,5 @@
-//! One end of NVMe: translates commands of a send queue into units, and passes units of a target to and from a device.
+//! One end of NVMe: divides the commands of a send queue into units (4 KiB parts), and passes units of a target to and
+//! from a device.
 
 use rnic_base::Time;
 use rnic_falcon::connection::Connection;

@@ -32,7 +32,8 @@ impl Modelled {
         self.pool.counters()
     }
 
-    /// Adds the queue pair in `slot`; returns its flow number, or `None` if there are too many flows.
+    /// Adds the queue pair in `slot` to the modelled processors; returns its flow number, or `None` if there are too
+    /// many flows.
     pub(crate) fn join(&mut self, slot: u32) -> Option<u32> {
         let flow = self.pool.join(u64::from(slot))?;
         if self.slots.len() <= flow as usize {

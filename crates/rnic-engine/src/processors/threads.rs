@@ -30,7 +30,7 @@ pub struct SchedulerThreads {
     pub spawn: Spawn,
 }
 
-/// Totals over all queue pairs, written by the engine's thread and read by the others: a seqlock.
+/// Totals over all queue pairs, written by the engine's thread and read by the threads of the processors: a seqlock.
 #[derive(Debug, Default)]
 struct Sums {
     /// Odd while the values are being written.

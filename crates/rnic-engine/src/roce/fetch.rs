@@ -53,7 +53,7 @@ pub(crate) enum FetchRequest {
         va: u64,
         /// R_Key of the memory.
         rkey: u32,
-        /// The operation.
+        /// Operation that refers to the memory.
         op: PlacementOp,
     },
 }

@@ -47,8 +47,8 @@ pub(crate) struct Requester {
     /// State that the responder uses too; responder functions take the requester as an argument.
     pub(super) shared: ConnShared,
     pub(super) window: SendWindow,
-    /// State of the responses to local reads, where they do not use the requests' sequence numbers; allocated with
-    /// the first read.
+    /// State of the responses to local Reads, for transports in which responses do not use the requests' sequence
+    /// numbers; allocated with the first Read.
     pub(super) responses: Option<Box<ResponseWindow>>,
     /// The peer's reads and atomics, where the responses are packets of this requester (FaSR).
     pub(super) peer_fetches: PeerFetches,

@@ -27,7 +27,7 @@ const DENIED: Refusal = Refusal::Nak(NakCode::RemoteAccessError);
 #[derive(Debug)]
 pub(crate) struct RecvHalf {
     pub(crate) queue: RecvQueue,
-    /// First sequence number of the peer's requests, and of the responses to them.
+    /// First sequence number of the peer's requests, and of the responses to these requests.
     pub(crate) start: Seq,
     /// First packet of the message that is being received; messages that ended before it are complete.
     pub(crate) message_start: Seq,
@@ -47,14 +47,14 @@ pub(crate) struct RecvHalf {
 /// Progress of the current message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Message {
-    /// Between messages.
+    /// No message is being received.
     None,
-    /// A Send.
+    /// A Send is being received.
     Send {
         /// Bytes received so far.
         bytes: u64,
     },
-    /// A Write.
+    /// An RDMA Write is being received.
     Write {
         /// Virtual address of the next byte.
         va: u64,

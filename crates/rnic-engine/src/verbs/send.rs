@@ -145,8 +145,8 @@ impl SendHalf {
         Ok(())
     }
 
-    /// Returns whether `wqe` waits for earlier requests: for those that other flows carry, because it keeps the order
-    /// in which requests were posted; or for Writes to the same memory.
+    /// Returns whether `wqe` waits for earlier requests: for requests on other flows, because it keeps the order in
+    /// which requests were posted, or for Writes to the same memory.
     #[cold]
     fn waits_for_earlier(&self, head: &Head, wqe: &SendWqe, una: Seq) -> bool {
         let waits_for_flows = self.on_flows > 0 && !wqe.op.is_on_flow();

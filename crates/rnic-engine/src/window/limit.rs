@@ -64,7 +64,8 @@ impl Losses {
         self.acknowledged = [self.acknowledged[1], una];
     }
 
-    /// Records that `packets` were acknowledged under `limit`, which grows once they add up to a window.
+    /// Records that `packets` were acknowledged under `limit`, which grows once the acknowledged packets add up to a
+    /// window.
     pub(super) fn note_acknowledged(&mut self, packets: u64, limit: &mut Limit) {
         self.since_growth += packets;
         if limit.packets().is_some_and(|limit| self.since_growth >= limit) {

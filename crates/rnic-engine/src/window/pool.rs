@@ -45,7 +45,7 @@ pub(crate) enum LaneId {
     RequestsOut,
 }
 
-/// Number of lanes in a unit.
+/// Number of bitmaps (lanes) in the recovery state of a queue pair (unit).
 pub(crate) const LANES: usize = 2;
 
 /// A queue pair's pointer to its unit (its recovery state in the pool): null while no packet is missing.
@@ -56,13 +56,13 @@ impl SrPointer {
     /// Pointer to no pool.
     pub(crate) const NULL: Self = Self(POOLS_MAX << UNIT_BITS);
 
-    /// Returns whether a unit is held.
+    /// Returns whether the queue pair holds recovery state (a unit) in the pool.
     #[inline]
     pub(crate) fn is_held(self) -> bool {
         self.0 & UNITS_MAX != 0
     }
 
-    /// Returns the unit that the queue pair uses.
+    /// Returns the index of the queue pair's recovery state (unit) in the pool, if it holds one.
     fn unit(self) -> Option<usize> {
         usize::from(self.0 & UNITS_MAX).checked_sub(1)
     }
@@ -77,7 +77,8 @@ impl SrPointer {
     }
 }
 
-/// Number of pointer bits that identify a unit, counted from 1; the paper's pool of 20 needs five of its eight bits.
+/// Number of pointer bits that identify a unit (recovery state of a queue pair), counted from 1; the paper's pool of 20
+/// units needs five of its eight bits.
 const UNIT_BITS: u32 = 12;
 const UNITS_MAX: u16 = (1 << UNIT_BITS) - 1;
 
@@ -117,7 +118,7 @@ impl Pools {
         index
     }
 
-    /// Discards all recovery state of the queue pair and frees its unit and blocks.
+    /// Discards all recovery state of the queue pair, and frees its unit and blocks in the pool.
     #[cold]
     pub(crate) fn release(&mut self, pointer: &mut SrPointer) {
         if let Some(pool) = pointer.pool().filter(|_| pointer.is_held()) {
@@ -133,7 +134,7 @@ impl Pools {
     }
 }
 
-/// One pool: its units (level 1), its blocks (level 2) and their counters.
+/// One pool: its units (recovery states of queue pairs, level 1), its blocks of bits (level 2) and their counters.
 #[derive(Debug)]
 pub(crate) struct Pool {
     shape: PoolShape,
@@ -164,7 +165,8 @@ impl Pool {
         }
     }
 
-    /// Returns the unit that `pointer` points to; allocates a new one if it points to none.
+    /// Returns the unit (recovery state of a queue pair) that `pointer` points to; allocates a new one if the pointer
+    /// is null.
     fn unit(&mut self, pointer: &mut SrPointer) -> &mut [Lane; LANES] {
         if !pointer.is_held() {
             pointer.set_unit(Some(self.units_taken.take().expect("the caller has checked for free space")));
@@ -172,7 +174,7 @@ impl Pool {
         &mut self.units[pointer.unit().expect("a unit is held")]
     }
 
-    /// Ends a recovery; the last one of a queue pair frees its unit.
+    /// Ends a recovery, which uses one bitmap (lane) of a queue pair's unit. The unit is freed with its last recovery.
     fn close(&mut self, pointer: &mut SrPointer, lane: usize) {
         let Some(unit) = pointer.unit() else { return };
         let lanes = &mut self.units[unit];

@@ -16,7 +16,7 @@ pub(crate) enum Arrival {
     InOrder,
     /// Later than the expected packet, and new.
     OutOfOrder,
-    /// Received before.
+    /// The packet has been received before.
     Duplicate,
     /// Beyond the range that the window can record.
     Outside,
@@ -49,7 +49,8 @@ enum Arrived {
     Pooled {
         /// Set when the missing packet has arrived but the pool has not been updated yet.
         repaired: bool,
-        /// End of the sequence range whose out-of-order packets are dropped, because the bitmap pool had no free unit.
+        /// End of the sequence range in which out-of-order packets are dropped, because the bitmap pool had no free
+        /// unit (recovery state of a queue pair).
         refused_before: Seq,
     },
 }

@@ -129,8 +129,8 @@ impl SendWindow {
         }
     }
 
-    /// Returns the number of packets that may be sent within the limit of the path and the window of a program; `None`
-    /// while there is neither.
+    /// Returns the number of packets that may be sent within the limit of the path and the window of a transport
+    /// program; `None` if neither exists.
     #[inline]
     pub(crate) fn remaining_limit(&self) -> Option<u64> {
         let by_path = self.remaining_path_limit();
@@ -481,7 +481,7 @@ impl SendWindow {
     }
 
     /// Records in the pool that `seq` has arrived out of order, at a receiver that is missing the packets counted in
-    /// `lost`; returns false when the queue pair has no unit for selective recovery.
+    /// `lost`; returns false when the queue pair has no recovery state (unit) in the pool.
     pub(crate) fn acknowledge_counted(
         &mut self,
         seq: Seq,

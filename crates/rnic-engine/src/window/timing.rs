@@ -274,7 +274,7 @@ impl Timing {
 }
 
 /// Minimum timeout while the peer's buffer is full: a tick of the peer's scheduler (4 ms at 250 Hz), after which the
-/// peer has read the packets queued before those of this window.
+/// peer has read the packets that were queued before the packets of this window.
 const PEER_FULL_TIMEOUT: Duration = Duration::from_ms(4);
 
 /// Minimum number of timeouts without a response before the window may give up on a peer, however short the maximum

@@ -60,7 +60,7 @@ pub(super) struct Flow {
 enum Tick {
     /// Never: the policy has requested no tick.
     Never,
-    /// With the next data that the queue pair sends.
+    /// The policy is called with the next data that the queue pair sends.
     WithData,
     At(Time),
 }

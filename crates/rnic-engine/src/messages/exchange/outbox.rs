@@ -29,7 +29,8 @@ pub(super) enum Pending {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PendingAnswer {
     pub(super) peer: NicId,
-    /// Label of the probe, so that the answer takes the same path in the other direction, where paths are symmetric.
+    /// Flow label of the probe, with which the response is sent too: where paths are symmetric, it takes the same path
+    /// in the other direction.
     pub(super) label: PathLabel,
     /// Queue pair of the peer, and of this NIC.
     pub(super) dest_qpn: Qpn,

@@ -1,4 +1,4 @@
-//! Paths chosen by policies: the rate at which they are probed, and the labels from which a peer's data is accepted.
+//! Paths chosen by policies: the rate at which paths are probed, and the labels from which a peer's data is accepted.
 
 use rnic_base::{Duration, Time};
 use rnic_policy::PathLabel;

@@ -130,7 +130,7 @@ impl Requester {
         self.wake_to_retransmit(verbs, core);
     }
 
-    /// Releases the pool bits of acknowledged packets, which no longer need them.
+    /// Releases the bits of acknowledged packets in the shared pool.
     #[cold]
     fn release_pool(&mut self, verbs: &Verbs, core: &mut Core) {
         let una = self.window.una;

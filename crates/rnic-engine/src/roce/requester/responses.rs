@@ -147,8 +147,8 @@ impl ResponseWindow {
         self.window.expected
     }
 
-    /// Retransmits the reason of the queue pair's failure, if it failed because it refused responses: their sender
-    /// must still be notified that they were needed.
+    /// Retransmits the reason of the queue pair's failure, if it failed because it refused responses: the sender of the
+    /// responses must still be notified that they were needed.
     pub(in crate::roce) fn repeat_refusal(&mut self, shared: &mut ConnShared, head: &Head, core: &mut Core) {
         if let Some(code) = self.refused {
             self.acknowledge(shared, head, core, AckKind::Refused(code));

@@ -52,7 +52,8 @@ impl FetchServer {
 }
 
 impl Responder {
-    /// Returns the server of fetches, where the requester does not serve them; allocates it on first use.
+    /// Returns the server of Read and atomic requests, for transports whose requester does not schedule responses;
+    /// allocates it on first use.
     fn server(&mut self, verbs: &Verbs) -> &mut FetchServer {
         let Verbs { head, recv, .. } = verbs;
         let limit = u32::from(recv.fetches_max);

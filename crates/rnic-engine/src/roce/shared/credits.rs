@@ -23,7 +23,7 @@ use crate::verbs::send::SendHalf;
 use crate::window::SendWindow;
 use crate::wq::WqeOp;
 
-/// The receives at the other end, as known to the requester.
+/// Number of receives posted at the other end, as known to the requester.
 #[derive(Debug, Default)]
 pub(crate) struct Credits {
     /// SSN: number of the latest message that has started. A Read that is requested in pieces counts as one message

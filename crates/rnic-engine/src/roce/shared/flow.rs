@@ -22,7 +22,7 @@ use crate::timer::Deadline;
 use crate::verbs::head::Head;
 use crate::window::SendWindow;
 
-/// The current decisions of the policies, and the states of the policies that make them.
+/// The current decisions of the policies of a connection, and the states of these policies.
 #[derive(Default, Debug)]
 pub(crate) struct Flow {
     /// State of congestion control; `None` when the flow exists for another reason.
@@ -157,7 +157,7 @@ impl ConnShared {
         self.flow.as_ref()?.rate
     }
 
-    /// Calls `work` with the scheduler, and applies the turn and the timeout that it requests.
+    /// Calls `work` with the scheduler, and applies the turn length and the timeout that the scheduler requests.
     fn with_scheduling<T: Default>(
         &mut self,
         head: &Head,
@@ -173,8 +173,8 @@ impl ConnShared {
         result
     }
 
-    /// Counts a request packet that has been sent, ends the turn when a limit of bytes or messages is reached, and
-    /// notifies the scheduler. `ends_message` is `true` if it was the last packet of a message.
+    /// Counts a request packet that has been sent, ends the scheduling turn when a limit of bytes or messages is
+    /// reached, and notifies the scheduler. `ends_message` is true if it was the last packet of a message.
     #[inline(never)]
     pub(crate) fn on_request_served(&mut self, head: &Head, core: &mut Core, ends_message: bool, has_work: bool) {
         if self.on_served(head, core, Half::Requester, ends_message, has_work) {
@@ -182,7 +182,8 @@ impl ConnShared {
         }
     }
 
-    /// Counts a packet of `half` that has been sent, and notifies the scheduler. Returns whether the turn is over.
+    /// Counts a packet of `half` (requester or responder) that has been sent, and notifies the scheduler. Returns
+    /// whether the scheduling turn is over.
     #[inline(never)]
     pub(crate) fn on_served(
         &mut self,
@@ -203,7 +204,7 @@ impl ConnShared {
         self.with_scheduling(head, core, |scheduling, core| scheduling.on_processed(head, core, processed))
     }
 
-    /// Removes the queue pair from those that share the link.
+    /// Removes the queue pair from the totals over the queue pairs that share the link.
     pub(crate) fn leave_ledger(&mut self, core: &mut Core) {
         if let Some(flow) = &mut self.flow {
             flow.scheduling.leave(core);

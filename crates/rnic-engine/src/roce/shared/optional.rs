@@ -4,7 +4,8 @@ use rnic_policy::PolicyState;
 
 use super::credits::Credits;
 
-/// Optional state that most connections do not have: that of a path policy, and the known receives at the other end.
+/// Optional state that most connections do not have: the state of a path policy, and the known number of receives at
+/// the other end.
 #[derive(Debug, Default)]
 pub(crate) struct OptionalState(Option<Box<OptionalStateContent>>);
 
@@ -12,7 +13,7 @@ pub(crate) struct OptionalState(Option<Box<OptionalStateContent>>);
 enum OptionalStateContent {
     /// The state of the path policy.
     Path(Box<PathState>),
-    /// The receives at the other end, and the state of the path policy, if there is one too.
+    /// Number of receives at the other end, and the state of the path policy if the connection has one.
     Credits(Credits, Option<Box<PathState>>),
 }
 
@@ -39,7 +40,7 @@ impl OptionalState {
         }
     }
 
-    /// Starts counting receives at the other end.
+    /// Starts counting the receives posted at the other end.
     pub(crate) fn add_credits(&mut self) {
         let path = match self.0.take().map(|state| *state) {
             Some(OptionalStateContent::Path(state)) => Some(state),
@@ -48,7 +49,7 @@ impl OptionalState {
         self.0 = Some(Box::new(OptionalStateContent::Credits(Credits::default(), path)));
     }
 
-    /// Returns the receives at the other end, where the transport limits messages to them.
+    /// Returns the known number of receives at the other end, for transports that limit messages by it.
     pub(crate) fn credits(&self) -> Option<&Credits> {
         match self.0.as_deref() {
             Some(OptionalStateContent::Credits(credits, _)) => Some(credits),

@@ -21,16 +21,16 @@ use crate::wr::SendFlags;
 /// The flows to which a request may be passed now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Course {
-    /// Any flow.
+    /// The request may be passed to any flow.
     Any,
     /// Only this flow, because it carries an earlier request to the same memory.
     Behind(u32),
-    /// None yet.
+    /// The request cannot be passed to a flow yet.
     Wait,
 }
 
-/// Returns the entry that is queued for `wqe`, an operation that the queue pair itself does not send: that of a request
-/// for another flow.
+/// Returns the send queue entry for `wqe`, an operation that the queue pair itself does not send: an entry for a
+/// request on another flow.
 #[cold]
 pub(super) fn entry_on_flow(transport: &Transport, wqe: SendWqe) -> Result<SendWqe, PostError> {
     let op = match wqe.op {

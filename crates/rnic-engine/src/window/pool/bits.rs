@@ -11,7 +11,7 @@ use crate::stats::PoolStats;
 pub(crate) enum RxClass {
     /// Higher than all received packets.
     New,
-    /// Received already.
+    /// Received and recorded already.
     Kept,
     /// Between the gap and the highest received packet, where only a retransmission can be.
     Between,
@@ -19,7 +19,8 @@ pub(crate) enum RxClass {
     Refused,
 }
 
-/// The bits of one window. Without a pool they are in the window's own rings, and this type stores none.
+/// The bits of one window. If the transport has no pool, the bits are in the window's own rings, and this type stores
+/// none.
 #[derive(Debug)]
 pub(crate) struct Bits<'a> {
     pub(super) pool: Option<&'a mut Pool>,
@@ -53,7 +54,7 @@ impl Bits<'_> {
         lane.is_open().then_some((lane, blocks, counters))
     }
 
-    /// Opens the lane of this window if it is not open; `hole` is the missing packet.
+    /// Starts the bitmap (lane) of this window in the pool if it has not been started; `hole` is the missing packet.
     fn open(&mut self, hole: Seq) {
         if self.open_lane().is_none()
             && let Some(pool) = self.pool.as_deref_mut()
@@ -70,7 +71,7 @@ impl Bits<'_> {
         }
     }
 
-    /// Returns whether the queue pair has a unit, or one is free.
+    /// Returns whether the queue pair holds recovery state in the pool (a unit), or a unit is free.
     fn can_open(&self) -> bool {
         self.pointer.is_held() || self.pool.as_deref().is_none_or(|pool| pool.units_taken.free_count() > 0)
     }
@@ -157,8 +158,8 @@ impl Bits<'_> {
         }
     }
 
-    /// Records that everything before `expected` has been processed: frees its blocks, and the unit with the last of
-    /// them.
+    /// Records that all packets before `expected` have been processed: frees their blocks in the pool, and with the
+    /// last block the queue pair's unit.
     pub(crate) fn passed(&mut self, expected: Seq) {
         let Some((lane, blocks, counters)) = self.working_lane() else { return };
         if expected > lane.high {
@@ -185,7 +186,7 @@ impl Bits<'_> {
     }
 
     /// At a sender whose oldest outstanding packet is `una`: records that `seq` was selectively acknowledged by a
-    /// receiver that misses `lost`. Returns whether the queue pair has a unit for selective recovery.
+    /// receiver that misses `lost`. Returns whether the queue pair has recovery state (a unit) in the pool.
     pub(crate) fn note_selective(&mut self, una: Seq, seq: Seq, lost: Lost) -> bool {
         if !self.can_open() {
             if let Some(pool) = self.pool.as_deref_mut() {

@@ -1,4 +1,5 @@
-//! One bitmap of a unit: the packets received behind a gap, as one number or as a list of blocks.
+//! One bitmap (lane) of a unit, the recovery state of a queue pair: the packets received after a gap, as one number or
+//! as a list of blocks.
 
 use rnic_base::Seq;
 
@@ -43,7 +44,7 @@ impl Lost {
     }
 }
 
-/// Level 2: the blocks and the map of those in use.
+/// Level 2 of the pool: the blocks of bits, and the map of the blocks in use.
 #[derive(Debug)]
 pub(super) struct Blocks {
     pub(super) bits: u64,
@@ -177,19 +178,19 @@ impl Lane {
         self.open
     }
 
-    /// Returns whether the lane has no bitmap block: the missing packet and the highest received one are its whole
+    /// Returns whether the bitmap (lane) has no block: the missing packet and the highest received one are its whole
     /// state (FaSR mechanism R-2).
     pub(super) fn is_fast(&self) -> bool {
         self.blocks == 0
     }
 
-    /// Returns the number of blocks needed to open a lane with `seq` when `hole` is missing.
+    /// Returns the number of blocks needed to start a bitmap (lane) with `seq` when `hole` is missing.
     pub(super) fn blocks_to_open(hole: Seq, seq: Seq, bits: u64) -> u64 {
         let lost = seq.since(hole);
         if lost == 1 { 0 } else { lost.div_ceil(bits) }
     }
 
-    /// Opens the lane: `hole` is missing and no later packet is recorded.
+    /// Starts the bitmap (lane): `hole` is missing, and no later packet is recorded.
     pub(super) fn open(&mut self, hole: Seq) {
         *self = Self { open: true, hole, run_end: hole + 1, high: hole, ..Self::CLOSED };
     }
@@ -203,8 +204,8 @@ impl Lane {
         (seq.since(base) + 1).div_ceil(bits).saturating_sub(u64::from(self.blocks))
     }
 
-    /// Returns the packet at which the blocks would start if they were needed now (FaSR mechanism R-13): after the run,
-    /// unless the run is shorter than a block.
+    /// Returns the packet at which the blocks would start if they were needed now (FaSR mechanism R-13): the one after
+    /// the run of consecutive packets, unless the run is shorter than a block.
     fn first_block_base(&self, bits: u64) -> Seq {
         let run = self.run_end.since(self.hole) - 1;
         self.hole + 1 + if run < bits { 0 } else { run.min(COMPRESSION_MAX) }
