@@ -95,7 +95,8 @@ impl Message {
 /// A message with its transaction id: the content of one management datagram.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mad {
-    /// Identifies the exchange that a message belongs to: REQ, REP, REJ and RTU share one, DREQ and DREP another.
+    /// Identifies the exchange that a message belongs to: REQ, REP, REJ and RTU of a connection have the same
+    /// identifier, DREQ and DREP another.
     pub transaction_id: u64,
     /// The message.
     pub message: Message,

@@ -38,7 +38,7 @@ pub struct GsiPacket<'a> {
     pub source_qpn: Qpn,
     /// Sequence number of the sender's datagrams; no receiver checks it.
     pub psn: Psn,
-    /// Payload.
+    /// Payload: a management datagram.
     pub mad: &'a [u8; MAD_LEN],
 }
 

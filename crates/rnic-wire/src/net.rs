@@ -32,9 +32,9 @@ pub const UDP_PAYLOAD_MAX: u32 = 65_535 - IPV4_LEN - UDP_LEN;
 /// The version of the internet protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum IpVersion {
-    /// Version 4.
+    /// IP version 4.
     V4,
-    /// Version 6.
+    /// IP version 6.
     V6,
 }
 

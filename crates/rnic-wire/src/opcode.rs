@@ -74,7 +74,7 @@ pub enum Opcode {
 /// Payload allowed in packets with an opcode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PayloadRule {
-    /// No payload.
+    /// Packets with the opcode have no payload.
     Never,
     /// Any length up to the MTU, including zero: the complete message.
     Maybe,

@@ -31,7 +31,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// All formats.
+    /// All packet formats.
     pub const ALL: [Self; 5] =
         [Self::RoceV2, Self::Irn, Self::Fasr, Self::UnreliableConnection, Self::UnreliableDatagram];
 
@@ -289,9 +289,9 @@ pub enum SendTail {
 pub enum AtomicOp {
     /// Stores `swap` when the value equals `compare`.
     CompareSwap {
-        /// Expected value.
+        /// Value with which the remote bytes are compared.
         compare: u64,
-        /// New value.
+        /// Value that is stored if the comparison succeeds.
         swap: u64,
     },
     /// Adds `add`, wrapping.
@@ -440,8 +440,8 @@ pub enum Headers {
         /// Loss report.
         report: LossReportFields,
     },
-    /// Acknowledges Read and atomic responses ([`Format::Irn`] only; in FaSR they are acknowledged like other packets);
-    /// fields as in `Ack`.
+    /// Acknowledges Read and atomic responses ([`Format::Irn`] only; with FaSR, responses are acknowledged like other
+    /// packets); fields as in `Ack`.
     ReadAck {
         /// Acknowledgement header; the MSN field is zero.
         aeth: Aeth,
@@ -461,8 +461,8 @@ pub enum Headers {
     /// Grants the receiver of the pull the transmission of further packets ([`Format::Irn`] only). The packet's PSN is
     /// zero.
     Pull {
-        /// Number of packets granted since the connection exists, modulo 2^24, beyond those that may be sent without
-        /// any grant.
+        /// Number of packets granted since the connection exists, modulo 2^24. Packets that may be sent without a grant
+        /// are not included.
         granted: Serial<24>,
     },
     /// A message in one packet, to a queue pair with the same queue key ([`Format::UnreliableDatagram`] only).

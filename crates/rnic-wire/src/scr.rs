@@ -79,14 +79,14 @@ impl Cookie {
     }
 }
 
-/// Cookies are secrets: they are not printed.
+/// Cookies are secrets, so their values are not printed.
 impl core::fmt::Debug for Cookie {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str("Cookie(..)")
     }
 }
 
-/// A message.
+/// A message between NICs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Message {
     /// Queue pair of the receiver that the message is about; [`Qpn::GSI`] is the whole NIC.
@@ -101,11 +101,11 @@ pub struct Message {
     pub answer_wanted: bool,
     /// True for the last message of a burst.
     pub is_last: bool,
-    /// Number of the message among those from this NIC to the receiver.
+    /// Sequence number of the message among all messages from this NIC to the receiver.
     pub sequence: Psn32,
-    /// Transmit time, by the sender's clock, in a unit that only the sender knows.
+    /// Transmit time, by the sender's clock, in units that are known only to the sender.
     pub time: u64,
-    /// Content.
+    /// Contents of the message.
     pub body: Body,
 }
 

@@ -45,7 +45,7 @@ pub(crate) fn head(method: Method, attribute: u16) -> [u8; MAD_LEN] {
     mad
 }
 
-/// Returns whether the message is a request or a response of `attribute`; `None` when it is another message.
+/// Returns whether the message is a request or a response of `attribute`; `None` when it is a message of another kind.
 pub(crate) fn method_of(mad: &[u8; MAD_LEN], attribute: u16) -> Option<Method> {
     let is_ours = mad[..3] == [BASE_VERSION, CLASS, CLASS_VERSION]
         && be16(mad, 4) == 0

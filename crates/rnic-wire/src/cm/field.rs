@@ -172,7 +172,7 @@ impl fmt::Debug for PathMtu {
 pub struct PrivateData<const LEN: usize>(pub [u8; LEN]);
 
 impl<const LEN: usize> PrivateData<LEN> {
-    /// Returns `bytes`, padded; `None` when there are more than `LEN`.
+    /// Returns `bytes`, padded to the length of the field; `None` when there are more than `LEN` bytes.
     #[must_use]
     pub fn new(bytes: &[u8]) -> Option<Self> {
         let mut data = [0; LEN];

@@ -43,8 +43,8 @@ impl IpHeader {
         Some((Self { source_port: be16(bytes, 2), source: ip(source), destination: ip(destination) }, rest))
     }
 
-    /// Returns private data: this header, followed by `data`; `None` when there are too many bytes, or when the two
-    /// addresses are of different IP versions.
+    /// Returns private data: this header, followed by `data`; `None` when this is longer than `TOTAL` bytes, or when
+    /// the two addresses are of different IP versions.
     #[must_use]
     pub fn join<const TOTAL: usize>(&self, data: &[u8]) -> Option<PrivateData<TOTAL>> {
         let octets = |ip: IpAddr| match ip {

@@ -15,10 +15,10 @@ use crate::bytes::{array, be16, be32, put};
 /// Type of the message that a REJ rejects.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum Rejected {
-    /// A REQ.
+    /// The rejected message is a REQ.
     #[default]
     Request,
-    /// A REP.
+    /// The rejected message is a REP.
     Reply,
     /// No message: a timeout, for example.
     NoMessage,

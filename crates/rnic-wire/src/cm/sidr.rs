@@ -85,7 +85,7 @@ impl fmt::Debug for LookupStatus {
 pub struct LookupReply {
     /// Id from the request.
     pub request_id: u32,
-    /// Result of the lookup; determines whether the other fields are valid.
+    /// Result of the lookup; determines whether the queue pair and its Q_Key are valid.
     pub status: LookupStatus,
     /// Queue pair number of the service.
     pub qpn: Qpn,

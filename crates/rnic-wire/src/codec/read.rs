@@ -81,7 +81,7 @@ enum Tail {
     Invalidate,
 }
 
-/// Reads the extended headers that the opcode has in the format, and the payload after them.
+/// Reads the extended headers that the opcode has in the format, and the payload that follows.
 #[inline]
 pub(super) fn extended(start: &Start<'_>) -> Result<Decoded, WireError> {
     use Position::{First, Last, Middle, Only};

@@ -1,4 +1,4 @@
-//! Encoding of extended headers: selects the opcode that fits them, and checks which fields are allowed.
+//! Encoding of extended headers: selects the opcode for the headers of a packet, and checks which fields are allowed.
 
 use crate::error::EncodeError;
 use crate::header::{atomic_ack_eth, atomic_eth, bth, cnp, deth, fasr, ieth, immdt, irn, placement, xrceth};

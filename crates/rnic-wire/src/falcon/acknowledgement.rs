@@ -4,8 +4,8 @@ use rnic_base::{Csig, Psn32};
 
 use crate::falcon::{NackCode, Timestamp, Window};
 
-/// Flags that a receiver sets after it has dropped packets because they were beyond a window ("out of window
-/// notification").
+/// Flags that a receiver sets after it has dropped packets because their sequence numbers were beyond a window ("out of
+/// window notification").
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct OutOfWindow {
     /// True when packets beyond the data window were dropped.
@@ -48,7 +48,7 @@ pub struct Acknowledgement {
     /// Information from the receiver's adaptive engine for the sender's engine, opaque to the packet format: 22 bits.
     /// OpenRNIC uses them only for [`reflected_metadata`].
     pub metadata: u32,
-    /// Indicates whether packets were dropped because they were beyond a window.
+    /// Indicates whether packets were dropped because their sequence numbers were beyond a window.
     pub out_of_window: OutOfWindow,
 }
 

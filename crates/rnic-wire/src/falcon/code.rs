@@ -4,7 +4,7 @@
 use crate::rnr::RnrTimer;
 
 /// Reason why a packet is rejected, with the information that the sender needs to process it. On the wire, the wait
-/// time and the upper layer's code have fields of their own, which are zero where they have no meaning.
+/// time and the upper layer's code are separate fields, which are zero for reasons that do not use them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum NackCode {
     /// 1: the receiver has no resources for the packet.
@@ -101,7 +101,7 @@ macro_rules! codes {
 codes! {
     /// Packet types, with their codes on the wire (section 7.2).
     PacketType, 4 {
-        /// Requests data.
+        /// Requests data from the target of the transaction.
         PullRequest = 0,
         /// Data that was requested.
         PullData = 3,

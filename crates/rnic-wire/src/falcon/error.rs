@@ -57,7 +57,7 @@ pub enum WireError {
 }
 
 impl WireError {
-    /// All errors.
+    /// All decoding errors.
     pub const ALL: [Self; 16] = [
         Self::Short,
         Self::NextHeader,

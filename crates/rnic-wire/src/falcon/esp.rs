@@ -60,7 +60,7 @@ pub struct Header {
     pub spi: u32,
     /// Sequence number of the packet under this key, from 1 on.
     pub sequence: u32,
-    /// Initialization vector.
+    /// Initialization vector of AES-GCM.
     pub iv: Iv,
 }
 

@@ -190,7 +190,7 @@ pub enum Form {
     Psp,
     /// PSP with a virtualization cookie.
     PspCookie,
-    /// ESP.
+    /// Encapsulation in ESP.
     Esp,
 }
 

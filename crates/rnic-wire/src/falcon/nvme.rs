@@ -2,7 +2,7 @@
 //!
 //! A command of a host (iCMD) is split into commands of one 4 KiB unit (nCMD), each of one or two transactions.
 
-/// Maximum number of data bytes in a packet: a unit of 4 KiB and its protection information.
+/// Maximum number of data bytes in a packet: a unit (part of a command's data) of 4 KiB and its protection information.
 pub const PAYLOAD_MAX: u32 = 4096 + 128;
 
 /// NBTH: fields of every packet.
@@ -18,13 +18,13 @@ pub struct Base {
     pub second_group: bool,
     /// Identifies the state at the target, 24 bits.
     pub target_tag: u32,
-    /// Identifies the state of this unit at the initiator, 24 bits.
+    /// Identifies, at the initiator, the state of this unit (part of a command's data), 24 bits.
     pub initiator_tag: u32,
-    /// Identifies the command that this unit belongs to, 24 bits.
+    /// Identifies the command that this unit (part of its data) belongs to, 24 bits.
     pub command: u32,
-    /// Number of units of the command, minus one.
+    /// Number of units (parts of at most 4 KiB of the data) of the command, minus one.
     pub units_less_one: u8,
-    /// Index of this unit in the command, from 0.
+    /// Index of this unit (part of the command's data) in the command, from 0.
     pub unit: u8,
 }
 
@@ -35,7 +35,8 @@ pub struct Command {
     pub initiator_nsid: u16,
     /// Low 16 bits of the namespace identifier used by the target.
     pub target_nsid: u16,
-    /// First logical block at the target; in each unit's packet it is that of the command, or of the stripe group.
+    /// First logical block at the target of the command, or of the stripe group, in the packets of all units (not the
+    /// first block of the unit).
     pub slba: u64,
     /// Number of logical blocks as encoded in the command: NVMe counts from 0.
     pub blocks: u16,
@@ -76,11 +77,11 @@ pub enum Operation {
         /// Directive that belongs to the command.
         directive: Directive,
     },
-    /// Type 1, a pull request from the target, for the data of a unit.
+    /// Type 1, a pull request from the target, for a unit (part) of a command's write data.
     WriteDataRequest,
     /// Type 2, the initiator's response to the pull: the data.
     WriteData,
-    /// Type 3, a push from the target: a unit has been written.
+    /// Type 3, a push from the target: a unit (part of a command's data) has been written.
     WriteCompletion {
         /// Status field of the completion, 15 bits.
         status: u16,
@@ -90,7 +91,7 @@ pub enum Operation {
         /// Blocks to read.
         command: Command,
     },
-    /// Type 5, a push from the target: the data of a unit.
+    /// Type 5, a push from the target: a unit (part) of a command's read data.
     ReadResponse {
         /// Status field of the completion, 15 bits.
         status: u16,

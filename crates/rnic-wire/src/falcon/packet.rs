@@ -11,7 +11,7 @@ use crate::falcon::{Acknowledgement, Bitmaps, Nack, PacketType, ResyncCode, Time
 pub struct Cid(u32);
 
 impl Cid {
-    /// Largest identifier.
+    /// Largest connection identifier.
     pub const MAX: Self = Self(0xff_ffff);
 
     /// Creates an identifier from the low 24 bits of `number`.
@@ -50,7 +50,7 @@ pub type Rsn = Serial<32>;
 pub struct FlowLabel(u32);
 
 impl FlowLabel {
-    /// Largest label.
+    /// Largest flow label.
     pub const MAX: Self = Self(0xf_ffff);
 
     /// Creates a label from the low 20 bits of `label`.
@@ -122,9 +122,9 @@ pub enum UlpProtocol {
     /// No upper layer: the value for acknowledgements, whose header has no such field.
     #[default]
     None,
-    /// RDMA.
+    /// The upper layer is RDMA.
     Rdma,
-    /// NVMe.
+    /// The upper layer is NVMe.
     Nvme,
 }
 
@@ -144,8 +144,8 @@ impl PacketType {
 /// Headers of the upper layer. The transport carries them and never inspects them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Ulp {
-    /// No headers. Packets of a transaction without them cannot be encoded; only simulations of the transport alone use
-    /// this.
+    /// No headers. Packets of a transaction without upper layer headers cannot be encoded; only simulations of the
+    /// transport alone use this.
     None,
     /// RDMA over Falcon.
     Rdma(rdma::Header),

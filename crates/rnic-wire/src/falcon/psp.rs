@@ -102,7 +102,7 @@ pub struct Header {
     pub drop: bool,
     /// Security parameters index: identifies the key; its highest bit selects one of two device keys. 0 means no key.
     pub spi: u32,
-    /// Initialization vector.
+    /// Initialization vector of AES-GCM.
     pub iv: Iv,
     /// Virtualization cookie: distinguishes connections of one tunnel.
     pub cookie: Option<u64>,

@@ -2,8 +2,8 @@
 
 use rnic_base::{Duration, Time};
 
-/// A time of one clock, in units of 131.072 ns, modulo 2^32 (563 s). The difference of two timestamps is valid only
-/// when they are of one clock, or of synchronized clocks.
+/// A time of one clock, in units of 131.072 ns, modulo 2^32 (563 s). The difference of two timestamps is valid only if
+/// they are from the same clock, or from synchronized clocks.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Timestamp(u32);
 
@@ -31,13 +31,13 @@ impl Timestamp {
         self.0
     }
 
-    /// Returns the low 24 bits, the width carried by events of the adaptive engine; they wrap after 2.199 s.
+    /// Returns the low 24 bits, which events of the adaptive engine carry; they wrap after 2.199 s.
     #[inline]
     pub const fn low24(self) -> u32 {
         self.0 & 0xff_ffff
     }
 
-    /// Returns the number of units from `earlier` to `self`, modulo 2^32.
+    /// Returns the number of units of 131.072 ns from `earlier` to `self`, modulo 2^32.
     #[inline]
     pub const fn units_since(self, earlier: Self) -> u32 {
         self.0.wrapping_sub(earlier.0)

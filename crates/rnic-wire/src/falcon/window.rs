@@ -1,4 +1,4 @@
-//! Sequence spaces.
+//! Sequence spaces of Falcon: one for requests, one for data.
 
 /// One of the two sliding windows in each direction, each with its own sequence numbers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

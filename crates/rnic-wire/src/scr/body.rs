@@ -22,7 +22,7 @@ use crate::packet::Qpn;
 /// Maximum number of records in a message.
 pub const RECORDS_MAX: usize = 6;
 
-/// Type of a message. The values are those in the packet.
+/// Type of a message between NICs. The values are those in the packet.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum Type {
@@ -85,7 +85,7 @@ pub enum Body {
 /// A path of a flow that is probed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct ProbePath {
-    /// Number of the path among those of the flow.
+    /// Number of the path among the paths of the flow.
     pub index: u8,
     /// Path label: the UDP source port.
     pub label: u16,
@@ -142,7 +142,7 @@ pub struct Grant {
     pub kind: GrantKind,
     /// Rate in kbit/s.
     pub rate_kbps: u32,
-    /// Time in us for which the grant is valid without another one.
+    /// Time in us for which the grant is valid if it is not repeated.
     pub valid_us: u16,
     /// Reason for the rate, for diagnosis only.
     pub reason: u16,
@@ -180,7 +180,7 @@ pub struct Records<T> {
 }
 
 impl<T: Copy + Default> Records<T> {
-    /// Returns the records of `entries`; `None` when there are more than [`RECORDS_MAX`].
+    /// Returns the records of `entries`; `None` when there are more than [`RECORDS_MAX`] entries.
     #[must_use]
     pub fn new(entries: &[T]) -> Option<Self> {
         let mut records = Self::default();

@@ -61,7 +61,8 @@ impl Start<'_> {
         }
     }
 
-    /// Returns the number of bytes of the message from the beginning of `rest`, including those that are not given.
+    /// Returns the number of bytes of the message from the beginning of `rest`, including bytes that are missing from a
+    /// truncated packet.
     #[inline(always)]
     pub(super) fn bytes_from(&self, rest: &[u8]) -> usize {
         rest.len() + self.missing
@@ -86,7 +87,8 @@ impl Start<'_> {
 }
 
 impl Frame<'_> {
-    /// Returns the number of bytes of the message from the beginning of `rest`, including those that are not given.
+    /// Returns the number of bytes of the message from the beginning of `rest`, including bytes that are missing from a
+    /// truncated packet.
     #[inline(always)]
     pub(super) fn bytes_from(&self, rest: &[u8]) -> usize {
         self.start.bytes_from(rest)
@@ -100,16 +102,16 @@ impl Frame<'_> {
         self.finish(PacketType::PullRequest, Body::PullRequest { psn, rsn, length, ulp }, tail)
     }
 
-    /// Decodes the frame as Pull Data; fails if the packet type in the Falcon header is another, or the payload length
-    /// is not allowed.
+    /// Decodes the frame as Pull Data; fails if the packet type in the Falcon header is not Pull Data, or the payload
+    /// length is not allowed.
     #[inline(always)]
     pub(super) fn pull_data(&self, ulp: Ulp, tail: Tail) -> Result<Decoded, WireError> {
         let Self { psn, rsn, .. } = *self;
         self.finish(PacketType::PullData, Body::PullData { psn, rsn, ulp }, tail)
     }
 
-    /// Decodes the frame as Push Data; fails if the packet type in the Falcon header is another, or the payload length
-    /// is not allowed.
+    /// Decodes the frame as Push Data; fails if the packet type in the Falcon header is not Push Data, or the payload
+    /// length is not allowed.
     #[inline(always)]
     pub(super) fn push_data(&self, ulp: Ulp, tail: Tail) -> Result<Decoded, WireError> {
         let Self { psn, rsn, length, .. } = *self;

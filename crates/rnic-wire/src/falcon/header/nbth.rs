@@ -47,7 +47,7 @@ impl<'a> NbthView<'a> {
         self.0[0] & 0xf
     }
 
-    /// Returns the other fields.
+    /// Returns the fields of the header other than the operation.
     #[inline]
     pub fn to_repr(self) -> Base {
         Base {
