@@ -48,7 +48,7 @@ pub enum Datagram {
 /// A datagram to be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Outgoing {
-    /// Destination host.
+    /// Host to which the datagram is sent.
     pub to: u32,
     /// The datagram.
     pub datagram: Datagram,
@@ -57,7 +57,7 @@ pub struct Outgoing {
 /// A datagram that has arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Incoming {
-    /// Source host.
+    /// Host that has sent the datagram.
     pub from: u32,
     /// The datagram.
     pub datagram: Datagram,

@@ -109,7 +109,7 @@ pub enum FaultKind {
     BurstOfLength {
         /// Probability per packet that a burst starts.
         begin: Probability,
-        /// Length of a burst in packets; all of them are lost.
+        /// Length of a burst in packets; all packets of a burst are lost.
         packets: u32,
     },
     /// See [`Reorder`].

@@ -127,7 +127,7 @@ impl Links {
         ring.slots.get(ring.slot_index(ring.head)).map_or(NO_PACKET, |arrival| arrival.entry.packet)
     }
 
-    /// Returns the packets that arrive on `ring` before `horizon`, at most the first `max_count` of them.
+    /// Returns the packets that arrive on `ring` before `horizon`, at most the first `max_count`.
     #[inline]
     pub(crate) fn packets_until(&self, ring: u32, horizon: Time, max_count: u32) -> impl Iterator<Item = Entry> {
         let ring = &self.rings[ring as usize];

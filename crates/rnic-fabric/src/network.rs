@@ -12,7 +12,8 @@ use crate::entry::{Entry, Flags};
 use crate::link::{LinkEnd, Links};
 use crate::packets::{FalconPackets, Messages, Packets};
 
-/// State that nodes share: the links to them, the event queue, the headers of packets in flight.
+/// State that the nodes of a network share: the links between nodes, the event queue, and the headers of packets in
+/// flight.
 #[derive(Debug)]
 pub(crate) struct Network {
     pub(crate) links: Links,

@@ -70,10 +70,10 @@ impl FalconEndpoints {
     }
 }
 
-/// Headers as stored in a slab: aligned to complete cache lines, because they are not cached when a packet arrives
-/// and should then take few cache misses.
+/// Headers as stored in a slab. They are aligned to complete cache lines, because they are not cached when a packet
+/// arrives, and reading them should then cause few cache misses.
 pub(crate) trait StoredHeaders: Copy {
-    /// The headers.
+    /// Packet whose headers are stored.
     type Packet;
     /// The source data stored next to the headers.
     type Endpoints: Copy;
@@ -190,8 +190,8 @@ pub(crate) type Messages = Slab<OtherPacket>;
 /// All packets of the RoCE family in flight.
 pub(crate) type Packets = Slab<RoceHeaders>;
 
-/// All Falcon packets in flight: a separate slab, so that slots for the headers of the RoCE family are not as large
-/// as those for Falcon's.
+/// All Falcon packets in flight. They have a slab of their own, so that slots for the headers of the RoCE family need
+/// not be as large as those for Falcon's headers.
 pub(crate) type FalconPackets = Slab<FalconHeaders>;
 
 /// Slab of the packets in flight that have the same type of headers (RoCE or Falcon).
@@ -214,8 +214,8 @@ impl<L: StoredHeaders> Slab<L> {
         Self { headers, ends, free, bytes, with_bytes }
     }
 
-    /// Adds a packet and returns its slot; until the caller writes its bytes, they are those of the slot's previous
-    /// packet.
+    /// Adds a packet and returns its slot. Until the caller writes the packet's bytes, the slot has the bytes of its
+    /// previous packet.
     #[inline]
     pub(crate) fn insert(&mut self, packet: &L::Packet, ends: L::Endpoints) -> u32 {
         if let Some(index) = self.free.pop() {

@@ -137,8 +137,8 @@ pub struct Plan {
     pub host_links: LinkPlan,
     /// Links between switches.
     pub fabric_links: LinkPlan,
-    /// For a leaf-spine: the rate of the links of each spine, when they differ; at most that of [`Self::fabric_links`],
-    /// from which expected values are computed.
+    /// For a leaf-spine: rate of the links of each spine, if the rates differ. A rate is at most that of
+    /// [`Self::fabric_links`], from which expected values are computed.
     pub spine_rates: Vec<BitRate>,
     /// The switches, all alike.
     pub switch: Option<SwitchPlan>,
@@ -236,7 +236,7 @@ impl Plan {
     }
 }
 
-/// Returns the line of the option `name` in the table `[transport]` of a plan, if it is written there.
+/// Returns the number of the line in which the table `[transport]` of a plan sets the option `name`, if it does.
 fn line_of_option(text: &str, name: &str) -> Option<usize> {
     let mut is_transport = false;
     let is_option = |line: &str| line.strip_prefix(name).is_some_and(|rest| rest.trim_start().starts_with('='));

@@ -72,7 +72,7 @@ pub use signals::SignalLog;
 /// Progress of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Progress {
-    /// Simulated time.
+    /// Simulated time that the run has reached.
     pub now: Time,
     /// Flows that have started.
     pub flows_started: u64,
@@ -186,7 +186,8 @@ impl Simulation {
         self.parts.count()
     }
 
-    /// Makes `runner` run the windows of the parts, when there are several; by default they run one after the other.
+    /// Makes `runner` simulate the time windows of the parts of the network, if it has several; by default they are
+    /// simulated one after the other.
     pub fn set_runner(&mut self, runner: Box<dyn PartRunner>) {
         self.parts.set_runner(runner);
     }

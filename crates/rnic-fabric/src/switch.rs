@@ -68,15 +68,15 @@ pub struct PfcPlan {
 /// Parameters shared by all switches of a plan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SwitchPlan {
-    /// Buffers.
+    /// Buffers of the switch.
     pub buffer: BufferPlan,
     /// Pause parameters; `None` without PFC.
     pub pfc: Option<PfcPlan>,
     /// Marking parameters; `None` without ECN.
     pub ecn: Option<EcnPlan>,
-    /// True when switches write the queueing delay of waiting packets into them (CSIG).
+    /// True when switches write into packets how long they were queued (CSIG).
     pub csig: bool,
-    /// Parameters of trimming; `None` when switches drop packets for which they have no space.
+    /// Parameters of trimming; `None` when switches drop packets for which there is no buffer space.
     pub trim: Option<TrimPlan>,
     /// Policy for choosing among up links.
     pub multipath: Multipath,
@@ -120,7 +120,7 @@ pub(crate) struct Switch {
     pub(crate) trace: TraceHash,
     next_wake: Key,
     route: Route,
-    /// The ring of its port 0; those of the other ports follow.
+    /// Ring of packets for port 0; the rings for the other ports follow in order.
     first_ring: u32,
     node: Node,
     ports: Box<[Port]>,

@@ -15,7 +15,7 @@ pub use star::{point_to_point, star};
 
 use crate::route::{Route, RouteSpec};
 
-/// A node: hosts come first, switches after them.
+/// Number of a node: hosts have the lowest numbers, followed by switches.
 pub type Node = u32;
 
 /// Class of a link: the plan gives each class a rate and a delay.
@@ -30,7 +30,7 @@ pub enum LinkClass {
 /// One end of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LinkPoint {
-    /// The node.
+    /// Node at this end of the link.
     pub node: Node,
     /// Port of the node.
     pub port: u32,
@@ -39,7 +39,7 @@ pub struct LinkPoint {
 /// A link, both directions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LinkSpec {
-    /// One end.
+    /// One end of the link.
     pub a: LinkPoint,
     /// The other end.
     pub b: LinkPoint,
@@ -100,7 +100,7 @@ impl Topology {
         format!("{}>{}", self.name(from.node), self.name(to.node))
     }
 
-    /// Returns the other end of the link, and its class, for every node and port.
+    /// Returns, for every node and port, the other end of its link and the link's class.
     pub(crate) fn neighbours(&self) -> Vec<Vec<(LinkPoint, LinkClass)>> {
         let unused = (LinkPoint { node: u32::MAX, port: 0 }, LinkClass::Fabric);
         let mut neighbours: Vec<Vec<_>> =

@@ -127,7 +127,7 @@ pub struct FlowSpec {
     pub start: Time,
     /// The host that posts the messages.
     pub src: u32,
-    /// The host at the other end.
+    /// Host at the other end of the flow.
     pub dst: u32,
     /// Total bytes of all its messages.
     pub bytes: u64,
@@ -175,7 +175,7 @@ pub enum WorkloadPlan {
         senders: u32,
         /// Total bytes of a request, striped over the senders.
         bytes: u64,
-        /// The receiver.
+        /// Host that receives from all others.
         to: u32,
         /// Interval over which the starts are distributed.
         jitter: Duration,
@@ -211,8 +211,8 @@ pub enum WorkloadPlan {
         /// Operation and size of each message, and further parameters.
         traffic: Traffic,
     },
-    /// Like a closed loop, but messages arrive at random, independently of the completion of earlier ones. A message
-    /// that cannot be posted yet waits, and the wait is a part of its latency.
+    /// Like a closed loop, but messages arrive at random, independently of the completion of earlier messages. A
+    /// message that cannot be posted yet waits, and the wait is a part of its latency.
     OpenLoop {
         /// Hosts and number of queue pairs; each queue pair has the same share of the load.
         between: Between,

@@ -4,8 +4,8 @@ use rnic_base::{BitRate, Time};
 
 use super::{Fault, PacketInfo, Verdict};
 
-/// Limits the rate of the link for an interval, as failed lanes or a cable that negotiates a lower rate would.
-/// Packets then queue in front of the link, as with any slow link.
+/// Limits the rate of the link for an interval, as failed lanes of the cable or a negotiated lower rate would. Packets
+/// then queue in front of the link, as with any slow link.
 #[derive(Debug)]
 pub struct Slow {
     rate: BitRate,

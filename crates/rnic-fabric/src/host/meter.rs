@@ -18,16 +18,17 @@ pub(crate) struct Meter {
     /// Length of a slice, when the plan has slices; above zero.
     slice: Option<Duration>,
     rate: BitRate,
-    /// Time at which the last counted packet was completely received: packets that a modelled NIC passes on faster
-    /// than the link delivered them are counted at the link's rate.
+    /// Time at which the last counted packet was completely received. If a modelled NIC passes packets on faster than
+    /// the link delivered them, they are counted at the link's rate.
     received_until: Time,
     /// Bytes of all queue pairs.
     slices: SliceBytes,
-    /// Counters of queue pairs, in the order in which they were opened. They remain when a queue pair is destroyed.
+    /// Counters of queue pairs, in the order in which the queue pairs were opened. Counters remain when a queue pair is
+    /// destroyed.
     counters: Vec<QueuePairCounter>,
     /// By queue pair number: index of its counter, plus 1; 0 for a queue pair that is not counted.
     counter_of: Vec<u32>,
-    /// Bits of the number of a flow that are those of its queue pair.
+    /// Number of bits of a flow's number that identify its queue pair.
     number_bits: u32,
 }
 
@@ -36,7 +37,7 @@ pub(crate) struct Meter {
 pub(crate) struct QueuePairCounter {
     /// Time in which `payload` and `wire` are counted.
     measured: Range<Time>,
-    /// Payload bytes.
+    /// Payload bytes received.
     pub(crate) payload: u64,
     /// Bytes of the frames with payload, with preamble and gap.
     pub(crate) wire: u64,

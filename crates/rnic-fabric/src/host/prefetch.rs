@@ -16,7 +16,7 @@ use super::Host;
 use crate::entry::Flags;
 use crate::network::Network;
 
-/// Number of turns of other hosts, before its own turn, at which prefetching for a host starts.
+/// Number of other hosts that are simulated between the start of prefetching for a host and the host itself.
 pub(crate) const STEPS: u32 = PREFETCH_STEPS + 1;
 
 /// Maximum number of arriving packets whose data is prefetched: as many as a 100 Gbit/s link carries in a

@@ -25,7 +25,7 @@ impl CompletionRate {
         }
     }
 
-    /// Returns whether there are two completions at different times.
+    /// Returns whether a rate can be computed: two completions at different times are needed.
     pub(crate) fn is_known(&self) -> bool {
         self.span.is_some_and(|(first, last)| first < last)
     }

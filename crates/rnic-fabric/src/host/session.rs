@@ -49,7 +49,7 @@ pub(crate) struct Sender {
     pub(crate) completed: u32,
     /// Total number of messages; reduced when the workload's duration ends before all are posted.
     pub(crate) messages: u32,
-    /// Number of messages that may be posted now: all of them, except in a collective.
+    /// Number of messages that may be posted now: all messages of the flow, except in a collective.
     released: u32,
     /// By slot: time at which the message in flight was posted, or arrived at the sender; empty when latencies are not
     /// measured.
@@ -62,7 +62,7 @@ pub(crate) struct Sender {
     pub(crate) tenant: Option<u32>,
 }
 
-/// Messages that arrive at a sender independently of whether it can post them.
+/// Messages that arrive at a sender from the application, whether or not the sender can post them.
 #[derive(Debug)]
 struct Backlog {
     arrivals: Arrivals,
@@ -103,7 +103,7 @@ pub(crate) struct Sessions {
     sends: Ledger,
     receives: Ledger,
     pub(crate) flow_events: Vec<FlowEvent>,
-    /// Duration from post to completion of every message, when latencies are measured; except those of tenants.
+    /// Duration from post to completion of every message, if latencies are measured; without the messages of tenants.
     pub(crate) latencies: Vec<rnic_base::Duration>,
     pub(crate) messages: u64,
     /// Start and end of the interval in which completed messages are counted in `steady_bytes`.

@@ -60,7 +60,7 @@ enum Place {
 pub struct ReceiverView {
     /// Bytes that have arrived in order.
     pub bytes: u64,
-    /// Number of received data segments, retransmissions included, without those that were dropped as lost.
+    /// Number of received data segments, including retransmissions, but not those that were dropped as lost.
     pub segments: u64,
     /// Acknowledgements sent.
     pub acknowledgements: u64,

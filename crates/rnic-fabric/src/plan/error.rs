@@ -23,7 +23,7 @@ pub enum PlanError {
         /// Description of the error.
         what: String,
     },
-    /// A value that is invalid, on its own or together with the others.
+    /// A value that is invalid, on its own or in combination with other values.
     #[error("plan: {key}: {what}")]
     Value {
         /// The key, with the path of its tables.

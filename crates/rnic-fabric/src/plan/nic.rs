@@ -30,7 +30,7 @@ pub enum WorkFetch {
         /// Maximum number of work requests in a batch.
         batch: u32,
     },
-    /// Fetched before they are needed.
+    /// Entries are fetched before they are needed.
     Ahead,
 }
 
@@ -43,7 +43,7 @@ pub struct NicPlan {
     pub second: Option<(u32, Duration)>,
     /// Bytes of a context, rounded up: the amount that a miss transfers.
     pub context_bytes: u64,
-    /// The bus.
+    /// Bus between host memory and NIC.
     pub bus: BusPlan,
     /// Policy for fetching work requests.
     pub work: WorkFetch,
@@ -51,7 +51,7 @@ pub struct NicPlan {
     pub bitmap: Option<Duration>,
     /// Time between two packets in the pipeline; with Falcon, between two sent packets.
     pub cycle: Duration,
-    /// With Falcon: shortest time between two sent packets of a queue pair.
+    /// With Falcon: minimum time between two packets sent by a queue pair.
     pub qp_cycle: Duration,
     /// Maximum number of bytes that wait for the pipeline; packets beyond are dropped.
     pub receive_buffer: u64,

@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::link::PLAN_TIME_MAX;
 
-/// A quantity with its unit, or a bare number where that is allowed.
+/// A quantity with its unit, or a bare number for keys that permit it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Unit<T>(pub(super) T);
 

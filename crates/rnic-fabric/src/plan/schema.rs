@@ -36,7 +36,7 @@ impl Table {
 /// A key of a table.
 #[derive(Debug)]
 pub struct Key {
-    /// Name.
+    /// Name of the key.
     pub name: &'static str,
     /// Type of the value, as the documentation calls it.
     pub type_name: &'static str,
@@ -57,7 +57,7 @@ pub struct Key {
 pub enum Absent {
     /// None: the key is required.
     Required,
-    /// This value, in TOML.
+    /// The key has this value, in TOML.
     Default(&'static str),
     /// A value, or a requirement, that depends on the rest of the plan: described in Markdown.
     Depends(&'static str),
@@ -66,7 +66,7 @@ pub enum Absent {
 /// A word that a key can have as its value.
 #[derive(Debug)]
 pub struct Word {
-    /// The word.
+    /// The word, as it is written in a plan.
     pub name: &'static str,
     /// Meaning, in Markdown.
     pub about: Doc,
@@ -150,7 +150,8 @@ pub(super) trait Keyed {
     fn given(&self) -> Vec<&'static Key>;
 }
 
-/// Rejects keys of `table`, the `what` at `path`, that its kind does not use, because they would have no effect.
+/// Rejects keys of `table`, the `what` at `path`, that are not used with the table's kind, because they would have no
+/// effect.
 pub(super) fn reject_unused_keys(
     table: &impl Keyed,
     kind: impl Named,

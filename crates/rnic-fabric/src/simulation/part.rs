@@ -29,8 +29,8 @@ pub struct Part {
 pub(super) struct Window {
     /// End of the window: events before this time are processed.
     pub(super) horizon: Time,
-    /// True when there are so many connections that their state is not cached when a host's turn starts, so that it is
-    /// prefetched.
+    /// True when there are so many connections that their state is no longer cached when a host is simulated again, so
+    /// that it is prefetched.
     pub(super) prefetches: bool,
     pub(super) order: NodeOrder,
 }
@@ -81,7 +81,8 @@ impl Part {
         self.network.calendar.settle(block);
     }
 
-    /// Prefetches the state of the next nodes. Turn 0 is [`host::STEPS`] turns before the turn of the first node.
+    /// Prefetches the state of the nodes that are simulated next. Number 0 is [`host::STEPS`] nodes before the first
+    /// node.
     fn prefetch_ahead(&mut self, turn: u32, horizon: Time) {
         let node = |steps: u32| (turn + steps).checked_sub(host::STEPS).map(|node| node as usize);
         for (steps, index) in (1..=host::STEPS).filter_map(|steps| Some((steps, node(steps)?))) {

@@ -46,7 +46,7 @@ impl Partition {
         self.positions[node as usize]
     }
 
-    /// Returns the nodes of `part`, in the order of their numbers there.
+    /// Returns the nodes of part `part` of the network, in the order of their indices in that part.
     pub(super) fn nodes(&self, part: usize) -> &[Node] {
         &self.parts[part]
     }

@@ -27,7 +27,7 @@ pub trait PartRunner: Send {
     fn run(&mut self, parts: &mut [Part]);
 }
 
-/// Runs one part after the other.
+/// Simulates one part of the network after the other.
 #[derive(Debug)]
 struct SequentialRunner;
 
@@ -40,9 +40,9 @@ impl PartRunner for SequentialRunner {
 /// The parts of a network, and the positions of the nodes in them.
 pub(super) struct Parts {
     parts: Vec<Part>,
-    /// For each host: its part, and its index there.
+    /// For each host: the part of the network to which it belongs, and its index in that part.
     hosts: Vec<(usize, usize)>,
-    /// For each switch: its part, and its index there.
+    /// For each switch: the part of the network to which it belongs, and its index in that part.
     switches: Vec<(usize, usize)>,
     runner: Box<dyn PartRunner>,
 }

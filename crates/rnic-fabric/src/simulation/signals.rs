@@ -12,7 +12,7 @@ pub struct SignalLog {
     pub hosts: Vec<String>,
     /// Records with the numbers of their hosts, in the order of their last signals, then of hosts.
     pub records: Vec<(u32, Signal)>,
-    /// Number of signals that are not in `records`, because they were too many.
+    /// Number of signals that are not in `records`, because it was full.
     pub lost: u64,
 }
 
@@ -23,7 +23,7 @@ impl Simulation {
         self.parts.hosts_mut().for_each(|host| Signals::of(&mut host.engine).collect(settings));
     }
 
-    /// Removes and returns the signals that were collected, when they are.
+    /// Removes and returns the signals that were collected; `None` if the simulation does not collect signals.
     pub fn take_signals(&mut self) -> Option<SignalLog> {
         let (topology, mut records, mut lost) = (self.plan.topology.build(), Vec::new(), 0);
         let numbers = 0..self.parts.host_count() as u32;

@@ -9,7 +9,7 @@ use super::Simulation;
 use crate::report::{HostSlices, Slices};
 use crate::topology::{LinkPoint, Topology};
 
-/// The measurements, and the state needed to continue them.
+/// Measurements of all time slices, and the state needed to continue them.
 #[derive(Debug)]
 pub(super) struct Slicer {
     slice: Duration,

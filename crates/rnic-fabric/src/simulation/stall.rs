@@ -85,5 +85,5 @@ impl Simulation {
     }
 }
 
-/// Number of flows that the violation's text describes; the others are usually in the same state.
+/// Number of flows that the text of a violation describes; other flows are usually in the same state.
 const STUCK_FLOWS_SHOWN: usize = 5;

@@ -27,7 +27,8 @@ struct TenantQueuePair {
     joined: Time,
     /// Host that sends the payload, and its queue pair, until that is destroyed.
     sending: Option<(u32, Qpn)>,
-    /// The same; after the queue pair has been destroyed, a later one may have its number.
+    /// Host and number of the queue pair at its sending end; after the queue pair has been destroyed, a later one may
+    /// have its number.
     sender: (u32, Qpn),
     /// Host that receives the payload, and the index of its counter.
     receiving: (u32, usize),
@@ -281,7 +282,7 @@ impl Tenancy {
         })
     }
 
-    /// Adds the results of tenants and of their queue pairs to `slices`, of which there are `count`.
+    /// Adds the results of tenants and of their queue pairs to `slices`; `count` is the number of slices.
     pub(super) fn add_slices(&self, slices: &mut Slices, slice: Duration, count: usize, parts: &Parts) {
         let plan = &self.plan;
         let name = |pair: &TenantQueuePair| {

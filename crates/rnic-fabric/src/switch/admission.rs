@@ -66,11 +66,11 @@ pub(super) struct Pfc {
 /// The signal to send to the neighbour.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Signal {
-    /// No signal.
+    /// No flow control signal.
     None,
-    /// Pause.
+    /// Pause the sender (PFC).
     Pause,
-    /// Resume.
+    /// Let the sender resume (PFC).
     Resume,
 }
 

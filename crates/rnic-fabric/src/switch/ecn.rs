@@ -35,7 +35,7 @@ pub enum MarkDepth {
     /// All bytes that wait for the output.
     #[default]
     Output,
-    /// Of these bytes, those that arrived at the same port as the packet.
+    /// Bytes that wait for the same output and arrived at the same input port as the packet.
     VirtualQueue,
     /// All bytes in the buffer of the port at which the packet arrived.
     Input,
@@ -44,7 +44,7 @@ pub enum MarkDepth {
 /// The random numbers that decide about marks between the thresholds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum MarkDraw {
-    /// One after the other, as packets come.
+    /// Random numbers are drawn one after the other, in the order in which packets arrive.
     #[default]
     Sequence,
     /// A function of the packet and the seed, so that simulations that are compared mark the same packets at the same

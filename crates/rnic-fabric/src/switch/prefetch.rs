@@ -1,12 +1,12 @@
-//! Prefetches the data that a switch will need while other nodes have their scheduling turns: as for hosts (see
-//! [`crate::host`]), but in fewer steps.
+//! Prefetches the data that a switch will need while other nodes are simulated, as for hosts (see [`crate::host`]), but
+//! in fewer steps.
 
 use rnic_base::{prefetch_at, prefetch_whole};
 
 use super::Switch;
 use crate::network::Network;
 
-/// Number of turns of other nodes before its own at which prefetching for a switch starts.
+/// Number of other nodes that are simulated between the start of prefetching for a switch and the switch itself.
 pub(crate) const STEPS: u32 = 3;
 
 /// Number of arriving packets per port that are prefetched: the packets that a 100 Gbit/s link carries in a
@@ -14,7 +14,7 @@ pub(crate) const STEPS: u32 = 3;
 const ARRIVING_PACKETS_MAX: u32 = 4;
 
 impl Switch {
-    /// Prefetches data that the switch needs, when `turns` other nodes are scheduled before it.
+    /// Prefetches data that the switch needs, when `turns` other nodes are simulated before it.
     #[inline]
     pub(crate) fn prefetch_ahead(&self, turns: u32, network: &Network) {
         let rings = self.first_ring..self.first_ring + self.ports.len() as u32;

@@ -26,8 +26,8 @@ pub(super) struct Queues {
     words: usize,
 }
 
-/// Several consecutive entries, in two cache lines. Entries that wait for a long time are evicted from the cache
-/// before they are sent, so they are prefetched chunk by chunk.
+/// Several consecutive queue entries, in two cache lines. Entries that wait for a long time are evicted from the cache
+/// before they are sent, so they are prefetched together.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(128))]
 struct QueueChunk {
@@ -179,7 +179,7 @@ impl Queues {
         }
     }
 
-    /// Determines and prefetches the packet that `output` sends next, unless another source becomes the next one
+    /// Determines and prefetches the packet that `output` will send next unless packets from other sources arrive
     /// before.
     #[inline]
     fn prefetch_next(&mut self, output: usize) {

@@ -69,8 +69,8 @@ impl Trimming {
         true
     }
 
-    /// Removes the entry that `output` sends next, unless it is the turn of data, which is waiting when `has_data` is
-    /// set.
+    /// Removes the header that `output` sends next; returns `None` if there is none, or if data waits (`has_data`) and
+    /// is next, because [`HEADERS_PER_DATA_PACKET`] headers have been sent in succession.
     pub(super) fn pop(&mut self, now: Time, output: usize, has_data: bool) -> Option<Entry> {
         let in_succession = &mut self.in_succession[output];
         if self.queues.is_empty(output) || has_data && *in_succession >= HEADERS_PER_DATA_PACKET {

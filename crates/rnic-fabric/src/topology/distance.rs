@@ -12,7 +12,7 @@ pub(crate) struct HopDistances {
     blocks: Vec<Block>,
 }
 
-/// Consecutive hosts, and the number of switches on the path to the farthest of them.
+/// A range of consecutive hosts, and the number of switches on the path to the farthest host in it.
 #[derive(Clone, Copy, Debug)]
 struct Block {
     first: u32,

@@ -55,10 +55,10 @@ impl CollectiveKind {
     }
 }
 
-/// Collectives of the same kind, one after the other.
+/// Repetitions of a collective operation, one after the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CollectivePlan {
-    /// The operation.
+    /// Collective operation.
     pub kind: CollectiveKind,
     /// Number of ranks: hosts 0 to `ranks - 1` take part.
     pub ranks: u32,
@@ -66,7 +66,7 @@ pub struct CollectivePlan {
     pub bytes: u64,
     /// Number of collectives.
     pub count: u32,
-    /// Number of connections from each rank to each of its peers; every message is divided among them.
+    /// Number of connections from each rank to each of its peers; every message is divided among these connections.
     pub connections: u32,
     /// True when ranks are assigned to the hosts at random; otherwise neighbours in the ring are neighbours in the
     /// topology.

@@ -11,17 +11,17 @@ use rnic_base::{BitRate, Duration, RandomStream, RandomStreams, Time};
 
 use super::{FlowSpec, Operation, Traffic};
 
-/// The hosts that post, and their peers. Queue pairs are distributed over the clients, and those of a client over the
-/// servers.
+/// The hosts that post, and their peers. Queue pairs are distributed over the clients, and the queue pairs of a client
+/// over the servers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Between {
     /// The first host that posts.
     pub from: u32,
-    /// Number of hosts that post: `from` and those after it.
+    /// Number of hosts that post: `from` and the hosts with the next numbers.
     pub clients: u32,
     /// The first host at the remote end.
     pub to: u32,
-    /// Number of hosts at the remote end: `to` and those after it.
+    /// Number of hosts at the remote end: `to` and the hosts with the next numbers.
     pub servers: u32,
     /// Total number of queue pairs of all clients.
     pub queue_pairs: u32,

@@ -19,7 +19,7 @@ pub struct NvmePlan {
     pub depth: u32,
     /// The first host that posts commands.
     pub from: u32,
-    /// Number of hosts that post: `from` and those after it.
+    /// Number of hosts that post: `from` and the hosts with the next numbers.
     pub clients: u32,
     /// The host with the drive.
     pub to: u32,
@@ -31,7 +31,7 @@ pub struct NvmePlan {
     pub reads: Reads,
     /// True when payload is carried and checked; each client's part of the drive is small then.
     pub checked: bool,
-    /// The drive.
+    /// Parameters of the drive.
     pub drive: DeviceConfig,
 }
 

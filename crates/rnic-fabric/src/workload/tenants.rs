@@ -24,7 +24,7 @@ pub struct TenantsPlan {
     pub until: Time,
 }
 
-/// A tenant.
+/// A tenant: queue pairs of one user, which share NICs with those of other users.
 #[derive(Clone, Debug)]
 pub struct TenantPlan {
     /// Name in reports.
@@ -80,7 +80,7 @@ pub enum TenantSizes {
 pub struct Membership {
     /// Index of the tenant in [`TenantsPlan::tenants`].
     pub tenant: u32,
-    /// Index of the queue pair, of those of its tenant.
+    /// Index of the queue pair among all queue pairs of its tenant.
     pub index: u32,
     /// See [`TenantPlan::weight`].
     pub weight: u16,
@@ -159,8 +159,8 @@ impl TenantPlan {
     }
 }
 
-/// Shortest mean time between two messages of a queue pair. More would be far above any link's rate, and with none
-/// between them the messages of a picosecond would not end.
+/// Shortest mean time between two messages of a queue pair. A higher rate would be far above that of any link, and with
+/// a gap of zero there would be infinitely many messages.
 const GAP_MIN: Duration = Duration::from_ns(1);
 
 #[cfg(test)]

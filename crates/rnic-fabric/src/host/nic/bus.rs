@@ -73,7 +73,8 @@ impl Bus {
         self.counts
     }
 
-    /// Requests `bytes` at `now`; returns the time at which all of them have been read. Calls must be in order of time.
+    /// Requests `bytes` at `now`; returns the time at which all these bytes have been read. Calls must be in order of
+    /// time.
     pub(crate) fn read(&mut self, now: Time, bytes: u64) -> Time {
         while self.reads.front().is_some_and(|read_end| *read_end <= now) {
             self.reads.pop_front();

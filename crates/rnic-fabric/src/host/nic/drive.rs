@@ -127,7 +127,7 @@ impl Host {
         doorbells.drain(..).for_each(|qpn| nic.work.posted(qpn));
     }
 
-    /// Passes packets that are ready from the engine to the NIC's pipeline, as long as it accepts them.
+    /// Passes packets that are ready in the engine to the NIC's pipeline, as long as the pipeline accepts packets.
     fn feed_pipeline(&mut self, now: Time, network: &mut Network) {
         loop {
             let nic = self.nic.as_ref().expect("the host has a modelled NIC");

@@ -20,7 +20,7 @@ pub(crate) struct Load {
     first_block: u64,
     /// Number of commands posted and number ended so far.
     event_count: u64,
-    /// Record of the written blocks, when they are to be checked at the end.
+    /// Record of the written blocks, if they are to be checked at the end of the run.
     written: Option<WriteHistory>,
     /// Cookies that are not in use.
     free: Vec<u32>,
@@ -49,8 +49,8 @@ impl Load {
         self.written = Some(WriteHistory::default());
     }
 
-    /// Returns the extents of completed commands, when they are recorded, and the sequence numbers of the
-    /// writes whose data each may contain. Blocks that were only read are unchanged.
+    /// Returns the extents of completed commands, if recorded, and for each the sequence numbers of the writes whose
+    /// data it may contain. Blocks that were only read are unchanged.
     pub(super) fn written(&self) -> impl Iterator<Item = (Extent, Vec<u64>)> {
         let (blocks, writes) = (self.plan.blocks(), self.plan.direction == Direction::Write);
         let all = self.written.iter().flat_map(WriteHistory::all);
@@ -68,7 +68,8 @@ impl Load {
         Extent { first_block: self.posted[cookie as usize].first_block, blocks: self.plan.blocks() }
     }
 
-    /// Returns the sequence number of the command with `cookie`: unique, and greater than those of earlier commands.
+    /// Returns the sequence number of the command with `cookie`: unique, and greater than those of all earlier
+    /// commands.
     pub(super) fn pass(&self, cookie: u64) -> u64 {
         self.posted[cookie as usize].pass
     }

@@ -1,4 +1,5 @@
-//! A drive used by its own host: commands are served in units, like those from the network.
+//! A drive used by its own host: commands are divided into units (parts of at most 4 KiB), like commands from the
+//! network.
 
 use rnic_base::Time;
 use rnic_nvme::device::Io;
@@ -11,11 +12,11 @@ use crate::workload::nvme::BLOCK_LOG2;
 #[derive(Debug)]
 pub(super) struct LocalDrive {
     drive: Drive,
-    /// Number of units of each command that have not completed, by its cookie.
+    /// Number of parts (units) of each command that have not completed, indexed by the command's cookie.
     remaining_units: Box<[u32]>,
 }
 
-/// Maximum number of blocks of a unit.
+/// Maximum number of blocks of a unit, the part of a command that the drive serves at once.
 const UNIT_BLOCKS: u32 = UNIT >> BLOCK_LOG2;
 
 impl LocalDrive {
@@ -35,7 +36,7 @@ impl LocalDrive {
         }
     }
 
-    /// Returns a command whose last unit has completed by `now`, if there is one, and removes it.
+    /// Returns a command whose last part has completed by `now`, if there is one, and removes it.
     pub(super) fn done(&mut self, now: Time) -> Option<u64> {
         loop {
             let io = self.drive.done(now)?;
@@ -47,7 +48,7 @@ impl LocalDrive {
         }
     }
 
-    /// Returns the time at which the next unit completes.
+    /// Returns the time at which the next part of a command completes.
     pub(super) fn next_done(&self) -> Option<Time> {
         self.drive.next_done()
     }

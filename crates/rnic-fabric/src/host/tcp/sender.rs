@@ -36,13 +36,13 @@ const WINDOW_MAX: u64 = 1 << 30;
 /// The readable state of a sending end, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SenderView<'s> {
-    /// Congestion window.
+    /// Congestion window in bytes.
     pub cwnd: u64,
     /// Slow start threshold; `u64::MAX` before the first loss.
     pub ssthresh: u64,
-    /// Receive window.
+    /// Receive window in bytes.
     pub receive_window: u64,
-    /// Bytes acknowledged.
+    /// Number of bytes acknowledged.
     pub acknowledged: u64,
     /// True during fast recovery.
     pub is_recovering: bool,
@@ -224,8 +224,8 @@ impl Sender {
         }
     }
 
-    /// Removes acknowledged segments from the scoreboard, and measures the round trip unless one of them was repeated
-    /// (Karn's algorithm).
+    /// Removes acknowledged segments from the scoreboard, and measures the round-trip time unless an acknowledged
+    /// segment was retransmitted (Karn's algorithm).
     fn measure(&mut self, now: Time, bytes: u64) {
         let count = (bytes / self.smss()) as usize;
         let count = count.min(self.sent.len());
