@@ -51,7 +51,7 @@ pub struct ProcessorConfig {
     pub form: StateLocation,
     /// Number of connections; connection numbers range from zero to one less than this.
     pub connections: u32,
-    /// Rate of the link, to which the controller's rates are relative.
+    /// Rate of the link to which the NIC sends.
     pub line_rate: BitRate,
     /// Payload bytes of a full packet.
     pub mtu: u32,
