@@ -124,7 +124,7 @@ fn set_blocked(signals: &libc::sigset_t) -> libc::sigset_t {
     }
 }
 
-/// Stack size of these threads, in bytes: they format text or compute windows, and have no deep call chains.
+/// Stack size of background threads, in bytes: they format text or compute windows, and have no deep call chains.
 const STACK_BYTES: usize = 256 << 10;
 
 #[cfg(test)]

@@ -221,7 +221,8 @@ impl Transfers {
     }
 }
 
-/// Returns the number of bytes of a train of datagrams of `payload_bytes`.
+/// Returns the number of bytes of a batch of datagrams of `payload_bytes` that is passed to the kernel in one call
+/// (GSO).
 fn train_len(payload_bytes: usize) -> usize {
     (TRAIN_BYTES / payload_bytes).clamp(1, crate::sys::SEGMENTS_MAX) * payload_bytes
 }
@@ -263,7 +264,8 @@ fn join<T>(thread: thread::JoinHandle<io::Result<T>>) -> io::Result<T> {
 /// receive buffer grow by default would be too small, and one of a few megabytes exceeds the cache; the verbs study
 /// used the same value.
 const WINDOW_BYTES: usize = 400_000;
-/// Payload bytes of a train: less than 65 507 bytes, the maximum of a datagram.
+/// Payload bytes of a batch of datagrams that is passed to the kernel in one call (GSO): less than 65 507 bytes, the
+/// maximum of a datagram.
 const TRAIN_BYTES: usize = 62_000;
 const DATAGRAMS_PER_CALL: usize = 8;
 const BUFFER_BYTES: usize = 4 << 20;

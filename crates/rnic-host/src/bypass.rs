@@ -82,9 +82,9 @@ pub(crate) struct Bypass {
     /// Rings that this NIC reads.
     pub(crate) incoming: Vec<Incoming>,
     is_asleep: bool,
-    /// Number of turns since the control socket was last checked.
+    /// Number of iterations of the NIC's loop since the control socket was last checked.
     turns_since_check: u32,
-    /// Number of remaining turns in which a control message is considered likely to arrive.
+    /// Number of further iterations of the NIC's loop in which a control message is considered likely to arrive.
     fast_poll_turns: u32,
     /// True when records in rings carry the time of their publication.
     stamps: bool,
@@ -250,8 +250,8 @@ impl Bypass {
         }
     }
 
-    /// Stops counting queue pair `qpn`. Returns its peer and port if no other queue pair is connected to them any
-    /// more, otherwise `None`. Also returns `None` for a queue pair that was never connected.
+    /// Stops counting queue pair `qpn`. Returns its peer and port if no other queue pair is connected to them any more,
+    /// otherwise `None`; also `None` for a queue pair that was never connected.
     pub(crate) fn remove_user(&mut self, qpn: Qpn) -> Option<(PeerId, u16)> {
         let target = self.connected_qps.remove(&qpn)?;
         let count = self.qps_per_target.get_mut(&target)?;
@@ -399,7 +399,7 @@ impl Bypass {
         Some(index)
     }
 
-    /// Publishes written packets to the readers, and wakes those readers that sleep.
+    /// Publishes the packets that have been written to rings, and wakes readers that sleep.
     #[inline]
     pub(crate) fn publish(&mut self, now: Time) {
         while let Some(index) = self.unpublished.pop() {
@@ -447,15 +447,15 @@ impl Bypass {
         }
     }
 
-    /// Releases the ring to `target`, because no process exists there any more.
+    /// Releases the ring to `target`, because the process at that address no longer exists.
     pub(crate) fn abandon(&mut self, now: Time, target: (PeerId, u16)) {
         if let Some(index) = self.find(target) {
             self.forget(now, index);
         }
     }
 
-    /// Releases the ring to `target`, because no queue pair is connected to it any more: the ring is destroyed as
-    /// soon as the reader has read it. If datagrams are sent there later, another ring is created.
+    /// Releases the ring to `target`, because no queue pair is connected to it any more: the ring is destroyed as soon
+    /// as the reader has read it. If datagrams are sent to `target` later, another ring is created.
     pub(crate) fn release(&mut self, now: Time, target: (PeerId, u16)) {
         self.publish(now);
         self.ownership_probes.forget(|probed| *probed == target);
@@ -489,8 +489,8 @@ impl Bypass {
         !self.incoming.is_empty()
     }
 
-    /// Checks the control socket for messages once every few turns, or immediately if `at_once` is set; returns
-    /// `true` if there were any.
+    /// Checks the control socket for messages once in several iterations of the NIC's loop, or immediately if `at_once`
+    /// is set; returns `true` if messages were received.
     #[inline]
     pub(crate) fn poll_control_socket(&mut self, now: Time, at_once: bool) -> bool {
         self.turns_since_check += 1;
@@ -611,15 +611,17 @@ const CHANNELS_MAX: usize = 256;
 /// the NIC.
 const CONTROL_MESSAGES_PER_CALL: usize = 16;
 
-/// Number of turns between two checks of the control socket while no thread sleeps. Each check costs a system call.
+/// Number of iterations of the NIC's loop between two checks of the control socket while no thread sleeps. Each check
+/// costs a system call.
 const CONTROL_POLL_TURNS: u32 = 64;
 
-/// Number of turns between two checks while a control message is likely to arrive, and number of turns for which that
-/// is assumed after a probe or an answer was sent.
+/// Number of iterations of the NIC's loop between two checks while a control message is likely to arrive, and number of
+/// iterations for which that is assumed after a probe or a response was sent.
 const CONTROL_POLL_TURNS_FAST: u32 = 4;
 const FAST_POLL_TURNS: u32 = 1_024;
 
-/// Written packets are published to the reader when they have this number of bytes, and at the end of each batch.
+/// Number of bytes after which packets written to a ring are published to the reader; they are also published at the
+/// end of each batch.
 const PUBLISH_BYTES: u64 = 32 << 10;
 
 /// Time without reading after which a reader is checked, because its process may have exited: several scheduler ticks

@@ -41,7 +41,7 @@ pub struct NicConfig {
     pub line_rate: BitRate,
     /// Operator's limit of the dequeue rate of each queue pair; `None` for none.
     pub rate_limit: Option<BitRate>,
-    /// Settings by which this NIC shares a link with the other NICs of the user; `None` if it does not.
+    /// Settings for sharing a link with the other NICs of the user; `None` if this NIC does not share a link.
     pub share: Option<ShareConfig>,
     /// Number of threads, at most [`SCHEDULE_THREADS_MAX`], on which schedulers that set rates run; with 0 they run on
     /// the threads that use the NIC.
@@ -53,17 +53,17 @@ pub struct NicConfig {
     pub receive_buffer_bytes: usize,
     /// Size of the send buffer to request from the kernel, in bytes.
     pub send_buffer_bytes: usize,
-    /// True when the kernel is to split trains into packets (GSO), if it supports that.
+    /// True if the kernel is to split large buffers into packets (GSO), if it supports that.
     pub segmentation: bool,
-    /// True when the kernel is to deliver packets as trains (GRO), if it supports that.
+    /// True if the kernel is to merge received packets into large buffers (GRO), if it supports that.
     pub receive_offload: bool,
     /// With `shared`: true when Falcon packets, which have longer headers, will be sent to the NIC's peers. Such
     /// peers do not negotiate an MTU, so the wire MTU must allow for these headers before any queue pair exists.
     pub carries_falcon: bool,
-    /// Protection of Falcon packets; `None` sends them unencrypted.
+    /// Keys and format for encrypting Falcon packets; `None` sends them unencrypted.
     pub protection: Option<Protection>,
-    /// Settings of messages with the NICs of peers that support them; `None` disables messages. Excludes
-    /// [`Self::protection`], which does not cover them, and [`Self::real_roce_peers`].
+    /// Settings of messages with the NICs of peers that support them; `None` disables messages. Cannot be combined with
+    /// [`Self::protection`], which does not cover messages, or with [`Self::real_roce_peers`].
     pub messages: Option<MessagesConfig>,
     /// Simulated network faults, applied to the packets that this NIC sends.
     pub impairment: Impairment,

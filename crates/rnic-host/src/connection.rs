@@ -158,7 +158,7 @@ pub enum ConnectionEvent {
     Failed {
         /// The requested connection.
         id: ConnectionId,
-        /// The reason.
+        /// Reason of the failure.
         error: ConnectError,
     },
     /// A connection has ended: its queue pair is in the error state, and posted requests are flushed. The program

@@ -297,7 +297,8 @@ mod fold {
         crc
     }
 
-    /// Returns the lanes after the last `front_len` bytes of two blocks; the bytes before these must be zeros.
+    /// Returns the accumulators (lanes) after the last `front_len` bytes of two blocks; all bytes before these must be
+    /// zeros.
     #[inline]
     #[target_feature(enable = "avx,pclmulqdq")]
     pub(super) fn open_two(crc: u32, two: &[u8; 2 * BLOCK_BYTES], front_len: usize) -> [__m128i; 4] {
@@ -349,8 +350,8 @@ mod fold {
         (two, first.len(), rest.as_chunks().0)
     }
 
-    /// Returns the lanes of the last `front_len` bytes of a block; the bytes before these must be zeros. The CRC
-    /// register is combined with the first four of these bytes.
+    /// Returns the accumulators (lanes) of the last `front_len` bytes of a block; all bytes before these must be zeros.
+    /// The CRC register is combined with the first four of these bytes.
     #[inline]
     #[target_feature(enable = "avx,pclmulqdq")]
     pub(super) fn open(crc: u32, mut block: Block, front_len: usize) -> [__m128i; 4] {
@@ -388,7 +389,8 @@ mod fold {
         _mm_xor_si128(_mm_xor_si128(low, next), high)
     }
 
-    /// Folds four lanes into one, reduces its 128 bits to 64 and then to 32, and returns the Barrett remainder.
+    /// Folds the four accumulators (lanes) into one, reduces its 128 bits to 64 and then to 32, and returns the Barrett
+    /// remainder.
     #[inline]
     #[target_feature(enable = "avx,pclmulqdq")]
     pub(super) fn close(lanes: [__m128i; 4]) -> u32 {
@@ -405,10 +407,10 @@ mod fold {
         !_mm_cvtsi128_si32(_mm_srli_si128(folded, 4)).cast_unsigned()
     }
 
-    /// Constants for folding over 512 bits: for the lower and the upper half of a lane.
+    /// Constants for folding over 512 bits: for the lower and the upper half of an accumulator (lane).
     pub(super) const BY_512: [i64; 2] = [0x01_5444_2bd4, 0x01_c6e4_1596];
 
-    /// Number of bytes of a lane.
+    /// Number of bytes of an accumulator (lane).
     const LANE_BYTES: usize = 16;
 
     /// Number of bytes of the CRC register.

@@ -58,7 +58,7 @@ struct Peer {
     latest: usize,
     /// Number of packets to all targets that are not covered by a request yet.
     uncovered: u64,
-    /// Time at which a request for these packets is sent at the latest, even if they are few.
+    /// Time at which a request for credit for these packets is sent at the latest, even if they are few.
     request_by: Option<Time>,
     is_changed: bool,
 }
@@ -137,7 +137,7 @@ impl Credits {
         }
     }
 
-    /// Returns whether there is work for [`Credits::create_requests`] or one of the `pop` functions.
+    /// Returns whether [`Credits::create_requests`] or a `pop` function has messages to create or to send.
     #[inline]
     pub(crate) fn has_work(&self) -> bool {
         !self.changed.is_empty() || !self.settled.is_empty() || !self.requests.is_empty()
@@ -371,8 +371,8 @@ const REQUESTS_PER_LIMIT: u64 = 4;
 /// Maximum number of ports of one host that are tracked at the same time. Packets to further ports are not tracked.
 const TARGETS_MAX: usize = 64;
 
-/// Maximum number of sent requests per port that are stored to match responses to them: the requests of one round
-/// trip, and the maximum number of retransmissions.
+/// Maximum number of sent requests per port that are stored to match responses: the requests of one round trip, and the
+/// maximum number of retransmissions.
 const PENDING_REQUESTS_MAX: usize = REQUESTS_PER_LIMIT as usize + TRIES_OF_RESPONSIVE as usize + 1;
 
 /// Longest response time of a process that is running on a core. After this time, the request is retransmitted.

@@ -193,8 +193,8 @@ fn raised(profile: &Profile, option: &str, value: &str) -> Option<String> {
     Some(spec.show(present.max(least)))
 }
 
-/// Default values by the name of the option; measured with the benchmarks in `benches/` on two cores, which are
-/// described there.
+/// Default values by the name of the option, as measured with the benchmarks in `benches/` on two cores; the benchmarks
+/// describe how.
 const DEFAULTS: &[(&str, &str)] = &[
     // The values below apply until round trips have been measured.
     ("measured_timeouts", "true"),

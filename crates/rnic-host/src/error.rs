@@ -28,11 +28,11 @@ pub enum NicError {
     /// A setting has an invalid value.
     #[error("{what} is `{found}`; expected {expected}")]
     Setting {
-        /// The setting.
+        /// Name of the setting.
         what: &'static str,
         /// Value of the setting.
         found: String,
-        /// Accepted values.
+        /// Values that are accepted.
         expected: &'static str,
     },
     /// Memory could not be allocated or registered.
@@ -40,7 +40,7 @@ pub enum NicError {
     Memory {
         /// Number of requested bytes.
         bytes: usize,
-        /// The reason.
+        /// Reason of the failure.
         reason: String,
     },
     /// The engine rejected the registration of memory.
@@ -52,8 +52,8 @@ pub enum NicError {
     /// The NIC has no space for more peers.
     #[error("the NIC has reached its maximum number of peers; release one first")]
     TooManyPeers,
-    /// The call is for the other mode: either the peers of this NIC are hosts ([`crate::NicConfig::shared`]) and the
-    /// call is for single peers, or vice versa.
+    /// The call is for a NIC in the other mode: its peers are hosts ([`crate::NicConfig::shared`]) and the call is for
+    /// single peers, or vice versa.
     #[error("{0}")]
     Mode(&'static str),
     /// The address has the wrong IP version for this NIC.

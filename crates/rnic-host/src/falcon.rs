@@ -58,7 +58,7 @@ pub(crate) struct Falcon {
     vectors: Vectors,
     /// Payload that has arrived out of order.
     pub(crate) kept: KeptPayloads,
-    /// Number of times that a key was replaced by another.
+    /// Number of times that a key was replaced.
     pub(crate) key_changes: u64,
 }
 

@@ -100,7 +100,7 @@ impl HostMeter {
     }
 }
 
-/// Shortest interval over which is measured: that of reports, so that each report is of another interval.
+/// Shortest interval over which the load is measured: that of reports, so that each report covers a separate interval.
 pub(crate) const INTERVAL: Duration = Duration::from_ms(4);
 
 /// Maximum delay that counts: the process was stopped, or a clock was set.

@@ -49,8 +49,8 @@ pub struct Impairment {
     pub reorder_hold: Duration,
     /// Delay added to every packet.
     pub delay: Duration,
-    /// Maximum of an additional, uniformly distributed delay. Packets overtake each other when it exceeds the time
-    /// between them.
+    /// Maximum of an additional, uniformly distributed delay. Packets overtake each other when the difference of their
+    /// delays exceeds the time between them.
     pub jitter: Duration,
     /// Rate of the slowest link on the path, counting Ethernet framing; `None` adds no such link.
     pub rate: Option<BitRate>,
@@ -99,7 +99,7 @@ impl Impairment {
 /// Counters of the faults applied so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ImpairmentStats {
-    /// Packets processed.
+    /// Packets that impairment has processed, whether or not it changed anything for them.
     pub packets: u64,
     /// Packets lost at random.
     pub lost: u64,
@@ -109,7 +109,7 @@ pub struct ImpairmentStats {
     pub corrupted: u64,
     /// Packets sent twice.
     pub duplicated: u64,
-    /// Packets held back so that later ones overtake them.
+    /// Packets held back so that later packets overtake them.
     pub reordered: u64,
     /// Packets received whose payload was cut.
     pub trimmed: u64,
@@ -150,8 +150,8 @@ pub(crate) struct PeerImpairment {
     mark: RandomStream,
     /// Time at which the slow link has sent all its packets.
     link_free: Time,
-    /// Keys in the delay line of packets that wait to be overtaken, with the number of packets that must still
-    /// overtake them.
+    /// Keys in the delay line of packets that wait to be overtaken, each with the number of later packets that must
+    /// still overtake the packet.
     pub(crate) waiting: Vec<(line::Key, u32)>,
 }
 

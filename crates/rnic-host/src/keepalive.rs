@@ -44,7 +44,7 @@ pub(crate) struct Keepalive {
     due: Option<Time>,
     /// Time of the next check of all processes; checks before that cover only processes that seem to have exited.
     all_due: Time,
-    /// The port that was probed last, if there were more ports than can be probed in one call.
+    /// Port that was probed last, if there were more ports than can be probed in one call.
     last: Option<PeerProcess>,
 }
 
@@ -102,7 +102,7 @@ impl Keepalive {
         chosen
     }
 
-    /// Returns the ports to probe now: all of `silent`, or if they are too many, some of them, starting after the
+    /// Returns the ports to probe now: all of `silent`, or if these are too many, a part of them, starting after the
     /// port that was probed last.
     fn choose(&mut self, mut silent: Vec<PeerProcess>) -> Vec<PeerProcess> {
         if silent.len() > PROBES_PER_CALL {
@@ -175,8 +175,8 @@ pub(crate) fn quoted_nonce(quoted: &[u8]) -> Option<Nonce> {
     quoted.get(NONCE_RANGE)?.try_into().ok().filter(|_| is_probe)
 }
 
-/// Returns whether both addresses of `path` belong to this machine, so that no other host can send packets from either
-/// of them.
+/// Returns whether both addresses of `path` belong to this machine, so that no other host can send packets from these
+/// addresses.
 pub(crate) fn is_same_host(path: &Addresses) -> bool {
     path.dst().ip().is_loopback() || path.dst().ip() == path.src().ip()
 }
@@ -205,8 +205,8 @@ const PROBE_RETRY_INTERVAL: Duration = Duration::from_ms(150);
 /// the network.
 const REFUSALS_UNTIL_EXITED: u32 = 3;
 
-/// Time after which a response is discarded when no other follows. A host sends only a few such messages a second to
-/// each other host, so if there are many probes, some of them get no response.
+/// Time after which a response is discarded if no other follows. A host sends only a few ICMP messages a second to each
+/// other host, so if many probes are sent, some get no response.
 const REFUSAL_VALID_FOR: Duration = Duration::from_secs(10);
 
 /// Maximum number of probes sent by one call, which takes less than a millisecond.

@@ -51,7 +51,7 @@ use lane::Lane;
 /// The sending side of a NIC, and the state that both sides share.
 #[derive(Debug)]
 pub(crate) struct Link {
-    /// Sockets by IP version: at least one lane, and at most one for each IP version.
+    /// Sockets by IP version (lanes): at least one entry, and at most one for each IP version.
     pub(crate) lanes: ArrayVec<Lane, LANES_MAX>,
     /// True when packets must specify their source address, because the sockets are bound to all addresses.
     is_wildcard: bool,
@@ -65,7 +65,7 @@ pub(crate) struct Link {
     pub(crate) paths: ProbedPaths,
     /// Identifications of the packets received from real RoCEv2 peers over IPv4.
     identifications: Option<Box<Identifications>>,
-    /// True when the kernel splits trains into packets (GSO).
+    /// True when the kernel splits large buffers into packets (GSO).
     pub(crate) segmentation: bool,
     /// Lock on the address, for a NIC that uses port 4791 of a single address while other NICs share that port for
     /// sending: prevents a second such NIC at this address.
@@ -74,7 +74,7 @@ pub(crate) struct Link {
     pub(crate) gsi: Option<Arc<GsiPort>>,
     /// Shared memory through which packets to NICs of the same host are sent.
     pub(crate) bypass: Option<Box<Bypass>>,
-    /// The sharing of a link or of capacity with the other NICs of the user, if enabled.
+    /// State for sharing a link or its capacity with the other NICs of the user, if enabled.
     pub(crate) share: Option<Box<Share>>,
     /// Packets that wait for space in a shared-memory ring, oldest first.
     ring_backlog: VecDeque<WaitingForRing>,
@@ -84,9 +84,9 @@ pub(crate) struct Link {
     fragment_backlog: VecDeque<Datagram>,
     /// Datagrams delayed by impairment or by the shared link.
     delay_line: DelayLine,
-    /// Buffers of datagrams that have left the delay line; they are reused.
+    /// Buffers of datagrams that have left the delay line, which are reused.
     free_buffers: Vec<Vec<u8>>,
-    /// Set while there are errors reported by the network that have not been read.
+    /// True while errors that the network has reported have not been read.
     pub(crate) has_pending_errors: bool,
     /// Set while credit responses are ready to be sent.
     pub(crate) has_responses: bool,
@@ -115,7 +115,7 @@ pub(crate) enum Ports {
     RoceV2,
 }
 
-/// Meaning of a kernel error for the datagram or train that was to be sent.
+/// Meaning of a kernel error for the datagram, or the batch of datagrams (GSO), that was to be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Refusal {
     /// The kernel currently has no buffer space.
@@ -246,8 +246,8 @@ impl Link {
         self.lanes[0].local_addr()
     }
 
-    /// Returns the index of the lane for packets to `ip`. A NIC bound to a single address has only peers with its IP
-    /// version.
+    /// Returns the index of the sockets (lane) for packets to `ip`. A NIC bound to a single address has only peers with
+    /// the IP version of that address.
     #[inline]
     pub(crate) fn lane_of(&self, ip: IpAddr) -> usize {
         self.lanes.iter().position(|lane| lane.carries(ip)).unwrap_or(0)
@@ -382,8 +382,8 @@ impl Link {
         self.fragment_backlog.push_back(Datagram { addresses: *addresses, bytes, ip_fields });
     }
 
-    /// Sends queued datagrams: those whose delay has expired, and those that can now be accepted by a ring or the
-    /// kernel. Returns whether any was sent.
+    /// Sends queued datagrams whose delay has expired, or which a ring or the kernel now accepts. Returns whether any
+    /// datagram was sent.
     pub(crate) fn send_waiting(&mut self, now: Time) -> bool {
         let mut any = self.end_delays(now, now);
         // No batch may follow that would publish these packets.
@@ -406,7 +406,7 @@ impl Link {
     }
 
     /// Sends all queued packets, because the NIC will not be driven again. Packets delayed by impairment are sent
-    /// immediately: on a real network they would be in flight and would arrive after their sender has exited.
+    /// immediately: on a real network these would be in flight, and would arrive after their sender has exited.
     pub(crate) fn send_all(&mut self, now: Time) {
         self.end_delays(now, Time::from_ps(u64::MAX));
         self.send_waiting(now);
@@ -442,7 +442,8 @@ impl Link {
         any
     }
 
-    /// Sends the trains of a batch. Packets for which the kernel has no buffer space are queued.
+    /// Sends the trains of a batch: each is a buffer of packets that the kernel splits (GSO). Packets for which the
+    /// kernel has no buffer space are queued.
     pub(crate) fn send_trains(&mut self, now: Time, batch: &Batch<'_>) {
         if self.capture.is_some() {
             self.capture_trains(now, batch);
@@ -485,7 +486,8 @@ impl Link {
         }
     }
 
-    /// Submits as many trains as possible to the kernel, starting with the train at index `first`.
+    /// Submits as many trains (buffers of packets that the kernel splits) as possible to the kernel, starting with the
+    /// one at index `first`.
     #[inline]
     fn submit_trains(&self, batch: &Batch<'_>, first: usize) -> io::Result<usize> {
         let lane_to = |train: &Train| (self.lane_of(self.peers.get(train.peer).addresses.dst().ip()), train.path);
@@ -530,7 +532,7 @@ impl Link {
         self.ports != Ports::RoceV2 || addresses.ip_version() == IpVersion::V6
     }
 
-    /// Queues the packets of a train that are larger than the path MTU as datagrams that may be fragmented.
+    /// Queues the packets of `train` that are larger than the path MTU as datagrams that may be fragmented.
     #[cold]
     fn queue_fragmentable(&mut self, now: Time, batch: &Batch<'_>, train: &Train) {
         self.mark_path_mtu_small(now, train.peer);
@@ -578,7 +580,8 @@ impl Link {
         Addresses::new(source, addresses.dst()).expect("the IP versions are those of a peer")
     }
 
-    /// Sends the queued datagrams, or if `fragmentable`, those that may be fragmented; returns whether any was sent.
+    /// Sends the queued datagrams, or if `fragmentable`, those that may be fragmented; returns whether any datagram was
+    /// sent.
     fn send_queue(&mut self, now: Time, fragmentable: bool) -> bool {
         let (mut any, mut tries) = (false, 0);
         loop {
@@ -714,7 +717,7 @@ const RING_SPACE_TIMEOUT: Duration = Duration::from_ms(5);
 /// response retransmits its request.
 const QUEUED_RESPONSES_MAX: usize = 64;
 
-/// Maximum number of lanes: one for each IP version.
+/// Maximum number of lanes (sockets of one IP version): one for each IP version.
 const LANES_MAX: usize = 2;
 
 /// Number of immediate retries after network errors, which may have been caused by earlier datagrams.

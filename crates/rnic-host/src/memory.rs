@@ -369,7 +369,7 @@ impl<'a> Arrived<'a> {
         self.len
     }
 
-    /// Copies as many of the first bytes to `to` as fit there.
+    /// Copies the first bytes to `to`, as many as fit into it.
     #[inline]
     pub(crate) fn copy_front(self, to: &mut [u8]) -> &[u8] {
         let len = self.len.min(to.len());

@@ -170,7 +170,7 @@ const REPORTS: Modes = Modes { periodic: true, sampling_bytes: None, anomaly: fa
 /// halves its rate; a larger value would only hide the delay of the path.
 const HOST_DELAY_MAX: Duration = Duration::from_ms(20);
 
-/// Period of reports and grants. A grant is valid for eight of them, longer than a process waits for a processor.
+/// Period of reports and grants. A grant is valid for eight periods, longer than a process waits for a processor.
 const PERIOD: Duration = Duration::from_ms(4);
 
 /// Round trip until one is measured: that of two busy processes.

@@ -180,7 +180,7 @@ impl Nic {
         self.device.clock.now()
     }
 
-    /// Returns whether the kernel splits trains into packets for this NIC.
+    /// Returns whether the kernel splits large buffers into packets (GSO) for this NIC.
     pub fn uses_segmentation(&self) -> bool {
         self.device.link.segmentation
     }
@@ -254,8 +254,7 @@ impl Nic {
         self.device.queue_pairs_max()
     }
 
-    /// Returns the general services interface: with real RoCEv2 peers, connection management messages are received
-    /// there.
+    /// Returns the general services interface: with real RoCEv2 peers, it receives the connection management messages.
     pub fn gsi_port(&self) -> Option<&Arc<GsiPort>> {
         self.device.link.gsi.as_ref()
     }

@@ -10,18 +10,18 @@ use crate::hello::SettingsDiffer;
 /// A notice to the program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Notice {
-    /// Packets to this peer are larger than the path MTU: from now on they may be fragmented in the network, which is
-    /// slow. A new connection would agree on a smaller MTU.
+    /// Packets to this peer are larger than the path MTU: from now on the network may fragment them, which is slow. A
+    /// new connection would agree on a smaller MTU.
     PathMtuTooSmall(SocketAddr),
     /// Packets to this peer are larger than the path MTU and are lost, because packets of RoCEv2 over IPv4 are not
     /// fragmented.
     PathMtuExceeded(IpAddr),
     /// Packets to this peer are no longer larger than the path MTU.
     PathMtuRestored(SocketAddr),
-    /// The kernel refuses to segment trains into packets (GSO) on the interface that they use: from now on each
-    /// packet is sent separately.
+    /// The kernel refuses to split buffers into packets (GSO) on the interface to the peer: from now on each packet is
+    /// sent separately.
     SegmentationRefused,
-    /// Packets are not sent from port 4791, for this reason, so captures will not show them as RoCEv2. There is no
+    /// Packets are not sent from port 4791, for the given reason, so captures will not show them as RoCEv2. This has no
     /// other effect.
     SourcePortInUse(String),
     /// Packets to other NICs of this machine are sent over UDP, for this reason.
@@ -34,7 +34,7 @@ pub enum Notice {
     PeerIsOpenRnic(IpAddr),
     /// The transport of a connection needs messages between NICs, which the process at this address does not support.
     PeerWithoutMessages(IpAddr),
-    /// This NIC could not share with the other NICs of the user as configured, for this reason.
+    /// This NIC could not share a link with the other NICs of the user as configured, for the given reason.
     NotShared(String),
     /// The capture could not be written and has stopped, for this reason.
     CaptureEnded(String),

@@ -30,11 +30,11 @@ struct Offer {
     name: String,
     /// Options by the user.
     options: Vec<(String, String)>,
-    /// As it was when the device was opened.
+    /// The transport as it was when the device was opened.
     first: Arc<Transport>,
     /// Programs that have been loaded since, at most one for each option.
     loaded: Vec<LoadedProgram>,
-    /// As queue pairs get it now.
+    /// The transport that new queue pairs use now.
     current: Arc<Transport>,
 }
 
@@ -48,7 +48,7 @@ pub enum LoadError {
         offered: String,
         /// Name of the program.
         program: &'static str,
-        /// Value of the option `--transport` that has them: a transport, or `FILE`.
+        /// Value of the option `--transport` with which the program can be loaded: a transport, or `FILE`.
         needed: &'static str,
     },
     /// The transport's packets cannot be congestion-marked.

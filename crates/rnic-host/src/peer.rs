@@ -31,7 +31,7 @@ pub(crate) struct Peer {
     number: u64,
     sent: PrefixCache,
     received: PrefixCache,
-    /// Time at which packets to this peer were last found to be too large for the path; they are fragmented while
+    /// Time at which packets to this peer were last found to be too large for the path; packets are fragmented while
     /// this is set.
     pub(crate) fragmenting: Option<Time>,
     pub(crate) impairment: Option<Box<PeerImpairment>>,

@@ -67,11 +67,11 @@ pub const PERF_PORT: u16 = 18_515;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Op {
-    /// RDMA Write.
+    /// RDMA Writes.
     Write,
     /// Send into a posted receive.
     Send,
-    /// RDMA Read.
+    /// RDMA Reads.
     Read,
     /// Fetch-and-add on eight bytes.
     Atomic,
@@ -84,7 +84,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// All operations.
+    /// All operations that can be measured.
     pub const ALL: [Self; 7] =
         [Self::Write, Self::Send, Self::Read, Self::Atomic, Self::CompareSwap, Self::NvmeRead, Self::NvmeWrite];
 
@@ -115,7 +115,7 @@ impl Op {
 /// Duration of a measurement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Length {
-    /// This number of operations on each queue pair.
+    /// Each queue pair executes this number of operations.
     Count(u64),
     /// All operations that complete in this time.
     Time(Duration),
@@ -253,7 +253,7 @@ pub enum PerfError {
         "operation {op} is an NVMe command, which transport {transport} does not support; use the transport falcon"
     )]
     NvmeNeedsFalcon {
-        /// The operation.
+        /// Name of the operation.
         op: &'static str,
         /// The requested transport.
         transport: &'static str,

@@ -15,9 +15,9 @@ pub(crate) struct Presence {
     driven_at: Time,
     /// Latest wakeup time, if the program has gone to sleep since it last drove the NIC.
     sleeps_until: Option<Time>,
-    /// True when packets were processed in the last turn.
+    /// True when packets were processed in the last iteration of the NIC's loop.
     moved: bool,
-    /// Smoothed duration of a turn in which packets are processed.
+    /// Smoothed duration of an iteration of the NIC's loop in which packets are processed.
     turn: Duration,
 }
 
@@ -46,7 +46,7 @@ impl Presence {
         DriveGap { gap, absence }
     }
 
-    /// Records that packets were processed in this turn.
+    /// Records that packets were processed in this iteration of the NIC's loop.
     pub(crate) fn note_work(&mut self) {
         self.moved = true;
     }
@@ -62,11 +62,12 @@ impl Presence {
     }
 }
 
-/// A gap of up to this many average turns is not an absence, because the work per turn varies.
+/// Number of average iterations of the NIC's loop up to which a gap is not an absence of the process, because the work
+/// per iteration varies.
 const ABSENCE_TURNS: u64 = 4;
 
-/// Shorter gaps are never an absence, whatever the duration of a turn: yielding the core voluntarily and waking up
-/// take less time.
+/// Gaps shorter than this are never an absence of the process, whatever the duration of an iteration: yielding the core
+/// voluntarily and waking up take less time.
 const ABSENCE_MIN: Duration = Duration::from_us(500);
 
 #[cfg(test)]

@@ -14,9 +14,9 @@ use crate::sys::{SocketOptions, UdpSocket};
 /// Properties of a socket that the system provides.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SocketProbe {
-    /// True when the kernel segments trains into packets (GSO).
+    /// True when the kernel splits buffers into packets (GSO).
     pub segmentation: bool,
-    /// True when the kernel delivers trains of packets (GRO).
+    /// True when the kernel merges received packets into large buffers (GRO).
     pub receive_offload: bool,
     /// Requested size of the receive buffer, in bytes.
     pub receive_buffer_asked_bytes: usize,
@@ -29,7 +29,7 @@ pub struct SocketProbe {
 pub enum RocePort {
     /// No process uses it.
     Free,
-    /// Processes of this user share it; another NIC can share it too.
+    /// Processes of this user share the port; another NIC can share it too.
     Shared,
     /// A process uses the port without sharing it: a NIC sends packets from other ports.
     Taken(io::Error),

@@ -29,7 +29,7 @@ use crate::sys;
 /// Settings of a process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
-    /// Name of the preferred transport of reliable connections: the first of those that are offered to a peer.
+    /// Name of the preferred transport of reliable connections, which is offered to peers first.
     pub transport: String,
     /// Other acceptable transports, for peers that do not support the first one; see [`Settings::fallback_choices`].
     pub fallbacks: Vec<String>,
@@ -43,9 +43,9 @@ pub struct Settings {
     pub rate_limit: Option<BitRate>,
     /// Rate of the link that the processes of the user share; `None` when this process draws from none.
     pub link_rate: Option<BitRate>,
-    /// Weight of this process among those that share the link; `None` when it is not given.
+    /// Weight of this process among the processes that share the link; `None` when it is not given.
     pub weight: Option<u16>,
-    /// Number of threads on which schedulers that set rates run; 0 for those that send and receive.
+    /// Number of threads on which schedulers that set rates run; with 0 they run on the threads that send and receive.
     pub schedule_threads: usize,
     /// Largest wire MTU (payload bytes of a full packet); `None` uses the largest that the path carries.
     pub mtu_max_bytes: Option<u32>,
@@ -63,9 +63,9 @@ pub struct Settings {
     pub bypass: bool,
     /// Mechanism that drives the NIC while the program does not call the library.
     pub progress: Progress,
-    /// True to let the kernel segment trains into packets (GSO), if it can.
+    /// True to let the kernel split buffers into packets (GSO), if it can.
     pub segmentation: bool,
-    /// True to let the kernel deliver trains of packets (GRO), if it can.
+    /// True to let the kernel merge received packets into large buffers (GRO), if it can.
     pub receive_offload: bool,
     /// True to suppress the description of the device at the start, and later the texts of [`crate::Notice`].
     pub quiet: bool,
@@ -369,7 +369,7 @@ impl Settings {
         self.transport_choice().is_ok_and(|choice| choice.reacts_to_ecn())
     }
 
-    /// Returns whether packets between processes on one host may bypass UDP through shared memory: not when they are
+    /// Returns whether packets between processes on one host may bypass UDP through shared memory: not when packets are
     /// to be impaired or captured.
     pub fn allows_bypass(&self) -> bool {
         self.bypass && self.impairment.is_none() && self.capture.is_none()

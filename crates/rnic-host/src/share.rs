@@ -41,7 +41,7 @@ use processes::Process;
 /// Settings by which a NIC shares a link with the other NICs of the user.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ShareConfig {
-    /// Weight of this NIC among those that share the link, from 1 to [`WEIGHT_MAX`].
+    /// Weight of this NIC among the NICs that share the link, from 1 to [`WEIGHT_MAX`].
     pub weight: u16,
     /// Rate of the link from which the packets of this NIC draw, framing included; all NICs of the user in the network
     /// namespace need the same. None when the NIC draws from no shared link.
@@ -110,7 +110,7 @@ pub(crate) struct Activity {
     pub(crate) payload_bytes: u64,
     /// Number of times that a packet waited for the dequeue rate.
     pub(crate) dequeue_waits: u64,
-    /// True when queue pairs with data have a scheduler that divides a capacity among them.
+    /// True when queue pairs with data have a scheduler that divides the capacity of the link.
     pub(crate) divides_capacity: bool,
 }
 
@@ -157,7 +157,7 @@ pub(crate) struct Share {
     payload_rate: BitRate,
     /// This NIC's share of the capacity.
     share: Option<BitRate>,
-    /// True when a scheduler limited queue pairs to the share when they last had data.
+    /// True when a scheduler limited queue pairs to the NIC's share when they last had data.
     holds_share: bool,
     neighbours: u32,
     /// Line at which the search for the lines of ended processes continues.
@@ -239,7 +239,7 @@ impl Share {
         self.link.as_ref().is_some_and(SharedLink::is_full)
     }
 
-    /// Returns the time at which the NIC may take packets again; `None` if it may take them now.
+    /// Returns the time at which the NIC may take packets from the engine again; `None` if it may take packets now.
     #[inline]
     pub(crate) fn full_until(&self) -> Option<Time> {
         let until_ns = self.link.as_ref()?.full_until_ns()?;
@@ -312,7 +312,7 @@ impl Share {
         is_back.then(|| self.check_rate(now_ns).err()).flatten()
     }
 
-    /// Changes this NIC's weight: the others see it in the entry immediately, and the share follows.
+    /// Changes this NIC's weight: other NICs see it in the shared page immediately, and this NIC's share follows.
     pub(crate) fn set_weight(&mut self, now: Time, weight: u16) {
         self.config.weight = weight;
         let now_ns = self.page_time(now);

@@ -5,8 +5,7 @@ use rnic_wire::cm::CmError;
 
 use crate::impair::ImpairmentStats;
 
-/// Reason why a datagram was dropped before it reached the engine; each of them is caused by the sender or the
-/// network.
+/// Reason why a datagram was dropped before it reached the engine; every reason is caused by the sender or the network.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum RxDrop {
@@ -51,17 +50,17 @@ impl RxDrop {
 /// Counters of one NIC.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct NicStats {
-    /// Datagrams received, counting each segment of a train.
+    /// Datagrams received, counting each datagram that the kernel has merged with others (GRO).
     pub datagrams_received: u64,
     /// UDP payload bytes received.
     pub bytes_received: u64,
     /// System calls that received packets.
     pub receive_calls: u64,
-    /// Datagrams that the kernel accepted, counting each segment of a train.
+    /// Datagrams that the kernel accepted, counting each datagram into which it splits a buffer (GSO).
     pub datagrams_sent: u64,
     /// UDP payload bytes that the kernel accepted.
     pub bytes_sent: u64,
-    /// Datagrams and trains that the kernel accepted.
+    /// Buffers that the kernel accepted, each with one datagram or with several into which it splits the buffer (GSO).
     pub messages_sent: u64,
     /// System calls that sent packets.
     pub send_calls: u64,

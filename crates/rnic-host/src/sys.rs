@@ -36,15 +36,15 @@ pub use monotonic::{monotonic_ns, realtime_ns};
 pub use processor::OnProcessor;
 pub use slice::shorten_slices;
 
-/// Maximum number of datagrams (or trains of segments) that one call sends or receives: enough to make the cost of the
-/// call small.
+/// Maximum number of buffers that one call sends or receives, each with one or several datagrams: enough to make the
+/// cost of the call small.
 pub const MESSAGES_MAX: usize = 32;
 
-/// Size of a receive buffer in bytes: the longest train that offload can deliver is one full IP datagram.
+/// Size of a receive buffer in bytes: the most that the kernel merges (GRO) is one full IP datagram.
 pub const RECEIVE_BUFFER_BYTES: usize = 1 << 16;
 
-/// Maximum number of segments of one train: every kernel with `UDP_SEGMENT` accepts it (`UDP_MAX_SEGMENTS`, 64 until
-/// Linux 6.8).
+/// Maximum number of datagrams into which the kernel splits one buffer: every kernel with `UDP_SEGMENT` accepts it
+/// (`UDP_MAX_SEGMENTS`, 64 until Linux 6.8).
 pub const SEGMENTS_MAX: usize = 64;
 
 /// Options with which a socket is opened.
@@ -56,13 +56,13 @@ pub struct SocketOptions {
     pub receive_buffer_bytes: usize,
     /// Size of the send buffer to request, in bytes.
     pub send_buffer_bytes: usize,
-    /// True to let the kernel deliver trains of segments as one message (GRO).
+    /// True to let the kernel merge received datagrams into one buffer (GRO).
     pub receive_offload: bool,
     /// True to share the address with other sockets of this user that set this option too.
     pub shares_port: bool,
     /// True to accept IPv6 datagrams without a checksum, which RoCEv2 adapters send: the ICRC protects them.
     pub takes_no_checksum: bool,
-    /// True to mark sent packets as ECN capable, so that they may be marked instead of dropped (RFC 3168).
+    /// True to mark sent packets as ECN capable, so that switches may mark instead of drop them (RFC 3168).
     pub marks_congestion: bool,
     /// True to report for each received packet whether it was marked.
     pub reports_ecn: bool,
@@ -87,7 +87,8 @@ impl SocketOptions {
     }
 }
 
-/// A datagram to send, or a train of them: each `segment` bytes of `parts` are one datagram, the last may be shorter.
+/// A datagram to send, or several in one buffer (GSO): each `segment` bytes of `parts` are one datagram, the last may
+/// be shorter.
 #[derive(Clone, Copy, Debug)]
 pub struct Outgoing<'a> {
     /// Destination.
@@ -96,22 +97,22 @@ pub struct Outgoing<'a> {
     pub from: Option<IpAddr>,
     /// The bytes, in order.
     pub parts: &'a [IoSlice<'a>],
-    /// Bytes of each datagram of a train.
+    /// Number of bytes of each datagram, if the kernel is to split the buffer (GSO).
     pub segment: Option<u16>,
     /// Other fields of the IP headers.
     pub ip_fields: PackedIpFields,
 }
 
-/// Properties of a received datagram, or train.
+/// Properties of a received datagram, or of several that the kernel has merged (GRO).
 #[derive(Clone, Copy, Debug)]
 pub struct Incoming {
     /// Source address.
     pub source: SocketAddr,
-    /// Local address at which it arrived, when the socket is bound to all of them.
+    /// Local address at which the datagram arrived, if the socket is bound to all local addresses.
     pub local: Option<IpAddr>,
     /// Total length in bytes.
     pub len: usize,
-    /// Bytes of each datagram of a train; the last may be shorter.
+    /// Number of bytes of each merged datagram (GRO); the last may be shorter.
     pub segment: usize,
     /// Set when it was longer than the buffer and has been truncated.
     pub truncated: bool,
@@ -216,12 +217,12 @@ impl UdpSocket {
         self.socket.recv_buffer_size()
     }
 
-    /// Returns whether the kernel segments trains into datagrams (GSO).
+    /// Returns whether the kernel splits buffers into datagrams (GSO).
     pub fn has_segmentation(&self) -> bool {
         Raw(&self.socket).set(libc::SOL_UDP, libc::UDP_SEGMENT, 0).is_ok()
     }
 
-    /// Requests that the kernel delivers trains (GRO); returns whether it supports this.
+    /// Requests that the kernel merges received datagrams (GRO); returns whether it supports this.
     pub fn has_receive_offload(&self) -> bool {
         Raw(&self.socket).set(libc::SOL_UDP, libc::UDP_GRO, 1).is_ok()
     }
@@ -490,7 +491,7 @@ impl std::fmt::Debug for ReceiveBatch {
 }
 
 impl ReceiveBatch {
-    /// Returns buffers for `count` datagrams or trains, at least one and at most [`MESSAGES_MAX`].
+    /// Returns `count` buffers for received datagrams, at least one and at most [`MESSAGES_MAX`].
     pub fn new(count: usize) -> Self {
         let count = count.clamp(1, MESSAGES_MAX);
         // SAFETY: an all-zero address is valid (family `AF_UNSPEC`).

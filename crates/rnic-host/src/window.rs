@@ -17,7 +17,7 @@ pub(crate) fn receive_window(granted_bytes: usize, datagram_bytes: u32) -> u32 {
     u32::try_from(usable / bytes_per_packet).unwrap_or(u32::MAX).max(WINDOW_MIN)
 }
 
-/// Returns the window for one of `peers` peers, so that all of them together stay within `window`. The divisor is the
+/// Returns the window for each of `peers` peers, so that all windows together stay within `window`. The divisor is the
 /// current number of peers; windows of earlier peers are not reduced.
 pub(crate) fn share(window: u32, peers: usize) -> u32 {
     let peers = u32::try_from(peers.max(1)).unwrap_or(u32::MAX);

@@ -38,7 +38,7 @@ pub(super) struct OwnershipProbe {
     pub(super) target: (PeerId, u16),
     /// Source of the packets that the ring will carry.
     pub(super) source: SocketAddr,
-    /// Destination address of those packets.
+    /// Address to which packets are sent through the ring if the other process owns it.
     pub(super) to: IpAddr,
     pub(super) nonce: Nonce,
     probed: ArrayVec<(ControlAddress, UnixDatagram), { NAMES as usize }>,

@@ -29,7 +29,7 @@ use crate::ip_fields::{self, PackedIpFields};
 use crate::memory::{Arrived, Pieces, ProgramBytes};
 use crate::sys::{self, unix};
 
-/// Error: the other process has written invalid values.
+/// Error: the other process has written invalid values into the ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Broken;
 
@@ -110,7 +110,7 @@ impl Drop for Shared {
 pub(crate) struct Producer {
     shared: Shared,
     file: OwnedFd,
-    /// Total number of bytes written, and how many of them have been published to the reader.
+    /// Total number of bytes written to the ring, and the number of bytes published to the reader.
     head: u64,
     published: u64,
     /// Total number of bytes read, as last loaded from the shared memory.
@@ -298,7 +298,7 @@ impl Pieces for Writer<'_> {
 #[derive(Debug)]
 pub(crate) struct Consumer {
     shared: Shared,
-    /// Total number of bytes read, and how many of them have been released to the writer.
+    /// Total number of bytes read from the ring, and the number of bytes released to the writer.
     tail: u64,
     released: u64,
     /// Total number of bytes written, as last loaded from the shared memory.

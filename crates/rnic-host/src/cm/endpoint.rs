@@ -50,9 +50,9 @@ impl Default for Inbox {
 /// Counters of an endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct EndpointStats {
-    /// Messages received.
+    /// Connection management messages received.
     pub received: u64,
-    /// Messages sent.
+    /// Connection management messages sent.
     pub sent: u64,
     /// Datagrams that are not management datagrams, or that have a wrong ICRC.
     pub malformed: u64,
@@ -71,7 +71,7 @@ pub struct Endpoint {
     manager: Manager,
     psn: Psn,
     stats: EndpointStats,
-    /// The general services interface through which messages are sent; `None` if they are sent from the port itself.
+    /// General services interface through which messages are sent; `None` if messages are sent from the NIC's own port.
     gsi: Option<Arc<GsiPort>>,
 }
 
@@ -180,7 +180,7 @@ impl Endpoint {
         self.manager.listen(service, kind, backlog)
     }
 
-    /// Stops listening.
+    /// Stops listening for connection requests to `service`.
     pub fn unlisten(&mut self, service: ServiceId) {
         self.manager.unlisten(service);
     }

@@ -17,7 +17,7 @@ pub(crate) enum State {
     RequestReceived,
     /// REP has been sent.
     ReplySent,
-    /// Established.
+    /// The connection is established.
     Established,
     /// DREQ has been sent.
     DisconnectSent,
@@ -27,7 +27,7 @@ pub(crate) enum State {
     LookupReceived,
     /// SIDR_REP has been sent, and is kept for retransmission in case it was lost.
     LookupAnswered,
-    /// Finished.
+    /// The exchange is finished, and can be removed.
     Gone,
 }
 

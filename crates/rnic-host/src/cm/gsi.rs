@@ -111,7 +111,8 @@ pub(crate) fn gsi_addresses(addresses: &Addresses) -> Addresses {
     Addresses::new(at(from), at(to)).expect("the IP versions are those of addresses")
 }
 
-/// Maximum number of queued messages; each has a few hundred bytes. A manager removes all of them in one call.
+/// Maximum number of queued messages; each message has a few hundred bytes. A manager removes all queued messages in
+/// one call.
 const WAITING_MAX: usize = 1_024;
 
 /// Number of attempts to send a datagram: several delayed errors may be queued on one socket, and each fails one

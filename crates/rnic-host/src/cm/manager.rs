@@ -127,7 +127,7 @@ impl Manager {
         self.services.len()
     }
 
-    /// Stops listening; pending requests are rejected when they time out.
+    /// Stops listening for requests to `service`; pending requests are rejected when they time out.
     pub(crate) fn unlisten(&mut self, service: ServiceId) {
         self.services.remove(&service);
     }
@@ -626,7 +626,7 @@ impl Manager {
         timer.into_iter().chain(self.suspects.next_due()).min()
     }
 
-    /// Retransmits the messages whose timers have expired, or abandons them.
+    /// Retransmits messages whose timers have expired, or abandons their exchanges.
     pub(crate) fn tick(&mut self, now: Time) {
         self.probe_suspects(now);
         while let Some(Reverse((at, id))) = self.timers.peek().copied() {

@@ -57,7 +57,8 @@ pub(super) fn checksum(covered: &[u8]) -> u32 {
     close(fold_blocks(open_two(0, &two, front_len), blocks, |_, _| {}))
 }
 
-/// Returns the lanes after folding `blocks` into them; `on_block` is called with the index of each block and the block.
+/// Returns the accumulators (lanes) after folding `blocks` into them; `on_block` is called with the index of each block
+/// and the block.
 #[inline]
 #[target_feature(enable = "avx512f,vpclmulqdq,avx,pclmulqdq")]
 fn fold_blocks(lanes: [__m128i; LANES], blocks: &[Block], mut on_block: impl FnMut(usize, &Block)) -> [__m128i; LANES] {

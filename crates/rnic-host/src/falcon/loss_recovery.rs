@@ -14,14 +14,14 @@
 pub(crate) struct LossRecoveries {
     /// Packets retransmitted so far.
     retransmitted: u64,
-    /// Number of further turns (sends of the NIC) in which fewer packets are sent before the NIC polls for received
+    /// Number of further iterations of the NIC's loop in which fewer packets are sent before the NIC polls for received
     /// packets.
     turns_left: u32,
 }
 
 impl LossRecoveries {
-    /// Returns the maximum number of packets to send in this turn. `sends_falcon` is true when these include Falcon
-    /// packets; `retransmitted` is the total number of packets retransmitted so far.
+    /// Returns the maximum number of packets to send in this iteration of the NIC's loop. `sends_falcon` is true if
+    /// Falcon packets are among them; `retransmitted` is the total number of packets retransmitted so far.
     #[inline]
     pub(crate) fn packets(&mut self, sends_falcon: bool, retransmitted: u64) -> u32 {
         if !sends_falcon {
@@ -34,11 +34,12 @@ impl LossRecoveries {
     }
 }
 
-/// Packets per turn while losses are recovered: two trains of 4 KiB packets.
+/// Packets per iteration of the NIC's loop while losses are recovered: two batches (GSO) of 4 KiB packets.
 const RECOVERY_PACKETS: u32 = 30;
 
-/// Number of turns after a retransmission for which the smaller limit applies. If one in a thousand packets is lost,
-/// the next loss occurs before these turns are over; recovering a loss takes two or three turns.
+/// Number of iterations of the NIC's loop after a retransmission for which the smaller limit applies. If one in a
+/// thousand packets is lost, the next loss occurs before they are over; recovering a loss takes two or three
+/// iterations.
 const RECOVERY_TURNS: u32 = 32;
 
 /// Maximum number of packets that one call of `progress` sends before it polls for received packets again:

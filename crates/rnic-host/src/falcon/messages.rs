@@ -118,7 +118,7 @@ impl Opened {
     }
 }
 
-/// Time after which messages about a NIC use another connection to it, if there is one.
+/// Time after which messages about a NIC use another connection to that NIC, if one exists.
 const CONNECTION_KEPT: Duration = Duration::from_secs(1);
 
 /// Length in bytes of the first word.

@@ -25,12 +25,12 @@ use crate::ip_fields::PackedIpFields;
 use crate::memory::{Memory, ProgramBytes};
 use crate::sys::{MESSAGES_MAX, SEGMENTS_MAX};
 
-/// A train: packets of equal length to one UDP port of one peer.
+/// A train: packets of equal length to one UDP port of one peer, which are passed to the kernel in one buffer (GSO).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Train {
     pub(crate) peer: PeerId,
     pub(crate) port: u16,
-    /// Socket from which it is sent: [`crate::link::lane::Lane::sender_on`].
+    /// Socket from which the train is sent: [`crate::link::lane::Lane::sender_on`].
     pub(crate) path: u8,
     pub(crate) ip_fields: PackedIpFields,
     /// Offset of the first byte of the train in the slab.
@@ -41,7 +41,7 @@ pub(crate) struct Train {
     pub(crate) count: u32,
     /// Total length in bytes.
     pub(crate) bytes: u32,
-    /// True while another packet may be appended.
+    /// True while another packet may be appended to the train.
     open: bool,
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct SendPath {
     pub(crate) peer: PeerId,
     /// The peer's UDP port.
     pub(crate) port: u16,
-    /// Socket from which it is sent: [`crate::link::lane::Lane::sender_on`].
+    /// Socket from which the packet is sent: [`crate::link::lane::Lane::sender_on`].
     pub(crate) path: u8,
     /// Fields of its IP header other than the addresses.
     pub(crate) ip_fields: PackedIpFields,
@@ -88,16 +88,18 @@ pub(crate) struct Wrapping {
     pub(crate) port: u16,
     /// Partial ICRC over the IP and UDP headers.
     pub(crate) prefix: IcrcPrefix,
-    /// True when the packet may be part of a train.
+    /// True when the packet may be in one buffer with others that the kernel splits (a train, GSO).
     pub(crate) may_join_train: bool,
-    /// True when the peer's ICRC covers the IPv4 identification, which the kernel counts from 0 in each train.
+    /// True when the peer's ICRC covers the IPv4 identification, which the kernel counts from 0 for each buffer that it
+    /// splits (train).
     pub(crate) is_numbered: bool,
 }
 
 /// Packets that are sent with one system call, stored in a slab.
 pub(crate) struct Batch<'a> {
     slab: &'a mut [u8],
-    /// Offset of the free part of the slab, after all bytes that are used or reserved for trains.
+    /// Offset of the free part of the slab, after all bytes that are used, or reserved for trains (buffers that the
+    /// kernel splits).
     end: usize,
     /// Total bytes of all packets.
     bytes: usize,
@@ -122,8 +124,8 @@ impl<'a> Batch<'a> {
             && !acks.packets.is_full()
     }
 
-    /// Returns whether the last train has space for another packet with the length of its first one, and is not on a
-    /// separate path.
+    /// Returns whether the last train (buffer that the kernel splits) has space for another packet with the length of
+    /// its first packet, and is not on a separate path.
     #[inline]
     fn may_append(&self) -> bool {
         self.trains.last().is_some_and(|train| train.path == 0 && train.has_room(train.segment))
@@ -333,13 +335,13 @@ pub(crate) fn write_packet(
 #[derive(Default)]
 pub(crate) struct Acks {
     packets: ArrayVec<Transmit, ACKS_MAX>,
-    /// Maximum number of trains that these acknowledgements form.
+    /// Maximum number of trains (buffers that the kernel splits) that these acknowledgements form.
     trains: usize,
 }
 
 impl Acks {
-    /// Adds an acknowledgement, for which the batch must have space. `may_join_train` is true when it may be part of
-    /// a train. Returns whether it replaces the previous one, because it includes the information of that one.
+    /// Adds an acknowledgement, for which the batch must have space. `may_join_train` is true when the kernel may split
+    /// it from a common buffer (GSO). Returns whether it replaces the previous one, whose information it includes.
     #[inline]
     pub(crate) fn push(&mut self, ack: Transmit, may_join_train: bool) -> bool {
         if let Some(last) = self.packets.last_mut()
@@ -403,7 +405,7 @@ fn cumulative(packet: &Packet) -> Option<Cumulative> {
     (sack.is_none() && matches!(aeth.syndrome, Syndrome::Ack { .. })).then_some(counts)
 }
 
-/// Maximum number of acknowledgements in a batch: one full train.
+/// Maximum number of acknowledgements in a batch: as many packets as the kernel splits from one buffer.
 const ACKS_MAX: usize = SEGMENTS_MAX;
 
 /// Maximum number of trains that the acknowledgements to one peer form: the first acknowledgement may end the train
@@ -425,12 +427,12 @@ const BATCH_BYTES_MIN: usize = 240_000;
 /// memory for pages that are not used.
 pub(crate) const SLAB_BYTES: usize = BATCH_BYTES_MIN + (1 + SEPARATE_TRAINS) * TRAIN_BYTES_MAX + ACKS_BYTES_MAX;
 
-/// Maximum number of trains on separate paths for which space is reserved, in addition to the train on the default
-/// path: one for each of the eight flows that a connection can have.
+/// Maximum number of trains (buffers that the kernel splits) on separate paths for which space is reserved, in addition
+/// to the one on the default path: one for each of the eight flows that a connection can have.
 const SEPARATE_TRAINS: usize = 8;
 
-/// Maximum number of bytes of a train. A single packet is always shorter, even with the extra space that its headers
-/// need while they are written.
+/// Maximum number of bytes of a train (a buffer that the kernel splits). A single packet is always shorter, even with
+/// the extra space that its headers need while they are written.
 const TRAIN_BYTES_MAX: usize = net::UDP_PAYLOAD_MAX as usize;
 
 const _: () = {
@@ -439,8 +441,8 @@ const _: () = {
     assert!(MTU_MAX as usize + if roce > falcon { roce } else { falcon } <= TRAIN_BYTES_MAX);
 };
 
-/// Maximum number of bytes of the acknowledgements of a batch, with the extra space that the headers of the last one
-/// need while they are written.
+/// Maximum number of bytes of the acknowledgements of a batch, with the extra space that the headers of the last
+/// acknowledgement need while they are written.
 const ACKS_BYTES_MAX: usize = (ACKS_MAX + 1) * (HEADERS_MAX + 3 + ICRC_LEN);
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Packets that are not sent immediately, because impairment delays them or they are queued for the shared link.
+//! Packets that are not sent immediately, because impairment delays them, or they wait for the link that several NICs
+//! share.
 
 use rnic_base::Time;
 use rnic_engine::{MemoryFault, PeerId};
@@ -115,8 +116,8 @@ impl Link {
         }
     }
 
-    /// Removes datagrams that are due at `due` or earlier from the delay line and sends or queues them; returns
-    /// whether any was sent through shared memory.
+    /// Removes datagrams that are due at `due` or earlier from the delay line, and sends or queues them; returns
+    /// whether any datagram was sent through shared memory.
     pub(super) fn end_delays(&mut self, now: Time, due: Time) -> bool {
         let mut any = false;
         while let Some(datagram) = self.delay_line.pop_due(due) {

@@ -1,5 +1,5 @@
-//! The sockets of one IP version: one for receiving, and a separate one for sending if packets are sent from another
-//! port.
+//! The sockets of one IP version (a lane): one for receiving, and a separate one for sending if packets are sent from
+//! another port.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -96,16 +96,16 @@ impl Lane {
         [Some(&self.receiver), self.source.as_ref().filter(|_| self.accepts_source)].into_iter().flatten()
     }
 
-    /// Enables the delivery of the IP fields of received packets. If the kernel cannot report them, packets are
-    /// received without them.
+    /// Enables the delivery of the IP header fields of received packets. If the kernel cannot report these fields,
+    /// packets are received without them.
     pub(crate) fn enable_ip_fields_reports(&mut self) {
         if !std::mem::replace(&mut self.reports_ip_fields, true) {
             self.receivers().for_each(|socket| drop(socket.enable_ip_fields_reports()));
         }
     }
 
-    /// Enables the delivery of the times at which the kernel received packets. If it cannot report them, packets are
-    /// received without them.
+    /// Enables the delivery of the times at which the kernel received packets. If it cannot report these times, packets
+    /// are received without them.
     pub(crate) fn enable_time_stamps(&self) {
         self.receivers().for_each(|socket| drop(socket.enable_time_stamps()));
     }
@@ -116,7 +116,7 @@ impl Lane {
         self.receiver.local_addr()
     }
 
-    /// Returns whether this lane is used for packets to and from `ip`.
+    /// Returns whether these sockets are used for packets to and from `ip`.
     #[inline]
     pub(crate) fn carries(&self, ip: IpAddr) -> bool {
         self.receiver.local_addr().is_ipv4() == ip.is_ipv4()
@@ -128,8 +128,8 @@ impl Lane {
         deferred_error.or_else(|| self.paths.iter().flatten().find_map(UdpSocket::next_deferred_error))
     }
 
-    /// Returns whether to poll for packets in this turn: an idle lane is polled less often, because a poll is a
-    /// system call. `is_only` is true when there is no other lane to poll.
+    /// Returns whether to poll for packets in this iteration of the NIC's loop: idle sockets are polled less often,
+    /// because a poll is a system call. `is_only` is true if the NIC has only sockets of one IP version.
     #[inline]
     pub(crate) fn is_due(&mut self, is_only: bool) -> bool {
         if is_only || self.empty_polls < IDLE_AFTER_POLLS {
@@ -149,8 +149,8 @@ impl Lane {
         self.empty_polls = if received { 0 } else { self.empty_polls.saturating_add(1) };
     }
 
-    /// Ensures that the next poll is not skipped, because a waiting thread may have been woken by a packet on this
-    /// lane.
+    /// Ensures that the next poll is not skipped, because a waiting thread may have been woken by a packet on these
+    /// sockets.
     pub(crate) fn wake(&mut self) {
         self.empty_polls = self.empty_polls.min(IDLE_AFTER_POLLS - 1);
     }
@@ -161,7 +161,7 @@ pub(crate) const OWN_PORT: u8 = u8::MAX;
 
 const _: () = assert!(PATHS_MAX < OWN_PORT as usize);
 
-/// Number of consecutive empty polls after which a lane counts as idle; these take some microseconds.
+/// Number of consecutive empty polls after which sockets count as idle; these polls take some microseconds.
 const IDLE_AFTER_POLLS: u32 = 64;
 
 /// Receive buffer of the socket of a path, in bytes: only error reports arrive on it.
@@ -170,6 +170,6 @@ const PATH_RECEIVE_BYTES: usize = 64 << 10;
 /// Send buffer of the socket of a path, in bytes: the maximum amount of its packets queued in the kernel.
 const PATH_SEND_BYTES: usize = 4 << 20;
 
-/// Number of turns in which an idle lane is polled once: the first packet after a pause is received some microseconds
-/// later.
+/// Number of iterations of the NIC's loop in which idle sockets are polled once: the first packet after a pause is
+/// received some microseconds later.
 const IDLE_POLL_TURNS: u32 = 16;

@@ -31,7 +31,7 @@ impl Link {
         }
     }
 
-    /// Returns the packets of a train, each with the ICRC that it has when sent as a separate datagram.
+    /// Returns the packets of `train`, each with the ICRC that it has when it is sent as a separate datagram.
     #[cold]
     pub(super) fn separate_packets(&self, batch: &Batch<'_>, train: &Train) -> Vec<Vec<u8>> {
         let (is_numbered, addresses) = (self.is_numbered(train.peer), self.addresses_of(train.path()));

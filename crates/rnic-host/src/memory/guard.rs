@@ -115,7 +115,7 @@ unsafe fn guarded<F: FnMut()>(
     if faulted == 0 { Ok(()) } else { Err(MemoryFault) }
 }
 
-/// Bytes that belong to a program. They were mapped when they were registered, but may have been unmapped since.
+/// Range of bytes that belong to a program. It was mapped when it was registered, but may have been unmapped since.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ProgramBytes {
     start: *const u8,
@@ -123,7 +123,7 @@ pub(crate) struct ProgramBytes {
 }
 
 impl ProgramBytes {
-    /// No bytes.
+    /// An empty range.
     pub(crate) const NOTHING: Self = Self { start: ptr::dangling(), len: 0 };
 
     /// Creates a value for `len` bytes at `start`, which may be unmapped.

@@ -192,7 +192,7 @@ pub(super) fn started() -> u64 {
 /// take a thousandth of this time.
 const HANDLER_CHECK_PS: u64 = 1_000_000_000;
 
-/// Maximum number of recorded handlers of a program; if there are more, the oldest are dropped.
+/// Maximum number of recorded handlers of a program; if a program installs more, the oldest are dropped.
 const PROGRAM_HANDLERS_MAX: usize = 64;
 
 /// Flags that this handler copies from the program's handler.

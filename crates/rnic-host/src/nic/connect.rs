@@ -344,7 +344,7 @@ impl Connections {
         }
     }
 
-    /// Removes and returns the first event for which `is_wanted` returns true; the others remain queued.
+    /// Removes and returns the first event for which `is_wanted` returns true; all other events remain queued.
     pub(super) fn take_event(&mut self, is_wanted: impl Fn(&ConnectionEvent) -> bool) -> Option<ConnectionEvent> {
         let index = self.events.iter().position(is_wanted)?;
         let event = self.events.remove(index);

@@ -281,11 +281,11 @@ const LAST_ACK_REPEATS: u32 = 3;
 /// Maximum number of engine events that wait for the program.
 const EVENTS_MAX: usize = 4_096;
 
-/// Time without data after which a queue pair is no longer counted among those that share the link: programs sleep
-/// between messages, and wake up late on a busy machine.
+/// Time without data after which a queue pair is no longer counted among the queue pairs that share the link: programs
+/// sleep between messages, and wake up late on a busy machine.
 const IDLE_AFTER: Duration = Duration::from_ms(100);
 
-/// Returns `count` threads on which schedulers run, if there are to be any.
+/// Returns `count` threads on which schedulers run; `None` if `count` is 0.
 fn schedule_threads(count: usize) -> Option<ProcessorConfig> {
     (count > 0).then_some(ProcessorConfig::Threads(SchedulerThreads { count, spawn: background::start_scheduler }))
 }
@@ -304,6 +304,6 @@ const SHARED_BURST: Duration = Duration::from_us(64);
 /// Maximum delay that is caught up on a shared link.
 const SHARED_CATCH_UP: Duration = Duration::from_ms(2);
 
-/// Burst of queue pairs whose rate is limited. Packets are sent in trains, and timers are late by some 50 us, or, on a
-/// busy machine, by as long as other processes run.
+/// Burst of queue pairs whose rate is limited. Packets are passed to the kernel in batches (GSO), and timers are late
+/// by some 50 us, or, on a busy machine, by as long as other processes run.
 const BURST: BurstDefault = BurstDefault { bytes: 64 << 10, train_bytes: 32 << 10, catch_up: Duration::from_ms(20) };

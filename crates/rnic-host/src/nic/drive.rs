@@ -32,7 +32,7 @@ enum Timer {
 }
 
 impl Timer {
-    /// All timers, in the order in which they are handled.
+    /// All timers of a NIC, in the order in which they are handled.
     const ALL: [Self; 8] = [
         Self::Engine,
         Self::Credit,
@@ -159,8 +159,8 @@ impl Nic {
         }
     }
 
-    /// Receives the packets that arrived while the NIC was not driven. Acknowledgements among them arrived in time,
-    /// and the packets that they acknowledge must not be treated as lost only because the sockets were not read.
+    /// Receives the packets that arrived while the NIC was not driven. They arrived in time, so packets that they
+    /// acknowledge must not be treated as lost only because the sockets were not read.
     #[cold]
     fn catch_up(&mut self, now: Time) {
         // This includes lanes that are polled less often.
@@ -276,7 +276,7 @@ impl Nic {
 }
 
 /// If the sockets were read within this time, they are not read again before timeouts are processed: a timeout is
-/// considerably longer, so no packet has been waiting that long.
+/// considerably longer, so no packet has been waiting for as long as that.
 const SOCKET_FRESH: Duration = Duration::from_us(20);
 
 /// Maximum number of reads of the sockets before timeouts are processed: emptying a full receive buffer needs fewer.

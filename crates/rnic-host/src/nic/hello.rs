@@ -30,7 +30,7 @@ impl Device {
         self.link.hellos.connected(self.clock.now(), qpn, far_end, terms);
     }
 
-    /// Sends the hello messages that are due; they contain the settings of new connections.
+    /// Sends the hello messages that are due, which contain the settings of new connections.
     #[cold]
     pub(super) fn send_hellos(&mut self, now: Time) {
         for message in self.link.hellos.take_due(now) {

@@ -46,8 +46,8 @@ impl Device {
         packets_received
     }
 
-    /// Returns whether ICMP messages about packets to `peer` are trusted. They are not encrypted, so with packet
-    /// protection they are trusted only if the peer is on this machine, where no other host can forge them.
+    /// Returns whether ICMP messages about packets to `peer` are trusted. ICMP is not encrypted, so with packet
+    /// protection it is trusted only if the peer is on this machine, where no other host can forge such messages.
     fn trusts_icmp_from(&self, peer: PeerId) -> bool {
         self.config.protection.is_none()
             || self.link.peers.look_up(peer).is_some_and(|peer| is_same_host(&peer.addresses))

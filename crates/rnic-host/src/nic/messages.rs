@@ -106,8 +106,8 @@ impl Device {
         self.link.send_waiting(now) | any
     }
 
-    /// Reports to the engine, at most once per interval, the bytes queued in the receive buffers and the packets that
-    /// the kernel dropped because they were full ([`BacklogWatch`](crate::messages::BacklogWatch)).
+    /// Reports to the engine, at most once per interval, the bytes queued in the receive buffers, and the packets that
+    /// the kernel dropped because the buffers were full ([`BacklogWatch`](crate::messages::BacklogWatch)).
     pub(super) fn report_backlog(&mut self, now: Time) {
         if Exchange::of(&self.engine).is_none() || !self.backlog.is_due(now) {
             return;

@@ -31,7 +31,7 @@ use crate::ports::port_of;
 use crate::stats::RxDrop;
 use crate::sys::{self, ReceiveBatch};
 
-/// Receive buffers, and the number of them that the next call may fill.
+/// Receive buffers, and the number of buffers that the next call may fill.
 #[derive(Debug)]
 pub(crate) struct Receiver {
     batch: ReceiveBatch,
@@ -214,7 +214,8 @@ impl<'a> Arrivals<'a> {
         }
     }
 
-    /// Processes a batch of trains that were received on the local address `socket_address`.
+    /// Processes a batch of datagrams that were received on the local address `socket_address`, some of them merged by
+    /// the kernel (GRO).
     fn receive_trains(&mut self, now: Time, socket_address: SocketAddr, batch: &mut ReceiveBatch) {
         self.link.stats.receive_calls += 1;
         let mut taken_at_ns = 0;
@@ -559,7 +560,7 @@ fn as_datagram(record: &Record<'_>, origin: &DatagramOrigin) -> Vec<u8> {
     bytes
 }
 
-/// Returns whether a record is a message of a NIC: those have an ICRC only if they were delayed.
+/// Returns whether a record in shared memory is a message between NICs, which has an ICRC only if it was delayed.
 #[inline]
 fn is_message_record(record: &Record<'_>) -> bool {
     let icrc_len = if record.kind.is_sealed { 0 } else { ICRC_LEN };
@@ -581,15 +582,15 @@ const SOCKET_READS_MAX: u32 = 1_024;
 /// Number of bytes after which ring space is released; it is also released at the end of a call.
 const RELEASE_BYTES: u64 = 64 << 10;
 
-/// Maximum number of calls in a row that receive long trains before acknowledgements are sent: two hundred kilobytes,
-/// less than a window.
+/// Maximum number of calls in a row that receive long merged datagrams (GRO) before acknowledgements are sent: two
+/// hundred kilobytes, less than a window.
 const RECEIVE_CALLS: u32 = 3;
 
-/// Minimum size of a long train in bytes: at least half of the longest train.
+/// Minimum size in bytes of merged datagrams (GRO) that count as long: at least half of the maximum.
 const LONG_TRAIN_BYTES: u64 = 32 << 10;
 
-/// Maximum number of datagrams or trains that one call receives. Trains are 60 KB: more of them at a time would delay
-/// acknowledgements and exceed the caches.
+/// Maximum number of buffers that one call receives. Merged datagrams (GRO) have up to 60 KB: more of them at a time
+/// would delay acknowledgements and exceed the caches.
 const RECEIVE_BUFFERS: usize = 8;
 
 #[cfg(test)]

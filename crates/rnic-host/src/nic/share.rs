@@ -29,7 +29,7 @@ impl Device {
         self.apply_capacity();
     }
 
-    /// Changes the weight of this NIC among those that share the link, if it does.
+    /// Changes the weight of this NIC among the NICs that share the link; does nothing if this NIC does not.
     pub(super) fn set_share_weight(&mut self, now: Time, weight: u16) {
         let Some(share) = &mut self.link.share else { return };
         share.set_weight(now, weight);
@@ -45,7 +45,7 @@ impl Device {
         }
     }
 
-    /// Begins a turn of the NIC's loop, for the measurement of the capacity.
+    /// Begins an iteration of the NIC's loop, for the measurement of the capacity.
     pub(super) fn begin_turn(&mut self, now: Time) {
         let bytes = self.counts().bytes;
         if self.capacity.as_mut().is_some_and(|capacity| capacity.begin_turn(now, bytes)) {
@@ -53,7 +53,7 @@ impl Device {
         }
     }
 
-    /// Ends a turn of the NIC's loop; `were_sent` tells whether all of its packets have been sent.
+    /// Ends an iteration of the NIC's loop; `were_sent` is true if all of its packets have been sent.
     pub(super) fn end_turn(&mut self, were_sent: bool) {
         let (counts, is_backlogged) = (self.counts(), were_sent && self.engine.sharing().is_backlogged());
         if let Some(capacity) = &mut self.capacity {

@@ -113,8 +113,8 @@ impl Device {
     }
 }
 
-/// Number of Falcon packets that are sent with one reading of the clock. They are in one or two trains, so they are
-/// on the wire together; reading the clock costs a fortieth of the work for a packet.
+/// Number of Falcon packets that are sent with one reading of the clock. They are passed to the kernel in one or two
+/// calls, so they are on the wire together; reading the clock costs a fortieth of the work for a packet.
 const PACKETS_PER_CLOCK_READ: u32 = 8;
 
 /// Adds a packet to the batch, unless impairment drops or delays it, or it is sent through shared memory or as a

@@ -26,7 +26,7 @@ pub struct Endpoint {
     pub user: u32,
     /// Process ID.
     pub pid: u32,
-    /// Index of the device among those of its process.
+    /// Index of the device among all devices of its process.
     pub number: u32,
 }
 

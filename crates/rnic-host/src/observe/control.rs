@@ -29,7 +29,7 @@ pub struct LimitRequest {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SignalsRequest {
-    /// Maximum number of records to return; the others are returned to later requests.
+    /// Maximum number of records to return; later requests return the remaining records.
     pub signals_max: u32,
 }
 
@@ -72,7 +72,7 @@ pub struct SignalRecord {
     pub subject: u32,
     /// Number of signals.
     pub count: u32,
-    /// Bytes.
+    /// Number of bytes to which the signal refers.
     pub bytes: u64,
     /// First value, by kind.
     pub value: u64,
@@ -100,7 +100,7 @@ impl From<&Signal> for SignalRecord {
 }
 
 impl SignalRecord {
-    /// Returns the signal, or `None` if its kind is unknown, as one from another version may be.
+    /// Returns the signal; `None` if its kind is unknown, for example because another version has sent it.
     pub fn signal(&self) -> Option<Signal> {
         let kind = SignalKind::ALL.into_iter().find(|kind| kind.name() == self.kind)?;
         let at = |ns: u64| Time::from_ps(ns.saturating_mul(1_000));

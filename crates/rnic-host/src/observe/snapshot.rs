@@ -58,7 +58,7 @@ pub struct ShareSnapshot {
     pub link_gbps: Option<f64>,
     /// Share of the link's capacity that the process may use when it has data, in Gbit/s.
     pub share_gbps: Option<f64>,
-    /// True when the schedulers of the queue pairs limited them to this share when they last had data.
+    /// True when the schedulers of the queue pairs limited them to the NIC's share when the queue pairs last had data.
     pub holds_share: bool,
     /// Mean rate of sent payload over some 200 ms, in Gbit/s.
     pub payload_gbps: f64,
@@ -94,7 +94,7 @@ pub struct DeviceCounters {
     pub bytes_sent: u64,
     /// Bytes of packets received, counted in the same way.
     pub bytes_received: u64,
-    /// Of the bytes sent, those sent through shared memory to a process of this machine.
+    /// Bytes sent through shared memory to processes of this machine; included in the bytes sent.
     pub bytes_sent_by_memory: u64,
     /// Number of system calls that sent packets.
     pub send_calls: u64,
@@ -114,7 +114,7 @@ pub struct DeviceCounters {
     pub cnps_received: u64,
     /// Windows in which a loaded transport program was replaced by a built-in one, because its outputs were invalid.
     pub programs_replaced: u64,
-    /// Datagrams that the kernel permanently refused to send; for the peers they are lost.
+    /// Datagrams that the kernel permanently refused to send; for the peers they are lost in the network.
     pub datagrams_refused: u64,
     /// Hints of the program that were applied.
     pub hints_applied: u64,
@@ -149,7 +149,7 @@ pub struct DeviceCounters {
 }
 
 impl DeviceCounters {
-    /// Adds the counters of another device to these.
+    /// Adds the counters of another device to those of this one.
     pub fn accumulate(&mut self, other: &Self) {
         macro_rules! add {
             ($($field:ident),* $(,)?) => {

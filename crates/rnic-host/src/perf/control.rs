@@ -86,7 +86,8 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// Allocates the resources of a control connection, and calls `connect` to establish one with them.
+    /// Allocates the resources of a control connection, and calls `connect` to establish a connection with these
+    /// resources.
     pub(crate) fn open(
         nic: &mut Nic,
         timeout: Duration,

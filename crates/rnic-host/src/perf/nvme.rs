@@ -1,4 +1,4 @@
-//! NVMe commands: the namespace at the server, and those of its parameters that the client needs.
+//! NVMe commands of `rnic perf`: the namespace at the server, and its parameters that the client needs.
 
 use rnic_base::limits::WORK_REQUESTS_MAX;
 use rnic_base::{BitRate, Duration};

@@ -47,7 +47,7 @@ pub struct PerfReport {
     pub ops_wrong: u64,
     /// Payload bytes of a full packet.
     pub wire_mtu_bytes: u32,
-    /// True when the kernel segmented trains into packets (GSO) at this end.
+    /// True when the kernel split buffers into packets (GSO) at this end.
     pub segmentation: bool,
     /// Counters of the packets that this end sent, by flow index, each summed over all queue pairs; empty when queue
     /// pairs have one flow only.

@@ -108,7 +108,7 @@ impl Run<'_> {
         Ok(measured)
     }
 
-    /// Posts operations of queue pair `qp` while the plan has more and there is space for them.
+    /// Posts operations of queue pair `qp` while the plan has more operations and the queue has space.
     #[inline]
     fn fill_up(&mut self, nic: &mut Nic, qp: usize, now: Time, start: Time) -> Result<(), PerfError> {
         while self.flows[qp].may_post(self.config.depth) {
@@ -163,7 +163,7 @@ impl Run<'_> {
         self.config.verify && self.config.op == Op::NvmeWrite && completion.opcode == WcOpcode::RdmaWrite
     }
 
-    /// Reads back the data of an NVMe Write into the buffer that they were written from, which is cleared before.
+    /// Reads the data of an NVMe Write back into the buffer from which it was written, which is cleared before.
     fn read_back(&mut self, nic: &mut Nic, completion: &Completion) -> Result<(), PerfError> {
         let wr_id = completion.wr_id;
         let (qp, index) = ((wr_id & QP_MASK) as usize, wr_id >> QP_BITS);
@@ -297,7 +297,8 @@ fn check_status(nic: &Nic, completion: &Completion, control: &Control) -> Result
     }
 }
 
-/// Number of bits of a work request ID that are the queue pair's index; the other bits are the index of the operation.
+/// Number of bits of a work request ID that hold the index of the queue pair; the other bits hold the index of the
+/// operation.
 const QP_BITS: u32 = 10;
 const QP_MASK: u64 = (1 << QP_BITS) - 1;
 const _: () = assert!(super::setup::QPS_MAX <= 1 << QP_BITS);

@@ -185,8 +185,8 @@ struct Session {
     pd: PdId,
     control: Control,
     number: u64,
-    /// Number of packets sent before the session, and of retransmissions among them: subtracted from the final
-    /// counts.
+    /// Number of packets sent before the session, and number of retransmissions included in it: subtracted from the
+    /// final counts.
     sent_before: (u64, u64),
     job: Option<Job>,
     finished: bool,
@@ -365,7 +365,7 @@ struct Flow {
     qpn: Qpn,
     /// Number of operations that have arrived.
     received: u64,
-    /// The operations that have arrived, when they may arrive in any order.
+    /// Numbers of the operations that have arrived, if operations may arrive in any order.
     seen: SeenNumbers,
 }
 

@@ -27,7 +27,7 @@ pub(super) struct WaitingClient {
     /// Number of the session that it requests.
     pub(super) session: u64,
     since: Time,
-    /// Set after it has been refused because another session is being served.
+    /// True after the request has been refused because another session is being served.
     is_refused: bool,
 }
 

@@ -381,8 +381,8 @@ fn switch(setting: &mut bool, text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Replaces a program file that is given as the first transport by the transport that it needs, which the other end
-/// knows by name, and by the option that names the file.
+/// Replaces a program file that is given as the first transport by the name of the transport that the program needs,
+/// which the other end knows, and by the option that names the file.
 fn name_transport_of_program(settings: &mut Settings) -> Result<(), String> {
     if let Some(file) = settings.fallbacks.iter().find(|name| programs::is_file(name)) {
         return Err(format!("{file} is not the first transport; only the first one may be a program file"));

@@ -22,20 +22,20 @@ use rnic_base::{BitRate, Duration, Time};
 /// Measures the rate that a NIC reaches.
 #[derive(Debug)]
 pub(crate) struct CapacityMeter {
-    /// Start of the current turn, and how the last one ended.
+    /// Start of the current iteration of the NIC's loop, and how the last one ended.
     turned_at: Time,
     turn: Turn,
     /// Latest time until which a queue pair has to wait for its dequeue rate.
     held_until: Time,
-    /// The counts at the end of the last turn, and the bytes sent at its start.
+    /// The counts at the end of the last iteration of the NIC's loop, and the bytes sent at its start.
     latest: Counts,
     bytes_at_turn: u64,
-    /// Start of the current window, and its time by kind of turn.
+    /// Start of the current measurement window, and its time by kind of iteration of the NIC's loop.
     began: Time,
     backlogged: Duration,
     other: Duration,
     held: Duration,
-    /// Bytes sent in the turns of the window that were not held.
+    /// Bytes sent in those iterations of the window in which no queue pair waited for its dequeue rate.
     bytes: u64,
     /// The last samples; zero for none.
     samples: [BitRate; SAMPLES],
@@ -57,7 +57,7 @@ pub(crate) struct Counts {
     pub(crate) waits: u64,
 }
 
-/// State at the end of a turn.
+/// State at the end of an iteration of the NIC's loop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Turn {
     Backlogged,
@@ -93,7 +93,8 @@ impl CapacityMeter {
         (capacity > BitRate::ZERO).then_some(capacity)
     }
 
-    /// Begins a turn at `now`, when `bytes` have been sent in total; returns whether the capacity has changed.
+    /// Begins an iteration of the NIC's loop at `now`, when `bytes` have been sent in total; returns whether the
+    /// measured capacity has changed.
     #[inline]
     pub(crate) fn begin_turn(&mut self, now: Time, bytes: u64) -> bool {
         let elapsed = now.since(self.turned_at).min(TURN_MAX);
@@ -107,8 +108,8 @@ impl CapacityMeter {
         now.since(self.began) >= WINDOW && self.end_window()
     }
 
-    /// Records the counts after the packets of a turn have been sent; `is_backlogged` tells whether queue pairs had
-    /// more to send.
+    /// Records the counts after the packets of an iteration of the NIC's loop have been sent; `is_backlogged` is true
+    /// if queue pairs had more to send.
     #[inline]
     pub(crate) fn end_turn(&mut self, counts: Counts, is_backlogged: bool) {
         let before = std::mem::replace(&mut self.latest, counts);
@@ -151,8 +152,8 @@ impl CapacityMeter {
 /// Longest wait for a dequeue rate without another packet.
 const HELD_MAX: Duration = Duration::from_ms(10);
 
-/// Maximum time of a turn that counts: a process that repeatedly waits for a processor is slower because of that; one
-/// that was stopped, or did something else, is not.
+/// Maximum counted time of an iteration of the NIC's loop: a process that repeatedly waits for a processor is slower
+/// because of that; a process that was stopped, or did something else, is not.
 const TURN_MAX: Duration = Duration::from_ms(20);
 
 /// Length of a window.

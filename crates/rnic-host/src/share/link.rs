@@ -25,8 +25,8 @@ pub(crate) struct SharedLink {
     backlog_ns: u64,
     /// Number of bytes that every NIC may have in the queue, whatever its length.
     reserve_bytes: u64,
-    /// Packets of this NIC that are still in the queue: times at which they have been sent, and their bytes on the
-    /// link.
+    /// Packets of this NIC that are still in the queue of the shared link: times at which they will have been sent, and
+    /// their bytes on the link.
     own: VecDeque<(u64, u32)>,
     own_bytes: u64,
     /// Fraction of a nanosecond used by earlier packets, in picoseconds.
@@ -69,7 +69,8 @@ impl SharedLink {
         self.full_until_ns.is_some()
     }
 
-    /// Returns the time at which the NIC may take packets again; `None` if it may take them now.
+    /// Returns the time at which the NIC may take packets from the engine again, in nanoseconds; `None` if it may take
+    /// packets now.
     pub(super) fn full_until_ns(&self) -> Option<u64> {
         self.full_until_ns
     }

@@ -51,7 +51,7 @@ enum Answer {
     Page(Page),
     /// No socket has the name.
     Unbound,
-    /// The owner belongs to another user, or does not answer in time.
+    /// The owner of the page belongs to another user, or does not respond in time.
     Silent,
     /// A process of this user has offered a file that is not such a page.
     NotAPage,
@@ -129,7 +129,8 @@ fn join(names: &Names) -> Result<Joined, ShareError> {
     Err(ShareError::NamesTaken(names.0.clone()))
 }
 
-/// Thread that offers a page, or monitors that another process does so, until this is dropped.
+/// Thread that offers a page to other processes, or monitors that another process offers it, until this value is
+/// dropped.
 #[derive(Debug)]
 pub(super) struct Keeper {
     shared: Arc<Shared>,
@@ -272,7 +273,7 @@ fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Number of names: another user may have bound one or two of them.
+/// Number of candidate names of a socket: if another process has bound a name, the next one is tried.
 const NAMES: usize = 4;
 
 /// Number of attempts to join a page that another process creates at the same moment.

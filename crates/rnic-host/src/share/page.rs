@@ -124,7 +124,7 @@ impl Page {
         self.file.as_fd()
     }
 
-    /// Returns whether `other` is another mapping of the same memory.
+    /// Returns whether `other` is a mapping of the same memory.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.identity == other.identity
     }
@@ -214,7 +214,7 @@ impl Page {
         owns()
     }
 
-    /// Frees a line, unless it belongs to another NIC by now.
+    /// Frees a line (entry of a NIC) of the page, unless another NIC has it by now.
     pub(crate) fn release(&self, index: usize, owner: Owner) {
         let _ = self.line_word(index, OWNER).compare_exchange(owner.0, 0, Ordering::AcqRel, Ordering::Relaxed);
     }

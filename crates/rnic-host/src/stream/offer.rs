@@ -4,7 +4,7 @@ use rnic_stream::SEGMENT_BYTES_MAX;
 
 use super::limits::SEGMENT_BYTES_LEAST;
 
-/// Properties of a stream, as the requesting end states them.
+/// Properties of a stream, as requested by the end that establishes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Offer {
     /// Largest segment size that this end can use, in bytes. The number of receives of both ends follows from it.
@@ -21,7 +21,7 @@ impl Offer {
         [&head(self.segment_bytes)[..], &self.port.to_be_bytes(), &[0; 2], &self.token.to_be_bytes()].concat()
     }
 
-    /// Parses the private data of a request; returns `None` when they do not describe a stream.
+    /// Parses the private data of a request; returns `None` if the data does not describe a stream.
     pub fn parse(data: &[u8]) -> Option<Self> {
         let (segment_bytes, rest) = parse_head(data)?;
         let (port, rest) = rest.split_first_chunk()?;

@@ -110,7 +110,7 @@ impl Single {
         self.broken.clone().map_or(Ok(()), Err)
     }
 
-    /// Accepts bytes to send, as many as there is space for; returns how many.
+    /// Accepts as many of `bytes` as the send buffer has space for; returns their number.
     pub(super) fn write(&mut self, nic: &mut Nic, bytes: &[u8]) -> Result<usize, Broken> {
         if self.is_peer_gone && !bytes.is_empty() {
             self.broken.get_or_insert(Broken::Reset(self.parts.peer));

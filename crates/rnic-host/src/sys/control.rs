@@ -63,7 +63,7 @@ pub(super) struct ControlMessage<'a> {
 }
 
 impl ControlMessage<'_> {
-    /// Returns the data as a plain kernel structure, when they are complete.
+    /// Returns the data of the control message as a plain kernel structure; `None` if the data is incomplete.
     pub(super) fn read<T: KernelData>(&self) -> Option<T> {
         let bytes = self.data.get(..size_of::<T>())?;
         // SAFETY: the bytes exist, any bytes are a valid `T`, and the read is unaligned.

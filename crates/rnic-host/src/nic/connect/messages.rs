@@ -120,8 +120,8 @@ pub(super) fn reply(config: &ConnectionConfig, qpn: Qpn, psn: Psn, guid: u64, te
     }
 }
 
-/// Returns the parameters that a REQ offers, and the private data of the program that sent it. A REQ of another stack
-/// counts as an offer of RoCEv2 with the MTU that the REQ specifies.
+/// Returns the parameters that a REQ offers, and the private data of the program that sent it. A REQ of another
+/// implementation counts as an offer of RoCEv2 with the MTU that the REQ specifies.
 pub(super) fn terms_of_request(request: &Request) -> (Terms, Vec<u8>) {
     let addressing = IpRequest::parse(&request.private_data);
     let own = addressing.as_ref().and_then(|addressing| Terms::parse(&addressing.private_data.0));
@@ -133,7 +133,7 @@ pub(super) fn terms_of_request(request: &Request) -> (Terms, Vec<u8>) {
     (terms, data)
 }
 
-/// Returns whether a REQ was sent by another stack.
+/// Returns whether a REQ was sent by another implementation of connection management than OpenRNIC's.
 pub(super) fn is_other_stack(request: &Request) -> bool {
     let addressing = IpRequest::parse(&request.private_data);
     addressing.and_then(|addressing| Terms::parse(&addressing.private_data.0).map(|_| ())).is_none()

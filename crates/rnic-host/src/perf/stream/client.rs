@@ -1,4 +1,4 @@
-//! The client.
+//! Client of `rnic perf` for streams.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -114,7 +114,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Returns whether another operation has to be started after `started` of them.
+    /// Returns whether another operation has to be started after `started` operations.
     fn goes_on(&self, now: Time, started: u64) -> bool {
         match self.config.length {
             Length::Count(count) => started < count,

@@ -1,4 +1,4 @@
-//! The server.
+//! Server of `rnic perf` for streams.
 
 use super::channel::Channel;
 use super::data::Data;
@@ -51,7 +51,7 @@ fn accept(nic: &mut Nic, config: &ServeConfig, request: &ConnectionRequest) -> R
 
 /// A session.
 struct Session<'a, K> {
-    /// Packets sent before the session, and retransmissions among them.
+    /// Packets sent before the session, and number of retransmissions included in them.
     before: (u64, u64),
     keep_serving: &'a mut K,
 }
@@ -97,7 +97,7 @@ impl<K: FnMut() -> bool> Session<'_, K> {
         }
     }
 
-    /// Reads data until the end of the stream, and returns them if the order requires it.
+    /// Reads data until the end of the stream, and returns it if the order requires that.
     fn take_data(
         &mut self,
         nic: &mut Nic,
