@@ -43,7 +43,7 @@ pub struct NicPlan {
     pub second: Option<(u32, Duration)>,
     /// Bytes of a context, rounded up: the amount that a miss transfers.
     pub context_bytes: u64,
-    /// Bus between host memory and NIC.
+    /// Bus over which the NIC accesses memory.
     pub bus: BusPlan,
     /// Policy for fetching work requests.
     pub work: WorkFetch,
