@@ -83,9 +83,9 @@ struct Block {
 /// A law as a policy of its kind.
 #[derive(Clone, Copy, Debug)]
 pub enum LawPolicy {
-    /// A controller.
+    /// The law is a congestion controller.
     Control(ControlPolicy),
-    /// A scheduler.
+    /// The law is a scheduler.
     Schedule(SchedulePolicy),
     /// A path policy.
     Paths(PathPolicy),

@@ -220,7 +220,7 @@ pub enum ParamError {
     /// The text is not a quantity with a unit.
     #[error("parameter `{name}`: {source}")]
     Unit {
-        /// The parameter.
+        /// Name of the parameter.
         name: &'static str,
         /// The error in the quantity.
         source: UnitError,
@@ -228,7 +228,7 @@ pub enum ParamError {
     /// The text is not a valid value of the parameter's type.
     #[error("parameter `{name}`: `{text}` is not {expected}")]
     NotA {
-        /// The parameter.
+        /// Name of the parameter.
         name: &'static str,
         /// Text that was rejected.
         text: String,
@@ -238,7 +238,7 @@ pub enum ParamError {
     /// The parameter has no effect in the configuration in which the transport is to run.
     #[error("parameter `{name}` has no effect here: {why}; remove it")]
     Unused {
-        /// The parameter.
+        /// Name of the parameter.
         name: &'static str,
         /// The reason it has no effect.
         why: &'static str,
@@ -246,7 +246,7 @@ pub enum ParamError {
     /// The value is outside the bounds.
     #[error("parameter `{name}`: {value} is outside the allowed range of {min} to {max}")]
     OutOfBounds {
-        /// The parameter.
+        /// Name of the parameter.
         name: &'static str,
         /// Value that was rejected.
         value: String,

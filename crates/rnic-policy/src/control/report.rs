@@ -285,7 +285,7 @@ pub struct CurrentSettings {
     pub gap: Gap,
     /// Rate limit of the connection.
     pub rate: RateLimit,
-    /// The retransmission timeout.
+    /// Timeout after which a packet of the flow is retransmitted.
     pub rto: Ticks,
     /// Rate at which acknowledgements are requested.
     pub ack_rate: AckRate,
