@@ -287,7 +287,7 @@ impl Initiator {
         &self.layout
     }
 
-    /// Returns the counters.
+    /// Returns the counters of the initiator.
     pub const fn stats(&self) -> &InitiatorStats {
         &self.stats
     }

@@ -156,7 +156,7 @@ impl Target {
         }
     }
 
-    /// Returns the counters.
+    /// Returns the counters of the target.
     pub const fn stats(&self) -> &TargetStats {
         &self.stats
     }
