@@ -189,7 +189,7 @@ impl EventRecord {
         }
     }
 
-    /// Returns the connection number.
+    /// Returns the number of the connection that the event belongs to.
     #[inline(always)]
     pub fn connection(&self) -> u32 {
         get::<0, 24>(&self.0) as u32
