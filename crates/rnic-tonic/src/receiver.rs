@@ -44,9 +44,9 @@ pub struct ReceiverSizes {
 /// A data packet that has arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Arrival {
-    /// The flow.
+    /// Flow that the received packet belongs to.
     pub flow: FlowId,
-    /// The segment.
+    /// Segment that the received packet carries.
     pub segment: SegmentId,
     /// Number of times that the segment has been sent before.
     pub times_sent: u8,
@@ -116,7 +116,7 @@ impl Receiver {
         }
     }
 
-    /// Removes a flow.
+    /// Removes a flow from the receiver.
     pub fn remove_flow(&mut self, flow: FlowId) {
         if let Some(state) = self.flows.get_mut(usize::from(flow)) {
             *state = Reception::default();

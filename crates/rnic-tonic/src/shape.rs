@@ -124,7 +124,7 @@ impl Shape {
         &self.sizes
     }
 
-    /// Returns the credit scheme.
+    /// Returns the credit scheme of the NIC's program.
     #[inline]
     pub const fn scheme(&self) -> Scheme {
         self.scheme

@@ -78,7 +78,7 @@ pub enum Forward {
 /// direction only the number of the flow whose segment was passed on is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Parameters {
-    /// The flow.
+    /// Flow whose settings change.
     pub flow: FlowId,
     /// New rate.
     pub rate: Option<u32>,
