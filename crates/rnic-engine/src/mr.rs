@@ -284,7 +284,7 @@ impl MrTable {
         self.windows.remove(key.0).ok_or(MemoryError::Unknown(key.0))
     }
 
-    /// Returns the windows.
+    /// Returns the memory windows.
     pub(crate) fn windows(&self) -> &Windows {
         &self.windows
     }

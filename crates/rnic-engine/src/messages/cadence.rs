@@ -8,7 +8,7 @@ use core::num::NonZeroU64;
 
 use rnic_base::{Duration, RandomStream, Time};
 
-/// The enabled modes.
+/// Modes in which messages are sent, as enabled.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Modes {
     /// Sends a message each period, with a jitter of 1/8 of the period, so that peers do not synchronize.

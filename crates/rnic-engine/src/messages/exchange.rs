@@ -156,7 +156,7 @@ impl Exchange {
         }
     }
 
-    /// Returns the counters.
+    /// Returns the counters of the messages between NICs.
     #[must_use]
     pub const fn stats(&self) -> &ExchangeStats {
         &self.stats

@@ -44,7 +44,7 @@ pub(crate) enum FetchRequest {
         va: u64,
         /// R_Key of the memory.
         rkey: u32,
-        /// The atomic operation.
+        /// Atomic operation that is requested.
         op: AtomicOp,
     },
     /// An operation of InfiniBand annex A19.

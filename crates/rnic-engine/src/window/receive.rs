@@ -12,7 +12,7 @@ use super::pool::{Bits, RxClass};
 /// Relation of a packet to the window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Arrival {
-    /// The expected packet.
+    /// The packet is the next one in order.
     InOrder,
     /// Later than the expected packet, and new.
     OutOfOrder,

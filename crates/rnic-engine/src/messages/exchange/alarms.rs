@@ -40,7 +40,7 @@ impl Alarms {
         }
     }
 
-    /// Returns the earliest timeout.
+    /// Returns the earliest time at which a timeout is due.
     pub(super) fn next(&self) -> Option<Time> {
         self.due.first().map(|(at, _)| *at)
     }

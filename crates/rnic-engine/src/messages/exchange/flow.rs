@@ -118,7 +118,7 @@ impl Flow {
         std::mem::take(&mut self.held)
     }
 
-    /// Returns the earliest timeout.
+    /// Returns the earliest time at which a timeout of the flow is due.
     pub(super) fn next_timeout(&self) -> Option<Time> {
         let tick = if let Tick::At(at) = self.tick { Some(at) } else { None };
         let times = [self.limit.next_timeout(), self.prober.next_timeout(), self.probe_at, tick];

@@ -98,7 +98,7 @@ impl Partner {
         self.data_at.is_some_and(|at| now.since(at) <= interval)
     }
 
-    /// Returns the earliest timeout.
+    /// Returns the earliest time at which a timeout for the peer is due.
     pub(super) fn next_timeout(&self) -> Option<Time> {
         let times = [self.cadence.next_timeout(), self.greetings.next_timeout(), self.greet_at];
         times.into_iter().flatten().min()

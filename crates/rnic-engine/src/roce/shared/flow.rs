@@ -241,7 +241,7 @@ impl ConnShared {
         (self.requests_queued || self.responses_queued) && has_credit()
     }
 
-    /// Returns the congestion window.
+    /// Returns the congestion window that the controller has set; `None` if it sets none.
     #[inline]
     pub(crate) fn window(&self) -> Option<Cwnd> {
         self.flow.as_ref().and_then(|flow| flow.window)
