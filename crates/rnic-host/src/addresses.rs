@@ -10,7 +10,7 @@ use crate::sys::interfaces::interface_addresses;
 /// An address of this machine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LocalAddress {
-    /// The address.
+    /// IP address of this machine.
     pub ip: IpAddr,
     /// Name of the interface that has this address.
     pub interface: String,

@@ -138,7 +138,7 @@ pub struct ConnectionRequest {
     pub id: ConnectionId,
     /// Address of the requester.
     pub from: SocketAddr,
-    /// Requested service.
+    /// Service to which a connection is requested.
     pub service: ServiceId,
     /// Transports that are acceptable to the requester, best first.
     pub transports: Vec<String>,
@@ -156,7 +156,7 @@ pub enum ConnectionEvent {
     Established(Connection),
     /// The connection could not be made.
     Failed {
-        /// The requested connection.
+        /// Connection that was requested.
         id: ConnectionId,
         /// Reason of the failure.
         error: ConnectError,

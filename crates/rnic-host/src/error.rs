@@ -76,7 +76,7 @@ pub enum NicError {
     /// A system call failed.
     #[error("error while {doing}: {error}")]
     System {
-        /// The attempted operation.
+        /// Operation that was attempted.
         doing: &'static str,
         /// Error of the system.
         error: io::Error,
@@ -100,13 +100,13 @@ pub enum ConnectError {
     /// There is no host at the address, or no program listens for the service.
     #[error("{to} refused the connection: no program is listening on this service at this address")]
     Refused {
-        /// Requested address.
+        /// Address to which a connection was requested.
         to: SocketAddr,
     },
     /// The remote end rejected the request.
     #[error("{to} rejected the connection: {reason}{}", detail_of(detail))]
     Rejected {
-        /// Requested address.
+        /// Address to which a connection was requested.
         to: SocketAddr,
         /// The reason, as a code of the InfiniBand specification.
         reason: RejectReason,
@@ -116,7 +116,7 @@ pub enum ConnectError {
     /// No response was received.
     #[error("{to} did not respond within {after}")]
     TimedOut {
-        /// Requested address.
+        /// Address to which a connection was requested.
         to: SocketAddr,
         /// Time for which the local end has waited.
         after: Duration,
@@ -124,7 +124,7 @@ pub enum ConnectError {
     /// There is no route to the address.
     #[error("{to} is unreachable: {reason}")]
     Unreachable {
-        /// Requested address.
+        /// Address to which a connection was requested.
         to: SocketAddr,
         /// Error of the kernel.
         reason: String,
@@ -135,7 +135,7 @@ pub enum ConnectError {
          interfaces"
     )]
     PathMtuTooSmall {
-        /// Requested address.
+        /// Address to which a connection was requested.
         to: SocketAddr,
         /// Largest IP packet that the path carries, in bytes.
         mtu_bytes: u32,
@@ -143,7 +143,7 @@ pub enum ConnectError {
     /// The remote end supports none of the transports that are acceptable to the local end.
     #[error("{to} supports none of the transports of this end, only {theirs}; select the same transport at both ends")]
     NoCommonTransport {
-        /// Requested address.
+        /// Address to which a connection was requested.
         to: SocketAddr,
         /// Transports of the remote end.
         theirs: String,

@@ -96,7 +96,7 @@ impl HintReader {
         Self { line: Arc::new(HintLine::new(hint)), seen: 0, in_force: hint }
     }
 
-    /// Returns the line.
+    /// Returns the hint line: the memory into which the program writes its hint.
     pub(crate) fn line(&self) -> &Arc<HintLine> {
         &self.line
     }

@@ -59,7 +59,7 @@ pub enum LoadError {
     NoMarks {
         /// Name of the program.
         program: &'static str,
-        /// The offered transport.
+        /// Name of the offered transport.
         transport: String,
         /// Option with which a process is started with such a program.
         option: String,
@@ -87,7 +87,7 @@ impl Offers {
         Ok(Self { offers, has_messages: settings.messages.is_some(), marks_congestion })
     }
 
-    /// Returns the preferred transport.
+    /// Returns the transport that is offered to peers first.
     pub fn preferred(&self) -> &Arc<Transport> {
         &self.offers[0].current
     }

@@ -219,13 +219,13 @@ pub enum PerfError {
          the key"
     )]
     Unprotected {
-        /// The requested transport.
+        /// Name of the requested transport.
         transport: &'static str,
     },
     /// Adapters of other vendors do not support the transport.
     #[error("RoCEv2 adapters of other vendors support only the transport {ROCE_TRANSPORT}, not {transport}")]
     Foreign {
-        /// The requested transport.
+        /// Name of the requested transport.
         transport: String,
     },
     /// The plan is invalid.
@@ -255,7 +255,7 @@ pub enum PerfError {
     NvmeNeedsFalcon {
         /// Name of the operation.
         op: &'static str,
-        /// The requested transport.
+        /// Name of the requested transport.
         transport: &'static str,
     },
     /// The NIC does not accept a posted operation.

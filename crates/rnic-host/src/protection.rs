@@ -22,7 +22,7 @@ pub struct Protection {
     pub secret: Secret,
     /// The encapsulation: PSP or ESP.
     pub form: SecurityFormat,
-    /// The cipher.
+    /// Cipher with which packets are encrypted.
     pub cipher: Cipher,
     /// Number of packets that are encrypted with a key before the next key replaces it, counted at each end
     /// independently: at least one and at most [`rnic_psp::PACKETS_PER_KEY`], or [`rnic_psp::esp::PACKETS_PER_KEY`]

@@ -113,7 +113,7 @@ pub enum Progress {
 }
 
 impl Progress {
-    /// All modes.
+    /// All modes of driving the NIC.
     pub const ALL: [Self; 3] = [Self::Auto, Self::Thread, Self::Off];
 
     /// Returns the name that users write.
@@ -150,7 +150,7 @@ pub enum SettingsError {
     Unknown {
         /// The name that was set.
         found: String,
-        /// The similar name.
+        /// Similar name of a setting that exists.
         meant: &'static str,
     },
     /// The transport, or one of its options, does not exist or is invalid.
@@ -159,7 +159,7 @@ pub enum SettingsError {
         options_part(options)
     )]
     Transport {
-        /// The requested transport.
+        /// Name of the requested transport.
         transport: String,
         /// The requested options, as users write them.
         options: String,

@@ -70,7 +70,7 @@ pub enum ShareError {
         own: BitRate,
         /// Rate that the other process has set.
         theirs: BitRate,
-        /// The other process.
+        /// Process ID of the other process.
         pid: u32,
         /// Name of the other process in parentheses, with a space before it; empty if unknown.
         program: String,

@@ -124,7 +124,7 @@ impl Endpoint {
         Ok(Self { sockets, manager, psn, stats: EndpointStats::default(), gsi })
     }
 
-    /// Returns the bound address.
+    /// Returns the address to which the socket is bound.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.sockets[0].local_addr()
@@ -163,7 +163,7 @@ impl Endpoint {
         if self.gsi.is_some() { gsi_addresses(&addresses) } else { addresses }
     }
 
-    /// Returns the counters.
+    /// Returns the counters of connection management.
     #[must_use]
     pub fn stats(&self) -> EndpointStats {
         EndpointStats { strays: self.manager.strays, ..self.stats }
@@ -251,7 +251,7 @@ impl Endpoint {
         self.manager.answer(now, id, reply)
     }
 
-    /// Returns the next event.
+    /// Returns the next event of connection management, if there is one.
     pub fn poll_cm_event(&mut self) -> Option<CmEvent> {
         self.manager.poll_cm_event()
     }

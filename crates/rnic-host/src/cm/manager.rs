@@ -674,7 +674,7 @@ impl Manager {
         self.out.pop_front()
     }
 
-    /// Returns the next event.
+    /// Returns the next event of connection management, if there is one.
     pub(crate) fn poll_cm_event(&mut self) -> Option<CmEvent> {
         self.cm_events.pop_front()
     }

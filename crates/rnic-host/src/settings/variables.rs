@@ -47,7 +47,7 @@ impl Variable {
     }
 }
 
-/// All settings.
+/// All environment variables that are settings.
 pub const VARIABLES: &[Variable] = &[
     Variable {
         name: "RNIC_TRANSPORT",

@@ -35,7 +35,7 @@ pub(crate) struct CapacityMeter {
     backlogged: Duration,
     other: Duration,
     held: Duration,
-    /// Bytes sent in those iterations of the window in which no queue pair waited for its dequeue rate.
+    /// Bytes sent in the iterations of the window that were not held, that is, ended by waiting for a dequeue rate.
     bytes: u64,
     /// The last samples; zero for none.
     samples: [BitRate; SAMPLES],

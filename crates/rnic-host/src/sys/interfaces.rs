@@ -10,7 +10,7 @@ use super::socket_address;
 /// An address of an interface that is up.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct InterfaceAddress {
-    /// The address.
+    /// IP address of the interface.
     pub ip: IpAddr,
     /// Name of the interface.
     pub interface: String,

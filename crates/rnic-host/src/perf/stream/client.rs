@@ -106,7 +106,7 @@ fn receive(nic: &mut Nic, channel: &mut Channel) -> Result<Answer, PerfError> {
     }
 }
 
-/// One measurement.
+/// One measurement over a stream.
 struct Run<'a> {
     config: &'a PerfConfig,
     data: Data,

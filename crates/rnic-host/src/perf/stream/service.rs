@@ -49,7 +49,7 @@ fn accept(nic: &mut Nic, config: &ServeConfig, request: &ConnectionRequest) -> R
     }
 }
 
-/// A session.
+/// A session with one client.
 struct Session<'a, K> {
     /// Packets sent before the session, and number of retransmissions included in them.
     before: (u64, u64),
