@@ -98,7 +98,7 @@ pub struct Mad {
     /// Identifies the exchange that a message belongs to: REQ, REP, REJ and RTU of a connection have the same
     /// identifier, DREQ and DREP another.
     pub transaction_id: u64,
-    /// The message.
+    /// Contents of the management datagram.
     pub message: Message,
 }
 

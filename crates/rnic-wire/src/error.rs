@@ -41,7 +41,7 @@ pub enum EncodeError {
     /// A field is present that the format, or the packet's position in its message, does not allow.
     #[error("a {format:?} packet of this type and position in its message cannot carry {field}")]
     Unexpected {
-        /// The requested format.
+        /// Format that was requested.
         format: Format,
         /// Name of the unexpected field.
         field: &'static str,
@@ -49,7 +49,7 @@ pub enum EncodeError {
     /// A field is absent that the format, or the packet's position in its message, requires.
     #[error("a {format:?} packet of this type and position in its message requires {field}")]
     Missing {
-        /// The requested format.
+        /// Format that was requested.
         format: Format,
         /// Name of the missing field.
         field: &'static str,

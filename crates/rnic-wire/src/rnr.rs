@@ -34,7 +34,7 @@ impl RnrTimer {
         self.0
     }
 
-    /// Returns the wait time.
+    /// Returns the time that the sender waits before it retransmits.
     pub const fn wait(self) -> Duration {
         Duration::from_us(WAIT_TIMES_10_US[self.0 as usize] as u64 * 10)
     }

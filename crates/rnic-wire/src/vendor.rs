@@ -23,7 +23,7 @@ use crate::gsi::MAD_LEN;
 /// Direction of a message: request or response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Method {
-    /// A request.
+    /// The message is a request.
     Get,
     /// The response to a request.
     GetResp,

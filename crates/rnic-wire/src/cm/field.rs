@@ -8,7 +8,7 @@ use core::net::{IpAddr, Ipv6Addr};
 pub struct Bits<const WIDTH: u32>(u32);
 
 impl<const WIDTH: u32> Bits<WIDTH> {
-    /// The largest value.
+    /// Largest value that the field can hold.
     pub const MAX: Self = Self(u32::MAX >> (32 - WIDTH));
 
     /// Returns `value`, clamped to the largest value of the type: for counts, timeouts and limits.
@@ -22,7 +22,7 @@ impl<const WIDTH: u32> Bits<WIDTH> {
         Self(value & Self::MAX.0)
     }
 
-    /// Returns the value.
+    /// Returns the value of the field.
     #[must_use]
     pub const fn get(self) -> u32 {
         self.0

@@ -110,7 +110,7 @@ impl RejectInfo {
         PrivateData::new(bytes).map(|padded| Self { len: bytes.len() as u8, bytes: padded })
     }
 
-    /// Returns the bytes.
+    /// Returns the additional reject information.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes.0[..usize::from(self.len)]

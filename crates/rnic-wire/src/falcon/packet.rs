@@ -20,7 +20,7 @@ impl Cid {
         Self(number & Self::MAX.0)
     }
 
-    /// Returns the number.
+    /// Returns the identifier as a number.
     #[inline]
     pub const fn get(self) -> u32 {
         self.0

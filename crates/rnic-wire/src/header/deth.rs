@@ -28,7 +28,7 @@ impl<'a> DethView<'a> {
         split(bytes).map(|(header, rest)| (Self(header), rest))
     }
 
-    /// Returns the queue key.
+    /// Returns the Q_Key.
     #[inline]
     pub fn queue_key(self) -> u32 {
         be32(self.0, 0)

@@ -117,7 +117,7 @@ impl<'a> WqeSnView<'a> {
         split(bytes).map(|(header, rest)| (Self(header), rest))
     }
 
-    /// Returns the sequence number.
+    /// Returns the sequence number of the work queue entry.
     #[inline]
     pub fn wqe_sn(self) -> WqeSn {
         WqeSn::new(u32::from_be_bytes(*self.0))

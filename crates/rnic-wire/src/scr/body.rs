@@ -189,7 +189,7 @@ impl<T: Copy + Default> Records<T> {
         Some(records)
     }
 
-    /// Returns the records.
+    /// Returns the records of the message.
     #[must_use]
     pub fn as_slice(&self) -> &[T] {
         &self.entries[..usize::from(self.len)]
@@ -211,7 +211,7 @@ impl<T: Copy + Default + PartialEq> PartialEq for Records<T> {
 impl<T: Copy + Default + Eq> Eq for Records<T> {}
 
 impl Body {
-    /// Returns the type.
+    /// Returns the type of the message.
     #[must_use]
     pub const fn kind(&self) -> Type {
         match self {

@@ -71,7 +71,7 @@ impl<'a> RbthView<'a> {
         Qpn::new(be24(self.0, 4))
     }
 
-    /// Returns the sequence number.
+    /// Returns the sequence number of the message.
     #[inline]
     pub fn sn(self) -> Sn {
         Sn::new(be32(self.0, 8))
