@@ -77,7 +77,7 @@ pub enum Target {
     Data,
     /// Acknowledgements of every type, and notifications.
     Acks,
-    /// All packets.
+    /// All packets are affected.
     All,
 }
 

@@ -57,7 +57,7 @@ impl FalconEndpoints {
         FlowLabel::new(self.label_and_tag)
     }
 
-    /// Returns the CSIG tag.
+    /// Returns the CSIG tag of the packet.
     #[inline]
     pub(crate) fn csig(self) -> Csig {
         Csig::from_value((self.label_and_tag >> LABEL_BITS) as u16)

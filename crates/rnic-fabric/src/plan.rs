@@ -53,7 +53,7 @@ pub struct LinkPlan {
     pub delay: Duration,
 }
 
-/// The network.
+/// Topology of the simulated network.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TopologyPlan {
     /// Two hosts and one link.
@@ -131,7 +131,7 @@ pub struct Plan {
     pub checked_payload: bool,
     /// True when packets are encoded to bytes and decoded at the receiver.
     pub encoded: bool,
-    /// The network.
+    /// Topology of the simulated network.
     pub topology: TopologyPlan,
     /// Links of hosts.
     pub host_links: LinkPlan,
@@ -152,7 +152,7 @@ pub struct Plan {
     pub slow_host: Option<SlowHostPlan>,
     /// Messages between NICs, if there are any.
     pub scr: Option<ScrPlan>,
-    /// The flows.
+    /// Flows and messages of the simulation.
     pub workload: WorkloadPlan,
     /// The fault rules, in order.
     pub faults: Vec<FaultPlan>,

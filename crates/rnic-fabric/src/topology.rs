@@ -41,13 +41,13 @@ pub struct LinkPoint {
 pub struct LinkSpec {
     /// One end of the link.
     pub a: LinkPoint,
-    /// The other end.
+    /// The end of the link opposite to `a`.
     pub b: LinkPoint,
     /// Class of the link.
     pub class: LinkClass,
 }
 
-/// A switch.
+/// A switch of the topology.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SwitchSpec {
     /// Name of the switch in plans and reports.

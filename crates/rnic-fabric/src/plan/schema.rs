@@ -140,7 +140,7 @@ typed! { u32: "number", bool: "true or false", String: "text" }
 
 /// A type whose values are words.
 pub(super) trait Named {
-    /// Returns the word.
+    /// Returns the word as it is written in a plan.
     fn name(self) -> &'static str;
 }
 

@@ -63,7 +63,7 @@ pub struct EcnPlan {
     pub pmax: rnic_base::Probability,
     /// The depth that is measured.
     pub depth: MarkDepth,
-    /// The random numbers.
+    /// Random numbers that decide about marks between the thresholds.
     pub draw: MarkDraw,
 }
 

@@ -191,7 +191,7 @@ impl Distribution {
         self.mean_milli_bytes
     }
 
-    /// Returns the largest size.
+    /// Returns the largest flow size.
     pub fn largest(&self) -> u64 {
         self.points.last().map_or(0, |point| point.bytes)
     }

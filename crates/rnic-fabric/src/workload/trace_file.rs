@@ -71,7 +71,7 @@ pub enum TraceError {
     ToItself {
         /// Line number, from 1.
         line: usize,
-        /// The host.
+        /// Host that is source and destination.
         host: u32,
     },
 }
