@@ -166,7 +166,7 @@ impl<S: ActiveSet> Turns<S> {
         };
     }
 
-    /// Returns whether no flow is served in any pipeline stage.
+    /// Returns whether no flow is in the set or in a pipeline stage.
     #[inline]
     pub fn is_idle(&self) -> bool {
         self.fetch.is_none() && self.process.is_none() && self.set.is_empty()
