@@ -114,7 +114,7 @@ fn every_documented_command_runs() {
 /// Programs other than `rnic` whose commands appear on pages, and which are not run here. `make` runs in CI itself;
 /// `cargo` commands run tests of packages; `tshark` runs in the tests of captures; the others need a screen or only
 /// prepare the next command.
-const OTHER_PROGRAMS: [&str; 7] = ["cd", "make", "cargo", "tshark", "wireshark", "export", "(umask"];
+const OTHER_PROGRAMS: [&str; 8] = ["cd", "make", "cargo", "tshark", "wireshark", "export", "(umask", "kill"];
 
 #[test]
 fn pages_contain_only_known_commands() {

@@ -150,5 +150,5 @@ fn a_mistyped_variable_is_reported_before_the_program_runs() {
     let libraries = libraries();
     let mut run = command(&["run", "--", "true"]);
     let child = run.env("RNIC_LIBRARY_DIR", libraries.path()).env("RNIC_LOS", "1%").spawn();
-    finish(child.expect("the command starts")).assert_refused(2, &["RNIC_LOS ", "RNIC_LOSS"]);
+    finish(child.expect("the command starts")).assert_refused(2, &["RNIC_LOS;", "RNIC_LOSS"]);
 }

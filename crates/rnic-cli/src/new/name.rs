@@ -77,8 +77,8 @@ pub fn check(name: &str, kind: NewKind) -> Result<(), String> {
     let is_name = name.starts_with(|c: char| c.is_ascii_lowercase()) && name.chars().all(is_letter);
     if !is_name || name.ends_with('-') || name.contains("--") || name.len() > LENGTH_MAX {
         return Err(format!(
-            "not a valid name; choose one of at most {LENGTH_MAX} lower-case letters and digits, with single hyphens \
-             between them and a letter first"
+            "not a valid name; choose another, of at most {LENGTH_MAX} lower-case letters and digits, with single \
+             hyphens between them and a letter first"
         ));
     }
     if TAKEN.contains(&name) || name.starts_with("rnic-") {
@@ -107,7 +107,7 @@ mod tests {
         let long = format!("{longest}3");
         let wrong = ["", "-a", "a-", "a--b", "1a", "Reno", "a_b", "a b", "../a", "/a", "ä", long.as_str(), "a\n"];
         for name in wrong {
-            assert!(check(name, NewKind::Transport).is_err_and(|why| why.contains("not a name")), "{name}");
+            assert!(check(name, NewKind::Transport).is_err_and(|why| why.contains("not a valid name")), "{name}");
         }
         for name in ["match", "std", "test", "rnic-program", "rnic-x"] {
             assert!(check(name, NewKind::Transport).is_err_and(|why| why.contains("cannot have")), "{name}");
