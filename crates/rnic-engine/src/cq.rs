@@ -14,15 +14,17 @@ pub(crate) enum Notify {
     Solicited,
     /// Notification of the next completion.
     Next,
-    /// The queue is that of the flows of the queue pair in this slot: the engine takes each completion at once.
-    Flows(u32),
+    /// The flows of a queue pair use the queue: the engine takes each completion at once.
+    Flows,
 }
 
 /// A completion queue: completions in the order in which they were generated.
 #[derive(Debug)]
 pub(crate) struct Cq {
     entries: Fifo<Completion>,
-    capacity: usize,
+    capacity: u32,
+    /// Slot of the queue pair whose flows use the queue, with [`Notify::Flows`].
+    slot: u32,
     notify: Notify,
     /// `true` if more completions were added than fit. As in a hardware NIC, such a queue is unusable.
     overrun: bool,
@@ -44,12 +46,12 @@ impl Cq {
     pub(crate) fn new(capacity: u32) -> Self {
         // Large queues are rarely full: memory is allocated as they fill.
         let entries = Fifo::new(Completion::BLANK);
-        Self { entries, capacity: capacity as usize, notify: Notify::Off, overrun: false, users: 0 }
+        Self { entries, capacity, slot: 0, notify: Notify::Off, overrun: false, users: 0 }
     }
 
     #[inline(always)]
     pub(crate) fn push(&mut self, completion: Completion, solicited: bool) -> Added {
-        if self.entries.len() == self.capacity {
+        if self.entries.len() == self.capacity as usize {
             let is_first_overrun = !self.overrun;
             self.overrun = true;
             return if is_first_overrun { Added::Overrun } else { Added::Quietly };
@@ -59,7 +61,7 @@ impl Cq {
             Notify::Off => return Added::Quietly,
             Notify::Next => true,
             Notify::Solicited => solicited || completion.status != WcStatus::Success,
-            Notify::Flows(slot) => return Added::ForFlows(slot),
+            Notify::Flows => return Added::ForFlows(self.slot),
         };
         if is_requested {
             self.notify = Notify::Off;
@@ -108,18 +110,18 @@ impl Cq {
 
     /// Sets the capacity of the queue; the caller ensures that the queue does not already contain more completions.
     pub(crate) fn set_capacity(&mut self, capacity: u32) {
-        self.capacity = capacity as usize;
+        self.capacity = capacity;
     }
 
     /// Passes the completions to the engine from now on, for the queue pair in `slot`.
     pub(crate) fn serve_flows_of(&mut self, slot: u32) {
-        self.notify = Notify::Flows(slot);
+        (self.notify, self.slot) = (Notify::Flows, slot);
     }
 
     /// Returns the slot of the queue pair whose flows use the queue, if it is such a queue.
     pub(crate) fn flows_of(&self) -> Option<u32> {
         match self.notify {
-            Notify::Flows(slot) => Some(slot),
+            Notify::Flows => Some(self.slot),
             Notify::Off | Notify::Solicited | Notify::Next => None,
         }
     }

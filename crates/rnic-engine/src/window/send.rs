@@ -245,13 +245,14 @@ impl SendWindow {
         self.recovery.get_or_insert_with(|| {
             let recovery = &transport.profile.recovery;
             let words = &transport.recovery_words;
-            let initial = recovery.policy.first_timeout(words);
+            let is_program = recovery.policy.program.is_some();
+            let timing = |first| Box::new(Timing::new(first, if is_program { first } else { Duration::ZERO }));
             Box::new(Recovery {
                 policy: recovery.policy.new_state(words),
                 timed: None,
                 fetching: VecDeque::new(),
-                timing: initial.filter(|_| transport.measured).map(|initial| Box::new(Timing::new(initial))),
-                program: recovery.policy.program.is_some().then(|| Box::new(ProgramSettings::new(transport))),
+                timing: recovery.policy.first_timeout(words).filter(|_| transport.measured).map(timing),
+                program: is_program.then(|| Box::new(ProgramSettings::new(transport))),
             })
         })
     }

@@ -99,12 +99,13 @@ pub(super) struct Timing {
 }
 
 impl Timing {
-    /// Creates the state of a window without measurements, whose first timeout is `initial`.
-    pub(super) fn new(initial: Duration) -> Self {
+    /// Creates the state of a window without measurements, whose first timeout is `initial`, and no later one below
+    /// `floor`.
+    pub(super) fn new(initial: Duration, floor: Duration) -> Self {
         Self {
             rtt: RttEstimator::NEW,
             initial,
-            floor: Duration::ZERO,
+            floor,
             timeout: initial,
             wait: initial,
             waited: Duration::ZERO,

@@ -12,7 +12,7 @@ fn at(us: u64) -> Time {
 
 /// Returns the state after so many samples of `rtt` that earlier values have no effect.
 fn steady(rtt: u64) -> Timing {
-    let mut timing = Timing::new(us(8_000));
+    let mut timing = Timing::new(us(8_000), Duration::ZERO);
     (0..300).for_each(|_| timing.add_rtt(at(1_000_000), us(rtt), Absence::default()));
     timing
 }
@@ -35,7 +35,7 @@ fn waits(timing: &mut Timing, may_probe: bool) -> Vec<(u64, Expiry)> {
 
 #[test]
 fn before_the_first_sample_the_timeout_is_the_configured_one() {
-    let mut timing = Timing::new(us(8_000));
+    let mut timing = Timing::new(us(8_000), Duration::ZERO);
     assert_eq!(waits(&mut timing, true), [(8_000, Expiry::TimedOut)]);
 }
 
@@ -108,7 +108,7 @@ fn timeouts_double_up_to_a_bound_and_are_reset_by_progress() {
 fn a_peer_that_responds_may_have_a_round_trip_beyond_the_bound() {
     let mut timing = steady(100);
     assert_eq!(time_out(&mut timing, 6, true, us(80_000)).last(), Some(&70_400));
-    let mut unknown = Timing::new(us(8_000));
+    let mut unknown = Timing::new(us(8_000), Duration::ZERO);
     assert_eq!(time_out(&mut unknown, 9, false, us(16_000)).last(), Some(&1_000_000));
     let mut long = steady(300_000);
     assert!(time_out(&mut long, 1, false, us(100_000)) >= vec![300_000]);
@@ -118,7 +118,7 @@ fn a_peer_that_responds_may_have_a_round_trip_beyond_the_bound() {
 /// twentieth on one second, because the round trip may be that long.
 #[test]
 fn without_samples_timeouts_stay_short_at_first_and_grow_to_one_second() {
-    let mut timing = Timing::new(us(8_000));
+    let mut timing = Timing::new(us(8_000), Duration::ZERO);
     let timeouts = time_out(&mut timing, 21, true, us(64_000));
     assert_eq!(timeouts[..6], [16_000, 32_000, 64_000, 128_000, 250_000, 250_000]);
     assert_eq!(timeouts[18..], [250_000, 1_000_000, 1_000_000]);
