@@ -325,7 +325,7 @@ fn packet_type_and_protocol_must_match_the_upper_layer() {
     assert_eq!(encode(wrong_length), Some(EncodeError::RequestLength { length: 33, payload: 32 }));
     let request = Packet { payload_len: 4, ..of("RDMA READ request").packet };
     assert_eq!(encode(request), Some(EncodeError::PayloadLength { bytes: 4 }));
-    let field = "the type of a packet without a sequence number";
+    let field = "a Resync for a packet type without a sequence number";
     let mut resync = of("Resync of Pull Data").packet;
     let Body::Resync { of: original, .. } = &mut resync.body else { panic!("a Resync") };
     *original = PacketType::Nack;
