@@ -2,7 +2,8 @@
 
 use rnic_program::loaded::{Words, input_words, output_count};
 use rnic_program::{
-    Actions, Bundle, Description, Executor, Graphs, Incoming, Loaded, Lowering, Needs, Periodic, RecordError, Transport,
+    Actions, Bundle, Description, Executor, Fields as _, Graphs, Incoming, Loaded, Lowering, Needs, Periodic,
+    RecordError, Transport,
 };
 
 use crate::code::{Code, CompileError};

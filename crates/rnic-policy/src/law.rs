@@ -21,6 +21,7 @@ use rnic_program::law::{LawInput, is_unset};
 use rnic_program::{Bundle, Fields, Graph, Law, LawDescription, LawKind, LoadError, Lowering, U};
 
 use crate::control::ControlPolicy;
+use crate::control::adapt::ADAPTED_STATE_MAX;
 use crate::control::signals::Signals;
 use crate::parameters;
 use crate::params::{ParamSpec, Params};
@@ -79,6 +80,9 @@ struct Block {
     rate: u64,
     bytes: [u8; STATE_BYTES_MAX],
 }
+
+// Falcon's adapter keeps its own state behind that of a controller.
+const _: () = assert!(size_of::<Block>() <= ADAPTED_STATE_MAX, "no law could control Falcon");
 
 /// A law as a policy of its kind.
 #[derive(Clone, Copy, Debug)]

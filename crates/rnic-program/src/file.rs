@@ -440,15 +440,14 @@ pub(crate) mod tests {
         }
     }
 
-    /// Mutated files are refused, or are programs that run to their end; `RNIC_PROGRAM_FILES` sets how many.
-    #[test]
-    fn t19_hostile_files_are_refused_or_harmless() {
+    /// Passes mutants of the file `original` to `run`, which returns whether it is accepted; some are, and others are
+    /// refused. `RNIC_PROGRAM_FILES` sets how many.
+    fn mutate(original: &str, mut run: impl FnMut(&[u8], u64) -> bool) {
         let wanted = option_env!("RNIC_PROGRAM_FILES").and_then(|text| text.parse().ok());
-        let original = text().into_bytes();
         let mut random = RandomStreams::new(3).stream("files");
         let (mut accepted, mut refused) = (0, 0);
-        for _ in 0..wanted.unwrap_or(20_000) {
-            let mut bytes = original.clone();
+        for seed in 0..wanted.unwrap_or(20_000) {
+            let mut bytes = original.as_bytes().to_vec();
             for _ in 0..random.between(1, 4) {
                 let at = random.below(bytes.len() as u64) as usize;
                 match random.below(4) {
@@ -458,13 +457,18 @@ pub(crate) mod tests {
                     _ => bytes[at] = random.bits() as u8,
                 }
             }
-            let Ok(loaded) = read(&bytes) else {
-                refused += 1;
-                continue;
-            };
-            accepted += 1;
+            *(if run(&bytes, seed) { &mut accepted } else { &mut refused }) += 1;
+        }
+        assert!(accepted > 0 && refused > 0, "{accepted} accepted, {refused} refused");
+    }
+
+    /// Mutated files are refused, or are programs that run to their end.
+    #[test]
+    fn t19_hostile_files_are_refused_or_harmless() {
+        mutate(&text(), |bytes, seed| {
+            let Ok(loaded) = read(bytes) else { return false };
             let program = loaded.description();
-            let mut stimuli = Stimuli::with_invalid(accepted, 128);
+            let mut stimuli = Stimuli::with_invalid(seed, 128);
             let mut state = program.initial_state(&program.defaults());
             for _ in 0..16 {
                 let parameters = stimuli.parameters(&program.parameters);
@@ -472,7 +476,50 @@ pub(crate) mod tests {
                 loaded.incoming(&stimuli.incoming(), &parameters, &mut state, &mut actions);
                 loaded.periodic(&stimuli.periodic(), &parameters, &mut state, &mut actions);
             }
+            true
+        });
+    }
+
+    mod marks {
+        use crate::prelude::*;
+
+        crate::law! {
+            /// Halves its window after a mark.
+            law Marks("marks") for control
+            state State {
+                window: 24 = first,
+            }
+            parameters Parameters {
+                /// first window
+                first: 24 = 1000 [1..=2000],
+            }
         }
-        assert!(accepted > 0 && refused > 0, "{accepted} accepted, {refused} refused");
+
+        #[program]
+        pub fn decide(e: &ControlInput, p: &Parameters, s: &mut State, a: &mut ControlOutput) {
+            if e.marked != 0 && s.window > p.first >> 4 {
+                s.window = s.window >> 1;
+            }
+            a.window = s.window;
+        }
+    }
+
+    #[test]
+    fn t28_hostile_files_of_laws_are_refused_or_harmless() {
+        let graph = marks::Marks.graph(Lowering::Joins).expect("it has a graph");
+        let text = write_law(&marks::Marks.description(), &graph).expect("it is written");
+        mutate(&text, |bytes, seed| {
+            let Ok(loaded) = read_law(bytes) else { return false };
+            let law = loaded.description();
+            let ports = law.kind.event_ports();
+            let mut stimuli = Stimuli::with_invalid(seed, 128);
+            let mut state = law.initial_state(&law.defaults());
+            let mut output = vec![0; law.kind.output_words()];
+            for _ in 0..16 {
+                let parameters = stimuli.parameters(&law.parameters);
+                loaded.decide(&stimuli.words(&ports), &parameters, &mut state, &mut output);
+            }
+            true
+        });
     }
 }

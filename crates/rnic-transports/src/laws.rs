@@ -7,12 +7,13 @@ mod probed;
 mod water_filling;
 
 use std::path::Path;
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::LazyLock;
 
 use rnic_policy::kit::{Violation, check_control, check_paths, check_schedule};
 use rnic_policy::{ControlPolicy, LawPolicy, PathPolicy, SchedulePolicy, law};
-use rnic_program::{Law, LawKind, LoadError, Lowering, file};
+use rnic_program::{Law, LawKind, LoadError, LoadedLaw, Lowering, file};
 
+use crate::loaded::LoadedFiles;
 use crate::programs::{KIT, UseError, read};
 
 /// A law of this crate and its name as a policy.
@@ -75,16 +76,11 @@ impl crate::OfPrograms for PathPolicy {
     }
 }
 
-/// A law that was loaded: its file and its policy, or its violation of the contract.
-struct Known {
-    bytes: Vec<u8>,
-    policy: Result<LawPolicy, Violation>,
-}
-
 /// The laws that this process has loaded.
-static LOADED: Mutex<Vec<Known>> = Mutex::new(Vec::new());
+static LOADED: LoadedFiles<LawPolicy> = LoadedFiles::new();
 
-/// Returns the contents of the file of `law`, which [`load`] accepts.
+/// Returns the contents of the file of `law`, after loading it, which takes one of the process's slots: what [`load`]
+/// refuses is not written.
 ///
 /// # Errors
 /// When its function has no graph, its description has a fault, or it violates the contract.
@@ -103,24 +99,22 @@ pub fn to_file(law: &dyn Law) -> Result<String, UseError> {
 /// # Errors
 /// When the contents are not a law, or the law violates the contract.
 pub fn load(bytes: &[u8]) -> Result<LawPolicy, UseError> {
-    let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = loaded.iter().find(|known| known.bytes == bytes) {
-        return Ok(known.policy.clone()?);
-    }
+    LOADED.get(bytes, |_| policy_of(file::read_law(bytes)?))
+}
+
+/// Returns the policy of a law that was read from a file, after a run of the contract kit.
+fn policy_of(law: LoadedLaw) -> Result<Result<LawPolicy, Violation>, UseError> {
     // The laws of this crate have their slots first, whatever is loaded.
     LazyLock::force(&POLICIES);
-    let law = file::read_law(bytes)?;
     let name = String::leak(law.description().name.to_string());
     let policy = law::policy_of(name, Box::leak(Box::new(law)), true)?;
     let (seed, events) = KIT;
-    let policy = match &policy {
+    let checked = match &policy {
         LawPolicy::Control(control) => check_control(control, seed, events),
         LawPolicy::Schedule(schedule) => check_schedule(schedule, seed, events),
         LawPolicy::Paths(paths) => check_paths(paths, seed, events),
-    }
-    .map(|()| policy);
-    loaded.push(Known { bytes: bytes.to_vec(), policy: policy.clone() });
-    Ok(policy?)
+    };
+    Ok(checked.map(|()| policy))
 }
 
 /// Returns the law for `kind` in the file at `path`.

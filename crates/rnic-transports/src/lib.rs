@@ -15,6 +15,7 @@
 
 pub mod control;
 pub mod laws;
+mod loaded;
 pub mod paths;
 pub mod profiles;
 pub mod programs;

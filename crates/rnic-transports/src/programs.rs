@@ -14,7 +14,7 @@ mod tcp;
 
 use std::io::Read as _;
 use std::path::Path;
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::LazyLock;
 
 pub use rnic_program::file::FILE_BYTES_MAX;
 
@@ -25,6 +25,8 @@ use rnic_program::Loaded;
 use rnic_program::any::{self, ReadError};
 use rnic_program::file::{self, FileError};
 use rnic_program::{Description, LoadError, Lowering, Receiver, Scheme, Transport};
+
+use crate::loaded::LoadedFiles;
 
 /// A program of this crate and its name as a policy.
 struct Registered {
@@ -111,14 +113,8 @@ pub enum UseError {
     Many,
 }
 
-/// A program that was loaded: its file and its policy, or its violation of the contract.
-struct Known {
-    bytes: Vec<u8>,
-    policy: Result<RecoveryPolicy, Violation>,
-}
-
 /// The programs that this process has loaded.
-static LOADED: Mutex<Vec<Known>> = Mutex::new(Vec::new());
+static LOADED: LoadedFiles<RecoveryPolicy> = LoadedFiles::new();
 
 /// Returns whether `name`, which stands for a transport or a program, is the path of a program file (`.rnicp`) or of a
 /// program as a WebAssembly module (`.wasm`).
@@ -137,7 +133,7 @@ pub fn read(path: &Path) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Returns the contents of the file of `program`, which [`load`] accepts.
+/// Returns the contents of the file of `program`, after loading it: what [`load`] refuses is not written.
 ///
 /// # Errors
 /// When a function of it has no graph, its description has a fault, or it violates the contract.
@@ -156,14 +152,12 @@ pub fn to_file(program: &dyn Transport) -> Result<String, UseError> {
 /// # Errors
 /// When the contents are not a program, or the program violates the contract.
 pub fn load(bytes: &[u8]) -> Result<RecoveryPolicy, UseError> {
-    let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = loaded.iter().find(|known| known.bytes == bytes) {
-        return Ok(known.policy.clone()?);
-    }
-    if loaded.len() == LOADED_MAX {
-        return Err(UseError::Many);
-    }
-    let program = prepared(any::read(bytes)?);
+    LOADED.get(bytes, |known| if known == LOADED_MAX { Err(UseError::Many) } else { policy_of(any::read(bytes)?) })
+}
+
+/// Returns the policy of a program that was read from a file, after a run of the contract kit.
+fn policy_of(program: Box<dyn Transport>) -> Result<Result<RecoveryPolicy, Violation>, UseError> {
+    let program = prepared(program);
     let description = program.description();
     let substitute = policies().iter().find(|policy| policy.name == transport_of(&description));
     // Connections keep the program for as long as they exist, and profiles are copied freely.
@@ -175,9 +169,7 @@ pub fn load(bytes: &[u8]) -> Result<RecoveryPolicy, UseError> {
     let name = String::leak(description.name.to_string());
     let policy = RecoveryPolicy::of_program(name, Box::leak(Box::new(program)));
     let (seed, events) = KIT;
-    let policy = check_recovery(&policy, seed, events).map(|()| policy);
-    loaded.push(Known { bytes: bytes.to_vec(), policy: policy.clone() });
-    Ok(policy?)
+    Ok(check_recovery(&policy, seed, events).map(|()| policy))
 }
 
 /// Returns `program` as machine code if it has graphs, and this processor has a compiler; otherwise `program`.
@@ -197,6 +189,8 @@ pub fn prepared(program: Box<dyn Transport>) -> Box<dyn Transport> {
     program
 }
 
+#[cfg(all(test, any(feature = "jit", feature = "wasm")))]
+mod cost;
 #[cfg(test)]
 mod ignored_tests;
 #[cfg(all(test, feature = "jit"))]

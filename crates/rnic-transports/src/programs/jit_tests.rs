@@ -6,8 +6,9 @@ use std::time::Instant;
 use rnic_base::RandomStreams;
 use rnic_jit::Compiled;
 use rnic_program::mutate::mutants;
-use rnic_program::{Executor, Graphs, Loaded, Lowering, Stimuli, Transport, lockstep};
+use rnic_program::{Executor, Graphs, Loaded, Lowering, Transport, lockstep};
 
+use super::cost::ns_per_event_f64;
 use super::{all, load, to_file};
 
 /// Random events for each program: of four, three are packets and one is a visit.
@@ -67,23 +68,7 @@ fn print_the_cost_of_a_compiled_event_f64() {
         let machine_code = compiled(&graph);
         let made = start.elapsed().as_micros();
         let forms: [&dyn Transport; 3] = [program, &graph, &machine_code];
-        let cost = forms.map(|form| {
-            let description = program.description();
-            let (parameters, mut stimuli) = (description.defaults(), Stimuli::new(1));
-            let packets: Vec<_> = (0..1_000).map(|_| stimuli.incoming()).collect();
-            let mut state = description.initial_state(&parameters);
-            let runs = (0..40).map(|_| {
-                let start = Instant::now();
-                for packet in &packets {
-                    let mut actions = description.initial_actions(&parameters);
-                    form.incoming(packet, &parameters, &mut state, &mut actions);
-                    std::hint::black_box(actions);
-                }
-                start.elapsed().as_nanos() as f64 / packets.len() as f64
-            });
-            runs.fold(f64::INFINITY, f64::min)
-        });
-        let [native, graph, machine_code] = cost;
+        let [native, graph, machine_code] = forms.map(ns_per_event_f64);
         println!(
             "{:9} native {native:6.1} ns, graph {graph:6.0} ns ({:4.1}), compiled {machine_code:6.0} ns ({:4.1}), \
              made in {made} us",

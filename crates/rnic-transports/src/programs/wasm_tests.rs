@@ -1,11 +1,9 @@
 //! The six programs as WebAssembly modules: each has the same outputs as its native code, and passes the contract kit.
-#![expect(clippy::disallowed_types, reason = "a test measures the cost of an event")]
-
-use std::time::Instant;
 
 use rnic_program::wasm::{WasmProgram, emit};
-use rnic_program::{Loaded, Lowering, Stimuli, Transport, lockstep};
+use rnic_program::{Loaded, Lowering, Transport, lockstep};
 
+use super::cost::ns_per_event_f64;
 use super::{all, load};
 
 /// Random events for each program.
@@ -41,23 +39,7 @@ fn print_the_cost_of_an_event_f64() {
         let graph = Loaded::of(program).expect("it has graphs");
         let module = WasmProgram::new(&module_of(program)).expect("a program");
         let forms: [&dyn Transport; 3] = [program, &graph, &module];
-        let cost = forms.map(|form| {
-            let description = program.description();
-            let (parameters, mut stimuli) = (description.defaults(), Stimuli::new(1));
-            let packets: Vec<_> = (0..1_000).map(|_| stimuli.incoming()).collect();
-            let mut state = description.initial_state(&parameters);
-            let runs = (0..20).map(|_| {
-                let start = Instant::now();
-                for packet in &packets {
-                    let mut actions = description.initial_actions(&parameters);
-                    form.incoming(packet, &parameters, &mut state, &mut actions);
-                    std::hint::black_box(actions);
-                }
-                start.elapsed().as_nanos() as f64 / packets.len() as f64
-            });
-            runs.fold(f64::INFINITY, f64::min)
-        });
-        let [native, graph, module] = cost;
+        let [native, graph, module] = forms.map(ns_per_event_f64);
         println!(
             "{:9} native {native:6.1} ns, graph {graph:6.0} ns ({:4.1}), WebAssembly {module:6.0} ns ({:5.1})",
             program.description().name,
