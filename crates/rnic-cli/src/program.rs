@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rnic_host::observe::{self, ControlReply, Endpoint, ProgramRequest};
 use rnic_program::fields::Text;
-use rnic_program::{Fields, Graph, Graphs, Initial, Law, Lowering, Scheme, Stimuli, Transport, Unit};
+use rnic_program::{Fields, Graph, Graphs, Initial, Law, Lowering, Scheme, Stimuli, Transport};
 use rnic_program::{any, dot, file, graph, verilog};
 use rnic_transports::{LoadedProgram, laws, programs};
 use serde::Serialize;
@@ -64,7 +64,7 @@ struct Listed {
 #[derive(Debug, Serialize)]
 struct Checked {
     program: Summary,
-    /// How it is carried out.
+    /// `native`, `interpreted` or `compiled`.
     executor: &'static str,
     events: u64,
 }
@@ -143,9 +143,9 @@ fn load_into(pid: u32, name: &str, json: bool) -> Result<(), Failure> {
     let transports: Vec<String> = done.into_iter().flat_map(|(_, transports)| transports).collect();
     let queue_pairs_kept = running::queue_pairs(pid)?;
     let kept = match queue_pairs_kept {
-        0 => "it has none yet".to_owned(),
-        1 => "the one that exists keeps its own".to_owned(),
-        count => format!("the {count} that exist keep theirs"),
+        0 => "there are no others".to_owned(),
+        1 => "the existing one keeps its program".to_owned(),
+        count => format!("the {count} existing ones keep their programs"),
     };
     let new = format!("new queue pairs of {}", transports.join(", "));
     let text = match (&program, &transports[..]) {
@@ -308,7 +308,7 @@ fn parts(described: &impl Fields) -> String {
     }
     text += "parameters\n";
     for parameter in described.parameters() {
-        let value = show(parameter.unit, parameter.default);
+        let value = parameter.show(parameter.default);
         let _ = writeln!(text, "  {:<18} {value:>9}  {}", parameter.name, parameter.help);
     }
     text
@@ -326,15 +326,6 @@ fn paths(name: &str, graph: &Graph) -> String {
         let _ = writeln!(text, "  {output:<18} {levels:>2} levels");
     }
     text
-}
-
-/// Formats the value of a parameter.
-fn show(unit: Unit, value: u64) -> String {
-    match unit {
-        Unit::Count => value.to_string(),
-        Unit::Time | Unit::Nanoseconds => rnic_base::Duration::from_ns(value).to_string(),
-        Unit::Rate | Unit::Speed => rnic_base::BitRate::bps(value).to_string(),
-    }
 }
 
 fn emit(program: &dyn Transport, graphs: Option<&Graphs>, form: Form) -> Result<String, Failure> {

@@ -53,7 +53,7 @@ fn t28_a_program_is_loaded_into_a_running_process_or_refused_in_one_line() {
     assert_eq!((&report["program"], &report["transports"][0]), (&"reno".into(), &"tonic-new-reno".into()), "{report}");
     assert_eq!((loaded(&offers).as_deref(), &report["queue_pairs_kept"]), (Some("reno"), &3.into()));
     let output = rnic(&["program", "load", &pid, &reno]).ok();
-    assert!(output.out.contains("; the 3 that exist keep theirs"), "{output:#?}");
+    assert!(output.out.contains("; the 3 existing ones keep their programs"), "{output:#?}");
 
     // A refused file changes nothing.
     let text = fs::read_to_string(&reno).expect("it was written");
