@@ -1,7 +1,7 @@
 //! Laws: controllers, schedulers and path policies as one function over bounded state.
 //!
-//! A law is a program as a transport program is: it runs natively, is recorded as a graph, loaded from a file and
-//! emitted as a circuit. It decides about one queue pair, in each event of its kind, and its first call, with
+//! A law is written, checked and used as a transport program is: it runs natively, is recorded as a graph, loaded from
+//! a file and emitted as a circuit. It decides about one queue pair, in each event of its kind. Its first call, with
 //! `started`, sets what holds before the first packet. An output of zero, or a flag that is not set, changes nothing.
 //!
 //! No output is outside the contract of policies: widths exclude most that would be, and the NIC cuts the rest, such as
@@ -78,7 +78,7 @@ impl LawKind {
 }
 
 crate::bundle! {
-    /// Event of a controller. A flag that no law reads costs nothing: the NIC does not measure what it stands for.
+    /// Event of a controller. The NIC measures only the signals whose inputs the law reads.
     pub struct ControlInput {
         /// The queue pair is created: the outputs are its first window and rate.
         started: bool,
@@ -178,7 +178,7 @@ crate::bundle! {
     pub struct ScheduleOutput {
         /// Dequeue rate; the NIC raises it to 1 Mbit/s and cuts it to that of the link.
         rate: Speed,
-        /// Packets of a turn, at most 4096.
+        /// Packets of a turn, at most 4095.
         packets: U<12>,
         /// Payload bytes of a turn.
         bytes: U<24>,
