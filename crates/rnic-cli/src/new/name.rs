@@ -110,7 +110,7 @@ mod tests {
             assert!(check(name, NewKind::Transport).is_err_and(|why| why.contains("not a valid name")), "{name}");
         }
         for name in ["match", "std", "test", "rnic-program", "rnic-x"] {
-            assert!(check(name, NewKind::Transport).is_err_and(|why| why.contains("cannot have")), "{name}");
+            assert!(check(name, NewKind::Transport).is_err_and(|why| why.contains("crates of OpenRNIC")), "{name}");
         }
         for name in ["reno", "tonic-reno", "irn"] {
             assert!(check(name, NewKind::Transport).is_err_and(|why| why.contains("rnic list")), "{name}");
