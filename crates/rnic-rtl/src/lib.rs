@@ -15,6 +15,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod circuit;
 mod shim;
 
 pub mod lockstep;

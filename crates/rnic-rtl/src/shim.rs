@@ -1,68 +1,94 @@
 //! The C++ program around Verilator's models: reads input words and writes output words.
 //!
-//! It is called with the number of a module. It reads a count and that many records of input words, and then writes as
+//! It is called with the number of a model. It reads a count and that many records of input words, and then writes as
 //! many records of output words; so neither process waits for the other to read.
 
 use core::fmt::Write as _;
 
-use rnic_program::{Graph, Kind};
+use crate::circuit::{Circuit, Timing, Wire, record_words};
 
-/// Width of maps in circuits.
-const MAP_BITS: u32 = 128;
-
-/// Returns the program for `modules`: their names and graphs.
-pub(crate) fn text(modules: &[(String, &Graph)]) -> String {
+/// Returns the program for `circuits`.
+pub(crate) fn text(circuits: &[Circuit]) -> String {
     let mut text = String::from("#include <cstdint>\n#include <cstdio>\n#include <cstdlib>\n#include <vector>\n");
-    for (name, _) in modules {
+    text.push_str("#include \"verilated.h\"\n#if VM_COVERAGE\n#include \"verilated_cov.h\"\n#endif\n");
+    for Circuit { name, .. } in circuits {
         let _ = writeln!(text, "#include \"V{name}.h\"");
     }
     text.push_str("double sc_time_stamp() { return 0; }\n");
-    for (name, graph) in modules {
-        text.push_str(&step(name, graph));
+    for circuit in circuits {
+        text.push_str(&step(circuit));
     }
     text.push_str(MAIN);
-    for (number, (name, graph)) in modules.iter().enumerate() {
-        let (inputs, outputs) = (input_words(graph), graph.outputs().len());
-        let _ = writeln!(text, "    case {number}: return run<V{name}>(step_{name}, {inputs}, {outputs});");
+    for (number, Circuit { name, inputs, outputs, .. }) in circuits.iter().enumerate() {
+        let (inputs, outputs) = (record_words(inputs), record_words(outputs));
+        let _ =
+            writeln!(text, "    case {number}: return run<V{name}>(start_{name}, step_{name}, {inputs}, {outputs});");
     }
     text.push_str("  }\n  return 2;\n}\n");
     text
 }
 
-/// Number of words of a record of inputs.
-pub(crate) fn input_words(graph: &Graph) -> usize {
-    graph.inputs().iter().map(|port| if port.kind == Kind::Map { rnic_program::value::MAP_WORDS } else { 1 }).sum()
+/// Returns the C++ functions that prepare a model and pass one record to it.
+fn step(circuit: &Circuit) -> String {
+    let Circuit { name, inputs, outputs, timing, .. } = circuit;
+    let is_clocked = *timing == Timing::Clocked;
+    let mut text = format!("static void start_{name}(V{name}& m) {{\n");
+    if is_clocked {
+        let _ = writeln!(text, "  std::vector<uint64_t> in({}), out({});", record_words(inputs), record_words(outputs));
+        let _ = writeln!(text, "  extern void step_{name}(V{name}&, const uint64_t*, uint64_t*);");
+        text.push_str("  m.rst_n = 0;\n");
+        let _ = writeln!(text, "  for (int i = 0; i < 2; i++) step_{name}(m, in.data(), out.data());");
+        text.push_str("  m.rst_n = 1;\n");
+    }
+    let _ = writeln!(text, "}}\nvoid step_{name}(V{name}& m, const uint64_t* in, uint64_t* out) {{");
+    let mut at = 0;
+    for wire in inputs {
+        text.push_str(&pass(wire, at));
+        at += wire.words;
+    }
+    text.push_str(if is_clocked { "  m.clk = 0;\n  m.eval();\n" } else { "  m.eval();\n" });
+    let mut at = 0;
+    for wire in outputs {
+        text.push_str(&take(wire, at));
+        at += wire.words;
+    }
+    text.push_str(if is_clocked { "  m.clk = 1;\n  m.eval();\n}\n" } else { "}\n" });
+    text
 }
 
-/// Returns the C++ function that passes one record to a model.
-fn step(name: &str, graph: &Graph) -> String {
-    let mut text = format!("static void step_{name}(V{name}& m, const uint64_t* in, uint64_t* out) {{\n");
-    let mut at = 0;
-    for port in graph.inputs() {
-        if port.kind == Kind::Map {
-            for half in 0..MAP_BITS / 32 {
-                let (word, shift) = (at + half as usize / 2, half % 2 * 32);
-                let _ = writeln!(text, "  m.{}[{half}] = uint32_t(in[{word}] >> {shift});", port.name);
-            }
-            at += rnic_program::value::MAP_WORDS;
-        } else {
-            let _ = writeln!(text, "  m.{} = in[{at}];", port.name);
-            at += 1;
-        }
+/// Returns the assignment to an input from the words from number `at` on; bits beyond its width are dropped, as a model
+/// does not drop them.
+fn pass(Wire { name, bits, .. }: &Wire, at: usize) -> String {
+    let mask = |bits: u32| if bits >= 64 { u64::MAX } else { (1 << bits) - 1 };
+    if *bits <= u64::BITS {
+        return format!("  m.{name} = in[{at}] & {}ull;\n", mask(*bits));
     }
-    text.push_str("  m.eval();\n");
-    for (at, (port, _)) in graph.outputs().iter().enumerate() {
-        let _ = writeln!(text, "  out[{at}] = m.{};", port.name);
+    let half = |half: u32| {
+        let (word, shift, left) = (at + half as usize / 2, half % 2 * 32, (bits - half * 32).min(32));
+        format!("  m.{name}[{half}] = uint32_t(in[{word}] >> {shift}) & {}u;\n", mask(left))
+    };
+    (0..bits.div_ceil(32)).map(half).collect()
+}
+
+/// Returns the assignment of an output to the words from number `at` on.
+fn take(Wire { name, bits, .. }: &Wire, at: usize) -> String {
+    if *bits <= u64::BITS {
+        return format!("  out[{at}] = m.{name};\n");
     }
-    text.push_str("}\n");
-    text
+    let half = |half: u32| {
+        let (word, shift) = (at + half as usize / 2, half % 2 * 32);
+        let operator = if shift == 0 { "=" } else { "|=" };
+        format!("  out[{word}] {operator} uint64_t(m.{name}[{half}]) << {shift};\n")
+    };
+    (0..bits.div_ceil(32)).map(half).collect()
 }
 
 const MAIN: &str = r#"
 template <class Model>
-static int run(void (*step)(Model&, const uint64_t*, uint64_t*), size_t inputs, size_t outputs) {
+static int run(void (*start)(Model&), void (*step)(Model&, const uint64_t*, uint64_t*), size_t inputs, size_t outputs) {
   Model model;
   std::vector<uint64_t> in(inputs), out;
+  start(model);
   for (uint64_t count; std::fread(&count, 8, 1, stdin) == 1;) {
     out.assign(count * outputs, 0);
     for (uint64_t record = 0; record < count; record++) {
@@ -71,10 +97,14 @@ static int run(void (*step)(Model&, const uint64_t*, uint64_t*), size_t inputs, 
     }
     if (std::fwrite(out.data(), 8, out.size(), stdout) != out.size() || std::fflush(stdout) != 0) return 1;
   }
+#if VM_COVERAGE
+  if (const char* file = std::getenv("RNIC_RTL_COVERAGE_FILE")) Verilated::threadContextp()->coveragep()->write(file);
+#endif
   return 0;
 }
 
 int main(int count, char** arguments) {
-  if (count != 2) return 2;
+  if (count < 2) return 2;
+  Verilated::commandArgs(count, arguments);
   switch (std::atoi(arguments[1])) {
 "#;

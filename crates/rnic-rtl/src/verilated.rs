@@ -1,58 +1,65 @@
 //! Models of circuits by Verilator, as child processes.
 
+use std::ffi::OsString;
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use rnic_program::{Graph, verilog};
-
+use crate::circuit::{Circuit, record_words};
 use crate::shim;
 use crate::tools::{ToolError, run, write};
 
-/// An executable, built with Verilator, that simulates several SystemVerilog modules.
+/// Variable that names a folder into which every model writes its coverage when it ends.
+const COVERAGE: &str = "RNIC_RTL_COVERAGE";
+
+/// An executable, built with Verilator, that simulates several circuits.
 #[derive(Debug)]
 pub struct Verilated {
     folder: tempfile::TempDir,
-    names: Vec<String>,
+    circuits: Vec<Circuit>,
+    coverage: Option<OsString>,
 }
 
 impl Verilated {
-    /// Emits `modules` (names and graphs), lints them, and compiles their models.
+    /// Lints `circuits` and compiles their models.
     ///
     /// # Errors
-    /// When a tool is missing, warns or fails.
-    pub fn build(modules: &[(String, &Graph)]) -> Result<Self, ToolError> {
+    /// When a tool is missing, warns or fails, or a port is not as declared.
+    pub fn build(circuits: &[Circuit]) -> Result<Self, ToolError> {
         let folder = tempfile::tempdir().map_err(|source| ToolError::File { path: "a new folder".into(), source })?;
-        let at = folder.path();
-        write(&at.join("program_maps.sv"), verilog::LIBRARY)?;
-        write(&at.join("main.cpp"), &shim::text(modules))?;
-        for (name, graph) in modules {
-            write(&at.join(format!("{name}.sv")), &verilog::emit(name, graph))?;
-        }
+        let (at, coverage) = (folder.path(), std::env::var_os(COVERAGE));
+        write(&at.join("main.cpp"), &shim::text(circuits))?;
         let root = run(at, "verilator", &["--getenv".into(), "VERILATOR_ROOT".into()])?;
-        let compiler = Compiler { folder: at.to_owned(), include: Path::new(root.trim()).join("include") };
-        compiler.models(modules)?;
-        compiler.link(modules)?;
-        Ok(Self { folder, names: modules.iter().map(|(name, _)| name.clone()).collect() })
+        let include = Path::new(root.trim()).join("include");
+        let compiler = Compiler { folder: at.to_owned(), include, has_coverage: coverage.is_some() };
+        compiler.models(circuits)?;
+        compiler.link(circuits)?;
+        Ok(Self { folder, circuits: circuits.to_vec(), coverage })
     }
 
-    /// Starts the model of the module called `name`.
+    /// Starts the model of the circuit called `name`. Registers and memories that a reset does not set have random
+    /// values, which follow from `seed`.
     ///
     /// # Errors
-    /// When there is no such module, or the process cannot be started.
-    pub fn start(&self, name: &str, graph: &Graph) -> Result<Model, ToolError> {
+    /// When there is no such circuit, or the process cannot be started.
+    pub fn start(&self, name: &str, seed: u32) -> Result<Model, ToolError> {
         let failed = |source| ToolError::Start { tool: format!("the model of {name}"), source };
-        let number = self.names.iter().position(|known| known == name);
+        let number = self.circuits.iter().position(|circuit| circuit.name == name);
         let number = number.ok_or_else(|| failed(std::io::ErrorKind::NotFound.into()))?;
-        let mut child = Command::new(self.folder.path().join("models"))
-            .arg(number.to_string())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(failed)?;
+        let mut command = Command::new(self.folder.path().join("models"));
+        // Seeds of Verilator are 1 to 2^31 - 1.
+        let seed = seed % (i32::MAX as u32 - 1) + 1;
+        command.args([number.to_string(), "+verilator+rand+reset+2".into(), format!("+verilator+seed+{seed}")]);
+        if let Some(folder) = &self.coverage {
+            let file = format!("{name}-{}-{seed}.dat", std::process::id());
+            command.env("RNIC_RTL_COVERAGE_FILE", Path::new(folder).join(file));
+        }
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(failed)?;
         let ends = child.stdin.take().zip(child.stdout.take());
         let (input, output) = ends.ok_or_else(|| failed(std::io::ErrorKind::BrokenPipe.into()))?;
-        Ok(Model { child, input, output, inputs: shim::input_words(graph), outputs: graph.outputs().len() })
+        let Circuit { inputs, outputs, .. } = &self.circuits[number];
+        let (inputs, outputs) = (record_words(inputs), record_words(outputs));
+        Ok(Model { child, input: Some(input), output, inputs, outputs, has_coverage: self.coverage.is_some() })
     }
 }
 
@@ -60,29 +67,38 @@ impl Verilated {
 struct Compiler {
     folder: PathBuf,
     include: PathBuf,
+    has_coverage: bool,
 }
 
 impl Compiler {
-    /// Makes an object file of each module: two at a time, on as many processors as CI has.
-    fn models(&self, modules: &[(String, &Graph)]) -> Result<(), ToolError> {
-        let names: Vec<&str> = modules.iter().map(|(name, _)| name.as_str()).collect();
-        let (first, second) = names.split_at(names.len() / 2);
+    /// Makes an object file of each model: two at a time, on as many processors as CI has.
+    fn models(&self, circuits: &[Circuit]) -> Result<(), ToolError> {
+        let (first, second) = circuits.split_at(circuits.len() / 2);
         std::thread::scope(|scope| {
-            let other = scope.spawn(|| second.iter().try_for_each(|name| self.model(name)));
-            first.iter().try_for_each(|name| self.model(name))?;
+            let other = scope.spawn(|| second.iter().try_for_each(|circuit| self.model(circuit)));
+            first.iter().try_for_each(|circuit| self.model(circuit))?;
             other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
     }
 
-    fn model(&self, name: &str) -> Result<(), ToolError> {
-        let arguments = format!(
-            "--cc -O3 --no-timing --x-assign unique --x-initial unique -Wall -Wno-DECLFILENAME -Wno-UNUSEDSIGNAL \
-             -Wno-UNSIGNED --prefix V{name} --top-module {name} --Mdir {name} {name}.sv program_maps.sv"
+    fn model(&self, circuit: &Circuit) -> Result<(), ToolError> {
+        let Circuit { name, module, parameters, .. } = circuit;
+        let mut arguments = words(
+            "--cc -O3 --no-timing --assert --x-assign unique --x-initial unique -Wall -Wno-DECLFILENAME \
+             -Wno-UNUSEDSIGNAL -Wno-UNSIGNED",
         );
-        run(&self.folder, "verilator", &words(&arguments))?;
+        if self.has_coverage {
+            arguments.push("--coverage-line".to_owned());
+        }
+        arguments.extend(words(&format!("--prefix V{name} --top-module {module} --Mdir {name}")));
+        arguments.extend(parameters.iter().map(|(parameter, value)| format!("-G{parameter}={value}")));
+        arguments.extend(circuit.sources(&self.folder)?);
+        run(&self.folder, "verilator", &arguments)?;
         let folder = self.folder.join(name);
-        let entries = std::fs::read_dir(&folder)
-            .map_err(|source| ToolError::File { path: folder.display().to_string(), source })?;
+        let unread = |source| ToolError::File { path: folder.display().to_string(), source };
+        let header = std::fs::read_to_string(folder.join(format!("V{name}.h"))).map_err(unread)?;
+        circuit.check_ports(&header)?;
+        let entries = std::fs::read_dir(&folder).map_err(unread)?;
         let mut sources: Vec<String> =
             entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
         sources.retain(|file| file.ends_with(".cpp"));
@@ -92,19 +108,27 @@ impl Compiler {
         self.compile(&format!("{name}/all.cxx"), &format!("{name}.o"))
     }
 
-    fn compile(&self, source: &str, object: &str) -> Result<(), ToolError> {
+    /// Returns the compiler's arguments for every file.
+    fn flags(&self) -> String {
         let include = self.include.display();
-        let arguments = format!("-O1 -std=c++17 -w -I{include} -I{include}/vltstd -I. -c {source} -o {object}");
+        let coverage = u8::from(self.has_coverage);
+        format!("-O1 -std=c++17 -w -DVM_COVERAGE={coverage} -I{include} -I{include}/vltstd -I.")
+    }
+
+    fn compile(&self, source: &str, object: &str) -> Result<(), ToolError> {
+        let arguments = format!("{} -c {source} -o {object}", self.flags());
         run(&self.folder, "g++", &words(&arguments)).map(drop)
     }
 
-    fn link(&self, modules: &[(String, &Graph)]) -> Result<(), ToolError> {
+    fn link(&self, circuits: &[Circuit]) -> Result<(), ToolError> {
         let include = self.include.display();
-        let folders: String = modules.iter().map(|(name, _)| format!(" -I{name}")).collect();
-        let objects: String = modules.iter().map(|(name, _)| format!(" {name}.o")).collect();
+        let folders: String = circuits.iter().map(|circuit| format!(" -I{}", circuit.name)).collect();
+        let objects: String = circuits.iter().map(|circuit| format!(" {}.o", circuit.name)).collect();
+        let coverage = if self.has_coverage { format!("{include}/verilated_cov.cpp") } else { String::new() };
         let arguments = format!(
-            "-O1 -std=c++17 -w -I{include} -I{include}/vltstd{folders} main.cpp {include}/verilated.cpp \
-             {include}/verilated_threads.cpp{objects} -o models -lpthread"
+            "{}{folders} main.cpp {include}/verilated.cpp {include}/verilated_threads.cpp {coverage}{objects} \
+             -o models -lpthread",
+            self.flags()
         );
         run(&self.folder, "g++", &words(&arguments)).map(drop)
     }
@@ -114,22 +138,22 @@ fn words(arguments: &str) -> Vec<String> {
     arguments.split_whitespace().map(str::to_owned).collect()
 }
 
-/// The running model of one module.
+/// The running model of one circuit.
 #[derive(Debug)]
 pub struct Model {
     child: Child,
-    input: ChildStdin,
+    input: Option<ChildStdin>,
     output: ChildStdout,
     inputs: usize,
     outputs: usize,
+    has_coverage: bool,
 }
 
 impl Model {
-    /// Runs the circuit on `records`, each of which has one word per input of the module, and returns the words of the
-    /// outputs.
+    /// Runs the circuit on `records`, each of which has the words of all inputs, and returns the words of the outputs.
     ///
     /// # Errors
-    /// When the process has ended.
+    /// When the process has ended: an assertion in the circuit failed.
     ///
     /// # Panics
     /// When the last record is not complete.
@@ -138,8 +162,9 @@ impl Model {
         let count = records.len() / self.inputs;
         let mut bytes = (count as u64).to_le_bytes().to_vec();
         bytes.extend(records.iter().flat_map(|word| word.to_le_bytes()));
-        self.input.write_all(&bytes)?;
-        self.input.flush()?;
+        let input = self.input.as_mut().ok_or(std::io::ErrorKind::BrokenPipe)?;
+        input.write_all(&bytes)?;
+        input.flush()?;
         let mut answer = vec![0; count * self.outputs * 8];
         self.output.read_exact(&mut answer)?;
         let word = |bytes: &[u8]| u64::from_le_bytes(core::array::from_fn(|at| bytes[at]));
@@ -149,7 +174,11 @@ impl Model {
 
 impl Drop for Model {
     fn drop(&mut self) {
-        let _ = self.child.kill();
+        // The end of its input ends the process, which writes its coverage first.
+        self.input = None;
+        if !self.has_coverage {
+            let _ = self.child.kill();
+        }
         let _ = self.child.wait();
     }
 }

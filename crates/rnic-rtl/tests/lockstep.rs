@@ -2,6 +2,7 @@
 
 use rnic_program::mutate::mutants;
 use rnic_program::{Graph, Graphs, Law, Loaded, LoadedLaw, Lowering, Op, Transport, lockstep, verilog};
+use rnic_rtl::circuit::Circuit;
 use rnic_rtl::lockstep::{Function, run, run_law};
 use rnic_rtl::proof::{Verdict, compare};
 use rnic_rtl::tools::are_installed;
@@ -50,13 +51,13 @@ fn t28_circuits_of_laws_decide_as_native_code() {
     let mutant = faults_of(laws[0].0).into_iter().find(|mutant| is_noticed_in(laws[0].0, mutant, 10_000));
     let mutant = mutant.expect("most mutants are noticed");
     modules.push(("law_mutant".to_owned(), mutant.clone()));
-    let named: Vec<(String, &Graph)> = modules.iter().map(|(name, graph)| (name.clone(), graph)).collect();
-    let verilated = Verilated::build(&named).expect("the circuits compile without warnings");
-    for (seed, (law, graph)) in (31..).zip(&laws) {
-        let mut model = verilated.start(&module(*law), graph).expect("the model starts");
+    let circuits: Vec<Circuit> = modules.iter().map(|(name, graph)| Circuit::emitted(name, graph)).collect();
+    let verilated = Verilated::build(&circuits).expect("the circuits compile without warnings");
+    for (seed, (law, _)) in (31..).zip(&laws) {
+        let mut model = verilated.start(&module(*law), 1).expect("the model starts");
         run_law(*law, &mut model, (seed, events() / 10)).expect("both forms are equal");
     }
-    let mut model = verilated.start("law_mutant", &mutant).expect("the model starts");
+    let mut model = verilated.start("law_mutant", 1).expect("the model starts");
     run_law(laws[0].0, &mut model, (31, events() / 10)).expect_err("a mutant is noticed");
 }
 
@@ -109,15 +110,15 @@ fn t19_t28_circuits_decide_as_native_code_in_a_million_events_of_each_function()
             modules.push((format!("{}_mutant{number}", name(*program, *function)), mutant));
         }
     }
-    let named: Vec<(String, &Graph)> = modules.iter().map(|(name, graph)| (name.clone(), graph)).collect();
-    let verilated = Verilated::build(&named).expect("the circuits compile without warnings");
+    let circuits: Vec<Circuit> = modules.iter().map(|(name, graph)| Circuit::emitted(name, graph)).collect();
+    let verilated = Verilated::build(&circuits).expect("the circuits compile without warnings");
     for (seed, (program, graphs, function)) in (1..).zip(&functions) {
-        let (graph, loaded) = (function.of(graphs), Loaded::of(*program).expect("every program has graphs"));
-        let mut model = verilated.start(&name(*program, *function), graph).expect("the model starts");
+        let loaded = Loaded::of(*program).expect("every program has graphs");
+        let mut model = verilated.start(&name(*program, *function), 1).expect("the model starts");
         run(*program, *function, Some(&mut model), Some(&loaded), (seed, events())).expect("all forms are equal");
         for number in 0..MUTANTS {
             let mutant = format!("{}_mutant{number}", name(*program, *function));
-            let mut model = verilated.start(&mutant, graph).expect("the model starts");
+            let mut model = verilated.start(&mutant, 1).expect("the model starts");
             let result = run(*program, *function, Some(&mut model), None, (seed, events()));
             let noticed = result.is_err_and(|difference| difference.form == "circuit");
             let graph = &modules.iter().find(|(name, _)| *name == mutant).expect("it was built").1;
