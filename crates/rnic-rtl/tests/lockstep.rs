@@ -50,7 +50,7 @@ fn t28_circuits_of_laws_decide_as_native_code() {
     let mut modules: Vec<(String, Graph)> = laws.iter().map(|(law, graph)| (module(*law), graph.clone())).collect();
     let mutant = faults_of(laws[0].0).into_iter().find(|mutant| is_noticed_in(laws[0].0, mutant, 10_000));
     let mutant = mutant.expect("most mutants are noticed");
-    modules.push(("law_mutant".to_owned(), mutant.clone()));
+    modules.push(("law_mutant".to_owned(), mutant));
     let circuits: Vec<Circuit> = modules.iter().map(|(name, graph)| Circuit::emitted(name, graph)).collect();
     let verilated = Verilated::build(&circuits).expect("the circuits compile without warnings");
     for (seed, (law, _)) in (31..).zip(&laws) {

@@ -42,8 +42,6 @@ pub(crate) struct SendHalf {
     /// Number of reads and atomics in flight.
     pub(crate) fetches: u8,
     pub(crate) fetches_max: u8,
-    /// Number of requests that other flows carry and have not completed.
-    on_flows: u32,
     /// See [`QpTiming`]; larger values saturate at the maximum of this type.
     retry_count: u16,
     rnr_retry: Option<u16>,
@@ -59,7 +57,6 @@ impl SendHalf {
             next_read_sn: 0,
             fetches: 0,
             fetches_max: 0,
-            on_flows: 0,
             retry_count: RETRY_COUNT_UNSET,
             rnr_retry: None,
         }
@@ -149,8 +146,9 @@ impl SendHalf {
     /// which requests were posted, or for Writes to the same memory.
     #[cold]
     fn waits_for_earlier(&self, head: &Head, wqe: &SendWqe, una: Seq) -> bool {
-        let waits_for_flows = self.on_flows > 0 && !wqe.op.is_on_flow();
-        waits_for_flows || head.transport.fences_overlaps && self.overlaps_unarrived(wqe, una)
+        let waits_for_flows = head.transport.flows > 1 && !wqe.op.is_on_flow();
+        waits_for_flows && self.is_carried_by_flows()
+            || head.transport.fences_overlaps && self.overlaps_unarrived(wqe, una)
     }
 
     /// Returns whether `wqe` is a Write to memory that is also the target of an earlier, unacknowledged Write of this
@@ -158,12 +156,17 @@ impl SendHalf {
     /// 5.3.4). The comparison uses addresses; overlap of memory that two keys map at different addresses is not
     /// detected. Every entry in flight is checked, so at most as many as the send queue holds.
     fn overlaps_unarrived(&self, wqe: &SendWqe, una: Seq) -> bool {
-        let queue = &self.queue;
-        let in_progress = (0..queue.next.wrapping_sub(queue.head)).map(|age| queue.get(queue.head.wrapping_add(age)));
         wqe.op.is_write()
-            && in_progress
+            && self
+                .in_progress()
                 .filter(|earlier| earlier.op.is_write() && earlier.end() > una)
                 .any(|earlier| flows::overlap(wqe, earlier))
+    }
+
+    /// Returns the entries that have started and have not completed, the oldest first.
+    fn in_progress(&self) -> impl Iterator<Item = &SendWqe> {
+        let queue = &self.queue;
+        (0..queue.next.wrapping_sub(queue.head)).map(|age| queue.get(queue.head.wrapping_add(age)))
     }
 
     /// Assigns entry `counter` its numbers: `first` is the number of its first packet, which is about to be built. A

@@ -55,6 +55,11 @@ impl SendHalf {
         self.queue.has_unsent() && self.queue.get(self.queue.next).op.is_on_flow()
     }
 
+    /// Returns whether another flow carries a request that is not complete.
+    pub(super) fn is_carried_by_flows(&self) -> bool {
+        self.in_progress().any(|earlier| earlier.op.is_on_flow() && earlier.state != WqeState::Fetched)
+    }
+
     /// Returns where the next request, which is for another flow, may go; packets of the queue pair itself up to `una`
     /// are acknowledged. Every request in progress is checked, so at most as many as the send queue holds.
     pub(crate) fn course_of_next(&self, una: Seq) -> Course {
@@ -64,8 +69,7 @@ impl SendHalf {
             return Course::Wait;
         }
         let mut course = Course::Any;
-        for age in 0..queue.next.wrapping_sub(queue.head) {
-            let earlier = queue.get(queue.head.wrapping_add(age));
+        for earlier in self.in_progress() {
             if !earlier.op.changes_memory() || !overlap(wqe, earlier) {
                 continue;
             }
@@ -97,7 +101,6 @@ impl SendHalf {
         from.begin(counter, next, 0);
         from.queue.get_mut(counter).sn = flow;
         from.advance(0);
-        from.on_flows += 1;
     }
 
     /// Records that another flow has completed request `counter`; returns the number of the flow and the bytes of the
@@ -106,7 +109,6 @@ impl SendHalf {
         let entry = self.queue.get_mut(counter);
         assert!(entry.op.is_on_flow() && entry.state == WqeState::Posted, "request {counter} is on no flow");
         entry.state = WqeState::Fetched;
-        self.on_flows -= 1;
         (entry.sn, entry.length)
     }
 }
