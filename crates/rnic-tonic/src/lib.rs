@@ -51,6 +51,8 @@
 pub mod bits;
 pub mod cr;
 mod dd;
+pub mod driver;
+mod nic;
 pub mod program;
 pub mod receiver;
 pub mod sets;
@@ -62,9 +64,11 @@ pub mod wires;
 
 pub use cr::CreditCounters;
 pub use dd::{DeliveryCounters, Visits};
+pub use driver::{Driver, Refused};
+pub use nic::Nic;
 pub use program::{InstallError, Installed};
 pub use receiver::{Arrival, Receiver, ReceiverKind, ReceiverSizes};
 pub use sets::{ActiveSet, Fifo, Priorities};
 pub use shape::{FlowId, SegmentId, SizeError, Sizes, Ticks};
-pub use tonic::{FlowView, Input, Refused, Tonic};
+pub use tonic::{FlowView, Input, Tonic};
 pub use wires::{Address, FlowSetup, Packet};

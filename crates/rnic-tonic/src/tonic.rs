@@ -1,22 +1,14 @@
 //! The Tonic NIC as a whole: both engines, the driver's calls, one step per cycle, and skipping of cycles in which
 //! nothing changes.
 
-use std::collections::VecDeque;
-
 use crate::cr::{CreditCounters, CreditEngine};
 use crate::dd::{DataDelivery, DeliveryCounters, Visits};
+use crate::driver::{Driver, Refused};
 use crate::program::{Installed, Scheme};
 use crate::sets::{ActiveSet, Fifo};
-use crate::shape::{FlowId, LENGTH_MAX, STATE_WORDS_MAX, SegmentId, Shape, SizeError, Sizes, Ticks, forward};
+use crate::shape::{FlowId, STATE_WORDS_MAX, SegmentId, Shape, SizeError, Sizes, Ticks};
 use crate::state::Packed;
-use crate::wires::{Address, Command, FlowSetup, Packet};
-
-/// Maximum number of commands of the driver that wait for their slot.
-pub const COMMANDS_MAX: usize = 64;
-
-/// Maximum distance of the announced limit from the first unacknowledged segment: ids are compared in serial
-/// arithmetic.
-pub const ANNOUNCED_MAX: u32 = 1 << 22;
+use crate::wires::{Address, FlowSetup, Packet};
 
 /// Inputs of the NIC in one clock cycle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -25,58 +17,6 @@ pub struct Input {
     pub packet: Option<(FlowId, Packet)>,
     /// The output is blocked: the address in the output register is not consumed.
     pub is_blocked: bool,
-}
-
-/// Error: a call of the driver was rejected, and nothing has changed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum Refused {
-    /// The flow number is out of range.
-    #[error("flow number {flow} is out of range: there are {flows} flows")]
-    Outside {
-        /// The flow number.
-        flow: FlowId,
-        /// Number of flows of this NIC.
-        flows: u16,
-    },
-    /// The flow already exists.
-    #[error("flow {0} exists already")]
-    Exists(FlowId),
-    /// The flow does not exist.
-    #[error("flow {0} does not exist")]
-    Absent(FlowId),
-    /// A pipeline stage still holds something of the flow.
-    #[error("flow {0} is being processed: call again some cycles later")]
-    InProgress(FlowId),
-    /// The queue of commands is full.
-    #[error("the queue of {COMMANDS_MAX} commands is full: call again some cycles later")]
-    Commands,
-    /// The length of a segment is out of range.
-    #[error("the segment length is {0} bytes, but must be 1 to {LENGTH_MAX}")]
-    Length(u16),
-    /// The limit does not advance, or advances too far.
-    #[error(
-        "cannot move the limit of flow {flow} from {from} to {to}: it must advance, and at most \
-         {ANNOUNCED_MAX} segments may be outstanding"
-    )]
-    Limit {
-        /// The flow.
-        flow: FlowId,
-        /// Current end of the announced segments.
-        from: SegmentId,
-        /// Requested end of the announced segments.
-        to: SegmentId,
-    },
-    /// Segments of the flow are in flight.
-    #[error("cannot change the segment length of flow {0} while segments are in flight")]
-    Outstanding(FlowId),
-}
-
-/// The driver's last announcement for a flow; commands take some cycles to take effect.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-struct Announced {
-    exists: bool,
-    limit: SegmentId,
-    last_bytes: u16,
 }
 
 /// The readable state of a flow.
@@ -113,8 +53,7 @@ pub struct Tonic<S = Fifo> {
     now: u64,
     delivery: DataDelivery<S>,
     credit: CreditEngine<S>,
-    commands: VecDeque<(FlowId, Command)>,
-    announced: Vec<Announced>,
+    driver: Driver,
 }
 
 impl Tonic {
@@ -145,8 +84,7 @@ impl<S: ActiveSet> Tonic<S> {
             now: 0,
             delivery: DataDelivery::new(shape, program, active),
             credit: CreditEngine::new(shape, initial_rate, ready),
-            commands: VecDeque::with_capacity(COMMANDS_MAX),
-            announced: vec![Announced::default(); usize::from(sizes.flows)],
+            driver: Driver::new(sizes.flows),
             shape,
         })
     }
@@ -178,16 +116,8 @@ impl<S: ActiveSet> Tonic<S> {
     /// If the flow already exists, a pipeline stage still holds state of a removed flow with this number, or the
     /// segment length is zero or does not fit into 14 bits.
     pub fn add_flow(&mut self, flow: FlowId, setup: FlowSetup) -> Result<(), Refused> {
-        if self.announced(flow)?.exists {
-            return Err(Refused::Exists(flow));
-        }
-        check_length(setup.segment_bytes)?;
-        if !self.is_quiet(flow) {
-            return Err(Refused::InProgress(flow));
-        }
-        self.command(flow, Command::Add(setup))?;
-        self.announced[usize::from(flow)] = Announced { exists: true, limit: setup.first, last_bytes: 0 };
-        Ok(())
+        let is_quiet = self.delivery.is_quiet(flow) && self.credit.is_quiet(flow);
+        self.driver.add_flow(flow, setup, is_quiet)
     }
 
     /// Removes a flow. Addresses that have not been passed on to the link are dropped.
@@ -195,10 +125,7 @@ impl<S: ActiveSet> Tonic<S> {
     /// # Errors
     /// When the flow does not exist.
     pub fn remove_flow(&mut self, flow: FlowId) -> Result<(), Refused> {
-        self.existing(flow)?;
-        self.command(flow, Command::Remove)?;
-        self.announced[usize::from(flow)] = Announced::default();
-        Ok(())
+        self.driver.remove_flow(flow)
     }
 
     /// Announces that a flow has segments up to `limit` (exclusive). The last one has `last_bytes` bytes, or as many as
@@ -208,23 +135,9 @@ impl<S: ActiveSet> Tonic<S> {
     /// When the limit goes backwards or too far, or a short segment before it is not acknowledged yet (Tonic, section
     /// 5).
     pub fn set_limit(&mut self, flow: FlowId, limit: SegmentId, last_bytes: u16) -> Result<(), Refused> {
-        let announced = self.existing(flow)?;
-        if last_bytes > LENGTH_MAX {
-            return Err(Refused::Length(last_bytes));
-        }
-        let from = announced.limit;
-        let start = self.delivery.window(flow).start;
-        // A flow whose command to be added still waits has no state, and nothing outstanding.
-        let start = if self.delivery.window(flow).in_use { start } else { from };
-        if from.is_before(limit) && forward(start, limit) <= ANNOUNCED_MAX {
-            if announced.last_bytes != 0 && start != from {
-                return Err(Refused::Outstanding(flow));
-            }
-            self.command(flow, Command::Limit { limit, last_bytes })?;
-            self.announced[usize::from(flow)] = Announced { exists: true, limit, last_bytes };
-            return Ok(());
-        }
-        Err(Refused::Limit { flow, from, to: limit })
+        self.driver.check(flow)?;
+        let window = self.delivery.window(flow);
+        self.driver.set_limit(flow, window.in_use.then_some(window.start), limit, last_bytes)
     }
 
     /// Changes the length of a flow's segments.
@@ -233,38 +146,10 @@ impl<S: ActiveSet> Tonic<S> {
     /// When announced segments are not acknowledged (Tonic, section 3.2.1), or addresses have not been passed on to the
     /// link.
     pub fn set_segment_bytes(&mut self, flow: FlowId, segment_bytes: u16) -> Result<(), Refused> {
-        let announced = self.existing(flow)?;
-        check_length(segment_bytes)?;
-        if self.commands.iter().any(|(other, _)| *other == flow) || !self.delivery.window(flow).in_use {
-            return Err(Refused::InProgress(flow));
-        }
-        if self.delivery.window(flow).start != announced.limit || self.delivery.duty(flow).outstanding != 0 {
-            return Err(Refused::Outstanding(flow));
-        }
-        self.command(flow, Command::SegmentBytes(segment_bytes))
-    }
-
-    fn announced(&self, flow: FlowId) -> Result<Announced, Refused> {
-        let flows = self.shape.flows();
-        self.announced.get(usize::from(flow)).copied().ok_or(Refused::Outside { flow, flows })
-    }
-
-    fn existing(&self, flow: FlowId) -> Result<Announced, Refused> {
-        let announced = self.announced(flow)?;
-        if announced.exists { Ok(announced) } else { Err(Refused::Absent(flow)) }
-    }
-
-    fn command(&mut self, flow: FlowId, command: Command) -> Result<(), Refused> {
-        if self.commands.len() == COMMANDS_MAX {
-            return Err(Refused::Commands);
-        }
-        self.commands.push_back((flow, command));
-        Ok(())
-    }
-
-    fn is_quiet(&self, flow: FlowId) -> bool {
-        let is_commanded = self.commands.iter().any(|(other, _)| *other == flow);
-        !is_commanded && self.delivery.is_quiet(flow) && self.credit.is_quiet(flow)
+        self.driver.check(flow)?;
+        let (window, duty) = (self.delivery.window(flow), self.delivery.duty(flow));
+        let start = (duty.outstanding == 0).then_some(window.start);
+        self.driver.set_segment_bytes(flow, window.in_use.then_some(start), segment_bytes)
     }
 
     /// Returns the readable state of a flow.
@@ -272,7 +157,7 @@ impl<S: ActiveSet> Tonic<S> {
     /// # Errors
     /// When the flow number is out of range.
     pub fn flow(&self, flow: FlowId) -> Result<FlowView, Refused> {
-        self.announced(flow)?;
+        self.driver.check(flow)?;
         let (window, duty) = (self.delivery.window(flow), self.delivery.duty(flow));
         Ok(FlowView {
             exists: window.in_use,
@@ -294,7 +179,7 @@ impl<S: ActiveSet> Tonic<S> {
     /// # Errors
     /// When the flow number is out of range.
     pub fn context(&self, flow: FlowId) -> Result<(Packed, &[u8]), Refused> {
-        self.announced(flow)?;
+        self.driver.check(flow)?;
         let mut packed = Packed::default();
         self.delivery.pack(flow, &mut packed);
         self.credit.pack(flow, &mut packed);
@@ -306,7 +191,7 @@ impl<S: ActiveSet> Tonic<S> {
     /// Packets for flow numbers that are out of range are ignored.
     pub fn step(&mut self, input: &Input) -> Option<Address> {
         let packet = input.packet.filter(|(flow, _)| *flow < self.shape.flows());
-        let command = self.commands.pop_front();
+        let command = self.driver.take();
         let (output, departed) = self.credit.step(self.now, !input.is_blocked);
         let delivered = self.delivery.step(self.now, packet, command, departed);
         self.credit.receive(delivered.forward, [delivered.from_incoming, delivered.from_periodic]);
@@ -320,7 +205,7 @@ impl<S: ActiveSet> Tonic<S> {
         if self.now >= end {
             return None;
         }
-        if !self.commands.is_empty() || self.credit.is_busy() || self.delivery.is_busy() {
+        if !self.driver.is_empty() || self.credit.is_busy() || self.delivery.is_busy() {
             return Some(self.now);
         }
         let expiry = match self.shape.scheme() {
@@ -353,8 +238,4 @@ impl<S: ActiveSet> Tonic<S> {
             self.now = cycle;
         }
     }
-}
-
-fn check_length(bytes: u16) -> Result<(), Refused> {
-    if bytes == 0 || bytes > LENGTH_MAX { Err(Refused::Length(bytes)) } else { Ok(()) }
 }

@@ -20,7 +20,7 @@ mod tests;
 use rnic_base::{BitRate, Duration};
 use rnic_fabric::{Plan, Simulation};
 use rnic_program::{Fields as _, Transport};
-use rnic_tonic::{Installed, Sizes, Tonic};
+use rnic_tonic::{Installed, Sizes, Tonic, Visits};
 use serde::Deserialize;
 
 use super::within;
@@ -163,7 +163,9 @@ impl Network {
         let rate: BitRate = parse("rate", &self.rate)?;
         let installed = Installed::new(program, words, rate_word(rate)).map_err(|error| error.to_string())?;
         let sizes = Sizes { flows: self.template, window, ..Sizes::default() };
-        Tonic::new(sizes, installed).map_err(|error| error.to_string())
+        let mut tonic = Tonic::new(sizes, installed).map_err(|error| error.to_string())?;
+        tonic.set_visits(if self.every_cycle { Visits::All } else { Visits::Due });
+        Ok(tonic)
     }
 }
 

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 
 use rnic_base::{Duration, Time};
 use rnic_fabric::endpoint::{Datagram, Endpoint, Incoming, Outgoing};
-use rnic_tonic::{Address, FlowId, FlowSetup, FlowView, Input, Packet, Refused, SegmentId, Tonic, Visits};
+use rnic_tonic::{Address, FlowId, FlowSetup, FlowView, Input, Nic, Packet, Refused, SegmentId, Tonic};
 
 use super::wire::{Wire, WireFlow};
 
@@ -61,10 +61,10 @@ pub struct HostSettings {
     pub every_cycle: bool,
 }
 
-/// A host with a template.
+/// A host with a Tonic NIC: the model, or a circuit.
 #[derive(Debug)]
-pub struct TonicHost {
-    tonic: Tonic,
+pub struct TonicHost<N = Tonic> {
+    tonic: N,
     cycle: Duration,
     segment_bytes: u16,
     wire: Wire,
@@ -80,14 +80,13 @@ pub struct TonicHost {
     due: Option<Time>,
 }
 
-impl TonicHost {
+impl<N: Nic> TonicHost<N> {
     /// Adds `flows` to a Tonic NIC; flow number `n` of the NIC is the n-th of them.
     ///
     /// # Errors
     /// The call of the NIC that was rejected.
-    pub fn new(mut tonic: Tonic, settings: HostSettings, wire: Wire, flows: Vec<WireFlow>) -> Result<Self, Refused> {
+    pub fn new(tonic: N, settings: HostSettings, wire: Wire, flows: Vec<WireFlow>) -> Result<Self, Refused> {
         let HostSettings { cycle, segment_bytes, queue, segments, every_cycle } = settings;
-        tonic.set_visits(if every_cycle { Visits::All } else { Visits::Due });
         let first = SegmentId::new(0);
         let flow = |wire| Flow { wire, start: (first, 0), announced: 0, sent: 0, cnps: 0, repeats: Vec::new() };
         let flows: Vec<Flow> = flows.into_iter().map(flow).collect();
@@ -118,7 +117,7 @@ impl TonicHost {
     }
 
     /// Calls the template; while its queue of commands is full, cycles pass.
-    fn call(&mut self, call: impl Fn(&mut Tonic) -> Result<(), Refused>) -> Result<(), Refused> {
+    fn call(&mut self, call: impl Fn(&mut N) -> Result<(), Refused>) -> Result<(), Refused> {
         loop {
             match call(&mut self.tonic) {
                 Err(Refused::Commands) => self.step(None),
@@ -225,7 +224,7 @@ impl TonicHost {
     }
 }
 
-impl Endpoint for TonicHost {
+impl<N: Nic + core::fmt::Debug + Send + 'static> Endpoint for TonicHost<N> {
     fn next_event(&self) -> Option<Time> {
         self.due
     }
