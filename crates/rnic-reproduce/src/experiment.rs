@@ -300,7 +300,7 @@ pub struct Plot {
     /// Type of the plot.
     pub kind: PlotKind,
     /// Measures, with a panel for each, or for `traces` with a line for each; for a `cdf`, one of
-    /// `fct_us`, `slowdown`, `single_packet_fct_us`.
+    /// `fct_us`, `slowdown`, `single_packet_fct_us`; for a `cdf` of a trial, series with a value for each flow.
     pub measures: Vec<String>,
     /// Axis of the plot. `lines`: the horizontal axis. `bars`: one group per value. `cdf`: one panel per value.
     pub axis: Option<String>,
@@ -329,7 +329,8 @@ pub enum PlotKind {
     Bars,
     /// A line for each variant over an axis.
     Lines,
-    /// A line for each variant: the cumulative share of values at or below each value.
+    /// A line for each variant: the cumulative share of values at or below each value. Of a trial: a panel for each
+    /// variant with a line for each measure, a series of the first seed with a value for each flow.
     Cdf,
     /// A line for each variant over simulated time: measures are series, plotted slice by slice.
     Time,

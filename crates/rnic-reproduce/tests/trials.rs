@@ -346,7 +346,11 @@ fn errors_in_trials_are_one_line_with_the_variant() {
             "measure[0].field: no run of this trial has a number `goodput_gbps`; the most similar names are schedules",
         ),
         ("per = [\"schedules\"]", "per = [\"bytes\"]", "measure[0].per: no run of this trial has a number"),
-        ("kind = \"bars\"\nmeasures = [\"share\"]", "kind = \"cdf\"\nmeasures = [\"fct_us\"]", "no distributions"),
+        (
+            "kind = \"bars\"\nmeasures = [\"share\"]\naxis = \"order\"",
+            "kind = \"cdf\"\nmeasures = [\"share\"]\nat = { order = \"ordered\" }",
+            "plot[0].measures: `share` has one value per run",
+        ),
         (
             "kind = \"bars\"\nmeasures = [\"share\"]\naxis = \"order\"",
             "kind = \"traces\"\nmeasures = [\"share\"]\nat = { order = \"ordered\" }",

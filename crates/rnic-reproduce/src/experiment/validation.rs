@@ -249,14 +249,10 @@ impl Experiment {
                 Err(("kind".into(), what))
             }
             PlotKind::Time | PlotKind::Traces => {
-                self.check_measures_exist(&plot.measures).map_err(|what| ("measures".to_owned(), what))?;
-                plot.measures
-                    .iter()
-                    .try_for_each(|name| self.known_series(name))
-                    .map_err(|what| ("measures".into(), what))
+                self.check_series(&plot.measures).map_err(|what| ("measures".to_owned(), what))
             }
             PlotKind::Cdf if self.trial.is_some() => {
-                Err(("kind".into(), "is `cdf`, but a trial has no distributions".into()))
+                self.check_series(&plot.measures).map_err(|what| ("measures".to_owned(), what))
             }
             PlotKind::Cdf => match plot.measures.iter().find(|name| !DISTRIBUTIONS.contains(&name.as_str())) {
                 Some(name) => Err((
@@ -281,6 +277,12 @@ impl Experiment {
 
     fn check_measure_exists(&self, name: &str) -> Result<(), String> {
         known("measure", name, self.measure.iter().map(|measure| measure.name.as_str())).map(|_| ())
+    }
+
+    /// Checks that each of `names` is a measure that is a series.
+    fn check_series(&self, names: &[String]) -> Result<(), String> {
+        self.check_measures_exist(names)?;
+        names.iter().try_for_each(|name| self.known_series(name))
     }
 
     fn known_series(&self, name: &str) -> Result<(), String> {

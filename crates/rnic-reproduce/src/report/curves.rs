@@ -37,18 +37,23 @@ pub(super) fn variants(experiment: &Experiment, plot: &Plot) -> Vec<usize> {
     }
 }
 
+/// Returns whether the lines of `plot` are its measures, with a panel for each variant.
+pub(super) fn has_line_for_each_measure(experiment: &Experiment, plot: &Plot) -> bool {
+    plot.kind == PlotKind::Traces || plot.kind == PlotKind::Cdf && experiment.trial.is_some()
+}
+
 /// Returns the panels of `plot`.
 pub(super) fn panels(layout: &Layout<'_>, samples: &Samples, plot: &Plot) -> Vec<Panel> {
     let over: Vec<String> = plot.axis.iter().cloned().collect();
     let positions = layout.positions(&plot.at, &over);
+    if has_line_for_each_measure(layout.selected.experiment, plot) {
+        let variants = variants(layout.selected.experiment, plot);
+        let panels = variants.into_iter().flat_map(|variant| positions.iter().map(move |at| (variant, at)));
+        return panels.map(|(variant, position)| of_variant(layout, samples, plot, variant, position)).collect();
+    }
     if plot.kind == PlotKind::Cdf {
         let panels = plot.measures.iter().flat_map(|name| positions.iter().map(move |position| (name, position)));
         return panels.map(|(name, position)| distribution(layout, samples, plot, name, position)).collect();
-    }
-    if plot.kind == PlotKind::Traces {
-        let variants = variants(layout.selected.experiment, plot);
-        let panels = variants.into_iter().flat_map(|variant| positions.iter().map(move |at| (variant, at)));
-        return panels.map(|(variant, position)| traces(layout, samples, plot, variant, position)).collect();
     }
     if plot.kind == PlotKind::Time {
         let panels = plot.measures.iter().flat_map(|name| positions.iter().map(move |position| (name, position)));
@@ -134,9 +139,11 @@ fn over_time(layout: &Layout<'_>, samples: &Samples, plot: &Plot, name: &str, po
     Panel { title, x_title: "time (ms)".to_owned(), curves, points }
 }
 
-/// Returns a panel with the series of a variant over time, those of the first seed, each slice at its middle.
-fn traces(layout: &Layout<'_>, samples: &Samples, plot: &Plot, variant: usize, position: &AxisPosition) -> Panel {
+/// Returns a panel with the series of a variant, those of the first seed: over time, each slice at its middle, or as
+/// cumulative distributions over flows.
+fn of_variant(layout: &Layout<'_>, samples: &Samples, plot: &Plot, variant: usize, position: &AxisPosition) -> Panel {
     let experiment = layout.selected.experiment;
+    let is_cdf = plot.kind == PlotKind::Cdf;
     let variant = &experiment.variant[variant];
     let sample = layout.seeds.first().and_then(|seed| layout.sample(samples, &variant.name, position, *seed));
     let curve = |(slot, name): (usize, &String)| {
@@ -144,18 +151,26 @@ fn traces(layout: &Layout<'_>, samples: &Samples, plot: &Plot, variant: usize, p
         let series = sample
             .zip(measure)
             .and_then(|(sample, measure)| Some((Series::of(sample, measure.field.as_deref()?).ok()?, measure.scale)));
-        let point = |series: &Series, scale: f64| {
-            let at = |(index, value): (usize, &f64)| {
-                Some(((index as f64 + 0.5) * series.slice_us / 1e3, Stat::of(&[value * scale])?))
-            };
+        let points = |(mut series, scale): (Series, f64)| {
+            let count = series.values.len() as f64;
+            let x = |index: f64| if is_cdf { (index + 1.0) / count } else { (index + 0.5) * series.slice_us / 1e3 };
+            if is_cdf {
+                series.values.sort_by(f64::total_cmp);
+            }
+            let at = |(index, value): (usize, &f64)| Some((x(index as f64), Stat::of(&[value * scale])?));
             series.values.iter().enumerate().filter_map(at).collect()
         };
-        Curve { slot, points: series.map_or_else(Vec::new, |(series, scale)| point(&series, scale)) }
+        Curve { slot, points: series.map_or_else(Vec::new, points) }
     };
     let curves: Vec<Curve> = plot.measures.iter().enumerate().map(curve).collect();
-    let times: Vec<f64> = curves.iter().flat_map(|curve| curve.points.iter().map(|(x, _)| *x)).collect();
     let at = layout.axis_position_name(position);
     let title = if at.is_empty() { variant.label.clone() } else { format!("{}, {at}", variant.label) };
+    if is_cdf {
+        let unit = experiment.measure.iter().find(|measure| plot.measures.contains(&measure.name));
+        let x_title = unit.map_or_else(String::new, |measure| measure.unit.clone());
+        return Panel { title, x_title, curves, points: Vec::new() };
+    }
+    let times: Vec<f64> = curves.iter().flat_map(|curve| curve.points.iter().map(|(x, _)| *x)).collect();
     Panel { title, x_title: "time (ms)".to_owned(), curves, points: whole_milliseconds(&times) }
 }
 

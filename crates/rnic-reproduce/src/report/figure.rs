@@ -4,7 +4,7 @@ use maud::{Markup, html};
 use rnic_page::{Axis, Bar, BarChart, BarGroup, Colour, Figure, LineChart, Series, Spacing, Stroke, Width};
 use rnic_page::{legend, number::short};
 
-use super::curves::{Curve, Panel, panels, variants};
+use super::curves::{Curve, Panel, has_line_for_each_measure, panels, variants};
 use crate::experiment::{Experiment, Plot, PlotKind, Scale};
 use crate::judge::{Samples, Stat};
 use crate::work::Layout;
@@ -19,7 +19,7 @@ pub(super) fn figure(layout: &Layout<'_>, samples: &Samples, plot: &Plot) -> Fig
         _ => THREE_PANELS_WIDTH,
     };
     let labels: Vec<&str> = match plot.kind {
-        PlotKind::Traces => {
+        _ if has_line_for_each_measure(experiment, plot) => {
             let label = |name: &String| experiment.measure.iter().find(|measure| measure.name == *name);
             plot.measures.iter().filter_map(label).map(|measure| measure.label.as_str()).collect()
         }

@@ -37,6 +37,10 @@ pub const TRIAL: Trial = Trial {
         "slices.independent_window",
         "slices.tonic_segments",
         "slices.independent_segments",
+        "flows.tonic_mbps",
+        "flows.independent_mbps",
+        "flows.tonic_repeats",
+        "flows.independent_repeats",
     ],
     cost: |arguments| Ok(2 * checked(arguments)?.network.bytes()?),
     run: |arguments, seed| checked(arguments)?.run(seed),
@@ -138,6 +142,7 @@ impl Arguments {
         let by_round_trip = |windows: &[f64]| windows.iter().copied().step_by(samples).skip(skip).collect::<Vec<_>>();
         let seconds = self.network.duration()?.as_secs_f64();
         let gbps = |side: &Side| side.totals().iter().sum::<f64>() * 8e-9 / seconds;
+        let mbps = |side: &Side| side.totals().iter().map(|bytes| bytes * 8e-6 / seconds).collect::<Vec<_>>();
         let counts = |side: &Side| side.repeats.iter().map(|repeats| repeats.len() as f64).collect::<Vec<_>>();
         let (one, other) = (by_round_trip(&independent.windows), by_round_trip(&tonic.windows));
         // Bytes that the link carries in a round trip.
@@ -169,6 +174,12 @@ impl Arguments {
                 "independent_window": self.network.traced(&independent.windows)?,
                 "tonic_segments": self.network.traced(&self.segments(&tonic))?,
                 "independent_segments": self.network.traced(&self.segments(&independent))?,
+            },
+            "flows": {
+                "tonic_mbps": mbps(&tonic),
+                "independent_mbps": mbps(&independent),
+                "tonic_repeats": counts(&tonic),
+                "independent_repeats": counts(&independent),
             },
         }))
     }
