@@ -1,4 +1,4 @@
-//! What a host needs of a Tonic NIC, model or circuit.
+//! The interface of a Tonic NIC to its host, the same for the model and for a circuit.
 
 use crate::driver::Refused;
 use crate::sets::ActiveSet;
