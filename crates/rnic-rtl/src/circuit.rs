@@ -59,6 +59,37 @@ pub struct Circuit {
     /// Meaning of a record.
     pub timing: Timing,
     text: Text,
+    change: Option<Change>,
+}
+
+/// A change of a module written by hand: a fault that a test must notice.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Change {
+    /// Module in whose file it is made.
+    pub module: String,
+    /// Text that is replaced, which is there exactly once.
+    pub from: String,
+    /// Text in its place.
+    pub to: String,
+}
+
+impl Change {
+    /// Returns the change of `from` to `to` in `module`.
+    pub fn new(module: &str, from: &str, to: &str) -> Self {
+        Self { module: module.to_owned(), from: from.to_owned(), to: to.to_owned() }
+    }
+
+    /// Returns `text` with the change.
+    ///
+    /// # Errors
+    /// When the text to replace is not there, or several times.
+    pub(crate) fn apply(&self, text: &str) -> Result<String, ToolError> {
+        if text.matches(&self.from).count() == 1 {
+            return Ok(text.replace(&self.from, &self.to));
+        }
+        let output = format!("the module does not have this text exactly once: {}", self.from);
+        Err(ToolError::Failed { tool: format!("change of {}", self.module), output })
+    }
 }
 
 /// Place of a circuit's text.
@@ -85,6 +116,7 @@ impl Circuit {
             outputs: graph.outputs().iter().map(|(port, _)| wire(&port.name, port.kind)).collect(),
             timing: Timing::Combinational,
             text: Text::Emitted(verilog::emit(name, graph)),
+            change: None,
         }
     }
 
@@ -106,6 +138,7 @@ impl Circuit {
             outputs: wires(outputs),
             timing,
             text: Text::Folders(folders.to_vec()),
+            change: None,
         }
     }
 
@@ -120,6 +153,13 @@ impl Circuit {
     #[must_use]
     pub fn called(mut self, name: &str) -> Self {
         name.clone_into(&mut self.name);
+        self
+    }
+
+    /// Makes a change in one of the modules, which are written by hand.
+    #[must_use]
+    pub fn changed(mut self, change: Change) -> Self {
+        self.change = Some(change);
         self
     }
 
@@ -144,10 +184,16 @@ impl Circuit {
             packages.sort();
             arguments.extend(packages.iter().map(|path| path.display().to_string()));
         }
+        // The folder of a changed module is searched before the others.
+        let changed = self.change.as_ref().map(|change| write_changed(change, folders, folder, &self.name));
+        let changed = changed.transpose()?;
+        arguments.extend(changed.iter().flat_map(|at| ["-y".to_owned(), at.display().to_string()]));
         for name in folders {
             arguments.extend(["-y".to_owned(), rtl_folder().join(name).display().to_string()]);
         }
-        let own = rtl_folder().join(folders[0]).join(format!("{}.sv", self.module));
+        let file = format!("{}.sv", self.module);
+        let own = changed.map(|at| at.join(&file)).filter(|path| path.exists());
+        let own = own.unwrap_or_else(|| rtl_folder().join(folders[0]).join(&file));
         arguments.push(own.display().to_string());
         Ok(arguments)
     }
@@ -177,6 +223,37 @@ impl Circuit {
             }),
         }
     }
+}
+
+/// Writes the file of a changed module, which is in one of `folders` of `rtl`, into a new folder in `at`, and returns
+/// that folder.
+fn write_changed(change: &Change, folders: &[&str], at: &Path, circuit: &str) -> Result<PathBuf, ToolError> {
+    let at = at.join(format!("{circuit}_changed"));
+    std::fs::create_dir_all(&at).map_err(|source| ToolError::File { path: at.display().to_string(), source })?;
+    let file = format!("{}.sv", change.module);
+    for folder in folders {
+        if let Some((_, text)) = modules(folder)?.iter().find(|(name, _)| *name == file) {
+            write(&at.join(&file), &change.apply(text)?)?;
+            return Ok(at);
+        }
+    }
+    Err(ToolError::Failed { tool: format!("change of {}", change.module), output: "no folder has this module".into() })
+}
+
+/// Returns the names of the files in `folder` of the repository's folder `rtl`, packages first, and their texts.
+///
+/// # Errors
+/// When one cannot be read.
+pub fn modules(folder: &str) -> Result<Vec<(String, String)>, ToolError> {
+    let at = rtl_folder().join(folder);
+    let unread = |source| ToolError::File { path: at.display().to_string(), source };
+    let entries = std::fs::read_dir(&at).map_err(unread)?;
+    let mut names: Vec<String> =
+        entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.retain(|name| name.ends_with(".sv"));
+    names.sort_by_key(|name| (!name.ends_with("_pkg.sv"), name.clone()));
+    let read = |name: String| std::fs::read_to_string(at.join(&name)).map(|text| (name, text)).map_err(unread);
+    names.into_iter().map(read).collect()
 }
 
 /// Returns the repository's folder of modules written by hand.

@@ -1,7 +1,10 @@
-//! Proofs by yosys that two circuits are the same function.
+//! Proofs by yosys: that two circuits are the same function, and that a circuit has the properties in `rtl/formal`.
+
+use std::path::Path;
 
 use rnic_program::{Graph, verilog};
 
+use crate::circuit::{Change, modules};
 use crate::tools::{ToolError, run, write};
 
 /// Result of a proof.
@@ -27,10 +30,51 @@ pub fn compare(one: &Graph, other: &Graph) -> Result<Verdict, ToolError> {
                   miter -equiv -flatten -make_outputs one other miter; hierarchy -top miter; flatten; opt -full; \
                   sat -prove trigger 0 miter";
     let log = run(at, "yosys", &["-p".to_owned(), script.to_owned()])?;
+    if is_proved(&log)? { Ok(Verdict::Equal) } else { Ok(Verdict::Different) }
+}
+
+/// Proves that the assertions of `module`, a file in `rtl/formal`, hold for all inputs, with the modules in `folders` of
+/// `rtl` and with `parameters` of the module; returns false when there are inputs for which one fails. `change` is made
+/// in one of the modules first: a test of the assertions.
+///
+/// # Errors
+/// When yosys is missing or fails.
+pub fn holds(
+    module: &str,
+    folders: &[&str],
+    parameters: &[(&str, u64)],
+    change: Option<&Change>,
+) -> Result<bool, ToolError> {
+    let folder = tempfile::tempdir().map_err(|source| ToolError::File { path: "a new folder".into(), source })?;
+    let at = folder.path();
+    let mut files = String::new();
+    for name in folders {
+        for (file, text) in modules(name)? {
+            let text = match change {
+                Some(change) if file == format!("{}.sv", change.module) => change.apply(&text)?,
+                _ => text,
+            };
+            write(&at.join(&file), &text)?;
+            files += &format!(" {file}");
+        }
+    }
+    let own = Path::new("formal").join(format!("{module}.sv"));
+    let own = crate::circuit::rtl_folder().join(own).display().to_string();
+    let settings: String = parameters.iter().map(|(name, value)| format!(" -set {name} {value}")).collect();
+    let chparam = if settings.is_empty() { String::new() } else { format!("chparam{settings} {module}; ") };
+    let script = format!(
+        "read_verilog -sv -formal{files} {own}; {chparam}hierarchy -check -top {module}; proc; flatten; opt -full; \
+         sat -prove-asserts -set-def-inputs"
+    );
+    is_proved(&run(at, "yosys", &["-p".to_owned(), script])?)
+}
+
+/// Returns whether `log` says that the proof has succeeded.
+fn is_proved(log: &str) -> Result<bool, ToolError> {
     if log.contains("SAT proof finished - no model found: SUCCESS!") {
-        Ok(Verdict::Equal)
+        Ok(true)
     } else if log.contains("SAT proof finished - model found: FAIL!") {
-        Ok(Verdict::Different)
+        Ok(false)
     } else {
         let lines: Vec<&str> = log.lines().collect();
         let output = lines[lines.len().saturating_sub(20)..].join("\n");

@@ -1,0 +1,109 @@
+//! The library of `rtl/lib`: proofs for all inputs, and searches compared with naive ones.
+
+use rnic_base::rng::RandomStreams;
+use rnic_rtl::circuit::{Change, Circuit, Timing};
+use rnic_rtl::proof::holds;
+use rnic_rtl::tools::are_installed;
+use rnic_rtl::verilated::{Model, Verilated};
+
+/// Proves the assertions of `module`, and that they fail once `change` is made in the library.
+fn prove(module: &str, parameters: &[(&str, u64)], change: &Change) {
+    assert_eq!(holds(module, &["lib"], parameters, None).ok(), Some(true), "{module} {parameters:?}");
+    let changed = holds(module, &["lib"], parameters, Some(change)).expect("yosys has a verdict");
+    assert!(!changed, "{module} holds although {change:?}");
+}
+
+#[test]
+fn t21_find_first_is_proved_for_all_maps_and_heads_of_128_bits() {
+    if !are_installed(&["yosys"]) {
+        return;
+    }
+    let one_later = Change::new("first_set", "GROUP_W'(g - 1)", "GROUP_W'(g)");
+    prove("first_set_proof", &[], &one_later);
+    prove("first_set_proof", &[], &Change::new("first_set_isolated", "map_i & ~(", "map_i & (~"));
+    prove("first_in_ring_proof", &[], &Change::new("first_in_ring", "map_i & ~below_head", "map_i & below_head"));
+}
+
+/// Widths that are no multiple of a group.
+#[test]
+fn t21_find_first_is_proved_for_maps_of_2_to_70_bits() {
+    if !are_installed(&["yosys"]) {
+        return;
+    }
+    for width in [2, 3, 5, 20, 33, 70] {
+        assert_eq!(holds("first_set_proof", &["lib"], &[("W", width)], None).ok(), Some(true), "{width} bits");
+    }
+}
+
+#[test]
+fn i23_masks_counts_and_serial_comparisons_are_proved() {
+    if !are_installed(&["yosys"]) {
+        return;
+    }
+    let change = Change::new("range_mask", "~below_from | below_end", "~below_from & below_end");
+    prove("masks_proof", &[("W", 16)], &change);
+    assert_eq!(holds("masks_proof", &["lib"], &[], None).ok(), Some(true), "masks of 128 bits");
+    prove("popcount_proof", &[("W", 16)], &Change::new("popcount_tree", "{1'b0, low} +", "{1'b0, low} |"));
+    for width in [32, 64, 128, 256] {
+        let is_sum = holds("popcount_halves_proof", &["lib"], &[("W", width)], None);
+        assert_eq!(is_sum.ok(), Some(true), "counts of {width} bits");
+    }
+    prove("serial_after_proof", &[], &Change::new("serial_after", "(distance != '0)", "1'b1"));
+}
+
+/// Returns the first set position from `head` on by looking at one after the other.
+fn naive(map: &[u64], head: u32, width: u32) -> Option<u32> {
+    (0..width).map(|step| (head + step) % width).find(|at| map[*at as usize / 64] >> (at % 64) & 1 == 1)
+}
+
+/// Compares the search in a ring of `width` bits with the naive one, for `cases`.
+fn compare(model: &mut Model, cases: &[(Vec<u64>, u32)], width: u32) {
+    let records: Vec<u64> =
+        cases.iter().flat_map(|(map, head)| map.iter().copied().chain([u64::from(*head)])).collect();
+    let answers = model.run(&records).expect("the model runs");
+    for ((map, head), answer) in cases.iter().zip(answers.chunks_exact(2)) {
+        let found = (answer[0] == 1).then_some(answer[1] as u32);
+        assert_eq!(found, naive(map, *head, width), "{map:x?} from {head} in {width} bits");
+    }
+}
+
+fn search(width: u64) -> Circuit {
+    let position = width.ilog2();
+    let inputs = [("map_i", width as u32), ("head_i", position)];
+    let outputs = [("found_o", 1), ("position_o", position)];
+    let circuit = Circuit::written("first_in_ring", &["lib"], Timing::Combinational, &inputs, &outputs);
+    circuit.with("W", width).called(&format!("search_{width}"))
+}
+
+#[test]
+fn t21_find_first_in_a_ring_equals_a_naive_search() {
+    if !are_installed(&["verilator", "g++"]) {
+        return;
+    }
+    let widths = [32, 64, 128, 256];
+    let verilated = Verilated::build(&widths.map(search)).expect("the circuits compile without warnings");
+    let start = |width: u64| verilated.start(&format!("search_{width}"), 1).expect("the model starts");
+
+    // The example of Tonic, appendix C.
+    let answer = start(32).run(&[1 << 5 | 1 << 30, 6]).expect("the model runs");
+    assert_eq!(answer, [1, 30]);
+
+    let pairs = (0..32_u32).flat_map(|one| (one..32).map(move |other| 1_u64 << one | 1 << other));
+    let mut cases: Vec<(Vec<u64>, u32)> = pairs.flat_map(|map| (0..32).map(move |head| (vec![map], head))).collect();
+    cases.extend((0..32).map(|head| (vec![0], head)));
+    compare(&mut start(32), &cases, 32);
+
+    let mut rng = RandomStreams::new(21).stream("maps");
+    for width in [64, 128, 256] {
+        let random = |_| {
+            let words = width as usize / 64;
+            // Of each word, a bit remains with a probability of 2 to the power of -`thin`.
+            let thin = rng.below(7);
+            let mut word = || (0..=thin).fold(u64::MAX, |bits, _| bits & rng.bits());
+            let map = (0..words).map(|_| word()).collect();
+            (map, rng.below(width) as u32)
+        };
+        let cases: Vec<(Vec<u64>, u32)> = (0..50_000).map(random).collect();
+        compare(&mut start(width), &cases, width as u32);
+    }
+}
