@@ -1,5 +1,5 @@
-// A range in a ring of W bits (W is a power of two): `count_i` bits are set, the first of them at `from_i`. A count of W
-// or more sets all bits.
+// A range in a ring of W bits (W is a power of two): `count_i` bits are set, the first of them at `from_i`. A count of
+// W or more sets all bits.
 module range_mask #(
     parameter int unsigned W = 128
 ) (

@@ -33,9 +33,9 @@ pub fn compare(one: &Graph, other: &Graph) -> Result<Verdict, ToolError> {
     if is_proved(&log)? { Ok(Verdict::Equal) } else { Ok(Verdict::Different) }
 }
 
-/// Proves that the assertions of `module`, a file in `rtl/formal`, hold for all inputs, with the modules in `folders` of
-/// `rtl` and with `parameters` of the module; returns false when there are inputs for which one fails. `change` is made
-/// in one of the modules first: a test of the assertions.
+/// Proves that the assertions of `module`, a file in `rtl/formal`, hold for all inputs, with the modules in `folders`
+/// of `rtl` and with `parameters` of the module; returns false when there are inputs for which one fails. `change` is
+/// made in one of the modules first: a test of the assertions.
 ///
 /// # Errors
 /// When yosys is missing or fails.

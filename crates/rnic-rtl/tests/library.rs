@@ -18,9 +18,9 @@ fn t21_find_first_is_proved_for_all_maps_and_heads_of_128_bits() {
     if !are_installed(&["yosys"]) {
         return;
     }
-    let one_later = Change::new("first_set", "GROUP_W'(g - 1)", "GROUP_W'(g)");
-    prove("first_set_proof", &[], &one_later);
+    prove("first_set_proof", &[], &Change::new("first_set", "is_first[g] & ~is_used[h]", "is_first[g]"));
     prove("first_set_proof", &[], &Change::new("first_set_isolated", "map_i & ~(", "map_i & (~"));
+    prove("last_in_ring_proof", &[("W", 32)], &Change::new("last_in_ring", "-head_i", "~head_i"));
     prove("first_in_ring_proof", &[], &Change::new("first_in_ring", "map_i & ~below_head", "map_i & below_head"));
 }
 
@@ -43,10 +43,15 @@ fn i23_masks_counts_and_serial_comparisons_are_proved() {
     let change = Change::new("range_mask", "~below_from | below_end", "~below_from & below_end");
     prove("masks_proof", &[("W", 16)], &change);
     assert_eq!(holds("masks_proof", &["lib"], &[], None).ok(), Some(true), "masks of 128 bits");
-    prove("popcount_proof", &[("W", 16)], &Change::new("popcount_tree", "{1'b0, low} +", "{1'b0, low} |"));
-    for width in [32, 64, 128, 256] {
-        let is_sum = holds("popcount_halves_proof", &["lib"], &[("W", width)], None);
-        assert_eq!(is_sum.ok(), Some(true), "counts of {width} bits");
+    prove("one_hot_proof", &[], &Change::new("one_hot", "enable_i && ", ""));
+    prove("popcount_proof", &[("W", 16)], &Change::new("popcount_group", "{1'b0, low} +", "{1'b0, low} |"));
+    // The counts of 128 and 256 bits have 22 and 43 groups, that of 43 bits 8, and those of 22 and 8 bits 4 and 2.
+    for width in [2, 4, 6, 8, 22] {
+        assert_eq!(holds("popcount_proof", &["lib"], &[("W", width)], None).ok(), Some(true), "{width} bits");
+    }
+    let no_weight = Change::new("popcount", "(COUNT_W'(count_of_twos) << 1)", "COUNT_W'(count_of_twos)");
+    for width in [43, 128, 256] {
+        prove("popcount_step_proof", &[("W", width)], &no_weight);
     }
     prove("serial_after_proof", &[], &Change::new("serial_after", "(distance != '0)", "1'b1"));
 }
