@@ -7,7 +7,7 @@
 //! Must not decide anything that a circuit or a program decides; contain unsafe code: models run as child processes
 //! Add here a kind of circuit to simulate, a proof, a report of a synthesis
 //! Not here emission of a program's text (rnic-program), circuits written by hand (rtl/)
-//! Tested by tests/lockstep.rs: a million events for each function, mutants that must be detected
+//! Tested by tests/: a million events for each function and module, faults that must be detected, proofs
 //! ```
 //!
 //! A model is a process: it reads events as words from its standard input, and writes the outputs of the circuit for
@@ -20,5 +20,6 @@ mod shim;
 
 pub mod lockstep;
 pub mod proof;
+pub mod spec;
 pub mod tools;
 pub mod verilated;

@@ -1,0 +1,189 @@
+//! IRN's modules as circuits: each answers as the specification, event by event.
+
+use rnic_rtl::circuit::{Change, Circuit};
+use rnic_rtl::spec::irn::{Answer, Effect, ReceiveContext, SendContext, Timer, WINDOW, later};
+use rnic_rtl::tools::are_installed;
+use rnic_rtl::verilated::{Model, Verilated};
+
+#[path = "irn/modules.rs"]
+mod modules;
+#[path = "irn/stimuli.rs"]
+mod stimuli;
+
+use modules::{Record, receive_ack, receive_data, run_receive_data, run_timeout, run_tx_free, timeout, tx_free};
+use stimuli::{Event, Stimuli};
+
+/// Events for each module; `RNIC_LOCKSTEP_EVENTS` replaces it.
+const EVENTS: u64 = 1_000_000;
+
+/// Events in a batch for the circuit.
+const BATCH: u64 = 4_096;
+
+fn events() -> u64 {
+    let wanted = std::env::var("RNIC_LOCKSTEP_EVENTS").ok();
+    wanted.map_or(EVENTS, |text| text.parse().expect("RNIC_LOCKSTEP_EVENTS is a number of events"))
+}
+
+fn modules() -> [(Circuit, Event); 4] {
+    [
+        (receive_data(), Stimuli::receive_data),
+        (tx_free(), Stimuli::tx_free),
+        (receive_ack(), Stimuli::receive_ack),
+        (timeout(), Stimuli::timeout),
+    ]
+}
+
+/// Returns the first of `events` events of `seed` in which circuit and specification differ.
+fn difference(model: &mut Model, event: Event, seed: u64, events: u64) -> Option<String> {
+    let mut stimuli = Stimuli::new(seed);
+    for first in (0..events).step_by(BATCH as usize) {
+        let records: Vec<Record> = (0..BATCH.min(events - first)).map(|_| event(&mut stimuli)).collect();
+        let inputs: Vec<u64> = records.iter().flat_map(|record| record.inputs.iter().copied()).collect();
+        let answers = model.run(&inputs).expect("the model runs");
+        let answers = answers.chunks_exact(records[0].outputs.len());
+        let wrong = (first..).zip(records.iter().zip(answers)).find(|(_, (record, answer))| record.outputs != *answer);
+        if let Some((number, (Record { inputs, outputs }, answer))) = wrong {
+            return Some(format!(
+                "event {number} of seed {seed}: {inputs:x?} is answered with {answer:x?} and not {outputs:x?}"
+            ));
+        }
+    }
+    None
+}
+
+#[test]
+fn i22_i23_i24_i25_circuits_answer_as_the_specification_in_a_million_events_of_each_module() {
+    if !are_installed(&["verilator", "g++"]) {
+        return;
+    }
+    let circuits = modules().map(|(circuit, _)| circuit);
+    let verilated = Verilated::build(&circuits).expect("the circuits compile without warnings");
+    for (seed, (circuit, event)) in (1..).zip(modules()) {
+        let mut model = verilated.start(&circuit.name, 1).expect("the model starts");
+        let difference = difference(&mut model, event, seed, events());
+        assert_eq!(difference, None, "{}", circuit.name);
+    }
+}
+
+/// Faults, several of them known from public code: plain comparison of ids, a count of completions that is too narrow.
+const FAULTS: [(&str, &str, &str, &str); 15] = [
+    ("irn_receive_data", "serial_after", "!distance[W-1] && (distance != '0)", "a_i > b_i"),
+    ("irn_receive_data", "irn_receive_data", "search.wraps = !is_later && has_first", "search.wraps = 1'b0"),
+    ("irn_receive_data", "irn_receive_data", "is_early && (|distance[irn_pkg::ID_W-1:B]);", "is_early && distance[B];"),
+    ("irn_receive_data", "irn_receive_data", "passed & search_q.high & search_q.low", "passed & search_q.low"),
+    (
+        "irn_receive_data",
+        "irn_receive_data",
+        "completions_o = count_q.receives + {{B{1'b0}}, completes};",
+        "completions_o = {1'b0, count_q.receives[B-1:0] + {{B - 1{1'b0}}, completes}};",
+    ),
+    ("irn_tx_free", "irn_tx_free", "distance < {1'b0, search_q.lost}", "distance <= {1'b0, search_q.lost}"),
+    ("irn_tx_free", "irn_tx_free", "has_new_i && (in_flight <", "has_new_i && (in_flight <="),
+    ("irn_tx_free", "irn_tx_free", "flags_i.timed_out ? to_highest : lost_i", "lost_i"),
+    ("irn_receive_ack", "irn_receive_ack", "holes_q.is_fresh && holes_q.is_exact", "holes_q.is_fresh"),
+    ("irn_receive_ack", "irn_receive_ack", "common_qq.presumed > holes_q", "common_qq.presumed >= holes_q"),
+    ("irn_receive_ack", "irn_receive_ack", "{1'b0, holes_q.highest} + {{B{1'b0}}, 1'b1}", "{1'b0, holes_q.highest}"),
+    ("irn_receive_ack", "irn_receive_ack", "(missing & ~own)", "(missing)"),
+    ("irn_receive_ack", "irn_receive_ack", "(hole_from > search_q.top)", "(1'b0)"),
+    ("irn_timeout", "irn_timeout", "in_flight >= {{", "in_flight > {{"),
+    ("irn_timeout", "irn_timeout", "!flags_i.extended && ", ""),
+];
+
+#[test]
+fn i22_faults_in_circuits_are_noticed() {
+    if !are_installed(&["verilator", "g++"]) {
+        return;
+    }
+    let changed = |(number, fault): (usize, &(&str, &str, &str, &str))| {
+        let (module, file, from, to) = *fault;
+        let (circuit, event) = modules().into_iter().find(|(circuit, _)| circuit.module == module).expect("a module");
+        (circuit.changed(Change::new(file, from, to)).called(&format!("fault_{number}")), event)
+    };
+    let faults: Vec<(Circuit, Event)> = FAULTS.iter().enumerate().map(changed).collect();
+    let circuits: Vec<Circuit> = faults.iter().map(|(circuit, _)| circuit.clone()).collect();
+    let verilated = Verilated::build(&circuits).expect("the circuits compile without warnings");
+    for ((circuit, event), fault) in faults.iter().zip(FAULTS) {
+        let mut model = verilated.start(&circuit.name, 1).expect("the model starts");
+        assert!(difference(&mut model, *event, 5, 100_000).is_some(), "{fault:?} is not noticed");
+    }
+}
+
+/// Runs `record` on its circuit, and requires the specification's answer.
+fn agrees(verilated: &Verilated, module: &str, record: &Record) {
+    let mut model = verilated.start(module, 1).expect("the model starts");
+    assert_eq!(model.run(&record.inputs).expect("the model runs"), record.outputs, "{module}: {:x?}", record.inputs);
+}
+
+/// The count of public code has seven bits, in which 128 is zero; there, a packet beyond the window changes nothing but
+/// the answer, and the ids do not wrap.
+#[test]
+fn i22_i23_a_packet_completes_128_receives_across_the_wrap() {
+    if !are_installed(&["verilator", "g++"]) {
+        return;
+    }
+    let verilated = Verilated::build(&[receive_data()]).expect("the circuit compiles without warnings");
+    for expected in [0, 77, 127, 0xff_ff80, 0xff_ffff] {
+        let others = !(1_u128 << (expected % WINDOW));
+        let mut context = ReceiveContext { expected, msn: 0xff_fff0, high: others, low: others };
+        let beyond = run_receive_data(&mut context, later(expected, WINDOW), Effect::None);
+        agrees(&verilated, "irn_receive_data", &beyond);
+        let record = run_receive_data(&mut context, expected, Effect::CompletesReceive);
+        agrees(&verilated, "irn_receive_data", &record);
+        let after = ReceiveContext { expected: later(expected, WINDOW), msn: 0x70, high: 0, low: 0 };
+        assert_eq!(context, after);
+        let answer = &record.outputs[6..];
+        assert_eq!(answer, [Answer::Ack as u64, 0, 128, 1], "from {expected:#x}");
+    }
+}
+
+#[test]
+fn i24_the_circuit_extends_the_low_timeout_once_and_then_acts() {
+    if !are_installed(&["verilator", "g++"]) {
+        return;
+    }
+    let verilated = Verilated::build(&[timeout()]).expect("the circuit compiles without warnings");
+    let expire = |context: &mut SendContext| {
+        let record = run_timeout(context, 3);
+        agrees(&verilated, "irn_timeout", &record);
+        (record.outputs[5], record.outputs[6])
+    };
+    let mut context = SendContext { next: 2, ..SendContext::new(0xff_ffff) };
+    assert_eq!(context.in_flight(), 3);
+    assert_eq!(expire(&mut context), (0, Timer::Extend as u64));
+    assert!(context.extended && !context.recovering);
+    assert_eq!(expire(&mut context), (1, Timer::Restart as u64));
+    assert!(!context.extended && context.recovering);
+
+    let mut few = SendContext { next: 1, ..SendContext::new(0xff_ffff) };
+    assert_eq!(expire(&mut few), (1, Timer::Restart as u64));
+    let mut idle = SendContext::new(5);
+    assert_eq!(expire(&mut idle), (0, Timer::Keep as u64));
+}
+
+/// Packets 1, 2 and 5 of nine are missing, and ids wrap between them: the look-ahead returns one a call, then a new
+/// packet.
+#[test]
+fn i25_the_circuit_returns_one_lost_packet_a_call_lowest_first() {
+    if !are_installed(&["verilator", "g++"]) {
+        return;
+    }
+    let verilated = Verilated::build(&[tx_free()]).expect("the circuit compiles without warnings");
+    let una = 0xff_fffe;
+    let arrived = [3, 4, 6, 7].map(|steps| 1_u128 << (later(una, steps) % WINDOW));
+    let mut context = SendContext {
+        next: later(una, 9),
+        again: 1,
+        lost: 7,
+        recovering: true,
+        sacked: arrived.iter().sum(),
+        ..SendContext::new(una)
+    };
+    let mut send = || {
+        let record = run_tx_free(&mut context, true, true, 10);
+        agrees(&verilated, "irn_tx_free", &record);
+        record.outputs[2..5].to_vec()
+    };
+    let sent: Vec<Vec<u64>> = (0..5).map(|_| send()).collect();
+    let again = |steps| vec![1, u64::from(later(una, steps)), 1];
+    assert_eq!(sent, [again(1), again(2), again(5), vec![1, u64::from(later(una, 9)), 0], vec![0, 0, 0]]);
+}
