@@ -4,8 +4,12 @@
 
 #[path = "fasr/bench.rs"]
 mod bench;
+#[path = "../../rnic-engine/tests/common/mod.rs"]
+mod common;
 #[path = "fasr/decisions.rs"]
 mod decisions;
+#[path = "fasr/engine.rs"]
+mod engine;
 #[path = "fasr/module.rs"]
 mod module;
 #[path = "fasr/modules.rs"]
