@@ -105,7 +105,7 @@ impl Op {
 
     /// Returns the estimated delay, in half levels of logic, for operands of `bits` bits; row T-R4 of `rnic reproduce
     /// tonic` compares it with synthesis.
-    const fn half_levels(self, bits: u32) -> u32 {
+    pub(crate) const fn half_levels(self, bits: u32) -> u32 {
         match self {
             Self::Constant(_) | Self::Input(_) | Self::Shl(_) | Self::Shr(_) | Self::Resize => 0,
             Self::And | Self::Or | Self::Xor | Self::Not => 1,

@@ -43,6 +43,7 @@ pub mod loaded;
 pub mod lockstep;
 pub mod machine;
 pub mod mutate;
+pub mod random;
 pub mod record;
 pub mod stimuli;
 pub mod transport;
