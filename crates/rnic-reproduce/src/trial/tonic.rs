@@ -151,8 +151,8 @@ impl Network {
         Simulation::new(&plan, seed).map_err(|error| error.to_string())
     }
 
-    /// Returns a template with `program`, some of whose parameters have other values than the defaults.
-    fn template(&self, program: &str, parameters: &[(&str, u64)], window: u16) -> Result<Tonic, String> {
+    /// Returns the NIC of a sender that runs `program`, some of whose parameters have other values than the defaults.
+    fn nic(&self, program: &str, parameters: &[(&str, u64)], window: u16) -> Result<NicSpec, String> {
         let program = program_named(program)?;
         let description = program.description();
         let mut words = description.defaults();
@@ -161,9 +161,35 @@ impl Network {
             words[place.ok_or_else(|| format!("the program has no parameter `{name}`"))?] = *word;
         }
         let rate: BitRate = parse("rate", &self.rate)?;
-        let installed = Installed::new(program, words, rate_word(rate)).map_err(|error| error.to_string())?;
         let sizes = Sizes { flows: self.template, window, ..Sizes::default() };
-        let mut tonic = Tonic::new(sizes, installed).map_err(|error| error.to_string())?;
+        Ok(NicSpec { program, parameters: words, link_rate: rate_word(rate), sizes, every_cycle: self.every_cycle })
+    }
+}
+
+/// The NIC of a sender: what a model or a circuit is made for.
+#[derive(Clone)]
+pub struct NicSpec {
+    /// The program.
+    pub program: &'static dyn Transport,
+    /// Values of the program's parameters.
+    pub parameters: Vec<u64>,
+    /// Rate of a flow to which the program gives none, in bytes per 2^16 cycles.
+    pub link_rate: u32,
+    /// Sizes of the NIC.
+    pub sizes: Sizes,
+    /// True if every cycle is run.
+    pub every_cycle: bool,
+}
+
+impl NicSpec {
+    /// Returns the model of the NIC.
+    ///
+    /// # Errors
+    /// When the program cannot be installed, or a size is out of range.
+    pub fn model(&self) -> Result<Tonic, String> {
+        let installed = Installed::new(self.program, self.parameters.clone(), self.link_rate);
+        let installed = installed.map_err(|error| error.to_string())?;
+        let mut tonic = Tonic::new(self.sizes, installed).map_err(|error| error.to_string())?;
         tonic.set_visits(if self.every_cycle { Visits::All } else { Visits::Due });
         Ok(tonic)
     }

@@ -3,13 +3,13 @@
 use rnic_base::{Duration, Probability, Time};
 use rnic_fabric::Simulation;
 use rnic_fabric::host::tcp::{DelayedAcks, PositionLoss, RtoLimits, TcpHost, TcpParameters};
-use rnic_tonic::FlowId;
+use rnic_tonic::{FlowId, Nic};
 use serde::Deserialize;
 
 use super::compare::{common, distance, mean, trace_difference, variation};
 use super::host::TonicHost;
 use super::wire::{Wire, WireFlow};
-use super::{Network, duration, duration_of_cycle, parse};
+use super::{Network, NicSpec, duration, duration_of_cycle, parse};
 use crate::trial::{Trial, TrialKind, read, within};
 
 /// The trial of NewReno.
@@ -195,6 +195,19 @@ impl Arguments {
     /// # Errors
     /// An argument that no network or template can have.
     pub fn tonic(&self, program: &str, seed: u64) -> Result<Side, String> {
+        self.tonic_with(program, seed, NicSpec::model)
+    }
+
+    /// Simulates the same with NICs made by `build`, which may be circuits.
+    ///
+    /// # Errors
+    /// As [`Arguments::tonic`], and those of `build`.
+    pub fn tonic_with<N: Nic + core::fmt::Debug + Send + 'static>(
+        &self,
+        program: &str,
+        seed: u64,
+        mut build: impl FnMut(&NicSpec) -> Result<N, String>,
+    ) -> Result<Side, String> {
         let mut simulation = self.network_with_receiver(seed)?;
         let cycle = duration_of_cycle(&self.network)?;
         // A tick of the template has 16 cycles.
@@ -207,17 +220,17 @@ impl Arguments {
         for sender in 0..self.network.senders {
             let flow = |flow| WireFlow::tcp(self.network.receiver(), self.connection(sender, flow));
             let flows = (0..self.network.flows).map(flow).collect();
-            let template = self.network.template(program, &parameters, WINDOW)?;
-            let host = TonicHost::new(template, self.network.host_settings()?, Wire::Tcp, flows);
+            let nic = build(&self.network.nic(program, &parameters, WINDOW)?)?;
+            let host = TonicHost::new(nic, self.network.host_settings()?, Wire::Tcp, flows);
             simulation.attach(sender, Box::new(host.map_err(|error| error.to_string())?));
         }
         let mut side = self.sample(&mut simulation, |simulation| {
-            let host: &TonicHost = simulation.endpoint(0)?;
+            let host: &TonicHost<N> = simulation.endpoint(0)?;
             let acknowledged = host.counts(0)?.acknowledged * u64::from(self.network.segment);
             Some((f64::from(host.flow(0).ok()?.window), acknowledged))
         })?;
         let of_sender = |sender, flow: FlowId| {
-            let host: &TonicHost = simulation.endpoint(sender)?;
+            let host: &TonicHost<N> = simulation.endpoint(sender)?;
             let counts = host.counts(flow)?;
             Some((counts.repeats.to_vec(), counts.acknowledged * u64::from(self.network.segment)))
         };

@@ -260,7 +260,7 @@ impl Arguments {
                 let first_psn = info.expected.wire();
                 flows.push(WireFlow { to: receiver, connection: 0, own_qpn: own, peer_qpn: peer, first_psn, rkey });
             }
-            let template = self.network.template(program, &parameters, self.window)?;
+            let template = self.network.nic(program, &parameters, self.window)?.model()?;
             let host = TonicHost::new(template, self.network.host_settings()?, wire, flows);
             simulation.attach(sender, Box::new(host.map_err(|error| error.to_string())?));
         }
