@@ -1,0 +1,65 @@
+// Memory in logic cells with WRITES write ports and READS read ports without registers, which see earlier writes only.
+//
+// As `ram_mwnr`: a bank for each writer, a copy for each reader, and a table of the live bank of each address. At most
+// one port writes an address in a cycle.
+module ram_mw_lut #(
+    parameter int unsigned WIDTH = 10,
+    parameter int unsigned DEPTH = 1024,
+    parameter int unsigned WRITES = 2,
+    parameter int unsigned READS = 1
+) (
+    input  logic                            clk,
+    input  logic [WRITES-1:0]               we_i,
+    input  logic [WRITES*$clog2(DEPTH)-1:0] waddr_i,
+    input  logic [WRITES*WIDTH-1:0]         wdata_i,
+    input  logic [READS*$clog2(DEPTH)-1:0]  raddr_i,
+    output logic [READS*WIDTH-1:0]          rdata_o
+);
+  localparam int unsigned A = $clog2(DEPTH);
+  localparam int unsigned BANK_W = $clog2(WRITES);
+
+  logic [WRITES*READS*WIDTH-1:0] banks;
+  logic [BANK_W-1:0]             live_q[DEPTH];
+
+  generate
+    for (genvar w = 0; w < WRITES; w++) begin : g_bank
+      for (genvar r = 0; r < READS; r++) begin : g_copy
+        ram_lut #(.WIDTH(WIDTH), .DEPTH(DEPTH)) i_copy (
+            .clk(clk),
+            .we_i(we_i[w]),
+            .waddr_i(waddr_i[w*A+:A]),
+            .wdata_i(wdata_i[w*WIDTH+:WIDTH]),
+            .raddr_i(raddr_i[r*A+:A]),
+            .rdata_o(banks[(w*READS+r)*WIDTH+:WIDTH])
+        );
+      end
+    end
+  endgenerate
+
+  always_ff @(posedge clk) begin
+    for (int unsigned w = 0; w < WRITES; w++) if (we_i[w]) live_q[waddr_i[w*A+:A]] <= BANK_W'(w);
+  end
+
+  always_comb begin
+    for (int unsigned r = 0; r < READS; r++) begin
+      rdata_o[r*WIDTH+:WIDTH] = banks[r*WIDTH+:WIDTH];
+      for (int unsigned w = 1; w < WRITES; w++) begin
+        if (live_q[raddr_i[r*A+:A]] == BANK_W'(w)) rdata_o[r*WIDTH+:WIDTH] = banks[(w*READS+r)*WIDTH+:WIDTH];
+      end
+    end
+  end
+
+`ifndef SYNTHESIS
+  // Before the first cycle of a reset, write enables are random.
+  logic is_started_q = 1'b0;
+  always_ff @(posedge clk) is_started_q <= 1'b1;
+  always_ff @(posedge clk) begin
+    for (int unsigned w = 1; w < WRITES; w++) begin
+      for (int unsigned v = 0; v < w; v++) begin
+        assert (!(is_started_q && we_i[w] && we_i[v] && waddr_i[w*A+:A] == waddr_i[v*A+:A]))
+        else $error("two ports write one address");
+      end
+    end
+  end
+`endif
+endmodule
