@@ -191,7 +191,9 @@ impl<S: ActiveSet> CreditEngine<S> {
             return;
         }
         let is_wanted = match verdict {
-            Verdict::Empty | Verdict::Hold => false,
+            // An extra turn can empty the ring of a flow that waits. Expiry knows no ring: Transmit finds it empty.
+            Verdict::Empty => is_due,
+            Verdict::Hold => false,
             Verdict::Ready => true,
             // A flow that waited long enough has credit, except after a change of the rate: Transmit decides.
             Verdict::Wait(cycles) => is_due || cycles <= REINSERT_CYCLES,

@@ -167,6 +167,11 @@ impl Driver {
         self.command(flow, Command::SegmentBytes(segment_bytes))
     }
 
+    /// Returns the next command.
+    pub fn next(&self) -> Option<(FlowId, Command)> {
+        self.commands.front().copied()
+    }
+
     /// Removes the next command, which takes the slot of this cycle.
     pub fn take(&mut self) -> Option<(FlowId, Command)> {
         self.commands.pop_front()

@@ -71,4 +71,4 @@ pub use receiver::{Arrival, Receiver, ReceiverKind, ReceiverSizes};
 pub use sets::{ActiveSet, Fifo, Priorities};
 pub use shape::{FlowId, SegmentId, SizeError, Sizes, Ticks};
 pub use tonic::{FlowView, Input, Tonic};
-pub use wires::{Address, FlowSetup, Packet};
+pub use wires::{Address, Command, FlowSetup, Packet};

@@ -8,7 +8,7 @@ use crate::program::{Installed, Scheme};
 use crate::sets::{ActiveSet, Fifo};
 use crate::shape::{FlowId, STATE_WORDS_MAX, SegmentId, Shape, SizeError, Sizes, Ticks};
 use crate::state::Packed;
-use crate::wires::{Address, FlowSetup, Packet};
+use crate::wires::{Address, Command, FlowSetup, Packet};
 
 /// Inputs of the NIC in one clock cycle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -150,6 +150,11 @@ impl<S: ActiveSet> Tonic<S> {
         let (window, duty) = (self.delivery.window(flow), self.delivery.duty(flow));
         let start = (duty.outstanding == 0).then_some(window.start);
         self.driver.set_segment_bytes(flow, window.in_use.then_some(start), segment_bytes)
+    }
+
+    /// Returns the command that the next cycle takes, if any: circuits have no queue of commands.
+    pub fn next_command(&self) -> Option<(FlowId, Command)> {
+        self.driver.next()
     }
 
     /// Returns the readable state of a flow.

@@ -129,7 +129,7 @@ impl Network {
     }
 
     /// Takes an address that leaves in `cycle`, and schedules what comes back.
-    fn take(&mut self, cycle: u64, address: Address) {
+    pub fn take(&mut self, cycle: u64, address: Address) {
         self.left.push((cycle, address));
         let Conditions { delay, jitter, loss, trims, ack_loss, duplicates, lies, marks, .. } = self.conditions;
         if self.share(loss) {
@@ -222,12 +222,18 @@ impl Network {
         }
     }
 
+    /// Makes this cycle's calls of the driver, and returns what arrives in it.
+    pub fn input(&mut self, tonic: &mut Tonic) -> Input {
+        let cycle = tonic.now();
+        self.call(tonic, cycle);
+        Input { packet: self.arrivals.remove(&cycle), is_blocked: false }
+    }
+
     /// Runs every cycle up to, and without, `end`; `observe` sees the template after each.
     pub fn run(&mut self, tonic: &mut Tonic, end: u64, mut observe: impl FnMut(&Tonic, Option<&Address>)) {
         while tonic.now() < end {
             let cycle = tonic.now();
-            self.call(tonic, cycle);
-            let input = Input { packet: self.arrivals.remove(&cycle), is_blocked: false };
+            let input = self.input(tonic);
             let address = tonic.step(&input);
             if let Some(address) = address {
                 self.take(cycle, address);
