@@ -11,3 +11,4 @@
 //! A configuration of the NIC is a choice of one folder for K and one for the program.
 
 pub mod generated;
+pub mod nic;

@@ -153,7 +153,7 @@ impl Model {
     /// Runs the circuit on `records`, each of which has the words of all inputs, and returns the words of the outputs.
     ///
     /// # Errors
-    /// When the process has ended: an assertion in the circuit failed.
+    /// When the process has ended: an assertion in the circuit failed. The error is what the process has said.
     ///
     /// # Panics
     /// When the last record is not complete.
@@ -163,10 +163,14 @@ impl Model {
         let mut bytes = (count as u64).to_le_bytes().to_vec();
         bytes.extend(records.iter().flat_map(|word| word.to_le_bytes()));
         let input = self.input.as_mut().ok_or(std::io::ErrorKind::BrokenPipe)?;
-        input.write_all(&bytes)?;
-        input.flush()?;
-        let mut answer = vec![0; count * self.outputs * 8];
-        self.output.read_exact(&mut answer)?;
+        let written = input.write_all(&bytes).and_then(|()| input.flush());
+        let wanted = count * self.outputs * 8;
+        let mut answer = Vec::with_capacity(wanted);
+        (&mut self.output).take(wanted as u64).read_to_end(&mut answer)?;
+        if answer.len() < wanted || written.is_err() {
+            // Verilator writes its message where the outputs are expected.
+            return Err(std::io::Error::other(String::from_utf8_lossy(&answer).into_owned()));
+        }
         let word = |bytes: &[u8]| u64::from_le_bytes(core::array::from_fn(|at| bytes[at]));
         Ok(answer.chunks_exact(8).map(word).collect())
     }

@@ -1,5 +1,4 @@
 //! `rtl/gen` holds what the declarations of Tonic's state and of the registered programs generate.
-#![expect(clippy::disallowed_methods, reason = "it writes generated files")]
 
 use rnic_rtl::circuit::rtl_folder;
 use rnic_rtl::tonic::generated::{Generated, files};

@@ -1,0 +1,203 @@
+//! Traffic around model and circuit.
+
+use rnic_base::{RandomStream, RandomStreams};
+use rnic_program::{Fields as _, Scheme, Transport};
+use rnic_rtl::tonic::nic::{Bench, Nic};
+use rnic_rtl::verilated::Verilated;
+use rnic_tonic::{FlowId, FlowSetup, Input, Installed, Packet, SegmentId, Sizes, Tonic};
+
+use crate::network::{Call, Conditions, LINK, Network};
+
+/// A program with some of its parameters, and the sizes of its NIC.
+#[derive(Clone, Copy)]
+pub struct Case {
+    pub program: &'static dyn Transport,
+    pub flows: u16,
+    pub window: u16,
+}
+
+impl Case {
+    fn parameters(&self) -> Vec<u64> {
+        let description = self.program.description();
+        let mut values = description.defaults();
+        // Timeouts of some hundred cycles, so that they occur.
+        for (parameter, value) in description.parameters.iter().zip(&mut values) {
+            if parameter.name.starts_with("rto") {
+                *value = 60;
+            }
+        }
+        values
+    }
+
+    pub fn nic(&self) -> Nic {
+        Nic::new(self.program.description(), self.parameters(), LINK, self.window, self.flows)
+    }
+
+    pub fn name(&self) -> String {
+        format!("{}_{}_{}", self.program.description().name.replace('-', "_"), self.flows, self.window)
+    }
+
+    /// Starts model and circuit.
+    pub fn bench(&self, verilated: &Verilated, seed: u32) -> Bench {
+        let installed = Installed::new(self.program, self.parameters(), LINK).expect("the program is well formed");
+        let sizes = Sizes { flows: self.flows, window: self.window, ..Sizes::default() };
+        let tonic = Tonic::new(sizes, installed).expect("the sizes are possible");
+        Bench::new(self.nic(), tonic, verilated.start(&self.name(), seed).expect("the model starts"))
+    }
+}
+
+/// The conditions of a bad network that has what the program's packets need.
+pub fn rough(program: &dyn Transport) -> Conditions {
+    let description = program.description();
+    let is_token = description.scheme == Scheme::Token;
+    Conditions {
+        delay: 1,
+        jitter: 64,
+        loss: 12,
+        trims: if is_token { 12 } else { 0 },
+        ack_loss: 12,
+        duplicates: 8,
+        lies: 6,
+        marks: u64::from(description.scheme == Scheme::Rate) * 10,
+        has_nacks: true,
+        has_grants: is_token,
+    }
+}
+
+/// Draws calls of the driver: flows come, get segments in bursts, go and come again.
+pub fn draw_calls(network: &mut Network, seed: u64, flows: u16, end: u64) {
+    let mut random = RandomStreams::new(seed).stream("calls");
+    for flow in 0..flows {
+        let mut limit = SegmentId::new(0xFF_FF00 + random.below(512) as u32);
+        let mut at = random.below(1 + end / 16);
+        let mut add = |at: u64, call: Call| network.calls.entry(at).or_default().push((flow, call));
+        add(at, Call::Add(FlowSetup { first: limit, segment_bytes: 1 + random.below(9_000) as u16 }));
+        while at < end {
+            at += 1 + random.below(1 + end / 40);
+            match random.below(16) {
+                0 => {
+                    add(at, Call::Remove);
+                    at += 1 + random.below(1 + end / 40);
+                    limit = SegmentId::new(random.bits() as u32);
+                    add(at, Call::Add(FlowSetup { first: limit, segment_bytes: 1 + random.below(200) as u16 }));
+                }
+                kind => {
+                    limit = limit.plus(1 + random.below(400) as u32);
+                    let last_bytes = if kind < 3 { 1 + random.below(60) as u16 } else { 0 };
+                    add(at, Call::Limit(limit, last_bytes));
+                }
+            }
+        }
+    }
+}
+
+/// Runs a network around model and circuit.
+pub fn run_network(bench: &mut Bench, case: &Case, seed: u64, cycles: u64) -> usize {
+    let mut network = Network::new(seed, case.flows, rough(case.program));
+    draw_calls(&mut network, seed, case.flows, cycles);
+    let mut random = RandomStreams::new(seed).stream("output");
+    for cycle in 0..cycles {
+        let mut input = network.input(&mut bench.tonic);
+        input.is_blocked = random.below(16) == 0;
+        let observed = (cycle % u64::from(case.flows)) as FlowId;
+        let address = bench.step(&input, observed);
+        let address = address.unwrap_or_else(|difference| panic!("{}, seed {seed}: {difference}", case.name()));
+        if let Some(address) = address.filter(|_| !input.is_blocked) {
+            network.take(cycle, address);
+        }
+    }
+    bench.flush().unwrap_or_else(|difference| panic!("{}, seed {seed}: {difference}", case.name()));
+    network.left.len()
+}
+
+/// Which flow a hostile packet names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Aim {
+    Any,
+    Same,
+    /// The flow that is visited while the packet is in the first or in the second stage.
+    Visited,
+}
+
+/// Sends packets that say anything, as often as one a cycle, to the first `flows` flows, while a driver adds and
+/// removes them.
+pub fn run_hostile(bench: &mut Bench, case: &Case, flows: u16, seed: u64, cycles: u64) -> u64 {
+    let mut random = RandomStreams::new(seed).stream("hostile");
+    let (mut aim, mut favourite, mut share, mut blocked) = (Aim::Any, 0, 2, 2);
+    let mut left = 0;
+    for cycle in 0..cycles {
+        if cycle % 256 == 0 {
+            aim = [Aim::Any, Aim::Same, Aim::Visited, Aim::Visited][random.below(4) as usize];
+            favourite = random.below(flows.into()) as FlowId;
+            share = 1 + random.below(4);
+            blocked = random.below(4);
+        }
+        drive(bench, &mut random, flows);
+        let flow = match aim {
+            Aim::Any => random.below(flows.into()) as FlowId,
+            Aim::Same => favourite,
+            Aim::Visited => ((cycle + 1 + random.below(2)) % u64::from(case.flows)) as FlowId,
+        };
+        let flow = if flow < flows { flow } else { 0 };
+        let packet = (random.below(share) == 0).then(|| (flow, lie(bench, &mut random, flow, cycle)));
+        let input = Input { packet, is_blocked: random.below(16) < blocked };
+        let observed = if random.below(2) == 0 { flow } else { random.below(case.flows.into()) as FlowId };
+        let address = bench.step(&input, observed);
+        let address = address.unwrap_or_else(|difference| panic!("{}, seed {seed}: {difference}", case.name()));
+        left += u64::from(address.is_some() && !input.is_blocked);
+    }
+    bench.flush().unwrap_or_else(|difference| panic!("{}, seed {seed}: {difference}", case.name()));
+    left
+}
+
+/// Makes a call of the driver now and then; some are refused.
+fn drive(bench: &mut Bench, random: &mut RandomStream, flows: u16) {
+    if random.below(4) != 0 {
+        return;
+    }
+    let flow = random.below(flows.into()) as FlowId;
+    let view = bench.tonic.flow(flow).expect("the flow is in range");
+    let bits = random.bits();
+    // A flow that waits for a rate exists until it has waited.
+    let is_removable = bench.scheme() != Scheme::Rate || bits >> 57 == 0;
+    let _ = match bits & 63 {
+        0 if !is_removable => return,
+        0 => bench.tonic.remove_flow(flow),
+        1 => bench.tonic.set_segment_bytes(flow, 1 + (bits >> 10 & 0x3FF) as u16),
+        2..8 => bench.tonic.set_limit(flow, view.limit.plus((bits >> 8) as u32 & 0x3F), (bits >> 20 & 0xFF) as u16),
+        _ if view.exists => bench.tonic.set_limit(flow, view.limit.plus((bits >> 8) as u32 & 0x3FF), 0),
+        _ => {
+            let first = SegmentId::new(if bits >> 6 & 1 == 0 { 0xFF_FFF0 } else { (bits >> 8) as u32 });
+            bench.tonic.add_flow(flow, FlowSetup { first, segment_bytes: 1 + (bits >> 32 & 0x7FF) as u16 })
+        }
+    };
+}
+
+fn lie(bench: &Bench, random: &mut RandomStream, flow: FlowId, cycle: u64) -> Packet {
+    let view = bench.tonic.flow(flow).expect("the flow is in range");
+    let (bits, more) = (random.bits(), random.bits());
+    let sent = view.start.distance_to(view.next).max(0) as u64;
+    let ahead = match bits >> 16 & 15 {
+        0 => bits >> 20 & 0xFF_FFFF,
+        1 => bits >> 20 & 0xFF,
+        2 => sent,
+        _ => random.below(1 + sent.min(6)),
+    };
+    let cum = view.start.plus(ahead as u32);
+    let sack = if more & 15 == 0 {
+        SegmentId::new((more >> 8) as u32)
+    } else {
+        view.start.plus(random.below(1 + sent) as u32)
+    };
+    Packet {
+        ack: bits & 1 == 1,
+        nack: bits & 14 == 2,
+        trimmed: bits & 0x70 == 0x10,
+        cnp: bits & 0x180 == 0x80,
+        sacked: bits & 0x200 == 0x200,
+        cum,
+        sack,
+        times_sent: (bits >> 10 & 3) as u8,
+        grant: (bits >> 12 & 1 == 1).then(|| SegmentId::new((cycle >> (bits >> 13 & 3)) as u32)),
+    }
+}

@@ -1,0 +1,8 @@
+//! Tonic's circuit and its model, cycle by cycle: every output in every cycle, and the state of a flow after each.
+
+mod bench;
+#[path = "../../../rnic-tonic/tests/mechanisms/network.rs"]
+#[allow(dead_code, reason = "the tests of the model use all of it")]
+mod network;
+mod nic;
+mod wild;

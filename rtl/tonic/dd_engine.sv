@@ -1,0 +1,516 @@
+// Data delivery: which segment a flow sends next.
+//
+// Source: Tonic, sections 3.2 and 3.4; the model is crates/rnic-tonic/src/dd.rs, equal in every cycle. Five modules work
+// side by side, each on a flow of its own choice: Segment Generation, or a command (gen), the second stage of Incoming
+// (inc), Periodic Updates (per), Segment Transmitted (dep), the first stage of Incoming (ack). In a cycle all of them read, all
+// compute, the results of one flow are merged, and all is written; a read of memory, one cycle earlier, sees the writes
+// of its own cycle.
+//
+// Initiation interval: a packet, a command, a departure and a visit in each cycle, and a segment in each cycle without
+// a command. Latencies: packet to program 3 cycles, command to its effect 2, set to address 2. Outputs are combinational,
+// and belong into registers.
+module dd_engine #(
+    parameter int unsigned FLOWS = 1024,
+    parameter int unsigned DEBUG = 0
+) (
+    input  logic                                clk,
+    input  logic                                rst_n,
+    input  logic [tonic_user_pkg::CONFIG_W-1:0] config_i,
+    input  logic [22:0]                         link_rate_i,
+    input  logic [23:0]                         tick_i,
+    // From the driver.
+    input  logic                                command_valid_i,
+    input  logic [$clog2(FLOWS)-1:0]            command_flow_i,
+    input  tonic_pkg::command_t                 command_i,
+    // From receivers.
+    input  logic                                packet_valid_i,
+    input  logic [$clog2(FLOWS)-1:0]            packet_flow_i,
+    input  tonic_pkg::packet_t                  packet_i,
+    // From the credit engine: an address of this flow has left.
+    input  logic                                departed_valid_i,
+    input  logic [$clog2(FLOWS)-1:0]            departed_flow_i,
+    // To the credit engine: an address or a command; parameters set for a packet, and by a visit.
+    output logic                                forward_valid_o,
+    output logic [$clog2(FLOWS)-1:0]            forward_flow_o,
+    output tonic_pkg::forward_t                 forward_o,
+    output logic                                incoming_valid_o,
+    output logic [$clog2(FLOWS)-1:0]            incoming_flow_o,
+    output tonic_pkg::parameters_t              incoming_o,
+    output logic                                periodic_valid_o,
+    output logic [$clog2(FLOWS)-1:0]            periodic_flow_o,
+    output tonic_pkg::parameters_t              periodic_o,
+    // Pulses: generated, of which repeats, packets, ignored ones, ones of unknown flows, timeouts, dropped visits.
+    output logic [6:0]                          stats_o,
+    // State of `debug_flow_i` after this cycle, in the next one.
+    input  logic [$clog2(FLOWS)-1:0]            debug_flow_i,
+    output tonic_pkg::window_t                  debug_window_o,
+    output tonic_pkg::duty_t                    debug_duty_o,
+    output logic [tonic_user_pkg::STATE_W-1:0]  debug_state_o,
+    // Events of this cycle, of each flow that has any: first stage, second stage, visit, generation, departure.
+    output logic [24:0]                         debug_events_o
+);
+  localparam int unsigned F = $clog2(FLOWS);
+  localparam int unsigned K = tonic_pkg::K;
+  localparam int unsigned SIZE_W = tonic_pkg::SIZE_W;
+  localparam int unsigned COUNT_W = tonic_pkg::COUNT_W;
+  localparam int unsigned U = tonic_user_pkg::STATE_W;
+  localparam int unsigned WINDOW_W = tonic_pkg::WINDOW_W;
+  localparam int unsigned DUTY_W = tonic_pkg::DUTY_W;
+  localparam logic HAS_RATE = tonic_user_pkg::SCHEME == tonic_pkg::SCHEME_RATE;
+  localparam logic HAS_TOKENS = tonic_user_pkg::SCHEME == tonic_pkg::SCHEME_TOKEN;
+
+  // Stages.
+  logic                command_fetch_valid_q, command_valid_q;
+  logic [F-1:0]        command_fetch_flow_q, command_flow_q;
+  tonic_pkg::command_t command_fetch_q, command_q;
+  logic                packet_fetch_valid_q, packet_valid_q;
+  logic [F-1:0]        packet_fetch_flow_q, packet_flow_q;
+  tonic_pkg::packet_t  packet_fetch_q, packet_q;
+  logic                second_valid_q, second_sack_new_q;
+  logic [F-1:0]        second_flow_q;
+  tonic_pkg::packet_t  second_packet_q;
+  logic [23:0]         second_start_q, second_old_start_q;
+  logic [8:0]          second_newly_q;
+  logic [2:0]          departed_valid_q;
+  logic [F-1:0]        departed_wire_q, departed_fetch_q, departed_flow_q;
+  logic [F-1:0]        visit_next_q, visit_fetch_q, visit_flow_q;
+  logic                visit_fetch_retry_q, visit_retry_q;
+  logic                turn_valid, turn_extra;
+  logic [F-1:0]        turn_flow, turn_fetch_flow;
+
+  // The flow and the state of each module.
+  logic [F-1:0]           flow_gen, flow_inc, flow_per, flow_dep, flow_ack;
+  tonic_pkg::window_t     window_gen, window_inc, window_per, window_dep, window_ack;
+  tonic_pkg::duty_t       duty_gen, duty_inc, duty_per, duty_dep, duty_ack;
+  logic [U-1:0]           state_inc, state_per;
+  tonic_pkg::window_t     merged_window_gen, merged_window_inc, merged_window_per, merged_window_ack;
+  tonic_pkg::duty_t       merged_duty_gen, merged_duty_inc, merged_duty_per, merged_duty_ack;
+  tonic_pkg::window_t     next_window_gen;
+  tonic_pkg::duty_t       next_duty_gen, next_duty_dep;
+  logic [U-1:0]           next_state_gen, next_state_inc, next_state_per;
+  logic [6*WINDOW_W-1:0]  windows;
+  logic [6*DUTY_W-1:0]    duties;
+  logic [6*U-1:0]         states;
+
+  assign flow_gen = command_valid_q ? command_flow_q : turn_flow;
+  assign flow_inc = second_flow_q;
+  assign flow_per = visit_flow_q;
+  assign flow_dep = departed_flow_q;
+  assign flow_ack = packet_flow_q;
+
+  assign window_gen = windows[0*WINDOW_W+:WINDOW_W];
+  assign window_inc = windows[1*WINDOW_W+:WINDOW_W];
+  assign window_per = windows[2*WINDOW_W+:WINDOW_W];
+  assign window_dep = windows[3*WINDOW_W+:WINDOW_W];
+  assign window_ack = windows[4*WINDOW_W+:WINDOW_W];
+  assign duty_gen = duties[0*DUTY_W+:DUTY_W];
+  assign duty_inc = duties[1*DUTY_W+:DUTY_W];
+  assign duty_per = duties[2*DUTY_W+:DUTY_W];
+  assign duty_dep = duties[3*DUTY_W+:DUTY_W];
+  assign duty_ack = duties[4*DUTY_W+:DUTY_W];
+  assign state_inc = states[1*U+:U];
+  assign state_per = states[2*U+:U];
+  assign debug_window_o = windows[5*WINDOW_W+:WINDOW_W];
+  assign debug_duty_o = duties[5*DUTY_W+:DUTY_W];
+  assign debug_state_o = states[5*U+:U];
+
+  // ---------------------------------------------------------------- modules
+  logic                       is_add, is_remove, is_limit, is_set, is_live_gen;
+  logic                       found, generated;
+  tonic_pkg::generated_t      segment;
+  logic                       valid_inc, valid_per, valid_dep, valid_ack, is_known, is_acknowledged;
+  tonic_pkg::acknowledged_t   acknowledged;
+  tonic_pkg::answer_t         answer_inc, answer_per;
+  logic                       expired, taken;
+
+  assign is_add = command_valid_q && (command_q.kind == tonic_pkg::COMMAND_ADD);
+  assign is_remove = command_valid_q && (command_q.kind == tonic_pkg::COMMAND_REMOVE);
+  assign is_set = is_add || is_remove;
+  assign is_live_gen = (command_valid_q || turn_valid) && window_gen.in_use;
+  assign is_limit = command_valid_q && window_gen.in_use && (command_q.kind == tonic_pkg::COMMAND_LIMIT);
+
+  dd_generate i_generate (.window_i(window_gen), .duty_i(duty_gen), .found_o(found), .segment_o(segment));
+  assign generated = turn_valid && window_gen.in_use && !duty_gen.idle && !duty_gen.back_pressured && found;
+
+  assign valid_inc = second_valid_q && window_inc.in_use;
+  dd_incoming1 i_incoming1 (
+      .config_i(config_i),
+      .now_i(tick_i),
+      .packet_i(second_packet_q),
+      .start_i(second_start_q),
+      .old_start_i(second_old_start_q),
+      .newly_i(second_newly_q),
+      .sack_new_i(second_sack_new_q),
+      .window_i(window_inc),
+      .duty_i(duty_inc),
+      .state_i(state_inc),
+      .state_o(next_state_inc),
+      .answer_o(answer_inc)
+  );
+
+  assign valid_per = window_per.in_use;
+  dd_periodic i_periodic (
+      .config_i(config_i),
+      .now_i(tick_i),
+      .window_i(window_per),
+      .duty_i(duty_per),
+      .state_i(state_per),
+      .expired_o(expired),
+      .state_o(next_state_per),
+      .answer_o(answer_per)
+  );
+
+  assign valid_dep = departed_valid_q[2] && window_dep.in_use;
+
+  assign is_known = packet_valid_q && window_ack.in_use;
+  dd_incoming0 i_incoming0 (
+      .window_i(window_ack), .packet_i(packet_q), .valid_o(is_acknowledged), .result_o(acknowledged)
+  );
+  assign valid_ack = is_known && is_acknowledged;
+
+  // ---------------------------------------------------------------- conflicts
+  // Modules that work on the same flow.
+  logic same_gen_inc, same_gen_per, same_gen_dep, same_gen_ack, same_inc_per, same_inc_dep, same_inc_ack, same_per_dep, same_per_ack, same_dep_ack;
+  assign same_gen_inc = flow_gen == flow_inc;
+  assign same_gen_per = flow_gen == flow_per;
+  assign same_gen_dep = flow_gen == flow_dep;
+  assign same_gen_ack = flow_gen == flow_ack;
+  assign same_inc_per = flow_inc == flow_per;
+  assign same_inc_dep = flow_inc == flow_dep;
+  assign same_inc_ack = flow_inc == flow_ack;
+  assign same_per_dep = flow_per == flow_dep;
+  assign same_per_ack = flow_per == flow_ack;
+  assign same_dep_ack = flow_dep == flow_ack;
+
+  // A visit is dropped while a packet of its flow is processed: acknowledgements win over timeouts.
+  logic is_dropped;
+  assign is_dropped = valid_per && ((valid_ack && same_per_ack) || (valid_inc && same_inc_per));
+  assign taken = valid_per && !is_dropped;
+
+  // Segments that the program marks, within what is outstanding after this cycle.
+  logic [23:0]  start_inc, next_inc, sent_inc, next_per, sent_per;
+  logic [K-1:0] marks_inc, marks_per, fresh_per;
+  logic         is_new;
+  assign is_new = generated && !segment.is_repeat;
+  assign start_inc = (valid_ack && same_inc_ack) ? acknowledged.start : window_inc.start;
+  assign next_inc = (is_new && same_gen_inc) ? (segment.id + 24'd1) : window_inc.next;
+  assign sent_inc = next_inc - start_inc;
+  assign next_per = (is_new && same_gen_per) ? (segment.id + 24'd1) : window_per.next;
+  assign sent_per = next_per - window_per.start;
+  dd_marks i_marks_inc (
+      .mark_i(answer_inc.mark),
+      .first_i(answer_inc.first),
+      .last_i(answer_inc.last),
+      .start_i(start_inc),
+      .sent_i(sent_inc[SIZE_W-1:0]),
+      .marks_o(marks_inc)
+  );
+  dd_marks i_marks_per (
+      .mark_i(answer_per.mark),
+      .first_i(answer_per.first),
+      .last_i(answer_per.last),
+      .start_i(window_per.start),
+      .sent_i(sent_per[SIZE_W-1:0]),
+      .marks_o(marks_per)
+  );
+
+  // Events of the flow of each module that has a merge: whether it has a packet's answer, or a visit's.
+  logic [3:0] has_inc, has_per, has_ack, has_gen, has_dep;  // gen, inc, per, ack
+  assign has_inc = {valid_inc && same_inc_ack, valid_inc && same_inc_per, valid_inc, valid_inc && same_gen_inc};
+  assign has_per = {taken && same_per_ack, taken, taken && same_inc_per, taken && same_gen_per};
+  assign has_ack = {valid_ack, valid_ack && same_per_ack, valid_ack && same_inc_ack, valid_ack && same_gen_ack};
+  assign has_gen = {same_gen_ack, same_gen_per, same_gen_inc, 1'b1};
+  assign has_dep = {valid_dep && same_dep_ack, valid_dep && same_per_dep, valid_dep && same_inc_dep, valid_dep && same_gen_dep};
+
+  logic restart_per;
+  assign restart_per = answer_per.restart || expired;
+
+`define TONIC_MERGE(NAME, NUMBER) \
+  dd_merge i_merge_``NAME ( \
+      .window_i(window_``NAME), \
+      .duty_i(duty_``NAME), \
+      .ack_i(has_ack[NUMBER]), \
+      .ack_start_i(acknowledged.start), \
+      .ack_acked_i(acknowledged.acked), \
+      .ack_passed_i(acknowledged.passed), \
+      .answer_i(has_inc[NUMBER] || has_per[NUMBER]), \
+      .size_i(has_inc[NUMBER] ? answer_inc.size : answer_per.size), \
+      .rate_i(has_inc[NUMBER] ? answer_inc.rate : answer_per.rate), \
+      .timer_i(has_inc[NUMBER] ? answer_inc.timer : answer_per.timer), \
+      .marks_i(has_inc[NUMBER] ? marks_inc : (has_per[NUMBER] ? marks_per : '0)), \
+      .restart_i(has_inc[NUMBER] ? answer_inc.restart : (has_per[NUMBER] && restart_per)), \
+      .generated_i(generated && has_gen[NUMBER]), \
+      .segment_i(segment), \
+      .transmitted_i(has_dep[NUMBER]), \
+      .limit_i(is_limit && has_gen[NUMBER]), \
+      .limit_id_i(command_q.id), \
+      .limit_short_i(command_q.bytes != 14'd0), \
+      .now_i(tick_i), \
+      .window_o(merged_window_``NAME), \
+      .duty_o(merged_duty_``NAME), \
+      .fresh_o(fresh_``NAME) \
+  )
+
+  logic [K-1:0] fresh_gen, fresh_inc, fresh_ack;
+  `TONIC_MERGE(gen, 0);
+  `TONIC_MERGE(inc, 1);
+  `TONIC_MERGE(per, 2);
+  `TONIC_MERGE(ack, 3);
+`undef TONIC_MERGE
+
+  // A departure alone changes nothing but the count of addresses that wait.
+  always_comb begin
+    next_duty_dep = duty_dep;
+    next_duty_dep.outstanding = duty_dep.outstanding - COUNT_W'(1);
+    if (next_duty_dep.outstanding >= COUNT_W'(tonic_pkg::STOP)) next_duty_dep.back_pressured = 1'b1;
+    else if (next_duty_dep.outstanding < COUNT_W'(tonic_pkg::START)) next_duty_dep.back_pressured = 1'b0;
+    next_duty_dep.idle = (valid_ack && same_dep_ack) ? merged_duty_ack.idle : duty_dep.idle;
+  end
+
+  // Generation's results, or the state of a flow that is added or removed.
+  logic [8:0]   first_window;
+  logic [22:0]  first_rate;
+  logic [23:0]  first_timer;
+  logic [U-1:0] first_state;
+  tonic_pkg::answer_t first;
+  tonic_user_start i_start (
+      .config_i(config_i), .state_o(first_state), .window_o(first_window), .rate_o(first_rate), .timer_o(first_timer)
+  );
+  dd_answer i_first (
+      .mark_i(1'b0),
+      .first_i(24'd0),
+      .last_i(24'd0),
+      .window_i(first_window),
+      .rate_i((first_rate == 23'd0) ? link_rate_i : first_rate),
+      .restart_i(1'b0),
+      .timer_i(first_timer),
+      .answer_o(first)
+  );
+  always_comb begin
+    next_window_gen = merged_window_gen;
+    next_duty_gen = merged_duty_gen;
+    next_state_gen = is_add ? first_state : '0;
+    if (is_set) begin
+      next_window_gen = '0;
+      next_duty_gen = '0;
+    end
+    if (is_add) begin
+      next_window_gen.in_use = 1'b1;
+      next_window_gen.start = command_q.id;
+      next_window_gen.next = command_q.id;
+      next_window_gen.limit = command_q.id;
+      next_window_gen.size = first.size;
+      next_duty_gen.idle = 1'b1;
+      next_duty_gen.timer = first.timer;
+      next_duty_gen.rate = first.rate;
+    end
+  end
+
+  // ---------------------------------------------------------------- memory
+  logic active_gen, own_inc, own_per, own_ack;
+  assign active_gen = is_live_gen || is_set;
+  assign own_inc = valid_inc && !(active_gen && same_gen_inc);
+  assign own_per = valid_per && !(active_gen && same_gen_per) && !(valid_inc && same_inc_per);
+  assign own_ack = valid_ack && !(active_gen && same_gen_ack) && !(valid_inc && same_inc_ack) && !(valid_per && same_per_ack);
+
+  logic is_repeat, writes_hold;
+  assign is_repeat = generated && segment.is_repeat;
+  assign writes_hold = is_set || generated;
+
+  dd_context #(.FLOWS(FLOWS), .DEBUG(DEBUG)) i_context (
+      .clk(clk),
+      .rst_n(rst_n),
+      .next_flow_i({
+        debug_flow_i,
+        packet_fetch_flow_q,
+        departed_fetch_q,
+        visit_fetch_q,
+        packet_flow_q,
+        command_fetch_valid_q ? command_fetch_flow_q : turn_fetch_flow
+      }),
+      .flow_i({flow_ack, flow_dep, flow_per, flow_inc, flow_gen}),
+      .add_i(is_add),
+      .remove_i(is_remove),
+      .we_gen_i(active_gen),
+      .we_ack_i({valid_ack && !(is_set && same_gen_ack), is_set}),
+      .we_rtx_i({valid_ack && !(is_set && same_gen_ack), is_set || (is_repeat && !(valid_ack && same_gen_ack))}),
+      .we_set_i({taken && !(is_set && same_gen_per), valid_inc && !(is_set && same_gen_inc), is_set}),
+      .we_mark_i({own_ack, own_per, own_inc, active_gen}),
+      .we_hold_i({valid_dep && !(writes_hold && same_gen_dep), writes_hold}),
+      .window_i({merged_window_ack, window_dep, merged_window_per, merged_window_inc, next_window_gen}),
+      .duty_i({merged_duty_ack, next_duty_dep, merged_duty_per, merged_duty_inc, next_duty_gen}),
+      .state_i({{U{1'b0}}, {U{1'b0}}, next_state_per, next_state_inc, next_state_gen}),
+      .window_o(windows),
+      .duty_o(duties),
+      .state_o(states)
+  );
+
+  // ---------------------------------------------------------------- active set
+  logic       settle, wanted_gen, wanted_inc, wanted_per, wanted_dep;
+  logic [3:0] activate;
+  logic [3:0] has_turn;
+  assign wanted_gen = is_live_gen && !is_remove && !merged_duty_gen.idle && !merged_duty_gen.back_pressured;
+  assign wanted_inc = own_inc && !merged_duty_inc.idle && !merged_duty_inc.back_pressured;
+  assign wanted_per = own_per && (taken || has_dep[2]) && !merged_duty_per.idle && !merged_duty_per.back_pressured;
+  assign wanted_dep = valid_dep && !(active_gen && same_gen_dep) && !(valid_inc && same_inc_dep) && !(valid_per && same_per_dep) &&
+      !next_duty_dep.idle && !next_duty_dep.back_pressured;
+  assign settle = turn_valid && !turn_extra;
+  assign activate[0] = wanted_gen && (has_inc[0] || has_per[0] || has_dep[0] || command_valid_q);
+  assign activate[3:1] = {wanted_dep, wanted_per, wanted_inc};
+
+  flow_turns #(.FLOWS(FLOWS)) i_active (
+      .clk(clk),
+      .rst_n(rst_n),
+      .settle_i(settle),
+      .wanted_i(wanted_gen),
+      .activate_i(activate),
+      .flow_i({flow_dep, flow_per, flow_inc, flow_gen}),
+      .advance_i(1'b1),
+      .free_i(!command_valid_i),
+      .has_turn_o(has_turn),
+      .fetch_flow_o(turn_fetch_flow),
+      .valid_o(turn_valid),
+      .is_extra_o(turn_extra),
+      .flow_o(turn_flow)
+  );
+
+  // ---------------------------------------------------------------- outputs
+  logic [SIZE_W-1:0] fresh_count;
+  popcount #(.W(K)) i_fresh (.map_i(fresh_per), .count_o(fresh_count));
+
+  always_comb begin
+    forward_valid_o = command_valid_q || generated;
+    forward_flow_o = flow_gen;
+    forward_o.is_command = command_valid_q;
+    forward_o.kind = command_q.kind;
+    forward_o.bytes = command_q.bytes;
+    forward_o.entry.segment = segment.id;
+    forward_o.entry.times_sent = segment.times_sent;
+    forward_o.entry.is_short = segment.is_short;
+
+    incoming_flow_o = flow_inc;
+    incoming_o.has_rate = HAS_RATE && (answer_inc.rate != duty_inc.rate);
+    incoming_o.rate = answer_inc.rate;
+    incoming_o.has_grant = HAS_TOKENS && second_packet_q.has_grant;
+    incoming_o.grant = second_packet_q.grant;
+    incoming_o.extra = '0;
+    incoming_valid_o = valid_inc && (incoming_o.has_rate || incoming_o.has_grant);
+
+    periodic_flow_o = flow_per;
+    periodic_o.has_rate = HAS_RATE && (answer_per.rate != duty_per.rate);
+    periodic_o.rate = answer_per.rate;
+    periodic_o.has_grant = 1'b0;
+    periodic_o.grant = 24'd0;
+    periodic_o.extra = (HAS_TOKENS && expired) ? fresh_count : '0;
+    periodic_valid_o = taken && (periodic_o.has_rate || periodic_o.extra != '0);
+
+    stats_o = {
+      is_dropped,
+      taken && expired,
+      packet_valid_q && !window_ack.in_use,
+      is_known && !is_acknowledged,
+      is_known,
+      is_repeat,
+      generated
+    };
+  end
+
+  // ---------------------------------------------------------------- stages
+  always_ff @(posedge clk) begin
+    if (!rst_n) begin
+      command_fetch_valid_q <= 1'b0;
+      command_valid_q <= 1'b0;
+      packet_fetch_valid_q <= 1'b0;
+      packet_valid_q <= 1'b0;
+      second_valid_q <= 1'b0;
+      departed_valid_q <= 3'b000;
+      visit_next_q <= F'(1);
+      visit_fetch_q <= '0;
+      visit_flow_q <= '1;
+      visit_fetch_retry_q <= 1'b0;
+      visit_retry_q <= 1'b0;
+    end else begin
+      command_fetch_valid_q <= command_valid_i;
+      command_valid_q <= command_fetch_valid_q;
+      packet_fetch_valid_q <= packet_valid_i;
+      packet_valid_q <= packet_fetch_valid_q;
+      second_valid_q <= valid_ack;
+      departed_valid_q <= {departed_valid_q[1:0], departed_valid_i};
+      // The round: a visit that is dropped is repeated once, in the next slot.
+      visit_flow_q <= visit_fetch_q;
+      visit_retry_q <= visit_fetch_retry_q;
+      visit_fetch_retry_q <= is_dropped && !visit_retry_q;
+      if (is_dropped && !visit_retry_q) begin
+        visit_fetch_q <= visit_flow_q;
+      end else begin
+        visit_fetch_q <= visit_next_q;
+        visit_next_q <= visit_next_q + F'(1);
+      end
+    end
+    command_fetch_flow_q <= command_flow_i;
+    command_fetch_q <= command_i;
+    command_flow_q <= command_fetch_flow_q;
+    command_q <= command_fetch_q;
+    packet_fetch_flow_q <= packet_flow_i;
+    packet_fetch_q <= packet_i;
+    packet_flow_q <= packet_fetch_flow_q;
+    packet_q <= packet_fetch_q;
+    second_flow_q <= packet_flow_q;
+    second_packet_q <= packet_q;
+    second_start_q <= acknowledged.start;
+    second_old_start_q <= acknowledged.old_start;
+    second_newly_q <= acknowledged.newly;
+    second_sack_new_q <= acknowledged.sack_new;
+    departed_wire_q <= departed_flow_i;
+    departed_fetch_q <= departed_wire_q;
+    departed_flow_q <= departed_fetch_q;
+  end
+
+  generate
+    if (DEBUG != 0) begin : g_debug
+      logic own_dep;
+      assign own_dep = valid_dep && !(active_gen && same_gen_dep) && !(valid_inc && same_inc_dep) &&
+          !(valid_per && same_per_dep);
+      assign debug_events_o = {
+        {valid_dep && same_dep_ack, 4'b0001} & {5{own_ack}},
+        {1'b1, 3'b000, valid_ack && same_dep_ack} & {5{own_dep}},
+        {valid_dep && same_per_dep, 3'b010, valid_ack && same_per_ack} & {5{own_per}},
+        {valid_dep && same_inc_dep, 1'b0, valid_per && same_inc_per, 1'b1, valid_ack && same_inc_ack} & {5{own_inc}},
+        {
+          valid_dep && same_gen_dep,
+          generated,
+          valid_per && same_gen_per,
+          valid_inc && same_gen_inc,
+          valid_ack && same_gen_ack
+        } & {5{active_gen}}
+      };
+    end else begin : g_no_debug
+      assign debug_events_o = 25'd0;
+    end
+  endgenerate
+
+`ifndef SYNTHESIS
+  // Invariants of the flow that is visited, and of departures.
+  logic [K-1:0] sent_map;
+  logic [23:0]  sent_now;
+  assign sent_now = window_per.next - window_per.start;
+  range_mask #(.W(K)) i_sent (
+      .from_i(window_per.start[tonic_pkg::K_W-1:0]), .count_i(sent_now[SIZE_W-1:0]), .mask_o(sent_map)
+  );
+  always_ff @(posedge clk) begin
+    if (rst_n && valid_dep) assert (duty_dep.outstanding != '0) else $error("an address has left that was not generated");
+    if (rst_n && valid_per) begin
+      assert (sent_now <= 24'(K)) else $error("more than K segments are outstanding");
+      assert (window_per.size <= SIZE_W'(K)) else $error("a window of more than K segments");
+      assert ((window_per.acked & ~sent_map) == '0) else $error("acked outside of the window");
+      assert ((duty_per.marked & ~sent_map) == '0) else $error("marked outside of the window");
+      assert ((duty_per.marked & window_per.acked) == '0) else $error("a segment is marked and acked");
+      assert (((window_per.repeats_low | window_per.repeats_high) & ~sent_map) == '0)
+      else $error("retransmissions outside of the window");
+      assert (duty_per.outstanding <= COUNT_W'(tonic_pkg::STOP)) else $error("too many addresses wait");
+    end
+    if (rst_n) assert (!(command_valid_q && turn_valid)) else $error("a turn and a command in one slot");
+    if (rst_n && turn_valid && window_gen.in_use && !duty_gen.idle) assert (found) else $error("idle is wrong");
+  end
+`endif
+endmodule

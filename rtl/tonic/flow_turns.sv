@@ -1,0 +1,85 @@
+// A set of flows, the two stages that its flows pass (address to memory, process), and a bit for each flow.
+//
+// Source: Tonic, section 3.1; the model is `Turns` of crates/rnic-tonic/src/sets.rs. A flow's bit is set from its
+// insertion until its turn decides against reinsertion, so that a flow is inserted once. A flow that is alone in the set
+// gets an extra turn in the cycle between its turns, so that it is served in each cycle.
+//
+// Ports, all of one cycle:
+//   settle_i, wanted_i   the flow being processed, `flow_i[0]`, ends its turn, and is reinserted if it is wanted
+//   activate_i           these flows are inserted unless their bit is set; at most one request names a flow
+//   advance_i            the stages move; otherwise they keep their flows
+//   free_i               the slot of the first stage is free: the next flow is taken from the set
+//   has_turn_o           bits of the flows `flow_i`
+module flow_turns #(
+    parameter int unsigned FLOWS = 1024
+) (
+    input  logic                       clk,
+    input  logic                       rst_n,
+    input  logic                       settle_i,
+    input  logic                       wanted_i,
+    input  logic [3:0]                 activate_i,
+    input  logic [4*$clog2(FLOWS)-1:0] flow_i,
+    input  logic                       advance_i,
+    input  logic                       free_i,
+    output logic [3:0]                 has_turn_o,
+    output logic [$clog2(FLOWS)-1:0]   fetch_flow_o,
+    output logic                       valid_o,
+    output logic                       is_extra_o,
+    output logic [$clog2(FLOWS)-1:0]   flow_o
+);
+  localparam int unsigned F = $clog2(FLOWS);
+
+  logic [FLOWS-1:0] has_turn_q, has_turn_d;
+  logic [3:0]       push;
+  logic             fetch_valid_q, fetch_extra_q, valid_q, extra_q;
+  logic [F-1:0]     fetch_flow_q, flow_q, next_flow;
+  logic             found;
+
+  always_comb for (int unsigned p = 0; p < 4; p++) has_turn_o[p] = has_turn_q[flow_i[p*F+:F]];
+
+  always_comb begin
+    push = activate_i & ~has_turn_o;
+    if (settle_i) push[0] = wanted_i;
+  end
+
+  always_comb begin
+    has_turn_d = has_turn_q;
+    for (int unsigned p = 0; p < 4; p++) if (push[p]) has_turn_d[flow_i[p*F+:F]] = 1'b1;
+    if (settle_i && !wanted_i) has_turn_d[flow_i[0+:F]] = 1'b0;
+  end
+
+  flow_set #(.FLOWS(FLOWS)) i_set (
+      .clk(clk),
+      .rst_n(rst_n),
+      .push_i(push),
+      .flow_i(flow_i),
+      .pop_i(advance_i && free_i),
+      .found_o(found),
+      .flow_o(next_flow)
+  );
+
+  always_ff @(posedge clk) begin
+    if (!rst_n) begin
+      has_turn_q <= '0;
+      fetch_valid_q <= 1'b0;
+      valid_q <= 1'b0;
+    end else begin
+      has_turn_q <= has_turn_d;
+      if (advance_i) begin
+        valid_q <= fetch_valid_q;
+        fetch_valid_q <= free_i && (found || (fetch_valid_q && !fetch_extra_q));
+      end
+    end
+    if (advance_i) begin
+      extra_q <= fetch_extra_q;
+      flow_q <= fetch_flow_q;
+      fetch_extra_q <= !found;
+      fetch_flow_q <= found ? next_flow : fetch_flow_q;
+    end
+  end
+
+  assign fetch_flow_o = advance_i ? fetch_flow_q : flow_q;
+  assign valid_o = valid_q;
+  assign is_extra_o = extra_q;
+  assign flow_o = flow_q;
+endmodule
