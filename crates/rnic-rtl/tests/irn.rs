@@ -9,6 +9,8 @@ use rnic_rtl::verilated::{Model, Verilated};
 mod modules;
 #[path = "irn/stimuli.rs"]
 mod stimuli;
+#[path = "irn/trace.rs"]
+mod trace;
 
 use modules::{Record, receive_ack, receive_data, run_receive_data, run_timeout, run_tx_free, timeout, tx_free};
 use stimuli::{Event, Stimuli};
