@@ -13,10 +13,10 @@
 // Acknowledgements of packets that were not sent have no effect, nor has an ACK that does not advance `una`. A NACK
 // that is older than `una`, or that names a packet below the new `una` as missing, only records its selective id.
 //
-// Latency: none, or two cycles if PIPE; initiation interval 1.
+// Latency: none, or two cycles if PIPE is 1; initiation interval 1.
 module irn_receive_ack #(
     parameter int unsigned W = 128,
-    parameter bit PIPE = 1'b0
+    parameter int unsigned PIPE = 0
 ) (
     input  logic                     clk,
     // The acknowledgement.
@@ -229,8 +229,8 @@ module irn_receive_ack #(
   assign starts = common_qq.is_nack && holes_q.is_fresh && holes_q.is_exact && !is_empty;
   assign enters = starts && !remains;
 
-  // Packets become lost: that at `una`, if it is not lost yet, one between what is lost and the highest one, or one after
-  // that, if the new selective id does not follow it directly.
+  // Packets become lost: that at `una`, if it is not lost yet, one between what is lost and the highest one, or one
+  // after that, if the new selective id does not follow it directly.
   assign is_una_lost = (holes_q.lost <= holes_q.advance);
   assign is_beyond = holes_q.has_selective && ({1'b0, holes_q.selective} > holes_q.lost) &&
       ({1'b0, holes_q.selective} > {1'b0, holes_q.highest} + {{B{1'b0}}, 1'b1});

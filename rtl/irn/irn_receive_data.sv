@@ -8,10 +8,11 @@
 // recorded, NACK with its id. Recorded before, or earlier than expected: ACK. Beyond the window: dropped, NACK without
 // its id.
 //
-// Latency: none, or two cycles if PIPE; initiation interval 1. The context outputs belong to the packet of the outputs.
+// Latency: none, or two cycles if PIPE is 1; initiation interval 1. The context outputs belong to the packet of the
+// answer.
 module irn_receive_data #(
     parameter int unsigned W = 128,
-    parameter bit PIPE = 1'b0
+    parameter int unsigned PIPE = 0
 ) (
     input  logic            clk,
     // The packet: its id, and what it does (a code of `irn_pkg`).

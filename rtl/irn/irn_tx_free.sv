@@ -9,10 +9,10 @@
 // needs no more. The recovery sequence advances when packets are found lost, in `irn_receive_ack` and `irn_timeout`:
 // they are sent before any new packet, so that it has the value that the last new packet gives it here.
 //
-// Latency: none, or two cycles if PIPE; initiation interval 1.
+// Latency: none, or two cycles if PIPE is 1; initiation interval 1.
 module irn_tx_free #(
     parameter int unsigned W = 128,
-    parameter bit PIPE = 1'b0
+    parameter int unsigned PIPE = 0
 ) (
     input  logic                     clk,
     // A packet may be sent, a new one is there, and at most so many may be in flight (at most W).

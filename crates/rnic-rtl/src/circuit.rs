@@ -41,6 +41,8 @@ pub enum Timing {
     /// A record is a cycle of `clk`: its outputs are those before the rising edge, which see the inputs of the same
     /// record. Before the first record, `rst_n` is low for two cycles in which all inputs are zero.
     Clocked,
+    /// As [`Timing::Clocked`], of a module without a reset: there is no cycle before the first record.
+    WithoutReset,
 }
 
 /// A circuit: its module, where the text of it is, and its ports.

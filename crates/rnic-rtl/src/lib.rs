@@ -3,7 +3,7 @@
 //! ```text
 //! CRATE    rnic-rtl (amber: what it compares is decided elsewhere)
 //! Purpose  runs Verilator's models of circuits in lock-step with Rust, and proofs by yosys
-//! May use  rnic-base, rnic-program, rnic-tonic, rnic-policy, rnic-transports
+//! May use  rnic-base, rnic-wire, rnic-program, rnic-tonic, rnic-policy, rnic-transports, rnic-engine
 //! Must not decide anything that a circuit or a program decides; contain unsafe code: models run as child processes
 //! Add here a kind of circuit to simulate, a proof, a report of a synthesis
 //! Not here emission of a program's text (rnic-program), circuits written by hand (rtl/)

@@ -31,9 +31,9 @@ pub(crate) fn text(circuits: &[Circuit]) -> String {
 /// Returns the C++ functions that prepare a model and pass one record to it.
 fn step(circuit: &Circuit) -> String {
     let Circuit { name, inputs, outputs, timing, .. } = circuit;
-    let is_clocked = *timing == Timing::Clocked;
+    let is_clocked = *timing != Timing::Combinational;
     let mut text = format!("static void start_{name}(V{name}& m) {{\n");
-    if is_clocked {
+    if *timing == Timing::Clocked {
         let _ = writeln!(text, "  std::vector<uint64_t> in({}), out({});", record_words(inputs), record_words(outputs));
         let _ = writeln!(text, "  extern void step_{name}(V{name}&, const uint64_t*, uint64_t*);");
         text.push_str("  m.rst_n = 0;\n");

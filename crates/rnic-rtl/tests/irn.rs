@@ -1,10 +1,13 @@
 //! IRN's modules as circuits: each answers as the specification, event by event.
 
+use rnic_policy::{FootprintField, Per};
 use rnic_rtl::circuit::{Change, Circuit};
 use rnic_rtl::spec::irn::{Answer, Effect, ReceiveContext, SendContext, Timer, WINDOW, later};
 use rnic_rtl::tools::are_installed;
 use rnic_rtl::verilated::{Model, Verilated};
 
+#[path = "irn/engine.rs"]
+mod engine;
 #[path = "irn/modules.rs"]
 mod modules;
 #[path = "irn/stimuli.rs"]
@@ -188,4 +191,42 @@ fn i25_the_circuit_returns_one_lost_packet_a_call_lowest_first() {
     let sent: Vec<Vec<u64>> = (0..5).map(|_| send()).collect();
     let again = |steps| vec![1, u64::from(later(una, steps)), 1];
     assert_eq!(sent, [again(1), again(2), again(5), vec![1, u64::from(later(una, 9)), 0], vec![0, 0, 0]]);
+}
+
+/// Returns the width of an input of a module.
+fn width(circuit: &Circuit, port: &str) -> u64 {
+    circuit.inputs.iter().find(|wire| wire.name == port).expect("the module has this port").bits.into()
+}
+
+/// The contexts of the circuits are what `docs/memory.md` counts: a sender at each end, with a bitmap each, the
+/// responder's 2-bitmap, and the requester's bitmap of responses. The 56 bits for Reads are not part of the modules.
+#[test]
+fn i21_contexts_of_the_circuits_have_the_bits_of_the_footprint() {
+    if !are_installed(&["verilator", "g++"]) {
+        return;
+    }
+    let [sender, receiver] = [receive_ack(), receive_data()];
+    let numbers = ["again_i", "lost_i", "presumed_i"].map(|port| width(&sender, port)).iter().sum::<u64>();
+    let [recovery, flags, sacked] = ["recovery_i", "flags_i", "sacked_i"].map(|port| width(&sender, port));
+    let [high, low] = ["high_i", "low_i"].map(|port| width(&receiver, port));
+    let of_circuits = [
+        ("PSN to retransmit, at both ends", 2 * numbers),
+        ("recovery sequence, at both ends", 2 * recovery),
+        ("flags, at both ends", 2 * flags),
+        ("bitmaps of received packets", high + low + low),
+        ("bitmaps of selective acknowledgements", 2 * sacked),
+    ];
+    let footprint = rnic_transports::profile("irn").expect("the transport exists").footprint();
+    let of_connection = footprint.iter().filter(|field| field.per == Per::Connection);
+    let (reads, others): (Vec<&FootprintField>, Vec<_>) =
+        of_connection.partition(|field| field.name.starts_with("timer and Reads"));
+    let others: Vec<(&str, u64)> = others.iter().map(|field| (field.name, field.bits)).collect();
+    assert_eq!(others, of_circuits);
+    assert_eq!(reads.iter().map(|field| field.bits).sum::<u64>(), 56);
+
+    // The widths are those of the modules: a build compares them, and refuses others.
+    Verilated::build(&[sender, receiver.clone()]).expect("the ports have these widths");
+    let mut wider = receiver;
+    wider.inputs[4].bits += 1;
+    Verilated::build(&[wider]).expect_err("a port has another width");
 }
