@@ -10,5 +10,6 @@
 //!
 //! A configuration of the NIC is a choice of one folder for K and one for the program.
 
+pub mod endpoint;
 pub mod generated;
 pub mod nic;

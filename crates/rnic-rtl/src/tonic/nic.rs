@@ -13,7 +13,7 @@ use crate::verilated::Model;
 const BATCH: usize = 1_024;
 
 /// Number of cycles in which a command reaches all memories.
-const COMMAND_CYCLES: u64 = 8;
+pub(super) const COMMAND_CYCLES: u64 = 8;
 
 /// Position of the first bit for waits among the pulses of the circuit.
 const WAITS: u32 = 8;
@@ -82,12 +82,48 @@ impl Nic {
         circuit.with("FLOWS", self.flows.into()).with("DEBUG", 1).called(name)
     }
 
+    /// Returns the number of flows.
+    pub(super) fn flows(&self) -> u16 {
+        self.flows
+    }
+
+    /// Returns the values of the program's parameters as the circuit receives them.
+    pub(super) fn config_words(&self) -> Vec<u64> {
+        let mut config = Bits::default();
+        for (parameter, value) in self.description.parameters.iter().zip(&self.parameters) {
+            config.put(*value, parameter.bits.into());
+        }
+        if config.count == 0 {
+            config.put(0, 1);
+        }
+        config.words
+    }
+
+    /// Appends the inputs of a cycle to `records`; the circuit shows the state of `observed` in the next cycle.
+    pub(super) fn record(
+        &self,
+        config: &[u64],
+        input: &Input,
+        command: Option<(FlowId, Command)>,
+        observed: FlowId,
+        records: &mut Vec<u64>,
+    ) {
+        records.extend(config);
+        records.push(self.link_rate.into());
+        let (flow, word) = command.map_or((0, 0), |(flow, command)| (flow, command_word(&command)));
+        records.extend([u64::from(command.is_some()), flow.into(), word]);
+        let (flow, packet) = input.packet.unwrap_or_default();
+        records.extend([u64::from(input.packet.is_some()), flow.into()]);
+        records.extend(packet_words(&packet));
+        records.extend([u64::from(!input.is_blocked), observed.into()]);
+    }
+
     fn flow_bits(&self) -> u32 {
         u32::from(self.flows).ilog2()
     }
 
     /// Returns the groups of a flow's state, in the order of the circuit's outputs.
-    fn groups(&self) -> [Group; 4] {
+    pub(super) fn groups(&self) -> [Group; 4] {
         let group = |port, fields: fn(&Shape) -> Vec<Field>| Group {
             port,
             fields,
@@ -107,11 +143,11 @@ impl Nic {
 
 /// A group of the state of a flow.
 #[derive(Debug)]
-struct Group {
-    port: &'static str,
+pub(super) struct Group {
+    pub(super) port: &'static str,
     fields: fn(&Shape) -> Vec<Field>,
     /// Fields in the circuit, with their widths there.
-    widths: Vec<(String, u32)>,
+    pub(super) widths: Vec<(String, u32)>,
 }
 
 impl Group {
@@ -151,7 +187,7 @@ impl Bits {
 }
 
 /// Returns the `bits` bits of words from bit `at` on, the lowest first; at most 64.
-fn bits_at(words: &[u64], at: u32, bits: u32) -> u64 {
+pub(super) fn bits_at(words: &[u64], at: u32, bits: u32) -> u64 {
     let word = |index: u32| words.get(index as usize).copied().unwrap_or(0);
     let (index, shift) = (at / 64, at % 64);
     let low = word(index) >> shift;
@@ -223,13 +259,6 @@ pub struct Bench {
 impl Bench {
     /// Puts a model and a circuit of the same configuration beside each other.
     pub fn new(nic: Nic, tonic: Tonic, circuit: Model) -> Self {
-        let mut config = Bits::default();
-        for (parameter, value) in nic.description.parameters.iter().zip(&nic.parameters) {
-            config.put(*value, parameter.bits.into());
-        }
-        if config.count == 0 {
-            config.put(0, 1);
-        }
         let wires = nic.circuit("names", None).outputs;
         let names = wires.into_iter().map(|wire| (wire.name, wire.words)).collect();
         let mut bench = Self {
@@ -239,7 +268,7 @@ impl Bench {
             records: Vec::new(),
             expected: Vec::new(),
             names,
-            config: config.words,
+            config: nic.config_words(),
             done: 0,
             events: [0; 32],
             groups: nic.groups(),
@@ -258,7 +287,7 @@ impl Bench {
     /// The first difference of the cycles that the circuit has run.
     pub fn step(&mut self, input: &Input, observed: FlowId) -> Result<Option<Address>, Box<Difference>> {
         let command = self.tonic.next_command();
-        self.record(input, command, observed);
+        self.nic.record(&self.config, input, command, observed, &mut self.records);
         let address = self.tonic.step(input);
         if let Some((flow, Command::Add(_))) = command {
             let known_from = &mut self.known_from[usize::from(flow)];
@@ -283,17 +312,6 @@ impl Bench {
             self.flush()?;
         }
         Ok(address)
-    }
-
-    fn record(&mut self, input: &Input, command: Option<(FlowId, Command)>, observed: FlowId) {
-        self.records.extend(&self.config);
-        self.records.push(self.nic.link_rate.into());
-        let (flow, word) = command.map_or((0, 0), |(flow, command)| (flow, command_word(&command)));
-        self.records.extend([u64::from(command.is_some()), flow.into(), word]);
-        let (flow, packet) = input.packet.unwrap_or_default();
-        self.records.extend([u64::from(input.packet.is_some()), flow.into()]);
-        self.records.extend(packet_words(&packet));
-        self.records.extend([u64::from(!input.is_blocked), observed.into()]);
     }
 
     /// Returns the pulses of the cycle that the model has run.
