@@ -2,7 +2,7 @@
 
 use rnic_policy::{FootprintField, Per};
 use rnic_rtl::circuit::{Change, Circuit};
-use rnic_rtl::spec::irn::{Answer, Effect, ReceiveContext, SendContext, Timer, WINDOW, later};
+use rnic_rtl::spec::irn::{Answer, Effect, ReceiveContext, Ring, SendContext, Timer, WINDOW, later};
 use rnic_rtl::tools::are_installed;
 use rnic_rtl::verilated::{Model, Verilated};
 
@@ -29,17 +29,17 @@ fn events() -> u64 {
     wanted.map_or(EVENTS, |text| text.parse().expect("RNIC_LOCKSTEP_EVENTS is a number of events"))
 }
 
-fn modules() -> [(Circuit, Event); 4] {
+fn modules<const W: u32>() -> [(Circuit, Event<W>); 4] {
     [
-        (receive_data(), Stimuli::receive_data),
-        (tx_free(), Stimuli::tx_free),
-        (receive_ack(), Stimuli::receive_ack),
-        (timeout(), Stimuli::timeout),
+        (receive_data(W), Stimuli::receive_data),
+        (tx_free(W), Stimuli::tx_free),
+        (receive_ack(W), Stimuli::receive_ack),
+        (timeout(W), Stimuli::timeout),
     ]
 }
 
 /// Returns the first of `events` events of `seed` in which circuit and specification differ.
-fn difference(model: &mut Model, event: Event, seed: u64, events: u64) -> Option<String> {
+fn difference<const W: u32>(model: &mut Model, event: Event<W>, seed: u64, events: u64) -> Option<String> {
     let mut stimuli = Stimuli::new(seed);
     for first in (0..events).step_by(BATCH as usize) {
         let records: Vec<Record> = (0..BATCH.min(events - first)).map(|_| event(&mut stimuli)).collect();
@@ -61,12 +61,25 @@ fn i22_i23_i24_i25_circuits_answer_as_the_specification_in_a_million_events_of_e
     if !are_installed(&["verilator", "g++"]) {
         return;
     }
-    let circuits = modules().map(|(circuit, _)| circuit);
+    agree::<WINDOW>(events());
+}
+
+/// A window for links of 100 Gbit/s.
+#[test]
+fn i22_i23_circuits_with_maps_of_256_bits_answer_as_the_specification() {
+    if !are_installed(&["verilator", "g++"]) {
+        return;
+    }
+    agree::<256>(events() / 10);
+}
+
+fn agree<const W: u32>(events: u64) {
+    let circuits = modules::<W>().map(|(circuit, _)| circuit);
     let verilated = Verilated::build(&circuits).expect("the circuits compile without warnings");
-    for (seed, (circuit, event)) in (1..).zip(modules()) {
+    for (seed, (circuit, event)) in (1..).zip(modules::<W>()) {
         let mut model = verilated.start(&circuit.name, 1).expect("the model starts");
-        let difference = difference(&mut model, event, seed, events());
-        assert_eq!(difference, None, "{}", circuit.name);
+        let difference = difference(&mut model, event, seed, events);
+        assert_eq!(difference, None, "{} with {W} bits", circuit.name);
     }
 }
 
@@ -101,10 +114,11 @@ fn i22_faults_in_circuits_are_noticed() {
     }
     let changed = |(number, fault): (usize, &(&str, &str, &str, &str))| {
         let (module, file, from, to) = *fault;
-        let (circuit, event) = modules().into_iter().find(|(circuit, _)| circuit.module == module).expect("a module");
+        let (circuit, event) =
+            modules::<WINDOW>().into_iter().find(|(circuit, _)| circuit.module == module).expect("a module");
         (circuit.changed(Change::new(file, from, to)).called(&format!("fault_{number}")), event)
     };
-    let faults: Vec<(Circuit, Event)> = FAULTS.iter().enumerate().map(changed).collect();
+    let faults: Vec<(Circuit, Event<WINDOW>)> = FAULTS.iter().enumerate().map(changed).collect();
     let circuits: Vec<Circuit> = faults.iter().map(|(circuit, _)| circuit.clone()).collect();
     let verilated = Verilated::build(&circuits).expect("the circuits compile without warnings");
     for ((circuit, event), fault) in faults.iter().zip(FAULTS) {
@@ -126,15 +140,16 @@ fn i22_i23_a_packet_completes_128_receives_across_the_wrap() {
     if !are_installed(&["verilator", "g++"]) {
         return;
     }
-    let verilated = Verilated::build(&[receive_data()]).expect("the circuit compiles without warnings");
+    let verilated = Verilated::build(&[receive_data(WINDOW)]).expect("the circuit compiles without warnings");
     for expected in [0, 77, 127, 0xff_ff80, 0xff_ffff] {
-        let others = !(1_u128 << (expected % WINDOW));
+        let mut others = Ring::<WINDOW>::new([u64::MAX; 4]);
+        others.put(expected, false);
         let mut context = ReceiveContext { expected, msn: 0xff_fff0, high: others, low: others };
         let beyond = run_receive_data(&mut context, later(expected, WINDOW), Effect::None);
         agrees(&verilated, "irn_receive_data", &beyond);
         let record = run_receive_data(&mut context, expected, Effect::CompletesReceive);
         agrees(&verilated, "irn_receive_data", &record);
-        let after = ReceiveContext { expected: later(expected, WINDOW), msn: 0x70, high: 0, low: 0 };
+        let after = ReceiveContext { expected: later(expected, WINDOW), msn: 0x70, ..ReceiveContext::default() };
         assert_eq!(context, after);
         let answer = &record.outputs[6..];
         assert_eq!(answer, [Answer::Ack as u64, 0, 128, 1], "from {expected:#x}");
@@ -146,7 +161,7 @@ fn i24_the_circuit_extends_the_low_timeout_once_and_then_acts() {
     if !are_installed(&["verilator", "g++"]) {
         return;
     }
-    let verilated = Verilated::build(&[timeout()]).expect("the circuit compiles without warnings");
+    let verilated = Verilated::build(&[timeout(WINDOW)]).expect("the circuit compiles without warnings");
     let expire = |context: &mut SendContext| {
         let record = run_timeout(context, 3);
         agrees(&verilated, "irn_timeout", &record);
@@ -172,17 +187,12 @@ fn i25_the_circuit_returns_one_lost_packet_a_call_lowest_first() {
     if !are_installed(&["verilator", "g++"]) {
         return;
     }
-    let verilated = Verilated::build(&[tx_free()]).expect("the circuit compiles without warnings");
+    let verilated = Verilated::build(&[tx_free(WINDOW)]).expect("the circuit compiles without warnings");
     let una = 0xff_fffe;
-    let arrived = [3, 4, 6, 7].map(|steps| 1_u128 << (later(una, steps) % WINDOW));
-    let mut context = SendContext {
-        next: later(una, 9),
-        again: 1,
-        lost: 7,
-        recovering: true,
-        sacked: arrived.iter().sum(),
-        ..SendContext::new(una)
-    };
+    let mut sacked = Ring::<WINDOW>::default();
+    [3, 4, 6, 7].iter().for_each(|steps| sacked.put(later(una, *steps), true));
+    let mut context =
+        SendContext { next: later(una, 9), again: 1, lost: 7, recovering: true, sacked, ..SendContext::new(una) };
     let mut send = || {
         let record = run_tx_free(&mut context, true, true, 10);
         agrees(&verilated, "irn_tx_free", &record);
@@ -205,7 +215,7 @@ fn i21_contexts_of_the_circuits_have_the_bits_of_the_footprint() {
     if !are_installed(&["verilator", "g++"]) {
         return;
     }
-    let [sender, receiver] = [receive_ack(), receive_data()];
+    let [sender, receiver] = [receive_ack(WINDOW), receive_data(WINDOW)];
     let numbers = ["again_i", "lost_i", "presumed_i"].map(|port| width(&sender, port)).iter().sum::<u64>();
     let [recovery, flags, sacked] = ["recovery_i", "flags_i", "sacked_i"].map(|port| width(&sender, port));
     let [high, low] = ["high_i", "low_i"].map(|port| width(&receiver, port));

@@ -1,12 +1,12 @@
-//! IRN's four modules with the state of the circuits in `rtl/irn`: 24-bit ids and ring bitmaps of 128 bits.
+//! IRN's four modules with the state of the circuits in `rtl/irn`: 24-bit ids and ring bitmaps.
 //!
 //! Source: IRN (SIGCOMM'18) sections 3.1, 4.1, 5.3.3 and 6.2.1; mechanisms I-4 to I-7 and I-21 to I-25. The decisions
 //! are those of the transport `irn`.
 //!
-//! A window has at most [`WINDOW`] packets, so the bit of a packet is at its id modulo the width of the map. Bits of
-//! packets outside of a window are zero, and so is that of its first packet.
+//! A window has at most as many packets as its [`Ring`] has bits. Bits of packets outside of a window are zero, and so
+//! is that of its first packet.
 
-/// Width of the bitmaps, and largest number of packets in a window.
+/// Width of the transport's bitmaps, and largest number of packets in a window.
 pub const WINDOW: u32 = 128;
 
 /// Mask of an id.
@@ -28,8 +28,33 @@ pub const fn is_after(id: u32, other: u32) -> bool {
     steps != 0 && steps < 1 << 23
 }
 
-const fn bit(id: u32) -> u128 {
-    1 << (id % WINDOW)
+/// A ring bitmap of `W` bits, at most 256: a power of two. The bit of a packet is at its id modulo `W`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Ring<const W: u32 = WINDOW>([u64; 4]);
+
+impl<const W: u32> Ring<W> {
+    /// Returns a map from its words, in which bits beyond the width are dropped.
+    pub fn new(words: [u64; 4]) -> Self {
+        let mut map = Self(words);
+        map.0[(W / 64) as usize..].fill(0);
+        map
+    }
+
+    /// Returns the words of the map, as many as its width needs.
+    pub fn words(&self) -> &[u64] {
+        &self.0[..(W / 64) as usize]
+    }
+
+    /// Returns whether the bit of packet `id` is set.
+    pub const fn has(&self, id: u32) -> bool {
+        self.0[(id % W / 64) as usize] >> (id % 64) & 1 == 1
+    }
+
+    /// Sets or clears the bit of packet `id`.
+    pub const fn put(&mut self, id: u32, is_set: bool) {
+        let word = &mut self.0[(id % W / 64) as usize];
+        *word = *word & !(1 << (id % 64)) | (is_set as u64) << (id % 64);
+    }
 }
 
 /// Code of a received packet in the 2-bitmap: its effect when all packets before it have arrived.
@@ -46,15 +71,15 @@ pub enum Effect {
 
 /// Receiver's context.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct ReceiveContext {
+pub struct ReceiveContext<const W: u32 = WINDOW> {
     /// The oldest packet that has not arrived.
     pub expected: u32,
     /// Number of messages that have arrived.
     pub msn: u32,
     /// High bits of the packets' codes.
-    pub high: u128,
+    pub high: Ring<W>,
     /// Low bits of the packets' codes.
-    pub low: u128,
+    pub low: Ring<W>,
 }
 
 /// Acknowledgement that a receiver sends.
@@ -83,7 +108,7 @@ pub struct Received {
     pub place: bool,
 }
 
-impl ReceiveContext {
+impl<const W: u32> ReceiveContext<W> {
     /// Handles the arrival of packet `psn`.
     pub fn receive_data(&mut self, psn: u32, effect: Effect) -> Received {
         let mut received = Received { answer: Answer::Ack, selective: 0, completions: 0, place: false };
@@ -98,7 +123,7 @@ impl ReceiveContext {
                 self.expected = later(self.expected, 1);
             }
         } else if is_after(psn, self.expected) {
-            if distance(self.expected, psn) >= WINDOW {
+            if distance(self.expected, psn) >= W {
                 received.answer = Answer::NackOutside;
             } else if self.code(psn) == 0 {
                 self.set_code(psn, effect as u8);
@@ -111,13 +136,12 @@ impl ReceiveContext {
     }
 
     fn code(&self, psn: u32) -> u8 {
-        u8::from(self.high & bit(psn) != 0) * 2 + u8::from(self.low & bit(psn) != 0)
+        u8::from(self.high.has(psn)) * 2 + u8::from(self.low.has(psn))
     }
 
     fn set_code(&mut self, psn: u32, code: u8) {
-        let set = |map: u128, is_set: bool| if is_set { map | bit(psn) } else { map & !bit(psn) };
-        self.high = set(self.high, code & 2 != 0);
-        self.low = set(self.low, code & 1 != 0);
+        self.high.put(psn, code & 2 != 0);
+        self.low.put(psn, code & 1 != 0);
     }
 }
 
@@ -137,7 +161,7 @@ pub enum Timer {
 
 /// Sender's context.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct SendContext {
+pub struct SendContext<const W: u32 = WINDOW> {
     /// The oldest packet that is not acknowledged.
     pub una: u32,
     /// The next new packet.
@@ -158,7 +182,7 @@ pub struct SendContext {
     /// is not valid.
     pub timed_out: bool,
     /// Packets that are acknowledged selectively.
-    pub sacked: u128,
+    pub sacked: Ring<W>,
 }
 
 /// An acknowledgement.
@@ -203,7 +227,7 @@ pub struct Expired {
     pub timer: Timer,
 }
 
-impl SendContext {
+impl<const W: u32> SendContext<W> {
     /// Returns the context of a queue pair whose first packet is `psn`.
     pub fn new(psn: u32) -> Self {
         Self { una: psn, next: psn, ..Self::default() }
@@ -215,12 +239,12 @@ impl SendContext {
     }
 
     fn is_sacked(&self, steps: u32) -> bool {
-        self.sacked & bit(self.una.wrapping_add(steps)) != 0
+        self.sacked.has(later(self.una, steps))
     }
 
     /// Returns the distance of the highest packet that is acknowledged selectively, or zero.
     fn highest(&self) -> u32 {
-        (0..WINDOW).rev().find(|steps| self.is_sacked(*steps)).unwrap_or(0)
+        (0..W).rev().find(|steps| self.is_sacked(*steps)).unwrap_or(0)
     }
 
     /// Returns the distance of the end of the lost packets.
@@ -265,7 +289,7 @@ impl SendContext {
             let steps = distance(self.una, selective);
             if steps > 0 && steps < self.in_flight() {
                 acknowledged.is_new_selective = !self.is_sacked(steps);
-                self.sacked |= bit(selective);
+                self.sacked.put(selective, true);
             }
         }
         if ack.is_nack && self.una == ack.cumulative && self.in_flight() > 0 {
@@ -283,7 +307,7 @@ impl SendContext {
     fn advance(&mut self, steps: u32) -> u32 {
         let mut packets = 0;
         while packets < steps || self.is_sacked(0) {
-            self.sacked &= !bit(self.una);
+            self.sacked.put(self.una, false);
             self.una = later(self.una, 1);
             packets += 1;
         }

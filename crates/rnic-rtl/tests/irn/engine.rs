@@ -182,8 +182,11 @@ fn i_r23_pipelines_answer_each_cycle_two_cycles_later() {
     if !are_installed(&["verilator", "g++"]) {
         return;
     }
-    let modules: [(Circuit, Event); 3] =
-        [(receive_data(), Stimuli::receive_data), (tx_free(), Stimuli::tx_free), (receive_ack(), Stimuli::receive_ack)];
+    let modules: [(Circuit, Event<WINDOW>); 3] = [
+        (receive_data(WINDOW), Stimuli::receive_data),
+        (tx_free(WINDOW), Stimuli::tx_free),
+        (receive_ack(WINDOW), Stimuli::receive_ack),
+    ];
     let pipelined = |mut circuit: Circuit| {
         circuit.timing = Timing::WithoutReset;
         circuit.with("PIPE", 1)

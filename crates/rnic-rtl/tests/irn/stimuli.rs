@@ -1,7 +1,7 @@
 //! Random events for IRN's modules: legal histories, lies, and contexts drawn at random.
 
 use rnic_base::rng::{RandomStream, RandomStreams};
-use rnic_rtl::spec::irn::{Acknowledgement, Effect, ID_MASK, ReceiveContext, SendContext, WINDOW, later};
+use rnic_rtl::spec::irn::{Acknowledgement, Effect, ID_MASK, ReceiveContext, Ring, SendContext, later};
 
 use super::modules::{Record, run_receive_ack, run_receive_data, run_timeout, run_tx_free};
 
@@ -9,22 +9,22 @@ use super::modules::{Record, run_receive_ack, run_receive_data, run_timeout, run
 const RESTART: u64 = 32;
 
 /// An event of a module, as a record.
-pub type Event = fn(&mut Stimuli) -> Record;
+pub type Event<const W: u32> = fn(&mut Stimuli<W>) -> Record;
 
 /// Contexts of a sender and a receiver, and the random numbers that decide what happens to them.
-pub struct Stimuli {
+pub struct Stimuli<const W: u32> {
     rng: RandomStream,
-    sender: SendContext,
-    receiver: ReceiveContext,
+    sender: SendContext<W>,
+    receiver: ReceiveContext<W>,
     cap: u32,
     events: u64,
 }
 
-impl Stimuli {
+impl<const W: u32> Stimuli<W> {
     pub fn new(seed: u64) -> Self {
         let rng = RandomStreams::new(seed).stream("irn");
         let (sender, receiver) = (SendContext::default(), ReceiveContext::default());
-        Self { rng, sender, receiver, cap: WINDOW, events: 0 }
+        Self { rng, sender, receiver, cap: W, events: 0 }
     }
 
     fn below(&mut self, bound: u32) -> u32 {
@@ -41,16 +41,23 @@ impl Stimuli {
     }
 
     /// Returns a map in which each bit is set with a probability that is drawn too, sometimes zero or one.
-    fn map(&mut self) -> u128 {
+    fn map(&mut self) -> [u64; 4] {
         let (kind, thin) = (self.below(4), self.below(7));
-        let word = |rng: &mut RandomStream| (0..=thin).fold(u64::MAX, |bits, _| bits & rng.bits());
-        let map = u128::from(word(&mut self.rng)) << 64 | u128::from(word(&mut self.rng));
-        match kind {
-            0 => map,
-            1 => !map,
-            2 => [0, u128::MAX][self.below(2) as usize],
-            _ => map ^ u128::MAX >> self.below(128),
-        }
+        let limit = self.below(W);
+        let below = |word: u32| match limit.saturating_sub(word * 64) {
+            0 => 0,
+            left if left >= 64 => u64::MAX,
+            left => (1 << left) - 1,
+        };
+        [0, 1, 2, 3].map(|word| {
+            let bits = (0..=thin).fold(u64::MAX, |bits, _| bits & self.rng.bits());
+            match kind {
+                0 => bits,
+                1 => !bits,
+                2 => u64::from(thin < 3).wrapping_neg(),
+                _ => bits ^ below(word),
+            }
+        })
     }
 
     fn count(&mut self) {
@@ -62,10 +69,12 @@ impl Stimuli {
 
     /// Draws contexts in which only the bits of packets within the windows are set.
     fn draw_contexts(&mut self) {
-        self.cap = if self.one_in(2) { WINDOW } else { 1 + self.below(WINDOW) };
+        self.cap = if self.one_in(2) { W } else { 1 + self.below(W) };
         let (una, in_flight) = (self.id(), self.below(self.cap + 1));
-        let inside = (1..in_flight).fold(0_u128, |map, steps| map | 1 << (later(una, steps) % WINDOW));
-        let distance_max = [WINDOW, in_flight, 3][self.below(3) as usize];
+        let drawn = Ring::<W>::new(self.map());
+        let mut sacked = Ring::default();
+        (1..in_flight).map(|steps| later(una, steps)).for_each(|id| sacked.put(id, drawn.has(id)));
+        let distance_max = [W, in_flight, 3][self.below(3) as usize];
         let [again, lost, presumed, recovery] = [(); 4].map(|()| self.below(distance_max + 1));
         self.sender = SendContext {
             una,
@@ -77,11 +86,12 @@ impl Stimuli {
             recovering: self.one_in(2),
             extended: self.one_in(2),
             timed_out: self.one_in(4),
-            sacked: self.map() & inside,
+            sacked,
         };
         let expected = self.id();
-        let others = !(1_u128 << (expected % WINDOW));
-        let (high, low) = (self.map() & others, self.map() & others);
+        let [mut high, mut low] = [self.map(), self.map()].map(Ring::new);
+        high.put(expected, false);
+        low.put(expected, false);
         self.receiver = ReceiveContext { expected, msn: self.id(), high, low };
     }
 
@@ -91,8 +101,8 @@ impl Stimuli {
         let expected = self.receiver.expected;
         let psn = match self.below(16) {
             0..6 => expected,
-            6..12 => later(expected, self.below(WINDOW)),
-            12 => later(expected, WINDOW - 2 + self.below(4)),
+            6..12 => later(expected, self.below(W)),
+            12 => later(expected, W - 2 + self.below(4)),
             13 => later(expected, ID_MASK - self.below(300)),
             14 => later(expected, (1 << 23) - 2 + self.below(4)),
             _ => self.id(),
@@ -155,7 +165,7 @@ impl Stimuli {
         self.interleave();
         let ack = self.acknowledgement();
         self.sender.receive_ack(ack);
-        let low_packets = [3, self.below(WINDOW + 1)][self.below(2) as usize];
+        let low_packets = [3, self.below(W + 1)][self.below(2) as usize];
         run_timeout(&mut self.sender, low_packets)
     }
 }

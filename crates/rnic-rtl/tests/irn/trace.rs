@@ -11,7 +11,7 @@ use std::sync::Arc;
 use rnic_base::rng::{RandomStream, RandomStreams};
 use rnic_base::{Duration, Psn, Time};
 use rnic_engine::*;
-use rnic_rtl::spec::irn::{Acknowledgement, Effect, ID_MASK, ReceiveContext, SendContext, Timer, later};
+use rnic_rtl::spec::irn::{Acknowledgement, Effect, ID_MASK, ReceiveContext, SendContext, Timer, WINDOW, later};
 use rnic_rtl::tools::are_installed;
 use rnic_rtl::verilated::{Model, Verilated};
 use rnic_wire::{Format, Headers, NakCode, Packet, Qpn, Syndrome};
@@ -460,7 +460,7 @@ fn parse(packet: &Packet) -> Option<(Acknowledgement, u32)> {
 
 #[test]
 fn i_r24_engine_specification_and_circuits_agree_in_a_million_recorded_events() {
-    let circuits = modules().map(|(circuit, _)| circuit);
+    let circuits = modules::<WINDOW>().map(|(circuit, _)| circuit);
     let has_tools = are_installed(&["verilator", "g++"]);
     let verilated = has_tools.then(|| Verilated::build(&circuits).expect("the circuits compile without warnings"));
     let mut total = [0; 4];
