@@ -8,6 +8,7 @@ mod new;
 mod perf;
 mod program;
 mod reproduce;
+mod rtl;
 mod run;
 mod signals;
 mod sim;
@@ -27,6 +28,7 @@ pub use new::{NewArgs, NewKind};
 pub use perf::PerfArgs;
 pub use program::{Form, ProgramAction, ProgramArgs};
 pub use reproduce::ReproduceArgs;
+pub use rtl::{RtlAction, RtlArgs, TraceArgs};
 pub use run::RunArgs;
 pub use signals::SignalsArgs;
 pub use sim::SimArgs;
@@ -80,6 +82,9 @@ pub enum Command {
 
     /// Reproduce figures of papers and compare them with the published results
     Reproduce(ReproduceArgs),
+
+    /// Show Tonic's circuit at work in a simulated network
+    Rtl(RtlArgs),
 
     /// List transports with their options, policies, topologies, workloads and faults
     List(ListArgs),

@@ -3,8 +3,8 @@
 //! ```text
 //! CRATE    rnic-cli (green: a newcomer may change anything that keeps the tests green)
 //! Purpose  the rnic command: arguments in; tables, charts and JSON out; unmodified programs on OpenRNIC's libraries
-//! May use  rnic-base, rnic-wire, rnic-program, rnic-policy, rnic-transports, rnic-engine, rnic-fabric, rnic-host,
-//!          rnic-page, rnic-reproduce
+//! May use  rnic-base, rnic-wire, rnic-program, rnic-tonic, rnic-policy, rnic-transports, rnic-engine, rnic-fabric,
+//!          rnic-host, rnic-page, rnic-reproduce, rnic-rtl
 //! Must not decide anything about transports; measure or simulate by itself
 //! Add here an option, a column, a figure
 //! Not here functions that other programs could use (rnic-host, rnic-fabric), drawing (rnic-page)
@@ -31,6 +31,7 @@ mod output;
 mod perf;
 mod program;
 mod reproduce;
+mod rtl;
 mod run;
 mod running;
 mod shell;
@@ -85,6 +86,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Perf(args) => perf::run(args),
         Command::Program(args) => program::run(args),
         Command::Reproduce(args) => reproduce::run(args),
+        Command::Rtl(args) => rtl::run(args),
         Command::Run(args) => run::run(args),
         Command::Signals(args) => signals::run(args),
         Command::Sim(args) => sim::run(args),

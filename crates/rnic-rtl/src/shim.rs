@@ -11,6 +11,7 @@ use crate::circuit::{Circuit, Timing, Wire, record_words};
 pub(crate) fn text(circuits: &[Circuit]) -> String {
     let mut text = String::from("#include <cstdint>\n#include <cstdio>\n#include <cstdlib>\n#include <vector>\n");
     text.push_str("#include \"verilated.h\"\n#if VM_COVERAGE\n#include \"verilated_cov.h\"\n#endif\n");
+    text.push_str(WAVES);
     for Circuit { name, .. } in circuits {
         let _ = writeln!(text, "#include \"V{name}.h\"");
     }
@@ -46,13 +47,14 @@ fn step(circuit: &Circuit) -> String {
         text.push_str(&pass(wire, at));
         at += wire.words;
     }
-    text.push_str(if is_clocked { "  m.clk = 0;\n  m.eval();\n" } else { "  m.eval();\n" });
+    text.push_str(if is_clocked { "  m.clk = 0;\n" } else { "" });
+    text.push_str("  m.eval();\n  sample();\n");
     let mut at = 0;
     for wire in outputs {
         text.push_str(&take(wire, at));
         at += wire.words;
     }
-    text.push_str(if is_clocked { "  m.clk = 1;\n  m.eval();\n}\n" } else { "}\n" });
+    text.push_str(if is_clocked { "  m.clk = 1;\n  m.eval();\n  sample();\n}\n" } else { "}\n" });
     text
 }
 
@@ -83,10 +85,34 @@ fn take(Wire { name, bits, .. }: &Wire, at: usize) -> String {
     (0..bits.div_ceil(32)).map(half).collect()
 }
 
+/// Notes the values of all signals, at half cycles of 5 ns.
+const WAVES: &str = r#"
+#if VM_TRACE_FST
+#include "verilated_fst_c.h"
+static VerilatedFstC* waves;
+static uint64_t half_cycles;
+static void sample() { if (waves) waves->dump(half_cycles++ * 5000); }
+#else
+static void sample() {}
+#endif
+"#;
+
 const MAIN: &str = r#"
 template <class Model>
 static int run(void (*start)(Model&), void (*step)(Model&, const uint64_t*, uint64_t*), size_t inputs, size_t outputs) {
+#if VM_TRACE_FST
+  const char* file = std::getenv("RNIC_RTL_WAVES_FILE");
+  Verilated::traceEverOn(file != nullptr);
+#endif
   Model model;
+#if VM_TRACE_FST
+  if (file) {
+    waves = new VerilatedFstC;
+    model.trace(waves, 99);
+    waves->open(file);
+    if (!waves->isOpen()) return 1;
+  }
+#endif
   std::vector<uint64_t> in(inputs), out;
   start(model);
   for (uint64_t count; std::fread(&count, 8, 1, stdin) == 1;) {
@@ -99,6 +125,9 @@ static int run(void (*start)(Model&), void (*step)(Model&, const uint64_t*, uint
   }
 #if VM_COVERAGE
   if (const char* file = std::getenv("RNIC_RTL_COVERAGE_FILE")) Verilated::threadContextp()->coveragep()->write(file);
+#endif
+#if VM_TRACE_FST
+  if (waves) waves->close();
 #endif
   return 0;
 }

@@ -18,6 +18,7 @@ pub struct Verilated {
     folder: tempfile::TempDir,
     circuits: Vec<Circuit>,
     coverage: Option<OsString>,
+    has_waves: bool,
 }
 
 impl Verilated {
@@ -26,15 +27,28 @@ impl Verilated {
     /// # Errors
     /// When a tool is missing, warns or fails, or a port is not as declared.
     pub fn build(circuits: &[Circuit]) -> Result<Self, ToolError> {
+        Self::build_with(circuits, false)
+    }
+
+    /// Does the same for models that can write waves ([`Verilated::start_with_waves`]), which makes them slower. The
+    /// compiler needs zlib.
+    ///
+    /// # Errors
+    /// As [`Verilated::build`].
+    pub fn build_with_waves(circuits: &[Circuit]) -> Result<Self, ToolError> {
+        Self::build_with(circuits, true)
+    }
+
+    fn build_with(circuits: &[Circuit], has_waves: bool) -> Result<Self, ToolError> {
         let folder = tempfile::tempdir().map_err(|source| ToolError::File { path: "a new folder".into(), source })?;
         let (at, coverage) = (folder.path(), std::env::var_os(COVERAGE));
         write(&at.join("main.cpp"), &shim::text(circuits))?;
         let root = run(at, "verilator", &["--getenv".into(), "VERILATOR_ROOT".into()])?;
         let include = Path::new(root.trim()).join("include");
-        let compiler = Compiler { folder: at.to_owned(), include, has_coverage: coverage.is_some() };
+        let compiler = Compiler { folder: at.to_owned(), include, has_coverage: coverage.is_some(), has_waves };
         compiler.models(circuits)?;
         compiler.link(circuits)?;
-        Ok(Self { folder, circuits: circuits.to_vec(), coverage })
+        Ok(Self { folder, circuits: circuits.to_vec(), coverage, has_waves })
     }
 
     /// Starts the model of the circuit called `name`. Registers and memories that a reset does not set have random
@@ -43,6 +57,19 @@ impl Verilated {
     /// # Errors
     /// When there is no such circuit, or the process cannot be started.
     pub fn start(&self, name: &str, seed: u32) -> Result<Model, ToolError> {
+        self.start_model(name, seed, None)
+    }
+
+    /// Does the same, and writes the values of all signals over time to `file`, in the format FST, until the model is
+    /// dropped. Only models built with waves do.
+    ///
+    /// # Errors
+    /// As [`Verilated::start`].
+    pub fn start_with_waves(&self, name: &str, seed: u32, file: &Path) -> Result<Model, ToolError> {
+        self.start_model(name, seed, Some(file))
+    }
+
+    fn start_model(&self, name: &str, seed: u32, waves: Option<&Path>) -> Result<Model, ToolError> {
         let failed = |source| ToolError::Start { tool: format!("the model of {name}"), source };
         let number = self.circuits.iter().position(|circuit| circuit.name == name);
         let number = number.ok_or_else(|| failed(std::io::ErrorKind::NotFound.into()))?;
@@ -54,12 +81,16 @@ impl Verilated {
             let file = format!("{name}-{}-{seed}.dat", std::process::id());
             command.env("RNIC_RTL_COVERAGE_FILE", Path::new(folder).join(file));
         }
+        if let Some(file) = waves {
+            command.env("RNIC_RTL_WAVES_FILE", file);
+        }
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(failed)?;
         let ends = child.stdin.take().zip(child.stdout.take());
         let (input, output) = ends.ok_or_else(|| failed(std::io::ErrorKind::BrokenPipe.into()))?;
         let Circuit { inputs, outputs, .. } = &self.circuits[number];
         let (inputs, outputs) = (record_words(inputs), record_words(outputs));
-        Ok(Model { child, input: Some(input), output, inputs, outputs, has_coverage: self.coverage.is_some() })
+        let writes_at_end = self.coverage.is_some() || self.has_waves;
+        Ok(Model { child, input: Some(input), output, inputs, outputs, writes_at_end })
     }
 }
 
@@ -68,6 +99,7 @@ struct Compiler {
     folder: PathBuf,
     include: PathBuf,
     has_coverage: bool,
+    has_waves: bool,
 }
 
 impl Compiler {
@@ -90,6 +122,9 @@ impl Compiler {
         if self.has_coverage {
             arguments.push("--coverage-line".to_owned());
         }
+        if self.has_waves {
+            arguments.push("--trace-fst".to_owned());
+        }
         arguments.extend(words(&format!("--prefix V{name} --top-module {module} --Mdir {name}")));
         arguments.extend(parameters.iter().map(|(parameter, value)| format!("-G{parameter}={value}")));
         arguments.extend(circuit.sources(&self.folder)?);
@@ -111,8 +146,11 @@ impl Compiler {
     /// Returns the compiler's arguments for every file.
     fn flags(&self) -> String {
         let include = self.include.display();
-        let coverage = u8::from(self.has_coverage);
-        format!("-O1 -std=c++17 -w -DVM_COVERAGE={coverage} -I{include} -I{include}/vltstd -I.")
+        let (coverage, waves) = (u8::from(self.has_coverage), u8::from(self.has_waves));
+        format!(
+            "-O1 -std=c++17 -w -DVM_COVERAGE={coverage} -DVM_TRACE={waves} -DVM_TRACE_FST={waves} -I{include} \
+             -I{include}/vltstd -I."
+        )
     }
 
     fn compile(&self, source: &str, object: &str) -> Result<(), ToolError> {
@@ -124,9 +162,15 @@ impl Compiler {
         let include = self.include.display();
         let folders: String = circuits.iter().map(|circuit| format!(" -I{}", circuit.name)).collect();
         let objects: String = circuits.iter().map(|circuit| format!(" {}.o", circuit.name)).collect();
-        let coverage = if self.has_coverage { format!("{include}/verilated_cov.cpp") } else { String::new() };
+        let mut more = String::new();
+        if self.has_coverage {
+            more += &format!(" {include}/verilated_cov.cpp");
+        }
+        if self.has_waves {
+            more += &format!(" {include}/verilated_fst_c.cpp -lz");
+        }
         let arguments = format!(
-            "{}{folders} main.cpp {include}/verilated.cpp {include}/verilated_threads.cpp {coverage}{objects} \
+            "{}{folders} main.cpp {include}/verilated.cpp {include}/verilated_threads.cpp{objects}{more} \
              -o models -lpthread",
             self.flags()
         );
@@ -146,7 +190,8 @@ pub struct Model {
     output: ChildStdout,
     inputs: usize,
     outputs: usize,
-    has_coverage: bool,
+    /// True if the process writes a file when its input ends.
+    writes_at_end: bool,
 }
 
 impl Model {
@@ -178,9 +223,9 @@ impl Model {
 
 impl Drop for Model {
     fn drop(&mut self) {
-        // The end of its input ends the process, which writes its coverage first.
+        // The end of its input ends the process, which writes coverage and waves first.
         self.input = None;
-        if !self.has_coverage {
+        if !self.writes_at_end {
             let _ = self.child.kill();
         }
         let _ = self.child.wait();

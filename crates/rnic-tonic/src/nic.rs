@@ -7,7 +7,7 @@ use crate::tonic::{FlowView, Input, Tonic};
 use crate::wires::{Address, FlowSetup};
 
 /// A Tonic NIC, driven cycle by cycle: the model, or a circuit that equals it.
-pub trait Nic {
+pub trait Nic: core::fmt::Debug + Send {
     /// Returns the number of the next cycle.
     fn now(&self) -> u64;
 
@@ -40,7 +40,7 @@ pub trait Nic {
     fn advance_to(&mut self, end: u64) -> Option<(u64, Address)>;
 }
 
-impl<S: ActiveSet> Nic for Tonic<S> {
+impl<S: ActiveSet + core::fmt::Debug + Send> Nic for Tonic<S> {
     fn now(&self) -> u64 {
         self.now()
     }
@@ -67,5 +67,35 @@ impl<S: ActiveSet> Nic for Tonic<S> {
 
     fn advance_to(&mut self, end: u64) -> Option<(u64, Address)> {
         self.advance_to(end)
+    }
+}
+
+impl Nic for Box<dyn Nic> {
+    fn now(&self) -> u64 {
+        (**self).now()
+    }
+
+    fn add_flow(&mut self, flow: FlowId, setup: FlowSetup) -> Result<(), Refused> {
+        (**self).add_flow(flow, setup)
+    }
+
+    fn set_limit(&mut self, flow: FlowId, limit: SegmentId, last_bytes: u16) -> Result<(), Refused> {
+        (**self).set_limit(flow, limit, last_bytes)
+    }
+
+    fn flow(&self, flow: FlowId) -> Result<FlowView, Refused> {
+        (**self).flow(flow)
+    }
+
+    fn step(&mut self, input: &Input) -> Option<Address> {
+        (**self).step(input)
+    }
+
+    fn next_event(&mut self, end: u64) -> Option<u64> {
+        (**self).next_event(end)
+    }
+
+    fn advance_to(&mut self, end: u64) -> Option<(u64, Address)> {
+        (**self).advance_to(end)
     }
 }

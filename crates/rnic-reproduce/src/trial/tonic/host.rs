@@ -224,7 +224,7 @@ impl<N: Nic> TonicHost<N> {
     }
 }
 
-impl<N: Nic + core::fmt::Debug + Send + 'static> Endpoint for TonicHost<N> {
+impl<N: Nic + 'static> Endpoint for TonicHost<N> {
     fn next_event(&self) -> Option<Time> {
         self.due
     }

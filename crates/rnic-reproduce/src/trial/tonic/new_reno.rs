@@ -60,7 +60,11 @@ pub struct Arguments {
     pub first_window: u32,
 }
 
-pub(super) fn checked(arguments: &toml::Table) -> Result<Arguments, String> {
+/// Reads and checks the arguments of a run.
+///
+/// # Errors
+/// A key that is missing or unknown, or a value that is out of range.
+pub fn checked(arguments: &toml::Table) -> Result<Arguments, String> {
     let arguments: Arguments = read(arguments)?;
     arguments.network.check()?;
     within("first_window", arguments.first_window, 1, u32::from(WINDOW))?;
@@ -130,6 +134,14 @@ impl Side {
 }
 
 impl Arguments {
+    /// Returns the number of cycles of a run.
+    ///
+    /// # Errors
+    /// When a duration is invalid.
+    pub fn cycles(&self) -> Result<u64, String> {
+        Ok(self.network.duration()?.as_ps() / duration_of_cycle(&self.network)?.as_ps().max(1))
+    }
+
     fn rto_min(&self) -> Result<Duration, String> {
         duration("rto_min", &self.rto_min)
     }
@@ -202,7 +214,7 @@ impl Arguments {
     ///
     /// # Errors
     /// As [`Arguments::tonic`], and those of `build`.
-    pub fn tonic_with<N: Nic + core::fmt::Debug + Send + 'static>(
+    pub fn tonic_with<N: Nic + 'static>(
         &self,
         program: &str,
         seed: u64,
