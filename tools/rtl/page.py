@@ -1,0 +1,185 @@
+"""The page docs/rtl.md, from rtl/report.json, rtl/random.json and the papers' figures."""
+
+from table import papers, rows
+
+# The factor by which the device of Tonic's prototype is at least faster than ECP5 of speed grade 8: Tonic's own stage
+# for incoming packets, which meets 10 ns there, reaches 45.6 MHz here.
+ECP5_TO_XCKU15P = 2.2
+
+HEAD = """# Circuits in numbers
+
+`make rtl-report` measures what has changed and writes this page. The folder `rtl` has the circuits;
+[rtl/README.md](../rtl/README.md) says how to take one.
+
+## What is not comparable
+
+- **No vendor tool was used.** The papers' figures come from Vivado, ours from yosys: `synth_xilinx -family xcup -abc9`.
+  For the published text of Tonic the same flow needs up to 1.5 times as many LUTs as the paper reports, so that our LUT
+  counts are upper bounds.
+- **No frequency of an UltraScale+ device can be given.** *Levels* are those of the netlist for this device class, counted
+  as Vivado counts them: LUT 1, MUXF and CARRY4 half a level, CARRY8 1, a DSP without registers 4. Tonic finds that 31
+  levels meet 10 ns on XCKU15P, and more than 42 do not.
+- **ns** is the longest path by OpenSTA with the cells of osu018, an open library of 180 nm, without wires. In delays of an
+  inverter that drives four of its kind (**FO4**: 99 ps there) it is nearly independent of the process.
+- **MHz** is the frequency after placement and routing on an ECP5 (LFE5U-85F, speed grade 8, nextpnr) between registers.
+  That device is at least 2.2 times slower than XCKU15P: Tonic's stage for incoming packets reaches 45.6 MHz there, and
+  100 MHz in the paper. It has LUTs of four inputs. **ns / 2.2** is therefore the most that the period would be on
+  XCKU15P.
+- Papers report circuits with their interfaces to memory; ours are listed with and without.
+"""
+
+GROUPS = {
+    "programs": ("Transport programs", "Emitted from the Rust functions; 128 segments. *incoming* is run for each packet, "
+                 "*periodic* for each visit of the timer. The paper's LUTs contain marking of ranges and merging of "
+                 "results, which are in the template here."),
+    "tonic": ("Tonic's template", "The NIC around a program."),
+    "irn": ("IRN", "The four modules of IRN, section 6. The paper's are from Vivado HLS, with 128-bit maps."),
+    "fasr": ("FaSR", "FaSR's recovery beside go-back-N with the same contexts."),
+    "falcon": ("Falcon", "Receive window and loss detection by time. The paper has no figures of circuits."),
+    "shell": ("AXI-Stream shell", "Parser and builder of packet headers."),
+    "lib": ("Library", "Modules of which the others are made."),
+    "other": ("Others", ""),
+}
+
+
+def number(value, digits=1):
+    """A number as it is shown: integers without a point, `-` when there is none."""
+    if value is None:
+        return "-"
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.{digits}f}"
+
+
+def table(head, lines):
+    """A table in Markdown; all columns but the first have numbers."""
+    text = ["| " + " | ".join(head) + " |", "|---|" + "---:|" * (len(head) - 1)]
+    text += ["| " + " | ".join(line) + " |" for line in lines]
+    return "\n".join(text) + "\n"
+
+
+def parameters(row):
+    """The parameters of a row, after its module."""
+    values = ", ".join(f"{name} {value}" for name, value in row.parameters.items())
+    return f"`{row.module}`" + (f" ({values})" if values else "")
+
+
+def figures(report, row):
+    """The columns of a row's figures."""
+    found = report["modules"].get(row.name, {})
+    scaled = 1000 / found["mhz"] / ECP5_TO_XCKU15P if "mhz" in found else None
+    names = ("lut", "ff", "ramb36", "dsp", "levels", "ns", "fo4", "mhz")
+    return [*(number(found.get(name)) for name in names), number(scaled)]
+
+
+def group(report, name, members):
+    """The section of a group."""
+    title, about = GROUPS[name]
+    has_paper = [row for row in members if row.name in papers()]
+    head = ["module", "LUT", "FF", "RAMB36", "DSP", "levels", "ns", "FO4", "MHz", "ns / 2.2"]
+    head += ["LUT, paper", "FF, paper"] if has_paper else []
+    lines = []
+    for row in members:
+        line = [parameters(row), *figures(report, row)]
+        if has_paper:
+            paper = papers().get(row.name, {})
+            line += [number(paper.get("lut")), number(paper.get("ff"))]
+        lines.append(line)
+    text = f"\n## {title}\n\n{about}\n\n" if about else f"\n## {title}\n\n"
+    text += table(head, lines)
+    for row in has_paper:
+        text += f"\n- `{row.name}`, {papers()[row.name]['row']}: {papers()[row.name]['source']}"
+    return text + ("\n" if has_paper else "")
+
+
+def programs(report):
+    """T-R1 and T-R3 for the six programs."""
+    lines = []
+    for name, paper in papers()["tonic"].items():
+        both = [report["modules"].get(f"{name}_{function}") for function in ("incoming", "periodic")]
+        if None in both:
+            continue
+        levels = max(figures["levels"] for figures in both)
+        lut = sum(figures["lut"] for figures in both)
+        lines.append([name, number(lut), number(levels), number(paper["user_lut"]),
+                      number(paper["fixed_lut"]), number(paper["bram36"])])
+    head = ["program", "LUT, both functions", "levels", "user LUT, paper", "template LUT, paper", "BRAM36, paper"]
+    return ("\nT-R1 and T-R3. The paper's programs have 13 to 29 levels.\n\n" + table(head, lines)) if lines else ""
+
+
+def sweeps(report):
+    """How figures grow with a parameter: between neighbouring values, as a factor or a slope."""
+    families = {}
+    for row in rows():
+        if row.sweep and row.name in report["modules"]:
+            families.setdefault((row.sweep["row"], row.module, row.sweep["parameter"]), []).append(row)
+    if not families:
+        return ""
+    lines = []
+    for (paper_row, module, parameter), members in families.items():
+        before = None
+        for row in members:
+            found, value = report["modules"][row.name], row.parameters[parameter]
+            line = [f"{paper_row}: `{module}`, {parameter} {value}"]
+            line += [number(found["lut"]), number(found["levels"]), number(found["ramb36"])]
+            if before is None:
+                line += ["-", "-", "-"]
+            else:
+                was, old = before
+                line += [f"{found['lut'] / was['lut']:.2f} x", number(found["levels"] - was["levels"]),
+                         f"{(found['ramb36'] - was['ramb36']) / (value - old):.4f}"]
+            before = (found, value)
+            lines.append(line)
+    head = ["row", "LUT", "levels", "RAMB36", "LUT, growth", "levels more", "RAMB36 a unit"]
+    return ("\n## Growth with parameters\n\nEach row beside the one before it: Tonic's table 4 (T-R5: user state, T-R6: "
+            "window, T-R7: flows).\n\n" + table(head, lines))
+
+
+def depth(random):
+    """T-R4."""
+    if not random:
+        return ""
+    found = random["summary"]
+    text = f"""
+## Random programs (T-R4)
+
+{found['programs']} random functions with {found['levels'][0]} to {found['levels'][1]} levels by the recorder's estimate,
+and {number(found['state_bytes'][0])} to {number(found['state_bytes'][1])} bytes of state, without products and quotients.
+Rank correlations:
+
+"""
+    text += table(["", "levels for UltraScale+", "ns in osu018"], [
+        ["recorder's levels", f"{found['recorder_to_xcup']:.3f}", f"{found['recorder_to_osu018']:.3f}"],
+        ["levels for UltraScale+", "-", f"{found['xcup_to_osu018']:.3f}"]])
+    placed = found.get("ecp5_10_ns")
+    if placed:
+        text += f"""
+{found['placed']} of them were placed on the ECP5, whose delay is divided by 2.2. Tonic's paper: up to 31 levels meet
+10 ns, between 31 and 42 it depends, beyond 42 none does.
+
+"""
+        lines = []
+        for name, title in (("recorder", "recorder's levels"), ("xcup", "levels for UltraScale+")):
+            point = placed[name]
+            lines.append([title, number(point["line"]), number(point["all_meet_below"]),
+                          number(point["none_meets_above"])])
+        text += table(["10 ns at", "on the fitted line", "first that misses", "last that meets"], lines)
+    lines = [[str(p["seed"]), number(p["state_bits"] / 8), number(p["operations"]), number(p["levels"]),
+              number(p["xcup"]["levels"]), number(p["xcup"]["lut"]), number(p["osu018"]["ns"], 2),
+              number(p.get("ecp5_mhz"))] for p in random["programs"]]
+    head = ["seed", "state, bytes", "operations", "recorder's levels", "levels", "LUT", "ns", "MHz"]
+    return text + "\n" + table(head, lines)
+
+
+def text(report, random):
+    """The page."""
+    page = HEAD
+    for name in GROUPS:
+        members = [row for row in rows() if row.group == name and row.name in report.get("modules", {})]
+        if members:
+            page += group(report, name, members)
+        if members and name == "programs":
+            page += programs(report)
+    page += sweeps(report) + depth(random)
+    versions = [[name, version] for name, version in report.get("tools", {}).items()]
+    return page + "\n## Tools\n\n" + table(["tool", "version"], versions)
