@@ -1,0 +1,134 @@
+"""Tests of the counting of cells and levels, of the table, and of rank correlation."""
+
+import tempfile
+import unittest
+from pathlib import Path
+
+import depth
+import lines
+import mutate
+import netlist
+import page
+import report
+from table import Module, digest, rows, sources
+
+
+def cell(kind, inputs, outputs, **parameters):
+    """A cell with one input port and one output port."""
+    return {"type": kind, "parameters": parameters, "connections": {"I": inputs, "O": outputs},
+            "port_directions": {"I": "input", "O": "output"}}
+
+
+class Levels(unittest.TestCase):
+    """The longest path."""
+
+    def levels(self, *cells):
+        return netlist.levels({"cells": {f"c{number}": value for number, value in enumerate(cells)}})
+
+    def test_luts_in_a_chain(self):
+        self.assertEqual(self.levels(cell("LUT2", [1, 2], [3]), cell("LUT6", [3, 4], [5])), 2)
+
+    def test_halves(self):
+        chain = [cell("LUT2", [1], [2]), cell("CARRY4", [2], [3]), cell("CARRY4", [3], [4]), cell("MUXF7", [4], [5])]
+        self.assertEqual(self.levels(*chain), 2.5)
+        self.assertEqual(self.levels(cell("CARRY8", [1], [2])), 1)
+
+    def test_a_register_ends_a_path(self):
+        chain = [cell("LUT2", [1], [2]), cell("FDRE", [2], [3]), cell("LUT2", [3], [4]), cell("INV", [4], [5])]
+        self.assertEqual(self.levels(*chain), 1)
+
+    def test_a_dsp_with_a_register_ends_a_path(self):
+        parts = [cell("LUT2", [1], [2]), cell("DSP48E2", [2], [3]), cell("LUT2", [3], [4])]
+        self.assertEqual(self.levels(*parts), 6)
+        parts[1]["parameters"]["MREG"] = "00000000000000000000000000000001"
+        self.assertEqual(self.levels(*parts), 1)
+
+    def test_the_path_of_an_asynchronous_read_is_that_of_its_address(self):
+        memory = cell("RAM32X1D", [], [9])
+        memory["connections"] = {"A0": [1], "DPRA0": [4], "D": [5], "WE": [6], "WCLK": [7], "DPO": [9]}
+        memory["port_directions"] = {name: "input" for name in memory["connections"]} | {"DPO": "output"}
+        slow_data = [cell("LUT2", [2], [10]), cell("LUT2", [10], [5])]
+        self.assertEqual(self.levels(*slow_data, memory), 2)
+        self.assertEqual(self.levels(cell("LUT2", [2], [3]), cell("LUT2", [3], [4]), memory), 3)
+
+    def test_a_loop_is_an_error(self):
+        with self.assertRaises(netlist.Loop):
+            self.levels(cell("LUT2", [1], [2]), cell("LUT2", [2], [1]))
+
+    def test_cells(self):
+        cells = [cell("LUT3", [1], [2]), cell("RAM64M8", [2], [3]), cell("FDRE", [3], [4]), cell("RAMB18E2", [4], [5]),
+                 cell("RAMB36E2", [5], [6]), cell("CARRY4", [6], [7]), cell("DSP48E2", [7], [8])]
+        found = netlist.counts({"cells": dict(enumerate(cells))})
+        self.assertEqual(found, {"lut": 9, "ff": 1, "ramb36": 1.5, "carry": 1, "dsp": 1, "lut_memory": 8})
+        with self.assertRaises(ValueError):
+            netlist.counts({"cells": {"x": cell("$_AND_", [1], [2])}})
+
+
+class Table(unittest.TestCase):
+    """Files of modules."""
+
+    def test_sources_are_those_that_a_module_mentions(self):
+        row = Module(name="header_decode", folders=["shell", "lib"])
+        self.assertEqual([path.name for path in sources(row)], ["shell_pkg.sv", "header_decode.sv"])
+
+    def test_the_hash_depends_on_parameters(self):
+        one, other = (Module(name="first_set", folders=["lib"], parameters={"W": width}) for width in (64, 128))
+        self.assertNotEqual(digest(one), digest(other))
+
+    def test_a_sweep_is_a_row_for_each_value(self):
+        names = {row.name for row in rows()}
+        self.assertLessEqual({"first_in_ring_w64", "first_in_ring_w128"}, names)
+        self.assertNotIn("first_in_ring", names)
+
+
+class Limits(unittest.TestCase):
+    """What is an error."""
+
+    def test_more_than_five_percent_or_two_levels(self):
+        limits = {"a": {"lut": 100, "levels": 10}}
+        self.assertEqual(report.over_limit("a", {"lut": 105, "levels": 12}, limits, {}), [])
+        self.assertEqual(len(report.over_limit("a", {"lut": 106, "levels": 12.5}, limits, {})), 2)
+        self.assertEqual(len(report.over_limit("a", {"lut": 1, "levels": 1, "dsp": 1}, limits, {"dsp": 0})), 1)
+        self.assertEqual(len(report.over_limit("b", {"lut": 1, "levels": 1}, limits, {})), 1)
+
+
+class Depth(unittest.TestCase):
+    """Row T-R4."""
+
+    def test_rank_correlation(self):
+        self.assertEqual(depth.ranks([3, 1, 3]), [2.5, 1, 2.5])
+        self.assertAlmostEqual(depth.correlation([1, 2, 3, 4], [10, 20, 30, 40]), 1)
+        self.assertAlmostEqual(depth.correlation([1, 2, 3, 4], [4, 3, 2, 1]), -1)
+        # Sum of squared differences of ranks 6: 1 - 6 * 6 / (5 * 24).
+        self.assertAlmostEqual(depth.correlation([1, 2, 3, 4, 5], [2, 1, 4, 5, 3]), 0.6)
+
+    def test_where_a_limit_is_passed(self):
+        found = depth.crossing([(10, 4), (20, 8), (30, 12), (40, 16)], 10)
+        self.assertEqual(found, {"line": 25.0, "all_meet_below": 30, "none_meets_above": 20})
+
+
+class Tools(unittest.TestCase):
+    """Mutants, waivers and the page."""
+
+    def test_mutants_are_outside_of_ranges_and_comments(self):
+        text = "  assign x = a[W-1:0] & b; // a | b\n  // c & d\n  localparam int A = 1 + 2;"
+        found = [mutant[2] for mutant in mutate.mutants(text)]
+        self.assertEqual(found, ["  assign x = a[W-1:0] | b; "])
+
+    def test_waivers_have_reasons(self):
+        for row in lines.waivers().values():
+            self.assertTrue(row["reason"])
+
+    def test_numbers(self):
+        self.assertEqual([page.number(value) for value in (None, 12.0, 12345, 1.25)], ["-", "12", "12,345", "1.2"])
+
+    def test_a_report_is_read_as_it_was_written(self):
+        value = {"tools": {"yosys": "0.23"}, "modules": {"a": {"lut": 1, "levels": 2.5}}}
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "report.json"
+            report.save(path, value)
+            self.assertEqual(report.load(path), value)
+
+
+if __name__ == "__main__":
+    unittest.main()
