@@ -17,7 +17,7 @@ SOAK_SECONDS ?= 600
 SOAK_SEED ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-pyverbs test-pyverbs-newest lint check generate book bench bench-timeouts fuzz fuzz-falcon sanitize soak test-apps test-interop test-jit test-wasm long-test fresh fmt clean
+.PHONY: help build run test test-pyverbs test-pyverbs-newest lint check generate book bench bench-timeouts fuzz fuzz-falcon sanitize soak test-apps test-interop test-jit test-wasm rtl rtl-test rtl-report rtl-full rtl-emit long-test fresh fmt clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -99,6 +99,37 @@ test-wasm: ## programs as WebAssembly modules (feature wasm), which other tests 
 test-jit: ## program files as machine code (feature jit), which other tests leave out
 	cargo clippy --package rnic-jit --package rnic-transports --package rnic-cli --features rnic-jit/cranelift,rnic-cli/jit --all-targets --locked -- --deny warnings
 	cargo test --package rnic-jit --package rnic-transports --features rnic-jit/cranelift,rnic-transports/jit --lib --locked
+
+# Emitted programs are no part of the tree; the tools in tools/rtl find them here.
+rtl-emit:
+	cargo run --quiet --package rnic-rtl --bin rnic-circuits --locked -- out/rtl/emitted
+
+rtl: rtl-emit ## circuits: emit programs, lint every module, compare each circuit with its model for a short time
+	@scripts/setup test
+	tools/rtl/lint.py
+	RNIC_LOCKSTEP_EVENTS=$(or $(RNIC_LOCKSTEP_EVENTS),20000) cargo test --package rnic-rtl --locked
+
+rtl-test: rtl-emit ## circuits: every comparison at its full length, and the proofs; fails when a tool is missing
+	tools/rtl/lint.py
+	RNIC_REQUIRE_VERILATOR=1 cargo test --package rnic-rtl --locked --no-fail-fast
+
+rtl-report: rtl-emit ## circuits: synthesise what has changed, and write rtl/report.json and docs/rtl.md
+	@scripts/setup rtl
+	tools/rtl/report.py run
+	tools/rtl/report.py page
+	tools/rtl/report.py check
+
+rtl-full: rtl-test rtl-report ## circuits: also both readers, random programs, coverage, verible, cocotb; an hour
+	tools/rtl/lint.py --verible
+	python3 -m unittest discover --start-directory tools/rtl --pattern '*_test.py'
+	tools/rtl/report.py again
+	tools/rtl/report.py compare
+	tools/rtl/depth.py --place
+	tools/rtl/report.py page
+	rtl/cocotb/run.py
+	rm -rf out/rtl/coverage && mkdir -p out/rtl/coverage
+	RNIC_RTL_COVERAGE=$(CURDIR)/out/rtl/coverage RNIC_LOCKSTEP_EVENTS=20000 cargo test --package rnic-rtl --locked
+	tools/rtl/lines.py out/rtl/coverage
 
 long-test: ## every test in release, the long ones too
 	@scripts/setup test
