@@ -15,6 +15,9 @@ pub const LEVELS_MIN: u32 = 3;
 /// Maximum state of a random program in bits: 125 bytes.
 pub const STATE_BITS_MAX: u32 = 1000;
 
+/// Largest number of fields of state.
+const FIELDS_MAX: u32 = 40;
+
 /// Widths of state fields and of intermediate values.
 const WIDTHS: [u8; 7] = [1, 4, 8, 12, 16, 24, 32];
 
@@ -104,8 +107,10 @@ impl Builder {
         }
         self.maps = ["acked", "marked"].map(|name| self.input(format!("in_{name}"), Kind::Map)).to_vec();
         let mut left = 8 * self.rng.between(1, u64::from(STATE_BITS_MAX / 8)) as u32;
-        while left > 0 && self.state.len() < 40 {
-            let bits = u32::from(self.any_width(0)).min(left);
+        while left > 0 {
+            // Wide enough that the fields which remain can hold the rest.
+            let least = left.div_ceil(FIELDS_MAX - self.state.len() as u32);
+            let bits = u32::from(self.any_width(0)).max(least).min(left);
             left -= bits;
             let field = self.input(format!("state_f{}", self.state.len()), Kind::Bits(bits as u8));
             self.state.push(field);
@@ -130,54 +135,65 @@ impl Builder {
         if self.width(found) == width { found } else { self.push(Op::Resize, &[found], width) }
     }
 
-    /// Returns two different values.
-    fn two(&mut self, width: u8, depth: u32) -> [Index; 2] {
-        let one = self.value(width, depth);
+    /// Returns a value as [`Builder::value`] does, but not that of `x` or a part of it: `x - x` would cut the chain.
+    fn other(&mut self, width: u8, x: Index) -> Index {
         loop {
-            let other = self.value(width, depth);
-            if other != one {
-                return [one, other];
+            let kept = self.nodes.len();
+            let found = self.value(width, self.depth(x));
+            if self.origin(found) != self.origin(x) {
+                return found;
             }
+            self.nodes.truncate(kept);
+            self.depths.truncate(kept);
         }
+    }
+
+    /// Returns the node of which `node` is a resized copy, or itself.
+    fn origin(&self, mut node: Index) -> Index {
+        while self.nodes[usize::from(node)].op == Op::Resize {
+            node = self.nodes[usize::from(node)].args[0];
+        }
+        node
     }
 
     /// Appends an operation on `x`, and returns its result.
     fn step(&mut self, x: Index) -> Index {
-        let (width, depth) = (self.width(x), self.depth(x));
+        let width = self.width(x);
         let choice = self.below(20);
         if width == 1 {
             return match choice {
                 0..=2 => {
-                    let other = self.value(1, depth);
+                    let other = self.other(1, x);
                     self.push([Op::And, Op::Or, Op::Xor][choice], &[x, other], 1)
                 }
                 _ => {
                     let width = self.any_width(1);
-                    let [yes, no] = self.two(width, depth);
+                    let yes = self.other(width, x);
+                    let no = self.other(width, yes);
                     self.push(Op::Mux, &[x, yes, no], width)
                 }
             };
         }
         match choice {
             0..=6 => {
-                let other = self.value(width, depth);
+                let other = self.other(width, x);
                 self.push([Op::Add, Op::Sub][choice % 2], &[x, other], width)
             }
             7..=11 => {
-                let other = self.value(width, depth);
+                let other = self.other(width, x);
                 self.push([Op::Lt, Op::Lt, Op::Eq][choice % 3], &[x, other], 1)
             }
             12..=15 => {
-                let (flag, other) = (self.value(1, depth), self.value(width, depth));
+                let (flag, other) = (self.value(1, self.depth(x)), self.other(width, x));
                 self.push(Op::Mux, &[flag, x, other], width)
             }
             16 => {
                 let shifted = self.push(Op::Shr(1 + (width / 4).min(3)), &[x], width);
-                let other = self.value(width, depth);
+                let other = self.other(width, x);
                 self.push(Op::Sub, &[other, shifted], width)
             }
             17 => {
-                let other = self.value(width, depth);
+                let other = self.other(width, x);
                 self.push(Op::Xor, &[x, other], width)
             }
             _ => self.map_operation(x, choice == 18),
