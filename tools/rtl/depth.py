@@ -8,7 +8,7 @@ rtl/random.json, each with a hash of its text; only what is new or has changed i
 import argparse
 import json
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 import measure
@@ -20,6 +20,7 @@ RESULTS = ROOT / "rtl/random.json"
 # Every fifth program is also placed and routed.
 PLACED = 5
 CYCLE_NS = 10.0
+TOOLS = tool.versions()
 # Of the recorder's levels with those of synthesis, and with the delay.
 CORRELATION_MIN = 0.9
 
@@ -128,9 +129,11 @@ def summary(results):
 
 def write(results, path=RESULTS):
     """Writes the results and what they show, one program a line."""
+    if len(results) < 3:
+        return
     rows = ",\n".join("  " + json.dumps(result) for result in results)
     head = ",\n".join(f'"{name}": {json.dumps(value)}' for name, value in
-                      {"tools": tool.versions(), "summary": summary(results)}.items())
+                      {"tools": TOOLS, "summary": summary(results)}.items())
     path.write_text(f'{{{head},\n"programs": [\n{rows}\n]}}\n')
 
 
@@ -154,14 +157,16 @@ def main():
         for finding in found:
             print(finding)
         sys.exit(1 if found else 0)
-    done = []
     with ThreadPoolExecutor(arguments.jobs) as pool:
         work = [pool.submit(one, program, number, known, arguments.place) for number, program in enumerate(programs)]
-        for future in work:
-            done.append(future.result())
-            known[done[-1]["module"]] = done[-1]
-            print(f"{done[-1]['module']}: {done[-1]['levels']} levels recorded, {done[-1]['xcup']['levels']} in xcup, "
-                  f"{done[-1]['osu018']['ns']} ns, ECP5 {done[-1].get('ecp5_mhz', '-')} MHz", flush=True)
+        for future in as_completed(work):
+            result = future.result()
+            known[result["module"]] = result
+            # After each, so that an interrupted run goes on where it was.
+            done = [known[program["module"]] for program in programs if program["module"] in known]
+            write(done)
+            print(f"{result['module']}: {result['levels']} levels recorded, {result['xcup']['levels']} in xcup, "
+                  f"{result['osu018']['ns']} ns, ECP5 {result.get('ecp5_mhz', '-')} MHz", flush=True)
     write(done)
     print(json.dumps(summary(done)))
 
