@@ -123,6 +123,11 @@ impl Receiver {
         }
     }
 
+    /// Returns the fields of a flow's state, lowest bits first.
+    pub fn fields(&self) -> Vec<Field> {
+        Reception::fields(&self.shape)
+    }
+
     /// Returns the number of bits of state per flow.
     pub fn bits(&self) -> u32 {
         Reception::bits(&self.shape)

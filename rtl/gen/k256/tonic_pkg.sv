@@ -87,6 +87,19 @@ package tonic_pkg;
     logic [13:0] segment_bytes;
   } credit_t;
   localparam int unsigned CREDIT_W = 187;
+  // The state of a flow at its receiver.
+  typedef struct packed {
+    logic [23:0] notified_at;
+    logic is_notified;
+    logic [23:0] granted;
+    logic is_reported;
+    logic [23:0] delayed_at;
+    logic is_delayed;
+    logic [255:0] seen;
+    logic [23:0] expected;
+    logic in_use;
+  } reception_t;
+  localparam int unsigned RECEPTION_W = 356;
   // Result of the fixed stage of Incoming.
   typedef struct packed {
     logic [K-1:0]  passed;

@@ -6,8 +6,9 @@ use rnic_program::{
     Actions, Bundle, Description, Fields as _, Incoming, Initial, Kind, Lowering, Periodic, Port, RecordError, Scheme,
     Transport, verilog,
 };
+use rnic_tonic::shape::Shape;
 use rnic_tonic::state::{Credit, Duty, Entry, Field, Ring, Window};
-use rnic_tonic::{Sizes, shape::Shape};
+use rnic_tonic::{Receiver, ReceiverKind, ReceiverSizes, Sizes};
 
 /// Widths of windows for which there is a package.
 pub const WINDOWS: [u16; 3] = [64, 128, 256];
@@ -138,6 +139,16 @@ pub fn fields_of_all_schemes(fields: fn(&Shape) -> Vec<Field>, window: u16) -> V
     all[0].iter().enumerate().map(|(at, field)| (field.name.to_owned(), most(at))).collect()
 }
 
+/// Returns the fields of a flow's state at its receiver.
+///
+/// # Panics
+/// When `window` is not one of [`WINDOWS`].
+pub fn reception_fields(window: u16) -> Vec<(String, u32)> {
+    let sizes = ReceiverSizes { flows: 1, window, kind: ReceiverKind::Selective, cnp_interval: 1 };
+    let fields = Receiver::new(sizes).expect("the sizes are in range").fields();
+    fields.into_iter().map(|field| (field.name.to_owned(), field.bits)).collect()
+}
+
 /// Returns the package for a window of `window` segments.
 fn package(window: u16) -> Generated {
     let sizes = Sizes { window, ..Sizes::default() };
@@ -176,6 +187,8 @@ fn package(window: u16) -> Generated {
     let ring: Vec<_> = fields_of_all_schemes(Ring::fields, window);
     text.push_str(&structure("ring", &ring));
     text.push_str(&structure("credit", &fields_of_all_schemes(Credit::fields, window)));
+    text.push_str("  // The state of a flow at its receiver.\n");
+    text.push_str(&structure("reception", &reception_fields(window)));
     text.push_str(WIRES);
     text.push_str("endpackage\n");
     Generated { path: format!("k{window}/tonic_pkg.sv"), text }

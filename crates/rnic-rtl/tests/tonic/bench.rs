@@ -14,17 +14,17 @@ pub struct Case {
     pub program: &'static dyn Transport,
     pub flows: u16,
     pub window: u16,
+    /// Parameters that differ from the defaults.
+    pub values: &'static [(&'static str, u64)],
 }
 
 impl Case {
     fn parameters(&self) -> Vec<u64> {
         let description = self.program.description();
         let mut values = description.defaults();
-        // Timeouts of some hundred cycles, so that they occur.
         for (parameter, value) in description.parameters.iter().zip(&mut values) {
-            if parameter.name.starts_with("rto") {
-                *value = 60;
-            }
+            let changed = self.values.iter().find(|(name, _)| *name == parameter.name);
+            *value = changed.map_or(*value, |(_, value)| *value);
         }
         values
     }
@@ -45,6 +45,9 @@ impl Case {
         Bench::new(self.nic(), tonic, verilated.start(&self.name(), seed).expect("the model starts"))
     }
 }
+
+/// Timeouts of a thousand cycles, so that they occur.
+pub const SHORT_TIMEOUTS: &[(&str, u64)] = &[("rto", 60), ("rto_low", 60), ("rto_high", 90), ("rto_min", 60)];
 
 /// The conditions of a bad network that has what the program's packets need.
 pub fn rough(program: &dyn Transport) -> Conditions {
@@ -67,17 +70,19 @@ pub fn rough(program: &dyn Transport) -> Conditions {
 /// Draws calls of the driver: flows come, get segments in bursts, go and come again.
 pub fn draw_calls(network: &mut Network, seed: u64, flows: u16, end: u64) {
     let mut random = RandomStreams::new(seed).stream("calls");
+    // A command uses the slot of a generation, so most cycles have none.
+    let gap = (end / 40).max(8 * u64::from(flows));
     for flow in 0..flows {
         let mut limit = SegmentId::new(0xFF_FF00 + random.below(512) as u32);
-        let mut at = random.below(1 + end / 16);
+        let mut at = random.below(gap);
         let mut add = |at: u64, call: Call| network.calls.entry(at).or_default().push((flow, call));
         add(at, Call::Add(FlowSetup { first: limit, segment_bytes: 1 + random.below(9_000) as u16 }));
         while at < end {
-            at += 1 + random.below(1 + end / 40);
+            at += 1 + random.below(gap);
             match random.below(16) {
                 0 => {
                     add(at, Call::Remove);
-                    at += 1 + random.below(1 + end / 40);
+                    at += 1 + random.below(gap);
                     limit = SegmentId::new(random.bits() as u32);
                     add(at, Call::Add(FlowSetup { first: limit, segment_bytes: 1 + random.below(200) as u16 }));
                 }
@@ -108,6 +113,29 @@ pub fn run_network(bench: &mut Bench, case: &Case, seed: u64, cycles: u64) -> us
     }
     bench.flush().unwrap_or_else(|difference| panic!("{}, seed {seed}: {difference}", case.name()));
     network.left.len()
+}
+
+/// Runs a network without faults, in which every segment is acknowledged `delay` cycles later; returns the cycle and the
+/// flow of each address.
+pub fn run_ideal(bench: &mut Bench, case: &Case, delay: u64, cycles: u64) -> Vec<(u64, FlowId)> {
+    let mut network = Network::new(1, case.flows, Conditions { delay, ..Conditions::default() });
+    for flow in 0..case.flows {
+        let first = SegmentId::new(0xFF_FFF0);
+        // Each command uses the slot of one generation.
+        let at = 4 * u64::from(flow);
+        network.calls.entry(at).or_default().push((flow, Call::Add(FlowSetup { first, segment_bytes: 1_500 })));
+        network.calls.entry(at).or_default().push((flow, Call::Limit(first.plus(1 << 20), 0)));
+    }
+    for cycle in 0..cycles {
+        let input = network.input(&mut bench.tonic);
+        let address = bench.step(&input, (cycle % u64::from(case.flows)) as FlowId);
+        let address = address.unwrap_or_else(|difference| panic!("{}: {difference}", case.name()));
+        if let Some(address) = address {
+            network.take(cycle, address);
+        }
+    }
+    bench.flush().unwrap_or_else(|difference| panic!("{}: {difference}", case.name()));
+    network.left.iter().map(|(cycle, address)| (*cycle, address.flow)).collect()
 }
 
 /// Which flow a hostile packet names.

@@ -5,4 +5,5 @@ mod bench;
 #[allow(dead_code, reason = "the tests of the model use all of it")]
 mod network;
 mod nic;
+mod receiver;
 mod wild;
