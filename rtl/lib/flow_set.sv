@@ -1,7 +1,7 @@
 // Set of flows, first in first out: up to four insertions and one removal in a cycle.
 //
-// Source: Tonic, section 3.1 (active set, ready-to-transmit set). A flow is inserted only while it is not in the set, so
-// FLOWS places suffice. FLOWS is a power of two, and at least 8. Four interleaved banks hold the queue: up to four
+// Source: Tonic, section 3.1 (active set, ready-to-transmit set). A flow is inserted only while it is not in the set,
+// so FLOWS places suffice. FLOWS is a power of two, and at least 8. Four interleaved banks hold the queue: up to four
 // insertions, in the order of the ports, go to four consecutive places, which are in four banks.
 //
 // A removal sees the insertions of the same cycle: `flow_o` of an empty set is the first one inserted.

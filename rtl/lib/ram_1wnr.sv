@@ -1,4 +1,5 @@
-// Memory with one write port and READS read ports; reads are registered, and see the contents before this cycle's write.
+// Memory with one write port and READS read ports; reads are registered, and see the contents before this cycle's
+// write.
 //
 // Synthesis makes a copy of the memory for each read port that is used.
 module ram_1wnr #(

@@ -1,7 +1,7 @@
 // Memory in logic cells with WRITES write ports and READS read ports without registers, which see earlier writes only.
 //
 // As `ram_mwnr`: a bank for each writer, a copy for each reader, and a table of the live bank of each address. At most
-// one port writes an address in a cycle.
+// one port writes an address in a cycle; `rst_n` serves the assertion of that alone.
 module ram_mw_lut #(
     parameter int unsigned WIDTH = 10,
     parameter int unsigned DEPTH = 1024,
@@ -9,6 +9,7 @@ module ram_mw_lut #(
     parameter int unsigned READS = 1
 ) (
     input  logic                            clk,
+    input  logic                            rst_n,
     input  logic [WRITES-1:0]               we_i,
     input  logic [WRITES*$clog2(DEPTH)-1:0] waddr_i,
     input  logic [WRITES*WIDTH-1:0]         wdata_i,
@@ -50,13 +51,11 @@ module ram_mw_lut #(
   end
 
 `ifndef SYNTHESIS
-  // Before the first cycle of a reset, write enables are random.
-  logic is_started_q = 1'b0;
-  always_ff @(posedge clk) is_started_q <= 1'b1;
+  // Before a reset, write enables are random.
   always_ff @(posedge clk) begin
     for (int unsigned w = 1; w < WRITES; w++) begin
       for (int unsigned v = 0; v < w; v++) begin
-        assert (!(is_started_q && we_i[w] && we_i[v] && waddr_i[w*A+:A] == waddr_i[v*A+:A]))
+        assert (!(rst_n && we_i[w] && we_i[v] && waddr_i[w*A+:A] == waddr_i[v*A+:A]))
         else $error("two ports write one address");
       end
     end

@@ -2,7 +2,7 @@
 //
 // Source: Tonic, section 4: a bank for each writer, a copy of it for each reader, and a table of the bank that holds
 // the live value of each address (LVT). Reads are registered, and see the writes of the same cycle. At most one port
-// writes an address in a cycle.
+// writes an address in a cycle; `rst_n` serves the assertion of that alone.
 module ram_mwnr #(
     parameter int unsigned WIDTH = 36,
     parameter int unsigned DEPTH = 1024,
@@ -10,6 +10,7 @@ module ram_mwnr #(
     parameter int unsigned READS = 2
 ) (
     input  logic                            clk,
+    input  logic                            rst_n,
     input  logic [WRITES-1:0]               we_i,
     input  logic [WRITES*$clog2(DEPTH)-1:0] waddr_i,
     input  logic [WRITES*WIDTH-1:0]         wdata_i,
@@ -83,13 +84,11 @@ module ram_mwnr #(
   end
 
 `ifndef SYNTHESIS
-  // Before the first cycle of a reset, write enables are random.
-  logic is_started_q = 1'b0;
-  always_ff @(posedge clk) is_started_q <= 1'b1;
+  // Before a reset, write enables are random.
   always_ff @(posedge clk) begin
     for (int unsigned w = 1; w < WRITES; w++) begin
       for (int unsigned v = 0; v < w; v++) begin
-        assert (!(is_started_q && we_i[w] && we_i[v] && waddr_i[w*A+:A] == waddr_i[v*A+:A]))
+        assert (!(rst_n && we_i[w] && we_i[v] && waddr_i[w*A+:A] == waddr_i[v*A+:A]))
         else $error("two ports write one address");
       end
     end

@@ -19,6 +19,7 @@ module cr_context #(
     parameter int unsigned DEBUG = 0
 ) (
     input  logic                                    clk,
+    input  logic                                    rst_n,
     input  logic [5*$clog2(FLOWS)-1:0]              next_flow_i,
     input  logic [4*$clog2(FLOWS)-1:0]              flow_i,
     input  logic                                    we_entry_i,
@@ -70,6 +71,7 @@ module cr_context #(
     for (genvar n = 0; n < N; n++) begin : g_entry
       ram_mwnr #(.WIDTH(ENTRY_W), .DEPTH(FLOWS), .WRITES(1), .READS(2)) i_entry (
           .clk(clk),
+          .rst_n(rst_n),
           .we_i(we_entry_i && (entry_place_i == N_W'(n))),
           .waddr_i(flow_enq),
           .wdata_i(entry_i),
@@ -81,6 +83,7 @@ module cr_context #(
 
   ram_mwnr #(.WIDTH(PLACE_W), .DEPTH(FLOWS), .WRITES(2), .READS(READS)) i_place (
       .clk(clk),
+      .rst_n(rst_n),
       .we_i(we_place_i),
       .waddr_i({flow_enq, flow_xmit}),
       .wdata_i({head_i[N_W+:N_W], count_i[COUNT_W+:COUNT_W], head_i[0+:N_W], count_i[0+:COUNT_W]}),
@@ -90,6 +93,7 @@ module cr_context #(
 
   ram_mwnr #(.WIDTH(BYTES_W), .DEPTH(FLOWS), .WRITES(1), .READS(READS)) i_bytes (
       .clk(clk),
+      .rst_n(rst_n),
       .we_i(we_bytes_i),
       .waddr_i(flow_enq),
       .wdata_i({credit_enq.last_bytes, credit_enq.segment_bytes}),
@@ -99,6 +103,7 @@ module cr_context #(
 
   ram_mwnr #(.WIDTH(23), .DEPTH(FLOWS), .WRITES(3), .READS(READS)) i_pace (
       .clk(clk),
+      .rst_n(rst_n),
       .we_i(we_pace_i),
       .waddr_i({flow_per, flow_inc, flow_enq}),
       .wdata_i({credit_per.rate, credit_inc.rate, credit_enq.rate}),
@@ -108,6 +113,7 @@ module cr_context #(
 
   ram_mwnr #(.WIDTH(FILL_W), .DEPTH(FLOWS), .WRITES(2), .READS(READS)) i_fill (
       .clk(clk),
+      .rst_n(rst_n),
       .we_i(we_fill_i),
       .waddr_i({flow_enq, flow_xmit}),
       .wdata_i({credit_enq.since, credit_enq.credit, credit_xmit.since, credit_xmit.credit}),
@@ -117,6 +123,7 @@ module cr_context #(
 
   ram_mwnr #(.WIDTH(24), .DEPTH(FLOWS), .WRITES(2), .READS(READS)) i_granted (
       .clk(clk),
+      .rst_n(rst_n),
       .we_i(we_granted_i),
       .waddr_i({flow_inc, flow_enq}),
       .wdata_i({credit_inc.granted, credit_enq.granted}),
@@ -126,6 +133,7 @@ module cr_context #(
 
   ram_mwnr #(.WIDTH(24), .DEPTH(FLOWS), .WRITES(2), .READS(READS)) i_extra (
       .clk(clk),
+      .rst_n(rst_n),
       .we_i(we_extra_i),
       .waddr_i({flow_per, flow_enq}),
       .wdata_i({credit_per.extra, credit_enq.extra}),
@@ -135,6 +143,7 @@ module cr_context #(
 
   ram_mwnr #(.WIDTH(24), .DEPTH(FLOWS), .WRITES(2), .READS(READS)) i_sent (
       .clk(clk),
+      .rst_n(rst_n),
       .we_i(we_sent_i),
       .waddr_i({flow_enq, flow_xmit}),
       .wdata_i({credit_enq.sent, credit_xmit.sent}),

@@ -4,8 +4,8 @@
 // prefixes are bytes in 1, 16, 256, 4096 and 65536 cycles; each gives a time that is exact or too long, so the smallest
 // is taken. Prefixes of more than 12 bits are not used.
 //
-// Latency: 4 cycles, initiation interval 1. `delay_o` is counted from the cycle of the output: the cycles of the division
-// are subtracted; it is at least 1, and at most MOST.
+// Latency: 4 cycles, initiation interval 1. `delay_o` is counted from the cycle of the output: the cycles of the
+// division are subtracted; it is at least 1, and at most MOST.
 module cr_divide #(
     parameter int unsigned F = 10,
     parameter int unsigned MOST = 2045 * 1024
@@ -52,7 +52,8 @@ module cr_divide #(
     endcase
   endfunction
 
-  function automatic logic [D+Q-1:0] divide(input logic [D+Q-1:0] from, input logic [D-1:0] by, input int unsigned bits);
+  function automatic logic [D+Q-1:0] divide(
+      input logic [D+Q-1:0] from, input logic [D-1:0] by, input int unsigned bits);
     logic [D+Q-1:0] value;
     logic [D:0]     high;
     value = from;

@@ -1,12 +1,13 @@
 // Credit: when the next address of a flow is passed on to the link.
 //
-// Source: Tonic, section 3.3; the model is crates/rnic-tonic/src/cr.rs, equal in every cycle. Modules work side by side,
-// each on a flow of its own: Transmit (xmit), Enqueue or a command (enq), parameters set for a packet (inc) and by a visit
-// (per), a timer that has expired (due). What data delivery sends takes a cycle on the wires and one to memory.
+// Source: Tonic, section 3.3; the model is crates/rnic-tonic/src/cr.rs, equal in every cycle. Modules work side by
+// side, each on a flow of its own: Transmit (xmit), Enqueue or a command (enq), parameters set for a packet (inc) and
+// by a visit (per), a timer that has expired (due). What data delivery sends takes a cycle on the wires and one to
+// memory.
 //
 // Three credit schemes, chosen by the program. With windows an address leaves when its flow's turn comes. With rates a
-// flow that lacks credit waits in the timing wheel; the division that says how long takes four cycles. With tokens a flow
-// waits until its receiver or a timeout grants more.
+// flow that lacks credit waits in the timing wheel; the division that says how long takes four cycles. With tokens a
+// flow waits until its receiver or a timeout grants more.
 //
 // Initiation interval 1 for all inputs. `address_valid_o` stays until `address_ready_i`.
 module cr_engine #(
@@ -205,6 +206,7 @@ module cr_engine #(
 
   cr_context #(.FLOWS(FLOWS), .DEBUG(DEBUG)) i_context (
       .clk(clk),
+      .rst_n(rst_n),
       .next_flow_i({
         debug_flow_i, per_fetch_flow_q, inc_fetch_flow_q, enq_fetch_flow_q, turn_fetch_flow
       }),

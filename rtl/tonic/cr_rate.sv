@@ -1,9 +1,9 @@
 // Credit by rates: which flows have credit for their oldest address, and the waiting of those that have none.
 //
 // Source: Tonic, sections 3.3.2 and 4, appendix B; the model is `membership` of crates/rnic-tonic/src/cr.rs. Transmit
-// (xmit) asks before and after its departure, Enqueue (enq) after this cycle's events. A flow that lacks credit for more
-// than two cycles waits: the division, four cycles long, says for how many, and the wheel counts them. A flow whose
-// timer has expired (due) is inserted without regard to its credit: Transmit decides.
+// (xmit) asks before and after its departure, Enqueue (enq) after this cycle's events. A flow that lacks credit for
+// more than two cycles waits: the division, four cycles long, says for how many, and the wheel counts them. A flow
+// whose timer has expired (due) is inserted without regard to its credit: Transmit decides.
 //
 //   changed_xmit_i      settings of Transmit's flow after this cycle's events, without its departure
 //   own_enq_i           Enqueue works on its flow, and Transmit on another

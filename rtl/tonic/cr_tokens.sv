@@ -1,4 +1,5 @@
-// Whether a flow has tokens left: segments granted by its receiver and by timeouts, less those sent, are more than none.
+// Whether a flow has tokens left: segments granted by its receiver and by timeouts, less those sent, are more than
+// none.
 //
 // Source: Tonic, section 3.3.2. A flow may send 16 segments, a full ring, before its receiver has granted any.
 // Combinational.

@@ -1,16 +1,17 @@
 // Data delivery: which segment a flow sends next.
 //
-// Source: Tonic, sections 3.2 and 3.4; the model is crates/rnic-tonic/src/dd.rs, equal in every cycle. Five modules work
-// side by side, each on a flow of its own choice: Segment Generation, or a command (gen), the second stage of Incoming
-// (inc), Periodic Updates (per), Segment Transmitted (dep), the first stage of Incoming (ack). In a cycle all of them read, all
-// compute, the results of one flow are merged, and all is written; a read of memory, one cycle earlier, sees the writes
-// of its own cycle.
+// Source: Tonic, sections 3.2 and 3.4; the model is crates/rnic-tonic/src/dd.rs, equal in every cycle. Five modules
+// work side by side, each on a flow of its own choice: Segment Generation, or a command (gen), the second stage of
+// Incoming (inc), Periodic Updates (per), Segment Transmitted (dep), the first stage of Incoming (ack). In a cycle all
+// of them read, all compute, the results of one flow are merged, and all is written; a read of memory, one cycle
+// earlier, sees the writes of its own cycle.
 //
 // Initiation interval: a packet, a command, a departure and a visit in each cycle, and a segment in each cycle without
-// a command. Latencies: packet to program 3 cycles, command to its effect 2, set to address 2. Outputs are combinational,
-// and belong into registers.
+// a command. Latencies: packet to program 3 cycles, command to its effect 2, set to address 2. Outputs are
+// combinational, and belong into registers.
 module dd_engine #(
     parameter int unsigned FLOWS = 1024,
+    parameter int unsigned WHOLE_GROUPS = 0,
     parameter int unsigned DEBUG = 0
 ) (
     input  logic                                clk,
@@ -170,7 +171,8 @@ module dd_engine #(
 
   // ---------------------------------------------------------------- conflicts
   // Modules that work on the same flow.
-  logic same_gen_inc, same_gen_per, same_gen_dep, same_gen_ack, same_inc_per, same_inc_dep, same_inc_ack, same_per_dep, same_per_ack, same_dep_ack;
+  logic same_gen_inc, same_gen_per, same_gen_dep, same_gen_ack, same_inc_per, same_inc_dep, same_inc_ack;
+  logic same_per_dep, same_per_ack, same_dep_ack;
   assign same_gen_inc = flow_gen == flow_inc;
   assign same_gen_per = flow_gen == flow_per;
   assign same_gen_dep = flow_gen == flow_dep;
@@ -220,7 +222,8 @@ module dd_engine #(
   assign has_per = {taken && same_per_ack, taken, taken && same_inc_per, taken && same_gen_per};
   assign has_ack = {valid_ack, valid_ack && same_per_ack, valid_ack && same_inc_ack, valid_ack && same_gen_ack};
   assign has_gen = {same_gen_ack, same_gen_per, same_gen_inc, 1'b1};
-  assign has_dep = {valid_dep && same_dep_ack, valid_dep && same_per_dep, valid_dep && same_inc_dep, valid_dep && same_gen_dep};
+  assign has_dep = {valid_dep && same_dep_ack, valid_dep && same_per_dep, valid_dep && same_inc_dep,
+                    valid_dep && same_gen_dep};
 
   logic restart_per;
   assign restart_per = answer_per.restart || expired;
@@ -290,6 +293,12 @@ module dd_engine #(
     next_window_gen = merged_window_gen;
     next_duty_gen = merged_duty_gen;
     next_state_gen = is_add ? first_state : '0;
+    // A group is written as a whole: with the state that another module has computed for this flow.
+    if (WHOLE_GROUPS != 0 && !is_set) begin
+      next_state_gen = states[0*U+:U];
+      if (has_inc[0]) next_state_gen = next_state_inc;
+      else if (has_per[0]) next_state_gen = next_state_per;
+    end
     if (is_set) begin
       next_window_gen = '0;
       next_duty_gen = '0;
@@ -311,13 +320,14 @@ module dd_engine #(
   assign active_gen = is_live_gen || is_set;
   assign own_inc = valid_inc && !(active_gen && same_gen_inc);
   assign own_per = valid_per && !(active_gen && same_gen_per) && !(valid_inc && same_inc_per);
-  assign own_ack = valid_ack && !(active_gen && same_gen_ack) && !(valid_inc && same_inc_ack) && !(valid_per && same_per_ack);
+  assign own_ack = valid_ack && !(active_gen && same_gen_ack) && !(valid_inc && same_inc_ack) &&
+      !(valid_per && same_per_ack);
 
   logic is_repeat, writes_hold;
   assign is_repeat = generated && segment.is_repeat;
   assign writes_hold = is_set || generated;
 
-  dd_context #(.FLOWS(FLOWS), .DEBUG(DEBUG)) i_context (
+  dd_context #(.FLOWS(FLOWS), .WHOLE_GROUPS(WHOLE_GROUPS), .DEBUG(DEBUG)) i_context (
       .clk(clk),
       .rst_n(rst_n),
       .next_flow_i({
@@ -339,7 +349,17 @@ module dd_engine #(
       .we_hold_i({valid_dep && !(writes_hold && same_gen_dep), writes_hold}),
       .window_i({merged_window_ack, window_dep, merged_window_per, merged_window_inc, next_window_gen}),
       .duty_i({merged_duty_ack, next_duty_dep, merged_duty_per, merged_duty_inc, next_duty_gen}),
-      .state_i({{U{1'b0}}, {U{1'b0}}, next_state_per, next_state_inc, next_state_gen}),
+      .whole_i({
+        own_ack,
+        valid_dep && !(active_gen && same_gen_dep) && !(valid_inc && same_inc_dep) && !(valid_per && same_per_dep) &&
+            !(valid_ack && same_dep_ack),
+        own_per,
+        own_inc,
+        active_gen
+      }),
+      .state_i({
+        states[4*U+:U], states[3*U+:U], taken ? next_state_per : state_per, next_state_inc, next_state_gen
+      }),
       .window_o(windows),
       .duty_o(duties),
       .state_o(states)
@@ -352,8 +372,8 @@ module dd_engine #(
   assign wanted_gen = is_live_gen && !is_remove && !merged_duty_gen.idle && !merged_duty_gen.back_pressured;
   assign wanted_inc = own_inc && !merged_duty_inc.idle && !merged_duty_inc.back_pressured;
   assign wanted_per = own_per && (taken || has_dep[2]) && !merged_duty_per.idle && !merged_duty_per.back_pressured;
-  assign wanted_dep = valid_dep && !(active_gen && same_gen_dep) && !(valid_inc && same_inc_dep) && !(valid_per && same_per_dep) &&
-      !next_duty_dep.idle && !next_duty_dep.back_pressured;
+  assign wanted_dep = valid_dep && !(active_gen && same_gen_dep) && !(valid_inc && same_inc_dep) &&
+      !(valid_per && same_per_dep) && !next_duty_dep.idle && !next_duty_dep.back_pressured;
   assign settle = turn_valid && !turn_extra;
   assign activate[0] = wanted_gen && (has_inc[0] || has_per[0] || has_dep[0] || command_valid_q);
   assign activate[3:1] = {wanted_dep, wanted_per, wanted_inc};
@@ -498,7 +518,9 @@ module dd_engine #(
       .from_i(window_per.start[tonic_pkg::K_W-1:0]), .count_i(sent_now[SIZE_W-1:0]), .mask_o(sent_map)
   );
   always_ff @(posedge clk) begin
-    if (rst_n && valid_dep) assert (duty_dep.outstanding != '0) else $error("an address has left that was not generated");
+    if (rst_n && valid_dep) begin
+      assert (duty_dep.outstanding != '0) else $error("an address has left that was not generated");
+    end
     if (rst_n && valid_per) begin
       assert (sent_now <= 24'(K)) else $error("more than K segments are outstanding");
       assert (window_per.size <= SIZE_W'(K)) else $error("a window of more than K segments");

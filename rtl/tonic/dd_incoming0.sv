@@ -1,7 +1,7 @@
 // First stage of Incoming: advances the window, and records a selective acknowledgement.
 //
-// Source: Tonic, section 3.2.3; the model is crates/rnic-tonic/src/dd/incoming.rs. Combinational. `valid_o` is false for
-// a packet that acknowledges segments that were never sent: it has no effect.
+// Source: Tonic, section 3.2.3; the model is crates/rnic-tonic/src/dd/incoming.rs. Combinational. `valid_o` is false
+// for a packet that acknowledges segments that were never sent: it has no effect.
 module dd_incoming0 (
     input  tonic_pkg::window_t       window_i,
     input  tonic_pkg::packet_t       packet_i,

@@ -1,8 +1,8 @@
 // A set of flows, the two stages that its flows pass (address to memory, process), and a bit for each flow.
 //
 // Source: Tonic, section 3.1; the model is `Turns` of crates/rnic-tonic/src/sets.rs. A flow's bit is set from its
-// insertion until its turn decides against reinsertion, so that a flow is inserted once. A flow that is alone in the set
-// gets an extra turn in the cycle between its turns, so that it is served in each cycle.
+// insertion until its turn decides against reinsertion, so that a flow is inserted once. A flow that is alone in the
+// set gets an extra turn in the cycle between its turns, so that it is served in each cycle.
 //
 // Ports, all of one cycle:
 //   settle_i, wanted_i   the flow being processed, `flow_i[0]`, ends its turn, and is reinserted if it is wanted

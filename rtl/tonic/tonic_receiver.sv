@@ -10,8 +10,8 @@
 // Ports:
 //   delay_i, interval_i  ticks of 160 ns of a delayed acknowledgement (0: none, kind 0 only), and the least between two
 //                        notifications of a flow (at least 1): quasi-static
-//   add_i, remove_i      a flow is added, or restarted, with `segment_i` as its first segment, or removed: instead of an
-//                        arrival
+//   add_i, remove_i      instead of an arrival, a flow is added, or restarted, with `segment_i` as its first segment, or
+//                        removed
 //   arrival_*            a data packet
 //   response_*           what is sent back, 2 cycles after the arrival
 //   dropped_o            pulse: an arrival was ignored
@@ -72,6 +72,7 @@ module tonic_receiver #(
 
   ram_mwnr #(.WIDTH(MAIN_W), .DEPTH(FLOWS), .WRITES(1), .READS(READS)) i_main (
       .clk(clk),
+      .rst_n(rst_n),
       .we_i(writes),
       .waddr_i(flow_q),
       .wdata_i({
@@ -82,6 +83,7 @@ module tonic_receiver #(
   );
   ram_mwnr #(.WIDTH(2), .DEPTH(FLOWS), .WRITES(2), .READS(READS)) i_flags (
       .clk(clk),
+      .rst_n(rst_n),
       .we_i({visited_old.in_use && !(writes && same), writes}),
       .waddr_i({round_q, flow_q}),
       .wdata_i({

@@ -2,8 +2,8 @@
 //
 // Source: Tonic, "Enabling Programmable Transport Protocols in High-Speed NICs" (NSDI'20), section 3; the model is
 // crates/rnic-tonic, equal in every cycle. Two engines with memories of their own: data delivery decides which segment,
-// credit decides when. Between them: an address or a command forward, parameters forward, the flow of a departed address
-// back. Only addresses of segments pass here, no payload.
+// credit decides when. Between them: an address or a command forward, parameters forward, the flow of a departed
+// address back. Only addresses of segments pass here, no payload.
 //
 // The program and the width K of the window are chosen by the folders of `rtl/gen` in which modules are searched:
 // `tonic_user_*` and `tonic_pkg`.
@@ -15,13 +15,18 @@
 //   address_*              to the pipeline that fetches payload; an address stays until `address_ready_i`
 //   stats_o                pulses, lowest first: generated, of which repeats, packets, ignored ones, ones of unknown
 //                          flows, timeouts, dropped visits, transmitted, waits of Transmit and of others
-//   debug_*                with DEBUG, the state of a flow after this cycle, in the next one: window, duty, ring without
-//                          entries, credit, the program's state; and this cycle's events, five bits for each flow with
-//                          any (first stage, second stage, visit, generation, departure). Without, they cost nothing.
+//   debug_*                with DEBUG, the state of a flow after this cycle, in the next one: window, duty, ring
+//                          without entries, credit, the program's state; and this cycle's events, five bits for each
+//                          flow with any (first stage, second stage, visit, generation, departure). Without, they cost
+//                          nothing.
+//
+// WHOLE_GROUPS chooses the memories of data delivery: 0, fields in stores by the modules that write them; 1, the paper's
+// two groups, each of whose ports reads or writes the whole group.
 //
 // Latency from a flow's insertion into the active set to its address: 10 cycles, with credit at hand.
 module tonic_top #(
     parameter int unsigned FLOWS = 1024,
+    parameter int unsigned WHOLE_GROUPS = 0,
     parameter int unsigned DEBUG = 0
 ) (
     input  logic                                clk,
@@ -68,7 +73,7 @@ module tonic_top #(
       .config_i(config_i), .state_o(first_state), .window_o(first_window), .rate_o(first_rate), .timer_o(first_timer)
   );
 
-  dd_engine #(.FLOWS(FLOWS), .DEBUG(DEBUG)) i_delivery (
+  dd_engine #(.FLOWS(FLOWS), .WHOLE_GROUPS(WHOLE_GROUPS), .DEBUG(DEBUG)) i_delivery (
       .clk(clk),
       .rst_n(rst_n),
       .config_i(config_i),

@@ -1,10 +1,10 @@
 // Timing wheel: flows that wait for credit until a known cycle.
 //
-// Source: Tonic, section 3.3.2; the model is crates/rnic-tonic/src/cr/wheel.rs, equal in every cycle. Two levels of 2048
-// slots: a slot of the first is one cycle, one of the second 1024 cycles. A slot is a linked list of flows. In a cycle
-// one slot of the first level becomes due (one concatenation), one flow falls from the second level to the first, one due
-// flow leaves (`valid_o`, combinational), and two are armed, `delay_i` cycles from now: at least 1, at most 2045 * 1024.
-// A flow is armed once at a time.
+// Source: Tonic, section 3.3.2; the model is crates/rnic-tonic/src/cr/wheel.rs, equal in every cycle. Two levels of
+// 2048 slots: a slot of the first is one cycle, one of the second 1024 cycles. A slot is a linked list of flows. In a
+// cycle one slot of the first level becomes due (one concatenation), one flow falls from the second level to the first,
+// one due flow leaves (`valid_o`, combinational), and two are armed, `delay_i` cycles from now: at least 1, at most
+// 2045 * 1024. A flow is armed once at a time.
 module wheel #(
     parameter int unsigned FLOWS = 1024
 ) (
@@ -145,6 +145,7 @@ module wheel #(
 
   ram_mw_lut #(.WIDTH(F), .DEPTH(SLOTS), .WRITES(3), .READS(1)) i_cycle_first (
       .clk(clk),
+      .rst_n(rst_n),
       .we_i(in_cycle & ~is_used),
       .waddr_i(slot),
       .wdata_i(flow),
@@ -153,6 +154,7 @@ module wheel #(
   );
   ram_mw_lut #(.WIDTH(F), .DEPTH(SLOTS), .WRITES(3), .READS(4)) i_cycle_last (
       .clk(clk),
+      .rst_n(rst_n),
       .we_i(in_cycle & last_writes),
       .waddr_i(slot),
       .wdata_i(flow),
@@ -161,6 +163,7 @@ module wheel #(
   );
   ram_mw_lut #(.WIDTH(F), .DEPTH(SLOTS), .WRITES(2), .READS(1)) i_period_first (
       .clk(clk),
+      .rst_n(rst_n),
       .we_i(in_period[2:1] & ~is_used[2:1]),
       .waddr_i(slot[3*S-1:S]),
       .wdata_i(flow[3*F-1:F]),
@@ -169,6 +172,7 @@ module wheel #(
   );
   ram_mw_lut #(.WIDTH(F), .DEPTH(SLOTS), .WRITES(2), .READS(3)) i_period_last (
       .clk(clk),
+      .rst_n(rst_n),
       .we_i(in_period[2:1] & last_writes[2:1]),
       .waddr_i(slot[3*S-1:S]),
       .wdata_i(flow[3*F-1:F]),
@@ -187,6 +191,7 @@ module wheel #(
   assign joins_fall = fall_q && is_period && fall_first_q != fall_last_q;
   ram_mw_lut #(.WIDTH(F), .DEPTH(FLOWS), .WRITES(5), .READS(2)) i_next (
       .clk(clk),
+      .rst_n(rst_n),
       .we_i({
         (in_cycle[2] || in_period[2]) && is_used[2],
         (in_cycle[1] || in_period[1]) && is_used[1],
@@ -202,6 +207,7 @@ module wheel #(
 
   ram_mw_lut #(.WIDTH(DUE_W), .DEPTH(FLOWS), .WRITES(2), .READS(1)) i_due (
       .clk(clk),
+      .rst_n(rst_n),
       .we_i(arm_i),
       .waddr_i(flow_i),
       .wdata_i({due[24+:DUE_W], due[0+:DUE_W]}),

@@ -3,7 +3,7 @@
 use super::{Mechanism, Paper};
 
 /// Mechanisms that are not implemented.
-const GAPS: &[usize] = &[22];
+const GAPS: &[usize] = &[];
 
 pub(super) const PAPER: Paper = Paper { mark: "T", name: "Tonic (NSDI'20)", mechanisms: MECHANISMS, gaps: GAPS };
 

@@ -115,8 +115,8 @@ pub fn run_network(bench: &mut Bench, case: &Case, seed: u64, cycles: u64) -> us
     network.left.len()
 }
 
-/// Runs a network without faults, in which every segment is acknowledged `delay` cycles later; returns the cycle and the
-/// flow of each address.
+/// Runs a network without faults, in which every segment is acknowledged `delay` cycles later; returns the cycle and
+/// the flow of each address.
 pub fn run_ideal(bench: &mut Bench, case: &Case, delay: u64, cycles: u64) -> Vec<(u64, FlowId)> {
     let mut network = Network::new(1, case.flows, Conditions { delay, ..Conditions::default() });
     for flow in 0..case.flows {

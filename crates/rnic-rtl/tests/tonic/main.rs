@@ -1,6 +1,7 @@
 //! Tonic's circuit and its model, cycle by cycle: every output in every cycle, and the state of a flow after each.
 
 mod bench;
+mod memories;
 #[path = "../../../rnic-tonic/tests/mechanisms/network.rs"]
 #[allow(dead_code, reason = "the tests of the model use all of it")]
 mod network;

@@ -13,13 +13,13 @@ use crate::bench::{Case, SHORT_TIMEOUTS, run_hostile, run_ideal, run_network};
 use crate::wild;
 
 /// Cycles for each program and kind of traffic; `RNIC_TONIC_CYCLES` replaces it.
-fn cycles() -> u64 {
+pub fn cycles() -> u64 {
     let wanted = std::env::var("RNIC_TONIC_CYCLES").ok();
     wanted.map_or(100_000, |text| text.parse().expect("RNIC_TONIC_CYCLES is a number of cycles"))
 }
 
 /// Writes the files of a program that is not registered; returns their folder.
-fn emit(program: &dyn Transport, at: &Path) -> &'static str {
+pub fn emit(program: &dyn Transport, at: &Path) -> &'static str {
     let files = program_files(program).expect("the program has graphs");
     for file in &files {
         let path = at.join(&file.path);
