@@ -131,6 +131,39 @@ package fasr_pkg;
     logic [15:0] packets;
   } wqe_t;
 
+  // A command of the driver: a queue pair is created or destroyed. The number of a queue pair on the wire is its index,
+  // preceded by `tag`.
+  typedef struct packed {
+    logic        creates;
+    qp_t         qp;
+    logic [13:0] tag;
+    psn_t        rcv_nxt;
+    psn_t        una;
+  } command_t;
+
+  // A received packet: `qpn` is that of the receiver.
+  typedef struct packed {
+    logic [23:0] qpn;
+    event_kind_t kind;
+    psn_t        cumulative;
+    psn_t        psn;
+    lost_t       lost;
+  } received_t;
+
+  // Classes of packets to send, in the order of their priorities.
+  typedef enum logic [1:0] {
+    SEND_ACK   = 2'd0,
+    SEND_RDREQ = 2'd1,
+    SEND_RETX  = 2'd2,
+    SEND_NEW   = 2'd3
+  } send_class_t;
+
+  // A packet to send: with SEND_ACK, an acknowledgement; otherwise only queue pair and packet number matter.
+  typedef struct packed {
+    send_class_t class_;
+    ack_t        ack;
+  } send_t;
+
   // What has to be done with the blocks of a bitmap after an event, by the steps of `fasr_sr`.
   typedef enum logic [2:0] {
     THEN_NONE    = 3'd0,

@@ -34,6 +34,8 @@ module fasr_sr (
     output fasr_pkg::qp_t    write_qp_o,
     output logic             done_o,         // the event's processing ends in this cycle
     output fasr_pkg::event_t done_event_o,
+    output fasr_pkg::psn_t   done_next_o,    // `next_i` and `timer_i` as they were used
+    output fasr_pkg::timer_t done_timer_o,
     output logic [6:0]       cycles_o,       // with an AACK: cycles until RCV-NXT was known
     output fasr_pkg::lane_t  lane_o,         // with `done_o`: the bitmap after the event
     output logic [7:0]       blocks_free_o,
@@ -56,7 +58,8 @@ module fasr_sr (
   fasr_pkg::event_t event_q;
   fasr_pkg::sr_t    ctx_q, forwarded_q, ctx, sr_rx, sr_tx, sr_new;
   fasr_pkg::psn_t   next_q, next;
-  fasr_pkg::timer_t timer_q, timer;
+  fasr_pkg::timer_t timer_q, forwarded_timer_q, timer;
+  logic             forward_timer_q;
   logic [6:0]       needed_q, needed_d, cycles_q;
   fasr_pkg::word_t  bit_q, bit_d;
   fasr_pkg::psn_t   at_q, at_d, to_q, to_d, start_q, start_d;
@@ -64,7 +67,7 @@ module fasr_sr (
 
   assign ctx = first_q ? (forward_q ? forwarded_q : sr_i) : ctx_q;
   assign next = first_q ? next_i : next_q;
-  assign timer = first_q ? timer_i : timer_q;
+  assign timer = first_q ? (forward_timer_q ? forwarded_timer_q : timer_i) : timer_q;
 
   // The unit.
   logic               is_data, any_unit, take_unit, release_unit, write_unit;
@@ -413,6 +416,8 @@ module fasr_sr (
   assign sr_o = sr_new;
   assign write_qp_o = event_q.qp;
   assign done_event_o = event_q;
+  assign done_next_o = next;
+  assign done_timer_o = timer;
   assign cycles_o = cycles_q;
   assign lane_o = lane_new;
 
@@ -436,6 +441,8 @@ module fasr_sr (
       // The memory is read while this module writes it.
       forward_q <= write_o && (write_qp_o == ev_i.qp);
       forwarded_q <= sr_o;
+      forward_timer_q <= write_timer_o && (write_qp_o == ev_i.qp);
+      forwarded_timer_q <= timer_o;
     end else begin
       if (go_i) begin
         ctx_q <= sr_new;

@@ -16,6 +16,8 @@ mod module;
 mod modules;
 #[path = "fasr/pools.rs"]
 mod pools;
+#[path = "fasr/top.rs"]
+mod top;
 
 use std::sync::OnceLock;
 
@@ -36,7 +38,16 @@ fn events() -> u64 {
 fn verilated() -> Option<&'static Verilated> {
     static BUILT: OnceLock<Option<Verilated>> = OnceLock::new();
     let build = || {
-        let circuits = [modules::rx(), modules::tx(), modules::pool1(), modules::pool2(), modules::sr("fasr_sr")];
+        let circuits = [
+            modules::rx(),
+            modules::tx(),
+            modules::pool1(),
+            modules::pool2(),
+            modules::sr("fasr_sr"),
+            modules::top("fasr_top", 0),
+            modules::top("fasr_gbn_top", 1),
+            modules::send(),
+        ];
         are_installed(&["verilator", "g++"])
             .then(|| Verilated::build(&circuits).expect("the circuits compile without warnings"))
     };

@@ -12,6 +12,7 @@
 //! * retransmissions are ranges, or the zeros of a block, in the order of the events. A packet that is requested twice
 //!   is sent twice, as there is no bitmap of requested packets.
 
+pub mod gbn;
 mod pack;
 mod place;
 mod pool;

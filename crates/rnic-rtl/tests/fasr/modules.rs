@@ -122,3 +122,70 @@ pub fn sr(module: &str) -> Circuit {
     ];
     Circuit::written(module, FOLDERS, Timing::Clocked, &inputs, &outputs)
 }
+
+pub const COMMAND: u32 = 73;
+pub const RECEIVED: u32 = 80;
+pub const SEND: u32 = 68;
+
+/// The whole transport layer, with FaSR or go-back-N.
+pub fn top(name: &str, gbn: u64) -> Circuit {
+    let inputs = [
+        ("rto_i", 24),
+        ("rto_extension_i", 24),
+        ("command_valid_i", 1),
+        ("command_i", COMMAND),
+        ("data_valid_i", 1),
+        ("data_i", RECEIVED),
+        ("ack_valid_i", 1),
+        ("ack_i", RECEIVED),
+        ("wqe_valid_i", 1),
+        ("wqe_i", 26),
+        ("rdreq_valid_i", 1),
+        ("rdreq_qp_i", 10),
+        ("rdreq_psn_i", 24),
+        ("hold_i", 4),
+    ];
+    let outputs = [
+        ("command_ready_o", 1),
+        ("data_ready_o", 1),
+        ("ack_ready_o", 1),
+        ("wqe_ready_o", 1),
+        ("rdreq_ready_o", 1),
+        ("send_valid_o", 1),
+        ("send_o", SEND),
+        ("done_o", 1),
+        ("done_event_o", EVENT),
+        ("done_next_o", 24),
+        ("done_timer_o", TIMER),
+        ("now_o", 24),
+        ("blocks_free_o", 8),
+        ("units_taken_o", UNITS as u32),
+    ];
+    Circuit::written("fasr_top", FOLDERS, Timing::Clocked, &inputs, &outputs).with("GBN", gbn).called(name)
+}
+
+/// The Send Queue with its classes.
+pub fn send() -> Circuit {
+    let inputs = [
+        ("hold_i", 4),
+        ("ack_valid_i", 1),
+        ("ack_i", ACK),
+        ("rdreq_valid_i", 1),
+        ("rdreq_qp_i", 10),
+        ("rdreq_psn_i", 24),
+        ("retx_valid_i", 1),
+        ("retx_i", RETX),
+        ("new_valid_i", 1),
+        ("new_qp_i", 10),
+        ("new_psn_i", 24),
+    ];
+    let outputs = [
+        ("ack_space_o", 5),
+        ("rdreq_ready_o", 1),
+        ("retx_space_o", 8),
+        ("new_ready_o", 1),
+        ("valid_o", 1),
+        ("send_o", SEND),
+    ];
+    Circuit::written("fasr_send", FOLDERS, Timing::Clocked, &inputs, &outputs)
+}

@@ -1,0 +1,377 @@
+//! The transport layer: queue pairs of one circuit send to each other over a network that loses packets.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+
+use rnic_base::{RandomStream, RandomStreams};
+use rnic_rtl::spec::fasr::sr::{Clock, Outcome, Sr};
+use rnic_rtl::spec::fasr::{Ack, CAP, Context, Event, Kind, Lost, Pack, Say, Timer, distance, gbn, plus};
+use rnic_rtl::verilated::Model;
+
+use super::{events, verilated};
+
+/// Time units of the circuit: timeout and extension.
+const RTO: u32 = 400;
+const EXTENSION: u32 = 800;
+
+const SAYS: [Say; 6] = [Say::Ack, Say::Sack, Say::Aack, Say::Fnack, Say::Nak, Say::Nothing];
+
+/// The decisions of an SR module.
+type Step = Box<dyn FnMut(&Event, &mut Context, u32, Timer, Clock) -> Outcome>;
+
+/// A queue pair of the test.
+#[derive(Clone, Copy, Default)]
+struct Qp {
+    context: Context,
+    first: u32,
+    /// The next packet that is expected to be sent for the first time.
+    next: u32,
+    total: u32,
+}
+
+/// A packet on the wire or at the circuit's input.
+#[derive(Clone, Copy)]
+struct Received {
+    qp: u16,
+    kind: Kind,
+    cumulative: u32,
+    psn: u32,
+    lost: Lost,
+}
+
+impl Received {
+    fn words(&self) -> Vec<u64> {
+        Pack::default()
+            .field(tag(self.qp), 14)
+            .field(self.qp.into(), 10)
+            .field(self.kind as u64, 4)
+            .field(self.cumulative.into(), 24)
+            .field(self.psn.into(), 24)
+            .field(u64::from(self.lost.overflow) << 3 | u64::from(self.lost.count), 4)
+            .words()
+    }
+}
+
+fn tag(qp: u16) -> u64 {
+    (u64::from(qp) * 77 + 5) & 0x3fff
+}
+
+/// Fields of a word pair, from bit `at` on.
+fn bits(words: &[u64], at: u32, width: u32) -> u64 {
+    let all = u128::from(words[0]) | u128::from(words[1]) << 64;
+    (all >> at) as u64 & ((1 << width) - 1)
+}
+
+fn lost(bits: u64) -> Lost {
+    Lost { count: (bits & 7) as u8, overflow: bits & 8 != 0 }
+}
+
+/// The circuit, its specification and the network.
+struct World {
+    model: Model,
+    random: RandomStream,
+    step: Step,
+    qps: Vec<Qp>,
+    /// Packets on the wire, by the cycle of their arrival.
+    wire: BTreeMap<u64, Vec<Received>>,
+    data: VecDeque<Received>,
+    acks: VecDeque<Received>,
+    requests: VecDeque<(u16, u32)>,
+    owed_acks: VecDeque<Ack>,
+    owed_retransmissions: VecDeque<(u16, u32)>,
+    /// Packets sent for the event that is being processed: an event is known when its last cycle ends.
+    sent_acks: VecDeque<Ack>,
+    sent_retransmissions: VecDeque<(u16, u32)>,
+    /// Queue pairs whose packets in flight exceed the cap unless the next event advances UNACK.
+    over_cap: Vec<u16>,
+    cycle: u64,
+    delay: u64,
+    losses: u64,
+    events: u64,
+    /// Packets sent by class, and events by kind.
+    sent: [u64; 4],
+    kinds: [u64; 10],
+}
+
+impl World {
+    fn new(model: Model, step: Step, seed: u64, qps: usize, total: u32) -> Self {
+        let mut random = RandomStreams::new(seed).stream("network");
+        let mut all: Vec<Qp> = Vec::new();
+        for _ in 0..qps {
+            let first = plus(0xff_ff00, random.below(256) as u32);
+            let context = Context { una: first, ..Context::default() };
+            all.push(Qp { context, first, next: first, total });
+        }
+        for at in 0..qps {
+            all[at].context.rcv_nxt = all[at ^ 1].first;
+        }
+        Self {
+            model,
+            random,
+            step,
+            qps: all,
+            wire: BTreeMap::new(),
+            data: VecDeque::new(),
+            acks: VecDeque::new(),
+            requests: VecDeque::new(),
+            owed_acks: VecDeque::new(),
+            owed_retransmissions: VecDeque::new(),
+            sent_acks: VecDeque::new(),
+            sent_retransmissions: VecDeque::new(),
+            over_cap: Vec::new(),
+            cycle: 0,
+            delay: 2_000,
+            losses: 0,
+            events: 0,
+            sent: [0; 4],
+            kinds: [0; 10],
+        }
+    }
+
+    /// One cycle; with a command or a work request, returns whether it was accepted.
+    fn cycle(&mut self, command: Option<(u16, bool)>, hold: u64) -> bool {
+        self.cycle += 1;
+        while let Some(entry) = self.wire.first_entry().filter(|entry| *entry.key() <= self.cycle) {
+            for packet in entry.remove() {
+                if packet.kind == Kind::Data { &mut self.data } else { &mut self.acks }.push_back(packet);
+            }
+        }
+        let request = self.requests.front().copied().filter(|_| command.is_none());
+        let pack = |packet: Option<&Received>| packet.map_or(vec![0, 0], Received::words);
+        let (command_qp, creates) = command.unwrap_or_default();
+        let command_words = self.qps.get(usize::from(command_qp)).map(|qp| {
+            Pack::default()
+                .field(creates.into(), 1)
+                .field(command_qp.into(), 10)
+                .field(tag(command_qp), 14)
+                .field(qp.context.rcv_nxt.into(), 24)
+                .field(qp.context.una.into(), 24)
+                .words()
+        });
+        let (request_qp, packets) = request.unwrap_or_default();
+        let record = [
+            vec![RTO.into(), EXTENSION.into(), command.is_some().into()],
+            command_words.expect("the queue pair exists"),
+            vec![(!self.data.is_empty()).into()],
+            pack(self.data.front()),
+            vec![(!self.acks.is_empty()).into()],
+            pack(self.acks.front()),
+            vec![request.is_some().into(), u64::from(request_qp) << 16 | u64::from(packets)],
+            vec![0, 0, 0, hold],
+        ]
+        .concat();
+        let words = self.model.run(&record).expect("no assertion of the circuit fails");
+        if words[1] == 1 {
+            self.data.pop_front();
+        }
+        if words[2] == 1 {
+            self.acks.pop_front();
+        }
+        if words[3] == 1 && request.is_some() {
+            self.requests.pop_front();
+        }
+        if words[8] == 1 {
+            self.decided(&words);
+        }
+        if words[5] == 1 {
+            self.sent(&words[6..8]);
+        }
+        self.compare();
+        words[0] == 1 && command.is_some()
+    }
+
+    fn decided(&mut self, words: &[u64]) {
+        let event = &words[9..11];
+        let event = Event {
+            qp: bits(event, 56, 10) as u16,
+            kind: Kind::ALL[bits(event, 52, 4) as usize],
+            cumulative: bits(event, 28, 24) as u32,
+            psn: bits(event, 4, 24) as u32,
+            lost: lost(bits(event, 0, 4)),
+        };
+        let timer = Timer {
+            on: words[12] >> 25 & 1 != 0,
+            extended: words[12] >> 24 & 1 != 0,
+            deadline: words[12] as u32 & 0xff_ffff,
+        };
+        let (next, clock) = (words[11] as u32, Clock { now: words[13] as u32, rto: RTO, extension: EXTENSION });
+        let qp = &mut self.qps[usize::from(event.qp)];
+        assert!(distance(next, qp.next) <= 100, "{event:?}: {next} is not the next packet {}", qp.next);
+        let outcome = (self.step)(&event, &mut qp.context, next, timer, clock);
+        for at in self.over_cap.drain(..) {
+            let Qp { context, next, .. } = self.qps[usize::from(at)];
+            assert!(distance(context.una, next) <= CAP, "queue pair {at} exceeds the cap");
+        }
+        self.owed_acks.extend(outcome.ack);
+        let packets = outcome.retransmissions.iter().flat_map(|sent| sent.packets().map(|psn| (sent.qp, psn)));
+        self.owed_retransmissions.extend(packets);
+        self.events += 1;
+        self.kinds[event.kind as usize] += 1;
+    }
+
+    /// Compares what was sent with what the events cause.
+    fn compare(&mut self) {
+        while let (Some(sent), Some(owed)) = (self.sent_acks.front(), self.owed_acks.front()) {
+            let is_equal = Pack::from(owed).is_equal(&Pack::from(sent).words());
+            assert!(is_equal, "cycle {}: {sent:?} is not {owed:?}", self.cycle);
+            self.sent_acks.pop_front();
+            self.owed_acks.pop_front();
+        }
+        while let (Some(sent), Some(owed)) = (self.sent_retransmissions.front(), self.owed_retransmissions.front()) {
+            assert_eq!(sent, owed, "cycle {}", self.cycle);
+            self.sent_retransmissions.pop_front();
+            self.owed_retransmissions.pop_front();
+        }
+        assert!(self.sent_acks.len() <= 1 && self.sent_retransmissions.len() <= 100, "no event has caused them");
+    }
+
+    fn sent(&mut self, words: &[u64]) {
+        let class = bits(words, 66, 2) as usize;
+        self.sent[class] += 1;
+        let (at, psn) = (bits(words, 56, 10) as u16, bits(words, 4, 24) as u32);
+        let peer = at ^ 1;
+        let packet = match class {
+            0 => {
+                let ack = Ack {
+                    qp: at,
+                    say: SAYS[bits(words, 53, 3) as usize],
+                    placed: bits(words, 52, 1) != 0,
+                    cumulative: bits(words, 28, 24) as u32,
+                    psn,
+                    lost: lost(bits(words, 0, 4)),
+                };
+                self.sent_acks.push_back(ack);
+                let kind = match ack.say {
+                    Say::Ack => Kind::Ack,
+                    Say::Sack => Kind::Sack,
+                    Say::Aack => Kind::Aack,
+                    Say::Fnack => Kind::Fnack,
+                    Say::Nak | Say::Nothing => Kind::Nak,
+                };
+                Received { qp: peer, kind, cumulative: ack.cumulative, psn, lost: ack.lost }
+            }
+            2 => {
+                self.sent_retransmissions.push_back((at, psn));
+                Received { qp: peer, kind: Kind::Data, cumulative: psn, psn: 0, lost: Lost::default() }
+            }
+            3 => {
+                let qp = &mut self.qps[usize::from(at)];
+                assert_eq!(psn, qp.next, "cycle {} of queue pair {at}", self.cycle);
+                qp.next = plus(psn, 1);
+                // The event that is being processed may already have advanced UNACK.
+                if distance(qp.context.una, qp.next) > CAP {
+                    self.over_cap.push(at);
+                }
+                Received { qp: peer, kind: Kind::Data, cumulative: psn, psn: 0, lost: Lost::default() }
+            }
+            _ => panic!("no Read request was made"),
+        };
+        if self.random.below(10_000) >= self.losses {
+            self.wire.entry(self.cycle + self.delay).or_default().push(packet);
+        }
+    }
+
+    /// Runs until all packets are acknowledged.
+    fn run(&mut self) {
+        while !self.cycle(Some((0, true)), 0) {}
+        for qp in 1..self.qps.len() as u16 {
+            while !self.cycle(Some((qp, true)), 0) {}
+        }
+        for qp in 0..self.qps.len() as u16 {
+            // In pieces, so that requests of many queue pairs wait.
+            let total = self.qps[usize::from(qp)].total;
+            self.requests.push_back((qp, total));
+        }
+        let is_done = |qp: &Qp| distance(qp.first, qp.context.una) == qp.total;
+        let limit = self.cycle + 40_000_000;
+        while !self.qps.iter().all(is_done) {
+            let hold = if self.random.below(4) == 0 { self.random.below(16) } else { 0 };
+            self.cycle(None, hold);
+            assert!(self.cycle < limit, "{:?}", self.kinds);
+        }
+        for qp in &self.qps {
+            assert_eq!(distance(qp.first, qp.next), qp.total);
+        }
+    }
+}
+
+/// seven modules around the memory of contexts. Every event that SR processes, every acknowledgement, every
+/// retransmission and every new packet is the specified one, while queue pairs lose one packet in a hundred and the
+/// pool is exhausted; and all packets arrive.
+#[test]
+fn r17_r19_the_transport_layer_sends_as_specified() {
+    let Some(verilated) = verilated() else { return };
+    let mut sr = Sr::default();
+    let full = Rc::new(Cell::new(0));
+    let seen = Rc::clone(&full);
+    let step: Step = Box::new(move |event, context, next, timer, clock| {
+        seen.set(seen.get() + u64::from(sr.units_taken() == (1 << 20) - 1));
+        sr.step(event, context, next, timer, clock)
+    });
+    let total = (events() / 130) as u32;
+    let mut world = World::new(verilated.start("fasr_top", 9).expect("the model starts"), step, 31, 64, total);
+    world.losses = 100;
+    world.run();
+    println!("{} events in {} cycles, sent {:?}, kinds {:?}", world.events, world.cycle, world.sent, world.kinds);
+    assert!(full.get() > world.events / 1_000, "the pool is not exhausted");
+    assert!(world.events > events(), "{}", world.events);
+    let all = world.kinds[..9].iter().enumerate().all(|(kind, count)| *count > 0 || kind == Kind::Arm as usize);
+    assert!(all, "not all kinds of events occur: {:?}", world.kinds);
+}
+
+/// R-R18: the go-back-N of the comparison works in the same modules.
+#[test]
+fn r17_the_transport_layer_with_go_back_n_sends_as_specified() {
+    let Some(verilated) = verilated() else { return };
+    let step: Step = Box::new(gbn::step);
+    let total = (events() / 2_000) as u32;
+    let mut world = World::new(verilated.start("fasr_gbn_top", 9).expect("the model starts"), step, 32, 16, total);
+    world.losses = 20;
+    world.run();
+    println!("{} events in {} cycles, sent {:?}, kinds {:?}", world.events, world.cycle, world.sent, world.kinds);
+    assert!(world.sent[2] > 0);
+}
+
+/// with one class of packets held for 10,000 cycles, its queue fills, the others are sent at line rate: a packet
+/// in every cycle, and all that were offered.
+#[test]
+fn r18_a_held_class_delays_no_other() {
+    let Some(verilated) = verilated() else { return };
+    for held in [None, Some(0), Some(1), Some(2), Some(3)] {
+        let mut model = verilated.start("fasr_send", 5).expect("the model starts");
+        let mut sent = [0u64; 4];
+        let mut space = [true; 3];
+        let mut offered = [0u64; 4];
+        for cycle in 0..10_000u64 {
+            // A quarter of the rate for each class; new packets use what is left.
+            let offers = [0, 1, 2].map(|class| cycle % 4 == class && space[class as usize]);
+            for (offered, offers) in offered.iter_mut().zip(offers) {
+                *offered += u64::from(offers);
+            }
+            let hold = held.map_or(0, |class| 1 << class);
+            let retransmission = Pack::default().field(3, 10).field(cycle, 24).field(0, 1).field(1, 10).words();
+            let ack = Pack::default().field(1, 10).field(0, 56).words();
+            let record = [
+                vec![hold, offers[0].into()],
+                ack,
+                vec![offers[1].into(), 2, cycle, offers[2].into()],
+                retransmission,
+                vec![1, 4, cycle],
+            ];
+            let words = model.run(&record.concat()).expect("no assertion of the circuit fails");
+            space = [words[0] > 2, words[1] == 1, words[2] > 2];
+            if words[4] == 1 {
+                sent[bits(&words[5..7], 66, 2) as usize] += 1;
+            }
+        }
+        let others: u64 = (0..4).filter(|class| Some(*class) != held).map(|class| sent[class]).sum();
+        let is_new_held = held == Some(3);
+        // Held, new packets leave a quarter of the cycles unused.
+        assert!(others + 4 >= if is_new_held { 7_500 } else { 10_000 }, "{held:?} {sent:?}");
+        for class in (0..3).filter(|class| Some(*class) != held) {
+            assert!(sent[class] + 4 >= 2_500, "{held:?} {sent:?} of {offered:?}");
+        }
+        assert!(held.is_none_or(|held| sent[held] == 0), "{held:?} {sent:?}");
+    }
+}
