@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use rnic_program::value::MAP_WORDS;
 use rnic_program::{Graph, Kind, verilog};
 
-use crate::tools::{ToolError, write};
+use crate::tools::{ToolError, run, write};
 
 /// Width of maps in emitted circuits.
 const MAP_BITS: u32 = 128;
@@ -101,6 +101,8 @@ enum Text {
     Emitted(String),
     /// Written by hand: folders of the repository's folder `rtl`, which are searched for the file of each module.
     Folders(Vec<&'static str>),
+    /// Gates that yosys makes of a module written by hand, with these folders and parameters.
+    Gates(Vec<&'static str>, Vec<(String, u64)>),
 }
 
 impl Circuit {
@@ -165,6 +167,15 @@ impl Circuit {
         self
     }
 
+    /// Replaces a module written by hand by the gates that yosys makes of its file, without any change.
+    #[must_use]
+    pub fn as_gates(mut self) -> Self {
+        if let Text::Folders(folders) = &self.text {
+            self.text = Text::Gates(folders.clone(), std::mem::take(&mut self.parameters));
+        }
+        self
+    }
+
     /// Writes text that is not in a file yet into `folder`, and returns the arguments that name the text to Verilator:
     /// packages first.
     pub(crate) fn sources(&self, folder: &Path) -> Result<Vec<String>, ToolError> {
@@ -173,6 +184,9 @@ impl Circuit {
                 write(&folder.join("program_maps.sv"), verilog::LIBRARY)?;
                 write(&folder.join(format!("{}.sv", self.module)), text)?;
                 return Ok(vec![format!("{}.sv", self.module), "program_maps.sv".to_owned()]);
+            }
+            Text::Gates(folders, parameters) => {
+                return write_gates(&self.module, folders, parameters, folder).map(|file| vec![file]);
             }
             Text::Folders(folders) => folders,
         };
@@ -225,6 +239,31 @@ impl Circuit {
             }),
         }
     }
+}
+
+/// Warnings about netlists that say nothing of the circuit.
+const NETLIST_WARNINGS: &str = "/* verilator lint_off WIDTH */\n/* verilator lint_off UNOPTFLAT */\n";
+
+/// Synthesises a module into gates, writes them into a file in `at`, and returns its name.
+fn write_gates(module: &str, folders: &[&str], parameters: &[(String, u64)], at: &Path) -> Result<String, ToolError> {
+    let mut files = Vec::new();
+    for folder in folders {
+        files.extend(modules(folder)?.into_iter().map(|(name, _)| rtl_folder().join(folder).join(name)));
+    }
+    files.sort_by_key(|path| !path.to_string_lossy().ends_with("_pkg.sv"));
+    let files: String = files.iter().map(|path| format!(" {}", path.display())).collect();
+    let settings: String = parameters.iter().map(|(name, value)| format!(" -set {name} {value}")).collect();
+    let chparam = if settings.is_empty() { String::new() } else { format!("chparam{settings} {module}; ") };
+    let file = format!("{module}_gates.sv");
+    let script = format!(
+        "read_verilog -sv{files}; {chparam}synth -flatten -top {module}; splitnets; opt_clean -purge; \
+         write_verilog -noattr {file}"
+    );
+    run(at, "yosys", &["-p".to_owned(), script])?;
+    let unread = |source| ToolError::File { path: at.join(&file).display().to_string(), source };
+    let text = std::fs::read_to_string(at.join(&file)).map_err(unread)?;
+    write(&at.join(&file), &format!("{NETLIST_WARNINGS}{text}"))?;
+    Ok(file)
 }
 
 /// Writes the file of a changed module, which is in one of `folders` of `rtl`, into a new folder in `at`, and returns
