@@ -125,6 +125,7 @@ rtl-full: rtl-test rtl-report ## circuits: also both readers, random programs, c
 	tools/rtl/report.py again
 	tools/rtl/report.py compare
 	tools/rtl/depth.py --place
+	tools/rtl/depth.py --check
 	tools/rtl/report.py page
 	rtl/cocotb/run.py
 	rm -rf out/rtl/coverage && mkdir -p out/rtl/coverage

@@ -210,4 +210,7 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except tool.Missing as missing:
+        tool.fail(missing)
