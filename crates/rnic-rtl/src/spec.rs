@@ -4,5 +4,6 @@
 //! whose structure is chosen for its gates. Engine and specification must send the same packets, specification and
 //! circuit must have equal outputs and equal next states.
 
+pub mod falcon;
 pub mod fasr;
 pub mod irn;
