@@ -171,7 +171,7 @@ package fasr_pkg;
     THEN_WALK    = 3'd2,  // find the next gap
     THEN_RELEASE = 3'd3,  // release the whole list
     THEN_TRIM    = 3'd4,  // release the blocks before UNACK, then process the event again
-    THEN_SEEK    = 3'd5,  // set the bit of a packet in a block in the middle
+    THEN_SEEK    = 3'd5,  // set the bit of a packet in a block before the tail
     THEN_SCAN    = 3'd6   // retransmit the packets whose bits are zero
   } then_t;
 endpackage

@@ -23,6 +23,9 @@ module fasr_pool2 #(
     input  logic [BITS-1:0]  bits_i,
     input  logic             release_i,
     input  logic [W-1:0]     release_at_i,
+`ifdef FORMAL
+    output logic [COUNT*W-1:0] nexts_o,
+`endif
     output logic [COUNT-1:0] taken_o
 );
   logic [BITS-1:0] words[COUNT];
@@ -50,6 +53,11 @@ module fasr_pool2 #(
   assign next_o = nexts[read_i];
   assign free_o = free_q;
   assign taken_o = taken_q;
+`ifdef FORMAL
+  always_comb begin
+    for (int i = 0; i < COUNT; i++) nexts_o[W*i+:W] = nexts[i];
+  end
+`endif
 
   logic write;
   logic [W-1:0] write_at;

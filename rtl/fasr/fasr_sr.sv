@@ -105,7 +105,7 @@ module fasr_sr (
 
   // The decisions.
   logic                 can_open, rx_placed, rx_records, tx_records, tx_advanced, tx_empty, tx_finished, tx_retransmits;
-  logic                 tx_in_head, records;
+  logic                 records;
   fasr_pkg::say_t       rx_say;
   fasr_pkg::lost_t      rx_lost;
   logic [6:0]           rx_needed, tx_needed, needed;
@@ -124,7 +124,7 @@ module fasr_sr (
       .next_i(next), .sr_i(ctx), .lane_i(lane), .can_open_i(can_open), .blocks_free_i(blocks_free),
       .sr_o(sr_tx), .lane_o(lane_tx), .advanced_o(tx_advanced), .is_empty_o(tx_empty), .finished_o(tx_finished),
       .retransmits_o(tx_retransmits), .from_o(tx_from), .to_o(tx_to), .records_o(tx_records), .needed_o(tx_needed),
-      .bit_o(tx_bit), .first_o(tx_first), .in_head_o(tx_in_head), .then_o(tx_then)
+      .bit_o(tx_bit), .first_o(tx_first), .then_o(tx_then)
   );
 
   assign records = is_data ? rx_records : tx_records;
@@ -201,15 +201,15 @@ module fasr_sr (
     new_unit = '0;
 
     case (state_q)
-      RUN:
+      RUN: begin
+        // The address does not depend on the decision.
+        read_at = lane.tail;
       if (valid_q) begin
         if (is_data || is_tx) begin
           sr_new = is_data ? sr_rx : sr_tx;
           lane_new = is_data ? lane_rx : lane_tx;
           write_o = 1'b1;
           // A bit in the tail, or a new block.
-          if (!is_data && (tx_in_head || (tx_then == fasr_pkg::THEN_SEEK))) read_at = lane.head;
-          else read_at = lane.tail;
           if (records) begin
             if (needed == '0) begin
               set = 1'b1;
@@ -237,8 +237,8 @@ module fasr_sr (
             ack_valid_o = (rx_then != fasr_pkg::THEN_WALK) && (rx_say != fasr_pkg::SAY_NONE);
             ack_o = {event_q.qp, rx_say, rx_placed, sr_rx.rcv_nxt, event_q.cumulative, rx_lost};
           end else begin
-            current_d = (tx_then == fasr_pkg::THEN_SEEK) ? next_block : lane.head;
-            start_d = (tx_then == fasr_pkg::THEN_SEEK) ? block_end : lane.base;
+            current_d = lane.head;
+            start_d = lane.base;
             at_d = tx_from + 24'd1 + {14'd0, lane_tx.run};
             to_d = tx_to;
             retx_valid_o = tx_retransmits;
@@ -267,6 +267,7 @@ module fasr_sr (
           if ((event_q.kind == fasr_pkg::EV_ARM) && !timer.on && (ctx.una != next)) write_timer_o = 1'b1;
           if ((event_q.kind == fasr_pkg::EV_RELEASE) && ctx.held) state_d = DROP;
         end
+      end
       end
       APPEND: begin
         take = 1'b1;

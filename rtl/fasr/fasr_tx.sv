@@ -29,22 +29,21 @@ module fasr_tx (
     output logic        retransmits_o,
     output fasr_pkg::psn_t        from_o,
     output fasr_pkg::psn_t        to_o,
-    // Access to the blocks, as in `fasr_rx`; with `in_head_o` the bit is set in the head block.
+    // Access to the blocks, as in `fasr_rx`.
     output logic        records_o,
     output logic [6:0]  needed_o,
     output fasr_pkg::word_t       bit_o,
     output fasr_pkg::word_t       first_o,
-    output logic        in_head_o,
     output fasr_pkg::then_t       then_o
 );
   logic is_stale, is_unsent, passes_high, passes_block, sack_after_una, sack_before_next, sack_higher;
   logic high_after_una, high_before_next;
   fasr_pkg::psn_t una, advance, old_high, first_base, block_end, run_end;
-  fasr_pkg::psn_t from_run, from_base, to_last;
+  fasr_pkg::psn_t from_run, to_last;
   logic [9:0] run;
   logic [6:0] needed;
   fasr_pkg::word_t high_bit, old_bit;
-  logic is_ack, advances, empty, is_one, several, has_lane, in_blocks, in_head, in_tail, may_act;
+  logic is_ack, advances, empty, is_one, several, has_lane, in_blocks, in_tail, may_act;
   fasr_pkg::lane_t lane, opened;
   fasr_pkg::lost_t reported;
   fasr_pkg::sr_t acked;
@@ -91,16 +90,14 @@ module fasr_tx (
   end
   assign has_lane = lane_i.open && !(advances && passes_high);
 
-  // A SACK for a packet that is not the highest: its block is the head, the tail, or between.
+  // A SACK for a packet that is not the highest: its block is the tail, or is searched from the head on.
   assign old_high = lane.high;
   assign run_end = una + 24'd1 + {14'd0, lane.run};
   assign from_run = psn_i - run_end;
-  assign from_base = psn_i - lane.base;
   assign to_last = psn_i - lane.last;
   assign in_blocks = lane.slow && !from_run[23] && (to_last[23] || (to_last < 24'd10));
-  assign in_head = from_base < 24'd10;
   assign in_tail = !to_last[23];
-  assign old_bit = 10'(16'd1 << (in_head ? from_base[3:0] : to_last[3:0]));
+  assign old_bit = 10'(16'd1 << to_last[3:0]);
 
   assign is_one = lost_i == fasr_pkg::LOST_ONE;
   assign reported = (kind_i == fasr_pkg::EV_FNACK) ? lost_i : acked.lost;
@@ -119,7 +116,6 @@ module fasr_tx (
     records_o = 1'b0;
     needed_o = needed;
     bit_o = high_bit;
-    in_head_o = 1'b0;
     then_o = fasr_pkg::THEN_NONE;
 
     if ((kind_i != fasr_pkg::EV_TIMEOUT) && (is_stale || is_unsent)) begin
@@ -142,8 +138,7 @@ module fasr_tx (
               if (!is_one && in_blocks) begin
                 needed_o = '0;
                 bit_o = old_bit;
-                in_head_o = in_head;
-                if (in_head || in_tail) records_o = 1'b1;
+                if (in_tail) records_o = 1'b1;
                 else then_o = fasr_pkg::THEN_SEEK;
               end
             end else begin

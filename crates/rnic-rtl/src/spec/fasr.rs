@@ -293,7 +293,7 @@ pub enum Then {
     Release,
     /// The blocks before UNACK are released, and then the event is processed again.
     Trim,
-    /// A bit is set in a block that is neither the first nor the last.
+    /// A bit is set in a block that is not the last.
     Seek,
     /// The packets whose bits are zero are retransmitted.
     Scan,
@@ -302,12 +302,10 @@ pub enum Then {
 /// Access to the blocks in the cycle of the decision.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Record {
-    /// Number of blocks to take; if zero, a bit is set in the tail block or, with `in_head`, in the head block.
+    /// Number of blocks to take; if zero, a bit is set in the tail block.
     pub needed: u8,
     /// The bit of the packet in its block.
     pub bit: u16,
     /// Bits of the first block that were a number before.
     pub first: u16,
-    /// Set if the bit is in the head block.
-    pub in_head: bool,
 }

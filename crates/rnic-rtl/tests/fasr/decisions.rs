@@ -181,7 +181,7 @@ fn r5_r6_r7_r8_r15_r16_sender_decides_as_specified_in_a_million_events() {
         ]);
         let (from, to) = found.retransmit.unwrap_or_default();
         let is_record = found.record.is_some();
-        let Record { needed, bit, first, in_head } = found.record.unwrap_or_default();
+        let Record { needed, bit, first } = found.record.unwrap_or_default();
         let optional = |is_known: bool, value: u64, width: u32| Pack::default().field_if(is_known, value, width);
         let outputs = vec![
             Pack::from(&found.context),
@@ -196,7 +196,6 @@ fn r5_r6_r7_r8_r15_r16_sender_decides_as_specified_in_a_million_events() {
             optional(is_record, needed.into(), 7),
             optional(is_record, bit.into(), 10),
             optional(is_record && needed > 0, first.into(), 10),
-            optional(is_record, in_head.into(), 1),
             bits(found.then as u64, 3),
         ];
         differences.push(inputs, outputs, || format!("{before:?} {lane:?} {event:?} next {next} {can_open} {free}"));

@@ -56,7 +56,6 @@ pub fn tx() -> Circuit {
         ("needed_o", 7),
         ("bit_o", 10),
         ("first_o", 10),
-        ("in_head_o", 1),
         ("then_o", 3),
     ];
     Circuit::written("fasr_tx", FOLDERS, Timing::Combinational, &inputs, &outputs)

@@ -1,6 +1,6 @@
 //! The transport layer: queue pairs of one circuit send to each other over a network that loses packets.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
@@ -88,6 +88,8 @@ struct World {
     cycle: u64,
     delay: u64,
     losses: u64,
+    /// Classes of packets are held at random.
+    holds: bool,
     events: u64,
     /// Packets sent by class, and events by kind.
     sent: [u64; 4],
@@ -123,6 +125,7 @@ impl World {
             cycle: 0,
             delay: 2_000,
             losses: 0,
+            holds: true,
             events: 0,
             sent: [0; 4],
             kinds: [0; 10],
@@ -286,7 +289,7 @@ impl World {
         let is_done = |qp: &Qp| distance(qp.first, qp.context.una) == qp.total;
         let limit = self.cycle + 40_000_000;
         while !self.qps.iter().all(is_done) {
-            let hold = if self.random.below(4) == 0 { self.random.below(16) } else { 0 };
+            let hold = if self.holds && self.random.below(4) == 0 { self.random.below(16) } else { 0 };
             self.cycle(None, hold);
             assert!(self.cycle < limit, "{:?}", self.kinds);
         }
@@ -331,6 +334,62 @@ fn r17_the_transport_layer_with_go_back_n_sends_as_specified() {
     world.run();
     println!("{} events in {} cycles, sent {:?}, kinds {:?}", world.events, world.cycle, world.sent, world.kinds);
     assert!(world.sent[2] > 0);
+}
+
+/// Cycles of the SR module.
+#[derive(Default, Debug)]
+struct Cycles {
+    events: u64,
+    cycles: u64,
+    /// Packets that close a gap, by the number of cycles until RCV-NXT is known.
+    updates: BTreeMap<u32, u64>,
+    /// SACKs and out-of-order packets, by cycles.
+    others: BTreeMap<u32, u64>,
+}
+
+/// R-24, R-25: with one packet in a hundred lost, and as many packets in flight as in the paper (500): a packet or
+/// acknowledgement takes a cycle, after the cycle in which its context is read, and the few that visit blocks one more
+/// for each.
+#[test]
+fn r24_r25_a_packet_takes_two_cycles_and_one_more_for_each_block() {
+    let Some(verilated) = verilated() else { return };
+    for (seed, losses, qps) in [(41, 100, 16), (42, 100, 64), (43, 20, 64), (44, 100, 256)] {
+        let mut sr = Sr::default();
+        let counted = Rc::new(RefCell::new(Cycles::default()));
+        let counts = Rc::clone(&counted);
+        let step: Step = Box::new(move |event, context, next, timer, clock| {
+            let outcome = sr.step(event, context, next, timer, clock);
+            let mut counts = counts.borrow_mut();
+            counts.events += 1;
+            counts.cycles += u64::from(outcome.cycles);
+            if let Some(cycles) = outcome.update_cycles {
+                *counts.updates.entry(cycles).or_default() += 1;
+            } else if event.kind == Kind::Sack || outcome.ack.is_some_and(|ack| ack.say == Say::Sack) {
+                *counts.others.entry(outcome.cycles).or_default() += 1;
+            }
+            outcome
+        });
+        let total = (events() / 10 / qps as u64) as u32;
+        let mut world = World::new(verilated.start("fasr_top", 9).expect("the model starts"), step, seed, qps, total);
+        (world.losses, world.delay, world.holds) = (losses, 500, false);
+        world.run();
+        let Cycles { events, cycles, updates, others } = &*counted.borrow();
+        let all: u64 = updates.values().sum();
+        let mean = updates.iter().map(|(cycles, count)| f64::from(*cycles) * *count as f64).sum::<f64>() / all as f64;
+        let slow: u64 = updates.iter().filter(|(cycles, _)| **cycles > 1).map(|(_, count)| count).sum();
+        let slow_mean = updates.iter().filter(|(cycles, _)| **cycles > 1).map(|(c, n)| u64::from(*c) * n).sum::<u64>()
+            as f64
+            / slow.max(1) as f64;
+        let rate = *events as f64 / *cycles as f64;
+        println!(
+            "{qps} queue pairs, losses of {losses} in 10,000: {rate:.3} events a cycle; RCV-NXT after {updates:?}, \
+             mean {mean:.2}, slow path {slow_mean:.2}; SACK and out of order {others:?}"
+        );
+        assert!(rate >= 0.9, "{rate}");
+        assert!(updates[&1] * 2 > all && mean <= 1.6 && slow_mean <= 3.0, "{updates:?}");
+        let quick = others.get(&1).copied().unwrap_or(0);
+        assert!(quick * 10 >= others.values().sum::<u64>() * 9, "{others:?}");
+    }
 }
 
 /// R-18: with one class of packets held for 10,000 cycles, its queue fills, the others are sent at line rate: a packet

@@ -62,7 +62,7 @@ pub fn decide(psn: u32, context: Context, lane: Lane, can_open: bool, free: u8) 
         } else if at.needed > 0 {
             kept.last = plus(kept.last, BLOCK_BITS);
         }
-        record = Some(Record { needed: at.needed, bit: at.bit, first: at.first, in_head: false });
+        record = Some(Record { needed: at.needed, bit: at.bit, first: at.first });
         if at.needed > 1 {
             then = Then::Append;
         }

@@ -187,13 +187,12 @@ impl Sr {
         released
     }
 
-    /// Sets the bit of `psn` in a block that is neither head nor tail; returns the number of blocks visited after the
-    /// head.
+    /// Sets the bit of `psn` in a block that is not the tail; returns the number of blocks visited.
     fn seek(&mut self, lane: &Lane, psn: u32) -> u32 {
         let blocks = distance(lane.base, psn) / BLOCK_BITS;
         let at = (0..blocks).fold(lane.head, |at, _| self.blocks.get(at).next.expect("the list reaches the packet"));
         self.blocks.mark(at, 1 << (distance(lane.base, psn) % BLOCK_BITS));
-        blocks
+        blocks + 1
     }
 
     /// Retransmits the packets from `from` up to `to`; with `scans`, those after the first one only if they are not
@@ -239,9 +238,9 @@ impl Sr {
 
     /// Takes blocks or sets a bit; returns the number of further cycles.
     fn record(&mut self, lane: &mut Lane, had_blocks: bool, record: Option<Record>) -> u32 {
-        let Some(Record { needed, bit, first, in_head }) = record else { return 0 };
+        let Some(Record { needed, bit, first }) = record else { return 0 };
         if needed == 0 {
-            self.blocks.mark(if in_head { lane.head } else { lane.tail }, bit);
+            self.blocks.mark(lane.tail, bit);
             return 0;
         }
         for number in 1..=needed {

@@ -81,15 +81,12 @@ fn on_sack(event: &Event, next: u32, same: Decision, can_open: bool, free: u8) -
     let (old, psn) = (lane, event.psn);
     let (mut record, mut then) = (None, Then::Nothing);
     if !is_after(psn, old.high) {
-        let (from_base, from_last) = (distance(old.base, psn), distance(old.last, psn));
+        let from_last = distance(old.last, psn);
         let follows_run = distance(plus(una, 1 + u32::from(old.run)), psn) < PSNS / 2;
         let is_in_list = !(BLOCK_BITS..PSNS / 2).contains(&from_last);
         if !event.lost.is_one() && old.slow && follows_run && is_in_list {
-            let bit = |offset: u32| Record { bit: 1 << offset, in_head: from_base < BLOCK_BITS, ..Record::default() };
-            if from_base < BLOCK_BITS {
-                record = Some(bit(from_base));
-            } else if from_last < BLOCK_BITS {
-                record = Some(bit(from_last));
+            if from_last < BLOCK_BITS {
+                record = Some(Record { bit: 1 << from_last, ..Record::default() });
             } else {
                 then = Then::Seek;
             }
@@ -101,7 +98,7 @@ fn on_sack(event: &Event, next: u32, same: Decision, can_open: bool, free: u8) -
             (lane.run, lane.slow) = ((distance(una, psn) % 1_024) as u16, false);
             then = if old.slow { Then::Release } else { Then::Nothing };
         } else if at.needed <= free {
-            record = Some(Record { needed: at.needed, bit: at.bit, first: at.first, in_head: false });
+            record = Some(Record { needed: at.needed, bit: at.bit, first: at.first });
             (lane.run, lane.slow) = (at.run, true);
             if !old.slow {
                 (lane.base, lane.last) = (at.first_base, at.first_base);
