@@ -1,10 +1,10 @@
 // Loss detection by time (RACK): searches the packets in flight that a rule declares lost, one packet a cycle.
 //
 // Source: Falcon (SIGCOMM'25) section 4.3. The rule {range, sent_until, age}: a packet of the range that has not
-// arrived, and was last sent not later than `sent_until`, is lost once that is `age` ago. Times have 24 bits in units of
-// 131.072 ns and are compared by their difference, so ages are below 1.1 s. A packet's time is in a memory of one entry
-// for each of the 128 packets of a window; this memory is the cost of the method: 384 bytes for each window of each
-// connection, where a rule by distance needs none.
+// arrived, and was last sent not later than `sent_until`, is lost once that is `age` ago. Times have 24 bits in units
+// of 131.072 ns and are compared by their difference, so they must not be more than 1.1 s apart. The time of a packet
+// is in a memory of one entry for each of the 128 packets of a window; this memory is the cost of the method: 384 bytes
+// for each window of each connection, where a rule by distance needs none.
 //
 // A search starts with `start_i` and takes a cycle for each packet of the range that has not arrived, and two more.
 // `due_o` is the shortest time until another packet of the range is lost.

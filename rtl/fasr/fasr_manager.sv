@@ -3,8 +3,8 @@
 // Source: FaSR (2025) section IV-B; mechanism R-17. The index of a queue pair is the low part of its number; the rest
 // is compared with a tag, so packets for a queue pair that does not exist are dropped. Data packets and
 // acknowledgements have a path each: a packet is checked in the cycle after its arrival and then waits in a queue. A
-// destroyed queue pair passes EV_RELEASE to SR, behind the acknowledgements. After reset the contexts of all queue pairs
-// are written once, a cycle each.
+// destroyed queue pair passes EV_RELEASE to SR, behind the acknowledgements. After reset the contexts of all queue
+// pairs are written once, a cycle each.
 module fasr_manager (
     input  logic                clk,
     input  logic                rst_n,

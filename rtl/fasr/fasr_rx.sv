@@ -2,14 +2,14 @@
 //
 // Source: FaSR (2025) sections III-B1 and III-D; mechanisms R-1 to R-4, R-13 to R-16.
 //
-// | packet                                   | answer                                  | state
-// | RCV-NXT, nothing missing                 | ACK                                     | RCV-NXT + 1
-// | RCV-NXT, fast path                       | AACK                                    | RCV-NXT = sack-high + 1, unit released
-// | RCV-NXT, slow path                       | AACK when the bitmap was walked         | by `fasr_sr`, from `walk_from_o` on
-// | higher than all received                 | SACK                                    | recorded, or NAK: no space left
-// | between RCV-NXT and sack-high, slow path | FNACK                                   | dropped
-// | received before                          | ACK                                     | none
-// | beyond the reach of the window           | NAK                                     | none
+// | packet                                | answer                 | state
+// | RCV-NXT, nothing missing              | ACK                    | RCV-NXT + 1
+// | RCV-NXT, fast path                    | AACK                   | RCV-NXT = sack-high + 1, unit released
+// | RCV-NXT, slow path                    | AACK after the walk    | by `fasr_sr`, from `walk_from_o` on
+// | higher than all received              | SACK                   | recorded; NAK without space
+// | RCV-NXT to sack-high, slow path       | FNACK                  | dropped
+// | received before                       | ACK                    | none
+// | beyond the reach of the window        | NAK                    | none
 //
 // On the fast path no block is read or written. A packet that is recorded on the slow path sets a bit in the tail block
 // or takes a new one, in this cycle; `then_o` says what else is left to do for `fasr_sr`.

@@ -65,7 +65,8 @@ module fasr_top #(
   fasr_manager i_manager (
       .clk(clk), .rst_n(rst_n), .command_valid_i(command_valid_i), .command_i(command_i),
       .command_ready_o(command_ready_o), .data_valid_i(data_valid_i), .data_i(data_i), .data_ready_o(data_ready_o),
-      .ack_valid_i(ack_valid_i), .ack_i(ack_i), .ack_ready_o(ack_ready_o), .started_o(started), .init_o(init), .init_at_o(init_at),
+      .ack_valid_i(ack_valid_i), .ack_i(ack_i), .ack_ready_o(ack_ready_o), .started_o(started), .init_o(init),
+      .init_at_o(init_at),
       .init_rcv_nxt_o(init_rcv_nxt), .init_una_o(init_una), .data_event_valid_o(data_event_valid),
       .data_event_o(data_event), .data_event_ready_i(data_event_ready), .ack_event_valid_o(ack_event_valid),
       .ack_event_o(ack_event), .ack_event_ready_i(ack_event_ready)

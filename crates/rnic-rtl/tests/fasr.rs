@@ -18,6 +18,8 @@ mod modules;
 mod pools;
 #[path = "fasr/top.rs"]
 mod top;
+#[path = "fasr/yosys.rs"]
+mod yosys;
 
 use std::sync::OnceLock;
 

