@@ -9,29 +9,34 @@ module program_map_first #(
 );
   logic [255:0] wide;
   logic [255:0] candidates;
+  logic [15:0]  is_after;
+  logic [15:0]  low;
   logic [15:0]  groups;
-  logic [3:0]   group;
-  logic [15:0]  bits;
-  logic [3:0]   position;
+  logic [63:0]  positions;
 
-  // Bits before `from` are cleared by a thermometer code; then a search among 16 groups of 16 bits, and one in the
-  // first group that has any.
+  // Bits before `from` are cleared: in groups before its group, and in its group those below. Then the first bit of each
+  // of 16 groups is searched beside the search of the first group that has any.
   always_comb begin
     wide = 256'd0;
     wide[K-1:0] = map;
-    candidates = (ONES ? wide : ~wide) & ({256{1'b1}} << from);
+    low = {16{1'b1}} << from[3:0];
+    for (int unsigned g = 0; g < 16; g++) begin
+      is_after[g] = {1'b0, g[3:0]} > from[8:4];
+      candidates[16*g+:16] = (ONES ? wide[16*g+:16] : ~wide[16*g+:16])
+          & ({16{is_after[g]}} | ({16{{1'b0, g[3:0]} == from[8:4]}} & low));
+    end
   end
 
   always_comb begin
-    for (int unsigned g = 0; g < 16; g++) groups[g] = |candidates[16*g+:16];
-    group = 4'd0;
-    for (int unsigned g = 0; g < 16; g++) if (groups[15-g]) group = 4'd15 - g[3:0];
+    positions = 64'd0;
+    for (int unsigned g = 0; g < 16; g++) begin
+      groups[g] = |candidates[16*g+:16];
+      for (int unsigned b = 0; b < 16; b++) if (candidates[16*g+15-b]) positions[4*g+:4] = 4'd15 - b[3:0];
+    end
   end
 
   always_comb begin
-    bits = candidates[{group, 4'd0}+:16];
-    position = 4'd0;
-    for (int unsigned b = 0; b < 16; b++) if (bits[15-b]) position = 4'd15 - b[3:0];
-    first = (groups == 16'd0) ? 9'd256 : {1'b0, group, position};
+    first = 9'd256;
+    for (int unsigned g = 0; g < 16; g++) if (groups[15-g]) first = {1'b0, 4'd15 - g[3:0], positions[4*(15-g)+:4]};
   end
 endmodule
