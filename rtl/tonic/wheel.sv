@@ -4,7 +4,7 @@
 // 2048 slots: a slot of the first is one cycle, one of the second 1024 cycles. A slot is a linked list of flows. In a
 // cycle one slot of the first level becomes due (one concatenation), one flow falls from the second level to the first,
 // one due flow leaves (`valid_o`, combinational), and two are armed, `delay_i` cycles from now: at least 1, at most
-// 2045 * 1024. A flow is armed once at a time.
+// 2045 * 1024. A flow is armed once at a time, and not in the cycle in which it leaves.
 module wheel #(
     parameter int unsigned FLOWS = 1024
 ) (

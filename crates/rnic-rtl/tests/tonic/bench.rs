@@ -217,6 +217,12 @@ fn lie(bench: &Bench, random: &mut RandomStream, flow: FlowId, cycle: u64) -> Pa
     } else {
         view.start.plus(random.below(1 + sent) as u32)
     };
+    // Totals of tokens grow slowly, or by as much as is believed, and one less or more.
+    let total = match more >> 56 & 7 {
+        0 => (more >> 40 & 7) * 4_096 + (more >> 48 & 3),
+        1..4 => cycle & 0xFFF,
+        _ => cycle >> (bits >> 13 & 3),
+    };
     Packet {
         ack: bits & 1 == 1,
         nack: bits & 14 == 2,
@@ -226,6 +232,6 @@ fn lie(bench: &Bench, random: &mut RandomStream, flow: FlowId, cycle: u64) -> Pa
         cum,
         sack,
         times_sent: (bits >> 10 & 3) as u8,
-        grant: (bits >> 12 & 1 == 1).then(|| SegmentId::new((cycle >> (bits >> 13 & 3)) as u32)),
+        grant: (bits >> 12 & 1 == 1).then(|| SegmentId::new(total as u32)),
     }
 }

@@ -7,4 +7,5 @@ mod memories;
 mod network;
 mod nic;
 mod receiver;
+mod wheel;
 mod wild;
