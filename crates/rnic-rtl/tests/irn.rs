@@ -75,6 +75,7 @@ fn i22_i23_circuits_with_maps_of_256_bits_answer_as_the_specification() {
 
 /// Verilator and yosys may read a text differently: the gates that yosys makes of the modules do the same.
 #[test]
+#[ignore = "takes a minute: `make rtl-test`"]
 fn i22_gates_of_the_circuits_answer_as_the_specification() {
     if !are_installed(&["verilator", "g++", "yosys"]) {
         return;
@@ -121,6 +122,7 @@ const FAULTS: [(&str, &str, &str, &str); 15] = [
 ];
 
 #[test]
+#[ignore = "takes a minute: `make rtl-test`"]
 fn i22_faults_in_circuits_are_noticed() {
     if !are_installed(&["verilator", "g++"]) {
         return;

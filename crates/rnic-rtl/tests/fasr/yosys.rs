@@ -79,6 +79,7 @@ fn cells(folder: &Path, gbn: u32) -> BTreeMap<String, u64> {
 /// FaSR adds to go-back-N with the same contexts at most 0.7 % of the paper's device of 1,728,000 LUTs:
 /// less than 12,100 LUTs, 24,000 registers and 18 block RAMs.
 #[test]
+#[ignore = "takes a minute: `make rtl-test`"]
 fn r17_r19_fasr_adds_little_to_go_back_n() {
     if !are_installed(&["yosys"]) {
         return;

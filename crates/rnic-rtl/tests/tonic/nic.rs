@@ -139,6 +139,7 @@ fn t20_a_rate_of_20_gbps_sends_1500_bytes_each_60_cycles() {
 }
 
 #[test]
+#[ignore = "takes a minute: `make rtl-test`"]
 fn t24_1024_and_2048_flows_run_equally_with_windows_of_256() {
     if !are_installed(&["verilator", "g++"]) {
         return;
