@@ -94,8 +94,10 @@ module flow_set #(
   end
   always_ff @(posedge clk) begin
     held_q <= rst_n ? held_d : '0;
-    if (rst_n) assert (!is_twice) else $error("a flow is inserted twice");
-    if (rst_n) assert (count_q <= (F + 1)'(FLOWS)) else $error("the set is too full");
+    // Otherwise a flow is inserted twice.
+    if (rst_n) assert (!is_twice);
+    // Otherwise the set is too full.
+    if (rst_n) assert (count_q <= (F + 1)'(FLOWS));
   end
 `endif
 endmodule

@@ -88,8 +88,8 @@ module ram_mwnr #(
   always_ff @(posedge clk) begin
     for (int unsigned w = 1; w < WRITES; w++) begin
       for (int unsigned v = 0; v < w; v++) begin
-        assert (!(rst_n && we_i[w] && we_i[v] && waddr_i[w*A+:A] == waddr_i[v*A+:A]))
-        else $error("two ports write one address");
+        // Otherwise two ports write one address.
+        assert (!(rst_n && we_i[w] && we_i[v] && waddr_i[w*A+:A] == waddr_i[v*A+:A]));
       end
     end
   end

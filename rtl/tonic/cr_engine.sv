@@ -328,11 +328,14 @@ module cr_engine #(
 
 `ifndef SYNTHESIS
   always_ff @(posedge clk) begin
-    if (rst_n && enters) assert (ring_enq.count < COUNT_W'(tonic_pkg::N)) else $error("no place in a ring");
+    // Otherwise no place in a ring.
+    if (rst_n && enters) assert (ring_enq.count < COUNT_W'(tonic_pkg::N));
     if (rst_n && valid_xmit && ring_xmit.count != '0) begin
-      assert (ring_xmit.count <= COUNT_W'(tonic_pkg::N)) else $error("more than N addresses in a ring");
+      // Otherwise more than N addresses in a ring.
+      assert (ring_xmit.count <= COUNT_W'(tonic_pkg::N));
     end
-    if (rst_n) assert (!(valid_inc && valid_per && same_inc_per)) else $error("a packet and a visit of one flow");
+    // Otherwise a packet and a visit of one flow.
+    if (rst_n) assert (!(valid_inc && valid_per && same_inc_per));
   end
 `endif
 endmodule

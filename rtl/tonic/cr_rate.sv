@@ -195,8 +195,10 @@ module cr_rate #(
 `ifndef SYNTHESIS
   always_ff @(posedge clk) begin
     if (rst_n) begin
-      assert (!(wait_xmit && wait_enq)) else $error("two flows begin to wait beside Transmit's");
-      assert (!(valid_xmit_i && !is_extra_i && is_waiting_q[flow_xmit_i])) else $error("a waiting flow has a turn");
+      // Otherwise two flows begin to wait beside Transmit's.
+      assert (!(wait_xmit && wait_enq));
+      // Otherwise a waiting flow has a turn.
+      assert (!(valid_xmit_i && !is_extra_i && is_waiting_q[flow_xmit_i]));
     end
   end
 `endif

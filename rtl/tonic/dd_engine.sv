@@ -519,20 +519,29 @@ module dd_engine #(
   );
   always_ff @(posedge clk) begin
     if (rst_n && valid_dep) begin
-      assert (duty_dep.outstanding != '0) else $error("an address has left that was not generated");
+      // Otherwise an address has left that was not generated.
+      assert (duty_dep.outstanding != '0);
     end
     if (rst_n && valid_per) begin
-      assert (sent_now <= 24'(K)) else $error("more than K segments are outstanding");
-      assert (window_per.size <= SIZE_W'(K)) else $error("a window of more than K segments");
-      assert ((window_per.acked & ~sent_map) == '0) else $error("acked outside of the window");
-      assert ((duty_per.marked & ~sent_map) == '0) else $error("marked outside of the window");
-      assert ((duty_per.marked & window_per.acked) == '0) else $error("a segment is marked and acked");
-      assert (((window_per.repeats_low | window_per.repeats_high) & ~sent_map) == '0)
-      else $error("retransmissions outside of the window");
-      assert (duty_per.outstanding <= COUNT_W'(tonic_pkg::STOP)) else $error("too many addresses wait");
+      // Otherwise more than K segments are outstanding.
+      assert (sent_now <= 24'(K));
+      // Otherwise a window of more than K segments.
+      assert (window_per.size <= SIZE_W'(K));
+      // Otherwise acked outside of the window.
+      assert ((window_per.acked & ~sent_map) == '0);
+      // Otherwise marked outside of the window.
+      assert ((duty_per.marked & ~sent_map) == '0);
+      // Otherwise a segment is marked and acked.
+      assert ((duty_per.marked & window_per.acked) == '0);
+      // Otherwise retransmissions outside of the window.
+      assert (((window_per.repeats_low | window_per.repeats_high) & ~sent_map) == '0);
+      // Otherwise too many addresses wait.
+      assert (duty_per.outstanding <= COUNT_W'(tonic_pkg::STOP));
     end
-    if (rst_n) assert (!(command_valid_q && turn_valid)) else $error("a turn and a command in one slot");
-    if (rst_n && turn_valid && window_gen.in_use && !duty_gen.idle) assert (found) else $error("idle is wrong");
+    // Otherwise a turn and a command in one slot.
+    if (rst_n) assert (!(command_valid_q && turn_valid));
+    // Otherwise idle is wrong.
+    if (rst_n && turn_valid && window_gen.in_use && !duty_gen.idle) assert (found);
   end
 `endif
 endmodule

@@ -242,11 +242,14 @@ module wheel #(
   end
   always_ff @(posedge clk) begin
     armed_q <= rst_n ? armed_d : '0;
-    if (rst_n && valid_o) assert (armed_q[flow_o]) else $error("a flow leaves the wheel that was not armed");
+    // Otherwise a flow leaves the wheel that was not armed.
+    if (rst_n && valid_o) assert (armed_q[flow_o]);
     for (int unsigned a = 0; a < 2; a++) begin
       if (rst_n && arm_i[a]) begin
-        assert (!armed_q[flow_i[a*F+:F]]) else $error("a flow is armed twice");
-        assert (delay_i[a*21+:21] != '0 && delay_i[a*21+:21] <= 21'(2045 * 1024)) else $error("delay out of range");
+        // Otherwise a flow is armed twice.
+        assert (!armed_q[flow_i[a*F+:F]]);
+        // Otherwise delay out of range.
+        assert (delay_i[a*21+:21] != '0 && delay_i[a*21+:21] <= 21'(2045 * 1024));
       end
     end
   end
