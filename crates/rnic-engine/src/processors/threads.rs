@@ -12,7 +12,7 @@
 //! schedulers run at once, on the thread that drives the engine.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use rnic_base::BitRate;
 use rnic_policy::{Configured, PolicyState, ScheduleActions, SchedulePolicy, ScheduleView};
@@ -79,10 +79,13 @@ impl Sums {
 #[derive(Debug)]
 struct Own {
     weight: AtomicU32,
-    /// True when the queue pair has had to wait for its rate; cleared by the scheduler's thread.
-    is_held: AtomicBool,
+    /// Time in picoseconds, at least 1, of the last record before which the queue pair has had to wait for its rate; 0
+    /// for none. A thread that is late finds several records, and each of them needs to know.
+    held_at: AtomicU64,
     /// Rate of congestion control in bits per second; [`NO_RATE`] for none.
     control_rate: AtomicU64,
+    /// Number of the scheduler's rates that the engine has taken, modulo 2^32.
+    taken: AtomicU32,
 }
 
 /// Value that means that congestion control sets no rate.
@@ -93,8 +96,14 @@ impl Own {
         self.weight.store(view.weight, Ordering::Relaxed);
         self.control_rate.store(view.control_rate.map_or(NO_RATE, BitRate::as_bps), Ordering::Relaxed);
         if view.is_held {
-            self.is_held.store(true, Ordering::Relaxed);
+            self.held_at.store(view.now.as_ps().max(1), Ordering::Relaxed);
         }
+    }
+
+    /// Returns whether the queue pair has had to wait for its rate at or after the begin of `record`.
+    fn was_held(&self, record: &Signal) -> bool {
+        let held_at = self.held_at.load(Ordering::Relaxed);
+        held_at != 0 && held_at >= record.first.as_ps()
     }
 }
 
@@ -105,15 +114,19 @@ pub(crate) struct Program {
     state: PolicyState,
     own: Arc<Own>,
     is_saturated: bool,
+    /// Number of rates that the scheduler has set, modulo 2^32.
+    set: u32,
+    /// Packets sent while the last rate was not in force yet.
+    deferred: Option<Signal>,
 }
 
 /// A decision made by a thread.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answer {
     pub(crate) actions: ScheduleActions,
-    /// View on which the decision was based, if it may have to be made again.
+    /// Record and view on which the decision was based, if it may have to be made again; `None` if none was made.
     #[cfg(test)]
-    view: ScheduleView,
+    basis: Option<(Signal, ScheduleView)>,
 }
 
 /// The schedulers that one thread runs.
@@ -124,6 +137,19 @@ struct Schedulers {
 }
 
 impl Program {
+    /// Returns `record` together with the packets that were sent while the last rate was not in force yet. A scheduler
+    /// that judged them by the new rate would find that they use little of it, and several records that wait for a late
+    /// thread would be several steps at once.
+    fn with_deferred(&mut self, record: &Signal) -> Signal {
+        match self.deferred.take() {
+            Some(mut deferred) => {
+                deferred.fold(record, Strategy::of(Kind::Tx).kept_value());
+                deferred
+            }
+            None => *record,
+        }
+    }
+
     /// Returns the view for `record`.
     fn view(&self, sums: &Sums, record: &Signal) -> ScheduleView {
         let [line, capacity, counts, weights, allocated, saturated_weights, saturated_rates] = sums.read();
@@ -141,7 +167,7 @@ impl Program {
             saturated_rates: BitRate::bps(saturated_rates),
             is_saturated: self.is_saturated,
             epoch: (counts >> 32) as u32,
-            is_held: own.is_held.swap(false, Ordering::Relaxed),
+            is_held: own.was_held(record),
             control_rate: (control_rate != NO_RATE).then(|| BitRate::bps(control_rate)),
         }
     }
@@ -162,14 +188,24 @@ impl Handler for Schedulers {
     fn handle(&mut self, record: &Signal) -> Answer {
         let index = record.subject as usize;
         let program = self.programs.get_mut(index).and_then(Option::as_mut).expect("a flow joins before its records");
-        let view = program.view(&self.sums, record);
+        let record = program.with_deferred(record);
+        if program.own.taken.load(Ordering::Acquire) != program.set {
+            program.deferred = Some(record);
+            return Answer {
+                actions: ScheduleActions::default(),
+                #[cfg(test)]
+                basis: None,
+            };
+        }
+        let view = program.view(&self.sums, &record);
         let schedule = &program.schedule;
-        let actions = (schedule.policy.on_event)(&mut program.state, &event_of(record), &view, &schedule.params);
+        let actions = (schedule.policy.on_event)(&mut program.state, &event_of(&record), &view, &schedule.params);
         program.is_saturated = actions.is_saturated.unwrap_or(program.is_saturated);
+        program.set = program.set.wrapping_add(u32::from(actions.dequeue_rate.is_some()));
         Answer {
             actions,
             #[cfg(test)]
-            view,
+            basis: Some((record, view)),
         }
     }
 
@@ -233,10 +269,12 @@ impl OnThreads {
         let threads = self.threads.as_mut()?;
         let own = Arc::new(Own {
             weight: AtomicU32::new(1),
-            is_held: AtomicBool::new(false),
+            held_at: AtomicU64::new(0),
+            taken: AtomicU32::new(0),
             control_rate: AtomicU64::new(NO_RATE),
         });
-        let program = Program { schedule: *schedule, state, own: Arc::clone(&own), is_saturated };
+        let program =
+            Program { schedule: *schedule, state, own: Arc::clone(&own), is_saturated, set: 0, deferred: None };
         let flow = threads.join(u64::from(slot), program)?;
         let index = flow as usize;
         if self.flows.len() <= index {
@@ -286,6 +324,9 @@ impl OnThreads {
         let joined = self.flows.get_mut(decision.record.subject as usize).and_then(Option::as_mut)?;
         joined.owed -= 1;
         self.owed -= 1;
+        if decision.answer.actions.dequeue_rate.is_some() {
+            joined.own.taken.fetch_add(1, Ordering::Release);
+        }
         Some((joined.slot, decision))
     }
 
