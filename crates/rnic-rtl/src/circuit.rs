@@ -100,9 +100,9 @@ enum Text {
     /// Emitted: the text itself.
     Emitted(String),
     /// Written by hand: folders of the repository's folder `rtl`, which are searched for the file of each module.
-    Folders(Vec<&'static str>),
+    Folders(Vec<String>),
     /// Gates that yosys makes of a module written by hand, with these folders and parameters.
-    Gates(Vec<&'static str>, Vec<(String, u64)>),
+    Gates(Vec<String>, Vec<(String, u64)>),
 }
 
 impl Circuit {
@@ -128,7 +128,7 @@ impl Circuit {
     /// in `folders` of `rtl`, the first of which holds the module itself.
     pub fn written(
         module: &str,
-        folders: &[&'static str],
+        folders: &[&str],
         timing: Timing,
         inputs: &[(&str, u32)],
         outputs: &[(&str, u32)],
@@ -141,7 +141,7 @@ impl Circuit {
             inputs: wires(inputs),
             outputs: wires(outputs),
             timing,
-            text: Text::Folders(folders.to_vec()),
+            text: Text::Folders(folders.iter().map(|folder| (*folder).to_owned()).collect()),
             change: None,
         }
     }
@@ -209,7 +209,7 @@ impl Circuit {
         }
         let file = format!("{}.sv", self.module);
         let own = changed.map(|at| at.join(&file)).filter(|path| path.exists());
-        let own = own.unwrap_or_else(|| rtl_folder().join(folders[0]).join(&file));
+        let own = own.unwrap_or_else(|| rtl_folder().join(&folders[0]).join(&file));
         arguments.push(own.display().to_string());
         Ok(arguments)
     }
@@ -245,7 +245,7 @@ impl Circuit {
 const NETLIST_WARNINGS: &str = "/* verilator lint_off WIDTH */\n/* verilator lint_off UNOPTFLAT */\n";
 
 /// Synthesises a module into gates, writes them into a file in `at`, and returns its name.
-fn write_gates(module: &str, folders: &[&str], parameters: &[(String, u64)], at: &Path) -> Result<String, ToolError> {
+fn write_gates(module: &str, folders: &[String], parameters: &[(String, u64)], at: &Path) -> Result<String, ToolError> {
     let mut files = Vec::new();
     for folder in folders {
         files.extend(modules(folder)?.into_iter().map(|(name, _)| rtl_folder().join(folder).join(name)));
@@ -268,7 +268,7 @@ fn write_gates(module: &str, folders: &[&str], parameters: &[(String, u64)], at:
 
 /// Writes the file of a changed module, which is in one of `folders` of `rtl`, into a new folder in `at`, and returns
 /// that folder.
-fn write_changed(change: &Change, folders: &[&str], at: &Path, circuit: &str) -> Result<PathBuf, ToolError> {
+fn write_changed(change: &Change, folders: &[String], at: &Path, circuit: &str) -> Result<PathBuf, ToolError> {
     let at = at.join(format!("{circuit}_changed"));
     std::fs::create_dir_all(&at).map_err(|source| ToolError::File { path: at.display().to_string(), source })?;
     let file = format!("{}.sv", change.module);

@@ -41,7 +41,7 @@ impl Packed {
     ///
     /// # Panics
     /// When the value is wider: the declared width of its field is then wrong.
-    fn put(&mut self, value: u64, bits: u32) {
+    pub fn put(&mut self, value: u64, bits: u32) {
         assert!(bits >= 64 || value >> bits == 0, "{value:#x} does not fit into {bits} bits");
         if bits == 0 {
             return;

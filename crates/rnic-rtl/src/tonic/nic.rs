@@ -2,7 +2,7 @@
 
 use rnic_program::{Description, Fields as _, Scheme};
 use rnic_tonic::shape::Shape;
-use rnic_tonic::state::{Credit, Duty, Field, Ring, Window};
+use rnic_tonic::state::{Credit, Duty, Field, Packed, Ring, Window};
 use rnic_tonic::{Address, Command, CreditCounters, DeliveryCounters, FlowId, Input, Packet, SegmentId, Tonic};
 
 use super::generated::{COMMAND, PACKET, fields_of_all_schemes, folder, parameter_bits, state_bits};
@@ -50,10 +50,9 @@ impl Nic {
     }
 
     /// Returns the circuit, called `name`. The program's files are in `rtl/gen`, or in the folder `at`.
-    pub fn circuit(&self, name: &str, at: Option<&'static str>) -> Circuit {
-        let leak = |text: String| -> &'static str { Box::leak(text.into_boxed_str()) };
-        let program = at.unwrap_or_else(|| leak(format!("gen/{}", folder(&self.description))));
-        let package = leak(format!("gen/k{}", self.window));
+    pub fn circuit(&self, name: &str, at: Option<&str>) -> Circuit {
+        let own = format!("gen/{}", folder(&self.description));
+        let (program, package) = (at.unwrap_or(&own), format!("gen/k{}", self.window));
         let flow = self.flow_bits();
         let inputs = [
             ("config_i", parameter_bits(&self.description)),
@@ -77,7 +76,7 @@ impl Nic {
         ];
         outputs.extend(self.groups().iter().map(|group| (group.port, group.bits())));
         outputs.push(("debug_state_o", state_bits(&self.description)));
-        let folders = ["tonic", "lib", "gen/maps", package, program];
+        let folders = ["tonic", "lib", "gen/maps", &package, program];
         let circuit = Circuit::written("tonic_top", &folders, Timing::Clocked, &inputs, &outputs);
         circuit.with("FLOWS", self.flows.into()).with("DEBUG", 1).called(name)
     }
@@ -89,14 +88,14 @@ impl Nic {
 
     /// Returns the values of the program's parameters as the circuit receives them.
     pub(super) fn config_words(&self) -> Vec<u64> {
-        let mut config = Bits::default();
+        let mut config = Packed::default();
         for (parameter, value) in self.description.parameters.iter().zip(&self.parameters) {
             config.put(*value, parameter.bits.into());
         }
-        if config.count == 0 {
+        if config.bits() == 0 {
             config.put(0, 1);
         }
-        config.words
+        config.words().to_vec()
     }
 
     /// Appends the inputs of a cycle to `records`; the circuit shows the state of `observed` in the next cycle.
@@ -160,30 +159,9 @@ fn width(fields: &[(&str, u32)]) -> u32 {
     fields.iter().map(|(_, bits)| bits).sum()
 }
 
-/// Fields that are packed without gaps, the first one lowest.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-struct Bits {
-    words: Vec<u64>,
-    count: u32,
-}
-
-impl Bits {
-    /// Appends the lowest `bits` bits of `value`, at most 64.
-    fn put(&mut self, value: u64, bits: u32) {
-        if bits == 0 {
-            return;
-        }
-        let (value, shift) = (value & u64::MAX >> (64 - bits), self.count % 64);
-        if shift == 0 {
-            self.words.push(0);
-        }
-        let last = self.words.len() - 1;
-        self.words[last] |= value << shift;
-        if shift + bits > 64 {
-            self.words.push(value >> (64 - shift));
-        }
-        self.count += bits;
-    }
+/// Returns the lowest `bits` bits of `value`, at most 64.
+fn low(value: u64, bits: u32) -> u64 {
+    value & u64::MAX.checked_shr(64 - bits.min(64)).unwrap_or(0)
 }
 
 /// Returns the `bits` bits of words from bit `at` on, the lowest first; at most 64.
@@ -197,7 +175,7 @@ pub(super) fn bits_at(words: &[u64], at: u32, bits: u32) -> u64 {
 
 /// Returns a packet as the circuit receives it.
 pub fn packet_words(packet: &Packet) -> Vec<u64> {
-    let mut bits = Bits::default();
+    let mut bits = Packed::default();
     let flags = [packet.ack, packet.nack, packet.trimmed, packet.cnp, packet.sacked];
     flags.into_iter().for_each(|flag| bits.put(flag.into(), 1));
     bits.put(packet.cum.value().into(), 24);
@@ -205,7 +183,7 @@ pub fn packet_words(packet: &Packet) -> Vec<u64> {
     bits.put(packet.times_sent.into(), 2);
     bits.put(packet.grant.is_some().into(), 1);
     bits.put(packet.grant.unwrap_or_default().value().into(), 24);
-    bits.words
+    bits.words().to_vec()
 }
 
 /// Returns a command as the circuit receives it.
@@ -338,7 +316,7 @@ impl Bench {
         let is_compared = self.tonic.now() >= self.known_from[usize::from(flow)];
         let (mut expected, mut at) = (Expected::default(), 0);
         for group in &self.groups {
-            let (mut values, mut masks) = (Bits::default(), Bits::default());
+            let (mut values, mut masks) = (Packed::default(), Packed::default());
             let mut widths = group.widths.iter();
             for Field { name, bits } in (group.fields)(self.tonic.shape()) {
                 if name == "entries" {
@@ -351,19 +329,19 @@ impl Bench {
                     let part = (full - offset).min(64);
                     let there = bits.saturating_sub(offset).min(part);
                     values.put(bits_at(packed.words(), at + offset, there), part);
-                    masks.put(if is_compared && there == part { u64::MAX } else { 0 }, part);
+                    masks.put(if is_compared && there == part { low(u64::MAX, part) } else { 0 }, part);
                 }
                 at += bits;
             }
-            values.words.iter().zip(&masks.words).for_each(|(value, mask)| expected.word(*value, *mask));
+            values.words().iter().zip(masks.words()).for_each(|(value, mask)| expected.word(*value, *mask));
         }
-        let mut state = Bits::default();
+        let mut state = Packed::default();
         let fields = self.nic.description.state.iter().zip(self.nic.description.state_words(block));
         fields.for_each(|(field, word)| state.put(word, field.bits.into()));
-        if state.count == 0 {
+        if state.bits() == 0 {
             state.put(0, 1);
         }
-        state.words.iter().for_each(|word| expected.word(*word, if is_compared { u64::MAX } else { 0 }));
+        state.words().iter().for_each(|word| expected.word(*word, if is_compared { u64::MAX } else { 0 }));
         expected
     }
 

@@ -89,7 +89,7 @@ fn t22_data_delivery_runs_equally_with_the_papers_memories() {
     ];
     let at = [Some(emit(wild, folder.path())), None];
     let circuit =
-        |(case, at): (&Case, Option<&'static str>)| case.nic().circuit(&case.name(), at).with("WHOLE_GROUPS", 1);
+        |(case, at): (&Case, Option<String>)| case.nic().circuit(&case.name(), at.as_deref()).with("WHOLE_GROUPS", 1);
     let circuits: Vec<Circuit> = cases.iter().zip(at).map(circuit).collect();
     let verilated = Verilated::build(&circuits).expect("the circuits compile without warnings");
     let mut bench = cases[0].bench(&verilated, 1);

@@ -19,7 +19,7 @@ pub fn cycles() -> u64 {
 }
 
 /// Writes the files of a program that is not registered; returns their folder.
-pub fn emit(program: &dyn Transport, at: &Path) -> &'static str {
+pub fn emit(program: &dyn Transport, at: &Path) -> String {
     let files = program_files(program).expect("the program has graphs");
     for file in &files {
         let path = at.join(&file.path);
@@ -27,7 +27,7 @@ pub fn emit(program: &dyn Transport, at: &Path) -> &'static str {
         std::fs::write(path, &file.text).expect("the file can be written");
     }
     let folder = files[0].path.split('/').next().expect("a path has a folder");
-    Box::leak(at.join(folder).display().to_string().into_boxed_str())
+    at.join(folder).display().to_string()
 }
 
 fn circuit(case: &Case) -> Circuit {
@@ -44,7 +44,7 @@ fn t2_t18_programs_of_any_behaviour_run_equally_and_all_conflicts_occur() {
     let cases: Vec<Case> =
         programs.iter().map(|program| Case { program: *program, flows: 8, window: 64, values: &[] }).collect();
     let circuits: Vec<Circuit> =
-        cases.iter().map(|case| case.nic().circuit(&case.name(), Some(emit(case.program, folder.path())))).collect();
+        cases.iter().map(|case| case.nic().circuit(&case.name(), Some(&emit(case.program, folder.path())))).collect();
     let verilated = Verilated::build(&circuits).expect("the circuits compile without warnings");
     let mut events = [0; 32];
     for (seed, case) in (1..).zip(&cases) {
