@@ -30,15 +30,38 @@ impl Folder {
         name: &str,
         fill: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
     ) -> Result<PathBuf, Failure> {
-        let (path, partial) = (self.0.join(name), self.0.join(format!(".{name}.partial")));
-        let write = || -> io::Result<()> {
-            let mut output = BufWriter::new(File::create(&partial)?);
-            fill(&mut output)?;
-            output.flush()?;
-            fs::rename(&partial, &path)
-        };
-        write().map_err(|error| Failure::file(&path, error))?;
+        let mut output = self.begin(name)?;
+        fill(&mut output).and_then(|()| output.flush()).map_err(|error| Failure::file(&self.0.join(name), error))?;
+        self.keep(name)
+    }
+
+    /// Starts the file `name`, under a temporary name until [`Self::keep`].
+    ///
+    /// # Errors
+    /// When the file cannot be created.
+    pub fn begin(&self, name: &str) -> Result<BufWriter<File>, Failure> {
+        let file = File::create(self.partial(name));
+        file.map(BufWriter::new).map_err(|error| Failure::file(&self.0.join(name), error))
+    }
+
+    /// Gives a file that is complete its name; returns its path.
+    ///
+    /// # Errors
+    /// When it cannot be renamed.
+    pub fn keep(&self, name: &str) -> Result<PathBuf, Failure> {
+        let path = self.0.join(name);
+        fs::rename(self.partial(name), &path).map_err(|error| Failure::file(&path, error))?;
         Ok(path)
+    }
+
+    /// Removes a file that has not been completed.
+    pub fn discard(&self, name: &str) {
+        // A file that cannot be removed has a name that says that it is incomplete.
+        let _ = fs::remove_file(self.partial(name));
+    }
+
+    fn partial(&self, name: &str) -> PathBuf {
+        self.0.join(format!(".{name}.partial"))
     }
 
     /// Writes `text` to the file `name`; returns its path.

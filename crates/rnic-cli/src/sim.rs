@@ -1,5 +1,6 @@
 //! `rnic sim`: simulates a plan with a seed and reports the result.
 
+mod history;
 mod page;
 mod summary;
 mod threads;
@@ -10,6 +11,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Instant;
 
+use rnic_fabric::record::{ParquetRecording, RecordError};
 use rnic_fabric::simulation::SignalLog;
 use rnic_fabric::{Plan, Progress, Report, Simulation};
 use rnic_reproduce::input::{PLAN_BYTES_MAX, TRACE_BYTES_MAX, read_text};
@@ -23,6 +25,8 @@ use crate::output::{self, Folder};
 use crate::shell;
 use crate::signals::Line;
 
+use history::{History, Recorder};
+
 /// Runs `rnic sim`.
 ///
 /// # Errors
@@ -31,11 +35,15 @@ pub fn run(args: &SimArgs) -> Result<(), Failure> {
     let text = read_text(&args.plan, PLAN_BYTES_MAX).map_err(|error| Failure::file(&args.plan, error))?;
     let plan = read_plan(&args.plan, &text, args)?;
     let folder = args.out.as_deref().map(Folder::make).transpose()?;
-    let outputs = Outputs { pcap: args.pcap.as_deref(), signals: args.signals.as_deref() };
-    let report = simulate(&plan, args.seed, args.threads, outputs)?;
+    if plan.record.is_some() && folder.is_none() {
+        console::line("rnic: the plan records time series, which need a folder: add --out DIR");
+    }
+    let outputs = Outputs { pcap: args.pcap.as_deref(), signals: args.signals.as_deref(), folder: folder.as_ref() };
+    let (report, history) = simulate(&plan, args.seed, args.threads, outputs)?;
     let command = command(args);
     if let Some(folder) = &folder {
-        write(folder, &plan, &text, &report, &command)?;
+        let source = page::Source { plan: &plan, text: &text, command: &command, machine: &Machine::local(), history };
+        write(folder, &source, &report)?;
     }
     console::result(&summary::text(&report), args.json.then(|| report.to_json()).as_ref());
     report.check().map_err(|failure| {
@@ -57,13 +65,21 @@ pub struct Outputs<'p> {
     pub pcap: Option<&'p Path>,
     /// Signals of all hosts.
     pub signals: Option<&'p Path>,
+    /// Folder of the recording, if the plan asks for one.
+    pub folder: Option<&'p Folder>,
 }
 
-/// Runs `plan` on the given number of threads and shows its progress.
+/// Runs `plan` on the given number of threads and shows its progress; returns the report, and the time series that were
+/// recorded.
 ///
 /// # Errors
 /// When the plan cannot be run, threads are refused, or the capture cannot be written.
-pub fn simulate(plan: &Plan, seed: u64, threads: NonZeroUsize, outputs: Outputs<'_>) -> Result<Report, Failure> {
+pub fn simulate(
+    plan: &Plan,
+    seed: u64,
+    threads: NonZeroUsize,
+    outputs: Outputs<'_>,
+) -> Result<(Report, Option<History>), Failure> {
     let mut simulation = Simulation::in_parts(plan, seed, threads.get()).map_err(Failure::input)?;
     let signals = outputs.signals.map(|path| Ok((path, output::capture(path)?))).transpose()?;
     if signals.is_some() {
@@ -71,6 +87,12 @@ pub fn simulate(plan: &Plan, seed: u64, threads: NonZeroUsize, outputs: Outputs<
     }
     if let Some(path) = outputs.pcap {
         simulation.capture_to(output::capture(path)?).map_err(|error| Failure::file(path, error))?;
+    }
+    let recording = outputs.folder.filter(|_| plan.record.is_some());
+    let file = recording.map(|folder| folder.begin(SERIES_FILE)).transpose()?;
+    if let Some(file) = file {
+        let recording = ParquetRecording::new(file).map_err(Failure::input)?;
+        simulation.time_series().record_to(Recorder::new(recording));
     }
     let spinner = console::spinner("simulating");
     let start = Instant::now();
@@ -86,11 +108,37 @@ pub fn simulate(plan: &Plan, seed: u64, threads: NonZeroUsize, outputs: Outputs<
     if let (Some((path, file)), Some(log)) = (signals, simulation.take_signals()) {
         write_signals(&log, file).map_err(|error| Failure::file(path, error))?;
     }
+    let history = match (recording, simulation.time_series().take::<Recorder>()) {
+        (Some(folder), Some((recorder, failure))) => {
+            end_recording(folder, failure)?;
+            Some(recorder.into_history())
+        }
+        _ => None,
+    };
     match (outputs.pcap, simulation.capture_failure()) {
         (Some(path), Some(error)) => Err(Failure::file(path, error)),
-        _ => Ok(report),
+        _ => Ok((report, history)),
     }
 }
+
+/// Keeps the file of a recording; a file that could not be written is removed, and the run goes on.
+fn end_recording(folder: &Folder, failure: Option<RecordError>) -> Result<(), Failure> {
+    match failure {
+        None => folder.keep(SERIES_FILE).map(drop),
+        Some(full @ RecordError::Full(_)) => {
+            console::line(&format!("rnic: the recording ended before the run: {full}"));
+            folder.keep(SERIES_FILE).map(drop)
+        }
+        Some(error) => {
+            console::line(&format!("rnic: the recording ended before the run, without {SERIES_FILE}: {error}"));
+            folder.discard(SERIES_FILE);
+            Ok(())
+        }
+    }
+}
+
+/// Name of the file of a recording.
+const SERIES_FILE: &str = "series.parquet";
 
 /// Writes the signals of a run, a line each.
 fn write_signals(log: &SignalLog, mut file: impl Write) -> io::Result<()> {
@@ -104,13 +152,13 @@ fn write_signals(log: &SignalLog, mut file: impl Write) -> io::Result<()> {
     file.flush()
 }
 
-fn write(folder: &Folder, plan: &Plan, text: &str, report: &Report, command: &str) -> Result<(), Failure> {
+fn write(folder: &Folder, source: &page::Source<'_>, report: &Report) -> Result<(), Failure> {
     let json = serde_json::to_string_pretty(&report.to_json()).map_err(Failure::input)?;
     folder.write_text("report.json", &format!("{json}\n"))?;
     folder.write("flows.parquet", |output| report.write_parquet(output).map_err(io::Error::other))?;
-    let html = page::page(&page::Source { plan, text, command, machine: &Machine::local() }, report);
-    let page = folder.write_text("report.html", &html)?;
-    console::line(&format!("wrote report.json, flows.parquet and {}", page.display()));
+    let page = folder.write_text("report.html", &page::page(source, report))?;
+    let series = if source.history.is_some() { ", series.parquet" } else { "" };
+    console::line(&format!("wrote report.json, flows.parquet{series} and {}", page.display()));
     Ok(())
 }
 

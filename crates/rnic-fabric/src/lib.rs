@@ -55,6 +55,7 @@ mod network;
 mod packets;
 pub mod plan;
 mod port;
+pub mod record;
 pub mod report;
 mod route;
 pub mod simulation;

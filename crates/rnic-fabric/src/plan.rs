@@ -18,6 +18,7 @@ mod nvme;
 mod processors;
 mod quantity;
 mod raw;
+mod record;
 mod resolve;
 mod schema;
 mod scr;
@@ -33,6 +34,7 @@ use rnic_policy::{ParamError, Profile};
 use rnic_transports::SelectError;
 
 use crate::fault::FaultPlan;
+use crate::record::RecordPlan;
 use crate::switch::SwitchPlan;
 use crate::topology::{self, Topology};
 use crate::workload::WorkloadPlan;
@@ -158,6 +160,8 @@ pub struct Plan {
     pub faults: Vec<FaultPlan>,
     /// Limits of the run and measurements.
     pub run: RunPlan,
+    /// Time series to record, if any.
+    pub record: Option<RecordPlan>,
 }
 
 /// Returns the text of a file that a plan names, or the reason why it cannot be read.

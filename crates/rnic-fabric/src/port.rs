@@ -43,7 +43,7 @@ pub(crate) struct Port {
     packets: u64,
     end: LinkEnd,
     paused: bool,
-    /// True when the byte time is a whole number of picoseconds and there are no faults.
+    /// True when the byte time is a whole number of picoseconds, there are no faults, and busy time is not measured.
     is_plain: bool,
     rare: Box<RareState>,
 }
@@ -57,6 +57,8 @@ struct RareState {
     faults: Option<FaultChain>,
     paused_since: Time,
     stats: PortStats,
+    /// Time that frames take, until the end of the present transmission; measured on request.
+    busy: Option<Duration>,
 }
 
 impl Port {
@@ -72,7 +74,13 @@ impl Port {
             end,
             paused: false,
             is_plain,
-            rare: Box::new(RareState { rate, faults: None, paused_since: Time::ZERO, stats: PortStats::default() }),
+            rare: Box::new(RareState {
+                rate,
+                faults: None,
+                paused_since: Time::ZERO,
+                stats: PortStats::default(),
+                busy: None,
+            }),
         }
     }
 
@@ -80,6 +88,18 @@ impl Port {
     pub(crate) fn set_faults(&mut self, faults: FaultChain) {
         self.rare.faults = Some(faults);
         self.is_plain = false;
+    }
+
+    /// Starts to measure the time in which the link carries frames.
+    pub(crate) fn measure_busy_time(&mut self) {
+        self.rare.busy = Some(Duration::ZERO);
+        self.is_plain = false;
+    }
+
+    /// Returns the time until `now` in which the link has carried frames, since [`Self::measure_busy_time`].
+    pub(crate) fn busy_until(&self, now: Time) -> Duration {
+        let ahead = self.free_at.as_ps().saturating_sub(now.as_ps());
+        Duration::from_ps(self.rare.busy.unwrap_or_default().as_ps().saturating_sub(ahead))
     }
 
     /// Disables all faults from now on; packets delayed earlier may still be overtaken, so that order cannot be
@@ -100,6 +120,11 @@ impl Port {
         let current_pause = if self.paused { now.since(self.rare.paused_since) } else { Duration::ZERO };
         let stats = &self.rare.stats;
         PortStats { packets: self.packets, paused: stats.paused + current_pause, ..*stats }
+    }
+
+    /// Returns the number of pause frames (XOFF) sent.
+    pub(crate) fn pauses_sent(&self) -> u64 {
+        self.rare.stats.pauses_sent
     }
 
     /// Returns the time that a packet arriving `now` waits for `frames` waiting frames before it, `bytes` bytes in
@@ -127,11 +152,14 @@ impl Port {
         network.send_on_link(self.end, self.free_at + self.delay, entry);
     }
 
-    /// Sends a packet on a link with faults or with a rate whose byte time is not a whole number of picoseconds.
+    /// Sends a packet on a link that is not plain.
     #[cold]
     fn send_carefully(&mut self, now: Time, entry: Entry, network: &mut Network) {
         let frame_time = self.rate(now).serialize(entry.link_len());
         self.free_at = now + frame_time;
+        if let Some(busy) = &mut self.rare.busy {
+            *busy += frame_time;
+        }
         let arrival = self.free_at + self.delay;
         let Some(faults) = &mut self.rare.faults else {
             return network.send_on_link(self.end, arrival, entry);
@@ -162,7 +190,11 @@ impl Port {
     pub(crate) fn send_pause_frame(&mut self, now: Time, flags: Flags, network: &mut Network) {
         let frame = Entry::pause_frame(flags);
         self.rare.stats.pauses_sent += u64::from(flags == Flags::PAUSE);
-        self.free_at = self.free_at.max(now) + self.rare.rate.serialize(frame.link_len());
+        let frame_time = self.rare.rate.serialize(frame.link_len());
+        self.free_at = self.free_at.max(now) + frame_time;
+        if let Some(busy) = &mut self.rare.busy {
+            *busy += frame_time;
+        }
         if self.open_at != NEVER {
             self.open_at = self.free_at;
         }

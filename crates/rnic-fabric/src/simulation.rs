@@ -34,6 +34,7 @@ mod manual;
 mod part;
 mod partition;
 mod parts;
+mod record;
 mod signals;
 mod slices;
 mod stall;
@@ -60,6 +61,7 @@ use drives::Drive;
 use part::Window;
 use partition::Partition;
 use parts::Parts;
+use record::Recorder;
 use slices::Slicer;
 use stall::StallWatch;
 use tenants::Tenancy;
@@ -67,6 +69,7 @@ use tenants::Tenancy;
 pub use manual::{Capture, QueuePairSpec};
 pub use part::Part;
 pub use parts::PartRunner;
+pub use record::TimeSeries;
 pub use signals::SignalLog;
 
 /// Progress of a run.
@@ -122,6 +125,8 @@ pub struct Simulation {
     capture: Option<Box<dyn manual::CaptureSink>>,
     /// Measurement per time slice, when the plan has slices.
     slicer: Option<Box<Slicer>>,
+    /// The recording of time series, if there is one.
+    recorder: Option<Box<Recorder>>,
 }
 
 impl Simulation {
@@ -171,6 +176,7 @@ impl Simulation {
             in_flight_max: 0,
             capture: None,
             slicer: plan.run.slice.map(|slice| Box::new(Slicer::new(slice, &topology))),
+            recorder: None,
             plan: plan.clone(),
             seed,
         };
@@ -216,6 +222,7 @@ impl Simulation {
             }
         }
         self.cut_slices(self.now);
+        self.time_series().finish();
         self.report()
     }
 
@@ -231,6 +238,9 @@ impl Simulation {
     /// Processes all events from `start`, the earliest event, to the horizon.
     fn window(&mut self, start: Time) {
         self.cut_slices(start);
+        if self.recorder.as_ref().is_some_and(|recorder| recorder.is_due(start)) {
+            self.time_series().take_until(start);
+        }
         let horizon = start + self.lookahead;
         self.open_flows(horizon);
         if let Some(tenancy) = &mut self.tenancy {

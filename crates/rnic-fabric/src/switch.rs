@@ -347,6 +347,16 @@ impl Switch {
         self.ports.iter_mut().for_each(Port::end_faults);
     }
 
+    /// Starts to measure the time in which each link carries frames.
+    pub(crate) fn measure_busy_time(&mut self) {
+        self.ports.iter_mut().for_each(Port::measure_busy_time);
+    }
+
+    /// Returns the number of bytes that wait for `output` now.
+    pub(crate) fn waiting_at(&self, output: usize) -> u64 {
+        self.queues.output(output).bytes + self.trimming.as_ref().map_or(0, |trimming| trimming.bytes_at(output))
+    }
+
     /// Returns the switch's ports, for their counters.
     pub(crate) fn ports(&self) -> &[Port] {
         &self.ports
@@ -369,7 +379,8 @@ impl Switch {
 
     /// Returns the bytes that waited for `output`, integrated over time until `now`, in bytes times picoseconds.
     pub(crate) fn waited(&self, output: usize, now: Time) -> u128 {
-        self.queues.output(output).byte_time_at(now)
+        let headers = self.trimming.as_ref().map_or(0, |trimming| trimming.waited(output, now));
+        self.queues.output(output).byte_time_at(now) + headers
     }
 
     /// Returns the number of packets that were forwarded without their payload.

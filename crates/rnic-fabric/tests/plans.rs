@@ -51,6 +51,7 @@ run = { limit = "1s", stall_after = "1s", warmup = "1ms", cooldown = "1ms", slic
 topology = { kind = "star", hosts = 8 }
 links = { rate = "100Gbps", delay = "1us" }
 "#,
+    r#"record = { interval = "10us", what = ["links", "traffic"] }"#,
     r#"topology = { kind = "fat-tree", k = 6 }"#,
     r#"
 topology = { kind = "leaf-spine", spines = 2, leaves = 4, hosts_per_leaf = 10 }

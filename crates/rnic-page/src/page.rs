@@ -2,6 +2,8 @@
 
 use maud::{DOCTYPE, Markup, PreEscaped, Render, html};
 
+use crate::plot::Plots;
+
 /// An HTML page.
 #[derive(Clone, Debug)]
 pub struct Page {
@@ -76,9 +78,15 @@ impl Page {
     /// Returns the usual contents of a page: a summary, figures, and tables with the facts that a reader needs to judge
     /// and reproduce the result.
     pub fn figures(lead: &str, figures: &[Figure], facts: &[Facts]) -> Markup {
+        Self::figures_and_plots(lead, figures, &Plots::default(), facts)
+    }
+
+    /// Returns the same with time series after the figures.
+    pub fn figures_and_plots(lead: &str, figures: &[Figure], plots: &Plots, facts: &[Facts]) -> Markup {
         html! {
             p.lead { (lead) }
             div.figures { @for figure in figures { (figure) } }
+            (plots)
             @for facts in facts { (facts) }
         }
     }

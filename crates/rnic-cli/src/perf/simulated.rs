@@ -21,7 +21,7 @@ pub fn measure(args: &PerfArgs, machine: Machine) -> Result<Outcome, Failure> {
     let checked = memory_bytes(args) <= CHECKED_BYTES_MAX;
     let plan = plan(args, checked)?;
     let outputs = sim::Outputs { pcap: args.pcap.as_deref(), ..sim::Outputs::default() };
-    let report = sim::simulate(&plan, args.seed, NonZeroUsize::MIN, outputs)?;
+    let (report, _) = sim::simulate(&plan, args.seed, NonZeroUsize::MIN, outputs)?;
     let limited_by = Some(bound::limited_by(args, &plan, &report));
     let outcome = Outcome { limited_by, ..Outcome::from_simulation(args, &report, checked, machine) };
     report.check().map_err(|failure| Failure::Check(format!("check failed: {}", failure.violations.join("; "))))?;

@@ -6,6 +6,7 @@ use rnic_page::{
 };
 use rnic_reproduce::machine::Machine;
 
+use super::history::History;
 use super::summary;
 use crate::flows;
 
@@ -20,6 +21,8 @@ pub struct Source<'s> {
     pub command: &'s str,
     /// Machine on which it ran.
     pub machine: &'s Machine,
+    /// Time series that were recorded.
+    pub history: Option<History>,
 }
 
 /// Returns the HTML page.
@@ -37,11 +40,12 @@ pub fn page(source: &Source<'_>, report: &Report) -> String {
         number::grouped(report.flows),
         number::size(report.bytes),
     );
+    let plots = source.history.as_ref().map(History::plots).unwrap_or_default();
     let page = Page {
         title: summary::title(report),
         overline: format!("OpenRNIC simulation: {}", summary::title(report)),
         headline: headline(report),
-        content: Page::figures(&lead, &figures, &facts(source, report)),
+        content: Page::figures_and_plots(&lead, &figures, &plots, &facts(source, report)),
     };
     page.to_html()
 }

@@ -50,24 +50,33 @@ impl Engine {
     /// Returns all queue pairs, in no particular order.
     pub fn queue_pairs(&self) -> impl Iterator<Item = QpSnapshot> {
         let queue_pairs = self.qps.iter().filter(|qp| !qp.is_flow(&self.core.objects));
-        queue_pairs.map(|qp| {
-            let watched = |qp: &Qp| self.core.watch.get(qp.verbs.head.slot);
-            let mut view = qp.view(watched(qp));
-            for flow in flows::of(self, view.info.number).map(|qp| qp.view(watched(qp))) {
-                view.in_flight += flow.in_flight;
-                view.window = view.window.saturating_add(flow.window);
-                view.traffic = view.traffic.plus(&flow.traffic);
-                view.round_trip = view.round_trip.or(flow.round_trip);
-            }
-            view.info = with_flows(self, view.info);
-            view
-        })
+        queue_pairs.map(|qp| snapshot(self, qp))
     }
 
     /// Returns the profile from which queue pair `qpn` is composed, if it exists.
     pub fn profile_of(&self, qpn: Qpn) -> Option<&Profile> {
         self.qps.find(qpn).map(|qp| qp.verbs.head.transport.profile())
     }
+}
+
+impl QpSnapshot {
+    /// Returns the monitoring data of queue pair `qpn` of `engine`, if it exists.
+    pub fn of(engine: &Engine, qpn: Qpn) -> Option<Self> {
+        engine.qps.find(qpn).map(|qp| snapshot(engine, qp))
+    }
+}
+
+fn snapshot(engine: &Engine, qp: &Qp) -> QpSnapshot {
+    let watched = |qp: &Qp| engine.core.watch.get(qp.verbs.head.slot);
+    let mut view = qp.view(watched(qp));
+    for flow in flows::of(engine, view.info.number).map(|qp| qp.view(watched(qp))) {
+        view.in_flight += flow.in_flight;
+        view.window = view.window.saturating_add(flow.window);
+        view.traffic = view.traffic.plus(&flow.traffic);
+        view.round_trip = view.round_trip.or(flow.round_trip);
+    }
+    view.info = with_flows(engine, view.info);
+    view
 }
 
 /// Returns `info` of a queue pair with the counters of its flows, and the limits of all of them together.

@@ -30,6 +30,10 @@ pub(crate) struct Meter {
     counter_of: Vec<u32>,
     /// Number of bits of a flow's number that identify its queue pair.
     number_bits: u32,
+    /// Payload bytes of all queue pairs, in the complete run.
+    total: u64,
+    /// Payload bytes by queue pair number, of all queue pairs that have had the number; when a recording needs them.
+    totals: Option<Vec<u64>>,
 }
 
 /// Received bytes of one queue pair.
@@ -82,6 +86,8 @@ impl Meter {
             counters: Vec::new(),
             counter_of: Vec::new(),
             number_bits: u32::MAX,
+            total: 0,
+            totals: None,
         }
     }
 
@@ -115,12 +121,34 @@ impl Meter {
         &self.counters[index]
     }
 
+    /// Starts to count the total of every queue pair, for [`Self::total_of`].
+    pub(crate) fn count_queue_pairs(&mut self) {
+        self.totals = Some(Vec::new());
+    }
+
+    /// Returns the payload bytes that have arrived.
+    pub(crate) fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// Returns the payload bytes that have arrived for the queue pairs that have had the number `qpn`.
+    pub(crate) fn total_of(&self, qpn: Qpn) -> u64 {
+        self.totals.as_ref().and_then(|totals| totals.get(qpn.get() as usize)).copied().unwrap_or(0)
+    }
+
     /// Counts a frame of `frame_len` bytes with `payload` useful bytes, received for queue pair `qpn` at `now`.
     pub(crate) fn note(&mut self, now: Time, frame_len: u64, payload: u64, qpn: Qpn) {
         if payload == 0 {
             return;
         }
         let number = (qpn.get() & self.number_bits) as usize;
+        self.total += payload;
+        if let Some(totals) = &mut self.totals {
+            if totals.len() <= number {
+                totals.resize(number + 1, 0);
+            }
+            totals[number] += payload;
+        }
         let counter = self.counter_of.get(number).and_then(|index| (*index as usize).checked_sub(1));
         let mut counter = counter.map(|index| &mut self.counters[index]);
         let link_len = frame_len + LINK_OVERHEAD;

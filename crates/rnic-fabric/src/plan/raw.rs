@@ -129,6 +129,8 @@ table! {
         fault: Vec<Fault> = [],
         /// Limits and measurements.
         run: Run = {},
+        /// Time series of the run.
+        record: Option<Record> => "none",
     }
 }
 
@@ -760,5 +762,34 @@ table! {
         /// Length of a time slice: the report has the payload that arrived at each host and its queue, one row per
         /// slice; at most 100000 until `limit`.
         slice: Option<Unit<Duration>> => "none",
+    }
+}
+
+words! {
+    /// The kinds of objects that can be recorded.
+    RecordKind {
+        /// Each direction of each link: its use, pauses, losses, and the queue of the switch that sends on it.
+        Links = "links",
+        /// Each switch: buffered bytes, drops, marks, cut packets, pause frames.
+        Switches = "switches",
+        /// Each host: arriving payload, retransmissions, marks, timeouts.
+        Hosts = "hosts",
+        /// Each flow while it is in progress: arriving payload, window, packets in flight, rate, round trip,
+        /// retransmissions.
+        Flows = "flows",
+        /// All flows together, requests apart from background flows.
+        Traffic = "traffic",
+    }
+}
+
+table! {
+    /// A recording of time series, which `rnic sim --out DIR` writes to `DIR/series.parquet` and draws in
+    /// `DIR/report.html`. It does not change the run.
+    Record {
+        /// Time between two samples. A sample is taken when every node has reached its time, so it is late by at most
+        /// the shortest delay of a link; its row has the exact time.
+        interval: Unit<Duration>,
+        /// Kinds of objects that are recorded; an empty list: all.
+        what: Vec<RecordKind> = [],
     }
 }

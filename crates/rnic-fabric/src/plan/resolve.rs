@@ -8,8 +8,8 @@ use serde::Deserialize;
 use super::quantity::{Fraction, OrAuto, Unit};
 use super::raw::{EcnDepth, EcnDraw, Raw, SwitchModel, TopologyKind};
 use super::{
-    FileReader, LinkPlan, Plan, PlanError, RunPlan, TopologyPlan, derived, faults, fitted, nic, processors, raw, scr,
-    slow_host, workloads,
+    FileReader, LinkPlan, Plan, PlanError, RunPlan, TopologyPlan, derived, faults, fitted, nic, processors, raw,
+    record, scr, slow_host, workloads,
 };
 use crate::link::{PLAN_TIME_MAX, PORTS_MAX};
 use crate::switch::{
@@ -121,6 +121,7 @@ pub(super) fn resolve(raw: Raw, files: &mut FileReader<'_>) -> Result<Plan, Plan
         workload: workloads::resolve(&raw.workload, topology.hosts(), files)?,
         faults: Vec::new(),
         run,
+        record: raw.record.as_ref().map(record::resolve),
     };
     check_network(&plan)?;
     check_cooldown(&plan)?;
@@ -432,6 +433,7 @@ pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
         let what = format!("is too short: it results in more than {SLICES_MAX} slices until run.limit, {}", run.limit);
         return Err(PlanError::value("run.slice", what));
     }
+    record::check(plan)?;
     faults::check(plan)?;
     workloads::check(plan)?;
     nic::check(plan)?;

@@ -115,6 +115,7 @@ impl<T: Typed> Typed for Option<T> {
 
 impl<T: Typed> Typed for Vec<T> {
     const NAME: &'static str = "list";
+    const WORDS: &'static [Word] = T::WORDS;
     const TABLE: Option<&'static Table> = T::TABLE;
 }
 

@@ -144,11 +144,7 @@ impl<'b> Builder<'b> {
         }
         let (slice, has_tenants) = (self.plan.run.slice, matches!(self.plan.workload, WorkloadPlan::Tenants(_)));
         if slice.is_some() || has_tenants {
-            let mut meter = Box::new(Meter::new(slice, self.plan.host_links.rate));
-            if self.plan.transport.flow_count() > 1 {
-                meter.join_flows(NUMBERS_OF_FLOWS);
-            }
-            node.meter = Some(meter);
+            node.meter = Some(meter(self.plan));
         }
         if let Some(scr) = &self.plan.scr {
             let seed = self.streams.stream(&format!("scr/host-{host}")).bits();
@@ -174,6 +170,15 @@ impl<'b> Builder<'b> {
         });
         delays.min().expect("a network has links")
     }
+}
+
+/// Returns a meter for a host of `plan`.
+pub(super) fn meter(plan: &Plan) -> Box<Meter> {
+    let mut meter = Box::new(Meter::new(plan.run.slice, plan.host_links.rate));
+    if plan.transport.flow_count() > 1 {
+        meter.join_flows(NUMBERS_OF_FLOWS);
+    }
+    meter
 }
 
 /// Returns the first ring of every node in its part, and the number of rings of each part: hosts use consecutive rings,

@@ -32,6 +32,13 @@ pub(crate) struct Flow {
     active: u32,
 }
 
+impl Flow {
+    /// Returns the slot of the flow in the table of flows in progress, if it is in progress.
+    pub(crate) fn slot(&self) -> usize {
+        self.active as usize
+    }
+}
+
 /// Data kept for a flow while it is in progress.
 #[derive(Debug)]
 pub(crate) struct ActiveFlow {
@@ -135,9 +142,13 @@ impl Simulation {
             delivered: !consumes_receive || traffic.until.is_some(),
             acknowledged: false,
         };
-        let active = self.active.insert(active) as u32;
+        let slot = self.active.insert(active);
         let FlowSpec { start, src, dst, bytes, request, .. } = *spec;
-        self.flows.push(Flow { start, src, dst, bytes, done: None, request, active });
+        let flow = Flow { start, src, dst, bytes, done: None, request, active: slot as u32 };
+        if let Some(recorder) = &mut self.recorder {
+            recorder.open(slot, &flow, &self.active[slot], &self.parts);
+        }
+        self.flows.push(flow);
     }
 
     /// Creates a queue pair at each of two hosts, connected and ready to send.
@@ -240,8 +251,11 @@ impl Simulation {
     }
 
     fn close(&mut self, at: Time, flow: u32) {
-        let Flow { src, dst, active, .. } = self.flows[flow as usize];
-        let active = self.active.remove(active as usize);
+        let record @ Flow { src, dst, active: slot, .. } = self.flows[flow as usize];
+        let active = self.active.remove(slot as usize);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.close(slot as usize, &record, &active, &self.parts, at);
+        }
         let ends = [(src, active.src_qpn, active.buffers[0]), (dst, active.dst_qpn, active.buffers[1])];
         let sender = self.parts.host_mut(src).sessions.remove_sender(at, active.sender, &mut self.violations);
         if sender.traffic.until.is_some() {

@@ -59,6 +59,16 @@ impl Trimming {
         self.queues.bytes()
     }
 
+    /// Returns the number of bytes that wait for `output`.
+    pub(super) fn bytes_at(&self, output: usize) -> u64 {
+        self.queues.output(output).bytes
+    }
+
+    /// Returns the bytes that waited for `output`, integrated over time until `now`.
+    pub(super) fn waited(&self, output: usize, now: Time) -> u128 {
+        self.queues.output(output).byte_time_at(now)
+    }
+
     /// Appends `entry` to the queue of `output`; returns false when the queue is full.
     pub(super) fn push(&mut self, now: Time, output: usize, entry: Entry) -> bool {
         let waiting = self.queues.output(output).bytes;

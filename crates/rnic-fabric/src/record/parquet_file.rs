@@ -1,0 +1,114 @@
+//! A recording as a Parquet file: a long table, for notebooks.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use parquet::basic::Encoding;
+use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int32Type, Int64Type};
+use parquet::errors::ParquetError;
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
+use parquet::schema::types::ColumnPath;
+
+use super::{Metric, Object, ObjectKind, RecordError, Recording, Sample};
+
+/// Columns of the file.
+const SCHEMA: &str = "message sample {
+    required int64 time_ps (INTEGER(64, false));
+    required binary kind (STRING);
+    required binary name (STRING);
+    optional int32 flow (INTEGER(32, false));
+    required binary metric (STRING);
+    required double value;
+}";
+
+/// A recording that is written to a Parquet file while the run lasts.
+pub struct ParquetRecording<W: Write + Send> {
+    /// `None` after the file has been completed.
+    file: Option<SerializedFileWriter<W>>,
+    kinds: Vec<ByteArray>,
+    metrics: Vec<ByteArray>,
+    /// Names of the objects of earlier calls, by index.
+    names: Vec<ByteArray>,
+    /// Samples that are not written yet.
+    waiting: Vec<Sample>,
+}
+
+impl<W: Write + Send> ParquetRecording<W> {
+    /// Starts a file on `output`, which should be buffered.
+    ///
+    /// # Errors
+    /// When `output` fails.
+    ///
+    /// # Panics
+    /// Never: the schema is a constant.
+    pub fn new(output: W) -> Result<Self, ParquetError> {
+        let schema = Arc::new(parse_message_type(SCHEMA).expect("the constant schema is valid"));
+        // Values seldom repeat, so a dictionary of them would save nothing.
+        let properties = WriterProperties::builder()
+            .set_column_dictionary_enabled(ColumnPath::from("value"), false)
+            .set_column_encoding(ColumnPath::from("value"), Encoding::PLAIN);
+        let file = SerializedFileWriter::new(output, schema, Arc::new(properties.build()))?;
+        let text = |text: &'static str| ByteArray::from(text);
+        Ok(Self {
+            file: Some(file),
+            kinds: ObjectKind::ALL.iter().map(|kind| text(kind.name())).collect(),
+            metrics: Metric::ALL.iter().map(|metric| text(metric.name())).collect(),
+            names: Vec::new(),
+            waiting: Vec::new(),
+        })
+    }
+
+    /// Writes all waiting samples as one group of rows.
+    fn write_group(&mut self, objects: &[Object]) -> Result<(), ParquetError> {
+        let Some(file) = &mut self.file else { return Ok(()) };
+        let known = self.names.len();
+        self.names.extend(objects[known..].iter().map(|object| ByteArray::from(object.name.as_bytes().to_vec())));
+        let (samples, names) = (&self.waiting, &self.names);
+        let object = |sample: &Sample| &objects[sample.object as usize];
+        let mut group = file.next_row_group()?;
+        macro_rules! column {
+            ($type:ty, $values:expr, $present:expr) => {{
+                let values: Vec<_> = $values.collect();
+                let mut column = group.next_column()?.expect("the schema has as many columns as are written");
+                column.typed::<$type>().write_batch(&values, $present, None)?;
+                column.close()?;
+            }};
+        }
+        column!(Int64Type, samples.iter().map(|sample| sample.at.as_ps().cast_signed()), None);
+        column!(ByteArrayType, samples.iter().map(|sample| self.kinds[object(sample).kind as usize].clone()), None);
+        column!(ByteArrayType, samples.iter().map(|sample| names[sample.object as usize].clone()), None);
+        let is_flow: Vec<i16> = samples.iter().map(|sample| i16::from(object(sample).flow.is_some())).collect();
+        let flows = samples.iter().filter_map(|sample| object(sample).flow).map(u32::cast_signed);
+        column!(Int32Type, flows, Some(&is_flow));
+        column!(ByteArrayType, samples.iter().map(|sample| self.metrics[sample.metric as usize].clone()), None);
+        column!(DoubleType, samples.iter().map(|sample| sample.value), None);
+        group.close()?;
+        self.waiting.clear();
+        Ok(())
+    }
+}
+
+impl<W: Write + Send + 'static> Recording for ParquetRecording<W> {
+    fn write(&mut self, objects: &[Object], samples: &[Sample]) -> Result<(), RecordError> {
+        self.waiting.extend_from_slice(samples);
+        if self.waiting.len() >= GROUP_ROWS {
+            self.write_group(objects)?;
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, objects: &[Object]) -> Result<(), RecordError> {
+        if !self.waiting.is_empty() {
+            self.write_group(objects)?;
+        }
+        if let Some(file) = self.file.take() {
+            file.close()?;
+        }
+        Ok(())
+    }
+}
+
+/// Number of rows that are written together: they take 12 MB until then.
+const GROUP_ROWS: usize = 1 << 19;

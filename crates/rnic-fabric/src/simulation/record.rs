@@ -1,0 +1,406 @@
+//! Takes the samples of a recording, between windows.
+
+use rnic_base::{BitRate, Duration, Time};
+use rnic_engine::QpSnapshot;
+use slab::Slab;
+
+use super::builder::meter;
+use super::connect::{ActiveFlow, Flow};
+use super::parts::Parts;
+use super::{Plan, Simulation};
+use crate::port::Port;
+use crate::record::{Metric, Object, ObjectKind, ROWS_MAX, RecordError, RecordPlan, Recording, Sample};
+use crate::switch::Switch;
+use crate::topology::{LinkPoint, Topology};
+use crate::workload::WorkloadPlan;
+
+/// A recording in progress.
+pub(super) struct Recorder {
+    plan: RecordPlan,
+    recording: Box<dyn Recording>,
+    /// Nominal time of the next sample.
+    next: Time,
+    /// Time of the previous sample.
+    last: Time,
+    objects: Vec<Object>,
+    links: Vec<Link>,
+    /// First object of switches, and the previous counters of each.
+    switches: (u32, Vec<Counters<4>>),
+    /// First object of hosts, and the previous counters of each.
+    hosts: (u32, Vec<Counters<4>>),
+    /// By slot of the flow in the table of flows in progress.
+    flows: Slab<TrackedFlow>,
+    /// By slot in the table of flows in progress: key in `flows`, plus 1; 0 for none.
+    tracked: Vec<u32>,
+    classes: Vec<Class>,
+    /// Samples of this time.
+    rows: Vec<Sample>,
+    written: u64,
+    /// Reason why the recording has ended before the run.
+    failure: Option<RecordError>,
+}
+
+/// Counters at the previous sample.
+#[derive(Clone, Copy, Debug)]
+struct Counters<const N: usize>([u64; N]);
+
+impl<const N: usize> Counters<N> {
+    /// Returns the increase of each counter since the previous sample.
+    fn advance(&mut self, now: [u64; N]) -> [u64; N] {
+        let increase = core::array::from_fn(|index| now[index] - self.0[index]);
+        self.0 = now;
+        increase
+    }
+}
+
+/// One direction of a link.
+#[derive(Debug)]
+struct Link {
+    object: u32,
+    from: LinkPoint,
+    /// Index of the switch that sends on it, when it is a switch.
+    switch: Option<usize>,
+    /// Busy time and paused time in picoseconds, and packets lost.
+    counters: Counters<3>,
+    /// Bytes that waited, integrated over time.
+    waited: u128,
+}
+
+/// A flow in progress.
+#[derive(Debug)]
+struct TrackedFlow {
+    flow: u32,
+    /// The object of the flow, when flows are recorded.
+    object: Option<u32>,
+    class: usize,
+    /// Payload that arrived, and packets retransmitted.
+    counters: Counters<2>,
+}
+
+/// Flows of one class.
+#[derive(Debug)]
+struct Class {
+    object: u32,
+    /// Payload that arrived since the previous sample.
+    arrived: u64,
+    in_progress: u64,
+}
+
+impl Recorder {
+    fn new(plan: &Plan, record: &RecordPlan, recording: Box<dyn Recording>) -> Self {
+        let topology = plan.topology.build();
+        let mut objects = Vec::new();
+        let mut add = |kind, name, flow| {
+            objects.push(Object { kind, name, flow });
+            objects.len() as u32 - 1
+        };
+        let mut links = Vec::new();
+        if record.has(ObjectKind::Link) {
+            for (from, to) in directions(&topology) {
+                let object = add(ObjectKind::Link, topology.direction_name(from, to), None);
+                let switch = from.node.checked_sub(topology.hosts).map(|switch| switch as usize);
+                links.push(Link { object, from, switch, counters: Counters([0; 3]), waited: 0 });
+            }
+        }
+        let mut nodes = |kind, nodes: core::ops::Range<u32>| {
+            let nodes = if record.has(kind) { nodes } else { 0..0 };
+            let added: Vec<u32> = nodes.map(|node| add(kind, topology.name(node), None)).collect();
+            (added.first().copied().unwrap_or(0), vec![Counters([0; 4]); added.len()])
+        };
+        let switches = nodes(ObjectKind::Switch, topology.hosts..topology.node_count() as u32);
+        let hosts = nodes(ObjectKind::Host, 0..topology.hosts);
+        let classes: &[&str] = match &plan.workload {
+            _ if !record.has(ObjectKind::Traffic) => &[],
+            WorkloadPlan::Incast { .. } => &["requests", "background"],
+            _ => &["flows"],
+        };
+        let class = |name: &&str| Class {
+            object: add(ObjectKind::Traffic, (*name).to_owned(), None),
+            arrived: 0,
+            in_progress: 0,
+        };
+        let classes = classes.iter().map(class).collect();
+        Self {
+            plan: record.clone(),
+            recording,
+            next: Time::ZERO + record.interval,
+            last: Time::ZERO,
+            objects,
+            links,
+            switches,
+            hosts,
+            flows: Slab::new(),
+            tracked: Vec::new(),
+            classes,
+            rows: Vec::new(),
+            written: 0,
+            failure: None,
+        }
+    }
+
+    fn follows_flows(&self) -> bool {
+        self.failure.is_none() && (self.plan.has(ObjectKind::Flow) || !self.classes.is_empty())
+    }
+
+    /// Starts to follow a flow; `slot` is its position in the table of flows in progress.
+    pub(super) fn open(&mut self, slot: usize, flow: &Flow, active: &ActiveFlow, parts: &Parts) {
+        if !self.follows_flows() {
+            return;
+        }
+        let class = if flow.request.is_none() && self.classes.len() > 1 { 1 } else { 0 };
+        let object = self.plan.has(ObjectKind::Flow).then(|| {
+            let name = format!("host-{}>host-{}", flow.src, flow.dst);
+            self.objects.push(Object { kind: ObjectKind::Flow, name, flow: Some(active.flow) });
+            self.objects.len() as u32 - 1
+        });
+        let counters = Counters([arrived(flow, active, parts), 0]);
+        let key = self.flows.insert(TrackedFlow { flow: active.flow, object, class, counters });
+        if self.tracked.len() <= slot {
+            self.tracked.resize(slot + 1, 0);
+        }
+        self.tracked[slot] = key as u32 + 1;
+        if let Some(class) = self.classes.get_mut(class) {
+            class.in_progress += 1;
+        }
+    }
+
+    /// Stops to follow a flow, whose queue pairs still exist.
+    pub(super) fn close(&mut self, slot: usize, flow: &Flow, active: &ActiveFlow, parts: &Parts, at: Time) {
+        let Some(key) = self.tracked.get_mut(slot).map(core::mem::take).filter(|key| *key > 0) else { return };
+        let mut tracked = self.flows.remove(key as usize - 1);
+        debug_assert_eq!(tracked.flow, active.flow);
+        let elapsed = at.max(self.last).since(self.last);
+        self.sample_flow(at.max(self.last), elapsed, &mut tracked, None, (flow, active), parts);
+        if let Some(class) = self.classes.get_mut(tracked.class) {
+            class.in_progress -= 1;
+        }
+    }
+
+    fn push(&mut self, at: Time, object: u32, metric: Metric, value: f64) {
+        self.rows.push(Sample { at, object, metric, value });
+    }
+
+    fn sample_links(&mut self, at: Time, elapsed: Duration, parts: &Parts) {
+        let share = |ps: u64| ps as f64 / elapsed.as_ps() as f64;
+        for link in &mut self.links {
+            let port = match link.switch {
+                Some(switch) => &parts.switch(switch).ports()[link.from.port as usize],
+                None => &parts.host(link.from.node).port,
+            };
+            let stats = port.stats_at(at);
+            let [busy, paused, lost] =
+                link.counters.advance([port.busy_until(at).as_ps(), stats.paused.as_ps(), stats.faulted]);
+            let mut push = |metric, value| self.rows.push(Sample { at, object: link.object, metric, value });
+            push(Metric::Utilisation, share(busy));
+            push(Metric::Paused, share(paused));
+            push(Metric::Lost, lost as f64);
+            if let Some(switch) = link.switch.map(|switch| parts.switch(switch)) {
+                let output = link.from.port as usize;
+                let waited = switch.waited(output, at);
+                push(Metric::QueueBytes, switch.waiting_at(output) as f64);
+                push(Metric::QueueMean, (waited - link.waited) as f64 / elapsed.as_ps() as f64);
+                link.waited = waited;
+            }
+        }
+    }
+
+    fn sample_switches(&mut self, at: Time, parts: &Parts) {
+        let (first, counters) = &mut self.switches;
+        for ((switch, counters), object) in parts.switches().zip(counters).zip(*first..) {
+            let pauses = switch.ports().iter().map(Port::pauses_sent).sum();
+            let now = [switch.stats.dropped, switch.marked(), switch.trimmed(), pauses];
+            let [dropped, marked, trimmed, pauses] = counters.advance(now);
+            let mut push = |metric, value: u64| self.rows.push(Sample { at, object, metric, value: value as f64 });
+            push(Metric::BufferBytes, switch.bytes_waiting());
+            push(Metric::Dropped, dropped);
+            push(Metric::Marked, marked);
+            push(Metric::Trimmed, trimmed);
+            push(Metric::PausesSent, pauses);
+        }
+    }
+
+    fn sample_hosts(&mut self, at: Time, elapsed: Duration, parts: &Parts) {
+        let (first, counters) = &mut self.hosts;
+        for ((host, counters), object) in
+            (0..parts.host_count() as u32).map(|host| parts.host(host)).zip(counters).zip(*first..)
+        {
+            let stats = host.engine.stats();
+            let payload = host.meter.as_ref().map_or(0, |meter| meter.total());
+            let now = [payload, stats.packets_retransmitted, stats.marks_received, stats.timeouts];
+            let [payload, retransmitted, marks, timeouts] = counters.advance(now);
+            let mut push = |metric, value| self.rows.push(Sample { at, object, metric, value });
+            push(Metric::Arrived, BitRate::from_transfer(payload, elapsed).as_gbps_f64());
+            push(Metric::Retransmitted, retransmitted as f64);
+            push(Metric::MarksReceived, marks as f64);
+            push(Metric::Timeouts, timeouts as f64);
+        }
+    }
+
+    /// Samples a flow: its counters, and, with the monitoring data of its queue pair, its state.
+    fn sample_flow(
+        &mut self,
+        at: Time,
+        elapsed: Duration,
+        tracked: &mut TrackedFlow,
+        snapshot: Option<&QpSnapshot>,
+        (flow, active): (&Flow, &ActiveFlow),
+        parts: &Parts,
+    ) {
+        let sent = snapshot.map(|snapshot| snapshot.info.stats.packets_retransmitted);
+        let sent = sent.or_else(|| {
+            let info = parts.host(flow.src).engine.query_qp(active.src_qpn)?;
+            Some(info.stats.packets_retransmitted)
+        });
+        let now = [arrived(flow, active, parts), sent.unwrap_or(tracked.counters.0[1])];
+        let [payload, retransmitted] = tracked.counters.advance(now);
+        if let Some(class) = self.classes.get_mut(tracked.class) {
+            class.arrived += payload;
+        }
+        let Some(object) = tracked.object else { return };
+        if elapsed > Duration::ZERO {
+            self.push(at, object, Metric::Arrived, BitRate::from_transfer(payload, elapsed).as_gbps_f64());
+        }
+        self.push(at, object, Metric::Retransmitted, retransmitted as f64);
+        let Some(snapshot) = snapshot else { return };
+        self.push(at, object, Metric::Window, snapshot.window as f64);
+        self.push(at, object, Metric::InFlight, snapshot.in_flight as f64);
+        if let Some(rate) = snapshot.allowed_rate {
+            self.push(at, object, Metric::Rate, rate.as_gbps_f64());
+        }
+        if let Some(round_trip) = snapshot.round_trip {
+            self.push(at, object, Metric::RoundTrip, round_trip.as_us_f64());
+        }
+    }
+
+    fn sample_classes(&mut self, at: Time, elapsed: Duration) {
+        for class in &mut self.classes {
+            let arrived = BitRate::from_transfer(core::mem::take(&mut class.arrived), elapsed);
+            let rows = [(Metric::Arrived, arrived.as_gbps_f64()), (Metric::Flows, class.in_progress as f64)];
+            self.rows.extend(rows.map(|(metric, value)| Sample { at, object: class.object, metric, value }));
+        }
+    }
+
+    /// Takes the samples of all objects.
+    fn sample(&mut self, at: Time, simulation: &Simulation) {
+        if at <= self.last {
+            return;
+        }
+        let (elapsed, parts) = (at.since(self.last), &simulation.parts);
+        self.sample_links(at, elapsed, parts);
+        self.sample_switches(at, parts);
+        self.sample_hosts(at, elapsed, parts);
+        if self.follows_flows() {
+            let with_state = self.plan.has(ObjectKind::Flow);
+            let mut flows = core::mem::take(&mut self.flows);
+            for (_, tracked) in &mut flows {
+                let flow = &simulation.flows[tracked.flow as usize];
+                let active = &simulation.active[flow.slot()];
+                let engine = &parts.host(flow.src).engine;
+                let snapshot = with_state.then(|| QpSnapshot::of(engine, active.src_qpn)).flatten();
+                self.sample_flow(at, elapsed, tracked, snapshot.as_ref(), (flow, active), parts);
+            }
+            self.flows = flows;
+        }
+        self.sample_classes(at, elapsed);
+        self.last = at;
+        self.write();
+    }
+
+    /// Returns whether samples are due at `now`.
+    #[inline]
+    pub(super) fn is_due(&self, now: Time) -> bool {
+        self.next <= now
+    }
+
+    /// Passes the samples on; a failure ends the recording.
+    fn write(&mut self) {
+        self.written += self.rows.len() as u64;
+        let written = if self.written > ROWS_MAX {
+            Err(RecordError::Full(ROWS_MAX))
+        } else {
+            self.recording.write(&self.objects, &self.rows)
+        };
+        self.failure = written.err();
+        self.rows.clear();
+    }
+}
+
+/// Returns the payload that has arrived for a flow, at either end.
+fn arrived(flow: &Flow, active: &ActiveFlow, parts: &Parts) -> u64 {
+    let at = |host: u32, qpn| parts.host(host).meter.as_ref().map_or(0, |meter| meter.total_of(qpn));
+    at(flow.src, active.src_qpn) + at(flow.dst, active.dst_qpn)
+}
+
+/// Returns both ends of every direction of every link, in the order of nodes and ports.
+fn directions(topology: &Topology) -> impl Iterator<Item = (LinkPoint, LinkPoint)> {
+    let nodes = topology.neighbours().into_iter().zip(0..);
+    nodes.flat_map(|(ports, node)| {
+        ports.into_iter().zip(0..).map(move |((there, _), port)| (LinkPoint { node, port }, there))
+    })
+}
+
+/// The time series of a run.
+pub struct TimeSeries<'s>(&'s mut Simulation);
+
+impl TimeSeries<'_> {
+    /// Records what the plan asks for; does nothing if it asks for nothing. To be called before the run.
+    pub fn record_to(self, recording: impl Recording) {
+        let Simulation { plan, parts, recorder, .. } = self.0;
+        let Some(record) = &plan.record else { return };
+        let new = Recorder::new(plan, record, Box::new(recording));
+        let (follows_flows, has_links) = (new.follows_flows(), record.has(ObjectKind::Link));
+        for host in parts.hosts_mut() {
+            let meter = host.meter.get_or_insert_with(|| meter(plan));
+            if follows_flows {
+                meter.count_queue_pairs();
+                host.engine.watch();
+            }
+            if has_links {
+                host.port.measure_busy_time();
+            }
+        }
+        if has_links {
+            parts.switches_mut().for_each(Switch::measure_busy_time);
+        }
+        *recorder = Some(Box::new(new));
+    }
+
+    /// Ends the recording; returns it, and the reason why it ended before the run if it did. `None` without one, or if
+    /// it is not a `T`.
+    pub fn take<T: Recording>(self) -> Option<(Box<T>, Option<RecordError>)> {
+        let recorder = *self.0.recorder.take()?;
+        let recording: Box<dyn core::any::Any> = recorder.recording;
+        Some((recording.downcast().ok()?, recorder.failure))
+    }
+
+    /// Takes the samples that are due at or before `until`; all events before it have been processed.
+    #[cold]
+    pub(super) fn take_until(self, until: Time) {
+        let Some(mut recorder) = self.0.recorder.take() else { return };
+        while recorder.next <= until && recorder.failure.is_none() {
+            // The last window may extend beyond the time of the sample.
+            let at = recorder.next.max(self.0.now);
+            recorder.sample(at, self.0);
+            recorder.next += recorder.plan.interval;
+        }
+        self.0.recorder = Some(recorder);
+    }
+
+    /// Takes the last sample, and completes the recording.
+    pub(super) fn finish(self) {
+        let Some(mut recorder) = self.0.recorder.take() else { return };
+        if recorder.failure.is_none() {
+            recorder.sample(self.0.now, self.0);
+        }
+        let finished = recorder.recording.finish(&recorder.objects);
+        recorder.failure = recorder.failure.take().or(finished.err());
+        self.0.recorder = Some(recorder);
+    }
+}
+
+impl Simulation {
+    /// Returns the time series of the run.
+    pub fn time_series(&mut self) -> TimeSeries<'_> {
+        TimeSeries(self)
+    }
+}
