@@ -245,7 +245,8 @@ fn a_full_disk_ends_the_recording_and_not_the_run() {
 /// The file has the same rows as a recording in memory.
 #[test]
 fn the_file_is_a_long_table_of_the_samples() {
-    let (_, expected) = record(simulation(STAR, &[RECORD], 1));
+    let (_, mut expected) = record(simulation(STAR, &[RECORD], 1));
+    expected.samples.sort_by_key(|sample| (sample.object, sample.metric));
     let (mut simulation, file) = (simulation(STAR, &[RECORD], 1), Shared::default());
     simulation.time_series().record_to(ParquetRecording::new(file.clone()).expect("writing to memory succeeds"));
     simulation.run(&mut |_| core::ops::ControlFlow::Continue(()));

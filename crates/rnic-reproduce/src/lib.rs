@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! CRATE    rnic-reproduce (amber: change with a test of what a check computes, or of what a report shows)
-//! Purpose  turns experiments (folders of data) into runs, these into samples, and these into verdicts and a report
+//! Purpose  turns experiments and sweeps into runs, these into samples, and these into verdicts, intervals and reports
 //! May use  rnic-base, rnic-wire, rnic-program, rnic-tonic, rnic-policy, rnic-transports, rnic-fae, rnic-falcon,
 //!          rnic-engine, rnic-fabric, rnic-page
 //! Must not name a paper or a transport (experiments/, trials do); change a number between a run and the report
@@ -14,10 +14,15 @@
 //! Processing of an experiment: [`Catalogue`] reads the folders; [`Work`] builds the list of runs, each once however
 //! many experiments need it; [`pool`] or another machine executes them; [`judge`] computes rows with verdicts from the
 //! samples.
+//!
+//! Plans of one's own: [`sweep`] varies keys of a plan over several seeds, [`run_set`] is what its runs have found, and
+//! [`compare`] says in what two of these differ.
 
 #![forbid(unsafe_code)]
 
 pub mod catalogue;
+pub mod compare;
+pub mod estimate;
 pub mod experiment;
 pub mod input;
 pub mod judge;
@@ -28,7 +33,9 @@ pub mod pool;
 pub mod quantity;
 pub mod report;
 pub mod run;
+pub mod run_set;
 pub mod store;
+pub mod sweep;
 pub mod trial;
 pub mod work;
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use rnic_base::{Bytes, Duration, Probability};
 use rnic_fabric::Plan;
+use rnic_fabric::plan::FileReader;
 
 use crate::catalogue::{CatalogueError, FILE, Selected};
 use crate::experiment::{AxisPoint, Experiment, Overrides, Sweep, Variant};
@@ -292,15 +293,25 @@ fn trial(experiment: &Experiment, name: &str, overrides: &[&Overrides]) -> Resul
 /// Returns the task of a simulation of the overridden plan, with the files that it names.
 fn simulation(experiment: &Experiment, overrides: &[&Overrides]) -> Result<Task, String> {
     let table = overridden(experiment, overrides)?;
-    let text = toml::to_string(&table).map_err(|error| error.to_string())?;
+    let mut files =
+        |name: &str| read_text(&experiment.folder.join(name), TRACE_BYTES_MAX).map_err(|error| error.to_string());
+    simulation_of(&table, &mut files)
+}
+
+/// Returns the task of a simulation of the plan `table`, with the files that it names, which `read` returns.
+///
+/// # Errors
+/// When the plan cannot be run.
+pub(crate) fn simulation_of(table: &toml::Table, read: &mut FileReader<'_>) -> Result<Task, String> {
+    let text = toml::to_string(table).map_err(|error| error.to_string())?;
     let mut files = BTreeMap::new();
     let mut read = |name: &str| {
-        let content = read_text(&experiment.folder.join(name), TRACE_BYTES_MAX).map_err(|error| error.to_string())?;
+        let content = read(name)?;
         files.insert(name.to_owned(), content.clone());
         Ok(content)
     };
     let plan = Plan::from_toml_with(&text, &[], &mut read).map_err(|error| error.to_string())?;
-    Ok(Task { plan: text, files, cost: cost(&plan, &table), ..Task::default() })
+    Ok(Task { plan: text, files, memory: DEFAULT_MEMORY_BYTES, cost: cost(&plan, table), ..Task::default() })
 }
 
 /// Estimates the bytes that cross links in a run, to order the runs and to estimate the remaining time; no result
@@ -317,7 +328,7 @@ fn cost(plan: &Plan, table: &toml::Table) -> u64 {
 }
 
 /// Sets the value at `key`, a dotted path.
-fn replace(table: &mut toml::Table, key: &str, value: &toml::Value) -> Result<(), String> {
+pub(crate) fn replace(table: &mut toml::Table, key: &str, value: &toml::Value) -> Result<(), String> {
     let (parents, last) = key.rsplit_once('.').map_or((None, key), |(parents, last)| (Some(parents), last));
     let mut target = table;
     for part in parents.into_iter().flat_map(|parents| parents.split('.')) {

@@ -192,7 +192,10 @@ impl History {
         if kind == ObjectKind::Flow && self.flows_left_out > 0 {
             caption += &format!(" The first {FLOWS_MAX} flows; series.parquet has all.");
         }
-        Some(Plot { title: title.to_owned(), caption, x: "us".to_owned(), times: self.times.clone(), quantities })
+        let (x, scale) =
+            if self.times.last().is_some_and(|last| *last > 10_000.0) { ("ms", 1e-3) } else { ("us", 1.0) };
+        let times = self.times.iter().map(|us| us * scale).collect();
+        Some(Plot { title: title.to_owned(), caption, x: x.to_owned(), times, quantities })
     }
 
     fn quantity(&self, kind: ObjectKind, metric: Metric) -> Option<Quantity> {

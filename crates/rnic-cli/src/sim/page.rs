@@ -138,7 +138,7 @@ fn by_size(report: &Report) -> Figure {
         width: 950.0,
     };
     Figure {
-        title: "Who is slowed down".to_owned(),
+        title: "Slowdown by flow size".to_owned(),
         caption: "Each point is one part, at its largest flow.".to_owned(),
         width: Width::Full,
         pictures: vec![chart.draw()],
@@ -153,7 +153,7 @@ fn losses(report: &Report) -> Figure {
     let drops = &report.drops;
     let bar = |label: &str, count: u64, colour| bar(label, count as f64, number::grouped(count), colour);
     let dropped = vec![
-        bar("no room", drops.buffer, Colour::WARM),
+        bar("no buffer", drops.buffer, Colour::WARM),
         bar("fault", drops.fault, Colour::WARM),
         bar("damage", drops.corrupt, Colour::WARM),
     ];

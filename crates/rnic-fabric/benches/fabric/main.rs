@@ -10,6 +10,9 @@
 //! lower bound. The Falcon case with 64 connections is also measured as one run split over two threads, and as two
 //! independent runs at once, one per thread; the second is the upper limit for the first.
 //!
+//! Queues and rates of all links and hosts are recorded at 10 us in two more cases, which are compared with the same
+//! run without a recording.
+//!
 //! Run `cargo bench -p rnic-fabric`; add `-- --quick` for a short run.
 #![expect(clippy::disallowed_types, reason = "a benchmark reads the clock")]
 
@@ -22,6 +25,7 @@ use criterion::{BatchSize, Criterion, Throughput, criterion_group};
 use mimalloc::MiMalloc;
 use rayon::ThreadPool;
 use rayon::iter::{IndexedParallelIterator, IntoParallelRefMutIterator, ParallelIterator};
+use rnic_fabric::record::ParquetRecording;
 use rnic_fabric::simulation::{Part, PartRunner};
 use rnic_fabric::{Plan, Simulation};
 
@@ -74,6 +78,17 @@ impl PartRunner for Pool {
     }
 }
 
+/// Runs the simulation with a recording of all links and hosts; returns the number of packet-hops.
+fn run_recorded(mut simulation: Simulation) -> u64 {
+    let recording = ParquetRecording::new(std::io::sink()).expect("nothing is written");
+    simulation.time_series().record_to(recording);
+    run(simulation)
+}
+
+/// The cases of a recording: like the first two of [`CASES`].
+const RECORDED: [&[(&str, &str)]; 2] = [&[RECORD], &[RECORD, MTU_1024]];
+const RECORD: (&str, &str) = ("record", r#"{ interval = "10us", what = ["links", "hosts"] }"#);
+
 /// Returns the packet-hops of `plan` on both threads of `pool`.
 fn run_shared(pool: &ThreadPool, plan: &Plan) -> u64 {
     let mut simulation = Simulation::in_parts(plan, 1, 2).expect("the plan is valid");
@@ -114,6 +129,8 @@ fn summary() {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().expect("the threads start");
     let (_, last) = plans.last().expect("there are cases");
     let (mut shared, mut twice) = (0.0f64, 0.0f64);
+    let recorded_plans = RECORDED.map(plan);
+    let mut recorded = [0.0f64; RECORDED.len()];
     for _ in 0..ROUNDS {
         let start = std::time::Instant::now();
         floor = floor.max(rate(floor::run(FLOOR_HOPS), start));
@@ -121,6 +138,11 @@ fn summary() {
             let simulation = Simulation::new(plan, 1).expect("the plan is valid");
             let start = std::time::Instant::now();
             *best = best.max(rate(run(simulation), start));
+        }
+        for (plan, best) in recorded_plans.iter().zip(&mut recorded) {
+            let simulation = Simulation::new(plan, 1).expect("the plan is valid");
+            let start = std::time::Instant::now();
+            *best = best.max(rate(run_recorded(simulation), start));
         }
         let start = std::time::Instant::now();
         shared = shared.max(rate(run_shared(&pool, last), start));
@@ -133,6 +155,10 @@ fn summary() {
     println!("  {:<28}{floor:6.1}", "bare event loop");
     for ((name, _), best) in plans.iter().zip(&best) {
         println!("  {name:<28}{best:6.1} ({:.2})", best / floor);
+    }
+    println!("with links and hosts recorded every 10 us (times without):");
+    for (((name, _), without), with) in plans.iter().zip(&best).zip(&recorded) {
+        println!("  {name:<28}{with:6.1} ({:.2})", with / without);
     }
     let last = best.last().expect("there are cases");
     println!("the last on two threads (times one):");

@@ -784,7 +784,8 @@ words! {
 
 table! {
     /// A recording of time series, which `rnic sim --out DIR` writes to `DIR/series.parquet` and draws in
-    /// `DIR/report.html`. It does not change the run.
+    /// `DIR/report.html`. It does not change the run. Pauses, marks, cut packets and losses to faults are recorded when
+    /// the plan has PFC, ECN, trimming or faults.
     Record {
         /// Time between two samples. A sample is taken when every node has reached its time, so it is late by at most
         /// the shortest delay of a link; its row has the exact time.

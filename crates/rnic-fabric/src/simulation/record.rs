@@ -8,6 +8,7 @@ use super::builder::meter;
 use super::connect::{ActiveFlow, Flow};
 use super::parts::Parts;
 use super::{Plan, Simulation};
+use crate::plan::TopologyPlan;
 use crate::port::Port;
 use crate::record::{Metric, Object, ObjectKind, ROWS_MAX, RecordError, RecordPlan, Recording, Sample};
 use crate::switch::Switch;
@@ -33,11 +34,33 @@ pub(super) struct Recorder {
     /// By slot in the table of flows in progress: key in `flows`, plus 1; 0 for none.
     tracked: Vec<u32>,
     classes: Vec<Class>,
+    signals: Signals,
     /// Samples of this time.
     rows: Vec<Sample>,
     written: u64,
     /// Reason why the recording has ended before the run.
     failure: Option<RecordError>,
+}
+
+/// What can happen in the network of a plan: metrics that are zero by the plan are not recorded.
+#[derive(Clone, Copy, Debug)]
+struct Signals {
+    pauses: bool,
+    marks: bool,
+    trims: bool,
+    faults: bool,
+}
+
+impl Signals {
+    fn of(plan: &Plan) -> Self {
+        let switch = plan.switch.as_ref().filter(|_| plan.topology != TopologyPlan::PointToPoint);
+        Self {
+            pauses: switch.is_some_and(|switch| switch.pfc.is_some()),
+            marks: switch.is_some_and(|switch| switch.ecn.is_some()),
+            trims: switch.is_some_and(|switch| switch.trim.is_some()),
+            faults: !plan.faults.is_empty(),
+        }
+    }
 }
 
 /// Counters at the previous sample.
@@ -111,7 +134,8 @@ impl Recorder {
         let hosts = nodes(ObjectKind::Host, 0..topology.hosts);
         let classes: &[&str] = match &plan.workload {
             _ if !record.has(ObjectKind::Traffic) => &[],
-            WorkloadPlan::Incast { .. } => &["requests", "background"],
+            WorkloadPlan::Incast { background: Some(_), .. } => &["requests", "background"],
+            WorkloadPlan::Incast { .. } => &["requests"],
             _ => &["flows"],
         };
         let class = |name: &&str| Class {
@@ -132,6 +156,7 @@ impl Recorder {
             flows: Slab::new(),
             tracked: Vec::new(),
             classes,
+            signals: Signals::of(plan),
             rows: Vec::new(),
             written: 0,
             failure: None,
@@ -192,8 +217,12 @@ impl Recorder {
                 link.counters.advance([port.busy_until(at).as_ps(), stats.paused.as_ps(), stats.faulted]);
             let mut push = |metric, value| self.rows.push(Sample { at, object: link.object, metric, value });
             push(Metric::Utilisation, share(busy));
-            push(Metric::Paused, share(paused));
-            push(Metric::Lost, lost as f64);
+            if self.signals.pauses {
+                push(Metric::Paused, share(paused));
+            }
+            if self.signals.faults {
+                push(Metric::Lost, lost as f64);
+            }
             if let Some(switch) = link.switch.map(|switch| parts.switch(switch)) {
                 let output = link.from.port as usize;
                 let waited = switch.waited(output, at);
@@ -213,9 +242,15 @@ impl Recorder {
             let mut push = |metric, value: u64| self.rows.push(Sample { at, object, metric, value: value as f64 });
             push(Metric::BufferBytes, switch.bytes_waiting());
             push(Metric::Dropped, dropped);
-            push(Metric::Marked, marked);
-            push(Metric::Trimmed, trimmed);
-            push(Metric::PausesSent, pauses);
+            let optional = [
+                (self.signals.marks, Metric::Marked, marked),
+                (self.signals.trims, Metric::Trimmed, trimmed),
+                (self.signals.pauses, Metric::PausesSent, pauses),
+            ];
+            optional
+                .into_iter()
+                .filter(|(can_happen, ..)| *can_happen)
+                .for_each(|(_, metric, value)| push(metric, value));
         }
     }
 
@@ -231,7 +266,9 @@ impl Recorder {
             let mut push = |metric, value| self.rows.push(Sample { at, object, metric, value });
             push(Metric::Arrived, BitRate::from_transfer(payload, elapsed).as_gbps_f64());
             push(Metric::Retransmitted, retransmitted as f64);
-            push(Metric::MarksReceived, marks as f64);
+            if self.signals.marks {
+                push(Metric::MarksReceived, marks as f64);
+            }
             push(Metric::Timeouts, timeouts as f64);
         }
     }

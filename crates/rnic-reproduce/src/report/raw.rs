@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::judge::Samples;
 use crate::origin::Origin;
+use crate::run_set::numbers;
 use crate::work::Work;
 
 /// Reason why raw numbers could not be written.
@@ -54,24 +55,11 @@ pub(super) fn lines(work: &Work<'_>, samples: &Samples) -> Vec<Line> {
                 let (variant, point, run) = (variant.to_owned(), point.clone(), run.to_owned());
                 lines.push(Line { experiment, variant, point, seed, run, field, value, origin });
             };
-            flatten("", &sample.report, &mut add);
+            numbers("", &sample.report, &mut add);
             add("run_wall_s".to_owned(), sample.wall_s);
         }
     }
     lines
-}
-
-fn flatten(path: &str, value: &serde_json::Value, add: &mut impl FnMut(String, f64)) {
-    match value {
-        serde_json::Value::Number(number) => add(path.to_owned(), number.as_f64().unwrap_or(f64::NAN)),
-        serde_json::Value::Object(fields) => {
-            for (name, value) in fields {
-                let dot = if path.is_empty() { "" } else { "." };
-                flatten(&format!("{path}{dot}{name}"), value, add);
-            }
-        }
-        _ => {}
-    }
 }
 
 pub(super) fn write_csv(lines: &[Line], output: impl Write) -> Result<(), RawError> {

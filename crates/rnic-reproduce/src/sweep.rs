@@ -1,0 +1,224 @@
+//! Sweeps: a plan with every combination of values of some of its keys, and several seeds.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+use rnic_fabric::plan::FileReader;
+use serde::{Deserialize, Serialize};
+
+use crate::run::{RunSpec, Sample};
+use crate::run_set::{PointRuns, RunSet, SeedRun};
+use crate::work::{replace, simulation_of};
+
+/// A key of the plan, and the values that it takes.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Axis {
+    /// Key of the plan, a dotted path.
+    pub key: String,
+    /// Values, as they are written in a plan.
+    pub values: Vec<String>,
+}
+
+impl FromStr for Axis {
+    type Err = String;
+
+    /// Reads `KEY=VALUE,VALUE`; commas within quotes, brackets and braces are part of a value.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (key, values) = text.split_once('=').ok_or("expected KEY=VALUE,VALUE")?;
+        let values: Vec<String> = split_values(values)?.into_iter().map(|value| value.trim().to_owned()).collect();
+        if key.trim().is_empty() || values.iter().any(String::is_empty) {
+            return Err("expected KEY=VALUE,VALUE, without empty values".to_owned());
+        }
+        for (index, value) in values.iter().enumerate() {
+            if values[..index].contains(value) {
+                return Err(format!("the value {value} is given twice"));
+            }
+        }
+        Ok(Self { key: key.trim().to_owned(), values })
+    }
+}
+
+/// Splits at commas outside of quotes, brackets and braces.
+fn split_values(text: &str) -> Result<Vec<&str>, String> {
+    let (mut depth, mut quote, mut start, mut values) = (0usize, None, 0, Vec::new());
+    for (index, letter) in text.char_indices() {
+        match (quote, letter) {
+            (Some(open), _) if open == letter => quote = None,
+            (Some(_), _) => {}
+            (None, '"' | '\'') => quote = Some(letter),
+            (None, '{' | '[') => depth += 1,
+            (None, '}' | ']') => depth = depth.checked_sub(1).ok_or_else(|| format!("`{letter}` closes nothing"))?,
+            (None, ',') if depth == 0 => {
+                values.push(&text[start..index]);
+                start = index + 1;
+            }
+            _ => {}
+        }
+    }
+    if depth > 0 || quote.is_some() {
+        return Err("a quote, bracket or brace is not closed".to_owned());
+    }
+    values.push(&text[start..]);
+    Ok(values)
+}
+
+/// The runs of a sweep.
+#[derive(Clone, Debug)]
+pub struct Sweep {
+    /// Plan without the axes, as TOML.
+    plan: String,
+    axes: Vec<Axis>,
+    seeds: Vec<u64>,
+    /// For each point, in order: its values, and the keys of its runs, one for each seed.
+    points: Vec<(Vec<String>, Vec<String>)>,
+    runs: BTreeMap<String, RunSpec>,
+}
+
+impl Sweep {
+    /// Plans the runs of `text`, a plan, with `settings` applied: every combination of the values of `axes`, with each of
+    /// `seeds`. `files` returns the content of the files that the plan names.
+    ///
+    /// # Errors
+    /// A description of the first point whose plan is not valid, or of a sweep that is too large, in one line.
+    pub fn new(
+        text: &str,
+        settings: &[(&str, &str)],
+        axes: Vec<Axis>,
+        seeds: Vec<u64>,
+        files: &mut FileReader<'_>,
+    ) -> Result<Self, String> {
+        let count = axes.iter().fold(seeds.len(), |count, axis| count.saturating_mul(axis.values.len()));
+        if count > RUNS_MAX {
+            return Err(format!("the sweep has {count} runs; the maximum is {RUNS_MAX}"));
+        }
+        for (index, axis) in axes.iter().enumerate() {
+            if axes[..index].iter().any(|other| other.key == axis.key) {
+                return Err(format!("the key {} is varied twice", axis.key));
+            }
+        }
+        let mut base: toml::Table =
+            text.parse().map_err(|error: toml::de::Error| error.message().replace('\n', " "))?;
+        for (key, value) in settings {
+            replace(&mut base, key, &value_of(value))?;
+        }
+        let plan = toml::to_string(&base).map_err(|error| error.to_string())?;
+        let mut sweep = Self { plan, axes, seeds, points: Vec::new(), runs: BTreeMap::new() };
+        // The name does not affect the run, so that it is not part of the key.
+        base.remove("name");
+        for values in sweep.combinations() {
+            let mut table = base.clone();
+            for (axis, value) in sweep.axes.iter().zip(&values) {
+                replace(&mut table, &axis.key, &value_of(value))?;
+            }
+            let at = sweep.name_of(&values);
+            let task = simulation_of(&table, files).map_err(|error| format!("{at}{error}"))?;
+            let specs = sweep.seeds.iter().map(|seed| RunSpec::new(task.clone(), *seed));
+            let specs: Vec<RunSpec> = specs.collect();
+            let keys = specs.iter().map(|spec| spec.key.clone()).collect();
+            sweep.runs.extend(specs.into_iter().map(|spec| (spec.key.clone(), spec)));
+            sweep.points.push((values, keys));
+        }
+        Ok(sweep)
+    }
+
+    /// Returns the runs, by key.
+    pub fn runs(&self) -> &BTreeMap<String, RunSpec> {
+        &self.runs
+    }
+
+    /// Returns what the runs have found; `command` is the command that repeats the sweep.
+    ///
+    /// # Panics
+    /// When a run has no sample.
+    pub fn run_set(&self, samples: &BTreeMap<String, Sample>, command: &str) -> RunSet {
+        let run = |(seed, key): (&u64, &String)| SeedRun::new(*seed, &samples[key]);
+        let point = |(values, keys): &(Vec<String>, Vec<String>)| PointRuns {
+            at: values.clone(),
+            runs: self.seeds.iter().zip(keys).map(run).collect(),
+        };
+        let points = self.points.iter().map(point).collect();
+        RunSet::new(command, &self.plan, self.axes.clone(), points)
+    }
+
+    /// Returns every combination of values, those of the last axis varying fastest.
+    fn combinations(&self) -> Vec<Vec<String>> {
+        self.axes.iter().fold(vec![Vec::new()], |combinations, axis| {
+            let extended = |values: &Vec<String>| -> Vec<Vec<String>> {
+                axis.values.iter().map(|value| [values.as_slice(), &[value.clone()]].concat()).collect()
+            };
+            combinations.iter().flat_map(extended).collect()
+        })
+    }
+
+    fn name_of(&self, values: &[String]) -> String {
+        let named: Vec<String> =
+            self.axes.iter().zip(values).map(|(axis, value)| format!("{}={value}", axis.key)).collect();
+        if named.is_empty() { String::new() } else { format!("with {}: ", named.join(", ")) }
+    }
+}
+
+/// Reads a value as in `--set`: TOML, or else text.
+fn value_of(text: &str) -> toml::Value {
+    let parsed = toml::de::ValueDeserializer::parse(text).and_then(toml::Value::deserialize);
+    parsed.unwrap_or_else(|_| toml::Value::String(text.to_owned()))
+}
+
+/// Maximum number of runs of a sweep.
+const RUNS_MAX: usize = 100_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAN: &str = r#"
+        topology = { kind = "point-to-point" }
+        links = { rate = "100Gbps", delay = "1us" }
+        transport = { name = "irn" }
+        workload = { kind = "closed-loop", op = "write", message = "10KB", depth = 4, count = 50 }
+    "#;
+
+    fn sweep(axes: &[&str], seeds: u64) -> Result<Sweep, String> {
+        let axes = axes.iter().map(|axis| axis.parse()).collect::<Result<Vec<Axis>, _>>()?;
+        Sweep::new(PLAN, &[("mtu", "4096")], axes, (1..=seeds).collect(), &mut |_| Err("no file".to_owned()))
+    }
+
+    #[test]
+    fn commas_in_quotes_and_brackets_belong_to_a_value() {
+        let axis: Axis = r#"transport={name="irn", rto_high="1ms"}, roce-gbn ,["a,b"]"#.parse().expect("it is valid");
+        assert_eq!((axis.key.as_str(), axis.values.len()), ("transport", 3));
+        assert_eq!(axis.values[..2], [r#"{name="irn", rto_high="1ms"}"#, "roce-gbn"]);
+        for (text, reason) in [
+            ("links.rate", "expected KEY=VALUE"),
+            ("links.rate=", "without empty values"),
+            ("=1", "without empty values"),
+            ("a=1,,2", "without empty values"),
+            ("a=1,2,1", "the value 1 is given twice"),
+            ("a={b=1", "is not closed"),
+            ("a=b]", "`]` closes nothing"),
+        ] {
+            let error = text.parse::<Axis>().expect_err(text);
+            assert!(error.contains(reason), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn every_combination_has_a_run_for_each_seed() {
+        let sweep = sweep(&["links.delay=1us,2us", "transport=irn,roce-gbn,falcon"], 2).expect("it is valid");
+        assert_eq!((sweep.points.len(), sweep.runs.len()), (6, 12));
+        assert_eq!(sweep.points[1].0, ["1us", "roce-gbn"]);
+        assert!(sweep.plan.contains("mtu = 4096") && !sweep.plan.contains("roce-gbn"));
+    }
+
+    #[test]
+    fn a_point_that_is_not_valid_is_named() {
+        for (axes, seeds, reason) in [
+            (&["links.rate=100Gbps,fast"][..], 1, "with links.rate=fast: plan, line"),
+            (&["links.rate=1Gbps", "links.rate=2Gbps"], 1, "the key links.rate is varied twice"),
+            (&["links.rate.of=1"], 1, "is not a table"),
+            (&["mtu=256,512"], 60_000, "the sweep has 120000 runs; the maximum is 100000"),
+        ] {
+            let error = sweep(axes, seeds).expect_err(reason);
+            assert!(error.contains(reason), "{error}");
+        }
+    }
+}
